@@ -1,0 +1,2 @@
+//! Cached blocks of a device.
+#![forbid(unsafe_code)]

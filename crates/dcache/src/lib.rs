@@ -1,0 +1,1 @@
+//! A directory entry cache that is looked up without locks.

@@ -1,0 +1,2 @@
+//! The ext4 on-disk structures, checksums and hashes: pure, no I/O.
+#![forbid(unsafe_code)]

@@ -1,0 +1,2 @@
+//! FUSE adapter over vfs.
+#![forbid(unsafe_code)]

@@ -1,0 +1,2 @@
+//! The journal: replay.
+#![forbid(unsafe_code)]

@@ -1,0 +1,2 @@
+//! Workloads, rivals, statistics and reports.
+#![forbid(unsafe_code)]

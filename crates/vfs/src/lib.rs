@@ -1,0 +1,16 @@
+//! The [`FileSystem`] trait, path walk, permissions and inode cache.
+//!
+//! A file system below implements [`FileSystem`] in terms of inode numbers and single names; it never sees a
+//! path. A front door above (command line, FUSE, HTTP) talks to [`Vfs`], which walks paths through the
+//! directory entry cache and asks the file system only for what is not cached.
+#![forbid(unsafe_code)]
+
+mod attr;
+mod error;
+mod filesystem;
+mod identity;
+
+pub use attr::{Attr, FileType, Ino, Timestamp};
+pub use error::{Cause, Error, Result};
+pub use filesystem::{DirEntry, Extent, FileSystem, FsStat, Lookup, ReaddirStart};
+pub use identity::{Access, Identity};
