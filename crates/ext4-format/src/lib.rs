@@ -6,6 +6,7 @@
 //!
 //! Source of the layouts: the kernel's `Documentation/filesystems/ext4/`.
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
 mod acl;
 mod checksum;

@@ -4,13 +4,20 @@
 //! path. A front door above (command line, FUSE, HTTP) talks to [`Vfs`], which walks paths through the
 //! directory entry cache and asks the file system only for what is not cached.
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
 mod attr;
 mod error;
 mod filesystem;
 mod identity;
+mod inode;
+mod vfs;
+mod walk;
 
 pub use attr::{Attr, FileType, Ino, Timestamp};
 pub use error::{Cause, Error, Result};
 pub use filesystem::{DirEntry, Extent, FileSystem, FsStat, Lookup, ReaddirStart};
 pub use identity::{Access, Identity};
+pub use inode::{Inode, InodeCacheStats};
+pub use vfs::{Budgets, Stats, Vfs};
+pub use walk::{LastLink, NAME_MAX, PATH_MAX, SYMLINKS_MAX, WalkOptions};
