@@ -9,8 +9,14 @@ mod attr;
 mod error;
 mod filesystem;
 mod identity;
+mod inode;
+mod vfs;
+mod walk;
 
 pub use attr::{Attr, FileType, Ino, Timestamp};
 pub use error::{Cause, Error, Result};
 pub use filesystem::{DirEntry, Extent, FileSystem, FsStat, Lookup, ReaddirStart};
 pub use identity::{Access, Identity};
+pub use inode::{Inode, InodeCacheStats};
+pub use vfs::{Budgets, Stats, Vfs};
+pub use walk::{LastLink, NAME_MAX, PATH_MAX, SYMLINKS_MAX, WalkOptions};

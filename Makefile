@@ -1,0 +1,40 @@
+# What a newcomer types: `make run` and `make test`. Both install what they need.
+
+.PHONY: run test check unit loom docs bench fuzz install setup
+
+# Opens an ext4 image, walks it cold and warm, and says what to type next.
+run: setup
+	cargo run --release --quiet --bin dentree -- demo
+
+# Everything that must hold before a change lands.
+test: setup check docs unit loom
+	@echo "dentree: all checks passed"
+
+check:
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --quiet -- -D warnings
+	cargo xtask tidy
+
+docs:
+	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --quiet
+
+unit:
+	cargo test --workspace --quiet
+
+# The concurrent protocols, every interleaving of small cases.
+loom:
+	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom cargo test --release --quiet -p dentree-dcache --test loom
+
+# Every target of docs/BENCHMARKS.md, rivals in the same run; tables on the terminal, rows in target/bench/.
+bench: setup
+	cargo bench --quiet -p dentree-lab
+
+# Each fuzz target for a while; needs a nightly toolchain and cargo-fuzz.
+fuzz:
+	tools/fuzz
+
+install: setup
+	cargo install --locked --path crates/dentree
+
+setup:
+	@tools/setup

@@ -1,0 +1,105 @@
+//! Checks over the source files.
+
+use crate::Findings;
+use cargo_metadata::Metadata;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Crates in which `unsafe` may stand; every other one forbids it by attribute.
+const MAY_BE_UNSAFE: &[&str] = &["dentree-dcache"];
+
+/// The most lines of a file, not counting its tests.
+const LINES_MAX: usize = 800;
+
+/// Crates that lack `#![forbid(unsafe_code)]` though they must have it.
+pub(crate) fn unsafe_places(metadata: &Metadata) -> Findings {
+    let mut findings = Findings::new();
+    for package in metadata.workspace_packages() {
+        if MAY_BE_UNSAFE.contains(&package.name.as_str()) {
+            continue;
+        }
+        for target in &package.targets {
+            let shipped = target.is_lib() || target.is_bin();
+            if shipped && !read(target.src_path.as_std_path()).contains("#![forbid(unsafe_code)]") {
+                findings.push(format!("{}: add #![forbid(unsafe_code)]", target.src_path));
+            }
+        }
+    }
+    findings
+}
+
+/// Files with more lines than one can keep in mind.
+pub(crate) fn lengths(metadata: &Metadata) -> Findings {
+    let mut findings = Findings::new();
+    for file in source_files(metadata) {
+        let text = read(&file);
+        let lines = text.lines().take_while(|line| !line.starts_with("#[cfg(test)]")).count();
+        if lines > LINES_MAX {
+            findings.push(format!("{}: {lines} lines; split it below {LINES_MAX}", file.display()));
+        }
+    }
+    findings
+}
+
+/// Files under `src` that no `mod` line reaches.
+pub(crate) fn dead_files(metadata: &Metadata) -> Findings {
+    let mut findings = Findings::new();
+    for file in source_files(metadata) {
+        if !file.components().any(|part| part.as_os_str() == "src") {
+            continue;
+        }
+        let (Some(stem), Some(folder)) = (file.file_stem().and_then(|s| s.to_str()), file.parent()) else {
+            continue;
+        };
+        if matches!(stem, "lib" | "main") {
+            continue;
+        }
+        let (name, folder) = match (stem, folder.file_name().and_then(|s| s.to_str()), folder.parent()) {
+            ("mod", Some(name), Some(above)) => (name, above),
+            _ => (stem, folder),
+        };
+        let parents = ["mod.rs", "lib.rs", "main.rs"].map(|parent| folder.join(parent));
+        let sibling = folder.with_extension("rs");
+        let declared = parents.iter().chain([&sibling]).any(|parent| declares(parent, name));
+        if !declared {
+            findings.push(format!("{}: no module declares it; delete it", file.display()));
+        }
+    }
+    findings
+}
+
+fn declares(parent: &Path, name: &str) -> bool {
+    read(parent).lines().any(|line| {
+        let line = line.trim();
+        let line = line.strip_prefix("pub(crate) ").or(line.strip_prefix("pub ")).unwrap_or(line);
+        line.strip_prefix("mod ").and_then(|rest| rest.strip_suffix(';')) == Some(name)
+    })
+}
+
+/// Every Rust file of the workspace's crates.
+fn source_files(metadata: &Metadata) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for package in metadata.workspace_packages() {
+        if let Some(folder) = package.manifest_path.parent() {
+            collect(folder.as_std_path(), &mut files);
+        }
+    }
+    files.sort();
+    files
+}
+
+fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            collect(&path, files);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            files.push(path);
+        }
+    }
+}
+
+/// The file's text; a file that is not there has none.
+fn read(path: &Path) -> String {
+    fs::read_to_string(path).unwrap_or_default()
+}
