@@ -9,11 +9,13 @@
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
 mod acl;
+pub mod casefold;
 mod checksum;
 mod dir_entry;
 mod extent;
 mod features;
 mod group_desc;
+pub mod hash;
 mod inode;
 mod problem;
 mod raw;
