@@ -1,5 +1,6 @@
 //! Where blocks live: files, memory, partitions, and devices that misbehave on purpose.
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
 use std::io::{self, IoSlice, IoSliceMut};
 

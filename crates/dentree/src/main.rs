@@ -1,4 +1,5 @@
 //! ext4 images from the command line.
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
 fn main() {}

@@ -1,2 +1,3 @@
 //! FUSE adapter over vfs.
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), warn(clippy::unwrap_used))]

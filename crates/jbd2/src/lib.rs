@@ -1,2 +1,3 @@
 //! The journal: replay.
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), warn(clippy::unwrap_used))]

@@ -4,6 +4,7 @@
 //! path. A front door above (command line, FUSE, HTTP) talks to [`Vfs`], which walks paths through the
 //! directory entry cache and asks the file system only for what is not cached.
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
 mod attr;
 mod error;

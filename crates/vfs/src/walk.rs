@@ -62,27 +62,13 @@ impl<F: FileSystem> Vfs<F> {
         if path.is_empty() {
             return Err(Error::NotFound);
         }
-        let mut at = start.clone();
+        if path.len() > PATH_MAX {
+            return Err(Error::NameTooLong);
+        }
         let mut rest = path.to_vec();
+        let mut at = self.enter(start, &rest, options)?;
         let mut links = 0;
-        loop {
-            if rest.len() > PATH_MAX {
-                return Err(Error::NameTooLong);
-            }
-            if rest.first() == Some(&b'/') {
-                if options.beneath {
-                    return Err(Error::Escapes);
-                }
-                at = self.root().clone();
-            }
-            let Some((name, behind)) = split(&rest) else {
-                let must_be_directory = options.directory || rest.last() == Some(&b'/');
-                return if must_be_directory && !at.attr().is_dir() {
-                    Err(Error::NotADirectory)
-                } else {
-                    Ok(at)
-                };
-            };
+        while let Some((name, behind)) = split(&rest) {
             if name == b".." && options.beneath && at.ino() == start.ino() {
                 return Err(Error::Escapes);
             }
@@ -92,13 +78,28 @@ impl<F: FileSystem> Vfs<F> {
                 (at, rest) = (next, behind.to_vec());
                 continue;
             }
+            if last && options.last_link == LastLink::Refuse && options.directory {
+                return Err(Error::NotADirectory);
+            }
             links += 1;
             if links > SYMLINKS_MAX || options.no_links || (last && options.last_link == LastLink::Refuse) {
                 return Err(Error::Loop);
             }
             let mut target = self.readlink(&next)?;
             target.extend_from_slice(behind);
+            at = self.enter(&at, &target, options)?;
             rest = target;
+        }
+        let must_be_directory = options.directory || rest.last() == Some(&b'/');
+        if must_be_directory && !at.attr().is_dir() { Err(Error::NotADirectory) } else { Ok(at) }
+    }
+
+    /// Where a path, or a link's target, that was met in `dir` begins.
+    fn enter(&self, dir: &Arc<Inode<F>>, path: &[u8], options: WalkOptions) -> Result<Arc<Inode<F>>> {
+        match path.first() {
+            Some(b'/') if options.beneath => Err(Error::Escapes),
+            Some(b'/') => Ok(self.root().clone()),
+            _ => Ok(dir.clone()),
         }
     }
 }
