@@ -16,6 +16,7 @@ mod extent;
 mod features;
 mod group_desc;
 pub mod hash;
+pub mod htree;
 mod inode;
 mod problem;
 mod raw;
