@@ -22,6 +22,7 @@ mod problem;
 mod raw;
 mod superblock;
 mod types;
+pub mod xattr;
 
 pub use acl::acl_to_xattr;
 pub use checksum::{ChecksumSeed, crc16, crc32c};
