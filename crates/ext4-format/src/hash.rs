@@ -23,6 +23,11 @@ impl MajorHash {
         Self(if even == Self::END { Self::END - 2 } else { even })
     }
 
+    /// The hash of a dx entry, without its continuation bit.
+    pub(crate) const fn stored(raw: u32) -> Self {
+        Self(raw & !1)
+    }
+
     /// The value as it stands in a dx entry.
     pub const fn get(self) -> u32 {
         self.0
@@ -66,6 +71,16 @@ pub enum CharSign {
     Signed,
     /// As `char` is on ARM, PowerPC and s390.
     Unsigned,
+}
+
+impl CharSign {
+    /// A name byte as the 32-bit word that the hashes add up.
+    pub(crate) fn widen(self, byte: u8) -> u32 {
+        match self {
+            Self::Signed => i32::from(byte.cast_signed()).cast_unsigned(),
+            Self::Unsigned => u32::from(byte),
+        }
+    }
 }
 
 /// How the names of one directory are hashed.
@@ -135,18 +150,10 @@ impl Default for HashSeed {
     }
 }
 
-/// A name byte as the 32-bit word that the hashes add up.
-fn widen(byte: u8, sign: CharSign) -> u32 {
-    match sign {
-        CharSign::Signed => i32::from(byte.cast_signed()).cast_unsigned(),
-        CharSign::Unsigned => u32::from(byte),
-    }
-}
-
 fn legacy(name: &[u8], sign: CharSign) -> u32 {
     let (mut newer, mut older) = (0x12a3_fe2d_u32, 0x37ab_e8f9_u32);
     for &byte in name {
-        let mixed = older.wrapping_add(newer ^ widen(byte, sign).wrapping_mul(7_152_373));
+        let mixed = older.wrapping_add(newer ^ sign.widen(byte).wrapping_mul(7_152_373));
         let reduced = if mixed & 0x8000_0000 != 0 { mixed.wrapping_sub(0x7fff_ffff) } else { mixed };
         (older, newer) = (newer, reduced);
     }
@@ -177,7 +184,7 @@ fn input_words<const WORDS: usize>(rest: &[u8], sign: CharSign) -> [u32; WORDS] 
     let padding = half | half.wrapping_shl(16);
     let mut words = [padding; WORDS];
     for (word, bytes) in words.iter_mut().zip(rest.chunks(4)) {
-        *word = bytes.iter().fold(padding, |acc, &b| widen(b, sign).wrapping_add(acc << 8));
+        *word = bytes.iter().fold(padding, |acc, &b| sign.widen(b).wrapping_add(acc << 8));
     }
     words
 }

@@ -1,7 +1,5 @@
 //! Folded names hash as e2fsprogs hashes them: each code point by itself, and random runs of the awkward ones.
 
-#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
-
 use dentree_ext4_format::casefold::FoldedName;
 use dentree_ext4_format::hash::{CharSign, HashSeed, HashVersion};
 use std::io::{BufWriter, Write as _};

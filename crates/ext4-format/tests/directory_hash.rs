@@ -1,8 +1,6 @@
 //! Directory hashes agree with e2fsprogs': known answers that `debugfs dx_hash` gave, and the program itself over
 //! many names where it is installed.
 
-#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
-
 use dentree_ext4_format::hash::{CharSign, HashSeed, HashVersion};
 use proptest::prelude::*;
 use std::io::Write as _;
