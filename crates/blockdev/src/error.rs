@@ -3,6 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
+use crate::partition::Listing;
+
 /// Why a device, or the part of it that was asked for, could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -42,5 +44,40 @@ pub enum Error {
         len: u64,
         /// Length of the device in bytes.
         size: u64,
+    },
+    /// The device could not be read.
+    #[error("cannot read the partition table: {0}")]
+    Read(#[source] io::Error),
+    /// A partition table that makes no sense.
+    #[error(
+        "damaged partition table ({table}): {problem}; say where the file system begins with --offset BYTES"
+    )]
+    PartitionTable {
+        /// Which kind of table.
+        table: &'static str,
+        /// What is wrong, and where.
+        problem: String,
+    },
+    /// Neither the device nor a partition of it begins with an ext superblock.
+    #[error(
+        "no ext2, ext3 or ext4 file system here; say where it is with --partition N or --offset BYTES. Found:{found}"
+    )]
+    NoExt {
+        /// All partitions.
+        found: Listing,
+    },
+    /// More than one partition could be meant.
+    #[error("several ext file systems here; choose one with --partition N. Found:{found}")]
+    SeveralExt {
+        /// Those that hold one.
+        found: Listing,
+    },
+    /// There is no partition of that number.
+    #[error("there is no partition {number}; choose another with --partition N. Found:{found}")]
+    NoSuchPartition {
+        /// The number asked for.
+        number: u32,
+        /// All partitions.
+        found: Listing,
     },
 }

@@ -27,8 +27,11 @@ mod error;
 mod file;
 mod lock_holder;
 mod memory;
+mod meter;
+mod partition;
 mod queue;
 mod slice;
+mod slow;
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::sync::Arc;
@@ -36,8 +39,11 @@ use std::sync::Arc;
 pub use error::Error;
 pub use file::{Access, FileDevice};
 pub use memory::MemoryDevice;
+pub use meter::{DeviceCounts, MeteredDevice, SIZE_CLASSES};
+pub use partition::{Choice, Listing, Partition, locate, partitions};
 pub use queue::{Completion, ReadQueue, Request};
 pub use slice::Slice;
+pub use slow::SlowDevice;
 
 /// A device of bytes that can be read and written at any offset by many threads at once.
 ///
