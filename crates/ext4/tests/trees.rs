@@ -57,4 +57,6 @@ same_tree! {
     sparse_super2_is_read_as_the_kernel_does: "-t ext4 -O sparse_super2", "64M";
     bigalloc_is_read_as_the_kernel_does: "-t ext4 -O bigalloc -C 65536", "512M";
     no_extents_is_read_as_the_kernel_does: "-t ext4 -b 1024 -O ^extent,^64bit,^flex_bg", "64M";
+    inline_data_is_read_as_the_kernel_does: "-t ext4 -O inline_data", "64M";
+    large_inodes_with_inline_data_are_read_as_the_kernel_does: "-t ext4 -b 4096 -I 1024 -O inline_data", "64M";
 }
