@@ -1,5 +1,7 @@
 //! Opens and visits an image, counting what that costs.
 
+#![allow(dead_code, reason = "each user takes what it needs")]
+
 use crate::damage::visit::{self, Findings};
 use dentree_blockdev::{BlockDevice, MemoryDevice};
 use dentree_ext4::{Ext4, Options};
