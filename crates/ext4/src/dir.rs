@@ -2,8 +2,8 @@
 
 use crate::map::Mapping;
 use crate::name::Wanted;
-use crate::standin::Buffer;
 use crate::{Ext4, Node, Place, Result, Structure};
+use dentree_bufcache::Buffer;
 use dentree_ext4_format::{
     BlockRole, Compat, Entries, Entry, Incompat, InodeFlags, InodeNumber, LogicalBlock, Problem, block_role,
     verify_leaf,

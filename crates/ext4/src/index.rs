@@ -4,8 +4,8 @@
 //! then that leaf's index entry says so, and the search follows.
 
 use crate::name::Wanted;
-use crate::standin::Buffer;
 use crate::{Ext4, Node, Place, Result, Structure};
+use dentree_bufcache::Buffer;
 use dentree_ext4_format::hash::{CharSign, HashSeed, MajorHash};
 use dentree_ext4_format::htree::{IndexBlock, IndexEntry, IndexRoot};
 use dentree_ext4_format::{Incompat, LogicalBlock, Problem};

@@ -29,7 +29,6 @@ mod inode;
 mod map;
 mod name;
 mod open;
-mod standin;
 mod statfs;
 mod symlink;
 mod xattr;

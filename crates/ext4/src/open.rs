@@ -1,8 +1,8 @@
 //! Opening: superblock, features, journal.
 
-use crate::standin::{BufCache, Buffer};
 use crate::{Error, Place, Result, Structure};
 use dentree_blockdev::BlockDevice;
+use dentree_bufcache::{BufCache, Buffer};
 use dentree_ext4_format::{BlockNumber, Incompat, Problem, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, Superblock};
 use std::fmt;
 use std::sync::Arc;

@@ -31,7 +31,7 @@ fn attributes(tree: &Path, largest: usize) {
         set_xattr(&path, "user.shared by all", &[7; 150]);
         if n % 2 == 0 {
             set_xattr(&path, "trusted.t", b"");
-            set_xattr(&path, "security.label", &vec![b's'; n * 20]);
+            set_xattr(&path, "security.label", &vec![b's'; n * 8]);
         }
         if n % 3 == 0 {
             set_xattr(&path, "system.posix_acl_access", &acl);
@@ -91,19 +91,19 @@ fn check(options: &str, size: &str, change: impl FnOnce(&Path)) -> Image {
 
 #[test]
 fn attributes_in_inodes_and_blocks_are_those_that_the_kernel_gives() {
-    check("-t ext4", "64M", |tree| attributes(tree, 2000));
-    check("-t ext4 -I 128 -O ^metadata_csum", "64M", |tree| attributes(tree, 2000));
+    check("-t ext4 -b 4096", "64M", |tree| attributes(tree, 2000));
+    check("-t ext4 -I 128 -b 1024 -O ^metadata_csum", "64M", |tree| attributes(tree, 400));
 }
 
 #[test]
 fn attribute_values_in_inodes_are_those_that_the_kernel_gives() {
-    check("-t ext4 -O ea_inode", "64M", |tree| attributes(tree, 60_000));
+    check("-t ext4 -b 4096 -O ea_inode", "64M", |tree| attributes(tree, 60_000));
     check("-t ext4 -O ea_inode,^metadata_csum", "64M", |tree| attributes(tree, 60_000));
 }
 
 #[test]
 fn devices_times_and_unwritten_extents_are_those_that_the_kernel_gives() {
-    check("-t ext4", "128M", oddities);
+    check("-t ext4 -b 4096", "128M", oddities);
     check("-t ext4 -O ^extent,^64bit", "128M", |tree| {
         fs::write(tree.join("file"), vec![1; 9 << 20]).unwrap();
     });
@@ -137,7 +137,7 @@ fn many_names(tree: &Path, count: usize) {
 
 #[test]
 fn a_directory_of_200_000_entries_is_listed_and_looked_up_through_two_levels() {
-    let image = check("-t ext4", "128M", |tree| many_names(tree, 200_000));
+    let image = check("-t ext4 -b 4096", "128M", |tree| many_names(tree, 200_000));
     assert_eq!(index_levels(&image), 1);
 }
 
