@@ -12,10 +12,12 @@ use dentree_vfs::{DirEntry, FileType, Ino, Lookup, ReaddirStart};
 use std::ops::ControlFlow;
 
 impl Ext4 {
-    /// How many blocks a directory has.
+    /// How many blocks a directory has. No two of them are the same block, so there are no more than the device
+    /// has: this is what ends the listing of a directory whose map names one block a million times.
     pub(crate) fn dir_blocks(&self, dir: &Node) -> Result<u32> {
         let blocks = dir.inode.size >> self.sb.block_size.log2();
-        let max = self.sb.blocks_count.min(u64::from(u32::MAX));
+        let on_device = self.device.size() >> self.sb.block_size.log2();
+        let max = self.sb.blocks_count.min(on_device).min(u64::from(u32::MAX));
         Problem::check_range("the directory's blocks", blocks, 1, max)
             .map_err(|problem| dir.place(Structure::Inode).corrupt(problem))?;
         Ok(u32::try_from(blocks).unwrap_or(u32::MAX))
@@ -66,7 +68,7 @@ impl Ext4 {
         if dir.has(InodeFlags::INLINE_DATA) {
             for (start, bytes) in self.inline_entries(dir)? {
                 let place = dir.place(Structure::InlineData);
-                if self.each_entry_in(bytes, place, start, from, each)?.is_break() {
+                if self.each_entry_in(dir, bytes, place, start, from, each)?.is_break() {
                     return Ok(());
                 }
             }
@@ -77,7 +79,7 @@ impl Ext4 {
         for block in (first..blocks).map(LogicalBlock) {
             let Some((buffer, place)) = self.dir_leaf(dir, block)? else { continue };
             let start = u64::from(block.0) << self.sb.block_size.log2();
-            if self.each_entry_in(&buffer, place, start, from, each)?.is_break() {
+            if self.each_entry_in(dir, &buffer, place, start, from, each)?.is_break() {
                 break;
             }
         }
@@ -87,6 +89,7 @@ impl Ext4 {
     /// The same for one piece of a directory, which begins at position `start`.
     fn each_entry_in(
         &self,
+        dir: &Node,
         bytes: &[u8],
         place: Place,
         start: u64,
@@ -95,6 +98,12 @@ impl Ext4 {
     ) -> Result<ControlFlow<()>> {
         for entry in self.entries(bytes) {
             let entry = entry.map_err(|problem| place.corrupt(problem))?;
+            if let Some(&byte) = entry.name.iter().find(|&&byte| byte == b'/' || byte == 0)
+                && !dir.has(InodeFlags::ENCRYPT)
+            {
+                let because = "no name may have";
+                return Err(place.corrupt(Problem::Value { field: "name", value: u64::from(byte), because }));
+            }
             let position = |within| start + u64::try_from(within).unwrap_or(u64::MAX);
             if position(entry.start) >= from && each(entry, position(entry.end))?.is_break() {
                 return Ok(ControlFlow::Break(()));

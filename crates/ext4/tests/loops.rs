@@ -13,7 +13,9 @@ use std::sync::Arc;
 
 /// Offsets in the superblock and in inodes, under the kernel's names.
 const S_LAST_ORPHAN: usize = 0x400 + 0xE8;
+const I_SIZE: usize = 0x04;
 const I_DTIME: usize = 0x14;
+const I_FLAGS: usize = 0x20;
 const I_BLOCK: usize = 0x28;
 const I_FILE_ACL: usize = 0x68;
 
@@ -176,4 +178,36 @@ fn an_attribute_whose_value_is_its_own_inode_is_damage() {
     patient.put_u32(space.start + name_at - 16 + 4, blocks);
     let messages = messages(&patient.examine("a value loop"));
     assert!(messages.contains("damaged: extended attribute value"), "{messages}");
+}
+
+#[test]
+fn a_directory_that_maps_one_block_a_million_times_is_damage() {
+    let mut patient = Patient::new("ext2");
+    let large = patient.find("/large");
+    let inode = patient.inode(large);
+    let leaf = patient.u32(inode + I_BLOCK + 4);
+    // A block of pointers to the leaf, under a block of pointers to that, under a block of pointers to that: the
+    // last three blocks.
+    let blocks = u32::try_from(patient.image.bytes.len() / BLOCK).unwrap();
+    for level in [leaf, blocks - 3, blocks - 2] {
+        let block = if level == leaf { blocks - 3 } else { level + 1 };
+        let pointers = level.to_le_bytes().repeat(BLOCK / 4);
+        patient.put(usize::try_from(block).unwrap() * BLOCK, &pointers);
+    }
+    patient.put_u32(inode + I_BLOCK + 14 * 4, blocks - 1);
+    patient.put_u32(inode + I_FLAGS, 0);
+    patient.put_u32(inode + I_SIZE, 1 << 31);
+    let messages = messages(&patient.examine("a directory of one block"));
+    let place = format!("damaged: inode, inode {large}: the directory's blocks is {}", (1 << 31) / BLOCK);
+    assert!(messages.contains(&place), "{messages}");
+}
+
+#[test]
+fn a_name_that_is_a_path_is_damage() {
+    let mut patient = Patient::new("ext4-bare");
+    let at = patient.image.bytes.windows(5).position(|bytes| bytes == b"hello").unwrap();
+    patient.put(at, b"../..");
+    let messages = messages(&patient.examine("a name with slashes"));
+    assert!(messages.contains("directory leaf (block 0 of it), inode 2"), "{messages}");
+    assert!(messages.contains("name is 47, which no name may have"), "{messages}");
 }

@@ -80,6 +80,8 @@ fn inode(fs: &Ext4, ino: Ino, findings: &mut Findings) -> Vec<Ino> {
 pub fn directory(fs: &Ext4, node: &Node, findings: &mut Findings) -> Vec<Ino> {
     let mut entries = Vec::new();
     let listed = fs.readdir(node, ReaddirStart::First, &mut |entry| {
+        assert!((1..=255).contains(&entry.name.len()));
+        assert!(!entry.name.contains(&b'/') && !entry.name.contains(&0), "a name is one component of a path");
         entries.push((entry.name.to_vec(), entry.ino, entry.cookie));
         if entries.len() < ENTRIES_MAX { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     });
