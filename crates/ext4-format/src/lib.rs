@@ -18,6 +18,7 @@ mod group_desc;
 pub mod hash;
 pub mod htree;
 mod inode;
+mod no_key_name;
 mod problem;
 mod raw;
 mod superblock;
@@ -31,6 +32,7 @@ pub use extent::{Extent, ExtentIndex, ExtentNode, MAX_DEPTH, Step, verify_extent
 pub use features::{Compat, Incompat, RoCompat};
 pub use group_desc::GroupDesc;
 pub use inode::{DeviceNumber, Inode, InodeFlags, InodeTime};
+pub use no_key_name::NoKeyName;
 pub use problem::Problem;
 pub use superblock::{SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, Superblock};
 pub use types::{BlockNumber, BlockSize, GroupNumber, InodeNumber, LogicalBlock};

@@ -9,6 +9,7 @@ use dentree_ext4_format::{
     verify_leaf,
 };
 use dentree_vfs::{DirEntry, FileType, Ino, Lookup, ReaddirStart};
+use std::borrow::Cow;
 use std::ops::ControlFlow;
 
 impl Ext4 {
@@ -185,12 +186,20 @@ impl Ext4 {
             ReaddirStart::First => 0,
             ReaddirStart::After(cookie) => cookie,
         };
+        let encrypted = dir.has(InodeFlags::ENCRYPT);
+        let hash = if encrypted { self.shown_hash(dir)? } else { None };
         self.each_entry(dir, from, &mut |entry, cookie| {
             if entry.name == b"." || entry.name == b".." {
                 return Ok(ControlFlow::Continue(()));
             }
+            let name = if encrypted {
+                Cow::Owned(self.shown_name(entry.name, hash))
+            } else {
+                Cow::Borrowed(entry.name)
+            };
+            check_name(&name).map_err(|problem| dir.place(Structure::DirectoryEntry).corrupt(problem))?;
             let ino = Ino(u64::from(entry.inode.0));
-            Ok(each(DirEntry { name: entry.name, ino, kind: self.kind_of(&entry), cookie }))
+            Ok(each(DirEntry { name: &name, ino, kind: self.kind_of(&entry), cookie }))
         })
     }
 
@@ -207,4 +216,11 @@ impl Ext4 {
             _ => Err(place.corrupt(Problem::Missing { what: "the entry `..`" })),
         }
     }
+}
+
+/// Refuses what no path could name, and what could lead a copy astray.
+fn check_name(name: &[u8]) -> Result<(), Problem> {
+    let Some(&value) = name.iter().find(|byte| matches!(byte, 0 | b'/')) else { return Ok(()) };
+    let because = "stands in a name, where neither `/` (47) nor NUL may be";
+    Err(Problem::Value { field: "a byte", value: u64::from(value), because })
 }

@@ -6,13 +6,10 @@
 use crate::name::Wanted;
 use crate::{Ext4, Node, Place, Result, Structure};
 use dentree_bufcache::Buffer;
-use dentree_ext4_format::hash::{CharSign, HashSeed, MajorHash};
+use dentree_ext4_format::hash::MajorHash;
 use dentree_ext4_format::htree::{IndexBlock, IndexEntry, IndexRoot};
 use dentree_ext4_format::{Incompat, LogicalBlock, Problem};
 use dentree_vfs::Lookup;
-
-/// `s_flags`: names were hashed as unsigned bytes.
-const UNSIGNED_HASH: u32 = 2;
 
 /// An index block on the way from the root, and the entry that the way goes through.
 struct Frame {
@@ -28,11 +25,9 @@ impl Ext4 {
         let mut root = self.index_frame(dir, LogicalBlock(0))?;
         let parsed = self.parse_root(&root.buffer).map_err(|problem| root.place.corrupt(problem))?;
         let levels = parsed.indirect_levels;
-        let seed = HashSeed::new(self.sb.hash_seed);
-        let Some(hash) = parsed.hash_version.hash(wanted.hash_input(), seed) else {
+        let Some(hash) = wanted.hash(parsed.hash_version, self.hash_seed()) else {
             return self.find_linearly(dir, wanted);
         };
-        let hash = hash.major;
         root.at = parsed.entries.find(hash);
         let mut leaf = self.entry_of(&root)?;
         let mut way = vec![root];
@@ -85,9 +80,9 @@ impl Ext4 {
         Ok(frame)
     }
 
-    fn parse_root<'a>(&self, bytes: &'a [u8]) -> Result<IndexRoot<'a>, Problem> {
-        let sign = if self.sb.flags & UNSIGNED_HASH != 0 { CharSign::Unsigned } else { CharSign::Signed };
-        IndexRoot::parse(bytes, sign, self.sb.incompat.has(Incompat::LARGEDIR), self.sb.has_metadata_csum())
+    pub(crate) fn parse_root<'a>(&self, bytes: &'a [u8]) -> Result<IndexRoot<'a>, Problem> {
+        let large_dir = self.sb.incompat.has(Incompat::LARGEDIR);
+        IndexRoot::parse(bytes, self.hash_sign(), large_dir, self.sb.has_metadata_csum())
     }
 
     fn parse_index<'a>(&self, frame: &'a Frame) -> Result<IndexBlock<'a>> {

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Image, find, run};
+use common::{Image, find, list, run};
 use dentree_vfs::FileSystem;
 use rustix::fs::{CWD, FallocateFlags, FileType, Mode, Timespec, Timestamps, XattrFlags};
 use std::fs;
@@ -191,5 +191,51 @@ fn every_hash_and_both_signednesses_find_what_the_kernel_wrote() {
                 image.agrees_with_the_kernel();
             }
         }
+    }
+}
+
+#[test]
+fn free_space_is_what_the_kernel_counts() {
+    for options in [
+        "-t ext4 -b 4096",
+        "-t ext2 -b 1024",
+        "-t ext4 -b 1024 -O meta_bg,^resize_inode",
+        "-t ext4 -b 4096 -O bigalloc -C 65536",
+    ] {
+        let image = Image::new(options, "300M", |tree| fs::write(tree.join("file"), [1; 5000]).unwrap());
+        let Some(mount) = image.mount() else { return };
+        let theirs = rustix::fs::statvfs(mount.path()).unwrap();
+        let ours = image.open().statfs().unwrap();
+        assert_eq!(u64::from(ours.block_size), theirs.f_bsize);
+        assert_eq!(
+            [ours.blocks, ours.blocks_free, ours.blocks_available, ours.inodes, ours.inodes_free, ours.fsid],
+            [theirs.f_blocks, theirs.f_bfree, theirs.f_bavail, theirs.f_files, theirs.f_ffree, theirs.f_fsid],
+            "{options}"
+        );
+    }
+}
+
+#[test]
+fn names_in_encrypted_directories_are_those_that_the_kernel_shows_without_the_key() {
+    let image = Image::new("-t ext4 -b 1024 -O encrypt", "64M", |_| {});
+    let made = image.change("", |tree| {
+        // The key lives in the session keyring of this shell and goes away with it.
+        let script = r#"
+            mkdir "$1/few" "$1/many"
+            e4crypt new_session
+            echo a pass phrase | e4crypt add_key -k @s -S 0x5eed "$1/few" "$1/many"
+            for n in 1 2 3; do echo secret > "$1/few/name $n"; done
+            for n in $(seq 500); do : > "$1/many/name $n"; done
+            long=$(printf 'l%.0s' $(seq 240)); : > "$1/many/$long"; mkdir "$1/many/inside"; : > "$1/many/inside/x"
+        "#;
+        let mut shell = Command::new("sh");
+        println!("{}", run(shell.args(["-c", script, "sh"]).arg(tree)));
+    });
+    if made.is_some() {
+        image.agrees_with_the_kernel();
+        let fs = image.open();
+        let few = find(&fs, "few");
+        assert_eq!(list(&fs, &few).len(), 3);
+        assert!(fs.lookup(&few, b"name 1").unwrap().is_none());
     }
 }
