@@ -1,12 +1,11 @@
 //! Group descriptors: kernel document `group_descr.rst`.
 
-use crate::raw::{join, join16, raw_layout};
+use crate::raw::{join, raw_layout};
 use crate::{BlockNumber, GroupNumber, Problem, RoCompat, Superblock, crc16};
 use zerocopy::{FromBytes, little_endian as le};
 
 /// Where `bg_checksum` lies: sums leave it out or take it as zero.
 const CHECKSUM_AT: usize = 0x1E;
-const FLAG_INODE_UNINIT: u16 = 1;
 
 raw_layout! {
     /// The first half of `struct ext4_group_desc`: all of it without 64bit.
@@ -48,10 +47,6 @@ raw_layout! {
 pub struct GroupDesc {
     /// First block of the inode table.
     pub inode_table: BlockNumber,
-    /// Inodes at the end of the table that were never used.
-    pub itable_unused: u32,
-    /// The group has no inodes in use and its inode bitmap is not written.
-    pub inodes_uninit: bool,
 }
 
 impl GroupDesc {
@@ -72,16 +67,7 @@ impl GroupDesc {
         let inode_table = BlockNumber(inode_table);
         let table_bytes = u64::from(sb.inodes_per_group) * u64::from(sb.inode_size);
         sb.check_blocks("bg_inode_table", inode_table, sb.block_size.blocks_for(table_bytes))?;
-        let checked = sb.has_group_checksums();
-        let unused = match high {
-            Some(high) => join16(high.bg_itable_unused_hi, low.bg_itable_unused_lo),
-            None => u32::from(low.bg_itable_unused_lo.get()),
-        };
-        Ok(GroupDesc {
-            inode_table,
-            itable_unused: if checked { unused } else { 0 },
-            inodes_uninit: checked && low.bg_flags.get() & FLAG_INODE_UNINIT != 0,
-        })
+        Ok(GroupDesc { inode_table })
     }
 }
 

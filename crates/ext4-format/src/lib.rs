@@ -3,22 +3,25 @@
 //! One file a structure. Each lays the raw fields out once, under the kernel's names at their offsets, and
 //! parses them into a validated type; what is wrong with the bytes is a [`Problem`]. Who called knows which
 //! inode and block they came from and adds it.
-//!
 //! Source of the layouts: the kernel's `Documentation/filesystems/ext4/`.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
 mod acl;
+pub mod casefold;
 mod checksum;
 mod dir_entry;
 mod extent;
 mod features;
 mod group_desc;
+pub mod hash;
+pub mod htree;
 mod inode;
 mod problem;
 mod raw;
 mod superblock;
 mod types;
+pub mod xattr;
 
 pub use acl::acl_to_xattr;
 pub use checksum::{ChecksumSeed, crc16, crc32c};

@@ -257,11 +257,6 @@ impl Superblock {
         self.ro_compat.has(RoCompat::METADATA_CSUM)
     }
 
-    /// Whether group descriptors are checksummed at all, and so may mark uninitialised groups.
-    pub fn has_group_checksums(&self) -> bool {
-        self.has_metadata_csum() || self.ro_compat.has(RoCompat::GDT_CSUM)
-    }
-
     /// Whether block numbers have 64 bits.
     pub fn is_64bit(&self) -> bool {
         self.incompat.has(Incompat::BITS64)
