@@ -23,7 +23,7 @@ mod superblock;
 mod types;
 pub mod xattr;
 
-pub use acl::acl_to_xattr;
+pub use acl::{acl_from_xattr, acl_to_xattr};
 pub use checksum::{ChecksumSeed, crc16, crc32c};
 pub use dir_entry::{BlockRole, Entries, Entry, block_role, verify_leaf};
 pub use extent::{Extent, ExtentIndex, ExtentNode, MAX_DEPTH, Step, verify_extent_block};
