@@ -31,6 +31,8 @@ pub struct Plan {
     pub kernel: bool,
     /// Walks counted under valgrind; `None` leaves valgrind out.
     pub counted_walks: Option<usize>,
+    /// Only cases whose name contains this are run; the empty string is in all names.
+    pub only: String,
 }
 
 impl Plan {
@@ -42,12 +44,19 @@ impl Plan {
         threads.sort_unstable();
         threads.dedup();
         let sizes = vec![(HOT, 200_000), (WARM, 150_000), (COLD, 150_000)];
-        Self { sizes, threads, rounds: 7, kernel: true, counted_walks: Some(10_000) }
+        Self { sizes, threads, rounds: 7, kernel: true, counted_walks: Some(10_000), only: String::new() }
     }
 
     /// Keeps the harness alive: every step at a size that takes no time.
     pub fn smoke() -> Self {
-        Self { sizes: vec![(TINY, 1_000)], threads: vec![1, 2], rounds: 2, kernel: true, counted_walks: None }
+        Self {
+            sizes: vec![(TINY, 1_000)],
+            threads: vec![1, 2],
+            rounds: 2,
+            kernel: true,
+            counted_walks: None,
+            only: String::new(),
+        }
     }
 }
 
@@ -129,21 +138,38 @@ pub fn run(plan: &Plan, around: &Surroundings<'_>) -> Result<Outcome, WrongAnswe
     let mut outcome = Outcome::default();
     if let Some(walks) = plan.counted_walks {
         for shape in [WARM, DEEP] {
-            count_by_valgrind(shape, walks, around, &mut outcome);
+            if counted_case(shape).contains(&plan.only) {
+                count_by_valgrind(shape, walks, around, &mut outcome);
+            }
         }
     }
     for &(shape, walks) in &plan.sizes {
-        let mut size = Size::build(plan, shape, walks, around, &mut outcome);
-        for pattern in [Pattern::Uniform, Pattern::Zipf] {
-            for load in [Load::Hit, Load::Negative, Load::Rename] {
-                size.measure(pattern, load, around, &mut outcome)?;
-            }
+        let mut cases: Vec<(Pattern, Load)> = LOADS.to_vec();
+        cases.retain(|&(pattern, load)| walk_case(shape, pattern, load).contains(&plan.only));
+        if cases.is_empty() {
+            continue;
         }
-        size.move_top_directories();
-        size.measure(Pattern::Uniform, Load::Moved, around, &mut outcome)?;
+        let mut size = Size::build(plan, shape, walks, around, &mut outcome);
+        for (pattern, load) in cases {
+            if load == Load::Moved {
+                size.move_top_directories();
+            }
+            size.measure(pattern, load, around, &mut outcome)?;
+        }
     }
     Ok(outcome)
 }
+
+/// What is measured of every size, in this order: `moved` is last because it changes the tree for good.
+const LOADS: [(Pattern, Load); 7] = [
+    (Pattern::Uniform, Load::Hit),
+    (Pattern::Uniform, Load::Negative),
+    (Pattern::Uniform, Load::Rename),
+    (Pattern::Zipf, Load::Hit),
+    (Pattern::Zipf, Load::Negative),
+    (Pattern::Zipf, Load::Rename),
+    (Pattern::Uniform, Load::Moved),
+];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Load {
@@ -190,10 +216,8 @@ impl<'a> Size<'a> {
             let before = (around.allocated)();
             let cache = (variant.build)(&tree);
             let bytes = cache.own_bytes().unwrap_or_else(|| (around.allocated)().saturating_sub(before));
-            outcome.count(
-                memory_heading(&case("memory", shape), variant.name),
-                bytes as f64 / tree.len() as f64,
-            );
+            outcome
+                .count(memory_heading(&memory_case(shape), variant.name), bytes as f64 / tree.len() as f64);
             contenders.push(Contender { name: variant.name, cache });
         }
         if plan.kernel {
@@ -203,7 +227,7 @@ impl<'a> Size<'a> {
                 Err(why) => outcome.skipped.push(format!("{KERNEL}, {}: {why}", shape.name)),
             }
             if let Some(bytes) = KernelStat::bytes_per_dentry() {
-                outcome.count(memory_heading(&case("memory", shape), KERNEL), bytes as f64);
+                outcome.count(memory_heading(&memory_case(shape), KERNEL), bytes as f64);
             }
         }
         Self { plan, shape, walks, tree, renames: RenameLoad::new(SEED), contenders }
@@ -217,7 +241,7 @@ impl<'a> Size<'a> {
         around: &Surroundings<'_>,
         outcome: &mut Outcome,
     ) -> Result<(), WrongAnswer> {
-        let case = format!("{}-{}{}", case("walk", self.shape), pattern.name(), load.suffix());
+        let case = walk_case(self.shape, pattern, load);
         let most = self.plan.threads.iter().copied().max().unwrap_or(1);
         let ending = if load == Load::Negative { Ending::Missing } else { Ending::Present };
         let count = self.walks * most * self.plan.rounds;
@@ -267,8 +291,16 @@ impl<'a> Size<'a> {
     }
 }
 
-fn case(what: &str, shape: Shape) -> String {
-    format!("{what}-{}", shape.name)
+fn walk_case(shape: Shape, pattern: Pattern, load: Load) -> String {
+    format!("walk-{}-{}{}", shape.name, pattern.name(), load.suffix())
+}
+
+fn memory_case(shape: Shape) -> String {
+    format!("memory-{}", shape.name)
+}
+
+fn counted_case(shape: Shape) -> String {
+    format!("counted-{}", shape.name)
 }
 
 fn memory_heading<'a>(case: &'a str, variant: &'a str) -> Heading<'a> {
@@ -339,7 +371,7 @@ fn count_by_valgrind(shape: Shape, walks: usize, around: &Surroundings<'_>, outc
         Err(why) => return outcome.skipped.push(format!("instructions and cache lines: {why}")),
     };
     let components = shape.fans.len() as f64;
-    let case = format!("counted-{}", shape.name);
+    let case = counted_case(shape);
     let mut counted = Vec::new();
     for variant in variants() {
         match count(variant.name) {
