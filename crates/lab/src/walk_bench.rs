@@ -6,7 +6,7 @@
 
 use crate::harness::{Contender, Course, Timing, WrongAnswer, race, verify};
 use crate::paths::{Ending, PathSet, Pattern, Rename, RenameLoad};
-use crate::rivals::{CHAINED, KernelStat, MAPS, SPLIT_ONLY, Variant, Work};
+use crate::rivals::{CHAINED, DENTREE, KernelStat, MAPS, SPLIT_ONLY, Variant, Work};
 use crate::rows::{Heading, Row, table};
 use crate::stats::{Ratio, paired_ratio};
 use crate::targets::{Aim, Verdict};
@@ -124,7 +124,7 @@ impl std::fmt::Debug for Surroundings<'_> {
 
 /// Every variant that lives in this process.
 pub fn variants() -> Vec<Variant> {
-    let mut all = Vec::new();
+    let mut all = DENTREE.to_vec();
     all.push(CHAINED);
     all.extend(MAPS);
     all
