@@ -36,6 +36,9 @@ pub enum Error {
         /// The device's own error.
         source: io::Error,
     },
+    /// The journal cannot be replayed.
+    #[error(transparent)]
+    Journal(#[from] dentree_jbd2::Error),
     /// The content is encrypted.
     #[error("inode {0} is encrypted")]
     Encrypted(InodeNumber),
@@ -157,6 +160,11 @@ impl From<Error> for dentree_vfs::Error {
         match error {
             Error::NotExt4(_) | Error::Corrupt { .. } => dentree_vfs::Error::Corrupt(Box::new(error)),
             Error::Unsupported(_) => dentree_vfs::Error::Unsupported(Box::new(error)),
+            Error::Journal(ref journal) => match journal {
+                dentree_jbd2::Error::Corrupt { .. } => dentree_vfs::Error::Corrupt(Box::new(error)),
+                dentree_jbd2::Error::Unsupported { .. } => dentree_vfs::Error::Unsupported(Box::new(error)),
+                dentree_jbd2::Error::Read { .. } => dentree_vfs::Error::Io(Box::new(error)),
+            },
             Error::Io { .. } => dentree_vfs::Error::Io(Box::new(error)),
             Error::Encrypted(_) => dentree_vfs::Error::Encrypted,
         }

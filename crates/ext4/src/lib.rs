@@ -26,6 +26,7 @@ mod index;
 mod indirect;
 mod inline;
 mod inode;
+mod journal;
 mod map;
 mod name;
 mod open;

@@ -15,19 +15,20 @@ use std::process::Command;
 use std::sync::Arc;
 use tempfile::TempDir;
 
-/// A directory tree and the image made of it; both go away with this value.
+/// An image in a directory of its own that goes away with the last image in it.
 pub struct Image {
-    scratch: TempDir,
+    scratch: Arc<TempDir>,
+    name: &'static str,
 }
 
 impl Image {
     /// An image of `size` (as mke2fs takes it), made with `options`, of the tree that `fill` makes.
     pub fn new(options: &str, size: &str, fill: impl FnOnce(&Path)) -> Image {
-        let scratch = tempfile::tempdir().unwrap();
+        let scratch = Arc::new(tempfile::tempdir().unwrap());
         let tree = scratch.path().join("tree");
         fs::create_dir(&tree).unwrap();
         fill(&tree);
-        let image = Image { scratch };
+        let image = Image { scratch, name: "image" };
         let mut mke2fs = Command::new("mke2fs");
         mke2fs.args(["-q", "-F"]).args(options.split_whitespace()).arg("-d").arg(&tree);
         run(mke2fs.arg(image.path()).arg(size));
@@ -36,7 +37,12 @@ impl Image {
     }
 
     pub fn path(&self) -> PathBuf {
-        self.scratch.path().join("image")
+        self.scratch.path().join(self.name)
+    }
+
+    /// A place for another image in the same directory; nothing is there yet.
+    pub fn beside(&self, name: &'static str) -> Image {
+        Image { scratch: self.scratch.clone(), name }
     }
 
     pub fn open(&self) -> Ext4 {
@@ -58,6 +64,11 @@ impl Image {
     /// Mounts for reading; `None`, with the reason printed, where that is not possible here.
     pub fn mount(&self) -> Option<Mount> {
         Mount::new(self, "ro")
+    }
+
+    /// Mounts for writing, so that the kernel replays the journal into the image.
+    pub fn mount_and_replay(&self) -> Option<Mount> {
+        Mount::new(self, "noatime")
     }
 
     /// Mounts for writing, calls `change` with the directory, unmounts.
