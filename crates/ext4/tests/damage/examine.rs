@@ -78,7 +78,7 @@ impl Outcome {
             let message = error.to_string();
             let says_where = match error {
                 Error::Corrupt(_) => {
-                    message.starts_with("damaged: ") || message.contains("no ext2, ext3 or ext4")
+                    message.starts_with("damaged") || message.contains("no ext2, ext3 or ext4")
                 }
                 Error::Io(_) => message.starts_with("reading "),
                 Error::Unsupported(_) | Error::Encrypted => true,
