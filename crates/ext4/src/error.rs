@@ -36,6 +36,9 @@ pub enum Error {
         /// The device's own error.
         source: io::Error,
     },
+    /// The journal cannot be replayed.
+    #[error(transparent)]
+    Journal(#[from] dentree_jbd2::Error),
     /// The content is encrypted.
     #[error("inode {0} is encrypted")]
     Encrypted(InodeNumber),
@@ -70,6 +73,8 @@ pub enum Structure {
     Content,
     /// A leaf block of a directory.
     DirectoryLeaf(LogicalBlock),
+    /// An entry of a directory.
+    DirectoryEntry,
     /// A block of a directory's htree index.
     DirectoryIndex(LogicalBlock),
     /// Content or entries kept in the inode.
@@ -96,6 +101,7 @@ impl fmt::Display for Structure {
             Structure::IndirectBlock => "indirect block",
             Structure::Content => "content",
             Structure::DirectoryLeaf(block) => return write!(f, "directory leaf (block {block} of it)"),
+            Structure::DirectoryEntry => "directory entry",
             Structure::DirectoryIndex(block) => return write!(f, "directory index (block {block} of it)"),
             Structure::InlineData => "inline data",
             Structure::SymlinkTarget => "symbolic link target",
@@ -154,6 +160,11 @@ impl From<Error> for dentree_vfs::Error {
         match error {
             Error::NotExt4(_) | Error::Corrupt { .. } => dentree_vfs::Error::Corrupt(Box::new(error)),
             Error::Unsupported(_) => dentree_vfs::Error::Unsupported(Box::new(error)),
+            Error::Journal(ref journal) => match journal {
+                dentree_jbd2::Error::Corrupt { .. } => dentree_vfs::Error::Corrupt(Box::new(error)),
+                dentree_jbd2::Error::Unsupported { .. } => dentree_vfs::Error::Unsupported(Box::new(error)),
+                dentree_jbd2::Error::Read { .. } => dentree_vfs::Error::Io(Box::new(error)),
+            },
             Error::Io { .. } => dentree_vfs::Error::Io(Box::new(error)),
             Error::Encrypted(_) => dentree_vfs::Error::Encrypted,
         }

@@ -1,22 +1,28 @@
 //! Opening: superblock, features, journal.
 
-use crate::standin::{BufCache, Buffer};
 use crate::{Error, Place, Result, Structure};
 use dentree_blockdev::BlockDevice;
+use dentree_bufcache::{BufCache, Buffer};
 use dentree_ext4_format::{BlockNumber, Incompat, Problem, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, Superblock};
 use std::fmt;
 use std::sync::Arc;
+
+/// `s_encoding`: the one encoding there is.
+const UTF8_12_1: u16 = 1;
 
 /// How to open.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Budget of the buffer cache for metadata, in bytes.
     pub cache_bytes: usize,
+    /// Whether a journal that needs recovery is replayed, in memory. Without, the image is shown as it stands, as
+    /// `mount -o noload` does: what was written last may be missing or half there.
+    pub replay_journal: bool,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { cache_bytes: 32 << 20 }
+        Options { cache_bytes: 32 << 20, replay_journal: true }
     }
 }
 
@@ -30,6 +36,13 @@ pub enum Notice {
         offset: u64,
         /// What is wrong with the primary.
         problem: Problem,
+    },
+    /// The journal needed recovery and was replayed in memory; the image is unchanged.
+    JournalReplayed {
+        /// How many transactions it held.
+        transactions: u32,
+        /// How many blocks now read from the journal.
+        blocks: usize,
     },
     /// The image ends before the file system does.
     Truncated {
@@ -48,6 +61,11 @@ impl fmt::Display for Notice {
                 "the superblock is damaged ({problem}); its backup at byte {offset} is used instead. \
                  Run `e2fsck` on a copy of the image to repair it"
             ),
+            Notice::JournalReplayed { transactions, blocks } => write!(
+                f,
+                "the file system was not unmounted cleanly: {transactions} transactions of its journal ({blocks} \
+                 blocks) were replayed in memory. The image is unchanged"
+            ),
             Notice::Truncated { expected, found } => write!(
                 f,
                 "the image is truncated: it has {found} bytes of {expected}. Reads past its end will fail; get \
@@ -62,6 +80,7 @@ pub struct Ext4 {
     pub(crate) sb: Superblock,
     /// The block that the superblock in use lies in: descriptors follow it.
     pub(crate) superblock_at: BlockNumber,
+    /// With the replayed journal over it.
     pub(crate) device: Arc<dyn BlockDevice>,
     cache: BufCache,
     notices: Vec<Notice>,
@@ -77,15 +96,33 @@ impl Ext4 {
     pub fn open(device: Arc<dyn BlockDevice>, options: Options) -> Result<Ext4> {
         let mut notices = Vec::new();
         let (sb, offset) = find_superblock(&*device, &mut notices)?;
-        check_features(&sb)?;
-        let expected = sb.blocks_count.saturating_mul(u64::from(sb.block_size.bytes()));
-        let found = device.size();
+        let fs = Ext4::over(device, sb, offset, &options)?;
+        // A backup is as old as the file system: it does not say what the journal holds.
+        let must_recover = fs.sb.incompat.has(Incompat::RECOVER) || !notices.is_empty();
+        let fs = if must_recover && options.replay_journal {
+            fs.recovered(offset, &options, &mut notices)?
+        } else {
+            fs
+        };
+        let expected = fs.sb.blocks_count << fs.sb.block_size.log2();
+        let found = fs.device.size();
         if found < expected {
             notices.push(Notice::Truncated { expected, found });
         }
+        Ok(Ext4 { notices, ..fs })
+    }
+
+    /// The file system that superblock `sb`, found at byte `offset`, describes.
+    pub(crate) fn over(
+        device: Arc<dyn BlockDevice>,
+        sb: Superblock,
+        offset: u64,
+        options: &Options,
+    ) -> Result<Ext4> {
+        check_features(&sb)?;
         let cache = BufCache::new(device.clone(), sb.block_size.in_memory(), options.cache_bytes);
         let superblock_at = BlockNumber(offset >> sb.block_size.log2());
-        Ok(Ext4 { sb, superblock_at, device, cache, notices })
+        Ok(Ext4 { sb, superblock_at, device, cache, notices: Vec::new() })
     }
 
     /// The superblock: sizes, features, label, times.
@@ -124,7 +161,7 @@ fn find_superblock(device: &dyn BlockDevice, notices: &mut Vec<Notice>) -> Resul
     })
 }
 
-fn read_superblock(
+pub(crate) fn read_superblock(
     device: &dyn BlockDevice,
     offset: u64,
 ) -> Result<std::result::Result<Superblock, Problem>> {
@@ -162,6 +199,12 @@ fn check_features(sb: &Superblock) -> Result<()> {
         return Err(Error::Unsupported(
             "this is the external journal of another file system; open that one".to_owned(),
         ));
+    }
+    if sb.incompat.has(Incompat::CASEFOLD) && sb.encoding != UTF8_12_1 {
+        let encoding = sb.encoding;
+        return Err(Error::Unsupported(format!(
+            "names in encoding {encoding} (only 1, UTF-8 12.1, is known)"
+        )));
     }
     let unknown = sb.incompat.without(Incompat::READABLE).names();
     if unknown.is_empty() {
