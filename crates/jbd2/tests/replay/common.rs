@@ -41,7 +41,7 @@ impl Image {
         let dir = image_dir();
         let path = dir.path().join("image");
         let args =
-            [&["-q", "-F", "-E", "lazy_itable_init=0,nodiscard"], options, &[text(&path), "32M"]].concat();
+            [&["-q", "-F", "-E", "lazy_itable_init=0,nodiscard"], options, &[text(&path), "16M"]].concat();
         run("mke2fs", &args)?;
         Ok(Image { dir, path })
     }

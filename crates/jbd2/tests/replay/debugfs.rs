@@ -8,7 +8,7 @@ use dentree_jbd2::{Damage, Error, Recovered, Tid};
 const BLOCK: usize = 1024;
 const MAGIC: [u8; 4] = [0xC0, 0x3B, 0x39, 0x98];
 
-/// Blocks that hold nothing in a fresh image of 32 MiB.
+/// Blocks that hold nothing in a fresh image of 16 MiB.
 const A: u64 = 5000;
 const B: u64 = 5001;
 const C: u64 = 5002;
@@ -76,7 +76,7 @@ fn every_layout_of_tags_and_sums_replays_with_its_revokes_and_escapes() {
 
 #[test]
 fn damage_inside_a_committed_transaction_is_named_and_the_kernel_refuses_it_too() {
-    for (_, features, open) in &KINDS[2..] {
+    for (_, features, open) in [KINDS[2], KINDS[5]] {
         let image = match journal(features, open) {
             Ok(image) => image,
             Err(reason) => return println!("skipped: {reason}"),
