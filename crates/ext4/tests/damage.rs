@@ -214,7 +214,8 @@ fn a_backup_superblock_serves_where_the_primary_is_damaged() {
 #[test]
 fn features_that_cannot_be_read_are_refused_by_name() {
     let image = Image::new("-t ext4 -O ^metadata_csum -N 400", "4M", |_| {});
-    for (bit, name) in [(0x1, "compression"), (0x1000, "dirdata"), (0x8, "journal"), (1 << 30, "FEATURE_I30")] {
+    for (bit, name) in [(0x1, "compression"), (0x1000, "dirdata"), (0x8, "journal"), (1 << 30, "FEATURE_I30")]
+    {
         let mut bytes = fs::read(image.path()).unwrap();
         let field: &mut [u8; 4] = bytes[1024 + 0x60..].first_chunk_mut().unwrap();
         *field = (u32::from_le_bytes(*field) | bit).to_le_bytes();
