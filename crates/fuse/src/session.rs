@@ -173,6 +173,11 @@ impl Handle {
         self.attached.detach()
     }
 
+    /// Whether there may still be requests: mounted, or unmounted while files are open.
+    pub fn is_alive(&self) -> bool {
+        !self.attached.is_disconnected()
+    }
+
     /// How many inodes the kernel knows at the moment; the root is one of them.
     pub fn known_inodes(&self) -> usize {
         self.shared.known.len()

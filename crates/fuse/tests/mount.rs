@@ -288,8 +288,10 @@ fn unmounting_hides_the_mount_at_once_and_waits_for_open_files() {
     let mut rest = Vec::new();
     open.read_to_end(&mut rest).unwrap();
     assert_eq!(rest, [9; 500_000]);
+    assert!(mounted.handle.is_alive());
     drop(open);
     mounted.join().unwrap();
+    assert!(!mounted.handle.is_alive());
 }
 
 // fuser's own unmounting, at a session's end, unmounts whatever stands at the path by then.
