@@ -424,6 +424,7 @@ fn a_session_that_is_never_served_unmounts_when_dropped() {
     let vfs = Arc::new(Vfs::new(Tree::new()).unwrap());
     let session = dentree_fuse::mount(vfs, dir.path(), &Options::default()).unwrap();
     assert!(is_mount_point(dir.path()));
+    let _held_elsewhere = session.handle();
     drop(session);
     assert!(!is_mount_point(dir.path()));
 }
