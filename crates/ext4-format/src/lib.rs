@@ -3,6 +3,7 @@
 //! One file a structure. Each lays the raw fields out once, under the kernel's names at their offsets, and
 //! parses them into a validated type; what is wrong with the bytes is a [`Problem`]. Who called knows which
 //! inode and block they came from and adds it.
+//!
 //! Source of the layouts: the kernel's `Documentation/filesystems/ext4/`.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
@@ -17,6 +18,7 @@ mod group_desc;
 pub mod hash;
 pub mod htree;
 mod inode;
+mod no_key_name;
 mod problem;
 mod raw;
 mod superblock;
@@ -30,6 +32,7 @@ pub use extent::{Extent, ExtentIndex, ExtentNode, MAX_DEPTH, Step, verify_extent
 pub use features::{Compat, Incompat, RoCompat};
 pub use group_desc::GroupDesc;
 pub use inode::{DeviceNumber, Inode, InodeFlags, InodeTime};
+pub use no_key_name::NoKeyName;
 pub use problem::Problem;
 pub use superblock::{SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, Superblock};
 pub use types::{BlockNumber, BlockSize, GroupNumber, InodeNumber, LogicalBlock};

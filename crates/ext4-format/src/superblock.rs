@@ -281,6 +281,24 @@ impl Superblock {
         group.0 % 2 == 1 && [3, 5, 7].iter().any(|&base| is_power_of(group.0, base))
     }
 
+    /// How many groups begin with a copy of the superblock.
+    pub fn superblock_copies(&self) -> u64 {
+        let groups = u64::from(self.groups);
+        if self.compat.has(Compat::SPARSE_SUPER2) {
+            let backups = self.backup_groups.iter().filter(|&&group| group != 0 && group < self.groups);
+            return 1 + u64::try_from(backups.count()).unwrap_or(u64::MAX);
+        }
+        if !self.ro_compat.has(RoCompat::SPARSE_SUPER) {
+            return groups;
+        }
+        let powers = [3_u64, 5, 7].map(|base| {
+            std::iter::successors(Some(base), |power| Some(power * base))
+                .take_while(|&power| power < groups)
+                .count()
+        });
+        groups.min(2) + u64::try_from(powers.iter().sum::<usize>()).unwrap_or(u64::MAX)
+    }
+
     /// How many group descriptors a block holds.
     pub fn descs_per_block(&self) -> u32 {
         self.block_size.bytes() / self.desc_size
@@ -350,7 +368,7 @@ impl Geometry {
         let bits64 = incompat.has(Incompat::BITS64);
         let blocks_count = wide(bits64, raw.s_blocks_count_hi, raw.s_blocks_count_lo);
         check_groups(raw, block_size)?;
-        let groups = count_groups(raw, blocks_count)?;
+        let groups = count_groups(raw, block_size, blocks_count)?;
         Ok(Geometry {
             block_size,
             log_cluster_ratio,
@@ -394,9 +412,10 @@ fn check_groups(raw: &RawSuperblock, block_size: BlockSize) -> Result<(), Proble
     Problem::check_range("s_first_data_block", first, 0, 1)
 }
 
-fn count_groups(raw: &RawSuperblock, blocks_count: u64) -> Result<u32, Problem> {
+/// Byte offsets of all blocks fit into 63 bits.
+fn count_groups(raw: &RawSuperblock, block_size: BlockSize, blocks_count: u64) -> Result<u32, Problem> {
     let first = u64::from(raw.s_first_data_block.get());
-    Problem::check_range("s_blocks_count", blocks_count, first + 2, 1 << 48)?;
+    Problem::check_range("s_blocks_count", blocks_count, first + 2, 1 << (63 - block_size.log2()).min(48))?;
     let per_group = u64::from(raw.s_blocks_per_group.get());
     let groups = (blocks_count - first).div_ceil(per_group);
     let inodes = u64::from(raw.s_inodes_per_group.get()).saturating_mul(groups);
@@ -449,8 +468,7 @@ fn build(raw: &RawSuperblock, geometry: Geometry) -> Superblock {
         log_cluster_ratio: geometry.log_cluster_ratio,
         blocks_count: geometry.blocks_count,
         reserved_blocks_count: wide(bits64, raw.s_r_blocks_count_hi, raw.s_r_blocks_count_lo),
-        free_blocks_count: wide(bits64, raw.s_free_blocks_count_hi, raw.s_free_blocks_count_lo)
-            << geometry.log_cluster_ratio,
+        free_blocks_count: wide(bits64, raw.s_free_blocks_count_hi, raw.s_free_blocks_count_lo),
         inodes_count: raw.s_inodes_count.get(),
         free_inodes_count: raw.s_free_inodes_count.get(),
         first_data_block: raw.s_first_data_block.get(),
@@ -581,5 +599,7 @@ mod tests {
         let sb = parse(&raw).unwrap();
         let with: Vec<u32> = (0..130).filter(|&group| sb.group_has_superblock(GroupNumber(group))).collect();
         assert_eq!(with, [0, 1, 3, 5, 7, 9, 25, 27, 49, 81, 125]);
+        let in_eight = with.iter().filter(|&&group| group < 8).count();
+        assert_eq!(sb.superblock_copies(), u64::try_from(in_eight).unwrap());
     }
 }

@@ -1,18 +1,20 @@
 //! Directories, block by block.
 
 use crate::map::Mapping;
-use crate::standin::Buffer;
+use crate::name::Wanted;
 use crate::{Ext4, Node, Place, Result, Structure};
+use dentree_bufcache::Buffer;
 use dentree_ext4_format::{
     BlockRole, Compat, Entries, Entry, Incompat, InodeFlags, InodeNumber, LogicalBlock, Problem, block_role,
     verify_leaf,
 };
 use dentree_vfs::{DirEntry, FileType, Ino, Lookup, ReaddirStart};
+use std::borrow::Cow;
 use std::ops::ControlFlow;
 
 impl Ext4 {
     /// How many blocks a directory has.
-    fn dir_blocks(&self, dir: &Node) -> Result<u32> {
+    pub(crate) fn dir_blocks(&self, dir: &Node) -> Result<u32> {
         let blocks = dir.inode.size >> self.sb.block_size.log2();
         let max = self.sb.blocks_count.min(u64::from(u32::MAX));
         Problem::check_range("the directory's blocks", blocks, 1, max)
@@ -62,42 +64,85 @@ impl Ext4 {
         from: u64,
         each: &mut dyn FnMut(Entry<'_>, u64) -> Result<ControlFlow<()>>,
     ) -> Result<()> {
+        if dir.has(InodeFlags::INLINE_DATA) {
+            for (start, bytes) in self.inline_entries(dir)? {
+                let place = dir.place(Structure::InlineData);
+                if self.each_entry_in(bytes, place, start, from, each)?.is_break() {
+                    return Ok(());
+                }
+            }
+            return Ok(());
+        }
         let blocks = self.dir_blocks(dir)?;
         let first = u32::try_from(from >> self.sb.block_size.log2()).unwrap_or(u32::MAX);
         for block in (first..blocks).map(LogicalBlock) {
             let Some((buffer, place)) = self.dir_leaf(dir, block)? else { continue };
             let start = u64::from(block.0) << self.sb.block_size.log2();
-            for entry in self.entries(&buffer) {
-                let entry = entry.map_err(|problem| place.corrupt(problem))?;
-                let position = |within| start + u64::try_from(within).unwrap_or(u64::MAX);
-                if position(entry.start) >= from && each(entry, position(entry.end))?.is_break() {
-                    return Ok(());
-                }
+            if self.each_entry_in(&buffer, place, start, from, each)?.is_break() {
+                break;
             }
         }
         Ok(())
     }
 
-    /// Searches the entries of one leaf.
-    pub(crate) fn search_leaf(&self, dir: &Node, block: LogicalBlock, name: &[u8]) -> Result<Option<Lookup>> {
-        let Some((buffer, place)) = self.dir_leaf(dir, block)? else { return Ok(None) };
+    /// The same for one piece of a directory, which begins at position `start`.
+    fn each_entry_in(
+        &self,
+        bytes: &[u8],
+        place: Place,
+        start: u64,
+        from: u64,
+        each: &mut dyn FnMut(Entry<'_>, u64) -> Result<ControlFlow<()>>,
+    ) -> Result<ControlFlow<()>> {
+        for entry in self.entries(bytes) {
+            let entry = entry.map_err(|problem| place.corrupt(problem))?;
+            let position = |within| start + u64::try_from(within).unwrap_or(u64::MAX);
+            if position(entry.start) >= from && each(entry, position(entry.end))?.is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
+    /// Searches one leaf, which no index block can be.
+    pub(crate) fn search_leaf(
+        &self,
+        dir: &Node,
+        block: LogicalBlock,
+        wanted: &Wanted<'_>,
+    ) -> Result<Option<Lookup>> {
+        let Some((buffer, place)) = self.dir_leaf(dir, block)? else {
+            let place = dir.place(Structure::DirectoryIndex(block));
+            return Err(place.corrupt(Problem::Missing { what: "a leaf, which the index promises," }));
+        };
         for entry in self.entries(&buffer) {
             let entry = entry.map_err(|problem| place.corrupt(problem))?;
-            if entry.name == name {
+            if wanted.is(entry.name) {
                 return Ok(Some(self.lookup_of(&entry)));
             }
         }
         Ok(None)
     }
 
-    /// The inode under `name`.
-    pub(crate) fn find_entry(&self, dir: &Node, name: &[u8]) -> Result<Option<Lookup>> {
-        for block in (0..self.dir_blocks(dir)?).map(LogicalBlock) {
-            if let Some(found) = self.search_leaf(dir, block, name)? {
-                return Ok(Some(found));
-            }
+    /// The inode under a name: through the htree where the directory has one.
+    pub(crate) fn find_entry(&self, dir: &Node, wanted: &Wanted<'_>) -> Result<Option<Lookup>> {
+        if self.is_indexed(dir) {
+            return self.find_indexed(dir, wanted);
         }
-        Ok(None)
+        self.find_linearly(dir, wanted)
+    }
+
+    /// Searches every entry: of directories without an index, or with one that needs a key to be used.
+    pub(crate) fn find_linearly(&self, dir: &Node, wanted: &Wanted<'_>) -> Result<Option<Lookup>> {
+        let mut found = None;
+        self.each_entry(dir, 0, &mut |entry, _| {
+            if !wanted.is(entry.name) {
+                return Ok(ControlFlow::Continue(()));
+            }
+            found = Some(self.lookup_of(&entry));
+            Ok(ControlFlow::Break(()))
+        })?;
+        Ok(found)
     }
 
     /// What an entry says of its inode.
@@ -132,17 +177,28 @@ impl Ext4 {
             ReaddirStart::First => 0,
             ReaddirStart::After(cookie) => cookie,
         };
+        let encrypted = dir.has(InodeFlags::ENCRYPT);
+        let hash = if encrypted { self.shown_hash(dir)? } else { None };
         self.each_entry(dir, from, &mut |entry, cookie| {
             if entry.name == b"." || entry.name == b".." {
                 return Ok(ControlFlow::Continue(()));
             }
+            let name = if encrypted {
+                Cow::Owned(self.shown_name(entry.name, hash))
+            } else {
+                Cow::Borrowed(entry.name)
+            };
+            check_name(&name).map_err(|problem| dir.place(Structure::DirectoryEntry).corrupt(problem))?;
             let ino = Ino(u64::from(entry.inode.0));
-            Ok(each(DirEntry { name: entry.name, ino, kind: self.kind_of(&entry), cookie }))
+            Ok(each(DirEntry { name: &name, ino, kind: self.kind_of(&entry), cookie }))
         })
     }
 
     /// The inode of the parent directory: the second entry of the first block, which an htree root has too.
     pub(crate) fn parent_of(&self, dir: &Node) -> Result<InodeNumber> {
+        if dir.has(InodeFlags::INLINE_DATA) {
+            return self.inline_parent(dir);
+        }
         let block = LogicalBlock(0);
         let (buffer, place) = self.dir_block(dir, block, dir.place(Structure::DirectoryLeaf(block)))?;
         match self.entries(&buffer).nth(1) {
@@ -151,4 +207,11 @@ impl Ext4 {
             _ => Err(place.corrupt(Problem::Missing { what: "the entry `..`" })),
         }
     }
+}
+
+/// Refuses what no path could name, and what could lead a copy astray.
+fn check_name(name: &[u8]) -> Result<(), Problem> {
+    let Some(&value) = name.iter().find(|byte| matches!(byte, 0 | b'/')) else { return Ok(()) };
+    let because = "stands in a name, where neither `/` (47) nor NUL may be";
+    Err(Problem::Value { field: "a byte", value: u64::from(value), because })
 }

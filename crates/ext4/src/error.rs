@@ -70,6 +70,8 @@ pub enum Structure {
     Content,
     /// A leaf block of a directory.
     DirectoryLeaf(LogicalBlock),
+    /// An entry of a directory.
+    DirectoryEntry,
     /// A block of a directory's htree index.
     DirectoryIndex(LogicalBlock),
     /// Content or entries kept in the inode.
@@ -96,6 +98,7 @@ impl fmt::Display for Structure {
             Structure::IndirectBlock => "indirect block",
             Structure::Content => "content",
             Structure::DirectoryLeaf(block) => return write!(f, "directory leaf (block {block} of it)"),
+            Structure::DirectoryEntry => "directory entry",
             Structure::DirectoryIndex(block) => return write!(f, "directory index (block {block} of it)"),
             Structure::InlineData => "inline data",
             Structure::SymlinkTarget => "symbolic link target",

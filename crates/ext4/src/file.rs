@@ -15,7 +15,8 @@ impl Ext4 {
             return Ok(0);
         }
         if node.has(InodeFlags::INLINE_DATA) {
-            return Err(crate::Error::Unsupported("inline data".to_owned()));
+            self.read_inline(node, offset, buf)?;
+            return Ok(len);
         }
         let mut done = 0;
         while let Some(rest) = buf.get_mut(done..).filter(|rest| !rest.is_empty()) {

@@ -36,11 +36,12 @@ impl FileSystem for Ext4 {
         if name.len() > NAME_MAX {
             return Err(Error::NameTooLong);
         }
-        Ok(self.find_entry(dir, name)?)
+        let wanted = self.wanted(dir, name).ok_or(Error::Invalid)?;
+        Ok(self.find_entry(dir, &wanted)?)
     }
 
     fn folds_names(&self, dir: &Node) -> bool {
-        dir.has(InodeFlags::CASEFOLD)
+        self.is_casefolded(dir)
     }
 
     fn readdir(
@@ -81,12 +82,12 @@ impl FileSystem for Ext4 {
         Ok(self.link_target(node)?)
     }
 
-    fn getxattr(&self, _node: &Node, _name: &[u8]) -> Result<Option<Vec<u8>>> {
-        Ok(None)
+    fn getxattr(&self, node: &Node, name: &[u8]) -> Result<Option<Vec<u8>>> {
+        Ok(self.xattr(node, name)?)
     }
 
-    fn listxattr(&self, _node: &Node) -> Result<Vec<Vec<u8>>> {
-        Ok(Vec::new())
+    fn listxattr(&self, node: &Node) -> Result<Vec<Vec<u8>>> {
+        Ok(self.xattr_names(node)?)
     }
 
     fn statfs(&self) -> Result<FsStat> {

@@ -48,7 +48,10 @@ impl Ext4 {
         }
         let tail = bytes.get(inode.fields_len..).unwrap_or_default();
         let tail = if tail.iter().all(|&byte| byte == 0) { Box::default() } else { tail.into() };
-        Ok(Node { ino, kind, inode, tail, has_acl: false })
+        let mut node = Node { ino, kind, inode, tail, has_acl: false };
+        // Where the attributes are damaged, the error comes when they are asked for.
+        node.has_acl = self.has_access_acl(&node).unwrap_or(true);
+        Ok(node)
     }
 
     /// The block of the inode table that `ino` lies in, and which inode of that block it is.

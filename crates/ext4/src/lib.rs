@@ -22,13 +22,16 @@ mod extents;
 mod file;
 mod fs;
 mod group;
+mod index;
 mod indirect;
+mod inline;
 mod inode;
 mod map;
+mod name;
 mod open;
-mod standin;
 mod statfs;
 mod symlink;
+mod xattr;
 
 pub use dentree_ext4_format::{
     BlockNumber, BlockSize, Compat, GroupNumber, Incompat, InodeNumber, InodeTime, LogicalBlock, Problem,

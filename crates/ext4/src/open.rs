@@ -1,11 +1,14 @@
 //! Opening: superblock, features, journal.
 
-use crate::standin::{BufCache, Buffer};
 use crate::{Error, Place, Result, Structure};
 use dentree_blockdev::BlockDevice;
+use dentree_bufcache::{BufCache, Buffer};
 use dentree_ext4_format::{BlockNumber, Incompat, Problem, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, Superblock};
 use std::fmt;
 use std::sync::Arc;
+
+/// `s_encoding`: the one encoding there is.
+const UTF8_12_1: u16 = 1;
 
 /// How to open.
 #[derive(Clone, Debug)]
@@ -162,6 +165,12 @@ fn check_features(sb: &Superblock) -> Result<()> {
         return Err(Error::Unsupported(
             "this is the external journal of another file system; open that one".to_owned(),
         ));
+    }
+    if sb.incompat.has(Incompat::CASEFOLD) && sb.encoding != UTF8_12_1 {
+        let encoding = sb.encoding;
+        return Err(Error::Unsupported(format!(
+            "names in encoding {encoding} (only 1, UTF-8 12.1, is known)"
+        )));
     }
     let unknown = sb.incompat.without(Incompat::READABLE).names();
     if unknown.is_empty() {
