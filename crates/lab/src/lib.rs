@@ -1,3 +1,24 @@
 //! Workloads, rivals, statistics and reports.
+//!
+//! The lab measures the name cache against what it replaces: the kernel, a chained hash table as kernels build it, and the
+//! concurrent maps that programs use today. Everything random has a seed; every walk's answer is checked, so that a fast
+//! wrong answer fails instead of winning.
+//!
+//! - [`tree`] and [`paths`]: what is walked;
+//! - [`rivals`]: who walks, one file each behind [`rivals::NameCache`];
+//! - [`harness`]: all of them in turn, round after round;
+//! - [`stats`], [`rows`] and [`targets`]: what came out, how sure it is, and whether it is enough;
+//! - [`walk_bench`]: the benchmark of walks put together.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
+
+pub mod harness;
+pub mod mounts;
+pub mod paths;
+pub mod rivals;
+pub mod rows;
+pub mod stats;
+pub mod targets;
+pub mod tree;
+pub mod valgrind;
+pub mod walk_bench;

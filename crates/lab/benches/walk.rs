@@ -1,0 +1,97 @@
+//! `cargo bench -p dentree-lab --bench walk`: walks, all variants in the same run; rows in `target/bench/walk.jsonl`.
+//!
+//! Arguments: `--json FILE` puts the rows elsewhere; `--once VARIANT SHAPE DRAWN WALKS` is what the program runs under
+//! valgrind; without cargo's `--bench` (as under `cargo test --benches`) everything is done once at a tiny size.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::Instant;
+
+use dentree_lab::rows::write_json_lines;
+use dentree_lab::walk_bench::{Plan, Surroundings, once, run};
+
+/// The system's allocator with a count of the bytes that are out. What it keeps beside them for itself is not counted,
+/// which favours the variants that allocate every entry.
+struct Counting;
+
+static ALLOCATED: AtomicUsize = AtomicUsize::new(0);
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+// SAFETY: every method hands its arguments to `System` unchanged and returns what it returns; the counter has no part in it.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATED.fetch_add(layout.size(), Relaxed);
+        // SAFETY: the caller keeps `alloc`'s contract, which is the system allocator's.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        ALLOCATED.fetch_add(layout.size(), Relaxed);
+        // SAFETY: as in `alloc`.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        ALLOCATED.fetch_sub(layout.size(), Relaxed);
+        // SAFETY: the block came from `System` through this allocator, with this layout.
+        unsafe { System.dealloc(block, layout) }
+    }
+
+    unsafe fn realloc(&self, block: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
+        ALLOCATED.fetch_add(new_size, Relaxed);
+        ALLOCATED.fetch_sub(layout.size(), Relaxed);
+        // SAFETY: as in `dealloc`; the new size is the caller's.
+        unsafe { System.realloc(block, layout, new_size) }
+    }
+}
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let outcome = match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["--once", variant, shape, drawn, walks] => once_from(variant, shape, drawn, walks),
+        _ => bench(&arguments),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            eprintln!("walk: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn once_from(variant: &str, shape: &str, drawn: &str, walks: &str) -> Result<(), String> {
+    let number = |text: &str| text.parse().map_err(|why| format!("{text}: {why}"));
+    once(variant, shape, number(drawn)?, number(walks)?)
+}
+
+fn bench(arguments: &[String]) -> Result<(), String> {
+    let full = arguments.iter().any(|argument| argument == "--bench");
+    let json = arguments.iter().position(|argument| argument == "--json");
+    let json =
+        json.map(|at| arguments.get(at + 1).map(PathBuf::from).ok_or("--json needs a file")).transpose()?;
+    let json = json.or_else(|| full.then(|| target_folder().join("bench/walk.jsonl")));
+    let start = Instant::now();
+    let around = Surroundings {
+        allocated: &|| ALLOCATED.load(Relaxed),
+        progress: &|what| eprintln!("{:7.1} s  {what}", start.elapsed().as_secs_f64()),
+    };
+    let plan = if full { Plan::full() } else { Plan::smoke() };
+    let outcome = run(&plan, &around).map_err(|why| why.to_string())?;
+    println!("{}", outcome.text());
+    if let Some(json) = json {
+        write_json_lines(&json, &outcome.rows).map_err(|why| format!("{}: {why}", json.display()))?;
+        println!("{} rows in {}", outcome.rows.len(), json.display());
+    }
+    Ok(())
+}
+
+/// The workspace's target folder.
+fn target_folder() -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR")
+        .map_or_else(|| PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../target")), PathBuf::from)
+}

@@ -1,0 +1,106 @@
+//! Mounts that the kernel's side of a comparison needs; each is undone when its guard is dropped.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
+use tempfile::TempDir;
+
+/// Why something cannot be measured on this machine, for people to read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Unavailable(pub String);
+
+impl Unavailable {
+    /// "`what`: `why`".
+    pub fn because(what: &str, why: impl std::fmt::Display) -> Self {
+        Self(format!("{what}: {why}"))
+    }
+}
+
+/// A file system mounted on a folder of its own; unmounted and removed on drop.
+#[derive(Debug)]
+pub struct TempMount {
+    point: PathBuf,
+    _folder: TempDir,
+}
+
+impl TempMount {
+    /// An empty tmpfs without limits on size and inodes.
+    ///
+    /// # Errors
+    /// Needs root.
+    pub fn tmpfs() -> Result<Self, Unavailable> {
+        let folder = folder()?;
+        let point = make(&folder, "tree")?;
+        mount("tmpfs", &point, "tmpfs", MountFlags::empty(), c"size=0,nr_inodes=0")
+            .map_err(|why| Unavailable::because("cannot mount a tmpfs (needs root)", why))?;
+        Ok(Self { point, _folder: folder })
+    }
+
+    /// A fresh ext4 with room for `inodes` small files, loop-mounted.
+    ///
+    /// # Errors
+    /// Needs root, a loop device and `mke2fs`.
+    pub fn fresh_ext4(inodes: usize) -> Result<Self, Unavailable> {
+        let folder = folder()?;
+        let image = folder.path().join("image");
+        let file =
+            std::fs::File::create(&image).map_err(|why| Unavailable::because("cannot make an image", why))?;
+        file.set_len(64 << 20 | (inodes as u64 * 2048).next_multiple_of(1 << 20))
+            .map_err(|why| Unavailable::because("cannot size an image", why))?;
+        let inodes = inodes.to_string();
+        command(Command::new("mke2fs").args(["-q", "-F", "-t", "ext4", "-N", &inodes]).arg(&image))?;
+        Self::image(folder, &image, "loop")
+    }
+
+    /// An existing image, loop-mounted read-only.
+    ///
+    /// # Errors
+    /// Needs root and a loop device.
+    pub fn read_only(image: &Path) -> Result<Self, Unavailable> {
+        Self::image(folder()?, image, "loop,ro")
+    }
+
+    fn image(folder: TempDir, image: &Path, options: &str) -> Result<Self, Unavailable> {
+        let point = make(&folder, "tree")?;
+        command(Command::new("mount").args(["-o", options]).arg(image).arg(&point))?;
+        Ok(Self { point, _folder: folder })
+    }
+
+    /// The folder that it is mounted on.
+    pub fn path(&self) -> &Path {
+        &self.point
+    }
+}
+
+impl Drop for TempMount {
+    fn drop(&mut self) {
+        if unmount(&self.point, UnmountFlags::empty()).is_err() {
+            // Something still has a file open: let the kernel finish when it closes it.
+            let _detached = unmount(&self.point, UnmountFlags::DETACH);
+        }
+    }
+}
+
+fn folder() -> Result<TempDir, Unavailable> {
+    tempfile::Builder::new()
+        .prefix("dentree-lab")
+        .tempdir()
+        .map_err(|why| Unavailable::because("cannot make a temporary folder", why))
+}
+
+fn make(folder: &TempDir, name: &str) -> Result<PathBuf, Unavailable> {
+    let path = folder.path().join(name);
+    std::fs::create_dir(&path).map_err(|why| Unavailable::because("cannot make a mount point", why))?;
+    Ok(path)
+}
+
+fn command(command: &mut Command) -> Result<(), Unavailable> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let output = command.output().map_err(|why| Unavailable::because(&name, why))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(Unavailable::because(&name, String::from_utf8_lossy(&output.stderr).trim()))
+}

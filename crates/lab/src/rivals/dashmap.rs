@@ -1,0 +1,48 @@
+//! dashmap: hash tables under one reader-writer lock a shard.
+//!
+//! Its own `get` wants `Key: Borrow<Q>`, which a two-part key cannot give without a virtual call; the raw interface does
+//! the same steps with any comparison.
+
+use dashmap::SharedValue;
+
+use super::key::{Key, KeyRef, descend};
+use super::{Hasher, NameCache, hasher};
+use crate::paths::{Path, Rename};
+use crate::tree::{NodeId, Tree};
+use equivalent::Equivalent;
+
+/// `dashmap::DashMap<(parent, name), node>`.
+#[derive(Debug)]
+pub struct DashMap {
+    map: dashmap::DashMap<Key, NodeId, Hasher>,
+}
+
+impl DashMap {
+    /// Holds every entry of a tree.
+    pub fn build(tree: &Tree) -> Self {
+        let map = dashmap::DashMap::with_hasher(hasher());
+        for (node, parent, name) in tree.entries() {
+            map.insert(Key::new(parent, name), node);
+        }
+        Self { map }
+    }
+
+    fn get(&self, key: KeyRef<'_>) -> Option<NodeId> {
+        let hash = self.map.hash_usize(&key);
+        let shard = self.map.shards()[self.map.determine_shard(hash)].read();
+        shard
+            .get(hash as u64, |(stored, _)| key.equivalent(stored))
+            .map(|(_, node): &(Key, SharedValue<_>)| *node.get())
+    }
+}
+
+impl NameCache for DashMap {
+    fn walk(&self, path: Path<'_>) -> Option<u64> {
+        descend(path, |key| self.get(key))
+    }
+
+    fn rename(&self, rename: &Rename) {
+        self.map.remove(&Key::new(rename.from_parent, rename.from_name()));
+        self.map.insert(Key::new(rename.to_parent, rename.to_name()), rename.node);
+    }
+}

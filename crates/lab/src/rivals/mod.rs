@@ -1,0 +1,135 @@
+//! Who walks: Dentree's cache and its rivals, one file each behind one small trait.
+//!
+//! Each rival stands in its best honest form: one good hasher for all ([`Hasher`]), keys looked up by reference without
+//! allocation, short names inline, guards and locks entered once per path where the crate allows it. What they do not have
+//! is part of the comparison: none of the maps can overlap the misses of a path, and a map's rename is a removal and an
+//! insertion between which a reader finds neither name (weaker than G1 and G2).
+
+mod chained;
+mod dashmap;
+mod kernel;
+mod key;
+mod moka;
+mod papaya;
+mod rwlock;
+mod scc;
+mod split;
+
+use std::ops::Range;
+
+pub use self::chained::Chained;
+pub use self::dashmap::DashMap;
+pub use self::kernel::KernelStat;
+pub use self::moka::Moka;
+pub use self::papaya::Papaya;
+pub use self::rwlock::LockedMap;
+pub use self::scc::SccIndex;
+pub use self::split::SplitOnly;
+use crate::paths::{Path, PathSet, Rename};
+use crate::tree::{NodeId, Tree};
+
+/// The hasher of every rival, with a fixed seed: the default of the fastest maps, and good on short strings.
+pub type Hasher = foldhash::fast::FixedState;
+
+fn hasher() -> Hasher {
+    Hasher::with_seed(0x5eed)
+}
+
+/// Walks per rename in a load with renames: one operation in a hundred.
+pub const WALKS_PER_RENAME: usize = 99;
+
+/// A slice of work: walks, and renames strewn between them.
+#[derive(Clone, Copy, Debug)]
+pub struct Work<'a> {
+    /// All paths.
+    pub paths: &'a PathSet,
+    /// Those to walk, in order.
+    pub range: &'a Range<usize>,
+    /// One is done after every [`WALKS_PER_RENAME`] walks, in order.
+    pub renames: &'a [Rename],
+}
+
+/// What a slice of work found, to be compared with what it had to find.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Wrapping sum of the tokens of all entries found.
+    pub tokens: u64,
+    /// Walks that found nothing.
+    pub misses: u64,
+}
+
+impl Tally {
+    /// Counts one walk's answer.
+    pub fn count(&mut self, answer: Option<u64>) {
+        match answer {
+            Some(token) => self.tokens = self.tokens.wrapping_add(token),
+            None => self.misses += 1,
+        }
+    }
+}
+
+/// A cache that walks paths: Dentree's or a rival's.
+pub trait NameCache: Sync {
+    /// Walks a path from the root, component by component; the token of the entry, or `None` where a component is missing.
+    fn walk(&self, path: Path<'_>) -> Option<u64>;
+
+    /// What a walk to a node answers. The node's own number, unless the cache has numbers of its own.
+    fn token(&self, node: NodeId) -> u64 {
+        u64::from(node.0)
+    }
+
+    /// Renames an entry, a directory with all that is below it.
+    fn rename(&self, rename: &Rename);
+
+    /// Does a slice of work. The loop is inside so that calling through the trait costs once a slice, not once a path.
+    fn run(&self, work: Work<'_>) -> Tally {
+        let mut tally = Tally::default();
+        let mut renames = work.renames.iter();
+        let mut until_rename = WALKS_PER_RENAME;
+        for at in work.range.clone() {
+            tally.count(self.walk(work.paths.path(at)));
+            until_rename -= 1;
+            if until_rename == 0 {
+                until_rename = WALKS_PER_RENAME;
+                if let Some(rename) = renames.next() {
+                    self.rename(rename);
+                }
+            }
+        }
+        tally
+    }
+
+    /// Bytes that the cache holds by its own count, where it keeps memory that an allocator does not see.
+    fn own_bytes(&self) -> Option<usize> {
+        None
+    }
+
+    /// Locks acquired by look-ups since the start, where the cache counts them.
+    fn lock_acquisitions(&self) -> Option<u64> {
+        None
+    }
+}
+
+/// A rival that can be built in memory anywhere: all but the kernel.
+#[derive(Clone, Copy, Debug)]
+pub struct Variant {
+    /// Name in rows.
+    pub name: &'static str,
+    /// Builds the cache with all entries of a tree.
+    pub build: fn(&Tree) -> Box<dyn NameCache>,
+}
+
+/// The best concurrent maps of crates, keyed by (parent, name).
+pub const MAPS: [Variant; 5] = [
+    Variant { name: "rwlock-hashmap", build: |tree| Box::new(LockedMap::build(tree)) },
+    Variant { name: "dashmap", build: |tree| Box::new(DashMap::build(tree)) },
+    Variant { name: "papaya", build: |tree| Box::new(Papaya::build(tree)) },
+    Variant { name: "scc", build: |tree| Box::new(SccIndex::build(tree)) },
+    Variant { name: "moka", build: |tree| Box::new(Moka::build(tree)) },
+];
+
+/// The chained table.
+pub const CHAINED: Variant = Variant { name: "chained", build: |tree| Box::new(Chained::build(tree)) };
+
+/// Splits paths and looks nothing up: what valgrind's figures are reduced by.
+pub const SPLIT_ONLY: Variant = Variant { name: "split-only", build: |_| Box::new(SplitOnly) };

@@ -1,0 +1,396 @@
+//! The benchmark of walks: every size, pattern and load, every variant in the same run.
+//!
+//! Cases are `walk-SIZE-PATTERN[-LOAD]`. Loads: none (walks that hit), `negative` (the last component is missing), `rename`
+//! (one operation in a hundred renames a file across directories; its cost is part of the figure), `moved` (hits after
+//! every top directory was renamed: nothing below it may have to be hashed anew, nor be harder to find).
+
+use crate::harness::{Contender, Course, Timing, WrongAnswer, race, verify};
+use crate::paths::{Ending, PathSet, Pattern, Rename, RenameLoad};
+use crate::rivals::{CHAINED, KernelStat, MAPS, SPLIT_ONLY, Variant, Work};
+use crate::rows::{Heading, Row, table};
+use crate::stats::{Ratio, paired_ratio};
+use crate::targets::{Aim, Verdict};
+use crate::tree::{COLD, DEEP, HOT, NodeId, Shape, TINY, Tree, WARM};
+use crate::valgrind;
+
+/// The variant that is judged, and the one that ratios in tables refer to.
+const OURS: &str = "dentree";
+const KERNEL: &str = "kernel-stat";
+const SEED: u64 = 20_02;
+
+/// What to run.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Shapes, and how many paths one thread walks in one round of each.
+    pub sizes: Vec<(Shape, usize)>,
+    /// Thread counts.
+    pub threads: Vec<usize>,
+    /// Rounds of each case.
+    pub rounds: usize,
+    /// Whether to build the tree in the kernel too.
+    pub kernel: bool,
+    /// Walks counted under valgrind; `None` leaves valgrind out.
+    pub counted_walks: Option<usize>,
+}
+
+impl Plan {
+    /// All that the targets ask for; about ten minutes on two cores.
+    pub fn full() -> Self {
+        let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+        let mut threads = vec![1, 2, cpus];
+        threads.retain(|&count| count <= cpus);
+        threads.sort_unstable();
+        threads.dedup();
+        let sizes = vec![(HOT, 200_000), (WARM, 150_000), (COLD, 150_000)];
+        Self { sizes, threads, rounds: 7, kernel: true, counted_walks: Some(10_000) }
+    }
+
+    /// Keeps the harness alive: every step at a size that takes no time.
+    pub fn smoke() -> Self {
+        Self { sizes: vec![(TINY, 1_000)], threads: vec![1, 2], rounds: 2, kernel: true, counted_walks: None }
+    }
+}
+
+/// What came out.
+#[derive(Clone, Debug, Default)]
+pub struct Outcome {
+    /// Every figure.
+    pub rows: Vec<Row>,
+    /// The targets, judged.
+    pub verdicts: Vec<Verdict>,
+    /// What could not be measured, and why.
+    pub skipped: Vec<String>,
+}
+
+impl Outcome {
+    /// Tables of all figures, then the targets, then what was left out.
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        let tables =
+            self.rows.chunk_by(|a, b| (&a.case, a.threads, a.metric) == (&b.case, b.threads, b.metric));
+        for rows in tables.filter(|rows| rows[0].metric != "ratio") {
+            text.push_str(&table(&rows.iter().collect::<Vec<_>>(), OURS));
+            text.push('\n');
+        }
+        text.push_str("Targets\n");
+        for verdict in &self.verdicts {
+            text.push_str(&format!("  {}\n", verdict.line()));
+        }
+        for skipped in &self.skipped {
+            text.push_str(&format!("not measured: {skipped}\n"));
+        }
+        text
+    }
+
+    fn count(&mut self, heading: Heading<'_>, value: f64) {
+        self.rows.push(heading.counted(value));
+    }
+
+    /// A ratio of ours to theirs, as a row and, where there is a target, as a verdict.
+    fn compare(&mut self, case: &str, threads: usize, ours: &Timing, theirs: &Timing, target: Option<f64>) {
+        let Some(figure) = paired_ratio(&ours.rounds, &theirs.rounds) else { return };
+        let variant = format!("{}/{}", ours.name, theirs.name);
+        let heading = Heading { case, variant: &variant, threads, metric: "ratio", unit: "1" };
+        self.rows.push(heading.ratio(&figure));
+        if let Some(target) = target {
+            let what = format!("{case}, {threads} thread(s), {variant}");
+            self.verdicts.push(Verdict { what, figure, aim: Aim::AtMost, target });
+        }
+    }
+}
+
+/// What the benchmark needs from the program around it.
+pub struct Surroundings<'a> {
+    /// Bytes allocated and not freed, by a counting allocator.
+    pub allocated: &'a dyn Fn() -> usize,
+    /// Told what is being done.
+    pub progress: &'a dyn Fn(&str),
+}
+
+impl std::fmt::Debug for Surroundings<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Surroundings").finish_non_exhaustive()
+    }
+}
+
+/// Every variant that lives in this process.
+pub fn variants() -> Vec<Variant> {
+    let mut all = Vec::new();
+    all.push(CHAINED);
+    all.extend(MAPS);
+    all
+}
+
+/// Runs a plan.
+///
+/// # Errors
+/// The first wrong answer of any variant.
+pub fn run(plan: &Plan, around: &Surroundings<'_>) -> Result<Outcome, WrongAnswer> {
+    let mut outcome = Outcome::default();
+    if let Some(walks) = plan.counted_walks {
+        for shape in [WARM, DEEP] {
+            count_by_valgrind(shape, walks, around, &mut outcome);
+        }
+    }
+    for &(shape, walks) in &plan.sizes {
+        let mut size = Size::build(plan, shape, walks, around, &mut outcome);
+        for pattern in [Pattern::Uniform, Pattern::Zipf] {
+            for load in [Load::Hit, Load::Negative, Load::Rename] {
+                size.measure(pattern, load, around, &mut outcome)?;
+            }
+        }
+        size.move_top_directories();
+        size.measure(Pattern::Uniform, Load::Moved, around, &mut outcome)?;
+    }
+    Ok(outcome)
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Load {
+    Hit,
+    Negative,
+    Rename,
+    Moved,
+}
+
+impl Load {
+    fn suffix(self) -> &'static str {
+        match self {
+            Self::Hit => "",
+            Self::Negative => "-negative",
+            Self::Rename => "-rename",
+            Self::Moved => "-moved",
+        }
+    }
+}
+
+/// One tree with every variant of it.
+struct Size<'a> {
+    plan: &'a Plan,
+    shape: Shape,
+    walks: usize,
+    tree: Tree,
+    renames: RenameLoad,
+    contenders: Vec<Contender>,
+}
+
+impl<'a> Size<'a> {
+    fn build(
+        plan: &'a Plan,
+        shape: Shape,
+        walks: usize,
+        around: &Surroundings<'_>,
+        outcome: &mut Outcome,
+    ) -> Self {
+        (around.progress)(&format!("{}: making {} entries", shape.name, shape.entries()));
+        let tree = Tree::generate(shape, SEED);
+        let mut contenders = Vec::new();
+        for variant in variants() {
+            (around.progress)(&format!("{}: filling {}", shape.name, variant.name));
+            let before = (around.allocated)();
+            let cache = (variant.build)(&tree);
+            let bytes = cache.own_bytes().unwrap_or_else(|| (around.allocated)().saturating_sub(before));
+            outcome.count(
+                memory_heading(&case("memory", shape), variant.name),
+                bytes as f64 / tree.len() as f64,
+            );
+            contenders.push(Contender { name: variant.name, cache });
+        }
+        if plan.kernel {
+            (around.progress)(&format!("{}: filling {KERNEL}", shape.name));
+            match KernelStat::build(&tree) {
+                Ok(cache) => contenders.push(Contender { name: KERNEL, cache: Box::new(cache) }),
+                Err(why) => outcome.skipped.push(format!("{KERNEL}, {}: {why}", shape.name)),
+            }
+            if let Some(bytes) = KernelStat::bytes_per_dentry() {
+                outcome.count(memory_heading(&case("memory", shape), KERNEL), bytes as f64);
+            }
+        }
+        Self { plan, shape, walks, tree, renames: RenameLoad::new(SEED), contenders }
+    }
+
+    /// One case at every thread count.
+    fn measure(
+        &mut self,
+        pattern: Pattern,
+        load: Load,
+        around: &Surroundings<'_>,
+        outcome: &mut Outcome,
+    ) -> Result<(), WrongAnswer> {
+        let case = format!("{}-{}{}", case("walk", self.shape), pattern.name(), load.suffix());
+        let most = self.plan.threads.iter().copied().max().unwrap_or(1);
+        let ending = if load == Load::Negative { Ending::Missing } else { Ending::Present };
+        let count = self.walks * most * self.plan.rounds;
+        let paths = PathSet::draw(&self.tree, pattern, ending, count, SEED);
+        let mut single: Option<Vec<Timing>> = None;
+        for &threads in &self.plan.threads {
+            (around.progress)(&format!("{case}: {threads} thread(s)"));
+            let renames = self.draw_renames(load, threads);
+            let course = Course::cut(&case, &paths, self.walks, renames);
+            if single.is_none() {
+                self.contenders.iter().try_for_each(|contender| verify(&course, contender))?;
+            }
+            let timings = race(&course, &self.contenders)?;
+            report(&case, threads, load, self.shape, &timings, outcome);
+            match &single {
+                None => single = Some(timings),
+                Some(single) => report_scaling(&case, threads, load, single, &timings, outcome),
+            }
+        }
+        self.report_locks(&case, &paths, outcome);
+        Ok(())
+    }
+
+    fn draw_renames(&mut self, load: Load, threads: usize) -> Vec<Vec<Vec<Rename>>> {
+        let count = if load == Load::Rename { Course::renames_for(self.walks) } else { 0 };
+        (0..self.plan.rounds).map(|_| self.renames.draw(&mut self.tree, threads, count)).collect()
+    }
+
+    fn report_locks(&self, case: &str, paths: &PathSet, outcome: &mut Outcome) {
+        for contender in &self.contenders {
+            let Some(before) = contender.cache.lock_acquisitions() else { continue };
+            contender.cache.run(Work { paths, range: &(0..self.walks), renames: &[] });
+            let taken = contender.cache.lock_acquisitions().unwrap_or(before) - before;
+            let heading =
+                Heading { case, variant: contender.name, threads: 1, metric: "locks/walk", unit: "locks" };
+            outcome.count(heading, taken as f64 / self.walks as f64);
+        }
+    }
+
+    /// Renames every directory of the root, in the tree and in all variants.
+    fn move_top_directories(&mut self) {
+        for top in 1..=self.shape.fans[0] {
+            let name = format!("moved{top}");
+            let rename = Rename::apply(&mut self.tree, NodeId(top), NodeId::ROOT, name.as_bytes());
+            self.contenders.iter().for_each(|contender| contender.cache.rename(&rename));
+        }
+    }
+}
+
+fn case(what: &str, shape: Shape) -> String {
+    format!("{what}-{}", shape.name)
+}
+
+fn memory_heading<'a>(case: &'a str, variant: &'a str) -> Heading<'a> {
+    Heading { case, variant, threads: 1, metric: "bytes/entry", unit: "bytes" }
+}
+
+/// The rows of one race, and the targets that it bears on.
+fn report(case: &str, threads: usize, load: Load, shape: Shape, timings: &[Timing], outcome: &mut Outcome) {
+    for timing in timings {
+        let heading = Heading { case, variant: timing.name, threads, metric: "ns/component", unit: "ns" };
+        outcome.rows.extend(timing.sample().map(|sample| heading.sampled(&sample)));
+    }
+    let find = |name: &str| timings.iter().find(|timing| timing.name == name);
+    let Some(ours) = find(OURS) else { return };
+    let judged = load == Load::Hit;
+    let kernel_target = (judged && shape.name == HOT.name).then_some(1.0 / 5.0);
+    let map_target = match shape.name {
+        name if judged && name == HOT.name => Some(1.0 / 2.0),
+        name if judged && name == COLD.name => Some(1.0 / 3.0),
+        _ => None,
+    };
+    let chained_target = (judged && shape.name == COLD.name).then_some(1.0 / 3.0);
+    let best_map =
+        timings.iter().filter(|timing| MAPS.iter().any(|map| map.name == timing.name)).min_by(|a, b| {
+            let median = |timing: &Timing| timing.sample().map_or(f64::INFINITY, |sample| sample.median());
+            median(a).total_cmp(&median(b))
+        });
+    for (theirs, target) in
+        [(find(KERNEL), kernel_target), (best_map, map_target), (find(CHAINED.name), chained_target)]
+    {
+        if let Some(theirs) = theirs {
+            outcome.compare(case, threads, ours, theirs, target);
+        }
+    }
+}
+
+/// How many times as much `threads` threads do as one: `threads` when a walk costs each of them what it costs one alone.
+fn report_scaling(
+    case: &str,
+    threads: usize,
+    load: Load,
+    single: &[Timing],
+    many: &[Timing],
+    outcome: &mut Outcome,
+) {
+    for (single, many) in single.iter().zip(many) {
+        let scaled: Vec<f64> = single.rounds.iter().map(|cost| cost * threads as f64).collect();
+        let Some(figure) = paired_ratio(&scaled, &many.rounds) else { continue };
+        let heading = Heading { case, variant: single.name, threads, metric: "scaling", unit: "1" };
+        outcome.rows.push(heading.ratio(&figure));
+        if single.name == OURS && load == Load::Hit && threads == 2 {
+            let what = format!("{case}, {OURS}, 2 threads / 1 thread");
+            outcome.verdicts.push(Verdict { what, figure, aim: Aim::AtLeast, target: 1.9 });
+        }
+    }
+}
+
+/// Instructions and lines a component of every variant, counted in this program started again under valgrind.
+fn count_by_valgrind(shape: Shape, walks: usize, around: &Surroundings<'_>, outcome: &mut Outcome) {
+    let Ok(program) = std::env::current_exe() else { return };
+    let count = |name: &str| {
+        (around.progress)(&format!("{}: counting {name} under valgrind", shape.name));
+        let drawn = (2 * walks).to_string();
+        valgrind::count_per_walk(program.as_os_str(), &["--once", name, shape.name, &drawn], walks)
+    };
+    let load = match count(SPLIT_ONLY.name) {
+        Ok(load) => load,
+        Err(why) => return outcome.skipped.push(format!("instructions and cache lines: {why}")),
+    };
+    let components = shape.fans.len() as f64;
+    let case = format!("counted-{}", shape.name);
+    let mut counted = Vec::new();
+    for variant in variants() {
+        match count(variant.name) {
+            Ok(counts) => counted.push((variant.name, counts.minus(load, components))),
+            Err(why) => {
+                outcome.skipped.push(format!("instructions and cache lines of {}: {why}", variant.name))
+            }
+        }
+    }
+    for (name, counts) in &counted {
+        let heading = Heading {
+            case: &case,
+            variant: name,
+            threads: 1,
+            metric: "instructions/component",
+            unit: "instructions",
+        };
+        outcome.count(heading, counts.instructions);
+    }
+    for (name, counts) in &counted {
+        let heading =
+            Heading { case: &case, variant: name, threads: 1, metric: "lines/component", unit: "lines" };
+        outcome.count(heading, counts.last_level_misses);
+        if *name == OURS {
+            let value = counts.last_level_misses;
+            let figure = Ratio { median: value, low: value, high: value, n: 1 };
+            let what = format!("{case}, {OURS}, cache lines a component");
+            outcome.verdicts.push(Verdict { what, figure, aim: Aim::AtMost, target: 1.3 });
+        }
+    }
+}
+
+/// Fills one variant, draws `drawn` paths and walks the first `walks` of them: what runs under valgrind. Two runs that
+/// draw as many and walk differently many differ by walks alone.
+///
+/// # Errors
+/// The usage, when a name is not known.
+pub fn once(variant: &str, shape: &str, drawn: usize, walks: usize) -> Result<(), String> {
+    let all = variants();
+    let variant = all
+        .iter()
+        .chain([&SPLIT_ONLY])
+        .find(|known| known.name == variant)
+        .ok_or_else(|| format!("no variant {variant}"))?;
+    let shape = [HOT, WARM, COLD, DEEP, TINY]
+        .into_iter()
+        .find(|known| known.name == shape)
+        .ok_or_else(|| format!("no shape {shape}"))?;
+    let tree = Tree::generate(shape, SEED);
+    let paths = PathSet::draw(&tree, Pattern::Uniform, Ending::Present, drawn.max(walks), SEED);
+    let cache = (variant.build)(&tree);
+    std::hint::black_box(cache.run(Work { paths: &paths, range: &(0..walks), renames: &[] }));
+    Ok(())
+}
