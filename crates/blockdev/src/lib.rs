@@ -1,16 +1,57 @@
-//! Where blocks live: files, memory, partitions, and devices that misbehave on purpose.
+//! Where blocks live: files, memory, parts of other devices, and devices that misbehave on purpose.
+//!
+//! Everything above reads and writes through [`BlockDevice`]: positioned access by many threads at once, and a
+//! [`ReadQueue`] where one thread wants many reads in flight. A device keeps no position and no cache.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use dentree_blockdev::{BlockDevice, MemoryDevice, Request};
+//!
+//! let device: Arc<dyn BlockDevice> = Arc::new(MemoryDevice::from(b"dentry inode".to_vec()));
+//! let mut name = [0; 5];
+//! device.read_at(7, &mut name)?;
+//! assert_eq!(&name, b"inode");
+//!
+//! let mut queue = device.queue(8);
+//! queue.submit(Request { tag: 0, offset: 0, buf: vec![0; 6] });
+//! queue.submit(Request { tag: 7, offset: 7, buf: vec![0; 5] });
+//! while let Some(done) = queue.complete() {
+//!     assert_eq!(done.result?, if done.tag == 0 { b"dentry".to_vec() } else { b"inode".to_vec() });
+//! }
+//! # Ok::<(), std::io::Error>(())
+//! ```
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
+mod error;
+mod file;
+mod lock_holder;
+mod memory;
+mod meter;
+mod partition;
+mod queue;
+mod slice;
+mod slow;
+
 use std::io::{self, IoSlice, IoSliceMut};
+use std::sync::Arc;
+
+pub use error::Error;
+pub use file::{Access, FileDevice};
+pub use memory::MemoryDevice;
+pub use meter::{DeviceCounts, MeteredDevice, SIZE_CLASSES};
+pub use partition::{Choice, Listing, Partition, locate, partitions};
+pub use queue::{Completion, ReadQueue, Request};
+pub use slice::Slice;
+pub use slow::SlowDevice;
 
 /// A device of bytes that can be read and written at any offset by many threads at once.
 ///
 /// Offsets and lengths are bytes. Reads and writes are complete or fail: a device never moves fewer bytes
 /// than asked. An access that reaches past [`size`](BlockDevice::size) fails with
-/// [`io::ErrorKind::UnexpectedEof`].
-pub trait BlockDevice: Send + Sync {
-    /// The length of the device in bytes.
+/// [`io::ErrorKind::UnexpectedEof`], see [`check_range`].
+pub trait BlockDevice: Send + Sync + 'static {
+    /// The length of the device in bytes. It does not change while the device is open.
     fn size(&self) -> u64;
 
     /// Fills `buf` from the bytes at `offset`.
@@ -23,7 +64,10 @@ pub trait BlockDevice: Send + Sync {
     fn flush(&self) -> io::Result<()>;
 
     /// Fills `bufs`, one after the other, from the bytes at `offset`, in one request where the device can.
+    ///
+    /// The buffers are filled; what the slices in `bufs` point at afterwards is not promised.
     fn read_vectored_at(&self, mut offset: u64, bufs: &mut [IoSliceMut<'_>]) -> io::Result<()> {
+        check_range(offset, total_len(bufs.iter().map(|buf| buf.len()))?, self.size())?;
         for buf in bufs {
             self.read_at(offset, buf)?;
             offset += buf.len() as u64;
@@ -33,10 +77,43 @@ pub trait BlockDevice: Send + Sync {
 
     /// Writes `bufs`, one after the other, at `offset`, in one request where the device can.
     fn write_vectored_at(&self, mut offset: u64, bufs: &[IoSlice<'_>]) -> io::Result<()> {
+        check_range(offset, total_len(bufs.iter().map(|buf| buf.len()))?, self.size())?;
         for buf in bufs {
             self.write_at(offset, buf)?;
             offset += buf.len() as u64;
         }
         Ok(())
     }
+
+    /// A queue through which one thread can have up to `depth` reads of this device in flight (at least one).
+    ///
+    /// The queue keeps the device alive, so that a cache can own one. Where a device has nothing better, reads
+    /// run one after the other when they are asked for with [`ReadQueue::complete`].
+    fn queue(self: Arc<Self>, depth: usize) -> Box<dyn ReadQueue> {
+        let _ = depth;
+        Box::new(queue::SerialQueue::new(self))
+    }
+}
+
+/// Refuses an access of `len` bytes at `offset` that reaches past the `size` of a device.
+///
+/// # Errors
+/// [`io::ErrorKind::UnexpectedEof`], naming the three numbers.
+pub fn check_range(offset: u64, len: u64, size: u64) -> io::Result<()> {
+    match offset.checked_add(len) {
+        Some(end) if end <= size => Ok(()),
+        _ => Err(io::Error::new(
+            io::ErrorKind::UnexpectedEof,
+            format!(
+                "{len} bytes at offset {offset} reach past the end of the device ({size} bytes): \
+                 the image is cut short or its metadata points outside"
+            ),
+        )),
+    }
+}
+
+fn total_len(lens: impl Iterator<Item = usize>) -> io::Result<u64> {
+    lens.map(|len| len as u64)
+        .try_fold(0u64, u64::checked_add)
+        .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "more than 2^64 bytes in one request"))
 }

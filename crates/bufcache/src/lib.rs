@@ -1,3 +1,72 @@
 //! Cached blocks of a device.
+//!
+//! A [`BufCache`] holds blocks of one size under a budget in bytes. [`get`](BufCache::get) returns a [`Buffer`], a
+//! shared handle on the bytes, from memory where they are there and else from the device, once for all who ask.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use dentree_blockdev::MemoryDevice;
+//! use dentree_bufcache::BufCache;
+//!
+//! let image = (0..4u8).flat_map(|block| [block; 1024]).collect::<Vec<u8>>();
+//! let cache = BufCache::new(Arc::new(MemoryDevice::from(image)), 1024, 1 << 20);
+//! assert_eq!(cache.get(3)?[0], 3);
+//! assert_eq!(cache.get(3)?[1023], 3);
+//! assert_eq!((cache.stats().misses, cache.stats().hits), (1, 1));
+//!
+//! // Neighbours in one request.
+//! let run = cache.get_run(0, 3)?;
+//! assert_eq!((run[0][0], run[2][0], cache.stats().device_reads), (0, 2, 2));
+//! # Ok::<(), std::io::Error>(())
+//! ```
+//!
+//! # Data
+//! Blocks are spread by hash over shards. A shard is a mutex over an array of slots, a hash table from block to slot, and
+//! its counters. A slot is vacant, *reading*, or ready with the block's bytes. The array is also the clock: a
+//! hand goes round it, clears the mark of slots that were used since its last visit, and takes the first slot that
+//! was not. A new block bears no mark, so that a scan that reads each block once does not push out what is
+//! read often.
+//!
+//! # Who protects what
+//! The shard's mutex protects everything in the shard. The bytes of a ready block are never written again, so
+//! buffers need no lock. A *reading* slot belongs to the thread that claimed it: nobody else changes or evicts
+//! it. That thread reads with no lock held, then publishes (under the mutex) and then wakes those who wait on
+//! the slot's `Pending`, which has a lock of its own.
+//!
+//! Lock order: one shard's mutex, or one `Pending`'s, never both and never two.
+//!
+//! # Guarantees
+//! - *One read.* A block that is reading is not read by another thread. Both look and claim happen in one critical
+//!   section, so of two threads that miss, one claims and the other finds the claim.
+//! - *No deadlock.* A thread waits for other threads' reads only when it has ended its own: whoever is waited for is
+//!   reading, not waiting.
+//! - *No lost answer.* A claim that is dropped, also by a panic of the device, vacates its slot and fails its waiters.
+//!   A failed read is not kept: the next one who asks reads again.
+//! - *Budget.* Slots in the table, reading ones included, never exceed the budget. Blocks that users hold are never
+//!   evicted: their memory would not come back. Where a shard is full of such, a block is handed out
+//!   without being kept ([`Stats::uncached`]), and counts with what users hold.
+//!
+//!   Held is `Arc::strong_count > 1`. Read under the mutex that is final when it says 1: the cache's is the only
+//!   handle, and to clone that one takes the mutex.
+//!
+//! # Performance
+//! A hit costs a hash, an uncontended lock, a probe and a reference count: 33 ns with its drop, by
+//! `cargo run --release -p dentree-bufcache --example hit_cost`. It allocates nothing. A miss in a full shard reads
+//! into the memory of the block that it evicts.
+//!
+//! # Known limits
+//! A miss in a shard full of held blocks looks at each of its slots twice before it gives up.
 #![forbid(unsafe_code)]
-#![cfg_attr(not(test), warn(clippy::unwrap_used))]
+
+mod cache;
+mod claim;
+mod error;
+mod pending;
+mod shard;
+mod stats;
+mod sync;
+
+pub use cache::BufCache;
+pub use claim::Buffer;
+pub use error::ReadError;
+pub use stats::Stats;

@@ -2,4 +2,35 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
-fn main() {}
+mod args;
+mod command;
+mod fanout;
+mod image;
+mod output;
+mod report;
+mod tree;
+
+use clap::Parser;
+use image::Session;
+use report::{Status, Stop};
+use std::io::ErrorKind;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let cli = args::Cli::parse_from(args::normalise(std::env::args_os()));
+    let session = Session::new(cli.global);
+    match command::run(&session, &cli.command) {
+        Ok(()) => {}
+        Err(Stop::Problem(problem)) => session.report.problem(&problem),
+        // Whoever reads has read enough: `dentree find … | head`.
+        Err(Stop::Output(error)) if error.kind() == ErrorKind::BrokenPipe => {}
+        Err(Stop::Output(error)) => {
+            eprintln!("dentree: cannot write to standard output: {error}");
+            session.report.remember(Status::Failed);
+        }
+    }
+    if session.options.stats {
+        command::stats::print(&session);
+    }
+    session.report.status().exit_code()
+}

@@ -1,3 +1,38 @@
 //! The ext4 on-disk structures, checksums and hashes: pure, no I/O.
+//!
+//! One file a structure. Each lays the raw fields out once, under the kernel's names at their offsets, and
+//! parses them into a validated type; what is wrong with the bytes is a [`Problem`]. Who called knows which
+//! inode and block they came from and adds it.
+//!
+//! Source of the layouts: the kernel's `Documentation/filesystems/ext4/`.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
+
+mod acl;
+pub mod casefold;
+mod checksum;
+mod dir_entry;
+mod extent;
+mod features;
+mod group_desc;
+pub mod hash;
+pub mod htree;
+mod inode;
+mod no_key_name;
+mod problem;
+mod raw;
+mod superblock;
+mod types;
+pub mod xattr;
+
+pub use acl::{acl_from_xattr, acl_to_xattr};
+pub use checksum::{ChecksumSeed, crc16, crc32c};
+pub use dir_entry::{BlockRole, Entries, Entry, block_role, verify_leaf};
+pub use extent::{Extent, ExtentIndex, ExtentNode, MAX_DEPTH, Step, verify_extent_block};
+pub use features::{Compat, Incompat, RoCompat};
+pub use group_desc::GroupDesc;
+pub use inode::{DeviceNumber, Inode, InodeFlags, InodeTime};
+pub use no_key_name::NoKeyName;
+pub use problem::Problem;
+pub use superblock::{SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, Superblock};
+pub use types::{BlockNumber, BlockSize, GroupNumber, InodeNumber, LogicalBlock};

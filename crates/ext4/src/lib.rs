@@ -1,3 +1,43 @@
-//! The ext4 file system: inodes, extents, directories, extended attributes.
+//! The ext4 file system (and ext2, ext3): inodes, block maps, directories, extended attributes.
+//!
+//! [`Ext4::open`] reads a superblock and, where the journal needs recovery, replays it in memory; the image is
+//! never written. Everything else is read when it is asked for. [`Ext4`] implements
+//! [`FileSystem`](dentree_vfs::FileSystem).
+//!
+//! # Who protects what
+//! An [`Ext4`] is immutable once open: its methods take `&self`, share no state but the buffer cache, and take
+//! no lock of their own. Metadata is read through the cache; file content goes straight from the device into the
+//! caller's buffer, one request for each run of blocks that lie together.
+//!
+//! # What is verified
+//! Every structure's checksum where the file system has any, each time it is used; every pointer against the
+//! file system's size before it is followed. Extent trees and htrees get one level shallower with each step, so no
+//! image can send a reader in circles.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
+
+mod dir;
+mod error;
+mod extents;
+mod file;
+mod fs;
+mod group;
+mod index;
+mod indirect;
+mod inline;
+mod inode;
+mod journal;
+mod map;
+mod name;
+mod open;
+mod statfs;
+mod symlink;
+mod xattr;
+
+pub use dentree_ext4_format::{
+    BlockNumber, BlockSize, Compat, GroupNumber, Incompat, InodeNumber, InodeTime, LogicalBlock, Problem,
+    RoCompat, Superblock,
+};
+pub use error::{Error, Place, Result, Structure};
+pub use inode::Node;
+pub use open::{Ext4, Notice, Options};

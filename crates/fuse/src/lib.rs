@@ -1,3 +1,24 @@
-//! FUSE adapter over vfs.
+//! FUSE adapter: mounts a [`Vfs`](dentree_vfs::Vfs) read-only where every program can reach it.
+//!
+//! [`mount`] attaches the file system to a directory, as root by `mount(2)` and as anybody else through
+//! `fusermount3`, and answers a [`Session`]; [`Session::serve`] answers the kernel's requests with several
+//! threads until the mount is gone, by a [`Handle`] or from outside.
+//!
+//! ```no_run
+//! # fn example<F: dentree_vfs::FileSystem>(vfs: std::sync::Arc<dentree_vfs::Vfs<F>>) -> Result<(), Box<dyn std::error::Error>> {
+//! let session = dentree_fuse::mount(vfs, "/mnt".as_ref(), &dentree_fuse::Options::default())?;
+//! let handle = session.handle(); // for a signal handler: handle.unmount()
+//! session.serve()?;
+//! # Ok(())
+//! # }
+//! ```
 #![forbid(unsafe_code)]
-#![cfg_attr(not(test), warn(clippy::unwrap_used))]
+
+mod adapter;
+mod convert;
+mod known;
+mod mountpoint;
+mod session;
+
+pub use convert::Ownership;
+pub use session::{Handle, MountError, Options, Session, Visibility, mount};

@@ -1,7 +1,8 @@
 //! `cargo bench -p dentree-lab --bench walk`: walks, all variants in the same run; rows in `target/bench/walk.jsonl`.
 //!
-//! Arguments: `--json FILE` puts the rows elsewhere; `--once VARIANT SHAPE DRAWN WALKS` is what the program runs under
-//! valgrind; without cargo's `--bench` (as under `cargo test --benches`) everything is done once at a tiny size.
+//! Arguments after `--`: a word that the names of the cases to run contain (`hot`, `cold-uniform`, `counted`); `--json FILE`
+//! for the rows; `--once VARIANT SHAPE DRAWN WALKS` is what the program runs under valgrind. Without cargo's own `--bench`
+//! (as under `cargo test --benches`) everything is done once at a tiny size.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::path::PathBuf;
@@ -70,17 +71,24 @@ fn once_from(variant: &str, shape: &str, drawn: &str, walks: &str) -> Result<(),
 }
 
 fn bench(arguments: &[String]) -> Result<(), String> {
-    let full = arguments.iter().any(|argument| argument == "--bench");
-    let json = arguments.iter().position(|argument| argument == "--json");
-    let json =
-        json.map(|at| arguments.get(at + 1).map(PathBuf::from).ok_or("--json needs a file")).transpose()?;
-    let json = json.or_else(|| full.then(|| target_folder().join("bench/walk.jsonl")));
+    let mut plan = Plan::smoke();
+    let mut json = None;
+    let mut rest = arguments.iter();
+    while let Some(argument) = rest.next() {
+        match argument.as_str() {
+            "--bench" => {
+                plan = Plan { only: plan.only, ..Plan::full() };
+                json = json.or_else(|| Some(target_folder().join("bench/walk.jsonl")));
+            }
+            "--json" => json = Some(PathBuf::from(rest.next().ok_or("--json needs a file")?)),
+            only => plan.only = only.to_owned(),
+        }
+    }
     let start = Instant::now();
     let around = Surroundings {
         allocated: &|| ALLOCATED.load(Relaxed),
         progress: &|what| eprintln!("{:7.1} s  {what}", start.elapsed().as_secs_f64()),
     };
-    let plan = if full { Plan::full() } else { Plan::smoke() };
     let outcome = run(&plan, &around).map_err(|why| why.to_string())?;
     println!("{}", outcome.text());
     if let Some(json) = json {

@@ -1,8 +1,10 @@
 //! Mounts that the kernel's side of a comparison needs; each is undone when its guard is dropped.
 
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 use tempfile::TempDir;
 
@@ -68,6 +70,16 @@ impl TempMount {
         Ok(Self { point, _folder: folder })
     }
 
+    /// Opens the root and takes the mount out of everyone's sight. It lives as long as the descriptor: nothing is left
+    /// behind, however the process ends.
+    ///
+    /// # Errors
+    /// Those of opening the folder.
+    pub fn into_root(self) -> Result<OwnedFd, Unavailable> {
+        openat(CWD, &self.point, OFlags::PATH | OFlags::DIRECTORY, Mode::empty())
+            .map_err(|why| Unavailable::because("cannot open the mounted folder", why))
+    }
+
     /// The folder that it is mounted on.
     pub fn path(&self) -> &Path {
         &self.point
@@ -76,10 +88,8 @@ impl TempMount {
 
 impl Drop for TempMount {
     fn drop(&mut self) {
-        if unmount(&self.point, UnmountFlags::empty()).is_err() {
-            // Something still has a file open: let the kernel finish when it closes it.
-            let _detached = unmount(&self.point, UnmountFlags::DETACH);
-        }
+        // Detached, it is gone from sight at once, and from memory when the last file on it is closed.
+        let _detached = unmount(&self.point, UnmountFlags::DETACH);
     }
 }
 

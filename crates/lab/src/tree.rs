@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::ops::Range;
 
+use foldhash::fast::FixedState;
 use rand::rngs::Xoshiro256PlusPlus;
 use rand::{RngExt, SeedableRng};
 
@@ -179,7 +180,6 @@ const FILE_TAILS: [&str; 12] =
 struct Maker {
     tree: Tree,
     rng: Xoshiro256PlusPlus,
-    taken: HashSet<Vec<u8>>,
     name: Vec<u8>,
 }
 
@@ -188,22 +188,22 @@ impl Maker {
         Self {
             tree: Tree {
                 parents: vec![NodeId::ROOT.0],
-                names: Vec::from([0..0]),
+                names: vec![Range::default()],
                 text: Vec::new(),
                 leaves: 0..0,
             },
             rng: Xoshiro256PlusPlus::seed_from_u64(seed),
-            taken: HashSet::new(),
             name: Vec::new(),
         }
     }
 
     fn children(&mut self, parent: u32, fan: u32, leaf: bool) {
-        self.taken.clear();
+        // A set of its own for every directory: clearing one that a large directory has blown up costs its size each time.
+        let mut taken = HashSet::with_hasher(FixedState::default());
         for _ in 0..fan {
             loop {
                 self.make_name(leaf);
-                if self.taken.insert(self.name.clone()) {
+                if taken.insert(self.name.clone()) {
                     break;
                 }
             }

@@ -21,7 +21,8 @@ pub struct DirEntry<'a> {
     pub ino: Ino,
     /// Its type, where the directory entry records one.
     pub kind: Option<FileType>,
-    /// Give this to [`ReaddirStart::After`] to go on behind this entry.
+    /// Give this to [`ReaddirStart::After`] to go on behind this entry. Below 2^63 − 4, so that front doors can
+    /// make a file offset of it.
     pub cookie: u64,
 }
 

@@ -7,11 +7,14 @@ use crate::{Attr, FileSystem, Ino, Result};
 use quick_cache::sync::Cache;
 use quick_cache::{DefaultHashBuilder, Lifecycle, OptionsBuilder, Weighter};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 /// An inode in memory: what the file system parsed, and its attributes.
 pub struct Inode<F: FileSystem> {
     attr: Attr,
     node: F::Node,
+    /// The id of a directory's entry in the name cache, 0 where it has none: a hint.
+    pub(crate) entry: AtomicU64,
 }
 
 impl<F: FileSystem> Inode<F> {
@@ -98,7 +101,7 @@ impl<F: FileSystem> InodeCache<F> {
     pub(crate) fn get(&self, ino: Ino) -> Result<Arc<Inode<F>>> {
         self.cache.get_or_insert_with(&ino, || {
             let node = self.fs.load(ino)?;
-            Ok(Arc::new(Inode { attr: self.fs.attr(&node), node }))
+            Ok(Arc::new(Inode { attr: self.fs.attr(&node), node, entry: AtomicU64::new(0) }))
         })
     }
 

@@ -7,6 +7,7 @@
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
 mod attr;
+mod entry;
 mod error;
 mod filesystem;
 mod identity;
@@ -15,6 +16,7 @@ mod vfs;
 mod walk;
 
 pub use attr::{Attr, FileType, Ino, Timestamp};
+pub use dentree_dcache::{MemoryStats as NameMemory, Reason as Fallback, Stats as NameStats};
 pub use error::{Cause, Error, Result};
 pub use filesystem::{DirEntry, Extent, FileSystem, FsStat, Lookup, ReaddirStart};
 pub use identity::{Access, Identity};

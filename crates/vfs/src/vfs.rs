@@ -1,10 +1,12 @@
 //! The front doors' view of a file system.
 
+use crate::entry::may_all_search;
 use crate::inode::{Inode, InodeCache, InodeCacheStats};
 use crate::walk::NAME_MAX;
 use crate::{
     Access, DirEntry, Error, Extent, FileSystem, FileType, FsStat, Identity, Ino, ReaddirStart, Result,
 };
+use dentree_dcache::{Child, Dcache, Stats as NameStats};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -27,6 +29,7 @@ impl Default for Budgets {
 pub struct Vfs<F: FileSystem> {
     fs: Arc<F>,
     inodes: InodeCache<F>,
+    pub(crate) names: Dcache<Ino>,
     root: Arc<Inode<F>>,
 }
 
@@ -41,7 +44,10 @@ impl<F: FileSystem> Vfs<F> {
         let fs = Arc::new(fs);
         let inodes = InodeCache::new(fs.clone(), budgets.inodes as u64);
         let root = inodes.get(fs.root())?;
-        Ok(Vfs { fs, inodes, root })
+        let search = may_all_search(root.attr());
+        let names =
+            Dcache::builder().memory(budgets.names).build(Child { search, ..Child::directory(root.ino()) });
+        Ok(Vfs { fs, inodes, names, root })
     }
 
     /// The file system behind.
@@ -69,12 +75,16 @@ impl<F: FileSystem> Vfs<F> {
         if !dir.attr().is_dir() {
             return Err(Error::NotADirectory);
         }
-        self.check(who, dir, Access::SEARCH)?;
         match name {
-            b"." => Ok(Some(dir.clone())),
-            b".." => self.parent(dir).map(Some),
             _ if name.len() > NAME_MAX => Err(Error::NameTooLong),
-            _ => self.fs.lookup(dir.node(), name)?.map(|found| self.inode(found.ino)).transpose(),
+            b"." | b".." => {
+                self.check(who, dir, Access::SEARCH)?;
+                if name == b"." { Ok(Some(dir.clone())) } else { self.parent(dir).map(Some) }
+            }
+            _ => {
+                let found = self.step(who, &self.entry(dir)?, name)?;
+                found.map(|entry| self.inode_of(&entry)).transpose()
+            }
         }
     }
 
@@ -141,13 +151,15 @@ impl<F: FileSystem> Vfs<F> {
 
     /// The caches' figures.
     pub fn stats(&self) -> Stats {
-        Stats { inodes: self.inodes.stats() }
+        Stats { names: self.names.stats(), inodes: self.inodes.stats() }
     }
 }
 
 /// The caches' figures.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Stats {
+    /// The name cache.
+    pub names: NameStats,
     /// The inode cache.
     pub inodes: InodeCacheStats,
 }

@@ -1,6 +1,9 @@
 //! From a path to an inode.
 
-use crate::{Error, FileSystem, FileType, Identity, Inode, Result, Vfs};
+use crate::entry::Entry;
+use crate::{Access, Error, FileSystem, Identity, Ino, Inode, Result, Vfs};
+use dentree_dcache::{self as names, DentryId, Reason};
+use std::borrow::Cow;
 use std::sync::Arc;
 
 /// The most symbolic links that one walk follows, as in the kernel (`MAXSYMLINKS`).
@@ -65,41 +68,113 @@ impl<F: FileSystem> Vfs<F> {
         if path.len() > PATH_MAX {
             return Err(Error::NameTooLong);
         }
-        let mut rest = path.to_vec();
-        let mut at = self.enter(start, &rest, options)?;
-        let mut links = 0;
-        while let Some((name, behind)) = split(&rest) {
-            if name == b".." && options.beneath && at.ino() == start.ino() {
-                return Err(Error::Escapes);
-            }
-            let next = self.lookup(who, &at, name)?.ok_or(Error::NotFound)?;
+        let start = self.entry(start)?;
+        let mut walk = Walk { vfs: self, who, options, floor: start.id(), links: 0, denied: None };
+        let end = walk.run(start, path)?;
+        self.inode_of(&end)
+    }
+}
+
+/// A walk under way: the cache goes as far as it can by itself, and this does what it stopped for.
+struct Walk<'a, F: FileSystem> {
+    vfs: &'a Vfs<F>,
+    who: &'a Identity,
+    options: WalkOptions,
+    /// Where the walk began: the top of a beneath-only walk.
+    floor: DentryId,
+    /// Links followed so far.
+    links: usize,
+    /// Why the last question for search permission was answered with no.
+    denied: Option<Error>,
+}
+
+impl<'a, F: FileSystem> Walk<'a, F> {
+    fn run(&mut self, start: Entry<'a>, path: &[u8]) -> Result<Entry<'a>> {
+        let mut rest = Cow::Borrowed(path);
+        let mut at = self.enter(start, &rest)?;
+        loop {
+            let (next, used) = match self.as_far_as_cached(&at, &rest) {
+                names::Walk::Found(end) => {
+                    let must_be_directory = self.options.directory || rest.last() == Some(&b'/');
+                    let is_directory = end.kind() == names::Kind::Directory;
+                    return if must_be_directory && !is_directory {
+                        Err(Error::NotADirectory)
+                    } else {
+                        Ok(end)
+                    };
+                }
+                names::Walk::Negative { .. } => return Err(Error::NotFound),
+                names::Walk::Stopped(stopped) => self.resume(stopped, &rest)?,
+            };
+            let behind = &rest[used..];
             let last = behind.is_empty();
-            if next.attr().kind != FileType::Symlink || (last && options.last_link == LastLink::Keep) {
-                (at, rest) = (next, behind.to_vec());
-                continue;
+            if next.kind() == names::Kind::Symlink && !(last && self.options.last_link == LastLink::Keep) {
+                let target = self.follow(&next, last)?;
+                let dir = next.parent();
+                rest = Cow::Owned([&target, behind].concat());
+                at = self.enter(dir, &rest)?;
+            } else {
+                rest = Cow::Owned(behind.to_vec());
+                at = next;
             }
-            if last && options.last_link == LastLink::Refuse && options.directory {
-                return Err(Error::NotADirectory);
-            }
-            links += 1;
-            if links > SYMLINKS_MAX || options.no_links || (last && options.last_link == LastLink::Refuse) {
-                return Err(Error::Loop);
-            }
-            let mut target = self.readlink(&next)?;
-            target.extend_from_slice(behind);
-            at = self.enter(&at, &target, options)?;
-            rest = target;
         }
-        let must_be_directory = options.directory || rest.last() == Some(&b'/');
-        if must_be_directory && !at.attr().is_dir() { Err(Error::NotADirectory) } else { Ok(at) }
+    }
+
+    fn as_far_as_cached(&mut self, at: &Entry<'a>, rest: &[u8]) -> names::Walk<'a, Ino> {
+        let Walk { vfs, who, options, floor, denied, .. } = self;
+        let options = names::WalkOptions {
+            floor: options.beneath.then_some(*floor),
+            keep_last_link: options.last_link == LastLink::Keep,
+        };
+        vfs.names.walk(at, rest, options, |ino| match vfs.inode(*ino) {
+            Ok(dir) => who.may(dir.attr(), Access::SEARCH),
+            Err(error) => {
+                *denied = Some(error);
+                false
+            }
+        })
+    }
+
+    /// Does what the cache stopped for. Answers the entry that is next, and how much of the path it used up.
+    fn resume(&mut self, stopped: names::Stopped<'a, Ino>, rest: &[u8]) -> Result<(Entry<'a>, usize)> {
+        let names::Stopped { dir, link, rest: at, why } = stopped;
+        match why {
+            Reason::Symlink => Ok((link.expect("a walk that stops at a link answers it"), at)),
+            Reason::NotADirectory => Err(Error::NotADirectory),
+            Reason::Denied => Err(self.denied.take().unwrap_or(Error::AccessDenied)),
+            Reason::NameTooLong => Err(Error::NameTooLong),
+            Reason::Floor if self.options.beneath => Err(Error::Escapes),
+            Reason::Floor | Reason::Miss | Reason::Expired | Reason::Busy => {
+                let (name, behind) = split(&rest[at..]).ok_or(Error::NotFound)?;
+                let used = rest.len() - behind.len();
+                match name {
+                    b"." => Ok((dir, used)),
+                    b".." => Ok((dir.parent(), used)),
+                    _ => Ok((self.vfs.step(self.who, &dir, name)?.ok_or(Error::NotFound)?, used)),
+                }
+            }
+        }
+    }
+
+    /// The target of a link that is to be followed.
+    fn follow(&mut self, link: &Entry<'a>, last: bool) -> Result<Vec<u8>> {
+        let refused = last && self.options.last_link == LastLink::Refuse;
+        if refused && self.options.directory {
+            return Err(Error::NotADirectory);
+        }
+        self.links += 1;
+        if refused || self.options.no_links || self.links > SYMLINKS_MAX {
+            return Err(Error::Loop);
+        }
+        self.vfs.readlink(&*self.vfs.inode(*link.handle())?)
     }
 
     /// Where a path, or a link's target, that was met in `dir` begins.
-    fn enter(&self, dir: &Arc<Inode<F>>, path: &[u8], options: WalkOptions) -> Result<Arc<Inode<F>>> {
+    fn enter(&self, dir: Entry<'a>, path: &[u8]) -> Result<Entry<'a>> {
         match path.first() {
-            Some(b'/') if options.beneath => Err(Error::Escapes),
-            Some(b'/') => Ok(self.root().clone()),
-            _ => Ok(dir.clone()),
+            Some(b'/') if self.options.beneath => Err(Error::Escapes),
+            Some(b'/') => Ok(self.vfs.names.root()),
+            _ => Ok(dir),
         }
     }
 }

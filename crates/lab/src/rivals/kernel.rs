@@ -5,7 +5,7 @@
 
 use std::os::fd::OwnedFd;
 
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, mkdirat, mknodat, openat, renameat, statat};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, mkdirat, mknodat, openat, renameat, statat};
 use rustix::io::Result as SysResult;
 
 use super::NameCache;
@@ -21,10 +21,8 @@ const BYTES_PER_FILE: usize = 1400;
 /// A tree in the kernel, and the way to stat it.
 #[derive(Debug)]
 pub struct KernelStat {
-    // Closed before the mount goes: fields drop in order.
     root: OwnedFd,
     inodes: Vec<u64>,
-    _mount: TempMount,
 }
 
 impl KernelStat {
@@ -43,10 +41,9 @@ impl KernelStat {
         } else {
             TempMount::tmpfs()?
         };
-        let root = openat(CWD, mount.path(), OFlags::PATH | OFlags::DIRECTORY, Mode::empty())
-            .map_err(|why| Unavailable::because("kernel tree", why))?;
+        let root = mount.into_root()?;
         let inodes = create(&root, tree).map_err(|why| Unavailable::because("kernel tree", why))?;
-        Ok(Self { root, inodes, _mount: mount })
+        Ok(Self { root, inodes })
     }
 
     /// Bytes of one dentry in this kernel, by `/proc/slabinfo` (needs root). The table of heads comes on top.

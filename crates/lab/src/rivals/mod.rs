@@ -7,6 +7,7 @@
 
 mod chained;
 mod dashmap;
+mod dentree;
 mod kernel;
 mod key;
 mod moka;
@@ -17,8 +18,11 @@ mod split;
 
 use std::ops::Range;
 
+use dentree_dcache::PrefetchMode;
+
 pub use self::chained::Chained;
 pub use self::dashmap::DashMap;
+pub use self::dentree::{Dentree, Peek};
 pub use self::kernel::KernelStat;
 pub use self::moka::Moka;
 pub use self::papaya::Papaya;
@@ -118,6 +122,14 @@ pub struct Variant {
     /// Builds the cache with all entries of a tree.
     pub build: fn(&Tree) -> Box<dyn NameCache>,
 }
+
+/// Dentree's cache: as it comes, without references, and with its prefetch switched by hand.
+pub const DENTREE: [Variant; 4] = [
+    Variant { name: "dentree", build: |tree| Box::new(Dentree::build(tree, PrefetchMode::Auto)) },
+    Variant { name: "dentree-peek", build: |tree| Box::new(Peek(Dentree::build(tree, PrefetchMode::Auto))) },
+    Variant { name: "dentree-prefetch", build: |tree| Box::new(Dentree::build(tree, PrefetchMode::On)) },
+    Variant { name: "dentree-no-prefetch", build: |tree| Box::new(Dentree::build(tree, PrefetchMode::Off)) },
+];
 
 /// The best concurrent maps of crates, keyed by (parent, name).
 pub const MAPS: [Variant; 5] = [

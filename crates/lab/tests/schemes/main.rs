@@ -12,7 +12,7 @@ use dentree_lab::schemes::{Config, Dentry, Inode, Scheme};
 
 /// Few chains, so that they are long and entries meet.
 fn crowded(entries: usize) -> Config {
-    Config { entries, heads: 8, prefetch: entries % 2 == 0 }
+    Config { entries, heads: 8, prefetch: entries.is_multiple_of(2) }
 }
 
 fn inode(number: u64) -> Inode {

@@ -50,9 +50,11 @@ struct Model<'a> {
     truth: HashMap<(usize, usize), u64>,
     /// Names that must be cached: used since anything was last pruned.
     certain: HashSet<(usize, usize)>,
-    /// Held entries with the name that they have, if any, and their inode.
-    held: Vec<(Dentry, Option<(usize, usize)>, u64)>,
+    held: Vec<Held>,
 }
+
+/// A held entry, the name that it has, if any, and its inode.
+type Held = (Dentry, Option<(usize, usize)>, u64);
 
 impl<'a> Model<'a> {
     fn new(cache: &'a dyn Scheme) -> Self {

@@ -142,7 +142,7 @@ fn a_renamed_entry_is_never_in_neither_place() {
                             );
                             cache.dput(*dentry);
                         }
-                        let still = moves.load(Acquire) == before && before % 2 == 0;
+                        let still = moves.load(Acquire) == before && before.is_multiple_of(2);
                         assert!(!still || found.len() == 1, "{}: found {} times", scheme.name, found.len());
                         for n in 6..16 {
                             let found = cache.lookup(places[n % 2].0, name(n).as_bytes());

@@ -1,0 +1,83 @@
+//! What can go wrong in opening a device. Reads and writes themselves fail with [`std::io::Error`].
+
+use std::io;
+use std::path::PathBuf;
+
+use crate::partition::Listing;
+
+/// Why a device, or the part of it that was asked for, could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The operating system refused.
+    #[error("{}: {source}", path.display())]
+    Open {
+        /// The file asked for.
+        path: PathBuf,
+        /// What it said.
+        source: io::Error,
+    },
+    /// Another program has the file open for writing.
+    #[error(
+        "{} is being written by {}: end that first, or open it read-only",
+        path.display(), holder.as_deref().unwrap_or("another program")
+    )]
+    Locked {
+        /// The file asked for.
+        path: PathBuf,
+        /// Who has it, where the system tells: `process 123 (dentree)`.
+        holder: Option<String>,
+    },
+    /// The path leads to something that holds no blocks.
+    #[error("{} is neither a regular file nor a block device but {kind}", path.display())]
+    NotADevice {
+        /// The file asked for.
+        path: PathBuf,
+        /// What it is.
+        kind: &'static str,
+    },
+    /// A part of a device that is not all there.
+    #[error("{len} bytes at offset {start} are not all on the device, which has {size} bytes")]
+    OutOfRange {
+        /// First byte of the part.
+        start: u64,
+        /// Length of the part in bytes.
+        len: u64,
+        /// Length of the device in bytes.
+        size: u64,
+    },
+    /// The device could not be read.
+    #[error("cannot read the partition table: {0}")]
+    Read(#[source] io::Error),
+    /// A partition table that makes no sense.
+    #[error(
+        "damaged partition table ({table}): {problem}; say where the file system begins with --offset BYTES"
+    )]
+    PartitionTable {
+        /// Which kind of table.
+        table: &'static str,
+        /// What is wrong, and where.
+        problem: String,
+    },
+    /// Neither the device nor a partition of it begins with an ext superblock.
+    #[error(
+        "no ext2, ext3 or ext4 file system here; say where it is with --partition N or --offset BYTES. Found:{found}"
+    )]
+    NoExt {
+        /// All partitions.
+        found: Listing,
+    },
+    /// More than one partition could be meant.
+    #[error("several ext file systems here; choose one with --partition N. Found:{found}")]
+    SeveralExt {
+        /// Those that hold one.
+        found: Listing,
+    },
+    /// There is no partition of that number.
+    #[error("there is no partition {number}; choose another with --partition N. Found:{found}")]
+    NoSuchPartition {
+        /// The number asked for.
+        number: u32,
+        /// All partitions.
+        found: Listing,
+    },
+}

@@ -1,0 +1,210 @@
+//! A device in a file or on a block device of the system.
+//!
+//! Locking. Opening to write takes `flock(LOCK_EX)`, so that a second writer is refused by name. `flock` and not a
+//! record lock, because it is what systemd, udev and util-linux use to keep off a block device. A block device
+//! is also opened `O_EXCL`, by which the kernel refuses one that is mounted.
+//! Opening to read takes no lock and asks for none: one may always look. What a reader sees while somebody writes (this
+//! program, a virtual machine, a loop mount: the last two take no lock that can be seen) is the file as
+//! it is at each read, which need not fit together; checksums then name what does not.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, IoSlice, IoSliceMut, Seek, SeekFrom};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::fs::{FlockOperation, OFlags};
+
+use crate::lock_holder::lock_holder;
+use crate::queue::{PoolQueue, ReaderPool};
+use crate::{BlockDevice, Error, ReadQueue, check_range};
+
+/// What a device is opened for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Reading only; takes no lock.
+    ReadOnly,
+    /// Reading and writing, as the only writer.
+    ReadWrite,
+}
+
+/// A regular file or a block device of the system, read and written at any offset without a lock.
+///
+/// Reads in a [queue](BlockDevice::queue) are made by threads that start when first needed. This is where a
+/// ring of the kernel belongs, once it is there.
+pub struct FileDevice {
+    file: Arc<File>,
+    path: PathBuf,
+    size: u64,
+    access: Access,
+    pool: ReaderPool,
+}
+
+impl FileDevice {
+    /// Opens `path`.
+    ///
+    /// # Errors
+    /// [`Error::Locked`] where it is to be written and another program writes it, [`Error::NotADevice`] for
+    /// directories, pipes and the like, and else [`Error::Open`].
+    ///
+    /// ```
+    /// use dentree_blockdev::{Access, BlockDevice, FileDevice};
+    ///
+    /// let dir = std::env::temp_dir().join(format!("blockdev-doc-{}", std::process::id()));
+    /// std::fs::write(&dir, [0; 4096])?;
+    /// let image = FileDevice::open(&dir, Access::ReadWrite)?;
+    /// assert_eq!(image.size(), 4096);
+    /// // A second writer is refused, a reader is not.
+    /// assert!(FileDevice::open(&dir, Access::ReadWrite).is_err());
+    /// assert!(FileDevice::open(&dir, Access::ReadOnly).is_ok());
+    /// # std::fs::remove_file(&dir)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn open(path: impl AsRef<Path>, access: Access) -> Result<Self, Error> {
+        let path = path.as_ref();
+        let failed = |source: io::Error| Error::Open { path: path.to_owned(), source };
+        let is_block_device = check_kind(path)?;
+        let mut flags = OFlags::CLOEXEC;
+        if is_block_device && access == Access::ReadWrite {
+            flags |= OFlags::EXCL;
+        }
+        let mut file = OpenOptions::new()
+            .read(true)
+            .write(access == Access::ReadWrite)
+            .custom_flags(flags.bits().cast_signed())
+            .open(path)
+            .map_err(failed)?;
+        if access == Access::ReadWrite {
+            lock(path, &file)?;
+        }
+        // A block device reports no length in its metadata.
+        let size = file.seek(SeekFrom::End(0)).map_err(failed)?;
+        let file = Arc::new(file);
+        let reader = Arc::clone(&file);
+        let pool = ReaderPool::new(Box::new(move |offset, buf| {
+            check_range(offset, buf.len() as u64, size)?;
+            reader.read_exact_at(buf, offset)
+        }));
+        Ok(FileDevice { file, path: path.to_owned(), size, access, pool })
+    }
+
+    /// The path it was opened by.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn check_write(&self, offset: u64, len: u64) -> io::Result<()> {
+        if self.access == Access::ReadOnly {
+            let message = format!("{} was opened read-only", self.path.display());
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, message));
+        }
+        check_range(offset, len, self.size)
+    }
+}
+
+/// Whether `path` is a block device, and not a regular file. Looked at before opening: to open a pipe can wait for ever.
+fn check_kind(path: &Path) -> Result<bool, Error> {
+    let metadata = std::fs::metadata(path).map_err(|source| Error::Open { path: path.to_owned(), source })?;
+    let kind = metadata.file_type();
+    let other = if kind.is_file() || kind.is_block_device() {
+        return Ok(kind.is_block_device());
+    } else if kind.is_dir() {
+        "a directory"
+    } else if kind.is_fifo() {
+        "a pipe"
+    } else if kind.is_socket() {
+        "a socket"
+    } else {
+        "a character device"
+    };
+    Err(Error::NotADevice { path: path.to_owned(), kind: other })
+}
+
+fn lock(path: &Path, file: &File) -> Result<(), Error> {
+    match rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(()),
+        Err(errno) if errno == rustix::io::Errno::WOULDBLOCK => {
+            let holder =
+                file.metadata().ok().and_then(|metadata| lock_holder(metadata.dev(), metadata.ino()));
+            Err(Error::Locked { path: path.to_owned(), holder })
+        }
+        Err(errno) => Err(Error::Open { path: path.to_owned(), source: errno.into() }),
+    }
+}
+
+impl AsRef<ReaderPool> for FileDevice {
+    fn as_ref(&self) -> &ReaderPool {
+        &self.pool
+    }
+}
+
+impl BlockDevice for FileDevice {
+    fn size(&self) -> u64 {
+        self.size
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        check_range(offset, buf.len() as u64, self.size)?;
+        self.file.read_exact_at(buf, offset)
+    }
+
+    fn write_at(&self, offset: u64, buf: &[u8]) -> io::Result<()> {
+        self.check_write(offset, buf.len() as u64)?;
+        self.file.write_all_at(buf, offset)
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        match self.access {
+            Access::ReadOnly => Ok(()),
+            Access::ReadWrite => self.file.sync_data(),
+        }
+    }
+
+    #[cfg(target_os = "linux")]
+    fn read_vectored_at(&self, mut offset: u64, mut bufs: &mut [IoSliceMut<'_>]) -> io::Result<()> {
+        check_range(offset, crate::total_len(bufs.iter().map(|buf| buf.len()))?, self.size)?;
+        IoSliceMut::advance_slices(&mut bufs, 0);
+        while !bufs.is_empty() {
+            let most = bufs.len().min(IOV_MAX);
+            match rustix::io::preadv(&self.file, &mut bufs[..most], offset) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(done) => {
+                    IoSliceMut::advance_slices(&mut bufs, done);
+                    offset += done as u64;
+                }
+                Err(rustix::io::Errno::INTR) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+        Ok(())
+    }
+
+    #[cfg(target_os = "linux")]
+    fn write_vectored_at(&self, mut offset: u64, bufs: &[IoSlice<'_>]) -> io::Result<()> {
+        self.check_write(offset, crate::total_len(bufs.iter().map(|buf| buf.len()))?)?;
+        let mut bufs: Vec<IoSlice<'_>> = bufs.to_vec();
+        let mut bufs = bufs.as_mut_slice();
+        IoSlice::advance_slices(&mut bufs, 0);
+        while !bufs.is_empty() {
+            let most = bufs.len().min(IOV_MAX);
+            match rustix::io::pwritev(&self.file, &bufs[..most], offset) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(done) => {
+                    IoSlice::advance_slices(&mut bufs, done);
+                    offset += done as u64;
+                }
+                Err(rustix::io::Errno::INTR) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+        Ok(())
+    }
+
+    fn queue(self: Arc<Self>, depth: usize) -> Box<dyn ReadQueue> {
+        Box::new(PoolQueue::new(self, depth))
+    }
+}
+
+/// How many slices one `preadv` takes.
+#[cfg(target_os = "linux")]
+const IOV_MAX: usize = 1024;

@@ -1,0 +1,152 @@
+//! What a `FileDevice` promises: complete positioned access, one writer, and errors that name the file.
+
+use std::io::{ErrorKind, IoSlice, IoSliceMut};
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+
+use dentree_blockdev::{Access, BlockDevice, Error, FileDevice, Request};
+use tempfile::NamedTempFile;
+
+fn image(len: usize) -> NamedTempFile {
+    let file = NamedTempFile::new().unwrap();
+    let bytes: Vec<u8> = (0..len).map(|at| (at / 7) as u8).collect();
+    std::fs::write(file.path(), bytes).unwrap();
+    file
+}
+
+fn open(path: &Path, access: Access) -> FileDevice {
+    FileDevice::open(path, access).unwrap()
+}
+
+#[test]
+fn a_read_past_the_end_fails_naming_offset_length_and_size() {
+    let file = image(1000);
+    let device = open(file.path(), Access::ReadOnly);
+    let error = device.read_at(990, &mut [0; 11]).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::UnexpectedEof);
+    let message = error.to_string();
+    assert!(["990", "11", "1000"].iter().all(|number| message.contains(number)), "{message}");
+    assert!(device.read_at(u64::MAX, &mut [0; 11]).is_err());
+    assert!(device.read_at(1000, &mut []).is_ok());
+}
+
+#[test]
+fn vectored_access_takes_more_slices_than_the_system_call_does() {
+    let file = image(9000);
+    let device = open(file.path(), Access::ReadWrite);
+    let mut parts = vec![[0u8; 3]; 2500];
+    let mut bufs: Vec<IoSliceMut<'_>> = parts.iter_mut().map(|part| IoSliceMut::new(part)).collect();
+    device.read_vectored_at(500, &mut bufs).unwrap();
+    let expected = std::fs::read(file.path()).unwrap();
+    assert_eq!(parts.concat(), expected[500..8000]);
+
+    let bufs: Vec<IoSlice<'_>> = parts.iter().map(|part| IoSlice::new(part)).collect();
+    device.write_vectored_at(1500, &bufs).unwrap();
+    device.flush().unwrap();
+    assert_eq!(std::fs::read(file.path()).unwrap()[1500..], expected[500..8000]);
+    assert_eq!(device.write_vectored_at(1501, &bufs).unwrap_err().kind(), ErrorKind::UnexpectedEof);
+}
+
+#[test]
+fn a_second_writer_is_refused_by_the_name_of_the_first_and_readers_are_not() {
+    let file = image(100);
+    let first = open(file.path(), Access::ReadWrite);
+    let error = FileDevice::open(file.path(), Access::ReadWrite).err().unwrap();
+    let message = error.to_string();
+    assert!(message.contains(&file.path().display().to_string()), "{message}");
+    assert!(matches!(error, Error::Locked { .. }), "{message}");
+    if Path::new("/proc/locks").exists() {
+        // The file system under the temporary directory may report another device number to /proc/locks.
+        println!("{message}");
+    }
+    let reader = open(file.path(), Access::ReadOnly);
+    assert_eq!(reader.write_at(0, b"x").unwrap_err().kind(), ErrorKind::PermissionDenied);
+    drop(first);
+    open(file.path(), Access::ReadWrite);
+}
+
+#[test]
+fn the_lock_ends_with_the_device_even_after_reads_by_its_threads() {
+    let file = image(100);
+    let device = Arc::new(open(file.path(), Access::ReadWrite));
+    let mut queue = Arc::clone(&device).queue(4);
+    drop(device);
+    for tag in 0..20 {
+        queue.submit(Request { tag, offset: tag, buf: vec![0; 10] });
+    }
+    drop(queue);
+    open(file.path(), Access::ReadWrite);
+}
+
+#[test]
+fn a_queue_reads_what_plain_reads_do() {
+    let file = image(100_000);
+    let device = Arc::new(open(file.path(), Access::ReadOnly));
+    let mut queue = Arc::clone(&device).queue(8);
+    for tag in 0..100 {
+        queue.submit(Request { tag, offset: tag * 1009, buf: vec![0; 500] });
+    }
+    let mut answered = 0;
+    while let Some(done) = queue.complete() {
+        answered += 1;
+        let mut expected = vec![0; 500];
+        match device.read_at(done.tag * 1009, &mut expected) {
+            Ok(()) => assert_eq!(done.result.unwrap(), expected),
+            Err(error) => assert_eq!(done.result.unwrap_err().kind(), error.kind()),
+        }
+    }
+    assert_eq!(answered, 100);
+}
+
+#[test]
+fn directories_pipes_and_character_devices_are_refused_without_waiting() {
+    let dir = tempfile::tempdir().unwrap();
+    let pipe = dir.path().join("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    for path in [dir.path(), &pipe, Path::new("/dev/null")] {
+        let error = FileDevice::open(path, Access::ReadOnly).err().unwrap();
+        assert!(matches!(error, Error::NotADevice { .. }), "{error}");
+    }
+    let error = FileDevice::open(dir.path().join("none"), Access::ReadOnly).err().unwrap();
+    assert!(error.to_string().contains("none"), "{error}");
+}
+
+/// A loop device on a file, detached by name at the end.
+struct LoopDevice(String);
+
+impl LoopDevice {
+    fn attach(file: &Path) -> Result<Self, String> {
+        let output = Command::new("losetup").args(["--find", "--show"]).arg(file).output();
+        match output {
+            Ok(output) if output.status.success() => {
+                Ok(LoopDevice(String::from_utf8_lossy(&output.stdout).trim().to_owned()))
+            }
+            Ok(output) => Err(String::from_utf8_lossy(&output.stderr).into_owned()),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+}
+
+impl Drop for LoopDevice {
+    fn drop(&mut self) {
+        let _ = Command::new("losetup").args(["--detach", &self.0]).status();
+    }
+}
+
+#[test]
+fn a_block_device_has_its_size_and_is_read_and_written() {
+    let file = image(1 << 20);
+    let device = match LoopDevice::attach(file.path()) {
+        Ok(device) => device,
+        Err(reason) => return println!("skipped: no loop device here: {reason}"),
+    };
+    let writer = open(Path::new(&device.0), Access::ReadWrite);
+    assert_eq!(writer.size(), 1 << 20);
+    writer.write_at(4096, &[7; 512]).unwrap();
+    writer.flush().unwrap();
+    let mut buf = [0; 512];
+    writer.read_at(4096, &mut buf).unwrap();
+    assert_eq!(buf, [7; 512]);
+    drop(writer);
+}

@@ -1,0 +1,95 @@
+//! Buffers, and the duty to read one.
+
+use std::io;
+use std::ops::Deref;
+use std::sync::Arc;
+
+use crate::cache::BufCache;
+use crate::error::ReadError;
+use crate::pending::Pending;
+use crate::shard::Vacancy;
+
+/// The bytes of a block. Cheap to clone; the bytes stay as they are for as long as it is held.
+#[derive(Clone)]
+pub struct Buffer(Arc<[u8]>);
+
+impl Buffer {
+    /// Whether anyone but the cache has it. Final when false and asked under the shard's lock.
+    pub(crate) fn is_held(&self) -> bool {
+        Arc::strong_count(&self.0) > 1
+    }
+
+    pub(crate) fn into_memory(self) -> Arc<[u8]> {
+        self.0
+    }
+}
+
+impl Deref for Buffer {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl std::fmt::Debug for Buffer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Buffer({} bytes)", self.0.len())
+    }
+}
+
+/// A block that this thread is to read. Dropped before that, it fails those who wait.
+pub(crate) struct Claim<'a> {
+    cache: &'a BufCache,
+    pub(crate) block: u64,
+    place: Option<(u32, Arc<Pending>)>,
+    memory: Arc<[u8]>,
+}
+
+impl<'a> Claim<'a> {
+    pub(crate) fn new(cache: &'a BufCache, block: u64, vacancy: Vacancy) -> Self {
+        // Made by an iterator that knows its length, the bytes are allocated once, behind their count.
+        let fresh = || std::iter::repeat_n(0, cache.block_size()).collect();
+        Claim { cache, block, place: vacancy.place, memory: vacancy.memory.unwrap_or_else(fresh) }
+    }
+
+    /// What to read into. Nobody shares the memory yet, so that nothing is copied.
+    pub(crate) fn bytes(&mut self) -> &mut [u8] {
+        Arc::make_mut(&mut self.memory)
+    }
+
+    /// Publishes the bytes, and wakes those who wait for them.
+    pub(crate) fn succeed(mut self) -> Buffer {
+        let buffer = Buffer(Arc::clone(&self.memory));
+        if let Some((slot, pending)) = self.place.take() {
+            self.cache.shard_of(self.block).publish(slot, buffer.clone());
+            pending.end(Ok(buffer.clone()));
+        }
+        buffer
+    }
+
+    /// Vacates the slot, and fails those who wait for it.
+    pub(crate) fn fail(mut self, source: io::Error) -> ReadError {
+        let error = ReadError::new(self.block, self.cache.block_size(), source);
+        self.end_badly(&error);
+        error
+    }
+
+    fn end_badly(&mut self, error: &ReadError) {
+        if let Some((slot, pending)) = self.place.take() {
+            self.cache.shard_of(self.block).give_up(slot);
+            pending.end(Err(error.clone()));
+        }
+    }
+}
+
+impl Drop for Claim<'_> {
+    fn drop(&mut self) {
+        if self.place.is_some() {
+            let source = io::Error::other("the thread that was reading it has panicked");
+            let error = ReadError::new(self.block, self.cache.block_size(), source);
+            self.end_badly(&error);
+        }
+    }
+}

@@ -1,0 +1,28 @@
+//! A read that failed.
+
+use std::io;
+use std::sync::Arc;
+
+/// A block that could not be read: what an [`io::Error`] of this crate carries. All who waited for the read share it.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("cannot read block {block} of {block_size} bytes: {source}")]
+pub struct ReadError {
+    /// The block, counted in blocks from the start of the device.
+    pub block: u64,
+    /// Its size in bytes.
+    pub block_size: usize,
+    /// What the device said.
+    pub source: Arc<io::Error>,
+}
+
+impl ReadError {
+    pub(crate) fn new(block: u64, block_size: usize, source: io::Error) -> Self {
+        ReadError { block, block_size, source: Arc::new(source) }
+    }
+}
+
+impl From<ReadError> for io::Error {
+    fn from(error: ReadError) -> Self {
+        io::Error::new(error.source.kind(), error)
+    }
+}

@@ -1,0 +1,37 @@
+//! What a cache has done.
+
+use std::ops::AddAssign;
+
+/// What a cache has done since it was made, and what it holds now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Blocks found in memory.
+    pub hits: u64,
+    /// Blocks not found, and read for the one who asked.
+    pub misses: u64,
+    /// Blocks found to be read by another thread, and waited for.
+    pub waits: u64,
+    /// Misses whose block was not kept, because all that could make room for it was held. Part of `misses`.
+    pub uncached: u64,
+    /// Blocks thrown out for others.
+    pub evictions: u64,
+    /// Requests to the device, of one block or a run. A run that fails is read again block by block.
+    pub device_reads: u64,
+    /// Bytes of blocks in the cache, with those being read.
+    pub resident_bytes: u64,
+    /// The part of `resident_bytes` that users hold and that cannot be evicted.
+    pub held_bytes: u64,
+}
+
+impl AddAssign for Stats {
+    fn add_assign(&mut self, other: Self) {
+        self.hits += other.hits;
+        self.misses += other.misses;
+        self.waits += other.waits;
+        self.uncached += other.uncached;
+        self.evictions += other.evictions;
+        self.device_reads += other.device_reads;
+        self.resident_bytes += other.resident_bytes;
+        self.held_bytes += other.held_bytes;
+    }
+}

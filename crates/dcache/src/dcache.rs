@@ -1,0 +1,275 @@
+//! The public face of the cache: entries by reference instead of by number.
+
+use crate::raw::walk::{End, Request};
+use crate::raw::{Core, complete::Gathering};
+use crate::{
+    Builder, Child, DentryId, DentryRef, Fill, Handle, ListCursor, Listed, MemoryStats, Reason, Stats,
+    Stopped, Walk, WalkOptions,
+};
+use std::fmt;
+
+/// A cache of directory entries. See the [crate's text](crate).
+pub struct Dcache<H: Handle> {
+    pub(crate) core: Core<H>,
+}
+
+impl<H: Handle> Dcache<H> {
+    /// Begins to set up a cache.
+    pub fn builder() -> Builder<H> {
+        Builder::new()
+    }
+
+    /// The root directory.
+    pub fn root(&self) -> DentryRef<'_, H> {
+        DentryRef::adopt(self, self.core.hold_root())
+    }
+
+    /// The entry with this id, if it is still cached (or held by someone).
+    pub fn get(&self, id: DentryId) -> Option<DentryRef<'_, H>> {
+        self.core.hold_by_id(id).then(|| DentryRef::adopt(self, id.id()))
+    }
+
+    /// Walks `path` from `start` as far as the cache knows it, without a lock.
+    ///
+    /// Any number of slashes separates components; leading ones have no meaning here. `.` is passed over, `..`
+    /// leads to the parent, but not above the floor. Where a directory has no [`search`](Child::search) hint,
+    /// `may_search` decides; it may be called several times for one directory, and it may use the cache.
+    ///
+    /// ```
+    /// # use dentree_dcache::*;
+    /// let cache = Dcache::builder().build(Child::directory(2_u64));
+    /// let root = cache.root();
+    /// cache.create(&root, b"etc", Child::directory(11));
+    /// let walk = cache.walk(&root, b"/etc/hosts", WalkOptions::default(), |_| true);
+    /// let Walk::Stopped(Stopped { dir, rest, why: Reason::Miss, .. }) = walk else { panic!() };
+    /// assert_eq!((*dir.handle(), &b"/etc/hosts"[rest..]), (11, &b"hosts"[..]));
+    /// ```
+    pub fn walk(
+        &self,
+        start: &DentryRef<'_, H>,
+        path: &[u8],
+        options: WalkOptions,
+        mut may_search: impl FnMut(&H) -> bool,
+    ) -> Walk<'_, H> {
+        let request = self.request(start, path, options);
+        self.core.walk(request, &mut may_search, |end| self.hold_end(end), drop)
+    }
+
+    /// Walks to an entry and answers its inode without taking a reference: nothing at all is written that other
+    /// threads read. `None` where the walk does not end at an entry; [`walk`](Self::walk) then tells why.
+    pub fn peek(
+        &self,
+        start: &DentryRef<'_, H>,
+        path: &[u8],
+        options: WalkOptions,
+        mut may_search: impl FnMut(&H) -> bool,
+    ) -> Option<H> {
+        let request = self.request(start, path, options);
+        let handle = |end| match end {
+            // SAFETY: found linked inside the pin of this walk, and positive.
+            End::Found(id) => Some(Some(unsafe { self.core.dentry(id).handle() }.clone())),
+            _ => Some(None),
+        };
+        self.core.walk(request, &mut may_search, handle, drop)
+    }
+
+    /// Looks one name up in `dir`; asks `fill` where the cache does not know it. Of several threads that ask for
+    /// the same name one runs its `fill` and the others wait for it. If the name is created, unlinked, renamed or
+    /// invalidated meanwhile, the answer is not remembered.
+    ///
+    /// `fill` runs without a lock and may use the cache, except to look the same name up. What is no name (with a
+    /// slash inside, or longer than 255 bytes) is asked for and not cached.
+    ///
+    /// # Errors
+    /// Those of `fill`; nothing is remembered then.
+    pub fn lookup_or_fill<E>(
+        &self,
+        dir: &DentryRef<'_, H>,
+        name: &[u8],
+        fill: impl FnOnce() -> Result<Fill<H>, E>,
+    ) -> Result<Option<DentryRef<'_, H>>, E> {
+        let found = self.core.lookup_or_fill(dir.raw_id(), name, fill)?;
+        Ok(found.map(|id| DentryRef::adopt(self, id)))
+    }
+
+    /// Says that `name` in `dir` now is `child`. Whatever had the name loses it.
+    pub fn create(&self, dir: &DentryRef<'_, H>, name: &[u8], child: Child<H>) -> DentryRef<'_, H> {
+        DentryRef::adopt(self, self.core.create(dir.raw_id(), name, child))
+    }
+
+    /// Says that `name` in `dir` was removed: d_delete. Who holds the entry keeps it.
+    pub fn unlink(&self, dir: &DentryRef<'_, H>, name: &[u8]) {
+        self.core.unlink(dir.raw_id(), name);
+    }
+
+    /// Says that `old` in `old_dir` was renamed to `new` in `new_dir`, replacing what was there: d_move. All that
+    /// is cached below a directory moves with it, at no cost. A walk finds it under the old name or the new one
+    /// at every moment.
+    pub fn rename(&self, old_dir: &DentryRef<'_, H>, old: &[u8], new_dir: &DentryRef<'_, H>, new: &[u8]) {
+        self.core.rename(old_dir.raw_id(), old, new_dir.raw_id(), new);
+    }
+
+    /// Says that two names have changed places, as by `RENAME_EXCHANGE`.
+    pub fn exchange(&self, dir_a: &DentryRef<'_, H>, a: &[u8], dir_b: &DentryRef<'_, H>, b: &[u8]) {
+        self.core.exchange(dir_a.raw_id(), a, dir_b.raw_id(), b);
+    }
+
+    /// Forgets what is known of one name, and of what is below it.
+    pub fn invalidate(&self, dir: &DentryRef<'_, H>, name: &[u8]) {
+        self.core.invalidate(dir.raw_id(), name);
+    }
+
+    /// Says whether everyone may search this directory from now on, as after `chmod(2)`.
+    pub fn set_search(&self, dir: &DentryRef<'_, H>, search: bool) {
+        self.core.set_search(dir.raw_id(), search);
+    }
+
+    /// Expires all that is cached below `dir`, in constant time: the next walk there asks again. What turns out to
+    /// be the same inode keeps its entry.
+    pub fn expire_subtree(&self, dir: &DentryRef<'_, H>) {
+        self.core.expire_below(dir.raw_id());
+    }
+
+    /// Expires all entries, in constant time.
+    pub fn expire_all(&self) {
+        self.expire_subtree(&self.root());
+    }
+
+    /// Evicts up to `n` entries, unused ones and those of scans first; tells how many it found to evict.
+    pub fn prune(&self, n: usize) -> usize {
+        self.core.prune(n)
+    }
+
+    /// Evicts until no more than `bytes` are used, or nothing more can be evicted. The budget stays what it is.
+    pub fn shrink_to(&self, bytes: usize) {
+        self.core.shrink_to(bytes);
+    }
+
+    /// Begins to enter all entries of `dir`; see [`Completion`].
+    pub fn begin_complete(&self, dir: &DentryRef<'_, H>) -> Completion<'_, H> {
+        Completion { gathering: self.core.begin_complete(dir.raw_id()), _dir: self.again(dir), cache: self }
+    }
+
+    /// The next entries of a complete directory, up to `max`, in the order of the file system; moves `cursor` on.
+    /// An empty answer is the end. `None` where the file system has to be asked: the directory is not complete, or
+    /// something was created in it since.
+    pub fn children(
+        &self,
+        dir: &DentryRef<'_, H>,
+        cursor: &mut ListCursor,
+        max: usize,
+    ) -> Option<Vec<Listed<H>>> {
+        self.core.list(dir.raw_id(), cursor, max)
+    }
+
+    /// What the cache has done, and its size.
+    pub fn stats(&self) -> Stats {
+        let counters = self.core.count();
+        let memory = &self.core.memory;
+        let (entries, long_names) = (memory.live(), memory.long_names());
+        let records = entries * size_of::<crate::raw::record::Record>();
+        let dentries = entries * Core::<H>::ENTRY - records;
+        let used = memory.used();
+        Stats {
+            walks: counters.walks.get(),
+            components: counters.components.get(),
+            found: counters.found.get(),
+            negative: counters.negative.get(),
+            complete_negative: counters.complete_negative.get(),
+            stopped: std::array::from_fn(|i| counters.stopped[i].get()),
+            retries: counters.retries.get(),
+            searches_asked: counters.searches_asked.get(),
+            prefetched: counters.prefetched.get(),
+            locked_hits: counters.locked_hits.get(),
+            fills: counters.fills.get(),
+            fill_waits: counters.fill_waits.get(),
+            fills_overtaken: counters.fills_overtaken.get(),
+            evicted: self.core.evictions(),
+            held: counters.held.get(),
+            entries: entries as u64,
+            negatives: memory.negatives() as u64,
+            memory: MemoryStats {
+                budget: memory.budget,
+                used,
+                records,
+                dentries,
+                long_names,
+                index: used.saturating_sub(records + dentries + long_names),
+            },
+        }
+    }
+
+    fn request<'p>(&self, start: &DentryRef<'_, H>, path: &'p [u8], options: WalkOptions) -> Request<'p> {
+        debug_assert!(std::ptr::eq(start.cache(), self), "an entry of another cache");
+        let floor = options.floor.map_or(crate::raw::Id::ROOT, DentryId::id);
+        Request { start: start.raw_id(), floor, path, keep_last_link: options.keep_last_link }
+    }
+
+    /// A reference of this cache's life to an entry that the caller holds for a shorter one.
+    fn again(&self, dentry: &DentryRef<'_, H>) -> DentryRef<'_, H> {
+        self.core.dentry(dentry.raw_id()).hold_again();
+        DentryRef::adopt(self, dentry.raw_id())
+    }
+
+    /// Takes the references of an answer; `None` where an entry died meanwhile.
+    #[inline]
+    fn hold_end(&self, end: End) -> Option<Walk<'_, H>> {
+        let hold = |id| self.core.hold(id).then(|| DentryRef::adopt(self, id));
+        Some(match end {
+            End::Found(id) => Walk::Found(hold(id)?),
+            End::Negative { at, end, .. } => Walk::Negative { at, end },
+            End::Stopped(stop) => {
+                let link = match stop.link {
+                    Some(link) => Some(hold(link)?),
+                    None => None,
+                };
+                Walk::Stopped(Stopped { dir: hold(stop.dir)?, link, rest: stop.rest, why: stop.why })
+            }
+        })
+    }
+}
+
+impl<H: Handle> fmt::Debug for Dcache<H> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Dcache").field("stats", &self.stats()).finish_non_exhaustive()
+    }
+}
+
+/// A directory's entries on their way into the cache. Once all are in, a name that is missed in it does not exist,
+/// and it can be [listed](Dcache::children) without I/O, until one of them is evicted or invalidated.
+///
+/// ```
+/// # use dentree_dcache::*;
+/// let cache = Dcache::builder().build(Child::directory(2_u64));
+/// let root = cache.root();
+/// let mut completion = cache.begin_complete(&root);
+/// for (position, name) in ["bin", "etc"].into_iter().enumerate() {
+///     completion.enter(name.as_bytes(), Child::directory(11 + position as u64), position as u64);
+/// }
+/// assert!(completion.finish());
+/// assert!(matches!(cache.walk(&root, b"usr", WalkOptions::default(), |_| true), Walk::Negative { .. }));
+/// let listed = cache.children(&root, &mut ListCursor::default(), 10).expect("complete");
+/// assert_eq!(listed.len(), 2);
+/// ```
+pub struct Completion<'c, H: Handle> {
+    cache: &'c Dcache<H>,
+    _dir: DentryRef<'c, H>,
+    gathering: Gathering,
+}
+
+impl<H: Handle> Completion<'_, H> {
+    /// Enters an entry, to be the first to go unless it is used. `position` is the file system's own for what
+    /// follows this entry; positions ascend.
+    pub fn enter(&mut self, name: &[u8], child: Child<H>, position: u64) {
+        self.cache.core.gather(&mut self.gathering, name, child, position);
+    }
+
+    /// Declares that this was all; tells whether the directory is complete now. It is not where something was
+    /// evicted or removed meanwhile, or has a time to live.
+    pub fn finish(self) -> bool {
+        self.cache.core.finish_complete(self.gathering)
+    }
+}
+
+/// Reasons index [`Stats::stopped`].
+const _: () = assert!(Reason::Busy as usize + 1 == Reason::COUNT);

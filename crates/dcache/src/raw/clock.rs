@@ -1,0 +1,187 @@
+//! What goes when memory is short: the lazy LRU of the 2002 paper in today's form.
+//!
+//! A hit does nothing but set a bit in the record where it is clear. The pruner does the rest:
+//! - **Clock** (Corbató 1968): a hand goes round the slots; a set bit is cleared, a clear one means eviction. The
+//!   slots are the list, so there is none to maintain, and the hand reads records in the order of memory.
+//! - **Leaves first**: an entry with children is pinned by them; held entries are passed over as they are met.
+//! - **Probation**: entries that a scan brings in (`cold`) queue up in a ring of a tenth of the cache, and are
+//!   evicted from it first unless a walk has used them meanwhile: `find` does not wash out the working set
+//!   (Yang et al., "FIFO queues are all you need for cache eviction", 2023).
+//! - **Negative entries** have a ring of their own, as long as their quota: a flood of them evicts only them.
+//!
+//! Rings hold `(number, generation)`; what went another way is found stale and skipped. [clock] guards all of it
+//! and is a leaf: victims are collected under it and evicted without it.
+
+use super::{Core, Id, record::Shape};
+use crate::Handle;
+use crate::sync::{Ordering, lock};
+use std::collections::VecDeque;
+
+/// Victims per collection: the clock's lock is taken once for so many.
+const BATCH: usize = 32;
+/// Slots that the hand passes under one lock.
+const STRIDE: u32 = 1024;
+/// One entry in so many may be on probation.
+const PROBATION: usize = 10;
+
+type Ticket = (Id, u32);
+
+/// [clock]
+pub(crate) struct Clock {
+    hand: u32,
+    cold: Ring,
+    negative: Ring,
+}
+
+/// A queue of at most `limit` tickets.
+struct Ring {
+    queue: VecDeque<Ticket>,
+    limit: usize,
+}
+
+impl Ring {
+    fn new(limit: usize) -> Self {
+        Ring { queue: VecDeque::new(), limit: limit.max(1) }
+    }
+
+    /// Appends; answers the oldest ticket where the ring is full.
+    fn push(&mut self, ticket: Ticket) -> Option<Ticket> {
+        let oldest = if self.queue.len() >= self.limit { self.queue.pop_front() } else { None };
+        self.queue.push_back(ticket);
+        oldest
+    }
+}
+
+impl Clock {
+    /// A clock for about `capacity` entries, of which `negatives` may be negative.
+    pub(crate) fn new(capacity: usize, negatives: usize) -> Self {
+        Clock { hand: 0, cold: Ring::new(capacity / PROBATION), negative: Ring::new(negatives) }
+    }
+
+    /// What the rings weigh at most.
+    pub(crate) fn bytes(&self) -> usize {
+        (self.cold.limit + self.negative.limit) * size_of::<Ticket>()
+    }
+}
+
+impl<H: Handle> Core<H> {
+    /// Notes an entry that a scan brought in: it goes first unless it is used.
+    pub(crate) fn enlist_cold(&self, id: Id) {
+        // Who is pushed out of probation at its far end has become an ordinary entry.
+        lock(&self.clock).cold.push((id, self.dentry(id).generation()));
+    }
+
+    /// Notes a negative entry; answers the one that has to go for it. That one gets a second chance if it was
+    /// used, at the expense of the next.
+    #[must_use]
+    pub(crate) fn enlist_negative(&self, id: Id) -> Option<Id> {
+        let mut clock = lock(&self.clock);
+        let mut ticket = clock.negative.push((id, self.dentry(id).generation()))?;
+        for _ in 0..BATCH {
+            let (oldest, generation) = ticket;
+            if self.dentry(oldest).generation() != generation {
+                return None;
+            }
+            if !self.record(oldest).is_used() {
+                break;
+            }
+            self.record(oldest).set_used(false);
+            ticket = clock.negative.push(ticket)?;
+        }
+        Some(ticket.0)
+    }
+
+    /// Evicts up to [`BATCH`] entries; 0 means that nothing can be evicted.
+    pub(crate) fn evict_batch(&self) -> usize {
+        let slots = self.high_water();
+        // Twice round: the first time may only clear bits. One stride more, as others turn the hand too.
+        let strides = 2 * slots / STRIDE + 2;
+        for _ in 0..strides {
+            let victims = self.victims(slots);
+            let evicted = victims.iter().filter(|&&id| self.evict(id)).count();
+            if evicted > 0 {
+                return evicted;
+            }
+        }
+        0
+    }
+
+    fn victims(&self, slots: u32) -> Vec<Id> {
+        let mut victims = Vec::with_capacity(BATCH);
+        let mut clock = lock(&self.clock);
+        let quota = clock.cold.limit / 2;
+        while victims.len() < BATCH && clock.cold.queue.len() > quota {
+            let Some((id, generation)) = clock.cold.queue.pop_front() else { break };
+            if self.dentry(id).generation() == generation && self.may_go(id) {
+                victims.push(id);
+            }
+        }
+        for _ in 0..STRIDE.min(slots) {
+            if victims.len() >= BATCH {
+                break;
+            }
+            clock.hand = if clock.hand + 1 < slots { clock.hand + 1 } else { 1 };
+            let id = Id(clock.hand);
+            if id.0 < slots && self.may_go(id) {
+                victims.push(id);
+            }
+        }
+        victims
+    }
+
+    /// Whether the clock lets an entry go now; takes its chance away if not.
+    fn may_go(&self, id: Id) -> bool {
+        let record = self.record(id);
+        if !record.shape().is_linked() || !self.dentry(id).is_evictable() {
+            return false;
+        }
+        let chance = record.is_used();
+        record.set_used(false);
+        !chance
+    }
+
+    /// Evicts one entry if nobody holds it and nothing is below it.
+    pub(crate) fn evict(&self, id: Id) -> bool {
+        let record = self.record(id);
+        let parent = record.parent();
+        {
+            let _dir = self.lock_dir(parent);
+            // While the directory is locked nothing enters or leaves it; what the slot holds now may be another
+            // entry than the one that was chosen, and may go as well.
+            let shape = record.shape();
+            if !shape.is_linked() || record.parent() != parent || !self.dentry(id).kill_unused() {
+                return false;
+            }
+            if !shape.is_negative() {
+                self.lose_completeness(parent);
+            }
+            self.unhash(parent, id);
+        }
+        self.evicted.fetch_add(1, Ordering::Relaxed);
+        self.bury(id);
+        true
+    }
+
+    /// Evicts up to `n` entries, cold and unused ones first; tells how many went.
+    pub(crate) fn prune(&self, n: usize) -> usize {
+        let mut pruned = 0;
+        while pruned < n {
+            match self.evict_batch() {
+                0 => break,
+                batch => pruned += batch,
+            }
+        }
+        self.reclaim(0);
+        pruned
+    }
+
+    /// Notes that an entry of `dir` left the cache though it is on disk. [dir lock]
+    pub(crate) fn lose_completeness(&self, dir: Id) {
+        self.dentry(dir).note_change();
+        let record = self.record(dir);
+        if record.shape().has(Shape::COMPLETE) {
+            // Before the entry leaves the index, so that a walk which misses it also finds this record changed.
+            record.rewrite().flags(0, Shape::COMPLETE);
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! Complete directories: once all entries are cached, a miss is ENOENT and a listing needs no I/O.
+//!
+//! Gathering notes the directory's count of changes at its beginning. Whatever is evicted, unlinked, renamed away
+//! or invalidated below the directory moves the count on, so that the end finds out; what is created meanwhile is
+//! linked anyway. From then on the same events clear the flag, before the entry leaves the index.
+//!
+//! Nothing that may change behind the cache's back is ever complete: an entry with a time to live spoils it.
+
+use super::{Core, Id, record::Shape, tree::Entry};
+use crate::sync::Ordering;
+use crate::{Child, DentryId, Handle, ListCursor, Listed};
+
+/// A scan of a directory in progress.
+pub(crate) struct Gathering {
+    pub(crate) dir: Id,
+    changes: u32,
+    stamp: u32,
+    spoilt: bool,
+}
+
+impl<H: Handle> Core<H> {
+    pub(crate) fn begin_complete(&self, dir: Id) -> Gathering {
+        let _dir = self.lock_dir(dir);
+        self.dentry(dir).set_unplaced(false);
+        let stamp = self.expiry.stamp();
+        Gathering {
+            dir,
+            changes: self.dentry(dir).changes(),
+            stamp,
+            spoilt: self.record(dir).deadline() != 0,
+        }
+    }
+
+    /// Enters what a scan has seen, cold.
+    pub(crate) fn gather(&self, gathering: &mut Gathering, bytes: &[u8], child: Child<H>, position: u64) {
+        let dir = gathering.dir;
+        gathering.spoilt |= child.ttl.is_some();
+        let Some(name) = self.name_in(dir, bytes) else {
+            gathering.spoilt = true;
+            return;
+        };
+        let id = self.allocate(bytes.len());
+        let entry = Entry {
+            cold: true,
+            position: Some(position),
+            held: false,
+            ..Entry::positive(child, gathering.stamp)
+        };
+        // Dropped at the end, outside of the lock, where it was not linked (G7).
+        let linked: Result<_, Entry<H>> = {
+            let _dir = self.lock_dir(dir);
+            let old = self.find_locked(dir, &name);
+            if self.dentry(dir).changes() != gathering.changes {
+                // The name may have gone since it was seen.
+                gathering.spoilt = true;
+                Err(entry)
+            } else if let Some(old) = old.filter(|&old| self.renew(dir, old, &entry)) {
+                self.dentry(old).set_position(position);
+                self.move_child_to_end(dir, old);
+                Err(entry)
+            } else {
+                Ok(self.link_instead(dir, &name, old, id, entry))
+            }
+        };
+        match linked {
+            Ok(aftermath) => self.settle(aftermath),
+            Err(_unused) => self.cancel(id, bytes.len()),
+        }
+    }
+
+    /// Declares the directory complete if nothing of it was lost since the beginning; tells whether it is.
+    pub(crate) fn finish_complete(&self, gathering: Gathering) -> bool {
+        let Gathering { dir, changes, stamp, spoilt } = gathering;
+        let _dir = self.lock_dir(dir);
+        let still = self.dentry(dir).changes() == changes && self.expiry.stamp() == stamp;
+        let is_complete = still && !spoilt && self.record(dir).stamp() >= self.horizon_above(dir);
+        if is_complete {
+            self.record(dir).rewrite().flags(Shape::COMPLETE, 0);
+        }
+        is_complete
+    }
+
+    /// Up to `max` entries of a complete directory behind `cursor`, which is moved on. `None` where the directory
+    /// is not complete, or something was created in it of which the file system's position is not known.
+    pub(crate) fn list(&self, dir: Id, cursor: &mut ListCursor, max: usize) -> Option<Vec<Listed<H>>> {
+        let _dir = self.lock_dir(dir);
+        let fresh = self.record(dir).stamp() >= self.horizon_above(dir);
+        if !self.record(dir).shape().has(Shape::COMPLETE) || self.dentry(dir).is_unplaced() || !fresh {
+            return None;
+        }
+        let mut listed = Vec::new();
+        for id in self.behind(dir, *cursor) {
+            let (record, dentry) = (self.record(id), self.dentry(id));
+            let Some(kind) = record.shape().kind() else { continue };
+            if listed.len() == max {
+                break;
+            }
+            // SAFETY: positive, and linked below a locked directory.
+            let handle = unsafe { dentry.handle() }.clone();
+            listed.push(Listed { name: self.name_of_linked(id), handle, kind, position: dentry.position() });
+            cursor.after = Some(dentry.position());
+            cursor.hint = Some(DentryId::new(id, dentry.generation()));
+        }
+        Some(listed)
+    }
+
+    /// The entries behind the cursor: from its hint if that is still what it was, else by their positions, which
+    /// ascend. [dir lock]
+    fn behind(&self, dir: Id, cursor: ListCursor) -> impl Iterator<Item = Id> {
+        let after = cursor.after;
+        let hint = cursor.hint.filter(|hint| {
+            let (record, dentry) = (self.record(hint.id()), self.dentry(hint.id()));
+            record.shape().is_linked()
+                && record.parent() == dir
+                && dentry.generation() == hint.generation()
+                && Some(dentry.position()) == after
+        });
+        let first = hint.map_or_else(|| self.dentry(dir).first_child(), |hint| hint.id());
+        self.siblings_from(first)
+            .skip_while(move |&id| after.is_some_and(|after| self.dentry(id).position() <= after))
+    }
+
+    /// A linked entry's name. [dir lock of the parent], or the entry is held and retried
+    pub(crate) fn name_of_linked(&self, id: Id) -> Vec<u8> {
+        // SAFETY: the parent is locked, so the entry is not renamed and its name not retired.
+        match unsafe { self.dentry(id).long_name() } {
+            Some(long) => long.to_vec(),
+            None => self.record(id).inline_name()[..self.record(id).shape().name_len()].to_vec(),
+        }
+    }
+
+    /// The name of a held entry, as of some moment during the call.
+    pub(crate) fn name_of_held(&self, id: Id) -> Vec<u8> {
+        let record = self.record(id);
+        loop {
+            let parent = record.parent();
+            let _dir = self.lock_dir(parent);
+            // Renames need this lock, unless they came before it.
+            if record.parent() == parent {
+                return self.name_of_linked(id);
+            }
+        }
+    }
+
+    /// How many entries were evicted so far.
+    pub(crate) fn evictions(&self) -> u64 {
+        self.evicted.load(Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,247 @@
+//! Grace periods: what was unlinked is reused only when no walk can still be reading it.
+//!
+//! Each thread has a seat of its own in each cache. Entering writes the current epoch number into the seat and
+//! costs no fence (0.4 ns measured, against 5–8 ns for crossbeam-epoch, seize and haphazard): the writer, who is
+//! rare, makes every processor pass a barrier with `membarrier(2)` before it looks at the seats.
+//!
+//! | field | who writes | who reads |
+//! |---|---|---|
+//! | `now` | writers, under the pool's lock | everyone who enters |
+//! | `Seat::inside` | the thread whose seat it is | writers in [`Epoch::oldest`] |
+//!
+//! **Rule.** An object is retired with the value `t` that `now` has, read under the pool's lock, after the object
+//! was unlinked; `now` is moved on under the same lock. The object may be reused when [`Epoch::oldest`], begun
+//! after `now` went past `t`, answers more than `t`.
+//!
+//! **Why.** Take a reader that might hold the object, and let `e` be what it wrote into its seat.
+//! - `e > t`: it loaded a value of `now` that was stored after the object was retired, under the lock that the
+//!   retirer had held; that store is Release and the load Acquire, so the unlinking happened before everything
+//!   that the reader read: it cannot have found the object.
+//! - `e ≤ t`, and the scan sees the seat: `oldest` ≤ `t`, the object waits.
+//! - `e ≤ t`, and the scan does not see the seat's store: then the store came after the scan's barrier (all that
+//!   came before it is visible after it), and so did the reader's reads, which follow its store in program order
+//!   with a compiler barrier between. The object was unlinked before the barrier: the reader cannot find it.
+//!
+//! A seat is left with Release and scanned with Acquire, so the reader's last read is before the reuse.
+//!
+//! **Limits.** A thread that is stopped inside a walk delays reuse (walks run no foreign code while inside, see
+//! [`Pin::outside`]). Without `membarrier` (not Linux, old kernel, seccomp) both sides use full fences.
+
+use super::chunks::{Chunks, Zeroed};
+use super::counters::Counters;
+use crate::sync::{AtomicU64, Ordering, Padded, fence, thread_number};
+use std::marker::PhantomData;
+
+const SEATS: u32 = if cfg!(any(loom, shuttle)) { 4 } else { 64 };
+
+/// What one thread writes and others rarely read: where it is, and what it has counted.
+#[derive(Default)]
+#[repr(align(128))]
+pub(crate) struct Seat {
+    /// The epoch that the thread entered in, or 0 while it is outside.
+    inside: AtomicU64,
+    pub(crate) counters: Counters,
+}
+
+// SAFETY: atomics of zero bytes are zero; nothing in a seat needs to be dropped.
+unsafe impl Zeroed for Seat {}
+
+/// See the module's text.
+pub(crate) struct Epoch {
+    now: Padded<AtomicU64>,
+    seats: Chunks<Seat>,
+    barriers: Barriers,
+}
+
+impl Epoch {
+    pub(crate) fn new() -> Self {
+        Epoch { now: Padded(AtomicU64::new(1)), seats: Chunks::new(SEATS), barriers: Barriers::negotiate() }
+    }
+
+    /// The calling thread's seat.
+    #[inline]
+    pub(crate) fn seat(&self) -> &Seat {
+        let number = thread_number::get();
+        if number >= SEATS {
+            self.seats.ensure(number);
+        }
+        self.seats.get(number)
+    }
+
+    /// Begins to read: nothing that is found from here on is reused before the pin is dropped.
+    #[inline]
+    pub(crate) fn enter(&self) -> Pin<'_> {
+        let seat = self.seat();
+        let outermost = seat.inside.load(Ordering::Relaxed) == 0;
+        let pin = Pin { epoch: self, seat, outermost, _local: PhantomData };
+        if outermost {
+            pin.sit_down();
+        }
+        pin
+    }
+
+    /// Whether the calling thread is reading at this moment.
+    pub(crate) fn is_inside(&self) -> bool {
+        self.seat().inside.load(Ordering::Relaxed) != 0
+    }
+
+    /// The number under which something that has been unlinked is to be retired. [pool lock]
+    pub(crate) fn tag(&self) -> u64 {
+        self.now.0.load(Ordering::Relaxed)
+    }
+
+    /// Ends the epoch under whose number things were retired so far. [pool lock]
+    pub(crate) fn advance(&self) {
+        // Release: pairs with the Acquire in `sit_down`, case `e > t` above.
+        self.now.0.fetch_add(1, Ordering::Release);
+    }
+
+    /// The lowest epoch that anyone is still reading in, or `u64::MAX`.
+    pub(crate) fn oldest(&self) -> u64 {
+        self.barriers.heavy();
+        // A thread without a number at this point has not entered before the barrier.
+        let seats = (0..thread_number::limit()).map(|number| {
+            self.seats.ensure(number);
+            // Acquire: pairs with the Release of `Pin::drop`.
+            self.seats.get(number).inside.load(Ordering::Acquire)
+        });
+        seats.filter(|&inside| inside != 0).min().unwrap_or(u64::MAX)
+    }
+
+    /// All seats, for summing up what threads have counted.
+    pub(crate) fn seats(&self) -> impl Iterator<Item = &Seat> {
+        (0..thread_number::limit()).map(|number| {
+            self.seats.ensure(number);
+            self.seats.get(number)
+        })
+    }
+}
+
+/// A stay inside the cache. Pins of one thread nest; the outermost one counts.
+pub(crate) struct Pin<'a> {
+    epoch: &'a Epoch,
+    seat: &'a Seat,
+    outermost: bool,
+    /// A pin stays on the thread whose seat it took.
+    _local: PhantomData<*const ()>,
+}
+
+impl Pin<'_> {
+    #[inline]
+    fn sit_down(&self) {
+        // Acquire: pairs with `advance`. A stale value only makes this thread look older than it is.
+        self.seat.inside.store(self.epoch.now.0.load(Ordering::Acquire), Ordering::Relaxed);
+        self.epoch.barriers.light();
+    }
+
+    #[inline]
+    pub(crate) fn counters(&self) -> &Counters {
+        &self.seat.counters
+    }
+
+    /// Runs foreign code outside of the pin, as it may take long or come back into the cache. What was read
+    /// before may have been reused afterwards: only sequence counts tell.
+    pub(crate) fn outside<R>(&mut self, foreign: impl FnOnce() -> R) -> R {
+        /// Sits down again also where the foreign code panics, as `Pin::drop` expects.
+        struct Return<'a, 'b>(&'a Pin<'b>);
+        impl Drop for Return<'_, '_> {
+            fn drop(&mut self) {
+                if self.0.outermost {
+                    self.0.sit_down();
+                }
+            }
+        }
+        if self.outermost {
+            self.seat.inside.store(0, Ordering::Release);
+        }
+        let _return = Return(self);
+        foreign()
+    }
+}
+
+impl Drop for Pin<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        if self.outermost {
+            // Release: pairs with the scan in `oldest`.
+            self.seat.inside.store(0, Ordering::Release);
+        }
+    }
+}
+
+/// The asymmetric pair of barriers: `light` on the way in, `heavy` before a scan.
+struct Barriers {
+    /// Whether the kernel runs a barrier on every processor for `heavy`, so that `light` need not be one.
+    expedited: bool,
+}
+
+impl Barriers {
+    #[cfg(all(target_os = "linux", not(any(loom, shuttle, miri))))]
+    fn negotiate() -> Self {
+        use rustix::thread::{MembarrierCommand, membarrier};
+        Barriers { expedited: membarrier(MembarrierCommand::RegisterPrivateExpedited).is_ok() }
+    }
+
+    #[cfg(not(all(target_os = "linux", not(any(loom, shuttle, miri)))))]
+    fn negotiate() -> Self {
+        Barriers { expedited: false }
+    }
+
+    #[inline]
+    fn light(&self) {
+        if self.expedited {
+            std::sync::atomic::compiler_fence(std::sync::atomic::Ordering::SeqCst);
+        } else {
+            // Pairs with the fence in `heavy`: of a seat's store and a scan's load, one sees the other.
+            fence(Ordering::SeqCst);
+        }
+    }
+
+    fn heavy(&self) {
+        #[cfg(all(target_os = "linux", not(any(loom, shuttle, miri))))]
+        if self.expedited {
+            use rustix::thread::{MembarrierCommand, membarrier};
+            // Registered in `negotiate`: the call can no longer be refused, except to a process that put on a
+            // stricter seccomp filter since, and that must not go on.
+            membarrier(MembarrierCommand::PrivateExpedited).expect("membarrier was granted at the start");
+        }
+        fence(Ordering::SeqCst);
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reader_holds_back_what_was_retired_while_it_reads() {
+        let epoch = Epoch::new();
+        let pin = epoch.enter();
+        let tag = epoch.tag();
+        epoch.advance();
+        assert!(epoch.oldest() <= tag);
+        drop(pin);
+        assert!(epoch.oldest() > tag);
+    }
+
+    #[test]
+    fn a_reader_that_enters_later_holds_nothing_back() {
+        let epoch = Epoch::new();
+        let tag = epoch.tag();
+        epoch.advance();
+        let _pin = epoch.enter();
+        assert!(epoch.oldest() > tag);
+    }
+
+    #[test]
+    fn pins_nest_and_step_outside() {
+        let epoch = Epoch::new();
+        let mut outer = epoch.enter();
+        drop(epoch.enter());
+        assert!(epoch.is_inside());
+        outer.outside(|| assert!(!epoch.is_inside()));
+        assert!(epoch.is_inside());
+        drop(outer);
+        assert!(!epoch.is_inside());
+    }
+}

@@ -1,0 +1,130 @@
+//! How long an entry is believed, for file systems that change behind the cache's back.
+//!
+//! - Each entry may have a *deadline*, in ticks of 10 ms since the cache was made.
+//! - Each entry bears the *stamp* that the expiry counter had when the question was put whose answer it is. To
+//!   expire all below a directory is to move the counter on and to note it as that directory's *horizon*: what
+//!   lies below and has a lower stamp has expired. A walk carries the highest horizon that it has passed.
+//!
+//! A walk that begins below the root looks once at the horizons above its start, and only if anything was ever
+//! expired. A rename takes the horizon along: what had expired stays so.
+//!
+//! The counter has 32 bits. Before it wraps, all entries are marked as expired and it begins anew
+//! ([`Core::renumber`]); tests begin just below.
+
+use super::{Core, Id, record::Shape};
+use crate::Handle;
+use crate::sync::{AtomicBool, AtomicU32, Mutex, Ordering, lock};
+use std::time::Duration;
+
+const TICK: Duration = Duration::from_millis(10);
+const FIRST: u32 = if cfg!(test) { u32::MAX - 2 } else { 1 };
+
+/// See the module's text.
+pub(crate) struct Expiry {
+    stamp: AtomicU32,
+    /// Whether any directory has a horizon.
+    ever: AtomicBool,
+    expiring: Mutex<()>,
+    clock: Box<dyn Fn() -> Duration + Send + Sync>,
+    start: Duration,
+}
+
+impl Expiry {
+    pub(crate) fn new(clock: Box<dyn Fn() -> Duration + Send + Sync>) -> Self {
+        let start = clock();
+        Expiry {
+            stamp: AtomicU32::new(FIRST),
+            ever: AtomicBool::new(false),
+            expiring: Mutex::default(),
+            clock,
+            start,
+        }
+    }
+
+    /// The stamp for an answer to a question that is put now.
+    pub(crate) fn stamp(&self) -> u32 {
+        // Acquire: pairs with the Release in `expire_below`: the answer is newer than what was expired.
+        self.stamp.load(Ordering::Acquire)
+    }
+
+    /// A stamp as it may be linked now: one from before a renumbering has expired.
+    pub(crate) fn still(&self, stamp: u32) -> u32 {
+        if stamp > self.stamp() { 0 } else { stamp }
+    }
+
+    fn now(&self) -> u32 {
+        let ticks = (self.clock)().saturating_sub(self.start).as_millis() / TICK.as_millis();
+        // 497 days on, entries with a time to live are no longer believed at all.
+        u32::try_from(ticks).unwrap_or(u32::MAX)
+    }
+
+    /// The deadline of an entry that is to be believed for `ttl`; 0 is never.
+    pub(crate) fn deadline(&self, ttl: Option<Duration>) -> u32 {
+        let Some(ttl) = ttl else { return 0 };
+        let ticks = u32::try_from(ttl.as_millis() / TICK.as_millis()).unwrap_or(u32::MAX);
+        self.now().saturating_add(ticks).max(1)
+    }
+
+    /// Whether the deadline is over.
+    #[cold]
+    pub(crate) fn is_past(&self, deadline: u32) -> bool {
+        self.now() >= deadline
+    }
+
+    #[inline]
+    pub(crate) fn ever(&self) -> bool {
+        self.ever.load(Ordering::Acquire)
+    }
+}
+
+impl<H: Handle> Core<H> {
+    /// The highest horizon of the directories above `id`. [epoch], and `id` is held or found linked
+    pub(crate) fn horizon_above(&self, id: Id) -> u32 {
+        if !self.expiry.ever() { 0 } else { self.climb_for_horizon(id) }
+    }
+
+    /// Reads each directory's parent before its horizon. A rename raises the moved directory's own horizon before
+    /// it changes the parent (`Rewrite::place` is Release, `Record::parent` Acquire), so whoever sees the new
+    /// parent sees what was taken along.
+    #[cold]
+    fn climb_for_horizon(&self, id: Id) -> u32 {
+        if id == Id::ROOT {
+            return 0;
+        }
+        let mut highest = 0;
+        let mut dir = self.record(id).parent();
+        while dir != Id::ROOT {
+            let parent = self.record(dir).parent();
+            highest = highest.max(self.record(dir).horizon());
+            dir = parent;
+        }
+        highest.max(self.record(dir).horizon())
+    }
+
+    /// Makes everything below `dir` expired, in constant time. The caller holds it.
+    pub(crate) fn expire_below(&self, dir: Id) {
+        let _expiring = lock(&self.expiry.expiring);
+        if self.expiry.stamp() == u32::MAX {
+            self.renumber();
+        }
+        let next = self.expiry.stamp() + 1;
+        let record = self.record(dir);
+        record.set_horizon(next);
+        record.rewrite().flags(0, Shape::COMPLETE);
+        self.expiry.ever.store(true, Ordering::Release);
+        self.expiry.stamp.store(next, Ordering::Release);
+    }
+
+    /// Marks all entries as expired and begins to count anew. [expiring]
+    fn renumber(&self) {
+        // From here on new answers bear a stamp that has expired, and so does whatever was asked before and is
+        // linked from here on (`Expiry::still`).
+        self.expiry.stamp.store(0, Ordering::SeqCst);
+        let slots = self.high_water();
+        (1..slots).for_each(|id| self.records.get(id).expire());
+        self.record(Id::ROOT).set_horizon(1);
+        (2..slots).for_each(|id| self.records.get(id).set_horizon(0));
+        self.record(Id::ROOT).rewrite().flags(0, Shape::COMPLETE);
+        self.expiry.stamp.store(1, Ordering::SeqCst);
+    }
+}

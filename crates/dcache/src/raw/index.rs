@@ -1,0 +1,488 @@
+//! The index: from a hash to the records that may bear it.
+//!
+//! Buckets of one cache line: 11 slots of a record's number, each with 8 bits of its hash as a tag, so that a
+//! look-up reads one index line and (but for one false tag in 40) the one record that it wants; a miss mostly
+//! reads no record at all. Full buckets go on in overflow buckets.
+//!
+//! ```text
+//!  0  tags   8 + 4 bytes   upper 8 bits of the hash, 0 = empty slot         [bucket seq]
+//! 12  seq    u32           odd while the bucket is written: its lock        itself
+//! 16  next   u32           overflow bucket + 1                              [bucket seq]
+//! 20  ids    11 × u32      record numbers                                   [bucket seq]
+//! ```
+//!
+//! **Growth** is linear hashing (Litwin 1980): with `count` buckets, a hash belongs to bucket `hash mod 2ᵏ⁺¹` if
+//! that is below `count`, else to `hash mod 2ᵏ`. Splitting bucket `count - 2ᵏ` makes one more, stops no reader
+//! and needs no second array, so there is nothing to free either. Splits come in bursts, four to an insertion
+//! from the moment the load passes [`LOAD`] until the count has doubled: stopping halfway would leave some
+//! buckets twice as full as others.
+//!
+//! **A miss is believed** only if the bucket did not change: `seq` even before the scan and the same after it,
+//! and `count` the same after it. Partners:
+//! - I1 a writer of a bucket: `seq` odd (Acquire), fence Release, slots, `seq` even (Release); a reader: `seq`
+//!   (Acquire), slots, fence Acquire, `seq`. As in `record.rs`.
+//! - I2 a split stores `count` (Release) before it takes anything out of the old bucket, and all of it before
+//!   that bucket's `seq` is even again. A reader that scanned the old bucket and found it even has either seen
+//!   the bucket before the split, with all that belonged there; or has, by Acquire of `seq`, the new `count`
+//!   ready to be seen when it looks again.
+//!
+//! **Membership changes with identity.** A record's place and name change only while the buckets of its old and
+//! new hash are both locked. So an unchanged bucket also means that no record with such a hash was renamed.
+
+use super::{Id, chunks::Chunks, chunks::Zeroed, chunks::prefetch};
+use crate::sync::{AtomicU32, AtomicU64, Backoff, Mutex, Ordering, fence, lock};
+
+const SLOTS: usize = 11;
+/// Entries per bucket at which the index doubles. Measured at 5,000 and 3 million entries: 7 to 9 differ by less
+/// than the noise; at 8, 8% of the buckets overflow just before a doubling, and 0.1% just after.
+const LOAD: usize = if cfg!(any(loom, shuttle)) { 1 } else { 8 };
+const FIRST_BUCKETS: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 16 };
+const SPLITS_AT_ONCE: usize = 4;
+
+#[derive(Default)]
+#[repr(C, align(64))]
+struct Bucket {
+    tags_low: AtomicU64,
+    tags_high: AtomicU32,
+    seq: AtomicU32,
+    next: AtomicU32,
+    ids: [AtomicU32; SLOTS],
+}
+
+#[cfg(not(any(loom, shuttle)))]
+const _: () = assert!(size_of::<Bucket>() == 64);
+
+// SAFETY: atomics of zero bytes are zero, and need no drop.
+unsafe impl Zeroed for Bucket {}
+
+/// See the module's text.
+pub(crate) struct Index {
+    /// [growing] number of buckets.
+    count: AtomicU32,
+    buckets: Chunks<Bucket>,
+    overflow: Chunks<Bucket>,
+    spare: Mutex<Spare>,
+    growing: Mutex<()>,
+}
+
+/// [spare] Overflow buckets that are not in use.
+#[derive(Default)]
+struct Spare {
+    free: Vec<u32>,
+    made: u32,
+}
+
+/// How many buckets there were at one moment.
+#[derive(Clone, Copy)]
+pub(crate) struct Extent {
+    count: u32,
+    mask: u32,
+}
+
+impl Extent {
+    fn new(count: u32) -> Self {
+        // 2ᵏ⁺¹ - 1 for the largest 2ᵏ ≤ count.
+        Extent { count, mask: u32::MAX >> count.leading_zeros() }
+    }
+
+    #[inline(always)]
+    fn bucket(self, hash: u32) -> u32 {
+        let wide = hash & self.mask;
+        if wide < self.count { wide } else { wide & (self.mask >> 1) }
+    }
+}
+
+/// What a search read without finding: worth something only while [`Index::still_misses`].
+#[derive(Clone, Copy)]
+pub(crate) struct Miss {
+    bucket: u32,
+    seq: u32,
+    count: u32,
+}
+
+#[inline(always)]
+fn tag(hash: u32) -> u8 {
+    ((hash >> 24) as u8).max(1)
+}
+
+/// The bytes of `tags` that equal `tag`, as their highest bits; above a true one there may be false ones.
+#[inline(always)]
+fn equal_bytes(tags: u64, tag: u8) -> u64 {
+    const ONES: u64 = u64::from_ne_bytes([0x01; 8]);
+    const HIGHS: u64 = u64::from_ne_bytes([0x80; 8]);
+    let differs = tags ^ (ONES * u64::from(tag));
+    differs.wrapping_sub(ONES) & !differs & HIGHS
+}
+
+impl Bucket {
+    /// The records in slots with this tag, lowest slot first.
+    #[inline(always)]
+    fn candidates(&self, tag: u8) -> impl Iterator<Item = Id> {
+        let mut low = equal_bytes(self.tags_low.load(Ordering::Relaxed), tag);
+        let mut high: Option<u64> = None;
+        std::iter::from_fn(move || {
+            if low != 0 {
+                let slot = (low.trailing_zeros() / 8) as usize;
+                low &= low - 1;
+                return Some(Id(self.ids[slot].load(Ordering::Relaxed)));
+            }
+            // The fourth byte belongs to no slot; `tag` is never 0, so it never matches.
+            let high = high.get_or_insert_with(|| {
+                equal_bytes(u64::from(self.tags_high.load(Ordering::Relaxed)) & 0x00ff_ffff, tag)
+            });
+            if *high == 0 {
+                return None;
+            }
+            let slot = 8 + (high.trailing_zeros() / 8) as usize;
+            *high &= *high - 1;
+            self.ids.get(slot).map(|id| Id(id.load(Ordering::Relaxed)))
+        })
+    }
+
+    /// [bucket seq]
+    fn tag_of(&self, slot: usize) -> u8 {
+        match slot {
+            0..8 => self.tags_low.load(Ordering::Relaxed).to_le_bytes()[slot],
+            _ => self.tags_high.load(Ordering::Relaxed).to_le_bytes()[slot - 8],
+        }
+    }
+
+    /// [bucket seq]
+    fn set(&self, slot: usize, id: Id, tag: u8) {
+        self.ids[slot].store(id.0, Ordering::Relaxed);
+        if slot < 8 {
+            let mut tags = self.tags_low.load(Ordering::Relaxed).to_le_bytes();
+            tags[slot] = tag;
+            self.tags_low.store(u64::from_le_bytes(tags), Ordering::Release);
+        } else {
+            let mut tags = self.tags_high.load(Ordering::Relaxed).to_le_bytes();
+            tags[slot - 8] = tag;
+            self.tags_high.store(u32::from_le_bytes(tags), Ordering::Release);
+        }
+    }
+
+    /// [bucket seq]
+    fn full_slots(&self) -> impl Iterator<Item = (usize, Id)> {
+        (0..SLOTS)
+            .filter(|&slot| self.tag_of(slot) != 0)
+            .map(|slot| (slot, Id(self.ids[slot].load(Ordering::Relaxed))))
+    }
+
+    fn lock(&self) -> Locked<'_> {
+        let mut backoff = Backoff::default();
+        loop {
+            let seq = self.seq.load(Ordering::Relaxed);
+            if seq & 1 == 0
+                && self.seq.compare_exchange(seq, seq | 1, Ordering::Acquire, Ordering::Relaxed).is_ok()
+            {
+                // I1.
+                fence(Ordering::Release);
+                return Locked(self, seq);
+            }
+            backoff.wait();
+        }
+    }
+}
+
+/// A bucket, and with it its overflow buckets, that one writer owns.
+struct Locked<'a>(&'a Bucket, u32);
+
+impl Drop for Locked<'_> {
+    fn drop(&mut self) {
+        // I1.
+        self.0.seq.store(self.1.wrapping_add(2), Ordering::Release);
+    }
+}
+
+impl Index {
+    /// An index for about `entries` entries; it holds more, only then in less compact storage.
+    pub(crate) fn new(entries: usize) -> Self {
+        let buckets = (entries / LOAD + 1).next_power_of_two().max(FIRST_BUCKETS as usize);
+        let buckets = u32::try_from(buckets).unwrap_or(1 << 31);
+        Index {
+            count: AtomicU32::new(FIRST_BUCKETS),
+            buckets: Chunks::new(buckets),
+            overflow: Chunks::new(buckets / 2 + 1),
+            spare: Mutex::default(),
+            growing: Mutex::default(),
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn extent(&self) -> Extent {
+        // Acquire: the contents of a new bucket are seen with the count that reaches it.
+        Extent::new(self.count.load(Ordering::Acquire))
+    }
+
+    /// Asks for the line of a hash's bucket.
+    #[inline(always)]
+    pub(crate) fn prefetch(&self, extent: Extent, hash: u32) {
+        prefetch(self.buckets.get(extent.bucket(hash)));
+    }
+
+    /// The first record that bears the hash's tag, for prefetching it.
+    #[inline(always)]
+    pub(crate) fn likely(&self, extent: Extent, hash: u32) -> Option<Id> {
+        self.buckets.get(extent.bucket(hash)).candidates(tag(hash)).next()
+    }
+
+    /// Calls `wanted` for each record that may bear `hash` until it answers something.
+    #[inline(always)]
+    pub(crate) fn search<R>(
+        &self,
+        extent: Extent,
+        hash: u32,
+        mut wanted: impl FnMut(Id) -> Option<R>,
+    ) -> Result<R, Miss> {
+        let number = extent.bucket(hash);
+        let bucket = self.buckets.get(number);
+        // I1.
+        let seq = bucket.seq.load(Ordering::Acquire);
+        let mut part = bucket;
+        loop {
+            if let Some(found) = part.candidates(tag(hash)).find_map(&mut wanted) {
+                return Ok(found);
+            }
+            // Acquire: the overflow bucket was filled before it was linked.
+            match part.next.load(Ordering::Acquire) {
+                0 => return Err(Miss { bucket: number, seq, count: extent.count }),
+                next => part = self.overflow.get(next - 1),
+            }
+        }
+    }
+
+    /// Whether the miss still holds: nothing with such a hash came, went or was renamed since the search.
+    pub(crate) fn still_misses(&self, miss: Miss) -> bool {
+        // I1, I2: the bucket's count first, so that a split that emptied it shows in `count`.
+        fence(Ordering::Acquire);
+        let seq = self.buckets.get(miss.bucket).seq.load(Ordering::Acquire);
+        miss.seq & 1 == 0 && seq == miss.seq && self.count.load(Ordering::Relaxed) == miss.count
+    }
+
+    /// Enters `id`, and calls `publish` while readers distrust the bucket. Answers the bytes that were added.
+    pub(crate) fn insert(&self, hash: u32, id: Id, publish: impl FnOnce()) -> usize {
+        let locked = self.lock_bucket(hash);
+        publish();
+        self.put(locked.0, hash, id)
+    }
+
+    /// Takes `id` out, and calls `retract` while readers distrust the bucket. Answers the bytes that were freed.
+    pub(crate) fn remove(&self, hash: u32, id: Id, retract: impl FnOnce()) -> usize {
+        let locked = self.lock_bucket(hash);
+        retract();
+        self.take(locked.0, id)
+    }
+
+    /// Moves ids between buckets, `(id, from hash, to hash)` each, and calls `rename` while readers distrust
+    /// all buckets concerned. Answers the bytes that were added and freed.
+    pub(crate) fn relink(&self, moves: &[(Id, u32, u32)], rename: impl FnOnce()) -> (usize, usize) {
+        let hashes: Vec<u32> = moves.iter().flat_map(|&(_, from, to)| [from, to]).collect();
+        let _locked = self.lock_buckets(&hashes);
+        rename();
+        let extent = self.extent();
+        let bucket = |hash| self.buckets.get(extent.bucket(hash));
+        let freed = moves.iter().map(|&(id, from, _)| self.take(bucket(from), id)).sum();
+        let added = moves.iter().map(|&(id, _, to)| self.put(bucket(to), to, id)).sum();
+        (added, freed)
+    }
+
+    fn lock_bucket(&self, hash: u32) -> Locked<'_> {
+        loop {
+            let extent = self.extent();
+            let locked = self.buckets.get(extent.bucket(hash)).lock();
+            // A split moves the hash only while this bucket is locked: now the answer stands.
+            if self.extent().bucket(hash) == extent.bucket(hash) {
+                return locked;
+            }
+        }
+    }
+
+    /// Locks the buckets of all hashes, each once, in ascending order of their numbers.
+    fn lock_buckets(&self, hashes: &[u32]) -> Vec<Locked<'_>> {
+        let numbers = || {
+            let extent = self.extent();
+            let mut numbers: Vec<u32> = hashes.iter().map(|&hash| extent.bucket(hash)).collect();
+            numbers.sort_unstable();
+            numbers.dedup();
+            numbers
+        };
+        loop {
+            let wanted = numbers();
+            let locked = wanted.iter().map(|&number| self.buckets.get(number).lock()).collect();
+            if numbers() == wanted {
+                return locked;
+            }
+        }
+    }
+
+    fn parts<'a>(&'a self, first: &'a Bucket) -> impl Iterator<Item = &'a Bucket> {
+        std::iter::successors(Some(first), |part| match part.next.load(Ordering::Relaxed) {
+            0 => None,
+            next => Some(self.overflow.get(next - 1)),
+        })
+    }
+
+    /// [bucket seq of `first`]
+    fn put(&self, first: &Bucket, hash: u32, id: Id) -> usize {
+        let mut last = first;
+        for part in self.parts(first) {
+            if let Some(slot) = (0..SLOTS).find(|&slot| part.tag_of(slot) == 0) {
+                part.set(slot, id, tag(hash));
+                return 0;
+            }
+            last = part;
+        }
+        let number = self.take_spare();
+        let fresh = self.overflow.get(number);
+        fresh.set(0, id, tag(hash));
+        // Release: pairs with the Acquire in `search`.
+        last.next.store(number + 1, Ordering::Release);
+        size_of::<Bucket>()
+    }
+
+    /// [bucket seq of `first`]
+    fn take(&self, first: &Bucket, id: Id) -> usize {
+        let mut before = first;
+        for part in self.parts(first) {
+            if let Some((slot, _)) = part.full_slots().find(|&(_, found)| found == id) {
+                part.set(slot, Id(0), 0);
+                let empty = part.full_slots().next().is_none();
+                return if empty && !std::ptr::eq(part, first) { self.drop_part(before, part) } else { 0 };
+            }
+            before = part;
+        }
+        debug_assert!(false, "record {} is in its bucket", id.0);
+        0
+    }
+
+    /// Takes an empty overflow bucket out of its chain. A reader on it may be led into another chain when it is
+    /// used again: it finds no false hit there, as records are compared, and its miss is not believed.
+    fn drop_part(&self, before: &Bucket, empty: &Bucket) -> usize {
+        let number = before.next.load(Ordering::Relaxed) - 1;
+        before.next.store(empty.next.load(Ordering::Relaxed), Ordering::Release);
+        lock(&self.spare).free.push(number);
+        size_of::<Bucket>()
+    }
+
+    fn take_spare(&self) -> u32 {
+        let mut spare = lock(&self.spare);
+        let number = spare.free.pop().unwrap_or_else(|| {
+            spare.made += 1;
+            spare.made - 1
+        });
+        drop(spare);
+        self.overflow.ensure(number);
+        self.overflow.get(number).next.store(0, Ordering::Relaxed);
+        number
+    }
+
+    /// Whether an index with `entries` entries should [`grow`](Self::grow).
+    pub(crate) fn wants_to_grow(&self, entries: usize) -> bool {
+        let count = self.count.load(Ordering::Relaxed);
+        !count.is_power_of_two() || entries > count as usize * LOAD
+    }
+
+    /// The most bytes that one call of `grow` adds.
+    pub(crate) const GROWTH: usize = 2 * SPLITS_AT_ONCE * size_of::<Bucket>();
+
+    /// Splits a few buckets, unless another thread is at it. `hash_of` tells a record's hash. Answers the bytes
+    /// that were added and freed.
+    pub(crate) fn grow(&self, hash_of: impl Fn(Id) -> u32) -> (usize, usize) {
+        let Ok(_growing) = self.growing.try_lock() else { return (0, 0) };
+        let (mut added, mut freed) = (0, 0);
+        for _ in 0..SPLITS_AT_ONCE {
+            let (more, less) = self.split(&hash_of);
+            added += more;
+            freed += less;
+            if self.count.load(Ordering::Relaxed).is_power_of_two() {
+                break;
+            }
+        }
+        (added, freed)
+    }
+
+    /// [growing]
+    fn split(&self, hash_of: &impl Fn(Id) -> u32) -> (usize, usize) {
+        let count = self.count.load(Ordering::Relaxed);
+        let (before, after) = (Extent::new(count), Extent::new(count + 1));
+        self.buckets.ensure(count);
+        let old = self.buckets.get(before.bucket(count)).lock();
+        let new = self.buckets.get(count).lock();
+        let moving: Vec<(Id, u32)> = self
+            .parts(old.0)
+            .flat_map(Bucket::full_slots)
+            .map(|(_, id)| (id, hash_of(id)))
+            .filter(|&(_, hash)| after.bucket(hash) == count)
+            .collect();
+        let added: usize = moving.iter().map(|&(id, hash)| self.put(new.0, hash, id)).sum();
+        // I2: from here on both buckets have them; nothing is taken out before this is seen.
+        self.count.store(count + 1, Ordering::Release);
+        let freed: usize = moving.iter().map(|&(id, _)| self.take(old.0, id)).sum();
+        (added + size_of::<Bucket>(), freed)
+    }
+
+    /// Bytes of all buckets that are in use.
+    #[cfg(test)]
+    pub(crate) fn bytes(&self) -> usize {
+        let spare = lock(&self.spare);
+        let overflow = spare.made as usize - spare.free.len();
+        (self.count.load(Ordering::Relaxed) as usize + overflow) * size_of::<Bucket>()
+    }
+
+    /// Bytes that an empty index has in use.
+    pub(crate) const EMPTY: usize = FIRST_BUCKETS as usize * size_of::<Bucket>();
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+
+    fn hash_of(id: Id) -> u32 {
+        // Only 64 tags, and every 50th hash the same: buckets overflow.
+        if id.0.is_multiple_of(50) { 7 << 26 } else { id.0.wrapping_mul(0x9e37_79b9) }
+    }
+
+    fn find(index: &Index, id: Id) -> Option<Id> {
+        index.search(index.extent(), hash_of(id), |found| (found == id).then_some(id)).ok()
+    }
+
+    #[test]
+    fn everything_is_found_while_the_index_grows_and_after_half_is_removed() {
+        let index = Index::new(1000);
+        let (mut bytes, ids) = (Index::EMPTY, 1..5000);
+        for id in ids.clone() {
+            if index.wants_to_grow(id as usize) {
+                let (added, freed) = index.grow(hash_of);
+                bytes = bytes + added - freed;
+            }
+            bytes += index.insert(hash_of(Id(id)), Id(id), || {});
+            assert_eq!(find(&index, Id(id / 2 + 1)), Some(Id(id / 2 + 1)));
+        }
+        assert!(ids.clone().all(|id| find(&index, Id(id)) == Some(Id(id))));
+        assert_eq!(index.bytes(), bytes);
+        for id in ids.clone().filter(|id| id.is_multiple_of(2)) {
+            bytes -= index.remove(hash_of(Id(id)), Id(id), || {});
+        }
+        assert!(ids.clone().all(|id| find(&index, Id(id)).is_some() == (id % 2 == 1)));
+        assert_eq!(index.bytes(), bytes);
+    }
+
+    #[test]
+    fn a_miss_holds_until_its_bucket_changes() {
+        let index = Index::new(100);
+        let hash = 99;
+        let Err(miss) = index.search(index.extent(), hash, Some) else { panic!("empty") };
+        assert!(index.still_misses(miss));
+        index.insert(hash, Id(5), || assert!(!index.still_misses(miss)));
+        assert!(!index.still_misses(miss));
+    }
+
+    #[test]
+    fn relinking_finds_the_record_in_its_new_bucket_only() {
+        let index = Index::new(100);
+        index.insert(3, Id(5), || {});
+        index.relink(&[(Id(5), 3, 4)], || {});
+        assert!(index.search(index.extent(), 3, Some).is_err());
+        assert_eq!(index.search(index.extent(), 4, Some).ok(), Some(Id(5)));
+    }
+}

@@ -1,0 +1,308 @@
+//! The cache below its public face. Everything here speaks of entries by number; who holds what is the public
+//! layer's business.
+//!
+//! ```text
+//! walk      path → entry, without locks            tree     link, unlink, rename: under directory locks
+//! expiry    what is still believed                 fill     one question per miss
+//! clock     what goes when memory is short         pool     free slots, grace periods, bytes
+//! ─────────────────────────────────────────────────────────────────────────────────────────────────────
+//! index     hash → record numbers                  record   what a walk reads    dentry   what is written
+//! epoch     who is reading                         name     hashes               chunks   storage
+//! ```
+//!
+//! # Lock order
+//!
+//! ```text
+//! renaming                     one cross-directory rename at a time
+//!   dir lock                   256 stripes, in ascending order: names and children of a directory
+//!     bucket seq               in ascending order: an index bucket
+//!       record seq             one record
+//!     flights                  fills in progress
+//!     clock                    candidates for eviction
+//!     pool lock                free slots, limbo
+//!   index growing → bucket seq
+//! ```
+//!
+//! No lock is held while foreign code runs: fills, search checks and drops of handles come outside (G7).
+//! Walks take none of these (G3).
+
+pub(crate) mod chunks;
+pub(crate) mod clock;
+pub(crate) mod complete;
+pub(crate) mod counters;
+pub(crate) mod dentry;
+pub(crate) mod epoch;
+pub(crate) mod expiry;
+pub(crate) mod fill;
+pub(crate) mod index;
+pub(crate) mod name;
+pub(crate) mod pool;
+pub(crate) mod prefetch;
+pub(crate) mod record;
+pub(crate) mod tree;
+pub(crate) mod walk;
+
+use crate::sync::{AtomicU32, AtomicU64, Mutex, MutexGuard, Ordering, Padded, lock};
+use crate::{Child, DentryId, Handle};
+use chunks::Chunks;
+use clock::Clock;
+use dentry::Dentry;
+use epoch::Epoch;
+use expiry::Expiry;
+use fill::Flights;
+use index::Index;
+use name::{Hasher, Name};
+use pool::{Memory, Pool};
+use prefetch::Prefetch;
+use record::{Record, Shape};
+use std::time::Duration;
+
+/// The number of an entry's slot, in records and dentries alike.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord, Default)]
+pub(crate) struct Id(pub(crate) u32);
+
+impl Id {
+    pub(crate) const NONE: Id = Id(0);
+    pub(crate) const ROOT: Id = Id(1);
+}
+
+const STRIPES: usize = if cfg!(any(loom, shuttle)) { 2 } else { 256 };
+
+/// What a cache is built with.
+pub(crate) struct Config {
+    pub(crate) budget: usize,
+    pub(crate) negatives: usize,
+    pub(crate) prefetch: crate::PrefetchMode,
+    pub(crate) seed: u64,
+    pub(crate) clock: Box<dyn Fn() -> Duration + Send + Sync>,
+}
+
+/// See the module's text.
+pub(crate) struct Core<H> {
+    pub(crate) records: Chunks<Record>,
+    pub(crate) dentries: Chunks<Dentry<H>>,
+    pub(crate) index: Index,
+    pub(crate) epoch: Epoch,
+    pub(crate) hasher: Hasher,
+    pub(crate) memory: Memory,
+    pub(crate) expiry: Expiry,
+    pub(crate) flights: Flights,
+    pub(crate) prefetch: Prefetch,
+    pub(crate) pool: Mutex<Pool>,
+    /// [pool lock] to write: one more than the highest number ever given to a slot.
+    fresh: AtomicU32,
+    pub(crate) clock: Mutex<Clock>,
+    /// Parents change only under this, so that no two renames can make a circle.
+    pub(crate) renaming: Mutex<()>,
+    dir_locks: Box<[Padded<Mutex<()>>]>,
+    moved: tree::MovedSeeds,
+    salts: AtomicU64,
+    pub(crate) evicted: AtomicU64,
+}
+
+impl<H: Handle> Core<H> {
+    pub(crate) fn new(config: Config, root: Child<H>) -> Self {
+        let entry = Self::ENTRY + 16;
+        let capacity = (config.budget / entry).clamp(64, 1 << 28);
+        let quota = config.negatives.min(capacity);
+        let clock = Clock::new(capacity, quota);
+        let fixed = clock.bytes() + Index::EMPTY;
+        // Half of the index's buckets at full size, plus what rounding leaves: `Index` goes on when it is full.
+        let slots = u32::try_from(capacity + 64).unwrap_or(u32::MAX);
+        let core = Core {
+            records: Chunks::new(slots),
+            dentries: Chunks::new(slots),
+            index: Index::new(capacity),
+            epoch: Epoch::new(),
+            hasher: Hasher::new(config.seed),
+            memory: Memory::new(config.budget, fixed),
+            expiry: Expiry::new(config.clock),
+            flights: Flights::new(),
+            prefetch: Prefetch::new(config.prefetch),
+            pool: Mutex::new(Pool::new()),
+            // Number 0 is no entry.
+            fresh: AtomicU32::new(1),
+            clock: Mutex::new(clock),
+            renaming: Mutex::default(),
+            dir_locks: (0..STRIPES).map(|_| Padded::default()).collect(),
+            moved: tree::MovedSeeds::new(),
+            salts: AtomicU64::new(config.seed),
+            evicted: AtomicU64::new(0),
+        };
+        core.plant(root);
+        core
+    }
+
+    /// Makes the root: its own parent, in no bucket, pinned for good.
+    fn plant(&self, root: Child<H>) {
+        let id = self.allocate(0);
+        self.settle_overflow(0);
+        debug_assert_eq!(id, Id::ROOT);
+        let record = self.record(id);
+        let rewrite = record.rewrite();
+        rewrite.place(id, &Name::NONE);
+        rewrite.seed(self.hasher.salt(0, 0));
+        rewrite.shape(Shape::linked(Some(root.kind), if root.search { Shape::SEARCH } else { 0 }, 0));
+        drop(rewrite);
+        record.set_life(self.expiry.stamp(), 0);
+        // SAFETY: nobody else has the cache yet.
+        unsafe { self.dentry(id).fill(Some(root.handle), None) };
+        self.dentry(id).revive(false, false);
+        self.dentry(id).pin();
+    }
+
+    #[inline(always)]
+    pub(crate) fn record(&self, id: Id) -> &Record {
+        self.records.get(id.0)
+    }
+
+    #[inline(always)]
+    pub(crate) fn dentry(&self, id: Id) -> &Dentry<H> {
+        self.dentries.get(id.0)
+    }
+
+    fn stripe(dir: Id) -> usize {
+        // Neighbours in number are often parent and child, and must not share a stripe by habit.
+        (dir.0.wrapping_mul(0x9e37_79b9) >> 24) as usize % STRIPES
+    }
+
+    /// Locks the names and children of `dir`.
+    pub(crate) fn lock_dir(&self, dir: Id) -> MutexGuard<'_, ()> {
+        lock(&self.dir_locks[Self::stripe(dir)].0)
+    }
+
+    /// Locks two directories, in order, each stripe once.
+    pub(crate) fn lock_dirs(&self, a: Id, b: Id) -> (MutexGuard<'_, ()>, Option<MutexGuard<'_, ()>>) {
+        let (low, high) = (Self::stripe(a).min(Self::stripe(b)), Self::stripe(a).max(Self::stripe(b)));
+        let first = lock(&self.dir_locks[low].0);
+        (first, (low != high).then(|| lock(&self.dir_locks[high].0)))
+    }
+
+    /// Counts a user's reference that was taken or given up.
+    #[inline]
+    pub(crate) fn count_held(&self, change: i64) {
+        self.epoch.seat().counters.held.add(change as u64);
+    }
+
+    pub(crate) fn hold_root(&self) -> Id {
+        if self.dentry(Id::ROOT).hold() == Some(true) {
+            self.count_held(1);
+        }
+        Id::ROOT
+    }
+
+    /// Takes a user's reference to the entry with this id, if there still is one.
+    pub(crate) fn hold_by_id(&self, id: DentryId) -> bool {
+        let _pin = self.epoch.enter();
+        if id.id() == Id::NONE || id.id().0 >= self.high_water() {
+            return false;
+        }
+        let dentry = self.dentry(id.id());
+        if dentry.generation() != id.generation() || !self.hold(id.id()) {
+            return false;
+        }
+        // Held: now neither can change. The id of a negative entry is never given out, only made up.
+        let is_it = dentry.generation() == id.generation() && !self.record(id.id()).shape().is_negative();
+        if !is_it {
+            self.release(id.id());
+        }
+        is_it
+    }
+
+    /// Takes a user's reference to the parent of an entry that is held.
+    pub(crate) fn hold_parent(&self, id: Id) -> Id {
+        let _pin = self.epoch.enter();
+        loop {
+            // Pinned by its child at this moment, so it can be held; if not, the child was moved since.
+            let parent = self.record(id).parent();
+            if self.hold(parent) {
+                return parent;
+            }
+        }
+    }
+
+    /// Takes a user's reference, unless the entry is dead.
+    #[inline]
+    pub(crate) fn hold(&self, id: Id) -> bool {
+        match self.dentry(id).hold() {
+            Some(first) => {
+                if first {
+                    self.count_held(1);
+                }
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Gives up a user's reference.
+    #[inline]
+    pub(crate) fn release(&self, id: Id) {
+        match self.dentry(id).release() {
+            dentry::Left::Others => return,
+            dentry::Left::Unused => {}
+            dentry::Left::Dead => self.bury(id),
+        }
+        self.count_held(-1);
+        if self.memory.is_over() {
+            self.trim();
+        }
+    }
+
+    /// Retires a dead entry, and with it every detached directory above that it was the last to hold.
+    pub(crate) fn bury(&self, mut id: Id) {
+        loop {
+            let (record, dentry) = (self.record(id), self.dentry(id));
+            let (parent, shape) = (record.parent(), record.shape());
+            if shape.is_negative() {
+                self.memory.drop_negative();
+            }
+            if shape.has(Shape::MOVED) {
+                self.moved.remove(record.seed());
+            }
+            dentry.next_generation();
+            self.retire(pool::Retired::Entry(id));
+            if !self.dentry(parent).unpin() {
+                break;
+            }
+            id = parent;
+        }
+        self.reclaim_at_leisure();
+    }
+
+    /// What all threads have counted.
+    pub(crate) fn count(&self) -> counters::Counters {
+        let sum = counters::Counters::default();
+        self.epoch.seats().for_each(|seat| sum.add_all(&seat.counters));
+        sum
+    }
+
+    pub(crate) fn set_search(&self, dir: Id, search: bool) {
+        let (set, clear) = if search { (Shape::SEARCH, 0) } else { (0, Shape::SEARCH) };
+        self.record(dir).rewrite().flags(set, clear);
+    }
+
+    /// Whether all entries of a held directory are cached.
+    pub(crate) fn is_complete(&self, dir: Id) -> bool {
+        let record = self.record(dir);
+        record.shape().has(Shape::COMPLETE) && record.stamp() >= self.horizon_above(dir)
+    }
+
+    /// A number that was never used before in this cache.
+    fn fresh_salt(&self) -> u64 {
+        self.salts.fetch_add(1, Ordering::Relaxed)
+    }
+}
+
+impl<H> Drop for Core<H> {
+    fn drop(&mut self) {
+        // Whatever still owns a handle or a long name: entries, and what waits in limbo. A freed slot has no kind.
+        let fresh = self.fresh.load(Ordering::Relaxed);
+        for id in 1..fresh {
+            let positive = !self.records.get(id).shape().is_negative();
+            // SAFETY: `&mut self`: no other thread reaches any slot. A kind is given after the handle, and taken
+            // when the handle is.
+            drop(unsafe { self.dentries.get(id).clear(positive) });
+        }
+    }
+}

@@ -1,0 +1,325 @@
+//! The lookup record: one cache line, all that a walk reads of an entry.
+//!
+//! ```text
+//!  0  seq       u32   odd while the record is rewritten                          itself
+//!  4  deadline  u32   tick after which the entry is not believed, 0 = never      single word
+//!  8  place     u64   parent << 32 | hash of the name under the parent's seed    [record seq]
+//! 16  seed      u32   seed of the directory, for its children's hashes           [immutable] while linked
+//! 20  shape     u16   length of the name; kind and flags                         [record seq]
+//! 22  used      u8    set by walks that hit, cleared by the clock                single word
+//! 24  stamp     u32   value of the expiry counter when the entry was learnt      single word
+//! 28  horizon   u32   what lies below and has a lower stamp has expired          single word
+//! 32  name      [u64; 4]  up to 32 bytes, or a 128-bit hash of a longer name     [record seq]
+//! ```
+//!
+//! "Single word" fields are read and written on their own; no decision combines them with others.
+//!
+//! **The sequence protocol** (Boehm, "Can seqlocks get along with programming language memory models?", 2012).
+//! A writer makes `seq` odd by compare-and-swap, so that writers exclude each other; writes; and makes it even
+//! again. A reader loads `seq`, reads, and at the end of its walk looks whether `seq` is what it was. Partners:
+//!
+//! | writer | reader | if the reader sees the writer's … |
+//! |---|---|---|
+//! | R1 `seq` = odd, **fence Release**, fields | fields, **fence Acquire** (R3), `seq` again | field, then it sees `seq` odd or later: differs |
+//! | R2 fields, `seq` = even **Release** | `seq` **Acquire** (R4), fields | even value, then it sees all fields or newer |
+//!
+//! So an unchanged even `seq` means that the fields were the record's for the whole time between.
+//!
+//! Limit: a reader that sleeps while a record is rewritten 2³¹ times may believe it unchanged.
+
+use super::{Id, chunks::Zeroed, name::Name};
+use crate::Kind;
+use crate::sync::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Backoff, Ordering, fence};
+
+/// See the module's text.
+#[derive(Default)]
+#[repr(C, align(64))]
+pub(crate) struct Record {
+    seq: AtomicU32,
+    deadline: AtomicU32,
+    place: AtomicU64,
+    seed: AtomicU32,
+    shape: AtomicU16,
+    used: AtomicU8,
+    stamp: AtomicU32,
+    horizon: AtomicU32,
+    name: [AtomicU64; 4],
+}
+
+#[cfg(not(any(loom, shuttle)))]
+const _: () = {
+    use std::mem::offset_of;
+    assert!(size_of::<Record>() == 64);
+    assert!(offset_of!(Record, place) == 8);
+    assert!(offset_of!(Record, seed) == 16);
+    assert!(offset_of!(Record, shape) == 20);
+    assert!(offset_of!(Record, used) == 22);
+    assert!(offset_of!(Record, stamp) == 24);
+    assert!(offset_of!(Record, name) == 32);
+};
+
+// SAFETY: atomics of zero bytes are zero, and need no drop.
+unsafe impl Zeroed for Record {}
+
+/// The flags of a record, its kind and the length of its name, in one word.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Shape(u16);
+
+impl Shape {
+    const LEN: u16 = 0x00ff;
+    const KIND: u16 = 0x0300;
+    /// In the index under its place. Without this a record is free, being filled, or detached.
+    const LINKED: u16 = 0x0400;
+    /// Everyone may search this directory.
+    pub(crate) const SEARCH: u16 = 0x0800;
+    /// All entries of this directory are cached.
+    pub(crate) const COMPLETE: u16 = 0x1000;
+    /// This directory was renamed: its seed is not the one that its name implies.
+    pub(crate) const MOVED: u16 = 0x2000;
+
+    const DIRECTORY: u16 = 0x0100;
+    const SYMLINK: u16 = 0x0200;
+    const OTHER: u16 = 0x0300;
+
+    /// A linked record's shape; no kind: a negative entry.
+    pub(crate) fn linked(kind: Option<Kind>, flags: u16, len: usize) -> Shape {
+        debug_assert!(len <= usize::from(Self::LEN));
+        let kind = match kind {
+            None => 0,
+            Some(Kind::Directory) => Self::DIRECTORY,
+            Some(Kind::Symlink) => Self::SYMLINK,
+            Some(Kind::Other) => Self::OTHER,
+        };
+        Shape(kind | flags | Self::LINKED | len as u16)
+    }
+
+    pub(crate) fn kind(self) -> Option<Kind> {
+        match self.0 & Self::KIND {
+            Self::DIRECTORY => Some(Kind::Directory),
+            Self::SYMLINK => Some(Kind::Symlink),
+            Self::OTHER => Some(Kind::Other),
+            _ => None,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn is_negative(self) -> bool {
+        self.0 & Self::KIND == 0
+    }
+
+    #[inline]
+    pub(crate) fn is_directory(self) -> bool {
+        self.0 & Self::KIND == Self::DIRECTORY
+    }
+
+    #[inline]
+    pub(crate) fn is_symlink(self) -> bool {
+        self.0 & Self::KIND == Self::SYMLINK
+    }
+
+    #[inline]
+    pub(crate) fn is_linked(self) -> bool {
+        self.has(Self::LINKED)
+    }
+
+    #[inline]
+    pub(crate) fn has(self, flag: u16) -> bool {
+        self.0 & flag != 0
+    }
+
+    pub(crate) fn name_len(self) -> usize {
+        usize::from(self.0 & Self::LEN)
+    }
+
+    /// The shape under a new name.
+    pub(crate) fn renamed(self, len: usize, set: u16) -> Shape {
+        debug_assert!(len <= usize::from(Self::LEN));
+        Shape(self.0 & !Self::LEN | set | len as u16)
+    }
+
+    pub(crate) fn with(self, set: u16) -> Shape {
+        Shape(self.0 | set)
+    }
+
+    pub(crate) fn without(self, clear: u16) -> Shape {
+        Shape(self.0 & !clear)
+    }
+}
+
+/// Where a record is linked: below which directory, under which hash.
+fn place(parent: Id, hash: u32) -> u64 {
+    u64::from(parent.0) << 32 | u64::from(hash)
+}
+
+impl Record {
+    /// The sequence count to compare with later, or `None` while the record is being rewritten.
+    #[inline(always)]
+    pub(crate) fn begin(&self) -> Option<u32> {
+        // R4.
+        let seq = self.seq.load(Ordering::Acquire);
+        (seq & 1 == 0).then_some(seq)
+    }
+
+    /// Whether nothing was rewritten since [`begin`](Self::begin) answered `seq`. The caller has put a fence
+    /// with [`settle_reads`] between its reads and this.
+    #[inline(always)]
+    pub(crate) fn is_unchanged(&self, seq: u32) -> bool {
+        self.seq.load(Ordering::Relaxed) == seq
+    }
+
+    /// Whether this is linked below `parent` under `name`, as far as the record can tell: of a long name only
+    /// length and hash are compared.
+    #[inline(always)]
+    pub(crate) fn is_named(&self, parent: Id, name: &Name<'_>) -> bool {
+        let expected = Shape::LINKED | (name.bytes.len() as u16 & Shape::LEN);
+        let differing = (0..4).fold(0, |sum, i| sum | (self.name[i].load(Ordering::Relaxed) ^ name.words[i]));
+        self.place.load(Ordering::Relaxed) == place(parent, name.hash())
+            && self.shape.load(Ordering::Relaxed) & (Shape::LEN | Shape::LINKED) == expected
+            && differing == 0
+    }
+
+    #[inline]
+    pub(crate) fn parent(&self) -> Id {
+        // Acquire: pairs with the Release in `Rewrite::place`, see `Core::horizon_above`.
+        Id((self.place.load(Ordering::Acquire) >> 32) as u32)
+    }
+
+    #[inline]
+    pub(crate) fn hash(&self) -> u32 {
+        self.place.load(Ordering::Relaxed) as u32
+    }
+
+    #[inline]
+    pub(crate) fn shape(&self) -> Shape {
+        Shape(self.shape.load(Ordering::Relaxed))
+    }
+
+    #[inline]
+    pub(crate) fn seed(&self) -> u32 {
+        self.seed.load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    pub(crate) fn stamp(&self) -> u32 {
+        self.stamp.load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    pub(crate) fn horizon(&self) -> u32 {
+        self.horizon.load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    pub(crate) fn deadline(&self) -> u32 {
+        self.deadline.load(Ordering::Relaxed)
+    }
+
+    /// Says when the entry was learnt and until when it is believed.
+    pub(crate) fn set_life(&self, stamp: u32, deadline: u32) {
+        self.stamp.store(stamp, Ordering::Relaxed);
+        self.deadline.store(deadline, Ordering::Relaxed);
+    }
+
+    /// Marks the entry as learnt before anything that may have expired.
+    pub(crate) fn expire(&self) {
+        self.stamp.store(0, Ordering::Relaxed);
+    }
+
+    pub(crate) fn set_horizon(&self, horizon: u32) {
+        self.horizon.store(horizon, Ordering::Relaxed);
+    }
+
+    /// Notes a hit. Writes only where the bit is clear, so that a hot line stays shared (G4).
+    #[inline(always)]
+    pub(crate) fn touch(&self) {
+        if self.used.load(Ordering::Relaxed) == 0 {
+            self.used.store(1, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn set_used(&self, used: bool) {
+        self.used.store(u8::from(used), Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_used(&self) -> bool {
+        self.used.load(Ordering::Relaxed) != 0
+    }
+
+    /// Says that the slot owns no handle any more. The entry is dead and its grace period over.
+    pub(crate) fn forget_shape(&self) {
+        self.shape.store(0, Ordering::Relaxed);
+    }
+
+    /// The bytes of a short name, as the record holds them.
+    pub(crate) fn inline_name(&self) -> [u8; super::name::INLINE] {
+        let mut bytes = [0; super::name::INLINE];
+        for (chunk, word) in bytes.chunks_exact_mut(8).zip(&self.name) {
+            chunk.copy_from_slice(&word.load(Ordering::Relaxed).to_le_bytes());
+        }
+        bytes
+    }
+
+    /// Excludes other writers and makes readers distrust what they read, until the answer is dropped.
+    pub(crate) fn rewrite(&self) -> Rewrite<'_> {
+        let mut backoff = Backoff::default();
+        loop {
+            let seq = self.seq.load(Ordering::Relaxed);
+            // Acquire: pairs with R2 of the writer before.
+            if seq & 1 == 0
+                && self.seq.compare_exchange(seq, seq | 1, Ordering::Acquire, Ordering::Relaxed).is_ok()
+            {
+                // R1.
+                fence(Ordering::Release);
+                return Rewrite { record: self, seq };
+            }
+            backoff.wait();
+        }
+    }
+}
+
+/// Puts what was read before into order with sequence counts read after it.
+#[inline(always)]
+pub(crate) fn settle_reads() {
+    // R3.
+    fence(Ordering::Acquire);
+}
+
+/// The right to rewrite a record; dropping it publishes.
+pub(crate) struct Rewrite<'a> {
+    record: &'a Record,
+    seq: u32,
+}
+
+impl Rewrite<'_> {
+    pub(crate) fn place(&self, parent: Id, name: &Name<'_>) {
+        for (slot, &word) in self.record.name.iter().zip(&name.words) {
+            slot.store(word, Ordering::Relaxed);
+        }
+        // Release: who sees the new parent sees the horizon that was stored before, see `Core::horizon_above`.
+        self.record.place.store(place(parent, name.hash()), Ordering::Release);
+    }
+
+    pub(crate) fn seed(&self, seed: u32) {
+        self.record.seed.store(seed, Ordering::Relaxed);
+    }
+
+    pub(crate) fn shape(&self, shape: Shape) {
+        self.record.shape.store(shape.0, Ordering::Relaxed);
+    }
+
+    pub(crate) fn flags(&self, set: u16, clear: u16) {
+        self.shape(self.record.shape().without(clear).with(set));
+    }
+
+    /// Makes the record unfindable; its place stays readable for `..`.
+    pub(crate) fn unlink(&self) {
+        self.flags(0, Shape::LINKED | Shape::COMPLETE);
+    }
+}
+
+impl Drop for Rewrite<'_> {
+    fn drop(&mut self) {
+        // R2.
+        self.record.seq.store(self.seq.wrapping_add(2), Ordering::Release);
+    }
+}

@@ -1,0 +1,495 @@
+//! Linking and unlinking: what changes the tree, always under the lock of the directories concerned.
+//!
+//! Every mutation here follows one that the file system has already made. Slots are allocated before a directory
+//! is locked and what was unlinked is buried after it is unlocked, as both may evict, and so lock, elsewhere.
+//!
+//! **Sticky seeds.** A directory gets the seed that its name implies and keeps it when it is renamed. Whoever then
+//! makes a new directory under the old name would give it the same seed, and do so again and again: all of these
+//! directories' equally named children would share one bucket. So the seeds of renamed directories are noted in a
+//! small counting filter, and a new directory whose seed is in it gets a random one. A false alarm costs
+//! a wrong guess of the prefetcher, no more.
+
+use super::{Core, Id, dentry::LongName, name::Name, pool::Retired, record::Record, record::Shape};
+use crate::sync::{AtomicU8, Ordering, lock};
+use crate::{Child, Handle, Kind};
+use std::time::Duration;
+
+/// Negative entries that are evicted with their directory at once; the clock takes care of more.
+const AT_ONCE: usize = 1024;
+
+/// What an entry is to be linked with.
+pub(crate) struct Entry<H> {
+    /// Kind, handle and search hint; nothing for a negative entry.
+    pub(crate) child: Option<(Kind, H, bool)>,
+    pub(crate) ttl: Option<Duration>,
+    /// The expiry stamp from before the file system was asked.
+    pub(crate) stamp: u32,
+    /// Whether a scan brings it in, not a look-up.
+    pub(crate) cold: bool,
+    /// Its place in the file system's order of the directory, where known.
+    pub(crate) position: Option<u64>,
+    /// Whether the caller gets a reference.
+    pub(crate) held: bool,
+}
+
+impl<H> Entry<H> {
+    pub(crate) fn positive(child: Child<H>, stamp: u32) -> Self {
+        let Child { handle, kind, search, ttl } = child;
+        Entry { child: Some((kind, handle, search)), ttl, stamp, cold: false, position: None, held: true }
+    }
+
+    pub(crate) fn negative(ttl: Option<Duration>, stamp: u32) -> Self {
+        Entry { child: None, ttl, stamp, cold: false, position: None, held: false }
+    }
+
+    pub(crate) fn into_child(self) -> Option<Child<H>> {
+        let ttl = self.ttl;
+        self.child.map(|(kind, handle, search)| Child { handle, kind, search, ttl })
+    }
+}
+
+/// What is to be done once the directory locks are released.
+#[derive(Default)]
+#[must_use]
+pub(crate) struct Aftermath {
+    dead: Vec<Id>,
+    childless: Option<Id>,
+    evict: Option<Id>,
+}
+
+impl<H: Handle> Core<H> {
+    /// Buries and evicts what a mutation left over. No lock may be held.
+    pub(crate) fn settle(&self, aftermath: Aftermath) {
+        aftermath.dead.into_iter().for_each(|id| self.bury(id));
+        if let Some(id) = aftermath.evict {
+            self.evict(id);
+        }
+        if let Some(dir) = aftermath.childless {
+            self.evict_children(dir);
+        }
+    }
+
+    /// Evicts what is known of names in a directory that was removed: negative entries, which would keep it. Where
+    /// the slot has been reused meanwhile this evicts entries of another directory, which does no harm.
+    fn evict_children(&self, dir: Id) {
+        let children: Vec<Id> = {
+            let _dir = self.lock_dir(dir);
+            self.children(dir).take(AT_ONCE).collect()
+        };
+        for id in children {
+            self.evict(id);
+        }
+    }
+
+    /// The linked entries of a directory, negative ones too, in the order in which they came. [dir lock]
+    pub(crate) fn children(&self, dir: Id) -> impl Iterator<Item = Id> {
+        self.siblings_from(self.dentry(dir).first_child())
+    }
+
+    /// An entry and those that came to its directory after it. [dir lock]
+    pub(crate) fn siblings_from(&self, first: Id) -> impl Iterator<Item = Id> {
+        let some = |id: Id| (id != Id::NONE).then_some(id);
+        std::iter::successors(some(first), move |&id| some(self.dentry(id).next()))
+    }
+
+    /// The name as it is hashed in `dir`. The caller holds `dir`, or is on the way through it.
+    pub(crate) fn name_in<'n>(&self, dir: Id, bytes: &'n [u8]) -> Option<Name<'n>> {
+        self.hasher.name(self.record(dir).seed(), bytes)
+    }
+
+    /// The entry of that name, expired or not. [dir lock]
+    pub(crate) fn find_locked(&self, dir: Id, name: &Name<'_>) -> Option<Id> {
+        loop {
+            let found = self.index.search(self.index.extent(), name.hash(), |id| {
+                // A record below this directory cannot change now, so it needs no second look; others may, and
+                // then they are not below this directory.
+                (self.record(id).is_named(dir, name) && self.is_long_name(id, name)).then_some(id)
+            });
+            match found {
+                Ok(id) => return Some(id),
+                Err(miss) if self.index.still_misses(miss) => return None,
+                // Someone changed the bucket for another directory.
+                Err(_) => {}
+            }
+        }
+    }
+
+    /// Whether the full name is the same; short names have been compared already.
+    #[inline(always)]
+    pub(crate) fn is_long_name(&self, id: Id, name: &Name<'_>) -> bool {
+        // SAFETY: walks are inside the epoch; mutations have the parent locked.
+        !name.is_long() || unsafe { self.dentry(id).long_name() } == Some(name.bytes)
+    }
+
+    /// Links a fresh slot below `dir`, where the name is free; answers what has to go for it. [dir lock]
+    #[must_use]
+    pub(crate) fn link(&self, dir: Id, name: &Name<'_>, id: Id, entry: Entry<H>) -> Option<Id> {
+        let (record, dentry) = (self.record(id), self.dentry(id));
+        let Entry { child, ttl, stamp, cold, position, held } = entry;
+        let kind = child.as_ref().map(|(kind, ..)| *kind);
+        let search = child.as_ref().is_some_and(|(.., search)| *search);
+        // SAFETY: the slot came from `allocate` and is not linked yet.
+        unsafe { dentry.fill(child.map(|(_, handle, _)| handle), boxed(name)) };
+        dentry.set_position(position.unwrap_or(0));
+        dentry.revive(held, false);
+        record.set_life(self.expiry.still(stamp), self.expiry.deadline(ttl));
+        record.set_horizon(0);
+        record.set_used(!cold);
+        let seed = self.seed_for(name);
+        let shape = Shape::linked(kind, if search { Shape::SEARCH } else { 0 }, name.bytes.len());
+        let added = self.index.insert(name.hash(), id, || {
+            let rewrite = record.rewrite();
+            rewrite.place(dir, name);
+            rewrite.seed(seed);
+            rewrite.shape(shape);
+        });
+        self.settle_overflow(added);
+        self.dentry(dir).pin();
+        self.add_child(dir, id);
+        if held {
+            self.count_held(1);
+        }
+        if kind.is_some() && position.is_none() {
+            self.dentry(dir).set_unplaced(true);
+        }
+        if kind.is_none() {
+            self.memory.add_negative();
+            return self.enlist_negative(id);
+        }
+        if cold {
+            self.enlist_cold(id);
+        }
+        None
+    }
+
+    /// Makes a held entry that is in no index: the answer to a question that is out of date by now, or one that
+    /// must not be remembered.
+    pub(crate) fn link_detached(&self, dir: Id, id: Id, child: Child<H>) {
+        let Child { handle, kind, search, .. } = child;
+        // SAFETY: as in `link`.
+        unsafe { self.dentry(id).fill(Some(handle), None) };
+        let record = self.record(id);
+        record.set_life(self.expiry.stamp(), 0);
+        record.set_horizon(0);
+        let rewrite = record.rewrite();
+        rewrite.place(dir, &Name::NONE);
+        rewrite.seed(self.hasher.salt(0, self.fresh_salt()));
+        rewrite.shape(Shape::linked(Some(kind), if search { Shape::SEARCH } else { 0 }, 0));
+        rewrite.unlink();
+        drop(rewrite);
+        self.settle_overflow(0);
+        self.dentry(dir).pin();
+        self.dentry(id).revive(true, true);
+        self.count_held(1);
+    }
+
+    fn seed_for(&self, name: &Name<'_>) -> u32 {
+        let natural = name.seed();
+        if self.moved.may_contain(natural) { self.hasher.salt(natural, self.fresh_salt()) } else { natural }
+    }
+
+    /// Takes an entry out of index and directory; its own count is the caller's business. [dir lock]
+    pub(crate) fn unhash(&self, dir: Id, id: Id) {
+        let record = self.record(id);
+        let freed = self.index.remove(record.hash(), id, || record.rewrite().unlink());
+        self.memory.give_back(freed);
+        self.remove_child(dir, id);
+    }
+
+    /// Takes an entry out of the tree, also if it is held: then it lives on, nameless. [dir lock]
+    fn detach(&self, dir: Id, id: Id, aftermath: &mut Aftermath) {
+        self.unhash(dir, id);
+        if self.dentry(id).detach() {
+            aftermath.dead.push(id);
+        }
+    }
+
+    /// [dir lock]
+    fn add_child(&self, dir: Id, id: Id) {
+        let last = self.dentry(dir).last_child();
+        self.dentry(id).set_prev(last);
+        self.dentry(id).set_next(Id::NONE);
+        match last {
+            Id::NONE => self.dentry(dir).set_first_child(id),
+            last => self.dentry(last).set_next(id),
+        }
+        self.dentry(dir).set_last_child(id);
+    }
+
+    /// [dir lock]
+    fn remove_child(&self, dir: Id, id: Id) {
+        let (prev, next) = (self.dentry(id).prev(), self.dentry(id).next());
+        match prev {
+            Id::NONE => self.dentry(dir).set_first_child(next),
+            prev => self.dentry(prev).set_next(next),
+        }
+        match next {
+            Id::NONE => self.dentry(dir).set_last_child(prev),
+            next => self.dentry(next).set_prev(prev),
+        }
+    }
+
+    /// Puts an entry at the end of its directory's list. [dir lock]
+    pub(crate) fn move_child_to_end(&self, dir: Id, id: Id) {
+        self.remove_child(dir, id);
+        self.add_child(dir, id);
+    }
+
+    /// `name` now is `child`; answers its entry, held.
+    pub(crate) fn create(&self, dir: Id, bytes: &[u8], child: Child<H>) -> Id {
+        let id = self.allocate(bytes.len());
+        let Some(name) = self.name_in(dir, bytes) else {
+            self.link_detached(dir, id, child);
+            return id;
+        };
+        let aftermath = {
+            let _dir = self.lock_dir(dir);
+            self.flights.overtake(dir, &name);
+            let old = self.find_locked(dir, &name);
+            let entry = Entry::positive(child, self.expiry.stamp());
+            self.link_instead(dir, &name, old, id, entry)
+        };
+        self.settle(aftermath);
+        id
+    }
+
+    /// Links a fresh slot in place of what has the name. [dir lock]
+    pub(crate) fn link_instead(
+        &self,
+        dir: Id,
+        name: &Name<'_>,
+        old: Option<Id>,
+        id: Id,
+        entry: Entry<H>,
+    ) -> Aftermath {
+        let mut aftermath = Aftermath::default();
+        if let Some(old) = old {
+            self.detach(dir, old, &mut aftermath);
+        }
+        aftermath.evict = self.link(dir, name, id, entry);
+        aftermath
+    }
+
+    /// `name` is gone: leaves a negative entry, except where the directory is complete and needs none.
+    pub(crate) fn unlink(&self, dir: Id, bytes: &[u8]) {
+        let Some(name) = self.name_in(dir, bytes) else { return };
+        let spare = self.allocate(bytes.len());
+        let mut aftermath = Aftermath::default();
+        {
+            let _dir = self.lock_dir(dir);
+            self.flights.overtake(dir, &name);
+            self.dentry(dir).note_change();
+            if let Some(old) = self.find_locked(dir, &name) {
+                self.detach(dir, old, &mut aftermath);
+                aftermath.childless = Some(old);
+            }
+            self.leave_negative(dir, &name, spare, &mut aftermath);
+        }
+        self.settle(aftermath);
+    }
+
+    /// Notes in the slot `spare` that `name` is not there. [dir lock]
+    fn leave_negative(&self, dir: Id, name: &Name<'_>, spare: Id, aftermath: &mut Aftermath) {
+        if self.record(dir).shape().has(Shape::COMPLETE) {
+            self.cancel(spare, name.bytes.len());
+        } else {
+            let entry = Entry::negative(None, self.expiry.stamp());
+            aftermath.evict = self.link(dir, name, spare, entry);
+        }
+    }
+
+    /// Forgets whatever is known of `name`.
+    pub(crate) fn invalidate(&self, dir: Id, bytes: &[u8]) {
+        let Some(name) = self.name_in(dir, bytes) else { return };
+        let mut aftermath = Aftermath::default();
+        {
+            let _dir = self.lock_dir(dir);
+            self.flights.overtake(dir, &name);
+            self.forget(dir, &name, &mut aftermath);
+        }
+        self.settle(aftermath);
+    }
+
+    /// [dir lock]
+    fn forget(&self, dir: Id, name: &Name<'_>, aftermath: &mut Aftermath) {
+        self.lose_completeness(dir);
+        if let Some(old) = self.find_locked(dir, name) {
+            self.detach(dir, old, aftermath);
+        }
+    }
+
+    /// `old` in `old_dir` is now `new` in `new_dir`, and whatever was there is gone: d_move.
+    pub(crate) fn rename(&self, old_dir: Id, old: &[u8], new_dir: Id, new: &[u8]) {
+        let (Some(from), Some(to)) = (self.name_in(old_dir, old), self.name_in(new_dir, new)) else { return };
+        if (old_dir, old) == (new_dir, new) {
+            return;
+        }
+        let spare = self.allocate(old.len());
+        let room = self.allocate_names(&[new.len()]);
+        let mut aftermath = Aftermath::default();
+        let _renaming = (old_dir != new_dir).then(|| lock(&self.renaming));
+        {
+            let _dirs = self.lock_dirs(old_dir, new_dir);
+            self.flights.overtake(old_dir, &from);
+            self.flights.overtake(new_dir, &to);
+            self.dentry(old_dir).note_change();
+            self.dentry(new_dir).note_change();
+            let fits = |&id: &Id| old_dir == new_dir || !self.is_above(id, new_dir);
+            match self.find_positive(old_dir, &from).filter(fits) {
+                Some(id) => {
+                    if let Some(target) = self.find_locked(new_dir, &to) {
+                        self.detach(new_dir, target, &mut aftermath);
+                    }
+                    self.relink(room, &[(id, old_dir, new_dir, &to)]);
+                }
+                None => {
+                    self.settle_names(room, 0, &[]);
+                    self.forget(new_dir, &to, &mut aftermath);
+                    if let Some(stale) = self.find_locked(old_dir, &from) {
+                        self.detach(old_dir, stale, &mut aftermath);
+                    }
+                }
+            }
+            self.leave_negative(old_dir, &from, spare, &mut aftermath);
+        }
+        drop(_renaming);
+        self.settle(aftermath);
+    }
+
+    /// The two names have changed places.
+    pub(crate) fn exchange(&self, dir_a: Id, a: &[u8], dir_b: Id, b: &[u8]) {
+        let (Some(name_a), Some(name_b)) = (self.name_in(dir_a, a), self.name_in(dir_b, b)) else { return };
+        if (dir_a, a) == (dir_b, b) {
+            return;
+        }
+        let room = self.allocate_names(&[a.len(), b.len()]);
+        let mut aftermath = Aftermath::default();
+        let _renaming = (dir_a != dir_b).then(|| lock(&self.renaming));
+        {
+            let _dirs = self.lock_dirs(dir_a, dir_b);
+            self.flights.overtake(dir_a, &name_a);
+            self.flights.overtake(dir_b, &name_b);
+            self.dentry(dir_a).note_change();
+            self.dentry(dir_b).note_change();
+            let both = self.find_positive(dir_a, &name_a).zip(self.find_positive(dir_b, &name_b));
+            let fits =
+                |&(a, b): &(Id, Id)| dir_a == dir_b || !(self.is_above(a, dir_b) || self.is_above(b, dir_a));
+            match both.filter(fits) {
+                Some((id_a, id_b)) => {
+                    self.relink(room, &[(id_a, dir_a, dir_b, &name_b), (id_b, dir_b, dir_a, &name_a)]);
+                }
+                None => {
+                    self.settle_names(room, 0, &[]);
+                    self.forget(dir_a, &name_a, &mut aftermath);
+                    self.forget(dir_b, &name_b, &mut aftermath);
+                }
+            }
+        }
+        drop(_renaming);
+        self.settle(aftermath);
+    }
+
+    /// [dir lock]
+    fn find_positive(&self, dir: Id, name: &Name<'_>) -> Option<Id> {
+        self.find_locked(dir, name).filter(|&id| !self.record(id).shape().is_negative())
+    }
+
+    /// Whether `id` is `dir` or above it: then a file system could not have moved it there, and the cache
+    /// forgets it instead of making a circle. Parents keep still under [renaming] as far as directories go.
+    fn is_above(&self, id: Id, mut dir: Id) -> bool {
+        while dir != id && dir != Id::ROOT {
+            dir = self.record(dir).parent();
+        }
+        dir == id
+    }
+
+    /// Gives linked entries new places, `(entry, from, to, new name)`, in one step for all walks. `room` is what
+    /// was set aside for it. [dir locks]
+    fn relink(&self, room: usize, moves: &[(Id, Id, Id, &Name<'_>)]) {
+        let hashes: Vec<_> =
+            moves.iter().map(|&(id, .., to)| (id, self.record(id).hash(), to.hash())).collect();
+        for &(id, from, to, _) in moves {
+            self.carry_horizon(id);
+            self.dentry(to).pin();
+            self.remove_child(from, id);
+        }
+        let mut old_names = Vec::new();
+        let (added, freed) = self.index.relink(&hashes, || {
+            let rewrites: Vec<_> = moves.iter().map(|&(id, ..)| self.record(id).rewrite()).collect();
+            for (rewrite, &(id, _, dir, name)) in rewrites.iter().zip(moves) {
+                rewrite.place(dir, name);
+                rewrite.shape(self.moved_shape(self.record(id), name));
+                old_names.extend(self.dentry(id).swap_long(boxed(name)));
+            }
+        });
+        let lens: Vec<usize> = moves.iter().map(|(.., name)| name.bytes.len()).collect();
+        self.settle_names(room, added, &lens);
+        self.memory.give_back(freed);
+        for name in old_names {
+            self.retire(Retired::LongName(name));
+        }
+        for &(id, from, to, _) in moves {
+            self.dentry(to).set_unplaced(true);
+            self.add_child(to, id);
+            // The caller holds both directories, so this is not the end of one.
+            self.dentry(from).unpin();
+        }
+    }
+
+    /// Before a move: what had expired where the entry was stays expired where it goes; the entry itself has just
+    /// been shown to exist.
+    fn carry_horizon(&self, id: Id) {
+        let (record, above) = (self.record(id), self.horizon_above(id));
+        if record.stamp() < above {
+            record.rewrite().flags(0, Shape::COMPLETE);
+        }
+        record.set_horizon(record.horizon().max(above));
+        record.set_life(self.expiry.stamp(), record.deadline());
+    }
+
+    /// The shape of a record that is being renamed. A directory's seed no longer follows from its name.
+    fn moved_shape(&self, record: &Record, name: &Name<'_>) -> Shape {
+        let shape = record.shape();
+        if shape.is_directory() && !shape.has(Shape::MOVED) {
+            self.moved.insert(record.seed());
+        }
+        let moved = if shape.is_directory() { Shape::MOVED } else { 0 };
+        shape.renamed(name.bytes.len(), moved)
+    }
+}
+
+/// A long name's bytes as the dentry keeps them.
+fn boxed(name: &Name<'_>) -> Option<LongName> {
+    name.is_long().then(|| Box::new(name.bytes.into()))
+}
+
+/// A counting filter over the seeds of renamed directories. Counts that reach 255 stay there.
+pub(crate) struct MovedSeeds {
+    counts: Box<[AtomicU8]>,
+}
+
+impl MovedSeeds {
+    const SLOTS: usize = if cfg!(any(loom, shuttle)) { 4 } else { 8192 };
+
+    pub(crate) fn new() -> Self {
+        MovedSeeds { counts: (0..Self::SLOTS).map(|_| AtomicU8::new(0)).collect() }
+    }
+
+    fn slot(&self, seed: u32) -> &AtomicU8 {
+        &self.counts[seed as usize % Self::SLOTS]
+    }
+
+    fn may_contain(&self, seed: u32) -> bool {
+        self.slot(seed).load(Ordering::Relaxed) != 0
+    }
+
+    fn insert(&self, seed: u32) {
+        let up = |count: u8| Some(count.saturating_add(1));
+        let _ = self.slot(seed).fetch_update(Ordering::Relaxed, Ordering::Relaxed, up);
+    }
+
+    pub(crate) fn remove(&self, seed: u32) {
+        let down = |count: u8| (count != u8::MAX).then(|| count.saturating_sub(1));
+        let _ = self.slot(seed).fetch_update(Ordering::Relaxed, Ordering::Relaxed, down);
+    }
+}

@@ -1,0 +1,220 @@
+//! What goes into the cache and what comes out of it.
+
+use crate::DentryRef;
+use crate::raw::Id;
+use std::{hash::Hash, time::Duration};
+
+/// What the cache keeps for an inode: a number, or an `Arc` of one. Two handles are equal if they mean the same
+/// inode.
+///
+/// Implemented for every fitting type. `clone` and `eq` run inside the cache and must not call it; `drop` runs
+/// outside of all its locks and may.
+pub trait Handle: Clone + Eq + Hash + Send + Sync + 'static {}
+
+impl<T: Clone + Eq + Hash + Send + Sync + 'static> Handle for T {}
+
+/// What a walk has to know of a file's type.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub enum Kind {
+    /// Has entries.
+    Directory,
+    /// Leads elsewhere; the walk leaves following it to the caller.
+    Symlink,
+    /// Everything else.
+    Other,
+}
+
+/// What a name means.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Child<H> {
+    /// The inode.
+    pub handle: H,
+    /// Its type.
+    pub kind: Kind,
+    /// Whether everyone may search this directory: a walk then passes without asking. A hint, which may be
+    /// `false` for any reason.
+    pub search: bool,
+    /// How long to believe it; `None`: until told otherwise.
+    pub ttl: Option<Duration>,
+}
+
+impl<H> Child<H> {
+    /// A directory that everyone may search, to be believed until told otherwise.
+    pub fn directory(handle: H) -> Self {
+        Child { handle, kind: Kind::Directory, search: true, ttl: None }
+    }
+
+    /// A symbolic link, to be believed until told otherwise.
+    pub fn symlink(handle: H) -> Self {
+        Child { handle, kind: Kind::Symlink, search: false, ttl: None }
+    }
+
+    /// Anything else, to be believed until told otherwise.
+    pub fn other(handle: H) -> Self {
+        Child { handle, kind: Kind::Other, search: false, ttl: None }
+    }
+}
+
+/// A file system's answer to a look-up.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Fill<H> {
+    /// The name is there.
+    Positive(Child<H>),
+    /// The name is not there.
+    Negative {
+        /// How long to believe it; `None`: until told otherwise.
+        ttl: Option<Duration>,
+    },
+    /// Either, but it must not be remembered: such as a name that is absent from a casefolded directory, where
+    /// the creation of another spelling would have to forget it.
+    NotCached(Option<Child<H>>),
+}
+
+/// Names an entry without holding it: a number that is used again, with a generation that is not.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
+pub struct DentryId {
+    index: Id,
+    generation: u32,
+}
+
+impl DentryId {
+    pub(crate) fn new(index: Id, generation: u32) -> Self {
+        DentryId { index, generation }
+    }
+
+    pub(crate) fn id(self) -> Id {
+        self.index
+    }
+
+    pub(crate) fn generation(self) -> u32 {
+        self.generation
+    }
+
+    /// As one number, for protocols that pass node ids. Never 0; the root's is 1.
+    pub fn to_bits(self) -> u64 {
+        u64::from(self.generation) << 32 | u64::from(self.index.0)
+    }
+
+    /// What [`to_bits`](Self::to_bits) gave. Any other number is an id that no entry has.
+    pub fn from_bits(bits: u64) -> Self {
+        DentryId { index: Id(bits as u32), generation: (bits >> 32) as u32 }
+    }
+}
+
+/// How to walk.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct WalkOptions {
+    /// The directory above which `..` stops the walk with [`Reason::Floor`]; the cache's root if `None`.
+    pub floor: Option<DentryId>,
+    /// Answer a symbolic link that is the last component as found, as `lstat(2)`. A slash behind it still stops
+    /// the walk there.
+    pub keep_last_link: bool,
+}
+
+/// How a walk ended.
+#[derive(Debug)]
+pub enum Walk<'c, H: Handle> {
+    /// At the entry that the path names. At some instant during the call every component was linked as the path
+    /// says (G1).
+    Found(DentryRef<'c, H>),
+    /// At a name that does not exist, and did not at some instant during the call (G2).
+    Negative {
+        /// Where in the path the name begins.
+        at: usize,
+        /// Where it ends: there is nothing but slashes behind it if it is the last one.
+        end: usize,
+    },
+    /// Where the cache cannot go on by itself.
+    Stopped(Stopped<'c, H>),
+}
+
+/// Where and why a walk stopped.
+#[derive(Debug)]
+pub struct Stopped<'c, H: Handle> {
+    /// The deepest directory reached (or what stands in a directory's place, for [`Reason::NotADirectory`] at
+    /// the very start).
+    pub dir: DentryRef<'c, H>,
+    /// The link, for [`Reason::Symlink`].
+    pub link: Option<DentryRef<'c, H>>,
+    /// Where in the path that begins which has not been resolved: the component that stopped the walk, or what
+    /// is behind the link.
+    pub rest: usize,
+    /// What stopped it.
+    pub why: Reason,
+}
+
+/// Why a walk stopped.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub enum Reason {
+    /// The next name is not cached: [`lookup_or_fill`](crate::Dcache::lookup_or_fill) it.
+    Miss,
+    /// The next name is cached but no longer believed: likewise.
+    Expired,
+    /// A symbolic link: read it and go on.
+    Symlink,
+    /// A component that has others, or a slash, behind it is no directory.
+    NotADirectory,
+    /// The directory may not be searched.
+    Denied,
+    /// `..` at the floor.
+    Floor,
+    /// The next name is longer than 255 bytes.
+    NameTooLong,
+    /// Writers were faster at every attempt: go on as from a miss, at the start.
+    Busy,
+}
+
+impl Reason {
+    /// How many reasons there are.
+    pub const COUNT: usize = 8;
+    /// All of them, in the order of [`Stats::stopped`](crate::Stats::stopped).
+    pub const ALL: [Reason; Reason::COUNT] = [
+        Reason::Miss,
+        Reason::Expired,
+        Reason::Symlink,
+        Reason::NotADirectory,
+        Reason::Denied,
+        Reason::Floor,
+        Reason::NameTooLong,
+        Reason::Busy,
+    ];
+}
+
+/// Whether walks ask for all of their cache lines before they read the first.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum PrefetchMode {
+    /// Never: best where all that is walked fits the processor's caches.
+    Off,
+    /// Always: best where it does not.
+    On,
+    /// By measuring both, now and then.
+    #[default]
+    Auto,
+}
+
+/// One entry of a complete directory.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Listed<H> {
+    /// The name.
+    pub name: Vec<u8>,
+    /// The inode.
+    pub handle: H,
+    /// Its type.
+    pub kind: Kind,
+    /// The file system's own position behind this entry.
+    pub position: u64,
+}
+
+/// How far a listing has come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ListCursor {
+    pub(crate) after: Option<u64>,
+    pub(crate) hint: Option<DentryId>,
+}
+
+impl ListCursor {
+    /// Behind the entry with this position, whether or not it still exists. [`Default`] is before the first.
+    pub fn after(position: u64) -> Self {
+        ListCursor { after: Some(position), hint: None }
+    }
+}

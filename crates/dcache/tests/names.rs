@@ -1,0 +1,295 @@
+//! What a walk finds after names are created, looked up, unlinked, renamed, exchanged and invalidated.
+
+use dentree_dcache::*;
+use std::convert::Infallible;
+
+type Cache = Dcache<u64>;
+
+fn cache() -> Cache {
+    Dcache::builder().seed(1).build(Child::directory(1))
+}
+
+/// What a walk from the root says: the inode, or why there is none.
+#[derive(Debug, PartialEq)]
+enum Seen {
+    Inode(u64),
+    Absent,
+    Stopped(Reason, usize),
+}
+
+fn walk(cache: &Cache, path: &str) -> Seen {
+    match cache.walk(&cache.root(), path.as_bytes(), WalkOptions::default(), |_| true) {
+        Walk::Found(dentry) => Seen::Inode(*dentry.handle()),
+        Walk::Negative { .. } => Seen::Absent,
+        Walk::Stopped(stopped) => Seen::Stopped(stopped.why, stopped.rest),
+    }
+}
+
+fn miss(at: usize) -> Seen {
+    Seen::Stopped(Reason::Miss, at)
+}
+
+#[test]
+fn a_created_path_is_found_with_any_slashes_and_dots() {
+    let cache = cache();
+    let usr = cache.create(&cache.root(), b"usr", Child::directory(2));
+    let bin = cache.create(&usr, b"bin", Child::directory(3));
+    cache.create(&bin, b"env", Child::other(4));
+    for path in
+        ["usr/bin/env", "/usr/bin/env", "//usr///bin/./env", "usr/../usr/bin/../bin/env", "./usr/bin/env"]
+    {
+        assert_eq!(walk(&cache, path), Seen::Inode(4), "{path}");
+    }
+    assert_eq!(walk(&cache, "usr/bin/"), Seen::Inode(3));
+    assert_eq!(walk(&cache, ""), Seen::Inode(1));
+    assert_eq!(walk(&cache, "///"), Seen::Inode(1));
+    assert_eq!(walk(&cache, "usr/bin/env/"), Seen::Stopped(Reason::NotADirectory, 8));
+    assert_eq!(walk(&cache, "usr/bin/env/x"), Seen::Stopped(Reason::NotADirectory, 8));
+    assert_eq!(walk(&cache, "usr/sbin/x"), miss(4));
+    assert_eq!(walk(&cache, "usr/.."), Seen::Inode(1));
+    assert_eq!(walk(&cache, "usr/../.."), Seen::Stopped(Reason::Floor, 7));
+    assert_eq!(bin.name(), b"bin");
+    assert_eq!(bin.parent(), usr);
+}
+
+#[test]
+fn names_of_every_length_are_found_and_told_apart() {
+    let cache = cache();
+    let names: Vec<String> = (1..=255).map(|len| "n".repeat(len)).collect();
+    for (name, inode) in names.iter().zip(1000..) {
+        let dentry = cache.create(&cache.root(), name.as_bytes(), Child::other(inode));
+        assert_eq!(dentry.name(), name.as_bytes());
+    }
+    for (name, inode) in names.iter().zip(1000..) {
+        assert_eq!(walk(&cache, name), Seen::Inode(inode));
+    }
+    assert_eq!(walk(&cache, &"n".repeat(256)), Seen::Stopped(Reason::NameTooLong, 0));
+}
+
+#[test]
+fn a_link_stops_the_walk_unless_it_is_last_and_kept() {
+    let cache = cache();
+    let root = cache.root();
+    let etc = cache.create(&root, b"etc", Child::directory(2));
+    cache.create(&etc, b"link", Child::symlink(3));
+    let keep = WalkOptions { keep_last_link: true, ..WalkOptions::default() };
+    for (path, options, rest) in
+        [("etc/link", WalkOptions::default(), 8), ("etc/link/x", keep, 8), ("etc/link/", keep, 8)]
+    {
+        let Walk::Stopped(stopped) = cache.walk(&root, path.as_bytes(), options, |_| true) else {
+            panic!("{path}")
+        };
+        assert_eq!((stopped.why, stopped.rest), (Reason::Symlink, rest));
+        assert_eq!(stopped.dir, etc);
+        assert_eq!(stopped.link.map(|link| *link.handle()), Some(3));
+    }
+    assert!(matches!(cache.walk(&root, b"etc/link", keep, |_| true), Walk::Found(_)));
+}
+
+#[test]
+fn a_directory_without_the_hint_is_asked_about_and_may_refuse() {
+    let cache = cache();
+    let root = cache.root();
+    let home = cache.create(&root, b"home", Child { search: false, ..Child::directory(2) });
+    cache.create(&home, b"file", Child::other(3));
+    let mut asked = Vec::new();
+    let walk = cache.walk(&root, b"home/./file", WalkOptions::default(), |&inode| {
+        asked.push(inode);
+        true
+    });
+    assert!(matches!(walk, Walk::Found(_)));
+    assert_eq!(asked, [2]);
+    let Walk::Stopped(stopped) = cache.walk(&root, b"home/file", WalkOptions::default(), |_| false) else {
+        panic!()
+    };
+    assert_eq!((stopped.why, stopped.rest, *stopped.dir.handle()), (Reason::Denied, 5, 2));
+    // The last component itself is not searched.
+    assert!(matches!(cache.walk(&root, b"home/", WalkOptions::default(), |_| false), Walk::Found(_)));
+    cache.set_search(&home, true);
+    assert!(matches!(cache.walk(&root, b"home/file", WalkOptions::default(), |_| false), Walk::Found(_)));
+}
+
+#[test]
+fn the_floor_holds_dot_dot_back() {
+    let cache = cache();
+    let a = cache.create(&cache.root(), b"a", Child::directory(2));
+    let b = cache.create(&a, b"b", Child::directory(3));
+    let options = WalkOptions { floor: Some(a.id()), ..WalkOptions::default() };
+    assert!(matches!(cache.walk(&b, b"..", options, |_| true), Walk::Found(dir) if dir == a));
+    let Walk::Stopped(stopped) = cache.walk(&b, b"../../a", options, |_| true) else { panic!() };
+    assert_eq!((stopped.why, stopped.rest), (Reason::Floor, 3));
+    assert_eq!(stopped.dir, a);
+}
+
+#[test]
+fn a_miss_is_asked_for_once_and_remembered_either_way() {
+    let cache = cache();
+    let root = cache.root();
+    let mut questions = 0;
+    for _ in 0..3 {
+        let found = cache.lookup_or_fill(&root, b"there", || {
+            questions += 1;
+            Ok::<_, Infallible>(Fill::Positive(Child::other(5)))
+        });
+        assert_eq!(found.map(|found| found.map(|dentry| *dentry.handle())), Ok(Some(5)));
+        let found = cache.lookup_or_fill(&root, b"absent", || {
+            questions += 1;
+            Ok::<_, Infallible>(Fill::Negative { ttl: None })
+        });
+        assert_eq!(found, Ok(None));
+    }
+    assert_eq!(questions, 2);
+    assert_eq!(walk(&cache, "absent"), Seen::Absent);
+    let error = cache.lookup_or_fill(&root, b"broken", || Err("I/O"));
+    assert_eq!(error, Err("I/O"));
+    assert_eq!(walk(&cache, "broken"), miss(0));
+}
+
+#[test]
+fn an_answer_that_must_not_be_kept_is_not() {
+    let cache = cache();
+    let root = cache.root();
+    let found =
+        cache.lookup_or_fill(&root, b"Name", || Ok::<_, Infallible>(Fill::NotCached(Some(Child::other(5)))));
+    let dentry = found.expect("infallible").expect("there");
+    assert_eq!((*dentry.handle(), dentry.is_linked()), (5, false));
+    assert_eq!(walk(&cache, "Name"), miss(0));
+    drop(dentry);
+    for bad in [&b""[..], b".", b"..", b"a/b", &[b'x'; 256]] {
+        let found = cache.lookup_or_fill(&root, bad, || Ok::<_, Infallible>(Fill::Positive(Child::other(6))));
+        assert_eq!(found.expect("infallible").map(|dentry| *dentry.handle()), Some(6));
+    }
+    assert_eq!(cache.stats().held, 1, "only `root`");
+}
+
+#[test]
+fn unlink_leaves_a_negative_entry_and_holders_keep_theirs() {
+    let cache = cache();
+    let root = cache.root();
+    let file = cache.create(&root, b"file", Child::other(2));
+    let id = file.id();
+    cache.unlink(&root, b"file");
+    assert_eq!(walk(&cache, "file"), Seen::Absent);
+    assert_eq!((*file.handle(), file.is_linked()), (2, false));
+    assert_eq!(cache.get(id).as_ref(), Some(&file));
+    drop(file);
+    assert_eq!(cache.get(id), None);
+    cache.create(&root, b"file", Child::other(3));
+    assert_eq!(walk(&cache, "file"), Seen::Inode(3));
+    assert_eq!(cache.get(id), None, "a stale id stays stale");
+}
+
+#[test]
+fn a_renamed_directory_takes_all_below_it_along() {
+    let cache = cache();
+    let root = cache.root();
+    let a = cache.create(&root, b"a", Child::directory(2));
+    let deep = cache.create(&a, b"deep", Child::directory(3));
+    cache.create(&deep, b"file", Child::other(4));
+    let other = cache.create(&root, b"other", Child::directory(5));
+    cache.create(&other, &[b'l'; 40], Child::other(6));
+    for (from_dir, from, to_dir, to) in [
+        (&root, &b"a"[..], &root, &b"b"[..]),
+        (&root, b"b", &other, &[b'l'; 40]),
+        (&other, &[b'l'; 40], &root, &[b'm'; 200]),
+        (&root, &[b'm'; 200], &root, b"a"),
+    ] {
+        cache.rename(from_dir, from, to_dir, to);
+        let prefix = if to_dir == &root { String::new() } else { "other/".into() };
+        let to = String::from_utf8_lossy(to).into_owned();
+        assert_eq!(walk(&cache, &format!("{prefix}{to}/deep/file")), Seen::Inode(4));
+        assert_eq!(walk(&cache, &format!("{prefix}{to}/deep/../..")), walk(&cache, &prefix));
+        let old = String::from_utf8_lossy(from).into_owned();
+        let prefix = if from_dir == &root { String::new() } else { "other/".into() };
+        assert_eq!(walk(&cache, &format!("{prefix}{old}/deep")), Seen::Absent);
+        assert_eq!(a.name(), to.as_bytes());
+    }
+}
+
+#[test]
+fn exchange_swaps_two_names() {
+    let cache = cache();
+    let root = cache.root();
+    let dir = cache.create(&root, b"dir", Child::directory(2));
+    cache.create(&dir, b"in", Child::other(3));
+    let other = cache.create(&root, b"other", Child::directory(4));
+    cache.create(&other, b"file", Child::other(5));
+    cache.exchange(&root, b"dir", &other, b"file");
+    assert_eq!(walk(&cache, "other/file/in"), Seen::Inode(3));
+    assert_eq!(walk(&cache, "dir"), Seen::Inode(5));
+    cache.exchange(&root, b"dir", &root, b"unknown");
+    assert_eq!(walk(&cache, "dir"), miss(0));
+    assert_eq!(walk(&cache, "unknown"), miss(0));
+}
+
+#[test]
+fn a_rename_that_would_make_a_circle_is_forgotten_instead() {
+    let cache = cache();
+    let root = cache.root();
+    let a = cache.create(&root, b"a", Child::directory(2));
+    let b = cache.create(&a, b"b", Child::directory(3));
+    cache.rename(&root, b"a", &b, b"c");
+    assert_eq!(walk(&cache, "a"), Seen::Absent);
+    assert_eq!(b.parent(), a);
+    assert!(!a.is_linked());
+}
+
+#[test]
+fn rename_of_an_unknown_name_forgets_the_target() {
+    let cache = cache();
+    let root = cache.root();
+    cache.create(&root, b"target", Child::other(2));
+    cache.rename(&root, b"unknown", &root, b"target");
+    assert_eq!(walk(&cache, "target"), miss(0));
+    assert_eq!(walk(&cache, "unknown"), Seen::Absent);
+}
+
+#[test]
+fn invalidate_forgets_without_saying_that_it_is_gone() {
+    let cache = cache();
+    let root = cache.root();
+    let dir = cache.create(&root, b"dir", Child::directory(2));
+    cache.create(&dir, b"file", Child::other(3));
+    cache.invalidate(&root, b"dir");
+    assert_eq!(walk(&cache, "dir/file"), miss(0));
+    assert!(matches!(cache.walk(&dir, b"file", WalkOptions::default(), |_| true), Walk::Found(_)));
+}
+
+#[test]
+fn new_directories_do_not_share_the_seed_of_one_that_moved_away() {
+    let cache = cache();
+    let root = cache.root();
+    for i in 0..300 {
+        let dir = cache.create(&root, b"tmp", Child::directory(10 + i));
+        cache.create(&dir, b"same name", Child::other(1000 + i));
+        cache.rename(&root, b"tmp", &root, format!("final{i}").as_bytes());
+    }
+    for i in 0..300 {
+        assert_eq!(walk(&cache, &format!("final{i}/same name")), Seen::Inode(1000 + i));
+    }
+}
+
+#[test]
+fn peek_answers_the_inode_and_holds_nothing() {
+    let cache = cache();
+    let root = cache.root();
+    let dir = cache.create(&root, b"dir", Child::directory(2));
+    cache.create(&dir, b"file", Child::other(3));
+    drop(dir);
+    assert_eq!(cache.peek(&root, b"dir/file", WalkOptions::default(), |_| true), Some(3));
+    assert_eq!(cache.peek(&root, b"dir/none", WalkOptions::default(), |_| true), None);
+    assert_eq!(cache.stats().held, 1);
+}
+
+#[test]
+fn ids_survive_as_numbers_and_made_up_ones_find_nothing() {
+    let cache = cache();
+    let root = cache.root();
+    assert_eq!(root.id().to_bits(), 1);
+    let file = cache.create(&root, b"file", Child::other(2));
+    cache.unlink(&root, b"absent");
+    assert_eq!(cache.get(DentryId::from_bits(file.id().to_bits())), Some(file));
+    for bits in [0, 3, 4, 99, 1 << 32 | 1, u64::MAX, u64::from(u32::MAX)] {
+        assert_eq!(cache.get(DentryId::from_bits(bits)), None, "{bits}");
+    }
+}

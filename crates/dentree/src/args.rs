@@ -1,0 +1,325 @@
+//! The command line's definitions: what can be typed, and the help, completions and man pages made of it.
+
+use clap::{Args, Parser, Subcommand, ValueHint};
+use clap_complete::Shell;
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+const EXIT_CODES: &str = "\
+Exit status:
+  0  done
+  1  something was not found, differed, or could not be kept
+  2  wrong usage
+  3  the image is damaged
+  4  the image uses a feature that is not supported";
+
+const LOCATIONS: &str = "\
+IMAGE:PATH names a thing inside an image, as scp and docker cp do: disk.img:/etc/passwd.
+The image ends at the first ':/' before which a file of that name exists, or else at the first such ':';
+a path without a leading slash starts at the root of the image too, and a missing ':PATH' means the root.
+Give the path in full (a:b.img:/x) where the image's own name holds a colon.";
+
+/// Look into ext2, ext3 and ext4 images without mounting them: no root, and the image is never changed.
+#[derive(Debug, Parser)]
+#[command(name = "dentree", version, after_help = EXIT_CODES, after_long_help = concat_help())]
+#[command(max_term_width = 100, propagate_version = true)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) global: Global,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+fn concat_help() -> String {
+    format!("{LOCATIONS}\n\n{EXIT_CODES}")
+}
+
+/// What every command takes.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Global {
+    /// Take partition N of a partitioned disk, counted from 1 (the only ext4 partition is found by itself)
+    #[arg(long, global = true, value_name = "N", conflicts_with = "offset")]
+    pub(crate) partition: Option<u32>,
+    /// The file system begins at this byte of the image
+    #[arg(long, global = true, value_name = "BYTES")]
+    pub(crate) offset: Option<u64>,
+    /// Afterwards, tell on standard error what the caches and the device did
+    #[arg(long, global = true)]
+    pub(crate) stats: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// What an image is: label, features, sizes, state
+    Info(InfoArgs),
+    /// List directories
+    Ls(LsArgs),
+    /// Draw a directory and what is below it as a tree
+    Tree(TreeArgs),
+    /// Everything that an inode says
+    Stat(StatArgs),
+    /// Search for files
+    Find(FindArgs),
+    /// Write the content of files to standard output
+    Cat(CatArgs),
+    /// Copy files and directories out of an image
+    Cp(CpArgs),
+    /// Print extended attributes, as getfattr -d does
+    Xattr(XattrArgs),
+    /// Sum up the space that directories take
+    Du(DuArgs),
+    /// Print one line per file, to compare two trees with diff
+    Checksum(ChecksumArgs),
+    /// Show dentree at work on an image that it brings along
+    Demo,
+    /// Print the completions of a shell
+    Completions(CompletionsArgs),
+    /// Write the man pages into a directory
+    Man(ManArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct InfoArgs {
+    /// The image
+    #[arg(value_hint = ValueHint::FilePath)]
+    pub(crate) image: OsString,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct LsArgs {
+    /// What to list
+    #[arg(required = true, value_name = "IMAGE:PATH", value_hint = ValueHint::FilePath)]
+    pub(crate) locations: Vec<OsString>,
+    /// One line each: mode, links, owner, group, size, time of change (local time zone), name
+    #[arg(short)]
+    pub(crate) long: bool,
+    /// Names that begin with a dot, `.` and `..` too
+    #[arg(short)]
+    pub(crate) all: bool,
+    /// Directories below, too
+    #[arg(short = 'R', long)]
+    pub(crate) recursive: bool,
+    /// The inode number before each name
+    #[arg(short, long)]
+    pub(crate) inode: bool,
+    /// End each line with a NUL byte instead of a newline
+    #[arg(short = '0', long)]
+    pub(crate) null: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TreeArgs {
+    /// The directory to draw
+    #[arg(value_name = "IMAGE:PATH", value_hint = ValueHint::FilePath)]
+    pub(crate) location: OsString,
+    /// Names that begin with a dot, too
+    #[arg(short)]
+    pub(crate) all: bool,
+    /// Directories only
+    #[arg(short)]
+    pub(crate) directories: bool,
+    /// Go down N levels at most
+    #[arg(short = 'L', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) level: Option<u32>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct StatArgs {
+    /// What to describe; a symbolic link at the end is described itself
+    #[arg(required = true, value_name = "IMAGE:PATH", value_hint = ValueHint::FilePath)]
+    pub(crate) locations: Vec<OsString>,
+    /// Print a JSON object per line
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Long options may be typed with one dash, as find(1) has them.
+#[derive(Debug, Args)]
+#[command(
+    about = "Search for files",
+    long_about = "Search for files\n\nAll conditions must hold. Long options may be typed with one dash, as \
+                  find(1) has them: -name, -size, … Numbers N take +N for more than and -N for less than."
+)]
+pub(crate) struct FindArgs {
+    /// Where to search
+    #[arg(required = true, value_name = "IMAGE:PATH", value_hint = ValueHint::FilePath)]
+    pub(crate) locations: Vec<OsString>,
+    /// The last component of the path matches a pattern of *, ?, [set] and \-escapes
+    #[arg(long, value_name = "GLOB", allow_hyphen_values = true)]
+    pub(crate) name: Vec<OsString>,
+    /// The same without regard to case
+    #[arg(long, value_name = "GLOB", allow_hyphen_values = true)]
+    pub(crate) iname: Vec<OsString>,
+    /// The type is one of f (regular), d, l (symbolic link), b, c, p, s; several with commas
+    #[arg(long = "type", value_name = "LETTERS")]
+    pub(crate) kinds: Option<String>,
+    /// The size, rounded up, is N units: c bytes, w 2 bytes, b 512 bytes (default), k, M, G
+    #[arg(long, value_name = "±N[cwbkMG]", allow_hyphen_values = true)]
+    pub(crate) size: Vec<String>,
+    /// The content changed later than that of a file, on this machine or in an image (IMAGE:PATH)
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) newer: Option<OsString>,
+    /// The content changed N times 24 hours ago
+    #[arg(long, value_name = "±N", allow_hyphen_values = true)]
+    pub(crate) mtime: Vec<String>,
+    /// Go down N levels at most; 0 is the start alone
+    #[arg(long, value_name = "N")]
+    pub(crate) maxdepth: Option<u32>,
+    /// End each path with a NUL byte instead of a newline
+    #[arg(long, short = '0', conflicts_with = "json")]
+    pub(crate) print0: bool,
+    /// Print a JSON object per line
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Print in the order of the paths' bytes instead of as found
+    #[arg(long)]
+    pub(crate) sort: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CatArgs {
+    /// The files
+    #[arg(required = true, value_name = "IMAGE:PATH", value_hint = ValueHint::FilePath)]
+    pub(crate) locations: Vec<OsString>,
+}
+
+#[derive(Debug, Args)]
+#[command(
+    long_about = "Copy files and directories out of an image\n\nDirectories are copied with all that is in \
+                  them; sparse files stay sparse, symbolic links are copied as links. Nothing is written \
+                  outside LOCAL, whatever the names and links in the image say, and a file gets its name \
+                  only when it is complete."
+)]
+pub(crate) struct CpArgs {
+    /// What to copy
+    #[arg(required = true, value_name = "IMAGE:PATH", value_hint = ValueHint::FilePath)]
+    pub(crate) sources: Vec<OsString>,
+    /// Where to: into it where it is a directory, else under this name
+    #[arg(value_hint = ValueHint::AnyPath)]
+    pub(crate) local: PathBuf,
+    /// Keep all: owners, exact modes and times, extended attributes, hard links
+    #[arg(short, long)]
+    pub(crate) archive: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct XattrArgs {
+    /// Whose attributes
+    #[arg(required = true, value_name = "IMAGE:PATH", value_hint = ValueHint::FilePath)]
+    pub(crate) locations: Vec<OsString>,
+}
+
+#[derive(Debug, Args)]
+#[command(disable_help_flag = true)]
+pub(crate) struct DuArgs {
+    /// What to sum up
+    #[arg(required = true, value_name = "IMAGE:PATH", value_hint = ValueHint::FilePath)]
+    pub(crate) locations: Vec<OsString>,
+    /// Only the totals
+    #[arg(short, long)]
+    pub(crate) summarize: bool,
+    /// Print sizes as 1.2K, 3.4M, … instead of KiB
+    #[arg(short = 'h', long)]
+    pub(crate) human_readable: bool,
+    /// Print help
+    #[arg(long, action = clap::ArgAction::Help)]
+    help: Option<bool>,
+    /// End each line with a NUL byte instead of a newline
+    #[arg(short = '0', long)]
+    pub(crate) null: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(long_about = crate::command::checksum::FORMAT)]
+pub(crate) struct ChecksumArgs {
+    /// A tree in an image, or a local directory
+    #[arg(value_name = "IMAGE:PATH|DIRECTORY", value_hint = ValueHint::AnyPath)]
+    pub(crate) tree: OsString,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CompletionsArgs {
+    /// The shell
+    pub(crate) shell: Shell,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ManArgs {
+    /// The directory; it must exist
+    #[arg(value_hint = ValueHint::DirPath)]
+    pub(crate) directory: PathBuf,
+}
+
+/// Turns find's single-dash long options (`-name`) into the double-dash ones that clap knows.
+pub(crate) fn normalise(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
+    const WITH_VALUE: [&str; 7] = ["name", "iname", "type", "size", "newer", "mtime", "maxdepth"];
+    const ALONE: [&str; 3] = ["print0", "json", "sort"];
+    let mut out = Vec::new();
+    let mut args = args.into_iter();
+    out.extend(args.next());
+    let mut in_find = false;
+    while let Some(arg) = args.next() {
+        let text = arg.to_str().unwrap_or("");
+        let name = text.trim_start_matches('-');
+        let dashes = text.len() - name.len();
+        if dashes == 0 && !in_find {
+            out.push(arg.clone());
+            if text != "find" {
+                break;
+            }
+            in_find = true;
+            continue;
+        }
+        let global_value = dashes == 2 && matches!(name, "partition" | "offset");
+        let find_value = in_find && matches!(dashes, 1 | 2) && WITH_VALUE.contains(&name);
+        let find_flag = in_find && dashes == 1 && ALONE.contains(&name);
+        let end_of_options = text == "--";
+        if find_value || find_flag {
+            out.push(format!("--{name}").into());
+        } else {
+            out.push(arg);
+        }
+        if global_value || find_value {
+            out.extend(args.next());
+        }
+        if end_of_options {
+            break;
+        }
+    }
+    out.extend(args);
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    fn normalised(line: &str) -> String {
+        let words = normalise(line.split(' ').map(OsString::from));
+        words.iter().map(|w| w.to_str().unwrap()).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn definitions_are_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn single_dash_long_options_work_in_find_only() {
+        assert_eq!(
+            normalised("dentree --offset 1 find a:/ -name *.c -mtime -1 -print0 --type f"),
+            "dentree --offset 1 find a:/ --name *.c --mtime -1 --print0 --type f"
+        );
+        assert_eq!(normalised("dentree ls -name find -type"), "dentree ls -name find -type");
+    }
+
+    #[test]
+    fn a_value_that_looks_like_an_option_stays_a_value() {
+        assert_eq!(normalised("dentree find a:/ -name -type"), "dentree find a:/ --name -type");
+        assert_eq!(normalised("dentree find -- -name"), "dentree find -- -name");
+    }
+}

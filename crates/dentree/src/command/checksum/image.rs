@@ -1,0 +1,106 @@
+//! A tree in an image.
+
+use super::digest::Content;
+use super::{Facts, Source};
+use crate::image::{Image, Location, Node};
+use crate::report::Report;
+use crate::tree::{Entry, Listing, Tree};
+use dentree_vfs::{Error, Extent, Result};
+use std::sync::Arc;
+
+pub(super) struct InImage<'a> {
+    tree: Tree<'a>,
+    /// Where the tree begins in the image, for messages.
+    base: Vec<u8>,
+}
+
+impl<'a> InImage<'a> {
+    pub(super) fn new(report: &'a Report, at: &'a Location) -> Self {
+        let base = if at.path == b"/" { Vec::new() } else { at.path.clone() };
+        InImage { tree: Tree::new(&at.image, report), base }
+    }
+
+    fn image(&self) -> &Image {
+        self.tree.image
+    }
+
+    /// `./x` of the tree as the image has it.
+    fn path(&self, path: &[u8]) -> Vec<u8> {
+        let path = [&self.base, path.strip_prefix(b".").unwrap_or(path)].concat();
+        if path.is_empty() { b"/".to_vec() } else { path }
+    }
+
+    fn or_report<T>(&self, path: &[u8], result: Result<T>) -> Option<T> {
+        result.map_err(|error| self.tree.problem(&self.path(path), &error)).ok()
+    }
+
+    fn read_xattrs(&self, file: &Node) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+        let names = self.image().vfs.listxattr(file)?;
+        let pair = |name: Vec<u8>| self.image().vfs.getxattr(file, &name).map(|value| (name, value));
+        names.into_iter().map(pair).collect()
+    }
+
+    fn read_content(&self, file: &Node) -> Result<blake3::Hash> {
+        let vfs = &self.image().vfs;
+        let mut content = Content::new();
+        let mut offset = 0;
+        loop {
+            offset = match vfs.extent(file, offset) {
+                Ok(Extent::Hole(end)) => end,
+                Ok(Extent::Data(end)) => {
+                    content.data(offset, end, |offset, buf| vfs.read(file, offset, buf))?;
+                    end
+                }
+                Err(Error::NoExtent) => return Ok(content.finish()),
+                Err(error) => return Err(error),
+            };
+        }
+    }
+}
+
+impl Source for InImage<'_> {
+    type File = Node;
+
+    fn list(&self, dir: &Node, path: &[u8]) -> Listing {
+        let path = self.path(path);
+        let listing = self.tree.list(dir, &path);
+        if listing.iter().all(|entry| entry.kind.is_some()) {
+            return listing;
+        }
+        let mut typed = Listing::default();
+        for entry in listing.iter() {
+            typed.push(Entry { kind: self.tree.kind(entry, &crate::tree::join(&path, entry.name)), ..entry });
+        }
+        typed
+    }
+
+    fn open(&self, _: &Arc<Node>, entry: Entry<'_>, path: &[u8]) -> Option<Node> {
+        self.or_report(path, self.image().inode(entry.ino))
+    }
+
+    fn facts(&self, file: &Node) -> Facts {
+        let attr = file.attr();
+        Facts {
+            kind: attr.kind,
+            permissions: u32::from(attr.permissions),
+            uid: attr.uid,
+            gid: attr.gid,
+            size: attr.size,
+            mtime: attr.mtime,
+            nlink: u64::from(attr.nlink),
+            rdev: (attr.rdev_major, attr.rdev_minor),
+        }
+    }
+
+    fn target(&self, file: &Node, path: &[u8]) -> Option<Vec<u8>> {
+        self.or_report(path, self.image().vfs.readlink(file))
+    }
+
+    fn xattrs(&self, file: &Node, path: &[u8]) -> Option<Vec<(Vec<u8>, Vec<u8>)>> {
+        self.or_report(path, self.read_xattrs(file))
+    }
+
+    fn content(&self, file: &Node, path: &[u8]) -> Option<blake3::Hash> {
+        self.or_report(path, self.read_content(file))
+    }
+}

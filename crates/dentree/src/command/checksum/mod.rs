@@ -1,0 +1,216 @@
+//! `dentree checksum`: one line per file, the same for the same tree wherever it lies.
+
+mod digest;
+mod image;
+mod local;
+
+use crate::args::ChecksumArgs;
+use crate::fanout::{self, Emit, Order};
+use crate::image::Session;
+use crate::output::attributes::epoch;
+use crate::output::{Output, escape};
+use crate::report::Stop;
+use crate::tree::{Entry, Listing, Step, in_path_order, join_into, parts};
+use dentree_vfs::{FileType, Timestamp};
+use std::fmt::Write as _;
+use std::io::Write;
+use std::ops::{ControlFlow, Range};
+use std::path::Path;
+use std::sync::Arc;
+
+/// The help of the command, which is where the format is written down.
+pub(crate) const FORMAT: &str = "\
+Print one line per file, to compare two trees with diff
+
+Lines are sorted by the bytes of the path. Each has eleven fields, divided by tabs, with - where there is nothing to say:
+
+  path     relative to the tree, which is . itself; control bytes and bytes that are not UTF-8 as \\x1b (\\n, \\t, \\r), a \
+backslash doubled
+  type     f d l b c p s, as find -type has them
+  mode     permission, setuid, setgid and sticky bits, octal
+  uid      owner
+  gid      group
+  size     in bytes; - for directories, where it depends on the history
+  mtime    seconds since 1970 with nanoseconds
+  nlink    number of names; - for directories, where file systems count differently
+  target   of a symbolic link, escaped like the path; major:minor of a device
+  xattrs   BLAKE3 of all extended attributes sorted by name: each as length of name, name, length of value, value, \
+lengths as 8 bytes, little-endian
+  content  BLAKE3 of a regular file's blocks of 4096 bytes that are not all zeros, each behind its offset as 8 bytes, \
+little-endian; the last may be shorter. So holes cost nothing, and how a file is allocated does not matter.
+
+A field that could not be read is ! and the reason is on standard error. A local directory is best read as root, who \
+alone sees trusted and security attributes. Directories of other file systems that are mounted below are included.";
+
+/// A tree that can be summed up.
+trait Source: Sync {
+    /// A file that has been found: attributes known, content within reach.
+    type File: Send + Sync;
+
+    /// The entries of a directory, in any order, with their types. Problems are reported.
+    fn list(&self, dir: &Self::File, path: &[u8]) -> Listing;
+    /// An entry of `dir`; `None` after a report.
+    fn open(&self, dir: &Arc<Self::File>, entry: Entry<'_>, path: &[u8]) -> Option<Self::File>;
+    fn facts(&self, file: &Self::File) -> Facts;
+    /// The target of a symbolic link; `None` after a report.
+    fn target(&self, file: &Self::File, path: &[u8]) -> Option<Vec<u8>>;
+    /// Names and values; `None` after a report.
+    fn xattrs(&self, file: &Self::File, path: &[u8]) -> Option<Vec<(Vec<u8>, Vec<u8>)>>;
+    /// The digest of a regular file's content; `None` after a report.
+    fn content(&self, file: &Self::File, path: &[u8]) -> Option<blake3::Hash>;
+}
+
+/// What `stat(2)` says, as far as lines tell it.
+struct Facts {
+    kind: FileType,
+    permissions: u32,
+    uid: u32,
+    gid: u32,
+    size: u64,
+    mtime: Timestamp,
+    nlink: u64,
+    rdev: (u32, u32),
+}
+
+pub(crate) fn run(session: &Session, args: &ChecksumArgs) -> Result<(), Stop> {
+    let directory = Path::new(&args.tree);
+    if directory.is_dir() {
+        let source = local::Local::new(&session.report, directory);
+        let root = source.root()?;
+        print(&source, root)
+    } else {
+        let at = session.locate(&args.tree)?;
+        let root = at.walk(dentree_vfs::WalkOptions::FOLLOW)?;
+        print(&image::InImage::new(&session.report, &at), root)
+    }
+}
+
+fn print<S: Source>(source: &S, root: S::File) -> Result<(), Stop> {
+    let mut out = Output::new();
+    let mut written = Ok(());
+    let roots = vec![Job::Root(Arc::new(root))];
+    fanout::run(
+        fanout::threads(),
+        Order::Stable,
+        roots,
+        |job, emit| work(source, job, emit),
+        |lines: Vec<u8>| {
+            written = out.write_all(&lines);
+            if written.is_err() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        },
+    );
+    written?;
+    Ok(out.flush()?)
+}
+
+enum Job<F> {
+    Root(Arc<F>),
+    /// What is inside directory `name` of `parent`.
+    Inside {
+        parent: Arc<F>,
+        listing: Arc<Listing>,
+        index: usize,
+        path: Vec<u8>,
+    },
+    /// Some steps through directory `dir`.
+    Part {
+        dir: Arc<F>,
+        path: Arc<[u8]>,
+        listing: Arc<Listing>,
+        steps: Arc<[Step]>,
+        range: Range<usize>,
+    },
+}
+
+fn work<S: Source>(source: &S, job: Job<S::File>, emit: &mut Emit<'_, Job<S::File>, Vec<u8>>) {
+    match job {
+        Job::Root(root) => {
+            emit.put(line(source, &root, b".").into_bytes());
+            if source.facts(&root).kind == FileType::Directory {
+                directory(source, root, b".", emit);
+            }
+        }
+        Job::Inside { parent, listing, index, path } => {
+            if let Some(dir) = source.open(&parent, listing.get(index), &path) {
+                directory(source, Arc::new(dir), &path, emit);
+            }
+        }
+        Job::Part { dir, path, listing, steps, range } => {
+            let mut lines = String::new();
+            for &step in &steps[range] {
+                match step {
+                    Step::Entry(index) => {
+                        let entry = listing.get(index);
+                        let mut path = path.to_vec();
+                        join_into(&mut path, b"", entry.name);
+                        if let Some(file) = source.open(&dir, entry, &path) {
+                            lines += &line(source, &file, &path);
+                        }
+                    }
+                    Step::Inside(index) => {
+                        emit.put(std::mem::take(&mut lines).into_bytes());
+                        let mut path = path.to_vec();
+                        join_into(&mut path, b"", listing.get(index).name);
+                        let (parent, listing) = (dir.clone(), listing.clone());
+                        emit.spawn(Job::Inside { parent, listing, index, path });
+                    }
+                }
+            }
+            emit.put(lines.into_bytes());
+        }
+    }
+}
+
+fn directory<S: Source>(
+    source: &S,
+    dir: Arc<S::File>,
+    path: &[u8],
+    emit: &mut Emit<'_, Job<S::File>, Vec<u8>>,
+) {
+    let listing = source.list(&dir, path);
+    let is_dir = |entry: Entry<'_>| entry.kind == Some(FileType::Directory);
+    let steps = in_path_order(listing.iter().map(|entry| (entry.name, is_dir(entry))));
+    let (path, listing, steps) = (Arc::<[u8]>::from(path), Arc::new(listing), Arc::<[Step]>::from(steps));
+    for range in parts(steps.len()) {
+        let (dir, path, listing, steps) = (dir.clone(), path.clone(), listing.clone(), steps.clone());
+        emit.spawn(Job::Part { dir, path, listing, steps, range });
+    }
+}
+
+/// A file's line. See [`FORMAT`].
+fn line<S: Source>(source: &S, file: &S::File, path: &[u8]) -> String {
+    let facts = source.facts(file);
+    let or_mark = |field: Option<String>| field.unwrap_or_else(|| "!".into());
+    let nothing = || "-".to_owned();
+    let is_dir = facts.kind == FileType::Directory;
+    let target = match facts.kind {
+        FileType::Symlink => {
+            or_mark(source.target(file, path).map(|target| escape::field(&target).into_owned()))
+        }
+        FileType::BlockDevice | FileType::CharDevice => format!("{}:{}", facts.rdev.0, facts.rdev.1),
+        _ => nothing(),
+    };
+    let xattrs = match source.xattrs(file, path) {
+        Some(xattrs) if xattrs.is_empty() => nothing(),
+        xattrs => or_mark(xattrs.map(|xattrs| digest::xattrs(xattrs).to_string())),
+    };
+    let content = match facts.kind {
+        FileType::Regular => or_mark(source.content(file, path).map(|hash| hash.to_string())),
+        _ => nothing(),
+    };
+    let mut line = String::new();
+    // Writing to a string does not fail.
+    let _ = writeln!(
+        line,
+        "{}\t{}\t{:04o}\t{}\t{}\t{}\t{}\t{}\t{target}\t{xattrs}\t{content}",
+        escape::field(path),
+        facts.kind.letter(),
+        facts.permissions,
+        facts.uid,
+        facts.gid,
+        if is_dir { nothing() } else { facts.size.to_string() },
+        epoch(facts.mtime),
+        if is_dir { nothing() } else { facts.nlink.to_string() },
+    );
+    line
+}

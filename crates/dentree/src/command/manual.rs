@@ -1,0 +1,19 @@
+//! `dentree completions` and `dentree man`: made from the definitions that parse the command line.
+
+use crate::args::{Cli, CompletionsArgs, ManArgs};
+use crate::report::{Problem, Stop};
+use clap::CommandFactory;
+use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
+
+pub(crate) fn completions(args: &CompletionsArgs) -> Result<(), Stop> {
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut Cli::command(), "dentree", &mut script);
+    Ok(io::stdout().write_all(&script)?)
+}
+
+pub(crate) fn man(args: &ManArgs) -> Result<(), Stop> {
+    let directory = &args.directory;
+    clap_mangen::generate_to(Cli::command(), directory)
+        .map_err(|error| Problem::local(directory.as_os_str().as_bytes(), &error).into())
+}

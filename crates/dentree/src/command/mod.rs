@@ -1,0 +1,38 @@
+//! The commands, one module each.
+
+mod cat;
+pub(crate) mod checksum;
+mod cp;
+mod demo;
+mod du;
+mod find;
+mod info;
+mod ls;
+mod manual;
+mod stat;
+pub(crate) mod stats;
+mod tree;
+mod xattr;
+
+use crate::args::Command;
+use crate::image::Session;
+use crate::report::Stop;
+
+/// Does what the user asked for. Problems with single files are reported on the way.
+pub(crate) fn run(session: &Session, command: &Command) -> Result<(), Stop> {
+    match command {
+        Command::Info(args) => info::run(session, args),
+        Command::Ls(args) => ls::run(session, args),
+        Command::Tree(args) => tree::run(session, args),
+        Command::Stat(args) => stat::run(session, args),
+        Command::Find(args) => find::run(session, args),
+        Command::Cat(args) => cat::run(session, args),
+        Command::Cp(args) => cp::run(session, args),
+        Command::Xattr(args) => xattr::run(session, args),
+        Command::Du(args) => du::run(session, args),
+        Command::Checksum(args) => checksum::run(session, args),
+        Command::Demo => demo::run(session),
+        Command::Completions(args) => manual::completions(args),
+        Command::Man(args) => manual::man(args),
+    }
+}

@@ -1,0 +1,230 @@
+//! From `IMAGE:PATH` to an inode: splitting the argument, opening device, partition and file system.
+
+use crate::args::Global;
+use crate::output::escape;
+use crate::report::{Problem, Report, Status};
+use dentree_blockdev::{Access, BlockDevice, Choice, FileDevice, MeteredDevice, locate};
+use dentree_ext4::{Ext4, Options};
+use dentree_vfs::{Budgets, Identity, Ino, Inode, Vfs, WalkOptions};
+use std::cell::RefCell;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::Path;
+use std::sync::Arc;
+
+/// An inode of an image.
+pub(crate) type Node = Arc<Inode<Ext4>>;
+
+/// Whoever holds the image's bytes can read them all, so no permission is checked.
+pub(crate) const WHO: &Identity = &Identity::Superuser;
+
+/// An opened image.
+pub(crate) struct Image {
+    /// The file as the user named it.
+    name: OsString,
+    pub(crate) vfs: Vfs<Ext4>,
+    pub(crate) device: Arc<MeteredDevice>,
+}
+
+impl Image {
+    /// Opens the file system in `file`.
+    pub(crate) fn open(file: &OsStr, options: &Global) -> Result<Self, Problem> {
+        let label = || escape::terminal(file.as_bytes()).into_owned();
+        let disk = FileDevice::open(Path::new(file), Access::ReadOnly)
+            .map_err(|error| device_problem(&label(), &error))?;
+        let device = Arc::new(MeteredDevice::new(Arc::new(disk)));
+        let choice = match (options.partition, options.offset) {
+            (Some(number), _) => Choice::Partition(number),
+            (None, Some(offset)) => Choice::Offset(offset),
+            (None, None) => Choice::Auto,
+        };
+        let part = locate(device.clone() as Arc<dyn BlockDevice>, choice)
+            .map_err(|error| device_problem(&label(), &error))?;
+        let open = |part| {
+            let fs = Ext4::open(part, Options::default())?;
+            for notice in fs.notices() {
+                eprintln!("dentree: {}: {notice}", label());
+            }
+            Vfs::with_budgets(fs, Budgets::default())
+        };
+        let vfs = open(Arc::new(part)).map_err(|error| Problem::inside(label(), &error))?;
+        Ok(Image { name: file.to_owned(), vfs, device })
+    }
+
+    /// `disk.img:/etc/x`, for messages.
+    pub(crate) fn at(&self, path: &[u8]) -> String {
+        format!("{}:{}", escape::terminal(self.name.as_bytes()), escape::terminal(path))
+    }
+
+    /// What went wrong at `path`.
+    pub(crate) fn problem(&self, path: &[u8], error: &dentree_vfs::Error) -> Problem {
+        Problem::inside(self.at(path), error)
+    }
+
+    /// The inode with this number.
+    pub(crate) fn inode(&self, ino: Ino) -> dentree_vfs::Result<Node> {
+        self.vfs.inode(ino)
+    }
+}
+
+fn device_problem(at: &str, error: &dentree_blockdev::Error) -> Problem {
+    let message = error.to_string();
+    // Messages that begin with the file's name already say where.
+    let message = message.strip_prefix(at).map_or(&*message, |rest| rest.trim_start_matches([':', ' ']));
+    let status = match error {
+        dentree_blockdev::Error::PartitionTable { .. } => Status::Damaged,
+        dentree_blockdev::Error::SeveralExt { .. } => Status::Usage,
+        _ => Status::Failed,
+    };
+    Problem::new(at, status, message)
+}
+
+/// A place in an opened image.
+#[derive(Clone)]
+pub(crate) struct Location {
+    pub(crate) image: Arc<Image>,
+    /// Absolute, as the user typed it but for slashes at the end.
+    pub(crate) path: Vec<u8>,
+    /// A slash at the end asks for a directory.
+    directory: bool,
+}
+
+impl Location {
+    /// The inode there.
+    pub(crate) fn walk(&self, options: WalkOptions) -> Result<Node, Problem> {
+        let options = WalkOptions { directory: self.directory, ..options };
+        let options =
+            if self.directory { WalkOptions { last_link: Default::default(), ..options } } else { options };
+        let vfs = &self.image.vfs;
+        vfs.walk(WHO, vfs.root(), &self.path, options).map_err(|error| self.image.problem(&self.path, &error))
+    }
+}
+
+/// What one run of the program shares: options, opened images, problems.
+pub(crate) struct Session {
+    pub(crate) options: Global,
+    pub(crate) report: Report,
+    images: RefCell<Vec<Arc<Image>>>,
+}
+
+impl Session {
+    pub(crate) fn new(options: Global) -> Self {
+        Session { options, report: Report::default(), images: RefCell::default() }
+    }
+
+    /// The images that were opened, in that order.
+    pub(crate) fn images(&self) -> Vec<Arc<Image>> {
+        self.images.borrow().clone()
+    }
+
+    /// Opens `file`, once however often it is asked for.
+    pub(crate) fn open(&self, file: &OsStr) -> Result<Arc<Image>, Problem> {
+        if let Some(image) = self.images.borrow().iter().find(|image| image.name == file) {
+            return Ok(image.clone());
+        }
+        let image = Arc::new(Image::open(file, &self.options)?);
+        self.images.borrow_mut().push(image.clone());
+        Ok(image)
+    }
+
+    /// Opens the image that `argument` names.
+    pub(crate) fn locate(&self, argument: &OsStr) -> Result<Location, Problem> {
+        let (file, path) = split(argument, |file| file.exists());
+        let image = self.open(&file)?;
+        let directory = path.len() > 1 && path.ends_with(b"/");
+        Ok(Location { image, path: tidy(&path), directory })
+    }
+
+    /// Opens and finds each argument; those that fail are reported and left out.
+    pub(crate) fn walk_each(&self, arguments: &[OsString], options: WalkOptions) -> Vec<(Location, Node)> {
+        let find = |argument: &OsString| {
+            let location = self.locate(argument)?;
+            let node = location.walk(options)?;
+            Ok((location, node))
+        };
+        let found = arguments.iter().filter_map(|argument| match find(argument) {
+            Ok(found) => Some(found),
+            Err(problem) => {
+                self.report.problem(&problem);
+                None
+            }
+        });
+        found.collect()
+    }
+}
+
+/// Absolute and without doubled slashes or slashes at the end.
+fn tidy(path: &[u8]) -> Vec<u8> {
+    let mut tidied = Vec::with_capacity(path.len() + 1);
+    for name in path.split(|&byte| byte == b'/').filter(|name| !name.is_empty()) {
+        tidied.push(b'/');
+        tidied.extend_from_slice(name);
+    }
+    if tidied.is_empty() { b"/".to_vec() } else { tidied }
+}
+
+/// Splits `IMAGE:PATH`. The image is what stands before the first `:/` such that a file of that name exists; else the
+/// whole argument where such a file exists, with the root as path; else what stands before the first `:` such that a
+/// file of that name exists. Where nothing exists, the first `:/` (or `:`) divides, for the message.
+fn split(argument: &OsStr, exists: impl Fn(&Path) -> bool) -> (OsString, Vec<u8>) {
+    let bytes = argument.as_bytes();
+    let file = |end: usize| Path::new(OsStr::from_bytes(&bytes[..end]));
+    let colons = || (1..bytes.len()).filter(|&i| bytes[i] == b':');
+    let rooted = || colons().filter(|&i| bytes.get(i + 1) == Some(&b'/'));
+    let end = rooted()
+        .find(|&i| exists(file(i)))
+        .or_else(|| exists(file(bytes.len())).then_some(bytes.len()))
+        .or_else(|| colons().find(|&i| exists(file(i))))
+        .or_else(|| rooted().next())
+        .or_else(|| colons().next())
+        .unwrap_or(bytes.len());
+    let path = bytes.get(end + 1..).unwrap_or(b"");
+    (OsString::from_vec(bytes[..end].to_vec()), path.to_vec())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn split_with(argument: &str, existing: &[&str]) -> (String, String) {
+        let exists = |path: &Path| existing.iter().any(|name| Path::new(name) == path);
+        let (file, path) = split(OsStr::new(argument), exists);
+        (file.into_string().unwrap(), String::from_utf8(tidy(&path)).unwrap())
+    }
+
+    fn pair(file: &str, path: &str) -> (String, String) {
+        (file.into(), path.into())
+    }
+
+    #[test]
+    fn the_path_begins_behind_the_first_colon_and_slash() {
+        assert_eq!(split_with("d.img:/etc/x", &["d.img"]), pair("d.img", "/etc/x"));
+        assert_eq!(split_with("d.img:/a:/b", &["d.img"]), pair("d.img", "/a:/b"));
+        assert_eq!(split_with("gone.img:/a", &[]), pair("gone.img", "/a"));
+    }
+
+    #[test]
+    fn a_path_without_a_slash_starts_at_the_root() {
+        assert_eq!(split_with("d.img:etc/x:y", &["d.img"]), pair("d.img", "/etc/x:y"));
+        assert_eq!(split_with("d.img:", &["d.img"]), pair("d.img", "/"));
+    }
+
+    #[test]
+    fn an_image_alone_means_its_root() {
+        assert_eq!(split_with("d.img", &["d.img"]), pair("d.img", "/"));
+        assert_eq!(split_with("a:b.img", &["a", "a:b.img"]), pair("a:b.img", "/"));
+    }
+
+    #[test]
+    fn an_image_with_a_colon_in_its_name_can_be_named() {
+        assert_eq!(split_with("./a:b.img:/x", &["./a:b.img"]), pair("./a:b.img", "/x"));
+        assert_eq!(split_with("a:/b.img:/x", &["a:/b.img"]), pair("a:/b.img", "/x"));
+        assert_eq!(split_with("a:b.img:/x", &["a", "a:b.img"]), pair("a:b.img", "/x"));
+    }
+
+    #[test]
+    fn slashes_are_neither_doubled_nor_left_at_the_end() {
+        assert_eq!(tidy(b"//etc///x/"), b"/etc/x");
+        assert_eq!(tidy(b"///"), b"/");
+    }
+}

@@ -1,0 +1,109 @@
+//! Modes and times as text.
+
+use dentree_vfs::{Attr, FileType, Timestamp};
+use jiff::tz::TimeZone;
+use std::fmt::Write;
+
+/// `drwxr-xr-x`, with `+` behind where there is an ACL.
+pub(crate) fn mode(attr: &Attr) -> String {
+    let kind = match attr.kind {
+        FileType::Regular => '-',
+        other => other.letter(),
+    };
+    let bits = attr.permissions;
+    let mut text = String::from(kind);
+    for (shift, special, letter) in [(6, 0o4000, 's'), (3, 0o2000, 's'), (0, 0o1000, 't')] {
+        let class = bits >> shift;
+        text.push(if class & 4 == 0 { '-' } else { 'r' });
+        text.push(if class & 2 == 0 { '-' } else { 'w' });
+        text.push(match (bits & special != 0, class & 1 != 0) {
+            (false, false) => '-',
+            (false, true) => 'x',
+            (true, false) => letter.to_ascii_uppercase(),
+            (true, true) => letter,
+        });
+    }
+    if attr.has_acl {
+        text.push('+');
+    }
+    text
+}
+
+/// The words that people use for a type.
+pub(crate) fn kind(kind: FileType) -> &'static str {
+    match kind {
+        FileType::Regular => "regular file",
+        FileType::Directory => "directory",
+        FileType::Symlink => "symbolic link",
+        FileType::CharDevice => "character device",
+        FileType::BlockDevice => "block device",
+        FileType::Fifo => "fifo",
+        FileType::Socket => "socket",
+    }
+}
+
+/// Shows times in the machine's time zone.
+#[derive(Clone, Debug)]
+pub(crate) struct Clock {
+    zone: TimeZone,
+}
+
+impl Clock {
+    pub(crate) fn local() -> Self {
+        Clock { zone: TimeZone::system() }
+    }
+
+    /// To the minute: `2026-11-21 09:34`.
+    pub(crate) fn minute(&self, time: Timestamp) -> String {
+        self.format(time, "%Y-%m-%d %H:%M")
+    }
+
+    /// To the nanosecond: `2026-11-21 09:34:43.123456789 +0100`.
+    pub(crate) fn exact(&self, time: Timestamp) -> String {
+        self.format(time, "%Y-%m-%d %H:%M:%S.%9f %z")
+    }
+
+    fn format(&self, time: Timestamp, pattern: &str) -> String {
+        match instant(time) {
+            Some(instant) => instant.to_zoned(self.zone.clone()).strftime(pattern).to_string(),
+            None => format!("@{}", time.seconds),
+        }
+    }
+}
+
+fn instant(time: Timestamp) -> Option<jiff::Timestamp> {
+    let seconds = jiff::Timestamp::from_second(time.seconds).ok()?;
+    seconds.checked_add(jiff::SignedDuration::from_nanos(i64::from(time.nanos))).ok()
+}
+
+/// `seconds.nanoseconds` since 1970 as `find -printf %T@` prints it: `-1.500000000` is one and a half seconds before.
+pub(crate) fn epoch(time: Timestamp) -> String {
+    let mut text = String::new();
+    if time.seconds < 0 && time.nanos > 0 {
+        let _ = write!(text, "-{}.{:09}", (time.seconds + 1).unsigned_abs(), 1_000_000_000 - time.nanos);
+    } else {
+        let _ = write!(text, "{}.{:09}", time.seconds, time.nanos);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_before_1970_count_backwards() {
+        let shown = |seconds, nanos| epoch(Timestamp { seconds, nanos });
+        assert_eq!(shown(1, 5), "1.000000005");
+        assert_eq!(shown(-2, 500_000_000), "-1.500000000");
+        assert_eq!(shown(-1, 1), "-0.999999999");
+        assert_eq!(shown(-3, 0), "-3.000000000");
+    }
+
+    #[test]
+    fn a_time_that_no_calendar_holds_is_shown_as_seconds() {
+        let clock = Clock { zone: TimeZone::UTC };
+        assert_eq!(clock.minute(Timestamp { seconds: i64::MAX, nanos: 0 }), format!("@{}", i64::MAX));
+        assert_eq!(clock.exact(Timestamp { seconds: -1, nanos: 1 }), "1969-12-31 23:59:59.000000001 +0000");
+    }
+}

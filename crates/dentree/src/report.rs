@@ -1,0 +1,116 @@
+//! Problems: what, where, what to do; one line each on standard error, and the exit code in the end.
+
+use crate::output::escape;
+use dentree_vfs::Error;
+use std::io;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+/// How a command ended. The worst of several problems is the one that counts: later variants are worse.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Status {
+    Done,
+    /// Something was not found, differed, or could not be kept.
+    Failed,
+    /// The image uses something that is not supported.
+    Unsupported,
+    /// The image is damaged.
+    Damaged,
+    /// The command line makes no sense.
+    Usage,
+}
+
+impl Status {
+    const ALL: [Status; 5] =
+        [Status::Done, Status::Failed, Status::Unsupported, Status::Damaged, Status::Usage];
+
+    /// The number that DESIGN and the help promise.
+    pub(crate) fn exit_code(self) -> ExitCode {
+        ExitCode::from(match self {
+            Status::Done => 0,
+            Status::Failed => 1,
+            Status::Usage => 2,
+            Status::Damaged => 3,
+            Status::Unsupported => 4,
+        })
+    }
+}
+
+/// One thing that went wrong, in one place.
+#[derive(Debug)]
+pub(crate) struct Problem {
+    at: String,
+    message: String,
+    status: Status,
+}
+
+impl Problem {
+    pub(crate) fn new(at: impl Into<String>, status: Status, message: impl Into<String>) -> Self {
+        Problem { at: at.into(), message: message.into(), status }
+    }
+
+    pub(crate) fn usage(at: impl Into<String>, message: impl Into<String>) -> Self {
+        Problem::new(at, Status::Usage, message)
+    }
+
+    /// A problem inside an image.
+    pub(crate) fn inside(at: impl Into<String>, error: &Error) -> Self {
+        let status = match error {
+            Error::Corrupt(_) => Status::Damaged,
+            Error::Unsupported(_) | Error::Encrypted => Status::Unsupported,
+            _ => Status::Failed,
+        };
+        Problem::new(at, status, error.to_string())
+    }
+
+    /// A problem of this machine's own files.
+    pub(crate) fn local(path: &[u8], error: &io::Error) -> Self {
+        let message = error.to_string();
+        let message = message.split(" (os error").next().unwrap_or(&message);
+        Problem::new(escape::terminal(path), Status::Failed, message)
+    }
+}
+
+/// Takes problems from all threads.
+#[derive(Debug, Default)]
+pub(crate) struct Report {
+    worst: AtomicU8,
+}
+
+impl Report {
+    /// Prints a problem and remembers how bad it is.
+    pub(crate) fn problem(&self, problem: &Problem) {
+        // One `eprintln` is one line: standard error is locked for it.
+        eprintln!("dentree: {}: {}", problem.at, problem.message);
+        self.remember(problem.status);
+    }
+
+    /// Remembers how bad something is that was told otherwise.
+    pub(crate) fn remember(&self, status: Status) {
+        self.worst.fetch_max(status as u8, Ordering::Relaxed);
+    }
+
+    pub(crate) fn status(&self) -> Status {
+        Status::ALL[usize::from(self.worst.load(Ordering::Relaxed))]
+    }
+}
+
+/// Why a command did not go on.
+#[derive(Debug)]
+pub(crate) enum Stop {
+    Problem(Problem),
+    /// Standard output does not take any more.
+    Output(io::Error),
+}
+
+impl From<Problem> for Stop {
+    fn from(problem: Problem) -> Self {
+        Stop::Problem(problem)
+    }
+}
+
+impl From<io::Error> for Stop {
+    fn from(error: io::Error) -> Self {
+        Stop::Output(error)
+    }
+}

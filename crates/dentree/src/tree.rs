@@ -1,0 +1,190 @@
+//! Directories of an image as the commands go through them: entries read at once, damage reported, loops noticed.
+//!
+//! Commands differ in what they do with an entry; what they share is here and in [`fanout`](crate::fanout).
+
+use crate::image::{Image, Node, WHO};
+use crate::report::{Problem, Report, Status};
+use dentree_vfs::{FileType, Ino, ReaddirStart};
+use std::collections::HashSet;
+use std::ops::{ControlFlow, Range};
+use std::sync::{Mutex, PoisonError};
+
+/// Entries that one thread takes from a big directory at a time.
+const PART: usize = 512;
+
+/// The entries of a directory: names one behind the other, so that a directory costs two allocations.
+#[derive(Debug, Default)]
+pub(crate) struct Listing {
+    names: Vec<u8>,
+    entries: Vec<Listed>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Listed {
+    ino: Ino,
+    kind: Option<FileType>,
+    start: usize,
+    len: usize,
+}
+
+/// One entry.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Entry<'a> {
+    pub(crate) name: &'a [u8],
+    pub(crate) ino: Ino,
+    /// Where the directory says so.
+    pub(crate) kind: Option<FileType>,
+}
+
+impl Listing {
+    pub(crate) fn push(&mut self, entry: Entry<'_>) {
+        let start = self.names.len();
+        self.names.extend_from_slice(entry.name);
+        self.entries.push(Listed { ino: entry.ino, kind: entry.kind, start, len: entry.name.len() });
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    pub(crate) fn get(&self, index: usize) -> Entry<'_> {
+        show(&self.names, &self.entries[index])
+    }
+
+    pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = Entry<'_>> + ExactSizeIterator {
+        self.entries.iter().map(|listed| show(&self.names, listed))
+    }
+
+    /// In the order of inode numbers: neighbours in the inode table are read together.
+    pub(crate) fn sort_by_inode(&mut self) {
+        self.entries.sort_unstable_by_key(|listed| listed.ino);
+    }
+
+    /// In the order of the names' bytes.
+    pub(crate) fn sort_by_name(&mut self) {
+        let names = &self.names;
+        self.entries.sort_unstable_by(|a, b| show(names, a).name.cmp(show(names, b).name));
+    }
+}
+
+/// Ranges of at most [`PART`] that cover `0..len`.
+pub(crate) fn parts(len: usize) -> impl Iterator<Item = Range<usize>> {
+    (0..len).step_by(PART).map(move |start| start..len.min(start + PART))
+}
+
+fn show<'a>(names: &'a [u8], listed: &Listed) -> Entry<'a> {
+    Entry { name: &names[listed.start..listed.start + listed.len], ino: listed.ino, kind: listed.kind }
+}
+
+/// Goes through one image for one command.
+pub(crate) struct Tree<'a> {
+    pub(crate) image: &'a Image,
+    pub(crate) report: &'a Report,
+    /// Directories that were entered.
+    entered: Mutex<HashSet<Ino>>,
+}
+
+impl<'a> Tree<'a> {
+    pub(crate) fn new(image: &'a Image, report: &'a Report) -> Self {
+        Tree { image, report, entered: Mutex::default() }
+    }
+
+    /// The entries of directory `dir` at `path`, in no particular order. What is damaged is reported; what can be read is
+    /// there. A directory that was entered before is damage too (no directory has two names), and has no entries here.
+    pub(crate) fn list(&self, dir: &Node, path: &[u8]) -> Listing {
+        let mut listing = Listing::default();
+        if !self.entered.lock().unwrap_or_else(PoisonError::into_inner).insert(dir.ino()) {
+            let message = format!("directory inode {} has a second name here; not entered again", dir.ino());
+            self.report.problem(&Problem::new(self.image.at(path), Status::Damaged, message));
+            return listing;
+        }
+        let read = self.image.vfs.readdir(WHO, dir, ReaddirStart::First, &mut |entry| {
+            listing.push(Entry { name: entry.name, ino: entry.ino, kind: entry.kind });
+            ControlFlow::Continue(())
+        });
+        if let Err(error) = read {
+            self.problem(path, &error);
+        }
+        listing
+    }
+
+    /// The inode of an entry at `path`; `None` after a report.
+    pub(crate) fn inode(&self, ino: Ino, path: &[u8]) -> Option<Node> {
+        self.image.inode(ino).map_err(|error| self.problem(path, &error)).ok()
+    }
+
+    /// The type of an entry at `path`, from its inode where the directory does not say; `None` after a report.
+    pub(crate) fn kind(&self, entry: Entry<'_>, path: &[u8]) -> Option<FileType> {
+        entry.kind.or_else(|| self.inode(entry.ino, path).map(|node| node.attr().kind))
+    }
+
+    pub(crate) fn problem(&self, path: &[u8], error: &dentree_vfs::Error) {
+        self.report.problem(&self.image.problem(path, error));
+    }
+}
+
+/// `dir/name`; the root is `/`.
+pub(crate) fn join(dir: &[u8], name: &[u8]) -> Vec<u8> {
+    let mut path = Vec::with_capacity(dir.len() + 1 + name.len());
+    join_into(&mut path, dir, name);
+    path
+}
+
+/// Appends `dir/name`.
+pub(crate) fn join_into(out: &mut Vec<u8>, dir: &[u8], name: &[u8]) {
+    out.extend_from_slice(dir);
+    if dir != b"/" {
+        out.push(b'/');
+    }
+    out.extend_from_slice(name);
+}
+
+/// A step through a directory such that all paths come in the order of their bytes. What is inside `a` stands behind
+/// `a-b`, for `-` is less than `/`: a directory is two steps, one at `a` and one at `a/`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Step {
+    /// The entry itself.
+    Entry(usize),
+    /// What is inside it.
+    Inside(usize),
+}
+
+/// The steps through a directory, given its names and which of them are directories.
+pub(crate) fn in_path_order<'a>(names: impl Iterator<Item = (&'a [u8], bool)>) -> Vec<Step> {
+    let mut keys: Vec<(&[u8], Step)> = Vec::new();
+    for (index, (name, is_dir)) in names.enumerate() {
+        keys.push((name, Step::Entry(index)));
+        if is_dir {
+            keys.push((name, Step::Inside(index)));
+        }
+    }
+    let bytes = |&(name, step): &(&'a [u8], Step)| {
+        name.iter().chain(matches!(step, Step::Inside(_)).then_some(&b'/'))
+    };
+    keys.sort_unstable_by(|a, b| bytes(a).cmp(bytes(b)));
+    keys.into_iter().map(|(_, step)| step).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_inside_a_directory_stands_where_its_slash_sorts() {
+        let names: [(&[u8], bool); 4] = [(b"a", true), (b"a-b", false), (b"a0", false), (b"A", true)];
+        let steps = in_path_order(names.into_iter());
+        use Step::{Entry, Inside};
+        assert_eq!(steps, [Entry(3), Inside(3), Entry(0), Entry(1), Inside(0), Entry(2)]);
+    }
+
+    #[test]
+    fn parts_cover_a_directory() {
+        let mut listing = Listing::default();
+        for ino in 0..1000 {
+            listing.push(Entry { name: b"x", ino: Ino(1000 - ino), kind: None });
+        }
+        assert_eq!(parts(listing.len()).collect::<Vec<_>>(), [0..512, 512..1000]);
+        listing.sort_by_inode();
+        assert_eq!(listing.get(0).ino, Ino(1));
+    }
+}

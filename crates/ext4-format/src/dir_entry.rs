@@ -1,0 +1,210 @@
+//! Directory entries and the leaf blocks that hold them: kernel document `directory.rst`.
+
+use crate::raw::raw_layout;
+use crate::{BlockSize, ChecksumSeed, InodeNumber, LogicalBlock, Problem};
+use zerocopy::{FromBytes, little_endian as le};
+
+const HEADER_LEN: usize = 8;
+const TAIL_LEN: usize = 12;
+/// The least an entry takes: header and a name of 1 to 4 bytes.
+const MIN_ENTRY_LEN: usize = 12;
+const TAIL_FILE_TYPE: u8 = 0xDE;
+
+raw_layout! {
+    /// `struct ext4_dir_entry_2` without its name.
+    RawEntry, size 0x8 {
+        0x0 inode: le::U32,
+        0x4 rec_len: le::U16,
+        0x6 name_len: u8,
+        0x7 file_type: u8,
+    }
+}
+
+raw_layout! {
+    /// `struct ext4_dir_entry_tail`: the end of a leaf with a checksum, disguised as an unused entry.
+    RawTail, size 0xC {
+        0x0 det_reserved_zero1: le::U32,
+        0x4 det_rec_len: le::U16,
+        0x6 det_reserved_zero2: u8,
+        0x7 det_reserved_ft: u8,
+        0x8 det_checksum: le::U32,
+    }
+}
+
+/// An entry that names an inode.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Entry<'a> {
+    /// The name: 1 to 255 bytes. Neither `/` nor NUL has been ruled out.
+    pub name: &'a [u8],
+    /// The inode, which exists.
+    pub inode: InodeNumber,
+    /// `file_type`; meaningless without the filetype feature.
+    pub file_type: u8,
+    /// Bytes before this entry.
+    pub start: usize,
+    /// Bytes before the next.
+    pub end: usize,
+}
+
+/// The entries in use of a leaf block, or of the part of an inode that holds entries.
+#[derive(Clone, Debug)]
+pub struct Entries<'a> {
+    bytes: &'a [u8],
+    at: usize,
+    block_size: BlockSize,
+    inodes_count: u32,
+}
+
+impl<'a> Entries<'a> {
+    /// Iterates over the entries in `bytes`. After an error there are no more.
+    pub fn new(bytes: &'a [u8], block_size: BlockSize, inodes_count: u32) -> Entries<'a> {
+        Entries { bytes, at: 0, block_size, inodes_count }
+    }
+
+    /// Parses the entry at `self.at`, used or not.
+    fn parse(&mut self) -> Result<Option<Entry<'a>>, Problem> {
+        let start = self.at;
+        let left = self.bytes.get(start..).unwrap_or_default();
+        let short = |need| Problem::Short { what: "a directory entry", need, have: left.len() };
+        let (raw, rest) = RawEntry::ref_from_prefix(left).map_err(|_| short(HEADER_LEN))?;
+        let len = rec_len(raw.rec_len.get(), self.block_size);
+        let name_len = usize::from(raw.name_len);
+        let need = (HEADER_LEN + name_len).max(MIN_ENTRY_LEN);
+        check_rec_len(len, need, left.len())?;
+        self.at = start + len;
+        let inode = raw.inode.get();
+        if inode == 0 {
+            return Ok(None);
+        }
+        Problem::check_range("inode", u64::from(inode), 1, u64::from(self.inodes_count))?;
+        Problem::check_range("name_len", u64::from(raw.name_len), 1, 255)?;
+        let name = rest.get(..name_len).ok_or(short(need))?;
+        Ok(Some(Entry { name, inode: InodeNumber(inode), file_type: raw.file_type, start, end: self.at }))
+    }
+}
+
+impl<'a> Iterator for Entries<'a> {
+    type Item = Result<Entry<'a>, Problem>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        while self.at < self.bytes.len() {
+            match self.parse() {
+                Ok(None) => {}
+                Ok(Some(entry)) => return Some(Ok(entry)),
+                Err(problem) => {
+                    self.at = self.bytes.len();
+                    return Some(Err(problem));
+                }
+            }
+        }
+        None
+    }
+}
+
+/// Blocks of 64 KiB have no 16-bit length: two bits are moved, and two values stand for the whole block.
+fn rec_len(stored: u16, block_size: BlockSize) -> usize {
+    let stored_wide = usize::from(stored);
+    match stored {
+        _ if block_size.log2() < 16 => stored_wide,
+        0 | u16::MAX => block_size.in_memory(),
+        _ => stored_wide & 0xFFFC | (stored_wide & 3) << 16,
+    }
+}
+
+fn check_rec_len(len: usize, need: usize, left: usize) -> Result<(), Problem> {
+    let wide = |bytes: usize| u64::try_from(bytes).unwrap_or(u64::MAX);
+    Problem::check_range("rec_len", wide(len), wide(need), wide(left))?;
+    let because = match left - len {
+        _ if !len.is_multiple_of(4) => "is no multiple of 4",
+        0 | MIN_ENTRY_LEN.. => return Ok(()),
+        _ => "leaves no room for another entry before the end of the block",
+    };
+    Err(Problem::Value { field: "rec_len", value: wide(len), because })
+}
+
+/// What a block of a directory holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum BlockRole {
+    /// Entries, and a checksum behind them.
+    Leaf,
+    /// Part of the htree index, disguised as an unused entry (the first block: as `.` and `..`).
+    Index,
+}
+
+/// The role of block `block` of a directory that has an index or not.
+pub fn block_role(bytes: &[u8], block: LogicalBlock, indexed: bool, block_size: BlockSize) -> BlockRole {
+    let whole = RawEntry::ref_from_prefix(bytes).is_ok_and(|(first, _)| {
+        first.inode.get() == 0 && rec_len(first.rec_len.get(), block_size) == block_size.in_memory()
+    });
+    if indexed && (block.0 == 0 || whole) { BlockRole::Index } else { BlockRole::Leaf }
+}
+
+/// Verifies the checksum at the end of a leaf block.
+pub fn verify_leaf(bytes: &[u8], inode_seed: ChecksumSeed) -> Result<(), Problem> {
+    let missing = Problem::Missing { what: "the checksum at the end of the directory block" };
+    let (summed, tail) = bytes.split_at_checked(bytes.len().saturating_sub(TAIL_LEN)).ok_or(missing)?;
+    let tail = RawTail::ref_from_bytes(tail).map_err(|_| missing)?;
+    let disguised = tail.det_reserved_zero1.get() == 0
+        && tail.det_rec_len.get() == 12
+        && tail.det_reserved_zero2 == 0
+        && tail.det_reserved_ft == TAIL_FILE_TYPE;
+    if !disguised {
+        return Err(missing);
+    }
+    Problem::check_sum(tail.det_checksum.get(), inode_seed.sum(summed))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KIB: u32 = 1024;
+
+    fn block_size() -> BlockSize {
+        BlockSize::from_log_block_size(0).unwrap()
+    }
+
+    fn entry(inode: u32, rec_len: u16, name: &[u8]) -> Vec<u8> {
+        let mut bytes = inode.to_le_bytes().to_vec();
+        bytes.extend_from_slice(&rec_len.to_le_bytes());
+        bytes.extend_from_slice(&[u8::try_from(name.len()).unwrap(), 1]);
+        bytes.extend_from_slice(name);
+        bytes.resize(usize::from(rec_len).max(bytes.len()), 0);
+        bytes
+    }
+
+    fn names(bytes: &[u8]) -> Result<Vec<&[u8]>, Problem> {
+        Entries::new(bytes, block_size(), KIB).map(|entry| entry.map(|entry| entry.name)).collect()
+    }
+
+    #[test]
+    fn unused_entries_are_passed_over() {
+        let bytes = [entry(5, 12, b"a"), entry(0, 16, b"gone"), entry(6, 24, b"last")].concat();
+        assert_eq!(names(&bytes).unwrap(), [b"a".as_slice(), b"last"]);
+    }
+
+    #[test]
+    fn lengths_that_do_not_fit_are_refused() {
+        for bytes in [
+            entry(5, 0, b""),
+            entry(5, 8, b"a"),
+            entry(5, 12, b"too long"),
+            [entry(5, 12, b"a"), entry(5, 40, b"b")].concat()[..32].to_vec(),
+            entry(5, 13, b"a"),
+            [entry(5, 12, b"a"), vec![0; 8]].concat(),
+            entry(KIB + 1, 12, b"a"),
+            entry(5, 12, b""),
+        ] {
+            assert!(names(&bytes).is_err(), "{bytes:?}");
+        }
+    }
+
+    #[test]
+    fn lengths_in_64_kib_blocks_have_two_bits_moved() {
+        let big = BlockSize::from_log_block_size(6).unwrap();
+        assert_eq!(rec_len(0xFFFF, big), 65536);
+        assert_eq!(rec_len(0, big), 65536);
+        assert_eq!(rec_len(12, big), 12);
+        assert_eq!(rec_len(0xFFFC, big), 65532);
+    }
+}

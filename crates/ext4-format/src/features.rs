@@ -1,0 +1,177 @@
+//! Feature flags of the superblock, by their names in `mke2fs -O` and `dumpe2fs`.
+
+macro_rules! feature_set {
+    ($(#[$meta:meta])* $name:ident, letter $letter:literal {
+        $($(#[$flag_meta:meta])* $flag:ident = $bit:literal, $text:literal;)*
+    }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+        pub struct $name(pub u32);
+
+        impl $name {
+            $($(#[$flag_meta])* pub const $flag: $name = $name($bit);)*
+
+            /// Whether all of `flags` are set.
+            pub fn has(self, flags: $name) -> bool {
+                self.0 & flags.0 == flags.0
+            }
+
+            /// Those that are set here and not in `known`.
+            pub fn without(self, known: $name) -> $name {
+                $name(self.0 & !known.0)
+            }
+
+            /// The names of all flags that are set, lowest bit first; one without a name by set and bit.
+            pub fn names(self) -> Vec<String> {
+                (0..32)
+                    .filter(|bit| self.0 & 1 << bit != 0)
+                    .map(|bit| match 1_u32 << bit {
+                        $($bit => $text.to_owned(),)*
+                        _ => format!("FEATURE_{}{bit}", $letter),
+                    })
+                    .collect()
+            }
+        }
+    };
+}
+
+feature_set! {
+    /// Features that an implementation may ignore.
+    Compat, letter 'C' {
+        /// Directories get blocks in advance.
+        DIR_PREALLOC = 0x1, "dir_prealloc";
+        /// Of the AFS server; nothing uses it.
+        IMAGIC_INODES = 0x2, "imagic_inodes";
+        /// There is a journal.
+        HAS_JOURNAL = 0x4, "has_journal";
+        /// There may be extended attributes.
+        EXT_ATTR = 0x8, "ext_attr";
+        /// Blocks behind the group descriptors are kept for growth.
+        RESIZE_INODE = 0x10, "resize_inode";
+        /// Directories may have an htree index.
+        DIR_INDEX = 0x20, "dir_index";
+        /// Groups may not be initialised; nothing uses it.
+        LAZY_BG = 0x40, "lazy_bg";
+        /// Of the snapshot patches; nothing uses it.
+        EXCLUDE_INODE = 0x80, "exclude_inode";
+        /// Of the snapshot patches; nothing uses it.
+        EXCLUDE_BITMAP = 0x100, "snapshot_bitmap";
+        /// At most two backups of the superblock, where `s_backup_bgs` says.
+        SPARSE_SUPER2 = 0x200, "sparse_super2";
+        /// The journal may hold fast commits.
+        FAST_COMMIT = 0x400, "fast_commit";
+        /// Inode numbers and UUID never change: keys depend on them.
+        STABLE_INODES = 0x800, "stable_inodes";
+        /// Orphans are listed in a file.
+        ORPHAN_FILE = 0x1000, "orphan_file";
+    }
+}
+
+feature_set! {
+    /// Features that an implementation must know before it reads.
+    Incompat, letter 'I' {
+        /// Compressed files; no kernel ever released reads it.
+        COMPRESSION = 0x1, "compression";
+        /// Directory entries record the type of their inode.
+        FILETYPE = 0x2, "filetype";
+        /// The journal must be replayed first.
+        RECOVER = 0x4, "needs_recovery";
+        /// This is an external journal, no file system.
+        JOURNAL_DEV = 0x8, "journal_dev";
+        /// Group descriptors lie in their meta block groups.
+        META_BG = 0x10, "meta_bg";
+        /// Files may be mapped by extents.
+        EXTENTS = 0x40, "extent";
+        /// Block numbers of 64 bits.
+        BITS64 = 0x80, "64bit";
+        /// Protected against a second mount.
+        MMP = 0x100, "mmp";
+        /// Bitmaps and inode tables may lie in other groups.
+        FLEX_BG = 0x200, "flex_bg";
+        /// Large attribute values in inodes of their own.
+        EA_INODE = 0x400, "ea_inode";
+        /// Data in directory entries (Lustre).
+        DIRDATA = 0x1000, "dirdata";
+        /// The checksum seed stands in the superblock.
+        CSUM_SEED = 0x2000, "metadata_csum_seed";
+        /// Directories above 2 GiB and htrees of three levels.
+        LARGEDIR = 0x4000, "large_dir";
+        /// Small files and directories within the inode.
+        INLINE_DATA = 0x8000, "inline_data";
+        /// There may be encrypted files and names.
+        ENCRYPT = 0x10000, "encrypt";
+        /// Directories may ignore case.
+        CASEFOLD = 0x20000, "casefold";
+    }
+}
+
+feature_set! {
+    /// Features that an implementation must know before it writes.
+    RoCompat, letter 'R' {
+        /// Backups of the superblock in groups 0, 1 and powers of 3, 5 and 7 only.
+        SPARSE_SUPER = 0x1, "sparse_super";
+        /// Files above 2 GiB.
+        LARGE_FILE = 0x2, "large_file";
+        /// Nothing uses it.
+        BTREE_DIR = 0x4, "btree_dir";
+        /// Files above 2 TiB: `i_blocks` may count file system blocks.
+        HUGE_FILE = 0x8, "huge_file";
+        /// Group descriptors carry a CRC16 and may mark uninitialised groups.
+        GDT_CSUM = 0x10, "uninit_bg";
+        /// Directories of more than 65,000 subdirectories.
+        DIR_NLINK = 0x20, "dir_nlink";
+        /// Inodes have room for nanoseconds and more.
+        EXTRA_ISIZE = 0x40, "extra_isize";
+        /// Of the snapshot patches.
+        HAS_SNAPSHOT = 0x80, "snapshot";
+        /// Quota files are file system metadata.
+        QUOTA = 0x100, "quota";
+        /// Space is given out in clusters of several blocks.
+        BIGALLOC = 0x200, "bigalloc";
+        /// All metadata carries CRC32c checksums.
+        METADATA_CSUM = 0x400, "metadata_csum";
+        /// Of a patch that was never merged.
+        REPLICA = 0x800, "replica";
+        /// Not to be mounted for writing.
+        READONLY = 0x1000, "read-only";
+        /// Project quotas.
+        PROJECT = 0x2000, "project";
+        /// Files may share blocks (Android).
+        SHARED_BLOCKS = 0x4000, "shared_blocks";
+        /// There may be fs-verity files.
+        VERITY = 0x8000, "verity";
+        /// The orphan file may not be empty.
+        ORPHAN_PRESENT = 0x10000, "orphan_present";
+    }
+}
+
+impl Incompat {
+    /// All that this crate can read.
+    pub const READABLE: Incompat = Incompat(
+        Incompat::FILETYPE.0
+            | Incompat::RECOVER.0
+            | Incompat::META_BG.0
+            | Incompat::EXTENTS.0
+            | Incompat::BITS64.0
+            | Incompat::MMP.0
+            | Incompat::FLEX_BG.0
+            | Incompat::EA_INODE.0
+            | Incompat::CSUM_SEED.0
+            | Incompat::LARGEDIR.0
+            | Incompat::INLINE_DATA.0
+            | Incompat::ENCRYPT.0
+            | Incompat::CASEFOLD.0,
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_are_named_and_unknown_bits_by_their_place() {
+        let set = Incompat(Incompat::FILETYPE.0 | Incompat::BITS64.0 | 1 << 30);
+        assert_eq!(set.names(), ["filetype", "64bit", "FEATURE_I30"]);
+        assert_eq!(set.without(Incompat::READABLE), Incompat(1 << 30));
+    }
+}

@@ -1,0 +1,279 @@
+//! Directory hashes: which leaf of an htree directory a name lives in.
+//!
+//! Three algorithms exist, each in a flavour where name bytes are signed and one where they are not (the
+//! superblock's `s_flags` says which, because the first kernels hashed whatever `char` their machine had), and
+//! SipHash, which needs the directory's encryption key and is only named here. Sources: the kernel's
+//! `Documentation/filesystems/ext4/directory.rst` ("Hash Tree Directories"), RFC 1320 (MD4's round functions; the
+//! directory hash takes 8 input words in place of 16, hence "half"), and Wheeler and Needham's TEA paper (16 cycles).
+
+use std::fmt;
+
+/// The major hash of a name: what a dx entry is ordered by. Bit 0 is always clear in a name's hash; in a dx entry
+/// it says that the block goes on with the hash of the block before it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct MajorHash(u32);
+
+impl MajorHash {
+    /// What readers of a directory take as "past the last name", shifted as hashes are: no name has this hash.
+    const END: u32 = 0x7fff_ffff << 1;
+
+    /// The hash that an algorithm's raw word stands for: bit 0 clear, and never the end-of-directory value.
+    pub const fn from_raw(raw: u32) -> Self {
+        let even = raw & !1;
+        Self(if even == Self::END { Self::END - 2 } else { even })
+    }
+
+    /// The hash of a dx entry, without its continuation bit.
+    pub(crate) const fn stored(raw: u32) -> Self {
+        Self(raw & !1)
+    }
+
+    /// The value as it stands in a dx entry.
+    pub const fn get(self) -> u32 {
+        self.0
+    }
+}
+
+impl fmt::Debug for MajorHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:#010x}", self.0)
+    }
+}
+
+/// Both hashes of a name. The minor one orders names that share a major hash in readdir cookies; the legacy
+/// algorithm has none (0).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct NameHash {
+    /// What the htree is ordered by.
+    pub major: MajorHash,
+    /// Further 32 bits of the same digest.
+    pub minor: u32,
+}
+
+/// The algorithm of a directory (`dx_root_info.hash_version`) or of new directories (`s_def_hash_version`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum HashAlgorithm {
+    /// A multiply-and-xor hash; weak, and without a seed.
+    Legacy,
+    /// MD4's three rounds over 8 input words; the default of mke2fs.
+    HalfMd4,
+    /// The Tiny Encryption Algorithm run as a hash.
+    Tea,
+    /// SipHash-2-4 under a key derived from the directory's encryption key: casefolded and encrypted directories.
+    SipHash,
+}
+
+/// Whether bytes from 0x80 up count as negative numbers (`s_flags` bit 0) or not (bit 1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum CharSign {
+    /// As `char` is on x86; what mke2fs writes there, and what neither bit means.
+    #[default]
+    Signed,
+    /// As `char` is on ARM, PowerPC and s390.
+    Unsigned,
+}
+
+impl CharSign {
+    /// A name byte as the 32-bit word that the hashes add up.
+    pub(crate) fn widen(self, byte: u8) -> u32 {
+        match self {
+            Self::Signed => i32::from(byte.cast_signed()).cast_unsigned(),
+            Self::Unsigned => u32::from(byte),
+        }
+    }
+}
+
+/// How the names of one directory are hashed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HashVersion {
+    /// The function.
+    pub algorithm: HashAlgorithm,
+    /// How it reads name bytes.
+    pub sign: CharSign,
+}
+
+impl HashVersion {
+    /// Decodes the on-disk byte: 0 to 2 take the signedness of the superblock, 3 to 5 name the unsigned flavour
+    /// themselves, 6 is SipHash. `None`: no algorithm has this number.
+    pub fn from_disk(version: u8, superblock_sign: CharSign) -> Option<Self> {
+        let (algorithm, sign) = match version {
+            0 => (HashAlgorithm::Legacy, superblock_sign),
+            1 => (HashAlgorithm::HalfMd4, superblock_sign),
+            2 => (HashAlgorithm::Tea, superblock_sign),
+            3 => (HashAlgorithm::Legacy, CharSign::Unsigned),
+            4 => (HashAlgorithm::HalfMd4, CharSign::Unsigned),
+            5 => (HashAlgorithm::Tea, CharSign::Unsigned),
+            6 => (HashAlgorithm::SipHash, superblock_sign),
+            _ => return None,
+        };
+        Some(Self { algorithm, sign })
+    }
+
+    /// Hashes `name` with the file system's seed (`s_hash_seed` as four little-endian words; all zero means the
+    /// default seed).
+    ///
+    /// `None` for [`HashAlgorithm::SipHash`], which needs a key: such directories are searched leaf by leaf.
+    pub fn hash(self, name: &[u8], seed: HashSeed) -> Option<NameHash> {
+        let (major, minor) = match self.algorithm {
+            HashAlgorithm::Legacy => (legacy(name, self.sign), 0),
+            HashAlgorithm::HalfMd4 => {
+                let state = digest::<32, 8>(name, self.sign, seed, half_md4);
+                (state[1], state[2])
+            }
+            HashAlgorithm::Tea => {
+                let state = digest::<16, 4>(name, self.sign, seed, tea);
+                (state[0], state[1])
+            }
+            HashAlgorithm::SipHash => return None,
+        };
+        Some(NameHash { major: MajorHash::from_raw(major), minor })
+    }
+}
+
+/// The four words that the seeded hashes start from: `s_hash_seed`, or MD4's initial state where that is zero.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct HashSeed([u32; 4]);
+
+impl HashSeed {
+    /// RFC 1320's initial state.
+    pub const DEFAULT: Self = Self([0x6745_2301, 0xefcd_ab89, 0x98ba_dcfe, 0x1032_5476]);
+
+    /// From the superblock's words in host order.
+    pub fn new(words: [u32; 4]) -> Self {
+        if words == [0; 4] { Self::DEFAULT } else { Self(words) }
+    }
+}
+
+impl Default for HashSeed {
+    fn default() -> Self {
+        Self::DEFAULT
+    }
+}
+
+fn legacy(name: &[u8], sign: CharSign) -> u32 {
+    let (mut newer, mut older) = (0x12a3_fe2d_u32, 0x37ab_e8f9_u32);
+    for &byte in name {
+        let mixed = older.wrapping_add(newer ^ sign.widen(byte).wrapping_mul(7_152_373));
+        let reduced = if mixed & 0x8000_0000 != 0 { mixed.wrapping_sub(0x7fff_ffff) } else { mixed };
+        (older, newer) = (newer, reduced);
+    }
+    newer << 1
+}
+
+/// Feeds `name` to `transform`, `BYTES` bytes (`WORDS` words) a time. An empty name is never fed.
+fn digest<const BYTES: usize, const WORDS: usize>(
+    name: &[u8],
+    sign: CharSign,
+    seed: HashSeed,
+    transform: fn(&mut [u32; 4], &[u32; WORDS]),
+) -> [u32; 4] {
+    let mut state = seed.0;
+    let mut rest = name;
+    while !rest.is_empty() {
+        transform(&mut state, &input_words(rest, sign));
+        rest = rest.get(BYTES..).unwrap_or_default();
+    }
+    state
+}
+
+/// Packs the head of `rest` into words, first byte highest; what is missing is filled with the length of `rest`,
+/// repeated in each byte. The addition carries on purpose: signed bytes borrow from their neighbours.
+fn input_words<const WORDS: usize>(rest: &[u8], sign: CharSign) -> [u32; WORDS] {
+    let len = u32::try_from(rest.len()).unwrap_or(u32::MAX);
+    let half = len | len.wrapping_shl(8);
+    let padding = half | half.wrapping_shl(16);
+    let mut words = [padding; WORDS];
+    for (word, bytes) in words.iter_mut().zip(rest.chunks(4)) {
+        *word = bytes.iter().fold(padding, |acc, &b| sign.widen(b).wrapping_add(acc << 8));
+    }
+    words
+}
+
+/// One MD4 operation order: which input word goes in at each of a round's eight steps.
+struct Md4Round {
+    function: fn(u32, u32, u32) -> u32,
+    constant: u32,
+    order: [usize; 8],
+    shifts: [u32; 4],
+}
+
+const MD4_ROUNDS: [Md4Round; 3] = [
+    Md4Round {
+        function: |x, y, z| (x & y) | (!x & z),
+        constant: 0,
+        order: [0, 1, 2, 3, 4, 5, 6, 7],
+        shifts: [3, 7, 11, 19],
+    },
+    Md4Round {
+        function: |x, y, z| (x & y) | (x & z) | (y & z),
+        constant: 0x5a82_7999,
+        order: [1, 3, 5, 7, 0, 2, 4, 6],
+        shifts: [3, 5, 9, 13],
+    },
+    Md4Round {
+        function: |x, y, z| x ^ y ^ z,
+        constant: 0x6ed9_eba1,
+        order: [3, 7, 2, 6, 1, 5, 0, 4],
+        shifts: [3, 9, 11, 15],
+    },
+];
+
+fn half_md4(state: &mut [u32; 4], input: &[u32; 8]) {
+    let [mut a, mut b, mut c, mut d] = *state;
+    for round in &MD4_ROUNDS {
+        for (step, &word) in round.order.iter().enumerate() {
+            let sum = a
+                .wrapping_add((round.function)(b, c, d))
+                .wrapping_add(input[word])
+                .wrapping_add(round.constant);
+            // MD4 names the four registers anew at each step: the one just written becomes `b` of the next.
+            (a, b, c, d) = (d, sum.rotate_left(round.shifts[step % 4]), b, c);
+        }
+    }
+    for (word, mixed) in state.iter_mut().zip([a, b, c, d]) {
+        *word = word.wrapping_add(mixed);
+    }
+}
+
+fn tea(state: &mut [u32; 4], key: &[u32; 4]) {
+    const DELTA: u32 = 0x9e37_79b9;
+    let [mut x, mut y, ..] = *state;
+    let mut sum = 0_u32;
+    for _ in 0..16 {
+        sum = sum.wrapping_add(DELTA);
+        let f = |v: u32, k0: u32, k1: u32| {
+            (v << 4).wrapping_add(k0) ^ v.wrapping_add(sum) ^ (v >> 5).wrapping_add(k1)
+        };
+        x = x.wrapping_add(f(y, key[0], key[1]));
+        y = y.wrapping_add(f(x, key[2], key[3]));
+    }
+    state[0] = state[0].wrapping_add(x);
+    state[1] = state[1].wrapping_add(y);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_name_hashes_to_the_end_of_the_directory() {
+        assert_eq!(MajorHash::from_raw(0xffff_ffff).get(), 0xffff_fffc);
+        assert_eq!(MajorHash::from_raw(0xffff_fffe).get(), 0xffff_fffc);
+        assert_eq!(MajorHash::from_raw(0xffff_fffd).get(), 0xffff_fffc);
+        assert_eq!(MajorHash::from_raw(1).get(), 0);
+    }
+
+    #[test]
+    fn siphash_is_named_and_not_computed() {
+        let version = HashVersion::from_disk(6, CharSign::Signed).unwrap();
+        assert_eq!(version.algorithm, HashAlgorithm::SipHash);
+        assert_eq!(version.hash(b"name", HashSeed::DEFAULT), None);
+        assert_eq!(HashVersion::from_disk(7, CharSign::Signed), None);
+    }
+
+    #[test]
+    fn an_all_zero_seed_means_the_default_one() {
+        assert_eq!(HashSeed::new([0; 4]), HashSeed::DEFAULT);
+        assert_ne!(HashSeed::new([0, 0, 0, 1]), HashSeed::DEFAULT);
+    }
+}

@@ -1,0 +1,307 @@
+//! Inodes: kernel document `inodes.rst`.
+
+use crate::raw::{join, join16, raw_layout};
+use crate::{BlockNumber, ChecksumSeed, Incompat, InodeNumber, Problem, RoCompat, Superblock, crc32c};
+use zerocopy::{FromBytes, little_endian as le};
+
+/// Bytes of `i_block`.
+const I_BLOCK_LEN: usize = 60;
+/// Where the fields end that every inode has.
+const CLASSIC_LEN: usize = 128;
+const CHECKSUM_LO_AT: usize = 0x7C;
+const CHECKSUM_HI_AT: usize = 0x82;
+const CREATOR_HURD: u32 = 1;
+
+const S_IFMT: u16 = 0o170_000;
+const S_IFREG: u16 = 0o100_000;
+const S_IFDIR: u16 = 0o040_000;
+
+raw_layout! {
+    /// The first 128 bytes of `struct ext4_inode`, with the Linux meaning of `osd1` and `osd2`.
+    RawInode, size 0x80 {
+        0x00 i_mode: le::U16,
+        0x02 i_uid: le::U16,
+        0x04 i_size_lo: le::U32,
+        0x08 i_atime: le::U32,
+        0x0C i_ctime: le::U32,
+        0x10 i_mtime: le::U32,
+        0x14 i_dtime: le::U32,
+        0x18 i_gid: le::U16,
+        0x1A i_links_count: le::U16,
+        0x1C i_blocks_lo: le::U32,
+        0x20 i_flags: le::U32,
+        0x24 l_i_version: le::U32,
+        0x28 i_block: [u8; I_BLOCK_LEN],
+        0x64 i_generation: le::U32,
+        0x68 i_file_acl_lo: le::U32,
+        0x6C i_size_high: le::U32,
+        0x70 i_obso_faddr: le::U32,
+        0x74 l_i_blocks_high: le::U16,
+        0x76 l_i_file_acl_high: le::U16,
+        0x78 l_i_uid_high: le::U16,
+        0x7A l_i_gid_high: le::U16,
+        0x7C l_i_checksum_lo: le::U16,
+        0x7E l_i_reserved: le::U16,
+    }
+}
+
+raw_layout! {
+    /// What follows where `i_extra_isize` has room for it, offsets from 0x80.
+    RawInodeExtra, size 0x20 {
+        0x00 i_extra_isize: le::U16,
+        0x02 i_checksum_hi: le::U16,
+        0x04 i_ctime_extra: le::U32,
+        0x08 i_mtime_extra: le::U32,
+        0x0C i_atime_extra: le::U32,
+        0x10 i_crtime: le::U32,
+        0x14 i_crtime_extra: le::U32,
+        0x18 i_version_hi: le::U32,
+        0x1C i_projid: le::U32,
+    }
+}
+
+/// `i_flags`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct InodeFlags(pub u32);
+
+impl InodeFlags {
+    /// Content and names are encrypted.
+    pub const ENCRYPT: InodeFlags = InodeFlags(0x800);
+    /// The directory has an htree index.
+    pub const INDEX: InodeFlags = InodeFlags(0x1000);
+    /// `i_blocks` counts file system blocks.
+    pub const HUGE_FILE: InodeFlags = InodeFlags(0x4_0000);
+    /// The content is mapped by extents.
+    pub const EXTENTS: InodeFlags = InodeFlags(0x8_0000);
+    /// Protected by fs-verity.
+    pub const VERITY: InodeFlags = InodeFlags(0x10_0000);
+    /// Holds the value of an extended attribute.
+    pub const EA_INODE: InodeFlags = InodeFlags(0x20_0000);
+    /// The content lies in the inode.
+    pub const INLINE_DATA: InodeFlags = InodeFlags(0x1000_0000);
+    /// The directory ignores case.
+    pub const CASEFOLD: InodeFlags = InodeFlags(0x4000_0000);
+    /// Those that `FS_IOC_GETFLAGS` shows (`EXT4_FL_USER_VISIBLE`).
+    pub const USER_VISIBLE: InodeFlags = InodeFlags(0x725B_DFFF);
+
+    /// Whether all of `flags` are set.
+    pub fn has(self, flags: InodeFlags) -> bool {
+        self.0 & flags.0 == flags.0
+    }
+}
+
+/// Seconds since 1970-01-01 UTC and nanoseconds (0 to 999,999,999) after that second.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct InodeTime {
+    /// Whole seconds, negative before 1970.
+    pub seconds: i64,
+    /// Nanoseconds within the second.
+    pub nanos: u32,
+}
+
+impl InodeTime {
+    /// From the classic 32-bit field and, where the inode has room, its `_extra` field: two bits that extend
+    /// the seconds to the year 2446, and 30 bits of nanoseconds.
+    fn decode(seconds: le::U32, extra: Option<le::U32>) -> InodeTime {
+        let low = i64::from(seconds.get().cast_signed());
+        let extra = extra.map_or(0, le::U32::get);
+        InodeTime { seconds: low + (i64::from(extra & 3) << 32), nanos: (extra >> 2).min(999_999_999) }
+    }
+}
+
+/// The number of a character or block device.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct DeviceNumber {
+    /// Which driver.
+    pub major: u32,
+    /// Which of the driver's devices.
+    pub minor: u32,
+}
+
+/// An inode. Its block map is still raw: see [`block`](Inode::block).
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Inode {
+    /// Type and permissions, as `st_mode`.
+    pub mode: u16,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Length of the content in bytes.
+    pub size: u64,
+    /// Allocated space in units of 512 bytes.
+    pub sectors: u64,
+    /// Number of names.
+    pub links: u16,
+    /// Flags.
+    pub flags: InodeFlags,
+    /// Changes when the number is used again.
+    pub generation: u32,
+    /// The block with extended attributes, where there is one.
+    pub xattr_block: Option<BlockNumber>,
+    /// Last access.
+    pub atime: InodeTime,
+    /// Last change of content.
+    pub mtime: InodeTime,
+    /// Last change of the inode.
+    pub ctime: InodeTime,
+    /// Creation, where there is room for it.
+    pub crtime: Option<InodeTime>,
+    /// `i_block`: extent tree root, block pointers, inline data, link target or device number.
+    pub block: [u8; I_BLOCK_LEN],
+    /// Low halves of `i_atime` and `i_mtime`: in an attribute value's inode, hash and parent.
+    pub raw_times: [u32; 2],
+    /// How many bytes of the inode the fields take; extended attributes follow. 128 where none can.
+    pub fields_len: usize,
+    /// What checksums of this inode's blocks start from.
+    pub checksum_seed: ChecksumSeed,
+}
+
+impl Inode {
+    /// Parses inode `ino` from its `inode_size` bytes and verifies its checksum.
+    ///
+    /// An inode that is not in use is [`Problem::Missing`].
+    pub fn parse(bytes: &[u8], ino: InodeNumber, sb: &Superblock) -> Result<Inode, Problem> {
+        let short = |_| Problem::Short { what: "an inode", need: CLASSIC_LEN, have: bytes.len() };
+        let (raw, rest) = RawInode::ref_from_prefix(bytes).map_err(|e| short(e.map_src(drop)))?;
+        if raw.i_links_count.get() == 0 || raw.i_mode.get() == 0 {
+            return Err(Problem::Missing { what: "an inode in use" });
+        }
+        let fields_len = fields_len(bytes, rest)?;
+        let checksum_seed = sb.checksum_seed.of_inode(ino.0, raw.i_generation.get());
+        if sb.has_metadata_csum() {
+            verify(bytes, raw, fields_len, checksum_seed)?;
+        }
+        let extra = Extra { raw: RawInodeExtra::ref_from_prefix(rest).ok().map(|(raw, _)| raw), fields_len };
+        Ok(build(raw, &extra, sb, checksum_seed))
+    }
+
+    /// The device number of a character or block device: the old 16-bit form where it is set, else the new one.
+    pub fn device(&self) -> DeviceNumber {
+        let word = |at| crate::raw::u32_at(&self.block, at).unwrap_or(0);
+        match (word(0), word(4)) {
+            (0, new) => {
+                DeviceNumber { major: (new & 0xF_FF00) >> 8, minor: new & 0xFF | new >> 12 & 0xF_FF00 }
+            }
+            (old, _) => DeviceNumber { major: old >> 8 & 0xFF, minor: old & 0xFF },
+        }
+    }
+
+    /// Whether it is a directory.
+    pub fn is_dir(&self) -> bool {
+        self.mode & S_IFMT == S_IFDIR
+    }
+
+    /// Whether it is a regular file.
+    pub fn is_file(&self) -> bool {
+        self.mode & S_IFMT == S_IFREG
+    }
+}
+
+/// The bytes that fixed fields take, from `i_extra_isize` where the inode is larger than the classic one.
+fn fields_len(bytes: &[u8], rest: &[u8]) -> Result<usize, Problem> {
+    let Some(size) = rest.first_chunk().copied().map(u16::from_le_bytes) else {
+        return Ok(CLASSIC_LEN);
+    };
+    let room = bytes.len() - CLASSIC_LEN;
+    let value = u64::from(size);
+    Problem::check_range("i_extra_isize", value, 0, u64::try_from(room).unwrap_or(u64::MAX))?;
+    if size % 4 != 0 {
+        return Err(Problem::Value { field: "i_extra_isize", value, because: "is no multiple of 4" });
+    }
+    Ok(CLASSIC_LEN + usize::from(size))
+}
+
+fn verify(bytes: &[u8], raw: &RawInode, fields_len: usize, seed: ChecksumSeed) -> Result<(), Problem> {
+    let part = |from: usize, to: usize| bytes.get(from..to).unwrap_or_default();
+    let sum = seed.sum(part(0, CHECKSUM_LO_AT));
+    let sum = crc32c(sum, &[0, 0]);
+    let low = raw.l_i_checksum_lo.get();
+    if fields_len < CHECKSUM_HI_AT + 2 {
+        let sum = crc32c(sum, part(CHECKSUM_LO_AT + 2, bytes.len()));
+        return Problem::check_sum(u32::from(low), sum & 0xFFFF);
+    }
+    let sum = crc32c(sum, part(CHECKSUM_LO_AT + 2, CHECKSUM_HI_AT));
+    let sum = crc32c(sum, &[0, 0]);
+    let sum = crc32c(sum, part(CHECKSUM_HI_AT + 2, bytes.len()));
+    let high = part(CHECKSUM_HI_AT, CHECKSUM_HI_AT + 2).first_chunk().copied().map_or(0, u16::from_le_bytes);
+    Problem::check_sum(join16(high, low), sum)
+}
+
+/// The extra fields, each there only as far as `i_extra_isize` reaches.
+struct Extra<'a> {
+    raw: Option<&'a RawInodeExtra>,
+    fields_len: usize,
+}
+
+impl Extra<'_> {
+    fn field(&self, end: usize, get: impl Fn(&RawInodeExtra) -> le::U32) -> Option<le::U32> {
+        self.raw.filter(|_| end <= self.fields_len).map(get)
+    }
+}
+
+fn build(raw: &RawInode, extra: &Extra<'_>, sb: &Superblock, checksum_seed: ChecksumSeed) -> Inode {
+    let flags = InodeFlags(raw.i_flags.get());
+    let crtime = extra.field(0x94, |raw| raw.i_crtime);
+    let crtime_extra = extra.field(0x98, |raw| raw.i_crtime_extra);
+    let xattr_block = xattr_block(raw, sb);
+    Inode {
+        mode: raw.i_mode.get(),
+        uid: join16(raw.l_i_uid_high, raw.i_uid),
+        gid: join16(raw.l_i_gid_high, raw.i_gid),
+        size: size(raw, sb),
+        sectors: sectors(raw, flags, sb),
+        links: raw.i_links_count.get(),
+        flags,
+        generation: raw.i_generation.get(),
+        xattr_block: (xattr_block != 0).then_some(BlockNumber(xattr_block)),
+        atime: InodeTime::decode(raw.i_atime, extra.field(0x90, |raw| raw.i_atime_extra)),
+        mtime: InodeTime::decode(raw.i_mtime, extra.field(0x8C, |raw| raw.i_mtime_extra)),
+        ctime: InodeTime::decode(raw.i_ctime, extra.field(0x88, |raw| raw.i_ctime_extra)),
+        crtime: crtime.map(|seconds| InodeTime::decode(seconds, crtime_extra)),
+        block: raw.i_block,
+        raw_times: [raw.i_atime.get(), raw.i_mtime.get()],
+        fields_len: extra.fields_len,
+        checksum_seed,
+    }
+}
+
+/// Only regular files, and directories under large_dir, have a high half.
+fn size(raw: &RawInode, sb: &Superblock) -> u64 {
+    let high_is_size = raw.i_mode.get() & S_IFMT == S_IFREG || sb.incompat.has(Incompat::LARGEDIR);
+    let high = if high_is_size { raw.i_size_high.get() } else { 0 };
+    join(high, raw.i_size_lo)
+}
+
+fn sectors(raw: &RawInode, flags: InodeFlags, sb: &Superblock) -> u64 {
+    if !sb.ro_compat.has(RoCompat::HUGE_FILE) {
+        return u64::from(raw.i_blocks_lo.get());
+    }
+    let blocks = join(raw.l_i_blocks_high.get(), raw.i_blocks_lo);
+    let shift = if flags.has(InodeFlags::HUGE_FILE) { sb.block_size.log2() - 9 } else { 0 };
+    blocks << shift
+}
+
+fn xattr_block(raw: &RawInode, sb: &Superblock) -> u64 {
+    let high = if sb.creator_os == CREATOR_HURD { 0 } else { raw.l_i_file_acl_high.get() };
+    if sb.is_64bit() { join(high, raw.i_file_acl_lo) } else { u64::from(raw.i_file_acl_lo.get()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn time(seconds: u32, extra: Option<u32>) -> InodeTime {
+        InodeTime::decode(le::U32::new(seconds), extra.map(le::U32::new))
+    }
+
+    #[test]
+    fn times_before_1970_and_past_2038_are_told_apart_by_the_epoch_bits() {
+        assert_eq!(time(0xFFFF_FFFF, Some(0)).seconds, -1);
+        assert_eq!(time(0x8000_0000, Some(1)).seconds, 0x8000_0000);
+        assert_eq!(time(0x7FFF_FFFF, Some(3)).seconds, 0x3_7FFF_FFFF);
+        assert_eq!(time(5, Some(7 << 2)).nanos, 7);
+        assert_eq!(time(0x8000_0000, None).seconds, -0x8000_0000);
+    }
+}

@@ -1,0 +1,82 @@
+//! What is wrong with bytes that should be a structure.
+
+/// The check that a structure failed. The caller knows where the bytes came from and adds it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Problem {
+    /// The structure does not begin with its magic number.
+    #[error("magic number is {found:#x}, not {expected:#x}")]
+    Magic {
+        /// What stands there.
+        found: u64,
+        /// What must stand there.
+        expected: u64,
+    },
+    /// The stored checksum is not that of the bytes.
+    #[error("checksum is {stored:#x}, its content gives {computed:#x}")]
+    Checksum {
+        /// As stored.
+        stored: u32,
+        /// As computed.
+        computed: u32,
+    },
+    /// A field has a value outside of what it may have.
+    #[error("{field} is {value}, must be {min} to {max}")]
+    Range {
+        /// The field, under its kernel name.
+        field: &'static str,
+        /// Its value.
+        value: u64,
+        /// The least allowed value.
+        min: u64,
+        /// The greatest allowed value.
+        max: u64,
+    },
+    /// A field has one of the values that it may not have.
+    #[error("{field} is {value}, which {because}")]
+    Value {
+        /// The field, under its kernel name.
+        field: &'static str,
+        /// Its value.
+        value: u64,
+        /// What is wrong with it.
+        because: &'static str,
+    },
+    /// Entries that must ascend do not.
+    #[error("{field} {value} follows {previous}: entries must ascend without overlap")]
+    Order {
+        /// What must ascend.
+        field: &'static str,
+        /// The entry out of order.
+        value: u64,
+        /// The one before it, or where it ends.
+        previous: u64,
+    },
+    /// The structure ends behind the bytes that hold it.
+    #[error("{what} needs {need} bytes, there are {have}")]
+    Short {
+        /// What does not fit.
+        what: &'static str,
+        /// Bytes needed.
+        need: usize,
+        /// Bytes there.
+        have: usize,
+    },
+    /// Something that must be there is not.
+    #[error("{what} is missing")]
+    Missing {
+        /// What is missing.
+        what: &'static str,
+    },
+}
+
+impl Problem {
+    /// Checks that `value` is within `min..=max`.
+    pub fn check_range(field: &'static str, value: u64, min: u64, max: u64) -> Result<(), Problem> {
+        if (min..=max).contains(&value) { Ok(()) } else { Err(Problem::Range { field, value, min, max }) }
+    }
+
+    /// Checks that two checksums are the same.
+    pub fn check_sum(stored: u32, computed: u32) -> Result<(), Problem> {
+        if stored == computed { Ok(()) } else { Err(Problem::Checksum { stored, computed }) }
+    }
+}

@@ -1,0 +1,36 @@
+//! How raw layouts are written down.
+
+/// Declares a little-endian on-disk structure: every field under its kernel name at its offset, both checked
+/// by the compiler, as is the whole size.
+macro_rules! raw_layout {
+    ($(#[$meta:meta])* $name:ident, size $size:literal { $($offset:literal $field:ident: $type:ty,)* }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, zerocopy::FromBytes, zerocopy::IntoBytes, zerocopy::Immutable,
+                 zerocopy::KnownLayout, zerocopy::Unaligned)]
+        #[repr(C)]
+        #[allow(dead_code, reason = "a layout names every field, also those that no one reads")]
+        pub(crate) struct $name {
+            $(pub(crate) $field: $type,)*
+        }
+        const _: () = {
+            assert!(size_of::<$name>() == $size);
+            $(assert!(std::mem::offset_of!($name, $field) == $offset);)*
+        };
+    };
+}
+pub(crate) use raw_layout;
+
+/// The two halves of a 64-bit number.
+pub(crate) fn join(high: impl Into<u32>, low: impl Into<u32>) -> u64 {
+    u64::from(high.into()) << 32 | u64::from(low.into())
+}
+
+/// The two halves of a 32-bit number.
+pub(crate) fn join16(high: impl Into<u16>, low: impl Into<u16>) -> u32 {
+    u32::from(high.into()) << 16 | u32::from(low.into())
+}
+
+/// The four bytes of `bytes` at `at`, little-endian; `None` past the end.
+pub(crate) fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+    bytes.get(at..)?.first_chunk().copied().map(u32::from_le_bytes)
+}

@@ -1,0 +1,75 @@
+//! Numbers that must not be mixed up.
+
+use std::fmt;
+
+/// A block of the file system, counted in file system blocks from the start of the device.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct BlockNumber(pub u64);
+
+/// A block of a file, counted in file system blocks from the start of the file.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct LogicalBlock(pub u32);
+
+/// An inode number; the first inode is 1.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct InodeNumber(pub u32);
+
+/// A block group, counted from 0.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct GroupNumber(pub u32);
+
+impl InodeNumber {
+    /// The root directory.
+    pub const ROOT: InodeNumber = InodeNumber(2);
+}
+
+macro_rules! display_as_number {
+    ($($type:ty),*) => {$(
+        impl fmt::Display for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+    )*};
+}
+display_as_number!(BlockNumber, LogicalBlock, InodeNumber, GroupNumber);
+
+/// The size of a file system block: a power of two from 1 KiB to 64 KiB.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BlockSize {
+    log2: u32,
+}
+
+impl BlockSize {
+    /// From `s_log_block_size`; `None` above 64 KiB.
+    pub fn from_log_block_size(s_log_block_size: u32) -> Option<BlockSize> {
+        (s_log_block_size <= 6).then(|| BlockSize { log2: 10 + s_log_block_size })
+    }
+
+    /// Base-2 logarithm of the size in bytes.
+    pub fn log2(self) -> u32 {
+        self.log2
+    }
+
+    /// In bytes.
+    pub fn bytes(self) -> u32 {
+        1 << self.log2
+    }
+
+    /// In bytes, as the length of a slice.
+    pub fn in_memory(self) -> usize {
+        1_usize << self.log2
+    }
+
+    /// How many blocks hold `bytes` bytes, the last one perhaps in part.
+    pub fn blocks_for(self, bytes: u64) -> u64 {
+        bytes.div_ceil(1 << self.log2)
+    }
+
+    /// The file block that byte `offset` lies in, and the place within it; `None` past the largest file.
+    pub fn split(self, offset: u64) -> Option<(LogicalBlock, usize)> {
+        let block = u32::try_from(offset >> self.log2).ok()?;
+        let within = usize::try_from(offset & u64::from(self.bytes() - 1)).ok()?;
+        Some((LogicalBlock(block), within))
+    }
+}

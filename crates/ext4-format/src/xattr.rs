@@ -1,0 +1,532 @@
+//! Extended attributes: name and value pairs behind an inode's own fields, and in a block that inodes may share.
+//!
+//! Both places hold the same list: entries one after the other, each with its name behind it, ended by four zero
+//! bytes; values lie towards the end, at offsets from the first entry (inode) or from the block's start. With the
+//! `ea_inode` feature an entry can name an inode whose content is the value. A POSIX access control list is a value
+//! too, see [`crate::acl_to_xattr`].
+//!
+//! Source: the kernel's `Documentation/filesystems/ext4/attributes.rst`.
+
+use crate::hash::CharSign;
+use crate::raw::raw_layout;
+use crate::{BlockNumber, ChecksumSeed, InodeNumber, Problem};
+use zerocopy::{FromBytes, little_endian as le};
+
+raw_layout! {
+    /// `struct ext4_xattr_ibody_header`.
+    RawInodeHeader, size 4 {
+        0x0 h_magic: le::U32,
+    }
+}
+
+raw_layout! {
+    /// `struct ext4_xattr_header`.
+    RawBlockHeader, size 32 {
+        0x00 h_magic: le::U32,
+        0x04 h_refcount: le::U32,
+        0x08 h_blocks: le::U32,
+        0x0C h_hash: le::U32,
+        0x10 h_checksum: le::U32,
+        0x14 h_reserved: [le::U32; 3],
+    }
+}
+
+raw_layout! {
+    /// `struct ext4_xattr_entry` without its name.
+    RawEntry, size 16 {
+        0x0 e_name_len: u8,
+        0x1 e_name_index: u8,
+        0x2 e_value_offs: le::U16,
+        0x4 e_value_inum: le::U32,
+        0x8 e_value_size: le::U32,
+        0xC e_hash: le::U32,
+    }
+}
+
+const MAGIC: u32 = 0xea02_0000;
+/// Entries, values and the end mark lie at multiples of this.
+const ALIGN: usize = 4;
+/// The longest value that the kernel takes; longer ones are damage.
+const MAX_VALUE: u32 = 1 << 24;
+
+/// What stands in place of a name's prefix on disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Namespace {
+    /// `user.`: anyone who may write the file.
+    User,
+    /// `system.posix_acl_access`, a whole name.
+    PosixAclAccess,
+    /// `system.posix_acl_default`, a whole name.
+    PosixAclDefault,
+    /// `trusted.`: root.
+    Trusted,
+    /// `lustre.`: reserved for that file system.
+    Lustre,
+    /// `security.`: labels and capabilities.
+    Security,
+    /// `system.`: ext4's own, as `system.data` for the tail of an inline file.
+    System,
+    /// `system.richacl`, a whole name.
+    RichAcl,
+    /// The context of an encrypted inode; users never see it.
+    Encryption,
+    /// `gnu.`: translators of GNU Hurd.
+    Hurd,
+}
+
+/// Namespaces, their `e_name_index` and their prefix. Where one prefix begins another, the longer stands first.
+const NAMESPACES: [(Namespace, u8, &str); 10] = [
+    (Namespace::User, 1, "user."),
+    (Namespace::PosixAclAccess, 2, "system.posix_acl_access"),
+    (Namespace::PosixAclDefault, 3, "system.posix_acl_default"),
+    (Namespace::Trusted, 4, "trusted."),
+    (Namespace::Lustre, 5, "lustre."),
+    (Namespace::Security, 6, "security."),
+    (Namespace::RichAcl, 8, "system.richacl"),
+    (Namespace::System, 7, "system."),
+    (Namespace::Encryption, 9, "encryption."),
+    (Namespace::Hurd, 10, "gnu."),
+];
+
+impl Namespace {
+    /// From `e_name_index`; `None` for numbers that nobody defined.
+    pub fn from_index(index: u8) -> Option<Self> {
+        NAMESPACES.iter().find(|(_, i, _)| *i == index).map(|(namespace, ..)| *namespace)
+    }
+
+    /// As `e_name_index`.
+    pub fn index(self) -> u8 {
+        NAMESPACES.iter().find(|(namespace, ..)| *namespace == self).map_or(0, |(_, index, _)| *index)
+    }
+
+    /// What users write before the stored name. For a whole name, the stored name is empty.
+    pub fn prefix(self) -> &'static str {
+        NAMESPACES.iter().find(|(namespace, ..)| *namespace == self).map_or("", |(.., prefix)| *prefix)
+    }
+
+    /// Splits a name as users write it into namespace and stored name. `None`: nothing of that name can be stored.
+    pub fn split(name: &[u8]) -> Option<(Self, &[u8])> {
+        NAMESPACES.iter().find_map(|&(namespace, _, prefix)| {
+            let rest = name.strip_prefix(prefix.as_bytes())?;
+            (prefix.ends_with('.') != rest.is_empty()).then_some((namespace, rest))
+        })
+    }
+
+    /// Whether `listxattr(2)` shows such names; the others are ext4's own business.
+    pub fn is_listed(self) -> bool {
+        matches!(
+            self,
+            Self::User | Self::PosixAclAccess | Self::PosixAclDefault | Self::Trusted | Self::Security
+        )
+    }
+}
+
+/// Where a value is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum XattrValue<'a> {
+    /// Beside the entry.
+    Inline(&'a [u8]),
+    /// The content of an inode (`ea_inode`).
+    Inode {
+        /// Which inode. Not checked.
+        inode: InodeNumber,
+        /// How many bytes, at most 16 MiB.
+        size: u32,
+    },
+}
+
+/// One attribute.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct XattrEntry<'a> {
+    /// `e_name_index`: see [`Namespace::from_index`].
+    pub name_index: u8,
+    /// The name behind its namespace's prefix.
+    pub name: &'a [u8],
+    /// Its value, or where that is.
+    pub value: XattrValue<'a>,
+    /// `e_hash`: of name and value. 0 where it was not computed, as in inodes.
+    pub hash: u32,
+}
+
+impl XattrEntry<'_> {
+    /// Checks `e_hash` against name and value; for a value in an inode, `inode_hash` is the hash that the inode
+    /// stores. Kernels of machines with signed and unsigned `char` hashed names differently, both are right.
+    pub fn verify_hash(&self, inode_hash: u32) -> Result<(), Problem> {
+        let computed = |sign| match self.value {
+            XattrValue::Inline(value) => entry_hash(self.name, value, sign),
+            XattrValue::Inode { .. } => entry_hash(self.name, &inode_hash.to_le_bytes(), sign),
+        };
+        if self.hash == computed(CharSign::Signed) {
+            return Ok(());
+        }
+        Problem::check_sum(self.hash, computed(CharSign::Unsigned))
+    }
+}
+
+/// The list of attributes in one place. Its entries are checked one by one as they are visited.
+#[derive(Debug, Clone, Copy)]
+pub struct XattrList<'a> {
+    /// From the first entry to the end of the place.
+    entries: &'a [u8],
+    /// What value offsets count from, to the end of the place.
+    values: &'a [u8],
+}
+
+impl<'a> XattrList<'a> {
+    /// The list in `space`, all that lies behind an inode's own fields (from 128 + `i_extra_isize` to the inode's
+    /// end). `None`: no list was ever written there.
+    pub fn in_inode(space: &'a [u8]) -> Option<Self> {
+        let (header, entries) = RawInodeHeader::ref_from_prefix(space).ok()?;
+        let there = header.h_magic.get() == MAGIC && entries.len() >= ALIGN;
+        there.then_some(Self { entries, values: entries })
+    }
+
+    /// Visits the attributes in their order on disk. After an error, which names the damage, there are no more.
+    pub fn iter(&self) -> XattrIter<'a> {
+        XattrIter { list: *self, at: Some(0) }
+    }
+
+    /// Finds one attribute by the two parts of its name.
+    pub fn find(&self, namespace: Namespace, name: &[u8]) -> Result<Option<XattrEntry<'a>>, Problem> {
+        let index = namespace.index();
+        self.iter()
+            .find(|entry| entry.as_ref().map_or(true, |e| e.name_index == index && e.name == name))
+            .transpose()
+    }
+
+    /// The entry at byte `at` and where the next one begins; `None` at the end mark.
+    fn entry(&self, at: usize) -> Result<Option<(XattrEntry<'a>, usize)>, Problem> {
+        let rest = self.entries.get(at..).unwrap_or_default();
+        let first =
+            rest.first_chunk::<ALIGN>().ok_or(Problem::Missing { what: "the attribute list's end mark" })?;
+        if *first == [0; ALIGN] {
+            return Ok(None);
+        }
+        let short = |need| Problem::Short { what: "an attribute entry", need, have: rest.len() };
+        let (raw, behind) = RawEntry::ref_from_prefix(rest).map_err(|_| short(size_of::<RawEntry>()))?;
+        let name_len = usize::from(raw.e_name_len);
+        let name = behind.get(..name_len).ok_or(short(size_of::<RawEntry>() + name_len))?;
+        if name.contains(&0) {
+            return Err(Problem::Value {
+                field: "e_name",
+                value: 0,
+                because: "is a zero byte, which no attribute name has",
+            });
+        }
+        let size = (size_of::<RawEntry>() + name_len).next_multiple_of(ALIGN);
+        let value = self.value(raw)?;
+        let entry = XattrEntry { name_index: raw.e_name_index, name, value, hash: raw.e_hash.get() };
+        Ok(Some((entry, at + size)))
+    }
+
+    fn value(&self, raw: &RawEntry) -> Result<XattrValue<'a>, Problem> {
+        let size = raw.e_value_size.get();
+        Problem::check_range("e_value_size", u64::from(size), 0, u64::from(MAX_VALUE))?;
+        match raw.e_value_inum.get() {
+            0 if size == 0 => Ok(XattrValue::Inline(&[])),
+            0 => {
+                let offset = usize::from(raw.e_value_offs.get());
+                let len = usize::try_from(size).unwrap_or(usize::MAX);
+                let there = self.values.get(offset..).unwrap_or_default();
+                there.get(..len).map(XattrValue::Inline).ok_or(Problem::Short {
+                    what: "an attribute value",
+                    need: len,
+                    have: there.len(),
+                })
+            }
+            inode => Ok(XattrValue::Inode { inode: InodeNumber(inode), size }),
+        }
+    }
+}
+
+/// Visits an [`XattrList`].
+#[derive(Debug, Clone)]
+pub struct XattrIter<'a> {
+    list: XattrList<'a>,
+    /// Where the next entry begins; `None` after the last.
+    at: Option<usize>,
+}
+
+impl<'a> Iterator for XattrIter<'a> {
+    type Item = Result<XattrEntry<'a>, Problem>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        // Each entry is at least 16 bytes long, so a place is left behind after finitely many.
+        match self.list.entry(self.at.take()?).transpose()? {
+            Ok((entry, next)) => {
+                self.at = Some(next);
+                Some(Ok(entry))
+            }
+            Err(problem) => Some(Err(problem)),
+        }
+    }
+}
+
+/// A block of attributes, which all inodes with the same attributes may share.
+#[derive(Debug, Clone, Copy)]
+pub struct XattrBlock<'a> {
+    bytes: &'a [u8],
+    /// How many inodes use the block.
+    pub refcount: u32,
+    /// `h_hash`: of all entries; what a cache of shared blocks is keyed by. 0: not to be shared.
+    pub hash: u32,
+    /// `h_checksum`.
+    checksum: u32,
+    /// The attributes.
+    pub list: XattrList<'a>,
+}
+
+impl<'a> XattrBlock<'a> {
+    /// Parses a whole block.
+    pub fn parse(bytes: &'a [u8]) -> Result<Self, Problem> {
+        let (header, entries) = RawBlockHeader::ref_from_prefix(bytes).map_err(|_| Problem::Short {
+            what: "an attribute block",
+            need: size_of::<RawBlockHeader>(),
+            have: bytes.len(),
+        })?;
+        let magic = header.h_magic.get();
+        if magic != MAGIC {
+            return Err(Problem::Magic { found: u64::from(magic), expected: u64::from(MAGIC) });
+        }
+        Problem::check_range("h_blocks", u64::from(header.h_blocks.get()), 1, 1)?;
+        Ok(Self {
+            bytes,
+            refcount: header.h_refcount.get(),
+            hash: header.h_hash.get(),
+            checksum: header.h_checksum.get(),
+            list: XattrList { entries, values: bytes },
+        })
+    }
+
+    /// Checks the block's checksum (`metadata_csum`): of its number, then of its bytes with a checksum of zero.
+    pub fn verify(&self, seed: ChecksumSeed, number: BlockNumber) -> Result<(), Problem> {
+        const AT: usize = std::mem::offset_of!(RawBlockHeader, h_checksum);
+        let (before, after) = (self.bytes.get(..AT), self.bytes.get(AT + 4..));
+        let parts =
+            [&number.0.to_le_bytes()[..], before.unwrap_or_default(), &[0; 4], after.unwrap_or_default()];
+        let computed = parts.into_iter().fold(seed.0, |sum, part| ChecksumSeed(sum).sum(part));
+        Problem::check_sum(self.checksum, computed)
+    }
+}
+
+/// `e_hash` of an attribute whose value stands beside it. For a value in an inode, `value` is that inode's hash as
+/// four little-endian bytes.
+pub fn entry_hash(name: &[u8], value: &[u8], sign: CharSign) -> u32 {
+    let of_name = name.iter().fold(0_u32, |hash, &byte| hash.rotate_left(5) ^ sign.widen(byte));
+    value.chunks(ALIGN).fold(of_name, |hash, chunk| {
+        let mut word = [0; ALIGN];
+        word[..chunk.len()].copy_from_slice(chunk);
+        hash.rotate_left(16) ^ u32::from_le_bytes(word)
+    })
+}
+
+/// `h_hash` of a block whose entries have these `e_hash`es, in their order. 0, which forbids sharing, where one of
+/// them was not computed.
+pub fn block_hash(entries: impl IntoIterator<Item = u32>) -> u32 {
+    entries
+        .into_iter()
+        .try_fold(0_u32, |hash, entry| (entry != 0).then_some(hash.rotate_left(16) ^ entry))
+        .unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// An attribute to write: index, name, value.
+    type Attribute = (u8, Vec<u8>, Vec<u8>);
+
+    /// Lays attributes out as the kernel does: entries from the front, values from the back.
+    fn build_list(size: usize, base: usize, attributes: &[Attribute]) -> Vec<u8> {
+        let mut bytes = vec![0; size];
+        let (mut front, mut back) = (0, size);
+        for (index, name, value) in attributes {
+            back -= value.len().next_multiple_of(ALIGN);
+            bytes[back..back + value.len()].copy_from_slice(value);
+            let entry = &mut bytes[front..front + 16 + name.len()];
+            entry[0] = u8::try_from(name.len()).unwrap();
+            entry[1] = *index;
+            entry[2..4].copy_from_slice(&u16::try_from(base + back).unwrap().to_le_bytes());
+            entry[8..12].copy_from_slice(&u32::try_from(value.len()).unwrap().to_le_bytes());
+            entry[12..16].copy_from_slice(&entry_hash(name, value, CharSign::Unsigned).to_le_bytes());
+            entry[16..].copy_from_slice(name);
+            front += (16 + name.len()).next_multiple_of(ALIGN);
+        }
+        assert!(front + ALIGN <= back, "the attributes fit");
+        bytes
+    }
+
+    fn build_inode(size: usize, attributes: &[Attribute]) -> Vec<u8> {
+        [&MAGIC.to_le_bytes()[..], &build_list(size, 0, attributes)].concat()
+    }
+
+    fn build_block(size: usize, attributes: &[Attribute]) -> Vec<u8> {
+        let mut header = [0; 32];
+        header[..4].copy_from_slice(&MAGIC.to_le_bytes());
+        header[4] = 3;
+        header[8] = 1;
+        [&header[..], &build_list(size - 32, 32, attributes)].concat()
+    }
+
+    fn attribute(index: u8, name: &[u8], value: &[u8]) -> Attribute {
+        (index, name.to_vec(), value.to_vec())
+    }
+
+    fn read(list: XattrList<'_>) -> Result<Vec<Attribute>, Problem> {
+        list.iter()
+            .map(|entry| {
+                let entry = entry?;
+                let XattrValue::Inline(value) = entry.value else { unreachable!("no value is in an inode") };
+                Ok(attribute(entry.name_index, entry.name, value))
+            })
+            .collect()
+    }
+
+    #[test]
+    fn names_split_into_namespace_and_rest_and_join_again() {
+        for (name, namespace, rest) in [
+            ("user.comment", Namespace::User, "comment"),
+            ("system.posix_acl_access", Namespace::PosixAclAccess, ""),
+            ("system.posix_acl_default", Namespace::PosixAclDefault, ""),
+            ("system.richacl", Namespace::RichAcl, ""),
+            ("system.data", Namespace::System, "data"),
+            ("system.posix_acl_accessory", Namespace::System, "posix_acl_accessory"),
+            ("security.selinux", Namespace::Security, "selinux"),
+            ("trusted.overlay.opaque", Namespace::Trusted, "overlay.opaque"),
+        ] {
+            assert_eq!(Namespace::split(name.as_bytes()), Some((namespace, rest.as_bytes())), "{name}");
+            assert_eq!(format!("{}{rest}", namespace.prefix()), name);
+            assert_eq!(Namespace::from_index(namespace.index()), Some(namespace));
+        }
+        for name in ["user.", "user", "", "fancy.name"] {
+            assert_eq!(Namespace::split(name.as_bytes()), None, "{name}");
+        }
+        assert_eq!(Namespace::from_index(0), None);
+    }
+
+    #[test]
+    fn an_inode_without_the_magic_number_has_no_list() {
+        assert!(XattrList::in_inode(&[0; 64]).is_none());
+        assert!(XattrList::in_inode(&[]).is_none());
+        assert!(XattrList::in_inode(&MAGIC.to_le_bytes()).is_none());
+        assert_eq!(read(XattrList::in_inode(&build_inode(4, &[])).unwrap()), Ok(vec![]));
+    }
+
+    #[test]
+    fn attributes_are_found_by_both_parts_of_their_name() {
+        let block = build_block(1024, &[attribute(1, b"a", b"one"), attribute(6, b"a", b"two")]);
+        let list = XattrBlock::parse(&block).unwrap().list;
+        let value = |namespace, name| list.find(namespace, name).unwrap().map(|entry| entry.value);
+        assert_eq!(value(Namespace::User, b"a"), Some(XattrValue::Inline(b"one")));
+        assert_eq!(value(Namespace::Security, b"a"), Some(XattrValue::Inline(b"two")));
+        assert_eq!(value(Namespace::Trusted, b"a"), None);
+        assert_eq!(value(Namespace::User, b"ab"), None);
+    }
+
+    #[test]
+    fn a_value_in_an_inode_is_named_and_not_looked_for() {
+        let mut block = build_block(1024, &[attribute(1, b"big", b"")]);
+        block[32 + 4] = 99;
+        block[32 + 8..32 + 12].copy_from_slice(&(1_u32 << 20).to_le_bytes());
+        let entry = XattrBlock::parse(&block).unwrap().list.iter().next().unwrap().unwrap();
+        assert_eq!(entry.value, XattrValue::Inode { inode: InodeNumber(99), size: 1 << 20 });
+        let hash = entry_hash(b"big", &7_u32.to_le_bytes(), CharSign::Signed);
+        assert_eq!(XattrEntry { hash, ..entry }.verify_hash(7), Ok(()));
+        assert!(XattrEntry { hash, ..entry }.verify_hash(8).is_err());
+    }
+
+    #[test]
+    fn hashes_of_either_signedness_are_right() {
+        let (name, value) = (&b"na\xefve"[..], &b"value"[..]);
+        for sign in [CharSign::Signed, CharSign::Unsigned] {
+            let hash = entry_hash(name, value, sign);
+            let entry = XattrEntry { name_index: 1, name, value: XattrValue::Inline(value), hash };
+            assert_eq!(entry.verify_hash(0), Ok(()));
+            assert!(XattrEntry { hash: hash ^ 1, ..entry }.verify_hash(0).is_err());
+        }
+    }
+
+    #[test]
+    fn a_block_with_an_entry_that_has_no_hash_is_not_shared() {
+        assert_eq!(block_hash([5, 7]), 5 << 16 ^ 7);
+        assert_eq!(block_hash([5, 0, 7]), 0);
+    }
+
+    #[test]
+    fn damage_is_named_and_ends_the_list() {
+        let good = build_block(1024, &[attribute(1, b"name", b"value"), attribute(1, b"other", b"")]);
+        for (at, bytes, message) in [
+            (32, &[255_u8][..], "e_name"),
+            (32 + 2, &[0xff, 0xff], "an attribute value needs 5 bytes, there are 0"),
+            (32 + 2, &[0xfc, 0x03], "an attribute value needs 5 bytes, there are 4"),
+            (32 + 8, &[1, 0, 0, 1], "e_value_size"),
+            (32 + 17, &[0], "e_name"),
+        ] {
+            let mut block = good.clone();
+            block[at..at + bytes.len()].copy_from_slice(bytes);
+            let entries: Vec<_> = XattrBlock::parse(&block).unwrap().list.iter().collect();
+            let [Err(problem)] = &entries[..] else { panic!("{entries:?}") };
+            assert!(problem.to_string().starts_with(message), "{problem}");
+        }
+        let endless = XattrList { entries: &[1; 64], values: &[] };
+        assert!(endless.iter().last().unwrap().is_err());
+    }
+
+    #[test]
+    fn a_block_of_another_kind_is_refused() {
+        assert!(matches!(XattrBlock::parse(&[0; 1024]), Err(Problem::Magic { .. })));
+        assert!(matches!(XattrBlock::parse(&[0; 31]), Err(Problem::Short { .. })));
+        let mut two = build_block(1024, &[]);
+        two[8] = 2;
+        assert!(matches!(XattrBlock::parse(&two), Err(Problem::Range { field: "h_blocks", .. })));
+    }
+
+    fn attributes() -> impl Strategy<Value = Vec<Attribute>> {
+        let name = proptest::collection::vec(1_u8.., 1..40);
+        let value = proptest::collection::vec(any::<u8>(), 0..40);
+        proptest::collection::vec((1_u8..11, name, value), 0..10)
+    }
+
+    proptest! {
+        #[test]
+        fn attributes_come_back_as_written(attributes in attributes()) {
+            let inode = build_inode(1100, &attributes);
+            prop_assert_eq!(read(XattrList::in_inode(&inode).unwrap()).unwrap(), attributes.clone());
+            let block = build_block(1152, &attributes);
+            let parsed = XattrBlock::parse(&block).unwrap();
+            prop_assert_eq!(parsed.refcount, 3);
+            prop_assert_eq!(read(parsed.list).unwrap(), attributes);
+            prop_assert!(parsed.list.iter().all(|entry| entry.unwrap().verify_hash(0).is_ok()));
+        }
+
+        #[test]
+        fn any_bytes_end_in_a_list_or_an_error(
+            mut bytes in proptest::collection::vec(prop_oneof![any::<u8>(), 0_u8..24], 0..300),
+        ) {
+            if let Some(head) = bytes.first_chunk_mut::<12>() {
+                *head = [0, 0, 2, 0xea, 1, 0, 0, 0, 1, 0, 0, 0];
+            }
+            for list in XattrList::in_inode(&bytes).into_iter().chain(XattrBlock::parse(&bytes).map(|b| b.list)) {
+                prop_assert!(list.iter().count() <= bytes.len() / 16 + 1);
+                let _ = list.find(Namespace::User, b"a");
+            }
+            if let Ok(block) = XattrBlock::parse(&bytes) {
+                let _ = block.verify(ChecksumSeed(!0), BlockNumber(1));
+            }
+        }
+
+        #[test]
+        fn damaged_lists_end_in_a_list_or_an_error(
+            attributes in attributes(),
+            at in 0_usize..1152,
+            value in any::<u8>(),
+        ) {
+            let mut block = build_block(1152, &attributes);
+            block[at] = value;
+            if let Ok(block) = XattrBlock::parse(&block) {
+                prop_assert!(block.list.iter().count() <= 1152 / 16);
+            }
+        }
+    }
+}

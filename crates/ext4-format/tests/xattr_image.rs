@@ -1,0 +1,104 @@
+//! Attributes that debugfs and the kernel wrote: names, values, hashes and checksums are as they should be.
+
+mod common;
+
+use common::{Image, block_of, run, superblock};
+use dentree_ext4_format::xattr::{Namespace, XattrBlock, XattrList, XattrValue, block_hash};
+use rustix::fs::{XattrFlags, setxattr};
+use std::path::PathBuf;
+
+/// A loop mount, unmounted when dropped.
+struct Mount(PathBuf);
+
+impl Mount {
+    fn new(image: &Image) -> Option<Self> {
+        let folder = image.folder().join("mnt");
+        std::fs::create_dir(&folder).unwrap();
+        run("mount", &["-o", "loop", image.path().to_str().unwrap(), folder.to_str().unwrap()])?;
+        Some(Self(folder))
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        run("umount", &[self.0.to_str().unwrap()]);
+    }
+}
+
+fn image(arguments: &[&str]) -> Option<Image> {
+    Image::new("2M", arguments, |folder| {
+        for name in ["one", "two"] {
+            std::fs::write(folder.join(name), "x").unwrap();
+        }
+    })
+}
+
+#[test]
+fn debugfs_writes_small_values_into_the_inode_and_large_ones_into_a_block() {
+    let Some(image) = image(&["-O", "metadata_csum"]) else { return };
+    let large = "large ".repeat(100);
+    let value = image.folder().join("value");
+    std::fs::write(&value, &large).unwrap();
+    image.debugfs("ea_set /one user.small little").unwrap();
+    image.debugfs(&format!("ea_set -f {} /one user.large", value.display())).unwrap();
+
+    let (inode, number, record) = image.inode("/one").unwrap();
+    let list = XattrList::in_inode(&record[inode.fields_len..]).unwrap();
+    let small = list.find(Namespace::User, b"small").unwrap().unwrap();
+    assert_eq!(small.value, XattrValue::Inline(b"little"));
+    let bytes = image.bytes();
+    let sb = superblock(&bytes);
+    let block_number = inode.xattr_block.unwrap();
+    let block = XattrBlock::parse(block_of(&bytes, &sb, block_number)).unwrap();
+    block.verify(sb.checksum_seed, block_number).unwrap();
+    let entry = block.list.find(Namespace::User, b"large").unwrap().unwrap();
+    assert_eq!(entry.value, XattrValue::Inline(large.as_bytes()), "inode {number}");
+    entry.verify_hash(0).unwrap();
+}
+
+#[test]
+fn the_kernel_shares_a_block_between_equal_inodes_under_the_hash_that_we_compute() {
+    let Some(image) = image(&["-O", "metadata_csum", "-b", "1024"]) else { return };
+    {
+        let Some(mount) = Mount::new(&image) else { return };
+        for file in ["one", "two"] {
+            for name in ["user.comment", "trusted.na\u{ef}ve", "security.label"] {
+                setxattr(mount.0.join(file), name, &[b'v'; 101], XattrFlags::empty()).unwrap();
+            }
+        }
+    }
+    let (one, ..) = image.inode("/one").unwrap();
+    let (two, ..) = image.inode("/two").unwrap();
+    let number = one.xattr_block.unwrap();
+    assert_eq!(two.xattr_block, Some(number));
+    let bytes = image.bytes();
+    let sb = superblock(&bytes);
+    let block = XattrBlock::parse(block_of(&bytes, &sb, number)).unwrap();
+    block.verify(sb.checksum_seed, number).unwrap();
+    assert_eq!(block.refcount, 2);
+    let entries: Vec<_> = block.list.iter().collect::<Result<_, _>>().unwrap();
+    assert!(!entries.is_empty());
+    for entry in &entries {
+        entry.verify_hash(0).unwrap();
+        assert_eq!(entry.value, XattrValue::Inline(&[b'v'; 101]));
+    }
+    assert_eq!(block_hash(entries.iter().map(|entry| entry.hash)), block.hash);
+}
+
+#[test]
+fn the_kernel_puts_values_that_fit_nowhere_into_inodes() {
+    let Some(image) = image(&["-O", "metadata_csum,ea_inode", "-b", "1024"]) else { return };
+    {
+        let Some(mount) = Mount::new(&image) else { return };
+        setxattr(mount.0.join("one"), "user.big", &[b'v'; 5000], XattrFlags::empty()).unwrap();
+    }
+    let (inode, _, record) = image.inode("/one").unwrap();
+    let list = XattrList::in_inode(&record[inode.fields_len..]).unwrap();
+    let entry = list.find(Namespace::User, b"big").unwrap().unwrap();
+    let XattrValue::Inode { inode: value_inode, size: 5000 } = entry.value else { panic!("{entry:?}") };
+    // The inode that holds a value keeps the value's checksum where others keep their access time.
+    let (value_inode, ..) = image.inode(&format!("<{value_inode}>")).unwrap();
+    let sb = superblock(&image.bytes());
+    assert_eq!(value_inode.raw_times[0], sb.checksum_seed.sum(&[b'v'; 5000]));
+    entry.verify_hash(value_inode.raw_times[0]).unwrap();
+}

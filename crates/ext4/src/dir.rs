@@ -1,0 +1,226 @@
+//! Directories, block by block.
+
+use crate::map::Mapping;
+use crate::name::Wanted;
+use crate::{Ext4, Node, Place, Result, Structure};
+use dentree_bufcache::Buffer;
+use dentree_ext4_format::{
+    BlockRole, Compat, Entries, Entry, Incompat, InodeFlags, InodeNumber, LogicalBlock, Problem, block_role,
+    verify_leaf,
+};
+use dentree_vfs::{DirEntry, FileType, Ino, Lookup, ReaddirStart};
+use std::borrow::Cow;
+use std::ops::ControlFlow;
+
+impl Ext4 {
+    /// How many blocks a directory has. No two of them are the same block, so there are no more than the device
+    /// has: this is what ends the listing of a directory whose map names one block a million times.
+    pub(crate) fn dir_blocks(&self, dir: &Node) -> Result<u32> {
+        let blocks = dir.inode.size >> self.sb.block_size.log2();
+        let on_device = self.device.size() >> self.sb.block_size.log2();
+        let max = self.sb.blocks_count.min(on_device).min(u64::from(u32::MAX));
+        Problem::check_range("the directory's blocks", blocks, 1, max)
+            .map_err(|problem| dir.place(Structure::Inode).corrupt(problem))?;
+        Ok(u32::try_from(blocks).unwrap_or(u32::MAX))
+    }
+
+    /// Reads a block of a directory, which may have no holes. Its checksum is not verified yet.
+    pub(crate) fn dir_block(&self, dir: &Node, block: LogicalBlock, place: Place) -> Result<(Buffer, Place)> {
+        let max = u64::from(self.dir_blocks(dir)? - 1);
+        Problem::check_range("the block within the directory", u64::from(block.0), 0, max)
+            .map_err(|problem| place.corrupt(problem))?;
+        match self.map(dir, block)?.mapping {
+            Mapping::Data(at) => Ok((self.metadata(at, place)?, place.at(at))),
+            Mapping::Unwritten | Mapping::Hole => Err(place.corrupt(Problem::Missing { what: "the block" })),
+        }
+    }
+
+    /// Reads a leaf block and verifies its checksum; `None` where the block belongs to the index.
+    fn dir_leaf(&self, dir: &Node, block: LogicalBlock) -> Result<Option<(Buffer, Place)>> {
+        let (buffer, place) = self.dir_block(dir, block, dir.place(Structure::DirectoryLeaf(block)))?;
+        if block_role(&buffer, block, self.is_indexed(dir), self.sb.block_size) == BlockRole::Index {
+            return Ok(None);
+        }
+        if self.sb.has_metadata_csum() {
+            verify_leaf(&buffer, dir.inode.checksum_seed).map_err(|problem| place.corrupt(problem))?;
+        }
+        Ok(Some((buffer, place)))
+    }
+
+    /// Whether a directory is looked up through an htree.
+    pub(crate) fn is_indexed(&self, dir: &Node) -> bool {
+        dir.has(InodeFlags::INDEX) && self.sb.compat.has(Compat::DIR_INDEX)
+    }
+
+    /// The entries in use in a piece of directory.
+    pub(crate) fn entries<'a>(&self, bytes: &'a [u8]) -> Entries<'a> {
+        Entries::new(bytes, self.sb.block_size, self.sb.inodes_count)
+    }
+
+    /// Calls `each` with every entry, `.` and `..` too, behind position `from`, and its own end as a position.
+    ///
+    /// Positions are byte offsets within the directory; one that is no entry's end means the next entry.
+    fn each_entry(
+        &self,
+        dir: &Node,
+        from: u64,
+        each: &mut dyn FnMut(Entry<'_>, u64) -> Result<ControlFlow<()>>,
+    ) -> Result<()> {
+        if dir.has(InodeFlags::INLINE_DATA) {
+            for (start, bytes) in self.inline_entries(dir)? {
+                let place = dir.place(Structure::InlineData);
+                if self.each_entry_in(dir, bytes, place, start, from, each)?.is_break() {
+                    return Ok(());
+                }
+            }
+            return Ok(());
+        }
+        let blocks = self.dir_blocks(dir)?;
+        let first = u32::try_from(from >> self.sb.block_size.log2()).unwrap_or(u32::MAX);
+        for block in (first..blocks).map(LogicalBlock) {
+            let Some((buffer, place)) = self.dir_leaf(dir, block)? else { continue };
+            let start = u64::from(block.0) << self.sb.block_size.log2();
+            if self.each_entry_in(dir, &buffer, place, start, from, each)?.is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// The same for one piece of a directory, which begins at position `start`.
+    fn each_entry_in(
+        &self,
+        dir: &Node,
+        bytes: &[u8],
+        place: Place,
+        start: u64,
+        from: u64,
+        each: &mut dyn FnMut(Entry<'_>, u64) -> Result<ControlFlow<()>>,
+    ) -> Result<ControlFlow<()>> {
+        for entry in self.entries(bytes) {
+            let entry = entry.map_err(|problem| place.corrupt(problem))?;
+            if let Some(&byte) = entry.name.iter().find(|&&byte| byte == b'/' || byte == 0)
+                && !dir.has(InodeFlags::ENCRYPT)
+            {
+                let because = "no name may have";
+                return Err(place.corrupt(Problem::Value { field: "name", value: u64::from(byte), because }));
+            }
+            let position = |within| start + u64::try_from(within).unwrap_or(u64::MAX);
+            if position(entry.start) >= from && each(entry, position(entry.end))?.is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
+    /// Searches one leaf, which no index block can be.
+    pub(crate) fn search_leaf(
+        &self,
+        dir: &Node,
+        block: LogicalBlock,
+        wanted: &Wanted<'_>,
+    ) -> Result<Option<Lookup>> {
+        let Some((buffer, place)) = self.dir_leaf(dir, block)? else {
+            let place = dir.place(Structure::DirectoryIndex(block));
+            return Err(place.corrupt(Problem::Missing { what: "a leaf, which the index promises," }));
+        };
+        for entry in self.entries(&buffer) {
+            let entry = entry.map_err(|problem| place.corrupt(problem))?;
+            if wanted.is(entry.name) {
+                return Ok(Some(self.lookup_of(&entry)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The inode under a name: through the htree where the directory has one.
+    pub(crate) fn find_entry(&self, dir: &Node, wanted: &Wanted<'_>) -> Result<Option<Lookup>> {
+        if self.is_indexed(dir) {
+            return self.find_indexed(dir, wanted);
+        }
+        self.find_linearly(dir, wanted)
+    }
+
+    /// Searches every entry: of directories without an index, or with one that needs a key to be used.
+    pub(crate) fn find_linearly(&self, dir: &Node, wanted: &Wanted<'_>) -> Result<Option<Lookup>> {
+        let mut found = None;
+        self.each_entry(dir, 0, &mut |entry, _| {
+            if !wanted.is(entry.name) {
+                return Ok(ControlFlow::Continue(()));
+            }
+            found = Some(self.lookup_of(&entry));
+            Ok(ControlFlow::Break(()))
+        })?;
+        Ok(found)
+    }
+
+    /// What an entry says of its inode.
+    fn lookup_of(&self, entry: &Entry<'_>) -> Lookup {
+        Lookup { ino: Ino(u64::from(entry.inode.0)), kind: self.kind_of(entry) }
+    }
+
+    fn kind_of(&self, entry: &Entry<'_>) -> Option<FileType> {
+        if !self.sb.incompat.has(Incompat::FILETYPE) {
+            return None;
+        }
+        Some(match entry.file_type {
+            1 => FileType::Regular,
+            2 => FileType::Directory,
+            3 => FileType::CharDevice,
+            4 => FileType::BlockDevice,
+            5 => FileType::Fifo,
+            6 => FileType::Socket,
+            7 => FileType::Symlink,
+            _ => return None,
+        })
+    }
+
+    /// Reports the entries behind `start`, without `.` and `..`.
+    pub(crate) fn list(
+        &self,
+        dir: &Node,
+        start: ReaddirStart,
+        each: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
+    ) -> Result<()> {
+        let from = match start {
+            ReaddirStart::First => 0,
+            ReaddirStart::After(cookie) => cookie,
+        };
+        let encrypted = dir.has(InodeFlags::ENCRYPT);
+        let hash = if encrypted { self.shown_hash(dir)? } else { None };
+        self.each_entry(dir, from, &mut |entry, cookie| {
+            if entry.name == b"." || entry.name == b".." {
+                return Ok(ControlFlow::Continue(()));
+            }
+            let name = if encrypted {
+                Cow::Owned(self.shown_name(entry.name, hash))
+            } else {
+                Cow::Borrowed(entry.name)
+            };
+            check_name(&name).map_err(|problem| dir.place(Structure::DirectoryEntry).corrupt(problem))?;
+            let ino = Ino(u64::from(entry.inode.0));
+            Ok(each(DirEntry { name: &name, ino, kind: self.kind_of(&entry), cookie }))
+        })
+    }
+
+    /// The inode of the parent directory: the second entry of the first block, which an htree root has too.
+    pub(crate) fn parent_of(&self, dir: &Node) -> Result<InodeNumber> {
+        if dir.has(InodeFlags::INLINE_DATA) {
+            return self.inline_parent(dir);
+        }
+        let block = LogicalBlock(0);
+        let (buffer, place) = self.dir_block(dir, block, dir.place(Structure::DirectoryLeaf(block)))?;
+        match self.entries(&buffer).nth(1) {
+            Some(Ok(entry)) if entry.name == b".." => Ok(entry.inode),
+            Some(Err(problem)) => Err(place.corrupt(problem)),
+            _ => Err(place.corrupt(Problem::Missing { what: "the entry `..`" })),
+        }
+    }
+}
+
+/// Refuses what no path could name, and what could lead a copy astray.
+fn check_name(name: &[u8]) -> Result<(), Problem> {
+    let Some(&value) = name.iter().find(|byte| matches!(byte, 0 | b'/')) else { return Ok(()) };
+    let because = "stands in a name, where neither `/` (47) nor NUL may be";
+    Err(Problem::Value { field: "a byte", value: u64::from(value), because })
+}

@@ -1,0 +1,172 @@
+//! What can be wrong with an image, and where.
+
+use dentree_ext4_format::{BlockNumber, GroupNumber, InodeNumber, LogicalBlock, Problem};
+use std::fmt;
+use std::io;
+
+/// Result of an ext4 operation.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why an image cannot be read, or not here.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// There is no superblock where one must be, nor an intact backup.
+    #[error(
+        "this is no ext2, ext3 or ext4 file system, and no backup superblock was found: {0}. \
+             For a partitioned disk give the partition or its offset"
+    )]
+    NotExt4(Problem),
+    /// The image is damaged.
+    #[error("damaged: {place}: {problem}. `e2fsck -fn` tells more")]
+    Corrupt {
+        /// Which structure.
+        place: Place,
+        /// Which check it failed.
+        problem: Problem,
+    },
+    /// The image is intact, but of a kind that is not read here.
+    #[error("not supported: {0}")]
+    Unsupported(String),
+    /// The device failed.
+    #[error("reading {place}: {source}")]
+    Io {
+        /// What was being read.
+        place: Place,
+        /// The device's own error.
+        source: io::Error,
+    },
+    /// The journal cannot be replayed.
+    #[error(transparent)]
+    Journal(#[from] dentree_jbd2::Error),
+    /// The content is encrypted.
+    #[error("inode {0} is encrypted")]
+    Encrypted(InodeNumber),
+}
+
+/// A structure of an image, as errors name it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Place {
+    /// What it is.
+    pub structure: Structure,
+    /// The inode that it belongs to.
+    pub inode: Option<InodeNumber>,
+    /// The block that it lies in, or begins with.
+    pub block: Option<BlockNumber>,
+}
+
+/// The kinds of structure that can be damaged.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Structure {
+    /// The superblock.
+    Superblock,
+    /// A group descriptor.
+    GroupDescriptor(GroupNumber),
+    /// An inode.
+    Inode,
+    /// A node of an extent tree.
+    ExtentNode,
+    /// A block of block pointers.
+    IndirectBlock,
+    /// File content.
+    Content,
+    /// A leaf block of a directory.
+    DirectoryLeaf(LogicalBlock),
+    /// An entry of a directory.
+    DirectoryEntry,
+    /// A block of a directory's htree index.
+    DirectoryIndex(LogicalBlock),
+    /// Content or entries kept in the inode.
+    InlineData,
+    /// A symbolic link's target.
+    SymlinkTarget,
+    /// Extended attributes in the inode.
+    InodeXattrs,
+    /// The block of extended attributes.
+    XattrBlock,
+    /// The value of an extended attribute in an inode of its own.
+    XattrValue,
+    /// The journal.
+    Journal,
+}
+
+impl fmt::Display for Structure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Structure::Superblock => "superblock",
+            Structure::GroupDescriptor(group) => return write!(f, "descriptor of group {group}"),
+            Structure::Inode => "inode",
+            Structure::ExtentNode => "extent tree node",
+            Structure::IndirectBlock => "indirect block",
+            Structure::Content => "content",
+            Structure::DirectoryLeaf(block) => return write!(f, "directory leaf (block {block} of it)"),
+            Structure::DirectoryEntry => "directory entry",
+            Structure::DirectoryIndex(block) => return write!(f, "directory index (block {block} of it)"),
+            Structure::InlineData => "inline data",
+            Structure::SymlinkTarget => "symbolic link target",
+            Structure::InodeXattrs => "extended attributes in the inode",
+            Structure::XattrBlock => "extended attribute block",
+            Structure::XattrValue => "extended attribute value",
+            Structure::Journal => "journal",
+        })
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.structure.fmt(f)?;
+        if let Some(inode) = self.inode {
+            write!(f, ", inode {inode}")?;
+        }
+        if let Some(block) = self.block {
+            write!(f, ", block {block}")?;
+        }
+        Ok(())
+    }
+}
+
+impl Structure {
+    /// This structure of `inode`.
+    pub(crate) fn of(self, inode: InodeNumber) -> Place {
+        Place { structure: self, inode: Some(inode), block: None }
+    }
+
+    /// This structure, of no inode, in `block`.
+    pub(crate) fn at(self, block: BlockNumber) -> Place {
+        Place { structure: self, inode: None, block: Some(block) }
+    }
+}
+
+impl Place {
+    /// The same, in `block`.
+    pub(crate) fn at(self, block: BlockNumber) -> Place {
+        Place { block: Some(block), ..self }
+    }
+
+    /// That this place fails a check.
+    pub(crate) fn corrupt(self, problem: Problem) -> Error {
+        Error::Corrupt { place: self, problem }
+    }
+
+    /// That this place could not be read.
+    pub(crate) fn io(self, source: io::Error) -> Error {
+        Error::Io { place: self, source }
+    }
+}
+
+impl From<Error> for dentree_vfs::Error {
+    fn from(error: Error) -> dentree_vfs::Error {
+        match error {
+            Error::NotExt4(_) | Error::Corrupt { .. } => dentree_vfs::Error::Corrupt(Box::new(error)),
+            Error::Unsupported(_) => dentree_vfs::Error::Unsupported(Box::new(error)),
+            Error::Journal(ref journal) => match journal {
+                dentree_jbd2::Error::Corrupt { .. } => dentree_vfs::Error::Corrupt(Box::new(error)),
+                dentree_jbd2::Error::Unsupported { .. } => dentree_vfs::Error::Unsupported(Box::new(error)),
+                dentree_jbd2::Error::Read { .. } => dentree_vfs::Error::Io(Box::new(error)),
+            },
+            Error::Io { .. } => dentree_vfs::Error::Io(Box::new(error)),
+            Error::Encrypted(_) => dentree_vfs::Error::Encrypted,
+        }
+    }
+}

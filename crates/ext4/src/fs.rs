@@ -1,0 +1,110 @@
+//! [`FileSystem`] over the parts.
+
+use crate::{Ext4, Node};
+use dentree_ext4_format::{InodeFlags, InodeNumber};
+use dentree_vfs::{
+    Attr, DirEntry, Error, Extent, FileSystem, FileType, FsStat, Ino, Lookup, ReaddirStart, Result,
+};
+use std::ops::ControlFlow;
+
+/// The longest name in bytes.
+const NAME_MAX: usize = 255;
+
+/// `readdir` cookies are byte offsets within the directory: they stay valid as long as the image does.
+impl FileSystem for Ext4 {
+    type Node = Node;
+
+    fn root(&self) -> Ino {
+        Ino(u64::from(InodeNumber::ROOT.0))
+    }
+
+    fn load(&self, ino: Ino) -> Result<Node> {
+        let ino = u32::try_from(ino.0).map_err(|_| Error::Stale)?;
+        Ok(self.read_inode(InodeNumber(ino))?)
+    }
+
+    fn node_bytes(&self, node: &Node) -> usize {
+        size_of::<Node>() + node.tail.len()
+    }
+
+    fn attr(&self, node: &Node) -> Attr {
+        self.attr_of(node)
+    }
+
+    fn lookup(&self, dir: &Node, name: &[u8]) -> Result<Option<Lookup>> {
+        directory(dir)?;
+        if name.len() > NAME_MAX {
+            return Err(Error::NameTooLong);
+        }
+        let wanted = self.wanted(dir, name).ok_or(Error::Invalid)?;
+        Ok(self.find_entry(dir, &wanted)?)
+    }
+
+    fn folds_names(&self, dir: &Node) -> bool {
+        self.is_casefolded(dir)
+    }
+
+    fn readdir(
+        &self,
+        dir: &Node,
+        start: ReaddirStart,
+        each: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
+    ) -> Result<()> {
+        directory(dir)?;
+        Ok(self.list(dir, start, each)?)
+    }
+
+    fn parent(&self, dir: &Node) -> Result<Ino> {
+        directory(dir)?;
+        Ok(Ino(u64::from(self.parent_of(dir)?.0)))
+    }
+
+    fn read(&self, node: &Node, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        content(node)?;
+        Ok(self.read_content(node, offset, buf)?)
+    }
+
+    fn extent(&self, node: &Node, offset: u64) -> Result<Extent> {
+        content(node)?;
+        if offset >= node.inode.size {
+            return Err(Error::NoExtent);
+        }
+        Ok(self.extent_at(node, offset)?)
+    }
+
+    fn readlink(&self, node: &Node) -> Result<Vec<u8>> {
+        if node.kind != FileType::Symlink {
+            return Err(Error::Invalid);
+        }
+        if node.has(InodeFlags::ENCRYPT) {
+            return Err(Error::Encrypted);
+        }
+        Ok(self.link_target(node)?)
+    }
+
+    fn getxattr(&self, node: &Node, name: &[u8]) -> Result<Option<Vec<u8>>> {
+        Ok(self.xattr(node, name)?)
+    }
+
+    fn listxattr(&self, node: &Node) -> Result<Vec<Vec<u8>>> {
+        Ok(self.xattr_names(node)?)
+    }
+
+    fn statfs(&self) -> Result<FsStat> {
+        Ok(self.counts())
+    }
+}
+
+fn directory(node: &Node) -> Result<()> {
+    if node.kind == FileType::Directory { Ok(()) } else { Err(Error::NotADirectory) }
+}
+
+/// Refuses nodes that have no content to read.
+fn content(node: &Node) -> Result<()> {
+    match node.kind {
+        FileType::Regular if node.has(InodeFlags::ENCRYPT) => Err(Error::Encrypted),
+        FileType::Regular => Ok(()),
+        FileType::Directory => Err(Error::IsADirectory),
+        _ => Err(Error::Invalid),
+    }
+}

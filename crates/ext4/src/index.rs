@@ -1,0 +1,102 @@
+//! Look-ups through a directory's htree.
+//!
+//! A search goes from the root to one leaf, one block a level. Names that share a hash may go on in the next leaf:
+//! then that leaf's index entry says so, and the search follows.
+
+use crate::name::Wanted;
+use crate::{Ext4, Node, Place, Result, Structure};
+use dentree_bufcache::Buffer;
+use dentree_ext4_format::hash::MajorHash;
+use dentree_ext4_format::htree::{IndexBlock, IndexEntry, IndexRoot};
+use dentree_ext4_format::{Incompat, LogicalBlock, Problem};
+use dentree_vfs::Lookup;
+
+/// An index block on the way from the root, and the entry that the way goes through.
+struct Frame {
+    buffer: Buffer,
+    place: Place,
+    is_root: bool,
+    at: usize,
+}
+
+impl Ext4 {
+    /// Searches the leaves that may hold the name.
+    pub(crate) fn find_indexed(&self, dir: &Node, wanted: &Wanted<'_>) -> Result<Option<Lookup>> {
+        let mut root = self.index_frame(dir, LogicalBlock(0))?;
+        let parsed = self.parse_root(&root.buffer).map_err(|problem| root.place.corrupt(problem))?;
+        let levels = parsed.indirect_levels;
+        let Some(hash) = wanted.hash(parsed.hash_version, self.hash_seed()) else {
+            return self.find_linearly(dir, wanted);
+        };
+        root.at = parsed.entries.find(hash);
+        let mut leaf = self.entry_of(&root)?;
+        let mut way = vec![root];
+        for _ in 0..levels {
+            let mut frame = self.index_frame(dir, leaf.block)?;
+            frame.at = self.parse_index(&frame)?.find(hash);
+            leaf = self.entry_of(&frame)?;
+            way.push(frame);
+        }
+        // Each leaf is another block, so there cannot be more of them than the directory has blocks.
+        for _ in 0..self.dir_blocks(dir)? {
+            if let Some(found) = self.search_leaf(dir, leaf.block, wanted)? {
+                return Ok(Some(found));
+            }
+            leaf = match self.advance(dir, &mut way, hash)? {
+                Some(next) => next,
+                None => return Ok(None),
+            };
+        }
+        let place = dir.place(Structure::DirectoryIndex(LogicalBlock(0)));
+        Err(place.corrupt(Problem::Missing { what: "an end to the leaves of one hash" }))
+    }
+
+    /// Moves to the next leaf if names of `hash` may go on there.
+    fn advance(&self, dir: &Node, way: &mut Vec<Frame>, hash: MajorHash) -> Result<Option<IndexEntry>> {
+        let levels = way.len();
+        while let Some(mut frame) = way.pop() {
+            frame.at += 1;
+            let Some(mut entry) = self.parse_index(&frame)?.get(frame.at) else { continue };
+            if !entry.continues(hash) {
+                return Ok(None);
+            }
+            way.push(frame);
+            while way.len() < levels {
+                let first = self.index_frame(dir, entry.block)?;
+                entry = self.entry_of(&first)?;
+                way.push(first);
+            }
+            return Ok(Some(entry));
+        }
+        Ok(None)
+    }
+
+    /// Reads an index block and verifies it whole.
+    fn index_frame(&self, dir: &Node, block: LogicalBlock) -> Result<Frame> {
+        let (buffer, place) = self.dir_block(dir, block, dir.place(Structure::DirectoryIndex(block)))?;
+        let frame = Frame { buffer, place, is_root: block.0 == 0, at: 0 };
+        let seed = self.sb.has_metadata_csum().then_some(dir.inode.checksum_seed);
+        self.parse_index(&frame)?.verify(seed).map_err(|problem| place.corrupt(problem))?;
+        Ok(frame)
+    }
+
+    pub(crate) fn parse_root<'a>(&self, bytes: &'a [u8]) -> Result<IndexRoot<'a>, Problem> {
+        let large_dir = self.sb.incompat.has(Incompat::LARGEDIR);
+        IndexRoot::parse(bytes, self.hash_sign(), large_dir, self.sb.has_metadata_csum())
+    }
+
+    fn parse_index<'a>(&self, frame: &'a Frame) -> Result<IndexBlock<'a>> {
+        let block = if frame.is_root {
+            self.parse_root(&frame.buffer).map(|root| root.entries)
+        } else {
+            IndexBlock::parse_node(&frame.buffer, self.sb.has_metadata_csum())
+        };
+        block.map_err(|problem| frame.place.corrupt(problem))
+    }
+
+    /// The entry that the way goes through.
+    fn entry_of(&self, frame: &Frame) -> Result<IndexEntry> {
+        let missing = Problem::Missing { what: "an index entry" };
+        self.parse_index(frame)?.get(frame.at).ok_or_else(|| frame.place.corrupt(missing))
+    }
+}

@@ -1,0 +1,100 @@
+//! Reading inodes.
+
+use crate::{Ext4, Place, Result, Structure};
+use dentree_ext4_format::{
+    BlockNumber, DeviceNumber, GroupNumber, Inode, InodeFlags, InodeNumber, InodeTime, Problem,
+};
+use dentree_vfs::{Attr, FileType, Ino, Timestamp};
+
+/// An inode in memory.
+#[derive(Debug)]
+pub struct Node {
+    pub(crate) ino: InodeNumber,
+    pub(crate) kind: FileType,
+    pub(crate) inode: Inode,
+    /// Bytes of the inode behind its fields, where attributes or inline data stand.
+    pub(crate) tail: Box<[u8]>,
+    pub(crate) has_acl: bool,
+}
+
+impl Node {
+    /// A structure of this inode, for errors.
+    pub(crate) fn place(&self, structure: Structure) -> Place {
+        structure.of(self.ino)
+    }
+
+    pub(crate) fn has(&self, flags: InodeFlags) -> bool {
+        self.inode.flags.has(flags)
+    }
+}
+
+impl Ext4 {
+    /// Reads inode `ino`.
+    pub(crate) fn read_inode(&self, ino: InodeNumber) -> Result<Node> {
+        let place = Structure::Inode.of(ino);
+        self.sb.check_inode("the inode number", ino).map_err(|problem| place.corrupt(problem))?;
+        let (block, within) = self.find_inode(ino)?;
+        let place = place.at(block);
+        let buffer = self.metadata(block, place)?;
+        let size = usize::try_from(self.sb.inode_size).unwrap_or(usize::MAX);
+        let bytes = buffer.chunks_exact(size).nth(within).unwrap_or_default();
+        let inode = Inode::parse(bytes, ino, &self.sb).map_err(|problem| place.corrupt(problem))?;
+        let kind = FileType::from_mode(u32::from(inode.mode)).ok_or_else(|| {
+            let because = "names no type of file";
+            place.corrupt(Problem::Value { field: "i_mode", value: u64::from(inode.mode), because })
+        })?;
+        if let Some(block) = inode.xattr_block {
+            self.sb.check_blocks("i_file_acl", block, 1).map_err(|problem| place.corrupt(problem))?;
+        }
+        let tail = bytes.get(inode.fields_len..).unwrap_or_default();
+        let tail = if tail.iter().all(|&byte| byte == 0) { Box::default() } else { tail.into() };
+        let mut node = Node { ino, kind, inode, tail, has_acl: false };
+        // Where the attributes are damaged, the error comes when they are asked for.
+        node.has_acl = self.has_access_acl(&node).unwrap_or(true);
+        Ok(node)
+    }
+
+    /// The block of the inode table that `ino` lies in, and which inode of that block it is.
+    fn find_inode(&self, ino: InodeNumber) -> Result<(BlockNumber, usize)> {
+        let index = ino.0 - 1;
+        let group = self.group(GroupNumber(index / self.sb.inodes_per_group))?;
+        let in_group = index % self.sb.inodes_per_group;
+        let per_block = self.sb.block_size.bytes() / self.sb.inode_size;
+        let block = BlockNumber(group.inode_table.0 + u64::from(in_group / per_block));
+        Ok((block, usize::try_from(in_group % per_block).unwrap_or(usize::MAX)))
+    }
+
+    pub(crate) fn attr_of(&self, node: &Node) -> Attr {
+        let inode = &node.inode;
+        let device = match node.kind {
+            FileType::CharDevice | FileType::BlockDevice => inode.device(),
+            _ => DeviceNumber { major: 0, minor: 0 },
+        };
+        // The kernel counts the bytes of an inline file, though they take no block.
+        let inline = inode.is_file() && node.has(InodeFlags::INLINE_DATA);
+        Attr {
+            ino: Ino(u64::from(node.ino.0)),
+            kind: node.kind,
+            permissions: inode.mode & 0o7777,
+            nlink: u32::from(inode.links),
+            uid: inode.uid,
+            gid: inode.gid,
+            rdev_major: device.major,
+            rdev_minor: device.minor,
+            size: inode.size,
+            blocks: inode.sectors + if inline { inode.size.div_ceil(512) } else { 0 },
+            block_size: self.sb.block_size.bytes(),
+            atime: timestamp(inode.atime),
+            mtime: timestamp(inode.mtime),
+            ctime: timestamp(inode.ctime),
+            crtime: inode.crtime.map(timestamp),
+            generation: inode.generation,
+            flags: inode.flags.0 & InodeFlags::USER_VISIBLE.0,
+            has_acl: node.has_acl,
+        }
+    }
+}
+
+fn timestamp(time: InodeTime) -> Timestamp {
+    Timestamp { seconds: time.seconds, nanos: time.nanos }
+}

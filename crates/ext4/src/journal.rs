@@ -1,0 +1,65 @@
+//! Where the journal is, and the file system as it is once replayed.
+
+use crate::map::Mapping;
+use crate::open::read_superblock;
+use crate::{Error, Ext4, Notice, Options, Result, Structure};
+use dentree_ext4_format::{BlockNumber, Compat, InodeFlags, LogicalBlock, Problem};
+use dentree_jbd2::JournalLocation;
+
+impl Ext4 {
+    /// This file system with its journal replayed in memory; `offset` is where its superblock was found.
+    ///
+    /// The superblock is read again: its journalled copy is the newer one.
+    pub(crate) fn recovered(self, offset: u64, options: &Options, notices: &mut Vec<Notice>) -> Result<Ext4> {
+        let Some(location) = self.journal_location()? else { return Ok(self) };
+        let recovered = dentree_jbd2::recover(self.device.clone(), &location)?;
+        let (transactions, blocks) = (recovered.transactions, recovered.blocks);
+        if transactions == 0 {
+            return Ok(self);
+        }
+        notices.push(Notice::JournalReplayed { transactions, blocks });
+        let sb = read_superblock(&*recovered.device, offset)?
+            .map_err(|problem| Structure::Superblock.at(self.superblock_at).corrupt(problem))?;
+        Ext4::over(recovered.device, sb, offset, options)
+    }
+
+    /// The runs of blocks of the journal's inode; `None` where there is no journal.
+    fn journal_location(&self) -> Result<Option<JournalLocation>> {
+        let sb = &self.sb;
+        if !sb.compat.has(Compat::HAS_JOURNAL) {
+            return Ok(None);
+        }
+        if sb.journal_inum.0 == 0 {
+            return Err(Error::Unsupported(format!(
+                "the journal needs recovery and lies on another device (UUID {}); run e2fsck on copies of both",
+                uuid_text(&sb.journal_uuid)
+            )));
+        }
+        let journal = self.read_inode(sb.journal_inum)?;
+        let corrupt = |problem| journal.place(Structure::Journal).corrupt(problem);
+        let blocks = sb.block_size.blocks_for(journal.inode.size);
+        Problem::check_range("the journal's blocks", blocks, 1, sb.blocks_count.min(u64::from(u32::MAX)))
+            .map_err(corrupt)?;
+        if !journal.inode.is_file() || journal.has(InodeFlags::INLINE_DATA) {
+            return Err(corrupt(Problem::Missing { what: "a regular file" }));
+        }
+        let mut runs: Vec<(u64, u64)> = Vec::new();
+        let mut next = 0;
+        while next < blocks {
+            let run = self.map(&journal, LogicalBlock(u32::try_from(next).unwrap_or(u32::MAX)))?;
+            let Mapping::Data(BlockNumber(start)) = run.mapping else {
+                return Err(corrupt(Problem::Missing { what: "a block of it" }));
+            };
+            let len = run.len.min(blocks - next);
+            runs.push((start, len));
+            next += len;
+        }
+        Ok(Some(JournalLocation { block_size: sb.block_size.in_memory(), runs }))
+    }
+}
+
+fn uuid_text(uuid: &[u8; 16]) -> String {
+    let hex: String = uuid.iter().map(|byte| format!("{byte:02x}")).collect();
+    let part = |from, to| hex.get(from..to).unwrap_or_default();
+    [part(0, 8), part(8, 12), part(12, 16), part(16, 20), part(20, 32)].join("-")
+}

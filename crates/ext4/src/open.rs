@@ -1,0 +1,214 @@
+//! Opening: superblock, features, journal.
+
+use crate::{Error, Place, Result, Structure};
+use dentree_blockdev::BlockDevice;
+use dentree_bufcache::{BufCache, Buffer};
+use dentree_ext4_format::{BlockNumber, Incompat, Problem, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, Superblock};
+use std::fmt;
+use std::sync::Arc;
+
+/// `s_encoding`: the one encoding there is.
+const UTF8_12_1: u16 = 1;
+
+/// How to open.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Budget of the buffer cache for metadata, in bytes.
+    pub cache_bytes: usize,
+    /// Whether a journal that needs recovery is replayed, in memory. Without, the image is shown as it stands, as
+    /// `mount -o noload` does: what was written last may be missing or half there.
+    pub replay_journal: bool,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options { cache_bytes: 32 << 20, replay_journal: true }
+    }
+}
+
+/// Something about an opened image that its user should be told.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Notice {
+    /// The primary superblock is damaged; this backup was used.
+    BackupSuperblock {
+        /// Where the backup lies, in bytes from the start of the file system.
+        offset: u64,
+        /// What is wrong with the primary.
+        problem: Problem,
+    },
+    /// The journal needed recovery and was replayed in memory; the image is unchanged.
+    JournalReplayed {
+        /// How many transactions it held.
+        transactions: u32,
+        /// How many blocks now read from the journal.
+        blocks: usize,
+    },
+    /// The image ends before the file system does.
+    Truncated {
+        /// Bytes that the superblock promises.
+        expected: u64,
+        /// Bytes there are.
+        found: u64,
+    },
+}
+
+impl fmt::Display for Notice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Notice::BackupSuperblock { offset, problem } => write!(
+                f,
+                "the superblock is damaged ({problem}); its backup at byte {offset} is used instead. \
+                 Run `e2fsck` on a copy of the image to repair it"
+            ),
+            Notice::JournalReplayed { transactions, blocks } => write!(
+                f,
+                "the file system was not unmounted cleanly: {transactions} transactions of its journal ({blocks} \
+                 blocks) were replayed in memory. The image is unchanged"
+            ),
+            Notice::Truncated { expected, found } => write!(
+                f,
+                "the image is truncated: it has {found} bytes of {expected}. Reads past its end will fail; get \
+                 the image again if you can"
+            ),
+        }
+    }
+}
+
+/// An ext2, ext3 or ext4 file system.
+pub struct Ext4 {
+    pub(crate) sb: Superblock,
+    /// The block that the superblock in use lies in: descriptors follow it.
+    pub(crate) superblock_at: BlockNumber,
+    /// With the replayed journal over it.
+    pub(crate) device: Arc<dyn BlockDevice>,
+    cache: BufCache,
+    notices: Vec<Notice>,
+}
+
+impl Ext4 {
+    /// Opens the file system that begins at the first byte of `device`.
+    ///
+    /// Reads the superblock, and nothing else unless the journal needs recovery.
+    ///
+    /// # Errors
+    /// [`Error::NotExt4`], [`Error::Unsupported`] naming the features, or what is damaged.
+    pub fn open(device: Arc<dyn BlockDevice>, options: Options) -> Result<Ext4> {
+        let mut notices = Vec::new();
+        let (sb, offset) = find_superblock(&*device, &mut notices)?;
+        let fs = Ext4::over(device, sb, offset, &options)?;
+        // A backup is as old as the file system: it does not say what the journal holds.
+        let must_recover = fs.sb.incompat.has(Incompat::RECOVER) || !notices.is_empty();
+        let fs = if must_recover && options.replay_journal {
+            fs.recovered(offset, &options, &mut notices)?
+        } else {
+            fs
+        };
+        let expected = fs.sb.blocks_count << fs.sb.block_size.log2();
+        let found = fs.device.size();
+        if found < expected {
+            notices.push(Notice::Truncated { expected, found });
+        }
+        Ok(Ext4 { notices, ..fs })
+    }
+
+    /// The file system that superblock `sb`, found at byte `offset`, describes.
+    pub(crate) fn over(
+        device: Arc<dyn BlockDevice>,
+        sb: Superblock,
+        offset: u64,
+        options: &Options,
+    ) -> Result<Ext4> {
+        check_features(&sb)?;
+        let cache = BufCache::new(device.clone(), sb.block_size.in_memory(), options.cache_bytes);
+        let superblock_at = BlockNumber(offset >> sb.block_size.log2());
+        Ok(Ext4 { sb, superblock_at, device, cache, notices: Vec::new() })
+    }
+
+    /// The superblock: sizes, features, label, times.
+    pub fn superblock(&self) -> &Superblock {
+        &self.sb
+    }
+
+    /// What the user should be told about this image.
+    pub fn notices(&self) -> &[Notice] {
+        &self.notices
+    }
+
+    /// A block of metadata. `block` has been checked against the file system's size.
+    pub(crate) fn metadata(&self, block: BlockNumber, place: Place) -> Result<Buffer> {
+        self.cache.get(block.0).map_err(|source| place.at(block).io(source))
+    }
+}
+
+/// The primary superblock, or an intact backup and a notice.
+fn find_superblock(device: &dyn BlockDevice, notices: &mut Vec<Notice>) -> Result<(Superblock, u64)> {
+    let problem = match read_superblock(device, SUPERBLOCK_OFFSET)? {
+        Ok(sb) => return Ok((sb, SUPERBLOCK_OFFSET)),
+        Err(problem) => problem,
+    };
+    for offset in backup_offsets() {
+        if let Ok(sb) = read_superblock(device, offset)?
+            && lies_at(&sb, offset)
+        {
+            notices.push(Notice::BackupSuperblock { offset, problem });
+            return Ok((sb, offset));
+        }
+    }
+    Err(match problem {
+        Problem::Magic { .. } | Problem::Short { .. } => Error::NotExt4(problem),
+        _ => Structure::Superblock.at(BlockNumber(0)).corrupt(problem),
+    })
+}
+
+pub(crate) fn read_superblock(
+    device: &dyn BlockDevice,
+    offset: u64,
+) -> Result<std::result::Result<Superblock, Problem>> {
+    let mut bytes = [0; SUPERBLOCK_SIZE];
+    let left = device.size().saturating_sub(offset);
+    let have = usize::try_from(left).unwrap_or(SUPERBLOCK_SIZE);
+    if have < SUPERBLOCK_SIZE {
+        return Ok(Err(Problem::Short { what: "a superblock", need: SUPERBLOCK_SIZE, have }));
+    }
+    let place = Structure::Superblock.at(BlockNumber(0));
+    device.read_at(offset, &mut bytes).map_err(|source| place.io(source))?;
+    Ok(Superblock::parse(&bytes))
+}
+
+/// Where the first backups lie, in bytes, for each block size with groups as large as a bitmap block allows, and
+/// the same for bigalloc with its default of 16 blocks a cluster.
+fn backup_offsets() -> impl Iterator<Item = u64> {
+    [0_u32, 4].into_iter().flat_map(|log_ratio| {
+        (10_u32..=16).flat_map(move |log_block| {
+            let group_bytes = 1_u64 << (log_block + 3 + log_ratio + log_block);
+            let first = if log_block == 10 && log_ratio == 0 { 1024 } else { 0 };
+            [1, 3].map(|group| first + group * group_bytes)
+        })
+    })
+}
+
+/// Whether a superblock describes a file system in which it lies where it was found.
+fn lies_at(sb: &Superblock, offset: u64) -> bool {
+    let group = dentree_ext4_format::GroupNumber(u32::from(sb.block_group_nr));
+    sb.group_start(group).0 << sb.block_size.log2() == offset
+}
+
+fn check_features(sb: &Superblock) -> Result<()> {
+    if sb.incompat.has(Incompat::JOURNAL_DEV) {
+        return Err(Error::Unsupported(
+            "this is the external journal of another file system; open that one".to_owned(),
+        ));
+    }
+    if sb.incompat.has(Incompat::CASEFOLD) && sb.encoding != UTF8_12_1 {
+        let encoding = sb.encoding;
+        return Err(Error::Unsupported(format!(
+            "names in encoding {encoding} (only 1, UTF-8 12.1, is known)"
+        )));
+    }
+    let unknown = sb.incompat.without(Incompat::READABLE).names();
+    if unknown.is_empty() {
+        return Ok(());
+    }
+    Err(Error::Unsupported(format!("the file system uses {}, which dentree cannot read", unknown.join(", "))))
+}

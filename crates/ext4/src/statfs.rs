@@ -1,0 +1,53 @@
+//! What `statfs(2)` tells.
+
+use crate::Ext4;
+use dentree_ext4_format::{Compat, Incompat};
+use dentree_vfs::FsStat;
+
+impl Ext4 {
+    /// Sizes and free counts, from the superblock.
+    pub(crate) fn counts(&self) -> FsStat {
+        let sb = &self.sb;
+        let blocks = sb.blocks_count.saturating_sub(self.overhead());
+        let [low, high] = [0, 8].map(|at| {
+            sb.uuid.get(at..).and_then(|rest| rest.first_chunk()).copied().map_or(0, u64::from_le_bytes)
+        });
+        FsStat {
+            block_size: sb.block_size.bytes(),
+            blocks,
+            blocks_free: sb.free_blocks_count,
+            blocks_available: sb
+                .free_blocks_count
+                .saturating_sub(sb.reserved_blocks_count)
+                .saturating_sub(self.kept_back()),
+            inodes: u64::from(sb.inodes_count),
+            inodes_free: u64::from(sb.free_inodes_count),
+            name_max: 255,
+            fsid: low ^ high,
+        }
+    }
+
+    /// Blocks that the kernel keeps back for delayed allocation: a fiftieth, at most 4096 clusters.
+    fn kept_back(&self) -> u64 {
+        let sb = &self.sb;
+        if !sb.incompat.has(Incompat::EXTENTS) {
+            return 0;
+        }
+        ((sb.blocks_count >> sb.log_cluster_ratio) / 50).min(4096) << sb.log_cluster_ratio
+    }
+
+    /// Blocks taken by metadata that is never freed: as mke2fs or the kernel recorded it; where neither did, counted
+    /// from the layout, without the journal.
+    fn overhead(&self) -> u64 {
+        let sb = &self.sb;
+        if sb.overhead_clusters != 0 {
+            return u64::from(sb.overhead_clusters) << sb.log_cluster_ratio;
+        }
+        let table_bytes = u64::from(sb.inodes_per_group) * u64::from(sb.inode_size);
+        let each = 2 + sb.block_size.blocks_for(table_bytes);
+        let reserved = if sb.compat.has(Compat::RESIZE_INODE) { sb.reserved_gdt_blocks } else { 0 };
+        let copy = 1 + u64::from(sb.desc_blocks()) + u64::from(reserved);
+        let groups = u64::from(sb.first_data_block) + each * u64::from(sb.groups);
+        groups.saturating_add(copy.saturating_mul(sb.superblock_copies()))
+    }
+}

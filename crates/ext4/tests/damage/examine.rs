@@ -1,0 +1,90 @@
+//! Opens and visits an image, counting what that costs.
+
+#![allow(dead_code, reason = "each user takes what it needs")]
+
+use crate::damage::visit::{self, Findings};
+use dentree_blockdev::{BlockDevice, MemoryDevice};
+use dentree_ext4::{Ext4, Options};
+use dentree_vfs::Error;
+use std::collections::BTreeSet;
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+/// The least block size; damage goes by blocks of this size.
+pub const BLOCK: usize = 1024;
+/// A visit may read this many times what visiting the intact image reads, and hold this much memory.
+const READS_FACTOR: u64 = 20;
+const BYTES_MAX: u64 = 8 << 20;
+
+/// A device that counts reads and remembers the blocks they touch.
+struct Watched {
+    memory: MemoryDevice,
+    reads: AtomicU64,
+    touched: Mutex<BTreeSet<usize>>,
+}
+
+impl BlockDevice for Watched {
+    fn size(&self) -> u64 {
+        self.memory.size()
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        self.reads.fetch_add(1, Ordering::Relaxed);
+        self.memory.read_at(offset, buf)?;
+        let first = usize::try_from(offset).unwrap() / BLOCK;
+        self.touched.lock().unwrap().extend(first..first + buf.len().div_ceil(BLOCK));
+        Ok(())
+    }
+
+    fn write_at(&self, _offset: u64, _buf: &[u8]) -> io::Result<()> {
+        panic!("reading an image writes nothing");
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// What came of opening and visiting an image.
+pub struct Outcome {
+    pub findings: Findings,
+    pub reads: u64,
+    /// The most memory held at once, in bytes.
+    pub memory: u64,
+    /// The blocks that were read.
+    pub touched: BTreeSet<usize>,
+}
+
+/// Opens and visits an image.
+pub fn examine(bytes: Vec<u8>) -> Outcome {
+    let memory = MemoryDevice::from(bytes);
+    let device = Arc::new(Watched { memory, reads: AtomicU64::new(0), touched: Mutex::default() });
+    let mut findings = Findings::default();
+    let memory = allocation_counter::measure(|| match Ext4::open(device.clone(), Options::default()) {
+        Ok(fs) => findings = visit::everything(&fs),
+        Err(error) => findings.errors.push(error.into()),
+    });
+    let touched = device.touched.lock().unwrap().clone();
+    Outcome { findings, reads: device.reads.load(Ordering::Relaxed), memory: memory.bytes_max, touched }
+}
+
+impl Outcome {
+    /// Checks what must hold of any image; `what` says how this one was damaged.
+    pub fn check(&self, intact: &Outcome, what: &str) {
+        assert!(self.reads <= intact.reads * READS_FACTOR, "{what}: {} reads", self.reads);
+        assert!(self.memory <= BYTES_MAX, "{what}: {} bytes of memory", self.memory);
+        for error in &self.findings.errors {
+            let message = error.to_string();
+            let says_where = match error {
+                Error::Corrupt(_) => {
+                    message.starts_with("damaged: ") || message.contains("no ext2, ext3 or ext4")
+                }
+                Error::Io(_) => message.starts_with("reading "),
+                Error::Unsupported(_) | Error::Encrypted => true,
+                _ => false,
+            };
+            assert!(says_where, "{what}: {error:?}: {message}");
+        }
+    }
+}

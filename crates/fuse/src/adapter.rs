@@ -1,0 +1,442 @@
+//! FUSE requests in terms of [`Vfs`].
+//!
+//! A request costs more than its answer (two context switches), so every answer tells the kernel as much as it
+//! may keep: names, missing names, attributes, pages, listings and link targets for as long as it likes, since
+//! nobody can change the image; listings bring the attributes of their entries along; opening, closing and
+//! flushing are answered once with ENOSYS, after which the kernel does them alone.
+//!
+//! Permissions are the kernel's business (`default_permissions` and ACLs): it knows the caller's groups and
+//! capabilities. What passes it is answered as for the superuser.
+//!
+//! FUSE_INTERRUPT is answered with ENOSYS by fuser, after which the kernel sends no more of them: a request is
+//! then waited for, as with a file system on a disk.
+
+use crate::convert::{NodeIds, Ownership, errno, file_attr, file_type, generation, unreadable_attr};
+use crate::known::{Known, NodeId};
+use dentree_vfs::{DirEntry, Error, Extent, FileSystem, Identity, Inode, ReaddirStart, Result, Vfs};
+use fuser::{
+    BsdFileFlags, CopyFileRangeFlags, Errno, FileAttr, FileHandle, FopenFlags, Generation, INodeNo,
+    InitFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
+    ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs,
+    ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
+};
+use std::cell::RefCell;
+use std::ffi::OsStr;
+use std::io;
+use std::ops::ControlFlow;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, SystemTime};
+
+/// As long as the kernel likes. Not `Duration::MAX`: the kernel takes the seconds as a signed number.
+const FOREVER: Duration = Duration::from_secs(u32::MAX as u64);
+
+/// The directory offset of the entry after `.`; 0 is the start.
+const AFTER_DOT: u64 = 1;
+/// The offset after `..`; a file system's cookie `c` is offset `AFTER_DOT_DOT + 1 + c`.
+const AFTER_DOT_DOT: u64 = 2;
+
+/// What we want of the kernel where it can do it.
+const WANTED: [InitFlags; 7] = [
+    InitFlags::FUSE_PARALLEL_DIROPS,
+    InitFlags::FUSE_DO_READDIRPLUS,
+    InitFlags::FUSE_READDIRPLUS_AUTO,
+    InitFlags::FUSE_CACHE_SYMLINKS,
+    InitFlags::FUSE_EXPLICIT_INVAL_DATA,
+    InitFlags::FUSE_ASYNC_DIO,
+    InitFlags::FUSE_POSIX_ACL,
+];
+
+/// Reads that the kernel may have in flight for read-ahead; its own default of 12 starves the threads.
+const MAX_BACKGROUND: u16 = 64;
+
+thread_local! {
+    /// Where READ is put together, kept so that no megabyte is zeroed or mapped per request.
+    static CONTENT: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// What others may ask of a running adapter.
+pub(crate) struct Shared {
+    pub(crate) known: Known,
+    /// Requests that named a node and wanted something of it.
+    pub(crate) requests: AtomicU64,
+}
+
+/// Serves FUSE requests from a [`Vfs`].
+pub(crate) struct Adapter<F: FileSystem> {
+    pub(crate) vfs: Arc<Vfs<F>>,
+    pub(crate) ids: NodeIds,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) ownership: Ownership,
+    /// Whether the kernel may answer from what it was told. Not so where fuser filters callers (`allow_root`):
+    /// the kernel would answer everybody.
+    pub(crate) kernel_caches: bool,
+    /// The kernel opens without asking once OPEN was answered with ENOSYS.
+    pub(crate) no_open: bool,
+    /// As `no_open`, for OPENDIR.
+    pub(crate) no_opendir: bool,
+}
+
+impl<F: FileSystem> Adapter<F> {
+    fn inode(&self, node: INodeNo) -> Result<Arc<Inode<F>>> {
+        self.shared.requests.fetch_add(1, Relaxed);
+        let node = NodeId(node.0);
+        if self.shared.known.contains(node) { self.vfs.inode(self.ids.ino(node)) } else { Err(Error::Stale) }
+    }
+
+    fn time_to_live(&self) -> Duration {
+        if self.kernel_caches { FOREVER } else { Duration::ZERO }
+    }
+
+    /// The attributes as GETATTR shows them: under the inode number, which for the root is not its node id.
+    fn attr(&self, inode: &Inode<F>) -> FileAttr {
+        file_attr(inode.attr(), INodeNo(inode.ino().0), self.ownership)
+    }
+
+    /// The attributes as an entry carries them: under the node id.
+    fn entry_attr(&self, inode: &Inode<F>) -> FileAttr {
+        file_attr(inode.attr(), INodeNo(self.ids.node(inode.ino()).0), self.ownership)
+    }
+
+    /// Offers `.`, `..` and the entries of `dir` behind `offset` to `add`, which answers whether it is full.
+    fn list(&self, dir: &Inode<F>, offset: u64, add: &mut dyn FnMut(&Listed<'_, F>) -> bool) -> Result<()> {
+        if !dir.attr().is_dir() {
+            return Err(Error::NotADirectory);
+        }
+        if offset < AFTER_DOT && add(&Listed::Dot(dir)) {
+            return Ok(());
+        }
+        if offset < AFTER_DOT_DOT {
+            // A directory whose parent cannot be read is still listed; `..` then shows its own number, which
+            // nothing walks by.
+            let parent = self.vfs.parent(dir);
+            if add(&Listed::DotDot(parent.as_deref().unwrap_or(dir))) {
+                return Ok(());
+            }
+        }
+        let start = match offset.checked_sub(AFTER_DOT_DOT + 1) {
+            Some(cookie) => ReaddirStart::After(cookie),
+            None => ReaddirStart::First,
+        };
+        self.vfs.readdir(&Identity::Superuser, dir, start, &mut |entry| {
+            if add(&Listed::Entry(entry)) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        })
+    }
+
+    /// Adds one entry with its attributes, and counts it as told; answers whether the reply is full.
+    fn add_plus(&self, reply: &mut ReplyDirectoryPlus, listed: &Listed<'_, F>) -> bool {
+        let (attr, generation, ttl) = match listed {
+            Listed::Dot(inode) | Listed::DotDot(inode) => {
+                (self.attr(inode), Generation(0), self.time_to_live())
+            }
+            Listed::Entry(entry) => match self.vfs.inode(entry.ino) {
+                Ok(inode) => (self.entry_attr(&inode), generation(inode.attr()), self.time_to_live()),
+                Err(_) => {
+                    let shown = INodeNo(self.ids.node(entry.ino).0);
+                    (unreadable_attr(entry.kind, shown), Generation(0), Duration::ZERO)
+                }
+            },
+        };
+        let full = reply.add(attr.ino, listed.offset(), listed.name(), &ttl, &attr, generation);
+        // The kernel takes no reference for `.` and `..`.
+        if !full && matches!(listed, Listed::Entry(_)) {
+            self.shared.known.told(NodeId(attr.ino.0));
+        }
+        full
+    }
+
+    /// Where the next data or hole at or behind `offset` begins (`SEEK_DATA`, `SEEK_HOLE`).
+    fn seek(&self, file: &Inode<F>, offset: u64, wanted: Wanted) -> Result<u64> {
+        let size = file.attr().size;
+        let mut at = offset;
+        while at < size {
+            let (is_data, end) = match self.vfs.extent(file, at)? {
+                Extent::Data(end) => (true, end),
+                Extent::Hole(end) => (false, end),
+            };
+            if is_data == (wanted == Wanted::Data) {
+                return Ok(at);
+            }
+            // A run that does not advance would hold this thread for good.
+            at = end.max(at + 1);
+        }
+        // The end of the file counts as a hole, unless the seek began there.
+        if wanted == Wanted::Hole && offset < size { Ok(size) } else { Err(Error::NoExtent) }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Wanted {
+    Data,
+    Hole,
+}
+
+/// What a listing holds.
+enum Listed<'a, F: FileSystem> {
+    Dot(&'a Inode<F>),
+    DotDot(&'a Inode<F>),
+    Entry(DirEntry<'a>),
+}
+
+impl<'a, F: FileSystem> Listed<'a, F> {
+    fn name(&self) -> &'a OsStr {
+        match self {
+            Listed::Dot(_) => OsStr::new("."),
+            Listed::DotDot(_) => OsStr::new(".."),
+            Listed::Entry(entry) => OsStr::from_bytes(entry.name),
+        }
+    }
+
+    /// What the kernel hands back to go on behind this entry.
+    fn offset(&self) -> u64 {
+        match self {
+            Listed::Dot(_) => AFTER_DOT,
+            Listed::DotDot(_) => AFTER_DOT_DOT,
+            Listed::Entry(entry) => entry.cookie.saturating_add(AFTER_DOT_DOT + 1),
+        }
+    }
+}
+
+/// Operations that would change something.
+macro_rules! refuse_to_write {
+    ($($operation:ident($($argument:ty),*) -> $reply:ty;)*) => {
+        $(fn $operation(&self, _: &Request, $(_: $argument,)* reply: $reply) {
+            reply.error(errno(&Error::ReadOnly));
+        })*
+    };
+}
+
+impl<F: FileSystem> fuser::Filesystem for Adapter<F> {
+    fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
+        for flag in WANTED {
+            // A kernel that cannot do it is asked more often, that is all.
+            let _ = config.add_capabilities(flag);
+        }
+        let _ = config.set_max_background(MAX_BACKGROUND);
+        let can = config.capabilities();
+        self.no_open = self.kernel_caches && can.contains(InitFlags::FUSE_NO_OPEN_SUPPORT);
+        self.no_opendir = self.kernel_caches && can.contains(InitFlags::FUSE_NO_OPENDIR_SUPPORT);
+        Ok(())
+    }
+
+    fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        let found =
+            self.inode(parent).and_then(|dir| self.vfs.lookup(&Identity::Superuser, &dir, name.as_bytes()));
+        match found {
+            Ok(Some(inode)) => {
+                let attr = self.entry_attr(&inode);
+                self.shared.known.told(NodeId(attr.ino.0));
+                reply.entry(&self.time_to_live(), &attr, generation(inode.attr()));
+            }
+            // Node 0: a missing name that the kernel may remember as missing.
+            Ok(None) => reply.entry(&self.time_to_live(), &unreadable_attr(None, INodeNo(0)), Generation(0)),
+            Err(error) => reply.error(errno(&error)),
+        }
+    }
+
+    fn forget(&self, _: &Request, node: INodeNo, times: u64) {
+        self.shared.known.forget(NodeId(node.0), times);
+    }
+
+    fn getattr(&self, _: &Request, node: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
+        match self.inode(node) {
+            Ok(inode) => reply.attr(&self.time_to_live(), &self.attr(&inode)),
+            Err(error) => reply.error(errno(&error)),
+        }
+    }
+
+    fn readlink(&self, _: &Request, node: INodeNo, reply: ReplyData) {
+        match self.inode(node).and_then(|link| self.vfs.readlink(&link)) {
+            Ok(target) => reply.data(&target),
+            Err(error) => reply.error(errno(&error)),
+        }
+    }
+
+    fn open(&self, _: &Request, _: INodeNo, _: OpenFlags, reply: ReplyOpen) {
+        if self.no_open {
+            reply.error(Errno::ENOSYS);
+        } else {
+            reply.opened(FileHandle(0), FopenFlags::FOPEN_KEEP_CACHE | FopenFlags::FOPEN_NOFLUSH);
+        }
+    }
+
+    fn flush(&self, _: &Request, _: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {
+        reply.error(Errno::ENOSYS);
+    }
+
+    fn read(
+        &self,
+        _: &Request,
+        node: INodeNo,
+        _: FileHandle,
+        offset: u64,
+        size: u32,
+        _: OpenFlags,
+        _: Option<LockOwner>,
+        reply: ReplyData,
+    ) {
+        let file = match self.inode(node) {
+            Ok(file) => file,
+            Err(error) => return reply.error(errno(&error)),
+        };
+        let left = file.attr().size.saturating_sub(offset);
+        let wanted = usize::try_from(left).unwrap_or(usize::MAX).min(size as usize);
+        CONTENT.with_borrow_mut(|content| {
+            if content.len() < wanted {
+                content.resize(wanted, 0);
+            }
+            let content = &mut content[..wanted];
+            match self.vfs.read(&file, offset, content) {
+                Ok(bytes) => reply.data(&content[..bytes]),
+                Err(error) => reply.error(errno(&error)),
+            }
+        });
+    }
+
+    fn lseek(&self, _: &Request, node: INodeNo, _: FileHandle, offset: i64, whence: i32, reply: ReplyLseek) {
+        const SEEK_DATA: i32 = 3;
+        const SEEK_HOLE: i32 = 4;
+        let wanted = match whence {
+            SEEK_DATA => Wanted::Data,
+            SEEK_HOLE => Wanted::Hole,
+            _ => return reply.error(errno(&Error::Invalid)),
+        };
+        let Ok(offset) = u64::try_from(offset) else {
+            return reply.error(errno(&Error::NoExtent));
+        };
+        let found = self.inode(node).and_then(|file| self.seek(&file, offset, wanted));
+        match found.and_then(|at| i64::try_from(at).map_err(|_| Error::NoExtent)) {
+            Ok(at) => reply.offset(at),
+            Err(error) => reply.error(errno(&error)),
+        }
+    }
+
+    fn opendir(&self, _: &Request, _: INodeNo, _: OpenFlags, reply: ReplyOpen) {
+        if self.no_opendir {
+            reply.error(Errno::ENOSYS);
+        } else if self.kernel_caches {
+            reply.opened(FileHandle(0), FopenFlags::FOPEN_CACHE_DIR | FopenFlags::FOPEN_KEEP_CACHE);
+        } else {
+            reply.opened(FileHandle(0), FopenFlags::empty());
+        }
+    }
+
+    fn readdir(&self, _: &Request, node: INodeNo, _: FileHandle, offset: u64, mut reply: ReplyDirectory) {
+        let mut any = false;
+        let listed = self.inode(node).and_then(|dir| {
+            self.list(&dir, offset, &mut |listed| {
+                let (ino, kind) = match listed {
+                    Listed::Dot(inode) | Listed::DotDot(inode) => (inode.ino(), Some(inode.attr().kind)),
+                    Listed::Entry(entry) => (entry.ino, entry.kind),
+                };
+                // An image without `filetype` keeps the type in the inode alone.
+                let kind = kind.or_else(|| self.vfs.inode(ino).ok().map(|inode| inode.attr().kind));
+                let kind = file_type(kind.unwrap_or(dentree_vfs::FileType::Regular));
+                let full = reply.add(INodeNo(ino.0), listed.offset(), kind, listed.name());
+                any |= !full;
+                full
+            })
+        });
+        match listed {
+            Err(error) if !any => reply.error(errno(&error)),
+            _ => reply.ok(),
+        }
+    }
+
+    fn readdirplus(
+        &self,
+        _: &Request,
+        node: INodeNo,
+        _: FileHandle,
+        offset: u64,
+        mut reply: ReplyDirectoryPlus,
+    ) {
+        let mut any = false;
+        let listed = self.inode(node).and_then(|dir| {
+            self.list(&dir, offset, &mut |listed| {
+                let full = self.add_plus(&mut reply, listed);
+                any |= !full;
+                full
+            })
+        });
+        match listed {
+            // What was listed before the error goes out; the kernel comes back for more and meets it first.
+            Err(error) if !any => reply.error(errno(&error)),
+            _ => reply.ok(),
+        }
+    }
+
+    fn statfs(&self, _: &Request, _: INodeNo, reply: ReplyStatfs) {
+        match self.vfs.statfs() {
+            Ok(stat) => reply.statfs(
+                stat.blocks,
+                stat.blocks_free,
+                stat.blocks_available,
+                stat.inodes,
+                stat.inodes_free,
+                stat.block_size,
+                stat.name_max,
+                stat.block_size,
+            ),
+            Err(error) => reply.error(errno(&error)),
+        }
+    }
+
+    fn getxattr(&self, _: &Request, node: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
+        match self.inode(node).and_then(|inode| self.vfs.getxattr(&inode, name.as_bytes())) {
+            Ok(value) => send_xattr(reply, size, &value),
+            Err(error) => reply.error(errno(&error)),
+        }
+    }
+
+    fn listxattr(&self, request: &Request, node: INodeNo, size: u32, reply: ReplyXattr) {
+        match self.inode(node).and_then(|inode| self.vfs.listxattr(&inode)) {
+            Ok(mut names) => {
+                // The kernel's own file systems show these to administrators alone.
+                names.retain(|name| request.uid() == 0 || !name.starts_with(b"trusted."));
+                let mut list = names.join(&0);
+                if !names.is_empty() {
+                    list.push(0);
+                }
+                send_xattr(reply, size, &list);
+            }
+            Err(error) => reply.error(errno(&error)),
+        }
+    }
+
+    refuse_to_write! {
+        setattr(
+            INodeNo, Option<u32>, Option<u32>, Option<u32>, Option<u64>, Option<TimeOrNow>, Option<TimeOrNow>,
+            Option<SystemTime>, Option<FileHandle>, Option<SystemTime>, Option<SystemTime>, Option<SystemTime>,
+            Option<BsdFileFlags>
+        ) -> ReplyAttr;
+        mknod(INodeNo, &OsStr, u32, u32, u32) -> ReplyEntry;
+        mkdir(INodeNo, &OsStr, u32, u32) -> ReplyEntry;
+        unlink(INodeNo, &OsStr) -> ReplyEmpty;
+        rmdir(INodeNo, &OsStr) -> ReplyEmpty;
+        symlink(INodeNo, &OsStr, &Path) -> ReplyEntry;
+        rename(INodeNo, &OsStr, INodeNo, &OsStr, RenameFlags) -> ReplyEmpty;
+        link(INodeNo, INodeNo, &OsStr) -> ReplyEntry;
+        create(INodeNo, &OsStr, u32, u32, i32) -> ReplyCreate;
+        write(
+            INodeNo, FileHandle, u64, &[u8], WriteFlags, OpenFlags, Option<LockOwner>
+        ) -> ReplyWrite;
+        fallocate(INodeNo, FileHandle, u64, u64, i32) -> ReplyEmpty;
+        copy_file_range(
+            INodeNo, FileHandle, u64, INodeNo, FileHandle, u64, u64, CopyFileRangeFlags
+        ) -> ReplyWrite;
+        setxattr(INodeNo, &OsStr, &[u8], i32, u32) -> ReplyEmpty;
+        removexattr(INodeNo, &OsStr) -> ReplyEmpty;
+    }
+}
+
+/// Answers the length to a probe (`size` 0), ERANGE where the caller's buffer is too small, else the bytes.
+fn send_xattr(reply: ReplyXattr, size: u32, bytes: &[u8]) {
+    match u32::try_from(bytes.len()) {
+        Ok(len) if size == 0 => reply.size(len),
+        Ok(len) if len <= size => reply.data(bytes),
+        _ => reply.error(Errno::ERANGE),
+    }
+}

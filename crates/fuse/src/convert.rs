@@ -1,0 +1,142 @@
+//! vfs terms in fuser's.
+
+use crate::known::NodeId;
+use dentree_vfs::{Attr, Error, FileType, Ino, Timestamp};
+use fuser::{Errno, FileAttr, Generation, INodeNo};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Whose everything shall look to be, whatever the image says: `-o uid=`, `-o gid=`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Ownership {
+    /// The owner shown, or `None` for the image's own.
+    pub uid: Option<u32>,
+    /// The group shown, or `None` for the image's own.
+    pub gid: Option<u32>,
+}
+
+/// Node ids are inode numbers, except that FUSE's root is 1. Should a file system use inode 1 for something
+/// else, it takes the number that the root left free: the mapping is its own inverse.
+#[derive(Clone, Copy)]
+pub(crate) struct NodeIds {
+    pub(crate) root: Ino,
+}
+
+impl NodeIds {
+    pub(crate) fn node(self, ino: Ino) -> NodeId {
+        NodeId(self.swap(ino.0))
+    }
+
+    pub(crate) fn ino(self, node: NodeId) -> Ino {
+        Ino(self.swap(node.0))
+    }
+
+    fn swap(self, number: u64) -> u64 {
+        match number {
+            n if n == self.root.0 => NodeId::ROOT.0,
+            n if n == NodeId::ROOT.0 => self.root.0,
+            n => n,
+        }
+    }
+}
+
+pub(crate) fn errno(error: &Error) -> Errno {
+    Errno::from_i32(error.errno().raw_os_error())
+}
+
+pub(crate) fn file_type(kind: FileType) -> fuser::FileType {
+    match kind {
+        FileType::Regular => fuser::FileType::RegularFile,
+        FileType::Directory => fuser::FileType::Directory,
+        FileType::Symlink => fuser::FileType::Symlink,
+        FileType::CharDevice => fuser::FileType::CharDevice,
+        FileType::BlockDevice => fuser::FileType::BlockDevice,
+        FileType::Fifo => fuser::FileType::NamedPipe,
+        FileType::Socket => fuser::FileType::Socket,
+    }
+}
+
+pub(crate) fn generation(attr: &Attr) -> Generation {
+    Generation(attr.generation.into())
+}
+
+/// The attributes of an inode under the number `shown`: fuser takes the node id of an entry from it.
+pub(crate) fn file_attr(attr: &Attr, shown: INodeNo, owner: Ownership) -> FileAttr {
+    FileAttr {
+        ino: shown,
+        size: attr.size,
+        blocks: attr.blocks,
+        atime: system_time(attr.atime),
+        mtime: system_time(attr.mtime),
+        ctime: system_time(attr.ctime),
+        crtime: UNIX_EPOCH,
+        kind: file_type(attr.kind),
+        perm: attr.permissions,
+        nlink: attr.nlink,
+        uid: owner.uid.unwrap_or(attr.uid),
+        gid: owner.gid.unwrap_or(attr.gid),
+        rdev: device_number(attr.rdev_major, attr.rdev_minor),
+        blksize: attr.block_size,
+        flags: 0,
+    }
+}
+
+/// What stands in a listing for an inode that cannot be read: its type and nothing else. It goes out with no
+/// time to live, so that whoever asks for the file itself gets the error.
+pub(crate) fn unreadable_attr(kind: Option<FileType>, shown: INodeNo) -> FileAttr {
+    FileAttr {
+        ino: shown,
+        size: 0,
+        blocks: 0,
+        atime: UNIX_EPOCH,
+        mtime: UNIX_EPOCH,
+        ctime: UNIX_EPOCH,
+        crtime: UNIX_EPOCH,
+        kind: file_type(kind.unwrap_or(FileType::Regular)),
+        perm: 0,
+        nlink: 1,
+        uid: 0,
+        gid: 0,
+        rdev: 0,
+        blksize: 0,
+        flags: 0,
+    }
+}
+
+fn system_time(time: Timestamp) -> SystemTime {
+    let seconds = Duration::from_secs(time.seconds.unsigned_abs());
+    let whole =
+        if time.seconds < 0 { UNIX_EPOCH.checked_sub(seconds) } else { UNIX_EPOCH.checked_add(seconds) };
+    whole.and_then(|t| t.checked_add(Duration::from_nanos(time.nanos.into()))).unwrap_or(UNIX_EPOCH)
+}
+
+/// The 32 bits that FUSE carries: 12 of the major number, 20 of the minor, as `new_encode_dev` packs them.
+fn device_number(major: u32, minor: u32) -> u32 {
+    (minor & 0xff) | ((major & 0xfff) << 8) | ((minor & 0xf_ff00) << 12)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn node_ids_and_inode_numbers_map_one_to_one() {
+        let ids = NodeIds { root: Ino(2) };
+        assert_eq!(ids.node(Ino(2)), NodeId::ROOT);
+        assert_eq!(ids.node(Ino(1)), NodeId(2));
+        for number in [1, 2, 3, 11, u64::MAX] {
+            assert_eq!(ids.ino(ids.node(Ino(number))), Ino(number));
+        }
+    }
+
+    #[test]
+    fn a_time_before_1970_keeps_its_nanoseconds() {
+        let time = system_time(Timestamp { seconds: -2, nanos: 300_000_000 });
+        assert_eq!(UNIX_EPOCH.duration_since(time).unwrap(), Duration::from_millis(1700));
+    }
+
+    #[test]
+    fn device_numbers_pack_as_the_kernel_unpacks_them() {
+        assert_eq!(device_number(8, 1), 0x801);
+        assert_eq!(device_number(0xabc, 0x12345), 0x123a_bc45);
+    }
+}

@@ -1,0 +1,228 @@
+//! Attaching a `/dev/fuse` connection to a directory, and detaching it.
+//!
+//! Root mounts by `mount(2)`; everybody else through `fusermount3`, which is setuid root and hands the
+//! connection over a socket. fuser can do both, but at the end of a session it unmounts whatever is mounted at the
+//! path by then, also where the session ended because somebody else had unmounted it; and it names no subtype.
+
+use crate::{MountError, Options, Visibility};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::mount::{MountFlags, UnmountFlags};
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
+use std::ffi::{CString, OsString};
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::{Mutex, PoisonError};
+
+const DEVICE: &str = "/dev/fuse";
+/// Newest first; libfuse 2 calls it without the 3.
+const HELPERS: [&str; 2] = ["fusermount3", "fusermount"];
+
+/// A mounted connection. Detaches when dropped.
+pub(crate) struct Attached {
+    path: PathBuf,
+    /// Our own handle of the connection, to see whether the mount is still there.
+    connection: OwnedFd,
+    /// The helper that mounted, where it was not `mount(2)`.
+    helper: Option<&'static str>,
+    detached: Mutex<bool>,
+}
+
+impl Attached {
+    /// Mounts at `path` and answers the connection to serve.
+    pub(crate) fn new(path: &Path, options: &Options) -> Result<(Attached, OwnedFd), MountError> {
+        let path = check(path, options)?;
+        let (connection, helper) = if rustix::process::geteuid().is_root() {
+            match mount_directly(&path, options) {
+                // Root of a container without CAP_SYS_ADMIN: the helper will say what is wrong.
+                Err(MountError::Refused(error)) if error.kind() == ErrorKind::PermissionDenied => {
+                    mount_by_helper(&path, options)?
+                }
+                other => (other?, None),
+            }
+        } else {
+            mount_by_helper(&path, options)?
+        };
+        let ours = connection.try_clone().map_err(MountError::Refused)?;
+        Ok((Attached { path, connection: ours, helper, detached: Mutex::new(false) }, connection))
+    }
+
+    /// Takes the mount out of the name space. Who still uses files in it may go on doing so, and the session
+    /// ends with the last of them. Does nothing where somebody else has unmounted it.
+    pub(crate) fn detach(&self) -> io::Result<()> {
+        let mut detached = self.detached.lock().unwrap_or_else(PoisonError::into_inner);
+        if *detached || self.is_disconnected() {
+            return Ok(());
+        }
+        match self.helper {
+            None => rustix::mount::unmount(&self.path, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW)?,
+            Some(helper) => {
+                let output = Command::new(helper)
+                    .args(["-u", "-z", "--"])
+                    .arg(&self.path)
+                    .stdin(Stdio::null())
+                    .output()?;
+                if !output.status.success() {
+                    return Err(io::Error::other(words(&output.stderr)));
+                }
+            }
+        }
+        *detached = true;
+        Ok(())
+    }
+
+    /// The kernel has ended the connection: the last trace of the mount is gone.
+    fn is_disconnected(&self) -> bool {
+        let mut fds = [PollFd::new(&self.connection, PollFlags::empty())];
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        poll(&mut fds, Some(&now)).is_ok_and(|_| fds[0].revents().contains(PollFlags::ERR))
+    }
+}
+
+impl Drop for Attached {
+    fn drop(&mut self) {
+        // Nobody is left to tell; `fusermount3 -u` still works for the user.
+        let _ = self.detach();
+    }
+}
+
+/// The mount point's absolute path, if something can be mounted there.
+fn check(path: &Path, options: &Options) -> Result<PathBuf, MountError> {
+    let problem = |what: &str| MountError::MountPoint { path: path.to_owned(), what: what.to_owned() };
+    let absolute = fs::canonicalize(path).map_err(|error| match error.kind() {
+        ErrorKind::NotFound => problem("does not exist; create it with mkdir"),
+        // What a FUSE mount answers whose server is gone.
+        ErrorKind::NotConnected => {
+            problem("holds a mount whose server has ended; run `fusermount3 -u` on it")
+        }
+        _ => problem(&error.to_string()),
+    })?;
+    let metadata = fs::metadata(&absolute).map_err(|error| problem(&error.to_string()))?;
+    if !metadata.is_dir() {
+        return Err(problem("is not a directory"));
+    }
+    if !options.nonempty {
+        let mut entries = fs::read_dir(&absolute).map_err(|error| problem(&error.to_string()))?;
+        if entries.next().is_some() {
+            return Err(problem("is not empty; -o nonempty mounts over what is there"));
+        }
+    }
+    if !Path::new(DEVICE).exists() {
+        return Err(MountError::NoDevice);
+    }
+    Ok(absolute)
+}
+
+fn mount_directly(path: &Path, options: &Options) -> Result<OwnedFd, MountError> {
+    let device = File::options().read(true).write(true).open(DEVICE).map_err(|error| match error.kind() {
+        ErrorKind::NotFound => MountError::NoDevice,
+        _ => MountError::Device(error),
+    })?;
+    let mode = fs::metadata(path).map_err(MountError::Refused)?.mode();
+    let (uid, gid) = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
+    let mut data = format!(
+        "fd={},rootmode={mode:o},user_id={uid},group_id={gid},default_permissions",
+        device.as_raw_fd()
+    );
+    if options.visibility != Visibility::Owner {
+        data.push_str(",allow_other");
+    }
+    let data = CString::new(data).map_err(|error| MountError::Refused(error.into()))?;
+    let mut flags = MountFlags::RDONLY;
+    flags.set(MountFlags::NOSUID, !options.suid);
+    flags.set(MountFlags::NODEV, !options.dev);
+    flags.set(MountFlags::NOEXEC, options.noexec);
+    let kind = format!("fuse.{}", options.subtype);
+    rustix::mount::mount(options.source.as_os_str(), path, kind.as_str(), flags, data.as_c_str())
+        .map_err(|errno| MountError::Refused(errno.into()))?;
+    Ok(device.into())
+}
+
+fn mount_by_helper(path: &Path, options: &Options) -> Result<(OwnedFd, Option<&'static str>), MountError> {
+    if options.suid || options.dev {
+        return Err(MountError::NeedsRoot);
+    }
+    for helper in HELPERS {
+        let (ours, theirs) = UnixStream::pair().map_err(MountError::Refused)?;
+        // The socket goes as the helper's standard input: that needs no close-on-exec juggling.
+        let child = Command::new(helper)
+            .arg("-o")
+            .arg(helper_options(options))
+            .arg("--")
+            .arg(path)
+            .env("_FUSE_COMMFD", "0")
+            .stdin(Stdio::from(OwnedFd::from(theirs)))
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn();
+        let child = match child {
+            Err(error) if error.kind() == ErrorKind::NotFound => continue,
+            other => other.map_err(MountError::Refused)?,
+        };
+        let connection = receive(&ours);
+        let output = child.wait_with_output().map_err(MountError::Refused)?;
+        return match connection {
+            Ok(Some(connection)) => Ok((connection, Some(helper))),
+            Err(error) if output.status.success() => Err(MountError::Refused(error)),
+            _ => Err(refusal(&output.stderr)),
+        };
+    }
+    Err(MountError::NoHelper)
+}
+
+fn helper_options(options: &Options) -> OsString {
+    let mut list = b"ro,nosuid,nodev,default_permissions,fsname=".to_vec();
+    for &byte in options.source.as_bytes() {
+        if matches!(byte, b',' | b'\\') {
+            list.push(b'\\');
+        }
+        list.push(byte);
+    }
+    list.extend_from_slice(b",subtype=");
+    list.extend_from_slice(options.subtype.as_bytes());
+    if options.visibility != Visibility::Owner {
+        list.extend_from_slice(b",allow_other");
+    }
+    if options.noexec {
+        list.extend_from_slice(b",noexec");
+    }
+    OsString::from_vec(list)
+}
+
+/// The connection that the helper sends, or `None` where it ended without one.
+fn receive(socket: &UnixStream) -> io::Result<Option<OwnedFd>> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let mut byte = [0];
+    loop {
+        match recvmsg(socket, &mut [IoSliceMut::new(&mut byte)], &mut control, RecvFlags::CMSG_CLOEXEC) {
+            Err(Errno::INTR) => continue,
+            Err(error) => return Err(error.into()),
+            Ok(_) => break,
+        }
+    }
+    Ok(control.drain().find_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
+        _ => None,
+    }))
+}
+
+fn refusal(stderr: &[u8]) -> MountError {
+    let words = words(stderr);
+    if words.contains("user_allow_other") {
+        MountError::NotForOthers
+    } else {
+        MountError::Refused(io::Error::other(words))
+    }
+}
+
+fn words(stderr: &[u8]) -> String {
+    String::from_utf8_lossy(stderr).trim().replace('\n', "; ")
+}

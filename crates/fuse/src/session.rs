@@ -1,0 +1,185 @@
+//! A mount from its beginning to its end.
+
+use crate::adapter::{Adapter, Shared};
+use crate::convert::{NodeIds, Ownership};
+use crate::known::Known;
+use crate::mountpoint::Attached;
+use dentree_vfs::{FileSystem, Vfs};
+use std::ffi::OsString;
+use std::fs::File;
+use std::io;
+use std::num::NonZero;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::thread;
+
+/// Who may look into the mount at all, before permission bits are asked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Visibility {
+    /// The user that mounts, not even root: FUSE's default.
+    #[default]
+    Owner,
+    /// The user that mounts, and root (`allow_root`). Costs what the kernel caches otherwise: callers are told
+    /// apart here, so every call has to come here.
+    OwnerAndRoot,
+    /// Everybody (`allow_other`).
+    Everyone,
+}
+
+/// How to mount. The mount is always read-only and permission bits are always checked.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Options {
+    /// What mount tables name as the source (`fsname=`).
+    pub source: OsString,
+    /// The type in mount tables is `fuse.` and this.
+    pub subtype: String,
+    /// Who may look into it.
+    pub visibility: Visibility,
+    /// Whose the files seem to be.
+    pub ownership: Ownership,
+    /// Honour set-user-id and set-group-id bits. Root only.
+    pub suid: bool,
+    /// Honour device files. Root only.
+    pub dev: bool,
+    /// Run no programs from it.
+    pub noexec: bool,
+    /// Mount over a directory that has entries.
+    pub nonempty: bool,
+    /// Threads that answer requests.
+    pub threads: NonZero<usize>,
+}
+
+impl Default for Options {
+    /// Visible to the owner, the image's own ownership, no setuid, no devices, a thread for each processor and
+    /// at least two, so that a read that waits for the disk does not stop look-ups.
+    fn default() -> Self {
+        let processors = thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN);
+        Options {
+            source: "dentree".into(),
+            subtype: "dentree".to_owned(),
+            visibility: Visibility::default(),
+            ownership: Ownership::default(),
+            suid: false,
+            dev: false,
+            noexec: false,
+            nonempty: false,
+            threads: processors.max(NonZero::<usize>::MIN.saturating_add(1)),
+        }
+    }
+}
+
+/// Why a mount did not come about.
+#[derive(Debug, thiserror::Error)]
+pub enum MountError {
+    /// The kernel or the container has no FUSE.
+    #[error("/dev/fuse is missing: load the module (`modprobe fuse`), or give the container the device")]
+    NoDevice,
+    /// The device is there and cannot be opened.
+    #[error("/dev/fuse cannot be opened: {0}")]
+    Device(#[source] io::Error),
+    /// Nothing can be mounted at the given path.
+    #[error("{} {what}", path.display())]
+    MountPoint {
+        /// The path as given.
+        path: PathBuf,
+        /// What is wrong with it and what to do.
+        what: String,
+    },
+    /// Only root mounts without the helper.
+    #[error("fusermount3 is not installed: install the package fuse3, or mount as root")]
+    NoHelper,
+    /// `suid` and `dev` would let an image's author become root.
+    #[error("only root may mount with -o suid or -o dev")]
+    NeedsRoot,
+    /// The administrator has not allowed mounts that others see.
+    #[error("allow_other and allow_root need the line `user_allow_other` in /etc/fuse.conf")]
+    NotForOthers,
+    /// The kernel or the helper said no.
+    #[error("cannot mount: {0}")]
+    Refused(#[source] io::Error),
+    /// Mounted, but kernel and server do not understand each other.
+    #[error("the kernel's FUSE and ours cannot agree on a protocol: {0}")]
+    Protocol(#[source] io::Error),
+}
+
+/// A mounted file system that is ready to be served. Dropping it unmounts.
+pub struct Session<F: FileSystem> {
+    // Declared first, so dropped first: unmounted before the connection closes.
+    handle: Handle,
+    requests: fuser::Session<Adapter<F>>,
+}
+
+/// Ends a session and tells about it, from any thread.
+#[derive(Clone)]
+pub struct Handle {
+    attached: Arc<Attached>,
+    shared: Arc<Shared>,
+}
+
+/// Mounts `vfs` at the directory `dir`. When this returns, the mount is in place: programs that enter it wait
+/// for [`Session::serve`].
+pub fn mount<F: FileSystem>(
+    vfs: Arc<Vfs<F>>,
+    dir: &Path,
+    options: &Options,
+) -> Result<Session<F>, MountError> {
+    let shared = Arc::new(Shared { known: Known::new(), requests: AtomicU64::new(0) });
+    let adapter = Adapter {
+        ids: NodeIds { root: vfs.root().ino() },
+        vfs,
+        shared: shared.clone(),
+        ownership: options.ownership,
+        kernel_caches: options.visibility != Visibility::OwnerAndRoot,
+        no_open: false,
+        no_opendir: false,
+    };
+    let (attached, connection) = Attached::new(dir, options)?;
+    let handle = Handle { attached: Arc::new(attached), shared };
+
+    let mut config = fuser::Config::default();
+    config.n_threads = Some(options.threads.get());
+    // One queue for each thread, where an ordinary user may open the device a second time.
+    config.clone_fd = File::options().read(true).write(true).open("/dev/fuse").is_ok();
+    let acl = match options.visibility {
+        Visibility::Owner => fuser::SessionACL::Owner,
+        Visibility::OwnerAndRoot => fuser::SessionACL::RootAndOwner,
+        Visibility::Everyone => fuser::SessionACL::All,
+    };
+    let requests = fuser::Session::from_fd(adapter, connection, acl, config).map_err(MountError::Protocol)?;
+    Ok(Session { handle, requests })
+}
+
+impl<F: FileSystem> Session<F> {
+    /// For ending the session from elsewhere.
+    pub fn handle(&self) -> Handle {
+        self.handle.clone()
+    }
+
+    /// Answers requests until the mount is gone.
+    pub fn serve(self) -> io::Result<()> {
+        let Session { handle, requests } = self;
+        let served = requests.run();
+        // Nothing is left to unmount unless serving failed: then nobody must be left waiting for answers.
+        let unmounted = handle.unmount();
+        served.and(unmounted)
+    }
+}
+
+impl Handle {
+    /// Takes the mount out of the name space, and so ends the session as soon as nobody uses a file of it.
+    /// Does nothing where it is unmounted already.
+    pub fn unmount(&self) -> io::Result<()> {
+        self.attached.detach()
+    }
+
+    /// How many inodes the kernel knows at the moment; the root is one of them.
+    pub fn known_inodes(&self) -> usize {
+        self.shared.known.len()
+    }
+
+    /// How many requests for something were answered so far; what the kernel answers by itself is not among them.
+    pub fn requests(&self) -> u64 {
+        self.shared.requests.load(Relaxed)
+    }
+}

@@ -1,0 +1,75 @@
+//! Checksums of the journal, in their three versions.
+
+use crc::{CRC_32_MPEG_2, Crc};
+
+use crate::format::{COMMIT_SUM_AT, SUPERBLOCK_LEN, SUPERBLOCK_SUM_AT, Sums, Tag, Tid};
+
+/// Continues a CRC32c as the kernel does, without the inversion at the end.
+pub(crate) fn crc32c(running: u32, data: &[u8]) -> u32 {
+    !::crc32c::crc32c_append(!running, data)
+}
+
+/// Of `data` with the four bytes at `at` taken as zero.
+fn crc32c_without(running: u32, data: &[u8], at: usize) -> u32 {
+    let (before, rest) = data.split_at(at);
+    let after = rest.get(4..).unwrap_or_default();
+    crc32c(crc32c(crc32c(running, before), &[0; 4]), after)
+}
+
+fn be32_at(data: &[u8], at: usize) -> Option<u32> {
+    data.get(at..)?.first_chunk().map(|bytes| u32::from_be_bytes(*bytes))
+}
+
+pub(crate) fn superblock_is_sound(block: &[u8]) -> bool {
+    let Some(superblock) = block.get(..SUPERBLOCK_LEN) else { return false };
+    be32_at(superblock, SUPERBLOCK_SUM_AT) == Some(crc32c_without(!0, superblock, SUPERBLOCK_SUM_AT))
+}
+
+/// The running value that the sums of versions 2 and 3 start from: of the journal's UUID.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Seed(u32);
+
+impl Seed {
+    pub(crate) fn new(uuid: &[u8; 16]) -> Self {
+        Seed(crc32c(!0, uuid))
+    }
+
+    /// A descriptor or revoke block bears its sum at its end.
+    pub(crate) fn tail_is_sound(self, block: &[u8]) -> bool {
+        let Some(at) = block.len().checked_sub(4) else { return false };
+        be32_at(block, at) == Some(crc32c_without(self.0, block, at))
+    }
+
+    pub(crate) fn commit_is_sound(self, block: &[u8]) -> bool {
+        block.len() > COMMIT_SUM_AT
+            && be32_at(block, COMMIT_SUM_AT) == Some(crc32c_without(self.0, block, COMMIT_SUM_AT))
+    }
+
+    /// `copy` is the block as it stands in the journal.
+    pub(crate) fn copy_is_sound(self, sums: Sums, tid: Tid, tag: &Tag, copy: &[u8]) -> bool {
+        let sum = crc32c(crc32c(self.0, &tid.0.to_be_bytes()), copy);
+        match sums {
+            Sums::None | Sums::V1 => true,
+            Sums::V2 => sum & 0xFFFF == tag.sum,
+            Sums::V3 => sum == tag.sum,
+        }
+    }
+}
+
+/// The sum of version 1, over the descriptors and copies of a transaction in the order of the log.
+pub(crate) struct TransactionSum(crc::Digest<'static, u32>);
+
+impl TransactionSum {
+    pub(crate) fn new() -> Self {
+        static CRC32: Crc<u32> = Crc::<u32>::new(&CRC_32_MPEG_2);
+        TransactionSum(CRC32.digest())
+    }
+
+    pub(crate) fn add(&mut self, block: &[u8]) {
+        self.0.update(block);
+    }
+
+    pub(crate) fn finish(self) -> u32 {
+        self.0.finalize()
+    }
+}

@@ -1,0 +1,73 @@
+//! Whether fast commits wait behind the log. They are little-endian records of tag, length and value.
+
+use crate::checksum::crc32c;
+use crate::error::Error;
+use crate::format::Tid;
+use crate::journal::Journal;
+
+const TAG_LEN: usize = 4;
+const TAIL: u16 = 8;
+const HEAD: u16 = 9;
+
+/// Whether the area holds a complete fast commit on top of transaction `end`: the next one that the log does not have.
+///
+/// # Errors
+/// Only those of reading.
+pub(crate) fn is_pending(journal: &Journal, end: Tid) -> Result<bool, Error> {
+    let mut reader = Reader { end, sum: 0, has_head: false };
+    for block in journal.fast_commits() {
+        match reader.block(&journal.read(block)?) {
+            Next::Block => {}
+            Next::Stop(is_pending) => return Ok(is_pending),
+        }
+    }
+    Ok(false)
+}
+
+struct Reader {
+    end: Tid,
+    /// CRC32c of all records so far.
+    sum: u32,
+    has_head: bool,
+}
+
+enum Next {
+    /// The answer is in the next block, if any.
+    Block,
+    Stop(bool),
+}
+
+fn le32(bytes: &[u8]) -> Option<u32> {
+    bytes.first_chunk().map(|bytes| u32::from_le_bytes(*bytes))
+}
+
+impl Reader {
+    /// A record does not cross the end of a block.
+    fn block(&mut self, mut block: &[u8]) -> Next {
+        while let Some(([a, b, c, d], rest)) = block.split_first_chunk() {
+            let (tag, len) = (u16::from_le_bytes([*a, *b]), usize::from(u16::from_le_bytes([*c, *d])));
+            let Some(value) = rest.get(..len) else { return Next::Stop(false) };
+            if !self.has_head && tag != HEAD {
+                return Next::Stop(false);
+            }
+            match tag {
+                // Features, then the transaction on which it builds.
+                HEAD if value.get(4..).and_then(le32) != Some(self.end.0) => return Next::Stop(false),
+                HEAD => self.has_head = true,
+                TAIL => {
+                    let summed = &block[..(TAG_LEN + 4).min(block.len())];
+                    let is_ours = le32(value) == Some(self.end.0);
+                    let sum = value.get(4..).and_then(le32);
+                    return Next::Stop(is_ours && sum == Some(crc32c(self.sum, summed)));
+                }
+                // Values are the file system's business.
+                1..=7 => {}
+                _ => return Next::Stop(false),
+            }
+            let (record, rest) = block.split_at(TAG_LEN + len);
+            self.sum = crc32c(self.sum, record);
+            block = rest;
+        }
+        Next::Block
+    }
+}

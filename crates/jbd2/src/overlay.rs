@@ -1,0 +1,189 @@
+//! A device seen through its journal.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::Arc;
+
+use dentree_blockdev::{BlockDevice, Completion, ReadQueue, Request, check_range};
+
+use crate::format::MAGIC;
+
+/// Where the last journalled copy of a block is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Logged {
+    /// The block on the device.
+    pub(crate) physical: u64,
+    /// Its first four bytes are to be the magic number.
+    pub(crate) escaped: bool,
+}
+
+/// A device some of whose blocks are read from elsewhere on it. Read-only.
+pub(crate) struct Overlay {
+    device: Arc<dyn BlockDevice>,
+    block_size: u64,
+    /// By block, ascending.
+    copies: Vec<(u64, Logged)>,
+}
+
+impl Overlay {
+    pub(crate) fn new(device: Arc<dyn BlockDevice>, block_size: usize, copies: HashMap<u64, Logged>) -> Self {
+        let mut copies: Vec<_> = copies.into_iter().collect();
+        copies.sort_unstable_by_key(|&(block, _)| block);
+        Overlay { device, block_size: block_size as u64, copies }
+    }
+
+    /// The copies that a read touches. The read must be in range.
+    fn touched(&self, offset: u64, len: u64) -> &[(u64, Logged)] {
+        let first = offset / self.block_size;
+        let end = (offset + len).div_ceil(self.block_size);
+        let from = self.copies.partition_point(|&(block, _)| block < first);
+        let count = self.copies[from..].partition_point(|&(block, _)| block < end);
+        &self.copies[from..from + count]
+    }
+
+    /// Reads part of a copy; `skip` bytes of it come before.
+    fn read_copy(&self, copy: Logged, skip: u64, buf: &mut [u8]) -> io::Result<()> {
+        self.device.read_at(copy.physical * self.block_size + skip, buf)?;
+        if copy.escaped {
+            let magic = MAGIC.to_be_bytes();
+            for (at, byte) in (skip..).zip(buf).take_while(|&(at, _)| at < magic.len() as u64) {
+                *byte = magic[at as usize];
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Splits off the first `len` bytes; `len` is at most the slice's length, which is a usize.
+fn take<'a>(buf: &mut &'a mut [u8], len: u64) -> &'a mut [u8] {
+    let (head, rest) = std::mem::take(buf).split_at_mut(len as usize);
+    *buf = rest;
+    head
+}
+
+impl BlockDevice for Overlay {
+    fn size(&self) -> u64 {
+        self.device.size()
+    }
+
+    fn read_at(&self, offset: u64, mut buf: &mut [u8]) -> io::Result<()> {
+        check_range(offset, buf.len() as u64, self.size())?;
+        let (mut at, end) = (offset, offset + buf.len() as u64);
+        for &(block, copy) in self.touched(offset, buf.len() as u64) {
+            let start = (block * self.block_size).max(at);
+            let stop = ((block + 1) * self.block_size).min(end);
+            if at < start {
+                self.device.read_at(at, take(&mut buf, start - at))?;
+            }
+            self.read_copy(copy, start - block * self.block_size, take(&mut buf, stop - start))?;
+            at = stop;
+        }
+        if at < end {
+            self.device.read_at(at, buf)?;
+        }
+        Ok(())
+    }
+
+    fn write_at(&self, _: u64, _: &[u8]) -> io::Result<()> {
+        let message = "the image is seen through a replay of its journal, which is read-only";
+        Err(io::Error::new(io::ErrorKind::ReadOnlyFilesystem, message))
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn read_vectored_at(&self, mut offset: u64, bufs: &mut [io::IoSliceMut<'_>]) -> io::Result<()> {
+        let len = bufs.iter().fold(0u64, |len, buf| len.saturating_add(buf.len() as u64));
+        check_range(offset, len, self.size())?;
+        if self.touched(offset, len).is_empty() {
+            return self.device.read_vectored_at(offset, bufs);
+        }
+        for buf in bufs {
+            self.read_at(offset, buf)?;
+            offset += buf.len() as u64;
+        }
+        Ok(())
+    }
+
+    fn queue(self: Arc<Self>, depth: usize) -> Box<dyn ReadQueue> {
+        let inner = Arc::clone(&self.device).queue(depth);
+        Box::new(OverlayQueue { overlay: self, inner, touched: Vec::new() })
+    }
+}
+
+/// Passes on what touches no copy, and keeps the rest until it is asked for.
+struct OverlayQueue {
+    overlay: Arc<Overlay>,
+    inner: Box<dyn ReadQueue>,
+    touched: Vec<Request>,
+}
+
+impl ReadQueue for OverlayQueue {
+    fn submit(&mut self, request: Request) {
+        let (offset, len) = (request.offset, request.buf.len() as u64);
+        let is_plain = check_range(offset, len, self.overlay.size()).is_err()
+            || self.overlay.touched(offset, len).is_empty();
+        if is_plain {
+            self.inner.submit(request);
+        } else {
+            self.touched.push(request);
+        }
+    }
+
+    fn complete(&mut self) -> Option<Completion> {
+        let Some(mut request) = self.touched.pop() else { return self.inner.complete() };
+        let result = self.overlay.read_at(request.offset, &mut request.buf);
+        Some(Completion { tag: request.tag, result: result.map(|()| request.buf) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use dentree_blockdev::MemoryDevice;
+    use proptest::prelude::*;
+
+    const BLOCK: usize = 16;
+
+    proptest! {
+        #[test]
+        fn any_read_sees_the_blocks_as_if_they_had_been_written_back(
+            copies in prop::collection::hash_map(0u64..8, (8u64..16, any::<bool>()), 0..8),
+            reads in prop::collection::vec((0usize..=256, 0usize..=256), 1..20),
+        ) {
+            let disk: Vec<u8> = (0..=255).collect();
+            let mut written = disk.clone();
+            for (&target, &(physical, escaped)) in &copies {
+                let (to, from) = (target as usize * BLOCK, physical as usize * BLOCK);
+                written[to..to + BLOCK].copy_from_slice(&disk[from..from + BLOCK]);
+                if escaped {
+                    written[to..to + 4].copy_from_slice(&MAGIC.to_be_bytes());
+                }
+            }
+            let copies = copies.into_iter().map(|(target, (physical, escaped))| (target, Logged { physical, escaped }));
+            let overlay = Arc::new(Overlay::new(Arc::new(MemoryDevice::from(disk)), BLOCK, copies.collect()));
+            let mut queue = Arc::clone(&overlay).queue(4);
+            for &(a, b) in &reads {
+                let (start, end) = (a.min(b), a.max(b));
+                let mut buf = vec![0; end - start];
+                overlay.read_at(start as u64, &mut buf).unwrap();
+                prop_assert_eq!(&buf, &written[start..end]);
+                let (left, right) = buf.split_at_mut((end - start) / 3);
+                let mut bufs = [io::IoSliceMut::new(left), io::IoSliceMut::new(right)];
+                overlay.read_vectored_at(start as u64, &mut bufs).unwrap();
+                prop_assert_eq!(&buf, &written[start..end]);
+                queue.submit(Request { tag: start as u64, offset: start as u64, buf });
+            }
+            let mut answers = 0;
+            while let Some(done) = queue.complete() {
+                let buf = done.result.unwrap();
+                prop_assert_eq!(&buf[..], &written[done.tag as usize..][..buf.len()]);
+                answers += 1;
+            }
+            prop_assert_eq!(answers, reads.len());
+            prop_assert!(overlay.read_at(250, &mut [0; 7]).is_err());
+            prop_assert!(overlay.write_at(0, &[0]).is_err());
+        }
+    }
+}

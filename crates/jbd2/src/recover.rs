@@ -1,0 +1,277 @@
+//! The three passes.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use dentree_blockdev::BlockDevice;
+
+use crate::checksum::TransactionSum;
+use crate::error::{Damage, Error};
+use crate::fast_commit;
+use crate::format::{BlockType, Commit, Sums, Tags, Tid, header, revoked_blocks};
+use crate::journal::{Journal, JournalLocation};
+use crate::overlay::{Logged, Overlay};
+use crate::revoke::Revokes;
+
+/// A device as it is once its journal has been replayed.
+pub struct Recovered {
+    /// Reads as the device after replay. It cannot be written.
+    pub device: Arc<dyn BlockDevice>,
+    /// Transactions replayed.
+    pub transactions: u32,
+    /// Blocks that now read from the journal.
+    pub blocks: usize,
+    /// Copies that were not replayed, because a later transaction revoked them.
+    pub revoked: usize,
+}
+
+/// Replays the journal at `location` over `device`, in memory.
+///
+/// The journalled copy of the file system's own superblock comes with it; that the superblock then still says that the
+/// journal needs recovery is for the caller to know better.
+///
+/// # Errors
+/// [`Error::Corrupt`] for damage inside what was committed, [`Error::Unsupported`] for journals that need what is not
+/// there, pending fast commits among them, and [`Error::Read`].
+///
+/// ```no_run
+/// use std::sync::Arc;
+/// use dentree_blockdev::{Access, FileDevice};
+/// use dentree_jbd2::{JournalLocation, recover};
+///
+/// let image = Arc::new(FileDevice::open("disk.img", Access::ReadOnly)?);
+/// // From the extents of inode 8.
+/// let location = JournalLocation { block_size: 4096, runs: vec![(32_768, 4096)] };
+/// let recovered = recover(image, &location)?;
+/// println!("{} transactions replayed over {} blocks", recovered.transactions, recovered.blocks);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn recover(device: Arc<dyn BlockDevice>, location: &JournalLocation) -> Result<Recovered, Error> {
+    let journal = Journal::open(Arc::clone(&device), location)?;
+    let Some(tail) = journal.tail else {
+        return Ok(Recovered { device, transactions: 0, blocks: 0, revoked: 0 });
+    };
+    let mut scan = Scan::new();
+    let transactions = walk(&journal, tail, None, &mut scan)?;
+    let end = Tid(journal.first_tid.0.wrapping_add(transactions));
+    if journal.features.fast_commit && fast_commit::is_pending(&journal, end)? {
+        return Err(Error::Unsupported { feature: "fast commits that wait to be replayed".into() });
+    }
+    let mut revokes = scan.targets;
+    walk(&journal, tail, Some(transactions), &mut revokes)?;
+    let mut replay = Replay { revokes, copies: HashMap::new(), revoked: 0 };
+    walk(&journal, tail, Some(transactions), &mut replay)?;
+    let (blocks, revoked) = (replay.copies.len(), replay.revoked);
+    let overlay = Overlay::new(device, journal.block_size, replay.copies);
+    Ok(Recovered { device: Arc::new(overlay), transactions, blocks, revoked })
+}
+
+/// What a pass does with the blocks of the log.
+trait Pass {
+    /// A descriptor block and, through the journal, the copies that follow it.
+    fn descriptor(&mut self, journal: &Journal, at: &At, block: &[u8]) -> Result<(), Error>;
+    fn revoke(&mut self, journal: &Journal, at: &At, block: &[u8]) -> Result<(), Error>;
+    fn commit(&mut self, journal: &Journal, at: &At, block: &[u8]) -> Result<Verdict, Error>;
+}
+
+/// Which block a pass is shown.
+struct At {
+    tid: Tid,
+    block: u32,
+}
+
+impl At {
+    fn damage(&self, structure: &'static str, check: &'static str) -> Error {
+        Damage::Block { tid: self.tid, structure, block: self.block, check }.into()
+    }
+}
+
+/// What a commit block means.
+#[derive(PartialEq, Eq)]
+enum Verdict {
+    /// Its transaction happened.
+    Committed,
+    /// It belongs to an earlier round of the log, or was never finished: the log ends before its transaction.
+    EndOfLog,
+}
+
+/// Shows a pass the transactions from `tail` on, at most `limit`, and returns how many there were.
+///
+/// The log can be no longer than its blocks: a transaction that winds round it is not complete, whatever follows.
+fn walk(journal: &Journal, tail: u32, limit: Option<u32>, pass: &mut dyn Pass) -> Result<u32, Error> {
+    let (mut at, mut count) = (At { tid: journal.first_tid, block: tail }, 0);
+    let mut left = journal.log_len();
+    while limit.is_none_or(|limit| count < limit) {
+        let block = journal.read(at.block)?;
+        let Some((kind, tid)) = header(&block) else { break };
+        if tid != at.tid {
+            break;
+        }
+        let mut passed = 1;
+        match kind {
+            BlockType::Descriptor => {
+                let copies = Tags::new(journal.features, &block).count();
+                passed += u32::try_from(copies).unwrap_or(u32::MAX - 1);
+                if passed > left {
+                    break;
+                }
+                pass.descriptor(journal, &at, &block)?;
+            }
+            BlockType::Revoke => pass.revoke(journal, &at, &block)?,
+            BlockType::Commit => {
+                if pass.commit(journal, &at, &block)? == Verdict::EndOfLog {
+                    break;
+                }
+                at.tid = at.tid.next();
+                count += 1;
+            }
+            BlockType::Superblock | BlockType::Other => break,
+        }
+        left = match left.checked_sub(passed) {
+            Some(left) if left > 0 => left,
+            _ => break,
+        };
+        at.block = journal.advance(at.block, passed);
+    }
+    Ok(count)
+}
+
+/// Each tag of a descriptor block, with the journal block of its copy.
+fn copies<'a>(
+    journal: &'a Journal,
+    at: &At,
+    block: &'a [u8],
+) -> impl Iterator<Item = (crate::format::Tag, u32)> + 'a {
+    let first = at.block;
+    Tags::new(journal.features, block)
+        .zip(1..)
+        .map(move |(tag, behind)| (tag, journal.advance(first, behind)))
+}
+
+/// Finds where the log ends, and checks the sums that decide it.
+struct Scan {
+    /// The first block of the transaction under way whose sum is wrong. Damage if the transaction was committed in this
+    /// round of the log; else a leftover.
+    suspect: Option<(&'static str, u32)>,
+    sum: TransactionSum,
+    /// Commit time of the last transaction, in seconds.
+    last_commit: u64,
+    /// Blocks that have copies.
+    targets: Revokes,
+}
+
+impl Scan {
+    fn new() -> Self {
+        Scan { suspect: None, sum: TransactionSum::new(), last_commit: 0, targets: Revokes::default() }
+    }
+
+    fn check_tail(&mut self, journal: &Journal, at: &At, structure: &'static str, block: &[u8]) {
+        if journal.features.has_block_sums() && !journal.seed.tail_is_sound(block) {
+            self.suspect.get_or_insert((structure, at.block));
+        }
+    }
+}
+
+const BAD_SUM: &str = "its checksum does not match";
+
+impl Pass for Scan {
+    fn descriptor(&mut self, journal: &Journal, at: &At, block: &[u8]) -> Result<(), Error> {
+        self.check_tail(journal, at, "descriptor", block);
+        Tags::new(journal.features, block).for_each(|tag| self.targets.expect(tag.target));
+        if journal.features.sums == Sums::V1 {
+            self.sum.add(block);
+            for (_, copy) in copies(journal, at, block) {
+                self.sum.add(&journal.read(copy)?);
+            }
+        }
+        Ok(())
+    }
+
+    fn revoke(&mut self, journal: &Journal, at: &At, block: &[u8]) -> Result<(), Error> {
+        self.check_tail(journal, at, "revoke block", block);
+        Ok(())
+    }
+
+    fn commit(&mut self, journal: &Journal, at: &At, block: &[u8]) -> Result<Verdict, Error> {
+        let Some(commit) = Commit::new(block) else { return Ok(Verdict::EndOfLog) };
+        let sum = std::mem::replace(&mut self.sum, TransactionSum::new()).finish();
+        let is_old = commit.seconds < self.last_commit;
+        if let Some((structure, block)) = self.suspect {
+            if is_old {
+                return Ok(Verdict::EndOfLog);
+            }
+            return Err(At { tid: at.tid, block }.damage(structure, BAD_SUM));
+        }
+        let is_sound = match journal.features.sums {
+            Sums::None => true,
+            Sums::V1 => commit.matches_v1(sum),
+            Sums::V2 | Sums::V3 => journal.seed.commit_is_sound(block),
+        };
+        if !is_sound {
+            // With asynchronous commits the commit block may reach the disk before what it commits: then it did not happen.
+            if is_old || journal.features.async_commit {
+                return Ok(Verdict::EndOfLog);
+            }
+            return Err(at.damage("commit block", BAD_SUM));
+        }
+        self.last_commit = commit.seconds;
+        Ok(Verdict::Committed)
+    }
+}
+
+impl Pass for Revokes {
+    fn descriptor(&mut self, _: &Journal, _: &At, _: &[u8]) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn revoke(&mut self, journal: &Journal, at: &At, block: &[u8]) -> Result<(), Error> {
+        let blocks = revoked_blocks(journal.features, block)
+            .ok_or_else(|| at.damage("revoke block", "it counts more bytes than a block has"))?;
+        blocks.for_each(|block| self.insert(block, at.tid));
+        Ok(())
+    }
+
+    fn commit(&mut self, _: &Journal, _: &At, _: &[u8]) -> Result<Verdict, Error> {
+        Ok(Verdict::Committed)
+    }
+}
+
+/// Finds the last copy of every block.
+struct Replay {
+    revokes: Revokes,
+    copies: HashMap<u64, Logged>,
+    revoked: usize,
+}
+
+impl Pass for Replay {
+    fn descriptor(&mut self, journal: &Journal, at: &At, block: &[u8]) -> Result<(), Error> {
+        let device_blocks = journal.device.size() / journal.block_size as u64;
+        for (tag, block) in copies(journal, at, block) {
+            if self.revokes.covers(tag.target, at.tid) {
+                self.revoked += 1;
+                continue;
+            }
+            let damage = |check| Error::from(Damage::Copy { tid: at.tid, target: tag.target, block, check });
+            if tag.target >= device_blocks {
+                return Err(damage("that block is past the end of the device"));
+            }
+            if journal.features.has_block_sums() {
+                let copy = journal.read(block)?;
+                if !journal.seed.copy_is_sound(journal.features.sums, at.tid, &tag, &copy) {
+                    return Err(damage(BAD_SUM));
+                }
+            }
+            let physical = journal.physical(block).ok_or_else(|| damage("the inode does not map it"))?;
+            self.copies.insert(tag.target, Logged { physical, escaped: tag.escaped });
+        }
+        Ok(())
+    }
+
+    fn revoke(&mut self, _: &Journal, _: &At, _: &[u8]) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn commit(&mut self, _: &Journal, _: &At, _: &[u8]) -> Result<Verdict, Error> {
+        Ok(Verdict::Committed)
+    }
+}

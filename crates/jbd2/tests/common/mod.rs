@@ -1,0 +1,176 @@
+//! Images, mounts that end by themselves, and the judges.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::Arc;
+
+use dentree_blockdev::{Access, BlockDevice, FileDevice};
+use dentree_jbd2::{Error, JournalLocation, Recovered, recover};
+use tempfile::TempDir;
+
+/// Runs a program to its end. `Err` says why it could not be run or that it failed.
+pub fn run(program: &str, args: &[&str]) -> Result<Output, String> {
+    let output = Command::new(program).args(args).env("LC_ALL", "C").output();
+    let output = output.map_err(|error| format!("{program} is missing here: {error}"))?;
+    if output.status.success() {
+        return Ok(output);
+    }
+    let text =
+        String::from_utf8_lossy(&output.stderr).into_owned() + &String::from_utf8_lossy(&output.stdout);
+    Err(format!("{program} {args:?}: {}: {text}", output.status))
+}
+
+pub fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+/// A file with a file system, in a folder that goes away.
+pub struct Image {
+    dir: TempDir,
+    pub path: PathBuf,
+}
+
+impl Image {
+    /// Made by mke2fs with these options.
+    pub fn new(options: &[&str]) -> Result<Image, String> {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("image");
+        let args =
+            [&["-q", "-F", "-E", "lazy_itable_init=0,nodiscard"], options, &[text(&path), "32M"]].concat();
+        run("mke2fs", &args)?;
+        Ok(Image { dir, path })
+    }
+
+    /// Another file with the same bytes, beside this one.
+    pub fn copy(&self, name: &str) -> PathBuf {
+        let copy = self.dir.path().join(name);
+        std::fs::copy(&self.path, &copy).unwrap();
+        copy
+    }
+
+    pub fn open(&self) -> Arc<FileDevice> {
+        Arc::new(FileDevice::open(&self.path, Access::ReadOnly).unwrap())
+    }
+
+    pub fn recover(&self) -> Result<Recovered, Error> {
+        recover(self.open(), &location(&self.path))
+    }
+}
+
+/// Where debugfs says the journal is.
+pub fn location(image: &Path) -> JournalLocation {
+    let stats = run("debugfs", &["-R", "stats -h", text(image)]).unwrap();
+    let stats = String::from_utf8_lossy(&stats.stdout).into_owned();
+    let size = stats.lines().find_map(|line| line.strip_prefix("Block size:")).unwrap();
+    let stat = run("debugfs", &["-R", "stat <8>", text(image)]).unwrap();
+    let stat = String::from_utf8_lossy(&stat.stdout).into_owned();
+    let mut runs = Vec::new();
+    // `(0-11):33-44, (IND):45, (12):46`, over several lines.
+    for part in stat.split_once("TOTAL").map_or(&*stat, |(blocks, _)| blocks).split('(').skip(1) {
+        let Some((logical, physical)) = part.split_once("):") else { continue };
+        if logical.starts_with(|first: char| first.is_ascii_digit()) {
+            let (first, last) = range(physical);
+            runs.push((first, last - first + 1));
+        }
+    }
+    JournalLocation { block_size: size.trim().parse().unwrap(), runs }
+}
+
+fn range(text: &str) -> (u64, u64) {
+    let text = text.split([',', '\n']).next().unwrap().trim();
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    (first.parse().unwrap(), last.parse().unwrap())
+}
+
+/// A loop device that can be written, so that even a read-only mount replays the journal. Detached at the end.
+struct Loop(String);
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        let _ = run("losetup", &["--detach", &self.0]);
+    }
+}
+
+/// A mount of an image, undone at the end.
+pub struct Mount {
+    pub dir: TempDir,
+    /// Outlives what [`Drop`] does.
+    _device: Loop,
+}
+
+impl Mount {
+    pub fn new(image: &Path, options: &str) -> Result<Mount, String> {
+        let dir = tempfile::tempdir().unwrap();
+        let output = run("losetup", &["--find", "--show", text(image)])?;
+        let device = Loop(String::from_utf8_lossy(&output.stdout).trim().to_owned());
+        run("mount", &["-o", options, &device.0, text(dir.path())])?;
+        Ok(Mount { dir, _device: device })
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        if run("umount", &[text(self.dir.path())]).is_err() {
+            let _ = run("umount", &["--lazy", text(self.dir.path())]);
+        }
+    }
+}
+
+/// All bytes of a device, with what a replay itself writes taken as zero: the superblock, and the journal's.
+pub fn bytes(device: &dyn BlockDevice, location: &JournalLocation) -> Vec<u8> {
+    let mut bytes = vec![0; usize::try_from(device.size()).unwrap()];
+    device.read_at(0, &mut bytes).unwrap();
+    bytes[1024..2048].fill(0);
+    let journal = usize::try_from(location.runs[0].0).unwrap() * location.block_size;
+    bytes[journal..journal + 1024].fill(0);
+    bytes
+}
+
+/// Whose replay ours is compared with.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Judges {
+    /// The kernel's where it can be had, and e2fsck's.
+    Both,
+    /// Where e2fsck is known to be wrong.
+    Kernel,
+}
+
+/// Checks that our replay and the judges' of the same image are the same bytes.
+pub fn assert_same_replay(image: &Image, what: &str, judges: Judges) -> Recovered {
+    let location = location(&image.path);
+    let before = std::fs::read(&image.path).unwrap();
+    let recovered = image.recover().unwrap_or_else(|error| panic!("{what}: {error}"));
+    let ours = bytes(&*recovered.device, &location);
+
+    let by_kernel = image.copy("kernel");
+    match Mount::new(&by_kernel, "ro") {
+        Ok(mount) => {
+            drop(mount);
+            assert_same_blocks(&ours, &by_kernel, &location, &format!("{what}, kernel"));
+        }
+        Err(reason) => println!("not compared with the kernel: {reason}"),
+    }
+    let by_e2fsck = image.copy("e2fsck");
+    if judges == Judges::Both {
+        // 1: errors corrected.
+        let output =
+            Command::new("e2fsck").args(["-y", "-E", "journal_only"]).arg(&by_e2fsck).output().unwrap();
+        assert!(matches!(output.status.code(), Some(0 | 1)), "{what}: {output:?}");
+        assert_same_blocks(&ours, &by_e2fsck, &location, &format!("{what}, e2fsck"));
+    }
+    assert!(std::fs::read(&image.path).unwrap() == before, "{what}: replay changed the image");
+    recovered
+}
+
+fn assert_same_blocks(ours: &[u8], theirs: &Path, location: &JournalLocation, what: &str) {
+    let theirs = FileDevice::open(theirs, Access::ReadOnly).unwrap();
+    let theirs = bytes(&theirs, location);
+    let size = location.block_size;
+    let differ: Vec<usize> = ours
+        .chunks(size)
+        .zip(theirs.chunks(size))
+        .enumerate()
+        .filter_map(|(block, (a, b))| (a != b).then_some(block))
+        .collect();
+    assert!(differ.is_empty() && ours.len() == theirs.len(), "{what}: blocks {differ:?} differ");
+}

@@ -1,0 +1,193 @@
+//! Journals that the kernel left, replayed by us, by e2fsck and by the kernel.
+
+mod common;
+
+use std::fs;
+use std::path::Path;
+
+use common::{Image, Judges, Mount, assert_same_replay, run, text};
+use dentree_blockdev::BlockDevice;
+use dentree_jbd2::Error;
+
+/// A mounted file system whose image is copied as it would be found after a crash.
+struct Crash {
+    image: Image,
+    mount: Mount,
+}
+
+impl Crash {
+    fn new(mke2fs: &[&str], options: &str) -> Result<Crash, String> {
+        let image = Image::new(mke2fs)?;
+        let mount = Mount::new(&image.path, &format!("commit=300,{options}"))?;
+        Ok(Crash { image, mount })
+    }
+
+    fn dir(&self) -> &Path {
+        self.mount.dir.path()
+    }
+
+    fn sync(&self) {
+        run("sync", &["-f", text(self.dir())]).unwrap();
+    }
+
+    /// The image as it stands now; the mount ends.
+    fn now(self) -> Image {
+        let mut image = self.image;
+        image.path = image.copy("crashed");
+        image
+    }
+}
+
+/// Directories and files made, deleted and made again over several transactions.
+fn churn(crash: &Crash) {
+    for round in 0..4 {
+        for name in 0..8 {
+            let dir = crash.dir().join(format!("d{name}"));
+            if round % 2 == 1 {
+                fs::remove_dir_all(&dir).unwrap();
+                continue;
+            }
+            fs::create_dir(&dir).unwrap();
+            for file in 0..150 {
+                fs::write(dir.join(format!("a file of round {round} with a long name {file}")), "x").unwrap();
+            }
+        }
+        crash.sync();
+        // What the deleted directories occupied goes to a file.
+        fs::write(crash.dir().join(format!("file{round}")), vec![round; 1 << 20]).unwrap();
+        crash.sync();
+    }
+}
+
+/// Replays what a workload leaves on a file system of this kind. How much that is depends on what the kernel has written
+/// back by then.
+fn replayed(what: &str, mke2fs: &[&str], options: &str, work: fn(&Crash)) {
+    replayed_for(Judges::Both, what, mke2fs, options, work);
+}
+
+fn replayed_for(judges: Judges, what: &str, mke2fs: &[&str], options: &str, work: fn(&Crash)) {
+    let crash = match Crash::new(mke2fs, options) {
+        Ok(crash) => crash,
+        Err(reason) => return println!("skipped: {reason}"),
+    };
+    work(&crash);
+    let recovered = assert_same_replay(&crash.now(), what, judges);
+    println!("{what}: {} transactions, {} blocks", recovered.transactions, recovered.blocks);
+    assert!(recovered.transactions > 0 && recovered.blocks > 0, "{what}: nothing to replay");
+}
+
+const PLAIN: &str = "^metadata_csum,^64bit";
+
+#[test]
+fn journals_without_checksums_and_their_revokes_replay_as_the_kernel_replays_them() {
+    replayed("ext3", &["-t", "ext3"], "data=ordered", churn);
+    replayed("64bit", &["-t", "ext4", "-b", "4096", "-O", "^metadata_csum,64bit"], "rw", churn);
+}
+
+#[test]
+fn journals_with_checksums_of_version_1_replay() {
+    let mke2fs = ["-t", "ext4", "-O", PLAIN];
+    replayed("v1", &mke2fs, "journal_checksum", churn);
+    replayed("v1, asynchronous", &mke2fs, "journal_async_commit,data=writeback", churn);
+}
+
+#[test]
+fn journals_with_checksums_of_version_3_replay() {
+    replayed("v3", &["-t", "ext4", "-b", "4096", "-O", "metadata_csum,64bit"], "rw", churn);
+    replayed("v3, 32 bits", &["-t", "ext4", "-O", "metadata_csum,^64bit"], "rw", churn);
+    replayed(
+        "v3, asynchronous",
+        &["-t", "ext4", "-O", "metadata_csum"],
+        "journal_async_commit,data=writeback",
+        churn,
+    );
+}
+
+/// File blocks that begin with the journal's magic number.
+fn write_magic(crash: &Crash) {
+    let block = [&[0xC0, 0x3B, 0x39, 0x98][..], &[7; 1020]].concat();
+    fs::write(crash.dir().join("magic"), block.repeat(256)).unwrap();
+    crash.sync();
+}
+
+#[test]
+fn blocks_that_look_like_the_journals_own_are_unescaped() {
+    for features in ["^metadata_csum", "metadata_csum"] {
+        replayed("escapes", &["-t", "ext4", "-O", features], "data=journal", write_magic);
+    }
+}
+
+/// Transactions that the smallest of journals holds only a few of.
+fn wind(crash: &Crash) {
+    for round in 0..12 {
+        fs::create_dir(crash.dir().join(format!("r{round}"))).unwrap();
+        for file in 0..300 {
+            fs::write(crash.dir().join(format!("r{round}/file {file}")), "").unwrap();
+        }
+        crash.sync();
+    }
+}
+
+#[test]
+fn a_log_that_winds_round_its_end_replays() {
+    let small = |features| ["-t", "ext4", "-b", "1024", "-J", "size=1", "-O", features];
+    for features in [PLAIN, "metadata_csum,64bit"] {
+        replayed("wrap", &small(features), "rw", wind);
+    }
+    // e2fsck 1.47.0 follows the log into the fast commits, and misses what is behind the turn.
+    replayed_for(Judges::Kernel, "wrap before fast commits", &small("fast_commit"), "rw", wind);
+}
+
+#[test]
+fn transaction_numbers_that_wrap_replay_in_order() {
+    let image = match Image::new(&["-t", "ext4", "-O", PLAIN]) {
+        Ok(image) => image,
+        Err(reason) => return println!("skipped: {reason}"),
+    };
+    // The journal of a fresh image is empty: any number may come next.
+    let location = common::location(&image.path);
+    let at = usize::try_from(location.runs[0].0).unwrap() * location.block_size + 0x18;
+    let mut bytes = fs::read(&image.path).unwrap();
+    bytes[at..at + 4].copy_from_slice(&(u32::MAX - 2).to_be_bytes());
+    fs::write(&image.path, bytes).unwrap();
+    let mount = match Mount::new(&image.path, "commit=300") {
+        Ok(mount) => mount,
+        Err(reason) => return println!("skipped: {reason}"),
+    };
+    let crash = Crash { image, mount };
+    churn(&crash);
+    let recovered = assert_same_replay(&crash.now(), "tid wrap", Judges::Both);
+    assert!(recovered.transactions > 0);
+}
+
+#[test]
+fn fast_commits_that_wait_are_refused_and_an_area_without_them_is_not() {
+    let mke2fs = ["-t", "ext4", "-O", "fast_commit"];
+    let make = |name: &str, crash: &Crash| fs::File::create(crash.dir().join(name)).unwrap();
+    let crash = match Crash::new(&mke2fs, "rw") {
+        Ok(crash) => crash,
+        Err(reason) => return println!("skipped: {reason}"),
+    };
+    make("a", &crash);
+    crash.sync();
+    let file = make("b", &crash);
+    file.sync_all().unwrap();
+    let image = crash.now();
+    match image.recover() {
+        Err(Error::Unsupported { feature }) => assert!(feature.contains("fast commit"), "{feature}"),
+        Err(error) => panic!("{error}"),
+        Ok(recovered) => println!("this kernel made no fast commit: {} transactions", recovered.transactions),
+    }
+    replayed("fast commits, none waiting", &mke2fs, "rw", churn);
+}
+
+#[test]
+fn a_clean_journal_gives_the_device_as_it_is() {
+    let image = match Image::new(&["-t", "ext4"]) {
+        Ok(image) => image,
+        Err(reason) => return println!("skipped: {reason}"),
+    };
+    let recovered = image.recover().unwrap();
+    assert_eq!((recovered.transactions, recovered.blocks), (0, 0));
+    assert_eq!(recovered.device.size(), image.open().size());
+}

@@ -1,0 +1,120 @@
+//! Dentree's own cache, `dentree_dcache`, in the forms that its users can choose.
+//!
+//! Every directory is entered whole, as a file system does after readdir: a name that is missing in it does not exist, which
+//! is what the maps assume of all names. An answer that the cache cannot give by itself counts as wrong here.
+
+use dentree_dcache::{Child, Dcache, DentryId, DentryRef, PrefetchMode, Reason, Walk, WalkOptions};
+
+use super::NameCache;
+use crate::paths::{Path, Rename};
+use crate::tree::{NodeId, Tree};
+
+/// Room for every entry of a tree, so that nothing is evicted; the cache takes memory as it fills.
+const BUDGET_PER_ENTRY: usize = 400;
+const BUDGET_MIN: usize = 64 << 20;
+/// An answer that no node has.
+const WRONG: Option<u64> = Some(u64::MAX);
+
+/// A `Dcache` whose handles are node numbers, asked by `walk`: the answer is a reference that is held, then dropped.
+#[derive(Debug)]
+pub struct Dentree {
+    cache: Dcache<NodeId>,
+    directories: Vec<DentryId>,
+}
+
+impl Dentree {
+    /// Holds every entry of a tree.
+    pub fn build(tree: &Tree, prefetch: PrefetchMode) -> Self {
+        let cache = Dcache::builder()
+            .memory(BUDGET_MIN + tree.len() * BUDGET_PER_ENTRY)
+            .prefetch(prefetch)
+            .seed(0x5eed)
+            .build(Child::directory(NodeId::ROOT));
+        let root = cache.root().id();
+        let mut this = Self { directories: vec![root], cache };
+        let (first_leaf, first_mover) = (tree.leaves().start, tree.movers().start);
+        let mut entries = tree.entries().take_while(|(node, ..)| node.0 < first_mover).peekable();
+        for parent in (0..first_leaf).map(NodeId) {
+            this.identify(tree, parent);
+            let mut completion = this.cache.begin_complete(&this.directory(parent));
+            while let Some((node, _, name)) = entries.next_if(|&(_, of, _)| of == parent) {
+                completion.enter(name, child(tree, node), u64::from(node.0));
+            }
+            completion.finish();
+        }
+        for mover in tree.movers().map(NodeId) {
+            this.cache.create(&this.directory(tree.parent(mover)), tree.name(mover), child(tree, mover));
+        }
+        this
+    }
+
+    /// Notes the id of a directory that was entered with its parent's entries.
+    fn identify(&mut self, tree: &Tree, directory: NodeId) {
+        if directory == NodeId::ROOT {
+            return;
+        }
+        let parent = self.directory(tree.parent(directory));
+        let found = self.cache.lookup_or_fill(&parent, tree.name(directory), || Err(()));
+        let id = found.ok().flatten().expect("the parent is complete, and nothing is evicted").id();
+        drop(parent);
+        self.directories.push(id);
+    }
+
+    fn directory(&self, node: NodeId) -> DentryRef<'_, NodeId> {
+        self.cache.get(self.directories[node.index()]).expect("directories are not evicted")
+    }
+}
+
+impl NameCache for Dentree {
+    fn walk(&self, path: Path<'_>) -> Option<u64> {
+        loop {
+            match self.cache.walk(&self.cache.root(), path.bytes(), WalkOptions::default(), |_| true) {
+                Walk::Found(entry) => return Some(self.token(*entry.handle())),
+                Walk::Negative { .. } => return None,
+                Walk::Stopped(stopped) if stopped.why == Reason::Busy => {}
+                Walk::Stopped(_) => return WRONG,
+            }
+        }
+    }
+
+    fn rename(&self, rename: &Rename) {
+        let (from, to) = (self.directory(rename.from_parent), self.directory(rename.to_parent));
+        self.cache.rename(&from, rename.from_name(), &to, rename.to_name());
+    }
+
+    fn own_bytes(&self) -> Option<usize> {
+        Some(self.cache.stats().memory.used)
+    }
+
+    fn lock_acquisitions(&self) -> Option<u64> {
+        let stats = self.cache.stats();
+        Some(stats.locked_hits + stats.fills + stats.fill_waits)
+    }
+}
+
+/// The same asked by `peek`: the answer is a copy of the handle, as maps give it, and no reference is taken.
+#[derive(Debug)]
+pub struct Peek(pub Dentree);
+
+impl NameCache for Peek {
+    fn walk(&self, path: Path<'_>) -> Option<u64> {
+        let cache = &self.0.cache;
+        cache.peek(&cache.root(), path.bytes(), WalkOptions::default(), |_| true).map(|node| self.token(node))
+    }
+
+    fn rename(&self, rename: &Rename) {
+        self.0.rename(rename);
+    }
+
+    fn own_bytes(&self) -> Option<usize> {
+        self.0.own_bytes()
+    }
+
+    fn lock_acquisitions(&self) -> Option<u64> {
+        self.0.lock_acquisitions()
+    }
+}
+
+fn child(tree: &Tree, node: NodeId) -> Child<NodeId> {
+    if tree.is_directory(node) { Child::directory(node) } else { Child::other(node) }
+}

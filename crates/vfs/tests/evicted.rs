@@ -1,0 +1,30 @@
+//! Directories whose entries were evicted while somebody held their inodes.
+
+mod common;
+
+use common::{Line, MemFs, dir, file};
+use dentree_vfs::{Budgets, Identity, Vfs, WalkOptions};
+use std::sync::atomic::Ordering;
+
+#[test]
+fn a_walk_begins_in_a_directory_whose_entry_was_evicted() {
+    let leak = |text: String| -> &'static str { text.leak() };
+    let mut lines: Vec<Line> = vec![dir("a"), dir("a/b"), dir("a/b/c"), file("a/b/c/f")];
+    lines.extend((0..3000).map(|number| file(leak(format!("f{number}")))));
+    let vfs = Vfs::with_budgets(MemFs::new(&lines), Budgets { names: 0, inodes: 1 << 20 }).unwrap();
+    let who = Identity::Superuser;
+    let deep = vfs.walk(&who, vfs.root(), b"a/b/c", WalkOptions::FOLLOW).unwrap();
+    let file = vfs.walk(&who, &deep, b"f", WalkOptions::FOLLOW).unwrap();
+    for round in 0..3 {
+        for number in 0..3000 {
+            vfs.walk(&who, vfs.root(), format!("f{number}").as_bytes(), WalkOptions::FOLLOW).unwrap();
+        }
+        assert!(vfs.stats().names.evicted > 0, "the budget is too large for this test");
+        let asked = vfs.fs().lookups.load(Ordering::Relaxed);
+        let again = vfs.walk(&who, &deep, b"../c/f", WalkOptions::FOLLOW).unwrap();
+        assert_eq!(again.ino(), file.ino());
+        assert!(vfs.fs().lookups.load(Ordering::Relaxed) > asked, "round {round}: nothing had been evicted");
+        let found = vfs.lookup(&who, &deep, b"f").unwrap().expect("it is there");
+        assert_eq!(found.ino(), file.ino());
+    }
+}
