@@ -6,6 +6,7 @@
 //!
 //! - [`tree`] and [`paths`]: what is walked;
 //! - [`rivals`]: who walks, one file each behind [`rivals::NameCache`];
+//! - [`schemes`]: the locking schemes of the study, one file each behind [`schemes::Scheme`];
 //! - [`harness`]: all of them in turn, round after round;
 //! - [`stats`], [`rows`] and [`targets`]: what came out, how sure it is, and whether it is enough;
 //! - [`walk_bench`]: the benchmark of walks put together.
@@ -17,6 +18,7 @@ pub mod mounts;
 pub mod paths;
 pub mod rivals;
 pub mod rows;
+pub mod schemes;
 pub mod stats;
 pub mod targets;
 pub mod tree;

@@ -60,9 +60,16 @@ impl<'a> Path<'a> {
         CStr::from_bytes_with_nul(self.with_nul).unwrap_or_default()
     }
 
-    /// The components, first to last.
+    /// The components, first to last, split a vector of bytes at a time.
+    #[inline]
     pub fn components(self) -> impl Iterator<Item = &'a [u8]> {
-        self.bytes().split(|&byte| byte == b'/')
+        let bytes = self.bytes();
+        let mut start = 0;
+        memchr::memchr_iter(b'/', bytes).chain([bytes.len()]).map(move |end| {
+            let name = &bytes[start..end];
+            start = end + 1;
+            name
+        })
     }
 }
 

@@ -41,6 +41,7 @@ const _: () = assert!(size_of::<Entry>() == 64);
 
 impl Entry {
     /// Whether the entry has this key, from one consistent view of it.
+    #[inline]
     fn matches(&self, hash: u32, key: KeyRef<'_>) -> bool {
         loop {
             // Acquire: pairs with the release store that ends `write`; what it published is seen below.
@@ -61,6 +62,7 @@ impl Entry {
         }
     }
 
+    #[inline]
     fn has_name(&self, name: &[u8]) -> bool {
         if self.length.load(Relaxed) as usize != name.len() {
             return false;
@@ -86,6 +88,7 @@ impl Entry {
 }
 
 /// One to eight bytes as a little-endian word, zeros above; from two overlapping loads, not byte by byte.
+#[inline]
 fn padded(bytes: &[u8]) -> u64 {
     let shift = |kept: usize| 8 * (bytes.len() - kept);
     if let (Some(first), Some(last)) = (bytes.first_chunk(), bytes.last_chunk()) {
@@ -139,6 +142,7 @@ impl Chained {
         &self.heads[hash as usize & (self.heads.len() - 1)]
     }
 
+    #[inline]
     fn find(&self, key: KeyRef<'_>) -> Option<NodeId> {
         let hash = self.hash(key);
         // Acquire, here and below: pairs with the release store of the link in `link`.

@@ -37,6 +37,7 @@ impl Key {
         Self { parent: parent.0, name }
     }
 
+    #[inline]
     fn name(&self) -> &[u8] {
         match &self.name {
             Name::Inline { len, bytes } => &bytes[..usize::from(*len)],
@@ -46,6 +47,7 @@ impl Key {
 }
 
 impl Hash for Key {
+    #[inline]
     fn hash<H: Hasher>(&self, state: &mut H) {
         KeyRef { parent: NodeId(self.parent), name: self.name() }.hash(state);
     }
@@ -59,6 +61,7 @@ pub(super) struct KeyRef<'a> {
 }
 
 impl Hash for KeyRef<'_> {
+    #[inline]
     fn hash<H: Hasher>(&self, state: &mut H) {
         state.write_u32(self.parent.0);
         state.write(self.name);
@@ -66,6 +69,7 @@ impl Hash for KeyRef<'_> {
 }
 
 impl Equivalent<Key> for KeyRef<'_> {
+    #[inline]
     fn equivalent(&self, key: &Key) -> bool {
         self.parent.0 == key.parent && self.name == key.name()
     }
@@ -73,12 +77,14 @@ impl Equivalent<Key> for KeyRef<'_> {
 
 /// scc has this trait under a name of its own.
 impl scc::Equivalent<Key> for KeyRef<'_> {
+    #[inline]
     fn equivalent(&self, key: &Key) -> bool {
         Equivalent::equivalent(self, key)
     }
 }
 
 /// Walks a path through a look-up of one component.
+#[inline]
 pub(super) fn descend<'a>(
     path: Path<'a>,
     mut look_up: impl FnMut(KeyRef<'a>) -> Option<NodeId>,
