@@ -29,7 +29,7 @@ fn portable_positions(low: u64, high: u64, byte: u8) -> u32 {
     let half = |word: u64| {
         let differs = word ^ (ONES * u64::from(byte));
         // The highest bit of each byte: set if the byte is zero. No carry crosses a byte.
-        let zero = !((differs & LOWS) + LOWS | differs | LOWS);
+        let zero = !(((differs & LOWS) + LOWS) | differs | LOWS);
         // Gathers the eight bits in the top byte.
         ((zero >> 7).wrapping_mul(0x0102_0408_1020_4080) >> 56) as u32
     };

@@ -6,7 +6,8 @@
 //! and gives up after [`ATTEMPTS`] with [`Reason::Busy`], which a caller meets as he meets a miss: by asking for
 //! one component under its directory's lock. It never waits (G3).
 //!
-//! A miss is ENOENT only in a complete directory, and only if bucket and directory are unchanged at the end (G2).
+//! A miss, too, is believed only if bucket and directory are unchanged at the end: so a walk does not miss a name
+//! that is being renamed under both its names. In a complete directory it means ENOENT (G2).
 //!
 //! The hash of each component is computed under the seed that the component before implies ("sticky seeds"), not
 //! under the one that its record holds; the two are compared afterwards. As that branch is predicted, the
@@ -70,7 +71,7 @@ struct Trail {
     counts: u32,
     first: [(u32, u32); AHEAD],
     more: Vec<(u32, u32)>,
-    /// The miss that the end relies on.
+    /// The miss at the end.
     miss: Option<Miss>,
 }
 
@@ -319,7 +320,7 @@ impl<H: Handle> Core<H> {
             Ok(found) => found,
             Err(miss) => {
                 let is_complete = !here.was_complete && dir.shape().has(Shape::COMPLETE);
-                trail.miss = is_complete.then_some(miss);
+                trail.miss = Some(miss);
                 return Ok(Some(descent.miss(&name, is_complete)));
             }
         };
