@@ -52,7 +52,7 @@ impl<H: Handle> Dcache<H> {
         mut may_search: impl FnMut(&H) -> bool,
     ) -> Walk<'_, H> {
         let request = self.request(start, path, options);
-        self.core.walk(request, &mut may_search, |end| self.hold_end(end), drop)
+        self.core.walk(&request, &mut may_search, |end| self.hold_end(end), drop)
     }
 
     /// Walks to an entry and answers its inode without taking a reference: nothing at all is written that other
@@ -70,7 +70,7 @@ impl<H: Handle> Dcache<H> {
             End::Found(id) => Some(Some(unsafe { self.core.dentry(id).handle() }.clone())),
             _ => Some(None),
         };
-        self.core.walk(request, &mut may_search, handle, drop)
+        self.core.walk(&request, &mut may_search, handle, drop)
     }
 
     /// Looks one name up in `dir`; asks `fill` where the cache does not know it. Of several threads that ask for

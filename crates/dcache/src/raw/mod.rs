@@ -26,6 +26,7 @@
 //! No lock is held while foreign code runs: fills, search checks and drops of handles come outside (G7).
 //! Walks take none of these (G3).
 
+pub(crate) mod bytes;
 pub(crate) mod chunks;
 pub(crate) mod clock;
 pub(crate) mod complete;
