@@ -40,33 +40,14 @@ impl TempMount {
         Ok(Self { point, _folder: folder })
     }
 
-    /// A fresh ext4 with room for `inodes` small files, loop-mounted.
-    ///
-    /// # Errors
-    /// Needs root, a loop device and `mke2fs`.
-    pub fn fresh_ext4(inodes: usize) -> Result<Self, Unavailable> {
-        let folder = folder()?;
-        let image = folder.path().join("image");
-        let file =
-            std::fs::File::create(&image).map_err(|why| Unavailable::because("cannot make an image", why))?;
-        file.set_len(64 << 20 | (inodes as u64 * 2048).next_multiple_of(1 << 20))
-            .map_err(|why| Unavailable::because("cannot size an image", why))?;
-        let inodes = inodes.to_string();
-        command(Command::new("mke2fs").args(["-q", "-F", "-t", "ext4", "-N", &inodes]).arg(&image))?;
-        Self::image(folder, &image, "loop")
-    }
-
-    /// An existing image, loop-mounted read-only.
+    /// An ext4 image, loop-mounted with the given options.
     ///
     /// # Errors
     /// Needs root and a loop device.
-    pub fn read_only(image: &Path) -> Result<Self, Unavailable> {
-        Self::image(folder()?, image, "loop,ro")
-    }
-
-    fn image(folder: TempDir, image: &Path, options: &str) -> Result<Self, Unavailable> {
+    pub fn image(image: &Path, options: &str) -> Result<Self, Unavailable> {
+        let folder = folder()?;
         let point = make(&folder, "tree")?;
-        command(Command::new("mount").args(["-o", options]).arg(image).arg(&point))?;
+        command(Command::new("mount").arg("-o").arg(format!("loop,{options}")).arg(image).arg(&point))?;
         Ok(Self { point, _folder: folder })
     }
 
@@ -90,6 +71,36 @@ impl Drop for TempMount {
     fn drop(&mut self) {
         // Detached, it is gone from sight at once, and from memory when the last file on it is closed.
         let _detached = unmount(&self.point, UnmountFlags::DETACH);
+    }
+}
+
+/// An empty ext4 in a file of its own, removed on drop. A mount of it outlives the file's name.
+#[derive(Debug)]
+pub struct Image {
+    path: PathBuf,
+    _folder: TempDir,
+}
+
+impl Image {
+    /// Makes one with room for `inodes` small files.
+    ///
+    /// # Errors
+    /// Needs `mke2fs`.
+    pub fn ext4(inodes: usize) -> Result<Self, Unavailable> {
+        let folder = folder()?;
+        let path = folder.path().join("image");
+        let bytes = (64 << 20) + (inodes as u64 * 2048).next_multiple_of(1 << 20);
+        std::fs::File::create(&path)
+            .and_then(|file| file.set_len(bytes))
+            .map_err(|why| Unavailable::because("cannot make an image", why))?;
+        let inodes = inodes.to_string();
+        command(Command::new("mke2fs").args(["-q", "-F", "-t", "ext4", "-N", &inodes]).arg(&path))?;
+        Ok(Self { path, _folder: folder })
+    }
+
+    /// Where it lies.
+    pub fn path(&self) -> &Path {
+        &self.path
     }
 }
 

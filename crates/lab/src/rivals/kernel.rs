@@ -5,11 +5,11 @@
 
 use std::os::fd::OwnedFd;
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, mkdirat, mknodat, openat, renameat, statat};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, mkdirat, mknodat, openat, renameat, statat};
 use rustix::io::Result as SysResult;
 
 use super::NameCache;
-use crate::mounts::{TempMount, Unavailable};
+use crate::mounts::{Image, TempMount, Unavailable};
 use crate::paths::{Path, Rename};
 use crate::tree::{NodeId, Tree};
 
@@ -37,7 +37,7 @@ impl KernelStat {
             return Err(Unavailable::because("kernel tree", why));
         }
         let mount = if tree.len() <= LARGEST_ON_EXT4 {
-            TempMount::fresh_ext4(tree.len() * 5 / 4)?
+            TempMount::image(Image::ext4(tree.len() * 5 / 4)?.path(), "rw")?
         } else {
             TempMount::tmpfs()?
         };
@@ -52,6 +52,16 @@ impl KernelStat {
         let line = slabs.lines().find(|line| line.starts_with("dentry "))?;
         line.split_whitespace().nth(3)?.parse().ok()
     }
+}
+
+/// Makes the tree on a mounted file system.
+///
+/// # Errors
+/// Those of the system calls.
+pub fn create_below(mount: &TempMount, tree: &Tree) -> Result<(), Unavailable> {
+    let failed = |why| Unavailable::because("cannot make the tree", why);
+    let root = openat(CWD, mount.path(), OFlags::PATH | OFlags::DIRECTORY, Mode::empty()).map_err(failed)?;
+    create(&root, tree).map(drop).map_err(failed)
 }
 
 /// Makes the tree below `root` and returns the inode number of every node.
