@@ -13,7 +13,7 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use crate::harness::Timing;
-use crate::mounts::{Image, TempMount, Unavailable};
+use crate::mounts::{HiddenMount, Image, Unavailable};
 use crate::report::{OURS, Outcome};
 use crate::rivals::create_below;
 use crate::rows::Heading;
@@ -44,11 +44,11 @@ pub fn run(dentree: &Path, shape: Shape, progress: &dyn Fn(&str)) -> Result<Outc
     progress(&format!("making an image of {} entries", shape.entries()));
     let tree = Tree::generate(shape, SEED);
     let image = Image::ext4(tree.len() * 5 / 4)?;
-    create_below(&TempMount::image(image.path(), "rw")?, &tree)?;
+    create_below(&HiddenMount::image(image.path(), "rw")?, &tree)?;
     let bench = Bench {
         dentree: dentree.to_owned(),
         image: image.path().to_owned(),
-        mount: TempMount::image(image.path(), "ro")?,
+        mount: HiddenMount::image(image.path(), "ro")?,
         entries: tree.len(),
     };
     bench.compare_answers()?;
@@ -66,7 +66,7 @@ pub fn run(dentree: &Path, shape: Shape, progress: &dyn Fn(&str)) -> Result<Outc
 struct Bench {
     dentree: PathBuf,
     image: PathBuf,
-    mount: TempMount,
+    mount: HiddenMount,
     entries: usize,
 }
 
@@ -100,7 +100,7 @@ impl Bench {
         match variant {
             OURS => finish(self.ours(tests).stdout(Stdio::null())),
             "kernel-find" => finish(theirs(&self.mount, tests).stdout(Stdio::null())),
-            _ => finish(theirs(&TempMount::image(&self.image, "ro")?, tests).stdout(Stdio::null())),
+            _ => finish(theirs(&HiddenMount::image(&self.image, "ro")?, tests).stdout(Stdio::null())),
         }
     }
 
@@ -115,7 +115,7 @@ impl Bench {
     /// Both programs must find the same paths.
     fn compare_answers(&self) -> Result<(), Failure> {
         let ours = paths(&mut self.ours(&[]), "/")?;
-        let theirs = paths(&mut theirs(&self.mount, &[]), &format!("{}/", self.mount.path().display()))?;
+        let theirs = paths(&mut theirs(&self.mount, &[]), "./")?;
         if ours == theirs && ours.len() > self.entries {
             return Ok(());
         }
@@ -126,9 +126,9 @@ impl Bench {
     }
 }
 
-fn theirs(mount: &TempMount, tests: &[&str]) -> Command {
+fn theirs(mount: &HiddenMount, tests: &[&str]) -> Command {
     let mut command = Command::new("find");
-    command.arg(mount.path()).args(tests);
+    command.current_dir(mount.working_folder()).arg(".").args(tests);
     command
 }
 

@@ -1,6 +1,6 @@
-//! Mounts that the kernel's side of a comparison needs; each is undone when its guard is dropped.
+//! Mounts that the kernel's side of a comparison needs; each goes when its guard is dropped, or the process ends.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -20,24 +20,23 @@ impl Unavailable {
     }
 }
 
-/// A file system mounted on a folder of its own; unmounted and removed on drop.
+/// The root of a file system that is mounted nowhere that others see it: it was detached from its mount point as soon as
+/// it was opened, and lives as long as this does. Nothing is left behind, however the process ends.
 #[derive(Debug)]
-pub struct TempMount {
-    point: PathBuf,
-    _folder: TempDir,
+pub struct HiddenMount {
+    root: OwnedFd,
 }
 
-impl TempMount {
+impl HiddenMount {
     /// An empty tmpfs without limits on size and inodes.
     ///
     /// # Errors
     /// Needs root.
     pub fn tmpfs() -> Result<Self, Unavailable> {
-        let folder = folder()?;
-        let point = make(&folder, "tree")?;
-        mount("tmpfs", &point, "tmpfs", MountFlags::empty(), c"size=0,nr_inodes=0")
-            .map_err(|why| Unavailable::because("cannot mount a tmpfs (needs root)", why))?;
-        Ok(Self { point, _folder: folder })
+        Self::at(&folder()?, |point| {
+            mount("tmpfs", point, "tmpfs", MountFlags::empty(), c"size=0,nr_inodes=0")
+                .map_err(|why| Unavailable::because("cannot mount a tmpfs (needs root)", why))
+        })
     }
 
     /// An ext4 image, loop-mounted with the given options.
@@ -45,32 +44,31 @@ impl TempMount {
     /// # Errors
     /// Needs root and a loop device.
     pub fn image(image: &Path, options: &str) -> Result<Self, Unavailable> {
-        let folder = folder()?;
-        let point = make(&folder, "tree")?;
-        command(Command::new("mount").arg("-o").arg(format!("loop,{options}")).arg(image).arg(&point))?;
-        Ok(Self { point, _folder: folder })
+        Self::at(&folder()?, |point| {
+            command(Command::new("mount").arg("-o").arg(format!("loop,{options}")).arg(image).arg(point))
+        })
     }
 
-    /// Opens the root and takes the mount out of everyone's sight. It lives as long as the descriptor: nothing is left
-    /// behind, however the process ends.
-    ///
-    /// # Errors
-    /// Those of opening the folder.
-    pub fn into_root(self) -> Result<OwnedFd, Unavailable> {
-        openat(CWD, &self.point, OFlags::PATH | OFlags::DIRECTORY, Mode::empty())
-            .map_err(|why| Unavailable::because("cannot open the mounted folder", why))
+    fn at(
+        folder: &TempDir,
+        mount: impl FnOnce(&Path) -> Result<(), Unavailable>,
+    ) -> Result<Self, Unavailable> {
+        mount(folder.path())?;
+        let root =
+            openat(CWD, folder.path(), OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
+        let detached = unmount(folder.path(), UnmountFlags::DETACH);
+        detached.map_err(|why| Unavailable::because("cannot detach a mount", why))?;
+        Ok(Self { root: root.map_err(|why| Unavailable::because("cannot open a mounted folder", why))? })
     }
 
-    /// The folder that it is mounted on.
-    pub fn path(&self) -> &Path {
-        &self.point
+    /// For calls relative to the root.
+    pub fn root(&self) -> BorrowedFd<'_> {
+        self.root.as_fd()
     }
-}
 
-impl Drop for TempMount {
-    fn drop(&mut self) {
-        // Detached, it is gone from sight at once, and from memory when the last file on it is closed.
-        let _detached = unmount(&self.point, UnmountFlags::DETACH);
+    /// A path to the root for this process and for the working folder of one that it starts.
+    pub fn working_folder(&self) -> PathBuf {
+        PathBuf::from(format!("/proc/self/fd/{}", self.root.as_raw_fd()))
     }
 }
 
@@ -109,12 +107,6 @@ fn folder() -> Result<TempDir, Unavailable> {
         .prefix("dentree-lab")
         .tempdir()
         .map_err(|why| Unavailable::because("cannot make a temporary folder", why))
-}
-
-fn make(folder: &TempDir, name: &str) -> Result<PathBuf, Unavailable> {
-    let path = folder.path().join(name);
-    std::fs::create_dir(&path).map_err(|why| Unavailable::because("cannot make a mount point", why))?;
-    Ok(path)
 }
 
 fn command(command: &mut Command) -> Result<(), Unavailable> {
