@@ -23,7 +23,7 @@ use dentree_dcache::PrefetchMode;
 pub use self::chained::Chained;
 pub use self::dashmap::DashMap;
 pub use self::dentree::{Dentree, Peek};
-pub use self::kernel::KernelStat;
+pub use self::kernel::{KernelStat, create_below};
 pub use self::moka::Moka;
 pub use self::papaya::Papaya;
 pub use self::rwlock::LockedMap;
