@@ -212,7 +212,7 @@ pub const LAYOUTS: [Variant; 18] = layouts![
 /// What `alloc` makes, after pruning for it if need be. Where freed entries wait for a grace period, time passes for them here.
 fn make_room(scheme: &(impl Scheme + ?Sized), alloc: impl Fn() -> Option<Dentry>) -> Option<Dentry> {
     const PRUNED_AT_ONCE: usize = 32;
-    const ATTEMPTS: usize = 64;
+    const ATTEMPTS: usize = 1000;
     for _ in 0..ATTEMPTS {
         if let Some(dentry) = alloc() {
             return Some(dentry);
