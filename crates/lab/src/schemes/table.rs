@@ -611,3 +611,83 @@ impl LongNames {
         number < (self.chunks.len() * CHUNK) as u64 && same_words(self.block(number), name)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::Standard;
+    use super::*;
+
+    fn table(entries: usize, heads: usize) -> Arc<Table<Standard>> {
+        Table::new(Config { entries, heads, prefetch: true })
+    }
+
+    #[test]
+    fn names_spread_over_the_chains() {
+        let table = table(1, 4096);
+        let mut lengths = vec![0; table.heads()];
+        for parent in 0..64 {
+            for number in 0..64 {
+                let name = format!("file{number:03}.c");
+                lengths[table.bucket(Wanted::new(Dentry(parent), name.as_bytes()).hash)] += 1;
+            }
+        }
+        let longest = lengths.iter().max();
+        assert!(
+            longest <= Some(&8),
+            "4096 names on 4096 chains, {longest:?} on one; 6 to 8 is what chance does"
+        );
+    }
+
+    #[test]
+    fn names_of_every_length_are_told_apart() {
+        let table = table(300, 1);
+        let text = [b'x'; NAME_MAX];
+        let entries: Vec<_> = (1..=NAME_MAX)
+            .map(|length| {
+                let wanted = Wanted::new(Dentry::ROOT, &text[..length]);
+                let dentry = table.alloc(&wanted).expect("room");
+                table.rehash(dentry);
+                dentry
+            })
+            .collect();
+        for (index, dentry) in entries.iter().enumerate() {
+            assert_eq!(table.find(&Wanted::new(Dentry::ROOT, &text[..=index])), Some(*dentry));
+        }
+        let mut other = text;
+        other[NAME_MAX - 1] = b'y';
+        assert_eq!(table.find(&Wanted::new(Dentry::ROOT, &other)), None);
+    }
+
+    #[test]
+    fn a_reader_on_an_unlinked_entry_finds_the_rest_of_the_chain() {
+        let table = table(8, 1);
+        let add = |name: &[u8]| {
+            let dentry = table.alloc(&Wanted::new(Dentry::ROOT, name)).expect("room");
+            table.rehash(dentry);
+            dentry
+        };
+        let (last, middle, first) = (add(b"last"), add(b"middle"), add(b"first"));
+        table.unhash_saving_next(middle);
+        assert_eq!(table.next_or_saved(middle), Some(last));
+        assert_eq!(table.layout.chain(middle).place.next.get(), None);
+        assert_eq!(table.next_or_saved(first), Some(last));
+        table.rehash(middle);
+        assert_eq!(table.next_or_saved(middle), Some(first));
+    }
+
+    #[test]
+    fn everything_below_a_directory_is_visited_once_parents_first() {
+        let table = table(16, 4);
+        let add = |parent: Dentry, name: &[u8]| {
+            let dentry = table.alloc(&Wanted::new(parent, name)).expect("room");
+            table.add_child(dentry);
+            dentry
+        };
+        let a = add(Dentry::ROOT, b"a");
+        let (b, c) = (add(a, b"b"), add(a, b"c"));
+        let (d, e) = (add(c, b"d"), add(Dentry::ROOT, b"e"));
+        assert_eq!(table.below(Dentry::ROOT).collect::<Vec<_>>(), [e, a, c, d, b]);
+        assert_eq!(table.below(a).collect::<Vec<_>>(), [c, d, b]);
+        assert_eq!(table.below(e).count(), 0);
+    }
+}
