@@ -46,7 +46,7 @@ struct Both {
 }
 
 fn child(inode: u64, kind: Kind, ttl: Option<Duration>) -> Child<u64> {
-    Child { handle: inode, kind, search: inode % 3 > 0, ttl }
+    Child { handle: inode, kind, search: !inode.is_multiple_of(3), ttl }
 }
 
 fn join(path: &[Vec<u8>]) -> Vec<u8> {
