@@ -24,6 +24,7 @@ unit:
 # The concurrent protocols, every interleaving of small cases.
 loom:
 	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom cargo test --release --quiet -p dentree-dcache --test loom
+	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom cargo test --release --quiet -p dentree-lockmeter --no-default-features --test loom
 
 # Every target of docs/BENCHMARKS.md, rivals in the same run; tables on the terminal, rows in target/bench/.
 bench: setup

@@ -10,13 +10,17 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("dentree-dcache", &[]),
     ("dentree-ext4-format", &[]),
     ("dentree-jbd2", &["dentree-blockdev"]),
+    ("dentree-lockmeter", &[]),
     ("dentree-vfs", &["dentree-dcache"]),
     (
         "dentree-ext4",
         &["dentree-blockdev", "dentree-bufcache", "dentree-ext4-format", "dentree-jbd2", "dentree-vfs"],
     ),
     ("dentree-fuse", &["dentree-vfs"]),
-    ("dentree-lab", &["dentree-blockdev", "dentree-dcache", "dentree-ext4", "dentree-vfs"]),
+    (
+        "dentree-lab",
+        &["dentree-blockdev", "dentree-dcache", "dentree-ext4", "dentree-lockmeter", "dentree-vfs"],
+    ),
     ("dentree", &["dentree-blockdev", "dentree-ext4", "dentree-fuse", "dentree-vfs"]),
     ("xtask", &[]),
 ];

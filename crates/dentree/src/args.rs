@@ -70,6 +70,8 @@ pub(crate) enum Command {
     Du(DuArgs),
     /// Print one line per file, to compare two trees with diff
     Checksum(ChecksumArgs),
+    /// Mount an image read-only, until Ctrl-C or umount
+    Mount(MountArgs),
     /// Show dentree at work on an image that it brings along
     Demo,
     /// Print the completions of a shell
@@ -238,6 +240,23 @@ pub(crate) struct ChecksumArgs {
     /// A tree in an image, or a local directory
     #[arg(value_name = "IMAGE:PATH|DIRECTORY", value_hint = ValueHint::AnyPath)]
     pub(crate) tree: OsString,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct MountArgs {
+    /// The image
+    #[arg(value_hint = ValueHint::FilePath)]
+    pub(crate) image: OsString,
+    /// Where to: an empty directory
+    #[arg(value_hint = ValueHint::DirPath)]
+    pub(crate) directory: PathBuf,
+    /// Options as mount(8) and fuse2fs(1) have them: offset=, partition=, allow_other, allow_root, uid=, gid=,
+    /// fakeroot (all belongs to you), suid, dev, noexec, nonempty, fsname=, subtype=
+    #[arg(short, value_name = "OPTION,…")]
+    pub(crate) options: Vec<OsString>,
+    /// Return as soon as the mount can be used, and serve it in the background
+    #[arg(long)]
+    pub(crate) background: bool,
 }
 
 #[derive(Debug, Args)]

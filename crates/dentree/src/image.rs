@@ -22,7 +22,7 @@ pub(crate) const WHO: &Identity = &Identity::Superuser;
 pub(crate) struct Image {
     /// The file as the user named it.
     name: OsString,
-    pub(crate) vfs: Vfs<Ext4>,
+    pub(crate) vfs: Arc<Vfs<Ext4>>,
     pub(crate) device: Arc<MeteredDevice>,
 }
 
@@ -48,7 +48,7 @@ impl Image {
             Vfs::with_budgets(fs, Budgets::default())
         };
         let vfs = open(Arc::new(part)).map_err(|error| Problem::inside(label(), &error))?;
-        Ok(Image { name: file.to_owned(), vfs, device })
+        Ok(Image { name: file.to_owned(), vfs: Arc::new(vfs), device })
     }
 
     /// `disk.img:/etc/x`, for messages.
@@ -119,10 +119,15 @@ impl Session {
 
     /// Opens `file`, once however often it is asked for.
     pub(crate) fn open(&self, file: &OsStr) -> Result<Arc<Image>, Problem> {
+        self.open_at(file, &self.options)
+    }
+
+    /// As [`open`](Self::open), where the place within the file need not be what the global options say.
+    pub(crate) fn open_at(&self, file: &OsStr, place: &Global) -> Result<Arc<Image>, Problem> {
         if let Some(image) = self.images.borrow().iter().find(|image| image.name == file) {
             return Ok(image.clone());
         }
-        let image = Arc::new(Image::open(file, &self.options)?);
+        let image = Arc::new(Image::open(file, place)?);
         self.images.borrow_mut().push(image.clone());
         Ok(image)
     }

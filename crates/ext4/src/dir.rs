@@ -69,7 +69,7 @@ impl Ext4 {
         if dir.has(InodeFlags::INLINE_DATA) {
             for (start, bytes) in self.inline_entries(dir)? {
                 let place = dir.place(Structure::InlineData);
-                if self.each_entry_in(dir, bytes, place, start, from, each)?.is_break() {
+                if self.each_entry_in(bytes, place, start, from, each)?.is_break() {
                     return Ok(());
                 }
             }
@@ -80,7 +80,7 @@ impl Ext4 {
         for block in (first..blocks).map(LogicalBlock) {
             let Some((buffer, place)) = self.dir_leaf(dir, block)? else { continue };
             let start = u64::from(block.0) << self.sb.block_size.log2();
-            if self.each_entry_in(dir, &buffer, place, start, from, each)?.is_break() {
+            if self.each_entry_in(&buffer, place, start, from, each)?.is_break() {
                 break;
             }
         }
@@ -90,7 +90,6 @@ impl Ext4 {
     /// The same for one piece of a directory, which begins at position `start`.
     fn each_entry_in(
         &self,
-        dir: &Node,
         bytes: &[u8],
         place: Place,
         start: u64,
@@ -99,12 +98,6 @@ impl Ext4 {
     ) -> Result<ControlFlow<()>> {
         for entry in self.entries(bytes) {
             let entry = entry.map_err(|problem| place.corrupt(problem))?;
-            if let Some(&byte) = entry.name.iter().find(|&&byte| byte == b'/' || byte == 0)
-                && !dir.has(InodeFlags::ENCRYPT)
-            {
-                let because = "no name may have";
-                return Err(place.corrupt(Problem::Value { field: "name", value: u64::from(byte), because }));
-            }
             let position = |within| start + u64::try_from(within).unwrap_or(u64::MAX);
             if position(entry.start) >= from && each(entry, position(entry.end))?.is_break() {
                 return Ok(ControlFlow::Break(()));

@@ -135,6 +135,11 @@ impl Ext4 {
         &self.notices
     }
 
+    /// What the cache of metadata blocks has done, and what it holds.
+    pub fn buffer_stats(&self) -> dentree_bufcache::Stats {
+        self.cache.stats()
+    }
+
     /// A block of metadata. `block` has been checked against the file system's size.
     pub(crate) fn metadata(&self, block: BlockNumber, place: Place) -> Result<Buffer> {
         self.cache.get(block.0).map_err(|source| place.at(block).io(source))

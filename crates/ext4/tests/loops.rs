@@ -19,6 +19,8 @@ const I_FLAGS: usize = 0x20;
 const I_BLOCK: usize = 0x28;
 const I_FILE_ACL: usize = 0x68;
 
+const JOURNAL_INODE: u32 = 8;
+
 /// An image being changed.
 struct Patient {
     image: Image,
@@ -208,6 +210,14 @@ fn a_name_that_is_a_path_is_damage() {
     let at = patient.image.bytes.windows(5).position(|bytes| bytes == b"hello").unwrap();
     patient.put(at, b"../..");
     let messages = messages(&patient.examine("a name with slashes"));
-    assert!(messages.contains("directory leaf (block 0 of it), inode 2"), "{messages}");
-    assert!(messages.contains("name is 47, which no name may have"), "{messages}");
+    assert!(messages.contains("damaged: directory entry, inode 2"), "{messages}");
+}
+
+#[test]
+fn a_journal_larger_than_the_device_is_not_followed() {
+    let mut patient = Patient::new("journal-bare");
+    let inode = patient.inode(JOURNAL_INODE);
+    patient.put_u32(inode + I_SIZE, 1 << 31);
+    let messages = messages(&patient.examine("a large journal"));
+    assert!(messages.starts_with("damaged: journal, inode 8: the journal's blocks is 2097152"), "{messages}");
 }

@@ -25,7 +25,7 @@ const DEVICE: &str = "/dev/fuse";
 /// Newest first; libfuse 2 calls it without the 3.
 const HELPERS: [&str; 2] = ["fusermount3", "fusermount"];
 
-/// A mounted connection. Detaches when dropped.
+/// A mounted connection.
 pub(crate) struct Attached {
     path: PathBuf,
     /// Our own handle of the connection, to see whether the mount is still there.
@@ -79,17 +79,10 @@ impl Attached {
     }
 
     /// The kernel has ended the connection: the last trace of the mount is gone.
-    fn is_disconnected(&self) -> bool {
+    pub(crate) fn is_disconnected(&self) -> bool {
         let mut fds = [PollFd::new(&self.connection, PollFlags::empty())];
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
         poll(&mut fds, Some(&now)).is_ok_and(|_| fds[0].revents().contains(PollFlags::ERR))
-    }
-}
-
-impl Drop for Attached {
-    fn drop(&mut self) {
-        // Nobody is left to tell; `fusermount3 -u` still works for the user.
-        let _ = self.detach();
     }
 }
 

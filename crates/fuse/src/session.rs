@@ -106,7 +106,7 @@ pub enum MountError {
 /// A mounted file system that is ready to be served. Dropping it unmounts.
 pub struct Session<F: FileSystem> {
     // Declared first, so dropped first: unmounted before the connection closes.
-    handle: Handle,
+    mounted: UnmountOnDrop,
     requests: fuser::Session<Adapter<F>>,
 }
 
@@ -115,6 +115,16 @@ pub struct Session<F: FileSystem> {
 pub struct Handle {
     attached: Arc<Attached>,
     shared: Arc<Shared>,
+}
+
+/// However a session ends and whoever holds handles of it, no mount stays behind that nobody serves.
+struct UnmountOnDrop(Handle);
+
+impl Drop for UnmountOnDrop {
+    fn drop(&mut self) {
+        // Nobody is left to tell; `fusermount3 -u` still works for the user.
+        let _ = self.0.unmount();
+    }
 }
 
 /// Mounts `vfs` at the directory `dir`. When this returns, the mount is in place: programs that enter it wait
@@ -135,7 +145,7 @@ pub fn mount<F: FileSystem>(
         no_opendir: false,
     };
     let (attached, connection) = Attached::new(dir, options)?;
-    let handle = Handle { attached: Arc::new(attached), shared };
+    let mounted = UnmountOnDrop(Handle { attached: Arc::new(attached), shared });
 
     let mut config = fuser::Config::default();
     config.n_threads = Some(options.threads.get());
@@ -147,22 +157,19 @@ pub fn mount<F: FileSystem>(
         Visibility::Everyone => fuser::SessionACL::All,
     };
     let requests = fuser::Session::from_fd(adapter, connection, acl, config).map_err(MountError::Protocol)?;
-    Ok(Session { handle, requests })
+    Ok(Session { mounted, requests })
 }
 
 impl<F: FileSystem> Session<F> {
     /// For ending the session from elsewhere.
     pub fn handle(&self) -> Handle {
-        self.handle.clone()
+        self.mounted.0.clone()
     }
 
     /// Answers requests until the mount is gone.
     pub fn serve(self) -> io::Result<()> {
-        let Session { handle, requests } = self;
-        let served = requests.run();
-        // Nothing is left to unmount unless serving failed: then nobody must be left waiting for answers.
-        let unmounted = handle.unmount();
-        served.and(unmounted)
+        let Session { mounted: _until_the_end, requests } = self;
+        requests.run()
     }
 }
 
@@ -171,6 +178,11 @@ impl Handle {
     /// Does nothing where it is unmounted already.
     pub fn unmount(&self) -> io::Result<()> {
         self.attached.detach()
+    }
+
+    /// Whether there may still be requests: mounted, or unmounted while files are open.
+    pub fn is_alive(&self) -> bool {
+        !self.attached.is_disconnected()
     }
 
     /// How many inodes the kernel knows at the moment; the root is one of them.

@@ -288,8 +288,10 @@ fn unmounting_hides_the_mount_at_once_and_waits_for_open_files() {
     let mut rest = Vec::new();
     open.read_to_end(&mut rest).unwrap();
     assert_eq!(rest, [9; 500_000]);
+    assert!(mounted.handle.is_alive());
     drop(open);
     mounted.join().unwrap();
+    assert!(!mounted.handle.is_alive());
 }
 
 // fuser's own unmounting, at a session's end, unmounts whatever stands at the path by then.
@@ -422,6 +424,7 @@ fn a_session_that_is_never_served_unmounts_when_dropped() {
     let vfs = Arc::new(Vfs::new(Tree::new()).unwrap());
     let session = dentree_fuse::mount(vfs, dir.path(), &Options::default()).unwrap();
     assert!(is_mount_point(dir.path()));
+    let _held_elsewhere = session.handle();
     drop(session);
     assert!(!is_mount_point(dir.path()));
 }

@@ -2,7 +2,7 @@
 
 use crc::{CRC_32_MPEG_2, Crc};
 
-use crate::format::{COMMIT_SUM_AT, SUPERBLOCK_LEN, SUPERBLOCK_SUM_AT, Sums, Tag, Tid};
+use crate::format::{COMMIT_LEN, COMMIT_SUM_AT, SUPERBLOCK_LEN, SUPERBLOCK_SUM_AT, Sums, Tag, Tid};
 
 /// Continues a CRC32c as the kernel does, without the inversion at the end.
 pub(crate) fn crc32c(running: u32, data: &[u8]) -> u32 {
@@ -40,9 +40,16 @@ impl Seed {
         be32_at(block, at) == Some(crc32c_without(self.0, block, at))
     }
 
+    /// Of a commit block only the first sector is sure to have reached the disk: its sum may hold for the fields alone, with
+    /// zeros behind them.
     pub(crate) fn commit_is_sound(self, block: &[u8]) -> bool {
-        block.len() > COMMIT_SUM_AT
-            && be32_at(block, COMMIT_SUM_AT) == Some(crc32c_without(self.0, block, COMMIT_SUM_AT))
+        let Some(stored) = be32_at(block, COMMIT_SUM_AT) else { return false };
+        let mut fields = block.to_vec();
+        if crc32c_without(self.0, &fields, COMMIT_SUM_AT) == stored {
+            return true;
+        }
+        fields.iter_mut().skip(COMMIT_LEN).for_each(|byte| *byte = 0);
+        crc32c_without(self.0, &fields, COMMIT_SUM_AT) == stored
     }
 
     /// `copy` is the block as it stands in the journal.

@@ -289,9 +289,10 @@ const _: () = {
     use std::mem::offset_of;
     assert!(offset_of!(RawCommit, h_chksum) == COMMIT_SUM_AT);
     assert!(offset_of!(RawCommit, h_commit_sec) == 0x30);
-    assert!(size_of::<RawCommit>() == 0x3C);
+    assert!(size_of::<RawCommit>() == COMMIT_LEN);
 };
 pub(crate) const COMMIT_SUM_AT: usize = 0x10;
+pub(crate) const COMMIT_LEN: usize = 0x3C;
 
 /// What a commit block tells.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -6,6 +6,7 @@
 //!
 //! - [`tree`] and [`paths`]: what is walked;
 //! - [`rivals`]: who walks, one file each behind [`rivals::NameCache`];
+//! - [`schemes`]: the locking schemes of the study, one file each behind [`schemes::Scheme`];
 //! - [`harness`]: all of them in turn, round after round;
 //! - [`stats`], [`rows`], [`targets`] and [`report`]: what came out, how sure it is, and whether it is enough;
 //! - [`walk_bench`] and [`find_bench`]: the benchmarks put together.
@@ -19,6 +20,7 @@ pub mod paths;
 pub mod report;
 pub mod rivals;
 pub mod rows;
+pub mod schemes;
 pub mod stats;
 pub mod targets;
 pub mod tree;

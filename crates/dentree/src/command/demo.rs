@@ -118,8 +118,9 @@ fn look_up_all(image: &Image, paths: &[Vec<u8>]) -> Result<usize, Stop> {
     Ok(paths.len())
 }
 
-/// Nanoseconds per look-up, the best round of as many as fit the time.
+/// Nanoseconds per look-up, the best round of as many as fit the time, after one that fills the caches.
 fn measure<E>(mut round: impl FnMut() -> Result<usize, E>) -> Result<f64, E> {
+    round()?;
     let began = Instant::now();
     let mut best = f64::INFINITY;
     while began.elapsed() < MEASURE {

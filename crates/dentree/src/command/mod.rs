@@ -9,6 +9,7 @@ mod find;
 mod info;
 mod ls;
 mod manual;
+mod mount;
 mod stat;
 pub(crate) mod stats;
 mod tree;
@@ -31,6 +32,7 @@ pub(crate) fn run(session: &Session, command: &Command) -> Result<(), Stop> {
         Command::Xattr(args) => xattr::run(session, args),
         Command::Du(args) => du::run(session, args),
         Command::Checksum(args) => checksum::run(session, args),
+        Command::Mount(args) => mount::run(session, args),
         Command::Demo => demo::run(session),
         Command::Completions(args) => manual::completions(args),
         Command::Man(args) => manual::man(args),

@@ -1,32 +1,83 @@
 //! `--stats`: what caches and device did.
 
-use crate::image::Session;
+use crate::image::{Image, Session};
 use crate::output::human;
 use dentree_blockdev::DeviceCounts;
+use dentree_vfs::{Fallback, NameStats};
 
 /// Prints the figures of every image that was opened, on standard error.
 pub(crate) fn print(session: &Session) {
     for image in session.images() {
-        let stats = image.vfs.stats();
-        let inodes = stats.inodes;
         eprintln!("{}", image.at(b""));
-        eprintln!(
-            "{:>14}  {} cached in {}; {} hits, {} loaded",
-            "inodes",
-            inodes.cached,
-            human(inodes.bytes),
-            inodes.hits,
-            inodes.misses
-        );
-        let device = image.device.counts();
-        let (reads, bytes) = (device.total_reads(), human(device.read_bytes));
-        eprintln!("{:>14}  {reads} reads of {bytes} in all{}", "device", by_size(&device));
+        for (what, figures) in figures(&image) {
+            eprintln!("{what:>12}  {figures}");
+        }
     }
 }
 
-fn by_size(device: &DeviceCounts) -> String {
-    let mut text = String::new();
-    for (class, count) in device.reads.iter().enumerate().filter(|(_, count)| **count > 0) {
+fn figures(image: &Image) -> [(&'static str, String); 7] {
+    let stats = image.vfs.stats();
+    let (names, inodes) = (&stats.names, stats.inodes);
+    let blocks = image.vfs.fs().buffer_stats();
+    let memory = format!(
+        "{} for {} names ({} negative), {} for {} inodes, {} for blocks",
+        human(names.memory.used as u64),
+        names.entries,
+        names.negatives,
+        human(inodes.bytes),
+        inodes.cached,
+        human(blocks.resident_bytes)
+    );
+    [
+        (
+            "look-ups",
+            format!(
+                "{} walks; components: {} without a lock, {} under their directory's lock",
+                names.walks, names.components, names.locked_hits
+            ),
+        ),
+        (
+            "answers",
+            format!(
+                "{} found, {} absent by a negative entry, {} absent from a complete directory",
+                names.found, names.negative, names.complete_negative
+            ),
+        ),
+        ("fallbacks", format!("{}; {} names asked of the file system", fallbacks(names), names.fills)),
+        ("inodes", format!("{} hits, {} loaded", inodes.hits, inodes.misses)),
+        (
+            "blocks",
+            format!(
+                "{} hits, {} misses, {} waits for another's read",
+                blocks.hits, blocks.misses, blocks.waits
+            ),
+        ),
+        ("device", device(&image.device.counts())),
+        ("memory", memory),
+    ]
+}
+
+/// Walks that left the lock-free path, by reason.
+fn fallbacks(names: &NameStats) -> String {
+    let word = |why| match why {
+        Fallback::Miss => "not cached",
+        Fallback::Expired => "expired",
+        Fallback::Symlink => "symbolic link",
+        Fallback::NotADirectory => "not a directory",
+        Fallback::Denied => "permission",
+        Fallback::Floor => "left the start",
+        Fallback::NameTooLong => "name too long",
+        Fallback::Busy => "changed meanwhile",
+    };
+    let counted = Fallback::ALL.into_iter().map(|why| (names.stopped_for(why), word(why)));
+    let shown: Vec<String> =
+        counted.filter(|(count, _)| *count > 0).map(|(count, word)| format!("{count} {word}")).collect();
+    if shown.is_empty() { "none".into() } else { shown.join(", ") }
+}
+
+fn device(counts: &DeviceCounts) -> String {
+    let mut text = format!("{} reads of {} in all", counts.total_reads(), human(counts.read_bytes));
+    for (class, count) in counts.reads.iter().enumerate().filter(|(_, count)| **count > 0) {
         match DeviceCounts::class_limit(class) {
             Some(limit) => text += &format!("; {count} up to {}", human(limit)),
             None => text += &format!("; {count} larger"),

@@ -78,9 +78,11 @@ impl Outcome {
             let message = error.to_string();
             let says_where = match error {
                 Error::Corrupt(_) => {
-                    message.starts_with("damaged: ") || message.contains("no ext2, ext3 or ext4")
+                    message.starts_with("damaged") || message.contains("no ext2, ext3 or ext4")
                 }
-                Error::Io(_) => message.starts_with("reading "),
+                Error::Io(_) => {
+                    message.starts_with("reading ") || message.starts_with("cannot read journal block ")
+                }
                 Error::Unsupported(_) | Error::Encrypted => true,
                 _ => false,
             };

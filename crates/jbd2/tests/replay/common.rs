@@ -24,6 +24,11 @@ pub fn text(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
+/// In memory where that can be had: what is judged are bytes, not disks.
+fn image_dir() -> TempDir {
+    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
+}
+
 /// A file with a file system, in a folder that goes away.
 pub struct Image {
     dir: TempDir,
@@ -33,10 +38,10 @@ pub struct Image {
 impl Image {
     /// Made by mke2fs with these options.
     pub fn new(options: &[&str]) -> Result<Image, String> {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = image_dir();
         let path = dir.path().join("image");
         let args =
-            [&["-q", "-F", "-E", "lazy_itable_init=0,nodiscard"], options, &[text(&path), "32M"]].concat();
+            [&["-q", "-F", "-E", "lazy_itable_init=0,nodiscard"], options, &[text(&path), "16M"]].concat();
         run("mke2fs", &args)?;
         Ok(Image { dir, path })
     }
@@ -46,6 +51,29 @@ impl Image {
         let copy = self.dir.path().join(name);
         std::fs::copy(&self.path, &copy).unwrap();
         copy
+    }
+
+    /// This image with other bytes at a place in a block of its journal.
+    pub fn patched(&self, name: &str, journal_block: u64, at: usize, bytes: &[u8]) -> Image {
+        let location = location(&self.path);
+        let mut left = journal_block;
+        let run = location.runs.iter().find(|&&(_, count)| {
+            let is_here = left < count;
+            left -= if is_here { 0 } else { count };
+            is_here
+        });
+        let start = usize::try_from(run.unwrap().0 + left).unwrap() * location.block_size + at;
+        let mut all = std::fs::read(&self.path).unwrap();
+        all[start..start + bytes.len()].copy_from_slice(bytes);
+        let dir = image_dir();
+        let path = dir.path().join(name);
+        std::fs::write(&path, all).unwrap();
+        Image { dir, path }
+    }
+
+    /// Whether the kernel can replay it.
+    pub fn mounts(&self) -> bool {
+        Mount::new(&self.copy("mounted"), "ro").is_ok()
     }
 
     pub fn open(&self) -> Arc<FileDevice> {

@@ -1,0 +1,75 @@
+//! `dentree mount`: an image where every program can reach it.
+
+mod background;
+mod options;
+
+use crate::args::MountArgs;
+use crate::image::Session;
+use crate::output::escape;
+use crate::report::{Problem, Status, Stop};
+use dentree_fuse::{Handle, MountError};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use std::io::{self, IsTerminal, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::process;
+use std::thread;
+
+/// Mounts, and serves until the mount is gone. With `--background`, returns as soon as the mount can be used.
+pub(super) fn run(session: &Session, args: &MountArgs) -> Result<(), Stop> {
+    let wishes = options::parse(args, &session.options)?;
+    if args.background && !background::is_background() {
+        return background::start();
+    }
+    let image = session.open_at(&args.image, &wishes.place)?;
+    let directory = escape::terminal(args.directory.as_os_str().as_bytes());
+    let local = |error: io::Error| Problem::local(args.directory.as_os_str().as_bytes(), &error);
+    // From here on, not from the mount on: a signal in between would leave a mount that nobody serves.
+    let signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(local)?;
+    let listening = signals.handle();
+    let mounted = dentree_fuse::mount(image.vfs.clone(), &args.directory, &wishes.mount)
+        .map_err(|error| problem(&directory, &error))?;
+    let handle = mounted.handle();
+    thread::spawn(move || unmount_on(signals, &handle));
+    if background::is_background() {
+        background::announce().map_err(local)?;
+    } else if io::stderr().is_terminal() {
+        eprintln!("dentree: {} is mounted at {directory}; Ctrl-C unmounts it", image.at(b""));
+    }
+    let served = mounted.serve();
+    listening.close();
+    Ok(served.map_err(local)?)
+}
+
+/// Unmounts at the first signal. Files that are open go on working until they are closed, or until a second signal.
+fn unmount_on(mut signals: Signals, handle: &Handle) {
+    let mut asked = false;
+    for signal in signals.forever() {
+        if asked {
+            process::exit(128 + signal);
+        }
+        // The terminal may be gone: not `eprintln!`, which panics then.
+        let mut terminal = io::stderr();
+        let _ = match handle.unmount() {
+            Ok(()) if handle.is_alive() => {
+                writeln!(
+                    terminal,
+                    "dentree: unmounted; files are still open, interrupt again to cut them off"
+                )
+            }
+            Ok(()) => Ok(()),
+            Err(error) => {
+                writeln!(terminal, "dentree: cannot unmount: {error}; interrupt again to end without")
+            }
+        };
+        asked = true;
+    }
+}
+
+fn problem(directory: &str, error: &MountError) -> Problem {
+    let message = match error {
+        MountError::MountPoint { what, .. } => what.clone(),
+        other => other.to_string(),
+    };
+    Problem::new(directory, Status::Failed, message)
+}

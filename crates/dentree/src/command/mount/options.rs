@@ -1,0 +1,246 @@
+//! What stands behind `-o`, in the words of mount(8) and fuse2fs(1).
+
+use crate::args::{Global, MountArgs};
+use crate::report::Problem;
+use dentree_fuse::{Options, Visibility};
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+
+/// Options that ask for what is so anyway, or for what makes no difference to a mount that nobody writes to.
+const HARMLESS: &[&str] = &[
+    "acl",
+    "async",
+    "atime",
+    "auto",
+    "auto_cache",
+    "big_writes",
+    "bsddf",
+    "default_permissions",
+    "defaults",
+    "diratime",
+    "dirsync",
+    "group",
+    "iversion",
+    "kernel_cache",
+    "large_read",
+    "lazytime",
+    "_netdev",
+    "noatime",
+    "noauto",
+    "nodiratime",
+    "nofail",
+    "noiversion",
+    "nolazytime",
+    "norelatime",
+    "nostrictatime",
+    "nouser",
+    "owner",
+    "readdir_ino",
+    "relatime",
+    "ro",
+    "strictatime",
+    "sync",
+    "use_ino",
+    "user",
+    "user_xattr",
+    "users",
+];
+
+/// What a user asked for.
+#[derive(Debug)]
+pub(super) struct Wishes {
+    /// Where the file system lies.
+    pub(super) place: Global,
+    pub(super) mount: Options,
+}
+
+/// Reads the options of `args`; `global` has what `--offset` and `--partition` say.
+pub(super) fn parse(args: &MountArgs, global: &Global) -> Result<Wishes, Problem> {
+    let source = fs::canonicalize(&args.image).map_or_else(|_| args.image.clone(), OsString::from);
+    let mount = Options { source, ..Options::default() };
+    let mut wishes = Wishes { place: global.clone(), mount };
+    for option in args.options.iter().flat_map(|list| split(list)) {
+        wishes.take(&option).map_err(|why| Problem::usage(format!("-o {}", option.display()), why))?;
+    }
+    if wishes.place.offset.is_some() && wishes.place.partition.is_some() {
+        return Err(Problem::usage("-o", "offset and partition exclude each other"));
+    }
+    Ok(wishes)
+}
+
+impl Wishes {
+    /// Takes one option; fails with what is wrong with it.
+    fn take(&mut self, option: &OsStr) -> Result<(), String> {
+        let bytes = option.as_bytes();
+        let (name, value) = match bytes.iter().position(|&byte| byte == b'=') {
+            Some(at) => (&bytes[..at], Some(OsStr::from_bytes(&bytes[at + 1..]))),
+            None => (bytes, None),
+        };
+        let name = str::from_utf8(name).map_err(|_| unknown())?;
+        match value {
+            Some(value) => self.take_value(name, value),
+            None => self.take_flag(name),
+        }
+    }
+
+    fn take_flag(&mut self, name: &str) -> Result<(), String> {
+        let mount = &mut self.mount;
+        match name {
+            "rw" => return Err("images are mounted read-only for now; leave it out or say ro".to_owned()),
+            "allow_other" => return self.show_to(Visibility::Everyone),
+            "allow_root" => return self.show_to(Visibility::OwnerAndRoot),
+            "suid" => mount.suid = true,
+            "nosuid" => mount.suid = false,
+            "dev" => mount.dev = true,
+            "nodev" => mount.dev = false,
+            "exec" => mount.noexec = false,
+            "noexec" => mount.noexec = true,
+            "nonempty" => mount.nonempty = true,
+            "fakeroot" => {
+                mount.ownership.uid = Some(rustix::process::getuid().as_raw());
+                mount.ownership.gid = Some(rustix::process::getgid().as_raw());
+            }
+            "offset" | "partition" | "uid" | "gid" | "fsname" | "subtype" => {
+                return Err("needs a value".to_owned());
+            }
+            _ if HARMLESS.contains(&name) || name.starts_with("x-") => {}
+            _ => return Err(unknown()),
+        }
+        Ok(())
+    }
+
+    fn take_value(&mut self, name: &str, value: &OsStr) -> Result<(), String> {
+        match name {
+            "offset" => once(&mut self.place.offset, number(value)?)?,
+            "partition" => once(&mut self.place.partition, number(value)?)?,
+            "uid" => self.mount.ownership.uid = Some(number(value)?),
+            "gid" => self.mount.ownership.gid = Some(number(value)?),
+            "fsname" => self.mount.source = value.to_owned(),
+            "subtype" => {
+                let text = value.to_str().filter(|text| text.bytes().all(|byte| byte.is_ascii_graphic()));
+                self.mount.subtype = text.ok_or("is not a plain word")?.to_owned();
+            }
+            "comment" => {}
+            _ if name.starts_with("x-") => {}
+            _ => return Err(unknown()),
+        }
+        Ok(())
+    }
+
+    fn show_to(&mut self, visibility: Visibility) -> Result<(), String> {
+        if ![Visibility::Owner, visibility].contains(&self.mount.visibility) {
+            return Err("allow_other and allow_root exclude each other".to_owned());
+        }
+        self.mount.visibility = visibility;
+        Ok(())
+    }
+}
+
+fn unknown() -> String {
+    "not a mount option that dentree knows".to_owned()
+}
+
+fn number<T: std::str::FromStr>(value: &OsStr) -> Result<T, String> {
+    let number = value.to_str().and_then(|text| text.parse().ok());
+    number.ok_or_else(|| "is not a number, or too large".to_owned())
+}
+
+fn once<T: PartialEq>(place: &mut Option<T>, value: T) -> Result<(), String> {
+    if place.as_ref().is_some_and(|before| *before != value) {
+        return Err("was given before, differently".to_owned());
+    }
+    *place = Some(value);
+    Ok(())
+}
+
+/// The options of a comma list; a backslash takes a comma or a backslash behind it as it is.
+fn split(list: &OsStr) -> Vec<OsString> {
+    let mut options = vec![Vec::new()];
+    let mut bytes = list.as_bytes().iter().copied();
+    while let Some(byte) = bytes.next() {
+        match (byte, options.last_mut()) {
+            (b',', _) => options.push(Vec::new()),
+            (b'\\', Some(option)) => option.extend(bytes.next()),
+            (_, Some(option)) => option.push(byte),
+            (_, None) => {}
+        }
+    }
+    options.retain(|option| !option.is_empty());
+    options.into_iter().map(OsString::from_vec).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::PathBuf;
+
+    fn parsed(lists: &[&str]) -> Result<Wishes, Problem> {
+        let args = MountArgs {
+            image: "no.img".into(),
+            directory: PathBuf::from("mnt"),
+            options: lists.iter().map(OsString::from).collect(),
+            background: false,
+        };
+        parse(&args, &Global { partition: None, offset: None, stats: false })
+    }
+
+    fn refused(list: &str) -> String {
+        format!("{:?}", parsed(&[list]).unwrap_err())
+    }
+
+    #[test]
+    fn without_options_nothing_runs_setuid_and_only_the_owner_sees_it() {
+        let mount = parsed(&[]).unwrap().mount;
+        assert!(!mount.suid && !mount.dev && !mount.noexec && !mount.nonempty);
+        assert_eq!(mount.visibility, Visibility::Owner);
+        assert_eq!(mount.source, "no.img");
+    }
+
+    #[test]
+    fn lists_and_repeated_options_are_one_list_and_the_last_word_counts() {
+        let wishes = parsed(&["ro,suid,uid=1000", "nosuid,dev,gid=100", "noexec,allow_other"]).unwrap();
+        assert!(!wishes.mount.suid && wishes.mount.dev && wishes.mount.noexec);
+        assert_eq!((wishes.mount.ownership.uid, wishes.mount.ownership.gid), (Some(1000), Some(100)));
+        assert_eq!(wishes.mount.visibility, Visibility::Everyone);
+    }
+
+    #[test]
+    fn the_place_in_the_image_can_stand_among_the_options() {
+        assert_eq!(parsed(&["offset=1048576"]).unwrap().place.offset, Some(1 << 20));
+        assert_eq!(parsed(&["partition=2"]).unwrap().place.partition, Some(2));
+        assert!(refused("offset=1,partition=2").contains("exclude each other"));
+        assert!(refused("offset=1,offset=2").contains("given before"));
+        assert!(refused("offset=1x").contains("not a number"));
+        assert!(refused("offset").contains("needs a value"));
+    }
+
+    #[test]
+    fn what_fstab_and_fuse2fs_users_write_out_of_habit_is_ignored() {
+        parsed(&["defaults,noatime,kernel_cache,x-systemd.automount,comment=x,nofail,,default_permissions"])
+            .unwrap();
+    }
+
+    #[test]
+    fn unknown_options_are_refused_by_name() {
+        for option in ["frobnicate", "frobnicate=1", "noacl", "auto_unmount"] {
+            assert!(refused(&format!("ro,{option}")).contains(&format!("-o {option}")), "{option}");
+        }
+    }
+
+    #[test]
+    fn writing_is_refused_with_the_reason() {
+        assert!(refused("rw").contains("read-only for now"));
+    }
+
+    #[test]
+    fn one_cannot_show_it_to_root_alone_and_to_everybody() {
+        assert!(refused("allow_other,allow_root").contains("exclude each other"));
+        parsed(&["allow_root,allow_root"]).unwrap();
+    }
+
+    #[test]
+    fn a_backslash_keeps_a_comma() {
+        assert_eq!(parsed(&[r"fsname=a\,b\\c,ro"]).unwrap().mount.source, r"a,b\c");
+    }
+}

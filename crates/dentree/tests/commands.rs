@@ -1,0 +1,382 @@
+//! What the commands print, and with which exit status they end.
+
+mod common;
+
+use common::{Image, can_mount, dentree, succeeds, text};
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// A small tree, made through the kernel.
+fn small() -> Option<Image> {
+    can_mount().then(|| {
+        Image::filled(&["-t", "ext4", "-b", "1024", "-L", "small"], |root| {
+            fs::create_dir_all(root.join("etc/conf.d")).unwrap();
+            fs::create_dir(root.join("etc/conf-x")).unwrap();
+            fs::write(root.join("etc/hosts"), "127.0.0.1 localhost\n").unwrap();
+            fs::write(root.join("etc/conf.d/A.CONF"), vec![b'x'; 5000]).unwrap();
+            fs::write(root.join("etc/.hidden"), "").unwrap();
+            fs::hard_link(root.join("etc/hosts"), root.join("hard")).unwrap();
+            symlink("etc", root.join("link")).unwrap();
+            symlink("hosts", root.join("etc/to-hosts")).unwrap();
+            fs::write(root.join("esc\u{1b}[31m"), "").unwrap();
+            let old = fs::File::open(root.join("etc/hosts")).unwrap();
+            old.set_modified(std::time::UNIX_EPOCH + std::time::Duration::from_secs(86_400)).unwrap();
+        })
+    })
+}
+
+fn code(args: &[&str]) -> i32 {
+    dentree(args).status.code().unwrap()
+}
+
+#[test]
+fn ls_lists_names_in_order_and_dots_when_asked() {
+    let Some(image) = small() else { return };
+    assert_eq!(text(&succeeds(["ls", &image.at("/etc")])), "conf-x\nconf.d\nhosts\nto-hosts\n");
+    assert_eq!(
+        text(&succeeds(["ls", "-a", &image.at("/etc/")])),
+        ".\n..\n.hidden\nconf-x\nconf.d\nhosts\nto-hosts\n"
+    );
+    assert_eq!(succeeds(["ls", "-0", &image.at("/etc")]), b"conf-x\0conf.d\0hosts\0to-hosts\0");
+    // A link that is named is followed, as ls(1) does it.
+    assert_eq!(succeeds(["ls", &image.at("/link")]), succeeds(["ls", &image.at("/etc")]));
+}
+
+#[test]
+fn ls_long_shows_what_stat_of_the_kernel_shows() {
+    let Some(image) = small() else { return };
+    let mount = image.mount("ro").unwrap();
+    let listed = text(&succeeds(["ls", "-l", "-i", "-a", &image.at("/etc")]));
+    let stat = |name: &str| {
+        let format = "%i %A %h %u %g %s";
+        let path = mount.at.join("etc").join(name);
+        let shown = common::tool("stat", ["-c".as_ref(), format.as_ref(), path.as_os_str()]);
+        text(&shown).trim().to_owned()
+    };
+    for line in listed.lines() {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let name = words[8];
+        assert_eq!(words[..6].join(" "), stat(name), "{line}");
+    }
+    assert!(listed.contains("1970-01-02 00:00 hosts\n"), "{listed}");
+    assert!(listed.contains("to-hosts -> hosts\n"));
+}
+
+#[test]
+fn ls_recursive_heads_each_directory() {
+    let Some(image) = small() else { return };
+    assert_eq!(
+        text(&succeeds(["ls", "-R", &image.at("etc")])),
+        "/etc:\nconf-x\nconf.d\nhosts\nto-hosts\n\n/etc/conf-x:\n\n/etc/conf.d:\nA.CONF\n"
+    );
+}
+
+#[test]
+fn tree_draws_and_counts() {
+    let Some(image) = small() else { return };
+    assert_eq!(
+        text(&succeeds(["tree", &image.at("/etc")])),
+        "/etc\n├── conf-x\n├── conf.d\n│   └── A.CONF\n├── hosts\n└── to-hosts -> hosts\n\n2 directories, 3 files\n"
+    );
+    assert_eq!(
+        text(&succeeds(["tree", "-d", "-L", "1", &image.at("/etc")])),
+        "/etc\n├── conf-x\n└── conf.d\n\n2 directories\n"
+    );
+}
+
+#[test]
+fn stat_describes_a_link_itself_and_prints_json() {
+    let Some(image) = small() else { return };
+    let shown = text(&succeeds(["stat", &image.at("/etc/to-hosts")]));
+    assert!(shown.contains("File: /etc/to-hosts -> hosts\n") && shown.contains("symbolic link"), "{shown}");
+    let shown = succeeds(["stat", "--json", &image.at("/etc/hosts")]);
+    let shown: serde_json::Value = serde_json::from_slice(&shown).unwrap();
+    assert_eq!(shown["size"], 20);
+    assert_eq!(shown["nlink"], 2);
+    assert_eq!(shown["mtime"], "86400.000000000");
+}
+
+#[test]
+fn info_names_label_and_features() {
+    let Some(image) = small() else { return };
+    let shown = text(&succeeds(["info".as_ref(), image.file.as_os_str()]));
+    assert!(shown.contains("small") && shown.contains("metadata_csum") && shown.contains("clean"), "{shown}");
+    let shown = succeeds(["info", "--json", image.file.to_str().unwrap()]);
+    let shown: serde_json::Value = serde_json::from_slice(&shown).unwrap();
+    assert_eq!(shown["block_size"], 1024);
+    assert_eq!(shown["label"], "small");
+}
+
+/// Compares with find(1) on the mount, both with paths of the image.
+fn same_as_find(image: &Image, options: &[&str]) {
+    let mount = image.mount("ro").unwrap();
+    let output = Command::new("find").arg(".").args(options).current_dir(&mount.at).output().unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let mut theirs: Vec<String> = text(&output.stdout)
+        .lines()
+        .map(|line| format!("/{}", line.trim_start_matches(['.', '/'])))
+        .collect();
+    theirs.sort();
+    let mut args = vec!["find".to_owned(), image.file.display().to_string()];
+    args.extend(options.iter().map(|&option| option.to_owned()));
+    let mut ours: Vec<String> = text(&succeeds(&args)).lines().map(str::to_owned).collect();
+    ours.sort();
+    // find(1) calls its start `.`, ours is `/`: a pattern may match one and not the other.
+    ours.retain(|path| path != "/");
+    theirs.retain(|path| path != "/");
+    assert_eq!(ours, theirs, "{options:?}");
+}
+
+#[test]
+fn find_finds_what_find_of_the_system_finds() {
+    let Some(image) = small() else { return };
+    for options in [
+        &[][..],
+        &["-name", "*o*"],
+        &["-name", "[ht]*"],
+        &["-iname", "*.conf"],
+        &["-type", "f"],
+        &["-type", "d,l"],
+        &["-size", "+1k"],
+        &["-size", "5"],
+        &["-size", "-1"],
+        &["-size", "20c"],
+        &["-mtime", "+100"],
+        &["-mtime", "-2"],
+        &["-maxdepth", "1"],
+        &["-maxdepth", "0"],
+        &["-type", "f", "-name", "*.CONF", "-size", "+4k", "-mtime", "0"],
+    ] {
+        same_as_find(&image, options);
+    }
+}
+
+#[test]
+fn find_newer_takes_a_file_of_this_machine_or_of_an_image() {
+    let Some(image) = small() else { return };
+    let found =
+        |reference: &str| text(&succeeds(["find", &image.at("/etc"), "-type", "f", "-newer", reference]));
+    let newer = found(&image.at("/etc/hosts"));
+    assert!(newer.contains("A.CONF") && !newer.contains("hosts"), "{newer}");
+    let reference = image.dir.path().join("reference");
+    fs::File::create(&reference).unwrap().set_modified(std::time::UNIX_EPOCH).unwrap();
+    assert!(found(reference.to_str().unwrap()).contains("/etc/hosts"));
+}
+
+#[test]
+fn find_sorts_by_bytes_and_ends_with_nul_when_asked() {
+    let Some(image) = small() else { return };
+    let sorted = succeeds(["find", image.file.to_str().unwrap(), "--sort", "-print0"]);
+    let paths: Vec<&[u8]> = sorted.split(|&byte| byte == 0).filter(|path| !path.is_empty()).collect();
+    assert!(paths.is_sorted() && paths.len() > 8);
+    let position = |name: &[u8]| paths.iter().position(|path| *path == name).unwrap();
+    assert!(position(b"/etc/conf-x") < position(b"/etc/conf.d"));
+    assert!(paths.contains(&&b"/esc\x1b[31m"[..]), "names are raw in pipes");
+}
+
+#[test]
+fn cat_gives_bytes_and_follows_links() {
+    let Some(image) = small() else { return };
+    let both = succeeds(["cat", &image.at("/link/to-hosts"), &image.at("/etc/conf.d/A.CONF")]);
+    assert_eq!(both, [&b"127.0.0.1 localhost\n"[..], &[b'x'; 5000]].concat());
+    let directory = dentree(["cat", &image.at("/etc")]);
+    assert_eq!(directory.status.code(), Some(1));
+    assert!(text(&directory.stderr).ends_with(":/etc: is a directory\n"), "{}", text(&directory.stderr));
+}
+
+#[test]
+fn xattr_prints_what_getfattr_prints() {
+    if !can_mount() {
+        return;
+    }
+    let image = Image::filled(&["-t", "ext4"], |root| {
+        fs::write(root.join("f"), "").unwrap();
+        common::tool("setfattr", ["-n", "user.note", "-v", "plain text", root.join("f").to_str().unwrap()]);
+        common::tool("setfattr", ["-n", "user.raw", "-v", "0x00ff", root.join("f").to_str().unwrap()]);
+    });
+    assert_eq!(
+        text(&succeeds(["xattr", &image.at("/f")])),
+        "# file: /f\nuser.note=\"plain text\"\nuser.raw=0x00ff\n\n"
+    );
+}
+
+#[test]
+fn du_sums_up_as_du_of_the_system_does() {
+    let Some(image) = small() else { return };
+    let mount = image.mount("ro").unwrap();
+    let total = |text: String| text.split('\t').next().unwrap().to_owned();
+    let theirs = text(&common::tool("du", ["-s".as_ref(), mount.at.as_os_str()]));
+    assert_eq!(total(text(&succeeds(["du", "-s", image.file.to_str().unwrap()]))), total(theirs));
+    let theirs = text(&common::tool("du", [mount.at.join("etc/conf.d")]));
+    assert_eq!(total(text(&succeeds(["du", &image.at("/etc/conf.d")]))), total(theirs));
+    assert_eq!(
+        text(&succeeds(["du", "-s", "-h", &image.at("/etc/conf.d")])).split('\t').next(),
+        Some("6.0K")
+    );
+}
+
+#[test]
+fn a_name_that_is_not_there_is_told_and_the_rest_is_done() {
+    let Some(image) = small() else { return };
+    let output = dentree(["cat", &image.at("/nope"), &image.at("/etc/hosts"), &image.at("/etc/hosts/x")]);
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(output.stdout, b"127.0.0.1 localhost\n");
+    let image = image.file.display();
+    assert_eq!(
+        text(&output.stderr),
+        format!(
+            "dentree: {image}:/nope: no such file or directory\ndentree: {image}:/etc/hosts/x: not a directory\n"
+        )
+    );
+}
+
+#[test]
+fn wrong_usage_ends_with_2() {
+    assert_eq!(code(&["ls"]), 2);
+    assert_eq!(code(&["nonsense"]), 2);
+    let Some(image) = small() else { return };
+    assert_eq!(code(&["find", &image.at("/"), "-size", "big"]), 2);
+    assert_eq!(code(&["find", &image.at("/"), "-type", "x"]), 2);
+}
+
+#[test]
+fn no_image_and_no_file_system_end_with_1_and_say_why() {
+    let output = dentree(["ls", "/nonexistent.img:/x"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        text(&output.stderr).starts_with("dentree: /nonexistent.img: No such file"),
+        "{}",
+        text(&output.stderr)
+    );
+    let file = tempfile::NamedTempFile::new().unwrap();
+    fs::write(file.path(), [0; 4096]).unwrap();
+    assert_eq!(code(&["ls", file.path().to_str().unwrap()]), 1);
+}
+
+#[test]
+fn a_damaged_image_ends_with_3_and_names_the_place() {
+    let Some(image) = small() else { return };
+    let block = text(&common::tool("debugfs", ["-R", "blocks /etc", image.file.to_str().unwrap()]));
+    let block: u64 = block.split_whitespace().next().unwrap().parse().unwrap();
+    let file = fs::File::options().write(true).open(&image.file).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&file, &[0xa5; 1024], block * 1024).unwrap();
+    let output = dentree(["find", image.file.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(3), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains(&format!("block {block}")), "{}", text(&output.stderr));
+    assert!(text(&output.stdout).contains("/hard\n"), "the rest is found");
+}
+
+#[test]
+fn an_unknown_feature_ends_with_4_and_is_named() {
+    let image = Image::new(8, &["-t", "ext4", "-O", "^metadata_csum"]);
+    image.debugfs(&["feature FEATURE_I31"]);
+    let output = dentree(["ls".as_ref(), image.file.as_os_str()]);
+    assert_eq!(output.status.code(), Some(4), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("FEATURE_I31"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn a_reader_that_has_enough_ends_it_quietly() {
+    let Some(image) = small() else { return };
+    let mut child = Command::new(env!("CARGO_BIN_EXE_dentree"))
+        .args(["find".as_ref(), image.file.as_os_str()])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), text(&output.stderr)), (Some(0), String::new()));
+}
+
+#[test]
+fn a_file_system_behind_an_offset_is_found() {
+    let Some(image) = small() else { return };
+    let disk = image.dir.path().join("disk:with:colons.img");
+    let mut bytes = vec![0; 1 << 20];
+    bytes.extend(fs::read(&image.file).unwrap());
+    fs::write(&disk, bytes).unwrap();
+    let location = format!("{}:/etc/hosts", disk.display());
+    assert_eq!(succeeds(["--offset", "1048576", "cat", &location]), b"127.0.0.1 localhost\n");
+    assert_eq!(succeeds(["cat", "--offset", "1048576", &location]), b"127.0.0.1 localhost\n");
+}
+
+#[test]
+fn stats_tell_what_caches_and_device_did() {
+    let Some(image) = small() else { return };
+    let output = dentree(["cat", "--stats", &image.at("/etc/hosts")]);
+    assert_eq!(output.stdout, b"127.0.0.1 localhost\n");
+    let stats = text(&output.stderr);
+    assert!(stats.contains("inodes") && stats.contains("device") && stats.contains("reads"), "{stats}");
+}
+
+#[test]
+fn an_open_and_one_look_up_take_a_handful_of_reads() {
+    if !can_mount() {
+        return;
+    }
+    let image = Image::new(4096, &["-t", "ext4"]);
+    let mount = image.mount("rw").unwrap();
+    fs::create_dir(mount.at.join("etc")).unwrap();
+    fs::write(mount.at.join("etc/hosts"), "").unwrap();
+    drop(mount);
+    let output = dentree(["stat", "--stats", &image.at("/etc/hosts")]);
+    let stats = text(&output.stderr);
+    let reads = stats.lines().find(|line| line.contains("reads of")).unwrap();
+    let reads: u32 = reads.split_whitespace().nth(1).unwrap().parse().unwrap();
+    assert!(reads <= 12, "{stats}");
+}
+
+#[test]
+fn completions_of_every_shell_and_a_man_page_of_every_command_are_made() {
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        assert!(text(&succeeds(["completions", shell])).contains("checksum"), "{shell}");
+    }
+    let dir = tempfile::tempdir().unwrap();
+    succeeds(["man".as_ref(), dir.path().as_os_str()]);
+    for command in
+        ["", "-info", "-ls", "-tree", "-stat", "-find", "-cat", "-cp", "-xattr", "-du", "-checksum"]
+    {
+        let page = fs::read_to_string(dir.path().join(format!("dentree{command}.1"))).unwrap();
+        assert!(page.contains(".SH SYNOPSIS"), "{command}");
+    }
+    assert_eq!(code(&["man", "/nonexistent"]), 1);
+}
+
+#[test]
+fn checksum_lines_have_eleven_fields_in_the_order_of_paths() {
+    let Some(image) = small() else { return };
+    let lines = text(&succeeds(["checksum", &image.at("/etc")]));
+    let paths: Vec<&str> = lines.lines().map(|line| line.split('\t').next().unwrap()).collect();
+    assert!(paths.is_sorted());
+    assert_eq!(paths[0], ".");
+    for line in lines.lines() {
+        assert_eq!(line.split('\t').count(), 11, "{line}");
+    }
+    assert!(lines.contains("./hosts\tf\t0644\t0\t0\t20\t86400.000000000\t2\t-\t-\t"), "{lines}");
+}
+
+#[test]
+fn checksum_of_a_local_tree_needs_no_image() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::create_dir(dir.path().join("sub")).unwrap();
+    fs::write(dir.path().join("sub/file"), "content").unwrap();
+    fs::set_permissions(dir.path().join("sub/file"), PermissionsExt::from_mode(0o640)).unwrap();
+    symlink("to\tnowhere", dir.path().join("link")).unwrap();
+    let lines = text(&succeeds([Path::new("checksum"), dir.path()]));
+    let owner = fs::metadata(dir.path()).unwrap();
+    let owner = format!("{}\t{}", owner.uid(), owner.gid());
+    let line = |path: &str| lines.lines().find(|line| line.starts_with(path)).unwrap().to_owned();
+    assert!(line("./link\t").contains("\tto\\tnowhere\t-\t-"), "{lines}");
+    assert!(line("./sub/file\t").starts_with(&format!("./sub/file\tf\t0640\t{owner}\t7\t")), "{lines}");
+    fs::write(dir.path().join("sub/file"), "CONTENT").unwrap();
+    assert_ne!(text(&succeeds([Path::new("checksum"), dir.path()])), lines);
+}
+
+#[test]
+fn the_demo_runs_and_says_what_to_type_next() {
+    let shown = text(&succeeds(["demo"]));
+    assert!(shown.contains("look-ups/s") && shown.contains("dentree info disk.img"), "{shown}");
+}

@@ -1,0 +1,127 @@
+//! Images made by mke2fs, filled through the kernel, and the program run on them.
+//!
+//! The kernel is the oracle: what it writes and what it shows. Where this machine cannot mount, tests skip and say so.
+
+#![allow(dead_code)] // each test binary uses a part
+
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use tempfile::TempDir;
+
+/// Runs the program.
+pub fn dentree<I: AsRef<OsStr>>(args: impl IntoIterator<Item = I>) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_dentree")).args(args).env("TZ", "UTC").output().unwrap()
+}
+
+/// What the program prints when it succeeds without a word on standard error.
+pub fn succeeds<I: AsRef<OsStr>>(args: impl IntoIterator<Item = I>) -> Vec<u8> {
+    let output = dentree(args);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert_eq!(text(&output.stderr), "");
+    output.stdout
+}
+
+pub fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Runs a tool that must succeed.
+pub fn tool<I: AsRef<OsStr>>(name: &str, args: impl IntoIterator<Item = I>) -> Vec<u8> {
+    let path = format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default());
+    let output =
+        Command::new(name).env("PATH", path).args(args).output().unwrap_or_else(|e| panic!("{name}: {e}"));
+    assert!(output.status.success(), "{name}: {}", text(&output.stderr));
+    output.stdout
+}
+
+/// Whether this machine lets us mount images; prints why not.
+pub fn can_mount() -> bool {
+    let can = rustix::process::geteuid().is_root() && Path::new("/dev/loop-control").exists();
+    if !can {
+        println!("skipped: needs root and loop devices");
+    }
+    can
+}
+
+/// An image in a folder of its own.
+pub struct Image {
+    pub dir: TempDir,
+    pub file: PathBuf,
+}
+
+impl Image {
+    /// `mke2fs` with `options`, in a sparse file of `mib` MiB.
+    pub fn new(mib: u64, options: &[&str]) -> Image {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("disk.img");
+        File::create(&file).unwrap().set_len(mib << 20).unwrap();
+        let args = ["-q", "-F"].iter().chain(options).map(OsStr::new);
+        tool("mke2fs", args.chain([file.as_os_str()]));
+        Image { dir, file }
+    }
+
+    /// `disk.img:path` as an argument.
+    pub fn at(&self, path: &str) -> String {
+        format!("{}:{path}", self.file.display())
+    }
+
+    /// Mounts it; fails with what mount(8) said.
+    pub fn mount(&self, options: &str) -> Result<Mount, String> {
+        Mount::new(&self.file, self.dir.path().join("mnt"), options)
+    }
+
+    /// An image with what `fill` makes, filled through the kernel.
+    pub fn filled(options: &[&str], fill: impl FnOnce(&Path)) -> Image {
+        let image = Image::new(64, options);
+        fill(&image.mount("rw").unwrap().at);
+        image
+    }
+
+    /// Lets debugfs change it, command by command.
+    pub fn debugfs(&self, commands: &[&str]) {
+        let script = self.dir.path().join("debugfs-script");
+        fs::write(&script, commands.join("\n")).unwrap();
+        tool("debugfs", [OsStr::new("-w"), OsStr::new("-f"), script.as_os_str(), self.file.as_os_str()]);
+    }
+}
+
+/// A loop mount that ends with this value.
+pub struct Mount {
+    pub at: PathBuf,
+}
+
+impl Mount {
+    pub fn new(image: &Path, at: PathBuf, options: &str) -> Result<Mount, String> {
+        fs::create_dir_all(&at).unwrap();
+        let options = format!("loop,{options}");
+        let output = Command::new("mount").args(["-o", &options]).arg(image).arg(&at).output().unwrap();
+        if output.status.success() { Ok(Mount { at }) } else { Err(text(&output.stderr)) }
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        // A file that was just closed can still be busy for a moment; a lazy unmount ends either way.
+        if !Command::new("umount").arg(&self.at).status().is_ok_and(|status| status.success()) {
+            let _ = Command::new("umount").arg("-l").arg(&self.at).status();
+        }
+    }
+}
+
+/// Fails with the first lines that differ.
+pub fn assert_same_lines(ours: &[u8], theirs: &[u8]) {
+    if ours == theirs {
+        return;
+    }
+    let (ours, theirs) = (text(ours), text(theirs));
+    let differing = ours.lines().zip(theirs.lines()).filter(|(a, b)| a != b).take(5);
+    let shown: Vec<String> = differing.map(|(a, b)| format!("dentree: {a}\n kernel: {b}")).collect();
+    panic!(
+        "{} lines against {} of the kernel's; first differences:\n{}",
+        ours.lines().count(),
+        theirs.lines().count(),
+        shown.join("\n")
+    );
+}

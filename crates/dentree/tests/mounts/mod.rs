@@ -1,0 +1,203 @@
+//! Mounts and processes that end with the test that made them.
+
+use rustix::process::{Pid, Signal, kill_process};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+/// The program under test.
+pub fn dentree() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_dentree"))
+}
+
+/// Whether mounts can be made here; prints why not.
+pub fn mountable() -> bool {
+    let root = rustix::process::geteuid().is_root();
+    let fuse = Path::new("/dev/fuse").exists();
+    let loops = Path::new("/dev/loop-control").exists();
+    let can = root && fuse && loops;
+    if !can {
+        println!("skipped: needs root ({root}), /dev/fuse ({fuse}) and loop devices ({loops})");
+    }
+    can
+}
+
+/// Both outputs of a program.
+pub fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&[&output.stdout[..], &output.stderr].concat()).into_owned()
+}
+
+/// Whether something is mounted at `path`.
+pub fn is_mount_point(path: &Path) -> bool {
+    let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    table.lines().any(|line| line.split(' ').nth(4) == path.to_str())
+}
+
+/// Waits for what must come to pass; fails where it does not for a minute.
+pub fn wait_until(what: &str, mut happened: impl FnMut() -> bool) {
+    let patience = Instant::now() + Duration::from_secs(60);
+    while !happened() {
+        assert!(Instant::now() < patience, "not {what} within a minute");
+        thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// The kernel's own mount of an image.
+pub struct Loop {
+    dir: TempDir,
+}
+
+impl Loop {
+    pub fn new(image: &Path, options: &str) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let options = format!("loop,{options}");
+        let mount = Command::new("mount").args(["-o", &options]).args([image, dir.path()]).output().unwrap();
+        assert!(mount.status.success(), "{}", said(&mount));
+        Loop { dir }
+    }
+
+    pub fn path(&self) -> &Path {
+        self.dir.path()
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        unmount(self.dir.path());
+    }
+}
+
+/// A `dentree mount` in the foreground.
+pub struct Mounted {
+    child: Child,
+    path: PathBuf,
+    /// Held for its end: it is removed after the mount in it.
+    _dir: Option<TempDir>,
+}
+
+impl Mounted {
+    /// Mounts `image` with `options` in a fresh directory.
+    pub fn new(image: &Path, options: &[&str]) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        // Others reach a mount that is meant for them.
+        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        let mut command = dentree();
+        command.arg("mount").args(options).args([image, dir.path()]);
+        let path = dir.path().to_owned();
+        let mut mounted = Self::start(command, &path);
+        mounted._dir = Some(dir);
+        mounted
+    }
+
+    /// Runs `command`, which mounts at `path`, and returns when the mount is there.
+    pub fn start(mut command: Command, path: &Path) -> Self {
+        let child = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut mounted = Mounted { child, path: path.to_owned(), _dir: None };
+        wait_until("mounted", || {
+            if mounted.child.try_wait().unwrap().is_some() {
+                let mut text = String::new();
+                let mut stderr = mounted.child.stderr.take().unwrap();
+                std::io::Read::read_to_string(&mut stderr, &mut text).unwrap();
+                panic!("it ended instead of mounting: {text}");
+            }
+            is_mount_point(&mounted.path)
+        });
+        mounted
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    pub fn wait(&mut self) -> ExitStatus {
+        let mut status = None;
+        wait_until("ended", || {
+            status = self.child.try_wait().unwrap();
+            status.is_some()
+        });
+        status.unwrap()
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        unmount(&self.path);
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A process that serves a mount in the background.
+pub struct Background {
+    pid: Pid,
+    place: PathBuf,
+}
+
+impl Background {
+    /// The process that was started with `place` as its last argument.
+    pub fn find(place: &Path) -> Self {
+        let ending = [place.as_os_str().as_encoded_bytes(), b"\0"].concat();
+        let found = fs::read_dir("/proc").unwrap().flatten().find_map(|entry| {
+            let pid = entry.file_name().to_str()?.parse().ok()?;
+            let line = fs::read(entry.path().join("cmdline")).ok()?;
+            line.ends_with(&ending).then(|| Pid::from_raw(pid))?
+        });
+        Background { pid: found.expect("a process serves the mount"), place: place.to_owned() }
+    }
+
+    /// Waits until the process has ended.
+    pub fn wait(&self) {
+        wait_until("ended", || !self.is_running());
+    }
+
+    fn is_running(&self) -> bool {
+        // A process that nobody waits for stays as a zombie, with no arguments.
+        let line = fs::read(format!("/proc/{}/cmdline", self.pid.as_raw_pid())).unwrap_or_default();
+        !line.is_empty()
+    }
+}
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        unmount(&self.place);
+        if self.is_running() {
+            let _ = kill_process(self.pid, Signal::KILL);
+        }
+    }
+}
+
+/// Takes away what is mounted at `path`, at once, whoever uses it.
+fn unmount(path: &Path) {
+    if is_mount_point(path) {
+        let _ = Command::new("umount").arg("-l").arg(path).status();
+    }
+}
+
+/// Lets everybody open /dev/fuse, as on a desktop; restored when dropped.
+pub struct DeviceForAll {
+    before: fs::Permissions,
+    _alone: MutexGuard<'static, ()>,
+}
+
+pub fn device_for_all() -> DeviceForAll {
+    static ALONE: Mutex<()> = Mutex::new(());
+    let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let before = fs::metadata("/dev/fuse").unwrap().permissions();
+    fs::set_permissions("/dev/fuse", fs::Permissions::from_mode(0o666)).unwrap();
+    DeviceForAll { before, _alone: alone }
+}
+
+impl Drop for DeviceForAll {
+    fn drop(&mut self) {
+        let _ = fs::set_permissions("/dev/fuse", self.before.clone());
+    }
+}

@@ -1,0 +1,371 @@
+//! An entry's fields, and where they lie: the subject of the mail "place d_hash close to d_parent and d_name" (2005).
+//!
+//! ```text
+//! Apart     chain │ written by users     ║ key │ name      link and key two lines apart, as before the mail
+//! Together  chain │ key │ name ║ written by users           all that a chain walk reads in one line
+//! Split     chain │ key │ name    and, in another array:  written by users
+//! ```
+//! `║` is a line's end where entries are aligned to lines and four words of name are inline.
+
+use std::fmt::Debug;
+use std::ops::Deref;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicU32, AtomicU64};
+
+use prefetch_index::prefetch_index;
+
+/// An entry, by number. Good as long as somebody holds a reference to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Dentry(pub(super) u32);
+
+impl Dentry {
+    /// The root directory, always referenced.
+    pub const ROOT: Self = Self(0);
+
+    pub(super) fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// The lock bit that a [`Link`] keeps beside the number, where it is the head of a chain under a bit lock.
+pub(super) const LINK_LOCK_BIT: u32 = 31;
+const NUMBER: u32 = (1 << LINK_LOCK_BIT) - 1;
+/// The number of no entry.
+const NONE: u32 = NUMBER;
+/// The most entries that numbers are enough for.
+pub(super) const ENTRIES_MAX: usize = NONE as usize;
+
+/// A pointer to an entry, or to none.
+///
+/// Loads acquire and stores release. Readers without a lock need it: an entry is complete before a link leads to it. Under
+/// a lock it is more than is needed, and on x86 it is free.
+#[derive(Debug)]
+pub(super) struct Link(AtomicU32);
+
+impl Default for Link {
+    fn default() -> Self {
+        Self(AtomicU32::new(NONE))
+    }
+}
+
+impl Link {
+    #[inline]
+    pub(super) fn get(&self) -> Option<Dentry> {
+        let number = self.0.load(Acquire) & NUMBER;
+        (number != NONE).then_some(Dentry(number))
+    }
+
+    /// Keeps the lock bit: whoever changes a link with a locked bit is who locked it, and others can only find it set.
+    #[inline]
+    pub(super) fn set(&self, to: Option<Dentry>) {
+        let lock = self.0.load(Relaxed) & !NUMBER;
+        self.0.store(lock | to.map_or(NONE, |dentry| dentry.0), Release);
+    }
+
+    /// The word with the lock bit.
+    pub(super) fn word(&self) -> &AtomicU32 {
+        &self.0
+    }
+}
+
+/// A place in a list.
+#[derive(Debug, Default)]
+pub(super) struct Place {
+    pub(super) next: Link,
+    pub(super) prev: Link,
+}
+
+/// `d_hash`: the place in a hash chain.
+#[derive(Debug, Default)]
+pub struct Chain {
+    pub(super) place: Place,
+    /// `d_nexthash`: where the chain went on when the entry was unlinked (scheme 8).
+    pub(super) saved_next: Link,
+    /// `d_seq`: odd while the key changes (scheme 11).
+    pub(super) seq: AtomicU32,
+}
+
+/// `d_parent` and `d_name`, but for the name's bytes.
+#[derive(Debug, Default)]
+pub struct Key {
+    pub(super) hash: AtomicU32,
+    pub(super) parent: Link,
+    pub(super) length: AtomicU32,
+    /// [`HASHED`], [`UNLINKED`].
+    pub(super) state: AtomicU32,
+}
+
+/// The entry is in a hash chain.
+pub(super) const HASHED: u32 = 1;
+/// `DCACHE_UNLINKED`: readers that stand here go on at `saved_next` (scheme 8).
+pub(super) const UNLINKED: u32 = 2;
+
+/// What users of an entry write.
+#[derive(Debug, Default)]
+pub struct Written {
+    /// `d_count`, and above it [`COUNT_LOCK_BIT`] and [`DEAD`].
+    pub(super) count: AtomicU32,
+    /// [`ON_LRU`], [`REFERENCED`].
+    pub(super) flags: AtomicU32,
+    /// 0: negative.
+    pub(super) inode: AtomicU64,
+    pub(super) children: Link,
+    pub(super) sibling: Place,
+    pub(super) lru: Place,
+    pub(super) alias: Place,
+}
+
+/// `d_lock`, beside the count as in the kernel's `lockref`.
+pub(super) const COUNT_LOCK_BIT: u32 = 31;
+/// The entry is being freed: no reference can be taken any more (scheme 11).
+pub(super) const DEAD: u32 = 1 << 30;
+/// The count itself.
+pub(super) const COUNT: u32 = DEAD - 1;
+
+/// The entry is on an LRU list.
+pub(super) const ON_LRU: u32 = 1;
+/// `DCACHE_REFERENCED`: looked up since pruning last came by.
+pub(super) const REFERENCED: u32 = 2;
+
+const _: () = assert!(size_of::<Chain>() == 16 && size_of::<Key>() == 16 && size_of::<Written>() == 48);
+
+/// How an entry's fields lie in memory.
+pub trait Layout: Debug + Send + Sync + 'static {
+    /// Bytes of one entry.
+    const BYTES: usize;
+
+    /// Room for so many entries.
+    fn new(entries: usize) -> Self;
+    /// The place in a hash chain.
+    fn chain(&self, dentry: Dentry) -> &Chain;
+    /// What a look-up compares before the name.
+    fn key(&self, dentry: Dentry) -> &Key;
+    /// The name's inline words.
+    fn name(&self, dentry: Dentry) -> &[AtomicU64];
+    /// What users write.
+    fn written(&self, dentry: Dentry) -> &Written;
+    /// Brings the entry's first line into the cache.
+    fn prefetch(&self, dentry: Dentry);
+}
+
+/// Where entries begin.
+pub trait Alignment: Debug + Send + Sync + 'static {
+    /// A slot of the arena.
+    type Slot<T: Debug + Default + Send + Sync + 'static>: Debug
+        + Default
+        + Send
+        + Sync
+        + Deref<Target = T>
+        + 'static;
+}
+
+/// Entries begin where the one before ends: their size need not divide a cache line.
+#[derive(Debug)]
+pub struct Dense;
+
+/// Entries begin on a cache line of 64 bytes.
+#[derive(Debug)]
+pub struct Aligned;
+
+/// A slot of [`Dense`].
+#[derive(Debug, Default)]
+pub struct DenseSlot<T>(T);
+
+/// A slot of [`Aligned`].
+#[derive(Debug, Default)]
+#[repr(align(64))]
+pub struct AlignedSlot<T>(T);
+
+impl<T> Deref for DenseSlot<T> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+impl<T> Deref for AlignedSlot<T> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+impl Alignment for Dense {
+    type Slot<T: Debug + Default + Send + Sync + 'static> = DenseSlot<T>;
+}
+
+impl Alignment for Aligned {
+    type Slot<T: Debug + Default + Send + Sync + 'static> = AlignedSlot<T>;
+}
+
+/// The name's inline part, `DNAME_INLINE_LEN` in words of eight bytes.
+#[derive(Debug)]
+#[repr(transparent)]
+pub struct Inline<const WORDS: usize>([AtomicU64; WORDS]);
+
+impl<const WORDS: usize> Default for Inline<WORDS> {
+    fn default() -> Self {
+        Self(std::array::from_fn(|_| AtomicU64::new(0)))
+    }
+}
+
+/// Today's kernel and Dentree: one line of what look-ups read, one of what users write, 32 bytes of name.
+pub type Standard = Together<4, Aligned>;
+
+/// See [`Together`].
+#[derive(Debug, Default)]
+#[repr(C)]
+pub struct TogetherEntry<const WORDS: usize> {
+    chain: Chain,
+    key: Key,
+    name: Inline<WORDS>,
+    written: Written,
+}
+
+/// The hash link beside the parent and the name.
+#[derive(Debug)]
+pub struct Together<const WORDS: usize, A: Alignment>(Box<[A::Slot<TogetherEntry<WORDS>>]>);
+
+impl<const WORDS: usize, A: Alignment> Layout for Together<WORDS, A> {
+    const BYTES: usize = size_of::<A::Slot<TogetherEntry<WORDS>>>();
+
+    fn new(entries: usize) -> Self {
+        Self(slots(entries))
+    }
+    #[inline]
+    fn chain(&self, dentry: Dentry) -> &Chain {
+        &self.0[dentry.index()].chain
+    }
+    #[inline]
+    fn key(&self, dentry: Dentry) -> &Key {
+        &self.0[dentry.index()].key
+    }
+    #[inline]
+    fn name(&self, dentry: Dentry) -> &[AtomicU64] {
+        &self.0[dentry.index()].name.0
+    }
+    #[inline]
+    fn written(&self, dentry: Dentry) -> &Written {
+        &self.0[dentry.index()].written
+    }
+    #[inline]
+    fn prefetch(&self, dentry: Dentry) {
+        prefetch_index(&self.0, dentry.index());
+    }
+}
+
+/// See [`Apart`].
+#[derive(Debug, Default)]
+#[repr(C)]
+pub struct ApartEntry<const WORDS: usize> {
+    chain: Chain,
+    written: Written,
+    key: Key,
+    name: Inline<WORDS>,
+}
+
+/// The hash link a line away from the parent and the name.
+#[derive(Debug)]
+pub struct Apart<const WORDS: usize, A: Alignment>(Box<[A::Slot<ApartEntry<WORDS>>]>);
+
+impl<const WORDS: usize, A: Alignment> Layout for Apart<WORDS, A> {
+    const BYTES: usize = size_of::<A::Slot<ApartEntry<WORDS>>>();
+
+    fn new(entries: usize) -> Self {
+        Self(slots(entries))
+    }
+    #[inline]
+    fn chain(&self, dentry: Dentry) -> &Chain {
+        &self.0[dentry.index()].chain
+    }
+    #[inline]
+    fn key(&self, dentry: Dentry) -> &Key {
+        &self.0[dentry.index()].key
+    }
+    #[inline]
+    fn name(&self, dentry: Dentry) -> &[AtomicU64] {
+        &self.0[dentry.index()].name.0
+    }
+    #[inline]
+    fn written(&self, dentry: Dentry) -> &Written {
+        &self.0[dentry.index()].written
+    }
+    #[inline]
+    fn prefetch(&self, dentry: Dentry) {
+        prefetch_index(&self.0, dentry.index());
+    }
+}
+
+/// See [`Split`].
+#[derive(Debug, Default)]
+#[repr(C)]
+pub struct ReadMostly<const WORDS: usize> {
+    chain: Chain,
+    key: Key,
+    name: Inline<WORDS>,
+}
+
+/// What look-ups read and what users write in two arrays.
+#[derive(Debug)]
+pub struct Split<const WORDS: usize, A: Alignment> {
+    read: Box<[A::Slot<ReadMostly<WORDS>>]>,
+    written: Box<[A::Slot<Written>]>,
+}
+
+impl<const WORDS: usize, A: Alignment> Layout for Split<WORDS, A> {
+    const BYTES: usize = size_of::<A::Slot<ReadMostly<WORDS>>>() + size_of::<A::Slot<Written>>();
+
+    fn new(entries: usize) -> Self {
+        Self { read: slots(entries), written: slots(entries) }
+    }
+    #[inline]
+    fn chain(&self, dentry: Dentry) -> &Chain {
+        &self.read[dentry.index()].chain
+    }
+    #[inline]
+    fn key(&self, dentry: Dentry) -> &Key {
+        &self.read[dentry.index()].key
+    }
+    #[inline]
+    fn name(&self, dentry: Dentry) -> &[AtomicU64] {
+        &self.read[dentry.index()].name.0
+    }
+    #[inline]
+    fn written(&self, dentry: Dentry) -> &Written {
+        &self.written[dentry.index()]
+    }
+    #[inline]
+    fn prefetch(&self, dentry: Dentry) {
+        prefetch_index(&self.read, dentry.index());
+    }
+}
+
+fn slots<T: Default>(entries: usize) -> Box<[T]> {
+    std::iter::repeat_with(T::default).take(entries).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_layouts_take_the_room_that_their_picture_shows() {
+        assert_eq!(Together::<4, Aligned>::BYTES, 128);
+        assert_eq!(Together::<4, Dense>::BYTES, 112);
+        assert_eq!(Apart::<4, Aligned>::BYTES, 128);
+        assert_eq!(Split::<4, Aligned>::BYTES, 128);
+        assert_eq!(Together::<2, Dense>::BYTES, 96);
+        assert_eq!(std::mem::offset_of!(TogetherEntry<4>, written), 64);
+        assert_eq!(std::mem::offset_of!(ApartEntry<4>, key), 64);
+    }
+
+    #[test]
+    fn a_link_keeps_its_lock_bit() {
+        let link = Link::default();
+        link.word().fetch_or(1 << LINK_LOCK_BIT, Relaxed);
+        link.set(Some(Dentry(7)));
+        assert_eq!((link.get(), link.word().load(Relaxed) >> LINK_LOCK_BIT), (Some(Dentry(7)), 1));
+        link.set(None);
+        assert_eq!(link.get(), None);
+    }
+}

@@ -1,0 +1,261 @@
+//! Scheme 8: lazy LRU, `dcache_rcu`, the one that the authors chose.
+//!
+//! A look-up takes no lock but the `d_lock` of the entry that it finds. It leaves the entry on the LRU list; `prune_dcache`, `select_parent`
+//! and `dput`, which hold `dcache_lock` anyway, bring the list up to date. In the study this took 87% of the acquisitions away.
+//!
+//! | field | guard |
+//! |---|---|
+//! | chains for writing, children, aliases, the LRU list | `dcache_lock` |
+//! | a key, whether it is in a chain, a count's step from zero | `d_lock` of the entry, inside `dcache_lock` |
+//! | a count's last step to zero | both |
+//! | chains as readers see them | grace periods; an unlinked entry is marked `UNLINKED` and keeps its saved next |
+//!
+//! An entry's `d_lock` is a bit beside its count. `DCACHE_REFERENCED` is set by every look-up and `dget`, and gives an entry a second chance.
+//!
+//! What the text does not say: a look-up that misses while an entry is renamed looks again (`renames`, see scheme 5). A hit needs no
+//! second look: it is compared under `d_lock`.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
+
+use crossbeam_epoch as epoch;
+use dentree_lockmeter::{BitGuard, BitLock, Class, SpinLock};
+
+use super::entry::{COUNT_LOCK_BIT, Dentry, Layout};
+use super::lists::{Freed, Moved};
+use super::table::{Table, Wanted};
+use super::{Config, Inode, Scheme, Usage, make_room, sequence};
+
+/// See the module.
+#[derive(Debug)]
+pub struct LazyLru<L> {
+    table: Arc<Table<L>>,
+    dcache_lock: SpinLock<()>,
+    d_lock: BitLock,
+    renames: AtomicU32,
+}
+
+impl<L: Layout> LazyLru<L> {
+    /// A cache with nothing in it but the root.
+    pub fn new(config: Config) -> Self {
+        Self {
+            table: Table::new(config),
+            dcache_lock: SpinLock::new(Class::named("dcache_lock"), ()),
+            d_lock: BitLock::new(Class::named("d_lock"), COUNT_LOCK_BIT),
+            renames: AtomicU32::new(0),
+        }
+    }
+
+    #[track_caller]
+    fn d_lock(&self, dentry: Dentry) -> BitGuard<'_> {
+        self.d_lock.lock(&self.table.layout.written(dentry).count)
+    }
+
+    /// Takes a reference if the entry is the one that is wanted.
+    fn get_if(&self, dentry: Dentry, wanted: &Wanted<'_>) -> bool {
+        if !self.table.matches(dentry, wanted) {
+            return false; // if it became it meanwhile, `renames` tells
+        }
+        let _d_lock = self.d_lock(dentry);
+        let same = self.table.is_hashed(dentry) && self.table.matches(dentry, wanted);
+        if same {
+            self.table.get(dentry);
+            self.table.set_referenced(dentry);
+        }
+        same
+    }
+
+    /// `d_move`, under `dcache_lock`.
+    fn move_to(&self, dentry: Dentry, wanted: &Wanted<'_>) -> Moved {
+        let mut freed = None;
+        if let Some(target) = self.table.find(wanted).filter(|target| *target != dentry) {
+            let d_lock = self.d_lock(target);
+            self.table.unhash_saving_next(target);
+            let unused = self.table.count(target) == 0;
+            drop(d_lock);
+            freed = unused.then(|| self.table.kill(target));
+        }
+        let old_parent = self.table.parent(dentry);
+        self.dget(wanted.parent);
+        let _d_lock = self.d_lock(dentry);
+        self.table.unhash_saving_next(dentry);
+        self.table.remove_child(dentry);
+        self.table.set_key(dentry, wanted);
+        self.table.add_child(dentry);
+        self.table.rehash(dentry);
+        Moved { old_parent, freed }
+    }
+
+    /// As [`Table::prune_one`], under `dcache_lock`; an entry's fate is decided under its `d_lock`.
+    fn prune_one(&self) -> Option<Freed> {
+        let mut chances = self.table.lru.len();
+        while let Some(dentry) = self.table.lru.last() {
+            self.table.lru_remove(&self.table.lru, dentry);
+            let d_lock = self.d_lock(dentry);
+            if self.table.count(dentry) > 0 {
+                continue;
+            }
+            if chances > 0 && self.table.take_referenced(dentry) {
+                chances -= 1;
+                self.table.lru_add(&self.table.lru, dentry);
+                continue;
+            }
+            self.table.unhash_saving_next(dentry);
+            drop(d_lock);
+            return Some(self.table.kill(dentry));
+        }
+        None
+    }
+
+    /// As [`Table::select_unused_below`], under `dcache_lock`.
+    fn select_unused_below(&self, parent: Dentry) -> usize {
+        let mut found = 0;
+        for dentry in self.table.below(parent) {
+            self.table.lru_remove(&self.table.lru, dentry);
+            let _d_lock = self.d_lock(dentry);
+            if self.table.count(dentry) == 0 {
+                self.table.take_referenced(dentry);
+                self.table.lru_add_last(&self.table.lru, dentry);
+                found += 1;
+            }
+        }
+        found
+    }
+
+    /// Takes all entries in use off the LRU list: what [`LazyLruTimer`](super::LazyLruTimer) does from time to time.
+    pub(super) fn tidy(&self) {
+        let _held = self.dcache_lock.lock();
+        let used: Vec<_> =
+            self.table.lru_entries(&self.table.lru).filter(|dentry| self.table.count(*dentry) > 0).collect();
+        used.into_iter().for_each(|dentry| self.table.lru_remove(&self.table.lru, dentry));
+    }
+
+    /// The entry is in no list: nobody can reach it, but readers may still stand on it.
+    fn free(&self, freed: Freed) {
+        self.table.release_after_grace(freed.dentry);
+        self.dput(freed.parent);
+    }
+}
+
+impl<L: Layout> Scheme for LazyLru<L> {
+    fn lookup(&self, parent: Dentry, name: &[u8]) -> Option<Dentry> {
+        let wanted = Wanted::new(parent, name);
+        let _rcu = epoch::pin();
+        loop {
+            let since = sequence::begin(&self.renames);
+            let next = |dentry| self.table.next_or_saved(dentry);
+            let found = self.table.find_by(&wanted, next, |dentry| self.get_if(dentry, &wanted));
+            if found.is_some() || !sequence::changed(&self.renames, since) {
+                return found;
+            }
+        }
+    }
+
+    fn dget(&self, dentry: Dentry) {
+        let _d_lock = self.d_lock(dentry);
+        self.table.get(dentry);
+        self.table.set_referenced(dentry);
+    }
+
+    fn dput(&self, dentry: Dentry) {
+        let mut at = dentry;
+        while !self.table.put_unless_last(at) {
+            let held = self.dcache_lock.lock();
+            let d_lock = self.d_lock(at);
+            // Look-ups take no dcache_lock: only now, under d_lock, is it sure whether this is the last reference.
+            if !self.table.put(at) {
+                return;
+            }
+            if self.table.is_hashed(at) {
+                self.table.lru_add(&self.table.lru, at);
+                return;
+            }
+            drop(d_lock);
+            let freed = self.table.kill(at);
+            drop(held);
+            self.table.release_after_grace(freed.dentry);
+            at = freed.parent;
+        }
+    }
+
+    fn add(&self, parent: Dentry, name: &[u8], inode: Option<Inode>) -> Option<Dentry> {
+        let wanted = Wanted::new(parent, name);
+        let dentry = make_room(self, || self.table.alloc(&wanted))?;
+        self.dget(parent);
+        {
+            let _d_alloc = self.dcache_lock.lock();
+            self.table.add_child(dentry);
+        }
+        if let Some(inode) = inode {
+            self.instantiate(dentry, inode);
+        }
+        let _d_rehash = self.dcache_lock.lock();
+        self.table.rehash(dentry);
+        Some(dentry)
+    }
+
+    fn instantiate(&self, dentry: Dentry, inode: Inode) {
+        let _held = self.dcache_lock.lock();
+        self.table.add_alias(dentry, inode);
+    }
+
+    fn delete(&self, dentry: Dentry) {
+        let _held = self.dcache_lock.lock();
+        let _d_lock = self.d_lock(dentry);
+        if self.table.count(dentry) == 1 {
+            self.table.remove_alias(dentry);
+        } else {
+            self.table.unhash_saving_next(dentry);
+        }
+    }
+
+    fn rename(&self, dentry: Dentry, new_parent: Dentry, name: &[u8]) {
+        let held = self.dcache_lock.lock();
+        sequence::start(&self.renames);
+        let moved = self.move_to(dentry, &Wanted::new(new_parent, name));
+        sequence::end(&self.renames);
+        drop(held);
+        self.dput(moved.old_parent);
+        moved.freed.into_iter().for_each(|freed| self.free(freed));
+    }
+
+    fn prune(&self, wanted: usize) -> usize {
+        for pruned in 0..wanted {
+            let held = self.dcache_lock.lock();
+            let Some(freed) = self.prune_one() else { return pruned };
+            drop(held);
+            self.free(freed);
+        }
+        wanted
+    }
+
+    fn select_parent(&self, parent: Dentry) -> usize {
+        let mut pruned = 0;
+        loop {
+            let held = self.dcache_lock.lock();
+            let found = self.select_unused_below(parent);
+            drop(held);
+            let now = self.prune(found);
+            pruned += now;
+            if now == 0 {
+                return pruned;
+            }
+        }
+    }
+
+    fn aliases(&self, inode: Inode) -> Vec<Dentry> {
+        let _held = self.dcache_lock.lock();
+        let found: Vec<_> =
+            self.table.aliases_of(inode).filter(|dentry| self.table.is_hashed(*dentry)).collect();
+        found.iter().for_each(|dentry| self.dget(*dentry));
+        found
+    }
+
+    fn inode(&self, dentry: Dentry) -> Option<Inode> {
+        self.table.inode(dentry)
+    }
+
+    fn usage(&self) -> Usage {
+        self.table.usage(self.table.lru.len())
+    }
+}
