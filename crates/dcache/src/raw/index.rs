@@ -86,6 +86,11 @@ impl Extent {
     }
 
     #[inline(always)]
+    pub(crate) fn count(self) -> u32 {
+        self.count
+    }
+
+    #[inline(always)]
     fn bucket(self, hash: u32) -> u32 {
         let wide = hash & self.mask;
         if wide < self.count { wide } else { wide & (self.mask >> 1) }

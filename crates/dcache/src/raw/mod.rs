@@ -44,7 +44,7 @@ pub(crate) mod tree;
 pub(crate) mod walk;
 
 use crate::sync::{AtomicU32, AtomicU64, Mutex, MutexGuard, Ordering, Padded, lock};
-use crate::{Child, DentryId, Handle};
+use crate::{Child, DentryId, Handle, PrefetchMode};
 use chunks::Chunks;
 use clock::Clock;
 use dentry::Dentry;
@@ -54,7 +54,6 @@ use fill::Flights;
 use index::Index;
 use name::{Hasher, Name};
 use pool::{Memory, Pool};
-use prefetch::Prefetch;
 use record::{Record, Shape};
 use std::time::Duration;
 
@@ -73,7 +72,7 @@ const STRIPES: usize = if cfg!(any(loom, shuttle)) { 2 } else { 256 };
 pub(crate) struct Config {
     pub(crate) budget: usize,
     pub(crate) negatives: usize,
-    pub(crate) prefetch: crate::PrefetchMode,
+    pub(crate) prefetch: PrefetchMode,
     pub(crate) seed: u64,
     pub(crate) clock: Box<dyn Fn() -> Duration + Send + Sync>,
 }
@@ -88,7 +87,7 @@ pub(crate) struct Core<H> {
     pub(crate) memory: Memory,
     pub(crate) expiry: Expiry,
     pub(crate) flights: Flights,
-    pub(crate) prefetch: Prefetch,
+    pub(crate) prefetch: PrefetchMode,
     pub(crate) pool: Mutex<Pool>,
     /// [pool lock] to write: one more than the highest number ever given to a slot.
     fresh: AtomicU32,
@@ -119,7 +118,7 @@ impl<H: Handle> Core<H> {
             memory: Memory::new(config.budget, fixed),
             expiry: Expiry::new(config.clock),
             flights: Flights::new(),
-            prefetch: Prefetch::new(config.prefetch),
+            prefetch: config.prefetch,
             pool: Mutex::new(Pool::new()),
             // Number 0 is no entry.
             fresh: AtomicU32::new(1),

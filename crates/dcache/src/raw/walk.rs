@@ -15,7 +15,6 @@
 
 use super::{
     Core, Id,
-    chunks::prefetch,
     epoch::Pin,
     fill::Known,
     index::{Extent, Miss},
@@ -23,11 +22,12 @@ use super::{
     record::{Record, Shape, settle_reads},
 };
 use crate::{Handle, Reason};
+use std::time::Instant;
 
 /// Attempts that are overtaken by writers before a walk gives up.
 const ATTEMPTS: usize = 16;
-/// Components whose lines are asked for at once; more would not be under way together anyway.
-const AHEAD: usize = 16;
+/// Components whose counts are kept without an allocation.
+const SHALLOW: usize = 16;
 
 /// Where a walk begins and how it ends.
 #[derive(Clone, Copy)]
@@ -69,7 +69,7 @@ struct Trail {
     len: usize,
     /// All counts, or-ed: even if every one was.
     counts: u32,
-    first: [(u32, u32); AHEAD],
+    first: [(u32, u32); SHALLOW],
     more: Vec<(u32, u32)>,
     /// The miss at the end.
     miss: Option<Miss>,
@@ -78,7 +78,7 @@ struct Trail {
 impl Trail {
     #[inline]
     fn push(&mut self, id: Id, seq: u32) {
-        if self.len == AHEAD {
+        if self.len == SHALLOW {
             self.more.extend_from_slice(&self.first);
             self.len = 0;
         }
@@ -171,11 +171,30 @@ impl<H: Handle> Core<H> {
         undo: impl Fn(R),
     ) -> R {
         let mut pin = self.epoch.enter();
-        pin.counters().walks.add(1);
-        if self.prefetch.is_wanted() {
-            self.prefetch_path(request);
+        let plan = self.prefetch.plan(self.index.extent(), pin.trials());
+        let begun = plan.timed.then(Instant::now);
+        if plan.prefetch {
             pin.counters().prefetched.add(1);
+            self.prefetch_walks(std::iter::once(*request));
         }
+        let answer = self.walk_inside(&mut pin, request, may_search, settle, undo);
+        if let Some(begun) = begun {
+            pin.trials().learn(plan, begun.elapsed());
+        }
+        answer
+    }
+
+    /// The walk itself.
+    #[inline(always)]
+    pub(crate) fn walk_inside<R>(
+        &self,
+        pin: &mut Pin<'_>,
+        request: &Request<'_>,
+        may_search: &mut impl FnMut(&H) -> bool,
+        settle: impl Fn(End) -> Option<R>,
+        undo: impl Fn(R),
+    ) -> R {
+        pin.counters().walks.add(1);
         for _ in 0..ATTEMPTS {
             // Apart from the rest, as it would be copied with it.
             let mut trail = Trail::default();
@@ -185,13 +204,13 @@ impl<H: Handle> Core<H> {
                 self.record(descent.here.id).touch();
                 Ok(End::Found(descent.here.id))
             } else {
-                self.descend(&mut pin, request, may_search, &mut descent, &mut trail)
+                self.descend(pin, request, may_search, &mut descent, &mut trail)
             };
             if let Ok(end) = end
                 && let Some(answer) = settle(end)
             {
                 if self.is_unchanged(&trail) {
-                    count_end(&pin, end, trail.components());
+                    count_end(pin, end, trail.components());
                     return answer;
                 }
                 undo(answer);
@@ -199,7 +218,7 @@ impl<H: Handle> Core<H> {
             pin.counters().retries.add(1);
         }
         let end = End::Stopped(Stop { dir: request.start, link: None, rest: 0, why: Reason::Busy });
-        count_end(&pin, end, 0);
+        count_end(pin, end, 0);
         settle(end).expect("the start is held by the caller")
     }
 
@@ -215,7 +234,7 @@ impl<H: Handle> Core<H> {
         settle_reads();
         let all = |part: &[(u32, u32)]| part.iter().all(|&(id, seq)| self.record(Id(id)).is_unchanged(seq));
         trail.counts & 1 == 0
-            && all(&trail.first[..trail.len.min(AHEAD)])
+            && all(&trail.first[..trail.len.min(SHALLOW)])
             && (trail.more.is_empty() || all(&trail.more))
             && trail.miss.is_none_or(|miss| self.index.still_misses(miss))
     }
@@ -408,76 +427,18 @@ impl<H: Handle> Core<H> {
 
     /// Looks one name up without a lock. Answers the entry held.
     pub(crate) fn look(&self, dir: Id, name: &Name<'_>) -> Known {
-        let pin = self.epoch.enter();
-        for _ in 0..ATTEMPTS {
-            let mut trail = Trail::default();
-            let here = self.stand_on(dir, &mut trail);
-            let Found { id, record, seq, shape } = match self.find(self.index.extent(), dir, name) {
-                Ok(found) => found,
-                Err(miss) if !here.was_complete && self.record(dir).shape().has(Shape::COMPLETE) => {
-                    trail.miss = Some(miss);
-                    if self.is_unchanged(&trail) {
-                        return Known::Negative;
-                    }
-                    continue;
-                }
-                Err(_) => return Known::Unknown,
-            };
-            let deadline = record.deadline();
-            if record.stamp() < here.horizon || deadline != 0 && self.expiry.is_past(deadline) {
-                return Known::Unknown;
-            }
-            trail.push(id, seq);
-            record.touch();
-            if !shape.is_negative() && !self.hold(id) {
-                continue;
-            }
-            if self.is_unchanged(&trail) {
-                pin.counters().components.add(1);
-                return if shape.is_negative() { Known::Negative } else { Known::Positive(id) };
-            }
-            if !shape.is_negative() {
+        let request = Request { start: dir, floor: Id::ROOT, path: name.bytes, keep_last_link: true };
+        let hold = |end| match end {
+            End::Found(id) => self.hold(id).then_some(Known::Positive(id)),
+            End::Negative { .. } => Some(Known::Negative),
+            End::Stopped(_) => Some(Known::Unknown),
+        };
+        let release = |known| {
+            if let Known::Positive(id) = known {
                 self.release(id);
             }
-        }
-        Known::Unknown
-    }
-
-    /// Asks for all lines of a walk: first the buckets, then the records that they name.
-    pub(crate) fn prefetch_path(&self, request: &Request<'_>) {
-        let extent = self.index.extent();
-        let mut hashes = [0; AHEAD];
-        let count = self.prefetch_buckets(extent, request, &mut hashes);
-        for &hash in &hashes[..count] {
-            self.prefetch_record(extent, hash);
-        }
-    }
-
-    /// Asks for the buckets that the path's components will be looked for in, if nothing above was renamed.
-    pub(crate) fn prefetch_buckets(
-        &self,
-        extent: Extent,
-        request: &Request<'_>,
-        hashes: &mut [u32; AHEAD],
-    ) -> usize {
-        let mut seed = self.record(request.start).seed();
-        let mut rest = skip_slashes(request.path);
-        let mut count = 0;
-        while !rest.is_empty() && count < AHEAD {
-            let (name, behind) = self.hasher.split(seed, request.path, rest);
-            hashes[count] = name.hash();
-            self.index.prefetch(extent, name.hash());
-            seed = name.seed();
-            count += 1;
-            rest = skip_slashes(behind);
-        }
-        count
-    }
-
-    pub(crate) fn prefetch_record(&self, extent: Extent, hash: u32) {
-        if let Some(id) = self.index.likely(extent, hash).next() {
-            prefetch(self.record(id));
-        }
+        };
+        self.walk_inside(&mut self.epoch.enter(), &request, &mut |_: &H| true, hold, release)
     }
 }
 
@@ -490,7 +451,7 @@ fn reseed(record: &Record) -> u32 {
 }
 
 #[inline(always)]
-fn skip_slashes(mut path: &[u8]) -> &[u8] {
+pub(crate) fn skip_slashes(mut path: &[u8]) -> &[u8] {
     while let [b'/', rest @ ..] = path {
         path = rest;
     }
