@@ -36,6 +36,7 @@ mod fastwalk;
 mod fastwalk_lazy;
 mod functions;
 mod global;
+mod interleave;
 mod lazy_lru;
 mod lazy_lru_timer;
 mod lists;

@@ -18,7 +18,7 @@ use crossbeam_epoch as epoch;
 use dentree_lockmeter::{Class, SpinLock};
 
 use super::entry::{COUNT, DEAD, Dentry, ENTRIES_MAX, HASHED, Layout, Link, ON_LRU, REFERENCED, UNLINKED};
-use super::{Config, Inode, NAME_MAX, Usage};
+use super::{Config, Inode, NAME_MAX, Usage, interleave};
 
 /// What a look-up wants.
 #[derive(Clone, Copy, Debug)]
@@ -176,7 +176,9 @@ impl<L: Layout> Table<L> {
         self.drop_long_name(dentry);
         let key = self.layout.key(dentry);
         key.hash.store(wanted.hash, Relaxed);
+        interleave::here();
         key.parent.set(Some(wanted.parent));
+        interleave::here();
         key.length.store(wanted.name.len() as u32, Relaxed);
         let inline = self.layout.name(dentry);
         if wanted.name.len() <= 8 * inline.len() {
@@ -204,6 +206,7 @@ impl<L: Layout> Table<L> {
         {
             return false;
         }
+        interleave::here();
         let inline = self.layout.name(dentry);
         if wanted.name.len() <= 8 * inline.len() {
             same_words(inline, wanted.name)
@@ -228,16 +231,20 @@ impl<L: Layout> Table<L> {
     // ---- counts
 
     pub(super) fn count(&self, dentry: Dentry) -> u32 {
-        self.layout.written(dentry).count.load(Acquire) & COUNT
+        let count = self.layout.written(dentry).count.load(Acquire) & COUNT;
+        interleave::here();
+        count
     }
 
     /// Takes a reference, whatever the count; the caller holds one, or the lock under which counts leave zero.
     pub(super) fn get(&self, dentry: Dentry) {
         self.layout.written(dentry).count.fetch_add(1, Relaxed);
+        interleave::here();
     }
 
     /// Takes a reference unless there is none: then nobody promises that the entry stays.
     pub(super) fn get_unless_zero(&self, dentry: Dentry) -> bool {
+        interleave::here();
         let count = &self.layout.written(dentry).count;
         count
             .try_update(AcqRel, Relaxed, |word| (word & COUNT != 0 && word & DEAD == 0).then_some(word + 1))
@@ -246,12 +253,14 @@ impl<L: Layout> Table<L> {
 
     /// Gives a reference back unless it is the last. Release: whoever takes the last one away sees what was done under this one.
     pub(super) fn put_unless_last(&self, dentry: Dentry) -> bool {
+        interleave::here();
         let count = &self.layout.written(dentry).count;
         count.try_update(Release, Relaxed, |word| (word & COUNT > 1).then(|| word - 1)).is_ok()
     }
 
     /// Gives a reference back; whether it was the last.
     pub(super) fn put(&self, dentry: Dentry) -> bool {
+        interleave::here();
         self.layout.written(dentry).count.fetch_sub(1, AcqRel) & COUNT == 1
     }
 
@@ -302,6 +311,7 @@ impl<L: Layout> Table<L> {
     }
 
     pub(super) fn is_hashed(&self, dentry: Dentry) -> bool {
+        interleave::here();
         self.layout.key(dentry).state.load(Acquire) & HASHED != 0
     }
 
@@ -325,6 +335,7 @@ impl<L: Layout> Table<L> {
     ) -> Option<Dentry> {
         let mut at = self.head(wanted.hash).get();
         while let Some(dentry) = at {
+            interleave::here();
             at = next(dentry);
             if let (true, Some(ahead)) = (self.prefetch, at) {
                 self.layout.prefetch(ahead);
@@ -342,6 +353,7 @@ impl<L: Layout> Table<L> {
         let chain = self.layout.chain(dentry);
         let first = head.get();
         chain.place.next.set(first);
+        interleave::here();
         chain.place.prev.set(None);
         self.layout.key(dentry).state.store(HASHED, Release);
         if let Some(first) = first {
@@ -357,6 +369,7 @@ impl<L: Layout> Table<L> {
             return;
         }
         state.store(0, Release);
+        interleave::here();
         let place = &self.layout.chain(dentry).place;
         let (next, prev) = (place.next.get(), place.prev.get());
         match prev {
@@ -401,6 +414,7 @@ impl<L: Layout> Table<L> {
         let first = &self.layout.written(self.parent(dentry)).children;
         let sibling = &self.layout.written(dentry).sibling;
         sibling.prev.set(None);
+        interleave::here();
         sibling.next.set(first.get());
         if let Some(first) = first.get() {
             self.layout.written(first).sibling.prev.set(Some(dentry));
@@ -410,6 +424,7 @@ impl<L: Layout> Table<L> {
 
     pub(super) fn remove_child(&self, dentry: Dentry) {
         let sibling = &self.layout.written(dentry).sibling;
+        interleave::here();
         let (next, prev) = (sibling.next.get(), sibling.prev.get());
         match prev {
             Some(prev) => self.layout.written(prev).sibling.next.set(next),
@@ -490,6 +505,7 @@ impl<L: Layout> Table<L> {
         if self.has(dentry, ON_LRU) {
             return;
         }
+        interleave::here();
         let place = &self.layout.written(dentry).lru;
         place.prev.set(None);
         place.next.set(lru.first.get());
@@ -522,6 +538,7 @@ impl<L: Layout> Table<L> {
         if !self.has(dentry, ON_LRU) {
             return;
         }
+        interleave::here();
         let place = &self.layout.written(dentry).lru;
         let (next, prev) = (place.next.get(), place.prev.get());
         match prev {
