@@ -36,6 +36,8 @@ pub(crate) mod epoch;
 pub(crate) mod expiry;
 pub(crate) mod fill;
 pub(crate) mod index;
+#[cfg(all(test, loom))]
+mod models;
 pub(crate) mod name;
 pub(crate) mod pool;
 pub(crate) mod prefetch;

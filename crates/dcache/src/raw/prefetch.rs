@@ -118,7 +118,7 @@ impl<H: Handle> Core<H> {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;
 
