@@ -79,6 +79,7 @@ impl Expiry {
 
 impl<H: Handle> Core<H> {
     /// The highest horizon of the directories above `id`. [epoch], and `id` is held or found linked
+    #[inline]
     pub(crate) fn horizon_above(&self, id: Id) -> u32 {
         if !self.expiry.ever() { 0 } else { self.climb_for_horizon(id) }
     }

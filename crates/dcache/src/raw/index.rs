@@ -240,6 +240,7 @@ impl Index {
     ) -> Result<R, Miss> {
         let number = extent.bucket(hash);
         let bucket = self.buckets.get(number);
+        switch_point();
         // I1.
         let seq = bucket.seq.load(Ordering::Acquire);
         switch_point();

@@ -389,18 +389,17 @@ impl<H: Handle> Core<H> {
     #[inline]
     fn stand_on(&self, id: Id, trail: &mut Trail) -> Here {
         let record = self.record(id);
-        let seq = record.begin();
-        trail.push(id, seq);
-        let here = Here::at(id, record.seed(), record.horizon());
-        if self.expiry.ever() { self.with_horizon(here) } else { here }
-    }
-
-    #[cold]
-    fn with_horizon(&self, mut here: Here) -> Here {
-        let above = self.horizon_above(here.id);
-        here.horizon = here.horizon.max(above);
-        here.was_complete = self.record(here.id).stamp() < above;
-        here
+        trail.push(id, record.begin());
+        // One word at a time: a structure handed about in memory stalls on its own stores, a tenth of a short walk.
+        let above = self.horizon_above(id);
+        let was_complete = record.stamp() < above;
+        Here {
+            id,
+            seed: record.seed(),
+            horizon: record.horizon().max(above),
+            may_search: false,
+            was_complete,
+        }
     }
 
     /// Asks the caller whether a directory may be searched, outside of the pin.
