@@ -129,3 +129,24 @@ impl<H: Handle> Core<H> {
         self.expiry.stamp.store(1, Ordering::SeqCst);
     }
 }
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use crate::{Child, Dcache, Reason, Stopped, Walk, WalkOptions};
+
+    /// Tests begin with a counter just below its end.
+    #[test]
+    fn expiry_goes_on_when_its_counter_begins_anew() {
+        let cache = Dcache::builder().build(Child::directory(1_u64));
+        let root = cache.root();
+        for round in 0..8 {
+            let dir = cache.create(&root, b"dir", Child::directory(10 + round));
+            cache.create(&dir, b"file", Child::other(20 + round));
+            let walk = || cache.walk(&root, b"dir/file", WalkOptions::default(), |_| true);
+            assert!(matches!(walk(), Walk::Found(_)), "{round}");
+            cache.expire_subtree(&dir);
+            assert!(matches!(walk(), Walk::Stopped(Stopped { why: Reason::Expired, .. })), "{round}");
+        }
+        assert!(cache.core.expiry.stamp() < 8);
+    }
+}
