@@ -53,7 +53,13 @@ impl<H: Handle> Dcache<H> {
         mut may_search: impl FnMut(&H) -> bool,
     ) -> Walk<'_, H> {
         let request = self.request(start, path, options);
-        self.core.walk(&request, &mut may_search, |end| self.hold_end(end), drop)
+        let core = &self.core;
+        self.adopt(core.walk(
+            &request,
+            &mut may_search,
+            |end| core.hold_end(end),
+            |end| core.release_end(end),
+        ))
     }
 
     /// Walks several paths from `start`, their waits for memory overlapped: for paths that are not in the processor's
@@ -82,11 +88,17 @@ impl<H: Handle> Dcache<H> {
             let requests = batch.iter().map(|path| self.request(start, path.as_ref(), options));
             self.core.prefetch_walks(requests.clone());
             pin.counters().prefetched.add(batch.len() as u64);
-            let hold = |end| self.hold_end(end);
-            walks.extend(
-                requests
-                    .map(|request| self.core.walk_counted(&mut pin, &request, &mut may_search, hold, drop)),
-            );
+            for request in requests {
+                let (hold, release) =
+                    (|end: &End| self.core.hold_end(end), |end: &End| self.core.release_end(end));
+                walks.push(self.adopt(self.core.walk_counted(
+                    &mut pin,
+                    &request,
+                    &mut may_search,
+                    hold,
+                    release,
+                )));
+            }
         }
         walks
     }
@@ -101,12 +113,17 @@ impl<H: Handle> Dcache<H> {
         mut may_search: impl FnMut(&H) -> bool,
     ) -> Option<H> {
         let request = self.request(start, path, options);
-        let handle = |end| match end {
-            // SAFETY: found linked inside the pin of this walk, and positive.
-            End::Found(id) => Some(Some(unsafe { self.core.dentry(id).handle() }.clone())),
-            _ => Some(None),
+        let mut found = None;
+        let clone = |end: &End| {
+            found = None;
+            if let End::Found(id) = end {
+                // SAFETY: found linked inside the pin of this walk, and positive.
+                found = Some(unsafe { self.core.dentry(*id).handle() }.clone());
+            }
+            true
         };
-        self.core.walk(&request, &mut may_search, handle, drop)
+        self.core.walk(&request, &mut may_search, clone, |_| {});
+        found
     }
 
     /// Looks one name up in `dir`; asks `fill` where the cache does not know it. Of several threads that ask for
@@ -247,21 +264,20 @@ impl<H: Handle> Dcache<H> {
         DentryRef::adopt(self, dentry.raw_id())
     }
 
-    /// Takes the references of an answer; `None` where an entry died meanwhile.
+    /// Makes references of those that an end of a walk stands for.
     #[inline]
-    fn hold_end(&self, end: End) -> Option<Walk<'_, H>> {
-        let hold = |id| self.core.hold(id).then(|| DentryRef::adopt(self, id));
-        Some(match end {
-            End::Found(id) => Walk::Found(hold(id)?),
+    fn adopt(&self, end: End) -> Walk<'_, H> {
+        let adopt = |id| DentryRef::adopt(self, id);
+        match end {
+            End::Found(id) => Walk::Found(adopt(id)),
             End::Negative { at, end, .. } => Walk::Negative { at, end },
-            End::Stopped(stop) => {
-                let link = match stop.link {
-                    Some(link) => Some(hold(link)?),
-                    None => None,
-                };
-                Walk::Stopped(Stopped { dir: hold(stop.dir)?, link, rest: stop.rest, why: stop.why })
-            }
-        })
+            End::Stopped(stop) => Walk::Stopped(Stopped {
+                dir: adopt(stop.dir),
+                link: stop.link.map(adopt),
+                rest: stop.rest,
+                why: stop.why,
+            }),
+        }
     }
 }
 

@@ -160,16 +160,18 @@ struct Found<'a> {
 struct Moving;
 
 impl<H: Handle> Core<H> {
-    /// Walks, and calls `settle` with how it ended, inside the pin and before the last look at the counts:
-    /// there references are taken. What it answers is given to `undo` if the attempt turns out void.
+    /// Walks. `settle` is called with how it ended, inside the pin and before the last look at the counts; it answers
+    /// `false` where the end has died meanwhile. If the attempt turns out void after that, `undo` is called.
+    ///
+    /// For those who want references these are [`hold_end`](Self::hold_end) and [`release_end`](Self::release_end).
     #[inline]
-    pub(crate) fn walk<R>(
+    pub(crate) fn walk(
         &self,
         request: &Request<'_>,
         may_search: &mut impl FnMut(&H) -> bool,
-        settle: impl Fn(End) -> Option<R>,
-        undo: impl Fn(R),
-    ) -> R {
+        settle: impl FnMut(&End) -> bool,
+        undo: impl FnMut(&End),
+    ) -> End {
         let mut pin = self.epoch.enter();
         let plan = self.prefetch.plan(self.index.extent(), pin.trials());
         let begun = plan.timed.then(Instant::now);
@@ -177,25 +179,59 @@ impl<H: Handle> Core<H> {
             pin.counters().prefetched.add(1);
             self.prefetch_walks(std::iter::once(*request));
         }
-        let answer = self.walk_counted(&mut pin, request, may_search, settle, undo);
+        let end = self.walk_counted(&mut pin, request, may_search, settle, undo);
         if let Some(begun) = begun {
             pin.trials().learn(plan, begun.elapsed());
         }
-        answer
+        end
+    }
+
+    /// Takes the references that an end stands for, or none.
+    #[inline]
+    pub(crate) fn hold_end(&self, end: &End) -> bool {
+        match end {
+            End::Found(id) => self.hold(*id),
+            End::Negative { .. } => true,
+            End::Stopped(stop) => self.hold_stop(stop),
+        }
+    }
+
+    fn hold_stop(&self, stop: &Stop) -> bool {
+        if stop.link.is_some_and(|link| !self.hold(link)) {
+            return false;
+        }
+        let held = self.hold(stop.dir);
+        if let Some(link) = stop.link.filter(|_| !held) {
+            self.release(link);
+        }
+        held
+    }
+
+    /// Gives up what [`hold_end`](Self::hold_end) took.
+    #[cold]
+    pub(crate) fn release_end(&self, end: &End) {
+        match end {
+            End::Found(id) => self.release(*id),
+            End::Negative { .. } => {}
+            End::Stopped(stop) => {
+                stop.link.into_iter().for_each(|link| self.release(link));
+                self.release(stop.dir);
+            }
+        }
     }
 
     /// A walk as users count them.
     #[inline(always)]
-    pub(crate) fn walk_counted<R>(
+    pub(crate) fn walk_counted(
         &self,
         pin: &mut Pin<'_>,
         request: &Request<'_>,
         may_search: &mut impl FnMut(&H) -> bool,
-        settle: impl Fn(End) -> Option<R>,
-        undo: impl Fn(R),
-    ) -> R {
+        settle: impl FnMut(&End) -> bool,
+        undo: impl FnMut(&End),
+    ) -> End {
         pin.counters().walks.add(1);
-        let (answer, end, components) = self.walk_inside(pin, request, may_search, settle, undo);
+        let (end, components) = self.walk_inside(pin, request, may_search, settle, undo);
         let counters = pin.counters();
         counters.components.add(components as u64);
         match end {
@@ -204,19 +240,19 @@ impl<H: Handle> Core<H> {
             End::Negative { complete: true, .. } => counters.complete_negative.add(1),
             End::Stopped(stop) => counters.stopped[stop.why as usize].add(1),
         }
-        answer
+        end
     }
 
-    /// The walk itself: the answer, how it ended, and how many components it resolved.
+    /// The walk itself: how it ended, and how many components it resolved.
     #[inline(always)]
-    fn walk_inside<R>(
+    fn walk_inside(
         &self,
         pin: &mut Pin<'_>,
         request: &Request<'_>,
         may_search: &mut impl FnMut(&H) -> bool,
-        settle: impl Fn(End) -> Option<R>,
-        undo: impl Fn(R),
-    ) -> (R, End, usize) {
+        mut settle: impl FnMut(&End) -> bool,
+        mut undo: impl FnMut(&End),
+    ) -> (End, usize) {
         for _ in 0..ATTEMPTS {
             // Apart from the rest, as it would be copied with it.
             let mut trail = Trail::default();
@@ -229,17 +265,19 @@ impl<H: Handle> Core<H> {
                 self.descend(pin, request, may_search, &mut descent, &mut trail)
             };
             if let Ok(end) = end
-                && let Some(answer) = settle(end)
+                && settle(&end)
             {
                 if self.is_unchanged(&trail) {
-                    return (answer, end, trail.components());
+                    return (end, trail.components());
                 }
-                undo(answer);
+                undo(&end);
             }
             pin.counters().retries.add(1);
         }
         let end = End::Stopped(Stop { dir: request.start, link: None, rest: 0, why: Reason::Busy });
-        (settle(end).expect("the start is held by the caller"), end, 0)
+        // The caller holds the start.
+        settle(&end);
+        (end, 0)
     }
 
     #[inline(always)]
@@ -447,20 +485,24 @@ impl<H: Handle> Core<H> {
     /// Looks one name up without a lock. Answers the entry held.
     pub(crate) fn look(&self, dir: Id, name: &Name<'_>) -> Known {
         let request = Request { start: dir, floor: Id::ROOT, path: name.bytes, keep_last_link: true };
-        let hold = |end| match end {
-            End::Found(id) => self.hold(id).then_some(Known::Positive(id)),
-            End::Negative { .. } => Some(Known::Negative),
-            End::Stopped(_) => Some(Known::Unknown),
-        };
-        let release = |known| {
-            if let Known::Positive(id) = known {
-                self.release(id);
-            }
-        };
         let mut pin = self.epoch.enter();
-        let (known, _, components) = self.walk_inside(&mut pin, &request, &mut |_: &H| true, hold, release);
+        let (end, components) = self.walk_inside(
+            &mut pin,
+            &request,
+            &mut |_: &H| true,
+            |end| !matches!(end, End::Found(_)) || self.hold_end(end),
+            |end| {
+                if let End::Found(id) = end {
+                    self.release(*id);
+                }
+            },
+        );
         pin.counters().components.add(components as u64);
-        known
+        match end {
+            End::Found(id) => Known::Positive(id),
+            End::Negative { .. } => Known::Negative,
+            End::Stopped(_) => Known::Unknown,
+        }
     }
 }
 
