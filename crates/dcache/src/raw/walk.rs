@@ -63,7 +63,6 @@ pub(crate) struct Stop {
 }
 
 /// The records that an attempt relies on, with the counts they had.
-#[derive(Default)]
 struct Trail {
     /// How many of `first` are in use.
     len: usize,
@@ -76,6 +75,12 @@ struct Trail {
 }
 
 impl Trail {
+    fn beginning_at(id: Id, seq: u32) -> Trail {
+        let mut first = [(0, 0); SHALLOW];
+        first[0] = (id.0, seq);
+        Trail { len: 1, counts: seq, first, more: Vec::new(), miss: None }
+    }
+
     #[inline]
     fn push(&mut self, id: Id, seq: u32) {
         if self.len == SHALLOW {
@@ -254,9 +259,15 @@ impl<H: Handle> Core<H> {
         mut undo: impl FnMut(&End),
     ) -> (End, usize) {
         for _ in 0..ATTEMPTS {
+            let start = self.record(request.start);
             // Apart from the rest, as it would be copied with it.
-            let mut trail = Trail::default();
-            let mut descent = self.begin(request, &mut trail);
+            let mut trail = Trail::beginning_at(request.start, start.begin());
+            let mut descent = Descent {
+                extent: self.index.extent(),
+                path: request.path,
+                rest: skip_slashes(request.path),
+                here: self.stand_on(request.start, start),
+            };
             self.glide(&mut descent, &mut trail);
             let end = if descent.rest.is_empty() {
                 self.record(descent.here.id).touch();
@@ -278,13 +289,6 @@ impl<H: Handle> Core<H> {
         // The caller holds the start.
         settle(&end);
         (end, 0)
-    }
-
-    #[inline(always)]
-    fn begin<'p>(&self, request: &Request<'p>, trail: &mut Trail) -> Descent<'p> {
-        let here = self.stand_on(request.start, trail);
-        let rest = skip_slashes(request.path);
-        Descent { extent: self.index.extent(), path: request.path, rest, here }
     }
 
     #[inline]
@@ -388,7 +392,9 @@ impl<H: Handle> Core<H> {
                 if here.id == request.floor {
                     return Ok(Some(descent.stop(Reason::Floor)));
                 }
-                descent.here = self.stand_on(dir.parent(), trail);
+                let parent = dir.parent();
+                trail.push(parent, self.record(parent).begin());
+                descent.here = self.stand_on(parent, self.record(parent));
             }
             descent.rest = skip_slashes(behind);
             return Ok(None);
@@ -443,11 +449,9 @@ impl<H: Handle> Core<H> {
         })
     }
 
-    /// Begins at a directory that was not found by its name: the start, or a parent.
+    /// Begins at a directory that was not found by its name: the start, or a parent. Its count is on the trail.
     #[inline]
-    fn stand_on(&self, id: Id, trail: &mut Trail) -> Here {
-        let record = self.record(id);
-        trail.push(id, record.begin());
+    fn stand_on(&self, id: Id, record: &Record) -> Here {
         // One word at a time: a structure handed about in memory stalls on its own stores, a tenth of a short walk.
         let above = self.horizon_above(id);
         let was_complete = record.stamp() < above;
