@@ -99,7 +99,8 @@ fn a_split_hides_nothing() {
             thread::spawn(move || index.grow(hash_of))
         };
         for id in [1, 2] {
-            let found = index.search(index.extent(), hash_of(Id(id)), |found| (found == Id(id)).then_some(()));
+            let found =
+                index.search(index.extent(), hash_of(Id(id)), |found| (found == Id(id)).then_some(()));
             if let Err(miss) = found {
                 assert!(!index.still_misses(miss), "{id} was there");
             }
