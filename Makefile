@@ -24,15 +24,16 @@ unit:
 # The concurrent protocols: every interleaving of small cases, then random interleavings of the whole cache.
 models:
 	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom cargo test --release --quiet -p dentree-dcache --lib models
+	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom cargo test --release --quiet -p dentree-bufcache --test loom
 	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom cargo test --release --quiet \
-		-p dentree-bufcache -p dentree-lockmeter --test loom
+		-p dentree-lockmeter --no-default-features --test loom
 	RUSTFLAGS="--cfg shuttle" CARGO_TARGET_DIR=target/shuttle cargo test --release --quiet \
 		-p dentree-dcache --test interleavings
-	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom cargo test --release --quiet -p dentree-lockmeter --no-default-features --test loom
 
-# Every target of docs/BENCHMARKS.md, rivals in the same run; tables on the terminal, rows in target/bench/.
+# Walks and find, every rival in the same run; tables on the terminal, rows in target/bench/.
 bench: setup
-	cargo bench --quiet -p dentree-lab
+	cargo build --release --quiet --bin dentree
+	cargo bench --quiet -p dentree-lab --bench walk --bench find
 
 # Each fuzz target for a while; needs a nightly toolchain and cargo-fuzz.
 fuzz:
