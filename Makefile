@@ -24,7 +24,8 @@ unit:
 # The concurrent protocols: every interleaving of small cases, then random interleavings of the whole cache.
 models:
 	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom cargo test --release --quiet -p dentree-dcache --lib models
-	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom cargo test --release --quiet -p dentree-bufcache --test loom
+	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom cargo test --release --quiet \
+		-p dentree-bufcache -p dentree-mbcache --test loom
 	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom cargo test --release --quiet \
 		-p dentree-lockmeter --no-default-features --test loom
 	RUSTFLAGS="--cfg shuttle" CARGO_TARGET_DIR=target/shuttle cargo test --release --quiet \
