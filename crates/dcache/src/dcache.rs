@@ -85,7 +85,7 @@ impl<H: Handle> Dcache<H> {
             let hold = |end| self.hold_end(end);
             walks.extend(
                 requests
-                    .map(|request| self.core.walk_inside(&mut pin, &request, &mut may_search, hold, drop)),
+                    .map(|request| self.core.walk_counted(&mut pin, &request, &mut may_search, hold, drop)),
             );
         }
         walks

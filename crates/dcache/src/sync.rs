@@ -55,6 +55,20 @@ impl Backoff {
     }
 }
 
+/// A place where loom shall consider to run another thread.
+///
+/// Loom goes back to an operation only if a conflicting one of another thread was the *next* on that variable. A
+/// writer that reads a word before it writes it, as those of the index do, hides from it by its own reading: models
+/// of the index ended after one execution. Here each conflicts with each, and orders nothing.
+#[inline(always)]
+pub(crate) fn switch_point() {
+    #[cfg(loom)]
+    {
+        loom::lazy_static! { static ref POINTS: AtomicU32 = AtomicU32::new(0); }
+        POINTS.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
 /// A value alone on its cache lines (two: processors fetch them in pairs).
 #[derive(Default)]
 #[repr(align(128))]

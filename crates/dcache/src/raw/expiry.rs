@@ -79,6 +79,7 @@ impl Expiry {
 
 impl<H: Handle> Core<H> {
     /// The highest horizon of the directories above `id`. [epoch], and `id` is held or found linked
+    #[inline]
     pub(crate) fn horizon_above(&self, id: Id) -> u32 {
         if !self.expiry.ever() { 0 } else { self.climb_for_horizon(id) }
     }
@@ -126,5 +127,26 @@ impl<H: Handle> Core<H> {
         (2..slots).for_each(|id| self.records.get(id).set_horizon(0));
         self.record(Id::ROOT).rewrite().flags(0, Shape::COMPLETE);
         self.expiry.stamp.store(1, Ordering::SeqCst);
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use crate::{Child, Dcache, Reason, Stopped, Walk, WalkOptions};
+
+    /// Tests begin with a counter just below its end.
+    #[test]
+    fn expiry_goes_on_when_its_counter_begins_anew() {
+        let cache = Dcache::builder().build(Child::directory(1_u64));
+        let root = cache.root();
+        for round in 0..8 {
+            let dir = cache.create(&root, b"dir", Child::directory(10 + round));
+            cache.create(&dir, b"file", Child::other(20 + round));
+            let walk = || cache.walk(&root, b"dir/file", WalkOptions::default(), |_| true);
+            assert!(matches!(walk(), Walk::Found(_)), "{round}");
+            cache.expire_subtree(&dir);
+            assert!(matches!(walk(), Walk::Stopped(Stopped { why: Reason::Expired, .. })), "{round}");
+        }
+        assert!(cache.core.expiry.stamp() < 8);
     }
 }

@@ -30,7 +30,7 @@
 //! new hash are both locked. So an unchanged bucket also means that no record with such a hash was renamed.
 
 use super::{Id, bytes::positions, chunks::Chunks, chunks::Zeroed, chunks::prefetch};
-use crate::sync::{AtomicU32, AtomicU64, Backoff, Mutex, Ordering, fence, lock};
+use crate::sync::{AtomicU32, AtomicU64, Backoff, Mutex, Ordering, fence, lock, switch_point};
 
 const SLOTS: usize = 11;
 /// Entries per bucket at which the index doubles. Measured at 5,000 and 3 million entries: 7 to 9 differ by less
@@ -130,6 +130,7 @@ impl Bucket {
 
     /// [bucket seq]
     fn set(&self, slot: usize, id: Id, tag: u8) {
+        switch_point();
         self.ids[slot].store(id.0, Ordering::Relaxed);
         if slot < 8 {
             let mut tags = self.tags_low.load(Ordering::Relaxed).to_le_bytes();
@@ -158,6 +159,7 @@ impl Bucket {
             {
                 // I1.
                 fence(Ordering::Release);
+                switch_point();
                 return Locked(self, seq);
             }
             backoff.wait();
@@ -190,6 +192,7 @@ struct Locked<'a>(&'a Bucket, u32);
 
 impl Drop for Locked<'_> {
     fn drop(&mut self) {
+        switch_point();
         // I1.
         self.0.seq.store(self.1.wrapping_add(2), Ordering::Release);
     }
@@ -237,8 +240,10 @@ impl Index {
     ) -> Result<R, Miss> {
         let number = extent.bucket(hash);
         let bucket = self.buckets.get(number);
+        switch_point();
         // I1.
         let seq = bucket.seq.load(Ordering::Acquire);
+        switch_point();
         let mut part = bucket;
         loop {
             // Not `find_map`: that keeps the closure from being inlined, which doubles the cost of a hit.
@@ -257,6 +262,7 @@ impl Index {
 
     /// Whether the miss still holds: nothing with such a hash came, went or was renamed since the search.
     pub(crate) fn still_misses(&self, miss: Miss) -> bool {
+        switch_point();
         // I1, I2: the bucket's count first, so that a split that emptied it shows in `count`.
         fence(Ordering::Acquire);
         let seq = self.buckets.get(miss.bucket).seq.load(Ordering::Acquire);
@@ -419,6 +425,7 @@ impl Index {
             .filter(|&(_, hash)| after.bucket(hash) == count)
             .collect();
         let added: usize = moving.iter().map(|&(id, hash)| self.put(new.0, hash, id)).sum();
+        switch_point();
         // I2: from here on both buckets have them; nothing is taken out before this is seen.
         self.count.store(count + 1, Ordering::Release);
         let freed: usize = moving.iter().map(|&(id, _)| self.take(old.0, id)).sum();
@@ -426,7 +433,7 @@ impl Index {
     }
 
     /// Bytes of all buckets that are in use.
-    #[cfg(test)]
+    #[cfg(all(test, not(any(loom, shuttle))))]
     pub(crate) fn bytes(&self) -> usize {
         let spare = lock(&self.spare);
         let overflow = spare.made as usize - spare.free.len();

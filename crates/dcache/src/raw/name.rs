@@ -210,6 +210,8 @@ const KEPT: [u128; BLOCK + 1] = {
 const SLASHES: u128 = u128::from_ne_bytes([b'/'; BLOCK]);
 
 /// The last `len` bytes of the path, fewer than sixteen, as if slashes followed them.
+///
+/// Tried and thrown away: this form for every block, to save the branch. 6% slower, as all wait for the shift.
 #[inline]
 fn last_block(path: &[u8], len: usize) -> u128 {
     match path.last_chunk() {
@@ -217,14 +219,25 @@ fn last_block(path: &[u8], len: usize) -> u128 {
         Some(bytes) => {
             (u128::from_le_bytes(*bytes) ^ SLASHES).unbounded_shr(8 * (BLOCK - len) as u32) ^ SLASHES
         }
-        None => short_block(path, len),
+        None => short_block(&path[path.len() - len..]),
     }
 }
 
-fn short_block(path: &[u8], len: usize) -> u128 {
-    let mut bytes = [b'/'; BLOCK];
-    bytes[..len].copy_from_slice(&path[path.len() - len..]);
-    u128::from_le_bytes(bytes)
+/// As `last_block`, of a path of less than sixteen bytes.
+fn short_block(rest: &[u8]) -> u128 {
+    // Two words that overlap, not a copy of a length that is only known now: that is a call.
+    let known = match (rest.first_chunk(), rest.last_chunk(), rest.first_chunk(), rest.last_chunk()) {
+        (Some(first), Some(last), ..) => {
+            u128::from(u64::from_le_bytes(*first))
+                | u128::from(u64::from_le_bytes(*last)) << (8 * (rest.len() - 8))
+        }
+        (_, _, Some(first), Some(last)) => {
+            u128::from(u32::from_le_bytes(*first))
+                | u128::from(u32::from_le_bytes(*last)) << (8 * (rest.len() - 4))
+        }
+        _ => rest.iter().rev().fold(0, |word, &byte| word << 8 | u128::from(byte)),
+    };
+    known | SLASHES << (8 * rest.len())
 }
 
 /// The two halves of a product, folded: every bit of the result depends on all of both factors.

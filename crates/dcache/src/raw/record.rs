@@ -29,7 +29,7 @@
 
 use super::{Id, chunks::Zeroed, name::Name};
 use crate::Kind;
-use crate::sync::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Backoff, Ordering, fence};
+use crate::sync::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Backoff, Ordering, fence, switch_point};
 
 /// See the module's text.
 #[derive(Default)]
@@ -291,6 +291,7 @@ impl Record {
             {
                 // R1.
                 fence(Ordering::Release);
+                switch_point();
                 return Rewrite { record: self, seq };
             }
             backoff.wait();

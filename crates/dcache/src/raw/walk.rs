@@ -177,16 +177,16 @@ impl<H: Handle> Core<H> {
             pin.counters().prefetched.add(1);
             self.prefetch_walks(std::iter::once(*request));
         }
-        let answer = self.walk_inside(&mut pin, request, may_search, settle, undo);
+        let answer = self.walk_counted(&mut pin, request, may_search, settle, undo);
         if let Some(begun) = begun {
             pin.trials().learn(plan, begun.elapsed());
         }
         answer
     }
 
-    /// The walk itself.
+    /// A walk as users count them.
     #[inline(always)]
-    pub(crate) fn walk_inside<R>(
+    pub(crate) fn walk_counted<R>(
         &self,
         pin: &mut Pin<'_>,
         request: &Request<'_>,
@@ -195,6 +195,28 @@ impl<H: Handle> Core<H> {
         undo: impl Fn(R),
     ) -> R {
         pin.counters().walks.add(1);
+        let (answer, end, components) = self.walk_inside(pin, request, may_search, settle, undo);
+        let counters = pin.counters();
+        counters.components.add(components as u64);
+        match end {
+            End::Found(_) => counters.found.add(1),
+            End::Negative { complete: false, .. } => counters.negative.add(1),
+            End::Negative { complete: true, .. } => counters.complete_negative.add(1),
+            End::Stopped(stop) => counters.stopped[stop.why as usize].add(1),
+        }
+        answer
+    }
+
+    /// The walk itself: the answer, how it ended, and how many components it resolved.
+    #[inline(always)]
+    fn walk_inside<R>(
+        &self,
+        pin: &mut Pin<'_>,
+        request: &Request<'_>,
+        may_search: &mut impl FnMut(&H) -> bool,
+        settle: impl Fn(End) -> Option<R>,
+        undo: impl Fn(R),
+    ) -> (R, End, usize) {
         for _ in 0..ATTEMPTS {
             // Apart from the rest, as it would be copied with it.
             let mut trail = Trail::default();
@@ -210,16 +232,14 @@ impl<H: Handle> Core<H> {
                 && let Some(answer) = settle(end)
             {
                 if self.is_unchanged(&trail) {
-                    count_end(pin, end, trail.components());
-                    return answer;
+                    return (answer, end, trail.components());
                 }
                 undo(answer);
             }
             pin.counters().retries.add(1);
         }
         let end = End::Stopped(Stop { dir: request.start, link: None, rest: 0, why: Reason::Busy });
-        count_end(pin, end, 0);
-        settle(end).expect("the start is held by the caller")
+        (settle(end).expect("the start is held by the caller"), end, 0)
     }
 
     #[inline(always)]
@@ -389,18 +409,17 @@ impl<H: Handle> Core<H> {
     #[inline]
     fn stand_on(&self, id: Id, trail: &mut Trail) -> Here {
         let record = self.record(id);
-        let seq = record.begin();
-        trail.push(id, seq);
-        let here = Here::at(id, record.seed(), record.horizon());
-        if self.expiry.ever() { self.with_horizon(here) } else { here }
-    }
-
-    #[cold]
-    fn with_horizon(&self, mut here: Here) -> Here {
-        let above = self.horizon_above(here.id);
-        here.horizon = here.horizon.max(above);
-        here.was_complete = self.record(here.id).stamp() < above;
-        here
+        trail.push(id, record.begin());
+        // One word at a time: a structure handed about in memory stalls on its own stores, a tenth of a short walk.
+        let above = self.horizon_above(id);
+        let was_complete = record.stamp() < above;
+        Here {
+            id,
+            seed: record.seed(),
+            horizon: record.horizon().max(above),
+            may_search: false,
+            was_complete,
+        }
     }
 
     /// Asks the caller whether a directory may be searched, outside of the pin.
@@ -438,7 +457,10 @@ impl<H: Handle> Core<H> {
                 self.release(id);
             }
         };
-        self.walk_inside(&mut self.epoch.enter(), &request, &mut |_: &H| true, hold, release)
+        let mut pin = self.epoch.enter();
+        let (known, _, components) = self.walk_inside(&mut pin, &request, &mut |_: &H| true, hold, release);
+        pin.counters().components.add(components as u64);
+        known
     }
 }
 
@@ -456,16 +478,4 @@ pub(crate) fn skip_slashes(mut path: &[u8]) -> &[u8] {
         path = rest;
     }
     path
-}
-
-#[inline]
-fn count_end(pin: &Pin<'_>, end: End, components: usize) {
-    let counters = pin.counters();
-    counters.components.add(components as u64);
-    match end {
-        End::Found(_) => counters.found.add(1),
-        End::Negative { complete: false, .. } => counters.negative.add(1),
-        End::Negative { complete: true, .. } => counters.complete_negative.add(1),
-        End::Stopped(stop) => counters.stopped[stop.why as usize].add(1),
-    }
 }

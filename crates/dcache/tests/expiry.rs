@@ -1,0 +1,121 @@
+//! Times to live, and expiry of a whole subtree in one step. Time is the test's own.
+
+use dentree_dcache::*;
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+struct Clocked {
+    cache: Dcache<u64>,
+    millis: Arc<AtomicU64>,
+}
+
+fn clocked() -> Clocked {
+    let millis = Arc::new(AtomicU64::new(5_000));
+    let hand = millis.clone();
+    let clock = move || Duration::from_millis(hand.load(Ordering::Relaxed));
+    Clocked { cache: Dcache::builder().clock(clock).build(Child::directory(1)), millis }
+}
+
+fn why_not(cache: &Dcache<u64>, path: &str) -> Option<Reason> {
+    match cache.walk(&cache.root(), path.as_bytes(), WalkOptions::default(), |_| true) {
+        Walk::Stopped(stopped) => Some(stopped.why),
+        _ => None,
+    }
+}
+
+fn fill(cache: &Dcache<u64>, dir: &DentryRef<'_, u64>, name: &str, answer: Fill<u64>) -> Option<u64> {
+    let Ok(found) = cache.lookup_or_fill(dir, name.as_bytes(), || Ok::<_, Infallible>(answer));
+    found.map(|dentry| *dentry.handle())
+}
+
+#[test]
+fn an_entry_is_believed_for_its_time_and_asked_for_again_after_it() {
+    let Clocked { cache, millis } = clocked();
+    let root = cache.root();
+    let ttl = Some(Duration::from_millis(1000));
+    fill(&cache, &root, "file", Fill::Positive(Child { ttl, ..Child::other(2) }));
+    fill(&cache, &root, "absent", Fill::Negative { ttl });
+    fill(&cache, &root, "always", Fill::Positive(Child::other(3)));
+    millis.fetch_add(990, Ordering::Relaxed);
+    assert_eq!(["file", "absent", "always"].map(|path| why_not(&cache, path)), [None, None, None]);
+    millis.fetch_add(10, Ordering::Relaxed);
+    let expired = Some(Reason::Expired);
+    assert_eq!(["file", "absent", "always"].map(|path| why_not(&cache, path)), [expired, expired, None]);
+    assert_eq!(fill(&cache, &root, "file", Fill::Negative { ttl: None }), None);
+    assert_eq!(fill(&cache, &root, "absent", Fill::Positive(Child::other(4))), Some(4));
+    assert_eq!(["file", "absent"].map(|path| why_not(&cache, path)), [None, None]);
+    let stats = cache.stats();
+    assert_eq!(stats.stopped_for(Reason::Expired), 2);
+}
+
+#[test]
+fn an_expired_directory_that_is_the_same_keeps_what_is_below_it() {
+    let Clocked { cache, millis } = clocked();
+    let root = cache.root();
+    let ttl = Some(Duration::from_secs(1));
+    fill(&cache, &root, "dir", Fill::Positive(Child { ttl, ..Child::directory(2) }));
+    let Walk::Found(dir) = cache.walk(&root, b"dir", WalkOptions::default(), |_| true) else { panic!() };
+    cache.create(&dir, b"file", Child::other(3));
+    millis.fetch_add(1000, Ordering::Relaxed);
+    assert_eq!(why_not(&cache, "dir/file"), Some(Reason::Expired));
+    fill(&cache, &root, "dir", Fill::Positive(Child { ttl, ..Child::directory(2) }));
+    assert_eq!(why_not(&cache, "dir/file"), None);
+    millis.fetch_add(1000, Ordering::Relaxed);
+    // Another directory of that name has other entries.
+    fill(&cache, &root, "dir", Fill::Positive(Child::directory(9)));
+    assert_eq!(why_not(&cache, "dir/file"), Some(Reason::Miss));
+}
+
+#[test]
+fn expiring_a_subtree_spares_the_rest_and_follows_renames() {
+    let Clocked { cache, .. } = clocked();
+    let root = cache.root();
+    for (name, inode) in [("a", 10), ("b", 20)] {
+        let dir = cache.create(&root, name.as_bytes(), Child::directory(inode));
+        let below = cache.create(&dir, b"below", Child::directory(inode + 1));
+        cache.create(&below, b"file", Child::other(inode + 2));
+    }
+    let Walk::Found(a) = cache.walk(&root, b"a", WalkOptions::default(), |_| true) else { panic!() };
+    let Walk::Found(below) = cache.walk(&a, b"below", WalkOptions::default(), |_| true) else { panic!() };
+    cache.expire_subtree(&a);
+    let expired = Some(Reason::Expired);
+    assert_eq!(["a", "a/below", "b/below/file"].map(|path| why_not(&cache, path)), [None, expired, None]);
+    // A walk from inside finds the same.
+    let inside = cache.walk(&below, b"file", WalkOptions::default(), |_| true);
+    assert!(matches!(inside, Walk::Stopped(Stopped { why: Reason::Expired, .. })));
+    // `below` was just seen to exist, its file was not.
+    cache.rename(&a, b"below", &root, b"moved");
+    assert_eq!(["moved", "moved/file"].map(|path| why_not(&cache, path)), [None, expired]);
+    fill(&cache, &below, "file", Fill::Positive(Child::other(12)));
+    assert_eq!(why_not(&cache, "moved/file"), None);
+}
+
+#[test]
+fn an_answer_from_before_the_expiry_is_not_believed_after_it() {
+    let Clocked { cache, .. } = clocked();
+    let root = cache.root();
+    let found = cache.lookup_or_fill(&root, b"file", || {
+        cache.expire_all();
+        Ok::<_, Infallible>(Fill::Positive(Child::other(2)))
+    });
+    assert!(found.expect("infallible").is_some());
+    assert_eq!(why_not(&cache, "file"), Some(Reason::Expired));
+}
+
+#[test]
+fn a_directory_that_may_change_by_itself_is_never_complete_and_an_expired_one_no_longer() {
+    let Clocked { cache, .. } = clocked();
+    let root = cache.root();
+    let mut completion = cache.begin_complete(&root);
+    completion.enter(b"file", Child { ttl: Some(Duration::from_secs(1)), ..Child::other(2) }, 1);
+    assert!(!completion.finish());
+    let mut completion = cache.begin_complete(&root);
+    completion.enter(b"file", Child::other(2), 1);
+    assert!(completion.finish());
+    assert!(root.is_complete());
+    cache.expire_all();
+    assert!(!root.is_complete());
+    assert_eq!(why_not(&cache, "absent"), Some(Reason::Miss));
+}
