@@ -39,8 +39,14 @@ pub(crate) struct Ask {
 
 /// What a path leads to.
 pub(crate) enum Found<F: FileSystem> {
-    Reply(Response<Body>),
+    Reply(Box<Response<Body>>),
     Directory(Arc<Inode<F>>),
+}
+
+impl<F: FileSystem> Found<F> {
+    fn reply(response: Response<Body>) -> Self {
+        Found::Reply(Box::new(response))
+    }
 }
 
 /// A file system on the web.
@@ -60,12 +66,12 @@ impl<F: FileSystem> Site<F> {
         let found = self.vfs.walk(WHO, self.vfs.root(), &path, WalkOptions::FOLLOW).and_then(|inode| {
             Ok(match inode.attr().kind {
                 FileType::Directory if ask.target.directory => Found::Directory(inode),
-                FileType::Directory => Found::Reply(to_directory(ask)),
-                FileType::Regular => Found::Reply(self.file(ask, inode, room)?),
-                _ => Found::Reply(reply::say(StatusCode::FORBIDDEN, "This is not a regular file.")),
+                FileType::Directory => Found::reply(to_directory(ask)),
+                FileType::Regular => Found::reply(self.file(ask, inode, room)?),
+                _ => Found::reply(reply::say(StatusCode::FORBIDDEN, "This is not a regular file.")),
             })
         });
-        found.unwrap_or_else(|error| Found::Reply(self.failed(&path, &error)))
+        found.unwrap_or_else(|error| Found::reply(self.failed(&path, &error)))
     }
 
     /// A directory's page.

@@ -117,7 +117,7 @@ pub(crate) fn page<F: FileSystem>(
     }
     html.push_str("</tbody></table>\n");
     pages(&mut html, &listing, view);
-    let _ = write!(html, "</main><script>{SCRIPT}</script></body></html>\n");
+    let _ = writeln!(html, "</main><script>{SCRIPT}</script></body></html>");
     Ok(html)
 }
 

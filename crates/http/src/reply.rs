@@ -27,13 +27,12 @@ pub(crate) fn set(response: &mut Response<Body>, name: HeaderName, value: &str) 
 
 /// A status, and in the body a sentence for people.
 pub(crate) fn say(status: StatusCode, sentence: &str) -> Response<Body> {
-    plain(status, "text/plain; charset=utf-8", Body::bytes(format!("{status}\n{sentence}\n")))
-}
-
-/// 405: there is nothing to do here but read.
-pub(crate) fn only_reading() -> Response<Body> {
-    let mut response = say(StatusCode::METHOD_NOT_ALLOWED, "This server only answers GET and HEAD.");
-    set(&mut response, ALLOW, "GET, HEAD");
+    let body = Body::bytes(format!("{status}\n{sentence}\n"));
+    let mut response = plain(status, "text/plain; charset=utf-8", body);
+    // RFC 9110 §15.5.6: a client that may not do this is told what it may.
+    if status == StatusCode::METHOD_NOT_ALLOWED {
+        set(&mut response, ALLOW, "GET, HEAD");
+    }
     response
 }
 

@@ -1,6 +1,6 @@
 //! From a request to its response: what is refused, what is asked of the file system, who is told.
 
-use crate::body::{Body, Budget};
+use crate::body::{Body, Budget, Reserved};
 use crate::files::{Ask, Found, Site};
 use crate::listing::PAGE_BYTES;
 use crate::log::{Access, Log};
@@ -18,6 +18,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
+
+const ONLY_READING: &str = "This server only answers GET and HEAD.";
 
 /// Where requests are counted and told about.
 #[derive(Clone)]
@@ -99,7 +101,7 @@ impl<F: FileSystem> Service for Files<F> {
         let mut exchange = Exchange::begin(&self.ledger, ends.peer, line);
         let response = match ask(ends, request) {
             Ok(ask) => self.find(ask).await,
-            Err(refusal) => refusal,
+            Err((status, sentence)) => reply::say(status, sentence),
         };
         exchange.access.status = response.status().as_u16();
         response.map(|body| body.ends(exchange))
@@ -120,7 +122,7 @@ impl<F: FileSystem> Files<F> {
             (ask, found)
         });
         match found.await {
-            Ok((_, Found::Reply(response))) => response,
+            Ok((_, Found::Reply(response))) => *response,
             Ok((ask, Found::Directory(dir))) => {
                 let Some(room) = self.room(PAGE_BYTES).await else { return busy() };
                 let site = self.site.clone();
@@ -130,7 +132,7 @@ impl<F: FileSystem> Files<F> {
         }
     }
 
-    async fn room(&self, bytes: usize) -> Option<crate::body::Reserved> {
+    async fn room(&self, bytes: usize) -> Option<Reserved> {
         timeout(self.limits.buffer_wait, self.site.budget.reserve(bytes)).await.ok().flatten()
     }
 }
@@ -143,32 +145,26 @@ fn failed() -> Response<Body> {
     reply::say(StatusCode::INTERNAL_SERVER_ERROR, "The server failed; this is a bug in it.")
 }
 
-/// What a request asks for, or why it is refused.
-fn ask(ends: Ends, request: Request<Incoming>) -> Result<Ask, Response<Body>> {
-    let bad = |sentence: &str| Err(reply::say(StatusCode::BAD_REQUEST, sentence));
+/// What a request asks for; else the status that refuses it, and why.
+fn ask(ends: Ends, request: Request<Incoming>) -> Result<Ask, (StatusCode, &'static str)> {
     let mut hosts = request.headers().get_all(HOST).iter();
     let host = hosts.next().map(|host| host.to_str().unwrap_or_default());
     if hosts.next().is_some() || (host.is_none() && request.version() == Version::HTTP_11) {
-        return bad("A request has one Host.");
+        return Err((StatusCode::BAD_REQUEST, "A request has one Host."));
     }
     let host = request.uri().authority().map(|authority| authority.as_str()).or(host);
     if ends.local.is_loopback() && !host.is_none_or(is_local) {
-        return Err(reply::say(
-            StatusCode::MISDIRECTED_REQUEST,
-            "This server is for its own machine: ask for localhost, or for its address.",
-        ));
+        let sentence = "This server is for its own machine: ask for localhost, or for its address.";
+        return Err((StatusCode::MISDIRECTED_REQUEST, sentence));
     }
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
-        return Err(reply::only_reading());
+        return Err((StatusCode::METHOD_NOT_ALLOWED, ONLY_READING));
     }
-    match Target::parse(request.uri().path()) {
-        Err(sentence) => bad(sentence),
-        Ok(target) => {
-            let (parts, _) = request.into_parts();
-            let query = parts.uri.query().unwrap_or_default().to_owned();
-            Ok(Ask { head: parts.method == Method::HEAD, target, query, headers: parts.headers })
-        }
-    }
+    let target =
+        Target::parse(request.uri().path()).map_err(|sentence| (StatusCode::BAD_REQUEST, sentence))?;
+    let (parts, _) = request.into_parts();
+    let query = parts.uri.query().unwrap_or_default().to_owned();
+    Ok(Ask { head: parts.method == Method::HEAD, target, query, headers: parts.headers })
 }
 
 /// Whether a `Host` is a name that no web site can have: a site could have its own name resolve to this machine.
@@ -211,7 +207,7 @@ impl<F: FileSystem> Service for Figures<F> {
                 let text = metrics::text(&self.counters, &self.vfs.stats(), &(self.more)());
                 reply::plain(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", Body::bytes(text))
             }
-            _ => reply::only_reading(),
+            _ => reply::say(StatusCode::METHOD_NOT_ALLOWED, ONLY_READING),
         }
     }
 
