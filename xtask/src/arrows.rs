@@ -9,6 +9,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("dentree-bufcache", &["dentree-blockdev"]),
     ("dentree-dcache", &[]),
     ("dentree-ext4-format", &[]),
+    ("dentree-mbcache", &[]),
     ("dentree-jbd2", &["dentree-blockdev"]),
     ("dentree-lockmeter", &[]),
     ("dentree-vfs", &["dentree-dcache"]),

@@ -29,6 +29,25 @@ pub(crate) fn links(metadata: &Metadata) -> Findings {
     findings
 }
 
+/// Promises of docs/SEMANTICS.md whose test is gone.
+pub(crate) fn promises(metadata: &Metadata) -> Findings {
+    let root = metadata.workspace_root.as_std_path();
+    let text = fs::read_to_string(root.join("docs/SEMANTICS.md")).unwrap_or_default();
+    let mut findings = Findings::new();
+    for event in Parser::new(&text) {
+        let Event::Code(code) = event else { continue };
+        let Some((file, test)) = code.split_once(".rs::") else { continue };
+        let source =
+            fs::read_to_string(root.join("crates").join(file).with_extension("rs")).unwrap_or_default();
+        // A test is a function, or a case of a table of them.
+        let is_there = source.contains(&format!("fn {test}()")) || source.contains(&format!("    {test}: "));
+        if !is_there {
+            findings.push(format!("docs/SEMANTICS.md: no test {code}"));
+        }
+    }
+    findings
+}
+
 fn documents(folders: &[PathBuf]) -> Vec<PathBuf> {
     let entries = folders.iter().flat_map(fs::read_dir).flatten().flatten();
     let mut found: Vec<_> = entries.map(|entry| entry.path()).collect();

@@ -21,6 +21,7 @@ const CHECKS: &[(&str, Check)] = &[
     ("files are short enough to read", sources::lengths),
     ("every source file is part of a crate", sources::dead_files),
     ("links in documents lead somewhere", documents::links),
+    ("every promise to users names a test", documents::promises),
     ("every dependency has its reason", dependencies::reasons),
     ("every licence is one that we may ship", dependencies::licences),
 ];

@@ -1,5 +1,6 @@
 //! The public face of the cache: entries by reference instead of by number.
 
+use crate::raw::prefetch::TOGETHER;
 use crate::raw::walk::{End, Request};
 use crate::raw::{Core, complete::Gathering};
 use crate::{
@@ -52,7 +53,42 @@ impl<H: Handle> Dcache<H> {
         mut may_search: impl FnMut(&H) -> bool,
     ) -> Walk<'_, H> {
         let request = self.request(start, path, options);
-        self.core.walk(request, &mut may_search, |end| self.hold_end(end), drop)
+        self.core.walk(&request, &mut may_search, |end| self.hold_end(end), drop)
+    }
+
+    /// Walks several paths from `start`, their waits for memory overlapped: for paths that are not in the processor's
+    /// caches several times as fast as one after the other. Answers in the order of the paths.
+    ///
+    /// ```
+    /// # use dentree_dcache::*;
+    /// let cache = Dcache::builder().build(Child::directory(2_u64));
+    /// let root = cache.root();
+    /// for name in ["a", "b"] {
+    ///     cache.create(&root, name.as_bytes(), Child::other(3));
+    /// }
+    /// let walks = cache.walk_many(&root, &["a", "b", "c"], WalkOptions::default(), |_| true);
+    /// assert!(matches!(walks[..], [Walk::Found(_), Walk::Found(_), Walk::Stopped(_)]));
+    /// ```
+    pub fn walk_many(
+        &self,
+        start: &DentryRef<'_, H>,
+        paths: &[impl AsRef<[u8]>],
+        options: WalkOptions,
+        mut may_search: impl FnMut(&H) -> bool,
+    ) -> Vec<Walk<'_, H>> {
+        let mut walks = Vec::with_capacity(paths.len());
+        for batch in paths.chunks(TOGETHER) {
+            let mut pin = self.core.epoch.enter();
+            let requests = batch.iter().map(|path| self.request(start, path.as_ref(), options));
+            self.core.prefetch_walks(requests.clone());
+            pin.counters().prefetched.add(batch.len() as u64);
+            let hold = |end| self.hold_end(end);
+            walks.extend(
+                requests
+                    .map(|request| self.core.walk_inside(&mut pin, &request, &mut may_search, hold, drop)),
+            );
+        }
+        walks
     }
 
     /// Walks to an entry and answers its inode without taking a reference: nothing at all is written that other
@@ -70,7 +106,7 @@ impl<H: Handle> Dcache<H> {
             End::Found(id) => Some(Some(unsafe { self.core.dentry(id).handle() }.clone())),
             _ => Some(None),
         };
-        self.core.walk(request, &mut may_search, handle, drop)
+        self.core.walk(&request, &mut may_search, handle, drop)
     }
 
     /// Looks one name up in `dir`; asks `fill` where the cache does not know it. Of several threads that ask for

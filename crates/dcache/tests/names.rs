@@ -293,3 +293,30 @@ fn ids_survive_as_numbers_and_made_up_ones_find_nothing() {
         assert_eq!(cache.get(DentryId::from_bits(bits)), None, "{bits}");
     }
 }
+
+#[test]
+fn many_paths_at_once_end_as_each_alone_with_every_sort_of_prefetch() {
+    for mode in [PrefetchMode::Off, PrefetchMode::On, PrefetchMode::Auto] {
+        let cache = Dcache::builder().seed(1).prefetch(mode).build(Child::directory(1));
+        let root = cache.root();
+        for dir in 0..200 {
+            let handle = cache.create(&root, format!("dir{dir}").as_bytes(), Child::directory(dir));
+            for file in 0..200 {
+                cache.create(&handle, format!("file{file}").as_bytes(), Child::other(1000 * dir + file));
+            }
+        }
+        cache.rename(&root, b"dir7", &root, b"renamed");
+        let paths: Vec<String> = (0..4000).map(|i| format!("dir{}/file{}", i % 210, i % 211)).collect();
+        let many = cache.walk_many(&root, &paths, WalkOptions::default(), |_| true);
+        for (path, together) in paths.iter().zip(many) {
+            let together = match together {
+                Walk::Found(dentry) => Seen::Inode(*dentry.handle()),
+                Walk::Negative { .. } => Seen::Absent,
+                Walk::Stopped(stopped) => Seen::Stopped(stopped.why, stopped.rest),
+            };
+            assert_eq!(walk(&cache, path), together);
+        }
+        assert_eq!(walk(&cache, "renamed/file7"), Seen::Inode(7007));
+        assert_eq!(cache.stats().prefetched > 0, mode != PrefetchMode::Off);
+    }
+}

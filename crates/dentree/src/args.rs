@@ -152,7 +152,7 @@ pub(crate) struct FindArgs {
     /// Where to search
     #[arg(required = true, value_name = "IMAGE:PATH", value_hint = ValueHint::FilePath)]
     pub(crate) locations: Vec<OsString>,
-    /// The last component of the path matches a pattern of *, ?, [set] and \-escapes
+    #[arg(help = r"The last component of the path matches a pattern of *, ?, [set] and \-escapes")]
     #[arg(long, value_name = "GLOB", allow_hyphen_values = true)]
     pub(crate) name: Vec<OsString>,
     /// The same without regard to case

@@ -71,6 +71,15 @@ pub(crate) fn threads() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
+/// Lets the program have as many files open as it may: a job that is under way may hold a directory of this machine open,
+/// and so may each of its ancestors.
+pub(crate) fn raise_file_limit() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    // If it stays low, very deep trees fail with a message.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
+}
+
 enum Piece<J, O> {
     Output(O),
     Job(Arc<Slot<J, O>>),

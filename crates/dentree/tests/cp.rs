@@ -7,6 +7,7 @@ use common::{Image, assert_same_lines, can_mount, dentree, succeeds, text};
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, symlink};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -63,6 +64,44 @@ fn a_file_goes_under_a_new_name_or_into_a_directory() {
     let several =
         dentree(["cp", &image.at("/links/one"), &image.at("/nodes"), at("renamed").to_str().unwrap()]);
     assert_eq!(several.status.code(), Some(1));
+}
+
+#[test]
+fn a_path_that_ends_in_dots_copies_what_is_inside_and_does_not_climb() {
+    let Some(image) = rich() else { return };
+    let target = image.dir.path().join("into");
+    fs::create_dir(&target).unwrap();
+    succeeds(["cp", &image.at("/links/other/.."), target.to_str().unwrap()]);
+    assert_eq!(fs::read(target.join("one")).unwrap(), b"several names");
+    assert!(!image.dir.path().join("one").exists());
+}
+
+#[test]
+fn an_ordinary_user_gets_a_copy_and_a_note_of_what_could_not_be_kept() {
+    let Some(image) = rich() else { return };
+    let target = image.dir.path().join("copy");
+    fs::create_dir(&target).unwrap();
+    for path in [image.dir.path(), &target] {
+        fs::set_permissions(path, PermissionsExt::from_mode(0o777)).unwrap();
+    }
+    let program = image.dir.path().join("dentree");
+    fs::copy(env!("CARGO_BIN_EXE_dentree"), &program).unwrap();
+    let output = Command::new(program)
+        .args(["cp", "-a", &image.at("/"), target.to_str().unwrap()])
+        .uid(65_534)
+        .gid(65_534)
+        .output()
+        .unwrap();
+    let notes = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{notes}");
+    assert!(notes.contains("not kept") && notes.contains("owners") && notes.contains("devices"), "{notes}");
+    assert_eq!(fs::read(target.join("contents/bytes-4097")).unwrap().len(), 4097);
+    let modes = fs::metadata(target.join("attributes/modes")).unwrap();
+    assert_eq!(
+        (modes.uid(), modes.permissions().mode() & 0o7777),
+        (65_534, 0o751),
+        "rights of another are not given"
+    );
 }
 
 /// A directory that an attacker would like to write into.

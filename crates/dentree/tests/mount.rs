@@ -269,6 +269,7 @@ fn it_ends_with_success_when_somebody_else_unmounts() {
 fn in_the_background_it_returns_when_the_mount_is_ready() {
     let Some((dir, image)) = small() else { return };
     let place = dir.path().join("mnt");
+    let _cleared = mounts::Place(place.clone());
     // `output` returns when nobody holds its pipes: the process in the background must have let go of them.
     let started = dentree().args(["mount", "--background"]).args([&image, &place]).output().unwrap();
     let serving = mounts::Background::find(&place);
@@ -404,6 +405,7 @@ fn a_place_that_cannot_be_mounted_on_is_told_with_the_reason() {
 fn interrupted_before_it_was_ready_a_background_mount_does_not_stay() {
     let Some((dir, image)) = small() else { return };
     let place = dir.path().join("mnt");
+    let _cleared = mounts::Place(place.clone());
     // The first process, played here, is gone when the second one reports.
     let mut second = dentree();
     second.args(["mount", "--background"]).args([&image, &place]).env("DENTREE_MOUNT_BACKGROUND", "1");

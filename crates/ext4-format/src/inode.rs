@@ -14,7 +14,6 @@ const CREATOR_HURD: u32 = 1;
 
 const S_IFMT: u16 = 0o170_000;
 const S_IFREG: u16 = 0o100_000;
-const S_IFDIR: u16 = 0o040_000;
 
 raw_layout! {
     /// The first 128 bytes of `struct ext4_inode`, with the Linux meaning of `osd1` and `osd2`.
@@ -186,11 +185,6 @@ impl Inode {
             }
             (old, _) => DeviceNumber { major: old >> 8 & 0xFF, minor: old & 0xFF },
         }
-    }
-
-    /// Whether it is a directory.
-    pub fn is_dir(&self) -> bool {
-        self.mode & S_IFMT == S_IFDIR
     }
 
     /// Whether it is a regular file.

@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Instant;
 
-use dentree_lab::rows::write_json_lines;
+use dentree_lab::rows::{default_file, write_json_lines};
 use dentree_lab::walk_bench::{Plan, Surroundings, once, run};
 
 /// The system's allocator with a count of the bytes that are out. What it keeps beside them for itself is not counted,
@@ -78,7 +78,7 @@ fn bench(arguments: &[String]) -> Result<(), String> {
         match argument.as_str() {
             "--bench" => {
                 plan = Plan { only: plan.only, ..Plan::full() };
-                json = json.or_else(|| Some(target_folder().join("bench/walk.jsonl")));
+                json = json.or_else(|| default_file("walk"));
             }
             "--json" => json = Some(PathBuf::from(rest.next().ok_or("--json needs a file")?)),
             only => plan.only = only.to_owned(),
@@ -96,10 +96,4 @@ fn bench(arguments: &[String]) -> Result<(), String> {
         println!("{} rows in {}", outcome.rows.len(), json.display());
     }
     Ok(())
-}
-
-/// The workspace's target folder.
-fn target_folder() -> PathBuf {
-    std::env::var_os("CARGO_TARGET_DIR")
-        .map_or_else(|| PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../target")), PathBuf::from)
 }

@@ -8,14 +8,16 @@
 //! - [`rivals`]: who walks, one file each behind [`rivals::NameCache`];
 //! - [`schemes`]: the locking schemes of the study, one file each behind [`schemes::Scheme`];
 //! - [`harness`]: all of them in turn, round after round;
-//! - [`stats`], [`rows`] and [`targets`]: what came out, how sure it is, and whether it is enough;
-//! - [`walk_bench`]: the benchmark of walks put together.
+//! - [`stats`], [`rows`], [`targets`] and [`report`]: what came out, how sure it is, and whether it is enough;
+//! - [`walk_bench`] and [`find_bench`]: the benchmarks put together.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
+pub mod find_bench;
 pub mod harness;
 pub mod mounts;
 pub mod paths;
+pub mod report;
 pub mod rivals;
 pub mod rows;
 pub mod schemes;

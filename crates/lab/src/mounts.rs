@@ -1,6 +1,6 @@
-//! Mounts that the kernel's side of a comparison needs; each is undone when its guard is dropped.
+//! Mounts that the kernel's side of a comparison needs; each goes when its guard is dropped, or the process ends.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -20,76 +20,85 @@ impl Unavailable {
     }
 }
 
-/// A file system mounted on a folder of its own; unmounted and removed on drop.
+/// The root of a file system that is mounted nowhere that others see it: it was detached from its mount point as soon as
+/// it was opened, and lives as long as this does. Nothing is left behind, however the process ends.
 #[derive(Debug)]
-pub struct TempMount {
-    point: PathBuf,
-    _folder: TempDir,
+pub struct HiddenMount {
+    root: OwnedFd,
 }
 
-impl TempMount {
+impl HiddenMount {
     /// An empty tmpfs without limits on size and inodes.
     ///
     /// # Errors
     /// Needs root.
     pub fn tmpfs() -> Result<Self, Unavailable> {
-        let folder = folder()?;
-        let point = make(&folder, "tree")?;
-        mount("tmpfs", &point, "tmpfs", MountFlags::empty(), c"size=0,nr_inodes=0")
-            .map_err(|why| Unavailable::because("cannot mount a tmpfs (needs root)", why))?;
-        Ok(Self { point, _folder: folder })
+        Self::at(&folder()?, |point| {
+            mount("tmpfs", point, "tmpfs", MountFlags::empty(), c"size=0,nr_inodes=0")
+                .map_err(|why| Unavailable::because("cannot mount a tmpfs (needs root)", why))
+        })
     }
 
-    /// A fresh ext4 with room for `inodes` small files, loop-mounted.
-    ///
-    /// # Errors
-    /// Needs root, a loop device and `mke2fs`.
-    pub fn fresh_ext4(inodes: usize) -> Result<Self, Unavailable> {
-        let folder = folder()?;
-        let image = folder.path().join("image");
-        let file =
-            std::fs::File::create(&image).map_err(|why| Unavailable::because("cannot make an image", why))?;
-        file.set_len(64 << 20 | (inodes as u64 * 2048).next_multiple_of(1 << 20))
-            .map_err(|why| Unavailable::because("cannot size an image", why))?;
-        let inodes = inodes.to_string();
-        command(Command::new("mke2fs").args(["-q", "-F", "-t", "ext4", "-N", &inodes]).arg(&image))?;
-        Self::image(folder, &image, "loop")
-    }
-
-    /// An existing image, loop-mounted read-only.
+    /// An ext4 image, loop-mounted with the given options.
     ///
     /// # Errors
     /// Needs root and a loop device.
-    pub fn read_only(image: &Path) -> Result<Self, Unavailable> {
-        Self::image(folder()?, image, "loop,ro")
+    pub fn image(image: &Path, options: &str) -> Result<Self, Unavailable> {
+        Self::at(&folder()?, |point| {
+            command(Command::new("mount").arg("-o").arg(format!("loop,{options}")).arg(image).arg(point))
+        })
     }
 
-    fn image(folder: TempDir, image: &Path, options: &str) -> Result<Self, Unavailable> {
-        let point = make(&folder, "tree")?;
-        command(Command::new("mount").args(["-o", options]).arg(image).arg(&point))?;
-        Ok(Self { point, _folder: folder })
+    fn at(
+        folder: &TempDir,
+        mount: impl FnOnce(&Path) -> Result<(), Unavailable>,
+    ) -> Result<Self, Unavailable> {
+        mount(folder.path())?;
+        let root =
+            openat(CWD, folder.path(), OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
+        let detached = unmount(folder.path(), UnmountFlags::DETACH);
+        detached.map_err(|why| Unavailable::because("cannot detach a mount", why))?;
+        Ok(Self { root: root.map_err(|why| Unavailable::because("cannot open a mounted folder", why))? })
     }
 
-    /// Opens the root and takes the mount out of everyone's sight. It lives as long as the descriptor: nothing is left
-    /// behind, however the process ends.
-    ///
-    /// # Errors
-    /// Those of opening the folder.
-    pub fn into_root(self) -> Result<OwnedFd, Unavailable> {
-        openat(CWD, &self.point, OFlags::PATH | OFlags::DIRECTORY, Mode::empty())
-            .map_err(|why| Unavailable::because("cannot open the mounted folder", why))
+    /// For calls relative to the root.
+    pub fn root(&self) -> BorrowedFd<'_> {
+        self.root.as_fd()
     }
 
-    /// The folder that it is mounted on.
-    pub fn path(&self) -> &Path {
-        &self.point
+    /// A path to the root for this process and for the working folder of one that it starts.
+    pub fn working_folder(&self) -> PathBuf {
+        PathBuf::from(format!("/proc/self/fd/{}", self.root.as_raw_fd()))
     }
 }
 
-impl Drop for TempMount {
-    fn drop(&mut self) {
-        // Detached, it is gone from sight at once, and from memory when the last file on it is closed.
-        let _detached = unmount(&self.point, UnmountFlags::DETACH);
+/// An empty ext4 in a file of its own, removed on drop. A mount of it outlives the file's name.
+#[derive(Debug)]
+pub struct Image {
+    path: PathBuf,
+    _folder: TempDir,
+}
+
+impl Image {
+    /// Makes one with room for `inodes` small files.
+    ///
+    /// # Errors
+    /// Needs `mke2fs`.
+    pub fn ext4(inodes: usize) -> Result<Self, Unavailable> {
+        let folder = folder()?;
+        let path = folder.path().join("image");
+        let bytes = (64 << 20) + (inodes as u64 * 2048).next_multiple_of(1 << 20);
+        std::fs::File::create(&path)
+            .and_then(|file| file.set_len(bytes))
+            .map_err(|why| Unavailable::because("cannot make an image", why))?;
+        let inodes = inodes.to_string();
+        command(Command::new("mke2fs").args(["-q", "-F", "-t", "ext4", "-N", &inodes]).arg(&path))?;
+        Ok(Self { path, _folder: folder })
+    }
+
+    /// Where it lies.
+    pub fn path(&self) -> &Path {
+        &self.path
     }
 }
 
@@ -98,12 +107,6 @@ fn folder() -> Result<TempDir, Unavailable> {
         .prefix("dentree-lab")
         .tempdir()
         .map_err(|why| Unavailable::because("cannot make a temporary folder", why))
-}
-
-fn make(folder: &TempDir, name: &str) -> Result<PathBuf, Unavailable> {
-    let path = folder.path().join(name);
-    std::fs::create_dir(&path).map_err(|why| Unavailable::because("cannot make a mount point", why))?;
-    Ok(path)
 }
 
 fn command(command: &mut Command) -> Result<(), Unavailable> {

@@ -1,7 +1,7 @@
 //! Rows of results: one figure each, as JSON lines for programs and as a text table for people.
 
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
@@ -77,6 +77,14 @@ impl Heading<'_> {
             n,
         }
     }
+}
+
+/// Where the rows of a benchmark go unless told otherwise: `bench/NAME.jsonl` in the target folder that the running
+/// program was built in.
+pub fn default_file(name: &str) -> Option<PathBuf> {
+    // TARGET/release/deps/PROGRAM
+    let program = std::env::current_exe().ok()?;
+    Some(program.ancestors().nth(3)?.join("bench").join(name).with_extension("jsonl"))
 }
 
 /// Writes rows as JSON lines to `path`, making its folder where it is missing.

@@ -44,6 +44,8 @@ pub const WARM: Shape = Shape { name: "warm", fans: &[3, 3, 6, 12, 12, 12] };
 pub const COLD: Shape = Shape { name: "cold", fans: &[11, 12, 12, 12, 12, 12] };
 /// 100,002 entries in 16,667 chains: no component is shared between two paths, so that none but the root is ever near.
 pub const DEEP: Shape = Shape { name: "deep", fans: &[16_667, 1, 1, 1, 1, 1] };
+/// 212,088 entries in 10,489 directories: what `find` has to go through.
+pub const FIND: Shape = Shape { name: "find", fans: &[8, 10, 10, 12, 21] };
 /// 258 entries: keeps the harness alive in tests.
 pub const TINY: Shape = Shape { name: "tiny", fans: &[2, 2, 3, 3, 2, 2] };
 
@@ -259,6 +261,7 @@ mod tests {
         assert_eq!(WARM.entries(), 101_802);
         assert_eq!(COLD.entries(), 2_985_983);
         assert_eq!(DEEP.entries(), 100_002);
+        assert_eq!(FIND.entries(), 212_088);
     }
 
     #[test]

@@ -6,15 +6,14 @@
 
 use crate::harness::{Contender, Course, Timing, WrongAnswer, race, verify};
 use crate::paths::{Ending, PathSet, Pattern, Rename, RenameLoad};
+use crate::report::{OURS, Outcome};
 use crate::rivals::{CHAINED, DENTREE, KernelStat, MAPS, SPLIT_ONLY, Variant, Work};
-use crate::rows::{Heading, Row, table};
-use crate::stats::{Ratio, paired_ratio};
+use crate::rows::Heading;
+use crate::stats::paired_ratio;
 use crate::targets::{Aim, Verdict};
 use crate::tree::{COLD, DEEP, HOT, NodeId, Shape, TINY, Tree, WARM};
 use crate::valgrind;
 
-/// The variant that is judged, and the one that ratios in tables refer to.
-const OURS: &str = "dentree";
 const KERNEL: &str = "kernel-stat";
 const SEED: u64 = 20_02;
 
@@ -56,60 +55,6 @@ impl Plan {
             kernel: true,
             counted_walks: None,
             only: String::new(),
-        }
-    }
-}
-
-/// What came out.
-#[derive(Clone, Debug, Default)]
-pub struct Outcome {
-    /// Every figure.
-    pub rows: Vec<Row>,
-    /// The targets, judged.
-    pub verdicts: Vec<Verdict>,
-    /// What could not be measured, and why.
-    pub skipped: Vec<String>,
-}
-
-impl Outcome {
-    /// Tables of all figures, then the targets, then what was left out.
-    pub fn text(&self) -> String {
-        let mut text = String::new();
-        let tables =
-            self.rows.chunk_by(|a, b| (&a.case, a.threads, a.metric) == (&b.case, b.threads, b.metric));
-        for rows in tables.filter(|rows| rows[0].metric != "ratio") {
-            text.push_str(&table(&rows.iter().collect::<Vec<_>>(), OURS));
-            text.push('\n');
-        }
-        text.push_str("Targets\n");
-        for verdict in &self.verdicts {
-            text.push_str(&format!("  {}\n", verdict.line()));
-        }
-        for skipped in &self.skipped {
-            text.push_str(&format!("not measured: {skipped}\n"));
-        }
-        text
-    }
-
-    fn count(&mut self, heading: Heading<'_>, value: f64) {
-        self.rows.push(heading.counted(value));
-    }
-
-    /// Judges a counted figure of ours against a target.
-    fn judge(&mut self, what: String, value: f64, at_most: f64) {
-        let figure = Ratio { median: value, low: value, high: value, n: 1 };
-        self.verdicts.push(Verdict { what, figure, aim: Aim::AtMost, target: at_most });
-    }
-
-    /// A ratio of ours to theirs, as a row and, where there is a target, as a verdict.
-    fn compare(&mut self, case: &str, threads: usize, ours: &Timing, theirs: &Timing, target: Option<f64>) {
-        let Some(figure) = paired_ratio(&ours.rounds, &theirs.rounds) else { return };
-        let variant = format!("{}/{}", ours.name, theirs.name);
-        let heading = Heading { case, variant: &variant, threads, metric: "ratio", unit: "1" };
-        self.rows.push(heading.ratio(&figure));
-        if let Some(target) = target {
-            let what = format!("{case}, {threads} thread(s), {variant}");
-            self.verdicts.push(Verdict { what, figure, aim: Aim::AtMost, target });
         }
     }
 }

@@ -18,7 +18,7 @@ use crate::sync::{AtomicPtr, Mutex, Ordering, lock};
 /// Zeroed memory must be a valid `Self`, and `Self` must not need to be dropped.
 pub(crate) unsafe trait Zeroed: Default {}
 
-const LATER: usize = 24;
+const LATER: usize = if cfg!(any(loom, shuttle)) { 5 } else { 24 };
 const HUGE_PAGE: usize = 2 << 20;
 
 /// See the module's text.

@@ -29,6 +29,7 @@
 
 use super::chunks::{Chunks, Zeroed};
 use super::counters::Counters;
+use super::prefetch::Trials;
 use crate::sync::{AtomicU64, Ordering, Padded, fence, thread_number};
 use std::marker::PhantomData;
 
@@ -41,6 +42,7 @@ pub(crate) struct Seat {
     /// The epoch that the thread entered in, or 0 while it is outside.
     inside: AtomicU64,
     pub(crate) counters: Counters,
+    pub(crate) trials: Trials,
 }
 
 // SAFETY: atomics of zero bytes are zero; nothing in a seat needs to be dropped.
@@ -137,6 +139,11 @@ impl Pin<'_> {
     #[inline]
     pub(crate) fn counters(&self) -> &Counters {
         &self.seat.counters
+    }
+
+    #[inline]
+    pub(crate) fn trials(&self) -> &Trials {
+        &self.seat.trials
     }
 
     /// Runs foreign code outside of the pin, as it may take long or come back into the cache. What was read

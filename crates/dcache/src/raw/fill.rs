@@ -236,8 +236,10 @@ impl<H: Handle> Core<H> {
         if record.shape().kind() != Some(*kind) || unsafe { self.dentry(id).handle() } != handle {
             return false;
         }
-        if self.has_expired(dir, id) {
-            record.rewrite().flags(0, Shape::COMPLETE);
+        let timed = if entry.ttl.is_some() { Shape::TIMED } else { 0 };
+        let stale = if self.has_expired(dir, id) { Shape::COMPLETE } else { 0 };
+        if timed != 0 || record.shape().has(Shape::TIMED | stale) {
+            record.rewrite().flags(timed, Shape::TIMED | stale);
         }
         record.set_life(self.expiry.still(entry.stamp), self.expiry.deadline(entry.ttl));
         true

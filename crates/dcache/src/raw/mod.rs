@@ -26,6 +26,7 @@
 //! No lock is held while foreign code runs: fills, search checks and drops of handles come outside (G7).
 //! Walks take none of these (G3).
 
+pub(crate) mod bytes;
 pub(crate) mod chunks;
 pub(crate) mod clock;
 pub(crate) mod complete;
@@ -35,6 +36,8 @@ pub(crate) mod epoch;
 pub(crate) mod expiry;
 pub(crate) mod fill;
 pub(crate) mod index;
+#[cfg(all(test, loom))]
+mod models;
 pub(crate) mod name;
 pub(crate) mod pool;
 pub(crate) mod prefetch;
@@ -43,7 +46,7 @@ pub(crate) mod tree;
 pub(crate) mod walk;
 
 use crate::sync::{AtomicU32, AtomicU64, Mutex, MutexGuard, Ordering, Padded, lock};
-use crate::{Child, DentryId, Handle};
+use crate::{Child, DentryId, Handle, PrefetchMode};
 use chunks::Chunks;
 use clock::Clock;
 use dentry::Dentry;
@@ -53,7 +56,6 @@ use fill::Flights;
 use index::Index;
 use name::{Hasher, Name};
 use pool::{Memory, Pool};
-use prefetch::Prefetch;
 use record::{Record, Shape};
 use std::time::Duration;
 
@@ -72,7 +74,7 @@ const STRIPES: usize = if cfg!(any(loom, shuttle)) { 2 } else { 256 };
 pub(crate) struct Config {
     pub(crate) budget: usize,
     pub(crate) negatives: usize,
-    pub(crate) prefetch: crate::PrefetchMode,
+    pub(crate) prefetch: PrefetchMode,
     pub(crate) seed: u64,
     pub(crate) clock: Box<dyn Fn() -> Duration + Send + Sync>,
 }
@@ -87,7 +89,7 @@ pub(crate) struct Core<H> {
     pub(crate) memory: Memory,
     pub(crate) expiry: Expiry,
     pub(crate) flights: Flights,
-    pub(crate) prefetch: Prefetch,
+    pub(crate) prefetch: PrefetchMode,
     pub(crate) pool: Mutex<Pool>,
     /// [pool lock] to write: one more than the highest number ever given to a slot.
     fresh: AtomicU32,
@@ -107,18 +109,19 @@ impl<H: Handle> Core<H> {
         let quota = config.negatives.min(capacity);
         let clock = Clock::new(capacity, quota);
         let fixed = clock.bytes() + Index::EMPTY;
-        // Half of the index's buckets at full size, plus what rounding leaves: `Index` goes on when it is full.
-        let slots = u32::try_from(capacity + 64).unwrap_or(u32::MAX);
+        // Checkers get next to none at first, so that they see storage grow.
+        let foreseen = if cfg!(any(loom, shuttle)) { 4 } else { capacity + 64 };
+        let slots = u32::try_from(foreseen).unwrap_or(u32::MAX);
         let core = Core {
             records: Chunks::new(slots),
             dentries: Chunks::new(slots),
-            index: Index::new(capacity),
+            index: Index::new(foreseen),
             epoch: Epoch::new(),
             hasher: Hasher::new(config.seed),
             memory: Memory::new(config.budget, fixed),
             expiry: Expiry::new(config.clock),
             flights: Flights::new(),
-            prefetch: Prefetch::new(config.prefetch),
+            prefetch: config.prefetch,
             pool: Mutex::new(Pool::new()),
             // Number 0 is no entry.
             fresh: AtomicU32::new(1),

@@ -8,16 +8,19 @@
 //! is the *seed* of the directory that is created under this name. A directory keeps its seed when it is renamed
 //! ("sticky"), so all hashes of a path follow from the path alone as long as nothing above was renamed.
 //!
-//! One folded multiplication per word, under secrets drawn for each cache: names that an outsider chooses cannot
-//! be aimed at one bucket.
+//! One folded multiplication per sixteen bytes, under secrets drawn for each cache: names that an outsider chooses
+//! cannot be aimed at one bucket. All names of less than sixteen bytes take the same steps, without a branch on
+//! their length, which no processor could predict.
+
+use super::bytes::positions;
 
 /// Bytes of a name that fit the record.
 pub(crate) const INLINE: usize = 32;
 /// The longest name that is cached.
 pub(crate) const NAME_MAX: usize = 255;
 
-const WORDS: usize = INLINE / 8;
-const WORD: usize = size_of::<u64>();
+const WORDS: usize = INLINE / size_of::<u64>();
+const BLOCK: usize = 2 * size_of::<u64>();
 
 /// One component: its bytes, its key and its hash under some directory's seed.
 #[derive(Clone, Copy)]
@@ -45,6 +48,12 @@ impl Name<'_> {
     #[inline]
     pub(crate) fn is_long(&self) -> bool {
         self.bytes.len() > INLINE
+    }
+
+    /// Whether this may be `.` or `..`.
+    #[inline(always)]
+    pub(crate) fn begins_with_dot(&self) -> bool {
+        self.words[0] as u8 == b'.'
     }
 
     /// Whether this is `.`.
@@ -86,47 +95,70 @@ impl Hasher {
         (fold(self.secret[2] ^ u64::from(seed), self.secret[3] ^ salt) >> 32) as u32
     }
 
-    /// Splits off the name that begins at `path[at]`, which is no slash, and hashes it under `seed`.
-    #[inline(always)]
-    pub(crate) fn split<'p>(&self, seed: u32, path: &'p [u8], at: usize) -> Name<'p> {
-        let mut words = [0; WORDS];
-        let mut state = self.secret[0] ^ u64::from(seed);
-        for (i, slot) in words.iter_mut().enumerate() {
-            let begin = at + i * WORD;
-            let (word, len) = word_of_name(path, begin);
-            if len == WORD {
-                *slot = word;
-                state = fold(state ^ word, self.secret[1]);
-                continue;
-            }
-            if len > 0 {
-                *slot = word;
-                state = fold(state ^ word, self.secret[1]);
-            }
-            return Name { bytes: &path[at..begin + len], words, hash: state };
-        }
-        self.split_long(state, words, path, at)
+    /// Splits the name at the beginning of `rest`, the end of `path`, off it, and hashes it under `seed`: all blocks
+    /// up to and with the one in which the name ends. `rest` is not empty and begins with no slash.
+    #[inline]
+    pub(crate) fn split<'p>(&self, seed: u32, path: &'p [u8], rest: &'p [u8]) -> (Name<'p>, &'p [u8]) {
+        self.split_short(seed, path, rest).unwrap_or_else(|| self.split_long(seed, path, rest))
     }
 
-    /// The rest of `split` for a name of at least 32 bytes.
+    /// As [`split`](Self::split), for names of less than 32 bytes; `None` for others.
+    #[inline(always)]
+    pub(crate) fn split_short<'p>(
+        &self,
+        seed: u32,
+        path: &'p [u8],
+        rest: &'p [u8],
+    ) -> Option<(Name<'p>, &'p [u8])> {
+        let first = Block::of_name(path, rest);
+        let hash = self.mix(self.start(seed), first);
+        if first.len < BLOCK {
+            let (bytes, behind) = rest.split_at_checked(first.len)?;
+            return Some((Name { bytes, words: [first.low, first.high, 0, 0], hash }, behind));
+        }
+        let second = Block::of_name(path, rest.get(BLOCK..)?);
+        let hash = self.mix(hash, second);
+        if second.len < BLOCK {
+            let (bytes, behind) = rest.split_at_checked(BLOCK + second.len)?;
+            return Some((
+                Name { bytes, words: [first.low, first.high, second.low, second.high], hash },
+                behind,
+            ));
+        }
+        None
+    }
+
+    /// As [`split`](Self::split), for a name of at least 32 bytes.
     #[cold]
-    fn split_long<'p>(&self, mut state: u64, words: [u64; WORDS], path: &'p [u8], at: usize) -> Name<'p> {
-        let mut end = at + INLINE;
-        let mut second = words.iter().fold(self.secret[2], |s, &w| fold(s ^ w, self.secret[3]));
+    fn split_long<'p>(&self, seed: u32, path: &'p [u8], rest: &'p [u8]) -> (Name<'p>, &'p [u8]) {
+        let (mut hash, mut second) = (self.start(seed), self.secret[2]);
+        let (mut words, mut end) = ([0; WORDS], 0);
         loop {
-            let (word, len) = word_of_name(path, end);
-            if len > 0 {
-                state = fold(state ^ word, self.secret[1]);
-                second = fold(second ^ word, self.secret[3]);
+            let block = Block::of_name(path, &rest[end..]);
+            hash = self.mix(hash, block);
+            second = fold(second ^ block.low, self.secret[3] ^ block.high);
+            if end < INLINE {
+                words[end / 8] = block.low;
+                words[end / 8 + 1] = block.high;
             }
-            end += len;
-            if len < WORD {
+            end += block.len;
+            if block.len < BLOCK {
                 break;
             }
         }
-        let bytes = &path[at..end];
-        let words = if bytes.len() > INLINE { [state, second, 0, 0] } else { words };
-        Name { bytes, words, hash: state }
+        let (bytes, behind) = rest.split_at(end);
+        let words = if bytes.len() > INLINE { [hash, second, 0, 0] } else { words };
+        (Name { bytes, words, hash }, behind)
+    }
+
+    #[inline(always)]
+    fn start(&self, seed: u32) -> u64 {
+        self.secret[0] ^ u64::from(seed)
+    }
+
+    #[inline(always)]
+    fn mix(&self, state: u64, block: Block) -> u64 {
+        fold(state ^ block.low, self.secret[1] ^ block.high)
     }
 
     /// A whole name. `None` for what is no name of a directory entry: nothing, `.`, `..`, more than
@@ -135,44 +167,64 @@ impl Hasher {
         if bytes.is_empty() || bytes.len() > NAME_MAX || bytes.contains(&0) {
             return None;
         }
-        let name = self.split(seed, bytes, 0);
-        (name.bytes.len() == bytes.len() && !name.is_dot() && !name.is_dot_dot()).then_some(name)
+        let (name, behind) = self.split(seed, bytes, bytes);
+        (behind.is_empty() && !name.bytes.is_empty() && !name.is_dot() && !name.is_dot_dot()).then_some(name)
     }
 }
 
-/// Up to eight bytes of a name from `at` on, zero beyond its end, and how many they are.
-#[inline(always)]
-fn word_of_name(path: &[u8], at: usize) -> (u64, usize) {
-    const ONES: u64 = u64::from_ne_bytes([0x01; 8]);
-    const HIGHS: u64 = u64::from_ne_bytes([0x80; 8]);
-    const SLASHES: u64 = u64::from_ne_bytes([b'/'; 8]);
-
-    let (word, available) = load(path, at);
-    // The lowest set bit marks the first slash (above it a borrow may set more).
-    let differs = word ^ SLASHES;
-    let slash = differs.wrapping_sub(ONES) & !differs & HIGHS;
-    let len = (slash.trailing_zeros() as usize / 8).min(available);
-    if len == WORD { (word, len) } else { (word & !(u64::MAX << (8 * len)), len) }
+/// Up to sixteen bytes of a name, zero beyond its end.
+#[derive(Clone, Copy)]
+struct Block {
+    low: u64,
+    high: u64,
+    len: usize,
 }
 
-/// Eight bytes from `at` on, with garbage or zeroes beyond the end, and how many are in the path.
-#[inline(always)]
-fn load(path: &[u8], at: usize) -> (u64, usize) {
-    match path.get(at..).and_then(|rest| rest.first_chunk()) {
-        Some(bytes) => (u64::from_le_bytes(*bytes), WORD),
-        None => load_end(path, at),
+impl Block {
+    /// The next bytes of the name at the beginning of `rest`, the end of `path`.
+    #[inline(always)]
+    fn of_name(path: &[u8], rest: &[u8]) -> Block {
+        let bytes = match rest.first_chunk() {
+            Some(bytes) => u128::from_le_bytes(*bytes),
+            None => last_block(path, rest.len()),
+        };
+        // One more at the end, for where there is no slash.
+        let slashes = positions(bytes as u64, (bytes >> 64) as u64, b'/') | 1 << BLOCK;
+        let len = slashes.trailing_zeros() as usize;
+        let bytes = bytes & KEPT[len];
+        Block { low: bytes as u64, high: (bytes >> 64) as u64, len }
     }
 }
 
+/// Masks for the first 0 to 16 bytes of a block. Loading one takes less than computing it.
+const KEPT: [u128; BLOCK + 1] = {
+    let mut masks = [u128::MAX; BLOCK + 1];
+    let mut len = 0;
+    while len < BLOCK {
+        masks[len] = !(u128::MAX << (8 * len));
+        len += 1;
+    }
+    masks
+};
+
+const SLASHES: u128 = u128::from_ne_bytes([b'/'; BLOCK]);
+
+/// The last `len` bytes of the path, fewer than sixteen, as if slashes followed them.
 #[inline]
-fn load_end(path: &[u8], at: usize) -> (u64, usize) {
-    let rest = path.get(at..).unwrap_or(&[]);
-    let word = match path.last_chunk() {
-        // The last eight bytes, moved down so that `at` is first; in two steps, as `rest` may be empty.
-        Some(bytes) => (u64::from_le_bytes(*bytes) >> (8 * (WORD - 1 - rest.len()))) >> 8,
-        None => rest.iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte)),
-    };
-    (word, rest.len())
+fn last_block(path: &[u8], len: usize) -> u128 {
+    match path.last_chunk() {
+        // The last sixteen bytes, moved down.
+        Some(bytes) => {
+            (u128::from_le_bytes(*bytes) ^ SLASHES).unbounded_shr(8 * (BLOCK - len) as u32) ^ SLASHES
+        }
+        None => short_block(path, len),
+    }
+}
+
+fn short_block(path: &[u8], len: usize) -> u128 {
+    let mut bytes = [b'/'; BLOCK];
+    bytes[..len].copy_from_slice(&path[path.len() - len..]);
+    u128::from_le_bytes(bytes)
 }
 
 /// The two halves of a product, folded: every bit of the result depends on all of both factors.
@@ -195,8 +247,8 @@ mod tests {
             for prefix in ["", "x/", "longer-prefix/"] {
                 for suffix in ["", "/", "/y", "/some/more/components"] {
                     let path = [prefix.as_bytes(), &bytes, suffix.as_bytes()].concat();
-                    let inside = hasher.split(99, &path, prefix.len());
-                    assert_eq!(inside.bytes, bytes);
+                    let (inside, behind) = hasher.split(99, &path, &path[prefix.len()..]);
+                    assert_eq!((inside.bytes, behind), (&bytes[..], suffix.as_bytes()));
                     assert_eq!(
                         (inside.words, inside.hash),
                         (alone.words, alone.hash),

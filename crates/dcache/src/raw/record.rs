@@ -61,36 +61,40 @@ const _: () = {
 // SAFETY: atomics of zero bytes are zero, and need no drop.
 unsafe impl Zeroed for Record {}
 
-/// The flags of a record, its kind and the length of its name, in one word.
+/// The flags of a record, its kind and the length of its name: 16 bits, in registers wider, as partial registers
+/// cost.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Shape(u16);
+pub(crate) struct Shape(u32);
 
 impl Shape {
-    const LEN: u16 = 0x00ff;
-    const KIND: u16 = 0x0300;
+    const LEN: u32 = 0x00ff;
+    const KIND: u32 = 0x0300;
     /// In the index under its place. Without this a record is free, being filled, or detached.
-    const LINKED: u16 = 0x0400;
+    const LINKED: u32 = 0x0400;
     /// Everyone may search this directory.
-    pub(crate) const SEARCH: u16 = 0x0800;
+    pub(crate) const SEARCH: u32 = 0x0800;
     /// All entries of this directory are cached.
-    pub(crate) const COMPLETE: u16 = 0x1000;
+    pub(crate) const COMPLETE: u32 = 0x1000;
     /// This directory was renamed: its seed is not the one that its name implies.
-    pub(crate) const MOVED: u16 = 0x2000;
+    pub(crate) const MOVED: u32 = 0x2000;
 
-    const DIRECTORY: u16 = 0x0100;
-    const SYMLINK: u16 = 0x0200;
-    const OTHER: u16 = 0x0300;
+    /// The deadline is set.
+    pub(crate) const TIMED: u32 = 0x4000;
+
+    const DIRECTORY: u32 = 0x0100;
+    const SYMLINK: u32 = 0x0200;
+    const OTHER: u32 = 0x0300;
 
     /// A linked record's shape; no kind: a negative entry.
-    pub(crate) fn linked(kind: Option<Kind>, flags: u16, len: usize) -> Shape {
-        debug_assert!(len <= usize::from(Self::LEN));
+    pub(crate) fn linked(kind: Option<Kind>, flags: u32, len: usize) -> Shape {
+        debug_assert!(len <= Self::LEN as usize);
         let kind = match kind {
             None => 0,
             Some(Kind::Directory) => Self::DIRECTORY,
             Some(Kind::Symlink) => Self::SYMLINK,
             Some(Kind::Other) => Self::OTHER,
         };
-        Shape(kind | flags | Self::LINKED | len as u16)
+        Shape(kind | flags | Self::LINKED | len as u32)
     }
 
     pub(crate) fn kind(self) -> Option<Kind> {
@@ -117,31 +121,45 @@ impl Shape {
         self.0 & Self::KIND == Self::SYMLINK
     }
 
+    /// Whether a walk passes through without a further question.
+    #[inline(always)]
+    pub(crate) fn is_open_directory(self) -> bool {
+        let open = Self::DIRECTORY | Self::SEARCH;
+        self.0 & (Self::KIND | Self::SEARCH | Self::TIMED) == open
+    }
+
+    /// Whether a walk may end here without a further question.
+    #[inline(always)]
+    pub(crate) fn is_plain_end(self) -> bool {
+        // Directories and others, not links and negative entries.
+        self.0 & (Self::DIRECTORY | Self::TIMED) == Self::DIRECTORY
+    }
+
     #[inline]
     pub(crate) fn is_linked(self) -> bool {
         self.has(Self::LINKED)
     }
 
     #[inline]
-    pub(crate) fn has(self, flag: u16) -> bool {
+    pub(crate) fn has(self, flag: u32) -> bool {
         self.0 & flag != 0
     }
 
     pub(crate) fn name_len(self) -> usize {
-        usize::from(self.0 & Self::LEN)
+        (self.0 & Self::LEN) as usize
     }
 
     /// The shape under a new name.
-    pub(crate) fn renamed(self, len: usize, set: u16) -> Shape {
-        debug_assert!(len <= usize::from(Self::LEN));
-        Shape(self.0 & !Self::LEN | set | len as u16)
+    pub(crate) fn renamed(self, len: usize, set: u32) -> Shape {
+        debug_assert!(len <= Self::LEN as usize);
+        Shape(self.0 & !Self::LEN | set | len as u32)
     }
 
-    pub(crate) fn with(self, set: u16) -> Shape {
+    pub(crate) fn with(self, set: u32) -> Shape {
         Shape(self.0 | set)
     }
 
-    pub(crate) fn without(self, clear: u16) -> Shape {
+    pub(crate) fn without(self, clear: u32) -> Shape {
         Shape(self.0 & !clear)
     }
 }
@@ -152,30 +170,33 @@ fn place(parent: Id, hash: u32) -> u64 {
 }
 
 impl Record {
-    /// The sequence count to compare with later, or `None` while the record is being rewritten.
+    /// The sequence count to compare with later; odd while the record is being rewritten.
     #[inline(always)]
-    pub(crate) fn begin(&self) -> Option<u32> {
+    pub(crate) fn begin(&self) -> u32 {
         // R4.
-        let seq = self.seq.load(Ordering::Acquire);
-        (seq & 1 == 0).then_some(seq)
+        self.seq.load(Ordering::Acquire)
     }
 
-    /// Whether nothing was rewritten since [`begin`](Self::begin) answered `seq`. The caller has put a fence
-    /// with [`settle_reads`] between its reads and this.
+    /// Whether nothing was rewritten since [`begin`](Self::begin) answered `seq`, which was even. The caller has
+    /// put a fence with [`settle_reads`] between its reads and this.
     #[inline(always)]
     pub(crate) fn is_unchanged(&self, seq: u32) -> bool {
         self.seq.load(Ordering::Relaxed) == seq
     }
 
-    /// Whether this is linked below `parent` under `name`, as far as the record can tell: of a long name only
-    /// length and hash are compared.
+    /// The shape, if this is linked below `parent` under `name`, as far as the record can tell: of a long name
+    /// only length and hash are compared.
     #[inline(always)]
-    pub(crate) fn is_named(&self, parent: Id, name: &Name<'_>) -> bool {
-        let expected = Shape::LINKED | (name.bytes.len() as u16 & Shape::LEN);
-        let differing = (0..4).fold(0, |sum, i| sum | (self.name[i].load(Ordering::Relaxed) ^ name.words[i]));
-        self.place.load(Ordering::Relaxed) == place(parent, name.hash())
-            && self.shape.load(Ordering::Relaxed) & (Shape::LEN | Shape::LINKED) == expected
-            && differing == 0
+    pub(crate) fn shape_if_named(&self, parent: Id, name: &Name<'_>) -> Option<Shape> {
+        let shape = self.shape();
+        let expected = Shape::LINKED | (name.bytes.len() as u32 & Shape::LEN);
+        let differing = |i: usize| self.name[i].load(Ordering::Relaxed) ^ name.words[i];
+        let is_it = self.place.load(Ordering::Relaxed) == place(parent, name.hash())
+            && shape.0 & (Shape::LEN | Shape::LINKED) == expected
+            && differing(0) | differing(1) == 0
+            // Names of one length end in the same word, and all words behind it are zero.
+            && (name.bytes.len() < 16 || differing(2) | differing(3) == 0);
+        is_it.then_some(shape)
     }
 
     #[inline]
@@ -191,7 +212,7 @@ impl Record {
 
     #[inline]
     pub(crate) fn shape(&self) -> Shape {
-        Shape(self.shape.load(Ordering::Relaxed))
+        Shape(u32::from(self.shape.load(Ordering::Relaxed)))
     }
 
     #[inline]
@@ -304,10 +325,10 @@ impl Rewrite<'_> {
     }
 
     pub(crate) fn shape(&self, shape: Shape) {
-        self.record.shape.store(shape.0, Ordering::Relaxed);
+        self.record.shape.store(shape.0 as u16, Ordering::Relaxed);
     }
 
-    pub(crate) fn flags(&self, set: u16, clear: u16) {
+    pub(crate) fn flags(&self, set: u32, clear: u32) {
         self.shape(self.record.shape().without(clear).with(set));
     }
 

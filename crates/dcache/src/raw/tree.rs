@@ -103,7 +103,8 @@ impl<H: Handle> Core<H> {
             let found = self.index.search(self.index.extent(), name.hash(), |id| {
                 // A record below this directory cannot change now, so it needs no second look; others may, and
                 // then they are not below this directory.
-                (self.record(id).is_named(dir, name) && self.is_long_name(id, name)).then_some(id)
+                (self.record(id).shape_if_named(dir, name).is_some() && self.is_long_name(id, name))
+                    .then_some(id)
             });
             match found {
                 Ok(id) => return Some(id),
@@ -136,7 +137,8 @@ impl<H: Handle> Core<H> {
         record.set_horizon(0);
         record.set_used(!cold);
         let seed = self.seed_for(name);
-        let shape = Shape::linked(kind, if search { Shape::SEARCH } else { 0 }, name.bytes.len());
+        let flags = if search { Shape::SEARCH } else { 0 } | if ttl.is_some() { Shape::TIMED } else { 0 };
+        let shape = Shape::linked(kind, flags, name.bytes.len());
         let added = self.index.insert(name.hash(), id, || {
             let rewrite = record.rewrite();
             rewrite.place(dir, name);

@@ -6,7 +6,8 @@
 //! and gives up after [`ATTEMPTS`] with [`Reason::Busy`], which a caller meets as he meets a miss: by asking for
 //! one component under its directory's lock. It never waits (G3).
 //!
-//! A miss is ENOENT only in a complete directory, and only if bucket and directory are unchanged at the end (G2).
+//! A miss, too, is believed only if bucket and directory are unchanged at the end: so a walk does not miss a name
+//! that is being renamed under both its names. In a complete directory it means ENOENT (G2).
 //!
 //! The hash of each component is computed under the seed that the component before implies ("sticky seeds"), not
 //! under the one that its record holds; the two are compared afterwards. As that branch is predicted, the
@@ -14,7 +15,6 @@
 
 use super::{
     Core, Id,
-    chunks::prefetch,
     epoch::Pin,
     fill::Known,
     index::{Extent, Miss},
@@ -22,11 +22,12 @@ use super::{
     record::{Record, Shape, settle_reads},
 };
 use crate::{Handle, Reason};
+use std::time::Instant;
 
 /// Attempts that are overtaken by writers before a walk gives up.
 const ATTEMPTS: usize = 16;
-/// Components whose lines are asked for at once; more would not be under way together anyway.
-const AHEAD: usize = 16;
+/// Components whose counts are kept without an allocation.
+const SHALLOW: usize = 16;
 
 /// Where a walk begins and how it ends.
 #[derive(Clone, Copy)]
@@ -64,67 +65,152 @@ pub(crate) struct Stop {
 /// The records that an attempt relies on, with the counts they had.
 #[derive(Default)]
 struct Trail {
+    /// How many of `first` are in use.
     len: usize,
-    first: [(Id, u32); AHEAD],
-    more: Vec<(Id, u32)>,
-    /// The miss that the end relies on.
+    /// All counts, or-ed: even if every one was.
+    counts: u32,
+    first: [(u32, u32); SHALLOW],
+    more: Vec<(u32, u32)>,
+    /// The miss at the end.
     miss: Option<Miss>,
 }
 
 impl Trail {
-    #[inline(always)]
+    #[inline]
     fn push(&mut self, id: Id, seq: u32) {
-        match self.first.get_mut(self.len) {
-            Some(slot) => *slot = (id, seq),
-            None => self.more.push((id, seq)),
+        if self.len == SHALLOW {
+            self.more.extend_from_slice(&self.first);
+            self.len = 0;
         }
+        self.first[self.len] = (id.0, seq);
         self.len += 1;
+        self.counts |= seq;
+    }
+
+    /// The count of the last record.
+    fn last(&self) -> u32 {
+        self.first[self.len - 1].1
     }
 
     #[inline]
-    fn records(&self) -> impl Iterator<Item = (Id, u32)> {
-        self.first[..self.len.min(AHEAD)].iter().chain(&self.more).copied()
+    fn components(&self) -> usize {
+        (self.more.len() + self.len).saturating_sub(1)
     }
 }
 
-/// The directory that an attempt has reached.
+/// An attempt on its way down.
+struct Descent<'p> {
+    extent: Extent,
+    path: &'p [u8],
+    /// The end of `path` that is still to be walked; does not begin with a slash.
+    rest: &'p [u8],
+    here: Here,
+}
+
+/// The directory that an attempt has reached; the last one on its trail.
 #[derive(Clone, Copy)]
 struct Here {
     id: Id,
-    seq: u32,
-    shape: Shape,
     /// Under which its children are hashed.
     seed: u32,
     /// What is below and has a lower stamp has expired.
     horizon: u32,
+    /// The caller was asked whether it may be searched, and said yes.
+    may_search: bool,
+    /// That it is complete was learnt before it expired.
+    was_complete: bool,
 }
 
-/// A record that was being rewritten: the attempt is void.
+impl Here {
+    fn at(id: Id, seed: u32, horizon: u32) -> Here {
+        Here { id, seed, horizon, may_search: false, was_complete: false }
+    }
+}
+
+impl Descent<'_> {
+    /// Where in the path the walk has come to.
+    fn at(&self) -> usize {
+        self.path.len() - self.rest.len()
+    }
+
+    fn stop(&self, why: Reason) -> End {
+        End::Stopped(Stop { dir: self.here.id, link: None, rest: self.at(), why })
+    }
+
+    /// The end at a name that is not cached.
+    fn miss(&self, name: &Name<'_>, is_complete: bool) -> End {
+        let at = self.at();
+        match is_complete {
+            _ if name.bytes.len() > NAME_MAX => self.stop(Reason::NameTooLong),
+            true => End::Negative { at, end: at + name.bytes.len(), complete: true },
+            false => self.stop(Reason::Miss),
+        }
+    }
+}
+
+/// A record under the name that was looked for, with its count before it was read.
+struct Found<'a> {
+    id: Id,
+    record: &'a Record,
+    seq: u32,
+    shape: Shape,
+}
+
+/// A record was rewritten: the attempt is void.
 struct Moving;
 
 impl<H: Handle> Core<H> {
     /// Walks, and calls `settle` with how it ended, inside the pin and before the last look at the counts:
     /// there references are taken. What it answers is given to `undo` if the attempt turns out void.
+    #[inline]
     pub(crate) fn walk<R>(
         &self,
-        request: Request<'_>,
+        request: &Request<'_>,
         may_search: &mut impl FnMut(&H) -> bool,
         settle: impl Fn(End) -> Option<R>,
         undo: impl Fn(R),
     ) -> R {
         let mut pin = self.epoch.enter();
-        pin.counters().walks.add(1);
-        if self.prefetch.is_wanted() {
-            self.prefetch_path(&request);
+        let plan = self.prefetch.plan(self.index.extent(), pin.trials());
+        let begun = plan.timed.then(Instant::now);
+        if plan.prefetch {
             pin.counters().prefetched.add(1);
+            self.prefetch_walks(std::iter::once(*request));
         }
+        let answer = self.walk_inside(&mut pin, request, may_search, settle, undo);
+        if let Some(begun) = begun {
+            pin.trials().learn(plan, begun.elapsed());
+        }
+        answer
+    }
+
+    /// The walk itself.
+    #[inline(always)]
+    pub(crate) fn walk_inside<R>(
+        &self,
+        pin: &mut Pin<'_>,
+        request: &Request<'_>,
+        may_search: &mut impl FnMut(&H) -> bool,
+        settle: impl Fn(End) -> Option<R>,
+        undo: impl Fn(R),
+    ) -> R {
+        pin.counters().walks.add(1);
         for _ in 0..ATTEMPTS {
+            // Apart from the rest, as it would be copied with it.
             let mut trail = Trail::default();
-            if let Ok(end) = self.attempt(&mut pin, &request, may_search, &mut trail)
+            let mut descent = self.begin(request, &mut trail);
+            self.glide(&mut descent, &mut trail);
+            let end = if descent.rest.is_empty() {
+                self.record(descent.here.id).touch();
+                Ok(End::Found(descent.here.id))
+            } else {
+                self.descend(pin, request, may_search, &mut descent, &mut trail)
+            };
+            if let Ok(end) = end
                 && let Some(answer) = settle(end)
             {
                 if self.is_unchanged(&trail) {
-                    self.count_end(&pin, end, &trail);
+                    count_end(pin, end, trail.components());
                     return answer;
                 }
                 undo(answer);
@@ -132,140 +218,188 @@ impl<H: Handle> Core<H> {
             pin.counters().retries.add(1);
         }
         let end = End::Stopped(Stop { dir: request.start, link: None, rest: 0, why: Reason::Busy });
-        self.count_end(&pin, end, &Trail::default());
+        count_end(pin, end, 0);
         settle(end).expect("the start is held by the caller")
+    }
+
+    #[inline(always)]
+    fn begin<'p>(&self, request: &Request<'p>, trail: &mut Trail) -> Descent<'p> {
+        let here = self.stand_on(request.start, trail);
+        let rest = skip_slashes(request.path);
+        Descent { extent: self.index.extent(), path: request.path, rest, here }
     }
 
     #[inline]
     fn is_unchanged(&self, trail: &Trail) -> bool {
         settle_reads();
-        trail.records().all(|(id, seq)| self.record(id).is_unchanged(seq))
+        let all = |part: &[(u32, u32)]| part.iter().all(|&(id, seq)| self.record(Id(id)).is_unchanged(seq));
+        trail.counts & 1 == 0
+            && all(&trail.first[..trail.len.min(SHALLOW)])
+            && (trail.more.is_empty() || all(&trail.more))
             && trail.miss.is_none_or(|miss| self.index.still_misses(miss))
     }
 
-    #[inline]
-    fn count_end(&self, pin: &Pin<'_>, end: End, trail: &Trail) {
-        let counters = pin.counters();
-        counters.components.add(trail.len.saturating_sub(1) as u64);
-        match end {
-            End::Found(_) => counters.found.add(1),
-            End::Negative { complete: false, .. } => counters.negative.add(1),
-            End::Negative { complete: true, .. } => counters.complete_negative.add(1),
-            End::Stopped(stop) => counters.stopped[stop.why as usize].add(1),
+    /// Goes on as long as there is nothing special about a component: it is found in its bucket, and is a
+    /// directory that everyone may search, or the last one and no link. Everything else is left to `descend`.
+    ///
+    /// Not inlined, and on copies of what it needs, so that all of it fits the registers.
+    #[inline(never)]
+    fn glide(&self, descent: &mut Descent<'_>, trail: &mut Trail) {
+        let Here { mut id, mut seed, mut horizon, .. } = descent.here;
+        if !self.record(id).shape().is_open_directory() {
+            return;
+        }
+        let (extent, path) = (descent.extent, descent.path);
+        let (mut rest, mut len, mut counts) = (descent.rest, trail.len, 0);
+        'component: while !rest.is_empty() {
+            let Some((name, behind)) = self.hasher.split_short(seed, path, rest) else { break };
+            if name.begins_with_dot() {
+                break;
+            }
+            for candidate in self.index.likely(extent, name.hash()) {
+                let record = self.record(candidate);
+                let seq = record.begin();
+                let Some(shape) = record.shape_if_named(id, &name) else { continue };
+                let passes = if behind.is_empty() { shape.is_plain_end() } else { shape.is_open_directory() };
+                let Some(slot) = trail.first.get_mut(len) else { break 'component };
+                if !passes || record.stamp() < horizon {
+                    break 'component;
+                }
+                *slot = (candidate.0, seq);
+                len += 1;
+                counts |= seq;
+                id = candidate;
+                seed = if record.seed() == name.seed() { name.seed() } else { reseed(record) };
+                horizon = horizon.max(record.horizon());
+                rest = skip_slashes(behind);
+                continue 'component;
+            }
+            break;
+        }
+        if len != trail.len {
+            descent.here = Here::at(id, seed, horizon);
+            descent.rest = rest;
+            trail.len = len;
+            trail.counts |= counts;
         }
     }
 
-    #[inline]
-    fn attempt(
+    /// Goes on from anything to the end of the walk.
+    #[inline(never)]
+    fn descend(
         &self,
         pin: &mut Pin<'_>,
         request: &Request<'_>,
         may_search: &mut impl FnMut(&H) -> bool,
+        descent: &mut Descent<'_>,
         trail: &mut Trail,
     ) -> Result<End, Moving> {
-        let path = request.path;
-        let extent = self.index.extent();
-        let mut here = self.stand_on(request.start, trail)?;
-        let mut at = skip_slashes(path, 0);
-        while at < path.len() {
-            let name = self.hasher.split(here.seed, path, at);
-            let end = at + name.bytes.len();
-            let stop = |why| Ok(End::Stopped(Stop { dir: here.id, link: None, rest: at, why }));
-            if !here.shape.is_directory() {
-                return stop(Reason::NotADirectory);
+        while !descent.rest.is_empty() {
+            if let Some(end) = self.step(pin, request, may_search, descent, trail)? {
+                return Ok(end);
             }
-            if !here.shape.has(Shape::SEARCH) {
-                if !self.ask_search(pin, here, may_search)? {
-                    return stop(Reason::Denied);
-                }
-                here.shape = here.shape.with(Shape::SEARCH);
+            self.glide(descent, trail);
+        }
+        self.record(descent.here.id).touch();
+        Ok(End::Found(descent.here.id))
+    }
+
+    /// Takes one component, whatever it is; answers how the walk ended if it did.
+    fn step(
+        &self,
+        pin: &mut Pin<'_>,
+        request: &Request<'_>,
+        may_search: &mut impl FnMut(&H) -> bool,
+        descent: &mut Descent<'_>,
+        trail: &mut Trail,
+    ) -> Result<Option<End>, Moving> {
+        let here = descent.here;
+        let dir = self.record(here.id);
+        let (name, behind) = self.hasher.split(here.seed, descent.path, descent.rest);
+        if !dir.shape().is_directory() {
+            return Ok(Some(descent.stop(Reason::NotADirectory)));
+        }
+        if !here.may_search && !dir.shape().has(Shape::SEARCH) {
+            if !self.ask_search(pin, here.id, trail.last(), may_search)? {
+                return Ok(Some(descent.stop(Reason::Denied)));
             }
-            if name.is_dot() {
-                at = skip_slashes(path, end);
-                continue;
-            }
+            descent.here.may_search = true;
+        }
+        if name.is_dot() || name.is_dot_dot() {
             if name.is_dot_dot() {
                 if here.id == request.floor {
-                    return stop(Reason::Floor);
+                    return Ok(Some(descent.stop(Reason::Floor)));
                 }
-                here = self.stand_on(self.record(here.id).parent(), trail)?;
-                at = skip_slashes(path, end);
-                continue;
+                descent.here = self.stand_on(dir.parent(), trail);
             }
-            let (id, record, seq) = match self.step(extent, here.id, &name) {
-                Ok(found) => found,
-                Err(_) if name.bytes.len() > NAME_MAX => return stop(Reason::NameTooLong),
-                Err(miss) if here.shape.has(Shape::COMPLETE) => {
-                    trail.miss = Some(miss);
-                    return Ok(End::Negative { at, end, complete: true });
-                }
-                Err(_) => return stop(Reason::Miss),
-            };
-            let seq = seq.ok_or(Moving)?;
-            let (shape, deadline) = (record.shape(), record.deadline());
-            if record.stamp() < here.horizon || deadline != 0 && self.expiry.is_past(deadline) {
-                return stop(Reason::Expired);
-            }
-            trail.push(id, seq);
-            if shape.is_negative() {
-                record.touch();
-                return Ok(End::Negative { at, end, complete: false });
-            }
-            if end < path.len() && !shape.is_directory() || shape.is_symlink() && !request.keep_last_link {
-                return self.leave_tree(here.id, id, shape, at, end);
-            }
-            here = Here {
-                id,
-                seq,
-                shape,
-                seed: if record.seed() == name.seed() { name.seed() } else { reseed(record) },
-                horizon: here.horizon.max(record.horizon()),
-            };
-            at = skip_slashes(path, end);
+            descent.rest = skip_slashes(behind);
+            return Ok(None);
         }
-        self.record(here.id).touch();
-        Ok(End::Found(here.id))
+        let Found { id, record, seq, shape } = match self.find(descent.extent, here.id, &name) {
+            Ok(found) => found,
+            Err(miss) => {
+                let is_complete = !here.was_complete && dir.shape().has(Shape::COMPLETE);
+                trail.miss = Some(miss);
+                return Ok(Some(descent.miss(&name, is_complete)));
+            }
+        };
+        let deadline = record.deadline();
+        if record.stamp() < here.horizon || deadline != 0 && self.expiry.is_past(deadline) {
+            return Ok(Some(descent.stop(Reason::Expired)));
+        }
+        trail.push(id, seq);
+        if shape.is_negative() {
+            record.touch();
+            let at = descent.at();
+            return Ok(Some(End::Negative { at, end: at + name.bytes.len(), complete: false }));
+        }
+        let is_last = behind.is_empty();
+        if !is_last && !shape.is_directory() || shape.is_symlink() && !request.keep_last_link {
+            return Ok(Some(self.leave_tree(here.id, id, shape, descent.at(), name.bytes.len())));
+        }
+        let horizon = here.horizon.max(record.horizon());
+        descent.here = Here::at(id, record.seed(), horizon);
+        descent.rest = skip_slashes(behind);
+        Ok(None)
     }
 
     /// The end of a walk at something that is no directory but has components behind it, or at a link.
     #[cold]
-    fn leave_tree(&self, dir: Id, id: Id, shape: Shape, at: usize, end: usize) -> Result<End, Moving> {
+    fn leave_tree(&self, dir: Id, id: Id, shape: Shape, at: usize, len: usize) -> End {
         self.record(id).touch();
-        Ok(End::Stopped(if shape.is_symlink() {
-            Stop { dir, link: Some(id), rest: end, why: Reason::Symlink }
+        End::Stopped(if shape.is_symlink() {
+            Stop { dir, link: Some(id), rest: at + len, why: Reason::Symlink }
         } else {
             Stop { dir, link: None, rest: at, why: Reason::NotADirectory }
-        }))
+        })
     }
 
-    /// Finds one name below a directory. The count is `None` while the record is being rewritten.
-    #[inline(always)]
-    fn step(&self, extent: Extent, dir: Id, name: &Name<'_>) -> Result<(Id, &Record, Option<u32>), Miss> {
+    /// Finds one name below a directory, with the count that its record had then.
+    #[inline]
+    fn find(&self, extent: Extent, dir: Id, name: &Name<'_>) -> Result<Found<'_>, Miss> {
         self.index.search(extent, name.hash(), |id| {
             let record = self.record(id);
             let seq = record.begin();
-            (record.is_named(dir, name) && self.is_long_name(id, name)).then_some((id, record, seq))
+            let shape = record.shape_if_named(dir, name)?;
+            self.is_long_name(id, name).then_some(Found { id, record, seq, shape })
         })
     }
 
     /// Begins at a directory that was not found by its name: the start, or a parent.
     #[inline]
-    fn stand_on(&self, id: Id, trail: &mut Trail) -> Result<Here, Moving> {
+    fn stand_on(&self, id: Id, trail: &mut Trail) -> Here {
         let record = self.record(id);
-        let seq = record.begin().ok_or(Moving)?;
+        let seq = record.begin();
         trail.push(id, seq);
-        let here = Here { id, seq, shape: record.shape(), seed: record.seed(), horizon: record.horizon() };
-        Ok(if self.expiry.ever() { self.with_horizon(here) } else { here })
+        let here = Here::at(id, record.seed(), record.horizon());
+        if self.expiry.ever() { self.with_horizon(here) } else { here }
     }
 
     #[cold]
     fn with_horizon(&self, mut here: Here) -> Here {
         let above = self.horizon_above(here.id);
         here.horizon = here.horizon.max(above);
-        if self.record(here.id).stamp() < above {
-            // That it is complete was learnt before it expired.
-            here.shape = here.shape.without(Shape::COMPLETE);
-        }
+        here.was_complete = self.record(here.id).stamp() < above;
         here
     }
 
@@ -274,92 +408,37 @@ impl<H: Handle> Core<H> {
     fn ask_search(
         &self,
         pin: &mut Pin<'_>,
-        here: Here,
+        dir: Id,
+        seq: u32,
         may_search: &mut impl FnMut(&H) -> bool,
     ) -> Result<bool, Moving> {
         pin.counters().searches_asked.add(1);
+        if seq & 1 != 0 {
+            return Err(Moving);
+        }
         // SAFETY: the directory is the start, which is held, or was found linked, or as the parent of something
         // alive, inside this pin; or it was so after the pin was last left, by the check below.
-        let handle = unsafe { self.dentry(here.id).handle() }.clone();
+        let handle = unsafe { self.dentry(dir).handle() }.clone();
         let answer = pin.outside(|| may_search(&handle));
         settle_reads();
         // What was found before the pin was left may be gone: go on only from a directory that is still there.
-        if self.record(here.id).is_unchanged(here.seq) { Ok(answer) } else { Err(Moving) }
+        if self.record(dir).is_unchanged(seq) { Ok(answer) } else { Err(Moving) }
     }
 
     /// Looks one name up without a lock. Answers the entry held.
     pub(crate) fn look(&self, dir: Id, name: &Name<'_>) -> Known {
-        let pin = self.epoch.enter();
-        for _ in 0..ATTEMPTS {
-            let mut trail = Trail::default();
-            let Ok(here) = self.stand_on(dir, &mut trail) else { continue };
-            let (id, record, seq) = match self.step(self.index.extent(), dir, name) {
-                Ok((id, record, Some(seq))) => (id, record, seq),
-                Ok((_, _, None)) => continue,
-                Err(miss) if here.shape.has(Shape::COMPLETE) => {
-                    trail.miss = Some(miss);
-                    if self.is_unchanged(&trail) {
-                        return Known::Negative;
-                    }
-                    continue;
-                }
-                Err(_) => return Known::Unknown,
-            };
-            let (shape, deadline) = (record.shape(), record.deadline());
-            if record.stamp() < here.horizon || deadline != 0 && self.expiry.is_past(deadline) {
-                return Known::Unknown;
-            }
-            trail.push(id, seq);
-            record.touch();
-            if !shape.is_negative() && !self.hold(id) {
-                continue;
-            }
-            if self.is_unchanged(&trail) {
-                pin.counters().components.add(1);
-                return if shape.is_negative() { Known::Negative } else { Known::Positive(id) };
-            }
-            if !shape.is_negative() {
+        let request = Request { start: dir, floor: Id::ROOT, path: name.bytes, keep_last_link: true };
+        let hold = |end| match end {
+            End::Found(id) => self.hold(id).then_some(Known::Positive(id)),
+            End::Negative { .. } => Some(Known::Negative),
+            End::Stopped(_) => Some(Known::Unknown),
+        };
+        let release = |known| {
+            if let Known::Positive(id) = known {
                 self.release(id);
             }
-        }
-        Known::Unknown
-    }
-
-    /// Asks for all lines of a walk: first the buckets, then the records that they name.
-    pub(crate) fn prefetch_path(&self, request: &Request<'_>) {
-        let extent = self.index.extent();
-        let mut hashes = [0; AHEAD];
-        let count = self.prefetch_buckets(extent, request, &mut hashes);
-        for &hash in &hashes[..count] {
-            self.prefetch_record(extent, hash);
-        }
-    }
-
-    /// Asks for the buckets that the path's components will be looked for in, if nothing above was renamed.
-    pub(crate) fn prefetch_buckets(
-        &self,
-        extent: Extent,
-        request: &Request<'_>,
-        hashes: &mut [u32; AHEAD],
-    ) -> usize {
-        let mut seed = self.record(request.start).seed();
-        let mut at = skip_slashes(request.path, 0);
-        let mut count = 0;
-        while at < request.path.len() && count < AHEAD {
-            let name = self.hasher.split(seed, request.path, at);
-            hashes[count] = name.hash();
-            self.index.prefetch(extent, name.hash());
-            seed = name.seed();
-            count += 1;
-            at = skip_slashes(request.path, at + name.bytes.len());
-        }
-        count
-    }
-
-    pub(crate) fn prefetch_record(&self, extent: Extent, hash: u32) {
-        if let Some(id) = self.index.likely(extent, hash) {
-            prefetch(self.record(id));
-        }
+        };
+        self.walk_inside(&mut self.epoch.enter(), &request, &mut |_: &H| true, hold, release)
     }
 }
 
@@ -372,9 +451,21 @@ fn reseed(record: &Record) -> u32 {
 }
 
 #[inline(always)]
-fn skip_slashes(path: &[u8], mut at: usize) -> usize {
-    while path.get(at) == Some(&b'/') {
-        at += 1;
+pub(crate) fn skip_slashes(mut path: &[u8]) -> &[u8] {
+    while let [b'/', rest @ ..] = path {
+        path = rest;
     }
-    at
+    path
+}
+
+#[inline]
+fn count_end(pin: &Pin<'_>, end: End, components: usize) {
+    let counters = pin.counters();
+    counters.components.add(components as u64);
+    match end {
+        End::Found(_) => counters.found.add(1),
+        End::Negative { complete: false, .. } => counters.negative.add(1),
+        End::Negative { complete: true, .. } => counters.complete_negative.add(1),
+        End::Stopped(stop) => counters.stopped[stop.why as usize].add(1),
+    }
 }

@@ -136,6 +136,15 @@ impl Drop for Mounted {
     }
 }
 
+/// A place where nothing must be mounted when the test ends, also where it fails.
+pub struct Place(pub PathBuf);
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        unmount(&self.0);
+    }
+}
+
 /// A process that serves a mount in the background.
 pub struct Background {
     pid: Pid,

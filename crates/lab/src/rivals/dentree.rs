@@ -5,7 +5,7 @@
 
 use dentree_dcache::{Child, Dcache, DentryId, DentryRef, PrefetchMode, Reason, Walk, WalkOptions};
 
-use super::NameCache;
+use super::{NameCache, Tally, WALKS_PER_RENAME, Work};
 use crate::paths::{Path, Rename};
 use crate::tree::{NodeId, Tree};
 
@@ -60,6 +60,16 @@ impl Dentree {
         self.directories.push(id);
     }
 
+    /// What a walk answers. One that writers kept from ending is done again.
+    fn answer(&self, walk: Walk<'_, NodeId>, path: Path<'_>) -> Option<u64> {
+        match walk {
+            Walk::Found(entry) => Some(self.token(*entry.handle())),
+            Walk::Negative { .. } => None,
+            Walk::Stopped(stopped) if stopped.why == Reason::Busy => self.walk(path),
+            Walk::Stopped(_) => WRONG,
+        }
+    }
+
     fn directory(&self, node: NodeId) -> DentryRef<'_, NodeId> {
         self.cache.get(self.directories[node.index()]).expect("directories are not evicted")
     }
@@ -67,14 +77,7 @@ impl Dentree {
 
 impl NameCache for Dentree {
     fn walk(&self, path: Path<'_>) -> Option<u64> {
-        loop {
-            match self.cache.walk(&self.cache.root(), path.bytes(), WalkOptions::default(), |_| true) {
-                Walk::Found(entry) => return Some(self.token(*entry.handle())),
-                Walk::Negative { .. } => return None,
-                Walk::Stopped(stopped) if stopped.why == Reason::Busy => {}
-                Walk::Stopped(_) => return WRONG,
-            }
-        }
+        self.answer(self.cache.walk(&self.cache.root(), path.bytes(), WalkOptions::default(), |_| true), path)
     }
 
     fn rename(&self, rename: &Rename) {
@@ -100,6 +103,48 @@ impl NameCache for Peek {
     fn walk(&self, path: Path<'_>) -> Option<u64> {
         let cache = &self.0.cache;
         cache.peek(&cache.root(), path.bytes(), WalkOptions::default(), |_| true).map(|node| self.token(node))
+    }
+
+    fn rename(&self, rename: &Rename) {
+        self.0.rename(rename);
+    }
+
+    fn own_bytes(&self) -> Option<usize> {
+        self.0.own_bytes()
+    }
+
+    fn lock_acquisitions(&self) -> Option<u64> {
+        self.0.lock_acquisitions()
+    }
+}
+
+/// The same asked by `walk_many`: as many paths at once as there are between two renames.
+#[derive(Debug)]
+pub struct Batch(pub Dentree);
+
+impl NameCache for Batch {
+    fn walk(&self, path: Path<'_>) -> Option<u64> {
+        self.0.walk(path)
+    }
+
+    fn run(&self, work: Work<'_>) -> Tally {
+        let mut tally = Tally::default();
+        let root = self.0.cache.root();
+        let mut renames = work.renames.iter();
+        let mut batch = Vec::with_capacity(WALKS_PER_RENAME);
+        for start in work.range.clone().step_by(WALKS_PER_RENAME) {
+            let end = work.range.end.min(start + WALKS_PER_RENAME);
+            batch.clear();
+            batch.extend((start..end).map(|at| work.paths.path(at).bytes()));
+            let walks = self.0.cache.walk_many(&root, &batch, WalkOptions::default(), |_| true);
+            for (walk, at) in walks.into_iter().zip(start..end) {
+                tally.count(self.0.answer(walk, work.paths.path(at)));
+            }
+            if let Some(rename) = renames.next().filter(|_| end - start == WALKS_PER_RENAME) {
+                self.rename(rename);
+            }
+        }
+        tally
     }
 
     fn rename(&self, rename: &Rename) {

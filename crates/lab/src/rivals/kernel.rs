@@ -3,13 +3,13 @@
 //! Paths are resolved from an open root, so that nothing but the tree's own components is walked. Where the tree is small
 //! it lies on a loop-mounted ext4, which keeps negative entries; tmpfs keeps none, but takes millions of files in seconds.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::BorrowedFd;
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, mkdirat, mknodat, openat, renameat, statat};
 use rustix::io::Result as SysResult;
 
 use super::NameCache;
-use crate::mounts::{TempMount, Unavailable};
+use crate::mounts::{HiddenMount, Image, Unavailable};
 use crate::paths::{Path, Rename};
 use crate::tree::{NodeId, Tree};
 
@@ -21,7 +21,7 @@ const BYTES_PER_FILE: usize = 1400;
 /// A tree in the kernel, and the way to stat it.
 #[derive(Debug)]
 pub struct KernelStat {
-    root: OwnedFd,
+    mount: HiddenMount,
     inodes: Vec<u64>,
 }
 
@@ -37,13 +37,12 @@ impl KernelStat {
             return Err(Unavailable::because("kernel tree", why));
         }
         let mount = if tree.len() <= LARGEST_ON_EXT4 {
-            TempMount::fresh_ext4(tree.len() * 5 / 4)?
+            HiddenMount::image(Image::ext4(tree.len() * 5 / 4)?.path(), "rw")?
         } else {
-            TempMount::tmpfs()?
+            HiddenMount::tmpfs()?
         };
-        let root = mount.into_root()?;
-        let inodes = create(&root, tree).map_err(|why| Unavailable::because("kernel tree", why))?;
-        Ok(Self { root, inodes })
+        let inodes = create_below(&mount, tree)?;
+        Ok(Self { mount, inodes })
     }
 
     /// Bytes of one dentry in this kernel, by `/proc/slabinfo` (needs root). The table of heads comes on top.
@@ -54,8 +53,15 @@ impl KernelStat {
     }
 }
 
-/// Makes the tree below `root` and returns the inode number of every node.
-fn create(root: &OwnedFd, tree: &Tree) -> SysResult<Vec<u64>> {
+/// Makes a tree on an empty file system and returns the inode number of every node.
+///
+/// # Errors
+/// Those of the system calls.
+pub fn create_below(mount: &HiddenMount, tree: &Tree) -> Result<Vec<u64>, Unavailable> {
+    create(mount.root(), tree).map_err(|why| Unavailable::because("cannot make the tree", why))
+}
+
+fn create(root: BorrowedFd<'_>, tree: &Tree) -> SysResult<Vec<u64>> {
     let mut inodes = vec![statat(root, c"", AtFlags::EMPTY_PATH)?.st_ino];
     let mut path = Vec::new();
     let mut open = None;
@@ -89,7 +95,7 @@ fn available_memory() -> Option<usize> {
 
 impl NameCache for KernelStat {
     fn walk(&self, path: Path<'_>) -> Option<u64> {
-        statat(&self.root, path.c_str(), AtFlags::SYMLINK_NOFOLLOW).ok().map(|stat| stat.st_ino)
+        statat(self.mount.root(), path.c_str(), AtFlags::SYMLINK_NOFOLLOW).ok().map(|stat| stat.st_ino)
     }
 
     fn token(&self, node: NodeId) -> u64 {
@@ -97,7 +103,7 @@ impl NameCache for KernelStat {
     }
 
     fn rename(&self, rename: &Rename) {
-        renameat(&self.root, rename.from().c_str(), &self.root, rename.to().c_str())
+        renameat(self.mount.root(), rename.from().c_str(), self.mount.root(), rename.to().c_str())
             .expect("entries of a rename load are there, and their new names are free");
     }
 }

@@ -22,8 +22,8 @@ use dentree_dcache::PrefetchMode;
 
 pub use self::chained::Chained;
 pub use self::dashmap::DashMap;
-pub use self::dentree::{Dentree, Peek};
-pub use self::kernel::KernelStat;
+pub use self::dentree::{Batch, Dentree, Peek};
+pub use self::kernel::{KernelStat, create_below};
 pub use self::moka::Moka;
 pub use self::papaya::Papaya;
 pub use self::rwlock::LockedMap;
@@ -123,10 +123,14 @@ pub struct Variant {
     pub build: fn(&Tree) -> Box<dyn NameCache>,
 }
 
-/// Dentree's cache: as it comes, without references, and with its prefetch switched by hand.
-pub const DENTREE: [Variant; 4] = [
+/// Dentree's cache: as it comes, without references, many paths at once, and with its prefetch switched by hand.
+pub const DENTREE: [Variant; 5] = [
     Variant { name: "dentree", build: |tree| Box::new(Dentree::build(tree, PrefetchMode::Auto)) },
     Variant { name: "dentree-peek", build: |tree| Box::new(Peek(Dentree::build(tree, PrefetchMode::Auto))) },
+    Variant {
+        name: "dentree-batch",
+        build: |tree| Box::new(Batch(Dentree::build(tree, PrefetchMode::Auto))),
+    },
     Variant { name: "dentree-prefetch", build: |tree| Box::new(Dentree::build(tree, PrefetchMode::On)) },
     Variant { name: "dentree-no-prefetch", build: |tree| Box::new(Dentree::build(tree, PrefetchMode::Off)) },
 ];

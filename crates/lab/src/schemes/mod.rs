@@ -22,6 +22,10 @@
 //! invalid one, and a lock in the right place makes it right (relaxed loads and stores are plain moves). RCU is
 //! crossbeam-epoch: a read side is a pin, and an entry's number returns to the arena after a grace period.
 //!
+//! # The place for others
+//! Scheme 12, Dentree's own cache, and the maps of crates get a file each here as they are put behind [`Scheme`], and a row in
+//! [`SCHEMES`]: the suite in `tests/schemes` then tries them too.
+//!
 //! # What callers promise
 //! As the VFS does: who adds, deletes or renames holds a lock of the directories concerned, and renames of
 //! directories are done one at a time; look-ups, references, pruning and aliases need nothing.
@@ -30,7 +34,9 @@ mod big_reader;
 mod entry;
 mod fastwalk;
 mod fastwalk_lazy;
+mod functions;
 mod global;
+mod interleave;
 mod lazy_lru;
 mod lazy_lru_timer;
 mod lists;
@@ -46,6 +52,7 @@ pub use big_reader::BigReader;
 pub use entry::{Aligned, Apart, Dense, Dentry, Layout, Split, Standard, Together};
 pub use fastwalk::FastWalk;
 pub use fastwalk_lazy::FastWalkLazy;
+pub use functions::function_at;
 pub use global::Global;
 pub use lazy_lru::LazyLru;
 pub use lazy_lru_timer::LazyLruTimer;
@@ -183,10 +190,30 @@ pub const SCHEMES: [Variant; 11] = [
     Variant { name: "11 sequence counts", build: |config| Box::new(SeqCount::<Standard>::new(config)) },
 ];
 
+macro_rules! layouts {
+    ($($placement:ident $alignment:ident $words:literal),* $(,)?) => {
+        [$(Variant {
+            name: concat!(stringify!($placement), ", ", stringify!($alignment), ", ", stringify!($words), " words"),
+            build: |config| Box::new(LazyLru::<$placement<$words, $alignment>>::new(config)),
+        }),*]
+    };
+}
+
+/// Scheme 8 with every placement of fields, alignment of entries, and length of inline names: what the mail of 2005 compared,
+/// on the scheme that its kernel had, and what it asked at the end.
+pub const LAYOUTS: [Variant; 18] = layouts![
+    Apart Aligned 2, Apart Aligned 4, Apart Aligned 8,
+    Apart Dense 2, Apart Dense 4, Apart Dense 8,
+    Together Aligned 2, Together Aligned 4, Together Aligned 8,
+    Together Dense 2, Together Dense 4, Together Dense 8,
+    Split Aligned 2, Split Aligned 4, Split Aligned 8,
+    Split Dense 2, Split Dense 4, Split Dense 8,
+];
+
 /// What `alloc` makes, after pruning for it if need be. Where freed entries wait for a grace period, time passes for them here.
 fn make_room(scheme: &(impl Scheme + ?Sized), alloc: impl Fn() -> Option<Dentry>) -> Option<Dentry> {
     const PRUNED_AT_ONCE: usize = 32;
-    const ATTEMPTS: usize = 64;
+    const ATTEMPTS: usize = 1000;
     for _ in 0..ATTEMPTS {
         if let Some(dentry) = alloc() {
             return Some(dentry);

@@ -18,7 +18,7 @@ use crossbeam_epoch as epoch;
 use dentree_lockmeter::{Class, SpinLock};
 
 use super::entry::{COUNT, DEAD, Dentry, ENTRIES_MAX, HASHED, Layout, Link, ON_LRU, REFERENCED, UNLINKED};
-use super::{Config, Inode, NAME_MAX, Usage};
+use super::{Config, Inode, NAME_MAX, Usage, interleave};
 
 /// What a look-up wants.
 #[derive(Clone, Copy, Debug)]
@@ -176,7 +176,9 @@ impl<L: Layout> Table<L> {
         self.drop_long_name(dentry);
         let key = self.layout.key(dentry);
         key.hash.store(wanted.hash, Relaxed);
+        interleave::here();
         key.parent.set(Some(wanted.parent));
+        interleave::here();
         key.length.store(wanted.name.len() as u32, Relaxed);
         let inline = self.layout.name(dentry);
         if wanted.name.len() <= 8 * inline.len() {
@@ -204,6 +206,7 @@ impl<L: Layout> Table<L> {
         {
             return false;
         }
+        interleave::here();
         let inline = self.layout.name(dentry);
         if wanted.name.len() <= 8 * inline.len() {
             same_words(inline, wanted.name)
@@ -218,7 +221,9 @@ impl<L: Layout> Table<L> {
     }
 
     pub(super) fn hash(&self, dentry: Dentry) -> u32 {
-        self.layout.key(dentry).hash.load(Acquire)
+        let hash = self.layout.key(dentry).hash.load(Acquire);
+        interleave::here();
+        hash
     }
 
     pub(super) fn inode(&self, dentry: Dentry) -> Option<Inode> {
@@ -228,16 +233,20 @@ impl<L: Layout> Table<L> {
     // ---- counts
 
     pub(super) fn count(&self, dentry: Dentry) -> u32 {
-        self.layout.written(dentry).count.load(Acquire) & COUNT
+        let count = self.layout.written(dentry).count.load(Acquire) & COUNT;
+        interleave::here();
+        count
     }
 
     /// Takes a reference, whatever the count; the caller holds one, or the lock under which counts leave zero.
     pub(super) fn get(&self, dentry: Dentry) {
         self.layout.written(dentry).count.fetch_add(1, Relaxed);
+        interleave::here();
     }
 
     /// Takes a reference unless there is none: then nobody promises that the entry stays.
     pub(super) fn get_unless_zero(&self, dentry: Dentry) -> bool {
+        interleave::here();
         let count = &self.layout.written(dentry).count;
         count
             .try_update(AcqRel, Relaxed, |word| (word & COUNT != 0 && word & DEAD == 0).then_some(word + 1))
@@ -246,12 +255,14 @@ impl<L: Layout> Table<L> {
 
     /// Gives a reference back unless it is the last. Release: whoever takes the last one away sees what was done under this one.
     pub(super) fn put_unless_last(&self, dentry: Dentry) -> bool {
+        interleave::here();
         let count = &self.layout.written(dentry).count;
         count.try_update(Release, Relaxed, |word| (word & COUNT > 1).then(|| word - 1)).is_ok()
     }
 
     /// Gives a reference back; whether it was the last.
     pub(super) fn put(&self, dentry: Dentry) -> bool {
+        interleave::here();
         self.layout.written(dentry).count.fetch_sub(1, AcqRel) & COUNT == 1
     }
 
@@ -302,6 +313,7 @@ impl<L: Layout> Table<L> {
     }
 
     pub(super) fn is_hashed(&self, dentry: Dentry) -> bool {
+        interleave::here();
         self.layout.key(dentry).state.load(Acquire) & HASHED != 0
     }
 
@@ -325,6 +337,7 @@ impl<L: Layout> Table<L> {
     ) -> Option<Dentry> {
         let mut at = self.head(wanted.hash).get();
         while let Some(dentry) = at {
+            interleave::here();
             at = next(dentry);
             if let (true, Some(ahead)) = (self.prefetch, at) {
                 self.layout.prefetch(ahead);
@@ -342,6 +355,7 @@ impl<L: Layout> Table<L> {
         let chain = self.layout.chain(dentry);
         let first = head.get();
         chain.place.next.set(first);
+        interleave::here();
         chain.place.prev.set(None);
         self.layout.key(dentry).state.store(HASHED, Release);
         if let Some(first) = first {
@@ -357,6 +371,7 @@ impl<L: Layout> Table<L> {
             return;
         }
         state.store(0, Release);
+        interleave::here();
         let place = &self.layout.chain(dentry).place;
         let (next, prev) = (place.next.get(), place.prev.get());
         match prev {
@@ -401,6 +416,7 @@ impl<L: Layout> Table<L> {
         let first = &self.layout.written(self.parent(dentry)).children;
         let sibling = &self.layout.written(dentry).sibling;
         sibling.prev.set(None);
+        interleave::here();
         sibling.next.set(first.get());
         if let Some(first) = first.get() {
             self.layout.written(first).sibling.prev.set(Some(dentry));
@@ -410,6 +426,7 @@ impl<L: Layout> Table<L> {
 
     pub(super) fn remove_child(&self, dentry: Dentry) {
         let sibling = &self.layout.written(dentry).sibling;
+        interleave::here();
         let (next, prev) = (sibling.next.get(), sibling.prev.get());
         match prev {
             Some(prev) => self.layout.written(prev).sibling.next.set(next),
@@ -490,6 +507,7 @@ impl<L: Layout> Table<L> {
         if self.has(dentry, ON_LRU) {
             return;
         }
+        interleave::here();
         let place = &self.layout.written(dentry).lru;
         place.prev.set(None);
         place.next.set(lru.first.get());
@@ -522,6 +540,7 @@ impl<L: Layout> Table<L> {
         if !self.has(dentry, ON_LRU) {
             return;
         }
+        interleave::here();
         let place = &self.layout.written(dentry).lru;
         let (next, prev) = (place.next.get(), place.prev.get());
         match prev {
@@ -609,5 +628,85 @@ impl LongNames {
     /// A reader without a lock may bring a number that is no block: part of a short name.
     fn is(&self, number: u64, name: &[u8]) -> bool {
         number < (self.chunks.len() * CHUNK) as u64 && same_words(self.block(number), name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Standard;
+    use super::*;
+
+    fn table(entries: usize, heads: usize) -> Arc<Table<Standard>> {
+        Table::new(Config { entries, heads, prefetch: true })
+    }
+
+    #[test]
+    fn names_spread_over_the_chains() {
+        let table = table(1, 4096);
+        let mut lengths = vec![0; table.heads()];
+        for parent in 0..64 {
+            for number in 0..64 {
+                let name = format!("file{number:03}.c");
+                lengths[table.bucket(Wanted::new(Dentry(parent), name.as_bytes()).hash)] += 1;
+            }
+        }
+        let longest = lengths.iter().max();
+        assert!(
+            longest <= Some(&8),
+            "4096 names on 4096 chains, {longest:?} on one; 6 to 8 is what chance does"
+        );
+    }
+
+    #[test]
+    fn names_of_every_length_are_told_apart() {
+        let table = table(300, 1);
+        let text = [b'x'; NAME_MAX];
+        let entries: Vec<_> = (1..=NAME_MAX)
+            .map(|length| {
+                let wanted = Wanted::new(Dentry::ROOT, &text[..length]);
+                let dentry = table.alloc(&wanted).expect("room");
+                table.rehash(dentry);
+                dentry
+            })
+            .collect();
+        for (index, dentry) in entries.iter().enumerate() {
+            assert_eq!(table.find(&Wanted::new(Dentry::ROOT, &text[..=index])), Some(*dentry));
+        }
+        let mut other = text;
+        other[NAME_MAX - 1] = b'y';
+        assert_eq!(table.find(&Wanted::new(Dentry::ROOT, &other)), None);
+    }
+
+    #[test]
+    fn a_reader_on_an_unlinked_entry_finds_the_rest_of_the_chain() {
+        let table = table(8, 1);
+        let add = |name: &[u8]| {
+            let dentry = table.alloc(&Wanted::new(Dentry::ROOT, name)).expect("room");
+            table.rehash(dentry);
+            dentry
+        };
+        let (last, middle, first) = (add(b"last"), add(b"middle"), add(b"first"));
+        table.unhash_saving_next(middle);
+        assert_eq!(table.next_or_saved(middle), Some(last));
+        assert_eq!(table.layout.chain(middle).place.next.get(), None);
+        assert_eq!(table.next_or_saved(first), Some(last));
+        table.rehash(middle);
+        assert_eq!(table.next_or_saved(middle), Some(first));
+    }
+
+    #[test]
+    fn everything_below_a_directory_is_visited_once_parents_first() {
+        let table = table(16, 4);
+        let add = |parent: Dentry, name: &[u8]| {
+            let dentry = table.alloc(&Wanted::new(parent, name)).expect("room");
+            table.add_child(dentry);
+            dentry
+        };
+        let a = add(Dentry::ROOT, b"a");
+        let (b, c) = (add(a, b"b"), add(a, b"c"));
+        let (d, e) = (add(c, b"d"), add(Dentry::ROOT, b"e"));
+        assert_eq!(table.below(Dentry::ROOT).collect::<Vec<_>>(), [e, a, c, d, b]);
+        assert_eq!(table.below(a).collect::<Vec<_>>(), [c, d, b]);
+        assert_eq!(table.below(e).count(), 0);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use dentree_lab::schemes::{Dentry, SCHEMES, Scheme};
+use dentree_lab::schemes::{Dentry, LAYOUTS, SCHEMES, Scheme};
 use proptest::prelude::*;
 
 use crate::{assert_nothing_leaked, crowded, inode, name};
@@ -255,7 +255,7 @@ fn assert_walks(cache: &dyn Scheme) {
 
 #[test]
 fn walks_go_as_far_as_the_cache_does() {
-    for scheme in SCHEMES {
+    for scheme in SCHEMES.into_iter().chain(LAYOUTS) {
         println!("{}", scheme.name);
         let cache = (scheme.build)(crowded(64));
         assert_walks(&*cache);
@@ -265,7 +265,7 @@ fn walks_go_as_far_as_the_cache_does() {
 
 #[test]
 fn a_full_cache_makes_room_by_pruning_and_says_when_it_cannot() {
-    for scheme in SCHEMES {
+    for scheme in SCHEMES.into_iter().chain(LAYOUTS) {
         let cache = (scheme.build)(crowded(16));
         for number in 0..100 {
             let dentry =

@@ -75,6 +75,7 @@ struct Facts {
 pub(crate) fn run(session: &Session, args: &ChecksumArgs) -> Result<(), Stop> {
     let directory = Path::new(&args.tree);
     if directory.is_dir() {
+        fanout::raise_file_limit();
         let source = local::Local::new(&session.report, directory);
         let root = source.root()?;
         print(&source, root)

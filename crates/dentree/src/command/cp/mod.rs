@@ -39,12 +39,13 @@ pub(crate) fn run(session: &Session, args: &CpArgs) -> Result<(), Stop> {
         return Err(local_problem(&args.local, &io::ErrorKind::NotADirectory.into()).into());
     }
     let interrupted = interruptible()?;
-    raise_file_limit();
+    fanout::raise_file_limit();
     let progress = Progress::new();
     let keeper = Keeper::new(args.archive);
     for (at, node) in &found {
-        let name = at.path.rsplit(|&byte| byte == b'/').next().unwrap_or(b"");
-        // The root of an image has no name: what is in it goes into the directory.
+        // The root of an image has no name, nor have `.` and `..`: what is in them goes into the directory.
+        let name =
+            at.path.rsplit(|&byte| byte == b'/').next().filter(|name| is_plain_name(name)).unwrap_or(b"");
         let (top, name) = if is_dir { (&*args.local, name) } else { split(&args.local) };
         let top = Arc::new(Place::top(top).map_err(|error| local_problem(top, &error))?);
         let copy = Copy {
@@ -95,14 +96,6 @@ fn interruptible() -> Result<Arc<AtomicBool>, Problem> {
     };
     register().map_err(|error| Problem::new("cp", Status::Failed, error.to_string()))?;
     Ok(flag)
-}
-
-/// Directories are open while files are made in them: as many as the tree is deep, times threads.
-fn raise_file_limit() {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let limit = getrlimit(Resource::Nofile);
-    // If it stays low, very deep trees fail with a message.
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
 }
 
 /// A line on the terminal that says how far the copy is.

@@ -1,0 +1,54 @@
+//! Looking for a byte among sixteen at once: for slashes in a path and for tags in a bucket.
+//!
+//! With SSE2, which every x86-64 has, this takes four instructions; the portable form takes about twenty. A walk
+//! does it twice per component: 30 of 190 instructions (counted by cachegrind).
+
+/// The positions at which `byte` stands in the sixteen bytes of `low` and `high` (little-endian), as a bit each.
+#[inline(always)]
+#[cfg(target_arch = "x86_64")]
+pub(crate) fn positions(low: u64, high: u64, byte: u8) -> u32 {
+    use std::arch::x86_64::{_mm_cmpeq_epi8, _mm_movemask_epi8, _mm_set_epi64x, _mm_set1_epi8};
+    // SAFETY: every x86-64 has SSE2, and these work on registers only.
+    unsafe {
+        let bytes = _mm_set_epi64x(high as i64, low as i64);
+        _mm_movemask_epi8(_mm_cmpeq_epi8(bytes, _mm_set1_epi8(byte as i8))) as u32
+    }
+}
+
+/// The positions at which `byte` stands in the sixteen bytes of `low` and `high` (little-endian), as a bit each.
+#[inline(always)]
+#[cfg(not(target_arch = "x86_64"))]
+pub(crate) fn positions(low: u64, high: u64, byte: u8) -> u32 {
+    portable_positions(low, high, byte)
+}
+
+#[cfg(any(test, not(target_arch = "x86_64")))]
+fn portable_positions(low: u64, high: u64, byte: u8) -> u32 {
+    const ONES: u64 = u64::from_ne_bytes([0x01; 8]);
+    const LOWS: u64 = u64::from_ne_bytes([0x7f; 8]);
+    let half = |word: u64| {
+        let differs = word ^ (ONES * u64::from(byte));
+        // The highest bit of each byte: set if the byte is zero. No carry crosses a byte.
+        let zero = !(((differs & LOWS) + LOWS) | differs | LOWS);
+        // Gathers the eight bits in the top byte.
+        ((zero >> 7).wrapping_mul(0x0102_0408_1020_4080) >> 56) as u32
+    };
+    half(low) | half(high) << 8
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_forms_find_a_byte_at_every_set_of_positions() {
+        for set in 0..1_u32 << 16 {
+            let bytes: [u8; 16] =
+                std::array::from_fn(|i| if set >> i & 1 == 1 { b'/' } else { [0, 0x2e, 0xaf][i % 3] });
+            let word = u128::from_le_bytes(bytes);
+            let (low, high) = (word as u64, (word >> 64) as u64);
+            assert_eq!(positions(low, high, b'/'), set);
+            assert_eq!(portable_positions(low, high, b'/'), set);
+        }
+    }
+}

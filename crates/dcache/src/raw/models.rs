@@ -1,0 +1,233 @@
+//! Small models that loom explores in every interleaving and every outcome that the memory model allows:
+//! `RUSTFLAGS="--cfg loom" cargo test -p dentree-dcache --release --lib models`.
+
+use super::{
+    Id,
+    dentry::{Dentry, Left},
+    epoch::Epoch,
+    index::Index,
+    name::{Hasher, Name},
+    record::{Record, Shape, settle_reads},
+};
+use crate::Kind;
+use loom::sync::Arc;
+use loom::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use loom::thread;
+
+/// Bounded, so that each model ends within a minute: three preemptions find what more would, going by the bugs put
+/// in on purpose.
+fn model(check: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(3);
+    builder.check(check);
+}
+
+const DIR: Id = Id(7);
+
+fn name(hasher: &Hasher, bytes: &'static [u8]) -> Name<'static> {
+    hasher.name(0, bytes).expect("a valid name")
+}
+
+/// Writes all of a record that a walk reads; `version` shows in each field.
+fn write(record: &Record, name: &Name<'_>, version: u32) {
+    let rewrite = record.rewrite();
+    rewrite.place(DIR, name);
+    rewrite.seed(version);
+    rewrite.shape(Shape::linked(Some(Kind::Other), 0, name.bytes.len()));
+}
+
+/// What a walk does at one record: the seed that it saw under the name, if it may believe it.
+fn read(record: &Record, name: &Name<'_>) -> Result<Option<u32>, ()> {
+    let seq = record.begin();
+    let seen = record.shape_if_named(DIR, name).map(|_| record.seed());
+    settle_reads();
+    if seq & 1 == 0 && record.is_unchanged(seq) { Ok(seen) } else { Err(()) }
+}
+
+#[test]
+fn a_record_that_did_not_change_was_read_whole() {
+    model(|| {
+        let hasher = Hasher::new(1);
+        let (a, b) = (name(&hasher, b"a"), name(&hasher, b"b"));
+        let record = Arc::new(Record::default());
+        write(&record, &a, 1);
+        let writer = {
+            let record = record.clone();
+            thread::spawn(move || write(&record, &b, 2))
+        };
+        // Never the new seed under the old name, nor the other way round.
+        if let Ok(Some(seed)) = read(&record, &a) {
+            assert_eq!(seed, 1);
+        }
+        if let Ok(Some(seed)) = read(&record, &b) {
+            assert_eq!(seed, 2);
+        }
+        writer.join().expect("no panic");
+        assert_eq!(read(&record, &b), Ok(Some(2)));
+    });
+}
+
+#[test]
+fn writers_of_one_record_exclude_each_other() {
+    model(|| {
+        let hasher = Hasher::new(1);
+        let (a, b) = (name(&hasher, b"a"), name(&hasher, b"b"));
+        let record = Arc::new(Record::default());
+        let writer = {
+            let record = record.clone();
+            thread::spawn(move || write(&record, &b, 2))
+        };
+        write(&record, &a, 1);
+        writer.join().expect("no panic");
+        let seen = [read(&record, &a), read(&record, &b)];
+        assert!(seen == [Ok(Some(1)), Ok(None)] || seen == [Ok(None), Ok(Some(2))], "{seen:?}");
+    });
+}
+
+/// G2 at the index: what is there all the time is never believed to be missing.
+#[test]
+fn a_split_hides_nothing() {
+    model(|| {
+        // Two entries in one bucket, of which the split moves one.
+        let hash_of = |id: Id| id.0;
+        let index = Arc::new(Index::new(2));
+        for id in [1, 2] {
+            index.insert(hash_of(Id(id)), Id(id), || {});
+        }
+        let grower = {
+            let index = index.clone();
+            thread::spawn(move || index.grow(hash_of))
+        };
+        for id in [1, 2] {
+            let found =
+                index.search(index.extent(), hash_of(Id(id)), |found| (found == Id(id)).then_some(()));
+            if let Err(miss) = found {
+                assert!(!index.still_misses(miss), "{id} was there");
+            }
+        }
+        grower.join().expect("no panic");
+        for id in [1, 2] {
+            assert!(index.search(index.extent(), id, |found| (found == Id(id)).then_some(())).is_ok());
+        }
+    });
+}
+
+#[test]
+fn an_insertion_and_a_removal_disturb_no_other_entry() {
+    model(|| {
+        let index = Arc::new(Index::new(2));
+        index.insert(5, Id(1), || {});
+        let writer = {
+            let index = index.clone();
+            thread::spawn(move || {
+                index.insert(5, Id(2), || {});
+                index.remove(5, Id(2), || {});
+            })
+        };
+        let found = index.search(index.extent(), 5, |found| (found == Id(1)).then_some(()));
+        if let Err(miss) = found {
+            assert!(!index.still_misses(miss));
+        }
+        writer.join().expect("no panic");
+    });
+}
+
+/// "A walk finds the old name, or the new one, or both in turn, never neither."
+#[test]
+fn a_rename_is_never_seen_half_done() {
+    model(|| {
+        let hasher = Hasher::new(1);
+        let (a, b) = (name(&hasher, b"a"), name(&hasher, b"b"));
+        let shared = Arc::new((Index::new(2), Record::default()));
+        shared.0.insert(a.hash(), Id(1), || write(&shared.1, &a, 1));
+        let renamer = {
+            let shared = shared.clone();
+            thread::spawn(move || {
+                shared.0.relink(&[(Id(1), a.hash(), b.hash())], || write(&shared.1, &b, 1));
+            })
+        };
+        // As `Core::attempt` looks one name up; `None` is for an attempt that is void.
+        let look = |name: &Name<'_>| {
+            let (index, record) = &*shared;
+            let found = index.search(index.extent(), name.hash(), |_| {
+                let seq = record.begin();
+                record.shape_if_named(DIR, name).map(|_| seq)
+            });
+            match found {
+                Ok(seq) => {
+                    settle_reads();
+                    (seq & 1 == 0 && record.is_unchanged(seq)).then_some(true)
+                }
+                Err(miss) => index.still_misses(miss).then_some(false),
+            }
+        };
+        let looks = [look(&a), look(&b)];
+        assert_ne!(looks, [Some(false), Some(false)], "not under the old name, then not under the new one");
+        renamer.join().expect("no panic");
+        assert_eq!([look(&a), look(&b)], [Some(false), Some(true)]);
+    });
+}
+
+/// G6: what a reader has found is not reused before it leaves.
+#[test]
+fn a_grace_period_ends_after_the_readers_that_may_have_found_the_thing() {
+    model(|| {
+        let shared = Arc::new((Epoch::new(), AtomicBool::new(true), AtomicU32::new(0)));
+        let reader = {
+            let shared = shared.clone();
+            thread::spawn(move || {
+                let (epoch, linked, reused) = &*shared;
+                let _pin = epoch.enter();
+                if linked.load(Ordering::Acquire) {
+                    assert_eq!(reused.load(Ordering::Relaxed), 0, "reused under a reader");
+                }
+            })
+        };
+        let (epoch, linked, reused) = &*shared;
+        linked.store(false, Ordering::Release);
+        let tag = epoch.tag();
+        epoch.advance();
+        if epoch.oldest() > tag {
+            reused.store(1, Ordering::Relaxed);
+        }
+        reader.join().expect("no panic");
+    });
+}
+
+/// G6: either the walk gets its reference or the clock gets the entry.
+#[test]
+fn an_entry_is_held_or_dead_never_both() {
+    model(|| {
+        let dentry = Arc::new(Dentry::<u64>::default());
+        dentry.revive(false, false);
+        let clock = {
+            let dentry = dentry.clone();
+            thread::spawn(move || dentry.kill_unused())
+        };
+        let held = dentry.hold().is_some();
+        let killed_while_held = held && dentry.kill_unused();
+        assert!(!killed_while_held);
+        let killed = clock.join().expect("no panic");
+        assert!(held != killed);
+    });
+}
+
+#[test]
+fn a_detached_entry_dies_exactly_once() {
+    model(|| {
+        let dentry = Arc::new(Dentry::<u64>::default());
+        dentry.revive(true, false);
+        dentry.pin();
+        let user = {
+            let dentry = dentry.clone();
+            thread::spawn(move || u32::from(dentry.release() == Left::Dead))
+        };
+        let child = {
+            let dentry = dentry.clone();
+            thread::spawn(move || u32::from(dentry.unpin()))
+        };
+        let detached = u32::from(dentry.detach());
+        let deaths = detached + user.join().expect("no panic") + child.join().expect("no panic");
+        assert_eq!(deaths, 1);
+    });
+}

@@ -1,0 +1,154 @@
+//! The whole cache in random interleavings: `RUSTFLAGS="--cfg shuttle" cargo test -p dentree-dcache --test interleavings`.
+#![cfg(shuttle)]
+
+use dentree_dcache::*;
+use shuttle::sync::Arc;
+use shuttle::sync::atomic::{AtomicU64, Ordering};
+use shuttle::thread;
+use std::convert::Infallible;
+
+const SCHEDULES: usize = 3_000;
+
+fn cache() -> Arc<Dcache<u64>> {
+    Arc::new(Dcache::builder().seed(5).prefetch(PrefetchMode::Off).build(Child::directory(1)))
+}
+
+/// `None` where writers were faster at every attempt: that claims nothing.
+fn look(cache: &Dcache<u64>, path: &str) -> Option<Option<u64>> {
+    match cache.walk(&cache.root(), path.as_bytes(), WalkOptions::default(), |_| true) {
+        Walk::Found(dentry) => Some(Some(*dentry.handle())),
+        Walk::Stopped(Stopped { why: Reason::Busy, .. }) => None,
+        _ => Some(None),
+    }
+}
+
+fn check(model: impl Fn() + Send + Sync + 'static) {
+    shuttle::check_random(model, SCHEDULES);
+}
+
+#[test]
+fn a_rename_loses_nothing_on_the_way() {
+    check(|| {
+        let cache = cache();
+        let root = cache.root();
+        let dir = cache.create(&root, b"a", Child::directory(2));
+        cache.create(&dir, b"file", Child::other(3));
+        cache.create(&root, b"other", Child::directory(4));
+        drop((root, dir));
+        let renamer = {
+            let cache = cache.clone();
+            thread::spawn(move || {
+                let root = cache.root();
+                let other =
+                    cache.lookup_or_fill(&root, b"other", || Err(())).expect("cached").expect("there");
+                cache.rename(&root, b"a", &other, b"b");
+            })
+        };
+        let looks = [look(&cache, "a/file"), look(&cache, "other/b/file")];
+        assert_ne!(looks, [Some(None), Some(None)]);
+        renamer.join().expect("no panic");
+        assert_eq!(look(&cache, "other/b/file"), Some(Some(3)));
+        assert_eq!(look(&cache, "a/file"), Some(None));
+    });
+}
+
+#[test]
+fn an_answer_that_was_overtaken_brings_nothing_back() {
+    check(|| {
+        let cache = cache();
+        let asked = Arc::new(AtomicU64::new(0));
+        let askers: Vec<_> = (0..2)
+            .map(|_| {
+                let (cache, asked) = (cache.clone(), asked.clone());
+                thread::spawn(move || {
+                    let found = cache.lookup_or_fill(&cache.root(), b"name", || {
+                        asked.fetch_add(1, Ordering::SeqCst);
+                        thread::yield_now();
+                        Ok::<_, Infallible>(Fill::Positive(Child::other(7)))
+                    });
+                    found.expect("infallible").map(|dentry| *dentry.handle())
+                })
+            })
+            .collect();
+        cache.unlink(&cache.root(), b"name");
+        for asker in askers {
+            assert!(matches!(asker.join().expect("no panic"), None | Some(7)));
+        }
+        assert_eq!(look(&cache, "name"), Some(None));
+        assert!(asked.load(Ordering::SeqCst) <= 2);
+    });
+}
+
+#[test]
+fn what_is_held_survives_eviction_unlink_and_reuse_of_slots() {
+    check(|| {
+        let cache = cache();
+        drop(cache.create(&cache.root(), b"file", Child::other(2)));
+        let churner = {
+            let cache = cache.clone();
+            thread::spawn(move || {
+                cache.prune(10);
+                cache.unlink(&cache.root(), b"file");
+                cache.create(&cache.root(), b"new", Child::other(3));
+                cache.prune(10);
+            })
+        };
+        for _ in 0..2 {
+            if let Walk::Found(held) = cache.walk(&cache.root(), b"file", WalkOptions::default(), |_| true) {
+                thread::yield_now();
+                assert_eq!(*held.handle(), 2);
+                assert_eq!(cache.get(held.id()).map(|dentry| *dentry.handle()), Some(2));
+            }
+        }
+        churner.join().expect("no panic");
+        assert_eq!(cache.stats().held, 0);
+    });
+}
+
+#[test]
+fn a_complete_directory_denies_only_what_is_not_there() {
+    check(|| {
+        let cache = cache();
+        let root = cache.root();
+        let mut completion = cache.begin_complete(&root);
+        completion.enter(b"stays", Child::other(2), 1);
+        completion.enter(b"a", Child::other(3), 2);
+        assert!(completion.finish());
+        drop(root);
+        let writer = {
+            let cache = cache.clone();
+            thread::spawn(move || {
+                cache.rename(&cache.root(), b"a", &cache.root(), b"b");
+                cache.prune(10);
+            })
+        };
+        let walk = cache.walk(&cache.root(), b"stays", WalkOptions::default(), |_| true);
+        assert!(!matches!(walk, Walk::Negative { .. }));
+        writer.join().expect("no panic");
+        let walk = cache.walk(&cache.root(), b"stays", WalkOptions::default(), |_| true);
+        assert!(!matches!(walk, Walk::Negative { .. }), "on disk, though evicted");
+    });
+}
+
+#[test]
+fn what_was_expired_is_asked_for_again() {
+    check(|| {
+        let cache = cache();
+        let root = cache.root();
+        let dir = cache.create(&root, b"dir", Child::directory(2));
+        cache.create(&dir, b"file", Child::other(3));
+        drop((root, dir));
+        let expirer = {
+            let cache = cache.clone();
+            thread::spawn(move || cache.expire_all())
+        };
+        let mover = {
+            let cache = cache.clone();
+            thread::spawn(move || cache.rename(&cache.root(), b"dir", &cache.root(), b"moved"))
+        };
+        expirer.join().expect("no panic");
+        mover.join().expect("no panic");
+        assert_ne!(look(&cache, "moved/file"), Some(Some(3)));
+        assert_ne!(look(&cache, "dir/file"), Some(Some(3)));
+    });
+}
