@@ -272,7 +272,7 @@ pub(crate) struct ServeArgs {
     /// The image
     #[arg(value_hint = ValueHint::FilePath)]
     pub(crate) image: OsString,
-    /// Where to listen; port 0 takes a free one, 0.0.0.0 or [::] lets other machines in
+    #[arg(help = "Where to listen; port 0 takes a free one, 0.0.0.0 or [::] lets other machines in")]
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:8000")]
     pub(crate) listen: SocketAddr,
     /// Tell what server, caches and device did, under /metrics on a port of its own (Prometheus' text format)
