@@ -1,13 +1,13 @@
 # What a newcomer types: `make run` and `make test`. Both install what they need.
 
-.PHONY: run test check unit loom docs bench fuzz install setup
+.PHONY: run test check unit models docs bench fuzz install setup
 
 # Opens an ext4 image, walks it cold and warm, and says what to type next.
 run: setup
 	cargo run --release --quiet --bin dentree -- demo
 
 # Everything that must hold before a change lands.
-test: setup check docs unit loom
+test: setup check docs unit models
 	@echo "dentree: all checks passed"
 
 check:
@@ -21,14 +21,20 @@ docs:
 unit:
 	cargo test --workspace --quiet
 
-# The concurrent protocols, every interleaving of small cases.
-loom:
-	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom cargo test --release --quiet -p dentree-dcache --test loom
-	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom cargo test --release --quiet -p dentree-lockmeter --no-default-features --test loom
+# The concurrent protocols: every interleaving of small cases, then random interleavings of the whole cache.
+models:
+	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom cargo test --release --quiet -p dentree-dcache --lib models
+	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom cargo test --release --quiet \
+		-p dentree-bufcache -p dentree-mbcache --test loom
+	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom cargo test --release --quiet \
+		-p dentree-lockmeter --no-default-features --test loom
+	RUSTFLAGS="--cfg shuttle" CARGO_TARGET_DIR=target/shuttle cargo test --release --quiet \
+		-p dentree-dcache --test interleavings
 
-# Every target of docs/BENCHMARKS.md, rivals in the same run; tables on the terminal, rows in target/bench/.
+# Walks and find, every rival in the same run; tables on the terminal, rows in target/bench/.
 bench: setup
-	cargo bench --quiet -p dentree-lab
+	cargo build --release --quiet --bin dentree
+	cargo bench --quiet -p dentree-lab --bench walk --bench find
 
 # Each fuzz target for a while; needs a nightly toolchain and cargo-fuzz.
 fuzz:

@@ -9,6 +9,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("dentree-bufcache", &["dentree-blockdev"]),
     ("dentree-dcache", &[]),
     ("dentree-ext4-format", &[]),
+    ("dentree-mbcache", &[]),
     ("dentree-jbd2", &["dentree-blockdev"]),
     ("dentree-lockmeter", &[]),
     ("dentree-vfs", &["dentree-dcache"]),
@@ -17,11 +18,12 @@ const ARROWS: &[(&str, &[&str])] = &[
         &["dentree-blockdev", "dentree-bufcache", "dentree-ext4-format", "dentree-jbd2", "dentree-vfs"],
     ),
     ("dentree-fuse", &["dentree-vfs"]),
+    ("dentree-http", &["dentree-vfs"]),
     (
         "dentree-lab",
         &["dentree-blockdev", "dentree-dcache", "dentree-ext4", "dentree-lockmeter", "dentree-vfs"],
     ),
-    ("dentree", &["dentree-blockdev", "dentree-ext4", "dentree-fuse", "dentree-vfs"]),
+    ("dentree", &["dentree-blockdev", "dentree-ext4", "dentree-fuse", "dentree-http", "dentree-vfs"]),
     ("xtask", &[]),
 ];
 

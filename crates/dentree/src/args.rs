@@ -3,6 +3,7 @@
 use clap::{Args, Parser, Subcommand, ValueHint};
 use clap_complete::Shell;
 use std::ffi::OsString;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 const EXIT_CODES: &str = "\
@@ -72,6 +73,8 @@ pub(crate) enum Command {
     Checksum(ChecksumArgs),
     /// Mount an image read-only, until Ctrl-C or umount
     Mount(MountArgs),
+    /// Serve the files of an image to browsers, until Ctrl-C
+    Serve(ServeArgs),
     /// Show dentree at work on an image that it brings along
     Demo,
     /// Print the completions of a shell
@@ -149,7 +152,7 @@ pub(crate) struct FindArgs {
     /// Where to search
     #[arg(required = true, value_name = "IMAGE:PATH", value_hint = ValueHint::FilePath)]
     pub(crate) locations: Vec<OsString>,
-    /// The last component of the path matches a pattern of *, ?, [set] and \-escapes
+    #[arg(help = r"The last component of the path matches a pattern of *, ?, [set] and \-escapes")]
     #[arg(long, value_name = "GLOB", allow_hyphen_values = true)]
     pub(crate) name: Vec<OsString>,
     /// The same without regard to case
@@ -257,6 +260,27 @@ pub(crate) struct MountArgs {
     /// Return as soon as the mount can be used, and serve it in the background
     #[arg(long)]
     pub(crate) background: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(
+    long_about = "Serve the files of an image to browsers, until Ctrl-C\n\nWhoever can connect may read \
+                  everything in the image, whatever its permissions say; so only this machine can, unless \
+                  --listen says otherwise. Each request is told on standard output in the common log format."
+)]
+pub(crate) struct ServeArgs {
+    /// The image
+    #[arg(value_hint = ValueHint::FilePath)]
+    pub(crate) image: OsString,
+    #[arg(help = "Where to listen; port 0 takes a free one, 0.0.0.0 or [::] lets other machines in")]
+    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:8000")]
+    pub(crate) listen: SocketAddr,
+    /// Tell what server, caches and device did, under /metrics on a port of its own (Prometheus' text format)
+    #[arg(long, value_name = "ADDR:PORT")]
+    pub(crate) metrics: Option<SocketAddr>,
+    /// Append the requests to FILE instead of telling them on standard output
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) access_log: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

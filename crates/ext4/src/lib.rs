@@ -4,6 +4,26 @@
 //! never written. Everything else is read when it is asked for. [`Ext4`] implements
 //! [`FileSystem`](dentree_vfs::FileSystem).
 //!
+//! ```
+//! use dentree_blockdev::MemoryDevice;
+//! use dentree_ext4::{Ext4, Options};
+//! use dentree_vfs::{Identity, Vfs, WalkOptions};
+//! use std::{io::Read, sync::Arc};
+//!
+//! // A file would be opened with `FileDevice`; this is a small image of the tests.
+//! let packed = &include_bytes!("../tests/images/ext4-sums.img.gz")[..];
+//! let mut image = Vec::new();
+//! flate2::read::GzDecoder::new(packed).read_to_end(&mut image)?;
+//!
+//! let fs = Ext4::open(Arc::new(MemoryDevice::from(image)), Options::default())?;
+//! let vfs = Vfs::new(fs)?;
+//! let file = vfs.walk(&Identity::Superuser, vfs.root(), b"a/../a/hard", WalkOptions::FOLLOW)?;
+//! let mut content = [0; 32];
+//! let len = vfs.read(&file, 0, &mut content)?;
+//! assert_eq!(&content[..len], b"hello\n");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! # Who protects what
 //! An [`Ext4`] is immutable once open: its methods take `&self`, share no state but the buffer cache, and take
 //! no lock of their own. Metadata is read through the cache; file content goes straight from the device into the

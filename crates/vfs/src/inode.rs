@@ -7,7 +7,7 @@ use crate::{Attr, FileSystem, Ino, Result};
 use quick_cache::sync::Cache;
 use quick_cache::{DefaultHashBuilder, Lifecycle, OptionsBuilder, Weighter};
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// An inode in memory: what the file system parsed, and its attributes.
 pub struct Inode<F: FileSystem> {
@@ -83,6 +83,8 @@ impl<F: FileSystem> Lifecycle<Ino, Arc<Inode<F>>> for PinHeld {
 pub(crate) struct InodeCache<F: FileSystem> {
     fs: Arc<F>,
     cache: Cache<Ino, Arc<Inode<F>>, ByNode<F>, DefaultHashBuilder, PinHeld>,
+    /// Counted here: the cache looks twice before it loads, and counts both.
+    loads: AtomicU64,
 }
 
 impl<F: FileSystem> InodeCache<F> {
@@ -94,12 +96,13 @@ impl<F: FileSystem> InodeCache<F> {
             .build()
             .expect("both capacities are given");
         let cache = Cache::with_options(options, ByNode(fs.clone()), DefaultHashBuilder::default(), PinHeld);
-        InodeCache { fs, cache }
+        InodeCache { fs, cache, loads: AtomicU64::new(0) }
     }
 
     /// Inode `ino`, loaded once however many ask for it.
     pub(crate) fn get(&self, ino: Ino) -> Result<Arc<Inode<F>>> {
         self.cache.get_or_insert_with(&ino, || {
+            self.loads.fetch_add(1, Ordering::Relaxed);
             let node = self.fs.load(ino)?;
             Ok(Arc::new(Inode { attr: self.fs.attr(&node), node, entry: AtomicU64::new(0) }))
         })
@@ -110,7 +113,7 @@ impl<F: FileSystem> InodeCache<F> {
             cached: self.cache.len() as u64,
             bytes: self.cache.weight(),
             hits: self.cache.hits(),
-            misses: self.cache.misses(),
+            misses: self.loads.load(Ordering::Relaxed),
         }
     }
 }

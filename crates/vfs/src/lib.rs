@@ -2,7 +2,8 @@
 //!
 //! A file system below implements [`FileSystem`] in terms of inode numbers and single names; it never sees a
 //! path. A front door above (command line, FUSE, HTTP) talks to [`Vfs`], which walks paths through the
-//! directory entry cache and asks the file system only for what is not cached.
+//! directory entry cache and asks the file system only for what is not cached. The crate `dentree-ext4` shows both
+//! ends at work.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 

@@ -87,7 +87,10 @@ fn kernel(top: &File, path: &str, options: WalkOptions) -> Result<u64, Errno> {
     flags.set(OFlags::NOFOLLOW, options.last_link != LastLink::Follow);
     flags.set(OFlags::DIRECTORY, options.directory);
     resolve.set(ResolveFlags::NO_SYMLINKS, options.no_links);
-    let found = rustix::fs::openat2(top.as_fd(), path, flags, Mode::empty(), resolve)?;
+    let open = || rustix::fs::openat2(top.as_fd(), path, flags, Mode::empty(), resolve);
+    // A kernel walk that begins without references and has to begin again counts its links twice, and then finds
+    // too many of them where there are more than 20. With all names in its cache it does not begin again.
+    let found = open().or_else(|error| if error == Errno::LOOP { open() } else { Err(error) })?;
     let found = rustix::fs::fstat(found)?;
     let is_link = rustix::fs::FileType::from_raw_mode(found.st_mode).is_symlink();
     // With O_PATH the kernel answers a last link; without it O_NOFOLLOW fails as `Refuse` does.
@@ -136,6 +139,13 @@ fn compare(who: &Identity, paths: u32) {
                 let ours = ours.map(|inode| inode.ino()).map_err(|error| error.errno());
                 let theirs = kernel(&here, &path, options).map(|ino| same[&ino]);
                 prop_assert_eq!(ours, theirs, "{} {:?}", path, options);
+                // The same path among others, several at a time.
+                let paths = [path.as_str(), "a/b/c/f", &path, "/a/none"];
+                for (path, ours) in paths.iter().zip(vfs.walk_many(who, vfs.root(), &paths, options)) {
+                    let ours = ours.map(|inode| inode.ino()).map_err(|error| error.errno());
+                    let theirs = kernel(&here, path, options).map(|ino| same[&ino]);
+                    prop_assert_eq!(ours, theirs, "{} {:?}", path, options);
+                }
                 Ok(())
             })
         });

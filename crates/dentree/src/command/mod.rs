@@ -10,6 +10,7 @@ mod info;
 mod ls;
 mod manual;
 mod mount;
+mod serve;
 mod stat;
 pub(crate) mod stats;
 mod tree;
@@ -33,6 +34,7 @@ pub(crate) fn run(session: &Session, command: &Command) -> Result<(), Stop> {
         Command::Du(args) => du::run(session, args),
         Command::Checksum(args) => checksum::run(session, args),
         Command::Mount(args) => mount::run(session, args),
+        Command::Serve(args) => serve::run(session, args),
         Command::Demo => demo::run(session),
         Command::Completions(args) => manual::completions(args),
         Command::Man(args) => manual::man(args),

@@ -2,7 +2,7 @@
 //!
 //! What a race needs is a thread that stops in a bad place. There the schemes' shared steps call [`here`], which gives the CPU away
 //! one time in some, at random but from a fixed seed per thread. In release builds it is nothing. Without it the stress suite
-//! let wrong locking pass that it finds in seconds with it (on two CPUs).
+//! let wrong locking pass that it finds with it (two CPUs, busy).
 
 /// A place where another thread may come between.
 #[inline(always)]

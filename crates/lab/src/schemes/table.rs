@@ -221,7 +221,9 @@ impl<L: Layout> Table<L> {
     }
 
     pub(super) fn hash(&self, dentry: Dentry) -> u32 {
-        self.layout.key(dentry).hash.load(Acquire)
+        let hash = self.layout.key(dentry).hash.load(Acquire);
+        interleave::here();
+        hash
     }
 
     pub(super) fn inode(&self, dentry: Dentry) -> Option<Inode> {

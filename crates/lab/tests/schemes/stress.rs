@@ -12,7 +12,7 @@ use rand::{RngExt, SeedableRng};
 use crate::{assert_nothing_leaked, crowded, inode, name};
 
 /// Rounds of each thread: enough for every interleaving that has ever failed to come up many times over.
-const ROUNDS: usize = 16_000;
+const ROUNDS: usize = 8_000;
 
 fn each_scheme(entries: usize, test: impl Fn(&dyn Scheme, Variant)) {
     for scheme in SCHEMES {

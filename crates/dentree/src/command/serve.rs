@@ -1,0 +1,190 @@
+//! `dentree serve`: an image for browsers.
+
+use crate::args::ServeArgs;
+use crate::image::{Image, Session};
+use crate::output::escape;
+use crate::report::{Problem, Status, Stop};
+use dentree_http::{Access, Figure, Handle, Log, Options, Server};
+use dentree_vfs::Error;
+use rustix::process::{Resource, getrlimit, setrlimit};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::process;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::{self, JoinHandle};
+
+/// Lines of the access log that may wait to be written; more are dropped and counted, so that a log that is stuck
+/// does not stop the server.
+const LINES_WAITING: usize = 16_384;
+/// File descriptors that connections leave to the rest of the program.
+const DESCRIPTORS_KEPT: u64 = 64;
+
+/// Serves until a signal comes; at the first, requests under way may finish, at the second they may not.
+pub(super) fn run(session: &Session, args: &ServeArgs) -> Result<(), Stop> {
+    let image = session.open(&args.image)?;
+    let signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(|error| local(&image, &error))?;
+    let (lines, writer) = access_log(args)?;
+    let dropped = Arc::new(AtomicU64::new(0));
+    let log = Arc::new(Messages { image: image.clone(), lines, dropped: dropped.clone() });
+
+    let mut options = Options::new(title(args));
+    options.listen = args.listen;
+    options.metrics = args.metrics;
+    options.figures = figures(image.clone(), dropped);
+    options.limits.connections = options.limits.connections.min(connections());
+    let server = Server::bind(image.vfs.clone(), options, log)
+        .map_err(|error| Problem::new(addresses(args), Status::Failed, cannot_listen(&error)))?;
+    eprintln!("dentree: {} is served at http://{}/; Ctrl-C ends it", image.at(b""), server.address());
+    if let Some(address) = server.metrics_address() {
+        eprintln!("dentree: figures are at http://{address}/metrics");
+    }
+    let listening = signals.handle();
+    let handle = server.handle();
+    thread::spawn(move || stop_on(signals, &handle));
+    let cut = server.serve();
+    listening.close();
+    if cut > 0 {
+        let message = format!("{cut} connections were cut off");
+        session.report.problem(&Problem::new(image.at(b""), Status::Failed, message));
+    }
+    // The server has dropped its log: the writer ends behind the last line.
+    match writer.join() {
+        Ok(written) => Ok(written?),
+        Err(panic) => std::panic::resume_unwind(panic),
+    }
+}
+
+fn local(image: &Image, error: &io::Error) -> Problem {
+    Problem::new(image.at(b""), Status::Failed, error.to_string())
+}
+
+/// The image's name without the way to it.
+fn title(args: &ServeArgs) -> String {
+    let path = std::path::Path::new(&args.image);
+    escape::terminal(path.file_name().unwrap_or(&args.image).as_bytes()).into_owned()
+}
+
+fn addresses(args: &ServeArgs) -> String {
+    args.metrics.map_or(args.listen.to_string(), |metrics| format!("{}, {metrics}", args.listen))
+}
+
+fn cannot_listen(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => {
+            "the address is in use; choose another with --listen (port 0 takes a free one)".into()
+        }
+        io::ErrorKind::AddrNotAvailable => "this machine has no such address".into(),
+        io::ErrorKind::PermissionDenied => "ports below 1024 need root; choose another with --listen".into(),
+        _ => format!("cannot listen: {error}"),
+    }
+}
+
+/// As many connections as this process may open files, after the limit is raised as far as that goes without root.
+fn connections() -> usize {
+    let mut limit = getrlimit(Resource::Nofile);
+    let highest = limit.maximum;
+    if limit.current != highest {
+        limit.current = highest;
+        // Where it cannot be raised, what there is has to do.
+        let _ = setrlimit(Resource::Nofile, limit);
+    }
+    match getrlimit(Resource::Nofile).current {
+        None => usize::MAX,
+        Some(files) => usize::try_from(files.saturating_sub(DESCRIPTORS_KEPT)).unwrap_or(usize::MAX).max(1),
+    }
+}
+
+/// What device and block cache did, and the log.
+fn figures(image: Arc<Image>, dropped: Arc<AtomicU64>) -> Box<dyn Fn() -> Vec<Figure> + Send + Sync> {
+    Box::new(move || {
+        let device = image.device.counts();
+        let blocks = image.vfs.fs().buffer_stats();
+        vec![
+            Figure::counter("dentree_device_reads_total", "Reads of the device.", device.total_reads()),
+            Figure::counter(
+                "dentree_device_read_bytes_total",
+                "Bytes read from the device.",
+                device.read_bytes,
+            ),
+            Figure::counter("dentree_blocks_hits_total", "Metadata blocks found in memory.", blocks.hits),
+            Figure::counter(
+                "dentree_blocks_misses_total",
+                "Metadata blocks that had to be read.",
+                blocks.misses,
+            ),
+            Figure::gauge(
+                "dentree_blocks_memory_bytes",
+                "What cached metadata blocks weigh.",
+                blocks.resident_bytes,
+            ),
+            Figure::counter(
+                "dentree_log_dropped_total",
+                "Lines that the access log lost.",
+                dropped.load(Relaxed),
+            ),
+        ]
+    })
+}
+
+/// Stops the server at the first signal, the program at the second.
+fn stop_on(mut signals: Signals, handle: &Handle) {
+    let mut asked = false;
+    for signal in signals.forever() {
+        if asked {
+            process::exit(128 + signal);
+        }
+        // The terminal may be gone: not `eprintln!`, which panics then.
+        let _ = writeln!(io::stderr(), "dentree: ending; interrupt again to cut off what is under way");
+        handle.stop();
+        asked = true;
+    }
+}
+
+/// The server's log: requests to whoever writes them, problems to standard error.
+struct Messages {
+    image: Arc<Image>,
+    lines: SyncSender<Access>,
+    dropped: Arc<AtomicU64>,
+}
+
+impl Log for Messages {
+    fn access(&self, access: &Access) {
+        if self.lines.try_send(access.clone()).is_err() {
+            self.dropped.fetch_add(1, Relaxed);
+        }
+    }
+
+    fn problem(&self, path: &[u8], error: &Error) {
+        let _ = writeln!(io::stderr(), "dentree: {}: {error}", self.image.at(path));
+    }
+}
+
+/// The access log, and the thread that writes it until its last sender is gone.
+fn access_log(args: &ServeArgs) -> Result<(SyncSender<Access>, JoinHandle<io::Result<()>>), Problem> {
+    let to: Box<dyn Write + Send> = match &args.access_log {
+        None => Box::new(io::stdout()),
+        Some(path) => {
+            let file = File::options().append(true).create(true).open(path);
+            Box::new(file.map_err(|error| Problem::local(path.as_os_str().as_bytes(), &error))?)
+        }
+    };
+    let (lines, waiting) = sync_channel(LINES_WAITING);
+    Ok((lines, thread::spawn(move || write_lines(&waiting, BufWriter::new(to)))))
+}
+
+/// Writes what is there together. Ends early where nobody reads any more: the server goes on without a log.
+fn write_lines(waiting: &Receiver<Access>, mut to: impl Write) -> io::Result<()> {
+    while let Ok(access) = waiting.recv() {
+        writeln!(to, "{access}")?;
+        for access in waiting.try_iter() {
+            writeln!(to, "{access}")?;
+        }
+        to.flush()?;
+    }
+    Ok(())
+}

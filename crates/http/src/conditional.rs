@@ -1,0 +1,192 @@
+//! Validators, and the conditional headers of RFC 9110 §13.
+
+use dentree_vfs::Attr;
+use httpdate::fmt_http_date;
+use hyper::header::{
+    HeaderMap, HeaderName, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, IF_UNMODIFIED_SINCE,
+};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// The first second that no HTTP date can express: the year 10000.
+const DATES_END: u64 = 253_402_300_800;
+
+/// What tells two states of a file apart.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Validators {
+    /// The entity tag, in its quotes. Strong.
+    pub(crate) tag: String,
+    /// When it was last changed, in whole seconds. `None` where no HTTP date says it, and for a time yet to come,
+    /// which RFC 9110 §8.8.2.1 forbids to send.
+    pub(crate) modified: Option<SystemTime>,
+}
+
+/// What a conditional request gets.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Verdict {
+    /// The answer that it would get unconditionally.
+    Proceed,
+    /// 304: the client has it.
+    NotModified,
+    /// 412: it is not what the client thought it was.
+    Failed,
+}
+
+impl Validators {
+    /// Those of an inode of the file system with identity `fsid`, at `now`.
+    pub(crate) fn new(fsid: u64, attr: &Attr, now: SystemTime) -> Self {
+        let tag = format!(
+            "\"{fsid:x}-{:x}-{:x}-{:x}-{:x}.{:x}\"",
+            attr.ino.0, attr.generation, attr.size, attr.mtime.seconds, attr.mtime.nanos
+        );
+        let seconds = u64::try_from(attr.mtime.seconds).ok().filter(|&seconds| seconds < DATES_END);
+        let modified = seconds.map(|seconds| UNIX_EPOCH + Duration::from_secs(seconds));
+        Validators { tag, modified: modified.filter(|&modified| modified <= now) }
+    }
+
+    /// The value of `Last-Modified`.
+    pub(crate) fn last_modified(&self) -> Option<String> {
+        self.modified.map(fmt_http_date)
+    }
+
+    /// Judges a GET or HEAD request, in the order of RFC 9110 §13.2.2.
+    pub(crate) fn judge(&self, headers: &HeaderMap) -> Verdict {
+        if headers.contains_key(IF_MATCH) {
+            if !self.listed(headers, IF_MATCH, Comparison::Strong) {
+                return Verdict::Failed;
+            }
+        } else if let (Some(date), Some(modified)) = (date(headers, IF_UNMODIFIED_SINCE), self.modified)
+            && modified > date
+        {
+            return Verdict::Failed;
+        }
+        let had = if headers.contains_key(IF_NONE_MATCH) {
+            self.listed(headers, IF_NONE_MATCH, Comparison::Weak)
+        } else {
+            date(headers, IF_MODIFIED_SINCE)
+                .zip(self.modified)
+                .is_some_and(|(date, modified)| modified <= date)
+        };
+        if had { Verdict::NotModified } else { Verdict::Proceed }
+    }
+
+    /// Whether ranges may be sent: there is no `If-Range`, or it names this very state. A date does so only if it is
+    /// at least a second in the past, so that no later change can share it (RFC 9110 §8.8.2.2).
+    pub(crate) fn allow_ranges(&self, headers: &HeaderMap, now: SystemTime) -> bool {
+        let Some(value) = headers.get(IF_RANGE) else { return true };
+        if value.as_bytes() == self.tag.as_bytes() {
+            return true;
+        }
+        let settled = |modified: &SystemTime| *modified + Duration::from_secs(1) <= now;
+        self.modified.is_some() && date(headers, IF_RANGE) == self.modified.filter(settled)
+    }
+
+    /// Whether a header lists our tag, or `*`.
+    fn listed(&self, headers: &HeaderMap, name: HeaderName, comparison: Comparison) -> bool {
+        headers.get_all(name).iter().filter_map(|value| value.to_str().ok()).any(|mut list| {
+            if list.trim() == "*" {
+                return true;
+            }
+            while let Some((weak, tag, behind)) = next_tag(list) {
+                if tag == self.tag && !(weak && comparison == Comparison::Strong) {
+                    return true;
+                }
+                list = behind;
+            }
+            false
+        })
+    }
+}
+
+/// How tags are compared: RFC 9110 §8.8.3.2.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Comparison {
+    Strong,
+    Weak,
+}
+
+/// The first tag of a list: whether it is weak, the tag in its quotes, what stands behind it.
+fn next_tag(list: &str) -> Option<(bool, &str, &str)> {
+    let list = list.trim_start_matches([' ', '\t', ',']);
+    let (weak, list) = list.strip_prefix("W/").map_or((false, list), |list| (true, list));
+    let end = list.strip_prefix('"')?.find('"')? + 2;
+    Some((weak, &list[..end], &list[end..]))
+}
+
+fn date(headers: &HeaderMap, name: HeaderName) -> Option<SystemTime> {
+    httpdate::parse_http_date(headers.get(name)?.to_str().ok()?).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hyper::header::HeaderValue;
+
+    const TAG: &str = "\"a-1\"";
+    const DATE: &str = "Sun, 09 Sep 2001 01:46:40 GMT";
+    const LATER: &str = "Sun, 09 Sep 2001 01:46:41 GMT";
+    const EARLIER: &str = "Sun, 09 Sep 2001 01:46:39 GMT";
+
+    fn validators() -> Validators {
+        Validators { tag: TAG.into(), modified: Some(UNIX_EPOCH + Duration::from_secs(1_000_000_000)) }
+    }
+
+    fn headers(pairs: &[(HeaderName, &str)]) -> HeaderMap {
+        let pair = |(name, value): &(HeaderName, &str)| (name.clone(), HeaderValue::from_str(value).unwrap());
+        pairs.iter().map(pair).collect()
+    }
+
+    #[test]
+    fn a_client_that_has_it_is_told_so() {
+        for list in [TAG, "W/\"a-1\"", "\"x\", \"a-1\"", "\"x,y\",W/\"z\" , \"a-1\"", "*"] {
+            assert_eq!(
+                validators().judge(&headers(&[(IF_NONE_MATCH, list)])),
+                Verdict::NotModified,
+                "{list}"
+            );
+        }
+        for date in [DATE, LATER] {
+            assert_eq!(validators().judge(&headers(&[(IF_MODIFIED_SINCE, date)])), Verdict::NotModified);
+        }
+    }
+
+    #[test]
+    fn a_client_that_has_something_else_gets_it() {
+        for list in ["\"a-2\"", "a-1", "\"a-1", "", "\"*\""] {
+            assert_eq!(validators().judge(&headers(&[(IF_NONE_MATCH, list)])), Verdict::Proceed, "{list}");
+        }
+        for date in [EARLIER, "yesterday"] {
+            assert_eq!(validators().judge(&headers(&[(IF_MODIFIED_SINCE, date)])), Verdict::Proceed);
+        }
+    }
+
+    #[test]
+    fn a_tag_counts_for_more_than_a_date() {
+        let both = headers(&[(IF_NONE_MATCH, "\"other\""), (IF_MODIFIED_SINCE, LATER)]);
+        assert_eq!(validators().judge(&both), Verdict::Proceed);
+        let both = headers(&[(IF_MATCH, TAG), (IF_UNMODIFIED_SINCE, EARLIER)]);
+        assert_eq!(validators().judge(&both), Verdict::Proceed);
+    }
+
+    #[test]
+    fn a_wrong_precondition_fails() {
+        for pair in [(IF_MATCH, "\"b\""), (IF_MATCH, "W/\"a-1\""), (IF_UNMODIFIED_SINCE, EARLIER)] {
+            assert_eq!(
+                validators().judge(&headers(std::slice::from_ref(&pair))),
+                Verdict::Failed,
+                "{pair:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn ranges_of_another_state_are_not_mixed() {
+        let now = UNIX_EPOCH + Duration::from_secs(2_000_000_000);
+        let allows = |value| validators().allow_ranges(&headers(&[(IF_RANGE, value)]), now);
+        assert!(validators().allow_ranges(&HeaderMap::new(), now) && allows(TAG) && allows(DATE));
+        for value in ["W/\"a-1\"", "\"b\"", LATER, EARLIER, "x"] {
+            assert!(!allows(value), "{value}");
+        }
+        let soon = UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+        assert!(!validators().allow_ranges(&headers(&[(IF_RANGE, DATE)]), soon), "it may still change");
+    }
+}

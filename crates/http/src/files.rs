@@ -1,0 +1,274 @@
+//! A path's answer. Everything here may block: it runs on readers' threads.
+
+use crate::body::{Body, Budget, Part, Reserved, Source, Unreadable, first_chunk};
+use crate::conditional::{Validators, Verdict};
+use crate::listing::{self, View};
+use crate::log::Log;
+use crate::media;
+use crate::range::{self, Wanted};
+use crate::reply::{self, set};
+use crate::target::{Target, form_field};
+use dentree_vfs::{Error, FileSystem, FileType, Identity, Inode, Result, Vfs, WalkOptions};
+use hyper::body::Bytes;
+use hyper::header::{
+    ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_SECURITY_POLICY, ETAG, HeaderMap, LAST_MODIFIED,
+    RANGE,
+};
+use hyper::{Response, StatusCode};
+use jiff::tz::TimeZone;
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+/// Whoever holds the image's bytes can read them all, so no permission is checked.
+pub(crate) const WHO: &Identity = &Identity::Superuser;
+
+/// For documents from the image: their scripts run, but as those of a site of their own, which may not read this one.
+const SANDBOX: &str =
+    "sandbox allow-scripts allow-forms allow-popups allow-popups-to-escape-sandbox allow-downloads";
+
+/// A request for something in the file system.
+pub(crate) struct Ask {
+    pub(crate) head: bool,
+    pub(crate) target: Target,
+    pub(crate) query: String,
+    pub(crate) headers: HeaderMap,
+}
+
+/// What a path leads to.
+pub(crate) enum Found<F: FileSystem> {
+    Reply(Box<Response<Body>>),
+    Directory(Arc<Inode<F>>),
+}
+
+impl<F: FileSystem> Found<F> {
+    fn reply(response: Response<Body>) -> Self {
+        Found::Reply(Box::new(response))
+    }
+}
+
+/// A file system on the web.
+pub(crate) struct Site<F: FileSystem> {
+    pub(crate) vfs: Arc<Vfs<F>>,
+    pub(crate) title: String,
+    pub(crate) fsid: u64,
+    pub(crate) zone: TimeZone,
+    pub(crate) log: Arc<dyn Log>,
+    pub(crate) budget: Budget,
+}
+
+impl<F: FileSystem> Site<F> {
+    /// Answers a request for a file; for a directory, only finds it.
+    pub(crate) fn find(&self, ask: &Ask, room: Reserved) -> Found<F> {
+        let path = ask.target.path();
+        let found = self.vfs.walk(WHO, self.vfs.root(), &path, WalkOptions::FOLLOW).and_then(|inode| {
+            Ok(match inode.attr().kind {
+                FileType::Directory if ask.target.directory => Found::Directory(inode),
+                FileType::Directory => Found::reply(to_directory(ask)),
+                FileType::Regular => Found::reply(self.file(ask, inode, room)?),
+                _ => Found::reply(reply::say(StatusCode::FORBIDDEN, "This is not a regular file.")),
+            })
+        });
+        found.unwrap_or_else(|error| Found::reply(self.failed(&path, &error)))
+    }
+
+    /// A directory's page.
+    pub(crate) fn list(&self, ask: &Ask, dir: &Inode<F>, room: Reserved) -> Response<Body> {
+        let filter = form_field(&ask.query, "filter").unwrap_or_default();
+        let view = View {
+            filter: String::from_utf8_lossy(&filter).trim().to_owned(),
+            after: form_field(&ask.query, "after"),
+        };
+        let page = match listing::page(self, &ask.target, dir, &view) {
+            Ok(page) => page,
+            Err(error) => return self.failed(&ask.target.path(), &error),
+        };
+        let body = Body::bytes(room.hold(page.into_bytes()));
+        let mut response = reply::plain(StatusCode::OK, "text/html; charset=utf-8", body);
+        set(&mut response, CONTENT_SECURITY_POLICY, listing::policy());
+        if ask.head { without_body(response) } else { response }
+    }
+
+    fn failed(&self, path: &[u8], error: &Error) -> Response<Body> {
+        let response = reply::error(error);
+        if response.status().is_server_error() {
+            self.log.problem(path, error);
+        }
+        response
+    }
+
+    fn file(&self, ask: &Ask, inode: Arc<Inode<F>>, room: Reserved) -> Result<Response<Body>> {
+        let size = inode.attr().size;
+        let now = SystemTime::now();
+        let validators = Validators::new(self.fsid, inode.attr(), now);
+        let mut response = Response::new(Body::default());
+        match validators.judge(&ask.headers) {
+            Verdict::Failed => {
+                return Ok(reply::say(
+                    StatusCode::PRECONDITION_FAILED,
+                    "The file is not what you thought it was.",
+                ));
+            }
+            Verdict::NotModified => *response.status_mut() = StatusCode::NOT_MODIFIED,
+            Verdict::Proceed => {
+                let source = Arc::new(File {
+                    vfs: self.vfs.clone(),
+                    inode,
+                    path: ask.target.path(),
+                    log: self.log.clone(),
+                });
+                let wanted = if ask.head { Wanted::Whole } else { ranges(ask, &validators, size, now) };
+                // The source has told why.
+                response =
+                    self.content(ask, source, wanted, room).unwrap_or_else(|Unreadable| reply::unreadable());
+            }
+        }
+        if response.status().is_success() || response.status() == StatusCode::NOT_MODIFIED {
+            set(&mut response, ETAG, &validators.tag);
+            set(&mut response, hyper::header::CACHE_CONTROL, "no-cache");
+            if let Some(date) = validators.last_modified() {
+                set(&mut response, LAST_MODIFIED, &date);
+            }
+        }
+        Ok(response)
+    }
+
+    /// The file, or parts of it.
+    fn content(
+        &self,
+        ask: &Ask,
+        source: Arc<File<F>>,
+        wanted: Wanted,
+        room: Reserved,
+    ) -> Result<Response<Body>, Unreadable> {
+        let size = source.inode.attr().size;
+        let (status, ranges) = match wanted {
+            Wanted::Unsatisfiable => {
+                let mut response =
+                    reply::say(StatusCode::RANGE_NOT_SATISFIABLE, "The file ends before this range.");
+                set(&mut response, CONTENT_RANGE, &format!("bytes */{size}"));
+                return Ok(response);
+            }
+            Wanted::Whole => (StatusCode::OK, std::iter::once(0..size).collect()),
+            Wanted::Parts(ranges) => (StatusCode::PARTIAL_CONTENT, ranges),
+        };
+        let first = if ask.head { Bytes::new() } else { first_chunk(&*source, &ranges[0], room)? };
+        let media = media_type(ask, &*source, &ranges[0], &first)?;
+        let (parts, boundary) = parts(&ranges, &first, &media, size);
+        let body = Body::of(parts, Some((source, self.budget.clone())));
+        let mut response = match &boundary {
+            Some(boundary) => {
+                reply::plain(status, &format!("multipart/byteranges; boundary={boundary}"), body)
+            }
+            None => reply::plain(status, &media, body),
+        };
+        if status == StatusCode::PARTIAL_CONTENT && boundary.is_none() {
+            set(&mut response, CONTENT_RANGE, &content_range(&ranges[0], size));
+        }
+        set(&mut response, ACCEPT_RANGES, "bytes");
+        if media::is_active(&media) {
+            set(&mut response, CONTENT_SECURITY_POLICY, SANDBOX);
+        }
+        Ok(if ask.head { without_body(response) } else { response })
+    }
+}
+
+/// Sends a client to the directory's own name, on which the links in its page rest.
+fn to_directory(ask: &Ask) -> Response<Body> {
+    let mut url = ask.target.directory_url(ask.target.names.len());
+    if !ask.query.is_empty() {
+        url.push('?');
+        url.push_str(&ask.query);
+    }
+    reply::redirect(&url)
+}
+
+/// The headers of a response to GET, for HEAD.
+fn without_body(mut response: Response<Body>) -> Response<Body> {
+    let len = response.body().len();
+    set(&mut response, CONTENT_LENGTH, &len.to_string());
+    response.map(|_| Body::default())
+}
+
+fn ranges(ask: &Ask, validators: &Validators, size: u64, now: SystemTime) -> Wanted {
+    let mut headers = ask.headers.get_all(RANGE).iter();
+    match (headers.next().and_then(|header| header.to_str().ok()), headers.next()) {
+        (Some(header), None) if validators.allow_ranges(&ask.headers, now) => range::wanted(header, size),
+        _ => Wanted::Whole,
+    }
+}
+
+/// By the name asked for; else by the file's beginning, which may be what was read already.
+fn media_type(
+    ask: &Ask,
+    source: &dyn Source,
+    range: &Range<u64>,
+    first: &[u8],
+) -> Result<String, Unreadable> {
+    if let Some(media) = ask.target.names.last().and_then(|name| media::by_name(name)) {
+        return Ok(media);
+    }
+    let len = source.len().min(media::SAMPLE as u64);
+    let mut sample = vec![0; usize::try_from(len).unwrap_or(media::SAMPLE)];
+    match first.get(..sample.len()) {
+        Some(beginning) if range.start == 0 => sample.copy_from_slice(beginning),
+        _ => source.fill(0, &mut sample)?,
+    }
+    Ok(media::by_content(&sample).to_owned())
+}
+
+fn content_range(range: &Range<u64>, size: u64) -> String {
+    format!("bytes {}-{}/{size}", range.start, range.end - 1)
+}
+
+/// What is sent for `ranges`, of which the first has begun with `first`; between several, a boundary that no file
+/// can know beforehand (RFC 9110 §14.6).
+fn parts(ranges: &[Range<u64>], first: &Bytes, media: &str, size: u64) -> (Vec<Part>, Option<String>) {
+    let behind_first = ranges[0].start + first.len() as u64..ranges[0].end;
+    let mut stretches = vec![Part::Bytes(first.clone()), Part::File(behind_first)];
+    if ranges.len() == 1 {
+        return (stretches, None);
+    }
+    let random = || RandomState::new().hash_one(size);
+    let boundary = format!("{:016x}{:016x}", random(), random());
+    let head = |range: &Range<u64>| {
+        let range = content_range(range, size);
+        Part::Bytes(
+            format!("\r\n--{boundary}\r\nContent-Type: {media}\r\nContent-Range: {range}\r\n\r\n").into(),
+        )
+    };
+    let mut parts = vec![head(&ranges[0])];
+    parts.append(&mut stretches);
+    for range in &ranges[1..] {
+        parts.push(head(range));
+        parts.push(Part::File(range.clone()));
+    }
+    parts.push(Part::Bytes(format!("\r\n--{boundary}--\r\n").into()));
+    (parts, Some(boundary))
+}
+
+/// A regular file, read for a body.
+struct File<F: FileSystem> {
+    vfs: Arc<Vfs<F>>,
+    inode: Arc<Inode<F>>,
+    path: Vec<u8>,
+    log: Arc<dyn Log>,
+}
+
+impl<F: FileSystem> Source for File<F> {
+    fn len(&self) -> u64 {
+        self.inode.attr().size
+    }
+
+    fn fill(&self, offset: u64, buf: &mut [u8]) -> Result<(), Unreadable> {
+        let error = match self.vfs.read(&self.inode, offset, buf) {
+            Ok(len) if len == buf.len() => return Ok(()),
+            Ok(_) => Error::Io("the file ended before its size".into()),
+            Err(error) => error,
+        };
+        self.log.problem(&self.path, &error);
+        Err(Unreadable)
+    }
+}

@@ -1,0 +1,305 @@
+//! A directory as a page.
+//!
+//! The page works without scripts; one small script of its own makes the filter answer while one types. Style and
+//! script stand in the page and are allowed by their digests; nothing else is, so that a name that gets through as
+//! HTML after all can do nothing. A directory of any size is shown a page at a time, and no more than a page of it is
+//! kept in memory while it is read.
+
+use crate::files::{Site, WHO};
+use crate::target::{Target, encode};
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use dentree_vfs::{Attr, DirEntry, FileSystem, FileType, Ino, Inode, ReaddirStart, Result, Timestamp};
+use jiff::tz::TimeZone;
+use sha2::{Digest, Sha256};
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::ops::ControlFlow;
+use std::sync::LazyLock;
+
+/// The most entries on a page.
+const ROWS: usize = 1000;
+/// Characters of a link's target that are shown.
+const TARGET_SHOWN: usize = 120;
+/// The most memory that a page takes, in bytes: a row has at most 255 characters of name, each escaped up to five
+/// times, and the same name in its link.
+pub(crate) const PAGE_BYTES: usize = 4 << 20;
+
+const STYLE: &str = include_str!("../assets/page.css");
+const SCRIPT: &str = include_str!("../assets/page.js");
+const ICON: &str = "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'%3E%3Cpath \
+                    fill='%233b82f6' d='M1 3h5l2 2h7v9H1z'/%3E%3C/svg%3E";
+
+/// What of a directory is asked for.
+pub(crate) struct View {
+    /// Only names that contain this, in whatever case.
+    pub(crate) filter: String,
+    /// Only names behind this one.
+    pub(crate) after: Option<Vec<u8>>,
+}
+
+/// The content security policy of a page: its own style and script, and a form that leads back here.
+pub(crate) fn policy() -> &'static str {
+    static POLICY: LazyLock<String> = LazyLock::new(|| {
+        let digest = |text: &str| BASE64_STANDARD.encode(Sha256::digest(text));
+        format!(
+            "default-src 'none'; style-src 'sha256-{}'; script-src 'sha256-{}'; img-src data:; form-action 'self'; \
+             base-uri 'none'; frame-ancestors 'none'",
+            digest(STYLE),
+            digest(SCRIPT)
+        )
+    });
+    &POLICY
+}
+
+/// The entries of a page, by name.
+#[derive(Default)]
+struct Listing {
+    rows: BTreeMap<Vec<u8>, (Ino, Option<FileType>)>,
+    /// Entries in the whole directory.
+    total: u64,
+    /// Those of them that pass the filter.
+    matching: u64,
+    /// More follow behind these.
+    more: bool,
+}
+
+impl Listing {
+    fn read<F: FileSystem>(site: &Site<F>, dir: &Inode<F>, view: &View) -> Result<Self> {
+        let mut listing = Listing::default();
+        let wanted = view.filter.to_lowercase();
+        site.vfs.readdir(WHO, dir, ReaddirStart::First, &mut |entry| {
+            listing.total += 1;
+            if wanted.is_empty() || String::from_utf8_lossy(entry.name).to_lowercase().contains(&wanted) {
+                listing.matching += 1;
+                listing.keep(&entry, view.after.as_deref());
+            }
+            ControlFlow::Continue(())
+        })?;
+        Ok(listing)
+    }
+
+    /// Keeps the first names of those behind `after`.
+    fn keep(&mut self, entry: &DirEntry<'_>, after: Option<&[u8]>) {
+        if after.is_some_and(|after| entry.name <= after) {
+            return;
+        }
+        if self.rows.len() == ROWS {
+            self.more = true;
+            if self.rows.last_key_value().is_some_and(|(last, _)| entry.name > &last[..]) {
+                return;
+            }
+        }
+        self.rows.insert(entry.name.to_vec(), (entry.ino, entry.kind));
+        if self.rows.len() > ROWS {
+            self.rows.pop_last();
+        }
+    }
+}
+
+/// The page of directory `dir`, which `target` leads to.
+pub(crate) fn page<F: FileSystem>(
+    site: &Site<F>,
+    target: &Target,
+    dir: &Inode<F>,
+    view: &View,
+) -> Result<String> {
+    let listing = Listing::read(site, dir, view)?;
+    let mut html = String::with_capacity(16 << 10);
+    top(&mut html, site, target);
+    filter(&mut html, &listing, view);
+    if !target.names.is_empty() {
+        html.push_str("<p><a href=\"../\">↑ Parent directory</a></p>\n");
+    }
+    html.push_str("<table><thead><tr><th class=\"name\">Name<th class=\"size\">Size<th class=\"time\">Changed</thead>\n<tbody>\n");
+    for (name, (ino, kind)) in &listing.rows {
+        row(&mut html, site, name, *ino, *kind);
+    }
+    html.push_str("</tbody></table>\n");
+    pages(&mut html, &listing, view);
+    let _ = writeln!(html, "</main><script>{SCRIPT}</script></body></html>");
+    Ok(html)
+}
+
+fn top<F: FileSystem>(html: &mut String, site: &Site<F>, target: &Target) {
+    let shown: Vec<String> = target.names.iter().map(|name| text(name)).collect();
+    let title = text(site.title.as_bytes());
+    let _ = write!(
+        html,
+        "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>{title}: /{}</title>\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <meta name=\"color-scheme\" content=\"light dark\"><link rel=\"icon\" href=\"{ICON}\">\n\
+         <style>{STYLE}</style></head>\n<body><main>\n<nav aria-label=\"Path\">",
+        shown.join("/")
+    );
+    for (depth, name) in std::iter::once(&title).chain(&shown).enumerate() {
+        if depth > 0 {
+            html.push_str("<span class=\"sep\">/</span>");
+        }
+        if depth == shown.len() {
+            let _ = write!(html, "<bdi aria-current=\"page\">{name}</bdi>");
+        } else {
+            let _ = write!(html, "<a href=\"{}\"><bdi>{name}</bdi></a>", target.directory_url(depth));
+        }
+    }
+    html.push_str("</nav>\n");
+}
+
+fn filter(html: &mut String, listing: &Listing, view: &View) {
+    let complete = view.filter.is_empty() && view.after.is_none() && !listing.more;
+    let complete = if complete { " data-complete=\"1\"" } else { "" };
+    let focus = if view.filter.is_empty() { "" } else { " autofocus" };
+    let total = plural(listing.total);
+    let count =
+        if view.filter.is_empty() { total.clone() } else { format!("{} of {total}", listing.matching) };
+    let _ = write!(
+        html,
+        "<form{complete}><input type=\"search\" name=\"filter\" value=\"{}\" placeholder=\"Filter names\" \
+         aria-label=\"Filter names\" autocomplete=\"off\"{focus}><button>Filter</button></form>\n\
+         <p id=\"count\" aria-live=\"polite\" data-total=\"{total}\">{count}</p>\n",
+        text(view.filter.as_bytes())
+    );
+}
+
+fn plural(entries: u64) -> String {
+    if entries == 1 { "1 entry".into() } else { format!("{entries} entries") }
+}
+
+fn row<F: FileSystem>(html: &mut String, site: &Site<F>, name: &[u8], ino: Ino, kind: Option<FileType>) {
+    // An inode that cannot be read has a row without size and time: the page is of use without them.
+    let inode = site.vfs.inode(ino).ok();
+    let kind = inode.as_ref().map(|inode| inode.attr().kind).or(kind);
+    let shown = text(name);
+    let (class, slash) = if kind == Some(FileType::Directory) { ("dir", "/") } else { ("file", "") };
+    let _ = write!(html, "<tr class=\"{class}\" data-name=\"{shown}\"><td class=\"name\">");
+    match kind {
+        Some(FileType::Regular | FileType::Directory | FileType::Symlink) | None => {
+            let _ = write!(html, "<a href=\"{}{slash}\"><bdi>{shown}</bdi>{slash}</a>", encode(name));
+        }
+        Some(other) => {
+            let _ = write!(html, "<bdi>{shown}</bdi> <span class=\"to\">{}</span>", word(other));
+        }
+    }
+    let mut attr = None;
+    if let Some(inode) = &inode {
+        attr = Some(inode.attr());
+        if kind == Some(FileType::Symlink)
+            && let Ok(to) = site.vfs.readlink(inode)
+        {
+            let _ = write!(html, " <span class=\"to\">→ <bdi>{}</bdi></span>", text(shorten(&to)));
+        }
+    }
+    html.push_str("<td class=\"size\">");
+    if let Some(Attr { size, kind: FileType::Regular, .. }) = attr {
+        let _ = write!(html, "<data value=\"{size}\" title=\"{size} bytes\">{}</data>", human(*size));
+    }
+    html.push_str("<td class=\"time\">");
+    if let Some(attr) = attr {
+        time(html, attr.mtime, &site.zone);
+    }
+    html.push('\n');
+}
+
+fn time(html: &mut String, time: Timestamp, zone: &TimeZone) {
+    if let Ok(instant) = jiff::Timestamp::from_second(time.seconds) {
+        let local = instant.to_zoned(zone.clone());
+        let _ = write!(html, "<time datetime=\"{instant}\">{}</time>", local.strftime("%Y-%m-%d %H:%M"));
+    }
+}
+
+fn pages(html: &mut String, listing: &Listing, view: &View) {
+    let filter = match &view.filter[..] {
+        "" => String::new(),
+        filter => format!("filter={}&amp;", encode(filter.as_bytes())),
+    };
+    html.push_str("<p class=\"pages\">");
+    if view.after.is_some() {
+        let _ = write!(html, "<a href=\"?{filter}\">First page</a> ");
+    }
+    if listing.more
+        && let Some((last, _)) = listing.rows.last_key_value()
+    {
+        let _ = write!(html, "<a href=\"?{filter}after={}\" rel=\"next\">Next {ROWS} →</a>", encode(last));
+    }
+    html.push_str("</p>\n");
+}
+
+/// The first characters of a link's target.
+fn shorten(target: &[u8]) -> &[u8] {
+    &target[..target.len().min(TARGET_SHOWN)]
+}
+
+fn word(kind: FileType) -> &'static str {
+    match kind {
+        FileType::CharDevice => "character device",
+        FileType::BlockDevice => "block device",
+        FileType::Fifo => "fifo",
+        FileType::Socket => "socket",
+        FileType::Regular | FileType::Directory | FileType::Symlink => "",
+    }
+}
+
+/// A name as HTML text or attribute; what is no UTF-8 shows as replacement characters.
+fn text(name: &[u8]) -> String {
+    let mut out = String::with_capacity(name.len());
+    for c in String::from_utf8_lossy(name).chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&#34;"),
+            '\'' => out.push_str("&#39;"),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+/// A number of bytes as people read it.
+fn human(bytes: u64) -> String {
+    const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+    let mut value = bytes as f64;
+    let mut unit = None;
+    for name in UNITS.into_iter().take_while(|_| bytes >= 1024) {
+        if unit.is_some() && value < 1000.0 {
+            break;
+        }
+        value /= 1024.0;
+        unit = Some(name);
+    }
+    match unit {
+        None => format!("{bytes} B"),
+        Some(unit) if value < 9.95 => format!("{value:.1} {unit}"),
+        Some(unit) => format!("{value:.0} {unit}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_cannot_leave_its_place() {
+        assert_eq!(text(b"<a href='x' title=\"y\">&"), "&lt;a href=&#39;x&#39; title=&#34;y&#34;&gt;&amp;");
+        assert_eq!(text(b"a\xffb"), "a\u{fffd}b");
+    }
+
+    #[test]
+    fn sizes_are_short() {
+        let shown = [0, 1023, 1024, 10 << 10, 1_023_999, 1_048_575, 1 << 30, u64::MAX].map(human);
+        assert_eq!(shown, ["0 B", "1023 B", "1.0 KiB", "10 KiB", "1000 KiB", "1.0 MiB", "1.0 GiB", "16 EiB"]);
+    }
+
+    #[test]
+    fn a_page_keeps_the_first_names_whatever_their_order() {
+        let mut listing = Listing::default();
+        let name = |number: usize| format!("{number:05}").into_bytes();
+        for number in (0..3 * ROWS).rev() {
+            let name = name(number);
+            listing.keep(&DirEntry { name: &name, ino: Ino(1), kind: None, cookie: 0 }, Some(b"00009"));
+        }
+        assert!(listing.more && listing.rows.len() == ROWS);
+        assert_eq!(listing.rows.first_key_value().unwrap().0, &name(10));
+        assert_eq!(listing.rows.last_key_value().unwrap().0, &name(ROWS + 9));
+    }
+}

@@ -1,0 +1,68 @@
+//! What a server tells about its requests.
+
+use dentree_vfs::Error;
+use jiff::Zoned;
+use std::fmt;
+use std::net::IpAddr;
+
+/// Where a server tells what it did. Called by threads that answer requests: must not block.
+pub trait Log: Send + Sync + 'static {
+    /// A response has ended, complete or cut off.
+    fn access(&self, access: &Access);
+    /// Something could not be read. Clients learn that much; this tells why.
+    fn problem(&self, path: &[u8], error: &Error);
+}
+
+/// One request and what became of it. Displayed as a line of the common log format, without its newline.
+#[derive(Clone, Debug)]
+pub struct Access {
+    /// Who asked.
+    pub peer: IpAddr,
+    /// When.
+    pub time: Zoned,
+    /// The request's first line; empty where it was none.
+    pub request: String,
+    /// The status sent; 499 where the client, or the server's end, was faster than the answer.
+    pub status: u16,
+    /// Bytes of the response's body that were handed to the connection.
+    pub bytes: u64,
+}
+
+impl fmt::Display for Access {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Access { peer, time, request, status, bytes } = self;
+        write!(f, "{peer} - - [{}] \"", time.strftime("%d/%b/%Y:%H:%M:%S %z"))?;
+        for c in request.chars() {
+            match c {
+                '"' | '\\' => write!(f, "\\{c}")?,
+                ' '..='~' => write!(f, "{c}")?,
+                _ => write!(f, "{}", c.escape_default())?,
+            }
+        }
+        write!(f, "\" {status} ")?;
+        if *bytes == 0 { f.write_str("-") } else { write!(f, "{bytes}") }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::Ipv4Addr;
+
+    #[test]
+    fn a_request_cannot_forge_a_line() {
+        let access = Access {
+            peer: Ipv4Addr::LOCALHOST.into(),
+            time: jiff::Timestamp::from_second(971_211_336).unwrap().to_zoned(jiff::tz::TimeZone::UTC),
+            request: "GET /\"\n\\ HTTP/1.1".into(),
+            status: 200,
+            bytes: 2326,
+        };
+        assert_eq!(
+            access.to_string(),
+            r#"127.0.0.1 - - [10/Oct/2000:20:55:36 +0000] "GET /\"\n\\ HTTP/1.1" 200 2326"#
+        );
+        let refused = Access { request: String::new(), status: 400, bytes: 0, ..access };
+        assert!(refused.to_string().ends_with("] \"\" 400 -"));
+    }
+}

@@ -1,0 +1,69 @@
+//! Responses that say something themselves: errors and redirections.
+
+use crate::body::Body;
+use dentree_vfs::Error;
+use hyper::header::{
+    ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue, LOCATION, X_CONTENT_TYPE_OPTIONS,
+};
+use hyper::{Response, StatusCode};
+
+/// A response that holds nothing yet. Another image may stand at the same address tomorrow, so nothing is to be
+/// used again without asking.
+pub(crate) fn plain(status: StatusCode, media: &str, body: Body) -> Response<Body> {
+    let mut response = Response::new(body);
+    *response.status_mut() = status;
+    set(&mut response, CONTENT_TYPE, media);
+    set(&mut response, X_CONTENT_TYPE_OPTIONS, "nosniff");
+    set(&mut response, CACHE_CONTROL, "no-cache");
+    response
+}
+
+/// Sets a header; a value that no header can hold is left out.
+pub(crate) fn set(response: &mut Response<Body>, name: HeaderName, value: &str) {
+    if let Ok(value) = HeaderValue::from_str(value) {
+        response.headers_mut().insert(name, value);
+    }
+}
+
+/// A status, and in the body a sentence for people.
+pub(crate) fn say(status: StatusCode, sentence: &str) -> Response<Body> {
+    let body = Body::bytes(format!("{status}\n{sentence}\n"));
+    let mut response = plain(status, "text/plain; charset=utf-8", body);
+    // RFC 9110 §15.5.6: a client that may not do this is told what it may.
+    if status == StatusCode::METHOD_NOT_ALLOWED {
+        set(&mut response, ALLOW, "GET, HEAD");
+    }
+    response
+}
+
+/// 301, to the same thing under its proper name.
+pub(crate) fn redirect(to: &str) -> Response<Body> {
+    let mut response = say(StatusCode::MOVED_PERMANENTLY, to);
+    set(&mut response, LOCATION, to);
+    response
+}
+
+/// What a client is told of an error: nothing about the image's insides.
+pub(crate) fn error(error: &Error) -> Response<Body> {
+    let (status, sentence) = match error {
+        Error::NotFound | Error::NotADirectory | Error::NameTooLong => {
+            (StatusCode::NOT_FOUND, "There is nothing of this name.")
+        }
+        Error::Loop => (StatusCode::NOT_FOUND, "The symbolic links on this way lead nowhere."),
+        Error::AccessDenied | Error::NotPermitted | Error::Escapes => {
+            (StatusCode::FORBIDDEN, "This may not be read.")
+        }
+        Error::Encrypted => (StatusCode::FORBIDDEN, "This is encrypted, and no key is here."),
+        Error::Unsupported(_) => {
+            (StatusCode::NOT_IMPLEMENTED, "This is stored in a way that is not supported yet.")
+        }
+        _ => return unreadable(),
+    };
+    say(status, sentence)
+}
+
+/// 500, for damage and failing devices.
+pub(crate) fn unreadable() -> Response<Body> {
+    let sentence = "This could not be read; the server's own messages tell why.";
+    say(StatusCode::INTERNAL_SERVER_ERROR, sentence)
+}

@@ -1,0 +1,259 @@
+//! Listening, connections, and their end.
+//!
+//! A connection costs next to nothing until its first byte comes: only then does it get a parser and its buffers.
+
+use crate::Log;
+use crate::body::Body;
+use crate::files::Site;
+use crate::metrics::Counters;
+use crate::options::{Limits, Options};
+use crate::service::{self, Ends, Exchange, Figures, Files, Ledger, Service, Silent};
+use dentree_vfs::{FileSystem, Vfs};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use jiff::tz::TimeZone;
+use std::convert::Infallible;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::{Semaphore, watch};
+use tokio::time::{sleep, timeout};
+
+/// Connections that may wait to be accepted.
+const BACKLOG: u32 = 4096;
+/// How long to wait when the system has no file descriptor for a connection.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// The parser's buffer: a head of the greatest size that [`Limits`] may say.
+const BUFFER: usize = 32 << 10;
+/// Who asks for figures at the same time.
+const FIGURES_CONNECTIONS: usize = 64;
+
+/// A server that listens. Dropping it closes its sockets.
+pub struct Server<F: FileSystem> {
+    runtime: Runtime,
+    files: Door<Files<F>>,
+    figures: Option<Door<Figures<F>>>,
+    stop: watch::Sender<bool>,
+    grace: Duration,
+}
+
+/// Ends a server, from any thread.
+#[derive(Clone)]
+pub struct Handle {
+    stop: watch::Sender<bool>,
+}
+
+impl Handle {
+    /// Takes no more connections and requests, and lets those under way finish for as long as [`Limits::grace`] says.
+    pub fn stop(&self) {
+        self.stop.send_replace(true);
+    }
+}
+
+impl<F: FileSystem> Server<F> {
+    /// Begins to listen. Connections wait until [`serve`](Server::serve) is called.
+    ///
+    /// Fails where an address cannot be had, or a thread cannot be started.
+    pub fn bind(vfs: Arc<Vfs<F>>, options: Options, log: Arc<dyn Log>) -> io::Result<Self> {
+        let Options { title, listen, metrics, figures, limits } = options;
+        let runtime = Builder::new_multi_thread()
+            .max_blocking_threads(limits.readers.max(1))
+            .thread_name("http")
+            .enable_all()
+            .build()?;
+        let (stop, stopped) = watch::channel(false);
+        let limits = Arc::new(limits);
+        let counters = Arc::new(Counters::new());
+        let guard = runtime.enter();
+        let site = Arc::new(Site {
+            fsid: vfs.statfs().map_or(0, |stat| stat.fsid),
+            vfs: vfs.clone(),
+            title,
+            zone: TimeZone::system(),
+            log: log.clone(),
+            budget: service::budget(&limits),
+        });
+        let files =
+            Files { site, ledger: Ledger { counters: counters.clone(), log }, limits: limits.clone() };
+        let files = Door::open(listen, files, limits.connections, &limits, &stopped)?;
+        let silent = Ledger { counters: Arc::new(Counters::new()), log: Arc::new(Silent) };
+        let figures = Figures { vfs, counters, more: figures.into(), ledger: silent };
+        let figures = metrics
+            .map(|address| Door::open(address, figures, FIGURES_CONNECTIONS, &limits, &stopped))
+            .transpose()?;
+        drop(guard);
+        Ok(Server { runtime, files, figures, stop, grace: limits.grace })
+    }
+
+    /// Where it listens for requests.
+    pub fn address(&self) -> SocketAddr {
+        self.files.address
+    }
+
+    /// Where it tells its figures.
+    pub fn metrics_address(&self) -> Option<SocketAddr> {
+        self.figures.as_ref().map(|door| door.address)
+    }
+
+    /// For stopping it from elsewhere.
+    pub fn handle(&self) -> Handle {
+        Handle { stop: self.stop.clone() }
+    }
+
+    /// Answers requests until it is stopped; then tells how many connections had to be cut off.
+    pub fn serve(self) -> usize {
+        let Server { runtime, files, figures, stop: _until_the_end, grace } = self;
+        let cut = runtime.block_on(async move {
+            if let Some(figures) = figures {
+                tokio::spawn(figures.serve());
+            }
+            files.serve().await
+        });
+        // What is left are readers that wait for the device.
+        runtime.shutdown_timeout(grace);
+        cut
+    }
+}
+
+/// A listening socket and what answers there.
+struct Door<S> {
+    listener: TcpListener,
+    address: SocketAddr,
+    service: S,
+    connections: usize,
+    limits: Arc<Limits>,
+    stopped: watch::Receiver<bool>,
+}
+
+impl<S: Service> Door<S> {
+    fn open(
+        address: SocketAddr,
+        service: S,
+        connections: usize,
+        limits: &Arc<Limits>,
+        stopped: &watch::Receiver<bool>,
+    ) -> io::Result<Self> {
+        let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+        // The address can be had again at once after an earlier server has closed connections.
+        socket.set_reuseaddr(true)?;
+        socket.bind(address)?;
+        let listener = socket.listen(BACKLOG)?;
+        let address = listener.local_addr()?;
+        let connections = connections.clamp(1, Semaphore::MAX_PERMITS.min(u32::MAX as usize));
+        Ok(Door { listener, address, service, connections, limits: limits.clone(), stopped: stopped.clone() })
+    }
+
+    /// Takes connections until the server is stopped, then waits for them; answers how many are left.
+    async fn serve(self) -> usize {
+        let Door { listener, service, connections, limits, mut stopped, .. } = self;
+        let room = Arc::new(Semaphore::new(connections));
+        let mut http = http1::Builder::new();
+        http.timer(TokioTimer::new())
+            .header_read_timeout(limits.head_time)
+            .max_header_size(limits.head_bytes.min(BUFFER))
+            .max_buf_size(BUFFER)
+            // A client that has said all may close its side and still gets its answer.
+            .half_close(true);
+        loop {
+            let accepted = tokio::select! {
+                accepted = async {
+                    let place = room.clone().acquire_owned().await;
+                    (listener.accept().await, place)
+                } => accepted,
+                () = end(&mut stopped) => break,
+            };
+            match accepted {
+                (Ok((stream, peer)), place) => {
+                    let talk = Talk {
+                        http: http.clone(),
+                        service: service.clone(),
+                        limits: limits.clone(),
+                        stopped: stopped.clone(),
+                    };
+                    tokio::spawn(async move {
+                        talk.connection(stream, peer.ip()).await;
+                        drop(place);
+                    });
+                }
+                // The client is gone already, or the system has no descriptor for it at the moment.
+                (Err(_), _) => sleep(ACCEPT_PAUSE).await,
+            }
+        }
+        drop(listener);
+        // As many as there are: `open` has seen to it that they fit.
+        let all = u32::try_from(connections).unwrap_or(u32::MAX);
+        let _ = timeout(limits.grace, room.acquire_many(all)).await;
+        connections - room.available_permits()
+    }
+}
+
+/// Waits until the server is stopped.
+async fn end(stopped: &mut watch::Receiver<bool>) {
+    // An error means that nobody is left to stop it.
+    let _ = stopped.wait_for(|stop| *stop).await;
+}
+
+/// One connection's share of its door.
+struct Talk<S> {
+    http: http1::Builder,
+    service: S,
+    limits: Arc<Limits>,
+    stopped: watch::Receiver<bool>,
+}
+
+impl<S: Service> Talk<S> {
+    async fn connection(mut self, stream: TcpStream, peer: IpAddr) {
+        let counters = self.service.ledger().counters.clone();
+        counters.accepted.fetch_add(1, Relaxed);
+        counters.connections.fetch_add(1, Relaxed);
+        let begun = tokio::select! {
+            begun = timeout(self.limits.head_time, stream.readable()) => begun.is_ok(),
+            () = end(&mut self.stopped) => false,
+        };
+        if begun {
+            // In a box, so that a connection that waits does not set room aside for one that speaks.
+            Box::pin(self.speak(stream, peer)).await;
+        }
+        counters.connections.fetch_sub(1, Relaxed);
+    }
+
+    async fn speak(mut self, stream: TcpStream, peer: IpAddr) {
+        let _ = stream.set_nodelay(true);
+        let local = stream.local_addr().map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |address| address.ip());
+        let ends = Ends { peer, local: local.to_canonical() };
+        let service = &self.service;
+        let answer = service_fn(move |request| {
+            let service = service.clone();
+            async move { Ok::<Response<Body>, Infallible>(service.answer(ends, request).await) }
+        });
+        let io = TokioIo::new(crate::stall::Stall::new(stream, self.limits.write_time));
+        let mut connection = pin!(self.http.serve_connection(io, answer));
+        let ended = tokio::select! {
+            ended = connection.as_mut() => ended,
+            () = end(&mut self.stopped) => {
+                connection.as_mut().graceful_shutdown();
+                connection.await
+            }
+        };
+        match ended {
+            // The parser has answered it.
+            Err(error) if error.is_parse_too_large() => {
+                Exchange::refused(service.ledger(), peer, StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE);
+            }
+            Err(error) if error.is_parse() => {
+                Exchange::refused(service.ledger(), peer, StatusCode::BAD_REQUEST);
+            }
+            Err(error) if error.is_timeout() => {
+                service.ledger().counters.late.fetch_add(1, Relaxed);
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! From a request to its response: what is refused, what is asked of the file system, who is told.
+
+use crate::body::{Body, Budget, Reserved};
+use crate::files::{Ask, Found, Site};
+use crate::listing::PAGE_BYTES;
+use crate::log::{Access, Log};
+use crate::metrics::{self, Counters, Figure};
+use crate::options::Limits;
+use crate::reply;
+use crate::target::Target;
+use dentree_vfs::{FileSystem, Vfs};
+use hyper::body::Incoming;
+use hyper::header::HOST;
+use hyper::{Method, Request, Response, StatusCode, Version};
+use jiff::Zoned;
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use tokio::task::spawn_blocking;
+use tokio::time::timeout;
+
+const ONLY_READING: &str = "This server only answers GET and HEAD.";
+
+/// Where requests are counted and told about.
+#[derive(Clone)]
+pub(crate) struct Ledger {
+    pub(crate) counters: Arc<Counters>,
+    pub(crate) log: Arc<dyn Log>,
+}
+
+/// Both ends of a connection.
+#[derive(Clone, Copy)]
+pub(crate) struct Ends {
+    pub(crate) peer: IpAddr,
+    pub(crate) local: IpAddr,
+}
+
+/// Something that answers requests.
+pub(crate) trait Service: Clone + Send + Sync + 'static {
+    /// The response to `request`. Never fails: an error is a response, too.
+    fn answer(&self, ends: Ends, request: Request<Incoming>) -> impl Future<Output = Response<Body>> + Send;
+    /// Where connections are counted.
+    fn ledger(&self) -> &Ledger;
+}
+
+/// A request under way. Ends, and is told about, when this is dropped.
+pub(crate) struct Exchange {
+    ledger: Ledger,
+    access: Access,
+}
+
+impl Exchange {
+    /// Until it has an answer, its status is that of a client who did not wait for one.
+    const UNANSWERED: u16 = 499;
+
+    fn begin(ledger: &Ledger, peer: IpAddr, request: String) -> Self {
+        ledger.counters.in_flight.fetch_add(1, Relaxed);
+        let access = Access { peer, time: Zoned::now(), request, status: Self::UNANSWERED, bytes: 0 };
+        Exchange { ledger: ledger.clone(), access }
+    }
+
+    /// One that never became a request.
+    pub(crate) fn refused(ledger: &Ledger, peer: IpAddr, status: StatusCode) {
+        Exchange::begin(ledger, peer, String::new()).access.status = status.as_u16();
+    }
+
+    pub(crate) fn sent(&mut self, bytes: usize) {
+        self.access.bytes += bytes as u64;
+        self.ledger.counters.bytes.fetch_add(bytes as u64, Relaxed);
+    }
+
+    pub(crate) fn cut(&mut self) {
+        self.ledger.counters.cut.fetch_add(1, Relaxed);
+    }
+}
+
+impl Drop for Exchange {
+    fn drop(&mut self) {
+        self.ledger.counters.in_flight.fetch_sub(1, Relaxed);
+        self.ledger.counters.answered(self.access.status);
+        self.ledger.log.access(&self.access);
+    }
+}
+
+/// The files of a file system.
+pub(crate) struct Files<F: FileSystem> {
+    pub(crate) site: Arc<Site<F>>,
+    pub(crate) ledger: Ledger,
+    pub(crate) limits: Arc<Limits>,
+}
+
+impl<F: FileSystem> Clone for Files<F> {
+    fn clone(&self) -> Self {
+        Files { site: self.site.clone(), ledger: self.ledger.clone(), limits: self.limits.clone() }
+    }
+}
+
+impl<F: FileSystem> Service for Files<F> {
+    async fn answer(&self, ends: Ends, request: Request<Incoming>) -> Response<Body> {
+        let line = format!("{} {} {:?}", request.method(), request.uri(), request.version());
+        let mut exchange = Exchange::begin(&self.ledger, ends.peer, line);
+        let response = match ask(ends, request) {
+            Ok(ask) => self.find(ask).await,
+            Err((status, sentence)) => reply::say(status, sentence),
+        };
+        exchange.access.status = response.status().as_u16();
+        response.map(|body| body.ends(exchange))
+    }
+
+    fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+}
+
+impl<F: FileSystem> Files<F> {
+    /// One trip to a reader's thread for a small file; a directory takes a second one, with room for its page.
+    async fn find(&self, ask: Ask) -> Response<Body> {
+        let Some(room) = self.room(Limits::CHUNK).await else { return busy() };
+        let site = self.site.clone();
+        let found = spawn_blocking(move || {
+            let found = site.find(&ask, room);
+            (ask, found)
+        });
+        match found.await {
+            Ok((_, Found::Reply(response))) => *response,
+            Ok((ask, Found::Directory(dir))) => {
+                let Some(room) = self.room(PAGE_BYTES).await else { return busy() };
+                let site = self.site.clone();
+                spawn_blocking(move || site.list(&ask, &dir, room)).await.unwrap_or_else(|_| failed())
+            }
+            Err(_) => failed(),
+        }
+    }
+
+    async fn room(&self, bytes: usize) -> Option<Reserved> {
+        timeout(self.limits.buffer_wait, self.site.budget.reserve(bytes)).await.ok().flatten()
+    }
+}
+
+fn busy() -> Response<Body> {
+    reply::say(StatusCode::SERVICE_UNAVAILABLE, "All memory for responses is in use; try again.")
+}
+
+fn failed() -> Response<Body> {
+    reply::say(StatusCode::INTERNAL_SERVER_ERROR, "The server failed; this is a bug in it.")
+}
+
+/// What a request asks for; else the status that refuses it, and why.
+fn ask(ends: Ends, request: Request<Incoming>) -> Result<Ask, (StatusCode, &'static str)> {
+    let mut hosts = request.headers().get_all(HOST).iter();
+    let host = hosts.next().map(|host| host.to_str().unwrap_or_default());
+    if hosts.next().is_some() || (host.is_none() && request.version() == Version::HTTP_11) {
+        return Err((StatusCode::BAD_REQUEST, "A request has one Host."));
+    }
+    let host = request.uri().authority().map(|authority| authority.as_str()).or(host);
+    if ends.local.is_loopback() && !host.is_none_or(is_local) {
+        let sentence = "This server is for its own machine: ask for localhost, or for its address.";
+        return Err((StatusCode::MISDIRECTED_REQUEST, sentence));
+    }
+    if !matches!(*request.method(), Method::GET | Method::HEAD) {
+        return Err((StatusCode::METHOD_NOT_ALLOWED, ONLY_READING));
+    }
+    let target =
+        Target::parse(request.uri().path()).map_err(|sentence| (StatusCode::BAD_REQUEST, sentence))?;
+    let (parts, _) = request.into_parts();
+    let query = parts.uri.query().unwrap_or_default().to_owned();
+    Ok(Ask { head: parts.method == Method::HEAD, target, query, headers: parts.headers })
+}
+
+/// Whether a `Host` is a name that no web site can have: a site could have its own name resolve to this machine.
+fn is_local(host: &str) -> bool {
+    if let Some(address) = host.strip_prefix('[') {
+        return address.contains(']');
+    }
+    let name = host.rsplit_once(':').map_or(host, |(name, _)| name).to_ascii_lowercase();
+    name == "localhost" || name.ends_with(".localhost") || name.parse::<Ipv4Addr>().is_ok()
+}
+
+/// The figures of a server, on a port of their own.
+pub(crate) struct Figures<F: FileSystem> {
+    pub(crate) vfs: Arc<Vfs<F>>,
+    /// Those of the files' server.
+    pub(crate) counters: Arc<Counters>,
+    pub(crate) more: Arc<dyn Fn() -> Vec<Figure> + Send + Sync>,
+    /// Where this door's own connections are counted: nowhere that is told.
+    pub(crate) ledger: Ledger,
+}
+
+impl<F: FileSystem> Clone for Figures<F> {
+    fn clone(&self) -> Self {
+        Figures {
+            vfs: self.vfs.clone(),
+            counters: self.counters.clone(),
+            more: self.more.clone(),
+            ledger: self.ledger.clone(),
+        }
+    }
+}
+
+impl<F: FileSystem> Service for Figures<F> {
+    async fn answer(&self, _: Ends, request: Request<Incoming>) -> Response<Body> {
+        if request.uri().path() != "/metrics" {
+            return reply::say(StatusCode::NOT_FOUND, "The figures are under /metrics.");
+        }
+        match *request.method() {
+            Method::GET => {
+                let text = metrics::text(&self.counters, &self.vfs.stats(), &(self.more)());
+                reply::plain(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", Body::bytes(text))
+            }
+            _ => reply::say(StatusCode::METHOD_NOT_ALLOWED, ONLY_READING),
+        }
+    }
+
+    fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+}
+
+/// Tells nobody.
+pub(crate) struct Silent;
+
+impl Log for Silent {
+    fn access(&self, _: &Access) {}
+    fn problem(&self, _: &[u8], _: &dentree_vfs::Error) {}
+}
+
+/// What is left for a budget, whatever was wished: one page and a chunk at a time.
+pub(crate) fn budget(limits: &Limits) -> Budget {
+    Budget::new(limits.buffers.max(PAGE_BYTES + Limits::CHUNK))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_addresses_and_localhost_are_local() {
+        for host in
+            ["localhost", "LOCALHOST:80", "127.0.0.1:8000", "192.0.2.1", "[::1]:8000", "a.localhost:1"]
+        {
+            assert!(is_local(host), "{host}");
+        }
+        for host in
+            ["evil.example", "evil.example:8000", "localhost.evil.example", "127.0.0.1.evil.example", ""]
+        {
+            assert!(!is_local(host), "{host}");
+        }
+    }
+}

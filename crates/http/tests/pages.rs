@@ -1,0 +1,132 @@
+//! Directory pages as programs read them, and the page of figures.
+
+mod common;
+
+use common::{Client, MemFs, Running, Thing};
+use std::collections::BTreeSet;
+
+/// The links of a page's rows.
+fn rows(page: &str) -> Vec<String> {
+    let cells = page.split("<td class=\"name\"><a href=\"").skip(1);
+    cells.map(|cell| cell.split('"').next().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn a_page_lists_names_in_order_with_size_and_time() {
+    let site = Running::new(MemFs::new([
+        ("b.txt", Thing::File(vec![b'x'; 1536])),
+        ("a", Thing::Dir),
+        ("c", Thing::Link("b.txt")),
+        ("d", Thing::Fifo),
+        ("a/deep", Thing::Dir),
+        ("index.html", Thing::File(b"not the page".to_vec())),
+    ]));
+    let reply = site.get("/");
+    let page = reply.text();
+    assert_eq!(rows(&page), ["a/", "b.txt", "c", "index.html"]);
+    assert!(
+        page.contains("title=\"1536 bytes\">1.5 KiB<") && page.contains("datetime=\"2001-09-09T01:46:40Z\"")
+    );
+    assert!(page.contains("→ <bdi>b.txt</bdi>") && page.contains(">fifo<") && page.contains(">5 entries<"));
+    let policy = reply.header("content-security-policy");
+    assert!(policy.starts_with("default-src 'none'; style-src 'sha256-") && !policy.contains("unsafe"));
+    let deep = site.get("/a/deep/").text();
+    for crumb in [
+        "<a href=\"/\"><bdi>disk.img<",
+        "<a href=\"/a/\"><bdi>a<",
+        "<bdi aria-current=\"page\">deep<",
+        "href=\"../\"",
+    ] {
+        assert!(deep.contains(crumb), "{crumb}");
+    }
+}
+
+#[test]
+fn no_name_becomes_markup() {
+    let evil = "\"><script>alert(1)<a href='x";
+    let site = Running::new(MemFs::new([
+        (evil.as_bytes(), Thing::Dir),
+        (b"javascript:alert(1)", Thing::File(Vec::new())),
+        (b"\xff\xfe&amp;", Thing::Link("<img src=x>")),
+    ]));
+    let page = site.get("/?filter=%22%3E%3Cscript%3E").text();
+    assert_eq!(page.matches("<script>").count(), 1, "our own");
+    assert_eq!(rows(&page).len(), 1);
+    let all = site.get("/").text();
+    assert!(!all.contains("<img") && !all.contains("href=\"javascript:"));
+    for link in rows(&all) {
+        assert!(matches!(site.get(&format!("/{link}")).status, 200 | 404), "{link}");
+    }
+    let inside = site.get(&format!("/{}", rows(&page)[0])).text();
+    assert_eq!(inside.matches("<script>").count(), 1);
+}
+
+#[test]
+fn the_filter_works_without_scripts() {
+    let names = ["Makefile", "main.rs", "Straße", "STRASSE", "a+b c"];
+    let site = Running::new(MemFs::new(names.map(|name| (name, Thing::File(Vec::new())))));
+    let filtered = |filter: &str| rows(&site.get(&format!("/?filter={filter}")).text());
+    assert_eq!(filtered("MA"), ["Makefile", "main.rs"]);
+    assert_eq!(filtered("stra%C3%9F"), ["Stra%C3%9Fe"]);
+    assert_eq!(filtered("a%2Bb+c"), ["a%2Bb%20c"]);
+    assert_eq!(filtered("nothing"), [""; 0]);
+    assert_eq!(filtered("").len(), 5);
+    let page = site.get("/?filter=%22x").text();
+    assert!(page.contains("value=\"&#34;x\"") && page.contains("0 of 5 entries"));
+}
+
+#[test]
+fn a_large_directory_is_shown_a_page_at_a_time() {
+    let names: Vec<String> = (0..2500).map(|number| format!("file {number}")).collect();
+    let site = Running::new(MemFs::new(names.iter().map(|name| (name, Thing::File(Vec::new())))));
+    for (query, expected) in
+        [("", 2500), ("filter=1", names.iter().filter(|name| name.contains('1')).count())]
+    {
+        let (mut seen, mut pages, mut next) = (BTreeSet::new(), 0, Some(format!("?{query}")));
+        while let Some(url) = next {
+            let page = site.get(&format!("/{url}")).text();
+            let links = rows(&page);
+            assert!(links.len() <= 1000 && links.is_sorted());
+            assert!(links.into_iter().all(|link| seen.insert(link)), "a name came twice");
+            next = page
+                .split("<a href=\"")
+                .find(|link| link.contains("rel=\"next\""))
+                .map(|link| link.split('"').next().unwrap().replace("&amp;", "&"));
+            pages += 1;
+        }
+        assert_eq!((seen.len(), pages), (expected, expected.div_ceil(1000)));
+    }
+}
+
+#[test]
+fn figures_are_told_on_a_port_of_their_own() {
+    let site =
+        Running::with(MemFs::new([("dir", Thing::Dir), ("dir/file", Thing::File(vec![0; 10]))]), |options| {
+            options.metrics = Some(([127, 0, 0, 1], 0).into());
+            options.figures =
+                Box::new(|| vec![dentree_http::Figure::counter("dentree_below_total", "Below.", 42)]);
+        });
+    for path in ["/dir/file", "/dir/file", "/none"] {
+        site.get(path);
+    }
+    site.lines(3);
+    let mut client = Client::new(site.metrics.unwrap());
+    client.request("GET /metrics", "");
+    let reply = client.reply(false);
+    assert_eq!(reply.header("content-type"), "text/plain; version=0.0.4; charset=utf-8");
+    let text = reply.text();
+    for line in [
+        "dentree_http_requests_total{status=\"200\"} 2",
+        "dentree_http_requests_total{status=\"404\"} 1",
+        "dentree_http_requests_in_flight 0",
+        "# TYPE dentree_names_walks_total counter",
+        "dentree_below_total 42",
+        "# TYPE dentree_names_entries gauge",
+        "# TYPE dentree_inodes_hits_total counter",
+    ] {
+        assert!(text.lines().any(|told| told == line), "{line}\n{text}");
+    }
+    client.request("GET /dir/file", "");
+    assert_eq!(client.reply(false).status, 404);
+    assert_eq!(site.get("/metrics").status, 404, "on the files' port it is a file's name");
+}

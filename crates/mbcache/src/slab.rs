@@ -1,0 +1,76 @@
+//! Slots by number, in chunks that are made when first needed and stay until the cache goes.
+//!
+//! Slots are type-stable: a number that a reader got from a chain always leads to an [`Entry`], perhaps in
+//! another life. So nothing needs to be reclaimed, and no reader needs to announce itself.
+
+use crate::entry::Entry;
+use crate::sync::{Mutex, lock};
+use std::sync::OnceLock;
+
+/// Slots of a chunk.
+pub(crate) const CHUNK: usize = if cfg!(loom) { 2 } else { 1024 };
+
+pub(crate) struct Slab {
+    chunks: Box<[OnceLock<Box<[Entry]>>]>,
+    slots_max: usize,
+    spare: Mutex<Spare>,
+}
+
+/// Slots that hold no entry. [slab lock]
+struct Spare {
+    freed: Vec<u32>,
+    never_used: usize,
+}
+
+impl Slab {
+    pub(crate) fn new(slots_max: usize) -> Slab {
+        let chunks = (0..slots_max.div_ceil(CHUNK)).map(|_| OnceLock::new()).collect();
+        Slab { chunks, slots_max, spare: Mutex::new(Spare { freed: Vec::new(), never_used: 0 }) }
+    }
+
+    /// The slot with this number, or `None` for one that was never handed out.
+    pub(crate) fn slot(&self, number: u32) -> Option<&Entry> {
+        let number = number as usize;
+        self.chunks.get(number / CHUNK)?.get()?.get(number % CHUNK)
+    }
+
+    /// A slot that nobody uses; `None` where all are in use.
+    pub(crate) fn take(&self) -> Option<(u32, &Entry)> {
+        let mut spare = lock(&self.spare);
+        let number = match spare.freed.pop() {
+            Some(number) => number,
+            None if spare.never_used < self.slots_max => {
+                spare.never_used += 1;
+                (spare.never_used - 1) as u32
+            }
+            None => return None,
+        };
+        let chunk = self.chunks.get(number as usize / CHUNK)?;
+        let chunk = chunk.get_or_init(|| {
+            let len = CHUNK.min(self.slots_max - number as usize / CHUNK * CHUNK);
+            (0..len).map(|_| Entry::free()).collect()
+        });
+        Some((number, &chunk[number as usize % CHUNK]))
+    }
+
+    /// Gives a slot back. Its `refs` is 0 and no chain leads to it.
+    pub(crate) fn give(&self, number: u32) {
+        lock(&self.spare).freed.push(number);
+    }
+
+    /// How many slots were ever in use: the sweep of the pruner's hand.
+    pub(crate) fn used(&self) -> usize {
+        lock(&self.spare).never_used
+    }
+
+    /// The most entries that there can be.
+    pub(crate) fn slots_max(&self) -> usize {
+        self.slots_max
+    }
+
+    /// What the slots take, in bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        let made = self.chunks.iter().filter_map(OnceLock::get);
+        made.map(|chunk| size_of_val(&**chunk)).sum::<usize>() + lock(&self.spare).freed.capacity() * 4
+    }
+}

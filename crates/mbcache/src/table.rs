@@ -1,0 +1,211 @@
+//! Key → chain of slots. Readers take no lock; only the table grows, in doublings.
+//!
+//! A chain ends in a mark that names its bucket and table size. A reader may stand on a slot while it is freed
+//! and begins another life in another chain; it then arrives at the other chain's mark, sees that it has strayed,
+//! and starts over. (The kernel calls such marks "nulls".) After [`STRAYS_MAX`] restarts it gives up: a miss
+//! costs one block that is not shared, never a wrong answer, and no reader waits for a writer.
+//!
+//! Heads of smaller tables stay allocated until the cache goes: together less than the current ones. A reader
+//! that still starts from one arrives at a mark of the new size and starts over.
+//!
+//! Writers hold the lock of their stripe; a key's stripe is the low bits of its hash and does not change when the
+//! table grows. Growing takes all stripes, in order.
+
+use crate::entry::{Entry, Link};
+use crate::slab::Slab;
+use crate::sync::{AtomicU32, AtomicUsize, Mutex, MutexGuard, Ordering, lock};
+use std::sync::OnceLock;
+
+/// Writers of different stripes do not wait for each other.
+const STRIPES: usize = if cfg!(loom) { 2 } else { 64 };
+/// How often a reader that strayed into another chain starts over.
+const STRAYS_MAX: usize = 16;
+/// Marks the end of a chain; the other bits name the bucket.
+const END: u32 = 1 << 31;
+
+type Heads = Box<[AtomicU32]>;
+
+pub(crate) struct Table {
+    /// Level `n` has `STRIPES << n` buckets.
+    levels: Box<[OnceLock<Heads>]>,
+    level: AtomicUsize,
+    stripes: Box<[Mutex<()>]>,
+}
+
+/// The right to change the chains of one stripe.
+pub(crate) struct Stripe<'a> {
+    bucket: Bucket<'a>,
+    _locked: MutexGuard<'a, ()>,
+}
+
+/// One chain: its head, and the mark that it ends in.
+#[derive(Clone, Copy)]
+struct Bucket<'a> {
+    head: &'a AtomicU32,
+    end: u32,
+}
+
+impl Table {
+    pub(crate) fn new(slots_max: usize) -> Table {
+        let mut levels = 1;
+        while STRIPES << levels <= slots_max {
+            levels += 1;
+        }
+        let table = Table {
+            levels: (0..levels).map(|_| OnceLock::new()).collect(),
+            level: AtomicUsize::new(0),
+            stripes: (0..STRIPES).map(|_| Mutex::new(())).collect(),
+        };
+        table.heads(0);
+        table
+    }
+
+    /// The heads of a level, made empty when first asked for.
+    fn heads(&self, level: usize) -> &Heads {
+        self.levels[level].get_or_init(|| {
+            let buckets = STRIPES << level;
+            (0..buckets).map(|bucket| AtomicU32::new(end_mark(buckets, bucket))).collect()
+        })
+    }
+
+    fn bucket(&self, key: u32) -> Bucket<'_> {
+        // Acquire, partner: the release in `grow`. A reader of the new level sees its heads filled.
+        let heads = self.heads(self.level.load(Ordering::Acquire));
+        let bucket = spread(key) as usize & (heads.len() - 1);
+        Bucket { head: &heads[bucket], end: end_mark(heads.len(), bucket) }
+    }
+
+    /// The first entry of `key` that `wanted` accepts, with a reference taken; given `after`, which the caller
+    /// holds, the first behind it. Both may miss an entry while the chain changes.
+    pub(crate) fn find<'s>(
+        &self,
+        slab: &'s Slab,
+        key: u32,
+        after: Option<&Entry>,
+        wanted: impl Fn(&Entry) -> bool,
+        put: impl Fn(&Entry),
+    ) -> Option<&'s Entry> {
+        // To start over behind `after` would answer what came before it again.
+        let tries = if after.is_some() { 1 } else { STRAYS_MAX };
+        for _ in 0..tries {
+            let bucket = self.bucket(key);
+            // Acquire, partner: the release in `insert`. Whoever sees the slot's number sees it filled.
+            let first = after.map(|entry| entry.link().next);
+            let mut number = first.unwrap_or_else(|| bucket.head.load(Ordering::Acquire));
+            let mut steps = slab.slots_max();
+            while number & END == 0 && steps > 0 {
+                steps -= 1;
+                let entry = slab.slot(number)?;
+                let link = entry.link();
+                if link.key == key && wanted(entry) && entry.get() {
+                    // The reference holds the slot in this life; is it still the life that was looked at?
+                    if entry.link().key == key && wanted(entry) {
+                        return Some(entry);
+                    }
+                    put(entry);
+                }
+                number = link.next;
+            }
+            if number == bucket.end {
+                return None;
+            }
+        }
+        None
+    }
+
+    /// Locks the stripe of `key` for a change.
+    pub(crate) fn stripe(&self, key: u32) -> Stripe<'_> {
+        let locked = lock(&self.stripes[spread(key) as usize & (STRIPES - 1)]);
+        // The level cannot change while a stripe is locked.
+        Stripe { bucket: self.bucket(key), _locked: locked }
+    }
+
+    /// Doubles the table where `entries` crowd it and the budget has room for more heads.
+    pub(crate) fn grow_for(&self, slab: &Slab, entries: usize) {
+        let crowded = |level: usize| entries > STRIPES << level && level + 1 < self.levels.len();
+        if !crowded(self.level.load(Ordering::Relaxed)) {
+            return;
+        }
+        let _all: Vec<_> = self.stripes.iter().map(lock).collect();
+        let level = self.level.load(Ordering::Relaxed);
+        if crowded(level) {
+            self.grow(slab, level);
+        }
+    }
+
+    /// Moves every chain to the heads of the next level. Needs all stripes.
+    fn grow(&self, slab: &Slab, level: usize) {
+        let heads = self.heads(level + 1);
+        for old in self.heads(level) {
+            let mut number = old.load(Ordering::Relaxed);
+            while number & END == 0 {
+                let Some(entry) = slab.slot(number) else { break };
+                let link = entry.link();
+                let head = &heads[spread(link.key) as usize & (heads.len() - 1)];
+                // A reader on this slot now goes on in the new chain, and is told so by the new mark.
+                entry.set_link(Link { key: link.key, next: head.load(Ordering::Relaxed) });
+                head.store(number, Ordering::Release);
+                number = link.next;
+            }
+        }
+        // Release, partner: the acquire in `bucket`.
+        self.level.store(level + 1, Ordering::Release);
+    }
+
+    /// What the heads take, in bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        self.levels.iter().filter_map(OnceLock::get).map(|heads| size_of_val(&**heads)).sum()
+    }
+}
+
+impl Stripe<'_> {
+    /// Whether an entry of `key` with `value` is in the chain.
+    pub(crate) fn contains(&self, slab: &Slab, key: u32, value: u64) -> bool {
+        let mut number = self.bucket.head.load(Ordering::Relaxed);
+        while let Some(entry) = slab.slot(number).filter(|_| number & END == 0) {
+            let link = entry.link();
+            if link.key == key && entry.value() == value {
+                return true;
+            }
+            number = link.next;
+        }
+        false
+    }
+
+    /// Puts a filled slot at the front of the chain.
+    pub(crate) fn insert(&self, key: u32, number: u32, entry: &Entry) {
+        entry.set_link(Link { key, next: self.bucket.head.load(Ordering::Relaxed) });
+        // Release, partner: the acquire of the head in `find`.
+        self.bucket.head.store(number, Ordering::Release);
+    }
+
+    /// Takes an entry out of the chain; answers its slot. Its own link stays as it is: readers who stand on it
+    /// find on.
+    pub(crate) fn remove(&self, slab: &Slab, removed: &Entry) -> Option<u32> {
+        let mut before: Option<&Entry> = None;
+        let mut number = self.bucket.head.load(Ordering::Relaxed);
+        while let Some(entry) = slab.slot(number).filter(|_| number & END == 0) {
+            let next = entry.link().next;
+            if std::ptr::eq(entry, removed) {
+                match before {
+                    Some(before) => before.set_link(Link { key: before.link().key, next }),
+                    None => self.bucket.head.store(next, Ordering::Release),
+                }
+                return Some(number);
+            }
+            (before, number) = (Some(entry), next);
+        }
+        None
+    }
+}
+
+/// The mark of a chain's end: sizes are powers of two, so that size + bucket names both.
+fn end_mark(buckets: usize, bucket: usize) -> u32 {
+    END | (buckets + bucket) as u32
+}
+
+/// Spreads keys whose low bits are alike over the buckets (Fibonacci hashing).
+fn spread(key: u32) -> u32 {
+    let product = u64::from(key).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    (product >> 32) as u32
+}
