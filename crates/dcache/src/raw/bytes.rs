@@ -1,7 +1,7 @@
 //! Looking for a byte among sixteen at once: for slashes in a path and for tags in a bucket.
 //!
 //! With SSE2, which every x86-64 has, this takes four instructions; the portable form takes about twenty. A walk
-//! does it twice per component: 30 of 190 instructions (counted by cachegrind).
+//! does it twice per component: using it took 46 of 340 instructions away (counted by cachegrind).
 
 /// The positions at which `byte` stands in the sixteen bytes of `low` and `high` (little-endian), as a bit each.
 #[inline(always)]

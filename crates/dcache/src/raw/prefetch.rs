@@ -22,7 +22,8 @@ const PERIOD: u32 = 256;
 const LARGE: u32 = 4096;
 /// Components whose lines are asked for; more would not be under way together anyway.
 const AHEAD: usize = 16;
-/// Paths of a batch whose lines are asked for together. 8 and 16 measured the same, 4 less.
+/// Paths of a batch whose lines are asked for together. At 3 million entries 4, 8 and 16 take 48, 45 and 60 ns a
+/// component (one run; 164 one path after the other).
 pub(crate) const TOGETHER: usize = 8;
 
 /// What a walk is to do.

@@ -452,7 +452,8 @@ impl<H: Handle> Core<H> {
     /// Begins at a directory that was not found by its name: the start, or a parent. Its count is on the trail.
     #[inline]
     fn stand_on(&self, id: Id, record: &Record) -> Here {
-        // One word at a time: a structure handed about in memory stalls on its own stores, a tenth of a short walk.
+        // One word at a time: a structure handed about in memory stalls on its own stores: 13 ns of a
+        // walk of two components.
         let above = self.horizon_above(id);
         let was_complete = record.stamp() < above;
         Here {
