@@ -73,6 +73,10 @@ impl<T: Zeroed> Chunks<T> {
             return;
         }
         let (chunk, _) = self.locate(i);
+        // Without the lock where it is there already: walks of threads that sit far out come by here (G3).
+        if !self.later[chunk].load(Ordering::Acquire).is_null() {
+            return;
+        }
         let _growing = lock(&self.growing);
         if self.later[chunk].load(Ordering::Relaxed).is_null() {
             let fresh = backing::allocate(self.chunk_len(chunk));
