@@ -17,10 +17,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 /// Lines of the access log that may wait to be written; more are dropped and counted, so that a log that is stuck
 /// does not stop the server.
 const LINES_WAITING: usize = 16_384;
+/// How late a line may be.
+const GATHERING: Duration = Duration::from_millis(20);
 /// File descriptors that connections leave to the rest of the program.
 const DESCRIPTORS_KEPT: u64 = 64;
 
@@ -39,7 +42,7 @@ pub(super) fn run(session: &Session, args: &ServeArgs) -> Result<(), Stop> {
     options.limits.connections = options.limits.connections.min(connections());
     let server = Server::bind(image.vfs.clone(), options, log)
         .map_err(|error| Problem::new(addresses(args), Status::Failed, cannot_listen(&error)))?;
-    eprintln!("dentree: {} is served at http://{}/; Ctrl-C ends it", image.at(b""), server.address());
+    eprintln!("dentree: {} is served at http://{}/; Ctrl-C ends it", title(args), server.address());
     if let Some(address) = server.metrics_address() {
         eprintln!("dentree: figures are at http://{address}/metrics");
     }
@@ -177,7 +180,8 @@ fn access_log(args: &ServeArgs) -> Result<(SyncSender<Access>, JoinHandle<io::Re
     Ok((lines, thread::spawn(move || write_lines(&waiting, BufWriter::new(to)))))
 }
 
-/// Writes what is there together. Ends early where nobody reads any more: the server goes on without a log.
+/// Writes what is there together, and then lets lines gather, so that not each request wakes this thread. Ends early
+/// where nobody reads any more: the server goes on without a log.
 fn write_lines(waiting: &Receiver<Access>, mut to: impl Write) -> io::Result<()> {
     while let Ok(access) = waiting.recv() {
         writeln!(to, "{access}")?;
@@ -185,6 +189,7 @@ fn write_lines(waiting: &Receiver<Access>, mut to: impl Write) -> io::Result<()>
             writeln!(to, "{access}")?;
         }
         to.flush()?;
+        thread::sleep(GATHERING);
     }
     Ok(())
 }
