@@ -1,13 +1,16 @@
 # What a newcomer types: `make run` and `make test`. Both install what they need.
 
-.PHONY: run test check unit models docs bench fuzz install setup
+.PHONY: run test check unit models docs bench fuzz install
 
 # Opens an ext4 image, walks it cold and warm, and says what to type next.
-run: setup
+run:
+	@tools/setup run
 	cargo run --release --quiet --bin dentree -- demo
 
 # Everything that must hold before a change lands.
-test: setup check docs unit models
+test:
+	@tools/setup test
+	@$(MAKE) --no-print-directory check docs unit models
 	@echo "dentree: all checks passed"
 
 check:
@@ -32,7 +35,8 @@ models:
 		-p dentree-dcache --test interleavings
 
 # Walks and find, every rival in the same run; tables on the terminal, rows in target/bench/.
-bench: setup
+bench:
+	@tools/setup bench
 	cargo build --release --quiet --bin dentree
 	cargo bench --quiet -p dentree-lab --bench walk --bench find
 
@@ -40,8 +44,6 @@ bench: setup
 fuzz:
 	tools/fuzz
 
-install: setup
+install:
+	@tools/setup run
 	cargo install --locked --path crates/dentree
-
-setup:
-	@tools/setup
