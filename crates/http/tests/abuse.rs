@@ -149,8 +149,10 @@ fn a_device_that_fails_in_mid_file_gives_a_short_body() {
     let (sent, line) = (reply.body.len() as u64, site.lines(1)[0].clone());
     let told: u64 = line.rsplit(' ').next().unwrap().parse().unwrap();
     assert!(told >= sent && told < 10 << 20, "{line}");
-    let parts = site.ask("GET /part", "Range: bytes=0-9,390000-\r\n");
-    assert_eq!((parts.status, parts.short), (206, true));
+    // An error that comes before the head has left cuts the connection without one.
+    let mut client = site.client();
+    client.request("GET /part", "Range: bytes=0-9,390000-\r\n");
+    assert!(client.try_reply(false).is_none_or(|parts| (parts.status, parts.short) == (206, true)));
 }
 
 #[test]
