@@ -60,7 +60,8 @@ pub enum Error {
     },
     /// Neither the device nor a partition of it begins with an ext superblock.
     #[error(
-        "no ext2, ext3 or ext4 file system here; say where it is with --partition N or --offset BYTES. Found:{found}"
+        "no ext2, ext3 or ext4 file system here; say where it is with --partition N or --offset BYTES (0 where a \
+         superblock at the beginning may be damaged: a backup is looked for). Found:{found}"
     )]
     NoExt {
         /// All partitions.
