@@ -19,10 +19,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ),
     ("dentree-fuse", &["dentree-vfs"]),
     ("dentree-http", &["dentree-vfs"]),
-    (
-        "dentree-lab",
-        &["dentree-blockdev", "dentree-dcache", "dentree-ext4", "dentree-lockmeter", "dentree-vfs"],
-    ),
+    ("dentree-lab", &["dentree-dcache", "dentree-lockmeter"]),
     ("dentree", &["dentree-blockdev", "dentree-ext4", "dentree-fuse", "dentree-http", "dentree-vfs"]),
     ("xtask", &[]),
 ];
