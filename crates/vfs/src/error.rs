@@ -36,7 +36,7 @@ pub enum Error {
     /// A beneath-only walk would have left its root.
     #[error("the path leaves the directory that it must stay beneath")]
     Escapes,
-    /// The file system was opened for reading.
+    /// The file system was opened for reading, or an error has made it so.
     #[error("read-only file system")]
     ReadOnly,
     /// No such extended attribute.
@@ -45,6 +45,21 @@ pub enum Error {
     /// Seek past the last data or hole.
     #[error("no data or hole there")]
     NoExtent,
+    /// The name is already there.
+    #[error("the name exists already")]
+    Exists,
+    /// A directory that must be empty has entries.
+    #[error("directory not empty")]
+    NotEmpty,
+    /// No space for it, or no space that this identity may use.
+    #[error("no space left on the file system")]
+    NoSpace,
+    /// A file longer than the file system can hold.
+    #[error("file too large")]
+    FileTooLarge,
+    /// More names than an inode can have.
+    #[error("too many links")]
+    TooManyLinks,
     /// An argument that means nothing here.
     #[error("invalid argument")]
     Invalid,
@@ -80,6 +95,11 @@ impl Error {
             Error::ReadOnly => Errno::ROFS,
             Error::NoAttribute => Errno::NODATA,
             Error::NoExtent => Errno::NXIO,
+            Error::Exists => Errno::EXIST,
+            Error::NotEmpty => Errno::NOTEMPTY,
+            Error::NoSpace => Errno::NOSPC,
+            Error::FileTooLarge => Errno::FBIG,
+            Error::TooManyLinks => Errno::MLINK,
             Error::Invalid => Errno::INVAL,
             Error::Stale => Errno::STALE,
             Error::Encrypted => Errno::NOKEY,

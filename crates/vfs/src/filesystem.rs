@@ -1,6 +1,6 @@
 //! What a file system must offer so that [`Vfs`](crate::Vfs) can serve it.
 
-use crate::{Attr, FileType, Ino, Result};
+use crate::{Allocate, Attr, Durability, Error, FileType, Ino, NewInode, Result, SetAttr, SetXattr};
 use std::ops::ControlFlow;
 
 /// What a directory says of a name.
@@ -65,11 +65,42 @@ pub struct FsStat {
     pub fsid: u64,
 }
 
+/// One end of a rename: a name in a directory.
+pub struct NameIn<'a, N> {
+    /// The directory.
+    pub dir: &'a N,
+    /// The name in it.
+    pub name: &'a [u8],
+}
+
+/// A rename that `Vfs` has found allowed: see [`FileSystem::rename`].
+pub struct Rename<'a, N> {
+    /// The name that goes.
+    pub from: NameIn<'a, N>,
+    /// The inode that has it.
+    pub moved: &'a N,
+    /// The name that comes.
+    pub to: NameIn<'a, N>,
+    /// The inode that has the new name so far.
+    pub replaced: Option<&'a N>,
+    /// Whether `moved` and `replaced` change places (`RENAME_EXCHANGE`); else `replaced` is unlinked.
+    pub exchange: bool,
+}
+
 /// A file system: inodes by number, directories by single name. It knows nothing of paths.
 ///
 /// Every method may be called by many threads at once. `Node` is the in-memory form of an inode; `Vfs` keeps
 /// nodes in its inode cache and hands them back, so that an implementation parses an inode once.
 /// Directories are reported without `.` and `..`: the walk knows them.
+///
+/// # Changes
+/// A file system that is never changed implements none of the methods behind [`statfs`](FileSystem::statfs): they answer
+/// [`Error::ReadOnly`](crate::Error::ReadOnly). `Vfs` keeps three promises to one that is. It has decided that the caller may do it, and
+/// that the kinds fit (a directory is not unlinked, `.` is not renamed, no directory is moved below itself). While a directory's
+/// names are changed nobody else looks them up, lists or changes them: `Vfs` holds the directory's lock, and for a rename those of
+/// both directories and of what is replaced. And whoever works with a node holds the only node of that inode. Everything else, reads
+/// and writes of one file at once above all, is the file system's to order. Each method is atomic: after a crash all of it is there, or
+/// nothing, and an error has changed nothing.
 pub trait FileSystem: Send + Sync + 'static {
     /// An inode in memory.
     type Node: Send + Sync + 'static;
@@ -125,4 +156,101 @@ pub trait FileSystem: Send + Sync + 'static {
 
     /// Sizes and free counts.
     fn statfs(&self) -> Result<FsStat>;
+
+    /// Whether changes are refused now: it was opened so, or an error has made it so.
+    fn is_read_only(&self) -> bool {
+        true
+    }
+
+    /// Makes an inode and links it under `name`, which `dir` does not have (`open(O_CREAT)`, `mkdir`, `mknod`, `symlink`).
+    fn make(&self, dir: &Self::Node, name: &[u8], new: &NewInode<'_>) -> Result<Self::Node> {
+        let _ = (dir, name, new);
+        Err(Error::ReadOnly)
+    }
+
+    /// Makes an inode without a name, near `dir` (`O_TMPFILE`). It goes with its last holder unless it is linked before.
+    fn make_unnamed(&self, dir: &Self::Node, new: &NewInode<'_>) -> Result<Self::Node> {
+        let _ = (dir, new);
+        Err(Error::ReadOnly)
+    }
+
+    /// Gives `node`, not a directory, one more name, which `dir` does not have.
+    fn link(&self, dir: &Self::Node, name: &[u8], node: &Self::Node) -> Result<()> {
+        let _ = (dir, name, node);
+        Err(Error::ReadOnly)
+    }
+
+    /// Takes the name `name` in `dir` from `node`, which is not a directory. Without any name left, the inode lives until
+    /// [`evict`](FileSystem::evict).
+    fn unlink(&self, dir: &Self::Node, name: &[u8], node: &Self::Node) -> Result<()> {
+        let _ = (dir, name, node);
+        Err(Error::ReadOnly)
+    }
+
+    /// Removes the directory `node`, which `dir` has under `name`; [`Error::NotEmpty`](crate::Error::NotEmpty) where it has entries.
+    fn rmdir(&self, dir: &Self::Node, name: &[u8], node: &Self::Node) -> Result<()> {
+        let _ = (dir, name, node);
+        Err(Error::ReadOnly)
+    }
+
+    /// Moves an inode to another name, in one step; [`Error::NotEmpty`](crate::Error::NotEmpty) where a directory with entries would be replaced.
+    fn rename(&self, rename: &Rename<'_, Self::Node>) -> Result<()> {
+        let _ = rename;
+        Err(Error::ReadOnly)
+    }
+
+    /// Sets attributes, all of them or none.
+    fn set_attr(&self, node: &Self::Node, changes: &SetAttr) -> Result<()> {
+        let _ = (node, changes);
+        Err(Error::ReadOnly)
+    }
+
+    /// Writes `data` at byte `offset` of a regular file, and lengthens it where need be; answers how many bytes: fewer than given
+    /// only where space ran out behind them.
+    fn write(&self, node: &Self::Node, offset: u64, data: &[u8]) -> Result<usize> {
+        let _ = (node, offset, data);
+        Err(Error::ReadOnly)
+    }
+
+    /// Writes `data` at the end of a regular file, wherever that is by now; answers the offset, and how many bytes.
+    fn append(&self, node: &Self::Node, data: &[u8]) -> Result<(u64, usize)> {
+        let _ = (node, data);
+        Err(Error::ReadOnly)
+    }
+
+    /// Changes the space under `len` bytes (at least one) from `offset` of a regular file.
+    fn allocate(&self, node: &Self::Node, offset: u64, len: u64, how: Allocate) -> Result<()> {
+        let _ = (node, offset, len, how);
+        Err(Error::ReadOnly)
+    }
+
+    /// Returns once what was written to the inode before, and for a directory the changes of its names, will survive a power cut.
+    /// Of a file system that is never changed that is always so.
+    fn fsync(&self, node: &Self::Node, durability: Durability) -> Result<()> {
+        let _ = (node, durability);
+        Ok(())
+    }
+
+    /// As [`fsync`](FileSystem::fsync), for everything.
+    fn sync(&self) -> Result<()> {
+        Ok(())
+    }
+
+    /// The last holder of `node` is gone, and the inode cache does not keep it: an inode without names is freed now. Errors have
+    /// nobody to go to: the file system keeps them for the next [`sync`](FileSystem::sync).
+    fn evict(&self, node: &Self::Node) {
+        let _ = node;
+    }
+
+    /// Sets the extended attribute `name` (a full name).
+    fn setxattr(&self, node: &Self::Node, name: &[u8], value: &[u8], how: SetXattr) -> Result<()> {
+        let _ = (node, name, value, how);
+        Err(Error::ReadOnly)
+    }
+
+    /// Removes the extended attribute `name`; [`Error::NoAttribute`](crate::Error::NoAttribute) where there is none.
+    fn removexattr(&self, node: &Self::Node, name: &[u8]) -> Result<()> {
+        let _ = (node, name);
+        Err(Error::ReadOnly)
+    }
 }

@@ -8,6 +8,7 @@
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
 mod attr;
+mod change;
 mod entry;
 mod error;
 mod filesystem;
@@ -17,9 +18,10 @@ mod vfs;
 mod walk;
 
 pub use attr::{Attr, FileType, Ino, Timestamp};
+pub use change::{Allocate, Durability, NewInode, NewKind, SetAttr, SetTime, SetXattr};
 pub use dentree_dcache::{MemoryStats as NameMemory, Reason as Fallback, Stats as NameStats};
 pub use error::{Cause, Error, Result};
-pub use filesystem::{DirEntry, Extent, FileSystem, FsStat, Lookup, ReaddirStart};
+pub use filesystem::{DirEntry, Extent, FileSystem, FsStat, Lookup, NameIn, ReaddirStart, Rename};
 pub use identity::{Access, Identity};
 pub use inode::{Inode, InodeCacheStats};
 pub use vfs::{Budgets, Stats, Vfs};

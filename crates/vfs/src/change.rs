@@ -1,0 +1,108 @@
+//! What a caller may ask a file system to change: plain values, no behaviour.
+
+use crate::Timestamp;
+
+/// An inode to be made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NewInode<'a> {
+    /// What kind of thing it is.
+    pub kind: NewKind<'a>,
+    /// Permission, setuid, setgid and sticky bits: `st_mode & 0o7777`, umask already applied.
+    pub permissions: u16,
+    /// Owner.
+    pub uid: u32,
+    /// Group; the rule of setgid directories is already applied.
+    pub gid: u32,
+}
+
+/// The kind of an inode to be made, with what only that kind has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NewKind<'a> {
+    /// An empty regular file.
+    Regular,
+    /// An empty directory.
+    Directory,
+    /// A symbolic link with this target.
+    Symlink(&'a [u8]),
+    /// A named pipe.
+    Fifo,
+    /// A socket.
+    Socket,
+    /// A character device.
+    CharDevice {
+        /// Major number.
+        major: u32,
+        /// Minor number.
+        minor: u32,
+    },
+    /// A block device.
+    BlockDevice {
+        /// Major number.
+        major: u32,
+        /// Minor number.
+        minor: u32,
+    },
+}
+
+/// Attributes to set: those that are given. The change time is always set to now, unless it is given.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct SetAttr {
+    /// Permission, setuid, setgid and sticky bits.
+    pub permissions: Option<u16>,
+    /// Owner.
+    pub uid: Option<u32>,
+    /// Group.
+    pub gid: Option<u32>,
+    /// Length in bytes of a regular file: cuts it, or lengthens it by a hole.
+    pub size: Option<u64>,
+    /// Last access.
+    pub atime: Option<SetTime>,
+    /// Last change of content.
+    pub mtime: Option<SetTime>,
+    /// Last change of the inode, for those who keep it themselves (a kernel's write-back cache).
+    pub ctime: Option<SetTime>,
+}
+
+/// A time to set.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SetTime {
+    /// The file system's current time.
+    Now,
+    /// This one.
+    At(Timestamp),
+}
+
+/// What `fallocate(2)` is to do with a range.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Allocate {
+    /// Give it space that reads as zeros where it had none; lengthen the file to its end if need be.
+    Reserve,
+    /// As `Reserve`, but leave the length (`FALLOC_FL_KEEP_SIZE`).
+    ReserveKeepSize,
+    /// Free its whole blocks and zero the rest (`FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE`).
+    PunchHole,
+    /// Make it read as zeros, and keep space for it; lengthen the file if need be (`FALLOC_FL_ZERO_RANGE`).
+    ZeroRange,
+    /// As `ZeroRange`, but leave the length.
+    ZeroRangeKeepSize,
+}
+
+/// How far a file must have come when `fsync` returns.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Durability {
+    /// Content, and what is needed to read it back (`fdatasync(2)`).
+    Data,
+    /// Content and all attributes (`fsync(2)`).
+    Full,
+}
+
+/// What `setxattr(2)` is to do about an attribute that is, or is not, there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SetXattr {
+    /// Create or replace.
+    Any,
+    /// Create; fail where it is there (`XATTR_CREATE`).
+    Create,
+    /// Replace; fail where it is not there (`XATTR_REPLACE`).
+    Replace,
+}
