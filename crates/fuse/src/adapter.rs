@@ -92,17 +92,17 @@ impl<F: FileSystem> Adapter<F> {
 
     /// The attributes as GETATTR shows them: under the inode number, which for the root is not its node id.
     fn attr(&self, inode: &Inode<F>) -> FileAttr {
-        file_attr(inode.attr(), INodeNo(inode.ino().0), self.ownership)
+        file_attr(&inode.attr(), INodeNo(inode.ino().0), self.ownership)
     }
 
     /// The attributes as an entry carries them: under the node id.
     fn entry_attr(&self, inode: &Inode<F>) -> FileAttr {
-        file_attr(inode.attr(), INodeNo(self.ids.node(inode.ino()).0), self.ownership)
+        file_attr(&inode.attr(), INodeNo(self.ids.node(inode.ino()).0), self.ownership)
     }
 
     /// Offers `.`, `..` and the entries of `dir` behind `offset` to `add`, which answers whether it is full.
     fn list(&self, dir: &Inode<F>, offset: u64, add: &mut dyn FnMut(&Listed<'_, F>) -> bool) -> Result<()> {
-        if !dir.attr().is_dir() {
+        if !dir.is_dir() {
             return Err(Error::NotADirectory);
         }
         if offset < AFTER_DOT && add(&Listed::Dot(dir)) {
@@ -132,7 +132,7 @@ impl<F: FileSystem> Adapter<F> {
                 (self.attr(inode), Generation(0), self.time_to_live())
             }
             Listed::Entry(entry) => match self.vfs.inode(entry.ino) {
-                Ok(inode) => (self.entry_attr(&inode), generation(inode.attr()), self.time_to_live()),
+                Ok(inode) => (self.entry_attr(&inode), generation(&inode.attr()), self.time_to_live()),
                 Err(_) => {
                     let shown = INodeNo(self.ids.node(entry.ino).0);
                     (unreadable_attr(entry.kind, shown), Generation(0), Duration::ZERO)
@@ -228,7 +228,7 @@ impl<F: FileSystem> fuser::Filesystem for Adapter<F> {
             Ok(Some(inode)) => {
                 let attr = self.entry_attr(&inode);
                 self.shared.known.told(NodeId(attr.ino.0));
-                reply.entry(&self.time_to_live(), &attr, generation(inode.attr()));
+                reply.entry(&self.time_to_live(), &attr, generation(&inode.attr()));
             }
             // Node 0: a missing name that the kernel may remember as missing.
             Ok(None) => reply.entry(&self.time_to_live(), &unreadable_attr(None, INodeNo(0)), Generation(0)),
@@ -328,11 +328,11 @@ impl<F: FileSystem> fuser::Filesystem for Adapter<F> {
         let listed = self.inode(node).and_then(|dir| {
             self.list(&dir, offset, &mut |listed| {
                 let (ino, kind) = match listed {
-                    Listed::Dot(inode) | Listed::DotDot(inode) => (inode.ino(), Some(inode.attr().kind)),
+                    Listed::Dot(inode) | Listed::DotDot(inode) => (inode.ino(), Some(inode.kind())),
                     Listed::Entry(entry) => (entry.ino, entry.kind),
                 };
                 // An image without `filetype` keeps the type in the inode alone.
-                let kind = kind.or_else(|| self.vfs.inode(ino).ok().map(|inode| inode.attr().kind));
+                let kind = kind.or_else(|| self.vfs.inode(ino).ok().map(|inode| inode.kind()));
                 let kind = file_type(kind.unwrap_or(dentree_vfs::FileType::Regular));
                 let full = reply.add(INodeNo(ino.0), listed.offset(), kind, listed.name());
                 any |= !full;
