@@ -146,3 +146,8 @@ fn see_kernel(at: &Path, path: &str, tree: &mut Tree, first: &mut HashMap<u64, S
         }
     }
 }
+
+/// How many inodes a tree has.
+pub fn inodes(tree: &Tree) -> u64 {
+    tree.iter().filter(|(path, seen)| **path == seen.same_as).count() as u64
+}
