@@ -29,8 +29,13 @@ pub mod xattr;
 pub use acl::{acl_from_xattr, acl_to_xattr};
 pub use bitmap::set_bits;
 pub use checksum::{ChecksumSeed, crc16, crc32c};
-pub use dir_entry::{BlockRole, Entries, Entry, block_role, verify_leaf};
-pub use extent::{Extent, ExtentIndex, ExtentNode, MAX_DEPTH, Step, verify_extent_block};
+pub use dir_entry::{
+    BlockRole, Entries, Entry, NewEntry, block_role, leaf_room, seal_leaf, verify_leaf, write_entry,
+};
+pub use extent::{
+    Extent, ExtentIndex, ExtentNode, MAX_DEPTH, Step, seal_extent_block, verify_extent_block,
+    write_extent_index, write_extent_leaf,
+};
 pub use features::{Compat, Incompat, RoCompat};
 pub use group_desc::{GroupDesc, GroupFlags};
 pub use inode::{DeviceNumber, Inode, InodeFlags, InodeTime};
