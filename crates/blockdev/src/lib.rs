@@ -30,6 +30,7 @@ mod memory;
 mod meter;
 mod partition;
 mod queue;
+mod record;
 mod slice;
 mod slow;
 
@@ -42,6 +43,7 @@ pub use memory::MemoryDevice;
 pub use meter::{DeviceCounts, MeteredDevice, SIZE_CLASSES};
 pub use partition::{Choice, Listing, Partition, locate, partitions};
 pub use queue::{Completion, ReadQueue, Request};
+pub use record::RecordingDevice;
 pub use slice::Slice;
 pub use slow::SlowDevice;
 
