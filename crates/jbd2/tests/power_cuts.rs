@@ -90,7 +90,9 @@ fn run(compat: u32, incompat: u32, options: JournalOptions, transactions: u64, s
         run.begun.push(device.steps());
         let mut handle = journal.start(10).unwrap();
         let mut freed = Vec::new();
-        for _ in 0..numbers.below(9) {
+        // Some want more than is free at the time, beyond their credits.
+        let changes = if transaction % 5 == 0 { 60 } else { numbers.below(9) };
+        for _ in 0..changes {
             let (block, number) = (numbers.below(TARGETS), transaction << 8 | numbers.below(256));
             match state.get(&block) {
                 _ if freed.contains(&block) => {}
@@ -119,7 +121,7 @@ fn run(compat: u32, incompat: u32, options: JournalOptions, transactions: u64, s
             state.insert(block, Content::Data(number));
         }
     }
-    assert_eq!(journal.overdrafts(), 0);
+    assert!(journal.overdrafts() > 0);
     run
 }
 
@@ -187,8 +189,8 @@ fn every_cut_shows_a_prefix_with_all_that_was_acknowledged() {
     ];
     for (what, compat, incompat, options) in kinds {
         let mut cuts = 0;
-        for seed in 0..4 {
-            let run = run(compat, incompat, options, 60, seed);
+        for seed in 0..3 {
+            let run = run(compat, incompat, options, 50, seed);
             cuts += cut_everywhere(&run, &format!("{what}, seed {seed}"));
         }
         println!("{what}: {cuts} power cuts");
