@@ -48,6 +48,7 @@ mod inline;
 mod inode;
 mod journal;
 mod map;
+pub mod mkfs;
 mod name;
 mod open;
 mod statfs;

@@ -31,6 +31,6 @@ mod recover;
 mod revoke;
 
 pub use error::{Damage, Error};
-pub use format::Tid;
+pub use format::{Tid, empty_journal};
 pub use journal::JournalLocation;
 pub use recover::{Recovered, recover};
