@@ -11,6 +11,8 @@ const LEAST_DATA: u64 = 50;
 const DEFAULT_MOUNT_OPTS: u32 = 0xC;
 /// What inodes above the classic 128 bytes have in extra fields.
 const EXTRA_ISIZE: u16 = 32;
+/// Blocks are given out up to a page's border, so that a device is never read or written across its end.
+const PAGE: u64 = 4096;
 /// Block numbers of resize inode and journal have 32 bits, and so far all of ours.
 const MOST_BLOCKS: u64 = u32::MAX as u64;
 
@@ -64,7 +66,7 @@ pub(super) fn superblock(bytes: u64, options: &MkfsOptions) -> Result<Superblock
     if options.label.len() > 16 {
         return Err(MkfsError::LabelTooLong { len: options.label.len() });
     }
-    let blocks = bytes >> block_size.log2();
+    let blocks = (bytes & !(PAGE - 1)) >> block_size.log2();
     if blocks > MOST_BLOCKS {
         return Err(MkfsError::TooLarge { bytes, most: MOST_BLOCKS << block_size.log2() });
     }

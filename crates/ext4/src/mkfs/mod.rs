@@ -11,6 +11,7 @@
 //! - Reserved inodes that nobody uses (1, 3 to 6, 9, 10) stay zero instead of getting a checksum and times: nobody reads them.
 //! - The tables of a last, short flex group lie close to each other, without gaps for groups that are not there.
 //! - The journal lies in one run behind the middle, also where another group has more room.
+//! - `lost+found` has 16 KiB also with inline_data, with which mke2fs makes it one block shorter.
 //! - `s_kbytes_written` is 0: nothing has been written to the file system yet.
 
 mod content;

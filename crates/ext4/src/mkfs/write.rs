@@ -29,6 +29,9 @@ pub(super) fn write(
             SUPERBLOCK_OFFSET + u64::try_from(SUPERBLOCK_SIZE).unwrap_or(1024),
         )?;
     }
+    let journal: u64 = layout.journal.iter().map(|run| run.end - run.start).sum();
+    // Block 0 is in no group where blocks have 1 KiB. All of it are blocks, whose count has 32 bits.
+    sb.overhead_clusters = sb.first_data_block + u32::try_from(journal).unwrap_or(0);
     for group in (0..sb.groups).map(GroupNumber) {
         write_bitmaps(&out, sb, layout, group)?;
     }
@@ -120,12 +123,7 @@ fn write_bitmaps(
     }
     sb.free_blocks_count += u64::from(desc.free_blocks);
     sb.free_inodes_count += desc.free_inodes;
-    sb.overhead_clusters = sb.overhead_clusters.saturating_add(overhead(sb, group));
-    if group.0 == 0 {
-        let journal: u64 = layout.journal.iter().map(|run| run.end - run.start).sum();
-        sb.overhead_clusters =
-            sb.overhead_clusters.saturating_add(u32::try_from(journal).unwrap_or(u32::MAX));
-    }
+    sb.overhead_clusters += overhead(sb, group);
     let bits = sb.block_size.in_memory() * 8;
     if !desc.flags.has(GroupFlags::BLOCK_UNINIT) {
         let mut bitmap = vec![0; bits / 8];
@@ -164,7 +162,8 @@ fn flags(sb: &Superblock, group: GroupNumber, used: u64, reads_as_zeros: bool) -
 }
 
 fn overhead(sb: &Superblock, group: GroupNumber) -> u32 {
-    u32::try_from(base_blocks(sb, group) + 2 + sb.inode_table_blocks()).unwrap_or(u32::MAX)
+    // Blocks of one file system, whose count has 32 bits.
+    u32::try_from(base_blocks(sb, group) + 2 + sb.inode_table_blocks()).unwrap_or(0)
 }
 
 /// Tables that are read before whoever mounts zeroes them: the first, and all where no descriptor can say that they are uninitialised.
