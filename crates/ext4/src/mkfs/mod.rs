@@ -4,7 +4,7 @@
 //! written, so that a new sparse file stays sparse: of 20 GiB, some hundred blocks. Where group descriptors are summed, groups are left
 //! uninitialised; their bitmaps are made by whoever first needs them.
 //!
-//! The superblock is written last, behind a flush: what is cut short is no file system.
+//! The primary superblock is written last, behind a flush: what is cut short is not mounted by mistake.
 //!
 //! # Where it differs from mke2fs, and why
 //! - A group whose inode table reads as zeros says so (`ITABLE_ZEROED`): the kernel need not zero it after the first mount.
