@@ -168,7 +168,7 @@ impl Mounted<'_> {
             }
             _ => {
                 let mut mount = Command::new(self.programs.dentree());
-                mount.args(["mount", "--foreground"]).arg(image).arg(&root);
+                mount.arg("mount").arg(image).arg(&root);
                 mount
             }
         };
