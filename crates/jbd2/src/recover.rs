@@ -8,10 +8,12 @@ use dentree_blockdev::BlockDevice;
 use crate::checksum::TransactionSum;
 use crate::error::{Damage, Error};
 use crate::fast_commit;
-use crate::format::{BlockType, Commit, Sums, Tags, Tid, header, revoked_blocks};
-use crate::journal::{Journal, JournalLocation};
+use crate::format::{BlockType, Commit, MAGIC, Sums, Tags, Tid, header, revoked_blocks};
+use crate::home;
 use crate::overlay::{Logged, Overlay};
+use crate::reader::{JournalLocation, LogReader};
 use crate::revoke::Revokes;
+use crate::superblock::Superblock;
 
 /// A device as it is once its journal has been replayed.
 pub struct Recovered {
@@ -47,31 +49,98 @@ pub struct Recovered {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn recover(device: Arc<dyn BlockDevice>, location: &JournalLocation) -> Result<Recovered, Error> {
-    let journal = Journal::open(Arc::clone(&device), location)?;
+    let journal = LogReader::open(Arc::clone(&device), location)?;
+    let found = find(&journal)?;
+    let (transactions, blocks, revoked) = (found.transactions, found.copies.len(), found.revoked);
+    if transactions == 0 {
+        return Ok(Recovered { device, transactions, blocks, revoked });
+    }
+    let overlay = Overlay::new(device, journal.block_size, found.copies);
+    Ok(Recovered { device: Arc::new(overlay), transactions, blocks, revoked })
+}
+
+/// What [`replay`] has done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Replayed {
+    /// Transactions replayed.
+    pub transactions: u32,
+    /// Blocks written.
+    pub blocks: usize,
+    /// Copies that were not replayed, because a later transaction revoked them.
+    pub revoked: usize,
+}
+
+/// Replays the journal at `location` onto `device`, and marks it as clean. A journal that is clean is left as it is.
+///
+/// Nobody may have cached blocks of the device: they change. Cut short it can be done again.
+///
+/// # Errors
+/// Those of [`recover`], when nothing has been written; and [`Error::Write`].
+pub fn replay(device: &Arc<dyn BlockDevice>, location: &JournalLocation) -> Result<Replayed, Error> {
+    let journal = LogReader::open(Arc::clone(device), location)?;
+    let found = find(&journal)?;
+    let done =
+        Replayed { transactions: found.transactions, blocks: found.copies.len(), revoked: found.revoked };
+    if journal.tail.is_none() {
+        return Ok(done);
+    }
+    let mut copies: Vec<_> = found.copies.into_iter().collect();
+    copies.sort_unstable_by_key(|&(block, _)| block);
+    let mut run = Vec::new();
+    for (block, copy) in copies {
+        if run.len() == home::MOST_BLOCKS {
+            home::write(&**device, journal.block_size, &run).map_err(Error::Write)?;
+            run.clear();
+        }
+        let offset = copy.physical.saturating_mul(journal.block_size as u64);
+        let mut bytes = vec![0; journal.block_size];
+        let failed = |source| Error::Read { block: copy.block, physical: copy.physical, source };
+        device.read_at(offset, &mut bytes).map_err(failed)?;
+        if copy.escaped {
+            bytes[..4].copy_from_slice(&MAGIC.to_be_bytes());
+        }
+        run.push((block, bytes));
+    }
+    home::write(&**device, journal.block_size, &run).map_err(Error::Write)?;
+    device.flush().map_err(Error::Write)?;
+    let mut superblock = Superblock::new(&journal);
+    // A transaction that was never finished may have left blocks with the next number: it is not used again.
+    superblock.set_tail(None, Tid(journal.first_tid.0.wrapping_add(found.transactions)).next());
+    superblock.write(&**device).and_then(|()| device.flush()).map_err(Error::Write)?;
+    Ok(done)
+}
+
+/// What a replay writes.
+struct Found {
+    transactions: u32,
+    copies: HashMap<u64, Logged>,
+    revoked: usize,
+}
+
+/// The three passes.
+fn find(journal: &LogReader) -> Result<Found, Error> {
     let Some(tail) = journal.tail else {
-        return Ok(Recovered { device, transactions: 0, blocks: 0, revoked: 0 });
+        return Ok(Found { transactions: 0, copies: HashMap::new(), revoked: 0 });
     };
     let mut scan = Scan::new();
-    let transactions = walk(&journal, tail, None, &mut scan)?;
+    let transactions = walk(journal, tail, None, &mut scan)?;
     let end = Tid(journal.first_tid.0.wrapping_add(transactions));
-    if journal.features.fast_commit && fast_commit::is_pending(&journal, end)? {
+    if journal.features.fast_commit && fast_commit::is_pending(journal, end)? {
         return Err(Error::Unsupported { feature: "fast commits that wait to be replayed".into() });
     }
     let mut revokes = scan.targets;
-    walk(&journal, tail, Some(transactions), &mut revokes)?;
+    walk(journal, tail, Some(transactions), &mut revokes)?;
     let mut replay = Replay { revokes, copies: HashMap::new(), revoked: 0 };
-    walk(&journal, tail, Some(transactions), &mut replay)?;
-    let (blocks, revoked) = (replay.copies.len(), replay.revoked);
-    let overlay = Overlay::new(device, journal.block_size, replay.copies);
-    Ok(Recovered { device: Arc::new(overlay), transactions, blocks, revoked })
+    walk(journal, tail, Some(transactions), &mut replay)?;
+    Ok(Found { transactions, copies: replay.copies, revoked: replay.revoked })
 }
 
 /// What a pass does with the blocks of the log.
 trait Pass {
     /// A descriptor block and, through the journal, the copies that follow it.
-    fn descriptor(&mut self, journal: &Journal, at: &At, block: &[u8]) -> Result<(), Error>;
-    fn revoke(&mut self, journal: &Journal, at: &At, block: &[u8]) -> Result<(), Error>;
-    fn commit(&mut self, journal: &Journal, at: &At, block: &[u8]) -> Result<Verdict, Error>;
+    fn descriptor(&mut self, journal: &LogReader, at: &At, block: &[u8]) -> Result<(), Error>;
+    fn revoke(&mut self, journal: &LogReader, at: &At, block: &[u8]) -> Result<(), Error>;
+    fn commit(&mut self, journal: &LogReader, at: &At, block: &[u8]) -> Result<Verdict, Error>;
 }
 
 /// Which block a pass is shown.
@@ -98,7 +167,7 @@ enum Verdict {
 /// Shows a pass the transactions from `tail` on, at most `limit`, and returns how many there were.
 ///
 /// The log can be no longer than its blocks: a transaction that winds round it is not complete, whatever follows.
-fn walk(journal: &Journal, tail: u32, limit: Option<u32>, pass: &mut dyn Pass) -> Result<u32, Error> {
+fn walk(journal: &LogReader, tail: u32, limit: Option<u32>, pass: &mut dyn Pass) -> Result<u32, Error> {
     let (mut at, mut count) = (At { tid: journal.first_tid, block: tail }, 0);
     let mut left = journal.log_len();
     while limit.is_none_or(|limit| count < limit) {
@@ -138,7 +207,7 @@ fn walk(journal: &Journal, tail: u32, limit: Option<u32>, pass: &mut dyn Pass) -
 
 /// Each tag of a descriptor block, with the journal block of its copy.
 fn copies<'a>(
-    journal: &'a Journal,
+    journal: &'a LogReader,
     at: &At,
     block: &'a [u8],
 ) -> impl Iterator<Item = (crate::format::Tag, u32)> + 'a {
@@ -165,7 +234,7 @@ impl Scan {
         Scan { suspect: None, sum: TransactionSum::new(), last_commit: 0, targets: Revokes::default() }
     }
 
-    fn check_tail(&mut self, journal: &Journal, at: &At, structure: &'static str, block: &[u8]) {
+    fn check_tail(&mut self, journal: &LogReader, at: &At, structure: &'static str, block: &[u8]) {
         if journal.features.has_block_sums() && !journal.seed.tail_is_sound(block) {
             self.suspect.get_or_insert((structure, at.block));
         }
@@ -175,7 +244,7 @@ impl Scan {
 const BAD_SUM: &str = "its checksum does not match";
 
 impl Pass for Scan {
-    fn descriptor(&mut self, journal: &Journal, at: &At, block: &[u8]) -> Result<(), Error> {
+    fn descriptor(&mut self, journal: &LogReader, at: &At, block: &[u8]) -> Result<(), Error> {
         self.check_tail(journal, at, "descriptor", block);
         Tags::new(journal.features, block).for_each(|tag| self.targets.expect(tag.target));
         if journal.features.sums == Sums::V1 {
@@ -187,12 +256,12 @@ impl Pass for Scan {
         Ok(())
     }
 
-    fn revoke(&mut self, journal: &Journal, at: &At, block: &[u8]) -> Result<(), Error> {
+    fn revoke(&mut self, journal: &LogReader, at: &At, block: &[u8]) -> Result<(), Error> {
         self.check_tail(journal, at, "revoke block", block);
         Ok(())
     }
 
-    fn commit(&mut self, journal: &Journal, at: &At, block: &[u8]) -> Result<Verdict, Error> {
+    fn commit(&mut self, journal: &LogReader, at: &At, block: &[u8]) -> Result<Verdict, Error> {
         let Some(commit) = Commit::new(block) else { return Ok(Verdict::EndOfLog) };
         let sum = std::mem::replace(&mut self.sum, TransactionSum::new()).finish();
         let is_old = commit.seconds < self.last_commit;
@@ -220,18 +289,18 @@ impl Pass for Scan {
 }
 
 impl Pass for Revokes {
-    fn descriptor(&mut self, _: &Journal, _: &At, _: &[u8]) -> Result<(), Error> {
+    fn descriptor(&mut self, _: &LogReader, _: &At, _: &[u8]) -> Result<(), Error> {
         Ok(())
     }
 
-    fn revoke(&mut self, journal: &Journal, at: &At, block: &[u8]) -> Result<(), Error> {
+    fn revoke(&mut self, journal: &LogReader, at: &At, block: &[u8]) -> Result<(), Error> {
         let blocks = revoked_blocks(journal.features, block)
             .ok_or_else(|| at.damage("revoke block", "it counts more bytes than a block has"))?;
         blocks.for_each(|block| self.insert(block, at.tid));
         Ok(())
     }
 
-    fn commit(&mut self, _: &Journal, _: &At, _: &[u8]) -> Result<Verdict, Error> {
+    fn commit(&mut self, _: &LogReader, _: &At, _: &[u8]) -> Result<Verdict, Error> {
         Ok(Verdict::Committed)
     }
 }
@@ -244,7 +313,7 @@ struct Replay {
 }
 
 impl Pass for Replay {
-    fn descriptor(&mut self, journal: &Journal, at: &At, block: &[u8]) -> Result<(), Error> {
+    fn descriptor(&mut self, journal: &LogReader, at: &At, block: &[u8]) -> Result<(), Error> {
         let device_blocks = journal.device.size() / journal.block_size as u64;
         for (tag, block) in copies(journal, at, block) {
             if self.revokes.covers(tag.target, at.tid) {
@@ -262,16 +331,16 @@ impl Pass for Replay {
                 }
             }
             let physical = journal.physical(block).ok_or_else(|| damage("the inode does not map it"))?;
-            self.copies.insert(tag.target, Logged { physical, escaped: tag.escaped });
+            self.copies.insert(tag.target, Logged { physical, block, escaped: tag.escaped });
         }
         Ok(())
     }
 
-    fn revoke(&mut self, _: &Journal, _: &At, _: &[u8]) -> Result<(), Error> {
+    fn revoke(&mut self, _: &LogReader, _: &At, _: &[u8]) -> Result<(), Error> {
         Ok(())
     }
 
-    fn commit(&mut self, _: &Journal, _: &At, _: &[u8]) -> Result<Verdict, Error> {
+    fn commit(&mut self, _: &LogReader, _: &At, _: &[u8]) -> Result<Verdict, Error> {
         Ok(Verdict::Committed)
     }
 }
