@@ -24,6 +24,7 @@
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
 mod error;
+mod fault;
 mod file;
 mod lock_holder;
 mod memory;
@@ -38,6 +39,7 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::sync::Arc;
 
 pub use error::Error;
+pub use fault::{Fault, FaultyDevice};
 pub use file::{Access, FileDevice};
 pub use memory::MemoryDevice;
 pub use meter::{DeviceCounts, MeteredDevice, SIZE_CLASSES};

@@ -206,6 +206,7 @@ impl Shard {
 
     /// Ends a claim well. `stamp` is who has changed the block since it was read.
     pub(crate) fn publish(&mut self, slot: u32, buffer: Buffer, stamp: Option<Stamp>) {
+        self.counts.changes += u64::from(stamp.is_some());
         let Slot { state, pinned, .. } = &mut self.slots[slot as usize];
         (*state, *pinned) = (State::Ready(buffer), stamp);
         if self.resident() > self.capacity && stamp.is_none() {

@@ -13,7 +13,7 @@ use crate::log::Log;
 use crate::reader::JournalLocation;
 use crate::shared::Shared;
 use crate::sync::atomic::Ordering::Relaxed;
-use crate::sync::{Mutex, lock};
+use crate::sync::{Mutex, lock, thread};
 
 /// How a journal is written.
 #[derive(Clone, Copy, Debug, Default)]
@@ -54,7 +54,7 @@ pub struct JournalOptions {
 /// ```
 pub struct Journal {
     shared: Arc<Shared>,
-    committer: Mutex<Option<std::thread::JoinHandle<()>>>,
+    committer: Mutex<Option<thread::JoinHandle<()>>>,
 }
 
 impl Journal {
@@ -95,7 +95,7 @@ impl Journal {
     ) -> Result<Journal, Error> {
         let shared = Arc::new(Shared::new(cache, first, most, options.interval));
         let committer = Committer::new(Arc::clone(&shared), store);
-        let thread = std::thread::Builder::new().name("journal".into()).spawn(move || committer.run());
+        let thread = thread::Builder::new().name("journal".into()).spawn(move || committer.run());
         Ok(Journal { shared, committer: Mutex::new(Some(thread.map_err(Error::Write)?)) })
     }
 
@@ -130,6 +130,19 @@ impl Journal {
     pub fn wait_commit(&self, tid: Tid) -> Result<(), Error> {
         self.shared.request(tid);
         Ok(self.shared.wait_for(tid)?)
+    }
+
+    /// Returns when a transaction *and* all that was written to the device before the call are on stable storage: what fsync(2)
+    /// needs of a file that `tid` changed last.
+    ///
+    /// # Errors
+    /// [`Error::Aborted`]: the transaction is lost. [`Error::Write`]: what was written past the journal may be lost.
+    pub fn sync(&self, tid: Tid) -> Result<(), Error> {
+        // A transaction that still runs is flushed by its commit, from now on. Of one that is being committed the flush may have
+        // begun before.
+        let is_flushed_later = tid == self.shared.running();
+        self.wait_commit(tid)?;
+        if is_flushed_later { Ok(()) } else { self.shared.cache.device().flush().map_err(Error::Write) }
     }
 
     /// Commits all changes made so far, and waits for that. Where there are none the device is flushed.

@@ -11,7 +11,7 @@ use crate::gate::Gate;
 use crate::sync::atomic::AtomicU32;
 use crate::sync::atomic::AtomicU64;
 use crate::sync::atomic::Ordering::Relaxed;
-use crate::sync::{Condvar, Mutex, lock, wait};
+use crate::sync::{Condvar, Mutex, lock, wait, wait_for};
 
 /// What runs when a transaction has ended.
 pub(crate) type Action = Box<dyn FnOnce(Result<(), Arc<Cause>>) + Send>;
@@ -207,30 +207,12 @@ impl Shared {
             if state.is_closing {
                 return Job::Close;
             }
-            state = self.wait_for_work(state);
+            let is_late;
+            (state, is_late) = wait_for(&self.work, state, self.interval);
+            if is_late && self.gate.credits() > 0 {
+                state.wanted = self.running();
+            }
         }
-    }
-
-    #[cfg(not(loom))]
-    fn wait_for_work<'a>(
-        &self,
-        state: crate::sync::MutexGuard<'a, State>,
-    ) -> crate::sync::MutexGuard<'a, State> {
-        let Some(interval) = self.interval else { return wait(&self.work, state) };
-        let (mut state, timeout) =
-            self.work.wait_timeout(state, interval).unwrap_or_else(std::sync::PoisonError::into_inner);
-        if timeout.timed_out() && self.gate.credits() > 0 {
-            state.wanted = self.running();
-        }
-        state
-    }
-
-    #[cfg(loom)]
-    fn wait_for_work<'a>(
-        &self,
-        state: crate::sync::MutexGuard<'a, State>,
-    ) -> crate::sync::MutexGuard<'a, State> {
-        wait(&self.work, state)
     }
 
     pub(crate) fn committed(&self, tid: Tid) {

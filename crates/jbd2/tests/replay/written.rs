@@ -48,7 +48,7 @@ fn mark(bytes: &mut [u8], has_sums: bool) {
 
 fn content(block_size: usize, number: u64) -> Vec<u8> {
     let mut bytes: Vec<u8> = number.to_le_bytes().iter().copied().cycle().take(block_size).collect();
-    if number % 3 == 0 {
+    if number.is_multiple_of(3) {
         bytes[..4].copy_from_slice(&[0xC0, 0x3B, 0x39, 0x98]);
     }
     bytes
