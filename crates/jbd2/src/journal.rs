@@ -55,6 +55,7 @@ pub struct JournalOptions {
 pub struct Journal {
     shared: Arc<Shared>,
     committer: Mutex<Option<thread::JoinHandle<()>>>,
+    recorded: i32,
 }
 
 impl Journal {
@@ -81,9 +82,11 @@ impl Journal {
         location: &JournalLocation,
         options: JournalOptions,
     ) -> Result<Journal, Error> {
-        let log = Log::open(Arc::clone(&cache), location, options)?;
-        let (first, most) = (log.next(), log.most_credits());
-        Journal::spawn(cache, Store::Log(Box::new(log)), first, most, options)
+        let mut log = Log::open(Arc::clone(&cache), location, options)?;
+        let (first, most, recorded) = (log.next(), log.most_credits(), log.recorded_error());
+        let mut journal = Journal::spawn(cache, Store::Log(Box::new(log)), first, most, options)?;
+        journal.recorded = recorded;
+        Ok(journal)
     }
 
     fn spawn(
@@ -96,7 +99,7 @@ impl Journal {
         let shared = Arc::new(Shared::new(cache, first, most, options.interval));
         let committer = Committer::new(Arc::clone(&shared), store);
         let thread = thread::Builder::new().name("journal".into()).spawn(move || committer.run());
-        Ok(Journal { shared, committer: Mutex::new(Some(thread.map_err(Error::Write)?)) })
+        Ok(Journal { shared, committer: Mutex::new(Some(thread.map_err(Error::Write)?)), recorded: 0 })
     }
 
     /// Joins the running transaction, to change up to `credits` blocks in it. Waits while a commit takes the transaction over,
@@ -182,6 +185,12 @@ impl Journal {
     /// Why the journal was aborted, if it was.
     pub fn error(&self) -> Option<Arc<Cause>> {
         self.shared.failure()
+    }
+
+    /// What a journal that was aborted before it was opened here has recorded, as a negative error number; 0 for nothing. The
+    /// file system is then to be checked: it stays recorded until `e2fsck` has done so.
+    pub fn recorded_error(&self) -> i32 {
+        self.recorded
     }
 
     /// The running transaction.

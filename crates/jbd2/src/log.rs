@@ -109,9 +109,15 @@ impl Log {
         self.next
     }
 
-    /// Most blocks that a transaction should change: a quarter of the log, as elsewhere.
+    /// Most blocks that a transaction should change: a quarter of the log, and of the cache.
     pub(crate) fn most_credits(&self) -> u32 {
-        (self.reader.log_len() / 4).max(1)
+        let of_cache = u32::try_from(self.cache.capacity() / 4).unwrap_or(u32::MAX).max(1024);
+        (self.reader.log_len() / 4).clamp(1, of_cache)
+    }
+
+    /// What an earlier use of the journal left as the cause of its end; 0 for none.
+    pub(crate) fn recorded_error(&mut self) -> i32 {
+        self.superblock.error()
     }
 
     fn device(&self) -> &dyn BlockDevice {

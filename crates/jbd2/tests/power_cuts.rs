@@ -190,7 +190,7 @@ fn every_cut_shows_a_prefix_with_all_that_was_acknowledged() {
     for (what, compat, incompat, options) in kinds {
         let mut cuts = 0;
         for seed in 0..3 {
-            let run = run(compat, incompat, options, 50, seed);
+            let run = run(compat, incompat, options, 35, seed);
             cuts += cut_everywhere(&run, &format!("{what}, seed {seed}"));
         }
         println!("{what}: {cuts} power cuts");

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::common::{Image, Judges, assert_same_replay, location, run, text};
 use dentree_blockdev::{BlockDevice, MemoryDevice};
 use dentree_bufcache::BufCache;
-use dentree_jbd2::{Journal, JournalOptions};
+use dentree_jbd2::{Journal, JournalOptions, replay};
 
 /// A kind of checksum in the journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -194,6 +194,10 @@ fn an_aborted_journal_says_so_to_e2fsck() {
     journal.abort("an inode is not what it was");
     assert!(journal.close().unwrap_err().to_string().contains("an inode is not what it was"));
     fs::write(&image.path, device.to_vec()).unwrap();
+    let again: Arc<dyn BlockDevice> = Arc::new(MemoryDevice::from(device.to_vec()));
+    replay(&again, &location).unwrap();
+    let cache = Arc::new(BufCache::new(again, 4096, 64 << 20));
+    assert_eq!(Journal::open(cache, &location, options).unwrap().recorded_error(), -5);
     // What was committed is replayed, and the error is found: the image is not called clean without a check.
     let output = std::process::Command::new("e2fsck").args(["-p", text(&image.path)]).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
