@@ -143,7 +143,7 @@ impl Journal {
     pub fn sync(&self, tid: Tid) -> Result<(), Error> {
         // A transaction that still runs is flushed by its commit, from now on. Of one that is being committed the flush may have
         // begun before.
-        let is_flushed_later = tid == self.shared.running();
+        let is_flushed_later = self.shared.is_running(tid);
         self.wait_commit(tid)?;
         if is_flushed_later { Ok(()) } else { self.shared.cache.device().flush().map_err(Error::Write) }
     }

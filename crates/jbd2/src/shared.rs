@@ -48,7 +48,7 @@ pub(crate) struct Seat(pub(crate) Mutex<Pieces>);
 pub(crate) struct Shared {
     pub(crate) cache: Arc<BufCache>,
     pub(crate) gate: Gate,
-    /// The running transaction. Changes only while the gate is shut. [gate]
+    /// The running transaction. Changes only while the gate is shut. [gate, state]
     running: AtomicU32,
     seats: [Seat; SEATS],
     /// Changes beyond a handle's credits.
@@ -128,7 +128,15 @@ impl Shared {
         for seat in &self.seats {
             take(std::mem::take(&mut *lock(&seat.0)));
         }
+        let _state = lock(&self.state);
         self.running.store(self.running().next().0, Relaxed);
+    }
+
+    /// Whether the commit of `tid` has not begun. Asked under the lock that the beginning takes: if not, all of the commit
+    /// comes after the question.
+    pub(crate) fn is_running(&self, tid: Tid) -> bool {
+        let _state = lock(&self.state);
+        tid == self.running()
     }
 
     /// Asks for the commit of `tid`, if it is not on its way.
