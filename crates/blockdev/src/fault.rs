@@ -1,117 +1,223 @@
 //! A device that fails when it is told to.
 
-use std::io::{self, ErrorKind};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::BlockDevice;
 
-/// What goes wrong.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
-    /// An error of this kind; nothing is moved.
-    Error(ErrorKind),
-    /// A write moves so many bytes and then fails. Anything else fails at once.
-    Short(usize),
-    /// A flush is acknowledged and not done. Anything else is done as it should be.
-    LostFlush,
+/// What a device is asked to do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Operation {
+    /// Read. Each part of a vectored request counts by itself, here and in `Write`.
+    Read,
+    /// Write.
+    Write,
+    /// Flush.
+    Flush,
 }
 
-/// A device in front of another, one or all of whose later operations go wrong. Reads, writes and flushes are counted as
-/// steps, in the order in which they come.
+/// What happens instead.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Failure {
+    /// Nothing is done, and the answer is `EIO`: a broken disk.
+    Io,
+    /// Nothing is done, and the answer is `ENOSPC`: the file below is sparse, and its disk full.
+    NoSpace,
+    /// The first half of the bytes is moved, and the answer is `EIO`. A flush has no halves: as [`Io`](Failure::Io).
+    Short,
+    /// Nothing is done, and the answer is that all went well: a disk that lies about flushes, or a write that went astray. A read
+    /// leaves the buffer as it was.
+    Ignored,
+}
+
+/// Which requests fail, and how.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Fault {
+    /// The requests that are counted.
+    pub operation: Operation,
+    /// How many of them succeed first.
+    pub after: u64,
+    /// How many fail then, one after the other; `u64::MAX` for all.
+    pub times: u64,
+    /// How they fail.
+    pub failure: Failure,
+}
+
+/// A device that passes requests on, but for those that are to fail.
+///
+/// Over a [`RecordingDevice`](crate::RecordingDevice) an ignored flush leaves its writes in flight, as a lying disk does.
 ///
 /// ```
-/// use std::io::ErrorKind;
 /// use std::sync::Arc;
-/// use dentree_blockdev::{BlockDevice, Fault, FaultyDevice, MemoryDevice};
+/// use dentree_blockdev::{BlockDevice, Failure, Fault, FaultDevice, MemoryDevice, Operation};
 ///
-/// let device = FaultyDevice::new(Arc::new(MemoryDevice::new(4096)));
-/// device.fail_at(1, Fault::Error(ErrorKind::StorageFull));
-/// device.write_at(0, &[1])?;
-/// assert_eq!(device.write_at(1, &[1]).unwrap_err().kind(), ErrorKind::StorageFull);
-/// device.write_at(1, &[1])?;
-/// assert_eq!(device.steps(), 3);
+/// let device = FaultDevice::new(Arc::new(MemoryDevice::new(4096)));
+/// device.inject(Fault { operation: Operation::Write, after: 1, times: 1, failure: Failure::NoSpace });
+/// device.write_at(0, b"leaf")?;
+/// assert_eq!(device.write_at(0, b"root").unwrap_err().kind(), std::io::ErrorKind::StorageFull);
+/// device.write_at(0, b"stem")?;
+/// assert_eq!(device.injected(), 1);
 /// # Ok::<(), std::io::Error>(())
 /// ```
-pub struct FaultyDevice {
-    inner: Arc<dyn BlockDevice>,
-    steps: AtomicU64,
-    plan: Mutex<Option<Plan>>,
+pub struct FaultDevice {
+    device: Arc<dyn BlockDevice>,
+    state: Mutex<State>,
 }
 
-#[derive(Clone, Copy)]
-struct Plan {
-    first: u64,
-    last: u64,
-    fault: Fault,
+#[derive(Default)]
+struct State {
+    faults: Vec<Fault>,
+    injected: u64,
 }
 
-impl FaultyDevice {
-    /// A device that does as `inner` does, until it is told otherwise.
-    pub fn new(inner: Arc<dyn BlockDevice>) -> Self {
-        FaultyDevice { inner, steps: AtomicU64::new(0), plan: Mutex::new(None) }
+impl FaultDevice {
+    /// Passes everything on to `device` until told otherwise.
+    pub fn new(device: Arc<dyn BlockDevice>) -> Self {
+        FaultDevice { device, state: Mutex::default() }
     }
 
-    /// Lets the step of this number go wrong, and no other.
-    pub fn fail_at(&self, step: u64, fault: Fault) {
-        self.plan(Plan { first: step, last: step, fault });
+    /// Lets requests fail from now on. Several faults count each by itself; where two would strike at once, the one given first does.
+    pub fn inject(&self, fault: Fault) {
+        self.state().faults.push(fault);
     }
 
-    /// Lets this step and all behind it go wrong.
-    pub fn fail_from(&self, step: u64, fault: Fault) {
-        self.plan(Plan { first: step, last: u64::MAX, fault });
+    /// Forgets all faults: the disk has been replaced.
+    pub fn heal(&self) {
+        self.state().faults.clear();
     }
 
-    fn plan(&self, plan: Plan) {
-        *self.plan.lock().unwrap_or_else(PoisonError::into_inner) = Some(plan);
+    /// How many requests have been made to fail so far. A test that injects a fault checks that it was met.
+    pub fn injected(&self) -> u64 {
+        self.state().injected
     }
 
-    /// Operations so far.
-    pub fn steps(&self) -> u64 {
-        self.steps.load(Relaxed)
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn step(&self) -> Option<Fault> {
-        let step = self.steps.fetch_add(1, Relaxed);
-        let plan = *self.plan.lock().unwrap_or_else(PoisonError::into_inner);
-        plan.filter(|plan| (plan.first..=plan.last).contains(&step)).map(|plan| plan.fault)
+    /// Counts a request; tells whether it fails.
+    fn strike(&self, operation: Operation) -> Option<Failure> {
+        let mut state = self.state();
+        let mut struck = None;
+        for fault in state.faults.iter_mut().filter(|fault| fault.operation == operation) {
+            if fault.after > 0 {
+                fault.after -= 1;
+            } else if fault.times > 0 && struck.is_none() {
+                fault.times = if fault.times == u64::MAX { u64::MAX } else { fault.times - 1 };
+                struck = Some(fault.failure);
+            }
+        }
+        state.injected += u64::from(struck.is_some());
+        struck
     }
 }
 
-fn failure(kind: ErrorKind) -> io::Error {
-    io::Error::new(kind, "this device was told to fail")
+fn io_error() -> io::Error {
+    rustix::io::Errno::IO.into()
 }
 
-impl BlockDevice for FaultyDevice {
+/// The answer of a request that fails; `half` moves the first half of its bytes.
+fn answer(failure: Failure, half: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+    match failure {
+        Failure::Io => Err(io_error()),
+        Failure::NoSpace => Err(rustix::io::Errno::NOSPC.into()),
+        Failure::Short => half().and(Err(io_error())),
+        Failure::Ignored => Ok(()),
+    }
+}
+
+impl BlockDevice for FaultDevice {
     fn size(&self) -> u64 {
-        self.inner.size()
+        self.device.size()
     }
 
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
-        match self.step() {
-            None | Some(Fault::LostFlush) => self.inner.read_at(offset, buf),
-            Some(Fault::Error(kind)) => Err(failure(kind)),
-            Some(Fault::Short(_)) => Err(failure(ErrorKind::UnexpectedEof)),
-        }
-    }
-
-    fn write_at(&self, offset: u64, buf: &[u8]) -> io::Result<()> {
-        match self.step() {
-            None | Some(Fault::LostFlush) => self.inner.write_at(offset, buf),
-            Some(Fault::Error(kind)) => Err(failure(kind)),
-            Some(Fault::Short(moved)) => {
-                self.inner.write_at(offset, &buf[..moved.min(buf.len())])?;
-                Err(failure(ErrorKind::WriteZero))
+        match self.strike(Operation::Read) {
+            None => self.device.read_at(offset, buf),
+            Some(failure) => {
+                let half = buf.len() / 2;
+                answer(failure, || self.device.read_at(offset, &mut buf[..half]))
             }
         }
     }
 
-    fn flush(&self) -> io::Result<()> {
-        match self.step() {
-            None => self.inner.flush(),
-            Some(Fault::LostFlush) => Ok(()),
-            Some(Fault::Error(kind)) => Err(failure(kind)),
-            Some(Fault::Short(_)) => Err(failure(ErrorKind::Other)),
+    fn write_at(&self, offset: u64, buf: &[u8]) -> io::Result<()> {
+        match self.strike(Operation::Write) {
+            None => self.device.write_at(offset, buf),
+            Some(failure) => answer(failure, || self.device.write_at(offset, &buf[..buf.len() / 2])),
         }
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        match self.strike(Operation::Flush) {
+            None => self.device.flush(),
+            Some(failure) => answer(failure, || Ok(())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{MemoryDevice, RecordingDevice, Request, Survivors};
+
+    fn device() -> (FaultDevice, MemoryDevice) {
+        let memory = MemoryDevice::new(1024);
+        (FaultDevice::new(Arc::new(memory.clone())), memory)
+    }
+
+    fn fault(operation: Operation, after: u64, times: u64, failure: Failure) -> Fault {
+        Fault { operation, after, times, failure }
+    }
+
+    #[test]
+    fn only_the_requests_that_are_meant_fail() {
+        let (device, memory) = device();
+        device.inject(fault(Operation::Write, 2, 2, Failure::Io));
+        let answers: Vec<bool> = (0..6).map(|at| device.write_at(at, &[1]).is_ok()).collect();
+        assert_eq!(answers, [true, true, false, false, true, true]);
+        assert_eq!(memory.to_vec()[..6], [1, 1, 0, 0, 1, 1]);
+        assert!(device.read_at(0, &mut [0]).is_ok() && device.flush().is_ok());
+        assert_eq!(device.injected(), 2);
+    }
+
+    #[test]
+    fn errors_are_those_of_the_operating_system() {
+        let (device, _) = device();
+        device.inject(fault(Operation::Flush, 0, 1, Failure::NoSpace));
+        device.inject(fault(Operation::Flush, 1, u64::MAX, Failure::Io));
+        let errors: Vec<_> = (0..3).map(|_| device.flush().unwrap_err().raw_os_error()).collect();
+        let (io, full) = (rustix::io::Errno::IO, rustix::io::Errno::NOSPC);
+        assert_eq!(errors, [full, io, io].map(|errno| Some(errno.raw_os_error())));
+        device.heal();
+        assert!(device.flush().is_ok());
+    }
+
+    #[test]
+    fn a_short_write_leaves_its_first_half_and_says_so() {
+        let (device, memory) = device();
+        device.inject(fault(Operation::Write, 0, 1, Failure::Short));
+        assert!(device.write_at(0, &[7; 8]).is_err());
+        assert_eq!(memory.to_vec()[..8], [7, 7, 7, 7, 0, 0, 0, 0]);
+    }
+
+    #[test]
+    fn a_read_that_is_queued_fails_as_any_other() {
+        let (device, _) = device();
+        device.inject(fault(Operation::Read, 0, 1, Failure::Short));
+        let mut queue = Arc::new(device).queue(4);
+        queue.submit(Request { tag: 0, offset: 0, buf: vec![0; 4] });
+        assert!(queue.complete().unwrap().result.is_err());
+    }
+
+    #[test]
+    fn an_ignored_flush_leaves_what_it_should_have_kept_in_flight() {
+        let disk = Arc::new(RecordingDevice::new(vec![0; 512]));
+        let device = FaultDevice::new(disk.clone());
+        device.inject(fault(Operation::Flush, 0, u64::MAX, Failure::Ignored));
+        device.write_at(0, &[1; 512]).unwrap();
+        device.flush().unwrap();
+        let recording = disk.recording();
+        assert_eq!(recording.replay().image(usize::MAX, Survivors::None), [0; 512]);
     }
 }

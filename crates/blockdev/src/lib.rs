@@ -31,7 +31,7 @@ mod memory;
 mod meter;
 mod partition;
 mod queue;
-mod record;
+mod recording;
 mod slice;
 mod slow;
 
@@ -39,13 +39,13 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::sync::Arc;
 
 pub use error::Error;
-pub use fault::{Fault, FaultyDevice};
+pub use fault::{Failure, Fault, FaultDevice, Operation};
 pub use file::{Access, FileDevice};
 pub use memory::MemoryDevice;
 pub use meter::{DeviceCounts, MeteredDevice, SIZE_CLASSES};
 pub use partition::{Choice, Listing, Partition, locate, partitions};
 pub use queue::{Completion, ReadQueue, Request};
-pub use record::RecordingDevice;
+pub use recording::{Recording, RecordingDevice, Replay, SECTOR, Step, Survivors};
 pub use slice::Slice;
 pub use slow::SlowDevice;
 

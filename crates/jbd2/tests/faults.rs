@@ -1,10 +1,11 @@
 //! Devices that fail, and many threads at once: nothing that was acknowledged is lost, nothing that failed is acknowledged.
 #![cfg(not(loom))]
 
-use std::io::ErrorKind;
 use std::sync::{Arc, Mutex};
 
-use dentree_blockdev::{BlockDevice, Fault, FaultyDevice, MemoryDevice, RecordingDevice};
+use dentree_blockdev::{
+    BlockDevice, Failure, Fault, FaultDevice, MemoryDevice, Operation, RecordingDevice, Survivors,
+};
 use dentree_bufcache::BufCache;
 use dentree_jbd2::{Error, Journal, JournalLocation, JournalOptions, recover};
 
@@ -57,55 +58,62 @@ fn recovered(bytes: Vec<u8>) -> Vec<u8> {
     bytes
 }
 
-/// Counts until something fails, with a fault planned. Returns how many counts were acknowledged, and whether all were.
-fn count_with(plan: impl FnOnce(&FaultyDevice)) -> (u64, bool, Arc<FaultyDevice>, MemoryDevice) {
+/// What came of counting while something failed.
+struct Counted {
+    acknowledged: u64,
+    /// All counts were acknowledged, and the journal was closed.
+    is_closed: bool,
+    /// Requests that were made to fail.
+    injected: u64,
+    bytes: Vec<u8>,
+}
+
+/// Counts until something fails, with a fault planned.
+fn count_with(fault: Fault) -> Counted {
     const ROUNDS: u64 = 40;
     let memory = MemoryDevice::from(image());
-    let device = Arc::new(FaultyDevice::new(Arc::new(memory.clone())));
+    let device = Arc::new(FaultDevice::new(Arc::new(memory.clone())));
     let (cache, journal) = open(device.clone(), 1 << 20);
     cache.get_run(0, TARGETS as usize).unwrap();
-    plan(&device);
-    for round in 0..ROUNDS {
+    device.inject(fault);
+    let mut acknowledged = 0;
+    while acknowledged < ROUNDS {
         if let Err(error) = add(&journal, [0, 1]) {
             assert!(matches!(error, Error::Aborted(_)), "{error}");
-            assert!(error.to_string().contains("told to fail"), "{error}");
             // So does everybody who comes later.
             assert!(
                 journal.start(1).is_err() && journal.force_commit().is_err() && journal.error().is_some()
             );
-            assert!(journal.close().is_err());
-            return (round, false, device, memory);
+            break;
         }
+        acknowledged += 1;
     }
-    let closed = journal.close().is_ok();
-    (ROUNDS, closed, device, memory)
+    let is_closed = journal.close().is_ok();
+    Counted { acknowledged, is_closed, injected: device.injected(), bytes: memory.to_vec() }
 }
 
 #[test]
 fn an_error_at_any_step_aborts_with_its_cause_and_keeps_what_was_acknowledged() {
-    let (rounds, closed, device, _) = count_with(|_| {});
-    assert!(rounds == 40 && closed);
-    let (mut cases, mut first) = (0, 0);
-    let faults = [Fault::Error(ErrorKind::StorageFull), Fault::Error(ErrorKind::Other), Fault::Short(512)];
-    for fault in faults {
-        for is_lasting in [false, true] {
-            count_with(|device| first = device.steps());
-            for step in first..device.steps() {
-                let plan = |device: &FaultyDevice| {
-                    if is_lasting { device.fail_from(step, fault) } else { device.fail_at(step, fault) }
-                };
-                let (acknowledged, closed, _, memory) = count_with(plan);
-                let what = format!("{fault:?} at step {step}, lasting: {is_lasting}");
-                assert!(!closed, "{what}: nothing failed");
-                let bytes = recovered(memory.to_vec());
-                let found = count(&bytes, 0);
-                assert_eq!(found, count(&bytes, 1), "{what}");
-                // The one that failed may have come through.
-                assert!(
-                    (acknowledged..=acknowledged + 1).contains(&found),
-                    "{what}: {acknowledged} but {found}"
-                );
-                cases += 1;
+    let mut cases = 0;
+    for operation in [Operation::Write, Operation::Flush] {
+        for failure in [Failure::Io, Failure::NoSpace, Failure::Short] {
+            for times in [1, u64::MAX] {
+                for after in 0.. {
+                    let fault = Fault { operation, after, times, failure };
+                    let counted = count_with(fault);
+                    if counted.injected == 0 {
+                        assert!(counted.is_closed && counted.acknowledged == 40);
+                        break;
+                    }
+                    assert!(!counted.is_closed, "{fault:?}: nothing failed");
+                    let bytes = recovered(counted.bytes);
+                    let found = count(&bytes, 0);
+                    assert_eq!(found, count(&bytes, 1), "{fault:?}");
+                    // The one that failed may have come through.
+                    let bounds = counted.acknowledged..=counted.acknowledged + 1;
+                    assert!(bounds.contains(&found), "{fault:?}: {found} of {bounds:?}");
+                    cases += 1;
+                }
             }
         }
     }
@@ -127,9 +135,9 @@ fn threads_that_commit_together_lose_nothing_to_a_power_cut() {
                 let (journal, device, begun, acknowledged) = (&journal, &device, &begun, &acknowledged);
                 scope.spawn(move || {
                     for round in 1..=ROUNDS {
-                        begun.lock().unwrap().push((device.steps(), thread, round));
+                        begun.lock().unwrap().push((device.position(), thread, round));
                         add(journal, [2 * thread, 2 * thread + 1]).unwrap();
-                        acknowledged.lock().unwrap().push((device.steps(), thread, round));
+                        acknowledged.lock().unwrap().push((device.position(), thread, round));
                     }
                 });
             }
@@ -139,13 +147,10 @@ fn threads_that_commit_together_lose_nothing_to_a_power_cut() {
             let of = events.iter().filter(|&&(at, by, _)| at <= steps && by == thread);
             of.map(|&(.., round)| round).max().unwrap_or(0)
         };
-        let mut seed = 1u64;
-        for steps in 0..=device.steps() {
-            let keeps = |_| {
-                seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-                seed >> 63 == 0
-            };
-            let bytes = recovered(device.cut(steps, keeps));
+        let recording = device.recording();
+        let mut replay = recording.replay();
+        for steps in 0..=recording.steps().len() {
+            let bytes = recovered(replay.image(steps, Survivors::Sectors { seed: 1 }));
             for thread in 0..THREADS {
                 let found = count(&bytes, 2 * thread);
                 assert_eq!(found, count(&bytes, 2 * thread + 1), "half a transaction after step {steps}");

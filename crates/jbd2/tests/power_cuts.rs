@@ -87,7 +87,7 @@ fn run(compat: u32, incompat: u32, options: JournalOptions, transactions: u64, s
     let mut run =
         Run { device: device.clone(), states: vec![state.clone()], acknowledged: vec![0], begun: vec![0] };
     for transaction in 1..=transactions {
-        run.begun.push(device.steps());
+        run.begun.push(device.position());
         let mut handle = journal.start(10).unwrap();
         let mut freed = Vec::new();
         // Some want more than is free at the time, beyond their credits.
@@ -113,7 +113,7 @@ fn run(compat: u32, incompat: u32, options: JournalOptions, transactions: u64, s
         }
         journal.wait_commit(handle.stop()).unwrap();
         run.states.push(state.clone());
-        run.acknowledged.push(device.steps());
+        run.acknowledged.push(device.position());
         // Freed blocks become data, written past the journal.
         for block in freed {
             let number = transaction << 8 | 0xFFFF << 32;
@@ -148,9 +148,11 @@ fn shown(run: &Run, steps: usize, bytes: &[u8]) -> Option<usize> {
 fn cut_everywhere(run: &Run, what: &str) -> usize {
     let mut numbers = Numbers(7);
     let mut cuts = 0;
-    for steps in 0..=run.device.steps() {
+    let recording = run.device.recording();
+    let mut replayed_to = recording.replay();
+    for steps in 0..=run.device.position() {
         for kind in 0..5 {
-            let bytes = run.device.cut(steps, |_| match kind {
+            let bytes = replayed_to.image_where(steps, |_, _| match kind {
                 0 => false,
                 1 => true,
                 _ => numbers.below(2) == 0,
@@ -201,12 +203,16 @@ fn every_cut_shows_a_prefix_with_all_that_was_acknowledged() {
 fn a_replay_that_is_cut_is_done_again_by_the_next() {
     let run = run(0, 0, CHECKSUMS, 40, 11);
     let mut cuts = 0;
-    for steps in (0..run.device.steps()).step_by(5) {
-        let device = Arc::new(RecordingDevice::new(run.device.cut(steps, |_| true)));
+    let recording = run.device.recording();
+    let mut cut = recording.replay();
+    for steps in (0..run.device.position()).step_by(5) {
+        let device = Arc::new(RecordingDevice::new(cut.image_where(steps, |_, _| true)));
         replay(&(device.clone() as Arc<dyn BlockDevice>), &location()).unwrap();
         let mut numbers = Numbers(steps as u64);
-        for inner in 0..=device.steps() {
-            let bytes = device.cut(inner, |_| numbers.below(2) == 0);
+        let inner_recording = device.recording();
+        let mut inner_cut = inner_recording.replay();
+        for inner in 0..=device.position() {
+            let bytes = inner_cut.image_where(inner, |_, _| numbers.below(2) == 0);
             let again: Arc<dyn BlockDevice> = Arc::new(MemoryDevice::from(bytes));
             replay(&again, &location()).unwrap();
             let mut after = vec![0; again.size() as usize];
