@@ -87,6 +87,16 @@ impl InodeFlags {
     pub fn has(self, flags: InodeFlags) -> bool {
         self.0 & flags.0 == flags.0
     }
+
+    /// These and `flags`.
+    pub fn with(self, flags: InodeFlags) -> InodeFlags {
+        InodeFlags(self.0 | flags.0)
+    }
+
+    /// These but for `flags`.
+    pub fn without(self, flags: InodeFlags) -> InodeFlags {
+        InodeFlags(self.0 & !flags.0)
+    }
 }
 
 /// Seconds since 1970-01-01 UTC and nanoseconds (0 to 999,999,999) after that second.

@@ -36,12 +36,26 @@ pub enum Error {
         /// The device's own error.
         source: io::Error,
     },
+    /// The device failed.
+    #[error("writing {place}: {source}")]
+    Write {
+        /// What was being written.
+        place: Place,
+        /// The device's own error.
+        source: io::Error,
+    },
     /// The journal cannot be replayed.
     #[error(transparent)]
     Journal(#[from] dentree_jbd2::Error),
     /// Changes are refused.
     #[error("the file system was opened for reading, or an error has made it so")]
     ReadOnly,
+    /// There is no space left for it.
+    #[error("no space left on the file system")]
+    NoSpace,
+    /// A file can not be that long.
+    #[error("inode {0} cannot hold a file that long")]
+    FileTooLarge(InodeNumber),
     /// The content is encrypted.
     #[error("inode {0} is encrypted")]
     Encrypted(InodeNumber),
@@ -66,6 +80,10 @@ pub enum Structure {
     Superblock,
     /// A group descriptor.
     GroupDescriptor(GroupNumber),
+    /// The block bitmap of a group.
+    BlockBitmap(GroupNumber),
+    /// Blocks that are to be freed.
+    FreedBlocks,
     /// An inode.
     Inode,
     /// A node of an extent tree.
@@ -99,6 +117,8 @@ impl fmt::Display for Structure {
         f.write_str(match self {
             Structure::Superblock => "superblock",
             Structure::GroupDescriptor(group) => return write!(f, "descriptor of group {group}"),
+            Structure::BlockBitmap(group) => return write!(f, "block bitmap of group {group}"),
+            Structure::FreedBlocks => "blocks to be freed",
             Structure::Inode => "inode",
             Structure::ExtentNode => "extent tree node",
             Structure::IndirectBlock => "indirect block",
@@ -152,6 +172,11 @@ impl Place {
         Error::Corrupt { place: self, problem }
     }
 
+    /// That this place could not be written.
+    pub(crate) fn io_write(self, source: io::Error) -> Error {
+        Error::Write { place: self, source }
+    }
+
     /// That this place could not be read.
     pub(crate) fn io(self, source: io::Error) -> Error {
         Error::Io { place: self, source }
@@ -171,8 +196,10 @@ impl From<Error> for dentree_vfs::Error {
                 | dentree_jbd2::Error::Aborted(_)
                 | dentree_jbd2::Error::TooLarge { .. } => dentree_vfs::Error::Io(Box::new(error)),
             },
-            Error::Io { .. } => dentree_vfs::Error::Io(Box::new(error)),
+            Error::Io { .. } | Error::Write { .. } => dentree_vfs::Error::Io(Box::new(error)),
             Error::ReadOnly => dentree_vfs::Error::ReadOnly,
+            Error::NoSpace => dentree_vfs::Error::NoSpace,
+            Error::FileTooLarge(_) => dentree_vfs::Error::FileTooLarge,
             Error::Encrypted(_) => dentree_vfs::Error::Encrypted,
         }
     }

@@ -101,7 +101,8 @@ impl Ext4 {
         if with.is_none() && removed.is_empty() {
             return Ok(end);
         }
-        let appended = path.extents.last().is_some_and(|last| last.end() <= end) && path.extents.len() > before;
+        let appended =
+            path.extents.last().is_some_and(|last| last.end() <= end) && path.extents.len() > before;
         let count = path.blocks_needed(self.extents_in_block());
         let fresh = self.allocate_tree_blocks(handle, file, path.goal(file, self), count)?;
         let mut edit = Edit { fs: self, handle, fresh, gone: Vec::new() };
@@ -155,7 +156,8 @@ impl Ext4 {
             }
             path.push(Level { at, indices, taken });
             range = u64::from(index.logical.0)..end;
-            node = ExtentNode::parse(bytes, depth, range.clone()).map_err(|problem| place.corrupt(problem))?;
+            node =
+                ExtentNode::parse(bytes, depth, range.clone()).map_err(|problem| place.corrupt(problem))?;
             at = Some(index.child);
         }
     }
@@ -213,7 +215,8 @@ impl Edit<'_, '_, '_> {
             depth += 1;
             at = level.at;
             appended &= level.taken + 1 == level.indices.len();
-            let same = children.as_slice() == level.indices.get(level.taken..=level.taken).unwrap_or_default();
+            let same =
+                children.as_slice() == level.indices.get(level.taken..=level.taken).unwrap_or_default();
             if same {
                 return Ok(());
             }
@@ -266,11 +269,8 @@ impl Edit<'_, '_, '_> {
                 seal_extent_block(bytes, seed);
             }
         };
-        let written = if is_new {
-            self.handle.create(block.0, write)
-        } else {
-            self.handle.update(block.0, write)
-        };
+        let written =
+            if is_new { self.handle.create(block.0, write) } else { self.handle.update(block.0, write) };
         written.map_err(|source| Structure::ExtentNode.at(block).io(source))
     }
 

@@ -19,6 +19,14 @@ pub(crate) struct Mapped<'a> {
     pub(crate) inode: &'a mut Inode,
 }
 
+impl Mapped<'_> {
+    /// Counts blocks that the file got, or lost.
+    pub(crate) fn count_blocks(&mut self, fs: &Ext4, blocks: i64) {
+        let sectors = blocks << (fs.sb.block_size.log2() - 9);
+        self.inode.sectors = self.inode.sectors.saturating_add_signed(sectors);
+    }
+}
+
 /// What a range of file blocks is to be mapped to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Target {

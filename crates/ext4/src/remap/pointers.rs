@@ -1,6 +1,6 @@
 //! Block pointers of ext2 and ext3.
 
-use super::Mapped;
+use super::{Mapped, STEP_EXTENTS};
 use crate::{Ext4, Result, Structure};
 use dentree_ext4_format::{BlockNumber, Problem};
 use dentree_jbd2::Handle;
@@ -146,10 +146,11 @@ impl Ext4 {
         let mut visit = |bytes: &[u8]| {
             for block in range.clone() {
                 let old = u64::from(read_pointer(bytes, first + count));
+                let runs = removed.len();
                 match removed.last_mut() {
                     _ if old == 0 => {}
                     Some((start, len)) if start.0 + *len == old => *len += 1,
-                    _ if removed.len() == super::STEP_EXTENTS => return block,
+                    _ if runs == STEP_EXTENTS => return block,
                     _ => removed.push((BlockNumber(old), 1)),
                 }
                 count += 1;
