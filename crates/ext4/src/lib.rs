@@ -54,6 +54,7 @@ mod name;
 mod node;
 mod open;
 mod remap;
+mod session;
 mod space;
 mod statfs;
 mod symlink;
