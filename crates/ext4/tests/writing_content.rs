@@ -5,9 +5,7 @@ mod common;
 use common::Image;
 use dentree_blockdev::{Access, FileDevice};
 use dentree_ext4::{Ext4, Node, Options};
-use dentree_vfs::{Allocate, Durability, Error, Extent, FileSystem, Ino, SetAttr};
-use rand::rngs::StdRng;
-use rand::{Rng, RngExt, SeedableRng};
+use dentree_vfs::{Durability, FileSystem};
 use std::process::Command;
 use std::sync::Arc;
 
