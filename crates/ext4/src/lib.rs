@@ -50,6 +50,7 @@ mod inline;
 mod inode;
 mod journal;
 mod map;
+pub mod mkfs;
 mod name;
 mod node;
 mod open;
