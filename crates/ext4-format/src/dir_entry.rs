@@ -4,11 +4,11 @@ use crate::raw::raw_layout;
 use crate::{BlockSize, ChecksumSeed, InodeNumber, LogicalBlock, Problem};
 use zerocopy::{FromBytes, little_endian as le};
 
-const HEADER_LEN: usize = 8;
-const TAIL_LEN: usize = 12;
+pub(crate) const HEADER_LEN: usize = 8;
+pub(crate) const TAIL_LEN: usize = 12;
 /// The least an entry takes: header and a name of 1 to 4 bytes.
 const MIN_ENTRY_LEN: usize = 12;
-const TAIL_FILE_TYPE: u8 = 0xDE;
+pub(crate) const TAIL_FILE_TYPE: u8 = 0xDE;
 
 raw_layout! {
     /// `struct ext4_dir_entry_2` without its name.
@@ -50,7 +50,7 @@ pub struct Entry<'a> {
 #[derive(Clone, Debug)]
 pub struct Entries<'a> {
     bytes: &'a [u8],
-    at: usize,
+    pub(crate) at: usize,
     block_size: BlockSize,
     inodes_count: u32,
 }
@@ -62,7 +62,7 @@ impl<'a> Entries<'a> {
     }
 
     /// Parses the entry at `self.at`, used or not.
-    fn parse(&mut self) -> Result<Option<Entry<'a>>, Problem> {
+    pub(crate) fn parse(&mut self) -> Result<Option<Entry<'a>>, Problem> {
         let start = self.at;
         let left = self.bytes.get(start..).unwrap_or_default();
         let short = |need| Problem::Short { what: "a directory entry", need, have: left.len() };
