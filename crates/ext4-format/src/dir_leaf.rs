@@ -5,7 +5,7 @@
 //! entry before it.
 
 use crate::dir_entry::{HEADER_LEN, RawEntry, RawTail, TAIL_FILE_TYPE, TAIL_LEN};
-use crate::{BlockSize, ChecksumSeed, Entries, InodeNumber, Problem};
+use crate::{BlockSize, ChecksumSeed, Entries, Entry, InodeNumber, Problem};
 use zerocopy::{FromBytes, IntoBytes, little_endian as le};
 
 /// An entry to be written.
@@ -17,6 +17,12 @@ pub struct NewEntry<'a> {
     pub inode: InodeNumber,
     /// `file_type`: 0 without the filetype feature.
     pub file_type: u8,
+}
+
+impl<'a> From<Entry<'a>> for NewEntry<'a> {
+    fn from(entry: Entry<'a>) -> NewEntry<'a> {
+        NewEntry { name: entry.name, inode: entry.inode, file_type: entry.file_type }
+    }
 }
 
 /// Bytes that an entry takes whose name has `name_len` bytes.
@@ -107,7 +113,8 @@ impl<'a> EntriesMut<'a> {
 
     /// Removes the entry that begins at byte `start`, name and all.
     pub fn remove(&mut self, start: usize) -> Result<(), Problem> {
-        let (before, slot) = self.find_entry(start)?.ok_or(Problem::Missing { what: "the entry to be removed" })?;
+        let (before, slot) =
+            self.find_entry(start)?.ok_or(Problem::Missing { what: "the entry to be removed" })?;
         self.bytes.get_mut(slot.start..slot.end).unwrap_or_default().fill(0);
         let start = before.map_or(slot.start, |before| before.start);
         self.set_rec_len(start, slot.end - start);
