@@ -10,7 +10,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("dentree-dcache", &[]),
     ("dentree-ext4-format", &[]),
     ("dentree-mbcache", &[]),
-    ("dentree-jbd2", &["dentree-blockdev"]),
+    ("dentree-jbd2", &["dentree-blockdev", "dentree-bufcache"]),
     ("dentree-lockmeter", &[]),
     ("dentree-vfs", &["dentree-dcache"]),
     (

@@ -24,12 +24,14 @@
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
 mod error;
+mod fault;
 mod file;
 mod lock_holder;
 mod memory;
 mod meter;
 mod partition;
 mod queue;
+mod recording;
 mod slice;
 mod slow;
 
@@ -37,11 +39,13 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::sync::Arc;
 
 pub use error::Error;
+pub use fault::{Failure, Fault, FaultDevice, Operation};
 pub use file::{Access, FileDevice};
 pub use memory::MemoryDevice;
 pub use meter::{DeviceCounts, MeteredDevice, SIZE_CLASSES};
 pub use partition::{Choice, Listing, Partition, locate, partitions};
 pub use queue::{Completion, ReadQueue, Request};
+pub use recording::{Recording, RecordingDevice, Replay, SECTOR, Step, Survivors};
 pub use slice::Slice;
 pub use slow::SlowDevice;
 

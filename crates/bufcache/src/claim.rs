@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::cache::BufCache;
 use crate::error::ReadError;
 use crate::pending::Pending;
-use crate::shard::Vacancy;
+use crate::shard::{Stamp, Vacancy};
 
 /// The bytes of a block. Cheap to clone; the bytes stay as they are for as long as it is held.
 #[derive(Clone)]
@@ -17,6 +17,17 @@ impl Buffer {
     /// Whether anyone but the cache has it. Final when false and asked under the shard's lock.
     pub(crate) fn is_held(&self) -> bool {
         Arc::strong_count(&self.0) > 1
+    }
+
+    /// A block of so many zeros.
+    pub(crate) fn zeros(len: usize) -> Buffer {
+        // Made by an iterator that knows its length, the bytes are allocated once, behind their count.
+        Buffer(std::iter::repeat_n(0, len).collect())
+    }
+
+    /// The bytes of the next version: these where nobody else has them, else a copy.
+    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
+        Arc::make_mut(&mut self.0)
     }
 
     pub(crate) fn into_memory(self) -> Arc<[u8]> {
@@ -49,9 +60,8 @@ pub(crate) struct Claim<'a> {
 
 impl<'a> Claim<'a> {
     pub(crate) fn new(cache: &'a BufCache, block: u64, vacancy: Vacancy) -> Self {
-        // Made by an iterator that knows its length, the bytes are allocated once, behind their count.
-        let fresh = || std::iter::repeat_n(0, cache.block_size()).collect();
-        Claim { cache, block, place: vacancy.place, memory: vacancy.memory.unwrap_or_else(fresh) }
+        let memory = vacancy.memory.unwrap_or_else(|| Buffer::zeros(cache.block_size()).into_memory());
+        Claim { cache, block, place: Some((vacancy.slot, vacancy.pending)), memory }
     }
 
     /// What to read into. Nobody shares the memory yet, so that nothing is copied.
@@ -59,11 +69,11 @@ impl<'a> Claim<'a> {
         Arc::make_mut(&mut self.memory)
     }
 
-    /// Publishes the bytes, and wakes those who wait for them.
-    pub(crate) fn succeed(mut self) -> Buffer {
+    /// Publishes the bytes, and wakes those who wait for them. `stamp` is who has changed them since they were read.
+    pub(crate) fn succeed(mut self, stamp: Option<Stamp>) -> Buffer {
         let buffer = Buffer(Arc::clone(&self.memory));
         if let Some((slot, pending)) = self.place.take() {
-            self.cache.shard_of(self.block).publish(slot, buffer.clone());
+            self.cache.shard_of(self.block).publish(slot, buffer.clone(), stamp);
             pending.end(Ok(buffer.clone()));
         }
         buffer

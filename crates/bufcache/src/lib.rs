@@ -20,6 +20,11 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 //!
+//! A block is immutable: a change ([`update`](BufCache::update), [`create`](BufCache::create)) makes its next
+//! *version*, in place where only the cache has the bytes, on a copy where somebody holds them. A changed block is *pinned* by the
+//! [`Stamp`] of who changed it, and stays until that one says that it is home ([`unpin`](BufCache::unpin)): the cache
+//! writes nothing by itself.
+//!
 //! # Data
 //! Blocks are spread by hash over shards. A shard is a mutex over an array of slots, a hash table from block to slot, and
 //! its counters. A slot is vacant, *reading*, or ready with the block's bytes. The array is also the clock: a
@@ -28,7 +33,7 @@
 //! read often.
 //!
 //! # Who protects what
-//! The shard's mutex protects everything in the shard. The bytes of a ready block are never written again, so
+//! The shard's mutex protects everything in the shard. Bytes that anybody but the cache has are never written again, so
 //! buffers need no lock. A *reading* slot belongs to the thread that claimed it: nobody else changes or evicts
 //! it. That thread reads with no lock held, then publishes (under the mutex) and then wakes those who wait on
 //! the slot's `Pending`, which has a lock of its own.
@@ -42,12 +47,16 @@
 //!   reading, not waiting.
 //! - *No lost answer.* A claim that is dropped, also by a panic of the device, vacates its slot and fails its waiters.
 //!   A failed read is not kept: the next one who asks reads again.
-//! - *Budget.* Slots in the table, reading ones included, never exceed the budget. Blocks that users hold are never
-//!   evicted: their memory would not come back. Where a shard is full of such, a block is handed out
-//!   without being kept ([`Stats::uncached`]), and counts with what users hold.
+//! - *Budget.* Blocks that users hold are never evicted: their memory would not come back. Where a shard is full of such, a
+//!   block is handed out without being kept ([`Stats::uncached`]), and counts with what users hold; only while it is
+//!   read does it have a slot. Ready blocks exceed the budget ([`Stats::over_budget_bytes`]) only where pinned ones do.
+//! - *No lost change.* A pinned block is not evicted, whatever the budget. A pin is the stamp of the last change: that the
+//!   home of an older version has been written does not unpin a newer one.
+//! - *No torn read.* Whoever reads a block from the device has its slot, and a change waits for the end of that: nobody
+//!   reads a home while a change that was made since is written to it.
 //!
-//!   Held is `Arc::strong_count > 1`. Read under the mutex that is final when it says 1: the cache's is the only
-//!   handle, and to clone that one takes the mutex.
+//! Held is `Arc::strong_count > 1`. Read under the mutex that is final when it says 1: the cache's is the only
+//! handle, and to clone that one takes the mutex. So what is changed in place is seen by nobody else.
 //!
 //! # Performance
 //! A hit costs a hash, an uncontended lock, a probe and a reference count: 33 ns with its drop, by
@@ -55,7 +64,7 @@
 //! into the memory of the block that it evicts.
 //!
 //! # Known limits
-//! A miss in a shard full of held blocks looks at each of its slots twice before it gives up.
+//! A miss in a shard full of held or pinned blocks looks at each of its slots twice before it gives up.
 #![forbid(unsafe_code)]
 
 mod cache;
@@ -69,4 +78,5 @@ mod sync;
 pub use cache::BufCache;
 pub use claim::Buffer;
 pub use error::ReadError;
+pub use shard::{Changed, Stamp};
 pub use stats::Stats;

@@ -21,20 +21,46 @@ pub(crate) enum Found {
 
 /// A promise to read a block, and where to put it.
 pub(crate) struct Vacancy {
-    /// The slot, now *reading*, and those who come to wait on it. `None` where there is no room.
-    pub(crate) place: Option<(u32, Arc<Pending>)>,
+    /// The slot, now *reading*.
+    pub(crate) slot: u32,
+    /// Where those wait who come for the block meanwhile.
+    pub(crate) pending: Arc<Pending>,
     /// The bytes of the block that had the slot before.
     pub(crate) memory: Option<Arc<[u8]>>,
 }
+
+/// What a change of a block is told.
+pub(crate) enum Place {
+    /// In this slot.
+    Ready(u32),
+    /// Another thread reads it.
+    Reading(Arc<Pending>),
+    Missing,
+}
+
+/// Who changed a block last: it pins the block until its home is written, see [`BufCache::update`](crate::BufCache::update).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stamp(pub u32);
 
 /// A slot costs the budget this much besides the block: itself, its table entry at the table's least load, and the count
 /// in front of the bytes.
 pub(crate) const SLOT_OVERHEAD: usize = size_of::<Slot>() + 2 * size_of::<Entry>() + 2 * size_of::<usize>();
 
+/// What a change of a block came to.
+#[derive(Clone, Copy, Debug)]
+pub struct Changed<R> {
+    /// What the closure returned.
+    pub value: R,
+    /// The block was not pinned by this stamp before.
+    pub is_first: bool,
+}
+
 struct Slot {
     block: u64,
     /// Used since the hand last came by.
     marked: bool,
+    /// The last change of the block is not in its home.
+    pinned: Option<Stamp>,
     state: State,
 }
 
@@ -78,8 +104,8 @@ impl Shard {
     /// Finds `block`, or claims a slot for it.
     #[inline]
     pub(crate) fn find_or_claim(&mut self, block: u64, hash: u64) -> Found {
-        if let Some(entry) = self.table.find(hash, |entry| entry.block == block) {
-            let slot = &mut self.slots[entry.slot as usize];
+        if let Some(slot) = self.slot_of(block, hash) {
+            let slot = &mut self.slots[slot as usize];
             match &slot.state {
                 State::Ready(buffer) => {
                     slot.marked = true;
@@ -97,37 +123,61 @@ impl Shard {
         Found::Missing(self.claim(block, hash))
     }
 
-    #[cold]
-    fn claim(&mut self, block: u64, hash: u64) -> Vacancy {
-        self.counts.misses += 1;
-        let Some((slot, memory)) = self.make_room() else {
-            self.counts.uncached += 1;
-            return Vacancy { place: None, memory: None };
-        };
-        let pending = Arc::new(Pending::new());
-        self.slots[slot as usize] =
-            Slot { block, marked: false, state: State::Reading(Arc::clone(&pending)) };
-        self.table.insert_unique(hash, Entry { block, slot }, |entry| self.hasher.hash_one(entry.block));
-        Vacancy { place: Some((slot, pending)), memory }
+    #[inline]
+    fn slot_of(&self, block: u64, hash: u64) -> Option<u32> {
+        self.table.find(hash, |entry| entry.block == block).map(|entry| entry.slot)
     }
 
-    /// A vacant slot that is not on the list of vacant ones, and the memory of the block that was there.
-    fn make_room(&mut self) -> Option<(u32, Option<Arc<[u8]>>)> {
-        if let Some(slot) = self.vacant.pop() {
-            return Some((slot, None));
+    /// Where `block` is, for who is to change or drop it.
+    pub(crate) fn place(&self, block: u64, hash: u64) -> Place {
+        match self.slot_of(block, hash) {
+            None => Place::Missing,
+            Some(slot) => match &self.slots[slot as usize].state {
+                State::Ready(_) => Place::Ready(slot),
+                State::Reading(pending) => Place::Reading(Arc::clone(pending)),
+                State::Vacant => Place::Missing,
+            },
         }
-        if self.slots.len() < self.capacity {
-            let slot = u32::try_from(self.slots.len()).ok()?;
-            self.slots.push(Slot { block: 0, marked: false, state: State::Vacant });
-            return Some((slot, None));
-        }
+    }
+
+    #[cold]
+    pub(crate) fn claim(&mut self, block: u64, hash: u64) -> Vacancy {
+        self.counts.misses += 1;
+        let pending = Arc::new(Pending::new());
+        let (slot, memory) = self.insert(block, hash, State::Reading(Arc::clone(&pending)));
+        Vacancy { slot, pending, memory }
+    }
+
+    /// Gives `block`, which is in no slot, a slot; and returns the memory of the block that was there.
+    fn insert(&mut self, block: u64, hash: u64, state: State) -> (u32, Option<Arc<[u8]>>) {
+        let memory = if self.resident() < self.capacity { None } else { self.evict() };
+        let slot = match self.vacant.pop() {
+            Some(slot) => slot,
+            None => {
+                self.slots.push(Slot { block, marked: false, pinned: None, state: State::Vacant });
+                // As many blocks do not fit into memory.
+                u32::try_from(self.slots.len() - 1).expect("a shard has less than 2^32 slots")
+            }
+        };
+        self.slots[slot as usize] = Slot { block, marked: false, pinned: None, state };
+        self.table.insert_unique(hash, Entry { block, slot }, |entry| self.hasher.hash_one(entry.block));
+        (slot, memory)
+    }
+
+    /// Slots that are not vacant.
+    fn resident(&self) -> usize {
+        self.slots.len() - self.vacant.len()
+    }
+
+    /// Vacates the slot of a block that nobody needs, if there is one, and returns its memory.
+    fn evict(&mut self) -> Option<Arc<[u8]>> {
         // Twice round: the first time may only clear marks.
         for _ in 0..2 * self.slots.len() {
             let at = self.hand;
             self.hand = (at + 1) % self.slots.len();
             let slot = &mut self.slots[at];
             let State::Ready(buffer) = &slot.state else { continue };
-            if buffer.is_held() {
+            if slot.pinned.is_some() || buffer.is_held() {
                 continue;
             }
             if std::mem::take(&mut slot.marked) {
@@ -135,17 +185,18 @@ impl Shard {
             }
             let memory = buffer.clone().into_memory();
             self.counts.evictions += 1;
-            let slot = u32::try_from(at).ok()?;
-            self.vacate(slot);
-            return Some((slot, Some(memory)));
+            // It came from a u32.
+            self.vacate(at as u32);
+            return Some(memory);
         }
         None
     }
 
-    /// Takes a slot's block out of the table. The slot is then nobody's.
+    /// Takes a slot's block out of the table.
     fn vacate(&mut self, slot: u32) {
-        let Slot { block, state, .. } = &mut self.slots[slot as usize];
-        *state = State::Vacant;
+        self.vacant.push(slot);
+        let Slot { block, state, pinned, .. } = &mut self.slots[slot as usize];
+        (*state, *pinned) = (State::Vacant, None);
         let block = *block;
         let hash = self.hasher.hash_one(block);
         if let Ok(entry) = self.table.find_entry(hash, |entry| entry.block == block) {
@@ -153,15 +204,70 @@ impl Shard {
         }
     }
 
-    /// Ends a claim well.
-    pub(crate) fn publish(&mut self, slot: u32, buffer: Buffer) {
-        self.slots[slot as usize].state = State::Ready(buffer);
+    /// Ends a claim well. `stamp` is who has changed the block since it was read.
+    pub(crate) fn publish(&mut self, slot: u32, buffer: Buffer, stamp: Option<Stamp>) {
+        let Slot { state, pinned, .. } = &mut self.slots[slot as usize];
+        (*state, *pinned) = (State::Ready(buffer), stamp);
+        if self.resident() > self.capacity && stamp.is_none() {
+            self.counts.uncached += 1;
+            self.vacate(slot);
+        }
     }
 
     /// Ends a claim badly.
     pub(crate) fn give_up(&mut self, slot: u32) {
         self.vacate(slot);
-        self.vacant.push(slot);
+    }
+
+    /// The bytes of the next version of a ready block, which is pinned by that; and whether `stamp` had not pinned it before.
+    #[inline]
+    pub(crate) fn next_version(&mut self, slot: u32, stamp: Stamp) -> Option<(&mut [u8], bool)> {
+        let slot = &mut self.slots[slot as usize];
+        let State::Ready(buffer) = &mut slot.state else { return None };
+        slot.marked = true;
+        self.counts.changes += 1;
+        self.counts.copies += u64::from(buffer.is_held());
+        let is_first = slot.pinned.replace(stamp) != Some(stamp);
+        Some((buffer.bytes_mut(), is_first))
+    }
+
+    /// Puts a version of `block`, which nobody is reading, in the place of what is known of it, and pins it. Returns whether
+    /// `stamp` had not pinned it before.
+    pub(crate) fn replace(&mut self, block: u64, hash: u64, buffer: Buffer, stamp: Stamp) -> bool {
+        self.counts.changes += 1;
+        let slot = match self.slot_of(block, hash) {
+            Some(slot) => slot,
+            None => self.insert(block, hash, State::Vacant).0,
+        };
+        let slot = &mut self.slots[slot as usize];
+        slot.state = State::Ready(buffer);
+        slot.marked = true;
+        slot.pinned.replace(stamp) != Some(stamp)
+    }
+
+    /// The bytes of `block`, if `stamp` changed it last and it is not home yet.
+    pub(crate) fn pinned(&self, block: u64, hash: u64, stamp: Stamp) -> Option<Buffer> {
+        let slot = &self.slots[self.slot_of(block, hash)? as usize];
+        match &slot.state {
+            State::Ready(buffer) if slot.pinned == Some(stamp) => Some(buffer.clone()),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn unpin(&mut self, block: u64, hash: u64, stamp: Stamp) {
+        let Some(at) = self.slot_of(block, hash) else { return };
+        let slot = &mut self.slots[at as usize];
+        if slot.pinned == Some(stamp) {
+            slot.pinned = None;
+            if self.resident() > self.capacity {
+                self.vacate(at);
+            }
+        }
+    }
+
+    /// Drops a ready block, also a pinned one.
+    pub(crate) fn discard(&mut self, slot: u32) {
+        self.vacate(slot);
     }
 
     pub(crate) fn count_device_read(&mut self) {
@@ -171,8 +277,11 @@ impl Shard {
     pub(crate) fn stats(&self, block_size: usize) -> Stats {
         let bytes = |slots: usize| (slots * block_size) as u64;
         let held = |slot: &&Slot| matches!(&slot.state, State::Ready(buffer) if buffer.is_held());
+        let pinned = |slot: &&Slot| slot.pinned.is_some();
         Stats {
-            resident_bytes: bytes(self.slots.len() - self.vacant.len()),
+            resident_bytes: bytes(self.resident()),
+            over_budget_bytes: bytes(self.resident().saturating_sub(self.capacity)),
+            pinned_bytes: bytes(self.slots.iter().filter(pinned).count()),
             held_bytes: bytes(self.slots.iter().filter(held).count()),
             ..self.counts
         }

@@ -11,16 +11,24 @@ pub struct Stats {
     pub misses: u64,
     /// Blocks found to be read by another thread, and waited for.
     pub waits: u64,
-    /// Misses whose block was not kept, because all that could make room for it was held. Part of `misses`.
+    /// Misses whose block was not kept, because all that could make room for it was held or pinned. Part of `misses`.
     pub uncached: u64,
     /// Blocks thrown out for others.
     pub evictions: u64,
     /// Requests to the device, of one block or a run. A run that fails is read again block by block.
     pub device_reads: u64,
+    /// Changes of blocks.
+    pub changes: u64,
+    /// Changes that copied the block, because somebody held the version before. Part of `changes`.
+    pub copies: u64,
     /// Bytes of blocks in the cache, with those being read.
     pub resident_bytes: u64,
     /// The part of `resident_bytes` that users hold and that cannot be evicted.
     pub held_bytes: u64,
+    /// The part of `resident_bytes` that waits to be written home and that cannot be evicted.
+    pub pinned_bytes: u64,
+    /// The part of `resident_bytes` that is more than the budget: blocks that are pinned or being read.
+    pub over_budget_bytes: u64,
 }
 
 impl AddAssign for Stats {
@@ -31,7 +39,11 @@ impl AddAssign for Stats {
         self.uncached += other.uncached;
         self.evictions += other.evictions;
         self.device_reads += other.device_reads;
+        self.changes += other.changes;
+        self.copies += other.copies;
         self.resident_bytes += other.resident_bytes;
         self.held_bytes += other.held_bytes;
+        self.pinned_bytes += other.pinned_bytes;
+        self.over_budget_bytes += other.over_budget_bytes;
     }
 }

@@ -5,10 +5,10 @@ use crate::{BlockSize, ChecksumSeed, InodeNumber, LogicalBlock, Problem};
 use zerocopy::{FromBytes, little_endian as le};
 
 pub(crate) const HEADER_LEN: usize = 8;
-pub(crate) const TAIL_LEN: usize = 12;
+const TAIL_LEN: usize = 12;
 /// The least an entry takes: header and a name of 1 to 4 bytes.
 const MIN_ENTRY_LEN: usize = 12;
-pub(crate) const TAIL_FILE_TYPE: u8 = 0xDE;
+const TAIL_FILE_TYPE: u8 = 0xDE;
 
 raw_layout! {
     /// `struct ext4_dir_entry_2` without its name.
@@ -44,6 +44,18 @@ pub struct Entry<'a> {
     pub start: usize,
     /// Bytes before the next.
     pub end: usize,
+}
+
+/// An entry to be written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NewEntry<'a> {
+    /// The name: 1 to 255 bytes.
+    pub name: &'a [u8],
+    /// The inode.
+    pub inode: InodeNumber,
+    /// Its type as directories record it, 0 without the filetype feature: 1 regular, 2 directory, 3 and 4 character and block device, 5 pipe,
+    /// 6 socket, 7 symbolic link.
+    pub file_type: u8,
 }
 
 /// The entries in use of a leaf block, or of the part of an inode that holds entries.
@@ -111,6 +123,15 @@ fn rec_len(stored: u16, block_size: BlockSize) -> usize {
     }
 }
 
+/// Undoes [`rec_len`].
+pub(crate) fn stored_rec_len(len: usize, block_size: BlockSize) -> u16 {
+    if block_size.log2() == 16 && len == block_size.in_memory() {
+        return u16::MAX;
+    }
+    // Below 64 KiB the second part is zero.
+    u16::try_from(len & 0xFFFC | len >> 16 & 3).unwrap_or(u16::MAX)
+}
+
 fn check_rec_len(len: usize, need: usize, left: usize) -> Result<(), Problem> {
     let wide = |bytes: usize| u64::try_from(bytes).unwrap_or(u64::MAX);
     Problem::check_range("rec_len", wide(len), wide(need), wide(left))?;
@@ -137,6 +158,50 @@ pub fn block_role(bytes: &[u8], block: LogicalBlock, indexed: bool, block_size: 
         first.inode.get() == 0 && rec_len(first.rec_len.get(), block_size) == block_size.in_memory()
     });
     if indexed && (block.0 == 0 || whole) { BlockRole::Index } else { BlockRole::Leaf }
+}
+
+/// Writes an entry at byte `at` of a leaf block, so that it reaches to byte `end` (a multiple of 4, at most 256 KiB away). Without an inode it is
+/// unused. The bytes between name and `end` stay as they are. An entry that does not fit is not written.
+pub fn write_entry(
+    bytes: &mut [u8],
+    at: usize,
+    end: usize,
+    entry: Option<NewEntry<'_>>,
+    block_size: BlockSize,
+) {
+    let Some((raw, rest)) = bytes.get_mut(at..end).and_then(|bytes| RawEntry::mut_from_prefix(bytes).ok())
+    else {
+        return;
+    };
+    raw.rec_len.set(stored_rec_len(end - at, block_size));
+    let Some(entry) = entry else {
+        (raw.inode, raw.name_len, raw.file_type) = (le::U32::new(0), 0, 0);
+        return;
+    };
+    let (Some(place), Ok(name_len)) = (rest.get_mut(..entry.name.len()), u8::try_from(entry.name.len()))
+    else {
+        return;
+    };
+    place.copy_from_slice(entry.name);
+    raw.inode.set(entry.inode.0);
+    raw.name_len = name_len;
+    raw.file_type = entry.file_type;
+}
+
+/// How many bytes of a leaf block are for entries: all, but for the checksum.
+pub fn leaf_room(block_size: BlockSize, has_checksums: bool) -> usize {
+    block_size.in_memory() - if has_checksums { TAIL_LEN } else { 0 }
+}
+
+/// Writes the checksum at the end of a leaf block.
+pub fn seal_leaf(bytes: &mut [u8], inode_seed: ChecksumSeed) {
+    let at = bytes.len().saturating_sub(TAIL_LEN);
+    let (summed, tail) = bytes.split_at_mut(at);
+    let Ok(tail) = RawTail::mut_from_bytes(tail) else { return };
+    tail.det_reserved_zero1.set(0);
+    tail.det_rec_len.set(12);
+    (tail.det_reserved_zero2, tail.det_reserved_ft) = (0, TAIL_FILE_TYPE);
+    tail.det_checksum.set(inode_seed.sum(summed));
 }
 
 /// Verifies the checksum at the end of a leaf block.
@@ -206,5 +271,22 @@ mod tests {
         assert_eq!(rec_len(0, big), 65536);
         assert_eq!(rec_len(12, big), 12);
         assert_eq!(rec_len(0xFFFC, big), 65532);
+        for len in [12, 4096, 65532, 65536] {
+            assert_eq!(rec_len(stored_rec_len(len, big), big), len);
+        }
+    }
+
+    #[test]
+    fn a_leaf_that_was_written_lists_its_entries_and_is_sealed() {
+        let mut block = vec![0; 1024];
+        let end = leaf_room(block_size(), true);
+        let entry = |name, inode| Some(NewEntry { name, inode: InodeNumber(inode), file_type: 2 });
+        write_entry(&mut block, 0, 12, entry(b".", 2), block_size());
+        write_entry(&mut block, 12, 40, None, block_size());
+        write_entry(&mut block, 40, end, entry(b"lost+found", 11), block_size());
+        seal_leaf(&mut block, ChecksumSeed(3));
+        assert_eq!(names(&block[..end]).unwrap(), [b".".as_slice(), b"lost+found"]);
+        assert_eq!(verify_leaf(&block, ChecksumSeed(3)), Ok(()));
+        assert!(verify_leaf(&block, ChecksumSeed(4)).is_err());
     }
 }

@@ -4,20 +4,9 @@
 //! entry without an inode; a new entry takes the first that is large enough, and a removed one becomes the end of the
 //! entry before it.
 
-use crate::dir_entry::{HEADER_LEN, RawEntry, RawTail, TAIL_FILE_TYPE, TAIL_LEN};
-use crate::{BlockSize, ChecksumSeed, Entries, Entry, InodeNumber, Problem};
-use zerocopy::{FromBytes, IntoBytes, little_endian as le};
-
-/// An entry to be written.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct NewEntry<'a> {
-    /// The name: 1 to 255 bytes.
-    pub name: &'a [u8],
-    /// The inode.
-    pub inode: InodeNumber,
-    /// `file_type`: 0 without the filetype feature.
-    pub file_type: u8,
-}
+use crate::dir_entry::{HEADER_LEN, RawEntry, stored_rec_len, write_entry};
+use crate::{BlockSize, Entries, Entry, InodeNumber, NewEntry, Problem};
+use zerocopy::FromBytes;
 
 impl<'a> From<Entry<'a>> for NewEntry<'a> {
     fn from(entry: Entry<'a>) -> NewEntry<'a> {
@@ -28,25 +17,6 @@ impl<'a> From<Entry<'a>> for NewEntry<'a> {
 /// Bytes that an entry takes whose name has `name_len` bytes.
 pub fn entry_len(name_len: usize) -> usize {
     (HEADER_LEN + name_len).next_multiple_of(4)
-}
-
-/// How many bytes of a block hold entries, with (`metadata_csum`) or without a checksum behind them.
-pub fn leaf_room(block_size: BlockSize, has_tail: bool) -> usize {
-    block_size.in_memory() - if has_tail { TAIL_LEN } else { 0 }
-}
-
-/// Writes the checksum that ends a leaf block.
-pub fn seal_leaf(bytes: &mut [u8], inode_seed: ChecksumSeed) {
-    let Some((summed, tail)) = bytes.split_last_chunk_mut::<TAIL_LEN>() else { return };
-    let sum = inode_seed.sum(summed);
-    let raw = RawTail {
-        det_reserved_zero1: le::U32::ZERO,
-        det_rec_len: le::U16::new(12),
-        det_reserved_zero2: 0,
-        det_reserved_ft: TAIL_FILE_TYPE,
-        det_checksum: le::U32::new(sum),
-    };
-    tail.copy_from_slice(raw.as_bytes());
 }
 
 /// An area of entries that can be changed. No change grows it, and none leaves it half changed.
@@ -178,18 +148,9 @@ impl<'a> EntriesMut<'a> {
 
     /// Writes an entry with the `rec_len` up to `end`. It has room from `start` on.
     fn write(&mut self, start: usize, end: usize, entry: &NewEntry<'_>) {
-        let name_len = u8::try_from(entry.name.len()).unwrap_or(u8::MAX);
-        let raw = RawEntry {
-            inode: le::U32::new(entry.inode.0),
-            rec_len: le::U16::new(stored_rec_len(end - start, self.block_size)),
-            name_len,
-            file_type: entry.file_type,
-        };
-        let room = self.bytes.get_mut(start..start + entry_len(entry.name.len())).unwrap_or_default();
-        let Some((head, name)) = room.split_first_chunk_mut::<HEADER_LEN>() else { return };
-        head.copy_from_slice(raw.as_bytes());
-        name.fill(0);
-        name.iter_mut().zip(entry.name).for_each(|(to, from)| *to = *from);
+        let room = start..start + entry_len(entry.name.len());
+        self.bytes.get_mut(room).unwrap_or_default().fill(0);
+        write_entry(self.bytes, start, end, Some(*entry), self.block_size);
     }
 
     fn set_rec_len(&mut self, start: usize, len: usize) {
@@ -200,18 +161,10 @@ impl<'a> EntriesMut<'a> {
     }
 }
 
-/// `rec_len` as stored: of 64 KiB blocks, the two upper bits lie in the two lowest, and 65535 stands for the whole block.
-pub(crate) fn stored_rec_len(len: usize, block_size: BlockSize) -> u16 {
-    match u16::try_from(len) {
-        Ok(len) => len,
-        Err(_) if len == block_size.in_memory() => u16::MAX,
-        Err(_) => u16::try_from(len & 0xFFFC | len >> 16 & 3).unwrap_or(u16::MAX),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{ChecksumSeed, leaf_room, seal_leaf};
     use proptest::prelude::*;
     use std::collections::BTreeMap;
 

@@ -1,6 +1,6 @@
 //! Extent tree nodes: kernel document `ifork.rst`.
 
-use crate::raw::{join, raw_layout, u32_at};
+use crate::raw::{join, raw_layout, split, split16, u32_at};
 use crate::{BlockNumber, ChecksumSeed, LogicalBlock, Problem};
 use std::ops::Range;
 use zerocopy::{FromBytes, little_endian as le};
@@ -227,6 +227,60 @@ fn header(bytes: &[u8]) -> Result<(&RawHeader, &[u8]), Problem> {
     Ok((header, rest))
 }
 
+/// Makes a leaf of `extents`, which ascend, over `bytes`: an inode's `i_block`, or a block, that [`seal_extent_block`] finishes. Those that find no
+/// room are left out: a block holds `(bytes.len() - 12) / 12`.
+pub fn write_extent_leaf(bytes: &mut [u8], extents: &[Extent]) {
+    let Some(entries) = write_header(bytes, 0, extents.len()) else { return };
+    let Ok((places, _)) = <[RawExtent]>::mut_from_prefix_with_elems(entries, entries.len() / ENTRY_LEN)
+    else {
+        return;
+    };
+    for (place, extent) in places.iter_mut().zip(extents) {
+        let (high, low) = split(extent.start.0);
+        let mark = if extent.unwritten { u32::from(MAX_INIT_LEN) } else { 0 };
+        place.ee_block.set(extent.logical.0);
+        place.ee_len.set(split16(extent.len + mark).1);
+        place.ee_start_hi.set(split16(high).1);
+        place.ee_start_lo.set(low);
+    }
+}
+
+/// As [`write_extent_leaf`], a node `depth` levels above the leaves, of pointers to nodes below.
+pub fn write_extent_index(bytes: &mut [u8], depth: u16, indices: &[ExtentIndex]) {
+    let Some(entries) = write_header(bytes, depth, indices.len()) else { return };
+    let Ok((places, _)) = <[RawIndex]>::mut_from_prefix_with_elems(entries, entries.len() / ENTRY_LEN) else {
+        return;
+    };
+    for (place, index) in places.iter_mut().zip(indices) {
+        let (high, low) = split(index.child.0);
+        place.ei_block.set(index.logical.0);
+        place.ei_leaf_lo.set(low);
+        place.ei_leaf_hi.set(split16(high).1);
+        place.ei_unused.set(0);
+    }
+}
+
+fn write_header(bytes: &mut [u8], depth: u16, entries: usize) -> Option<&mut [u8]> {
+    let (header, rest) = RawHeader::mut_from_prefix(bytes).ok()?;
+    let max = u16::try_from(rest.len() / ENTRY_LEN).ok()?;
+    header.eh_magic.set(MAGIC);
+    header.eh_entries.set(u16::try_from(entries).unwrap_or(u16::MAX).min(max));
+    header.eh_max.set(max);
+    header.eh_depth.set(depth);
+    header.eh_generation.set(0);
+    Some(rest)
+}
+
+/// Writes the checksum behind the last possible entry of an extent block.
+pub fn seal_extent_block(bytes: &mut [u8], inode_seed: ChecksumSeed) {
+    let Ok((header, _)) = header(bytes) else { return };
+    let tail = HEADER_LEN + ENTRY_LEN * usize::from(header.eh_max.get());
+    let sum = inode_seed.sum(bytes.get(..tail).unwrap_or_default());
+    if let Some(field) = bytes.get_mut(tail..tail + 4) {
+        field.copy_from_slice(&sum.to_le_bytes());
+    }
+}
+
 /// Verifies the checksum behind the last possible entry of an extent block.
 pub fn verify_extent_block(bytes: &[u8], inode_seed: ChecksumSeed) -> Result<(), Problem> {
     let tail = HEADER_LEN + ENTRY_LEN * usize::from(header(bytes)?.0.eh_max.get());
@@ -277,6 +331,29 @@ mod tests {
         ] {
             assert!(ExtentNode::parse(&leaf(extents), 0, 0..50).is_err(), "{extents:?}");
         }
+    }
+
+    #[test]
+    fn nodes_that_were_written_parse_to_the_same_and_are_sealed() {
+        let extent = |logical, len, start, unwritten| Extent {
+            logical: LogicalBlock(logical),
+            len,
+            start: BlockNumber(start),
+            unwritten,
+        };
+        let mut block = vec![0; 1024];
+        write_extent_leaf(&mut block, &[extent(0, 32768, 1 << 40, false), extent(40_000, 32767, 7, true)]);
+        seal_extent_block(&mut block, ChecksumSeed(1));
+        assert_eq!(verify_extent_block(&block, ChecksumSeed(1)), Ok(()));
+        assert!(verify_extent_block(&block, ChecksumSeed(2)).is_err());
+        let node = ExtentNode::parse(&block, 0, 0..1 << 32).unwrap();
+        assert_eq!(node.step(LogicalBlock(9)), Step::Mapped(extent(0, 32768, 1 << 40, false)));
+        assert_eq!(node.step(LogicalBlock(40_001)), Step::Mapped(extent(40_000, 32767, 7, true)));
+        let mut root = [0; 60];
+        let child = ExtentIndex { logical: LogicalBlock(0), child: BlockNumber(1 << 40) };
+        write_extent_index(&mut root, 1, &[child]);
+        let down = ExtentNode::parse_root(&root).unwrap().step(LogicalBlock(5));
+        assert_eq!(down, Step::Down { child: BlockNumber(1 << 40), range: 0..1 << 32 });
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! Group descriptors: kernel document `group_descr.rst`.
 
-use crate::raw::{join, raw_layout};
-use crate::{BlockNumber, GroupNumber, Problem, RoCompat, Superblock, crc16};
-use zerocopy::{FromBytes, little_endian as le};
+use crate::raw::{join, join16, raw_layout, split, split16};
+use crate::{BlockNumber, GroupNumber, Problem, Superblock, crc16};
+use zerocopy::{FromBytes, FromZeros, little_endian as le};
 
 /// Where `bg_checksum` lies: sums leave it out or take it as zero.
 const CHECKSUM_AT: usize = 0x1E;
@@ -42,11 +42,57 @@ raw_layout! {
     }
 }
 
-/// A group descriptor whose inode table lies within the file system.
+/// `bg_flags`: what of a group has never been written. Only where descriptors are summed.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct GroupFlags(pub u16);
+
+impl GroupFlags {
+    /// No inode of the group was ever in use: its inode bitmap and table need not be read, and may hold anything.
+    pub const INODE_UNINIT: GroupFlags = GroupFlags(0x1);
+    /// Nothing but what mkfs laid there is in use: the block bitmap follows from the layout, and may hold anything.
+    pub const BLOCK_UNINIT: GroupFlags = GroupFlags(0x2);
+    /// Inodes that were never in use read as zeros.
+    pub const ITABLE_ZEROED: GroupFlags = GroupFlags(0x4);
+
+    /// Whether all of `flags` are set.
+    pub fn has(self, flags: GroupFlags) -> bool {
+        self.0 & flags.0 == flags.0
+    }
+
+    /// These and `flags`.
+    pub fn with(self, flags: GroupFlags) -> GroupFlags {
+        GroupFlags(self.0 | flags.0)
+    }
+
+    /// These but for `flags`.
+    pub fn without(self, flags: GroupFlags) -> GroupFlags {
+        GroupFlags(self.0 & !flags.0)
+    }
+}
+
+/// A group descriptor whose inode table lies within the file system. Who goes by the rest asks [`check`](GroupDesc::check) first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct GroupDesc {
+    /// The block bitmap.
+    pub block_bitmap: BlockNumber,
+    /// The inode bitmap.
+    pub inode_bitmap: BlockNumber,
     /// First block of the inode table.
     pub inode_table: BlockNumber,
+    /// Free clusters (blocks, without bigalloc).
+    pub free_blocks: u32,
+    /// Free inodes.
+    pub free_inodes: u32,
+    /// Directories among the inodes in use.
+    pub used_dirs: u32,
+    /// Inodes at the end of the table that were never in use. Only where descriptors are summed.
+    pub itable_unused: u32,
+    /// What has never been written.
+    pub flags: GroupFlags,
+    /// Sum of the block bitmap: see [`Superblock::block_bitmap_sum`].
+    pub block_bitmap_sum: u32,
+    /// Sum of the inode bitmap: see [`Superblock::inode_bitmap_sum`].
+    pub inode_bitmap_sum: u32,
 }
 
 impl GroupDesc {
@@ -54,36 +100,172 @@ impl GroupDesc {
     pub fn parse(bytes: &[u8], group: GroupNumber, sb: &Superblock) -> Result<GroupDesc, Problem> {
         let short = || Problem::Short { what: "a group descriptor", need: 32, have: bytes.len() };
         let (low, rest) = RawGroupDescLow::ref_from_prefix(bytes).map_err(|_| short())?;
+        let zeros = RawGroupDescHigh::new_zeroed();
         let high = if sb.is_64bit() {
-            Some(RawGroupDescHigh::ref_from_prefix(rest).map_err(|_| short())?.0)
+            RawGroupDescHigh::ref_from_prefix(rest).map_err(|_| short())?.0
         } else {
-            None
+            &zeros
         };
-        verify(bytes, low.bg_checksum.get(), group, sb)?;
-        let inode_table = match high {
-            Some(high) => join(high.bg_inode_table_hi, low.bg_inode_table_lo),
-            None => u64::from(low.bg_inode_table_lo.get()),
+        if let Some(computed) = checksum(bytes, group, sb) {
+            Problem::check_sum(u32::from(low.bg_checksum.get()), u32::from(computed))?;
+        }
+        let desc = GroupDesc {
+            block_bitmap: BlockNumber(join(high.bg_block_bitmap_hi, low.bg_block_bitmap_lo)),
+            inode_bitmap: BlockNumber(join(high.bg_inode_bitmap_hi, low.bg_inode_bitmap_lo)),
+            inode_table: BlockNumber(join(high.bg_inode_table_hi, low.bg_inode_table_lo)),
+            free_blocks: join16(high.bg_free_blocks_count_hi, low.bg_free_blocks_count_lo),
+            free_inodes: join16(high.bg_free_inodes_count_hi, low.bg_free_inodes_count_lo),
+            used_dirs: join16(high.bg_used_dirs_count_hi, low.bg_used_dirs_count_lo),
+            itable_unused: join16(high.bg_itable_unused_hi, low.bg_itable_unused_lo),
+            flags: GroupFlags(low.bg_flags.get()),
+            block_bitmap_sum: join16(high.bg_block_bitmap_csum_hi, low.bg_block_bitmap_csum_lo),
+            inode_bitmap_sum: join16(high.bg_inode_bitmap_csum_hi, low.bg_inode_bitmap_csum_lo),
         };
-        let inode_table = BlockNumber(inode_table);
-        let table_bytes = u64::from(sb.inodes_per_group) * u64::from(sb.inode_size);
-        sb.check_blocks("bg_inode_table", inode_table, sb.block_size.blocks_for(table_bytes))?;
-        Ok(GroupDesc { inode_table })
+        sb.check_blocks("bg_inode_table", desc.inode_table, sb.inode_table_blocks())?;
+        Ok(desc)
+    }
+
+    /// Checks what a reader has no use for: where the bitmaps lie, and that no count is above what the group has.
+    pub fn check(&self, group: GroupNumber, sb: &Superblock) -> Result<(), Problem> {
+        sb.check_blocks("bg_block_bitmap", self.block_bitmap, 1)?;
+        sb.check_blocks("bg_inode_bitmap", self.inode_bitmap, 1)?;
+        let clusters = sb.blocks_in_group(group).div_ceil(1 << sb.log_cluster_ratio);
+        let at_most = |field, count, max| Problem::check_range(field, u64::from(count), 0, u64::from(max));
+        at_most("bg_free_blocks_count", self.free_blocks, clusters)?;
+        at_most("bg_free_inodes_count", self.free_inodes, sb.inodes_per_group)?;
+        at_most("bg_used_dirs_count", self.used_dirs, sb.inodes_per_group - self.free_inodes)?;
+        at_most("bg_itable_unused", self.itable_unused, self.free_inodes)
+    }
+
+    /// Writes every field over the descriptor's `desc_size` bytes, and its checksum where the file system has any. What no field
+    /// here stands for stays as it is. `bytes` that are too short take what they can.
+    pub fn encode(&self, bytes: &mut [u8], group: GroupNumber, sb: &Superblock) {
+        let mut unused = RawGroupDescHigh::new_zeroed();
+        let Ok((low, rest)) = RawGroupDescLow::mut_from_prefix(bytes) else { return };
+        let high = match RawGroupDescHigh::mut_from_prefix(rest) {
+            Ok((high, _)) if sb.is_64bit() => high,
+            _ => &mut unused,
+        };
+        let wide = |value: BlockNumber, upper: &mut le::U32, lower: &mut le::U32| {
+            let (high, low) = split(value.0);
+            upper.set(high);
+            lower.set(low);
+        };
+        wide(self.block_bitmap, &mut high.bg_block_bitmap_hi, &mut low.bg_block_bitmap_lo);
+        wide(self.inode_bitmap, &mut high.bg_inode_bitmap_hi, &mut low.bg_inode_bitmap_lo);
+        wide(self.inode_table, &mut high.bg_inode_table_hi, &mut low.bg_inode_table_lo);
+        let wide = |value: u32, upper: &mut le::U16, lower: &mut le::U16| {
+            let (high, low) = split16(value);
+            upper.set(high);
+            lower.set(low);
+        };
+        wide(self.free_blocks, &mut high.bg_free_blocks_count_hi, &mut low.bg_free_blocks_count_lo);
+        wide(self.free_inodes, &mut high.bg_free_inodes_count_hi, &mut low.bg_free_inodes_count_lo);
+        wide(self.used_dirs, &mut high.bg_used_dirs_count_hi, &mut low.bg_used_dirs_count_lo);
+        wide(self.itable_unused, &mut high.bg_itable_unused_hi, &mut low.bg_itable_unused_lo);
+        wide(self.block_bitmap_sum, &mut high.bg_block_bitmap_csum_hi, &mut low.bg_block_bitmap_csum_lo);
+        wide(self.inode_bitmap_sum, &mut high.bg_inode_bitmap_csum_hi, &mut low.bg_inode_bitmap_csum_lo);
+        low.bg_flags.set(self.flags.0);
+        if let Some(sum) = checksum(bytes, group, sb)
+            && let Some(field) = bytes.get_mut(CHECKSUM_AT..CHECKSUM_AT + 2)
+        {
+            field.copy_from_slice(&sum.to_le_bytes());
+        }
     }
 }
 
-fn verify(bytes: &[u8], stored: u16, group: GroupNumber, sb: &Superblock) -> Result<(), Problem> {
+/// The checksum of a descriptor's bytes; `None` where the file system has none.
+fn checksum(bytes: &[u8], group: GroupNumber, sb: &Superblock) -> Option<u16> {
     let before = bytes.get(..CHECKSUM_AT).unwrap_or_default();
     let after = bytes.get(CHECKSUM_AT + 2..).unwrap_or_default();
     let number = group.0.to_le_bytes();
-    let computed = if sb.has_metadata_csum() {
+    if sb.has_metadata_csum() {
         let head = sb.checksum_seed.sum(&number);
         let sum = [before, &[0, 0], after].iter().fold(head, |sum, part| crate::crc32c(sum, part));
-        sum & 0xFFFF
-    } else if sb.ro_compat.has(RoCompat::GDT_CSUM) {
+        Some(split16(sum).1)
+    } else if sb.has_group_checksums() {
         let parts = [&sb.uuid, &number[..], before, after];
-        u32::from(parts.iter().fold(!0, |sum, part| crc16(sum, part)))
+        Some(parts.iter().fold(!0, |sum, part| crc16(sum, part)))
     } else {
-        return Ok(());
-    };
-    Problem::check_sum(u32::from(stored), computed)
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{BlockSize, Incompat, RoCompat};
+
+    fn superblock(incompat: Incompat, ro_compat: RoCompat) -> Superblock {
+        Superblock {
+            incompat,
+            ro_compat,
+            blocks_count: 65536,
+            groups: 8,
+            inodes_per_group: 2048,
+            inodes_count: 16384,
+            desc_size: if incompat.has(Incompat::BITS64) { 64 } else { 32 },
+            ..Superblock::new(BlockSize::from_log_block_size(0).unwrap(), [3; 16])
+        }
+    }
+
+    fn desc() -> GroupDesc {
+        GroupDesc {
+            block_bitmap: BlockNumber(300),
+            inode_bitmap: BlockNumber(301),
+            inode_table: BlockNumber(302),
+            free_blocks: 7000,
+            free_inodes: 2000,
+            used_dirs: 48,
+            itable_unused: 1999,
+            flags: GroupFlags::ITABLE_ZEROED,
+            block_bitmap_sum: 0x1234,
+            inode_bitmap_sum: 0x5678,
+        }
+    }
+
+    #[test]
+    fn what_was_encoded_parses_to_the_same_with_every_kind_of_checksum() {
+        for (incompat, ro_compat) in [
+            (Incompat::BITS64, RoCompat::METADATA_CSUM),
+            (Incompat::BITS64, RoCompat::GDT_CSUM),
+            (Incompat(0), RoCompat::METADATA_CSUM),
+            (Incompat(0), RoCompat::GDT_CSUM),
+            (Incompat(0), RoCompat(0)),
+        ] {
+            let sb = superblock(incompat, ro_compat);
+            let mut bytes = vec![0; usize::try_from(sb.desc_size).unwrap()];
+            desc().encode(&mut bytes, GroupNumber(5), &sb);
+            assert_eq!(GroupDesc::parse(&bytes, GroupNumber(5), &sb), Ok(desc()));
+            let elsewhere = GroupDesc::parse(&bytes, GroupNumber(6), &sb);
+            assert_eq!(elsewhere.is_err(), sb.has_group_checksums(), "the sum is of the group, too");
+        }
+    }
+
+    #[test]
+    fn sums_of_bitmaps_have_32_bits_only_in_long_descriptors() {
+        let long = superblock(Incompat::BITS64, RoCompat::METADATA_CSUM);
+        let short = superblock(Incompat(0), RoCompat::METADATA_CSUM);
+        let bitmap = [0x55; 1024];
+        assert_eq!(short.block_bitmap_sum(&bitmap), long.block_bitmap_sum(&bitmap).map(|sum| sum & 0xFFFF));
+        assert_eq!(superblock(Incompat(0), RoCompat::GDT_CSUM).inode_bitmap_sum(&bitmap), None);
+    }
+
+    #[test]
+    fn counts_above_what_the_group_has_and_bitmaps_outside_are_refused() {
+        let sb = superblock(Incompat::BITS64, RoCompat::METADATA_CSUM);
+        assert_eq!(desc().check(GroupNumber(0), &sb), Ok(()));
+        for break_it in [
+            (|desc| desc.block_bitmap = BlockNumber(0)) as fn(&mut GroupDesc),
+            |desc| desc.inode_bitmap = BlockNumber(65536),
+            |desc| desc.free_blocks = 8193,
+            |desc| desc.free_inodes = 2049,
+            |desc| desc.used_dirs = 49,
+            |desc| desc.itable_unused = 2001,
+        ] {
+            let mut desc = desc();
+            break_it(&mut desc);
+            assert!(desc.check(GroupNumber(0), &sb).is_err(), "{desc:?}");
+        }
+    }
 }

@@ -1,6 +1,6 @@
 //! Inodes: kernel document `inodes.rst`.
 
-use crate::raw::{join, join16, raw_layout};
+use crate::raw::{join, join16, raw_layout, split, split16};
 use crate::{BlockNumber, ChecksumSeed, Incompat, InodeNumber, Problem, RoCompat, Superblock, crc32c};
 use zerocopy::{FromBytes, little_endian as le};
 
@@ -106,6 +106,14 @@ impl InodeTime {
         let extra = extra.map_or(0, le::U32::get);
         InodeTime { seconds: low + (i64::from(extra & 3) << 32), nanos: (extra >> 2).min(999_999_999) }
     }
+
+    /// The classic field and its `_extra` field. A time outside of what both together hold (1901 to 2446) becomes the nearest.
+    fn encode(self) -> (le::U32, le::U32) {
+        let seconds = self.seconds.clamp(i64::from(i32::MIN), i64::from(i32::MAX) + (3 << 32));
+        let low = split(seconds.cast_unsigned()).1;
+        let epoch = split((seconds - i64::from(low.cast_signed())).cast_unsigned()).0;
+        (le::U32::new(low), le::U32::new(epoch & 3 | self.nanos.min(999_999_999) << 2))
+    }
 }
 
 /// The number of a character or block device.
@@ -176,6 +184,106 @@ impl Inode {
         Ok(build(raw, &extra, sb, checksum_seed))
     }
 
+    /// A new inode `ino` without content, all of whose times are `now`. It has the extra fields that the file system wants.
+    pub fn new(ino: InodeNumber, mode: u16, generation: u32, now: InodeTime, sb: &Superblock) -> Inode {
+        let has_extra = sb.inode_size > 128;
+        Inode {
+            mode,
+            uid: 0,
+            gid: 0,
+            size: 0,
+            sectors: 0,
+            links: 1,
+            flags: InodeFlags(0),
+            generation,
+            xattr_block: None,
+            atime: now,
+            mtime: now,
+            ctime: now,
+            crtime: has_extra.then_some(now),
+            block: [0; I_BLOCK_LEN],
+            raw_times: [now.encode().0.get(); 2],
+            fields_len: CLASSIC_LEN + if has_extra { usize::from(sb.want_extra_isize) } else { 0 },
+            checksum_seed: sb.checksum_seed.of_inode(ino.0, generation),
+        }
+    }
+
+    /// Writes every field over the inode's `inode_size` bytes, and its checksum where the file system has any. What no field here stands for
+    /// stays as it is. `bytes` that are too short take what they can.
+    pub fn encode(&self, bytes: &mut [u8], sb: &Superblock) {
+        let Ok((raw, rest)) = RawInode::mut_from_prefix(bytes) else { return };
+        raw.i_mode.set(self.mode);
+        raw.i_links_count.set(self.links);
+        raw.i_flags.set(self.flags.0);
+        raw.i_generation.set(self.generation);
+        raw.i_block = self.block;
+        let wide = |value: u32, upper: &mut le::U16, lower: &mut le::U16| {
+            let (high, low) = split16(value);
+            upper.set(high);
+            lower.set(low);
+        };
+        wide(self.uid, &mut raw.l_i_uid_high, &mut raw.i_uid);
+        wide(self.gid, &mut raw.l_i_gid_high, &mut raw.i_gid);
+        self.encode_sizes(raw, sb);
+        self.encode_times(raw, rest);
+        if sb.has_metadata_csum() {
+            let (high, low) = split16(checksum(bytes, self.fields_len, self.checksum_seed));
+            let mut put = |at: usize, half: u16| {
+                if let Some(field) = bytes.get_mut(at..at + 2) {
+                    field.copy_from_slice(&half.to_le_bytes());
+                }
+            };
+            put(CHECKSUM_LO_AT, low);
+            if has_long_checksum(self.fields_len) {
+                put(CHECKSUM_HI_AT, high);
+            }
+        }
+    }
+
+    fn encode_sizes(&self, raw: &mut RawInode, sb: &Superblock) {
+        let (high, low) = split(self.size);
+        raw.i_size_lo.set(low);
+        if high_is_size(self.mode, sb) {
+            raw.i_size_high.set(high);
+        }
+        let shift = if self.flags.has(InodeFlags::HUGE_FILE) { sb.block_size.log2() - 9 } else { 0 };
+        let (high, low) = split(self.sectors >> shift);
+        raw.i_blocks_lo.set(low);
+        if sb.ro_compat.has(RoCompat::HUGE_FILE) {
+            raw.l_i_blocks_high.set(split16(high).1);
+        }
+        let (high, low) = split(self.xattr_block.map_or(0, |block| block.0));
+        raw.i_file_acl_lo.set(low);
+        if sb.is_64bit() && sb.creator_os != CREATOR_HURD {
+            raw.l_i_file_acl_high.set(split16(high).1);
+        }
+    }
+
+    /// An attribute value's inode keeps hash and parent where others have times.
+    fn encode_times(&self, raw: &mut RawInode, rest: &mut [u8]) {
+        let [mut atime, mut mtime, ctime] = [self.atime, self.mtime, self.ctime].map(InodeTime::encode);
+        if self.flags.has(InodeFlags::EA_INODE) {
+            [atime.0, mtime.0] = self.raw_times.map(le::U32::new);
+        }
+        (raw.i_atime, raw.i_mtime, raw.i_ctime) = (atime.0, mtime.0, ctime.0);
+        let Ok((extra, _)) = RawInodeExtra::mut_from_prefix(rest) else { return };
+        // At most the inode's size.
+        extra.i_extra_isize.set(u16::try_from(self.fields_len - CLASSIC_LEN).unwrap_or(0));
+        let has = |end: usize| end <= self.fields_len;
+        if has(0x88) {
+            extra.i_ctime_extra = ctime.1;
+        }
+        if has(0x8C) {
+            extra.i_mtime_extra = mtime.1;
+        }
+        if has(0x90) {
+            extra.i_atime_extra = atime.1;
+        }
+        if let Some((seconds, more)) = self.crtime.filter(|_| has(0x98)).map(InodeTime::encode) {
+            (extra.i_crtime, extra.i_crtime_extra) = (seconds, more);
+        }
+    }
+
     /// The device number of a character or block device: the old 16-bit form where it is set, else the new one.
     pub fn device(&self) -> DeviceNumber {
         let word = |at| crate::raw::u32_at(&self.block, at).unwrap_or(0);
@@ -207,20 +315,28 @@ fn fields_len(bytes: &[u8], rest: &[u8]) -> Result<usize, Problem> {
     Ok(CLASSIC_LEN + usize::from(size))
 }
 
-fn verify(bytes: &[u8], raw: &RawInode, fields_len: usize, seed: ChecksumSeed) -> Result<(), Problem> {
+/// Where the high half of the checksum lies, in inodes that have room for it.
+fn has_long_checksum(fields_len: usize) -> bool {
+    fields_len >= CHECKSUM_HI_AT + 2
+}
+
+/// The checksum of an inode's bytes; of one without room for it all, the low half.
+fn checksum(bytes: &[u8], fields_len: usize, seed: ChecksumSeed) -> u32 {
     let part = |from: usize, to: usize| bytes.get(from..to).unwrap_or_default();
     let sum = seed.sum(part(0, CHECKSUM_LO_AT));
     let sum = crc32c(sum, &[0, 0]);
-    let low = raw.l_i_checksum_lo.get();
-    if fields_len < CHECKSUM_HI_AT + 2 {
-        let sum = crc32c(sum, part(CHECKSUM_LO_AT + 2, bytes.len()));
-        return Problem::check_sum(u32::from(low), sum & 0xFFFF);
+    if !has_long_checksum(fields_len) {
+        return crc32c(sum, part(CHECKSUM_LO_AT + 2, bytes.len())) & 0xFFFF;
     }
     let sum = crc32c(sum, part(CHECKSUM_LO_AT + 2, CHECKSUM_HI_AT));
     let sum = crc32c(sum, &[0, 0]);
-    let sum = crc32c(sum, part(CHECKSUM_HI_AT + 2, bytes.len()));
-    let high = part(CHECKSUM_HI_AT, CHECKSUM_HI_AT + 2).first_chunk().copied().map_or(0, u16::from_le_bytes);
-    Problem::check_sum(join16(high, low), sum)
+    crc32c(sum, part(CHECKSUM_HI_AT + 2, bytes.len()))
+}
+
+fn verify(bytes: &[u8], raw: &RawInode, fields_len: usize, seed: ChecksumSeed) -> Result<(), Problem> {
+    let high = bytes.get(CHECKSUM_HI_AT..).and_then(|rest| rest.first_chunk().copied());
+    let high = high.filter(|_| has_long_checksum(fields_len)).map_or(0, u16::from_le_bytes);
+    Problem::check_sum(join16(high, raw.l_i_checksum_lo.get()), checksum(bytes, fields_len, seed))
 }
 
 /// The extra fields, each there only as far as `i_extra_isize` reaches.
@@ -262,9 +378,12 @@ fn build(raw: &RawInode, extra: &Extra<'_>, sb: &Superblock, checksum_seed: Chec
 }
 
 /// Only regular files, and directories under large_dir, have a high half.
+fn high_is_size(mode: u16, sb: &Superblock) -> bool {
+    mode & S_IFMT == S_IFREG || sb.incompat.has(Incompat::LARGEDIR)
+}
+
 fn size(raw: &RawInode, sb: &Superblock) -> u64 {
-    let high_is_size = raw.i_mode.get() & S_IFMT == S_IFREG || sb.incompat.has(Incompat::LARGEDIR);
-    let high = if high_is_size { raw.i_size_high.get() } else { 0 };
+    let high = if high_is_size(raw.i_mode.get(), sb) { raw.i_size_high.get() } else { 0 };
     join(high, raw.i_size_lo)
 }
 
@@ -297,5 +416,59 @@ mod tests {
         assert_eq!(time(0x7FFF_FFFF, Some(3)).seconds, 0x3_7FFF_FFFF);
         assert_eq!(time(5, Some(7 << 2)).nanos, 7);
         assert_eq!(time(0x8000_0000, None).seconds, -0x8000_0000);
+    }
+
+    #[test]
+    fn a_time_is_encoded_to_what_decodes_to_it() {
+        for seconds in [-1, 0, 1, -0x8000_0000, 0x7FFF_FFFF, 0x8000_0000, 0x1_0000_0000, 0x3_7FFF_FFFF] {
+            let time = InodeTime { seconds, nanos: 999_999_999 };
+            let (low, extra) = time.encode();
+            assert_eq!(InodeTime::decode(low, Some(extra)), time);
+        }
+        let late = InodeTime { seconds: i64::MAX, nanos: 0 }.encode();
+        assert_eq!(InodeTime::decode(late.0, Some(late.1)).seconds, 0x3_7FFF_FFFF);
+    }
+
+    fn superblock(inode_size: u32) -> Superblock {
+        let block_size = crate::BlockSize::from_log_block_size(2).unwrap();
+        Superblock {
+            ro_compat: RoCompat(RoCompat::METADATA_CSUM.0 | RoCompat::HUGE_FILE.0),
+            incompat: Incompat::BITS64,
+            inode_size,
+            want_extra_isize: 32,
+            ..Superblock::new(block_size, [5; 16])
+        }
+    }
+
+    #[test]
+    fn what_was_encoded_parses_to_the_same_also_in_classic_inodes() {
+        for size in [128_u32, 256] {
+            let sb = superblock(size);
+            let now = InodeTime { seconds: 1_700_000_000, nanos: if size == 128 { 0 } else { 5 } };
+            let inode = Inode {
+                uid: 70_000,
+                gid: 80_000,
+                size: 1 << 40,
+                sectors: 1 << 33,
+                xattr_block: Some(BlockNumber(1 << 33)),
+                ..Inode::new(InodeNumber(12), 0o100_644, 9, now, &sb)
+            };
+            let mut bytes = vec![0; usize::try_from(size).unwrap()];
+            inode.encode(&mut bytes, &sb);
+            assert_eq!(Inode::parse(&bytes, InodeNumber(12), &sb), Ok(inode));
+            assert!(Inode::parse(&bytes, InodeNumber(13), &sb).is_err(), "the sum is of the number, too");
+        }
+    }
+
+    #[test]
+    fn extended_attributes_behind_the_fields_are_kept_and_summed() {
+        let sb = superblock(256);
+        let inode = Inode::new(InodeNumber(12), 0o100_644, 9, InodeTime::default(), &sb);
+        let mut bytes = vec![0xAA; 256];
+        inode.encode(&mut bytes, &sb);
+        assert!(bytes[160..].iter().all(|byte| *byte == 0xAA));
+        assert!(Inode::parse(&bytes, InodeNumber(12), &sb).is_ok());
+        bytes[200] = 0;
+        assert!(Inode::parse(&bytes, InodeNumber(12), &sb).is_err());
     }
 }

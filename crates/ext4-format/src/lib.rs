@@ -9,6 +9,7 @@
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
 mod acl;
+mod bitmap;
 pub mod casefold;
 mod checksum;
 mod dir_entry;
@@ -27,14 +28,20 @@ mod types;
 pub mod xattr;
 
 pub use acl::{acl_from_xattr, acl_to_xattr};
+pub use bitmap::set_bits;
 pub use checksum::{ChecksumSeed, crc16, crc32c};
-pub use dir_entry::{BlockRole, Entries, Entry, block_role, verify_leaf};
-pub use dir_leaf::{EntriesMut, NewEntry, entry_len, leaf_room, seal_leaf};
-pub use extent::{Extent, ExtentIndex, ExtentNode, MAX_DEPTH, Step, verify_extent_block};
+pub use dir_entry::{
+    BlockRole, Entries, Entry, NewEntry, block_role, leaf_room, seal_leaf, verify_leaf, write_entry,
+};
+pub use dir_leaf::{EntriesMut, entry_len};
+pub use extent::{
+    Extent, ExtentIndex, ExtentNode, MAX_DEPTH, Step, seal_extent_block, verify_extent_block,
+    write_extent_index, write_extent_leaf,
+};
 pub use features::{Compat, Incompat, RoCompat};
-pub use group_desc::GroupDesc;
+pub use group_desc::{GroupDesc, GroupFlags};
 pub use inode::{DeviceNumber, Inode, InodeFlags, InodeTime};
 pub use no_key_name::NoKeyName;
 pub use problem::Problem;
-pub use superblock::{SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, Superblock};
+pub use superblock::{ErrorRecord, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, Superblock};
 pub use types::{BlockNumber, BlockSize, GroupNumber, InodeNumber, LogicalBlock};

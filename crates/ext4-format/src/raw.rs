@@ -25,6 +25,17 @@ pub(crate) fn join(high: impl Into<u32>, low: impl Into<u32>) -> u64 {
     u64::from(high.into()) << 32 | u64::from(low.into())
 }
 
+/// A 64-bit number in two halves, high and low: undoes [`join`].
+pub(crate) fn split(value: u64) -> (u32, u32) {
+    // Cut on purpose.
+    ((value >> 32) as u32, value as u32)
+}
+
+/// A 32-bit number in two halves, high and low: undoes [`join16`].
+pub(crate) fn split16(value: u32) -> (u16, u16) {
+    ((value >> 16) as u16, value as u16)
+}
+
 /// The two halves of a 32-bit number.
 pub(crate) fn join16(high: impl Into<u16>, low: impl Into<u16>) -> u32 {
     u32::from(high.into()) << 16 | u32::from(low.into())

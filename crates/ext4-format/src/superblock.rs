@@ -7,6 +7,8 @@ use crate::{
 };
 use zerocopy::{IntoBytes, little_endian as le};
 
+mod encode;
+
 /// Where the primary superblock lies on the device, in bytes.
 pub const SUPERBLOCK_OFFSET: u64 = 1024;
 /// The size of a superblock in bytes.
@@ -187,6 +189,8 @@ pub struct Superblock {
     pub last_mounted: Vec<u8>,
     /// Mount options that hold by default, up to the first NUL.
     pub mount_opts: Vec<u8>,
+    /// `s_default_mount_opts`: 4 user_xattr, 8 acl, and more.
+    pub default_mount_opts: u32,
     /// `s_state`: 1 cleanly unmounted, 2 errors found, 4 orphans being recovered.
     pub state: u16,
     /// What to do on errors: 1 go on, 2 remount read-only, 3 panic.
@@ -213,12 +217,18 @@ pub struct Superblock {
     pub first_error_time: InodeTime,
     /// When the last was.
     pub last_error_time: InodeTime,
+    /// Where the first was.
+    pub first_error: ErrorRecord,
+    /// Where the last was.
+    pub last_error: ErrorRecord,
     /// The journal's inode, 0 for none.
     pub journal_inum: InodeNumber,
     /// UUID of the external journal.
     pub journal_uuid: [u8; 16],
     /// Device number of the external journal, 0 for none.
     pub journal_dev: u32,
+    /// `i_block` and size (high, low) of the journal's inode, for its repair.
+    pub journal_backup: Option<[u32; 17]>,
     /// First orphan of the list, 0 for none.
     pub last_orphan: u32,
     /// The orphan file's inode, 0 for none.
@@ -233,8 +243,27 @@ pub struct Superblock {
     pub encoding: u16,
     /// Flags of the encoding: 1 refuses names that are not of it.
     pub encoding_flags: u16,
+    /// Bytes of extra fields that every inode has room for.
+    pub min_extra_isize: u16,
+    /// Bytes of extra fields that new inodes get.
+    pub want_extra_isize: u16,
     /// What metadata checksums start from.
     pub checksum_seed: ChecksumSeed,
+}
+
+/// Where an error was met that was recorded in the superblock. Zeros where nothing is known.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct ErrorRecord {
+    /// The inode.
+    pub inode: u32,
+    /// The block.
+    pub block: u64,
+    /// The function of the kernel, or whatever names the place: at most 32 bytes.
+    pub function: Vec<u8>,
+    /// The line.
+    pub line: u32,
+    /// Which error: 0 unknown, 1 EIO, 2 ENOMEM, 3 EFSBADCRC, 4 EFSCORRUPTED, 5 ENOSPC, 6 ENOKEY, 7 EROFS, 8 EFBIG, 9 EEXIST, …
+    pub code: u8,
 }
 
 impl Superblock {
@@ -265,6 +294,27 @@ impl Superblock {
     /// The first block of a group.
     pub fn group_start(&self, group: GroupNumber) -> BlockNumber {
         BlockNumber(u64::from(self.first_data_block) + u64::from(group.0) * u64::from(self.blocks_per_group))
+    }
+
+    /// How many blocks a group has: the last may be shorter than the others.
+    pub fn blocks_in_group(&self, group: GroupNumber) -> u32 {
+        let left = self.blocks_count.saturating_sub(self.group_start(group).0);
+        u32::try_from(left).unwrap_or(u32::MAX).min(self.blocks_per_group)
+    }
+
+    /// Clusters in a group: bits of its block bitmap.
+    pub fn clusters_per_group(&self) -> u32 {
+        self.blocks_per_group >> self.log_cluster_ratio
+    }
+
+    /// Whether group descriptors are summed, and groups may be left uninitialised.
+    pub fn has_group_checksums(&self) -> bool {
+        self.has_metadata_csum() || self.ro_compat.has(RoCompat::GDT_CSUM)
+    }
+
+    /// How many blocks an inode table takes.
+    pub fn inode_table_blocks(&self) -> u64 {
+        self.block_size.blocks_for(u64::from(self.inodes_per_group) * u64::from(self.inode_size))
     }
 
     /// Whether a group begins with a copy of the superblock.
@@ -488,6 +538,7 @@ fn build(raw: &RawSuperblock, geometry: Geometry) -> Superblock {
         volume_name: until_nul(&raw.s_volume_name),
         last_mounted: until_nul(&raw.s_last_mounted),
         mount_opts: until_nul(&raw.s_mount_opts),
+        default_mount_opts: raw.s_default_mount_opts.get(),
         state: raw.s_state.get(),
         errors: raw.s_errors.get(),
         creator_os: raw.s_creator_os.get(),
@@ -501,9 +552,24 @@ fn build(raw: &RawSuperblock, geometry: Geometry) -> Superblock {
         error_count: raw.s_error_count.get(),
         first_error_time: time(raw.s_first_error_time, raw.s_first_error_time_hi),
         last_error_time: time(raw.s_last_error_time, raw.s_last_error_time_hi),
+        first_error: ErrorRecord {
+            inode: raw.s_first_error_ino.get(),
+            block: raw.s_first_error_block.get(),
+            function: until_nul(&raw.s_first_error_func),
+            line: raw.s_first_error_line.get(),
+            code: raw.s_first_error_errcode,
+        },
+        last_error: ErrorRecord {
+            inode: raw.s_last_error_ino.get(),
+            block: raw.s_last_error_block.get(),
+            function: until_nul(&raw.s_last_error_func),
+            line: raw.s_last_error_line.get(),
+            code: raw.s_last_error_errcode,
+        },
         journal_inum: InodeNumber(raw.s_journal_inum.get()),
         journal_uuid: raw.s_journal_uuid,
         journal_dev: raw.s_journal_dev.get(),
+        journal_backup: encode::journal_backup(raw),
         last_orphan: raw.s_last_orphan.get(),
         orphan_file_inum: raw.s_orphan_file_inum.get(),
         hash_seed: raw.s_hash_seed.map(le::U32::get),
@@ -511,6 +577,8 @@ fn build(raw: &RawSuperblock, geometry: Geometry) -> Superblock {
         flags: raw.s_flags.get(),
         encoding: raw.s_encoding.get(),
         encoding_flags: raw.s_encoding_flags.get(),
+        min_extra_isize: raw.s_min_extra_isize.get(),
+        want_extra_isize: raw.s_want_extra_isize.get(),
         checksum_seed: checksum_seed(raw, incompat),
     }
 }

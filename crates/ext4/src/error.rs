@@ -163,7 +163,10 @@ impl From<Error> for dentree_vfs::Error {
             Error::Journal(ref journal) => match journal {
                 dentree_jbd2::Error::Corrupt { .. } => dentree_vfs::Error::Corrupt(Box::new(error)),
                 dentree_jbd2::Error::Unsupported { .. } => dentree_vfs::Error::Unsupported(Box::new(error)),
-                dentree_jbd2::Error::Read { .. } => dentree_vfs::Error::Io(Box::new(error)),
+                dentree_jbd2::Error::Read { .. }
+                | dentree_jbd2::Error::Write(_)
+                | dentree_jbd2::Error::Aborted(_)
+                | dentree_jbd2::Error::TooLarge { .. } => dentree_vfs::Error::Io(Box::new(error)),
             },
             Error::Io { .. } => dentree_vfs::Error::Io(Box::new(error)),
             Error::Encrypted(_) => dentree_vfs::Error::Encrypted,

@@ -1,10 +1,11 @@
-//! Why a journal cannot be replayed.
+//! Why a journal cannot be replayed or written.
 
 use std::io;
+use std::sync::Arc;
 
 use crate::format::Tid;
 
-/// Why a journal cannot be replayed. Nothing has been changed.
+/// Why a journal cannot be replayed or written.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The device could not be read.
@@ -31,6 +32,59 @@ pub enum Error {
         /// What it needs.
         feature: String,
     },
+    /// The device could not be written, before anything was acknowledged.
+    #[error("cannot write the journal's changes to the device: {0}")]
+    Write(#[source] io::Error),
+    /// The journal has ended before its time: nothing can be changed any more.
+    #[error(
+        "the file system takes no more changes, because {0}; what was acknowledged is in the journal: unmount, \
+         see to the device, and open the image again"
+    )]
+    Aborted(Arc<Cause>),
+    /// More than fits into a transaction.
+    #[error("an operation asks for {credits} blocks in one transaction, and the journal takes {most}")]
+    TooLarge {
+        /// Blocks asked for.
+        credits: u32,
+        /// Blocks that a transaction may change.
+        most: u32,
+    },
+}
+
+/// Why a journal was aborted.
+#[derive(Debug, thiserror::Error)]
+pub enum Cause {
+    /// The device failed.
+    #[error("{doing} failed: {source}")]
+    Device {
+        /// Which step.
+        doing: &'static str,
+        /// What the device said.
+        source: io::Error,
+    },
+    /// A thread panicked in the middle of a change.
+    #[error("a thread panicked in the middle of a change")]
+    Panicked,
+    /// A block was changed in the transaction that had freed it.
+    #[error("block {block} was used again in the transaction that freed it (a defect of this program)")]
+    UsedAfterFree {
+        /// The block, counted in the file system.
+        block: u64,
+    },
+    /// Credits were overdrawn.
+    #[error("a transaction grew to {blocks} blocks, and the log takes {most} (a defect of this program)")]
+    Overgrown {
+        /// Blocks that it changed.
+        blocks: usize,
+        /// Blocks that the log has room for.
+        most: usize,
+    },
+    /// What the file system above says.
+    #[error("{0}")]
+    FileSystem(String),
+    /// The journal was closed before.
+    #[error("it is closed")]
+    Closed,
 }
 
 /// What is wrong with a journal, and where.
@@ -74,6 +128,12 @@ pub enum Damage {
         /// What does not hold.
         check: &'static str,
     },
+}
+
+impl From<Arc<Cause>> for Error {
+    fn from(cause: Arc<Cause>) -> Self {
+        Error::Aborted(cause)
+    }
 }
 
 impl From<Damage> for Error {

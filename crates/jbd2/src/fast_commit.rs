@@ -3,7 +3,7 @@
 use crate::checksum::crc32c;
 use crate::error::Error;
 use crate::format::Tid;
-use crate::journal::Journal;
+use crate::reader::LogReader;
 
 const TAG_LEN: usize = 4;
 const TAIL: u16 = 8;
@@ -13,7 +13,7 @@ const HEAD: u16 = 9;
 ///
 /// # Errors
 /// Only those of reading.
-pub(crate) fn is_pending(journal: &Journal, end: Tid) -> Result<bool, Error> {
+pub(crate) fn is_pending(journal: &LogReader, end: Tid) -> Result<bool, Error> {
     let mut reader = Reader { end, sum: 0, has_head: false };
     for block in journal.fast_commits() {
         match reader.block(&journal.read(block)?) {

@@ -16,8 +16,12 @@ impl Tid {
         Tid(self.0.wrapping_add(1))
     }
 
+    pub(crate) fn previous(self) -> Tid {
+        Tid(self.0.wrapping_sub(1))
+    }
+
     /// Whether this transaction is later than `other`.
-    pub(crate) fn is_after(self, other: Tid) -> bool {
+    pub fn is_after(self, other: Tid) -> bool {
         self.0.wrapping_sub(other.0).cast_signed() > 0
     }
 }

@@ -1,177 +1,196 @@
-//! Where the journal is, what its superblock says, and how its blocks are counted.
+//! The journal as its users see it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use dentree_blockdev::BlockDevice;
-use zerocopy::FromBytes;
+use dentree_bufcache::BufCache;
 
-use crate::checksum::{Seed, superblock_is_sound};
-use crate::error::{Damage, Error};
-use crate::format::{BlockType, CRC32C, Features, RawSuperblock, Tid, header};
+use crate::committer::{Committer, Store};
+use crate::error::{Cause, Error};
+use crate::format::Tid;
+use crate::handle::Handle;
+use crate::reader::JournalLocation;
+use crate::shared::Shared;
+use crate::sync::atomic::Ordering::Relaxed;
+use crate::sync::{Mutex, lock};
 
-/// Where a journal lies on its device.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct JournalLocation {
-    /// The file system's block size in bytes.
-    pub block_size: usize,
-    /// What the journal's inode maps, in the order of the file: first block on the device, and how many.
-    pub runs: Vec<(u64, u64)>,
+/// How a journal is written.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct JournalOptions {
+    /// The running transaction is committed after so long at the latest. `None`: only when somebody asks for it, or it is
+    /// large.
+    pub interval: Option<Duration>,
+    /// The file system has checksums of its metadata (`metadata_csum`): the journal gets them too.
+    pub has_checksums: bool,
+    /// The file system counts its blocks with 64 bits (`64bit`): the journal does, too.
+    pub is_64bit: bool,
 }
 
-/// A journal that has been opened.
-pub(crate) struct Journal {
-    pub(crate) device: Arc<dyn BlockDevice>,
-    pub(crate) block_size: usize,
-    /// First block in the journal, first on the device, count.
-    runs: Vec<(u64, u64, u64)>,
-    pub(crate) features: Features,
-    pub(crate) seed: Seed,
-    /// The log is the blocks from here…
-    first: u32,
-    /// …to before this one.
-    end: u32,
-    /// Length of the journal, with what follows the log.
-    pub(crate) len: u32,
-    /// Where the first transaction begins. `None` where there is nothing to replay.
-    pub(crate) tail: Option<u32>,
-    pub(crate) first_tid: Tid,
+/// Makes changes of a file system's metadata atomic, see the [crate's page](crate).
+///
+/// Changes are made through a [`Handle`], in the blocks of a cache:
+///
+/// ```
+/// use std::sync::Arc;
+/// use dentree_blockdev::{BlockDevice, MemoryDevice};
+/// use dentree_bufcache::BufCache;
+/// use dentree_jbd2::{Journal, JournalOptions};
+///
+/// let device = MemoryDevice::new(1 << 20);
+/// let cache = Arc::new(BufCache::new(Arc::new(device.clone()), 4096, 1 << 20));
+/// let journal = Journal::without_log(Arc::clone(&cache), JournalOptions::default())?;
+///
+/// let mut handle = journal.start(2)?;
+/// handle.update(7, |bytes| bytes[0] = 1)?;
+/// handle.create(8, |bytes| bytes[..5].copy_from_slice(b"inode"))?;
+/// let tid = handle.stop();
+/// assert_eq!((cache.get(7)?[0], device.to_vec()[7 * 4096]), (1, 0));
+///
+/// journal.wait_commit(tid)?;
+/// assert_eq!(device.to_vec()[7 * 4096], 1);
+/// journal.close()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Journal {
+    shared: Arc<Shared>,
+    committer: Mutex<Option<std::thread::JoinHandle<()>>>,
 }
-
-/// What `s_num_fc_blks` means where it is 0.
-const DEFAULT_FAST_COMMIT_BLOCKS: u32 = 256;
-/// The log never gives up more than leaves it this.
-const MIN_LOG_BLOCKS: u32 = 1024;
 
 impl Journal {
-    pub(crate) fn open(device: Arc<dyn BlockDevice>, location: &JournalLocation) -> Result<Journal, Error> {
-        let block_size = location.block_size;
-        if !(1024..=65536).contains(&block_size) {
-            return Err(Damage::Superblock { check: "a block has 1024 to 65536 bytes" }.into());
+    /// For an image without a journal: a commit writes the changed blocks home and flushes the device. A crash in the middle
+    /// of that leaves what `e2fsck` is there for.
+    ///
+    /// # Errors
+    /// [`Error::Write`] where no thread can be started.
+    pub fn without_log(cache: Arc<BufCache>, options: JournalOptions) -> Result<Journal, Error> {
+        // A transaction takes a part of the cache.
+        let most = u32::try_from(cache.capacity() / 4).unwrap_or(u32::MAX).clamp(1024, 65_536);
+        Journal::spawn(cache, Store::Home, Tid(1), most, options)
+    }
+
+    /// Opens the journal at `location` for writing. It must be clean.
+    ///
+    /// # Errors
+    /// Those of [`recover`](crate::recover), and [`Error::Write`].
+    pub fn open(
+        cache: Arc<BufCache>,
+        location: &JournalLocation,
+        options: JournalOptions,
+    ) -> Result<Journal, Error> {
+        let _ = (cache, location, options);
+        Err(Error::Unsupported { feature: "writing to a journal".into() })
+    }
+
+    fn spawn(
+        cache: Arc<BufCache>,
+        store: Store,
+        first: Tid,
+        most: u32,
+        options: JournalOptions,
+    ) -> Result<Journal, Error> {
+        let shared = Arc::new(Shared::new(cache, first, most, options.interval));
+        let committer = Committer::new(Arc::clone(&shared), store);
+        let thread = std::thread::Builder::new().name("journal".into()).spawn(move || committer.run());
+        Ok(Journal { shared, committer: Mutex::new(Some(thread.map_err(Error::Write)?)) })
+    }
+
+    /// Joins the running transaction, to change up to `credits` blocks in it. Waits while a commit takes the transaction over,
+    /// and for a commit where there is no room in it: the caller must have no other handle.
+    ///
+    /// # Errors
+    /// [`Error::Aborted`], and [`Error::TooLarge`].
+    #[inline]
+    pub fn start(&self, credits: u32) -> Result<Handle<'_>, Error> {
+        Handle::start(&self.shared, credits)
+    }
+
+    /// Most credits that a handle can have.
+    pub fn most_credits(&self) -> u32 {
+        self.shared.gate.most()
+    }
+
+    /// Asks for the commit of a transaction, and does not wait for it.
+    pub fn commit(&self, tid: Tid) {
+        self.shared.request(tid);
+    }
+
+    /// Returns when a transaction is on stable storage, and has it committed where it is not yet on its way. Many threads that
+    /// wait share a commit.
+    ///
+    /// Data that was written to the device before the commit began is on stable storage with it. Where the transaction had
+    /// been committed before the call nothing is flushed.
+    ///
+    /// # Errors
+    /// [`Error::Aborted`]: the transaction is lost.
+    pub fn wait_commit(&self, tid: Tid) -> Result<(), Error> {
+        self.shared.request(tid);
+        Ok(self.shared.wait_for(tid)?)
+    }
+
+    /// Commits all changes made so far, and waits for that. Where there are none the device is flushed.
+    ///
+    /// # Errors
+    /// [`Error::Aborted`].
+    pub fn force_commit(&self) -> Result<(), Error> {
+        self.wait_commit(self.shared.running())
+    }
+
+    /// Commits all changes made so far, writes all blocks home and marks the journal as clean.
+    ///
+    /// # Errors
+    /// [`Error::Aborted`].
+    pub fn checkpoint(&self) -> Result<(), Error> {
+        self.force_commit()?;
+        Ok(self.shared.checkpoint()?)
+    }
+
+    /// [`checkpoint`](Journal::checkpoint), and the end: nothing can be started any more. To be called when no
+    /// handle is open, or it waits for that.
+    ///
+    /// # Errors
+    /// [`Error::Aborted`], if the journal was aborted before: what is committed waits in it to be replayed.
+    pub fn close(&self) -> Result<(), Error> {
+        let outcome = self.checkpoint();
+        self.end();
+        outcome
+    }
+
+    /// Ends the journal at once: nothing more is committed. Changes that are not committed are lost, those who wait for them
+    /// get `cause`, and so does everybody who starts a handle.
+    pub fn abort(&self, cause: impl Into<String>) {
+        self.shared.fail(Arc::new(Cause::FileSystem(cause.into())));
+    }
+
+    /// Why the journal was aborted, if it was.
+    pub fn error(&self) -> Option<Arc<Cause>> {
+        self.shared.failure()
+    }
+
+    /// The running transaction.
+    pub fn running(&self) -> Tid {
+        self.shared.running()
+    }
+
+    /// How many blocks were changed beyond the credits that were asked for. Anything but 0 is a defect of the caller's.
+    pub fn overdrafts(&self) -> u64 {
+        self.shared.overdrafts.load(Relaxed)
+    }
+
+    fn end(&self) {
+        self.shared.close();
+        if let Some(thread) = lock(&self.committer).take() {
+            // Had it panicked, the failure says so.
+            let _ = thread.join();
         }
-        let mut runs = Vec::with_capacity(location.runs.len());
-        let mut mapped: u64 = 0;
-        for &(physical, count) in &location.runs {
-            runs.push((mapped, physical, count));
-            mapped = mapped.saturating_add(count);
+    }
+}
+
+/// Closes the journal as well as can be done. Whoever wants to know the outcome calls [`close`](Journal::close).
+impl Drop for Journal {
+    fn drop(&mut self) {
+        if lock(&self.committer).is_some() && !std::thread::panicking() {
+            let _ = self.checkpoint();
         }
-        let block = read(&*device, &runs, block_size, 0)?;
-        let raw = superblock(&block)?;
-        let features = raw.features()?;
-        check(raw, &block, features, block_size)?;
-        let len = raw.s_maxlen.get();
-        if mapped < u64::from(len) {
-            return Err(Damage::TooShort { superblock: len, inode: mapped }.into());
-        }
-        let first = raw.s_first.get();
-        let end = log_end(raw, features);
-        let start = raw.s_start.get();
-        if first == 0 || first >= end || start != 0 && !(first..end).contains(&start) {
-            return Err(
-                Damage::Superblock { check: "its log begins or starts outside of the journal" }.into()
-            );
-        }
-        Ok(Journal {
-            seed: Seed::new(&raw.s_uuid),
-            first_tid: Tid(raw.s_sequence.get()),
-            tail: (start != 0).then_some(start),
-            device,
-            block_size,
-            runs,
-            features,
-            first,
-            end,
-            len,
-        })
-    }
-
-    pub(crate) fn log_len(&self) -> u32 {
-        self.end - self.first
-    }
-
-    /// The block of the log that is `count` behind `block`.
-    pub(crate) fn advance(&self, block: u32, count: u32) -> u32 {
-        let at = u64::from(block - self.first) + u64::from(count);
-        let wrapped = at % u64::from(self.log_len());
-        // Less than the log's length, which is a u32.
-        self.first + u32::try_from(wrapped).unwrap_or(0)
-    }
-
-    /// The block behind the log at which fast commits begin; the one between belongs to neither.
-    pub(crate) fn fast_commits(&self) -> std::ops::Range<u32> {
-        self.end.saturating_add(1)..self.len
-    }
-
-    pub(crate) fn read(&self, block: u32) -> Result<Vec<u8>, Error> {
-        read(&*self.device, &self.runs, self.block_size, block)
-    }
-
-    /// Where a block of the journal is on the device.
-    pub(crate) fn physical(&self, block: u32) -> Option<u64> {
-        physical(&self.runs, block)
-    }
-}
-
-fn physical(runs: &[(u64, u64, u64)], block: u32) -> Option<u64> {
-    let block = u64::from(block);
-    let run = runs.partition_point(|&(first, ..)| first <= block).checked_sub(1)?;
-    let (first, physical, count) = runs[run];
-    (block - first < count).then(|| physical.checked_add(block - first)).flatten()
-}
-
-fn read(
-    device: &dyn BlockDevice,
-    runs: &[(u64, u64, u64)],
-    block_size: usize,
-    block: u32,
-) -> Result<Vec<u8>, Error> {
-    let Some(physical) = physical(runs, block) else {
-        return Err(Damage::TooShort { superblock: block.saturating_add(1), inode: u64::from(block) }.into());
-    };
-    let mut bytes = vec![0; block_size];
-    // An offset that does not fit is past any device's end, and read as such.
-    let offset = physical.saturating_mul(block_size as u64);
-    device.read_at(offset, &mut bytes).map_err(|source| Error::Read { block, physical, source })?;
-    Ok(bytes)
-}
-
-fn superblock(block: &[u8]) -> Result<&RawSuperblock, Error> {
-    if !matches!(header(block), Some((BlockType::Superblock, _))) {
-        return Err(Damage::Superblock { check: "has no journal superblock's magic number and type" }.into());
-    }
-    match RawSuperblock::ref_from_prefix(block) {
-        Ok((raw, _)) => Ok(raw),
-        Err(_) => Err(Damage::Superblock { check: "a block has at least 1024 bytes" }.into()),
-    }
-}
-
-fn check(raw: &RawSuperblock, block: &[u8], features: Features, block_size: usize) -> Result<(), Error> {
-    let damaged = |check| Err(Damage::Superblock { check }.into());
-    if raw.s_nr_users.get() > 1 {
-        let feature = format!("an external journal (shared by {} file systems)", raw.s_nr_users.get());
-        return Err(Error::Unsupported { feature });
-    }
-    if features.has_block_sums() && raw.s_checksum_type != CRC32C {
-        let feature = format!("checksums of type {}", raw.s_checksum_type);
-        return Err(Error::Unsupported { feature });
-    }
-    if features.has_block_sums() && !superblock_is_sound(block) {
-        return damaged("its checksum does not match");
-    }
-    if u64::from(raw.s_blocksize.get()) != block_size as u64 {
-        return damaged("its block size is not the file system's");
-    }
-    Ok(())
-}
-
-/// Fast commits take the journal's end, where that leaves a log.
-fn log_end(raw: &RawSuperblock, features: Features) -> u32 {
-    let len = raw.s_maxlen.get();
-    let fast = match raw.s_num_fc_blks.get() {
-        0 => DEFAULT_FAST_COMMIT_BLOCKS,
-        count => count,
-    };
-    match len.checked_sub(fast) {
-        Some(end) if features.fast_commit && end >= MIN_LOG_BLOCKS => end,
-        _ => len,
+        self.end();
     }
 }

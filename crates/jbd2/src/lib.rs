@@ -1,5 +1,16 @@
-//! The journal of ext3 and ext4: replay of what a crash left in it.
+//! The journal of ext3 and ext4: transactions, and the replay of what a crash left of them.
 //!
+//! # Writing
+//! A [`Journal`] makes changes of many blocks atomic. An operation starts a [`Handle`], changes blocks of a
+//! [`BufCache`](dentree_bufcache::BufCache) through it, and stops it; a transaction is what the handles of some time did. One
+//! thread commits transactions, for all who ask.
+//!
+//! Who changes a block pins it in the cache with the transaction's number as its stamp. So the stamp also tells whether the transaction has
+//! the block already: no set of blocks is looked up. A handle collects its blocks by itself, and leaves them at one of several seats when
+//! it stops. A commit shuts the gate, waits until no handle is inside, takes the blocks from the seats and their
+//! versions from the cache, and opens the gate for the next transaction before it writes.
+//!
+//! # Reading
 //! [`recover`] reads the journal, and returns the device as it will be once the journal has been written back, without
 //! writing anything: a journalled block is read from where it stands in the journal. The state of the file
 //! system in front of the crash stays what it was, for evidence and for whoever repairs it.
@@ -22,15 +33,24 @@
 #![forbid(unsafe_code)]
 
 mod checksum;
+mod committer;
 mod error;
 mod fast_commit;
 mod format;
+mod gate;
+mod handle;
+mod home;
 mod journal;
 mod overlay;
+mod reader;
 mod recover;
 mod revoke;
+mod shared;
+mod sync;
 
-pub use error::{Damage, Error};
+pub use error::{Cause, Damage, Error};
 pub use format::Tid;
-pub use journal::JournalLocation;
+pub use handle::Handle;
+pub use journal::{Journal, JournalOptions};
+pub use reader::JournalLocation;
 pub use recover::{Recovered, recover};

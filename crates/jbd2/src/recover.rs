@@ -9,8 +9,8 @@ use crate::checksum::TransactionSum;
 use crate::error::{Damage, Error};
 use crate::fast_commit;
 use crate::format::{BlockType, Commit, Sums, Tags, Tid, header, revoked_blocks};
-use crate::journal::{Journal, JournalLocation};
 use crate::overlay::{Logged, Overlay};
+use crate::reader::{JournalLocation, LogReader};
 use crate::revoke::Revokes;
 
 /// A device as it is once its journal has been replayed.
@@ -47,7 +47,7 @@ pub struct Recovered {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn recover(device: Arc<dyn BlockDevice>, location: &JournalLocation) -> Result<Recovered, Error> {
-    let journal = Journal::open(Arc::clone(&device), location)?;
+    let journal = LogReader::open(Arc::clone(&device), location)?;
     let Some(tail) = journal.tail else {
         return Ok(Recovered { device, transactions: 0, blocks: 0, revoked: 0 });
     };
@@ -69,9 +69,9 @@ pub fn recover(device: Arc<dyn BlockDevice>, location: &JournalLocation) -> Resu
 /// What a pass does with the blocks of the log.
 trait Pass {
     /// A descriptor block and, through the journal, the copies that follow it.
-    fn descriptor(&mut self, journal: &Journal, at: &At, block: &[u8]) -> Result<(), Error>;
-    fn revoke(&mut self, journal: &Journal, at: &At, block: &[u8]) -> Result<(), Error>;
-    fn commit(&mut self, journal: &Journal, at: &At, block: &[u8]) -> Result<Verdict, Error>;
+    fn descriptor(&mut self, journal: &LogReader, at: &At, block: &[u8]) -> Result<(), Error>;
+    fn revoke(&mut self, journal: &LogReader, at: &At, block: &[u8]) -> Result<(), Error>;
+    fn commit(&mut self, journal: &LogReader, at: &At, block: &[u8]) -> Result<Verdict, Error>;
 }
 
 /// Which block a pass is shown.
@@ -98,7 +98,7 @@ enum Verdict {
 /// Shows a pass the transactions from `tail` on, at most `limit`, and returns how many there were.
 ///
 /// The log can be no longer than its blocks: a transaction that winds round it is not complete, whatever follows.
-fn walk(journal: &Journal, tail: u32, limit: Option<u32>, pass: &mut dyn Pass) -> Result<u32, Error> {
+fn walk(journal: &LogReader, tail: u32, limit: Option<u32>, pass: &mut dyn Pass) -> Result<u32, Error> {
     let (mut at, mut count) = (At { tid: journal.first_tid, block: tail }, 0);
     let mut left = journal.log_len();
     while limit.is_none_or(|limit| count < limit) {
@@ -138,7 +138,7 @@ fn walk(journal: &Journal, tail: u32, limit: Option<u32>, pass: &mut dyn Pass) -
 
 /// Each tag of a descriptor block, with the journal block of its copy.
 fn copies<'a>(
-    journal: &'a Journal,
+    journal: &'a LogReader,
     at: &At,
     block: &'a [u8],
 ) -> impl Iterator<Item = (crate::format::Tag, u32)> + 'a {
@@ -165,7 +165,7 @@ impl Scan {
         Scan { suspect: None, sum: TransactionSum::new(), last_commit: 0, targets: Revokes::default() }
     }
 
-    fn check_tail(&mut self, journal: &Journal, at: &At, structure: &'static str, block: &[u8]) {
+    fn check_tail(&mut self, journal: &LogReader, at: &At, structure: &'static str, block: &[u8]) {
         if journal.features.has_block_sums() && !journal.seed.tail_is_sound(block) {
             self.suspect.get_or_insert((structure, at.block));
         }
@@ -175,7 +175,7 @@ impl Scan {
 const BAD_SUM: &str = "its checksum does not match";
 
 impl Pass for Scan {
-    fn descriptor(&mut self, journal: &Journal, at: &At, block: &[u8]) -> Result<(), Error> {
+    fn descriptor(&mut self, journal: &LogReader, at: &At, block: &[u8]) -> Result<(), Error> {
         self.check_tail(journal, at, "descriptor", block);
         Tags::new(journal.features, block).for_each(|tag| self.targets.expect(tag.target));
         if journal.features.sums == Sums::V1 {
@@ -187,12 +187,12 @@ impl Pass for Scan {
         Ok(())
     }
 
-    fn revoke(&mut self, journal: &Journal, at: &At, block: &[u8]) -> Result<(), Error> {
+    fn revoke(&mut self, journal: &LogReader, at: &At, block: &[u8]) -> Result<(), Error> {
         self.check_tail(journal, at, "revoke block", block);
         Ok(())
     }
 
-    fn commit(&mut self, journal: &Journal, at: &At, block: &[u8]) -> Result<Verdict, Error> {
+    fn commit(&mut self, journal: &LogReader, at: &At, block: &[u8]) -> Result<Verdict, Error> {
         let Some(commit) = Commit::new(block) else { return Ok(Verdict::EndOfLog) };
         let sum = std::mem::replace(&mut self.sum, TransactionSum::new()).finish();
         let is_old = commit.seconds < self.last_commit;
@@ -220,18 +220,18 @@ impl Pass for Scan {
 }
 
 impl Pass for Revokes {
-    fn descriptor(&mut self, _: &Journal, _: &At, _: &[u8]) -> Result<(), Error> {
+    fn descriptor(&mut self, _: &LogReader, _: &At, _: &[u8]) -> Result<(), Error> {
         Ok(())
     }
 
-    fn revoke(&mut self, journal: &Journal, at: &At, block: &[u8]) -> Result<(), Error> {
+    fn revoke(&mut self, journal: &LogReader, at: &At, block: &[u8]) -> Result<(), Error> {
         let blocks = revoked_blocks(journal.features, block)
             .ok_or_else(|| at.damage("revoke block", "it counts more bytes than a block has"))?;
         blocks.for_each(|block| self.insert(block, at.tid));
         Ok(())
     }
 
-    fn commit(&mut self, _: &Journal, _: &At, _: &[u8]) -> Result<Verdict, Error> {
+    fn commit(&mut self, _: &LogReader, _: &At, _: &[u8]) -> Result<Verdict, Error> {
         Ok(Verdict::Committed)
     }
 }
@@ -244,7 +244,7 @@ struct Replay {
 }
 
 impl Pass for Replay {
-    fn descriptor(&mut self, journal: &Journal, at: &At, block: &[u8]) -> Result<(), Error> {
+    fn descriptor(&mut self, journal: &LogReader, at: &At, block: &[u8]) -> Result<(), Error> {
         let device_blocks = journal.device.size() / journal.block_size as u64;
         for (tag, block) in copies(journal, at, block) {
             if self.revokes.covers(tag.target, at.tid) {
@@ -267,11 +267,11 @@ impl Pass for Replay {
         Ok(())
     }
 
-    fn revoke(&mut self, _: &Journal, _: &At, _: &[u8]) -> Result<(), Error> {
+    fn revoke(&mut self, _: &LogReader, _: &At, _: &[u8]) -> Result<(), Error> {
         Ok(())
     }
 
-    fn commit(&mut self, _: &Journal, _: &At, _: &[u8]) -> Result<Verdict, Error> {
+    fn commit(&mut self, _: &LogReader, _: &At, _: &[u8]) -> Result<Verdict, Error> {
         Ok(Verdict::Committed)
     }
 }

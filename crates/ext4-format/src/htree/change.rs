@@ -9,7 +9,8 @@ use super::{
     IndexBlock, RawCountLimit, RawDxEntry, RawDxNode, RawDxRoot, RawFakeDirent, TAIL_SIZE, not_an_index,
     short,
 };
-use crate::dir_leaf::{entry_len, stored_rec_len};
+use crate::dir_entry::stored_rec_len;
+use crate::dir_leaf::entry_len;
 use crate::hash::MajorHash;
 use crate::{BlockSize, ChecksumSeed, LogicalBlock, NewEntry, Problem};
 use zerocopy::{FromBytes, IntoBytes, little_endian as le};

@@ -1,0 +1,223 @@
+//! A device that fails when it is told to.
+
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::BlockDevice;
+
+/// What a device is asked to do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Operation {
+    /// Read. Each part of a vectored request counts by itself, here and in `Write`.
+    Read,
+    /// Write.
+    Write,
+    /// Flush.
+    Flush,
+}
+
+/// What happens instead.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Failure {
+    /// Nothing is done, and the answer is `EIO`: a broken disk.
+    Io,
+    /// Nothing is done, and the answer is `ENOSPC`: the file below is sparse, and its disk full.
+    NoSpace,
+    /// The first half of the bytes is moved, and the answer is `EIO`. A flush has no halves: as [`Io`](Failure::Io).
+    Short,
+    /// Nothing is done, and the answer is that all went well: a disk that lies about flushes, or a write that went astray. A read
+    /// leaves the buffer as it was.
+    Ignored,
+}
+
+/// Which requests fail, and how.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Fault {
+    /// The requests that are counted.
+    pub operation: Operation,
+    /// How many of them succeed first.
+    pub after: u64,
+    /// How many fail then, one after the other; `u64::MAX` for all.
+    pub times: u64,
+    /// How they fail.
+    pub failure: Failure,
+}
+
+/// A device that passes requests on, but for those that are to fail.
+///
+/// Over a [`RecordingDevice`](crate::RecordingDevice) an ignored flush leaves its writes in flight, as a lying disk does.
+///
+/// ```
+/// use std::sync::Arc;
+/// use dentree_blockdev::{BlockDevice, Failure, Fault, FaultDevice, MemoryDevice, Operation};
+///
+/// let device = FaultDevice::new(Arc::new(MemoryDevice::new(4096)));
+/// device.inject(Fault { operation: Operation::Write, after: 1, times: 1, failure: Failure::NoSpace });
+/// device.write_at(0, b"leaf")?;
+/// assert_eq!(device.write_at(0, b"root").unwrap_err().kind(), std::io::ErrorKind::StorageFull);
+/// device.write_at(0, b"stem")?;
+/// assert_eq!(device.injected(), 1);
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub struct FaultDevice {
+    device: Arc<dyn BlockDevice>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    faults: Vec<Fault>,
+    injected: u64,
+}
+
+impl FaultDevice {
+    /// Passes everything on to `device` until told otherwise.
+    pub fn new(device: Arc<dyn BlockDevice>) -> Self {
+        FaultDevice { device, state: Mutex::default() }
+    }
+
+    /// Lets requests fail from now on. Several faults count each by itself; where two would strike at once, the one given first does.
+    pub fn inject(&self, fault: Fault) {
+        self.state().faults.push(fault);
+    }
+
+    /// Forgets all faults: the disk has been replaced.
+    pub fn heal(&self) {
+        self.state().faults.clear();
+    }
+
+    /// How many requests have been made to fail so far. A test that injects a fault checks that it was met.
+    pub fn injected(&self) -> u64 {
+        self.state().injected
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts a request; tells whether it fails.
+    fn strike(&self, operation: Operation) -> Option<Failure> {
+        let mut state = self.state();
+        let mut struck = None;
+        for fault in state.faults.iter_mut().filter(|fault| fault.operation == operation) {
+            if fault.after > 0 {
+                fault.after -= 1;
+            } else if fault.times > 0 && struck.is_none() {
+                fault.times = if fault.times == u64::MAX { u64::MAX } else { fault.times - 1 };
+                struck = Some(fault.failure);
+            }
+        }
+        state.injected += u64::from(struck.is_some());
+        struck
+    }
+}
+
+fn io_error() -> io::Error {
+    rustix::io::Errno::IO.into()
+}
+
+/// The answer of a request that fails; `half` moves the first half of its bytes.
+fn answer(failure: Failure, half: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+    match failure {
+        Failure::Io => Err(io_error()),
+        Failure::NoSpace => Err(rustix::io::Errno::NOSPC.into()),
+        Failure::Short => half().and(Err(io_error())),
+        Failure::Ignored => Ok(()),
+    }
+}
+
+impl BlockDevice for FaultDevice {
+    fn size(&self) -> u64 {
+        self.device.size()
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        match self.strike(Operation::Read) {
+            None => self.device.read_at(offset, buf),
+            Some(failure) => {
+                let half = buf.len() / 2;
+                answer(failure, || self.device.read_at(offset, &mut buf[..half]))
+            }
+        }
+    }
+
+    fn write_at(&self, offset: u64, buf: &[u8]) -> io::Result<()> {
+        match self.strike(Operation::Write) {
+            None => self.device.write_at(offset, buf),
+            Some(failure) => answer(failure, || self.device.write_at(offset, &buf[..buf.len() / 2])),
+        }
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        match self.strike(Operation::Flush) {
+            None => self.device.flush(),
+            Some(failure) => answer(failure, || Ok(())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{MemoryDevice, RecordingDevice, Request, Survivors};
+
+    fn device() -> (FaultDevice, MemoryDevice) {
+        let memory = MemoryDevice::new(1024);
+        (FaultDevice::new(Arc::new(memory.clone())), memory)
+    }
+
+    fn fault(operation: Operation, after: u64, times: u64, failure: Failure) -> Fault {
+        Fault { operation, after, times, failure }
+    }
+
+    #[test]
+    fn only_the_requests_that_are_meant_fail() {
+        let (device, memory) = device();
+        device.inject(fault(Operation::Write, 2, 2, Failure::Io));
+        let answers: Vec<bool> = (0..6).map(|at| device.write_at(at, &[1]).is_ok()).collect();
+        assert_eq!(answers, [true, true, false, false, true, true]);
+        assert_eq!(memory.to_vec()[..6], [1, 1, 0, 0, 1, 1]);
+        assert!(device.read_at(0, &mut [0]).is_ok() && device.flush().is_ok());
+        assert_eq!(device.injected(), 2);
+    }
+
+    #[test]
+    fn errors_are_those_of_the_operating_system() {
+        let (device, _) = device();
+        device.inject(fault(Operation::Flush, 0, 1, Failure::NoSpace));
+        device.inject(fault(Operation::Flush, 1, u64::MAX, Failure::Io));
+        let errors: Vec<_> = (0..3).map(|_| device.flush().unwrap_err().raw_os_error()).collect();
+        let (io, full) = (rustix::io::Errno::IO, rustix::io::Errno::NOSPC);
+        assert_eq!(errors, [full, io, io].map(|errno| Some(errno.raw_os_error())));
+        device.heal();
+        assert!(device.flush().is_ok());
+    }
+
+    #[test]
+    fn a_short_write_leaves_its_first_half_and_says_so() {
+        let (device, memory) = device();
+        device.inject(fault(Operation::Write, 0, 1, Failure::Short));
+        assert!(device.write_at(0, &[7; 8]).is_err());
+        assert_eq!(memory.to_vec()[..8], [7, 7, 7, 7, 0, 0, 0, 0]);
+    }
+
+    #[test]
+    fn a_read_that_is_queued_fails_as_any_other() {
+        let (device, _) = device();
+        device.inject(fault(Operation::Read, 0, 1, Failure::Short));
+        let mut queue = Arc::new(device).queue(4);
+        queue.submit(Request { tag: 0, offset: 0, buf: vec![0; 4] });
+        assert!(queue.complete().unwrap().result.is_err());
+    }
+
+    #[test]
+    fn an_ignored_flush_leaves_what_it_should_have_kept_in_flight() {
+        let disk = Arc::new(RecordingDevice::new(vec![0; 512]));
+        let device = FaultDevice::new(disk.clone());
+        device.inject(fault(Operation::Flush, 0, u64::MAX, Failure::Ignored));
+        device.write_at(0, &[1; 512]).unwrap();
+        device.flush().unwrap();
+        let recording = disk.recording();
+        assert_eq!(recording.replay().image(usize::MAX, Survivors::None), [0; 512]);
+    }
+}

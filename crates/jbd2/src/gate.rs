@@ -1,0 +1,173 @@
+//! Who may change the running transaction: the door that handles come in by, and that a commit shuts.
+//!
+//! # Data
+//! One word: how many handles are inside, how many blocks they and those before them may yet change or have changed (the
+//! credits), whether the door is shut for a commit, and whether it is shut for good. Whoever enters or leaves changes it
+//! once. The mutex and its condition variable are for those who wait.
+//!
+//! # Guarantees
+//! - *Nobody enters a shut transaction.* To enter is a compare-and-exchange from a word that is not shut.
+//! - *A drained transaction is still.* [`shut`](Gate::shut) returns when nobody is inside. A handle leaves by a release; the commit
+//!   sees that by an acquire, and with it all that the handle did. [`open`](Gate::open) is a release, entering an
+//!   acquire: whoever enters sees which transaction is running now.
+//! - *No wake-up is lost.* Who wants to enter notes the round, tries, and sleeps only while the round is the same; a door that
+//!   opens ends the round. Who shuts looks at the word with the mutex held; the last to leave takes the mutex
+//!   after that, and then wakes it.
+
+use crate::sync::atomic::AtomicU64;
+use crate::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use crate::sync::{Condvar, Mutex, lock, wait};
+
+const CREDIT: u64 = 1;
+const HANDLE: u64 = 1 << 32;
+const HANDLES: u64 = SHUT - HANDLE;
+const SHUT: u64 = 1 << 62;
+const CLOSED: u64 = 1 << 63;
+
+pub(crate) struct Gate {
+    word: AtomicU64,
+    /// Most credits of one transaction.
+    most: u32,
+    /// How often the door was opened, or shut for good.
+    rounds: Mutex<u64>,
+    moved: Condvar,
+}
+
+/// What came of the wish to enter.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Entry {
+    /// Inside; so many were there before.
+    Inside(usize),
+    /// There is no room in this transaction.
+    Full,
+    /// A commit is taking it over.
+    Shut,
+    /// For good.
+    Closed,
+}
+
+/// The credits of a word.
+fn credits(word: u64) -> u32 {
+    (word & (HANDLE - 1)) as u32
+}
+
+impl Gate {
+    pub(crate) fn new(most: u32) -> Self {
+        Gate { word: AtomicU64::new(0), most, rounds: Mutex::new(0), moved: Condvar::new() }
+    }
+
+    pub(crate) fn most(&self) -> u32 {
+        self.most
+    }
+
+    /// Tries to enter with credits for so many blocks.
+    #[inline]
+    pub(crate) fn enter(&self, wanted: u32) -> Entry {
+        let mut word = self.word.load(Relaxed);
+        loop {
+            if word & CLOSED != 0 {
+                return Entry::Closed;
+            }
+            if word & SHUT != 0 {
+                return Entry::Shut;
+            }
+            if self.most.saturating_sub(credits(word)) < wanted {
+                return Entry::Full;
+            }
+            let entered = word + HANDLE + CREDIT * u64::from(wanted);
+            // Acquire: partner of `open`.
+            match self.word.compare_exchange_weak(word, entered, Acquire, Relaxed) {
+                Ok(_) => return Entry::Inside(((word & HANDLES) / HANDLE) as usize),
+                Err(now) => word = now,
+            }
+        }
+    }
+
+    /// Enters, and waits for that while a commit is taking the transaction over. `when_full` is called where there is no
+    /// room: it is to ask for a commit. `None` where the door is shut for good.
+    #[inline]
+    pub(crate) fn enter_or_wait(&self, wanted: u32, when_full: impl Fn()) -> Option<usize> {
+        match self.enter(wanted) {
+            Entry::Inside(before) => Some(before),
+            Entry::Closed => None,
+            Entry::Full | Entry::Shut => self.enter_next(wanted, when_full),
+        }
+    }
+
+    #[cold]
+    fn enter_next(&self, wanted: u32, when_full: impl Fn()) -> Option<usize> {
+        loop {
+            let round = *lock(&self.rounds);
+            match self.enter(wanted) {
+                Entry::Inside(before) => return Some(before),
+                Entry::Closed => return None,
+                Entry::Full => when_full(),
+                Entry::Shut => {}
+            }
+            let mut rounds = lock(&self.rounds);
+            while *rounds == round {
+                rounds = wait(&self.moved, rounds);
+            }
+        }
+    }
+
+    /// More credits for who is inside. `false` where there is no room.
+    pub(crate) fn extend(&self, wanted: u32) -> bool {
+        let more = |word: u64| {
+            let has_room = self.most.saturating_sub(credits(word)) >= wanted;
+            has_room.then_some(word + CREDIT * u64::from(wanted))
+        };
+        self.word.fetch_update(Relaxed, Relaxed, more).is_ok()
+    }
+
+    /// One more credit for who is inside, room or not.
+    pub(crate) fn overdraw(&self) {
+        self.word.fetch_add(CREDIT, Relaxed);
+    }
+
+    /// Leaves, and gives credits back. Returns what the transaction has used or may yet use.
+    #[inline]
+    pub(crate) fn leave(&self, unused: u32) -> u32 {
+        // Release: partner of `shut`.
+        let before = self.word.fetch_sub(HANDLE + CREDIT * u64::from(unused), Release);
+        if before & SHUT != 0 && before & HANDLES == HANDLE {
+            // `shut` looks with the mutex held: either it looks after this, or it waits already.
+            drop(lock(&self.rounds));
+            self.moved.notify_all();
+        }
+        credits(before) - unused
+    }
+
+    /// What the running transaction has used or may yet use.
+    pub(crate) fn credits(&self) -> u32 {
+        credits(self.word.load(Relaxed))
+    }
+
+    /// Shuts the door, and waits until nobody is inside. One thread at a time, which then calls [`open`](Gate::open).
+    pub(crate) fn shut(&self) {
+        self.word.fetch_or(SHUT, Relaxed);
+        let mut rounds = lock(&self.rounds);
+        // Acquire: partner of `leave`.
+        while self.word.load(Acquire) & HANDLES != 0 {
+            rounds = wait(&self.moved, rounds);
+        }
+    }
+
+    /// Opens the door for the next transaction.
+    pub(crate) fn open(&self) {
+        // Release: partner of `enter`. Nobody is inside and nobody enters, so that only CLOSED may change meanwhile.
+        self.word.fetch_and(CLOSED, Release);
+        self.wake();
+    }
+
+    /// Shuts the door for good. Those inside leave when they are done.
+    pub(crate) fn close(&self) {
+        self.word.fetch_or(CLOSED, Relaxed);
+        self.wake();
+    }
+
+    fn wake(&self) {
+        *lock(&self.rounds) += 1;
+        self.moved.notify_all();
+    }
+}

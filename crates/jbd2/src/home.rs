@@ -1,0 +1,24 @@
+//! Writing blocks to where they belong.
+
+use std::io::{self, IoSlice};
+
+use dentree_blockdev::BlockDevice;
+use dentree_bufcache::Buffer;
+
+/// Most blocks in a request: as many pieces as the usual kernel takes in one call.
+const MOST_BLOCKS: usize = 1024;
+
+/// Writes blocks home. Neighbours, which must stand side by side in `blocks`, go in one request.
+pub(crate) fn write(device: &dyn BlockDevice, block_size: usize, blocks: &[(u64, Buffer)]) -> io::Result<()> {
+    let mut rest = blocks;
+    while let Some((first, _)) = rest.first() {
+        let are_neighbours = |at: &usize| rest[at - 1].0.checked_add(1) == Some(rest[*at].0);
+        let len = 1 + (1..rest.len().min(MOST_BLOCKS)).take_while(are_neighbours).count();
+        let (run, behind) = rest.split_at(len);
+        let bufs: Vec<_> = run.iter().map(|(_, buffer)| IoSlice::new(buffer)).collect();
+        // A block that was read or checked before is on the device.
+        device.write_vectored_at(first.saturating_mul(block_size as u64), &bufs)?;
+        rest = behind;
+    }
+    Ok(())
+}
