@@ -2,7 +2,7 @@
 
 use crate::map::Mapping;
 use crate::name::Wanted;
-use crate::{Ext4, Node, Place, Result, Structure};
+use crate::{Ext4, Place, Result, Snapshot, Structure};
 use dentree_bufcache::Buffer;
 use dentree_ext4_format::{
     BlockRole, Compat, Entries, Entry, Incompat, InodeFlags, InodeNumber, LogicalBlock, Problem, block_role,
@@ -15,7 +15,7 @@ use std::ops::ControlFlow;
 impl Ext4 {
     /// How many blocks a directory has. No two of them are the same block, so there are no more than the device
     /// has: this is what ends the listing of a directory whose map names one block a million times.
-    pub(crate) fn dir_blocks(&self, dir: &Node) -> Result<u32> {
+    pub(crate) fn dir_blocks(&self, dir: &Snapshot) -> Result<u32> {
         let blocks = dir.inode.size >> self.sb.block_size.log2();
         let on_device = self.device.size() >> self.sb.block_size.log2();
         let max = self.sb.blocks_count.min(on_device).min(u64::from(u32::MAX));
@@ -25,7 +25,12 @@ impl Ext4 {
     }
 
     /// Reads a block of a directory, which may have no holes. Its checksum is not verified yet.
-    pub(crate) fn dir_block(&self, dir: &Node, block: LogicalBlock, place: Place) -> Result<(Buffer, Place)> {
+    pub(crate) fn dir_block(
+        &self,
+        dir: &Snapshot,
+        block: LogicalBlock,
+        place: Place,
+    ) -> Result<(Buffer, Place)> {
         let max = u64::from(self.dir_blocks(dir)? - 1);
         Problem::check_range("the block within the directory", u64::from(block.0), 0, max)
             .map_err(|problem| place.corrupt(problem))?;
@@ -36,7 +41,7 @@ impl Ext4 {
     }
 
     /// Reads a leaf block and verifies its checksum; `None` where the block belongs to the index.
-    fn dir_leaf(&self, dir: &Node, block: LogicalBlock) -> Result<Option<(Buffer, Place)>> {
+    fn dir_leaf(&self, dir: &Snapshot, block: LogicalBlock) -> Result<Option<(Buffer, Place)>> {
         let (buffer, place) = self.dir_block(dir, block, dir.place(Structure::DirectoryLeaf(block)))?;
         if block_role(&buffer, block, self.is_indexed(dir), self.sb.block_size) == BlockRole::Index {
             return Ok(None);
@@ -48,7 +53,7 @@ impl Ext4 {
     }
 
     /// Whether a directory is looked up through an htree.
-    pub(crate) fn is_indexed(&self, dir: &Node) -> bool {
+    pub(crate) fn is_indexed(&self, dir: &Snapshot) -> bool {
         dir.has(InodeFlags::INDEX) && self.sb.compat.has(Compat::DIR_INDEX)
     }
 
@@ -62,7 +67,7 @@ impl Ext4 {
     /// Positions are byte offsets within the directory; one that is no entry's end means the next entry.
     fn each_entry(
         &self,
-        dir: &Node,
+        dir: &Snapshot,
         from: u64,
         each: &mut dyn FnMut(Entry<'_>, u64) -> Result<ControlFlow<()>>,
     ) -> Result<()> {
@@ -109,7 +114,7 @@ impl Ext4 {
     /// Searches one leaf, which no index block can be.
     pub(crate) fn search_leaf(
         &self,
-        dir: &Node,
+        dir: &Snapshot,
         block: LogicalBlock,
         wanted: &Wanted<'_>,
     ) -> Result<Option<Lookup>> {
@@ -127,7 +132,7 @@ impl Ext4 {
     }
 
     /// The inode under a name: through the htree where the directory has one.
-    pub(crate) fn find_entry(&self, dir: &Node, wanted: &Wanted<'_>) -> Result<Option<Lookup>> {
+    pub(crate) fn find_entry(&self, dir: &Snapshot, wanted: &Wanted<'_>) -> Result<Option<Lookup>> {
         if self.is_indexed(dir) {
             return self.find_indexed(dir, wanted);
         }
@@ -135,7 +140,7 @@ impl Ext4 {
     }
 
     /// Searches every entry: of directories without an index, or with one that needs a key to be used.
-    pub(crate) fn find_linearly(&self, dir: &Node, wanted: &Wanted<'_>) -> Result<Option<Lookup>> {
+    pub(crate) fn find_linearly(&self, dir: &Snapshot, wanted: &Wanted<'_>) -> Result<Option<Lookup>> {
         let mut found = None;
         self.each_entry(dir, 0, &mut |entry, _| {
             if !wanted.is(entry.name) {
@@ -171,7 +176,7 @@ impl Ext4 {
     /// Reports the entries behind `start`, without `.` and `..`.
     pub(crate) fn list(
         &self,
-        dir: &Node,
+        dir: &Snapshot,
         start: ReaddirStart,
         each: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
     ) -> Result<()> {
@@ -197,7 +202,7 @@ impl Ext4 {
     }
 
     /// The inode of the parent directory: the second entry of the first block, which an htree root has too.
-    pub(crate) fn parent_of(&self, dir: &Node) -> Result<InodeNumber> {
+    pub(crate) fn parent_of(&self, dir: &Snapshot) -> Result<InodeNumber> {
         if dir.has(InodeFlags::INLINE_DATA) {
             return self.inline_parent(dir);
         }

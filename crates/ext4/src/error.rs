@@ -39,6 +39,9 @@ pub enum Error {
     /// The journal cannot be replayed.
     #[error(transparent)]
     Journal(#[from] dentree_jbd2::Error),
+    /// Changes are refused.
+    #[error("the file system was opened for reading, or an error has made it so")]
+    ReadOnly,
     /// The content is encrypted.
     #[error("inode {0} is encrypted")]
     Encrypted(InodeNumber),
@@ -169,6 +172,7 @@ impl From<Error> for dentree_vfs::Error {
                 | dentree_jbd2::Error::TooLarge { .. } => dentree_vfs::Error::Io(Box::new(error)),
             },
             Error::Io { .. } => dentree_vfs::Error::Io(Box::new(error)),
+            Error::ReadOnly => dentree_vfs::Error::ReadOnly,
             Error::Encrypted(_) => dentree_vfs::Error::Encrypted,
         }
     }

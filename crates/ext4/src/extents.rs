@@ -1,12 +1,12 @@
 //! Extent trees.
 
 use crate::map::{Mapping, Run};
-use crate::{Ext4, Node, Result, Structure};
+use crate::{Ext4, Result, Snapshot, Structure};
 use dentree_ext4_format::{BlockNumber, Extent, ExtentNode, LogicalBlock, Step, verify_extent_block};
 
 impl Ext4 {
     /// Descends the extent tree: each node is one level shallower and maps a part of its parent's range.
-    pub(crate) fn map_extents(&self, node: &Node, block: LogicalBlock) -> Result<Run> {
+    pub(crate) fn map_extents(&self, node: &Snapshot, block: LogicalBlock) -> Result<Run> {
         let place = node.place(Structure::ExtentNode);
         let root = ExtentNode::parse_root(&node.inode.block).map_err(|problem| place.corrupt(problem))?;
         let mut depth = root.depth();
@@ -32,7 +32,7 @@ impl Ext4 {
         }
     }
 
-    fn run_in_extent(&self, node: &Node, extent: Extent, block: LogicalBlock) -> Result<Run> {
+    fn run_in_extent(&self, node: &Snapshot, extent: Extent, block: LogicalBlock) -> Result<Run> {
         let place = node.place(Structure::ExtentNode);
         self.sb
             .check_blocks("ee_start", extent.start, u64::from(extent.len))

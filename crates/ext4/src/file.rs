@@ -1,13 +1,13 @@
 //! File content.
 
 use crate::map::{Mapping, Run};
-use crate::{Ext4, Node, Result, Structure};
+use crate::{Ext4, Result, Snapshot, Structure};
 use dentree_ext4_format::{InodeFlags, LogicalBlock, Problem};
 use dentree_vfs::Extent;
 
 impl Ext4 {
     /// Reads content from byte `offset`; answers how many bytes, fewer than asked only at the end.
-    pub(crate) fn read_content(&self, node: &Node, offset: u64, buf: &mut [u8]) -> Result<usize> {
+    pub(crate) fn read_content(&self, node: &Snapshot, offset: u64, buf: &mut [u8]) -> Result<usize> {
         let left = node.inode.size.saturating_sub(offset);
         let len = usize::try_from(left).unwrap_or(usize::MAX).min(buf.len());
         let buf = buf.get_mut(..len).unwrap_or_default();
@@ -26,7 +26,7 @@ impl Ext4 {
     }
 
     /// Fills the beginning of `buf` as far as the file's blocks lie together, in one request.
-    fn read_run(&self, node: &Node, offset: u64, buf: &mut [u8]) -> Result<usize> {
+    fn read_run(&self, node: &Snapshot, offset: u64, buf: &mut [u8]) -> Result<usize> {
         let (block, within) = self.split(node, offset)?;
         let wanted = self.sb.block_size.blocks_for(u64::try_from(within + buf.len()).unwrap_or(u64::MAX));
         let run = self.map_together(node, block, wanted)?;
@@ -46,7 +46,7 @@ impl Ext4 {
     }
 
     /// The run at `block`, with what follows it in the file and on the device, up to `wanted` blocks.
-    fn map_together(&self, node: &Node, block: LogicalBlock, wanted: u64) -> Result<Run> {
+    fn map_together(&self, node: &Snapshot, block: LogicalBlock, wanted: u64) -> Result<Run> {
         let mut run = self.map(node, block)?;
         while run.len < wanted {
             let Ok(next) = u32::try_from(u64::from(block.0) + run.len) else { break };
@@ -60,7 +60,7 @@ impl Ext4 {
     }
 
     /// Whether the byte at `offset`, before the end of file, is data or hole, and where that run ends.
-    pub(crate) fn extent_at(&self, node: &Node, offset: u64) -> Result<Extent> {
+    pub(crate) fn extent_at(&self, node: &Snapshot, offset: u64) -> Result<Extent> {
         let size = node.inode.size;
         if node.has(InodeFlags::INLINE_DATA) {
             return Ok(Extent::Data(size));
@@ -83,7 +83,7 @@ impl Ext4 {
         Ok(if data { Extent::Data(end) } else { Extent::Hole(end) })
     }
 
-    fn split(&self, node: &Node, offset: u64) -> Result<(LogicalBlock, usize)> {
+    fn split(&self, node: &Snapshot, offset: u64) -> Result<(LogicalBlock, usize)> {
         self.sb.block_size.split(offset).ok_or_else(|| {
             let because = "is more than 2^32 blocks";
             node.place(Structure::Inode).corrupt(Problem::Value {

@@ -1,9 +1,9 @@
 //! [`FileSystem`] over the parts.
 
-use crate::{Ext4, Node};
+use crate::{Ext4, Node, Snapshot};
 use dentree_ext4_format::{InodeFlags, InodeNumber};
 use dentree_vfs::{
-    Attr, DirEntry, Error, Extent, FileSystem, FileType, FsStat, Ino, Lookup, ReaddirStart, Result,
+    Attr, DirEntry, Error, Extent, FileSystem, FileType, FsStat, Ino, Lookup, ReaddirStart, Result, SetAttr,
 };
 use std::ops::ControlFlow;
 
@@ -20,18 +20,19 @@ impl FileSystem for Ext4 {
 
     fn load(&self, ino: Ino) -> Result<Node> {
         let ino = u32::try_from(ino.0).map_err(|_| Error::Stale)?;
-        Ok(self.read_inode(InodeNumber(ino))?)
+        Ok(Node::new(self.read_inode(InodeNumber(ino))?))
     }
 
     fn node_bytes(&self, node: &Node) -> usize {
-        size_of::<Node>() + node.tail.len()
+        size_of::<Node>() + size_of::<Snapshot>() + node.snapshot().tail.len()
     }
 
     fn attr(&self, node: &Node) -> Attr {
-        self.attr_of(node)
+        self.attr_of(&node.snapshot())
     }
 
     fn lookup(&self, dir: &Node, name: &[u8]) -> Result<Option<Lookup>> {
+        let dir = &*dir.snapshot();
         directory(dir)?;
         if name.len() > NAME_MAX {
             return Err(Error::NameTooLong);
@@ -41,7 +42,7 @@ impl FileSystem for Ext4 {
     }
 
     fn folds_names(&self, dir: &Node) -> bool {
-        self.is_casefolded(dir)
+        self.is_casefolded(&dir.snapshot())
     }
 
     fn readdir(
@@ -50,21 +51,25 @@ impl FileSystem for Ext4 {
         start: ReaddirStart,
         each: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
     ) -> Result<()> {
+        let dir = &*dir.snapshot();
         directory(dir)?;
         Ok(self.list(dir, start, each)?)
     }
 
     fn parent(&self, dir: &Node) -> Result<Ino> {
+        let dir = &*dir.snapshot();
         directory(dir)?;
         Ok(Ino(u64::from(self.parent_of(dir)?.0)))
     }
 
     fn read(&self, node: &Node, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        let node = &*node.snapshot();
         content(node)?;
         Ok(self.read_content(node, offset, buf)?)
     }
 
     fn extent(&self, node: &Node, offset: u64) -> Result<Extent> {
+        let node = &*node.snapshot();
         content(node)?;
         if offset >= node.inode.size {
             return Err(Error::NoExtent);
@@ -73,6 +78,7 @@ impl FileSystem for Ext4 {
     }
 
     fn readlink(&self, node: &Node) -> Result<Vec<u8>> {
+        let node = &*node.snapshot();
         if node.kind != FileType::Symlink {
             return Err(Error::Invalid);
         }
@@ -83,24 +89,39 @@ impl FileSystem for Ext4 {
     }
 
     fn getxattr(&self, node: &Node, name: &[u8]) -> Result<Option<Vec<u8>>> {
-        Ok(self.xattr(node, name)?)
+        Ok(self.xattr(&node.snapshot(), name)?)
     }
 
     fn listxattr(&self, node: &Node) -> Result<Vec<Vec<u8>>> {
-        Ok(self.xattr_names(node)?)
+        Ok(self.xattr_names(&node.snapshot())?)
     }
 
     fn statfs(&self) -> Result<FsStat> {
         Ok(self.counts())
     }
+
+    fn is_read_only(&self) -> bool {
+        self.writer().map_or(true, |writer| writer.journal.error().is_some())
+    }
+
+    fn set_attr(&self, node: &Node, changes: &SetAttr) -> Result<()> {
+        Ok(self.set_attributes(node, changes)?)
+    }
+
+    fn sync(&self) -> Result<()> {
+        match &self.writer {
+            Some(writer) => Ok(writer.journal.force_commit().map_err(crate::Error::from)?),
+            None => Ok(()),
+        }
+    }
 }
 
-fn directory(node: &Node) -> Result<()> {
+fn directory(node: &Snapshot) -> Result<()> {
     if node.kind == FileType::Directory { Ok(()) } else { Err(Error::NotADirectory) }
 }
 
 /// Refuses nodes that have no content to read.
-fn content(node: &Node) -> Result<()> {
+fn content(node: &Snapshot) -> Result<()> {
     match node.kind {
         FileType::Regular if node.has(InodeFlags::ENCRYPT) => Err(Error::Encrypted),
         FileType::Regular => Ok(()),

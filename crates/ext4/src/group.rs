@@ -6,13 +6,18 @@ use dentree_ext4_format::{BlockNumber, GroupDesc, GroupNumber, Incompat};
 impl Ext4 {
     /// The descriptor of a group; `group` is below `sb.groups`.
     pub(crate) fn group(&self, group: GroupNumber) -> Result<GroupDesc> {
-        let block = self.descriptor_block(group);
+        let (block, within) = self.descriptor_place(group);
         let place = Structure::GroupDescriptor(group).at(block);
         let buffer = self.metadata(block, place)?;
         let size = usize::try_from(self.sb.desc_size).unwrap_or(usize::MAX);
-        let within = usize::try_from(group.0 % self.sb.descs_per_block()).unwrap_or(usize::MAX);
         let bytes = buffer.chunks_exact(size).nth(within).unwrap_or_default();
         GroupDesc::parse(bytes, group, &self.sb).map_err(|problem| place.corrupt(problem))
+    }
+
+    /// The block that a descriptor lies in, and which of that block's it is.
+    pub(crate) fn descriptor_place(&self, group: GroupNumber) -> (BlockNumber, usize) {
+        let within = usize::try_from(group.0 % self.sb.descs_per_block()).unwrap_or(usize::MAX);
+        (self.descriptor_block(group), within)
     }
 
     /// Behind the superblock; with meta_bg, those of a meta block group (as many groups as a block holds

@@ -4,7 +4,7 @@
 //! then that leaf's index entry says so, and the search follows.
 
 use crate::name::Wanted;
-use crate::{Ext4, Node, Place, Result, Structure};
+use crate::{Ext4, Place, Result, Snapshot, Structure};
 use dentree_bufcache::Buffer;
 use dentree_ext4_format::hash::MajorHash;
 use dentree_ext4_format::htree::{IndexBlock, IndexEntry, IndexRoot};
@@ -21,7 +21,7 @@ struct Frame {
 
 impl Ext4 {
     /// Searches the leaves that may hold the name.
-    pub(crate) fn find_indexed(&self, dir: &Node, wanted: &Wanted<'_>) -> Result<Option<Lookup>> {
+    pub(crate) fn find_indexed(&self, dir: &Snapshot, wanted: &Wanted<'_>) -> Result<Option<Lookup>> {
         let mut root = self.index_frame(dir, LogicalBlock(0))?;
         let parsed = self.parse_root(&root.buffer).map_err(|problem| root.place.corrupt(problem))?;
         let levels = parsed.indirect_levels;
@@ -52,7 +52,7 @@ impl Ext4 {
     }
 
     /// Moves to the next leaf if names of `hash` may go on there.
-    fn advance(&self, dir: &Node, way: &mut Vec<Frame>, hash: MajorHash) -> Result<Option<IndexEntry>> {
+    fn advance(&self, dir: &Snapshot, way: &mut Vec<Frame>, hash: MajorHash) -> Result<Option<IndexEntry>> {
         let levels = way.len();
         while let Some(mut frame) = way.pop() {
             frame.at += 1;
@@ -72,7 +72,7 @@ impl Ext4 {
     }
 
     /// Reads an index block and verifies it whole.
-    fn index_frame(&self, dir: &Node, block: LogicalBlock) -> Result<Frame> {
+    fn index_frame(&self, dir: &Snapshot, block: LogicalBlock) -> Result<Frame> {
         let (buffer, place) = self.dir_block(dir, block, dir.place(Structure::DirectoryIndex(block)))?;
         let frame = Frame { buffer, place, is_root: block.0 == 0, at: 0 };
         let seed = self.sb.has_metadata_csum().then_some(dir.inode.checksum_seed);

@@ -1,7 +1,7 @@
 //! Block pointers of ext2 and ext3: twelve direct ones, then trees of one, two and three levels.
 
 use crate::map::{Mapping, Run};
-use crate::{Ext4, Node, Result, Structure};
+use crate::{Ext4, Result, Snapshot, Structure};
 use dentree_ext4_format::{BlockNumber, LogicalBlock};
 
 const DIRECT: usize = 12;
@@ -9,7 +9,7 @@ const POINTER_LEN: usize = 4;
 
 impl Ext4 {
     /// Follows the pointers to a block of the file.
-    pub(crate) fn map_pointers(&self, node: &Node, block: LogicalBlock) -> Result<Run> {
+    pub(crate) fn map_pointers(&self, node: &Snapshot, block: LogicalBlock) -> Result<Run> {
         let (direct, roots) = node.inode.block.split_at(DIRECT * POINTER_LEN);
         let mut index = u64::from(block.0);
         if let Some(pointers) = pointers_from(direct, index) {
@@ -32,7 +32,7 @@ impl Ext4 {
     }
 
     /// Maps block `index` of those that the tree of `levels` levels under `root` maps.
-    fn descend(&self, node: &Node, root: u32, levels: u32, mut index: u64) -> Result<Run> {
+    fn descend(&self, node: &Snapshot, root: u32, levels: u32, mut index: u64) -> Result<Run> {
         let mut pointer = root;
         for below in (0..levels).rev() {
             if pointer == 0 {
@@ -53,7 +53,7 @@ impl Ext4 {
     }
 
     /// The run that the first of these pointers begins.
-    fn run_of_pointers(&self, node: &Node, bytes: &[u8]) -> Result<Run> {
+    fn run_of_pointers(&self, node: &Snapshot, bytes: &[u8]) -> Result<Run> {
         let first = pointers(bytes).next().unwrap_or_default();
         if first == 0 {
             let len = (1..).zip(pointers(bytes)).take_while(|&(_, pointer)| pointer == 0).last();

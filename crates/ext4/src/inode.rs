@@ -2,13 +2,13 @@
 
 use crate::{Ext4, Place, Result, Structure};
 use dentree_ext4_format::{
-    BlockNumber, DeviceNumber, GroupNumber, Inode, InodeFlags, InodeNumber, InodeTime, Problem,
+    BlockNumber, DeviceNumber, GroupNumber, Inode, InodeFlags, InodeNumber, InodeTime, Problem, Superblock,
 };
 use dentree_vfs::{Attr, FileType, Ino, Timestamp};
 
-/// An inode in memory.
-#[derive(Debug)]
-pub struct Node {
+/// An inode as it was at one instant.
+#[derive(Clone, Debug)]
+pub(crate) struct Snapshot {
     pub(crate) ino: InodeNumber,
     pub(crate) kind: FileType,
     pub(crate) inode: Inode,
@@ -17,7 +17,7 @@ pub struct Node {
     pub(crate) has_acl: bool,
 }
 
-impl Node {
+impl Snapshot {
     /// A structure of this inode, for errors.
     pub(crate) fn place(&self, structure: Structure) -> Place {
         structure.of(self.ino)
@@ -26,11 +26,20 @@ impl Node {
     pub(crate) fn has(&self, flags: InodeFlags) -> bool {
         self.inode.flags.has(flags)
     }
+
+    /// Writes the inode over its `inode_size` bytes.
+    pub(crate) fn encode(&self, bytes: &mut [u8], sb: &Superblock) {
+        if let Some(tail) = bytes.get_mut(self.inode.fields_len..) {
+            tail.fill(0);
+            tail.iter_mut().zip(&self.tail).for_each(|(to, from)| *to = *from);
+        }
+        self.inode.encode(bytes, sb);
+    }
 }
 
 impl Ext4 {
     /// Reads inode `ino`.
-    pub(crate) fn read_inode(&self, ino: InodeNumber) -> Result<Node> {
+    pub(crate) fn read_inode(&self, ino: InodeNumber) -> Result<Snapshot> {
         let place = Structure::Inode.of(ino);
         self.sb.check_inode("the inode number", ino).map_err(|problem| place.corrupt(problem))?;
         let (block, within) = self.find_inode(ino)?;
@@ -48,14 +57,14 @@ impl Ext4 {
         }
         let tail = bytes.get(inode.fields_len..).unwrap_or_default();
         let tail = if tail.iter().all(|&byte| byte == 0) { Box::default() } else { tail.into() };
-        let mut node = Node { ino, kind, inode, tail, has_acl: false };
+        let mut node = Snapshot { ino, kind, inode, tail, has_acl: false };
         // Where the attributes are damaged, the error comes when they are asked for.
         node.has_acl = self.has_access_acl(&node).unwrap_or(true);
         Ok(node)
     }
 
     /// The block of the inode table that `ino` lies in, and which inode of that block it is.
-    fn find_inode(&self, ino: InodeNumber) -> Result<(BlockNumber, usize)> {
+    pub(crate) fn find_inode(&self, ino: InodeNumber) -> Result<(BlockNumber, usize)> {
         let index = ino.0 - 1;
         let group = self.group(GroupNumber(index / self.sb.inodes_per_group))?;
         let in_group = index % self.sb.inodes_per_group;
@@ -64,7 +73,7 @@ impl Ext4 {
         Ok((block, usize::try_from(in_group % per_block).unwrap_or(usize::MAX)))
     }
 
-    pub(crate) fn attr_of(&self, node: &Node) -> Attr {
+    pub(crate) fn attr_of(&self, node: &Snapshot) -> Attr {
         let inode = &node.inode;
         let device = match node.kind {
             FileType::CharDevice | FileType::BlockDevice => inode.device(),

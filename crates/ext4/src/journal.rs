@@ -24,7 +24,7 @@ impl Ext4 {
     }
 
     /// The runs of blocks of the journal's inode; `None` where there is no journal.
-    fn journal_location(&self) -> Result<Option<JournalLocation>> {
+    pub(crate) fn journal_location(&self) -> Result<Option<JournalLocation>> {
         let sb = &self.sb;
         if !sb.compat.has(Compat::HAS_JOURNAL) {
             return Ok(None);

@@ -36,6 +36,7 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
+mod attributes;
 mod dir;
 mod error;
 mod extents;
@@ -49,9 +50,11 @@ mod inode;
 mod journal;
 mod map;
 mod name;
+mod node;
 mod open;
 mod statfs;
 mod symlink;
+mod writer;
 mod xattr;
 
 pub use dentree_ext4_format::{
@@ -59,5 +62,6 @@ pub use dentree_ext4_format::{
     RoCompat, Superblock,
 };
 pub use error::{Error, Place, Result, Structure};
-pub use inode::Node;
-pub use open::{Ext4, Notice, Options};
+pub(crate) use inode::Snapshot;
+pub use node::Node;
+pub use open::{Clock, Ext4, Notice, Options};

@@ -1,6 +1,6 @@
 //! From a block of a file to a block of the device: extents, or direct and indirect pointers.
 
-use crate::{Ext4, Node, Result};
+use crate::{Ext4, Result, Snapshot};
 use dentree_ext4_format::{BlockNumber, InodeFlags, LogicalBlock};
 
 /// Where a run of a file's blocks lies.
@@ -35,7 +35,7 @@ impl Run {
 
 impl Ext4 {
     /// How the file's blocks from `block` on are mapped.
-    pub(crate) fn map(&self, node: &Node, block: LogicalBlock) -> Result<Run> {
+    pub(crate) fn map(&self, node: &Snapshot, block: LogicalBlock) -> Result<Run> {
         if node.has(InodeFlags::EXTENTS) {
             self.map_extents(node, block)
         } else {

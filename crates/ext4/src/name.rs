@@ -1,6 +1,6 @@
 //! Names: how entries are shown, and how a look-up compares them.
 
-use crate::{Ext4, Node, Result, Structure};
+use crate::{Ext4, Result, Snapshot, Structure};
 use dentree_ext4_format::casefold::FoldedName;
 use dentree_ext4_format::hash::{CharSign, HashSeed, HashVersion, MajorHash};
 use dentree_ext4_format::{Incompat, InodeFlags, LogicalBlock, NoKeyName};
@@ -47,12 +47,12 @@ impl Wanted<'_> {
 
 impl Ext4 {
     /// Whether a directory ignores case.
-    pub(crate) fn is_casefolded(&self, dir: &Node) -> bool {
+    pub(crate) fn is_casefolded(&self, dir: &Snapshot) -> bool {
         dir.has(InodeFlags::CASEFOLD) && self.sb.incompat.has(Incompat::CASEFOLD)
     }
 
     /// How `name` is looked for in `dir`; `None` where the file system takes no such names.
-    pub(crate) fn wanted<'a>(&self, dir: &Node, name: &'a [u8]) -> Option<Wanted<'a>> {
+    pub(crate) fn wanted<'a>(&self, dir: &Snapshot, name: &'a [u8]) -> Option<Wanted<'a>> {
         if dir.has(InodeFlags::ENCRYPT) {
             return Some(NoKeyName::decode(name).map_or(Wanted::Impossible, Wanted::NoKey));
         }
@@ -74,7 +74,7 @@ impl Ext4 {
 
     /// How the names of an encrypted directory are hashed to be shown: as its index says, else (one block, or
     /// inline) by default; `None` for directories that the kernel lists without hashes.
-    pub(crate) fn shown_hash(&self, dir: &Node) -> Result<Option<HashVersion>> {
+    pub(crate) fn shown_hash(&self, dir: &Snapshot) -> Result<Option<HashVersion>> {
         if self.is_indexed(dir) {
             let block = LogicalBlock(0);
             let (buffer, place) = self.dir_block(dir, block, dir.place(Structure::DirectoryIndex(block)))?;

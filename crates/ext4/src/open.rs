@@ -1,9 +1,13 @@
 //! Opening: superblock, features, journal.
 
+use crate::writer::Writer;
 use crate::{Error, Place, Result, Structure};
 use dentree_blockdev::BlockDevice;
 use dentree_bufcache::{BufCache, Buffer};
-use dentree_ext4_format::{BlockNumber, Incompat, Problem, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, Superblock};
+use dentree_ext4_format::{
+    BlockNumber, Incompat, InodeTime, Problem, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, Superblock,
+};
+use dentree_jbd2::{Journal, JournalOptions};
 use std::fmt;
 use std::sync::Arc;
 
@@ -18,11 +22,25 @@ pub struct Options {
     /// Whether a journal that needs recovery is replayed, in memory. Without, the image is shown as it stands, as
     /// `mount -o noload` does: what was written last may be missing or half there.
     pub replay_journal: bool,
+    /// Whether the file system may be changed. Its journal is then replayed onto the device first.
+    pub writable: bool,
+    /// What times changes are made at.
+    pub clock: Clock,
+}
+
+/// Where times come from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Clock {
+    /// The machine.
+    #[default]
+    System,
+    /// It is always this time: for images that come out the same each time they are made.
+    Fixed(InodeTime),
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { cache_bytes: 32 << 20, replay_journal: true }
+        Options { cache_bytes: 32 << 20, replay_journal: true, writable: false, clock: Clock::System }
     }
 }
 
@@ -82,8 +100,10 @@ pub struct Ext4 {
     pub(crate) superblock_at: BlockNumber,
     /// With the replayed journal over it.
     pub(crate) device: Arc<dyn BlockDevice>,
-    cache: BufCache,
+    cache: Arc<BufCache>,
     notices: Vec<Notice>,
+    /// Where the file system may be changed.
+    pub(crate) writer: Option<Writer>,
 }
 
 impl Ext4 {
@@ -109,7 +129,23 @@ impl Ext4 {
         if found < expected {
             notices.push(Notice::Truncated { expected, found });
         }
-        Ok(Ext4 { notices, ..fs })
+        let fs = Ext4 { notices, ..fs };
+        if options.writable { fs.opened_for_writing(options.clock) } else { Ok(fs) }
+    }
+
+    /// This file system, ready to be changed.
+    fn opened_for_writing(self, clock: Clock) -> Result<Ext4> {
+        let options = JournalOptions {
+            has_checksums: self.sb.has_metadata_csum(),
+            is_64bit: self.sb.is_64bit(),
+            ..JournalOptions::default()
+        };
+        let journal = match self.journal_location()? {
+            Some(location) => Journal::open(self.cache.clone(), &location, options)?,
+            None => Journal::without_log(self.cache.clone(), options)?,
+        };
+        let writer = Writer::new(&self, journal, clock)?;
+        Ok(Ext4 { writer: Some(writer), ..self })
     }
 
     /// The file system that superblock `sb`, found at byte `offset`, describes.
@@ -120,9 +156,9 @@ impl Ext4 {
         options: &Options,
     ) -> Result<Ext4> {
         check_features(&sb)?;
-        let cache = BufCache::new(device.clone(), sb.block_size.in_memory(), options.cache_bytes);
+        let cache = Arc::new(BufCache::new(device.clone(), sb.block_size.in_memory(), options.cache_bytes));
         let superblock_at = BlockNumber(offset >> sb.block_size.log2());
-        Ok(Ext4 { sb, superblock_at, device, cache, notices: Vec::new() })
+        Ok(Ext4 { sb, superblock_at, device, cache, notices: Vec::new(), writer: None })
     }
 
     /// The superblock: sizes, features, label, times.

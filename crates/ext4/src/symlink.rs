@@ -1,11 +1,11 @@
 //! Targets of symbolic links.
 
-use crate::{Ext4, Node, Result, Structure};
+use crate::{Ext4, Result, Snapshot, Structure};
 use dentree_ext4_format::{InodeFlags, Problem};
 
 impl Ext4 {
     /// The target: in the inode where it takes no blocks (a fast link), else as content.
-    pub(crate) fn link_target(&self, node: &Node) -> Result<Vec<u8>> {
+    pub(crate) fn link_target(&self, node: &Snapshot) -> Result<Vec<u8>> {
         let max = u64::from(self.sb.block_size.bytes());
         let corrupt = |problem| node.place(Structure::SymlinkTarget).corrupt(problem);
         Problem::check_range("i_size", node.inode.size, 1, max).map_err(corrupt)?;
@@ -25,7 +25,7 @@ impl Ext4 {
     }
 
     /// Whether the target stands in `i_block`: no space is allocated but for extended attributes.
-    fn is_fast_link(&self, node: &Node) -> bool {
+    fn is_fast_link(&self, node: &Snapshot) -> bool {
         let cluster_sectors = 1 << (self.sb.block_size.log2() + self.sb.log_cluster_ratio - 9);
         let xattrs = if node.inode.xattr_block.is_some() { cluster_sectors } else { 0 };
         !node.has(InodeFlags::INLINE_DATA) && node.inode.sectors == xattrs

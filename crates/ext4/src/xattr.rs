@@ -1,12 +1,12 @@
 //! Extended attributes: in the inode, in a block that inodes may share, and as content of inodes of their own.
 
-use crate::{Ext4, Node, Place, Result, Structure};
+use crate::{Ext4, Place, Result, Snapshot, Structure};
 use dentree_ext4_format::xattr::{Namespace, XattrBlock, XattrEntry, XattrList, XattrValue};
 use dentree_ext4_format::{InodeFlags, InodeNumber, Problem, acl_to_xattr};
 
 impl Ext4 {
     /// The value of the attribute that users call `name`.
-    pub(crate) fn xattr(&self, node: &Node, name: &[u8]) -> Result<Option<Vec<u8>>> {
+    pub(crate) fn xattr(&self, node: &Snapshot, name: &[u8]) -> Result<Option<Vec<u8>>> {
         let Some((namespace, rest)) = Namespace::split(name) else { return Ok(None) };
         if !namespace.is_listed() {
             return Ok(None);
@@ -30,7 +30,7 @@ impl Ext4 {
     }
 
     /// The names that users see.
-    pub(crate) fn xattr_names(&self, node: &Node) -> Result<Vec<Vec<u8>>> {
+    pub(crate) fn xattr_names(&self, node: &Snapshot) -> Result<Vec<Vec<u8>>> {
         let mut names = Vec::new();
         self.in_each_list(node, |list, place| {
             for entry in list.iter() {
@@ -46,7 +46,7 @@ impl Ext4 {
     }
 
     /// Whether the inode has an access ACL.
-    pub(crate) fn has_access_acl(&self, node: &Node) -> Result<bool> {
+    pub(crate) fn has_access_acl(&self, node: &Snapshot) -> Result<bool> {
         let mut found = false;
         self.in_each_list(node, |list, place| {
             let entry =
@@ -60,7 +60,7 @@ impl Ext4 {
     /// Calls `visit` for the list in the inode and for that in its attribute block.
     fn in_each_list(
         &self,
-        node: &Node,
+        node: &Snapshot,
         mut visit: impl FnMut(XattrList<'_>, Place) -> Result<()>,
     ) -> Result<()> {
         if let Some(list) = XattrList::in_inode(&node.tail) {
@@ -76,7 +76,7 @@ impl Ext4 {
         visit(parsed.list, place)
     }
 
-    fn xattr_value(&self, node: &Node, entry: &XattrEntry<'_>, place: Place) -> Result<Vec<u8>> {
+    fn xattr_value(&self, node: &Snapshot, entry: &XattrEntry<'_>, place: Place) -> Result<Vec<u8>> {
         match entry.value {
             XattrValue::Inline(value) => Ok(value.to_vec()),
             XattrValue::Inode { inode, size } => self.value_in_inode(node, entry, place, (inode, size)),
@@ -86,7 +86,7 @@ impl Ext4 {
     /// Reads a value that is the content of an inode, and verifies the hashes that inode and entry have of it.
     fn value_in_inode(
         &self,
-        node: &Node,
+        node: &Snapshot,
         entry: &XattrEntry<'_>,
         place: Place,
         (ino, size): (InodeNumber, u32),

@@ -1,0 +1,132 @@
+//! What an [`Ext4`] that may be changed has beside one that is read: the journal, the groups' state, the clock.
+//!
+//! An operation starts a [`Handle`], changes snapshots, groups and blocks through it, and stops it. Lock order and what a
+//! crash may show: `docs/internals/writing.md`.
+
+use crate::{Clock, Error, Ext4, Node, Place, Result, Snapshot, Structure};
+use dentree_ext4_format::{BlockNumber, GroupDesc, GroupNumber, InodeTime};
+use dentree_jbd2::{Handle, Journal};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// The state of a file system that may be changed.
+pub(crate) struct Writer {
+    pub(crate) journal: Journal,
+    pub(crate) clock: Clock,
+    /// One for each group: its descriptor as it is now. The lock also guards the group's bitmaps.
+    groups: Box<[Mutex<GroupDesc>]>,
+}
+
+impl Writer {
+    /// Reads every group descriptor.
+    pub(crate) fn new(fs: &Ext4, journal: Journal, clock: Clock) -> Result<Writer> {
+        let groups = (0..fs.sb.groups).map(GroupNumber).map(|group| {
+            let desc = fs.group(group)?;
+            let place = Structure::GroupDescriptor(group).at(fs.descriptor_place(group).0);
+            desc.check(group, &fs.sb).map_err(|problem| place.corrupt(problem))?;
+            Ok(Mutex::new(desc))
+        });
+        Ok(Writer { journal, clock, groups: groups.collect::<Result<_>>()? })
+    }
+
+    /// The descriptor of a group, below `sb.groups`, as it is now.
+    #[allow(dead_code, reason = "the allocators come next")]
+    pub(crate) fn group(&self, group: GroupNumber) -> GroupDesc {
+        *self.lock_group(group)
+    }
+
+    #[allow(dead_code, reason = "the allocators come next")]
+    fn lock_group(&self, group: GroupNumber) -> MutexGuard<'_, GroupDesc> {
+        let index = usize::try_from(group.0).unwrap_or(usize::MAX);
+        self.groups[index].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The time that changes are made at.
+    pub(crate) fn now(&self) -> InodeTime {
+        match self.clock {
+            Clock::Fixed(time) => time,
+            Clock::System => match SystemTime::now().duration_since(UNIX_EPOCH) {
+                Ok(since) => InodeTime {
+                    seconds: i64::try_from(since.as_secs()).unwrap_or(i64::MAX),
+                    nanos: since.subsec_nanos(),
+                },
+                Err(_) => InodeTime::default(),
+            },
+        }
+    }
+}
+
+impl Ext4 {
+    /// What changes go through.
+    ///
+    /// # Errors
+    /// [`Error::ReadOnly`].
+    pub(crate) fn writer(&self) -> Result<&Writer> {
+        self.writer.as_ref().ok_or(Error::ReadOnly)
+    }
+
+    /// Starts a change of at most `credits` blocks of metadata.
+    pub(crate) fn start(&self, credits: u32) -> Result<Handle<'_>> {
+        Ok(self.writer()?.journal.start(credits)?)
+    }
+
+    #[allow(dead_code, reason = "the allocators come next")]
+    /// Changes a group under its lock. `change` is given the descriptor, which is written back where it was changed, and the
+    /// handle, for the group's bitmaps. It fails only before it has changed anything.
+    pub(crate) fn change_group<R>(
+        &self,
+        handle: &mut Handle<'_>,
+        group: GroupNumber,
+        change: impl FnOnce(&mut GroupDesc, &mut Handle<'_>) -> Result<R>,
+    ) -> Result<R> {
+        let mut desc = self.writer()?.lock_group(group);
+        let mut next = *desc;
+        let answer = change(&mut next, handle)?;
+        if next != *desc {
+            let (block, within) = self.descriptor_place(group);
+            let place = Structure::GroupDescriptor(group).at(block);
+            let size = usize::try_from(self.sb.desc_size).unwrap_or(usize::MAX);
+            self.update(handle, block, place, |bytes| {
+                if let Some(bytes) = bytes.chunks_exact_mut(size).nth(within) {
+                    next.encode(bytes, group, &self.sb);
+                }
+            })?;
+            *desc = next;
+        }
+        Ok(answer)
+    }
+
+    /// Makes the next snapshot of an inode, and writes it to the inode table.
+    pub(crate) fn change_inode<R>(
+        &self,
+        handle: &mut Handle<'_>,
+        node: &Node,
+        change: impl FnOnce(&mut Snapshot) -> R,
+    ) -> Result<R> {
+        // Of two changes the later must also be the later one on disk.
+        let _writing = node.lock_writing();
+        let ino = node.snapshot().ino;
+        let (block, within) = self.find_inode(ino)?;
+        let place = Structure::Inode.of(ino).at(block);
+        let answer = node.change(change);
+        let snapshot = node.snapshot();
+        let size = usize::try_from(self.sb.inode_size).unwrap_or(usize::MAX);
+        self.update(handle, block, place, |bytes| {
+            if let Some(bytes) = bytes.chunks_exact_mut(size).nth(within) {
+                snapshot.encode(bytes, &self.sb);
+            }
+        })?;
+        Ok(answer)
+    }
+
+    /// Changes a block of metadata, which has been checked against the file system's size.
+    pub(crate) fn update<R>(
+        &self,
+        handle: &mut Handle<'_>,
+        block: BlockNumber,
+        place: Place,
+        change: impl FnOnce(&mut [u8]) -> R,
+    ) -> Result<R> {
+        handle.update(block.0, change).map_err(|source| place.at(block).io(source))
+    }
+}
