@@ -61,7 +61,7 @@ pub struct NewEntry<'a> {
 /// The entries in use of a leaf block, or of the part of an inode that holds entries.
 #[derive(Clone, Debug)]
 pub struct Entries<'a> {
-    bytes: &'a [u8],
+    pub(crate) bytes: &'a [u8],
     pub(crate) at: usize,
     block_size: BlockSize,
     inodes_count: u32,

@@ -48,11 +48,6 @@ impl<'a> EntriesMut<'a> {
         self.set_rec_len(0, self.bytes.len());
     }
 
-    /// Whether an entry with a name of `name_len` bytes fits somewhere as things are.
-    pub fn has_room(&self, name_len: usize) -> Result<bool, Problem> {
-        Ok(self.find_room(entry_len(name_len))?.is_some())
-    }
-
     /// Adds an entry where it fits; `false` where it does not, and nothing is changed.
     pub fn insert(&mut self, entry: &NewEntry<'_>) -> Result<bool, Problem> {
         let Some(slot) = self.find_room(entry_len(entry.name.len()))? else { return Ok(false) };
@@ -116,34 +111,15 @@ impl<'a> EntriesMut<'a> {
     }
 
     fn find_room(&self, need: usize) -> Result<Option<Slot>, Problem> {
-        for slot in self.slots() {
-            let slot = slot?;
-            if slot.end - slot.start - slot.used >= need {
-                return Ok(Some(slot));
-            }
-        }
-        Ok(None)
+        find_room(self.entries(), need)
+    }
+
+    fn entries(&self) -> Entries<'_> {
+        Entries::new(self.bytes, self.block_size, self.inodes_count)
     }
 
     fn slots(&self) -> impl Iterator<Item = Result<Slot, Problem>> {
-        let mut entries = Entries::new(self.bytes, self.block_size, self.inodes_count);
-        let len = self.bytes.len();
-        std::iter::from_fn(move || {
-            let start = entries.at;
-            if start >= len {
-                return None;
-            }
-            let parsed = entries.parse();
-            if parsed.is_err() {
-                entries.at = len;
-            }
-            let end = entries.at;
-            Some(parsed.map(|entry| Slot {
-                start,
-                end,
-                used: entry.map_or(0, |entry| entry_len(entry.name.len())),
-            }))
-        })
+        slots(self.entries())
     }
 
     /// Writes an entry with the `rec_len` up to `end`. It has room from `start` on.
@@ -159,6 +135,39 @@ impl<'a> EntriesMut<'a> {
             raw.rec_len.set(stored_rec_len(len, self.block_size));
         }
     }
+}
+
+/// Whether an entry with a name of `name_len` bytes fits between these entries as they lie.
+pub fn has_room(entries: Entries<'_>, name_len: usize) -> Result<bool, Problem> {
+    Ok(find_room(entries, entry_len(name_len))?.is_some())
+}
+
+fn find_room(entries: Entries<'_>, need: usize) -> Result<Option<Slot>, Problem> {
+    for slot in slots(entries) {
+        let slot = slot?;
+        if slot.end - slot.start - slot.used >= need {
+            return Ok(Some(slot));
+        }
+    }
+    Ok(None)
+}
+
+/// The stretches that the entries, used or not, fill their area with.
+fn slots(mut entries: Entries<'_>) -> impl Iterator<Item = Result<Slot, Problem>> {
+    let len = entries.bytes.len();
+    std::iter::from_fn(move || {
+        let start = entries.at;
+        if start >= len {
+            return None;
+        }
+        let parsed = entries.parse();
+        if parsed.is_err() {
+            entries.at = len;
+        }
+        let end = entries.at;
+        let used = |entry: Option<Entry<'_>>| entry.map_or(0, |entry| entry_len(entry.name.len()));
+        Some(parsed.map(|entry| Slot { start, end, used: used(entry) }))
+    })
 }
 
 #[cfg(test)]
@@ -280,7 +289,7 @@ mod tests {
                 match change {
                     Change::Insert(name, inode) if !map.contains_key(&name) => {
                         let free = room - map.keys().map(|name: &Vec<u8>| entry_len(name.len())).sum::<usize>();
-                        let has_room = area.has_room(name.len()).unwrap();
+                        let has_room = has_room(Entries::new(&before, block_size, INODES), name.len()).unwrap();
                         prop_assert!(!has_room || free >= entry_len(name.len()));
                         prop_assert_eq!(area.insert(&entry(&name, inode)).unwrap(), has_room);
                         if has_room {
