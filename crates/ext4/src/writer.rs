@@ -3,6 +3,7 @@
 //! An operation starts a [`Handle`], changes snapshots, groups and blocks through it, and stops it. Lock order and what a
 //! crash may show: `docs/internals/writing.md`.
 
+use crate::inodes::Orphans;
 use crate::{Clock, Error, Ext4, Node, Place, Result, Snapshot, Structure};
 use dentree_ext4_format::{BlockNumber, GroupDesc, GroupNumber, InodeTime};
 use dentree_jbd2::{Handle, Journal};
@@ -13,6 +14,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 pub(crate) struct Writer {
     pub(crate) journal: Journal,
     pub(crate) clock: Clock,
+    pub(crate) orphans: Orphans,
     /// One for each group: its descriptor as it is now. The lock also guards the group's bitmaps.
     groups: Box<[Mutex<GroupDesc>]>,
 }
@@ -26,16 +28,15 @@ impl Writer {
             desc.check(group, &fs.sb).map_err(|problem| place.corrupt(problem))?;
             Ok(Mutex::new(desc))
         });
-        Ok(Writer { journal, clock, groups: groups.collect::<Result<_>>()? })
+        let groups = groups.collect::<Result<_>>()?;
+        Ok(Writer { journal, clock, orphans: fs.read_orphans()?, groups })
     }
 
     /// The descriptor of a group, below `sb.groups`, as it is now.
-    #[allow(dead_code, reason = "the allocators come next")]
     pub(crate) fn group(&self, group: GroupNumber) -> GroupDesc {
         *self.lock_group(group)
     }
 
-    #[allow(dead_code, reason = "the allocators come next")]
     fn lock_group(&self, group: GroupNumber) -> MutexGuard<'_, GroupDesc> {
         let index = usize::try_from(group.0).unwrap_or(usize::MAX);
         self.groups[index].lock().unwrap_or_else(PoisonError::into_inner)
@@ -70,7 +71,6 @@ impl Ext4 {
         Ok(self.writer()?.journal.start(credits)?)
     }
 
-    #[allow(dead_code, reason = "the allocators come next")]
     /// Changes a group under its lock. `change` is given the descriptor, which is written back where it was changed, and the
     /// handle, for the group's bitmaps. It fails only before it has changed anything.
     pub(crate) fn change_group<R>(
