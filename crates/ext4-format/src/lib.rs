@@ -15,6 +15,7 @@ mod checksum;
 mod dir_entry;
 mod dir_leaf;
 mod extent;
+mod extent_list;
 mod features;
 mod group_desc;
 pub mod hash;
@@ -29,7 +30,7 @@ mod types;
 pub mod xattr;
 
 pub use acl::{acl_from_xattr, acl_to_xattr};
-pub use bitmap::set_bits;
+pub use bitmap::{FreeRun, all_set, clear_bits, find_free, set_bits};
 pub use checksum::{ChecksumSeed, crc16, crc32c};
 pub use dir_entry::{
     BlockRole, Entries, Entry, NewEntry, block_role, leaf_room, seal_leaf, verify_leaf, write_entry,
@@ -39,6 +40,7 @@ pub use extent::{
     Extent, ExtentIndex, ExtentNode, MAX_DEPTH, Step, seal_extent_block, verify_extent_block,
     write_extent_index, write_extent_leaf,
 };
+pub use extent_list::remap;
 pub use features::{Compat, Incompat, RoCompat};
 pub use group_desc::{GroupDesc, GroupFlags};
 pub use inode::{DeviceNumber, Inode, InodeFlags, InodeTime};

@@ -44,7 +44,9 @@ impl Ext4 {
             .map_err(|problem| place.corrupt(problem))?;
         match self.map(dir, block)?.mapping {
             Mapping::Data(at) => Ok((self.metadata(at, place)?, place.at(at))),
-            Mapping::Unwritten | Mapping::Hole => Err(place.corrupt(Problem::Missing { what: "the block" })),
+            Mapping::Unwritten(_) | Mapping::Hole => {
+                Err(place.corrupt(Problem::Missing { what: "the block" }))
+            }
         }
     }
 

@@ -36,6 +36,14 @@ pub enum Error {
         /// The device's own error.
         source: io::Error,
     },
+    /// The device failed.
+    #[error("writing {place}: {source}")]
+    Write {
+        /// What was being written.
+        place: Place,
+        /// The device's own error.
+        source: io::Error,
+    },
     /// The journal cannot be replayed.
     #[error(transparent)]
     Journal(#[from] dentree_jbd2::Error),
@@ -54,6 +62,9 @@ pub enum Error {
     /// The file system takes no such names.
     #[error("the name is not valid Unicode 12.1 text in UTF-8, or it is too long")]
     InvalidName,
+    /// A file can not be that long.
+    #[error("inode {0} cannot hold a file that long")]
+    FileTooLarge(InodeNumber),
     /// The content is encrypted.
     #[error("inode {0} is encrypted")]
     Encrypted(InodeNumber),
@@ -78,6 +89,10 @@ pub enum Structure {
     Superblock,
     /// A group descriptor.
     GroupDescriptor(GroupNumber),
+    /// The block bitmap of a group.
+    BlockBitmap(GroupNumber),
+    /// Blocks that are to be freed.
+    FreedBlocks,
     /// An inode.
     Inode,
     /// A block of the inode table.
@@ -117,6 +132,8 @@ impl fmt::Display for Structure {
         f.write_str(match self {
             Structure::Superblock => "superblock",
             Structure::GroupDescriptor(group) => return write!(f, "descriptor of group {group}"),
+            Structure::BlockBitmap(group) => return write!(f, "block bitmap of group {group}"),
+            Structure::FreedBlocks => "blocks to be freed",
             Structure::Inode => "inode",
             Structure::InodeTable => "inode table",
             Structure::InodeBitmap(group) => return write!(f, "inode bitmap of group {group}"),
@@ -173,6 +190,11 @@ impl Place {
         Error::Corrupt { place: self, problem }
     }
 
+    /// That this place could not be written.
+    pub(crate) fn io_write(self, source: io::Error) -> Error {
+        Error::Write { place: self, source }
+    }
+
     /// That this place could not be read.
     pub(crate) fn io(self, source: io::Error) -> Error {
         Error::Io { place: self, source }
@@ -192,12 +214,13 @@ impl From<Error> for dentree_vfs::Error {
                 | dentree_jbd2::Error::Aborted(_)
                 | dentree_jbd2::Error::TooLarge { .. } => dentree_vfs::Error::Io(Box::new(error)),
             },
-            Error::Io { .. } => dentree_vfs::Error::Io(Box::new(error)),
+            Error::Io { .. } | Error::Write { .. } => dentree_vfs::Error::Io(Box::new(error)),
             Error::ReadOnly => dentree_vfs::Error::ReadOnly,
             Error::NoSpace => dentree_vfs::Error::NoSpace,
             Error::TooManyLinks(_) => dentree_vfs::Error::TooManyLinks,
             Error::NotEmpty(_) => dentree_vfs::Error::NotEmpty,
             Error::InvalidName => dentree_vfs::Error::Invalid,
+            Error::FileTooLarge(_) => dentree_vfs::Error::FileTooLarge,
             Error::Encrypted(_) => dentree_vfs::Error::Encrypted,
         }
     }

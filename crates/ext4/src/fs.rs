@@ -3,8 +3,8 @@
 use crate::{Ext4, Node, Snapshot};
 use dentree_ext4_format::{InodeFlags, InodeNumber};
 use dentree_vfs::{
-    Attr, DirEntry, Error, Extent, FileSystem, FileType, FsStat, Ino, Lookup, NewInode, ReaddirStart, Rename,
-    Result, SetAttr,
+    Allocate, Attr, DirEntry, Durability, Error, Extent, FileSystem, FileType, FsStat, Ino, Lookup, NewInode,
+    ReaddirStart, Rename, Result, SetAttr,
 };
 use std::ops::ControlFlow;
 
@@ -21,7 +21,13 @@ impl FileSystem for Ext4 {
 
     fn load(&self, ino: Ino) -> Result<Node> {
         let ino = u32::try_from(ino.0).map_err(|_| Error::Stale)?;
-        Ok(Node::new(self.read_inode(InodeNumber(ino))?))
+        let ino = InodeNumber(ino);
+        let Some(writer) = &self.writer else { return Ok(Node::new(self.read_inode(ino)?, None)) };
+        if let Some(node) = writer.unstored.node(ino) {
+            return Ok(node);
+        }
+        // Who held it last may have changed it in the running transaction.
+        Ok(Node::new(self.read_inode(ino)?, Some(writer.journal.running())))
     }
 
     fn node_bytes(&self, node: &Node) -> usize {
@@ -64,18 +70,17 @@ impl FileSystem for Ext4 {
     }
 
     fn read(&self, node: &Node, offset: u64, buf: &mut [u8]) -> Result<usize> {
-        let node = &*node.snapshot();
-        content(node)?;
-        Ok(self.read_content(node, offset, buf)?)
+        content(&node.snapshot())?;
+        Ok(self.read_file(node, offset, buf)?)
     }
 
     fn extent(&self, node: &Node, offset: u64) -> Result<Extent> {
-        let node = &*node.snapshot();
-        content(node)?;
-        if offset >= node.inode.size {
+        let snapshot = node.snapshot();
+        content(&snapshot)?;
+        if offset >= snapshot.inode.size {
             return Err(Error::NoExtent);
         }
-        Ok(self.extent_at(node, offset)?)
+        Ok(self.extent_of_file(node, offset)?)
     }
 
     fn readlink(&self, node: &Node) -> Result<Vec<u8>> {
@@ -134,14 +139,34 @@ impl FileSystem for Ext4 {
     }
 
     fn set_attr(&self, node: &Node, changes: &SetAttr) -> Result<()> {
+        if let Some(size) = changes.size {
+            content(&node.snapshot())?;
+            self.set_size(node, size)?;
+        }
         Ok(self.set_attributes(node, changes)?)
     }
 
+    fn write(&self, node: &Node, offset: u64, data: &[u8]) -> Result<usize> {
+        content(&node.snapshot())?;
+        Ok(self.write_file(node, Some(offset), data)?.1)
+    }
+
+    fn append(&self, node: &Node, data: &[u8]) -> Result<(u64, usize)> {
+        content(&node.snapshot())?;
+        Ok(self.write_file(node, None, data)?)
+    }
+
+    fn allocate(&self, node: &Node, offset: u64, len: u64, how: Allocate) -> Result<()> {
+        content(&node.snapshot())?;
+        Ok(self.allocate_space(node, offset, len, how)?)
+    }
+
+    fn fsync(&self, node: &Node, durability: Durability) -> Result<()> {
+        Ok(self.sync_node(node, durability)?)
+    }
+
     fn sync(&self) -> Result<()> {
-        match &self.writer {
-            Some(writer) => Ok(writer.journal.force_commit().map_err(crate::Error::from)?),
-            None => Ok(()),
-        }
+        Ok(self.sync_all()?)
     }
 }
 

@@ -34,7 +34,7 @@ pub(crate) struct Way {
 
 impl Ext4 {
     /// The way to the first leaf that may hold names of `hash`.
-    pub(crate) fn descend(&self, dir: &Snapshot, hash: MajorHash) -> Result<Way> {
+    pub(crate) fn way_to(&self, dir: &Snapshot, hash: MajorHash) -> Result<Way> {
         let mut frame = self.index_frame(dir, LogicalBlock(0))?;
         let parsed = self.parse_root(&frame.buffer).map_err(|problem| frame.place.corrupt(problem))?;
         let levels = parsed.indirect_levels;
@@ -62,7 +62,7 @@ impl Ext4 {
         let Some(hash) = wanted.hash(self.index_hash(dir)?, self.hash_seed()) else {
             return self.find_linearly(dir, wanted);
         };
-        let Way { frames: mut way, mut leaf } = self.descend(dir, hash)?;
+        let Way { frames: mut way, mut leaf } = self.way_to(dir, hash)?;
         // Each leaf is another block, so there cannot be more of them than the directory has blocks.
         for _ in 0..self.dir_blocks(dir)? {
             if let Some(found) = self.search_leaf(dir, leaf.block, wanted)? {

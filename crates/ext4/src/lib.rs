@@ -37,6 +37,7 @@
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
 mod attributes;
+mod content;
 mod dir;
 mod error;
 mod extents;
@@ -54,6 +55,8 @@ mod name;
 mod names;
 mod node;
 mod open;
+mod remap;
+mod space;
 mod statfs;
 mod symlink;
 mod writer;

@@ -145,7 +145,9 @@ impl Ext4 {
             None => Journal::without_log(self.cache.clone(), options)?,
         };
         let writer = Writer::new(&self, journal, clock)?;
-        Ok(Ext4 { writer: Some(writer), ..self })
+        let fs = Ext4 { writer: Some(writer), ..self };
+        fs.clean_up_orphans()?;
+        Ok(fs)
     }
 
     /// The file system that superblock `sb`, found at byte `offset`, describes.

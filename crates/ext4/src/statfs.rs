@@ -28,7 +28,7 @@ impl Ext4 {
     }
 
     /// Blocks that the kernel keeps back for delayed allocation: a fiftieth, at most 4096 clusters.
-    fn kept_back(&self) -> u64 {
+    pub(crate) fn kept_back(&self) -> u64 {
         let sb = &self.sb;
         if !sb.incompat.has(Incompat::EXTENTS) {
             return 0;

@@ -3,11 +3,13 @@
 //! An operation starts a [`Handle`], changes snapshots, groups and blocks through it, and stops it. Lock order and what a
 //! crash may show: `docs/internals/writing.md`.
 
+use crate::content::Unstored;
 use crate::inodes::Orphans;
+use crate::space::Space;
 use crate::{Clock, Error, Ext4, Node, Place, Result, Snapshot, Structure};
 use dentree_ext4_format::{BlockNumber, GroupDesc, GroupNumber, InodeTime};
 use dentree_jbd2::{Handle, Journal};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The state of a file system that may be changed.
@@ -17,6 +19,10 @@ pub(crate) struct Writer {
     pub(crate) orphans: Orphans,
     /// One for each group: its descriptor as it is now. The lock also guards the group's bitmaps.
     groups: Box<[Mutex<GroupDesc>]>,
+    /// The free blocks.
+    pub(crate) space: Arc<Space>,
+    /// Content that is not on the device yet.
+    pub(crate) unstored: Unstored,
 }
 
 impl Writer {
@@ -26,10 +32,18 @@ impl Writer {
             let desc = fs.group(group)?;
             let place = Structure::GroupDescriptor(group).at(fs.descriptor_place(group).0);
             desc.check(group, &fs.sb).map_err(|problem| place.corrupt(problem))?;
-            Ok(Mutex::new(desc))
+            Ok(desc)
         });
-        let groups = groups.collect::<Result<_>>()?;
-        Ok(Writer { journal, clock, orphans: fs.read_orphans()?, groups })
+        let groups = groups.collect::<Result<Vec<_>>>()?;
+        let space = Space::new(fs, &groups);
+        Ok(Writer {
+            journal,
+            clock,
+            orphans: fs.read_orphans()?,
+            groups: groups.into_iter().map(Mutex::new).collect(),
+            space,
+            unstored: Unstored::default(),
+        })
     }
 
     /// The descriptor of a group, below `sb.groups`, as it is now.
@@ -104,7 +118,7 @@ impl Ext4 {
         change: impl FnOnce(&mut Snapshot) -> R,
     ) -> Result<R> {
         // Of two changes the later must also be the later one on disk.
-        let _writing = node.lock_writing();
+        let mut writing = node.lock_writing();
         let ino = node.snapshot().ino;
         let (block, within) = self.find_inode(ino)?;
         let place = Structure::Inode.of(ino).at(block);
@@ -116,6 +130,7 @@ impl Ext4 {
                 snapshot.encode(bytes, &self.sb);
             }
         })?;
+        *writing = Some(handle.tid());
         Ok(answer)
     }
 

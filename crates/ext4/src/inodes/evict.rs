@@ -4,12 +4,15 @@ use super::{INODE_CREDITS, ORPHAN_CREDITS};
 use crate::{Ext4, Node, Result};
 
 impl Ext4 {
-    /// Frees an inode where it has no name left. Nobody holds it any more. An error is kept for the next `sync`; the inode stays
-    /// an orphan, for whoever opens the file system next.
+    /// Nobody holds an inode any more. Without a name it is freed; what of it is in memory alone is stored when that is due. An error is
+    /// kept for the next sync; an inode that could not be freed stays an orphan, for whoever opens the file system next.
     pub(crate) fn evict_node(&self, node: &Node) {
-        let Some(writer) = self.writer.as_ref().filter(|_| node.snapshot().inode.links == 0) else { return };
+        let Some(writer) = &self.writer else { return };
+        if node.snapshot().inode.links > 0 {
+            return self.store_or_remember(node);
+        }
         if let Err(error) = self.free_orphan(node) {
-            writer.orphans.keep_error(error);
+            writer.unstored.remember(error);
         }
     }
 
@@ -31,12 +34,12 @@ impl Ext4 {
     /// Finishes what a crash has left: inodes without names are freed, others are cut to their size.
     pub(crate) fn clean_up_orphans(&self) -> Result<()> {
         for ino in self.writer()?.orphans.all() {
-            let node = Node::new(self.read_orphan(ino)?);
+            let node = Node::new(self.read_orphan(ino)?, None);
             if node.snapshot().inode.links == 0 {
                 self.free_orphan(&node)?;
                 continue;
             }
-            self.free_past_end(&node)?;
+            self.set_size(&node, node.snapshot().inode.size)?;
             let mut handle = self.start(ORPHAN_CREDITS)?;
             let done = self.remove_orphan(&mut handle, ino, 0);
             self.all_or_abort(done)?;

@@ -5,7 +5,7 @@
 //! `i_dtime`. With the feature orphan_file there are blocks of inode numbers, and the list takes what finds no slot there.
 
 use crate::map::Mapping;
-use crate::{Error, Ext4, Place, Result, Snapshot, Structure};
+use crate::{Ext4, Place, Result, Structure};
 use dentree_ext4_format::{
     BlockNumber, ChecksumSeed, Compat, Inode, InodeNumber, LogicalBlock, Problem, SUPERBLOCK_OFFSET,
     Superblock, orphan_slots, seal_orphan_block, set_orphan, verify_orphan_block,
@@ -22,8 +22,6 @@ pub(crate) const ORPHAN_CREDITS: u32 = 3;
 #[derive(Default)]
 pub(crate) struct Orphans {
     state: Mutex<State>,
-    /// Why the last one could not be freed that could not be.
-    error: Mutex<Option<Error>>,
 }
 
 #[derive(Default)]
@@ -67,16 +65,6 @@ impl Orphans {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps an error that nobody waits for.
-    pub(crate) fn keep_error(&self, error: Error) {
-        *self.error.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
-    }
-
-    /// The error that was kept since this was asked last.
-    pub(crate) fn take_error(&self) -> Option<Error> {
-        self.error.lock().unwrap_or_else(PoisonError::into_inner).take()
-    }
-
     /// All of them.
     pub(crate) fn all(&self) -> Vec<InodeNumber> {
         self.lock().places.keys().copied().collect()
@@ -106,7 +94,7 @@ impl Ext4 {
         if self.sb.compat.has(Compat::ORPHAN_FILE) && self.sb.orphan_file_inum != 0 {
             self.read_orphan_file(&mut state)?;
         }
-        Ok(Orphans { state: Mutex::new(state), error: Mutex::default() })
+        Ok(Orphans { state: Mutex::new(state) })
     }
 
     fn read_orphan_file(&self, state: &mut State) -> Result<()> {

@@ -73,7 +73,7 @@ impl Ext4 {
         if self.is_indexed(&snapshot) {
             let version = self.index_hash(&snapshot)?;
             let hash = wanted.hash(version, self.hash_seed()).ok_or(Error::Encrypted(snapshot.ino))?;
-            let way = self.descend(&snapshot, hash)?;
+            let way = self.way_to(&snapshot, hash)?;
             return self.plan_indexed(&snapshot, way, version, name);
         }
         for block in (0..self.dir_blocks(&snapshot)?).map(LogicalBlock) {
@@ -168,7 +168,7 @@ impl Ext4 {
                 self.all_or_abort(added)
             }
             Plan::MakeIndex(buffer, version) => self.make_index(handle, draft, &buffer, version, entry),
-            Plan::Split(split) => self.split(handle, draft, split, entry),
+            Plan::Split(split) => self.split_for(handle, draft, split, entry),
         }
     }
 

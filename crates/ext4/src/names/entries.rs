@@ -116,7 +116,9 @@ impl Ext4 {
         let place = dir.place(structure);
         match self.map(dir, block)?.mapping {
             Mapping::Data(at) => Ok((at, place.at(at))),
-            Mapping::Unwritten | Mapping::Hole => Err(place.corrupt(Problem::Missing { what: "the block" })),
+            Mapping::Unwritten(_) | Mapping::Hole => {
+                Err(place.corrupt(Problem::Missing { what: "the block" }))
+            }
         }
     }
 

@@ -107,7 +107,7 @@ impl Ext4 {
     }
 
     /// Splits a leaf that has no room for `new`, and the index blocks above that have none for its other half.
-    pub(super) fn split(
+    pub(super) fn split_for(
         &self,
         handle: &mut Handle<'_>,
         draft: &mut Snapshot,

@@ -2,6 +2,7 @@
 //!
 //! Entries are added where the two pieces have room as they are; a directory that needs more is moved to a block.
 
+use super::Draft;
 use crate::{Ext4, Node, Result, Snapshot, Structure};
 use dentree_ext4_format::xattr::{Namespace, XattrList, remove_in_inode};
 use dentree_ext4_format::{
@@ -89,7 +90,7 @@ impl Ext4 {
                 all.push(entry.map_err(corrupt)?.into());
             }
         }
-        let mut draft = (*old).clone();
+        let mut draft = Draft::of(dir);
         draft.inode.flags = draft.inode.flags.without(InodeFlags::INLINE_DATA);
         remove_in_inode(&mut draft.tail, Namespace::System, b"data").map_err(corrupt)?;
         self.init_map(&mut draft);

@@ -1,6 +1,6 @@
 //! More names, fewer names.
 
-use super::{ENTRY_CREDITS, MAX_LINKS};
+use super::{Draft, ENTRY_CREDITS, MAX_LINKS};
 use crate::dir::Found;
 use crate::inodes::ORPHAN_CREDITS;
 use crate::{Error, Ext4, Node, Result, Snapshot};
@@ -16,7 +16,7 @@ impl Ext4 {
                 return Err(Error::TooManyLinks(target.ino));
             }
             let plan = self.plan_entry(dir, name)?;
-            let mut draft = (*dir.snapshot()).clone();
+            let mut draft = Draft::of(dir);
             let mut handle = self.start(plan.credits() + 1 + ORPHAN_CREDITS)?;
             let entry = NewEntry { name, inode: target.ino, file_type: self.entry_type(target.kind) };
             self.add_entry(&mut handle, &mut draft, plan, &entry)?;
@@ -38,8 +38,8 @@ impl Ext4 {
 
     /// Takes the name from an inode that is not a directory.
     pub(crate) fn remove_link(&self, dir: &Node, name: &[u8], node: &Node) -> Result<()> {
-        let mut draft = (*dir.snapshot()).clone();
-        let found = self.entry_of(&draft, name, node)?;
+        let mut draft = Draft::of(dir);
+        let found = self.entry_for(&draft, name, node)?;
         let mut handle = self.start(ENTRY_CREDITS + 1 + ORPHAN_CREDITS)?;
         let now = self.writer()?.now();
         self.remove_entry(&mut handle, &mut draft, found.position)?;
@@ -53,8 +53,8 @@ impl Ext4 {
 
     /// Removes an empty directory.
     pub(crate) fn remove_directory(&self, dir: &Node, name: &[u8], node: &Node) -> Result<()> {
-        let mut draft = (*dir.snapshot()).clone();
-        let found = self.entry_of(&draft, name, node)?;
+        let mut draft = Draft::of(dir);
+        let found = self.entry_for(&draft, name, node)?;
         self.check_empty(&node.snapshot())?;
         let mut handle = self.start(ENTRY_CREDITS + 1 + ORPHAN_CREDITS)?;
         let now = self.writer()?.now();
@@ -89,7 +89,7 @@ impl Ext4 {
     }
 
     /// The entry of a name that must be there, and name this inode.
-    pub(super) fn entry_of(&self, dir: &Snapshot, name: &[u8], node: &Node) -> Result<Found> {
+    pub(super) fn entry_for(&self, dir: &Snapshot, name: &[u8], node: &Node) -> Result<Found> {
         let found = self.entry_at(dir, name)?;
         let ino = dentree_vfs::Ino(u64::from(node.snapshot().ino.0));
         if found.lookup.ino == ino { Ok(found) } else { Err(Ext4::no_entry(dir)) }

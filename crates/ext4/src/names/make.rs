@@ -1,5 +1,6 @@
 //! Inodes with their first name, or none.
 
+use super::Draft;
 use super::add::NEW_BLOCK_CREDITS;
 use crate::inodes::{INODE_CREDITS, ORPHAN_CREDITS};
 use crate::remap::Mapped;
@@ -22,7 +23,7 @@ impl Ext4 {
 
     fn try_make_named(&self, dir: &Node, name: &[u8], new: &NewInode<'_>) -> Result<Node> {
         let plan = self.plan_entry(dir, name)?;
-        let mut draft = (*dir.snapshot()).clone();
+        let mut draft = Draft::of(dir);
         let kind = kind_of(&new.kind);
         if kind == FileType::Directory {
             self.count_subdirectory(&mut draft)?;
@@ -40,8 +41,7 @@ impl Ext4 {
             .write_new_inode(&mut handle, &made)
             .and_then(|()| self.publish_directory(&mut handle, dir, &draft, now));
         self.all_or_abort(done)?;
-        handle.stop();
-        Ok(Node::new(made))
+        Ok(Node::new(made, Some(handle.stop())))
     }
 
     /// Makes an inode without a name, near `dir`.
@@ -54,8 +54,7 @@ impl Ext4 {
                 .write_new_inode(&mut handle, &made)
                 .and_then(|()| self.add_orphan(&mut handle, made.ino));
             self.all_or_abort(done)?;
-            handle.stop();
-            Ok(Node::new(made))
+            Ok(Node::new(made, Some(handle.stop())))
         })
     }
 
@@ -69,7 +68,7 @@ impl Ext4 {
         inode.uid = new.uid;
         inode.gid = new.gid;
         inode.flags = inherited(parent.inode.flags, kind);
-        let mut made = Snapshot { ino, kind, inode, tail: Box::default(), has_acl: false };
+        let mut made = Snapshot { ino, kind, inode, tail: Box::default(), has_acl: false, stored_size: None };
         match self.init_content(handle, &mut made, parent.ino, new.kind) {
             Ok(()) => Ok(made),
             Err(error) => {

@@ -31,15 +31,41 @@ use crate::{Ext4, Node, Result, Snapshot, Structure};
 use dentree_ext4_format::{InodeFlags, InodeTime, Problem};
 use dentree_jbd2::Handle;
 use dentree_vfs::FileType;
+use std::ops::{Deref, DerefMut};
 
 /// Most names that an inode has; directories with dir_nlink may have more, and then say 1.
 const MAX_LINKS: u16 = 65_000;
 
-/// Blocks that a new entry may change: of the index and its leaf, as many new ones, what maps and allocates these, and the
-/// directory's inode.
-const ADD_CREDITS: u32 = 80;
 /// Blocks that removing or changing an entry changes: the leaf, and the directory's inode.
 const ENTRY_CREDITS: u32 = 2;
+
+/// A directory as it is to become.
+struct Draft {
+    next: Snapshot,
+    /// `i_blocks` as it was: attributes may take and free blocks meanwhile.
+    sectors_before: u64,
+}
+
+impl Draft {
+    fn of(dir: &Node) -> Draft {
+        let next = (*dir.snapshot()).clone();
+        Draft { sectors_before: next.inode.sectors, next }
+    }
+}
+
+impl Deref for Draft {
+    type Target = Snapshot;
+
+    fn deref(&self) -> &Snapshot {
+        &self.next
+    }
+}
+
+impl DerefMut for Draft {
+    fn deref_mut(&mut self) -> &mut Snapshot {
+        &mut self.next
+    }
+}
 
 impl Ext4 {
     /// Makes what the draft of a directory says its state, at time `now`.
@@ -47,21 +73,26 @@ impl Ext4 {
         &self,
         handle: &mut Handle<'_>,
         dir: &Node,
-        draft: &Snapshot,
+        draft: &Draft,
         now: InodeTime,
     ) -> Result<()> {
         self.change_inode(handle, dir, |snapshot| {
             let inode = &mut snapshot.inode;
             inode.block = draft.inode.block;
             inode.size = draft.inode.size;
-            inode.sectors = draft.inode.sectors;
+            let gained = draft.inode.sectors.saturating_sub(draft.sectors_before);
+            let lost = draft.sectors_before.saturating_sub(draft.inode.sectors);
+            inode.sectors = inode.sectors.saturating_add(gained).saturating_sub(lost);
             inode.links = draft.inode.links;
             let of_layout = InodeFlags::INDEX.with(InodeFlags::EXTENTS).with(InodeFlags::INLINE_DATA);
+            let was_inline = inode.flags.has(InodeFlags::INLINE_DATA);
             let kept = inode.flags.without(of_layout);
             inode.flags = kept.with(InodeFlags(draft.inode.flags.0 & of_layout.0));
             inode.mtime = now;
             inode.ctime = now;
-            snapshot.tail = draft.tail.clone();
+            if was_inline {
+                snapshot.tail = draft.tail.clone();
+            }
         })
     }
 
@@ -87,14 +118,6 @@ impl Ext4 {
 
     fn counts_many(&self, dir: &Snapshot) -> bool {
         self.sb.ro_compat.has(dentree_ext4_format::RoCompat::DIR_NLINK) && self.is_indexed(dir)
-    }
-
-    /// An error after the first change is the end of the journal: what is half done must not be committed.
-    pub(crate) fn all_or_abort<T>(&self, outcome: Result<T>) -> Result<T> {
-        if let (Err(error), Some(writer)) = (&outcome, &self.writer) {
-            writer.journal.abort(error.to_string());
-        }
-        outcome
     }
 
     /// `file_type` of a directory entry.

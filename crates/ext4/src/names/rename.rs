@@ -2,7 +2,7 @@
 //!
 //! Within one directory both changes work on one draft. What may find no space is only the new entry; it comes first.
 
-use super::ENTRY_CREDITS;
+use super::{Draft, ENTRY_CREDITS};
 use crate::inodes::ORPHAN_CREDITS;
 use crate::name::Wanted;
 use crate::{Ext4, Node, Result, Snapshot};
@@ -12,19 +12,19 @@ use dentree_vfs::{FileType, Rename};
 
 /// The directories of a rename as they are to become.
 struct Drafts {
-    from: Snapshot,
+    from: Draft,
     /// `None` where both names are in one directory.
-    to: Option<Snapshot>,
+    to: Option<Draft>,
 }
 
 impl Drafts {
     fn of(rename: &Rename<'_, Node>) -> Drafts {
-        let (from, to) = (rename.from.dir.snapshot(), rename.to.dir.snapshot());
-        let to = (to.ino != from.ino).then(|| (*to).clone());
-        Drafts { from: (*from).clone(), to }
+        let (from, to) = (Draft::of(rename.from.dir), Draft::of(rename.to.dir));
+        let across = to.ino != from.ino;
+        Drafts { from, to: Some(to).filter(|_| across) }
     }
 
-    fn to(&mut self) -> &mut Snapshot {
+    fn to(&mut self) -> &mut Draft {
         self.to.as_mut().unwrap_or(&mut self.from)
     }
 }
@@ -56,7 +56,7 @@ impl Ext4 {
     fn move_entry(&self, rename: &Rename<'_, Node>, parties: &Parties) -> Result<()> {
         let (ino, kind) = parties.moved;
         let mut drafts = Drafts::of(rename);
-        let source = self.entry_of(&drafts.from, rename.from.name, rename.moved)?;
+        let source = self.entry_for(&drafts.from, rename.from.name, rename.moved)?;
         let target = match self.wanted(drafts.to(), rename.to.name) {
             Some(wanted) => self.find_entry(drafts.to(), &wanted)?,
             None => return Err(crate::Error::InvalidName),
@@ -96,7 +96,7 @@ impl Ext4 {
     ) -> Result<()> {
         let now = self.writer()?.now();
         // The new entry may have split the leaf of the old one.
-        let source = self.entry_of(&drafts.from, rename.from.name, rename.moved)?;
+        let source = self.entry_for(&drafts.from, rename.from.name, rename.moved)?;
         self.remove_entry(handle, &mut drafts.from, source.position)?;
         let to = drafts.to().ino;
         self.touch_moved(handle, rename.moved, drafts.to.is_some().then_some(to), parties.moved.1, now)?;
@@ -109,7 +109,7 @@ impl Ext4 {
     fn respell(&self, rename: &Rename<'_, Node>, parties: &Parties) -> Result<()> {
         let (ino, kind) = parties.moved;
         let plan = self.plan_entry(rename.to.dir, rename.to.name)?;
-        let mut draft = (*rename.from.dir.snapshot()).clone();
+        let mut draft = Draft::of(rename.from.dir);
         let now = self.writer()?.now();
         let mut handle = self.start(plan.credits() + ENTRY_CREDITS + 1)?;
         let entry = NewEntry { name: rename.to.name, inode: ino, file_type: self.entry_type(kind) };
@@ -129,8 +129,8 @@ impl Ext4 {
     /// To a name that another inode has so far, which loses it.
     fn replace(&self, rename: &Rename<'_, Node>, replaced: &Node, parties: &Parties) -> Result<()> {
         let mut drafts = Drafts::of(rename);
-        self.entry_of(&drafts.from, rename.from.name, rename.moved)?;
-        let target = self.entry_of(drafts.to(), rename.to.name, replaced)?;
+        self.entry_for(&drafts.from, rename.from.name, rename.moved)?;
+        let target = self.entry_for(drafts.to(), rename.to.name, replaced)?;
         let is_dir = parties.replaced.is_some_and(|(_, kind)| kind == FileType::Directory);
         if is_dir {
             self.check_empty(&replaced.snapshot())?;
@@ -155,8 +155,8 @@ impl Ext4 {
     fn exchange(&self, rename: &Rename<'_, Node>, other: &Node, parties: &Parties) -> Result<()> {
         let Some(replaced) = parties.replaced else { return Ok(()) };
         let mut drafts = Drafts::of(rename);
-        let source = self.entry_of(&drafts.from, rename.from.name, rename.moved)?;
-        let target = self.entry_of(drafts.to(), rename.to.name, other)?;
+        let source = self.entry_for(&drafts.from, rename.from.name, rename.moved)?;
+        let target = self.entry_for(drafts.to(), rename.to.name, other)?;
         if let Some(to) = &mut drafts.to {
             let is_dir = |(_, kind): (InodeNumber, FileType)| kind == FileType::Directory;
             let (gains, loses) = match (is_dir(parties.moved), is_dir(replaced)) {
@@ -165,7 +165,7 @@ impl Ext4 {
                 _ => (None, None),
             };
             gains.map_or(Ok(()), |dir| self.count_subdirectory(dir))?;
-            loses.into_iter().for_each(Ext4::uncount_subdirectory);
+            loses.into_iter().for_each(|dir| Ext4::uncount_subdirectory(dir));
         }
         let mut handle = self.start(2 * ENTRY_CREDITS + 4)?;
         self.point_entry(&mut handle, &mut drafts.from, source.position, replaced)?;
