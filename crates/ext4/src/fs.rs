@@ -48,8 +48,8 @@ impl FileSystem for Ext4 {
         Ok(self.find_entry(dir, &wanted)?.map(|found| found.lookup))
     }
 
-    fn folds_names(&self, dir: &Node) -> bool {
-        self.is_casefolded(&dir.snapshot())
+    fn fold_name(&self, dir: &Node, name: &[u8]) -> Option<Vec<u8>> {
+        self.folded(&dir.snapshot(), name)
     }
 
     fn readdir(

@@ -56,6 +56,7 @@ mod names;
 mod node;
 mod open;
 mod remap;
+mod session;
 mod space;
 mod statfs;
 mod symlink;

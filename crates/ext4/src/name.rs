@@ -51,6 +51,14 @@ impl Ext4 {
         dir.has(InodeFlags::CASEFOLD) && self.sb.incompat.has(Incompat::CASEFOLD)
     }
 
+    /// The form that all spellings of `name` share in `dir`, where it ignores case.
+    pub(crate) fn folded(&self, dir: &Snapshot, name: &[u8]) -> Option<Vec<u8>> {
+        let folds = self.is_casefolded(dir) && !dir.has(InodeFlags::ENCRYPT);
+        folds.then(|| {
+            FoldedName::new(name, false).map_or(name.to_vec(), |folded| folded.hash_input().to_vec())
+        })
+    }
+
     /// How `name` is looked for in `dir`; `None` where the file system takes no such names.
     pub(crate) fn wanted<'a>(&self, dir: &Snapshot, name: &'a [u8]) -> Option<Wanted<'a>> {
         if dir.has(InodeFlags::ENCRYPT) {

@@ -9,6 +9,7 @@ use crate::space::Space;
 use crate::{Clock, Error, Ext4, Node, Place, Result, Snapshot, Structure};
 use dentree_ext4_format::{BlockNumber, GroupDesc, GroupNumber, InodeTime};
 use dentree_jbd2::{Handle, Journal};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -23,6 +24,8 @@ pub(crate) struct Writer {
     pub(crate) space: Arc<Space>,
     /// Content that is not on the device yet.
     pub(crate) unstored: Unstored,
+    /// [`Ext4::close`] has been called.
+    pub(crate) is_closed: AtomicBool,
 }
 
 impl Writer {
@@ -43,6 +46,7 @@ impl Writer {
             groups: groups.into_iter().map(Mutex::new).collect(),
             space,
             unstored: Unstored::default(),
+            is_closed: AtomicBool::new(false),
         })
     }
 

@@ -82,7 +82,7 @@ fn directories_that_ignore_case_find_names_in_any_case() {
     assert!(dump.contains("Number of entries"), "{dump}");
     let fs = image.open();
     let dir = find(&fs, "folded");
-    assert!(fs.folds_names(&dir));
+    assert_eq!(fs.fold_name(&dir, b"Read Me").unwrap(), b"read me");
     for n in 0..600 {
         let exact = fs.lookup(&dir, format!("Größe {n} of a Straße").as_bytes()).unwrap().unwrap();
         for other in [format!("GRÖSSE {n} OF A STRASSE"), format!("gro\u{308}ße {n} OF a straSSe")] {

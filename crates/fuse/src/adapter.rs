@@ -2,8 +2,9 @@
 //!
 //! A request costs more than its answer (two context switches), so every answer tells the kernel as much as it
 //! may keep: names, missing names, attributes, pages, listings and link targets for as long as it likes, since
-//! nobody can change the image; listings bring the attributes of their entries along; opening, closing and
-//! flushing are answered once with ENOSYS, after which the kernel does them alone.
+//! nobody but itself changes the image; what programs write it gathers and sends when it likes; listings bring the
+//! attributes of their entries along; opening, closing and flushing are answered once with ENOSYS, after which the kernel does
+//! them alone, and makes files without opening them here.
 //!
 //! Permissions are the kernel's business (`default_permissions` and ACLs): it knows the caller's groups and
 //! capabilities. What passes it is answered as for the superuser.
@@ -11,9 +12,10 @@
 //! FUSE_INTERRUPT is answered with ENOSYS by fuser, after which the kernel sends no more of them: a request is
 //! then waited for, as with a file system on a disk.
 
+use crate::changes::NewAttr;
 use crate::convert::{NodeIds, Ownership, errno, file_attr, file_type, generation, unreadable_attr};
 use crate::known::{Known, NodeId};
-use dentree_vfs::{DirEntry, Error, Extent, FileSystem, Identity, Inode, ReaddirStart, Result, Vfs};
+use dentree_vfs::{DirEntry, Error, Extent, FileSystem, Identity, Inode, NewKind, ReaddirStart, Result, Vfs};
 use fuser::{
     BsdFileFlags, CopyFileRangeFlags, Errno, FileAttr, FileHandle, FopenFlags, Generation, INodeNo,
     InitFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
@@ -58,21 +60,41 @@ thread_local! {
 }
 
 /// What others may ask of a running adapter.
-pub(crate) struct Shared {
-    pub(crate) known: Known,
+pub(crate) struct Shared<F: FileSystem> {
+    pub(crate) known: Known<F>,
     /// Requests that named a node and wanted something of it.
     pub(crate) requests: AtomicU64,
+}
+
+/// The figures of a running adapter.
+pub(crate) trait Counts: Send + Sync {
+    fn known_inodes(&self) -> usize;
+    fn requests(&self) -> u64;
+}
+
+impl<F: FileSystem> Counts for Shared<F> {
+    fn known_inodes(&self) -> usize {
+        self.known.len()
+    }
+
+    fn requests(&self) -> u64 {
+        self.requests.load(Relaxed)
+    }
 }
 
 /// Serves FUSE requests from a [`Vfs`].
 pub(crate) struct Adapter<F: FileSystem> {
     pub(crate) vfs: Arc<Vfs<F>>,
     pub(crate) ids: NodeIds,
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared<F>>,
     pub(crate) ownership: Ownership,
     /// Whether the kernel may answer from what it was told. Not so where fuser filters callers (`allow_root`):
     /// the kernel would answer everybody.
     pub(crate) kernel_caches: bool,
+    /// The mount is read-write.
+    pub(crate) changes: bool,
+    /// The kernel gathers what programs write.
+    pub(crate) writes_back: bool,
     /// The kernel opens without asking once OPEN was answered with ENOSYS.
     pub(crate) no_open: bool,
     /// As `no_open`, for OPENDIR.
@@ -80,7 +102,7 @@ pub(crate) struct Adapter<F: FileSystem> {
 }
 
 impl<F: FileSystem> Adapter<F> {
-    fn inode(&self, node: INodeNo) -> Result<Arc<Inode<F>>> {
+    pub(crate) fn inode(&self, node: INodeNo) -> Result<Arc<Inode<F>>> {
         self.shared.requests.fetch_add(1, Relaxed);
         let node = NodeId(node.0);
         if self.shared.known.contains(node) { self.vfs.inode(self.ids.ino(node)) } else { Err(Error::Stale) }
@@ -92,17 +114,17 @@ impl<F: FileSystem> Adapter<F> {
 
     /// The attributes as GETATTR shows them: under the inode number, which for the root is not its node id.
     fn attr(&self, inode: &Inode<F>) -> FileAttr {
-        file_attr(inode.attr(), INodeNo(inode.ino().0), self.ownership)
+        file_attr(&inode.attr(), INodeNo(inode.ino().0), self.ownership)
     }
 
     /// The attributes as an entry carries them: under the node id.
     fn entry_attr(&self, inode: &Inode<F>) -> FileAttr {
-        file_attr(inode.attr(), INodeNo(self.ids.node(inode.ino()).0), self.ownership)
+        file_attr(&inode.attr(), INodeNo(self.ids.node(inode.ino()).0), self.ownership)
     }
 
     /// Offers `.`, `..` and the entries of `dir` behind `offset` to `add`, which answers whether it is full.
     fn list(&self, dir: &Inode<F>, offset: u64, add: &mut dyn FnMut(&Listed<'_, F>) -> bool) -> Result<()> {
-        if !dir.attr().is_dir() {
+        if !dir.is_dir() {
             return Err(Error::NotADirectory);
         }
         if offset < AFTER_DOT && add(&Listed::Dot(dir)) {
@@ -127,24 +149,44 @@ impl<F: FileSystem> Adapter<F> {
 
     /// Adds one entry with its attributes, and counts it as told; answers whether the reply is full.
     fn add_plus(&self, reply: &mut ReplyDirectoryPlus, listed: &Listed<'_, F>) -> bool {
-        let (attr, generation, ttl) = match listed {
+        let inode = match listed {
             Listed::Dot(inode) | Listed::DotDot(inode) => {
-                (self.attr(inode), Generation(0), self.time_to_live())
+                let attr = self.attr(inode);
+                let (offset, ttl) = (listed.offset(), self.time_to_live());
+                // The kernel takes no reference for these two.
+                return reply.add(attr.ino, offset, listed.name(), &ttl, &attr, Generation(0));
             }
-            Listed::Entry(entry) => match self.vfs.inode(entry.ino) {
-                Ok(inode) => (self.entry_attr(&inode), generation(inode.attr()), self.time_to_live()),
-                Err(_) => {
-                    let shown = INodeNo(self.ids.node(entry.ino).0);
-                    (unreadable_attr(entry.kind, shown), Generation(0), Duration::ZERO)
-                }
-            },
+            Listed::Entry(entry) => self.vfs.inode(entry.ino).map_err(|_| entry),
+        };
+        let (attr, generation, ttl) = match &inode {
+            Ok(inode) => (self.entry_attr(inode), generation(&inode.attr()), self.time_to_live()),
+            Err(entry) => {
+                let shown = INodeNo(self.ids.node(entry.ino).0);
+                (unreadable_attr(entry.kind, shown), Generation(0), Duration::ZERO)
+            }
         };
         let full = reply.add(attr.ino, listed.offset(), listed.name(), &ttl, &attr, generation);
-        // The kernel takes no reference for `.` and `..`.
-        if !full && matches!(listed, Listed::Entry(_)) {
-            self.shared.known.told(NodeId(attr.ino.0));
+        if !full {
+            self.shared.known.told(NodeId(attr.ino.0), inode.as_ref().ok());
         }
         full
+    }
+
+    /// Answers a request for an entry, which counts as told.
+    fn send_entry(&self, reply: ReplyEntry, found: Result<Arc<Inode<F>>>) {
+        match found {
+            Ok(inode) => {
+                self.tell(&inode);
+                let attr = inode.attr();
+                let shown = INodeNo(self.ids.node(inode.ino()).0);
+                reply.entry(
+                    &self.time_to_live(),
+                    &file_attr(&attr, shown, self.ownership),
+                    generation(&attr),
+                );
+            }
+            Err(error) => reply.error(errno(&error)),
+        }
     }
 
     /// Where the next data or hole at or behind `offset` begins (`SEEK_DATA`, `SEEK_HOLE`).
@@ -199,13 +241,18 @@ impl<'a, F: FileSystem> Listed<'a, F> {
     }
 }
 
-/// Operations that would change something.
-macro_rules! refuse_to_write {
-    ($($operation:ident($($argument:ty),*) -> $reply:ty;)*) => {
-        $(fn $operation(&self, _: &Request, $(_: $argument,)* reply: $reply) {
-            reply.error(errno(&Error::ReadOnly));
-        })*
-    };
+fn send_done(reply: ReplyEmpty, done: Result<()>) {
+    match done {
+        Ok(()) => reply.ok(),
+        Err(error) => reply.error(errno(&error)),
+    }
+}
+
+fn send_written(reply: ReplyWrite, written: Result<u32>) {
+    match written {
+        Ok(bytes) => reply.written(bytes),
+        Err(error) => reply.error(errno(&error)),
+    }
 }
 
 impl<F: FileSystem> fuser::Filesystem for Adapter<F> {
@@ -214,6 +261,9 @@ impl<F: FileSystem> fuser::Filesystem for Adapter<F> {
             // A kernel that cannot do it is asked more often, that is all.
             let _ = config.add_capabilities(flag);
         }
+        self.writes_back = self.changes
+            && self.kernel_caches
+            && config.add_capabilities(InitFlags::FUSE_WRITEBACK_CACHE).is_ok();
         let _ = config.set_max_background(MAX_BACKGROUND);
         let can = config.capabilities();
         self.no_open = self.kernel_caches && can.contains(InitFlags::FUSE_NO_OPEN_SUPPORT);
@@ -224,15 +274,10 @@ impl<F: FileSystem> fuser::Filesystem for Adapter<F> {
     fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         let found =
             self.inode(parent).and_then(|dir| self.vfs.lookup(&Identity::Superuser, &dir, name.as_bytes()));
-        match found {
-            Ok(Some(inode)) => {
-                let attr = self.entry_attr(&inode);
-                self.shared.known.told(NodeId(attr.ino.0));
-                reply.entry(&self.time_to_live(), &attr, generation(inode.attr()));
-            }
+        match found.transpose() {
             // Node 0: a missing name that the kernel may remember as missing.
-            Ok(None) => reply.entry(&self.time_to_live(), &unreadable_attr(None, INodeNo(0)), Generation(0)),
-            Err(error) => reply.error(errno(&error)),
+            None => reply.entry(&self.time_to_live(), &unreadable_attr(None, INodeNo(0)), Generation(0)),
+            Some(found) => self.send_entry(reply, found),
         }
     }
 
@@ -258,7 +303,9 @@ impl<F: FileSystem> fuser::Filesystem for Adapter<F> {
         if self.no_open {
             reply.error(Errno::ENOSYS);
         } else {
-            reply.opened(FileHandle(0), FopenFlags::FOPEN_KEEP_CACHE | FopenFlags::FOPEN_NOFLUSH);
+            let mut flags = FopenFlags::FOPEN_KEEP_CACHE;
+            flags.set(FopenFlags::FOPEN_NOFLUSH, !self.changes);
+            reply.opened(FileHandle(0), flags);
         }
     }
 
@@ -298,6 +345,11 @@ impl<F: FileSystem> fuser::Filesystem for Adapter<F> {
     fn lseek(&self, _: &Request, node: INodeNo, _: FileHandle, offset: i64, whence: i32, reply: ReplyLseek) {
         const SEEK_DATA: i32 = 3;
         const SEEK_HOLE: i32 = 4;
+        // The kernel asks before it has written what it has gathered, and would take new data for a hole. Left to itself it takes
+        // every byte for data, which is always right.
+        if self.writes_back {
+            return reply.error(Errno::ENOSYS);
+        }
         let wanted = match whence {
             SEEK_DATA => Wanted::Data,
             SEEK_HOLE => Wanted::Hole,
@@ -328,11 +380,11 @@ impl<F: FileSystem> fuser::Filesystem for Adapter<F> {
         let listed = self.inode(node).and_then(|dir| {
             self.list(&dir, offset, &mut |listed| {
                 let (ino, kind) = match listed {
-                    Listed::Dot(inode) | Listed::DotDot(inode) => (inode.ino(), Some(inode.attr().kind)),
+                    Listed::Dot(inode) | Listed::DotDot(inode) => (inode.ino(), Some(inode.kind())),
                     Listed::Entry(entry) => (entry.ino, entry.kind),
                 };
                 // An image without `filetype` keeps the type in the inode alone.
-                let kind = kind.or_else(|| self.vfs.inode(ino).ok().map(|inode| inode.attr().kind));
+                let kind = kind.or_else(|| self.vfs.inode(ino).ok().map(|inode| inode.kind()));
                 let kind = file_type(kind.unwrap_or(dentree_vfs::FileType::Regular));
                 let full = reply.add(INodeNo(ino.0), listed.offset(), kind, listed.name());
                 any |= !full;
@@ -406,29 +458,174 @@ impl<F: FileSystem> fuser::Filesystem for Adapter<F> {
         }
     }
 
-    refuse_to_write! {
-        setattr(
-            INodeNo, Option<u32>, Option<u32>, Option<u32>, Option<u64>, Option<TimeOrNow>, Option<TimeOrNow>,
-            Option<SystemTime>, Option<FileHandle>, Option<SystemTime>, Option<SystemTime>, Option<SystemTime>,
-            Option<BsdFileFlags>
-        ) -> ReplyAttr;
-        mknod(INodeNo, &OsStr, u32, u32, u32) -> ReplyEntry;
-        mkdir(INodeNo, &OsStr, u32, u32) -> ReplyEntry;
-        unlink(INodeNo, &OsStr) -> ReplyEmpty;
-        rmdir(INodeNo, &OsStr) -> ReplyEmpty;
-        symlink(INodeNo, &OsStr, &Path) -> ReplyEntry;
-        rename(INodeNo, &OsStr, INodeNo, &OsStr, RenameFlags) -> ReplyEmpty;
-        link(INodeNo, INodeNo, &OsStr) -> ReplyEntry;
-        create(INodeNo, &OsStr, u32, u32, i32) -> ReplyCreate;
-        write(
-            INodeNo, FileHandle, u64, &[u8], WriteFlags, OpenFlags, Option<LockOwner>
-        ) -> ReplyWrite;
-        fallocate(INodeNo, FileHandle, u64, u64, i32) -> ReplyEmpty;
-        copy_file_range(
-            INodeNo, FileHandle, u64, INodeNo, FileHandle, u64, u64, CopyFileRangeFlags
-        ) -> ReplyWrite;
-        setxattr(INodeNo, &OsStr, &[u8], i32, u32) -> ReplyEmpty;
-        removexattr(INodeNo, &OsStr) -> ReplyEmpty;
+    fn setattr(
+        &self,
+        _: &Request,
+        node: INodeNo,
+        mode: Option<u32>,
+        uid: Option<u32>,
+        gid: Option<u32>,
+        size: Option<u64>,
+        atime: Option<TimeOrNow>,
+        mtime: Option<TimeOrNow>,
+        ctime: Option<SystemTime>,
+        _: Option<FileHandle>,
+        _: Option<SystemTime>,
+        _: Option<SystemTime>,
+        _: Option<SystemTime>,
+        _: Option<BsdFileFlags>,
+        reply: ReplyAttr,
+    ) {
+        match self.change_attr(node, &NewAttr { mode, uid, gid, size, atime, mtime, ctime }) {
+            Ok(inode) => reply.attr(&self.time_to_live(), &self.attr(&inode)),
+            Err(error) => reply.error(errno(&error)),
+        }
+    }
+
+    fn mknod(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        _: u32,
+        device: u32,
+        reply: ReplyEntry,
+    ) {
+        self.send_entry(reply, self.make_node(request, parent, name, mode, device));
+    }
+
+    fn mkdir(&self, request: &Request, parent: INodeNo, name: &OsStr, mode: u32, _: u32, reply: ReplyEntry) {
+        self.send_entry(reply, self.make(request, parent, name, NewKind::Directory, mode));
+    }
+
+    fn symlink(&self, request: &Request, parent: INodeNo, name: &OsStr, target: &Path, reply: ReplyEntry) {
+        let kind = NewKind::Symlink(target.as_os_str().as_bytes());
+        self.send_entry(reply, self.make(request, parent, name, kind, 0o777));
+    }
+
+    fn unlink(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        send_done(reply, self.remove(parent, name, false));
+    }
+
+    fn rmdir(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        send_done(reply, self.remove(parent, name, true));
+    }
+
+    fn rename(
+        &self,
+        _: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        new_parent: INodeNo,
+        new_name: &OsStr,
+        flags: RenameFlags,
+        reply: ReplyEmpty,
+    ) {
+        send_done(reply, self.move_name((parent, name), (new_parent, new_name), flags));
+    }
+
+    fn link(&self, _: &Request, node: INodeNo, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        self.send_entry(reply, self.add_link(node, parent, name));
+    }
+
+    fn create(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        _: u32,
+        _: i32,
+        reply: ReplyCreate,
+    ) {
+        // A kernel that opens by itself makes the file with MKNOD then, and tells of no release: one request instead of two.
+        if self.no_open {
+            return reply.error(Errno::ENOSYS);
+        }
+        match self.make(request, parent, name, NewKind::Regular, mode) {
+            Ok(inode) => {
+                self.tell(&inode);
+                let (attr, flags) = (inode.attr(), FopenFlags::FOPEN_KEEP_CACHE);
+                reply.created(
+                    &self.time_to_live(),
+                    &self.entry_attr(&inode),
+                    generation(&attr),
+                    FileHandle(0),
+                    flags,
+                );
+            }
+            Err(error) => reply.error(errno(&error)),
+        }
+    }
+
+    fn write(
+        &self,
+        _: &Request,
+        node: INodeNo,
+        _: FileHandle,
+        offset: u64,
+        data: &[u8],
+        _: WriteFlags,
+        _: OpenFlags,
+        _: Option<LockOwner>,
+        reply: ReplyWrite,
+    ) {
+        send_written(reply, self.write_at(node, offset, data));
+    }
+
+    fn fallocate(
+        &self,
+        _: &Request,
+        node: INodeNo,
+        _: FileHandle,
+        offset: u64,
+        len: u64,
+        mode: i32,
+        reply: ReplyEmpty,
+    ) {
+        send_done(reply, self.change_space(node, offset, len, mode));
+    }
+
+    fn copy_file_range(
+        &self,
+        _: &Request,
+        from: INodeNo,
+        _: FileHandle,
+        from_offset: u64,
+        to: INodeNo,
+        _: FileHandle,
+        to_offset: u64,
+        len: u64,
+        _: CopyFileRangeFlags,
+        reply: ReplyWrite,
+    ) {
+        send_written(reply, self.copy((from, from_offset), (to, to_offset), len));
+    }
+
+    fn fsync(&self, _: &Request, node: INodeNo, _: FileHandle, data_only: bool, reply: ReplyEmpty) {
+        send_done(reply, self.make_durable(node, data_only));
+    }
+
+    fn fsyncdir(&self, _: &Request, node: INodeNo, _: FileHandle, data_only: bool, reply: ReplyEmpty) {
+        send_done(reply, self.make_durable(node, data_only));
+    }
+
+    fn setxattr(
+        &self,
+        _: &Request,
+        node: INodeNo,
+        name: &OsStr,
+        value: &[u8],
+        flags: i32,
+        _: u32,
+        reply: ReplyEmpty,
+    ) {
+        send_done(reply, self.set_xattr(node, name, value, flags));
+    }
+
+    fn removexattr(&self, _: &Request, node: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        send_done(reply, self.remove_xattr(node, name));
     }
 }
 

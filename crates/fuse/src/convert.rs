@@ -109,6 +109,24 @@ fn system_time(time: Timestamp) -> SystemTime {
     whole.and_then(|t| t.checked_add(Duration::from_nanos(time.nanos.into()))).unwrap_or(UNIX_EPOCH)
 }
 
+pub(crate) fn timestamp(time: SystemTime) -> Timestamp {
+    match time.duration_since(UNIX_EPOCH) {
+        Ok(since) => Timestamp { seconds: since.as_secs() as i64, nanos: since.subsec_nanos() },
+        Err(before) => {
+            let (seconds, nanos) = (before.duration().as_secs() as i64, before.duration().subsec_nanos());
+            match nanos {
+                0 => Timestamp { seconds: -seconds, nanos: 0 },
+                _ => Timestamp { seconds: -seconds - 1, nanos: 1_000_000_000 - nanos },
+            }
+        }
+    }
+}
+
+/// What [`device_number`] packed.
+pub(crate) fn device_numbers(device: u32) -> (u32, u32) {
+    ((device >> 8) & 0xfff, (device & 0xff) | ((device >> 12) & 0xf_ff00))
+}
+
 /// The 32 bits that FUSE carries: 12 of the major number, 20 of the minor, as `new_encode_dev` packs them.
 fn device_number(major: u32, minor: u32) -> u32 {
     (minor & 0xff) | ((major & 0xfff) << 8) | ((minor & 0xf_ff00) << 12)
@@ -132,11 +150,16 @@ mod tests {
     fn a_time_before_1970_keeps_its_nanoseconds() {
         let time = system_time(Timestamp { seconds: -2, nanos: 300_000_000 });
         assert_eq!(UNIX_EPOCH.duration_since(time).unwrap(), Duration::from_millis(1700));
+        for time in [(-2, 300_000_000), (-2, 0), (0, 0), (7, 1)] {
+            let time = Timestamp { seconds: time.0, nanos: time.1 };
+            assert_eq!(timestamp(system_time(time)), time);
+        }
     }
 
     #[test]
     fn device_numbers_pack_as_the_kernel_unpacks_them() {
         assert_eq!(device_number(8, 1), 0x801);
         assert_eq!(device_number(0xabc, 0x12345), 0x123a_bc45);
+        assert_eq!(device_numbers(0x123a_bc45), (0xabc, 0x12345));
     }
 }

@@ -6,10 +6,16 @@
 //!
 //! The table holds numbers, not inodes: an inode that the kernel knows stays evictable from the inode cache.
 //! Holding them was thought of and thrown away: `find` over millions of files would pin more than the inode
-//! cache's budget, and its eviction then searches among pinned entries at every insertion.
+//! cache's budget, and its eviction then searches among pinned entries at every insertion. Held are those that have lost their
+//! last name: the kernel may have them open, and opens and closes without telling.
+//!
+//! An inode loses its name first and is [held](Known::hold) then; one that was found before is
+//! [told](Known::told) of with a look at whether it still has a name. Both are under the shard's lock, so whichever is second
+//! sees the other, and no inode without a name is known and not held.
 
+use dentree_vfs::{FileSystem, Inode};
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A node id of the FUSE protocol. 1 is the root.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -21,25 +27,46 @@ impl NodeId {
 
 const SHARDS: usize = 16;
 
-/// Node id → number of times that the kernel was told of it.
-///
-/// Each shard has a lock of its own, held for one map operation and never together with another.
-pub(crate) struct Known {
-    shards: [Mutex<HashMap<NodeId, u64>>; SHARDS],
+/// What is kept of a node that the kernel knows.
+struct Told<F: FileSystem> {
+    times: u64,
+    /// The inode, where it has no name any more.
+    held: Option<Arc<Inode<F>>>,
 }
 
-impl Known {
+type Shard<F> = HashMap<NodeId, Told<F>>;
+
+/// Node id → number of times that the kernel was told of it.
+///
+/// Each shard has a lock of its own, held for one map operation and never together with another. No inode is let go under one.
+pub(crate) struct Known<F: FileSystem> {
+    shards: [Mutex<Shard<F>>; SHARDS],
+}
+
+impl<F: FileSystem> Known<F> {
     /// A table of the root alone, which the kernel knows from the mount and never forgets.
     pub(crate) fn new() -> Self {
-        let known = Known { shards: Default::default() };
-        known.told(NodeId::ROOT);
+        let known = Known { shards: std::array::from_fn(|_| Mutex::default()) };
+        known.shard(NodeId::ROOT).insert(NodeId::ROOT, Told { times: 1, held: None });
         known
     }
 
-    /// Counts that the kernel is about to be told of `node`. Call this before the answer is sent: the FORGET
-    /// may come on another thread before the sending call returns.
-    pub(crate) fn told(&self, node: NodeId) {
-        *self.shard(node).entry(node).or_insert(0) += 1;
+    /// Counts that the kernel is about to be told of `node`, which is `inode` if that could be read. Call this before the
+    /// answer is sent: the FORGET may come on another thread before the sending call returns.
+    pub(crate) fn told(&self, node: NodeId, inode: Option<&Arc<Inode<F>>>) {
+        let mut shard = self.shard(node);
+        let told = shard.entry(node).or_insert(Told { times: 0, held: None });
+        told.times += 1;
+        if let Some(inode) = inode.filter(|inode| inode.is_removed() && told.held.is_none()) {
+            told.held = Some(inode.clone());
+        }
+    }
+
+    /// Keeps an inode that has lost its last name until the kernel has forgotten it.
+    pub(crate) fn hold(&self, node: NodeId, inode: Arc<Inode<F>>) {
+        if let Some(told) = self.shard(node).get_mut(&node) {
+            told.held.get_or_insert(inode);
+        }
     }
 
     /// Takes back `times` of what [`told`](Self::told) counted.
@@ -48,17 +75,21 @@ impl Known {
             return;
         }
         let mut shard = self.shard(node);
-        let Some(count) = shard.get_mut(&node) else {
+        let Some(told) = shard.get_mut(&node) else {
             return;
         };
-        *count = count.saturating_sub(times);
-        if *count == 0 {
-            shard.remove(&node);
-            // The kernel forgets in bulk, under memory pressure: give the memory back too.
-            if shard.len() < shard.capacity() / 8 {
-                shard.shrink_to_fit();
-            }
+        told.times = told.times.saturating_sub(times);
+        if told.times > 0 {
+            return;
         }
+        let forgotten = shard.remove(&node);
+        // The kernel forgets in bulk, under memory pressure: give the memory back too.
+        if shard.len() < shard.capacity() / 8 {
+            shard.shrink_to_fit();
+        }
+        drop(shard);
+        // Perhaps the last holder: the file system frees the inode here.
+        drop(forgotten);
     }
 
     /// Whether the kernel may name `node`.
@@ -71,7 +102,7 @@ impl Known {
         self.shards.iter().map(|shard| lock(shard).len()).sum()
     }
 
-    fn shard(&self, node: NodeId) -> MutexGuard<'_, HashMap<NodeId, u64>> {
+    fn shard(&self, node: NodeId) -> MutexGuard<'_, Shard<F>> {
         // Neighbours share a shard: the inodes of one directory are mostly neighbours, and one thread lists it.
         lock(&self.shards[(node.0 >> 6) as usize % SHARDS])
     }
@@ -85,12 +116,17 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use dentree_vfs::{Identity, MemoryFs, NewKind, Vfs};
+
+    fn known() -> Known<MemoryFs> {
+        Known::new()
+    }
 
     #[test]
     fn a_node_is_known_until_every_telling_is_forgotten() {
-        let known = Known::new();
+        let known = known();
         for _ in 0..3 {
-            known.told(NodeId(12));
+            known.told(NodeId(12), None);
         }
         known.forget(NodeId(12), 2);
         assert!(known.contains(NodeId(12)));
@@ -101,19 +137,40 @@ mod tests {
 
     #[test]
     fn the_root_is_never_forgotten() {
-        let known = Known::new();
+        let known = known();
         known.forget(NodeId::ROOT, u64::MAX);
         assert!(known.contains(NodeId::ROOT));
     }
 
     #[test]
     fn forgetting_more_than_was_told_forgets_the_node_and_nothing_else() {
-        let known = Known::new();
-        known.told(NodeId(7));
-        known.told(NodeId(8));
+        let known = known();
+        known.told(NodeId(7), None);
+        known.told(NodeId(8), None);
         known.forget(NodeId(7), 100);
         known.forget(NodeId(9), 1);
         assert!(!known.contains(NodeId(7)));
         assert!(known.contains(NodeId(8)));
+    }
+
+    #[test]
+    fn an_inode_without_a_name_lives_until_it_is_forgotten() {
+        let vfs = Vfs::new(MemoryFs::default()).unwrap();
+        let (who, known) = (Identity::Superuser, known());
+        for told_first in [true, false] {
+            let inode = vfs.make(&who, vfs.root(), b"f", NewKind::Regular, 0o644).unwrap();
+            let node = NodeId(inode.ino().0);
+            if told_first {
+                known.told(node, Some(&inode));
+            }
+            known.hold(node, vfs.unlink(&who, vfs.root(), b"f").unwrap());
+            if !told_first {
+                known.told(node, Some(&inode));
+            }
+            drop(inode);
+            assert_eq!(vfs.stats().inodes.away, 1);
+            known.forget(node, 1);
+            assert_eq!(vfs.stats().inodes.away, 0);
+        }
     }
 }

@@ -1,4 +1,5 @@
-//! FUSE adapter: mounts a [`Vfs`](dentree_vfs::Vfs) read-only where every program can reach it.
+//! FUSE adapter: mounts a [`Vfs`](dentree_vfs::Vfs) where every program can reach it, read-only where the
+//! file system is.
 //!
 //! [`mount`] attaches the file system to a directory, as root by `mount(2)` and as anybody else through
 //! `fusermount3`, and answers a [`Session`]; [`Session::serve`] answers the kernel's requests with several
@@ -15,6 +16,7 @@
 #![forbid(unsafe_code)]
 
 mod adapter;
+mod changes;
 mod convert;
 mod known;
 mod mountpoint;

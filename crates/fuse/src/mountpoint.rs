@@ -25,6 +25,13 @@ const DEVICE: &str = "/dev/fuse";
 /// Newest first; libfuse 2 calls it without the 3.
 const HELPERS: [&str; 2] = ["fusermount3", "fusermount"];
 
+/// Whether the kernel lets anything be changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum MountAccess {
+    ReadOnly,
+    ReadWrite,
+}
+
 /// A mounted connection.
 pub(crate) struct Attached {
     path: PathBuf,
@@ -37,18 +44,22 @@ pub(crate) struct Attached {
 
 impl Attached {
     /// Mounts at `path` and answers the connection to serve.
-    pub(crate) fn new(path: &Path, options: &Options) -> Result<(Attached, OwnedFd), MountError> {
+    pub(crate) fn new(
+        path: &Path,
+        options: &Options,
+        access: MountAccess,
+    ) -> Result<(Attached, OwnedFd), MountError> {
         let path = check(path, options)?;
         let (connection, helper) = if rustix::process::geteuid().is_root() {
-            match mount_directly(&path, options) {
+            match mount_directly(&path, options, access) {
                 // Root of a container without CAP_SYS_ADMIN: the helper will say what is wrong.
                 Err(MountError::Refused(error)) if error.kind() == ErrorKind::PermissionDenied => {
-                    mount_by_helper(&path, options)?
+                    mount_by_helper(&path, options, access)?
                 }
                 other => (other?, None),
             }
         } else {
-            mount_by_helper(&path, options)?
+            mount_by_helper(&path, options, access)?
         };
         let ours = connection.try_clone().map_err(MountError::Refused)?;
         Ok((Attached { path, connection: ours, helper, detached: Mutex::new(false) }, connection))
@@ -113,7 +124,7 @@ fn check(path: &Path, options: &Options) -> Result<PathBuf, MountError> {
     Ok(absolute)
 }
 
-fn mount_directly(path: &Path, options: &Options) -> Result<OwnedFd, MountError> {
+fn mount_directly(path: &Path, options: &Options, access: MountAccess) -> Result<OwnedFd, MountError> {
     let device = File::options().read(true).write(true).open(DEVICE).map_err(|error| match error.kind() {
         ErrorKind::NotFound => MountError::NoDevice,
         _ => MountError::Device(error),
@@ -128,7 +139,8 @@ fn mount_directly(path: &Path, options: &Options) -> Result<OwnedFd, MountError>
         data.push_str(",allow_other");
     }
     let data = CString::new(data).map_err(|error| MountError::Refused(error.into()))?;
-    let mut flags = MountFlags::RDONLY;
+    let mut flags = MountFlags::empty();
+    flags.set(MountFlags::RDONLY, access == MountAccess::ReadOnly);
     flags.set(MountFlags::NOSUID, !options.suid);
     flags.set(MountFlags::NODEV, !options.dev);
     flags.set(MountFlags::NOEXEC, options.noexec);
@@ -138,7 +150,11 @@ fn mount_directly(path: &Path, options: &Options) -> Result<OwnedFd, MountError>
     Ok(device.into())
 }
 
-fn mount_by_helper(path: &Path, options: &Options) -> Result<(OwnedFd, Option<&'static str>), MountError> {
+fn mount_by_helper(
+    path: &Path,
+    options: &Options,
+    access: MountAccess,
+) -> Result<(OwnedFd, Option<&'static str>), MountError> {
     if options.suid || options.dev {
         return Err(MountError::NeedsRoot);
     }
@@ -147,7 +163,7 @@ fn mount_by_helper(path: &Path, options: &Options) -> Result<(OwnedFd, Option<&'
         // The socket goes as the helper's standard input: that needs no close-on-exec juggling.
         let child = Command::new(helper)
             .arg("-o")
-            .arg(helper_options(options))
+            .arg(helper_options(options, access))
             .arg("--")
             .arg(path)
             .env("_FUSE_COMMFD", "0")
@@ -170,8 +186,9 @@ fn mount_by_helper(path: &Path, options: &Options) -> Result<(OwnedFd, Option<&'
     Err(MountError::NoHelper)
 }
 
-fn helper_options(options: &Options) -> OsString {
-    let mut list = b"ro,nosuid,nodev,default_permissions,fsname=".to_vec();
+fn helper_options(options: &Options, access: MountAccess) -> OsString {
+    let mut list = if access == MountAccess::ReadOnly { b"ro,".to_vec() } else { b"rw,".to_vec() };
+    list.extend_from_slice(b"nosuid,nodev,default_permissions,fsname=");
     for &byte in options.source.as_bytes() {
         if matches!(byte, b',' | b'\\') {
             list.push(b'\\');

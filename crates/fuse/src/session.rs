@@ -1,9 +1,9 @@
 //! A mount from its beginning to its end.
 
-use crate::adapter::{Adapter, Shared};
+use crate::adapter::{Adapter, Counts, Shared};
 use crate::convert::{NodeIds, Ownership};
 use crate::known::Known;
-use crate::mountpoint::Attached;
+use crate::mountpoint::{Attached, MountAccess};
 use dentree_vfs::{FileSystem, Vfs};
 use std::ffi::OsString;
 use std::fs::File;
@@ -11,7 +11,7 @@ use std::io;
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::AtomicU64;
 use std::thread;
 
 /// Who may look into the mount at all, before permission bits are asked.
@@ -27,7 +27,7 @@ pub enum Visibility {
     Everyone,
 }
 
-/// How to mount. The mount is always read-only and permission bits are always checked.
+/// How to mount. The mount is read-only where the file system is, and permission bits are always checked.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Options {
     /// What mount tables name as the source (`fsname=`).
@@ -114,7 +114,7 @@ pub struct Session<F: FileSystem> {
 #[derive(Clone)]
 pub struct Handle {
     attached: Arc<Attached>,
-    shared: Arc<Shared>,
+    shared: Arc<dyn Counts>,
 }
 
 /// However a session ends and whoever holds handles of it, no mount stays behind that nobody serves.
@@ -134,6 +134,7 @@ pub fn mount<F: FileSystem>(
     dir: &Path,
     options: &Options,
 ) -> Result<Session<F>, MountError> {
+    let access = if vfs.fs().is_read_only() { MountAccess::ReadOnly } else { MountAccess::ReadWrite };
     let shared = Arc::new(Shared { known: Known::new(), requests: AtomicU64::new(0) });
     let adapter = Adapter {
         ids: NodeIds { root: vfs.root().ino() },
@@ -141,10 +142,12 @@ pub fn mount<F: FileSystem>(
         shared: shared.clone(),
         ownership: options.ownership,
         kernel_caches: options.visibility != Visibility::OwnerAndRoot,
+        changes: access == MountAccess::ReadWrite,
+        writes_back: false,
         no_open: false,
         no_opendir: false,
     };
-    let (attached, connection) = Attached::new(dir, options)?;
+    let (attached, connection) = Attached::new(dir, options, access)?;
     let mounted = UnmountOnDrop(Handle { attached: Arc::new(attached), shared });
 
     let mut config = fuser::Config::default();
@@ -152,7 +155,8 @@ pub fn mount<F: FileSystem>(
     // One queue for each thread, where an ordinary user may open the device a second time.
     config.clone_fd = File::options().read(true).write(true).open("/dev/fuse").is_ok();
     let acl = match options.visibility {
-        Visibility::Owner => fuser::SessionACL::Owner,
+        // The kernel keeps others out by itself; what it writes back on its own account comes as root.
+        Visibility::Owner => fuser::SessionACL::All,
         Visibility::OwnerAndRoot => fuser::SessionACL::RootAndOwner,
         Visibility::Everyone => fuser::SessionACL::All,
     };
@@ -187,11 +191,11 @@ impl Handle {
 
     /// How many inodes the kernel knows at the moment; the root is one of them.
     pub fn known_inodes(&self) -> usize {
-        self.shared.known.len()
+        self.shared.known_inodes()
     }
 
     /// How many requests for something were answered so far; what the kernel answers by itself is not among them.
     pub fn requests(&self) -> u64 {
-        self.shared.requests.load(Relaxed)
+        self.shared.requests()
     }
 }

@@ -102,7 +102,7 @@ impl<F: FileSystem> Site<F> {
     fn file(&self, ask: &Ask, inode: Arc<Inode<F>>, room: Reserved) -> Result<Response<Body>> {
         let size = inode.attr().size;
         let now = SystemTime::now();
-        let validators = Validators::new(self.fsid, inode.attr(), now);
+        let validators = Validators::new(self.fsid, &inode.attr(), now);
         let mut response = Response::new(Body::default());
         match validators.judge(&ask.headers) {
             Verdict::Failed => {

@@ -191,7 +191,7 @@ fn row<F: FileSystem>(html: &mut String, site: &Site<F>, name: &[u8], ino: Ino, 
     }
     html.push_str("<td class=\"size\">");
     if let Some(Attr { size, kind: FileType::Regular, .. }) = attr {
-        let _ = write!(html, "<data value=\"{size}\" title=\"{size} bytes\">{}</data>", human(*size));
+        let _ = write!(html, "<data value=\"{size}\" title=\"{size} bytes\">{}</data>", human(size));
     }
     html.push_str("<td class=\"time\">");
     if let Some(attr) = attr {

@@ -1,6 +1,6 @@
-//! What a caller may ask a file system to change: plain values, no behaviour.
+//! What a caller may ask a file system to change: plain values.
 
-use crate::Timestamp;
+use crate::{FileType, Timestamp};
 
 /// An inode to be made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -63,6 +63,21 @@ pub struct SetAttr {
     pub ctime: Option<SetTime>,
 }
 
+impl NewKind<'_> {
+    /// The type that the inode will have.
+    pub fn file_type(&self) -> FileType {
+        match self {
+            NewKind::Regular => FileType::Regular,
+            NewKind::Directory => FileType::Directory,
+            NewKind::Symlink(_) => FileType::Symlink,
+            NewKind::Fifo => FileType::Fifo,
+            NewKind::Socket => FileType::Socket,
+            NewKind::CharDevice { .. } => FileType::CharDevice,
+            NewKind::BlockDevice { .. } => FileType::BlockDevice,
+        }
+    }
+}
+
 /// A time to set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SetTime {
@@ -85,6 +100,19 @@ pub enum Allocate {
     ZeroRange,
     /// As `ZeroRange`, but leave the length.
     ZeroRangeKeepSize,
+}
+
+/// What a rename does where the new name is there already.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum OnExisting {
+    /// Replaces it: `rename(2)`.
+    #[default]
+    Replace,
+    /// Fails with [`Error::Exists`](crate::Error::Exists): `RENAME_NOREPLACE`.
+    Fail,
+    /// Gives it the old name; fails with [`Error::NotFound`](crate::Error::NotFound) where it is not there:
+    /// `RENAME_EXCHANGE`.
+    Exchange,
 }
 
 /// How far a file must have come when `fsync` returns.

@@ -1,11 +1,22 @@
 //! Names in the cache, filled from the file system.
+//!
+//! The file system is asked for names under the shared lock of the directory, and names are changed under the exclusive one
+//! (`names.rs`): an answer is never older than a change. What was found without a lock is checked afterwards: an entry that
+//! still has its name stands for the inode whose number it carries, and one that has lost it is
+//! [`Error::Stale`], upon which [`Vfs::retry`] begins again.
+//!
+//! A directory that ignores case is cached under folded names, so that there is one entry for all spellings: a directory below it
+//! has one entry, and a change of a name has one entry to change.
 
+use crate::inode::lock;
+use crate::walk::NAME_MAX;
 use crate::{Access, Attr, DirEntry, Error, FileSystem, FileType, Identity, Ino, Inode, Result, Vfs};
 use crate::{Lookup, ReaddirStart};
-use dentree_dcache::{Child, DentryId, DentryRef, Fill};
+use dentree_dcache::{Child, DentryId, DentryRef, Fill, Kind};
+use std::borrow::Cow;
 use std::ops::ControlFlow;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError, RwLockReadGuard, RwLockWriteGuard};
 
 /// A held name: the inode behind it is its handle.
 pub(crate) type Entry<'a> = DentryRef<'a, Ino>;
@@ -13,44 +24,86 @@ pub(crate) type Entry<'a> = DentryRef<'a, Ino>;
 /// How deep a directory may lie below the root: as many names as fit a path.
 const DEPTH_MAX: usize = crate::PATH_MAX / 2;
 
+/// How often something begins again because others were faster. Each time somebody else has got ahead.
+const RETRIES: usize = 64;
+
+impl<F: FileSystem> Inode<F> {
+    pub(crate) fn share_names(&self) -> RwLockReadGuard<'_, ()> {
+        self.names.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn lock_names(&self) -> RwLockWriteGuard<'_, ()> {
+        self.names.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 impl<F: FileSystem> Vfs<F> {
-    /// The entry that `dir` has in the name cache.
+    /// Does what may meet a name that is just being removed, again where it did.
+    pub(crate) fn retry<T>(&self, mut what: impl FnMut() -> Result<T>) -> Result<T> {
+        for _ in 1..RETRIES {
+            match what() {
+                Err(Error::Stale) => {}
+                done => return done,
+            }
+        }
+        what()
+    }
+
+    /// The entry that `dir` has in the name cache; [`Error::NotFound`] where it was removed.
     ///
     /// An inode remembers its entry. Where that was evicted, the way up to the nearest cached directory is asked
     /// of the file system and entered again.
     pub(crate) fn entry(&self, dir: &Inode<F>) -> Result<Entry<'_>> {
-        let mut missing = Vec::new();
-        let mut ino = dir.ino();
+        if !dir.is_dir() {
+            return Err(Error::NotADirectory);
+        }
+        if dir.is_removed() {
+            return Err(Error::NotFound);
+        }
+        if let Some(entry) = self.remembered_entry(dir) {
+            return Ok(entry);
+        }
+        let mut missing = vec![dir.ino()];
+        let mut above = self.parent(dir)?;
         let mut entry = loop {
-            if let Some(entry) = self.remembered_entry(ino)? {
+            if let Some(entry) = self.remembered_entry(&above) {
                 break entry;
             }
             if missing.len() == DEPTH_MAX {
                 return Err(Error::Loop);
             }
-            missing.push(ino);
-            ino = self.fs().parent(self.inode(ino)?.node())?;
+            missing.push(above.ino());
+            above = self.parent(&above)?;
         };
         while let Some(child) = missing.pop() {
-            let name = self.name_in(&*self.inode(*entry.handle())?, child)?;
-            entry = self.fill(&entry, &name)?.filter(|entry| *entry.handle() == child).ok_or(Error::Stale)?;
-            self.inode_of(&entry)?;
+            let dir = self.inode_of(&entry)?;
+            let name = self.name_in(&dir, child)?;
+            entry = self
+                .fill(&entry, &dir, &name)?
+                .filter(|entry| *entry.handle() == child)
+                .ok_or(Error::Stale)?;
         }
         Ok(entry)
     }
 
-    fn remembered_entry(&self, ino: Ino) -> Result<Option<Entry<'_>>> {
-        if ino == self.root().ino() {
-            return Ok(Some(self.names.root()));
+    fn remembered_entry(&self, dir: &Inode<F>) -> Option<Entry<'_>> {
+        if dir.ino() == self.root().ino() {
+            return Some(self.names.root());
         }
         // Relaxed: the id alone is the message; a stale one does not lead to an entry.
-        let id = DentryId::from_bits(self.inode(ino)?.entry.load(Ordering::Relaxed));
-        Ok(self.names.get(id).filter(|entry| *entry.handle() == ino && entry.is_linked()))
+        let id = DentryId::from_bits(dir.entry.load(Ordering::Relaxed));
+        self.names.get(id).filter(|entry| *entry.handle() == dir.ino() && entry.is_linked())
+    }
+
+    /// Whether an entry still has its name, or is the root's.
+    pub(crate) fn is_current(&self, entry: &Entry<'_>) -> bool {
+        entry.is_linked() || *entry == self.names.root()
     }
 
     /// The name that directory `dir` has for the directory `child`.
     fn name_in(&self, dir: &Inode<F>, child: Ino) -> Result<Vec<u8>> {
         let mut name = None;
+        let _names = dir.share_names();
         self.fs().readdir(dir.node(), ReaddirStart::First, &mut |entry: DirEntry<'_>| {
             if entry.ino != child {
                 return ControlFlow::Continue(());
@@ -61,47 +114,106 @@ impl<F: FileSystem> Vfs<F> {
         name.ok_or(Error::Stale)
     }
 
-    /// The inode behind an entry, which remembers it.
+    /// The inode behind an entry; [`Error::Stale`] where the entry has lost its name.
     pub(crate) fn inode_of(&self, entry: &Entry<'_>) -> Result<Arc<Inode<F>>> {
-        let inode = self.inode(*entry.handle())?;
-        if inode.attr().is_dir() {
-            inode.entry.store(entry.id().to_bits(), Ordering::Relaxed);
+        let inode = self.inodes.get_named(*entry.handle(), || self.is_current(entry));
+        // A cached inode may be one that uses the number again. Its number was free only after the name was gone, and we
+        // have met it after that: so we see that the name is gone.
+        let inode = if self.is_current(entry) { inode? } else { return Err(Error::Stale) };
+        if inode.is_dir() {
+            self.remember(&inode, entry);
         }
         Ok(inode)
     }
 
     /// What directory `dir` has under `name`, if `who` may search it.
     pub(crate) fn step(&self, who: &Identity, dir: &Entry<'_>, name: &[u8]) -> Result<Option<Entry<'_>>> {
-        self.check(who, &*self.inode(*dir.handle())?, Access::SEARCH)?;
-        self.fill(dir, name)
+        let inode = self.inode_of(dir)?;
+        self.check(who, &inode, Access::SEARCH)?;
+        self.fill(dir, &inode, name)
     }
 
     /// What directory `dir` has under `name`; the file system is asked once, however many miss it.
-    fn fill(&self, dir: &Entry<'_>, name: &[u8]) -> Result<Option<Entry<'_>>> {
-        self.names.lookup_or_fill(dir, name, || {
-            let dir = self.inode(*dir.handle())?;
-            Ok(match self.fs().lookup(dir.node(), name)? {
-                Some(found) => Fill::Positive(self.child(found)?),
-                None if self.fs().folds_names(dir.node()) => Fill::NotCached(None),
-                None => Fill::Negative { ttl: None },
-            })
-        })
+    fn fill(&self, entry: &Entry<'_>, dir: &Inode<F>, name: &[u8]) -> Result<Option<Entry<'_>>> {
+        let _names = dir.share_names();
+        if self.is_current(entry) { self.fill_locked(entry, dir, name) } else { Err(Error::Stale) }
     }
 
-    /// What the cache keeps of a directory's answer. A directory's inode is read for its permissions; the type of
-    /// anything else is taken from the directory where it says.
+    /// As `fill`, with the lock of `dir` held and `entry` found to be its.
+    pub(crate) fn fill_locked(
+        &self,
+        entry: &Entry<'_>,
+        dir: &Inode<F>,
+        name: &[u8],
+    ) -> Result<Option<Entry<'_>>> {
+        let found = self.names.lookup_or_fill(entry, &self.key(dir, name), || {
+            Ok(match self.fs().lookup(dir.node(), name)? {
+                Some(found) => Fill::Positive(self.child(found)?),
+                None => Fill::Negative { ttl: None },
+            })
+        })?;
+        if let Some(found) = found.as_ref().filter(|found| found.kind() == Kind::Directory) {
+            self.remember(&*self.inode(*found.handle())?, found);
+        }
+        Ok(found)
+    }
+
+    /// The name under which the cache keeps `name` of `dir`.
+    pub(crate) fn key<'n>(&self, dir: &Inode<F>, name: &'n [u8]) -> Cow<'n, [u8]> {
+        match self.fs().fold_name(dir.node(), name) {
+            // A form too long to be cached is not used: the spellings of such a name are then cached one by one.
+            Some(folded) if folded.len() <= NAME_MAX => Cow::Owned(folded),
+            _ => Cow::Borrowed(name),
+        }
+    }
+
+    /// Notes a directory's entry in its inode, and its permissions in the entry.
+    pub(crate) fn remember(&self, dir: &Inode<F>, entry: &Entry<'_>) {
+        let id = entry.id().to_bits();
+        if dir.entry.load(Ordering::Relaxed) == id {
+            return;
+        }
+        // A change of the permissions before this is seen here, and one after it finds the entry.
+        let _rights = lock(&dir.rights);
+        dir.entry.store(id, Ordering::Relaxed);
+        self.names.set_search(entry, may_all_search(&dir.attr()));
+    }
+
+    /// The entry that must hear of new permissions of `dir`; `None` for what is no directory, or was removed. Looked for where the
+    /// inode does not remember one: it may be younger in its cache than the entry is in its own.
+    pub(crate) fn entry_to_tell(&self, dir: &Inode<F>) -> Result<Option<Entry<'_>>> {
+        if !dir.is_dir() {
+            return Ok(None);
+        }
+        match self.retry(|| self.entry(dir)) {
+            Err(Error::NotFound) => Ok(None),
+            found => found.map(Some),
+        }
+    }
+
+    /// Brings the permissions in the name cache up to date. [`Inode::rights`]
+    pub(crate) fn tell_permissions(&self, dir: &Inode<F>, entry: Option<Entry<'_>>) {
+        if let Some(entry) = entry {
+            self.names.set_search(&entry, may_all_search(&dir.attr()));
+        }
+    }
+
+    /// What the cache keeps of a directory's answer: the type from the directory where it says.
     fn child(&self, found: Lookup) -> Result<Child<Ino>> {
-        Ok(match found.kind {
-            Some(FileType::Symlink) => Child::symlink(found.ino),
-            Some(kind) if kind != FileType::Directory => Child::other(found.ino),
-            _ => match self.inode(found.ino)?.attr() {
-                attr if attr.is_dir() => {
-                    Child { search: may_all_search(attr), ..Child::directory(found.ino) }
-                }
-                attr if attr.kind == FileType::Symlink => Child::symlink(found.ino),
-                _ => Child::other(found.ino),
-            },
-        })
+        let kind = match found.kind {
+            Some(kind) => kind,
+            None => self.inode(found.ino)?.kind(),
+        };
+        Ok(child(found.ino, kind))
+    }
+}
+
+/// What the cache keeps of an inode. Whether everybody may search a directory is told when that is certain.
+pub(crate) fn child(ino: Ino, kind: FileType) -> Child<Ino> {
+    match kind {
+        FileType::Directory => Child { search: false, ..Child::directory(ino) },
+        FileType::Symlink => Child::symlink(ino),
+        _ => Child::other(ino),
     }
 }
 

@@ -51,6 +51,9 @@ pub enum Error {
     /// A directory that must be empty has entries.
     #[error("directory not empty")]
     NotEmpty,
+    /// The root, or `.` or `..`, which cannot be removed or renamed.
+    #[error("in use by the file system itself")]
+    Busy,
     /// No space for it, or no space that this identity may use.
     #[error("no space left on the file system")]
     NoSpace,
@@ -60,6 +63,9 @@ pub enum Error {
     /// More names than an inode can have.
     #[error("too many links")]
     TooManyLinks,
+    /// A name or value that is too long for what it is meant for.
+    #[error("out of range")]
+    Range,
     /// An argument that means nothing here.
     #[error("invalid argument")]
     Invalid,
@@ -97,9 +103,11 @@ impl Error {
             Error::NoExtent => Errno::NXIO,
             Error::Exists => Errno::EXIST,
             Error::NotEmpty => Errno::NOTEMPTY,
+            Error::Busy => Errno::BUSY,
             Error::NoSpace => Errno::NOSPC,
             Error::FileTooLarge => Errno::FBIG,
             Error::TooManyLinks => Errno::MLINK,
+            Error::Range => Errno::RANGE,
             Error::Invalid => Errno::INVAL,
             Error::Stale => Errno::STALE,
             Error::Encrypted => Errno::NOKEY,

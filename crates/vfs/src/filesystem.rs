@@ -111,7 +111,7 @@ pub trait FileSystem: Send + Sync + 'static {
     /// Reads inode `ino`.
     fn load(&self, ino: Ino) -> Result<Self::Node>;
 
-    /// What memory a node takes in bytes, for the inode cache's budget.
+    /// What memory a node takes in bytes, for the inode cache's budget; asked once, when the node is new.
     fn node_bytes(&self, node: &Self::Node) -> usize;
 
     /// The attributes of a node.
@@ -120,11 +120,11 @@ pub trait FileSystem: Send + Sync + 'static {
     /// The inode that directory `dir` has under `name`, or `None` where it has no such name.
     fn lookup(&self, dir: &Self::Node, name: &[u8]) -> Result<Option<Lookup>>;
 
-    /// Whether several names may mean one entry in `dir` (casefolded): such names are not cached as absent, and
-    /// the directory is never complete.
-    fn folds_names(&self, dir: &Self::Node) -> bool {
-        let _ = dir;
-        false
+    /// The one form that all spellings of a name share in `dir` where it ignores case, or `None` where it does not. A form's
+    /// own form is itself.
+    fn fold_name(&self, dir: &Self::Node, name: &[u8]) -> Option<Vec<u8>> {
+        let _ = (dir, name);
+        None
     }
 
     /// Calls `each` for every entry behind `start`, in the directory's own stable order, until it breaks.

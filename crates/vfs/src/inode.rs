@@ -1,37 +1,184 @@
 //! Inodes in memory, within a budget.
 //!
-//! An [`Inode`] is what a file system parsed, plus its attributes. [`InodeCache`] keeps each at most once; one
-//! that somebody holds is pinned, so that everybody who asks for a number while it is in use gets the same.
+//! # Data
+//! An [`Inode`] is what a file system parsed. [`InodeCache`] keeps inodes within a budget; those that somebody holds are
+//! pinned. An inode that is alive outside of the cache is *away*: it lost its last name, never had one, or was just
+//! evicted and its memory is being given back.
+//!
+//! | what | guard |
+//! |---|---|
+//! | cached inodes | the cache's own locks, one per shard |
+//! | away inodes | [`Home::away`], one mutex per shard; a leaf |
+//! | names of a directory | [`Inode::names`] |
+//! | owner, permissions and ACL, from check to change | [`Inode::rights`] |
+//! | [`Inode::life`] | written with [`Inode::names`] held exclusively |
+//!
+//! # Guarantees
+//! - **I1** At any moment there is at most one `Inode` of a number. Whoever is alive is in the cache or away; a number is loaded
+//!   only by the one thread that holds the cache's place for it, and only when it is not away.
+//! - **I2** [`FileSystem::evict`] is called once for each `Inode`, when the last holder is gone, and before anybody loads or adopts
+//!   that number again: the number stays away until `evict` has returned.
+//! - **I3** A number that a name led to is loaded only while it has that name: `get_named` asks whether the name is still there
+//!   when the place in the cache is taken. So a number that was freed and is used again is never mistaken for its former owner:
+//!   whoever removes a name tells the name cache first and lets go of the inode then.
+//!
+//! `evict` runs in whichever thread lets go last, maybe under directory locks, never under locks of a cache.
 
-use crate::{Attr, FileSystem, Ino, Result};
+use crate::{Attr, FileSystem, FileType, Ino, Result};
 use quick_cache::sync::Cache;
 use quick_cache::{DefaultHashBuilder, Lifecycle, OptionsBuilder, Weighter};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 
-/// An inode in memory: what the file system parsed, and its attributes.
+const AWAY_SHARDS: usize = 16;
+
+/// Whether an inode has names.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub(crate) enum Life {
+    /// It has.
+    Named,
+    /// It was made without, and may be given one.
+    Unnamed,
+    /// It has lost the last one, for good.
+    Removed,
+}
+
+/// An inode in memory: what the file system parsed.
 pub struct Inode<F: FileSystem> {
-    attr: Attr,
+    ino: Ino,
+    kind: FileType,
     node: F::Node,
+    /// What it takes in memory.
+    bytes: u64,
+    home: Arc<Home<F>>,
+    life: AtomicU8,
     /// The id of a directory's entry in the name cache, 0 where it has none: a hint.
     pub(crate) entry: AtomicU64,
+    /// Shared for looking names up and listing, exclusive for changing them; of other inodes than directories exclusive where
+    /// their number of names changes.
+    pub(crate) names: RwLock<()>,
+    /// Held while attributes that decide permissions are checked and changed.
+    pub(crate) rights: Mutex<()>,
 }
 
 impl<F: FileSystem> Inode<F> {
-    /// Its number.
-    pub fn ino(&self) -> Ino {
-        self.attr.ino
+    fn new(home: &Arc<Home<F>>, node: F::Node, life: Life) -> Arc<Self> {
+        let attr = home.fs.attr(&node);
+        Arc::new(Inode {
+            ino: attr.ino,
+            kind: attr.kind,
+            bytes: (size_of::<Self>() + home.fs.node_bytes(&node)) as u64,
+            node,
+            home: home.clone(),
+            life: AtomicU8::new(life as u8),
+            entry: AtomicU64::new(0),
+            names: RwLock::new(()),
+            rights: Mutex::new(()),
+        })
     }
 
-    /// Its attributes.
-    pub fn attr(&self) -> &Attr {
-        &self.attr
+    /// Its number.
+    pub fn ino(&self) -> Ino {
+        self.ino
+    }
+
+    /// What kind of thing it is: that never changes.
+    pub fn kind(&self) -> FileType {
+        self.kind
+    }
+
+    /// Its attributes as of now.
+    pub fn attr(&self) -> Attr {
+        self.home.fs.attr(&self.node)
+    }
+
+    /// Whether it is a directory.
+    pub fn is_dir(&self) -> bool {
+        self.kind == FileType::Directory
+    }
+
+    /// Whether it has lost its last name: it goes with its last holder.
+    pub fn is_removed(&self) -> bool {
+        self.life() == Life::Removed
     }
 
     /// The file system's own form of it.
     pub fn node(&self) -> &F::Node {
         &self.node
     }
+
+    pub(crate) fn life(&self) -> Life {
+        // Relaxed: who decides by it holds `names`; others may see it late.
+        match self.life.load(Ordering::Relaxed) {
+            life if life == Life::Named as u8 => Life::Named,
+            life if life == Life::Unnamed as u8 => Life::Unnamed,
+            _ => Life::Removed,
+        }
+    }
+
+    pub(crate) fn set_life(&self, life: Life) {
+        self.life.store(life as u8, Ordering::Relaxed);
+    }
+}
+
+impl<F: FileSystem> Drop for Inode<F> {
+    fn drop(&mut self) {
+        self.home.fs.evict(&self.node);
+        self.home.has_gone(self.ino);
+    }
+}
+
+/// The file system, and the inodes that are alive outside of the cache.
+pub(crate) struct Home<F: FileSystem> {
+    pub(crate) fs: F,
+    away: [Away<F>; AWAY_SHARDS],
+}
+
+struct Away<F: FileSystem> {
+    inodes: Mutex<HashMap<Ino, Weak<Inode<F>>>>,
+    /// One of them has gone.
+    gone: Condvar,
+}
+
+impl<F: FileSystem> Home<F> {
+    fn new(fs: F) -> Arc<Self> {
+        let away = std::array::from_fn(|_| Away { inodes: Mutex::default(), gone: Condvar::new() });
+        Arc::new(Home { fs, away })
+    }
+
+    fn shard(&self, ino: Ino) -> (&Away<F>, MutexGuard<'_, HashMap<Ino, Weak<Inode<F>>>>) {
+        let shard = &self.away[ino.0 as usize % AWAY_SHARDS];
+        (shard, lock(&shard.inodes))
+    }
+
+    fn goes_away(&self, inode: &Arc<Inode<F>>) {
+        self.shard(inode.ino).1.insert(inode.ino, Arc::downgrade(inode));
+    }
+
+    fn has_gone(&self, ino: Ino) {
+        let (shard, mut inodes) = self.shard(ino);
+        if inodes.remove(&ino).is_some() {
+            shard.gone.notify_all();
+        }
+    }
+
+    /// The inode if it is away; waits where it is on its last way.
+    fn away(&self, ino: Ino) -> Option<Arc<Inode<F>>> {
+        let (shard, mut inodes) = self.shard(ino);
+        loop {
+            if let Some(inode) = inodes.get(&ino)?.upgrade() {
+                return Some(inode);
+            }
+            inodes = shard.gone.wait(inodes).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+/// A panic elsewhere leaves these maps consistent: each operation on one is one call.
+pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The inode cache's figures.
@@ -45,20 +192,17 @@ pub struct InodeCacheStats {
     pub hits: u64,
     /// Look-ups that had to load it.
     pub misses: u64,
+    /// Inodes that are held outside of the cache: those without a name above all.
+    pub away: u64,
 }
 
-/// Weighs an inode by what the file system says of its node.
-struct ByNode<F>(Arc<F>);
+/// Weighs an inode by what the file system said of its node at first: the cache's sums rest on a weight that does not change.
+#[derive(Clone)]
+struct ByNode;
 
-impl<F> Clone for ByNode<F> {
-    fn clone(&self) -> Self {
-        ByNode(self.0.clone())
-    }
-}
-
-impl<F: FileSystem> Weighter<Ino, Arc<Inode<F>>> for ByNode<F> {
+impl<F: FileSystem> Weighter<Ino, Arc<Inode<F>>> for ByNode {
     fn weight(&self, _: &Ino, inode: &Arc<Inode<F>>) -> u64 {
-        (size_of::<Inode<F>>() + self.0.node_bytes(&inode.node)) as u64
+        inode.bytes
     }
 }
 
@@ -74,38 +218,91 @@ impl<F: FileSystem> Lifecycle<Ino, Arc<Inode<F>>> for PinHeld {
         Arc::strong_count(inode) > 1
     }
 
+    /// Under the shard's lock, so nobody misses the inode before it is away (I1).
     fn on_evict(&self, evicted: &mut Self::RequestState, _: Ino, inode: Arc<Inode<F>>) {
+        inode.home.goes_away(&inode);
         evicted.push(inode);
     }
 }
 
 /// Inode number → inode.
 pub(crate) struct InodeCache<F: FileSystem> {
-    fs: Arc<F>,
-    cache: Cache<Ino, Arc<Inode<F>>, ByNode<F>, DefaultHashBuilder, PinHeld>,
+    home: Arc<Home<F>>,
+    cache: Cache<Ino, Arc<Inode<F>>, ByNode, DefaultHashBuilder, PinHeld>,
     /// Counted here: the cache looks twice before it loads, and counts both.
     loads: AtomicU64,
 }
 
+/// Why a number did not become a cached inode.
+enum NotCached<F: FileSystem> {
+    Away(Arc<Inode<F>>),
+    Failed(crate::Error),
+}
+
 impl<F: FileSystem> InodeCache<F> {
-    pub(crate) fn new(fs: Arc<F>, budget_bytes: u64) -> Self {
+    pub(crate) fn new(fs: F, budget_bytes: u64) -> Self {
         let typical = (size_of::<Inode<F>>() as u64).max(1);
         let options = OptionsBuilder::new()
             .estimated_items_capacity((budget_bytes / typical) as usize)
             .weight_capacity(budget_bytes)
             .build()
             .expect("both capacities are given");
-        let cache = Cache::with_options(options, ByNode(fs.clone()), DefaultHashBuilder::default(), PinHeld);
-        InodeCache { fs, cache, loads: AtomicU64::new(0) }
+        let cache = Cache::with_options(options, ByNode, DefaultHashBuilder::default(), PinHeld);
+        InodeCache { home: Home::new(fs), cache, loads: AtomicU64::new(0) }
     }
 
-    /// Inode `ino`, loaded once however many ask for it.
+    pub(crate) fn fs(&self) -> &F {
+        &self.home.fs
+    }
+
+    /// Inode `ino`, loaded once however many ask for it. The caller knows that it has a name, or holds it.
     pub(crate) fn get(&self, ino: Ino) -> Result<Arc<Inode<F>>> {
-        self.cache.get_or_insert_with(&ino, || {
+        self.get_named(ino, || true)
+    }
+
+    /// Inode `ino`, to which a name has led; [`Error::Stale`](crate::Error::Stale) where it has to be loaded and the
+    /// name is not there any more (I3).
+    pub(crate) fn get_named(&self, ino: Ino, still_there: impl FnOnce() -> bool) -> Result<Arc<Inode<F>>> {
+        let found = self.cache.get_or_insert_with(&ino, || {
+            if let Some(inode) = self.home.away(ino) {
+                return Err(NotCached::Away(inode));
+            }
+            if !still_there() {
+                return Err(NotCached::Failed(crate::Error::Stale));
+            }
             self.loads.fetch_add(1, Ordering::Relaxed);
-            let node = self.fs.load(ino)?;
-            Ok(Arc::new(Inode { attr: self.fs.attr(&node), node, entry: AtomicU64::new(0) }))
+            let node = self.home.fs.load(ino).map_err(NotCached::Failed)?;
+            Ok(Inode::new(&self.home, node, Life::Named))
+        });
+        found.or_else(|why| match why {
+            NotCached::Away(inode) => Ok(inode),
+            NotCached::Failed(error) => Err(error),
         })
+    }
+
+    /// The inode of a node that the file system has just made.
+    pub(crate) fn adopt(&self, node: F::Node, life: Life) -> Result<Arc<Inode<F>>> {
+        let ino = self.home.fs.attr(&node).ino;
+        // The number may have been freed by an eviction that is still on its way out: `away` waits for it.
+        if self.home.away(ino).is_some() || self.cache.peek(&ino).is_some() {
+            let what =
+                format!("inode {ino} was taken for a new file while it is in use; run e2fsck on the image");
+            return Err(crate::Error::Corrupt(what.into()));
+        }
+        let inode = Inode::new(&self.home, node, life);
+        match life {
+            Life::Named => self.cache.insert(ino, inode.clone()),
+            Life::Unnamed | Life::Removed => self.home.goes_away(&inode),
+        }
+        Ok(inode)
+    }
+
+    /// Takes an inode that has lost its last name out of the cache, so that it goes with its last holder.
+    pub(crate) fn bury(&self, inode: &Arc<Inode<F>>) {
+        inode.set_life(Life::Removed);
+        // Away before it leaves the cache: in between it is in both (I1).
+        self.home.goes_away(inode);
+        self.cache.remove(&inode.ino);
     }
 
     pub(crate) fn stats(&self) -> InodeCacheStats {
@@ -114,6 +311,14 @@ impl<F: FileSystem> InodeCache<F> {
             bytes: self.cache.weight(),
             hits: self.cache.hits(),
             misses: self.loads.load(Ordering::Relaxed),
+            away: self.home.away.iter().map(|shard| lock(&shard.inodes).len() as u64).sum(),
         }
+    }
+
+    /// The file system itself, if no inode is held any more.
+    pub(crate) fn into_fs(self) -> Option<F> {
+        let InodeCache { home, cache, .. } = self;
+        drop(cache);
+        Arc::into_inner(home).map(|home| home.fs)
     }
 }

@@ -8,21 +8,28 @@
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
 mod attr;
+mod attributes;
 mod change;
+mod content;
 mod entry;
 mod error;
 mod filesystem;
 mod identity;
 mod inode;
+mod memory;
+mod names;
+mod permissions;
+mod rename;
 mod vfs;
 mod walk;
 
 pub use attr::{Attr, FileType, Ino, Timestamp};
-pub use change::{Allocate, Durability, NewInode, NewKind, SetAttr, SetTime, SetXattr};
+pub use change::{Allocate, Durability, NewInode, NewKind, OnExisting, SetAttr, SetTime, SetXattr};
 pub use dentree_dcache::{MemoryStats as NameMemory, Reason as Fallback, Stats as NameStats};
 pub use error::{Cause, Error, Result};
 pub use filesystem::{DirEntry, Extent, FileSystem, FsStat, Lookup, NameIn, ReaddirStart, Rename};
 pub use identity::{Access, Identity};
 pub use inode::{Inode, InodeCacheStats};
+pub use memory::{MemoryFs, MemoryLimits, MemoryNode};
 pub use vfs::{Budgets, Stats, Vfs};
-pub use walk::{LastLink, NAME_MAX, PATH_MAX, SYMLINKS_MAX, WalkOptions};
+pub use walk::{LastLink, LastName, NAME_MAX, PATH_MAX, SYMLINKS_MAX, WalkOptions};

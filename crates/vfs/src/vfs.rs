@@ -2,13 +2,13 @@
 
 use crate::entry::may_all_search;
 use crate::inode::{Inode, InodeCache, InodeCacheStats};
-use crate::walk::NAME_MAX;
 use crate::{
     Access, DirEntry, Error, Extent, FileSystem, FileType, FsStat, Identity, Ino, ReaddirStart, Result,
+    WalkOptions,
 };
 use dentree_dcache::{Child, Dcache, Stats as NameStats};
 use std::ops::ControlFlow;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 /// How much memory the caches may take, in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -27,9 +27,10 @@ impl Default for Budgets {
 
 /// A file system behind its caches. Every method may be called by many threads at once.
 pub struct Vfs<F: FileSystem> {
-    fs: Arc<F>,
-    inodes: InodeCache<F>,
+    pub(crate) inodes: InodeCache<F>,
     pub(crate) names: Dcache<Ino>,
+    /// Held while a directory changes its parent, or may: the shape of the tree stands still then.
+    pub(crate) renaming: Mutex<()>,
     root: Arc<Inode<F>>,
 }
 
@@ -41,18 +42,24 @@ impl<F: FileSystem> Vfs<F> {
 
     /// Puts caches of the given sizes before `fs`. Reads the root inode.
     pub fn with_budgets(fs: F, budgets: Budgets) -> Result<Self> {
-        let fs = Arc::new(fs);
-        let inodes = InodeCache::new(fs.clone(), budgets.inodes as u64);
-        let root = inodes.get(fs.root())?;
-        let search = may_all_search(root.attr());
+        let inodes = InodeCache::new(fs, budgets.inodes as u64);
+        let root = inodes.get(inodes.fs().root())?;
+        let search = may_all_search(&root.attr());
         let names =
             Dcache::builder().memory(budgets.names).build(Child { search, ..Child::directory(root.ino()) });
-        Ok(Vfs { fs, inodes, names, root })
+        Ok(Vfs { inodes, names, renaming: Mutex::new(()), root })
     }
 
     /// The file system behind.
     pub fn fs(&self) -> &F {
-        &self.fs
+        self.inodes.fs()
+    }
+
+    /// Gives the file system back, every inode evicted; `None` where somebody still holds an inode.
+    pub fn into_fs(self) -> Option<F> {
+        let Vfs { inodes, names, root, .. } = self;
+        drop((names, root));
+        inodes.into_fs()
     }
 
     /// The root directory.
@@ -60,35 +67,37 @@ impl<F: FileSystem> Vfs<F> {
         &self.root
     }
 
-    /// The inode with this number.
+    /// The inode with this number, which must be one that has a name or is held: a number that was freed may have come to mean
+    /// another inode.
     pub fn inode(&self, ino: Ino) -> Result<Arc<Inode<F>>> {
         self.inodes.get(ino)
     }
 
     /// Fails with [`Error::AccessDenied`] unless `who` may do `access` with `inode`.
     pub fn check(&self, who: &Identity, inode: &Inode<F>, access: Access) -> Result<()> {
-        if who.may(inode.attr(), access) { Ok(()) } else { Err(Error::AccessDenied) }
+        if who.may(&inode.attr(), access) { Ok(()) } else { Err(Error::AccessDenied) }
     }
 
     /// What `dir` has under the single name `name` (`.` and `..` too), or `None`.
     pub fn lookup(&self, who: &Identity, dir: &Arc<Inode<F>>, name: &[u8]) -> Result<Option<Arc<Inode<F>>>> {
-        if !dir.attr().is_dir() {
+        if !dir.is_dir() {
             return Err(Error::NotADirectory);
         }
         match name {
-            _ if name.len() > NAME_MAX => Err(Error::NameTooLong),
             b"." | b".." => {
                 self.check(who, dir, Access::SEARCH)?;
                 if name == b"." { Ok(Some(dir.clone())) } else { self.parent(dir).map(Some) }
             }
-            _ => {
-                let found = self.step(who, &self.entry(dir)?, name)?;
-                found.map(|entry| self.inode_of(&entry)).transpose()
-            }
+            _ if name.is_empty() || name.contains(&b'/') => Err(Error::Invalid),
+            _ => match self.walk(who, dir, name, WalkOptions::KEEP_LINK) {
+                Err(Error::NotFound) => Ok(None),
+                found => found.map(Some),
+            },
         }
     }
 
-    /// Calls `each` for every entry of `dir` behind `start` until it breaks; without `.` and `..`.
+    /// Calls `each` for every entry of `dir` behind `start` until it breaks; without `.` and `..`. `each` may ask for
+    /// inodes by their number, and must not look names up or change any. A directory that was removed has none.
     /// Fails with [`Error::AccessDenied`] where `who` may not read `dir`.
     pub fn readdir(
         &self,
@@ -97,23 +106,30 @@ impl<F: FileSystem> Vfs<F> {
         start: ReaddirStart,
         each: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
     ) -> Result<()> {
-        if !dir.attr().is_dir() {
+        if !dir.is_dir() {
             return Err(Error::NotADirectory);
         }
         self.check(who, dir, Access::READ)?;
-        self.fs.readdir(dir.node(), start, each)
+        let _names = dir.share_names();
+        if dir.is_removed() { Ok(()) } else { self.fs().readdir(dir.node(), start, each) }
     }
 
     /// The parent directory of `dir`; the root's is the root.
     pub fn parent(&self, dir: &Inode<F>) -> Result<Arc<Inode<F>>> {
-        self.inode(self.fs.parent(dir.node())?)
+        let parent = || if dir.is_removed() { Err(Error::NotFound) } else { self.fs().parent(dir.node()) };
+        self.retry(|| {
+            let ino = parent()?;
+            let still_there = || parent().is_ok_and(|now| now == ino);
+            let found = self.inodes.get_named(ino, still_there);
+            if still_there() { found } else { Err(Error::Stale) }
+        })
     }
 
     /// Reads into `buf` from byte `offset` of a regular file; answers how many bytes: fewer than asked only at
     /// the end of file. Like `read(2)`, does not check permissions: whoever opened the file did.
     pub fn read(&self, file: &Inode<F>, offset: u64, buf: &mut [u8]) -> Result<usize> {
-        match file.attr().kind {
-            FileType::Regular => self.fs.read(file.node(), offset, buf),
+        match file.kind() {
+            FileType::Regular => self.fs().read(file.node(), offset, buf),
             FileType::Directory => Err(Error::IsADirectory),
             _ => Err(Error::Invalid),
         }
@@ -122,31 +138,27 @@ impl<F: FileSystem> Vfs<F> {
     /// Whether the byte at `offset` of a regular file is data or hole, and where that run ends;
     /// [`Error::NoExtent`] at or past the end of file.
     pub fn extent(&self, file: &Inode<F>, offset: u64) -> Result<Extent> {
-        self.fs.extent(file.node(), offset)
+        self.fs().extent(file.node(), offset)
     }
 
     /// The target of a symbolic link.
     pub fn readlink(&self, link: &Inode<F>) -> Result<Vec<u8>> {
-        if link.attr().kind == FileType::Symlink {
-            self.fs.readlink(link.node())
-        } else {
-            Err(Error::Invalid)
-        }
+        if link.kind() == FileType::Symlink { self.fs().readlink(link.node()) } else { Err(Error::Invalid) }
     }
 
     /// The value of the extended attribute with the full name `name`; [`Error::NoAttribute`] where there is none.
     pub fn getxattr(&self, inode: &Inode<F>, name: &[u8]) -> Result<Vec<u8>> {
-        self.fs.getxattr(inode.node(), name)?.ok_or(Error::NoAttribute)
+        self.fs().getxattr(inode.node(), name)?.ok_or(Error::NoAttribute)
     }
 
     /// The full names of all extended attributes of `inode`.
     pub fn listxattr(&self, inode: &Inode<F>) -> Result<Vec<Vec<u8>>> {
-        self.fs.listxattr(inode.node())
+        self.fs().listxattr(inode.node())
     }
 
     /// Sizes and free counts.
     pub fn statfs(&self) -> Result<FsStat> {
-        self.fs.statfs()
+        self.fs().statfs()
     }
 
     /// The caches' figures.

@@ -68,11 +68,40 @@ impl<F: FileSystem> Vfs<F> {
         if path.len() > PATH_MAX {
             return Err(Error::NameTooLong);
         }
-        let start = self.entry(start)?;
-        let in_names = options.of_names(&start);
-        let mut walk = Walk { vfs: self, who, options, in_names, links: 0, denied: None };
-        let end = walk.run(start, path)?;
-        self.inode_of(&end)
+        self.retry(|| {
+            let start = self.entry(start)?;
+            let in_names = options.of_names(&start);
+            let mut walk = Walk { vfs: self, who, options, in_names, links: 0, denied: None };
+            let end = walk.run(start, path)?;
+            self.inode_of(&end)
+        })
+    }
+
+    /// Walks to the directory in which `path` has its last component: what makes, removes and renames needs.
+    ///
+    /// Fails as [`walk`](Self::walk) does for what stands before the last component, and with [`Error::AccessDenied`] where
+    /// the directory may not be searched.
+    pub fn walk_parent<'p>(
+        &self,
+        who: &Identity,
+        start: &Arc<Inode<F>>,
+        path: &'p [u8],
+    ) -> Result<LastName<'p, F>> {
+        if path.is_empty() {
+            return Err(Error::NotFound);
+        }
+        let Some(end) = path.iter().rposition(|&byte| byte != b'/') else {
+            return Ok(LastName { dir: self.root().clone(), name: b".", slash: true });
+        };
+        let (named, slash) = (&path[..=end], end + 1 < path.len());
+        let (above, name) = match named.iter().rposition(|&byte| byte == b'/') {
+            Some(at) => named.split_at(at + 1),
+            None => (&b"."[..], named),
+        };
+        let to_directory = WalkOptions { directory: true, ..WalkOptions::FOLLOW };
+        let dir = self.walk(who, start, above, to_directory)?;
+        self.check(who, &dir, Access::SEARCH)?;
+        Ok(LastName { dir, name, slash })
     }
 
     /// Walks several paths as [`walk`](Self::walk) does, answers in their order. Where the names are cached the
@@ -90,10 +119,15 @@ impl<F: FileSystem> Vfs<F> {
             return paths.iter().map(|path| one_by_one(path.as_ref())).collect();
         };
         let cached = self.names.walk_many(&entry, paths, options.of_names(&entry), |ino| {
-            self.inode(*ino).is_ok_and(|dir| who.may(dir.attr(), Access::SEARCH))
+            self.inode(*ino).is_ok_and(|dir| who.may(&dir.attr(), Access::SEARCH))
         });
         let answers = cached.into_iter().zip(paths).map(|(walk, path)| match walk {
-            names::Walk::Found(end) => options.accept(end, path.as_ref()).and_then(|end| self.inode_of(&end)),
+            names::Walk::Found(end) => {
+                match options.accept(end, path.as_ref()).and_then(|end| self.inode_of(&end)) {
+                    Err(Error::Stale) => one_by_one(path.as_ref()),
+                    found => found,
+                }
+            }
             names::Walk::Negative { .. } => Err(Error::NotFound),
             names::Walk::Stopped(_) => one_by_one(path.as_ref()),
         });
@@ -175,7 +209,7 @@ impl<'a, F: FileSystem> Walk<'a, F> {
     fn as_far_as_cached(&mut self, at: &Entry<'a>, rest: &[u8]) -> names::Walk<'a, Ino> {
         let Walk { vfs, who, in_names, denied, .. } = self;
         vfs.names.walk(at, rest, *in_names, |ino| match vfs.inode(*ino) {
-            Ok(dir) => who.may(dir.attr(), Access::SEARCH),
+            Ok(dir) => who.may(&dir.attr(), Access::SEARCH),
             Err(error) => {
                 *denied = Some(error);
                 false
@@ -214,7 +248,7 @@ impl<'a, F: FileSystem> Walk<'a, F> {
         if refused || self.options.no_links || self.links > SYMLINKS_MAX {
             return Err(Error::Loop);
         }
-        self.vfs.readlink(&*self.vfs.inode(*link.handle())?)
+        self.vfs.readlink(&*self.vfs.inode_of(link)?)
     }
 
     /// Where a path, or a link's target, that was met in `dir` begins.
@@ -225,6 +259,16 @@ impl<'a, F: FileSystem> Walk<'a, F> {
             _ => Ok(dir),
         }
     }
+}
+
+/// Where a path ends: a name in a directory, whether or not there is such a name.
+pub struct LastName<'p, F: FileSystem> {
+    /// The directory.
+    pub dir: Arc<Inode<F>>,
+    /// The last component, which may be `.` or `..`; `.` for the root.
+    pub name: &'p [u8],
+    /// A slash stands behind it: only a directory can be meant.
+    pub slash: bool,
 }
 
 /// The first component of `path` and what stands behind it; `None` where only slashes are left.

@@ -6,7 +6,7 @@ use crate::image::{Node, Session};
 use crate::output::{Names, Output, human};
 use crate::report::Stop;
 use crate::tree::{Listing, Tree, join, parts};
-use dentree_vfs::{Attr, FileType, Ino, WalkOptions};
+use dentree_vfs::{FileType, Ino, WalkOptions};
 use std::collections::HashSet;
 use std::io::{self, Write};
 use std::ops::{ControlFlow, Range};
@@ -96,7 +96,7 @@ impl Sum<'_> {
         let (mut blocks, mut linked) = (0_u64, Vec::new());
         for entry in range.map(|index| listing.get(index)) {
             let Some(node) = self.tree.inode(entry.ino, &join(dir, entry.name)) else { continue };
-            let attr: &Attr = node.attr();
+            let attr = node.attr();
             if attr.nlink > 1 {
                 linked.push((attr.ino, attr.blocks));
             } else {

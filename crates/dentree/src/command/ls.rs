@@ -209,7 +209,7 @@ impl Style<'_> {
         };
         [
             attr.ino.to_string(),
-            mode(attr),
+            mode(&attr),
             attr.nlink.to_string(),
             attr.uid.to_string(),
             attr.gid.to_string(),

@@ -14,7 +14,7 @@ pub(crate) fn run(session: &Session, args: &StatArgs) -> Result<(), Stop> {
     for (at, node) in session.walk_each(&args.locations, WalkOptions::KEEP_LINK) {
         let target = target(session, &at, &node);
         if args.json {
-            json::line(&mut out, &json::File::new(&at.path, node.attr(), target.as_deref()))?;
+            json::line(&mut out, &json::File::new(&at.path, &node.attr(), target.as_deref()))?;
         } else {
             describe(&mut out, &clock, &at, &node, target.as_deref())?;
         }
@@ -53,7 +53,7 @@ fn describe(
     writeln!(out, "\n  Type: {}", kind(attr.kind))?;
     write!(out, "  Size: {:<15} Blocks: {:<10} IO block: {}", attr.size, attr.blocks, attr.block_size)?;
     writeln!(out, "\n Inode: {:<16} Links: {:<8} Generation: {}", attr.ino, attr.nlink, attr.generation)?;
-    writeln!(out, "Access: {:04o} {}  Uid: {}  Gid: {}", attr.permissions, mode(attr), attr.uid, attr.gid)?;
+    writeln!(out, "Access: {:04o} {}  Uid: {}  Gid: {}", attr.permissions, mode(&attr), attr.uid, attr.gid)?;
     if matches!(attr.kind, FileType::BlockDevice | FileType::CharDevice) {
         writeln!(out, "Device: {}:{}", attr.rdev_major, attr.rdev_minor)?;
     }

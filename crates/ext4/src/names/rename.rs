@@ -5,7 +5,7 @@
 use super::{Draft, ENTRY_CREDITS};
 use crate::inodes::ORPHAN_CREDITS;
 use crate::name::Wanted;
-use crate::{Ext4, Node, Result, Snapshot};
+use crate::{Ext4, Node, Result};
 use dentree_ext4_format::{InodeNumber, InodeTime, NewEntry};
 use dentree_jbd2::Handle;
 use dentree_vfs::{FileType, Rename};

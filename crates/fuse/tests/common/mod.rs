@@ -1,4 +1,5 @@
 //! A file system in memory, and mounts of it that end with the test.
+#![allow(dead_code)] // each test file uses a part of it
 
 use dentree_fuse::{Handle, Options, Session};
 use dentree_vfs::{
@@ -270,14 +271,18 @@ impl Drop for Mounted {
 
 /// Mounts `tree` in a fresh directory; `None`, with the reason printed, where that cannot be done here.
 pub fn mount(tree: Tree, options: &Options) -> Option<Mounted> {
+    mount_vfs(&Arc::new(Vfs::new(tree).unwrap()), options)
+}
+
+/// As [`mount`], of a file system that the test keeps an eye on.
+pub fn mount_vfs<F: FileSystem>(vfs: &Arc<Vfs<F>>, options: &Options) -> Option<Mounted> {
     if !can_mount() {
         return None;
     }
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("mnt");
     std::fs::create_dir(&path).unwrap();
-    let session: Session<Tree> =
-        dentree_fuse::mount(Arc::new(Vfs::new(tree).unwrap()), &path, options).unwrap();
+    let session: Session<F> = dentree_fuse::mount(vfs.clone(), &path, options).unwrap();
     let handle = session.handle();
     let serving = Some(std::thread::spawn(move || session.serve()));
     Some(Mounted { path, handle, serving, _dir: dir })

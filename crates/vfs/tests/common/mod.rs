@@ -1,6 +1,11 @@
 //! A file system in memory, made from a list of paths.
 #![allow(dead_code)] // each test file uses a part of it
 
+pub mod kernel;
+pub mod model;
+pub mod ops;
+pub mod tree;
+
 use dentree_vfs::*;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;

@@ -219,12 +219,12 @@ impl Search<'_> {
         if self.asks_inodes() {
             let path = found.split_off(begin);
             let Some(node) = self.tree.inode(entry.ino, &path) else { return };
-            if !self.filter.attributes(node.attr()) {
+            if !self.filter.attributes(&node.attr()) {
                 return;
             }
             if self.style.json {
                 // Writing to memory does not fail.
-                let _ = json::line(found, &json::File::new(&path, node.attr(), None));
+                let _ = json::line(found, &json::File::new(&path, &node.attr(), None));
                 return;
             }
             found.extend_from_slice(&path);

@@ -1,0 +1,224 @@
+//! Requests that change something, in terms of [`Vfs`](dentree_vfs::Vfs).
+//!
+//! The kernel has checked who may do it, has applied the umask, and takes setuid and setgid bits away by requests of its own; what is
+//! left to say is to whom a new inode belongs. With the write-back cache it also knows length and times of open files better than we do, and sends
+//! them when it writes.
+//!
+//! What is not offered: O_TMPFILE, which fuser has no request for, and new ACLs, as nobody here would keep permission bits and
+//! ACLs in step.
+
+use crate::adapter::Adapter;
+use crate::convert::{device_numbers, timestamp};
+use crate::known::NodeId;
+use dentree_vfs::{
+    Allocate, Durability, Error, FileSystem, FileType, Identity, Inode, NewKind, OnExisting, Result, SetAttr,
+    SetTime, SetXattr,
+};
+use fuser::{INodeNo, RenameFlags, Request, TimeOrNow};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+const FALLOC_KEEP_SIZE: i32 = 1;
+const FALLOC_PUNCH_HOLE: i32 = 2;
+const FALLOC_ZERO_RANGE: i32 = 16;
+const XATTR_CREATE: i32 = 1;
+const XATTR_REPLACE: i32 = 2;
+
+/// The most that one COPY_FILE_RANGE copies: it must not hold its caller, who cannot be interrupted, for long.
+const COPY_MAX: u64 = 64 << 20;
+/// Bytes that it moves at a time.
+const COPY_STEP: u64 = 1 << 20;
+
+/// What SETATTR may bring.
+pub(crate) struct NewAttr {
+    pub(crate) mode: Option<u32>,
+    pub(crate) uid: Option<u32>,
+    pub(crate) gid: Option<u32>,
+    pub(crate) size: Option<u64>,
+    pub(crate) atime: Option<TimeOrNow>,
+    pub(crate) mtime: Option<TimeOrNow>,
+    pub(crate) ctime: Option<SystemTime>,
+}
+
+/// Whom the kernel has checked.
+fn caller(request: &Request) -> Identity {
+    Identity::Checked { uid: request.uid(), gid: request.gid() }
+}
+
+/// For changes that make nothing.
+const CHECKED: Identity = Identity::Checked { uid: 0, gid: 0 };
+
+impl<F: FileSystem> Adapter<F> {
+    pub(crate) fn make(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        kind: NewKind<'_>,
+        mode: u32,
+    ) -> Result<Arc<Inode<F>>> {
+        let permissions = (mode & 0o7777) as u16;
+        self.vfs.make(&caller(request), &self.inode(parent)?, name.as_bytes(), kind, permissions)
+    }
+
+    pub(crate) fn make_node(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        device: u32,
+    ) -> Result<Arc<Inode<F>>> {
+        let (major, minor) = device_numbers(device);
+        let kind = match FileType::from_mode(mode) {
+            Some(FileType::Regular) => NewKind::Regular,
+            Some(FileType::Fifo) => NewKind::Fifo,
+            Some(FileType::Socket) => NewKind::Socket,
+            Some(FileType::CharDevice) => NewKind::CharDevice { major, minor },
+            Some(FileType::BlockDevice) => NewKind::BlockDevice { major, minor },
+            _ => return Err(Error::Invalid),
+        };
+        self.make(request, parent, name, kind, mode)
+    }
+
+    pub(crate) fn remove(&self, parent: INodeNo, name: &OsStr, as_directory: bool) -> Result<()> {
+        let dir = self.inode(parent)?;
+        let removed = if as_directory {
+            self.vfs.rmdir(&CHECKED, &dir, name.as_bytes())?
+        } else {
+            self.vfs.unlink(&CHECKED, &dir, name.as_bytes())?
+        };
+        self.hold_removed(removed);
+        Ok(())
+    }
+
+    pub(crate) fn move_name(
+        &self,
+        (old_parent, old): (INodeNo, &OsStr),
+        (new_parent, new): (INodeNo, &OsStr),
+        flags: RenameFlags,
+    ) -> Result<()> {
+        let on_existing = match flags {
+            RenameFlags::RENAME_NOREPLACE => OnExisting::Fail,
+            RenameFlags::RENAME_EXCHANGE => OnExisting::Exchange,
+            _ if flags.is_empty() => OnExisting::Replace,
+            _ => return Err(Error::Invalid),
+        };
+        let (old_dir, new_dir) = (self.inode(old_parent)?, self.inode(new_parent)?);
+        let replaced =
+            self.vfs.rename(&CHECKED, &old_dir, old.as_bytes(), &new_dir, new.as_bytes(), on_existing)?;
+        if let Some(replaced) = replaced {
+            self.hold_removed(replaced);
+        }
+        Ok(())
+    }
+
+    /// The kernel may have it open: it stays until that is forgotten.
+    fn hold_removed(&self, inode: Arc<Inode<F>>) {
+        if inode.is_removed() {
+            self.shared.known.hold(self.ids.node(inode.ino()), inode);
+        }
+    }
+
+    pub(crate) fn add_link(&self, node: INodeNo, parent: INodeNo, name: &OsStr) -> Result<Arc<Inode<F>>> {
+        let (inode, dir) = (self.inode(node)?, self.inode(parent)?);
+        self.vfs.link(&CHECKED, &inode, &dir, name.as_bytes())?;
+        Ok(inode)
+    }
+
+    pub(crate) fn change_attr(&self, node: INodeNo, new: &NewAttr) -> Result<Arc<Inode<F>>> {
+        let time = |wanted: TimeOrNow| match wanted {
+            TimeOrNow::Now => SetTime::Now,
+            TimeOrNow::SpecificTime(time) => SetTime::At(timestamp(time)),
+        };
+        let changes = SetAttr {
+            permissions: new.mode.map(|mode| (mode & 0o7777) as u16),
+            uid: new.uid,
+            gid: new.gid,
+            size: new.size,
+            atime: new.atime.map(time),
+            mtime: new.mtime.map(time),
+            ctime: new.ctime.map(|time| SetTime::At(timestamp(time))),
+        };
+        let inode = self.inode(node)?;
+        self.vfs.set_attr(&CHECKED, &inode, &changes)?;
+        Ok(inode)
+    }
+
+    pub(crate) fn write_at(&self, node: INodeNo, offset: u64, data: &[u8]) -> Result<u32> {
+        let written = self.vfs.write(&CHECKED, &*self.inode(node)?, offset, data)?;
+        // No more than came with the request, whose length has 32 bits.
+        Ok(written as u32)
+    }
+
+    pub(crate) fn change_space(&self, node: INodeNo, offset: u64, len: u64, mode: i32) -> Result<()> {
+        const PUNCH: i32 = FALLOC_PUNCH_HOLE | FALLOC_KEEP_SIZE;
+        const ZERO_KEEP: i32 = FALLOC_ZERO_RANGE | FALLOC_KEEP_SIZE;
+        let how = match mode {
+            0 => Allocate::Reserve,
+            FALLOC_KEEP_SIZE => Allocate::ReserveKeepSize,
+            PUNCH => Allocate::PunchHole,
+            FALLOC_ZERO_RANGE => Allocate::ZeroRange,
+            ZERO_KEEP => Allocate::ZeroRangeKeepSize,
+            _ => return Err(Error::Unsupported(format!("fallocate mode {mode:#x}").into())),
+        };
+        self.vfs.allocate(&CHECKED, &*self.inode(node)?, offset, len, how)
+    }
+
+    /// Copies within the image; the kernel has written back what it knew better.
+    pub(crate) fn copy(
+        &self,
+        (from, at): (INodeNo, u64),
+        (to, target): (INodeNo, u64),
+        len: u64,
+    ) -> Result<u32> {
+        let (from, to) = (self.inode(from)?, self.inode(to)?);
+        let len = len.min(COPY_MAX);
+        let mut piece = vec![0; len.min(COPY_STEP) as usize];
+        let mut done = 0;
+        while done < len {
+            let wanted = (len - done).min(COPY_STEP) as usize;
+            let step = self.vfs.read(&from, at + done, &mut piece[..wanted]);
+            let step = step.and_then(|read| self.vfs.write(&CHECKED, &to, target + done, &piece[..read]));
+            match step {
+                Ok(0) => break,
+                Ok(written) => done += written as u64,
+                // What was copied was copied; whoever goes on meets the error first.
+                Err(_) if done > 0 => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(done as u32)
+    }
+
+    pub(crate) fn make_durable(&self, node: INodeNo, data_only: bool) -> Result<()> {
+        let durability = if data_only { Durability::Data } else { Durability::Full };
+        self.vfs.fsync(&*self.inode(node)?, durability)
+    }
+
+    pub(crate) fn set_xattr(&self, node: INodeNo, name: &OsStr, value: &[u8], flags: i32) -> Result<()> {
+        let how = match flags {
+            0 => SetXattr::Any,
+            XATTR_CREATE => SetXattr::Create,
+            XATTR_REPLACE => SetXattr::Replace,
+            _ => return Err(Error::Invalid),
+        };
+        if name.as_bytes().starts_with(b"system.posix_acl_") {
+            return Err(Error::Unsupported("access control lists are read, not yet written".into()));
+        }
+        self.vfs.setxattr(&CHECKED, &*self.inode(node)?, name.as_bytes(), value, how)
+    }
+
+    pub(crate) fn remove_xattr(&self, node: INodeNo, name: &OsStr) -> Result<()> {
+        self.vfs.removexattr(&CHECKED, &*self.inode(node)?, name.as_bytes())
+    }
+
+    /// What an entry's answer needs, counted as told.
+    pub(crate) fn tell(&self, inode: &Arc<Inode<F>>) -> NodeId {
+        let node = self.ids.node(inode.ino());
+        self.shared.known.told(node, Some(inode));
+        node
+    }
+}

@@ -1,0 +1,174 @@
+//! Changing owner, permissions, times, length and extended attributes.
+//!
+//! What decides permissions is checked and changed under one lock per inode ([`Inode::rights`]), so that a check is never older than the
+//! change it allows, and the name cache, which knows which directories everybody may search, follows in order.
+
+use crate::inode::lock;
+use crate::permissions::{SET_GID, STICKY, Touch, after_writing, without_set_id};
+use crate::{
+    Access, Attr, Error, FileSystem, FileType, Identity, Inode, Result, SetAttr, SetTime, SetXattr, Vfs,
+};
+
+/// The capabilities of a program, which a change of its content or owner takes away.
+const CAPABILITY: &[u8] = b"security.capability";
+/// The longest name and value of an extended attribute, as in the kernel.
+const XATTR_NAME_MAX: usize = 255;
+const XATTR_VALUE_MAX: usize = 64 << 10;
+const UNKNOWN_SPACE: &str = "extended attributes have names in user., trusted., security. or system.";
+
+impl<F: FileSystem> Vfs<F> {
+    /// Sets attributes, all or none: `chmod(2)`, `chown(2)`, `utimensat(2)`, `truncate(2)`.
+    ///
+    /// Only the owner changes permissions, the superuser the owner, the owner the group to one of its own; else
+    /// [`Error::NotPermitted`]. Times are set by the owner, both to now also by whoever may write. A new length needs the permission
+    /// to write. As in Linux, a new owner or group takes the setuid and setgid bits of a file away (and its capabilities), and so
+    /// does a new length that is set by an ordinary user.
+    pub fn set_attr(&self, who: &Identity, inode: &Inode<F>, changes: &SetAttr) -> Result<()> {
+        if *changes == SetAttr::default() {
+            return Ok(());
+        }
+        self.check_writable()?;
+        let entry = if changes.permissions.is_some() { self.entry_to_tell(inode)? } else { None };
+        let _rights = lock(&inode.rights);
+        let attr = inode.attr();
+        self.check_set_attr(who, inode, &attr, changes)?;
+        let mut changes = *changes;
+        let owner_changes = changes.uid.is_some() || changes.gid.is_some();
+        if let Some(permissions) = &mut changes.permissions {
+            let group = changes.gid.unwrap_or(attr.gid);
+            *permissions &= 0o7777;
+            if !who.is_in(group) {
+                *permissions &= !SET_GID;
+            }
+        } else if !inode.is_dir() && !matches!(who, Identity::Checked { .. }) {
+            let mut left = if owner_changes { without_set_id(who, &attr) } else { attr.permissions };
+            if changes.size.is_some() {
+                left &= after_writing(who, &attr);
+            }
+            changes.permissions = (left != attr.permissions).then_some(left);
+        }
+        if inode.kind() == FileType::Regular && (owner_changes || changes.size.is_some() && who.is_bound()) {
+            self.drop_capability(inode)?;
+        }
+        self.fs().set_attr(inode.node(), &changes)?;
+        self.tell_permissions(inode, entry);
+        Ok(())
+    }
+
+    fn check_set_attr(&self, who: &Identity, inode: &Inode<F>, attr: &Attr, changes: &SetAttr) -> Result<()> {
+        let permitted = |granted: bool| if granted { Ok(()) } else { Err(Error::NotPermitted) };
+        if changes.size.is_some() {
+            match inode.kind() {
+                FileType::Regular => self.check(who, inode, Access::WRITE)?,
+                FileType::Directory => return Err(Error::IsADirectory),
+                _ => return Err(Error::Invalid),
+            }
+        }
+        self.check_flags(attr, Touch::Change)?;
+        if let Some(uid) = changes.uid {
+            permitted(!who.is_bound() || who.owns(attr) && uid == attr.uid)?;
+        }
+        if let Some(gid) = changes.gid {
+            permitted(!who.is_bound() || who.owns(attr) && (gid == attr.gid || who.is_in(gid)))?;
+        }
+        if changes.permissions.is_some() {
+            permitted(who.owns(attr))?;
+        }
+        match (changes.atime, changes.mtime) {
+            (None, None) => {}
+            // Touching needs no more than writing.
+            (Some(SetTime::Now), Some(SetTime::Now)) if !who.owns(attr) => {
+                self.check(who, inode, Access::WRITE)?
+            }
+            _ => permitted(who.owns(attr))?,
+        }
+        permitted(changes.ctime.is_none() || !who.is_bound())
+    }
+
+    /// Takes from a file what it must not keep when `who` writes to it.
+    pub(crate) fn drop_privileges(&self, who: &Identity, file: &Inode<F>) -> Result<()> {
+        if !who.is_bound() {
+            return Ok(());
+        }
+        let _rights = lock(&file.rights);
+        self.drop_capability(file)?;
+        let attr = file.attr();
+        let left = after_writing(who, &attr);
+        if left == attr.permissions {
+            return Ok(());
+        }
+        self.fs().set_attr(file.node(), &SetAttr { permissions: Some(left), ..SetAttr::default() })
+    }
+
+    fn drop_capability(&self, file: &Inode<F>) -> Result<()> {
+        match self.fs().getxattr(file.node(), CAPABILITY)? {
+            Some(_) => self.fs().removexattr(file.node(), CAPABILITY),
+            None => Ok(()),
+        }
+    }
+
+    /// Sets the extended attribute with the full name `name`: `setxattr(2)`.
+    ///
+    /// `user.` is for regular files and directories (in a sticky directory's case its owner) whose content `who` may write;
+    /// `trusted.` and `security.` for the superuser; the ACLs of `system.` for the owner. Other name spaces are unknown.
+    pub fn setxattr(
+        &self,
+        who: &Identity,
+        inode: &Inode<F>,
+        name: &[u8],
+        value: &[u8],
+        how: SetXattr,
+    ) -> Result<()> {
+        if value.len() > XATTR_VALUE_MAX {
+            return Err(Error::NoSpace);
+        }
+        self.check_xattr(who, inode, name)?;
+        let entry = if is_acl(name) { self.entry_to_tell(inode)? } else { None };
+        let _rights = lock(&inode.rights);
+        self.fs().setxattr(inode.node(), name, value, how)?;
+        self.tell_permissions(inode, entry);
+        Ok(())
+    }
+
+    /// Removes the extended attribute with the full name `name`; the rules are those of [`setxattr`](Self::setxattr).
+    /// Fails with [`Error::NoAttribute`] where there is none.
+    pub fn removexattr(&self, who: &Identity, inode: &Inode<F>, name: &[u8]) -> Result<()> {
+        self.check_xattr(who, inode, name)?;
+        let entry = if is_acl(name) { self.entry_to_tell(inode)? } else { None };
+        let _rights = lock(&inode.rights);
+        self.fs().removexattr(inode.node(), name)?;
+        self.tell_permissions(inode, entry);
+        Ok(())
+    }
+
+    fn check_xattr(&self, who: &Identity, inode: &Inode<F>, name: &[u8]) -> Result<()> {
+        self.check_writable()?;
+        if name.is_empty() || name.len() > XATTR_NAME_MAX {
+            return Err(Error::Range);
+        }
+        let attr = inode.attr();
+        self.check_flags(&attr, Touch::Change)?;
+        let permitted = |granted: bool| if granted { Ok(()) } else { Err(Error::NotPermitted) };
+        let space = name.iter().position(|&byte| byte == b'.').map_or(name, |dot| &name[..=dot]);
+        match space {
+            b"user." => {
+                permitted(matches!(inode.kind(), FileType::Regular | FileType::Directory))?;
+                let sticky = inode.is_dir() && attr.permissions & STICKY != 0;
+                permitted(!sticky || who.owns(&attr))?;
+                self.check(who, inode, Access::WRITE)?;
+            }
+            b"trusted." | b"security." => permitted(!who.is_bound())?,
+            b"system." => permitted(who.owns(&attr))?,
+            _ => {
+                self.check(who, inode, Access::WRITE)?;
+                return Err(Error::Unsupported(UNKNOWN_SPACE.into()));
+            }
+        }
+        if name.len() > space.len() { Ok(()) } else { Err(Error::Invalid) }
+    }
+}
+
+/// Whether an attribute decides permissions.
+fn is_acl(name: &[u8]) -> bool {
+    name.starts_with(b"system.posix_acl_")
+}

@@ -1,0 +1,73 @@
+//! Changing what is in a file, and making sure that it stays.
+//!
+//! Like `read`, none of this checks permissions: whoever opened the file did. `who` matters for the bits that writing takes
+//! away.
+
+use crate::permissions::Touch;
+use crate::{Allocate, Durability, Error, FileSystem, FileType, Identity, Inode, Result, Vfs};
+
+/// The largest offset, as `loff_t`.
+const OFFSET_MAX: u64 = i64::MAX as u64;
+
+impl<F: FileSystem> Vfs<F> {
+    /// Writes `data` at byte `offset` of a regular file and lengthens it where need be: `pwrite(2)`. Answers how many bytes: fewer than
+    /// given only where space ran out behind them. Takes setuid and setgid bits away unless `who` is the superuser.
+    pub fn write(&self, who: &Identity, file: &Inode<F>, offset: u64, data: &[u8]) -> Result<usize> {
+        self.check_content(file, Touch::Change)?;
+        if data.is_empty() {
+            return Ok(0);
+        }
+        offset.checked_add(data.len() as u64).filter(|&end| end <= OFFSET_MAX).ok_or(Error::FileTooLarge)?;
+        self.drop_privileges(who, file)?;
+        self.fs().write(file.node(), offset, data)
+    }
+
+    /// Writes `data` at the end of a regular file, wherever that is by now: `write(2)` with `O_APPEND`. Answers the offset, and how many
+    /// bytes.
+    pub fn append(&self, who: &Identity, file: &Inode<F>, data: &[u8]) -> Result<(u64, usize)> {
+        self.check_content(file, Touch::Append)?;
+        if data.is_empty() {
+            return Ok((file.attr().size, 0));
+        }
+        self.drop_privileges(who, file)?;
+        self.fs().append(file.node(), data)
+    }
+
+    /// Changes the space under `len` bytes from `offset` of a regular file: `fallocate(2)`.
+    pub fn allocate(
+        &self,
+        who: &Identity,
+        file: &Inode<F>,
+        offset: u64,
+        len: u64,
+        how: Allocate,
+    ) -> Result<()> {
+        self.check_content(file, Touch::Change)?;
+        if len == 0 {
+            return Err(Error::Invalid);
+        }
+        offset.checked_add(len).filter(|&end| end <= OFFSET_MAX).ok_or(Error::FileTooLarge)?;
+        self.drop_privileges(who, file)?;
+        self.fs().allocate(file.node(), offset, len, how)
+    }
+
+    fn check_content(&self, file: &Inode<F>, touch: Touch) -> Result<()> {
+        self.check_writable()?;
+        match file.kind() {
+            FileType::Regular => self.check_flags(&file.attr(), touch),
+            FileType::Directory => Err(Error::IsADirectory),
+            _ => Err(Error::Invalid),
+        }
+    }
+
+    /// Returns once what was written to `inode` before, or for a directory the changes of its names, will survive a power cut:
+    /// `fsync(2)`, `fdatasync(2)`.
+    pub fn fsync(&self, inode: &Inode<F>, durability: Durability) -> Result<()> {
+        self.fs().fsync(inode.node(), durability)
+    }
+
+    /// As [`fsync`](Self::fsync), for everything: `syncfs(2)`.
+    pub fn sync(&self) -> Result<()> {
+        self.fs().sync()
+    }
+}

@@ -1,0 +1,249 @@
+//! Changing the names in a directory.
+//!
+//! # Who protects what
+//! The names of a directory are changed with its lock ([`Inode::names`]) held exclusively, from the check to the last step:
+//! what was checked is what is changed, and the name cache follows the file system in the order of the changes. Who removes
+//! or links an inode holds that inode's lock too: its number of names is changed by one at a time, and a directory that is removed
+//! gets no new entry.
+//!
+//! ```text
+//! renaming                      while a directory may change its parent (`rename.rs`)
+//! └─ names of directories       ancestors first, else by number; a directory before what it holds
+//!    └─ names of other inodes   by number
+//!       └─ rights               one inode's; nothing of `vfs` is taken inside
+//! ```
+//!
+//! No circle can form: two directories, neither below the other, are locked together only by a rename between them,
+//! and of those there is one at a time, as `renaming` is held; whoever else holds a directory asks only for what is in it, by number
+//! where it is two. While the file system is asked for a missing name the directory is shared, and entries of ancestors are found
+//! before anything is locked.
+//!
+//! # Guarantees
+//! - **N1** When a change has returned, the name cache says what the file system says. Before that a walk sees the old
+//!   state or the new one.
+//! - **N2** An error has changed nothing.
+//! - **N3** A name is taken from the cache before its inode can go, so a freed number has no name there.
+
+use crate::entry::{Entry, child};
+use crate::inode::Life;
+use crate::permissions::Touch;
+use crate::walk::NAME_MAX;
+use crate::{Access, Error, FileSystem, FileType, Identity, Inode, NewKind, Result, Vfs};
+use std::sync::Arc;
+
+impl<F: FileSystem> Vfs<F> {
+    /// Makes an inode and gives it the name `name` in `dir`: `mkdir(2)`, `mknod(2)`, `symlink(2)`, `open(2)` with `O_CREAT` and
+    /// `O_EXCL`. The caller has applied the umask to `permissions`, which mean nothing for a symbolic link.
+    ///
+    /// Fails with [`Error::Exists`] where the name is there, [`Error::NotFound`] where `dir` was removed,
+    /// [`Error::AccessDenied`] where `who` may not write `dir`, [`Error::NotPermitted`] for a device made by an ordinary user.
+    ///
+    /// ```
+    /// use dentree_vfs::{Identity, MemoryFs, NewKind, Vfs};
+    /// let vfs = Vfs::new(MemoryFs::default())?;
+    /// let who = Identity::Superuser;
+    /// let etc = vfs.make(&who, vfs.root(), b"etc", NewKind::Directory, 0o755)?;
+    /// let hosts = vfs.make(&who, &etc, b"hosts", NewKind::Regular, 0o644)?;
+    /// vfs.write(&who, &hosts, 0, b"127.0.0.1 localhost")?;
+    /// assert_eq!(hosts.attr().size, 19);
+    /// # Ok::<(), dentree_vfs::Error>(())
+    /// ```
+    pub fn make(
+        &self,
+        who: &Identity,
+        dir: &Arc<Inode<F>>,
+        name: &[u8],
+        kind: NewKind<'_>,
+        permissions: u16,
+    ) -> Result<Arc<Inode<F>>> {
+        check_name(name, Error::Exists)?;
+        self.retry(|| {
+            let entry = self.entry(dir)?;
+            let _names = dir.lock_names();
+            match self.find_locked(who, &entry, dir, name)? {
+                Some(_) => Err(Error::Exists),
+                None => self.make_locked(who, dir, &entry, name, kind, permissions),
+            }
+        })
+    }
+
+    /// The inode that `dir` has under `name`, or else a new regular file of that name: `open(2)` with `O_CREAT`. Tells whether it
+    /// is new. A symbolic link is answered as one.
+    pub fn open_or_create(
+        &self,
+        who: &Identity,
+        dir: &Arc<Inode<F>>,
+        name: &[u8],
+        permissions: u16,
+    ) -> Result<(Arc<Inode<F>>, bool)> {
+        check_name(name, Error::IsADirectory)?;
+        if let Some(found) = self.lookup(who, dir, name)? {
+            return Ok((found, false));
+        }
+        self.retry(|| {
+            let entry = self.entry(dir)?;
+            let _names = dir.lock_names();
+            match self.find_locked(who, &entry, dir, name)? {
+                Some(found) => Ok((self.inode_of(&found)?, false)),
+                None => {
+                    let made = self.make_locked(who, dir, &entry, name, NewKind::Regular, permissions)?;
+                    Ok((made, true))
+                }
+            }
+        })
+    }
+
+    fn make_locked(
+        &self,
+        who: &Identity,
+        dir: &Arc<Inode<F>>,
+        entry: &Entry<'_>,
+        name: &[u8],
+        kind: NewKind<'_>,
+        permissions: u16,
+    ) -> Result<Arc<Inode<F>>> {
+        self.check_writable()?;
+        self.check_add(who, dir)?;
+        if who.is_bound() && matches!(kind, NewKind::CharDevice { .. } | NewKind::BlockDevice { .. }) {
+            return Err(Error::NotPermitted);
+        }
+        if matches!(kind, NewKind::Symlink(target) if target.is_empty()) {
+            return Err(Error::NotFound);
+        }
+        let node = self.fs().make(dir.node(), name, &self.inherit(who, dir, kind, permissions))?;
+        let inode = self.inodes.adopt(node, Life::Named)?;
+        let made = self.names.create(entry, &self.key(dir, name), child(inode.ino(), inode.kind()));
+        if inode.is_dir() {
+            self.remember(&inode, &made);
+            // Nothing is in it: names that come later are entered, so no miss has to be asked for.
+            if self.fs().fold_name(inode.node(), b"").is_none() {
+                self.names.begin_complete(&made).finish();
+            }
+        }
+        Ok(inode)
+    }
+
+    /// Makes a regular file without a name near `dir`: `open(2)` with `O_TMPFILE`. It goes with its last holder, unless it is
+    /// [linked](Self::link) before.
+    pub fn make_unnamed(&self, who: &Identity, dir: &Inode<F>, permissions: u16) -> Result<Arc<Inode<F>>> {
+        if !dir.is_dir() {
+            return Err(Error::NotADirectory);
+        }
+        self.check_writable()?;
+        self.check_add(who, dir)?;
+        let new = self.inherit(who, dir, NewKind::Regular, permissions);
+        self.inodes.adopt(self.fs().make_unnamed(dir.node(), &new)?, Life::Unnamed)
+    }
+
+    /// Gives `inode` the further name `name` in `dir`: `link(2)`.
+    ///
+    /// Fails with [`Error::NotPermitted`] for a directory, [`Error::NotFound`] where the inode has lost its last name,
+    /// [`Error::Exists`] where the name is there, [`Error::TooManyLinks`] where the file system has no room for it.
+    pub fn link(
+        &self,
+        who: &Identity,
+        inode: &Arc<Inode<F>>,
+        dir: &Arc<Inode<F>>,
+        name: &[u8],
+    ) -> Result<()> {
+        check_name(name, Error::Exists)?;
+        self.retry(|| {
+            let entry = self.entry(dir)?;
+            let _names = dir.lock_names();
+            if self.find_locked(who, &entry, dir, name)?.is_some() {
+                return Err(Error::Exists);
+            }
+            self.check_writable()?;
+            self.check_add(who, dir)?;
+            self.check_flags(&inode.attr(), Touch::Change)?;
+            if inode.is_dir() {
+                return Err(Error::NotPermitted);
+            }
+            let _links = inode.lock_names();
+            if inode.is_removed() {
+                return Err(Error::NotFound);
+            }
+            self.fs().link(dir.node(), name, inode.node())?;
+            inode.set_life(Life::Named);
+            self.names.create(&entry, &self.key(dir, name), child(inode.ino(), inode.kind()));
+            Ok(())
+        })
+    }
+
+    /// Takes the name `name` from `dir`, which must not be a directory's: `unlink(2)`. Answers the inode that had it, which lives on
+    /// as long as somebody holds it.
+    pub fn unlink(&self, who: &Identity, dir: &Arc<Inode<F>>, name: &[u8]) -> Result<Arc<Inode<F>>> {
+        check_name(name, Error::IsADirectory)?;
+        self.remove(who, dir, name, false)
+    }
+
+    /// Removes the empty directory that `dir` has under `name`: `rmdir(2)`. Answers it.
+    pub fn rmdir(&self, who: &Identity, dir: &Arc<Inode<F>>, name: &[u8]) -> Result<Arc<Inode<F>>> {
+        check_name(name, if name == b".." { Error::NotEmpty } else { Error::Invalid })?;
+        self.remove(who, dir, name, true)
+    }
+
+    fn remove(
+        &self,
+        who: &Identity,
+        dir: &Arc<Inode<F>>,
+        name: &[u8],
+        as_directory: bool,
+    ) -> Result<Arc<Inode<F>>> {
+        self.retry(|| {
+            self.check_writable()?;
+            let entry = self.entry(dir)?;
+            let _names = dir.lock_names();
+            let found = self.find_locked(who, &entry, dir, name)?.ok_or(Error::NotFound)?;
+            let victim = self.inode_of(&found)?;
+            self.check_remove(who, dir, &victim, as_directory)?;
+            {
+                let _links = victim.lock_names();
+                if as_directory {
+                    self.fs().rmdir(dir.node(), name, victim.node())?;
+                } else {
+                    self.fs().unlink(dir.node(), name, victim.node())?;
+                }
+                self.names.unlink(&entry, &self.key(dir, name));
+                self.lost_a_name(&victim);
+            }
+            Ok(victim)
+        })
+    }
+
+    /// Lets go of an inode that was unlinked if that was its last name. [names of `inode`]
+    pub(crate) fn lost_a_name(&self, inode: &Arc<Inode<F>>) {
+        if inode.kind() == FileType::Directory || inode.attr().nlink == 0 {
+            self.inodes.bury(inode);
+        }
+    }
+
+    /// What `dir`, which is locked and whose entry is `entry`, has under `name`, if `who` may search it.
+    pub(crate) fn find_locked<'a>(
+        &'a self,
+        who: &Identity,
+        entry: &Entry<'a>,
+        dir: &Inode<F>,
+        name: &[u8],
+    ) -> Result<Option<Entry<'a>>> {
+        if dir.is_removed() {
+            return Err(Error::NotFound);
+        }
+        if !self.is_current(entry) {
+            return Err(Error::Stale);
+        }
+        self.check(who, dir, Access::SEARCH)?;
+        self.fill_locked(entry, dir, name)
+    }
+}
+
+/// Whether `name` can be a name at all; `special` is what is wrong with `.` and `..`.
+pub(crate) fn check_name(name: &[u8], special: Error) -> Result<()> {
+    match name {
+        b"" => Err(Error::NotFound),
+        b"." | b".." => Err(special),
+        _ if name.len() > NAME_MAX => Err(Error::NameTooLong),
+        _ if name.contains(&b'/') || name.contains(&0) => Err(Error::Invalid),
+        _ => Ok(()),
+    }
+}

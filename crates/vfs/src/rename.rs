@@ -1,0 +1,172 @@
+//! Renaming: the one change that concerns two directories.
+//!
+//! Locks and guarantees are those of `names.rs`. A rename between two directories holds [`Vfs::renaming`], under which no
+//! directory changes its parent: the way up from an entry, read from the name cache, stands still then.
+
+use crate::entry::Entry;
+use crate::inode::lock;
+use crate::names::check_name;
+use crate::{Access, Error, FileSystem, Identity, Inode, NameIn, OnExisting, Rename, Result, Vfs};
+use std::sync::{Arc, RwLockWriteGuard};
+
+/// One end of a rename.
+struct End<'a, F: FileSystem> {
+    dir: &'a Arc<Inode<F>>,
+    entry: Entry<'a>,
+    name: &'a [u8],
+}
+
+impl<F: FileSystem> Vfs<F> {
+    /// Gives what `old_dir` has under `old` the name `new` in `new_dir`: `renameat2(2)`. Answers the inode that had the new name and
+    /// has lost it.
+    ///
+    /// Two names of one inode stay as they are. Fails with [`Error::NotFound`] where there is no old name, [`Error::Exists`] as
+    /// [`OnExisting`] says, [`Error::Invalid`] where a directory would come below itself, [`Error::NotEmpty`] where a directory
+    /// with entries would be replaced, [`Error::IsADirectory`] and [`Error::NotADirectory`] where the kinds differ.
+    ///
+    /// ```
+    /// use dentree_vfs::{Identity, MemoryFs, NewKind, OnExisting, Vfs};
+    /// let vfs = Vfs::new(MemoryFs::default())?;
+    /// let (who, root) = (Identity::Superuser, vfs.root().clone());
+    /// vfs.make(&who, &root, b"a", NewKind::Regular, 0o644)?;
+    /// let b = vfs.make(&who, &root, b"b", NewKind::Regular, 0o644)?;
+    /// let replaced = vfs.rename(&who, &root, b"a", &root, b"b", OnExisting::Replace)?;
+    /// assert_eq!(replaced.unwrap().ino(), b.ino());
+    /// assert!(vfs.lookup(&who, &root, b"a")?.is_none());
+    /// # Ok::<(), dentree_vfs::Error>(())
+    /// ```
+    pub fn rename(
+        &self,
+        who: &Identity,
+        old_dir: &Arc<Inode<F>>,
+        old: &[u8],
+        new_dir: &Arc<Inode<F>>,
+        new: &[u8],
+        on_existing: OnExisting,
+    ) -> Result<Option<Arc<Inode<F>>>> {
+        check_name(old, Error::Busy)?;
+        check_name(new, if on_existing == OnExisting::Fail { Error::Exists } else { Error::Busy })?;
+        self.retry(|| {
+            self.check_writable()?;
+            let from = End { dir: old_dir, entry: self.entry(old_dir)?, name: old };
+            let to = End { dir: new_dir, entry: self.entry(new_dir)?, name: new };
+            let _renaming = (old_dir.ino() != new_dir.ino()).then(|| lock(&self.renaming));
+            let _dirs = self.lock_both(&from, &to);
+            self.rename_locked(who, &from, &to, on_existing)
+        })
+    }
+
+    fn rename_locked(
+        &self,
+        who: &Identity,
+        from: &End<'_, F>,
+        to: &End<'_, F>,
+        on_existing: OnExisting,
+    ) -> Result<Option<Arc<Inode<F>>>> {
+        let exchange = on_existing == OnExisting::Exchange;
+        self.check(who, to.dir, Access::SEARCH)?;
+        let old = self.find_locked(who, &from.entry, from.dir, from.name)?.ok_or(Error::NotFound)?;
+        let new = self.find_locked(who, &to.entry, to.dir, to.name)?;
+        match (&new, on_existing) {
+            (Some(_), OnExisting::Fail) => return Err(Error::Exists),
+            (None, OnExisting::Exchange) => return Err(Error::NotFound),
+            _ => {}
+        }
+        if self.is_above(&old, &to.entry) {
+            return Err(Error::Invalid);
+        }
+        if new.as_ref().is_some_and(|new| self.is_above(new, &from.entry)) {
+            return Err(if exchange { Error::Invalid } else { Error::NotEmpty });
+        }
+        let moved = self.inode_of(&old)?;
+        let replaced = new.as_ref().map(|new| self.inode_of(new)).transpose()?;
+        if replaced.as_ref().is_some_and(|replaced| replaced.ino() == moved.ino()) {
+            return Ok(None);
+        }
+        self.check_rename(who, from, to, &moved, replaced.as_deref(), exchange)?;
+
+        let _ends = lock_ends(from.dir.ino() != to.dir.ino(), exchange, &moved, replaced.as_ref());
+        self.fs().rename(&Rename {
+            from: NameIn { dir: from.dir.node(), name: from.name },
+            moved: moved.node(),
+            to: NameIn { dir: to.dir.node(), name: to.name },
+            replaced: replaced.as_ref().map(|replaced| replaced.node()),
+            exchange,
+        })?;
+        let (old_key, new_key) = (self.key(from.dir, from.name), self.key(to.dir, to.name));
+        if exchange {
+            self.names.exchange(&from.entry, &old_key, &to.entry, &new_key);
+            return Ok(None);
+        }
+        self.names.rename(&from.entry, &old_key, &to.entry, &new_key);
+        if let Some(replaced) = &replaced {
+            self.lost_a_name(replaced);
+        }
+        drop(_ends);
+        Ok(replaced)
+    }
+
+    fn check_rename(
+        &self,
+        who: &Identity,
+        from: &End<'_, F>,
+        to: &End<'_, F>,
+        moved: &Inode<F>,
+        replaced: Option<&Inode<F>>,
+        exchange: bool,
+    ) -> Result<()> {
+        self.check_remove(who, from.dir, moved, moved.is_dir())?;
+        match replaced {
+            None => self.check_add(who, to.dir)?,
+            Some(replaced) => {
+                let kind = if exchange { replaced } else { moved };
+                self.check_remove(who, to.dir, replaced, kind.is_dir())?;
+            }
+        }
+        // A directory that changes its parent is written: its `..` changes.
+        if from.dir.ino() != to.dir.ino() {
+            for dir in
+                [Some(moved), replaced.filter(|_| exchange)].into_iter().flatten().filter(|end| end.is_dir())
+            {
+                self.check(who, dir, Access::WRITE)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether `entry` is `other` or above it. [renaming, or one directory]
+    fn is_above(&self, entry: &Entry<'_>, other: &Entry<'_>) -> bool {
+        let root = self.names.root();
+        let mut at = other.clone();
+        while at != *entry && at != root {
+            at = at.parent();
+        }
+        at == *entry
+    }
+
+    fn lock_both<'a>(&self, from: &End<'a, F>, to: &End<'a, F>) -> Vec<RwLockWriteGuard<'a, ()>> {
+        let (a, b) = (from.dir, to.dir);
+        if a.ino() == b.ino() {
+            return vec![a.lock_names()];
+        }
+        let b_first = !self.is_above(&from.entry, &to.entry)
+            && (self.is_above(&to.entry, &from.entry) || b.ino() < a.ino());
+        let (first, second) = if b_first { (b, a) } else { (a, b) };
+        vec![first.lock_names(), second.lock_names()]
+    }
+}
+
+/// Locks what is in the directories of a rename and changes more than its name: what loses a name, and directories that get
+/// another parent.
+fn lock_ends<'a, F: FileSystem>(
+    changes_parent: bool,
+    exchange: bool,
+    moved: &'a Arc<Inode<F>>,
+    replaced: Option<&'a Arc<Inode<F>>>,
+) -> Vec<RwLockWriteGuard<'a, ()>> {
+    let moved = Some(moved).filter(|moved| changes_parent && moved.is_dir());
+    let replaced = replaced.filter(|replaced| !exchange || changes_parent && replaced.is_dir());
+    let mut ends: Vec<_> = moved.into_iter().chain(replaced).collect();
+    ends.sort_by_key(|inode| (!inode.is_dir(), inode.ino()));
+    ends.into_iter().map(|inode| inode.lock_names()).collect()
+}

@@ -1,0 +1,86 @@
+//! The same operations on a [`Vfs`] over memory and on a directory of the kernel, one after the other, end with the same errno and
+//! leave the same tree: for root and for an ordinary user among files of several owners.
+
+mod common;
+
+use common::kernel::{Kernel, become_user};
+use common::ops::{NOBODY, Op, any_ops};
+use common::{model, tree};
+use dentree_vfs::{Budgets, Identity, MemoryFs, Vfs};
+use proptest::test_runner::{Config, TestRunner};
+
+fn compare(who: &Identity, cases: u32) {
+    let who = who.clone();
+    // A thread of its own, which becomes the user; the tree is set up before that.
+    let config = Config { cases, failure_persistence: None, max_shrink_iters: 2000, ..Config::default() };
+    TestRunner::new(config)
+        .run(&any_ops(60), |ops| {
+            let kernel = Kernel::new();
+            // Caches so small that entries and inodes are evicted now and then.
+            let vfs = Vfs::with_budgets(MemoryFs::default(), Budgets { names: 0, inodes: 2000 }).unwrap();
+            common::ops::prepare(&kernel, &vfs);
+            let outcome = std::thread::scope(|scope| {
+                let run = scope.spawn(|| {
+                    become_user(&who);
+                    for (index, op) in ops.iter().enumerate().filter(|(_, op)| op.is_comparable(&vfs, &who)) {
+                        let (ours, theirs) = (model::apply(&vfs, &who, op), kernel.apply(op));
+                        if ours != theirs {
+                            return Err(format!(
+                                "operation {index}, {op:?}: ours {ours:?}, the kernel's {theirs:?}"
+                            ));
+                        }
+                    }
+                    Ok(())
+                });
+                run.join().unwrap()
+            });
+            let _: () = outcome.map_err(proptest::test_runner::TestCaseError::fail)?;
+            proptest::prop_assert_eq!(tree::of_vfs(&vfs), tree::of_kernel(&kernel), "after {:?}", ops);
+            Ok(())
+        })
+        .unwrap();
+}
+
+fn is_root() -> bool {
+    let root = rustix::process::geteuid().is_root();
+    if !root {
+        println!("skipped: needs root, to make files of several owners");
+    }
+    root
+}
+
+#[test]
+fn what_root_does_ends_as_in_the_kernel() {
+    if is_root() {
+        compare(&Identity::Superuser, 300);
+    }
+}
+
+#[test]
+fn what_a_user_does_ends_as_in_the_kernel() {
+    if is_root() {
+        compare(&Identity::User { uid: NOBODY, gid: NOBODY, groups: vec![7] }, 1000);
+    }
+}
+
+#[test]
+fn the_cases_that_chance_may_miss_end_as_in_the_kernel() {
+    if !is_root() {
+        return;
+    }
+    for who in [Identity::Superuser, Identity::User { uid: NOBODY, gid: NOBODY, groups: vec![7] }] {
+        let kernel = Kernel::new();
+        let vfs = Vfs::new(MemoryFs::default()).unwrap();
+        common::ops::prepare(&kernel, &vfs);
+        std::thread::scope(|scope| {
+            let run = scope.spawn(|| {
+                become_user(&who);
+                for op in Op::special().into_iter().filter(|op| op.is_comparable(&vfs, &who)) {
+                    assert_eq!(model::apply(&vfs, &who, &op), kernel.apply(&op), "{who:?}: {op:?}");
+                }
+            });
+            run.join().unwrap();
+        });
+        assert_eq!(tree::of_vfs(&vfs), tree::of_kernel(&kernel), "{who:?}");
+    }
+}

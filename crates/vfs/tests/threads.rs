@@ -1,0 +1,287 @@
+//! Many threads change one tree at once: no deadlock, no inode lost or evicted twice, and both caches say what the file system says.
+
+mod common;
+
+use common::tree;
+use dentree_vfs::*;
+use std::collections::HashSet;
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Barrier, Mutex};
+
+/// [`MemoryFs`] that watches over what `Vfs` promises: one node of an inode at a time, each evicted once.
+struct Watched {
+    fs: MemoryFs,
+    alive: Mutex<HashSet<Ino>>,
+    born: AtomicU64,
+    evicted: AtomicU64,
+}
+
+impl Watched {
+    fn new() -> Self {
+        let alive = Mutex::default();
+        Watched { fs: MemoryFs::default(), alive, born: AtomicU64::new(0), evicted: AtomicU64::new(0) }
+    }
+
+    fn born(&self, node: &Arc<MemoryNode>) {
+        let ino = self.fs.attr(node).ino;
+        assert!(self.alive.lock().unwrap().insert(ino), "a second node of inode {ino}");
+        self.born.fetch_add(1, Relaxed);
+    }
+}
+
+impl FileSystem for Watched {
+    type Node = Arc<MemoryNode>;
+
+    fn root(&self) -> Ino {
+        self.fs.root()
+    }
+    fn load(&self, ino: Ino) -> Result<Self::Node> {
+        let node = self.fs.load(ino)?;
+        self.born(&node);
+        Ok(node)
+    }
+    fn node_bytes(&self, node: &Self::Node) -> usize {
+        self.fs.node_bytes(node)
+    }
+    fn attr(&self, node: &Self::Node) -> Attr {
+        self.fs.attr(node)
+    }
+    fn lookup(&self, dir: &Self::Node, name: &[u8]) -> Result<Option<Lookup>> {
+        self.fs.lookup(dir, name)
+    }
+    fn readdir(
+        &self,
+        dir: &Self::Node,
+        start: ReaddirStart,
+        each: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
+    ) -> Result<()> {
+        self.fs.readdir(dir, start, each)
+    }
+    fn parent(&self, dir: &Self::Node) -> Result<Ino> {
+        self.fs.parent(dir)
+    }
+    fn read(&self, node: &Self::Node, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        self.fs.read(node, offset, buf)
+    }
+    fn extent(&self, node: &Self::Node, offset: u64) -> Result<Extent> {
+        self.fs.extent(node, offset)
+    }
+    fn readlink(&self, node: &Self::Node) -> Result<Vec<u8>> {
+        self.fs.readlink(node)
+    }
+    fn getxattr(&self, node: &Self::Node, name: &[u8]) -> Result<Option<Vec<u8>>> {
+        self.fs.getxattr(node, name)
+    }
+    fn listxattr(&self, node: &Self::Node) -> Result<Vec<Vec<u8>>> {
+        self.fs.listxattr(node)
+    }
+    fn statfs(&self) -> Result<FsStat> {
+        self.fs.statfs()
+    }
+    fn is_read_only(&self) -> bool {
+        false
+    }
+    fn make(&self, dir: &Self::Node, name: &[u8], new: &NewInode<'_>) -> Result<Self::Node> {
+        assert!(self.fs.lookup(dir, name)?.is_none(), "the name is there");
+        let node = self.fs.make(dir, name, new)?;
+        // The number may be one whose former node is on its last way: `evicted` has been counted by then.
+        self.born(&node);
+        Ok(node)
+    }
+    fn make_unnamed(&self, dir: &Self::Node, new: &NewInode<'_>) -> Result<Self::Node> {
+        let node = self.fs.make_unnamed(dir, new)?;
+        self.born(&node);
+        Ok(node)
+    }
+    fn link(&self, dir: &Self::Node, name: &[u8], node: &Self::Node) -> Result<()> {
+        assert!(self.fs.lookup(dir, name)?.is_none(), "the name is there");
+        self.fs.link(dir, name, node)
+    }
+    fn unlink(&self, dir: &Self::Node, name: &[u8], node: &Self::Node) -> Result<()> {
+        assert_eq!(self.fs.lookup(dir, name)?.unwrap().ino, self.fs.attr(node).ino);
+        self.fs.unlink(dir, name, node)
+    }
+    fn rmdir(&self, dir: &Self::Node, name: &[u8], node: &Self::Node) -> Result<()> {
+        assert_eq!(self.fs.lookup(dir, name)?.unwrap().ino, self.fs.attr(node).ino);
+        self.fs.rmdir(dir, name, node)
+    }
+    fn rename(&self, rename: &Rename<'_, Self::Node>) -> Result<()> {
+        let ino = |name: &NameIn<'_, Self::Node>| {
+            self.fs.lookup(name.dir, name.name).unwrap().map(|found| found.ino)
+        };
+        assert_eq!(ino(&rename.from), Some(self.fs.attr(rename.moved).ino));
+        assert_eq!(ino(&rename.to), rename.replaced.map(|replaced| self.fs.attr(replaced).ino));
+        self.fs.rename(rename)
+    }
+    fn set_attr(&self, node: &Self::Node, changes: &SetAttr) -> Result<()> {
+        self.fs.set_attr(node, changes)
+    }
+    fn evict(&self, node: &Self::Node) {
+        let ino = self.fs.attr(node).ino;
+        assert!(self.alive.lock().unwrap().remove(&ino), "inode {ino} is evicted twice");
+        self.evicted.fetch_add(1, Relaxed);
+        self.fs.evict(node);
+    }
+}
+
+/// A small pseudo-random sequence.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % bound
+    }
+
+    fn path(&mut self) -> String {
+        let parts: Vec<String> = (0..=self.below(3)).map(|_| format!("{}", self.below(4))).collect();
+        parts.join("/")
+    }
+}
+
+/// One random operation; what it answers depends on the other threads.
+fn step(
+    vfs: &Vfs<Watched>,
+    who: &Identity,
+    random: &mut Random,
+    held: &mut Vec<Arc<Inode<Watched>>>,
+) -> Result<()> {
+    let (a, b) = (random.path(), random.path());
+    let root = vfs.root();
+    match random.below(14) {
+        0..3 => {
+            let at = vfs.walk_parent(who, root, a.as_bytes())?;
+            held.push(vfs.make(who, &at.dir, at.name, NewKind::Directory, 0o755)?);
+        }
+        3..5 => {
+            let at = vfs.walk_parent(who, root, a.as_bytes())?;
+            held.push(vfs.open_or_create(who, &at.dir, at.name, 0o644)?.0);
+        }
+        5 => {
+            let at = vfs.walk_parent(who, root, a.as_bytes())?;
+            held.push(vfs.unlink(who, &at.dir, at.name)?);
+        }
+        6 => {
+            let at = vfs.walk_parent(who, root, a.as_bytes())?;
+            held.push(vfs.rmdir(who, &at.dir, at.name)?);
+        }
+        7..10 => {
+            let from = vfs.walk_parent(who, root, a.as_bytes())?;
+            let to = vfs.walk_parent(who, root, b.as_bytes())?;
+            let how = [OnExisting::Replace, OnExisting::Fail, OnExisting::Exchange][random.below(3) as usize];
+            held.extend(vfs.rename(who, &from.dir, from.name, &to.dir, to.name, how)?);
+        }
+        10 => {
+            let inode = vfs.walk(who, root, a.as_bytes(), WalkOptions::KEEP_LINK)?;
+            let to = vfs.walk_parent(who, root, b.as_bytes())?;
+            vfs.link(who, &inode, &to.dir, to.name)?;
+        }
+        11 => {
+            let inode = vfs.walk(who, root, a.as_bytes(), WalkOptions::KEEP_LINK)?;
+            let mode = if random.below(2) == 0 { 0o755 } else { 0o700 };
+            vfs.set_attr(who, &inode, &SetAttr { permissions: Some(mode), ..SetAttr::default() })?;
+        }
+        12 => {
+            let dir = vfs.walk(who, root, a.as_bytes(), WalkOptions::FOLLOW)?;
+            vfs.readdir(who, &dir, ReaddirStart::First, &mut |entry| {
+                assert_eq!(vfs.inode(entry.ino).unwrap().ino(), entry.ino);
+                ControlFlow::Continue(())
+            })?;
+        }
+        _ => {
+            if let Some(inode) = held.last() {
+                // Whoever is held can be found by number, with or without a name.
+                assert!(Arc::ptr_eq(&vfs.inode(inode.ino())?, inode));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Whether an error is one that others can have caused.
+fn is_expected(error: &Error) -> bool {
+    !matches!(error, Error::Stale | Error::Corrupt(_) | Error::Io(_) | Error::AccessDenied)
+}
+
+fn run(budgets: Budgets, threads: u64, steps: usize) {
+    let vfs = Vfs::with_budgets(Watched::new(), budgets).unwrap();
+    let barrier = Barrier::new(threads as usize);
+    std::thread::scope(|scope| {
+        for thread in 0..threads {
+            let (vfs, barrier) = (&vfs, &barrier);
+            scope.spawn(move || {
+                let (who, mut random) = (Identity::Superuser, Random(thread * 7919 + 12_345));
+                let mut held = Vec::new();
+                barrier.wait();
+                for _ in 0..steps {
+                    if let Err(error) = step(vfs, &who, &mut random, &mut held) {
+                        assert!(is_expected(&error), "{error:?}");
+                    }
+                    if held.len() > 8 {
+                        held.remove(random.below(8) as usize);
+                    }
+                }
+            });
+        }
+    });
+    assert_eq!(vfs.stats().inodes.away, 0, "nobody holds an inode");
+    // What the caches say, and then what the file system says by itself.
+    let cached = tree::of_vfs(&vfs);
+    let watched = vfs.into_fs().expect("nobody holds an inode");
+    assert_eq!(watched.born.load(Relaxed), watched.evicted.load(Relaxed), "each node is evicted once");
+    let inodes = watched.fs.statfs().unwrap();
+    let afresh = Vfs::new(watched.fs).unwrap();
+    assert_eq!(tree::of_vfs(&afresh), cached);
+    assert_eq!(inodes.inodes - inodes.inodes_free, tree::inodes(&cached), "no inode without a name is left");
+}
+
+#[test]
+fn threads_in_small_caches_leave_what_the_file_system_says() {
+    run(Budgets { names: 0, inodes: 1500 }, 4, 20_000);
+}
+
+#[test]
+fn threads_in_large_caches_leave_what_the_file_system_says() {
+    run(Budgets::default(), 4, 20_000);
+}
+
+#[test]
+fn an_unnamed_file_can_be_linked_once_and_goes_with_its_last_holder() {
+    let vfs = Vfs::new(MemoryFs::default()).unwrap();
+    let (who, root) = (Identity::Superuser, vfs.root().clone());
+    let free = vfs.statfs().unwrap();
+    drop(vfs.make_unnamed(&who, &root, 0o600).unwrap());
+    assert_eq!(vfs.statfs().unwrap(), free);
+    let file = vfs.make_unnamed(&who, &root, 0o600).unwrap();
+    vfs.write(&who, &file, 0, b"content").unwrap();
+    assert!(Arc::ptr_eq(&vfs.inode(file.ino()).unwrap(), &file));
+    vfs.link(&who, &file, &root, b"named").unwrap();
+    drop(file);
+    let file = vfs.lookup(&who, &root, b"named").unwrap().unwrap();
+    assert_eq!((file.attr().size, file.attr().nlink), (7, 1));
+    vfs.unlink(&who, &root, b"named").unwrap();
+    // Once it had a name and has lost it, it gets no other.
+    assert!(matches!(vfs.link(&who, &file, &root, b"again"), Err(Error::NotFound)));
+    drop(file);
+    assert_eq!(vfs.statfs().unwrap(), free);
+}
+
+#[test]
+fn nothing_is_found_or_made_in_a_directory_that_was_removed() {
+    let vfs = Vfs::new(MemoryFs::default()).unwrap();
+    let (who, root) = (Identity::Superuser, vfs.root().clone());
+    let dir = vfs.make(&who, &root, b"d", NewKind::Directory, 0o755).unwrap();
+    vfs.rmdir(&who, &root, b"d").unwrap();
+    assert!(vfs.lookup(&who, &dir, b"x").unwrap().is_none());
+    assert!(matches!(vfs.make(&who, &dir, b"x", NewKind::Regular, 0o644), Err(Error::NotFound)));
+    vfs.readdir(&who, &dir, ReaddirStart::First, &mut |_| panic!("it has no entries")).unwrap();
+    // The number is used again, and does not lead to the old directory.
+    let ino = dir.ino();
+    drop(dir);
+    let file = vfs.make(&who, &root, b"f", NewKind::Regular, 0o644).unwrap();
+    assert_eq!((file.ino(), file.kind()), (ino, FileType::Regular));
+    assert!(vfs.lookup(&who, &root, b"d").unwrap().is_none());
+}
