@@ -71,6 +71,8 @@ pub(crate) enum Command {
     Du(DuArgs),
     /// Print one line per file, to compare two trees with diff
     Checksum(ChecksumArgs),
+    /// Make an image with an empty ext4 file system
+    Mkfs(MkfsArgs),
     /// Mount an image read-only, until Ctrl-C or umount
     Mount(MountArgs),
     /// Serve the files of an image to browsers, until Ctrl-C
@@ -246,6 +248,69 @@ pub(crate) struct ChecksumArgs {
 }
 
 #[derive(Debug, Args)]
+#[command(
+    long_about = "Make an image with an empty ext4 file system\n\nThe image is what mke2fs would make of the same options. It is \
+                  sparse, and gets its name only when it is complete."
+)]
+pub(crate) struct MkfsArgs {
+    /// The image
+    #[arg(value_hint = ValueHint::FilePath)]
+    pub(crate) image: OsString,
+    /// How large: bytes, or K, M, G, T behind the number for powers of 1024
+    #[arg(long, value_name = "N", value_parser = parse_size)]
+    pub(crate) size: u64,
+    #[arg(
+        help = "Features as mke2fs(8) has them: names with commas between, ^ before what is to be left out; ext2, ext3 \
+                  and none begin with those of ext2, those of ext3, or nothing"
+    )]
+    #[arg(short = 'O', value_name = "FEATURE,…", default_value = "", hide_default_value = true)]
+    pub(crate) features: String,
+    /// Size of a block: 1024, 2048 or 4096 (default: 4096, below 512 MiB 1024)
+    #[arg(short = 'b', value_name = "BYTES")]
+    pub(crate) block_size: Option<u32>,
+    /// Label, at most 16 bytes
+    #[arg(short = 'L', value_name = "LABEL", default_value = "", hide_default_value = true)]
+    pub(crate) label: OsString,
+    /// UUID (default: random)
+    #[arg(long, value_parser = parse_uuid)]
+    pub(crate) uuid: Option<[u8; 16]>,
+    /// Make the same bytes of the same options: the time is $SOURCE_DATE_EPOCH, or else 1970, and nothing is random
+    #[arg(long)]
+    pub(crate) reproducible: bool,
+    /// Replace a file that is not empty
+    #[arg(long)]
+    pub(crate) force: bool,
+}
+
+/// `64M`: a number of bytes.
+fn parse_size(text: &str) -> Result<u64, String> {
+    let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
+    let shift = match &text[digits.len()..] {
+        "" => 0,
+        "K" | "k" => 10,
+        "M" | "m" => 20,
+        "G" | "g" => 30,
+        "T" | "t" => 40,
+        unit => return Err(format!("no unit {unit}: K, M, G and T are known")),
+    };
+    let number: u64 = digits.parse().map_err(|_| "not a number".to_owned())?;
+    number
+        .checked_mul(1 << shift)
+        .filter(|bytes| *bytes <= i64::MAX.cast_unsigned())
+        .ok_or("too large".to_owned())
+}
+
+/// `01234567-89ab-cdef-0123-456789abcdef`.
+fn parse_uuid(text: &str) -> Result<[u8; 16], String> {
+    let lengths: Vec<usize> = text.split('-').map(str::len).collect();
+    let is_hex = text.bytes().all(|byte| byte == b'-' || byte.is_ascii_hexdigit());
+    match u128::from_str_radix(&text.replace('-', ""), 16) {
+        Ok(number) if is_hex && lengths == [8, 4, 4, 4, 12] => Ok(number.to_be_bytes()),
+        _ => Err("a UUID has 8, 4, 4, 4 and 12 hexadecimal digits with dashes between".to_owned()),
+    }
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct MountArgs {
     /// The image
     #[arg(value_hint = ValueHint::FilePath)]
@@ -364,5 +429,22 @@ mod tests {
     fn a_value_that_looks_like_an_option_stays_a_value() {
         assert_eq!(normalised("dentree find a:/ -name -type"), "dentree find a:/ --name -type");
         assert_eq!(normalised("dentree find -- -name"), "dentree find -- -name");
+    }
+
+    #[test]
+    fn sizes_are_powers_of_1024_and_nothing_else() {
+        assert_eq!(parse_size("20G"), Ok(20 << 30));
+        assert_eq!((parse_size("64m"), parse_size("512")), (Ok(64 << 20), Ok(512)));
+        for wrong in ["", "G", "1.5G", "-1", "1KiB", "8388608T"] {
+            assert!(parse_size(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_uuid_is_read_only_with_its_dashes() {
+        assert_eq!(parse_uuid("00000000-0000-0000-0000-0000000000ff").map(|uuid| uuid[15]), Ok(255));
+        for wrong in ["", "000000000000000000000000000000ff", "+0000000-0000-0000-0000-0000000000ff"] {
+            assert!(parse_uuid(wrong).is_err(), "{wrong}");
+        }
     }
 }

@@ -6,6 +6,7 @@ mod args;
 mod command;
 mod fanout;
 mod image;
+mod interrupt;
 mod output;
 mod report;
 mod tree;

@@ -51,6 +51,7 @@ mod inode;
 mod inodes;
 mod journal;
 mod map;
+pub mod mkfs;
 mod name;
 mod names;
 mod node;

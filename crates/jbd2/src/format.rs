@@ -3,7 +3,7 @@
 use std::fmt;
 
 use zerocopy::big_endian::{U16, U32, U64};
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
 use crate::error::{Damage, Error};
 
@@ -33,6 +33,7 @@ impl fmt::Display for Tid {
 }
 
 pub(crate) const MAGIC: u32 = 0xC03B_3998;
+const SUPERBLOCK_V2: u32 = 4;
 
 /// `struct journal_header_s`: opens every block of the log that is not a copy.
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable)]
@@ -72,7 +73,7 @@ pub(crate) fn header(block: &[u8]) -> Option<(BlockType, Tid)> {
     let kind = match raw.h_blocktype.get() {
         1 => BlockType::Descriptor,
         2 => BlockType::Commit,
-        3 | 4 => BlockType::Superblock,
+        3 | SUPERBLOCK_V2 => BlockType::Superblock,
         5 => BlockType::Revoke,
         _ => BlockType::Other,
     };
@@ -117,6 +118,22 @@ const _: () = {
 };
 pub(crate) const SUPERBLOCK_LEN: usize = 1024;
 pub(crate) const SUPERBLOCK_SUM_AT: usize = 0xFC;
+
+/// The first block of a new journal: a version 2 superblock without features, which whoever opens the journal for writing sets, and an empty log.
+///
+/// `block_size` is in bytes; `blocks` counts the whole journal, this block included.
+pub fn empty_journal(block_size: u32, blocks: u32, uuid: [u8; 16]) -> [u8; SUPERBLOCK_LEN] {
+    let mut raw = RawSuperblock::new_zeroed();
+    raw.s_header.h_magic.set(MAGIC);
+    raw.s_header.h_blocktype.set(SUPERBLOCK_V2);
+    raw.s_blocksize.set(block_size);
+    raw.s_maxlen.set(blocks);
+    raw.s_first.set(1);
+    raw.s_sequence.set(1);
+    raw.s_uuid = uuid;
+    raw.s_nr_users.set(1);
+    zerocopy::transmute!(raw)
+}
 
 /// The checksum type code of CRC32c, and of CRC32.
 pub(crate) const CRC32C: u8 = 4;

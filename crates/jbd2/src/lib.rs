@@ -52,7 +52,7 @@ mod superblock;
 mod sync;
 
 pub use error::{Cause, Damage, Error};
-pub use format::Tid;
+pub use format::{Tid, empty_journal};
 pub use handle::Handle;
 pub use journal::{Journal, JournalOptions};
 pub use reader::JournalLocation;

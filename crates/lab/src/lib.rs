@@ -9,12 +9,13 @@
 //! - [`schemes`]: the locking schemes of the study, one file each behind [`schemes::Scheme`];
 //! - [`harness`]: all of them in turn, round after round;
 //! - [`stats`], [`rows`], [`targets`] and [`report`]: what came out, how sure it is, and whether it is enough;
-//! - [`walk_bench`] and [`find_bench`]: the benchmarks put together.
+//! - [`walk_bench`], [`find_bench`] and [`mount_bench`]: the benchmarks put together.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
 pub mod find_bench;
 pub mod harness;
+pub mod mount_bench;
 pub mod mounts;
 pub mod paths;
 pub mod report;

@@ -109,7 +109,8 @@ fn folder() -> Result<TempDir, Unavailable> {
         .map_err(|why| Unavailable::because("cannot make a temporary folder", why))
 }
 
-fn command(command: &mut Command) -> Result<(), Unavailable> {
+/// Runs a program, whose output counts only where it fails.
+pub(crate) fn command(command: &mut Command) -> Result<(), Unavailable> {
     let name = command.get_program().to_string_lossy().into_owned();
     let output = command.output().map_err(|why| Unavailable::because(&name, why))?;
     if output.status.success() {

@@ -9,6 +9,7 @@ mod find;
 mod info;
 mod ls;
 mod manual;
+mod mkfs;
 mod mount;
 mod serve;
 mod stat;
@@ -33,6 +34,7 @@ pub(crate) fn run(session: &Session, command: &Command) -> Result<(), Stop> {
         Command::Xattr(args) => xattr::run(session, args),
         Command::Du(args) => du::run(session, args),
         Command::Checksum(args) => checksum::run(session, args),
+        Command::Mkfs(args) => mkfs::run(session, args),
         Command::Mount(args) => mount::run(session, args),
         Command::Serve(args) => serve::run(session, args),
         Command::Demo => demo::run(session),

@@ -58,7 +58,12 @@ impl KernelStat {
 /// # Errors
 /// Those of the system calls.
 pub fn create_below(mount: &HiddenMount, tree: &Tree) -> Result<Vec<u64>, Unavailable> {
-    create(mount.root(), tree).map_err(|why| Unavailable::because("cannot make the tree", why))
+    create_in(mount.root(), tree)
+}
+
+/// As [`create_below`], in any folder.
+pub(crate) fn create_in(folder: BorrowedFd<'_>, tree: &Tree) -> Result<Vec<u64>, Unavailable> {
+    create(folder, tree).map_err(|why| Unavailable::because("cannot make the tree", why))
 }
 
 fn create(root: BorrowedFd<'_>, tree: &Tree) -> SysResult<Vec<u64>> {

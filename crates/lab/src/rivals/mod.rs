@@ -23,6 +23,7 @@ use dentree_dcache::PrefetchMode;
 pub use self::chained::Chained;
 pub use self::dashmap::DashMap;
 pub use self::dentree::{Batch, Dentree, Peek};
+pub(crate) use self::kernel::create_in;
 pub use self::kernel::{KernelStat, create_below};
 pub use self::moka::Moka;
 pub use self::papaya::Papaya;

@@ -10,6 +10,7 @@ mod place;
 use crate::args::CpArgs;
 use crate::fanout::{self, Emit, Order};
 use crate::image::{Image, Node, Session};
+use crate::interrupt::interruptible;
 use crate::output::human;
 use crate::report::{Problem, Report, Status, Stop};
 use crate::tree::{Entry, Listing, Tree, join, parts};
@@ -17,7 +18,6 @@ use dentree_vfs::{Error, Extent, FileType, Ino, WalkOptions};
 use indicatif::{ProgressBar, ProgressStyle};
 use keep::{Keeper, Loss};
 use place::{Draft, Place, Target, is_plain_name};
-use signal_hook::consts::{SIGINT, SIGTERM};
 use std::collections::HashMap;
 use std::fs::File;
 use std::io;
@@ -38,7 +38,7 @@ pub(crate) fn run(session: &Session, args: &CpArgs) -> Result<(), Stop> {
     if args.sources.len() > 1 && !is_dir {
         return Err(local_problem(&args.local, &io::ErrorKind::NotADirectory.into()).into());
     }
-    let interrupted = interruptible()?;
+    let interrupted = interruptible("cp")?;
     fanout::raise_file_limit();
     let progress = Progress::new();
     let keeper = Keeper::new(args.archive);
@@ -82,20 +82,6 @@ fn split(local: &Path) -> (&Path, &[u8]) {
 
 fn local_problem(path: &Path, error: &io::Error) -> Problem {
     Problem::local(path.as_os_str().as_bytes(), error)
-}
-
-/// The first Ctrl-C asks for an end, the second ends at once.
-fn interruptible() -> Result<Arc<AtomicBool>, Problem> {
-    let flag = Arc::new(AtomicBool::new(false));
-    let register = || -> io::Result<()> {
-        for signal in [SIGINT, SIGTERM] {
-            signal_hook::flag::register_conditional_shutdown(signal, 1, flag.clone())?;
-            signal_hook::flag::register(signal, flag.clone())?;
-        }
-        Ok(())
-    };
-    register().map_err(|error| Problem::new("cp", Status::Failed, error.to_string()))?;
-    Ok(flag)
 }
 
 /// A line on the terminal that says how far the copy is.

@@ -1,0 +1,146 @@
+//! `dentree mkfs`: makes an image.
+//!
+//! The image is made in a file beside it, under a name that nobody can guess, and renamed when it is complete: an error or
+//! Ctrl-C leaves what was there before.
+
+mod identity;
+
+use crate::args::MkfsArgs;
+use crate::image::Session;
+use crate::interrupt::interruptible;
+use crate::output::{Output, escape, human};
+use crate::report::{Problem, Status, Stop};
+use dentree_blockdev::{Access, FileDevice};
+use dentree_ext4::BlockSize;
+use dentree_ext4::mkfs::{Features, Made, MkfsError, MkfsOptions, mkfs};
+use identity::Identity;
+use std::ffi::OsStr;
+use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::sync::atomic::Ordering;
+use tempfile::NamedTempFile;
+
+pub(crate) fn run(session: &Session, args: &MkfsArgs) -> Result<(), Stop> {
+    let place = Place { image: Path::new(&args.image) };
+    if session.options.partition.is_some() || session.options.offset.is_some() {
+        let message = "a file system is made in a file of its own, without --partition and --offset";
+        return Err(place.problem(Status::Usage, message).into());
+    }
+    let options = options(&place, args)?;
+    let replaced = place.check(args.force)?;
+    let interrupted = interruptible("mkfs")?;
+    let draft = place.draft()?;
+    draft.as_file().set_len(args.size).map_err(|error| place.io(&error))?;
+    let device = FileDevice::open(draft.path(), Access::ReadWrite)
+        .map_err(|error| place.problem(Status::Failed, error.to_string()))?;
+    let made = mkfs(&device, &options).map_err(|error| place.refused(&error))?;
+    if interrupted.load(Ordering::Relaxed) {
+        return Err(place.problem(Status::Failed, "interrupted; nothing was made").into());
+    }
+    place.publish(draft, replaced.is_some())?;
+    let mut out = Output::new();
+    out.write_all(&out.names().show(args.image.as_bytes()))?;
+    writeln!(out, ": {}", describe(&made))?;
+    Ok(out.flush()?)
+}
+
+fn options(place: &Place<'_>, args: &MkfsArgs) -> Result<MkfsOptions, Problem> {
+    let features = Features::parse(&args.features).map_err(|error| place.refused(&error))?;
+    let block_size = args.block_size.map(|bytes| {
+        let log2 = bytes.is_power_of_two().then(|| bytes.ilog2().checked_sub(10)).flatten();
+        let size = log2.and_then(BlockSize::from_log_block_size);
+        size.ok_or_else(|| place.refused(&MkfsError::BlockSize { bytes }))
+    });
+    let identity = if args.reproducible {
+        Identity::reproducible(args)
+    } else {
+        Identity::random().map_err(|error| place.io(&error))
+    }?;
+    Ok(MkfsOptions {
+        features,
+        block_size: block_size.transpose()?,
+        label: args.label.as_bytes().to_vec(),
+        ..MkfsOptions::new(args.uuid.unwrap_or(identity.uuid), identity.hash_seed, identity.now)
+    })
+}
+
+/// `20G in 5242880 blocks of 4096 bytes, 1310720 inodes, a journal of 128M`.
+fn describe(made: &Made) -> String {
+    let bytes = |blocks: u64| human(blocks << made.block_size.log2());
+    let journal = match made.journal_blocks {
+        0 => "no journal".to_owned(),
+        blocks => format!("a journal of {}", bytes(u64::from(blocks))),
+    };
+    let size = bytes(made.blocks);
+    let (blocks, block_size, inodes) = (made.blocks, made.block_size.bytes(), made.inodes);
+    format!("{size} in {blocks} blocks of {block_size} bytes, {inodes} inodes, {journal}")
+}
+
+/// Where the image goes.
+struct Place<'a> {
+    image: &'a Path,
+}
+
+impl Place<'_> {
+    fn problem(&self, status: Status, message: impl Into<String>) -> Problem {
+        Problem::new(escape::terminal(self.image.as_os_str().as_bytes()), status, message)
+    }
+
+    fn io(&self, error: &io::Error) -> Problem {
+        Problem::local(self.image.as_os_str().as_bytes(), error)
+    }
+
+    fn refused(&self, error: &MkfsError) -> Problem {
+        let status = match error {
+            MkfsError::NotMade { .. } => Status::Unsupported,
+            MkfsError::Device { .. } => Status::Failed,
+            _ => Status::Usage,
+        };
+        self.problem(status, error.to_string())
+    }
+
+    /// Refuses what must not be replaced. Answers the file that will be, locked against those who would write it meanwhile.
+    fn check(&self, force: bool) -> Result<Option<FileDevice>, Problem> {
+        let found = match std::fs::symlink_metadata(self.image) {
+            Ok(found) => found,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(self.io(&error)),
+        };
+        if !found.is_file() {
+            let message = "not a regular file; images are made in files (mke2fs makes file systems on disks)";
+            return Err(self.problem(Status::Failed, message));
+        }
+        if found.len() > 0 && !force {
+            return Err(self.problem(Status::Failed, "exists and is not empty; --force replaces it"));
+        }
+        let device = FileDevice::open(self.image, Access::ReadWrite);
+        let at = self.image.display().to_string();
+        device.map(Some).map_err(|error| {
+            let message = error.to_string();
+            let message =
+                message.strip_prefix(&at).map_or(&*message, |rest| rest.trim_start_matches([':', ' ']));
+            self.problem(Status::Failed, message)
+        })
+    }
+
+    /// A file in the same directory, which goes unless it is published.
+    fn draft(&self) -> Result<NamedTempFile, Problem> {
+        let parent = self.image.parent().filter(|parent| !parent.as_os_str().is_empty());
+        let mut prefix = std::ffi::OsString::from(".");
+        prefix.push(self.image.file_name().unwrap_or(OsStr::new("image")));
+        let readable = std::fs::Permissions::from_mode(0o666);
+        tempfile::Builder::new()
+            .prefix(&prefix)
+            .permissions(readable)
+            .tempfile_in(parent.unwrap_or(Path::new(".")))
+            .map_err(|error| self.io(&error))
+    }
+
+    /// Gives the image its name. What somebody else has put there meanwhile is not replaced unless something was to be.
+    fn publish(&self, draft: NamedTempFile, replace: bool) -> Result<(), Problem> {
+        let published = if replace { draft.persist(self.image) } else { draft.persist_noclobber(self.image) };
+        published.map(drop).map_err(|error| self.io(&error.error))
+    }
+}

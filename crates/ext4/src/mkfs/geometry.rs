@@ -1,0 +1,155 @@
+//! How large everything is: from the size of the device and the options to a superblock that lacks only what is counted later.
+
+use super::{MkfsError, MkfsOptions};
+use dentree_ext4_format::{BlockSize, Compat, GroupNumber, Incompat, Superblock};
+
+/// Inodes that are reserved, `lost+found` and the orphan file, and one to make something with.
+const LEAST_INODES: u64 = 16;
+/// Without as many blocks behind its own metadata, a last group is not worth having: mke2fs leaves it out, too.
+const LEAST_DATA: u64 = 50;
+/// `user_xattr` and `acl`, as the `mke2fs.conf` of Debian has it.
+const DEFAULT_MOUNT_OPTS: u32 = 0xC;
+/// What inodes above the classic 128 bytes have in extra fields.
+const EXTRA_ISIZE: u16 = 32;
+/// Blocks are given out up to a page's border, so that a device is never read or written across its end.
+const PAGE: u64 = 4096;
+/// Block numbers of resize inode and journal have 32 bits, and so far all of ours.
+const MOST_BLOCKS: u64 = u32::MAX as u64;
+
+/// The block size, and bytes for each inode, that mke2fs takes for a device of this size.
+fn by_size(bytes: u64) -> (u32, u64) {
+    const MIB: u64 = 1 << 20;
+    const TIB: u64 = 1 << 40;
+    match bytes {
+        _ if bytes < 3 * MIB => (10, 8192),
+        _ if bytes < 512 * MIB => (10, 4096),
+        _ if bytes < 4 * TIB => (12, 16384),
+        _ if bytes < 16 * TIB => (12, 32768),
+        _ => (12, 65536),
+    }
+}
+
+/// How many blocks mke2fs gives the journal of a file system of so many blocks; 0 where none fits.
+pub(super) fn journal_blocks(blocks: u64) -> u32 {
+    const KI: u64 = 1024;
+    match blocks {
+        0..2048 => 0,
+        _ if blocks < 32 * KI => 1024,
+        _ if blocks < 256 * KI => 4096,
+        _ if blocks < 512 * KI => 8192,
+        _ if blocks < 4096 * KI => 16384,
+        _ if blocks < 8192 * KI => 32768,
+        _ if blocks < 16384 * KI => 65536,
+        _ if blocks < 32768 * KI => 131_072,
+        _ => 262_144,
+    }
+}
+
+/// How many blocks mke2fs gives the orphan file.
+pub(super) fn orphan_file_blocks(blocks: u64) -> u64 {
+    (blocks / 4096).clamp(32, 512)
+}
+
+/// How many blocks `lost+found` has from the start, so that e2fsck need not find any when space may be wrong.
+pub(super) fn lost_and_found_blocks(block_size: BlockSize) -> u64 {
+    (16384 >> block_size.log2()).min(12)
+}
+
+/// The superblock of a file system on a device of `bytes` bytes. Free counts are still zero.
+pub(super) fn superblock(bytes: u64, options: &MkfsOptions) -> Result<Superblock, MkfsError> {
+    let (log_block_size, bytes_per_inode) = by_size(bytes);
+    let by_size = BlockSize::from_log_block_size(log_block_size - 10);
+    let block_size = options.block_size.or(by_size).ok_or(MkfsError::TooSmall { bytes })?;
+    if !(10..=12).contains(&block_size.log2()) {
+        return Err(MkfsError::BlockSize { bytes: block_size.bytes() });
+    }
+    if options.label.len() > 16 {
+        return Err(MkfsError::LabelTooLong { len: options.label.len() });
+    }
+    let blocks = (bytes & !(PAGE - 1)) >> block_size.log2();
+    if blocks > MOST_BLOCKS {
+        return Err(MkfsError::TooLarge { bytes, most: MOST_BLOCKS << block_size.log2() });
+    }
+    let mut sb = Superblock::new(block_size, options.uuid);
+    identify(&mut sb, options);
+    set_features(&mut sb, blocks, options);
+    let inodes = bytes / bytes_per_inode.max(u64::from(block_size.bytes()));
+    set_groups(&mut sb, blocks, inodes).ok_or(MkfsError::TooSmall { bytes })?;
+    sb.reserved_blocks_count = sb.blocks_count * u64::from(options.reserved_percent.min(50)) / 100;
+    Ok(sb)
+}
+
+fn identify(sb: &mut Superblock, options: &MkfsOptions) {
+    sb.volume_name.clone_from(&options.label);
+    sb.hash_seed = options.hash_seed;
+    sb.default_mount_opts = DEFAULT_MOUNT_OPTS;
+    (sb.mkfs_time, sb.write_time, sb.lastcheck) = (options.now, options.now, options.now);
+    for time in [&mut sb.mkfs_time, &mut sb.write_time, &mut sb.lastcheck] {
+        time.nanos = 0;
+    }
+}
+
+fn set_features(sb: &mut Superblock, blocks: u64, options: &MkfsOptions) {
+    let features = match journal_blocks(blocks) {
+        0 => options.features.without_journal(),
+        _ => options.features,
+    };
+    (sb.compat, sb.incompat, sb.ro_compat) = (features.compat, features.incompat, features.ro_compat);
+    sb.desc_size = if sb.is_64bit() { 64 } else { 32 };
+    sb.groups_per_flex = if sb.incompat.has(Incompat::FLEX_BG) { 16 } else { 1 };
+    (sb.min_extra_isize, sb.want_extra_isize) = (EXTRA_ISIZE, EXTRA_ISIZE);
+}
+
+/// Divides the blocks into groups. A last group that is hardly more than its own metadata is left out, and what lies behind the
+/// others unused. `None` where not one is large enough.
+fn set_groups(sb: &mut Superblock, blocks: u64, inodes: u64) -> Option<()> {
+    let first = u64::from(sb.first_data_block);
+    let per_group = u64::from(sb.blocks_per_group);
+    sb.blocks_count = blocks;
+    loop {
+        let data = sb.blocks_count.checked_sub(first)?;
+        sb.groups = u32::try_from(data.div_ceil(per_group)).ok().filter(|groups| *groups > 0)?;
+        set_inodes(sb, inodes.max(LEAST_INODES))?;
+        sb.reserved_gdt_blocks = reserved_gdt_blocks(sb)?;
+        let last = GroupNumber(sb.groups - 1);
+        let own = base_blocks(sb, last) + 2 + sb.inode_table_blocks();
+        let rest = u64::from(sb.blocks_in_group(last));
+        if rest == per_group || rest >= own + LEAST_DATA {
+            return Some(());
+        }
+        // What is left is whole groups, or nothing.
+        sb.blocks_count = sb.group_start(last).0;
+    }
+}
+
+/// At least `inodes` inodes, but for rounding; every block of a table is full, and every bitmap ends with a byte.
+fn set_inodes(sb: &mut Superblock, inodes: u64) -> Option<()> {
+    let groups = u64::from(sb.groups);
+    let most = (u64::from(sb.block_size.bytes()) * 8).min(u64::from(u32::MAX) / groups);
+    let per_block = u64::from(sb.block_size.bytes() / sb.inode_size);
+    let wanted = inodes.div_ceil(groups).next_multiple_of(per_block).min(most);
+    sb.inodes_per_group = u32::try_from(wanted & !7).ok()?.max(8);
+    sb.inodes_count = sb.inodes_per_group.checked_mul(sb.groups)?;
+    (u64::from(sb.inodes_per_group) >= LEAST_INODES).then_some(())
+}
+
+/// Room for the descriptors of a file system a thousand times as large, within what one block of pointers reaches.
+fn reserved_gdt_blocks(sb: &Superblock) -> Option<u16> {
+    if !sb.compat.has(Compat::RESIZE_INODE) {
+        return Some(0);
+    }
+    let blocks = sb.blocks_count.saturating_mul(1024).min(MOST_BLOCKS);
+    let groups = (blocks - u64::from(sb.first_data_block)).div_ceil(u64::from(sb.blocks_per_group));
+    let all = groups.div_ceil(u64::from(sb.descs_per_block()));
+    let reserved = all.saturating_sub(u64::from(sb.desc_blocks())).min(u64::from(sb.block_size.bytes() / 4));
+    u16::try_from(reserved).ok()
+}
+
+/// How many blocks a group begins with: superblock, descriptors, and room for more descriptors.
+pub(super) fn base_blocks(sb: &Superblock, group: GroupNumber) -> u64 {
+    if sb.group_has_superblock(group) {
+        1 + u64::from(sb.desc_blocks()) + u64::from(sb.reserved_gdt_blocks)
+    } else {
+        0
+    }
+}

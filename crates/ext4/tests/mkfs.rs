@@ -1,0 +1,369 @@
+//! File systems made by `mkfs`, judged by e2fsck, dumpe2fs, resize2fs and the kernel.
+
+mod common;
+
+use common::run;
+use dentree_blockdev::{Access, FileDevice, MemoryDevice, MeteredDevice, RecordingDevice, Survivors};
+use dentree_ext4::mkfs::{Features, Made, MkfsError, MkfsOptions, mkfs};
+use dentree_ext4::{BlockSize, Ext4, InodeTime, Options};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use tempfile::TempDir;
+
+const KIB: u64 = 1 << 10;
+const MIB: u64 = 1 << 20;
+const GIB: u64 = 1 << 30;
+
+/// 2023-11-14 22:13:20 UTC.
+const NOW: InodeTime = InodeTime { seconds: 1_700_000_000, nanos: 0 };
+const UUID: &str = "01234567-89ab-4def-8123-456789abcdef";
+
+fn options(features: &str, block_size: Option<u32>) -> MkfsOptions {
+    let uuid = u128::from_str_radix(&UUID.replace('-', ""), 16).unwrap().to_be_bytes();
+    MkfsOptions {
+        features: Features::parse(features).unwrap(),
+        block_size: block_size.map(|bytes| BlockSize::from_log_block_size(bytes.ilog2() - 10).unwrap()),
+        label: b"made here".to_vec(),
+        ..MkfsOptions::new(uuid, [1, 2, 3, 4], NOW)
+    }
+}
+
+/// An image file that goes away.
+struct Image {
+    scratch: TempDir,
+}
+
+impl Image {
+    fn sparse(bytes: u64) -> Image {
+        let made = Image { scratch: tempfile::tempdir().unwrap() };
+        File::create(made.path()).unwrap().set_len(bytes).unwrap();
+        made
+    }
+
+    fn path(&self) -> PathBuf {
+        self.scratch.path().join("image")
+    }
+
+    fn make(&self, options: &MkfsOptions) -> Result<Made, MkfsError> {
+        mkfs(&FileDevice::open(self.path(), Access::ReadWrite).unwrap(), options)
+    }
+}
+
+fn check(image: &Path, what: &str) {
+    let output = Command::new("e2fsck").args(["-fn"]).arg(image).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{what}: {text}{}", String::from_utf8_lossy(&output.stderr));
+}
+
+fn make_and_check(bytes: u64, features: &str, block_size: Option<u32>) -> Made {
+    let what = format!("{bytes} bytes, -O {features:?}, blocks of {block_size:?}");
+    let image = Image::sparse(bytes);
+    let made = image.make(&options(features, block_size)).unwrap_or_else(|error| panic!("{what}: {error}"));
+    check(&image.path(), &what);
+    made
+}
+
+const FEATURES: &[&str] = &[
+    "",
+    "ext2",
+    "ext3",
+    "none",
+    "^has_journal",
+    "orphan_file,metadata_csum_seed",
+    "inline_data,large_dir",
+    "^metadata_csum",
+    "^metadata_csum,uninit_bg",
+    "^64bit",
+    "^flex_bg",
+    "^flex_bg,^resize_inode,^metadata_csum",
+    "^resize_inode,^sparse_super",
+    "^extent,^64bit",
+    "^filetype,^extra_isize",
+];
+
+#[test]
+fn e2fsck_finds_nothing_wrong_whatever_the_size_and_the_features() {
+    let sizes =
+        [256 * KIB, 300 * KIB + 513, MIB, 3 * MIB, 8500 * KIB, 8700 * KIB, 64 * MIB, 131 * MIB + 77 * KIB];
+    for features in FEATURES {
+        for size in sizes {
+            make_and_check(size, features, None);
+        }
+        for block_size in [1024, 2048, 4096] {
+            make_and_check(40 * MIB, features, Some(block_size));
+            make_and_check(600 * MIB + 5 * KIB, features, Some(block_size));
+        }
+    }
+}
+
+#[test]
+fn e2fsck_finds_nothing_wrong_with_large_ones() {
+    for features in ["", "ext3", "orphan_file", "^flex_bg"] {
+        make_and_check(20 * GIB, features, None);
+    }
+    make_and_check(20 * GIB + 3 * MIB, "", Some(1024));
+    // Longer journals than an inode can map with four extents.
+    make_and_check(64 * GIB, "", None);
+    make_and_check(16 * GIB, "^flex_bg", Some(1024));
+}
+
+/// A file system that mke2fs makes with the same options.
+fn by_mke2fs(bytes: u64, features: &str, block_size: Option<u32>) -> Image {
+    let image = Image::sparse(bytes);
+    // Not the machine's mke2fs.conf: what it says differs, what mke2fs brings along does not.
+    let config = image.scratch.path().join("mke2fs.conf");
+    std::fs::write(&config, "[defaults]\ndefault_mntopts = acl,user_xattr\nenable_periodic_fsck = 0\n")
+        .unwrap();
+    let mut mke2fs = Command::new("mke2fs");
+    mke2fs.env("MKE2FS_CONFIG", config).env("E2FSPROGS_FAKE_TIME", NOW.seconds.to_string());
+    mke2fs.args([
+        "-q",
+        "-F",
+        "-L",
+        "made here",
+        "-U",
+        UUID,
+        "-E",
+        "hash_seed=01000000-0200-0000-0300-000004000000",
+    ]);
+    mke2fs
+        .args(["-O", &format!("none,{}", Features::parse(features).unwrap().to_string().replace(' ', ","))]);
+    mke2fs.args(["-I", "256"]);
+    let ratio = if bytes < 3 * MIB {
+        "8192"
+    } else if bytes < 512 * MIB {
+        "4096"
+    } else {
+        "16384"
+    };
+    let by_size = if bytes < 512 * MIB { 1024 } else { 4096 };
+    mke2fs.args(["-i", ratio, "-b", &block_size.unwrap_or(by_size).to_string()]);
+    run(mke2fs.arg(image.path()));
+    image
+}
+
+/// The fields that `dumpe2fs -h` prints.
+fn header(image: &Image) -> BTreeMap<String, String> {
+    let text = run(Command::new("dumpe2fs").arg("-h").arg(image.path()));
+    let fields = text.lines().filter_map(|line| line.split_once(':'));
+    fields.map(|(name, value)| (name.to_owned(), value.trim().to_owned())).collect()
+}
+
+/// Fields that differ for a reason: see the head of `mkfs/mod.rs`.
+const DIFFER: &[&str] = &[
+    // The sum of a superblock in which something differs; nothing was written to the file system yet.
+    "Checksum",
+    "Lifetime writes",
+];
+
+#[test]
+fn dumpe2fs_shows_what_it_shows_of_an_image_by_mke2fs() {
+    for (bytes, block_size) in [
+        (300 * KIB, None),
+        (MIB, None),
+        (8500 * KIB, None),
+        (64 * MIB, None),
+        (64 * MIB, Some(4096)),
+        (131 * MIB + 77 * KIB, None),
+        (300 * MIB, Some(2048)),
+        (GIB, None),
+        (20 * GIB, None),
+    ] {
+        for features in FEATURES {
+            // mke2fs adds what it thinks a feature needs.
+            if matches!(*features, "none" | "^resize_inode,^sparse_super") {
+                continue;
+            }
+            let what = format!("{bytes} bytes, -O {features:?}, blocks of {block_size:?}");
+            let ours = Image::sparse(bytes);
+            ours.make(&options(features, block_size)).unwrap();
+            let (mut ours, mut theirs) = (header(&ours), header(&by_mke2fs(bytes, features, block_size)));
+            let shorter = features.contains("inline_data").then_some("Free blocks");
+            for name in DIFFER.iter().copied().chain(shorter) {
+                ours.remove(name);
+                theirs.remove(name);
+            }
+            let names = ours.keys().chain(theirs.keys());
+            let differ: BTreeSet<_> = names
+                .filter(|name| ours.get(*name) != theirs.get(*name))
+                .map(|name| format!("{name}: {:?}, theirs {:?}", ours.get(name), theirs.get(name)))
+                .collect();
+            if !differ.is_empty() {
+                eprintln!("{what}: {differ:#?}");
+            }
+        }
+    }
+}
+
+/// Every group's line of free blocks, free inodes and directories.
+fn totals(image: &Image) -> Vec<String> {
+    let text = run(Command::new("dumpe2fs").arg(image.path()));
+    let counts =
+        text.lines().filter(|line| line.contains(" free inodes, ")).map(|line| line.trim().to_owned());
+    counts.collect()
+}
+
+#[test]
+fn groups_without_a_journal_have_the_same_counts_as_those_of_mke2fs() {
+    for (bytes, features) in [(64 * MIB, "ext2"), (GIB, "^has_journal,^flex_bg"), (300 * MIB, "^has_journal")]
+    {
+        let ours = Image::sparse(bytes);
+        ours.make(&options(features, None)).unwrap();
+        assert_eq!(totals(&ours), totals(&by_mke2fs(bytes, features, None)), "{bytes} {features}");
+    }
+}
+
+/// A kernel mount that ends with this value.
+struct Mount {
+    at: PathBuf,
+}
+
+impl Mount {
+    /// `None`, with the reason printed, where nothing can be mounted.
+    fn new(image: &Image) -> Option<Mount> {
+        let at = image.scratch.path().join("mount");
+        std::fs::create_dir_all(&at).unwrap();
+        if !rustix::process::geteuid().is_root() {
+            eprintln!("skipped: mounting needs root");
+            return None;
+        }
+        let mounted = Command::new("mount")
+            .args(["-t", "ext4", "-o", "loop"])
+            .args([&image.path(), &at])
+            .output()
+            .unwrap();
+        if !mounted.status.success() {
+            eprintln!("skipped: {}", String::from_utf8_lossy(&mounted.stderr));
+            return None;
+        }
+        Some(Mount { at })
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(&self.at).status();
+    }
+}
+
+#[test]
+fn the_kernel_mounts_and_fills_it_and_e2fsck_is_still_content() {
+    for (bytes, features, block_size) in [
+        (64 * MIB, "", None),
+        (600 * MIB, "", None),
+        (64 * MIB, "ext2", None),
+        (64 * MIB, "ext3", Some(2048)),
+        (64 * MIB, "orphan_file,metadata_csum_seed,inline_data,large_dir", None),
+        (64 * MIB, "^flex_bg,^resize_inode", None),
+        (64 * MIB, "^metadata_csum,uninit_bg", None),
+        (64 * MIB, "^has_journal", Some(4096)),
+    ] {
+        let what = format!("{bytes} bytes, -O {features}");
+        let image = Image::sparse(bytes);
+        image.make(&options(features, block_size)).unwrap();
+        let Some(mount) = Mount::new(&image) else { return };
+        // Into every group.
+        for dir in 0..40 {
+            let dir = mount.at.join(format!("dir{dir}"));
+            std::fs::create_dir(&dir).unwrap();
+            for file in 0..20 {
+                std::fs::write(dir.join(format!("file{file}")), vec![b'x'; 30_000]).unwrap();
+            }
+        }
+        drop(mount);
+        check(&image.path(), &what);
+    }
+}
+
+#[test]
+fn resize2fs_grows_it_within_the_room_that_was_kept() {
+    for (features, block_size) in
+        [("", None), ("ext3", None), ("^flex_bg", Some(2048)), ("orphan_file", Some(4096))]
+    {
+        let image = Image::sparse(40 * MIB);
+        image.make(&options(features, block_size)).unwrap();
+        for bytes in [90 * MIB, 700 * MIB] {
+            File::options().write(true).open(image.path()).unwrap().set_len(bytes).unwrap();
+            run(Command::new("resize2fs").arg("-f").arg(image.path()));
+            check(&image.path(), &format!("-O {features}, grown to {bytes} bytes"));
+        }
+    }
+}
+
+#[test]
+fn a_device_that_held_something_else_before_is_made_clean() {
+    for features in ["", "ext3", "^flex_bg,orphan_file"] {
+        let image = Image::sparse(0);
+        std::fs::write(image.path(), vec![0xA5; 24 << 20]).unwrap();
+        let options = MkfsOptions { reads_as_zeros: false, ..options(features, None) };
+        image.make(&options).unwrap();
+        check(&image.path(), features);
+        let Some(mount) = Mount::new(&image) else { return };
+        std::fs::write(mount.at.join("file"), vec![b'x'; 3_000_000]).unwrap();
+        drop(mount);
+        check(&image.path(), features);
+    }
+}
+
+#[test]
+fn the_same_options_give_the_same_bytes() {
+    let make = || {
+        let device = MemoryDevice::new(24 << 20);
+        mkfs(&device, &options("orphan_file", None)).unwrap();
+        device.to_vec()
+    };
+    assert!(make() == make());
+}
+
+#[test]
+fn twenty_gibibytes_take_few_writes_and_little_space() {
+    use std::os::unix::fs::MetadataExt;
+    let image = Image::sparse(20 * GIB);
+    let disk = FileDevice::open(image.path(), Access::ReadWrite).unwrap();
+    let device = MeteredDevice::new(Arc::new(disk));
+    mkfs(&device, &options("", None)).unwrap();
+    let counts = device.counts();
+    // The reserved descriptor blocks are most of them: each points at its copies.
+    assert!(counts.total_writes() < 1200, "{counts:?}");
+    assert!(counts.written_bytes < 6 << 20, "{counts:?}");
+    assert!(std::fs::metadata(image.path()).unwrap().blocks() * 512 < 8 << 20);
+}
+
+#[test]
+fn what_is_cut_short_is_no_file_system() {
+    let device = RecordingDevice::new(vec![0; 8 << 20]);
+    mkfs(&device, &options("", None)).unwrap();
+    let recording = device.recording();
+    let end = recording.steps().len();
+    let mut replay = recording.replay();
+    for cut in 0..end {
+        for survivors in [Survivors::None, Survivors::Sectors { seed: 1 }] {
+            let disk = Arc::new(MemoryDevice::from(replay.image(cut, survivors)));
+            // The superblock is the last that is written, and then there is a flush.
+            let complete = cut + 1 >= end;
+            assert!(complete || Ext4::open(disk, Options::default()).is_err(), "cut {cut}");
+        }
+    }
+    assert!(
+        Ext4::open(Arc::new(MemoryDevice::from(replay.image(end, Survivors::None))), Options::default())
+            .is_ok()
+    );
+}
+
+#[test]
+fn impossible_wishes_are_refused_before_anything_is_written() {
+    let refused = |bytes: usize, options: &MkfsOptions| {
+        let device = MemoryDevice::from(vec![0xA5; bytes]);
+        let error = mkfs(&device, options).unwrap_err();
+        assert!(device.to_vec().iter().all(|byte| *byte == 0xA5));
+        error
+    };
+    assert!(matches!(refused(0, &options("", None)), MkfsError::TooSmall { .. }));
+    assert!(matches!(refused(16 << 10, &options("", None)), MkfsError::TooSmall { .. }));
+    let long = MkfsOptions { label: vec![b'x'; 17], ..options("", None) };
+    assert!(matches!(refused(1 << 20, &long), MkfsError::LabelTooLong { len: 17 }));
+    assert!(matches!(refused(1 << 20, &options("", Some(8192))), MkfsError::BlockSize { bytes: 8192 }));
+}

@@ -1,0 +1,33 @@
+//! `cargo bench -p dentree-lab --bench mount`: `dentree mount` against fuse2fs, the kernel and what FUSE itself costs; rows in
+//! `target/bench/mount.jsonl`. Needs root, and the programs that `make bench` builds before it; says so where something is missing.
+
+use std::process::ExitCode;
+
+use dentree_lab::mount_bench::{FULL, TINY, run};
+use dentree_lab::rows::{default_file, write_json_lines};
+
+fn main() -> ExitCode {
+    let full = std::env::args().any(|argument| argument == "--bench");
+    // TARGET/release/deps/PROGRAM: the programs lie two folders up.
+    let folder = std::env::current_exe().ok().and_then(|path| Some(path.ancestors().nth(2)?.to_owned()));
+    let Some(folder) = folder else { return ExitCode::FAILURE };
+    let outcome = match run(folder, if full { FULL } else { TINY }, &|what| eprintln!("mount: {what}")) {
+        Ok(outcome) => outcome,
+        Err(why) => {
+            println!("skipped: mount: {why}");
+            return ExitCode::SUCCESS;
+        }
+    };
+    println!("{}", outcome.text());
+    let Some(json) = default_file("mount").filter(|_| full) else { return ExitCode::SUCCESS };
+    match write_json_lines(&json, &outcome.rows) {
+        Ok(()) => {
+            println!("{} rows in {}", outcome.rows.len(), json.display());
+            ExitCode::SUCCESS
+        }
+        Err(why) => {
+            eprintln!("mount: {}: {why}", json.display());
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,269 @@
+//! What each contender has to do.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use rand::rngs::Xoshiro256PlusPlus;
+use rand::{RngExt, SeedableRng};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, mknodat, openat, statat, syncfs};
+use rustix::io::Errno;
+use tempfile::TempDir;
+
+use super::Size;
+use super::contenders::Mounted;
+use crate::mounts::{Unavailable, command};
+use crate::rivals::create_in;
+use crate::tree::{Shape, Tree};
+
+/// 22,222 entries in 1,223 directories.
+const TREE: Shape = Shape { name: "mount", fans: &[2, 10, 10, 10, 10] };
+/// 2,110 entries.
+const ARCHIVED: Shape = Shape { name: "archived", fans: &[10, 10, 20] };
+const SEED: u64 = 20_02;
+/// Directories of `create-many`.
+const DIRECTORIES: usize = 16;
+const MIB: usize = 1 << 20;
+/// Where Debian's package puts it.
+const LOADFILE: &str = "/usr/share/dbench/client.txt";
+
+/// One kind of work, and what it costs.
+pub(super) struct Case {
+    pub(super) name: &'static str,
+    pub(super) clients: usize,
+    pub(super) metric: &'static str,
+    /// Whether there is a target against fuse2fs.
+    pub(super) against_fuse2fs: bool,
+    /// Nanoseconds for each unit of the metric. `None` where it cannot be done at this size or on this machine.
+    pub(super) run: fn(&mut Mounted<'_>, &Load) -> Result<Option<f64>, Unavailable>,
+}
+
+const fn case(
+    name: &'static str,
+    metric: &'static str,
+    against_fuse2fs: bool,
+    run: fn(&mut Mounted<'_>, &Load) -> Result<Option<f64>, Unavailable>,
+) -> Case {
+    Case { name, clients: 1, metric, against_fuse2fs, run }
+}
+
+const fn dbench(
+    clients: usize,
+    run: fn(&mut Mounted<'_>, &Load) -> Result<Option<f64>, Unavailable>,
+) -> Case {
+    Case { name: "mount-dbench", clients, metric: "ns/MB", against_fuse2fs: true, run }
+}
+
+/// In their order: later ones find what earlier ones left.
+pub(super) const CASES: [Case; 14] = [
+    case("mount-find-cold", "ns/entry", true, |mounted, load| {
+        mounted.make_cold()?;
+        find(mounted, load)
+    }),
+    case("mount-find-warm", "ns/entry", true, find),
+    case("mount-first-lookup", "ns/look-up", true, |mounted, load| {
+        mounted.make_cold()?;
+        stat(mounted, load, 1, true)
+    }),
+    case("mount-stat-existing", "ns/look-up", true, |mounted, load| {
+        stat(mounted, load, load.size.created, true)
+    }),
+    case("mount-stat-missing", "ns/look-up", true, |mounted, load| {
+        stat(mounted, load, load.size.created, false)
+    }),
+    case("mount-create-one", "ns/file", true, |mounted, load| create(mounted, load, 1)),
+    case("mount-create-many", "ns/file", false, |mounted, load| create(mounted, load, DIRECTORIES)),
+    case("mount-write", "ns/MiB", false, write),
+    case("mount-read", "ns/MiB", false, read),
+    case("mount-untar", "ns/entry", false, untar),
+    dbench(1, |mounted, load| run_dbench(mounted, load, 1)),
+    dbench(2, |mounted, load| run_dbench(mounted, load, 2)),
+    dbench(8, |mounted, load| run_dbench(mounted, load, 8)),
+    dbench(32, |mounted, load| run_dbench(mounted, load, 32)),
+];
+
+/// What the work is done on and with.
+pub(super) struct Load {
+    pub(super) size: Size,
+    tree: Tree,
+    archive: PathBuf,
+    archived: usize,
+    _folder: TempDir,
+}
+
+impl Load {
+    /// Makes the archive.
+    pub(super) fn new(size: Size) -> Result<Self, Unavailable> {
+        let folder = tempfile::tempdir().map_err(failed("a temporary folder"))?;
+        let source = folder.path().join("source");
+        let archived = Tree::generate(ARCHIVED, SEED);
+        std::fs::create_dir(&source).map_err(failed("a temporary folder"))?;
+        create_in(open(&source)?.as_fd(), &archived)?;
+        let archive = folder.path().join("archive.tar");
+        command(Command::new("tar").arg("-cf").arg(&archive).arg("-C").arg(&source).arg("."))?;
+        let tree = Tree::generate(TREE, SEED);
+        Ok(Load { size, tree, archive, archived: archived.len(), _folder: folder })
+    }
+
+    pub(super) fn image_bytes(&self) -> u64 {
+        (512 << 20) + (self.inodes() * 2048 + 6 * self.size.streamed) as u64
+    }
+
+    pub(super) fn inodes(&self) -> usize {
+        2 * (self.size.large + self.tree.len() + 2 * self.size.created) + 40_000
+    }
+
+    /// Makes what all work begins with: a tree, and the large directory.
+    pub(super) fn fill(&self, root: &Path) -> Result<(), Unavailable> {
+        for name in ["tree", "large", "many", "untar", "dbench"] {
+            std::fs::create_dir(root.join(name)).map_err(failed("cannot fill a file system"))?;
+        }
+        create_in(open(&root.join("tree"))?.as_fd(), &self.tree)?;
+        let large = open(&root.join("large"))?;
+        for number in 0..self.size.large {
+            mknodat(&large, entry(number), FileType::RegularFile, Mode::RUSR, 0)
+                .map_err(failed("cannot fill a file system"))?;
+        }
+        Ok(())
+    }
+}
+
+fn entry(number: usize) -> String {
+    format!("entry-{number:06}")
+}
+
+fn failed<E: std::fmt::Display>(what: &str) -> impl Fn(E) -> Unavailable {
+    move |why| Unavailable::because(what, why)
+}
+
+fn open(path: &Path) -> Result<rustix::fd::OwnedFd, Unavailable> {
+    openat(CWD, path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+        .map_err(failed(&path.display().to_string()))
+}
+
+/// Nanoseconds that `work` takes, for each of `units`.
+fn timed(units: usize, work: impl FnOnce() -> Result<(), Unavailable>) -> Result<Option<f64>, Unavailable> {
+    let start = Instant::now();
+    work()?;
+    Ok(Some(start.elapsed().as_nanos() as f64 / units as f64))
+}
+
+/// find(1) over the tree; the test makes it ask for every inode.
+fn find(mounted: &mut Mounted<'_>, load: &Load) -> Result<Option<f64>, Unavailable> {
+    let mut find = Command::new("find");
+    find.arg(mounted.root().join("tree")).args(["-size", "+1M"]);
+    timed(load.tree.len(), || command(&mut find))
+}
+
+/// Random names in the large directory; those that are missing differ from those that are there in their last byte.
+fn stat(
+    mounted: &mut Mounted<'_>,
+    load: &Load,
+    count: usize,
+    there: bool,
+) -> Result<Option<f64>, Unavailable> {
+    let large = open(&mounted.root().join("large"))?;
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(SEED);
+    let names: Vec<String> = (0..count)
+        .map(|_| entry(random.random_range(0..load.size.large)) + if there { "" } else { "-" })
+        .collect();
+    timed(count, || {
+        for name in &names {
+            match statat(&large, name.as_str(), AtFlags::SYMLINK_NOFOLLOW) {
+                Ok(_) if there => {}
+                Err(Errno::NOENT) if !there => {}
+                other => return Err(Unavailable::because(name, format!("{other:?}"))),
+            }
+        }
+        Ok(())
+    })
+}
+
+/// Creates files by turns in the large directory or in so many new ones.
+fn create(mounted: &mut Mounted<'_>, load: &Load, directories: usize) -> Result<Option<f64>, Unavailable> {
+    let paths: Vec<PathBuf> = match directories {
+        1 => vec![mounted.root().join("large")],
+        _ => (0..directories).map(|number| mounted.root().join(format!("many/{number}"))).collect(),
+    };
+    let mut open_directories = Vec::new();
+    for path in &paths {
+        if directories > 1 {
+            std::fs::create_dir(path).map_err(failed("mkdir"))?;
+        }
+        open_directories.push(open(path)?);
+    }
+    let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
+    timed(load.size.created, || {
+        for number in 0..load.size.created {
+            let directory = &open_directories[number % directories];
+            openat(directory, format!("created-{number:06}"), flags, Mode::RUSR).map_err(failed("create"))?;
+        }
+        Ok(())
+    })
+}
+
+/// One file, to its last byte on the device.
+fn write(mounted: &mut Mounted<'_>, load: &Load) -> Result<Option<f64>, Unavailable> {
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(SEED);
+    let mut chunk = vec![0; MIB];
+    random.fill(&mut chunk[..]);
+    let path = mounted.root().join("streamed");
+    timed(load.size.streamed / MIB, || {
+        let mut file = File::create(path).map_err(failed("write"))?;
+        for _ in 0..load.size.streamed / MIB {
+            file.write_all(&chunk).map_err(failed("write"))?;
+        }
+        file.sync_all().map_err(failed("write"))
+    })
+}
+
+/// The same file, when nobody remembers it.
+fn read(mounted: &mut Mounted<'_>, load: &Load) -> Result<Option<f64>, Unavailable> {
+    mounted.make_cold()?;
+    let path = mounted.root().join("streamed");
+    let mut chunk = vec![0; MIB];
+    timed(load.size.streamed / MIB, || {
+        let mut file = File::open(path).map_err(failed("read"))?;
+        for _ in 0..load.size.streamed / MIB {
+            file.read_exact(&mut chunk).map_err(failed("read"))?;
+        }
+        Ok(())
+    })
+}
+
+fn untar(mounted: &mut Mounted<'_>, load: &Load) -> Result<Option<f64>, Unavailable> {
+    let root = mounted.root().join("untar");
+    let mut tar = Command::new("tar");
+    tar.arg("-xf").arg(&load.archive).arg("-C").arg(&root);
+    timed(load.archived, || {
+        command(&mut tar)?;
+        syncfs(open(&root)?).map_err(failed("syncfs"))
+    })
+}
+
+/// The real dbench with its own loadfile; it tells its throughput in MB/s.
+fn run_dbench(mounted: &mut Mounted<'_>, load: &Load, clients: usize) -> Result<Option<f64>, Unavailable> {
+    if load.size.dbench_seconds == 0 || !Path::new(LOADFILE).exists() {
+        return Ok(None);
+    }
+    let output = Command::new("dbench")
+        .args(["-c", LOADFILE, "-t", &load.size.dbench_seconds.to_string(), "-D"])
+        .arg(mounted.root().join("dbench"))
+        .arg(clients.to_string())
+        .stderr(Stdio::null())
+        .output()
+        .map_err(failed("dbench"))?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let throughput = text
+        .lines()
+        .find_map(|line| line.strip_prefix("Throughput "))
+        .and_then(|rest| rest.split(' ').next()?.parse::<f64>().ok())
+        .filter(|&throughput| output.status.success() && throughput > 0.0);
+    match throughput {
+        Some(throughput) => Ok(Some(1e9 / throughput)),
+        None => Err(Unavailable::because("dbench", text.trim())),
+    }
+}
