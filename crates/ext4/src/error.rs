@@ -50,9 +50,18 @@ pub enum Error {
     /// Changes are refused.
     #[error("the file system was opened for reading, or an error has made it so")]
     ReadOnly,
-    /// There is no space left for it.
+    /// There is no inode left, or no block, or no room in a directory's index.
     #[error("no space left on the file system")]
     NoSpace,
+    /// More names than an inode can have.
+    #[error("inode {0} has as many names as it can have")]
+    TooManyLinks(InodeNumber),
+    /// A directory to be removed or replaced has entries.
+    #[error("directory {0} is not empty")]
+    NotEmpty(InodeNumber),
+    /// The file system takes no such names.
+    #[error("the name is not valid Unicode 12.1 text in UTF-8, or it is too long")]
+    InvalidName,
     /// A file can not be that long.
     #[error("inode {0} cannot hold a file that long")]
     FileTooLarge(InodeNumber),
@@ -86,6 +95,12 @@ pub enum Structure {
     FreedBlocks,
     /// An inode.
     Inode,
+    /// A block of the inode table.
+    InodeTable,
+    /// The inode bitmap of a group.
+    InodeBitmap(GroupNumber),
+    /// The orphan file.
+    OrphanFile,
     /// A node of an extent tree.
     ExtentNode,
     /// A block of block pointers.
@@ -120,6 +135,9 @@ impl fmt::Display for Structure {
             Structure::BlockBitmap(group) => return write!(f, "block bitmap of group {group}"),
             Structure::FreedBlocks => "blocks to be freed",
             Structure::Inode => "inode",
+            Structure::InodeTable => "inode table",
+            Structure::InodeBitmap(group) => return write!(f, "inode bitmap of group {group}"),
+            Structure::OrphanFile => "orphan file",
             Structure::ExtentNode => "extent tree node",
             Structure::IndirectBlock => "indirect block",
             Structure::Content => "content",
@@ -200,6 +218,9 @@ impl From<Error> for dentree_vfs::Error {
             Error::Io { .. } | Error::Write { .. } => dentree_vfs::Error::Io(Box::new(error)),
             Error::ReadOnly => dentree_vfs::Error::ReadOnly,
             Error::NoSpace => dentree_vfs::Error::NoSpace,
+            Error::TooManyLinks(_) => dentree_vfs::Error::TooManyLinks,
+            Error::NotEmpty(_) => dentree_vfs::Error::NotEmpty,
+            Error::InvalidName => dentree_vfs::Error::Invalid,
             Error::FileTooLarge(_) => dentree_vfs::Error::FileTooLarge,
             Error::Encrypted(_) => dentree_vfs::Error::Encrypted,
         }

@@ -3,8 +3,8 @@
 use crate::{Ext4, Node, Snapshot};
 use dentree_ext4_format::{InodeFlags, InodeNumber};
 use dentree_vfs::{
-    Allocate, Attr, DirEntry, Durability, Error, Extent, FileSystem, FileType, FsStat, Ino, Lookup,
-    ReaddirStart, Result, SetAttr,
+    Allocate, Attr, DirEntry, Durability, Error, Extent, FileSystem, FileType, FsStat, Ino, Lookup, NewInode,
+    ReaddirStart, Rename, Result, SetAttr,
 };
 use std::ops::ControlFlow;
 
@@ -45,7 +45,7 @@ impl FileSystem for Ext4 {
             return Err(Error::NameTooLong);
         }
         let wanted = self.wanted(dir, name).ok_or(Error::Invalid)?;
-        Ok(self.find_entry(dir, &wanted)?)
+        Ok(self.find_entry(dir, &wanted)?.map(|found| found.lookup))
     }
 
     fn fold_name(&self, dir: &Node, name: &[u8]) -> Option<Vec<u8>> {
@@ -108,6 +108,34 @@ impl FileSystem for Ext4 {
 
     fn is_read_only(&self) -> bool {
         self.writer().map_or(true, |writer| writer.journal.error().is_some())
+    }
+
+    fn make(&self, dir: &Node, name: &[u8], new: &NewInode<'_>) -> Result<Node> {
+        Ok(self.make_named(dir, name, new)?)
+    }
+
+    fn make_unnamed(&self, dir: &Node, new: &NewInode<'_>) -> Result<Node> {
+        Ok(self.make_nameless(dir, new)?)
+    }
+
+    fn link(&self, dir: &Node, name: &[u8], node: &Node) -> Result<()> {
+        Ok(self.add_link(dir, name, node)?)
+    }
+
+    fn unlink(&self, dir: &Node, name: &[u8], node: &Node) -> Result<()> {
+        Ok(self.remove_link(dir, name, node)?)
+    }
+
+    fn rmdir(&self, dir: &Node, name: &[u8], node: &Node) -> Result<()> {
+        Ok(self.remove_directory(dir, name, node)?)
+    }
+
+    fn rename(&self, rename: &Rename<'_, Node>) -> Result<()> {
+        Ok(self.rename_entry(rename)?)
+    }
+
+    fn evict(&self, node: &Node) {
+        self.evict_node(node);
     }
 
     fn set_attr(&self, node: &Node, changes: &SetAttr) -> Result<()> {

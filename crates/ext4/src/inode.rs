@@ -60,14 +60,32 @@ impl Snapshot {
 impl Ext4 {
     /// Reads inode `ino`.
     pub(crate) fn read_inode(&self, ino: InodeNumber) -> Result<Snapshot> {
+        self.read_inode_as(ino, Inode::parse)
+    }
+
+    /// Reads inode `ino`, which may have no name left.
+    pub(crate) fn read_orphan(&self, ino: InodeNumber) -> Result<Snapshot> {
+        self.read_inode_as(ino, Inode::parse_orphan)
+    }
+
+    /// The bytes of inode `ino` in the table.
+    pub(crate) fn inode_bytes(&self, ino: InodeNumber) -> Result<(Vec<u8>, Place)> {
         let place = Structure::Inode.of(ino);
         self.sb.check_inode("the inode number", ino).map_err(|problem| place.corrupt(problem))?;
         let (block, within) = self.find_inode(ino)?;
         let place = place.at(block);
         let buffer = self.metadata(block, place)?;
         let size = usize::try_from(self.sb.inode_size).unwrap_or(usize::MAX);
-        let bytes = buffer.chunks_exact(size).nth(within).unwrap_or_default();
-        let inode = Inode::parse(bytes, ino, &self.sb).map_err(|problem| place.corrupt(problem))?;
+        Ok((buffer.chunks_exact(size).nth(within).unwrap_or_default().to_vec(), place))
+    }
+
+    fn read_inode_as(
+        &self,
+        ino: InodeNumber,
+        parse: fn(&[u8], InodeNumber, &Superblock) -> Result<Inode, Problem>,
+    ) -> Result<Snapshot> {
+        let (bytes, place) = self.inode_bytes(ino)?;
+        let inode = parse(&bytes, ino, &self.sb).map_err(|problem| place.corrupt(problem))?;
         let kind = FileType::from_mode(u32::from(inode.mode)).ok_or_else(|| {
             let because = "names no type of file";
             place.corrupt(Problem::Value { field: "i_mode", value: u64::from(inode.mode), because })

@@ -149,6 +149,7 @@ impl Ext4 {
         self.mark_in_use(writer.now())?;
         self.cache.discard(self.superblock_at.0, 1);
         self.writer = Some(writer);
+        self.clean_up_orphans()?;
         Ok(self)
     }
 

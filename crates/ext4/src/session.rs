@@ -61,6 +61,9 @@ impl Ext4 {
             } else {
                 sb.state &= !STATE_VALID;
             }
+            if sb.compat.has(Compat::ORPHAN_FILE) {
+                sb.ro_compat.0 |= RoCompat::ORPHAN_PRESENT.0;
+            }
             sb.mount_count = sb.mount_count.saturating_add(1);
             (sb.mount_time, sb.write_time) = (now, now);
         })
@@ -83,6 +86,7 @@ impl Ext4 {
         let free_inodes = (0..self.sb.groups)
             .map(|group| writer.group(dentree_ext4_format::GroupNumber(group)).free_inodes)
             .fold(0, u32::wrapping_add);
+        let has_orphans = !writer.orphans.all().is_empty();
         let failure = closed.as_ref().err().map(ToString::to_string);
         change_superblock(&*self.device, |sb| {
             sb.write_time = now;
@@ -90,6 +94,9 @@ impl Ext4 {
                 return note_error(sb, &failure, now);
             }
             sb.incompat.0 &= !Incompat::RECOVER.0;
+            if !has_orphans {
+                sb.ro_compat.0 &= !RoCompat::ORPHAN_PRESENT.0;
+            }
             sb.state |= STATE_VALID;
             (sb.free_blocks_count, sb.free_inodes_count) = (free_blocks, free_inodes);
         })?;

@@ -4,6 +4,7 @@
 //! crash may show: `docs/internals/writing.md`.
 
 use crate::content::Unstored;
+use crate::inodes::Orphans;
 use crate::space::Space;
 use crate::{Clock, Error, Ext4, Node, Place, Result, Snapshot, Structure};
 use dentree_ext4_format::{BlockNumber, GroupDesc, GroupNumber, InodeTime};
@@ -16,6 +17,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 pub(crate) struct Writer {
     pub(crate) journal: Journal,
     pub(crate) clock: Clock,
+    pub(crate) orphans: Orphans,
     /// One for each group: its descriptor as it is now. The lock also guards the group's bitmaps.
     groups: Box<[Mutex<GroupDesc>]>,
     /// The free blocks.
@@ -40,6 +42,7 @@ impl Writer {
         Ok(Writer {
             journal,
             clock,
+            orphans: fs.read_orphans()?,
             groups: groups.into_iter().map(Mutex::new).collect(),
             space,
             unstored: Unstored::default(),
@@ -51,6 +54,7 @@ impl Writer {
     pub(crate) fn group(&self, group: GroupNumber) -> GroupDesc {
         *self.lock_group(group)
     }
+
     fn lock_group(&self, group: GroupNumber) -> MutexGuard<'_, GroupDesc> {
         let index = usize::try_from(group.0).unwrap_or(usize::MAX);
         self.groups[index].lock().unwrap_or_else(PoisonError::into_inner)
@@ -84,6 +88,7 @@ impl Ext4 {
     pub(crate) fn start(&self, credits: u32) -> Result<Handle<'_>> {
         Ok(self.writer()?.journal.start(credits)?)
     }
+
     /// Changes a group under its lock. `change` is given the descriptor, which is written back where it was changed, and the
     /// handle, for the group's bitmaps. It fails only before it has changed anything.
     pub(crate) fn change_group<R>(

@@ -75,6 +75,11 @@ impl Unstored {
         self.nodes().get(&ino).cloned()
     }
 
+    /// Keeps an error that nobody waits for, for the next sync.
+    pub(crate) fn remember(&self, error: Error) {
+        self.lost.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+    }
+
     fn all(&self) -> Vec<Node> {
         self.nodes().values().cloned().collect()
     }

@@ -188,8 +188,7 @@ impl Ext4 {
         if let Err(error) = self.store(node)
             && let Some(writer) = &self.writer
         {
-            let mut lost = writer.unstored.lost.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-            lost.get_or_insert(error);
+            writer.unstored.remember(error);
         }
     }
 }
