@@ -36,7 +36,7 @@
 //! shared word changed twice, and no lock but the block's shard and, where the block is new to the transaction, a seat.
 //!
 //! # Known limits
-//! A commit that comes while a checkpoint writes waits for it. Fast commits are neither written nor replayed. The blocks that a handle
+//! A commit that comes while a checkpoint writes waits for it; checkpoints are made when nobody waits, as long as there is room. Fast commits are neither written nor replayed. The blocks that a handle
 //! may yet change are counted; the revoke records of a transaction are not, and take what the log has beyond them.
 //!
 //! # Reading

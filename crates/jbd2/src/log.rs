@@ -147,7 +147,10 @@ impl Log {
             return Err(Cause::Overgrown { blocks: batch.blocks.len(), most });
         }
         if self.free() < len + SPARE {
-            self.make_room(len + SPARE)?;
+            // Much at once: each time costs two flushes.
+            self.make_room((len + SPARE).max(self.reader.log_len() as usize / 2))?;
+        } else if self.waiting > self.cache.capacity() {
+            self.retire(self.live.len())?;
         }
         self.write(&batch, &revokes)?;
         self.note(batch, &revokes, len);
@@ -224,8 +227,7 @@ impl Log {
         self.next = tid.next();
     }
 
-    /// Checkpoints early what would soon have to be: when little of the log is free, or much of the cache is pinned. Nobody
-    /// waits for that yet.
+    /// Checkpoints what commits would soon have to wait for: when little of the log is free, or much of the cache is pinned.
     pub(crate) fn relieve(&mut self) -> Result<(), Cause> {
         if self.waiting > self.cache.capacity() / 2 {
             return self.retire(self.live.len());

@@ -67,6 +67,8 @@ struct State {
     wanted: Tid,
     /// The last transaction that has ended well.
     committed: Tid,
+    /// A transaction was committed since the committer last had leisure.
+    has_leftovers: bool,
     /// Checkpoints asked for, and made.
     checkpoints: (u64, u64),
     is_closing: bool,
@@ -81,6 +83,8 @@ pub(crate) enum Job {
     Commit,
     /// Bring all that is committed home; the number of the request.
     Checkpoint(u64),
+    /// Nobody waits: do early what later commits would have to wait for.
+    Relieve,
     /// The journal has failed: tell those who queued actions.
     Abandon,
     Close,
@@ -98,6 +102,7 @@ impl Shared {
             state: Mutex::new(State {
                 wanted: committed,
                 committed,
+                has_leftovers: false,
                 checkpoints: (0, 0),
                 is_closing: false,
                 failure: None,
@@ -211,6 +216,8 @@ impl Shared {
                 return Job::Commit;
             } else if state.checkpoints.0 > state.checkpoints.1 {
                 return Job::Checkpoint(state.checkpoints.0);
+            } else if std::mem::take(&mut state.has_leftovers) {
+                return Job::Relieve;
             }
             if state.is_closing {
                 return Job::Close;
@@ -224,7 +231,9 @@ impl Shared {
     }
 
     pub(crate) fn committed(&self, tid: Tid) {
-        lock(&self.state).committed = tid;
+        let mut state = lock(&self.state);
+        state.committed = tid;
+        state.has_leftovers = true;
         self.done.notify_all();
     }
 
