@@ -26,14 +26,79 @@ impl Superblock {
 
 /// Sets the bits from `from` to before `to`; those that the bitmap does not have are passed over.
 pub fn set_bits(bitmap: &mut [u8], from: usize, to: usize) {
-    let (first, last) = (from / 8, to / 8);
-    for at in first..=last {
-        let low = if at == first { 0xFF << (from % 8) } else { 0xFF_u32 };
-        let high = if at == last { (1 << (to % 8)) - 1 } else { 0xFF_u32 };
+    for (at, mask) in masks(from, to) {
         if let Some(byte) = bitmap.get_mut(at) {
-            *byte |= (low & high & 0xFF) as u8;
+            *byte |= mask;
         }
     }
+}
+
+/// Clears the bits from `from` to before `to`; those that the bitmap does not have are passed over.
+pub fn clear_bits(bitmap: &mut [u8], from: usize, to: usize) {
+    for (at, mask) in masks(from, to) {
+        if let Some(byte) = bitmap.get_mut(at) {
+            *byte &= !mask;
+        }
+    }
+}
+
+/// Whether all bits from `from` to before `to` are set.
+pub fn all_set(bitmap: &[u8], from: usize, to: usize) -> bool {
+    masks(from, to).all(|(at, mask)| bitmap.get(at).is_some_and(|byte| byte & mask == mask))
+}
+
+/// The bytes that hold the bits from `from` to before `to`, each with the mask of those bits.
+fn masks(from: usize, to: usize) -> impl Iterator<Item = (usize, u8)> {
+    (from / 8..to.div_ceil(8)).map(move |at| {
+        let low = if at == from / 8 { 0xFF << (from % 8) } else { 0xFF_u32 };
+        let high = if at == to / 8 { (1 << (to % 8)) - 1 } else { 0xFF_u32 };
+        (at, (low & high & 0xFF) as u8)
+    })
+}
+
+/// Bits that are clear, one after the other.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct FreeRun {
+    /// The first.
+    pub first: usize,
+    /// How many.
+    pub len: usize,
+}
+
+/// The first run of `want` clear bits from `from` to before `to`; where none is so long, the longest, which may be of no bit.
+pub fn find_free(bitmap: &[u8], from: usize, to: usize, want: usize) -> FreeRun {
+    let mut longest = FreeRun::default();
+    let mut at = from;
+    while longest.len < want {
+        let first = next_bit(bitmap, at, to, false);
+        if first >= to {
+            break;
+        }
+        let end = next_bit(bitmap, first, to.min(first.saturating_add(want)), true);
+        if end - first > longest.len {
+            longest = FreeRun { first, len: end - first };
+        }
+        at = end;
+    }
+    longest
+}
+
+/// The first bit from `from` on that is `set` (or clear); `to` where there is none before it. A bit that the bitmap does not have is neither.
+fn next_bit(bitmap: &[u8], from: usize, to: usize, set: bool) -> usize {
+    let flip = if set { 0 } else { u64::MAX };
+    let mut at = from;
+    while at < to {
+        let rest = bitmap.get(at / 64 * 8..).unwrap_or_default();
+        let mut word = [if set { 0 } else { 0xFF }; 8];
+        word.iter_mut().zip(rest).for_each(|(to, from)| *to = *from);
+        let wanted = (u64::from_le_bytes(word) ^ flip) >> (at % 64);
+        if wanted != 0 {
+            // At most 63.
+            return (at + wanted.trailing_zeros() as usize).min(to);
+        }
+        at = (at / 64 + 1) * 64;
+    }
+    to
 }
 
 #[cfg(test)]
@@ -48,6 +113,33 @@ mod tests {
             for bit in 0..32 {
                 let is_set = bitmap[bit / 8] >> (bit % 8) & 1 == 1;
                 assert_eq!(is_set, (from..to).contains(&bit), "bit {bit} of {from}..{to}");
+            }
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn runs_are_found_as_by_looking_at_each_bit(
+            bytes in proptest::collection::vec(proptest::prelude::prop_oneof![
+                proptest::prelude::Just(0_u8), proptest::prelude::Just(0xFF), proptest::prelude::any::<u8>()
+            ], 24),
+            from in 0..192_usize, len in 0..192_usize, want in 1..100_usize,
+        ) {
+            let to = (from + len).min(192);
+            let is_set = |bit: usize| bytes[bit / 8] >> (bit % 8) & 1 == 1;
+            let run = |first: usize| (first..to).take_while(|&bit| !is_set(bit)).count().min(want);
+            let longest = (from..to).map(run).max().unwrap_or(0);
+            let found = find_free(&bytes, from, to, want);
+            proptest::prop_assert_eq!(found.len, longest);
+            if longest > 0 {
+                proptest::prop_assert_eq!(Some(found.first), (from..to).find(|&first| run(first) == longest));
+            }
+            proptest::prop_assert_eq!(all_set(&bytes, from, to), (from..to).all(is_set));
+            let mut cleared = bytes.clone();
+            clear_bits(&mut cleared, from, to);
+            for bit in 0..192 {
+                let now = cleared[bit / 8] >> (bit % 8) & 1 == 1;
+                proptest::prop_assert_eq!(now, is_set(bit) && !(from..to).contains(&bit));
             }
         }
     }

@@ -4,7 +4,7 @@ use crate::raw::raw_layout;
 use crate::{BlockSize, ChecksumSeed, InodeNumber, LogicalBlock, Problem};
 use zerocopy::{FromBytes, little_endian as le};
 
-const HEADER_LEN: usize = 8;
+pub(crate) const HEADER_LEN: usize = 8;
 const TAIL_LEN: usize = 12;
 /// The least an entry takes: header and a name of 1 to 4 bytes.
 const MIN_ENTRY_LEN: usize = 12;
@@ -61,8 +61,8 @@ pub struct NewEntry<'a> {
 /// The entries in use of a leaf block, or of the part of an inode that holds entries.
 #[derive(Clone, Debug)]
 pub struct Entries<'a> {
-    bytes: &'a [u8],
-    at: usize,
+    pub(crate) bytes: &'a [u8],
+    pub(crate) at: usize,
     block_size: BlockSize,
     inodes_count: u32,
 }
@@ -74,7 +74,7 @@ impl<'a> Entries<'a> {
     }
 
     /// Parses the entry at `self.at`, used or not.
-    fn parse(&mut self) -> Result<Option<Entry<'a>>, Problem> {
+    pub(crate) fn parse(&mut self) -> Result<Option<Entry<'a>>, Problem> {
         let start = self.at;
         let left = self.bytes.get(start..).unwrap_or_default();
         let short = |need| Problem::Short { what: "a directory entry", need, have: left.len() };
@@ -124,7 +124,7 @@ fn rec_len(stored: u16, block_size: BlockSize) -> usize {
 }
 
 /// Undoes [`rec_len`].
-fn stored_rec_len(len: usize, block_size: BlockSize) -> u16 {
+pub(crate) fn stored_rec_len(len: usize, block_size: BlockSize) -> u16 {
     if block_size.log2() == 16 && len == block_size.in_memory() {
         return u16::MAX;
     }

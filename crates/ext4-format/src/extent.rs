@@ -13,6 +13,10 @@ const HEADER_LEN: usize = 12;
 const ENTRY_LEN: usize = 12;
 /// Lengths above this mark an extent that is allocated but reads as zeros.
 const MAX_INIT_LEN: u16 = 32768;
+/// Most blocks of an extent that was written.
+pub(crate) const MAX_WRITTEN_LEN: u32 = 32768;
+/// Most blocks of one that was not: its mark takes the highest length.
+pub(crate) const MAX_UNWRITTEN_LEN: u32 = 32767;
 
 raw_layout! {
     /// `struct ext4_extent_header`.
@@ -167,6 +171,18 @@ impl<'a> ExtentNode<'a> {
     /// Levels below this node.
     pub fn depth(&self) -> u16 {
         self.depth
+    }
+
+    /// The extents of a leaf; none of any other node.
+    pub fn extents(&self) -> impl ExactSizeIterator<Item = Extent> + 'a {
+        let extents = if let Entries::Leaf(extents) = self.entries { extents } else { &[] };
+        extents.iter().copied().map(Extent::from)
+    }
+
+    /// The pointers of a node above the leaves; none of a leaf.
+    pub fn indices(&self) -> impl ExactSizeIterator<Item = ExtentIndex> + 'a {
+        let indices = if let Entries::Index(indices) = self.entries { indices } else { &[] };
+        indices.iter().copied().map(ExtentIndex::from)
     }
 
     fn check_order(&self, range: Range<u64>) -> Result<(), Problem> {

@@ -25,6 +25,12 @@ use crate::raw::{raw_layout, u32_at};
 use crate::{ChecksumSeed, LogicalBlock, Problem};
 use zerocopy::{FromBytes, little_endian as le};
 
+mod change;
+
+pub use change::{
+    LeafSplit, grow_root, has_index_room, init_root, insert_index, seal_index, split_index, split_leaf,
+};
+
 raw_layout! {
     /// `struct fake_dirent` with its name padded to four bytes.
     RawFakeDirent, size 12 {
@@ -152,6 +158,11 @@ impl<'a> IndexBlock<'a> {
         }
         check_rec_len(node.rec_len, bytes.len(), bytes.len())?;
         Self::parse(bytes, size_of::<RawDxNode>(), has_tail)
+    }
+
+    /// Whether there is no room for another entry.
+    pub fn is_full(&self) -> bool {
+        self.entries.len() == self.limit
     }
 
     /// How many entries there are; at least one.

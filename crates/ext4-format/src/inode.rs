@@ -70,6 +70,8 @@ impl InodeFlags {
     pub const INDEX: InodeFlags = InodeFlags(0x1000);
     /// `i_blocks` counts file system blocks.
     pub const HUGE_FILE: InodeFlags = InodeFlags(0x4_0000);
+    /// Subdirectories are spread over the file system, as those of the root are.
+    pub const TOPDIR: InodeFlags = InodeFlags(0x2_0000);
     /// The content is mapped by extents.
     pub const EXTENTS: InodeFlags = InodeFlags(0x8_0000);
     /// Protected by fs-verity.
@@ -82,6 +84,26 @@ impl InodeFlags {
     pub const CASEFOLD: InodeFlags = InodeFlags(0x4000_0000);
     /// Those that `FS_IOC_GETFLAGS` shows (`EXT4_FL_USER_VISIBLE`).
     pub const USER_VISIBLE: InodeFlags = InodeFlags(0x725B_DFFF);
+
+    /// Those that a new inode gets from its directory: synchronous, no dump, no atime, journalled data, synchronous
+    /// directory, project, casefold.
+    pub const INHERITED: InodeFlags = InodeFlags(0x6001_40C8);
+    /// Of those, the ones that make sense for a regular file only in part: synchronous directory, casefold, project.
+    pub const DIRECTORIES_ONLY: InodeFlags = InodeFlags(0x6001_0000);
+    /// Of those, the ones that make sense for what has no content: no dump, no atime.
+    pub const OTHERS_ALSO: InodeFlags = InodeFlags(0xC0);
+
+    /// These and `flags`.
+    #[must_use]
+    pub fn with(self, flags: InodeFlags) -> InodeFlags {
+        InodeFlags(self.0 | flags.0)
+    }
+
+    /// These but for `flags`.
+    #[must_use]
+    pub fn without(self, flags: InodeFlags) -> InodeFlags {
+        InodeFlags(self.0 & !flags.0)
+    }
 
     /// Whether all of `flags` are set.
     pub fn has(self, flags: InodeFlags) -> bool {
@@ -170,9 +192,15 @@ impl Inode {
     ///
     /// An inode that is not in use is [`Problem::Missing`].
     pub fn parse(bytes: &[u8], ino: InodeNumber, sb: &Superblock) -> Result<Inode, Problem> {
+        let inode = Inode::parse_orphan(bytes, ino, sb)?;
+        if inode.links == 0 { Err(Problem::Missing { what: "an inode in use" }) } else { Ok(inode) }
+    }
+
+    /// As [`parse`](Inode::parse), but it may be without any name left: an orphan.
+    pub fn parse_orphan(bytes: &[u8], ino: InodeNumber, sb: &Superblock) -> Result<Inode, Problem> {
         let short = |_| Problem::Short { what: "an inode", need: CLASSIC_LEN, have: bytes.len() };
         let (raw, rest) = RawInode::ref_from_prefix(bytes).map_err(|e| short(e.map_src(drop)))?;
-        if raw.i_links_count.get() == 0 || raw.i_mode.get() == 0 {
+        if raw.i_mode.get() == 0 {
             return Err(Problem::Missing { what: "an inode in use" });
         }
         let fields_len = fields_len(bytes, rest)?;
@@ -226,6 +254,11 @@ impl Inode {
         wide(self.gid, &mut raw.l_i_gid_high, &mut raw.i_gid);
         self.encode_sizes(raw, sb);
         self.encode_times(raw, rest);
+        self.seal(bytes, sb);
+    }
+
+    /// Writes the checksum, where the file system has any.
+    fn seal(&self, bytes: &mut [u8], sb: &Superblock) {
         if sb.has_metadata_csum() {
             let (high, low) = split16(checksum(bytes, self.fields_len, self.checksum_seed));
             let mut put = |at: usize, half: u16| {
@@ -281,6 +314,40 @@ impl Inode {
         }
         if let Some((seconds, more)) = self.crtime.filter(|_| has(0x98)).map(InodeTime::encode) {
             (extra.i_crtime, extra.i_crtime_extra) = (seconds, more);
+        }
+    }
+
+    /// `i_dtime` of an inode's bytes: when it was freed, in seconds; of an orphan, the next in the list of orphans.
+    pub fn dtime(bytes: &[u8]) -> u32 {
+        RawInode::ref_from_prefix(bytes).map_or(0, |(raw, _)| raw.i_dtime.get())
+    }
+
+    /// `i_generation` of an inode's bytes, in use or not.
+    pub fn generation_of(bytes: &[u8]) -> u32 {
+        RawInode::ref_from_prefix(bytes).map_or(0, |(raw, _)| raw.i_generation.get())
+    }
+
+    /// Writes `i_dtime` over the bytes of inode `ino`, and the checksum where the file system has any.
+    pub fn set_dtime(bytes: &mut [u8], ino: InodeNumber, dtime: u32, sb: &Superblock) -> Result<(), Problem> {
+        let inode = Inode::parse_orphan(bytes, ino, sb)?;
+        if let Ok((raw, _)) = RawInode::mut_from_prefix(bytes) {
+            raw.i_dtime.set(dtime);
+        }
+        inode.seal(bytes, sb);
+        Ok(())
+    }
+
+    /// Makes it a character or block device of this number: in the old form where that has room.
+    pub fn set_device(&mut self, device: DeviceNumber) {
+        let DeviceNumber { major, minor } = device;
+        let words = if major < 256 && minor < 256 {
+            [major << 8 | minor, 0]
+        } else {
+            [0, minor & 0xFF | (major & 0xFFF) << 8 | (minor & 0xF_FF00) << 12]
+        };
+        self.block = [0; I_BLOCK_LEN];
+        for (place, word) in self.block.chunks_exact_mut(4).zip(words) {
+            place.copy_from_slice(&word.to_le_bytes());
         }
     }
 

@@ -13,13 +13,16 @@ mod bitmap;
 pub mod casefold;
 mod checksum;
 mod dir_entry;
+mod dir_leaf;
 mod extent;
+mod extent_list;
 mod features;
 mod group_desc;
 pub mod hash;
 pub mod htree;
 mod inode;
 mod no_key_name;
+mod orphan;
 mod problem;
 mod raw;
 mod superblock;
@@ -27,19 +30,22 @@ mod types;
 pub mod xattr;
 
 pub use acl::{acl_from_xattr, acl_to_xattr};
-pub use bitmap::set_bits;
+pub use bitmap::{FreeRun, all_set, clear_bits, find_free, set_bits};
 pub use checksum::{ChecksumSeed, crc16, crc32c};
 pub use dir_entry::{
     BlockRole, Entries, Entry, NewEntry, block_role, leaf_room, seal_leaf, verify_leaf, write_entry,
 };
+pub use dir_leaf::{EntriesMut, entry_len, has_room};
 pub use extent::{
     Extent, ExtentIndex, ExtentNode, MAX_DEPTH, Step, seal_extent_block, verify_extent_block,
     write_extent_index, write_extent_leaf,
 };
+pub use extent_list::remap;
 pub use features::{Compat, Incompat, RoCompat};
 pub use group_desc::{GroupDesc, GroupFlags};
 pub use inode::{DeviceNumber, Inode, InodeFlags, InodeTime};
 pub use no_key_name::NoKeyName;
+pub use orphan::{orphan_slots, seal_orphan_block, set_orphan, verify_orphan_block};
 pub use problem::Problem;
 pub use superblock::{ErrorRecord, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, Superblock};
 pub use types::{BlockNumber, BlockSize, GroupNumber, InodeNumber, LogicalBlock};

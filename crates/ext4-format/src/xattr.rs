@@ -10,6 +10,7 @@
 use crate::hash::CharSign;
 use crate::raw::raw_layout;
 use crate::{BlockNumber, ChecksumSeed, InodeNumber, Problem};
+use std::ops::Range;
 use zerocopy::{FromBytes, little_endian as le};
 
 raw_layout! {
@@ -194,6 +195,22 @@ impl<'a> XattrList<'a> {
             .transpose()
     }
 
+    /// Where in the bytes behind an inode's fields the value of an attribute of the inode lies.
+    pub fn place_in_inode(&self, namespace: Namespace, name: &[u8]) -> Result<Option<Range<usize>>, Problem> {
+        let index = namespace.index();
+        let mut at = 0;
+        while let Some((entry, next)) = self.entry(at)? {
+            if entry.name_index == index && entry.name == name {
+                let raw = RawEntry::ref_from_prefix(self.entries.get(at..).unwrap_or_default());
+                let offset = raw.map_or(0, |(raw, _)| usize::from(raw.e_value_offs.get()));
+                let XattrValue::Inline(value) = entry.value else { return Ok(None) };
+                return Ok(Some(ALIGN + offset..ALIGN + offset + value.len()));
+            }
+            at = next;
+        }
+        Ok(None)
+    }
+
     /// The entry at byte `at` and where the next one begins; `None` at the end mark.
     fn entry(&self, at: usize) -> Result<Option<(XattrEntry<'a>, usize)>, Problem> {
         let rest = self.entries.get(at..).unwrap_or_default();
@@ -237,6 +254,32 @@ impl<'a> XattrList<'a> {
             inode => Ok(XattrValue::Inode { inode: InodeNumber(inode), size }),
         }
     }
+}
+
+/// Removes an attribute from the bytes behind an inode's fields. The space of its value stays unused until somebody packs the list.
+pub fn remove_in_inode(space: &mut [u8], namespace: Namespace, name: &[u8]) -> Result<(), Problem> {
+    let Some(list) = XattrList::in_inode(space) else { return Ok(()) };
+    let value = list.place_in_inode(namespace, name)?;
+    let (mut removed, mut count, mut at) = (None, 0, 0);
+    while let Some((entry, next)) = list.entry(at)? {
+        if entry.name_index == namespace.index() && entry.name == name {
+            removed = Some((at, next));
+        }
+        count += 1;
+        at = next;
+    }
+    let Some((from, to)) = removed else { return Ok(()) };
+    if count == 1 {
+        space.fill(0);
+        return Ok(());
+    }
+    space.get_mut(value.unwrap_or_default()).unwrap_or_default().fill(0);
+    // Behind the entries comes the end mark, which moves with them.
+    let entries = space.get_mut(ALIGN..ALIGN + at + ALIGN).unwrap_or_default();
+    let kept = entries.len() - (to - from);
+    entries.copy_within(to.., from);
+    entries.get_mut(kept..).unwrap_or_default().fill(0);
+    Ok(())
 }
 
 /// Visits an [`XattrList`].
@@ -411,6 +454,23 @@ mod tests {
         assert!(XattrList::in_inode(&[]).is_none());
         assert!(XattrList::in_inode(&MAGIC.to_le_bytes()).is_none());
         assert_eq!(read(XattrList::in_inode(&build_inode(4, &[])).unwrap()), Ok(vec![]));
+    }
+
+    #[test]
+    fn a_removed_attribute_leaves_the_others_as_they_are() {
+        let all =
+            [attribute(1, b"a", b"one"), attribute(7, b"data", b"inline"), attribute(6, b"b", b"three")];
+        let mut inode = build_inode(160, &all);
+        let place = XattrList::in_inode(&inode).unwrap().place_in_inode(Namespace::System, b"data").unwrap();
+        assert_eq!(inode[place.unwrap()], *b"inline");
+        remove_in_inode(&mut inode, Namespace::System, b"data").unwrap();
+        assert_eq!(read(XattrList::in_inode(&inode).unwrap()), Ok(vec![all[0].clone(), all[2].clone()]));
+        assert!(!inode.windows(6).any(|bytes| bytes == b"inline"));
+        remove_in_inode(&mut inode, Namespace::User, b"a").unwrap();
+        remove_in_inode(&mut inode, Namespace::System, b"data").unwrap();
+        assert_eq!(read(XattrList::in_inode(&inode).unwrap()), Ok(vec![all[2].clone()]));
+        remove_in_inode(&mut inode, Namespace::Security, b"b").unwrap();
+        assert_eq!(inode, [0; 164]);
     }
 
     #[test]

@@ -12,6 +12,14 @@ use dentree_vfs::{DirEntry, FileType, Ino, Lookup, ReaddirStart};
 use std::borrow::Cow;
 use std::ops::ControlFlow;
 
+/// An entry that was looked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Found {
+    pub(crate) lookup: Lookup,
+    /// The byte within the directory that it begins at.
+    pub(crate) position: u64,
+}
+
 impl Ext4 {
     /// How many blocks a directory has. No two of them are the same block, so there are no more than the device
     /// has: this is what ends the listing of a directory whose map names one block a million times.
@@ -36,12 +44,14 @@ impl Ext4 {
             .map_err(|problem| place.corrupt(problem))?;
         match self.map(dir, block)?.mapping {
             Mapping::Data(at) => Ok((self.metadata(at, place)?, place.at(at))),
-            Mapping::Unwritten | Mapping::Hole => Err(place.corrupt(Problem::Missing { what: "the block" })),
+            Mapping::Unwritten(_) | Mapping::Hole => {
+                Err(place.corrupt(Problem::Missing { what: "the block" }))
+            }
         }
     }
 
     /// Reads a leaf block and verifies its checksum; `None` where the block belongs to the index.
-    fn dir_leaf(&self, dir: &Snapshot, block: LogicalBlock) -> Result<Option<(Buffer, Place)>> {
+    pub(crate) fn dir_leaf(&self, dir: &Snapshot, block: LogicalBlock) -> Result<Option<(Buffer, Place)>> {
         let (buffer, place) = self.dir_block(dir, block, dir.place(Structure::DirectoryLeaf(block)))?;
         if block_role(&buffer, block, self.is_indexed(dir), self.sb.block_size) == BlockRole::Index {
             return Ok(None);
@@ -65,7 +75,7 @@ impl Ext4 {
     /// Calls `each` with every entry, `.` and `..` too, behind position `from`, and its own end as a position.
     ///
     /// Positions are byte offsets within the directory; one that is no entry's end means the next entry.
-    fn each_entry(
+    pub(crate) fn each_entry(
         &self,
         dir: &Snapshot,
         from: u64,
@@ -117,7 +127,7 @@ impl Ext4 {
         dir: &Snapshot,
         block: LogicalBlock,
         wanted: &Wanted<'_>,
-    ) -> Result<Option<Lookup>> {
+    ) -> Result<Option<Found>> {
         let Some((buffer, place)) = self.dir_leaf(dir, block)? else {
             let place = dir.place(Structure::DirectoryIndex(block));
             return Err(place.corrupt(Problem::Missing { what: "a leaf, which the index promises," }));
@@ -125,14 +135,16 @@ impl Ext4 {
         for entry in self.entries(&buffer) {
             let entry = entry.map_err(|problem| place.corrupt(problem))?;
             if wanted.is(entry.name) {
-                return Ok(Some(self.lookup_of(&entry)));
+                let start = u64::from(block.0) << self.sb.block_size.log2();
+                let position = start + u64::try_from(entry.start).unwrap_or(u64::MAX);
+                return Ok(Some(Found { lookup: self.lookup_of(&entry), position }));
             }
         }
         Ok(None)
     }
 
     /// The inode under a name: through the htree where the directory has one.
-    pub(crate) fn find_entry(&self, dir: &Snapshot, wanted: &Wanted<'_>) -> Result<Option<Lookup>> {
+    pub(crate) fn find_entry(&self, dir: &Snapshot, wanted: &Wanted<'_>) -> Result<Option<Found>> {
         if self.is_indexed(dir) {
             return self.find_indexed(dir, wanted);
         }
@@ -140,13 +152,14 @@ impl Ext4 {
     }
 
     /// Searches every entry: of directories without an index, or with one that needs a key to be used.
-    pub(crate) fn find_linearly(&self, dir: &Snapshot, wanted: &Wanted<'_>) -> Result<Option<Lookup>> {
+    pub(crate) fn find_linearly(&self, dir: &Snapshot, wanted: &Wanted<'_>) -> Result<Option<Found>> {
         let mut found = None;
-        self.each_entry(dir, 0, &mut |entry, _| {
+        self.each_entry(dir, 0, &mut |entry, end| {
             if !wanted.is(entry.name) {
                 return Ok(ControlFlow::Continue(()));
             }
-            found = Some(self.lookup_of(&entry));
+            let position = end - u64::try_from(entry.end - entry.start).unwrap_or(0);
+            found = Some(Found { lookup: self.lookup_of(&entry), position });
             Ok(ControlFlow::Break(()))
         })?;
         Ok(found)

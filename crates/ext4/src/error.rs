@@ -36,12 +36,35 @@ pub enum Error {
         /// The device's own error.
         source: io::Error,
     },
+    /// The device failed.
+    #[error("writing {place}: {source}")]
+    Write {
+        /// What was being written.
+        place: Place,
+        /// The device's own error.
+        source: io::Error,
+    },
     /// The journal cannot be replayed.
     #[error(transparent)]
     Journal(#[from] dentree_jbd2::Error),
     /// Changes are refused.
     #[error("the file system was opened for reading, or an error has made it so")]
     ReadOnly,
+    /// There is no inode left, or no block, or no room in a directory's index.
+    #[error("no space left on the file system")]
+    NoSpace,
+    /// More names than an inode can have.
+    #[error("inode {0} has as many names as it can have")]
+    TooManyLinks(InodeNumber),
+    /// A directory to be removed or replaced has entries.
+    #[error("directory {0} is not empty")]
+    NotEmpty(InodeNumber),
+    /// The file system takes no such names.
+    #[error("the name is not valid Unicode 12.1 text in UTF-8, or it is too long")]
+    InvalidName,
+    /// A file can not be that long.
+    #[error("inode {0} cannot hold a file that long")]
+    FileTooLarge(InodeNumber),
     /// The content is encrypted.
     #[error("inode {0} is encrypted")]
     Encrypted(InodeNumber),
@@ -66,8 +89,18 @@ pub enum Structure {
     Superblock,
     /// A group descriptor.
     GroupDescriptor(GroupNumber),
+    /// The block bitmap of a group.
+    BlockBitmap(GroupNumber),
+    /// Blocks that are to be freed.
+    FreedBlocks,
     /// An inode.
     Inode,
+    /// A block of the inode table.
+    InodeTable,
+    /// The inode bitmap of a group.
+    InodeBitmap(GroupNumber),
+    /// The orphan file.
+    OrphanFile,
     /// A node of an extent tree.
     ExtentNode,
     /// A block of block pointers.
@@ -99,7 +132,12 @@ impl fmt::Display for Structure {
         f.write_str(match self {
             Structure::Superblock => "superblock",
             Structure::GroupDescriptor(group) => return write!(f, "descriptor of group {group}"),
+            Structure::BlockBitmap(group) => return write!(f, "block bitmap of group {group}"),
+            Structure::FreedBlocks => "blocks to be freed",
             Structure::Inode => "inode",
+            Structure::InodeTable => "inode table",
+            Structure::InodeBitmap(group) => return write!(f, "inode bitmap of group {group}"),
+            Structure::OrphanFile => "orphan file",
             Structure::ExtentNode => "extent tree node",
             Structure::IndirectBlock => "indirect block",
             Structure::Content => "content",
@@ -152,6 +190,11 @@ impl Place {
         Error::Corrupt { place: self, problem }
     }
 
+    /// That this place could not be written.
+    pub(crate) fn io_write(self, source: io::Error) -> Error {
+        Error::Write { place: self, source }
+    }
+
     /// That this place could not be read.
     pub(crate) fn io(self, source: io::Error) -> Error {
         Error::Io { place: self, source }
@@ -172,8 +215,13 @@ impl From<Error> for dentree_vfs::Error {
                 | dentree_jbd2::Error::Aborted(_)
                 | dentree_jbd2::Error::TooLarge { .. } => dentree_vfs::Error::Io(Box::new(error)),
             },
-            Error::Io { .. } => dentree_vfs::Error::Io(Box::new(error)),
+            Error::Io { .. } | Error::Write { .. } => dentree_vfs::Error::Io(Box::new(error)),
             Error::ReadOnly => dentree_vfs::Error::ReadOnly,
+            Error::NoSpace => dentree_vfs::Error::NoSpace,
+            Error::TooManyLinks(_) => dentree_vfs::Error::TooManyLinks,
+            Error::NotEmpty(_) => dentree_vfs::Error::NotEmpty,
+            Error::InvalidName => dentree_vfs::Error::Invalid,
+            Error::FileTooLarge(_) => dentree_vfs::Error::FileTooLarge,
             Error::Encrypted(_) => dentree_vfs::Error::Encrypted,
         }
     }

@@ -38,11 +38,8 @@ impl Ext4 {
             .check_blocks("ee_start", extent.start, u64::from(extent.len))
             .map_err(|problem| place.corrupt(problem))?;
         let skipped = block.0 - extent.logical.0;
-        let mapping = if extent.unwritten {
-            Mapping::Unwritten
-        } else {
-            Mapping::Data(BlockNumber(extent.start.0 + u64::from(skipped)))
-        };
+        let start = BlockNumber(extent.start.0 + u64::from(skipped));
+        let mapping = if extent.unwritten { Mapping::Unwritten(start) } else { Mapping::Data(start) };
         Ok(Run { mapping, len: u64::from(extent.len - skipped) })
     }
 }

@@ -40,7 +40,7 @@ impl Ext4 {
                 let place = node.place(Structure::Content).at(start);
                 self.device.read_at(at, buf).map_err(|source| place.io(source))?;
             }
-            Mapping::Unwritten | Mapping::Hole => buf.fill(0),
+            Mapping::Unwritten(_) | Mapping::Hole => buf.fill(0),
         }
         Ok(len)
     }

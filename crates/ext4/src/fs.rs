@@ -3,7 +3,8 @@
 use crate::{Ext4, Node, Snapshot};
 use dentree_ext4_format::{InodeFlags, InodeNumber};
 use dentree_vfs::{
-    Attr, DirEntry, Error, Extent, FileSystem, FileType, FsStat, Ino, Lookup, ReaddirStart, Result, SetAttr,
+    Allocate, Attr, DirEntry, Durability, Error, Extent, FileSystem, FileType, FsStat, Ino, Lookup, NewInode,
+    ReaddirStart, Rename, Result, SetAttr,
 };
 use std::ops::ControlFlow;
 
@@ -20,7 +21,13 @@ impl FileSystem for Ext4 {
 
     fn load(&self, ino: Ino) -> Result<Node> {
         let ino = u32::try_from(ino.0).map_err(|_| Error::Stale)?;
-        Ok(Node::new(self.read_inode(InodeNumber(ino))?))
+        let ino = InodeNumber(ino);
+        let Some(writer) = &self.writer else { return Ok(Node::new(self.read_inode(ino)?, None)) };
+        if let Some(node) = writer.unstored.node(ino) {
+            return Ok(node);
+        }
+        // Who held it last may have changed it in the running transaction.
+        Ok(Node::new(self.read_inode(ino)?, Some(writer.journal.running())))
     }
 
     fn node_bytes(&self, node: &Node) -> usize {
@@ -38,7 +45,7 @@ impl FileSystem for Ext4 {
             return Err(Error::NameTooLong);
         }
         let wanted = self.wanted(dir, name).ok_or(Error::Invalid)?;
-        Ok(self.find_entry(dir, &wanted)?)
+        Ok(self.find_entry(dir, &wanted)?.map(|found| found.lookup))
     }
 
     fn fold_name(&self, dir: &Node, name: &[u8]) -> Option<Vec<u8>> {
@@ -63,18 +70,17 @@ impl FileSystem for Ext4 {
     }
 
     fn read(&self, node: &Node, offset: u64, buf: &mut [u8]) -> Result<usize> {
-        let node = &*node.snapshot();
-        content(node)?;
-        Ok(self.read_content(node, offset, buf)?)
+        content(&node.snapshot())?;
+        Ok(self.read_file(node, offset, buf)?)
     }
 
     fn extent(&self, node: &Node, offset: u64) -> Result<Extent> {
-        let node = &*node.snapshot();
-        content(node)?;
-        if offset >= node.inode.size {
+        let snapshot = node.snapshot();
+        content(&snapshot)?;
+        if offset >= snapshot.inode.size {
             return Err(Error::NoExtent);
         }
-        Ok(self.extent_at(node, offset)?)
+        Ok(self.extent_of_file(node, offset)?)
     }
 
     fn readlink(&self, node: &Node) -> Result<Vec<u8>> {
@@ -104,15 +110,63 @@ impl FileSystem for Ext4 {
         self.writer().map_or(true, |writer| writer.journal.error().is_some())
     }
 
+    fn make(&self, dir: &Node, name: &[u8], new: &NewInode<'_>) -> Result<Node> {
+        Ok(self.make_named(dir, name, new)?)
+    }
+
+    fn make_unnamed(&self, dir: &Node, new: &NewInode<'_>) -> Result<Node> {
+        Ok(self.make_nameless(dir, new)?)
+    }
+
+    fn link(&self, dir: &Node, name: &[u8], node: &Node) -> Result<()> {
+        Ok(self.add_link(dir, name, node)?)
+    }
+
+    fn unlink(&self, dir: &Node, name: &[u8], node: &Node) -> Result<()> {
+        Ok(self.remove_link(dir, name, node)?)
+    }
+
+    fn rmdir(&self, dir: &Node, name: &[u8], node: &Node) -> Result<()> {
+        Ok(self.remove_directory(dir, name, node)?)
+    }
+
+    fn rename(&self, rename: &Rename<'_, Node>) -> Result<()> {
+        Ok(self.rename_entry(rename)?)
+    }
+
+    fn evict(&self, node: &Node) {
+        self.evict_node(node);
+    }
+
     fn set_attr(&self, node: &Node, changes: &SetAttr) -> Result<()> {
+        if let Some(size) = changes.size {
+            content(&node.snapshot())?;
+            self.set_size(node, size)?;
+        }
         Ok(self.set_attributes(node, changes)?)
     }
 
+    fn write(&self, node: &Node, offset: u64, data: &[u8]) -> Result<usize> {
+        content(&node.snapshot())?;
+        Ok(self.write_file(node, Some(offset), data)?.1)
+    }
+
+    fn append(&self, node: &Node, data: &[u8]) -> Result<(u64, usize)> {
+        content(&node.snapshot())?;
+        Ok(self.write_file(node, None, data)?)
+    }
+
+    fn allocate(&self, node: &Node, offset: u64, len: u64, how: Allocate) -> Result<()> {
+        content(&node.snapshot())?;
+        Ok(self.allocate_space(node, offset, len, how)?)
+    }
+
+    fn fsync(&self, node: &Node, durability: Durability) -> Result<()> {
+        Ok(self.sync_node(node, durability)?)
+    }
+
     fn sync(&self) -> Result<()> {
-        match &self.writer {
-            Some(writer) => Ok(writer.journal.force_commit().map_err(crate::Error::from)?),
-            None => Ok(()),
-        }
+        Ok(self.sync_all()?)
     }
 }
 

@@ -3,40 +3,66 @@
 //! A search goes from the root to one leaf, one block a level. Names that share a hash may go on in the next leaf:
 //! then that leaf's index entry says so, and the search follows.
 
+use crate::dir::Found;
 use crate::name::Wanted;
 use crate::{Ext4, Place, Result, Snapshot, Structure};
 use dentree_bufcache::Buffer;
-use dentree_ext4_format::hash::MajorHash;
+use dentree_ext4_format::hash::{HashVersion, MajorHash};
 use dentree_ext4_format::htree::{IndexBlock, IndexEntry, IndexRoot};
 use dentree_ext4_format::{Incompat, LogicalBlock, Problem};
-use dentree_vfs::Lookup;
 
 /// An index block on the way from the root, and the entry that the way goes through.
-struct Frame {
-    buffer: Buffer,
-    place: Place,
-    is_root: bool,
-    at: usize,
+pub(crate) struct Frame {
+    pub(crate) buffer: Buffer,
+    pub(crate) place: Place,
+    pub(crate) block: LogicalBlock,
+    pub(crate) at: usize,
+}
+
+impl Frame {
+    pub(crate) fn is_root(&self) -> bool {
+        self.block.0 == 0
+    }
+}
+
+/// The index blocks from the root to a leaf.
+pub(crate) struct Way {
+    /// The root first.
+    pub(crate) frames: Vec<Frame>,
+    pub(crate) leaf: IndexEntry,
 }
 
 impl Ext4 {
-    /// Searches the leaves that may hold the name.
-    pub(crate) fn find_indexed(&self, dir: &Snapshot, wanted: &Wanted<'_>) -> Result<Option<Lookup>> {
-        let mut root = self.index_frame(dir, LogicalBlock(0))?;
-        let parsed = self.parse_root(&root.buffer).map_err(|problem| root.place.corrupt(problem))?;
+    /// The way to the first leaf that may hold names of `hash`.
+    pub(crate) fn way_to(&self, dir: &Snapshot, hash: MajorHash) -> Result<Way> {
+        let mut frame = self.index_frame(dir, LogicalBlock(0))?;
+        let parsed = self.parse_root(&frame.buffer).map_err(|problem| frame.place.corrupt(problem))?;
         let levels = parsed.indirect_levels;
-        let Some(hash) = wanted.hash(parsed.hash_version, self.hash_seed()) else {
-            return self.find_linearly(dir, wanted);
-        };
-        root.at = parsed.entries.find(hash);
-        let mut leaf = self.entry_of(&root)?;
-        let mut way = vec![root];
+        frame.at = parsed.entries.find(hash);
+        let mut leaf = self.entry_of(&frame)?;
+        let mut frames = vec![frame];
         for _ in 0..levels {
             let mut frame = self.index_frame(dir, leaf.block)?;
             frame.at = self.parse_index(&frame)?.find(hash);
             leaf = self.entry_of(&frame)?;
-            way.push(frame);
+            frames.push(frame);
         }
+        Ok(Way { frames, leaf })
+    }
+
+    /// How the names of an indexed directory are hashed.
+    pub(crate) fn index_hash(&self, dir: &Snapshot) -> Result<HashVersion> {
+        let root = self.index_frame(dir, LogicalBlock(0))?;
+        let parsed = self.parse_root(&root.buffer).map_err(|problem| root.place.corrupt(problem))?;
+        Ok(parsed.hash_version)
+    }
+
+    /// Searches the leaves that may hold the name.
+    pub(crate) fn find_indexed(&self, dir: &Snapshot, wanted: &Wanted<'_>) -> Result<Option<Found>> {
+        let Some(hash) = wanted.hash(self.index_hash(dir)?, self.hash_seed()) else {
+            return self.find_linearly(dir, wanted);
+        };
+        let Way { frames: mut way, mut leaf } = self.way_to(dir, hash)?;
         // Each leaf is another block, so there cannot be more of them than the directory has blocks.
         for _ in 0..self.dir_blocks(dir)? {
             if let Some(found) = self.search_leaf(dir, leaf.block, wanted)? {
@@ -74,7 +100,7 @@ impl Ext4 {
     /// Reads an index block and verifies it whole.
     fn index_frame(&self, dir: &Snapshot, block: LogicalBlock) -> Result<Frame> {
         let (buffer, place) = self.dir_block(dir, block, dir.place(Structure::DirectoryIndex(block)))?;
-        let frame = Frame { buffer, place, is_root: block.0 == 0, at: 0 };
+        let frame = Frame { buffer, place, block, at: 0 };
         let seed = self.sb.has_metadata_csum().then_some(dir.inode.checksum_seed);
         self.parse_index(&frame)?.verify(seed).map_err(|problem| place.corrupt(problem))?;
         Ok(frame)
@@ -85,8 +111,8 @@ impl Ext4 {
         IndexRoot::parse(bytes, self.hash_sign(), large_dir, self.sb.has_metadata_csum())
     }
 
-    fn parse_index<'a>(&self, frame: &'a Frame) -> Result<IndexBlock<'a>> {
-        let block = if frame.is_root {
+    pub(crate) fn parse_index<'a>(&self, frame: &'a Frame) -> Result<IndexBlock<'a>> {
+        let block = if frame.is_root() {
             self.parse_root(&frame.buffer).map(|root| root.entries)
         } else {
             IndexBlock::parse_node(&frame.buffer, self.sb.has_metadata_csum())

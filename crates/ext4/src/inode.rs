@@ -15,6 +15,8 @@ pub(crate) struct Snapshot {
     /// Bytes of the inode behind its fields, where attributes or inline data stand.
     pub(crate) tail: Box<[u8]>,
     pub(crate) has_acl: bool,
+    /// The length on the device, where content is not there yet: `inode.size` includes it.
+    pub(crate) stored_size: Option<u64>,
 }
 
 impl Snapshot {
@@ -27,27 +29,63 @@ impl Snapshot {
         self.inode.flags.has(flags)
     }
 
+    /// Whether `i_block` maps no blocks: it holds something else, or the inode has no space at all.
+    pub(crate) fn maps_nothing(&self) -> bool {
+        let maps = match self.kind {
+            FileType::Regular | FileType::Directory => !self.has(InodeFlags::INLINE_DATA),
+            // A short target lies in `i_block`; a long one has blocks besides those of attributes.
+            FileType::Symlink => self.inode.size >= 60 && !self.has(InodeFlags::INLINE_DATA),
+            _ => false,
+        };
+        !maps
+    }
+
     /// Writes the inode over its `inode_size` bytes.
     pub(crate) fn encode(&self, bytes: &mut [u8], sb: &Superblock) {
         if let Some(tail) = bytes.get_mut(self.inode.fields_len..) {
             tail.fill(0);
             tail.iter_mut().zip(&self.tail).for_each(|(to, from)| *to = *from);
         }
-        self.inode.encode(bytes, sb);
+        match self.stored_size {
+            Some(size) => {
+                let mut inode = self.inode.clone();
+                inode.size = size;
+                inode.encode(bytes, sb);
+            }
+            None => self.inode.encode(bytes, sb),
+        }
     }
 }
 
 impl Ext4 {
     /// Reads inode `ino`.
     pub(crate) fn read_inode(&self, ino: InodeNumber) -> Result<Snapshot> {
+        self.read_inode_as(ino, Inode::parse)
+    }
+
+    /// Reads inode `ino`, which may have no name left.
+    pub(crate) fn read_orphan(&self, ino: InodeNumber) -> Result<Snapshot> {
+        self.read_inode_as(ino, Inode::parse_orphan)
+    }
+
+    /// The bytes of inode `ino` in the table.
+    pub(crate) fn inode_bytes(&self, ino: InodeNumber) -> Result<(Vec<u8>, Place)> {
         let place = Structure::Inode.of(ino);
         self.sb.check_inode("the inode number", ino).map_err(|problem| place.corrupt(problem))?;
         let (block, within) = self.find_inode(ino)?;
         let place = place.at(block);
         let buffer = self.metadata(block, place)?;
         let size = usize::try_from(self.sb.inode_size).unwrap_or(usize::MAX);
-        let bytes = buffer.chunks_exact(size).nth(within).unwrap_or_default();
-        let inode = Inode::parse(bytes, ino, &self.sb).map_err(|problem| place.corrupt(problem))?;
+        Ok((buffer.chunks_exact(size).nth(within).unwrap_or_default().to_vec(), place))
+    }
+
+    fn read_inode_as(
+        &self,
+        ino: InodeNumber,
+        parse: fn(&[u8], InodeNumber, &Superblock) -> Result<Inode, Problem>,
+    ) -> Result<Snapshot> {
+        let (bytes, place) = self.inode_bytes(ino)?;
+        let inode = parse(&bytes, ino, &self.sb).map_err(|problem| place.corrupt(problem))?;
         let kind = FileType::from_mode(u32::from(inode.mode)).ok_or_else(|| {
             let because = "names no type of file";
             place.corrupt(Problem::Value { field: "i_mode", value: u64::from(inode.mode), because })
@@ -57,7 +95,7 @@ impl Ext4 {
         }
         let tail = bytes.get(inode.fields_len..).unwrap_or_default();
         let tail = if tail.iter().all(|&byte| byte == 0) { Box::default() } else { tail.into() };
-        let mut node = Snapshot { ino, kind, inode, tail, has_acl: false };
+        let mut node = Snapshot { ino, kind, inode, tail, has_acl: false, stored_size: None };
         // Where the attributes are damaged, the error comes when they are asked for.
         node.has_acl = self.has_access_acl(&node).unwrap_or(true);
         Ok(node)

@@ -37,6 +37,7 @@
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
 mod attributes;
+mod content;
 mod dir;
 mod error;
 mod extents;
@@ -47,12 +48,17 @@ mod index;
 mod indirect;
 mod inline;
 mod inode;
+mod inodes;
 mod journal;
 mod map;
 pub mod mkfs;
 mod name;
+mod names;
 mod node;
 mod open;
+mod remap;
+mod session;
+mod space;
 mod statfs;
 mod symlink;
 mod writer;

@@ -8,8 +8,8 @@ use dentree_ext4_format::{BlockNumber, InodeFlags, LogicalBlock};
 pub(crate) enum Mapping {
     /// On the device from this block on, within the file system.
     Data(BlockNumber),
-    /// Allocated, but reads as zeros.
-    Unwritten,
+    /// There, too, but never written: reads as zeros.
+    Unwritten(BlockNumber),
     /// Nowhere: reads as zeros.
     Hole,
 }
@@ -23,6 +23,15 @@ pub(crate) struct Run {
 }
 
 impl Run {
+    /// How the block is mapped that is so many behind the first.
+    pub(crate) fn mapping_at(&self, offset: u32) -> Mapping {
+        match self.mapping {
+            Mapping::Data(start) => Mapping::Data(BlockNumber(start.0 + u64::from(offset))),
+            Mapping::Unwritten(start) => Mapping::Unwritten(BlockNumber(start.0 + u64::from(offset))),
+            Mapping::Hole => Mapping::Hole,
+        }
+    }
+
     /// Whether `next`, which follows this run in the file, also follows it on the device.
     pub(crate) fn goes_on(&self, next: &Run) -> bool {
         match (self.mapping, next.mapping) {

@@ -119,7 +119,7 @@ impl Ext4 {
         let fs = Ext4::over(device, sb, offset, &options)?;
         // A backup is as old as the file system: it does not say what the journal holds.
         let must_recover = fs.sb.incompat.has(Incompat::RECOVER) || !notices.is_empty();
-        let fs = if must_recover && options.replay_journal {
+        let mut fs = if must_recover && options.replay_journal {
             fs.recovered(offset, &options, &mut notices)?
         } else {
             fs
@@ -129,12 +129,13 @@ impl Ext4 {
         if found < expected {
             notices.push(Notice::Truncated { expected, found });
         }
-        let fs = Ext4 { notices, ..fs };
+        fs.notices = notices;
         if options.writable { fs.opened_for_writing(options.clock) } else { Ok(fs) }
     }
 
     /// This file system, ready to be changed.
-    fn opened_for_writing(self, clock: Clock) -> Result<Ext4> {
+    fn opened_for_writing(mut self, clock: Clock) -> Result<Ext4> {
+        self.check_writable()?;
         let options = JournalOptions {
             has_checksums: self.sb.has_metadata_csum(),
             is_64bit: self.sb.is_64bit(),
@@ -145,7 +146,11 @@ impl Ext4 {
             None => Journal::without_log(self.cache.clone(), options)?,
         };
         let writer = Writer::new(&self, journal, clock)?;
-        Ok(Ext4 { writer: Some(writer), ..self })
+        self.mark_in_use(writer.now())?;
+        self.cache.discard(self.superblock_at.0, 1);
+        self.writer = Some(writer);
+        self.clean_up_orphans()?;
+        Ok(self)
     }
 
     /// The file system that superblock `sb`, found at byte `offset`, describes.

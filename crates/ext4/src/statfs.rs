@@ -5,9 +5,11 @@ use dentree_ext4_format::{Compat, Incompat};
 use dentree_vfs::FsStat;
 
 impl Ext4 {
-    /// Sizes and free counts, from the superblock.
+    /// Sizes and free counts: from the superblock, or as they are by now.
     pub(crate) fn counts(&self) -> FsStat {
         let sb = &self.sb;
+        // Blocks promised to content in memory are as good as taken.
+        let free = self.writer.as_ref().map_or(sb.free_blocks_count, |writer| writer.space.available());
         let blocks = sb.blocks_count.saturating_sub(self.overhead());
         let [low, high] = [0, 8].map(|at| {
             sb.uuid.get(at..).and_then(|rest| rest.first_chunk()).copied().map_or(0, u64::from_le_bytes)
@@ -15,11 +17,8 @@ impl Ext4 {
         FsStat {
             block_size: sb.block_size.bytes(),
             blocks,
-            blocks_free: sb.free_blocks_count,
-            blocks_available: sb
-                .free_blocks_count
-                .saturating_sub(sb.reserved_blocks_count)
-                .saturating_sub(self.kept_back()),
+            blocks_free: free,
+            blocks_available: free.saturating_sub(sb.reserved_blocks_count).saturating_sub(self.kept_back()),
             inodes: u64::from(sb.inodes_count),
             inodes_free: u64::from(sb.free_inodes_count),
             name_max: 255,
@@ -28,7 +27,7 @@ impl Ext4 {
     }
 
     /// Blocks that the kernel keeps back for delayed allocation: a fiftieth, at most 4096 clusters.
-    fn kept_back(&self) -> u64 {
+    pub(crate) fn kept_back(&self) -> u64 {
         let sb = &self.sb;
         if !sb.incompat.has(Incompat::EXTENTS) {
             return 0;

@@ -12,6 +12,8 @@ impl Ext4 {
         let len = usize::try_from(node.inode.size).unwrap_or(usize::MAX);
         let target = match node.inode.block.get(..len).filter(|_| self.is_fast_link(node)) {
             Some(target) => target.to_vec(),
+            // Journalled, and so newer in the cache than on the device.
+            None if !node.has(InodeFlags::INLINE_DATA) => self.read_link_block(node, len)?,
             None => {
                 let mut target = vec![0; len];
                 self.read_content(node, 0, &mut target)?;

@@ -3,18 +3,29 @@
 //! An operation starts a [`Handle`], changes snapshots, groups and blocks through it, and stops it. Lock order and what a
 //! crash may show: `docs/internals/writing.md`.
 
+use crate::content::Unstored;
+use crate::inodes::Orphans;
+use crate::space::Space;
 use crate::{Clock, Error, Ext4, Node, Place, Result, Snapshot, Structure};
 use dentree_ext4_format::{BlockNumber, GroupDesc, GroupNumber, InodeTime};
 use dentree_jbd2::{Handle, Journal};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The state of a file system that may be changed.
 pub(crate) struct Writer {
     pub(crate) journal: Journal,
     pub(crate) clock: Clock,
+    pub(crate) orphans: Orphans,
     /// One for each group: its descriptor as it is now. The lock also guards the group's bitmaps.
     groups: Box<[Mutex<GroupDesc>]>,
+    /// The free blocks.
+    pub(crate) space: Arc<Space>,
+    /// Content that is not on the device yet.
+    pub(crate) unstored: Unstored,
+    /// [`Ext4::close`] has been called.
+    pub(crate) is_closed: AtomicBool,
 }
 
 impl Writer {
@@ -24,18 +35,26 @@ impl Writer {
             let desc = fs.group(group)?;
             let place = Structure::GroupDescriptor(group).at(fs.descriptor_place(group).0);
             desc.check(group, &fs.sb).map_err(|problem| place.corrupt(problem))?;
-            Ok(Mutex::new(desc))
+            Ok(desc)
         });
-        Ok(Writer { journal, clock, groups: groups.collect::<Result<_>>()? })
+        let groups = groups.collect::<Result<Vec<_>>>()?;
+        let space = Space::new(fs, &groups);
+        Ok(Writer {
+            journal,
+            clock,
+            orphans: fs.read_orphans()?,
+            groups: groups.into_iter().map(Mutex::new).collect(),
+            space,
+            unstored: Unstored::default(),
+            is_closed: AtomicBool::new(false),
+        })
     }
 
     /// The descriptor of a group, below `sb.groups`, as it is now.
-    #[allow(dead_code, reason = "the allocators come next")]
     pub(crate) fn group(&self, group: GroupNumber) -> GroupDesc {
         *self.lock_group(group)
     }
 
-    #[allow(dead_code, reason = "the allocators come next")]
     fn lock_group(&self, group: GroupNumber) -> MutexGuard<'_, GroupDesc> {
         let index = usize::try_from(group.0).unwrap_or(usize::MAX);
         self.groups[index].lock().unwrap_or_else(PoisonError::into_inner)
@@ -70,7 +89,6 @@ impl Ext4 {
         Ok(self.writer()?.journal.start(credits)?)
     }
 
-    #[allow(dead_code, reason = "the allocators come next")]
     /// Changes a group under its lock. `change` is given the descriptor, which is written back where it was changed, and the
     /// handle, for the group's bitmaps. It fails only before it has changed anything.
     pub(crate) fn change_group<R>(
@@ -104,7 +122,7 @@ impl Ext4 {
         change: impl FnOnce(&mut Snapshot) -> R,
     ) -> Result<R> {
         // Of two changes the later must also be the later one on disk.
-        let _writing = node.lock_writing();
+        let mut writing = node.lock_writing();
         let ino = node.snapshot().ino;
         let (block, within) = self.find_inode(ino)?;
         let place = Structure::Inode.of(ino).at(block);
@@ -116,6 +134,7 @@ impl Ext4 {
                 snapshot.encode(bytes, &self.sb);
             }
         })?;
+        *writing = Some(handle.tid());
         Ok(answer)
     }
 

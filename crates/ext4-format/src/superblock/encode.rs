@@ -89,9 +89,17 @@ impl Superblock {
         self.encode_journal(&mut raw);
         if self.has_metadata_csum() {
             raw.s_checksum_type = CHECKSUM_TYPE_CRC32C;
-            let summed = raw.as_bytes();
-            let sum = crc32c(!0, summed.get(..summed.len() - 4).unwrap_or_default());
-            raw.s_checksum.set(sum);
+            seal(&mut raw);
+        }
+        *bytes = zerocopy::transmute!(raw);
+    }
+
+    /// Writes `s_last_orphan`, the first inode of the list of orphans or 0, over the bytes of a superblock.
+    pub fn set_last_orphan(bytes: &mut [u8; SUPERBLOCK_SIZE], ino: u32) {
+        let mut raw: RawSuperblock = zerocopy::transmute!(*bytes);
+        raw.s_last_orphan.set(ino);
+        if RoCompat(raw.s_feature_ro_compat.get()).has(RoCompat::METADATA_CSUM) {
+            seal(&mut raw);
         }
         *bytes = zerocopy::transmute!(raw);
     }
@@ -220,6 +228,13 @@ fn set_time(time: InodeTime, low: &mut le::U32, high: &mut u8) {
     let (upper, lower) = split(u64::try_from(time.seconds).unwrap_or(0));
     low.set(lower);
     *high = u8::try_from(upper).unwrap_or(u8::MAX);
+}
+
+/// Writes the checksum.
+fn seal(raw: &mut RawSuperblock) {
+    let summed = raw.as_bytes();
+    let sum = crc32c(!0, summed.get(..summed.len() - 4).unwrap_or_default());
+    raw.s_checksum.set(sum);
 }
 
 #[cfg(test)]

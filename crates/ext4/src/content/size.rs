@@ -1,0 +1,119 @@
+//! Cutting and lengthening files, and freeing what they map.
+
+use crate::map::Mapping;
+use crate::remap::{Mapped, STEP_CREDITS};
+use crate::space::Claim;
+use crate::{Error, Ext4, Node, Result};
+use dentree_ext4_format::LogicalBlock;
+use dentree_jbd2::Handle;
+use std::ops::Range;
+
+use super::store::adopt_map;
+
+/// Blocks that one step of unmapping changes: the map, and the inode.
+const UNMAP_CREDITS: u32 = STEP_CREDITS + 1;
+
+impl Ext4 {
+    /// Sets a file's length: cuts it, or lengthens it by a hole.
+    pub(crate) fn set_size(&self, node: &Node, size: u64) -> Result<()> {
+        self.with_space(|| {
+            let mut content = node.content_mut();
+            let snapshot = node.snapshot();
+            self.check_changeable(&snapshot)?;
+            if size > self.max_size(&snapshot) {
+                return Err(Error::FileTooLarge(snapshot.ino));
+            }
+            let snapshot = self.without_inline(node, snapshot)?;
+            let now = self.writer()?.now();
+            let old = snapshot.inode.size;
+            let log2 = self.sb.block_size.log2();
+            let kept = self.sb.block_size.blocks_for(size);
+            if size > old {
+                self.zero_tail(&mut content, &snapshot)?;
+            } else {
+                self.drop_unstored(&mut content, kept, 1 << 32)?;
+                if size < kept << log2 {
+                    self.zero_part(&mut content, &snapshot, size, kept << log2)?;
+                }
+            }
+            let cuts = size < old || self.maps_behind(node, kept)?;
+            let mut handle = self.start(UNMAP_CREDITS)?;
+            self.change_inode(&mut handle, node, |snapshot| {
+                // What is to be stored yet moves the length on again.
+                snapshot.stored_size = snapshot.stored_size.filter(|&stored| stored < size);
+                snapshot.inode.size = size;
+                (snapshot.inode.mtime, snapshot.inode.ctime) = (now, now);
+            })?;
+            if cuts {
+                self.unmap(handle, node, kept..1 << 32)?.stop();
+            } else {
+                handle.stop();
+            }
+            content.is_inode_unstored |= !content.blocks.is_empty();
+            self.list_unstored(node, &content)
+        })
+    }
+
+    /// Whether anything is mapped at or behind a file block.
+    fn maps_behind(&self, node: &Node, block: u64) -> Result<bool> {
+        let mut at = block;
+        while let Ok(here) = u32::try_from(at) {
+            let run = self.map(&node.snapshot(), LogicalBlock(here))?;
+            if run.mapping != Mapping::Hole {
+                return Ok(true);
+            }
+            at += run.len;
+        }
+        Ok(false)
+    }
+
+    /// Frees all that a file, a directory or a symbolic link maps: nobody will read it again. It is on the list of orphans.
+    pub(crate) fn free_content(&self, node: &Node) -> Result<()> {
+        self.drop_content(node)?;
+        let snapshot = node.snapshot();
+        if snapshot.maps_nothing() {
+            return Ok(());
+        }
+        let _content = node.content_mut();
+        let handle = self.start(UNMAP_CREDITS)?;
+        self.unmap(handle, node, 0..1 << 32)?.stop();
+        Ok(())
+    }
+
+    /// Unmaps the file blocks of `range` and frees what they were mapped to, in as many transactions as it takes. The handle has
+    /// credits for the first step; the caller has the content lock.
+    pub(super) fn unmap<'a>(
+        &'a self,
+        handle: Handle<'a>,
+        node: &Node,
+        range: Range<u64>,
+    ) -> Result<Handle<'a>> {
+        let (mut handle, mut at) = (handle, range.start);
+        let mut is_first = true;
+        while let Some(here) = u32::try_from(at).ok().filter(|_| at < range.end) {
+            let snapshot = node.snapshot();
+            let run = self.map(&snapshot, LogicalBlock(here))?;
+            if run.mapping == Mapping::Hole {
+                at += run.len;
+                continue;
+            }
+            if !is_first && !handle.extend(UNMAP_CREDITS) {
+                handle = handle.restart(UNMAP_CREDITS)?;
+            }
+            is_first = false;
+            let mut inode = snapshot.inode.clone();
+            let mut file = Mapped { ino: snapshot.ino, inode: &mut inode };
+            let next = self.remap(&mut handle, &mut file, at..range.end, None)?;
+            let changed =
+                self.change_inode(&mut handle, node, |now| adopt_map(now, &inode, snapshot.inode.sectors));
+            self.all_or_abort(changed)?;
+            at = next;
+        }
+        Ok(handle)
+    }
+
+    /// Whose claim on space a file makes.
+    pub(super) fn claim_of(&self, node: &Node) -> Claim {
+        Claim::of_owner(node.snapshot().inode.uid)
+    }
+}

@@ -1,0 +1,204 @@
+//! Storing: from memory to the device.
+
+use super::Content;
+use crate::map::{Mapping, Run};
+use crate::remap::{Mapped, STEP_CREDITS, Target};
+use crate::space::TAKE_CREDITS;
+use crate::{Ext4, Node, Result, Snapshot, Structure};
+use dentree_ext4_format::{BlockNumber, Inode, LogicalBlock};
+use dentree_jbd2::Handle;
+use std::io::IoSlice;
+
+/// Blocks that storing a run changes: taking it, mapping it, and the inode.
+const RUN_CREDITS: u32 = TAKE_CREDITS + STEP_CREDITS + 1;
+
+/// Most blocks that are stored at once.
+const MOST_BLOCKS: usize = 4096;
+
+impl Ext4 {
+    /// Stores what of a file is in memory.
+    ///
+    /// # Errors
+    /// What was not stored stays in memory, and is tried again the next time.
+    pub(crate) fn store(&self, node: &Node) -> Result<()> {
+        let mut content = node.content_mut();
+        self.with_space(|| self.store_content(node, &mut content))
+    }
+
+    /// As [`store`](Ext4::store), for who has the content lock.
+    pub(super) fn store_content(&self, node: &Node, content: &mut Content) -> Result<()> {
+        while let Some((&first, _)) = content.blocks.first_key_value() {
+            let snapshot = node.snapshot();
+            let run = self.map(&snapshot, LogicalBlock(first))?;
+            let most = usize::try_from(run.len).unwrap_or(usize::MAX).min(MOST_BLOCKS);
+            let together = (first..).zip(content.blocks.keys()).take_while(|(n, block)| n == *block).count();
+            let count = u32::try_from(together.min(most)).unwrap_or(u32::MAX);
+            let stored = match run.mapping {
+                Mapping::Data(start) => {
+                    self.write_run(&snapshot, content, first, count, start)?;
+                    count
+                }
+                _ => self.store_run(node, &snapshot, content, first, count, run)?,
+            };
+            let is_new = run.mapping == Mapping::Hole;
+            for block in first..first + stored {
+                self.forget_block(content, LogicalBlock(block), !is_new)?;
+            }
+        }
+        if content.is_inode_unstored {
+            let mut handle = self.start(1)?;
+            self.change_inode(&mut handle, node, |snapshot| snapshot.stored_size = None)?;
+            content.is_inode_unstored = false;
+        }
+        self.list_unstored(node, content)
+    }
+
+    /// Writes `count` blocks from memory to the device.
+    fn write_run(
+        &self,
+        snapshot: &Snapshot,
+        content: &Content,
+        first: u32,
+        count: u32,
+        start: BlockNumber,
+    ) -> Result<()> {
+        let blocks = content.blocks.range(first..first + count);
+        let slices: Vec<IoSlice<'_>> = blocks.map(|(_, block)| IoSlice::new(&block.bytes)).collect();
+        let place = snapshot.place(Structure::Content).at(start);
+        self.device
+            .write_vectored_at(start.0 << self.sb.block_size.log2(), &slices)
+            .map_err(|source| place.io_write(source))
+    }
+
+    /// Writes up to `count` blocks to where nothing, or nothing written, is mapped so far, and maps them; answers how many.
+    fn store_run(
+        &self,
+        node: &Node,
+        snapshot: &Snapshot,
+        content: &Content,
+        first: u32,
+        count: u32,
+        run: Run,
+    ) -> Result<u32> {
+        let mut handle = self.start(RUN_CREDITS)?;
+        let (start, count, is_new) = match run.mapping {
+            Mapping::Unwritten(start) => (start, count, false),
+            _ => {
+                let goal = self.goal_before(snapshot, first)?;
+                let (start, count) = self.take_blocks(&mut handle, goal, count)?;
+                (start, count, true)
+            }
+        };
+        let written = self.write_run(snapshot, content, first, count, start);
+        let target = Target { start, unwritten: false };
+        let mapped = written.and_then(|()| self.map_run(&mut handle, node, first, count, target, is_new));
+        let done = *mapped.as_ref().unwrap_or(&0);
+        if is_new && done < count {
+            let left = u64::from(count - done);
+            self.free_blocks(&mut handle, BlockNumber(start.0 + u64::from(done)), left, false)?;
+            // Still promised, to be tried again.
+            self.writer()?.space.promise(left, crate::space::Claim::Promised)?;
+        }
+        mapped
+    }
+
+    /// Maps `count` file blocks from `first` on to a target, which the file has so far (if `is_new` does not say so), and moves the length on the device; answers
+    /// how many it could.
+    pub(super) fn map_run(
+        &self,
+        handle: &mut Handle<'_>,
+        node: &Node,
+        first: u32,
+        count: u32,
+        target: Target,
+        is_new: bool,
+    ) -> Result<u32> {
+        let mut inode = node.snapshot().inode.clone();
+        let before = inode.sectors;
+        let mut file = Mapped { ino: node.snapshot().ino, inode: &mut inode };
+        let (begin, end) = (u64::from(first), u64::from(first) + u64::from(count));
+        let mut at = begin;
+        let mut outcome = Ok(());
+        while at < end {
+            if at > begin && !handle.extend(STEP_CREDITS) {
+                break;
+            }
+            let here = Target { start: BlockNumber(target.start.0 + (at - begin)), ..target };
+            match self.remap(handle, &mut file, at..end, Some(here)) {
+                Ok(next) => at = next,
+                Err(error) => {
+                    outcome = Err(error);
+                    break;
+                }
+            }
+        }
+        if at == begin {
+            return outcome.map(|()| 0);
+        }
+        if is_new {
+            file.count_blocks(self, i64::try_from(at - begin).unwrap_or(0));
+        }
+        self.store_map(handle, node, &inode, before, at, target.unwritten)?;
+        Ok(u32::try_from(at - begin).unwrap_or(u32::MAX))
+    }
+
+    /// Makes a changed map the inode's. `end`: the file block behind what was mapped.
+    fn store_map(
+        &self,
+        handle: &mut Handle<'_>,
+        node: &Node,
+        inode: &Inode,
+        sectors_before: u64,
+        end: u64,
+        unwritten: bool,
+    ) -> Result<()> {
+        let end = end << self.sb.block_size.log2();
+        let changed = self.change_inode(handle, node, |snapshot| {
+            adopt_map(snapshot, inode, sectors_before);
+            if let Some(stored) = snapshot.stored_size.filter(|_| !unwritten) {
+                let now = stored.max(end.min(snapshot.inode.size));
+                snapshot.stored_size = Some(now).filter(|&now| now < snapshot.inode.size);
+            }
+        });
+        self.all_or_abort(changed)
+    }
+
+    /// Where a file block had best lie: behind the one before it.
+    pub(super) fn goal_before(&self, snapshot: &Snapshot, block: u32) -> Result<BlockNumber> {
+        if let Some(before) = block.checked_sub(1)
+            && let Mapping::Data(here) | Mapping::Unwritten(here) =
+                self.map(snapshot, LogicalBlock(before))?.mapping
+            && here.0 + 1 < self.sb.blocks_count
+        {
+            return Ok(BlockNumber(here.0 + 1));
+        }
+        Ok(self.goal_of(snapshot.ino))
+    }
+
+    /// Forgets what is in memory of a file that nobody will ever read again.
+    pub(crate) fn drop_content(&self, node: &Node) -> Result<()> {
+        let mut content = node.content_mut();
+        self.drop_unstored(&mut content, 0, 1 << 32)?;
+        content.is_inode_unstored = false;
+        self.list_unstored(node, &content)
+    }
+
+    /// Stores a file that nobody holds any more, when that is due; what cannot be stored is told by the next sync.
+    pub(crate) fn store_or_remember(&self, node: &Node) {
+        if let Err(error) = self.store(node)
+            && let Some(writer) = &self.writer
+        {
+            writer.unstored.remember(error);
+        }
+    }
+}
+
+/// Takes over the block map of `inode`, a copy that was changed, and what its changes did to the count of blocks.
+pub(crate) fn adopt_map(snapshot: &mut Snapshot, inode: &Inode, sectors_before: u64) {
+    snapshot.inode.block = inode.block;
+    snapshot.inode.flags = inode.flags;
+    // Attributes may have taken and freed blocks meanwhile.
+    let gained = inode.sectors.saturating_sub(sectors_before);
+    let lost = sectors_before.saturating_sub(inode.sectors);
+    snapshot.inode.sectors = snapshot.inode.sectors.saturating_add(gained).saturating_sub(lost);
+}

@@ -1,0 +1,204 @@
+//! Taking an inode of a group, and giving it back.
+
+use crate::{Error, Ext4, Result, Snapshot, Structure};
+use dentree_bufcache::Buffer;
+use dentree_ext4_format::{
+    BlockNumber, GroupDesc, GroupFlags, GroupNumber, Inode, InodeNumber, Problem, set_bits,
+};
+use dentree_jbd2::Handle;
+use dentree_vfs::FileType;
+
+/// Blocks that taking or giving back an inode may change: inode bitmap, descriptor, the inode's block of the table.
+pub(crate) const INODE_CREDITS: u32 = 3;
+
+impl Ext4 {
+    /// Takes a free inode for something in `parent`; answers its number and generation. Its place in the table still holds
+    /// what was there before: see [`write_new_inode`](Ext4::write_new_inode).
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`]; nothing was changed.
+    pub(crate) fn take_inode(
+        &self,
+        handle: &mut Handle<'_>,
+        parent: &Snapshot,
+        kind: FileType,
+    ) -> Result<(InodeNumber, u32)> {
+        for group in self.groups_for(parent, kind)? {
+            if self.writer()?.group(group).free_inodes == 0 {
+                continue;
+            }
+            let is_dir = kind == FileType::Directory;
+            let taken = self.change_group(handle, group, |desc, handle| {
+                self.take_inode_in(handle, group, desc, is_dir)
+            })?;
+            if let Some(taken) = taken {
+                return Ok(taken);
+            }
+        }
+        Err(Error::NoSpace)
+    }
+
+    fn take_inode_in(
+        &self,
+        handle: &mut Handle<'_>,
+        group: GroupNumber,
+        desc: &mut GroupDesc,
+        is_dir: bool,
+    ) -> Result<Option<(InodeNumber, u32)>> {
+        let reserved = if group.0 == 0 { self.sb.first_ino - 1 } else { 0 };
+        let bitmap = self.inode_bitmap(group, desc)?;
+        let index = match &bitmap {
+            Some(bitmap) => first_clear(bitmap, reserved..self.sb.inodes_per_group),
+            None => (reserved < self.sb.inodes_per_group).then_some(reserved),
+        };
+        let Some(index) = index else { return Ok(None) };
+        let ino = InodeNumber(group.0 * self.sb.inodes_per_group + index + 1);
+        // All that has to be read is, before anything is changed.
+        let generation = self.prepare_table(handle, desc, index)?;
+        let place = Structure::InodeBitmap(group).at(desc.inode_bitmap);
+        let bit = usize::try_from(index).unwrap_or(usize::MAX);
+        let set = |bytes: &mut [u8]| {
+            set_bits(bytes, bit, bit + 1);
+            self.sb.inode_bitmap_sum(bytes)
+        };
+        let sum = if bitmap.is_some() {
+            self.update(handle, desc.inode_bitmap, place, set)?
+        } else {
+            let bits = usize::try_from(self.sb.inodes_per_group).unwrap_or(usize::MAX);
+            let create = |bytes: &mut [u8]| {
+                set_bits(bytes, bits, bytes.len() * 8);
+                set(bytes)
+            };
+            handle.create(desc.inode_bitmap.0, create).map_err(|source| place.io(source))?
+        };
+        desc.inode_bitmap_sum = sum.unwrap_or(desc.inode_bitmap_sum);
+        desc.flags = desc.flags.without(GroupFlags::INODE_UNINIT);
+        desc.free_inodes -= 1;
+        desc.used_dirs += u32::from(is_dir);
+        desc.itable_unused = desc.itable_unused.min(self.sb.inodes_per_group - index - 1);
+        Ok(Some((ino, generation)))
+    }
+
+    /// The inode bitmap of a group; `None` where it was never written.
+    fn inode_bitmap(&self, group: GroupNumber, desc: &GroupDesc) -> Result<Option<Buffer>> {
+        if self.sb.has_group_checksums() && desc.flags.has(GroupFlags::INODE_UNINIT) {
+            return Ok(None);
+        }
+        let place = Structure::InodeBitmap(group).at(desc.inode_bitmap);
+        let bitmap = self.metadata(desc.inode_bitmap, place)?;
+        if let Some(computed) = self.sb.inode_bitmap_sum(&bitmap) {
+            Problem::check_sum(desc.inode_bitmap_sum, computed).map_err(|problem| place.corrupt(problem))?;
+        }
+        Ok(Some(bitmap))
+    }
+
+    /// Makes sure that the table up to inode `index` of the group can be read as inodes; answers which generation that inode gets.
+    ///
+    /// mkfs leaves the end of a table as it found it. What of that comes into use is zeroed, to the end of its block.
+    fn prepare_table(&self, handle: &mut Handle<'_>, desc: &GroupDesc, index: u32) -> Result<u32> {
+        let size = usize::try_from(self.sb.inode_size).unwrap_or(usize::MAX);
+        let per_block = self.sb.block_size.bytes() / self.sb.inode_size;
+        let block_of = |index: u32| BlockNumber(desc.inode_table.0 + u64::from(index / per_block));
+        let within = |index: u32| usize::try_from(index % per_block).unwrap_or(usize::MAX);
+        let unused = if self.sb.has_group_checksums() { desc.itable_unused } else { 0 };
+        let used = self.sb.inodes_per_group - unused;
+        if index < used {
+            let place = Structure::InodeTable.at(block_of(index));
+            let buffer = self.metadata(block_of(index), place)?;
+            let old = buffer.chunks_exact(size).nth(within(index)).unwrap_or_default();
+            return Ok(Inode::generation_of(old).wrapping_add(1));
+        }
+        if !desc.flags.has(GroupFlags::ITABLE_ZEROED) {
+            let mut from = used;
+            while from <= index {
+                let (block, place) = (block_of(from), Structure::InodeTable.at(block_of(from)));
+                if within(from) == 0 {
+                    handle.create(block.0, |_| ()).map_err(|source| place.io(source))?;
+                } else {
+                    let skip = within(from) * size;
+                    self.update(handle, block, place, |bytes| {
+                        bytes.get_mut(skip..).unwrap_or_default().fill(0);
+                    })?;
+                }
+                from = (from / per_block + 1) * per_block;
+            }
+        }
+        Ok(1)
+    }
+
+    /// Writes a new inode to its place in the table, where nothing of the one before is left.
+    pub(crate) fn write_new_inode(&self, handle: &mut Handle<'_>, inode: &Snapshot) -> Result<()> {
+        let (block, within) = self.find_inode(inode.ino)?;
+        let place = Structure::Inode.of(inode.ino).at(block);
+        let size = usize::try_from(self.sb.inode_size).unwrap_or(usize::MAX);
+        self.update(handle, block, place, |bytes| {
+            if let Some(bytes) = bytes.chunks_exact_mut(size).nth(within) {
+                bytes.fill(0);
+                inode.encode(bytes, &self.sb);
+            }
+        })
+    }
+
+    /// Gives back an inode that nothing refers to any more.
+    pub(crate) fn give_back_inode(
+        &self,
+        handle: &mut Handle<'_>,
+        ino: InodeNumber,
+        kind: FileType,
+    ) -> Result<()> {
+        let group = GroupNumber((ino.0 - 1) / self.sb.inodes_per_group);
+        let index = (ino.0 - 1) % self.sb.inodes_per_group;
+        self.change_group(handle, group, |desc, handle| {
+            let place = Structure::InodeBitmap(group).at(desc.inode_bitmap);
+            let in_use = self.inode_bitmap(group, desc)?.is_some_and(|bitmap| bit_of(&bitmap, index));
+            let full = desc.free_inodes >= self.sb.inodes_per_group;
+            if !in_use || full {
+                let what = "the bit of an inode that is in use";
+                return Err(place.corrupt(Problem::Missing { what }));
+            }
+            let sum = self.update(handle, desc.inode_bitmap, place, |bytes| {
+                let at = usize::try_from(index / 8).unwrap_or(usize::MAX);
+                if let Some(byte) = bytes.get_mut(at) {
+                    *byte &= !(1 << (index % 8));
+                }
+                self.sb.inode_bitmap_sum(bytes)
+            })?;
+            desc.inode_bitmap_sum = sum.unwrap_or(desc.inode_bitmap_sum);
+            desc.free_inodes += 1;
+            if kind == FileType::Directory {
+                desc.used_dirs = desc.used_dirs.saturating_sub(1);
+            }
+            Ok(())
+        })
+    }
+}
+
+fn bit_of(bitmap: &[u8], index: u32) -> bool {
+    let at = usize::try_from(index / 8).unwrap_or(usize::MAX);
+    bitmap.get(at).is_some_and(|byte| byte >> (index % 8) & 1 == 1)
+}
+
+/// The first bit of `range` that is clear.
+fn first_clear(bitmap: &[u8], range: std::ops::Range<u32>) -> Option<u32> {
+    let first = usize::try_from(range.start / 8).ok()?;
+    let bytes = bitmap.get(first..)?;
+    let skip = bytes.iter().position(|&byte| byte != 0xFF)?;
+    let from = (range.start / 8).checked_add(u32::try_from(skip).ok()?)?.checked_mul(8)?;
+    (from.max(range.start)..range.end).find(|&index| !bit_of(bitmap, index))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_clear_bit_lies_in_the_range_or_is_none() {
+        let bitmap = [0xFF, 0xFF, 0b1111_0111, 0];
+        assert_eq!(first_clear(&bitmap, 0..32), Some(19));
+        assert_eq!(first_clear(&bitmap, 20..32), Some(24));
+        assert_eq!(first_clear(&bitmap, 0..19), None);
+        assert_eq!(first_clear(&bitmap, 26..32), Some(26));
+        assert_eq!(first_clear(&[0xFF; 4], 3..32), None);
+        assert_eq!(first_clear(&[0xFF; 4], 40..64), None);
+    }
+}

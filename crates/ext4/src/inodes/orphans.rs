@@ -1,0 +1,220 @@
+//! Inodes that have no name left but are still held, or that are being made shorter: after a crash they are to be freed, or
+//! cut to their size.
+//!
+//! They are kept in one of two ways. The old one is a list that begins in the superblock and goes on in each orphan's
+//! `i_dtime`. With the feature orphan_file there are blocks of inode numbers, and the list takes what finds no slot there.
+
+use crate::map::Mapping;
+use crate::{Ext4, Place, Result, Structure};
+use dentree_ext4_format::{
+    BlockNumber, ChecksumSeed, Compat, Inode, InodeNumber, LogicalBlock, Problem, SUPERBLOCK_OFFSET,
+    Superblock, orphan_slots, seal_orphan_block, set_orphan, verify_orphan_block,
+};
+use dentree_jbd2::Handle;
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Blocks that noting or striking off an orphan may change: the superblock or a block of the orphan file, the inode, and
+/// its neighbour in the list.
+pub(crate) const ORPHAN_CREDITS: u32 = 3;
+
+/// Which inodes are orphans, and where on disk that is noted.
+#[derive(Default)]
+pub(crate) struct Orphans {
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// The head of the list.
+    newest: Option<InodeNumber>,
+    places: HashMap<InodeNumber, Noted>,
+    file: Option<OrphanFile>,
+}
+
+/// Where an orphan is noted.
+#[derive(Clone, Copy)]
+enum Noted {
+    /// In the list, between the one that was noted after it and the one before.
+    Listed { newer: Option<InodeNumber>, older: Option<InodeNumber> },
+    /// In a slot of the orphan file.
+    Filed(Slot),
+}
+
+#[derive(Clone, Copy)]
+struct Slot {
+    block: BlockNumber,
+    at: usize,
+}
+
+struct OrphanFile {
+    ino: InodeNumber,
+    /// `None` where nothing is summed.
+    seed: Option<ChecksumSeed>,
+    free: Vec<Slot>,
+}
+
+impl OrphanFile {
+    fn place(&self, block: BlockNumber) -> Place {
+        Structure::OrphanFile.of(self.ino).at(block)
+    }
+}
+
+impl Orphans {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// All of them.
+    pub(crate) fn all(&self) -> Vec<InodeNumber> {
+        self.lock().places.keys().copied().collect()
+    }
+}
+
+impl Ext4 {
+    /// Reads which inodes a crash has left without a name.
+    pub(crate) fn read_orphans(&self) -> Result<Orphans> {
+        let mut state = State::default();
+        let mut next = self.sb.last_orphan;
+        let mut newer = None;
+        while next != 0 {
+            let ino = InodeNumber(next);
+            let place = Structure::Superblock.of(ino);
+            self.sb.check_inode("s_last_orphan", ino).map_err(|problem| place.corrupt(problem))?;
+            let (bytes, _) = self.inode_bytes(ino)?;
+            next = Inode::dtime(&bytes);
+            let older = (next != 0).then_some(InodeNumber(next));
+            if state.places.insert(ino, Noted::Listed { newer, older }).is_some() {
+                let missing = Problem::Missing { what: "an end to the list of orphans" };
+                return Err(place.corrupt(missing));
+            }
+            state.newest = state.newest.or(Some(ino));
+            newer = Some(ino);
+        }
+        if self.sb.compat.has(Compat::ORPHAN_FILE) && self.sb.orphan_file_inum != 0 {
+            self.read_orphan_file(&mut state)?;
+        }
+        Ok(Orphans { state: Mutex::new(state) })
+    }
+
+    fn read_orphan_file(&self, state: &mut State) -> Result<()> {
+        let file = self.read_inode(InodeNumber(self.sb.orphan_file_inum))?;
+        let seed = self.sb.has_metadata_csum().then_some(file.inode.checksum_seed);
+        let mut free = Vec::new();
+        let blocks = self.sb.block_size.blocks_for(file.inode.size);
+        // Its blocks are distinct: one that is mapped a million times is not read that often.
+        let max = self.sb.blocks_count.min(u64::from(u32::MAX));
+        let place = file.place(Structure::OrphanFile);
+        Problem::check_range("the orphan file's blocks", blocks, 0, max).map_err(|p| place.corrupt(p))?;
+        for logical in (0..u32::try_from(blocks).unwrap_or(u32::MAX)).map(LogicalBlock) {
+            let Mapping::Data(block) = self.map(&file, logical)?.mapping else {
+                return Err(place.corrupt(Problem::Missing { what: "a block of it" }));
+            };
+            let bytes = self.metadata(block, place)?;
+            let corrupt = |problem| place.at(block).corrupt(problem);
+            verify_orphan_block(&bytes, block, seed).map_err(corrupt)?;
+            for (at, number) in orphan_slots(&bytes).enumerate() {
+                let slot = Slot { block, at };
+                if number == 0 {
+                    free.push(slot);
+                    continue;
+                }
+                self.sb.check_inode("an orphan", InodeNumber(number)).map_err(corrupt)?;
+                state.places.insert(InodeNumber(number), Noted::Filed(slot));
+            }
+        }
+        // The first is taken first.
+        free.reverse();
+        state.file = Some(OrphanFile { ino: file.ino, seed, free });
+        Ok(())
+    }
+
+    /// Notes that an inode is to be freed, or cut to its size, after a crash. Nothing happens where that is noted already.
+    pub(crate) fn add_orphan(&self, handle: &mut Handle<'_>, ino: InodeNumber) -> Result<()> {
+        let mut state = self.writer()?.orphans.lock();
+        if state.places.contains_key(&ino) {
+            return Ok(());
+        }
+        if let Some(file) = &mut state.file
+            && let Some(slot) = file.free.pop()
+        {
+            self.write_slot(handle, file, slot, ino.0)?;
+            state.places.insert(ino, Noted::Filed(slot));
+            return Ok(());
+        }
+        let older = state.newest;
+        self.set_dtime(handle, ino, older.map_or(0, |older| older.0))?;
+        self.set_last_orphan(handle, Some(ino))?;
+        if let Some(Noted::Listed { newer, .. }) = older.and_then(|older| state.places.get_mut(&older)) {
+            *newer = Some(ino);
+        }
+        state.newest = Some(ino);
+        state.places.insert(ino, Noted::Listed { newer: None, older });
+        Ok(())
+    }
+
+    /// Strikes an inode off, and leaves `dtime` in it: when it was freed, or 0.
+    pub(crate) fn remove_orphan(&self, handle: &mut Handle<'_>, ino: InodeNumber, dtime: u32) -> Result<()> {
+        let mut state = self.writer()?.orphans.lock();
+        match state.places.get(&ino).copied() {
+            None => {}
+            Some(Noted::Filed(slot)) => {
+                if let Some(file) = &mut state.file {
+                    self.write_slot(handle, file, slot, 0)?;
+                    file.free.push(slot);
+                }
+            }
+            Some(Noted::Listed { newer, older }) => {
+                match newer {
+                    Some(newer) => self.set_dtime(handle, newer, older.map_or(0, |older| older.0))?,
+                    None => self.set_last_orphan(handle, older)?,
+                }
+                if let Some(Noted::Listed { older: link, .. }) =
+                    newer.and_then(|newer| state.places.get_mut(&newer))
+                {
+                    *link = older;
+                }
+                if let Some(Noted::Listed { newer: link, .. }) =
+                    older.and_then(|older| state.places.get_mut(&older))
+                {
+                    *link = newer;
+                }
+                if newer.is_none() {
+                    state.newest = older;
+                }
+            }
+        }
+        state.places.remove(&ino);
+        self.set_dtime(handle, ino, dtime)
+    }
+
+    fn write_slot(&self, handle: &mut Handle<'_>, file: &OrphanFile, slot: Slot, number: u32) -> Result<()> {
+        self.update(handle, slot.block, file.place(slot.block), |bytes| {
+            set_orphan(bytes, slot.at, number);
+            seal_orphan_block(bytes, slot.block, file.seed);
+        })
+    }
+
+    /// Changes `i_dtime` where it lies, and nothing else: snapshots do not have it.
+    fn set_dtime(&self, handle: &mut Handle<'_>, ino: InodeNumber, dtime: u32) -> Result<()> {
+        let (block, within) = self.find_inode(ino)?;
+        let place = Structure::Inode.of(ino).at(block);
+        let size = usize::try_from(self.sb.inode_size).unwrap_or(usize::MAX);
+        self.update(handle, block, place, |bytes| match bytes.chunks_exact_mut(size).nth(within) {
+            Some(bytes) => Inode::set_dtime(bytes, ino, dtime, &self.sb),
+            None => Ok(()),
+        })?
+        .map_err(|problem| place.corrupt(problem))
+    }
+
+    fn set_last_orphan(&self, handle: &mut Handle<'_>, ino: Option<InodeNumber>) -> Result<()> {
+        let block = BlockNumber(SUPERBLOCK_OFFSET >> self.sb.block_size.log2());
+        let within = SUPERBLOCK_OFFSET & u64::from(self.sb.block_size.bytes() - 1);
+        let within = usize::try_from(within).unwrap_or(usize::MAX);
+        self.update(handle, block, Structure::Superblock.at(block), |bytes| {
+            if let Some(bytes) = bytes.get_mut(within..).and_then(<[u8]>::first_chunk_mut) {
+                Superblock::set_last_orphan(bytes, ino.map_or(0, |ino| ino.0));
+            }
+        })
+    }
+}

@@ -1,0 +1,97 @@
+//! More names, fewer names.
+
+use super::{Draft, ENTRY_CREDITS, MAX_LINKS};
+use crate::dir::Found;
+use crate::inodes::ORPHAN_CREDITS;
+use crate::{Error, Ext4, Node, Result, Snapshot};
+use dentree_ext4_format::{InodeTime, NewEntry};
+use dentree_jbd2::Handle;
+
+impl Ext4 {
+    /// Gives an inode, not a directory, one more name, which `dir` does not have. One without any lives again.
+    pub(crate) fn add_link(&self, dir: &Node, name: &[u8], node: &Node) -> Result<()> {
+        self.with_space(|| {
+            let target = node.snapshot();
+            if target.inode.links >= MAX_LINKS {
+                return Err(Error::TooManyLinks(target.ino));
+            }
+            let plan = self.plan_entry(dir, name)?;
+            let mut draft = Draft::of(dir);
+            let mut handle = self.start(plan.credits() + 1 + ORPHAN_CREDITS)?;
+            let entry = NewEntry { name, inode: target.ino, file_type: self.entry_type(target.kind) };
+            self.add_entry(&mut handle, &mut draft, plan, &entry)?;
+            let now = self.writer()?.now();
+            let done = self.publish_directory(&mut handle, dir, &draft, now).and_then(|()| {
+                let before = self.change_inode(&mut handle, node, |snapshot| {
+                    let before = snapshot.inode.links;
+                    snapshot.inode.links = before + 1;
+                    snapshot.inode.ctime = now;
+                    before
+                })?;
+                if before == 0 { self.remove_orphan(&mut handle, target.ino, 0) } else { Ok(()) }
+            });
+            self.all_or_abort(done)?;
+            handle.stop();
+            Ok(())
+        })
+    }
+
+    /// Takes the name from an inode that is not a directory.
+    pub(crate) fn remove_link(&self, dir: &Node, name: &[u8], node: &Node) -> Result<()> {
+        let mut draft = Draft::of(dir);
+        let found = self.entry_for(&draft, name, node)?;
+        let mut handle = self.start(ENTRY_CREDITS + 1 + ORPHAN_CREDITS)?;
+        let now = self.writer()?.now();
+        self.remove_entry(&mut handle, &mut draft, found.position)?;
+        let done = self
+            .publish_directory(&mut handle, dir, &draft, now)
+            .and_then(|()| self.drop_link(&mut handle, node, now));
+        self.all_or_abort(done)?;
+        handle.stop();
+        Ok(())
+    }
+
+    /// Removes an empty directory.
+    pub(crate) fn remove_directory(&self, dir: &Node, name: &[u8], node: &Node) -> Result<()> {
+        let mut draft = Draft::of(dir);
+        let found = self.entry_for(&draft, name, node)?;
+        self.check_empty(&node.snapshot())?;
+        let mut handle = self.start(ENTRY_CREDITS + 1 + ORPHAN_CREDITS)?;
+        let now = self.writer()?.now();
+        self.remove_entry(&mut handle, &mut draft, found.position)?;
+        Ext4::uncount_subdirectory(&mut draft);
+        let done = self
+            .publish_directory(&mut handle, dir, &draft, now)
+            .and_then(|()| self.drop_directory(&mut handle, node, now));
+        self.all_or_abort(done)?;
+        handle.stop();
+        Ok(())
+    }
+
+    /// An inode has one name less; without any it is an orphan.
+    pub(super) fn drop_link(&self, handle: &mut Handle<'_>, node: &Node, now: InodeTime) -> Result<()> {
+        let links = self.change_inode(handle, node, |snapshot| {
+            snapshot.inode.links = snapshot.inode.links.saturating_sub(1);
+            snapshot.inode.ctime = now;
+            snapshot.inode.links
+        })?;
+        if links == 0 { self.add_orphan(handle, node.snapshot().ino) } else { Ok(()) }
+    }
+
+    /// A directory has lost its name: it is an orphan.
+    pub(super) fn drop_directory(&self, handle: &mut Handle<'_>, node: &Node, now: InodeTime) -> Result<()> {
+        let ino = self.change_inode(handle, node, |snapshot| {
+            snapshot.inode.links = 0;
+            snapshot.inode.ctime = now;
+            snapshot.ino
+        })?;
+        self.add_orphan(handle, ino)
+    }
+
+    /// The entry of a name that must be there, and name this inode.
+    pub(super) fn entry_for(&self, dir: &Snapshot, name: &[u8], node: &Node) -> Result<Found> {
+        let found = self.entry_at(dir, name)?;
+        let ino = dentree_vfs::Ino(u64::from(node.snapshot().ino.0));
+        if found.lookup.ino == ino { Ok(found) } else { Err(Ext4::no_entry(dir)) }
+    }
+}

@@ -1,0 +1,228 @@
+//! Other names.
+//!
+//! Within one directory both changes work on one draft. What may find no space is only the new entry; it comes first.
+
+use super::{Draft, ENTRY_CREDITS};
+use crate::inodes::ORPHAN_CREDITS;
+use crate::name::Wanted;
+use crate::{Ext4, Node, Result};
+use dentree_ext4_format::{InodeNumber, InodeTime, NewEntry};
+use dentree_jbd2::Handle;
+use dentree_vfs::{FileType, Rename};
+
+/// The directories of a rename as they are to become.
+struct Drafts {
+    from: Draft,
+    /// `None` where both names are in one directory.
+    to: Option<Draft>,
+}
+
+impl Drafts {
+    fn of(rename: &Rename<'_, Node>) -> Drafts {
+        let (from, to) = (Draft::of(rename.from.dir), Draft::of(rename.to.dir));
+        let across = to.ino != from.ino;
+        Drafts { from, to: Some(to).filter(|_| across) }
+    }
+
+    fn to(&mut self) -> &mut Draft {
+        self.to.as_mut().unwrap_or(&mut self.from)
+    }
+}
+
+/// Both inodes of a rename as they were.
+struct Parties {
+    moved: (InodeNumber, FileType),
+    replaced: Option<(InodeNumber, FileType)>,
+}
+
+impl Ext4 {
+    /// Moves an inode to another name, or exchanges two.
+    pub(crate) fn rename_entry(&self, rename: &Rename<'_, Node>) -> Result<()> {
+        let identity = |node: &Node| {
+            let snapshot = node.snapshot();
+            (snapshot.ino, snapshot.kind)
+        };
+        let parties = Parties { moved: identity(rename.moved), replaced: rename.replaced.map(identity) };
+        match rename.replaced {
+            Some(replaced) if rename.exchange => self.exchange(rename, replaced, &parties),
+            Some(replaced) if parties.replaced.is_some_and(|(ino, _)| ino != parties.moved.0) => {
+                self.replace(rename, replaced, &parties)
+            }
+            _ => self.with_space(|| self.move_entry(rename, &parties)),
+        }
+    }
+
+    /// To a name that is not there yet, or is that of the same inode, differently written.
+    fn move_entry(&self, rename: &Rename<'_, Node>, parties: &Parties) -> Result<()> {
+        let (ino, kind) = parties.moved;
+        let mut drafts = Drafts::of(rename);
+        let source = self.entry_for(&drafts.from, rename.from.name, rename.moved)?;
+        let target = match self.wanted(drafts.to(), rename.to.name) {
+            Some(wanted) => self.find_entry(drafts.to(), &wanted)?,
+            None => return Err(crate::Error::InvalidName),
+        };
+        match target {
+            Some(target) if drafts.to.is_none() && target.position == source.position => {
+                return if rename.from.name == rename.to.name {
+                    Ok(())
+                } else {
+                    self.respell(rename, parties)
+                };
+            }
+            // Two names of one inode: rename(2) leaves both.
+            Some(_) => return Ok(()),
+            None => {}
+        }
+        let plan = self.plan_entry(rename.to.dir, rename.to.name)?;
+        // A plan may have moved a directory out of its inode.
+        let mut drafts = Drafts::of(rename);
+        self.count_move(&mut drafts, kind, 0)?;
+        let mut handle = self.start(plan.credits() + 2 * ENTRY_CREDITS + 3)?;
+        let entry = NewEntry { name: rename.to.name, inode: ino, file_type: self.entry_type(kind) };
+        self.add_entry(&mut handle, drafts.to(), plan, &entry)?;
+        let done = self.finish_move(&mut handle, rename, drafts, parties);
+        self.all_or_abort(done)?;
+        handle.stop();
+        Ok(())
+    }
+
+    /// The new name is there: takes the old one away.
+    fn finish_move(
+        &self,
+        handle: &mut Handle<'_>,
+        rename: &Rename<'_, Node>,
+        mut drafts: Drafts,
+        parties: &Parties,
+    ) -> Result<()> {
+        let now = self.writer()?.now();
+        // The new entry may have split the leaf of the old one.
+        let source = self.entry_for(&drafts.from, rename.from.name, rename.moved)?;
+        self.remove_entry(handle, &mut drafts.from, source.position)?;
+        let to = drafts.to().ino;
+        self.touch_moved(handle, rename.moved, drafts.to.is_some().then_some(to), parties.moved.1, now)?;
+        self.publish_both(handle, rename, &drafts, now)
+    }
+
+    /// Another spelling of the same name, in a directory that ignores case.
+    ///
+    /// Look-ups find both while both are there: the old one is told apart by its bytes.
+    fn respell(&self, rename: &Rename<'_, Node>, parties: &Parties) -> Result<()> {
+        let (ino, kind) = parties.moved;
+        let plan = self.plan_entry(rename.to.dir, rename.to.name)?;
+        let mut draft = Draft::of(rename.from.dir);
+        let now = self.writer()?.now();
+        let mut handle = self.start(plan.credits() + ENTRY_CREDITS + 1)?;
+        let entry = NewEntry { name: rename.to.name, inode: ino, file_type: self.entry_type(kind) };
+        self.add_entry(&mut handle, &mut draft, plan, &entry)?;
+        let done = (|| {
+            let old = Wanted::Exact(rename.from.name);
+            let old = self.find_linearly(&draft, &old)?.ok_or_else(|| Ext4::no_entry(&draft))?;
+            self.remove_entry(&mut handle, &mut draft, old.position)?;
+            self.touch_moved(&mut handle, rename.moved, None, kind, now)?;
+            self.publish_directory(&mut handle, rename.from.dir, &draft, now)
+        })();
+        self.all_or_abort(done)?;
+        handle.stop();
+        Ok(())
+    }
+
+    /// To a name that another inode has so far, which loses it.
+    fn replace(&self, rename: &Rename<'_, Node>, replaced: &Node, parties: &Parties) -> Result<()> {
+        let mut drafts = Drafts::of(rename);
+        self.entry_for(&drafts.from, rename.from.name, rename.moved)?;
+        let target = self.entry_for(drafts.to(), rename.to.name, replaced)?;
+        let is_dir = parties.replaced.is_some_and(|(_, kind)| kind == FileType::Directory);
+        if is_dir {
+            self.check_empty(&replaced.snapshot())?;
+        }
+        self.count_move(&mut drafts, parties.moved.1, u16::from(is_dir))?;
+        let mut handle = self.start(2 * ENTRY_CREDITS + 4 + ORPHAN_CREDITS)?;
+        self.point_entry(&mut handle, drafts.to(), target.position, parties.moved)?;
+        let now = self.writer()?.now();
+        let done = self.finish_move(&mut handle, rename, drafts, parties).and_then(|()| {
+            if is_dir {
+                self.drop_directory(&mut handle, replaced, now)
+            } else {
+                self.drop_link(&mut handle, replaced, now)
+            }
+        });
+        self.all_or_abort(done)?;
+        handle.stop();
+        Ok(())
+    }
+
+    /// Two names change their inodes.
+    fn exchange(&self, rename: &Rename<'_, Node>, other: &Node, parties: &Parties) -> Result<()> {
+        let Some(replaced) = parties.replaced else { return Ok(()) };
+        let mut drafts = Drafts::of(rename);
+        let source = self.entry_for(&drafts.from, rename.from.name, rename.moved)?;
+        let target = self.entry_for(drafts.to(), rename.to.name, other)?;
+        if let Some(to) = &mut drafts.to {
+            let is_dir = |(_, kind): (InodeNumber, FileType)| kind == FileType::Directory;
+            let (gains, loses) = match (is_dir(parties.moved), is_dir(replaced)) {
+                (true, false) => (Some(to), Some(&mut drafts.from)),
+                (false, true) => (Some(&mut drafts.from), Some(to)),
+                _ => (None, None),
+            };
+            gains.map_or(Ok(()), |dir| self.count_subdirectory(dir))?;
+            loses.into_iter().for_each(|dir| Ext4::uncount_subdirectory(dir));
+        }
+        let mut handle = self.start(2 * ENTRY_CREDITS + 4)?;
+        self.point_entry(&mut handle, &mut drafts.from, source.position, replaced)?;
+        let now = self.writer()?.now();
+        let done = (|| {
+            self.point_entry(&mut handle, drafts.to(), target.position, parties.moved)?;
+            let across = drafts.to.as_ref().map(|to| (to.ino, drafts.from.ino));
+            let (to, from) = across.unzip();
+            self.touch_moved(&mut handle, rename.moved, to, parties.moved.1, now)?;
+            self.touch_moved(&mut handle, other, from, replaced.1, now)?;
+            self.publish_both(&mut handle, rename, &drafts, now)
+        })();
+        self.all_or_abort(done)?;
+        handle.stop();
+        Ok(())
+    }
+
+    /// The link counts of the directories: `gone` subdirectories of the target are replaced.
+    fn count_move(&self, drafts: &mut Drafts, kind: FileType, gone: u16) -> Result<()> {
+        if kind != FileType::Directory {
+            return Ok(());
+        }
+        if gone > 0 {
+            Ext4::uncount_subdirectory(drafts.to());
+        }
+        if drafts.to.is_some() {
+            self.count_subdirectory(drafts.to())?;
+            Ext4::uncount_subdirectory(&mut drafts.from);
+        }
+        Ok(())
+    }
+
+    /// What a move changes in the inode that moved: its time, and in a directory with a new parent `..`.
+    fn touch_moved(
+        &self,
+        handle: &mut Handle<'_>,
+        node: &Node,
+        parent: Option<InodeNumber>,
+        kind: FileType,
+        now: InodeTime,
+    ) -> Result<()> {
+        if let Some(parent) = parent.filter(|_| kind == FileType::Directory) {
+            self.point_to_parent(handle, node, parent)?;
+        }
+        self.change_inode(handle, node, |snapshot| snapshot.inode.ctime = now)
+    }
+
+    fn publish_both(
+        &self,
+        handle: &mut Handle<'_>,
+        rename: &Rename<'_, Node>,
+        drafts: &Drafts,
+        now: InodeTime,
+    ) -> Result<()> {
+        if let Some(to) = &drafts.to {
+            self.publish_directory(handle, rename.to.dir, to, now)?;
+        }
+        self.publish_directory(handle, rename.from.dir, &drafts.from, now)
+    }
+}

@@ -1,0 +1,290 @@
+//! Extent trees.
+
+use super::{Mapped, STEP_EXTENTS, Target};
+use crate::{Ext4, Result, Structure};
+use dentree_ext4_format::{
+    BlockNumber, Extent, ExtentIndex, ExtentNode, LogicalBlock, Problem, remap, seal_extent_block,
+    verify_extent_block, write_extent_index, write_extent_leaf,
+};
+use dentree_jbd2::Handle;
+use std::ops::Range;
+
+/// Entries in the root, which lies in the inode.
+const ROOT_ROOM: usize = 4;
+
+/// The nodes from the root to the leaf that may map a file block.
+struct Path {
+    /// Those above the leaf, the root first.
+    above: Vec<Level>,
+    /// Where the leaf is; `None` where it is the root.
+    leaf_at: Option<BlockNumber>,
+    extents: Vec<Extent>,
+    /// The file block behind those that the leaf may map.
+    end: u64,
+}
+
+/// A node above the leaves.
+struct Level {
+    /// `None` for the root.
+    at: Option<BlockNumber>,
+    indices: Vec<ExtentIndex>,
+    /// Which of them the path takes.
+    taken: usize,
+}
+
+/// What a node holds.
+enum Entries {
+    Leaf(Vec<Extent>),
+    Index(Vec<ExtentIndex>),
+}
+
+impl Entries {
+    fn len(&self) -> usize {
+        match self {
+            Entries::Leaf(extents) => extents.len(),
+            Entries::Index(indices) => indices.len(),
+        }
+    }
+
+    fn first(&self) -> LogicalBlock {
+        let first = match self {
+            Entries::Leaf(extents) => extents.first().map(|extent| extent.logical),
+            Entries::Index(indices) => indices.first().map(|index| index.logical),
+        };
+        first.unwrap_or(LogicalBlock(0))
+    }
+
+    fn split_off(&mut self, at: usize) -> Entries {
+        match self {
+            Entries::Leaf(extents) => Entries::Leaf(extents.split_off(at)),
+            Entries::Index(indices) => Entries::Index(indices.split_off(at)),
+        }
+    }
+
+    /// Makes a node of these over `bytes`; `depth` is that of a node above the leaves.
+    fn write(&self, bytes: &mut [u8], depth: u16) {
+        match self {
+            Entries::Leaf(extents) => write_extent_leaf(bytes, extents),
+            Entries::Index(indices) => write_extent_index(bytes, depth, indices),
+        }
+    }
+}
+
+/// What changes of the tree have to work with.
+struct Edit<'a, 'h, 'j> {
+    fs: &'a Ext4,
+    handle: &'h mut Handle<'j>,
+    /// Blocks for new nodes.
+    fresh: Vec<BlockNumber>,
+    /// Blocks of nodes that are no more.
+    gone: Vec<BlockNumber>,
+}
+
+impl Ext4 {
+    /// As [`remap`](Ext4::remap), of a file that is mapped by extents.
+    pub(super) fn remap_extents(
+        &self,
+        handle: &mut Handle<'_>,
+        file: &mut Mapped<'_>,
+        range: Range<u64>,
+        target: Option<Target>,
+    ) -> Result<u64> {
+        let mut path = self.extent_path(file, range.start)?;
+        let mut end = range.end.min(path.end);
+        let touched = path.extents.iter().filter(|extent| extent.part(range.start..end).is_some());
+        if let Some(last) = touched.clone().nth(STEP_EXTENTS - 1) {
+            end = end.min(last.end());
+        }
+        let with = target.map(|target| extent_of(range.start, end, target));
+        let before = path.extents.len();
+        let removed = remap(&mut path.extents, range.start..end, with);
+        if with.is_none() && removed.is_empty() {
+            return Ok(end);
+        }
+        let appended =
+            path.extents.last().is_some_and(|last| last.end() <= end) && path.extents.len() > before;
+        let count = path.blocks_needed(self.extents_in_block());
+        let fresh = self.allocate_tree_blocks(handle, file, path.goal(file, self), count)?;
+        let mut edit = Edit { fs: self, handle, fresh, gone: Vec::new() };
+        let stored = edit.store_path(file, path, appended);
+        let gone = edit.gone;
+        self.all_or_abort(stored)?;
+        self.free_tree_blocks(handle, file, &gone)?;
+        let kept = with.map(|with| with.start.0..with.start.0 + u64::from(with.len));
+        for extent in removed {
+            let is_kept = kept.as_ref().is_some_and(|kept| kept.contains(&extent.start.0));
+            if !is_kept {
+                self.free_mapped(handle, file, extent.start, u64::from(extent.len))?;
+            }
+        }
+        Ok(end)
+    }
+
+    fn extents_in_block(&self) -> usize {
+        (self.sb.block_size.in_memory() - 12) / 12
+    }
+
+    /// Reads the path to the leaf that may map `block`: that which the block's place is in, or the first.
+    fn extent_path(&self, file: &Mapped<'_>, block: u64) -> Result<Path> {
+        let place = Structure::ExtentNode.of(file.ino);
+        let root = ExtentNode::parse_root(&file.inode.block).map_err(|problem| place.corrupt(problem))?;
+        let (mut path, mut at, mut node) = (Vec::new(), None, root);
+        let (mut range, mut buffer) = (0..1 << 32, None);
+        loop {
+            if node.depth() == 0 {
+                let extents: Vec<Extent> = node.extents().collect();
+                for extent in &extents {
+                    self.sb
+                        .check_blocks("ee_start", extent.start, u64::from(extent.len))
+                        .map_err(|problem| place.corrupt(problem))?;
+                }
+                return Ok(Path { above: path, leaf_at: at, extents, end: range.end });
+            }
+            let depth = node.depth() - 1;
+            let indices: Vec<ExtentIndex> = node.indices().collect();
+            let taken =
+                indices.partition_point(|index| u64::from(index.logical.0) <= block).saturating_sub(1);
+            let missing = Problem::Missing { what: "an entry" };
+            let index = *indices.get(taken).ok_or_else(|| place.corrupt(missing))?;
+            let end = indices.get(taken + 1).map_or(range.end, |next| u64::from(next.logical.0));
+            let place = place.at(index.child);
+            self.sb.check_blocks("ei_leaf", index.child, 1).map_err(|problem| place.corrupt(problem))?;
+            let bytes = buffer.insert(self.metadata(index.child, place)?);
+            if self.sb.has_metadata_csum() {
+                verify_extent_block(bytes, file.inode.checksum_seed)
+                    .map_err(|problem| place.corrupt(problem))?;
+            }
+            path.push(Level { at, indices, taken });
+            range = u64::from(index.logical.0)..end;
+            node =
+                ExtentNode::parse(bytes, depth, range.clone()).map_err(|problem| place.corrupt(problem))?;
+            at = Some(index.child);
+        }
+    }
+}
+
+/// The extent that maps the file blocks from `first` to before `end` to `target`.
+fn extent_of(first: u64, end: u64, target: Target) -> Extent {
+    Extent {
+        // Within a leaf's range, so below 2^32.
+        logical: LogicalBlock(u32::try_from(first).unwrap_or(u32::MAX)),
+        len: u32::try_from(end - first).unwrap_or(u32::MAX),
+        start: target.start,
+        unwritten: target.unwritten,
+    }
+}
+
+impl Path {
+    /// How many blocks for new nodes it takes to store this path, `room` entries to a block.
+    fn blocks_needed(&self, room: usize) -> usize {
+        let (mut needed, mut more) = (0, 0);
+        let leaf = (self.leaf_at, self.extents.len());
+        let above = self.above.iter().rev().map(|level| (level.at, level.indices.len()));
+        for (at, len) in std::iter::once(leaf).chain(above) {
+            more = usize::from(len + more > if at.is_some() { room } else { ROOT_ROOM });
+            needed += more;
+            if more == 0 {
+                break;
+            }
+        }
+        needed
+    }
+
+    /// Where new nodes had best lie.
+    fn goal(&self, file: &Mapped<'_>, fs: &Ext4) -> BlockNumber {
+        self.leaf_at.unwrap_or_else(|| fs.goal_of(file.ino))
+    }
+}
+
+impl Edit<'_, '_, '_> {
+    /// Stores the leaf, and above it what has to change for that. `appended`: entries came at the end, where more will come.
+    fn store_path(&mut self, file: &mut Mapped<'_>, path: Path, appended: bool) -> Result<()> {
+        let seed = file.inode.checksum_seed;
+        let (mut at, mut entries) = (path.leaf_at, Entries::Leaf(path.extents));
+        let mut appended = appended;
+        let mut depth = 0;
+        let levels = path.above.len();
+        for (above, mut level) in path.above.into_iter().enumerate().rev() {
+            let Some(block) = at else { break };
+            // An only child that fits takes its parent's place in the inode.
+            if above == 0 && level.indices.len() == 1 && entries.len() <= ROOT_ROOM {
+                self.gone.push(block);
+                break;
+            }
+            let children = self.store_node(seed, block, entries, depth, appended)?;
+            depth += 1;
+            at = level.at;
+            appended &= level.taken + 1 == level.indices.len();
+            let same =
+                children.as_slice() == level.indices.get(level.taken..=level.taken).unwrap_or_default();
+            if same {
+                return Ok(());
+            }
+            level.indices.splice(level.taken..=level.taken, children);
+            entries = Entries::Index(level.indices);
+            debug_assert!(usize::from(depth) <= levels);
+        }
+        self.store_root(file, entries, depth)
+    }
+
+    /// Stores the node in `block`, and what does not fit in a new one; answers the pointers that its parent has to them.
+    fn store_node(
+        &mut self,
+        seed: dentree_ext4_format::ChecksumSeed,
+        block: BlockNumber,
+        mut entries: Entries,
+        depth: u16,
+        appended: bool,
+    ) -> Result<Vec<ExtentIndex>> {
+        if entries.len() == 0 {
+            self.gone.push(block);
+            return Ok(Vec::new());
+        }
+        let room = self.fs.extents_in_block();
+        let mut children = vec![ExtentIndex { logical: entries.first(), child: block }];
+        if entries.len() > room {
+            // A file that grows leaves full nodes behind.
+            let behind = entries.split_off(if appended { room } else { entries.len() / 2 });
+            if let Some(new) = self.fresh.pop() {
+                children.push(ExtentIndex { logical: behind.first(), child: new });
+                self.write_block(seed, new, &behind, depth, true)?;
+            }
+        }
+        self.write_block(seed, block, &entries, depth, false)?;
+        Ok(children)
+    }
+
+    fn write_block(
+        &mut self,
+        seed: dentree_ext4_format::ChecksumSeed,
+        block: BlockNumber,
+        entries: &Entries,
+        depth: u16,
+        is_new: bool,
+    ) -> Result<()> {
+        let has_sum = self.fs.sb.has_metadata_csum();
+        let write = |bytes: &mut [u8]| {
+            entries.write(bytes, depth);
+            if has_sum {
+                seal_extent_block(bytes, seed);
+            }
+        };
+        let written =
+            if is_new { self.handle.create(block.0, write) } else { self.handle.update(block.0, write) };
+        written.map_err(|source| Structure::ExtentNode.at(block).io(source))
+    }
+
+    /// Stores the root, and gives it a level more where it is too small.
+    fn store_root(&mut self, file: &mut Mapped<'_>, entries: Entries, depth: u16) -> Result<()> {
+        match self.fresh.pop() {
+            _ if entries.len() == 0 => Entries::Leaf(Vec::new()).write(&mut file.inode.block, 0),
+            Some(child) if entries.len() > ROOT_ROOM => {
+                self.write_block(file.inode.checksum_seed, child, &entries, depth, true)?;
+                let root = vec![ExtentIndex { logical: entries.first(), child }];
+                Entries::Index(root).write(&mut file.inode.block, depth + 1);
+            }
+            _ => entries.write(&mut file.inode.block, depth),
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,205 @@
+//! Block pointers of ext2 and ext3.
+
+use super::{Mapped, STEP_EXTENTS};
+use crate::{Ext4, Result, Structure};
+use dentree_ext4_format::{BlockNumber, Problem};
+use dentree_jbd2::Handle;
+use std::ops::Range;
+
+/// Pointers in the inode to blocks of the file; behind them those to trees of one, two and three levels.
+const DIRECT: u64 = 12;
+const POINTER_LEN: usize = 4;
+
+/// The pointer blocks from the inode to what points at a file block.
+struct Path {
+    /// Which pointer of the inode.
+    root: usize,
+    /// Which pointer of each block below, down to the one that points at the file's block.
+    slots: Vec<usize>,
+    /// The blocks that are there, from the top.
+    blocks: Vec<BlockNumber>,
+}
+
+impl Ext4 {
+    /// As [`remap`](Ext4::remap), of a file that is mapped by pointers.
+    pub(super) fn remap_pointers(
+        &self,
+        handle: &mut Handle<'_>,
+        file: &mut Mapped<'_>,
+        range: Range<u64>,
+        target: Option<BlockNumber>,
+    ) -> Result<u64> {
+        let mut path = self.pointer_path(file, range.start)?;
+        let last = path.slots.last().copied().unwrap_or(path.root);
+        let room = if path.slots.is_empty() { 12 } else { self.sb.block_size.in_memory() / POINTER_LEN };
+        let here = u64::try_from(room - last).unwrap_or(1);
+        let end = range.end.min(range.start + here);
+        let missing = path.slots.len() - path.blocks.len();
+        if target.is_none() && missing > 0 {
+            return Ok(end);
+        }
+        let goal = path.blocks.last().copied().unwrap_or_else(|| self.goal_of(file.ino));
+        let fresh = self.allocate_tree_blocks(handle, file, goal, missing)?;
+        let linked = self.link_blocks(handle, file, &mut path, &fresh);
+        self.all_or_abort(linked)?;
+        // A step frees no more than extents do: each run may lie in a group of its own.
+        let (end, removed) = self.set_pointers(handle, file, &path, range.start..end, target)?;
+        for (start, count) in removed {
+            self.free_mapped(handle, file, start, count)?;
+        }
+        if target.is_none() {
+            self.drop_empty(handle, file, path)?;
+        }
+        Ok(end)
+    }
+
+    fn pointer_path(&self, file: &Mapped<'_>, block: u64) -> Result<Path> {
+        let log_room = self.sb.block_size.log2() - 2;
+        let (root, levels, mut index) = pointer_root(block, log_room).ok_or_else(|| {
+            let max = u64::from(u32::MAX);
+            Structure::IndirectBlock.of(file.ino).corrupt(Problem::Range {
+                field: "the file block",
+                value: block,
+                min: 0,
+                max,
+            })
+        })?;
+        let mut path = Path { root, slots: Vec::new(), blocks: Vec::new() };
+        for below in (0..levels).rev() {
+            path.slots.push(usize::try_from(index >> (below * log_room)).unwrap_or(usize::MAX));
+            index &= (1 << (below * log_room)) - 1;
+        }
+        let mut pointer = read_pointer(&file.inode.block, root);
+        for &slot in &path.slots {
+            if pointer == 0 {
+                break;
+            }
+            let child = BlockNumber(u64::from(pointer));
+            let place = Structure::IndirectBlock.of(file.ino).at(child);
+            self.sb.check_blocks("block pointer", child, 1).map_err(|problem| place.corrupt(problem))?;
+            pointer = read_pointer(&self.metadata(child, place)?, slot);
+            path.blocks.push(child);
+        }
+        Ok(path)
+    }
+
+    /// Puts new pointer blocks where the path has none yet.
+    fn link_blocks(
+        &self,
+        handle: &mut Handle<'_>,
+        file: &mut Mapped<'_>,
+        path: &mut Path,
+        fresh: &[BlockNumber],
+    ) -> Result<()> {
+        for &block in fresh {
+            let create = handle.create(block.0, |_| ());
+            create.map_err(|source| Structure::IndirectBlock.at(block).io(source))?;
+            self.write_pointers(handle, file, path, path.blocks.len(), 1, Some(block))?;
+            path.blocks.push(block);
+        }
+        Ok(())
+    }
+
+    /// Writes `count` pointers that level `level` of the path has, from the path's on: to consecutive blocks from `target` on, or none.
+    fn write_pointers(
+        &self,
+        handle: &mut Handle<'_>,
+        file: &mut Mapped<'_>,
+        path: &Path,
+        level: usize,
+        count: usize,
+        target: Option<BlockNumber>,
+    ) -> Result<()> {
+        let write = |bytes: &mut [u8], slot: usize| {
+            let places = bytes.chunks_exact_mut(POINTER_LEN).skip(slot).take(count);
+            for (n, place) in (0..).zip(places) {
+                // Files are mapped by pointers only below 2^32 blocks.
+                let value = target.map_or(0, |target| u32::try_from(target.0 + n).unwrap_or(0));
+                place.copy_from_slice(&value.to_le_bytes());
+            }
+        };
+        let Some(above) = level.checked_sub(1) else {
+            write(&mut file.inode.block, path.root);
+            return Ok(());
+        };
+        let (Some(&block), Some(&slot)) = (path.blocks.get(above), path.slots.get(above)) else {
+            return Ok(());
+        };
+        let place = Structure::IndirectBlock.of(file.ino).at(block);
+        handle.update(block.0, |bytes| write(bytes, slot)).map_err(|source| place.io(source))
+    }
+
+    /// Sets the pointers to the file blocks of `range`, which the path's last block has, as far as that frees few runs; answers where that
+    /// ends, and the runs.
+    #[allow(clippy::type_complexity, reason = "an end and a list of runs")]
+    fn set_pointers(
+        &self,
+        handle: &mut Handle<'_>,
+        file: &mut Mapped<'_>,
+        path: &Path,
+        range: Range<u64>,
+        target: Option<BlockNumber>,
+    ) -> Result<(u64, Vec<(BlockNumber, u64)>)> {
+        let first = path.slots.last().copied().unwrap_or(path.root);
+        let mut removed: Vec<(BlockNumber, u64)> = Vec::new();
+        let mut count = 0;
+        let mut visit = |bytes: &[u8]| {
+            for block in range.clone() {
+                let old = u64::from(read_pointer(bytes, first + count));
+                let runs = removed.len();
+                match removed.last_mut() {
+                    _ if old == 0 => {}
+                    Some((start, len)) if start.0 + *len == old => *len += 1,
+                    _ if runs == STEP_EXTENTS => return block,
+                    _ => removed.push((BlockNumber(old), 1)),
+                }
+                count += 1;
+            }
+            range.end
+        };
+        let end = match path.blocks.last() {
+            None => visit(&file.inode.block),
+            Some(&block) => visit(&self.metadata(block, Structure::IndirectBlock.of(file.ino).at(block))?),
+        };
+        for &(start, len) in &removed {
+            let place = Structure::IndirectBlock.of(file.ino);
+            self.sb.check_blocks("block pointer", start, len).map_err(|problem| place.corrupt(problem))?;
+        }
+        self.write_pointers(handle, file, path, path.slots.len(), count, target)?;
+        Ok((end, removed))
+    }
+
+    /// Frees the path's blocks that point at nothing any more, from the last up.
+    fn drop_empty(&self, handle: &mut Handle<'_>, file: &mut Mapped<'_>, mut path: Path) -> Result<()> {
+        while let Some(&block) = path.blocks.last() {
+            let place = Structure::IndirectBlock.of(file.ino).at(block);
+            if self.metadata(block, place)?.iter().any(|&byte| byte != 0) {
+                break;
+            }
+            path.blocks.pop();
+            self.write_pointers(handle, file, &path, path.blocks.len(), 1, None)?;
+            self.free_tree_blocks(handle, file, &[block])?;
+        }
+        Ok(())
+    }
+}
+
+/// Which pointer of the inode leads to a file block, through how many levels of blocks, and the block's number below that.
+fn pointer_root(block: u64, log_room: u32) -> Option<(usize, u32, u64)> {
+    if block < DIRECT {
+        return Some((usize::try_from(block).ok()?, 0, 0));
+    }
+    let mut index = block - DIRECT;
+    for (root, levels) in [(12, 1), (13, 2), (14, 3)] {
+        let span = 1 << (log_room * levels);
+        if index < span {
+            return Some((root, levels, index));
+        }
+        index -= span;
+    }
+    None
+}
+
+fn read_pointer(bytes: &[u8], slot: usize) -> u32 {
+    bytes.as_chunks().0.get(slot).copied().map_or(0, u32::from_le_bytes)
+}

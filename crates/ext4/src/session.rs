@@ -1,0 +1,149 @@
+//! What opening for writing marks in the superblock, and closing takes back.
+//!
+//! The marks are written to the device directly, around the journal's life: before its first transaction, and after its last one is
+//! home. In between only transactions change the superblock's block.
+
+use crate::open::read_superblock;
+use crate::{Error, Ext4, Result, Structure};
+use dentree_blockdev::BlockDevice;
+use dentree_ext4_format::{
+    BlockNumber, Compat, ErrorRecord, Incompat, RoCompat, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, Superblock,
+};
+
+/// `s_state`: unmounted cleanly.
+const STATE_VALID: u16 = 1;
+/// `s_state`: errors were found.
+const STATE_ERROR: u16 = 2;
+
+/// `s_last_error_errcode` of an I/O error.
+const CODE_IO: u8 = 2;
+
+impl Ext4 {
+    /// Refuses, by name, what cannot be kept right while it is changed.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`]: it can be read all the same.
+    pub(crate) fn check_writable(&self) -> Result<()> {
+        let sb = &self.sb;
+        let refuse = |what: String| Err(Error::Unsupported(format!("{what}; open it for reading")));
+        let mut names = sb.ro_compat.without(WRITABLE).names();
+        names.extend(Incompat(sb.incompat.0 & (Incompat::MMP.0 | Incompat::ENCRYPT.0)).names());
+        if !names.is_empty() {
+            return refuse(format!("the file system uses {}, which dentree cannot write", names.join(", ")));
+        }
+        if sb.compat.has(Compat::HAS_JOURNAL) && sb.journal_inum.0 == 0 {
+            return refuse("the journal lies on another device".to_owned());
+        }
+        if self.superblock_offset() != SUPERBLOCK_OFFSET {
+            return refuse("the primary superblock is damaged: e2fsck repairs it".to_owned());
+        }
+        if sb.state & STATE_ERROR != 0 {
+            return refuse("the file system has recorded errors: e2fsck repairs them".to_owned());
+        }
+        let expected = sb.blocks_count << sb.block_size.log2();
+        let found = self.device.size();
+        if found < expected {
+            return refuse(format!("the image is truncated: it has {found} bytes of {expected}"));
+        }
+        Ok(())
+    }
+
+    fn superblock_offset(&self) -> u64 {
+        let at = self.superblock_at.0 << self.sb.block_size.log2();
+        if at == 0 { SUPERBLOCK_OFFSET } else { at }
+    }
+
+    /// Marks the file system as in use.
+    pub(crate) fn mark_in_use(&self, now: dentree_ext4_format::InodeTime) -> Result<()> {
+        change_superblock(&*self.device, |sb| {
+            if sb.compat.has(Compat::HAS_JOURNAL) {
+                sb.incompat.0 |= Incompat::RECOVER.0;
+            } else {
+                sb.state &= !STATE_VALID;
+            }
+            if sb.compat.has(Compat::ORPHAN_FILE) {
+                sb.ro_compat.0 |= RoCompat::ORPHAN_PRESENT.0;
+            }
+            sb.mount_count = sb.mount_count.saturating_add(1);
+            (sb.mount_time, sb.write_time) = (now, now);
+        })
+    }
+
+    /// Stores and commits everything, and marks the file system as unmounted cleanly: nothing can be changed any more. Where nothing could be
+    /// changed there is nothing to do. Dropping does the same, and keeps errors to itself.
+    ///
+    /// # Errors
+    /// What could not be stored or committed; the superblock then says that there were errors.
+    pub fn close(&self) -> Result<()> {
+        let Some(writer) = &self.writer else { return Ok(()) };
+        if writer.is_closed.swap(true, std::sync::atomic::Ordering::Relaxed) {
+            return Ok(());
+        }
+        let stored = self.sync_all();
+        let closed = writer.journal.close().map_err(Error::from);
+        let now = writer.now();
+        let free_blocks = writer.space.free();
+        let free_inodes = (0..self.sb.groups)
+            .map(|group| writer.group(dentree_ext4_format::GroupNumber(group)).free_inodes)
+            .fold(0, u32::wrapping_add);
+        let has_orphans = !writer.orphans.all().is_empty();
+        let failure = closed.as_ref().err().map(ToString::to_string);
+        change_superblock(&*self.device, |sb| {
+            sb.write_time = now;
+            if let Some(failure) = failure {
+                return note_error(sb, &failure, now);
+            }
+            sb.incompat.0 &= !Incompat::RECOVER.0;
+            if !has_orphans {
+                sb.ro_compat.0 &= !RoCompat::ORPHAN_PRESENT.0;
+            }
+            sb.state |= STATE_VALID;
+            (sb.free_blocks_count, sb.free_inodes_count) = (free_blocks, free_inodes);
+        })?;
+        stored.and(closed)
+    }
+}
+
+impl Drop for Ext4 {
+    fn drop(&mut self) {
+        // Nobody is left to tell; the superblock has a note.
+        let _ = self.close();
+    }
+}
+
+/// Features that only writers need to know, and that are known.
+const WRITABLE: RoCompat = RoCompat(
+    RoCompat::SPARSE_SUPER.0
+        | RoCompat::LARGE_FILE.0
+        | RoCompat::HUGE_FILE.0
+        | RoCompat::GDT_CSUM.0
+        | RoCompat::DIR_NLINK.0
+        | RoCompat::EXTRA_ISIZE.0
+        | RoCompat::METADATA_CSUM.0
+        | RoCompat::VERITY.0
+        | RoCompat::ORPHAN_PRESENT.0,
+);
+
+/// Records an error as the kernel does.
+fn note_error(sb: &mut Superblock, what: &str, now: dentree_ext4_format::InodeTime) {
+    let record =
+        ErrorRecord { function: what.bytes().take(31).collect(), code: CODE_IO, ..ErrorRecord::default() };
+    sb.state |= STATE_ERROR;
+    if sb.error_count == 0 {
+        (sb.first_error, sb.first_error_time) = (record.clone(), now);
+    }
+    (sb.last_error, sb.last_error_time) = (record, now);
+    sb.error_count = sb.error_count.saturating_add(1);
+}
+
+/// Changes the primary superblock on the device.
+fn change_superblock(device: &dyn BlockDevice, change: impl FnOnce(&mut Superblock)) -> Result<()> {
+    let place = Structure::Superblock.at(BlockNumber(0));
+    let mut sb = read_superblock(device, SUPERBLOCK_OFFSET)?.map_err(|problem| place.corrupt(problem))?;
+    let mut bytes = [0; SUPERBLOCK_SIZE];
+    device.read_at(SUPERBLOCK_OFFSET, &mut bytes).map_err(|source| place.io(source))?;
+    change(&mut sb);
+    sb.encode(&mut bytes);
+    device.write_at(SUPERBLOCK_OFFSET, &bytes).map_err(|source| place.io_write(source))?;
+    device.flush().map_err(|source| place.io_write(source))
+}

@@ -1,0 +1,119 @@
+//! Giving blocks back.
+
+use super::bit_of;
+use crate::remap::Mapped;
+use crate::{Ext4, Result, Structure};
+use dentree_ext4_format::{BlockNumber, GroupNumber, Problem, all_set, clear_bits};
+use dentree_jbd2::Handle;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+impl Ext4 {
+    /// Frees `count` blocks from `first` on; they can be taken again once the handle's transaction is committed. `is_metadata`: they were
+    /// changed through the journal.
+    ///
+    /// # Errors
+    /// `Corrupt`, where they are outside of the file system, hold metadata of fixed place, or are free already.
+    pub(crate) fn free_blocks(
+        &self,
+        handle: &mut Handle<'_>,
+        first: BlockNumber,
+        count: u64,
+        is_metadata: bool,
+    ) -> Result<()> {
+        let place = Structure::FreedBlocks.at(first);
+        self.sb.check_blocks("block", first, count).map_err(|problem| place.corrupt(problem))?;
+        if is_metadata {
+            handle.forget(first.0, count);
+        }
+        let (mut next, end) = (first.0, first.0 + count);
+        while next < end {
+            let (group, bit) = bit_of(&self.sb, BlockNumber(next));
+            let left = u64::from(self.sb.blocks_per_group) - u64::try_from(bit).unwrap_or(0);
+            let part = left.min(end - next);
+            self.free_in_group(handle, group, bit, part)?;
+            next += part;
+        }
+        Ok(())
+    }
+
+    fn free_in_group(
+        &self,
+        handle: &mut Handle<'_>,
+        group: GroupNumber,
+        bit: usize,
+        count: u64,
+    ) -> Result<()> {
+        let space = &self.writer()?.space;
+        let first = BlockNumber(self.sb.group_start(group).0 + u64::try_from(bit).unwrap_or(0));
+        let bits = bit..bit + usize::try_from(count).unwrap_or(0);
+        self.change_group(handle, group, |desc, handle| {
+            let place = Structure::FreedBlocks.at(first);
+            let mut bitmap = self.block_bitmap_in_use(group, desc)?;
+            let wrong = |because| Problem::Value { field: "block", value: first.0, because };
+            if space.system.within(first, count).next().is_some() {
+                return Err(place.corrupt(wrong("holds metadata of the file system")));
+            }
+            if !all_set(&bitmap, bits.start, bits.end) {
+                return Err(place.corrupt(wrong("is free already, or one behind it")));
+            }
+            clear_bits(&mut bitmap, bits.start, bits.end);
+            self.put_block_bitmap(handle, group, desc, &bitmap, false)?;
+            desc.free_blocks += u32::try_from(count).unwrap_or(0);
+            // Before anybody else sees the bits.
+            space.group(group).pending().push(bits.clone());
+            Ok(())
+        })?;
+        space.waiting.fetch_add(count, Relaxed);
+        space.free.fetch_add(count, Relaxed);
+        space.release(count);
+        let space = Arc::clone(space);
+        handle.after_commit(move |outcome| {
+            // Of a transaction that never happened nothing was freed.
+            if outcome.is_ok() {
+                let state = space.group(group);
+                state.pending().retain(|pending| *pending != bits);
+                state.none_of.store(0, Relaxed);
+                space.waiting.fetch_sub(count, Relaxed);
+            }
+        });
+        Ok(())
+    }
+
+    /// Frees blocks that a file's map pointed at.
+    pub(crate) fn free_mapped(
+        &self,
+        handle: &mut Handle<'_>,
+        file: &mut Mapped<'_>,
+        first: BlockNumber,
+        count: u64,
+    ) -> Result<()> {
+        let freed = self.free_blocks(handle, first, count, !file.inode.is_file());
+        self.all_or_abort(freed)?;
+        file.count_blocks(self, -i64::try_from(count).unwrap_or(0));
+        Ok(())
+    }
+
+    /// Frees blocks that nodes of a file's map lay in.
+    pub(crate) fn free_tree_blocks(
+        &self,
+        handle: &mut Handle<'_>,
+        file: &mut Mapped<'_>,
+        blocks: &[BlockNumber],
+    ) -> Result<()> {
+        for &block in blocks {
+            let freed = self.free_blocks(handle, block, 1, true);
+            self.all_or_abort(freed)?;
+        }
+        file.count_blocks(self, -i64::try_from(blocks.len()).unwrap_or(0));
+        Ok(())
+    }
+
+    /// A change that is half made cannot be taken back: where it failed, the file system takes no more.
+    pub(crate) fn all_or_abort<R>(&self, outcome: Result<R>) -> Result<R> {
+        if let (Err(error), Some(writer)) = (&outcome, &self.writer) {
+            writer.journal.abort(format!("a change failed half way: {error}"));
+        }
+        outcome
+    }
+}

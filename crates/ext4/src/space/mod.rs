@@ -1,0 +1,155 @@
+//! Which blocks are free: taking them, and giving them back.
+//!
+//! # Data
+//! The truth is a bitmap and a descriptor for each group, changed under the group's lock through a handle. [`Space`] keeps beside them
+//! what is true of this session only: how many blocks may still be promised, which blocks were freed by a transaction
+//! that is not yet committed, and how long a group's free runs can be at most.
+//!
+//! # Who protects what
+//! Counters are atomics of their own: no other memory depends on them. A group's *pending* frees are added under the group's lock and
+//! taken away by the committer, under their own mutex, inside which nothing is taken.
+//!
+//! # Guarantees
+//! - *A promise is kept.* Blocks are promised ([`Space::promise`]) before data is accepted; what was promised is not promised to anybody
+//!   else, so taking it finds a block, maybe after a commit that sets freed ones free.
+//! - *Freed blocks wait.* A block that was freed is taken again only after the commit of the transaction that freed it.
+//! - *Metadata stays.* Nobody takes or frees blocks that bitmaps, inode tables or descriptors lie in, whatever a bitmap or a file says.
+
+mod free;
+mod system;
+mod take;
+
+use crate::{Error, Ext4, Result};
+use dentree_ext4_format::{BlockNumber, GroupNumber, InodeNumber, Superblock};
+use std::ops::Range;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use system::SystemBlocks;
+pub(crate) use take::TAKE_CREDITS;
+
+/// Who may have the last blocks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Claim {
+    /// A user: leaves what is reserved for root, and what metadata of promised blocks may need.
+    User,
+    /// Root: leaves what metadata may need.
+    Root,
+    /// Work that was promised must not fail: may have all.
+    Promised,
+}
+
+impl Claim {
+    /// Whose claim is made for an inode of this owner.
+    pub(crate) fn of_owner(uid: u32) -> Claim {
+        if uid == 0 { Claim::Root } else { Claim::User }
+    }
+}
+
+/// What this session knows of the free blocks.
+pub(crate) struct Space {
+    /// Blocks that are free and promised to nobody.
+    available: AtomicU64,
+    /// Free blocks, as the descriptors say.
+    free: AtomicU64,
+    /// Blocks freed by transactions that are not committed; counted as free and available.
+    waiting: AtomicU64,
+    reserved_for_root: u64,
+    kept_back: u64,
+    groups: Box<[GroupSpace]>,
+    system: SystemBlocks,
+}
+
+#[derive(Default)]
+struct GroupSpace {
+    /// Bits freed by transactions that are not committed. [its mutex]
+    pending: Mutex<Vec<Range<usize>>>,
+    /// No free run is as long as this, as of the last search that failed; 0 is unknown.
+    none_of: AtomicU32,
+}
+
+impl GroupSpace {
+    fn pending(&self) -> MutexGuard<'_, Vec<Range<usize>>> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Space {
+    /// The state of a file system whose groups have so many free blocks in all.
+    pub(crate) fn new(fs: &Ext4, descs: &[dentree_ext4_format::GroupDesc]) -> Arc<Space> {
+        let free = descs.iter().map(|desc| u64::from(desc.free_blocks)).sum();
+        Arc::new(Space {
+            available: AtomicU64::new(free),
+            free: AtomicU64::new(free),
+            waiting: AtomicU64::new(0),
+            reserved_for_root: fs.sb.reserved_blocks_count,
+            kept_back: fs.kept_back(),
+            groups: descs.iter().map(|_| GroupSpace::default()).collect(),
+            system: SystemBlocks::new(fs, descs),
+        })
+    }
+
+    /// Promises so many blocks to the caller, who takes them or [releases](Space::release) them.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`].
+    pub(crate) fn promise(&self, count: u64, claim: Claim) -> Result<()> {
+        let floor = match claim {
+            Claim::User => self.reserved_for_root + self.kept_back,
+            Claim::Root => self.kept_back,
+            Claim::Promised => 0,
+        };
+        let left = |available: u64| available.checked_sub(count).filter(|&left| left >= floor || count == 0);
+        self.available.fetch_update(Relaxed, Relaxed, left).map(drop).map_err(|_| Error::NoSpace)
+    }
+
+    /// Gives up a promise of so many blocks.
+    pub(crate) fn release(&self, count: u64) {
+        self.available.fetch_add(count, Relaxed);
+    }
+
+    /// Free blocks that are promised to nobody.
+    pub(crate) fn available(&self) -> u64 {
+        self.available.load(Relaxed)
+    }
+
+    /// Free blocks, as the descriptors say.
+    pub(crate) fn free(&self) -> u64 {
+        self.free.load(Relaxed)
+    }
+
+    /// Whether a commit would set blocks free.
+    pub(crate) fn has_waiting(&self) -> bool {
+        self.waiting.load(Relaxed) > 0
+    }
+
+    fn group(&self, group: GroupNumber) -> &GroupSpace {
+        &self.groups[usize::try_from(group.0).unwrap_or(usize::MAX)]
+    }
+}
+
+impl Ext4 {
+    /// Does something that may need blocks which wait for a commit: where it finds no space, once more after that. No handle may be open.
+    pub(crate) fn with_space<R>(&self, mut attempt: impl FnMut() -> Result<R>) -> Result<R> {
+        let writer = self.writer()?;
+        match attempt() {
+            Err(Error::NoSpace) if writer.space.has_waiting() => {
+                writer.journal.force_commit()?;
+                attempt()
+            }
+            outcome => outcome,
+        }
+    }
+
+    /// Where the first block of an inode had best lie.
+    pub(crate) fn goal_of(&self, ino: InodeNumber) -> BlockNumber {
+        self.sb.group_start(GroupNumber((ino.0 - 1) / self.sb.inodes_per_group))
+    }
+}
+
+/// The group that a block lies in, and its bit there; `block` has been checked.
+fn bit_of(sb: &Superblock, block: BlockNumber) -> (GroupNumber, usize) {
+    let within = block.0.saturating_sub(u64::from(sb.first_data_block));
+    let per_group = u64::from(sb.blocks_per_group);
+    let group = u32::try_from(within / per_group).unwrap_or(u32::MAX).min(sb.groups - 1);
+    (GroupNumber(group), usize::try_from(within % per_group).unwrap_or(usize::MAX))
+}

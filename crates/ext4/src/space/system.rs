@@ -1,0 +1,67 @@
+//! The blocks that metadata with a fixed place lies in.
+
+use crate::Ext4;
+use dentree_ext4_format::{BlockNumber, Compat, GroupDesc, GroupNumber, Incompat};
+use std::ops::Range;
+
+/// Superblocks, descriptors, bitmaps and inode tables, as ranges of blocks that ascend without overlap.
+pub(super) struct SystemBlocks(Vec<Range<u64>>);
+
+impl SystemBlocks {
+    pub(super) fn new(fs: &Ext4, descs: &[GroupDesc]) -> SystemBlocks {
+        let sb = &fs.sb;
+        let mut ranges = vec![0..u64::from(sb.first_data_block)];
+        for (group, desc) in (0..sb.groups).map(GroupNumber).zip(descs) {
+            let start = sb.group_start(group).0;
+            let copies = u64::from(sb.group_has_superblock(group));
+            let behind = copies * descriptor_blocks(fs, group);
+            ranges.push(start..start + copies + behind);
+            if sb.incompat.has(Incompat::META_BG) {
+                let block = fs.descriptor_place(group).0.0;
+                ranges.push(block..block + 1);
+                // Backups lie in the second and the last group of a meta block group.
+                let within = group.0 % sb.descs_per_block();
+                if group.0 / sb.descs_per_block() >= sb.first_meta_bg
+                    && (within == 1 || within == sb.descs_per_block() - 1)
+                {
+                    ranges.push(start + copies..start + copies + 1);
+                }
+            }
+            ranges.push(desc.block_bitmap.0..desc.block_bitmap.0 + 1);
+            ranges.push(desc.inode_bitmap.0..desc.inode_bitmap.0 + 1);
+            ranges.push(desc.inode_table.0..desc.inode_table.0 + sb.inode_table_blocks());
+        }
+        ranges.sort_unstable_by_key(|range| range.start);
+        let mut merged: Vec<Range<u64>> = Vec::new();
+        for range in ranges.into_iter().filter(|range| !range.is_empty()) {
+            match merged.last_mut() {
+                Some(last) if range.start <= last.end => last.end = last.end.max(range.end),
+                _ => merged.push(range),
+            }
+        }
+        SystemBlocks(merged)
+    }
+
+    /// Those that touch `count` blocks from `first` on.
+    pub(super) fn within(&self, first: BlockNumber, count: u64) -> impl Iterator<Item = Range<u64>> {
+        let end = first.0 + count;
+        let from = self.0.partition_point(|range| range.end <= first.0);
+        let touching = self.0.get(from..).unwrap_or_default().iter();
+        touching
+            .take_while(move |range| range.start < end)
+            .map(move |range| range.start.max(first.0)..range.end.min(end))
+    }
+}
+
+/// How many blocks of descriptors, and kept for them, follow a group's superblock.
+fn descriptor_blocks(fs: &Ext4, group: GroupNumber) -> u64 {
+    let sb = &fs.sb;
+    let all = if sb.incompat.has(Incompat::META_BG) {
+        sb.first_meta_bg.min(sb.desc_blocks())
+    } else {
+        sb.desc_blocks()
+    };
+    let kept = if sb.compat.has(Compat::RESIZE_INODE) { sb.reserved_gdt_blocks } else { 0 };
+    let _ = group;
+    u64::from(all) + u64::from(kept)
+}

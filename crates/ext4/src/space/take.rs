@@ -1,0 +1,221 @@
+//! Taking blocks: runs as long as wanted, as near as can be to where they are wanted.
+
+use super::{Claim, bit_of};
+use crate::remap::Mapped;
+use crate::{Error, Ext4, Result, Structure};
+use dentree_ext4_format::{
+    BlockNumber, FreeRun, GroupDesc, GroupFlags, GroupNumber, Problem, find_free, set_bits,
+};
+use dentree_jbd2::Handle;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Blocks that taking a run changes: the group's bitmap and its descriptor.
+pub(crate) const TAKE_CREDITS: u32 = 2;
+
+/// Groups that are searched for a run of full length, and then for one of a part of it, before any run will do.
+const PASSES: [(u32, u32); 3] = [(1, 32), (8, 128), (u32::MAX, u32::MAX)];
+
+/// A bitmap as it is read: of a group that nothing was taken from yet it is made up.
+struct Bitmap {
+    bytes: Vec<u8>,
+    is_new: bool,
+}
+
+impl Ext4 {
+    /// Takes up to `want` blocks (at least one) that lie together, `goal` first where that is free; answers the first and how many. They were
+    /// [promised](super::Space::promise) to the caller, who is promised as many less afterwards.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`] where all that is free waits for a commit: see [`with_space`](Ext4::with_space).
+    pub(crate) fn take_blocks(
+        &self,
+        handle: &mut Handle<'_>,
+        goal: BlockNumber,
+        want: u32,
+    ) -> Result<(BlockNumber, u32)> {
+        let (near, goal_bit) = bit_of(&self.sb, goal);
+        let space = &self.writer()?.space;
+        for (part, groups) in PASSES {
+            let least = (want / part).max(1);
+            for step in 0..groups.min(self.sb.groups) {
+                let group = GroupNumber((near.0 + step) % self.sb.groups);
+                let none_of = space.group(group).none_of.load(Relaxed);
+                if none_of != 0 && least >= none_of {
+                    continue;
+                }
+                let from = if step == 0 { goal_bit } else { 0 };
+                if let Some((first, count)) = self.take_in_group(handle, group, from, want, least)? {
+                    space.free.fetch_sub(u64::from(count), Relaxed);
+                    return Ok((first, count));
+                }
+            }
+        }
+        Err(Error::NoSpace)
+    }
+
+    /// [Promises](super::Space::promise) and takes: for blocks that nobody was promised before.
+    pub(crate) fn allocate_blocks(
+        &self,
+        handle: &mut Handle<'_>,
+        goal: BlockNumber,
+        want: u32,
+        claim: Claim,
+    ) -> Result<(BlockNumber, u32)> {
+        let space = &self.writer()?.space;
+        space.promise(u64::from(want), claim)?;
+        match self.take_blocks(handle, goal, want) {
+            Ok((first, count)) => {
+                space.release(u64::from(want - count));
+                Ok((first, count))
+            }
+            Err(error) => {
+                space.release(u64::from(want));
+                Err(error)
+            }
+        }
+    }
+
+    /// Takes blocks for nodes of a file's block map, all or none, and counts them as the file's.
+    pub(crate) fn allocate_tree_blocks(
+        &self,
+        handle: &mut Handle<'_>,
+        file: &mut Mapped<'_>,
+        goal: BlockNumber,
+        count: usize,
+    ) -> Result<Vec<BlockNumber>> {
+        let mut blocks: Vec<BlockNumber> = Vec::new();
+        while blocks.len() < count {
+            let near = blocks.last().copied().unwrap_or(goal);
+            match self.allocate_blocks(handle, near, 1, Claim::Promised) {
+                Ok((block, _)) => blocks.push(block),
+                Err(error) => {
+                    for block in blocks {
+                        self.free_blocks(handle, block, 1, false)?;
+                    }
+                    return Err(error);
+                }
+            }
+        }
+        file.count_blocks(self, i64::try_from(count).unwrap_or(0));
+        Ok(blocks)
+    }
+
+    /// Takes a run of at least `least` blocks of a group, if there is one.
+    fn take_in_group(
+        &self,
+        handle: &mut Handle<'_>,
+        group: GroupNumber,
+        from: usize,
+        want: u32,
+        least: u32,
+    ) -> Result<Option<(BlockNumber, u32)>> {
+        if self.writer()?.group(group).free_blocks < least {
+            return Ok(None);
+        }
+        let space = &self.writer()?.space;
+        let bits = usize::try_from(self.sb.blocks_in_group(group)).unwrap_or(usize::MAX);
+        self.change_group(handle, group, |desc, handle| {
+            let mut bitmap = self.block_bitmap(group, desc)?;
+            let run = {
+                let pending = space.group(group).pending();
+                if pending.is_empty() {
+                    search(&bitmap.bytes, from, bits, want)
+                } else {
+                    let mut seen = bitmap.bytes.clone();
+                    pending.iter().for_each(|range| set_bits(&mut seen, range.start, range.end));
+                    search(&seen, from, bits, want)
+                }
+            };
+            let count = u32::try_from(run.len).unwrap_or(0);
+            if count < least {
+                space.group(group).none_of.store(count + 1, Relaxed);
+                return Ok(None);
+            }
+            let first = BlockNumber(self.sb.group_start(group).0 + u64::try_from(run.first).unwrap_or(0));
+            let place = Structure::BlockBitmap(group).at(desc.block_bitmap);
+            let left = desc.free_blocks.checked_sub(count);
+            let range = Problem::Range {
+                field: "bg_free_blocks_count",
+                value: u64::from(desc.free_blocks),
+                min: u64::from(count),
+                max: u64::from(u32::MAX),
+            };
+            let left = left.ok_or_else(|| place.corrupt(range))?;
+            if let Some(taken) = space.system.within(first, u64::from(count)).next() {
+                let because = "is free in the bitmap, and holds metadata";
+                let field = "block";
+                return Err(place.corrupt(Problem::Value { field, value: taken.start, because }));
+            }
+            set_bits(&mut bitmap.bytes, run.first, run.first + run.len);
+            self.put_block_bitmap(handle, group, desc, &bitmap.bytes, bitmap.is_new)?;
+            desc.free_blocks = left;
+            Ok(Some((first, count)))
+        })
+    }
+
+    /// A group's block bitmap; for a group that never had one, what it is then.
+    fn block_bitmap(&self, group: GroupNumber, desc: &GroupDesc) -> Result<Bitmap> {
+        let place = Structure::BlockBitmap(group).at(desc.block_bitmap);
+        let is_new = self.sb.has_group_checksums() && desc.flags.has(GroupFlags::BLOCK_UNINIT);
+        if !is_new {
+            let bytes = self.metadata(desc.block_bitmap, place)?;
+            if let Some(sum) = self.sb.block_bitmap_sum(&bytes) {
+                Problem::check_sum(desc.block_bitmap_sum, sum).map_err(|problem| place.corrupt(problem))?;
+            }
+            return Ok(Bitmap { bytes: bytes.to_vec(), is_new });
+        }
+        let mut bytes = vec![0; self.sb.block_size.in_memory()];
+        let start = self.sb.group_start(group);
+        let count = self.sb.blocks_in_group(group);
+        let bit = |block: u64| usize::try_from(block - start.0).unwrap_or(usize::MAX);
+        for range in self.writer()?.space.system.within(start, u64::from(count)) {
+            set_bits(&mut bytes, bit(range.start), bit(range.end));
+        }
+        let all = bytes.len() * 8;
+        set_bits(&mut bytes, usize::try_from(count).unwrap_or(all), all);
+        Ok(Bitmap { bytes, is_new })
+    }
+
+    /// Writes a group's block bitmap, and its sum into the descriptor.
+    pub(super) fn put_block_bitmap(
+        &self,
+        handle: &mut Handle<'_>,
+        group: GroupNumber,
+        desc: &mut GroupDesc,
+        bitmap: &[u8],
+        is_new: bool,
+    ) -> Result<()> {
+        let place = Structure::BlockBitmap(group).at(desc.block_bitmap);
+        let write = |bytes: &mut [u8]| bytes.copy_from_slice(bitmap);
+        let written = if is_new {
+            handle.create(desc.block_bitmap.0, write)
+        } else {
+            handle.update(desc.block_bitmap.0, write)
+        };
+        written.map_err(|source| place.io(source))?;
+        desc.block_bitmap_sum = self.sb.block_bitmap_sum(bitmap).unwrap_or(desc.block_bitmap_sum);
+        desc.flags = desc.flags.without(GroupFlags::BLOCK_UNINIT);
+        Ok(())
+    }
+
+    /// A copy of a group's block bitmap, which must be there.
+    pub(super) fn block_bitmap_in_use(&self, group: GroupNumber, desc: &GroupDesc) -> Result<Vec<u8>> {
+        Ok(self.block_bitmap(group, desc)?.bytes)
+    }
+}
+
+/// The run to take: at `from` whatever its length, else the first of the wanted length from there on, else from the beginning; where
+/// there is none the longest.
+fn search(bitmap: &[u8], from: usize, bits: usize, want: u32) -> FreeRun {
+    let want = usize::try_from(want).unwrap_or(usize::MAX);
+    let here = find_free(bitmap, from, bits.min(from.saturating_add(want)), want);
+    if here.len > 0 && here.first == from && from > 0 {
+        return here;
+    }
+    let behind = find_free(bitmap, from, bits, want);
+    if behind.len == want {
+        return behind;
+    }
+    let before = find_free(bitmap, 0, bits.min(from.saturating_add(want)), want);
+    if before.len > behind.len { before } else { behind }
+}

@@ -1,0 +1,213 @@
+//! What is written into files is what the kernel's tools read, in images that `e2fsck` calls clean.
+
+mod common;
+
+use common::Image;
+use dentree_blockdev::{Access, FileDevice};
+use dentree_ext4::{Ext4, Node, Options};
+use dentree_vfs::{Allocate, Durability, Error, Extent, FileSystem, SetAttr};
+use std::process::Command;
+use std::sync::Arc;
+
+/// Kinds of image: mke2fs options, size, and whether files are mapped by extents.
+const KINDS: [(&str, &str); 9] = [
+    ("-t ext4 -O ^has_journal", "24M"),
+    ("-t ext4", "32M"),
+    ("-t ext4 -O metadata_csum_seed,orphan_file", "32M"),
+    ("-t ext4 -b 1024", "24M"),
+    ("-t ext4 -b 2048 -O ^has_journal,^metadata_csum", "24M"),
+    ("-t ext4 -O inline_data -I 256", "32M"),
+    ("-t ext2", "24M"),
+    ("-t ext2 -b 1024", "24M"),
+    ("-t ext3 -b 1024", "24M"),
+];
+
+fn open(image: &Image) -> Option<Ext4> {
+    let device = FileDevice::open(image.path(), Access::ReadWrite).unwrap();
+    match Ext4::open(Arc::new(device), Options { writable: true, ..Options::default() }) {
+        Ok(fs) => Some(fs),
+        Err(dentree_ext4::Error::Journal(dentree_jbd2::Error::Unsupported { feature })) => {
+            eprintln!("skipped: {feature}");
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+fn node(fs: &Ext4, name: &str) -> Node {
+    let root = fs.load(fs.root()).unwrap();
+    fs.load(fs.lookup(&root, name.as_bytes()).unwrap().unwrap().ino).unwrap()
+}
+
+/// `e2fsck -fn` finds nothing, and the kernel's tools see `content`.
+fn check(image: &Image, files: &[(&str, &[u8])], what: &str) {
+    let check = Command::new("e2fsck").arg("-fn").arg(image.path()).output().unwrap();
+    let text = String::from_utf8_lossy(&check.stdout).into_owned();
+    assert!(check.status.success(), "{what}: {text}");
+    for (name, content) in files {
+        let dumped = image.beside("dumped");
+        image.debugfs(&format!("dump /{name} {}\n", dumped.path().display()));
+        let dump = std::fs::read(dumped.path()).unwrap();
+        assert!(dump == *content, "{what}: {name} differs: {} of {} bytes", dump.len(), content.len());
+    }
+}
+
+fn read_all(fs: &Ext4, node: &Node) -> Vec<u8> {
+    let size = usize::try_from(fs.attr(node).size).unwrap();
+    let mut content = vec![0xEE; size + 10];
+    assert_eq!(fs.read(node, 0, &mut content).unwrap(), size);
+    content.truncate(size);
+    content
+}
+
+#[test]
+fn a_file_that_was_written_is_there_for_everybody() {
+    for (options, size) in KINDS {
+        let image = Image::new(options, size, |tree| std::fs::write(tree.join("file"), "x").unwrap());
+        let Some(fs) = open(&image) else { continue };
+        let file = node(&fs, "file");
+        let content: Vec<u8> = (0..3_000_000_u32).map(|n| (n / 7) as u8).collect();
+        assert_eq!(fs.write(&file, 0, &content).unwrap(), content.len());
+        assert_eq!(read_all(&fs, &file), content);
+        fs.fsync(&file, Durability::Full).unwrap();
+        assert_eq!(read_all(&fs, &file), content);
+        assert_eq!(fs.append(&file, b"end").unwrap(), (3_000_000, 3));
+        fs.close().unwrap();
+        let content = [&content[..], b"end"].concat();
+        check(&image, &[("file", &content)], options);
+    }
+}
+
+/// Numbers that look random and are the same each time.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, sides: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        usize::try_from(self.0 >> 16).unwrap() % sides
+    }
+}
+
+/// A file and what it must hold.
+struct Pair {
+    node: Node,
+    content: Vec<u8>,
+}
+
+impl Pair {
+    fn put(&mut self, at: usize, data: &[u8]) {
+        if self.content.len() < at + data.len() {
+            self.content.resize(at + data.len(), 0);
+        }
+        self.content[at..at + data.len()].copy_from_slice(data);
+    }
+
+    fn zero(&mut self, at: usize, end: usize) {
+        let len = self.content.len();
+        self.content[at.min(len)..end.min(len)].fill(0);
+    }
+
+    /// Does something to both.
+    fn step(&mut self, fs: &Ext4, dice: &mut Dice) {
+        let most = if dice.roll(10) == 0 { 600_000 } else { 9000 };
+        let (at, len) = (dice.roll(400_000), 1 + dice.roll(most));
+        let (offset, count) = (u64::try_from(at).unwrap(), u64::try_from(len).unwrap());
+        let data = vec![1 + u8::try_from(dice.roll(255)).unwrap(); len];
+        match dice.roll(12) {
+            0..=3 => {
+                assert_eq!(fs.write(&self.node, offset, &data).unwrap(), len);
+                self.put(at, &data);
+            }
+            4 => {
+                let end = self.content.len();
+                assert_eq!(fs.append(&self.node, &data).unwrap(), (u64::try_from(end).unwrap(), len));
+                self.put(end, &data);
+            }
+            5 => {
+                fs.set_attr(&self.node, &SetAttr { size: Some(offset), ..SetAttr::default() }).unwrap();
+                self.content.resize(at, 0);
+            }
+            6 => {
+                fs.allocate(&self.node, offset, count, Allocate::PunchHole).unwrap();
+                self.zero(at, at + len);
+            }
+            how @ 7..=10 => self.allocate(fs, at, len, how),
+            _ => fs.fsync(&self.node, Durability::Full).unwrap(),
+        }
+        assert_eq!(fs.attr(&self.node).size, u64::try_from(self.content.len()).unwrap());
+        self.compare(fs, at, len);
+    }
+
+    fn allocate(&mut self, fs: &Ext4, at: usize, len: usize, how: usize) {
+        let hows =
+            [Allocate::Reserve, Allocate::ReserveKeepSize, Allocate::ZeroRange, Allocate::ZeroRangeKeepSize];
+        let how = hows[how - 7];
+        match fs.allocate(&self.node, u64::try_from(at).unwrap(), u64::try_from(len).unwrap(), how) {
+            Err(Error::Unsupported(_)) => return,
+            outcome => outcome.unwrap(),
+        }
+        if matches!(how, Allocate::ZeroRange | Allocate::ZeroRangeKeepSize) {
+            self.zero(at, at + len);
+        }
+        if matches!(how, Allocate::ZeroRange | Allocate::Reserve) && self.content.len() < at + len {
+            self.content.resize(at + len, 0);
+        }
+    }
+
+    /// Compares what is around a place.
+    fn compare(&self, fs: &Ext4, at: usize, len: usize) {
+        let from = at.saturating_sub(5000);
+        let mut read = vec![0xEE; len + 10_000];
+        let count = fs.read(&self.node, u64::try_from(from).unwrap(), &mut read).unwrap();
+        let must = self.content.get(from..).unwrap_or_default();
+        assert!(read[..count] == must[..must.len().min(read.len())], "content differs around {at}");
+    }
+
+    /// What is called a hole reads as zeros, and the runs cover the file.
+    fn check_extents(&self, fs: &Ext4) {
+        let (mut at, size) = (0, u64::try_from(self.content.len()).unwrap());
+        while at < size {
+            let end = match fs.extent(&self.node, at).unwrap() {
+                Extent::Data(end) => end,
+                Extent::Hole(end) => {
+                    let hole = usize::try_from(at).unwrap()..usize::try_from(end).unwrap();
+                    assert!(self.content[hole].iter().all(|&byte| byte == 0));
+                    end
+                }
+            };
+            assert!(end > at && end <= size);
+            at = end;
+        }
+        assert!(fs.extent(&self.node, size).is_err());
+    }
+}
+
+#[test]
+fn random_changes_of_two_files_come_out_as_in_memory() {
+    for (options, size) in KINDS {
+        for seed in 1..=3 {
+            let what = format!("{options}, seed {seed}");
+            let image = Image::new(options, size, |tree| {
+                std::fs::write(tree.join("one"), "one").unwrap();
+                std::fs::write(tree.join("two"), vec![7; 50_000]).unwrap();
+            });
+            let Some(fs) = open(&image) else { continue };
+            let mut dice = Dice(0x9E37_79B9_7F4A_7C15 ^ seed);
+            let mut pairs = ["one", "two"].map(|name| {
+                let node = node(&fs, name);
+                Pair { content: read_all(&fs, &node), node }
+            });
+            for _ in 0..120 {
+                pairs[dice.roll(2)].step(&fs, &mut dice);
+            }
+            for pair in &pairs {
+                assert!(read_all(&fs, &pair.node) == pair.content, "{what}: content differs");
+                pair.check_extents(&fs);
+            }
+            fs.close().unwrap();
+            check(&image, &[("one", &pairs[0].content), ("two", &pairs[1].content)], &what);
+        }
+    }
+}
