@@ -130,7 +130,7 @@ fn date(headers: &HeaderMap, name: HeaderName) -> Option<SystemTime> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use hyper::header::HeaderValue;
 
@@ -138,6 +138,11 @@ mod tests {
     const DATE: &str = "Sun, 09 Sep 2001 01:46:40 GMT";
     const LATER: &str = "Sun, 09 Sep 2001 01:46:41 GMT";
     const EARLIER: &str = "Sun, 09 Sep 2001 01:46:39 GMT";
+
+    /// A state of a file of five bytes, changed at this second.
+    pub(crate) fn state(ino: u64, seconds: i64) -> State {
+        State { ino: Ino(ino), generation: 0, size: 5, mtime: Timestamp { seconds, nanos: 0 } }
+    }
 
     fn validators() -> Validators {
         Validators { tag: TAG.into(), modified: Some(UNIX_EPOCH + Duration::from_secs(1_000_000_000)) }

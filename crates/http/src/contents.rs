@@ -47,3 +47,35 @@ impl Contents {
         self.0.insert(state, content);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::conditional::tests::state;
+
+    #[test]
+    fn a_file_that_changed_has_another_content() {
+        let contents = Contents::new(1 << 20);
+        contents.keep(state(1, 5), Bytes::from_static(b"first"));
+        assert_eq!(contents.get(&state(1, 5)).as_deref(), Some(&b"first"[..]));
+        for other in [state(2, 5), state(1, 6)] {
+            assert_eq!(contents.get(&other), None);
+        }
+    }
+
+    #[test]
+    fn the_budget_is_kept_and_none_keeps_nothing() {
+        const BUDGET: usize = 4 << 20;
+        let (contents, none) = (Contents::new(BUDGET), Contents::new(0));
+        for number in 0..1000 {
+            let content = Bytes::from(vec![0; 64 << 10]);
+            none.keep(state(number, 0), content.clone());
+            contents.keep(state(number, 0), content);
+        }
+        let kept =
+            (0..1000).filter_map(|number| contents.get(&state(number, 0))).map(|content| content.len());
+        let kept: usize = kept.sum();
+        assert!(kept > BUDGET / 2 && kept <= BUDGET, "{kept}");
+        assert!((0..1000).all(|number| none.get(&state(number, 0)).is_none()));
+    }
+}

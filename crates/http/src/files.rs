@@ -297,7 +297,8 @@ impl<F: FileSystem> Source for File<F> {
 
     fn fill(&self, offset: u64, buf: &mut [u8]) -> Result<(), Unreadable> {
         if let Some(content) = &self.content {
-            let from = usize::try_from(offset).ok().and_then(|offset| content.get(offset..)?.get(..buf.len()));
+            let from =
+                usize::try_from(offset).ok().and_then(|offset| content.get(offset..)?.get(..buf.len()));
             return from.map(|from| buf.copy_from_slice(from)).ok_or(Unreadable);
         }
         let error = match self.vfs.read(&self.inode, offset, buf) {
