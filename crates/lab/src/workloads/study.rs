@@ -11,12 +11,15 @@ use dentree_lockmeter::{Figures, Report};
 use serde::Serialize;
 
 use super::{Measured, Running, Shape, Watch, Workload};
-use crate::rows::{Heading, Row};
+use crate::rows::{Heading, Row, figure};
 use crate::schemes::{Config, Variant, function_at};
 use crate::stats::{Sample, paired_ratio};
 
 /// The variant that ratios are taken to: what was there before the study.
 pub const REFERENCE: &str = "1 global lock";
+
+/// The metric of throughput rows, whose unit is operations a second.
+pub const THROUGHPUT: &str = "throughput";
 
 /// How a load is studied.
 #[derive(Clone, Debug)]
@@ -234,7 +237,7 @@ fn throughput(workload: &dyn Workload, plan: &Plan, shape: Shape, slices: &[Vec<
                 unit,
             };
             let Some(sample) = Sample::new(rates(at)) else { continue };
-            rows.push(heading(scheme.name, "throughput", "operations/s").sampled(&sample));
+            rows.push(heading(scheme.name, THROUGHPUT, "operations/s").sampled(&sample));
             let ratio = reference.and_then(|reference| paired_ratio(&rates(at), &rates(reference)));
             if let Some(ratio) = ratio.filter(|_| scheme.name != REFERENCE) {
                 let variant = format!("{}/{REFERENCE}", scheme.name);
@@ -269,4 +272,106 @@ fn memory(workload: &dyn Workload, scheme: &str, shape: Shape, running: &Running
         unit: "bytes",
     };
     heading.counted(running.usage().entry_bytes as f64)
+}
+
+impl Study {
+    /// Tables for a terminal: throughput, ratios and latencies by scheme, then the locks.
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        for case in self.cases() {
+            text.push_str(&self.throughput_text(&case));
+            text.push('\n');
+        }
+        if !self.locks.is_empty() {
+            text.push_str(&self.locks_text());
+        }
+        for skipped in &self.skipped {
+            text.push_str(&format!("not measured: {skipped}\n"));
+        }
+        text
+    }
+
+    /// The cases of this study, in the order in which they were measured.
+    pub fn cases(&self) -> Vec<String> {
+        let mut cases: Vec<String> = Vec::new();
+        for row in self.rows.iter().filter(|row| row.metric == THROUGHPUT) {
+            if !cases.contains(&row.case) {
+                cases.push(row.case.clone());
+            }
+        }
+        cases
+    }
+
+    /// The figure of a row, where there is one.
+    pub fn find(&self, case: &str, variant: &str, threads: usize, metric: &str) -> Option<&Row> {
+        let is = |row: &&Row| {
+            (row.case.as_str(), row.variant.as_str(), row.threads, row.metric)
+                == (case, variant, threads, metric)
+        };
+        self.rows.iter().find(is)
+    }
+
+    /// The numbers of clients that a case was measured with.
+    pub fn threads(&self, case: &str) -> Vec<usize> {
+        let rows = self.rows.iter().filter(|row| row.case == case && row.metric == THROUGHPUT);
+        rows.map(|row| row.threads).collect::<BTreeSet<_>>().into_iter().collect()
+    }
+
+    /// The schemes that a case was measured with, in the order of the plan.
+    pub fn schemes(&self, case: &str) -> Vec<&str> {
+        let mut schemes: Vec<&str> = Vec::new();
+        for row in self.rows.iter().filter(|row| row.case == case && row.metric == THROUGHPUT) {
+            if !schemes.contains(&row.variant.as_str()) {
+                schemes.push(&row.variant);
+            }
+        }
+        schemes
+    }
+
+    fn throughput_text(&self, case: &str) -> String {
+        let threads = self.threads(case);
+        let mut text = format!("{case}: thousand operations a second, by clients\n  {:30}", "");
+        threads.iter().for_each(|count| text.push_str(&format!("{count:>9}")));
+        let last = threads.last().copied().unwrap_or(1);
+        text.push_str(&format!("   to scheme 1 at {last}\n"));
+        for scheme in self.schemes(case) {
+            text.push_str(&format!("  {scheme:30}"));
+            for count in &threads {
+                let rate = self.find(case, scheme, *count, THROUGHPUT).map_or(0.0, |row| row.median / 1e3);
+                text.push_str(&format!("{:>9}", figure(rate)));
+            }
+            if let Some(ratio) = self.find(case, &format!("{scheme}/{REFERENCE}"), last, "ratio") {
+                let [median, low, high] = [ratio.median, ratio.low, ratio.high].map(figure);
+                text.push_str(&format!("   {median} [{low} .. {high}]"));
+            }
+            text.push('\n');
+        }
+        text
+    }
+
+    fn locks_text(&self) -> String {
+        let mut text = format!(
+            "{}, {} clients: locks, all classes together, by operation\n  {:30}{:>9}{:>12}  {:20}{:>8}{:>8}{:>11}\n",
+            self.load,
+            self.locks.first().map_or(0, |table| table.threads),
+            "",
+            "requests",
+            "by look-ups",
+            "most taken",
+            "UTIL",
+            "CON",
+            "HOLD mean"
+        );
+        for table in &self.locks {
+            let (all, by_look_ups) = table.requests();
+            let a = |count: u64| figure(count as f64 / table.operations.max(1) as f64);
+            text.push_str(&format!("  {:30}{:>9}{:>12}", table.variant, a(all), a(by_look_ups)));
+            if let Some(lock) = table.busiest() {
+                let (util, con, hold) = (figure(lock.util), figure(lock.con), figure(lock.hold_mean));
+                text.push_str(&format!("  {:20}{util:>7}%{con:>7}%{hold:>8} ns", lock.name));
+            }
+            text.push('\n');
+        }
+        text
+    }
 }
