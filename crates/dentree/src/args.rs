@@ -77,6 +77,8 @@ pub(crate) enum Command {
     Serve(ServeArgs),
     /// Show dentree at work on an image that it brings along
     Demo,
+    /// Measure how name caches are locked: the schemes of the 2002 study, today's, and rival crates
+    Lab(LabArgs),
     /// Print the completions of a shell
     Completions(CompletionsArgs),
     /// Write the man pages into a directory
@@ -281,6 +283,50 @@ pub(crate) struct ServeArgs {
     /// Append the requests to FILE instead of telling them on standard output
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) access_log: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct LabArgs {
+    #[command(subcommand)]
+    pub(crate) study: LabStudy,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum LabStudy {
+    /// dbench's own loadfile, replayed as operations on names
+    Dbench(DbenchArgs),
+}
+
+/// What every load of the lab takes.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct LoadArgs {
+    /// Write every figure as a JSON line to FILE
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) json: Option<PathBuf>,
+    /// Only schemes whose name contains TEXT, beside the first; may be given several times
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) scheme: Vec<String>,
+    /// Numbers of clients, each a case of its own
+    #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(1..=128))]
+    pub(crate) clients: Vec<u16>,
+    /// Slices of work for each scheme and number of clients
+    #[arg(long, value_name = "N", default_value_t = 7, value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) rounds: u16,
+    /// How long a slice is
+    #[arg(long, value_name = "MS", default_value_t = 50, value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) slice: u16,
+    /// Hash chains, rounded up to a power of two; few make them long
+    #[arg(long, value_name = "N")]
+    pub(crate) dhash_entries: Option<usize>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DbenchArgs {
+    /// The loadfile, where dbench's package is not installed
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) loadfile: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) load: LoadArgs,
 }
 
 #[derive(Debug, Args)]

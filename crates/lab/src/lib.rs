@@ -8,7 +8,8 @@
 //! - [`rivals`]: who walks, one file each behind [`rivals::NameCache`];
 //! - [`schemes`]: the locking schemes of the study, one file each behind [`schemes::Scheme`];
 //! - [`harness`]: all of them in turn, round after round;
-//! - [`stats`], [`rows`], [`targets`] and [`report`]: what came out, how sure it is, and whether it is enough;
+//! - [`workloads`]: loads that schemes carry, and what they get done;
+//! - [`stats`], [`rows`], [`targets`], [`outcome`] and [`report`]: what came out, how sure it is, and whether it is enough;
 //! - [`walk_bench`] and [`find_bench`]: the benchmarks put together.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
@@ -16,6 +17,7 @@
 pub mod find_bench;
 pub mod harness;
 pub mod mounts;
+pub mod outcome;
 pub mod paths;
 pub mod report;
 pub mod rivals;
@@ -26,3 +28,4 @@ pub mod targets;
 pub mod tree;
 pub mod valgrind;
 pub mod walk_bench;
+pub mod workloads;

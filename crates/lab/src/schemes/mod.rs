@@ -102,6 +102,15 @@ pub struct Walked {
     pub depth: usize,
 }
 
+/// What a path led to, when nothing is held any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Resolved {
+    /// Components found; see [`Walked::depth`].
+    pub depth: usize,
+    /// The inode of the last of them; `None` if it is negative.
+    pub inode: Option<Inode>,
+}
+
 /// A directory entry cache. Entries that it hands out carry a reference, which the caller gives back by
 /// [`dput`](Self::dput); only referenced entries may be handed in.
 pub trait Scheme: Send + Sync {
@@ -112,6 +121,14 @@ pub trait Scheme: Send + Sync {
     fn walk(&self, path: &[&[u8]]) -> Walked {
         self.dget(Dentry::ROOT);
         walk_on(self, path, Walked { dentry: Dentry::ROOT, depth: 0 })
+    }
+
+    /// `stat(2)`: a walk, a look at what it found, and its reference given back.
+    fn resolve(&self, path: &[&[u8]]) -> Resolved {
+        let Walked { dentry, depth } = self.walk(path);
+        let inode = self.inode(dentry);
+        self.dput(dentry);
+        Resolved { depth, inode }
     }
 
     /// Takes another reference to a referenced entry.

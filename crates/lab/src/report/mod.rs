@@ -1,0 +1,1 @@
+//! The page that `dentree lab all` writes, and the data beside it.
