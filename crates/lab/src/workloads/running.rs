@@ -10,7 +10,7 @@ use hdrhistogram::Histogram;
 
 use super::{Client, Front, Workload};
 use crate::harness::pin_to_cpu;
-use crate::schemes::{Config, Usage, Variant};
+use crate::schemes::{Config, OwnLocks, Usage, Variant};
 
 /// How many clients, on how many CPUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,6 +83,11 @@ impl<'w> Running<'w> {
     /// How full the cache is.
     pub fn usage(&self) -> Usage {
         self.front.usage()
+    }
+
+    /// What the scheme counted by itself.
+    pub fn own_locks(&self) -> Option<OwnLocks> {
+        self.front.cache().own_locks()
     }
 
     /// Lets all clients work for a while.

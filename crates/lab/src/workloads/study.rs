@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use super::{Measured, Running, Shape, Watch, Workload};
 use crate::rows::{Heading, Row, figure};
-use crate::schemes::{Config, Variant, function_at};
+use crate::schemes::{Config, OwnLocks, Variant, function_at};
 use crate::stats::{Sample, paired_ratio};
 
 /// The variant that ratios are taken to: what was there before the study.
@@ -110,6 +110,15 @@ impl LockTable {
         self.locks.first()
     }
 
+    /// Adds what a scheme counted by itself. How long it held is not known.
+    fn add_own(&mut self, own: OwnLocks) {
+        let line = |name: &str, total| LockLine { total, ..LockLine::new(name, &Figures::default()) };
+        let functions = vec![line("lookup", own.look_ups), line("changes", own.changes)];
+        let name = "its own, by its own count";
+        self.locks.insert(0, LockLine { functions, ..line(name, own.look_ups + own.changes) });
+        self.text += &format!("{name}: {} by look-ups, {} by changes\n", own.look_ups, own.changes);
+    }
+
     /// From a recording.
     pub fn new(variant: &str, threads: usize, operations: u64, report: &Report) -> Self {
         let name = |file: &str, line| match function_at(file, line) {
@@ -196,11 +205,18 @@ pub fn study(workload: &dyn Workload, plan: &Plan, progress: &dyn Fn(&str)) -> S
                 let measured = running.work(plan.slice, Watch::Latency);
                 study.rows.extend(latencies(workload, scheme.name, *shape, &measured));
                 progress(&told(workload, *shape, scheme.name));
+                let before = running.own_locks();
                 let measured = running.work(plan.slice, Watch::Locks);
                 study.rows.push(memory(workload, scheme.name, *shape, running));
                 if let Some(report) = &measured.locks {
                     let done = measured.operations.values().sum();
-                    study.locks.push(LockTable::new(scheme.name, shape.threads, done, report));
+                    let mut table = LockTable::new(scheme.name, shape.threads, done, report);
+                    let own = running.own_locks().zip(before).map(|(now, before)| OwnLocks {
+                        look_ups: now.look_ups - before.look_ups,
+                        changes: now.changes - before.changes,
+                    });
+                    own.into_iter().for_each(|own| table.add_own(own));
+                    study.locks.push(table);
                 }
             }
         }
