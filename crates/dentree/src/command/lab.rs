@@ -1,5 +1,7 @@
 //! `dentree lab`: the studies of name caches, run again on this machine.
 
+mod loads;
+
 use crate::args::{DbenchArgs, LabArgs, LabStudy, LoadArgs};
 use crate::report::{Problem, Status, Stop};
 use dentree_lab::rows::{Row, write_json_lines};
@@ -16,6 +18,10 @@ use std::time::Duration;
 pub(super) fn run(args: &LabArgs) -> Result<(), Stop> {
     match &args.study {
         LabStudy::Dbench(args) => dbench(args),
+        LabStudy::Web(args) => loads::web(args),
+        LabStudy::Find(args) => loads::find(args),
+        LabStudy::Build(args) => loads::build(args),
+        LabStudy::Record(args) => loads::record(args),
     }
 }
 
