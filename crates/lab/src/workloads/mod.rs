@@ -7,6 +7,7 @@
 //! - [`Running`]: one cache under one load;
 //! - [`study`](mod@study): all schemes under one load in turn, and what came out as rows, lock tables and percentiles.
 
+pub mod change;
 pub mod dbench;
 mod front;
 mod running;
