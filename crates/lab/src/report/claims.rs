@@ -6,7 +6,7 @@
 use super::Findings;
 use crate::placement::Question;
 use crate::rows::figure;
-use crate::workloads::study::{LockTable, REFERENCE};
+use crate::workloads::study::{EFFICIENCY, LockTable, REFERENCE};
 
 /// One finding.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -94,7 +94,11 @@ fn longest_hold(table: &LockTable) -> Option<String> {
 }
 
 fn nanoseconds(value: f64) -> String {
-    if value < 1000.0 { format!("{value:.0} ns") } else { format!("{:.1} µs", value / 1e3) }
+    match value {
+        _ if value < 1e3 => format!("{value:.0} ns"),
+        _ if value < 1e5 => format!("{:.1} µs", value / 1e3),
+        _ => format!("{:.0} µs", value / 1e3),
+    }
 }
 
 fn who_takes_the_lock(findings: &Findings) -> Vec<Claim> {
@@ -120,7 +124,7 @@ fn who_takes_the_lock(findings: &Findings) -> Vec<Claim> {
             what: "dbench, RCU with a separate LRU lock: gain over RCU with the LRU under the global lock",
             theirs: "“practically no gain at all”",
             ours: ratio(findings, "dbench", "6 rcu, lru lock", "5 rcu, lru under global lock"),
-            why: "The source has a sentence and no figure. Ours is throughput, scheme 6 by scheme 5.",
+            why: "The source has a sentence and no figure. Ours is what a CPU second gets done, scheme 6 by scheme 5.",
         },
     ]
 }
@@ -224,7 +228,7 @@ fn ratio(findings: &Findings, load: &str, scheme: &str, to: &str) -> Option<Stri
         let row = row(&format!("{scheme}/{REFERENCE}"), "ratio")?;
         return Some(format!("×{} [{} – {}]", figure(row.median), figure(row.low), figure(row.high)));
     }
-    let rate = |variant| Some(row(variant, crate::workloads::study::THROUGHPUT)?.median);
+    let rate = |variant| Some(row(variant, EFFICIENCY)?.median);
     Some(format!("×{}", figure(rate(scheme)? / rate(to)?)))
 }
 

@@ -6,7 +6,8 @@
 //! λ is one client's throughput. σ, the share of the work that only one CPU can do at a time, is not fitted: it is measured,
 //! as the time for which locks that exist once are held, per operation of one client. κ, what each CPU costs every other (lines
 //! that go to and fro, waits beyond σ), is what the throughputs of 2 to as many clients as there are CPUs leave over, by least
-//! squares; it is not negative. With two CPUs that is a single point.
+//! squares; it is not negative. With two CPUs that is a single point. Throughput is what clients get done in the time that CPUs gave
+//! them, so that κ does not take other users of the machine for company.
 //!
 //! Locks of which there are many (buckets, entries) do not count: their holders meet by chance. So the law says nothing of
 //! hot entries, and it knows neither sockets nor NUMA.
@@ -14,7 +15,7 @@
 use super::Findings;
 use crate::rows::{Heading, Row};
 use crate::workloads::Study;
-use crate::workloads::study::THROUGHPUT;
+use crate::workloads::study::{EFFICIENCY, THROUGHPUT};
 
 /// Locks of which a cache has one.
 const SINGLE: [&str; 6] = ["dcache_lock", "BRLOCK_DCACHE", "lru_lock", "rename_lock", "slab", "long names"];
@@ -54,7 +55,8 @@ impl Law {
     /// A scheme's law under a load; `None` where it was not watched with one client, or not run with several.
     pub fn of(study: &Study, scheme: &str, cpus: usize) -> Option<Self> {
         let case = study.cases().into_iter().next()?;
-        let rate = |threads| Some(study.find(&case, scheme, threads, THROUGHPUT)?.median);
+        let rate =
+            |threads: usize| Some(threads as f64 * study.find(&case, scheme, threads, EFFICIENCY)?.median);
         let alone = study.locks.iter().find(|table| table.variant == scheme && table.threads == 1)?;
         let held: f64 = SINGLE
             .iter()

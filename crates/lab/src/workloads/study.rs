@@ -21,6 +21,9 @@ pub const REFERENCE: &str = "1 global lock";
 /// The metric of throughput rows, whose unit is operations a second.
 pub const THROUGHPUT: &str = "throughput";
 
+/// The metric of rows that say what a second of a CPU gets done; ratios are of these.
+pub const EFFICIENCY: &str = "efficiency";
+
 /// How a load is studied.
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -249,6 +252,8 @@ fn throughput(workload: &dyn Workload, plan: &Plan, shape: Shape, slices: &[Vec<
     for role in roles {
         let case = case(workload.name(), role, shape);
         let rates = |at: usize| slices[at].iter().map(|done| done.rate(role)).collect::<Vec<_>>();
+        let efficiencies =
+            |at: usize| slices[at].iter().map(|done| done.efficiency(role)).collect::<Vec<_>>();
         for (at, scheme) in plan.schemes.iter().enumerate() {
             let heading = |variant, metric, unit| Heading {
                 case: &case,
@@ -259,7 +264,11 @@ fn throughput(workload: &dyn Workload, plan: &Plan, shape: Shape, slices: &[Vec<
             };
             let Some(sample) = Sample::new(rates(at)) else { continue };
             rows.push(heading(scheme.name, THROUGHPUT, "operations/s").sampled(&sample));
-            let ratio = reference.and_then(|reference| paired_ratio(&rates(at), &rates(reference)));
+            if let Some(sample) = Sample::new(efficiencies(at)) {
+                rows.push(heading(scheme.name, EFFICIENCY, "operations/CPU s").sampled(&sample));
+            }
+            let ratio =
+                reference.and_then(|reference| paired_ratio(&efficiencies(at), &efficiencies(reference)));
             if let Some(ratio) = ratio.filter(|_| scheme.name != REFERENCE) {
                 let variant = format!("{}/{REFERENCE}", scheme.name);
                 rows.push(heading(&variant, "ratio", "1").ratio(&ratio));
@@ -354,7 +363,7 @@ impl Study {
         let mut text = format!("{case}: thousand operations a second, by clients\n  {:30}", "");
         threads.iter().for_each(|count| text.push_str(&format!("{count:>9}")));
         let last = threads.last().copied().unwrap_or(1);
-        text.push_str(&format!("   to scheme 1 at {last}\n"));
+        text.push_str(&format!("   to scheme 1 at {last}, a CPU second each\n"));
         for scheme in self.schemes(case) {
             text.push_str(&format!("  {scheme:30}"));
             for count in &threads {
