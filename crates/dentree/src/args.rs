@@ -293,6 +293,8 @@ pub(crate) struct LabArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum LabStudy {
+    /// All of it in short, as a page with charts: under five minutes
+    All(AllArgs),
     /// dbench's own loadfile, replayed as operations on names
     Dbench(DbenchArgs),
     /// A web server's requests as SPECweb99 draws them, or with --rate as httperf sends them
@@ -303,6 +305,60 @@ pub(crate) enum LabStudy {
     Build(BuildArgs),
     /// Run a command and record what it does with names, for `lab build` (needs strace)
     Record(RecordArgs),
+    /// Files created, renamed and deleted beside readers
+    Churn(LoadArgs),
+    /// Subtrees and unused entries freed beside readers
+    Invalidate(LoadArgs),
+    /// Where an entry's fields lie: one line or two, aligned or packed
+    Layout(PlacementArgs),
+    /// Chains walked with and without prefetch
+    Prefetch(PlacementArgs),
+    /// Who takes which lock, under dbench's load, in the sources' layout
+    Locks(DbenchArgs),
+    /// Whether two runs agree: ratios within their intervals
+    Compare(CompareArgs),
+    /// What runs under valgrind
+    #[command(hide = true)]
+    Once { layout: String, chain: usize, look_ups: usize },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AllArgs {
+    /// Where to: a folder, made where it is missing
+    #[arg(long, value_name = "DIRECTORY", value_hint = ValueHint::DirPath, default_value = "report")]
+    pub(crate) out: PathBuf,
+    /// dbench's loadfile, where its package is not installed
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) loadfile: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PlacementArgs {
+    /// Write every figure as a JSON line to FILE
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) json: Option<PathBuf>,
+    /// Entries of the tree
+    #[arg(long, value_name = "N", default_value_t = 65_536, value_parser = clap::value_parser!(u32).range(128..=4_000_000))]
+    pub(crate) entries: u32,
+    /// Hash chains; instead of the lengths 1, 4, 16 and 64
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) dhash_entries: Option<u32>,
+    /// Runs of each variant
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u16).range(2..))]
+    pub(crate) runs: u16,
+    /// Every alignment and inline length too
+    #[arg(long)]
+    pub(crate) all: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CompareArgs {
+    /// A folder that `lab all` wrote, or a file that --json did
+    #[arg(value_hint = ValueHint::AnyPath)]
+    pub(crate) one: PathBuf,
+    /// Another
+    #[arg(value_hint = ValueHint::AnyPath)]
+    pub(crate) other: PathBuf,
 }
 
 /// What every load of the lab takes.

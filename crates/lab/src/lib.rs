@@ -19,6 +19,7 @@ pub mod harness;
 pub mod mounts;
 pub mod outcome;
 pub mod paths;
+pub mod placement;
 pub mod report;
 pub mod rivals;
 pub mod rows;

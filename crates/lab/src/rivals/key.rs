@@ -13,7 +13,7 @@ const INLINE: usize = 22;
 
 /// A key as maps store it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Key {
+pub struct Key {
     parent: u32,
     name: Name,
 }
@@ -55,7 +55,7 @@ impl Hash for Key {
 
 /// A key as walks look it up.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct KeyRef<'a> {
+pub struct KeyRef<'a> {
     pub(crate) parent: NodeId,
     pub(crate) name: &'a [u8],
 }

@@ -267,14 +267,20 @@ pub const LAYOUTS: [Variant; 18] = layouts![
 /// What `alloc` makes, after pruning for it if need be. Where freed entries wait for a grace period, time passes for them here.
 fn make_room(scheme: &(impl Scheme + ?Sized), alloc: impl Fn() -> Option<Dentry>) -> Option<Dentry> {
     const PRUNED_AT_ONCE: usize = 32;
-    const ATTEMPTS: usize = 1000;
-    for _ in 0..ATTEMPTS {
+    const ATTEMPTS: usize = 500;
+    /// Attempts after which this thread sleeps between two: a grace period may wait for a thread that has lost its CPU to us.
+    const HASTY: usize = 100;
+    for attempt in 0..ATTEMPTS {
         if let Some(dentry) = alloc() {
             return Some(dentry);
         }
         scheme.prune(PRUNED_AT_ONCE);
         crossbeam_epoch::pin().flush();
-        std::thread::yield_now();
+        if attempt < HASTY {
+            std::thread::yield_now();
+        } else {
+            std::thread::sleep(std::time::Duration::from_micros(100));
+        }
     }
     None
 }

@@ -8,6 +8,7 @@
 //! - [`study`](mod@study): all schemes under one load in turn, and what came out as rows, lock tables and percentiles.
 
 pub mod build;
+pub mod change;
 pub mod dbench;
 pub mod find;
 mod front;

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use dentree_lockmeter::{Recording, Report};
 use hdrhistogram::Histogram;
+use rustix::time::{ClockId, clock_gettime};
 
 use super::{Client, Front, Workload};
 use crate::harness::pin_to_cpu;
@@ -37,6 +38,8 @@ pub enum Watch {
 pub struct Measured {
     /// From the first client's beginning to the last one's end.
     pub elapsed: Duration,
+    /// Time that the clients' threads were given, by role.
+    pub cpu: BTreeMap<&'static str, Duration>,
     /// Operations by role.
     pub operations: BTreeMap<&'static str, u64>,
     /// Nanoseconds of each operation, by role, where [`Watch::Latency`] asked for it.
@@ -50,6 +53,14 @@ impl Measured {
     pub fn rate(&self, role: &str) -> f64 {
         let done = self.operations.get(role).copied().unwrap_or(0);
         done as f64 / self.elapsed.as_secs_f64()
+    }
+
+    /// Operations of a role for each second that a CPU gave its clients: what others on the machine take does not count, and what
+    /// clients burn in waiting does.
+    pub fn efficiency(&self, role: &str) -> f64 {
+        let done = self.operations.get(role).copied().unwrap_or(0);
+        let given = self.cpu.get(role).copied().unwrap_or_default().as_secs_f64();
+        done as f64 / given.max(1e-9)
     }
 }
 
@@ -141,13 +152,14 @@ struct Done {
     role: &'static str,
     start: Instant,
     end: Instant,
+    cpu: Duration,
     operations: u64,
     latencies: Option<Histogram<u64>>,
 }
 
 fn drive(client: &mut dyn Client, front: &Front, stop: &AtomicBool, watch: Watch) -> Done {
     let mut latencies = (watch == Watch::Latency).then(histogram);
-    let start = Instant::now();
+    let (start, given) = (Instant::now(), thread_time());
     let mut operations = 0;
     let mut end = start;
     while !stop.load(Relaxed) {
@@ -159,7 +171,14 @@ fn drive(client: &mut dyn Client, front: &Front, stop: &AtomicBool, watch: Watch
             end = now;
         }
     }
-    Done { role: client.role(), start, end: Instant::now(), operations, latencies }
+    let (end, cpu) = (Instant::now(), thread_time().saturating_sub(given));
+    Done { role: client.role(), start, end, cpu, operations, latencies }
+}
+
+/// Time that CPUs have given this thread.
+fn thread_time() -> Duration {
+    let now = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(now.tv_sec.unsigned_abs(), u32::try_from(now.tv_nsec).unwrap_or(0))
 }
 
 /// From a nanosecond to a minute, to three digits.
@@ -171,9 +190,16 @@ fn gather(done: Vec<Done>, locks: Option<Report>) -> Measured {
     let start = done.iter().map(|done| done.start).min();
     let end = done.iter().map(|done| done.end).max();
     let elapsed = start.zip(end).map_or(Duration::ZERO, |(start, end)| end - start);
-    let mut measured = Measured { elapsed, operations: BTreeMap::new(), latencies: BTreeMap::new(), locks };
+    let mut measured = Measured {
+        elapsed,
+        cpu: BTreeMap::new(),
+        operations: BTreeMap::new(),
+        latencies: BTreeMap::new(),
+        locks,
+    };
     for client in done {
         *measured.operations.entry(client.role).or_default() += client.operations;
+        *measured.cpu.entry(client.role).or_default() += client.cpu;
         if let Some(latencies) = client.latencies {
             let all = measured.latencies.entry(client.role).or_insert_with(histogram);
             all.add(latencies).expect("all histograms have the same bounds");

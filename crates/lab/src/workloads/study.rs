@@ -21,6 +21,9 @@ pub const REFERENCE: &str = "1 global lock";
 /// The metric of throughput rows, whose unit is operations a second.
 pub const THROUGHPUT: &str = "throughput";
 
+/// The metric of rows that say what a second of a CPU gets done; ratios are of these.
+pub const EFFICIENCY: &str = "efficiency";
+
 /// How a load is studied.
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -34,8 +37,8 @@ pub struct Plan {
     pub slice: Duration,
     /// Hash chains, where the user says so (`--dhash-entries`).
     pub heads: Option<usize>,
-    /// The shape whose latencies and locks are watched; none where it is not among the shapes.
-    pub watched: Shape,
+    /// Those of the shapes whose latencies and locks are watched too.
+    pub watched: Vec<Shape>,
 }
 
 impl Plan {
@@ -46,7 +49,7 @@ impl Plan {
 
     /// Slices in all, for progress.
     pub fn slices(&self) -> u64 {
-        let watched = self.shapes.iter().filter(|shape| **shape == self.watched).count() * 2;
+        let watched = self.shapes.iter().filter(|shape| self.watched.contains(shape)).count() * 2;
         ((self.shapes.len() * self.rounds + watched) * self.schemes.len()) as u64
     }
 }
@@ -103,6 +106,11 @@ impl LockTable {
         let functions = self.locks.iter().flat_map(|lock| &lock.functions);
         let by_look_ups = functions.filter(|line| LOOKS_UP.contains(&line.name.as_str()));
         (all, by_look_ups.map(|line| line.total).sum())
+    }
+
+    /// A class of locks.
+    pub fn class(&self, name: &str) -> Option<&LockLine> {
+        self.locks.iter().find(|lock| lock.name == name)
     }
 
     /// The class that is taken most.
@@ -182,7 +190,7 @@ impl LockLine {
 }
 
 /// Studies a load. `progress` is told of every slice before it begins.
-pub fn study(workload: &dyn Workload, plan: &Plan, progress: &dyn Fn(&str)) -> Study {
+pub fn study(workload: &dyn Workload, plan: &Plan, progress: &(dyn Fn(&str) + Sync)) -> Study {
     let mut study = Study { load: workload.name().to_owned(), ..Study::default() };
     for shape in &plan.shapes {
         let mut running: Vec<_> = plan
@@ -199,7 +207,7 @@ pub fn study(workload: &dyn Workload, plan: &Plan, progress: &dyn Fn(&str)) -> S
             }
         }
         study.rows.extend(throughput(workload, plan, *shape, &slices));
-        if *shape == plan.watched {
+        if plan.watched.contains(shape) {
             for (scheme, running) in plan.schemes.iter().zip(&mut running) {
                 progress(&told(workload, *shape, scheme.name));
                 let measured = running.work(plan.slice, Watch::Latency);
@@ -244,6 +252,8 @@ fn throughput(workload: &dyn Workload, plan: &Plan, shape: Shape, slices: &[Vec<
     for role in roles {
         let case = case(workload.name(), role, shape);
         let rates = |at: usize| slices[at].iter().map(|done| done.rate(role)).collect::<Vec<_>>();
+        let efficiencies =
+            |at: usize| slices[at].iter().map(|done| done.efficiency(role)).collect::<Vec<_>>();
         for (at, scheme) in plan.schemes.iter().enumerate() {
             let heading = |variant, metric, unit| Heading {
                 case: &case,
@@ -254,7 +264,11 @@ fn throughput(workload: &dyn Workload, plan: &Plan, shape: Shape, slices: &[Vec<
             };
             let Some(sample) = Sample::new(rates(at)) else { continue };
             rows.push(heading(scheme.name, THROUGHPUT, "operations/s").sampled(&sample));
-            let ratio = reference.and_then(|reference| paired_ratio(&rates(at), &rates(reference)));
+            if let Some(sample) = Sample::new(efficiencies(at)) {
+                rows.push(heading(scheme.name, EFFICIENCY, "operations/CPU s").sampled(&sample));
+            }
+            let ratio =
+                reference.and_then(|reference| paired_ratio(&efficiencies(at), &efficiencies(reference)));
             if let Some(ratio) = ratio.filter(|_| scheme.name != REFERENCE) {
                 let variant = format!("{}/{REFERENCE}", scheme.name);
                 rows.push(heading(&variant, "ratio", "1").ratio(&ratio));
@@ -349,7 +363,7 @@ impl Study {
         let mut text = format!("{case}: thousand operations a second, by clients\n  {:30}", "");
         threads.iter().for_each(|count| text.push_str(&format!("{count:>9}")));
         let last = threads.last().copied().unwrap_or(1);
-        text.push_str(&format!("   to scheme 1 at {last}\n"));
+        text.push_str(&format!("   to scheme 1 at {last}, a CPU second each\n"));
         for scheme in self.schemes(case) {
             text.push_str(&format!("  {scheme:30}"));
             for count in &threads {
@@ -369,7 +383,7 @@ impl Study {
         let mut text = format!(
             "{}, {} clients: locks, all classes together, by operation\n  {:30}{:>9}{:>12}  {:20}{:>8}{:>8}{:>11}\n",
             self.load,
-            self.locks.first().map_or(0, |table| table.threads),
+            self.locks.last().map_or(0, |table| table.threads),
             "",
             "requests",
             "by look-ups",
@@ -378,7 +392,11 @@ impl Study {
             "CON",
             "HOLD mean"
         );
-        for table in &self.locks {
+        for table in self
+            .locks
+            .iter()
+            .filter(|table| Some(table.threads) == self.locks.last().map(|last| last.threads))
+        {
             let (all, by_look_ups) = table.requests();
             let a = |count: u64| figure(count as f64 / table.operations.max(1) as f64);
             text.push_str(&format!("  {:30}{:>9}{:>12}", table.variant, a(all), a(by_look_ups)));
