@@ -297,6 +297,14 @@ pub(crate) enum LabStudy {
     All(AllArgs),
     /// dbench's own loadfile, replayed as operations on names
     Dbench(DbenchArgs),
+    /// A web server's requests as SPECweb99 draws them, or with --rate as httperf sends them
+    Web(WebArgs),
+    /// find through a hash table that is too small
+    Find(FindLabArgs),
+    /// A recorded build: include paths, and all the places where headers are not
+    Build(BuildArgs),
+    /// Run a command and record what it does with names, for `lab build` (needs strace)
+    Record(RecordArgs),
     /// Files created, renamed and deleted beside readers
     Churn(LoadArgs),
     /// Subtrees and unused entries freed beside readers
@@ -383,6 +391,55 @@ pub(crate) struct DbenchArgs {
     pub(crate) loadfile: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) load: LoadArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct WebArgs {
+    /// Simultaneous connections; they fix the size of the file set
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) connections: u16,
+    /// Requests a second, instead of as many as there can be
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(10..))]
+    pub(crate) rate: Option<u32>,
+    /// Over real sockets: `dentree serve` beside nginx, driven by wrk and httperf (at --rate, or 2000)
+    #[arg(long)]
+    pub(crate) sockets: bool,
+    /// With --sockets, how long each of the --rounds takes
+    #[arg(long, value_name = "SECONDS", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) seconds: u16,
+    #[command(flatten)]
+    pub(crate) load: LoadArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct FindLabArgs {
+    /// Entries of a hash chain on average
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) chain: u16,
+    /// Single passes of each scheme beside find(1) on the same tree (needs root)
+    #[arg(long)]
+    pub(crate) kernel: bool,
+    #[command(flatten)]
+    pub(crate) load: LoadArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct BuildArgs {
+    /// A recording of `lab record`, instead of the one that comes along
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) recording: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) load: LoadArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RecordArgs {
+    /// Where to write the recording
+    #[arg(long, value_name = "FILE", default_value = "recorded.names", value_hint = ValueHint::FilePath)]
+    pub(crate) out: PathBuf,
+    /// The command; it runs in this folder, whose files are told apart from the system's
+    #[arg(last = true, required = true, value_name = "COMMAND", value_hint = ValueHint::CommandWithArguments)]
+    pub(crate) command: Vec<OsString>,
 }
 
 #[derive(Debug, Args)]

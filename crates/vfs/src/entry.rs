@@ -20,16 +20,17 @@ impl<F: FileSystem> Vfs<F> {
     /// of the file system and entered again.
     pub(crate) fn entry(&self, dir: &Inode<F>) -> Result<Entry<'_>> {
         let mut missing = Vec::new();
-        let mut ino = dir.ino();
+        let mut above = None::<Arc<Inode<F>>>;
         let mut entry = loop {
-            if let Some(entry) = self.remembered_entry(ino)? {
+            let dir = above.as_deref().unwrap_or(dir);
+            if let Some(entry) = self.remembered_entry(dir) {
                 break entry;
             }
             if missing.len() == DEPTH_MAX {
                 return Err(Error::Loop);
             }
-            missing.push(ino);
-            ino = self.fs().parent(self.inode(ino)?.node())?;
+            missing.push(dir.ino());
+            above = Some(self.inode(self.fs().parent(dir.node())?)?);
         };
         while let Some(child) = missing.pop() {
             let name = self.name_in(&*self.inode(*entry.handle())?, child)?;
@@ -39,13 +40,14 @@ impl<F: FileSystem> Vfs<F> {
         Ok(entry)
     }
 
-    fn remembered_entry(&self, ino: Ino) -> Result<Option<Entry<'_>>> {
-        if ino == self.root().ino() {
-            return Ok(Some(self.names.root()));
+    /// The entry of `dir`, if it is still cached.
+    pub(crate) fn remembered_entry(&self, dir: &Inode<F>) -> Option<Entry<'_>> {
+        if dir.ino() == self.root().ino() {
+            return Some(self.names.root());
         }
         // Relaxed: the id alone is the message; a stale one does not lead to an entry.
-        let id = DentryId::from_bits(self.inode(ino)?.entry.load(Ordering::Relaxed));
-        Ok(self.names.get(id).filter(|entry| *entry.handle() == ino && entry.is_linked()))
+        let id = DentryId::from_bits(dir.entry.load(Ordering::Relaxed));
+        self.names.get(id).filter(|entry| *entry.handle() == dir.ino() && entry.is_linked())
     }
 
     /// The name that directory `dir` has for the directory `child`.

@@ -28,7 +28,7 @@ impl Default for Budgets {
 /// A file system behind its caches. Every method may be called by many threads at once.
 pub struct Vfs<F: FileSystem> {
     fs: Arc<F>,
-    inodes: InodeCache<F>,
+    pub(crate) inodes: InodeCache<F>,
     pub(crate) names: Dcache<Ino>,
     root: Arc<Inode<F>>,
 }

@@ -7,11 +7,14 @@
 //! - [`Running`]: one cache under one load;
 //! - [`study`](mod@study): all schemes under one load in turn, and what came out as rows, lock tables and percentiles.
 
+pub mod build;
 pub mod change;
 pub mod dbench;
+pub mod find;
 mod front;
 mod running;
 pub mod study;
+pub mod web;
 
 pub use front::{Front, PATH_MAX, Path};
 pub use running::{Measured, Running, Shape, Watch};
