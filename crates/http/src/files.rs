@@ -80,15 +80,16 @@ impl<F: FileSystem> Site<F> {
     /// Answers a request for a file; for a directory, only finds it.
     pub(crate) fn find(&self, ask: &Ask, room: Reserved) -> Found<F> {
         let path = ask.target.path();
-        let found = self.vfs.walk(WHO, self.vfs.root(), &path, WalkOptions::FOLLOW).and_then(|inode| {
-            Ok(match inode.attr().kind {
-                FileType::Directory if ask.target.directory => Found::Directory(inode),
-                FileType::Directory => Found::reply(to_directory(ask)),
-                FileType::Regular => Found::reply(self.file(ask, inode, None, room)),
-                _ => Found::reply(reply::say(StatusCode::FORBIDDEN, "This is not a regular file.")),
-            })
-        });
-        found.unwrap_or_else(|error| Found::reply(self.failed(&path, &error)))
+        let inode = match self.vfs.walk(WHO, self.vfs.root(), &path, WalkOptions::FOLLOW) {
+            Ok(inode) => inode,
+            Err(error) => return Found::reply(self.failed(&path, &error)),
+        };
+        match inode.attr().kind {
+            FileType::Directory if ask.target.directory => Found::Directory(inode),
+            FileType::Directory => Found::reply(to_directory(ask)),
+            FileType::Regular => Found::reply(self.file(ask, inode, None, room)),
+            _ => Found::reply(reply::say(StatusCode::FORBIDDEN, "This is not a regular file.")),
+        }
     }
 
     /// A directory's page.

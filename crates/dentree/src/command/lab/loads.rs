@@ -1,6 +1,6 @@
 //! `dentree lab web`, `find`, `build` and `record`.
 
-use super::{bar, failed, keep, plan, print};
+use super::{bar, failed, keep, plan, print, tell};
 use crate::args::{BuildArgs, FindLabArgs, RecordArgs, WebArgs};
 use crate::report::{Problem, Status, Stop};
 use dentree_lab::rows;
@@ -31,10 +31,7 @@ fn web_sockets(args: &WebArgs) -> Result<(), Stop> {
     };
     // Both servers, both generators, and the image.
     let bar = bar(4 * u64::from(args.load.rounds) + 1);
-    let compared = sockets::compare(&plan, &|what| {
-        bar.set_message(what.to_owned());
-        bar.inc(1);
-    });
+    let compared = sockets::compare(&plan, &|what| tell(&bar, what));
     bar.finish_and_clear();
     let compared = compared.map_err(failed)?;
     show(&compared.rows)?;
@@ -51,10 +48,7 @@ pub(super) fn find(args: &FindLabArgs) -> Result<(), Stop> {
     }
     let plan = plan(&args.load)?;
     let bar = bar(((plan.schemes.len() + 1) * plan.rounds) as u64);
-    let rows = against_kernel(&load, &plan.schemes, plan.rounds, &|what| {
-        bar.set_message(what.to_owned());
-        bar.inc(1);
-    });
+    let rows = against_kernel(&load, &plan.schemes, plan.rounds, &|what| tell(&bar, what));
     bar.finish_and_clear();
     let rows = rows.map_err(failed)?;
     show(&rows)?;

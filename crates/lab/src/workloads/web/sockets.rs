@@ -80,7 +80,7 @@ pub fn compare(plan: &Plan, progress: &dyn Fn(&str)) -> Result<Compared, Unavail
         Ok(server) => servers.push((NGINX, server)),
         Err(why) => compared.skipped.push(format!("{NGINX}: {why}")),
     }
-    let generators: [(&str, &dyn Fn(SocketAddr) -> Result<Driven, Unavailable>); 2] = [
+    let generators: [(&str, Drive<'_>); 2] = [
         ("wrk", &|address| wrk(plan, &script, address)),
         ("httperf", &|address| httperf(plan, &sessions, address)),
     ];
@@ -101,6 +101,9 @@ pub fn compare(plan: &Plan, progress: &dyn Fn(&str)) -> Result<Compared, Unavail
     }
     Ok(compared)
 }
+
+/// Drives the server at an address once.
+type Drive<'a> = &'a dyn Fn(SocketAddr) -> Result<Driven, Unavailable>;
 
 /// What a generator told of one run.
 #[derive(Clone, Copy, Debug, PartialEq)]
