@@ -1,6 +1,6 @@
 # What a newcomer types: `make run` and `make test`. Both install what they need.
 
-.PHONY: run test check unit models docs bench fuzz install
+.PHONY: run test check unit models docs bench lab fuzz install
 
 # Opens an ext4 image, walks it cold and warm, and says what to type next.
 run:
@@ -41,6 +41,11 @@ bench:
 	cargo build --release --quiet --bin dentree
 	cargo build --release --quiet -p dentree-fuse --example limit
 	cargo bench --quiet -p dentree-lab --bench walk --bench find --bench mount
+
+# The studies of name caches in short; a page with charts in report/.
+lab:
+	@tools/setup lab
+	cargo run --release --quiet --bin dentree -- lab all --out report
 
 # Each fuzz target for a while; needs a nightly toolchain and cargo-fuzz.
 fuzz:

@@ -10,9 +10,13 @@ use dentree_lab::report::machine::Machine;
 use dentree_lab::report::{Findings, write};
 use dentree_lab::rows::{Row, write_json_lines};
 use dentree_lab::schemes::{SCHEMES, Variant};
+use dentree_lab::tree;
+use dentree_lab::workloads::build::Build;
 use dentree_lab::workloads::change::Change;
 use dentree_lab::workloads::dbench::Dbench;
+use dentree_lab::workloads::find::Find;
 use dentree_lab::workloads::study::{REFERENCE, study};
+use dentree_lab::workloads::web::Web;
 use dentree_lab::workloads::{Plan, Shape, Study, Workload};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::fmt::Display;
@@ -20,12 +24,16 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::time::Duration;
 
-/// Slices of the short form, and how long they are: with 16 schemes a load takes about half a minute.
+/// Slices of the short form, and how long they are: with 16 schemes a load takes ten to thirty seconds.
 const SHORT_ROUNDS: usize = 7;
-const SHORT_SLICE: Duration = Duration::from_millis(40);
+const SHORT_SLICE: Duration = Duration::from_millis(20);
 /// Runs of each layout in the short form.
 const SHORT_RUNS: usize = 20;
-const SHORT_ENTRIES: usize = 32_768;
+const SHORT_ENTRIES: usize = 16_384;
+/// Connections of the short form's web server: about as many as the study's reached.
+const SHORT_CONNECTIONS: usize = 2000;
+/// The mean length of chains in the short form's find, as in the mail.
+const SHORT_CHAIN: usize = 16;
 
 pub(super) fn run(args: &LabArgs) -> Result<(), Stop> {
     match &args.study {
@@ -172,7 +180,10 @@ fn all(args: &AllArgs) -> Result<(), Stop> {
         Ok(file) => loads.push(Box::new(Dbench::read(&file).map_err(failed)?)),
         Err(why) => findings.skipped.push(why.to_string()),
     }
+    loads.push(Box::new(Web::new(SHORT_CONNECTIONS)));
+    loads.push(Box::new(Build::sample()));
     loads.extend([Box::new(Change::Churn) as Box<dyn Workload>, Box::new(Change::Invalidate)]);
+    loads.push(Box::new(Find::new(tree::WARM, SHORT_CHAIN)));
     for load in &loads {
         eprintln!("dentree lab: {}", load.name());
         findings.studies.push(measure(&**load, &shapes(Vec::new())));

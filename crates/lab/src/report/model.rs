@@ -4,8 +4,9 @@
 //! throughput(N) = λN / (1 + σ(N − 1) + κN(N − 1))
 //! ```
 //! λ is one client's throughput. σ, the share of the work that only one CPU can do at a time, is not fitted: it is measured,
-//! as the time for which locks that exist once are held, per operation of one client. κ, what each CPU costs every other (lines
-//! that go to and fro, waits beyond σ), is what the throughputs of 2 to as many clients as there are CPUs leave over, by least
+//! as the share of a lone client's time in which it holds the lock that it holds longest, of those that exist once. κ, what each
+//! CPU costs every other (lines that go to and fro, waits beyond σ), is what the throughputs of 2 to as many clients as there
+//! are CPUs leave over, by least
 //! squares; it is not negative. With two CPUs that is a single point. Throughput is what clients get done in the time that CPUs gave
 //! them, so that κ does not take other users of the machine for company.
 //!
@@ -58,12 +59,9 @@ impl Law {
         let rate =
             |threads: usize| Some(threads as f64 * study.find(&case, scheme, threads, EFFICIENCY)?.median);
         let alone = study.locks.iter().find(|table| table.variant == scheme && table.threads == 1)?;
-        let held: f64 = SINGLE
-            .iter()
-            .filter_map(|name| alone.class(name))
-            .map(|lock| lock.hold_mean * lock.total as f64)
-            .fold(0.0, f64::max);
-        let sigma = (held / alone.operations.max(1) as f64 * rate(1)? / 1e9).min(1.0);
+        // UTIL: the share of a lone client's time in which it holds the lock. Where it lost its CPU meanwhile, both grow.
+        let utils = SINGLE.iter().filter_map(|name| alone.class(name)).map(|lock| lock.util / 100.0);
+        let sigma = utils.fold(0.0, f64::max).min(1.0);
         let clients = study.threads(&case).into_iter().filter(|threads| *threads <= cpus.max(2));
         let points: Vec<_> = clients.filter_map(|threads| Some((threads as f64, rate(threads)?))).collect();
         Self::fit(sigma, &points)

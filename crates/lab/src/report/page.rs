@@ -337,8 +337,8 @@ fn model(out: &mut String, study: &Study, findings: &Findings) {
     let _ = write!(
         out,
         "<div class=\"model\"><h3>{}: a model of larger machines</h3><p><strong>This is not a measurement.</strong> The universal \
-         scalability law with the serial share σ measured (how long locks that exist once are held, per operation of one client) and the cost \
-         of company κ fitted to the throughputs on this machine’s {} CPUs. Locks of single entries and buckets count as free, so \
+         scalability law with the serial share σ measured (the share of a lone client’s time in which it holds a lock that exists once) and the cost \
+         of company κ fitted to what clients get done on this machine’s {} CPUs; with two, κ rests on one point and everything beyond on κ. Locks of single entries and buckets count as free, so \
          curves of schemes that lock entries flatter them.</p>",
         escape(&study.load),
         findings.machine.cpus

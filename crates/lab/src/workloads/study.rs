@@ -78,7 +78,8 @@ pub struct LockTable {
     pub operations: u64,
     /// Each class of locks, the most taken first.
     pub locks: Vec<LockLine>,
-    /// The whole table in the sources' layout.
+    /// The whole table in the sources' layout: for people, so not among the data.
+    #[serde(skip)]
     pub text: String,
 }
 
