@@ -140,7 +140,9 @@ impl Ext4 {
     /// The longest that a file can be.
     fn max_size(&self, snapshot: &Snapshot) -> u64 {
         let log2 = self.sb.block_size.log2();
-        let by_map = if snapshot.has(InodeFlags::EXTENTS) {
+        // What lies in the inode would be moved out to what the file system uses for new files.
+        let inline = snapshot.has(InodeFlags::INLINE_DATA) && self.sb.incompat.has(Incompat::EXTENTS);
+        let by_map = if inline || snapshot.has(InodeFlags::EXTENTS) {
             (1 << 32) - 1
         } else {
             let log_room = log2 - 2;

@@ -82,7 +82,7 @@ impl Space {
             free: AtomicU64::new(free),
             waiting: AtomicU64::new(0),
             reserved_for_root: fs.sb.reserved_blocks_count,
-            kept_back: fs.kept_back(),
+            kept_back: fs.kept_for_metadata(),
             groups: descs.iter().map(|_| GroupSpace::default()).collect(),
             system: SystemBlocks::new(fs, descs),
         })
