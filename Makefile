@@ -28,7 +28,8 @@ unit:
 models:
 	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom cargo test --release --quiet -p dentree-dcache --lib models
 	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom cargo test --release --quiet \
-		-p dentree-bufcache -p dentree-mbcache --test loom
+		-p dentree-bufcache -p dentree-jbd2 -p dentree-mbcache --test loom
+	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom cargo test --release --quiet -p dentree-jbd2 --lib models
 	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom cargo test --release --quiet \
 		-p dentree-lockmeter --no-default-features --test loom
 	RUSTFLAGS="--cfg shuttle" CARGO_TARGET_DIR=target/shuttle cargo test --release --quiet \

@@ -177,7 +177,7 @@ impl Shard {
             self.hand = (at + 1) % self.slots.len();
             let slot = &mut self.slots[at];
             let State::Ready(buffer) = &slot.state else { continue };
-            if slot.pinned.is_some() || buffer.is_held() {
+            if buffer.is_held() {
                 continue;
             }
             if std::mem::take(&mut slot.marked) {
@@ -206,6 +206,7 @@ impl Shard {
 
     /// Ends a claim well. `stamp` is who has changed the block since it was read.
     pub(crate) fn publish(&mut self, slot: u32, buffer: Buffer, stamp: Option<Stamp>) {
+        self.counts.changes += u64::from(stamp.is_some());
         let Slot { state, pinned, .. } = &mut self.slots[slot as usize];
         (*state, *pinned) = (State::Ready(buffer), stamp);
         if self.resident() > self.capacity && stamp.is_none() {

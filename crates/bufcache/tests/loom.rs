@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use dentree_blockdev::BlockDevice;
-use dentree_bufcache::BufCache;
+use dentree_bufcache::{BufCache, Stamp};
 use loom::thread;
 
 /// Each byte is its block's number. The first `failures` reads fail. Other threads may run while one reads.
@@ -97,5 +97,76 @@ fn a_block_that_takes_anothers_slot_never_shows_the_others_bytes() {
         assert_eq!((one[0], one[63]), (1, 1));
         thread.join().unwrap();
         assert_eq!((one[0], one[63]), (1, 1));
+    });
+}
+
+#[test]
+fn a_change_that_meets_a_read_is_neither_lost_nor_torn() {
+    model(0, ROOMY, |cache, _| {
+        let other = Arc::clone(cache);
+        let thread = thread::spawn(move || {
+            let seen = other.get(5).unwrap();
+            // The block before the change, or after it.
+            assert!(seen[..] == [5; 64] || seen[..] == [9; 64]);
+        });
+        let changed = cache.update(5, Stamp(1), |bytes| bytes.fill(9)).unwrap();
+        assert!(changed.is_first);
+        thread.join().unwrap();
+        assert_eq!(cache.get(5).unwrap()[0], 9);
+    });
+}
+
+#[test]
+fn changes_by_two_threads_both_happen_and_one_is_the_first() {
+    model(0, ROOMY, |cache, _| {
+        let other = Arc::clone(cache);
+        let change = |cache: &BufCache| cache.update(5, Stamp(1), |bytes| bytes[0] += 1).unwrap().is_first;
+        let thread = thread::spawn(move || change(&other));
+        let firsts = [change(cache), thread.join().unwrap()];
+        assert_eq!(cache.get(5).unwrap()[0], 7);
+        assert_eq!(firsts.iter().filter(|&&first| first).count(), 1);
+    });
+}
+
+#[test]
+fn a_pinned_block_is_not_evicted_for_another() {
+    model(0, ONE_BLOCK, |cache, disk| {
+        let other = Arc::clone(cache);
+        let thread = thread::spawn(move || other.get(2).unwrap()[0]);
+        cache.update(1, Stamp(1), |bytes| bytes[0] = 9).unwrap();
+        assert_eq!(thread.join().unwrap(), 2);
+        let reads = disk.reads.load(Relaxed);
+        assert_eq!((cache.get(1).unwrap()[0], disk.reads.load(Relaxed)), (9, reads));
+    });
+}
+
+#[test]
+fn a_home_that_is_late_does_not_unpin_a_later_change() {
+    model(0, ONE_BLOCK, |cache, _| {
+        cache.update(1, Stamp(1), |bytes| bytes[0] = 7).unwrap();
+        let other = Arc::clone(cache);
+        let thread = thread::spawn(move || other.unpin(1, Stamp(1)));
+        cache.update(1, Stamp(2), |bytes| bytes[1] = 8).unwrap();
+        thread.join().unwrap();
+        // The device knows nothing of the first change, if it was evicted in between: the caller had said that it did.
+        assert_eq!(cache.get(1).unwrap()[1], 8);
+        assert!(cache.pinned(1, Stamp(2)).is_some() && cache.pinned(1, Stamp(1)).is_none());
+        cache.get(2).unwrap();
+        assert_eq!(cache.get(1).unwrap()[1], 8);
+    });
+}
+
+#[test]
+fn a_new_block_wins_over_a_read_of_what_it_was() {
+    model(0, ROOMY, |cache, _| {
+        let other = Arc::clone(cache);
+        let thread = thread::spawn(move || {
+            let seen = other.get(5).unwrap();
+            assert!(seen[..] == [5; 64] || seen[1..] == [0; 63]);
+        });
+        cache.create(5, Stamp(1), |bytes| bytes[0] = 9).unwrap();
+        thread.join().unwrap();
+        let now = cache.get(5).unwrap();
+        assert_eq!((now[0], now[1]), (9, 0));
     });
 }

@@ -114,7 +114,7 @@ fn a_file_that_is_removed_while_open_works_until_it_is_closed() {
     let Some((mounted, vfs)) = mounted() else { return };
     let path = mounted.path.join("f");
     let free = vfs.statfs().unwrap().blocks_free;
-    let mut file = File::options().create(true).read(true).write(true).open(&path).unwrap();
+    let mut file = File::options().create_new(true).read(true).write(true).open(&path).unwrap();
     file.write_all(&[7; 100_000]).unwrap();
     fs::remove_file(&path).unwrap();
     // The number must not be given away while the kernel has the old file open.
@@ -207,7 +207,7 @@ fn attributes_are_set_and_stay() {
 #[test]
 fn holes_are_made_and_copied_and_no_data_is_taken_for_one() {
     let Some((mounted, _)) = mounted() else { return };
-    let file = File::options().create(true).read(true).write(true).open(mounted.path.join("f")).unwrap();
+    let file = File::options().create_new(true).read(true).write(true).open(mounted.path.join("f")).unwrap();
     file.write_all_at(&[1; 4096], 0).unwrap();
     file.write_all_at(&[2; 4096], 1 << 20).unwrap();
     // The kernel asks for holes before it has written what it has gathered: no data may be taken for one.
@@ -223,7 +223,7 @@ fn holes_are_made_and_copied_and_no_data_is_taken_for_one() {
     assert_eq!(byte, [0]);
     rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, 2 << 20).unwrap();
     assert_eq!(file.metadata().unwrap().len(), 2 << 20);
-    let copy = File::options().create(true).read(true).write(true).open(mounted.path.join("g")).unwrap();
+    let copy = File::options().create_new(true).read(true).write(true).open(mounted.path.join("g")).unwrap();
     let copied = rustix::fs::copy_file_range(&file, Some(&mut 0), &copy, Some(&mut 0), 2 << 20).unwrap();
     assert_eq!(copied, 2 << 20);
     assert_eq!(fs::read(mounted.path.join("f")).unwrap(), fs::read(mounted.path.join("g")).unwrap());

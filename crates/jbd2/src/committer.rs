@@ -56,6 +56,11 @@ impl Committer {
                     Ok(()) => self.shared.checkpointed(request),
                     Err(cause) => self.shared.fail(Arc::new(cause)),
                 },
+                Job::Relieve => {
+                    if let Err(cause) = self.store.relieve() {
+                        self.shared.fail(Arc::new(cause));
+                    }
+                }
                 Job::Abandon => self.abandon(),
                 Job::Close => return,
             }
@@ -77,12 +82,7 @@ impl Committer {
             action(outcome.clone());
         }
         match outcome {
-            Ok(()) => {
-                self.shared.committed(tid);
-                if let Err(cause) = self.store.relieve() {
-                    self.shared.fail(Arc::new(cause));
-                }
-            }
+            Ok(()) => self.shared.committed(tid),
             Err(cause) => self.shared.fail(cause),
         }
     }

@@ -171,3 +171,108 @@ impl Gate {
         self.moved.notify_all();
     }
 }
+
+/// `RUSTFLAGS="--cfg loom" cargo test --release -p dentree-jbd2 --lib models`
+#[cfg(all(test, loom))]
+mod models {
+    use super::*;
+    use crate::sync::{atomic::AtomicU32, thread};
+    use std::sync::Arc;
+
+    /// A gate, the number of the transaction behind it, and how many handles each has had.
+    struct Door {
+        gate: Gate,
+        running: AtomicU32,
+        handles: [AtomicU32; 3],
+        committer: Mutex<()>,
+    }
+
+    impl Door {
+        fn new(most: u32) -> Arc<Door> {
+            Arc::new(Door {
+                gate: Gate::new(most),
+                running: AtomicU32::new(0),
+                handles: [0; 3].map(AtomicU32::new),
+                committer: Mutex::new(()),
+            })
+        }
+
+        fn work(&self, wanted: u32) {
+            self.gate
+                .enter_or_wait(wanted, || {
+                    self.commit();
+                })
+                .unwrap();
+            let before = self.running.load(Relaxed);
+            self.handles[before as usize].fetch_add(1, Relaxed);
+            thread::yield_now();
+            assert_eq!(self.running.load(Relaxed), before, "it changed under a handle");
+            self.gate.leave(0);
+        }
+
+        /// Returns how many handles the transaction had.
+        fn commit(&self) -> u32 {
+            let _one = lock(&self.committer);
+            self.gate.shut();
+            let number = self.running.load(Relaxed);
+            let handles = self.handles[number as usize].load(Relaxed);
+            thread::yield_now();
+            assert_eq!(self.handles[number as usize].load(Relaxed), handles, "a handle came in");
+            self.running.store(number + 1, Relaxed);
+            self.gate.open();
+            handles
+        }
+    }
+
+    fn model(check: impl Fn() + Send + Sync + 'static) {
+        let mut builder = loom::model::Builder::new();
+        builder.preemption_bound = Some(3);
+        builder.check(check);
+    }
+
+    #[test]
+    fn a_commit_takes_a_transaction_over_when_nobody_is_inside() {
+        model(|| {
+            let door = Door::new(8);
+            let others = [1, 2].map(|wanted| {
+                let door = Arc::clone(&door);
+                thread::spawn(move || door.work(wanted))
+            });
+            let first = door.commit();
+            others.into_iter().for_each(|other| other.join().unwrap());
+            assert_eq!(first + door.commit(), 2);
+        });
+    }
+
+    #[test]
+    fn handles_that_do_not_fit_together_all_get_in_after_commits() {
+        model(|| {
+            let door = Door::new(4);
+            let other = Arc::clone(&door);
+            let other = thread::spawn(move || other.work(3));
+            door.work(3);
+            other.join().unwrap();
+            assert_eq!(door.commit(), 1);
+        });
+    }
+
+    #[test]
+    fn a_door_shut_for_good_leaves_nobody_waiting() {
+        model(|| {
+            let door = Door::new(4);
+            let other = Arc::clone(&door);
+            let other = thread::spawn(move || {
+                if other.gate.enter_or_wait(1, || ()).is_some() {
+                    other.gate.leave(1);
+                }
+            });
+            let closer = Arc::clone(&door);
+            let closer = thread::spawn(move || closer.gate.close());
+            door.gate.shut();
+            door.gate.open();
+            other.join().unwrap();
+            closer.join().unwrap();
+            assert_eq!(door.gate.enter(1), Entry::Closed);
+        });
+    }
+}

@@ -13,7 +13,7 @@ use crate::log::Log;
 use crate::reader::JournalLocation;
 use crate::shared::Shared;
 use crate::sync::atomic::Ordering::Relaxed;
-use crate::sync::{Mutex, lock};
+use crate::sync::{Mutex, lock, thread};
 
 /// How a journal is written.
 #[derive(Clone, Copy, Debug, Default)]
@@ -54,7 +54,8 @@ pub struct JournalOptions {
 /// ```
 pub struct Journal {
     shared: Arc<Shared>,
-    committer: Mutex<Option<std::thread::JoinHandle<()>>>,
+    committer: Mutex<Option<thread::JoinHandle<()>>>,
+    recorded: i32,
 }
 
 impl Journal {
@@ -81,9 +82,11 @@ impl Journal {
         location: &JournalLocation,
         options: JournalOptions,
     ) -> Result<Journal, Error> {
-        let log = Log::open(Arc::clone(&cache), location, options)?;
-        let (first, most) = (log.next(), log.most_credits());
-        Journal::spawn(cache, Store::Log(Box::new(log)), first, most, options)
+        let mut log = Log::open(Arc::clone(&cache), location, options)?;
+        let (first, most, recorded) = (log.next(), log.most_credits(), log.recorded_error());
+        let mut journal = Journal::spawn(cache, Store::Log(Box::new(log)), first, most, options)?;
+        journal.recorded = recorded;
+        Ok(journal)
     }
 
     fn spawn(
@@ -95,8 +98,8 @@ impl Journal {
     ) -> Result<Journal, Error> {
         let shared = Arc::new(Shared::new(cache, first, most, options.interval));
         let committer = Committer::new(Arc::clone(&shared), store);
-        let thread = std::thread::Builder::new().name("journal".into()).spawn(move || committer.run());
-        Ok(Journal { shared, committer: Mutex::new(Some(thread.map_err(Error::Write)?)) })
+        let thread = thread::Builder::new().name("journal".into()).spawn(move || committer.run());
+        Ok(Journal { shared, committer: Mutex::new(Some(thread.map_err(Error::Write)?)), recorded: 0 })
     }
 
     /// Joins the running transaction, to change up to `credits` blocks in it. Waits while a commit takes the transaction over,
@@ -130,6 +133,19 @@ impl Journal {
     pub fn wait_commit(&self, tid: Tid) -> Result<(), Error> {
         self.shared.request(tid);
         Ok(self.shared.wait_for(tid)?)
+    }
+
+    /// Returns when a transaction *and* all that was written to the device before the call are on stable storage: what fsync(2)
+    /// needs of a file that `tid` changed last.
+    ///
+    /// # Errors
+    /// [`Error::Aborted`]: the transaction is lost. [`Error::Write`]: what was written past the journal may be lost.
+    pub fn sync(&self, tid: Tid) -> Result<(), Error> {
+        // A transaction that still runs is flushed by its commit, from now on. Of one that is being committed the flush may have
+        // begun before.
+        let is_flushed_later = self.shared.is_running(tid);
+        self.wait_commit(tid)?;
+        if is_flushed_later { Ok(()) } else { self.shared.cache.device().flush().map_err(Error::Write) }
     }
 
     /// Commits all changes made so far, and waits for that. Where there are none the device is flushed.
@@ -169,6 +185,12 @@ impl Journal {
     /// Why the journal was aborted, if it was.
     pub fn error(&self) -> Option<Arc<Cause>> {
         self.shared.failure()
+    }
+
+    /// What a journal that was aborted before it was opened here has recorded, as a negative error number; 0 for nothing. The
+    /// file system is then to be checked: it stays recorded until `e2fsck` has done so.
+    pub fn recorded_error(&self) -> i32 {
+        self.recorded
     }
 
     /// The running transaction.

@@ -10,8 +10,37 @@
 //! it stops. A commit shuts the gate, waits until no handle is inside, takes the blocks from the seats and their
 //! versions from the cache, and opens the gate for the next transaction before it writes.
 //!
+//! # Where transactions go
+//! To the *log*: descriptors, copies and revokes, flush, commit block, flush. Then their blocks wait to be written home, which is a
+//! checkpoint: when little of the log is free, or much of the cache is pinned. `log.rs` says what must be on
+//! stable storage when. An image without a journal has the same transactions; its commit writes home.
+//!
+//! ```text
+//!   threads                        the committer's thread                               device
+//!   start ── update… ── stop ──►   shut · versions · open ── log ── flush ── commit ── flush    log
+//!   wait_commit ◄───────────────────────────────── actions ── wake ◄┘
+//!                                  homes ── flush ── superblock ── flush                        homes
+//! ```
+//!
+//! # Guarantees
+//! - *All or nothing.* After a crash and its replay the device has the transactions up to some one, whole, and none behind it.
+//! - *What was acknowledged is there.* [`Journal::wait_commit`] returns `Ok` only when the commit block, and all before it, was
+//!   flushed.
+//! - *Nothing fails silently.* Any error of the device while something is committed or written home aborts the journal: all
+//!   who wait and all who come get the cause, and the journal's superblock records it, where the device still takes it.
+//! - *Freed is freed.* No replay and no checkpoint writes over a block that was forgotten, once the transaction that did so is
+//!   committed, which is when others may have it.
+//!
+//! # Performance
+//! To start a handle, change a cached block and stop takes 276 instructions (cachegrind, `handle_cost` example), one
+//! shared word changed twice, and no lock but the block's shard and, where the block is new to the transaction, a seat.
+//!
+//! # Known limits
+//! A commit that comes while a checkpoint writes waits for it; checkpoints are made when nobody waits, as long as there is room. Fast commits are neither written nor replayed. The blocks that a handle
+//! may yet change are counted; the revoke records of a transaction are not, and take what the log has beyond them.
+//!
 //! # Reading
-//! [`recover`] reads the journal, and returns the device as it will be once the journal has been written back, without
+//! [`replay`] writes back what a crash left in the journal. [`recover`] reads the journal, and returns the device as it will be once the journal has been written back, without
 //! writing anything: a journalled block is read from where it stands in the journal. The state of the file
 //! system in front of the crash stays what it was, for evidence and for whoever repairs it.
 //!

@@ -109,9 +109,15 @@ impl Log {
         self.next
     }
 
-    /// Most blocks that a transaction should change: a quarter of the log, as elsewhere.
+    /// Most blocks that a transaction should change: a quarter of the log, and of the cache.
     pub(crate) fn most_credits(&self) -> u32 {
-        (self.reader.log_len() / 4).max(1)
+        let of_cache = u32::try_from(self.cache.capacity() / 4).unwrap_or(u32::MAX).max(1024);
+        (self.reader.log_len() / 4).clamp(1, of_cache)
+    }
+
+    /// What an earlier use of the journal left as the cause of its end; 0 for none.
+    pub(crate) fn recorded_error(&mut self) -> i32 {
+        self.superblock.error()
     }
 
     fn device(&self) -> &dyn BlockDevice {
@@ -141,7 +147,10 @@ impl Log {
             return Err(Cause::Overgrown { blocks: batch.blocks.len(), most });
         }
         if self.free() < len + SPARE {
-            self.make_room(len + SPARE)?;
+            // Much at once: each time costs two flushes.
+            self.make_room((len + SPARE).max(self.reader.log_len() as usize / 2))?;
+        } else if self.waiting > self.cache.capacity() {
+            self.retire(self.live.len())?;
         }
         self.write(&batch, &revokes)?;
         self.note(batch, &revokes, len);
@@ -218,8 +227,7 @@ impl Log {
         self.next = tid.next();
     }
 
-    /// Checkpoints early what would soon have to be: when little of the log is free, or much of the cache is pinned. Nobody
-    /// waits for that yet.
+    /// Checkpoints what commits would soon have to wait for: when little of the log is free, or much of the cache is pinned.
     pub(crate) fn relieve(&mut self) -> Result<(), Cause> {
         if self.waiting > self.cache.capacity() / 2 {
             return self.retire(self.live.len());

@@ -11,7 +11,7 @@ use crate::gate::Gate;
 use crate::sync::atomic::AtomicU32;
 use crate::sync::atomic::AtomicU64;
 use crate::sync::atomic::Ordering::Relaxed;
-use crate::sync::{Condvar, Mutex, lock, wait};
+use crate::sync::{Condvar, Mutex, lock, wait, wait_for};
 
 /// What runs when a transaction has ended.
 pub(crate) type Action = Box<dyn FnOnce(Result<(), Arc<Cause>>) + Send>;
@@ -48,7 +48,7 @@ pub(crate) struct Seat(pub(crate) Mutex<Pieces>);
 pub(crate) struct Shared {
     pub(crate) cache: Arc<BufCache>,
     pub(crate) gate: Gate,
-    /// The running transaction. Changes only while the gate is shut. [gate]
+    /// The running transaction. Changes only while the gate is shut. [gate, state]
     running: AtomicU32,
     seats: [Seat; SEATS],
     /// Changes beyond a handle's credits.
@@ -67,6 +67,8 @@ struct State {
     wanted: Tid,
     /// The last transaction that has ended well.
     committed: Tid,
+    /// A transaction was committed since the committer last had leisure.
+    has_leftovers: bool,
     /// Checkpoints asked for, and made.
     checkpoints: (u64, u64),
     is_closing: bool,
@@ -81,6 +83,8 @@ pub(crate) enum Job {
     Commit,
     /// Bring all that is committed home; the number of the request.
     Checkpoint(u64),
+    /// Nobody waits: do early what later commits would have to wait for.
+    Relieve,
     /// The journal has failed: tell those who queued actions.
     Abandon,
     Close,
@@ -98,6 +102,7 @@ impl Shared {
             state: Mutex::new(State {
                 wanted: committed,
                 committed,
+                has_leftovers: false,
                 checkpoints: (0, 0),
                 is_closing: false,
                 failure: None,
@@ -128,7 +133,15 @@ impl Shared {
         for seat in &self.seats {
             take(std::mem::take(&mut *lock(&seat.0)));
         }
+        let _state = lock(&self.state);
         self.running.store(self.running().next().0, Relaxed);
+    }
+
+    /// Whether the commit of `tid` has not begun. Asked under the lock that the beginning takes: if not, all of the commit
+    /// comes after the question.
+    pub(crate) fn is_running(&self, tid: Tid) -> bool {
+        let _state = lock(&self.state);
+        tid == self.running()
     }
 
     /// Asks for the commit of `tid`, if it is not on its way.
@@ -203,38 +216,24 @@ impl Shared {
                 return Job::Commit;
             } else if state.checkpoints.0 > state.checkpoints.1 {
                 return Job::Checkpoint(state.checkpoints.0);
+            } else if std::mem::take(&mut state.has_leftovers) {
+                return Job::Relieve;
             }
             if state.is_closing {
                 return Job::Close;
             }
-            state = self.wait_for_work(state);
+            let is_late;
+            (state, is_late) = wait_for(&self.work, state, self.interval);
+            if is_late && self.gate.credits() > 0 {
+                state.wanted = self.running();
+            }
         }
-    }
-
-    #[cfg(not(loom))]
-    fn wait_for_work<'a>(
-        &self,
-        state: crate::sync::MutexGuard<'a, State>,
-    ) -> crate::sync::MutexGuard<'a, State> {
-        let Some(interval) = self.interval else { return wait(&self.work, state) };
-        let (mut state, timeout) =
-            self.work.wait_timeout(state, interval).unwrap_or_else(std::sync::PoisonError::into_inner);
-        if timeout.timed_out() && self.gate.credits() > 0 {
-            state.wanted = self.running();
-        }
-        state
-    }
-
-    #[cfg(loom)]
-    fn wait_for_work<'a>(
-        &self,
-        state: crate::sync::MutexGuard<'a, State>,
-    ) -> crate::sync::MutexGuard<'a, State> {
-        wait(&self.work, state)
     }
 
     pub(crate) fn committed(&self, tid: Tid) {
-        lock(&self.state).committed = tid;
+        let mut state = lock(&self.state);
+        state.committed = tid;
+        state.has_leftovers = true;
         self.done.notify_all();
     }
 

@@ -71,6 +71,11 @@ impl Superblock {
         }
     }
 
+    /// The error that is recorded, as a negative number, or 0.
+    pub(crate) fn error(&mut self) -> i32 {
+        self.raw().map_or(0, |raw| raw.s_errno.get().cast_signed())
+    }
+
     /// Records an error, as the negative number that the kernel records.
     pub(crate) fn set_error(&mut self, errno: i32) {
         if let Some(raw) = self.raw() {

@@ -1,9 +1,11 @@
 //! Journals made to hurt: each ends in an error or a replay, in bounded time, without a panic.
+#![cfg(not(loom))]
 
 use std::sync::Arc;
 
 use dentree_blockdev::{BlockDevice, MemoryDevice};
-use dentree_jbd2::{Damage, Error, JournalLocation, Recovered, recover};
+use dentree_bufcache::BufCache;
+use dentree_jbd2::{Damage, Error, Journal, JournalLocation, JournalOptions, Recovered, recover};
 use proptest::prelude::*;
 
 const BLOCK: usize = 1024;
@@ -29,9 +31,12 @@ fn device(superblock: &[u32], log: &[Vec<u32>]) -> MemoryDevice {
 /// Version 2, no features, the log from block 1 to 31, transaction 1 at block 1.
 const SUPERBLOCK: [u32; 9] = [MAGIC, 4, 0, BLOCK as u32, 32, 1, 1, 1, 0];
 
+fn location() -> JournalLocation {
+    JournalLocation { block_size: BLOCK, runs: vec![(JOURNAL, 10), (JOURNAL + 10, 22)] }
+}
+
 fn replay(device: &MemoryDevice) -> Result<Recovered, Error> {
-    let location = JournalLocation { block_size: BLOCK, runs: vec![(JOURNAL, 10), (JOURNAL + 10, 22)] };
-    recover(Arc::new(device.clone()), &location)
+    recover(Arc::new(device.clone()), &location())
 }
 
 fn descriptor(tid: u32, targets: &[u32]) -> Vec<u32> {
@@ -143,5 +148,22 @@ proptest! {
             recovered.device.read_at(0, &mut all).unwrap();
         }
         prop_assert_eq!(device.to_vec(), before);
+
+        // Written back, and written to.
+        let device: Arc<dyn BlockDevice> = Arc::new(device);
+        let location = location();
+        let Ok(replayed) = dentree_jbd2::replay(&device, &location) else { return Ok(()) };
+        prop_assert!(replayed.blocks <= 31);
+        prop_assert_eq!(dentree_jbd2::replay(&device, &location).map(|again| again.transactions).ok(), Some(0));
+        let cache = Arc::new(BufCache::new(Arc::clone(&device), BLOCK, 1 << 16));
+        let options = JournalOptions { has_checksums: true, ..JournalOptions::default() };
+        if let Ok(journal) = Journal::open(cache, &location, options) {
+            for block in 0..20 {
+                let Ok(mut handle) = journal.start(1) else { break };
+                let _ = handle.create(block, |bytes| bytes.fill(7));
+                let _ = journal.wait_commit(handle.stop());
+            }
+            let _ = journal.close();
+        }
     }
 }

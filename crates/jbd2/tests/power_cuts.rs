@@ -57,7 +57,7 @@ enum Content {
 fn fill(bytes: &mut [u8], number: u64) {
     bytes.fill(number as u8);
     bytes[8..16].copy_from_slice(&number.to_le_bytes());
-    if number % 3 == 0 {
+    if number.is_multiple_of(3) {
         bytes[..4].copy_from_slice(&MAGIC.to_be_bytes());
     }
 }
@@ -91,7 +91,7 @@ fn run(compat: u32, incompat: u32, options: JournalOptions, transactions: u64, s
         let mut handle = journal.start(10).unwrap();
         let mut freed = Vec::new();
         // Some want more than is free at the time, beyond their credits.
-        let changes = if transaction % 5 == 0 { 60 } else { numbers.below(9) };
+        let changes = if transaction.is_multiple_of(5) { 60 } else { numbers.below(9) };
         for _ in 0..changes {
             let (block, number) = (numbers.below(TARGETS), transaction << 8 | numbers.below(256));
             match state.get(&block) {
@@ -192,7 +192,7 @@ fn every_cut_shows_a_prefix_with_all_that_was_acknowledged() {
     for (what, compat, incompat, options) in kinds {
         let mut cuts = 0;
         for seed in 0..3 {
-            let run = run(compat, incompat, options, 50, seed);
+            let run = run(compat, incompat, options, 35, seed);
             cuts += cut_everywhere(&run, &format!("{what}, seed {seed}"));
         }
         println!("{what}: {cuts} power cuts");

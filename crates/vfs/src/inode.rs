@@ -136,8 +136,10 @@ pub(crate) struct Home<F: FileSystem> {
     away: [Away<F>; AWAY_SHARDS],
 }
 
+type ByNumber<F> = HashMap<Ino, Weak<Inode<F>>>;
+
 struct Away<F: FileSystem> {
-    inodes: Mutex<HashMap<Ino, Weak<Inode<F>>>>,
+    inodes: Mutex<ByNumber<F>>,
     /// One of them has gone.
     gone: Condvar,
 }
@@ -148,7 +150,7 @@ impl<F: FileSystem> Home<F> {
         Arc::new(Home { fs, away })
     }
 
-    fn shard(&self, ino: Ino) -> (&Away<F>, MutexGuard<'_, HashMap<Ino, Weak<Inode<F>>>>) {
+    fn shard(&self, ino: Ino) -> (&Away<F>, MutexGuard<'_, ByNumber<F>>) {
         let shard = &self.away[ino.0 as usize % AWAY_SHARDS];
         (shard, lock(&shard.inodes))
     }
