@@ -62,6 +62,18 @@ impl Ext4 {
         Ok(Some((buffer, place)))
     }
 
+    /// Reads a leaf block that the index leads to. Without a checksum behind it an empty one looks as an index block does.
+    pub(crate) fn promised_leaf(&self, dir: &Snapshot, block: LogicalBlock) -> Result<(Buffer, Place)> {
+        if let Some(leaf) = self.dir_leaf(dir, block)? {
+            return Ok(leaf);
+        }
+        if block.0 == 0 || self.sb.has_metadata_csum() {
+            let place = dir.place(Structure::DirectoryIndex(block));
+            return Err(place.corrupt(Problem::Missing { what: "a leaf, which the index promises," }));
+        }
+        self.dir_block(dir, block, dir.place(Structure::DirectoryLeaf(block)))
+    }
+
     /// Whether a directory is looked up through an htree.
     pub(crate) fn is_indexed(&self, dir: &Snapshot) -> bool {
         dir.has(InodeFlags::INDEX) && self.sb.compat.has(Compat::DIR_INDEX)
@@ -128,10 +140,7 @@ impl Ext4 {
         block: LogicalBlock,
         wanted: &Wanted<'_>,
     ) -> Result<Option<Found>> {
-        let Some((buffer, place)) = self.dir_leaf(dir, block)? else {
-            let place = dir.place(Structure::DirectoryIndex(block));
-            return Err(place.corrupt(Problem::Missing { what: "a leaf, which the index promises," }));
-        };
+        let (buffer, place) = self.promised_leaf(dir, block)?;
         for entry in self.entries(&buffer) {
             let entry = entry.map_err(|problem| place.corrupt(problem))?;
             if wanted.is(entry.name) {

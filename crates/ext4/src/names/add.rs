@@ -102,10 +102,7 @@ impl Ext4 {
 
     fn plan_indexed(&self, dir: &Snapshot, way: Way, version: HashVersion, name: &[u8]) -> Result<Plan> {
         let block = way.leaf.block;
-        let Some((buffer, place)) = self.dir_leaf(dir, block)? else {
-            let place = dir.place(Structure::DirectoryIndex(block));
-            return Err(place.corrupt(Problem::Missing { what: "a leaf, which the index promises," }));
-        };
+        let (buffer, place) = self.promised_leaf(dir, block)?;
         let corrupt = |problem| place.corrupt(problem);
         if has_room(self.leaf_entries(&buffer), name.len()).map_err(corrupt)? {
             return Ok(Plan::Leaf(block));
