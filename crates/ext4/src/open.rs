@@ -162,11 +162,13 @@ impl Ext4 {
             // An image that is to come out the same each time is not committed by the clock.
             interval: (clock == Clock::System).then_some(COMMIT_INTERVAL),
         };
-        let journal = match self.journal_location()? {
+        let location = self.journal_location()?;
+        let runs = location.as_ref().map(|location| location.runs.clone()).unwrap_or_default();
+        let journal = match location {
             Some(location) => Journal::open(self.cache.clone(), &location, options)?,
             None => Journal::without_log(self.cache.clone(), options)?,
         };
-        let writer = Writer::new(&self, journal, clock)?;
+        let writer = Writer::new(&self, journal, &runs, clock)?;
         self.mark_in_use(writer.now())?;
         self.cache.discard(self.superblock_at.0, 1);
         self.writer = Some(writer);

@@ -22,6 +22,7 @@ fn a_file_that_was_written_is_there_for_everybody() {
         fs.close().unwrap();
         let content = [&content[..], b"end"].concat();
         check(&image, &[("file", &content)], options);
+        image.agrees_with_the_kernel();
     }
 }
 

@@ -53,6 +53,7 @@ fn a_map_of_many_pieces_grows_and_shrinks_by_levels() {
         fs.close().unwrap();
         drop(fs);
         check(&image, &[("file", &content)], options);
+        image.agrees_with_the_kernel();
 
         let fs = open(&image);
         let file = node(&fs, "file");

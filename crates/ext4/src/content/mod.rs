@@ -125,6 +125,9 @@ impl Ext4 {
 
     /// Refuses files whose content must not be changed here.
     fn check_changeable(&self, snapshot: &Snapshot) -> Result<()> {
+        if self.writer()?.journal.error().is_some() {
+            return Err(Error::ReadOnly);
+        }
         if snapshot.has(InodeFlags::ENCRYPT) {
             return Err(Error::Encrypted(snapshot.ino));
         }

@@ -34,7 +34,7 @@ pub fn node(fs: &Ext4, name: &str) -> Node {
     fs.load(fs.lookup(&root, name.as_bytes()).unwrap().unwrap().ino).unwrap()
 }
 
-/// `e2fsck -fn` finds nothing, and the kernel's tools see `content`.
+/// `e2fsck -fn` finds nothing, and debugfs reads what the files must hold.
 pub fn check(image: &Image, files: &[(&str, &[u8])], what: &str) {
     let check = Command::new("e2fsck").arg("-fn").arg(image.path()).output().unwrap();
     let text = String::from_utf8_lossy(&check.stdout).into_owned();
