@@ -4,8 +4,7 @@
 
 use super::{Draft, ENTRY_CREDITS};
 use crate::inodes::ORPHAN_CREDITS;
-use crate::name::Wanted;
-use crate::{Ext4, Node, Result};
+use crate::{Error, Ext4, Node, Result};
 use dentree_ext4_format::{InodeNumber, InodeTime, NewEntry};
 use dentree_jbd2::Handle;
 use dentree_vfs::{FileType, Rename};
@@ -52,26 +51,15 @@ impl Ext4 {
         }
     }
 
-    /// To a name that is not there yet, or is that of the same inode, differently written.
+    /// To a name that is not there yet.
     fn move_entry(&self, rename: &Rename<'_, Node>, parties: &Parties) -> Result<()> {
         let (ino, kind) = parties.moved;
         let mut drafts = Drafts::of(rename);
-        let source = self.entry_for(&drafts.from, rename.from.name, rename.moved)?;
-        let target = match self.wanted(drafts.to(), rename.to.name) {
-            Some(wanted) => self.find_entry(drafts.to(), &wanted)?,
-            None => return Err(crate::Error::InvalidName),
-        };
-        match target {
-            Some(target) if drafts.to.is_none() && target.position == source.position => {
-                return if rename.from.name == rename.to.name {
-                    Ok(())
-                } else {
-                    self.respell(rename, parties)
-                };
-            }
-            // Two names of one inode: rename(2) leaves both.
-            Some(_) => return Ok(()),
-            None => {}
+        self.entry_for(&drafts.from, rename.from.name, rename.moved)?;
+        let wanted = self.wanted(drafts.to(), rename.to.name).ok_or(Error::InvalidName)?;
+        if self.find_entry(drafts.to(), &wanted)?.is_some() {
+            // Two names of one inode, or two spellings of one: rename(2) leaves both.
+            return Ok(());
         }
         let plan = self.plan_entry(rename.to.dir, rename.to.name)?;
         // A plan may have moved a directory out of its inode.
@@ -101,29 +89,6 @@ impl Ext4 {
         let to = drafts.to().ino;
         self.touch_moved(handle, rename.moved, drafts.to.is_some().then_some(to), parties.moved.1, now)?;
         self.publish_both(handle, rename, &drafts, now)
-    }
-
-    /// Another spelling of the same name, in a directory that ignores case.
-    ///
-    /// Look-ups find both while both are there: the old one is told apart by its bytes.
-    fn respell(&self, rename: &Rename<'_, Node>, parties: &Parties) -> Result<()> {
-        let (ino, kind) = parties.moved;
-        let plan = self.plan_entry(rename.to.dir, rename.to.name)?;
-        let mut draft = Draft::of(rename.from.dir);
-        let now = self.writer()?.now();
-        let mut handle = self.start(plan.credits() + ENTRY_CREDITS + 1)?;
-        let entry = NewEntry { name: rename.to.name, inode: ino, file_type: self.entry_type(kind) };
-        self.add_entry(&mut handle, &mut draft, plan, &entry)?;
-        let done = (|| {
-            let old = Wanted::Exact(rename.from.name);
-            let old = self.find_linearly(&draft, &old)?.ok_or_else(|| Ext4::no_entry(&draft))?;
-            self.remove_entry(&mut handle, &mut draft, old.position)?;
-            self.touch_moved(&mut handle, rename.moved, None, kind, now)?;
-            self.publish_directory(&mut handle, rename.from.dir, &draft, now)
-        })();
-        self.all_or_abort(done)?;
-        handle.stop();
-        Ok(())
     }
 
     /// To a name that another inode has so far, which loses it.
