@@ -35,11 +35,12 @@ models:
 	RUSTFLAGS="--cfg shuttle" CARGO_TARGET_DIR=target/shuttle cargo test --release --quiet \
 		-p dentree-dcache --test interleavings
 
-# Walks and find, every rival in the same run; tables on the terminal, rows in target/bench/.
+# Walks, find and mounts, every rival in the same run; tables on the terminal, rows in target/bench/.
 bench:
 	@tools/setup bench
 	cargo build --release --quiet --bin dentree
-	cargo bench --quiet -p dentree-lab --bench walk --bench find
+	cargo build --release --quiet -p dentree-fuse --example limit
+	cargo bench --quiet -p dentree-lab --bench walk --bench find --bench mount
 
 # Each fuzz target for a while; needs a nightly toolchain and cargo-fuzz.
 fuzz:

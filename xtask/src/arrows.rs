@@ -20,7 +20,10 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("dentree-fuse", &["dentree-vfs"]),
     ("dentree-http", &["dentree-vfs"]),
     ("dentree-lab", &["dentree-dcache", "dentree-lockmeter"]),
-    ("dentree", &["dentree-blockdev", "dentree-ext4", "dentree-fuse", "dentree-http", "dentree-vfs"]),
+    (
+        "dentree",
+        &["dentree-blockdev", "dentree-ext4", "dentree-fuse", "dentree-http", "dentree-lab", "dentree-vfs"],
+    ),
     ("xtask", &[]),
 ];
 

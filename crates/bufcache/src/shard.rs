@@ -177,7 +177,7 @@ impl Shard {
             self.hand = (at + 1) % self.slots.len();
             let slot = &mut self.slots[at];
             let State::Ready(buffer) = &slot.state else { continue };
-            if buffer.is_held() {
+            if slot.pinned.is_some() || buffer.is_held() {
                 continue;
             }
             if std::mem::take(&mut slot.marked) {

@@ -179,6 +179,8 @@ fn an_image_that_shrinks_in_mid_file_gives_a_short_body() {
     let mut serving = Serving::new(&image);
     assert_eq!(serving.get("/etc/hosts").len(), 20);
     let whole = fs::read(dir.path().join("tree/large.bin")).unwrap();
+    wait_until("closed", || serving.figure("dentree_http_connections") == 0);
+    let files = serving.descriptors();
     let mut stream = connect(serving.files);
     write!(stream, "GET /large.bin HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
     let mut body = vec![0; 4096];
@@ -193,6 +195,8 @@ fn an_image_that_shrinks_in_mid_file_gives_a_short_body() {
     let mut told = String::new();
     serving.stderr.read_line(&mut told).unwrap();
     assert!(told.contains("disk.img:/large.bin: "), "{told}");
+    drop(stream);
+    wait_until("as before", || serving.descriptors() <= files);
     serving.signal(Signal::INT);
     assert!(serving.wait().success());
 }

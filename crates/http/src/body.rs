@@ -35,17 +35,24 @@ impl Budget {
         let pieces = u32::try_from(bytes.div_ceil(PIECE)).ok()?;
         self.0.clone().acquire_many_owned(pieces).await.ok().map(Reserved)
     }
+
+    /// Does not wait: `None` where `bytes` are not free now.
+    pub(crate) fn reserve_now(&self, bytes: usize) -> Option<Reserved> {
+        let pieces = u32::try_from(bytes.div_ceil(PIECE)).ok()?;
+        self.0.clone().try_acquire_many_owned(pieces).ok().map(Reserved)
+    }
 }
 
 impl Reserved {
     /// The bytes, which give back their part of the budget when they are dropped, and what they do not need of it now.
-    pub(crate) fn hold(self, bytes: Vec<u8>) -> Bytes {
-        struct Held(Vec<u8>, #[expect(dead_code, reason = "held for its end")] OwnedSemaphorePermit);
+    pub(crate) fn hold(self, bytes: impl Into<Bytes>) -> Bytes {
+        struct Held(Bytes, #[expect(dead_code, reason = "held for its end")] OwnedSemaphorePermit);
         impl AsRef<[u8]> for Held {
             fn as_ref(&self) -> &[u8] {
                 &self.0
             }
         }
+        let bytes = bytes.into();
         let mut permit = self.0;
         let excess = permit.num_permits().saturating_sub(bytes.len().div_ceil(PIECE));
         drop(permit.split(excess));
@@ -74,15 +81,11 @@ pub(crate) trait Source: Send + Sync {
     fn fill(&self, offset: u64, buf: &mut [u8]) -> Result<(), Unreadable>;
 }
 
-/// The first bytes of `range`, at most a chunk.
-pub(crate) fn first_chunk(
-    source: &dyn Source,
-    range: &Range<u64>,
-    room: Reserved,
-) -> Result<Bytes, Unreadable> {
+/// The first bytes of `range`, at most a chunk. For these the caller has room.
+pub(crate) fn first_chunk(source: &dyn Source, range: &Range<u64>) -> Result<Bytes, Unreadable> {
     let mut bytes = vec![0; chunk_len(range)];
     source.fill(range.start, &mut bytes)?;
-    Ok(room.hold(bytes))
+    Ok(bytes.into())
 }
 
 fn chunk_len(range: &Range<u64>) -> usize {
@@ -154,7 +157,8 @@ impl Body {
         self.reading = Some(Box::pin(async move {
             let chunk = range.start..end;
             let room = budget.reserve(chunk_len(&chunk)).await.ok_or(Unreadable)?;
-            spawn_blocking(move || first_chunk(&*source, &chunk, room)).await.unwrap_or(Err(Unreadable))
+            let read = spawn_blocking(move || first_chunk(&*source, &chunk).map(|bytes| room.hold(bytes)));
+            read.await.unwrap_or(Err(Unreadable))
         }));
         Some(())
     }

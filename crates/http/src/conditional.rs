@@ -1,6 +1,6 @@
 //! Validators, and the conditional headers of RFC 9110 §13.
 
-use dentree_vfs::Attr;
+use dentree_vfs::{Attr, Ino, Timestamp};
 use httpdate::fmt_http_date;
 use hyper::header::{
     HeaderMap, HeaderName, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, IF_UNMODIFIED_SINCE,
@@ -10,7 +10,22 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// The first second that no HTTP date can express: the year 10000.
 const DATES_END: u64 = 253_402_300_800;
 
-/// What tells two states of a file apart.
+/// What tells two states of a file apart, within one file system.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct State {
+    ino: Ino,
+    generation: u32,
+    size: u64,
+    mtime: Timestamp,
+}
+
+impl State {
+    pub(crate) fn of(attr: &Attr) -> Self {
+        State { ino: attr.ino, generation: attr.generation, size: attr.size, mtime: attr.mtime }
+    }
+}
+
+/// What tells clients two states of a file apart.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Validators {
     /// The entity tag, in its quotes. Strong.
@@ -32,13 +47,11 @@ pub(crate) enum Verdict {
 }
 
 impl Validators {
-    /// Those of an inode of the file system with identity `fsid`, at `now`.
-    pub(crate) fn new(fsid: u64, attr: &Attr, now: SystemTime) -> Self {
-        let tag = format!(
-            "\"{fsid:x}-{:x}-{:x}-{:x}-{:x}.{:x}\"",
-            attr.ino.0, attr.generation, attr.size, attr.mtime.seconds, attr.mtime.nanos
-        );
-        let seconds = u64::try_from(attr.mtime.seconds).ok().filter(|&seconds| seconds < DATES_END);
+    /// Those of a file of the file system with identity `fsid`, at `now`.
+    pub(crate) fn new(fsid: u64, state: &State, now: SystemTime) -> Self {
+        let State { ino: Ino(ino), generation, size, mtime: Timestamp { seconds, nanos } } = *state;
+        let tag = format!("\"{fsid:x}-{ino:x}-{generation:x}-{size:x}-{seconds:x}.{nanos:x}\"");
+        let seconds = u64::try_from(seconds).ok().filter(|&seconds| seconds < DATES_END);
         let modified = seconds.map(|seconds| UNIX_EPOCH + Duration::from_secs(seconds));
         Validators { tag, modified: modified.filter(|&modified| modified <= now) }
     }
@@ -117,7 +130,7 @@ fn date(headers: &HeaderMap, name: HeaderName) -> Option<SystemTime> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use hyper::header::HeaderValue;
 
@@ -125,6 +138,11 @@ mod tests {
     const DATE: &str = "Sun, 09 Sep 2001 01:46:40 GMT";
     const LATER: &str = "Sun, 09 Sep 2001 01:46:41 GMT";
     const EARLIER: &str = "Sun, 09 Sep 2001 01:46:39 GMT";
+
+    /// A state of a file of five bytes, changed at this second.
+    pub(crate) fn state(ino: u64, seconds: i64) -> State {
+        State { ino: Ino(ino), generation: 0, size: 5, mtime: Timestamp { seconds, nanos: 0 } }
+    }
 
     fn validators() -> Validators {
         Validators { tag: TAG.into(), modified: Some(UNIX_EPOCH + Duration::from_secs(1_000_000_000)) }

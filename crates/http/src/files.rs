@@ -1,7 +1,8 @@
-//! A path's answer. Everything here may block: it runs on readers' threads.
+//! A path's answer. Everything here but [`Site::at_hand`] may block: it runs on readers' threads.
 
 use crate::body::{Body, Budget, Part, Reserved, Source, Unreadable, first_chunk};
-use crate::conditional::{Validators, Verdict};
+use crate::conditional::{State, Validators, Verdict};
+use crate::contents::Contents;
 use crate::listing::{self, View};
 use crate::log::Log;
 use crate::media;
@@ -57,21 +58,38 @@ pub(crate) struct Site<F: FileSystem> {
     pub(crate) zone: TimeZone,
     pub(crate) log: Arc<dyn Log>,
     pub(crate) budget: Budget,
+    pub(crate) contents: Contents,
 }
 
 impl<F: FileSystem> Site<F> {
+    /// Answers from memory alone, and waits for nothing: `None` where something would have to be read.
+    pub(crate) fn at_hand(&self, ask: &Ask) -> Option<Response<Body>> {
+        let path = ask.target.path();
+        let inode = match self.vfs.walk_cached(WHO, self.vfs.root(), &path, WalkOptions::FOLLOW)? {
+            Ok(inode) => inode,
+            Err(error) => return Some(self.failed(&path, &error)),
+        };
+        if inode.attr().kind != FileType::Regular {
+            return None;
+        }
+        let content = self.contents.get(&State::of(&inode.attr()))?;
+        let room = self.budget.reserve_now(content.len())?;
+        Some(self.file(ask, inode, Some(content), room))
+    }
+
     /// Answers a request for a file; for a directory, only finds it.
     pub(crate) fn find(&self, ask: &Ask, room: Reserved) -> Found<F> {
         let path = ask.target.path();
-        let found = self.vfs.walk(WHO, self.vfs.root(), &path, WalkOptions::FOLLOW).and_then(|inode| {
-            Ok(match inode.attr().kind {
-                FileType::Directory if ask.target.directory => Found::Directory(inode),
-                FileType::Directory => Found::reply(to_directory(ask)),
-                FileType::Regular => Found::reply(self.file(ask, inode, room)?),
-                _ => Found::reply(reply::say(StatusCode::FORBIDDEN, "This is not a regular file.")),
-            })
-        });
-        found.unwrap_or_else(|error| Found::reply(self.failed(&path, &error)))
+        let inode = match self.vfs.walk(WHO, self.vfs.root(), &path, WalkOptions::FOLLOW) {
+            Ok(inode) => inode,
+            Err(error) => return Found::reply(self.failed(&path, &error)),
+        };
+        match inode.attr().kind {
+            FileType::Directory if ask.target.directory => Found::Directory(inode),
+            FileType::Directory => Found::reply(to_directory(ask)),
+            FileType::Regular => Found::reply(self.file(ask, inode, None, room)),
+            _ => Found::reply(reply::say(StatusCode::FORBIDDEN, "This is not a regular file.")),
+        }
     }
 
     /// A directory's page.
@@ -99,23 +117,29 @@ impl<F: FileSystem> Site<F> {
         response
     }
 
-    fn file(&self, ask: &Ask, inode: Arc<Inode<F>>, room: Reserved) -> Result<Response<Body>> {
+    /// Answers a request for a regular file, whose whole content may be at hand.
+    fn file(
+        &self,
+        ask: &Ask,
+        inode: Arc<Inode<F>>,
+        content: Option<Bytes>,
+        room: Reserved,
+    ) -> Response<Body> {
         let size = inode.attr().size;
         let now = SystemTime::now();
-        let validators = Validators::new(self.fsid, &inode.attr(), now);
+        let validators = Validators::new(self.fsid, &State::of(&inode.attr()), now);
         let mut response = Response::new(Body::default());
         match validators.judge(&ask.headers) {
             Verdict::Failed => {
-                return Ok(reply::say(
-                    StatusCode::PRECONDITION_FAILED,
-                    "The file is not what you thought it was.",
-                ));
+                let sentence = "The file is not what you thought it was.";
+                return reply::say(StatusCode::PRECONDITION_FAILED, sentence);
             }
             Verdict::NotModified => *response.status_mut() = StatusCode::NOT_MODIFIED,
             Verdict::Proceed => {
                 let source = Arc::new(File {
                     vfs: self.vfs.clone(),
                     inode,
+                    content,
                     path: ask.target.path(),
                     log: self.log.clone(),
                 });
@@ -132,7 +156,7 @@ impl<F: FileSystem> Site<F> {
                 set(&mut response, LAST_MODIFIED, &date);
             }
         }
-        Ok(response)
+        response
     }
 
     /// The file, or parts of it.
@@ -154,9 +178,17 @@ impl<F: FileSystem> Site<F> {
             Wanted::Whole => (StatusCode::OK, std::iter::once(0..size).collect()),
             Wanted::Parts(ranges) => (StatusCode::PARTIAL_CONTENT, ranges),
         };
-        let first = if ask.head { Bytes::new() } else { first_chunk(&*source, &ranges[0], room)? };
+        let first = match &source.content {
+            _ if ask.head => Bytes::new(),
+            // All of it is a chunk at most, and at hand: see `Contents`.
+            Some(content) => content.slice(ranges[0].start as usize..ranges[0].end as usize),
+            None => first_chunk(&*source, &ranges[0])?,
+        };
+        if source.content.is_none() && first.len() as u64 == size {
+            self.contents.keep(State::of(&source.inode.attr()), first.clone());
+        }
         let media = media_type(ask, &*source, &ranges[0], &first)?;
-        let (parts, boundary) = parts(&ranges, &first, &media, size);
+        let (parts, boundary) = parts(&ranges, &room.hold(first), &media, size);
         let body = Body::of(parts, Some((source, self.budget.clone())));
         let mut response = match &boundary {
             Some(boundary) => {
@@ -253,6 +285,8 @@ fn parts(ranges: &[Range<u64>], first: &Bytes, media: &str, size: u64) -> (Vec<P
 struct File<F: FileSystem> {
     vfs: Arc<Vfs<F>>,
     inode: Arc<Inode<F>>,
+    /// All of it, where that is at hand.
+    content: Option<Bytes>,
     path: Vec<u8>,
     log: Arc<dyn Log>,
 }
@@ -263,6 +297,11 @@ impl<F: FileSystem> Source for File<F> {
     }
 
     fn fill(&self, offset: u64, buf: &mut [u8]) -> Result<(), Unreadable> {
+        if let Some(content) = &self.content {
+            let from =
+                usize::try_from(offset).ok().and_then(|offset| content.get(offset..)?.get(..buf.len()));
+            return from.map(|from| buf.copy_from_slice(from)).ok_or(Unreadable);
+        }
         let error = match self.vfs.read(&self.inode, offset, buf) {
             Ok(len) if len == buf.len() => return Ok(()),
             Ok(_) => Error::Io("the file ended before its size".into()),

@@ -15,7 +15,8 @@
 //!   the image's bytes can read them all. So a server on a loopback address answers only requests whose `Host` is
 //!   `localhost` or an address: a web site that has its own name point here is refused.
 //! - Files are not trusted: documents that can run scripts are sandboxed, so that they do not read their neighbours.
-//! - Memory is bounded: all responses together hold [`Limits::buffers`], a connection no more than its request's head.
+//! - Memory is bounded: all responses together hold [`Limits::buffers`], contents that are kept
+//!   [`Limits::contents`], a connection no more than its request's head.
 //!   A failure in mid-file cuts the connection, so that a client sees a short body, not a wrong one.
 //!
 //! ```no_run
@@ -40,6 +41,7 @@
 
 mod body;
 mod conditional;
+mod contents;
 mod files;
 mod listing;
 mod log;

@@ -44,7 +44,9 @@ pub struct Limits {
     pub write_time: Duration,
     /// Memory for the bodies of all responses together, in bytes.
     pub buffers: usize,
-    /// How long a request may wait for that memory before it is answered with 503.
+    /// Memory for the contents of small files that are kept, in bytes. They are answered at once.
+    pub contents: usize,
+    /// How long a request may wait for memory for its body before it is answered with 503.
     pub buffer_wait: Duration,
     /// Threads that read from the file system.
     pub readers: usize,
@@ -65,6 +67,7 @@ impl Default for Limits {
             head_time: Duration::from_secs(30),
             write_time: Duration::from_secs(30),
             buffers: 64 << 20,
+            contents: 64 << 20,
             buffer_wait: Duration::from_secs(10),
             readers: 32,
             grace: Duration::from_secs(10),

@@ -4,6 +4,7 @@
 
 use crate::Log;
 use crate::body::Body;
+use crate::contents::Contents;
 use crate::files::Site;
 use crate::metrics::Counters;
 use crate::options::{Limits, Options};
@@ -79,6 +80,7 @@ impl<F: FileSystem> Server<F> {
             zone: TimeZone::system(),
             log: log.clone(),
             budget: service::budget(&limits),
+            contents: Contents::new(limits.contents),
         });
         let files =
             Files { site, ledger: Ledger { counters: counters.clone(), log }, limits: limits.clone() };

@@ -113,8 +113,16 @@ impl<F: FileSystem> Service for Files<F> {
 }
 
 impl<F: FileSystem> Files<F> {
-    /// One trip to a reader's thread for a small file; a directory takes a second one, with room for its page.
     async fn find(&self, ask: Ask) -> Response<Body> {
+        match self.site.at_hand(&ask) {
+            Some(response) => response,
+            // In a box, so that the others are not moved about with room for what this needs.
+            None => Box::pin(self.read(ask)).await,
+        }
+    }
+
+    /// One trip to a reader's thread for a small file; a directory takes a second one, with room for its page.
+    async fn read(&self, ask: Ask) -> Response<Body> {
         let Some(room) = self.room(Limits::CHUNK).await else { return busy() };
         let site = self.site.clone();
         let found = spawn_blocking(move || {

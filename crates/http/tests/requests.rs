@@ -3,6 +3,7 @@
 mod common;
 
 use common::{CHANGED_DATE, MemFs, Running, Thing, large, pattern};
+use std::sync::{Arc, Mutex};
 
 fn file(content: &str) -> Thing {
     Thing::File(content.into())
@@ -290,4 +291,44 @@ fn each_request_is_told_in_the_common_log_format() {
     assert_eq!(before, "127.0.0.1");
     assert!(after.ends_with("] \"GET /hello.txt?x=1 HTTP/1.1\" 200 12"), "{after}");
     assert!(lines[1].ends_with("] \"HEAD /none HTTP/1.1\" 404 -"), "{}", lines[1]);
+}
+
+/// A small file that was read before needs no device; nor does a name that is known to be missing.
+#[test]
+fn what_is_in_memory_is_answered_while_every_reader_waits() {
+    let gate = Arc::new(Mutex::new(()));
+    let tree = [
+        ("small.txt", file("small")),
+        ("link", Thing::Link("small.txt")),
+        ("stuck", Thing::Stuck(gate.clone())),
+        ("unread", Thing::File(b"unread".to_vec())),
+    ];
+    let site = Running::with(MemFs::new(tree), |options| options.limits.readers = 1);
+    let first = site.get("/small.txt");
+    assert_eq!((site.get("/none").status, first.text().as_str()), (404, "small"));
+    let closed = gate.lock().unwrap();
+    let mut waiting = site.client();
+    waiting.request("GET /stuck", "");
+    // Another that needs a reader waits behind it, here or there: so the device is asked by now, or will be before this.
+    let mut behind = site.client();
+    behind.request("GET /unread", "");
+    assert_eq!(site.get("/small.txt"), first, "and all that is said of it");
+    assert_eq!(site.ask("GET /small.txt", "Range: bytes=1-2\r\n").text(), "ma");
+    assert_eq!(site.ask("HEAD /small.txt", "").header("content-length"), "5");
+    let tag = format!("If-None-Match: {}\r\n", first.header("etag"));
+    assert_eq!(site.ask("GET /small.txt", &tag).status, 304);
+    assert_eq!(site.get("/none").status, 404);
+    drop(closed);
+    assert_eq!((waiting.reply(false).status, behind.reply(false).text().as_str()), (200, "unread"));
+}
+
+#[test]
+fn several_ranges_of_a_file_in_memory_are_the_same_as_when_it_was_read() {
+    let site = site();
+    let parts = || site.ask("GET /hello.txt", "Range: bytes=0-0,7-\r\n");
+    let boundary =
+        |reply: &common::Reply| reply.header("content-type").split("boundary=").nth(1).unwrap().to_owned();
+    let (first, again) = (parts(), (site.get("/hello.txt"), parts()).1);
+    assert_eq!(first.text().replace(&boundary(&first), ""), again.text().replace(&boundary(&again), ""));
+    assert!(again.text().contains("\r\n\r\nworld\r\n"));
 }

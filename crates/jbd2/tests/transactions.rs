@@ -190,6 +190,26 @@ fn a_panic_in_the_middle_of_a_change_commits_nothing_of_it() {
 }
 
 #[test]
+fn a_panic_under_a_commit_that_waits_for_the_handle_commits_nothing_of_it() {
+    let (disk, _, journal) = journal();
+    let outcome = std::thread::scope(|scope| {
+        let broken = || {
+            let mut handle = journal.start(2).unwrap();
+            handle.update(5, |bytes| bytes[0] = 9).unwrap();
+            journal.commit(handle.tid());
+            // Most often the commit waits for the handle by then; the outcome must be the same if it does not.
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            panic!("in the middle");
+        };
+        scope.spawn(broken).join()
+    });
+    assert!(outcome.is_err());
+    assert!(journal.force_commit().is_err());
+    drop(journal);
+    assert_eq!(disk.memory.to_vec()[5 * BLOCK], 0);
+}
+
+#[test]
 fn a_commit_with_nothing_in_it_flushes_what_was_written_before() {
     let (disk, _, journal) = journal();
     let before = disk.flushes.load(SeqCst);

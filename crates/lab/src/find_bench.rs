@@ -14,7 +14,7 @@ use std::time::Instant;
 
 use crate::harness::Timing;
 use crate::mounts::{HiddenMount, Image, Unavailable};
-use crate::report::{OURS, Outcome};
+use crate::outcome::{OURS, Outcome};
 use crate::rivals::create_below;
 use crate::rows::Heading;
 use crate::tree::{Shape, Tree};

@@ -187,7 +187,7 @@ fn run_slice(course: &Course<'_>, shares: &[Share], contender: &Contender) -> Re
 
 /// Keeps a thread on one of the CPUs that the process may use, so that it does not migrate in mid-slice. Where that is
 /// refused the figures are only noisier.
-fn pin_to_cpu(thread: usize) {
+pub(crate) fn pin_to_cpu(thread: usize) {
     let Ok(allowed) = sched_getaffinity(None) else { return };
     let cpus: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|&cpu| allowed.is_set(cpu)).collect();
     if let Some(&cpu) = cpus.get(thread % cpus.len().max(1)) {

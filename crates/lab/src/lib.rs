@@ -8,7 +8,8 @@
 //! - [`rivals`]: who walks, one file each behind [`rivals::NameCache`];
 //! - [`schemes`]: the locking schemes of the study, one file each behind [`schemes::Scheme`];
 //! - [`harness`]: all of them in turn, round after round;
-//! - [`stats`], [`rows`], [`targets`] and [`report`]: what came out, how sure it is, and whether it is enough;
+//! - [`workloads`]: loads that schemes carry, and what they get done;
+//! - [`stats`], [`rows`], [`targets`], [`outcome`] and [`report`]: what came out, how sure it is, and whether it is enough;
 //! - [`walk_bench`], [`find_bench`] and [`mount_bench`]: the benchmarks put together.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
@@ -17,7 +18,9 @@ pub mod find_bench;
 pub mod harness;
 pub mod mount_bench;
 pub mod mounts;
+pub mod outcome;
 pub mod paths;
+pub mod placement;
 pub mod report;
 pub mod rivals;
 pub mod rows;
@@ -27,3 +30,4 @@ pub mod targets;
 pub mod tree;
 pub mod valgrind;
 pub mod walk_bench;
+pub mod workloads;

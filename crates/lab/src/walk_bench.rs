@@ -5,8 +5,8 @@
 //! every top directory was renamed: nothing below it may have to be hashed anew, nor be harder to find).
 
 use crate::harness::{Contender, Course, Timing, WrongAnswer, race, verify};
+use crate::outcome::{OURS, Outcome};
 use crate::paths::{Ending, PathSet, Pattern, Rename, RenameLoad};
-use crate::report::{OURS, Outcome};
 use crate::rivals::{CHAINED, DENTREE, KernelStat, MAPS, SPLIT_ONLY, Variant, Work};
 use crate::rows::Heading;
 use crate::stats::paired_ratio;

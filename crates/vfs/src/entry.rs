@@ -86,7 +86,8 @@ impl<F: FileSystem> Vfs<F> {
         Ok(entry)
     }
 
-    fn remembered_entry(&self, dir: &Inode<F>) -> Option<Entry<'_>> {
+    /// The entry of `dir`, if it is still cached.
+    pub(crate) fn remembered_entry(&self, dir: &Inode<F>) -> Option<Entry<'_>> {
         if dir.ino() == self.root().ino() {
             return Some(self.names.root());
         }

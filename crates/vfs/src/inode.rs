@@ -307,6 +307,11 @@ impl<F: FileSystem> InodeCache<F> {
         self.cache.remove(&inode.ino);
     }
 
+    /// Inode `ino` if it is in memory.
+    pub(crate) fn cached(&self, ino: Ino) -> Option<Arc<Inode<F>>> {
+        self.cache.get(&ino)
+    }
+
     pub(crate) fn stats(&self) -> InodeCacheStats {
         InodeCacheStats {
             cached: self.cache.len() as u64,

@@ -104,6 +104,31 @@ impl<F: FileSystem> Vfs<F> {
         Ok(LastName { dir, name, slash })
     }
 
+    /// Walks as [`walk`](Self::walk) does, in memory alone: never asks the file system, and so never waits for a device.
+    /// `None` where it would have to, and at symbolic links.
+    pub fn walk_cached(
+        &self,
+        who: &Identity,
+        start: &Arc<Inode<F>>,
+        path: &[u8],
+        options: WalkOptions,
+    ) -> Option<Result<Arc<Inode<F>>>> {
+        if !self.is_plain(start, path, options) {
+            return None;
+        }
+        let start = self.remembered_entry(start)?;
+        let searchable =
+            |ino: &Ino| self.inodes.cached(*ino).is_some_and(|dir| who.may(&dir.attr(), Access::SEARCH));
+        match self.names.walk(&start, path, options.of_names(&start), searchable) {
+            names::Walk::Found(end) => match options.accept(end, path) {
+                Ok(end) => self.inodes.cached(*end.handle()).map(Ok),
+                Err(error) => Some(Err(error)),
+            },
+            names::Walk::Negative { .. } => Some(Err(Error::NotFound)),
+            names::Walk::Stopped(_) => None,
+        }
+    }
+
     /// Walks several paths as [`walk`](Self::walk) does, answers in their order. Where the names are cached the
     /// waits for memory overlap: for paths that the processor's caches do not hold several times as fast.
     pub fn walk_many(

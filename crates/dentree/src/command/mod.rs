@@ -7,6 +7,7 @@ mod demo;
 mod du;
 mod find;
 mod info;
+mod lab;
 mod ls;
 mod manual;
 mod mkfs;
@@ -38,6 +39,7 @@ pub(crate) fn run(session: &Session, command: &Command) -> Result<(), Stop> {
         Command::Mount(args) => mount::run(session, args),
         Command::Serve(args) => serve::run(session, args),
         Command::Demo => demo::run(session),
+        Command::Lab(args) => lab::run(args),
         Command::Completions(args) => manual::completions(args),
         Command::Man(args) => manual::man(args),
     }

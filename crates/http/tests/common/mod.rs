@@ -23,6 +23,8 @@ pub enum Thing {
     File(Vec<u8>),
     /// A file of this many bytes, as [`pattern`] has them, whose device fails from the given byte on.
     Failing(u64, u64),
+    /// A file of one byte, whose device does not answer while the gate is locked.
+    Stuck(Arc<Mutex<()>>),
     Link(&'static str),
     Fifo,
 }
@@ -82,7 +84,7 @@ impl MemFs {
     fn kind(&self, ino: Ino) -> FileType {
         match self.node(ino).thing {
             Thing::Dir => FileType::Directory,
-            Thing::File(_) | Thing::Failing(..) => FileType::Regular,
+            Thing::File(_) | Thing::Failing(..) | Thing::Stuck(_) => FileType::Regular,
             Thing::Link(_) => FileType::Symlink,
             Thing::Fifo => FileType::Fifo,
         }
@@ -117,6 +119,7 @@ impl FileSystem for MemFs {
             size: match &self.node(*ino).thing {
                 Thing::File(content) => content.len() as u64,
                 Thing::Failing(len, _) => *len,
+                Thing::Stuck(_) => 1,
                 _ => 0,
             },
             blocks: 0,
@@ -162,6 +165,7 @@ impl FileSystem for MemFs {
         match &self.node(*ino).thing {
             Thing::File(content) => buf[..len].copy_from_slice(&content[offset as usize..end as usize]),
             Thing::Failing(_, from) if end > *from => return Err(Error::Io("the device's secret".into())),
+            Thing::Stuck(gate) => drop(gate.lock().unwrap()),
             _ => buf[..len].iter_mut().zip(offset..).for_each(|(byte, at)| *byte = pattern(at)),
         }
         Ok(len)

@@ -9,7 +9,7 @@ use tempfile::TempDir;
 
 use super::cases::Load;
 use crate::mounts::{HiddenMount, Unavailable, command};
-use crate::report::OURS;
+use crate::outcome::OURS;
 
 pub(super) const FUSE2FS: &str = "fuse2fs";
 pub(super) const KERNEL: &str = "kernel";

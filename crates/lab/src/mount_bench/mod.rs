@@ -12,7 +12,7 @@ use std::process::Command;
 
 use crate::harness::Timing;
 use crate::mounts::{Unavailable, command};
-use crate::report::{OURS, Outcome};
+use crate::outcome::{OURS, Outcome};
 use crate::rows::Heading;
 
 use cases::{CASES, Load};

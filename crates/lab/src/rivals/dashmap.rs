@@ -14,7 +14,7 @@ use equivalent::Equivalent;
 /// `dashmap::DashMap<(parent, name), node>`.
 #[derive(Debug)]
 pub struct DashMap {
-    map: dashmap::DashMap<Key, NodeId, Hasher>,
+    pub(crate) map: dashmap::DashMap<Key, NodeId, Hasher>,
 }
 
 impl DashMap {
@@ -27,7 +27,7 @@ impl DashMap {
         Self { map }
     }
 
-    fn get(&self, key: KeyRef<'_>) -> Option<NodeId> {
+    pub(crate) fn get(&self, key: KeyRef<'_>) -> Option<NodeId> {
         let hash = self.map.hash_usize(&key);
         let shard = self.map.shards()[self.map.determine_shard(hash)].read();
         shard

@@ -13,7 +13,7 @@ const INLINE: usize = 22;
 
 /// A key as maps store it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Key {
+pub struct Key {
     parent: u32,
     name: Name,
 }
@@ -25,7 +25,7 @@ enum Name {
 }
 
 impl Key {
-    pub(super) fn new(parent: NodeId, name: &[u8]) -> Self {
+    pub(crate) fn new(parent: NodeId, name: &[u8]) -> Self {
         let name = match u8::try_from(name.len()) {
             Ok(len) if name.len() <= INLINE => {
                 let mut bytes = [0; INLINE];
@@ -55,9 +55,9 @@ impl Hash for Key {
 
 /// A key as walks look it up.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct KeyRef<'a> {
-    pub(super) parent: NodeId,
-    pub(super) name: &'a [u8],
+pub struct KeyRef<'a> {
+    pub(crate) parent: NodeId,
+    pub(crate) name: &'a [u8],
 }
 
 impl Hash for KeyRef<'_> {

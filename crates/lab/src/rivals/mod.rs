@@ -9,7 +9,7 @@ mod chained;
 mod dashmap;
 mod dentree;
 mod kernel;
-mod key;
+pub(crate) mod key;
 mod moka;
 mod papaya;
 mod rwlock;
@@ -36,7 +36,7 @@ use crate::tree::{NodeId, Tree};
 /// The hasher of every rival, with a fixed seed: the default of the fastest maps, and good on short strings.
 pub type Hasher = foldhash::fast::FixedState;
 
-fn hasher() -> Hasher {
+pub(crate) fn hasher() -> Hasher {
     Hasher::with_seed(0x5eed)
 }
 

@@ -10,7 +10,7 @@ use crate::tree::{NodeId, Tree};
 /// `moka::sync::Cache<(parent, name), node>`.
 #[derive(Debug)]
 pub struct Moka {
-    cache: moka::sync::Cache<Key, NodeId, Hasher>,
+    pub(crate) cache: moka::sync::Cache<Key, NodeId, Hasher>,
 }
 
 impl Moka {

@@ -8,7 +8,7 @@ use crate::tree::{NodeId, Tree};
 /// `papaya::HashMap<(parent, name), node>`.
 #[derive(Debug)]
 pub struct Papaya {
-    map: papaya::HashMap<Key, NodeId, Hasher>,
+    pub(crate) map: papaya::HashMap<Key, NodeId, Hasher>,
 }
 
 impl Papaya {

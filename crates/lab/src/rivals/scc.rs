@@ -8,7 +8,7 @@ use crate::tree::{NodeId, Tree};
 /// `scc::HashIndex<(parent, name), node>`.
 #[derive(Debug)]
 pub struct SccIndex {
-    map: scc::HashIndex<Key, NodeId, Hasher>,
+    pub(crate) map: scc::HashIndex<Key, NodeId, Hasher>,
 }
 
 impl SccIndex {

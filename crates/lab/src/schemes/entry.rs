@@ -25,6 +25,11 @@ impl Dentry {
     pub(super) fn index(self) -> usize {
         self.0 as usize
     }
+
+    /// The entry's number: for callers that keep something beside it, such as a lock.
+    pub fn number(self) -> usize {
+        self.index()
+    }
 }
 
 /// The lock bit that a [`Link`] keeps beside the number, where it is the head of a chain under a bit lock.

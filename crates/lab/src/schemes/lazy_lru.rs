@@ -12,6 +12,8 @@
 //!
 //! An entry's `d_lock` is a bit beside its count. `DCACHE_REFERENCED` is set by every look-up and `dget`, and gives an entry a second chance.
 //!
+//! Names lead to entries by an [`Index`]: the chains of the text, or a crate's map in their place (see `mapped`).
+//!
 //! What the text does not say: a look-up that misses while an entry is renamed looks again (`renames`, see scheme 5). A hit needs no
 //! second look: it is compared under `d_lock`.
 
@@ -22,24 +24,27 @@ use crossbeam_epoch as epoch;
 use dentree_lockmeter::{BitGuard, BitLock, Class, SpinLock};
 
 use super::entry::{COUNT_LOCK_BIT, Dentry, Layout};
+use super::index::{Chains, Index};
 use super::lists::{Freed, Moved};
 use super::table::{Table, Wanted};
 use super::{Config, Inode, Scheme, Usage, make_room, sequence};
 
 /// See the module.
 #[derive(Debug)]
-pub struct LazyLru<L> {
+pub struct LazyLru<L, I = Chains> {
     table: Arc<Table<L>>,
+    index: I,
     dcache_lock: SpinLock<()>,
     d_lock: BitLock,
     renames: AtomicU32,
 }
 
-impl<L: Layout> LazyLru<L> {
+impl<L: Layout, I: Index> LazyLru<L, I> {
     /// A cache with nothing in it but the root.
     pub fn new(config: Config) -> Self {
         Self {
             table: Table::new(config),
+            index: I::default(),
             dcache_lock: SpinLock::new(Class::named("dcache_lock"), ()),
             d_lock: BitLock::new(Class::named("d_lock"), COUNT_LOCK_BIT),
             renames: AtomicU32::new(0),
@@ -68,9 +73,11 @@ impl<L: Layout> LazyLru<L> {
     /// `d_move`, under `dcache_lock`.
     fn move_to(&self, dentry: Dentry, wanted: &Wanted<'_>) -> Moved {
         let mut freed = None;
-        if let Some(target) = self.table.find(wanted).filter(|target| *target != dentry) {
+        if let Some(target) =
+            self.index.find(&self.table, wanted, |at| at != dentry && self.table.matches(at, wanted))
+        {
             let d_lock = self.d_lock(target);
-            self.table.unhash_saving_next(target);
+            self.index.leave(&self.table, target);
             let unused = self.table.count(target) == 0;
             drop(d_lock);
             freed = unused.then(|| self.table.kill(target));
@@ -78,11 +85,11 @@ impl<L: Layout> LazyLru<L> {
         let old_parent = self.table.parent(dentry);
         self.dget(wanted.parent);
         let _d_lock = self.d_lock(dentry);
-        self.table.unhash_saving_next(dentry);
+        self.index.leave(&self.table, dentry);
         self.table.remove_child(dentry);
         self.table.set_key(dentry, wanted);
         self.table.add_child(dentry);
-        self.table.rehash(dentry);
+        self.index.enter(&self.table, dentry, wanted);
         Moved { old_parent, freed }
     }
 
@@ -100,7 +107,7 @@ impl<L: Layout> LazyLru<L> {
                 self.table.lru_add(&self.table.lru, dentry);
                 continue;
             }
-            self.table.unhash_saving_next(dentry);
+            self.index.leave(&self.table, dentry);
             drop(d_lock);
             return Some(self.table.kill(dentry));
         }
@@ -137,14 +144,13 @@ impl<L: Layout> LazyLru<L> {
     }
 }
 
-impl<L: Layout> Scheme for LazyLru<L> {
+impl<L: Layout, I: Index> Scheme for LazyLru<L, I> {
     fn lookup(&self, parent: Dentry, name: &[u8]) -> Option<Dentry> {
         let wanted = Wanted::new(parent, name);
         let _rcu = epoch::pin();
         loop {
             let since = sequence::begin(&self.renames);
-            let next = |dentry| self.table.next_or_saved(dentry);
-            let found = self.table.find_by(&wanted, next, |dentry| self.get_if(dentry, &wanted));
+            let found = self.index.find(&self.table, &wanted, |dentry| self.get_if(dentry, &wanted));
             if found.is_some() || !sequence::changed(&self.renames, since) {
                 return found;
             }
@@ -190,7 +196,7 @@ impl<L: Layout> Scheme for LazyLru<L> {
             self.instantiate(dentry, inode);
         }
         let _d_rehash = self.dcache_lock.lock();
-        self.table.rehash(dentry);
+        self.index.enter(&self.table, dentry, &wanted);
         Some(dentry)
     }
 
@@ -205,7 +211,7 @@ impl<L: Layout> Scheme for LazyLru<L> {
         if self.table.count(dentry) == 1 {
             self.table.remove_alias(dentry);
         } else {
-            self.table.unhash_saving_next(dentry);
+            self.index.leave(&self.table, dentry);
         }
     }
 

@@ -13,6 +13,8 @@
 //! | 9 | [`LazyLruTimer`] | as 8 | as 8, tidied by a timer | 3.4.3.2 |
 //! | 10 | [`FastWalkLazy`] | as 4 | as 4; lazy | the authors' TODO |
 //! | 11 | [`SeqCount`] | sequence counts; one reference at the end | a lock of its own; lazy | today's kernel |
+//! | 12 | [`Dentree`] | sequence counts; one reference at the end | a clock | `dentree_dcache` |
+//! | | [`LazyLru`] over [`Mapped`] | RCU, then the map of a crate, then `d_lock` | as 8 | dashmap, papaya, scc, moka |
 //!
 //! All keep the kernel's lists: hash chains, children, aliases, LRU. "Lazy" means that a look-up leaves an unused entry on
 //! the LRU list, and that whoever walks the list later takes it off.
@@ -22,24 +24,23 @@
 //! invalid one, and a lock in the right place makes it right (relaxed loads and stores are plain moves). RCU is
 //! crossbeam-epoch: a read side is a pin, and an entry's number returns to the arena after a grace period.
 //!
-//! # The place for others
-//! Scheme 12, Dentree's own cache, and the maps of crates get a file each here as they are put behind [`Scheme`], and a row in
-//! [`SCHEMES`]: the suite in `tests/schemes` then tries them too.
-//!
 //! # What callers promise
 //! As the VFS does: who adds, deletes or renames holds a lock of the directories concerned, and renames of
 //! directories are done one at a time; look-ups, references, pruning and aliases need nothing.
 
 mod big_reader;
+mod dentree;
 mod entry;
 mod fastwalk;
 mod fastwalk_lazy;
 mod functions;
 mod global;
+mod index;
 mod interleave;
 mod lazy_lru;
 mod lazy_lru_timer;
 mod lists;
+mod mapped;
 mod per_bucket;
 mod rcu_global_lru;
 mod rcu_lru_lock;
@@ -49,6 +50,7 @@ mod sequence;
 mod table;
 
 pub use big_reader::BigReader;
+pub use dentree::Dentree;
 pub use entry::{Aligned, Apart, Dense, Dentry, Layout, Split, Standard, Together};
 pub use fastwalk::FastWalk;
 pub use fastwalk_lazy::FastWalkLazy;
@@ -56,6 +58,7 @@ pub use functions::function_at;
 pub use global::Global;
 pub use lazy_lru::LazyLru;
 pub use lazy_lru_timer::LazyLruTimer;
+pub use mapped::Mapped;
 pub use per_bucket::PerBucket;
 pub use rcu_global_lru::RcuGlobalLru;
 pub use rcu_lru_lock::RcuLruLock;
@@ -63,6 +66,8 @@ pub use rcu_per_bucket::RcuPerBucket;
 pub use seq_count::SeqCount;
 
 use std::num::NonZeroU64;
+
+use crate::rivals::{DashMap, Moka, Papaya, SccIndex};
 
 /// The longest name, in bytes.
 pub const NAME_MAX: usize = 255;
@@ -102,6 +107,24 @@ pub struct Walked {
     pub depth: usize,
 }
 
+/// What a path led to, when nothing is held any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Resolved {
+    /// Components found; see [`Walked::depth`].
+    pub depth: usize,
+    /// The inode of the last of them; `None` if it is negative.
+    pub inode: Option<Inode>,
+}
+
+/// Acquisitions that a scheme counted by itself, since it was built.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OwnLocks {
+    /// By look-ups: those that did not find their answer without a lock.
+    pub look_ups: u64,
+    /// By creations, deletions and renames: a directory's lock for each directory.
+    pub changes: u64,
+}
+
 /// A directory entry cache. Entries that it hands out carry a reference, which the caller gives back by
 /// [`dput`](Self::dput); only referenced entries may be handed in.
 pub trait Scheme: Send + Sync {
@@ -112,6 +135,14 @@ pub trait Scheme: Send + Sync {
     fn walk(&self, path: &[&[u8]]) -> Walked {
         self.dget(Dentry::ROOT);
         walk_on(self, path, Walked { dentry: Dentry::ROOT, depth: 0 })
+    }
+
+    /// `stat(2)`: a walk, a look at what it found, and its reference given back.
+    fn resolve(&self, path: &[&[u8]]) -> Resolved {
+        let Walked { dentry, depth } = self.walk(path);
+        let inode = self.inode(dentry);
+        self.dput(dentry);
+        Resolved { depth, inode }
     }
 
     /// Takes another reference to a referenced entry.
@@ -144,6 +175,11 @@ pub trait Scheme: Send + Sync {
     /// `d_move`: gives the entry another name. An entry that has the name already loses it.
     fn rename(&self, dentry: Dentry, new_parent: Dentry, name: &[u8]);
 
+    /// How many entries pruning frees at once: it may free a batch more than was wanted, less one.
+    fn prune_batch(&self) -> usize {
+        1
+    }
+
     /// `prune_dcache`: frees up to `wanted` unused entries, those that were not looked up of late first. How many it freed.
     fn prune(&self, wanted: usize) -> usize;
 
@@ -152,6 +188,16 @@ pub trait Scheme: Send + Sync {
 
     /// All entries of an inode that have a name, each with a reference.
     fn aliases(&self, inode: Inode) -> Vec<Dentry>;
+
+    /// Whether there are lists of an inode's entries; where not, [`aliases`](Self::aliases) finds none.
+    fn keeps_aliases(&self) -> bool {
+        true
+    }
+
+    /// Acquisitions of locks that are not lockmeter's; `None` where all are.
+    fn own_locks(&self) -> Option<OwnLocks> {
+        None
+    }
 
     /// The entry's inode; `None` if it is negative.
     fn inode(&self, dentry: Dentry) -> Option<Inode>;
@@ -169,8 +215,8 @@ pub struct Variant {
     pub build: fn(Config) -> Box<dyn Scheme>,
 }
 
-/// The schemes, in the order of the table above, with today's entry: one line of what look-ups read.
-pub const SCHEMES: [Variant; 11] = [
+/// The schemes, in the order of the table above, with today's entry (one line of what look-ups read), and the rivals.
+pub const SCHEMES: [Variant; 16] = [
     Variant { name: "1 global lock", build: |config| Box::new(Global::<Standard>::new(config)) },
     Variant { name: "2 bucket locks", build: |config| Box::new(PerBucket::<Standard>::new(config)) },
     Variant { name: "3 big-reader lock", build: |config| Box::new(BigReader::<Standard>::new(config)) },
@@ -188,7 +234,15 @@ pub const SCHEMES: [Variant; 11] = [
         build: |config| Box::new(FastWalkLazy::<Standard>::new(config)),
     },
     Variant { name: "11 sequence counts", build: |config| Box::new(SeqCount::<Standard>::new(config)) },
+    Variant { name: "12 dentree", build: |config| Box::new(Dentree::new(config)) },
+    Variant { name: "dashmap", build: |config| Box::new(OverMap::<DashMap>::new(config)) },
+    Variant { name: "papaya", build: |config| Box::new(OverMap::<Papaya>::new(config)) },
+    Variant { name: "scc", build: |config| Box::new(OverMap::<SccIndex>::new(config)) },
+    Variant { name: "moka", build: |config| Box::new(OverMap::<Moka>::new(config)) },
 ];
+
+/// A crate's map in place of scheme 8's chains.
+type OverMap<M> = LazyLru<Standard, Mapped<M>>;
 
 macro_rules! layouts {
     ($($placement:ident $alignment:ident $words:literal),* $(,)?) => {
@@ -213,14 +267,20 @@ pub const LAYOUTS: [Variant; 18] = layouts![
 /// What `alloc` makes, after pruning for it if need be. Where freed entries wait for a grace period, time passes for them here.
 fn make_room(scheme: &(impl Scheme + ?Sized), alloc: impl Fn() -> Option<Dentry>) -> Option<Dentry> {
     const PRUNED_AT_ONCE: usize = 32;
-    const ATTEMPTS: usize = 1000;
-    for _ in 0..ATTEMPTS {
+    const ATTEMPTS: usize = 500;
+    /// Attempts after which this thread sleeps between two: a grace period may wait for a thread that has lost its CPU to us.
+    const HASTY: usize = 100;
+    for attempt in 0..ATTEMPTS {
         if let Some(dentry) = alloc() {
             return Some(dentry);
         }
         scheme.prune(PRUNED_AT_ONCE);
         crossbeam_epoch::pin().flush();
-        std::thread::yield_now();
+        if attempt < HASTY {
+            std::thread::yield_now();
+        } else {
+            std::thread::sleep(std::time::Duration::from_micros(100));
+        }
     }
     None
 }

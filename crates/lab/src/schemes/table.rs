@@ -22,7 +22,7 @@ use super::{Config, Inode, NAME_MAX, Usage, interleave};
 
 /// What a look-up wants.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Wanted<'a> {
+pub struct Wanted<'a> {
     pub(super) parent: Dentry,
     pub(super) name: &'a [u8],
     pub(super) hash: u32,
@@ -83,7 +83,7 @@ impl Lru {
 
 /// See the module.
 #[derive(Debug)]
-pub(super) struct Table<L> {
+pub struct Table<L> {
     pub(super) layout: L,
     heads: Box<[Link]>,
     aliases: Box<[Link]>,
@@ -396,6 +396,26 @@ impl<L: Layout> Table<L> {
         // the mark what was saved; a reader that sees `next` as it was needs neither.
         self.layout.key(dentry).state.store(UNLINKED, Release);
         chain.place.next.set(None);
+    }
+
+    /// Notes that a name leads to the entry, for an index that is not the chains.
+    pub(super) fn mark_hashed(&self, dentry: Dentry) {
+        self.layout.key(dentry).state.store(HASHED, Release);
+    }
+
+    /// Notes that no name leads to the entry any more; whether one did.
+    pub(super) fn mark_unhashed(&self, dentry: Dentry) -> bool {
+        self.layout.key(dentry).state.swap(0, AcqRel) & HASHED != 0
+    }
+
+    /// The entry's name. The caller holds the lock under which names change.
+    pub(super) fn name(&self, dentry: Dentry) -> Vec<u8> {
+        let length = self.layout.key(dentry).length.load(Relaxed) as usize;
+        let inline = self.layout.name(dentry);
+        let words: &[AtomicU64] =
+            if length <= 8 * inline.len() { inline } else { self.long.block(inline[0].load(Relaxed)) };
+        let bytes = words.iter().flat_map(|word| word.load(Relaxed).to_le_bytes());
+        bytes.take(length).collect()
     }
 
     /// How a chain goes on for a reader that may stand on an unlinked entry.

@@ -117,14 +117,13 @@ impl<'a> Model<'a> {
                 }
             }
             Op::Hold { dir, name } => {
-                if let (Some(dentry), Some(number)) = (self.lookup((dir, name)), self.truth.get(&(dir, name)))
-                {
+                let found = self.lookup((dir, name));
+                if let (Some(dentry), Some(number)) = (found, self.truth.get(&(dir, name))) {
                     self.cache.dget(dentry);
                     self.cache.dput(dentry);
                     self.held.push((dentry, Some((dir, name)), *number));
-                } else if let Some(dentry) = self.lookup((dir, name)) {
-                    self.cache.dput(dentry);
-                    self.cache.dput(dentry); // the look-up of the condition
+                } else {
+                    found.into_iter().for_each(|dentry| self.cache.dput(dentry));
                 }
             }
             Op::Drop { which } => {
@@ -143,7 +142,10 @@ impl<'a> Model<'a> {
             Op::Prune { wanted } => {
                 let before = self.cache.usage().on_lru;
                 let pruned = self.cache.prune(wanted);
-                assert!(pruned <= wanted && pruned <= before, "{pruned} of {wanted}, {before} on the list");
+                assert!(
+                    pruned < wanted + self.cache.prune_batch() && pruned <= before,
+                    "{pruned} of {wanted}, {before} on the list"
+                );
                 if pruned > 0 {
                     self.forget_unheld();
                 }
@@ -207,6 +209,9 @@ impl<'a> Model<'a> {
     }
 
     fn aliases(&mut self, number: u64) {
+        if !self.cache.keeps_aliases() {
+            return;
+        }
         let found = self.cache.aliases(inode(number));
         for dentry in &found {
             assert_eq!(self.cache.inode(*dentry), Some(inode(number)));
@@ -247,7 +252,7 @@ fn assert_walks(cache: &dyn Scheme) {
     assert_eq!(walk("usr/bin/unknown/below"), (2, Some(3)));
     assert_eq!(walk("unknown"), (0, Some(1)));
     cache.rename(bin, Dentry::ROOT, b"sbin");
-    assert_eq!(walk("usr/bin"), (1, Some(2)));
+    assert!([(1, Some(2)), (2, None)].contains(&walk("usr/bin")), "not there, or known not to be");
     assert_eq!(walk("sbin/gone"), (2, None));
     [usr, bin, gone].into_iter().for_each(|dentry| cache.dput(dentry));
     assert_eq!(walk("sbin/gone"), (2, None));
@@ -267,13 +272,13 @@ fn walks_go_as_far_as_the_cache_does() {
 fn a_full_cache_makes_room_by_pruning_and_says_when_it_cannot() {
     for scheme in SCHEMES.into_iter().chain(LAYOUTS) {
         let cache = (scheme.build)(crowded(16));
-        for number in 0..100 {
+        for number in 0..84 {
             let dentry =
                 cache.create(Dentry::ROOT, name(number).as_bytes(), Some(inode(7))).expect(scheme.name);
             cache.dput(dentry);
         }
         let held: Vec<_> =
-            (0..16).map_while(|n| cache.create(Dentry::ROOT, name(n).as_bytes(), Some(inode(7)))).collect();
+            (84..100).map_while(|n| cache.create(Dentry::ROOT, name(n).as_bytes(), Some(inode(7)))).collect();
         assert_eq!(held.len(), 15, "{}: all but the root's place", scheme.name);
         held.into_iter().for_each(|dentry| cache.dput(dentry));
         assert_nothing_leaked(&*cache, scheme.name);
@@ -283,19 +288,22 @@ fn a_full_cache_makes_room_by_pruning_and_says_when_it_cannot() {
 #[test]
 fn what_was_looked_up_of_late_is_pruned_last() {
     for scheme in SCHEMES {
-        let cache = (scheme.build)(crowded(64));
-        for number in 0..32 {
+        let cache = (scheme.build)(crowded(256));
+        for number in 0..96 {
             cache.dput(cache.create(Dentry::ROOT, name(number).as_bytes(), Some(inode(7))).expect("room"));
         }
-        let used = |number: usize| cache.lookup(Dentry::ROOT, name(number).as_bytes());
-        cache.dput(used(0).expect("cached"));
-        cache.dput(used(1).expect("cached"));
-        assert_eq!(cache.prune(8), 8, "{}", scheme.name);
-        assert!(
-            [0, 1].into_iter().all(|number| used(number).map(|d| cache.dput(d)).is_some()),
-            "{}",
-            scheme.name
-        );
+        let used = |number: usize| {
+            cache.lookup(Dentry::ROOT, name(number).as_bytes()).map(|dentry| cache.dput(dentry)).is_some()
+        };
+        let prune = || {
+            let pruned = cache.prune(8);
+            assert!((8..8 + cache.prune_batch()).contains(&pruned), "{}: {pruned}", scheme.name);
+        };
+        // Some schemes take it that what is new is used; once pruning came by, they know better.
+        prune();
+        let late: Vec<_> = (0..96).rev().filter(|number| used(*number)).take(2).collect();
+        prune();
+        assert!(late.iter().all(|number| used(*number)), "{}: {late:?}", scheme.name);
         assert_nothing_leaked(&*cache, scheme.name);
     }
 }

@@ -1,0 +1,211 @@
+//! `dentree lab`: the studies of name caches, run again on this machine.
+
+mod loads;
+
+use crate::args::{AllArgs, CompareArgs, DbenchArgs, LabArgs, LabStudy, LoadArgs, PlacementArgs};
+use crate::report::{Problem, Status, Stop};
+use dentree_lab::placement::{self, Comparison, Question};
+use dentree_lab::report::compare::agreement;
+use dentree_lab::report::machine::Machine;
+use dentree_lab::report::{Findings, write};
+use dentree_lab::rows::{Row, write_json_lines};
+use dentree_lab::schemes::{SCHEMES, Variant};
+use dentree_lab::workloads::change::Change;
+use dentree_lab::workloads::dbench::Dbench;
+use dentree_lab::workloads::study::{REFERENCE, study};
+use dentree_lab::workloads::{Plan, Shape, Study, Workload};
+use indicatif::{ProgressBar, ProgressStyle};
+use std::fmt::Display;
+use std::io::{self, Write};
+use std::path::Path;
+use std::time::Duration;
+
+/// Slices of the short form, and how long they are: with 16 schemes a load takes about half a minute.
+const SHORT_ROUNDS: usize = 7;
+const SHORT_SLICE: Duration = Duration::from_millis(40);
+/// Runs of each layout in the short form.
+const SHORT_RUNS: usize = 20;
+const SHORT_ENTRIES: usize = 32_768;
+
+pub(super) fn run(args: &LabArgs) -> Result<(), Stop> {
+    match &args.study {
+        LabStudy::All(args) => all(args),
+        LabStudy::Dbench(args) => print(&dbench(args.loadfile.as_deref())?, &args.load),
+        LabStudy::Churn(args) => print(&Change::Churn, args),
+        LabStudy::Invalidate(args) => print(&Change::Invalidate, args),
+        LabStudy::Layout(args) => print_placement(Question::Layout, args),
+        LabStudy::Prefetch(args) => print_placement(Question::Prefetch, args),
+        LabStudy::Locks(args) => print_locks(args),
+        LabStudy::Compare(args) => compare(args),
+        LabStudy::Once { layout, chain, look_ups } => {
+            placement::once(layout, *chain, *look_ups).map_err(failed)
+        }
+        LabStudy::Web(args) => loads::web(args),
+        LabStudy::Find(args) => loads::find(args),
+        LabStudy::Build(args) => loads::build(args),
+        LabStudy::Record(args) => loads::record(args),
+    }
+}
+
+fn dbench(loadfile: Option<&Path>) -> Result<Dbench, Stop> {
+    let file = match loadfile {
+        Some(file) => file.to_owned(),
+        None => Dbench::installed().map_err(failed)?,
+    };
+    Dbench::read(&file).map_err(failed)
+}
+
+/// Studies a load and prints what came out.
+fn print(load: &dyn Workload, args: &LoadArgs) -> Result<(), Stop> {
+    let study = measure(load, &plan(args)?);
+    io::stdout().write_all(study.text().as_bytes())?;
+    keep(args.json.as_deref(), &study.rows)
+}
+
+fn print_locks(args: &DbenchArgs) -> Result<(), Stop> {
+    let mut plan = plan(&args.load)?;
+    plan.shapes.retain(|shape| plan.watched.contains(shape));
+    let study = measure(&dbench(args.loadfile.as_deref())?, &plan);
+    let mut out = io::stdout().lock();
+    for table in &study.locks {
+        writeln!(
+            out,
+            "{}, {} clients, {} operations\n{}",
+            table.variant, table.threads, table.operations, table.text
+        )?;
+    }
+    keep(args.load.json.as_deref(), &study.rows)
+}
+
+fn print_placement(question: Question, args: &PlacementArgs) -> Result<(), Stop> {
+    let entries = args.entries as usize;
+    let chains = match args.dhash_entries {
+        Some(heads) => vec![(entries / heads.next_power_of_two() as usize).max(1)],
+        None => vec![1, 4, 16, 64],
+    };
+    let plan =
+        placement::Plan { question, entries, chains, runs: usize::from(args.runs), all_layouts: args.all };
+    let comparison = measure_placement(&plan);
+    io::stdout().write_all(comparison.text().as_bytes())?;
+    keep(args.json.as_deref(), &comparison.rows)
+}
+
+fn measure(load: &dyn Workload, plan: &Plan) -> Study {
+    let bar = bar(plan.slices());
+    let study = study(load, plan, &|what| tell(&bar, what));
+    bar.finish_and_clear();
+    study
+}
+
+fn measure_placement(plan: &placement::Plan) -> Comparison {
+    let bar = bar(plan.steps());
+    let program = std::env::current_exe().ok();
+    let program = program.as_deref().map(Path::as_os_str);
+    let comparison = placement::compare(plan, program, &|what| tell(&bar, what));
+    bar.finish_and_clear();
+    comparison
+}
+
+fn bar(steps: u64) -> ProgressBar {
+    let style = ProgressStyle::with_template("{bar:30} {percent:>3}%  {eta} left  {msg}");
+    ProgressBar::new(steps).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+}
+
+fn tell(bar: &ProgressBar, what: &str) {
+    bar.set_message(what.to_owned());
+    bar.inc(1);
+}
+
+fn plan(args: &LoadArgs) -> Result<Plan, Stop> {
+    let clients = args.clients.iter().map(|count| usize::from(*count)).collect();
+    Ok(Plan {
+        schemes: schemes(&args.scheme)?,
+        rounds: usize::from(args.rounds),
+        slice: Duration::from_millis(u64::from(args.slice)),
+        heads: args.dhash_entries,
+        ..shapes(clients)
+    })
+}
+
+/// The short form's plan for numbers of clients; 1, as many as CPUs and eight times that where there are none. Watched are one
+/// client, and the most that need not share a CPU.
+fn shapes(mut clients: Vec<usize>) -> Plan {
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    if clients.is_empty() {
+        clients = vec![1, cpus.max(2), 8 * cpus];
+    }
+    clients.sort_unstable();
+    clients.dedup();
+    let most = clients.iter().copied().filter(|count| *count <= cpus.max(2)).max();
+    let shapes: Vec<_> = clients.into_iter().map(|threads| Shape { threads, cpus }).collect();
+    let watched = shapes.iter().copied().filter(|shape| shape.threads == 1 || Some(shape.threads) == most);
+    Plan {
+        schemes: SCHEMES.to_vec(),
+        watched: watched.collect(),
+        shapes,
+        rounds: SHORT_ROUNDS,
+        slice: SHORT_SLICE,
+        heads: None,
+    }
+}
+
+/// The schemes that are asked for by name, and the one that ratios are taken to.
+fn schemes(asked: &[String]) -> Result<Vec<Variant>, Stop> {
+    let is_called = |text: &String| SCHEMES.iter().any(|scheme| scheme.name.contains(text.as_str()));
+    if let Some(text) = asked.iter().find(|text| !is_called(text)) {
+        let names: Vec<_> = SCHEMES.iter().map(|scheme| scheme.name).collect();
+        let message = format!("no scheme is called so; there are: {}", names.join("; "));
+        return Err(Problem::usage(text.as_str(), message).into());
+    }
+    let is_asked = |scheme: &Variant| asked.iter().any(|text| scheme.name.contains(text.as_str()));
+    let taken =
+        SCHEMES.into_iter().filter(|scheme| asked.is_empty() || scheme.name == REFERENCE || is_asked(scheme));
+    Ok(taken.collect())
+}
+
+/// Everything in short, as a page.
+fn all(args: &AllArgs) -> Result<(), Stop> {
+    let mut findings = Findings { machine: Machine::this(), ..Findings::default() };
+    let mut loads: Vec<Box<dyn Workload>> = Vec::new();
+    let file = args.loadfile.clone().map_or_else(Dbench::installed, Ok);
+    match file {
+        Ok(file) => loads.push(Box::new(Dbench::read(&file).map_err(failed)?)),
+        Err(why) => findings.skipped.push(why.to_string()),
+    }
+    loads.extend([Box::new(Change::Churn) as Box<dyn Workload>, Box::new(Change::Invalidate)]);
+    for load in &loads {
+        eprintln!("dentree lab: {}", load.name());
+        findings.studies.push(measure(&**load, &shapes(Vec::new())));
+    }
+    for question in [Question::Layout, Question::Prefetch] {
+        eprintln!("dentree lab: {}", question.name());
+        let plan = placement::Plan {
+            question,
+            entries: SHORT_ENTRIES,
+            chains: vec![1, 16, 64],
+            runs: SHORT_RUNS,
+            all_layouts: false,
+        };
+        findings.comparisons.push(measure_placement(&plan));
+    }
+    let page = write(&args.out, &findings).map_err(|why| failed(format!("{}: {why}", args.out.display())))?;
+    let mut out = io::stdout().lock();
+    findings.skipped.iter().try_for_each(|skipped| writeln!(out, "not measured: {skipped}"))?;
+    writeln!(out, "{}", page.display())?;
+    Ok(())
+}
+
+fn compare(args: &CompareArgs) -> Result<(), Stop> {
+    let found = agreement(&args.one, &args.other).map_err(failed)?;
+    io::stdout().write_all(found.text().as_bytes())?;
+    if found.is_good() { Ok(()) } else { Err(failed("the two runs differ by more than their intervals")) }
+}
+
+fn keep(file: Option<&Path>, rows: &[Row]) -> Result<(), Stop> {
+    let Some(file) = file else { return Ok(()) };
+    write_json_lines(file, rows).map_err(|why| failed(format!("{}: {why}", file.display())))
+}
+
+fn failed(why: impl Display) -> Stop {
+    Problem::new("lab", Status::Failed, why.to_string()).into()
+}

@@ -1,0 +1,74 @@
+//! `dentree lab record`, `build`, `find` and `web`, and the servers that `web --sockets` compares.
+
+use dentree_lab::workloads::web::sockets::{DENTREE, NGINX, Plan, compare};
+use std::fs;
+use std::process::{Command, Output};
+
+fn lab(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_dentree")).arg("lab").args(args).output().unwrap()
+}
+
+/// One scheme, one client, a moment: what came out is not looked at, but that something did.
+const SHORT: [&str; 8] = ["--rounds", "1", "--slice", "5", "--clients", "1", "--scheme", "dentree"];
+
+fn studied(args: &[&str]) -> String {
+    let output = lab(&[args, &SHORT].concat());
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(text.contains("1 global lock") && text.contains("12 dentree"), "{text}");
+    text
+}
+
+#[test]
+fn what_was_recorded_can_be_replayed() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("cat.names");
+    let out = file.to_str().unwrap();
+    let recorded = lab(&["record", "--out", out, "--", "cat", "/etc/passwd", "/etc/no such file"]);
+    let told = String::from_utf8_lossy(&recorded.stderr).into_owned();
+    if told.contains("package strace") {
+        println!("skipped: {told}");
+        return;
+    }
+    assert_eq!(recorded.status.code(), Some(1), "cat's failure is told: {told}");
+    let text = fs::read_to_string(&file).unwrap();
+    assert!(text.starts_with("dentree names 1\n# cat\n") && text.contains(" no such file\n"), "{text}");
+    studied(&["build", "--recording", out]);
+    fs::write(&file, "dentree names 1\n0 a\n\ns7\n").unwrap();
+    let refused = lab(&["build", "--recording", out]);
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("line 4 is not a recording's"));
+}
+
+#[test]
+fn the_loads_can_be_studied() {
+    assert!(studied(&["build"]).contains("build: thousand operations"));
+    assert!(studied(&["web", "--connections", "2"]).contains("web: thousand operations"));
+    assert!(
+        studied(&["web", "--connections", "2", "--rate", "1000"]).contains("httperf: thousand operations")
+    );
+}
+
+#[test]
+fn servers_are_compared_over_real_sockets() {
+    let plan = Plan {
+        dentree: env!("CARGO_BIN_EXE_dentree").into(),
+        connections: 2,
+        rate: 100,
+        rounds: 1,
+        seconds: 1,
+    };
+    let compared = compare(&plan, &|_| {}).expect("mke2fs and dentree serve are there");
+    compared.skipped.iter().for_each(|why| println!("skipped: {why}"));
+    let has = |case: &str, variant: &str| {
+        compared.rows.iter().any(|row| row.case == case && row.variant == variant && row.median > 0.0)
+    };
+    let told = |program: &str| compared.skipped.iter().any(|why| why.starts_with(program));
+    for (generator, case) in [("wrk", "web-sockets-2-connections"), ("httperf", "web-sockets-100-requests/s")]
+    {
+        assert!(told(generator) || has(case, DENTREE), "{generator}: {compared:?}");
+        assert!(
+            told(generator) || told(NGINX) || has(case, &format!("{DENTREE}/{NGINX}")),
+            "{generator}: {compared:?}"
+        );
+    }
+}

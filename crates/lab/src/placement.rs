@@ -1,0 +1,375 @@
+//! Where an entry's fields lie, how long its chains are, and whether they are walked with prefetch: the mails of 2005.
+//!
+//! The mails judged a layout by `find` over a hash table made too small, and prefetch by fifty to a hundred runs, with mean,
+//! variance and standard deviation. Here a warm walk looks up every entry of a tree by name, directory by directory, as
+//! find's does, on scheme 8; the table has as few heads as make its chains as long as wanted. All variants of a case take
+//! turns, run after run, and are compared by paired ratios.
+
+use std::ffi::OsStr;
+use std::num::NonZeroU64;
+use std::time::Instant;
+
+use crate::harness::pin_to_cpu;
+use crate::mounts::Unavailable;
+use crate::rows::{Heading, Row, figure};
+use crate::schemes::{Config, Dentry, Inode, LAYOUTS, Scheme, Variant};
+use crate::stats::{Sample, paired_ratio};
+use crate::valgrind::{Counts, count_per_walk};
+
+/// Files of one directory.
+const FAN: usize = 64;
+
+/// The placement that was there before the mail: hash link and key two lines apart.
+pub const BEFORE: &str = "Apart, Aligned, 4 words";
+
+/// Which question is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Question {
+    /// Which placement, alignment and inline length is quickest?
+    Layout,
+    /// Does prefetching the next entry of a chain help?
+    Prefetch,
+}
+
+impl Question {
+    /// How its cases begin.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Layout => "layout",
+            Self::Prefetch => "prefetch",
+        }
+    }
+}
+
+/// What to compare, and how often.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The question.
+    pub question: Question,
+    /// Entries of the tree.
+    pub entries: usize,
+    /// Mean lengths of chains, each a case of its own.
+    pub chains: Vec<usize>,
+    /// Runs of each variant of a case.
+    pub runs: usize,
+    /// Whether all placements are tried, or those of four inline words on aligned entries alone.
+    pub all_layouts: bool,
+}
+
+impl Plan {
+    /// Runs in all, for progress.
+    pub fn steps(&self) -> u64 {
+        (self.chains.len() * self.runs * self.variants().len()) as u64
+    }
+
+    fn variants(&self) -> Vec<Placed> {
+        let layouts = LAYOUTS
+            .into_iter()
+            .filter(|layout| self.all_layouts || layout.name.ends_with("Aligned, 4 words"));
+        let prefetch: &[bool] = if self.question == Question::Layout { &[true] } else { &[false, true] };
+        layouts
+            .flat_map(|layout| prefetch.iter().map(move |prefetch| Placed { layout, prefetch: *prefetch }))
+            .collect()
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Placed {
+    layout: Variant,
+    prefetch: bool,
+}
+
+impl Placed {
+    fn name(&self, question: Question) -> String {
+        match question {
+            Question::Layout => self.layout.name.to_owned(),
+            Question::Prefetch if self.prefetch => format!("{}, prefetch", self.layout.name),
+            Question::Prefetch => format!("{}, no prefetch", self.layout.name),
+        }
+    }
+
+    /// What the mails compare this with.
+    fn reference(&self, question: Question) -> String {
+        match question {
+            Question::Layout => BEFORE.to_owned(),
+            Question::Prefetch => Self { prefetch: false, ..*self }.name(question),
+        }
+    }
+}
+
+/// What came out.
+#[derive(Clone, Debug)]
+pub struct Comparison {
+    /// The question.
+    pub question: Question,
+    /// Every figure.
+    pub rows: Vec<Row>,
+    /// Each case's variants, in words and in order.
+    pub cases: Vec<Case>,
+    /// What could not be counted, and why.
+    pub skipped: Vec<String>,
+}
+
+/// One chain length.
+#[derive(Clone, Debug)]
+pub struct Case {
+    /// Its name in rows.
+    pub name: String,
+    /// Entries of a chain, on average.
+    pub chain: usize,
+    /// What each variant took, in nanoseconds a look-up.
+    pub variants: Vec<(String, Sample)>,
+}
+
+impl Comparison {
+    /// A row of a case.
+    pub fn find(&self, case: &str, variant: &str, metric: &str) -> Option<&Row> {
+        self.rows
+            .iter()
+            .find(|row| (row.case.as_str(), row.variant.as_str(), row.metric) == (case, variant, metric))
+    }
+
+    /// The ratio of a variant to its reference.
+    pub fn ratio(&self, case: &str, variant: &str) -> Option<&Row> {
+        let begins = |row: &&Row| row.variant.split('/').next() == Some(variant);
+        self.rows.iter().filter(|row| row.case == case && row.metric == "ratio").find(begins)
+    }
+
+    /// As the mails printed it, and the ratio with its interval.
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        for case in &self.cases {
+            text.push_str(&format!(
+                "{}, chains of {} on average: ns a look-up\n",
+                self.question.name(),
+                case.chain
+            ));
+            for (variant, sample) in &case.variants {
+                text.push_str(&format!(
+                    "  {variant:38} # elements: {}, mean {:.6}, variance {:.6}, std dev {:.6}",
+                    sample.n(),
+                    sample.mean(),
+                    sample.variance(),
+                    sample.std_dev()
+                ));
+                if let Some(ratio) = self.ratio(&case.name, variant) {
+                    let [median, low, high] =
+                        [ratio.median, ratio.low, ratio.high].map(|value| format!("{value:.4}"));
+                    text.push_str(&format!("  ratio {median} [{low} .. {high}]"));
+                }
+                if let Some(misses) = self.find(&case.name, variant, MISSES) {
+                    text.push_str(&format!("  misses {}", figure(misses.median)));
+                }
+                text.push('\n');
+            }
+            text.push('\n');
+        }
+        self.skipped.iter().for_each(|skipped| text.push_str(&format!("not measured: {skipped}\n")));
+        text
+    }
+}
+
+/// The metric of counted misses: lines that were not in the last-level cache, a look-up.
+pub const MISSES: &str = "misses/look-up";
+
+/// A tree in a cache, and the names to look up.
+struct Warm {
+    cache: Box<dyn Scheme>,
+    directories: Vec<Dentry>,
+    entries: usize,
+}
+
+/// The name of the file `number` of a directory: lengths as source trees have them, some of them longer than 16 bytes.
+fn file(number: usize) -> String {
+    let tails = ["Makefile", "inode.c", "super_operations.h", "Kconfig", "transaction.rs", "README"];
+    format!("{number}-{}", tails[number % tails.len()])
+}
+
+impl Warm {
+    fn new(placed: Placed, entries: usize, chain: usize) -> Self {
+        let config =
+            Config { entries: entries + 2, heads: (entries / chain).max(1), prefetch: placed.prefetch };
+        let cache = (placed.layout.build)(config);
+        let inode = |number: usize| NonZeroU64::new(number as u64 + 2).map(Inode);
+        let mut warm = Self { cache, directories: Vec::new(), entries: 0 };
+        while warm.entries + FAN < entries {
+            let name = format!("directory{}", warm.directories.len());
+            let directory = warm.cache.add(Dentry::ROOT, name.as_bytes(), inode(warm.entries)).expect("room");
+            for number in 0..FAN {
+                let made = warm.cache.add(directory, file(number).as_bytes(), inode(warm.entries + number));
+                warm.cache.dput(made.expect("room"));
+            }
+            warm.directories.push(directory);
+            warm.entries += FAN + 1;
+        }
+        warm
+    }
+
+    /// Looks so many names up; nanoseconds for one.
+    fn walk(&self, names: &[String], look_ups: usize) -> f64 {
+        let start = Instant::now();
+        let mut left = look_ups;
+        for directory in self.directories.iter().cycle() {
+            for name in names.iter().take(left) {
+                let found = self.cache.lookup(*directory, name.as_bytes());
+                self.cache.dput(found.expect("everything is cached"));
+            }
+            left = left.saturating_sub(names.len());
+            if left == 0 {
+                break;
+            }
+        }
+        start.elapsed().as_nanos() as f64 / look_ups as f64
+    }
+}
+
+fn names() -> Vec<String> {
+    (0..FAN).map(file).collect()
+}
+
+/// Compares. `progress` is told of every run before it begins; `program`, run with `lab once` and its arguments, does what
+/// [`once`] does, so that misses can be counted.
+pub fn compare(plan: &Plan, program: Option<&OsStr>, progress: &(dyn Fn(&str) + Sync)) -> Comparison {
+    let mut out =
+        Comparison { question: plan.question, rows: Vec::new(), cases: Vec::new(), skipped: Vec::new() };
+    // On one CPU: what moves the thread would move a ratio. It ends with this thread's scope.
+    std::thread::scope(|scope| {
+        let out = &mut out;
+        scope.spawn(move || {
+            pin_to_cpu(0);
+            let names = names();
+            for chain in &plan.chains {
+                let case = format!("{}-chain{chain}", plan.question.name());
+                time(plan, &case, *chain, &names, out, progress);
+            }
+        });
+    });
+    for chain in &plan.chains {
+        count(plan, *chain, program, &mut out);
+    }
+    out
+}
+
+fn time(
+    plan: &Plan,
+    case: &str,
+    chain: usize,
+    names: &[String],
+    out: &mut Comparison,
+    progress: &(dyn Fn(&str) + Sync),
+) {
+    let variants = plan.variants();
+    let warm: Vec<_> = variants.iter().map(|placed| Warm::new(*placed, plan.entries, chain)).collect();
+    let mut runs: Vec<Vec<f64>> = vec![Vec::new(); variants.len()];
+    for warm in &warm {
+        warm.walk(names, warm.entries);
+    }
+    for run in 0..plan.runs {
+        for turn in 0..variants.len() {
+            let at = (run + turn) % variants.len();
+            progress(&format!("{case}: {}", variants[at].name(plan.question)));
+            runs[at].push(warm[at].walk(names, plan.entries));
+        }
+    }
+    let mut samples = Vec::new();
+    for (placed, times) in variants.iter().zip(&runs) {
+        let variant = placed.name(plan.question);
+        let Some(sample) = Sample::new(times.clone()) else { continue };
+        let heading = |metric| Heading { case, variant: &variant, threads: 1, metric, unit: "ns" };
+        out.rows.push(heading("ns/look-up").sampled(&sample));
+        out.rows.extend(
+            [("mean", sample.mean()), ("std dev", sample.std_dev())].map(|(m, v)| heading(m).counted(v)),
+        );
+        out.rows.push(Heading { unit: "ns²", ..heading("variance") }.counted(sample.variance()));
+        let reference = placed.reference(plan.question);
+        let at = variants.iter().position(|other| other.name(plan.question) == reference);
+        if let Some(ratio) = at.filter(|_| reference != variant).and_then(|at| paired_ratio(times, &runs[at]))
+        {
+            let variant = format!("{variant}/{reference}");
+            out.rows.push(
+                Heading { case, variant: &variant, threads: 1, metric: "ratio", unit: "1" }.ratio(&ratio),
+            );
+        }
+        samples.push((variant, sample));
+    }
+    out.cases.push(Case { name: case.to_owned(), chain, variants: samples });
+}
+
+/// Entries of the tree whose misses are counted: twice what the simulated last-level cache holds.
+const COUNTED_ENTRIES: usize = 16_384;
+const COUNTED_LOOK_UPS: usize = 20_000;
+
+fn count(plan: &Plan, chain: usize, program: Option<&OsStr>, out: &mut Comparison) {
+    let Some(program) = program else { return };
+    let case = format!("{}-chain{chain}", plan.question.name());
+    // Prefetched lines are not simulated, so for that question there is nothing to count.
+    let placed = plan.variants().into_iter().filter(|_| plan.question == Question::Layout);
+    for placed in placed.filter(|placed| placed.layout.name.ends_with("Aligned, 4 words")) {
+        match count_one(program, placed.layout.name, chain) {
+            Ok(counts) => {
+                let heading = Heading {
+                    case: &case,
+                    variant: placed.layout.name,
+                    threads: 1,
+                    metric: MISSES,
+                    unit: "lines",
+                };
+                out.rows.push(heading.counted(counts.last_level_misses));
+            }
+            Err(why) => {
+                out.skipped.push(format!("{case}, cache misses: {why}"));
+                return;
+            }
+        }
+    }
+}
+
+fn count_one(program: &OsStr, layout: &str, chain: usize) -> Result<Counts, Unavailable> {
+    count_per_walk(program, &["lab", "once", layout, &chain.to_string()], COUNTED_LOOK_UPS)
+}
+
+/// What runs under valgrind: so many look-ups in a tree of one layout and chain length.
+///
+/// # Errors
+/// If there is no such layout.
+pub fn once(layout: &str, chain: usize, look_ups: usize) -> Result<(), Unavailable> {
+    let found = LAYOUTS.into_iter().find(|known| known.name == layout);
+    let layout = found.ok_or_else(|| Unavailable::because(layout, "no such layout"))?;
+    let warm = Warm::new(Placed { layout, prefetch: false }, COUNTED_ENTRIES, chain.max(1));
+    warm.walk(&names(), look_ups);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(question: Question) -> Plan {
+        Plan { question, entries: 600, chains: vec![1, 16], runs: 3, all_layouts: false }
+    }
+
+    #[test]
+    fn layouts_are_compared_with_the_one_before_the_mail() {
+        let plan = plan(Question::Layout);
+
+        let out = compare(&plan, None, &|_| ());
+
+        assert_eq!(out.cases.len(), 2);
+        assert!(out.ratio("layout-chain16", "Together, Aligned, 4 words").is_some());
+        assert!(out.ratio("layout-chain16", BEFORE).is_none(), "it is the reference");
+        assert!(out.text().contains("# elements: 3, mean "), "{}", out.text());
+    }
+
+    #[test]
+    fn prefetch_is_compared_with_the_same_layout_without() {
+        let out = compare(&plan(Question::Prefetch), None, &|_| ());
+        let ratio = out.ratio("prefetch-chain1", "Apart, Aligned, 4 words, prefetch").expect("a ratio");
+        assert_eq!(ratio.variant, "Apart, Aligned, 4 words, prefetch/Apart, Aligned, 4 words, no prefetch");
+    }
+
+    #[test]
+    fn an_unknown_layout_is_refused() {
+        assert!(once("Upside down", 1, 10).is_err());
+        assert!(once(BEFORE, 16, 10).is_ok());
+    }
+}

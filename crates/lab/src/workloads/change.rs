@@ -1,0 +1,185 @@
+//! Change beside readers: `churn` and `invalidate`.
+//!
+//! Both have a tree of [`DIRECTORIES`] directories with [`FILES`] files each, in which all clients but the first look up files at random.
+//!
+//! - `churn`: the first client creates a file in one of the directories, renames it into another, and deletes it there;
+//! - `invalidate`: the first client frees all unused entries below one directory after another (`select_parent`), and prunes some
+//!   more, so that readers ask the file system again. How long locks are held for that stands in the lock tables.
+//!
+//! With a single client there are only lookers.
+
+use std::num::NonZeroU64;
+
+use rand::rngs::SmallRng;
+use rand::{RngExt, SeedableRng};
+
+use super::{Client, Front, Workload};
+use crate::schemes::{Config, Dentry, Inode};
+
+const DIRECTORIES: usize = 64;
+const FILES: usize = 64;
+
+/// Names that change come and go beside those that stay, and entries that are freed wait for a grace period.
+const ROOM: usize = 8 * DIRECTORIES * FILES;
+
+/// Entries that are pruned beside each subtree, and how many subtrees' worth there are: the source's prune_dcache.
+const PRUNED: usize = 64;
+
+/// A load with one client that changes things.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// Names come and go.
+    Churn,
+    /// Entries are forgotten.
+    Invalidate,
+}
+
+fn directory(number: usize) -> Vec<u8> {
+    format!("directory{number:02}").into_bytes()
+}
+
+fn file(number: usize) -> Vec<u8> {
+    format!("file{number:02}.c").into_bytes()
+}
+
+/// The inode of a directory, or of a file in it.
+fn inode(directory: usize, file: Option<usize>) -> Inode {
+    let number = 2 + directory * (FILES + 1) + file.map_or(0, |file| file + 1);
+    Inode(NonZeroU64::new(number as u64).unwrap_or(NonZeroU64::MIN))
+}
+
+/// The inode of what comes and goes: none that stays has it.
+const PASSING: Inode = Inode(NonZeroU64::MAX);
+
+impl Workload for Change {
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Churn => "churn",
+            Self::Invalidate => "invalidate",
+        }
+    }
+
+    fn config(&self, _clients: usize) -> Config {
+        Config { entries: ROOM, heads: ROOM, prefetch: false }
+    }
+
+    fn prepare(&self, front: &Front, _clients: usize) {
+        for at in 0..DIRECTORIES {
+            let made = front.create(Dentry::ROOT, &directory(at), inode(at, None));
+            (0..FILES)
+                .for_each(|number| front.close(front.create(made, &file(number), inode(at, Some(number)))));
+            front.close(made);
+        }
+    }
+
+    fn client(&self, number: usize, clients: usize) -> Box<dyn Client + '_> {
+        let random = SmallRng::seed_from_u64(number as u64);
+        let names = Names {
+            directories: (0..DIRECTORIES).map(directory).collect(),
+            files: (0..FILES).map(file).collect(),
+        };
+        match self {
+            _ if number > 0 || clients == 1 => Box::new(Looker { random, names }),
+            Self::Churn => Box::new(Churner { random, names }),
+            Self::Invalidate => Box::new(Invalidator { next: 0, names }),
+        }
+    }
+}
+
+struct Names {
+    directories: Vec<Vec<u8>>,
+    files: Vec<Vec<u8>>,
+}
+
+impl Names {
+    fn open(&self, front: &Front, at: usize) -> Dentry {
+        let found = front.open(&[&self.directories[at]], |_| Some(inode(at, None)));
+        found.expect("directories stay")
+    }
+}
+
+struct Looker {
+    random: SmallRng,
+    names: Names,
+}
+
+impl Client for Looker {
+    fn role(&self) -> &'static str {
+        "readers"
+    }
+
+    fn step(&mut self, front: &Front) {
+        let (at, number) = (self.random.random_range(0..DIRECTORIES), self.random.random_range(0..FILES));
+        let ask = |depth| Some(inode(at, (depth == 2).then_some(number)));
+        let found = front.stat(&[&self.names.directories[at], &self.names.files[number]], ask);
+        assert_eq!(found, Some(inode(at, Some(number))), "a file that stays");
+    }
+}
+
+struct Churner {
+    random: SmallRng,
+    names: Names,
+}
+
+impl Client for Churner {
+    fn role(&self) -> &'static str {
+        "writer"
+    }
+
+    fn step(&mut self, front: &Front) {
+        let mut any = || self.names.open(front, self.random.random_range(0..DIRECTORIES));
+        let (from, to) = (any(), any());
+        let made = front.create(from, b"passing.tmp", PASSING);
+        assert!(front.rename((from, b"passing.tmp"), (to, b"passed.o")), "just made, and held");
+        front.close(made);
+        front.unlink(to, b"passed.o");
+        let found = front.cache().lookup(to, b"passed.o");
+        let inode = found.and_then(|found| front.cache().inode(found));
+        assert_eq!(inode, None, "deleted");
+        [from, to].into_iter().chain(found).for_each(|dentry| front.close(dentry));
+    }
+}
+
+struct Invalidator {
+    next: usize,
+    names: Names,
+}
+
+impl Client for Invalidator {
+    fn role(&self) -> &'static str {
+        "writer"
+    }
+
+    fn step(&mut self, front: &Front) {
+        let directory = self.names.open(front, self.next);
+        self.next = (self.next + 1) % DIRECTORIES;
+        front.cache().select_parent(directory);
+        front.close(directory);
+        front.cache().prune(PRUNED);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schemes::SCHEMES;
+    use crate::workloads::{Running, Shape, Watch};
+    use std::time::Duration;
+
+    #[test]
+    fn every_scheme_keeps_its_answers_right_while_names_change_and_are_forgotten() {
+        for load in [Change::Churn, Change::Invalidate] {
+            for scheme in SCHEMES {
+                let mut running =
+                    Running::new(&load, &scheme, Shape { threads: 3, cpus: 2 }, |config| config);
+                let measured = running.work(Duration::from_millis(15), Watch::Locks);
+                assert!(
+                    measured.operations["readers"] > 0 && measured.operations["writer"] > 0,
+                    "{}",
+                    scheme.name
+                );
+                assert!(measured.locks.is_some());
+            }
+        }
+    }
+}

@@ -1,0 +1,411 @@
+//! All schemes under one load, in turn.
+//!
+//! For each number of clients all caches are built and filled; then come rounds of short slices, each beginning with another
+//! scheme (see [`harness`](crate::harness) for why), and at last two slices of each that are watched: one for
+//! latencies, one for locks.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use dentree_lockmeter::{Figures, Report};
+use serde::Serialize;
+
+use super::{Measured, Running, Shape, Watch, Workload};
+use crate::rows::{Heading, Row, figure};
+use crate::schemes::{Config, OwnLocks, Variant, function_at};
+use crate::stats::{Sample, paired_ratio};
+
+/// The variant that ratios are taken to: what was there before the study.
+pub const REFERENCE: &str = "1 global lock";
+
+/// The metric of throughput rows, whose unit is operations a second.
+pub const THROUGHPUT: &str = "throughput";
+
+/// The metric of rows that say what a second of a CPU gets done; ratios are of these.
+pub const EFFICIENCY: &str = "efficiency";
+
+/// How a load is studied.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Who carries it.
+    pub schemes: Vec<Variant>,
+    /// Clients and CPUs, each a case of its own.
+    pub shapes: Vec<Shape>,
+    /// Slices of each scheme.
+    pub rounds: usize,
+    /// How long a slice is.
+    pub slice: Duration,
+    /// Hash chains, where the user says so (`--dhash-entries`).
+    pub heads: Option<usize>,
+    /// Those of the shapes whose latencies and locks are watched too.
+    pub watched: Vec<Shape>,
+}
+
+impl Plan {
+    /// The load's own settings, changed as the user wants.
+    pub fn adjust(&self, config: Config) -> Config {
+        Config { heads: self.heads.unwrap_or(config.heads), ..config }
+    }
+
+    /// Slices in all, for progress.
+    pub fn slices(&self) -> u64 {
+        let watched = self.shapes.iter().filter(|shape| self.watched.contains(shape)).count() * 2;
+        ((self.shapes.len() * self.rounds + watched) * self.schemes.len()) as u64
+    }
+}
+
+/// What came out of a load.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Study {
+    /// The load's name.
+    pub load: String,
+    /// Every figure.
+    pub rows: Vec<Row>,
+    /// Lock tables, a scheme each.
+    pub locks: Vec<LockTable>,
+    /// What was left out, and why.
+    pub skipped: Vec<String>,
+}
+
+/// Who took which lock, under one scheme.
+#[derive(Clone, Debug, Serialize)]
+pub struct LockTable {
+    /// The scheme.
+    pub variant: String,
+    /// Clients at work.
+    pub threads: usize,
+    /// Operations done meanwhile.
+    pub operations: u64,
+    /// Each class of locks, the most taken first.
+    pub locks: Vec<LockLine>,
+    /// The whole table in the sources' layout.
+    pub text: String,
+}
+
+/// A line of a lock table, and the lines below it; times in nanoseconds, shares in percent.
+#[derive(Clone, Debug, Serialize)]
+#[allow(missing_docs, reason = "the fields are the columns of lockmeter's Figures")]
+pub struct LockLine {
+    pub name: String,
+    pub util: f64,
+    pub con: f64,
+    pub hold_mean: f64,
+    pub hold_max: f64,
+    pub wait_mean: f64,
+    pub wait_max: f64,
+    pub wait_cpu: f64,
+    pub total: u64,
+    /// By function of the scheme.
+    pub functions: Vec<LockLine>,
+}
+
+impl LockTable {
+    /// Requests in all, and those of them that look-ups made.
+    pub fn requests(&self) -> (u64, u64) {
+        let all = self.locks.iter().map(|lock| lock.total).sum();
+        let functions = self.locks.iter().flat_map(|lock| &lock.functions);
+        let by_look_ups = functions.filter(|line| LOOKS_UP.contains(&line.name.as_str()));
+        (all, by_look_ups.map(|line| line.total).sum())
+    }
+
+    /// A class of locks.
+    pub fn class(&self, name: &str) -> Option<&LockLine> {
+        self.locks.iter().find(|lock| lock.name == name)
+    }
+
+    /// The class that is taken most.
+    pub fn busiest(&self) -> Option<&LockLine> {
+        self.locks.first()
+    }
+
+    /// Adds what a scheme counted by itself. How long it held is not known.
+    fn add_own(&mut self, own: OwnLocks) {
+        let line = |name: &str, total| LockLine { total, ..LockLine::new(name, &Figures::default()) };
+        let functions = vec![line("lookup", own.look_ups), line("changes", own.changes)];
+        let name = "its own, by its own count";
+        self.locks.insert(0, LockLine { functions, ..line(name, own.look_ups + own.changes) });
+        self.text += &format!("{name}: {} by look-ups, {} by changes\n", own.look_ups, own.changes);
+    }
+
+    /// From a recording.
+    pub fn new(variant: &str, threads: usize, operations: u64, report: &Report) -> Self {
+        let name = |file: &str, line| match function_at(file, line) {
+            Some((function, offset)) => format!("{function}+{offset}"),
+            None => format!("{}:{line}", file.rsplit_once(['/', '\\']).map_or(file, |(_, name)| name)),
+        };
+        let mut locks: Vec<_> = report
+            .locks
+            .iter()
+            .map(|lock| {
+                let mut functions: Vec<LockLine> = Vec::new();
+                for site in &lock.sites {
+                    let function = function_at(site.file, site.line).map_or("elsewhere", |(name, _)| name);
+                    match functions.iter_mut().find(|line| line.name == function) {
+                        Some(line) => line.add(&site.figures),
+                        None => functions.push(LockLine::new(function, &site.figures)),
+                    }
+                }
+                functions.sort_by_key(|line| std::cmp::Reverse(line.total));
+                LockLine { functions, ..LockLine::new(lock.name, &lock.all) }
+            })
+            .collect();
+        locks.sort_by_key(|lock| std::cmp::Reverse(lock.total));
+        Self { variant: variant.to_owned(), threads, operations, locks, text: report.text_with(name) }
+    }
+}
+
+/// The functions of all schemes that look up.
+const LOOKS_UP: [&str; 6] = ["lookup", "walk", "get_if", "find_rcu", "rcu_walk", "get_not_dead"];
+
+impl LockLine {
+    fn new(name: &str, figures: &Figures) -> Self {
+        Self {
+            name: name.to_owned(),
+            util: figures.util,
+            con: figures.con,
+            hold_mean: figures.hold_mean,
+            hold_max: figures.hold_max,
+            wait_mean: figures.wait_mean,
+            wait_max: figures.wait_max,
+            wait_cpu: figures.wait_cpu,
+            total: figures.total,
+            functions: Vec::new(),
+        }
+    }
+
+    /// Another call site of the same function.
+    fn add(&mut self, figures: &Figures) {
+        let other = Self::new("", figures);
+        let (ours, theirs) = (self.total as f64, other.total as f64);
+        let mean = |a: f64, b: f64| (a * ours + b * theirs) / (ours + theirs).max(1.0);
+        self.con = mean(self.con, other.con);
+        self.hold_mean = mean(self.hold_mean, other.hold_mean);
+        self.wait_mean = mean(self.wait_mean, other.wait_mean);
+        self.util += other.util;
+        self.wait_cpu += other.wait_cpu;
+        self.hold_max = self.hold_max.max(other.hold_max);
+        self.wait_max = self.wait_max.max(other.wait_max);
+        self.total += other.total;
+    }
+}
+
+/// Studies a load. `progress` is told of every slice before it begins.
+pub fn study(workload: &dyn Workload, plan: &Plan, progress: &(dyn Fn(&str) + Sync)) -> Study {
+    let mut study = Study { load: workload.name().to_owned(), ..Study::default() };
+    for shape in &plan.shapes {
+        let mut running: Vec<_> = plan
+            .schemes
+            .iter()
+            .map(|scheme| Running::new(workload, scheme, *shape, |config| plan.adjust(config)))
+            .collect();
+        let mut slices: Vec<Vec<Measured>> = plan.schemes.iter().map(|_| Vec::new()).collect();
+        for round in 0..plan.rounds {
+            for turn in 0..running.len() {
+                let at = (round + turn) % running.len();
+                progress(&told(workload, *shape, plan.schemes[at].name));
+                slices[at].push(running[at].work(plan.slice, Watch::Throughput));
+            }
+        }
+        study.rows.extend(throughput(workload, plan, *shape, &slices));
+        if plan.watched.contains(shape) {
+            for (scheme, running) in plan.schemes.iter().zip(&mut running) {
+                progress(&told(workload, *shape, scheme.name));
+                let measured = running.work(plan.slice, Watch::Latency);
+                study.rows.extend(latencies(workload, scheme.name, *shape, &measured));
+                progress(&told(workload, *shape, scheme.name));
+                let before = running.own_locks();
+                let measured = running.work(plan.slice, Watch::Locks);
+                study.rows.push(memory(workload, scheme.name, *shape, running));
+                if let Some(report) = &measured.locks {
+                    let done = measured.operations.values().sum();
+                    let mut table = LockTable::new(scheme.name, shape.threads, done, report);
+                    let own = running.own_locks().zip(before).map(|(now, before)| OwnLocks {
+                        look_ups: now.look_ups - before.look_ups,
+                        changes: now.changes - before.changes,
+                    });
+                    own.into_iter().for_each(|own| table.add_own(own));
+                    study.locks.push(table);
+                }
+            }
+        }
+    }
+    study
+}
+
+fn told(workload: &dyn Workload, shape: Shape, scheme: &str) -> String {
+    format!("{}, {} clients on {} CPUs: {scheme}", workload.name(), shape.threads, shape.cpus)
+}
+
+/// The `case` of rows: which load, which role, on how many CPUs if not on all.
+pub fn case(load: &str, role: &str, shape: Shape) -> String {
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    let role = if role.is_empty() { String::new() } else { format!("-{role}") };
+    let on = if shape.cpus == cpus { String::new() } else { format!("-cpus{}", shape.cpus) };
+    format!("{load}{role}{on}")
+}
+
+fn throughput(workload: &dyn Workload, plan: &Plan, shape: Shape, slices: &[Vec<Measured>]) -> Vec<Row> {
+    let roles: BTreeSet<&str> =
+        slices.iter().flatten().flat_map(|done| done.operations.keys().copied()).collect();
+    let reference = plan.schemes.iter().position(|scheme| scheme.name == REFERENCE);
+    let mut rows = Vec::new();
+    for role in roles {
+        let case = case(workload.name(), role, shape);
+        let rates = |at: usize| slices[at].iter().map(|done| done.rate(role)).collect::<Vec<_>>();
+        let efficiencies =
+            |at: usize| slices[at].iter().map(|done| done.efficiency(role)).collect::<Vec<_>>();
+        for (at, scheme) in plan.schemes.iter().enumerate() {
+            let heading = |variant, metric, unit| Heading {
+                case: &case,
+                variant,
+                threads: shape.threads,
+                metric,
+                unit,
+            };
+            let Some(sample) = Sample::new(rates(at)) else { continue };
+            rows.push(heading(scheme.name, THROUGHPUT, "operations/s").sampled(&sample));
+            if let Some(sample) = Sample::new(efficiencies(at)) {
+                rows.push(heading(scheme.name, EFFICIENCY, "operations/CPU s").sampled(&sample));
+            }
+            let ratio =
+                reference.and_then(|reference| paired_ratio(&efficiencies(at), &efficiencies(reference)));
+            if let Some(ratio) = ratio.filter(|_| scheme.name != REFERENCE) {
+                let variant = format!("{}/{REFERENCE}", scheme.name);
+                rows.push(heading(&variant, "ratio", "1").ratio(&ratio));
+            }
+        }
+    }
+    rows
+}
+
+fn latencies(workload: &dyn Workload, scheme: &str, shape: Shape, measured: &Measured) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for (role, all) in measured.latencies.iter().filter(|(_, all)| !all.is_empty()) {
+        let case = case(workload.name(), role, shape);
+        let percentiles = [("p50", 50.0), ("p90", 90.0), ("p99", 99.0), ("p99.9", 99.9), ("max", 100.0)];
+        rows.extend(percentiles.map(|(metric, percent)| {
+            let heading =
+                Heading { case: &case, variant: scheme, threads: shape.threads, metric, unit: "ns" };
+            heading.counted(all.value_at_percentile(percent) as f64)
+        }));
+    }
+    rows
+}
+
+fn memory(workload: &dyn Workload, scheme: &str, shape: Shape, running: &Running<'_>) -> Row {
+    let case = case(workload.name(), "", shape);
+    let heading = Heading {
+        case: &case,
+        variant: scheme,
+        threads: shape.threads,
+        metric: "bytes/entry",
+        unit: "bytes",
+    };
+    heading.counted(running.usage().entry_bytes as f64)
+}
+
+impl Study {
+    /// Tables for a terminal: throughput, ratios and latencies by scheme, then the locks.
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        for case in self.cases() {
+            text.push_str(&self.throughput_text(&case));
+            text.push('\n');
+        }
+        if !self.locks.is_empty() {
+            text.push_str(&self.locks_text());
+        }
+        for skipped in &self.skipped {
+            text.push_str(&format!("not measured: {skipped}\n"));
+        }
+        text
+    }
+
+    /// The cases of this study, in the order in which they were measured.
+    pub fn cases(&self) -> Vec<String> {
+        let mut cases: Vec<String> = Vec::new();
+        for row in self.rows.iter().filter(|row| row.metric == THROUGHPUT) {
+            if !cases.contains(&row.case) {
+                cases.push(row.case.clone());
+            }
+        }
+        cases
+    }
+
+    /// The figure of a row, where there is one.
+    pub fn find(&self, case: &str, variant: &str, threads: usize, metric: &str) -> Option<&Row> {
+        let is = |row: &&Row| {
+            (row.case.as_str(), row.variant.as_str(), row.threads, row.metric)
+                == (case, variant, threads, metric)
+        };
+        self.rows.iter().find(is)
+    }
+
+    /// The numbers of clients that a case was measured with.
+    pub fn threads(&self, case: &str) -> Vec<usize> {
+        let rows = self.rows.iter().filter(|row| row.case == case && row.metric == THROUGHPUT);
+        rows.map(|row| row.threads).collect::<BTreeSet<_>>().into_iter().collect()
+    }
+
+    /// The schemes that a case was measured with, in the order of the plan.
+    pub fn schemes(&self, case: &str) -> Vec<&str> {
+        let mut schemes: Vec<&str> = Vec::new();
+        for row in self.rows.iter().filter(|row| row.case == case && row.metric == THROUGHPUT) {
+            if !schemes.contains(&row.variant.as_str()) {
+                schemes.push(&row.variant);
+            }
+        }
+        schemes
+    }
+
+    fn throughput_text(&self, case: &str) -> String {
+        let threads = self.threads(case);
+        let mut text = format!("{case}: thousand operations a second, by clients\n  {:30}", "");
+        threads.iter().for_each(|count| text.push_str(&format!("{count:>9}")));
+        let last = threads.last().copied().unwrap_or(1);
+        text.push_str(&format!("   to scheme 1 at {last}, a CPU second each\n"));
+        for scheme in self.schemes(case) {
+            text.push_str(&format!("  {scheme:30}"));
+            for count in &threads {
+                let rate = self.find(case, scheme, *count, THROUGHPUT).map_or(0.0, |row| row.median / 1e3);
+                text.push_str(&format!("{:>9}", figure(rate)));
+            }
+            if let Some(ratio) = self.find(case, &format!("{scheme}/{REFERENCE}"), last, "ratio") {
+                let [median, low, high] = [ratio.median, ratio.low, ratio.high].map(figure);
+                text.push_str(&format!("   {median} [{low} .. {high}]"));
+            }
+            text.push('\n');
+        }
+        text
+    }
+
+    fn locks_text(&self) -> String {
+        let mut text = format!(
+            "{}, {} clients: locks, all classes together, by operation\n  {:30}{:>9}{:>12}  {:20}{:>8}{:>8}{:>11}\n",
+            self.load,
+            self.locks.last().map_or(0, |table| table.threads),
+            "",
+            "requests",
+            "by look-ups",
+            "most taken",
+            "UTIL",
+            "CON",
+            "HOLD mean"
+        );
+        for table in self
+            .locks
+            .iter()
+            .filter(|table| Some(table.threads) == self.locks.last().map(|last| last.threads))
+        {
+            let (all, by_look_ups) = table.requests();
+            let a = |count: u64| figure(count as f64 / table.operations.max(1) as f64);
+            text.push_str(&format!("  {:30}{:>9}{:>12}", table.variant, a(all), a(by_look_ups)));
+            if let Some(lock) = table.busiest() {
+                let (util, con, hold) = (figure(lock.util), figure(lock.con), figure(lock.hold_mean));
+                text.push_str(&format!("  {:20}{util:>7}%{con:>7}%{hold:>8} ns", lock.name));
+            }
+            text.push('\n');
+        }
+        text
+    }
+}
