@@ -80,6 +80,7 @@ impl Ext4 {
             return Ok(());
         }
         let stored = self.sync_all();
+        debug_assert_eq!(writer.journal.overdrafts(), 0, "credits were estimated too low");
         let closed = writer.journal.close().map_err(Error::from);
         debug_assert_eq!(writer.journal.overdrafts(), 0, "an operation asked for too few credits");
         let now = writer.now();

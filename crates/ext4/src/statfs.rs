@@ -1,6 +1,7 @@
 //! What `statfs(2)` tells.
 
 use crate::Ext4;
+use crate::writer::Writer;
 use dentree_ext4_format::{Compat, Incompat};
 use dentree_vfs::FsStat;
 
@@ -20,7 +21,7 @@ impl Ext4 {
             blocks_free: free,
             blocks_available: free.saturating_sub(sb.reserved_blocks_count).saturating_sub(self.kept_back()),
             inodes: u64::from(sb.inodes_count),
-            inodes_free: u64::from(sb.free_inodes_count),
+            inodes_free: self.writer.as_ref().map_or(u64::from(sb.free_inodes_count), Writer::free_inodes),
             name_max: 255,
             fsid: low ^ high,
         }

@@ -60,6 +60,12 @@ impl Writer {
         *self.lock_group(group)
     }
 
+    /// Free inodes, as the descriptors say.
+    pub(crate) fn free_inodes(&self) -> u64 {
+        let lock = |group: &Mutex<GroupDesc>| group.lock().unwrap_or_else(PoisonError::into_inner).free_inodes;
+        self.groups.iter().map(|group| u64::from(lock(group))).sum()
+    }
+
     fn lock_group(&self, group: GroupNumber) -> MutexGuard<'_, GroupDesc> {
         let index = usize::try_from(group.0).unwrap_or(usize::MAX);
         self.groups[index].lock().unwrap_or_else(PoisonError::into_inner)
