@@ -86,7 +86,10 @@ mod tests {
         model
     }
 
-    fn changes() -> impl Strategy<Value = Vec<(u32, u32, Option<(u64, bool)>)>> {
+    /// First block, how many, and what they are mapped to.
+    type Change = (u32, u32, Option<(u64, bool)>);
+
+    fn changes() -> impl Strategy<Value = Vec<Change>> {
         let with = proptest::option::of((prop_oneof![Just(0_u64), Just(1000), 0..100_u64], any::<bool>()));
         proptest::collection::vec((0..60_u32, 1..5_u32, with), 1..40)
     }

@@ -11,7 +11,13 @@ impl Ext4 {
     ///
     /// The superblock is read again: its journalled copy is the newer one.
     pub(crate) fn recovered(self, offset: u64, options: &Options, notices: &mut Vec<Notice>) -> Result<Ext4> {
+        if options.writable {
+            self.check_writable()?;
+        }
         let Some(location) = self.journal_location()? else { return Ok(self) };
+        if options.writable {
+            return self.replayed(offset, &location, options, notices);
+        }
         let recovered = dentree_jbd2::recover(self.device.clone(), &location)?;
         let (transactions, blocks) = (recovered.transactions, recovered.blocks);
         if transactions == 0 {
@@ -21,6 +27,25 @@ impl Ext4 {
         let sb = read_superblock(&*recovered.device, offset)?
             .map_err(|problem| Structure::Superblock.at(self.superblock_at).corrupt(problem))?;
         Ext4::over(recovered.device, sb, offset, options)
+    }
+
+    /// This file system with its journal replayed onto the device.
+    fn replayed(
+        self,
+        offset: u64,
+        location: &JournalLocation,
+        options: &Options,
+        notices: &mut Vec<Notice>,
+    ) -> Result<Ext4> {
+        let device = self.device.clone();
+        let replayed = dentree_jbd2::replay(&device, location)?;
+        let (transactions, blocks) = (replayed.transactions, replayed.blocks);
+        if transactions > 0 {
+            notices.push(Notice::JournalWrittenBack { transactions, blocks });
+        }
+        let sb = read_superblock(&*device, offset)?
+            .map_err(|problem| Structure::Superblock.at(self.superblock_at).corrupt(problem))?;
+        Ext4::over(device, sb, offset, options)
     }
 
     /// The runs of blocks of the journal's inode; `None` where there is no journal.

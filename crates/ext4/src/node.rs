@@ -5,7 +5,7 @@ use crate::content::Content;
 use dentree_jbd2::Tid;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-/// An inode in memory: the newest [`Snapshot`] of it, and what of its content is not on the device yet.
+/// An inode in memory: the newest snapshot of it, and what of its content is not on the device yet.
 ///
 /// Who reads takes a snapshot and keeps it as long as it likes; who changes makes the next one. The lock is held for
 /// no longer than that, and nothing is taken inside. What must not change between two snapshots is guarded by other

@@ -10,9 +10,13 @@ use dentree_ext4_format::{
 use dentree_jbd2::{Journal, JournalOptions};
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// `s_encoding`: the one encoding there is.
 const UTF8_12_1: u16 = 1;
+
+/// How long a change waits for its commit when nobody asks for one, as the kernel has it.
+const COMMIT_INTERVAL: Duration = Duration::from_secs(5);
 
 /// How to open.
 #[derive(Clone, Debug)]
@@ -62,6 +66,13 @@ pub enum Notice {
         /// How many blocks now read from the journal.
         blocks: usize,
     },
+    /// The journal needed recovery and was replayed into the image.
+    JournalWrittenBack {
+        /// How many transactions it held.
+        transactions: u32,
+        /// How many blocks were written.
+        blocks: usize,
+    },
     /// The image ends before the file system does.
     Truncated {
         /// Bytes that the superblock promises.
@@ -83,6 +94,11 @@ impl fmt::Display for Notice {
                 f,
                 "the file system was not unmounted cleanly: {transactions} transactions of its journal ({blocks} \
                  blocks) were replayed in memory. The image is unchanged"
+            ),
+            Notice::JournalWrittenBack { transactions, blocks } => write!(
+                f,
+                "the file system was not unmounted cleanly: {transactions} transactions of its journal ({blocks} \
+                 blocks) were written to the image"
             ),
             Notice::Truncated { expected, found } => write!(
                 f,
@@ -119,6 +135,10 @@ impl Ext4 {
         let fs = Ext4::over(device, sb, offset, &options)?;
         // A backup is as old as the file system: it does not say what the journal holds.
         let must_recover = fs.sb.incompat.has(Incompat::RECOVER) || !notices.is_empty();
+        if must_recover && options.writable && !options.replay_journal {
+            let what = "the journal must be replayed before anything is changed";
+            return Err(Error::Unsupported(what.to_owned()));
+        }
         let mut fs = if must_recover && options.replay_journal {
             fs.recovered(offset, &options, &mut notices)?
         } else {
@@ -139,13 +159,16 @@ impl Ext4 {
         let options = JournalOptions {
             has_checksums: self.sb.has_metadata_csum(),
             is_64bit: self.sb.is_64bit(),
-            ..JournalOptions::default()
+            // An image that is to come out the same each time is not committed by the clock.
+            interval: (clock == Clock::System).then_some(COMMIT_INTERVAL),
         };
-        let journal = match self.journal_location()? {
+        let location = self.journal_location()?;
+        let runs = location.as_ref().map(|location| location.runs.clone()).unwrap_or_default();
+        let journal = match location {
             Some(location) => Journal::open(self.cache.clone(), &location, options)?,
             None => Journal::without_log(self.cache.clone(), options)?,
         };
-        let writer = Writer::new(&self, journal, clock)?;
+        let writer = Writer::new(&self, journal, &runs, clock)?;
         self.mark_in_use(writer.now())?;
         self.cache.discard(self.superblock_at.0, 1);
         self.writer = Some(writer);

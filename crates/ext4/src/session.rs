@@ -82,6 +82,7 @@ impl Ext4 {
         let stored = self.sync_all();
         debug_assert_eq!(writer.journal.overdrafts(), 0, "credits were estimated too low");
         let closed = writer.journal.close().map_err(Error::from);
+        debug_assert_eq!(writer.journal.overdrafts(), 0, "an operation asked for too few credits");
         let now = writer.now();
         let free_blocks = writer.space.free();
         let free_inodes = (0..self.sb.groups)
@@ -107,8 +108,11 @@ impl Ext4 {
 
 impl Drop for Ext4 {
     fn drop(&mut self) {
-        // Nobody is left to tell; the superblock has a note.
-        let _ = self.close();
+        // What a panic has left half done is not to be committed.
+        if !std::thread::panicking() {
+            // Nobody is left to tell; the superblock has a note.
+            let _ = self.close();
+        }
     }
 }
 

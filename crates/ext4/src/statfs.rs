@@ -27,12 +27,14 @@ impl Ext4 {
         }
     }
 
-    /// Blocks that the kernel keeps back for delayed allocation: a fiftieth, at most 4096 clusters.
-    pub(crate) fn kept_back(&self) -> u64 {
+    /// Blocks that the kernel keeps back for delayed allocation, which it has only where there are extents.
+    fn kept_back(&self) -> u64 {
+        if self.sb.incompat.has(Incompat::EXTENTS) { self.kept_for_metadata() } else { 0 }
+    }
+
+    /// Blocks that are kept for the maps of content whose place is not decided yet: a fiftieth, at most 4096 clusters.
+    pub(crate) fn kept_for_metadata(&self) -> u64 {
         let sb = &self.sb;
-        if !sb.incompat.has(Incompat::EXTENTS) {
-            return 0;
-        }
         ((sb.blocks_count >> sb.log_cluster_ratio) / 50).min(4096) << sb.log_cluster_ratio
     }
 

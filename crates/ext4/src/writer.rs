@@ -30,7 +30,12 @@ pub(crate) struct Writer {
 
 impl Writer {
     /// Reads every group descriptor.
-    pub(crate) fn new(fs: &Ext4, journal: Journal, clock: Clock) -> Result<Writer> {
+    pub(crate) fn new(
+        fs: &Ext4,
+        journal: Journal,
+        journal_runs: &[(u64, u64)],
+        clock: Clock,
+    ) -> Result<Writer> {
         let groups = (0..fs.sb.groups).map(GroupNumber).map(|group| {
             let desc = fs.group(group)?;
             let place = Structure::GroupDescriptor(group).at(fs.descriptor_place(group).0);
@@ -38,7 +43,7 @@ impl Writer {
             Ok(desc)
         });
         let groups = groups.collect::<Result<Vec<_>>>()?;
-        let space = Space::new(fs, &groups);
+        let space = Space::new(fs, &groups, journal_runs);
         Ok(Writer {
             journal,
             clock,

@@ -3,8 +3,8 @@
 use super::store::adopt_map;
 use crate::remap::{Mapped, STEP_CREDITS, Target};
 use crate::space::TAKE_CREDITS;
-use crate::{Error, Ext4, Node, Result, Snapshot, Structure};
-use dentree_ext4_format::xattr::{Namespace, XattrList};
+use crate::{Ext4, Node, Result, Snapshot, Structure};
+use dentree_ext4_format::xattr::{Namespace, remove_in_inode};
 use dentree_ext4_format::{Extent, Incompat, InodeFlags, write_extent_leaf};
 
 impl Ext4 {
@@ -14,7 +14,9 @@ impl Ext4 {
         let size = self.sb.block_size.in_memory();
         let mut bytes = vec![0; size];
         self.read_inline(snapshot, 0, bytes.get_mut(..len.min(size)).unwrap_or_default())?;
-        let tail = without_inline_data(snapshot)?;
+        let mut tail = snapshot.tail.clone();
+        let removed = remove_in_inode(&mut tail, Namespace::System, b"data");
+        removed.map_err(|problem| snapshot.place(Structure::InlineData).corrupt(problem))?;
         let mut handle = self.start(TAKE_CREDITS + STEP_CREDITS + 1)?;
         let mut inode = snapshot.inode.clone();
         inode.flags = inode.flags.without(InodeFlags::INLINE_DATA);
@@ -44,20 +46,4 @@ impl Ext4 {
         });
         self.all_or_abort(changed)
     }
-}
-
-/// The bytes behind an inode's fields without the attribute that holds the rest of inline content.
-fn without_inline_data(snapshot: &Snapshot) -> Result<Box<[u8]>> {
-    let corrupt = |problem| snapshot.place(Structure::InlineData).corrupt(problem);
-    let Some(list) = XattrList::in_inode(&snapshot.tail) else { return Ok(snapshot.tail.clone()) };
-    if list.find(Namespace::System, b"data").map_err(corrupt)?.is_none() {
-        return Ok(snapshot.tail.clone());
-    }
-    if list.iter().count() == 1 {
-        return Ok(Box::default());
-    }
-    let ino = snapshot.ino;
-    Err(Error::Unsupported(format!(
-        "inode {ino} has content beside attributes in the inode: it cannot be moved yet"
-    )))
 }

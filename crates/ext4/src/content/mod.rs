@@ -125,6 +125,9 @@ impl Ext4 {
 
     /// Refuses files whose content must not be changed here.
     fn check_changeable(&self, snapshot: &Snapshot) -> Result<()> {
+        if self.writer()?.journal.error().is_some() {
+            return Err(Error::ReadOnly);
+        }
         if snapshot.has(InodeFlags::ENCRYPT) {
             return Err(Error::Encrypted(snapshot.ino));
         }
@@ -140,7 +143,9 @@ impl Ext4 {
     /// The longest that a file can be.
     fn max_size(&self, snapshot: &Snapshot) -> u64 {
         let log2 = self.sb.block_size.log2();
-        let by_map = if snapshot.has(InodeFlags::EXTENTS) {
+        // What lies in the inode would be moved out to what the file system uses for new files.
+        let inline = snapshot.has(InodeFlags::INLINE_DATA) && self.sb.incompat.has(Incompat::EXTENTS);
+        let by_map = if inline || snapshot.has(InodeFlags::EXTENTS) {
             (1 << 32) - 1
         } else {
             let log_room = log2 - 2;

@@ -1,5 +1,6 @@
 //! Cutting and lengthening files, and freeing what they map.
 
+use crate::inodes::ORPHAN_CREDITS;
 use crate::map::Mapping;
 use crate::remap::{Mapped, STEP_CREDITS};
 use crate::space::Claim;
@@ -37,15 +38,27 @@ impl Ext4 {
                 }
             }
             let cuts = size < old || self.maps_behind(node, kept)?;
-            let mut handle = self.start(UNMAP_CREDITS)?;
-            self.change_inode(&mut handle, node, |snapshot| {
+            let mut handle = self.start(UNMAP_CREDITS + ORPHAN_CREDITS)?;
+            if cuts {
+                self.add_orphan(&mut handle, snapshot.ino)?;
+            }
+            let changed = self.change_inode(&mut handle, node, |snapshot| {
                 // What is to be stored yet moves the length on again.
                 snapshot.stored_size = snapshot.stored_size.filter(|&stored| stored < size);
                 snapshot.inode.size = size;
                 (snapshot.inode.mtime, snapshot.inode.ctime) = (now, now);
-            })?;
+            });
+            self.all_or_abort(changed)?;
             if cuts {
-                self.unmap(handle, node, kept..1 << 32)?.stop();
+                let mut handle = self.unmap(handle, node, kept..1 << 32)?;
+                if snapshot.inode.links > 0 {
+                    if !handle.extend(ORPHAN_CREDITS) {
+                        handle = handle.restart(ORPHAN_CREDITS)?;
+                    }
+                    let struck = self.remove_orphan(&mut handle, snapshot.ino, 0);
+                    self.all_or_abort(struck)?;
+                }
+                handle.stop();
             } else {
                 handle.stop();
             }

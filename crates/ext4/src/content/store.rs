@@ -31,8 +31,10 @@ impl Ext4 {
             let snapshot = node.snapshot();
             let run = self.map(&snapshot, LogicalBlock(first))?;
             let most = usize::try_from(run.len).unwrap_or(usize::MAX).min(MOST_BLOCKS);
-            let together = (first..).zip(content.blocks.keys()).take_while(|(n, block)| n == *block).count();
-            let count = u32::try_from(together.min(most)).unwrap_or(u32::MAX);
+            let together = (u64::from(first)..)
+                .zip(content.blocks.keys())
+                .take_while(|(n, block)| *n == u64::from(**block));
+            let count = u32::try_from(together.take(most).count()).unwrap_or(u32::MAX);
             let stored = match run.mapping {
                 Mapping::Data(start) => {
                     self.write_run(&snapshot, content, first, count, start)?;

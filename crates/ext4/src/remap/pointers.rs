@@ -131,7 +131,6 @@ impl Ext4 {
 
     /// Sets the pointers to the file blocks of `range`, which the path's last block has, as far as that frees few runs; answers where that
     /// ends, and the runs.
-    #[allow(clippy::type_complexity, reason = "an end and a list of runs")]
     fn set_pointers(
         &self,
         handle: &mut Handle<'_>,

@@ -20,7 +20,7 @@ mod system;
 mod take;
 
 use crate::{Error, Ext4, Result};
-use dentree_ext4_format::{BlockNumber, GroupNumber, InodeNumber, Superblock};
+use dentree_ext4_format::{BlockNumber, GroupDesc, GroupNumber, InodeNumber, Superblock};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -74,17 +74,17 @@ impl GroupSpace {
 }
 
 impl Space {
-    /// The state of a file system whose groups have so many free blocks in all.
-    pub(crate) fn new(fs: &Ext4, descs: &[dentree_ext4_format::GroupDesc]) -> Arc<Space> {
+    /// The state of a file system with these groups, whose journal has these runs of blocks.
+    pub(crate) fn new(fs: &Ext4, descs: &[GroupDesc], journal: &[(u64, u64)]) -> Arc<Space> {
         let free = descs.iter().map(|desc| u64::from(desc.free_blocks)).sum();
         Arc::new(Space {
             available: AtomicU64::new(free),
             free: AtomicU64::new(free),
             waiting: AtomicU64::new(0),
             reserved_for_root: fs.sb.reserved_blocks_count,
-            kept_back: fs.kept_back(),
+            kept_back: fs.kept_for_metadata(),
             groups: descs.iter().map(|_| GroupSpace::default()).collect(),
-            system: SystemBlocks::new(fs, descs),
+            system: SystemBlocks::new(fs, descs, journal),
         })
     }
 

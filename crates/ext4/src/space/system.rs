@@ -4,28 +4,27 @@ use crate::Ext4;
 use dentree_ext4_format::{BlockNumber, Compat, GroupDesc, GroupNumber, Incompat};
 use std::ops::Range;
 
-/// Superblocks, descriptors, bitmaps and inode tables, as ranges of blocks that ascend without overlap.
+/// Superblocks, descriptors, bitmaps, inode tables and the journal, as ranges of blocks that ascend without overlap.
 pub(super) struct SystemBlocks(Vec<Range<u64>>);
 
 impl SystemBlocks {
-    pub(super) fn new(fs: &Ext4, descs: &[GroupDesc]) -> SystemBlocks {
+    /// `journal`: the runs of its blocks.
+    pub(super) fn new(fs: &Ext4, descs: &[GroupDesc], journal: &[(u64, u64)]) -> SystemBlocks {
         let sb = &fs.sb;
-        let mut ranges = vec![0..u64::from(sb.first_data_block)];
+        let before_groups = 0..u64::from(sb.first_data_block);
+        let mut ranges = vec![before_groups];
+        ranges.extend(journal.iter().map(|&(start, len)| start..start + len));
         for (group, desc) in (0..sb.groups).map(GroupNumber).zip(descs) {
             let start = sb.group_start(group).0;
             let copies = u64::from(sb.group_has_superblock(group));
-            let behind = copies * descriptor_blocks(fs, group);
+            let behind = copies * descriptor_blocks(fs);
             ranges.push(start..start + copies + behind);
-            if sb.incompat.has(Incompat::META_BG) {
-                let block = fs.descriptor_place(group).0.0;
-                ranges.push(block..block + 1);
-                // Backups lie in the second and the last group of a meta block group.
-                let within = group.0 % sb.descs_per_block();
-                if group.0 / sb.descs_per_block() >= sb.first_meta_bg
-                    && (within == 1 || within == sb.descs_per_block() - 1)
-                {
-                    ranges.push(start + copies..start + copies + 1);
-                }
+            let within = group.0 % sb.descs_per_block();
+            let is_meta =
+                sb.incompat.has(Incompat::META_BG) && group.0 / sb.descs_per_block() >= sb.first_meta_bg;
+            // The descriptors of a meta block group lie in its first, its second and its last group.
+            if is_meta && (within <= 1 || within == sb.descs_per_block() - 1) {
+                ranges.push(start + copies..start + copies + 1);
             }
             ranges.push(desc.block_bitmap.0..desc.block_bitmap.0 + 1);
             ranges.push(desc.inode_bitmap.0..desc.inode_bitmap.0 + 1);
@@ -54,7 +53,7 @@ impl SystemBlocks {
 }
 
 /// How many blocks of descriptors, and kept for them, follow a group's superblock.
-fn descriptor_blocks(fs: &Ext4, group: GroupNumber) -> u64 {
+fn descriptor_blocks(fs: &Ext4) -> u64 {
     let sb = &fs.sb;
     let all = if sb.incompat.has(Incompat::META_BG) {
         sb.first_meta_bg.min(sb.desc_blocks())
@@ -62,6 +61,5 @@ fn descriptor_blocks(fs: &Ext4, group: GroupNumber) -> u64 {
         sb.desc_blocks()
     };
     let kept = if sb.compat.has(Compat::RESIZE_INODE) { sb.reserved_gdt_blocks } else { 0 };
-    let _ = group;
     u64::from(all) + u64::from(kept)
 }

@@ -1,6 +1,8 @@
 //! Images made by `mke2fs`, shown by the kernel's mount, compared with what this crate reads.
 #![allow(dead_code, reason = "each test file uses its part")]
 
+pub mod writing;
+
 use dentree_blockdev::{Access, FileDevice};
 use dentree_ext4::{Ext4, Node, Options};
 use dentree_vfs::{Attr, Extent, FileSystem, FileType, Ino, ReaddirStart};

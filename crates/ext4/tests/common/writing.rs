@@ -1,0 +1,68 @@
+//! Images that are written to, and what the kernel's tools say of them.
+
+use super::Image;
+use dentree_blockdev::{Access, FileDevice};
+use dentree_ext4::{Ext4, Node, Options};
+use dentree_vfs::FileSystem;
+use std::process::Command;
+use std::sync::Arc;
+
+/// Kinds of image: mke2fs options, size, and whether files are mapped by extents.
+pub const KINDS: [(&str, &str); 9] = [
+    ("-t ext4 -O ^has_journal", "24M"),
+    ("-t ext4", "32M"),
+    ("-t ext4 -O metadata_csum_seed,orphan_file", "32M"),
+    ("-t ext4 -b 1024", "24M"),
+    ("-t ext4 -b 2048 -O ^has_journal,^metadata_csum", "24M"),
+    ("-t ext4 -O inline_data -I 256", "32M"),
+    ("-t ext2", "24M"),
+    ("-t ext2 -b 1024", "24M"),
+    ("-t ext3 -b 1024", "24M"),
+];
+
+pub fn open(image: &Image) -> Ext4 {
+    try_open(image).unwrap()
+}
+
+pub fn try_open(image: &Image) -> dentree_ext4::Result<Ext4> {
+    let device = FileDevice::open(image.path(), Access::ReadWrite).unwrap();
+    Ext4::open(Arc::new(device), Options { writable: true, ..Options::default() })
+}
+
+pub fn node(fs: &Ext4, name: &str) -> Node {
+    let root = fs.load(fs.root()).unwrap();
+    fs.load(fs.lookup(&root, name.as_bytes()).unwrap().unwrap().ino).unwrap()
+}
+
+/// `e2fsck -fn` finds nothing, and debugfs reads what the files must hold.
+pub fn check(image: &Image, files: &[(&str, &[u8])], what: &str) {
+    let check = Command::new("e2fsck").arg("-fn").arg(image.path()).output().unwrap();
+    let text = String::from_utf8_lossy(&check.stdout).into_owned();
+    assert!(check.status.success(), "{what}: {text}");
+    for (name, content) in files {
+        let dumped = image.beside("dumped");
+        image.debugfs(&format!("dump /{name} {}\n", dumped.path().display()));
+        let dump = std::fs::read(dumped.path()).unwrap();
+        assert!(dump == *content, "{what}: {name} differs: {} of {} bytes", dump.len(), content.len());
+    }
+}
+
+pub fn read_all(fs: &Ext4, node: &Node) -> Vec<u8> {
+    let size = usize::try_from(fs.attr(node).size).unwrap();
+    let mut content = vec![0xEE; size + 10];
+    assert_eq!(fs.read(node, 0, &mut content).unwrap(), size);
+    content.truncate(size);
+    content
+}
+
+/// Numbers that look random and are the same each time.
+pub struct Dice(pub u64);
+
+impl Dice {
+    pub fn roll(&mut self, sides: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        usize::try_from(self.0 >> 16).unwrap() % sides
+    }
+}
