@@ -204,7 +204,7 @@ mod tests {
             let colour = &part[..6];
             assert!(style.contains(&format!("=\"#{colour}\"")), "#{colour} stays as it is in the dark");
         }
-        assert!(svg.contains(">16<") && svg.contains("clients"), "{svg}");
+        assert!(svg.contains("\n16\n") && svg.contains("clients"), "{svg}");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Change beside readers: `churn` and `invalidate`.
 //!
-//! Both have a tree of [`DIRECTORIES`] directories with [`FILES`] files each, in which all clients but the first look up files at random.
+//! Both have a tree of 64 directories with 64 files each, in which all clients but the first look up files at random.
 //!
 //! - `churn`: the first client creates a file in one of the directories, renames it into another, and deletes it there;
 //! - `invalidate`: the first client frees all unused entries below one directory after another (`select_parent`), and prunes some
