@@ -7,11 +7,19 @@ use dentree_ext4_format::{BlockNumber, Compat, InodeFlags, LogicalBlock, Problem
 use dentree_jbd2::JournalLocation;
 
 impl Ext4 {
-    /// This file system with its journal replayed in memory; `offset` is where its superblock was found.
+    /// This file system with its journal replayed, in memory or, where it is to be written, onto the device; `offset` is where its superblock
+    /// was found.
     ///
     /// The superblock is read again: its journalled copy is the newer one.
     pub(crate) fn recovered(self, offset: u64, options: &Options, notices: &mut Vec<Notice>) -> Result<Ext4> {
         let Some(location) = self.journal_location()? else { return Ok(self) };
+        if options.writable {
+            self.check_writable()?;
+            dentree_jbd2::replay(&self.device, &location)?;
+            let sb = read_superblock(&*self.device, offset)?
+                .map_err(|problem| Structure::Superblock.at(self.superblock_at).corrupt(problem))?;
+            return Ext4::over(self.device.clone(), sb, offset, options);
+        }
         let recovered = dentree_jbd2::recover(self.device.clone(), &location)?;
         let (transactions, blocks) = (recovered.transactions, recovered.blocks);
         if transactions == 0 {
