@@ -24,9 +24,11 @@ fn two_hundred_thousand_names_are_found_again() {
         // An inode has at most 65,000 names.
         let target = match n % 4 {
             0 => file.clone(),
-            k => tree.vfs.lookup(&tree.who, &many, format!("target {k}").as_bytes()).unwrap().unwrap_or_else(
-                || tree.make(&many, &format!("target {k}"), NewKind::Regular),
-            ),
+            k => tree
+                .vfs
+                .lookup(&tree.who, &many, format!("target {k}").as_bytes())
+                .unwrap()
+                .unwrap_or_else(|| tree.make(&many, &format!("target {k}"), NewKind::Regular)),
         };
         tree.link(&target, &many, &format!("name number {n}"));
     }
