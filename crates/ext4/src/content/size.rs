@@ -1,5 +1,6 @@
 //! Cutting and lengthening files, and freeing what they map.
 
+use crate::inodes::ORPHAN_CREDITS;
 use crate::map::Mapping;
 use crate::remap::{Mapped, STEP_CREDITS};
 use crate::space::Claim;
@@ -37,7 +38,12 @@ impl Ext4 {
                 }
             }
             let cuts = size < old || self.maps_behind(node, kept)?;
-            let mut handle = self.start(UNMAP_CREDITS)?;
+            let mut handle = self.start(UNMAP_CREDITS + ORPHAN_CREDITS)?;
+            if cuts {
+                // It may take several transactions: a crash between them must not leave blocks behind the end.
+                let noted = self.add_orphan(&mut handle, snapshot.ino);
+                self.all_or_abort(noted)?;
+            }
             self.change_inode(&mut handle, node, |snapshot| {
                 // What is to be stored yet moves the length on again.
                 snapshot.stored_size = snapshot.stored_size.filter(|&stored| stored < size);
@@ -45,13 +51,32 @@ impl Ext4 {
                 (snapshot.inode.mtime, snapshot.inode.ctime) = (now, now);
             })?;
             if cuts {
-                self.unmap(handle, node, kept..1 << 32)?.stop();
+                let handle = self.unmap(handle, node, kept..1 << 32)?;
+                self.end_truncation(handle, node)?;
             } else {
                 handle.stop();
             }
             content.is_inode_unstored |= !content.blocks.is_empty();
             self.list_unstored(node, &content)
         })
+    }
+
+    /// A file that has a name is no orphan once it is cut.
+    fn end_truncation(&self, handle: Handle<'_>, node: &Node) -> Result<()> {
+        let snapshot = node.snapshot();
+        if snapshot.inode.links == 0 {
+            handle.stop();
+            return Ok(());
+        }
+        let mut handle = handle.restart(2 * ORPHAN_CREDITS)?;
+        let mut done = self.remove_orphan(&mut handle, snapshot.ino, 0);
+        // Who has taken the last name meanwhile has found it noted already.
+        if node.snapshot().inode.links == 0 {
+            done = done.and_then(|()| self.add_orphan(&mut handle, snapshot.ino));
+        }
+        self.all_or_abort(done)?;
+        handle.stop();
+        Ok(())
     }
 
     /// Whether anything is mapped at or behind a file block.
