@@ -343,13 +343,28 @@ impl<'a> XattrBlock<'a> {
 
     /// Checks the block's checksum (`metadata_csum`): of its number, then of its bytes with a checksum of zero.
     pub fn verify(&self, seed: ChecksumSeed, number: BlockNumber) -> Result<(), Problem> {
-        const AT: usize = std::mem::offset_of!(RawBlockHeader, h_checksum);
-        let (before, after) = (self.bytes.get(..AT), self.bytes.get(AT + 4..));
-        let parts =
-            [&number.0.to_le_bytes()[..], before.unwrap_or_default(), &[0; 4], after.unwrap_or_default()];
-        let computed = parts.into_iter().fold(seed.0, |sum, part| ChecksumSeed(sum).sum(part));
+        let computed = block_checksum(self.bytes, number, seed);
         Problem::check_sum(self.checksum, computed)
     }
+}
+
+/// Says in the bytes of block `number` that so many inodes use it, and seals that where the file system has checksums.
+pub fn set_block_refcount(bytes: &mut [u8], refcount: u32, number: BlockNumber, seed: Option<ChecksumSeed>) {
+    let Ok((header, _)) = RawBlockHeader::mut_from_prefix(bytes) else { return };
+    header.h_refcount.set(refcount);
+    let Some(seed) = seed else { return };
+    let sum = block_checksum(bytes, number, seed);
+    if let Ok((header, _)) = RawBlockHeader::mut_from_prefix(bytes) {
+        header.h_checksum.set(sum);
+    }
+}
+
+/// Of the block's number, then of its bytes with a checksum of zero.
+fn block_checksum(bytes: &[u8], number: BlockNumber, seed: ChecksumSeed) -> u32 {
+    const AT: usize = std::mem::offset_of!(RawBlockHeader, h_checksum);
+    let (before, after) = (bytes.get(..AT), bytes.get(AT + 4..));
+    let parts = [&number.0.to_le_bytes()[..], before.unwrap_or_default(), &[0; 4], after.unwrap_or_default()];
+    parts.into_iter().fold(seed.0, |sum, part| ChecksumSeed(sum).sum(part))
 }
 
 /// `e_hash` of an attribute whose value stands beside it. For a value in an inode, `value` is that inode's hash as
@@ -531,6 +546,16 @@ mod tests {
         }
         let endless = XattrList { entries: &[1; 64], values: &[] };
         assert!(endless.iter().last().unwrap().is_err());
+    }
+
+    #[test]
+    fn a_count_of_users_that_was_set_is_sealed() {
+        let mut block = build_block(1024, &[attribute(1, b"a", b"one")]);
+        set_block_refcount(&mut block, 7, BlockNumber(5), Some(ChecksumSeed(3)));
+        let parsed = XattrBlock::parse(&block).unwrap();
+        assert_eq!(parsed.refcount, 7);
+        assert_eq!(parsed.verify(ChecksumSeed(3), BlockNumber(5)), Ok(()));
+        assert!(parsed.verify(ChecksumSeed(3), BlockNumber(6)).is_err());
     }
 
     #[test]

@@ -7,7 +7,8 @@ use dentree_ext4_format::{BlockNumber, Compat, InodeFlags, LogicalBlock, Problem
 use dentree_jbd2::JournalLocation;
 
 impl Ext4 {
-    /// This file system with its journal replayed in memory; `offset` is where its superblock was found.
+    /// This file system with its journal replayed, in memory or, where it is to be written, onto the device; `offset` is where its superblock
+    /// was found.
     ///
     /// The superblock is read again: its journalled copy is the newer one.
     pub(crate) fn recovered(self, offset: u64, options: &Options, notices: &mut Vec<Notice>) -> Result<Ext4> {

@@ -123,6 +123,34 @@ fn what_is_open_lives_without_a_name() {
 }
 
 #[test]
+fn attributes_go_with_the_last_file_that_has_them() {
+    for options in ["-t ext4 -b 1024 -I 128 -O ^has_journal,^metadata_csum", "-t ext4 -b 1024"] {
+        let image = Image::new(options, "16M", |_| ());
+        let value = [7; 600];
+        let Some(()) = image.change("noatime", |at| {
+            for name in ["a", "b", "c"] {
+                fs::write(at.join(name), "x").unwrap();
+                let none = rustix::fs::XattrFlags::empty();
+                rustix::fs::lsetxattr(at.join(name), "user.large", &value, none).unwrap();
+            }
+        }) else {
+            return;
+        };
+        let tree = Tree::open(&image);
+        let (blocks, _) = tree.free();
+        tree.unlink(&tree.root(), "b");
+        tree.close();
+        check(&image, options);
+        let tree = Tree::open(&image);
+        tree.unlink(&tree.root(), "a");
+        tree.unlink(&tree.root(), "c");
+        assert_eq!(tree.free().0, blocks + 4, "{options}: three blocks of content, one of attributes");
+        tree.close();
+        check(&image, options);
+    }
+}
+
+#[test]
 fn directories_that_are_not_empty_and_names_that_are_there_are_refused() {
     let image = Image::new("-t ext4", "16M", |_| ());
     let tree = Tree::open(&image);

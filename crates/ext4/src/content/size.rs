@@ -40,7 +40,9 @@ impl Ext4 {
             let cuts = size < old || self.maps_behind(node, kept)?;
             let mut handle = self.start(UNMAP_CREDITS + ORPHAN_CREDITS)?;
             if cuts {
-                self.add_orphan(&mut handle, snapshot.ino)?;
+                // It may take several transactions: a crash between them must not leave blocks behind the end.
+                let noted = self.add_orphan(&mut handle, snapshot.ino);
+                self.all_or_abort(noted)?;
             }
             let changed = self.change_inode(&mut handle, node, |snapshot| {
                 // What is to be stored yet moves the length on again.
@@ -50,21 +52,35 @@ impl Ext4 {
             });
             self.all_or_abort(changed)?;
             if cuts {
-                let mut handle = self.unmap(handle, node, kept..1 << 32)?;
-                if snapshot.inode.links > 0 {
-                    if !handle.extend(ORPHAN_CREDITS) {
-                        handle = handle.restart(ORPHAN_CREDITS)?;
-                    }
-                    let struck = self.remove_orphan(&mut handle, snapshot.ino, 0);
-                    self.all_or_abort(struck)?;
-                }
-                handle.stop();
+                let handle = self.unmap(handle, node, kept..1 << 32)?;
+                self.end_truncation(handle, node)?;
             } else {
                 handle.stop();
             }
             content.is_inode_unstored |= !content.blocks.is_empty();
             self.list_unstored(node, &content)
         })
+    }
+
+    /// A file that has a name is no orphan once it is cut.
+    fn end_truncation(&self, handle: Handle<'_>, node: &Node) -> Result<()> {
+        let snapshot = node.snapshot();
+        if snapshot.inode.links == 0 {
+            handle.stop();
+            return Ok(());
+        }
+        let mut handle = handle;
+        if !handle.extend(2 * ORPHAN_CREDITS) {
+            handle = handle.restart(2 * ORPHAN_CREDITS)?;
+        }
+        let mut done = self.remove_orphan(&mut handle, snapshot.ino, 0);
+        // Who has taken the last name meanwhile has found it noted already.
+        if node.snapshot().inode.links == 0 {
+            done = done.and_then(|()| self.add_orphan(&mut handle, snapshot.ino));
+        }
+        self.all_or_abort(done)?;
+        handle.stop();
+        Ok(())
     }
 
     /// Whether anything is mapped at or behind a file block.

@@ -1,7 +1,12 @@
 //! The end of inodes without names: what they have is freed, then the inode.
 
 use super::{INODE_CREDITS, ORPHAN_CREDITS};
-use crate::{Ext4, Node, Result};
+use crate::{Ext4, Node, Result, Snapshot, Structure};
+use dentree_ext4_format::xattr::{XattrBlock, set_block_refcount};
+use dentree_jbd2::Handle;
+
+/// Blocks that dropping a block of attributes changes: it, or bitmap and descriptor of its group.
+const XATTR_CREDITS: u32 = 3;
 
 impl Ext4 {
     /// Nobody holds an inode any more. Without a name it is freed; what of it is in memory alone is stored when that is due. An error is
@@ -19,16 +24,37 @@ impl Ext4 {
     fn free_orphan(&self, node: &Node) -> Result<()> {
         self.free_content(node)?;
         let snapshot = node.snapshot();
-        let mut handle = self.start(INODE_CREDITS + ORPHAN_CREDITS)?;
+        let mut handle = self.start(INODE_CREDITS + ORPHAN_CREDITS + XATTR_CREDITS)?;
         let now = self.writer()?.now();
         // Past 2106 the low half is kept; 0 would say that it was never freed.
         let dtime = u32::try_from(now.seconds & 0xFFFF_FFFF).unwrap_or(0).max(1);
         let done = self
-            .remove_orphan(&mut handle, snapshot.ino, dtime)
+            .drop_xattr_block(&mut handle, &snapshot)
+            .and_then(|()| self.remove_orphan(&mut handle, snapshot.ino, dtime))
             .and_then(|()| self.give_back_inode(&mut handle, snapshot.ino, snapshot.kind));
         self.all_or_abort(done)?;
         handle.stop();
         Ok(())
+    }
+
+    /// The attributes in a block of their own have one user less; without any the block is freed.
+    fn drop_xattr_block(&self, handle: &mut Handle<'_>, inode: &Snapshot) -> Result<()> {
+        let Some(block) = inode.inode.xattr_block else { return Ok(()) };
+        let place = inode.place(Structure::XattrBlock).at(block);
+        let seed = self.sb.has_metadata_csum().then_some(self.sb.checksum_seed);
+        let left = self.update(handle, block, place, |bytes| {
+            let parsed = XattrBlock::parse(bytes)?;
+            seed.map_or(Ok(()), |seed| parsed.verify(seed, block))?;
+            let left = parsed.refcount.saturating_sub(1);
+            if left > 0 {
+                set_block_refcount(bytes, left, block, seed);
+            }
+            Ok(left)
+        })?;
+        match left.map_err(|problem| place.corrupt(problem))? {
+            0 => self.free_blocks(handle, block, 1, true),
+            _ => Ok(()),
+        }
     }
 
     /// Finishes what a crash has left: inodes without names are freed, others are cut to their size.
