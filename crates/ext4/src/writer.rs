@@ -62,7 +62,8 @@ impl Writer {
 
     /// Free inodes, as the descriptors say.
     pub(crate) fn free_inodes(&self) -> u64 {
-        let lock = |group: &Mutex<GroupDesc>| group.lock().unwrap_or_else(PoisonError::into_inner).free_inodes;
+        let lock =
+            |group: &Mutex<GroupDesc>| group.lock().unwrap_or_else(PoisonError::into_inner).free_inodes;
         self.groups.iter().map(|group| u64::from(lock(group))).sum()
     }
 

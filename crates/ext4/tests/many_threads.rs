@@ -150,9 +150,8 @@ fn threads_in_directories_of_their_own_do_what_a_tree_in_memory_does() {
             for thread in 0..THREADS {
                 let (tree, shared) = (&tree, &shared);
                 scope.spawn(move || {
-                    let dirs = (0..3)
-                        .map(|n| (tree.dir(&format!("{thread}/{n}")), BTreeMap::new()))
-                        .collect();
+                    let dirs =
+                        (0..3).map(|n| (tree.dir(&format!("{thread}/{n}")), BTreeMap::new())).collect();
                     let random = Random(seed * 1000 + thread);
                     let mut worker = Worker { tree, random, dirs, next: 0 };
                     for step in 0..STEPS {
