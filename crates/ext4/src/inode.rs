@@ -17,6 +17,8 @@ pub(crate) struct Snapshot {
     pub(crate) has_acl: bool,
     /// The length on the device, where content is not there yet: `inode.size` includes it.
     pub(crate) stored_size: Option<u64>,
+    /// Blocks that content in memory will take.
+    pub(crate) promised: u64,
 }
 
 impl Snapshot {
@@ -95,7 +97,7 @@ impl Ext4 {
         }
         let tail = bytes.get(inode.fields_len..).unwrap_or_default();
         let tail = if tail.iter().all(|&byte| byte == 0) { Box::default() } else { tail.into() };
-        let mut node = Snapshot { ino, kind, inode, tail, has_acl: false, stored_size: None };
+        let mut node = Snapshot { ino, kind, inode, tail, has_acl: false, stored_size: None, promised: 0 };
         // Where the attributes are damaged, the error comes when they are asked for.
         node.has_acl = self.has_access_acl(&node).unwrap_or(true);
         Ok(node)
@@ -117,6 +119,7 @@ impl Ext4 {
             FileType::CharDevice | FileType::BlockDevice => inode.device(),
             _ => DeviceNumber { major: 0, minor: 0 },
         };
+        let promised = node.promised << (self.sb.block_size.log2() - 9);
         // The kernel counts the bytes of an inline file, though they take no block.
         let inline = inode.is_file() && node.has(InodeFlags::INLINE_DATA);
         Attr {
@@ -129,7 +132,7 @@ impl Ext4 {
             rdev_major: device.major,
             rdev_minor: device.minor,
             size: inode.size,
-            blocks: inode.sectors + if inline { inode.size.div_ceil(512) } else { 0 },
+            blocks: inode.sectors + promised + if inline { inode.size.div_ceil(512) } else { 0 },
             block_size: self.sb.block_size.bytes(),
             atime: timestamp(inode.atime),
             mtime: timestamp(inode.mtime),

@@ -44,6 +44,11 @@ impl Node {
         change(Arc::make_mut(&mut newest))
     }
 
+    /// Whether both are clones of one node. Of an inode number that was freed and used again there may be an old one.
+    pub(crate) fn is_same(&self, other: &Node) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
     /// Who has the lock writes the inode table, and notes the transaction.
     pub(crate) fn lock_writing(&self) -> MutexGuard<'_, Option<Tid>> {
         self.0.writing.lock().unwrap_or_else(PoisonError::into_inner)

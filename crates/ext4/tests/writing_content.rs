@@ -15,6 +15,10 @@ fn a_file_that_was_written_is_there_for_everybody() {
         let file = node(&fs, "file");
         let content: Vec<u8> = (0..3_000_000_u32).map(|n| (n / 7) as u8).collect();
         assert_eq!(fs.write(&file, 0, &content).unwrap(), content.len());
+        assert!(
+            fs.attr(&file).blocks * 512 >= 3_000_000,
+            "{options}: content in memory counts as space, too"
+        );
         assert_eq!(read_all(&fs, &file), content);
         fs.fsync(&file, Durability::Full).unwrap();
         assert_eq!(read_all(&fs, &file), content);

@@ -35,6 +35,8 @@ const TOTAL_BUDGET: u64 = 64 << 20;
 #[derive(Debug, Default)]
 pub(crate) struct Content {
     blocks: BTreeMap<u32, Block>,
+    /// How many of them are promised a block of the device.
+    promised: u64,
     /// Times or length have changed without the inode table.
     is_inode_unstored: bool,
 }
@@ -113,7 +115,7 @@ impl Ext4 {
         lost.map_or(Ok(()), Err)
     }
 
-    /// Stores all that is in memory, of as many files as can be.
+    /// Stores all that is in memory, of as many files as can be. They are in the image then, but for a crash before the next commit.
     pub(crate) fn store_all(&self) -> Result<()> {
         let Some(writer) = &self.writer else { return Ok(()) };
         let mut outcome = Ok(());
@@ -172,19 +174,27 @@ impl Ext4 {
         let writer = self.writer()?;
         if let Some(gone) = content.blocks.remove(&block.0) {
             writer.unstored.bytes.fetch_sub(u64::from(self.sb.block_size.bytes()), Relaxed);
-            if release && gone.is_promised {
-                writer.space.release(1);
+            if gone.is_promised {
+                content.promised -= 1;
+                writer.space.release(u64::from(release));
             }
         }
         Ok(())
     }
 
-    /// Notes whether a file has something to store. The caller has its content lock.
+    /// Notes whether a file has something to store, and how much space that will take. The caller has its content lock.
     fn list_unstored(&self, node: &Node, content: &Content) -> Result<()> {
         let writer = self.writer()?;
-        let ino = node.snapshot().ino;
+        let snapshot = node.snapshot();
+        let ino = snapshot.ino;
+        if snapshot.promised != content.promised {
+            node.change(|snapshot| snapshot.promised = content.promised);
+        }
         if content.blocks.is_empty() && !content.is_inode_unstored {
-            writer.unstored.nodes().remove(&ino);
+            let mut nodes = writer.unstored.nodes();
+            if nodes.get(&ino).is_some_and(|listed| listed.is_same(node)) {
+                nodes.remove(&ino);
+            }
         } else {
             writer.unstored.nodes().entry(ino).or_insert_with(|| node.clone());
         }

@@ -169,6 +169,7 @@ impl Ext4 {
         if is_promised {
             writer.space.promise(1, Claim::of_owner(snapshot.inode.uid))?;
         }
+        content.promised += u64::from(is_promised);
         content.blocks.insert(block.0, Block { bytes, is_promised });
         writer.unstored.bytes.fetch_add(u64::from(self.sb.block_size.bytes()), Relaxed);
         Ok(())

@@ -68,7 +68,15 @@ impl Ext4 {
         inode.uid = new.uid;
         inode.gid = new.gid;
         inode.flags = inherited(parent.inode.flags, kind);
-        let mut made = Snapshot { ino, kind, inode, tail: Box::default(), has_acl: false, stored_size: None };
+        let mut made = Snapshot {
+            ino,
+            kind,
+            inode,
+            tail: Box::default(),
+            has_acl: false,
+            stored_size: None,
+            promised: 0,
+        };
         match self.init_content(handle, &mut made, parent.ino, new.kind) {
             Ok(()) => Ok(made),
             Err(error) => {
