@@ -2,7 +2,7 @@
 
 use crate::raw::prefetch::TOGETHER;
 use crate::raw::walk::{End, Request};
-use crate::raw::{Core, complete::Gathering};
+use crate::raw::{Core, Id, complete::Gathering};
 use crate::{
     Builder, Child, DentryId, DentryRef, Fill, Handle, ListCursor, Listed, MemoryStats, Reason, Stats,
     Stopped, Walk, WalkOptions,
@@ -20,9 +20,11 @@ impl<H: Handle> Dcache<H> {
         Builder::new()
     }
 
-    /// The root directory.
+    /// The root directory. Costs nothing.
+    #[inline]
     pub fn root(&self) -> DentryRef<'_, H> {
-        DentryRef::adopt(self, self.core.hold_root())
+        // References to the root are not counted.
+        DentryRef::adopt(self, Id::ROOT)
     }
 
     /// The entry with this id, if it is still cached (or held by someone).
@@ -254,13 +256,13 @@ impl<H: Handle> Dcache<H> {
 
     fn request<'p>(&self, start: &DentryRef<'_, H>, path: &'p [u8], options: WalkOptions) -> Request<'p> {
         debug_assert!(std::ptr::eq(start.cache(), self), "an entry of another cache");
-        let floor = options.floor.map_or(crate::raw::Id::ROOT, DentryId::id);
+        let floor = options.floor.map_or(Id::ROOT, DentryId::id);
         Request { start: start.raw_id(), floor, path, keep_last_link: options.keep_last_link }
     }
 
     /// A reference of this cache's life to an entry that the caller holds for a shorter one.
     fn again(&self, dentry: &DentryRef<'_, H>) -> DentryRef<'_, H> {
-        self.core.dentry(dentry.raw_id()).hold_again();
+        self.core.hold_again(dentry.raw_id());
         DentryRef::adopt(self, dentry.raw_id())
     }
 
