@@ -3,6 +3,7 @@
 //!
 //! ```text
 //! walk      path → entry, without locks            tree     link, unlink, rename: under directory locks
+//! leap      the same, from the path's end up       …
 //! expiry    what is still believed                 fill     one question per miss
 //! clock     what goes when memory is short         pool     free slots, grace periods, bytes
 //! ─────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -36,6 +37,7 @@ pub(crate) mod epoch;
 pub(crate) mod expiry;
 pub(crate) mod fill;
 pub(crate) mod index;
+mod leap;
 #[cfg(all(test, loom))]
 mod models;
 pub(crate) mod name;

@@ -6,12 +6,7 @@
 //! prefetch), so `Auto` finds out: of every [`PERIOD`] walks of a thread one is timed with and one without, and
 //! the rest do what has been faster lately. A cache so small that it must be hot is not even tried.
 
-use super::{
-    Core,
-    chunks::prefetch,
-    index::Extent,
-    walk::{Request, skip_slashes},
-};
+use super::{Core, chunks::prefetch, index::Extent, name::Text, walk::Request};
 use crate::sync::{AtomicU32, Ordering};
 use crate::{Handle, PrefetchMode};
 use std::time::Duration;
@@ -105,15 +100,16 @@ impl<H: Handle> Core<H> {
     /// Asks for the buckets that the path's components will be looked for in, if nothing above was renamed.
     fn prefetch_buckets(&self, extent: Extent, request: &Request<'_>, hashes: &mut [u32; AHEAD]) -> usize {
         let mut seed = self.record(request.start).seed();
-        let mut rest = skip_slashes(request.path);
+        let text = Text::new(request.path);
+        let mut at = text.skip_slashes(0);
         let mut count = 0;
-        while !rest.is_empty() && count < AHEAD {
-            let (name, behind) = self.hasher.split(seed, request.path, rest);
+        while at < request.path.len() && count < AHEAD {
+            let (name, end) = self.hasher.split(seed, &text, at);
             hashes[count] = name.hash();
             self.index.prefetch(extent, name.hash());
             seed = name.seed();
             count += 1;
-            rest = skip_slashes(behind);
+            at = text.skip_slashes(end);
         }
         count
     }
