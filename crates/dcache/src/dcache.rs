@@ -1,5 +1,7 @@
 //! The public face of the cache: entries by reference instead of by number.
 
+use crate::raw::leap::Ladder;
+use crate::raw::name::Text;
 use crate::raw::prefetch::TOGETHER;
 use crate::raw::walk::{End, Request};
 use crate::raw::{Core, Id, complete::Gathering};
@@ -87,15 +89,19 @@ impl<H: Handle> Dcache<H> {
         let mut walks = Vec::with_capacity(paths.len());
         for batch in paths.chunks(TOGETHER) {
             let mut pin = self.core.epoch.enter();
-            let requests = batch.iter().map(|path| self.request(start, path.as_ref(), options));
-            self.core.prefetch_walks(requests.clone());
+            let mut tails = [Text::TAIL; TOGETHER];
+            let texts = batch.iter().zip(&mut tails).map(|(path, tail)| Text::new(path.as_ref(), tail));
+            let mut ladders: Vec<Ladder<'_, '_>> = texts.map(Ladder::new).collect();
+            self.core.prefetch_walks(start.raw_id(), &mut ladders);
             pin.counters().prefetched.add(batch.len() as u64);
-            for request in requests {
+            for (path, ladder) in batch.iter().zip(&mut ladders) {
+                let request = self.request(start, path.as_ref(), options);
                 let (hold, release) =
                     (|end: &End| self.core.hold_end(end), |end: &End| self.core.release_end(end));
                 walks.push(self.adopt(self.core.walk_counted(
                     &mut pin,
                     &request,
+                    ladder,
                     &mut may_search,
                     hold,
                     release,

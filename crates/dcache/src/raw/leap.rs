@@ -15,6 +15,7 @@
 
 use super::{
     Core, Id,
+    chunks::prefetch,
     index::Extent,
     name::{Hasher, INLINE, Name, Text},
     record::{Pattern, Record, Shape, settle_reads},
@@ -39,7 +40,8 @@ struct Rung {
 }
 
 /// The components of a path, first to last, hashed as if no directory had been renamed.
-pub(super) struct Ladder {
+pub(crate) struct Ladder<'p, 't> {
+    pub(super) text: Text<'p, 't>,
     rungs: [MaybeUninit<Rung>; RUNGS],
     count: usize,
     /// Where it begins, and under which seed.
@@ -91,16 +93,17 @@ impl Rung {
     }
 }
 
-impl Ladder {
+impl<'p, 't> Ladder<'p, 't> {
     #[inline(always)]
-    pub(super) fn new() -> Ladder {
+    pub(crate) fn new(text: Text<'p, 't>) -> Self {
         let rungs = [const { MaybeUninit::uninit() }; RUNGS];
-        Ladder { rungs, count: 0, foot: (usize::MAX, 0), end: 0, has_long: false }
+        Ladder { text, rungs, count: 0, foot: (usize::MAX, 0), end: 0, has_long: false }
     }
 
     /// Splits what is left of a path, or the beginning of it, into components. There must be a byte at `at`.
     #[inline(never)]
-    fn set_up(&mut self, hasher: &Hasher, mut seed: u32, text: &Text<'_>, at: usize) {
+    fn set_up(&mut self, hasher: &Hasher, mut seed: u32, at: usize) {
+        let text = self.text;
         self.foot = (at, seed);
         let mut slashes = text.slashes(at);
         let (mut begin, mut count) = (0, 0);
@@ -127,6 +130,19 @@ impl Ladder {
         (self.count, self.end, self.has_long) = (count, at + last, has_long);
     }
 
+    /// Splits the path from `at` on, where that is not done yet.
+    #[inline(always)]
+    pub(super) fn stand_at(&mut self, hasher: &Hasher, seed: u32, at: usize) {
+        if self.foot != (at, seed) {
+            self.set_up(hasher, seed, at);
+        }
+    }
+
+    /// The hashes of all components.
+    pub(super) fn hashes(&self) -> impl Iterator<Item = u32> {
+        self.rungs().iter().map(|rung| rung.hash as u32)
+    }
+
     #[inline(always)]
     fn rungs(&self) -> &[Rung] {
         // SAFETY: the first `count` have been written, and `MaybeUninit<Rung>` is laid out as `Rung` is.
@@ -141,17 +157,17 @@ impl<H: Handle> Core<H> {
     pub(super) fn leap_to_end(
         &self,
         start: Id,
-        text: &Text<'_>,
-        ladder: &mut Ladder,
+        ladder: &mut Ladder<'_, '_>,
         settle: impl FnOnce(Id) -> bool,
         undo: impl FnOnce(Id),
     ) -> Option<(Id, usize)> {
-        let (foot, at) = (self.record(start), text.skip_slashes(0));
+        let (foot, text) = (self.record(start), ladder.text);
+        let at = text.skip_slashes(0);
         let seq = foot.begin();
         if at == text.bytes.len() || !foot.shape().is_open_directory() {
             return None;
         }
-        ladder.set_up(&self.hasher, foot.seed(), text, at);
+        ladder.stand_at(&self.hasher, foot.seed(), at);
         if ladder.end != text.bytes.len() || ladder.has_long || self.expiry.ever() {
             return None;
         }
@@ -182,9 +198,7 @@ impl<H: Handle> Core<H> {
         if descent.is_at_end() || !self.record(id).shape().is_open_directory() {
             return Leap::Stuck;
         }
-        if ladder.foot != (descent.at, seed) {
-            ladder.set_up(&self.hasher, seed, descent.text, descent.at);
-        }
+        ladder.stand_at(&self.hasher, seed, descent.at);
         let rungs = ladder.rungs();
         if self.leap_along(descent, trail, rungs) {
             return Leap::There;
@@ -245,6 +259,8 @@ impl<H: Handle> Core<H> {
         let ((last, above), (hold, holds)) = (rungs.split_last()?, holds.split_last_mut()?);
         'candidate: for found in self.index.likely(extent, last.hash as u32) {
             let record = self.record(found);
+            // Whoever wants a reference writes there: not to wait for it behind the climb.
+            prefetch(self.dentry(found));
             let mut counts = record.begin();
             if !last.is_it(record, passes) {
                 continue;

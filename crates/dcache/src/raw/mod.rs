@@ -37,7 +37,7 @@ pub(crate) mod epoch;
 pub(crate) mod expiry;
 pub(crate) mod fill;
 pub(crate) mod index;
-mod leap;
+pub(crate) mod leap;
 #[cfg(all(test, loom))]
 mod models;
 pub(crate) mod name;

@@ -109,7 +109,7 @@ impl Hasher {
     /// Splits off the name that begins at `at`, and hashes it under `seed`: all blocks of 32 bytes up to and with the
     /// one in which the name ends. Answers where it ends. There is a name: the path goes on at `at`, with no slash.
     #[inline]
-    pub(crate) fn split<'p>(&self, seed: u32, text: &Text<'p>, at: usize) -> (Name<'p>, usize) {
+    pub(crate) fn split<'p>(&self, seed: u32, text: Text<'p, '_>, at: usize) -> (Name<'p>, usize) {
         let window = text.window(at);
         // One more at the end, for where there is no slash.
         let len = (u64::from(positions_in(window, b'/')) | 1 << INLINE).trailing_zeros() as usize;
@@ -122,7 +122,7 @@ impl Hasher {
 
     /// The key and the hash of a name of less than 32 bytes that is known to lie at `at`.
     #[inline(always)]
-    pub(crate) fn key(&self, seed: u32, text: &Text<'_>, at: usize, len: usize) -> ([u64; WORDS], u64) {
+    pub(crate) fn key(&self, seed: u32, text: Text<'_, '_>, at: usize, len: usize) -> ([u64; WORDS], u64) {
         let words = kept(text.window(at), len);
         (words, self.mix(self.start(seed), words))
     }
@@ -130,7 +130,7 @@ impl Hasher {
     /// As [`split`](Self::split), for a name of at least 32 bytes.
     #[cold]
     #[inline(never)]
-    pub(crate) fn split_long<'p>(&self, seed: u32, text: &Text<'p>, at: usize) -> (Name<'p>, usize) {
+    pub(crate) fn split_long<'p>(&self, seed: u32, text: Text<'p, '_>, at: usize) -> (Name<'p>, usize) {
         let rest = &text.bytes[at..];
         let len = rest.iter().position(|&byte| byte == b'/').unwrap_or(rest.len());
         let (mut hash, mut second) = (self.start(seed), self.secret[2]);
@@ -163,28 +163,31 @@ impl Hasher {
         if bytes.is_empty() || bytes.len() > NAME_MAX || bytes.contains(&0) {
             return None;
         }
-        let (name, end) = self.split(seed, &Text::new(bytes), 0);
+        let (name, end) = self.split(seed, Text::new(bytes, &mut { Text::TAIL }), 0);
         (end == bytes.len() && !name.bytes.is_empty() && !name.is_dot() && !name.is_dot_dot()).then_some(name)
     }
 }
 
 /// A path that can be read 32 bytes at a time from each of its bytes on.
-pub(crate) struct Text<'p> {
+#[derive(Clone, Copy)]
+pub(crate) struct Text<'p, 't> {
     pub(crate) bytes: &'p [u8],
-    /// The last 32 bytes, or as many as there are, and slashes behind them.
-    tail: [u8; 2 * INLINE],
+    /// The last 32 bytes, or as many as there are, and slashes behind them. Not in here, as it would be copied about.
+    tail: &'t [u8; 2 * INLINE],
 }
 
-impl<'p> Text<'p> {
+impl<'p, 't> Text<'p, 't> {
+    /// What a text keeps the end of its path in.
+    pub(crate) const TAIL: [u8; 2 * INLINE] = [b'/'; 2 * INLINE];
+
+    /// The text of a path; `tail` is [`TAIL`](Self::TAIL).
     #[inline(always)]
-    pub(crate) fn new(bytes: &'p [u8]) -> Self {
-        // In place: it would be copied.
-        let mut text = Text { bytes, tail: [b'/'; 2 * INLINE] };
+    pub(crate) fn new(bytes: &'p [u8], tail: &'t mut [u8; 2 * INLINE]) -> Self {
         match bytes.last_chunk::<INLINE>() {
-            Some(last) => text.tail[..INLINE].copy_from_slice(last),
-            None => copy_short(bytes, &mut text.tail),
+            Some(last) => tail[..INLINE].copy_from_slice(last),
+            None => copy_short(bytes, tail),
         }
-        text
+        Text { bytes, tail }
     }
 
     /// The 32 bytes from `at` on, slashes beyond the end.
@@ -294,7 +297,7 @@ mod tests {
             for prefix in ["", "x/", "longer-prefix/"] {
                 for suffix in ["", "/", "/y", "/some/more/components"] {
                     let path = [prefix.as_bytes(), &bytes, suffix.as_bytes()].concat();
-                    let (inside, end) = hasher.split(99, &Text::new(&path), prefix.len());
+                    let (inside, end) = hasher.split(99, Text::new(&path, &mut { Text::TAIL }), prefix.len());
                     assert_eq!((inside.bytes, &path[end..]), (&bytes[..], suffix.as_bytes()));
                     assert_eq!(
                         (inside.words, inside.hash),

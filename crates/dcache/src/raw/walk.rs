@@ -109,7 +109,7 @@ impl Trail {
 /// An attempt on its way down.
 pub(super) struct Descent<'t, 'p> {
     pub(super) extent: Extent,
-    pub(super) text: &'t Text<'p>,
+    pub(super) text: Text<'p, 't>,
     /// Where in the path the walk has come to: to its end, or to something else than a slash.
     pub(super) at: usize,
     pub(super) here: Here,
@@ -183,11 +183,13 @@ impl<H: Handle> Core<H> {
         let mut pin = self.epoch.enter();
         let plan = self.prefetch.plan(self.index.extent(), pin.trials());
         let begun = plan.timed.then(Instant::now);
+        let mut tail = Text::TAIL;
+        let mut ladder = Ladder::new(Text::new(request.path, &mut tail));
         if plan.prefetch {
             pin.counters().prefetched.add(1);
-            self.prefetch_walks(std::iter::once(*request));
+            self.prefetch_walks(request.start, std::slice::from_mut(&mut ladder));
         }
-        let end = self.walk_counted(&mut pin, request, may_search, settle, undo);
+        let end = self.walk_counted(&mut pin, request, &mut ladder, may_search, settle, undo);
         if let Some(begun) = begun {
             pin.trials().learn(plan, begun.elapsed());
         }
@@ -235,12 +237,13 @@ impl<H: Handle> Core<H> {
         &self,
         pin: &mut Pin<'_>,
         request: &Request<'_>,
+        ladder: &mut Ladder<'_, '_>,
         may_search: &mut impl FnMut(&H) -> bool,
         settle: impl FnMut(&End) -> bool,
         undo: impl FnMut(&End),
     ) -> End {
         pin.counters().walks.add(1);
-        let (end, components) = self.walk_inside(pin, request, may_search, settle, undo);
+        let (end, components) = self.walk_inside(pin, request, ladder, may_search, settle, undo);
         let counters = pin.counters();
         counters.components.add(components as u64);
         match end {
@@ -258,22 +261,24 @@ impl<H: Handle> Core<H> {
         &self,
         pin: &mut Pin<'_>,
         request: &Request<'_>,
+        ladder: &mut Ladder<'_, '_>,
         may_search: &mut impl FnMut(&H) -> bool,
         mut settle: impl FnMut(&End) -> bool,
         mut undo: impl FnMut(&End),
     ) -> (End, usize) {
-        let text = Text::new(request.path);
-        let mut ladder = Ladder::new();
-        let (hold, release) = (|id| settle(&End::Found(id)), |id| undo(&End::Found(id)));
-        match self.leap_to_end(request.start, &text, &mut ladder, hold, release) {
+        let hold = |id| settle(&End::Found(id));
+        let release = |id| {
+            pin.counters().retries.add(1);
+            undo(&End::Found(id));
+        };
+        match self.leap_to_end(request.start, ladder, hold, release) {
             Some((id, components)) => (End::Found(id), components),
-            None => self.attempt(pin, request, may_search, settle, undo, &text, &mut ladder),
+            None => self.attempt(pin, request, may_search, settle, undo, ladder),
         }
     }
 
     /// A walk that is not one leap.
     #[inline(never)]
-    #[allow(clippy::too_many_arguments)]
     fn attempt(
         &self,
         pin: &mut Pin<'_>,
@@ -281,8 +286,7 @@ impl<H: Handle> Core<H> {
         may_search: &mut impl FnMut(&H) -> bool,
         mut settle: impl FnMut(&End) -> bool,
         mut undo: impl FnMut(&End),
-        text: &Text<'_>,
-        ladder: &mut Ladder,
+        ladder: &mut Ladder<'_, '_>,
     ) -> (End, usize) {
         for _ in 0..ATTEMPTS {
             let start = self.record(request.start);
@@ -290,8 +294,8 @@ impl<H: Handle> Core<H> {
             let mut trail = Trail::beginning_at(request.start, start.begin());
             let mut descent = Descent {
                 extent: self.index.extent(),
-                text,
-                at: text.skip_slashes(0),
+                text: ladder.text,
+                at: ladder.text.skip_slashes(0),
                 here: self.stand_on(request.start, start),
             };
             let end = self.descend(pin, request, may_search, &mut descent, &mut trail, ladder);
@@ -323,7 +327,7 @@ impl<H: Handle> Core<H> {
 
     /// Goes on as long as there is nothing special about the components.
     #[inline(always)]
-    fn advance(&self, descent: &mut Descent<'_, '_>, trail: &mut Trail, ladder: &mut Ladder) {
+    fn advance(&self, descent: &mut Descent<'_, '_>, trail: &mut Trail, ladder: &mut Ladder<'_, '_>) {
         loop {
             match self.leap(descent, trail, ladder) {
                 Leap::There if descent.is_at_end() => return,
@@ -392,7 +396,7 @@ impl<H: Handle> Core<H> {
         may_search: &mut impl FnMut(&H) -> bool,
         descent: &mut Descent<'_, '_>,
         trail: &mut Trail,
-        ladder: &mut Ladder,
+        ladder: &mut Ladder<'_, '_>,
     ) -> Result<End, Moving> {
         self.advance(descent, trail, ladder);
         while !descent.is_at_end() {
@@ -529,9 +533,12 @@ impl<H: Handle> Core<H> {
     pub(crate) fn look(&self, dir: Id, name: &Name<'_>) -> Known {
         let request = Request { start: dir, floor: Id::ROOT, path: name.bytes, keep_last_link: true };
         let mut pin = self.epoch.enter();
+        let mut tail = Text::TAIL;
+        let mut ladder = Ladder::new(Text::new(request.path, &mut tail));
         let (end, components) = self.walk_inside(
             &mut pin,
             &request,
+            &mut ladder,
             &mut |_: &H| true,
             |end| !matches!(end, End::Found(_)) || self.hold_end(end),
             |end| {
