@@ -1,8 +1,10 @@
 //! The public face of the cache: entries by reference instead of by number.
 
+use crate::raw::leap::Ladder;
+use crate::raw::name::Text;
 use crate::raw::prefetch::TOGETHER;
 use crate::raw::walk::{End, Request};
-use crate::raw::{Core, complete::Gathering};
+use crate::raw::{Core, Id, complete::Gathering};
 use crate::{
     Builder, Child, DentryId, DentryRef, Fill, Handle, ListCursor, Listed, MemoryStats, Reason, Stats,
     Stopped, Walk, WalkOptions,
@@ -20,9 +22,11 @@ impl<H: Handle> Dcache<H> {
         Builder::new()
     }
 
-    /// The root directory.
+    /// The root directory. Costs nothing.
+    #[inline]
     pub fn root(&self) -> DentryRef<'_, H> {
-        DentryRef::adopt(self, self.core.hold_root())
+        // References to the root are not counted.
+        DentryRef::adopt(self, Id::ROOT)
     }
 
     /// The entry with this id, if it is still cached (or held by someone).
@@ -85,15 +89,19 @@ impl<H: Handle> Dcache<H> {
         let mut walks = Vec::with_capacity(paths.len());
         for batch in paths.chunks(TOGETHER) {
             let mut pin = self.core.epoch.enter();
-            let requests = batch.iter().map(|path| self.request(start, path.as_ref(), options));
-            self.core.prefetch_walks(requests.clone());
+            let mut tails = [Text::TAIL; TOGETHER];
+            let texts = batch.iter().zip(&mut tails).map(|(path, tail)| Text::new(path.as_ref(), tail));
+            let mut ladders: Vec<Ladder<'_, '_>> = texts.map(Ladder::new).collect();
+            self.core.prefetch_walks(start.raw_id(), &mut ladders);
             pin.counters().prefetched.add(batch.len() as u64);
-            for request in requests {
+            for (path, ladder) in batch.iter().zip(&mut ladders) {
+                let request = self.request(start, path.as_ref(), options);
                 let (hold, release) =
                     (|end: &End| self.core.hold_end(end), |end: &End| self.core.release_end(end));
                 walks.push(self.adopt(self.core.walk_counted(
                     &mut pin,
                     &request,
+                    ladder,
                     &mut may_search,
                     hold,
                     release,
@@ -254,13 +262,13 @@ impl<H: Handle> Dcache<H> {
 
     fn request<'p>(&self, start: &DentryRef<'_, H>, path: &'p [u8], options: WalkOptions) -> Request<'p> {
         debug_assert!(std::ptr::eq(start.cache(), self), "an entry of another cache");
-        let floor = options.floor.map_or(crate::raw::Id::ROOT, DentryId::id);
+        let floor = options.floor.map_or(Id::ROOT, DentryId::id);
         Request { start: start.raw_id(), floor, path, keep_last_link: options.keep_last_link }
     }
 
     /// A reference of this cache's life to an entry that the caller holds for a shorter one.
     fn again(&self, dentry: &DentryRef<'_, H>) -> DentryRef<'_, H> {
-        self.core.dentry(dentry.raw_id()).hold_again();
+        self.core.hold_again(dentry.raw_id());
         DentryRef::adopt(self, dentry.raw_id())
     }
 

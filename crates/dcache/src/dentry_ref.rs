@@ -68,7 +68,7 @@ impl<'c, H: Handle> DentryRef<'c, H> {
 
 impl<H: Handle> Clone for DentryRef<'_, H> {
     fn clone(&self) -> Self {
-        self.cache.core.dentry(self.id).hold_again();
+        self.cache.core.hold_again(self.id);
         DentryRef { cache: self.cache, id: self.id }
     }
 }

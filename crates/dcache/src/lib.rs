@@ -48,8 +48,7 @@
 //!
 //! # What it costs
 //!
-//! A component costs one cache line of index and one of records, and no step waits for the line of the step before
-//! ([sticky seeds](#sticky-seeds)). An entry with a name of up to 32 bytes takes 64 bytes for what walks read, 64 for
+//! A walk costs one cache line of index, and one of records for each component ([sticky seeds](#sticky-seeds)). An entry with a name of up to 32 bytes takes 64 bytes for what walks read, 64 for
 //! what is written, 3 for eviction and 8 to 16 of index: about 143 in all.
 //!
 //! # Data
@@ -71,8 +70,9 @@
 //!
 //! A bucket is H(seed of the parent, name), and the seed of a directory is H(seed of its parent, name) at its
 //! creation; it stays with it when it is renamed. So all buckets of a path follow from its bytes, and to rename a
-//! directory is to move one record. Where something above was renamed, the guess is wrong and costs a wasted look;
-//! what is found is decided by the parent's number.
+//! directory is to move one record. A walk looks for the last component at once and climbs from there by the parents'
+//! numbers, comparing names. Where something above was renamed, the guess is wrong and costs a wasted look; what is
+//! found is decided by names and numbers.
 //!
 //! # Who protects what
 //!

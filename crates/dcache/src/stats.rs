@@ -35,7 +35,7 @@ pub struct Stats {
     pub fills_overtaken: u64,
     /// Entries evicted.
     pub evicted: u64,
-    /// Entries that someone holds.
+    /// Entries that someone holds, the root not counted.
     pub held: u64,
     /// Entries in memory, negative ones and those that wait for reuse included.
     pub entries: u64,

@@ -22,6 +22,41 @@ pub(crate) fn positions(low: u64, high: u64, byte: u8) -> u32 {
     portable_positions(low, high, byte)
 }
 
+/// The positions at which `byte` stands in 32 bytes, as a bit each.
+#[inline(always)]
+#[cfg(target_arch = "x86_64")]
+pub(crate) fn positions_in(bytes: &[u8; 32], byte: u8) -> u32 {
+    use std::arch::x86_64::{_mm_cmpeq_epi8, _mm_loadu_si128, _mm_movemask_epi8, _mm_set1_epi8};
+    let half = |at: usize| {
+        // SAFETY: every x86-64 has SSE2; sixteen bytes are read from 0 or 16 on, of 32.
+        unsafe {
+            let bytes = _mm_loadu_si128(bytes.as_ptr().add(at).cast());
+            _mm_movemask_epi8(_mm_cmpeq_epi8(bytes, _mm_set1_epi8(byte as i8))) as u32
+        }
+    };
+    half(0) | half(16) << 16
+}
+
+/// The positions at which `byte` stands in 32 bytes, as a bit each.
+#[inline(always)]
+#[cfg(not(target_arch = "x86_64"))]
+pub(crate) fn positions_in(bytes: &[u8; 32], byte: u8) -> u32 {
+    portable_positions_in(bytes, byte)
+}
+
+#[cfg(any(test, not(target_arch = "x86_64")))]
+fn portable_positions_in(bytes: &[u8; 32], byte: u8) -> u32 {
+    let [a, b, c, d] = words(bytes);
+    portable_positions(a, b, byte) | portable_positions(c, d, byte) << 16
+}
+
+/// 32 bytes as four words.
+#[inline(always)]
+pub(crate) fn words(bytes: &[u8; 32]) -> [u64; 4] {
+    let (words, _) = bytes.as_chunks();
+    std::array::from_fn(|i| u64::from_le_bytes(words[i]))
+}
+
 #[cfg(any(test, not(target_arch = "x86_64")))]
 fn portable_positions(low: u64, high: u64, byte: u8) -> u32 {
     const ONES: u64 = u64::from_ne_bytes([0x01; 8]);
@@ -49,6 +84,8 @@ mod tests {
             let (low, high) = (word as u64, (word >> 64) as u64);
             assert_eq!(positions(low, high, b'/'), set);
             assert_eq!(portable_positions(low, high, b'/'), set);
+            let wide = std::array::from_fn(|i| bytes[(i * 7) % 16]);
+            assert_eq!(positions_in(&wide, b'/'), portable_positions_in(&wide, b'/'));
         }
     }
 }

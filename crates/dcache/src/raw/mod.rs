@@ -3,6 +3,7 @@
 //!
 //! ```text
 //! walk      path → entry, without locks            tree     link, unlink, rename: under directory locks
+//! leap      the same, from the path's end up       …
 //! expiry    what is still believed                 fill     one question per miss
 //! clock     what goes when memory is short         pool     free slots, grace periods, bytes
 //! ─────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -36,6 +37,7 @@ pub(crate) mod epoch;
 pub(crate) mod expiry;
 pub(crate) mod fill;
 pub(crate) mod index;
+pub(crate) mod leap;
 #[cfg(all(test, loom))]
 mod models;
 pub(crate) mod name;
@@ -187,13 +189,6 @@ impl<H: Handle> Core<H> {
         self.epoch.seat().counters.held.add(change as u64);
     }
 
-    pub(crate) fn hold_root(&self) -> Id {
-        if self.dentry(Id::ROOT).hold() == Some(true) {
-            self.count_held(1);
-        }
-        Id::ROOT
-    }
-
     /// Takes a user's reference to the entry with this id, if there still is one.
     pub(crate) fn hold_by_id(&self, id: DentryId) -> bool {
         let _pin = self.epoch.enter();
@@ -225,8 +220,14 @@ impl<H: Handle> Core<H> {
     }
 
     /// Takes a user's reference, unless the entry is dead.
+    ///
+    /// Those to the root are not counted, as it is there for good: every walk from it would write the same line. With
+    /// the count, two threads that ask for the root before each walk do 1.35 to 1.45 times as much as one.
     #[inline]
     pub(crate) fn hold(&self, id: Id) -> bool {
+        if id == Id::ROOT {
+            return true;
+        }
         match self.dentry(id).hold() {
             Some(first) => {
                 if first {
@@ -238,9 +239,19 @@ impl<H: Handle> Core<H> {
         }
     }
 
+    /// Takes a user's reference to an entry that the caller holds.
+    pub(crate) fn hold_again(&self, id: Id) {
+        if id != Id::ROOT {
+            self.dentry(id).hold_again();
+        }
+    }
+
     /// Gives up a user's reference.
     #[inline]
     pub(crate) fn release(&self, id: Id) {
+        if id == Id::ROOT {
+            return;
+        }
         match self.dentry(id).release() {
             dentry::Left::Others => return,
             dentry::Left::Unused => {}

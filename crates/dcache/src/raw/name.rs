@@ -9,10 +9,12 @@
 //! ("sticky"), so all hashes of a path follow from the path alone as long as nothing above was renamed.
 //!
 //! One folded multiplication per sixteen bytes, under secrets drawn for each cache: names that an outsider chooses
-//! cannot be aimed at one bucket. All names of less than sixteen bytes take the same steps, without a branch on
-//! their length, which no processor could predict.
+//! cannot be aimed at one bucket. All names of less than 32 bytes take the same steps, without a branch on their
+//! length or on how near they are to the end of the path, which no processor could predict: nearly half of the names
+//! of the lab's trees have sixteen bytes or more.
 
-use super::bytes::positions;
+use super::bytes::{positions_in, words};
+use std::hint::select_unpredictable;
 
 /// Bytes of a name that fit the record.
 pub(crate) const INLINE: usize = 32;
@@ -20,7 +22,6 @@ pub(crate) const INLINE: usize = 32;
 pub(crate) const NAME_MAX: usize = 255;
 
 const WORDS: usize = INLINE / size_of::<u64>();
-const BLOCK: usize = 2 * size_of::<u64>();
 
 /// One component: its bytes, its key and its hash under some directory's seed.
 #[derive(Clone, Copy)]
@@ -30,7 +31,7 @@ pub(crate) struct Name<'a> {
     hash: u64,
 }
 
-impl Name<'_> {
+impl<'a> Name<'a> {
     /// The name of what has none: the root, and entries that were never linked.
     pub(crate) const NONE: Name<'static> = Name { bytes: b"", words: [0; WORDS], hash: 0 };
 
@@ -43,6 +44,16 @@ impl Name<'_> {
     #[inline]
     pub(crate) fn seed(&self) -> u32 {
         (self.hash >> 32) as u32
+    }
+
+    /// A name of what [`into_parts`](Self::into_parts) answered.
+    pub(crate) fn of_parts(bytes: &'a [u8], words: [u64; WORDS], hash: u64) -> Self {
+        Name { bytes, words, hash }
+    }
+
+    /// Key, and hash and seed in one.
+    pub(crate) fn into_parts(self) -> ([u64; WORDS], u64) {
+        (self.words, self.hash)
     }
 
     #[inline]
@@ -95,60 +106,43 @@ impl Hasher {
         (fold(self.secret[2] ^ u64::from(seed), self.secret[3] ^ salt) >> 32) as u32
     }
 
-    /// Splits the name at the beginning of `rest`, the end of `path`, off it, and hashes it under `seed`: all blocks
-    /// up to and with the one in which the name ends. `rest` is not empty and begins with no slash.
+    /// Splits off the name that begins at `at`, and hashes it under `seed`: all blocks of 32 bytes up to and with the
+    /// one in which the name ends. Answers where it ends. There is a name: the path goes on at `at`, with no slash.
     #[inline]
-    pub(crate) fn split<'p>(&self, seed: u32, path: &'p [u8], rest: &'p [u8]) -> (Name<'p>, &'p [u8]) {
-        self.split_short(seed, path, rest).unwrap_or_else(|| self.split_long(seed, path, rest))
+    pub(crate) fn split<'p>(&self, seed: u32, text: Text<'p, '_>, at: usize) -> (Name<'p>, usize) {
+        let window = text.window(at);
+        // One more at the end, for where there is no slash.
+        let len = (u64::from(positions_in(window, b'/')) | 1 << INLINE).trailing_zeros() as usize;
+        if len == INLINE {
+            return self.split_long(seed, text, at);
+        }
+        let words = kept(window, len);
+        (Name { bytes: &text.bytes[at..at + len], words, hash: self.mix(self.start(seed), words) }, at + len)
     }
 
-    /// As [`split`](Self::split), for names of less than 32 bytes; `None` for others.
+    /// The key and the hash of a name of less than 32 bytes that is known to lie at `at`.
     #[inline(always)]
-    pub(crate) fn split_short<'p>(
-        &self,
-        seed: u32,
-        path: &'p [u8],
-        rest: &'p [u8],
-    ) -> Option<(Name<'p>, &'p [u8])> {
-        let first = Block::of_name(path, rest);
-        let hash = self.mix(self.start(seed), first);
-        if first.len < BLOCK {
-            let (bytes, behind) = rest.split_at_checked(first.len)?;
-            return Some((Name { bytes, words: [first.low, first.high, 0, 0], hash }, behind));
-        }
-        let second = Block::of_name(path, rest.get(BLOCK..)?);
-        let hash = self.mix(hash, second);
-        if second.len < BLOCK {
-            let (bytes, behind) = rest.split_at_checked(BLOCK + second.len)?;
-            return Some((
-                Name { bytes, words: [first.low, first.high, second.low, second.high], hash },
-                behind,
-            ));
-        }
-        None
+    pub(crate) fn key(&self, seed: u32, text: Text<'_, '_>, at: usize, len: usize) -> ([u64; WORDS], u64) {
+        let words = kept(text.window(at), len);
+        (words, self.mix(self.start(seed), words))
     }
 
     /// As [`split`](Self::split), for a name of at least 32 bytes.
     #[cold]
-    fn split_long<'p>(&self, seed: u32, path: &'p [u8], rest: &'p [u8]) -> (Name<'p>, &'p [u8]) {
+    #[inline(never)]
+    pub(crate) fn split_long<'p>(&self, seed: u32, text: Text<'p, '_>, at: usize) -> (Name<'p>, usize) {
+        let rest = &text.bytes[at..];
+        let len = rest.iter().position(|&byte| byte == b'/').unwrap_or(rest.len());
         let (mut hash, mut second) = (self.start(seed), self.secret[2]);
-        let (mut words, mut end) = ([0; WORDS], 0);
-        loop {
-            let block = Block::of_name(path, &rest[end..]);
-            hash = self.mix(hash, block);
-            second = fold(second ^ block.low, self.secret[3] ^ block.high);
-            if end < INLINE {
-                words[end / 8] = block.low;
-                words[end / 8 + 1] = block.high;
-            }
-            end += block.len;
-            if block.len < BLOCK {
-                break;
-            }
+        for block in 0..=len / INLINE {
+            let begin = block * INLINE;
+            let words = kept(text.window(at + begin), (len - begin).min(INLINE));
+            hash = self.mix(hash, words);
+            second = fold(second ^ words[0], self.secret[3] ^ words[1]);
+            second = fold(second ^ words[2], self.secret[1] ^ words[3]);
         }
-        let (bytes, behind) = rest.split_at(end);
-        let words = if bytes.len() > INLINE { [hash, second, 0, 0] } else { words };
-        (Name { bytes, words, hash }, behind)
+        let words = if len > INLINE { [hash, second, 0, 0] } else { words(text.window(at)) };
+        (Name { bytes: &rest[..len], words, hash }, at + len)
     }
 
     #[inline(always)]
@@ -156,9 +150,11 @@ impl Hasher {
         self.secret[0] ^ u64::from(seed)
     }
 
+    /// The second product does not wait for `state`.
     #[inline(always)]
-    fn mix(&self, state: u64, block: Block) -> u64 {
-        fold(state ^ block.low, self.secret[1] ^ block.high)
+    fn mix(&self, state: u64, words: [u64; WORDS]) -> u64 {
+        fold(state ^ words[0], self.secret[1] ^ words[1])
+            ^ fold(self.secret[2] ^ words[2], self.secret[3] ^ words[3])
     }
 
     /// A whole name. `None` for what is no name of a directory entry: nothing, `.`, `..`, more than
@@ -167,77 +163,118 @@ impl Hasher {
         if bytes.is_empty() || bytes.len() > NAME_MAX || bytes.contains(&0) {
             return None;
         }
-        let (name, behind) = self.split(seed, bytes, bytes);
-        (behind.is_empty() && !name.bytes.is_empty() && !name.is_dot() && !name.is_dot_dot()).then_some(name)
+        let (name, end) = self.split(seed, Text::new(bytes, &mut { Text::TAIL }), 0);
+        (end == bytes.len() && !name.bytes.is_empty() && !name.is_dot() && !name.is_dot_dot()).then_some(name)
     }
 }
 
-/// Up to sixteen bytes of a name, zero beyond its end.
+/// A path that can be read 32 bytes at a time from each of its bytes on.
 #[derive(Clone, Copy)]
-struct Block {
-    low: u64,
-    high: u64,
-    len: usize,
+pub(crate) struct Text<'p, 't> {
+    pub(crate) bytes: &'p [u8],
+    /// The last 32 bytes, or as many as there are, and slashes behind them. Not in here, as it would be copied about.
+    tail: &'t [u8; 2 * INLINE],
 }
 
-impl Block {
-    /// The next bytes of the name at the beginning of `rest`, the end of `path`.
+impl<'p, 't> Text<'p, 't> {
+    /// What a text keeps the end of its path in.
+    pub(crate) const TAIL: [u8; 2 * INLINE] = [b'/'; 2 * INLINE];
+
+    /// The text of a path; `tail` is [`TAIL`](Self::TAIL).
     #[inline(always)]
-    fn of_name(path: &[u8], rest: &[u8]) -> Block {
-        let bytes = match rest.first_chunk() {
-            Some(bytes) => u128::from_le_bytes(*bytes),
-            None => last_block(path, rest.len()),
+    pub(crate) fn new(bytes: &'p [u8], tail: &'t mut [u8; 2 * INLINE]) -> Self {
+        match bytes.last_chunk::<INLINE>() {
+            Some(last) => tail[..INLINE].copy_from_slice(last),
+            None => copy_short(bytes, tail),
+        }
+        Text { bytes, tail }
+    }
+
+    /// The 32 bytes from `at` on, slashes beyond the end.
+    #[inline(always)]
+    fn window(&self, at: usize) -> &[u8; INLINE] {
+        let len = self.bytes.len();
+        debug_assert!(at <= len);
+        let behind = self.tail.as_ptr().wrapping_add(INLINE).wrapping_sub(len);
+        let base = select_unpredictable(at + INLINE <= len, self.bytes.as_ptr(), behind);
+        // SAFETY: up to `len - 32` the window is inside `bytes`. Beyond, `at + 32 - len` is 1 to 32, as `at` is not
+        // beyond the end, and the window is inside `tail`.
+        unsafe { &*base.wrapping_add(at).cast() }
+    }
+
+    /// Where the path goes on behind slashes at `at`.
+    #[inline(always)]
+    pub(crate) fn skip_slashes(&self, mut at: usize) -> usize {
+        while self.bytes.get(at) == Some(&b'/') {
+            at += 1;
+        }
+        at
+    }
+
+    /// The slashes in up to [`SECTION`](Self::SECTION) bytes from `at` on, a bit each, and one for the end of the path
+    /// if it is reached. There must be a byte at `at`.
+    #[inline(always)]
+    pub(crate) fn slashes(&self, at: usize) -> u128 {
+        let rest = self.bytes.len() - at;
+        let Some(last) = self.bytes.len().checked_sub(INLINE) else {
+            let slashes = positions_in(self.window(at), b'/') & !(u32::MAX << rest);
+            return u128::from(slashes | 1 << rest);
         };
-        // One more at the end, for where there is no slash.
-        let slashes = positions(bytes as u64, (bytes >> 64) as u64, b'/') | 1 << BLOCK;
-        let len = slashes.trailing_zeros() as usize;
-        let bytes = bytes & KEPT[len];
-        Block { low: bytes as u64, high: (bytes >> 64) as u64, len }
+        let window = |offset: usize| {
+            let begin = last.min(at + offset);
+            // SAFETY: `begin` is at most 32 bytes before the end. Not `self.window`: what was just stored comes late.
+            let window = unsafe { &*self.bytes.as_ptr().add(begin).cast() };
+            u64::from(positions_in(window, b'/')) >> (at + offset - begin)
+        };
+        let (mut low, mut high) = (window(0) | window(32) << 32, 0);
+        if rest > 64 {
+            high = window(64) | window(96) << 32;
+        }
+        if rest <= Self::SECTION {
+            low |= u64::from(rest < 64) << (rest % 64);
+            high |= u64::from(rest >= 64) << (rest % 64);
+        }
+        u128::from(low) | u128::from(high) << 64
     }
+
+    /// Bytes that are searched for slashes together.
+    pub(crate) const SECTION: usize = 127;
 }
 
-/// Masks for the first 0 to 16 bytes of a block. Loading one takes less than computing it.
-const KEPT: [u128; BLOCK + 1] = {
-    let mut masks = [u128::MAX; BLOCK + 1];
-    let mut len = 0;
-    while len < BLOCK {
-        masks[len] = !(u128::MAX << (8 * len));
-        len += 1;
-    }
-    masks
-};
-
-const SLASHES: u128 = u128::from_ne_bytes([b'/'; BLOCK]);
-
-/// The last `len` bytes of the path, fewer than sixteen, as if slashes followed them.
-///
-/// Tried and thrown away: this form for every block, to save the branch. 6% slower, as all wait for the shift.
+/// Puts fewer than 32 bytes at the end of the first half of `tail`. By words that overlap, not as a copy of a length
+/// that is only known now: that is a call.
 #[inline]
-fn last_block(path: &[u8], len: usize) -> u128 {
-    match path.last_chunk() {
-        // The last sixteen bytes, moved down.
-        Some(bytes) => {
-            (u128::from_le_bytes(*bytes) ^ SLASHES).unbounded_shr(8 * (BLOCK - len) as u32) ^ SLASHES
+fn copy_short(bytes: &[u8], tail: &mut [u8; 2 * INLINE]) {
+    let begin = INLINE - bytes.len();
+    let mut put = |at: usize, part: &[u8]| tail[at..at + part.len()].copy_from_slice(part);
+    match bytes.len() {
+        16.. => {
+            bytes.first_chunk::<16>().into_iter().for_each(|first| put(begin, first));
+            bytes.last_chunk::<16>().into_iter().for_each(|last| put(INLINE - 16, last));
         }
-        None => short_block(&path[path.len() - len..]),
+        8.. => {
+            bytes.first_chunk::<8>().into_iter().for_each(|first| put(begin, first));
+            bytes.last_chunk::<8>().into_iter().for_each(|last| put(INLINE - 8, last));
+        }
+        _ => bytes.iter().enumerate().for_each(|(i, &byte)| put(begin + i, &[byte])),
     }
 }
 
-/// As `last_block`, of a path of less than sixteen bytes.
-fn short_block(rest: &[u8]) -> u128 {
-    // Two words that overlap, not a copy of a length that is only known now: that is a call.
-    let known = match (rest.first_chunk(), rest.last_chunk(), rest.first_chunk(), rest.last_chunk()) {
-        (Some(first), Some(last), ..) => {
-            u128::from(u64::from_le_bytes(*first))
-                | u128::from(u64::from_le_bytes(*last)) << (8 * (rest.len() - 8))
+/// The first `len` bytes, at most 32, and zeroes.
+#[inline(always)]
+fn kept(bytes: &[u8; INLINE], len: usize) -> [u64; WORDS] {
+    const MASK: [u8; 2 * INLINE] = {
+        let mut mask = [0; 2 * INLINE];
+        let mut i = 0;
+        while i < INLINE {
+            mask[i] = u8::MAX;
+            i += 1;
         }
-        (_, _, Some(first), Some(last)) => {
-            u128::from(u32::from_le_bytes(*first))
-                | u128::from(u32::from_le_bytes(*last)) << (8 * (rest.len() - 4))
-        }
-        _ => rest.iter().rev().fold(0, |word, &byte| word << 8 | u128::from(byte)),
+        mask
     };
-    known | SLASHES << (8 * rest.len())
+    let mask = MASK[INLINE - len..].first_chunk().map_or([0; WORDS], words);
+    let words = words(bytes);
+    std::array::from_fn(|i| words[i] & mask[i])
 }
 
 /// The two halves of a product, folded: every bit of the result depends on all of both factors.
@@ -260,8 +297,8 @@ mod tests {
             for prefix in ["", "x/", "longer-prefix/"] {
                 for suffix in ["", "/", "/y", "/some/more/components"] {
                     let path = [prefix.as_bytes(), &bytes, suffix.as_bytes()].concat();
-                    let (inside, behind) = hasher.split(99, &path, &path[prefix.len()..]);
-                    assert_eq!((inside.bytes, behind), (&bytes[..], suffix.as_bytes()));
+                    let (inside, end) = hasher.split(99, Text::new(&path, &mut { Text::TAIL }), prefix.len());
+                    assert_eq!((inside.bytes, &path[end..]), (&bytes[..], suffix.as_bytes()));
                     assert_eq!(
                         (inside.words, inside.hash),
                         (alone.words, alone.hash),

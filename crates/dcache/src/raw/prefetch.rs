@@ -6,12 +6,7 @@
 //! prefetch), so `Auto` finds out: of every [`PERIOD`] walks of a thread one is timed with and one without, and
 //! the rest do what has been faster lately. A cache so small that it must be hot is not even tried.
 
-use super::{
-    Core,
-    chunks::prefetch,
-    index::Extent,
-    walk::{Request, skip_slashes},
-};
+use super::{Core, Id, chunks::prefetch, index::Extent, leap::Ladder};
 use crate::sync::{AtomicU32, Ordering};
 use crate::{Handle, PrefetchMode};
 use std::time::Duration;
@@ -20,8 +15,6 @@ use std::time::Duration;
 const PERIOD: u32 = 256;
 /// The index size in buckets from which on trials are made: 32,000 entries, 2 MiB of records.
 const LARGE: u32 = 4096;
-/// Components whose lines are asked for; more would not be under way together anyway.
-const AHEAD: usize = 16;
 /// Paths of a batch whose lines are asked for together. At 3 million entries 4, 8 and 16 take 48, 45 and 60 ns a
 /// component (one run; 164 one path after the other).
 pub(crate) const TOGETHER: usize = 8;
@@ -81,41 +74,27 @@ impl PrefetchMode {
 }
 
 impl<H: Handle> Core<H> {
-    /// Asks for the lines of up to [`TOGETHER`] walks: first for all buckets, then for the records that they name,
-    /// and for the dentries of the last ones.
+    /// Asks for the lines of a few walks from `start`: first for all buckets, then for the records that they name, and
+    /// for the dentries of the last ones.
     #[inline(never)]
-    pub(crate) fn prefetch_walks<'p>(&self, requests: impl Iterator<Item = Request<'p>>) {
+    pub(crate) fn prefetch_walks(&self, start: Id, ladders: &mut [Ladder<'_, '_>]) {
         let extent = self.index.extent();
-        let mut hashes = [[0; AHEAD]; TOGETHER];
-        let mut counts = [0; TOGETHER];
-        for ((request, hashes), count) in requests.zip(&mut hashes).zip(&mut counts) {
-            *count = self.prefetch_buckets(extent, &request, hashes);
-        }
-        for (hashes, &count) in hashes.iter().zip(&counts) {
-            for (i, &hash) in hashes[..count].iter().enumerate() {
-                let Some(id) = self.index.likely(extent, hash).next() else { continue };
-                prefetch(self.record(id));
-                if i + 1 == count {
-                    prefetch(self.dentry(id));
-                }
+        let seed = self.record(start).seed();
+        for ladder in &mut *ladders {
+            let at = ladder.text.skip_slashes(0);
+            if at < ladder.text.bytes.len() {
+                ladder.stand_at(&self.hasher, seed, at);
+                ladder.hashes().for_each(|hash| self.index.prefetch(extent, hash));
             }
         }
-    }
-
-    /// Asks for the buckets that the path's components will be looked for in, if nothing above was renamed.
-    fn prefetch_buckets(&self, extent: Extent, request: &Request<'_>, hashes: &mut [u32; AHEAD]) -> usize {
-        let mut seed = self.record(request.start).seed();
-        let mut rest = skip_slashes(request.path);
-        let mut count = 0;
-        while !rest.is_empty() && count < AHEAD {
-            let (name, behind) = self.hasher.split(seed, request.path, rest);
-            hashes[count] = name.hash();
-            self.index.prefetch(extent, name.hash());
-            seed = name.seed();
-            count += 1;
-            rest = skip_slashes(behind);
+        for ladder in ladders {
+            let mut last = None;
+            for hash in ladder.hashes() {
+                last = self.index.likely(extent, hash).next();
+                last.into_iter().for_each(|id| prefetch(self.record(id)));
+            }
+            last.into_iter().for_each(|id| prefetch(self.dentry(id)));
         }
-        count
     }
 }
 

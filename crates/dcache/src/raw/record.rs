@@ -128,6 +128,20 @@ impl Shape {
         self.0 & (Self::KIND | Self::SEARCH | Self::TIMED) == open
     }
 
+    /// What linked records have through which a walk passes without a further question.
+    #[inline(always)]
+    pub(crate) fn open_directory() -> Pattern {
+        let asked = Self::KIND | Self::SEARCH | Self::TIMED | Self::LINKED | Self::LEN;
+        Pattern { asked, expected: Self::DIRECTORY | Self::SEARCH | Self::LINKED }
+    }
+
+    /// What linked records have at which a walk may end without a further question.
+    #[inline(always)]
+    pub(crate) fn plain_end() -> Pattern {
+        let asked = Self::DIRECTORY | Self::TIMED | Self::LINKED | Self::LEN;
+        Pattern { asked, expected: Self::DIRECTORY | Self::LINKED }
+    }
+
     /// Whether a walk may end here without a further question.
     #[inline(always)]
     pub(crate) fn is_plain_end(self) -> bool {
@@ -164,6 +178,21 @@ impl Shape {
     }
 }
 
+/// What a shape must be like.
+#[derive(Clone, Copy)]
+pub(crate) struct Pattern {
+    asked: u32,
+    expected: u32,
+}
+
+impl Pattern {
+    /// Whether a shape is like this and its name has `len` bytes (or 256 more: those no record has).
+    #[inline(always)]
+    pub(crate) fn fits(self, shape: Shape, len: u32) -> bool {
+        shape.0 & self.asked == self.expected | (len & Shape::LEN)
+    }
+}
+
 /// Where a record is linked: below which directory, under which hash.
 fn place(parent: Id, hash: u32) -> u64 {
     u64::from(parent.0) << 32 | u64::from(hash)
@@ -197,6 +226,13 @@ impl Record {
             // Names of one length end in the same word, and all words behind it are zero.
             && (name.bytes.len() < 16 || differing(2) | differing(3) == 0);
         is_it.then_some(shape)
+    }
+
+    /// Whether the name has this key.
+    #[inline(always)]
+    pub(crate) fn has_key(&self, words: &[u64; 4]) -> bool {
+        let differing = |i: usize| self.name[i].load(Ordering::Relaxed) ^ words[i];
+        differing(0) | differing(1) | differing(2) | differing(3) == 0
     }
 
     #[inline]

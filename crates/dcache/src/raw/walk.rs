@@ -9,16 +9,19 @@
 //! A miss, too, is believed only if bucket and directory are unchanged at the end: so a walk does not miss a name
 //! that is being renamed under both its names. In a complete directory it means ENOENT (G2).
 //!
-//! The hash of each component is computed under the seed that the component before implies ("sticky seeds"), not
-//! under the one that its record holds; the two are compared afterwards. As that branch is predicted, the
-//! processor is already fetching the next bucket and record while it still waits for this one.
+//! Most walks are one leap (`leap.rs`), from the end of the path up. Where it does not get there, `glide` goes down as
+//! long as components are plain, and `step` takes any. The hash of each component is computed under the seed that the
+//! component before implies ("sticky seeds"), not under the one that its record holds; the two are compared
+//! afterwards. As that branch is predicted, the processor is already fetching the next bucket and record while it
+//! still waits for this one.
 
 use super::{
     Core, Id,
     epoch::Pin,
     fill::Known,
     index::{Extent, Miss},
-    name::{NAME_MAX, Name},
+    leap::{Ladder, Leap},
+    name::{NAME_MAX, Name, Text},
     record::{Record, Shape, settle_reads},
 };
 use crate::{Handle, Reason};
@@ -27,7 +30,7 @@ use std::time::Instant;
 /// Attempts that are overtaken by writers before a walk gives up.
 const ATTEMPTS: usize = 16;
 /// Components whose counts are kept without an allocation.
-const SHALLOW: usize = 16;
+pub(super) const SHALLOW: usize = 16;
 
 /// Where a walk begins and how it ends.
 #[derive(Clone, Copy)]
@@ -63,12 +66,12 @@ pub(crate) struct Stop {
 }
 
 /// The records that an attempt relies on, with the counts they had.
-struct Trail {
+pub(super) struct Trail {
     /// How many of `first` are in use.
-    len: usize,
+    pub(super) len: usize,
     /// All counts, or-ed: even if every one was.
-    counts: u32,
-    first: [(u32, u32); SHALLOW],
+    pub(super) counts: u32,
+    pub(super) first: [(u32, u32); SHALLOW],
     more: Vec<(u32, u32)>,
     /// The miss at the end.
     miss: Option<Miss>,
@@ -104,22 +107,22 @@ impl Trail {
 }
 
 /// An attempt on its way down.
-struct Descent<'p> {
-    extent: Extent,
-    path: &'p [u8],
-    /// The end of `path` that is still to be walked; does not begin with a slash.
-    rest: &'p [u8],
-    here: Here,
+pub(super) struct Descent<'t, 'p> {
+    pub(super) extent: Extent,
+    pub(super) text: Text<'p, 't>,
+    /// Where in the path the walk has come to: to its end, or to something else than a slash.
+    pub(super) at: usize,
+    pub(super) here: Here,
 }
 
 /// The directory that an attempt has reached; the last one on its trail.
 #[derive(Clone, Copy)]
-struct Here {
-    id: Id,
+pub(super) struct Here {
+    pub(super) id: Id,
     /// Under which its children are hashed.
-    seed: u32,
+    pub(super) seed: u32,
     /// What is below and has a lower stamp has expired.
-    horizon: u32,
+    pub(super) horizon: u32,
     /// The caller was asked whether it may be searched, and said yes.
     may_search: bool,
     /// That it is complete was learnt before it expired.
@@ -127,24 +130,24 @@ struct Here {
 }
 
 impl Here {
-    fn at(id: Id, seed: u32, horizon: u32) -> Here {
+    pub(super) fn at(id: Id, seed: u32, horizon: u32) -> Here {
         Here { id, seed, horizon, may_search: false, was_complete: false }
     }
 }
 
-impl Descent<'_> {
-    /// Where in the path the walk has come to.
-    fn at(&self) -> usize {
-        self.path.len() - self.rest.len()
+impl Descent<'_, '_> {
+    #[inline(always)]
+    pub(super) fn is_at_end(&self) -> bool {
+        self.at >= self.text.bytes.len()
     }
 
     fn stop(&self, why: Reason) -> End {
-        End::Stopped(Stop { dir: self.here.id, link: None, rest: self.at(), why })
+        End::Stopped(Stop { dir: self.here.id, link: None, rest: self.at, why })
     }
 
     /// The end at a name that is not cached.
     fn miss(&self, name: &Name<'_>, is_complete: bool) -> End {
-        let at = self.at();
+        let at = self.at;
         match is_complete {
             _ if name.bytes.len() > NAME_MAX => self.stop(Reason::NameTooLong),
             true => End::Negative { at, end: at + name.bytes.len(), complete: true },
@@ -180,11 +183,13 @@ impl<H: Handle> Core<H> {
         let mut pin = self.epoch.enter();
         let plan = self.prefetch.plan(self.index.extent(), pin.trials());
         let begun = plan.timed.then(Instant::now);
+        let mut tail = Text::TAIL;
+        let mut ladder = Ladder::new(Text::new(request.path, &mut tail));
         if plan.prefetch {
             pin.counters().prefetched.add(1);
-            self.prefetch_walks(std::iter::once(*request));
+            self.prefetch_walks(request.start, std::slice::from_mut(&mut ladder));
         }
-        let end = self.walk_counted(&mut pin, request, may_search, settle, undo);
+        let end = self.walk_counted(&mut pin, request, &mut ladder, may_search, settle, undo);
         if let Some(begun) = begun {
             pin.trials().learn(plan, begun.elapsed());
         }
@@ -192,7 +197,7 @@ impl<H: Handle> Core<H> {
     }
 
     /// Takes the references that an end stands for, or none.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn hold_end(&self, end: &End) -> bool {
         match end {
             End::Found(id) => self.hold(*id),
@@ -201,6 +206,7 @@ impl<H: Handle> Core<H> {
         }
     }
 
+    #[inline(never)]
     fn hold_stop(&self, stop: &Stop) -> bool {
         if stop.link.is_some_and(|link| !self.hold(link)) {
             return false;
@@ -231,12 +237,13 @@ impl<H: Handle> Core<H> {
         &self,
         pin: &mut Pin<'_>,
         request: &Request<'_>,
+        ladder: &mut Ladder<'_, '_>,
         may_search: &mut impl FnMut(&H) -> bool,
         settle: impl FnMut(&End) -> bool,
         undo: impl FnMut(&End),
     ) -> End {
         pin.counters().walks.add(1);
-        let (end, components) = self.walk_inside(pin, request, may_search, settle, undo);
+        let (end, components) = self.walk_inside(pin, request, ladder, may_search, settle, undo);
         let counters = pin.counters();
         counters.components.add(components as u64);
         match end {
@@ -254,9 +261,32 @@ impl<H: Handle> Core<H> {
         &self,
         pin: &mut Pin<'_>,
         request: &Request<'_>,
+        ladder: &mut Ladder<'_, '_>,
         may_search: &mut impl FnMut(&H) -> bool,
         mut settle: impl FnMut(&End) -> bool,
         mut undo: impl FnMut(&End),
+    ) -> (End, usize) {
+        let hold = |id| settle(&End::Found(id));
+        let release = |id| {
+            pin.counters().retries.add(1);
+            undo(&End::Found(id));
+        };
+        match self.leap_to_end(request.start, ladder, hold, release) {
+            Some((id, components)) => (End::Found(id), components),
+            None => self.attempt(pin, request, may_search, settle, undo, ladder),
+        }
+    }
+
+    /// A walk that is not one leap.
+    #[inline(never)]
+    fn attempt(
+        &self,
+        pin: &mut Pin<'_>,
+        request: &Request<'_>,
+        may_search: &mut impl FnMut(&H) -> bool,
+        mut settle: impl FnMut(&End) -> bool,
+        mut undo: impl FnMut(&End),
+        ladder: &mut Ladder<'_, '_>,
     ) -> (End, usize) {
         for _ in 0..ATTEMPTS {
             let start = self.record(request.start);
@@ -264,17 +294,11 @@ impl<H: Handle> Core<H> {
             let mut trail = Trail::beginning_at(request.start, start.begin());
             let mut descent = Descent {
                 extent: self.index.extent(),
-                path: request.path,
-                rest: skip_slashes(request.path),
+                text: ladder.text,
+                at: ladder.text.skip_slashes(0),
                 here: self.stand_on(request.start, start),
             };
-            self.glide(&mut descent, &mut trail);
-            let end = if descent.rest.is_empty() {
-                self.record(descent.here.id).touch();
-                Ok(End::Found(descent.here.id))
-            } else {
-                self.descend(pin, request, may_search, &mut descent, &mut trail)
-            };
+            let end = self.descend(pin, request, may_search, &mut descent, &mut trail, ladder);
             if let Ok(end) = end
                 && settle(&end)
             {
@@ -301,28 +325,44 @@ impl<H: Handle> Core<H> {
             && trail.miss.is_none_or(|miss| self.index.still_misses(miss))
     }
 
-    /// Goes on as long as there is nothing special about a component: it is found in its bucket, and is a
-    /// directory that everyone may search, or the last one and no link. Everything else is left to `descend`.
+    /// Goes on as long as there is nothing special about the components.
+    #[inline(always)]
+    fn advance(&self, descent: &mut Descent<'_, '_>, trail: &mut Trail, ladder: &mut Ladder<'_, '_>) {
+        loop {
+            match self.leap(descent, trail, ladder) {
+                Leap::There if descent.is_at_end() => return,
+                Leap::There => {}
+                Leap::Nowhere if self.glide(descent, trail) => {}
+                Leap::Before | Leap::Nowhere | Leap::Stuck => return,
+            }
+        }
+    }
+
+    /// Goes on one by one as long as there is nothing special about a component: it is found in its bucket, and is a
+    /// directory that everyone may search, or the last one and no link. Everything else is left to `descend`. Tells
+    /// whether to leap from here, behind a directory that was renamed.
     ///
     /// Not inlined, and on copies of what it needs, so that all of it fits the registers.
     #[inline(never)]
-    fn glide(&self, descent: &mut Descent<'_>, trail: &mut Trail) {
+    fn glide(&self, descent: &mut Descent<'_, '_>, trail: &mut Trail) -> bool {
         let Here { mut id, mut seed, mut horizon, .. } = descent.here;
         if !self.record(id).shape().is_open_directory() {
-            return;
+            return false;
         }
-        let (extent, path) = (descent.extent, descent.path);
-        let (mut rest, mut len, mut counts) = (descent.rest, trail.len, 0);
-        'component: while !rest.is_empty() {
-            let Some((name, behind)) = self.hasher.split_short(seed, path, rest) else { break };
-            if name.begins_with_dot() {
+        let (extent, text) = (descent.extent, descent.text);
+        let (mut at, mut len, mut counts) = (descent.at, trail.len, 0);
+        let mut was_renamed = false;
+        'component: while at < text.bytes.len() && !was_renamed {
+            let (name, end) = self.hasher.split(seed, text, at);
+            if name.begins_with_dot() || name.is_long() {
                 break;
             }
+            let is_last = end == text.bytes.len();
             for candidate in self.index.likely(extent, name.hash()) {
                 let record = self.record(candidate);
                 let seq = record.begin();
                 let Some(shape) = record.shape_if_named(id, &name) else { continue };
-                let passes = if behind.is_empty() { shape.is_plain_end() } else { shape.is_open_directory() };
+                let passes = if is_last { shape.is_plain_end() } else { shape.is_open_directory() };
                 let Some(slot) = trail.first.get_mut(len) else { break 'component };
                 if !passes || record.stamp() < horizon {
                     break 'component;
@@ -331,36 +371,39 @@ impl<H: Handle> Core<H> {
                 len += 1;
                 counts |= seq;
                 id = candidate;
-                seed = if record.seed() == name.seed() { name.seed() } else { reseed(record) };
+                was_renamed = record.seed() != name.seed();
+                seed = if was_renamed { record.seed() } else { name.seed() };
                 horizon = horizon.max(record.horizon());
-                rest = skip_slashes(behind);
+                at = text.skip_slashes(end);
                 continue 'component;
             }
             break;
         }
         if len != trail.len {
             descent.here = Here::at(id, seed, horizon);
-            descent.rest = rest;
+            descent.at = at;
             trail.len = len;
             trail.counts |= counts;
         }
+        was_renamed
     }
 
-    /// Goes on from anything to the end of the walk.
-    #[inline(never)]
+    /// Goes to the end of the walk.
     fn descend(
         &self,
         pin: &mut Pin<'_>,
         request: &Request<'_>,
         may_search: &mut impl FnMut(&H) -> bool,
-        descent: &mut Descent<'_>,
+        descent: &mut Descent<'_, '_>,
         trail: &mut Trail,
+        ladder: &mut Ladder<'_, '_>,
     ) -> Result<End, Moving> {
-        while !descent.rest.is_empty() {
+        self.advance(descent, trail, ladder);
+        while !descent.is_at_end() {
             if let Some(end) = self.step(pin, request, may_search, descent, trail)? {
                 return Ok(end);
             }
-            self.glide(descent, trail);
+            self.advance(descent, trail, ladder);
         }
         self.record(descent.here.id).touch();
         Ok(End::Found(descent.here.id))
@@ -372,12 +415,12 @@ impl<H: Handle> Core<H> {
         pin: &mut Pin<'_>,
         request: &Request<'_>,
         may_search: &mut impl FnMut(&H) -> bool,
-        descent: &mut Descent<'_>,
+        descent: &mut Descent<'_, '_>,
         trail: &mut Trail,
     ) -> Result<Option<End>, Moving> {
         let here = descent.here;
         let dir = self.record(here.id);
-        let (name, behind) = self.hasher.split(here.seed, descent.path, descent.rest);
+        let (name, end) = self.hasher.split(here.seed, descent.text, descent.at);
         if !dir.shape().is_directory() {
             return Ok(Some(descent.stop(Reason::NotADirectory)));
         }
@@ -396,7 +439,7 @@ impl<H: Handle> Core<H> {
                 trail.push(parent, self.record(parent).begin());
                 descent.here = self.stand_on(parent, self.record(parent));
             }
-            descent.rest = skip_slashes(behind);
+            descent.at = descent.text.skip_slashes(end);
             return Ok(None);
         }
         let Found { id, record, seq, shape } = match self.find(descent.extent, here.id, &name) {
@@ -414,16 +457,15 @@ impl<H: Handle> Core<H> {
         trail.push(id, seq);
         if shape.is_negative() {
             record.touch();
-            let at = descent.at();
-            return Ok(Some(End::Negative { at, end: at + name.bytes.len(), complete: false }));
+            return Ok(Some(End::Negative { at: descent.at, end, complete: false }));
         }
-        let is_last = behind.is_empty();
+        let is_last = end == descent.text.bytes.len();
         if !is_last && !shape.is_directory() || shape.is_symlink() && !request.keep_last_link {
-            return Ok(Some(self.leave_tree(here.id, id, shape, descent.at(), name.bytes.len())));
+            return Ok(Some(self.leave_tree(here.id, id, shape, descent.at, name.bytes.len())));
         }
         let horizon = here.horizon.max(record.horizon());
         descent.here = Here::at(id, record.seed(), horizon);
-        descent.rest = skip_slashes(behind);
+        descent.at = descent.text.skip_slashes(end);
         Ok(None)
     }
 
@@ -491,9 +533,12 @@ impl<H: Handle> Core<H> {
     pub(crate) fn look(&self, dir: Id, name: &Name<'_>) -> Known {
         let request = Request { start: dir, floor: Id::ROOT, path: name.bytes, keep_last_link: true };
         let mut pin = self.epoch.enter();
+        let mut tail = Text::TAIL;
+        let mut ladder = Ladder::new(Text::new(request.path, &mut tail));
         let (end, components) = self.walk_inside(
             &mut pin,
             &request,
+            &mut ladder,
             &mut |_: &H| true,
             |end| !matches!(end, End::Found(_)) || self.hold_end(end),
             |end| {
@@ -509,20 +554,4 @@ impl<H: Handle> Core<H> {
             End::Stopped(_) => Known::Unknown,
         }
     }
-}
-
-/// The seed of a directory that was renamed. Not inlined: were it seen that this is what the record holds, the
-/// guess would be optimised away, and with it the overlap that it is for.
-#[cold]
-#[inline(never)]
-fn reseed(record: &Record) -> u32 {
-    record.seed()
-}
-
-#[inline(always)]
-pub(crate) fn skip_slashes(mut path: &[u8]) -> &[u8] {
-    while let [b'/', rest @ ..] = path {
-        path = rest;
-    }
-    path
 }
