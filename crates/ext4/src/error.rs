@@ -167,6 +167,7 @@ impl From<Error> for dentree_vfs::Error {
                 dentree_jbd2::Error::Corrupt { .. } => dentree_vfs::Error::Corrupt(Box::new(error)),
                 dentree_jbd2::Error::Unsupported { .. } => dentree_vfs::Error::Unsupported(Box::new(error)),
                 dentree_jbd2::Error::Read { .. }
+                | dentree_jbd2::Error::NotClean
                 | dentree_jbd2::Error::Write(_)
                 | dentree_jbd2::Error::Aborted(_)
                 | dentree_jbd2::Error::TooLarge { .. } => dentree_vfs::Error::Io(Box::new(error)),

@@ -22,7 +22,19 @@ fn be32_at(data: &[u8], at: usize) -> Option<u32> {
 
 pub(crate) fn superblock_is_sound(block: &[u8]) -> bool {
     let Some(superblock) = block.get(..SUPERBLOCK_LEN) else { return false };
-    be32_at(superblock, SUPERBLOCK_SUM_AT) == Some(crc32c_without(!0, superblock, SUPERBLOCK_SUM_AT))
+    be32_at(superblock, SUPERBLOCK_SUM_AT) == Some(superblock_sum(superblock))
+}
+
+/// `superblock` is as long as that is.
+pub(crate) fn superblock_sum(superblock: &[u8]) -> u32 {
+    crc32c_without(!0, superblock, SUPERBLOCK_SUM_AT)
+}
+
+/// Writes a block's sum over it into its four bytes at `at`.
+fn put(sum: u32, block: &mut [u8], at: usize) {
+    if let Some(field) = block.get_mut(at..).and_then(<[u8]>::first_chunk_mut) {
+        *field = sum.to_be_bytes();
+    }
 }
 
 /// The running value that the sums of versions 2 and 3 start from: of the journal's UUID.
@@ -40,6 +52,17 @@ impl Seed {
         be32_at(block, at) == Some(crc32c_without(self.0, block, at))
     }
 
+    /// Gives a descriptor or revoke block its sum.
+    pub(crate) fn put_tail(self, block: &mut [u8]) {
+        let Some(at) = block.len().checked_sub(4) else { return };
+        put(crc32c_without(self.0, block, at), block, at);
+    }
+
+    /// Gives a commit block its sum.
+    pub(crate) fn put_commit(self, block: &mut [u8]) {
+        put(crc32c_without(self.0, block, COMMIT_SUM_AT), block, COMMIT_SUM_AT);
+    }
+
     /// Of a commit block only the first sector is sure to have reached the disk: its sum may hold for the fields alone, with
     /// zeros behind them.
     pub(crate) fn commit_is_sound(self, block: &[u8]) -> bool {
@@ -54,11 +77,16 @@ impl Seed {
 
     /// `copy` is the block as it stands in the journal.
     pub(crate) fn copy_is_sound(self, sums: Sums, tid: Tid, tag: &Tag, copy: &[u8]) -> bool {
-        let sum = crc32c(crc32c(self.0, &tid.0.to_be_bytes()), copy);
+        self.of_copy(sums, tid, copy) == tag.sum || matches!(sums, Sums::None | Sums::V1)
+    }
+
+    /// What the tag of a copy stores.
+    pub(crate) fn of_copy(self, sums: Sums, tid: Tid, copy: &[u8]) -> u32 {
+        let sum = || crc32c(crc32c(self.0, &tid.0.to_be_bytes()), copy);
         match sums {
-            Sums::None | Sums::V1 => true,
-            Sums::V2 => sum & 0xFFFF == tag.sum,
-            Sums::V3 => sum == tag.sum,
+            Sums::None | Sums::V1 => 0,
+            Sums::V2 => sum() & 0xFFFF,
+            Sums::V3 => sum(),
         }
     }
 }

@@ -10,6 +10,7 @@ use dentree_bufcache::{BufCache, Buffer};
 use crate::error::Cause;
 use crate::format::Tid;
 use crate::home;
+use crate::log::Log;
 use crate::shared::{Action, Job, Pieces, Shared};
 
 /// What a transaction did, taken over by its commit.
@@ -17,12 +18,16 @@ pub(crate) struct Batch {
     pub(crate) tid: Tid,
     /// In ascending order, each once, without those that it freed.
     pub(crate) blocks: Vec<(u64, Buffer)>,
+    /// Runs that it freed.
+    pub(crate) freed: Vec<(u64, u64)>,
 }
 
 /// Where committed transactions go.
 pub(crate) enum Store {
     /// An image without a journal: home, at once.
     Home,
+    /// To a journal.
+    Log(Box<Log>),
 }
 
 pub(crate) struct Committer {
@@ -47,7 +52,7 @@ impl Committer {
         loop {
             match self.shared.next_job() {
                 Job::Commit => self.commit(),
-                Job::Checkpoint(request) => match self.store.checkpoint(&self.shared.cache) {
+                Job::Checkpoint(request) => match self.store.checkpoint() {
                     Ok(()) => self.shared.checkpointed(request),
                     Err(cause) => self.shared.fail(Arc::new(cause)),
                 },
@@ -72,7 +77,12 @@ impl Committer {
             action(outcome.clone());
         }
         match outcome {
-            Ok(()) => self.shared.committed(tid),
+            Ok(()) => {
+                self.shared.committed(tid);
+                if let Err(cause) = self.store.relieve() {
+                    self.shared.fail(Arc::new(cause));
+                }
+            }
             Err(cause) => self.shared.fail(cause),
         }
     }
@@ -98,11 +108,12 @@ impl Committer {
                 (Some(_), true) | (None, false) => return (Err(Cause::UsedAfterFree { block }), actions),
             }
         }
-        (Ok(Batch { tid, blocks: versions }), actions)
+        (Ok(Batch { tid, blocks: versions, freed }), actions)
     }
 
     /// Ends the transaction that was running when the journal failed.
-    fn abandon(&self) {
+    fn abandon(&mut self) {
+        self.store.record_abort();
         self.shared.gate.shut();
         let (_, actions) = self.take_over(self.shared.running());
         // Nobody enters: the door is shut for good.
@@ -126,21 +137,40 @@ impl Store {
     /// Brings a transaction to stable storage, with all that was written to the device before.
     fn commit(&mut self, cache: &BufCache, batch: Batch) -> Result<(), Cause> {
         match self {
-            Store::Home => {
-                home::write(&**cache.device(), cache.block_size(), &batch.blocks)
-                    .map_err(during("writing changed blocks"))?;
-                cache.device().flush().map_err(during("flushing the device"))?;
-                let stamp = Shared::stamp(batch.tid);
-                batch.blocks.iter().for_each(|&(block, _)| cache.unpin(block, stamp));
-                Ok(())
-            }
+            Store::Home => commit_home(cache, &batch),
+            Store::Log(log) => log.commit(batch),
+        }
+    }
+
+    /// Does early, while nobody waits for it, what the next commits would have to wait for.
+    fn relieve(&mut self) -> Result<(), Cause> {
+        match self {
+            Store::Home => Ok(()),
+            Store::Log(log) => log.relieve(),
         }
     }
 
     /// Brings all that is committed home.
-    fn checkpoint(&mut self, _: &BufCache) -> Result<(), Cause> {
+    fn checkpoint(&mut self) -> Result<(), Cause> {
         match self {
             Store::Home => Ok(()),
+            Store::Log(log) => log.checkpoint(),
         }
     }
+
+    /// Leaves word on the device that the journal was aborted.
+    fn record_abort(&mut self) {
+        if let Store::Log(log) = self {
+            log.record_abort();
+        }
+    }
+}
+
+fn commit_home(cache: &BufCache, batch: &Batch) -> Result<(), Cause> {
+    home::write(&**cache.device(), cache.block_size(), &batch.blocks)
+        .map_err(during("writing changed blocks"))?;
+    cache.device().flush().map_err(during("flushing the device"))?;
+    let stamp = Shared::stamp(batch.tid);
+    batch.blocks.iter().for_each(|&(block, _)| cache.unpin(block, stamp));
+    Ok(())
 }

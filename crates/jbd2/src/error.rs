@@ -32,6 +32,9 @@ pub enum Error {
         /// What it needs.
         feature: String,
     },
+    /// A journal that waits to be replayed was to be written.
+    #[error("the journal waits to be replayed: replay it before the image is written")]
+    NotClean,
     /// The device could not be written, before anything was acknowledged.
     #[error("cannot write the journal's changes to the device: {0}")]
     Write(#[source] io::Error),

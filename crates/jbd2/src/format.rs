@@ -38,10 +38,10 @@ const SUPERBLOCK_V2: u32 = 4;
 /// `struct journal_header_s`: opens every block of the log that is not a copy.
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
-struct RawHeader {
-    h_magic: U32,
-    h_blocktype: U32,
-    h_sequence: U32,
+pub(crate) struct RawHeader {
+    pub(crate) h_magic: U32,
+    pub(crate) h_blocktype: U32,
+    pub(crate) h_sequence: U32,
 }
 const _: () = assert!(size_of::<RawHeader>() == 12);
 
@@ -52,6 +52,19 @@ pub(crate) enum BlockType {
     Superblock,
     Revoke,
     Other,
+}
+
+impl RawHeader {
+    pub(crate) fn new(kind: BlockType, tid: Tid) -> Self {
+        let code = match kind {
+            BlockType::Descriptor => 1,
+            BlockType::Commit => 2,
+            BlockType::Superblock => 4,
+            BlockType::Revoke => 5,
+            BlockType::Other => 0,
+        };
+        RawHeader { h_magic: MAGIC.into(), h_blocktype: U32::new(code), h_sequence: tid.0.into() }
+    }
 }
 
 /// What a log block says it is. `None` for what bears no magic number.
@@ -71,15 +84,15 @@ pub(crate) fn header(block: &[u8]) -> Option<(BlockType, Tid)> {
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub(crate) struct RawSuperblock {
-    s_header: RawHeader,
+    pub(crate) s_header: RawHeader,
     pub(crate) s_blocksize: U32,
     pub(crate) s_maxlen: U32,
     pub(crate) s_first: U32,
     pub(crate) s_sequence: U32,
     pub(crate) s_start: U32,
-    s_errno: U32,
-    s_feature_compat: U32,
-    s_feature_incompat: U32,
+    pub(crate) s_errno: U32,
+    pub(crate) s_feature_compat: U32,
+    pub(crate) s_feature_incompat: U32,
     s_feature_ro_compat: U32,
     pub(crate) s_uuid: [u8; 16],
     pub(crate) s_nr_users: U32,
@@ -124,7 +137,17 @@ pub fn empty_journal(block_size: u32, blocks: u32, uuid: [u8; 16]) -> [u8; SUPER
 
 /// The checksum type code of CRC32c, and of CRC32.
 pub(crate) const CRC32C: u8 = 4;
-const CRC32: u8 = 1;
+pub(crate) const CRC32: u8 = 1;
+
+/// Feature bits. Of `s_feature_compat`:
+pub(crate) const COMPAT_CHECKSUM: u32 = 0x1;
+/// Of `s_feature_incompat`, as the others below.
+pub(crate) const INCOMPAT_REVOKE: u32 = 0x1;
+pub(crate) const INCOMPAT_64BIT: u32 = 0x2;
+pub(crate) const INCOMPAT_ASYNC_COMMIT: u32 = 0x4;
+const INCOMPAT_CSUM_V2: u32 = 0x8;
+pub(crate) const INCOMPAT_CSUM_V3: u32 = 0x10;
+const INCOMPAT_FAST_COMMIT: u32 = 0x20;
 
 /// How the journal protects its blocks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -167,16 +190,21 @@ impl RawSuperblock {
             let feature = format!("read-only compatible journal features {unknown:#x}");
             return Err(Error::Unsupported { feature });
         }
-        let sums = match (incompat & 0x8 != 0, incompat & 0x10 != 0, compat & 0x1 != 0) {
+        let has = |bit| incompat & bit != 0;
+        let sums = match (has(INCOMPAT_CSUM_V2), has(INCOMPAT_CSUM_V3), compat & COMPAT_CHECKSUM != 0) {
             (false, false, false) => Sums::None,
             (false, false, true) => Sums::V1,
             (true, false, false) => Sums::V2,
             (false, true, false) => Sums::V3,
             _ => return Err(Damage::Superblock { check: "claims more than one kind of checksum" }.into()),
         };
-        // Revoke blocks (0x1) are known by their type: the feature changes nothing for a reader.
-        let is_64bit = incompat & 0x2 != 0;
-        Ok(Features { sums, is_64bit, async_commit: incompat & 0x4 != 0, fast_commit: incompat & 0x20 != 0 })
+        // Revoke blocks are known by their type: the feature changes nothing for a reader.
+        Ok(Features {
+            sums,
+            is_64bit: has(INCOMPAT_64BIT),
+            async_commit: has(INCOMPAT_ASYNC_COMMIT),
+            fast_commit: has(INCOMPAT_FAST_COMMIT),
+        })
     }
 }
 
@@ -186,13 +214,13 @@ impl Features {
     }
 
     /// The bytes of a descriptor or revoke block that are not its sum.
-    fn body(self, block: &[u8]) -> &[u8] {
+    pub(crate) fn body(self, block: &[u8]) -> &[u8] {
         let tail = if self.has_block_sums() { 4 } else { 0 };
         &block[..block.len().saturating_sub(tail)]
     }
 
     /// The length of a tag, without the UUID that may follow it.
-    fn tag_len(self) -> usize {
+    pub(crate) fn tag_len(self) -> usize {
         let short = if self.is_64bit { 12 } else { 8 };
         match self.sums {
             Sums::None | Sums::V1 => short,
@@ -204,25 +232,30 @@ impl Features {
 }
 
 /// `struct journal_block_tag_s`, with `t_blocknr_high` behind it where blocks have 64 bits.
-#[derive(FromBytes, KnownLayout, Immutable)]
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
-struct RawTag {
-    t_blocknr: U32,
-    t_checksum: U16,
-    t_flags: U16,
+pub(crate) struct RawTag {
+    pub(crate) t_blocknr: U32,
+    pub(crate) t_checksum: U16,
+    pub(crate) t_flags: U16,
 }
 const _: () = assert!(size_of::<RawTag>() == 8);
 
 /// `struct journal_block_tag3_s`.
-#[derive(FromBytes, KnownLayout, Immutable)]
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
-struct RawTag3 {
-    t_blocknr: U32,
-    t_flags: U32,
-    t_blocknr_high: U32,
-    t_checksum: U32,
+pub(crate) struct RawTag3 {
+    pub(crate) t_blocknr: U32,
+    pub(crate) t_flags: U32,
+    pub(crate) t_blocknr_high: U32,
+    pub(crate) t_checksum: U32,
 }
 const _: () = assert!(size_of::<RawTag3>() == 16);
+
+/// Flags of a tag.
+pub(crate) const ESCAPE: u32 = 1;
+pub(crate) const SAME_UUID: u32 = 2;
+pub(crate) const LAST_TAG: u32 = 8;
 
 /// What a descriptor block tells of one copy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -251,9 +284,6 @@ impl Iterator for Tags<'_> {
     type Item = Tag;
 
     fn next(&mut self) -> Option<Tag> {
-        const ESCAPE: u32 = 1;
-        const SAME_UUID: u32 = 2;
-        const LAST_TAG: u32 = 8;
         let (tag, rest) = self.rest.split_at_checked(self.features.tag_len())?;
         let (low, flags, high, sum);
         if self.features.sums == Sums::V3 {
@@ -275,11 +305,11 @@ impl Iterator for Tags<'_> {
 }
 
 /// `struct jbd2_journal_revoke_header_s`.
-#[derive(FromBytes, KnownLayout, Immutable)]
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
-struct RawRevokeHeader {
-    r_header: RawHeader,
-    r_count: U32,
+pub(crate) struct RawRevokeHeader {
+    pub(crate) r_header: RawHeader,
+    pub(crate) r_count: U32,
 }
 const _: () = assert!(size_of::<RawRevokeHeader>() == 16);
 
@@ -295,16 +325,16 @@ pub(crate) fn revoked_blocks(features: Features, block: &[u8]) -> Option<impl It
 }
 
 /// `struct commit_header`.
-#[derive(FromBytes, KnownLayout, Immutable)]
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
-struct RawCommit {
-    h_header: RawHeader,
-    h_chksum_type: u8,
-    h_chksum_size: u8,
-    h_padding: [u8; 2],
-    h_chksum: [U32; 8],
-    h_commit_sec: U64,
-    h_commit_nsec: U32,
+pub(crate) struct RawCommit {
+    pub(crate) h_header: RawHeader,
+    pub(crate) h_chksum_type: u8,
+    pub(crate) h_chksum_size: u8,
+    pub(crate) h_padding: [u8; 2],
+    pub(crate) h_chksum: [U32; 8],
+    pub(crate) h_commit_sec: U64,
+    pub(crate) h_commit_nsec: U32,
 }
 const _: () = {
     use std::mem::offset_of;

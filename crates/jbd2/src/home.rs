@@ -1,15 +1,19 @@
 //! Writing blocks to where they belong.
 
 use std::io::{self, IoSlice};
+use std::ops::Deref;
 
 use dentree_blockdev::BlockDevice;
-use dentree_bufcache::Buffer;
 
 /// Most blocks in a request: as many pieces as the usual kernel takes in one call.
-const MOST_BLOCKS: usize = 1024;
+pub(crate) const MOST_BLOCKS: usize = 1024;
 
 /// Writes blocks home. Neighbours, which must stand side by side in `blocks`, go in one request.
-pub(crate) fn write(device: &dyn BlockDevice, block_size: usize, blocks: &[(u64, Buffer)]) -> io::Result<()> {
+pub(crate) fn write<B: Deref<Target = [u8]>>(
+    device: &dyn BlockDevice,
+    block_size: usize,
+    blocks: &[(u64, B)],
+) -> io::Result<()> {
     let mut rest = blocks;
     while let Some((first, _)) = rest.first() {
         let are_neighbours = |at: &usize| rest[at - 1].0.checked_add(1) == Some(rest[*at].0);

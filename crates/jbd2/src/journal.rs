@@ -9,6 +9,7 @@ use crate::committer::{Committer, Store};
 use crate::error::{Cause, Error};
 use crate::format::Tid;
 use crate::handle::Handle;
+use crate::log::Log;
 use crate::reader::JournalLocation;
 use crate::shared::Shared;
 use crate::sync::atomic::Ordering::Relaxed;
@@ -68,17 +69,21 @@ impl Journal {
         Journal::spawn(cache, Store::Home, Tid(1), most, options)
     }
 
-    /// Opens the journal at `location` for writing. It must be clean.
+    /// Opens the journal at `location` for writing. It must be clean: see [`replay`](crate::replay).
+    ///
+    /// Nothing is written before the first commit. The file system's own mark that its journal is in use (`needs_recovery`)
+    /// is the caller's: to be set before the first change, and taken away after [`close`](Journal::close).
     ///
     /// # Errors
-    /// Those of [`recover`](crate::recover), and [`Error::Write`].
+    /// [`Error::NotClean`], those of [`recover`](crate::recover), and [`Error::Write`] where no thread can be started.
     pub fn open(
         cache: Arc<BufCache>,
         location: &JournalLocation,
         options: JournalOptions,
     ) -> Result<Journal, Error> {
-        let _ = (cache, location, options);
-        Err(Error::Unsupported { feature: "writing to a journal".into() })
+        let log = Log::open(Arc::clone(&cache), location, options)?;
+        let (first, most) = (log.next(), log.most_credits());
+        Journal::spawn(cache, Store::Log(Box::new(log)), first, most, options)
     }
 
     fn spawn(

@@ -34,6 +34,7 @@
 
 mod checksum;
 mod committer;
+mod encode;
 mod error;
 mod fast_commit;
 mod format;
@@ -41,11 +42,13 @@ mod gate;
 mod handle;
 mod home;
 mod journal;
+mod log;
 mod overlay;
 mod reader;
 mod recover;
 mod revoke;
 mod shared;
+mod superblock;
 mod sync;
 
 pub use error::{Cause, Damage, Error};
@@ -53,4 +56,4 @@ pub use format::{Tid, empty_journal};
 pub use handle::Handle;
 pub use journal::{Journal, JournalOptions};
 pub use reader::JournalLocation;
-pub use recover::{Recovered, recover};
+pub use recover::{Recovered, Replayed, recover, replay};

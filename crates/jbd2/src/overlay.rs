@@ -13,6 +13,8 @@ use crate::format::MAGIC;
 pub(crate) struct Logged {
     /// The block on the device.
     pub(crate) physical: u64,
+    /// The block of the journal.
+    pub(crate) block: u32,
     /// Its first four bytes are to be the magic number.
     pub(crate) escaped: bool,
 }
@@ -161,7 +163,7 @@ mod tests {
                     written[to..to + 4].copy_from_slice(&MAGIC.to_be_bytes());
                 }
             }
-            let copies = copies.into_iter().map(|(target, (physical, escaped))| (target, Logged { physical, escaped }));
+            let copies = copies.into_iter().map(|(target, (physical, escaped))| (target, Logged { physical, block: 0, escaped }));
             let overlay = Arc::new(Overlay::new(Arc::new(MemoryDevice::from(disk)), BLOCK, copies.collect()));
             let mut queue = Arc::clone(&overlay).queue(4);
             for &(a, b) in &reads {

@@ -7,7 +7,7 @@ use zerocopy::FromBytes;
 
 use crate::checksum::{Seed, superblock_is_sound};
 use crate::error::{Damage, Error};
-use crate::format::{BlockType, CRC32C, Features, RawSuperblock, Tid, header};
+use crate::format::{BlockType, CRC32C, Features, RawSuperblock, SUPERBLOCK_LEN, Tid, header};
 
 /// Where a journal lies on its device.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,8 +26,10 @@ pub(crate) struct LogReader {
     runs: Vec<(u64, u64, u64)>,
     pub(crate) features: Features,
     pub(crate) seed: Seed,
+    /// The journal's superblock, as it was read.
+    pub(crate) superblock: Vec<u8>,
     /// The log is the blocks from here…
-    first: u32,
+    pub(crate) first: u32,
     /// …to before this one.
     end: u32,
     /// Length of the journal, with what follows the log.
@@ -72,6 +74,7 @@ impl LogReader {
         }
         Ok(LogReader {
             seed: Seed::new(&raw.s_uuid),
+            superblock: block[..SUPERBLOCK_LEN].to_vec(),
             first_tid: Tid(raw.s_sequence.get()),
             tail: (start != 0).then_some(start),
             device,
@@ -105,6 +108,12 @@ impl LogReader {
         read(&*self.device, &self.runs, self.block_size, block)
     }
 
+    /// Where a block of the log is on the device, and how many blocks of the log stand there side by side.
+    pub(crate) fn run_at(&self, block: u32) -> Option<(u64, u32)> {
+        let (physical, count) = run_at(&self.runs, block)?;
+        Some((physical, u32::try_from(count).unwrap_or(u32::MAX).min(self.end.checked_sub(block)?)))
+    }
+
     /// Where a block of the journal is on the device.
     pub(crate) fn physical(&self, block: u32) -> Option<u64> {
         physical(&self.runs, block)
@@ -112,10 +121,16 @@ impl LogReader {
 }
 
 fn physical(runs: &[(u64, u64, u64)], block: u32) -> Option<u64> {
+    run_at(runs, block).map(|(physical, _)| physical)
+}
+
+/// Where a block of the journal is on the device, and how many from it on stand there side by side.
+fn run_at(runs: &[(u64, u64, u64)], block: u32) -> Option<(u64, u64)> {
     let block = u64::from(block);
     let run = runs.partition_point(|&(first, ..)| first <= block).checked_sub(1)?;
     let (first, physical, count) = runs[run];
-    (block - first < count).then(|| physical.checked_add(block - first)).flatten()
+    let left = count.checked_sub(block - first).filter(|&left| left > 0)?;
+    Some((physical.checked_add(block - first)?, left))
 }
 
 fn read(

@@ -8,10 +8,12 @@ use dentree_blockdev::BlockDevice;
 use crate::checksum::TransactionSum;
 use crate::error::{Damage, Error};
 use crate::fast_commit;
-use crate::format::{BlockType, Commit, Sums, Tags, Tid, header, revoked_blocks};
+use crate::format::{BlockType, Commit, MAGIC, Sums, Tags, Tid, header, revoked_blocks};
+use crate::home;
 use crate::overlay::{Logged, Overlay};
 use crate::reader::{JournalLocation, LogReader};
 use crate::revoke::Revokes;
+use crate::superblock::Superblock;
 
 /// A device as it is once its journal has been replayed.
 pub struct Recovered {
@@ -48,22 +50,89 @@ pub struct Recovered {
 /// ```
 pub fn recover(device: Arc<dyn BlockDevice>, location: &JournalLocation) -> Result<Recovered, Error> {
     let journal = LogReader::open(Arc::clone(&device), location)?;
+    let found = find(&journal)?;
+    let (transactions, blocks, revoked) = (found.transactions, found.copies.len(), found.revoked);
+    if transactions == 0 {
+        return Ok(Recovered { device, transactions, blocks, revoked });
+    }
+    let overlay = Overlay::new(device, journal.block_size, found.copies);
+    Ok(Recovered { device: Arc::new(overlay), transactions, blocks, revoked })
+}
+
+/// What [`replay`] has done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Replayed {
+    /// Transactions replayed.
+    pub transactions: u32,
+    /// Blocks written.
+    pub blocks: usize,
+    /// Copies that were not replayed, because a later transaction revoked them.
+    pub revoked: usize,
+}
+
+/// Replays the journal at `location` onto `device`, and marks it as clean. A journal that is clean is left as it is.
+///
+/// Nobody may have cached blocks of the device: they change. Cut short it can be done again.
+///
+/// # Errors
+/// Those of [`recover`], when nothing has been written; and [`Error::Write`].
+pub fn replay(device: &Arc<dyn BlockDevice>, location: &JournalLocation) -> Result<Replayed, Error> {
+    let journal = LogReader::open(Arc::clone(device), location)?;
+    let found = find(&journal)?;
+    let done =
+        Replayed { transactions: found.transactions, blocks: found.copies.len(), revoked: found.revoked };
+    if journal.tail.is_none() {
+        return Ok(done);
+    }
+    let mut copies: Vec<_> = found.copies.into_iter().collect();
+    copies.sort_unstable_by_key(|&(block, _)| block);
+    let mut run = Vec::new();
+    for (block, copy) in copies {
+        if run.len() == home::MOST_BLOCKS {
+            home::write(&**device, journal.block_size, &run).map_err(Error::Write)?;
+            run.clear();
+        }
+        let offset = copy.physical.saturating_mul(journal.block_size as u64);
+        let mut bytes = vec![0; journal.block_size];
+        let failed = |source| Error::Read { block: copy.block, physical: copy.physical, source };
+        device.read_at(offset, &mut bytes).map_err(failed)?;
+        if copy.escaped {
+            bytes[..4].copy_from_slice(&MAGIC.to_be_bytes());
+        }
+        run.push((block, bytes));
+    }
+    home::write(&**device, journal.block_size, &run).map_err(Error::Write)?;
+    device.flush().map_err(Error::Write)?;
+    let mut superblock = Superblock::new(&journal);
+    // A transaction that was never finished may have left blocks with the next number: it is not used again.
+    superblock.set_tail(None, Tid(journal.first_tid.0.wrapping_add(found.transactions)).next());
+    superblock.write(&**device).and_then(|()| device.flush()).map_err(Error::Write)?;
+    Ok(done)
+}
+
+/// What a replay writes.
+struct Found {
+    transactions: u32,
+    copies: HashMap<u64, Logged>,
+    revoked: usize,
+}
+
+/// The three passes.
+fn find(journal: &LogReader) -> Result<Found, Error> {
     let Some(tail) = journal.tail else {
-        return Ok(Recovered { device, transactions: 0, blocks: 0, revoked: 0 });
+        return Ok(Found { transactions: 0, copies: HashMap::new(), revoked: 0 });
     };
     let mut scan = Scan::new();
-    let transactions = walk(&journal, tail, None, &mut scan)?;
+    let transactions = walk(journal, tail, None, &mut scan)?;
     let end = Tid(journal.first_tid.0.wrapping_add(transactions));
-    if journal.features.fast_commit && fast_commit::is_pending(&journal, end)? {
+    if journal.features.fast_commit && fast_commit::is_pending(journal, end)? {
         return Err(Error::Unsupported { feature: "fast commits that wait to be replayed".into() });
     }
     let mut revokes = scan.targets;
-    walk(&journal, tail, Some(transactions), &mut revokes)?;
+    walk(journal, tail, Some(transactions), &mut revokes)?;
     let mut replay = Replay { revokes, copies: HashMap::new(), revoked: 0 };
-    walk(&journal, tail, Some(transactions), &mut replay)?;
-    let (blocks, revoked) = (replay.copies.len(), replay.revoked);
-    let overlay = Overlay::new(device, journal.block_size, replay.copies);
-    Ok(Recovered { device: Arc::new(overlay), transactions, blocks, revoked })
+    walk(journal, tail, Some(transactions), &mut replay)?;
+    Ok(Found { transactions, copies: replay.copies, revoked: replay.revoked })
 }
 
 /// What a pass does with the blocks of the log.
@@ -262,7 +331,7 @@ impl Pass for Replay {
                 }
             }
             let physical = journal.physical(block).ok_or_else(|| damage("the inode does not map it"))?;
-            self.copies.insert(tag.target, Logged { physical, escaped: tag.escaped });
+            self.copies.insert(tag.target, Logged { physical, block, escaped: tag.escaped });
         }
         Ok(())
     }

@@ -118,7 +118,7 @@ mod tests {
         for range in [10..20, 30..40, 20..30, 5..10, 50..50] {
             space.take(range);
         }
-        assert_eq!(runs(&space), [5..40]);
+        assert!(runs(&space).into_iter().eq(std::iter::once(5..40)));
         assert_eq!((space.count(0..300), space.count(38..50), space.count(0..6)), (35, 2, 1));
     }
 
@@ -138,7 +138,8 @@ mod tests {
         let mut space = Space::default();
         let sb = superblock();
         space.take(90..110);
-        assert_eq!(space.take_runs(&sb, 50, 60), Some(vec![110..170]));
+        let one = space.take_runs(&sb, 50, 60).unwrap();
+        assert!(one.into_iter().eq(std::iter::once(110..170)));
         assert_eq!(space.take_runs(&sb, 150, 200), Some(vec![170..300, 0..70]));
         assert_eq!(space.take_runs(&sb, 0, 21), None);
         assert_eq!(space.take_runs(&sb, 0, 0), Some(vec![]));

@@ -1,0 +1,309 @@
+//! The log: where committed transactions wait until their blocks are home.
+//!
+//! # Data
+//! The log is a ring. `live` has the transactions in it from the tail on, in order, each with its place. `latest` has, for each
+//! block with a copy in a live transaction, the last such transaction, and the version that it committed, as long as that
+//! is not home. Only that version is ever written home: an older one in the log is made void by the newer copy behind it.
+//!
+//! # What must be on stable storage when
+//! 1. Descriptors, copies and revokes, and the superblock if it said that the journal was clean, before the commit block is
+//!    written; so is all data that was written before the commit.
+//! 2. The commit block, before anybody is told.
+//! 3. Homes, before the superblock says that their transaction needs no replay.
+//! 4. That superblock, before the part of the log that it gives up is written again: a replay that begins at the old tail would
+//!    end at the first block that is not what it was, and lose what was committed behind it.
+//!
+//! # Freed blocks
+//! A freed block with a copy in a live transaction is revoked: a replay must not bring it back over what the block holds by
+//! then. One without such a copy needs no record. Its version is never written home after the commit that frees it, and
+//! only after that commit is the block anybody's: commits and checkpoints are one thread's.
+
+use std::collections::{HashMap, VecDeque};
+use std::io::{self, IoSlice};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use dentree_blockdev::BlockDevice;
+use dentree_bufcache::{BufCache, Buffer, Stamp};
+
+use crate::committer::{Batch, during};
+use crate::encode::{Encoder, LogBlock};
+use crate::error::{Cause, Error};
+use crate::format::Tid;
+use crate::home;
+use crate::journal::JournalOptions;
+use crate::reader::{JournalLocation, LogReader};
+use crate::shared::Shared;
+use crate::superblock::Superblock;
+
+pub(crate) struct Log {
+    cache: Arc<BufCache>,
+    reader: LogReader,
+    encoder: Encoder,
+    superblock: Superblock,
+    /// Where a replay would begin by what stands on the device: its place and number. `None`: the journal is clean.
+    tail: Option<(u32, Tid)>,
+    /// Where the next transaction goes.
+    head: u32,
+    /// Its number in the log. Behind the number that users know by the transactions that had nothing in them.
+    next: Tid,
+    live: VecDeque<Live>,
+    latest: HashMap<u64, Latest>,
+    /// Blocks whose last committed version is not home.
+    waiting: usize,
+    last_commit: Duration,
+}
+
+/// A transaction in the log.
+struct Live {
+    tid: Tid,
+    start: u32,
+    len: u32,
+    /// Blocks that it has copies of.
+    blocks: Vec<u64>,
+}
+
+/// The last copy of a block in the log.
+struct Latest {
+    tid: Tid,
+    /// What was committed, and who pins it in the cache, until that is home or freed.
+    version: Option<(Buffer, Stamp)>,
+}
+
+/// A block of the log that stays free, so that head and tail are never the same.
+const SPARE: usize = 1;
+
+impl Log {
+    /// # Errors
+    /// As [`Journal::open`](crate::Journal::open).
+    pub(crate) fn open(
+        cache: Arc<BufCache>,
+        location: &JournalLocation,
+        options: JournalOptions,
+    ) -> Result<Log, Error> {
+        let reader = LogReader::open(Arc::clone(cache.device()), location)?;
+        if reader.tail.is_some() {
+            return Err(Error::NotClean);
+        }
+        let mut superblock = Superblock::new(&reader);
+        let features = superblock.enable(options.has_checksums, options.is_64bit)?;
+        let (seed, block_size) = (reader.seed, reader.block_size);
+        let encoder = Encoder { features, seed, uuid: superblock.uuid(), block_size };
+        Ok(Log {
+            tail: None,
+            head: reader.first,
+            next: reader.first_tid,
+            live: VecDeque::new(),
+            latest: HashMap::new(),
+            waiting: 0,
+            last_commit: Duration::ZERO,
+            cache,
+            reader,
+            encoder,
+            superblock,
+        })
+    }
+
+    /// The number of the next transaction.
+    pub(crate) fn next(&self) -> Tid {
+        self.next
+    }
+
+    /// Most blocks that a transaction should change: a quarter of the log, as elsewhere.
+    pub(crate) fn most_credits(&self) -> u32 {
+        (self.reader.log_len() / 4).max(1)
+    }
+
+    fn device(&self) -> &dyn BlockDevice {
+        &**self.cache.device()
+    }
+
+    fn flush(&self) -> Result<(), Cause> {
+        self.device().flush().map_err(during("flushing the device"))
+    }
+
+    /// Blocks of the log that are free.
+    fn free(&self) -> usize {
+        let used: u64 = self.live.iter().map(|live| u64::from(live.len)).sum();
+        // A log has less than 2^32 blocks.
+        (u64::from(self.reader.log_len()) - used) as usize
+    }
+
+    /// Brings a transaction to stable storage.
+    pub(crate) fn commit(&mut self, batch: Batch) -> Result<(), Cause> {
+        let revokes = self.revokes(&batch.freed);
+        if batch.blocks.is_empty() && revokes.is_empty() {
+            return self.flush();
+        }
+        let len = self.encoder.log_blocks(batch.blocks.len(), revokes.len());
+        let most = self.reader.log_len() as usize - SPARE;
+        if len > most {
+            return Err(Cause::Overgrown { blocks: batch.blocks.len(), most });
+        }
+        if self.free() < len + SPARE {
+            self.make_room(len + SPARE)?;
+        }
+        self.write(&batch, &revokes)?;
+        self.note(batch, &revokes, len);
+        Ok(())
+    }
+
+    /// The blocks of these runs that have a copy in the log.
+    fn revokes(&self, freed: &[(u64, u64)]) -> Vec<u64> {
+        let mut revokes = Vec::new();
+        for &(first, count) in freed {
+            let run = first..first.saturating_add(count);
+            if count > self.latest.len() as u64 {
+                revokes.extend(self.latest.keys().copied().filter(|block| run.contains(block)));
+            } else {
+                revokes.extend(run.filter(|block| self.latest.contains_key(block)));
+            }
+        }
+        revokes.sort_unstable();
+        revokes.dedup();
+        revokes
+    }
+
+    /// Writes a transaction into room that is there.
+    fn write(&mut self, batch: &Batch, revokes: &[u64]) -> Result<(), Cause> {
+        if self.live.is_empty() {
+            self.set_tail(Some(self.head), self.next)?;
+        }
+        let (blocks, sum) = self.encoder.transaction(self.next, &batch.blocks, revokes);
+        self.append(self.head, &blocks).map_err(during("writing to the journal"))?;
+        self.flush()?;
+        // Its time tells a transaction from one of an older round: it never runs back.
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        self.last_commit = self.last_commit.max(now);
+        let commit = LogBlock::Made(self.encoder.commit_block(self.next, self.last_commit, sum));
+        // As many blocks as fit into the log.
+        let at = self.reader.advance(self.head, blocks.len() as u32);
+        self.append(at, &[commit]).map_err(during("writing a commit to the journal"))?;
+        self.flush()
+    }
+
+    /// Writes blocks of the log from `at` on; neighbours on the device in one request.
+    fn append(&self, mut at: u32, mut blocks: &[LogBlock]) -> io::Result<()> {
+        while !blocks.is_empty() {
+            let (physical, room) = self.reader.run_at(at).ok_or(io::ErrorKind::UnexpectedEof)?;
+            let len = blocks.len().min(room as usize).min(home::MOST_BLOCKS);
+            let (run, rest) = blocks.split_at(len);
+            let bufs: Vec<_> = run.iter().map(|block| IoSlice::new(block)).collect();
+            self.device().write_vectored_at(physical.saturating_mul(self.reader.block_size as u64), &bufs)?;
+            // No more than `room`, which is a u32.
+            at = self.reader.advance(at, len as u32);
+            blocks = rest;
+        }
+        Ok(())
+    }
+
+    /// Notes a transaction that is now committed.
+    fn note(&mut self, batch: Batch, revokes: &[u64], len: usize) {
+        for block in revokes {
+            if let Some(latest) = self.latest.get_mut(block) {
+                self.waiting -= usize::from(latest.version.take().is_some());
+            }
+        }
+        let tid = self.next;
+        let stamp = Shared::stamp(batch.tid);
+        let blocks = batch.blocks.iter().map(|&(block, _)| block).collect();
+        for (block, version) in batch.blocks {
+            let old = self.latest.insert(block, Latest { tid, version: Some((version, stamp)) });
+            self.waiting += usize::from(old.is_none_or(|old| old.version.is_none()));
+        }
+        // Fits into the log, whose length is a u32.
+        let len = len as u32;
+        self.live.push_back(Live { tid, start: self.head, len, blocks });
+        self.head = self.reader.advance(self.head, len);
+        self.next = tid.next();
+    }
+
+    /// Checkpoints early what would soon have to be: when little of the log is free, or much of the cache is pinned. Nobody
+    /// waits for that yet.
+    pub(crate) fn relieve(&mut self) -> Result<(), Cause> {
+        if self.waiting > self.cache.capacity() / 2 {
+            return self.retire(self.live.len());
+        }
+        let log_len = self.reader.log_len() as usize;
+        if self.free() < log_len / 2 { self.make_room(log_len / 2) } else { Ok(()) }
+    }
+
+    /// Brings all that is committed home, and marks the journal as clean.
+    pub(crate) fn checkpoint(&mut self) -> Result<(), Cause> {
+        self.retire(self.live.len())?;
+        if self.tail.is_some() {
+            self.set_tail(None, self.next)?;
+            self.flush()?;
+        }
+        Ok(())
+    }
+
+    /// Retires the oldest transactions until so many blocks are free, or no transaction is left.
+    fn make_room(&mut self, wanted: usize) -> Result<(), Cause> {
+        let mut free = self.free();
+        let enough = |live: &Live| {
+            free += live.len as usize;
+            free >= wanted
+        };
+        let count = self.live.iter().position(enough).map_or(self.live.len(), |last| last + 1);
+        self.retire(count)
+    }
+
+    /// Brings the blocks of the oldest `count` transactions home, and gives their room in the log up.
+    fn retire(&mut self, count: usize) -> Result<(), Cause> {
+        let Some(last) = count.checked_sub(1).and_then(|last| self.live.get(last)) else { return Ok(()) };
+        let last = last.tid;
+        let mut versions: Vec<(u64, Buffer)> = Vec::new();
+        for live in self.live.iter().take(count) {
+            for block in &live.blocks {
+                if let Some(Latest { tid, version: Some((buffer, _)) }) = self.latest.get(block)
+                    && *tid == live.tid
+                {
+                    versions.push((*block, buffer.clone()));
+                }
+            }
+        }
+        versions.sort_unstable_by_key(|&(block, _)| block);
+        home::write(self.device(), self.reader.block_size, &versions)
+            .map_err(during("writing blocks home"))?;
+        self.flush()?;
+        let (start, tid) = self.live.get(count).map_or((self.head, self.next), |live| (live.start, live.tid));
+        self.set_tail(Some(start), tid)?;
+        self.flush()?;
+        for (block, _) in versions {
+            if let Some((_, stamp)) = self.latest.get_mut(&block).and_then(|latest| latest.version.take()) {
+                self.cache.unpin(block, stamp);
+                self.waiting -= 1;
+            }
+        }
+        for live in self.live.drain(..count) {
+            for block in live.blocks {
+                if self.latest.get(&block).is_some_and(|latest| !latest.tid.is_after(last)) {
+                    self.latest.remove(&block);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes where a replay is to begin, if that does not stand there.
+    fn set_tail(&mut self, start: Option<u32>, tid: Tid) -> Result<(), Cause> {
+        let tail = start.map(|start| (start, tid));
+        if tail.is_none() || tail != self.tail {
+            self.superblock.set_tail(start, tid);
+            self.superblock
+                .write(&**self.cache.device())
+                .map_err(during("writing the journal's superblock"))?;
+            self.tail = tail;
+        }
+        Ok(())
+    }
+
+    /// Records on the device, where it still takes it, that the journal was aborted.
+    pub(crate) fn record_abort(&mut self) {
+        const EIO: i32 = 5;
+        self.superblock.set_error(-EIO);
+        // The journal has failed for a cause that everybody hears of: this is for who opens the image next.
+        let _ = self.superblock.write(&**self.cache.device()).and_then(|()| self.device().flush());
+    }
+}

@@ -1,0 +1,202 @@
+//! Journals that we wrote, replayed by e2fsck, by the kernel and by us: each finds what was committed.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::sync::Arc;
+
+use crate::common::{Image, Judges, assert_same_replay, location, run, text};
+use dentree_blockdev::{BlockDevice, MemoryDevice};
+use dentree_bufcache::BufCache;
+use dentree_jbd2::{Journal, JournalOptions};
+
+/// A kind of checksum in the journal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sums {
+    None,
+    V1,
+    V2,
+    V3,
+}
+
+fn image(sums: Sums, block_size: usize, is_64bit: bool) -> Result<Image, String> {
+    let has_sums = matches!(sums, Sums::V2 | Sums::V3);
+    let sign = |on: bool| if on { "" } else { "^" };
+    let features = format!("{}metadata_csum,{}64bit", sign(has_sums), sign(is_64bit));
+    let (size, journal) = (block_size.to_string(), format!("size={}", block_size / 1024));
+    let image = Image::new(&["-t", "ext4", "-b", &size, "-J", &journal, "-O", &features])?;
+    if sums == Sums::V2 {
+        let script = image.path.with_extension("script");
+        fs::write(&script, "journal_open -c -v 2\njournal_close\n").unwrap();
+        run("debugfs", &["-w", "-f", text(&script), text(&image.path)])?;
+    }
+    if sums == Sums::V1 {
+        // s_feature_compat.
+        return Ok(image.patched("v1", 0, 0x24, &1u32.to_be_bytes()));
+    }
+    Ok(image)
+}
+
+/// Says in the file system's superblock that its journal is in use.
+fn mark(bytes: &mut [u8], has_sums: bool) {
+    let superblock = &mut bytes[1024..2048];
+    superblock[0x60] |= 4;
+    if has_sums {
+        let sum = !crc32c::crc32c(&superblock[..0x3FC]);
+        superblock[0x3FC..].copy_from_slice(&sum.to_le_bytes());
+    }
+}
+
+fn content(block_size: usize, number: u64) -> Vec<u8> {
+    let mut bytes: Vec<u8> = number.to_le_bytes().iter().copied().cycle().take(block_size).collect();
+    if number % 3 == 0 {
+        bytes[..4].copy_from_slice(&[0xC0, 0x3B, 0x39, 0x98]);
+    }
+    bytes
+}
+
+/// Changes, frees and reuses the last blocks of the image in so many transactions, and leaves the image as a power cut would.
+/// Returns what each block holds.
+fn work(image: &Image, sums: Sums, is_64bit: bool, transactions: u64) -> BTreeMap<u64, Vec<u8>> {
+    let location = location(&image.path);
+    let block_size = location.block_size;
+    let mut bytes = fs::read(&image.path).unwrap();
+    let has_sums = matches!(sums, Sums::V2 | Sums::V3);
+    mark(&mut bytes, has_sums);
+    let blocks = (bytes.len() / block_size) as u64;
+    let device = MemoryDevice::from(bytes);
+    let cache = Arc::new(BufCache::new(Arc::new(device.clone()), block_size, 64 << 20));
+    let options = JournalOptions { interval: None, has_checksums: has_sums, is_64bit };
+    let journal = Journal::open(cache, &location, options).unwrap();
+    let mut expected = BTreeMap::new();
+    let mut is_metadata = BTreeMap::new();
+    for transaction in 0..transactions {
+        let mut handle = journal.start(120).unwrap();
+        let mut freed = Vec::new();
+        for at in 0..120 {
+            let (block, number) = (blocks - 1 - (transaction * 31 + at * 7) % 180, transaction << 16 | at);
+            if freed.contains(&block) {
+                continue;
+            }
+            if at % 5 == 0 && is_metadata.get(&block) == Some(&true) {
+                handle.forget(block, 1);
+                freed.push(block);
+            } else {
+                let bytes = content(block_size, number);
+                handle.create(block, |to| to.copy_from_slice(&bytes)).unwrap();
+                is_metadata.insert(block, true);
+                expected.insert(block, bytes);
+            }
+        }
+        journal.wait_commit(handle.stop()).unwrap();
+        for block in freed {
+            let bytes = content(block_size, transaction << 16 | 0xDA7A);
+            device.write_at(block * block_size as u64, &bytes).unwrap();
+            is_metadata.insert(block, false);
+            expected.insert(block, bytes);
+        }
+    }
+    fs::write(&image.path, device.to_vec()).unwrap();
+    expected
+}
+
+fn replays(sums: Sums, block_size: usize, is_64bit: bool) {
+    let what = format!("{sums:?}, blocks of {block_size}, 64 bits: {is_64bit}");
+    for transactions in [1, 40] {
+        let image = match image(sums, block_size, is_64bit) {
+            Ok(image) => image,
+            Err(reason) => return println!("skipped: {reason}"),
+        };
+        let expected = work(&image, sums, is_64bit, transactions);
+        let recovered = assert_same_replay(&image, &what, Judges::Both);
+        assert!(recovered.transactions > 0 && recovered.blocks > 0, "{what}: nothing to replay");
+        assert!(transactions == 1 || recovered.revoked > 0, "{what}: nothing revoked");
+        for (block, bytes) in expected {
+            let mut found = vec![0; block_size];
+            recovered.device.read_at(block * block_size as u64, &mut found).unwrap();
+            assert!(found == bytes, "{what}, {transactions} transactions: block {block}");
+        }
+        let copy = image.copy("checked");
+        let _ = run("e2fsck", &["-fy", text(&copy)]);
+        run("e2fsck", &["-fn", text(&copy)]).unwrap_or_else(|error| panic!("{what}: {error}"));
+        println!("{what}: {} transactions, {} blocks", recovered.transactions, recovered.blocks);
+    }
+}
+
+#[test]
+fn journals_without_sums() {
+    replays(Sums::None, 1024, false);
+    replays(Sums::None, 1024, true);
+    replays(Sums::None, 4096, false);
+    replays(Sums::None, 4096, true);
+}
+
+#[test]
+fn journals_with_sums_of_version_1() {
+    replays(Sums::V1, 1024, false);
+    replays(Sums::V1, 1024, true);
+    replays(Sums::V1, 4096, false);
+    replays(Sums::V1, 4096, true);
+}
+
+#[test]
+fn journals_with_sums_of_version_2() {
+    replays(Sums::V2, 1024, false);
+    replays(Sums::V2, 1024, true);
+    replays(Sums::V2, 4096, false);
+    replays(Sums::V2, 4096, true);
+}
+
+#[test]
+fn journals_with_sums_of_version_3() {
+    replays(Sums::V3, 1024, false);
+    replays(Sums::V3, 1024, true);
+    replays(Sums::V3, 4096, false);
+    replays(Sums::V3, 4096, true);
+}
+
+#[test]
+fn a_journal_that_was_closed_needs_no_replay() {
+    let image = match image(Sums::V3, 4096, true) {
+        Ok(image) => image,
+        Err(reason) => return println!("skipped: {reason}"),
+    };
+    let location = location(&image.path);
+    let device = MemoryDevice::from(fs::read(&image.path).unwrap());
+    let cache = Arc::new(BufCache::new(Arc::new(device.clone()), 4096, 1 << 20));
+    let options = JournalOptions { interval: None, has_checksums: true, is_64bit: true };
+    let journal = Journal::open(cache, &location, options).unwrap();
+    let mut handle = journal.start(1).unwrap();
+    handle.create(4000, |bytes| bytes.fill(7)).unwrap();
+    drop(handle);
+    journal.close().unwrap();
+    fs::write(&image.path, device.to_vec()).unwrap();
+    run("e2fsck", &["-fn", text(&image.path)]).unwrap();
+    assert!(image.mounts() || run("losetup", &["--find"]).is_err());
+    assert_eq!(device.to_vec()[4000 * 4096], 7);
+}
+
+#[test]
+fn an_aborted_journal_says_so_to_e2fsck() {
+    let image = match image(Sums::V3, 4096, true) {
+        Ok(image) => image,
+        Err(reason) => return println!("skipped: {reason}"),
+    };
+    let location = location(&image.path);
+    let mut bytes = fs::read(&image.path).unwrap();
+    mark(&mut bytes, true);
+    let device = MemoryDevice::from(bytes);
+    let cache = Arc::new(BufCache::new(Arc::new(device.clone()), 4096, 1 << 20));
+    let options = JournalOptions { interval: None, has_checksums: true, is_64bit: true };
+    let journal = Journal::open(cache, &location, options).unwrap();
+    let mut handle = journal.start(1).unwrap();
+    handle.create(4000, |bytes| bytes.fill(7)).unwrap();
+    journal.wait_commit(handle.stop()).unwrap();
+    journal.abort("an inode is not what it was");
+    assert!(journal.close().unwrap_err().to_string().contains("an inode is not what it was"));
+    fs::write(&image.path, device.to_vec()).unwrap();
+    // What was committed is replayed, and the error is found: the image is not called clean without a check.
+    let output = std::process::Command::new("e2fsck").args(["-p", text(&image.path)]).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(text.contains("contains a file system with errors"), "{text}");
+    assert_eq!(fs::read(&image.path).unwrap()[4000 * 4096], 7);
+}
