@@ -71,7 +71,7 @@ pub(crate) enum Command {
     Du(DuArgs),
     /// Print one line per file, to compare two trees with diff
     Checksum(ChecksumArgs),
-    /// Make an image with an empty ext4 file system
+    /// Make an image with an ext4 file system, empty or filled from a directory
     Mkfs(MkfsArgs),
     /// Mount an image read-only, until Ctrl-C or umount
     Mount(MountArgs),
@@ -249,8 +249,9 @@ pub(crate) struct ChecksumArgs {
 
 #[derive(Debug, Args)]
 #[command(
-    long_about = "Make an image with an empty ext4 file system\n\nThe image is what mke2fs would make of the same options. It is \
-                  sparse, and gets its name only when it is complete."
+    long_about = "Make an image with an ext4 file system\n\nThe file system is what mke2fs would make of the same options, empty, or with \
+                  a copy of a directory in it. The image is sparse, and gets its name only when it is complete.",
+    after_long_help = crate::command::mkfs::manifest::FORMAT
 )]
 pub(crate) struct MkfsArgs {
     /// The image
@@ -259,6 +260,12 @@ pub(crate) struct MkfsArgs {
     /// How large: bytes, or K, M, G, T behind the number for powers of 1024
     #[arg(long, value_name = "N", value_parser = parse_size)]
     pub(crate) size: u64,
+    /// Fill it from a directory: owners, modes, times, hard links, holes, extended attributes
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub(crate) from: Option<PathBuf>,
+    /// Owners, modes, devices and more that the directory cannot have without root; --help tells the format
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, requires = "from")]
+    pub(crate) manifest: Option<PathBuf>,
     #[arg(
         help = "Features as mke2fs(8) has them: names with commas between, ^ before what is to be left out; ext2, ext3 \
                   and none begin with those of ext2, those of ext3, or nothing"

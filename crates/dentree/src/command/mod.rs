@@ -9,7 +9,7 @@ mod find;
 mod info;
 mod ls;
 mod manual;
-mod mkfs;
+pub(crate) mod mkfs;
 mod mount;
 mod serve;
 mod stat;
