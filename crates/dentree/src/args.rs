@@ -1,5 +1,10 @@
 //! The command line's definitions: what can be typed, and the help, completions and man pages made of it.
 
+mod change;
+
+pub(crate) use change::{
+    ChmodArgs, ChownArgs, LnArgs, MkdirArgs, MvArgs, NewSize, RmArgs, TouchArgs, TruncateArgs,
+};
 use clap::{Args, Parser, Subcommand, ValueHint};
 use clap_complete::Shell;
 use std::ffi::OsString;
@@ -20,7 +25,7 @@ The image ends at the first ':/' before which a file of that name exists, or els
 a path without a leading slash starts at the root of the image too, and a missing ':PATH' means the root.
 Give the path in full (a:b.img:/x) where the image's own name holds a colon.";
 
-/// Look into ext2, ext3 and ext4 images without mounting them: no root, and the image is never changed.
+/// Look into ext2, ext3 and ext4 images and change them: without root, without mounting them.
 #[derive(Debug, Parser)]
 #[command(name = "dentree", version, after_help = EXIT_CODES, after_long_help = concat_help())]
 #[command(max_term_width = 100, propagate_version = true)]
@@ -63,8 +68,24 @@ pub(crate) enum Command {
     Find(FindArgs),
     /// Write the content of files to standard output
     Cat(CatArgs),
-    /// Copy files and directories out of an image
+    /// Copy files and directories out of an image, or into one
     Cp(CpArgs),
+    /// Make directories in an image
+    Mkdir(MkdirArgs),
+    /// Remove files and directories from an image
+    Rm(RmArgs),
+    /// Rename and move within an image
+    Mv(MvArgs),
+    /// Give a file another name, or make symbolic links
+    Ln(LnArgs),
+    /// Change permissions
+    Chmod(ChmodArgs),
+    /// Change owner and group
+    Chown(ChownArgs),
+    /// Set times, and make empty files
+    Touch(TouchArgs),
+    /// Cut files, or lengthen them by holes
+    Truncate(TruncateArgs),
     /// Print extended attributes, as getfattr -d does
     Xattr(XattrArgs),
     /// Sum up the space that directories take

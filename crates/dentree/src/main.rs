@@ -30,6 +30,7 @@ fn main() -> ExitCode {
             session.report.remember(Status::Failed);
         }
     }
+    session.close();
     if session.options.stats {
         command::stats::print(&session);
     }

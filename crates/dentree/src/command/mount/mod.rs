@@ -7,6 +7,7 @@ use crate::args::MountArgs;
 use crate::image::Session;
 use crate::output::escape;
 use crate::report::{Problem, Status, Stop};
+use dentree_blockdev::Access;
 use dentree_fuse::{Handle, MountError};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -21,7 +22,7 @@ pub(super) fn run(session: &Session, args: &MountArgs) -> Result<(), Stop> {
     if args.background && !background::is_background() {
         return background::start();
     }
-    let image = session.open_at(&args.image, &wishes.place)?;
+    let image = session.open_at(&args.image, &wishes.place, Access::ReadOnly)?;
     let directory = escape::terminal(args.directory.as_os_str().as_bytes());
     let local = |error: io::Error| Problem::local(args.directory.as_os_str().as_bytes(), &error);
     // From here on, not from the mount on: a signal in between would leave a mount that nobody serves.
