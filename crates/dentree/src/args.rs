@@ -3,7 +3,7 @@
 mod change;
 
 pub(crate) use change::{
-    ChmodArgs, ChownArgs, LnArgs, MkdirArgs, MvArgs, NewSize, RmArgs, TouchArgs, TruncateArgs,
+    ChmodArgs, ChownArgs, LnArgs, MkdirArgs, MvArgs, RmArgs, TouchArgs, TruncateArgs,
 };
 use clap::{Args, Parser, Subcommand, ValueHint};
 use clap_complete::Shell;
@@ -216,18 +216,19 @@ pub(crate) struct CatArgs {
 
 #[derive(Debug, Args)]
 #[command(
-    long_about = "Copy files and directories out of an image\n\nDirectories are copied with all that is in \
-                  them; sparse files stay sparse, symbolic links are copied as links. Nothing is written \
-                  outside LOCAL, whatever the names and links in the image say, and a file gets its name \
-                  only when it is complete."
+    long_about = "Copy files and directories out of an image, or into one\n\nThe side that is IMAGE:PATH is the image; here the colon \
+                  cannot be left out. Directories are copied with all that is in them; sparse files stay sparse, symbolic links \
+                  are copied as links. A file gets its name only when it is complete, in the place of what had that name. \
+                  Nothing is written outside TARGET, whatever the names and links in the image or below TARGET say. What comes into an \
+                  image belongs to root, unless -a keeps its owner."
 )]
 pub(crate) struct CpArgs {
     /// What to copy
-    #[arg(required = true, value_name = "IMAGE:PATH", value_hint = ValueHint::FilePath)]
+    #[arg(required = true, value_name = "SOURCE", value_hint = ValueHint::AnyPath)]
     pub(crate) sources: Vec<OsString>,
     /// Where to: into it where it is a directory, else under this name
     #[arg(value_hint = ValueHint::AnyPath)]
-    pub(crate) local: PathBuf,
+    pub(crate) target: OsString,
     /// Keep all: owners, exact modes and times, extended attributes, hard links
     #[arg(short, long)]
     pub(crate) archive: bool,

@@ -322,6 +322,18 @@ fn split(argument: &OsStr, exists: impl Fn(&Path) -> bool) -> (OsString, Vec<u8>
     (OsString::from_vec(bytes[..end].to_vec()), path.to_vec())
 }
 
+/// Whether `argument`, where local paths may stand too, names a place in an image: there is a file before a colon, or nothing at
+/// all and a colon with a slash.
+pub(crate) fn names_image(argument: &OsStr) -> bool {
+    let (file, _) = split(argument, |file| file.exists());
+    let has_path = file.len() < argument.len();
+    let has_slash = argument.as_bytes().get(file.len() + 1) == Some(&b'/');
+    match fs::metadata(&file) {
+        Ok(found) => has_path && !found.is_dir(),
+        Err(_) => has_path && has_slash,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -7,6 +7,7 @@ mod command;
 mod fanout;
 mod image;
 mod interrupt;
+mod local;
 mod output;
 mod report;
 mod tree;

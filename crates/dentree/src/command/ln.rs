@@ -3,7 +3,8 @@
 use crate::args::LnArgs;
 use crate::image::{Location, Node, Session, WHO};
 use crate::report::{Problem, Stop};
-use dentree_vfs::{Error, NewKind, OnExisting, WalkOptions};
+use dentree_ext4::Ext4;
+use dentree_vfs::{Error, NewKind, OnExisting, Vfs, WalkOptions};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
@@ -40,7 +41,10 @@ fn hard(args: &LnArgs, link: &Location, is_dir: bool, target: &Location) -> Resu
     }
     let (_, name) = target.last()?;
     let at = if is_dir { link.below(name) } else { link.clone() };
-    place(&at, args.force, |dir, name| link.image.vfs.link(WHO, &node, dir, name))
+    let (dir, name) = at.last()?;
+    let vfs = &link.image.vfs;
+    place(vfs, (&dir, name), args.force, &mut |name| vfs.link(WHO, &node, &dir, name))
+        .map_err(|error| at.problem(&error))
 }
 
 fn symbolic(args: &LnArgs, link: &Location, is_dir: bool, target: &OsStr) -> Result<(), Problem> {
@@ -51,42 +55,44 @@ fn symbolic(args: &LnArgs, link: &Location, is_dir: bool, target: &OsStr) -> Res
     }
     let name = text.split(|&byte| byte == b'/').rfind(|name| !name.is_empty()).unwrap_or(b"");
     let at = if is_dir { link.below(name) } else { link.clone() };
+    let (dir, name) = at.last()?;
     let vfs = &link.image.vfs;
-    place(&at, args.force, |dir, name| vfs.make(WHO, dir, name, NewKind::Symlink(text), 0o777).map(drop))
+    place(vfs, (&dir, name), args.force, &mut |name| {
+        vfs.make(WHO, &dir, name, NewKind::Symlink(text), 0o777).map(drop)
+    })
+    .map_err(|error| at.problem(&error))
 }
 
-/// Makes something by `make` under the name that `at` says. Where that is taken and may be replaced, it is made under another
-/// name and renamed: at each moment there is the old or the new.
-fn place(
-    at: &Location,
+/// Makes something by `make` in `dir` under `name`. Where that is taken and may be replaced, it is made under another name and
+/// renamed: at each moment there is the old or the new.
+pub(super) fn place(
+    vfs: &Vfs<Ext4>,
+    (dir, name): (&Node, &[u8]),
     replace: bool,
-    make: impl Fn(&Node, &[u8]) -> dentree_vfs::Result<()>,
-) -> Result<(), Problem> {
-    let (dir, name) = at.last()?;
-    let vfs = &at.image.vfs;
-    let placed = match make(&dir, name) {
+    make: &mut dyn FnMut(&[u8]) -> Result<(), Error>,
+) -> Result<(), Error> {
+    match make(name) {
         Err(Error::Exists) if replace => {
-            let draft = make_draft(|draft| make(&dir, draft)).map_err(|error| at.problem(&error))?;
-            let renamed = vfs.rename(WHO, &dir, &draft, &dir, name, OnExisting::Replace);
+            let draft = make_draft(make)?;
+            let renamed = vfs.rename(WHO, dir, &draft, dir, name, OnExisting::Replace);
             // Stays where the rename failed, and where both were names of one file already.
-            match vfs.unlink(WHO, &dir, &draft) {
+            match vfs.unlink(WHO, dir, &draft) {
                 Err(Error::NotFound) => renamed.map(drop),
-                gone => renamed.and(gone.map(drop)),
+                gone => renamed.and(gone.map(Some)).map(drop),
             }
         }
         made => made,
-    };
-    placed.map_err(|error| at.problem(&error))
+    }
 }
 
-/// Makes something under a name that is not taken, and answers it.
-pub(super) fn make_draft(make: impl Fn(&[u8]) -> dentree_vfs::Result<()>) -> dentree_vfs::Result<Vec<u8>> {
-    for number in 0_u32.. {
+/// Makes something under a name that is not taken, and answers the name.
+fn make_draft(make: &mut dyn FnMut(&[u8]) -> Result<(), Error>) -> Result<Vec<u8>, Error> {
+    let mut number = 0_u32;
+    loop {
         let name = format!(".dentree-{number}").into_bytes();
         match make(&name) {
-            Err(Error::Exists) => {}
+            Err(Error::Exists) => number += 1,
             made => return made.map(|()| name),
         }
     }
-    Err(Error::Exists)
 }

@@ -4,21 +4,19 @@
 //! made before anything below them, so that its inodes lie together; its times are set when all of them are there.
 
 use super::source::{Source, Thing};
+use crate::local::{each_data, read_xattrs};
 use crate::tree::join;
 use dentree_vfs::{Error, FileSystem, FileType, NewInode, SetAttr, SetTime, SetXattr};
-use rustix::fs::{SeekFrom, seek};
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
+use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-
-/// How much content moves at a time.
-const CHUNK: usize = 1 << 20;
 
 /// Why the file system is not full as it should be.
 #[derive(Debug)]
@@ -160,24 +158,22 @@ impl<F: FileSystem> Filler<'_, F> {
         let failed = |error| Stopped::Local(local.to_owned(), error);
         let at = |error| Stopped::Image(thing.path.clone(), error);
         let file = File::open(local).map_err(failed)?;
-        let mut chunk = vec![0; CHUNK.min(usize::try_from(size).unwrap_or(CHUNK))];
-        let mut end = 0;
-        while let Some(data) = next_data(&file, end, size).map_err(failed)? {
-            let mut offset = data.start;
-            while offset < data.end {
-                if self.interrupted.load(Ordering::Relaxed) {
-                    return Err(Stopped::Interrupted);
-                }
-                let len = usize::try_from(data.end - offset).unwrap_or(CHUNK).min(CHUNK);
-                file.read_exact_at(&mut chunk[..len], offset).map_err(failed)?;
-                if self.fs.write(node, offset, &chunk[..len]).map_err(at)? < len {
-                    return Err(at(Error::NoSpace));
-                }
-                offset += len as u64;
-                self.watch.add(0, len as u64);
+        let copied = each_data(&file, size, &mut |offset, bytes| {
+            if self.interrupted.load(Ordering::Relaxed) {
+                return ControlFlow::Break(Stopped::Interrupted);
             }
-            end = data.end;
-        }
+            match self.fs.write(node, offset, bytes) {
+                Ok(written) if written == bytes.len() => {}
+                Ok(_) => return ControlFlow::Break(at(Error::NoSpace)),
+                Err(error) => return ControlFlow::Break(at(error)),
+            }
+            self.watch.add(0, bytes.len() as u64);
+            ControlFlow::Continue(())
+        });
+        let end = match copied.map_err(failed)? {
+            ControlFlow::Continue(end) => end,
+            ControlFlow::Break(stopped) => return Err(stopped),
+        };
         if end < size {
             self.fs.set_attr(node, &SetAttr { size: Some(size), ..SetAttr::default() }).map_err(at)?;
         }
@@ -211,44 +207,6 @@ impl<F: FileSystem> Filler<'_, F> {
         }
         Ok(())
     }
-}
-
-/// The next run of data behind `offset`, within the first `size` bytes.
-fn next_data(file: &File, offset: u64, size: u64) -> io::Result<Option<std::ops::Range<u64>>> {
-    if offset >= size {
-        return Ok(None);
-    }
-    let start = match seek(file, SeekFrom::Data(offset)) {
-        Ok(start) => start,
-        Err(rustix::io::Errno::NXIO) => return Ok(None),
-        // A file system that does not know its holes.
-        Err(rustix::io::Errno::INVAL) => return Ok(Some(offset..size)),
-        Err(error) => return Err(error.into()),
-    };
-    let end = seek(file, SeekFrom::Hole(start))?.min(size);
-    Ok((start < end).then_some(start..end))
-}
-
-/// Names and values, in the order of the names.
-fn read_xattrs(path: &Path) -> io::Result<Vec<(Vec<u8>, Vec<u8>)>> {
-    // The most that the kernel gives out.
-    let mut names = vec![0; 64 << 10];
-    let len = match rustix::fs::llistxattr(path, &mut names[..]) {
-        Ok(len) => len,
-        Err(rustix::io::Errno::NOTSUP) => return Ok(Vec::new()),
-        Err(error) => return Err(error.into()),
-    };
-    let mut names: Vec<Vec<u8>> =
-        names[..len].split(|byte| *byte == 0).filter(|name| !name.is_empty()).map(<[u8]>::to_vec).collect();
-    names.sort_unstable();
-    let mut found = Vec::new();
-    for name in names {
-        let mut value = vec![0; 64 << 10];
-        let len = rustix::fs::lgetxattr(path, &name[..], &mut value[..])?;
-        value.truncate(len);
-        found.push((name, value));
-    }
-    Ok(found)
 }
 
 #[cfg(test)]
