@@ -94,7 +94,7 @@ pub(crate) enum Command {
     Checksum(ChecksumArgs),
     /// Make an image with an ext4 file system, empty or filled from a directory
     Mkfs(MkfsArgs),
-    /// Mount an image read-only, until Ctrl-C or umount
+    /// Mount an image, until Ctrl-C or umount
     Mount(MountArgs),
     /// Serve the files of an image to browsers, until Ctrl-C
     Serve(ServeArgs),
@@ -347,7 +347,7 @@ pub(crate) struct MountArgs {
     /// Where to: an empty directory
     #[arg(value_hint = ValueHint::DirPath)]
     pub(crate) directory: PathBuf,
-    /// Options as mount(8) and fuse2fs(1) have them: offset=, partition=, allow_other, allow_root, uid=, gid=,
+    /// Options as mount(8) and fuse2fs(1) have them: ro (write nothing, and leave the image as it is), offset=, partition=, allow_other, allow_root, uid=, gid=,
     /// fakeroot (all belongs to you), suid, dev, noexec, nonempty, fsname=, subtype=
     #[arg(short, value_name = "OPTION,…")]
     pub(crate) options: Vec<OsString>,
