@@ -1,5 +1,8 @@
 //! The command line's definitions: what can be typed, and the help, completions and man pages made of it.
 
+mod change;
+
+pub(crate) use change::{ChmodArgs, ChownArgs, LnArgs, MkdirArgs, MvArgs, RmArgs, TouchArgs, TruncateArgs};
 use clap::{Args, Parser, Subcommand, ValueHint};
 use clap_complete::Shell;
 use std::ffi::OsString;
@@ -20,7 +23,7 @@ The image ends at the first ':/' before which a file of that name exists, or els
 a path without a leading slash starts at the root of the image too, and a missing ':PATH' means the root.
 Give the path in full (a:b.img:/x) where the image's own name holds a colon.";
 
-/// Look into ext2, ext3 and ext4 images without mounting them: no root, and the image is never changed.
+/// Look into ext2, ext3 and ext4 images and change them: without root, without mounting them.
 #[derive(Debug, Parser)]
 #[command(name = "dentree", version, after_help = EXIT_CODES, after_long_help = concat_help())]
 #[command(max_term_width = 100, propagate_version = true)]
@@ -63,17 +66,33 @@ pub(crate) enum Command {
     Find(FindArgs),
     /// Write the content of files to standard output
     Cat(CatArgs),
-    /// Copy files and directories out of an image
+    /// Copy files and directories out of an image, or into one
     Cp(CpArgs),
+    /// Make directories in an image
+    Mkdir(MkdirArgs),
+    /// Remove files and directories from an image
+    Rm(RmArgs),
+    /// Rename and move within an image
+    Mv(MvArgs),
+    /// Give a file another name, or make symbolic links
+    Ln(LnArgs),
+    /// Change permissions
+    Chmod(ChmodArgs),
+    /// Change owner and group
+    Chown(ChownArgs),
+    /// Set times, and make empty files
+    Touch(TouchArgs),
+    /// Cut files, or lengthen them by holes
+    Truncate(TruncateArgs),
     /// Print extended attributes, as getfattr -d does
     Xattr(XattrArgs),
     /// Sum up the space that directories take
     Du(DuArgs),
     /// Print one line per file, to compare two trees with diff
     Checksum(ChecksumArgs),
-    /// Make an image with an empty ext4 file system
+    /// Make an image with an ext4 file system, empty or filled from a directory
     Mkfs(MkfsArgs),
-    /// Mount an image read-only, until Ctrl-C or umount
+    /// Mount an image, until Ctrl-C or umount
     Mount(MountArgs),
     /// Serve the files of an image to browsers, until Ctrl-C
     Serve(ServeArgs),
@@ -197,18 +216,19 @@ pub(crate) struct CatArgs {
 
 #[derive(Debug, Args)]
 #[command(
-    long_about = "Copy files and directories out of an image\n\nDirectories are copied with all that is in \
-                  them; sparse files stay sparse, symbolic links are copied as links. Nothing is written \
-                  outside LOCAL, whatever the names and links in the image say, and a file gets its name \
-                  only when it is complete."
+    long_about = "Copy files and directories out of an image, or into one\n\nThe side that is IMAGE:PATH is the image; here the colon \
+                  cannot be left out. Directories are copied with all that is in them; sparse files stay sparse, symbolic links \
+                  are copied as links. A file gets its name only when it is complete, in the place of what had that name. \
+                  Nothing is written outside TARGET, whatever the names and links in the image or below TARGET say. What comes into an \
+                  image belongs to root, unless -a keeps its owner."
 )]
 pub(crate) struct CpArgs {
     /// What to copy
-    #[arg(required = true, value_name = "IMAGE:PATH", value_hint = ValueHint::FilePath)]
+    #[arg(required = true, value_name = "SOURCE", value_hint = ValueHint::AnyPath)]
     pub(crate) sources: Vec<OsString>,
     /// Where to: into it where it is a directory, else under this name
     #[arg(value_hint = ValueHint::AnyPath)]
-    pub(crate) local: PathBuf,
+    pub(crate) target: OsString,
     /// Keep all: owners, exact modes and times, extended attributes, hard links
     #[arg(short, long)]
     pub(crate) archive: bool,
@@ -251,8 +271,9 @@ pub(crate) struct ChecksumArgs {
 
 #[derive(Debug, Args)]
 #[command(
-    long_about = "Make an image with an empty ext4 file system\n\nThe image is what mke2fs would make of the same options. It is \
-                  sparse, and gets its name only when it is complete."
+    long_about = "Make an image with an ext4 file system\n\nThe file system is what mke2fs would make of the same options, empty, or with \
+                  a copy of a directory in it. The image is sparse, and gets its name only when it is complete.",
+    after_long_help = crate::command::mkfs::manifest::FORMAT
 )]
 pub(crate) struct MkfsArgs {
     /// The image
@@ -261,6 +282,12 @@ pub(crate) struct MkfsArgs {
     /// How large: bytes, or K, M, G, T behind the number for powers of 1024
     #[arg(long, value_name = "N", value_parser = parse_size)]
     pub(crate) size: u64,
+    /// Fill it from a directory: owners, modes, times, hard links, holes, extended attributes
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub(crate) from: Option<PathBuf>,
+    /// Owners, modes, devices and more that the directory cannot have without root; --help tells the format
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, requires = "from")]
+    pub(crate) manifest: Option<PathBuf>,
     #[arg(
         help = "Features as mke2fs(8) has them: names with commas between, ^ before what is to be left out; ext2, ext3 \
                   and none begin with those of ext2, those of ext3, or nothing"
@@ -320,7 +347,7 @@ pub(crate) struct MountArgs {
     /// Where to: an empty directory
     #[arg(value_hint = ValueHint::DirPath)]
     pub(crate) directory: PathBuf,
-    /// Options as mount(8) and fuse2fs(1) have them: offset=, partition=, allow_other, allow_root, uid=, gid=,
+    /// Options as mount(8) and fuse2fs(1) have them: ro (write nothing, and leave the image as it is), offset=, partition=, allow_other, allow_root, uid=, gid=,
     /// fakeroot (all belongs to you), suid, dev, noexec, nonempty, fsname=, subtype=
     #[arg(short, value_name = "OPTION,…")]
     pub(crate) options: Vec<OsString>,

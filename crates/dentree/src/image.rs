@@ -1,37 +1,48 @@
 //! From `IMAGE:PATH` to an inode: splitting the argument, opening device, partition and file system.
+//!
+//! An image that is changed is opened once for a command, with the lock that keeps other writers away, and closed behind it: what
+//! the command does is committed together, as far as one transaction holds it.
 
 use crate::args::Global;
+use crate::interrupt::interruptible;
 use crate::output::escape;
 use crate::report::{Problem, Report, Status};
+use crate::tree::join;
 use dentree_blockdev::{Access, BlockDevice, Choice, FileDevice, MeteredDevice, locate};
-use dentree_ext4::{Ext4, Options};
-use dentree_vfs::{Budgets, Identity, Ino, Inode, Vfs, WalkOptions};
-use std::cell::RefCell;
+use dentree_ext4::{Ext4, Notice, Options};
+use dentree_vfs::{Budgets, Error, Identity, Ino, Inode, Vfs, WalkOptions};
+use std::cell::{OnceCell, RefCell};
 use std::ffi::{OsStr, OsString};
+use std::fs;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// An inode of an image.
 pub(crate) type Node = Arc<Inode<Ext4>>;
 
-/// Whoever holds the image's bytes can read them all, so no permission is checked.
+/// Whoever holds the image's bytes can read and change them all, so no permission is checked.
 pub(crate) const WHO: &Identity = &Identity::Superuser;
 
 /// An opened image.
 pub(crate) struct Image {
     /// The file as the user named it.
     name: OsString,
+    /// Device and inode of that file: it may have several names.
+    file: Option<(u64, u64)>,
+    access: Access,
     pub(crate) vfs: Arc<Vfs<Ext4>>,
     pub(crate) device: Arc<MeteredDevice>,
 }
 
 impl Image {
     /// Opens the file system in `file`.
-    pub(crate) fn open(file: &OsStr, options: &Global) -> Result<Self, Problem> {
+    fn open(file: &OsStr, options: &Global, access: Access) -> Result<Self, Problem> {
         let label = || escape::terminal(file.as_bytes()).into_owned();
-        let disk = FileDevice::open(Path::new(file), Access::ReadOnly)
-            .map_err(|error| device_problem(&label(), &error))?;
+        let disk =
+            FileDevice::open(Path::new(file), access).map_err(|error| device_problem(&label(), &error))?;
         let device = Arc::new(MeteredDevice::new(Arc::new(disk)));
         let choice = match (options.partition, options.offset) {
             (Some(number), _) => Choice::Partition(number),
@@ -40,15 +51,32 @@ impl Image {
         };
         let part = locate(device.clone() as Arc<dyn BlockDevice>, choice)
             .map_err(|error| device_problem(&label(), &error))?;
+        let writable = access == Access::ReadWrite;
         let open = |part| {
-            let fs = Ext4::open(part, Options::default())?;
+            let fs = Ext4::open(part, Options { writable, ..Options::default() })?;
             for notice in fs.notices() {
-                eprintln!("dentree: {}: {notice}", label());
+                eprintln!("dentree: {}: {}", label(), told(notice, writable));
             }
             Vfs::with_budgets(fs, Budgets::default())
         };
         let vfs = open(Arc::new(part)).map_err(|error| Problem::inside(label(), &error))?;
-        Ok(Image { name: file.to_owned(), vfs: Arc::new(vfs), device })
+        Ok(Image { name: file.to_owned(), file: identity(file), access, vfs: Arc::new(vfs), device })
+    }
+
+    /// Writes and commits all that was changed, and marks the file system as cleanly unmounted. Nothing can be changed behind this.
+    pub(crate) fn close(&self) -> Result<(), Problem> {
+        let label = || escape::terminal(self.name.as_bytes());
+        self.vfs.fs().close().map_err(|error| Problem::inside(label(), &error.into()))
+    }
+
+    /// Whether `metadata` is of the file that the image is.
+    pub(crate) fn is_file(&self, metadata: &fs::Metadata) -> bool {
+        self.file == Some((metadata.dev(), metadata.ino()))
+    }
+
+    /// The file as the user named it.
+    pub(crate) fn name(&self) -> &OsStr {
+        &self.name
     }
 
     /// `disk.img:/etc/x`, for messages.
@@ -65,6 +93,22 @@ impl Image {
     pub(crate) fn inode(&self, ino: Ino) -> dentree_vfs::Result<Node> {
         self.vfs.inode(ino)
     }
+}
+
+/// What a notice says where the image may be changed.
+fn told(notice: &Notice, writable: bool) -> String {
+    match notice {
+        Notice::JournalReplayed { transactions, blocks } if writable => format!(
+            "the file system was not unmounted cleanly: {transactions} transactions of its journal ({blocks} blocks) \
+             were replayed"
+        ),
+        notice => notice.to_string(),
+    }
+}
+
+/// What tells one file from another, whatever it is called.
+fn identity(file: &OsStr) -> Option<(u64, u64)> {
+    fs::metadata(file).ok().map(|found| (found.dev(), found.ino()))
 }
 
 fn device_problem(at: &str, error: &dentree_blockdev::Error) -> Problem {
@@ -96,7 +140,44 @@ impl Location {
         let options =
             if self.directory { WalkOptions { last_link: Default::default(), ..options } } else { options };
         let vfs = &self.image.vfs;
-        vfs.walk(WHO, vfs.root(), &self.path, options).map_err(|error| self.image.problem(&self.path, &error))
+        vfs.walk(WHO, vfs.root(), &self.path, options).map_err(|error| self.problem(&error))
+    }
+
+    /// As [`walk`](Self::walk), and `None` where there is nothing.
+    pub(crate) fn find(&self, options: WalkOptions) -> Result<Option<Node>, Problem> {
+        let (vfs, path) = (&self.image.vfs, &self.path);
+        match vfs.walk(WHO, vfs.root(), path, options) {
+            Ok(node) => Ok(Some(node)),
+            Err(Error::NotFound) => Ok(None),
+            Err(error) => Err(self.problem(&error)),
+        }
+    }
+
+    /// The directory in which the path has its last name, and that name: `.` for the root.
+    pub(crate) fn last(&self) -> Result<(Node, &[u8]), Problem> {
+        let vfs = &self.image.vfs;
+        let last = vfs.walk_parent(WHO, vfs.root(), &self.path).map_err(|error| self.problem(&error))?;
+        Ok((last.dir, last.name))
+    }
+
+    /// The place that has the name `name` in this one, a directory.
+    pub(crate) fn below(&self, name: &[u8]) -> Location {
+        Location { image: self.image.clone(), path: join(&self.path, name), directory: false }
+    }
+
+    /// Whether the user put a slash behind it: only a directory can be meant.
+    pub(crate) fn is_directory_meant(&self) -> bool {
+        self.directory
+    }
+
+    /// What went wrong here.
+    pub(crate) fn problem(&self, error: &Error) -> Problem {
+        self.image.problem(&self.path, error)
+    }
+
+    /// What is wrong here, in other words than those of an error.
+    pub(crate) fn refusal(&self, message: impl Into<String>) -> Problem {
+        Problem::new(self.image.at(&self.path), Status::Failed, message)
     }
 }
 
@@ -105,11 +186,18 @@ pub(crate) struct Session {
     pub(crate) options: Global,
     pub(crate) report: Report,
     images: RefCell<Vec<Arc<Image>>>,
+    /// Set by Ctrl-C, once an image is changed.
+    interrupted: OnceCell<Arc<AtomicBool>>,
 }
 
 impl Session {
     pub(crate) fn new(options: Global) -> Self {
-        Session { options, report: Report::default(), images: RefCell::default() }
+        Session {
+            options,
+            report: Report::default(),
+            images: RefCell::default(),
+            interrupted: OnceCell::new(),
+        }
     }
 
     /// The images that were opened, in that order.
@@ -119,25 +207,82 @@ impl Session {
 
     /// Opens `file`, once however often it is asked for.
     pub(crate) fn open(&self, file: &OsStr) -> Result<Arc<Image>, Problem> {
-        self.open_at(file, &self.options)
+        self.open_at(file, &self.options, Access::ReadOnly)
     }
 
-    /// As [`open`](Self::open), where the place within the file need not be what the global options say.
-    pub(crate) fn open_at(&self, file: &OsStr, place: &Global) -> Result<Arc<Image>, Problem> {
-        if let Some(image) = self.images.borrow().iter().find(|image| image.name == file) {
+    /// As [`open`](Self::open), to be changed perhaps, and where the place within the file need not be what the global options say.
+    pub(crate) fn open_at(
+        &self,
+        file: &OsStr,
+        place: &Global,
+        access: Access,
+    ) -> Result<Arc<Image>, Problem> {
+        let wanted = identity(file);
+        let serves = |image: &&Arc<Image>| {
+            wanted.is_some() && image.file == wanted && (access == Access::ReadOnly || image.access == access)
+        };
+        if let Some(image) = self.images.borrow().iter().find(serves) {
             return Ok(image.clone());
         }
-        let image = Arc::new(Image::open(file, place)?);
+        let image = Arc::new(Image::open(file, place, access)?);
         self.images.borrow_mut().push(image.clone());
         Ok(image)
     }
 
     /// Opens the image that `argument` names.
     pub(crate) fn locate(&self, argument: &OsStr) -> Result<Location, Problem> {
+        self.locate_for(argument, Access::ReadOnly)
+    }
+
+    /// Opens the image that `argument` names, to change it. From then on Ctrl-C lets the command come to a good end, for
+    /// which it asks [`is_interrupted`](Self::is_interrupted).
+    pub(crate) fn locate_to_change(&self, argument: &OsStr) -> Result<Location, Problem> {
+        if self.interrupted.get().is_none() {
+            let flag = interruptible("signals")?;
+            self.interrupted.get_or_init(|| flag);
+        }
+        self.locate_for(argument, Access::ReadWrite)
+    }
+
+    fn locate_for(&self, argument: &OsStr, access: Access) -> Result<Location, Problem> {
         let (file, path) = split(argument, |file| file.exists());
-        let image = self.open(&file)?;
+        let image = self.open_at(&file, &self.options, access)?;
         let directory = path.len() > 1 && path.ends_with(b"/");
         Ok(Location { image, path: tidy(&path), directory })
+    }
+
+    /// Whether Ctrl-C was pressed in a command that changes an image.
+    pub(crate) fn is_interrupted(&self) -> bool {
+        self.interrupted.get().is_some_and(|flag| flag.load(Ordering::Relaxed))
+    }
+
+    /// Does `change` at each argument. What fails is reported, and the others are done; Ctrl-C ends it behind one.
+    pub(crate) fn change_each(
+        &self,
+        arguments: &[OsString],
+        mut change: impl FnMut(&Location) -> Result<(), Problem>,
+    ) {
+        for argument in arguments {
+            if let Err(problem) = self.locate_to_change(argument).and_then(|at| change(&at)) {
+                self.report.problem(&problem);
+            }
+            if self.is_interrupted() {
+                break;
+            }
+        }
+    }
+
+    /// Closes what was changed, and says so where Ctrl-C has cut it short.
+    pub(crate) fn close(&self) {
+        for image in self.images() {
+            if let Err(problem) = image.close() {
+                self.report.problem(&problem);
+            }
+        }
+        if self.is_interrupted() {
+            let message = "what was done until then is in the image";
+            self.report.problem(&Problem::new("interrupted", Status::Failed, message));
+        }
     }
 
     /// Opens and finds each argument; those that fail are reported and left out.
@@ -185,6 +330,18 @@ fn split(argument: &OsStr, exists: impl Fn(&Path) -> bool) -> (OsString, Vec<u8>
         .unwrap_or(bytes.len());
     let path = bytes.get(end + 1..).unwrap_or(b"");
     (OsString::from_vec(bytes[..end].to_vec()), path.to_vec())
+}
+
+/// Whether `argument`, where local paths may stand too, names a place in an image: there is a file before a colon, or nothing at
+/// all and a colon with a slash.
+pub(crate) fn names_image(argument: &OsStr) -> bool {
+    let (file, _) = split(argument, |file| file.exists());
+    let has_path = file.len() < argument.len();
+    let has_slash = argument.as_bytes().get(file.len() + 1) == Some(&b'/');
+    match fs::metadata(&file) {
+        Ok(found) => has_path && !found.is_dir(),
+        Err(_) => has_path && has_slash,
+    }
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ mod command;
 mod fanout;
 mod image;
 mod interrupt;
+mod local;
 mod output;
 mod report;
 mod tree;
@@ -30,6 +31,7 @@ fn main() -> ExitCode {
             session.report.remember(Status::Failed);
         }
     }
+    session.close();
     if session.options.stats {
         command::stats::print(&session);
     }

@@ -2,6 +2,7 @@
 
 use crate::output::escape;
 use dentree_vfs::Error;
+use std::fmt;
 use std::io;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -53,6 +54,17 @@ impl Problem {
         Problem::new(at, Status::Usage, message)
     }
 
+    /// How bad it is.
+    pub(crate) fn status(&self) -> Status {
+        self.status
+    }
+
+    /// The same with a word about what else can be done.
+    pub(crate) fn with_hint(mut self, hint: &str) -> Self {
+        self.message = format!("{} ({hint})", self.message);
+        self
+    }
+
     /// A problem inside an image.
     pub(crate) fn inside(at: impl Into<String>, error: &Error) -> Self {
         let status = match error {
@@ -71,6 +83,12 @@ impl Problem {
     }
 }
 
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.at, self.message)
+    }
+}
+
 /// Takes problems from all threads.
 #[derive(Debug, Default)]
 pub(crate) struct Report {
@@ -81,7 +99,7 @@ impl Report {
     /// Prints a problem and remembers how bad it is.
     pub(crate) fn problem(&self, problem: &Problem) {
         // One `eprintln` is one line: standard error is locked for it.
-        eprintln!("dentree: {}: {}", problem.at, problem.message);
+        eprintln!("dentree: {problem}");
         self.remember(problem.status);
     }
 

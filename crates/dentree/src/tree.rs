@@ -118,6 +118,41 @@ impl<'a> Tree<'a> {
         entry.kind.or_else(|| self.inode(entry.ino, path).map(|node| node.attr().kind))
     }
 
+    /// Calls `each` for `node` at `path` and for all that is below it, a directory before what is in it, until `stopped`. Links are not
+    /// followed.
+    pub(crate) fn each(
+        &self,
+        node: &Node,
+        path: &[u8],
+        stopped: impl Fn() -> bool,
+        each: &mut dyn FnMut(&Node, &[u8]) -> dentree_vfs::Result<()>,
+    ) {
+        let mut left = vec![(node.clone(), path.to_vec())];
+        while let Some((node, path)) = left.pop() {
+            if stopped() {
+                return;
+            }
+            if let Err(error) = each(&node, &path) {
+                self.problem(&path, &error);
+            }
+            if !node.is_dir() {
+                continue;
+            }
+            let mut files = Vec::new();
+            for entry in self.list(&node, &path).iter() {
+                let path = join(&path, entry.name);
+                let below = self.inode(entry.ino, &path).map(|node| (node, path));
+                let to = if below.as_ref().is_some_and(|(node, _)| node.is_dir()) {
+                    &mut left
+                } else {
+                    &mut files
+                };
+                to.extend(below);
+            }
+            left.append(&mut files);
+        }
+    }
+
     pub(crate) fn problem(&self, path: &[u8], error: &dentree_vfs::Error) {
         self.report.problem(&self.image.problem(path, error));
     }

@@ -4,12 +4,14 @@ use crate::{Ext4, Node, Snapshot};
 use dentree_ext4_format::{InodeFlags, InodeNumber};
 use dentree_vfs::{
     Allocate, Attr, DirEntry, Durability, Error, Extent, FileSystem, FileType, FsStat, Ino, Lookup, NewInode,
-    ReaddirStart, Rename, Result, SetAttr,
+    ReaddirStart, Rename, Result, SetAttr, SetXattr,
 };
 use std::ops::ControlFlow;
 
 /// The longest name in bytes.
 const NAME_MAX: usize = 255;
+
+const XATTRS: &str = "extended attributes are read, not yet written";
 
 /// `readdir` cookies are byte offsets within the directory: they stay valid as long as the image does.
 impl FileSystem for Ext4 {
@@ -167,6 +169,14 @@ impl FileSystem for Ext4 {
 
     fn sync(&self) -> Result<()> {
         Ok(self.sync_all()?)
+    }
+
+    fn setxattr(&self, _: &Node, _: &[u8], _: &[u8], _: SetXattr) -> Result<()> {
+        Err(Error::Unsupported(XATTRS.into()))
+    }
+
+    fn removexattr(&self, _: &Node, _: &[u8]) -> Result<()> {
+        Err(Error::Unsupported(XATTRS.into()))
     }
 }
 

@@ -2,20 +2,28 @@
 
 mod cat;
 pub(crate) mod checksum;
+mod chmod;
+mod chown;
 mod cp;
 mod demo;
 mod du;
 mod find;
 mod info;
 mod lab;
+mod ln;
 mod ls;
 mod manual;
-mod mkfs;
+mod mkdir;
+pub(crate) mod mkfs;
 mod mount;
+mod mv;
+mod rm;
 mod serve;
 mod stat;
 pub(crate) mod stats;
+mod touch;
 mod tree;
+mod truncate;
 mod xattr;
 
 use crate::args::Command;
@@ -32,6 +40,14 @@ pub(crate) fn run(session: &Session, command: &Command) -> Result<(), Stop> {
         Command::Find(args) => find::run(session, args),
         Command::Cat(args) => cat::run(session, args),
         Command::Cp(args) => cp::run(session, args),
+        Command::Mkdir(args) => mkdir::run(session, args),
+        Command::Rm(args) => rm::run(session, args),
+        Command::Mv(args) => mv::run(session, args),
+        Command::Ln(args) => ln::run(session, args),
+        Command::Chmod(args) => chmod::run(session, args),
+        Command::Chown(args) => chown::run(session, args),
+        Command::Touch(args) => touch::run(session, args),
+        Command::Truncate(args) => truncate::run(session, args),
         Command::Xattr(args) => xattr::run(session, args),
         Command::Du(args) => du::run(session, args),
         Command::Checksum(args) => checksum::run(session, args),

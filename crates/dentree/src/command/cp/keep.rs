@@ -58,6 +58,11 @@ impl Keeper {
         Keeper { archive, umask, lost: Mutex::default() }
     }
 
+    /// The permissions that a copy of a file with permissions `mode` gets where not everything is kept.
+    pub(super) fn reduced(&self, mode: u32) -> u32 {
+        mode & 0o777 & !self.umask
+    }
+
     /// Gives `target` what `node` has. To be called when nothing more is written to it.
     pub(super) fn apply(&self, image: &Image, node: &Node, target: &Target<'_>, label: &Path) {
         let attr = node.attr();
@@ -65,7 +70,7 @@ impl Keeper {
         let permissions = u32::from(attr.permissions);
         if !self.archive {
             if has_mode {
-                self.check(Loss::Mode, label, target.set_mode(permissions & 0o777 & !self.umask));
+                self.check(Loss::Mode, label, target.set_mode(self.reduced(permissions)));
             }
             return;
         }

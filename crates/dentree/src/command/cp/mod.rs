@@ -1,83 +1,39 @@
-//! `dentree cp`: out of an image into the file system of this machine.
-//!
-//! Directories are made first and get their attributes when all that is directly in them has been made; files get
-//! their name when they are complete. So an interrupted copy leaves whole files, and directories at most open to
-//! their owner alone.
+//! `dentree cp`: between an image and the file system of this machine, whichever way the image stands.
 
+mod into;
 mod keep;
+mod out;
 mod place;
 
 use crate::args::CpArgs;
-use crate::fanout::{self, Emit, Order};
-use crate::image::{Image, Node, Session};
-use crate::interrupt::interruptible;
+use crate::image::{Session, names_image};
 use crate::output::human;
-use crate::report::{Problem, Report, Status, Stop};
-use crate::tree::{Entry, Listing, Tree, join, parts};
-use dentree_vfs::{Error, Extent, FileType, Ino, WalkOptions};
+use crate::report::{Problem, Stop};
 use indicatif::{ProgressBar, ProgressStyle};
-use keep::{Keeper, Loss};
-use place::{Draft, Place, Target, is_plain_name};
-use std::collections::HashMap;
-use std::fs::File;
 use std::io;
-use std::ops::{ControlFlow, Range};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// How much content moves at a time.
-const CHUNK: usize = 1 << 20;
-
 pub(crate) fn run(session: &Session, args: &CpArgs) -> Result<(), Stop> {
-    let found = session.walk_each(&args.sources, WalkOptions::KEEP_LINK);
-    let is_dir = args.local.is_dir();
-    if args.sources.len() > 1 && !is_dir {
-        return Err(local_problem(&args.local, &io::ErrorKind::NotADirectory.into()).into());
+    let images = args.sources.iter().filter(|source| names_image(source)).count();
+    match (images == args.sources.len(), images > 0, names_image(&args.target)) {
+        (true, _, false) => out::run(session, args),
+        (_, false, true) => into::run(session, args),
+        (_, false, false) => {
+            let message = "neither side is in an image: write IMAGE:PATH, or IMAGE:/ for all of it";
+            Err(Problem::usage("cp", message).into())
+        }
+        (_, _, true) => {
+            let message = "both sides are in images: copy it out of the one, and then into the other";
+            Err(Problem::usage("cp", message).into())
+        }
+        (false, true, false) => {
+            let message = "some of what is to be copied is in an image and some is not";
+            Err(Problem::usage("cp", message).into())
+        }
     }
-    let interrupted = interruptible("cp")?;
-    fanout::raise_file_limit();
-    let progress = Progress::new();
-    let keeper = Keeper::new(args.archive);
-    for (at, node) in &found {
-        // The root of an image has no name, nor have `.` and `..`: what is in them goes into the directory.
-        let name =
-            at.path.rsplit(|&byte| byte == b'/').next().filter(|name| is_plain_name(name)).unwrap_or(b"");
-        let (top, name) = if is_dir { (&*args.local, name) } else { split(&args.local) };
-        let top = Arc::new(Place::top(top).map_err(|error| local_problem(top, &error))?);
-        let copy = Copy {
-            tree: Tree::new(&at.image, &session.report),
-            archive: args.archive,
-            keeper: &keeper,
-            top: top.clone(),
-            links: Mutex::default(),
-            interrupted: &interrupted,
-            progress: &progress,
-        };
-        let job = copy.start(top, name, node, &at.path);
-        let work = |job, emit: &mut Emit<'_, Job, ()>| {
-            if !copy.stopped() {
-                copy.work(job, emit);
-            }
-        };
-        fanout::run(fanout::threads(), Order::AsReady, vec![job], work, |()| ControlFlow::Continue(()));
-    }
-    progress.bar.finish_and_clear();
-    keeper.tell(&session.report);
-    if interrupted.load(Ordering::Relaxed) {
-        let message = "interrupted; the files that have their names are complete";
-        return Err(Problem::new("cp", Status::Failed, message).into());
-    }
-    Ok(())
-}
-
-/// The directory that a new name is made in, and the name.
-fn split(local: &Path) -> (&Path, &[u8]) {
-    let parent = local.parent().filter(|parent| !parent.as_os_str().is_empty());
-    (parent.unwrap_or(Path::new(".")), local.file_name().map_or(b"", |name| name.as_bytes()))
 }
 
 fn local_problem(path: &Path, error: &io::Error) -> Problem {
@@ -108,252 +64,4 @@ impl Progress {
             self.bar.set_message(format!("{files} files, {}", human(bytes)));
         }
     }
-}
-
-/// A directory that is being filled.
-struct Filling {
-    place: Place,
-    node: Node,
-    made: bool,
-    /// Jobs that still make something directly in it.
-    pending: AtomicUsize,
-}
-
-enum Job {
-    /// A file or directory to be made in `into`, which the user named.
-    Start { into: Arc<Place>, name: Vec<u8>, node: Node, path: Vec<u8> },
-    /// What is in the image's root, into the directory that the user named.
-    Contents { into: Arc<Place>, node: Node, path: Vec<u8> },
-    /// A directory to be made in `into`.
-    Directory { into: Arc<Filling>, name: Vec<u8>, ino: Ino, path: Vec<u8> },
-    /// Some entries to be made in `into`; none of them is a directory.
-    Part { into: Arc<Filling>, listing: Arc<Listing>, range: Range<usize>, path: Arc<[u8]> },
-}
-
-/// Where an inode's first name was made; `None` until then. Locked while it is being made.
-type FirstName = Arc<Mutex<Option<Vec<Vec<u8>>>>>;
-
-struct Copy<'a> {
-    tree: Tree<'a>,
-    archive: bool,
-    keeper: &'a Keeper,
-    top: Arc<Place>,
-    /// Files with several names.
-    links: Mutex<HashMap<Ino, FirstName>>,
-    interrupted: &'a AtomicBool,
-    progress: &'a Progress,
-}
-
-impl Copy<'_> {
-    fn start(&self, into: Arc<Place>, name: &[u8], node: &Node, path: &[u8]) -> Job {
-        let (node, path) = (node.clone(), path.to_vec());
-        if name.is_empty() {
-            Job::Contents { into, node, path }
-        } else {
-            Job::Start { into, name: name.to_vec(), node, path }
-        }
-    }
-
-    fn stopped(&self) -> bool {
-        self.interrupted.load(Ordering::Relaxed)
-    }
-
-    fn image(&self) -> &Image {
-        self.tree.image
-    }
-
-    fn report(&self) -> &Report {
-        self.tree.report
-    }
-
-    fn work(&self, job: Job, emit: &mut Emit<'_, Job, ()>) {
-        match job {
-            Job::Start { into, name, node, path } if node.attr().is_dir() => {
-                self.directory(&into, &name, node, path, emit);
-            }
-            Job::Start { into, name, node, path } => self.entry(&into, &name, &node, &path),
-            Job::Contents { into, node, path } => match Place::top(&into.label(b"")) {
-                Ok(place) => self.fill(place, false, node, path, emit),
-                Err(error) => self.report().problem(&local_problem(&into.label(b""), &error)),
-            },
-            Job::Directory { into, name, ino, path } => {
-                if let Some(node) = self.tree.inode(ino, &path) {
-                    self.directory(&into.place, &name, node, path, emit);
-                }
-                self.done(&into);
-            }
-            Job::Part { into, listing, range, path } => {
-                for entry in range.map(|index| listing.get(index)).take_while(|_| !self.stopped()) {
-                    let path = join(&path, entry.name);
-                    if let Some(node) = self.tree.inode(entry.ino, &path) {
-                        self.entry(&into.place, entry.name, &node, &path);
-                    }
-                }
-                self.done(&into);
-            }
-        }
-    }
-
-    fn directory(&self, into: &Place, name: &[u8], node: Node, path: Vec<u8>, emit: &mut Emit<'_, Job, ()>) {
-        match into.directory(name) {
-            Ok((place, made)) => self.fill(place, made, node, path, emit),
-            Err(error) => self.report().problem(&local_problem(&into.label(name), &error)),
-        }
-    }
-
-    /// Spawns jobs for all that is in directory `node`.
-    fn fill(&self, place: Place, made: bool, node: Node, path: Vec<u8>, emit: &mut Emit<'_, Job, ()>) {
-        let mut listing = self.tree.list(&node, &path);
-        listing.sort_by_inode();
-        let mut files = Listing::default();
-        let mut directories = Vec::new();
-        for entry in listing.iter().filter(|entry| self.is_plain(*entry, &path)) {
-            let path = join(&path, entry.name);
-            match self.tree.kind(entry, &path) {
-                Some(FileType::Directory) => directories.push((entry.name.to_vec(), entry.ino, path)),
-                Some(_) => files.push(entry),
-                None => {}
-            }
-        }
-        let (files, path) = (Arc::new(files), Arc::<[u8]>::from(path));
-        let pending = AtomicUsize::new(1 + directories.len() + parts(files.len()).count());
-        let into = Arc::new(Filling { place, node, made, pending });
-        for range in parts(files.len()) {
-            emit.spawn(Job::Part { into: into.clone(), listing: files.clone(), range, path: path.clone() });
-        }
-        for (name, ino, path) in directories {
-            emit.spawn(Job::Directory { into: into.clone(), name, ino, path });
-        }
-        self.progress.add(1, 0);
-        self.done(&into);
-    }
-
-    fn is_plain(&self, entry: Entry<'_>, dir: &[u8]) -> bool {
-        let plain = is_plain_name(entry.name);
-        if !plain {
-            let message = "not copied: no file can have this name";
-            let at = self.image().at(&join(dir, entry.name));
-            self.report().problem(&Problem::new(at, Status::Damaged, message));
-        }
-        plain
-    }
-
-    /// One job less makes something in `into`; after the last it gets its attributes.
-    fn done(&self, into: &Filling) {
-        // Each job's work happens before its decrement, and the last decrement sees them all.
-        if into.pending.fetch_sub(1, Ordering::AcqRel) == 1 && (into.made || self.archive) {
-            self.keeper.apply(
-                self.image(),
-                &into.node,
-                &Target::Directory(&into.place),
-                &into.place.label(b""),
-            );
-        }
-    }
-
-    /// Makes anything but a directory.
-    fn entry(&self, into: &Place, name: &[u8], node: &Node, path: &[u8]) {
-        let linked = self.archive && node.attr().nlink > 1;
-        let copied = if linked {
-            let mut links = self.links.lock().unwrap_or_else(PoisonError::into_inner);
-            let first = links.entry(node.ino()).or_default().clone();
-            drop(links);
-            let mut first = first.lock().unwrap_or_else(PoisonError::into_inner);
-            let link = match &*first {
-                Some(below) => {
-                    let link = into.link(&self.top, below).and_then(|draft| draft.publish(name));
-                    self.keeper.check(Loss::HardLink, &into.label(name), link)
-                }
-                None => false,
-            };
-            if link { Ok(()) } else { self.make(into, name, node).map(|()| *first = Some(into.below(name))) }
-        } else {
-            self.make(into, name, node)
-        };
-        match copied {
-            Ok(()) => self.progress.add(1, 0),
-            Err(Failed::Image(error)) => self.tree.problem(path, &error),
-            Err(Failed::Local(error)) => self.report().problem(&local_problem(&into.label(name), &error)),
-            Err(Failed::Interrupted) => {}
-            Err(Failed::Node(error)) => drop(self.keeper.check(Loss::Node, &into.label(name), Err(error))),
-        }
-    }
-
-    fn make(&self, into: &Place, name: &[u8], node: &Node) -> Result<(), Failed> {
-        let attr = node.attr();
-        let draft = match attr.kind {
-            FileType::Regular => {
-                let (draft, file) = into.file()?;
-                self.content(node, &file)?;
-                draft
-            }
-            FileType::Symlink => into.symlink(&self.image().vfs.readlink(node)?)?,
-            kind => into.node(node_type(kind), (attr.rdev_major, attr.rdev_minor)).map_err(Failed::Node)?,
-        };
-        self.publish(draft, into, name, node)
-    }
-
-    fn publish(&self, draft: Draft<'_>, into: &Place, name: &[u8], node: &Node) -> Result<(), Failed> {
-        self.keeper.apply(self.image(), node, &Target::Draft(&draft), &into.label(name));
-        Ok(draft.publish(name)?)
-    }
-
-    /// Copies data; holes stay holes.
-    fn content(&self, node: &Node, file: &File) -> Result<(), Failed> {
-        let vfs = &self.image().vfs;
-        let size = node.attr().size;
-        file.set_len(size)?;
-        let mut buf = vec![0; usize::try_from(size).unwrap_or(CHUNK).min(CHUNK)];
-        let mut offset = 0;
-        while offset < size {
-            let end = match vfs.extent(node, offset) {
-                Ok(Extent::Hole(end)) => {
-                    offset = end;
-                    continue;
-                }
-                Ok(Extent::Data(end)) => end.min(size),
-                Err(Error::NoExtent) => break,
-                Err(error) => return Err(error.into()),
-            };
-            while offset < end {
-                if self.stopped() {
-                    return Err(Failed::Interrupted);
-                }
-                let want = usize::try_from(end - offset).unwrap_or(CHUNK).min(buf.len());
-                let len = vfs.read(node, offset, &mut buf[..want])?;
-                if len == 0 {
-                    return Ok(());
-                }
-                file.write_all_at(&buf[..len], offset)?;
-                offset += len as u64;
-                self.progress.add(0, len as u64);
-            }
-        }
-        Ok(())
-    }
-}
-
-/// Why one file was not copied.
-enum Failed {
-    Image(Error),
-    Local(io::Error),
-    /// A device, fifo or socket could not be made.
-    Node(io::Error),
-    Interrupted,
-}
-
-impl From<Error> for Failed {
-    fn from(error: Error) -> Self {
-        Failed::Image(error)
-    }
-}
-
-impl From<io::Error> for Failed {
-    fn from(error: io::Error) -> Self {
-        Failed::Local(error)
-    }
-}
-
-fn node_type(kind: FileType) -> rustix::fs::FileType {
-    rustix::fs::FileType::from_raw_mode(kind.mode_bits())
 }

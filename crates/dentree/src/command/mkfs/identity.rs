@@ -1,17 +1,46 @@
 //! What tells one file system from another: UUID, hash seed, time.
 
+use super::fill::Stopped;
+use super::source::Source;
 use crate::args::MkfsArgs;
 use crate::report::Problem;
-use dentree_ext4::InodeTime;
+use dentree_vfs::Timestamp;
 use rustix::rand::{GetRandomFlags, getrandom};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+/// The time that things are made at.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Time {
+    pub(super) now: Timestamp,
+    /// What times of files that are later become: as `SOURCE_DATE_EPOCH` is meant.
+    pub(super) latest: Option<Timestamp>,
+}
+
+impl Time {
+    pub(super) fn now() -> Time {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let seconds = i64::try_from(now.as_secs()).unwrap_or(0);
+        Time { now: Timestamp { seconds, nanos: 0 }, latest: None }
+    }
+
+    /// What `SOURCE_DATE_EPOCH` says, or else 1970.
+    pub(super) fn fixed() -> Result<Time, Problem> {
+        let Ok(text) = std::env::var("SOURCE_DATE_EPOCH") else {
+            return Ok(Time { now: Timestamp::default(), latest: None });
+        };
+        let seconds = text.parse().map_err(|_| {
+            Problem::usage("SOURCE_DATE_EPOCH", format!("{text:?} is no number of seconds since 1970"))
+        })?;
+        let now = Timestamp { seconds, nanos: 0 };
+        Ok(Time { now, latest: Some(now) })
+    }
+}
+
 pub(super) struct Identity {
     pub(super) uuid: [u8; 16],
     pub(super) hash_seed: [u32; 4],
-    pub(super) now: InodeTime,
 }
 
 impl Identity {
@@ -22,19 +51,11 @@ impl Identity {
         while filled < bytes.len() {
             filled += getrandom(&mut bytes[filled..], GetRandomFlags::empty())?;
         }
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let seconds = i64::try_from(now.as_secs()).unwrap_or(0);
-        Ok(Identity::of(bytes, 4, InodeTime { seconds, nanos: 0 }))
+        Ok(Identity::of(bytes, 4))
     }
 
-    /// One that follows from the options, at the time that `SOURCE_DATE_EPOCH` says, or else 1970.
-    pub(super) fn reproducible(args: &MkfsArgs) -> Result<Identity, Problem> {
-        let seconds = match std::env::var("SOURCE_DATE_EPOCH") {
-            Err(_) => 0,
-            Ok(text) => text.parse().map_err(|_| {
-                Problem::usage("SOURCE_DATE_EPOCH", format!("{text:?} is no number of seconds since 1970"))
-            })?,
-        };
+    /// One that follows from the options, and from paths, owners, modes, sizes and times of what the image is filled with.
+    pub(super) fn reproducible(args: &MkfsArgs, source: Option<&Source<'_>>) -> Result<Identity, Stopped> {
         let mut hasher = blake3::Hasher::new_derive_key("dentree mkfs --reproducible 2026");
         let mut add = |bytes: &[u8]| {
             hasher.update(&(bytes.len() as u64).to_le_bytes());
@@ -45,11 +66,26 @@ impl Identity {
         add(&args.block_size.unwrap_or(0).to_le_bytes());
         add(args.label.as_bytes());
         add(&args.uuid.unwrap_or_default());
-        Ok(Identity::of(*hasher.finalize().as_bytes(), 8, InodeTime { seconds, nanos: 0 }))
+        if let Some(source) = source {
+            source.each(&mut |thing| {
+                add(&thing.path);
+                add(&thing.target);
+                let size = thing.local.as_ref().map_or(0, |(_, found)| found.len());
+                let (major, minor) = thing.device;
+                let numbers =
+                    [u32::from(thing.permissions), thing.uid, thing.gid, major, minor, thing.mtime.nanos];
+                numbers.iter().for_each(|number| add(&number.to_le_bytes()));
+                add(&[thing.kind.letter() as u8]);
+                // What a directory is long says something about the machine's file system, not about it.
+                add(&if thing.kind == dentree_vfs::FileType::Directory { 0 } else { size }.to_le_bytes());
+                add(&thing.mtime.seconds.to_le_bytes());
+            })?;
+        }
+        Ok(Identity::of(*hasher.finalize().as_bytes(), 8))
     }
 
     /// RFC 9562: version 4 is random, version 8 is whatever its maker made it of.
-    fn of(bytes: [u8; 32], version: u8, now: InodeTime) -> Identity {
+    fn of(bytes: [u8; 32], version: u8) -> Identity {
         let mut uuid = [0; 16];
         uuid.copy_from_slice(&bytes[..16]);
         uuid[6] = uuid[6] & 0x0F | version << 4;
@@ -58,6 +94,6 @@ impl Identity {
         for (word, bytes) in hash_seed.iter_mut().zip(bytes[16..].as_chunks().0) {
             *word = u32::from_le_bytes(*bytes);
         }
-        Identity { uuid, hash_seed, now }
+        Identity { uuid, hash_seed }
     }
 }

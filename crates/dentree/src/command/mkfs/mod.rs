@@ -3,7 +3,12 @@
 //! The image is made in a file beside it, under a name that nobody can guess, and renamed when it is complete: an error or
 //! Ctrl-C leaves what was there before.
 
+mod fill;
 mod identity;
+pub(crate) mod manifest;
+#[cfg(test)]
+mod memory;
+mod source;
 
 use crate::args::MkfsArgs;
 use crate::image::Session;
@@ -11,15 +16,22 @@ use crate::interrupt::interruptible;
 use crate::output::{Output, escape, human};
 use crate::report::{Problem, Status, Stop};
 use dentree_blockdev::{Access, FileDevice};
-use dentree_ext4::BlockSize;
 use dentree_ext4::mkfs::{Features, Made, MkfsError, MkfsOptions, mkfs};
-use identity::Identity;
+use dentree_ext4::{BlockSize, Clock, Ext4, InodeTime, Options};
+use fill::{Stopped, Watch, fill};
+use identity::{Identity, Time};
+use indicatif::ProgressBar;
+use manifest::Manifest;
+use source::Source;
+use std::cell::{Cell, RefCell};
 use std::ffi::OsStr;
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 use tempfile::NamedTempFile;
 
 pub(crate) fn run(session: &Session, args: &MkfsArgs) -> Result<(), Stop> {
@@ -28,7 +40,10 @@ pub(crate) fn run(session: &Session, args: &MkfsArgs) -> Result<(), Stop> {
         let message = "a file system is made in a file of its own, without --partition and --offset";
         return Err(place.problem(Status::Usage, message).into());
     }
-    let options = options(&place, args)?;
+    let manifest = read_manifest(args)?;
+    let time = if args.reproducible { Time::fixed()? } else { Time::now() };
+    let source = args.from.as_deref().map(|directory| Source { directory, manifest: &manifest, time });
+    let options = options(&place, args, time, source.as_ref())?;
     let replaced = place.check(args.force)?;
     let interrupted = interruptible("mkfs")?;
     let draft = place.draft()?;
@@ -36,6 +51,10 @@ pub(crate) fn run(session: &Session, args: &MkfsArgs) -> Result<(), Stop> {
     let device = FileDevice::open(draft.path(), Access::ReadWrite)
         .map_err(|error| place.problem(Status::Failed, error.to_string()))?;
     let made = mkfs(&device, &options).map_err(|error| place.refused(&error))?;
+    if let Some(source) = &source {
+        let clock = if args.reproducible { Clock::Fixed(options.now) } else { Clock::System };
+        filled(session, &place, Arc::new(device), clock, source, &interrupted)?;
+    }
     if interrupted.load(Ordering::Relaxed) {
         return Err(place.problem(Status::Failed, "interrupted; nothing was made").into());
     }
@@ -46,7 +65,77 @@ pub(crate) fn run(session: &Session, args: &MkfsArgs) -> Result<(), Stop> {
     Ok(out.flush()?)
 }
 
-fn options(place: &Place<'_>, args: &MkfsArgs) -> Result<MkfsOptions, Problem> {
+fn read_manifest(args: &MkfsArgs) -> Result<Manifest, Problem> {
+    let Some(file) = &args.manifest else { return Ok(Manifest::default()) };
+    let name = file.as_os_str().as_bytes();
+    let text = std::fs::read(file).map_err(|error| Problem::local(name, &error))?;
+    Manifest::parse(&text, &escape::terminal(name))
+}
+
+/// Fills the new file system.
+fn filled(
+    session: &Session,
+    place: &Place<'_>,
+    device: Arc<FileDevice>,
+    clock: Clock,
+    source: &Source<'_>,
+    interrupted: &AtomicBool,
+) -> Result<(), Problem> {
+    let options = Options { writable: true, clock, ..Options::default() };
+    let fs = Ext4::open(device, options).map_err(|error| Problem::inside(place.name(), &error.into()))?;
+    let progress = Progress::new();
+    let done = fill(&fs, source, &progress, interrupted);
+    progress.bar.finish_and_clear();
+    for lost in progress.lost.into_inner() {
+        session.report.problem(&lost);
+    }
+    done.map_err(|stopped| place.stopped(stopped))
+}
+
+/// A line on the terminal that says how far it is, and what could not be kept.
+struct Progress {
+    bar: ProgressBar,
+    things: Cell<u64>,
+    bytes: Cell<u64>,
+    lost: RefCell<Vec<Problem>>,
+}
+
+impl Progress {
+    fn new() -> Self {
+        let bar = ProgressBar::new_spinner();
+        if !bar.is_hidden() {
+            bar.enable_steady_tick(Duration::from_millis(100));
+        }
+        Progress { bar, things: Cell::new(0), bytes: Cell::new(0), lost: RefCell::default() }
+    }
+}
+
+impl Watch for Progress {
+    fn add(&self, things: u64, bytes: u64) {
+        self.things.set(self.things.get() + things);
+        self.bytes.set(self.bytes.get() + bytes);
+        if !self.bar.is_hidden() {
+            self.bar.set_message(format!("{} files, {}", self.things.get(), human(self.bytes.get())));
+        }
+    }
+
+    fn lost(&self, path: &[u8], name: &[u8], error: &dentree_vfs::Error) {
+        let name = escape::terminal(name);
+        let problem = Problem::new(
+            escape::terminal(path),
+            Status::Failed,
+            format!("attribute {name} is not kept: {error}"),
+        );
+        self.lost.borrow_mut().push(problem);
+    }
+}
+
+fn options(
+    place: &Place<'_>,
+    args: &MkfsArgs,
+    time: Time,
+    source: Option<&Source<'_>>,
+) -> Result<MkfsOptions, Problem> {
     let features = Features::parse(&args.features).map_err(|error| place.refused(&error))?;
     let block_size = args.block_size.map(|bytes| {
         let log2 = bytes.is_power_of_two().then(|| bytes.ilog2().checked_sub(10)).flatten();
@@ -54,15 +143,16 @@ fn options(place: &Place<'_>, args: &MkfsArgs) -> Result<MkfsOptions, Problem> {
         size.ok_or_else(|| place.refused(&MkfsError::BlockSize { bytes }))
     });
     let identity = if args.reproducible {
-        Identity::reproducible(args)
+        Identity::reproducible(args, source).map_err(|stopped| place.stopped(stopped))
     } else {
         Identity::random().map_err(|error| place.io(&error))
     }?;
+    let now = InodeTime { seconds: time.now.seconds, nanos: 0 };
     Ok(MkfsOptions {
         features,
         block_size: block_size.transpose()?,
         label: args.label.as_bytes().to_vec(),
-        ..MkfsOptions::new(args.uuid.unwrap_or(identity.uuid), identity.hash_seed, identity.now)
+        ..MkfsOptions::new(args.uuid.unwrap_or(identity.uuid), identity.hash_seed, now)
     })
 }
 
@@ -84,8 +174,12 @@ struct Place<'a> {
 }
 
 impl Place<'_> {
+    fn name(&self) -> String {
+        escape::terminal(self.image.as_os_str().as_bytes()).into_owned()
+    }
+
     fn problem(&self, status: Status, message: impl Into<String>) -> Problem {
-        Problem::new(escape::terminal(self.image.as_os_str().as_bytes()), status, message)
+        Problem::new(self.name(), status, message)
     }
 
     fn io(&self, error: &io::Error) -> Problem {
@@ -99,6 +193,17 @@ impl Place<'_> {
             _ => Status::Usage,
         };
         self.problem(status, error.to_string())
+    }
+
+    fn stopped(&self, stopped: Stopped) -> Problem {
+        match stopped {
+            Stopped::Local(path, error) => Problem::local(path.as_os_str().as_bytes(), &error),
+            Stopped::Image(path, error) => {
+                Problem::inside(format!("{}:{}", self.name(), escape::terminal(&path)), &error)
+            }
+            Stopped::Line(number, why) => Problem::usage(format!("line {number} of the manifest"), why),
+            Stopped::Interrupted => self.problem(Status::Failed, "interrupted; nothing was made"),
+        }
     }
 
     /// Refuses what must not be replaced. Answers the file that will be, locked against those who would write it meanwhile.

@@ -1,12 +1,16 @@
 //! `dentree mount`: an image where every program can reach it.
+//!
+//! When the mount is gone, the kernel has handed over all that was written; then the image is closed, which writes and commits what
+//! is still in memory. So it is where a signal unmounts, and where a second one does not wait for open files.
 
 mod background;
 mod options;
 
 use crate::args::MountArgs;
-use crate::image::Session;
+use crate::image::{Image, Session};
 use crate::output::escape;
 use crate::report::{Problem, Status, Stop};
+use dentree_blockdev::Access;
 use dentree_fuse::{Handle, MountError};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -21,7 +25,10 @@ pub(super) fn run(session: &Session, args: &MountArgs) -> Result<(), Stop> {
     if args.background && !background::is_background() {
         return background::start();
     }
-    let image = session.open_at(&args.image, &wishes.place)?;
+    let image = session.open_at(&args.image, &wishes.place, wishes.access).map_err(|problem| {
+        let hint = wishes.access == Access::ReadWrite && problem.status() == Status::Unsupported;
+        if hint { problem.with_hint("`-o ro` mounts it") } else { problem }
+    })?;
     let directory = escape::terminal(args.directory.as_os_str().as_bytes());
     let local = |error: io::Error| Problem::local(args.directory.as_os_str().as_bytes(), &error);
     // From here on, not from the mount on: a signal in between would leave a mount that nobody serves.
@@ -30,11 +37,13 @@ pub(super) fn run(session: &Session, args: &MountArgs) -> Result<(), Stop> {
     let mounted = dentree_fuse::mount(image.vfs.clone(), &args.directory, &wishes.mount)
         .map_err(|error| problem(&directory, &error))?;
     let handle = mounted.handle();
-    thread::spawn(move || unmount_on(signals, &handle));
+    let served_image = image.clone();
+    thread::spawn(move || unmount_on(signals, &handle, &served_image));
     if background::is_background() {
         background::announce().map_err(local)?;
     } else if io::stderr().is_terminal() {
-        eprintln!("dentree: {} is mounted at {directory}; Ctrl-C unmounts it", image.at(b""));
+        let how = if wishes.access == Access::ReadOnly { "read-only " } else { "" };
+        eprintln!("dentree: {} is mounted {how}at {directory}; Ctrl-C unmounts it", image.at(b""));
     }
     let served = mounted.serve();
     listening.close();
@@ -42,10 +51,11 @@ pub(super) fn run(session: &Session, args: &MountArgs) -> Result<(), Stop> {
 }
 
 /// Unmounts at the first signal. Files that are open go on working until they are closed, or until a second signal.
-fn unmount_on(mut signals: Signals, handle: &Handle) {
+fn unmount_on(mut signals: Signals, handle: &Handle, image: &Image) {
     let mut asked = false;
     for signal in signals.forever() {
         if asked {
+            let _ = image.close().map_err(|problem| writeln!(io::stderr(), "dentree: {problem}"));
             process::exit(128 + signal);
         }
         // The terminal may be gone: not `eprintln!`, which panics then.

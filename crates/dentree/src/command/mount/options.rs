@@ -2,12 +2,13 @@
 
 use crate::args::{Global, MountArgs};
 use crate::report::Problem;
+use dentree_blockdev::Access;
 use dentree_fuse::{Options, Visibility};
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
-/// Options that ask for what is so anyway, or for what makes no difference to a mount that nobody writes to.
+/// Options that ask for what is so anyway, or for what makes no difference here: no reading sets a time of access.
 const HARMLESS: &[&str] = &[
     "acl",
     "async",
@@ -19,7 +20,6 @@ const HARMLESS: &[&str] = &[
     "default_permissions",
     "defaults",
     "diratime",
-    "dirsync",
     "group",
     "iversion",
     "kernel_cache",
@@ -38,33 +38,41 @@ const HARMLESS: &[&str] = &[
     "owner",
     "readdir_ino",
     "relatime",
-    "ro",
-    "strictatime",
-    "sync",
     "use_ino",
     "user",
     "user_xattr",
     "users",
 ];
 
+/// Options that ask for what only a mount that nobody writes to does anyway.
+const HARMLESS_READ_ONLY: &[&str] = &["dirsync", "strictatime", "sync"];
+
 /// What a user asked for.
 #[derive(Debug)]
 pub(super) struct Wishes {
     /// Where the file system lies.
     pub(super) place: Global,
+    pub(super) access: Access,
     pub(super) mount: Options,
+    /// The last of [`HARMLESS_READ_ONLY`].
+    wants_read_only: Option<String>,
 }
 
 /// Reads the options of `args`; `global` has what `--offset` and `--partition` say.
 pub(super) fn parse(args: &MountArgs, global: &Global) -> Result<Wishes, Problem> {
     let source = fs::canonicalize(&args.image).map_or_else(|_| args.image.clone(), OsString::from);
     let mount = Options { source, ..Options::default() };
-    let mut wishes = Wishes { place: global.clone(), mount };
+    let mut wishes =
+        Wishes { place: global.clone(), access: Access::ReadWrite, mount, wants_read_only: None };
     for option in args.options.iter().flat_map(|list| split(list)) {
         wishes.take(&option).map_err(|why| Problem::usage(format!("-o {}", option.display()), why))?;
     }
     if wishes.place.offset.is_some() && wishes.place.partition.is_some() {
         return Err(Problem::usage("-o", "offset and partition exclude each other"));
+    }
+    if let (Access::ReadWrite, Some(option)) = (wishes.access, &wishes.wants_read_only) {
+        let why = "is offered for -o ro only; programs that call fsync are heard";
+        return Err(Problem::usage(format!("-o {option}"), why));
     }
     Ok(wishes)
 }
@@ -87,7 +95,8 @@ impl Wishes {
     fn take_flag(&mut self, name: &str) -> Result<(), String> {
         let mount = &mut self.mount;
         match name {
-            "rw" => return Err("images are mounted read-only for now; leave it out or say ro".to_owned()),
+            "rw" => self.access = Access::ReadWrite,
+            "ro" => self.access = Access::ReadOnly,
             "allow_other" => return self.show_to(Visibility::Everyone),
             "allow_root" => return self.show_to(Visibility::OwnerAndRoot),
             "suid" => mount.suid = true,
@@ -104,6 +113,7 @@ impl Wishes {
             "offset" | "partition" | "uid" | "gid" | "fsname" | "subtype" => {
                 return Err("needs a value".to_owned());
             }
+            _ if HARMLESS_READ_ONLY.contains(&name) => self.wants_read_only = Some(name.to_owned()),
             _ if HARMLESS.contains(&name) || name.starts_with("x-") => {}
             _ => return Err(unknown()),
         }
@@ -229,8 +239,18 @@ mod tests {
     }
 
     #[test]
-    fn writing_is_refused_with_the_reason() {
-        assert!(refused("rw").contains("read-only for now"));
+    fn a_mount_is_for_writing_unless_it_is_to_be_read_only() {
+        let access = |lists: &[&str]| parsed(lists).unwrap().access;
+        assert_eq!([access(&[]), access(&["rw"]), access(&["ro,rw"])], [Access::ReadWrite; 3]);
+        assert_eq!([access(&["ro"]), access(&["rw", "ro"])], [Access::ReadOnly; 2]);
+    }
+
+    #[test]
+    fn what_only_a_read_only_mount_does_is_refused_for_writing() {
+        for option in ["sync", "dirsync", "strictatime"] {
+            assert!(refused(option).contains("-o ro only"), "{option}");
+            parsed(&[option, "ro"]).unwrap();
+        }
     }
 
     #[test]

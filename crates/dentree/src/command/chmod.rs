@@ -1,0 +1,248 @@
+//! `dentree chmod`: permissions, in chmod(1)'s words.
+
+use crate::args::ChmodArgs;
+use crate::image::{Node, Session, WHO};
+use crate::report::{Problem, Stop};
+use crate::tree::Tree;
+use dentree_vfs::{FileType, SetAttr, WalkOptions};
+
+const SET_UID: u16 = 0o4000;
+const SET_GID: u16 = 0o2000;
+const STICKY: u16 = 0o1000;
+/// Owner's, group's and others' execute bits.
+const EXECUTE: u16 = 0o111;
+
+pub(crate) fn run(session: &Session, args: &ChmodArgs) -> Result<(), Stop> {
+    let mode = Mode::parse(&args.mode, umask())?;
+    session.change_each(&args.locations, |at| {
+        let vfs = &at.image.vfs;
+        let node = at.walk(WalkOptions::FOLLOW)?;
+        let change = |node: &Node| {
+            let attr = node.attr();
+            let changes =
+                SetAttr { permissions: Some(mode.of(attr.permissions, node.is_dir())), ..SetAttr::default() };
+            vfs.set_attr(WHO, node, &changes)
+        };
+        if !args.recursive {
+            return change(&node).map_err(|error| at.problem(&error));
+        }
+        let tree = Tree::new(&at.image, &session.report);
+        tree.each(&node, &at.path, || session.is_interrupted(), &mut |node, _| match node.kind() {
+            // They have none of their own.
+            FileType::Symlink => Ok(()),
+            _ => change(node),
+        });
+        Ok(())
+    });
+    Ok(())
+}
+
+/// What the process takes from new files.
+pub(super) fn umask() -> u16 {
+    // It can only be read by setting it.
+    let umask = rustix::process::umask(rustix::fs::Mode::empty());
+    rustix::process::umask(umask);
+    // Cut to what permissions have.
+    (umask.as_raw_mode() & 0o777) as u16
+}
+
+/// How permissions change.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Mode {
+    /// To these; without `all` a directory keeps its set-user-ID and set-group-ID bits.
+    Octal { bits: u16, all: bool },
+    /// By these, one after the other.
+    Symbolic(Vec<Clause>),
+}
+
+/// `u+rwX`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Clause {
+    /// The bits of the classes that it is about.
+    who: u16,
+    operator: u8,
+    what: What,
+    /// What an operator without a class must leave alone.
+    spare: u16,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum What {
+    /// These bits, and where `x_if` says so also `x`: for directories, and for files that somebody may execute.
+    Bits { bits: u16, x_if: bool },
+    /// The bits of another class, which begin here.
+    Copy(u16),
+}
+
+impl Mode {
+    /// Reads what a user typed.
+    pub(super) fn parse(text: &str, umask: u16) -> Result<Mode, Problem> {
+        let wrong = || {
+            let message = "no mode: 0755, or u+rwX,go-w with letters of rwxXst, or one of u, g and o";
+            Problem::usage(format!("{text:?}"), message)
+        };
+        if text.bytes().all(|byte| byte.is_ascii_digit()) {
+            let bits = u16::from_str_radix(text, 8).ok().filter(|bits| *bits <= 0o7777).ok_or_else(wrong)?;
+            return Ok(Mode::Octal { bits, all: text.len() > 4 });
+        }
+        let mut clauses = Vec::new();
+        for part in text.split(',') {
+            parse_clauses(part.as_bytes(), umask, &mut clauses).ok_or_else(wrong)?;
+        }
+        Ok(Mode::Symbolic(clauses))
+    }
+
+    /// What becomes of permissions.
+    pub(super) fn of(&self, before: u16, is_dir: bool) -> u16 {
+        match self {
+            Mode::Octal { bits, all } if is_dir && !all => bits | before & (SET_UID | SET_GID),
+            Mode::Octal { bits, .. } => *bits,
+            Mode::Symbolic(clauses) => clauses.iter().fold(before, |bits, clause| clause.of(bits, is_dir)),
+        }
+    }
+}
+
+/// One who and several operators: `u=rw+x`.
+fn parse_clauses(part: &[u8], umask: u16, clauses: &mut Vec<Clause>) -> Option<()> {
+    let classes = part.iter().take_while(|byte| b"ugoa".contains(byte)).count();
+    let who = part[..classes].iter().fold(0, |who, class| {
+        who | match class {
+            b'u' => SET_UID | 0o700,
+            b'g' => SET_GID | 0o070,
+            b'o' => STICKY | 0o007,
+            _ => 0o7777,
+        }
+    });
+    let (who, spare) = if classes == 0 { (0o7777, umask) } else { (who, 0) };
+    let mut rest = &part[classes..];
+    if rest.is_empty() {
+        return None;
+    }
+    while let Some((&operator, behind)) = rest.split_first() {
+        if !b"+-=".contains(&operator) {
+            return None;
+        }
+        let len = behind.iter().take_while(|byte| !b"+-=".contains(byte)).count();
+        let what = parse_what(&behind[..len])?;
+        clauses.push(Clause { who, operator, what, spare });
+        rest = &behind[len..];
+    }
+    Some(())
+}
+
+fn parse_what(letters: &[u8]) -> Option<What> {
+    match letters {
+        b"u" => return Some(What::Copy(6)),
+        b"g" => return Some(What::Copy(3)),
+        b"o" => return Some(What::Copy(0)),
+        _ => {}
+    }
+    let (mut bits, mut x_if) = (0, false);
+    for letter in letters {
+        match letter {
+            b'r' => bits |= 0o444,
+            b'w' => bits |= 0o222,
+            b'x' => bits |= EXECUTE,
+            b'X' => x_if = true,
+            b's' => bits |= SET_UID | SET_GID,
+            b't' => bits |= STICKY,
+            _ => return None,
+        }
+    }
+    Some(What::Bits { bits, x_if })
+}
+
+impl Clause {
+    fn of(&self, before: u16, is_dir: bool) -> u16 {
+        let bits = match self.what {
+            What::Bits { bits, x_if: true } if is_dir || before & EXECUTE != 0 => bits | EXECUTE,
+            What::Bits { bits, .. } => bits,
+            What::Copy(shift) => (before >> shift & 0o7) * EXECUTE,
+        };
+        // The sticky bit is nobody's: `+t`, `a+t` and `o+t` all mean it, and so does any class.
+        let named = bits & (self.who | STICKY) & !self.spare;
+        match self.operator {
+            b'+' => before | named,
+            b'-' => before & !named,
+            _ => {
+                let kept = if is_dir { (SET_UID | SET_GID) & !bits } else { 0 };
+                before & (!self.who | kept) | named
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::PermissionsExt;
+    use std::process::Command;
+
+    #[test]
+    fn permissions_become_what_chmod_makes_of_them() {
+        let dir = tempfile::tempdir().unwrap();
+        let (file, sub) = (dir.path().join("file"), dir.path().join("sub"));
+        fs::write(&file, "").unwrap();
+        fs::create_dir(&sub).unwrap();
+        let modes = [
+            "0",
+            "755",
+            "4711",
+            "07777",
+            "00755",
+            "u+x",
+            "go-rwx",
+            "a=r",
+            "u=rwx,go=rX",
+            "+x",
+            "-w",
+            "=rw",
+            "g=u",
+            "o+g",
+            "u-o",
+            "+t",
+            "o+t",
+            "u+s",
+            "g+s",
+            "a-st",
+            "ug=rw+X",
+            "u=",
+            "=",
+            "a+X",
+            "g=",
+            "u=rwxs,g=s",
+            "-x+X",
+            "u+t",
+        ];
+        for mode in modes {
+            for before in [0o000_u16, 0o644, 0o755, 0o4710, 0o2070, 0o1777, 0o7777, 0o002] {
+                for (path, is_dir) in [(&file, false), (&sub, true)] {
+                    fs::set_permissions(path, Permissions::from_mode(before.into())).unwrap();
+                    let script = "umask 027; chmod -- \"$1\" \"$2\"";
+                    let status = Command::new("sh")
+                        .args(["-c", script, "sh", mode])
+                        .arg(path)
+                        .stderr(std::process::Stdio::null())
+                        .status()
+                        .unwrap();
+                    let _ = status;
+                    let theirs = fs::metadata(path).unwrap().permissions().mode() & 0o7777;
+                    let ours = Mode::parse(mode, 0o027).unwrap().of(before, is_dir);
+                    assert_eq!(
+                        format!("{ours:o}"),
+                        format!("{theirs:o}"),
+                        "{mode} of {before:o}, directory: {is_dir}"
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_no_mode_is_refused() {
+        for wrong in ["", "8", "10000", "u", "rwx", "u+q", "u+x,", "z+x", "755u"] {
+            assert!(Mode::parse(wrong, 0).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,320 @@
+//! Out of the file system of this machine into an image.
+//!
+//! One thread, in the order of the names' bytes. A file has no name until it is complete: what an interrupted copy has begun
+//! goes by itself, also where the machine stops. A directory gets its attributes when all that is below it has been made.
+
+use super::keep::{Keeper, Loss};
+use super::place::is_plain_name;
+use super::{Progress, local_problem};
+use crate::args::CpArgs;
+use crate::command::ln::place;
+use crate::image::{Image, Location, Node, Session, WHO};
+use crate::local::{each_data, read_xattrs};
+use crate::report::{Problem, Status, Stop};
+use crate::tree::join;
+use dentree_vfs::{Error, FileType, Ino, NewKind, SetAttr, SetTime, SetXattr, Timestamp, WalkOptions};
+use std::collections::HashMap;
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File, Metadata};
+use std::io;
+use std::ops::ControlFlow;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+pub(super) fn run(session: &Session, args: &CpArgs) -> Result<(), Stop> {
+    let target = session.locate_to_change(&args.target)?;
+    let directory = target.find(WalkOptions::FOLLOW)?.filter(|node| node.is_dir());
+    if args.sources.len() > 1 && directory.is_none() {
+        return Err(target.problem(&Error::NotADirectory).into());
+    }
+    let progress = Progress::new();
+    let keeper = Keeper::new(args.archive);
+    let mut copy = Copy {
+        session,
+        image: &target.image,
+        archive: args.archive,
+        keeper: &keeper,
+        progress: &progress,
+        links: HashMap::new(),
+        left: Vec::new(),
+    };
+    for source in &args.sources {
+        if let Err(problem) = copy.source(Path::new(source), &target, directory.as_ref()) {
+            session.report.problem(&problem);
+        }
+        copy.work();
+    }
+    progress.bar.finish_and_clear();
+    keeper.tell(&session.report);
+    Ok(())
+}
+
+/// What was found on this machine, and where it is to be in the image.
+struct Found {
+    local: PathBuf,
+    metadata: Metadata,
+    path: Vec<u8>,
+}
+
+/// What is still to be done, the next one last.
+enum Step {
+    /// A directory to be made in `parent` under `name`, and filled.
+    Directory { parent: Node, name: Vec<u8>, found: Found },
+    /// A directory whose entries have been made.
+    Attributes { node: Node, found: Found },
+}
+
+struct Copy<'a> {
+    session: &'a Session,
+    image: &'a Image,
+    archive: bool,
+    keeper: &'a Keeper,
+    progress: &'a Progress,
+    /// Inodes of this machine with several names, by device and number.
+    links: HashMap<(u64, u64), Ino>,
+    left: Vec<Step>,
+}
+
+/// Why one file was not copied.
+enum Failed {
+    Image(Error),
+    Local(io::Error),
+    Interrupted,
+}
+
+impl From<Error> for Failed {
+    fn from(error: Error) -> Self {
+        Failed::Image(error)
+    }
+}
+
+impl Copy<'_> {
+    /// Begins with what the user named: into `directory`, if `target` is one, or under the name of the target.
+    fn source(&mut self, source: &Path, target: &Location, directory: Option<&Node>) -> Result<(), Problem> {
+        let bytes = source.as_os_str().as_bytes();
+        // `.`, `..` and `/` name nothing that could be made: what is in them goes into the directory.
+        let name = bytes
+            .split(|&byte| byte == b'/')
+            .rfind(|name| !name.is_empty())
+            .filter(|name| is_plain_name(name));
+        let metadata = fs::symlink_metadata(source).map_err(|error| local_problem(source, &error))?;
+        let local = source.to_owned();
+        match (directory, name) {
+            (Some(directory), Some(name)) => {
+                let found = Found { local, metadata, path: join(&target.path, name) };
+                self.entry(directory, name.to_vec(), found);
+            }
+            (Some(directory), None) => {
+                self.contents(directory.clone(), false, Found { local, metadata, path: target.path.clone() });
+            }
+            (None, _) => {
+                if target.is_directory_meant() && !metadata.is_dir() {
+                    return Err(target.problem(&Error::NotFound));
+                }
+                let (dir, name) = target.last()?;
+                self.entry(&dir, name.to_vec(), Found { local, metadata, path: target.path.clone() });
+            }
+        }
+        Ok(())
+    }
+
+    /// Does all that is left.
+    fn work(&mut self) {
+        while let Some(step) = self.left.pop() {
+            if self.session.is_interrupted() {
+                self.left.clear();
+                return;
+            }
+            match step {
+                Step::Directory { parent, name, found } => match self.directory(&parent, &name) {
+                    Ok((node, made)) => self.contents(node, made, found),
+                    Err(error) => self.failed(&found, Failed::Image(error)),
+                },
+                Step::Attributes { node, found } => {
+                    if let Err(error) = self.keep(&node, &found) {
+                        self.failed(&found, error);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The directory `name`, and whether it was made.
+    fn directory(&self, parent: &Node, name: &[u8]) -> Result<(Node, bool), Error> {
+        let vfs = &self.image.vfs;
+        match vfs.make(WHO, parent, name, NewKind::Directory, 0o700) {
+            Ok(node) => Ok((node, true)),
+            Err(Error::Exists) => match vfs.lookup(WHO, parent, name)? {
+                Some(node) if node.is_dir() => Ok((node, false)),
+                // A link is not entered: it may lead anywhere.
+                _ => Err(Error::NotADirectory),
+            },
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Makes all in `node` that is directly in the directory that was found, and leaves the directories in it for later.
+    fn contents(&mut self, node: Node, made: bool, found: Found) {
+        let list = || -> io::Result<Vec<OsString>> {
+            fs::read_dir(&found.local)?.map(|entry| Ok(entry?.file_name())).collect()
+        };
+        let mut names = list().unwrap_or_else(|error| {
+            self.session.report.problem(&local_problem(&found.local, &error));
+            Vec::new()
+        });
+        names.sort_unstable();
+        self.progress.add(1, 0);
+        let (local, path) = (found.local.clone(), found.path.clone());
+        if made || self.archive {
+            self.left.push(Step::Attributes { node: node.clone(), found });
+        }
+        let first = self.left.len();
+        for name in names {
+            if self.session.is_interrupted() {
+                return;
+            }
+            let local = local.join(&name);
+            match fs::symlink_metadata(&local) {
+                Ok(metadata) => {
+                    let name = name.into_vec();
+                    let path = join(&path, &name);
+                    self.entry(&node, name, Found { local, metadata, path });
+                }
+                Err(error) => self.session.report.problem(&local_problem(&local, &error)),
+            }
+        }
+        self.left[first..].reverse();
+    }
+
+    /// Makes anything but a directory, which is left for later.
+    fn entry(&mut self, dir: &Node, name: Vec<u8>, found: Found) {
+        if found.metadata.is_dir() {
+            self.left.push(Step::Directory { parent: dir.clone(), name, found });
+            return;
+        }
+        if self.image.is_file(&found.metadata) {
+            let label = self.image.at(&found.path);
+            let message = "not copied: this is the image itself";
+            return self.session.report.problem(&Problem::new(label, Status::Failed, message));
+        }
+        match self.file(dir, &name, &found) {
+            Ok(()) => self.progress.add(1, 0),
+            Err(why) => self.failed(&found, why),
+        }
+    }
+
+    fn failed(&self, found: &Found, why: Failed) {
+        match why {
+            Failed::Image(error) => self.session.report.problem(&self.image.problem(&found.path, &error)),
+            Failed::Local(error) => self.session.report.problem(&local_problem(&found.local, &error)),
+            Failed::Interrupted => {}
+        }
+    }
+
+    fn file(&mut self, dir: &Node, name: &[u8], found: &Found) -> Result<(), Failed> {
+        let vfs = &self.image.vfs;
+        let several = self.archive && found.metadata.nlink() > 1;
+        let key = several.then(|| (found.metadata.dev(), found.metadata.ino()));
+        if let Some(&first) = key.and_then(|key| self.links.get(&key)) {
+            let first = self.image.inode(first)?;
+            return Ok(place(vfs, (dir, name), true, &mut |name| vfs.link(WHO, &first, dir, name))?);
+        }
+        let node = if found.metadata.is_file() {
+            let node = vfs.make_unnamed(WHO, dir, 0o600)?;
+            self.content(&node, found)?;
+            self.keep(&node, found)?;
+            place(vfs, (dir, name), true, &mut |name| vfs.link(WHO, &node, dir, name))?;
+            node
+        } else {
+            let target = read_target(found).map_err(Failed::Local)?;
+            let kind = new_kind(&found.metadata, &target);
+            let mut made = None;
+            place(vfs, (dir, name), true, &mut |name| {
+                made = Some(vfs.make(WHO, dir, name, kind, 0o600)?);
+                Ok(())
+            })?;
+            let node = made.ok_or(Error::Stale)?;
+            self.keep(&node, found)?;
+            node
+        };
+        if let Some(key) = key {
+            self.links.insert(key, node.ino());
+        }
+        Ok(())
+    }
+
+    /// Copies data; holes stay holes.
+    fn content(&self, node: &Node, found: &Found) -> Result<(), Failed> {
+        let vfs = &self.image.vfs;
+        let file = File::open(&found.local).map_err(Failed::Local)?;
+        let size = file.metadata().map_err(Failed::Local)?.len();
+        let copied = each_data(&file, size, &mut |offset, bytes| {
+            if self.session.is_interrupted() {
+                return ControlFlow::Break(Failed::Interrupted);
+            }
+            match vfs.write(WHO, node, offset, bytes) {
+                Ok(written) if written == bytes.len() => {}
+                Ok(_) => return ControlFlow::Break(Error::NoSpace.into()),
+                Err(error) => return ControlFlow::Break(error.into()),
+            }
+            self.progress.add(0, bytes.len() as u64);
+            ControlFlow::Continue(())
+        });
+        match copied.map_err(Failed::Local)? {
+            ControlFlow::Continue(end) if end < size => {
+                Ok(vfs.set_attr(WHO, node, &SetAttr { size: Some(size), ..SetAttr::default() })?)
+            }
+            ControlFlow::Continue(_) => Ok(()),
+            ControlFlow::Break(why) => Err(why),
+        }
+    }
+
+    /// Gives `node` what was found: everything, or what `cp -r` keeps.
+    fn keep(&self, node: &Node, found: &Found) -> Result<(), Failed> {
+        let Found { metadata, path, .. } = found;
+        let permissions = if self.archive { metadata.mode() } else { self.keeper.reduced(metadata.mode()) };
+        // Cut to what permissions have.
+        let permissions = (node.kind() != FileType::Symlink).then_some((permissions & 0o7777) as u16);
+        if !self.archive {
+            return Ok(self.image.vfs.set_attr(WHO, node, &SetAttr { permissions, ..SetAttr::default() })?);
+        }
+        for (name, value) in read_xattrs(&found.local).map_err(Failed::Local)? {
+            let set = self.image.vfs.setxattr(WHO, node, &name, &value, SetXattr::Any);
+            let label = PathBuf::from(OsStr::from_bytes(path));
+            self.keeper.check(Loss::Xattr, &label, set.map_err(io::Error::other));
+        }
+        let time = |seconds, nanos: i64| {
+            Some(SetTime::At(Timestamp { seconds, nanos: u32::try_from(nanos).unwrap_or(0) }))
+        };
+        let changes = SetAttr {
+            permissions,
+            uid: Some(metadata.uid()),
+            gid: Some(metadata.gid()),
+            atime: time(metadata.atime(), metadata.atime_nsec()),
+            mtime: time(metadata.mtime(), metadata.mtime_nsec()),
+            ..SetAttr::default()
+        };
+        Ok(self.image.vfs.set_attr(WHO, node, &changes)?)
+    }
+}
+
+fn read_target(found: &Found) -> io::Result<Vec<u8>> {
+    if found.metadata.is_symlink() {
+        Ok(fs::read_link(&found.local)?.into_os_string().into_vec())
+    } else {
+        Ok(Vec::new())
+    }
+}
+
+fn new_kind<'t>(metadata: &Metadata, target: &'t [u8]) -> NewKind<'t> {
+    let (major, minor) = (rustix::fs::major(metadata.rdev()), rustix::fs::minor(metadata.rdev()));
+    match FileType::from_mode(metadata.mode()) {
+        Some(FileType::Symlink) => NewKind::Symlink(target),
+        Some(FileType::CharDevice) => NewKind::CharDevice { major, minor },
+        Some(FileType::BlockDevice) => NewKind::BlockDevice { major, minor },
+        Some(FileType::Fifo) => NewKind::Fifo,
+        Some(FileType::Socket) => NewKind::Socket,
+        Some(FileType::Regular | FileType::Directory) | None => NewKind::Regular,
+    }
+}

@@ -1,0 +1,98 @@
+//! `dentree ln`: more names, and symbolic links.
+
+use crate::args::LnArgs;
+use crate::image::{Location, Node, Session, WHO};
+use crate::report::{Problem, Stop};
+use dentree_ext4::Ext4;
+use dentree_vfs::{Error, NewKind, OnExisting, Vfs, WalkOptions};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
+
+pub(crate) fn run(session: &Session, args: &LnArgs) -> Result<(), Stop> {
+    let link = session.locate_to_change(&args.link)?;
+    let is_dir = link.find(WalkOptions::FOLLOW)?.is_some_and(|node| node.is_dir());
+    if args.targets.len() > 1 && !is_dir {
+        return Err(link.problem(&Error::NotADirectory).into());
+    }
+    for target in &args.targets {
+        let done = if args.symbolic {
+            symbolic(args, &link, is_dir, target)
+        } else {
+            session.locate_to_change(target).and_then(|target| hard(args, &link, is_dir, &target))
+        };
+        if let Err(problem) = done {
+            session.report.problem(&problem);
+        }
+        if session.is_interrupted() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+fn hard(args: &LnArgs, link: &Location, is_dir: bool, target: &Location) -> Result<(), Problem> {
+    if !Arc::ptr_eq(&link.image, &target.image) {
+        return Err(target.refusal("lies in another image, and a file has its names in one"));
+    }
+    let node = target.walk(WalkOptions::KEEP_LINK)?;
+    if node.is_dir() {
+        return Err(target.refusal("is a directory, which has one name; -s makes a symbolic link"));
+    }
+    let (_, name) = target.last()?;
+    let at = if is_dir { link.below(name) } else { link.clone() };
+    let (dir, name) = at.last()?;
+    let vfs = &link.image.vfs;
+    place(vfs, (&dir, name), args.force, &mut |name| vfs.link(WHO, &node, &dir, name))
+        .map_err(|error| at.problem(&error))
+}
+
+fn symbolic(args: &LnArgs, link: &Location, is_dir: bool, target: &OsStr) -> Result<(), Problem> {
+    let text = target.as_bytes();
+    if text.strip_prefix(link.image.name().as_bytes()).is_some_and(|rest| rest.starts_with(b":")) {
+        let message = "with -s the target is a path in the image: leave out the image and the colon";
+        return Err(Problem::usage(target.display().to_string(), message));
+    }
+    let name = text.split(|&byte| byte == b'/').rfind(|name| !name.is_empty()).unwrap_or(b"");
+    let at = if is_dir { link.below(name) } else { link.clone() };
+    let (dir, name) = at.last()?;
+    let vfs = &link.image.vfs;
+    place(vfs, (&dir, name), args.force, &mut |name| {
+        vfs.make(WHO, &dir, name, NewKind::Symlink(text), 0o777).map(drop)
+    })
+    .map_err(|error| at.problem(&error))
+}
+
+/// Makes something by `make` in `dir` under `name`. Where that is taken and may be replaced, it is made under another name and
+/// renamed: at each moment there is the old or the new.
+pub(super) fn place(
+    vfs: &Vfs<Ext4>,
+    (dir, name): (&Node, &[u8]),
+    replace: bool,
+    make: &mut dyn FnMut(&[u8]) -> Result<(), Error>,
+) -> Result<(), Error> {
+    match make(name) {
+        Err(Error::Exists) if replace => {
+            let draft = make_draft(make)?;
+            let renamed = vfs.rename(WHO, dir, &draft, dir, name, OnExisting::Replace);
+            // Stays where the rename failed, and where both were names of one file already.
+            match vfs.unlink(WHO, dir, &draft) {
+                Err(Error::NotFound) => renamed.map(drop),
+                gone => renamed.and(gone.map(Some)).map(drop),
+            }
+        }
+        made => made,
+    }
+}
+
+/// Makes something under a name that is not taken, and answers the name.
+fn make_draft(make: &mut dyn FnMut(&[u8]) -> Result<(), Error>) -> Result<Vec<u8>, Error> {
+    let mut number = 0_u32;
+    loop {
+        let name = format!(".dentree-{number}").into_bytes();
+        match make(&name) {
+            Err(Error::Exists) => number += 1,
+            made => return made.map(|()| name),
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! `dentree mkdir`: new directories.
+
+use super::chmod::{Mode, umask};
+use crate::args::MkdirArgs;
+use crate::image::{Location, Node, Session, WHO};
+use crate::report::{Problem, Stop};
+use dentree_vfs::{Error, NewKind, WalkOptions};
+
+pub(crate) fn run(session: &Session, args: &MkdirArgs) -> Result<(), Stop> {
+    let umask = umask();
+    let wanted = match &args.mode {
+        // What it is applied to is what a directory would be without it.
+        Some(text) => Mode::parse(text, umask)?.of(0o777, true),
+        None => 0o777 & !umask,
+    };
+    session.change_each(&args.locations, |at| {
+        if args.parents { with_parents(at, wanted, umask) } else { make(at, wanted).map(drop) }
+    });
+    Ok(())
+}
+
+fn make(at: &Location, permissions: u16) -> Result<Node, Problem> {
+    let (dir, name) = at.last()?;
+    let vfs = &at.image.vfs;
+    let made =
+        vfs.make(WHO, &dir, name, NewKind::Directory, permissions).map_err(|error| at.problem(&error))?;
+    Ok(made)
+}
+
+fn with_parents(at: &Location, permissions: u16, umask: u16) -> Result<(), Problem> {
+    let vfs = &at.image.vfs;
+    let mut dir = vfs.root().clone();
+    let names: Vec<&[u8]> = at.path.split(|&byte| byte == b'/').filter(|name| !name.is_empty()).collect();
+    let mut path = Vec::new();
+    for (index, name) in names.iter().enumerate() {
+        path.push(b'/');
+        path.extend_from_slice(name);
+        let is_last = index + 1 == names.len();
+        // Those above can be entered by their owner, whatever the umask says.
+        let permissions = if is_last { permissions } else { 0o777 & !umask | 0o300 };
+        let problem = |error: &Error| at.image.problem(&path, error);
+        let found = match vfs.walk(WHO, &dir, name, WalkOptions::FOLLOW) {
+            Err(Error::NotFound) => {
+                vfs.make(WHO, &dir, name, NewKind::Directory, permissions).map_err(|error| problem(&error))?
+            }
+            found => found.map_err(|error| problem(&error))?,
+        };
+        if !found.is_dir() {
+            return Err(problem(if is_last { &Error::Exists } else { &Error::NotADirectory }));
+        }
+        dir = found;
+    }
+    Ok(())
+}

@@ -1,0 +1,355 @@
+//! Filling a new file system from a directory and a manifest.
+//!
+//! One thread, and everything in the order of the names' bytes: the same tree gives the same image. A directory's entries are
+//! made before anything below them, so that its inodes lie together; its times are set when all of them are there.
+
+use super::source::{Source, Thing};
+use crate::local::{each_data, read_xattrs};
+use crate::tree::join;
+use dentree_vfs::{Error, FileSystem, FileType, NewInode, SetAttr, SetTime, SetXattr};
+use std::collections::{BTreeSet, HashMap};
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io;
+use std::ops::ControlFlow;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Why the file system is not full as it should be.
+#[derive(Debug)]
+pub(super) enum Stopped {
+    /// Something of this machine could not be read.
+    Local(PathBuf, io::Error),
+    /// The file system refused, at this path of it.
+    Image(Vec<u8>, Error),
+    /// A line of the manifest makes no sense with this directory.
+    Line(usize, String),
+    /// Ctrl-C.
+    Interrupted,
+}
+
+/// Hears how far it is.
+pub(super) trait Watch {
+    /// So many more things, and bytes, are in the image.
+    fn add(&self, things: u64, bytes: u64);
+
+    /// An attribute of this path could not be kept.
+    fn lost(&self, path: &[u8], name: &[u8], error: &Error);
+}
+
+/// Copies the directory's tree into the root of `fs`, and makes it durable.
+pub(super) fn fill<F: FileSystem>(
+    fs: &F,
+    source: &Source<'_>,
+    watch: &dyn Watch,
+    interrupted: &AtomicBool,
+) -> Result<(), Stopped> {
+    let mut filler = Filler { fs, source, watch, interrupted, links: HashMap::new(), made: BTreeSet::new() };
+    let at = |error| Stopped::Image(b"/".to_vec(), error);
+    let root = fs.load(fs.root()).map_err(at)?;
+    filler.made.insert(b"/".to_vec());
+    let mut left =
+        vec![Directory { node: root, path: b"/".to_vec(), local: Some(source.directory.to_owned()) }];
+    while let Some(directory) = left.pop() {
+        let mut below = filler.directory(&directory)?;
+        fs.evict(&directory.node);
+        below.reverse();
+        left.append(&mut below);
+    }
+    for (path, line) in source.manifest.lines() {
+        if !filler.made.contains(path) {
+            let why = "the directory that it is to be in is not there; give it a line of its own";
+            return Err(Stopped::Line(line.number, why.to_owned()));
+        }
+    }
+    for node in filler.links.values() {
+        fs.evict(node);
+    }
+    fs.sync().map_err(at)
+}
+
+/// A directory of the image whose entries are still to be made.
+struct Directory<N> {
+    node: N,
+    path: Vec<u8>,
+    /// Where they come from; `None` for one that only the manifest has.
+    local: Option<PathBuf>,
+}
+
+struct Filler<'a, F: FileSystem> {
+    fs: &'a F,
+    source: &'a Source<'a>,
+    watch: &'a dyn Watch,
+    interrupted: &'a AtomicBool,
+    /// Inodes of this machine with several names, by device and number.
+    links: HashMap<(u64, u64), Arc<F::Node>>,
+    made: BTreeSet<Vec<u8>>,
+}
+
+impl<F: FileSystem> Filler<'_, F> {
+    /// Makes the entries of a directory, and gives it its attributes; answers the directories among them.
+    fn directory(&mut self, directory: &Directory<F::Node>) -> Result<Vec<Directory<F::Node>>, Stopped> {
+        let mut below = Vec::new();
+        for name in self.source.names(&directory.path, directory.local.as_deref())? {
+            if self.interrupted.load(Ordering::Relaxed) {
+                return Err(Stopped::Interrupted);
+            }
+            let local = directory.local.as_ref().map(|local| local.join(OsStr::from_bytes(&name)));
+            let thing = self.source.thing(join(&directory.path, &name), local)?;
+            let node = self.make(directory, &name, &thing)?;
+            self.made.insert(thing.path.clone());
+            self.watch.add(1, 0);
+            if thing.kind == FileType::Directory {
+                let local = thing.local.map(|(local, _)| local);
+                below.extend(node.map(|node| Directory { node, path: thing.path, local }));
+            }
+        }
+        let own = self.source.thing(directory.path.clone(), directory.local.clone())?;
+        self.keep(&directory.node, &own)?;
+        Ok(below)
+    }
+
+    /// Makes one entry with its content; answers the node of a directory.
+    fn make(
+        &mut self,
+        directory: &Directory<F::Node>,
+        name: &[u8],
+        thing: &Thing,
+    ) -> Result<Option<F::Node>, Stopped> {
+        let at = |error| Stopped::Image(thing.path.clone(), error);
+        if thing.kind == FileType::Directory
+            && let Some(found) = self.fs.lookup(&directory.node, name).map_err(at)?
+        {
+            // `lost+found`: it keeps its blocks.
+            return self.fs.load(found.ino).map(Some).map_err(at);
+        }
+        let several =
+            thing.local.as_ref().filter(|(_, found)| found.nlink() > 1 && thing.kind != FileType::Directory);
+        let key = several.map(|(_, found)| (found.dev(), found.ino()));
+        if let Some(first) = key.and_then(|key| self.links.get(&key)) {
+            return self.fs.link(&directory.node, name, first).map(|()| None).map_err(at);
+        }
+        let new = NewInode {
+            kind: thing.new_kind(),
+            permissions: thing.permissions,
+            uid: thing.uid,
+            gid: thing.gid,
+        };
+        let node = self.fs.make(&directory.node, name, &new).map_err(at)?;
+        if thing.kind == FileType::Directory {
+            return Ok(Some(node));
+        }
+        if let (FileType::Regular, Some((local, found))) = (thing.kind, &thing.local) {
+            self.content(&node, thing, local, found.size())?;
+        }
+        self.keep(&node, thing)?;
+        match key {
+            Some(key) => drop(self.links.insert(key, Arc::new(node))),
+            None => self.fs.evict(&node),
+        }
+        Ok(None)
+    }
+
+    /// Copies a file's content; holes stay holes.
+    fn content(&self, node: &F::Node, thing: &Thing, local: &Path, size: u64) -> Result<(), Stopped> {
+        let failed = |error| Stopped::Local(local.to_owned(), error);
+        let at = |error| Stopped::Image(thing.path.clone(), error);
+        let file = File::open(local).map_err(failed)?;
+        let copied = each_data(&file, size, &mut |offset, bytes| {
+            if self.interrupted.load(Ordering::Relaxed) {
+                return ControlFlow::Break(Stopped::Interrupted);
+            }
+            match self.fs.write(node, offset, bytes) {
+                Ok(written) if written == bytes.len() => {}
+                Ok(_) => return ControlFlow::Break(at(Error::NoSpace)),
+                Err(error) => return ControlFlow::Break(at(error)),
+            }
+            self.watch.add(0, bytes.len() as u64);
+            ControlFlow::Continue(())
+        });
+        let end = match copied.map_err(failed)? {
+            ControlFlow::Continue(end) => end,
+            ControlFlow::Break(stopped) => return Err(stopped),
+        };
+        if end < size {
+            self.fs.set_attr(node, &SetAttr { size: Some(size), ..SetAttr::default() }).map_err(at)?;
+        }
+        Ok(())
+    }
+
+    /// Attributes: extended ones, owner, mode, and times last. When something was read last says nothing about an image: it is when it was
+    /// written.
+    fn keep(&self, node: &F::Node, thing: &Thing) -> Result<(), Stopped> {
+        if let Some((local, _)) = &thing.local {
+            self.keep_xattrs(node, thing, local)?;
+        }
+        let time = Some(SetTime::At(thing.mtime));
+        let changes = SetAttr {
+            permissions: (thing.kind != FileType::Symlink).then_some(thing.permissions),
+            uid: Some(thing.uid),
+            gid: Some(thing.gid),
+            atime: time,
+            mtime: time,
+            ..SetAttr::default()
+        };
+        self.fs.set_attr(node, &changes).map_err(|error| Stopped::Image(thing.path.clone(), error))
+    }
+
+    fn keep_xattrs(&self, node: &F::Node, thing: &Thing, local: &Path) -> Result<(), Stopped> {
+        let read = read_xattrs(local).map_err(|error| Stopped::Local(local.to_owned(), error))?;
+        for (name, value) in read {
+            if let Err(error) = self.fs.setxattr(node, &name, &value, SetXattr::Any) {
+                self.watch.lost(&thing.path, &name, &error);
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::identity::Time;
+    use super::super::manifest::Manifest;
+    use super::super::memory::{Held, Memory};
+    use super::*;
+    use dentree_vfs::Timestamp;
+    use std::cell::{Cell, RefCell};
+    use std::fs;
+    use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
+
+    #[derive(Default)]
+    struct Heard {
+        things: Cell<u64>,
+        bytes: Cell<u64>,
+        lost: RefCell<Vec<Vec<u8>>>,
+    }
+
+    impl Watch for Heard {
+        fn add(&self, things: u64, bytes: u64) {
+            self.things.set(self.things.get() + things);
+            self.bytes.set(self.bytes.get() + bytes);
+        }
+
+        fn lost(&self, path: &[u8], _: &[u8], _: &Error) {
+            self.lost.borrow_mut().push(path.to_vec());
+        }
+    }
+
+    fn filled(
+        directory: &Path,
+        manifest: &str,
+        room: u64,
+        latest: Option<i64>,
+    ) -> (Memory, Heard, Result<(), Stopped>) {
+        let manifest =
+            Manifest::parse(manifest.as_bytes(), "m").unwrap_or_else(|problem| panic!("{problem:?}"));
+        let at = |seconds| Timestamp { seconds, nanos: 0 };
+        let time = Time { now: at(1000), latest: latest.map(at) };
+        let (memory, heard) = (Memory::new(room), Heard::default());
+        let source = Source { directory, manifest: &manifest, time };
+        let done = fill(&memory, &source, &heard, &AtomicBool::new(false));
+        (memory, heard, done)
+    }
+
+    fn held(memory: &Memory, path: &str) -> Held {
+        memory.at(path).unwrap_or_else(|| panic!("{path} is not there")).1
+    }
+
+    fn touch(path: &Path, seconds: u64) {
+        let time = std::time::UNIX_EPOCH + std::time::Duration::from_secs(seconds);
+        File::open(path).unwrap().set_modified(time).unwrap();
+    }
+
+    #[test]
+    fn content_modes_times_links_and_holes_are_those_of_the_directory() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name);
+        fs::create_dir_all(path("sub/deep")).unwrap();
+        fs::write(path("sub/file"), "hello").unwrap();
+        fs::set_permissions(path("sub/file"), fs::Permissions::from_mode(0o4750)).unwrap();
+        fs::hard_link(path("sub/file"), path("another")).unwrap();
+        symlink("sub/file", path("link")).unwrap();
+        let sparse = File::create(path("sparse")).unwrap();
+        sparse.write_all_at(b"x", 8 << 20).unwrap();
+        sparse.set_len(20 << 20).unwrap();
+        touch(&path("sub/file"), 77);
+        touch(&path("sub"), 88);
+        let (memory, heard, done) = filled(dir.path(), "", 1 << 20, None);
+        done.unwrap();
+        let file = held(&memory, "/sub/file");
+        assert_eq!(
+            (file.content.as_slice(), file.permissions, file.mtime, file.links),
+            (&b"hello"[..], 0o4750, 77, 2)
+        );
+        assert_eq!(memory.at("/another"), memory.at("/sub/file"));
+        assert_eq!(held(&memory, "/link").target, b"sub/file");
+        // Set behind what was made in it.
+        assert_eq!(held(&memory, "/sub").mtime, 88);
+        let sparse = held(&memory, "/sparse");
+        assert_eq!((sparse.size, sparse.content.get(8 << 20)), (20 << 20, Some(&b'x')));
+        assert!(sparse.written < 1 << 20, "{} bytes were written", sparse.written);
+        assert_eq!((heard.things.get(), heard.bytes.get()), (6, sparse.written + 5));
+        assert!(held(&memory, "/lost+found").names.is_empty());
+    }
+
+    #[test]
+    fn the_manifest_adds_things_and_changes_owners_and_modes() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join("etc")).unwrap();
+        fs::write(dir.path().join("etc/shadow"), "secret").unwrap();
+        let manifest = "/etc/shadow - 640 0 42\n/dev d 755 0 0\n/dev/tty c 620 0 5 5 1\n/dev/sda b 660 0 6 8 0\n\
+                        /run l - 0 0 /var/run\n/fifo p 600 7 7\n* - - 3 4\n";
+        let (memory, _, done) = filled(dir.path(), manifest, 1 << 20, None);
+        done.unwrap();
+        let shadow = held(&memory, "/etc/shadow");
+        assert_eq!(
+            (shadow.content.as_slice(), shadow.permissions, shadow.owner),
+            (&b"secret"[..], 0o640, (0, 42))
+        );
+        assert_eq!((held(&memory, "/etc").owner, held(&memory, "/").owner), ((3, 4), (3, 4)));
+        let (tty, sda) = (held(&memory, "/dev/tty"), held(&memory, "/dev/sda"));
+        assert_eq!((tty.kind, tty.device, tty.owner), (Some(FileType::CharDevice), (5, 1), (0, 5)));
+        assert_eq!((sda.kind, sda.device, sda.mtime), (Some(FileType::BlockDevice), (8, 0), 1000));
+        assert_eq!(
+            (held(&memory, "/run").target, held(&memory, "/fifo").kind),
+            (b"/var/run".to_vec(), Some(FileType::Fifo))
+        );
+    }
+
+    #[test]
+    fn lines_that_fit_no_directory_are_refused_by_their_number() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("file"), "").unwrap();
+        for (manifest, wrong) in [
+            ("/file - 644 0 0\n/gone/x f 644 0 0\n", 2),
+            ("/new - 644 0 0\n", 1),
+            ("\n/new f - 0 0\n", 2),
+            ("/file d 755 0 0\n", 1),
+        ] {
+            let (_, _, done) = filled(dir.path(), manifest, 1 << 20, None);
+            assert!(matches!(done, Err(Stopped::Line(number, _)) if number == wrong), "{manifest}: {done:?}");
+        }
+    }
+
+    #[test]
+    fn a_full_file_system_is_an_error_that_names_the_file() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("large"), vec![1; 3000]).unwrap();
+        let (_, _, done) = filled(dir.path(), "", 2000, None);
+        assert!(matches!(done, Err(Stopped::Image(path, Error::NoSpace)) if path == b"/large"));
+    }
+
+    #[test]
+    fn times_after_the_epoch_of_the_source_become_it() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("old"), "").unwrap();
+        fs::write(dir.path().join("new"), "").unwrap();
+        touch(&dir.path().join("old"), 5);
+        let (memory, _, done) = filled(dir.path(), "", 0, Some(1000));
+        done.unwrap();
+        assert_eq!((held(&memory, "/old").mtime, held(&memory, "/new").mtime), (5, 1000));
+    }
+}

@@ -1,0 +1,173 @@
+//! What an image is filled from: a directory, and what the manifest says instead.
+
+use super::fill::Stopped;
+use super::identity::Time;
+use super::manifest::{Line, Manifest};
+use crate::tree::join;
+use dentree_vfs::{FileType, NewKind, Timestamp};
+use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
+use std::fs::Metadata;
+use std::io;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// What to fill from, and how.
+pub(super) struct Source<'a> {
+    pub(super) directory: &'a Path,
+    pub(super) manifest: &'a Manifest,
+    /// The time of what only the manifest has, and what later times become.
+    pub(super) time: Time,
+}
+
+/// Something to be made: what the manifest says of it, and else what the directory has.
+pub(super) struct Thing {
+    pub(super) path: Vec<u8>,
+    /// Where content and attributes come from.
+    pub(super) local: Option<(PathBuf, Metadata)>,
+    pub(super) kind: FileType,
+    pub(super) permissions: u16,
+    pub(super) uid: u32,
+    pub(super) gid: u32,
+    pub(super) mtime: Timestamp,
+    pub(super) device: (u32, u32),
+    pub(super) target: Vec<u8>,
+}
+
+impl Thing {
+    pub(super) fn new_kind(&self) -> NewKind<'_> {
+        let (major, minor) = self.device;
+        match self.kind {
+            FileType::Regular => NewKind::Regular,
+            FileType::Directory => NewKind::Directory,
+            FileType::Symlink => NewKind::Symlink(&self.target),
+            FileType::CharDevice => NewKind::CharDevice { major, minor },
+            FileType::BlockDevice => NewKind::BlockDevice { major, minor },
+            FileType::Fifo => NewKind::Fifo,
+            FileType::Socket => NewKind::Socket,
+        }
+    }
+}
+
+impl Source<'_> {
+    /// The names of this machine's directory and of the manifest, in order.
+    pub(super) fn names(&self, path: &[u8], local: Option<&Path>) -> Result<BTreeSet<Vec<u8>>, Stopped> {
+        let mut names: BTreeSet<Vec<u8>> = self.manifest.names_in(path).map(<[u8]>::to_vec).collect();
+        if let Some(local) = local {
+            let list = || {
+                std::fs::read_dir(local)?
+                    .map(|entry| Ok(entry?.file_name()))
+                    .collect::<io::Result<Vec<OsString>>>()
+            };
+            let found = list().map_err(|error| Stopped::Local(local.to_owned(), error))?;
+            names.extend(found.into_iter().map(OsString::into_vec));
+        }
+        Ok(names)
+    }
+
+    /// What is to be made at `path`, where this machine has `local`, or only the manifest has it.
+    pub(super) fn thing(&self, path: Vec<u8>, local: Option<PathBuf>) -> Result<Thing, Stopped> {
+        let line = self.manifest.of(&path);
+        let local = match local {
+            None => None,
+            Some(local) => match std::fs::symlink_metadata(&local) {
+                Ok(found) => Some((local, found)),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+                Err(error) => return Err(Stopped::Local(local, error)),
+            },
+        };
+        // The root may be a link to the directory that is meant.
+        let local = match local {
+            Some((local, found)) if path == b"/" && found.is_symlink() => {
+                let found =
+                    std::fs::metadata(&local).map_err(|error| Stopped::Local(local.clone(), error))?;
+                Some((local, found))
+            }
+            other => other,
+        };
+        match local {
+            Some((local, found)) => self.thing_of(path, line, local, found),
+            None => self.thing_by_line(path, line),
+        }
+    }
+
+    fn thing_of(
+        &self,
+        path: Vec<u8>,
+        line: &Line,
+        local: PathBuf,
+        found: Metadata,
+    ) -> Result<Thing, Stopped> {
+        let has = FileType::from_mode(found.mode()).unwrap_or(FileType::Regular);
+        let kind = line.kind.unwrap_or(has);
+        if (kind == FileType::Directory) != (has == FileType::Directory) {
+            let why = format!("{} is of another type", local.display());
+            return Err(Stopped::Line(line.number, why));
+        }
+        let target = match (kind == has, kind) {
+            (true, FileType::Symlink) if line.target.is_empty() => std::fs::read_link(&local)
+                .map_err(|error| Stopped::Local(local.clone(), error))?
+                .into_os_string()
+                .into_vec(),
+            _ => line.target.clone(),
+        };
+        let device = if line.kind.is_some() {
+            line.device
+        } else {
+            (rustix::fs::major(found.rdev()), rustix::fs::minor(found.rdev()))
+        };
+        let mtime =
+            Timestamp { seconds: found.mtime(), nanos: u32::try_from(found.mtime_nsec()).unwrap_or(0) };
+        Ok(Thing {
+            path,
+            kind,
+            // Cut to what permissions have.
+            permissions: line.permissions.unwrap_or((found.mode() & 0o7777) as u16),
+            uid: line.uid.unwrap_or(found.uid()),
+            gid: line.gid.unwrap_or(found.gid()),
+            mtime: self.time.latest.map_or(mtime, |latest| mtime.min(latest)),
+            device,
+            target,
+            local: (kind == has).then_some((local, found)),
+        })
+    }
+
+    fn thing_by_line(&self, path: Vec<u8>, line: &Line) -> Result<Thing, Stopped> {
+        let missing = |what: &str| {
+            Stopped::Line(line.number, format!("this is not in the directory, so the line needs a {what}"))
+        };
+        let kind = line.kind.ok_or_else(|| missing("TYPE"))?;
+        let permissions = match kind {
+            FileType::Symlink => line.permissions.unwrap_or(0o777),
+            _ => line.permissions.ok_or_else(|| missing("MODE"))?,
+        };
+        Ok(Thing {
+            path,
+            local: None,
+            kind,
+            permissions,
+            uid: line.uid.unwrap_or(0),
+            gid: line.gid.unwrap_or(0),
+            mtime: self.time.now,
+            device: line.device,
+            target: line.target.clone(),
+        })
+    }
+
+    /// Calls `each` for everything below `/`, directories before what is in them: the listing that the identity of an image follows from.
+    pub(super) fn each(&self, each: &mut dyn FnMut(&Thing)) -> Result<(), Stopped> {
+        let mut left = vec![(b"/".to_vec(), Some(self.directory.to_owned()))];
+        while let Some((path, local)) = left.pop() {
+            for name in self.names(&path, local.as_deref())? {
+                let local = local.as_ref().map(|local| local.join(OsStr::from_bytes(&name)));
+                let thing = self.thing(join(&path, &name), local)?;
+                each(&thing);
+                if thing.kind == FileType::Directory {
+                    left.push((thing.path, thing.local.map(|(local, _)| local)));
+                }
+            }
+        }
+        Ok(())
+    }
+}

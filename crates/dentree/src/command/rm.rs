@@ -1,0 +1,110 @@
+//! `dentree rm`: names go, and with an inode's last name its space.
+
+use crate::args::RmArgs;
+use crate::image::{Location, Node, Session, WHO};
+use crate::report::{Problem, Stop};
+use crate::tree::{Listing, Tree, join};
+use dentree_vfs::{Error, FileType, WalkOptions};
+
+pub(crate) fn run(session: &Session, args: &RmArgs) -> Result<(), Stop> {
+    session.change_each(&args.locations, |at| remove(session, args, at));
+    Ok(())
+}
+
+fn remove(session: &Session, args: &RmArgs, at: &Location) -> Result<(), Problem> {
+    let found = at.find(WalkOptions::KEEP_LINK)?;
+    let node = match found {
+        Some(node) => node,
+        None if args.force => return Ok(()),
+        None => return Err(at.problem(&Error::NotFound)),
+    };
+    let (dir, name) = at.last()?;
+    if name == b"." || name == b".." {
+        return Err(at.refusal("the root, `.` and `..` are not removed"));
+    }
+    let vfs = &at.image.vfs;
+    if !node.is_dir() {
+        return vfs.unlink(WHO, &dir, name).map(drop).map_err(|error| at.problem(&error));
+    }
+    if !args.recursive {
+        return Err(at.refusal("is a directory; -r removes it with all that is in it"));
+    }
+    let tree = Tree::new(&at.image, &session.report);
+    Removal { session, tree: &tree }.directory(dir, name.to_vec(), node, at.path.clone());
+    Ok(())
+}
+
+struct Removal<'a> {
+    session: &'a Session,
+    tree: &'a Tree<'a>,
+}
+
+/// A directory that is being emptied.
+struct Emptied {
+    parent: Node,
+    name: Vec<u8>,
+    node: Node,
+    path: Vec<u8>,
+    /// The directories that are still in it, the next one last.
+    directories: Vec<(Vec<u8>, Node)>,
+    /// Something in it stays, so it does too.
+    stays: bool,
+}
+
+impl Removal<'_> {
+    /// Removes `node`, which `parent` has under `name`, and all that is below it.
+    fn directory(&self, parent: Node, name: Vec<u8>, node: Node, path: Vec<u8>) {
+        let mut above = vec![self.emptied(parent, name, node, path)];
+        while let Some(mut current) = above.pop() {
+            if self.session.is_interrupted() {
+                return;
+            }
+            if let Some((name, node)) = current.directories.pop() {
+                let next = self.emptied(current.node.clone(), name.clone(), node, join(&current.path, &name));
+                above.push(current);
+                above.push(next);
+                continue;
+            }
+            let stays = current.stays || !self.done(&current.path, self.remove_empty(&current));
+            if let Some(parent) = above.last_mut() {
+                parent.stays |= stays;
+            }
+        }
+    }
+
+    /// Removes all from a directory that is no directory itself.
+    fn emptied(&self, parent: Node, name: Vec<u8>, node: Node, path: Vec<u8>) -> Emptied {
+        let listing: Listing = self.tree.list(&node, &path);
+        let mut emptied = Emptied { parent, name, node, path, directories: Vec::new(), stays: false };
+        for entry in listing.iter() {
+            if self.session.is_interrupted() {
+                emptied.stays = true;
+                break;
+            }
+            let path = join(&emptied.path, entry.name);
+            match self.tree.kind(entry, &path) {
+                Some(FileType::Directory) => match self.tree.inode(entry.ino, &path) {
+                    Some(node) => emptied.directories.push((entry.name.to_vec(), node)),
+                    None => emptied.stays = true,
+                },
+                Some(_) => {
+                    let gone = self.tree.image.vfs.unlink(WHO, &emptied.node, entry.name).map(drop);
+                    emptied.stays |= !self.done(&path, gone);
+                }
+                None => emptied.stays = true,
+            }
+        }
+        emptied
+    }
+
+    fn remove_empty(&self, emptied: &Emptied) -> Result<(), Error> {
+        self.tree.image.vfs.rmdir(WHO, &emptied.parent, &emptied.name).map(drop)
+    }
+
+    fn done(&self, path: &[u8], result: Result<(), Error>) -> bool {
+        if let Err(error) = &result {
+            self.tree.problem(path, error);
+        }
+        result.is_ok()
+    }
+}

@@ -1,0 +1,168 @@
+//! `dentree touch`: times, and empty files.
+
+use super::chmod::umask;
+use crate::args::TouchArgs;
+use crate::image::{Location, Node, Session, WHO};
+use crate::report::{Problem, Stop};
+use dentree_vfs::{Error, NewKind, SetAttr, SetTime, Timestamp, WalkOptions};
+use jiff::civil::{Date, DateTime};
+use jiff::tz::TimeZone;
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+
+/// Access and modification.
+type Times = (SetTime, SetTime);
+
+pub(crate) fn run(session: &Session, args: &TouchArgs) -> Result<(), Stop> {
+    // The reference may lie in an image that is changed: opened once, to be changed.
+    for argument in &args.locations {
+        let _ = session.locate_to_change(argument);
+    }
+    let (access, modification) = times(session, args)?;
+    let both = args.access == args.modification;
+    let changes = SetAttr {
+        atime: (args.access || both).then_some(access),
+        mtime: (args.modification || both).then_some(modification),
+        ..SetAttr::default()
+    };
+    let last_link = if args.no_dereference { WalkOptions::KEEP_LINK } else { WalkOptions::FOLLOW };
+    let permissions = 0o666 & !umask();
+    session.change_each(&args.locations, |at| {
+        let node = match at.find(last_link)? {
+            Some(node) => node,
+            None if args.no_create => return Ok(()),
+            None => make(at, permissions)?,
+        };
+        at.image.vfs.set_attr(WHO, &node, &changes).map_err(|error| at.problem(&error))
+    });
+    Ok(())
+}
+
+/// Makes an empty file.
+pub(super) fn make(at: &Location, permissions: u16) -> Result<Node, Problem> {
+    if at.is_directory_meant() {
+        return Err(at.problem(&Error::NotFound));
+    }
+    let (dir, name) = at.last()?;
+    let made = at.image.vfs.make(WHO, &dir, name, NewKind::Regular, permissions);
+    made.map_err(|error| match error {
+        // A link that leads nowhere.
+        Error::Exists => at.refusal("is a symbolic link to a file that is not there"),
+        error => at.problem(&error),
+    })
+}
+
+fn times(session: &Session, args: &TouchArgs) -> Result<Times, Problem> {
+    let one = |text: &str, time: Option<jiff::Timestamp>| {
+        let time =
+            time.ok_or_else(|| Problem::usage(format!("{text:?}"), "no time that touch knows; see --help"))?;
+        let time = SetTime::At(timestamp(time));
+        Ok((time, time))
+    };
+    let zone = TimeZone::system();
+    match (&args.date, &args.stamp, &args.reference) {
+        (Some(text), ..) => one(text, parse_date(text, &zone)),
+        (_, Some(text), _) => one(text, parse_stamp(text, &zone)),
+        (.., Some(file)) => of_file(session, file),
+        _ => Ok((SetTime::Now, SetTime::Now)),
+    }
+}
+
+fn of_file(session: &Session, file: &OsStr) -> Result<Times, Problem> {
+    let at =
+        |seconds, nanos: i64| SetTime::At(Timestamp { seconds, nanos: u32::try_from(nanos).unwrap_or(0) });
+    match fs::metadata(file) {
+        Ok(found) => Ok((at(found.atime(), found.atime_nsec()), at(found.mtime(), found.mtime_nsec()))),
+        Err(error) if !file.as_bytes().contains(&b':') => Err(Problem::local(file.as_bytes(), &error)),
+        Err(_) => {
+            let attr = session.locate(file)?.walk(WalkOptions::FOLLOW)?.attr();
+            Ok((SetTime::At(attr.atime), SetTime::At(attr.mtime)))
+        }
+    }
+}
+
+/// Seconds that are rounded down, and the rest.
+fn timestamp(time: jiff::Timestamp) -> Timestamp {
+    let (seconds, nanos) = (time.as_second(), time.subsec_nanosecond());
+    match u32::try_from(nanos) {
+        Ok(nanos) => Timestamp { seconds, nanos },
+        // Before 1970 both count backwards.
+        Err(_) => {
+            Timestamp { seconds: seconds - 1, nanos: u32::try_from(1_000_000_000 + nanos).unwrap_or(0) }
+        }
+    }
+}
+
+fn parse_date(text: &str, zone: &TimeZone) -> Option<jiff::Timestamp> {
+    if let Some(seconds) = text.strip_prefix('@') {
+        let (whole, fraction) = seconds.split_once('.').unwrap_or((seconds, ""));
+        let is_number = fraction.len() <= 9 && fraction.bytes().all(|byte| byte.is_ascii_digit());
+        let nanos: i32 = format!("{fraction:0<9}").parse().ok().filter(|_| is_number)?;
+        let sign = if whole.starts_with('-') { -1 } else { 1 };
+        return jiff::Timestamp::new(whole.parse().ok()?, sign * nanos).ok();
+    }
+    if let Ok(time) = text.parse::<jiff::Timestamp>() {
+        return Some(time);
+    }
+    let civil = text.parse::<DateTime>().ok().or_else(|| text.parse::<Date>().ok().map(DateTime::from))?;
+    Some(civil.to_zoned(zone.clone()).ok()?.timestamp())
+}
+
+/// `[[CC]YY]MMDDhhmm[.ss]`.
+fn parse_stamp(text: &str, zone: &TimeZone) -> Option<jiff::Timestamp> {
+    let (digits, seconds) = text.split_once('.').unwrap_or((text, "00"));
+    let is_number = seconds.len() == 2
+        && [digits, seconds].iter().all(|part| part.bytes().all(|byte| byte.is_ascii_digit()));
+    if !is_number {
+        return None;
+    }
+    let year: i16 = match digits.len() {
+        8 => jiff::Timestamp::now().to_zoned(zone.clone()).year(),
+        // POSIX: 69 to 99 are of the twentieth century.
+        10 => match digits[..2].parse().ok()? {
+            year @ 69.. => 1900 + year,
+            year => 2000 + year,
+        },
+        12 => digits[..4].parse().ok()?,
+        _ => return None,
+    };
+    let rest = &digits[digits.len() - 8..];
+    let part = |at: usize| rest.get(at..at + 2).and_then(|part| part.parse::<i8>().ok());
+    let civil = DateTime::new(year, part(0)?, part(2)?, part(4)?, part(6)?, seconds.parse().ok()?, 0).ok()?;
+    Some(civil.to_zoned(zone.clone()).ok()?.timestamp())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates_are_read_in_the_local_zone_unless_they_say_otherwise() {
+        let date = |text: &str| {
+            parse_date(text, &TimeZone::UTC).map(timestamp).map(|time| (time.seconds, time.nanos))
+        };
+        assert_eq!(date("@1700000000.25"), Some((1_700_000_000, 250_000_000)));
+        assert_eq!(date("@-1.5"), Some((-2, 500_000_000)));
+        assert_eq!(date("2023-11-14T22:13:20Z"), Some((1_700_000_000, 0)));
+        assert_eq!(date("2023-11-14 23:13:20+01:00"), Some((1_700_000_000, 0)));
+        assert_eq!(date("2023-11-14 22:13:20.5"), Some((1_700_000_000, 500_000_000)));
+        assert_eq!(date("1969-12-31"), Some((-86_400, 0)));
+        for wrong in ["", "@", "@x", "yesterday", "2023-13-01", "@1.1234567890"] {
+            assert_eq!(date(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn stamps_are_those_of_posix() {
+        let stamp = |text: &str| parse_stamp(text, &TimeZone::UTC).map(jiff::Timestamp::as_second);
+        assert_eq!(stamp("202311142213.20"), Some(1_700_000_000));
+        assert_eq!(stamp("2311142213.20"), Some(1_700_000_000));
+        assert_eq!(stamp("7001010000"), Some(0));
+        assert!(stamp("01010000").is_some());
+        for wrong in ["", "1", "202313142213", "202311142213.", "202311142213.2", "20231114221é"] {
+            assert_eq!(stamp(wrong), None, "{wrong}");
+        }
+    }
+}

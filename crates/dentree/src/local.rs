@@ -1,0 +1,77 @@
+//! Files of this machine, as those who copy them into an image read them.
+
+use rustix::fs::{SeekFrom, seek};
+use rustix::io::Errno;
+use std::fs::File;
+use std::io;
+use std::ops::{ControlFlow, Range};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+/// How much content moves at a time.
+const CHUNK: usize = 1 << 20;
+
+/// An extended attribute: full name and value.
+pub(crate) type Xattr = (Vec<u8>, Vec<u8>);
+
+/// Calls `each` for the data in the first `size` bytes of a file with the offset of each piece, and leaves holes out; answers where the
+/// last piece ended, or what `each` broke off with.
+pub(crate) fn each_data<B>(
+    file: &File,
+    size: u64,
+    each: &mut dyn FnMut(u64, &[u8]) -> ControlFlow<B>,
+) -> io::Result<ControlFlow<B, u64>> {
+    let mut chunk = vec![0; CHUNK.min(usize::try_from(size).unwrap_or(CHUNK))];
+    let mut end = 0;
+    while let Some(data) = next_data(file, end, size)? {
+        let mut offset = data.start;
+        while offset < data.end {
+            let len = usize::try_from(data.end - offset).unwrap_or(CHUNK).min(CHUNK);
+            file.read_exact_at(&mut chunk[..len], offset)?;
+            if let ControlFlow::Break(why) = each(offset, &chunk[..len]) {
+                return Ok(ControlFlow::Break(why));
+            }
+            offset += len as u64;
+        }
+        end = data.end;
+    }
+    Ok(ControlFlow::Continue(end))
+}
+
+/// The next run of data behind `offset`, within the first `size` bytes.
+fn next_data(file: &File, offset: u64, size: u64) -> io::Result<Option<Range<u64>>> {
+    if offset >= size {
+        return Ok(None);
+    }
+    let start = match seek(file, SeekFrom::Data(offset)) {
+        Ok(start) => start,
+        Err(Errno::NXIO) => return Ok(None),
+        // A file system that does not know its holes.
+        Err(Errno::INVAL) => return Ok(Some(offset..size)),
+        Err(error) => return Err(error.into()),
+    };
+    let end = seek(file, SeekFrom::Hole(start))?.min(size);
+    Ok((start < end).then_some(start..end))
+}
+
+/// The extended attributes of a file, or of a link itself, in the order of their names.
+pub(crate) fn read_xattrs(path: &Path) -> io::Result<Vec<Xattr>> {
+    // The most that the kernel gives out.
+    let mut names = vec![0; 64 << 10];
+    let len = match rustix::fs::llistxattr(path, &mut names[..]) {
+        Ok(len) => len,
+        Err(Errno::NOTSUP) => return Ok(Vec::new()),
+        Err(error) => return Err(error.into()),
+    };
+    let mut names: Vec<Vec<u8>> =
+        names[..len].split(|byte| *byte == 0).filter(|name| !name.is_empty()).map(<[u8]>::to_vec).collect();
+    names.sort_unstable();
+    let mut found = Vec::new();
+    for name in names {
+        let mut value = vec![0; 64 << 10];
+        let len = rustix::fs::lgetxattr(path, &name[..], &mut value[..])?;
+        value.truncate(len);
+        found.push((name, value));
+    }
+    Ok(found)
+}
