@@ -1,6 +1,9 @@
 //! Images made by `mke2fs`, shown by the kernel's mount, compared with what this crate reads.
 #![allow(dead_code, reason = "each test file uses its part")]
 
+pub mod fsck;
+pub mod ops;
+pub mod story;
 pub mod writing;
 
 use dentree_blockdev::{Access, FileDevice};

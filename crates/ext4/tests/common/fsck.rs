@@ -1,0 +1,53 @@
+//! What `e2fsck` and `dumpe2fs` say of an image.
+
+use std::path::Path;
+use std::process::Command;
+
+/// A directory for images that is in memory where there is such a place.
+pub fn scratch() -> tempfile::TempDir {
+    match tempfile::tempdir_in("/dev/shm") {
+        Ok(dir) => dir,
+        Err(_) => tempfile::tempdir().unwrap(),
+    }
+}
+
+/// Finds nothing to repair, or tells what.
+pub fn is_clean(image: &Path) -> Result<(), String> {
+    let check = Command::new("e2fsck").arg("-fn").arg(image).output().unwrap();
+    let text = String::from_utf8_lossy(&check.stdout).into_owned();
+    if check.status.success() { Ok(()) } else { Err(text) }
+}
+
+/// Replays the journal and frees what has no names, as at boot; tells whatever else it had to do.
+pub fn recover(image: &Path) -> Result<(), String> {
+    let check = Command::new("e2fsck").arg("-fp").arg(image).output().unwrap();
+    let text = String::from_utf8_lossy(&check.stdout).into_owned();
+    // Free counts of the superblock are behind while a file system is in use.
+    let expected = ["recovering journal", "orphan", "count wrong (", "non-contiguous", "contains a file system with errors"];
+    let rest: Vec<&str> = text.lines().filter(|line| !expected.iter().any(|words| line.contains(words))).collect();
+    match check.status.code() {
+        Some(0 | 1) if rest.is_empty() => Ok(()),
+        _ => Err(text),
+    }
+}
+
+/// A line of `dumpe2fs -h`.
+pub fn header(image: &Path, field: &str) -> Option<String> {
+    let dump = Command::new("dumpe2fs").arg("-h").arg(image).output().unwrap();
+    let text = String::from_utf8_lossy(&dump.stdout).into_owned();
+    let line = text.lines().find_map(|line| line.strip_prefix(field))?;
+    Some(line.trim_start_matches(':').trim().to_owned())
+}
+
+/// Free blocks and inodes: of the superblock, and added up over the groups.
+pub fn free_counts(image: &Path) -> [(u64, u64); 2] {
+    let number = |field| header(image, field).unwrap().parse().unwrap();
+    let dump = Command::new("dumpe2fs").arg(image).output().unwrap();
+    let text = String::from_utf8_lossy(&dump.stdout).into_owned();
+    let (mut blocks, mut inodes) = (0, 0);
+    for line in text.lines().filter(|line| line.contains(" free blocks, ")) {
+        let numbers: Vec<u64> = line.split(' ').filter_map(|word| word.trim().parse().ok()).collect();
+        (blocks, inodes) = (blocks + numbers[0], inodes + numbers[1]);
+    }
+    [(number("Free blocks"), number("Free inodes")), (blocks, inodes)]
+}

@@ -1,0 +1,310 @@
+//! Random changes by paths, the same for every file system under `Vfs`, and what can be seen of a tree afterwards.
+
+use super::writing::Dice;
+use dentree_vfs::*;
+use rustix::io::Errno;
+use std::collections::{BTreeMap, HashMap};
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+/// Something that a program does.
+#[derive(Clone, Debug)]
+pub enum Op {
+    Create(String),
+    Mkdir(String),
+    Symlink { path: String, target: String },
+    Write { path: String, at: u64, len: usize, fill: u8 },
+    Append { path: String, len: usize, fill: u8 },
+    Truncate { path: String, size: u64 },
+    Allocate { path: String, at: u64, len: u64, how: Allocate },
+    Chmod { path: String, permissions: u16 },
+    Rename { from: String, to: String, how: OnExisting },
+    Link { from: String, to: String },
+    Unlink(String),
+    Rmdir(String),
+    /// Opened, so that it lives on without a name.
+    Hold(String),
+    Release,
+    Fsync(String),
+    Sync,
+}
+
+/// Which changes are made, and where.
+#[derive(Clone, Debug, Default)]
+pub struct Wishes {
+    /// In front of every path: nothing, or a directory with a slash.
+    pub top: String,
+    /// Whether space is given to files ahead of their content.
+    pub allocates: bool,
+    /// One of so many operations makes something durable; never, where it is 0.
+    pub durable_one_of: usize,
+}
+
+/// Names of directories, and of other things at times.
+const DIRS: [&str; 3] = ["a", "b", "c"];
+
+impl Wishes {
+    pub fn op(&self, dice: &mut Dice) -> Op {
+        if self.durable_one_of > 0 && dice.roll(self.durable_one_of) == 0 {
+            return if dice.roll(5) == 0 { Op::Sync } else { Op::Fsync(self.path(dice)) };
+        }
+        let path = self.path(dice);
+        let at = u64::try_from(dice.roll(60_000)).unwrap();
+        let most = if dice.roll(8) == 0 { 90_000 } else { 6000 };
+        let (len, fill) = (1 + dice.roll(most), u8::try_from(dice.roll(256)).unwrap());
+        match dice.roll(32) {
+            0..=4 => Op::Create(path),
+            5..=7 => Op::Mkdir(self.directory(dice)),
+            // Half of the targets fit into the inode.
+            8 => Op::Symlink { path, target: "x".repeat(1 + len % if fill < 128 { 59 } else { 300 }) },
+            9..=12 => Op::Write { path, at, len, fill },
+            13..=15 => Op::Append { path, len, fill },
+            16..=17 => Op::Truncate { path, size: at },
+            18 if self.allocates => {
+                let how = [Allocate::Reserve, Allocate::ReserveKeepSize, Allocate::PunchHole, Allocate::ZeroRange];
+                Op::Allocate { path, at, len: u64::try_from(len).unwrap(), how: how[dice.roll(4)] }
+            }
+            18..=19 => Op::Chmod { path, permissions: if dice.roll(2) == 0 { 0o755 } else { 0o640 } },
+            20..=23 => {
+                let how = [OnExisting::Replace, OnExisting::Replace, OnExisting::Fail, OnExisting::Exchange];
+                let from = if dice.roll(3) == 0 { self.directory(dice) } else { path };
+                Op::Rename { from, to: self.path(dice), how: how[dice.roll(4)] }
+            }
+            24..=25 => Op::Link { from: path, to: self.path(dice) },
+            26..=28 => Op::Unlink(path),
+            29 => Op::Rmdir(self.directory(dice)),
+            30 => Op::Hold(path),
+            _ => Op::Release,
+        }
+    }
+
+    fn directory(&self, dice: &mut Dice) -> String {
+        let names: Vec<&str> = (0..=dice.roll(2)).map(|_| DIRS[dice.roll(3)]).collect();
+        format!("{}{}", self.top, names.join("/"))
+    }
+
+    /// A path; some names are so long that a few fill a block of a directory.
+    fn path(&self, dice: &mut Dice) -> String {
+        let mut path = self.top.clone();
+        for _ in 0..dice.roll(3) {
+            path += DIRS[dice.roll(3)];
+            path.push('/');
+        }
+        match dice.roll(8) {
+            0 => path += DIRS[dice.roll(3)],
+            1..=4 => path += &format!("file {}", dice.roll(6)),
+            _ => path += &format!("{} {}", "long ".repeat(40), dice.roll(20)),
+        }
+        path
+    }
+}
+
+/// An inode for as long as it lives: numbers are used again.
+pub type Id = (u64, u32);
+
+pub fn id<F: FileSystem>(inode: &Inode<F>) -> Id {
+    (inode.ino().0, inode.attr().generation)
+}
+
+/// Does what is asked.
+pub struct Hands<'a, F: FileSystem> {
+    vfs: &'a Vfs<F>,
+    held: Vec<Arc<Inode<F>>>,
+    /// What the last operation has changed, or made durable.
+    pub touched: Vec<Arc<Inode<F>>>,
+}
+
+impl<'a, F: FileSystem> Hands<'a, F> {
+    pub fn new(vfs: &'a Vfs<F>) -> Self {
+        Hands { vfs, held: Vec::new(), touched: Vec::new() }
+    }
+
+    /// Does it; answers a number or error that is the same whatever file system it is.
+    pub fn apply(&mut self, op: &Op) -> std::result::Result<u64, Errno> {
+        self.try_apply(op).map_err(|error| error.errno())
+    }
+
+    pub fn try_apply(&mut self, op: &Op) -> Result<u64> {
+        self.touched.clear();
+        let who = &Identity::Superuser;
+        match op {
+            Op::Create(path) => self.make(path, NewKind::Regular),
+            Op::Mkdir(path) => self.make(path, NewKind::Directory),
+            Op::Symlink { path, target } => self.make(path, NewKind::Symlink(target.as_bytes())),
+            Op::Write { path, at, len, fill } => {
+                let file = self.at(path)?;
+                Ok(self.vfs.write(who, &file, *at, &data(*fill, *len))? as u64)
+            }
+            Op::Append { path, len, fill } => {
+                let file = self.at(path)?;
+                Ok(self.vfs.append(who, &file, &data(*fill, *len))?.0)
+            }
+            Op::Truncate { path, size } => self.set(path, SetAttr { size: Some(*size), ..SetAttr::default() }),
+            Op::Chmod { path, permissions } => {
+                self.set(path, SetAttr { permissions: Some(*permissions), ..SetAttr::default() })
+            }
+            Op::Allocate { path, at, len, how } => {
+                let file = self.at(path)?;
+                self.vfs.allocate(who, &file, *at, *len, *how).map(|()| 0)
+            }
+            Op::Rename { from, to, how } => self.rename(from, to, *how),
+            Op::Link { from, to } => {
+                let inode = self.at(from)?;
+                let to = self.vfs.walk_parent(who, self.vfs.root(), to.as_bytes())?;
+                self.touched.push(to.dir.clone());
+                self.vfs.link(who, &inode, &to.dir, to.name).map(|()| 0)
+            }
+            Op::Unlink(path) | Op::Rmdir(path) => {
+                let at = self.vfs.walk_parent(who, self.vfs.root(), path.as_bytes())?;
+                self.touched.push(at.dir.clone());
+                let gone = match op {
+                    Op::Unlink(_) => self.vfs.unlink(who, &at.dir, at.name)?,
+                    _ => self.vfs.rmdir(who, &at.dir, at.name)?,
+                };
+                Ok(u64::from(gone.is_dir()))
+            }
+            Op::Hold(path) => {
+                let inode = self.at(path)?;
+                self.touched.clear();
+                self.held.push(inode);
+                Ok(0)
+            }
+            Op::Release => {
+                self.held.drain(..self.held.len() / 2 + self.held.len() % 2);
+                Ok(0)
+            }
+            Op::Fsync(path) => {
+                let inode = self.at(path)?;
+                self.vfs.fsync(&inode, Durability::Full).map(|()| 0)
+            }
+            Op::Sync => self.vfs.sync().map(|()| 0),
+        }
+    }
+
+    fn at(&mut self, path: &str) -> Result<Arc<Inode<F>>> {
+        let found =
+            self.vfs.walk(&Identity::Superuser, self.vfs.root(), path.as_bytes(), WalkOptions::KEEP_LINK)?;
+        self.touched.push(found.clone());
+        Ok(found)
+    }
+
+    fn set(&mut self, path: &str, changes: SetAttr) -> Result<u64> {
+        let inode = self.at(path)?;
+        if changes.permissions.is_some() && inode.kind() == FileType::Symlink {
+            return Err(Error::Invalid);
+        }
+        self.vfs.set_attr(&Identity::Superuser, &inode, &changes).map(|()| 0)
+    }
+
+    fn make(&mut self, path: &str, kind: NewKind<'_>) -> Result<u64> {
+        let who = &Identity::Superuser;
+        let at = self.vfs.walk_parent(who, self.vfs.root(), path.as_bytes())?;
+        self.touched.push(at.dir.clone());
+        let permissions = if matches!(kind, NewKind::Symlink(_)) { 0o777 } else { 0o750 };
+        self.touched.push(self.vfs.make(who, &at.dir, at.name, kind, permissions)?);
+        Ok(0)
+    }
+
+    fn rename(&mut self, from: &str, to: &str, how: OnExisting) -> Result<u64> {
+        let who = &Identity::Superuser;
+        self.at(from)?;
+        let from = self.vfs.walk_parent(who, self.vfs.root(), from.as_bytes())?;
+        let to = self.vfs.walk_parent(who, self.vfs.root(), to.as_bytes())?;
+        self.touched.extend([from.dir.clone(), to.dir.clone()]);
+        let replaced = self.vfs.rename(who, &from.dir, from.name, &to.dir, to.name, how)?;
+        Ok(u64::from(replaced.is_some()))
+    }
+}
+
+/// Bytes that tell which write they are from, and differ from sector to sector.
+fn data(fill: u8, len: usize) -> Vec<u8> {
+    (0..len).map(|at| fill.wrapping_add((at / 512) as u8) | 1).collect()
+}
+
+/// What can be seen under one path, but for the content of files.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Seen {
+    pub mode: u32,
+    pub nlink: u32,
+    /// The first path under which the same inode was met.
+    pub same_as: String,
+    pub target: Vec<u8>,
+}
+
+pub type Tree = BTreeMap<String, Seen>;
+
+/// Calls `each` for everything in the tree, with its path, parents first and names in order.
+pub fn walk<F: FileSystem>(vfs: &Vfs<F>, each: &mut dyn FnMut(&str, &Arc<Inode<F>>)) {
+    walk_below(vfs, vfs.root(), "", each);
+}
+
+fn walk_below<F: FileSystem>(
+    vfs: &Vfs<F>,
+    inode: &Arc<Inode<F>>,
+    path: &str,
+    each: &mut dyn FnMut(&str, &Arc<Inode<F>>),
+) {
+    each(path, inode);
+    if !inode.is_dir() {
+        return;
+    }
+    let mut names = BTreeMap::new();
+    let list = &mut |entry: DirEntry<'_>| {
+        let twice = names.insert(entry.name.to_vec(), entry.ino);
+        assert!(twice.is_none(), "{path}: a name comes twice");
+        ControlFlow::Continue(())
+    };
+    vfs.readdir(&Identity::Superuser, inode, ReaddirStart::First, list).unwrap();
+    for (name, ino) in names {
+        let child = vfs.lookup(&Identity::Superuser, inode, &name).unwrap().expect("a listed name is found");
+        assert_eq!(child.ino(), ino);
+        walk_below(vfs, &child, &format!("{path}/{}", String::from_utf8_lossy(&name)), each);
+    }
+}
+
+pub fn tree<F: FileSystem>(vfs: &Vfs<F>) -> Tree {
+    let (mut tree, mut first) = (Tree::new(), HashMap::new());
+    walk(vfs, &mut |path, inode| {
+        let attr = inode.attr();
+        let target =
+            if attr.kind == FileType::Symlink { vfs.readlink(inode).unwrap() } else { Vec::new() };
+        let same_as = first.entry(inode.ino()).or_insert_with(|| path.to_owned()).clone();
+        tree.insert(path.to_owned(), Seen { mode: attr.mode(), nlink: attr.nlink, same_as, target });
+    });
+    tree
+}
+
+/// The content of every file, by path.
+pub fn contents<F: FileSystem>(vfs: &Vfs<F>) -> BTreeMap<String, Vec<u8>> {
+    let mut contents = BTreeMap::new();
+    walk(vfs, &mut |path, inode| {
+        if inode.kind() == FileType::Regular {
+            contents.insert(path.to_owned(), content(vfs, inode));
+        }
+    });
+    contents
+}
+
+pub fn content<F: FileSystem>(vfs: &Vfs<F>, file: &Inode<F>) -> Vec<u8> {
+    let mut bytes = vec![0xEE; usize::try_from(file.attr().size).unwrap()];
+    assert_eq!(vfs.read(file, 0, &mut bytes).unwrap(), bytes.len());
+    bytes
+}
+
+/// How two trees differ, in words; empty where they do not.
+pub fn differences(ours: &Tree, theirs: &Tree) -> String {
+    let mut text = String::new();
+    for path in ours.keys().chain(theirs.keys().filter(|path| !ours.contains_key(*path))) {
+        if ours.get(path) != theirs.get(path) {
+            text += &format!("{path:?}: {:?}, but must be {:?}\n", ours.get(path), theirs.get(path));
+        }
+    }
+    text
+}
+
+/// A reference in memory that begins as `mke2fs` leaves a tree.
+pub fn reference() -> Vfs<MemoryFs> {
+    let vfs = Vfs::new(MemoryFs::default()).unwrap();
+    vfs.make(&Identity::Superuser, vfs.root(), b"lost+found", NewKind::Directory, 0o700).unwrap();
+    vfs
+}

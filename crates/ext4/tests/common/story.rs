@@ -1,0 +1,199 @@
+//! What was done to a file system that may end at any moment, and what must be found of it then.
+//!
+//! Names are changed one after the other, and each change is atomic: so what is found is the tree as it was behind some
+//! operation, and none before the last that was made durable. Content is written when the file system likes: each byte of a file is
+//! one that it has had since the file was last made durable.
+
+use super::ops::{Hands, Id, Op, Tree, Wishes, content, differences, id, reference, tree, walk};
+use super::writing::Dice;
+use dentree_ext4::Ext4;
+use dentree_vfs::{Error, FileType, MemoryFs, Vfs};
+use std::collections::{BTreeMap, HashMap};
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+
+/// Something that was acknowledged: it must be found in every cut from `from` on. Operations are counted from one.
+struct Durable {
+    /// How far the device had come.
+    from: usize,
+    /// The operation whose tree it has to be, or a later one.
+    tree: usize,
+    /// The file whose content, as it was behind operation `content`, is there; none for all files.
+    file: Option<Id>,
+    content: usize,
+}
+
+/// Operations, and what was there behind each of them.
+pub struct Story {
+    model: Arc<Vfs<MemoryFs>>,
+    ops: Vec<Op>,
+    /// How far the device had come when each operation began.
+    begun: Vec<usize>,
+    /// One more than there are operations.
+    trees: Vec<Tree>,
+    files: Vec<BTreeMap<String, Id>>,
+    /// The content of a file from an operation on.
+    versions: HashMap<Id, Vec<(usize, Vec<u8>)>>,
+    /// The last operation that has changed an inode.
+    changed: HashMap<Id, usize>,
+    durable: Vec<Durable>,
+}
+
+impl Story {
+    pub fn new() -> Story {
+        let mut story = Story {
+            model: Arc::new(reference()),
+            ops: Vec::new(),
+            begun: Vec::new(),
+            trees: Vec::new(),
+            files: Vec::new(),
+            versions: HashMap::new(),
+            changed: HashMap::new(),
+            durable: Vec::new(),
+        };
+        story.note_tree();
+        story
+    }
+
+    /// Does `steps` random operations. `position` tells how far the device has come. Answers the errors of the device: what they
+    /// are answers to has not happened.
+    pub fn go_on(
+        &mut self,
+        ours: &Vfs<Ext4>,
+        wishes: &Wishes,
+        dice: &mut Dice,
+        steps: usize,
+        position: &dyn Fn() -> usize,
+    ) -> Vec<Error> {
+        let model = Arc::clone(&self.model);
+        let (mut hands, mut reference) = (Hands::new(ours), Hands::new(&*model));
+        let mut errors = Vec::new();
+        for _ in 0..steps {
+            let op = wishes.op(dice);
+            let begun = position();
+            let answer = match hands.try_apply(&op) {
+                Err(error @ (Error::Io(_) | Error::ReadOnly | Error::Corrupt(_))) => {
+                    errors.push(error);
+                    continue;
+                }
+                answer => answer.map_err(|error| error.errno()),
+            };
+            assert_eq!(answer, reference.apply(&op), "operation {}: {op:?}", self.ops.len() + 1);
+            self.begun.push(begun);
+            self.ops.push(op);
+            for inode in &reference.touched {
+                if inode.kind() == FileType::Regular {
+                    self.note_content(id(inode), content(&*model, inode));
+                }
+            }
+            if answer.is_ok() {
+                let touched: Vec<Id> = reference.touched.iter().map(|inode| id(inode)).collect();
+                self.note_done(&touched, position());
+            }
+            self.note_tree();
+        }
+        errors
+    }
+
+    fn note_content(&mut self, file: Id, content: Vec<u8>) {
+        let versions = self.versions.entry(file).or_default();
+        if versions.last().is_none_or(|(_, last)| *last != content) {
+            versions.push((self.ops.len(), content));
+        }
+    }
+
+    fn note_done(&mut self, touched: &[Id], position: usize) {
+        let now = self.ops.len();
+        match self.ops.last() {
+            Some(Op::Fsync(_)) => {
+                let tree = self.changed.get(&touched[0]).copied().unwrap_or(0);
+                self.durable.push(Durable { from: position, tree, file: Some(touched[0]), content: now });
+            }
+            Some(Op::Sync) => self.synced(position),
+            _ => self.changed.extend(touched.iter().map(|&id| (id, now))),
+        }
+    }
+
+    /// All that was done is durable now.
+    pub fn synced(&mut self, position: usize) {
+        let now = self.ops.len();
+        self.durable.push(Durable { from: position, tree: now, file: None, content: now });
+    }
+
+    fn note_tree(&mut self) {
+        let mut files = BTreeMap::new();
+        walk(&self.model, &mut |path, inode| {
+            if inode.kind() == FileType::Regular {
+                files.insert(path.to_owned(), id(inode));
+            }
+        });
+        self.trees.push(tree(&self.model));
+        self.files.push(files);
+    }
+
+    pub fn ops(&self) -> usize {
+        self.ops.len()
+    }
+
+    /// Compares what is found after a cut at `position`.
+    ///
+    /// # Errors
+    /// In words.
+    pub fn compare(&self, found: &Vfs<Ext4>, position: usize) -> Result<(), String> {
+        let begun = self.begun.partition_point(|&begun| begun <= position);
+        let acknowledged = self.durable.iter().filter(|durable| durable.from <= position);
+        let least = acknowledged.map(|durable| durable.tree).max().unwrap_or(0);
+        let seen = tree(found);
+        let Some(at) = (least..=begun).rev().find(|&at| self.trees[at] == seen) else {
+            return Err(self.explain(&seen, least..=begun));
+        };
+        let mut problems = String::new();
+        walk(found, &mut |path, inode| {
+            if let Some(&file) = self.files[at].get(path)
+                && let Err(problem) = self.compare_file(file, &content(found, inode), position, begun)
+            {
+                problems += &format!("{path:?} (tree of operation {at}): {problem}\n");
+            }
+        });
+        if problems.is_empty() { Ok(()) } else { Err(problems) }
+    }
+
+    fn explain(&self, seen: &Tree, range: RangeInclusive<usize>) -> String {
+        if let Some(lost) = (0..*range.start()).rev().find(|&at| self.trees[at] == *seen) {
+            return format!("the tree is that of operation {lost}, but {} was acknowledged", range.start());
+        }
+        let nearest = range.clone().min_by_key(|&at| differences(seen, &self.trees[at]).len()).unwrap_or(0);
+        let op = nearest.checked_sub(1).map(|at| &self.ops[at]);
+        format!(
+            "the tree is that of no operation of {range:?}; nearest {nearest} ({op:?}), then {:?}:\n{}",
+            self.ops.get(nearest),
+            differences(seen, &self.trees[nearest])
+        )
+    }
+
+    fn compare_file(&self, file: Id, bytes: &[u8], position: usize, begun: usize) -> Result<(), String> {
+        let of_file = |durable: &&Durable| {
+            durable.from <= position && durable.file.is_none_or(|durable| durable == file)
+        };
+        let least = self.durable.iter().filter(of_file).map(|durable| durable.content).max().unwrap_or(0);
+        let all = self.versions.get(&file).ok_or("it was never there")?;
+        let first = all.partition_point(|&(at, _)| at <= least).saturating_sub(1);
+        let possible: Vec<&Vec<u8>> =
+            all[first..].iter().filter(|&&(at, _)| at <= begun).map(|(_, bytes)| bytes).collect();
+        let sizes = possible.iter().map(|bytes| bytes.len());
+        let (shortest, longest) = (sizes.clone().min().unwrap_or(0), sizes.max().unwrap_or(0));
+        if !(shortest..=longest).contains(&bytes.len()) {
+            return Err(format!("{} bytes, but it had {shortest} to {longest}", bytes.len()));
+        }
+        let is_possible = |at: usize| possible.iter().any(|version| version.get(at) == Some(&bytes[at]));
+        match (0..bytes.len()).find(|&at| !is_possible(at)) {
+            None => Ok(()),
+            Some(at) => Err(format!(
+                "byte {at} of {} is {}, but was {:?}",
+                bytes.len(),
+                bytes[at],
+                possible.iter().map(|version| version.get(at)).collect::<Vec<_>>()
+            )),
+        }
+    }
+}

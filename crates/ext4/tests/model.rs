@@ -1,0 +1,147 @@
+//! Random changes by several threads come out as they do in memory, in images that `e2fsck` calls clean and that the kernel goes on
+//! with.
+//!
+//! Each thread changes names of its own, in directories of its own and in shared ones: so what each of its operations answers, and
+//! what the tree is in the end, does not depend on who was quicker.
+
+mod common;
+
+use common::ops::{Hands, Wishes, contents, differences, reference, tree};
+use common::writing::{Dice, open};
+use common::{Image, fsck};
+use dentree_blockdev::{Access, FileDevice};
+use dentree_ext4::mkfs::{MkfsOptions, mkfs};
+use dentree_ext4::InodeTime;
+use dentree_vfs::{FileSystem, Identity, NewKind, Vfs};
+use std::sync::Barrier;
+
+/// Kinds of image: what is in their names, mke2fs options, size.
+const KINDS: [(&str, &str); 10] = [
+    ("-t ext4", "48M"),
+    ("-t ext4 -O metadata_csum_seed,orphan_file", "48M"),
+    ("-t ext2", "48M"),
+    ("-t ext3", "48M"),
+    ("-t ext4 -b 1024", "48M"),
+    ("-t ext4 -b 2048 -O inline_data -I 256", "48M"),
+    ("-t ext4 -O ^has_journal", "48M"),
+    ("-t ext4 -b 1024 -O large_dir", "48M"),
+    ("-t ext3 -b 1024 -O ^dir_index", "48M"),
+    (OURS, "48M"),
+];
+
+/// Not made by mke2fs, but by this crate.
+const OURS: &str = "dentree mkfs";
+
+const THREADS: usize = 4;
+
+fn image(options: &str, size: &str) -> Image {
+    if options != OURS {
+        return Image::new(options, size, |_| {});
+    }
+    let image = Image::new("-t ext2", size, |_| {}).beside("ours");
+    let bytes: u64 = size.trim_end_matches('M').parse().unwrap();
+    std::fs::File::create(image.path()).unwrap().set_len(bytes << 20).unwrap();
+    let device = FileDevice::open(image.path(), Access::ReadWrite).unwrap();
+    mkfs(&device, &MkfsOptions::new([7; 16], [1, 2, 3, 4], InodeTime::default())).unwrap();
+    image
+}
+
+/// The directories that all threads change.
+const SHARED: [&str; 2] = ["shared", "shared/below"];
+
+fn make_shared<F: FileSystem>(vfs: &Vfs<F>) {
+    for path in SHARED {
+        let at = vfs.walk_parent(&Identity::Superuser, vfs.root(), path.as_bytes()).unwrap();
+        vfs.make(&Identity::Superuser, &at.dir, at.name, NewKind::Directory, 0o777).unwrap();
+    }
+}
+
+/// One thread's changes, of both file systems.
+fn change<F: FileSystem, G: FileSystem>(ours: &Vfs<F>, model: &Vfs<G>, wishes: &[Wishes], dice: &mut Dice, steps: usize) {
+    let (mut ours, mut model) = (Hands::new(ours), Hands::new(model));
+    for step in 0..steps {
+        let op = wishes[dice.roll(wishes.len())].op(dice);
+        let (answer, must) = (ours.apply(&op), model.apply(&op));
+        assert_eq!(answer, must, "step {step}: {op:?}");
+    }
+}
+
+/// Two trees are the same, byte by byte.
+fn agree<F: FileSystem, G: FileSystem>(ours: &Vfs<F>, model: &Vfs<G>, what: &str) {
+    let differences = differences(&tree(ours), &tree(model));
+    assert!(differences.is_empty(), "{what}: {differences}");
+    let (ours, model) = (contents(ours), contents(model));
+    assert_eq!(ours.keys().collect::<Vec<_>>(), model.keys().collect::<Vec<_>>());
+    for (path, content) in &ours {
+        assert!(*content == model[path], "{what}: the content of {path} differs");
+    }
+}
+
+fn counts_agree(image: &Image, what: &str) {
+    fsck::is_clean(&image.path()).unwrap_or_else(|text| panic!("{what}: {text}"));
+    let [superblock, groups] = fsck::free_counts(&image.path());
+    assert_eq!(superblock, groups, "{what}: free blocks and inodes");
+}
+
+fn run(options: &str, size: &str, seed: u64, steps: usize) {
+    let what = format!("{options}, seed {seed}");
+    let image = image(options, size);
+    let (ours, model) = (Vfs::new(open(&image)).unwrap(), reference());
+    make_shared(&ours);
+    make_shared(&model);
+    // Extents alone can be given space ahead of content.
+    let allocates = options.contains("ext4") || options == OURS;
+    let barrier = Barrier::new(THREADS);
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let (ours, model, barrier) = (&ours, &model, &barrier);
+            scope.spawn(move || {
+                let tops = [format!("own {thread} "), format!("shared/{thread} "), format!("shared/below/{thread} ")];
+                let wishes = tops.map(|top| Wishes { top, allocates, durable_one_of: 40 });
+                let mut dice = Dice(0x9E37_79B9 * (seed * 100 + thread as u64 + 1));
+                barrier.wait();
+                change(ours, model, &wishes, &mut dice, steps);
+            });
+        }
+    });
+    agree(&ours, &model, &what);
+    ours.sync().unwrap();
+    let free = ours.statfs().unwrap();
+    ours.into_fs().expect("nobody holds an inode").close().unwrap();
+    counts_agree(&image, &what);
+    assert_eq!(free.blocks_free, fsck::free_counts(&image.path())[0].0, "{what}: statfs");
+    let afresh = Vfs::new(image.open()).unwrap();
+    agree(&afresh, &model, &format!("{what}, opened again"));
+    kernel_goes_on(&image, &what);
+}
+
+/// The kernel sees the tree, and changes it; then this crate sees what the kernel did.
+fn kernel_goes_on(image: &Image, what: &str) {
+    image.agrees_with_the_kernel();
+    let changed = image.change("", |mount| {
+        let dir = mount.join("by the kernel");
+        std::fs::create_dir(&dir).unwrap();
+        for n in 0..50 {
+            std::fs::write(dir.join(format!("file {n}")), vec![n; 100 * usize::from(n)]).unwrap();
+        }
+        for entry in std::fs::read_dir(mount.join("shared")).unwrap() {
+            let path = entry.unwrap().path();
+            if path.symlink_metadata().unwrap().is_file() {
+                std::fs::rename(&path, dir.join(path.file_name().unwrap())).unwrap();
+            }
+        }
+    });
+    if changed.is_some() {
+        counts_agree(image, what);
+        image.agrees_with_the_kernel();
+    }
+}
+
+#[test]
+fn threads_leave_the_tree_that_they_leave_in_memory() {
+    for (options, size) in KINDS {
+        for seed in 1..=2 {
+            run(options, size, seed, 300);
+        }
+    }
+}
