@@ -80,7 +80,7 @@ fn an_index_that_cannot_grow_takes_no_more_names_and_stays_whole() {
     let mut made = 0_usize;
     let mut files = Vec::new();
     let error = loop {
-        if made % 60_000 == 0 {
+        if made.is_multiple_of(60_000) {
             files.push(tree.file(&format!("file {}", files.len())));
         }
         let name = format!("{made:0>250}");

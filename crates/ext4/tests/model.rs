@@ -10,8 +10,8 @@ use common::ops::{Hands, Wishes, contents, differences, reference, tree};
 use common::writing::{Dice, open};
 use common::{Image, fsck};
 use dentree_blockdev::{Access, FileDevice};
-use dentree_ext4::mkfs::{MkfsOptions, mkfs};
 use dentree_ext4::InodeTime;
+use dentree_ext4::mkfs::{MkfsOptions, mkfs};
 use dentree_vfs::{FileSystem, Identity, NewKind, Vfs};
 use std::sync::Barrier;
 
@@ -57,7 +57,13 @@ fn make_shared<F: FileSystem>(vfs: &Vfs<F>) {
 }
 
 /// One thread's changes, of both file systems.
-fn change<F: FileSystem, G: FileSystem>(ours: &Vfs<F>, model: &Vfs<G>, wishes: &[Wishes], dice: &mut Dice, steps: usize) {
+fn change<F: FileSystem, G: FileSystem>(
+    ours: &Vfs<F>,
+    model: &Vfs<G>,
+    wishes: &[Wishes],
+    dice: &mut Dice,
+    steps: usize,
+) {
     let (mut ours, mut model) = (Hands::new(ours), Hands::new(model));
     for step in 0..steps {
         let op = wishes[dice.roll(wishes.len())].op(dice);
@@ -96,7 +102,11 @@ fn run(options: &str, size: &str, seed: u64, steps: usize) {
         for thread in 0..THREADS {
             let (ours, model, barrier) = (&ours, &model, &barrier);
             scope.spawn(move || {
-                let tops = [format!("own {thread} "), format!("shared/{thread} "), format!("shared/below/{thread} ")];
+                let tops = [
+                    format!("own {thread} "),
+                    format!("shared/{thread} "),
+                    format!("shared/below/{thread} "),
+                ];
                 let wishes = tops.map(|top| Wishes { top, allocates, durable_one_of: 40 });
                 let mut dice = Dice(0x9E37_79B9 * (seed * 100 + thread as u64 + 1));
                 barrier.wait();

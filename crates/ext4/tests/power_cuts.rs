@@ -44,8 +44,7 @@ fn work(options: &str, size: &str, seed: u64) -> Run {
     let device = Arc::new(RecordingDevice::new(fs::read(image.path()).unwrap()));
     let ours = Vfs::new(Ext4::open(device.clone(), writable()).unwrap()).unwrap();
     let mut story = Story::new();
-    let wishes =
-        Wishes { top: String::new(), allocates: options.contains("ext4"), durable_one_of: 12 };
+    let wishes = Wishes { top: String::new(), allocates: options.contains("ext4"), durable_one_of: 12 };
     let errors = story.go_on(&ours, &wishes, &mut Dice(0x5851_F42D * seed + 1), WORK, &|| device.position());
     assert!(errors.is_empty(), "{errors:?}");
     assert_eq!(story.ops(), WORK);
@@ -130,7 +129,10 @@ fn cut(kinds: &[(&str, &str)], seeds: std::ops::RangeInclusive<u64>, count: usiz
                             if let Err(problem) = check(run, image.clone(), cut, scratch.path()) {
                                 let kept = std::env::temp_dir().join("dentree-power-cut.img");
                                 put(&kept, &image);
-                                panic!("{}, cut {cut}, {survivors:?} (kept in {kept:?}): {problem}", run.what);
+                                panic!(
+                                    "{}, cut {cut}, {survivors:?} (kept in {kept:?}): {problem}",
+                                    run.what
+                                );
                             }
                             done.fetch_add(1, Relaxed);
                         }

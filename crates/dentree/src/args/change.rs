@@ -121,7 +121,7 @@ pub(crate) struct TouchArgs {
     /// To this time instead of now: 2026-11-21, '2026-11-21 09:34:43.5', 2026-11-21T09:34:43Z, @SECONDS
     #[arg(short, long, value_name = "TIME", allow_hyphen_values = true, conflicts_with_all = ["stamp", "reference"])]
     pub(crate) date: Option<String>,
-    /// To this time: [[CC]YY]MMDDhhmm[.ss]
+    /// To this time: `[[CC]YY]MMDDhhmm[.ss]`
     #[arg(short = 't', value_name = "STAMP", conflicts_with = "reference")]
     pub(crate) stamp: Option<String>,
     /// To the times of this file, on this machine or in an image (IMAGE:PATH)

@@ -23,8 +23,15 @@ pub fn recover(image: &Path) -> Result<(), String> {
     let check = Command::new("e2fsck").arg("-fp").arg(image).output().unwrap();
     let text = String::from_utf8_lossy(&check.stdout).into_owned();
     // Free counts of the superblock are behind while a file system is in use.
-    let expected = ["recovering journal", "orphan", "count wrong (", "non-contiguous", "contains a file system with errors"];
-    let rest: Vec<&str> = text.lines().filter(|line| !expected.iter().any(|words| line.contains(words))).collect();
+    let expected = [
+        "recovering journal",
+        "orphan",
+        "count wrong (",
+        "non-contiguous",
+        "contains a file system with errors",
+    ];
+    let rest: Vec<&str> =
+        text.lines().filter(|line| !expected.iter().any(|words| line.contains(words))).collect();
     match check.status.code() {
         Some(0 | 1) if rest.is_empty() => Ok(()),
         _ => Err(text),

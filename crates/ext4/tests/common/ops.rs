@@ -12,14 +12,44 @@ use std::sync::Arc;
 pub enum Op {
     Create(String),
     Mkdir(String),
-    Symlink { path: String, target: String },
-    Write { path: String, at: u64, len: usize, fill: u8 },
-    Append { path: String, len: usize, fill: u8 },
-    Truncate { path: String, size: u64 },
-    Allocate { path: String, at: u64, len: u64, how: Allocate },
-    Chmod { path: String, permissions: u16 },
-    Rename { from: String, to: String, how: OnExisting },
-    Link { from: String, to: String },
+    Symlink {
+        path: String,
+        target: String,
+    },
+    Write {
+        path: String,
+        at: u64,
+        len: usize,
+        fill: u8,
+    },
+    Append {
+        path: String,
+        len: usize,
+        fill: u8,
+    },
+    Truncate {
+        path: String,
+        size: u64,
+    },
+    Allocate {
+        path: String,
+        at: u64,
+        len: u64,
+        how: Allocate,
+    },
+    Chmod {
+        path: String,
+        permissions: u16,
+    },
+    Rename {
+        from: String,
+        to: String,
+        how: OnExisting,
+    },
+    Link {
+        from: String,
+        to: String,
+    },
     Unlink(String),
     Rmdir(String),
     /// Opened, so that it lives on without a name.
@@ -61,7 +91,8 @@ impl Wishes {
             13..=15 => Op::Append { path, len, fill },
             16..=17 => Op::Truncate { path, size: at },
             18 if self.allocates => {
-                let how = [Allocate::Reserve, Allocate::ReserveKeepSize, Allocate::PunchHole, Allocate::ZeroRange];
+                let how =
+                    [Allocate::Reserve, Allocate::ReserveKeepSize, Allocate::PunchHole, Allocate::ZeroRange];
                 Op::Allocate { path, at, len: u64::try_from(len).unwrap(), how: how[dice.roll(4)] }
             }
             18..=19 => Op::Chmod { path, permissions: if dice.roll(2) == 0 { 0o755 } else { 0o640 } },
@@ -139,7 +170,9 @@ impl<'a, F: FileSystem> Hands<'a, F> {
                 let file = self.at(path)?;
                 Ok(self.vfs.append(who, &file, &data(*fill, *len))?.0)
             }
-            Op::Truncate { path, size } => self.set(path, SetAttr { size: Some(*size), ..SetAttr::default() }),
+            Op::Truncate { path, size } => {
+                self.set(path, SetAttr { size: Some(*size), ..SetAttr::default() })
+            }
             Op::Chmod { path, permissions } => {
                 self.set(path, SetAttr { permissions: Some(*permissions), ..SetAttr::default() })
             }
@@ -266,8 +299,7 @@ pub fn tree<F: FileSystem>(vfs: &Vfs<F>) -> Tree {
     let (mut tree, mut first) = (Tree::new(), HashMap::new());
     walk(vfs, &mut |path, inode| {
         let attr = inode.attr();
-        let target =
-            if attr.kind == FileType::Symlink { vfs.readlink(inode).unwrap() } else { Vec::new() };
+        let target = if attr.kind == FileType::Symlink { vfs.readlink(inode).unwrap() } else { Vec::new() };
         let same_as = first.entry(inode.ino()).or_insert_with(|| path.to_owned()).clone();
         tree.insert(path.to_owned(), Seen { mode: attr.mode(), nlink: attr.nlink, same_as, target });
     });

@@ -2,7 +2,7 @@
 //! behind the same FUSE adapter, `limit`: what would be left if answering cost nothing.
 //!
 //! Every round gives each of them a fresh copy of one image, beginning with another each time, and lets it do all the cases of
-//! [`cases`]. What was written is checked: `e2fsck -fn` goes over our image after every round.
+//! `cases`. What was written is checked: `e2fsck -fn` goes over our image after every round.
 
 mod cases;
 mod contenders;
