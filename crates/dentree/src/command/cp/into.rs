@@ -249,7 +249,7 @@ impl Copy<'_> {
         let vfs = &self.image.vfs;
         let file = File::open(&found.local).map_err(Failed::Local)?;
         let size = file.metadata().map_err(Failed::Local)?.len();
-        let copied = each_data(&file, size, &mut |offset, bytes| {
+        let copied = each_data(&file, size, 1, &mut |offset, bytes| {
             if self.session.is_interrupted() {
                 return ControlFlow::Break(Failed::Interrupted);
             }
