@@ -260,6 +260,22 @@ fn an_image_that_somebody_writes_is_refused_with_who_does() {
 }
 
 #[test]
+fn an_image_that_the_kernel_has_mounted_for_writing_is_refused() {
+    if !can_mount() {
+        return;
+    }
+    let image = Image::new(32, &["-t", "ext4"]);
+    {
+        let _mount = image.mount("rw").unwrap();
+        let output = dentree(["mkdir", &image.at("/a")]);
+        let message = text(&output.stderr);
+        assert!(output.status.code() == Some(1) && message.contains("the kernel (/dev/loop"), "{message}");
+    }
+    succeeds(["mkdir", &image.at("/a")]);
+    assert_kernel_agrees(&image);
+}
+
+#[test]
 fn an_image_that_was_not_closed_is_recovered_before_it_is_changed() {
     if !can_mount() {
         return;
