@@ -132,7 +132,7 @@ fn put(path: &Path, image: &[u8]) {
 fn check(run: &Run, image: Vec<u8>, cut: usize, scratch: &Path) -> Result<(), String> {
     let theirs = scratch.join("theirs");
     put(&theirs, &image);
-    fsck::recover(&theirs).map_err(|text| format!("e2fsck repairs: {text}"))?;
+    fsck::recover(&theirs, &[]).map_err(|text| format!("e2fsck repairs: {text}"))?;
     fsck::is_clean(&theirs).map_err(|text| format!("after e2fsck's replay: {text}"))?;
     let device = FileDevice::open(&theirs, Access::ReadOnly).unwrap();
     compare(run, Ext4::open(Arc::new(device), Options::default()), cut, "after e2fsck's replay")?;

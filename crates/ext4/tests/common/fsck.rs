@@ -21,15 +21,16 @@ pub fn is_clean(image: &Path) -> Result<(), String> {
     if check.status.success() && !asks { Ok(()) } else { Err(text) }
 }
 
-/// Replays the journal and frees what has no names, as at boot; tells whatever else it had to do.
-pub fn recover(image: &Path) -> Result<(), String> {
+/// Replays the journal and frees what has no names, as at boot; tells whatever else it had to say but for `also`.
+pub fn recover(image: &Path, also: &[&str]) -> Result<(), String> {
     let check = Command::new("e2fsck").arg("-fp").arg(image).output().unwrap();
     let text = String::from_utf8_lossy(&check.stdout).into_owned();
     // Free counts of the superblock are behind while a file system is in use, and its mark that there may be orphans is before them.
     let expected = ["recovering journal", "orphan", "count wrong (", "non-contiguous"];
     let unmarked = "orphan_present is set but orphan file is clean.\nCLEARED.";
     let text = text.replace(unmarked, "orphan_present cleared");
-    let is_rest = |line: &&str| !line.is_empty() && !expected.iter().any(|words| line.contains(words));
+    let expected = expected.iter().chain(also);
+    let is_rest = |line: &&str| !line.is_empty() && !expected.clone().any(|words| line.contains(words));
     let rest: Vec<&str> = text.lines().filter(is_rest).collect();
     match check.status.code() {
         Some(0 | 1) if rest.is_empty() => Ok(()),
