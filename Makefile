@@ -51,10 +51,10 @@ lab:
 fuzz:
 	tools/fuzz
 
-# Cuts the power in tens of thousands of places.
+# Cuts the power in tens of thousands of places, and lets the device fail at every request.
 crash:
 	@tools/setup test
-	cargo test --release --quiet -p dentree-ext4 --test power_cuts -- --ignored --nocapture
+	cargo test --release --quiet -p dentree-ext4 --test power_cuts --test faults -- --ignored --nocapture
 
 install:
 	@tools/setup run

@@ -179,6 +179,7 @@ fn cut(seeds: RangeInclusive<u64>, count: usize) {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let (mut done, mut problems) = (0, Vec::new());
     for (options, size) in KINDS {
+        let before = done;
         for (seed, workers) in seeds.clone().flat_map(|seed| [(seed, 1), (seed, 3)]) {
             let run = &work(options, size, seed, workers);
             let cuts = cuts(&run.recording, count, seed);
@@ -189,6 +190,7 @@ fn cut(seeds: RangeInclusive<u64>, count: usize) {
             });
             done += cuts.len();
         }
+        println!("{options}: {} power cuts, {} problems so far", done - before, problems.len());
     }
     println!("{done} power cuts, seeds {seeds:?}");
     assert!(problems.is_empty(), "{}", problems.join("\n\n"));
