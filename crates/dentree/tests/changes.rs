@@ -3,10 +3,10 @@
 mod common;
 mod judged;
 
-use common::{Image, can_mount, dentree, succeeds, text};
+use common::{Image, can_mount, dentree, succeeds, text, tool};
 use judged::{assert_clean, assert_kernel_agrees, assert_same_as_coreutils, journal_sequence, on_each_kind};
 use std::fs;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 
 #[test]
 fn directories_files_and_names_are_made_changed_and_removed_as_by_the_programs_of_the_same_name() {
@@ -228,6 +228,57 @@ fn what_cannot_be_kept_right_is_refused_by_name_and_stays_as_it_is() {
         assert!(before == fs::read(&image.file).unwrap(), "{features}");
         succeeds(["ls", &image.at("/")]);
     }
+}
+
+#[test]
+fn a_damaged_image_ends_with_3_and_stays_as_it_is() {
+    let image = Image::new(32, &["-t", "ext4"]);
+    succeeds(["mkdir", &image.at("/d")]);
+    let block: u64 =
+        text(&tool("debugfs", ["-R", "blocks /d", image.file.to_str().unwrap()])).trim().parse().unwrap();
+    let file = fs::File::options().write(true).open(&image.file).unwrap();
+    file.write_all_at(b"?", (block << 10) + 30).unwrap();
+    let content = || {
+        let mut block_of_d = vec![0; 1024];
+        fs::File::open(&image.file).unwrap().read_exact_at(&mut block_of_d, block << 10).unwrap();
+        block_of_d
+    };
+    let before = content();
+    for args in
+        [&["mkdir", &image.at("/d/new")][..], &["rm", "-r", &image.at("/d")], &["touch", &image.at("/d/new")]]
+    {
+        let output = dentree(args);
+        let message = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(3), "{args:?}: {message}");
+        assert!(message.contains(&format!("block {block}")), "{args:?}: {message}");
+    }
+    assert!(before == content());
+}
+
+#[test]
+fn a_partition_is_changed_and_nothing_beside_it() {
+    const START: u64 = 1 << 20;
+    let image = Image::new(16, &["-t", "ext4"]);
+    let disk = image.dir.path().join("whole.img");
+    let mut bytes = vec![0xA5; 20 << 20];
+    let inside = START as usize..(START as usize) + (16 << 20);
+    bytes[inside.clone()].copy_from_slice(&fs::read(&image.file).unwrap());
+    let mut record = [0; 66];
+    record[4] = 0x83;
+    record[8..12].copy_from_slice(&((START / 512) as u32).to_le_bytes());
+    record[12..16].copy_from_slice(&(16_u32 << 11).to_le_bytes());
+    record[64..].copy_from_slice(&[0x55, 0xaa]);
+    bytes[446..512].copy_from_slice(&record);
+    fs::write(&disk, &bytes).unwrap();
+    let at = |path: &str| format!("{}:{path}", disk.display());
+    succeeds(["mkdir", &at("/found")]);
+    succeeds(["mkdir", "--partition", "1", &at("/by-number")]);
+    succeeds(["mkdir", "--offset", "1048576", &at("/by-offset")]);
+    let now = fs::read(&disk).unwrap();
+    assert!(now[..inside.start] == bytes[..inside.start] && now[inside.end..] == bytes[inside.end..]);
+    fs::write(&image.file, &now[inside]).unwrap();
+    assert_clean(&image.file);
+    assert_eq!(text(&succeeds(["ls", &image.at("/")])), "by-number\nby-offset\nfound\nlost+found\n");
 }
 
 #[test]

@@ -2,10 +2,11 @@
 
 mod common;
 mod judged;
+mod mounts;
 mod population;
 
 use common::{Image, assert_same_lines, can_mount, dentree, succeeds, text};
-use judged::{Maker, assert_clean, assert_kernel_agrees, on_each_kind, tree};
+use judged::{Maker, assert_clean, assert_kernel_agrees, on_each_kind, tree, wait_until_read};
 use rustix::process::{Pid, Signal, kill_process};
 use std::ffi::OsStr;
 use std::fs;
@@ -190,6 +191,23 @@ fn a_full_image_says_so_once_and_stays_whole_and_usable() {
     }
 }
 
+#[test]
+fn a_disk_that_is_full_below_the_image_is_an_error() {
+    if !can_mount() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let below = mounts::Small::new(&dir.path().join("below"), 6);
+    let image = Image { file: below.path().join("disk.img"), dir };
+    succeeds(["mkfs", image.file.to_str().unwrap(), "--size", "64M", "-b", "4096"]);
+    let local = image.dir.path().join("large");
+    fs::write(&local, vec![7; 20 << 20]).unwrap();
+    let output = dentree(["cp", local.to_str().unwrap(), &image.at("/")]);
+    let message = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{message}");
+    assert!(message.contains("disk.img:/large") && message.contains("No space left on device"), "{message}");
+}
+
 /// A copy of a large file, when some of it has been read.
 fn long_copy(image: &Image) -> Child {
     let local = image.dir.path().join("large");
@@ -202,13 +220,7 @@ fn long_copy(image: &Image) -> Child {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    let read_so_far = || -> u64 {
-        let io = fs::read_to_string(format!("/proc/{}/io", child.id())).unwrap();
-        io.lines().find_map(|line| line.strip_prefix("rchar: ")).unwrap().parse().unwrap()
-    };
-    while read_so_far() < 30 << 20 {
-        std::thread::yield_now();
-    }
+    wait_until_read(&child, 30 << 20);
     child
 }
 

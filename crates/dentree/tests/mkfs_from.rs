@@ -202,6 +202,29 @@ fn an_image_that_is_too_small_is_not_made_and_the_file_is_named() {
 }
 
 #[test]
+fn an_image_whose_making_is_interrupted_is_not_made() {
+    let image = scratch();
+    let from = image.dir.path().join("tree");
+    fs::create_dir(&from).unwrap();
+    fs::write(from.join("large"), vec![1; 300 << 20]).unwrap();
+    let child = Command::new(env!("CARGO_BIN_EXE_dentree"))
+        .arg("mkfs")
+        .arg(&image.file)
+        .args(["--size", "400M", "--from"])
+        .arg(&from)
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    judged::wait_until_read(&child, 30 << 20);
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("interrupted; nothing was made"), "{}", text(&output.stderr));
+    assert_eq!(fs::read_dir(image.dir.path()).unwrap().count(), 1);
+}
+
+#[test]
 fn a_manifest_that_makes_no_sense_is_refused_by_its_line_and_an_image_among_its_sources_by_its_place() {
     let image = scratch();
     let at = |name: &str| image.dir.path().join(name);

@@ -6,14 +6,14 @@ mod mounts;
 
 use common::{Image, assert_same_lines, dentree, succeeds, text, tool};
 use judged::{KINDS, Maker, assert_clean, assert_kernel_agrees, tree};
-use mounts::{Background, Mounted, Place, device_for_all, mountable, wait_until};
+use mounts::{Background, Mounted, Place, Small, device_for_all, mountable, wait_until};
 use rustix::process::Signal;
 use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::os::unix::net::UnixDatagram;
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 const NOBODY: u32 = 65534;
@@ -260,27 +260,6 @@ fn in_the_background_the_image_is_closed_when_the_mount_is_gone() {
     assert_eq!(text(&succeeds(["cat", &image.at("/file")])), "written");
 }
 
-/// A file system in memory of a few MiB, that ends with this value.
-struct Small(PathBuf);
-
-impl Small {
-    fn new(at: PathBuf, mib: u32) -> Small {
-        fs::create_dir(&at).unwrap();
-        let size = format!("size={mib}m");
-        tool(
-            "mount",
-            ["-t".as_ref(), "tmpfs".as_ref(), "-o".as_ref(), size.as_ref(), "none".as_ref(), at.as_os_str()],
-        );
-        Small(at)
-    }
-}
-
-impl Drop for Small {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
-    }
-}
-
 /// Where system logs listen, if nobody does here.
 struct Log(UnixDatagram);
 
@@ -317,8 +296,8 @@ fn in_the_background_a_disk_that_is_full_below_the_image_is_told_to_the_log_and_
         return;
     };
     let dir = tempfile::tempdir().unwrap();
-    let below = Small::new(dir.path().join("below"), 6);
-    let image = Image { dir, file: below.0.join("disk.img") };
+    let below = Small::new(&dir.path().join("below"), 6);
+    let image = Image { dir, file: below.path().join("disk.img") };
     succeeds(["mkfs", image.file.to_str().unwrap(), "--size", "64M", "-b", "4096"]);
     let place = Place(image.dir.path().join("mnt"));
     fs::create_dir(&place.0).unwrap();

@@ -6,7 +6,7 @@ use crate::common::{Image, Mount, assert_same_lines, dentree, succeeds, text, to
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Child, Command};
 
 /// How images come to be, each with a name.
 pub const KINDS: &[(&str, Maker)] = &[
@@ -153,4 +153,15 @@ pub fn journal_sequence(image: &Path) -> u64 {
     let line = shown.lines().find(|line| line.starts_with("Journal sequence:")).unwrap();
     let hex = line.split("0x").nth(1).unwrap().trim();
     u64::from_str_radix(hex, 16).unwrap()
+}
+
+/// Waits until a process has read so many bytes.
+pub fn wait_until_read(process: &Child, bytes: u64) {
+    let read_so_far = || -> u64 {
+        let io = fs::read_to_string(format!("/proc/{}/io", process.id())).unwrap();
+        io.lines().find_map(|line| line.strip_prefix("rchar: ")).unwrap().parse().unwrap()
+    };
+    while read_so_far() < bytes {
+        std::thread::yield_now();
+    }
 }

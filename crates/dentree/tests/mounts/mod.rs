@@ -147,6 +147,31 @@ impl Drop for Place {
     }
 }
 
+/// A file system in memory of a few MiB, that ends with this value.
+pub struct Small(PathBuf);
+
+impl Small {
+    /// Mounted at `at`, which it makes.
+    pub fn new(at: &Path, mib: u32) -> Small {
+        fs::create_dir(at).unwrap();
+        let size = format!("size={mib}m");
+        let mount =
+            Command::new("mount").args(["-t", "tmpfs", "-o", &size, "none"]).arg(at).output().unwrap();
+        assert!(mount.status.success(), "{}", said(&mount));
+        Small(at.to_owned())
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Small {
+    fn drop(&mut self) {
+        unmount(&self.0);
+    }
+}
+
 /// A process that serves a mount in the background.
 pub struct Background {
     pid: Pid,
