@@ -1,6 +1,6 @@
 # What a newcomer types: `make run` and `make test`. Both install what they need.
 
-.PHONY: run test check unit models docs bench lab fuzz install
+.PHONY: run test check unit models docs bench lab fuzz posix install
 
 # Opens an ext4 image, walks it cold and warm, and says what to type next.
 run:
@@ -50,6 +50,12 @@ lab:
 # Each fuzz target for a while; needs a nightly toolchain and cargo-fuzz.
 fuzz:
 	tools/fuzz
+
+# What POSIX says of each system call, on the mount and on the kernel's: needs root.
+posix:
+	@tools/setup test
+	cargo build --release --quiet --bin dentree
+	tools/posix
 
 install:
 	@tools/setup run
