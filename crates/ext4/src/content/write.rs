@@ -10,10 +10,25 @@ use std::sync::atomic::Ordering::Relaxed;
 /// How a file's blocks are mapped from one on: what was asked last.
 type LastRun = Option<(u32, Run)>;
 
+/// What a write does to the times of a file.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Times {
+    /// It was changed now.
+    Now,
+    /// Whoever writes has set them, or is about to.
+    Kept,
+}
+
 impl Ext4 {
     /// Writes `data` at byte `offset`, or at the end; answers where, and how many bytes: fewer than given only where space ran out, the
     /// file can be no longer, or a block that is changed in part cannot be read. The error comes with the next write.
-    pub(crate) fn write_file(&self, node: &Node, offset: Option<u64>, data: &[u8]) -> Result<(u64, usize)> {
+    pub(crate) fn write_file(
+        &self,
+        node: &Node,
+        offset: Option<u64>,
+        data: &[u8],
+        times: Times,
+    ) -> Result<(u64, usize)> {
         let written = self.with_space(|| {
             let mut content = node.content_mut();
             let snapshot = node.snapshot();
@@ -35,7 +50,7 @@ impl Ext4 {
                 self.zero_tail(&mut content, &snapshot)?;
             }
             let done = self.write_blocks(&mut content, &snapshot, offset, data);
-            self.note_written(node, &mut content, offset, *done.as_ref().unwrap_or(&0))?;
+            self.note_written(node, &mut content, offset, *done.as_ref().unwrap_or(&0), times)?;
             Ok((offset, done?))
         });
         self.relieve()?;
@@ -63,14 +78,23 @@ impl Ext4 {
     }
 
     /// Moves length and times on, of a file that was written to.
-    fn note_written(&self, node: &Node, content: &mut Content, offset: u64, len: usize) -> Result<()> {
+    fn note_written(
+        &self,
+        node: &Node,
+        content: &mut Content,
+        offset: u64,
+        len: usize,
+        times: Times,
+    ) -> Result<()> {
         let now = self.writer()?.now();
         let end = offset + u64::try_from(len).unwrap_or(0);
         if len > 0 {
             content.is_inode_unstored = true;
             node.change(|snapshot| {
                 snapshot.set_size(end.max(snapshot.inode.size), true);
-                (snapshot.inode.mtime, snapshot.inode.ctime) = (now, now);
+                if times == Times::Now {
+                    (snapshot.inode.mtime, snapshot.inode.ctime) = (now, now);
+                }
             });
         }
         self.list_unstored(node, content)
