@@ -250,7 +250,7 @@ impl<'a, F: FileSystem> Hands<'a, F> {
 }
 
 /// Bytes that tell which write they are from, and differ from sector to sector.
-fn data(fill: u8, len: usize) -> Vec<u8> {
+pub fn data(fill: u8, len: usize) -> Vec<u8> {
     (0..len).map(|at| fill.wrapping_add((at / 512) as u8) | 1).collect()
 }
 
