@@ -168,7 +168,7 @@ impl<'a, F: FileSystem> Hands<'a, F> {
             }
             Op::Append { path, len, fill } => {
                 let file = self.at(path)?;
-                Ok(self.vfs.append(who, &file, &data(*fill, *len))?.0)
+                Ok(self.vfs.append(who, &file, &data(*fill, *len))?.1 as u64)
             }
             Op::Truncate { path, size } => {
                 self.set(path, SetAttr { size: Some(*size), ..SetAttr::default() })
