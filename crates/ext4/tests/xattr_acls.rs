@@ -187,7 +187,6 @@ fn lists_are_inherited_changed_and_obeyed_as_the_kernel_does() {
                 both.compare(&paths, &format!("{options}, step {step}"));
             }
         }
-        drop(both);
         vfs.into_fs().unwrap().close().unwrap();
         check(&ours, &[], options);
         // What the kernel says of ours, and we of the kernel's.

@@ -98,7 +98,8 @@ impl Ext4 {
             return Err(crate::Error::NoSpace);
         }
         let hash = write_block(&mut bytes, entries);
-        if let Some(number) = self.share_block(handle, old, hash, entries)? {
+        let is_other = |number| old.is_none_or(|old| old.number != number);
+        if let Some(number) = self.share_block(handle, is_other, hash, entries)? {
             return Ok(Placed::Shared(number));
         }
         if let Some(old) = old
@@ -118,11 +119,11 @@ impl Ext4 {
         Ok(Placed::Created(number))
     }
 
-    /// Becomes a user of a block other than `old` with this list.
-    fn share_block(
+    /// Becomes a user of a block with this list.
+    pub(super) fn share_block(
         &self,
         handle: &mut Handle<'_>,
-        old: Option<&Held>,
+        wanted: impl Fn(BlockNumber) -> bool,
         hash: u32,
         entries: &[XattrEntry<'_>],
     ) -> Result<Option<BlockNumber>> {
@@ -133,7 +134,7 @@ impl Ext4 {
         while let Some(entry) = candidate {
             let number = BlockNumber(entry.value());
             // Its content cannot change while the entry is held.
-            if old.is_none_or(|old| old.number != number) && self.has_list(number, entries)? {
+            if wanted(number) && self.has_list(number, entries)? {
                 let shared = self.update(handle, number, Structure::XattrBlock.at(number), |bytes| {
                     let users = XattrBlock::parse(bytes).map_or(0, |block| block.refcount);
                     let has_room = (1..MAX_BLOCK_USERS).contains(&users);

@@ -30,9 +30,9 @@ struct Change<'a> {
 }
 
 /// The attributes of an inode.
-struct Lists<'a> {
+pub(super) struct Lists<'a> {
     in_inode: Vec<XattrEntry<'a>>,
-    in_block: Vec<XattrEntry<'a>>,
+    pub(super) in_block: Vec<XattrEntry<'a>>,
 }
 
 /// Which list an attribute is in.
@@ -170,7 +170,7 @@ impl Ext4 {
     }
 
     /// All attributes of an inode.
-    fn lists<'a>(&self, snapshot: &'a Snapshot, block: Option<&'a Held>) -> Result<Lists<'a>> {
+    pub(super) fn lists<'a>(&self, snapshot: &'a Snapshot, block: Option<&'a Held>) -> Result<Lists<'a>> {
         let place = snapshot.place(Structure::InodeXattrs);
         let read = |list: XattrList<'a>| list.iter().collect::<Result<Vec<_>, Problem>>();
         let in_inode = XattrList::in_inode(&snapshot.tail).map_or(Ok(Vec::new()), read);
@@ -347,7 +347,7 @@ impl Ext4 {
     }
 
     /// Checks the inodes that values are in; answers how many.
-    fn check_values(&self, lists: &Lists<'_>) -> Result<u32> {
+    pub(super) fn check_values(&self, lists: &Lists<'_>) -> Result<u32> {
         let mut count = 0;
         for ino in inodes_of(&lists.in_inode).chain(inodes_of(&lists.in_block)) {
             self.value_inode(ino)?;

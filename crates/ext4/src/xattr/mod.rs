@@ -6,6 +6,7 @@
 //! | `change` | one attribute is set or removed: where it goes, and in which order things happen |
 //! | `block` | blocks of attributes and who shares them |
 //! | `initial` | what a new inode begins with |
+//! | `dedup` | sharing after the fact |
 //! | `value` | values in inodes of their own and who shares those |
 //!
 //! # Where an attribute goes
@@ -30,6 +31,7 @@
 
 mod block;
 mod change;
+mod dedup;
 mod initial;
 mod value;
 
