@@ -44,13 +44,13 @@ fn concat_help() -> String {
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Global {
     /// Take partition N of a partitioned disk, counted from 1 (the only ext4 partition is found by itself)
-    #[arg(long, global = true, value_name = "N", conflicts_with = "offset")]
+    #[arg(long, global = true, display_order = 100, value_name = "N", conflicts_with = "offset")]
     pub(crate) partition: Option<u32>,
     /// The file system begins at this byte of the image
-    #[arg(long, global = true, value_name = "BYTES")]
+    #[arg(long, global = true, display_order = 101, value_name = "BYTES")]
     pub(crate) offset: Option<u64>,
     /// Afterwards, tell on standard error what the caches and the device did
-    #[arg(long, global = true)]
+    #[arg(long, global = true, display_order = 102)]
     pub(crate) stats: bool,
 }
 
@@ -100,7 +100,7 @@ pub(crate) enum Command {
     Mount(MountArgs),
     /// Serve the files of an image to browsers, until Ctrl-C
     Serve(ServeArgs),
-    /// Show dentree at work on an image that it brings along
+    /// Show dentree at work on an image that it makes
     Demo,
     /// Measure how name caches are locked: the schemes of the 2002 study, today's, and rival crates
     Lab(LabArgs),

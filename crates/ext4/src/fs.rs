@@ -1,5 +1,6 @@
 //! [`FileSystem`] over the parts.
 
+use crate::content::Times;
 use crate::{Ext4, Node, Snapshot};
 use dentree_ext4_format::{InodeFlags, InodeNumber};
 use dentree_vfs::{
@@ -148,12 +149,17 @@ impl FileSystem for Ext4 {
 
     fn write(&self, node: &Node, offset: u64, data: &[u8]) -> Result<usize> {
         content(&node.snapshot())?;
-        Ok(self.write_file(node, Some(offset), data)?.1)
+        Ok(self.write_file(node, Some(offset), data, Times::Now)?.1)
+    }
+
+    fn write_back(&self, node: &Node, offset: u64, data: &[u8]) -> Result<usize> {
+        content(&node.snapshot())?;
+        Ok(self.write_file(node, Some(offset), data, Times::Kept)?.1)
     }
 
     fn append(&self, node: &Node, data: &[u8]) -> Result<(u64, usize)> {
         content(&node.snapshot())?;
-        Ok(self.write_file(node, None, data)?)
+        Ok(self.write_file(node, None, data, Times::Now)?)
     }
 
     fn allocate(&self, node: &Node, offset: u64, len: u64, how: Allocate) -> Result<()> {

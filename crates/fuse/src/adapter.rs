@@ -576,12 +576,12 @@ impl<F: FileSystem> fuser::Filesystem for Adapter<F> {
         _: FileHandle,
         offset: u64,
         data: &[u8],
-        _: WriteFlags,
+        flags: WriteFlags,
         _: OpenFlags,
         _: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        send_written(reply, self.write_at(node, offset, data));
+        send_written(reply, self.write_at(node, offset, data, flags));
     }
 
     fn fallocate(

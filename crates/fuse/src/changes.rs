@@ -14,7 +14,7 @@ use dentree_vfs::{
     Allocate, Durability, Error, FileSystem, FileType, Identity, Inode, Mode, NewKind, OnExisting, Result,
     SetAttr, SetTime, SetXattr,
 };
-use fuser::{INodeNo, RenameFlags, Request, TimeOrNow};
+use fuser::{INodeNo, RenameFlags, Request, TimeOrNow, WriteFlags};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
@@ -147,8 +147,14 @@ impl<F: FileSystem> Adapter<F> {
         Ok(inode)
     }
 
-    pub(crate) fn write_at(&self, node: INodeNo, offset: u64, data: &[u8]) -> Result<u32> {
-        let written = self.vfs.write(&CHECKED, &*self.inode(node)?, offset, data)?;
+    pub(crate) fn write_at(&self, node: INodeNo, offset: u64, data: &[u8], flags: WriteFlags) -> Result<u32> {
+        let file = self.inode(node)?;
+        // What the kernel has gathered it sends when it likes, and the times of the change by themselves, perhaps before.
+        let written = if flags.contains(WriteFlags::FUSE_WRITE_CACHE) {
+            self.vfs.write_back(&file, offset, data)?
+        } else {
+            self.vfs.write(&CHECKED, &file, offset, data)?
+        };
         // No more than came with the request, whose length has 32 bits.
         Ok(written as u32)
     }

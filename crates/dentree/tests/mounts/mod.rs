@@ -1,5 +1,7 @@
 //! Mounts and processes that end with the test that made them.
 
+#![allow(dead_code)] // each test binary uses a part
+
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

@@ -71,13 +71,14 @@ impl Ext4 {
             longer.is_some() || !matches!(how, Allocate::Reserve | Allocate::ReserveKeepSize);
         let mut handle = self.start(1)?;
         self.change_inode(&mut handle, node, |snapshot| {
-            snapshot.inode.size = longer.unwrap_or(snapshot.inode.size);
+            snapshot.set_size(longer.unwrap_or(snapshot.inode.size), !content.blocks.is_empty());
             snapshot.inode.ctime = now;
             if content_changed {
                 snapshot.inode.mtime = now;
             }
         })?;
         handle.stop();
+        content.is_inode_unstored |= !content.blocks.is_empty();
         self.list_unstored(node, content)
     }
 

@@ -43,8 +43,9 @@ impl Ext4 {
         let credits = INODE_CREDITS + ORPHAN_CREDITS + self.release_credits(&snapshot)?;
         let mut handle = self.start(credits)?;
         let now = self.writer()?.now();
-        // Past 2106 the low half is kept; 0 would say that it was never freed.
-        let dtime = u32::try_from(now.seconds & 0xFFFF_FFFF).unwrap_or(0).max(1);
+        // Past 2106 the low half is kept. 0 would say that it was never freed, and what could be an inode number, of a clock that
+        // was never set, that it is an orphan.
+        let dtime = u32::try_from(now.seconds & 0xFFFF_FFFF).unwrap_or(0).max(self.sb.inodes_count);
         let done = self
             .release_attributes(&mut handle, &snapshot, unused)
             .and_then(|()| self.remove_orphan(&mut handle, snapshot.ino, dtime))

@@ -197,6 +197,10 @@ impl FileSystem for MemoryFs {
         Ok(done)
     }
 
+    fn write_back(&self, node: &Arc<MemoryNode>, offset: u64, data: &[u8]) -> Result<usize> {
+        node.state_mut().pages_mut().ok_or(Error::Invalid)?.write(offset, data, || self.take_pages(1) == 1)
+    }
+
     fn append(&self, node: &Arc<MemoryNode>, data: &[u8]) -> Result<(u64, usize)> {
         let mut state = node.state_mut();
         let pages = state.pages_mut().ok_or(Error::Invalid)?;
