@@ -1,6 +1,7 @@
 //! The command line's definitions: what can be typed, and the help, completions and man pages made of it.
 
 mod change;
+mod xattr;
 
 pub(crate) use change::{ChmodArgs, ChownArgs, LnArgs, MkdirArgs, MvArgs, RmArgs, TouchArgs, TruncateArgs};
 use clap::{Args, Parser, Subcommand, ValueHint};
@@ -8,6 +9,7 @@ use clap_complete::Shell;
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+pub(crate) use xattr::{DedupArgs, XattrArgs, XattrCommand, XattrGet, XattrSet};
 
 const EXIT_CODES: &str = "\
 Exit status:
@@ -84,8 +86,10 @@ pub(crate) enum Command {
     Touch(TouchArgs),
     /// Cut files, or lengthen them by holes
     Truncate(TruncateArgs),
-    /// Print extended attributes, as getfattr -d does
+    /// Print, set and remove extended attributes
     Xattr(XattrArgs),
+    /// Let files with the same extended attributes share the blocks that these are in
+    Dedup(DedupArgs),
     /// Sum up the space that directories take
     Du(DuArgs),
     /// Print one line per file, to compare two trees with diff
@@ -232,13 +236,6 @@ pub(crate) struct CpArgs {
     /// Keep all: owners, exact modes and times, extended attributes, hard links
     #[arg(short, long)]
     pub(crate) archive: bool,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct XattrArgs {
-    /// Whose attributes
-    #[arg(required = true, value_name = "IMAGE:PATH", value_hint = ValueHint::FilePath)]
-    pub(crate) locations: Vec<OsString>,
 }
 
 #[derive(Debug, Args)]

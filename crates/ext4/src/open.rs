@@ -178,6 +178,10 @@ impl Ext4 {
             Some(location) => Journal::open(self.cache.clone(), &location, journal_options)?,
             None => Journal::without_log(self.cache.clone(), journal_options)?,
         };
+        if journal.recorded_error() != 0 {
+            let what = "the journal has recorded an error: e2fsck repairs what it left; open it for reading";
+            return Err(Error::Unsupported(what.to_owned()));
+        }
         let writer = Writer::new(&self, journal, &runs, clock)?;
         self.mark_in_use(writer.now())?;
         self.cache.discard(self.superblock_at.0, 1);

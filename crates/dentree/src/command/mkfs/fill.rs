@@ -140,6 +140,7 @@ impl<F: FileSystem> Filler<'_, F> {
             permissions: thing.permissions,
             uid: thing.uid,
             gid: thing.gid,
+            xattrs: &[],
         };
         let node = self.fs.make(&directory.node, name, &new).map_err(at)?;
         if thing.kind == FileType::Directory {
