@@ -5,6 +5,7 @@
 //! again, in the same transaction, and is freed after that.
 
 use super::Shared;
+use crate::content::Times;
 use crate::inodes::ORPHAN_CREDITS;
 use crate::{Error, Ext4, Node, Result, Snapshot, Structure};
 use dentree_ext4_format::xattr::{XattrEntry, XattrValue};
@@ -78,7 +79,7 @@ impl Ext4 {
         let new = NewInode { kind, permissions: 0o600, uid: inode.uid, gid: inode.gid, xattrs: &[] };
         let made = self.make_nameless(owner, &new)?;
         let written = self
-            .write_file(&made, Some(0), value)
+            .write_file(&made, Some(0), value, Times::Now)
             .and_then(|(_, len)| if len < value.len() { Err(Error::NoSpace) } else { self.store(&made) });
         match written {
             Ok(()) => Ok(made),
