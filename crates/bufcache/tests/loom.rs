@@ -170,3 +170,18 @@ fn a_new_block_wins_over_a_read_of_what_it_was() {
         assert_eq!((now[0], now[1]), (9, 0));
     });
 }
+
+#[test]
+fn a_block_that_is_read_ahead_comes_to_whoever_wants_it_meanwhile() {
+    for failures in [0, 1] {
+        model(failures, ROOMY, |cache, _| {
+            let other = Arc::clone(cache);
+            let thread = thread::spawn(move || other.read_ahead(vec![5..7]));
+            // The read that fails may be its own.
+            let wanted = cache.get(5).map(|buffer| buffer[0]);
+            assert!(matches!((wanted, failures), (Ok(5), _) | (Err(_), 1)));
+            thread.join().unwrap();
+            assert_eq!(cache.get(5).unwrap()[0] + cache.get(6).unwrap()[0], 11);
+        });
+    }
+}
