@@ -1,5 +1,6 @@
 //! [`FileSystem`] over the parts.
 
+use crate::content::Times;
 use crate::{Ext4, Node, Snapshot};
 use dentree_ext4_format::{InodeFlags, InodeNumber};
 use dentree_vfs::{
@@ -10,8 +11,6 @@ use std::ops::ControlFlow;
 
 /// The longest name in bytes.
 const NAME_MAX: usize = 255;
-
-const XATTRS: &str = "extended attributes are read, not yet written";
 
 /// `readdir` cookies are byte offsets within the directory: they stay valid as long as the image does.
 impl FileSystem for Ext4 {
@@ -97,11 +96,11 @@ impl FileSystem for Ext4 {
     }
 
     fn getxattr(&self, node: &Node, name: &[u8]) -> Result<Option<Vec<u8>>> {
-        Ok(self.xattr(&node.snapshot(), name)?)
+        Ok(self.get_xattr(node, name)?)
     }
 
     fn listxattr(&self, node: &Node) -> Result<Vec<Vec<u8>>> {
-        Ok(self.xattr_names(&node.snapshot())?)
+        Ok(self.list_xattrs(node)?)
     }
 
     fn statfs(&self) -> Result<FsStat> {
@@ -150,12 +149,17 @@ impl FileSystem for Ext4 {
 
     fn write(&self, node: &Node, offset: u64, data: &[u8]) -> Result<usize> {
         content(&node.snapshot())?;
-        Ok(self.write_file(node, Some(offset), data)?.1)
+        Ok(self.write_file(node, Some(offset), data, Times::Now)?.1)
+    }
+
+    fn write_back(&self, node: &Node, offset: u64, data: &[u8]) -> Result<usize> {
+        content(&node.snapshot())?;
+        Ok(self.write_file(node, Some(offset), data, Times::Kept)?.1)
     }
 
     fn append(&self, node: &Node, data: &[u8]) -> Result<(u64, usize)> {
         content(&node.snapshot())?;
-        Ok(self.write_file(node, None, data)?)
+        Ok(self.write_file(node, None, data, Times::Now)?)
     }
 
     fn allocate(&self, node: &Node, offset: u64, len: u64, how: Allocate) -> Result<()> {
@@ -171,12 +175,16 @@ impl FileSystem for Ext4 {
         Ok(self.sync_all()?)
     }
 
-    fn setxattr(&self, _: &Node, _: &[u8], _: &[u8], _: SetXattr) -> Result<()> {
-        Err(Error::Unsupported(XATTRS.into()))
+    fn setxattr(&self, node: &Node, name: &[u8], value: &[u8], how: SetXattr) -> Result<()> {
+        Ok(self.set_xattr(node, name, value, how)?)
     }
 
-    fn removexattr(&self, _: &Node, _: &[u8]) -> Result<()> {
-        Err(Error::Unsupported(XATTRS.into()))
+    fn set_acl(&self, node: &Node, acl: Option<&[u8]>, attributes: &SetAttr) -> Result<()> {
+        Ok(self.set_access_acl(node, acl, attributes)?)
+    }
+
+    fn removexattr(&self, node: &Node, name: &[u8]) -> Result<()> {
+        Ok(self.remove_xattr(node, name)?)
     }
 }
 

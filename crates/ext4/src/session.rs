@@ -27,9 +27,7 @@ impl Ext4 {
         let sb = &self.sb;
         let refuse = |what: String| Err(Error::Unsupported(format!("{what}; open it for reading")));
         let mut names = sb.ro_compat.without(WRITABLE).names();
-        names.extend(
-            Incompat(sb.incompat.0 & (Incompat::MMP.0 | Incompat::ENCRYPT.0 | Incompat::EA_INODE.0)).names(),
-        );
+        names.extend(Incompat(sb.incompat.0 & (Incompat::MMP.0 | Incompat::ENCRYPT.0)).names());
         if !names.is_empty() {
             return refuse(format!("the file system uses {}, which dentree cannot write", names.join(", ")));
         }

@@ -18,12 +18,12 @@ use std::sync::Arc;
 
 /// Kinds of image: mke2fs options, size. All have a journal: without one a cut leaves what `e2fsck` must repair.
 const KINDS: [(&str, &str); 6] = [
-    ("-t ext4 -J size=4", "20M"),
-    ("-t ext4 -O metadata_csum_seed,orphan_file -J size=4", "20M"),
-    ("-t ext4 -b 1024 -J size=1", "12M"),
-    ("-t ext3 -b 1024 -J size=1", "12M"),
-    ("-t ext4 -b 1024 -O inline_data -I 256 -J size=1", "12M"),
-    (OURS, "12M"),
+    ("-t ext4 -b 4096 -J size=4", "12M"),
+    ("-t ext4 -b 4096 -O metadata_csum_seed,orphan_file -J size=4", "12M"),
+    ("-t ext4 -b 1024 -J size=1", "8M"),
+    ("-t ext3 -b 1024 -J size=1", "8M"),
+    ("-t ext4 -b 1024 -O inline_data -I 256 -J size=1", "8M"),
+    (OURS, "8M"),
 ];
 
 /// Operations of each run.
@@ -72,7 +72,7 @@ fn work(options: &str, size: &str, seed: u64, threads: usize) -> Run {
                 share(&model);
                 let mut story = Story::new(&top, model);
                 let mut dice = Dice(0x5851_F42D * (seed * 100 + thread) + 1);
-                let wishes = Wishes { top, allocates, durable_one_of: 12 };
+                let wishes = Wishes { top, allocates, durable_one_of: 8 };
                 let errors = story.go_on(ours, &wishes, &mut dice, WORK / threads, &|| device.position());
                 assert!(errors.is_empty(), "{errors:?}");
                 story
@@ -122,7 +122,7 @@ fn put(path: &Path, image: &[u8]) {
     let file = fs::File::create(path).unwrap();
     file.set_len(image.len() as u64).unwrap();
     for (n, block) in image.chunks(4096).enumerate() {
-        if block.iter().any(|&byte| byte != 0) {
+        if block != &[0; 4096][..block.len()] {
             file.write_all_at(block, n as u64 * 4096).unwrap();
         }
     }
@@ -179,6 +179,7 @@ fn cut(seeds: RangeInclusive<u64>, count: usize) {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let (mut done, mut problems) = (0, Vec::new());
     for (options, size) in KINDS {
+        let before = done;
         for (seed, workers) in seeds.clone().flat_map(|seed| [(seed, 1), (seed, 3)]) {
             let run = &work(options, size, seed, workers);
             let cuts = cuts(&run.recording, count, seed);
@@ -189,6 +190,7 @@ fn cut(seeds: RangeInclusive<u64>, count: usize) {
             });
             done += cuts.len();
         }
+        println!("{options}: {} power cuts, {} problems so far", done - before, problems.len());
     }
     println!("{done} power cuts, seeds {seeds:?}");
     assert!(problems.is_empty(), "{}", problems.join("\n\n"));

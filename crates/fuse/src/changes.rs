@@ -1,20 +1,20 @@
 //! Requests that change something, in terms of [`Vfs`](dentree_vfs::Vfs).
 //!
-//! The kernel has checked who may do it, has applied the umask, and takes setuid and setgid bits away by requests of its own; what is
+//! The kernel has checked who may do it, and takes setuid and setgid bits away by requests of its own; what is
 //! left to say is to whom a new inode belongs. With the write-back cache it also knows length and times of open files better than we do, and sends
 //! them when it writes.
 //!
-//! What is not offered: O_TMPFILE, which fuser has no request for, and new ACLs, as nobody here would keep permission bits and
-//! ACLs in step.
+//! What is not offered: O_TMPFILE, which fuser has no request for. What fuser does not pass on: that who sets an ACL is not in the file's
+//! group, so that its setgid bit is to go (`FUSE_SETXATTR_ACL_KILL_SGID`); the bit stays.
 
 use crate::adapter::Adapter;
 use crate::convert::{device_numbers, timestamp};
 use crate::known::NodeId;
 use dentree_vfs::{
-    Allocate, Durability, Error, FileSystem, FileType, Identity, Inode, NewKind, OnExisting, Result, SetAttr,
-    SetTime, SetXattr,
+    Allocate, Durability, Error, FileSystem, FileType, Identity, Inode, Mode, NewKind, OnExisting, Result,
+    SetAttr, SetTime, SetXattr,
 };
-use fuser::{INodeNo, RenameFlags, Request, TimeOrNow};
+use fuser::{INodeNo, RenameFlags, Request, TimeOrNow, WriteFlags};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
@@ -57,10 +57,10 @@ impl<F: FileSystem> Adapter<F> {
         parent: INodeNo,
         name: &OsStr,
         kind: NewKind<'_>,
-        mode: u32,
+        (mode, umask): (u32, u32),
     ) -> Result<Arc<Inode<F>>> {
-        let permissions = (mode & 0o7777) as u16;
-        self.vfs.make(&caller(request), &self.inode(parent)?, name.as_bytes(), kind, permissions)
+        let mode = Mode { permissions: (mode & 0o7777) as u16, umask: (umask & 0o777) as u16 };
+        self.vfs.make(&caller(request), &self.inode(parent)?, name.as_bytes(), kind, mode)
     }
 
     pub(crate) fn make_node(
@@ -68,11 +68,11 @@ impl<F: FileSystem> Adapter<F> {
         request: &Request,
         parent: INodeNo,
         name: &OsStr,
-        mode: u32,
+        mode: (u32, u32),
         device: u32,
     ) -> Result<Arc<Inode<F>>> {
         let (major, minor) = device_numbers(device);
-        let kind = match FileType::from_mode(mode) {
+        let kind = match FileType::from_mode(mode.0) {
             Some(FileType::Regular) => NewKind::Regular,
             Some(FileType::Fifo) => NewKind::Fifo,
             Some(FileType::Socket) => NewKind::Socket,
@@ -147,8 +147,14 @@ impl<F: FileSystem> Adapter<F> {
         Ok(inode)
     }
 
-    pub(crate) fn write_at(&self, node: INodeNo, offset: u64, data: &[u8]) -> Result<u32> {
-        let written = self.vfs.write(&CHECKED, &*self.inode(node)?, offset, data)?;
+    pub(crate) fn write_at(&self, node: INodeNo, offset: u64, data: &[u8], flags: WriteFlags) -> Result<u32> {
+        let file = self.inode(node)?;
+        // What the kernel has gathered it sends when it likes, and the times of the change by themselves, perhaps before.
+        let written = if flags.contains(WriteFlags::FUSE_WRITE_CACHE) {
+            self.vfs.write_back(&file, offset, data)?
+        } else {
+            self.vfs.write(&CHECKED, &file, offset, data)?
+        };
         // No more than came with the request, whose length has 32 bits.
         Ok(written as u32)
     }
@@ -205,9 +211,6 @@ impl<F: FileSystem> Adapter<F> {
             XATTR_REPLACE => SetXattr::Replace,
             _ => return Err(Error::Invalid),
         };
-        if name.as_bytes().starts_with(b"system.posix_acl_") {
-            return Err(Error::Unsupported("access control lists are read, not yet written".into()));
-        }
         self.vfs.setxattr(&CHECKED, &*self.inode(node)?, name.as_bytes(), value, how)
     }
 

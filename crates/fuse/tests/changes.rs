@@ -45,6 +45,21 @@ fn what_is_written_is_read_back_and_reaches_the_file_system() {
 }
 
 #[test]
+fn what_the_kernel_has_gathered_is_written_without_touching_the_times_that_it_shows() {
+    let Some((mounted, vfs)) = mounted() else { return };
+    for number in 0..50 {
+        let path = mounted.path.join(number.to_string());
+        fs::write(&path, [1; 100_000]).unwrap();
+        let shown = fs::metadata(&path).unwrap();
+        File::open(&path).unwrap().sync_all().unwrap();
+        let name = number.to_string();
+        let ours = vfs.walk(&Identity::Superuser, vfs.root(), name.as_bytes(), Default::default()).unwrap();
+        let stored = ours.attr().mtime;
+        assert_eq!((stored.seconds, i64::from(stored.nanos)), (shown.mtime(), shown.mtime_nsec()));
+    }
+}
+
+#[test]
 fn names_come_and_go() {
     let Some((mounted, _)) = mounted() else { return };
     let at = |name: &str| mounted.path.join(name);
@@ -194,6 +209,10 @@ fn attributes_are_set_and_stay() {
     assert_eq!(fs::metadata(&path).unwrap().modified().unwrap(), then);
     let ours = vfs.walk(&Identity::Superuser, vfs.root(), b"f", Default::default()).unwrap();
     assert_eq!((ours.attr().mtime.seconds, ours.attr().mtime.nanos), (1_234_567_890, 123_456_789));
+    let long_ago = SystemTime::UNIX_EPOCH - Duration::from_millis(1700);
+    File::options().write(true).open(&path).unwrap().set_modified(long_ago).unwrap();
+    assert_eq!((ours.attr().mtime.seconds, ours.attr().mtime.nanos), (-2, 300_000_000));
+    assert_eq!(fs::metadata(&path).unwrap().modified().unwrap(), long_ago);
 
     rustix::fs::setxattr(&path, "user.a", b"one", XattrFlags::CREATE).unwrap();
     assert_eq!(rustix::fs::setxattr(&path, "user.a", b"two", XattrFlags::CREATE), Err(Errno::EXIST));

@@ -9,6 +9,11 @@ use crate::{Allocate, Durability, Error, FileSystem, FileType, Identity, Inode, 
 /// The largest offset, as `loff_t`.
 const OFFSET_MAX: u64 = i64::MAX as u64;
 
+fn check_end(offset: u64, len: u64) -> Result<()> {
+    let end = offset.checked_add(len).filter(|&end| end <= OFFSET_MAX);
+    end.map(drop).ok_or(Error::FileTooLarge)
+}
+
 impl<F: FileSystem> Vfs<F> {
     /// Writes `data` at byte `offset` of a regular file and lengthens it where need be: `pwrite(2)`. Answers how many bytes: fewer than
     /// given only where space ran out behind them. Takes setuid and setgid bits away unless `who` is the superuser.
@@ -17,9 +22,20 @@ impl<F: FileSystem> Vfs<F> {
         if data.is_empty() {
             return Ok(0);
         }
-        offset.checked_add(data.len() as u64).filter(|&end| end <= OFFSET_MAX).ok_or(Error::FileTooLarge)?;
+        check_end(offset, data.len() as u64)?;
         self.drop_privileges(who, file)?;
         self.fs().write(file.node(), offset, data)
+    }
+
+    /// Writes what a front door has gathered from programs, which has done what else a write does: set the times, and taken setuid and
+    /// setgid bits away. Answers as [`write`](Self::write).
+    pub fn write_back(&self, file: &Inode<F>, offset: u64, data: &[u8]) -> Result<usize> {
+        self.check_content(file, Touch::Change)?;
+        if data.is_empty() {
+            return Ok(0);
+        }
+        check_end(offset, data.len() as u64)?;
+        self.fs().write_back(file.node(), offset, data)
     }
 
     /// Writes `data` at the end of a regular file, wherever that is by now: `write(2)` with `O_APPEND`. Answers the offset, and how many
@@ -46,7 +62,7 @@ impl<F: FileSystem> Vfs<F> {
         if len == 0 {
             return Err(Error::Invalid);
         }
-        offset.checked_add(len).filter(|&end| end <= OFFSET_MAX).ok_or(Error::FileTooLarge)?;
+        check_end(offset, len)?;
         self.drop_privileges(who, file)?;
         self.fs().allocate(file.node(), offset, len, how)
     }

@@ -212,6 +212,13 @@ pub trait FileSystem: Send + Sync + 'static {
         Err(Error::ReadOnly)
     }
 
+    /// As [`write`](FileSystem::write), of what a front door has gathered from programs: it has the times of their changes and sets
+    /// them itself, so they stay as they are.
+    fn write_back(&self, node: &Self::Node, offset: u64, data: &[u8]) -> Result<usize> {
+        let _ = (node, offset, data);
+        Err(Error::ReadOnly)
+    }
+
     /// Writes `data` at the end of a regular file, wherever that is by now; answers the offset, and how many bytes.
     fn append(&self, node: &Self::Node, data: &[u8]) -> Result<(u64, usize)> {
         let _ = (node, data);
@@ -245,6 +252,13 @@ pub trait FileSystem: Send + Sync + 'static {
     /// Sets the extended attribute `name` (a full name).
     fn setxattr(&self, node: &Self::Node, name: &[u8], value: &[u8], how: SetXattr) -> Result<()> {
         let _ = (node, name, value, how);
+        Err(Error::ReadOnly)
+    }
+
+    /// Sets the access ACL (in the form of `getxattr(2)`), or takes it away if there is one, and with it attributes other than the length:
+    /// all of that or nothing.
+    fn set_acl(&self, node: &Self::Node, acl: Option<&[u8]>, attributes: &SetAttr) -> Result<()> {
+        let _ = (node, acl, attributes);
         Err(Error::ReadOnly)
     }
 

@@ -18,6 +18,8 @@ mod size;
 mod store;
 mod write;
 
+pub(crate) use write::Times;
+
 use crate::{Error, Ext4, Node, Result, Snapshot};
 use dentree_ext4_format::{Incompat, InodeFlags, InodeNumber, LogicalBlock, RoCompat};
 use dentree_vfs::Durability;

@@ -10,10 +10,25 @@ use std::sync::atomic::Ordering::Relaxed;
 /// How a file's blocks are mapped from one on: what was asked last.
 type LastRun = Option<(u32, Run)>;
 
+/// What a write does to the times of a file.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Times {
+    /// It was changed now.
+    Now,
+    /// Whoever writes has set them, or is about to.
+    Kept,
+}
+
 impl Ext4 {
-    /// Writes `data` at byte `offset`, or at the end; answers where, and how many bytes: fewer than given only where space ran out, or the
-    /// file can be no longer.
-    pub(crate) fn write_file(&self, node: &Node, offset: Option<u64>, data: &[u8]) -> Result<(u64, usize)> {
+    /// Writes `data` at byte `offset`, or at the end; answers where, and how many bytes: fewer than given only where space ran out, the
+    /// file can be no longer, or a block that is changed in part cannot be read. The error comes with the next write.
+    pub(crate) fn write_file(
+        &self,
+        node: &Node,
+        offset: Option<u64>,
+        data: &[u8],
+        times: Times,
+    ) -> Result<(u64, usize)> {
         let written = self.with_space(|| {
             let mut content = node.content_mut();
             let snapshot = node.snapshot();
@@ -35,7 +50,7 @@ impl Ext4 {
                 self.zero_tail(&mut content, &snapshot)?;
             }
             let done = self.write_blocks(&mut content, &snapshot, offset, data);
-            self.note_written(node, &mut content, offset, *done.as_ref().unwrap_or(&0))?;
+            self.note_written(node, &mut content, offset, *done.as_ref().unwrap_or(&0), times)?;
             Ok((offset, done?))
         });
         self.relieve()?;
@@ -63,23 +78,30 @@ impl Ext4 {
     }
 
     /// Moves length and times on, of a file that was written to.
-    fn note_written(&self, node: &Node, content: &mut Content, offset: u64, len: usize) -> Result<()> {
+    fn note_written(
+        &self,
+        node: &Node,
+        content: &mut Content,
+        offset: u64,
+        len: usize,
+        times: Times,
+    ) -> Result<()> {
         let now = self.writer()?.now();
         let end = offset + u64::try_from(len).unwrap_or(0);
         if len > 0 {
             content.is_inode_unstored = true;
             node.change(|snapshot| {
-                if end > snapshot.inode.size {
-                    snapshot.stored_size.get_or_insert(snapshot.inode.size);
-                    snapshot.inode.size = end;
+                snapshot.set_size(end.max(snapshot.inode.size), true);
+                if times == Times::Now {
+                    (snapshot.inode.mtime, snapshot.inode.ctime) = (now, now);
                 }
-                (snapshot.inode.mtime, snapshot.inode.ctime) = (now, now);
             });
         }
         self.list_unstored(node, content)
     }
 
-    /// Puts data into blocks in memory; answers how many bytes, which is fewer than all only where space ran out.
+    /// Puts data into blocks in memory; answers how many bytes: fewer than all where space ran out, or what is to be changed cannot be
+    /// read. An error means none.
     fn write_blocks(
         &self,
         content: &mut Content,
@@ -98,7 +120,7 @@ impl Ext4 {
             let part = rest.get(..len).unwrap_or_default();
             match self.write_block(content, snapshot, block, within, part, &mut last) {
                 Ok(()) => done += len,
-                Err(Error::NoSpace) if done > 0 => break,
+                Err(_) if done > 0 => break,
                 Err(error) => return Err(error),
             }
         }

@@ -3,6 +3,7 @@
 use super::file::PAGE;
 use super::node::Content;
 use super::{MemoryFs, MemoryNode, ROOT};
+use crate::acl::ACCESS;
 use crate::{
     Allocate, Attr, DirEntry, Error, Extent, FileSystem, FileType, FsStat, Ino, Lookup, NameIn, NewInode,
     NewKind, ReaddirStart, Rename, Result, SetAttr, SetXattr,
@@ -196,6 +197,10 @@ impl FileSystem for MemoryFs {
         Ok(done)
     }
 
+    fn write_back(&self, node: &Arc<MemoryNode>, offset: u64, data: &[u8]) -> Result<usize> {
+        node.state_mut().pages_mut().ok_or(Error::Invalid)?.write(offset, data, || self.take_pages(1) == 1)
+    }
+
     fn append(&self, node: &Arc<MemoryNode>, data: &[u8]) -> Result<(u64, usize)> {
         let mut state = node.state_mut();
         let pages = state.pages_mut().ok_or(Error::Invalid)?;
@@ -257,6 +262,16 @@ impl FileSystem for MemoryFs {
         }
         state.xattrs.insert(name.to_vec(), value.to_vec());
         state.changed();
+        Ok(())
+    }
+
+    fn set_acl(&self, node: &Arc<MemoryNode>, acl: Option<&[u8]>, attributes: &SetAttr) -> Result<()> {
+        let mut state = node.state_mut();
+        match acl {
+            Some(acl) => state.xattrs.insert(ACCESS.to_vec(), acl.to_vec()),
+            None => state.xattrs.remove(ACCESS),
+        };
+        state.set(attributes);
         Ok(())
     }
 
