@@ -1,5 +1,6 @@
 //! What is read ahead, and what that may not do to others.
 #![cfg(not(loom))]
+#![allow(clippy::single_range_in_vec_init, reason = "a run is a range of blocks")]
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};

@@ -1,6 +1,7 @@
 //! Every interleaving of two threads that meet at one block:
 //! `RUSTFLAGS="--cfg loom" cargo test --release -p dentree-bufcache --test loom`.
 #![cfg(loom)]
+#![allow(clippy::single_range_in_vec_init, reason = "a run is a range of blocks")]
 
 use std::io;
 use std::sync::Arc;
