@@ -1,6 +1,6 @@
 # What a newcomer types: `make run` and `make test`. Both install what they need.
 
-.PHONY: run test check unit models docs bench lab fuzz posix install
+.PHONY: run test check unit models docs bench lab fuzz crash posix install
 
 # Opens an ext4 image, walks it cold and warm, and says what to type next.
 run:
@@ -50,6 +50,11 @@ lab:
 # Each fuzz target for a while; needs a nightly toolchain and cargo-fuzz.
 fuzz:
 	tools/fuzz
+
+# Cuts the power in tens of thousands of places, and lets the device fail at every request.
+crash:
+	@tools/setup test
+	cargo test --release --quiet -p dentree-ext4 --test power_cuts --test faults -- --ignored --nocapture
 
 # What POSIX says of each system call, on the mount and on the kernel's: needs root.
 posix:

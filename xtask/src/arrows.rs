@@ -15,7 +15,14 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("dentree-vfs", &["dentree-dcache"]),
     (
         "dentree-ext4",
-        &["dentree-blockdev", "dentree-bufcache", "dentree-ext4-format", "dentree-jbd2", "dentree-vfs"],
+        &[
+            "dentree-blockdev",
+            "dentree-bufcache",
+            "dentree-ext4-format",
+            "dentree-jbd2",
+            "dentree-mbcache",
+            "dentree-vfs",
+        ],
     ),
     ("dentree-fuse", &["dentree-vfs"]),
     ("dentree-http", &["dentree-vfs"]),

@@ -2,9 +2,10 @@
 //!
 //! Locking. Opening to write takes `flock(LOCK_EX)`, so that a second writer is refused by name. `flock` and not a
 //! record lock, because it is what systemd, udev and util-linux use to keep off a block device. A block device
-//! is also opened `O_EXCL`, by which the kernel refuses one that is mounted.
+//! is also opened `O_EXCL`, by which the kernel refuses one that is mounted. A loop device locks nothing: where the system shows one
+//! that may write to the file, opening to write is refused as well.
 //! Opening to read takes no lock and asks for none: one may always look. What a reader sees while somebody writes (this
-//! program, a virtual machine, a loop mount: the last two take no lock that can be seen) is the file as
+//! program, a loop mount, a virtual machine, which takes no lock that can be seen) is the file as
 //! it is at each read, which need not fit together; checksums then name what does not.
 
 use std::fs::{File, OpenOptions};
@@ -12,10 +13,11 @@ use std::io::{self, IoSlice, IoSliceMut, Seek, SeekFrom};
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, OFlags};
 
-use crate::lock_holder::lock_holder;
+use crate::lock_holder::{lock_holder, loop_device};
 use crate::queue::{PoolQueue, ReaderPool};
 use crate::{BlockDevice, Error, ReadQueue, check_range};
 
@@ -122,13 +124,31 @@ fn check_kind(path: &Path) -> Result<bool, Error> {
 
 fn lock(path: &Path, file: &File) -> Result<(), Error> {
     match rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(()),
+        Ok(()) => match loop_behind(file) {
+            None => Ok(()),
+            holder => Err(Error::Locked { path: path.to_owned(), holder }),
+        },
         Err(errno) if errno == rustix::io::Errno::WOULDBLOCK => {
             let holder =
                 file.metadata().ok().and_then(|metadata| lock_holder(metadata.dev(), metadata.ino()));
             Err(Error::Locked { path: path.to_owned(), holder })
         }
         Err(errno) => Err(Error::Open { path: path.to_owned(), source: errno.into() }),
+    }
+}
+
+/// The loop device that writes to a file. One that was just unmounted may still be there for a moment, while somebody looks at it.
+fn loop_behind(file: &File) -> Option<String> {
+    const PATIENCE: Duration = Duration::from_secs(1);
+    const PAUSE: Duration = Duration::from_millis(20);
+    let found = file.metadata().ok()?;
+    let began = Instant::now();
+    loop {
+        let holder = loop_device(found.dev(), found.ino())?;
+        if began.elapsed() > PATIENCE {
+            return Some(holder);
+        }
+        std::thread::sleep(PAUSE);
     }
 }
 

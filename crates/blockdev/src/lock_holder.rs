@@ -1,6 +1,9 @@
-//! Who holds a lock: what `/proc/locks` tells.
+//! Who writes to a file: what `/proc/locks` tells of those who lock it, and `/sys/block` of loop devices, which do not.
 
 use rustix::fs::{major, minor};
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 
 /// The process that has an exclusive `flock` on a file, as `process 123 (name)`. `None` where the system does not tell.
 pub(crate) fn lock_holder(dev: u64, ino: u64) -> Option<String> {
@@ -24,6 +27,21 @@ fn holder_in(locks: &str, dev: u64, ino: u64) -> Option<u32> {
     })
 }
 
+/// The loop device that writes to a file, as `the kernel (/dev/loop3)`. `None` where there is none, or the system does not tell.
+pub(crate) fn loop_device(dev: u64, ino: u64) -> Option<String> {
+    loop_device_in(Path::new("/sys/block"), dev, ino).map(|name| format!("the kernel (/dev/{name})"))
+}
+
+fn loop_device_in(blocks: &Path, dev: u64, ino: u64) -> Option<String> {
+    fs::read_dir(blocks).ok()?.flatten().find_map(|entry| {
+        let backing = fs::read_to_string(entry.path().join("loop/backing_file")).ok()?;
+        let found = fs::metadata(backing.trim_end_matches('\n')).ok()?;
+        let is_writable = fs::read_to_string(entry.path().join("ro")).ok()?.trim() == "0";
+        let is_it = is_writable && (found.dev(), found.ino()) == (dev, ino);
+        is_it.then(|| entry.file_name().to_string_lossy().into_owned())
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -41,5 +59,26 @@ mod tests {
         assert_eq!(holder_in(locks, dev, 77), Some(15));
         assert_eq!(holder_in(locks, dev, 79), None);
         assert_eq!(holder_in(locks, dev, 80), None);
+    }
+
+    #[test]
+    fn the_loop_device_is_the_one_with_that_file_behind_it_unless_it_only_reads() {
+        let dir = std::env::temp_dir().join(format!("blockdev-loops-{}", std::process::id()));
+        let (image, other) = (dir.join("disk.img"), dir.join("other.img"));
+        let blocks = dir.join("block");
+        for (name, file, ro) in [("loop0", &other, "0\n"), ("loop1", &image, "1\n"), ("loop2", &image, "0\n")]
+        {
+            fs::create_dir_all(blocks.join(name).join("loop")).unwrap();
+            fs::write(file, "").unwrap();
+            fs::write(blocks.join(name).join("ro"), ro).unwrap();
+            fs::write(blocks.join(name).join("loop/backing_file"), format!("{}\n", file.display())).unwrap();
+        }
+        fs::create_dir_all(blocks.join("vda")).unwrap();
+        let found = fs::metadata(&image).unwrap();
+        assert_eq!(loop_device_in(&blocks, found.dev(), found.ino()).as_deref(), Some("loop2"));
+        fs::write(blocks.join("loop2/ro"), "1\n").unwrap();
+        assert_eq!(loop_device_in(&blocks, found.dev(), found.ino()), None);
+        assert_eq!(loop_device_in(&dir.join("none"), found.dev(), found.ino()), None);
+        fs::remove_dir_all(dir).unwrap();
     }
 }

@@ -128,7 +128,8 @@ pub enum Survivors {
 }
 
 impl Survivors {
-    fn has(self, step: usize, sector: u64) -> bool {
+    /// Whether a sector of a step has arrived; sectors are counted from the start of the device.
+    pub fn has(self, step: usize, sector: u64) -> bool {
         match self {
             Survivors::None => false,
             Survivors::All => true,

@@ -1,6 +1,7 @@
 //! The command line's definitions: what can be typed, and the help, completions and man pages made of it.
 
 mod change;
+mod xattr;
 
 pub(crate) use change::{ChmodArgs, ChownArgs, LnArgs, MkdirArgs, MvArgs, RmArgs, TouchArgs, TruncateArgs};
 use clap::{Args, Parser, Subcommand, ValueHint};
@@ -8,6 +9,7 @@ use clap_complete::Shell;
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+pub(crate) use xattr::{DedupArgs, XattrArgs, XattrCommand, XattrGet, XattrSet};
 
 const EXIT_CODES: &str = "\
 Exit status:
@@ -42,13 +44,13 @@ fn concat_help() -> String {
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Global {
     /// Take partition N of a partitioned disk, counted from 1 (the only ext4 partition is found by itself)
-    #[arg(long, global = true, value_name = "N", conflicts_with = "offset")]
+    #[arg(long, global = true, display_order = 100, value_name = "N", conflicts_with = "offset")]
     pub(crate) partition: Option<u32>,
     /// The file system begins at this byte of the image
-    #[arg(long, global = true, value_name = "BYTES")]
+    #[arg(long, global = true, display_order = 101, value_name = "BYTES")]
     pub(crate) offset: Option<u64>,
     /// Afterwards, tell on standard error what the caches and the device did
-    #[arg(long, global = true)]
+    #[arg(long, global = true, display_order = 102)]
     pub(crate) stats: bool,
 }
 
@@ -84,8 +86,10 @@ pub(crate) enum Command {
     Touch(TouchArgs),
     /// Cut files, or lengthen them by holes
     Truncate(TruncateArgs),
-    /// Print extended attributes, as getfattr -d does
+    /// Print, set and remove extended attributes
     Xattr(XattrArgs),
+    /// Let files with the same extended attributes share the blocks that these are in
+    Dedup(DedupArgs),
     /// Sum up the space that directories take
     Du(DuArgs),
     /// Print one line per file, to compare two trees with diff
@@ -96,7 +100,7 @@ pub(crate) enum Command {
     Mount(MountArgs),
     /// Serve the files of an image to browsers, until Ctrl-C
     Serve(ServeArgs),
-    /// Show dentree at work on an image that it brings along
+    /// Show dentree at work on an image that it makes
     Demo,
     /// Measure how name caches are locked: the schemes of the 2002 study, today's, and rival crates
     Lab(LabArgs),
@@ -232,13 +236,6 @@ pub(crate) struct CpArgs {
     /// Keep all: owners, exact modes and times, extended attributes, hard links
     #[arg(short, long)]
     pub(crate) archive: bool,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct XattrArgs {
-    /// Whose attributes
-    #[arg(required = true, value_name = "IMAGE:PATH", value_hint = ValueHint::FilePath)]
-    pub(crate) locations: Vec<OsString>,
 }
 
 #[derive(Debug, Args)]
@@ -465,6 +462,9 @@ pub(crate) struct LoadArgs {
     /// Numbers of clients, each a case of its own
     #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(1..=128))]
     pub(crate) clients: Vec<u16>,
+    /// Numbers of CPUs for all of these clients, each a case of its own; all CPUs otherwise
+    #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) cpus: Vec<u16>,
     /// Slices of work for each scheme and number of clients
     #[arg(long, value_name = "N", default_value_t = 7, value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) rounds: u16,

@@ -143,9 +143,11 @@ impl Location {
         vfs.walk(WHO, vfs.root(), &self.path, options).map_err(|error| self.problem(&error))
     }
 
-    /// As [`walk`](Self::walk), and `None` where there is nothing.
+    /// What is there, and `None` where there is nothing. Unlike [`walk`](Self::walk), a slash at the end does not make a link be
+    /// followed that is to be kept: it is no directory.
     pub(crate) fn find(&self, options: WalkOptions) -> Result<Option<Node>, Problem> {
         let (vfs, path) = (&self.image.vfs, &self.path);
+        let options = WalkOptions { directory: self.directory, ..options };
         match vfs.walk(WHO, vfs.root(), path, options) {
             Ok(node) => Ok(Some(node)),
             Err(Error::NotFound) => Ok(None),

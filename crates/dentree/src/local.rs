@@ -15,18 +15,21 @@ const CHUNK: usize = 1 << 20;
 pub(crate) type Xattr = (Vec<u8>, Vec<u8>);
 
 /// Calls `each` for the data in the first `size` bytes of a file with the offset of each piece, and leaves holes out; answers where the
-/// last piece ended, or what `each` broke off with.
+/// last piece ended, or what `each` broke off with. No piece reaches across a multiple of 1 MiB. Data is widened to multiples
+/// of `grain` bytes: with more than 1, what the machine's file system can leave out between them does not show.
 pub(crate) fn each_data<B>(
     file: &File,
     size: u64,
+    grain: u64,
     each: &mut dyn FnMut(u64, &[u8]) -> ControlFlow<B>,
 ) -> io::Result<ControlFlow<B, u64>> {
     let mut chunk = vec![0; CHUNK.min(usize::try_from(size).unwrap_or(CHUNK))];
     let mut end = 0;
-    while let Some(data) = next_data(file, end, size)? {
+    while let Some(data) = next_data(file, end, size, grain)? {
         let mut offset = data.start;
         while offset < data.end {
-            let len = usize::try_from(data.end - offset).unwrap_or(CHUNK).min(CHUNK);
+            let left = CHUNK as u64 - offset % CHUNK as u64;
+            let len = usize::try_from(left.min(data.end - offset)).unwrap_or(CHUNK);
             file.read_exact_at(&mut chunk[..len], offset)?;
             if let ControlFlow::Break(why) = each(offset, &chunk[..len]) {
                 return Ok(ControlFlow::Break(why));
@@ -38,8 +41,8 @@ pub(crate) fn each_data<B>(
     Ok(ControlFlow::Continue(end))
 }
 
-/// The next run of data behind `offset`, within the first `size` bytes.
-fn next_data(file: &File, offset: u64, size: u64) -> io::Result<Option<Range<u64>>> {
+/// The next run of data behind `offset`, within the first `size` bytes, in whole grains.
+fn next_data(file: &File, offset: u64, size: u64, grain: u64) -> io::Result<Option<Range<u64>>> {
     if offset >= size {
         return Ok(None);
     }
@@ -51,7 +54,8 @@ fn next_data(file: &File, offset: u64, size: u64) -> io::Result<Option<Range<u64
         Err(error) => return Err(error.into()),
     };
     let end = seek(file, SeekFrom::Hole(start))?.min(size);
-    Ok((start < end).then_some(start..end))
+    let whole = (start - start % grain).max(offset)..end.next_multiple_of(grain).min(size);
+    Ok((start < end).then_some(whole))
 }
 
 /// The extended attributes of a file, or of a link itself, in the order of their names.

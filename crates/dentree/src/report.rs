@@ -1,11 +1,13 @@
-//! Problems: what, where, what to do; one line each on standard error, and the exit code in the end.
+//! Problems: what, where, what to do; one line each on standard error, and the exit code in the end. A process in the background has
+//! no standard error: its problems go to the system's log.
 
 use crate::output::escape;
 use dentree_vfs::Error;
 use std::fmt;
-use std::io;
-use std::process::ExitCode;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::io::{self, Write};
+use std::os::unix::net::UnixDatagram;
+use std::process::{self, ExitCode};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 /// How a command ended. The worst of several problems is the one that counts: later variants are worse.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -89,6 +91,26 @@ impl fmt::Display for Problem {
     }
 }
 
+/// Nobody sees standard error any more.
+static IN_BACKGROUND: AtomicBool = AtomicBool::new(false);
+
+/// From now on problems go to the system's log.
+pub(crate) fn go_to_background() {
+    IN_BACKGROUND.store(true, Ordering::Relaxed);
+}
+
+/// Tells a problem, in one line.
+pub(crate) fn tell(problem: &Problem) {
+    if IN_BACKGROUND.load(Ordering::Relaxed) {
+        // As syslog(3) has it: of a user's program, an error. Where nobody logs nobody can be told.
+        let line = format!("<11>dentree[{}]: {problem}", process::id());
+        let _ = UnixDatagram::unbound().and_then(|log| log.send_to(line.as_bytes(), "/dev/log"));
+    } else {
+        // Not `eprintln`, which panics where the terminal is gone.
+        let _ = io::stderr().write_all(format!("dentree: {problem}\n").as_bytes());
+    }
+}
+
 /// Takes problems from all threads.
 #[derive(Debug, Default)]
 pub(crate) struct Report {
@@ -96,10 +118,9 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    /// Prints a problem and remembers how bad it is.
+    /// Tells a problem and remembers how bad it is.
     pub(crate) fn problem(&self, problem: &Problem) {
-        // One `eprintln` is one line: standard error is locked for it.
-        eprintln!("dentree: {problem}");
+        tell(problem);
         self.remember(problem.status);
     }
 

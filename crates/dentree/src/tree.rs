@@ -127,29 +127,27 @@ impl<'a> Tree<'a> {
         stopped: impl Fn() -> bool,
         each: &mut dyn FnMut(&Node, &[u8]) -> dentree_vfs::Result<()>,
     ) {
-        let mut left = vec![(node.clone(), path.to_vec())];
-        while let Some((node, path)) = left.pop() {
-            if stopped() {
-                return;
+        let mut visit = |node: &Node, path: &[u8]| {
+            if let Err(error) = each(node, path) {
+                self.problem(path, &error);
             }
-            if let Err(error) = each(&node, &path) {
-                self.problem(&path, &error);
-            }
-            if !node.is_dir() {
-                continue;
-            }
-            let mut files = Vec::new();
-            for entry in self.list(&node, &path).iter() {
+        };
+        visit(node, path);
+        // Numbers, not inodes: those stay in memory as long as somebody holds them.
+        let mut left = if node.is_dir() { vec![(node.ino(), path.to_vec())] } else { Vec::new() };
+        while let Some((ino, path)) = left.pop() {
+            let Some(directory) = self.inode(ino, &path) else { continue };
+            for entry in self.list(&directory, &path).iter() {
+                if stopped() {
+                    return;
+                }
                 let path = join(&path, entry.name);
-                let below = self.inode(entry.ino, &path).map(|node| (node, path));
-                let to = if below.as_ref().is_some_and(|(node, _)| node.is_dir()) {
-                    &mut left
-                } else {
-                    &mut files
-                };
-                to.extend(below);
+                let Some(node) = self.inode(entry.ino, &path) else { continue };
+                visit(&node, &path);
+                if node.is_dir() {
+                    left.push((entry.ino, path));
+                }
             }
-            left.append(&mut files);
         }
     }
 

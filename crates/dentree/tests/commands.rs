@@ -197,8 +197,8 @@ fn xattr_prints_what_getfattr_prints() {
         common::tool("setfattr", ["-n", "user.raw", "-v", "0x00ff", root.join("f").to_str().unwrap()]);
     });
     assert_eq!(
-        text(&succeeds(["xattr", &image.at("/f")])),
-        "# file: /f\nuser.note=\"plain text\"\nuser.raw=0x00ff\n\n"
+        text(&succeeds(["xattr", "get", "--dump", &image.at("/f")])),
+        "# file: f\nuser.note=\"plain text\"\nuser.raw=0sAP8=\n\n"
     );
 }
 

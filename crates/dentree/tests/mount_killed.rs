@@ -1,7 +1,6 @@
 //! A busy mount is killed, again and again: the image replays, by us and by `e2fsck`, nothing is wrong with it, and what fsync
 //! acknowledged is there.
 
-#[allow(dead_code)]
 mod mounts;
 mod writing;
 

@@ -1,7 +1,6 @@
 //! Real programs on an image that is mounted for writing: what they write they find again, `e2fsck` finds nothing wrong, and the
 //! kernel's mount shows the same tree.
 
-#[allow(dead_code)]
 mod mounts;
 mod writing;
 

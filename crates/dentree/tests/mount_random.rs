@@ -1,6 +1,5 @@
 //! Random work on an image that is mounted for writing comes out as on the kernel's own ext4.
 
-#[allow(dead_code)]
 mod mounts;
 mod writing;
 

@@ -299,6 +299,9 @@ impl Inode {
             [atime.0, mtime.0] = self.raw_times.map(le::U32::new);
         }
         (raw.i_atime, raw.i_mtime, raw.i_ctime) = (atime.0, mtime.0, ctime.0);
+        let Some(was) = rest.first_chunk().copied().map(u16::from_le_bytes).map(usize::from) else { return };
+        // Attributes stood where fields come to be.
+        rest.get_mut(was.max(2)..self.fields_len - CLASSIC_LEN).unwrap_or_default().fill(0);
         let Ok((extra, _)) = RawInodeExtra::mut_from_prefix(rest) else { return };
         // At most the inode's size.
         extra.i_extra_isize.set(u16::try_from(self.fields_len - CLASSIC_LEN).unwrap_or(0));
@@ -332,6 +335,29 @@ impl Inode {
         let inode = Inode::parse_orphan(bytes, ino, sb)?;
         if let Ok((raw, _)) = RawInode::mut_from_prefix(bytes) {
             raw.i_dtime.set(dtime);
+        }
+        inode.seal(bytes, sb);
+        Ok(())
+    }
+
+    /// How many attributes have the content of this inode, by its bytes, as their value.
+    pub fn value_users(bytes: &[u8]) -> u64 {
+        let of = |raw: &RawInode| join(raw.i_ctime.get(), raw.l_i_version.get());
+        RawInode::ref_from_prefix(bytes).map_or(0, |(raw, _)| of(raw))
+    }
+
+    /// Says in the bytes of inode `ino` how many attributes have its content as their value, and seals them.
+    pub fn set_value_users(
+        bytes: &mut [u8],
+        ino: InodeNumber,
+        users: u64,
+        sb: &Superblock,
+    ) -> Result<(), Problem> {
+        let inode = Inode::parse_orphan(bytes, ino, sb)?;
+        if let Ok((raw, _)) = RawInode::mut_from_prefix(bytes) {
+            let (high, low) = split(users);
+            raw.i_ctime.set(high);
+            raw.l_i_version.set(low);
         }
         inode.seal(bytes, sb);
         Ok(())

@@ -7,10 +7,13 @@
 //!
 //! Source: the kernel's `Documentation/filesystems/ext4/attributes.rst`.
 
+mod write;
+
 use crate::hash::CharSign;
 use crate::raw::raw_layout;
 use crate::{BlockNumber, ChecksumSeed, InodeNumber, Problem};
 use std::ops::Range;
+pub use write::{MAX_BLOCK_USERS, fits_in_block, fits_in_inode, write_block, write_in_inode};
 use zerocopy::{FromBytes, little_endian as le};
 
 raw_layout! {

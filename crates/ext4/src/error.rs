@@ -65,6 +65,15 @@ pub enum Error {
     /// A file can not be that long.
     #[error("inode {0} cannot hold a file that long")]
     FileTooLarge(InodeNumber),
+    /// No such extended attribute.
+    #[error("no such attribute")]
+    NoAttribute,
+    /// An extended attribute that must not be there is.
+    #[error("the attribute exists already")]
+    AttributeExists,
+    /// A value that is no access control list, and should be one.
+    #[error("not an access control list: {0}")]
+    InvalidValue(Problem),
     /// The content is encrypted.
     #[error("inode {0} is encrypted")]
     Encrypted(InodeNumber),
@@ -220,7 +229,9 @@ impl From<Error> for dentree_vfs::Error {
             Error::NoSpace => dentree_vfs::Error::NoSpace,
             Error::TooManyLinks(_) => dentree_vfs::Error::TooManyLinks,
             Error::NotEmpty(_) => dentree_vfs::Error::NotEmpty,
-            Error::InvalidName => dentree_vfs::Error::Invalid,
+            Error::InvalidName | Error::InvalidValue(_) => dentree_vfs::Error::Invalid,
+            Error::NoAttribute => dentree_vfs::Error::NoAttribute,
+            Error::AttributeExists => dentree_vfs::Error::Exists,
             Error::FileTooLarge(_) => dentree_vfs::Error::FileTooLarge,
             Error::Encrypted(_) => dentree_vfs::Error::Encrypted,
         }

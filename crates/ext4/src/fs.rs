@@ -12,8 +12,6 @@ use std::ops::ControlFlow;
 /// The longest name in bytes.
 const NAME_MAX: usize = 255;
 
-const XATTRS: &str = "extended attributes are read, not yet written";
-
 /// `readdir` cookies are byte offsets within the directory: they stay valid as long as the image does.
 impl FileSystem for Ext4 {
     type Node = Node;
@@ -98,11 +96,11 @@ impl FileSystem for Ext4 {
     }
 
     fn getxattr(&self, node: &Node, name: &[u8]) -> Result<Option<Vec<u8>>> {
-        Ok(self.xattr(&node.snapshot(), name)?)
+        Ok(self.get_xattr(node, name)?)
     }
 
     fn listxattr(&self, node: &Node) -> Result<Vec<Vec<u8>>> {
-        Ok(self.xattr_names(&node.snapshot())?)
+        Ok(self.list_xattrs(node)?)
     }
 
     fn statfs(&self) -> Result<FsStat> {
@@ -177,12 +175,16 @@ impl FileSystem for Ext4 {
         Ok(self.sync_all()?)
     }
 
-    fn setxattr(&self, _: &Node, _: &[u8], _: &[u8], _: SetXattr) -> Result<()> {
-        Err(Error::Unsupported(XATTRS.into()))
+    fn setxattr(&self, node: &Node, name: &[u8], value: &[u8], how: SetXattr) -> Result<()> {
+        Ok(self.set_xattr(node, name, value, how)?)
     }
 
-    fn removexattr(&self, _: &Node, _: &[u8]) -> Result<()> {
-        Err(Error::Unsupported(XATTRS.into()))
+    fn set_acl(&self, node: &Node, acl: Option<&[u8]>, attributes: &SetAttr) -> Result<()> {
+        Ok(self.set_access_acl(node, acl, attributes)?)
+    }
+
+    fn removexattr(&self, node: &Node, name: &[u8]) -> Result<()> {
+        Ok(self.remove_xattr(node, name)?)
     }
 }
 

@@ -42,6 +42,15 @@ impl Snapshot {
         !maps
     }
 
+    /// Sets the length. `is_unstored`: some content is only in memory, of a file that grows the zeros behind its old end at least; on the
+    /// device it grows once that is stored.
+    pub(crate) fn set_size(&mut self, size: u64, is_unstored: bool) {
+        if size > self.inode.size && is_unstored {
+            self.stored_size.get_or_insert(self.inode.size);
+        }
+        self.inode.size = size;
+    }
+
     /// Writes the inode over its `inode_size` bytes.
     pub(crate) fn encode(&self, bytes: &mut [u8], sb: &Superblock) {
         if let Some(tail) = bytes.get_mut(self.inode.fields_len..) {

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, Rw
 ///
 /// Who reads takes a snapshot and keeps it as long as it likes; who changes makes the next one. The lock is held for
 /// no longer than that, and nothing is taken inside. What must not change between two snapshots is guarded by other
-/// locks: names in a directory by `vfs`'s, content and block map by the content lock.
+/// locks: names in a directory by `vfs`'s, content and block map by the content lock, extended attributes by the attribute lock.
 ///
 /// A clone is the same inode: the list of inodes with unstored content has some.
 #[derive(Clone, Debug)]
@@ -22,6 +22,8 @@ struct State {
     /// Held from a change to its being in the inode table, so that snapshots reach it in their order. The transaction that the last one is
     /// part of.
     writing: Mutex<Option<Tid>>,
+    /// The attribute lock: guards the extended attributes.
+    attributes: RwLock<()>,
     /// The content lock: guards the bytes and the block map of a file.
     content: RwLock<Content>,
 }
@@ -30,7 +32,12 @@ impl Node {
     /// `tid`: the last transaction that may have changed the inode.
     pub(crate) fn new(snapshot: Snapshot, tid: Option<Tid>) -> Node {
         let newest = RwLock::new(Arc::new(snapshot));
-        Node(Arc::new(State { newest, writing: Mutex::new(tid), content: RwLock::default() }))
+        Node(Arc::new(State {
+            newest,
+            writing: Mutex::new(tid),
+            attributes: RwLock::default(),
+            content: RwLock::default(),
+        }))
     }
 
     /// The inode as it is now.
@@ -52,6 +59,16 @@ impl Node {
     /// Who has the lock writes the inode table, and notes the transaction.
     pub(crate) fn lock_writing(&self) -> MutexGuard<'_, Option<Tid>> {
         self.0.writing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Extended attributes are read.
+    pub(crate) fn attributes(&self) -> RwLockReadGuard<'_, ()> {
+        self.0.attributes.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Extended attributes are changed.
+    pub(crate) fn attributes_mut(&self) -> RwLockWriteGuard<'_, ()> {
+        self.0.attributes.write().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The content, to be read.

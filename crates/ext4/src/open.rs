@@ -28,6 +28,9 @@ pub struct Options {
     pub replay_journal: bool,
     /// Whether the file system may be changed. Its journal is then replayed onto the device first.
     pub writable: bool,
+    /// Whether changes go through the journal, where there is one. Without, a crash may leave them half done: for a file system that is
+    /// still being made, whose journal then stays as empty as it was.
+    pub journaled: bool,
     /// What times changes are made at.
     pub clock: Clock,
 }
@@ -44,7 +47,13 @@ pub enum Clock {
 
 impl Default for Options {
     fn default() -> Options {
-        Options { cache_bytes: 32 << 20, replay_journal: true, writable: false, clock: Clock::System }
+        Options {
+            cache_bytes: 32 << 20,
+            replay_journal: true,
+            writable: false,
+            journaled: true,
+            clock: Clock::System,
+        }
     }
 }
 
@@ -150,13 +159,14 @@ impl Ext4 {
             notices.push(Notice::Truncated { expected, found });
         }
         fs.notices = notices;
-        if options.writable { fs.opened_for_writing(options.clock) } else { Ok(fs) }
+        if options.writable { fs.opened_for_writing(&options) } else { Ok(fs) }
     }
 
     /// This file system, ready to be changed.
-    fn opened_for_writing(mut self, clock: Clock) -> Result<Ext4> {
+    fn opened_for_writing(mut self, options: &Options) -> Result<Ext4> {
         self.check_writable()?;
-        let options = JournalOptions {
+        let clock = options.clock;
+        let journal_options = JournalOptions {
             has_checksums: self.sb.has_metadata_csum(),
             is_64bit: self.sb.is_64bit(),
             // An image that is to come out the same each time is not committed by the clock.
@@ -164,10 +174,14 @@ impl Ext4 {
         };
         let location = self.journal_location()?;
         let runs = location.as_ref().map(|location| location.runs.clone()).unwrap_or_default();
-        let journal = match location {
-            Some(location) => Journal::open(self.cache.clone(), &location, options)?,
-            None => Journal::without_log(self.cache.clone(), options)?,
+        let journal = match location.filter(|_| options.journaled) {
+            Some(location) => Journal::open(self.cache.clone(), &location, journal_options)?,
+            None => Journal::without_log(self.cache.clone(), journal_options)?,
         };
+        if journal.recorded_error() != 0 {
+            let what = "the journal has recorded an error: e2fsck repairs what it left; open it for reading";
+            return Err(Error::Unsupported(what.to_owned()));
+        }
         let writer = Writer::new(&self, journal, &runs, clock)?;
         self.mark_in_use(writer.now())?;
         self.cache.discard(self.superblock_at.0, 1);

@@ -27,9 +27,7 @@ impl Ext4 {
         let sb = &self.sb;
         let refuse = |what: String| Err(Error::Unsupported(format!("{what}; open it for reading")));
         let mut names = sb.ro_compat.without(WRITABLE).names();
-        names.extend(
-            Incompat(sb.incompat.0 & (Incompat::MMP.0 | Incompat::ENCRYPT.0 | Incompat::EA_INODE.0)).names(),
-        );
+        names.extend(Incompat(sb.incompat.0 & (Incompat::MMP.0 | Incompat::ENCRYPT.0)).names());
         if !names.is_empty() {
             return refuse(format!("the file system uses {}, which dentree cannot write", names.join(", ")));
         }
@@ -75,7 +73,7 @@ impl Ext4 {
     /// changed there is nothing to do. Dropping does the same, and keeps errors to itself.
     ///
     /// # Errors
-    /// What could not be stored or committed; the superblock then says that there were errors.
+    /// What could not be stored or committed. Where the journal has failed the superblock says so, as far as the device lets it.
     pub fn close(&self) -> Result<()> {
         let Some(writer) = &self.writer else { return Ok(()) };
         if writer.is_closed.swap(true, std::sync::atomic::Ordering::Relaxed) {
@@ -149,8 +147,13 @@ fn change_superblock(device: &dyn BlockDevice, change: impl FnOnce(&mut Superblo
     let mut sb = read_superblock(device, SUPERBLOCK_OFFSET)?.map_err(|problem| place.corrupt(problem))?;
     let mut bytes = [0; SUPERBLOCK_SIZE];
     device.read_at(SUPERBLOCK_OFFSET, &mut bytes).map_err(|source| place.io(source))?;
+    let before = bytes;
     change(&mut sb);
     sb.encode(&mut bytes);
-    device.write_at(SUPERBLOCK_OFFSET, &bytes).map_err(|source| place.io_write(source))?;
+    if let Err(source) = device.write_at(SUPERBLOCK_OFFSET, &bytes) {
+        // A part of it may have been written, and half a superblock is none: it is as it was, if the device can do that.
+        let _ = device.write_at(SUPERBLOCK_OFFSET, &before);
+        return Err(place.io_write(source));
+    }
     device.flush().map_err(|source| place.io_write(source))
 }

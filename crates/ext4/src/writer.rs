@@ -6,8 +6,11 @@
 use crate::content::Unstored;
 use crate::inodes::Orphans;
 use crate::space::Space;
+use crate::xattr::Shared;
 use crate::{Clock, Error, Ext4, Node, Place, Result, Snapshot, Structure};
-use dentree_ext4_format::{BlockNumber, GroupDesc, GroupNumber, InodeTime};
+use dentree_ext4_format::{
+    BlockNumber, GroupDesc, GroupNumber, InodeTime, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE,
+};
 use dentree_jbd2::{Handle, Journal};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -24,6 +27,8 @@ pub(crate) struct Writer {
     pub(crate) space: Arc<Space>,
     /// Content that is not on the device yet.
     pub(crate) unstored: Unstored,
+    /// Attributes that can be shared.
+    pub(crate) shared: Shared,
     /// [`Ext4::close`] has been called.
     pub(crate) is_closed: AtomicBool,
 }
@@ -51,6 +56,7 @@ impl Writer {
             groups: groups.into_iter().map(Mutex::new).collect(),
             space,
             unstored: Unstored::default(),
+            shared: Shared::default(),
             is_closed: AtomicBool::new(false),
         })
     }
@@ -148,6 +154,22 @@ impl Ext4 {
         })?;
         *writing = Some(handle.tid());
         Ok(answer)
+    }
+
+    /// Changes the superblock within a transaction.
+    pub(crate) fn update_superblock(
+        &self,
+        handle: &mut Handle<'_>,
+        change: impl FnOnce(&mut [u8; SUPERBLOCK_SIZE]),
+    ) -> Result<()> {
+        let block = BlockNumber(SUPERBLOCK_OFFSET >> self.sb.block_size.log2());
+        let within = SUPERBLOCK_OFFSET & u64::from(self.sb.block_size.bytes() - 1);
+        let within = usize::try_from(within).unwrap_or(usize::MAX);
+        self.update(handle, block, Structure::Superblock.at(block), |bytes| {
+            if let Some(bytes) = bytes.get_mut(within..).and_then(<[u8]>::first_chunk_mut) {
+                change(bytes);
+            }
+        })
     }
 
     /// Changes a block of metadata, which has been checked against the file system's size.

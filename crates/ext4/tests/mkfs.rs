@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::run;
+use common::{fsck, run};
 use dentree_blockdev::{Access, FileDevice, MemoryDevice, MeteredDevice, RecordingDevice, Survivors};
 use dentree_ext4::mkfs::{Features, Made, MkfsError, MkfsOptions, mkfs};
 use dentree_ext4::{BlockSize, Ext4, InodeTime, Options};
@@ -53,9 +53,7 @@ impl Image {
 }
 
 fn check(image: &Path, what: &str) {
-    let output = Command::new("e2fsck").args(["-fn"]).arg(image).output().unwrap();
-    let text = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{what}: {text}{}", String::from_utf8_lossy(&output.stderr));
+    fsck::is_clean(image).unwrap_or_else(|text| panic!("{what}: {text}"));
 }
 
 fn make_and_check(bytes: u64, features: &str, block_size: Option<u32>) -> Made {

@@ -7,11 +7,8 @@
 mod common;
 
 use common::ops::{Hands, Wishes, contents, differences, reference, tree};
-use common::writing::{Dice, open};
+use common::writing::{Dice, OURS, new_image, open};
 use common::{Image, fsck};
-use dentree_blockdev::{Access, FileDevice};
-use dentree_ext4::InodeTime;
-use dentree_ext4::mkfs::{MkfsOptions, mkfs};
 use dentree_vfs::{FileSystem, Identity, NewKind, Vfs};
 use std::sync::Barrier;
 
@@ -29,22 +26,7 @@ const KINDS: [(&str, &str); 10] = [
     (OURS, "48M"),
 ];
 
-/// Not made by mke2fs, but by this crate.
-const OURS: &str = "dentree mkfs";
-
 const THREADS: usize = 4;
-
-fn image(options: &str, size: &str) -> Image {
-    if options != OURS {
-        return Image::new(options, size, |_| {});
-    }
-    let image = Image::new("-t ext2", size, |_| {}).beside("ours");
-    let bytes: u64 = size.trim_end_matches('M').parse().unwrap();
-    std::fs::File::create(image.path()).unwrap().set_len(bytes << 20).unwrap();
-    let device = FileDevice::open(image.path(), Access::ReadWrite).unwrap();
-    mkfs(&device, &MkfsOptions::new([7; 16], [1, 2, 3, 4], InodeTime::default())).unwrap();
-    image
-}
 
 /// The directories that all threads change.
 const SHARED: [&str; 2] = ["shared", "shared/below"];
@@ -91,7 +73,7 @@ fn counts_agree(image: &Image, what: &str) {
 
 fn run(options: &str, size: &str, seed: u64, steps: usize) {
     let what = format!("{options}, seed {seed}");
-    let image = image(options, size);
+    let image = new_image(options, size);
     let (ours, model) = (Vfs::new(open(&image)).unwrap(), reference());
     make_shared(&ours);
     make_shared(&model);

@@ -69,6 +69,33 @@ fn a_device_that_fails_at_any_write_or_flush_loses_nothing_that_was_acknowledged
     assert!(told > 10 && survived == 30, "{told} of {survived}");
 }
 
+/// The program ends before it can mark the superblock: the journal has the note, and it was not looked at.
+#[test]
+fn an_abort_that_only_the_journal_tells_of_is_for_e2fsck_to_look_at() {
+    let image = Image::new("-t ext4 -b 1024 -J size=1", "16M", |tree| {
+        std::fs::write(tree.join("file"), "").unwrap();
+    });
+    let disk = MemoryDevice::from(std::fs::read(image.path()).unwrap());
+    let device = Arc::new(FaultDevice::new(Arc::new(disk.clone())));
+    let fs = Ext4::open(device.clone(), writable()).unwrap();
+    fs.append(&node(&fs, "file"), b"stored").unwrap();
+    fs.sync().unwrap();
+    fs.append(&node(&fs, "file"), b" and lost").unwrap();
+    device.inject(Fault { operation: Operation::Flush, after: 0, times: 1, failure: Failure::Io });
+    fs.sync().unwrap_err();
+    // The note is written behind the answer; who waits for the end of the journal waits for it, too.
+    let _ = fs.close();
+    std::fs::write(image.path(), disk.to_vec()).unwrap();
+    image.debugfs("set_super_value state 1\n");
+
+    let refused = common::writing::try_open(&image).err().unwrap().to_string();
+    assert!(refused.contains("the journal has recorded an error"), "{refused}");
+    assert_eq!(read_all(&image.open(), &node(&image.open(), "file")), b"stored");
+    Command::new("e2fsck").arg("-fp").arg(image.path()).output().unwrap();
+    check(&image, &[("file", b"stored")], "repaired");
+    open(&image).close().unwrap();
+}
+
 #[test]
 fn an_image_that_lies_makes_errors_and_no_panic() {
     for options in ["-t ext2 -b 1024", "-t ext4 -b 1024 -O ^metadata_csum,^has_journal,^uninit_bg"] {

@@ -41,7 +41,7 @@ const AFTER_DOT: u64 = 1;
 const AFTER_DOT_DOT: u64 = 2;
 
 /// What we want of the kernel where it can do it.
-const WANTED: [InitFlags; 7] = [
+const WANTED: [InitFlags; 8] = [
     InitFlags::FUSE_PARALLEL_DIROPS,
     InitFlags::FUSE_DO_READDIRPLUS,
     InitFlags::FUSE_READDIRPLUS_AUTO,
@@ -49,6 +49,8 @@ const WANTED: [InitFlags; 7] = [
     InitFlags::FUSE_EXPLICIT_INVAL_DATA,
     InitFlags::FUSE_ASYNC_DIO,
     InitFlags::FUSE_POSIX_ACL,
+    // A default ACL stands in the umask's place: who knows both has to decide.
+    InitFlags::FUSE_DONT_MASK,
 ];
 
 /// Reads that the kernel may have in flight for read-ahead; its own default of 12 starves the threads.
@@ -493,20 +495,28 @@ impl<F: FileSystem> fuser::Filesystem for Adapter<F> {
         parent: INodeNo,
         name: &OsStr,
         mode: u32,
-        _: u32,
+        umask: u32,
         device: u32,
         reply: ReplyEntry,
     ) {
-        self.send_entry(reply, self.make_node(request, parent, name, mode, device));
+        self.send_entry(reply, self.make_node(request, parent, name, (mode, umask), device));
     }
 
-    fn mkdir(&self, request: &Request, parent: INodeNo, name: &OsStr, mode: u32, _: u32, reply: ReplyEntry) {
-        self.send_entry(reply, self.make(request, parent, name, NewKind::Directory, mode));
+    fn mkdir(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        umask: u32,
+        reply: ReplyEntry,
+    ) {
+        self.send_entry(reply, self.make(request, parent, name, NewKind::Directory, (mode, umask)));
     }
 
     fn symlink(&self, request: &Request, parent: INodeNo, name: &OsStr, target: &Path, reply: ReplyEntry) {
         let kind = NewKind::Symlink(target.as_os_str().as_bytes());
-        self.send_entry(reply, self.make(request, parent, name, kind, 0o777));
+        self.send_entry(reply, self.make(request, parent, name, kind, (0o777, 0)));
     }
 
     fn unlink(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
@@ -540,7 +550,7 @@ impl<F: FileSystem> fuser::Filesystem for Adapter<F> {
         parent: INodeNo,
         name: &OsStr,
         mode: u32,
-        _: u32,
+        umask: u32,
         _: i32,
         reply: ReplyCreate,
     ) {
@@ -548,7 +558,7 @@ impl<F: FileSystem> fuser::Filesystem for Adapter<F> {
         if self.no_open {
             return reply.error(Errno::ENOSYS);
         }
-        match self.make(request, parent, name, NewKind::Regular, mode) {
+        match self.make(request, parent, name, NewKind::Regular, (mode, umask)) {
             Ok(inode) => {
                 self.tell(&inode);
                 let (attr, flags) = (inode.attr(), FopenFlags::FOPEN_KEEP_CACHE);

@@ -1,19 +1,19 @@
 //! Requests that change something, in terms of [`Vfs`](dentree_vfs::Vfs).
 //!
-//! The kernel has checked who may do it, and has applied the umask; what is left to say is to whom a new inode belongs, and when a file
-//! loses its setuid and setgid bits: asked to do that itself, the kernel would look for the file's capabilities before each write that it
-//! gathers. With the write-back cache it also knows length and times of open files better than we do, and sends
+//! The kernel has checked who may do it; what is left to say is to whom a new inode belongs, and when a file loses its setuid and
+//! setgid bits: asked to do that itself, the kernel would look for the file's capabilities before each write that it gathers. With the
+//! write-back cache it also knows length and times of open files better than we do, and sends
 //! them when it writes.
 //!
-//! What is not offered: O_TMPFILE, which fuser has no request for, and new ACLs, as nobody here would keep permission bits and
-//! ACLs in step.
+//! What is not offered: O_TMPFILE, which fuser has no request for. What fuser does not pass on: that who sets an ACL is not in the file's
+//! group, so that its setgid bit is to go (`FUSE_SETXATTR_ACL_KILL_SGID`); the bit stays.
 
 use crate::adapter::Adapter;
 use crate::convert::{device_numbers, timestamp};
 use crate::known::NodeId;
 use dentree_vfs::{
-    Allocate, Durability, Error, FileSystem, FileType, Identity, Inode, NewKind, OnExisting, Result, SetAttr,
-    SetTime, SetXattr,
+    Allocate, Durability, Error, FileSystem, FileType, Identity, Inode, Mode, NewKind, OnExisting, Result,
+    SetAttr, SetTime, SetXattr,
 };
 use fuser::{INodeNo, RenameFlags, Request, TimeOrNow, WriteFlags};
 use std::ffi::OsStr;
@@ -63,10 +63,10 @@ impl<F: FileSystem> Adapter<F> {
         parent: INodeNo,
         name: &OsStr,
         kind: NewKind<'_>,
-        mode: u32,
+        (mode, umask): (u32, u32),
     ) -> Result<Arc<Inode<F>>> {
-        let permissions = (mode & 0o7777) as u16;
-        self.vfs.make(&caller(request), &self.inode(parent)?, name.as_bytes(), kind, permissions)
+        let mode = Mode { permissions: (mode & 0o7777) as u16, umask: (umask & 0o777) as u16 };
+        self.vfs.make(&caller(request), &self.inode(parent)?, name.as_bytes(), kind, mode)
     }
 
     pub(crate) fn make_node(
@@ -74,11 +74,11 @@ impl<F: FileSystem> Adapter<F> {
         request: &Request,
         parent: INodeNo,
         name: &OsStr,
-        mode: u32,
+        mode: (u32, u32),
         device: u32,
     ) -> Result<Arc<Inode<F>>> {
         let (major, minor) = device_numbers(device);
-        let kind = match FileType::from_mode(mode) {
+        let kind = match FileType::from_mode(mode.0) {
             Some(FileType::Regular) => NewKind::Regular,
             Some(FileType::Fifo) => NewKind::Fifo,
             Some(FileType::Socket) => NewKind::Socket,
@@ -259,9 +259,6 @@ impl<F: FileSystem> Adapter<F> {
             XATTR_REPLACE => SetXattr::Replace,
             _ => return Err(Error::Invalid),
         };
-        if name.as_bytes().starts_with(b"system.posix_acl_") {
-            return Err(Error::Unsupported("access control lists are read, not yet written".into()));
-        }
         self.vfs.setxattr(&CHECKED, &*self.inode(node)?, name.as_bytes(), value, how)
     }
 

@@ -25,15 +25,22 @@ fn call_sites_are_told_apart_and_add_up() {
 #[test]
 fn a_request_that_waits_is_counted_with_its_wait() {
     let lock = SpinLock::new(Class::named("waits"), ());
+    let both = Barrier::new(2);
     let recording = Recording::start();
     thread::scope(|scope| {
-        for _ in 0..2 {
-            scope.spawn(|| {
-                for _ in 0..1000 {
-                    let _held = lock.lock();
-                    thread::yield_now(); // lets the other one run into it, even on one CPU
-                }
-            });
+        scope.spawn(|| {
+            for _ in 0..1000 {
+                both.wait();
+                drop(lock.lock());
+                both.wait();
+            }
+        });
+        for _ in 0..1000 {
+            let held = lock.lock();
+            both.wait();
+            thread::yield_now(); // lets the other one run into it, even on one CPU
+            drop(held);
+            both.wait();
         }
     });
     let all = recording.finish().lock("waits").expect("recorded").all;

@@ -3,6 +3,7 @@
 //! What decides permissions is checked and changed under one lock per inode ([`Inode::rights`]), so that a check is never older than the
 //! change it allows, and the name cache, which knows which directories everybody may search, follows in order.
 
+use crate::acl::{ACCESS, Acl, DEFAULT};
 use crate::inode::lock;
 use crate::permissions::{SET_GID, STICKY, Touch, after_writing, without_set_id};
 use crate::{
@@ -50,9 +51,25 @@ impl<F: FileSystem> Vfs<F> {
         if inode.kind() == FileType::Regular && (owner_changes || changes.size.is_some() && who.is_bound()) {
             self.drop_capability(inode)?;
         }
-        self.fs().set_attr(inode.node(), &changes)?;
+        match changes.permissions.filter(|_| attr.has_acl) {
+            Some(permissions) => self.set_attr_and_acl(inode, permissions, &changes)?,
+            None => self.fs().set_attr(inode.node(), &changes)?,
+        }
         self.tell_permissions(inode, entry);
         Ok(())
+    }
+
+    /// New permission bits are new entries of the access ACL, too.
+    fn set_attr_and_acl(&self, inode: &Inode<F>, permissions: u16, changes: &SetAttr) -> Result<()> {
+        let acl = self.acl(inode, ACCESS)?.map(|mut acl| {
+            acl.set_permissions(permissions);
+            acl.encode()
+        });
+        if changes.size.is_some() {
+            let length_alone = SetAttr { size: changes.size, ..SetAttr::default() };
+            self.fs().set_attr(inode.node(), &length_alone)?;
+        }
+        self.fs().set_acl(inode.node(), acl.as_deref(), &SetAttr { size: None, ..*changes })
     }
 
     fn check_set_attr(&self, who: &Identity, inode: &Inode<F>, attr: &Attr, changes: &SetAttr) -> Result<()> {
@@ -110,7 +127,7 @@ impl<F: FileSystem> Vfs<F> {
     /// Sets the extended attribute with the full name `name`: `setxattr(2)`.
     ///
     /// `user.` is for regular files and directories (in a sticky directory's case its owner) whose content `who` may write;
-    /// `trusted.` and `security.` for the superuser; the ACLs of `system.` for the owner. Other name spaces are unknown.
+    /// `trusted.` and `security.` for the superuser; the ACLs of `system.` for the owner, whatever `how` says. Other name spaces are unknown.
     pub fn setxattr(
         &self,
         who: &Identity,
@@ -123,22 +140,65 @@ impl<F: FileSystem> Vfs<F> {
             return Err(Error::NoSpace);
         }
         self.check_xattr(who, inode, name)?;
-        let entry = if is_acl(name) { self.entry_to_tell(inode)? } else { None };
+        match name {
+            ACCESS => self.set_access_acl(who, inode, Acl::parse(value)?),
+            // A list without entries is none, and that any inode may have.
+            DEFAULT if !inode.is_dir() && !matches!(Acl::parse(value), Ok(None)) => Err(Error::AccessDenied),
+            DEFAULT => self.set_default_acl(inode, Acl::parse(value)?),
+            _ => {
+                let _rights = lock(&inode.rights);
+                self.fs().setxattr(inode.node(), name, value, how)
+            }
+        }
+    }
+
+    /// Removes the extended attribute with the full name `name`; the rules are those of [`setxattr`](Self::setxattr).
+    /// Fails with [`Error::NoAttribute`] where there is none, but not for ACLs.
+    pub fn removexattr(&self, who: &Identity, inode: &Inode<F>, name: &[u8]) -> Result<()> {
+        self.check_xattr(who, inode, name)?;
+        match name {
+            ACCESS => self.set_access_acl(who, inode, None),
+            DEFAULT => self.set_default_acl(inode, None),
+            _ => {
+                let _rights = lock(&inode.rights);
+                self.fs().removexattr(inode.node(), name)
+            }
+        }
+    }
+
+    /// Sets the list that decides access, and the permission bits, which are a part of it. A list that says no more than those is not
+    /// kept. As in Linux, who is not in the file's group takes its setgid bit away, and without a list the bits stay as they are.
+    fn set_access_acl(&self, who: &Identity, inode: &Inode<F>, acl: Option<Acl>) -> Result<()> {
+        if inode.kind() == FileType::Symlink {
+            return Err(Error::Unsupported("symbolic links have no access control lists".into()));
+        }
+        let entry = self.entry_to_tell(inode)?;
         let _rights = lock(&inode.rights);
-        self.fs().setxattr(inode.node(), name, value, how)?;
+        let attr = inode.attr();
+        let mut permissions = attr.permissions;
+        if let Some(acl) = &acl {
+            permissions = permissions & !0o777 | acl.permissions();
+            if !who.is_in(attr.gid) {
+                permissions &= !SET_GID;
+            }
+        }
+        let kept = acl.filter(|acl| !acl.is_minimal()).map(|acl| acl.encode());
+        let attributes = SetAttr { permissions: Some(permissions), ..SetAttr::default() };
+        self.fs().set_acl(inode.node(), kept.as_deref(), &attributes)?;
         self.tell_permissions(inode, entry);
         Ok(())
     }
 
-    /// Removes the extended attribute with the full name `name`; the rules are those of [`setxattr`](Self::setxattr).
-    /// Fails with [`Error::NoAttribute`] where there is none.
-    pub fn removexattr(&self, who: &Identity, inode: &Inode<F>, name: &[u8]) -> Result<()> {
-        self.check_xattr(who, inode, name)?;
-        let entry = if is_acl(name) { self.entry_to_tell(inode)? } else { None };
+    /// Sets the list that is handed down.
+    fn set_default_acl(&self, inode: &Inode<F>, acl: Option<Acl>) -> Result<()> {
         let _rights = lock(&inode.rights);
-        self.fs().removexattr(inode.node(), name)?;
-        self.tell_permissions(inode, entry);
-        Ok(())
+        match acl {
+            Some(acl) => self.fs().setxattr(inode.node(), DEFAULT, &acl.encode(), SetXattr::Any),
+            None => match self.fs().removexattr(inode.node(), DEFAULT) {
+                Err(Error::NoAttribute) => Ok(()),
+                done => done,
+            },
+        }
     }
 
     fn check_xattr(&self, who: &Identity, inode: &Inode<F>, name: &[u8]) -> Result<()> {
@@ -166,9 +226,4 @@ impl<F: FileSystem> Vfs<F> {
         }
         if name.len() > space.len() { Ok(()) } else { Err(Error::Invalid) }
     }
-}
-
-/// Whether an attribute decides permissions.
-fn is_acl(name: &[u8]) -> bool {
-    name.starts_with(b"system.posix_acl_")
 }

@@ -13,6 +13,24 @@ pub struct NewInode<'a> {
     pub uid: u32,
     /// Group; the rule of setgid directories is already applied.
     pub gid: u32,
+    /// Extended attributes that it has from the beginning, by full name: access control lists.
+    pub xattrs: &'a [(&'a [u8], Vec<u8>)],
+}
+
+/// Permissions that something is to be made with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Mode {
+    /// Permission, setuid, setgid and sticky bits: `st_mode & 0o7777`.
+    pub permissions: u16,
+    /// Those that are taken away, unless the directory has a default ACL, which is then what counts.
+    pub umask: u16,
+}
+
+/// Without an umask, or with one that is applied already.
+impl From<u16> for Mode {
+    fn from(permissions: u16) -> Mode {
+        Mode { permissions, umask: 0 }
+    }
 }
 
 /// The kind of an inode to be made, with what only that kind has.

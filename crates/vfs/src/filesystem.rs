@@ -255,6 +255,13 @@ pub trait FileSystem: Send + Sync + 'static {
         Err(Error::ReadOnly)
     }
 
+    /// Sets the access ACL (in the form of `getxattr(2)`), or takes it away if there is one, and with it attributes other than the length:
+    /// all of that or nothing.
+    fn set_acl(&self, node: &Self::Node, acl: Option<&[u8]>, attributes: &SetAttr) -> Result<()> {
+        let _ = (node, acl, attributes);
+        Err(Error::ReadOnly)
+    }
+
     /// Removes the extended attribute `name`; [`Error::NoAttribute`](crate::Error::NoAttribute) where there is none.
     fn removexattr(&self, node: &Self::Node, name: &[u8]) -> Result<()> {
         let _ = (node, name);

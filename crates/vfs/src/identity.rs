@@ -16,6 +16,11 @@ impl Access {
     /// Search a directory: pass through it on a walk.
     pub const SEARCH: Access = Access::EXECUTE;
 
+    /// Whether these three bits grant it.
+    pub(crate) fn is_within(self, permissions: u16) -> bool {
+        permissions & self.0 == self.0
+    }
+
     /// Both of two wishes.
     pub const fn and(self, other: Access) -> Access {
         Access(self.0 | other.0)
@@ -47,7 +52,8 @@ pub enum Identity {
 }
 
 impl Identity {
-    /// Whether the permission bits of `attr` grant `access`: owner's bits for the owner, group's bits for the
+    /// Whether the permission bits of `attr` grant `access`, which count where there is no access control list ([`Vfs::check`](crate::Vfs::check)
+    /// looks at both): owner's bits for the owner, group's bits for the
     /// group, others' bits for the rest, and never a later class when an earlier one matches (POSIX 4.7).
     pub fn may(&self, attr: &Attr, access: Access) -> bool {
         let Identity::User { uid, .. } = self else {
@@ -60,7 +66,7 @@ impl Identity {
         } else {
             0
         };
-        (attr.permissions >> shift) & access.0 == access.0
+        access.is_within(attr.permissions >> shift)
     }
 
     /// The user and the group to which belongs what is made.

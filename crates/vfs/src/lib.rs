@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
+mod acl;
 mod attr;
 mod attributes;
 mod change;
@@ -24,7 +25,7 @@ mod vfs;
 mod walk;
 
 pub use attr::{Attr, FileType, Ino, Timestamp};
-pub use change::{Allocate, Durability, NewInode, NewKind, OnExisting, SetAttr, SetTime, SetXattr};
+pub use change::{Allocate, Durability, Mode, NewInode, NewKind, OnExisting, SetAttr, SetTime, SetXattr};
 pub use dentree_dcache::{MemoryStats as NameMemory, Reason as Fallback, Stats as NameStats};
 pub use error::{Cause, Error, Result};
 pub use filesystem::{DirEntry, Extent, FileSystem, FsStat, Lookup, NameIn, ReaddirStart, Rename};

@@ -28,12 +28,13 @@ use crate::entry::{Entry, child};
 use crate::inode::Life;
 use crate::permissions::Touch;
 use crate::walk::NAME_MAX;
-use crate::{Access, Error, FileSystem, FileType, Identity, Inode, NewKind, Result, Vfs};
+use crate::{Access, Error, FileSystem, FileType, Identity, Inode, Mode, NewKind, Result, Vfs};
 use std::sync::Arc;
 
 impl<F: FileSystem> Vfs<F> {
     /// Makes an inode and gives it the name `name` in `dir`: `mkdir(2)`, `mknod(2)`, `symlink(2)`, `open(2)` with `O_CREAT` and
-    /// `O_EXCL`. The caller has applied the umask to `permissions`, which mean nothing for a symbolic link.
+    /// `O_EXCL`. `mode` means nothing for a symbolic link. Where `dir` has a default ACL
+    /// that is handed down, and the umask is not applied.
     ///
     /// Fails with [`Error::Exists`] where the name is there, [`Error::NotFound`] where `dir` was removed,
     /// [`Error::AccessDenied`] where `who` may not write `dir`, [`Error::NotPermitted`] for a device made by an ordinary user.
@@ -54,15 +55,16 @@ impl<F: FileSystem> Vfs<F> {
         dir: &Arc<Inode<F>>,
         name: &[u8],
         kind: NewKind<'_>,
-        permissions: u16,
+        mode: impl Into<Mode>,
     ) -> Result<Arc<Inode<F>>> {
         check_name(name, Error::Exists)?;
+        let mode = mode.into();
         self.retry(|| {
             let entry = self.entry(dir)?;
             let _names = dir.lock_names();
             match self.find_locked(who, &entry, dir, name)? {
                 Some(_) => Err(Error::Exists),
-                None => self.make_locked(who, dir, &entry, name, kind, permissions),
+                None => self.make_locked(who, dir, &entry, name, kind, mode),
             }
         })
     }
@@ -74,9 +76,10 @@ impl<F: FileSystem> Vfs<F> {
         who: &Identity,
         dir: &Arc<Inode<F>>,
         name: &[u8],
-        permissions: u16,
+        mode: impl Into<Mode>,
     ) -> Result<(Arc<Inode<F>>, bool)> {
         check_name(name, Error::IsADirectory)?;
+        let mode = mode.into();
         if let Some(found) = self.lookup(who, dir, name)? {
             return Ok((found, false));
         }
@@ -86,7 +89,7 @@ impl<F: FileSystem> Vfs<F> {
             match self.find_locked(who, &entry, dir, name)? {
                 Some(found) => Ok((self.inode_of(&found)?, false)),
                 None => {
-                    let made = self.make_locked(who, dir, &entry, name, NewKind::Regular, permissions)?;
+                    let made = self.make_locked(who, dir, &entry, name, NewKind::Regular, mode)?;
                     Ok((made, true))
                 }
             }
@@ -100,7 +103,7 @@ impl<F: FileSystem> Vfs<F> {
         entry: &Entry<'_>,
         name: &[u8],
         kind: NewKind<'_>,
-        permissions: u16,
+        mode: Mode,
     ) -> Result<Arc<Inode<F>>> {
         self.check_writable()?;
         self.check_add(who, dir)?;
@@ -110,7 +113,7 @@ impl<F: FileSystem> Vfs<F> {
         if matches!(kind, NewKind::Symlink(target) if target.is_empty()) {
             return Err(Error::NotFound);
         }
-        let node = self.fs().make(dir.node(), name, &self.inherit(who, dir, kind, permissions))?;
+        let node = self.with_inherited(who, dir, kind, mode, |new| self.fs().make(dir.node(), name, new))?;
         let inode = self.inodes.adopt(node, Life::Named)?;
         let made = self.names.create(entry, &self.key(dir, name), child(inode.ino(), inode.kind()));
         if inode.is_dir() {
@@ -125,14 +128,21 @@ impl<F: FileSystem> Vfs<F> {
 
     /// Makes a regular file without a name near `dir`: `open(2)` with `O_TMPFILE`. It goes with its last holder, unless it is
     /// [linked](Self::link) before.
-    pub fn make_unnamed(&self, who: &Identity, dir: &Inode<F>, permissions: u16) -> Result<Arc<Inode<F>>> {
+    pub fn make_unnamed(
+        &self,
+        who: &Identity,
+        dir: &Inode<F>,
+        mode: impl Into<Mode>,
+    ) -> Result<Arc<Inode<F>>> {
         if !dir.is_dir() {
             return Err(Error::NotADirectory);
         }
         self.check_writable()?;
         self.check_add(who, dir)?;
-        let new = self.inherit(who, dir, NewKind::Regular, permissions);
-        self.inodes.adopt(self.fs().make_unnamed(dir.node(), &new)?, Life::Unnamed)
+        let node = self.with_inherited(who, dir, NewKind::Regular, mode.into(), |new| {
+            self.fs().make_unnamed(dir.node(), new)
+        })?;
+        self.inodes.adopt(node, Life::Unnamed)
     }
 
     /// Gives `inode` the further name `name` in `dir`: `link(2)`.

@@ -2,7 +2,8 @@
 //!
 //! The order of the checks is Linux's, as it decides which of several errors a caller sees.
 
-use crate::{Access, Attr, Error, FileSystem, Identity, Inode, NewInode, NewKind, Result, Vfs};
+use crate::acl::{ACCESS, Acl, DEFAULT};
+use crate::{Access, Attr, Error, FileSystem, Identity, Inode, Mode, NewInode, NewKind, Result, Vfs};
 
 /// `FS_IMMUTABLE_FL`: nothing about the inode may change.
 const IMMUTABLE: u32 = 0x10;
@@ -12,6 +13,7 @@ const APPEND_ONLY: u32 = 0x20;
 pub(crate) const SET_UID: u16 = 0o4000;
 pub(crate) const SET_GID: u16 = 0o2000;
 pub(crate) const STICKY: u16 = 0o1000;
+const GROUP_CLASS: u16 = 0o070;
 pub(crate) const GROUP_EXECUTE: u16 = 0o010;
 
 /// A change that the inode's own flags may forbid, to everybody.
@@ -64,9 +66,63 @@ impl<F: FileSystem> Vfs<F> {
         }
     }
 
-    /// Owner, group and bits of what `who` makes in `dir`: a setgid directory hands its group down, and directories
-    /// their setgid bit too.
-    pub(crate) fn inherit<'k>(
+    /// Whether `who` may do `access` with `inode`.
+    ///
+    /// As in Linux, the owner's bits alone say what the owner may, and a list whose mask allows nothing is not looked at.
+    pub(crate) fn may(&self, who: &Identity, inode: &Inode<F>, access: Access) -> Result<bool> {
+        let attr = inode.attr();
+        let Identity::User { uid, .. } = *who else { return Ok(true) };
+        if attr.has_acl
+            && uid != attr.uid
+            && attr.permissions & GROUP_CLASS != 0
+            && let Some(acl) = self.acl(inode, ACCESS)?
+        {
+            return Ok(acl.grants(uid, |group| who.is_in(group), attr.gid, access));
+        }
+        Ok(who.may(&attr, access))
+    }
+
+    /// The access control list that an inode has under `name`.
+    pub(crate) fn acl(&self, inode: &Inode<F>, name: &[u8]) -> Result<Option<Acl>> {
+        let Some(value) = self.fs().getxattr(inode.node(), name)? else { return Ok(None) };
+        Acl::parse(&value).map_err(|_| {
+            let name = name.escape_ascii();
+            Error::Corrupt(format!("the access control list {name} of inode {} is none", inode.ino()).into())
+        })
+    }
+
+    /// Owner, group, bits and access control lists of what `who` makes in `dir`: a setgid directory hands its group down, and
+    /// directories their setgid bit too; a directory with a default ACL hands that down.
+    pub(crate) fn with_inherited<R>(
+        &self,
+        who: &Identity,
+        dir: &Inode<F>,
+        kind: NewKind<'_>,
+        mode: Mode,
+        make: impl FnOnce(&NewInode<'_>) -> Result<R>,
+    ) -> Result<R> {
+        let default = match kind {
+            NewKind::Symlink(_) => None,
+            _ => self.acl(dir, DEFAULT)?,
+        };
+        let umask = if default.is_some() { 0 } else { mode.umask };
+        let mut new = self.inherit(who, dir, kind, mode.permissions & !umask);
+        let Some(default) = default else { return make(&new) };
+        let mut access = default.clone();
+        access.restrict(new.permissions);
+        new.permissions = new.permissions & !0o777 | access.permissions();
+        let mut xattrs = Vec::new();
+        if !access.is_minimal() {
+            xattrs.push((ACCESS, access.encode()));
+        }
+        if kind == NewKind::Directory {
+            xattrs.push((DEFAULT, default.encode()));
+        }
+        new.xattrs = &xattrs;
+        make(&new)
+    }
+
+    fn inherit<'k>(
         &self,
         who: &Identity,
         dir: &Inode<F>,
@@ -88,7 +144,7 @@ impl<F: FileSystem> Vfs<F> {
                 permissions &= !SET_GID;
             }
         }
-        NewInode { kind, permissions, uid, gid }
+        NewInode { kind, permissions, uid, gid, xattrs: &[] }
     }
 }
 

@@ -73,9 +73,10 @@ impl<F: FileSystem> Vfs<F> {
         self.inodes.get(ino)
     }
 
-    /// Fails with [`Error::AccessDenied`] unless `who` may do `access` with `inode`.
+    /// Fails with [`Error::AccessDenied`] unless `who` may do `access` with `inode`: by its access control list where it has one, else by its
+    /// permission bits.
     pub fn check(&self, who: &Identity, inode: &Inode<F>, access: Access) -> Result<()> {
-        if who.may(&inode.attr(), access) { Ok(()) } else { Err(Error::AccessDenied) }
+        if self.may(who, inode, access)? { Ok(()) } else { Err(Error::AccessDenied) }
     }
 
     /// What `dir` has under the single name `name` (`.` and `..` too), or `None`.

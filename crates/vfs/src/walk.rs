@@ -1,7 +1,7 @@
 //! From a path to an inode.
 
 use crate::entry::Entry;
-use crate::{Access, Error, FileSystem, Identity, Ino, Inode, Result, Vfs};
+use crate::{Access, Attr, Error, FileSystem, Identity, Ino, Inode, Result, Vfs};
 use dentree_dcache::{self as names, Reason};
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -117,8 +117,9 @@ impl<F: FileSystem> Vfs<F> {
             return None;
         }
         let start = self.remembered_entry(start)?;
-        let searchable =
-            |ino: &Ino| self.inodes.cached(*ino).is_some_and(|dir| who.may(&dir.attr(), Access::SEARCH));
+        // An access control list would have to be read.
+        let may_search = |attr: &Attr| who.may(attr, Access::SEARCH) && !(attr.has_acl && who.is_bound());
+        let searchable = |ino: &Ino| self.inodes.cached(*ino).is_some_and(|dir| may_search(&dir.attr()));
         match self.names.walk(&start, path, options.of_names(&start), searchable) {
             names::Walk::Found(end) => match options.accept(end, path) {
                 Ok(end) => self.inodes.cached(*end.handle()).map(Ok),
@@ -144,7 +145,7 @@ impl<F: FileSystem> Vfs<F> {
             return paths.iter().map(|path| one_by_one(path.as_ref())).collect();
         };
         let cached = self.names.walk_many(&entry, paths, options.of_names(&entry), |ino| {
-            self.inode(*ino).is_ok_and(|dir| who.may(&dir.attr(), Access::SEARCH))
+            self.inode(*ino).and_then(|dir| self.may(who, &dir, Access::SEARCH)).unwrap_or(false)
         });
         let answers = cached.into_iter().zip(paths).map(|(walk, path)| match walk {
             names::Walk::Found(end) => {
@@ -233,8 +234,9 @@ impl<'a, F: FileSystem> Walk<'a, F> {
 
     fn as_far_as_cached(&mut self, at: &Entry<'a>, rest: &[u8]) -> names::Walk<'a, Ino> {
         let Walk { vfs, who, in_names, denied, .. } = self;
-        vfs.names.walk(at, rest, *in_names, |ino| match vfs.inode(*ino) {
-            Ok(dir) => who.may(&dir.attr(), Access::SEARCH),
+        let may_search = |dir: Arc<Inode<F>>| vfs.may(who, &dir, Access::SEARCH);
+        vfs.names.walk(at, rest, *in_names, |ino| match vfs.inode(*ino).and_then(may_search) {
+            Ok(may_search) => may_search,
             Err(error) => {
                 *denied = Some(error);
                 false

@@ -12,7 +12,7 @@ use std::sync::Arc;
 pub(crate) fn run(session: &Session, args: &LnArgs) -> Result<(), Stop> {
     let link = session.locate_to_change(&args.link)?;
     let is_dir = link.find(WalkOptions::FOLLOW)?.is_some_and(|node| node.is_dir());
-    if args.targets.len() > 1 && !is_dir {
+    if !is_dir && (args.targets.len() > 1 || link.is_directory_meant()) {
         return Err(link.problem(&Error::NotADirectory).into());
     }
     for target in &args.targets {

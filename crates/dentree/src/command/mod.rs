@@ -5,6 +5,7 @@ pub(crate) mod checksum;
 mod chmod;
 mod chown;
 mod cp;
+mod dedup;
 mod demo;
 mod du;
 mod find;
@@ -49,6 +50,7 @@ pub(crate) fn run(session: &Session, command: &Command) -> Result<(), Stop> {
         Command::Touch(args) => touch::run(session, args),
         Command::Truncate(args) => truncate::run(session, args),
         Command::Xattr(args) => xattr::run(session, args),
+        Command::Dedup(args) => dedup::run(session, args),
         Command::Du(args) => du::run(session, args),
         Command::Checksum(args) => checksum::run(session, args),
         Command::Mkfs(args) => mkfs::run(session, args),

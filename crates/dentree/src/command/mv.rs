@@ -33,12 +33,9 @@ fn rename(from: &Location, to: &Location, no_clobber: bool) -> Result<(), Proble
     let ((from_dir, old), (to_dir, new)) = (from.last()?, to.last()?);
     match vfs.lookup(WHO, &to_dir, new).map_err(|error| to.problem(&error))? {
         Some(_) if no_clobber => return Ok(()),
+        // Of two names of one file a rename would keep both.
         Some(there) if there.ino() == moved.ino() => {
-            if from_dir.ino() == to_dir.ino() && old == new {
-                return Err(from.refusal(format!("is the same as {}", to.image.at(&to.path))));
-            }
-            // Two names of one file: a rename would keep both.
-            return vfs.unlink(WHO, &from_dir, old).map(drop).map_err(|error| from.problem(&error));
+            return Err(from.refusal(format!("is the same file as {}", to.image.at(&to.path))));
         }
         _ => {}
     }

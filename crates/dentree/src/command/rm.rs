@@ -4,7 +4,7 @@ use crate::args::RmArgs;
 use crate::image::{Location, Node, Session, WHO};
 use crate::report::{Problem, Stop};
 use crate::tree::{Listing, Tree, join};
-use dentree_vfs::{Error, FileType, WalkOptions};
+use dentree_vfs::{Error, FileType, Ino, WalkOptions};
 
 pub(crate) fn run(session: &Session, args: &RmArgs) -> Result<(), Stop> {
     session.change_each(&args.locations, |at| remove(session, args, at));
@@ -45,8 +45,8 @@ struct Emptied {
     name: Vec<u8>,
     node: Node,
     path: Vec<u8>,
-    /// The directories that are still in it, the next one last.
-    directories: Vec<(Vec<u8>, Node)>,
+    /// The directories that are still in it, the next one last: numbers, as inodes stay in memory while somebody holds them.
+    directories: Vec<(Vec<u8>, Ino)>,
     /// Something in it stays, so it does too.
     stays: bool,
 }
@@ -59,10 +59,18 @@ impl Removal<'_> {
             if self.session.is_interrupted() {
                 return;
             }
-            if let Some((name, node)) = current.directories.pop() {
-                let next = self.emptied(current.node.clone(), name.clone(), node, join(&current.path, &name));
-                above.push(current);
-                above.push(next);
+            if let Some((name, ino)) = current.directories.pop() {
+                let path = join(&current.path, &name);
+                match self.tree.inode(ino, &path) {
+                    Some(node) => {
+                        let next = self.emptied(current.node.clone(), name, node, path);
+                        above.extend([current, next]);
+                    }
+                    None => {
+                        current.stays = true;
+                        above.push(current);
+                    }
+                }
                 continue;
             }
             let stays = current.stays || !self.done(&current.path, self.remove_empty(&current));
@@ -83,10 +91,7 @@ impl Removal<'_> {
             }
             let path = join(&emptied.path, entry.name);
             match self.tree.kind(entry, &path) {
-                Some(FileType::Directory) => match self.tree.inode(entry.ino, &path) {
-                    Some(node) => emptied.directories.push((entry.name.to_vec(), node)),
-                    None => emptied.stays = true,
-                },
+                Some(FileType::Directory) => emptied.directories.push((entry.name.to_vec(), entry.ino)),
                 Some(_) => {
                     let gone = self.tree.image.vfs.unlink(WHO, &emptied.node, entry.name).map(drop);
                     emptied.stays |= !self.done(&path, gone);

@@ -83,5 +83,9 @@ fn device(counts: &DeviceCounts) -> String {
             None => text += &format!("; {count} larger"),
         }
     }
+    if counts.total_writes() > 0 {
+        let written = human(counts.written_bytes);
+        text += &format!("; {} writes of {written}, {} flushes", counts.total_writes(), counts.flushes);
+    }
     text
 }

@@ -1,5 +1,7 @@
 //! Mounts and processes that end with the test that made them.
 
+#![allow(dead_code)] // each test binary uses a part
+
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -140,6 +142,31 @@ impl Drop for Mounted {
 pub struct Place(pub PathBuf);
 
 impl Drop for Place {
+    fn drop(&mut self) {
+        unmount(&self.0);
+    }
+}
+
+/// A file system in memory of a few MiB, that ends with this value.
+pub struct Small(PathBuf);
+
+impl Small {
+    /// Mounted at `at`, which it makes.
+    pub fn new(at: &Path, mib: u32) -> Small {
+        fs::create_dir(at).unwrap();
+        let size = format!("size={mib}m");
+        let mount =
+            Command::new("mount").args(["-t", "tmpfs", "-o", &size, "none"]).arg(at).output().unwrap();
+        assert!(mount.status.success(), "{}", said(&mount));
+        Small(at.to_owned())
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Small {
     fn drop(&mut self) {
         unmount(&self.0);
     }

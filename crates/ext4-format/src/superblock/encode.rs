@@ -104,6 +104,16 @@ impl Superblock {
         *bytes = zerocopy::transmute!(raw);
     }
 
+    /// Says in a superblock's bytes that inodes may have attributes in blocks, and seals it where it is sealed.
+    pub fn set_has_attributes(bytes: &mut [u8; SUPERBLOCK_SIZE]) {
+        let mut raw: RawSuperblock = zerocopy::transmute!(*bytes);
+        raw.s_feature_compat.set(raw.s_feature_compat.get() | Compat::EXT_ATTR.0);
+        if RoCompat(raw.s_feature_ro_compat.get()).has(RoCompat::METADATA_CSUM) {
+            seal(&mut raw);
+        }
+        *bytes = zerocopy::transmute!(raw);
+    }
+
     fn encode_sizes(&self, raw: &mut RawSuperblock) {
         let log_block_size = self.block_size.log2() - 10;
         raw.s_log_block_size.set(log_block_size);

@@ -44,7 +44,7 @@ impl Ext4 {
                 }
             }
             let grows = matches!(how, Allocate::Reserve | Allocate::ZeroRange);
-            self.note_allocated(node, &mut content, grows.then_some(end), how)
+            self.note_allocated(node, &mut content, grows.then_some(end))
         })
     }
 
@@ -54,30 +54,20 @@ impl Ext4 {
     }
 
     /// Sets length and times of a file whose space was changed.
-    fn note_allocated(
-        &self,
-        node: &Node,
-        content: &mut Content,
-        end: Option<u64>,
-        how: Allocate,
-    ) -> Result<()> {
+    fn note_allocated(&self, node: &Node, content: &mut Content, end: Option<u64>) -> Result<()> {
         let now = self.writer()?.now();
         let snapshot = node.snapshot();
         let longer = end.filter(|&end| end > snapshot.inode.size);
         if longer.is_some() {
             self.zero_tail(content, &snapshot)?;
         }
-        let content_changed =
-            longer.is_some() || !matches!(how, Allocate::Reserve | Allocate::ReserveKeepSize);
         let mut handle = self.start(1)?;
         self.change_inode(&mut handle, node, |snapshot| {
-            snapshot.inode.size = longer.unwrap_or(snapshot.inode.size);
-            snapshot.inode.ctime = now;
-            if content_changed {
-                snapshot.inode.mtime = now;
-            }
+            snapshot.set_size(longer.unwrap_or(snapshot.inode.size), !content.blocks.is_empty());
+            (snapshot.inode.mtime, snapshot.inode.ctime) = (now, now);
         })?;
         handle.stop();
+        content.is_inode_unstored |= !content.blocks.is_empty();
         self.list_unstored(node, content)
     }
 

@@ -3,8 +3,8 @@
 use super::store::adopt_map;
 use crate::remap::{Mapped, STEP_CREDITS, Target};
 use crate::space::TAKE_CREDITS;
+use crate::xattr::remove_inline_data;
 use crate::{Ext4, Node, Result, Snapshot, Structure};
-use dentree_ext4_format::xattr::{Namespace, remove_in_inode};
 use dentree_ext4_format::{Extent, Incompat, InodeFlags, write_extent_leaf};
 
 impl Ext4 {
@@ -14,9 +14,6 @@ impl Ext4 {
         let size = self.sb.block_size.in_memory();
         let mut bytes = vec![0; size];
         self.read_inline(snapshot, 0, bytes.get_mut(..len.min(size)).unwrap_or_default())?;
-        let mut tail = snapshot.tail.clone();
-        let removed = remove_in_inode(&mut tail, Namespace::System, b"data");
-        removed.map_err(|problem| snapshot.place(Structure::InlineData).corrupt(problem))?;
         let mut handle = self.start(TAKE_CREDITS + STEP_CREDITS + 1)?;
         let mut inode = snapshot.inode.clone();
         inode.flags = inode.flags.without(InodeFlags::INLINE_DATA);
@@ -42,8 +39,11 @@ impl Ext4 {
         }
         let changed = self.change_inode(&mut handle, node, |now| {
             adopt_map(now, &inode, snapshot.inode.sectors);
-            now.tail = tail;
+            remove_inline_data(&mut now.tail)
         });
-        self.all_or_abort(changed)
+        let removed = changed.and_then(|removed| {
+            removed.map_err(|problem| snapshot.place(Structure::InlineData).corrupt(problem))
+        });
+        self.all_or_abort(removed)
     }
 }

@@ -47,7 +47,7 @@ impl Ext4 {
             let changed = self.change_inode(&mut handle, node, |snapshot| {
                 // What is to be stored yet moves the length on again.
                 snapshot.stored_size = snapshot.stored_size.filter(|&stored| stored < size);
-                snapshot.inode.size = size;
+                snapshot.set_size(size, !content.blocks.is_empty());
                 (snapshot.inode.mtime, snapshot.inode.ctime) = (now, now);
             });
             self.all_or_abort(changed)?;

@@ -27,6 +27,8 @@ impl Ext4 {
 
     /// As [`store`](Ext4::store), for who has the content lock.
     pub(super) fn store_content(&self, node: &Node, content: &mut Content) -> Result<()> {
+        // Also what changes no map must be in front of a commit that an fsync can wait for.
+        content.is_inode_unstored |= !content.blocks.is_empty();
         while let Some((&first, _)) = content.blocks.first_key_value() {
             let snapshot = node.snapshot();
             let run = self.map(&snapshot, LogicalBlock(first))?;

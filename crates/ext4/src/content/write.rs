@@ -20,8 +20,8 @@ pub(crate) enum Times {
 }
 
 impl Ext4 {
-    /// Writes `data` at byte `offset`, or at the end; answers where, and how many bytes: fewer than given only where space ran out, or the
-    /// file can be no longer.
+    /// Writes `data` at byte `offset`, or at the end; answers where, and how many bytes: fewer than given only where space ran out, the
+    /// file can be no longer, or a block that is changed in part cannot be read. The error comes with the next write.
     pub(crate) fn write_file(
         &self,
         node: &Node,
@@ -91,10 +91,7 @@ impl Ext4 {
         if len > 0 {
             content.is_inode_unstored = true;
             node.change(|snapshot| {
-                if end > snapshot.inode.size {
-                    snapshot.stored_size.get_or_insert(snapshot.inode.size);
-                    snapshot.inode.size = end;
-                }
+                snapshot.set_size(end.max(snapshot.inode.size), true);
                 if times == Times::Now {
                     (snapshot.inode.mtime, snapshot.inode.ctime) = (now, now);
                 }
@@ -103,7 +100,8 @@ impl Ext4 {
         self.list_unstored(node, content)
     }
 
-    /// Puts data into blocks in memory; answers how many bytes, which is fewer than all only where space ran out.
+    /// Puts data into blocks in memory; answers how many bytes: fewer than all where space ran out, or what is to be changed cannot be
+    /// read. An error means none.
     fn write_blocks(
         &self,
         content: &mut Content,
@@ -122,7 +120,7 @@ impl Ext4 {
             let part = rest.get(..len).unwrap_or_default();
             match self.write_block(content, snapshot, block, within, part, &mut last) {
                 Ok(()) => done += len,
-                Err(Error::NoSpace) if done > 0 => break,
+                Err(_) if done > 0 => break,
                 Err(error) => return Err(error),
             }
         }

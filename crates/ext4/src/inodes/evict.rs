@@ -1,12 +1,8 @@
 //! The end of inodes without names: what they have is freed, then the inode.
 
 use super::{INODE_CREDITS, ORPHAN_CREDITS};
-use crate::{Ext4, Node, Result, Snapshot, Structure};
-use dentree_ext4_format::xattr::{XattrBlock, set_block_refcount};
-use dentree_jbd2::Handle;
-
-/// Blocks that dropping a block of attributes changes: it, or bitmap and descriptor of its group.
-const XATTR_CREDITS: u32 = 3;
+use crate::{Ext4, Node, Result};
+use dentree_ext4_format::InodeNumber;
 
 impl Ext4 {
     /// Nobody holds an inode any more. Without a name it is freed; what of it is in memory alone is stored when that is due. An error is
@@ -21,40 +17,42 @@ impl Ext4 {
         }
     }
 
-    fn free_orphan(&self, node: &Node) -> Result<()> {
+    /// Frees an orphan that nobody will use again.
+    pub(crate) fn free_orphan(&self, node: &Node) -> Result<()> {
+        let mut unused = Vec::new();
+        self.free_inode(node, &mut unused)?;
+        self.free_values(unused);
+        Ok(())
+    }
+
+    /// Frees orphans that held values of attributes. What fails is told by the next sync; the inode stays an orphan.
+    pub(crate) fn free_values(&self, mut unused: Vec<InodeNumber>) {
+        while let Some(ino) = unused.pop() {
+            let orphan = self.read_orphan(ino).map(|orphan| Node::new(orphan, None));
+            let freed = orphan.and_then(|node| self.free_inode(&node, &mut unused));
+            if let (Err(error), Some(writer)) = (freed, &self.writer) {
+                writer.unstored.remember(error);
+            }
+        }
+    }
+
+    /// Frees an orphan; `unused` gets the values that it was the last to have, orphans now.
+    fn free_inode(&self, node: &Node, unused: &mut Vec<InodeNumber>) -> Result<()> {
         self.free_content(node)?;
         let snapshot = node.snapshot();
-        let mut handle = self.start(INODE_CREDITS + ORPHAN_CREDITS + XATTR_CREDITS)?;
+        let credits = INODE_CREDITS + ORPHAN_CREDITS + self.release_credits(&snapshot)?;
+        let mut handle = self.start(credits)?;
         let now = self.writer()?.now();
-        // Past 2106 the low half is kept; 0 would say that it was never freed.
-        let dtime = u32::try_from(now.seconds & 0xFFFF_FFFF).unwrap_or(0).max(1);
+        // Past 2106 the low half is kept. 0 would say that it was never freed, and what could be an inode number, of a clock that
+        // was never set, that it is an orphan.
+        let dtime = u32::try_from(now.seconds & 0xFFFF_FFFF).unwrap_or(0).max(self.sb.inodes_count);
         let done = self
-            .drop_xattr_block(&mut handle, &snapshot)
+            .release_attributes(&mut handle, &snapshot, unused)
             .and_then(|()| self.remove_orphan(&mut handle, snapshot.ino, dtime))
             .and_then(|()| self.give_back_inode(&mut handle, snapshot.ino, snapshot.kind));
         self.all_or_abort(done)?;
         handle.stop();
         Ok(())
-    }
-
-    /// The attributes in a block of their own have one user less; without any the block is freed.
-    fn drop_xattr_block(&self, handle: &mut Handle<'_>, inode: &Snapshot) -> Result<()> {
-        let Some(block) = inode.inode.xattr_block else { return Ok(()) };
-        let place = inode.place(Structure::XattrBlock).at(block);
-        let seed = self.sb.has_metadata_csum().then_some(self.sb.checksum_seed);
-        let left = self.update(handle, block, place, |bytes| {
-            let parsed = XattrBlock::parse(bytes)?;
-            seed.map_or(Ok(()), |seed| parsed.verify(seed, block))?;
-            let left = parsed.refcount.saturating_sub(1);
-            if left > 0 {
-                set_block_refcount(bytes, left, block, seed);
-            }
-            Ok(left)
-        })?;
-        match left.map_err(|problem| place.corrupt(problem))? {
-            0 => self.free_blocks(handle, block, 1, true),
-            _ => Ok(()),
-        }
     }
 
     /// Finishes what a crash has left: inodes without names are freed, others are cut to their size.

@@ -7,8 +7,8 @@
 use crate::map::Mapping;
 use crate::{Ext4, Place, Result, Structure};
 use dentree_ext4_format::{
-    BlockNumber, ChecksumSeed, Compat, Inode, InodeNumber, LogicalBlock, Problem, SUPERBLOCK_OFFSET,
-    Superblock, orphan_slots, seal_orphan_block, set_orphan, verify_orphan_block,
+    BlockNumber, ChecksumSeed, Compat, Inode, InodeNumber, LogicalBlock, Problem, Superblock, orphan_slots,
+    seal_orphan_block, set_orphan, verify_orphan_block,
 };
 use dentree_jbd2::Handle;
 use std::collections::HashMap;
@@ -208,13 +208,6 @@ impl Ext4 {
     }
 
     fn set_last_orphan(&self, handle: &mut Handle<'_>, ino: Option<InodeNumber>) -> Result<()> {
-        let block = BlockNumber(SUPERBLOCK_OFFSET >> self.sb.block_size.log2());
-        let within = SUPERBLOCK_OFFSET & u64::from(self.sb.block_size.bytes() - 1);
-        let within = usize::try_from(within).unwrap_or(usize::MAX);
-        self.update(handle, block, Structure::Superblock.at(block), |bytes| {
-            if let Some(bytes) = bytes.get_mut(within..).and_then(<[u8]>::first_chunk_mut) {
-                Superblock::set_last_orphan(bytes, ino.map_or(0, |ino| ino.0));
-            }
-        })
+        self.update_superblock(handle, |bytes| Superblock::set_last_orphan(bytes, ino.map_or(0, |ino| ino.0)))
     }
 }

@@ -192,7 +192,7 @@ impl Maker<'_> {
     }
 
     /// The resize inode maps the reserved descriptor blocks: block `pointers` points at those behind the first superblock, and each of them at
-    /// its counterparts behind the other copies.
+    /// its counterparts behind the other copies. A pointer stands where descriptors are counted from the first block of them.
     fn resize(&mut self, pointers: u64) -> Option<()> {
         let sb = self.sb;
         let per_block = u64::from(sb.block_size.bytes() / 4);
@@ -206,7 +206,7 @@ impl Maker<'_> {
         let first = place_of(GroupNumber(0));
         let mut top = self.block();
         for nth in 0..reserved {
-            let slot = usize::try_from((first + nth) % per_block * 4).ok()?;
+            let slot = usize::try_from((u64::from(sb.desc_blocks()) + nth) % per_block * 4).ok()?;
             top.get_mut(slot..slot + 4)?.copy_from_slice(&u32::try_from(first + nth).ok()?.to_le_bytes());
             let mut copies = self.block();
             for (place, backup) in copies.chunks_exact_mut(4).zip(&backups) {

@@ -28,7 +28,8 @@ impl Ext4 {
         if kind == FileType::Directory {
             self.count_subdirectory(&mut draft)?;
         }
-        let mut handle = self.start(plan.credits() + INODE_CREDITS + NEW_BLOCK_CREDITS)?;
+        let of_attributes = self.initial_credits(new.xattrs);
+        let mut handle = self.start(plan.credits() + INODE_CREDITS + NEW_BLOCK_CREDITS + of_attributes)?;
         let mut made = self.make_inode(&mut handle, &draft, new)?;
         let entry = NewEntry { name, inode: made.ino, file_type: self.entry_type(kind) };
         if let Err(error) = self.add_entry(&mut handle, &mut draft, plan, &entry) {
@@ -47,7 +48,9 @@ impl Ext4 {
     /// Makes an inode without a name, near `dir`.
     pub(crate) fn make_nameless(&self, dir: &Node, new: &NewInode<'_>) -> Result<Node> {
         self.with_space(|| {
-            let mut handle = self.start(INODE_CREDITS + NEW_BLOCK_CREDITS + ORPHAN_CREDITS)?;
+            let of_attributes = self.initial_credits(new.xattrs);
+            let mut handle =
+                self.start(INODE_CREDITS + NEW_BLOCK_CREDITS + ORPHAN_CREDITS + of_attributes)?;
             let mut made = self.make_inode(&mut handle, &dir.snapshot(), new)?;
             made.inode.links = 0;
             let done = self
@@ -77,10 +80,16 @@ impl Ext4 {
             stored_size: None,
             promised: 0,
         };
+        if let Err(error) = self.init_attributes(handle, &mut made, new.xattrs) {
+            let undone = self.give_back_inode(handle, ino, kind);
+            self.all_or_abort(undone)?;
+            return Err(error);
+        }
         match self.init_content(handle, &mut made, parent.ino, new.kind) {
             Ok(()) => Ok(made),
             Err(error) => {
-                let undone = self.give_back_inode(handle, ino, kind);
+                let undone = self.drop_initial_attributes(handle, &made);
+                let undone = undone.and_then(|()| self.give_back_inode(handle, ino, kind));
                 self.all_or_abort(undone)?;
                 Err(error)
             }
@@ -154,7 +163,9 @@ impl Ext4 {
 
     /// Gives back what [`make_inode`](Ext4::make_inode) took.
     fn unmake_inode(&self, handle: &mut Handle<'_>, made: &mut Snapshot) -> Result<()> {
-        if made.inode.sectors > 0 {
+        self.drop_initial_attributes(handle, made)?;
+        let of_attributes = made.inode.xattr_block.map_or(0, |_| u64::from(self.sb.block_size.bytes()) / 512);
+        if made.inode.sectors > of_attributes {
             let mut file = Mapped { ino: made.ino, inode: &mut made.inode };
             self.remap(handle, &mut file, 0..1, None)?;
         }

@@ -27,6 +27,7 @@ mod links;
 mod make;
 mod rename;
 
+use crate::xattr::adopt_inline_data;
 use crate::{Ext4, Node, Result, Snapshot, Structure};
 use dentree_ext4_format::{InodeFlags, InodeTime, Problem};
 use dentree_jbd2::Handle;
@@ -76,7 +77,7 @@ impl Ext4 {
         draft: &Draft,
         now: InodeTime,
     ) -> Result<()> {
-        self.change_inode(handle, dir, |snapshot| {
+        let changed = self.change_inode(handle, dir, |snapshot| {
             let inode = &mut snapshot.inode;
             inode.block = draft.inode.block;
             inode.size = draft.inode.size;
@@ -90,10 +91,9 @@ impl Ext4 {
             inode.flags = kept.with(InodeFlags(draft.inode.flags.0 & of_layout.0));
             inode.mtime = now;
             inode.ctime = now;
-            if was_inline {
-                snapshot.tail = draft.tail.clone();
-            }
-        })
+            if was_inline { adopt_inline_data(&mut snapshot.tail, &draft.tail) } else { Ok(()) }
+        })?;
+        changed.map_err(|problem| draft.place(Structure::InlineData).corrupt(problem))
     }
 
     /// One more subdirectory. Past the limit of an indexed directory the count says 1, for "many".

@@ -128,7 +128,16 @@ impl Mount {
 
 impl Drop for Mount {
     fn drop(&mut self) {
-        let _ = Command::new("umount").arg(self.at.path()).status();
+        // A child that another test's thread has just forked holds our files until it runs its program.
+        let done = (0..100).any(|_| {
+            let unmounted = Command::new("umount").arg(self.at.path()).status();
+            let is_done = unmounted.is_ok_and(|status| status.success());
+            if !is_done {
+                std::thread::sleep(std::time::Duration::from_millis(20));
+            }
+            is_done
+        });
+        assert!(done || std::thread::panicking(), "{:?} stays mounted", self.at.path());
     }
 }
 

@@ -168,7 +168,7 @@ impl<'a, F: FileSystem> Hands<'a, F> {
             }
             Op::Append { path, len, fill } => {
                 let file = self.at(path)?;
-                Ok(self.vfs.append(who, &file, &data(*fill, *len))?.0)
+                Ok(self.vfs.append(who, &file, &data(*fill, *len))?.1 as u64)
             }
             Op::Truncate { path, size } => {
                 self.set(path, SetAttr { size: Some(*size), ..SetAttr::default() })
@@ -250,7 +250,7 @@ impl<'a, F: FileSystem> Hands<'a, F> {
 }
 
 /// Bytes that tell which write they are from, and differ from sector to sector.
-fn data(fill: u8, len: usize) -> Vec<u8> {
+pub fn data(fill: u8, len: usize) -> Vec<u8> {
     (0..len).map(|at| fill.wrapping_add((at / 512) as u8) | 1).collect()
 }
 

@@ -1,10 +1,10 @@
 //! Images that are written to, and what the kernel's tools say of them.
 
-use super::Image;
+use super::{Image, fsck};
 use dentree_blockdev::{Access, FileDevice};
-use dentree_ext4::{Ext4, Node, Options};
+use dentree_ext4::mkfs::{MkfsOptions, mkfs};
+use dentree_ext4::{Ext4, InodeTime, Node, Options};
 use dentree_vfs::FileSystem;
-use std::process::Command;
 use std::sync::Arc;
 
 /// Kinds of image: mke2fs options, size, and whether files are mapped by extents.
@@ -19,6 +19,23 @@ pub const KINDS: [(&str, &str); 9] = [
     ("-t ext2 -b 1024", "24M"),
     ("-t ext3 -b 1024", "24M"),
 ];
+
+/// Instead of mke2fs options: made by this crate.
+pub const OURS: &str = "dentree mkfs";
+
+/// An empty image, made by mke2fs with these options, or by this crate.
+pub fn new_image(options: &str, size: &str) -> Image {
+    let image = Image::new(if options == OURS { "-t ext2" } else { options }, size, |_| {});
+    if options != OURS {
+        return image;
+    }
+    let ours = image.beside("ours");
+    let bytes = std::fs::metadata(image.path()).unwrap().len();
+    std::fs::File::create(ours.path()).unwrap().set_len(bytes).unwrap();
+    let device = FileDevice::open(ours.path(), Access::ReadWrite).unwrap();
+    mkfs(&device, &MkfsOptions::new([7; 16], [1, 2, 3, 4], InodeTime::default())).unwrap();
+    ours
+}
 
 pub fn open(image: &Image) -> Ext4 {
     try_open(image).unwrap()
@@ -36,9 +53,7 @@ pub fn node(fs: &Ext4, name: &str) -> Node {
 
 /// `e2fsck -fn` finds nothing, and debugfs reads what the files must hold.
 pub fn check(image: &Image, files: &[(&str, &[u8])], what: &str) {
-    let check = Command::new("e2fsck").arg("-fn").arg(image.path()).output().unwrap();
-    let text = String::from_utf8_lossy(&check.stdout).into_owned();
-    assert!(check.status.success(), "{what}: {text}");
+    fsck::is_clean(&image.path()).unwrap_or_else(|text| panic!("{what}: {text}"));
     for (name, content) in files {
         let dumped = image.beside("dumped");
         image.debugfs(&format!("dump /{name} {}\n", dumped.path().display()));

@@ -1,13 +1,12 @@
 //! An image that is changed through `Vfs`, by paths.
 #![allow(dead_code, reason = "each test file uses its part")]
 
-use crate::common::Image;
+use crate::common::{Image, fsck};
 use dentree_blockdev::{Access, FileDevice};
 use dentree_ext4::{Ext4, Options};
 use dentree_vfs::{FsStat, Identity, Inode, NewKind, OnExisting, ReaddirStart, Vfs};
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
-use std::process::Command;
 use std::sync::Arc;
 
 /// Kinds of image: mke2fs options and size.
@@ -132,8 +131,5 @@ impl Tree {
 
 /// `e2fsck -fn` finds nothing.
 pub fn check(image: &Image, what: &str) {
-    let check = Command::new("e2fsck").arg("-fn").arg(image.path()).output().unwrap();
-    let text = String::from_utf8_lossy(&check.stdout).into_owned();
-    assert!(check.status.success(), "{what}: {text}");
-    assert!(!text.contains("Optimize"), "{what}: {text}");
+    fsck::is_clean(&image.path()).unwrap_or_else(|text| panic!("{what}: {text}"));
 }

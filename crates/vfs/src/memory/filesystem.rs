@@ -3,6 +3,7 @@
 use super::file::PAGE;
 use super::node::Content;
 use super::{MemoryFs, MemoryNode, ROOT};
+use crate::acl::ACCESS;
 use crate::{
     Allocate, Attr, DirEntry, Error, Extent, FileSystem, FileType, FsStat, Ino, Lookup, NameIn, NewInode,
     NewKind, ReaddirStart, Rename, Result, SetAttr, SetXattr,
@@ -261,6 +262,16 @@ impl FileSystem for MemoryFs {
         }
         state.xattrs.insert(name.to_vec(), value.to_vec());
         state.changed();
+        Ok(())
+    }
+
+    fn set_acl(&self, node: &Arc<MemoryNode>, acl: Option<&[u8]>, attributes: &SetAttr) -> Result<()> {
+        let mut state = node.state_mut();
+        match acl {
+            Some(acl) => state.xattrs.insert(ACCESS.to_vec(), acl.to_vec()),
+            None => state.xattrs.remove(ACCESS),
+        };
+        state.set(attributes);
         Ok(())
     }
 

@@ -79,7 +79,7 @@ impl MemoryFs {
             pages_left: AtomicU64::new(limits.bytes / PAGE as u64),
             next_generation: AtomicU32::new(0),
         };
-        let new = NewInode { kind: NewKind::Directory, permissions: 0o755, uid: 0, gid: 0 };
+        let new = NewInode { kind: NewKind::Directory, permissions: 0o755, uid: 0, gid: 0, xattrs: &[] };
         fs.insert(Content::new(&new, ROOT), &new, 2);
         fs
     }

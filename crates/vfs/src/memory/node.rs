@@ -2,6 +2,7 @@
 
 use super::directory::Directory;
 use super::file::{PAGE, Pages};
+use crate::acl::ACCESS;
 use crate::{Attr, FileType, Ino, NewInode, NewKind, SetAttr, SetTime, Timestamp};
 use std::collections::BTreeMap;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -95,7 +96,7 @@ impl MemoryNode {
             crtime: Some(state.crtime),
             generation: self.generation,
             flags: 0,
-            has_acl: state.xattrs.contains_key(&b"system.posix_acl_access"[..]),
+            has_acl: state.xattrs.contains_key(ACCESS),
         }
     }
 }
@@ -106,7 +107,7 @@ impl State {
         State {
             content,
             nlink,
-            xattrs: BTreeMap::new(),
+            xattrs: new.xattrs.iter().map(|(name, value)| (name.to_vec(), value.clone())).collect(),
             permissions: new.permissions,
             uid: new.uid,
             gid: new.gid,

@@ -38,12 +38,16 @@ pub(super) fn run(session: &Session, args: &CpArgs) -> Result<(), Stop> {
         progress: &progress,
         links: HashMap::new(),
         left: Vec::new(),
+        is_full: false,
     };
     for source in &args.sources {
         if let Err(problem) = copy.source(Path::new(source), &target, directory.as_ref()) {
             session.report.problem(&problem);
         }
         copy.work();
+        if copy.is_cut_short() {
+            break;
+        }
     }
     progress.bar.finish_and_clear();
     keeper.tell(&session.report);
@@ -74,6 +78,8 @@ struct Copy<'a> {
     /// Inodes of this machine with several names, by device and number.
     links: HashMap<(u64, u64), Ino>,
     left: Vec<Step>,
+    /// The image has no room for more.
+    is_full: bool,
 }
 
 /// Why one file was not copied.
@@ -119,14 +125,17 @@ impl Copy<'_> {
         Ok(())
     }
 
+    /// Whether nothing more is to be made.
+    fn is_cut_short(&self) -> bool {
+        self.is_full || self.session.is_interrupted()
+    }
+
     /// Does all that is left.
     fn work(&mut self) {
         while let Some(step) = self.left.pop() {
-            if self.session.is_interrupted() {
-                self.left.clear();
-                return;
-            }
             match step {
+                // Those that were made get what they were to have.
+                Step::Directory { .. } if self.is_cut_short() => {}
                 Step::Directory { parent, name, found } => match self.directory(&parent, &name) {
                     Ok((node, made)) => self.contents(node, made, found),
                     Err(error) => self.failed(&found, Failed::Image(error)),
@@ -171,8 +180,8 @@ impl Copy<'_> {
         }
         let first = self.left.len();
         for name in names {
-            if self.session.is_interrupted() {
-                return;
+            if self.is_cut_short() {
+                break;
             }
             let local = local.join(&name);
             match fs::symlink_metadata(&local) {
@@ -204,8 +213,14 @@ impl Copy<'_> {
         }
     }
 
-    fn failed(&self, found: &Found, why: Failed) {
+    fn failed(&mut self, found: &Found, why: Failed) {
         match why {
+            Failed::Image(Error::NoSpace) => {
+                self.is_full = true;
+                let hint = "nothing more is copied; what was complete before is in the image";
+                let problem = self.image.problem(&found.path, &Error::NoSpace).with_hint(hint);
+                self.session.report.problem(&problem);
+            }
             Failed::Image(error) => self.session.report.problem(&self.image.problem(&found.path, &error)),
             Failed::Local(error) => self.session.report.problem(&local_problem(&found.local, &error)),
             Failed::Interrupted => {}
@@ -249,7 +264,7 @@ impl Copy<'_> {
         let vfs = &self.image.vfs;
         let file = File::open(&found.local).map_err(Failed::Local)?;
         let size = file.metadata().map_err(Failed::Local)?.len();
-        let copied = each_data(&file, size, &mut |offset, bytes| {
+        let copied = each_data(&file, size, 1, &mut |offset, bytes| {
             if self.session.is_interrupted() {
                 return ControlFlow::Break(Failed::Interrupted);
             }
@@ -279,6 +294,9 @@ impl Copy<'_> {
         if !self.archive {
             return Ok(self.image.vfs.set_attr(WHO, node, &SetAttr { permissions, ..SetAttr::default() })?);
         }
+        // First: with its owner a file loses capabilities and special bits.
+        let owner = SetAttr { uid: Some(metadata.uid()), gid: Some(metadata.gid()), ..SetAttr::default() };
+        self.image.vfs.set_attr(WHO, node, &owner)?;
         for (name, value) in read_xattrs(&found.local).map_err(Failed::Local)? {
             let set = self.image.vfs.setxattr(WHO, node, &name, &value, SetXattr::Any);
             let label = PathBuf::from(OsStr::from_bytes(path));
@@ -289,8 +307,6 @@ impl Copy<'_> {
         };
         let changes = SetAttr {
             permissions,
-            uid: Some(metadata.uid()),
-            gid: Some(metadata.gid()),
             atime: time(metadata.atime(), metadata.atime_nsec()),
             mtime: time(metadata.mtime(), metadata.mtime_nsec()),
             ..SetAttr::default()

@@ -11,12 +11,15 @@ use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+
+/// What holes are made in: no block of a file system that is made here is larger.
+const GRAIN: usize = 4096;
 
 /// Why the file system is not full as it should be.
 #[derive(Debug)]
@@ -137,6 +140,7 @@ impl<F: FileSystem> Filler<'_, F> {
             permissions: thing.permissions,
             uid: thing.uid,
             gid: thing.gid,
+            xattrs: &[],
         };
         let node = self.fs.make(&directory.node, name, &new).map_err(at)?;
         if thing.kind == FileType::Directory {
@@ -153,49 +157,54 @@ impl<F: FileSystem> Filler<'_, F> {
         Ok(None)
     }
 
-    /// Copies a file's content; holes stay holes.
+    /// Copies a file's content. What reads as zeros becomes a hole, whether or not it was one: a copy of a directory often has other
+    /// holes than the directory, and is to give the same image.
     fn content(&self, node: &F::Node, thing: &Thing, local: &Path, size: u64) -> Result<(), Stopped> {
         let failed = |error| Stopped::Local(local.to_owned(), error);
         let at = |error| Stopped::Image(thing.path.clone(), error);
         let file = File::open(local).map_err(failed)?;
-        let copied = each_data(&file, size, &mut |offset, bytes| {
+        let mut written = 0;
+        let copied = each_data(&file, size, GRAIN as u64, &mut |offset, bytes| {
             if self.interrupted.load(Ordering::Relaxed) {
                 return ControlFlow::Break(Stopped::Interrupted);
             }
-            match self.fs.write(node, offset, bytes) {
-                Ok(written) if written == bytes.len() => {}
-                Ok(_) => return ControlFlow::Break(at(Error::NoSpace)),
-                Err(error) => return ControlFlow::Break(at(error)),
-            }
             self.watch.add(0, bytes.len() as u64);
+            for run in without_zeros(bytes) {
+                let start = offset + run.start as u64;
+                match self.fs.write(node, start, &bytes[run.clone()]) {
+                    Ok(len) if len == run.len() => written = start + len as u64,
+                    Ok(_) => return ControlFlow::Break(at(Error::NoSpace)),
+                    Err(error) => return ControlFlow::Break(at(error)),
+                }
+            }
             ControlFlow::Continue(())
         });
-        let end = match copied.map_err(failed)? {
-            ControlFlow::Continue(end) => end,
-            ControlFlow::Break(stopped) => return Err(stopped),
-        };
-        if end < size {
+        if let ControlFlow::Break(stopped) = copied.map_err(failed)? {
+            return Err(stopped);
+        }
+        if written < size {
             self.fs.set_attr(node, &SetAttr { size: Some(size), ..SetAttr::default() }).map_err(at)?;
         }
         Ok(())
     }
 
-    /// Attributes: extended ones, owner, mode, and times last. When something was read last says nothing about an image: it is when it was
+    /// Attributes: the owner first, with whom capabilities would go, then extended ones, mode and times. When something was read last says nothing about an image: it is when it was
     /// written.
     fn keep(&self, node: &F::Node, thing: &Thing) -> Result<(), Stopped> {
+        let at = |error| Stopped::Image(thing.path.clone(), error);
+        let owner = SetAttr { uid: Some(thing.uid), gid: Some(thing.gid), ..SetAttr::default() };
+        self.fs.set_attr(node, &owner).map_err(at)?;
         if let Some((local, _)) = &thing.local {
             self.keep_xattrs(node, thing, local)?;
         }
         let time = Some(SetTime::At(thing.mtime));
         let changes = SetAttr {
             permissions: (thing.kind != FileType::Symlink).then_some(thing.permissions),
-            uid: Some(thing.uid),
-            gid: Some(thing.gid),
             atime: time,
             mtime: time,
             ..SetAttr::default()
         };
-        self.fs.set_attr(node, &changes).map_err(|error| Stopped::Image(thing.path.clone(), error))
+        self.fs.set_attr(node, &changes).map_err(at)
     }
 
     fn keep_xattrs(&self, node: &F::Node, thing: &Thing, local: &Path) -> Result<(), Stopped> {
@@ -207,6 +216,19 @@ impl<F: FileSystem> Filler<'_, F> {
         }
         Ok(())
     }
+}
+
+/// Runs of grains that are not all zeros.
+fn without_zeros(bytes: &[u8]) -> Vec<Range<usize>> {
+    let mut runs: Vec<Range<usize>> = Vec::new();
+    for (index, grain) in bytes.chunks(GRAIN).enumerate().filter(|(_, grain)| grain.iter().any(|&b| b != 0)) {
+        let (start, end) = (index * GRAIN, index * GRAIN + grain.len());
+        match runs.last_mut() {
+            Some(last) if last.end == start => last.end = end,
+            _ => runs.push(start..end),
+        }
+    }
+    runs
 }
 
 #[cfg(test)]
@@ -290,9 +312,24 @@ mod tests {
         assert_eq!(held(&memory, "/sub").mtime, 88);
         let sparse = held(&memory, "/sparse");
         assert_eq!((sparse.size, sparse.content.get(8 << 20)), (20 << 20, Some(&b'x')));
-        assert!(sparse.written < 1 << 20, "{} bytes were written", sparse.written);
-        assert_eq!((heard.things.get(), heard.bytes.get()), (6, sparse.written + 5));
+        assert_eq!(sparse.written, 4096);
+        assert_eq!(heard.things.get(), 6);
+        assert!((4101..1 << 20).contains(&heard.bytes.get()), "{} bytes were read", heard.bytes.get());
         assert!(held(&memory, "/lost+found").names.is_empty());
+    }
+
+    #[test]
+    fn blocks_of_zeros_become_holes() {
+        let dir = tempfile::tempdir().unwrap();
+        let content = [vec![0; 4096], b"x".to_vec(), vec![0; 12_287], b"y".to_vec(), vec![0; 4096]].concat();
+        fs::write(dir.path().join("file"), &content).unwrap();
+        let (memory, _, done) = filled(dir.path(), "", 1 << 20, None);
+        done.unwrap();
+        let file = held(&memory, "/file");
+        assert_eq!((file.written, file.size), (8192, content.len() as u64));
+        assert!(content.starts_with(&file.content));
+        assert!(without_zeros(&[0; 5000]).is_empty());
+        assert_eq!(without_zeros(&[1; 5000]), [Range { start: 0, end: 5000 }]);
     }
 
     #[test]

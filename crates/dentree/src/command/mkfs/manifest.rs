@@ -10,11 +10,12 @@ A manifest has a line for each thing that the directory does not have, or has wi
 
   PATH TYPE MODE UID GID [MAJOR MINOR | TARGET]
 
-PATH is absolute in the image; TYPE is f (regular file), d, l (symbolic link, with TARGET), c or b (device, with MAJOR and MINOR), p or s;
-MODE is octal; UID and GID are numbers. A - instead of TYPE, MODE, UID or GID keeps what the directory has. A line with the path *
-is for everything that no other line names: '* - - 0 0' gives it to root. What is in the directory keeps its content;
-other files are empty. \\040 in a path or target is a space, as in fstab(5). Empty lines, and lines that begin with #, are
-passed over.";
+PATH is absolute in the image; TYPE is f (regular file), d, l (symbolic link, with TARGET), c or b (device, with MAJOR \
+and MINOR), p or s; MODE is octal; UID and GID are numbers. A - instead of TYPE, MODE, UID or GID keeps what the directory \
+has. A line with the path * is for everything that no other line names: '* - - 0 0' gives it to root.
+
+What is in the directory keeps its content; other files are empty. \\040 in a path or target is a space, as in fstab(5). \
+Empty lines, and lines that begin with #, are passed over.";
 
 /// One line.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]

@@ -40,6 +40,9 @@ pub(crate) fn run(session: &Session, args: &MkfsArgs) -> Result<(), Stop> {
         let message = "a file system is made in a file of its own, without --partition and --offset";
         return Err(place.problem(Status::Usage, message).into());
     }
+    if let Some(directory) = &args.from {
+        place.check_outside(directory)?;
+    }
     let manifest = read_manifest(args)?;
     let time = if args.reproducible { Time::fixed()? } else { Time::now() };
     let source = args.from.as_deref().map(|directory| Source { directory, manifest: &manifest, time });
@@ -81,7 +84,7 @@ fn filled(
     source: &Source<'_>,
     interrupted: &AtomicBool,
 ) -> Result<(), Problem> {
-    let options = Options { writable: true, clock, ..Options::default() };
+    let options = Options { writable: true, journaled: false, clock, ..Options::default() };
     let fs = Ext4::open(device, options).map_err(|error| Problem::inside(place.name(), &error.into()))?;
     let progress = Progress::new();
     let done = fill(&fs, source, &progress, interrupted);
@@ -89,7 +92,8 @@ fn filled(
     for lost in progress.lost.into_inner() {
         session.report.problem(&lost);
     }
-    done.map_err(|stopped| place.stopped(stopped))
+    done.map_err(|stopped| place.stopped(stopped))?;
+    fs.close().map_err(|error| Problem::inside(place.name(), &error.into()))
 }
 
 /// A line on the terminal that says how far it is, and what could not be kept.
@@ -199,11 +203,33 @@ impl Place<'_> {
         match stopped {
             Stopped::Local(path, error) => Problem::local(path.as_os_str().as_bytes(), &error),
             Stopped::Image(path, error) => {
-                Problem::inside(format!("{}:{}", self.name(), escape::terminal(&path)), &error)
+                let problem = Problem::inside(format!("{}:{}", self.name(), escape::terminal(&path)), &error);
+                match error {
+                    dentree_vfs::Error::NoSpace => problem.with_hint("a larger --size makes room"),
+                    _ => problem,
+                }
             }
             Stopped::Line(number, why) => Problem::usage(format!("line {number} of the manifest"), why),
             Stopped::Interrupted => self.problem(Status::Failed, "interrupted; nothing was made"),
         }
+    }
+
+    /// Refuses an image that would be among what it is filled from.
+    fn check_outside(&self, directory: &Path) -> Result<(), Problem> {
+        let canonical = |path: &Path| std::fs::canonicalize(path);
+        let inside = canonical(self.parent())
+            .is_ok_and(|parent| canonical(directory).is_ok_and(|directory| parent.starts_with(directory)));
+        if inside {
+            let message = "lies in the directory that it is to be filled from; make it elsewhere";
+            return Err(self.problem(Status::Usage, message));
+        }
+        Ok(())
+    }
+
+    /// The directory that the image lies in.
+    fn parent(&self) -> &Path {
+        let parent = self.image.parent().filter(|parent| !parent.as_os_str().is_empty());
+        parent.unwrap_or(Path::new("."))
     }
 
     /// Refuses what must not be replaced. Answers the file that will be, locked against those who would write it meanwhile.
@@ -232,14 +258,13 @@ impl Place<'_> {
 
     /// A file in the same directory, which goes unless it is published.
     fn draft(&self) -> Result<NamedTempFile, Problem> {
-        let parent = self.image.parent().filter(|parent| !parent.as_os_str().is_empty());
         let mut prefix = std::ffi::OsString::from(".");
         prefix.push(self.image.file_name().unwrap_or(OsStr::new("image")));
         let readable = std::fs::Permissions::from_mode(0o666);
         tempfile::Builder::new()
             .prefix(&prefix)
             .permissions(readable)
-            .tempfile_in(parent.unwrap_or(Path::new(".")))
+            .tempfile_in(self.parent())
             .map_err(|error| self.io(&error))
     }
 

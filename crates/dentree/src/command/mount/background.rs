@@ -2,9 +2,9 @@
 //!
 //! A process that has threads cannot be forked and go on, so the second one is started from scratch, with the
 //! same arguments. It says on its standard output, a pipe, that the mount can be used; where it ends without saying so
-//! it has told its problem on standard error, and its exit status is ours.
+//! it has told its problem on standard error, and its exit status is ours. What goes wrong later is told to the system's log.
 
-use crate::report::Stop;
+use crate::report::{self, Stop};
 use std::env;
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -45,6 +45,7 @@ pub(super) fn announce() -> io::Result<()> {
     // Fails where the first process is gone, interrupted while it waited: then nobody wants the mount.
     io::stdout().write_all(READY)?;
     io::stdout().flush()?;
+    report::go_to_background();
     rustix::stdio::dup2_stdout(&nothing)?;
     rustix::stdio::dup2_stderr(&nothing)?;
     Ok(())

@@ -9,7 +9,7 @@ mod options;
 use crate::args::MountArgs;
 use crate::image::{Image, Session};
 use crate::output::escape;
-use crate::report::{Problem, Status, Stop};
+use crate::report::{self, Problem, Status, Stop};
 use dentree_blockdev::Access;
 use dentree_fuse::{Handle, MountError};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -26,8 +26,13 @@ pub(super) fn run(session: &Session, args: &MountArgs) -> Result<(), Stop> {
         return background::start();
     }
     let image = session.open_at(&args.image, &wishes.place, wishes.access).map_err(|problem| {
-        let hint = wishes.access == Access::ReadWrite && problem.status() == Status::Unsupported;
-        if hint { problem.with_hint("`-o ro` mounts it") } else { problem }
+        let may = |access| rustix::fs::access(&args.image, access).is_ok();
+        let is_read_only = || may(rustix::fs::Access::READ_OK) && !may(rustix::fs::Access::WRITE_OK);
+        let hint = problem.status() == Status::Unsupported || is_read_only();
+        match wishes.access {
+            Access::ReadWrite if hint => problem.with_hint("`-o ro` mounts it"),
+            _ => problem,
+        }
     })?;
     let directory = escape::terminal(args.directory.as_os_str().as_bytes());
     let local = |error: io::Error| Problem::local(args.directory.as_os_str().as_bytes(), &error);
@@ -55,7 +60,7 @@ fn unmount_on(mut signals: Signals, handle: &Handle, image: &Image) {
     let mut asked = false;
     for signal in signals.forever() {
         if asked {
-            let _ = image.close().map_err(|problem| writeln!(io::stderr(), "dentree: {problem}"));
+            let _ = image.close().map_err(|problem| report::tell(&problem));
             process::exit(128 + signal);
         }
         // The terminal may be gone: not `eprintln!`, which panics then.

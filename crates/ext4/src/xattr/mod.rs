@@ -1,12 +1,77 @@
 //! Extended attributes: in the inode, in a block that inodes may share, and as content of inodes of their own.
+//!
+//! | file | what |
+//! |---|---|
+//! | this one | reading |
+//! | `change` | one attribute is set or removed: where it goes, and in which order things happen |
+//! | `block` | blocks of attributes and who shares them |
+//! | `initial` | what a new inode begins with |
+//! | `dedup` | sharing after the fact |
+//! | `value` | values in inodes of their own and who shares those |
+//!
+//! # Where an attribute goes
+//! Into the inode if it fits there beside the others; else into the block; else, where the file system has ea_inode, its value into an
+//! inode of its own, which the entry names. The others stay where they are.
+//!
+//! # Who protects what
+//! Attributes of an inode: the attribute lock of its [`Node`], shared to read, exclusive to change; taken before content locks
+//! and handles. What is in the inode itself also changes with inline content, under other locks: whoever puts a new list there takes
+//! that content over from the newest snapshot ([`adopt_inline_data`]).
+//!
+//! A block's users and content: the closure that [`update`](Ext4::update) runs on it is the one step in which either changes. A block
+//! with several users never changes but in their number. The same holds for values in inodes.
+//!
+//! # Sharing
+//! Two caches ([`dentree_mbcache`]) say which blocks, and which values, have a hash. They are filled by who writes one and by who reads
+//! one, always while it is a user of it, under its attribute lock. Who has found an entry holds it while it compares and until
+//! it is counted as a user; who is the last user takes the entry out of the cache, waiting for those who hold it, before it frees or
+//! rewrites what the entry stands for. So nobody becomes a user of something that is gone. Holders of a block's entry wait for nobody;
+//! holders of a value's entry wait at most for those; and entries are looked for with the handle open, so that nobody who
+//! holds one waits for a commit.
 
-use crate::{Ext4, Place, Result, Snapshot, Structure};
-use dentree_ext4_format::xattr::{Namespace, XattrBlock, XattrEntry, XattrList, XattrValue};
+mod block;
+mod change;
+mod dedup;
+mod initial;
+mod value;
+
+use crate::{Ext4, Node, Place, Result, Snapshot, Structure};
+pub(crate) use change::{adopt_inline_data, remove_inline_data};
+use dentree_ext4_format::xattr::{Namespace, XattrEntry, XattrList, XattrValue};
 use dentree_ext4_format::{InodeFlags, InodeNumber, Problem, acl_to_xattr};
+use dentree_mbcache::MbCache;
+
+/// Most memory of each of the two caches, in bytes: a hundred thousand blocks.
+const CACHE_BYTES: usize = 4 << 20;
+
+/// What can be shared with more users.
+pub(crate) struct Shared {
+    /// Hash of a block of attributes → block number.
+    blocks: MbCache,
+    /// Hash of a value → number of the inode that holds it.
+    values: MbCache,
+}
+
+impl Default for Shared {
+    fn default() -> Shared {
+        Shared { blocks: MbCache::new(CACHE_BYTES), values: MbCache::new(CACHE_BYTES) }
+    }
+}
 
 impl Ext4 {
     /// The value of the attribute that users call `name`.
-    pub(crate) fn xattr(&self, node: &Snapshot, name: &[u8]) -> Result<Option<Vec<u8>>> {
+    pub(crate) fn get_xattr(&self, node: &Node, name: &[u8]) -> Result<Option<Vec<u8>>> {
+        let _attributes = node.attributes();
+        self.xattr(&node.snapshot(), name)
+    }
+
+    /// The names that users see.
+    pub(crate) fn list_xattrs(&self, node: &Node) -> Result<Vec<Vec<u8>>> {
+        let _attributes = node.attributes();
+        self.xattr_names(&node.snapshot())
+    }
+
+    fn xattr(&self, node: &Snapshot, name: &[u8]) -> Result<Option<Vec<u8>>> {
         let Some((namespace, rest)) = Namespace::split(name) else { return Ok(None) };
         if !namespace.is_listed() {
             return Ok(None);
@@ -29,8 +94,7 @@ impl Ext4 {
         }
     }
 
-    /// The names that users see.
-    pub(crate) fn xattr_names(&self, node: &Snapshot) -> Result<Vec<Vec<u8>>> {
+    fn xattr_names(&self, node: &Snapshot) -> Result<Vec<Vec<u8>>> {
         let mut names = Vec::new();
         self.in_each_list(node, |list, place| {
             for entry in list.iter() {
@@ -66,14 +130,10 @@ impl Ext4 {
         if let Some(list) = XattrList::in_inode(&node.tail) {
             visit(list, node.place(Structure::InodeXattrs))?;
         }
-        let Some(block) = node.inode.xattr_block else { return Ok(()) };
-        let place = node.place(Structure::XattrBlock).at(block);
-        let buffer = self.metadata(block, place)?;
-        let parsed = XattrBlock::parse(&buffer).map_err(|problem| place.corrupt(problem))?;
-        if self.sb.has_metadata_csum() {
-            parsed.verify(self.sb.checksum_seed, block).map_err(|problem| place.corrupt(problem))?;
+        match self.xattr_block(node)? {
+            Some(held) => visit(held.parsed()?.list, held.place),
+            None => Ok(()),
         }
-        visit(parsed.list, place)
     }
 
     fn xattr_value(&self, node: &Snapshot, entry: &XattrEntry<'_>, place: Place) -> Result<Vec<u8>> {

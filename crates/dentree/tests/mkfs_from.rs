@@ -1,0 +1,248 @@
+//! `dentree mkfs --from`: an image with a directory's tree in it, without root, and the same bytes each time.
+
+mod common;
+mod judged;
+mod population;
+
+use common::{Image, assert_same_lines, can_mount, dentree, succeeds, text, tool};
+use judged::{assert_clean, assert_kernel_agrees, journal_sequence};
+use std::fs::{self, File};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, PermissionsExt, symlink};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+const NOBODY: u32 = 65534;
+
+/// A folder with a place for an image.
+fn scratch() -> Image {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("disk.img");
+    Image { dir, file }
+}
+
+fn mkfs(image: &Path, from: &Path, more: &[&str]) -> Output {
+    let mut mkfs = Command::new(env!("CARGO_BIN_EXE_dentree"));
+    mkfs.arg("mkfs").arg(image).arg("--from").arg(from).args(more).env_remove("SOURCE_DATE_EPOCH");
+    mkfs.output().unwrap()
+}
+
+fn made(image: &Path, from: &Path, more: &[&str]) {
+    let output = mkfs(image, from, more);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert_eq!(text(&output.stderr), "");
+}
+
+fn checksum(tree: &Path) -> Vec<u8> {
+    succeeds(["checksum".as_ref(), tree.as_os_str()])
+}
+
+#[test]
+fn the_image_has_what_the_directory_has() {
+    if !can_mount() {
+        return;
+    }
+    let source = Image::filled(&["-t", "ext4"], population::everything);
+    let mount = source.mount("ro").unwrap();
+    let expected = checksum(&mount.at);
+    for more in [
+        &["--size", "160M"][..],
+        &["--size", "1G", "-O", "inline_data"],
+        &["--size", "200M", "-O", "^metadata_csum,^flex_bg"],
+    ] {
+        let image = scratch();
+        made(&image.file, &mount.at, more);
+        assert_same_lines(&checksum(&image.file), &expected);
+        // Nothing has gone through the journal of an image that nobody had yet.
+        assert_eq!(journal_sequence(&image.file), 1);
+        assert!(fs::metadata(&image.file).unwrap().blocks() * 512 < 40 << 20);
+        assert_kernel_agrees(&image);
+    }
+}
+
+/// A tree of an ordinary user, with several megabytes in it.
+fn own_tree(root: &Path) {
+    fs::create_dir_all(root.join("etc")).unwrap();
+    fs::create_dir_all(root.join("usr/lib/deep/er")).unwrap();
+    for n in 0..500_u32 {
+        fs::write(root.join(format!("usr/lib/f{n}")), n.to_le_bytes().repeat(n as usize * 11)).unwrap();
+    }
+    let noise: Vec<u8> =
+        (0..12_000_000_u32).flat_map(|n| n.wrapping_mul(2_654_435_761).to_be_bytes()).collect();
+    fs::write(root.join("usr/lib/deep/large"), noise).unwrap();
+    fs::write(root.join("etc/passwd"), "root:x:0:0::/:/bin/sh\n").unwrap();
+    fs::set_permissions(root.join("etc/passwd"), PermissionsExt::from_mode(0o600)).unwrap();
+    fs::hard_link(root.join("etc/passwd"), root.join("usr/passwd")).unwrap();
+    symlink("usr/lib", root.join("lib")).unwrap();
+    let sparse = File::create(root.join("usr/sparse")).unwrap();
+    for at in [1 << 20, (1 << 20) + 5000, 60 << 20] {
+        sparse.write_all_at(&[3; 100], at).unwrap();
+    }
+    sparse.set_len(64 << 20).unwrap();
+    let times = "find . -print0 | xargs -0 touch -h -d @1500000000.125";
+    assert!(Command::new("sh").args(["-ec", times]).current_dir(root).status().unwrap().success());
+}
+
+const MANIFEST: &str = "\
+# everything is root's
+*             -  -     0    0
+/dev          d  755   0    0
+/dev/console  c  620   0    5    5 1
+/dev/sda      b  660   0    6    8 0
+/dev/log      s  666   0    0
+/run          l  -     0    0    /var/run
+/etc/passwd   -  644   -    0
+/var          d  1777  0    0
+/var/fifo     p  600   10   20
+/var/a\\040b  f  4640  0    42
+";
+
+#[test]
+fn an_ordinary_user_makes_an_image_with_owners_and_devices() {
+    if !can_mount() {
+        return;
+    }
+    let image = scratch();
+    let at = |name: &str| image.dir.path().join(name);
+    fs::create_dir(at("tree")).unwrap();
+    own_tree(&at("tree"));
+    fs::write(at("manifest"), MANIFEST).unwrap();
+    // Where it was built an ordinary user may not reach it.
+    fs::copy(env!("CARGO_BIN_EXE_dentree"), at("dentree")).unwrap();
+    tool("chown", ["-R", "65534:65534", image.dir.path().to_str().unwrap()]);
+    let output = Command::new(at("dentree"))
+        .arg("mkfs")
+        .arg(&image.file)
+        .args(["--size", "128M", "--from"])
+        .arg(at("tree"))
+        .arg("--manifest")
+        .arg(at("manifest"))
+        .uid(NOBODY)
+        .gid(NOBODY)
+        .output()
+        .unwrap();
+    assert!(output.status.success() && output.stderr.is_empty(), "{}", text(&output.stderr));
+    let mount = image.mount("ro").unwrap();
+    let found = |name: &str| {
+        let found = fs::symlink_metadata(mount.at.join(name)).unwrap();
+        (found.mode() & 0o7777, found.uid(), found.gid())
+    };
+    assert_eq!(found("etc/passwd"), (0o644, NOBODY, 0));
+    assert_eq!(found("usr/lib"), (0o755, 0, 0));
+    assert_eq!(found("var/a b"), (0o4640, 0, 42));
+    assert_eq!(found("var/fifo"), (0o600, 10, 20));
+    let device = |name: &str| {
+        let found = fs::symlink_metadata(mount.at.join(name)).unwrap();
+        (found.file_type().is_char_device(), rustix::fs::major(found.rdev()), rustix::fs::minor(found.rdev()))
+    };
+    assert_eq!(device("dev/console"), (true, 5, 1));
+    assert_eq!(device("dev/sda"), (false, 8, 0));
+    assert_eq!(fs::read_link(mount.at.join("run")).unwrap(), PathBuf::from("/var/run"));
+    assert_eq!(fs::metadata(mount.at.join("etc/passwd")).unwrap().nlink(), 2);
+    let content = |root: &Path| {
+        let sums = "find . -type f -path './usr/*' -print0 | LC_ALL=C sort -z | xargs -0 sha256sum";
+        Command::new("sh").args(["-ec", sums]).current_dir(root).output().unwrap().stdout
+    };
+    assert_same_lines(&content(&mount.at), &content(&at("tree")));
+    drop(mount);
+    assert_kernel_agrees(&image);
+}
+
+#[test]
+fn the_same_tree_gives_the_same_bytes() {
+    let image = scratch();
+    let at = |name: &str| image.dir.path().join(name);
+    fs::create_dir(at("tree")).unwrap();
+    own_tree(&at("tree"));
+    fs::write(at("manifest"), MANIFEST).unwrap();
+    // A copy that was made in another order, without holes, elsewhere; hard links and times are those of the tree.
+    fs::create_dir(at("copy")).unwrap();
+    let copied = "find . | LC_ALL=C sort -r | tar -c --format=pax --no-recursion -T - | tar -x -p -C ../copy";
+    assert!(Command::new("sh").args(["-ec", copied]).current_dir(at("tree")).status().unwrap().success());
+    let manifest = at("manifest");
+    let bytes = |name: &str, from: &str, options: &[&str]| {
+        let common = ["--reproducible", "--size", "192M", "--manifest", manifest.to_str().unwrap()];
+        made(&at(name), &at(from), &[&common, options].concat());
+        assert_clean(&at(name));
+        fs::read(at(name)).unwrap()
+    };
+    for options in [&[][..], &["-O", "orphan_file,inline_data"], &["-b", "1024", "-O", "^has_journal"]] {
+        let first = bytes("first", "tree", options);
+        assert!(first == bytes("second", "tree", options), "again, with {options:?}");
+        assert!(first == bytes("third", "copy", options), "from a copy, with {options:?}");
+        for name in ["first", "second", "third"] {
+            fs::remove_file(at(name)).unwrap();
+        }
+    }
+    let first = bytes("first", "tree", &[]);
+    fs::write(at("tree/etc/new"), "").unwrap();
+    assert!(first != bytes("other", "tree", &[]));
+}
+
+#[test]
+fn an_image_that_is_too_small_is_not_made_and_the_file_is_named() {
+    let image = scratch();
+    let from = image.dir.path().join("tree");
+    fs::create_dir(&from).unwrap();
+    fs::write(from.join("large"), vec![1; 9 << 20]).unwrap();
+    let output = mkfs(&image.file, &from, &["--size", "8M"]);
+    let message = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        message.contains("disk.img:/large: no space left") && message.contains("larger --size"),
+        "{message}"
+    );
+    let left: Vec<_> =
+        fs::read_dir(image.dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(left, ["tree"]);
+}
+
+#[test]
+fn an_image_whose_making_is_interrupted_is_not_made() {
+    let image = scratch();
+    let from = image.dir.path().join("tree");
+    fs::create_dir(&from).unwrap();
+    fs::write(from.join("large"), vec![1; 300 << 20]).unwrap();
+    let child = Command::new(env!("CARGO_BIN_EXE_dentree"))
+        .arg("mkfs")
+        .arg(&image.file)
+        .args(["--size", "400M", "--from"])
+        .arg(&from)
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    judged::wait_until_read(&child, 30 << 20);
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("interrupted; nothing was made"), "{}", text(&output.stderr));
+    assert_eq!(fs::read_dir(image.dir.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn a_manifest_that_makes_no_sense_is_refused_by_its_line_and_an_image_among_its_sources_by_its_place() {
+    let image = scratch();
+    let at = |name: &str| image.dir.path().join(name);
+    fs::create_dir(at("tree")).unwrap();
+    fs::write(at("manifest"), "# one\n/dev/null c 666 0 0\n").unwrap();
+    let manifest = at("manifest");
+    let more = ["--size", "8M", "--manifest", manifest.to_str().unwrap()];
+    let refused = |from: &str, more: &[&str]| {
+        let output = mkfs(&image.file, &at(from), more);
+        assert_eq!(output.status.code(), Some(2));
+        text(&output.stderr)
+    };
+    let message = refused("tree", &more);
+    assert!(message.contains("manifest:2: a device has MAJOR and MINOR"), "{message}");
+    fs::write(at("manifest"), "\n/none/null c 666 0 0 1 3\n").unwrap();
+    let message = refused("tree", &more);
+    assert!(message.contains("line 2") && message.contains("a line of its own"), "{message}");
+    let message = refused("", &["--size", "8M"]);
+    assert!(message.contains("make it elsewhere"), "{message}");
+    assert!(!image.file.exists());
+    assert_eq!(
+        dentree(["mkfs", image.file.to_str().unwrap(), "--size", "1M", "--from", "/none"]).status.code(),
+        Some(1)
+    );
+}

@@ -1,0 +1,240 @@
+//! Blocks of attributes: which of them an inode gets, and what becomes of the one it had.
+
+use super::Shared;
+use crate::space::Claim;
+use crate::{Ext4, Place, Result, Snapshot, Structure};
+use dentree_bufcache::Buffer;
+use dentree_ext4_format::xattr::{
+    MAX_BLOCK_USERS, XattrBlock, XattrEntry, fits_in_block, set_block_refcount, write_block,
+};
+use dentree_ext4_format::{BlockNumber, ChecksumSeed};
+use dentree_jbd2::Handle;
+
+/// Blocks that replacing an inode's block changes: one that just got its last user; bitmap and descriptor for a new one, and that; bitmap
+/// and descriptor of the old one, or itself; the superblock.
+pub(super) const BLOCK_CREDITS: u32 = 1 + 3 + 3 + 1;
+
+/// An inode's block of attributes, verified.
+pub(super) struct Held {
+    pub(super) number: BlockNumber,
+    pub(super) place: Place,
+    bytes: Buffer,
+}
+
+impl Held {
+    pub(super) fn parsed(&self) -> Result<XattrBlock<'_>> {
+        XattrBlock::parse(&self.bytes).map_err(|problem| self.place.corrupt(problem))
+    }
+}
+
+/// The block that an inode gets for its list.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Placed {
+    /// None: the list is empty.
+    Nowhere,
+    /// One of others, which are as many users more as they were.
+    Shared(BlockNumber),
+    /// The one it had, which nobody else uses.
+    Rewritten(BlockNumber),
+    /// A new one.
+    Created(BlockNumber),
+}
+
+impl Placed {
+    pub(super) fn number(self) -> Option<BlockNumber> {
+        match self {
+            Placed::Nowhere => None,
+            Placed::Shared(number) | Placed::Rewritten(number) | Placed::Created(number) => Some(number),
+        }
+    }
+}
+
+/// What a change of the number of users found.
+enum Users {
+    /// So many are left.
+    Left(u32),
+    /// There is nobody but who asks.
+    Last,
+}
+
+impl Ext4 {
+    /// The block of attributes of an inode, remembered as one that can be shared. The caller has the attribute lock, or the only node.
+    pub(super) fn xattr_block(&self, node: &Snapshot) -> Result<Option<Held>> {
+        let Some(number) = node.inode.xattr_block else { return Ok(None) };
+        let place = node.place(Structure::XattrBlock).at(number);
+        let held = Held { number, place, bytes: self.metadata(number, place)? };
+        let parsed = held.parsed()?;
+        if let Some(seed) = self.xattr_seed() {
+            parsed.verify(seed, number).map_err(|problem| place.corrupt(problem))?;
+        }
+        if let Some(writer) = &self.writer {
+            writer.shared.remember_block(parsed.hash, number, parsed.refcount);
+        }
+        Ok(Some(held))
+    }
+
+    /// What blocks of attributes are sealed with.
+    fn xattr_seed(&self) -> Option<ChecksumSeed> {
+        self.sb.has_metadata_csum().then_some(self.sb.checksum_seed)
+    }
+
+    /// Finds a block for the sorted list `entries` of an inode that has had `old` so far: a shared one, the old one, or a new one. The inode
+    /// is counted as a user of what is answered, and still of `old`.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`](crate::Error::NoSpace), also where the list is too long for a block; nothing was changed.
+    pub(super) fn place_in_block(
+        &self,
+        handle: &mut Handle<'_>,
+        inode: &Snapshot,
+        old: Option<&Held>,
+        entries: &[XattrEntry<'_>],
+    ) -> Result<Placed> {
+        if entries.is_empty() {
+            return Ok(Placed::Nowhere);
+        }
+        let mut bytes = vec![0; self.sb.block_size.in_memory()];
+        if !fits_in_block(bytes.len(), entries) {
+            return Err(crate::Error::NoSpace);
+        }
+        let hash = write_block(&mut bytes, entries);
+        let is_other = |number| old.is_none_or(|old| old.number != number);
+        if let Some(number) = self.share_block(handle, is_other, hash, entries)? {
+            return Ok(Placed::Shared(number));
+        }
+        if let Some(old) = old
+            && self.rewrite_block(handle, old, &bytes, hash)?
+        {
+            return Ok(Placed::Rewritten(old.number));
+        }
+        let claim = Claim::of_owner(inode.inode.uid);
+        let (number, _) = self.allocate_blocks(handle, self.goal_of(inode.ino), 1, claim)?;
+        let place = inode.place(Structure::XattrBlock).at(number);
+        let created = handle.create(number.0, |to| {
+            to.copy_from_slice(&bytes);
+            set_block_refcount(to, 1, number, self.xattr_seed());
+        });
+        self.all_or_abort(created.map_err(|source| place.io(source)))?;
+        self.writer()?.shared.remember_block(hash, number, 1);
+        Ok(Placed::Created(number))
+    }
+
+    /// Becomes a user of a block with this list.
+    pub(super) fn share_block(
+        &self,
+        handle: &mut Handle<'_>,
+        wanted: impl Fn(BlockNumber) -> bool,
+        hash: u32,
+        entries: &[XattrEntry<'_>],
+    ) -> Result<Option<BlockNumber>> {
+        if hash == 0 {
+            return Ok(None);
+        }
+        let mut candidate = self.writer()?.shared.blocks.find_first(hash);
+        while let Some(entry) = candidate {
+            let number = BlockNumber(entry.value());
+            // Its content cannot change while the entry is held.
+            if wanted(number) && self.has_list(number, entries)? {
+                let shared = self.update(handle, number, Structure::XattrBlock.at(number), |bytes| {
+                    let users = XattrBlock::parse(bytes).map_or(0, |block| block.refcount);
+                    let has_room = (1..MAX_BLOCK_USERS).contains(&users);
+                    if has_room {
+                        set_block_refcount(bytes, users + 1, number, self.xattr_seed());
+                        entry.set_reusable(users + 1 < MAX_BLOCK_USERS);
+                    }
+                    has_room
+                })?;
+                entry.touch();
+                // Where others have filled it meanwhile it is not worth a search: there is credit for one such block.
+                return Ok(shared.then_some(number));
+            }
+            candidate = entry.find_next();
+        }
+        Ok(None)
+    }
+
+    /// Whether a block has exactly this list, and room for another user.
+    fn has_list(&self, number: BlockNumber, entries: &[XattrEntry<'_>]) -> Result<bool> {
+        let bytes = self.metadata(number, Structure::XattrBlock.at(number))?;
+        let Ok(block) = XattrBlock::parse(&bytes) else { return Ok(false) };
+        let is_whole = self.xattr_seed().is_none_or(|seed| block.verify(seed, number).is_ok());
+        let has_room = (1..MAX_BLOCK_USERS).contains(&block.refcount);
+        Ok(is_whole && has_room && block.list.iter().map(Result::ok).eq(entries.iter().copied().map(Some)))
+    }
+
+    /// Puts `bytes` into a block, if it has no other users.
+    fn rewrite_block(&self, handle: &mut Handle<'_>, old: &Held, bytes: &[u8], hash: u32) -> Result<bool> {
+        let was = old.parsed()?;
+        if was.refcount != 1 {
+            return Ok(false);
+        }
+        let shared = &self.writer()?.shared;
+        shared.forget_block(was.hash, old.number);
+        let rewritten = self.update(handle, old.number, old.place, |to| {
+            let is_ours = XattrBlock::parse(to).is_ok_and(|block| block.refcount == 1);
+            if is_ours {
+                to.copy_from_slice(bytes);
+                set_block_refcount(to, 1, old.number, self.xattr_seed());
+            }
+            is_ours
+        })?;
+        shared.remember_block(if rewritten { hash } else { was.hash }, old.number, 1);
+        Ok(rewritten)
+    }
+
+    /// Uses a block no longer; without users it is freed. Answers whether it was.
+    pub(super) fn release_block(&self, handle: &mut Handle<'_>, old: &Held) -> Result<bool> {
+        let (number, place) = (old.number, old.place);
+        let hash = old.parsed()?.hash;
+        let shared = &self.writer()?.shared;
+        let mut is_forgotten = false;
+        loop {
+            let entry = if is_forgotten { None } else { shared.blocks.get(hash, number.0) };
+            let users = self.update(handle, number, place, |bytes| {
+                let users = XattrBlock::parse(bytes)?.refcount;
+                if users <= 1 {
+                    return Ok(Users::Last);
+                }
+                // Not while the block could not be found: its next user may be the last one by now.
+                if !is_forgotten {
+                    set_block_refcount(bytes, users - 1, number, self.xattr_seed());
+                    entry.iter().for_each(|entry| entry.set_reusable(users - 1 < MAX_BLOCK_USERS));
+                }
+                Ok(Users::Left(users - 1))
+            })?;
+            drop(entry);
+            match (users.map_err(|problem| place.corrupt(problem))?, is_forgotten) {
+                (Users::Left(_), false) => return Ok(false),
+                (Users::Left(left), true) => {
+                    shared.remember_block(hash, number, left + 1);
+                    is_forgotten = false;
+                }
+                (Users::Last, false) => {
+                    shared.forget_block(hash, number);
+                    is_forgotten = true;
+                }
+                (Users::Last, true) => {
+                    self.free_blocks(handle, number, 1, true)?;
+                    return Ok(true);
+                }
+            }
+        }
+    }
+}
+
+impl Shared {
+    /// Notes that a block can be shared. The caller is a user of it.
+    fn remember_block(&self, hash: u32, number: BlockNumber, users: u32) {
+        // Most are there already: finding them takes no lock.
+        if hash != 0 && self.blocks.get(hash, number.0).is_none() {
+            self.blocks.insert(hash, number.0, users < MAX_BLOCK_USERS);
+        }
+    }
+
+    /// Sees to it that nobody finds a block any more, and waits for who has.
+    fn forget_block(&self, hash: u32, number: BlockNumber) {
+        while let Some(held) = self.blocks.delete_or_get(hash, number.0) {
+            held.wait_unused();
+        }
+    }
+}

@@ -1,0 +1,467 @@
+//! One attribute is set or removed, in one transaction.
+
+use super::block::{BLOCK_CREDITS, Held, Placed};
+use super::value::{VALUE_CREDITS, inodes_of};
+use crate::attributes::apply;
+use crate::{Error, Ext4, Node, Result, Snapshot, Structure};
+use dentree_ext4_format::xattr::{
+    Namespace, XattrEntry, XattrList, XattrValue, fits_in_block, fits_in_inode, remove_in_inode,
+    write_in_inode,
+};
+use dentree_ext4_format::{Compat, Incompat, InodeNumber, Problem, Superblock, acl_from_xattr};
+use dentree_jbd2::Handle;
+use dentree_mbcache::EntryRef;
+use dentree_vfs::{SetAttr, SetXattr};
+use std::borrow::Cow;
+
+/// Where the fields end that every inode has; what follows begins with how long it is.
+const CLASSIC_LEN: usize = 128;
+
+/// What is to become of an attribute.
+struct Change<'a> {
+    namespace: Namespace,
+    name: &'a [u8],
+    /// `None`: it is removed.
+    value: Option<&'a [u8]>,
+    /// Whether it must be there, or must not.
+    how: SetXattr,
+    /// Other attributes that are set with it.
+    attributes: SetAttr,
+}
+
+/// The attributes of an inode.
+pub(super) struct Lists<'a> {
+    in_inode: Vec<XattrEntry<'a>>,
+    pub(super) in_block: Vec<XattrEntry<'a>>,
+}
+
+/// Which list an attribute is in.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Spot {
+    Inode,
+    Block,
+}
+
+/// The attributes of an inode as they are to become.
+struct Plan<'a> {
+    next: Lists<'a>,
+    /// Where the attribute was, and where it comes to be.
+    from: Option<(Spot, XattrEntry<'a>)>,
+    to: Option<Spot>,
+    /// Bytes of the inode that its fields take then.
+    fields_len: usize,
+    /// Inodes with values of those entries of the block that stay as they are.
+    kept_values: Vec<InodeNumber>,
+    /// The value goes into an inode of its own, and this is its hash: the number in its entry is not known yet.
+    value_hash: Option<u32>,
+}
+
+/// The inode that a value goes into.
+struct ValueInode<'a, 'c> {
+    /// One that was made for it, and is not used yet.
+    made: &'a mut Option<Node>,
+    /// One that others use already.
+    held: Option<EntryRef<'c>>,
+}
+
+impl Plan<'_> {
+    fn changes_block(&self) -> bool {
+        self.to == Some(Spot::Block) || matches!(self.from, Some((Spot::Block, _)))
+    }
+}
+
+impl Ext4 {
+    /// Sets the attribute that users call `name`.
+    pub(crate) fn set_xattr(&self, node: &Node, name: &[u8], value: &[u8], how: SetXattr) -> Result<()> {
+        let (namespace, rest) = settable(name)?;
+        let value = &*on_disk(namespace, value)?;
+        let attributes = SetAttr::default();
+        self.change_xattr(node, &Change { namespace, name: rest, value: Some(value), how, attributes })
+    }
+
+    /// Removes the attribute that users call `name`, which must be there.
+    pub(crate) fn remove_xattr(&self, node: &Node, name: &[u8]) -> Result<()> {
+        let (namespace, rest) = settable(name)?;
+        let (how, attributes) = (SetXattr::Replace, SetAttr::default());
+        self.change_xattr(node, &Change { namespace, name: rest, value: None, how, attributes })
+    }
+
+    /// Sets the access ACL, or removes it if there is any, and with it other attributes.
+    pub(crate) fn set_access_acl(&self, node: &Node, acl: Option<&[u8]>, attributes: &SetAttr) -> Result<()> {
+        let disk = acl.map(acl_from_xattr).transpose().map_err(Error::InvalidValue)?;
+        let change = Change {
+            namespace: Namespace::PosixAclAccess,
+            name: b"",
+            value: disk.as_deref(),
+            how: SetXattr::Any,
+            attributes: *attributes,
+        };
+        self.change_xattr(node, &change)
+    }
+
+    fn change_xattr(&self, node: &Node, change: &Change<'_>) -> Result<()> {
+        let (mut made, mut unused) = (None, Vec::new());
+        let outcome = self.with_space(|| {
+            let _attributes = node.attributes_mut();
+            self.try_change(node, change, &mut made, &mut unused)
+        });
+        if let Some(made) = made {
+            self.free_orphan(&made)?;
+        }
+        if outcome.is_ok() {
+            self.free_values(unused);
+        }
+        outcome
+    }
+
+    /// `made`: an inode that was made for the value and is not used yet. `unused`: values that are to be freed.
+    fn try_change(
+        &self,
+        node: &Node,
+        change: &Change<'_>,
+        made: &mut Option<Node>,
+        unused: &mut Vec<InodeNumber>,
+    ) -> Result<()> {
+        let snapshot = node.snapshot();
+        let old = self.xattr_block(&snapshot)?;
+        let lists = self.lists(&snapshot, old.as_ref())?;
+        let from = lists.find(change);
+        match (from, change.how) {
+            (Some(_), SetXattr::Create) => return Err(Error::AttributeExists),
+            (None, SetXattr::Replace) => return Err(Error::NoAttribute),
+            (Some((_, entry)), _) if change.value.map(XattrValue::Inline) == Some(entry.value) => {
+                return self.set_others(node, change);
+            }
+            (None, _) if change.value.is_none() => return self.set_others(node, change),
+            _ => {}
+        }
+        let mut plan = self.plan(&snapshot, &lists, from, change)?;
+        let values = self.check_values(&lists)?;
+        let values = if plan.value_hash.is_some() || values > 0 { 2 * (values + 1) } else { 0 };
+        let block = if plan.changes_block() { BLOCK_CREDITS } else { 0 };
+        // The inode, and the superblock where that is the first attribute of all.
+        let credits = 2 + block + VALUE_CREDITS * values;
+        let mut handle = self.start(credits)?;
+        let mut inode = ValueInode { made, held: None };
+        if let (Some(hash), Some(value)) = (plan.value_hash, change.value) {
+            if inode.made.is_none() {
+                inode.held = self.find_value(hash, value)?;
+            }
+            if inode.made.is_none() && inode.held.is_none() {
+                handle.stop();
+                *inode.made = Some(self.make_value(node, value)?);
+                handle = self.start(credits)?;
+            }
+            plan.name_value(change, inode.number(), hash, value.len());
+        }
+        let placed = match (plan.changes_block(), &old) {
+            (true, old) => self.place_in_block(&mut handle, &snapshot, old.as_ref(), &plan.next.in_block)?,
+            (false, Some(old)) => Placed::Rewritten(old.number),
+            (false, None) => Placed::Nowhere,
+        };
+        let done = self
+            .count_new_values(&mut handle, &plan, placed, inode)
+            .and_then(|()| self.release_old(&mut handle, &plan, placed, old.as_ref(), &lists, unused))
+            .and_then(|()| self.note_feature(&mut handle))
+            .and_then(|()| self.store_list(&mut handle, node, change, &lists, &plan, placed));
+        self.all_or_abort(done)?;
+        handle.stop();
+        Ok(())
+    }
+
+    /// All attributes of an inode.
+    pub(super) fn lists<'a>(&self, snapshot: &'a Snapshot, block: Option<&'a Held>) -> Result<Lists<'a>> {
+        let place = snapshot.place(Structure::InodeXattrs);
+        let read = |list: XattrList<'a>| list.iter().collect::<Result<Vec<_>, Problem>>();
+        let in_inode = XattrList::in_inode(&snapshot.tail).map_or(Ok(Vec::new()), read);
+        let in_block = match block {
+            Some(held) => read(held.parsed()?.list).map_err(|problem| held.place.corrupt(problem))?,
+            None => Vec::new(),
+        };
+        Ok(Lists { in_inode: in_inode.map_err(|problem| place.corrupt(problem))?, in_block })
+    }
+
+    /// Finds room for what is to become of an attribute that was found at `from`.
+    fn plan<'a>(
+        &self,
+        snapshot: &Snapshot,
+        lists: &Lists<'a>,
+        from: Option<(Spot, XattrEntry<'a>)>,
+        change: &Change<'a>,
+    ) -> Result<Plan<'a>> {
+        let mut next = Lists { in_inode: lists.in_inode.clone(), in_block: lists.in_block.clone() };
+        next.in_inode.retain(|entry| !change.means(entry));
+        next.in_block.retain(|entry| !change.means(entry));
+        let fields_len = self.fields_len(snapshot, &next.in_inode);
+        let kept_values = inodes_of(&next.in_block).collect();
+        let mut plan = Plan { next, from, to: None, fields_len, kept_values, value_hash: None };
+        let Some(value) = change.value else { return Ok(plan) };
+        let index = change.namespace.index();
+        let has_inodes = self.sb.incompat.has(Incompat::EA_INODE);
+        let beside = XattrEntry::new(index, change.name, value);
+        let size = u32::try_from(value.len()).unwrap_or(u32::MAX);
+        let apart = XattrEntry::new_in_inode(index, change.name, InodeNumber(0), size, 0);
+        for (entry, is_apart) in [(Some(beside), false), (has_inodes.then_some(apart), true)] {
+            for spot in [Spot::Inode, Spot::Block] {
+                let Some(entry) = entry else { continue };
+                let list = plan.next.of(spot);
+                list.push(entry);
+                let fits = match spot {
+                    Spot::Inode => fits_in_inode(self.room_behind(fields_len), list),
+                    Spot::Block => fits_in_block(self.sb.block_size.in_memory(), list),
+                };
+                if fits {
+                    // Of a damaged list it may be that it was not sorted before.
+                    plan.next.in_block.sort_by(XattrEntry::order_in_block);
+                    plan.to = Some(spot);
+                    plan.value_hash = is_apart.then(|| self.sb.checksum_seed.sum(value));
+                    return Ok(plan);
+                }
+                list.pop();
+            }
+        }
+        Err(Error::NoSpace)
+    }
+
+    /// Bytes for attributes behind the fields of an inode. Of one without a word for how long its fields are there are none.
+    pub(super) fn room_behind(&self, fields_len: usize) -> usize {
+        let size = usize::try_from(self.sb.inode_size).unwrap_or(usize::MAX);
+        if fields_len > CLASSIC_LEN { size.saturating_sub(fields_len) } else { 0 }
+    }
+
+    /// How many bytes an inode's fields are to take: as many as the file system wants, where this list then still has room.
+    fn fields_len(&self, snapshot: &Snapshot, in_inode: &[XattrEntry<'_>]) -> usize {
+        let now = snapshot.inode.fields_len;
+        let wanted = CLASSIC_LEN + usize::from(self.sb.want_extra_isize);
+        let size = usize::try_from(self.sb.inode_size).unwrap_or(usize::MAX);
+        let grows = now < wanted && wanted <= size && wanted.is_multiple_of(4);
+        if grows && fits_in_inode(self.room_behind(wanted), in_inode) { wanted } else { now }
+    }
+
+    /// Counts one more user of each value that is now named in one more list.
+    fn count_new_values(
+        &self,
+        handle: &mut Handle<'_>,
+        plan: &Plan<'_>,
+        placed: Placed,
+        inode: ValueInode<'_, '_>,
+    ) -> Result<()> {
+        let in_shared = plan.to == Some(Spot::Block) && matches!(placed, Placed::Shared(_));
+        if let Some(hash) = plan.value_hash.filter(|_| !in_shared) {
+            match &inode.held {
+                Some(_) => self.use_value(handle, inode.number())?,
+                None => {
+                    if let Some(made) = inode.made.take() {
+                        self.become_value(handle, &made, hash)?;
+                    }
+                }
+            }
+        }
+        drop(inode);
+        if matches!(placed, Placed::Created(_)) {
+            // For a moment they are named in the old block, too.
+            plan.kept_values.iter().try_for_each(|&ino| self.use_value(handle, ino))?;
+        }
+        Ok(())
+    }
+
+    /// Gives back the old block, and the values that are named no longer.
+    fn release_old(
+        &self,
+        handle: &mut Handle<'_>,
+        plan: &Plan<'_>,
+        placed: Placed,
+        old: Option<&Held>,
+        lists: &Lists<'_>,
+        unused: &mut Vec<InodeNumber>,
+    ) -> Result<()> {
+        let stays = matches!(placed, Placed::Rewritten(_));
+        let mut gone: Vec<InodeNumber> = match plan.from {
+            Some((Spot::Block, _)) if !stays => Vec::new(),
+            Some((_, entry)) => inodes_of(&[entry]).collect(),
+            None => Vec::new(),
+        };
+        if let Some(old) = old.filter(|_| !stays)
+            && self.release_block(handle, old)?
+        {
+            gone.extend(inodes_of(&lists.in_block));
+        }
+        gone.into_iter().try_for_each(|ino| self.release_value(handle, ino, unused))
+    }
+
+    /// Makes the lists of a plan the inode's.
+    fn store_list(
+        &self,
+        handle: &mut Handle<'_>,
+        node: &Node,
+        change: &Change<'_>,
+        lists: &Lists<'_>,
+        plan: &Plan<'_>,
+        placed: Placed,
+    ) -> Result<()> {
+        let mut tail = vec![0; self.room_behind(plan.fields_len)];
+        write_in_inode(&mut tail, &plan.next.in_inode);
+        let now = self.writer()?.now();
+        let before = self.sectors_of(lists, node.snapshot().inode.xattr_block.is_some());
+        let after = self.sectors_of(&plan.next, placed.number().is_some());
+        let changed = self.change_inode(handle, node, |snapshot| {
+            let adopted = adopt_inline_data(&mut tail, &snapshot.tail);
+            snapshot.tail = if tail.iter().all(|&byte| byte == 0) { Box::default() } else { tail.into() };
+            let inode = &mut snapshot.inode;
+            inode.fields_len = plan.fields_len;
+            inode.sectors = inode.sectors.saturating_add(after).saturating_sub(before);
+            inode.xattr_block = placed.number();
+            apply(&change.attributes, now, inode);
+            if change.namespace == Namespace::PosixAclAccess {
+                snapshot.has_acl = change.value.is_some();
+            }
+            adopted
+        })?;
+        changed.map_err(|problem| node.snapshot().place(Structure::InodeXattrs).corrupt(problem))
+    }
+
+    /// What attributes add to `i_blocks`: the block, and the values in inodes, whoever else has them.
+    fn sectors_of(&self, lists: &Lists<'_>, has_block: bool) -> u64 {
+        let values = lists.in_inode.iter().chain(&lists.in_block).map(|entry| match entry.value {
+            XattrValue::Inode { size, .. } => self.sb.block_size.blocks_for(u64::from(size)),
+            XattrValue::Inline(_) => 0,
+        });
+        (values.sum::<u64>() + u64::from(has_block)) << (self.sb.block_size.log2() - 9)
+    }
+
+    /// The attribute stays as it is.
+    fn set_others(&self, node: &Node, change: &Change<'_>) -> Result<()> {
+        if change.attributes == SetAttr::default() {
+            Ok(())
+        } else {
+            self.set_attributes(node, &change.attributes)
+        }
+    }
+
+    /// Says in the superblock that there are attributes, where it does not say so yet.
+    pub(super) fn note_feature(&self, handle: &mut Handle<'_>) -> Result<()> {
+        if self.sb.compat.has(Compat::EXT_ATTR) {
+            return Ok(());
+        }
+        self.update_superblock(handle, Superblock::set_has_attributes)
+    }
+
+    /// Checks the inodes that values are in; answers how many.
+    pub(super) fn check_values(&self, lists: &Lists<'_>) -> Result<u32> {
+        let mut count = 0;
+        for ino in inodes_of(&lists.in_inode).chain(inodes_of(&lists.in_block)) {
+            self.value_inode(ino)?;
+            count += 1;
+        }
+        Ok(count)
+    }
+
+    /// Blocks that [`release_attributes`](Self::release_attributes) will change. Fails for damaged attributes.
+    pub(crate) fn release_credits(&self, snapshot: &Snapshot) -> Result<u32> {
+        let old = self.xattr_block(snapshot)?;
+        let values = self.check_values(&self.lists(snapshot, old.as_ref())?)?;
+        Ok(if old.is_some() { BLOCK_CREDITS } else { 0 } + VALUE_CREDITS * values)
+    }
+
+    /// Gives back what an inode that goes has of attributes. Values that are unused then are the caller's to free.
+    pub(crate) fn release_attributes(
+        &self,
+        handle: &mut Handle<'_>,
+        snapshot: &Snapshot,
+        unused: &mut Vec<InodeNumber>,
+    ) -> Result<()> {
+        let old = self.xattr_block(snapshot)?;
+        let lists = self.lists(snapshot, old.as_ref())?;
+        let mut gone: Vec<InodeNumber> = inodes_of(&lists.in_inode).collect();
+        if let Some(old) = &old
+            && self.release_block(handle, old)?
+        {
+            gone.extend(inodes_of(&lists.in_block));
+        }
+        gone.into_iter().try_for_each(|ino| self.release_value(handle, ino, unused))
+    }
+}
+
+impl ValueInode<'_, '_> {
+    fn number(&self) -> InodeNumber {
+        let held = self.held.as_ref().and_then(|held| u32::try_from(held.value()).ok()).map(InodeNumber);
+        let made = self.made.as_ref().map(|made| made.snapshot().ino);
+        // There is one of them.
+        held.or(made).unwrap_or(InodeNumber(0))
+    }
+}
+
+impl<'a> Lists<'a> {
+    fn of(&mut self, spot: Spot) -> &mut Vec<XattrEntry<'a>> {
+        match spot {
+            Spot::Inode => &mut self.in_inode,
+            Spot::Block => &mut self.in_block,
+        }
+    }
+
+    fn find(&self, change: &Change<'_>) -> Option<(Spot, XattrEntry<'a>)> {
+        let find = |list: &[XattrEntry<'a>]| list.iter().copied().find(|entry| change.means(entry));
+        let in_inode = find(&self.in_inode).map(|entry| (Spot::Inode, entry));
+        in_inode.or_else(|| find(&self.in_block).map(|entry| (Spot::Block, entry)))
+    }
+}
+
+impl Change<'_> {
+    fn means(&self, entry: &XattrEntry<'_>) -> bool {
+        entry.name_index == self.namespace.index() && entry.name == self.name
+    }
+}
+
+impl<'a> Plan<'a> {
+    /// Fills in which inode the value is in.
+    fn name_value(&mut self, change: &Change<'a>, ino: InodeNumber, hash: u32, len: usize) {
+        let size = u32::try_from(len).unwrap_or(u32::MAX);
+        let entry = XattrEntry::new_in_inode(change.namespace.index(), change.name, ino, size, hash);
+        let list = self.next.of(self.to.unwrap_or(Spot::Inode));
+        list.iter_mut().filter(|entry| change.means(entry)).for_each(|place| *place = entry);
+    }
+}
+
+/// A value as it is stored.
+pub(super) fn on_disk(namespace: Namespace, value: &[u8]) -> Result<Cow<'_, [u8]>> {
+    match namespace {
+        Namespace::PosixAclAccess | Namespace::PosixAclDefault => {
+            acl_from_xattr(value).map(Cow::Owned).map_err(Error::InvalidValue)
+        }
+        _ => Ok(Cow::Borrowed(value)),
+    }
+}
+
+/// The two parts of a name under which something can be stored.
+pub(super) fn settable(name: &[u8]) -> Result<(Namespace, &[u8])> {
+    let found = Namespace::split(name).filter(|(namespace, _)| namespace.is_listed());
+    found.ok_or_else(|| {
+        let what =
+            "extended attributes have names in user., trusted. or security., or are system.posix_acl_…";
+        Error::Unsupported(what.to_owned())
+    })
+}
+
+/// Takes the content of an inline file or directory over into a new list of attributes in the inode, from the list that is there: that
+/// content may have changed, or have been moved out, while the new list was made.
+pub(crate) fn adopt_inline_data(to: &mut [u8], from: &[u8]) -> Result<(), Problem> {
+    let place = |bytes: &[u8]| match XattrList::in_inode(bytes) {
+        Some(list) => list.place_in_inode(Namespace::System, b"data"),
+        None => Ok(None),
+    };
+    match (place(to)?, place(from)?) {
+        (Some(new), Some(old)) => {
+            let old = from.get(old).unwrap_or_default();
+            let new = to.get_mut(new).unwrap_or_default();
+            new.iter_mut().zip(old).for_each(|(to, from)| *to = *from);
+            Ok(())
+        }
+        (Some(_), None) => remove_inline_data(to),
+        (None, _) => Ok(()),
+    }
+}
+
+/// Removes what of an inode's content lies among its attributes.
+pub(crate) fn remove_inline_data(tail: &mut [u8]) -> Result<(), Problem> {
+    remove_in_inode(tail, Namespace::System, b"data")
+}

@@ -1,0 +1,45 @@
+//! Sharing after the fact.
+
+use super::block::BLOCK_CREDITS;
+use super::value::{VALUE_CREDITS, inodes_of};
+use crate::{BlockNumber, Ext4, Node, Result};
+
+impl Ext4 {
+    /// The block that an inode's attributes are in; as anybody who reads it, this notes the block as one that can be shared.
+    ///
+    /// # Errors
+    /// That the block is damaged, or cannot be read.
+    pub fn attribute_block(&self, node: &Node) -> Result<Option<BlockNumber>> {
+        let _attributes = node.attributes();
+        Ok(self.xattr_block(&node.snapshot())?.map(|held| held.number))
+    }
+
+    /// Lets an inode use a block with the same attributes and a lower number instead of its own, where one is noted that has room;
+    /// answers the block it uses then. With all of a file system's blocks noted, and this done for all inodes, there are as few as can be.
+    ///
+    /// # Errors
+    /// As [`attribute_block`](Ext4::attribute_block), and those of any change.
+    pub fn share_attribute_block(&self, node: &Node) -> Result<Option<BlockNumber>> {
+        let mut unused = Vec::new();
+        let _attributes = node.attributes_mut();
+        let snapshot = node.snapshot();
+        let Some(old) = self.xattr_block(&snapshot)? else { return Ok(None) };
+        let lists = self.lists(&snapshot, Some(&old))?;
+        let values = self.check_values(&lists)?;
+        let mut handle = self.start(1 + BLOCK_CREDITS + VALUE_CREDITS * values)?;
+        let hash = old.parsed()?.hash;
+        let is_lower = |number: BlockNumber| number < old.number;
+        let Some(shared) = self.share_block(&mut handle, is_lower, hash, &lists.in_block)? else {
+            return Ok(Some(old.number));
+        };
+        let moved = self.release_block(&mut handle, &old).and_then(|is_freed| {
+            let gone = inodes_of(&lists.in_block).filter(|_| is_freed);
+            gone.into_iter().try_for_each(|ino| self.release_value(&mut handle, ino, &mut unused))?;
+            self.change_inode(&mut handle, node, |snapshot| snapshot.inode.xattr_block = Some(shared))
+        });
+        self.all_or_abort(moved)?;
+        handle.stop();
+        self.free_values(unused);
+        Ok(Some(shared))
+    }
+}

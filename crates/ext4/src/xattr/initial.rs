@@ -1,0 +1,61 @@
+//! The attributes that a new inode begins with.
+
+use super::block::BLOCK_CREDITS;
+use super::change::{on_disk, settable};
+use crate::{Ext4, Result, Snapshot};
+use dentree_ext4_format::xattr::{Namespace, XattrEntry, fits_in_inode, write_in_inode};
+use dentree_jbd2::Handle;
+
+/// Full names and values.
+pub(crate) type Initial<'a> = &'a [(&'a [u8], Vec<u8>)];
+
+impl Ext4 {
+    /// Blocks that [`init_attributes`](Self::init_attributes) changes.
+    pub(crate) fn initial_credits(&self, xattrs: Initial<'_>) -> u32 {
+        if xattrs.is_empty() { 0 } else { BLOCK_CREDITS }
+    }
+
+    /// Gives a new inode, which is not written yet, its first attributes: in the inode as far as they fit there, the others in a block.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`](crate::Error::NoSpace); nothing was changed.
+    pub(crate) fn init_attributes(
+        &self,
+        handle: &mut Handle<'_>,
+        made: &mut Snapshot,
+        xattrs: Initial<'_>,
+    ) -> Result<()> {
+        if xattrs.is_empty() {
+            return Ok(());
+        }
+        let names = xattrs.iter().map(|(name, _)| settable(name)).collect::<Result<Vec<_>>>()?;
+        let values = names.iter().zip(xattrs).map(|((namespace, _), (_, value))| on_disk(*namespace, value));
+        let values = values.collect::<Result<Vec<_>>>()?;
+        let room = self.room_behind(made.inode.fields_len);
+        let (mut in_inode, mut in_block) = (Vec::new(), Vec::new());
+        for ((namespace, name), value) in names.iter().zip(&values) {
+            in_inode.push(XattrEntry::new(namespace.index(), name, value));
+            if !fits_in_inode(room, &in_inode) {
+                in_block.extend(in_inode.pop());
+            }
+        }
+        in_block.sort_by(XattrEntry::order_in_block);
+        let placed = self.place_in_block(handle, made, None, &in_block)?;
+        made.inode.xattr_block = placed.number();
+        if placed.number().is_some() {
+            made.inode.sectors += u64::from(self.sb.block_size.bytes()) / 512;
+        }
+        let mut tail = vec![0; room];
+        write_in_inode(&mut tail, &in_inode);
+        made.tail = tail.into();
+        made.has_acl = names.iter().any(|(namespace, _)| *namespace == Namespace::PosixAclAccess);
+        let noted = self.note_feature(handle);
+        self.all_or_abort(noted)
+    }
+
+    /// Gives back what [`init_attributes`](Self::init_attributes) took.
+    pub(crate) fn drop_initial_attributes(&self, handle: &mut Handle<'_>, made: &Snapshot) -> Result<()> {
+        // No value of them is in an inode of its own.
+        self.release_attributes(handle, made, &mut Vec::new())
+    }
+}

@@ -1,0 +1,200 @@
+//! Values in inodes of their own.
+//!
+//! Such an inode has no name: the entries that mean it are counted in it. It is made as a file without a name, an orphan, of
+//! which a crash leaves nothing, and becomes a value together with its first entry. With its last entry it becomes an orphan
+//! again, in the same transaction, and is freed after that.
+
+use super::Shared;
+use crate::content::Times;
+use crate::inodes::ORPHAN_CREDITS;
+use crate::{Error, Ext4, Node, Result, Snapshot, Structure};
+use dentree_ext4_format::xattr::{XattrEntry, XattrValue};
+use dentree_ext4_format::{Inode, InodeFlags, InodeNumber, InodeTime, Problem};
+use dentree_jbd2::Handle;
+use dentree_mbcache::EntryRef;
+use dentree_vfs::{NewInode, NewKind};
+
+/// Blocks that one more or one less user of a value changes.
+pub(super) const VALUE_CREDITS: u32 = 1 + ORPHAN_CREDITS;
+
+/// The inodes that the values of these attributes are in.
+pub(super) fn inodes_of(entries: &[XattrEntry<'_>]) -> impl Iterator<Item = InodeNumber> {
+    entries.iter().filter_map(|entry| match entry.value {
+        XattrValue::Inode { inode, .. } => Some(inode),
+        XattrValue::Inline(_) => None,
+    })
+}
+
+/// What became of a value's users.
+enum Users {
+    Left,
+    Last,
+    None,
+}
+
+impl Ext4 {
+    /// Finds an inode that holds `value`, whose hash is `hash`. It does not go while the answer is held.
+    pub(super) fn find_value(&self, hash: u32, value: &[u8]) -> Result<Option<EntryRef<'_>>> {
+        let mut candidate = self.writer()?.shared.values.find_first(hash);
+        while let Some(entry) = candidate {
+            if let Ok(ino) = u32::try_from(entry.value())
+                && self.holds_value(InodeNumber(ino), hash, value)?
+            {
+                entry.touch();
+                return Ok(Some(entry));
+            }
+            candidate = entry.find_next();
+        }
+        Ok(None)
+    }
+
+    fn holds_value(&self, ino: InodeNumber, hash: u32, value: &[u8]) -> Result<bool> {
+        let Ok((holder, users)) = self.value_inode(ino) else { return Ok(false) };
+        let len = u64::try_from(value.len()).unwrap_or(u64::MAX);
+        if users == 0 || holder.inode.size != len || holder.inode.raw_times[0] != hash {
+            return Ok(false);
+        }
+        let mut held = vec![0; value.len()];
+        self.read_content(&holder, 0, &mut held)?;
+        Ok(held == value)
+    }
+
+    /// An inode that holds a value, and how many attributes have that.
+    pub(super) fn value_inode(&self, ino: InodeNumber) -> Result<(Snapshot, u64)> {
+        let holder = self.read_inode(ino)?;
+        if !holder.has(InodeFlags::EA_INODE) || holder.has(InodeFlags::INLINE_DATA) {
+            let because = "does not mark an inode that holds an attribute's value";
+            let value = u64::from(holder.inode.flags.0);
+            let problem = Problem::Value { field: "i_flags", value, because };
+            return Err(Structure::XattrValue.of(ino).corrupt(problem));
+        }
+        let (bytes, _) = self.inode_bytes(ino)?;
+        Ok((holder, Inode::value_users(&bytes)))
+    }
+
+    /// Makes a file without a name that holds `value`, near `owner`. No handle may be open.
+    pub(super) fn make_value(&self, owner: &Node, value: &[u8]) -> Result<Node> {
+        let inode = &owner.snapshot().inode;
+        let kind = NewKind::Regular;
+        let new = NewInode { kind, permissions: 0o600, uid: inode.uid, gid: inode.gid, xattrs: &[] };
+        let made = self.make_nameless(owner, &new)?;
+        let written = self
+            .write_file(&made, Some(0), value, Times::Now)
+            .and_then(|(_, len)| if len < value.len() { Err(Error::NoSpace) } else { self.store(&made) });
+        match written {
+            Ok(()) => Ok(made),
+            Err(error) => {
+                self.free_orphan(&made)?;
+                Err(error)
+            }
+        }
+    }
+
+    /// Makes a file without a name the value of one attribute.
+    pub(super) fn become_value(&self, handle: &mut Handle<'_>, made: &Node, hash: u32) -> Result<()> {
+        let ino = self.change_inode(handle, made, |snapshot| {
+            let inode = &mut snapshot.inode;
+            inode.links = 1;
+            inode.flags = inode.flags.with(InodeFlags::EA_INODE);
+            (inode.atime, inode.ctime) = (InodeTime::default(), InodeTime::default());
+            inode.raw_times[0] = hash;
+            snapshot.ino
+        })?;
+        self.change_value_inode(handle, ino, |bytes| Inode::set_value_users(bytes, ino, 1, &self.sb))?;
+        self.remove_orphan(handle, ino, 0)?;
+        self.writer()?.shared.remember_value(hash, ino);
+        Ok(())
+    }
+
+    /// One more attribute has the value in an inode, which somebody else uses, or whose entry in the cache the caller holds.
+    pub(super) fn use_value(&self, handle: &mut Handle<'_>, ino: InodeNumber) -> Result<()> {
+        self.change_value_inode(handle, ino, |bytes| {
+            let users = Inode::value_users(bytes).checked_add(1).ok_or(TOO_MANY)?;
+            Inode::set_value_users(bytes, ino, users, &self.sb)
+        })
+    }
+
+    /// One attribute less has the value in an inode. Without any the inode becomes an orphan, which the caller
+    /// [frees](Ext4::free_values) once the handle is stopped.
+    pub(super) fn release_value(
+        &self,
+        handle: &mut Handle<'_>,
+        ino: InodeNumber,
+        unused: &mut Vec<InodeNumber>,
+    ) -> Result<()> {
+        let hash = self.value_inode(ino)?.0.inode.raw_times[0];
+        let shared = &self.writer()?.shared;
+        let mut is_forgotten = false;
+        loop {
+            let users = self.change_value_inode(handle, ino, |bytes| match Inode::value_users(bytes) {
+                0 => Ok(Users::None),
+                1 if !is_forgotten => Ok(Users::Last),
+                1 => {
+                    let mut inode = Inode::parse(bytes, ino, &self.sb)?;
+                    inode.flags = inode.flags.without(InodeFlags::EA_INODE);
+                    inode.links = 0;
+                    inode.encode(bytes, &self.sb);
+                    Inode::set_value_users(bytes, ino, 0, &self.sb)?;
+                    Ok(Users::None)
+                }
+                // Not while the value could not be found: its next user may be the last one by now.
+                _ if is_forgotten => Ok(Users::Left),
+                users => Inode::set_value_users(bytes, ino, users - 1, &self.sb).map(|()| Users::Left),
+            })?;
+            match (users, is_forgotten) {
+                (Users::Left, false) => return Ok(()),
+                (Users::Left, true) => {
+                    shared.remember_value(hash, ino);
+                    is_forgotten = false;
+                }
+                (Users::Last, _) => {
+                    shared.forget_value(hash, ino);
+                    is_forgotten = true;
+                }
+                (Users::None, true) => {
+                    unused.push(ino);
+                    return self.add_orphan(handle, ino);
+                }
+                (Users::None, false) => {
+                    let what = "a user of the value";
+                    return Err(Structure::XattrValue.of(ino).corrupt(Problem::Missing { what }));
+                }
+            }
+        }
+    }
+
+    fn change_value_inode<R>(
+        &self,
+        handle: &mut Handle<'_>,
+        ino: InodeNumber,
+        change: impl FnOnce(&mut [u8]) -> Result<R, Problem>,
+    ) -> Result<R> {
+        let (block, within) = self.find_inode(ino)?;
+        let place = Structure::XattrValue.of(ino).at(block);
+        let size = usize::try_from(self.sb.inode_size).unwrap_or(usize::MAX);
+        let missing = Problem::Missing { what: "the inode's place in its table" };
+        self.update(handle, block, place, |bytes| {
+            bytes.chunks_exact_mut(size).nth(within).map_or(Err(missing), change)
+        })?
+        .map_err(|problem| place.corrupt(problem))
+    }
+}
+
+const TOO_MANY: Problem =
+    Problem::Value { field: "the count of a value's users", value: u64::MAX, because: "can grow no more" };
+
+impl Shared {
+    /// Notes that a value can be shared. The caller's attribute has it.
+    pub(super) fn remember_value(&self, hash: u32, ino: InodeNumber) {
+        if self.values.get(hash, u64::from(ino.0)).is_none() {
+            self.values.insert(hash, u64::from(ino.0), true);
+        }
+    }
+
+    /// Sees to it that nobody finds a value any more, and waits for who has.
+    fn forget_value(&self, hash: u32, ino: InodeNumber) {
+        while let Some(held) = self.values.delete_or_get(hash, u64::from(ino.0)) {
+            held.wait_unused();
+        }
+    }
+}

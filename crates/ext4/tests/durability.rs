@@ -1,0 +1,69 @@
+//! What a commit that somebody else asked for has made durable, and what an fsync owes to it.
+
+mod common;
+
+use common::Image;
+use common::writing::{node, read_all};
+use dentree_blockdev::{MemoryDevice, RecordingDevice, Survivors};
+use dentree_ext4::{Ext4, Node, Options};
+use dentree_vfs::{Allocate, Durability, FileSystem, SetAttr};
+use std::sync::Arc;
+
+const CONTENT: &[u8] = &[7; 9000];
+
+fn writable() -> Options {
+    Options { writable: true, ..Options::default() }
+}
+
+/// Calls `change` with a file of [`CONTENT`], has it committed by an fsync of another file, calls `then`, cuts the power, and answers what the file
+/// holds.
+fn after_a_cut(change: impl FnOnce(&Ext4, &Node), then: impl FnOnce(&Ext4, &Node)) -> Vec<u8> {
+    let image = Image::new("-t ext4", "16M", |tree| {
+        std::fs::write(tree.join("file"), CONTENT).unwrap();
+        std::fs::write(tree.join("other"), "").unwrap();
+    });
+    let device = Arc::new(RecordingDevice::new(std::fs::read(image.path()).unwrap()));
+    let fs = Ext4::open(device.clone(), writable()).unwrap();
+    let (file, other) = (node(&fs, "file"), node(&fs, "other"));
+    change(&fs, &file);
+    fs.append(&other, b"more").unwrap();
+    fs.fsync(&other, Durability::Full).unwrap();
+    then(&fs, &file);
+    let left = device.recording().replay().image(usize::MAX, Survivors::None);
+    let again = Ext4::open(Arc::new(MemoryDevice::from(left)), writable()).unwrap();
+    read_all(&again, &node(&again, "file"))
+}
+
+fn set_size(fs: &Ext4, file: &Node, size: u64) {
+    fs.set_attr(file, &SetAttr { size: Some(size), ..SetAttr::default() }).unwrap();
+}
+
+/// The edges of a hole are written to blocks that the file has: its fsync found the inode committed, and flushed nothing.
+#[test]
+fn an_fsync_flushes_what_changed_no_block_map() {
+    let punch = |fs: &Ext4, file: &Node| fs.allocate(file, 100, 200, Allocate::PunchHole).unwrap();
+    let sync = |fs: &Ext4, file: &Node| fs.fsync(file, Durability::Full).unwrap();
+    let mut expected = CONTENT.to_vec();
+    expected[100..300].fill(0);
+    assert!(after_a_cut(punch, sync) == expected);
+}
+
+/// The length was committed at once, the zeros behind the old one only stored when somebody asked for that.
+#[test]
+fn what_was_cut_off_does_not_come_back_when_a_file_grows_again() {
+    let change = |fs: &Ext4, file: &Node| {
+        set_size(fs, file, 5000);
+        set_size(fs, file, 7000);
+    };
+    let found = after_a_cut(change, |_, _| {});
+    let mut expected = CONTENT[..5000].to_vec();
+    expected.resize(found.len().max(5000), 0);
+    assert!(found == expected);
+    let grow = |fs: &Ext4, file: &Node| {
+        set_size(fs, file, 5000);
+        fs.allocate(file, 6000, 3000, Allocate::Reserve).unwrap();
+    };
+    let found = after_a_cut(grow, |_, _| {});
+    expected.resize(found.len().max(5000), 0);
+    assert!(found == expected);
+}

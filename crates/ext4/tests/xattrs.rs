@@ -1,0 +1,352 @@
+//! Attributes that we set: what was acknowledged is there, `e2fsck` calls the image clean, and the kernel sees the same.
+
+mod common;
+
+use common::Image;
+use common::writing::{Dice, check, node, open};
+use dentree_ext4::{Ext4, Node};
+use dentree_vfs::{Error, FileSystem, SetXattr};
+use std::collections::BTreeMap;
+
+/// Kinds of image: mke2fs options, size. With the feature `ea_inode` values may be longer than a block.
+const KINDS: [(&str, &str); 8] = [
+    ("-t ext4", "32M"),
+    ("-t ext4 -I 128 -b 1024", "24M"),
+    ("-t ext4 -b 1024 -O ea_inode,metadata_csum_seed,orphan_file", "32M"),
+    ("-t ext4 -I 128 -O ea_inode,^metadata_csum", "32M"),
+    ("-t ext4 -I 512 -O inline_data", "32M"),
+    ("-t ext4 -b 1024 -O ^has_journal", "24M"),
+    ("-t ext3 -b 1024 -I 256", "24M"),
+    ("-t ext2 -b 2048", "24M"),
+];
+
+const FILES: usize = 12;
+
+/// Attributes by file and name.
+type Reference = BTreeMap<(usize, String), Vec<u8>>;
+
+fn file_name(file: usize) -> String {
+    if file % 4 == 3 { format!("d{file}") } else { format!("f{file}") }
+}
+
+/// An image with files and directories; inline ones where it has the feature.
+fn image(options: &str, size: &str) -> Image {
+    Image::new(options, size, |tree| {
+        for file in 0..FILES {
+            let at = tree.join(file_name(file));
+            if file % 4 == 3 {
+                std::fs::create_dir(&at).unwrap();
+                std::fs::write(at.join("entry"), "x").unwrap();
+            } else {
+                std::fs::write(at, vec![b'c'; 40 + file * 10]).unwrap();
+            }
+        }
+    })
+}
+
+fn close(fs: Ext4) {
+    fs.close().unwrap();
+}
+
+fn nodes(fs: &Ext4) -> Vec<Node> {
+    (0..FILES).map(|file| common::writing::node(fs, &file_name(file))).collect()
+}
+
+/// A value of few, so that files come to have the same ones.
+fn value(dice: &mut Dice, longest: usize) -> Vec<u8> {
+    let len = match dice.roll(10) {
+        0 => 0,
+        1..=5 => dice.roll(40),
+        6..=8 => dice.roll(600),
+        _ => dice.roll(longest),
+    };
+    vec![b'a' + u8::try_from(dice.roll(3)).unwrap(); len - len % 7.min(len.max(1))]
+}
+
+/// Sets and removes, and notes what was acknowledged.
+fn work(fs: &Ext4, reference: &mut Reference, dice: &mut Dice, count: usize, longest: usize) -> usize {
+    let nodes = nodes(fs);
+    let mut full = 0;
+    for _ in 0..count {
+        let file = dice.roll(FILES);
+        let name =
+            ["user.a", "user.bb", "user.comment", "trusted.a", "security.label", "user.z"][dice.roll(6)];
+        let key = (file, name.to_owned());
+        let node = &nodes[file];
+        if dice.roll(4) == 0 {
+            match (fs.removexattr(node, name.as_bytes()), reference.remove(&key)) {
+                (Ok(()), Some(_)) | (Err(Error::NoAttribute), None) => {}
+                other => panic!("removing {key:?}: {other:?}"),
+            }
+            continue;
+        }
+        let how = [SetXattr::Any, SetXattr::Any, SetXattr::Create, SetXattr::Replace][dice.roll(4)];
+        let value = value(dice, longest);
+        match (fs.setxattr(node, name.as_bytes(), &value, how), how, reference.contains_key(&key)) {
+            (Err(Error::Exists), SetXattr::Create, true) => {}
+            (Err(Error::NoAttribute), SetXattr::Replace, false) => {}
+            (Err(Error::NoSpace), ..) => full += 1,
+            (Ok(()), SetXattr::Create, false)
+            | (Ok(()), SetXattr::Replace, true)
+            | (Ok(()), SetXattr::Any, _) => {
+                reference.insert(key, value);
+            }
+            other => panic!("{key:?}: {other:?}"),
+        }
+    }
+    full
+}
+
+fn compare(fs: &Ext4, reference: &Reference, what: &str) {
+    for (file, node) in nodes(fs).iter().enumerate() {
+        let expected: Vec<_> = reference.iter().filter(|((of, _), _)| *of == file).collect();
+        let mut names = fs.listxattr(node).unwrap();
+        names.sort();
+        let wanted: Vec<_> = expected.iter().map(|((_, name), _)| name.clone().into_bytes()).collect();
+        assert_eq!(names, wanted, "{what}: names of {file}");
+        for ((_, name), value) in expected {
+            let found = fs.getxattr(node, name.as_bytes()).unwrap();
+            assert!(found.as_ref() == Some(value), "{what}: {name} of {file}: {found:?} is not {value:?}");
+        }
+    }
+}
+
+#[test]
+fn what_was_set_is_there_in_every_kind_of_image() {
+    for (options, size) in KINDS {
+        let image = image(options, size);
+        let mut reference = Reference::new();
+        let longest = if options.contains("ea_inode") { 20_000 } else { 1000 };
+        for round in 1..=4 {
+            let fs = open(&image);
+            let what = format!("{options}, round {round}");
+            compare(&fs, &reference, &what);
+            work(&fs, &mut reference, &mut Dice(7_919 * round), 150, longest);
+            compare(&fs, &reference, &what);
+            close(fs);
+            check(&image, &[("f5", &[b'c'; 90])], &what);
+        }
+        compare(&image.open(), &reference, options);
+        image.agrees_with_the_kernel();
+    }
+}
+
+/// How many users the blocks of attributes have, from debugfs, by block number.
+fn users(image: &Image, names: &[String]) -> BTreeMap<u64, u32> {
+    let commands: String = names.iter().map(|name| format!("stat /{name}\n")).collect();
+    let mut users = BTreeMap::new();
+    for line in image.debugfs(&commands).lines() {
+        if let Some(block) = line.strip_prefix("File ACL: ").and_then(|rest| rest.trim().parse().ok())
+            && block != 0
+        {
+            *users.entry(block).or_default() += 1;
+        }
+    }
+    users
+}
+
+/// An image of small inodes with so many files, which has no room for attributes but in blocks.
+fn crowd(count: usize) -> (Image, Vec<String>) {
+    let names: Vec<String> = (0..count).map(|file| format!("file{file}")).collect();
+    let image = Image::new("-t ext4 -I 128 -N 4000", "32M", |tree| {
+        names.iter().for_each(|name| std::fs::write(tree.join(name), "x").unwrap());
+    });
+    (image, names)
+}
+
+#[test]
+fn files_with_the_same_attributes_share_blocks_of_at_most_1024() {
+    let (image, names) = crowd(2500);
+    let fs = open(&image);
+    let free = fs.statfs().unwrap().blocks_free;
+    for name in &names {
+        fs.setxattr(&node(&fs, name), b"user.label", b"the same for all", SetXattr::Any).unwrap();
+    }
+    assert_eq!(free - fs.statfs().unwrap().blocks_free, 3);
+    close(fs);
+    check(&image, &[], "shared");
+    let mut counts: Vec<u32> = users(&image, &names).into_values().collect();
+    counts.sort_unstable();
+    assert_eq!(counts, [2500 - 2048, 1024, 1024]);
+
+    // Once one leaves a full block there is room in it again; whoever changes its copy leaves the others alone.
+    let fs = open(&image);
+    fs.setxattr(&node(&fs, &names[0]), b"user.label", b"another", SetXattr::Replace).unwrap();
+    assert_eq!(fs.getxattr(&node(&fs, &names[1]), b"user.label").unwrap().unwrap(), b"the same for all");
+    fs.setxattr(&node(&fs, &names[0]), b"user.label", b"the same for all", SetXattr::Replace).unwrap();
+    for name in &names {
+        fs.removexattr(&node(&fs, name), b"user.label").unwrap();
+    }
+    fs.sync().unwrap();
+    assert_eq!(fs.statfs().unwrap().blocks_free, free);
+    close(fs);
+    check(&image, &[], "no longer shared");
+    assert_eq!(users(&image, &names), BTreeMap::new());
+}
+
+#[test]
+fn blocks_that_the_kernel_wrote_are_shared_and_blocks_that_we_wrote_the_kernel_reads() {
+    let (image, names) = crowd(20);
+    let set = |at: &std::path::Path, name: &str, value: &[u8]| {
+        rustix::fs::setxattr(at, name, value, rustix::fs::XattrFlags::empty()).unwrap();
+    };
+    let by_kernel = image.change("noatime", |mount| {
+        for name in &names[..10] {
+            set(&mount.join(name), "user.from", b"somebody");
+            set(&mount.join(name), "trusted.longer", &[7; 300]);
+        }
+    });
+    if by_kernel.is_none() {
+        return;
+    }
+    assert_eq!(users(&image, &names).into_values().collect::<Vec<_>>(), [10]);
+    let fs = open(&image);
+    // What is read once can be shared.
+    assert_eq!(fs.getxattr(&node(&fs, &names[0]), b"user.from").unwrap().unwrap(), b"somebody");
+    for name in &names[10..] {
+        fs.setxattr(&node(&fs, name), b"trusted.longer", &[7; 300], SetXattr::Create).unwrap();
+        fs.setxattr(&node(&fs, name), b"user.from", b"somebody", SetXattr::Create).unwrap();
+    }
+    close(fs);
+    check(&image, &[], "the kernel's block is shared");
+    assert_eq!(users(&image, &names).into_values().collect::<Vec<_>>(), [20]);
+    image.agrees_with_the_kernel();
+    // And the kernel leaves one of ours.
+    image.change("noatime", |mount| set(&mount.join(&names[15]), "user.from", b"another"));
+    check(&image, &[], "the kernel has left our block");
+    let mut counts: Vec<u32> = users(&image, &names).into_values().collect();
+    counts.sort_unstable();
+    assert_eq!(counts, [1, 19]);
+    image.agrees_with_the_kernel();
+}
+
+#[test]
+fn long_values_are_shared_between_inodes_and_go_with_the_last() {
+    let image = Image::new("-t ext4 -O ea_inode", "32M", |tree| {
+        (0..8).for_each(|file| std::fs::write(tree.join(format!("file{file}")), "x").unwrap());
+    });
+    let names: Vec<String> = (0..8).map(|file| format!("file{file}")).collect();
+    let by_kernel = image.change("noatime", |mount| {
+        let long = vec![b'k'; 30_000];
+        rustix::fs::setxattr(mount.join("file0"), "user.long", &long, rustix::fs::XattrFlags::empty())
+            .unwrap();
+    });
+    let fs = open(&image);
+    let (blocks, inodes) = (fs.statfs().unwrap().blocks_free, fs.statfs().unwrap().inodes_free);
+    let long = vec![b'k'; 30_000];
+    if by_kernel.is_some() {
+        assert_eq!(fs.getxattr(&node(&fs, "file0"), b"user.long").unwrap().unwrap(), long);
+    }
+    for name in &names {
+        fs.setxattr(&node(&fs, name), b"user.long", &long, SetXattr::Any).unwrap();
+        fs.setxattr(&node(&fs, name), b"user.again", &long, SetXattr::Any).unwrap();
+    }
+    let used = if by_kernel.is_some() { (0, 0) } else { (1, 8) };
+    let now = fs.statfs().unwrap();
+    assert_eq!((inodes - now.inodes_free, blocks - now.blocks_free), used);
+    close(fs);
+    check(&image, &[], "shared values");
+    image.agrees_with_the_kernel();
+    let fs = open(&image);
+    let root = fs.load(fs.root()).unwrap();
+    for name in &names {
+        let node = node(&fs, name);
+        match name.ends_with('3') {
+            // The last to have it is deleted.
+            true => {
+                fs.removexattr(&node, b"user.again").unwrap();
+                fs.unlink(&root, name.as_bytes(), &node).unwrap();
+                fs.evict(&node);
+            }
+            false => {
+                fs.setxattr(&node, b"user.long", b"short", SetXattr::Replace).unwrap();
+                fs.removexattr(&node, b"user.again").unwrap();
+            }
+        }
+    }
+    fs.sync().unwrap();
+    assert!(fs.statfs().unwrap().inodes_free > inodes);
+    close(fs);
+    check(&image, &[], "values are gone");
+    image.agrees_with_the_kernel();
+}
+
+#[test]
+fn where_there_is_no_space_the_old_value_stays() {
+    for options in ["-t ext4 -I 128 -b 1024 -m 0", "-t ext4 -I 128 -b 1024 -O ea_inode -m 0"] {
+        let image = Image::new(options, "4M", |tree| {
+            (0..4).for_each(|file| std::fs::write(tree.join(format!("file{file}")), "x").unwrap());
+        });
+        let fs = open(&image);
+        let old = [node(&fs, "file0"), node(&fs, "file1")];
+        old.iter().for_each(|node| fs.setxattr(node, b"user.a", b"old", SetXattr::Any).unwrap());
+        let hog = node(&fs, "file2");
+        while fs.append(&hog, &[1; 10_000]).is_ok() {}
+        while fs.append(&hog, &[1; 100]).is_ok() {}
+        fs.sync().unwrap();
+        let long = vec![2; if options.contains("ea_inode") { 40_000 } else { 500 }];
+        let refused = fs.setxattr(&old[0], b"user.a", &long, SetXattr::Any);
+        assert!(matches!(refused, Err(Error::NoSpace)), "{options}: {refused:?}");
+        assert_eq!(fs.getxattr(&old[0], b"user.a").unwrap().unwrap(), b"old");
+        let too_long = fs.setxattr(&old[0], b"user.b", &[3; 60_000], SetXattr::Any);
+        assert!(matches!(too_long, Err(Error::NoSpace)));
+        let free = fs.statfs().unwrap();
+        close(fs);
+        check(&image, &[], options);
+        let fs = open(&image);
+        assert_eq!(fs.getxattr(&node(&fs, "file0"), b"user.a").unwrap().unwrap(), b"old");
+        assert_eq!(fs.statfs().unwrap().inodes_free, free.inodes_free);
+    }
+}
+
+#[test]
+fn the_content_of_an_inline_directory_stays_with_its_attributes() {
+    let image = Image::new("-t ext4 -O inline_data -I 256", "16M", |tree| {
+        std::fs::create_dir(tree.join("dir")).unwrap();
+        (0..6).for_each(|file| std::fs::write(tree.join(format!("dir/entry{file}")), "").unwrap());
+        std::fs::write(tree.join("file"), vec![b'c'; 100]).unwrap();
+    });
+    let fs = open(&image);
+    let (dir, file) = (node(&fs, "dir"), node(&fs, "file"));
+    for value in [&b"short"[..], &[7; 60], &[8; 800], b"back"] {
+        for node in [&dir, &file] {
+            fs.setxattr(node, b"user.value", value, SetXattr::Any).unwrap();
+            assert_eq!(fs.getxattr(node, b"user.value").unwrap().unwrap(), value);
+        }
+    }
+    // Names come, until the directory has to move out; the attributes are what they were.
+    let new = dentree_vfs::NewInode {
+        kind: dentree_vfs::NewKind::Regular,
+        permissions: 0o644,
+        uid: 0,
+        gid: 0,
+        xattrs: &[],
+    };
+    for name in 0..20 {
+        fs.make(&dir, format!("made{name}").as_bytes(), &new).unwrap();
+        assert_eq!(fs.getxattr(&dir, b"user.value").unwrap().unwrap(), b"back");
+    }
+    fs.append(&file, b"more").unwrap();
+    fs.sync().unwrap();
+    assert_eq!(fs.getxattr(&file, b"user.value").unwrap().unwrap(), b"back");
+    assert_eq!(fs.listxattr(&file).unwrap(), [b"user.value".to_vec()]);
+    close(fs);
+    check(&image, &[("file", &[&[b'c'; 100][..], b"more"].concat())], "inline");
+    image.agrees_with_the_kernel();
+}
+
+#[test]
+fn fields_that_an_old_inode_lacks_get_room_before_its_attributes() {
+    let image = Image::new("-t ext4 -I 256", "16M", |tree| std::fs::write(tree.join("file"), "x").unwrap());
+    // As a file system has them that was made when inodes had fewer fields: all of which are in use then.
+    image.debugfs("set_inode_field /file extra_isize 8\nea_set /file user.old value\nset_inode_field /file extra_isize 8\n");
+    let fs = open(&image);
+    let file = node(&fs, "file");
+    let before = fs.attr(&file).crtime;
+    fs.setxattr(&file, b"user.new", b"value", SetXattr::Any).unwrap();
+    close(fs);
+    check(&image, &[("file", b"x")], "grown");
+    let stat = image.debugfs("stat /file\n");
+    assert!(stat.contains("Size of extra inode fields: 32"), "{before:?}: {stat}");
+    image.agrees_with_the_kernel();
+}
