@@ -31,6 +31,9 @@ fn an_archive_copy_keeps_everything_there_and_back() {
         let image = Image::new(160, &[&["-t", "ext4"], options].concat());
         succeeds(["cp", "-a", &from, &image.at("/")]);
         assert_same_lines(&checksum(&image.file), &expected);
+        // Once more, in the place of what is there.
+        succeeds(["cp", "-a", &from, &image.at("/")]);
+        assert_same_lines(&checksum(&image.file), &expected);
         let sparse = image.mount("ro").unwrap();
         assert!(fs::metadata(sparse.at.join("contents/sparse")).unwrap().blocks() < 1000);
         drop(sparse);
