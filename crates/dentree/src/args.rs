@@ -464,6 +464,9 @@ pub(crate) struct LoadArgs {
     /// Numbers of clients, each a case of its own
     #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(1..=128))]
     pub(crate) clients: Vec<u16>,
+    /// Numbers of CPUs for all of these clients, each a case of its own; all CPUs otherwise
+    #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) cpus: Vec<u16>,
     /// Slices of work for each scheme and number of clients
     #[arg(long, value_name = "N", default_value_t = 7, value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) rounds: u16,

@@ -97,6 +97,8 @@ pub(crate) struct Adapter<F: FileSystem> {
     pub(crate) changes: bool,
     /// The kernel gathers what programs write.
     pub(crate) writes_back: bool,
+    /// It leaves it to us to take setuid and setgid bits away.
+    pub(crate) drops_set_id: bool,
     /// The kernel opens without asking once OPEN was answered with ENOSYS.
     pub(crate) no_open: bool,
     /// As `no_open`, for OPENDIR.
@@ -266,6 +268,9 @@ impl<F: FileSystem> fuser::Filesystem for Adapter<F> {
         self.writes_back = self.changes
             && self.kernel_caches
             && config.add_capabilities(InitFlags::FUSE_WRITEBACK_CACHE).is_ok();
+        // Else the kernel looks for capabilities of the file before every write that it gathers.
+        self.drops_set_id =
+            self.writes_back && config.add_capabilities(InitFlags::FUSE_HANDLE_KILLPRIV_V2).is_ok();
         let _ = config.set_max_background(MAX_BACKGROUND);
         let can = config.capabilities();
         self.no_open = self.kernel_caches && can.contains(InitFlags::FUSE_NO_OPEN_SUPPORT);
@@ -462,7 +467,7 @@ impl<F: FileSystem> fuser::Filesystem for Adapter<F> {
 
     fn setattr(
         &self,
-        _: &Request,
+        request: &Request,
         node: INodeNo,
         mode: Option<u32>,
         uid: Option<u32>,
@@ -478,7 +483,7 @@ impl<F: FileSystem> fuser::Filesystem for Adapter<F> {
         _: Option<BsdFileFlags>,
         reply: ReplyAttr,
     ) {
-        match self.change_attr(node, &NewAttr { mode, uid, gid, size, atime, mtime, ctime }) {
+        match self.change_attr(request, node, &NewAttr { mode, uid, gid, size, atime, mtime, ctime }) {
             Ok(inode) => reply.attr(&self.time_to_live(), &self.attr(&inode)),
             Err(error) => reply.error(errno(&error)),
         }
@@ -586,7 +591,7 @@ impl<F: FileSystem> fuser::Filesystem for Adapter<F> {
 
     fn fallocate(
         &self,
-        _: &Request,
+        request: &Request,
         node: INodeNo,
         _: FileHandle,
         offset: u64,
@@ -594,12 +599,12 @@ impl<F: FileSystem> fuser::Filesystem for Adapter<F> {
         mode: i32,
         reply: ReplyEmpty,
     ) {
-        send_done(reply, self.change_space(node, offset, len, mode));
+        send_done(reply, self.change_space(request, node, offset, len, mode));
     }
 
     fn copy_file_range(
         &self,
-        _: &Request,
+        request: &Request,
         from: INodeNo,
         _: FileHandle,
         from_offset: u64,
@@ -610,7 +615,7 @@ impl<F: FileSystem> fuser::Filesystem for Adapter<F> {
         _: CopyFileRangeFlags,
         reply: ReplyWrite,
     ) {
-        send_written(reply, self.copy((from, from_offset), (to, to_offset), len));
+        send_written(reply, self.copy(request, (from, from_offset), (to, to_offset), len));
     }
 
     fn fsync(&self, _: &Request, node: INodeNo, _: FileHandle, data_only: bool, reply: ReplyEmpty) {

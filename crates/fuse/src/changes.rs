@@ -1,7 +1,8 @@
 //! Requests that change something, in terms of [`Vfs`](dentree_vfs::Vfs).
 //!
-//! The kernel has checked who may do it, and takes setuid and setgid bits away by requests of its own; what is
-//! left to say is to whom a new inode belongs. With the write-back cache it also knows length and times of open files better than we do, and sends
+//! The kernel has checked who may do it; what is left to say is to whom a new inode belongs, and when a file loses its setuid and setgid
+//! bits: asked to do that itself, the kernel would look for the file's capabilities before each write that it gathers. With the
+//! write-back cache it also knows length and times of open files better than we do, and sends
 //! them when it writes.
 //!
 //! What is not offered: O_TMPFILE, which fuser has no request for. What fuser does not pass on: that who sets an ACL is not in the file's
@@ -45,6 +46,11 @@ pub(crate) struct NewAttr {
 /// Whom the kernel has checked.
 fn caller(request: &Request) -> Identity {
     Identity::Checked { uid: request.uid(), gid: request.gid() }
+}
+
+/// Stands for the right to change a program without taking its setuid bit: FUSE tells who asks, and not their capabilities.
+fn is_root(request: &Request) -> bool {
+    request.uid() == 0
 }
 
 /// For changes that make nothing.
@@ -128,12 +134,17 @@ impl<F: FileSystem> Adapter<F> {
         Ok(inode)
     }
 
-    pub(crate) fn change_attr(&self, node: INodeNo, new: &NewAttr) -> Result<Arc<Inode<F>>> {
+    pub(crate) fn change_attr(
+        &self,
+        request: &Request,
+        node: INodeNo,
+        new: &NewAttr,
+    ) -> Result<Arc<Inode<F>>> {
         let time = |wanted: TimeOrNow| match wanted {
             TimeOrNow::Now => SetTime::Now,
             TimeOrNow::SpecificTime(time) => SetTime::At(timestamp(time)),
         };
-        let changes = SetAttr {
+        let mut changes = SetAttr {
             permissions: new.mode.map(|mode| (mode & 0o7777) as u16),
             uid: new.uid,
             gid: new.gid,
@@ -143,8 +154,27 @@ impl<F: FileSystem> Adapter<F> {
             ctime: new.ctime.map(|time| SetTime::At(timestamp(time))),
         };
         let inode = self.inode(node)?;
+        let owner_changes = changes.uid.is_some() || changes.gid.is_some();
+        if owner_changes || changes.size.is_some() && !is_root(request) {
+            changes.permissions = changes.permissions.or(self.without_set_id(&inode));
+        }
         self.vfs.set_attr(&CHECKED, &inode, &changes)?;
         Ok(inode)
+    }
+
+    /// The permissions of a file once its content has changed hands, if they are others than before, and if the kernel leaves that to
+    /// us. A setgid bit without execution by the group means something else and stays.
+    fn without_set_id(&self, file: &Inode<F>) -> Option<u16> {
+        let before = file.attr().permissions;
+        let runs_as_group = before & 0o010 != 0;
+        let left = before & !0o4000 & !(if runs_as_group { 0o2000 } else { 0 });
+        (self.drops_set_id && !file.is_dir() && left != before).then_some(left)
+    }
+
+    fn drop_set_id(&self, file: &Inode<F>) -> Result<()> {
+        let Some(permissions) = self.without_set_id(file) else { return Ok(()) };
+        let left = SetAttr { permissions: Some(permissions), ..SetAttr::default() };
+        self.vfs.set_attr(&CHECKED, file, &left)
     }
 
     pub(crate) fn write_at(&self, node: INodeNo, offset: u64, data: &[u8], flags: WriteFlags) -> Result<u32> {
@@ -153,13 +183,23 @@ impl<F: FileSystem> Adapter<F> {
         let written = if flags.contains(WriteFlags::FUSE_WRITE_CACHE) {
             self.vfs.write_back(&file, offset, data)?
         } else {
+            if flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID) {
+                self.drop_set_id(&file)?;
+            }
             self.vfs.write(&CHECKED, &file, offset, data)?
         };
         // No more than came with the request, whose length has 32 bits.
         Ok(written as u32)
     }
 
-    pub(crate) fn change_space(&self, node: INodeNo, offset: u64, len: u64, mode: i32) -> Result<()> {
+    pub(crate) fn change_space(
+        &self,
+        request: &Request,
+        node: INodeNo,
+        offset: u64,
+        len: u64,
+        mode: i32,
+    ) -> Result<()> {
         const PUNCH: i32 = FALLOC_PUNCH_HOLE | FALLOC_KEEP_SIZE;
         const ZERO_KEEP: i32 = FALLOC_ZERO_RANGE | FALLOC_KEEP_SIZE;
         let how = match mode {
@@ -170,17 +210,25 @@ impl<F: FileSystem> Adapter<F> {
             ZERO_KEEP => Allocate::ZeroRangeKeepSize,
             _ => return Err(Error::Unsupported(format!("fallocate mode {mode:#x}").into())),
         };
-        self.vfs.allocate(&CHECKED, &*self.inode(node)?, offset, len, how)
+        let file = self.inode(node)?;
+        if !is_root(request) {
+            self.drop_set_id(&file)?;
+        }
+        self.vfs.allocate(&CHECKED, &file, offset, len, how)
     }
 
     /// Copies within the image; the kernel has written back what it knew better.
     pub(crate) fn copy(
         &self,
+        request: &Request,
         (from, at): (INodeNo, u64),
         (to, target): (INodeNo, u64),
         len: u64,
     ) -> Result<u32> {
         let (from, to) = (self.inode(from)?, self.inode(to)?);
+        if !is_root(request) {
+            self.drop_set_id(&to)?;
+        }
         let len = len.min(COPY_MAX);
         let mut piece = vec![0; len.min(COPY_STEP) as usize];
         let mut done = 0;

@@ -144,6 +144,7 @@ pub fn mount<F: FileSystem>(
         kernel_caches: options.visibility != Visibility::OwnerAndRoot,
         changes: access == MountAccess::ReadWrite,
         writes_back: false,
+        drops_set_id: false,
         no_open: false,
         no_opendir: false,
     };

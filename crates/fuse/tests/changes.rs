@@ -224,6 +224,55 @@ fn attributes_are_set_and_stay() {
 }
 
 #[test]
+fn a_program_that_somebody_else_changes_is_no_longer_its_owners() {
+    if !can_mount() {
+        return;
+    }
+    let vfs = Arc::new(Vfs::new(MemoryFs::default()).unwrap());
+    let options = Options { visibility: Visibility::Everyone, ..Options::default() };
+    let Some(mounted) = mount_vfs(&vfs, &options) else { return };
+    fs::set_permissions(mounted.path.parent().unwrap(), fs::Permissions::from_mode(0o755)).unwrap();
+    let program = mounted.path.join("program");
+    let mode = || fs::metadata(&program).unwrap().mode() & 0o7777;
+    let after = |user: &str, change: &str| {
+        fs::write(&program, "content").unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o6777)).unwrap();
+        let done = std::process::Command::new("setpriv")
+            .args([
+                "--reuid",
+                user,
+                "--regid",
+                user,
+                "--clear-groups",
+                "--inh-caps=-all",
+                "--",
+                "sh",
+                "-euc",
+                change,
+            ])
+            .arg(&program)
+            .status()
+            .unwrap();
+        assert!(done.success(), "{change}");
+        mode()
+    };
+    for change in [
+        "echo more >> \"$0\"",
+        "truncate -s 3 \"$0\"",
+        ": > \"$0\"",
+        "fallocate -l 100 \"$0\"",
+        "cp /etc/passwd \"$0\"",
+    ] {
+        assert_eq!((after("65534", change), after("0", change)), (0o777, 0o6777), "{change}");
+    }
+    assert_eq!(after("0", "chown 7:7 \"$0\""), 0o777);
+    // Without execution by its group that bit means something else.
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o6767)).unwrap();
+    std::os::unix::fs::chown(&program, Some(8), None).unwrap();
+    assert_eq!(mode(), 0o2767);
+}
+
+#[test]
 fn holes_are_made_and_copied_and_no_data_is_taken_for_one() {
     let Some((mounted, _)) = mounted() else { return };
     let file = File::options().create_new(true).read(true).write(true).open(mounted.path.join("f")).unwrap();

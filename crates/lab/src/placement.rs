@@ -7,7 +7,6 @@
 
 use std::ffi::OsStr;
 use std::num::NonZeroU64;
-use std::time::Instant;
 
 use crate::harness::pin_to_cpu;
 use crate::mounts::Unavailable;
@@ -15,6 +14,7 @@ use crate::rows::{Heading, Row, figure};
 use crate::schemes::{Config, Dentry, Inode, LAYOUTS, Scheme, Variant};
 use crate::stats::{Sample, paired_ratio};
 use crate::valgrind::{Counts, count_per_walk};
+use crate::workloads::thread_time;
 
 /// Files of one directory.
 const FAN: usize = 64;
@@ -54,12 +54,21 @@ pub struct Plan {
     pub runs: usize,
     /// Whether all placements are tried, or those of four inline words on aligned entries alone.
     pub all_layouts: bool,
+    /// Of the chains, those for which cache misses are counted: that takes seconds for each placement.
+    pub counted: Vec<usize>,
 }
 
 impl Plan {
     /// Runs in all, for progress.
     pub fn steps(&self) -> u64 {
-        (self.chains.len() * self.runs * self.variants().len()) as u64
+        let variants = self.variants().len();
+        (self.chains.len() * self.runs * variants + self.counts().count() * self.counted.len()) as u64
+    }
+
+    /// The placements whose misses are counted. Prefetched lines are not simulated: what can be counted for that question is
+    /// what prefetch finds to do.
+    fn counts(&self) -> impl Iterator<Item = Placed> {
+        self.variants().into_iter().filter(|placed| self.question == Question::Layout || !placed.prefetch)
     }
 
     fn variants(&self) -> Vec<Placed> {
@@ -131,8 +140,11 @@ impl Comparison {
 
     /// The ratio of a variant to its reference.
     pub fn ratio(&self, case: &str, variant: &str) -> Option<&Row> {
-        let begins = |row: &&Row| row.variant.split('/').next() == Some(variant);
-        self.rows.iter().filter(|row| row.case == case && row.metric == "ratio").find(begins)
+        let reference = match self.question {
+            Question::Layout => BEFORE.to_owned(),
+            Question::Prefetch => variant.replace(", prefetch", ", no prefetch"),
+        };
+        self.find(case, &format!("{variant}/{reference}"), "ratio")
     }
 
     /// As the mails printed it, and the ratio with its interval.
@@ -205,9 +217,9 @@ impl Warm {
         warm
     }
 
-    /// Looks so many names up; nanoseconds for one.
+    /// Looks so many names up; nanoseconds of this thread's CPU time for one, so that what others on the machine take does not count.
     fn walk(&self, names: &[String], look_ups: usize) -> f64 {
-        let start = Instant::now();
+        let start = thread_time();
         let mut left = look_ups;
         for directory in self.directories.iter().cycle() {
             for name in names.iter().take(left) {
@@ -219,7 +231,7 @@ impl Warm {
                 break;
             }
         }
-        start.elapsed().as_nanos() as f64 / look_ups as f64
+        thread_time().saturating_sub(start).as_nanos() as f64 / look_ups as f64
     }
 }
 
@@ -244,8 +256,8 @@ pub fn compare(plan: &Plan, program: Option<&OsStr>, progress: &(dyn Fn(&str) + 
             }
         });
     });
-    for chain in &plan.chains {
-        count(plan, *chain, program, &mut out);
+    for chain in &plan.counted {
+        count(plan, *chain, program, &mut out, progress);
     }
     out
 }
@@ -292,28 +304,43 @@ fn time(
         }
         samples.push((variant, sample));
     }
+    aligned_to_dense(plan, case, &variants, &runs, out);
     out.cases.push(Case { name: case.to_owned(), chain, variants: samples });
+}
+
+/// The mail's closing question: what entries gain that begin on a line of their own, whatever else is the same.
+fn aligned_to_dense(plan: &Plan, case: &str, variants: &[Placed], runs: &[Vec<f64>], out: &mut Comparison) {
+    for (aligned, times) in variants.iter().zip(runs).filter(|_| plan.question == Question::Layout) {
+        let dense = aligned.layout.name.replace("Aligned", "Dense");
+        let at = variants.iter().position(|other| other.layout.name == dense && dense != aligned.layout.name);
+        if let Some(ratio) = at.and_then(|at| paired_ratio(times, &runs[at])) {
+            let variant = format!("{}/{dense}", aligned.layout.name);
+            let heading = Heading { case, variant: &variant, threads: 1, metric: "ratio", unit: "1" };
+            out.rows.push(heading.ratio(&ratio));
+        }
+    }
 }
 
 /// Entries of the tree whose misses are counted: twice what the simulated last-level cache holds.
 const COUNTED_ENTRIES: usize = 16_384;
 const COUNTED_LOOK_UPS: usize = 20_000;
 
-fn count(plan: &Plan, chain: usize, program: Option<&OsStr>, out: &mut Comparison) {
+fn count(
+    plan: &Plan,
+    chain: usize,
+    program: Option<&OsStr>,
+    out: &mut Comparison,
+    progress: &(dyn Fn(&str) + Sync),
+) {
     let Some(program) = program else { return };
     let case = format!("{}-chain{chain}", plan.question.name());
-    // Prefetched lines are not simulated, so for that question there is nothing to count.
-    let placed = plan.variants().into_iter().filter(|_| plan.question == Question::Layout);
-    for placed in placed.filter(|placed| placed.layout.name.ends_with("Aligned, 4 words")) {
+    for placed in plan.counts() {
+        let variant = placed.name(plan.question);
+        progress(&format!("{case}, misses: {variant}"));
         match count_one(program, placed.layout.name, chain) {
             Ok(counts) => {
-                let heading = Heading {
-                    case: &case,
-                    variant: placed.layout.name,
-                    threads: 1,
-                    metric: MISSES,
-                    unit: "lines",
-                };
+                let heading =
+                    Heading { case: &case, variant: &variant, threads: 1, metric: MISSES, unit: "lines" };
                 out.rows.push(heading.counted(counts.last_level_misses));
             }
             Err(why) => {
@@ -345,7 +372,7 @@ mod tests {
     use super::*;
 
     fn plan(question: Question) -> Plan {
-        Plan { question, entries: 600, chains: vec![1, 16], runs: 3, all_layouts: false }
+        Plan { question, entries: 600, chains: vec![1, 16], runs: 3, all_layouts: false, counted: Vec::new() }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use crate::stats::{Ratio, Sample};
 
@@ -24,13 +24,21 @@ pub struct Row {
     /// Unit of the three figures; `1` for plain numbers.
     pub unit: &'static str,
     /// The middle.
+    #[serde(serialize_with = "seven_digits")]
     pub median: f64,
     /// The lower end.
+    #[serde(serialize_with = "seven_digits")]
     pub low: f64,
     /// The upper end.
+    #[serde(serialize_with = "seven_digits")]
     pub high: f64,
     /// Runs behind the figure.
     pub n: usize,
+}
+
+/// A figure as it is written: nothing here is known to more than seven digits, and the rest only makes files long.
+pub(crate) fn seven_digits<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_f64(format!("{value:.6e}").parse().unwrap_or(*value))
 }
 
 /// Where a row belongs: the four fields that name a figure before it is known.

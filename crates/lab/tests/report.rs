@@ -17,7 +17,8 @@ use dentree_lab::workloads::{Plan, Shape, study};
 
 /// Everything that a page can show, in about a second.
 fn findings() -> Findings {
-    let shapes: Vec<_> = [1, 2, 3].map(|threads| Shape { threads, cpus: 1 }).to_vec();
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    let shapes: Vec<_> = [1, 2, 3].map(|threads| Shape { threads, cpus }).to_vec();
     let plan = Plan {
         schemes: SCHEMES.to_vec(),
         watched: shapes[..2].to_vec(),
@@ -27,8 +28,14 @@ fn findings() -> Findings {
         heads: None,
     };
     let placed = |question| {
-        let plan =
-            placement::Plan { question, entries: 300, chains: vec![1, 16], runs: 3, all_layouts: false };
+        let plan = placement::Plan {
+            question,
+            entries: 300,
+            chains: vec![1, 16],
+            runs: 3,
+            all_layouts: true,
+            counted: Vec::new(),
+        };
         placement::compare(&plan, None, &|_| ())
     };
     Findings {

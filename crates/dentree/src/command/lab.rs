@@ -8,6 +8,7 @@ use crate::report::{Problem, Status, Stop};
 use dentree_lab::placement::{self, Comparison, Question};
 use dentree_lab::report::compare::agreement;
 use dentree_lab::report::machine::Machine;
+use dentree_lab::report::sources::CLIENTS_BY_CPUS;
 use dentree_lab::report::{Findings, write};
 use dentree_lab::rows::{Row, write_json_lines};
 use dentree_lab::schemes::{SCHEMES, Variant};
@@ -28,6 +29,10 @@ use std::time::Duration;
 /// Slices of the short form, and how long they are: with 16 schemes a load takes ten to thirty seconds.
 const SHORT_ROUNDS: usize = 7;
 const SHORT_SLICE: Duration = Duration::from_millis(20);
+/// Clients of the short form's dbench: some of the source's table, which goes to 128.
+const SHORT_CLIENTS: [usize; 6] = [1, 2, 8, CLIENTS_BY_CPUS, 32, 128];
+/// Requests a second of the short form's httperf: a few percent of the global lock's time.
+const SHORT_RATE: f64 = 20_000.0;
 /// Runs of each layout in the short form.
 const SHORT_RUNS: usize = 20;
 const SHORT_ENTRIES: usize = 16_384;
@@ -93,8 +98,14 @@ fn print_placement(question: Question, args: &PlacementArgs) -> Result<(), Stop>
         Some(heads) => vec![(entries / heads.next_power_of_two() as usize).max(1)],
         None => vec![1, 4, 16, 64],
     };
-    let plan =
-        placement::Plan { question, entries, chains, runs: usize::from(args.runs), all_layouts: args.all };
+    let plan = placement::Plan {
+        question,
+        entries,
+        counted: chains.clone(),
+        chains,
+        runs: usize::from(args.runs),
+        all_layouts: args.all,
+    };
     let comparison = measure_placement(&plan);
     io::stdout().write_all(comparison.text().as_bytes())?;
     keep(args.json.as_deref(), &comparison.rows)
@@ -133,22 +144,42 @@ fn plan(args: &LoadArgs) -> Result<Plan, Stop> {
         rounds: usize::from(args.rounds),
         slice: Duration::from_millis(u64::from(args.slice)),
         heads: args.dhash_entries,
-        ..shapes(clients)
+        ..shapes(clients, &cpus(&args.cpus)?)
     })
 }
 
-/// The short form's plan for numbers of clients; 1, as many as CPUs and eight times that where there are none. Watched are one
+/// The numbers of CPUs that are asked for; all where none are.
+fn cpus(asked: &[u16]) -> Result<Vec<usize>, Stop> {
+    let all = all_cpus();
+    if asked.is_empty() {
+        return Ok(vec![all]);
+    }
+    if let Some(more) = asked.iter().find(|count| usize::from(**count) > all) {
+        return Err(Problem::usage(more.to_string(), format!("this process may use {all} CPUs")).into());
+    }
+    Ok(asked.iter().map(|count| usize::from(*count)).collect())
+}
+
+fn all_cpus() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// The short form's plan for numbers of clients and CPUs; clients: 1, as many as CPUs and eight times that where there are none. Watched are one
 /// client, and the most that need not share a CPU.
-fn shapes(mut clients: Vec<usize>) -> Plan {
-    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+fn shapes(mut clients: Vec<usize>, cpus: &[usize]) -> Plan {
+    let all = all_cpus();
     if clients.is_empty() {
-        clients = vec![1, cpus.max(2), 8 * cpus];
+        clients = vec![1, all.max(2), 8 * all];
     }
     clients.sort_unstable();
     clients.dedup();
-    let most = clients.iter().copied().filter(|count| *count <= cpus.max(2)).max();
-    let shapes: Vec<_> = clients.into_iter().map(|threads| Shape { threads, cpus }).collect();
-    let watched = shapes.iter().copied().filter(|shape| shape.threads == 1 || Some(shape.threads) == most);
+    let most = clients.iter().copied().filter(|count| *count <= all.max(2)).max();
+    let on = |cpus: &usize| clients.iter().map(|threads| Shape { threads: *threads, cpus: *cpus }).collect();
+    let shapes: Vec<Shape> = cpus.iter().flat_map(|cpus| -> Vec<Shape> { on(cpus) }).collect();
+    let watched = shapes
+        .iter()
+        .copied()
+        .filter(|shape| shape.cpus == all && (shape.threads == 1 || Some(shape.threads) == most));
     Plan {
         schemes: SCHEMES.to_vec(),
         watched: watched.collect(),
@@ -173,6 +204,22 @@ fn schemes(asked: &[String]) -> Result<Vec<Variant>, Stop> {
     Ok(taken.collect())
 }
 
+/// How a load is studied in short.
+fn short(load: &str) -> Plan {
+    let all = all_cpus();
+    match load {
+        "dbench" => {
+            let mut plan = shapes([SHORT_CLIENTS.as_slice(), &[all.max(2)]].concat(), &[all]);
+            let fewer = std::iter::successors(Some(1), |cpus| Some(cpus * 2)).take_while(|cpus| *cpus < all);
+            plan.shapes.extend(fewer.map(|cpus| Shape { threads: CLIENTS_BY_CPUS, cpus }));
+            plan
+        }
+        // At a fixed rate nobody is faster: what counts is how busy the locks are.
+        "httperf" => Plan { rounds: 0, ..shapes(vec![all.max(2)], &[all]) },
+        _ => shapes(Vec::new(), &[all]),
+    }
+}
+
 /// Everything in short, as a page.
 fn all(args: &AllArgs) -> Result<(), Stop> {
     let mut findings = Findings { machine: Machine::this(), ..Findings::default() };
@@ -183,21 +230,23 @@ fn all(args: &AllArgs) -> Result<(), Stop> {
         Err(why) => findings.skipped.push(why.to_string()),
     }
     loads.push(Box::new(Web::new(SHORT_CONNECTIONS)));
+    loads.push(Box::new(Web::at_rate(SHORT_CONNECTIONS, SHORT_RATE)));
     loads.push(Box::new(Build::sample()));
     loads.extend([Box::new(Change::Churn) as Box<dyn Workload>, Box::new(Change::Invalidate)]);
     loads.push(Box::new(Find::new(tree::WARM, SHORT_CHAIN)));
     for load in &loads {
         eprintln!("dentree lab: {}", load.name());
-        findings.studies.push(measure(&**load, &shapes(Vec::new())));
+        findings.studies.push(measure(&**load, &short(load.name())));
     }
     for question in [Question::Layout, Question::Prefetch] {
         eprintln!("dentree lab: {}", question.name());
         let plan = placement::Plan {
             question,
             entries: SHORT_ENTRIES,
-            chains: vec![1, 16, 64],
+            chains: vec![1, SHORT_CHAIN, 64],
+            counted: vec![SHORT_CHAIN],
             runs: SHORT_RUNS,
-            all_layouts: false,
+            all_layouts: question == Question::Layout,
         };
         findings.comparisons.push(measure_placement(&plan));
     }

@@ -27,8 +27,9 @@ const SEED: u64 = 20_02;
 /// Directories of `create-many`.
 const DIRECTORIES: usize = 16;
 const MIB: usize = 1 << 20;
-/// Where Debian's package puts it.
+/// Where Debian's packages put them.
 const LOADFILE: &str = "/usr/share/dbench/client.txt";
+const BONNIE: &str = "/usr/sbin/bonnie++";
 
 /// One kind of work, and what it costs.
 pub(super) struct Case {
@@ -58,7 +59,7 @@ const fn dbench(
 }
 
 /// In their order: later ones find what earlier ones left.
-pub(super) const CASES: [Case; 14] = [
+pub(super) const CASES: [Case; 15] = [
     case("mount-find-cold", "ns/entry", true, |mounted, load| {
         mounted.make_cold()?;
         find(mounted, load)
@@ -79,6 +80,7 @@ pub(super) const CASES: [Case; 14] = [
     case("mount-write", "ns/MiB", false, write),
     case("mount-read", "ns/MiB", false, read),
     case("mount-untar", "ns/entry", false, untar),
+    case("mount-bonnie", "ns/run", false, bonnie),
     dbench(1, |mounted, load| run_dbench(mounted, load, 1)),
     dbench(2, |mounted, load| run_dbench(mounted, load, 2)),
     dbench(8, |mounted, load| run_dbench(mounted, load, 8)),
@@ -242,6 +244,18 @@ fn untar(mounted: &mut Mounted<'_>, load: &Load) -> Result<Option<f64>, Unavaila
         command(&mut tar)?;
         syncfs(open(&root)?).map_err(failed("syncfs"))
     })
+}
+
+/// bonnie++: 32 MiB by blocks, and 1,024 small files, made, looked at and removed in two orders.
+fn bonnie(mounted: &mut Mounted<'_>, load: &Load) -> Result<Option<f64>, Unavailable> {
+    if load.size.dbench_seconds == 0 || !Path::new(BONNIE).exists() {
+        return Ok(None);
+    }
+    let mut bonnie = Command::new(BONNIE);
+    bonnie
+        .args(["-q", "-f", "-u", "root", "-s", "32", "-r", "16", "-n", "1", "-d"])
+        .arg(mounted.root().join("untar"));
+    timed(1, || command(&mut bonnie))
 }
 
 /// The real dbench with its own loadfile; it tells its throughput in MB/s.

@@ -104,8 +104,9 @@ impl Axis {
 
 const SIZE: (u32, u32) = (760, 380);
 
-/// Lines over an axis; the upright one counts in powers. `None` where there is nothing to draw.
-pub fn lines(x: &Axis, y_title: &str, series: &[Series]) -> Option<String> {
+/// Lines over an axis, with a dot for each point where they are measured ones; the upright axis counts in powers. `None` where
+/// there is nothing to draw.
+pub fn lines(x: &Axis, y_title: &str, series: &[Series], points_measured: bool) -> Option<String> {
     let points = || series.iter().flat_map(|series| &series.points).filter(|(_, y)| *y > 0.0);
     let low = points().map(|(_, y)| *y).fold(f64::INFINITY, f64::min);
     let high = points().map(|(_, y)| *y).fold(0.0, f64::max);
@@ -113,8 +114,10 @@ pub fn lines(x: &Axis, y_title: &str, series: &[Series]) -> Option<String> {
         points().fold((f64::INFINITY, 0.0_f64), |(left, right), (x, _)| (left.min(*x), right.max(*x)));
     (right > left && high > 0.0).then_some(())?;
     let mut svg = String::new();
-    draw(&mut svg, x, y_title, series, (left, right), (low / 1.15, high * 1.15)).ok()?;
-    Some(svg)
+    let ends = ((left, right), (low / 1.15, high * 1.15));
+    draw(&mut svg, x, y_title, series, ends, points_measured).ok()?;
+    // What every element has by default anyway: a sixth of the text.
+    Some(svg.replace(" opacity=\"1\"", ""))
 }
 
 fn draw(
@@ -122,8 +125,8 @@ fn draw(
     x: &Axis,
     y_title: &str,
     series: &[Series],
-    (left, right): (f64, f64),
-    (low, high): (f64, f64),
+    ((left, right), (low, high)): ((f64, f64), (f64, f64)),
+    dots: bool,
 ) -> Result<(), Box<dyn Error>> {
     // In place of numbers that double: their logarithms, so that each step is as wide as the next.
     let place = |value: f64| if x.words.is_empty() { value.log2() } else { value };
@@ -160,7 +163,7 @@ fn draw(
             let style = series.ink.drawn().stroke_width(width);
             let points: Vec<_> = series.points.iter().map(|(x, y)| (place(*x), *y)).collect();
             chart.draw_series(LineSeries::new(points.clone(), style))?;
-            if points.len() <= 16 {
+            if dots {
                 let dots =
                     points.into_iter().map(|point| Circle::new(point, width, series.ink.drawn().filled()));
                 chart.draw_series(dots)?;
@@ -198,7 +201,7 @@ mod tests {
     fn every_colour_of_a_chart_has_a_dark_one() {
         let series = [PLAIN, FIRST, CHOSEN, TODAY, OURS, MAPS]
             .map(|ink| Series { ink, points: vec![(1.0, 10.0), (16.0, 20.0)] });
-        let svg = lines(&Axis::numbers("clients"), "operations/s", &series).unwrap();
+        let svg = lines(&Axis::numbers("clients"), "operations/s", &series, true).unwrap();
         let style = dark_style();
         for part in svg.split("=\"#").skip(1) {
             let colour = &part[..6];
@@ -209,7 +212,7 @@ mod tests {
 
     #[test]
     fn nothing_is_not_drawn() {
-        assert_eq!(lines(&Axis::numbers("clients"), "", &[]), None);
+        assert_eq!(lines(&Axis::numbers("clients"), "", &[], true), None);
     }
 
     #[test]

@@ -7,7 +7,8 @@
 //! - [`claims`]: what the sources found, what came out here, what differs and why;
 //! - [`compare`]: whether two runs agree;
 //! - [`model`]: the universal scalability law;
-//! - [`page`]: the page itself.
+//! - [`page`]: the page itself;
+//! - [`sources`]: the sources' tables, line by line.
 
 pub mod charts;
 pub mod claims;
@@ -15,6 +16,7 @@ pub mod compare;
 pub mod machine;
 pub mod model;
 pub mod page;
+pub mod sources;
 
 use std::fs;
 use std::io::Write;

@@ -6,6 +6,7 @@ use super::Findings;
 use super::charts::{Axis, Ink, Series, dark_style, lines, short};
 use super::claims;
 use super::model::{CPUS_MAX, Law};
+use super::sources;
 use crate::placement::{Comparison, MISSES, Question};
 use crate::rows::{Row, figure};
 use crate::workloads::Study;
@@ -17,7 +18,8 @@ const STYLE: &str = include_str!("style.css");
 pub fn html(findings: &Findings) -> String {
     let mut body = String::new();
     head(&mut body, findings);
-    sources(&mut body, findings);
+    claims_table(&mut body, findings);
+    sources::section(&mut body, findings);
     for study in &findings.studies {
         load(&mut body, study, findings);
     }
@@ -55,7 +57,7 @@ fn chip(scheme: &str) -> &'static str {
     }
 }
 
-fn escape(text: &str) -> String {
+pub(super) fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
@@ -81,7 +83,7 @@ fn head(out: &mut String, findings: &Findings) {
     );
 }
 
-fn sources(out: &mut String, findings: &Findings) {
+fn claims_table(out: &mut String, findings: &Findings) {
     out.push_str(
         "<section><h2>The sources’ findings, and ours</h2><div class=\"wide\"><table class=\"claims\"><thead><tr>\
          <th>Finding</th><th>Source</th><th>Here</th><th>What differs, and why</th></tr></thead><tbody>",
@@ -106,12 +108,16 @@ fn sources(out: &mut String, findings: &Findings) {
 fn load(out: &mut String, study: &Study, findings: &Findings) {
     let _ =
         write!(out, "<section><h2 id=\"{0}\">{0}</h2><p>{1}</p>", escape(&study.load), about(&study.load));
-    legend(out);
-    for case in study.cases() {
-        let _ = write!(out, "<h3>{}: throughput</h3>", escape(&case));
-        throughput_chart(out, study, &case);
-        throughput_table(out, study, &case);
+    let cases = study.cases();
+    if !cases.is_empty() {
+        legend(out);
     }
+    for case in cases.iter().filter(|case| study.cpus_of(case).is_none()) {
+        let _ = write!(out, "<h3>{}: throughput</h3>", escape(case));
+        throughput_chart(out, study, case);
+        throughput_table(out, study, case, findings.machine.cpus);
+    }
+    by_cpus(out, study, findings.machine.cpus);
     latencies(out, study);
     locks(out, study);
     model(out, study, findings);
@@ -130,6 +136,10 @@ fn about(load: &str) -> &'static str {
         }
         "web" => {
             "SPECweb99’s file set and mix: directories by Zipf’s law, four classes of nine files, each request one path."
+        }
+        "httperf" => {
+            "The same requests at a fixed rate, as httperf sends them: nobody gets more done than is asked, so what counts is how busy \
+             the locks are."
         }
         "find" => {
             "A warm walk that looks up every entry of a tree by name, through a hash table made too small."
@@ -179,22 +189,22 @@ fn throughput_chart(out: &mut String, study: &Study, case: &str) {
     let series: Vec<_> = series.collect();
     figure_of(
         out,
-        lines(&Axis::numbers("clients"), "operations a second", &series),
+        lines(&Axis::numbers("clients"), "operations a second", &series, true),
         "More is better. Both axes count in powers.",
     );
 }
 
-fn throughput_table(out: &mut String, study: &Study, case: &str) {
+fn throughput_table(out: &mut String, study: &Study, case: &str, cpus: usize) {
     let threads = study.threads(case);
-    let last = threads.last().copied().unwrap_or(1);
+    let busy = study.busy_threads(case, cpus).unwrap_or(1);
     out.push_str("<div class=\"wide\"><table><thead><tr><th>Scheme</th>");
     for count in &threads {
         let _ = write!(out, "<th class=\"fig\">{count} client{}</th>", if *count == 1 { "" } else { "s" });
     }
     let _ = write!(
         out,
-        "<th class=\"fig\">to scheme 1, {last} client{}</th></tr></thead><tbody>",
-        if last == 1 { "" } else { "s" }
+        "<th class=\"fig\">to scheme 1, {busy} client{}</th></tr></thead><tbody>",
+        if busy == 1 { "" } else { "s" }
     );
     for scheme in study.schemes(case) {
         let _ = write!(out, "<tr>{}", name(scheme));
@@ -202,8 +212,38 @@ fn throughput_table(out: &mut String, study: &Study, case: &str) {
             let rate = study.find(case, scheme, *count, THROUGHPUT).map(|row| short(row.median));
             let _ = write!(out, "<td class=\"fig\">{}</td>", rate.unwrap_or_default());
         }
-        let ratio = study.find(case, &format!("{scheme}/{REFERENCE}"), last, "ratio");
+        let ratio = study.find(case, &format!("{scheme}/{REFERENCE}"), busy, "ratio");
         let _ = write!(out, "<td class=\"fig\">{}</td></tr>", ratio.map(interval).unwrap_or_default());
+    }
+    out.push_str("</tbody></table></div>");
+}
+
+/// The same number of clients on 1, 2, 4, … CPUs, where that was measured.
+fn by_cpus(out: &mut String, study: &Study, all: usize) {
+    let cases = study.cases();
+    let mut fewer: Vec<_> = cases.iter().filter_map(|case| Some((study.cpus_of(case)?, case))).collect();
+    let Some(threads) = fewer.first().and_then(|(_, case)| study.threads(case).into_iter().max()) else {
+        return;
+    };
+    let whole = cases.iter().find(|case| study.cpus_of(case).is_none());
+    fewer.extend(whole.map(|case| (all, case)));
+    fewer.sort_unstable();
+    let _ = write!(
+        out,
+        "<h3>{}: throughput of {threads} clients by CPUs</h3><div class=\"wide\"><table><thead><tr><th>Scheme</th>",
+        escape(&study.load)
+    );
+    for (cpus, _) in &fewer {
+        let _ = write!(out, "<th class=\"fig\">{cpus} CPU{}</th>", if *cpus == 1 { "" } else { "s" });
+    }
+    out.push_str("</tr></thead><tbody>");
+    for scheme in whole.map(|case| study.schemes(case)).unwrap_or_default() {
+        let _ = write!(out, "<tr>{}", name(scheme));
+        for (_, case) in &fewer {
+            let rate = study.find(case, scheme, threads, THROUGHPUT).map(|row| short(row.median));
+            let _ = write!(out, "<td class=\"fig\">{}</td>", rate.unwrap_or_default());
+        }
+        out.push_str("</tr>");
     }
     out.push_str("</tbody></table></div>");
 }
@@ -236,7 +276,7 @@ fn latencies(out: &mut String, study: &Study) {
         let axis = Axis { title: "percentile of operations".into(), words: PERCENTILES.to_vec() };
         figure_of(
             out,
-            lines(&axis, "nanoseconds", &series),
+            lines(&axis, "nanoseconds", &series, true),
             "Less is better. Each operation timed, the clock’s own 20 to 50 ns included.",
         );
         out.push_str("<details><summary>Latencies in figures</summary><div class=\"wide\"><table><thead><tr><th>Scheme</th>");
@@ -256,7 +296,7 @@ fn latencies(out: &mut String, study: &Study) {
     }
 }
 
-fn time(nanoseconds: f64) -> String {
+pub(super) fn time(nanoseconds: f64) -> String {
     match nanoseconds {
         _ if nanoseconds < 1e3 => format!("{nanoseconds:.0} ns"),
         _ if nanoseconds < 1e6 => format!("{:.1} µs", nanoseconds / 1e3),
@@ -346,7 +386,7 @@ fn model(out: &mut String, study: &Study, findings: &Findings) {
     );
     figure_of(
         out,
-        lines(&Axis::numbers("CPUs (model)"), "operations a second (model)", &series),
+        lines(&Axis::numbers("CPUs (model)"), "operations a second (model)", &series, false),
         "Model, not measured.",
     );
     out.push_str(

@@ -17,6 +17,7 @@ pub mod study;
 pub mod web;
 
 pub use front::{Front, PATH_MAX, Path};
+pub(crate) use running::thread_time;
 pub use running::{Measured, Running, Shape, Watch};
 pub use study::{Plan, Study, study};
 

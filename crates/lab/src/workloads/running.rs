@@ -101,7 +101,7 @@ impl<'w> Running<'w> {
         self.front.cache().own_locks()
     }
 
-    /// Lets all clients work for a while.
+    /// Lets all clients work for a while, and do at least one operation each.
     ///
     /// # Panics
     /// If a client finds a wrong answer.
@@ -162,7 +162,8 @@ fn drive(client: &mut dyn Client, front: &Front, stop: &AtomicBool, watch: Watch
     let (start, given) = (Instant::now(), thread_time());
     let mut operations = 0;
     let mut end = start;
-    while !stop.load(Relaxed) {
+    // At least one each: a client that got no CPU in its slice would otherwise have done nothing at all.
+    loop {
         client.step(front);
         operations += 1;
         if let Some(latencies) = &mut latencies {
@@ -170,13 +171,16 @@ fn drive(client: &mut dyn Client, front: &Front, stop: &AtomicBool, watch: Watch
             latencies.saturating_record(u64::try_from((now - end).as_nanos()).unwrap_or(u64::MAX));
             end = now;
         }
+        if stop.load(Relaxed) {
+            break;
+        }
     }
     let (end, cpu) = (Instant::now(), thread_time().saturating_sub(given));
     Done { role: client.role(), start, end, cpu, operations, latencies }
 }
 
 /// Time that CPUs have given this thread.
-fn thread_time() -> Duration {
+pub(crate) fn thread_time() -> Duration {
     let now = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(now.tv_sec.unsigned_abs(), u32::try_from(now.tv_nsec).unwrap_or(0))
 }

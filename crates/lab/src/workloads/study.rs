@@ -11,7 +11,7 @@ use dentree_lockmeter::{Figures, Report};
 use serde::Serialize;
 
 use super::{Measured, Running, Shape, Watch, Workload};
-use crate::rows::{Heading, Row, figure};
+use crate::rows::{Heading, Row, figure, seven_digits};
 use crate::schemes::{Config, OwnLocks, Variant, function_at};
 use crate::stats::{Sample, paired_ratio};
 
@@ -88,15 +88,23 @@ pub struct LockTable {
 #[allow(missing_docs, reason = "the fields are the columns of lockmeter's Figures")]
 pub struct LockLine {
     pub name: String,
+    #[serde(serialize_with = "seven_digits")]
     pub util: f64,
+    #[serde(serialize_with = "seven_digits")]
     pub con: f64,
+    #[serde(serialize_with = "seven_digits")]
     pub hold_mean: f64,
+    #[serde(serialize_with = "seven_digits")]
     pub hold_max: f64,
+    #[serde(serialize_with = "seven_digits")]
     pub wait_mean: f64,
+    #[serde(serialize_with = "seven_digits")]
     pub wait_max: f64,
+    #[serde(serialize_with = "seven_digits")]
     pub wait_cpu: f64,
     pub total: u64,
     /// By function of the scheme.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub functions: Vec<LockLine>,
 }
 
@@ -141,9 +149,10 @@ impl LockTable {
                 let mut functions: Vec<LockLine> = Vec::new();
                 for site in &lock.sites {
                     let function = function_at(site.file, site.line).map_or("elsewhere", |(name, _)| name);
-                    match functions.iter_mut().find(|line| line.name == function) {
-                        Some(line) => line.add(&site.figures),
-                        None => functions.push(LockLine::new(function, &site.figures)),
+                    let line = LockLine::new(function, &site.figures);
+                    match functions.iter_mut().find(|known| known.name == function) {
+                        Some(known) => *known = known.with(&line),
+                        None => functions.push(line),
                     }
                 }
                 functions.sort_by_key(|line| std::cmp::Reverse(line.total));
@@ -174,19 +183,28 @@ impl LockLine {
         }
     }
 
-    /// Another call site of the same function.
-    fn add(&mut self, figures: &Figures) {
-        let other = Self::new("", figures);
-        let (ours, theirs) = (self.total as f64, other.total as f64);
-        let mean = |a: f64, b: f64| (a * ours + b * theirs) / (ours + theirs).max(1.0);
-        self.con = mean(self.con, other.con);
-        self.hold_mean = mean(self.hold_mean, other.hold_mean);
-        self.wait_mean = mean(self.wait_mean, other.wait_mean);
-        self.util += other.util;
-        self.wait_cpu += other.wait_cpu;
-        self.hold_max = self.hold_max.max(other.hold_max);
-        self.wait_max = self.wait_max.max(other.wait_max);
-        self.total += other.total;
+    /// Both together, by this one's name: means by requests, a mean wait by those that waited.
+    pub fn with(&self, other: &Self) -> Self {
+        let mean = |(a, ours): (f64, f64), (b, theirs): (f64, f64)| {
+            if ours + theirs > 0.0 { (a * ours + b * theirs) / (ours + theirs) } else { 0.0 }
+        };
+        let requests = |line: &Self| line.total as f64;
+        let waited = |line: &Self| requests(line) * line.con;
+        let by = |of: fn(&Self) -> f64, weight: &dyn Fn(&Self) -> f64| {
+            mean((of(self), weight(self)), (of(other), weight(other)))
+        };
+        Self {
+            name: self.name.clone(),
+            util: self.util + other.util,
+            con: by(|line| line.con, &requests),
+            hold_mean: by(|line| line.hold_mean, &requests),
+            hold_max: self.hold_max.max(other.hold_max),
+            wait_mean: by(|line| line.wait_mean, &waited),
+            wait_max: self.wait_max.max(other.wait_max),
+            wait_cpu: self.wait_cpu + other.wait_cpu,
+            total: self.total + other.total,
+            functions: Vec::new(),
+        }
     }
 }
 
@@ -213,20 +231,12 @@ pub fn study(workload: &dyn Workload, plan: &Plan, progress: &(dyn Fn(&str) + Sy
                 progress(&told(workload, *shape, scheme.name));
                 let measured = running.work(plan.slice, Watch::Latency);
                 study.rows.extend(latencies(workload, scheme.name, *shape, &measured));
+            }
+            // Locks are recorded in the whole process: a cache that works by itself, as scheme 9 does, must not be there.
+            drop(running);
+            for scheme in &plan.schemes {
                 progress(&told(workload, *shape, scheme.name));
-                let before = running.own_locks();
-                let measured = running.work(plan.slice, Watch::Locks);
-                study.rows.push(memory(workload, scheme.name, *shape, running));
-                if let Some(report) = &measured.locks {
-                    let done = measured.operations.values().sum();
-                    let mut table = LockTable::new(scheme.name, shape.threads, done, report);
-                    let own = running.own_locks().zip(before).map(|(now, before)| OwnLocks {
-                        look_ups: now.look_ups - before.look_ups,
-                        changes: now.changes - before.changes,
-                    });
-                    own.into_iter().for_each(|own| table.add_own(own));
-                    study.locks.push(table);
-                }
+                study.watch_locks(workload, plan, scheme, *shape);
             }
         }
     }
@@ -306,6 +316,24 @@ fn memory(workload: &dyn Workload, scheme: &str, shape: Shape, running: &Running
 }
 
 impl Study {
+    /// One scheme alone, warmed for a slice and recorded for another.
+    fn watch_locks(&mut self, workload: &dyn Workload, plan: &Plan, scheme: &Variant, shape: Shape) {
+        let mut running = Running::new(workload, scheme, shape, |config| plan.adjust(config));
+        running.work(plan.slice, Watch::Throughput);
+        let before = running.own_locks();
+        let measured = running.work(plan.slice, Watch::Locks);
+        self.rows.push(memory(workload, scheme.name, shape, &running));
+        let Some(report) = &measured.locks else { return };
+        let done = measured.operations.values().sum();
+        let mut table = LockTable::new(scheme.name, shape.threads, done, report);
+        let own = running.own_locks().zip(before).map(|(now, before)| OwnLocks {
+            look_ups: now.look_ups - before.look_ups,
+            changes: now.changes - before.changes,
+        });
+        own.into_iter().for_each(|own| table.add_own(own));
+        self.locks.push(table);
+    }
+
     /// Tables for a terminal: throughput, ratios and latencies by scheme, then the locks.
     pub fn text(&self) -> String {
         let mut text = String::new();
@@ -346,6 +374,16 @@ impl Study {
     pub fn threads(&self, case: &str) -> Vec<usize> {
         let rows = self.rows.iter().filter(|row| row.case == case && row.metric == THROUGHPUT);
         rows.map(|row| row.threads).collect::<BTreeSet<_>>().into_iter().collect()
+    }
+
+    /// How many CPUs the clients of a case had, if not all: see [`case`].
+    pub fn cpus_of(&self, case: &str) -> Option<usize> {
+        case.rsplit_once("-cpus")?.1.parse().ok()
+    }
+
+    /// The most clients of a case that need not share one of `cpus` CPUs, but two at least: those that are compared.
+    pub fn busy_threads(&self, case: &str, cpus: usize) -> Option<usize> {
+        self.threads(case).into_iter().filter(|count| *count <= cpus.max(2)).max()
     }
 
     /// The schemes that a case was measured with, in the order of the plan.

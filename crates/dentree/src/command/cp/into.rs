@@ -294,6 +294,9 @@ impl Copy<'_> {
         if !self.archive {
             return Ok(self.image.vfs.set_attr(WHO, node, &SetAttr { permissions, ..SetAttr::default() })?);
         }
+        // First: with its owner a file loses capabilities and special bits.
+        let owner = SetAttr { uid: Some(metadata.uid()), gid: Some(metadata.gid()), ..SetAttr::default() };
+        self.image.vfs.set_attr(WHO, node, &owner)?;
         for (name, value) in read_xattrs(&found.local).map_err(Failed::Local)? {
             let set = self.image.vfs.setxattr(WHO, node, &name, &value, SetXattr::Any);
             let label = PathBuf::from(OsStr::from_bytes(path));
@@ -304,8 +307,6 @@ impl Copy<'_> {
         };
         let changes = SetAttr {
             permissions,
-            uid: Some(metadata.uid()),
-            gid: Some(metadata.gid()),
             atime: time(metadata.atime(), metadata.atime_nsec()),
             mtime: time(metadata.mtime(), metadata.mtime_nsec()),
             ..SetAttr::default()

@@ -188,22 +188,23 @@ impl<F: FileSystem> Filler<'_, F> {
         Ok(())
     }
 
-    /// Attributes: extended ones, owner, mode, and times last. When something was read last says nothing about an image: it is when it was
+    /// Attributes: the owner first, with whom capabilities would go, then extended ones, mode and times. When something was read last says nothing about an image: it is when it was
     /// written.
     fn keep(&self, node: &F::Node, thing: &Thing) -> Result<(), Stopped> {
+        let at = |error| Stopped::Image(thing.path.clone(), error);
+        let owner = SetAttr { uid: Some(thing.uid), gid: Some(thing.gid), ..SetAttr::default() };
+        self.fs.set_attr(node, &owner).map_err(at)?;
         if let Some((local, _)) = &thing.local {
             self.keep_xattrs(node, thing, local)?;
         }
         let time = Some(SetTime::At(thing.mtime));
         let changes = SetAttr {
             permissions: (thing.kind != FileType::Symlink).then_some(thing.permissions),
-            uid: Some(thing.uid),
-            gid: Some(thing.gid),
             atime: time,
             mtime: time,
             ..SetAttr::default()
         };
-        self.fs.set_attr(node, &changes).map_err(|error| Stopped::Image(thing.path.clone(), error))
+        self.fs.set_attr(node, &changes).map_err(at)
     }
 
     fn keep_xattrs(&self, node: &F::Node, thing: &Thing, local: &Path) -> Result<(), Stopped> {

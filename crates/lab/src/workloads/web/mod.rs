@@ -182,7 +182,7 @@ impl Workload for Web {
             next: number * self.requests.len() / clients,
             open: vec![None; connections.max(1)],
             connection: 0,
-            pace: self.rate.map(|rate| Pace::new(rate / clients as f64)),
+            pace: self.rate.map(|rate| Pace::new(rate / clients as f64, number as f64 / clients as f64)),
         })
     }
 }
@@ -237,8 +237,10 @@ impl Pace {
     /// Shorter waits do not give the CPU back for a time of their own.
     const NAP: Duration = Duration::from_micros(200);
 
-    fn new(rate: f64) -> Self {
-        Self { interval: Duration::from_secs_f64(1.0 / rate.max(0.001)), due: Instant::now() }
+    /// So many a second, the first after a part of the interval: clients that begin together need not go on together.
+    fn new(rate: f64, part: f64) -> Self {
+        let interval = Duration::from_secs_f64(1.0 / rate.max(0.001));
+        Self { interval, due: Instant::now() + interval.mul_f64(part) }
     }
 
     fn wait(&mut self) {

@@ -1,0 +1,183 @@
+//! How many requests a read-write mount needs for common work. Each costs more than its answer, so this says more about
+//! speed than a clock on a busy machine; and it shows that what the kernel was asked for at the start it also does.
+
+mod common;
+
+use common::{Mounted, mount_vfs};
+use dentree_fuse::Options;
+use dentree_vfs::{MemoryFs, Vfs};
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+use std::sync::Arc;
+
+fn mounted() -> Option<Mounted> {
+    let vfs = Arc::new(Vfs::new(MemoryFs::default()).unwrap());
+    mount_vfs(&vfs, &Options::default())
+}
+
+/// Requests while `work` is done.
+fn asked(mounted: &Mounted, work: impl FnOnce(&Path)) -> u64 {
+    let before = mounted.handle.requests();
+    work(&mounted.path);
+    mounted.handle.requests() - before
+}
+
+#[test]
+fn a_new_file_costs_three_requests_and_its_content_three_more() {
+    let Some(mounted) = mounted() else { return };
+    let many = 100;
+    let create = |path: &Path| File::options().write(true).create_new(true).open(path).unwrap();
+    // The directory's attributes, whether the name is there, the file: opening and closing it costs nothing.
+    let made = asked(&mounted, |top| {
+        (0..many).for_each(|number| drop(create(&top.join(format!("empty-{number}")))))
+    });
+    assert!(made <= 3 * many, "{made} requests for {many} files");
+    // Whether it has capabilities, the content, the times.
+    let written = asked(&mounted, |top| {
+        for number in 0..many {
+            create(&top.join(number.to_string())).write_all(&[1; 5000]).unwrap();
+        }
+    });
+    assert!(written <= 6 * many, "{written} requests for {many} files with content");
+    let read = |top: &Path| {
+        for number in 0..many {
+            let mut content = [0; 5000];
+            File::open(top.join(number.to_string())).unwrap().read_exact(&mut content).unwrap();
+            assert_eq!(content, [1; 5000]);
+        }
+    };
+    // The directory has changed; what is in the kernel's memory is opened, read and closed without us.
+    assert!(asked(&mounted, read) <= 1);
+    assert_eq!(asked(&mounted, read), 0);
+}
+
+#[test]
+fn small_writes_are_gathered_and_large_ones_sent_a_mebibyte_at_a_time() {
+    let Some(mounted) = mounted() else { return };
+    let file = File::options()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .open(mounted.path.join("f"))
+        .unwrap();
+    file.write_all_at(&[1], 0).unwrap();
+    let gathered =
+        asked(&mounted, |_| (0..1000).for_each(|at| file.write_all_at(&[2; 1000], at * 1000).unwrap()));
+    assert!(gathered <= 2, "{gathered} requests for 1000 writes");
+    file.sync_all().unwrap();
+    let mebibytes = 32;
+    let streamed = asked(&mounted, |_| {
+        (0..mebibytes).for_each(|at| file.write_all_at(&[3; 1 << 20], at << 20).unwrap());
+        file.sync_all().unwrap();
+    });
+    assert!(streamed <= mebibytes + 10, "{streamed} requests for {mebibytes} MiB");
+}
+
+#[test]
+fn names_that_are_known_are_known_after_renames_and_removals_too() {
+    let Some(mounted) = mounted() else { return };
+    let top = &mounted.path;
+    fs::create_dir(top.join("d")).unwrap();
+    for number in 0..50 {
+        fs::write(top.join(format!("d/{number}")), "x").unwrap();
+    }
+    fs::rename(top.join("d"), top.join("e")).unwrap();
+    fs::remove_file(top.join("e/7")).unwrap();
+    fs::metadata(top.join("e")).unwrap();
+    let looks = asked(&mounted, |top| {
+        for number in 0..50 {
+            assert_eq!(fs::metadata(top.join(format!("e/{number}"))).is_ok(), number != 7);
+        }
+        fs::metadata(top.join("d")).unwrap_err();
+    });
+    // The number of blocks of each, and the name that is gone.
+    assert!(looks <= 51, "{looks} requests");
+    assert_eq!(
+        asked(&mounted, |top| (0..50).for_each(|number| drop(fs::metadata(top.join(format!("e/{number}")))))),
+        0
+    );
+}
+
+#[test]
+fn a_listing_is_asked_for_once() {
+    let Some(mounted) = mounted() else { return };
+    for number in 0..500 {
+        fs::create_dir(mounted.path.join(format!("a directory with a name of some length {number}")))
+            .unwrap();
+    }
+    let list = |top: &Path| {
+        for entry in fs::read_dir(top).unwrap() {
+            entry.unwrap().metadata().unwrap();
+        }
+    };
+    // What has changed is listed anew, and kept when it is listed again.
+    assert!(asked(&mounted, list) <= 500 / 10);
+    list(&mounted.path);
+    assert_eq!(asked(&mounted, list), 0);
+}
+
+#[test]
+fn direct_reads_and_writes_come_in_one_request_each() {
+    let Some(mounted) = mounted() else { return };
+    const O_DIRECT: i32 = rustix::fs::OFlags::DIRECT.bits() as i32;
+    let path = mounted.path.join("f");
+    let file =
+        File::options().read(true).write(true).create_new(true).custom_flags(O_DIRECT).open(path).unwrap();
+    let mut bytes = vec![5; 1 << 20];
+    file.write_all_at(&bytes, 0).unwrap();
+    let written = asked(&mounted, |_| file.write_all_at(&bytes, 1 << 20).unwrap());
+    let read = asked(&mounted, |_| file.read_exact_at(&mut bytes, 1 << 20).unwrap());
+    assert!(written <= 3 && read <= 2, "{written} and {read} requests");
+}
+
+#[test]
+fn hundreds_of_thousands_of_look_ups_leave_nothing_behind() {
+    let Some(mounted) = mounted() else { return };
+    let directories = 40;
+    for dir in 0..directories {
+        let dir = mounted.path.join(dir.to_string());
+        fs::create_dir(&dir).unwrap();
+        for number in 0..250 {
+            fs::write(dir.join(number.to_string()), "").unwrap();
+        }
+    }
+    // Each round the kernel forgets all of it, and is told of 10,000 names again: by look-ups of four threads, or by listings.
+    for round in 0..12 {
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                let top = &mounted.path;
+                scope.spawn(move || {
+                    for dir in (0..directories).filter(|dir| round % 3 == 2 || dir % 4 == thread) {
+                        let dir = top.join(dir.to_string());
+                        if round % 3 == 1 {
+                            for entry in fs::read_dir(&dir).unwrap() {
+                                entry.unwrap().metadata().unwrap();
+                            }
+                        } else {
+                            for number in 0..250 {
+                                fs::metadata(dir.join(number.to_string())).unwrap();
+                            }
+                        }
+                    }
+                });
+            }
+        });
+        assert!(mounted.handle.known_inodes() > 10_000);
+        forget_all(&mounted);
+    }
+}
+
+/// Has the kernel forget what it knows, which it does when it likes.
+fn forget_all(mounted: &Mounted) {
+    for _ in 0..1000 {
+        fs::write("/proc/sys/vm/drop_caches", "2").unwrap();
+        if mounted.handle.known_inodes() == 1 {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    panic!("{} inodes are still known", mounted.handle.known_inodes());
+}
