@@ -58,6 +58,12 @@ impl Story {
             changed: HashMap::new(),
             durable: Vec::new(),
         };
+        let model = Arc::clone(&story.model);
+        walk(&model, &mut |_, inode| {
+            if inode.kind() == FileType::Regular {
+                story.note_content(id(inode), content(&model, inode));
+            }
+        });
         story.note_tree();
         story
     }
