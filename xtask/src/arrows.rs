@@ -26,7 +26,17 @@ const ARROWS: &[(&str, &[&str])] = &[
     ),
     ("dentree-fuse", &["dentree-vfs"]),
     ("dentree-http", &["dentree-vfs"]),
-    ("dentree-lab", &["dentree-dcache", "dentree-lockmeter"]),
+    (
+        "dentree-lab",
+        &[
+            "dentree-blockdev",
+            "dentree-dcache",
+            "dentree-ext4",
+            "dentree-lockmeter",
+            "dentree-mbcache",
+            "dentree-vfs",
+        ],
+    ),
     (
         "dentree",
         &["dentree-blockdev", "dentree-ext4", "dentree-fuse", "dentree-http", "dentree-lab", "dentree-vfs"],

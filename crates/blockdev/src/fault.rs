@@ -159,7 +159,8 @@ impl BlockDevice for FaultDevice {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{MemoryDevice, RecordingDevice, Request, Survivors};
+    use crate::{MemoryDevice, RecordingDevice, Survivors};
+    use std::sync::mpsc::channel;
 
     fn device() -> (FaultDevice, MemoryDevice) {
         let memory = MemoryDevice::new(1024);
@@ -205,9 +206,9 @@ mod tests {
     fn a_read_that_is_queued_fails_as_any_other() {
         let (device, _) = device();
         device.inject(fault(Operation::Read, 0, 1, Failure::Short));
-        let mut queue = Arc::new(device).queue(4);
-        queue.submit(Request { tag: 0, offset: 0, buf: vec![0; 4] });
-        assert!(queue.complete().unwrap().result.is_err());
+        let (sender, receiver) = channel();
+        Arc::new(device).submit(0, vec![0; 4], Box::new(move |read| sender.send(read.is_err()).unwrap()));
+        assert_eq!(receiver.recv(), Ok(true));
     }
 
     #[test]

@@ -18,8 +18,8 @@ use std::time::{Duration, Instant};
 use rustix::fs::{FlockOperation, OFlags};
 
 use crate::lock_holder::{lock_holder, loop_device};
-use crate::queue::{PoolQueue, ReaderPool};
-use crate::{BlockDevice, Error, ReadQueue, check_range};
+use crate::pool::ReaderPool;
+use crate::{BlockDevice, Done, Error, check_range};
 
 /// What a device is opened for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,7 +32,7 @@ pub enum Access {
 
 /// A regular file or a block device of the system, read and written at any offset without a lock.
 ///
-/// Reads in a [queue](BlockDevice::queue) are made by threads that start when first needed. This is where a
+/// Reads that are [submitted](BlockDevice::submit) are made by threads that start when first needed. This is where a
 /// ring of the kernel belongs, once it is there.
 pub struct FileDevice {
     file: Arc<File>,
@@ -152,12 +152,6 @@ fn loop_behind(file: &File) -> Option<String> {
     }
 }
 
-impl AsRef<ReaderPool> for FileDevice {
-    fn as_ref(&self) -> &ReaderPool {
-        &self.pool
-    }
-}
-
 impl BlockDevice for FileDevice {
     fn size(&self) -> u64 {
         self.size
@@ -220,8 +214,8 @@ impl BlockDevice for FileDevice {
         Ok(())
     }
 
-    fn queue(self: Arc<Self>, depth: usize) -> Box<dyn ReadQueue> {
-        Box::new(PoolQueue::new(self, depth))
+    fn submit(self: Arc<Self>, offset: u64, buf: Vec<u8>, done: Done) {
+        self.pool.submit(offset, buf, done);
     }
 }
 

@@ -1,22 +1,25 @@
 //! Where blocks live: files, memory, parts of other devices, and devices that misbehave on purpose.
 //!
-//! Everything above reads and writes through [`BlockDevice`]: positioned access by many threads at once, and a
-//! [`ReadQueue`] where one thread wants many reads in flight. A device keeps no position and no cache.
+//! Everything above reads and writes through [`BlockDevice`]: positioned access by many threads at once, and
+//! [`submit`](BlockDevice::submit) where one thread wants many reads in flight. A device keeps no position and no cache.
 //!
 //! ```
 //! use std::sync::Arc;
-//! use dentree_blockdev::{BlockDevice, MemoryDevice, Request};
+//! use std::sync::mpsc::channel;
+//! use dentree_blockdev::{BlockDevice, MemoryDevice};
 //!
 //! let device: Arc<dyn BlockDevice> = Arc::new(MemoryDevice::from(b"dentry inode".to_vec()));
 //! let mut name = [0; 5];
 //! device.read_at(7, &mut name)?;
 //! assert_eq!(&name, b"inode");
 //!
-//! let mut queue = device.queue(8);
-//! queue.submit(Request { tag: 0, offset: 0, buf: vec![0; 6] });
-//! queue.submit(Request { tag: 7, offset: 7, buf: vec![0; 5] });
-//! while let Some(done) = queue.complete() {
-//!     assert_eq!(done.result?, if done.tag == 0 { b"dentry".to_vec() } else { b"inode".to_vec() });
+//! let (sender, receiver) = channel();
+//! for (offset, len) in [(0, 6), (7, 5)] {
+//!     let sender = sender.clone();
+//!     device.clone().submit(offset, vec![0; len], Box::new(move |read| drop(sender.send((offset, read)))));
+//! }
+//! for (offset, read) in receiver.iter().take(2) {
+//!     assert_eq!(read?, if offset == 0 { b"dentry".to_vec() } else { b"inode".to_vec() });
 //! }
 //! # Ok::<(), std::io::Error>(())
 //! ```
@@ -30,7 +33,7 @@ mod lock_holder;
 mod memory;
 mod meter;
 mod partition;
-mod queue;
+mod pool;
 mod recording;
 mod slice;
 mod slow;
@@ -44,7 +47,6 @@ pub use file::{Access, FileDevice};
 pub use memory::MemoryDevice;
 pub use meter::{DeviceCounts, MeteredDevice, SIZE_CLASSES};
 pub use partition::{Choice, Listing, Partition, locate, partitions};
-pub use queue::{Completion, ReadQueue, Request};
 pub use recording::{Recording, RecordingDevice, Replay, SECTOR, Step, Survivors};
 pub use slice::Slice;
 pub use slow::SlowDevice;
@@ -89,15 +91,19 @@ pub trait BlockDevice: Send + Sync + 'static {
         Ok(())
     }
 
-    /// A queue through which one thread can have up to `depth` reads of this device in flight (at least one).
+    /// Begins to fill `buf` from the bytes at `offset`, and calls `done` with it, or with why it is not filled.
     ///
-    /// The queue keeps the device alive, so that a cache can own one. Where a device has nothing better, reads
-    /// run one after the other when they are asked for with [`ReadQueue::complete`].
-    fn queue(self: Arc<Self>, depth: usize) -> Box<dyn ReadQueue> {
-        let _ = depth;
-        Box::new(queue::SerialQueue::new(self))
+    /// Reads end in no particular order, but none is begun before those that were submitted earlier. `done` is called once, by any
+    /// thread, maybe before this returns: it must be short. Where the device is dropped first it is dropped, too. Where a
+    /// device has nothing better, the read is made here.
+    fn submit(self: Arc<Self>, offset: u64, mut buf: Vec<u8>, done: Done) {
+        let read = self.read_at(offset, &mut buf);
+        done(read.map(|()| buf));
     }
 }
+
+/// Who is told that a read has ended, see [`BlockDevice::submit`].
+pub type Done = Box<dyn FnOnce(io::Result<Vec<u8>>) + Send>;
 
 /// Refuses an access of `len` bytes at `offset` that reaches past the `size` of a device.
 ///

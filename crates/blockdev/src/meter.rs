@@ -6,7 +6,7 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use crate::{BlockDevice, Completion, ReadQueue, Request, total_len};
+use crate::{BlockDevice, Done, total_len};
 
 /// How many classes [`DeviceCounts`] sorts requests into by size.
 pub const SIZE_CLASSES: usize = 13;
@@ -85,13 +85,13 @@ impl Counters {
 /// ```
 pub struct MeteredDevice {
     device: Arc<dyn BlockDevice>,
-    counters: Arc<Counters>,
+    counters: Counters,
 }
 
 impl MeteredDevice {
     /// Counts what `device` is asked for from now on.
     pub fn new(device: Arc<dyn BlockDevice>) -> Self {
-        MeteredDevice { device, counters: Arc::default() }
+        MeteredDevice { device, counters: Counters::default() }
     }
 
     /// The counts so far. Requests under way may show in one count and not yet in another.
@@ -138,25 +138,9 @@ impl BlockDevice for MeteredDevice {
         self.device.write_vectored_at(offset, bufs)
     }
 
-    fn queue(self: Arc<Self>, depth: usize) -> Box<dyn ReadQueue> {
-        let inner = Arc::clone(&self.device).queue(depth);
-        Box::new(MeteredQueue { inner, counters: Arc::clone(&self.counters) })
-    }
-}
-
-struct MeteredQueue {
-    inner: Box<dyn ReadQueue>,
-    counters: Arc<Counters>,
-}
-
-impl ReadQueue for MeteredQueue {
-    fn submit(&mut self, request: Request) {
-        self.counters.read(request.buf.len() as u64);
-        self.inner.submit(request);
-    }
-
-    fn complete(&mut self) -> Option<Completion> {
-        self.inner.complete()
+    fn submit(self: Arc<Self>, offset: u64, buf: Vec<u8>, done: Done) {
+        self.counters.read(buf.len() as u64);
+        Arc::clone(&self.device).submit(offset, buf, done);
     }
 }
 
@@ -186,9 +170,7 @@ mod tests {
         device.read_at(0, &mut [0; 512]).unwrap();
         let (mut a, mut b) = ([0; 512], [0; 512]);
         device.read_vectored_at(0, &mut [IoSliceMut::new(&mut a), IoSliceMut::new(&mut b)]).unwrap();
-        let mut queue = Arc::clone(&device).queue(2);
-        queue.submit(Request { tag: 0, offset: 0, buf: vec![0; 2048] });
-        assert!(queue.complete().unwrap().result.is_ok());
+        Arc::clone(&device).submit(0, vec![0; 2048], Box::new(|read| assert!(read.is_ok())));
         assert!(device.read_at(8000, &mut [0; 4096]).is_err());
         device.write_at(0, &a).unwrap();
         device.write_vectored_at(0, &[IoSlice::new(&a), IoSlice::new(&b)]).unwrap();

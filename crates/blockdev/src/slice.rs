@@ -3,7 +3,7 @@
 use std::io::{self, IoSlice, IoSliceMut};
 use std::sync::Arc;
 
-use crate::{BlockDevice, Completion, Error, ReadQueue, Request, check_range};
+use crate::{BlockDevice, Done, Error, check_range};
 
 /// A run of bytes of another device, seen as a device: a partition, or a file system at an offset.
 ///
@@ -76,29 +76,11 @@ impl BlockDevice for Slice {
         self.device.write_vectored_at(self.below(offset, len)?, bufs)
     }
 
-    fn queue(self: Arc<Self>, depth: usize) -> Box<dyn ReadQueue> {
-        let inner = Arc::clone(&self.device).queue(depth);
-        Box::new(SliceQueue { slice: self, inner, refused: Vec::new() })
-    }
-}
-
-struct SliceQueue {
-    slice: Arc<Slice>,
-    inner: Box<dyn ReadQueue>,
-    /// Requests outside the slice, answered without asking the device.
-    refused: Vec<Completion>,
-}
-
-impl ReadQueue for SliceQueue {
-    fn submit(&mut self, request: Request) {
-        match self.slice.below(request.offset, request.buf.len() as u64) {
-            Ok(offset) => self.inner.submit(Request { offset, ..request }),
-            Err(error) => self.refused.push(Completion { tag: request.tag, result: Err(error) }),
+    fn submit(self: Arc<Self>, offset: u64, buf: Vec<u8>, done: Done) {
+        match self.below(offset, buf.len() as u64) {
+            Ok(offset) => Arc::clone(&self.device).submit(offset, buf, done),
+            Err(error) => done(Err(error)),
         }
-    }
-
-    fn complete(&mut self) -> Option<Completion> {
-        self.refused.pop().or_else(|| self.inner.complete())
     }
 }
 
@@ -131,14 +113,10 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_on_a_slice_shifts_what_is_inside_and_refuses_the_rest() {
-        let mut queue = Arc::new(slice()).queue(4);
-        queue.submit(Request { tag: 1, offset: 5, buf: vec![0; 2] });
-        queue.submit(Request { tag: 2, offset: 19, buf: vec![0; 2] });
-        let mut answers: Vec<_> =
-            std::iter::from_fn(|| queue.complete()).map(|done| (done.tag, done.result.ok())).collect();
-        answers.sort();
-        assert_eq!(answers, [(1, Some(vec![15, 16])), (2, None)]);
+    fn a_read_that_is_submitted_is_shifted_or_refused() {
+        let slice = Arc::new(slice());
+        Arc::clone(&slice).submit(5, vec![0; 2], Box::new(|read| assert_eq!(read.unwrap(), [15, 16])));
+        slice.submit(19, vec![0; 2], Box::new(|read| assert!(read.is_err())));
     }
 
     #[test]

@@ -4,8 +4,9 @@ use std::io::{ErrorKind, IoSlice, IoSliceMut};
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
+use std::sync::mpsc::channel;
 
-use dentree_blockdev::{Access, BlockDevice, Error, FileDevice, Request};
+use dentree_blockdev::{Access, BlockDevice, Error, FileDevice};
 use tempfile::NamedTempFile;
 
 fn image(len: usize) -> NamedTempFile {
@@ -70,33 +71,30 @@ fn a_second_writer_is_refused_by_the_name_of_the_first_and_readers_are_not() {
 fn the_lock_ends_with_the_device_even_after_reads_by_its_threads() {
     let file = image(100);
     let device = Arc::new(open(file.path(), Access::ReadWrite));
-    let mut queue = Arc::clone(&device).queue(4);
-    drop(device);
-    for tag in 0..20 {
-        queue.submit(Request { tag, offset: tag, buf: vec![0; 10] });
+    for offset in 0..20 {
+        Arc::clone(&device).submit(offset, vec![0; 10], Box::new(drop));
     }
-    drop(queue);
+    drop(device);
     open(file.path(), Access::ReadWrite);
 }
 
 #[test]
-fn a_queue_reads_what_plain_reads_do() {
+fn reads_that_are_submitted_read_what_plain_reads_do() {
     let file = image(100_000);
     let device = Arc::new(open(file.path(), Access::ReadOnly));
-    let mut queue = Arc::clone(&device).queue(8);
-    for tag in 0..100 {
-        queue.submit(Request { tag, offset: tag * 1009, buf: vec![0; 500] });
+    let (sender, receiver) = channel();
+    for offset in (0..100).map(|n| n * 1009) {
+        let sender = sender.clone();
+        let done = move |read| sender.send((offset, read)).unwrap();
+        Arc::clone(&device).submit(offset, vec![0; 500], Box::new(done));
     }
-    let mut answered = 0;
-    while let Some(done) = queue.complete() {
-        answered += 1;
+    for (offset, read) in receiver.iter().take(100) {
         let mut expected = vec![0; 500];
-        match device.read_at(done.tag * 1009, &mut expected) {
-            Ok(()) => assert_eq!(done.result.unwrap(), expected),
-            Err(error) => assert_eq!(done.result.unwrap_err().kind(), error.kind()),
+        match device.read_at(offset, &mut expected) {
+            Ok(()) => assert_eq!(read.unwrap(), expected),
+            Err(error) => assert_eq!(read.unwrap_err().kind(), error.kind()),
         }
     }
-    assert_eq!(answered, 100);
 }
 
 #[test]

@@ -1,44 +1,29 @@
 //! The cache: which shard, and what to ask the device for.
 
-use std::hash::BuildHasher;
 use std::io::{self, IoSliceMut};
 use std::sync::Arc;
 
 use dentree_blockdev::{BlockDevice, check_range};
-use foldhash::fast::RandomState;
 
+use crate::blocks::Blocks;
 use crate::claim::{Buffer, Claim};
 use crate::error::ReadError;
 use crate::pending::Pending;
-use crate::shard::{Changed, Found, Place, SLOT_OVERHEAD, Shard, Stamp};
+use crate::shard::{Changed, Found, Place, Shard, Stamp};
 use crate::stats::Stats;
-use crate::sync::{Mutex, MutexGuard, lock};
+use crate::sync::{MutexGuard, lock};
 
 /// Cached blocks of a device, see the [crate's page](crate).
 pub struct BufCache {
     device: Arc<dyn BlockDevice>,
-    block_size: usize,
-    /// Blocks that the budget has room for.
-    capacity: usize,
-    hasher: RandomState,
-    /// A power of two.
-    shards: Box<[Mutex<Shard>]>,
+    blocks: Arc<Blocks>,
 }
-
-/// Fewer blocks than this in a shard, and chance would fill one while others have room.
-const MIN_SHARD_BLOCKS: usize = 64;
-const MAX_SHARDS: usize = 64;
 
 impl BufCache {
     /// A cache of `device` in blocks of `block_size` bytes, that keeps no more than `budget_bytes`, its own tables
     /// included, but for pinned blocks. A budget smaller than a block keeps none.
     pub fn new(device: Arc<dyn BlockDevice>, block_size: usize, budget_bytes: usize) -> Self {
-        let capacity = budget_bytes / block_size.saturating_add(SLOT_OVERHEAD);
-        let shards = (capacity / MIN_SHARD_BLOCKS + 1).next_power_of_two() / 2;
-        let shards = shards.clamp(1, MAX_SHARDS);
-        let hasher = RandomState::default();
-        let make = |_| Mutex::new(Shard::new(capacity / shards, hasher.clone()));
-        BufCache { device, block_size, capacity, shards: (0..shards).map(make).collect(), hasher }
+        BufCache { device, blocks: Arc::new(Blocks::new(block_size, budget_bytes)) }
     }
 
     /// The device under the cache.
@@ -46,9 +31,13 @@ impl BufCache {
         &self.device
     }
 
+    pub(crate) fn blocks(&self) -> &Arc<Blocks> {
+        &self.blocks
+    }
+
     /// The size of a block in bytes.
     pub fn block_size(&self) -> usize {
-        self.block_size
+        self.blocks.block_size
     }
 
     /// The bytes of a block, from memory or else from the device.
@@ -58,10 +47,18 @@ impl BufCache {
     /// [`io::ErrorKind::UnexpectedEof`].
     #[inline]
     pub fn get(&self, block: u64) -> io::Result<Buffer> {
-        match self.find_or_claim(block) {
-            Found::Ready(buffer) => Ok(buffer),
-            Found::Reading(pending) => Ok(pending.wait()?),
-            Found::Missing(vacancy) => Ok(self.read_one(Claim::new(self, block, vacancy))?),
+        loop {
+            match self.blocks.find_or_claim(block) {
+                Found::Ready(buffer, _) => return Ok(buffer),
+                Found::Reading(pending, _) => {
+                    if let Some(buffer) = pending.wait()? {
+                        return Ok(buffer);
+                    }
+                }
+                Found::Missing(vacancy) => {
+                    return Ok(self.read_one(Claim::new(&self.blocks, block, vacancy))?);
+                }
+            }
         }
     }
 
@@ -72,14 +69,14 @@ impl BufCache {
     /// on the device is refused before anything is allocated or read.
     pub fn get_run(&self, first: u64, count: usize) -> io::Result<Vec<Buffer>> {
         self.check_run(first, count)?;
-        let mut claims: Vec<Claim<'_>> = Vec::new();
+        let mut claims: Vec<Claim> = Vec::new();
         let found: Vec<Slot> = (first..)
             .take(count)
-            .map(|block| match self.find_or_claim(block) {
-                Found::Ready(buffer) => Slot::Ready(buffer),
-                Found::Reading(pending) => Slot::Reading(pending),
+            .map(|block| match self.blocks.find_or_claim(block) {
+                Found::Ready(buffer, _) => Slot::Ready(buffer),
+                Found::Reading(pending, _) => Slot::Reading(block, pending),
                 Found::Missing(vacancy) => {
-                    claims.push(Claim::new(self, block, vacancy));
+                    claims.push(Claim::new(&self.blocks, block, vacancy));
                     Slot::Claimed
                 }
             })
@@ -90,7 +87,7 @@ impl BufCache {
             .into_iter()
             .map(|slot| match slot {
                 Slot::Ready(buffer) => Ok(buffer),
-                Slot::Reading(pending) => Ok(pending.wait()?),
+                Slot::Reading(block, pending) => pending.wait()?.map_or_else(|| self.get(block), Ok),
                 Slot::Claimed => match ours.next() {
                     Some(outcome) => Ok(outcome?),
                     None => Err(io::ErrorKind::UnexpectedEof.into()),
@@ -101,7 +98,7 @@ impl BufCache {
 
     /// Blocks that the budget has room for.
     pub fn capacity(&self) -> usize {
-        self.capacity
+        self.blocks.capacity
     }
 
     /// Makes the next version of a block: `change` is shown the bytes, and those who hold a [`Buffer`] of the block keep
@@ -132,9 +129,9 @@ impl BufCache {
         stamp: Stamp,
         change: impl FnOnce(&mut [u8]) -> R,
     ) -> io::Result<Changed<R>> {
-        let hash = self.hasher.hash_one(block);
+        let hash = self.blocks.hash(block);
         let vacancy = loop {
-            let mut shard = lock(self.shard_for(hash));
+            let mut shard = lock(self.blocks.shard_for(hash));
             let pending = match shard.place(block, hash) {
                 Place::Ready(slot) => match shard.next_version(slot, stamp) {
                     Some((bytes, is_first)) => return Ok(Changed { value: change(bytes), is_first }),
@@ -147,7 +144,7 @@ impl BufCache {
             drop(shard);
             pending.wait()?;
         };
-        let mut claim = Claim::new(self, block, vacancy);
+        let mut claim = Claim::new(&self.blocks, block, vacancy);
         if let Err(source) = self.read_into(&mut claim) {
             return Err(claim.fail(source).into());
         }
@@ -169,29 +166,29 @@ impl BufCache {
         change: impl FnOnce(&mut [u8]) -> R,
     ) -> io::Result<Changed<R>> {
         self.check_run(block, 1)?;
-        let mut buffer = Buffer::zeros(self.block_size);
+        let mut buffer = Buffer::zeros(self.blocks.block_size);
         let value = change(buffer.bytes_mut());
-        let hash = self.hasher.hash_one(block);
+        let hash = self.blocks.hash(block);
         let is_first = self.lock_unread(block, hash).replace(block, hash, buffer, stamp);
         Ok(Changed { value, is_first })
     }
 
     /// The bytes of a block that `stamp` changed last and that is still pinned by it.
     pub fn pinned(&self, block: u64, stamp: Stamp) -> Option<Buffer> {
-        let hash = self.hasher.hash_one(block);
-        lock(self.shard_for(hash)).pinned(block, hash, stamp)
+        let hash = self.blocks.hash(block);
+        lock(self.blocks.shard_for(hash)).pinned(block, hash, stamp)
     }
 
     /// Says that the version that `stamp` made is home. Does nothing where a later change pins the block.
     pub fn unpin(&self, block: u64, stamp: Stamp) {
-        let hash = self.hasher.hash_one(block);
-        lock(self.shard_for(hash)).unpin(block, hash, stamp);
+        let hash = self.blocks.hash(block);
+        lock(self.blocks.shard_for(hash)).unpin(block, hash, stamp);
     }
 
     /// Drops blocks, pinned ones too: they were freed, and their content is nobody's. Those who hold a [`Buffer`] keep it.
     pub fn discard(&self, first: u64, count: u64) {
         for block in (first..).take(usize::try_from(count).unwrap_or(usize::MAX)) {
-            let hash = self.hasher.hash_one(block);
+            let hash = self.blocks.hash(block);
             let mut shard = self.lock_unread(block, hash);
             if let Place::Ready(slot) = shard.place(block, hash) {
                 shard.discard(slot);
@@ -202,7 +199,7 @@ impl BufCache {
     /// The shard of a block that no thread is reading.
     fn lock_unread(&self, block: u64, hash: u64) -> MutexGuard<'_, Shard> {
         loop {
-            let shard = lock(self.shard_for(hash));
+            let shard = lock(self.blocks.shard_for(hash));
             let Place::Reading(pending) = shard.place(block, hash) else { return shard };
             drop(shard);
             // A read that failed is over, too.
@@ -212,31 +209,11 @@ impl BufCache {
 
     /// What the cache has done and holds. Looks at every slot: not for hot paths.
     pub fn stats(&self) -> Stats {
-        let mut sum = Stats::default();
-        for shard in &self.shards {
-            sum += lock(shard).stats(self.block_size);
-        }
-        sum
-    }
-
-    #[inline]
-    fn find_or_claim(&self, block: u64) -> Found {
-        let hash = self.hasher.hash_one(block);
-        lock(self.shard_for(hash)).find_or_claim(block, hash)
-    }
-
-    /// The table inside takes the lowest bits and the seven highest of the hash.
-    #[inline]
-    fn shard_for(&self, hash: u64) -> &Mutex<Shard> {
-        &self.shards[(hash >> 40) as usize & (self.shards.len() - 1)]
-    }
-
-    pub(crate) fn shard_of(&self, block: u64) -> MutexGuard<'_, Shard> {
-        lock(self.shard_for(self.hasher.hash_one(block)))
+        self.blocks.stats()
     }
 
     /// Reads claimed blocks, each group of neighbours in one request.
-    fn read_claims(&self, claims: Vec<Claim<'_>>) -> Vec<Result<Buffer, ReadError>> {
+    fn read_claims(&self, claims: Vec<Claim>) -> Vec<Result<Buffer, ReadError>> {
         let mut outcomes = Vec::with_capacity(claims.len());
         let mut claims = claims.into_iter().peekable();
         while let Some(claim) = claims.next() {
@@ -249,12 +226,12 @@ impl BufCache {
         outcomes
     }
 
-    fn read_run(&self, mut run: Vec<Claim<'_>>, outcomes: &mut Vec<Result<Buffer, ReadError>>) {
+    fn read_run(&self, mut run: Vec<Claim>, outcomes: &mut Vec<Result<Buffer, ReadError>>) {
         if run.len() > 1 {
             let first = run[0].block;
             let mut bufs: Vec<IoSliceMut<'_>> =
                 run.iter_mut().map(|claim| IoSliceMut::new(claim.bytes())).collect();
-            self.shard_of(first).count_device_read();
+            self.blocks.shard_of(first).count_device_read();
             let read = self.offset(first).and_then(|offset| self.device.read_vectored_at(offset, &mut bufs));
             if read.is_ok() {
                 outcomes.extend(run.into_iter().map(|claim| Ok(claim.succeed(None))));
@@ -266,34 +243,34 @@ impl BufCache {
     }
 
     #[cold]
-    fn read_one(&self, mut claim: Claim<'_>) -> Result<Buffer, ReadError> {
+    pub(crate) fn read_one(&self, mut claim: Claim) -> Result<Buffer, ReadError> {
         match self.read_into(&mut claim) {
             Ok(()) => Ok(claim.succeed(None)),
             Err(source) => Err(claim.fail(source)),
         }
     }
 
-    fn read_into(&self, claim: &mut Claim<'_>) -> io::Result<()> {
-        self.shard_of(claim.block).count_device_read();
+    fn read_into(&self, claim: &mut Claim) -> io::Result<()> {
+        self.blocks.shard_of(claim.block).count_device_read();
         self.offset(claim.block).and_then(|offset| self.device.read_at(offset, claim.bytes()))
     }
 
     fn check_run(&self, first: u64, count: usize) -> io::Result<()> {
         let offset = self.offset(first)?;
-        let len = (count as u64).saturating_mul(self.block_size as u64);
+        let len = (count as u64).saturating_mul(self.block_size() as u64);
         check_range(offset, len, self.device.size())
     }
 
     /// Where a block begins on the device.
-    fn offset(&self, block: u64) -> io::Result<u64> {
+    pub(crate) fn offset(&self, block: u64) -> io::Result<u64> {
         let outside = || io::Error::new(io::ErrorKind::UnexpectedEof, "it lies past any device's end");
-        block.checked_mul(self.block_size as u64).ok_or_else(outside)
+        block.checked_mul(self.block_size() as u64).ok_or_else(outside)
     }
 }
 
 /// How a block of a run was found.
 enum Slot {
     Ready(Buffer),
-    Reading(Arc<Pending>),
+    Reading(u64, Arc<Pending>),
     Claimed,
 }

@@ -4,9 +4,9 @@ use std::io;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use crate::cache::BufCache;
+use crate::blocks::Blocks;
 use crate::error::ReadError;
-use crate::pending::Pending;
+use crate::pending::{Outcome, Pending};
 use crate::shard::{Stamp, Vacancy};
 
 /// The bytes of a block. Cheap to clone; the bytes stay as they are for as long as it is held.
@@ -50,18 +50,21 @@ impl std::fmt::Debug for Buffer {
     }
 }
 
-/// A block that this thread is to read. Dropped before that, it fails those who wait.
-pub(crate) struct Claim<'a> {
-    cache: &'a BufCache,
+/// A block that its holder is to read. Dropped before that, it fails those who wait; or, where nobody has asked for the block
+/// yet, lets them look again.
+pub(crate) struct Claim {
+    blocks: Arc<Blocks>,
     pub(crate) block: u64,
+    is_ahead: bool,
     place: Option<(u32, Arc<Pending>)>,
     memory: Arc<[u8]>,
 }
 
-impl<'a> Claim<'a> {
-    pub(crate) fn new(cache: &'a BufCache, block: u64, vacancy: Vacancy) -> Self {
-        let memory = vacancy.memory.unwrap_or_else(|| Buffer::zeros(cache.block_size()).into_memory());
-        Claim { cache, block, place: Some((vacancy.slot, vacancy.pending)), memory }
+impl Claim {
+    pub(crate) fn new(blocks: &Arc<Blocks>, block: u64, vacancy: Vacancy) -> Self {
+        let Vacancy { slot, pending, memory, is_ahead } = vacancy;
+        let memory = memory.unwrap_or_else(|| Buffer::zeros(blocks.block_size).into_memory());
+        Claim { blocks: Arc::clone(blocks), block, is_ahead, place: Some((slot, pending)), memory }
     }
 
     /// What to read into. Nobody shares the memory yet, so that nothing is copied.
@@ -73,32 +76,32 @@ impl<'a> Claim<'a> {
     pub(crate) fn succeed(mut self, stamp: Option<Stamp>) -> Buffer {
         let buffer = Buffer(Arc::clone(&self.memory));
         if let Some((slot, pending)) = self.place.take() {
-            self.cache.shard_of(self.block).publish(slot, buffer.clone(), stamp);
-            pending.end(Ok(buffer.clone()));
+            self.blocks.shard_of(self.block).publish(slot, buffer.clone(), stamp);
+            pending.end(Outcome::Read(buffer.clone()));
         }
         buffer
     }
 
     /// Vacates the slot, and fails those who wait for it.
     pub(crate) fn fail(mut self, source: io::Error) -> ReadError {
-        let error = ReadError::new(self.block, self.cache.block_size(), source);
+        let error = ReadError::new(self.block, self.blocks.block_size, source);
         self.end_badly(&error);
         error
     }
 
     fn end_badly(&mut self, error: &ReadError) {
         if let Some((slot, pending)) = self.place.take() {
-            self.cache.shard_of(self.block).give_up(slot);
-            pending.end(Err(error.clone()));
+            self.blocks.shard_of(self.block).give_up(slot);
+            pending.end(if self.is_ahead { Outcome::Forgotten } else { Outcome::Failed(error.clone()) });
         }
     }
 }
 
-impl Drop for Claim<'_> {
+impl Drop for Claim {
     fn drop(&mut self) {
         if self.place.is_some() {
             let source = io::Error::other("the thread that was reading it has panicked");
-            let error = ReadError::new(self.block, self.cache.block_size(), source);
+            let error = ReadError::new(self.block, self.blocks.block_size, source);
             self.end_badly(&error);
         }
     }

@@ -25,6 +25,10 @@
 //! [`Stamp`] of who changed it, and stays until that one says that it is home ([`unpin`](BufCache::unpin)): the cache
 //! writes nothing by itself.
 //!
+//! Blocks that may be wanted soon are [read ahead](BufCache::read_ahead) without anybody waiting; directly, or when another block is
+//! [asked for](BufCache::get_ahead). They take a quarter of the cache at most while nobody has used them, and push out nothing
+//! that is in use, changed, or was used lately.
+//!
 //! # Data
 //! Blocks are spread by hash over shards. A shard is a mutex over an array of slots, a hash table from block to slot, and
 //! its counters. A slot is vacant, *reading*, or ready with the block's bytes. The array is also the clock: a
@@ -34,19 +38,20 @@
 //!
 //! # Who protects what
 //! The shard's mutex protects everything in the shard. Bytes that anybody but the cache has are never written again, so
-//! buffers need no lock. A *reading* slot belongs to the thread that claimed it: nobody else changes or evicts
-//! it. That thread reads with no lock held, then publishes (under the mutex) and then wakes those who wait on
-//! the slot's `Pending`, which has a lock of its own.
+//! buffers need no lock. A *reading* slot belongs to the claim on it: nobody else changes or evicts
+//! it. The claim's holder, which is a thread or a read that was submitted to the device, reads with no lock held, then publishes (under
+//! the mutex) and then wakes those who wait on the slot's `Pending`, which has a lock of its own.
 //!
 //! Lock order: one shard's mutex, or one `Pending`'s, never both and never two.
 //!
 //! # Guarantees
 //! - *One read.* A block that is reading is not read by another thread. Both look and claim happen in one critical
 //!   section, so of two threads that miss, one claims and the other finds the claim.
-//! - *No deadlock.* A thread waits for other threads' reads only when it has ended its own: whoever is waited for is
-//!   reading, not waiting.
+//! - *No deadlock.* A thread waits for the reads of others only when it has ended its own or submitted them: whoever is waited
+//!   for is reading, not waiting.
+//! - *The wanted block first.* A block that is waited for goes to the device before those that are read ahead on its account.
 //! - *No lost answer.* A claim that is dropped, also by a panic of the device, vacates its slot and fails its waiters.
-//!   A failed read is not kept: the next one who asks reads again.
+//!   A failed read is not kept: the next one who asks reads again. So do those who wait for a block that was read ahead.
 //! - *Budget.* Blocks that users hold are never evicted: their memory would not come back. Where a shard is full of such, a
 //!   block is handed out without being kept ([`Stats::uncached`]), and counts with what users hold; only while it is
 //!   read does it have a slot. Ready blocks exceed the budget ([`Stats::over_budget_bytes`]) only where pinned ones do.
@@ -67,6 +72,8 @@
 //! A miss in a shard full of held or pinned blocks looks at each of its slots twice before it gives up.
 #![forbid(unsafe_code)]
 
+mod ahead;
+mod blocks;
 mod cache;
 mod claim;
 mod error;
@@ -75,6 +82,7 @@ mod shard;
 mod stats;
 mod sync;
 
+pub use ahead::{First, Runs};
 pub use cache::BufCache;
 pub use claim::Buffer;
 pub use error::ReadError;

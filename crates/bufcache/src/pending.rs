@@ -4,10 +4,19 @@ use crate::claim::Buffer;
 use crate::error::ReadError;
 use crate::sync::{Condvar, Mutex, lock, wait};
 
-/// The outcome of a read under way.
+/// A read under way.
 pub(crate) struct Pending {
-    outcome: Mutex<Option<Result<Buffer, ReadError>>>,
+    outcome: Mutex<Option<Outcome>>,
     ended: Condvar,
+}
+
+/// How a read ended.
+#[derive(Clone)]
+pub(crate) enum Outcome {
+    Read(Buffer),
+    Failed(ReadError),
+    /// It was made ahead, and failed: who wants the block reads it.
+    Forgotten,
 }
 
 impl Pending {
@@ -15,18 +24,20 @@ impl Pending {
         Pending { outcome: Mutex::new(None), ended: Condvar::new() }
     }
 
-    /// Waits until [`end`](Pending::end) has been called.
-    pub(crate) fn wait(&self) -> Result<Buffer, ReadError> {
+    /// Waits until [`end`](Pending::end) has been called. `None` where one has to look for the block again.
+    pub(crate) fn wait(&self) -> Result<Option<Buffer>, ReadError> {
         let mut outcome = lock(&self.outcome);
         loop {
             match &*outcome {
-                Some(outcome) => return outcome.clone(),
+                Some(Outcome::Read(buffer)) => return Ok(Some(buffer.clone())),
+                Some(Outcome::Failed(error)) => return Err(error.clone()),
+                Some(Outcome::Forgotten) => return Ok(None),
                 None => outcome = wait(&self.ended, outcome),
             }
         }
     }
 
-    pub(crate) fn end(&self, outcome: Result<Buffer, ReadError>) {
+    pub(crate) fn end(&self, outcome: Outcome) {
         *lock(&self.outcome) = Some(outcome);
         self.ended.notify_all();
     }

@@ -12,11 +12,20 @@ use crate::stats::Stats;
 
 /// What a look at a shard finds, or does.
 pub(crate) enum Found {
-    Ready(Buffer),
+    Ready(Buffer, Origin),
     /// Another thread reads it.
-    Reading(Arc<Pending>),
+    Reading(Arc<Pending>, Origin),
     /// The caller is to read it.
     Missing(Vacancy),
+}
+
+/// How a block came to be in memory.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// Somebody has used it before.
+    Used,
+    /// It was read ahead, and this is its first use.
+    ReadAhead,
 }
 
 /// A promise to read a block, and where to put it.
@@ -27,6 +36,8 @@ pub(crate) struct Vacancy {
     pub(crate) pending: Arc<Pending>,
     /// The bytes of the block that had the slot before.
     pub(crate) memory: Option<Arc<[u8]>>,
+    /// Nobody has asked for the block yet.
+    pub(crate) is_ahead: bool,
 }
 
 /// What a change of a block is told.
@@ -46,6 +57,9 @@ pub struct Stamp(pub u32);
 /// in front of the bytes.
 pub(crate) const SLOT_OVERHEAD: usize = size_of::<Slot>() + 2 * size_of::<Entry>() + 2 * size_of::<usize>();
 
+/// So many slots are looked at for one that can be given to a block that is read ahead.
+const AHEAD_LOOKS: usize = 16;
+
 /// What a change of a block came to.
 #[derive(Clone, Copy, Debug)]
 pub struct Changed<R> {
@@ -61,7 +75,15 @@ struct Slot {
     marked: bool,
     /// The last change of the block is not in its home.
     pinned: Option<Stamp>,
+    /// Read ahead, and not used yet.
+    is_ahead: bool,
     state: State,
+}
+
+impl Slot {
+    fn new(block: u64, state: State) -> Slot {
+        Slot { block, marked: false, pinned: None, is_ahead: false, state }
+    }
 }
 
 enum State {
@@ -81,6 +103,8 @@ pub(crate) struct Shard {
     table: HashTable<Entry>,
     slots: Vec<Slot>,
     vacant: Vec<u32>,
+    /// Slots that are `is_ahead`.
+    ahead: usize,
     hand: usize,
     /// Most slots there may be.
     capacity: usize,
@@ -94,6 +118,7 @@ impl Shard {
             table: HashTable::new(),
             slots: Vec::new(),
             vacant: Vec::new(),
+            ahead: 0,
             hand: 0,
             capacity: capacity.min(u32::MAX as usize),
             hasher,
@@ -105,22 +130,34 @@ impl Shard {
     #[inline]
     pub(crate) fn find_or_claim(&mut self, block: u64, hash: u64) -> Found {
         if let Some(slot) = self.slot_of(block, hash) {
+            let origin = self.first_use(slot);
             let slot = &mut self.slots[slot as usize];
             match &slot.state {
                 State::Ready(buffer) => {
                     slot.marked = true;
                     self.counts.hits += 1;
-                    return Found::Ready(buffer.clone());
+                    return Found::Ready(buffer.clone(), origin);
                 }
                 State::Reading(pending) => {
                     self.counts.waits += 1;
-                    return Found::Reading(Arc::clone(pending));
+                    return Found::Reading(Arc::clone(pending), origin);
                 }
                 // An entry leaves the table when its slot is vacated.
                 State::Vacant => {}
             }
         }
         Found::Missing(self.claim(block, hash))
+    }
+
+    /// Notes that a slot's block is used.
+    #[inline]
+    fn first_use(&mut self, slot: u32) -> Origin {
+        if !std::mem::take(&mut self.slots[slot as usize].is_ahead) {
+            return Origin::Used;
+        }
+        self.ahead -= 1;
+        self.counts.ahead_used += 1;
+        Origin::ReadAhead
     }
 
     #[inline]
@@ -143,25 +180,44 @@ impl Shard {
     #[cold]
     pub(crate) fn claim(&mut self, block: u64, hash: u64) -> Vacancy {
         self.counts.misses += 1;
-        let pending = Arc::new(Pending::new());
-        let (slot, memory) = self.insert(block, hash, State::Reading(Arc::clone(&pending)));
-        Vacancy { slot, pending, memory }
+        let memory = if self.resident() < self.capacity { None } else { self.evict() };
+        self.claim_slot(block, hash, memory)
     }
 
-    /// Gives `block`, which is in no slot, a slot; and returns the memory of the block that was there.
-    fn insert(&mut self, block: u64, hash: u64, state: State) -> (u32, Option<Arc<[u8]>>) {
-        let memory = if self.resident() < self.capacity { None } else { self.evict() };
+    /// Claims a slot for a block that may be wanted soon, if it is not there and there is room that nobody needs more: what is read
+    /// ahead takes a quarter of the cache at most, and pushes out nothing that was used since the hand came by.
+    pub(crate) fn claim_ahead(&mut self, block: u64, hash: u64) -> Option<Vacancy> {
+        if self.slot_of(block, hash).is_some() || self.ahead >= self.capacity.div_ceil(4) {
+            return None;
+        }
+        let memory =
+            if self.resident() < self.capacity { None } else { Some(self.evict_cold(AHEAD_LOOKS, false)?) };
+        let vacancy = Vacancy { is_ahead: true, ..self.claim_slot(block, hash, memory) };
+        self.slots[vacancy.slot as usize].is_ahead = true;
+        self.ahead += 1;
+        self.counts.ahead_read += 1;
+        Some(vacancy)
+    }
+
+    fn claim_slot(&mut self, block: u64, hash: u64, memory: Option<Arc<[u8]>>) -> Vacancy {
+        let pending = Arc::new(Pending::new());
+        let slot = self.insert(block, hash, State::Reading(Arc::clone(&pending)));
+        Vacancy { slot, pending, memory, is_ahead: false }
+    }
+
+    /// Gives `block`, which is in no slot, a slot.
+    fn insert(&mut self, block: u64, hash: u64, state: State) -> u32 {
         let slot = match self.vacant.pop() {
             Some(slot) => slot,
             None => {
-                self.slots.push(Slot { block, marked: false, pinned: None, state: State::Vacant });
+                self.slots.push(Slot::new(block, State::Vacant));
                 // As many blocks do not fit into memory.
                 u32::try_from(self.slots.len() - 1).expect("a shard has less than 2^32 slots")
             }
         };
-        self.slots[slot as usize] = Slot { block, marked: false, pinned: None, state };
+        self.slots[slot as usize] = Slot::new(block, state);
         self.table.insert_unique(hash, Entry { block, slot }, |entry| self.hasher.hash_one(entry.block));
-        (slot, memory)
+        slot
     }
 
     /// Slots that are not vacant.
@@ -172,7 +228,12 @@ impl Shard {
     /// Vacates the slot of a block that nobody needs, if there is one, and returns its memory.
     fn evict(&mut self) -> Option<Arc<[u8]>> {
         // Twice round: the first time may only clear marks.
-        for _ in 0..2 * self.slots.len() {
+        self.evict_cold(2 * self.slots.len(), true)
+    }
+
+    /// The same, looking at so many slots. Who does not age the others leaves them their marks, and what others read ahead.
+    fn evict_cold(&mut self, looks: usize, ages: bool) -> Option<Arc<[u8]>> {
+        for _ in 0..looks.min(2 * self.slots.len()) {
             let at = self.hand;
             self.hand = (at + 1) % self.slots.len();
             let slot = &mut self.slots[at];
@@ -180,7 +241,8 @@ impl Shard {
             if slot.pinned.is_some() || buffer.is_held() {
                 continue;
             }
-            if std::mem::take(&mut slot.marked) {
+            if slot.marked || (slot.is_ahead && !ages) {
+                slot.marked &= !ages;
                 continue;
             }
             let memory = buffer.clone().into_memory();
@@ -195,9 +257,11 @@ impl Shard {
     /// Takes a slot's block out of the table.
     fn vacate(&mut self, slot: u32) {
         self.vacant.push(slot);
-        let Slot { block, state, pinned, .. } = &mut self.slots[slot as usize];
+        let Slot { block, state, pinned, is_ahead, .. } = &mut self.slots[slot as usize];
         (*state, *pinned) = (State::Vacant, None);
-        let block = *block;
+        let (block, was_ahead) = (*block, std::mem::take(is_ahead));
+        self.ahead -= usize::from(was_ahead);
+        self.counts.ahead_wasted += u64::from(was_ahead);
         let hash = self.hasher.hash_one(block);
         if let Ok(entry) = self.table.find_entry(hash, |entry| entry.block == block) {
             entry.remove();
@@ -223,6 +287,7 @@ impl Shard {
     /// The bytes of the next version of a ready block, which is pinned by that; and whether `stamp` had not pinned it before.
     #[inline]
     pub(crate) fn next_version(&mut self, slot: u32, stamp: Stamp) -> Option<(&mut [u8], bool)> {
+        self.first_use(slot);
         let slot = &mut self.slots[slot as usize];
         let State::Ready(buffer) = &mut slot.state else { return None };
         slot.marked = true;
@@ -238,8 +303,14 @@ impl Shard {
         self.counts.changes += 1;
         let slot = match self.slot_of(block, hash) {
             Some(slot) => slot,
-            None => self.insert(block, hash, State::Vacant).0,
+            None => {
+                if self.resident() >= self.capacity {
+                    self.evict();
+                }
+                self.insert(block, hash, State::Vacant)
+            }
         };
+        self.first_use(slot);
         let slot = &mut self.slots[slot as usize];
         slot.state = State::Ready(buffer);
         slot.marked = true;

@@ -17,6 +17,12 @@ pub struct Stats {
     pub evictions: u64,
     /// Requests to the device, of one block or a run. A run that fails is read again block by block.
     pub device_reads: u64,
+    /// Blocks read ahead of being asked for. Those that are neither used nor wasted wait in memory.
+    pub ahead_read: u64,
+    /// Blocks asked for that had been read ahead. Part of `hits` or `waits`.
+    pub ahead_used: u64,
+    /// Blocks read ahead that were thrown out before anybody asked for them, or could not be read.
+    pub ahead_wasted: u64,
     /// Changes of blocks.
     pub changes: u64,
     /// Changes that copied the block, because somebody held the version before. Part of `changes`.
@@ -39,6 +45,9 @@ impl AddAssign for Stats {
         self.uncached += other.uncached;
         self.evictions += other.evictions;
         self.device_reads += other.device_reads;
+        self.ahead_read += other.ahead_read;
+        self.ahead_used += other.ahead_used;
+        self.ahead_wasted += other.ahead_wasted;
         self.changes += other.changes;
         self.copies += other.copies;
         self.resident_bytes += other.resident_bytes;

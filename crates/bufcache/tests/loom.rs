@@ -1,6 +1,7 @@
 //! Every interleaving of two threads that meet at one block:
 //! `RUSTFLAGS="--cfg loom" cargo test --release -p dentree-bufcache --test loom`.
 #![cfg(loom)]
+#![allow(clippy::single_range_in_vec_init, reason = "a run is a range of blocks")]
 
 use std::io;
 use std::sync::Arc;
@@ -26,7 +27,9 @@ impl BlockDevice for Disk {
         if self.reads.fetch_add(1, Relaxed) < self.failures {
             return Err(io::Error::other("bad sector"));
         }
-        buf.fill((offset / 64) as u8);
+        for (block, bytes) in (offset / 64..).zip(buf.chunks_mut(64)) {
+            bytes.fill(block as u8);
+        }
         Ok(())
     }
 
@@ -169,4 +172,19 @@ fn a_new_block_wins_over_a_read_of_what_it_was() {
         let now = cache.get(5).unwrap();
         assert_eq!((now[0], now[1]), (9, 0));
     });
+}
+
+#[test]
+fn a_block_that_is_read_ahead_comes_to_whoever_wants_it_meanwhile() {
+    for failures in [0, 1] {
+        model(failures, ROOMY, move |cache, _| {
+            let other = Arc::clone(cache);
+            let thread = thread::spawn(move || other.read_ahead(vec![5..7]));
+            // The read that fails may be its own.
+            let wanted = cache.get(5).map(|buffer| buffer[0]);
+            assert!(matches!((wanted, failures), (Ok(5), _) | (Err(_), 1)));
+            thread.join().unwrap();
+            assert_eq!(cache.get(5).unwrap()[0] + cache.get(6).unwrap()[0], 11);
+        });
+    }
 }

@@ -9,7 +9,7 @@ use clap_complete::Shell;
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-pub(crate) use xattr::{DedupArgs, XattrArgs, XattrCommand, XattrGet, XattrSet};
+pub(crate) use xattr::{DedupArgs, XattrArgs, XattrCommand, XattrGet, XattrLabArgs, XattrSet};
 
 const EXIT_CODES: &str = "\
 Exit status:
@@ -404,6 +404,8 @@ pub(crate) enum LabStudy {
     Prefetch(PlacementArgs),
     /// Who takes which lock, under dbench's load, in the sources' layout
     Locks(DbenchArgs),
+    /// Attributes set by many clients: the metadata block cache of before 2016 and ours, the kernel and fuse2fs
+    Xattr(XattrLabArgs),
     /// Whether two runs agree: ratios within their intervals
     Compare(CompareArgs),
     /// What runs under valgrind

@@ -6,8 +6,8 @@
 //! is not home. Only that version is ever written home: an older one in the log is made void by the newer copy behind it.
 //!
 //! # What must be on stable storage when
-//! 1. Descriptors, copies and revokes, and the superblock if it said that the journal was clean, before the commit block is
-//!    written; so is all data that was written before the commit.
+//! 1. Descriptors, copies and revokes, zeros where the commit block comes, and the superblock if it said that the journal was clean,
+//!    before the commit block is written; so is all data that was written before the commit.
 //! 2. The commit block, before anybody is told.
 //! 3. Homes, before the superblock says that their transaction needs no replay.
 //! 4. That superblock, before the part of the log that it gives up is written again: a replay that begins at the old tail would
@@ -178,15 +178,18 @@ impl Log {
         if self.live.is_empty() {
             self.set_tail(Some(self.head), self.next)?;
         }
-        let (blocks, sum) = self.encoder.transaction(self.next, &batch.blocks, revokes);
+        let (mut blocks, sum) = self.encoder.transaction(self.next, &batch.blocks, revokes);
+        // As many blocks as fit into the log.
+        let at = self.reader.advance(self.head, blocks.len() as u32);
+        // Should its block be torn, a commit must not end in what the log held there before: whoever replays it takes that for damage,
+        // where zeros complete the commit or leave none.
+        blocks.push(LogBlock::Made(vec![0; self.reader.block_size]));
         self.append(self.head, &blocks).map_err(during("writing to the journal"))?;
         self.flush()?;
         // Its time tells a transaction from one of an older round: it never runs back.
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         self.last_commit = self.last_commit.max(now);
         let commit = LogBlock::Made(self.encoder.commit_block(self.next, self.last_commit, sum));
-        // As many blocks as fit into the log.
-        let at = self.reader.advance(self.head, blocks.len() as u32);
         self.append(at, &[commit]).map_err(during("writing a commit to the journal"))?;
         self.flush()
     }

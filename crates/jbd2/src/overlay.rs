@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
 
-use dentree_blockdev::{BlockDevice, Completion, ReadQueue, Request, check_range};
+use dentree_blockdev::{BlockDevice, Done, check_range};
 
 use crate::format::MAGIC;
 
@@ -108,35 +108,13 @@ impl BlockDevice for Overlay {
         Ok(())
     }
 
-    fn queue(self: Arc<Self>, depth: usize) -> Box<dyn ReadQueue> {
-        let inner = Arc::clone(&self.device).queue(depth);
-        Box::new(OverlayQueue { overlay: self, inner, touched: Vec::new() })
-    }
-}
-
-/// Passes on what touches no copy, and keeps the rest until it is asked for.
-struct OverlayQueue {
-    overlay: Arc<Overlay>,
-    inner: Box<dyn ReadQueue>,
-    touched: Vec<Request>,
-}
-
-impl ReadQueue for OverlayQueue {
-    fn submit(&mut self, request: Request) {
-        let (offset, len) = (request.offset, request.buf.len() as u64);
-        let is_plain = check_range(offset, len, self.overlay.size()).is_err()
-            || self.overlay.touched(offset, len).is_empty();
-        if is_plain {
-            self.inner.submit(request);
-        } else {
-            self.touched.push(request);
+    fn submit(self: Arc<Self>, offset: u64, mut buf: Vec<u8>, done: Done) {
+        let len = buf.len() as u64;
+        if check_range(offset, len, self.size()).is_err() || self.touched(offset, len).is_empty() {
+            return Arc::clone(&self.device).submit(offset, buf, done);
         }
-    }
-
-    fn complete(&mut self) -> Option<Completion> {
-        let Some(mut request) = self.touched.pop() else { return self.inner.complete() };
-        let result = self.overlay.read_at(request.offset, &mut request.buf);
-        Some(Completion { tag: request.tag, result: result.map(|()| request.buf) })
+        let read = self.read_at(offset, &mut buf);
+        done(read.map(|()| buf));
     }
 }
 
@@ -145,6 +123,7 @@ mod tests {
     use super::*;
     use dentree_blockdev::MemoryDevice;
     use proptest::prelude::*;
+    use std::sync::mpsc::channel;
 
     const BLOCK: usize = 16;
 
@@ -165,7 +144,7 @@ mod tests {
             }
             let copies = copies.into_iter().map(|(target, (physical, escaped))| (target, Logged { physical, block: 0, escaped }));
             let overlay = Arc::new(Overlay::new(Arc::new(MemoryDevice::from(disk)), BLOCK, copies.collect()));
-            let mut queue = Arc::clone(&overlay).queue(4);
+            let (sender, receiver) = channel();
             for &(a, b) in &reads {
                 let (start, end) = (a.min(b), a.max(b));
                 let mut buf = vec![0; end - start];
@@ -175,15 +154,13 @@ mod tests {
                 let mut bufs = [io::IoSliceMut::new(left), io::IoSliceMut::new(right)];
                 overlay.read_vectored_at(start as u64, &mut bufs).unwrap();
                 prop_assert_eq!(&buf, &written[start..end]);
-                queue.submit(Request { tag: start as u64, offset: start as u64, buf });
+                let sender = sender.clone();
+                let done = move |read: io::Result<Vec<u8>>| sender.send((start, read.unwrap())).unwrap();
+                Arc::clone(&overlay).submit(start as u64, buf, Box::new(done));
             }
-            let mut answers = 0;
-            while let Some(done) = queue.complete() {
-                let buf = done.result.unwrap();
-                prop_assert_eq!(&buf[..], &written[done.tag as usize..][..buf.len()]);
-                answers += 1;
+            for (start, buf) in receiver.iter().take(reads.len()) {
+                prop_assert_eq!(&buf[..], &written[start..][..buf.len()]);
             }
-            prop_assert_eq!(answers, reads.len());
             prop_assert!(overlay.read_at(250, &mut [0; 7]).is_err());
             prop_assert!(overlay.write_at(0, &[0]).is_err());
         }

@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use dentree_blockdev::{BlockDevice, MemoryDevice, RecordingDevice};
+use dentree_blockdev::{BlockDevice, MemoryDevice, RecordingDevice, Step};
 use dentree_bufcache::BufCache;
 use dentree_jbd2::{Journal, JournalLocation, JournalOptions, recover, replay};
 
@@ -197,6 +197,25 @@ fn every_cut_shows_a_prefix_with_all_that_was_acknowledged() {
         }
         println!("{what}: {cuts} power cuts");
     }
+}
+
+/// A commit block that was torn ended in what the log held there before: e2fsck told of a corrupt transaction, and the kernel did not mount.
+#[test]
+fn a_commit_is_written_over_zeros_that_are_on_stable_storage() {
+    let run = run(0, 0, CHECKSUMS, 40, 3);
+    let recording = run.device.recording();
+    let mut cut = recording.replay();
+    let mut commits = 0;
+    for (at, step) in recording.steps().iter().enumerate() {
+        let Step::Write { offset, data } = step else { continue };
+        // The magic number, and the type of a commit block.
+        if *offset > JOURNAL * BLOCK as u64 && data[..8] == [0xC0, 0x3B, 0x39, 0x98, 0, 0, 0, 2] {
+            let before = cut.image_where(at, |_, _| false);
+            assert!(before[*offset as usize..][..BLOCK].iter().all(|&byte| byte == 0));
+            commits += 1;
+        }
+    }
+    assert!(commits > 20, "{commits}");
 }
 
 #[test]

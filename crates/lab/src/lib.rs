@@ -9,6 +9,7 @@
 //! - [`schemes`]: the locking schemes of the study, one file each behind [`schemes::Scheme`];
 //! - [`harness`]: all of them in turn, round after round;
 //! - [`workloads`]: loads that schemes carry, and what they get done;
+//! - [`xattr`]: the benchmark of 2016's cache of shared attribute blocks;
 //! - [`stats`], [`rows`], [`targets`], [`outcome`] and [`report`]: what came out, how sure it is, and whether it is enough;
 //! - [`walk_bench`], [`find_bench`] and [`mount_bench`]: the benchmarks put together.
 #![forbid(unsafe_code)]
@@ -31,3 +32,4 @@ pub mod tree;
 pub mod valgrind;
 pub mod walk_bench;
 pub mod workloads;
+pub mod xattr;

@@ -42,6 +42,7 @@ fn findings() -> Findings {
         machine: Machine::this(),
         studies: vec![study(&Change::Churn, &plan, &|_| ())],
         comparisons: vec![placed(Question::Layout), placed(Question::Prefetch)],
+        attributes: None,
         skipped: vec!["dbench: its loadfile".to_owned()],
     }
 }

@@ -1,6 +1,7 @@
 //! `dentree lab`: the studies of name caches, run again on this machine.
 
 mod loads;
+mod xattr;
 
 use crate::args::{AllArgs, CompareArgs, DbenchArgs, LabArgs, LabStudy, LoadArgs, PlacementArgs};
 use crate::report::{Problem, Status, Stop};
@@ -53,6 +54,7 @@ pub(super) fn run(args: &LabArgs) -> Result<(), Stop> {
         LabStudy::Once { layout, chain, look_ups } => {
             placement::once(layout, *chain, *look_ups).map_err(failed)
         }
+        LabStudy::Xattr(args) => xattr::run(args),
         LabStudy::Web(args) => loads::web(args),
         LabStudy::Find(args) => loads::find(args),
         LabStudy::Build(args) => loads::build(args),
@@ -248,6 +250,8 @@ fn all(args: &AllArgs) -> Result<(), Stop> {
         };
         findings.comparisons.push(measure_placement(&plan));
     }
+    eprintln!("dentree lab: xattr");
+    findings.attributes = Some(xattr::short());
     let page = write(&args.out, &findings).map_err(|why| failed(format!("{}: {why}", args.out.display())))?;
     let mut out = io::stdout().lock();
     findings.skipped.iter().try_for_each(|skipped| writeln!(out, "not measured: {skipped}"))?;

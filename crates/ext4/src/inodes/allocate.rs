@@ -3,7 +3,7 @@
 use crate::{Error, Ext4, Result, Snapshot, Structure};
 use dentree_bufcache::Buffer;
 use dentree_ext4_format::{
-    BlockNumber, GroupDesc, GroupFlags, GroupNumber, Inode, InodeNumber, Problem, set_bits,
+    BlockNumber, GroupDesc, GroupFlags, GroupNumber, Inode, InodeNumber, Problem, find_free, set_bits,
 };
 use dentree_jbd2::Handle;
 use dentree_vfs::FileType;
@@ -48,7 +48,7 @@ impl Ext4 {
         let reserved = if group.0 == 0 { self.sb.first_ino - 1 } else { 0 };
         let bitmap = self.inode_bitmap(group, desc)?;
         let index = match &bitmap {
-            Some(bitmap) => first_clear(bitmap, reserved..self.sb.inodes_per_group),
+            Some(bitmap) => first_free(bitmap, reserved, self.sb.inodes_per_group),
             None => (reserved < self.sb.inodes_per_group).then_some(reserved),
         };
         let Some(index) = index else { return Ok(None) };
@@ -178,27 +178,8 @@ fn bit_of(bitmap: &[u8], index: u32) -> bool {
     bitmap.get(at).is_some_and(|byte| byte >> (index % 8) & 1 == 1)
 }
 
-/// The first bit of `range` that is clear.
-fn first_clear(bitmap: &[u8], range: std::ops::Range<u32>) -> Option<u32> {
-    let first = usize::try_from(range.start / 8).ok()?;
-    let bytes = bitmap.get(first..)?;
-    let skip = bytes.iter().position(|&byte| byte != 0xFF)?;
-    let from = (range.start / 8).checked_add(u32::try_from(skip).ok()?)?.checked_mul(8)?;
-    (from.max(range.start)..range.end).find(|&index| !bit_of(bitmap, index))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_first_clear_bit_lies_in_the_range_or_is_none() {
-        let bitmap = [0xFF, 0xFF, 0b1111_0111, 0];
-        assert_eq!(first_clear(&bitmap, 0..32), Some(19));
-        assert_eq!(first_clear(&bitmap, 20..32), Some(24));
-        assert_eq!(first_clear(&bitmap, 0..19), None);
-        assert_eq!(first_clear(&bitmap, 26..32), Some(26));
-        assert_eq!(first_clear(&[0xFF; 4], 3..32), None);
-        assert_eq!(first_clear(&[0xFF; 4], 40..64), None);
-    }
+/// The first bit from `from` to before `end` that is clear.
+fn first_free(bitmap: &[u8], from: u32, end: u32) -> Option<u32> {
+    let free = find_free(bitmap, usize::try_from(from).ok()?, usize::try_from(end).ok()?, 1);
+    u32::try_from(free.first).ok().filter(|_| free.len > 0)
 }

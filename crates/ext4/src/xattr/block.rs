@@ -5,7 +5,7 @@ use crate::space::Claim;
 use crate::{Ext4, Place, Result, Snapshot, Structure};
 use dentree_bufcache::Buffer;
 use dentree_ext4_format::xattr::{
-    MAX_BLOCK_USERS, XattrBlock, XattrEntry, fits_in_block, set_block_refcount, write_block,
+    MAX_BLOCK_USERS, XattrBlock, XattrEntry, block_hash, fits_in_block, set_block_refcount, write_block,
 };
 use dentree_ext4_format::{BlockNumber, ChecksumSeed};
 use dentree_jbd2::Handle;
@@ -24,6 +24,13 @@ pub(super) struct Held {
 impl Held {
     pub(super) fn parsed(&self) -> Result<XattrBlock<'_>> {
         XattrBlock::parse(&self.bytes).map_err(|problem| self.place.corrupt(problem))
+    }
+
+    /// What the block is found by: its hash. Tools that fill images leave that out, so it is computed then.
+    pub(super) fn key(&self) -> Result<u32> {
+        let parsed = self.parsed()?;
+        let hashes = || parsed.list.iter().map(|entry| entry.map_or(0, |entry| entry.hash));
+        Ok(if parsed.hash == 0 { block_hash(hashes()) } else { parsed.hash })
     }
 }
 
@@ -68,7 +75,7 @@ impl Ext4 {
             parsed.verify(seed, number).map_err(|problem| place.corrupt(problem))?;
         }
         if let Some(writer) = &self.writer {
-            writer.shared.remember_block(parsed.hash, number, parsed.refcount);
+            writer.shared.remember_block(held.key()?, number, parsed.refcount);
         }
         Ok(Some(held))
     }
@@ -164,12 +171,12 @@ impl Ext4 {
 
     /// Puts `bytes` into a block, if it has no other users.
     fn rewrite_block(&self, handle: &mut Handle<'_>, old: &Held, bytes: &[u8], hash: u32) -> Result<bool> {
-        let was = old.parsed()?;
-        if was.refcount != 1 {
+        if old.parsed()?.refcount != 1 {
             return Ok(false);
         }
+        let key = old.key()?;
         let shared = &self.writer()?.shared;
-        shared.forget_block(was.hash, old.number);
+        shared.forget_block(key, old.number);
         let rewritten = self.update(handle, old.number, old.place, |to| {
             let is_ours = XattrBlock::parse(to).is_ok_and(|block| block.refcount == 1);
             if is_ours {
@@ -178,14 +185,14 @@ impl Ext4 {
             }
             is_ours
         })?;
-        shared.remember_block(if rewritten { hash } else { was.hash }, old.number, 1);
+        shared.remember_block(if rewritten { hash } else { key }, old.number, 1);
         Ok(rewritten)
     }
 
     /// Uses a block no longer; without users it is freed. Answers whether it was.
     pub(super) fn release_block(&self, handle: &mut Handle<'_>, old: &Held) -> Result<bool> {
         let (number, place) = (old.number, old.place);
-        let hash = old.parsed()?.hash;
+        let hash = old.key()?;
         let shared = &self.writer()?.shared;
         let mut is_forgotten = false;
         loop {

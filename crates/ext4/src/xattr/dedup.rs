@@ -27,7 +27,7 @@ impl Ext4 {
         let lists = self.lists(&snapshot, Some(&old))?;
         let values = self.check_values(&lists)?;
         let mut handle = self.start(1 + BLOCK_CREDITS + VALUE_CREDITS * values)?;
-        let hash = old.parsed()?.hash;
+        let hash = old.key()?;
         let is_lower = |number: BlockNumber| number < old.number;
         let Some(shared) = self.share_block(&mut handle, is_lower, hash, &lists.in_block)? else {
             return Ok(Some(old.number));

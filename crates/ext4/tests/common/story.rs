@@ -2,7 +2,8 @@
 //!
 //! Names are changed one after the other, and each change is atomic: so what is found is the tree as it was behind some
 //! operation, and none before the last that was made durable. Content is written when the file system likes: each byte of a file is
-//! one that it has had since the file was last made durable.
+//! one that it has had since the file was last made durable, or zero where the file was cut off in between: in its last block zeros may
+//! be written before the new length.
 //!
 //! Several stories can go on at once in one file system, each in names of its own.
 
@@ -57,6 +58,12 @@ impl Story {
             changed: HashMap::new(),
             durable: Vec::new(),
         };
+        let model = Arc::clone(&story.model);
+        walk(&model, &mut |_, inode| {
+            if inode.kind() == FileType::Regular {
+                story.note_content(id(inode), content(&model, inode));
+            }
+        });
         story.note_tree();
         story
     }
@@ -201,7 +208,8 @@ impl Story {
         if !(shortest..=longest).contains(&bytes.len()) {
             return Err(format!("{} bytes, but it had {shortest} to {longest}", bytes.len()));
         }
-        let is_possible = |at: usize| possible.iter().any(|version| version.get(at) == Some(&bytes[at]));
+        let is_possible =
+            |at: usize| possible.iter().any(|version| *version.get(at).unwrap_or(&0) == bytes[at]);
         match (0..bytes.len()).find(|&at| !is_possible(at)) {
             None => Ok(()),
             Some(at) => Err(format!(

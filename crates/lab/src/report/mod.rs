@@ -36,6 +36,8 @@ pub struct Findings {
     pub studies: Vec<Study>,
     /// Layouts and prefetch.
     pub comparisons: Vec<Comparison>,
+    /// Attribute blocks, found and shared.
+    pub attributes: Option<crate::xattr::Results>,
     /// What was left out, and why.
     pub skipped: Vec<String>,
 }
@@ -55,7 +57,8 @@ pub fn write(folder: &Path, findings: &Findings) -> std::io::Result<PathBuf> {
     fs::create_dir_all(folder)?;
     let studied = findings.studies.iter().flat_map(|study| &study.rows);
     let compared = findings.comparisons.iter().flat_map(|comparison| &comparison.rows);
-    let rows: Vec<_> = studied.chain(compared).cloned().chain(model::rows(findings)).collect();
+    let shared = findings.attributes.iter().flat_map(|results| &results.rows);
+    let rows: Vec<_> = studied.chain(compared).chain(shared).cloned().chain(model::rows(findings)).collect();
     write_json_lines(&folder.join("rows.jsonl"), &rows)?;
     let mut locks = std::io::BufWriter::new(fs::File::create(folder.join("locks.jsonl"))?);
     for table in findings.studies.iter().flat_map(|study| &study.locks) {

@@ -26,6 +26,7 @@ pub fn html(findings: &Findings) -> String {
     for comparison in &findings.comparisons {
         placement(&mut body, comparison);
     }
+    findings.attributes.iter().for_each(|results| attributes(&mut body, results));
     memory(&mut body, findings);
     left_out(&mut body, findings);
     let dark = format!("@media (prefers-color-scheme:dark){{{}{}}}", dark_style(), chips(Ink::dark_hex));
@@ -403,6 +404,15 @@ fn model(out: &mut String, study: &Study, findings: &Findings) {
         );
     }
     out.push_str("</tbody></table></div></div>");
+}
+
+fn attributes(out: &mut String, results: &crate::xattr::Results) {
+    let _ = write!(
+        out,
+        "<section><h2 id=\"xattr\">xattr</h2><p>P clients set an attribute of F files each, to one of V values: the cache of attribute \
+         blocks of before 2016, ours, and who sets attributes on this machine.</p><div class=\"wide\"><pre>{}</pre></div></section>",
+        escape(&results.text())
+    );
 }
 
 fn placement(out: &mut String, comparison: &Comparison) {

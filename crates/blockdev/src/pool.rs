@@ -1,0 +1,200 @@
+//! Threads that make the reads which are not waited for, of devices whose only read is a blocking one.
+//!
+//! Who protects what: `state` holds the jobs that no thread has taken, and the thread counts; a thread waits on `work`
+//! with `state` released. There is one lock, and no read is made and nobody called with it held.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+
+use crate::Done;
+
+/// The blocking read that a pool's threads make.
+pub(crate) type ReadAt = dyn Fn(u64, &mut [u8]) -> io::Result<()> + Send + Sync;
+
+/// Threads that make blocking reads. They start when first needed, and end with the pool.
+pub(crate) struct ReaderPool {
+    shared: Arc<Shared>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+struct Shared {
+    read: Box<ReadAt>,
+    state: Mutex<State>,
+    work: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    jobs: VecDeque<Job>,
+    /// Threads that wait for a job.
+    idle: usize,
+    threads: usize,
+    closed: bool,
+}
+
+struct Job {
+    offset: u64,
+    buf: Vec<u8>,
+    done: Done,
+}
+
+/// More threads than this gain nothing on the devices a pool is for; more reads wait for the first to end.
+pub(crate) const MAX_READERS: usize = 32;
+
+impl ReaderPool {
+    pub(crate) fn new(read: Box<ReadAt>) -> Self {
+        let shared = Shared { read, state: Mutex::default(), work: Condvar::new() };
+        ReaderPool { shared: Arc::new(shared), threads: Mutex::default() }
+    }
+
+    /// Queues a read behind those that are waiting, and starts a thread where none is free to take it.
+    ///
+    /// With no thread at all and none to be had, the read is made here: slower, never lost.
+    pub(crate) fn submit(&self, offset: u64, buf: Vec<u8>, done: Done) {
+        let mut state = self.shared.lock();
+        state.jobs.push_back(Job { offset, buf, done });
+        if state.jobs.len() <= state.idle || state.threads == MAX_READERS {
+            drop(state);
+            self.shared.work.notify_one();
+            return;
+        }
+        state.threads += 1;
+        drop(state);
+        let shared = Arc::clone(&self.shared);
+        match thread::Builder::new().name("blockdev-read".into()).spawn(move || shared.run()) {
+            Ok(thread) => self.lock_threads().push(thread),
+            Err(_) => self.shared.serve_one_here(),
+        }
+    }
+
+    fn lock_threads(&self) -> MutexGuard<'_, Vec<JoinHandle<()>>> {
+        self.threads.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn run(&self) {
+        let mut state = self.lock();
+        loop {
+            if let Some(job) = state.jobs.pop_front() {
+                drop(state);
+                self.serve(job);
+                state = self.lock();
+            } else if state.closed {
+                return;
+            } else {
+                state.idle += 1;
+                state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
+                state.idle -= 1;
+            }
+        }
+    }
+
+    fn serve(&self, Job { offset, mut buf, done }: Job) {
+        let result = (self.read)(offset, &mut buf);
+        done(result.map(|()| buf));
+    }
+
+    fn serve_one_here(&self) {
+        let mut state = self.lock();
+        state.threads -= 1;
+        let job = state.jobs.pop_front();
+        drop(state);
+        if let Some(job) = job {
+            self.serve(job);
+        }
+    }
+}
+
+impl Drop for ReaderPool {
+    fn drop(&mut self) {
+        let mut state = self.shared.lock();
+        state.closed = true;
+        let unread = std::mem::take(&mut state.jobs);
+        drop(state);
+        drop(unread);
+        self.shared.work.notify_all();
+        let me = thread::current().id();
+        for thread in self.lock_threads().drain(..) {
+            // Who is called with a read may have been the last to hold the device: that thread ends by itself.
+            if thread.thread().id() != me {
+                // A thread that panicked has nothing left to end.
+                let _ = thread.join();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Barrier;
+    use std::sync::mpsc::channel;
+
+    use super::*;
+
+    #[test]
+    fn as_many_reads_are_in_flight_as_there_may_be_threads() {
+        // No read ends before so many have begun.
+        let barrier = Barrier::new(MAX_READERS);
+        let pool = ReaderPool::new(Box::new(move |offset, buf| {
+            barrier.wait();
+            buf.fill(offset as u8);
+            Ok(())
+        }));
+        let (sender, receiver) = channel();
+        for offset in 0..3 * MAX_READERS as u64 {
+            let sender = sender.clone();
+            let done = move |result: io::Result<Vec<u8>>| sender.send((offset, result.unwrap())).unwrap();
+            pool.submit(offset, vec![0], Box::new(done));
+        }
+        drop(sender);
+        let mut answers: Vec<_> = receiver.iter().take(3 * MAX_READERS).collect();
+        answers.sort_unstable();
+        assert_eq!(answers, (0..3 * MAX_READERS as u64).map(|at| (at, vec![at as u8])).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_failed_read_harms_no_other() {
+        let pool =
+            ReaderPool::new(Box::new(
+                |offset, _| {
+                    if offset == 1 { Err(io::Error::other("bad sector")) } else { Ok(()) }
+                },
+            ));
+        let (sender, receiver) = channel();
+        for offset in 0..3 {
+            let sender = sender.clone();
+            pool.submit(
+                offset,
+                vec![0],
+                Box::new(move |result| sender.send((offset, result.is_ok())).unwrap()),
+            );
+        }
+        let mut answers: Vec<_> = receiver.iter().take(3).collect();
+        answers.sort_unstable();
+        assert_eq!(answers, [(0, true), (1, false), (2, true)]);
+    }
+
+    #[test]
+    fn the_last_holder_of_a_pool_may_be_one_of_its_threads() {
+        let pool = Arc::new(ReaderPool::new(Box::new(|_, _| Ok(()))));
+        let (dropped, receiver) = channel();
+        let (begin, begun) = channel::<()>();
+        let held = Arc::clone(&pool);
+        let done = move |_| {
+            begun.recv().unwrap();
+            drop(held);
+            dropped.send(()).unwrap();
+        };
+        pool.submit(0, vec![0], Box::new(done));
+        drop(pool);
+        begin.send(()).unwrap();
+        receiver.recv().unwrap();
+    }
+}

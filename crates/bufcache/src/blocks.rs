@@ -1,0 +1,68 @@
+//! The blocks in memory: which shard has which.
+
+use std::hash::BuildHasher;
+
+use foldhash::fast::RandomState;
+
+use crate::shard::{Found, SLOT_OVERHEAD, Shard, Vacancy};
+use crate::stats::Stats;
+use crate::sync::{Mutex, MutexGuard, lock};
+
+/// What a cache has of its device. Reads under way share it, so that none of them keeps the device open.
+pub(crate) struct Blocks {
+    pub(crate) block_size: usize,
+    /// Blocks that the budget has room for.
+    pub(crate) capacity: usize,
+    hasher: RandomState,
+    /// A power of two.
+    shards: Box<[Mutex<Shard>]>,
+}
+
+/// Fewer blocks than this in a shard, and chance would fill one while others have room.
+const MIN_SHARD_BLOCKS: usize = 64;
+const MAX_SHARDS: usize = 64;
+
+impl Blocks {
+    pub(crate) fn new(block_size: usize, budget_bytes: usize) -> Blocks {
+        let capacity = budget_bytes / block_size.saturating_add(SLOT_OVERHEAD);
+        let shards = (capacity / MIN_SHARD_BLOCKS + 1).next_power_of_two() / 2;
+        let shards = shards.clamp(1, MAX_SHARDS);
+        let hasher = RandomState::default();
+        let make = |_| Mutex::new(Shard::new(capacity / shards, hasher.clone()));
+        Blocks { block_size, capacity, shards: (0..shards).map(make).collect(), hasher }
+    }
+
+    #[inline]
+    pub(crate) fn hash(&self, block: u64) -> u64 {
+        self.hasher.hash_one(block)
+    }
+
+    /// The table inside takes the lowest bits and the seven highest of the hash.
+    #[inline]
+    pub(crate) fn shard_for(&self, hash: u64) -> &Mutex<Shard> {
+        &self.shards[(hash >> 40) as usize & (self.shards.len() - 1)]
+    }
+
+    pub(crate) fn shard_of(&self, block: u64) -> MutexGuard<'_, Shard> {
+        lock(self.shard_for(self.hash(block)))
+    }
+
+    #[inline]
+    pub(crate) fn find_or_claim(&self, block: u64) -> Found {
+        let hash = self.hash(block);
+        lock(self.shard_for(hash)).find_or_claim(block, hash)
+    }
+
+    pub(crate) fn claim_ahead(&self, block: u64) -> Option<Vacancy> {
+        let hash = self.hash(block);
+        lock(self.shard_for(hash)).claim_ahead(block, hash)
+    }
+
+    pub(crate) fn stats(&self) -> Stats {
+        let mut sum = Stats::default();
+        for shard in &self.shards {
+            sum += lock(shard).stats(self.block_size);
+        }
+        sum
+    }
+}

@@ -1,0 +1,181 @@
+//! Extended attributes and access lists at the front doors: the mount, in the hands of the usual programs, and the command line.
+//! The judges are the kernel's mount of the same image, and e2fsck.
+
+mod common;
+mod mounts;
+
+use common::{Image, can_mount, dentree, succeeds, text, tool};
+use mounts::{Loop, Mounted, mountable, said};
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+/// Runs a shell command in `dir`; fails the test with what it said where it fails.
+fn shell(dir: &Path, command: &str) -> String {
+    let output = Command::new("sh").args(["-ec", command]).current_dir(dir).output().unwrap();
+    assert!(output.status.success(), "{command}: {}", said(&output));
+    text(&output.stdout)
+}
+
+/// A dump of all attributes, in the order of names.
+const ALL: &str = "find . -print0 | LC_ALL=C sort -z | xargs -0 getfattr -h -d -m - -e hex";
+
+/// Modes, attributes and lists of a tree.
+fn description(top: &Path) -> String {
+    shell(
+        top,
+        "find . -printf '%P %y %m %U %G\\n' | LC_ALL=C sort; \
+         find . -print0 | LC_ALL=C sort -z | xargs -0 getfattr -h -d -m - -e hex; \
+         find . ! -type l -print0 | LC_ALL=C sort -z | xargs -0 getfacl -n",
+    )
+}
+
+/// What the shell makes of attributes and lists.
+const STORY: &str = "
+    umask 027
+    mkdir -p src/dir/sub; echo x >src/dir/file; echo y >src/run; chmod 755 src/run; ln -s dir/file src/link
+    setfattr -n user.comment -v 'some text' src/dir/file
+    setfattr -n user.large -v $(head -c 500 /dev/zero | tr '\\0' v) src/dir/file
+    setfattr -n user.other -v 0x00ff src/dir/file
+    setfattr -x user.other src/dir/file
+    setfattr -h -n trusted.link -v on src/link
+    setfattr -n security.selinux -v system_u:object_r:etc_t:s0 src/run
+    setfacl -m u:1001:rwx,g:2001:r,m::rx src/dir/file
+    setfacl -d -m u:1002:rwx,g::rx,o::r src/dir
+    mkdir src/dir/made; echo z >src/dir/made/inherited; mknod src/dir/pipe p
+    chmod 640 src/dir/file; chmod g+w src/dir/made/inherited
+    setfacl -b src/run; setfacl -m u:1001:r src/run; setfacl -x u:1001 src/run
+    cp -a src by-cp
+    rsync -aAX src/ by-rsync
+    tar --xattrs --xattrs-include='*' --acls -cf all.tar src
+    mkdir by-tar; tar --xattrs --xattrs-include='*' --acls -xpf all.tar -C by-tar
+    rm all.tar";
+
+#[test]
+fn the_usual_programs_do_through_the_mount_what_they_do_on_the_kernels() {
+    if !mountable() {
+        return;
+    }
+    for options in [&["-t", "ext4"][..], &["-t", "ext4", "-I", "128", "-b", "1024"]] {
+        let (ours, theirs) = (Image::new(64, options), Image::new(64, options));
+        let told = {
+            let kernel = Loop::new(&theirs.file, "rw");
+            shell(kernel.path(), STORY);
+            description(kernel.path())
+        };
+        let mut mounted = Mounted::new(&ours.file, &["-o", "allow_other"]);
+        shell(mounted.path(), STORY);
+        common::assert_same_lines(description(mounted.path()).as_bytes(), told.as_bytes());
+        tool("umount", [mounted.path()]);
+        assert!(mounted.wait().success());
+        tool("e2fsck", ["-fn".as_ref(), ours.file.as_os_str()]);
+        let kernel = Loop::new(&ours.file, "ro");
+        common::assert_same_lines(description(kernel.path()).as_bytes(), told.as_bytes());
+        let copied = |at: &str| shell(&kernel.path().join(at), &format!("{ALL}; getfacl -nR ."));
+        for copy in ["by-cp", "by-rsync", "by-tar/src"] {
+            assert_eq!(copied("src"), copied(copy), "{options:?}: {copy}");
+        }
+    }
+}
+
+#[test]
+fn attributes_are_set_listed_printed_and_removed() {
+    let image = Image::new(16, &["-t", "ext4"]);
+    succeeds(["touch", &image.at("/file")]);
+    let file = image.at("/file");
+    for (name, value) in [("user.text", "plain \"text\""), ("user.raw", "0x00ff"), ("trusted.b", "0sAAE=")] {
+        succeeds(["xattr", "set", &file, name, value]);
+    }
+    assert_eq!(text(&succeeds(["xattr", "ls", &file])), "trusted.b\nuser.raw\nuser.text\n");
+    assert_eq!(text(&succeeds(["xattr", "get", &file, "user.text"])), "plain \"text\"");
+    assert_eq!(succeeds(["xattr", "get", &file, "user.raw"]), [0, 255]);
+    assert_eq!(
+        text(&succeeds(["xattr", "get", "--dump", &file])),
+        "# file: file\ntrusted.b=0sAAE=\nuser.raw=0sAP8=\nuser.text=\"plain \\\"text\\\"\"\n\n"
+    );
+    succeeds(["xattr", "rm", &file, "user.raw", "trusted.b"]);
+    assert_eq!(text(&succeeds(["xattr", "ls", &file])), "user.text\n");
+    for wrong in [
+        &["xattr", "get", &file, "user.raw"][..],
+        &["xattr", "rm", &file, "user.raw"],
+        &["xattr", "set", &file, "fancy.name", "x"],
+        &["xattr", "set", &file, "user.raw", "0x0"],
+        &["xattr", "set", &image.at("/missing"), "user.a", "x"],
+    ] {
+        let output = dentree(wrong);
+        assert!(!output.status.success() && !output.stderr.is_empty(), "{wrong:?}");
+    }
+    tool("e2fsck", ["-fn".as_ref(), image.file.as_os_str()]);
+}
+
+#[test]
+fn dumps_go_to_setfattr_and_come_from_getfattr() {
+    if !can_mount() {
+        return;
+    }
+    let fill = |top: &Path, attributes: bool| {
+        for name in ["plain", "with space", "with\\backslash", "d/deep"] {
+            fs::create_dir_all(top.join("d")).unwrap();
+            fs::write(top.join(name), "x").unwrap();
+            if attributes {
+                let name = top.join(name);
+                let set = |key, value| {
+                    tool("setfattr", ["-n".as_ref(), key, "-v".as_ref(), value, name.as_os_str()]);
+                };
+                set("user.text".as_ref(), "a \"quoted\\\" one".as_ref());
+                set("user.raw".as_ref(), "0x000aff5c".as_ref());
+                set("trusted.e".as_ref(), "".as_ref());
+            }
+        }
+    };
+    let full = Image::filled(&["-t", "ext4"], |top| fill(top, true));
+    let empty = Image::filled(&["-t", "ext4"], |top| fill(top, false));
+    let ours = full.dir.path().join("ours.dump");
+    fs::write(&ours, succeeds(["xattr", "get", "--dump", "-R", &full.at("/")])).unwrap();
+    let mount = full.mount("ro").unwrap();
+    let theirs = shell(&mount.at, ALL);
+    drop(mount);
+    // Ours into the kernel's mount, by setfattr.
+    let mount = empty.mount("rw").unwrap();
+    shell(&mount.at, &format!("setfattr -h --restore={}", ours.display()));
+    assert_eq!(shell(&mount.at, ALL), theirs);
+    drop(mount);
+    // Getfattr's into an image, by us.
+    let other = Image::filled(&["-t", "ext4"], |top| fill(top, false));
+    let dump = other.dir.path().join("theirs.dump");
+    fs::write(&dump, &theirs).unwrap();
+    succeeds(["xattr", "set", &other.at("/"), "--restore", dump.to_str().unwrap()]);
+    let mount = other.mount("ro").unwrap();
+    assert_eq!(shell(&mount.at, ALL), theirs);
+    let wrong = other.dir.path().join("wrong.dump");
+    fs::write(&wrong, "user.a=\"b\"\n").unwrap();
+    drop(mount);
+    let output = dentree(["xattr", "set", &other.at("/"), "--restore", wrong.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(2), "{}", said(&output));
+}
+
+#[test]
+fn dedup_shares_equal_blocks_and_says_what_it_saved() {
+    let files: Vec<String> = (0..30).map(|file| format!("file{file}")).collect();
+    let image = Image::new(16, &["-t", "ext4", "-I", "128", "-b", "1024"]);
+    // debugfs gives each file a block of its own.
+    let commands: Vec<String> = std::iter::once("cd /".to_owned())
+        .chain(files.iter().enumerate().flat_map(|(n, file)| {
+            let value = format!("ea_set {file} user.kind value{}", n % 3);
+            [format!("write /dev/null {file}"), value]
+        }))
+        .collect();
+    image.debugfs(&commands.iter().map(String::as_str).collect::<Vec<_>>());
+    let told = text(&succeeds(["dedup", image.file.to_str().unwrap()]));
+    assert!(
+        told.ends_with(": 30 files have attributes in blocks: 30 blocks before, 3 now, 27648 bytes saved\n"),
+        "{told}"
+    );
+    tool("e2fsck", ["-fn".as_ref(), image.file.as_os_str()]);
+    for (n, file) in files.iter().enumerate() {
+        let value = succeeds(["xattr", "get", &image.at(file), "user.kind"]);
+        assert_eq!(text(&value), format!("value{}", n % 3));
+    }
+    let again = text(&succeeds(["dedup", image.file.to_str().unwrap()]));
+    assert!(again.ends_with("3 blocks before, 3 now, 0 bytes saved\n"), "{again}");
+}
