@@ -90,7 +90,7 @@ pub(crate) struct XattrLabArgs {
     #[arg(long, value_name = "V,…", value_delimiter = ',', default_values_t = [10, 100, 1000, 10_000, 100_000])]
     pub(crate) values: Vec<u32>,
     /// How often each client sets an attribute in a run
-    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 2000, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) sets: u32,
     /// Runs of each cell
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..))]

@@ -42,27 +42,26 @@ pub trait Setter: Sync {
     fn set(&self, client: usize, file: usize, value: usize);
 }
 
-/// How long the slowest client took.
+/// How long it took until the last client was done, from when all were there.
 pub fn run(setter: &dyn Setter, cell: &Cell, seed: u64) -> Duration {
-    let start = Barrier::new(cell.clients);
-    let slowest = Mutex::new(Duration::ZERO);
+    let start = Barrier::new(cell.clients + 1);
+    let mut began = Instant::now();
     std::thread::scope(|scope| {
         for client in 0..cell.clients {
-            let (start, slowest) = (&start, &slowest);
+            let start = &start;
             scope.spawn(move || {
                 let mut random = Xoshiro256PlusPlus::seed_from_u64(seed << 16 | client as u64);
                 start.wait();
-                let began = Instant::now();
                 for set in 0..cell.sets {
                     setter.set(client, set % cell.files, random.random_range(0..cell.values));
                 }
-                let took = began.elapsed();
-                let mut slowest = slowest.lock().unwrap_or_else(PoisonError::into_inner);
-                *slowest = took.max(*slowest);
             });
         }
+        // Before they are let go: this thread may be the last to run.
+        began = Instant::now();
+        start.wait();
     });
-    slowest.into_inner().unwrap_or_else(PoisonError::into_inner)
+    began.elapsed()
 }
 
 /// Blocks in memory, shared through a cache.

@@ -4,8 +4,8 @@
 //! - [`bench`]: P clients, F files, V values; the caches over blocks in memory, [`Ext4`](dentree_ext4::Ext4) called, the kernel and
 //!   fuse2fs mounted.
 //!
-//! Runs of all variants of a cell alternate, so that what slows the machine slows them all. A run's figure is the time of its
-//! slowest client; a cell's the mean of its runs, as in the source.
+//! Runs of all variants of a cell alternate, so that what slows the machine slows them all. A run's figure is the time until its
+//! last client was done; a cell's the mean of its runs, as in the source.
 
 pub mod bench;
 pub mod old;
@@ -182,8 +182,19 @@ impl Results {
     fn seconds(&self, case: &str, variant: &str, clients: usize) -> String {
         let found =
             self.rows.iter().find(|row| row.case == case && row.variant == variant && row.threads == clients);
-        found.map_or("---".to_owned(), |row| format!("{:.3}", row.median))
+        found.map_or("---".to_owned(), |row| show(row.median))
     }
+}
+
+/// Seconds as the source has them, and of short times three digits.
+fn show(seconds: f64) -> String {
+    let digits = match seconds {
+        0.1.. => 3,
+        0.01.. => 4,
+        0.001.. => 5,
+        _ => 6,
+    };
+    format!("{seconds:.digits$}")
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@
 
 mod background;
 mod options;
+mod write_back;
 
 use crate::args::MountArgs;
 use crate::image::{Image, Session};
@@ -18,6 +19,7 @@ use std::io::{self, IsTerminal, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::process;
 use std::thread;
+use write_back::WriteBack;
 
 /// Mounts, and serves until the mount is gone. With `--background`, returns as soon as the mount can be used.
 pub(super) fn run(session: &Session, args: &MountArgs) -> Result<(), Stop> {
@@ -50,7 +52,10 @@ pub(super) fn run(session: &Session, args: &MountArgs) -> Result<(), Stop> {
         let how = if wishes.access == Access::ReadOnly { "read-only " } else { "" };
         eprintln!("dentree: {} is mounted {how}at {directory}; Ctrl-C unmounts it", image.at(b""));
     }
+    let writes = wishes.access == Access::ReadWrite;
+    let write_back = writes.then(|| WriteBack::start(image.clone()));
     let served = mounted.serve();
+    drop(write_back);
     listening.close();
     Ok(served.map_err(local)?)
 }

@@ -1,0 +1,40 @@
+//! Content that nobody syncs is written by the clock, so that what programs wrote some time ago outlives a crash.
+
+use crate::image::Image;
+use crate::report;
+use std::sync::Arc;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+/// As long as the kernel keeps what is dirty, by `vm.dirty_expire_centisecs` as it is shipped.
+const INTERVAL: Duration = Duration::from_secs(30);
+
+/// Writes an image back now and then, until it is dropped.
+pub(super) struct WriteBack(Option<(Sender<()>, JoinHandle<()>)>);
+
+impl WriteBack {
+    /// Begins. Where no thread can be had, what is in memory is written when it is much, when it is synced and in the end.
+    pub(super) fn start(image: Arc<Image>) -> WriteBack {
+        let (stop, stopped) = channel();
+        let write = move || {
+            while stopped.recv_timeout(INTERVAL) == Err(RecvTimeoutError::Timeout) {
+                if let Err(error) = image.vfs.sync() {
+                    // The next fsync is told, too; and with each round this would be told again.
+                    return report::tell(&image.problem(b"", &error));
+                }
+            }
+        };
+        WriteBack(thread::Builder::new().name("write-back".into()).spawn(write).ok().map(|it| (stop, it)))
+    }
+}
+
+impl Drop for WriteBack {
+    fn drop(&mut self) {
+        if let Some((stop, thread)) = self.0.take() {
+            drop(stop);
+            // One that panicked has nothing left to write.
+            let _ = thread.join();
+        }
+    }
+}
