@@ -2,7 +2,7 @@
 
 .PHONY: run test check unit models docs bench lab fuzz crash posix install
 
-# Opens an ext4 image, walks it cold and warm, and says what to type next.
+# Makes an ext4 image, walks it cold and warm, and says what to type next.
 run:
 	@tools/setup run
 	cargo run --release --quiet --bin dentree -- demo

@@ -75,6 +75,11 @@ impl BufCache {
         }
     }
 
+    /// How many blocks were read ahead and thrown out before anybody asked for them, or could not be read.
+    pub fn ahead_wasted(&self) -> u64 {
+        self.blocks().ahead_wasted()
+    }
+
     /// Begins to read blocks, neighbours in one request, and waits for none. Those that are in memory, that are not on the device, or
     /// that there is no room for, are left out.
     pub fn read_ahead(&self, runs: Runs) {

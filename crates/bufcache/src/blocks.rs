@@ -58,6 +58,10 @@ impl Blocks {
         lock(self.shard_for(hash)).claim_ahead(block, hash)
     }
 
+    pub(crate) fn ahead_wasted(&self) -> u64 {
+        self.shards.iter().map(|shard| lock(shard).ahead_wasted()).sum()
+    }
+
     pub(crate) fn stats(&self) -> Stats {
         let mut sum = Stats::default();
         for shard in &self.shards {

@@ -346,6 +346,10 @@ impl Shard {
         self.counts.device_reads += 1;
     }
 
+    pub(crate) fn ahead_wasted(&self) -> u64 {
+        self.counts.ahead_wasted
+    }
+
     pub(crate) fn stats(&self, block_size: usize) -> Stats {
         let bytes = |slots: usize| (slots * block_size) as u64;
         let held = |slot: &&Slot| matches!(&slot.state, State::Ready(buffer) if buffer.is_held());

@@ -6,8 +6,8 @@ mod mounts;
 mod population;
 
 use common::{Image, assert_same_lines, can_mount, dentree, succeeds, text};
-use judged::{Maker, assert_clean, assert_kernel_agrees, on_each_kind, tree, wait_until_read};
-use rustix::process::{Pid, Signal, kill_process};
+use judged::{Maker, assert_clean, assert_kernel_agrees, end_with, on_each_kind, stopped_midway, tree};
+use rustix::process::Signal;
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
@@ -29,6 +29,9 @@ fn an_archive_copy_keeps_everything_there_and_back() {
     let expected = checksum(&mount.at);
     for options in [&["-O", "^has_journal"][..], &["-b", "1024", "-I", "512", "-O", "inline_data"], &[]] {
         let image = Image::new(160, &[&["-t", "ext4"], options].concat());
+        succeeds(["cp", "-a", &from, &image.at("/")]);
+        assert_same_lines(&checksum(&image.file), &expected);
+        // Once more, in the place of what is there.
         succeeds(["cp", "-a", &from, &image.at("/")]);
         assert_same_lines(&checksum(&image.file), &expected);
         let sparse = image.mount("ro").unwrap();
@@ -202,29 +205,24 @@ fn a_disk_that_is_full_below_the_image_is_an_error() {
     assert!(message.contains("disk.img:/large") && message.contains("No space left on device"), "{message}");
 }
 
-/// A copy of a large file, when some of it has been read.
+/// A copy of a large file into `image`, stopped in the middle.
 fn long_copy(image: &Image) -> Child {
     let local = image.dir.path().join("large");
-    if !local.exists() {
-        fs::write(&local, vec![7; 300 << 20]).unwrap();
-    }
+    fs::write(&local, vec![7; 300 << 20]).unwrap();
     succeeds(["mkdir", "-p", &image.at("/before")]);
-    let child = Command::new(env!("CARGO_BIN_EXE_dentree"))
-        .args(["cp", local.to_str().unwrap(), &image.at("/large")])
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    wait_until_read(&child, 30 << 20);
-    child
+    stopped_midway(|| {
+        dentree(["rm", "-f", &image.at("/large")]);
+        let mut copy = Command::new(env!("CARGO_BIN_EXE_dentree"));
+        copy.args(["cp", local.to_str().unwrap(), &image.at("/large")]);
+        copy.stderr(Stdio::piped()).spawn().unwrap()
+    })
 }
 
 #[test]
 fn a_copy_that_is_interrupted_leaves_a_clean_image_without_half_a_file() {
     let image = Maker::Ours(&[]).make(400);
     for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
-        let child = long_copy(&image);
-        kill_process(Pid::from_child(&child), signal).unwrap();
-        let output = child.wait_with_output().unwrap();
+        let output = end_with(long_copy(&image), signal);
         let message = text(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{message}");
         assert!(message.contains("interrupted"), "{message}");
@@ -236,9 +234,7 @@ fn a_copy_that_is_interrupted_leaves_a_clean_image_without_half_a_file() {
 #[test]
 fn a_copy_that_is_killed_leaves_an_image_that_recovers() {
     let image = Maker::Ours(&[]).make(400);
-    let child = long_copy(&image);
-    kill_process(Pid::from_child(&child), Signal::KILL).unwrap();
-    child.wait_with_output().unwrap();
+    end_with(long_copy(&image), Signal::KILL);
     let output = dentree(["mkdir", &image.at("/behind")]);
     assert!(output.status.success(), "{}", text(&output.stderr));
     assert_clean(&image.file);

@@ -5,12 +5,13 @@ mod judged;
 mod population;
 
 use common::{Image, assert_same_lines, can_mount, dentree, succeeds, text, tool};
-use judged::{assert_clean, assert_kernel_agrees, journal_sequence};
+use judged::{assert_clean, assert_kernel_agrees, end_with, journal_sequence, stopped_midway};
+use rustix::process::Signal;
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, PermissionsExt, symlink};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 const NOBODY: u32 = 65534;
 
@@ -203,18 +204,13 @@ fn an_image_whose_making_is_interrupted_is_not_made() {
     let from = image.dir.path().join("tree");
     fs::create_dir(&from).unwrap();
     fs::write(from.join("large"), vec![1; 300 << 20]).unwrap();
-    let child = Command::new(env!("CARGO_BIN_EXE_dentree"))
-        .arg("mkfs")
-        .arg(&image.file)
-        .args(["--size", "400M", "--from"])
-        .arg(&from)
-        .stderr(std::process::Stdio::piped())
-        .spawn()
-        .unwrap();
-    judged::wait_until_read(&child, 30 << 20);
-    let pid = rustix::process::Pid::from_child(&child);
-    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
-    let output = child.wait_with_output().unwrap();
+    let child = stopped_midway(|| {
+        let mut mkfs = Command::new(env!("CARGO_BIN_EXE_dentree"));
+        mkfs.arg("mkfs").arg(&image.file).args(["--size", "400M", "--force", "--from"]).arg(&from);
+        mkfs.stderr(Stdio::piped()).spawn().unwrap()
+    });
+    let _ = fs::remove_file(&image.file);
+    let output = end_with(child, Signal::INT);
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output.stderr).contains("interrupted; nothing was made"), "{}", text(&output.stderr));
     assert_eq!(fs::read_dir(image.dir.path()).unwrap().count(), 1);

@@ -57,6 +57,38 @@ fn tar_and_rsync_bring_a_tree_in_and_out() {
 }
 
 #[test]
+fn tar_and_rsync_bring_attributes_and_access_lists_along() {
+    if !has("tar") || !has("rsync") || !has("setfattr") || !has("setfacl") {
+        return;
+    }
+    for kind in KINDS {
+        let Some(image) = Image::new(kind, "96M") else { return };
+        let mounted = image.mount();
+        let outside = folder();
+        let into = mounted.path().display();
+        shell(
+            outside.path(),
+            &format!(
+                "{SOME_FILES}
+                 for n in 1 2 3 4; do setfattr -n user.colour -v green-$n tree/deep/f$n; done
+                 for n in $(seq 40); do setfattr -n user.shared -v $(head -c 600 /dev/zero | tr '\\0' v) tree/deep/er/one-of-many-$n; done
+                 setfattr -n trusted.seal -v 0x0001ff tree/deep
+                 setfacl -m u:65534:r,g:100:rwx tree/deep/f5; setfacl -d -m g:100:rwx tree/empty
+                 tar --xattrs --xattrs-include='*' --acls -cf - tree | tar --xattrs --xattrs-include='*' --acls -xpf - -C {into}
+                 rsync -aHAX tree/ {into}/synced
+                 rsync -aHAX {into}/tree/ back
+                 for copy in {into}/tree {into}/synced back; do
+                     test -z \"$(rsync -aHAXni --checksum --delete tree/ $copy/ | grep -v '^.d..t')\"
+                 done
+                 setfattr -x user.colour {into}/synced/deep/f1; setfacl -b {into}/synced/deep/f5
+                 rm -r {into}/tree/deep/er"
+            ),
+        );
+        image.finish(mounted, tree);
+    }
+}
+
+#[test]
 fn git_commits_clones_and_finds_everything_sound() {
     if !has("git") {
         return;

@@ -265,6 +265,11 @@ struct Log(UnixDatagram);
 
 impl Log {
     fn new() -> Option<Log> {
+        // One that a test has left behind when it was killed is nobody's.
+        let connected = UnixDatagram::unbound().unwrap().connect("/dev/log");
+        if connected.is_err_and(|error| error.kind() == std::io::ErrorKind::ConnectionRefused) {
+            fs::remove_file("/dev/log").unwrap();
+        }
         let log = UnixDatagram::bind("/dev/log").ok()?;
         log.set_nonblocking(true).unwrap();
         Some(Log(log))

@@ -1,16 +1,17 @@
 //! Directories, block by block.
 
+use crate::ahead::Sequence;
 use crate::map::Mapping;
 use crate::name::Wanted;
 use crate::{Ext4, Place, Result, Snapshot, Structure};
-use dentree_bufcache::Buffer;
+use dentree_bufcache::{Buffer, First};
 use dentree_ext4_format::{
     BlockRole, Compat, Entries, Entry, Incompat, InodeFlags, InodeNumber, LogicalBlock, Problem, block_role,
     verify_leaf,
 };
 use dentree_vfs::{DirEntry, FileType, Ino, Lookup, ReaddirStart};
 use std::borrow::Cow;
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 
 /// An entry that was looked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -39,11 +40,26 @@ impl Ext4 {
         block: LogicalBlock,
         place: Place,
     ) -> Result<(Buffer, Place)> {
+        self.dir_block_ahead(dir, block, place, |_| None)
+    }
+
+    /// The same. Where the block is missing or used first, `ahead` says what else to read of the directory; it must not use the
+    /// buffer cache.
+    pub(crate) fn dir_block_ahead(
+        &self,
+        dir: &Snapshot,
+        block: LogicalBlock,
+        place: Place,
+        ahead: impl FnOnce(First) -> Option<Vec<Range<u32>>>,
+    ) -> Result<(Buffer, Place)> {
         let max = u64::from(self.dir_blocks(dir)? - 1);
         Problem::check_range("the block within the directory", u64::from(block.0), 0, max)
             .map_err(|problem| place.corrupt(problem))?;
         match self.map(dir, block)?.mapping {
-            Mapping::Data(at) => Ok((self.metadata(at, place)?, place.at(at))),
+            Mapping::Data(at) => {
+                let plan = |first| ahead(first).map(|wanted| move || self.on_device(dir, &wanted));
+                Ok((self.metadata_ahead(at, place, plan)?, place.at(at)))
+            }
             Mapping::Unwritten(_) | Mapping::Hole => {
                 Err(place.corrupt(Problem::Missing { what: "the block" }))
             }
@@ -51,8 +67,14 @@ impl Ext4 {
     }
 
     /// Reads a leaf block and verifies its checksum; `None` where the block belongs to the index.
-    pub(crate) fn dir_leaf(&self, dir: &Snapshot, block: LogicalBlock) -> Result<Option<(Buffer, Place)>> {
-        let (buffer, place) = self.dir_block(dir, block, dir.place(Structure::DirectoryLeaf(block)))?;
+    pub(crate) fn dir_leaf(
+        &self,
+        dir: &Snapshot,
+        block: LogicalBlock,
+        ahead: impl FnOnce(First) -> Option<Vec<Range<u32>>>,
+    ) -> Result<Option<(Buffer, Place)>> {
+        let place = dir.place(Structure::DirectoryLeaf(block));
+        let (buffer, place) = self.dir_block_ahead(dir, block, place, ahead)?;
         if block_role(&buffer, block, self.is_indexed(dir), self.sb.block_size) == BlockRole::Index {
             return Ok(None);
         }
@@ -64,7 +86,7 @@ impl Ext4 {
 
     /// Reads a leaf block that the index leads to. Without a checksum behind it an empty one looks as an index block does.
     pub(crate) fn promised_leaf(&self, dir: &Snapshot, block: LogicalBlock) -> Result<(Buffer, Place)> {
-        if let Some(leaf) = self.dir_leaf(dir, block)? {
+        if let Some(leaf) = self.dir_leaf(dir, block, |first| self.beside(dir, block, first))? {
             return Ok(leaf);
         }
         if block.0 == 0 || self.sb.has_metadata_csum() {
@@ -104,8 +126,10 @@ impl Ext4 {
         }
         let blocks = self.dir_blocks(dir)?;
         let first = u32::try_from(from >> self.sb.block_size.log2()).unwrap_or(u32::MAX);
+        let mut sequence = Sequence::default();
         for block in (first..blocks).map(LogicalBlock) {
-            let Some((buffer, place)) = self.dir_leaf(dir, block)? else { continue };
+            let ahead = |_| sequence.plan(block, blocks);
+            let Some((buffer, place)) = self.dir_leaf(dir, block, ahead)? else { continue };
             let start = u64::from(block.0) << self.sb.block_size.log2();
             if self.each_entry_in(&buffer, place, start, from, each)?.is_break() {
                 break;

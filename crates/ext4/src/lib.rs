@@ -36,6 +36,7 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
+mod ahead;
 mod attributes;
 mod content;
 mod dir;
@@ -64,6 +65,7 @@ mod symlink;
 mod writer;
 mod xattr;
 
+pub use ahead::DxReadAhead;
 pub use dentree_ext4_format::{
     BlockNumber, BlockSize, Compat, GroupNumber, Incompat, InodeNumber, InodeTime, LogicalBlock, Problem,
     RoCompat, Superblock,

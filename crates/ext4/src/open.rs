@@ -1,9 +1,10 @@
 //! Opening: superblock, features, journal.
 
+use crate::ahead::{DxReadAhead, Windows};
 use crate::writer::Writer;
 use crate::{Error, Place, Result, Structure};
 use dentree_blockdev::BlockDevice;
-use dentree_bufcache::{BufCache, Buffer};
+use dentree_bufcache::{BufCache, Buffer, First, Runs};
 use dentree_ext4_format::{
     BlockNumber, Incompat, InodeTime, Problem, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, Superblock,
 };
@@ -33,6 +34,8 @@ pub struct Options {
     pub journaled: bool,
     /// What times changes are made at.
     pub clock: Clock,
+    /// What look-ups in large directories read ahead.
+    pub dx_read_ahead: DxReadAhead,
 }
 
 /// Where times come from.
@@ -53,6 +56,7 @@ impl Default for Options {
             writable: false,
             journaled: true,
             clock: Clock::System,
+            dx_read_ahead: DxReadAhead::default(),
         }
     }
 }
@@ -126,6 +130,8 @@ pub struct Ext4 {
     /// With the replayed journal over it.
     pub(crate) device: Arc<dyn BlockDevice>,
     cache: Arc<BufCache>,
+    pub(crate) dx_read_ahead: DxReadAhead,
+    pub(crate) windows: Windows,
     notices: Vec<Notice>,
     /// Where the file system may be changed.
     pub(crate) writer: Option<Writer>,
@@ -200,7 +206,17 @@ impl Ext4 {
         check_features(&sb)?;
         let cache = Arc::new(BufCache::new(device.clone(), sb.block_size.in_memory(), options.cache_bytes));
         let superblock_at = BlockNumber(offset >> sb.block_size.log2());
-        Ok(Ext4 { sb, superblock_at, device, cache, notices: Vec::new(), writer: None })
+        let (dx_read_ahead, windows) = (options.dx_read_ahead, Windows::new());
+        Ok(Ext4 {
+            sb,
+            superblock_at,
+            device,
+            cache,
+            dx_read_ahead,
+            windows,
+            notices: Vec::new(),
+            writer: None,
+        })
     }
 
     /// The superblock: sizes, features, label, times.
@@ -216,6 +232,21 @@ impl Ext4 {
     /// What the cache of metadata blocks has done, and what it holds.
     pub fn buffer_stats(&self) -> dentree_bufcache::Stats {
         self.cache.stats()
+    }
+
+    /// How many blocks were read ahead and thrown out unused.
+    pub(crate) fn ahead_wasted(&self) -> u64 {
+        self.cache.ahead_wasted()
+    }
+
+    /// A block of metadata, and what `plan` reads ahead on account of it, see [`BufCache::get_ahead`].
+    pub(crate) fn metadata_ahead<F: FnOnce() -> Runs>(
+        &self,
+        block: BlockNumber,
+        place: Place,
+        plan: impl FnOnce(First) -> Option<F>,
+    ) -> Result<Buffer> {
+        self.cache.get_ahead(block.0, plan).map_err(|source| place.at(block).io(source))
     }
 
     /// A block of metadata. `block` has been checked against the file system's size.

@@ -7,7 +7,7 @@ use common::Image;
 use common::ops::{Hands, Op, Wishes, contents, walk};
 use common::writing::{Dice, open};
 use dentree_vfs::{Allocate, FileSystem, Identity, OnExisting, SetAttr, SetTime, Timestamp, Vfs};
-use rustix::fs::{AtFlags, FallocateFlags, Mode, OFlags, RenameFlags, Timestamps};
+use rustix::fs::{AtFlags, FallocateFlags, Mode, OFlags, RenameFlags, Timestamps, XattrFlags};
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::fs::File;
@@ -34,6 +34,7 @@ struct Shown {
     blocks: u64,
     is_modified: bool,
     same_as: String,
+    xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
 }
 
 type Tree = BTreeMap<String, Shown>;
@@ -89,6 +90,10 @@ impl Kernel {
             Op::Link { from, to } => fs::hard_link(at(from), at(to)),
             Op::Unlink(path) => fs::remove_file(at(path)),
             Op::Rmdir(path) => fs::remove_dir(at(path)),
+            Op::SetXattr { path, name, value } => {
+                Ok(rustix::fs::lsetxattr(at(path), *name, value, XattrFlags::empty())?)
+            }
+            Op::RemoveXattr { path, name } => Ok(rustix::fs::lremovexattr(at(path), *name)?),
             Op::Hold(path) => {
                 let held = self.open(path, OFlags::PATH)?;
                 self.held.push(held);
@@ -120,6 +125,7 @@ impl Kernel {
                 blocks: if with_blocks && !found.is_dir() { found.blocks() } else { 0 },
                 is_modified: found.mtime() != BEFORE,
                 same_as,
+                xattrs: xattrs_at(at),
             };
             tree.insert(path.to_owned(), shown);
         });
@@ -145,6 +151,18 @@ impl Kernel {
     }
 }
 
+fn xattrs_at(path: &Path) -> BTreeMap<Vec<u8>, Vec<u8>> {
+    let (mut names, mut value) = ([0; 4096], [0; 4096]);
+    let len = rustix::fs::llistxattr(path, &mut names).unwrap();
+    let names = names[..len].split(|&byte| byte == 0).filter(|name| !name.is_empty());
+    names
+        .map(|name| {
+            let len = rustix::fs::lgetxattr(path, name, &mut value).unwrap();
+            (name.to_vec(), value[..len].to_vec())
+        })
+        .collect()
+}
+
 fn tree<F: FileSystem>(vfs: &Vfs<F>, with_blocks: bool) -> Tree {
     let (mut tree, mut first) = (Tree::new(), HashMap::new());
     walk(vfs, &mut |path, inode| {
@@ -158,6 +176,7 @@ fn tree<F: FileSystem>(vfs: &Vfs<F>, with_blocks: bool) -> Tree {
             blocks: if with_blocks && !found.is_dir() { found.blocks } else { 0 },
             is_modified: found.mtime.seconds != BEFORE,
             same_as,
+            xattrs: common::ops::xattrs(vfs, inode),
         };
         tree.insert(path.to_owned(), shown);
     });

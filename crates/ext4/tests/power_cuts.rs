@@ -3,10 +3,10 @@
 
 mod common;
 
-use common::fsck;
 use common::ops::{Wishes, reference};
 use common::story::Story;
 use common::writing::{Dice, OURS, new_image, open};
+use common::{Image, fsck};
 use dentree_blockdev::{Access, FileDevice, MemoryDevice, Recording, RecordingDevice, Replay, Survivors};
 use dentree_ext4::{Clock, Ext4, InodeTime, Options};
 use dentree_vfs::{FileSystem, Identity, NewKind, Vfs};
@@ -41,38 +41,66 @@ fn writable() -> Options {
     Options { writable: true, clock: Clock::Fixed(InodeTime::default()), ..Options::default() }
 }
 
-/// Makes the directory for those who work together.
-fn share<F: FileSystem>(vfs: &Vfs<F>) {
-    vfs.make(&Identity::Superuser, vfs.root(), b"shared", NewKind::Directory, 0o755).unwrap();
+/// What is there before anything is done: a directory for those who work together, and for each a file and a directory with a file,
+/// which lie in their inodes where there is inline data.
+fn begin<F: FileSystem>(vfs: &Vfs<F>) {
+    let who = &Identity::Superuser;
+    let make = |path: &str, kind, permissions| {
+        let at = vfs.walk_parent(who, vfs.root(), path.as_bytes()).unwrap();
+        vfs.make(who, &at.dir, at.name, kind, permissions).unwrap()
+    };
+    make("shared", NewKind::Directory, 0o755);
+    for top in TOPS {
+        make(&format!("{top}a"), NewKind::Directory, 0o755);
+        for file in ["file 1", "a/file 2"] {
+            let made = make(&format!("{top}{file}"), NewKind::Regular, 0o644);
+            assert_eq!(vfs.write(who, &made, 0, FIRST_CONTENT).unwrap(), FIRST_CONTENT.len());
+        }
+    }
 }
 
-/// A new image, with a directory for those who work on it together.
-fn image_to_share(options: &str, size: &str) -> Vec<u8> {
-    let image = new_image(options, size);
-    let ours = Vfs::new(open(&image)).unwrap();
-    share(&ours);
-    ours.into_fs().expect("nobody holds an inode").close().unwrap();
+/// What names begin with, of one who is alone and of some who work together.
+const TOPS: [&str; 4] = ["", "shared/0 ", "shared/1 ", "shared/2 "];
+
+const FIRST_CONTENT: &[u8] = b"short enough for an inode";
+
+/// A new image that is as [`begin`] leaves one.
+fn new_begun_image(options: &str, size: &str) -> Vec<u8> {
+    let image = if options == OURS {
+        let image = new_image(options, size);
+        let ours = Vfs::new(open(&image)).unwrap();
+        begin(&ours);
+        ours.into_fs().expect("nobody holds an inode").close().unwrap();
+        image
+    } else {
+        Image::new(options, size, |tree| {
+            fs::create_dir(tree.join("shared")).unwrap();
+            for top in TOPS {
+                fs::create_dir(tree.join(format!("{top}a"))).unwrap();
+                for file in ["file 1", "a/file 2"] {
+                    fs::write(tree.join(format!("{top}{file}")), FIRST_CONTENT).unwrap();
+                }
+            }
+        })
+    };
     fs::read(image.path()).unwrap()
 }
 
 /// One thread works on a new image, all over it, or several, each on names of its own that begin in one directory.
 fn work(options: &str, size: &str, seed: u64, threads: usize) -> Run {
-    let device = Arc::new(RecordingDevice::new(image_to_share(options, size)));
+    let device = Arc::new(RecordingDevice::new(new_begun_image(options, size)));
     let ours = Vfs::new(Ext4::open(device.clone(), writable()).unwrap()).unwrap();
-    let tops = (0..threads).map(|thread| match threads {
-        1 => String::new(),
-        _ => format!("shared/{thread} "),
-    });
+    let tops = if threads == 1 { &TOPS[..1] } else { &TOPS[1..][..threads] };
     let allocates = options.contains("ext4") || options == OURS;
     let mut stories = std::thread::scope(|scope| {
-        let work = tops.zip(0..).map(|(top, thread)| {
+        let work = tops.iter().zip(0..).map(|(&top, thread)| {
             let (ours, device) = (&ours, &device);
             scope.spawn(move || {
                 let model = reference();
-                share(&model);
-                let mut story = Story::new(&top, model);
+                begin(&model);
+                let mut story = Story::new(top, model);
                 let mut dice = Dice(0x5851_F42D * (seed * 100 + thread) + 1);
-                let wishes = Wishes { top, allocates, durable_one_of: 8 };
+                let wishes = Wishes { top: top.to_owned(), allocates, durable_one_of: 8 };
                 let errors = story.go_on(ours, &wishes, &mut dice, WORK / threads, &|| device.position());
                 assert!(errors.is_empty(), "{errors:?}");
                 story

@@ -1,7 +1,7 @@
 //! Requests that change something, in terms of [`Vfs`](dentree_vfs::Vfs).
 //!
-//! The kernel has checked who may do it; what is left to say is to whom a new inode belongs, and when a file loses its setuid and setgid
-//! bits: asked to do that itself, the kernel would look for the file's capabilities before each write that it gathers. With the
+//! The kernel has checked who may do it; what is left to say is to whom a new inode belongs, and when a file loses its setuid and
+//! setgid bits: asked to do that itself, the kernel would look for the file's capabilities before each write that it gathers. With the
 //! write-back cache it also knows length and times of open files better than we do, and sends
 //! them when it writes.
 //!

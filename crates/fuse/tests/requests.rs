@@ -151,22 +151,26 @@ fn hundreds_of_thousands_of_look_ups_leave_nothing_behind() {
                 let top = &mounted.path;
                 scope.spawn(move || {
                     for dir in (0..directories).filter(|dir| round % 3 == 2 || dir % 4 == thread) {
-                        let dir = top.join(dir.to_string());
-                        if round % 3 == 1 {
-                            for entry in fs::read_dir(&dir).unwrap() {
-                                entry.unwrap().metadata().unwrap();
-                            }
-                        } else {
-                            for number in 0..250 {
-                                fs::metadata(dir.join(number.to_string())).unwrap();
-                            }
-                        }
+                        look_at_all(&top.join(dir.to_string()), round % 3 == 1);
                     }
                 });
             }
         });
         assert!(mounted.handle.known_inodes() > 10_000);
         forget_all(&mounted);
+    }
+}
+
+/// Asks for the attributes of 250 files, by listing them or by name.
+fn look_at_all(dir: &Path, by_listing: bool) {
+    if by_listing {
+        for entry in fs::read_dir(dir).unwrap() {
+            entry.unwrap().metadata().unwrap();
+        }
+    } else {
+        for number in 0..250 {
+            fs::metadata(dir.join(number.to_string())).unwrap();
+        }
     }
 }
 

@@ -96,17 +96,31 @@ impl Mount {
     pub fn new(image: &Path, at: PathBuf, options: &str) -> Result<Mount, String> {
         fs::create_dir_all(&at).unwrap();
         let options = format!("loop,{options}");
-        let output = Command::new("mount").args(["-o", &options]).arg(image).arg(&at).output().unwrap();
-        if output.status.success() { Ok(Mount { at }) } else { Err(text(&output.stderr)) }
+        loop {
+            let output = Command::new("mount").args(["-o", &options]).arg(image).arg(&at).output().unwrap();
+            if !output.status.success() {
+                return Err(text(&output.stderr));
+            }
+            let mount = Mount { at: at.clone() };
+            let flags = rustix::fs::statvfs(&at).unwrap().f_flag;
+            // While the loop device of an earlier, read-only mount is still going, mount(8) takes that one.
+            if !flags.contains(rustix::fs::StatVfsMountFlags::RDONLY) || options.ends_with("ro") {
+                return Ok(mount);
+            }
+        }
     }
 }
 
 impl Drop for Mount {
     fn drop(&mut self) {
-        // A file that was just closed can still be busy for a moment; a lazy unmount ends either way.
-        if !Command::new("umount").arg(&self.at).status().is_ok_and(|status| status.success()) {
-            let _ = Command::new("umount").arg("-l").arg(&self.at).status();
+        // A file that was just closed can still be busy for a moment.
+        for _ in 0..100 {
+            if Command::new("umount").arg(&self.at).status().is_ok_and(|status| status.success()) {
+                return;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(20));
         }
+        let _ = Command::new("umount").arg("-l").arg(&self.at).status();
     }
 }
 

@@ -3,10 +3,11 @@
 #![allow(dead_code)] // each test binary uses a part
 
 use crate::common::{Image, Mount, assert_same_lines, dentree, succeeds, text, tool};
+use rustix::process::{Pid, Signal, kill_process};
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::path::Path;
-use std::process::{Child, Command};
+use std::process::{Child, Command, Output};
 
 /// How images come to be, each with a name.
 pub const KINDS: &[(&str, Maker)] = &[
@@ -155,13 +156,38 @@ pub fn journal_sequence(image: &Path) -> u64 {
     u64::from_str_radix(hex, 16).unwrap()
 }
 
-/// Waits until a process has read so many bytes.
-pub fn wait_until_read(process: &Child, bytes: u64) {
-    let read_so_far = || -> u64 {
-        let io = fs::read_to_string(format!("/proc/{}/io", process.id())).unwrap();
-        io.lines().find_map(|line| line.strip_prefix("rchar: ")).unwrap().parse().unwrap()
-    };
-    while read_so_far() < bytes {
-        std::thread::yield_now();
+/// A process that `start` starts, which is going to read 300 MiB, stopped when it has read some of that and not all.
+pub fn stopped_midway(start: impl Fn() -> Child) -> Child {
+    loop {
+        let mut child = start();
+        let pid = Pid::from_child(&child);
+        let about = |file: &str| fs::read_to_string(format!("/proc/{}/{file}", child.id())).unwrap();
+        let read_so_far = || -> u64 {
+            about("io").lines().find_map(|line| line.strip_prefix("rchar: ")).unwrap().parse().unwrap()
+        };
+        // Nobody but us waits for it: it is here until then, if only as a zombie.
+        let is =
+            |states: [&str; 2]| states.iter().any(|state| about("stat").contains(&format!(") {state} ")));
+        while !is(["Z", "Z"]) && read_so_far() < 30 << 20 {
+            std::thread::yield_now();
+        }
+        kill_process(pid, Signal::STOP).unwrap();
+        while !is(["T", "Z"]) {
+            std::thread::yield_now();
+        }
+        if is(["T", "T"]) && read_so_far() < 250 << 20 {
+            return child;
+        }
+        // It was faster than the signal.
+        kill_process(pid, Signal::CONT).unwrap();
+        child.wait().unwrap();
     }
+}
+
+/// Sends a stopped process a signal, and what it says when it has ended.
+pub fn end_with(child: Child, signal: Signal) -> Output {
+    let pid = Pid::from_child(&child);
+    kill_process(pid, signal).unwrap();
+    kill_process(pid, Signal::CONT).unwrap();
+    child.wait_with_output().unwrap()
 }

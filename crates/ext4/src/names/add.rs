@@ -77,7 +77,7 @@ impl Ext4 {
             return self.plan_indexed(&snapshot, way, version, name);
         }
         for block in (0..self.dir_blocks(&snapshot)?).map(LogicalBlock) {
-            let Some((buffer, place)) = self.dir_leaf(&snapshot, block)? else { continue };
+            let Some((buffer, place)) = self.dir_leaf(&snapshot, block, |_| None)? else { continue };
             let room = has_room(self.leaf_entries(&buffer), name.len());
             if room.map_err(|problem| place.corrupt(problem))? {
                 return Ok(Plan::Leaf(block));
@@ -93,7 +93,7 @@ impl Ext4 {
         if let Some(version) = version
             && self.sb.compat.has(Compat::DIR_INDEX)
             && self.dir_blocks(dir)? == 1
-            && let Some((buffer, _)) = self.dir_leaf(dir, LogicalBlock(0))?
+            && let Some((buffer, _)) = self.dir_leaf(dir, LogicalBlock(0), |_| None)?
         {
             return Ok(Plan::MakeIndex(buffer, version));
         }

@@ -52,6 +52,15 @@ pub enum Op {
     },
     Unlink(String),
     Rmdir(String),
+    SetXattr {
+        path: String,
+        name: &'static str,
+        value: Vec<u8>,
+    },
+    RemoveXattr {
+        path: String,
+        name: &'static str,
+    },
     /// Opened, so that it lives on without a name.
     Hold(String),
     Release,
@@ -73,6 +82,8 @@ pub struct Wishes {
 /// Names of directories, and of other things at times.
 const DIRS: [&str; 3] = ["a", "b", "c"];
 
+const XATTRS: [&str; 3] = ["user.a", "user.longer", "trusted.t"];
+
 impl Wishes {
     pub fn op(&self, dice: &mut Dice) -> Op {
         if self.durable_one_of > 0 && dice.roll(self.durable_one_of) == 0 {
@@ -82,7 +93,7 @@ impl Wishes {
         let at = u64::try_from(dice.roll(60_000)).unwrap();
         let most = if dice.roll(8) == 0 { 90_000 } else { 6000 };
         let (len, fill) = (1 + dice.roll(most), u8::try_from(dice.roll(256)).unwrap());
-        match dice.roll(32) {
+        match dice.roll(36) {
             0..=4 => Op::Create(path),
             5..=7 => Op::Mkdir(self.directory(dice)),
             // Half of the targets fit into the inode.
@@ -105,6 +116,12 @@ impl Wishes {
             26..=28 => Op::Unlink(path),
             29 => Op::Rmdir(self.directory(dice)),
             30 => Op::Hold(path),
+            // Few values, so that some share a block; all together fit into one.
+            31..=33 => {
+                let value = vec![fill % 3; [10, 40, 240][dice.roll(3)]];
+                Op::SetXattr { path, name: XATTRS[dice.roll(3)], value }
+            }
+            34 => Op::RemoveXattr { path, name: XATTRS[dice.roll(3)] },
             _ => Op::Release,
         }
     }
@@ -196,6 +213,14 @@ impl<'a, F: FileSystem> Hands<'a, F> {
                 };
                 Ok(u64::from(gone.is_dir()))
             }
+            Op::SetXattr { path, name, value } => {
+                let inode = self.at(path)?;
+                self.vfs.setxattr(who, &inode, name.as_bytes(), value, SetXattr::Any).map(|()| 0)
+            }
+            Op::RemoveXattr { path, name } => {
+                let inode = self.at(path)?;
+                self.vfs.removexattr(who, &inode, name.as_bytes()).map(|()| 0)
+            }
             Op::Hold(path) => {
                 let inode = self.at(path)?;
                 self.touched.clear();
@@ -262,6 +287,7 @@ pub struct Seen {
     /// The first path under which the same inode was met.
     pub same_as: String,
     pub target: Vec<u8>,
+    pub xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
 }
 
 pub type Tree = BTreeMap<String, Seen>;
@@ -301,9 +327,16 @@ pub fn tree<F: FileSystem>(vfs: &Vfs<F>) -> Tree {
         let attr = inode.attr();
         let target = if attr.kind == FileType::Symlink { vfs.readlink(inode).unwrap() } else { Vec::new() };
         let same_as = first.entry(inode.ino()).or_insert_with(|| path.to_owned()).clone();
-        tree.insert(path.to_owned(), Seen { mode: attr.mode(), nlink: attr.nlink, same_as, target });
+        let xattrs = xattrs(vfs, inode);
+        tree.insert(path.to_owned(), Seen { mode: attr.mode(), nlink: attr.nlink, same_as, target, xattrs });
     });
     tree
+}
+
+/// The extended attributes of an inode.
+pub fn xattrs<F: FileSystem>(vfs: &Vfs<F>, inode: &Inode<F>) -> BTreeMap<Vec<u8>, Vec<u8>> {
+    let names = vfs.listxattr(inode).unwrap();
+    names.into_iter().map(|name| (name.clone(), vfs.getxattr(inode, &name).unwrap())).collect()
 }
 
 /// The content of every file, by path.

@@ -39,7 +39,7 @@ pub struct Story {
     files: Vec<BTreeMap<String, Id>>,
     /// The content of a file from an operation on.
     versions: HashMap<Id, Vec<(usize, Vec<u8>)>>,
-    /// The last operation that has changed an inode.
+    /// The last operation that has changed an inode, and with it the tree.
     changed: HashMap<Id, usize>,
     durable: Vec<Durable>,
 }
@@ -58,6 +58,12 @@ impl Story {
             changed: HashMap::new(),
             durable: Vec::new(),
         };
+        let model = Arc::clone(&story.model);
+        walk(&model, &mut |_, inode| {
+            if inode.kind() == FileType::Regular {
+                story.note_content(id(inode), content(&model, inode));
+            }
+        });
         story.note_tree();
         story
     }
@@ -117,7 +123,11 @@ impl Story {
                 self.durable.push(Durable { from: position, tree, file: Some(touched[0]), content: now });
             }
             Some(Op::Sync) => self.synced(position),
-            _ => self.changed.extend(touched.iter().map(|&id| (id, now))),
+            // What changes nothing, as a value that was set already, is part of no transaction.
+            _ if self.trees.last() != Some(&self.told(tree(&self.model))) => {
+                self.changed.extend(touched.iter().map(|&id| (id, now)));
+            }
+            _ => {}
         }
     }
 

@@ -70,10 +70,10 @@ pub(super) const CASES: [Case; 15] = [
         stat(mounted, load, 1, true)
     }),
     case("mount-stat-existing", "ns/look-up", true, |mounted, load| {
-        stat(mounted, load, load.size.created, true)
+        stat(mounted, load, load.size.looked_up, true)
     }),
     case("mount-stat-missing", "ns/look-up", true, |mounted, load| {
-        stat(mounted, load, load.size.created, false)
+        stat(mounted, load, load.size.looked_up, false)
     }),
     case("mount-create-one", "ns/file", true, |mounted, load| create(mounted, load, 1)),
     case("mount-create-many", "ns/file", false, |mounted, load| create(mounted, load, DIRECTORIES)),

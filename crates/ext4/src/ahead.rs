@@ -1,0 +1,166 @@
+//! Which blocks of a directory are read ahead of their use.
+//!
+//! Who goes through a directory reads it in order: the blocks behind are read ahead in a window that doubles ([`Sequence`]). Who looks
+//! for a name goes to one leaf, and the next name may be in any other: those that cost least are the neighbours, which come by
+//! one request ([`DxReadAhead`]).
+
+use crate::map::Mapping;
+use crate::{Ext4, Snapshot};
+use dentree_bufcache::{First, Runs};
+use dentree_ext4_format::{InodeNumber, LogicalBlock};
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// What a look-up in an indexed directory reads ahead when it finds a leaf missing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum DxReadAhead {
+    /// Nothing.
+    Off,
+    /// The whole directory.
+    Whole,
+    /// Some blocks to both sides: none at a directory's first miss, then twice as many each time, and half as many
+    /// where the cache had to throw out too many that nobody had used.
+    #[default]
+    Window,
+}
+
+/// Most blocks that a window has.
+const MAX_WINDOW: u32 = 256;
+
+/// The windows of directories, by a few bits of their inode numbers.
+///
+/// A slot is `inode << 32 | wasted << 16 | width`: the directory that it is of, how many blocks the cache had thrown out unused at its
+/// last miss, and the width of its window then. What threads that meet in a slot lose is a better guess, so relaxed loads and
+/// stores do.
+pub(crate) struct Windows(Box<[AtomicU64]>);
+
+const SLOTS: u32 = 1 << 12;
+
+impl Windows {
+    pub(crate) fn new() -> Windows {
+        Windows((0..SLOTS).map(|_| AtomicU64::new(0)).collect())
+    }
+
+    /// How many blocks around one that was missing are to be read, with that one. `wasted`: how many blocks the cache has thrown out so far
+    /// that were read ahead, of whatever directory, and never used.
+    fn next(&self, dir: InodeNumber, wasted: u64) -> u32 {
+        let slot = &self.0[(dir.0 % SLOTS) as usize];
+        let old = slot.load(Relaxed);
+        let wasted = wasted as u16;
+        let width = if old >> 32 == u64::from(dir.0) {
+            let (before, width) = ((old >> 16) as u16, old as u32 & 0xFFFF);
+            let since = u32::from(wasted.wrapping_sub(before));
+            if since > width / 2 { (width / 2).max(1) } else { (width * 2).min(MAX_WINDOW) }
+        } else {
+            1
+        };
+        slot.store(u64::from(dir.0) << 32 | u64::from(wasted) << 16 | u64::from(width), Relaxed);
+        width
+    }
+}
+
+/// How far a listing has read ahead.
+#[derive(Default)]
+pub(crate) struct Sequence {
+    /// The first block that has not been.
+    next: u32,
+    width: u32,
+}
+
+/// Most blocks that a listing reads ahead at once.
+const MAX_STRIDE: u32 = 128;
+
+impl Sequence {
+    /// The blocks to read ahead when block `at` of `end` is missing or used first.
+    pub(crate) fn plan(&mut self, at: LogicalBlock, end: u32) -> Option<Vec<Range<u32>>> {
+        let LogicalBlock(at) = at;
+        // There is enough on its way.
+        if at + self.width / 2 < self.next {
+            return None;
+        }
+        self.width = (self.width * 2).clamp(4, MAX_STRIDE);
+        let start = self.next.max(at + 1);
+        self.next = start.saturating_add(self.width).min(end);
+        (start < self.next).then(|| std::iter::once(start..self.next).collect())
+    }
+}
+
+impl Ext4 {
+    /// The blocks to read ahead when a look-up finds leaf `block` missing.
+    pub(crate) fn beside(
+        &self,
+        dir: &Snapshot,
+        block: LogicalBlock,
+        first: First,
+    ) -> Option<Vec<Range<u32>>> {
+        let LogicalBlock(block) = block;
+        let blocks = self.dir_blocks(dir).ok()?;
+        if first == First::Use {
+            return None;
+        }
+        let range = match self.dx_read_ahead {
+            DxReadAhead::Off => return None,
+            DxReadAhead::Whole => 0..blocks,
+            DxReadAhead::Window => {
+                let width = self.windows.next(dir.ino, self.ahead_wasted());
+                let start = block.saturating_sub(width / 2);
+                start..start.saturating_add(width).min(blocks)
+            }
+        };
+        let beside = [range.start..block, block + 1..range.end];
+        let beside: Vec<_> = beside.into_iter().filter(|range| !range.is_empty()).collect();
+        (!beside.is_empty()).then_some(beside)
+    }
+
+    /// Where blocks of a directory lie. A hole, or a map that cannot be read, is for those to tell who want the block.
+    pub(crate) fn on_device(&self, dir: &Snapshot, wanted: &[Range<u32>]) -> Runs {
+        let mut runs = Runs::new();
+        for range in wanted {
+            let mut at = range.start;
+            while at < range.end {
+                let Ok(run) = self.map(dir, LogicalBlock(at)) else { return runs };
+                let len = run.len.min(u64::from(range.end - at));
+                if let Mapping::Data(start) = run.mapping {
+                    match runs.last_mut() {
+                        Some(last) if last.end == start.0 => last.end += len,
+                        _ => runs.push(start.0..start.0 + len),
+                    }
+                }
+                at += len as u32;
+            }
+        }
+        runs
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_window_grows_while_nothing_is_wasted_and_shrinks_when_much_is() {
+        let (windows, dir) = (Windows::new(), InodeNumber(12));
+        // The count wraps around.
+        let wasted = [0, 0, 0, 0, 5, 6, 20, 60, (1 << 16) + 61].map(|wasted| windows.next(dir, wasted));
+        assert_eq!(wasted, [1, 2, 4, 8, 4, 8, 4, 2, 4]);
+        let widest = (0..20).map(|_| windows.next(dir, 61)).max();
+        assert_eq!(widest, Some(MAX_WINDOW));
+        // Another directory in the same slot begins anew.
+        assert_eq!(windows.next(InodeNumber(12 + SLOTS), 61), 1);
+        assert_eq!(windows.next(dir, 61), 1);
+    }
+
+    #[test]
+    fn a_listing_reads_each_block_ahead_once_and_ends_with_the_directory() {
+        let mut sequence = Sequence::default();
+        let mut ahead = vec![false; 1000];
+        ahead[0] = true;
+        for at in 0..1000 {
+            assert!(ahead[at as usize], "block {at} was not read ahead");
+            for block in sequence.plan(LogicalBlock(at), 1000).unwrap_or_default().into_iter().flatten() {
+                assert!(!std::mem::replace(&mut ahead[block as usize], true));
+            }
+        }
+        assert_eq!(Sequence::default().plan(LogicalBlock(0), 1), None);
+    }
+}

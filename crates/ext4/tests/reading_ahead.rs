@@ -1,0 +1,78 @@
+//! What reading ahead costs and saves in requests to the device, on a directory that the kernel made.
+
+mod common;
+
+use common::Image;
+use dentree_blockdev::{Access, FileDevice, MeteredDevice};
+use dentree_ext4::{DxReadAhead, Ext4, Options};
+use dentree_vfs::{FileSystem, Ino, ReaddirStart};
+use std::fs;
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::Arc;
+
+const ENTRIES: usize = 20_000;
+
+fn names() -> impl Iterator<Item = String> {
+    (0..ENTRIES).map(|number| format!("a name that is as long as many are {number}"))
+}
+
+/// A file system that was just opened, and how many reads the device had for that.
+fn open(image: &Path, dx_read_ahead: DxReadAhead) -> (Ext4, Arc<MeteredDevice>, u64) {
+    let file = FileDevice::open(image, Access::ReadOnly).unwrap();
+    let device = Arc::new(MeteredDevice::new(Arc::new(file)));
+    let fs = Ext4::open(device.clone(), Options { dx_read_ahead, ..Options::default() }).unwrap();
+    let dir = directory(&fs);
+    fs.load(dir).unwrap();
+    let before = device.counts().total_reads();
+    (fs, device, before)
+}
+
+fn directory(fs: &Ext4) -> Ino {
+    let root = fs.load(fs.root()).unwrap();
+    fs.lookup(&root, b"dir").unwrap().unwrap().ino
+}
+
+#[test]
+fn a_large_directory_takes_few_reads_to_list_and_as_few_as_before_to_look_up_one_name() {
+    let image = Image::new("-t ext4 -b 1024 -N 30000", "64M", |_| {});
+    let made = image.change("", |top| {
+        let dir = top.join("dir");
+        fs::create_dir(&dir).unwrap();
+        names().for_each(|name| drop(fs::File::create(dir.join(name)).unwrap()));
+    });
+    if made.is_none() {
+        return;
+    }
+    let mut all_reads = Vec::new();
+    for mode in [DxReadAhead::Off, DxReadAhead::Whole, DxReadAhead::Window] {
+        let (fs, device, before) = open(&image.path(), mode);
+        let dir = fs.load(directory(&fs)).unwrap();
+        assert!(fs.lookup(&dir, names().nth(7).unwrap().as_bytes()).unwrap().is_some());
+        let first = device.counts().total_reads() - before;
+        if mode != DxReadAhead::Whole {
+            assert!(first <= 4, "{mode:?}: {first} reads for one name in a directory not seen before");
+        }
+        for name in names().step_by(7) {
+            assert!(fs.lookup(&dir, name.as_bytes()).unwrap().is_some(), "{mode:?}: {name}");
+        }
+        assert!(fs.lookup(&dir, b"missing").unwrap().is_none());
+        all_reads.push(device.counts().total_reads() - before);
+    }
+    let [off, whole, window] = all_reads[..] else { unreachable!() };
+    assert!(window * 2 < off && whole * 2 < off, "reads: {off} off, {whole} whole, {window} window");
+    println!("reads for {} names: {off} off, {whole} whole, {window} window", ENTRIES / 7);
+
+    let (ext4, device, before) = open(&image.path(), DxReadAhead::Off);
+    let dir = ext4.load(directory(&ext4)).unwrap();
+    let mut seen = 0;
+    ext4.readdir(&dir, ReaddirStart::First, &mut |_| {
+        seen += 1;
+        ControlFlow::Continue(())
+    })
+    .unwrap();
+    assert_eq!(seen, ENTRIES);
+    let (reads, blocks) = (device.counts().total_reads() - before, ext4.attr(&dir).size / 1024);
+    assert!(reads * 8 < blocks, "{reads} reads for {blocks} blocks");
+    println!("{reads} reads to list {blocks} blocks");
+}
