@@ -1,7 +1,7 @@
 //! The benchmark of 2016's mbcache, again: the old design against the new one, and both against whoever sets attributes on this machine.
 //!
 //! - [`old`]: the cache that was replaced, written from its description;
-//! - [`bench`]: P clients, F files, V values; the caches over blocks in memory, [`Ext4`](dentree_ext4::Ext4) called, the kernel and
+//! - [`mod@bench`]: P clients, F files, V values; the caches over blocks in memory, [`Ext4`](dentree_ext4::Ext4) called, the kernel and
 //!   fuse2fs mounted.
 //!
 //! Runs of all variants of a cell alternate, so that what slows the machine slows them all. A run's figure is the time until its
