@@ -49,6 +49,48 @@ fn the_loads_can_be_studied() {
 }
 
 #[test]
+fn more_cpus_than_there_are_cannot_be_asked_for() {
+    assert!(studied(&["churn", "--cpus", "1"]).contains("churn-readers"));
+    let refused = lab(&["churn", "--cpus", "60000"]);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("60000: this process may use "));
+}
+
+#[test]
+fn runs_that_differ_are_told_by_the_exit_code() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = |name: &str, ratio: [f64; 3]| {
+        let file = dir.path().join(name);
+        let [low, median, high] = ratio;
+        let row = format!(
+            r#"{{"case":"dbench","variant":"a/b","threads":1,"metric":"ratio","unit":"1","median":{median},"low":{low},"high":{high},"n":7}}"#
+        );
+        fs::write(&file, row + "\n").unwrap();
+        file.to_str().unwrap().to_owned()
+    };
+    let (one, near, far) =
+        (run("one", [0.9, 1.0, 1.1]), run("near", [1.0, 1.1, 1.2]), run("far", [1.9, 2.0, 2.1]));
+    assert_eq!(lab(&["compare", &one, &near]).status.code(), Some(0));
+    let apart = lab(&["compare", &one, &far]);
+    assert_eq!(apart.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&apart.stdout).contains("apart: dbench, 1 threads, a/b: 1.00 "));
+    assert_eq!(lab(&["compare", &one, "/none"]).status.code(), Some(1));
+}
+
+/// A clock that was asked for under valgrind ended the program, and no cache miss was counted.
+#[test]
+fn cache_misses_of_each_layout_are_counted() {
+    if Command::new("valgrind").arg("--version").output().is_err() {
+        println!("skipped: valgrind is not installed");
+        return;
+    }
+    let output = lab(&["layout", "--entries", "600", "--dhash-entries", "64", "--runs", "2"]);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success() && !text.contains("not measured"), "{text}");
+    assert_eq!(text.matches("  misses ").count(), 3, "{text}");
+}
+
+#[test]
 fn servers_are_compared_over_real_sockets() {
     let plan = Plan {
         dentree: env!("CARGO_BIN_EXE_dentree").into(),
