@@ -212,8 +212,10 @@ fn long_copy(image: &Image) -> Child {
     succeeds(["mkdir", "-p", &image.at("/before")]);
     stopped_midway(|| {
         dentree(["rm", "-f", &image.at("/large")]);
-        let mut copy = Command::new(env!("CARGO_BIN_EXE_dentree"));
-        copy.args(["cp", local.to_str().unwrap(), &image.at("/large")]);
+        // As from a terminal, also where these tests are run by nohup(1), which the program respects.
+        let mut copy = Command::new("env");
+        copy.args(["--default-signal=HUP", env!("CARGO_BIN_EXE_dentree"), "cp"]);
+        copy.args([local.to_str().unwrap(), &image.at("/large")]);
         copy.stderr(Stdio::piped()).spawn().unwrap()
     })
 }

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{dentree, succeeds, text, tool};
+use common::{assert_clean, dentree, succeeds, text, tool};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -32,10 +32,6 @@ impl Scratch {
         names.sort();
         names
     }
-}
-
-fn is_clean(image: &str) {
-    tool("e2fsck", ["-fn", image]);
 }
 
 /// Runs mkfs, which must fail with this exit code, and gives what it said.
@@ -68,7 +64,7 @@ fn an_image_is_made_as_the_options_say() {
         text(&said),
         format!("{image}: 64M in 32768 blocks of 2048 bytes, 16384 inodes, a journal of 8.0M\n")
     );
-    is_clean(&image);
+    assert_clean(&image);
     let shown = text(&tool("dumpe2fs", ["-h", &image]));
     assert!(
         shown.contains(uuid) && shown.contains("name:   lab\n") && !shown.contains("metadata_csum"),
@@ -97,7 +93,7 @@ fn two_images_differ_unless_they_are_to_be_reproducible() {
         mkfs.arg("mkfs").arg(&image).args(["--size", "8M"]).args(args).env_remove("SOURCE_DATE_EPOCH");
         let made = mkfs.envs(epoch.map(|epoch| ("SOURCE_DATE_EPOCH", epoch))).output().unwrap();
         assert!(made.status.success(), "{}", text(&made.stderr));
-        is_clean(image.to_str().unwrap());
+        assert_clean(image.to_str().unwrap());
         fs::read(image).unwrap()
     };
     assert!(make("a", &[], None) != make("b", &[], None), "UUIDs are random");
@@ -116,7 +112,7 @@ fn a_file_that_is_not_empty_is_replaced_only_by_force() {
     assert!(said.contains("--force"), "{said}");
     assert_eq!(fs::read(&image).unwrap(), b"precious");
     succeeds(["mkfs", &image, "--size", "1M", "--force"]);
-    is_clean(&image);
+    assert_clean(&image);
     fs::write(scratch.path("empty"), "").unwrap();
     succeeds(["mkfs", scratch.path("empty").to_str().unwrap(), "--size", "1M"]);
 }

@@ -4,7 +4,7 @@
 mod common;
 mod mounts;
 
-use common::{Image, can_mount, dentree, succeeds, text, tool};
+use common::{Image, assert_clean, can_mount, dentree, succeeds, text, tool};
 use mounts::{Loop, Mounted, mountable, said};
 use std::fs;
 use std::path::Path;
@@ -68,7 +68,7 @@ fn the_usual_programs_do_through_the_mount_what_they_do_on_the_kernels() {
         common::assert_same_lines(description(mounted.path()).as_bytes(), told.as_bytes());
         tool("umount", [mounted.path()]);
         assert!(mounted.wait().success());
-        tool("e2fsck", ["-fn".as_ref(), ours.file.as_os_str()]);
+        assert_clean(&ours.file);
         let kernel = Loop::new(&ours.file, "ro");
         common::assert_same_lines(description(kernel.path()).as_bytes(), told.as_bytes());
         let copied = |at: &str| shell(&kernel.path().join(at), &format!("{ALL}; getfacl -nR ."));
@@ -105,7 +105,7 @@ fn attributes_are_set_listed_printed_and_removed() {
         let output = dentree(wrong);
         assert!(!output.status.success() && !output.stderr.is_empty(), "{wrong:?}");
     }
-    tool("e2fsck", ["-fn".as_ref(), image.file.as_os_str()]);
+    assert_clean(&image.file);
 }
 
 #[test]
@@ -171,7 +171,7 @@ fn dedup_shares_equal_blocks_and_says_what_it_saved() {
         told.ends_with(": 30 files have attributes in blocks: 30 blocks before, 3 now, 27648 bytes saved\n"),
         "{told}"
     );
-    tool("e2fsck", ["-fn".as_ref(), image.file.as_os_str()]);
+    assert_clean(&image.file);
     for (n, file) in files.iter().enumerate() {
         let value = succeeds(["xattr", "get", &image.at(file), "user.kind"]);
         assert_eq!(text(&value), format!("value{}", n % 3));

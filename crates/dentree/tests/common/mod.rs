@@ -32,8 +32,15 @@ pub fn tool<I: AsRef<OsStr>>(name: &str, args: impl IntoIterator<Item = I>) -> V
     let path = format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default());
     let output =
         Command::new(name).env("PATH", path).args(args).output().unwrap_or_else(|e| panic!("{name}: {e}"));
-    assert!(output.status.success(), "{name}: {}", text(&output.stderr));
+    assert!(output.status.success(), "{name}: {}{}", text(&output.stdout), text(&output.stderr));
     output.stdout
+}
+
+/// e2fsck finds nothing wrong.
+pub fn assert_clean(image: impl AsRef<Path>) {
+    let said = text(&tool("e2fsck", ["-fn".as_ref(), image.as_ref().as_os_str()]));
+    // Of some repairs that it is not allowed it asks, and calls the image clean all the same; a tree that could be less deep is none.
+    assert!(!said.replace("Optimize? no", "").contains("? no"), "{said}");
 }
 
 /// Whether this machine lets us mount images; prints why not.

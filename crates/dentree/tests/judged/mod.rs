@@ -2,6 +2,7 @@
 
 #![allow(dead_code)] // each test binary uses a part
 
+pub use crate::common::assert_clean;
 use crate::common::{Image, Mount, assert_same_lines, dentree, succeeds, text, tool};
 use rustix::process::{Pid, Signal, kill_process};
 use std::ffi::OsStr;
@@ -53,13 +54,6 @@ pub fn on_each_kind(mib: u64, test: impl Fn(&Image)) {
         println!("on {name}");
         test(&maker.make(mib));
     }
-}
-
-/// e2fsck finds nothing wrong.
-pub fn assert_clean(image: &Path) {
-    let checked = Command::new("e2fsck").arg("-fn").arg(image).output().unwrap();
-    let said = text(&checked.stdout) + &text(&checked.stderr);
-    assert_eq!(checked.status.code(), Some(0), "{said}");
 }
 
 /// e2fsck finds nothing wrong, the kernel mounts the image and sees what Dentree sees, and writes to it; and Dentree sees that.
