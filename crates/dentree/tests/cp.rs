@@ -3,7 +3,7 @@
 mod common;
 mod population;
 
-use common::{Image, assert_same_lines, can_mount, dentree, succeeds, text};
+use common::{Image, assert_same_lines, can_mount, dentree, from_a_terminal, succeeds, text};
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, symlink};
@@ -193,7 +193,7 @@ fn an_interrupted_copy_leaves_no_half_file_under_its_name() {
     fs::remove_file(&content).unwrap();
     let target = image.dir.path().join("copy");
     fs::create_dir(&target).unwrap();
-    let mut child = Command::new(env!("CARGO_BIN_EXE_dentree"))
+    let mut child = from_a_terminal()
         .args([OsStr::new("cp"), OsStr::new(&image.at("/large")), target.as_os_str()])
         .stderr(Stdio::piped())
         .spawn()

@@ -5,7 +5,7 @@ mod judged;
 mod mounts;
 mod population;
 
-use common::{Image, assert_same_lines, can_mount, dentree, succeeds, text};
+use common::{Image, assert_same_lines, can_mount, dentree, from_a_terminal, succeeds, text};
 use judged::{Maker, assert_clean, assert_kernel_agrees, end_with, on_each_kind, stopped_midway, tree};
 use rustix::process::Signal;
 use std::ffi::OsStr;
@@ -212,10 +212,8 @@ fn long_copy(image: &Image) -> Child {
     succeeds(["mkdir", "-p", &image.at("/before")]);
     stopped_midway(|| {
         dentree(["rm", "-f", &image.at("/large")]);
-        // As from a terminal, also where these tests are run by nohup(1), which the program respects.
-        let mut copy = Command::new("env");
-        copy.args(["--default-signal=HUP", env!("CARGO_BIN_EXE_dentree"), "cp"]);
-        copy.args([local.to_str().unwrap(), &image.at("/large")]);
+        let mut copy = from_a_terminal();
+        copy.args(["cp", local.to_str().unwrap(), &image.at("/large")]);
         copy.stderr(Stdio::piped()).spawn().unwrap()
     })
 }

@@ -4,7 +4,7 @@ mod common;
 mod judged;
 mod population;
 
-use common::{Image, assert_same_lines, can_mount, dentree, succeeds, text, tool};
+use common::{Image, assert_same_lines, can_mount, dentree, from_a_terminal, succeeds, text, tool};
 use judged::{assert_clean, assert_kernel_agrees, end_with, journal_sequence, stopped_midway};
 use rustix::process::Signal;
 use std::fs::{self, File};
@@ -164,7 +164,7 @@ fn the_same_tree_gives_the_same_bytes() {
     let bytes = |name: &str, from: &str, options: &[&str]| {
         let common = ["--reproducible", "--size", "192M", "--manifest", manifest.to_str().unwrap()];
         made(&at(name), &at(from), &[&common, options].concat());
-        assert_clean(&at(name));
+        assert_clean(at(name));
         fs::read(at(name)).unwrap()
     };
     for options in [&[][..], &["-O", "orphan_file,inline_data"], &["-b", "1024", "-O", "^has_journal"]] {
@@ -205,7 +205,7 @@ fn an_image_whose_making_is_interrupted_is_not_made() {
     fs::create_dir(&from).unwrap();
     fs::write(from.join("large"), vec![1; 300 << 20]).unwrap();
     let child = stopped_midway(|| {
-        let mut mkfs = Command::new(env!("CARGO_BIN_EXE_dentree"));
+        let mut mkfs = from_a_terminal();
         mkfs.arg("mkfs").arg(&image.file).args(["--size", "400M", "--force", "--from"]).arg(&from);
         mkfs.stderr(Stdio::piped()).spawn().unwrap()
     });

@@ -15,6 +15,13 @@ pub fn dentree<I: AsRef<OsStr>>(args: impl IntoIterator<Item = I>) -> Output {
     Command::new(env!("CARGO_BIN_EXE_dentree")).args(args).env("TZ", "UTC").output().unwrap()
 }
 
+/// The program as a terminal starts it: what runs in the background, or under nohup(1), ignores signals, which it respects.
+pub fn from_a_terminal() -> Command {
+    let mut program = Command::new("env");
+    program.args(["--default-signal=HUP,INT,TERM", env!("CARGO_BIN_EXE_dentree")]);
+    program
+}
+
 /// What the program prints when it succeeds without a word on standard error.
 pub fn succeeds<I: AsRef<OsStr>>(args: impl IntoIterator<Item = I>) -> Vec<u8> {
     let output = dentree(args);
