@@ -326,6 +326,14 @@ impl Shard {
         }
     }
 
+    /// Notes a mark on a version, if the block is still that.
+    pub(crate) fn set_mark(&mut self, block: u64, hash: u64, version: &Buffer, mark: u64) {
+        let Some(at) = self.slot_of(block, hash) else { return };
+        if let State::Ready(buffer) = &mut self.slots[at as usize].state {
+            buffer.mark_as(version, mark);
+        }
+    }
+
     pub(crate) fn unpin(&mut self, block: u64, hash: u64, stamp: Stamp) {
         let Some(at) = self.slot_of(block, hash) else { return };
         let slot = &mut self.slots[at as usize];

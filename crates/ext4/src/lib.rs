@@ -38,6 +38,7 @@
 
 mod ahead;
 mod attributes;
+mod checked;
 mod content;
 mod dir;
 mod error;

@@ -129,7 +129,7 @@ pub struct Ext4 {
     pub(crate) superblock_at: BlockNumber,
     /// With the replayed journal over it.
     pub(crate) device: Arc<dyn BlockDevice>,
-    cache: Arc<BufCache>,
+    pub(crate) cache: Arc<BufCache>,
     pub(crate) dx_read_ahead: DxReadAhead,
     pub(crate) windows: Windows,
     notices: Vec<Notice>,
