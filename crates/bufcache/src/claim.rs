@@ -34,9 +34,14 @@ impl Buffer {
         }
     }
 
-    /// Whether anyone but the cache has it. Final when false and asked under the shard's lock.
+    /// Whether anyone but the slot has it. Final when false and asked under the shard's lock, with no seat that has it.
     pub(crate) fn is_held(&self) -> bool {
-        Arc::strong_count(&self.bytes) > 1
+        self.holders() > 1
+    }
+
+    /// How many have it, the slot included.
+    pub(crate) fn holders(&self) -> usize {
+        Arc::strong_count(&self.bytes)
     }
 
     /// A block of so many zeros.

@@ -67,6 +67,7 @@ mod writer;
 mod xattr;
 
 pub use ahead::DxReadAhead;
+pub use dentree_bufcache::BhLruSize;
 pub use dentree_ext4_format::{
     BlockNumber, BlockSize, Compat, GroupNumber, Incompat, InodeNumber, InodeTime, LogicalBlock, Problem,
     RoCompat, Superblock,
