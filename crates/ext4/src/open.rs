@@ -1,6 +1,7 @@
 //! Opening: superblock, features, journal.
 
 use crate::ahead::{DxReadAhead, Windows};
+use crate::group::InodeTables;
 use crate::writer::Writer;
 use crate::{Error, Place, Result, Structure};
 use dentree_blockdev::BlockDevice;
@@ -132,6 +133,7 @@ pub struct Ext4 {
     cache: Arc<BufCache>,
     pub(crate) dx_read_ahead: DxReadAhead,
     pub(crate) windows: Windows,
+    pub(crate) inode_tables: InodeTables,
     notices: Vec<Notice>,
     /// Where the file system may be changed.
     pub(crate) writer: Option<Writer>,
@@ -207,6 +209,7 @@ impl Ext4 {
         let cache = Arc::new(BufCache::new(device.clone(), sb.block_size.in_memory(), options.cache_bytes));
         let superblock_at = BlockNumber(offset >> sb.block_size.log2());
         let (dx_read_ahead, windows) = (options.dx_read_ahead, Windows::new());
+        let inode_tables = InodeTables::new(sb.groups);
         Ok(Ext4 {
             sb,
             superblock_at,
@@ -214,6 +217,7 @@ impl Ext4 {
             cache,
             dx_read_ahead,
             windows,
+            inode_tables,
             notices: Vec::new(),
             writer: None,
         })
