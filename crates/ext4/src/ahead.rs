@@ -9,6 +9,7 @@ use crate::{Ext4, Snapshot};
 use dentree_bufcache::{First, Runs};
 use dentree_ext4_format::{InodeNumber, LogicalBlock};
 use std::ops::Range;
+use std::str::FromStr;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// What a look-up in an indexed directory reads ahead when it finds a leaf missing.
@@ -22,6 +23,24 @@ pub enum DxReadAhead {
     /// where the cache had to throw out too many that nobody had used.
     #[default]
     Window,
+}
+
+impl DxReadAhead {
+    /// What a user calls each.
+    pub const NAMES: [&str; 3] = ["off", "whole", "window"];
+}
+
+impl FromStr for DxReadAhead {
+    type Err = String;
+
+    fn from_str(name: &str) -> std::result::Result<DxReadAhead, String> {
+        match name {
+            "off" => Ok(DxReadAhead::Off),
+            "whole" => Ok(DxReadAhead::Whole),
+            "window" => Ok(DxReadAhead::Window),
+            _ => Err(format!("is none of {}", DxReadAhead::NAMES.join(", "))),
+        }
+    }
 }
 
 /// Most blocks that a window has.

@@ -39,6 +39,7 @@
 
 mod ahead;
 mod attributes;
+mod checked;
 mod content;
 mod dir;
 mod error;
@@ -67,6 +68,7 @@ mod writer;
 mod xattr;
 
 pub use ahead::DxReadAhead;
+pub use dentree_bufcache::BhLruSize;
 pub use dentree_ext4_format::{
     BlockNumber, BlockSize, Compat, GroupNumber, Incompat, InodeNumber, InodeTime, LogicalBlock, Problem,
     RoCompat, Superblock,
