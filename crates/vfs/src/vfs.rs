@@ -3,7 +3,7 @@
 use crate::entry::may_all_search;
 use crate::inode::{Inode, InodeCache, InodeCacheStats};
 use crate::{
-    Access, DirEntry, Error, Extent, FileSystem, FileType, FsStat, Identity, Ino, ReaddirStart, Result,
+    Access, Attr, DirEntry, Error, Extent, FileSystem, FileType, FsStat, Identity, Ino, ReaddirStart, Result,
     WalkOptions,
 };
 use dentree_dcache::{Child, Dcache, Stats as NameStats};
@@ -71,6 +71,12 @@ impl<F: FileSystem> Vfs<F> {
     /// another inode.
     pub fn inode(&self, ino: Ino) -> Result<Arc<Inode<F>>> {
         self.inodes.get(ino)
+    }
+
+    /// The attributes of the inode with this number, which must be one that has a name or is held. Where the file system cannot change the
+    /// inode does not stay in memory: who asks for very many inodes does not push out those that are used.
+    pub fn attr(&self, ino: Ino) -> Result<Attr> {
+        self.fs().stat(ino).unwrap_or_else(|| self.inode(ino).map(|inode| inode.attr()))
     }
 
     /// Fails with [`Error::AccessDenied`] unless `who` may do `access` with `inode`: by its access control list where it has one, else by its
