@@ -51,6 +51,7 @@ mod inline;
 mod inode;
 mod inodes;
 mod journal;
+mod listing;
 mod map;
 pub mod mkfs;
 mod name;
@@ -62,6 +63,7 @@ mod session;
 mod space;
 mod statfs;
 mod symlink;
+mod sync;
 mod writer;
 mod xattr;
 
