@@ -104,6 +104,11 @@ impl IndexEntry {
         MajorHash::stored(self.hash)
     }
 
+    /// The same of another block: what a first entry, which has no hash of its own, inherits from above.
+    pub fn leading_to(self, block: LogicalBlock) -> IndexEntry {
+        IndexEntry { block, ..self }
+    }
+
     /// Whether names of this entry's own hash may also stand in the block of the entry before it.
     pub fn is_continuation(self) -> bool {
         self.hash & 1 == 1

@@ -12,7 +12,7 @@ use std::ops::ControlFlow;
 /// The longest name in bytes.
 const NAME_MAX: usize = 255;
 
-/// `readdir` cookies are byte offsets within the directory: they stay valid as long as the image does.
+/// `readdir` cookies stay valid while names come and go: see `listing.rs`.
 impl FileSystem for Ext4 {
     type Node = Node;
 
@@ -51,13 +51,11 @@ impl FileSystem for Ext4 {
     }
 
     fn lookup(&self, dir: &Node, name: &[u8]) -> Result<Option<Lookup>> {
-        let dir = &*dir.snapshot();
-        directory(dir)?;
+        directory(&dir.snapshot())?;
         if name.len() > NAME_MAX {
             return Err(Error::NameTooLong);
         }
-        let wanted = self.wanted(dir, name).ok_or(Error::Invalid)?;
-        Ok(self.find_entry(dir, &wanted)?.map(|found| found.lookup))
+        Ok(self.look_up(dir, name)?.map(|found| found.lookup))
     }
 
     fn fold_name(&self, dir: &Node, name: &[u8]) -> Option<Vec<u8>> {

@@ -53,6 +53,7 @@ mod inline;
 mod inode;
 mod inodes;
 mod journal;
+mod listing;
 mod map;
 pub mod mkfs;
 mod name;
@@ -64,6 +65,7 @@ mod session;
 mod space;
 mod statfs;
 mod symlink;
+mod sync;
 mod writer;
 mod xattr;
 

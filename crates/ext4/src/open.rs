@@ -242,6 +242,11 @@ impl Ext4 {
         self.cache.stats()
     }
 
+    /// How many blocks of metadata the cache has room for.
+    pub(crate) fn cache_blocks(&self) -> usize {
+        self.cache.capacity()
+    }
+
     /// How many blocks were read ahead and thrown out unused.
     pub(crate) fn ahead_wasted(&self) -> u64 {
         self.cache.ahead_wasted()

@@ -96,9 +96,11 @@ pub struct Rename<'a, N> {
 /// # Changes
 /// A file system that is never changed implements none of the methods behind [`statfs`](FileSystem::statfs): they answer
 /// [`Error::ReadOnly`](crate::Error::ReadOnly). `Vfs` keeps three promises to one that is. It has decided that the caller may do it, and
-/// that the kinds fit (a directory is not unlinked, `.` is not renamed, no directory is moved below itself). While a directory's
-/// names are changed nobody else looks them up, lists or changes them: `Vfs` holds the directory's lock, and for a rename those of
-/// both directories and of what is replaced. And whoever works with a node holds the only node of that inode. Everything else, reads
+/// that the kinds fit (a directory is not unlinked, `.` is not renamed, no directory is moved below itself). In one directory
+/// [`make`](FileSystem::make), [`link`](FileSystem::link) and [`unlink`](FileSystem::unlink) of different names may come side by side, and
+/// look-ups of any name beside them; changes of one name come one after the other, and nobody lists while names are changed.
+/// A directory in which names are renamed, or from which a directory is removed, nobody else looks at meanwhile, nor at one that is removed or
+/// replaced. And whoever works with a node holds the only node of that inode. Everything else, reads
 /// and writes of one file at once above all, is the file system's to order. Each method is atomic: after a crash all of it is there, or
 /// nothing, and an error has changed nothing.
 pub trait FileSystem: Send + Sync + 'static {

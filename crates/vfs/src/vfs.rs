@@ -1,5 +1,6 @@
 //! The front doors' view of a file system.
 
+use crate::claims::Claims;
 use crate::entry::may_all_search;
 use crate::inode::{Inode, InodeCache, InodeCacheStats};
 use crate::{
@@ -31,6 +32,8 @@ pub struct Vfs<F: FileSystem> {
     pub(crate) names: Dcache<Ino>,
     /// Held while a directory changes its parent, or may: the shape of the tree stands still then.
     pub(crate) renaming: Mutex<()>,
+    /// Names that are being changed.
+    pub(crate) claims: Claims,
     root: Arc<Inode<F>>,
 }
 
@@ -47,7 +50,7 @@ impl<F: FileSystem> Vfs<F> {
         let search = may_all_search(&root.attr());
         let names =
             Dcache::builder().memory(budgets.names).build(Child { search, ..Child::directory(root.ino()) });
-        Ok(Vfs { inodes, names, renaming: Mutex::new(()), root })
+        Ok(Vfs { inodes, names, renaming: Mutex::new(()), claims: Claims::new(), root })
     }
 
     /// The file system behind.
@@ -117,7 +120,7 @@ impl<F: FileSystem> Vfs<F> {
             return Err(Error::NotADirectory);
         }
         self.check(who, dir, Access::READ)?;
-        let _names = dir.share_names();
+        let _names = dir.share_to_list();
         if dir.is_removed() { Ok(()) } else { self.fs().readdir(dir.node(), start, each) }
     }
 

@@ -58,7 +58,7 @@ impl Field {
         let quotient = (x as u64).wrapping_mul(self.negative_inverse);
         // Divisible by 2^64; below 2^62 after the division.
         let x = ((x + u128::from(quotient) * u128::from(self.prime)) >> 64) as u64;
-        let quotient = (u128::from(x) * u128::from(self.reciprocal) >> 64) as u64;
+        let quotient = ((u128::from(x) * u128::from(self.reciprocal)) >> 64) as u64;
         // Less than twice the prime: the quotient is right or one too low.
         let x = x - quotient * self.prime;
         x.min(x.wrapping_sub(self.prime))
