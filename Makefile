@@ -54,7 +54,8 @@ fuzz:
 # Cuts the power in tens of thousands of places, and lets the device fail at every request.
 crash:
 	@tools/setup test
-	cargo test --release --quiet -p dentree-ext4 --test power_cuts --test faults --test one_directory -- --ignored --nocapture
+	cargo test --release --quiet -p dentree-ext4 --test power_cuts --test faults --test xattr_power_cuts --test one_directory \
+		-- --ignored --nocapture
 
 # What POSIX says of each system call, on the mount and on the kernel's: needs root.
 posix:
