@@ -117,6 +117,10 @@ impl FileSystem for Ext4 {
         Ok(self.make_nameless(dir, new)?)
     }
 
+    fn expect_entries(&self, dir: &Node, entries: u64) -> Result<()> {
+        Ok(self.lay_out_for(dir, entries)?)
+    }
+
     fn link(&self, dir: &Node, name: &[u8], node: &Node) -> Result<()> {
         Ok(self.add_link(dir, name, node)?)
     }

@@ -176,6 +176,13 @@ pub trait FileSystem: Send + Sync + 'static {
         Err(Error::ReadOnly)
     }
 
+    /// Makes ready the directory `dir` for so many entries; [`Error::NotEmpty`](crate::Error::NotEmpty) where it has some. Nobody else looks at
+    /// it meanwhile. Without anything to make ready there is nothing to do.
+    fn expect_entries(&self, dir: &Self::Node, entries: u64) -> Result<()> {
+        let _ = (dir, entries);
+        Ok(())
+    }
+
     /// Gives `node`, not a directory, one more name, which `dir` does not have.
     fn link(&self, dir: &Self::Node, name: &[u8], node: &Self::Node) -> Result<()> {
         let _ = (dir, name, node);
