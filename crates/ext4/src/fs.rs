@@ -31,6 +31,10 @@ impl FileSystem for Ext4 {
         Ok(Node::new(self.read_inode(ino)?, Some(writer.journal.running())))
     }
 
+    fn expect_loads(&self, inos: &[Ino]) {
+        self.read_inodes_ahead(inos.iter().filter_map(|ino| u32::try_from(ino.0).ok()).map(InodeNumber));
+    }
+
     fn node_bytes(&self, node: &Node) -> usize {
         size_of::<Node>() + size_of::<Snapshot>() + node.snapshot().tail.len()
     }

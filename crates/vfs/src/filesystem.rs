@@ -113,6 +113,12 @@ pub trait FileSystem: Send + Sync + 'static {
     /// Reads inode `ino`.
     fn load(&self, ino: Ino) -> Result<Self::Node>;
 
+    /// Says that these inodes will be loaded soon, so that what they are read from can be on its way. Waits for nothing; whatever is wrong is
+    /// told when they are loaded.
+    fn expect_loads(&self, inos: &[Ino]) {
+        let _ = inos;
+    }
+
     /// What memory a node takes in bytes, for the inode cache's budget; asked once, when the node is new.
     fn node_bytes(&self, node: &Self::Node) -> usize;
 
