@@ -108,6 +108,11 @@ impl<'a> Tree<'a> {
         listing
     }
 
+    /// Lets the inodes of entries be on their way that `inode` will be asked for.
+    pub(crate) fn expect<'e>(&self, entries: impl Iterator<Item = Entry<'e>>) {
+        self.image.vfs.expect_inodes(entries.map(|entry| entry.ino));
+    }
+
     /// The inode of an entry at `path`; `None` after a report.
     pub(crate) fn inode(&self, ino: Ino, path: &[u8]) -> Option<Node> {
         self.image.inode(ino).map_err(|error| self.problem(path, &error)).ok()

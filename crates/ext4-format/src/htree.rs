@@ -28,7 +28,8 @@ use zerocopy::{FromBytes, little_endian as le};
 mod change;
 
 pub use change::{
-    LeafSplit, grow_root, has_index_room, init_root, insert_index, seal_index, split_index, split_leaf,
+    LeafSplit, fill_root, grow_root, has_index_room, init_index, init_root, insert_index, seal_index,
+    split_index, split_leaf,
 };
 
 raw_layout! {

@@ -31,6 +31,10 @@ impl FileSystem for Ext4 {
         Ok(Node::new(self.read_inode(ino)?, Some(writer.journal.running())))
     }
 
+    fn expect_loads(&self, inos: &[Ino]) {
+        self.read_inodes_ahead(inos.iter().filter_map(|ino| u32::try_from(ino.0).ok()).map(InodeNumber));
+    }
+
     fn node_bytes(&self, node: &Node) -> usize {
         // Told once, of what may come to be changed as if it were.
         let (own, tails) = if self.writer.is_some() { (Node::CHANGED_BYTES, 2) } else { (Node::BYTES, 1) };
@@ -126,6 +130,10 @@ impl FileSystem for Ext4 {
 
     fn make_unnamed(&self, dir: &Node, new: &NewInode<'_>) -> Result<Node> {
         Ok(self.make_nameless(dir, new)?)
+    }
+
+    fn expect_entries(&self, dir: &Node, entries: u64) -> Result<()> {
+        Ok(self.lay_out_for(dir, entries)?)
     }
 
     fn link(&self, dir: &Node, name: &[u8], node: &Node) -> Result<()> {

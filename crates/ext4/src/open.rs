@@ -242,6 +242,11 @@ impl Ext4 {
         self.cache.stats()
     }
 
+    /// Begins to read blocks of metadata, and waits for none.
+    pub(crate) fn read_ahead(&self, runs: Runs) {
+        self.cache.read_ahead(runs);
+    }
+
     /// How many blocks of metadata the cache has room for.
     pub(crate) fn cache_blocks(&self) -> usize {
         self.cache.capacity()

@@ -113,6 +113,12 @@ pub trait FileSystem: Send + Sync + 'static {
     /// Reads inode `ino`.
     fn load(&self, ino: Ino) -> Result<Self::Node>;
 
+    /// Says that these inodes will be loaded soon, so that what they are read from can be on its way. Waits for nothing; whatever is wrong is
+    /// told when they are loaded.
+    fn expect_loads(&self, inos: &[Ino]) {
+        let _ = inos;
+    }
+
     /// What memory a node takes in bytes, for the inode cache's budget; asked once, when the node is new.
     fn node_bytes(&self, node: &Self::Node) -> usize;
 
@@ -181,6 +187,13 @@ pub trait FileSystem: Send + Sync + 'static {
     fn make_unnamed(&self, dir: &Self::Node, new: &NewInode<'_>) -> Result<Self::Node> {
         let _ = (dir, new);
         Err(Error::ReadOnly)
+    }
+
+    /// Makes ready the directory `dir` for so many entries; [`Error::NotEmpty`](crate::Error::NotEmpty) where it has some. Nobody else looks at
+    /// it meanwhile. Without anything to make ready there is nothing to do.
+    fn expect_entries(&self, dir: &Self::Node, entries: u64) -> Result<()> {
+        let _ = (dir, entries);
+        Ok(())
     }
 
     /// Gives `node`, not a directory, one more name, which `dir` does not have.

@@ -316,6 +316,11 @@ impl<F: FileSystem> InodeCache<F> {
         self.cache.get(&ino)
     }
 
+    /// Whether inode `ino` is in the cache; it does not count as used.
+    pub(crate) fn has(&self, ino: Ino) -> bool {
+        self.cache.peek(&ino).is_some()
+    }
+
     pub(crate) fn stats(&self) -> InodeCacheStats {
         InodeCacheStats {
             cached: self.cache.len() as u64,

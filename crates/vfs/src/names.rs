@@ -138,6 +138,22 @@ impl<F: FileSystem> Vfs<F> {
         Ok(inode)
     }
 
+    /// Makes the empty directory `dir` ready for so many entries, as far as the file system can.
+    ///
+    /// Fails with [`Error::NotEmpty`] where it has some, [`Error::AccessDenied`] where `who` may not write it.
+    pub fn expect_entries(&self, who: &Identity, dir: &Arc<Inode<F>>, entries: u64) -> Result<()> {
+        if !dir.is_dir() {
+            return Err(Error::NotADirectory);
+        }
+        let _names = dir.lock_names();
+        if dir.is_removed() {
+            return Err(Error::NotFound);
+        }
+        self.check_writable()?;
+        self.check_add(who, dir)?;
+        self.fs().expect_entries(dir.node(), entries)
+    }
+
     /// Makes a regular file without a name near `dir`: `open(2)` with `O_TMPFILE`. It goes with its last holder, unless it is
     /// [linked](Self::link) before.
     pub fn make_unnamed(

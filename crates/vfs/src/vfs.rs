@@ -82,6 +82,14 @@ impl<F: FileSystem> Vfs<F> {
         self.fs().stat(ino).unwrap_or_else(|| self.inode(ino).map(|inode| inode.attr()))
     }
 
+    /// Says that these inodes will be asked for soon, so that those that are not in memory can be on their way. Waits for nothing.
+    pub fn expect_inodes(&self, inos: impl IntoIterator<Item = Ino>) {
+        let missing: Vec<_> = inos.into_iter().filter(|ino| !self.inodes.has(*ino)).collect();
+        if !missing.is_empty() {
+            self.fs().expect_loads(&missing);
+        }
+    }
+
     /// Fails with [`Error::AccessDenied`] unless `who` may do `access` with `inode`: by its access control list where it has one, else by its
     /// permission bits.
     pub fn check(&self, who: &Identity, inode: &Inode<F>, access: Access) -> Result<()> {

@@ -6,6 +6,7 @@
 //! | `beside` | who holds what while names are changed side by side |
 //! | `add` | where a new entry finds room, and how a directory grows for it |
 //! | `index` | the same under an htree: splits of leaves and index blocks |
+//! | `expect` | directories that are laid out for the entries to come |
 //! | `inline` | directories within their inode |
 //! | `make` | inodes with their first name, or none |
 //! | `links` | more names, fewer names |
@@ -24,6 +25,7 @@
 mod add;
 mod beside;
 mod entries;
+mod expect;
 mod index;
 mod inline;
 mod links;

@@ -143,6 +143,11 @@ impl Search<'_> {
     ) {
         let Some(node) = self.tree.inode(ino, &path) else { return };
         let mut listing = self.tree.list(&node, &path);
+        let asks = |entry: &Entry<'_>| {
+            self.asks_inodes()
+                || entry.kind.is_none_or(|kind| kind == FileType::Directory && depth < self.depth)
+        };
+        self.tree.expect(listing.iter().filter(asks));
         let steps = match self.order {
             Order::AsReady => {
                 listing.sort_by_inode();
