@@ -10,6 +10,7 @@
 //! - [`harness`]: all of them in turn, round after round;
 //! - [`workloads`]: loads that schemes carry, and what they get done;
 //! - [`xattr`]: the benchmark of 2016's cache of shared attribute blocks;
+//! - [`replacement`]: which blocks a buffer cache keeps, on recorded traces;
 //! - [`stats`], [`rows`], [`targets`], [`outcome`] and [`report`]: what came out, how sure it is, and whether it is enough;
 //! - [`walk_bench`], [`find_bench`] and [`mount_bench`]: the benchmarks put together.
 #![forbid(unsafe_code)]
@@ -22,6 +23,7 @@ pub mod mounts;
 pub mod outcome;
 pub mod paths;
 pub mod placement;
+pub mod replacement;
 pub mod report;
 pub mod rivals;
 pub mod rows;

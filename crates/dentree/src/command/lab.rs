@@ -1,6 +1,7 @@
 //! `dentree lab`: the studies of name caches, run again on this machine.
 
 mod loads;
+mod replacement;
 mod xattr;
 
 use crate::args::{AllArgs, CompareArgs, DbenchArgs, LabArgs, LabStudy, LoadArgs, PlacementArgs};
@@ -50,6 +51,7 @@ pub(super) fn run(args: &LabArgs) -> Result<(), Stop> {
         LabStudy::Layout(args) => print_placement(Question::Layout, args),
         LabStudy::Prefetch(args) => print_placement(Question::Prefetch, args),
         LabStudy::Locks(args) => print_locks(args),
+        LabStudy::Replacement(args) => replacement::run(args),
         LabStudy::Compare(args) => compare(args),
         LabStudy::Once { layout, chain, look_ups } => {
             placement::once(layout, *chain, *look_ups).map_err(failed)
