@@ -418,6 +418,8 @@ pub(crate) enum LabStudy {
     Locks(DbenchArgs),
     /// Attributes set by many clients: the metadata block cache of before 2016 and ours, the kernel and fuse2fs
     Xattr(XattrLabArgs),
+    /// Which blocks a buffer cache should keep: hit ratios of LRU, CLOCK, SIEVE and S3-FIFO on recorded traces
+    Replacement(ReplacementArgs),
     /// Whether two runs agree: whether chance explains how their ratios differ
     Compare(CompareArgs),
     /// What runs under valgrind
@@ -536,6 +538,19 @@ pub(crate) struct BuildArgs {
     pub(crate) recording: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) load: LoadArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ReplacementArgs {
+    /// Directories of the image that the loads run on
+    #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=65536))]
+    pub(crate) directories: u32,
+    /// Files that each has in the end
+    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(2..=65536))]
+    pub(crate) files: u32,
+    /// Write the rows as JSON lines
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) json: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

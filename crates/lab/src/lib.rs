@@ -11,6 +11,7 @@
 //! - [`mod@passes`]: the same work again, each time from nothing;
 //! - [`workloads`]: loads that schemes carry, and what they get done;
 //! - [`xattr`]: the benchmark of 2016's cache of shared attribute blocks;
+//! - [`replacement`]: which blocks a buffer cache keeps, on recorded traces;
 //! - [`stats`], [`rows`], [`targets`], [`outcome`] and [`report`]: what came out, how sure it is, and whether it is enough;
 //! - [`walk_bench`], [`find_bench`] and [`mount_bench`]: the benchmarks put together.
 #![forbid(unsafe_code)]
@@ -24,6 +25,7 @@ pub mod outcome;
 pub mod passes;
 pub mod paths;
 pub mod placement;
+pub mod replacement;
 pub mod report;
 pub mod rivals;
 pub mod rows;

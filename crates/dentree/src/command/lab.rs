@@ -2,6 +2,7 @@
 
 mod agenda;
 mod loads;
+mod replacement;
 mod xattr;
 
 use crate::args::{
@@ -57,6 +58,7 @@ pub(super) fn run(args: &LabArgs) -> Result<(), Stop> {
             print_placement(&args.study, placement)
         }
         LabStudy::Locks(DbenchArgs { load, .. }) => print_locks(&args.study, load),
+        LabStudy::Replacement(args) => replacement::run(args),
         LabStudy::Compare(args) => compare(args),
         LabStudy::Once { layout, chain, look_ups } => {
             placement::once(layout, *chain, *look_ups).map_err(failed)
@@ -88,9 +90,11 @@ fn agenda(study: &LabStudy) -> Result<Agenda, Stop> {
         LabStudy::Build(args) => one(Box::new(loads::build(args)?), &args.load),
         LabStudy::Layout(args) => Ok(placement_agenda(Question::Layout, args)),
         LabStudy::Prefetch(args) => Ok(placement_agenda(Question::Prefetch, args)),
-        LabStudy::Record(_) | LabStudy::Compare(_) | LabStudy::Once { .. } | LabStudy::Xattr(_) => {
-            Err(Problem::usage("--pass", "this study has no passes").into())
-        }
+        LabStudy::Record(_)
+        | LabStudy::Compare(_)
+        | LabStudy::Once { .. }
+        | LabStudy::Xattr(_)
+        | LabStudy::Replacement(_) => Err(Problem::usage("--pass", "this study has no passes").into()),
     }
 }
 
