@@ -1,11 +1,13 @@
 //! The command line's definitions: what can be typed, and the help, completions and man pages made of it.
 
 mod change;
+mod mkfiles;
 mod xattr;
 
 pub(crate) use change::{ChmodArgs, ChownArgs, LnArgs, MkdirArgs, MvArgs, RmArgs, TouchArgs, TruncateArgs};
 use clap::{Args, Parser, Subcommand, ValueHint};
 use clap_complete::Shell;
+pub(crate) use mkfiles::MkfilesArgs;
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -409,6 +411,8 @@ pub(crate) enum LabStudy {
     Locks(DbenchArgs),
     /// Attributes set by many clients: the metadata block cache of before 2016 and ours, the kernel and fuse2fs
     Xattr(XattrLabArgs),
+    /// Files made in many large directories on a slow device, with and without index read-ahead
+    Mkfiles(MkfilesArgs),
     /// Whether two runs agree: whether chance explains how their ratios differ
     Compare(CompareArgs),
     /// What runs under valgrind
