@@ -1,6 +1,7 @@
 //! The command line's definitions: what can be typed, and the help, completions and man pages made of it.
 
 mod change;
+mod mkfiles;
 mod xattr;
 
 pub(crate) use change::{ChmodArgs, ChownArgs, LnArgs, MkdirArgs, MvArgs, RmArgs, TouchArgs, TruncateArgs};
@@ -8,6 +9,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueHint};
 use clap_complete::Shell;
 use dentree_ext4::DxReadAhead;
+pub(crate) use mkfiles::MkfilesArgs;
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -420,6 +422,8 @@ pub(crate) enum LabStudy {
     Xattr(XattrLabArgs),
     /// Which blocks a buffer cache should keep: hit ratios of LRU, CLOCK, SIEVE and S3-FIFO on recorded traces
     Replacement(ReplacementArgs),
+    /// Files made in many large directories on a slow device, with and without index read-ahead
+    Mkfiles(MkfilesArgs),
     /// Whether two runs agree: whether chance explains how their ratios differ
     Compare(CompareArgs),
     /// What runs under valgrind

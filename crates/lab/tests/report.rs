@@ -48,6 +48,7 @@ fn findings() -> Findings {
         machine: Machine::this(),
         studies: vec![study(&Change::Churn, &plan, &passes, &|_| ())],
         comparisons: vec![placed(Question::Layout), placed(Question::Prefetch)],
+        mkfiles: None,
         attributes: None,
         skipped: vec!["dbench: its loadfile".to_owned()],
     }

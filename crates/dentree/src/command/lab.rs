@@ -2,15 +2,16 @@
 
 mod agenda;
 mod loads;
+mod mkfiles;
 mod replacement;
 mod xattr;
 
 use crate::args::{
-    AllArgs, BuildArgs, CompareArgs, DbenchArgs, FindLabArgs, LabArgs, LabStudy, LoadArgs, PlacementArgs,
-    WebArgs,
+    AllArgs, BuildArgs, CompareArgs, DbenchArgs, FindLabArgs, LabArgs, LabStudy, LoadArgs, MkfilesArgs,
+    PlacementArgs, WebArgs,
 };
 use crate::report::{Problem, Status, Stop};
-use agenda::Agenda;
+use agenda::{Agenda, Measured};
 use dentree_lab::placement::{self, Question};
 use dentree_lab::report::compare::agreement;
 use dentree_lab::report::machine::Machine;
@@ -69,6 +70,7 @@ pub(super) fn run(args: &LabArgs) -> Result<(), Stop> {
         LabStudy::Find(find) if find.kernel => loads::find_beside_kernel(find),
         LabStudy::Find(FindLabArgs { load, .. }) => print(&args.study, load),
         LabStudy::Record(args) => loads::record(args),
+        LabStudy::Mkfiles(mkfiles) => print_mkfiles(&args.study, mkfiles),
     }
 }
 
@@ -90,6 +92,7 @@ fn agenda(study: &LabStudy) -> Result<Agenda, Stop> {
         LabStudy::Build(args) => one(Box::new(loads::build(args)?), &args.load),
         LabStudy::Layout(args) => Ok(placement_agenda(Question::Layout, args)),
         LabStudy::Prefetch(args) => Ok(placement_agenda(Question::Prefetch, args)),
+        LabStudy::Mkfiles(args) => Ok(mkfiles::agenda(args)),
         LabStudy::Record(_)
         | LabStudy::Compare(_)
         | LabStudy::Once { .. }
@@ -108,8 +111,7 @@ fn dbench(loadfile: Option<&Path>) -> Result<Dbench, Stop> {
 
 /// Studies a load and prints what came out.
 fn print(study: &LabStudy, args: &LoadArgs) -> Result<(), Stop> {
-    let (studies, _) = agenda(study)?.measure()?;
-    for study in studies {
+    for study in agenda(study)?.measure()?.studies {
         io::stdout().write_all(study.text().as_bytes())?;
         keep(args.json.as_deref(), &study.rows)?;
     }
@@ -117,9 +119,9 @@ fn print(study: &LabStudy, args: &LoadArgs) -> Result<(), Stop> {
 }
 
 fn print_locks(study: &LabStudy, args: &LoadArgs) -> Result<(), Stop> {
-    let (studies, _) = Agenda { passes: 0, ..agenda(study)? }.measure()?;
+    let measured = Agenda { passes: 0, ..agenda(study)? }.measure()?;
     let mut out = io::stdout().lock();
-    for study in studies {
+    for study in measured.studies {
         for table in &study.locks {
             writeln!(
                 out,
@@ -133,12 +135,17 @@ fn print_locks(study: &LabStudy, args: &LoadArgs) -> Result<(), Stop> {
 }
 
 fn print_placement(study: &LabStudy, args: &PlacementArgs) -> Result<(), Stop> {
-    let (_, comparisons) = agenda(study)?.measure()?;
-    for comparison in comparisons {
+    for comparison in agenda(study)?.measure()?.comparisons {
         io::stdout().write_all(comparison.text().as_bytes())?;
         keep(args.json.as_deref(), &comparison.rows)?;
     }
     Ok(())
+}
+
+fn print_mkfiles(study: &LabStudy, args: &MkfilesArgs) -> Result<(), Stop> {
+    let Some(results) = agenda(study)?.measure()?.mkfiles else { return Ok(()) };
+    io::stdout().write_all(results.text().as_bytes())?;
+    keep(args.json.as_deref(), &results.rows)
 }
 
 fn placement_agenda(question: Question, args: &PlacementArgs) -> Agenda {
@@ -265,19 +272,21 @@ fn short_agenda(args: &AllArgs) -> Result<Agenda, Stop> {
             all_layouts: question == Question::Layout,
         })
         .to_vec();
+    agenda.mkfiles = Some(mkfiles::short());
     Ok(agenda)
 }
 
 /// Everything in short, as a page.
 fn all(args: &AllArgs) -> Result<(), Stop> {
     let agenda = short_agenda(args)?;
-    eprintln!("dentree lab: loads, layouts and prefetch, in {} passes", agenda.passes);
-    let (studies, comparisons) = agenda.measure()?;
+    eprintln!("dentree lab: loads, layouts, prefetch and large directories, in {} passes", agenda.passes);
+    let Measured { studies, comparisons, mkfiles } = agenda.measure()?;
     eprintln!("dentree lab: xattr");
     let findings = Findings {
         machine: Machine::this(),
         studies,
         comparisons,
+        mkfiles,
         attributes: Some(xattr::short()),
         skipped: agenda.skipped,
     };
