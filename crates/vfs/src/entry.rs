@@ -13,7 +13,7 @@ use crate::inode::lock;
 use crate::walk::NAME_MAX;
 use crate::{Access, Attr, DirEntry, Error, FileSystem, FileType, Identity, Ino, Inode, Result, Vfs};
 use crate::{Lookup, ReaddirStart};
-use dentree_dcache::{Child, DentryId, DentryRef, Fill, Kind};
+use dentree_dcache::{Child, DentryId, DentryRef, Fill, Kind, Seen};
 use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError, RwLockReadGuard, RwLockWriteGuard};
@@ -132,6 +132,21 @@ impl<F: FileSystem> Vfs<F> {
         let inode = if self.is_current(entry) { inode? } else { return Err(Error::Stale) };
         if inode.is_dir() {
             self.remember(&inode, entry);
+        }
+        Ok(inode)
+    }
+
+    /// The inode behind an entry that a walk has seen; [`Error::Stale`] where the entry has lost its name.
+    pub(crate) fn inode_seen(&self, seen: &Seen<Ino>) -> Result<Arc<Inode<F>>> {
+        let is_current = || self.names.is_linked(seen.id);
+        let inode = self.inodes.get_named(seen.handle, is_current);
+        // As in `inode_of`.
+        let inode = if is_current() { inode? } else { return Err(Error::Stale) };
+        if inode.is_dir()
+            && inode.entry.load(Ordering::Relaxed) != seen.id.to_bits()
+            && let Some(entry) = self.names.get(seen.id)
+        {
+            self.remember(&inode, &entry);
         }
         Ok(inode)
     }

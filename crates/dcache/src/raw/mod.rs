@@ -209,6 +209,19 @@ impl<H: Handle> Core<H> {
         is_it
     }
 
+    /// Whether the entry with this id is still cached under its name.
+    ///
+    /// If the slot has been given to another entry since, its generation was moved on before that one's shape was written, behind a
+    /// fence (R1 in `record.rs`): who has seen that shape sees the new generation.
+    pub(crate) fn is_linked(&self, id: DentryId) -> bool {
+        if id.id() == Id::NONE || id.id().0 >= self.high_water() {
+            return false;
+        }
+        let is_linked = self.record(id.id()).shape().is_linked();
+        record::settle_reads();
+        is_linked && self.dentry(id.id()).generation() == id.generation()
+    }
+
     /// Takes a user's reference to the parent of an entry that is held.
     pub(crate) fn hold_parent(&self, id: Id) -> Id {
         let _pin = self.epoch.enter();

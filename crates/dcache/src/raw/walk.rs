@@ -24,7 +24,7 @@ use super::{
     name::{NAME_MAX, Name, Text},
     record::{Record, Shape, settle_reads},
 };
-use crate::{Handle, Reason};
+use crate::{DentryId, Handle, Kind, Reason, Seen};
 use std::time::Instant;
 
 /// Attempts that are overtaken by writers before a walk gives up.
@@ -203,6 +203,31 @@ impl<H: Handle> Core<H> {
             End::Found(id) => self.hold(*id),
             End::Negative { .. } => true,
             End::Stopped(stop) => self.hold_stop(stop),
+        }
+    }
+
+    /// Looks at what was found, and takes the references that any other end stands for. To be called inside of a pin.
+    #[inline(always)]
+    pub(crate) fn see_end(&self, end: &End, seen: &mut Option<Seen<H>>) -> bool {
+        match end {
+            End::Found(id) => {
+                let (record, dentry) = (self.record(*id), self.dentry(*id));
+                // SAFETY: found linked inside the pin of this walk, and positive.
+                let handle = unsafe { dentry.handle() }.clone();
+                let kind = record.shape().kind().unwrap_or(Kind::Other);
+                *seen = Some(Seen { id: DentryId::new(*id, dentry.generation()), handle, kind });
+                true
+            }
+            End::Negative { .. } => true,
+            End::Stopped(stop) => self.hold_stop(stop),
+        }
+    }
+
+    /// Gives up the references that [`see_end`](Self::see_end) took.
+    #[cold]
+    pub(crate) fn release_stop(&self, end: &End) {
+        if let End::Stopped(_) = end {
+            self.release_end(end);
         }
     }
 
