@@ -115,10 +115,14 @@ impl Ext4 {
     /// The block of the inode table that `ino` lies in, and which inode of that block it is.
     pub(crate) fn find_inode(&self, ino: InodeNumber) -> Result<(BlockNumber, usize)> {
         let index = ino.0 - 1;
-        let group = self.group(GroupNumber(index / self.sb.inodes_per_group))?;
+        let group = GroupNumber(index / self.sb.inodes_per_group);
+        let table = match self.writer.as_ref().and_then(|writer| writer.inode_table(group)) {
+            Some(table) => table,
+            None => self.group(group)?.inode_table,
+        };
         let in_group = index % self.sb.inodes_per_group;
         let per_block = self.sb.block_size.bytes() / self.sb.inode_size;
-        let block = BlockNumber(group.inode_table.0 + u64::from(in_group / per_block));
+        let block = BlockNumber(table.0 + u64::from(in_group / per_block));
         Ok((block, usize::try_from(in_group % per_block).unwrap_or(usize::MAX)))
     }
 
