@@ -385,6 +385,9 @@ pub(crate) struct ServeArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct LabArgs {
+    /// What `lab` tells the processes that it starts
+    #[arg(long, hide = true, global = true, value_name = "NUMBER")]
+    pub(crate) pass: Option<usize>,
     #[command(subcommand)]
     pub(crate) study: LabStudy,
 }
@@ -415,7 +418,7 @@ pub(crate) enum LabStudy {
     Locks(DbenchArgs),
     /// Attributes set by many clients: the metadata block cache of before 2016 and ours, the kernel and fuse2fs
     Xattr(XattrLabArgs),
-    /// Whether two runs agree: ratios within their intervals
+    /// Whether two runs agree: whether chance explains how their ratios differ
     Compare(CompareArgs),
     /// What runs under valgrind
     #[command(hide = true)]
@@ -443,7 +446,7 @@ pub(crate) struct PlacementArgs {
     /// Hash chains; instead of the lengths 1, 4, 16 and 64
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) dhash_entries: Option<u32>,
-    /// Runs of each variant
+    /// Runs of each variant, each on trees built anew
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u16).range(2..))]
     pub(crate) runs: u16,
     /// Every alignment and inline length too
@@ -476,8 +479,8 @@ pub(crate) struct LoadArgs {
     /// Numbers of CPUs for all of these clients, each a case of its own; all CPUs otherwise
     #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) cpus: Vec<u16>,
-    /// Slices of work for each scheme and number of clients
-    #[arg(long, value_name = "N", default_value_t = 7, value_parser = clap::value_parser!(u16).range(1..))]
+    /// Passes: each builds every scheme anew, and lets it work for a slice with each number of clients
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) rounds: u16,
     /// How long a slice is
     #[arg(long, value_name = "MS", default_value_t = 50, value_parser = clap::value_parser!(u16).range(1..))]

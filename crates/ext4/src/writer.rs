@@ -5,6 +5,7 @@
 
 use crate::content::Unstored;
 use crate::inodes::Orphans;
+use crate::names::DirectoryLocks;
 use crate::space::Space;
 use crate::xattr::Shared;
 use crate::{Clock, Error, Ext4, Node, Place, Result, Snapshot, Structure};
@@ -23,8 +24,8 @@ pub(crate) struct Writer {
     pub(crate) orphans: Orphans,
     /// One for each group: its descriptor as it is now. The lock also guards the group's bitmaps.
     groups: Box<[Mutex<GroupDesc>]>,
-    /// Where each group's inode table begins: asked with each change of an inode, and never changed.
-    inode_tables: Box<[BlockNumber]>,
+    /// The locks of directories.
+    pub(crate) directories: DirectoryLocks,
     /// The free blocks.
     pub(crate) space: Arc<Space>,
     /// Content that is not on the device yet.
@@ -55,8 +56,8 @@ impl Writer {
             journal,
             clock,
             orphans: fs.read_orphans()?,
-            inode_tables: groups.iter().map(|desc| desc.inode_table).collect(),
             groups: groups.into_iter().map(Mutex::new).collect(),
+            directories: DirectoryLocks::new(),
             space,
             unstored: Unstored::default(),
             shared: Shared::default(),
@@ -67,11 +68,6 @@ impl Writer {
     /// The descriptor of a group, below `sb.groups`, as it is now.
     pub(crate) fn group(&self, group: GroupNumber) -> GroupDesc {
         *self.lock_group(group)
-    }
-
-    /// Where a group's inode table begins.
-    pub(crate) fn inode_table(&self, group: GroupNumber) -> Option<BlockNumber> {
-        self.inode_tables.get(usize::try_from(group.0).ok()?).copied()
     }
 
     /// Free inodes, as the descriptors say.

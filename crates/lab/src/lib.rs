@@ -8,6 +8,7 @@
 //! - [`rivals`]: who walks, one file each behind [`rivals::NameCache`];
 //! - [`schemes`]: the locking schemes of the study, one file each behind [`schemes::Scheme`];
 //! - [`harness`]: all of them in turn, round after round;
+//! - [`mod@passes`]: the same work again, each time from nothing;
 //! - [`workloads`]: loads that schemes carry, and what they get done;
 //! - [`xattr`]: the benchmark of 2016's cache of shared attribute blocks;
 //! - [`stats`], [`rows`], [`targets`], [`outcome`] and [`report`]: what came out, how sure it is, and whether it is enough;
@@ -20,6 +21,7 @@ pub mod harness;
 pub mod mount_bench;
 pub mod mounts;
 pub mod outcome;
+pub mod passes;
 pub mod paths;
 pub mod placement;
 pub mod report;

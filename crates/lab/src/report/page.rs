@@ -78,8 +78,9 @@ fn head(out: &mut String, findings: &Findings) {
         );
     }
     out.push_str(
-        "<p>The figures are medians of slices in which all variants take turns. Ratios are of what clients get done in a second that a CPU \
-         gives them, so that other users of the machine do not count; ranges in brackets are their 95% intervals. The data: <a href=\"rows.jsonl\">rows.jsonl</a>, <a href=\"locks.jsonl\">locks.jsonl</a>.</p></header>",
+        "<p>The figures are medians of passes, each a process of its own that builds everything anew and lets all variants take turns. Ratios \
+         are of what clients get done in a second that a CPU \
+         gives them, so that other users of the machine do not count; ranges in brackets are their 95% intervals over passes. The data: <a href=\"rows.jsonl\">rows.jsonl</a>, <a href=\"locks.jsonl\">locks.jsonl</a>.</p></header>",
     );
 }
 
