@@ -29,7 +29,7 @@ use crate::{Attr, FileSystem, FileType, Ino, Result};
 use quick_cache::sync::Cache;
 use quick_cache::{DefaultHashBuilder, Lifecycle, OptionsBuilder, Weighter};
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 
 const AWAY_SHARDS: usize = 16;
@@ -146,11 +146,17 @@ struct Away<F: FileSystem> {
     inodes: Mutex<ByNumber<F>>,
     /// One of them has gone.
     gone: Condvar,
+    /// How many wait for that: to wake nobody is a system call, too. [inodes]
+    waiting: AtomicUsize,
 }
 
 impl<F: FileSystem> Home<F> {
     fn new(fs: F) -> Arc<Self> {
-        let away = std::array::from_fn(|_| Away { inodes: Mutex::default(), gone: Condvar::new() });
+        let away = std::array::from_fn(|_| Away {
+            inodes: Mutex::default(),
+            gone: Condvar::new(),
+            waiting: AtomicUsize::new(0),
+        });
         Arc::new(Home { fs, away })
     }
 
@@ -165,7 +171,7 @@ impl<F: FileSystem> Home<F> {
 
     fn has_gone(&self, ino: Ino) {
         let (shard, mut inodes) = self.shard(ino);
-        if inodes.remove(&ino).is_some() {
+        if inodes.remove(&ino).is_some() && shard.waiting.load(Ordering::Relaxed) > 0 {
             shard.gone.notify_all();
         }
     }
@@ -177,7 +183,9 @@ impl<F: FileSystem> Home<F> {
             if let Some(inode) = inodes.get(&ino)?.upgrade() {
                 return Some(inode);
             }
+            shard.waiting.fetch_add(1, Ordering::Relaxed);
             inodes = shard.gone.wait(inodes).unwrap_or_else(PoisonError::into_inner);
+            shard.waiting.fetch_sub(1, Ordering::Relaxed);
         }
     }
 }
