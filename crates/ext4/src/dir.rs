@@ -1,6 +1,7 @@
 //! Directories, block by block.
 
 use crate::ahead::Sequence;
+use crate::checked::Checked;
 use crate::map::Mapping;
 use crate::name::Wanted;
 use crate::{Ext4, Place, Result, Snapshot, Structure};
@@ -81,7 +82,8 @@ impl Ext4 {
             return Ok(None);
         }
         if self.sb.has_metadata_csum() {
-            verify_leaf(&buffer, dir.inode.checksum_seed).map_err(|problem| place.corrupt(problem))?;
+            let seed = dir.inode.checksum_seed;
+            self.check_once(place, &buffer, Checked::DirectoryLeaf(seed), || verify_leaf(&buffer, seed))?;
         }
         Ok(Some((buffer, place)))
     }

@@ -36,11 +36,22 @@ impl FileSystem for Ext4 {
     }
 
     fn node_bytes(&self, node: &Node) -> usize {
-        size_of::<Node>() + size_of::<Snapshot>() + node.snapshot().tail.len()
+        // Told once, of what may come to be changed as if it were.
+        let (own, tails) = if self.writer.is_some() { (Node::CHANGED_BYTES, 2) } else { (Node::BYTES, 1) };
+        own + tails * node.look(|snapshot| snapshot.tail.len())
     }
 
     fn attr(&self, node: &Node) -> Attr {
-        self.attr_of(&node.snapshot())
+        node.look(|snapshot| self.attr_of(snapshot))
+    }
+
+    fn stat(&self, ino: Ino) -> Option<Result<Attr>> {
+        // What is in memory may be newer.
+        if self.writer.is_some() {
+            return None;
+        }
+        let ino = u32::try_from(ino.0).map(InodeNumber).map_err(|_| Error::Stale);
+        Some(ino.and_then(|ino| Ok(self.stored_attr(ino)?)))
     }
 
     fn lookup(&self, dir: &Node, name: &[u8]) -> Result<Option<Lookup>> {
@@ -73,7 +84,7 @@ impl FileSystem for Ext4 {
     }
 
     fn read(&self, node: &Node, offset: u64, buf: &mut [u8]) -> Result<usize> {
-        content(&node.snapshot())?;
+        node.look(content)?;
         Ok(self.read_file(node, offset, buf)?)
     }
 
@@ -147,29 +158,29 @@ impl FileSystem for Ext4 {
 
     fn set_attr(&self, node: &Node, changes: &SetAttr) -> Result<()> {
         if let Some(size) = changes.size {
-            content(&node.snapshot())?;
+            node.look(content)?;
             self.set_size(node, size)?;
         }
         Ok(self.set_attributes(node, changes)?)
     }
 
     fn write(&self, node: &Node, offset: u64, data: &[u8]) -> Result<usize> {
-        content(&node.snapshot())?;
+        node.look(content)?;
         Ok(self.write_file(node, Some(offset), data, Times::Now)?.1)
     }
 
     fn write_back(&self, node: &Node, offset: u64, data: &[u8]) -> Result<usize> {
-        content(&node.snapshot())?;
+        node.look(content)?;
         Ok(self.write_file(node, Some(offset), data, Times::Kept)?.1)
     }
 
     fn append(&self, node: &Node, data: &[u8]) -> Result<(u64, usize)> {
-        content(&node.snapshot())?;
+        node.look(content)?;
         Ok(self.write_file(node, None, data, Times::Now)?)
     }
 
     fn allocate(&self, node: &Node, offset: u64, len: u64, how: Allocate) -> Result<()> {
-        content(&node.snapshot())?;
+        node.look(content)?;
         Ok(self.allocate_space(node, offset, len, how)?)
     }
 

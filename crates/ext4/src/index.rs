@@ -3,6 +3,7 @@
 //! A search goes from the root to one leaf, one block a level. Names that share a hash may go on in the next leaf:
 //! then that leaf's index entry says so, and the search follows.
 
+use crate::checked::Checked;
 use crate::dir::Found;
 use crate::name::Wanted;
 use crate::names::settle;
@@ -148,8 +149,10 @@ impl Ext4 {
     fn index_frame(&self, dir: &Snapshot, block: LogicalBlock) -> Result<Frame> {
         let (buffer, place) = self.dir_block(dir, block, dir.place(Structure::DirectoryIndex(block)))?;
         let frame = Frame { buffer, place, block, at: 0 };
-        let seed = self.sb.has_metadata_csum().then_some(dir.inode.checksum_seed);
-        self.parse_index(&frame)?.verify(seed).map_err(|problem| place.corrupt(problem))?;
+        let seed = dir.inode.checksum_seed;
+        let summed = self.sb.has_metadata_csum().then_some(seed);
+        let index = self.parse_index(&frame)?;
+        self.check_once(place, &frame.buffer, Checked::DirectoryIndex(seed), || index.verify(summed))?;
         Ok(frame)
     }
 

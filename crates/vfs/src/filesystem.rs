@@ -125,6 +125,13 @@ pub trait FileSystem: Send + Sync + 'static {
     /// The attributes of a node.
     fn attr(&self, node: &Self::Node) -> Attr;
 
+    /// The attributes of inode `ino`, without a node: for who asks for many inodes once. `None` where a node may know better than the
+    /// file system, or costs no more.
+    fn stat(&self, ino: Ino) -> Option<Result<Attr>> {
+        let _ = ino;
+        None
+    }
+
     /// The inode that directory `dir` has under `name`, or `None` where it has no such name.
     fn lookup(&self, dir: &Self::Node, name: &[u8]) -> Result<Option<Lookup>>;
 

@@ -4,7 +4,7 @@ use crate::claims::Claims;
 use crate::entry::may_all_search;
 use crate::inode::{Inode, InodeCache, InodeCacheStats};
 use crate::{
-    Access, DirEntry, Error, Extent, FileSystem, FileType, FsStat, Identity, Ino, ReaddirStart, Result,
+    Access, Attr, DirEntry, Error, Extent, FileSystem, FileType, FsStat, Identity, Ino, ReaddirStart, Result,
     WalkOptions,
 };
 use dentree_dcache::{Child, Dcache, Stats as NameStats};
@@ -82,6 +82,12 @@ impl<F: FileSystem> Vfs<F> {
         if !missing.is_empty() {
             self.fs().expect_loads(&missing);
         }
+    }
+
+    /// The attributes of the inode with this number, which must be one that has a name or is held. Where the file system cannot change the
+    /// inode does not stay in memory: who asks for very many inodes does not push out those that are used.
+    pub fn attr(&self, ino: Ino) -> Result<Attr> {
+        self.fs().stat(ino).unwrap_or_else(|| self.inode(ino).map(|inode| inode.attr()))
     }
 
     /// Fails with [`Error::AccessDenied`] unless `who` may do `access` with `inode`: by its access control list where it has one, else by its

@@ -12,7 +12,7 @@ use crate::{Error, Ext4, Node, Place, Result, Snapshot, Structure};
 use dentree_bufcache::Buffer;
 use dentree_ext4_format::hash::{HashAlgorithm, HashVersion};
 use dentree_ext4_format::{
-    BlockNumber, Compat, InodeFlags, LogicalBlock, NewEntry, Problem, has_room, leaf_room,
+    BlockNumber, Compat, InodeFlags, LogicalBlock, NewEntry, Problem, leaf_room, room_for,
 };
 use dentree_jbd2::Handle;
 
@@ -23,8 +23,8 @@ pub(super) const NEW_BLOCK_CREDITS: u32 = 2 + STEP_CREDITS + TAKE_CREDITS;
 pub(super) enum Plan {
     /// In the inode.
     Inline,
-    /// A leaf has room for it as it is.
-    Leaf(Place),
+    /// A leaf has room for it as it is, at the entry that begins at this byte.
+    Leaf(Place, usize),
     /// A leaf has room for it once its entries are packed.
     Pack(Place, Buffer),
     /// It gets a new leaf at the end, for want of an index.
@@ -40,7 +40,7 @@ impl Plan {
     pub(super) fn credits(&self) -> u32 {
         match self {
             Plan::Inline => 1,
-            Plan::Leaf(_) | Plan::Pack(..) => 2,
+            Plan::Leaf(..) | Plan::Pack(..) => 2,
             Plan::Append => NEW_BLOCK_CREDITS,
             Plan::MakeIndex(..) => 4 + STEP_CREDITS + 2 * TAKE_CREDITS,
             // Each level may change a block and take one, and so may the leaf; all are mapped behind each other.
@@ -77,9 +77,9 @@ impl Ext4 {
         }
         for block in (0..self.dir_blocks(&snapshot)?).map(LogicalBlock) {
             let Some((buffer, place)) = self.dir_leaf(&snapshot, block, |_| None)? else { continue };
-            let room = has_room(self.leaf_entries(&buffer), name.len());
-            if room.map_err(|problem| place.corrupt(problem))? {
-                return Ok(Plan::Leaf(place));
+            let room = room_for(self.leaf_entries(&buffer), name.len());
+            if let Some(start) = room.map_err(|problem| place.corrupt(problem))? {
+                return Ok(Plan::Leaf(place, start));
             }
         }
         self.plan_growth(&snapshot)
@@ -103,8 +103,8 @@ impl Ext4 {
     pub(super) fn plan_indexed(&self, dir: &Snapshot, way: Way, name: &[u8]) -> Result<Plan> {
         let (buffer, place) = self.promised_leaf(dir, way.leaf.block)?;
         let corrupt = |problem| place.corrupt(problem);
-        if has_room(self.leaf_entries(&buffer), name.len()).map_err(corrupt)? {
-            return Ok(Plan::Leaf(place));
+        if let Some(start) = room_for(self.leaf_entries(&buffer), name.len()).map_err(corrupt)? {
+            return Ok(Plan::Leaf(place, start));
         }
         let mut used = dentree_ext4_format::entry_len(name.len());
         for entry in self.leaf_entries(&buffer) {
@@ -138,13 +138,13 @@ impl Ext4 {
         let full = Problem::Missing { what: "the room that was found" };
         match plan {
             Plan::Inline => self.add_inline(draft, entry),
-            Plan::Leaf(place) => {
+            Plan::Leaf(place, start) => {
                 // An index that the file system has no feature for is none: it lies where an entry may come.
                 draft.inode.flags = match self.is_indexed(draft) {
                     true => draft.inode.flags,
                     false => draft.inode.flags.without(InodeFlags::INDEX),
                 };
-                self.change_leaf(handle, draft, place, |area| match area.insert(entry)? {
+                self.change_leaf(handle, draft, place, |area| match area.insert_from(start, entry)? {
                     true => Ok(()),
                     false => Err(full),
                 })

@@ -55,10 +55,10 @@
 use super::add::Plan;
 use crate::dir::Found;
 use crate::index::Way;
+use crate::node::Held;
 use crate::sync::{Mutex, MutexGuard, ReadGuard, RwLock, WriteGuard, alone, lock, mutexes, rw_locks, share};
 use crate::{Error, Ext4, Node, Result, Snapshot};
 use dentree_ext4_format::{InodeFlags, InodeNumber, LogicalBlock};
-use std::sync::Arc;
 
 const TREES: usize = if cfg!(loom) { 1 } else { 256 };
 const LEAVES: usize = if cfg!(loom) { 2 } else { 1024 };
@@ -252,7 +252,7 @@ impl Ext4 {
     }
 
     /// The way to the leaf for a name, in a directory whose tree is shared; `None` where it cannot be read.
-    fn way_now(&self, dir: &Node, name: &[u8]) -> Option<(Arc<Snapshot>, Way)> {
+    fn way_now(&self, dir: &Node, name: &[u8]) -> Option<(Held, Way)> {
         let snapshot = dir.snapshot();
         let wanted = self.wanted(&snapshot, name)?;
         let way = self.way_for(&snapshot, &wanted).ok()??;
@@ -260,21 +260,15 @@ impl Ext4 {
     }
 
     /// `way`, if that is how it is now, else the one that is.
-    fn way_again(
-        &self,
-        dir: &Node,
-        name: &[u8],
-        snapshot: Arc<Snapshot>,
-        way: Way,
-    ) -> Option<(Arc<Snapshot>, Way)> {
+    fn way_again(&self, dir: &Node, name: &[u8], snapshot: Held, way: Way) -> Option<(Held, Way)> {
         if self.are_current(&way.frames).ok()? { Some((snapshot, way)) } else { self.way_now(dir, name) }
     }
 }
 
 /// Whether two snapshots of a directory say the same of where its names are.
-fn has_same_layout(a: &Arc<Snapshot>, b: &Arc<Snapshot>) -> bool {
+fn has_same_layout(a: &Snapshot, b: &Snapshot) -> bool {
     let layout = |dir: &Snapshot| (dir.inode.size, dir.inode.flags, dir.inode.block);
-    Arc::ptr_eq(a, b) || layout(a) == layout(b) && (!a.has(InodeFlags::INLINE_DATA) || a.tail == b.tail)
+    std::ptr::eq(a, b) || layout(a) == layout(b) && (!a.has(InodeFlags::INLINE_DATA) || a.tail == b.tail)
 }
 
 /// `eh_depth` of a root: a tree that was folded into the inode has lost a block.

@@ -36,6 +36,7 @@ mod rename;
 
 pub(crate) use beside::{DirectoryLocks, settle};
 
+use crate::node::Held;
 use crate::xattr::adopt_inline_data;
 use crate::{Ext4, Node, Result, Snapshot, Structure};
 use dentree_ext4_format::{InodeFlags, InodeTime, Problem};
@@ -54,7 +55,7 @@ const ENTRY_CREDITS: u32 = 2;
 struct Draft {
     next: Snapshot,
     /// As it was, or was last published.
-    before: Arc<Snapshot>,
+    before: Held,
     /// The number of links as it was.
     links_before: u16,
 }
@@ -128,7 +129,7 @@ impl Ext4 {
     fn publish_layout(&self, handle: &mut Handle<'_>, dir: &Node, draft: &mut Draft) -> Result<()> {
         let changed = self.change_inode(handle, dir, |snapshot| draft.lay_out(snapshot))?;
         changed.map_err(|problem| draft.place(Structure::InlineData).corrupt(problem))?;
-        draft.before = Arc::new(draft.next.clone());
+        draft.before = Held::Newest(Arc::new(draft.next.clone()));
         Ok(())
     }
 
