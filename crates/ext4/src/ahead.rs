@@ -7,7 +7,7 @@
 use crate::map::Mapping;
 use crate::{Ext4, Snapshot};
 use dentree_bufcache::{First, Runs};
-use dentree_ext4_format::{InodeNumber, LogicalBlock};
+use dentree_ext4_format::{GroupNumber, InodeNumber, LogicalBlock};
 use std::ops::Range;
 use std::str::FromStr;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -156,9 +156,25 @@ impl Ext4 {
     /// Begins to read the blocks of the inode table that these inodes lie in, in the order of the device, neighbours (and what lies between
     /// near ones) in one request. No more than a part of the cache holds.
     pub(crate) fn read_inodes_ahead(&self, inos: impl Iterator<Item = InodeNumber>) {
-        let blocks = inos.filter(|&ino| self.sb.check_inode("the inode number", ino).is_ok());
-        let mut blocks: Vec<u64> =
-            blocks.filter_map(|ino| self.find_inode(ino).ok()).map(|(block, _)| block.0).collect();
+        let mut inos: Vec<_> =
+            inos.filter(|&ino| self.sb.check_inode("the inode number", ino).is_ok()).collect();
+        inos.sort_unstable();
+        let per_block = self.sb.block_size.bytes() / self.sb.inode_size;
+        let (mut blocks, mut table) = (Vec::new(), None);
+        for InodeNumber(ino) in inos {
+            let (group, within) =
+                ((ino - 1) / self.sb.inodes_per_group, (ino - 1) % self.sb.inodes_per_group);
+            if table.is_none_or(|(of, _)| of != group) {
+                // What is wrong with it is told when the inode is loaded.
+                let Ok(desc) = self.group(GroupNumber(group)) else { continue };
+                table = Some((group, desc.inode_table.0));
+            }
+            let block = table.map_or(0, |(_, first)| first) + u64::from(within / per_block);
+            if blocks.last() != Some(&block) {
+                blocks.push(block);
+            }
+        }
+        // Tables need not lie in the order of their groups.
         blocks.sort_unstable();
         blocks.dedup();
         blocks.truncate((self.cache_blocks() / 4).max(1));

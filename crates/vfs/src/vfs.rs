@@ -76,18 +76,18 @@ impl<F: FileSystem> Vfs<F> {
         self.inodes.get(ino)
     }
 
-    /// The attributes of the inode with this number, which must be one that has a name or is held. Where the file system cannot change the
-    /// inode does not stay in memory: who asks for very many inodes does not push out those that are used.
-    pub fn attr(&self, ino: Ino) -> Result<Attr> {
-        self.fs().stat(ino).unwrap_or_else(|| self.inode(ino).map(|inode| inode.attr()))
-    }
-
     /// Says that these inodes will be asked for soon, so that those that are not in memory can be on their way. Waits for nothing.
     pub fn expect_inodes(&self, inos: impl IntoIterator<Item = Ino>) {
         let missing: Vec<_> = inos.into_iter().filter(|ino| !self.inodes.has(*ino)).collect();
         if !missing.is_empty() {
             self.fs().expect_loads(&missing);
         }
+    }
+
+    /// The attributes of the inode with this number, which must be one that has a name or is held. Where the file system cannot change the
+    /// inode does not stay in memory: who asks for very many inodes does not push out those that are used.
+    pub fn attr(&self, ino: Ino) -> Result<Attr> {
+        self.fs().stat(ino).unwrap_or_else(|| self.inode(ino).map(|inode| inode.attr()))
     }
 
     /// Fails with [`Error::AccessDenied`] unless `who` may do `access` with `inode`: by its access control list where it has one, else by its
