@@ -12,16 +12,13 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, IoSlice, IoSliceMut, Seek, SeekFrom};
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-#[cfg(target_os = "linux")]
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, OFlags};
 
 use crate::lock_holder::{lock_holder, loop_device};
 use crate::pool::{Job, ReaderPool};
-#[cfg(target_os = "linux")]
 use crate::ring::Ring;
 use crate::{BlockDevice, Done, Error, check_range};
 
@@ -45,7 +42,6 @@ pub struct FileDevice {
     /// What was asked for.
     queue: Queue,
     /// `None` where there is no ring, or there should be none.
-    #[cfg(target_os = "linux")]
     ring: OnceLock<Option<Ring>>,
     pool: ReaderPool,
 }
@@ -108,7 +104,6 @@ impl FileDevice {
             size,
             access,
             queue: Queue::default(),
-            #[cfg(target_os = "linux")]
             ring: OnceLock::new(),
             pool,
         })
@@ -121,14 +116,9 @@ impl FileDevice {
 
     /// Who makes submitted reads here. Starts the ring where one is asked for.
     pub fn queue(&self) -> Queue {
-        #[cfg(target_os = "linux")]
-        if self.ring().is_some() {
-            return Queue::Ring;
-        }
-        Queue::Threads
+        if self.ring().is_some() { Queue::Ring } else { Queue::Threads }
     }
 
-    #[cfg(target_os = "linux")]
     fn ring(&self) -> Option<&Ring> {
         let start = || match self.queue {
             // Refused for whatever reason: threads can always do it.
@@ -267,7 +257,6 @@ impl BlockDevice for FileDevice {
         if let Err(error) = check_range(offset, job.buf.len() as u64, self.size) {
             return (job.done)(Err(error));
         }
-        #[cfg(target_os = "linux")]
         let job = match self.ring() {
             Some(ring) => match ring.submit(job) {
                 Ok(()) => return,

@@ -32,16 +32,21 @@ mod file;
 mod lock_holder;
 mod memory;
 mod meter;
+#[cfg(not(all(target_os = "linux", not(loom))))]
+mod no_ring;
 mod partition;
 mod pool;
 mod recording;
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", not(loom)))]
 mod ring;
 mod slice;
 mod slow;
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::sync::Arc;
+
+#[cfg(not(all(target_os = "linux", not(loom))))]
+use no_ring as ring;
 
 pub use error::Error;
 pub use fault::{Failure, Fault, FaultDevice, Operation};
