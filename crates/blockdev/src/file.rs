@@ -13,12 +13,16 @@ use std::io::{self, IoSlice, IoSliceMut, Seek, SeekFrom};
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+#[cfg(target_os = "linux")]
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, OFlags};
 
 use crate::lock_holder::{lock_holder, loop_device};
-use crate::pool::ReaderPool;
+use crate::pool::{Job, ReaderPool};
+#[cfg(target_os = "linux")]
+use crate::ring::Ring;
 use crate::{BlockDevice, Done, Error, check_range};
 
 /// What a device is opened for.
@@ -32,14 +36,28 @@ pub enum Access {
 
 /// A regular file or a block device of the system, read and written at any offset without a lock.
 ///
-/// Reads that are [submitted](BlockDevice::submit) are made by threads that start when first needed. This is where a
-/// ring of the kernel belongs, once it is there.
+/// Reads that are [submitted](BlockDevice::submit) go to a [`Queue`] that starts when first needed.
 pub struct FileDevice {
     file: Arc<File>,
     path: PathBuf,
     size: u64,
     access: Access,
+    /// What was asked for.
+    queue: Queue,
+    /// `None` where there is no ring, or there should be none.
+    #[cfg(target_os = "linux")]
+    ring: OnceLock<Option<Ring>>,
     pool: ReaderPool,
+}
+
+/// Who makes the reads that are [submitted](BlockDevice::submit) to a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Queue {
+    /// The kernel, by io_uring; and threads where it has none or refuses it to this process.
+    #[default]
+    Ring,
+    /// Threads that block.
+    Threads,
 }
 
 impl FileDevice {
@@ -83,11 +101,41 @@ impl FileDevice {
         let size = file.seek(SeekFrom::End(0)).map_err(failed)?;
         let file = Arc::new(file);
         let reader = Arc::clone(&file);
-        let pool = ReaderPool::new(Box::new(move |offset, buf| {
-            check_range(offset, buf.len() as u64, size)?;
-            reader.read_exact_at(buf, offset)
-        }));
-        Ok(FileDevice { file, path: path.to_owned(), size, access, pool })
+        let pool = ReaderPool::new(Box::new(move |offset, buf| reader.read_exact_at(buf, offset)));
+        Ok(FileDevice {
+            file,
+            path: path.to_owned(),
+            size,
+            access,
+            queue: Queue::default(),
+            #[cfg(target_os = "linux")]
+            ring: OnceLock::new(),
+            pool,
+        })
+    }
+
+    /// The same device, whose submitted reads are made by `queue`.
+    pub fn with_queue(self, queue: Queue) -> Self {
+        FileDevice { queue, ..self }
+    }
+
+    /// Who makes submitted reads here. Starts the ring where one is asked for.
+    pub fn queue(&self) -> Queue {
+        #[cfg(target_os = "linux")]
+        if self.ring().is_some() {
+            return Queue::Ring;
+        }
+        Queue::Threads
+    }
+
+    #[cfg(target_os = "linux")]
+    fn ring(&self) -> Option<&Ring> {
+        let start = || match self.queue {
+            // Refused for whatever reason: threads can always do it.
+            Queue::Ring => Ring::new(Arc::clone(&self.file)).ok(),
+            Queue::Threads => None,
+        };
+        self.ring.get_or_init(start).as_ref()
     }
 
     /// The path it was opened by.
@@ -215,7 +263,19 @@ impl BlockDevice for FileDevice {
     }
 
     fn submit(self: Arc<Self>, offset: u64, buf: Vec<u8>, done: Done) {
-        self.pool.submit(offset, buf, done);
+        let job = Job { offset, buf, done };
+        if let Err(error) = check_range(offset, job.buf.len() as u64, self.size) {
+            return (job.done)(Err(error));
+        }
+        #[cfg(target_os = "linux")]
+        let job = match self.ring() {
+            Some(ring) => match ring.submit(job) {
+                Ok(()) => return,
+                Err(job) => job,
+            },
+            None => job,
+        };
+        self.pool.submit(job);
     }
 }
 

@@ -35,6 +35,8 @@ mod meter;
 mod partition;
 mod pool;
 mod recording;
+#[cfg(target_os = "linux")]
+mod ring;
 mod slice;
 mod slow;
 
@@ -43,7 +45,7 @@ use std::sync::Arc;
 
 pub use error::Error;
 pub use fault::{Failure, Fault, FaultDevice, Operation};
-pub use file::{Access, FileDevice};
+pub use file::{Access, FileDevice, Queue};
 pub use memory::MemoryDevice;
 pub use meter::{DeviceCounts, MeteredDevice, SIZE_CLASSES};
 pub use partition::{Choice, Listing, Partition, locate, partitions};
@@ -94,8 +96,8 @@ pub trait BlockDevice: Send + Sync + 'static {
     /// Begins to fill `buf` from the bytes at `offset`, and calls `done` with it, or with why it is not filled.
     ///
     /// Reads end in no particular order, but none is begun before those that were submitted earlier. `done` is called once, by any
-    /// thread, maybe before this returns: it must be short. Where the device is dropped first it is dropped, too. Where a
-    /// device has nothing better, the read is made here.
+    /// thread, maybe before this returns: it must be short. Where the device is dropped first it is called with an error, unless the read
+    /// has begun. Where a device has nothing better, the read is made here.
     fn submit(self: Arc<Self>, offset: u64, mut buf: Vec<u8>, done: Done) {
         let read = self.read_at(offset, &mut buf);
         done(read.map(|()| buf));

@@ -34,10 +34,11 @@ struct State {
     closed: bool,
 }
 
-struct Job {
-    offset: u64,
-    buf: Vec<u8>,
-    done: Done,
+/// A read to be made.
+pub(crate) struct Job {
+    pub(crate) offset: u64,
+    pub(crate) buf: Vec<u8>,
+    pub(crate) done: Done,
 }
 
 /// More threads than this gain nothing on the devices a pool is for; more reads wait for the first to end.
@@ -52,9 +53,9 @@ impl ReaderPool {
     /// Queues a read behind those that are waiting, and starts a thread where none is free to take it.
     ///
     /// With no thread at all and none to be had, the read is made here: slower, never lost.
-    pub(crate) fn submit(&self, offset: u64, buf: Vec<u8>, done: Done) {
+    pub(crate) fn submit(&self, job: Job) {
         let mut state = self.shared.lock();
-        state.jobs.push_back(Job { offset, buf, done });
+        state.jobs.push_back(job);
         if state.jobs.len() <= state.idle || state.threads == MAX_READERS {
             drop(state);
             self.shared.work.notify_one();
@@ -118,8 +119,10 @@ impl Drop for ReaderPool {
         state.closed = true;
         let unread = std::mem::take(&mut state.jobs);
         drop(state);
-        drop(unread);
         self.shared.work.notify_all();
+        for job in unread {
+            (job.done)(Err(io::Error::other("the device was closed before the read began")));
+        }
         let me = thread::current().id();
         for thread in self.lock_threads().drain(..) {
             // Who is called with a read may have been the last to hold the device: that thread ends by itself.
@@ -151,7 +154,7 @@ mod tests {
         for offset in 0..3 * MAX_READERS as u64 {
             let sender = sender.clone();
             let done = move |result: io::Result<Vec<u8>>| sender.send((offset, result.unwrap())).unwrap();
-            pool.submit(offset, vec![0], Box::new(done));
+            pool.submit(Job { offset, buf: vec![0], done: Box::new(done) });
         }
         drop(sender);
         let mut answers: Vec<_> = receiver.iter().take(3 * MAX_READERS).collect();
@@ -170,11 +173,8 @@ mod tests {
         let (sender, receiver) = channel();
         for offset in 0..3 {
             let sender = sender.clone();
-            pool.submit(
-                offset,
-                vec![0],
-                Box::new(move |result| sender.send((offset, result.is_ok())).unwrap()),
-            );
+            let done = move |result: io::Result<_>| sender.send((offset, result.is_ok())).unwrap();
+            pool.submit(Job { offset, buf: vec![0], done: Box::new(done) });
         }
         let mut answers: Vec<_> = receiver.iter().take(3).collect();
         answers.sort_unstable();
@@ -192,7 +192,7 @@ mod tests {
             drop(held);
             dropped.send(()).unwrap();
         };
-        pool.submit(0, vec![0], Box::new(done));
+        pool.submit(Job { offset: 0, buf: vec![0], done: Box::new(done) });
         drop(pool);
         begin.send(()).unwrap();
         receiver.recv().unwrap();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use crate::pool::{MAX_READERS, ReaderPool};
+use crate::pool::{Job, MAX_READERS, ReaderPool};
 use crate::{BlockDevice, Done};
 
 /// A device each of whose requests takes at least a given time, as a disk's or a network's do.
@@ -64,7 +64,7 @@ impl BlockDevice for SlowDevice {
     }
 
     fn submit(self: Arc<Self>, offset: u64, buf: Vec<u8>, done: Done) {
-        self.pool.submit(offset, buf, done);
+        self.pool.submit(Job { offset, buf, done });
     }
 }
 

@@ -1,9 +1,12 @@
 //! The blocks in memory: which shard has which.
 
 use std::hash::BuildHasher;
+use std::sync::Arc;
 
 use foldhash::fast::RandomState;
 
+use crate::claim::Buffer;
+use crate::recent::{BhLruSize, Recent};
 use crate::shard::{Found, SLOT_OVERHEAD, Shard, Vacancy};
 use crate::stats::Stats;
 use crate::sync::{Mutex, MutexGuard, lock};
@@ -14,6 +17,7 @@ pub(crate) struct Blocks {
     /// Blocks that the budget has room for.
     pub(crate) capacity: usize,
     hasher: RandomState,
+    recent: Arc<Recent>,
     /// A power of two.
     shards: Box<[Mutex<Shard>]>,
 }
@@ -23,13 +27,14 @@ const MIN_SHARD_BLOCKS: usize = 64;
 const MAX_SHARDS: usize = 64;
 
 impl Blocks {
-    pub(crate) fn new(block_size: usize, budget_bytes: usize) -> Blocks {
+    pub(crate) fn new(block_size: usize, budget_bytes: usize, bh_lru_size: BhLruSize) -> Blocks {
         let capacity = budget_bytes / block_size.saturating_add(SLOT_OVERHEAD);
         let shards = (capacity / MIN_SHARD_BLOCKS + 1).next_power_of_two() / 2;
         let shards = shards.clamp(1, MAX_SHARDS);
         let hasher = RandomState::default();
-        let make = |_| Mutex::new(Shard::new(capacity / shards, hasher.clone()));
-        Blocks { block_size, capacity, shards: (0..shards).map(make).collect(), hasher }
+        let recent = Arc::new(Recent::new(bh_lru_size, capacity));
+        let make = |_| Mutex::new(Shard::new(capacity / shards, hasher.clone(), Arc::clone(&recent)));
+        Blocks { block_size, capacity, shards: (0..shards).map(make).collect(), hasher, recent }
     }
 
     #[inline]
@@ -47,10 +52,17 @@ impl Blocks {
         lock(self.shard_for(self.hash(block)))
     }
 
+    /// A block that this processor used lately: the first look of two.
     #[inline]
-    pub(crate) fn find_or_claim(&self, block: u64) -> Found {
+    pub(crate) fn recent(&self, block: u64) -> Option<Buffer> {
+        self.recent.get(block)
+    }
+
+    /// A block by its shard: the second look, and the only one that one of a run gets.
+    #[inline]
+    pub(crate) fn find_or_claim(&self, block: u64, is_single: bool) -> Found {
         let hash = self.hash(block);
-        lock(self.shard_for(hash)).find_or_claim(block, hash)
+        lock(self.shard_for(hash)).find_or_claim(block, hash, is_single)
     }
 
     pub(crate) fn claim_ahead(&self, block: u64) -> Option<Vacancy> {
@@ -63,7 +75,8 @@ impl Blocks {
     }
 
     pub(crate) fn stats(&self) -> Stats {
-        let mut sum = Stats::default();
+        let recent_hits = self.recent.hits();
+        let mut sum = Stats { hits: recent_hits, recent_hits, ..Stats::default() };
         for shard in &self.shards {
             sum += lock(shard).stats(self.block_size);
         }

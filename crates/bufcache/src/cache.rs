@@ -9,6 +9,7 @@ use crate::blocks::Blocks;
 use crate::claim::{Buffer, Claim};
 use crate::error::ReadError;
 use crate::pending::Pending;
+use crate::recent::BhLruSize;
 use crate::shard::{Changed, Found, Place, Shard, Stamp};
 use crate::stats::Stats;
 use crate::sync::{MutexGuard, lock};
@@ -23,7 +24,17 @@ impl BufCache {
     /// A cache of `device` in blocks of `block_size` bytes, that keeps no more than `budget_bytes`, its own tables
     /// included, but for pinned blocks. A budget smaller than a block keeps none.
     pub fn new(device: Arc<dyn BlockDevice>, block_size: usize, budget_bytes: usize) -> Self {
-        BufCache { device, blocks: Arc::new(Blocks::new(block_size, budget_bytes)) }
+        BufCache::with_bh_lru(device, block_size, budget_bytes, BhLruSize::default())
+    }
+
+    /// The same, with so many buffers that each processor remembers; a quarter of the cache at most, all processors together.
+    pub fn with_bh_lru(
+        device: Arc<dyn BlockDevice>,
+        block_size: usize,
+        budget_bytes: usize,
+        bh_lru_size: BhLruSize,
+    ) -> Self {
+        BufCache { device, blocks: Arc::new(Blocks::new(block_size, budget_bytes, bh_lru_size)) }
     }
 
     /// The device under the cache.
@@ -47,8 +58,11 @@ impl BufCache {
     /// [`io::ErrorKind::UnexpectedEof`].
     #[inline]
     pub fn get(&self, block: u64) -> io::Result<Buffer> {
+        if let Some(buffer) = self.blocks.recent(block) {
+            return Ok(buffer);
+        }
         loop {
-            match self.blocks.find_or_claim(block) {
+            match self.blocks.find_or_claim(block, true) {
                 Found::Ready(buffer, _) => return Ok(buffer),
                 Found::Reading(pending, _) => {
                     if let Some(buffer) = pending.wait()? {
@@ -72,7 +86,7 @@ impl BufCache {
         let mut claims: Vec<Claim> = Vec::new();
         let found: Vec<Slot> = (first..)
             .take(count)
-            .map(|block| match self.blocks.find_or_claim(block) {
+            .map(|block| match self.blocks.find_or_claim(block, false) {
                 Found::Ready(buffer, _) => Slot::Ready(buffer),
                 Found::Reading(pending, _) => Slot::Reading(block, pending),
                 Found::Missing(vacancy) => {
@@ -183,6 +197,29 @@ impl BufCache {
     pub fn unpin(&self, block: u64, stamp: Stamp) {
         let hash = self.blocks.hash(block);
         lock(self.blocks.shard_for(hash)).unpin(block, hash, stamp);
+    }
+
+    /// Notes something on a version of a block, for those who get it later: that it was verified, say. The note passes to the versions that
+    /// are [made of it](BufCache::update), and is gone when the block is read or created anew. Where the cache has another version by now
+    /// nothing is noted.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use dentree_blockdev::MemoryDevice;
+    /// # use dentree_bufcache::{BufCache, Stamp};
+    /// let cache = BufCache::new(Arc::new(MemoryDevice::new(4096)), 1024, 1 << 20);
+    /// let block = cache.get(2)?;
+    /// cache.set_mark(2, &block, 7);
+    /// assert_eq!((block.mark(), cache.get(2)?.mark()), (0, 7));
+    /// cache.update(2, Stamp(1), |bytes| bytes[0] = 1)?;
+    /// assert_eq!(cache.get(2)?.mark(), 7);
+    /// cache.create(2, Stamp(1), |_| ())?;
+    /// assert_eq!(cache.get(2)?.mark(), 0);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn set_mark(&self, block: u64, version: &Buffer, mark: u64) {
+        let hash = self.blocks.hash(block);
+        lock(self.blocks.shard_for(hash)).set_mark(block, hash, version, mark);
     }
 
     /// Drops blocks, pinned ones too: they were freed, and their content is nobody's. Those who hold a [`Buffer`] keep it.

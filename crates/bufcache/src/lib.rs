@@ -42,7 +42,10 @@
 //! it. The claim's holder, which is a thread or a read that was submitted to the device, reads with no lock held, then publishes (under
 //! the mutex) and then wakes those who wait on the slot's `Pending`, which has a lock of its own.
 //!
-//! Lock order: one shard's mutex, or one `Pending`'s, never both and never two.
+//! In front of the shards each processor may remember the buffers that it used last ([`BhLruSize`]): a *seat*, with a mutex of its own. Before a
+//! block is changed, dropped or evicted it is taken from the seats, under the shard's mutex; `recent.rs` argues that.
+//!
+//! Lock order: one shard's mutex and then one seat's, or one `Pending`'s alone; never two of a kind.
 //!
 //! # Guarantees
 //! - *One read.* A block that is reading is not read by another thread. Both look and claim happen in one critical
@@ -60,7 +63,7 @@
 //! - *No torn read.* Whoever reads a block from the device has its slot, and a change waits for the end of that: nobody
 //!   reads a home while a change that was made since is written to it.
 //!
-//! Held is `Arc::strong_count > 1`. Read under the mutex that is final when it says 1: the cache's is the only
+//! Held is `Arc::strong_count > 1`, once the seats have given the block back. Read under the mutex that is final when it says 1: the cache's is the only
 //! handle, and to clone that one takes the mutex. So what is changed in place is seen by nobody else.
 //!
 //! # Performance
@@ -78,6 +81,7 @@ mod cache;
 mod claim;
 mod error;
 mod pending;
+mod recent;
 mod shard;
 mod stats;
 mod sync;
@@ -86,5 +90,6 @@ pub use ahead::{First, Runs};
 pub use cache::BufCache;
 pub use claim::Buffer;
 pub use error::ReadError;
+pub use recent::BhLruSize;
 pub use shard::{Changed, Stamp};
 pub use stats::Stats;

@@ -8,6 +8,7 @@ use hashbrown::HashTable;
 
 use crate::claim::Buffer;
 use crate::pending::Pending;
+use crate::recent::{Recent, SEAT_OVERHEAD, Seats};
 use crate::stats::Stats;
 
 /// What a look at a shard finds, or does.
@@ -54,8 +55,9 @@ pub(crate) enum Place {
 pub struct Stamp(pub u32);
 
 /// A slot costs the budget this much besides the block: itself, its table entry at the table's least load, and the count
-/// in front of the bytes.
-pub(crate) const SLOT_OVERHEAD: usize = size_of::<Slot>() + 2 * size_of::<Entry>() + 2 * size_of::<usize>();
+/// in front of the bytes; and its part of the seats.
+pub(crate) const SLOT_OVERHEAD: usize =
+    size_of::<Slot>() + 2 * size_of::<Entry>() + 2 * size_of::<usize>() + SEAT_OVERHEAD;
 
 /// So many slots are looked at for one that can be given to a block that is read ahead.
 const AHEAD_LOOKS: usize = 16;
@@ -77,12 +79,14 @@ struct Slot {
     pinned: Option<Stamp>,
     /// Read ahead, and not used yet.
     is_ahead: bool,
+    /// Who may have the block besides.
+    seats: Seats,
     state: State,
 }
 
 impl Slot {
     fn new(block: u64, state: State) -> Slot {
-        Slot { block, marked: false, pinned: None, is_ahead: false, state }
+        Slot { block, marked: false, pinned: None, is_ahead: false, seats: Seats::default(), state }
     }
 }
 
@@ -109,11 +113,13 @@ pub(crate) struct Shard {
     /// Most slots there may be.
     capacity: usize,
     hasher: RandomState,
+    /// What processors have of this shard's blocks, too: before a block changes or goes, it is recalled.
+    recent: Arc<Recent>,
     counts: Stats,
 }
 
 impl Shard {
-    pub(crate) fn new(capacity: usize, hasher: RandomState) -> Self {
+    pub(crate) fn new(capacity: usize, hasher: RandomState, recent: Arc<Recent>) -> Self {
         Shard {
             table: HashTable::new(),
             slots: Vec::new(),
@@ -122,13 +128,15 @@ impl Shard {
             hand: 0,
             capacity: capacity.min(u32::MAX as usize),
             hasher,
+            recent,
             counts: Stats::default(),
         }
     }
 
-    /// Finds `block`, or claims a slot for it.
+    /// Finds `block`, or claims a slot for it. With `is_single` this processor remembers what it finds: of a run each block is wanted once.
     #[inline]
-    pub(crate) fn find_or_claim(&mut self, block: u64, hash: u64) -> Found {
+    pub(crate) fn find_or_claim(&mut self, block: u64, hash: u64, is_single: bool) -> Found {
+        self.counts.looks += 1;
         if let Some(slot) = self.slot_of(block, hash) {
             let origin = self.first_use(slot);
             let slot = &mut self.slots[slot as usize];
@@ -136,6 +144,9 @@ impl Shard {
                 State::Ready(buffer) => {
                     slot.marked = true;
                     self.counts.hits += 1;
+                    if is_single {
+                        self.recent.install(block, buffer, &mut slot.seats);
+                    }
                     return Found::Ready(buffer.clone(), origin);
                 }
                 State::Reading(pending) => {
@@ -238,11 +249,15 @@ impl Shard {
             self.hand = (at + 1) % self.slots.len();
             let slot = &mut self.slots[at];
             let State::Ready(buffer) = &slot.state else { continue };
-            if slot.pinned.is_some() || buffer.is_held() {
+            if slot.pinned.is_some() {
                 continue;
             }
-            if slot.marked || (slot.is_ahead && !ages) {
+            if slot.marked || ((slot.is_ahead || !slot.seats.is_empty()) && !ages) {
                 slot.marked &= !ages;
+                continue;
+            }
+            // What was found there bore no mark for it.
+            if self.recent.recall(slot.block, &mut slot.seats) || buffer.is_held() {
                 continue;
             }
             let memory = buffer.clone().into_memory();
@@ -257,7 +272,8 @@ impl Shard {
     /// Takes a slot's block out of the table.
     fn vacate(&mut self, slot: u32) {
         self.vacant.push(slot);
-        let Slot { block, state, pinned, is_ahead, .. } = &mut self.slots[slot as usize];
+        let Slot { block, state, pinned, is_ahead, seats, .. } = &mut self.slots[slot as usize];
+        self.recent.recall(*block, seats);
         (*state, *pinned) = (State::Vacant, None);
         let (block, was_ahead) = (*block, std::mem::take(is_ahead));
         self.ahead -= usize::from(was_ahead);
@@ -290,6 +306,7 @@ impl Shard {
         self.first_use(slot);
         let slot = &mut self.slots[slot as usize];
         let State::Ready(buffer) = &mut slot.state else { return None };
+        self.recent.recall(slot.block, &mut slot.seats);
         slot.marked = true;
         self.counts.changes += 1;
         self.counts.copies += u64::from(buffer.is_held());
@@ -312,6 +329,7 @@ impl Shard {
         };
         self.first_use(slot);
         let slot = &mut self.slots[slot as usize];
+        self.recent.recall(block, &mut slot.seats);
         slot.state = State::Ready(buffer);
         slot.marked = true;
         slot.pinned.replace(stamp) != Some(stamp)
@@ -323,6 +341,17 @@ impl Shard {
         match &slot.state {
             State::Ready(buffer) if slot.pinned == Some(stamp) => Some(buffer.clone()),
             _ => None,
+        }
+    }
+
+    /// Notes a mark on a version, if the block is still that.
+    pub(crate) fn set_mark(&mut self, block: u64, hash: u64, version: &Buffer, mark: u64) {
+        let Some(at) = self.slot_of(block, hash) else { return };
+        let slot = &mut self.slots[at as usize];
+        if let State::Ready(buffer) = &mut slot.state {
+            // Seats have it without the mark.
+            self.recent.recall(block, &mut slot.seats);
+            buffer.mark_as(version, mark);
         }
     }
 
@@ -352,7 +381,10 @@ impl Shard {
 
     pub(crate) fn stats(&self, block_size: usize) -> Stats {
         let bytes = |slots: usize| (slots * block_size) as u64;
-        let held = |slot: &&Slot| matches!(&slot.state, State::Ready(buffer) if buffer.is_held());
+        let held = |slot: &&Slot| match &slot.state {
+            State::Ready(buffer) => buffer.holders() > 1 + self.recent.holders(slot.block, slot.seats),
+            _ => false,
+        };
         let pinned = |slot: &&Slot| slot.pinned.is_some();
         Stats {
             resident_bytes: bytes(self.resident()),

@@ -7,6 +7,10 @@ use std::ops::AddAssign;
 pub struct Stats {
     /// Blocks found in memory.
     pub hits: u64,
+    /// Those that the processor had used lately, which asked no shard. Part of `hits`.
+    pub recent_hits: u64,
+    /// Looks into a shard's table by those who read a block: one for each that is not a recent hit.
+    pub looks: u64,
     /// Blocks not found, and read for the one who asked.
     pub misses: u64,
     /// Blocks found to be read by another thread, and waited for.
@@ -40,6 +44,8 @@ pub struct Stats {
 impl AddAssign for Stats {
     fn add_assign(&mut self, other: Self) {
         self.hits += other.hits;
+        self.recent_hits += other.recent_hits;
+        self.looks += other.looks;
         self.misses += other.misses;
         self.waits += other.waits;
         self.uncached += other.uncached;

@@ -1,6 +1,6 @@
 //! The public face of the cache: entries by reference instead of by number.
 
-use crate::raw::leap::Ladder;
+use crate::raw::leap::Route;
 use crate::raw::name::Text;
 use crate::raw::prefetch::TOGETHER;
 use crate::raw::walk::{End, Request};
@@ -91,17 +91,17 @@ impl<H: Handle> Dcache<H> {
             let mut pin = self.core.epoch.enter();
             let mut tails = [Text::TAIL; TOGETHER];
             let texts = batch.iter().zip(&mut tails).map(|(path, tail)| Text::new(path.as_ref(), tail));
-            let mut ladders: Vec<Ladder<'_, '_>> = texts.map(Ladder::new).collect();
-            self.core.prefetch_walks(start.raw_id(), &mut ladders);
+            let mut routes: Vec<Route<'_, '_>> = texts.map(Route::new).collect();
+            self.core.prefetch_walks(start.raw_id(), &mut routes);
             pin.counters().prefetched.add(batch.len() as u64);
-            for (path, ladder) in batch.iter().zip(&mut ladders) {
+            for (path, route) in batch.iter().zip(&routes) {
                 let request = self.request(start, path.as_ref(), options);
                 let (hold, release) =
                     (|end: &End| self.core.hold_end(end), |end: &End| self.core.release_end(end));
                 walks.push(self.adopt(self.core.walk_counted(
                     &mut pin,
                     &request,
-                    ladder,
+                    route,
                     &mut may_search,
                     hold,
                     release,

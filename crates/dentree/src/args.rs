@@ -5,8 +5,10 @@ mod mkfiles;
 mod xattr;
 
 pub(crate) use change::{ChmodArgs, ChownArgs, LnArgs, MkdirArgs, MvArgs, RmArgs, TouchArgs, TruncateArgs};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueHint};
 use clap_complete::Shell;
+use dentree_ext4::DxReadAhead;
 pub(crate) use mkfiles::MkfilesArgs;
 use std::ffi::OsString;
 use std::net::SocketAddr;
@@ -51,9 +53,16 @@ pub(crate) struct Global {
     /// The file system begins at this byte of the image
     #[arg(long, global = true, display_order = 101, value_name = "BYTES")]
     pub(crate) offset: Option<u64>,
+    /// What to read ahead where a large directory is looked up for the first time: nothing, all of it, or a window that grows while it is of use (the default)
+    #[arg(long, global = true, display_order = 103, value_name = "WHAT", value_parser = dx_read_ahead())]
+    pub(crate) dx_read_ahead: Option<DxReadAhead>,
     /// Afterwards, tell on standard error what the caches and the device did
     #[arg(long, global = true, display_order = 102)]
     pub(crate) stats: bool,
+}
+
+fn dx_read_ahead() -> impl TypedValueParser<Value = DxReadAhead> {
+    PossibleValuesParser::new(DxReadAhead::NAMES).try_map(|name| name.parse::<DxReadAhead>())
 }
 
 #[derive(Debug, Subcommand)]
@@ -346,7 +355,7 @@ pub(crate) struct MountArgs {
     /// Where to: an empty directory
     #[arg(value_hint = ValueHint::DirPath)]
     pub(crate) directory: PathBuf,
-    /// Options as mount(8) and fuse2fs(1) have them: ro (write nothing, and leave the image as it is), offset=, partition=, allow_other, allow_root, uid=, gid=,
+    /// Options as mount(8) and fuse2fs(1) have them: ro (write nothing, and leave the image as it is), offset=, partition=, dx_read_ahead=off|whole|window, allow_other, allow_root, uid=, gid=,
     /// fakeroot (all belongs to you), suid, dev, noexec, nonempty, fsname=, subtype=
     #[arg(short, value_name = "OPTION,…")]
     pub(crate) options: Vec<OsString>,

@@ -9,6 +9,7 @@
 //! ─────────────────────────────────────────────────────────────────────────────────────────────────────
 //! index     hash → record numbers                  record   what a walk reads    dentry   what is written
 //! epoch     who is reading                         name     hashes               chunks   storage
+//!                                                  field    their arithmetic
 //! ```
 //!
 //! # Lock order
@@ -35,6 +36,7 @@ pub(crate) mod counters;
 pub(crate) mod dentry;
 pub(crate) mod epoch;
 pub(crate) mod expiry;
+pub(crate) mod field;
 pub(crate) mod fill;
 pub(crate) mod index;
 pub(crate) mod leap;
@@ -149,7 +151,7 @@ impl<H: Handle> Core<H> {
         rewrite.seed(self.hasher.salt(0, 0));
         rewrite.shape(Shape::linked(Some(root.kind), if root.search { Shape::SEARCH } else { 0 }, 0));
         drop(rewrite);
-        record.set_life(self.expiry.stamp(), 0);
+        record.set_stamp(self.expiry.stamp());
         // SAFETY: nobody else has the cache yet.
         unsafe { self.dentry(id).fill(Some(root.handle), None) };
         self.dentry(id).revive(false, false);

@@ -1,0 +1,120 @@
+//! Prints how many random reads of 4 KiB a second come from a file that is not in memory, by who makes them and how many are in
+//! flight: `cargo run --release -p dentree-blockdev --example queue_depth -- [FOLDER]`.
+
+use std::fs::File;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::time::Instant;
+
+use dentree_blockdev::{Access, BlockDevice, FileDevice, Queue};
+use rustix::fs::{Advice, fadvise};
+use rustix::time::{ClockId, Timespec, clock_gettime};
+
+const BLOCK: usize = 4096;
+const BLOCKS: u64 = 128 << 10;
+const READS: u64 = 3000;
+const REPEATS: usize = 9;
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let folder = std::env::args_os().nth(1).map_or_else(std::env::temp_dir, Into::into);
+    let path = folder.join(format!("queue-depth-{}", std::process::id()));
+    let printed = prepare(&path).and_then(|()| print(&path));
+    std::fs::remove_file(&path)?;
+    printed
+}
+
+fn prepare(path: &Path) -> Result<(), Box<dyn std::error::Error>> {
+    let mut file = File::create(path)?;
+    for block in 0..BLOCKS {
+        std::io::Write::write_all(&mut file, &[block as u8; BLOCK])?;
+    }
+    Ok(file.sync_all()?)
+}
+
+fn print(path: &Path) -> Result<(), Box<dyn std::error::Error>> {
+    let open =
+        |queue| FileDevice::open(path, Access::ReadOnly).map(|device| Arc::new(device.with_queue(queue)));
+    let (ring, threads) = (open(Queue::Ring)?, open(Queue::Threads)?);
+    println!(
+        "thousand reads/s and µs of processor time per read: medians of {REPEATS}; the ring is {:?}",
+        ring.queue()
+    );
+    println!("depth  {:>26} {:>26} {:>26}", "read_at", "ring", "threads");
+    for depth in [1, 2, 4, 8, 16, 32, 64, 128] {
+        let mut rates = [const { Vec::new() }; 3];
+        for repeat in 0..REPEATS as u64 {
+            let seed = repeat * 1000 + depth;
+            if depth == 1 {
+                rates[0].push(plain(path, &ring, seed)?);
+            }
+            rates[1].push(queued(path, &ring, depth, seed)?);
+            rates[2].push(queued(path, &threads, depth, seed)?);
+        }
+        let columns = rates.map(|runs| {
+            let (mut rates, mut costs): (Vec<f64>, Vec<f64>) = runs.into_iter().unzip();
+            rates.sort_by(f64::total_cmp);
+            costs.sort_by(f64::total_cmp);
+            match (rates[..].first(), costs.get(costs.len() / 2), rates.last()) {
+                (Some(least), Some(cost), Some(most)) => {
+                    format!("{:.1} [{least:.1} {most:.1}] {cost:.1}", rates[rates.len() / 2])
+                }
+                _ => String::new(),
+            }
+        });
+        println!("{depth:>5}  {:>26} {:>26} {:>26}", columns[0], columns[1], columns[2]);
+    }
+    Ok(())
+}
+
+/// Thousands a second since `start`, and the processor's µs for each since `cpu`.
+fn figures(start: Instant, cpu: Timespec) -> (f64, f64) {
+    let now = clock_gettime(ClockId::ProcessCPUTime);
+    let micros = (now.tv_sec - cpu.tv_sec) as f64 * 1e6 + (now.tv_nsec - cpu.tv_nsec) as f64 / 1e3;
+    (READS as f64 / start.elapsed().as_secs_f64() / 1000.0, micros / READS as f64)
+}
+
+/// Drops what the system has of the file.
+fn forget(path: &Path) -> std::io::Result<()> {
+    let file = File::open(path)?;
+    fadvise(&file, 0, None, Advice::DontNeed)?;
+    Ok(())
+}
+
+fn offsets(seed: u64) -> impl Iterator<Item = u64> {
+    let mut at = seed;
+    std::iter::repeat_with(move || {
+        at = at.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (at >> 33) % BLOCKS * BLOCK as u64
+    })
+}
+
+fn plain(path: &Path, device: &FileDevice, seed: u64) -> std::io::Result<(f64, f64)> {
+    forget(path)?;
+    let (start, cpu) = (Instant::now(), clock_gettime(ClockId::ProcessCPUTime));
+    for offset in offsets(seed).take(READS as usize) {
+        device.read_at(offset, &mut [0; BLOCK])?;
+    }
+    Ok(figures(start, cpu))
+}
+
+fn queued(path: &Path, device: &Arc<FileDevice>, depth: u64, seed: u64) -> std::io::Result<(f64, f64)> {
+    forget(path)?;
+    let (sender, receiver) = channel();
+    let (start, cpu) = (Instant::now(), clock_gettime(ClockId::ProcessCPUTime));
+    let mut flying = 0;
+    for (offset, buf) in offsets(seed).take(READS as usize).zip(std::iter::repeat(vec![0; BLOCK])) {
+        if flying == depth {
+            receiver.recv().map_err(std::io::Error::other)??;
+            flying -= 1;
+        }
+        let sender = sender.clone();
+        let done = move |read: std::io::Result<Vec<u8>>| drop(sender.send(read.map(drop)));
+        Arc::clone(device).submit(offset, buf, Box::new(done));
+        flying += 1;
+    }
+    for _ in 0..flying {
+        receiver.recv().map_err(std::io::Error::other)??;
+    }
+    Ok(figures(start, cpu))
+}
