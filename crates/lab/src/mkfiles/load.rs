@@ -2,7 +2,7 @@
 
 use dentree_blockdev::{Access, BlockDevice, Done, FileDevice, MemoryDevice, SlowDevice};
 use dentree_ext4::mkfs::{MkfsOptions, mkfs};
-use dentree_ext4::{BlockSize, Clock, DxReadAhead, Ext4, InodeTime, Node, Options};
+use dentree_ext4::{BhLruSize, BlockSize, Clock, DxReadAhead, Ext4, InodeTime, Node, Options};
 use dentree_vfs::{FileSystem, NewInode, NewKind};
 use rand::rngs::Xoshiro256PlusPlus;
 use rand::{RngExt, SeedableRng};
@@ -115,6 +115,7 @@ pub(super) struct Setting {
     pub(super) latency: Option<Duration>,
     pub(super) cache_bytes: usize,
     pub(super) mode: DxReadAhead,
+    pub(super) lru: BhLruSize,
 }
 
 /// What came out of a setting.
@@ -141,6 +142,8 @@ pub(super) struct Counts {
     pub(super) ahead: u64,
     pub(super) used: u64,
     pub(super) wasted: u64,
+    /// Buffers that the processor had used lately.
+    pub(super) recent: u64,
 }
 
 impl Counts {
@@ -154,6 +157,7 @@ impl Counts {
             ahead: stats.ahead_read,
             used: stats.ahead_used,
             wasted: stats.ahead_wasted,
+            recent: stats.recent_hits,
         }
     }
 
@@ -165,6 +169,7 @@ impl Counts {
             ahead: self.ahead - before.ahead,
             used: self.used - before.used,
             wasted: self.wasted - before.wasted,
+            recent: self.recent - before.recent,
         }
     }
 }
@@ -180,8 +185,8 @@ pub(super) fn run(image: &Image, setting: Setting, seed: u64) -> Result<Made, Un
 }
 
 fn open(place: &Place, setting: Setting, writable: bool) -> Result<Ext4, Unavailable> {
-    let Setting { cache_bytes, mode: dx_read_ahead, .. } = setting;
-    let options = Options { writable, cache_bytes, dx_read_ahead, ..Options::default() };
+    let Setting { cache_bytes, mode: dx_read_ahead, lru: bh_lru_size, .. } = setting;
+    let options = Options { writable, cache_bytes, dx_read_ahead, bh_lru_size, ..Options::default() };
     Ext4::open(place.device.clone(), options).map_err(because)
 }
 

@@ -1,7 +1,7 @@
 //! Whether two runs agree.
 //!
 //! Each ratio of one run is held against the same ratio of the other by a test of their difference at 95%
-//! ([`differ`](crate::stats::differ)). If the truth is the same and the intervals are right, chance alone sets one ratio in twenty apart.
+//! ([`differ`]). If the truth is the same and the intervals are right, chance alone sets one ratio in twenty apart.
 //! Ratios of a case share their reference, so those set apart come in bunches, and their number scatters more than that of independent
 //! ones would: one in ten is let pass. Counted too, by the weaker test that readers of a table do: whether the intervals meet. For the same truth
 //! they miss each other about once in two hundred times.
