@@ -20,6 +20,8 @@ use dentree_lab::workloads::find::Find;
 use dentree_lab::workloads::study::{REFERENCE, study};
 use dentree_lab::workloads::web::Web;
 use dentree_lab::workloads::{Plan, Shape, Study, Workload};
+use dentree_lab::xattr::bench::Cell;
+use dentree_lab::xattr::mounted::be_client;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::fmt::Display;
 use std::io::{self, Write};
@@ -55,6 +57,10 @@ pub(super) fn run(args: &LabArgs) -> Result<(), Stop> {
             placement::once(layout, *chain, *look_ups).map_err(failed)
         }
         LabStudy::Xattr(args) => xattr::run(args),
+        LabStudy::XattrClient { mount, client, files, values, sets, round } => {
+            let cell = Cell { clients: client + 1, files: *files, values: *values, sets: *sets };
+            be_client(mount, &cell, *client, *round).map_err(failed)
+        }
         LabStudy::Web(args) => loads::web(args),
         LabStudy::Find(args) => loads::find(args),
         LabStudy::Build(args) => loads::build(args),
