@@ -429,6 +429,9 @@ pub(crate) enum LabStudy {
     /// What runs under valgrind
     #[command(hide = true)]
     Once { layout: String, chain: usize, look_ups: usize },
+    /// A client of `lab xattr`
+    #[command(hide = true)]
+    XattrClient { mount: PathBuf, client: usize, files: usize, values: usize, sets: usize, round: u64 },
 }
 
 #[derive(Debug, Args)]

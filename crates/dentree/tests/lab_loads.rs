@@ -114,3 +114,29 @@ fn servers_are_compared_over_real_sockets() {
         );
     }
 }
+
+#[test]
+fn attributes_are_set_by_threads_and_by_processes_through_mounts() {
+    let small = ["--clients", "1,3", "--files", "4", "--values", "2", "--sets", "30", "--runs", "2"];
+    let output = lab(&[&["xattr", "--sets-in-memory", "100"][..], &small].concat());
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    for pair in ["old,new", "kernel,dentree", "fuse2fs,mounted"] {
+        let missing = |name: &str| text.contains(&format!("not measured: {name}: "));
+        if pair.split(',').any(missing) {
+            println!("skipped: {pair}: {text}");
+            continue;
+        }
+        let table = text.split(&format!("{pair}: seconds for ")).nth(1).expect(pair);
+        let mut lines = table.lines().skip(1);
+        assert_eq!(
+            [lines.next(), lines.next(), lines.next()],
+            [Some(""), Some("V=2"), Some("F\\P 1 3")],
+            "{text}"
+        );
+        let cells: Vec<&str> = lines.next().unwrap().split(' ').collect();
+        assert_eq!((cells[0], cells.len()), ("4", 3), "{text}");
+        let figures = cells[1..].iter().flat_map(|cell| cell.split(','));
+        assert!(figures.map(|figure| figure.parse::<f64>().unwrap()).all(|seconds| seconds > 0.0), "{text}");
+    }
+}

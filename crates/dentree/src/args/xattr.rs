@@ -89,9 +89,12 @@ pub(crate) struct XattrLabArgs {
     /// Values that are drawn from: V of the tables
     #[arg(long, value_name = "V,…", value_delimiter = ',', default_values_t = [10, 100, 1000, 10_000, 100_000])]
     pub(crate) values: Vec<u32>,
-    /// How often each client sets an attribute in a run
+    /// How often each client sets an attribute of a file in a run
     #[arg(long, value_name = "N", default_value_t = 2000, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) sets: u32,
+    /// How often each client sets an attribute in a run over blocks in memory
+    #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) sets_in_memory: u32,
     /// Runs of each cell
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) runs: u16,

@@ -27,6 +27,8 @@ use dentree_lab::workloads::find::Find;
 use dentree_lab::workloads::study::REFERENCE;
 use dentree_lab::workloads::web::Web;
 use dentree_lab::workloads::{Plan, Shape, Workload};
+use dentree_lab::xattr::bench::Cell;
+use dentree_lab::xattr::mounted::be_client;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::fmt::Display;
 use std::io::{self, Write};
@@ -65,6 +67,10 @@ pub(super) fn run(args: &LabArgs) -> Result<(), Stop> {
             placement::once(layout, *chain, *look_ups).map_err(failed)
         }
         LabStudy::Xattr(args) => xattr::run(args),
+        LabStudy::XattrClient { mount, client, files, values, sets, round } => {
+            let cell = Cell { clients: client + 1, files: *files, values: *values, sets: *sets };
+            be_client(mount, &cell, *client, *round).map_err(failed)
+        }
         LabStudy::Web(web) if web.sockets => loads::web_sockets(web),
         LabStudy::Web(WebArgs { load, .. }) => print(&args.study, load),
         LabStudy::Find(find) if find.kernel => loads::find_beside_kernel(find),
@@ -97,6 +103,7 @@ fn agenda(study: &LabStudy) -> Result<Agenda, Stop> {
         | LabStudy::Compare(_)
         | LabStudy::Once { .. }
         | LabStudy::Xattr(_)
+        | LabStudy::XattrClient { .. }
         | LabStudy::Replacement(_) => Err(Problem::usage("--pass", "this study has no passes").into()),
     }
 }

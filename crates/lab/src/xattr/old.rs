@@ -1,208 +1,427 @@
-//! The metadata block cache as it was before 2016, from the description in the message of the change that replaced it: an entry may be
-//! in several indexes, it has a reader-writer lock of its own make, one cache serves several file systems, and one lock guards all
-//! lists.
+//! The metadata block cache as it was before 2016, from the description in the message of the change that replaced it, and from what was
+//! observed of it: an entry can be in several indexes, it has a reader-writer lock of its own make, one cache serves several file
+//! systems, and one lock guards all lists.
 //!
 //! # Who protects what
-//! Everything is under one mutex, the list lock: the table by block, the tables by key, the list of unused entries, and the words of each
-//! entry's lock. Who has to wait for an entry's lock sleeps in the one queue that there is, and all in it wake whenever any entry is let go.
+//! Everything is under one lock, the list lock: the table by block, the tables by key, the list of unused entries, and the word that
+//! is each entry's own lock. The original's list lock spins, with preemption off; a thread of a program cannot turn that off, so
+//! here it is a mutex, which does not let all others spin for the rest of their time slices when its holder is preempted.
+//!
+//! # An entry's own lock
+//! Who finds an entry by key has it together with others; who asks for it by block, as everybody does who leaves that block, has
+//! it alone. Readers are counted before they wait, and so go before writers. Who has to wait, for whichever entry, sleeps in
+//! the one queue that there is, and all in it wake when an entry is let go that somebody waits for.
 
-use super::BlockCache;
-use std::collections::VecDeque;
+use super::{BlockCache, Joined, Left, Uses};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-/// In how many indexes an entry may be; file systems used one.
-const INDEXES: usize = 1;
 const BUCKETS: usize = 1 << 10;
-const NONE: u32 = u32::MAX;
-/// In `used`: somebody has it for himself.
-const WRITER: u64 = 1 << 32;
+/// The end of a list.
+const END: usize = usize::MAX;
+/// In the count of holders: one of them has the entry alone.
+const WRITER: u32 = 1 << 16;
 
-/// Thirteen words, as the original's, most of them links: here buckets and the list of unused entries are vectors, but an entry is as large.
+/// Neighbours in a list.
 #[derive(Clone, Copy)]
-#[allow(dead_code, reason = "what links stood for is in vectors")]
-pub struct Entry {
-    /// Neighbours among the unused: before and behind.
-    unused: [u64; 2],
-    /// Neighbours among those of the same bucket of blocks.
-    by_block: [u64; 2],
-    device: u64,
-    block: u64,
-    /// Holders, and [`WRITER`].
-    used: u64,
-    /// Who waits to have it for himself.
-    queued: u64,
-    /// For each index: neighbours among those of the bucket, and the key.
-    by_key: [[u64; 2]; INDEXES],
-    key: [u64; INDEXES],
-    cache: u64,
-    is_linked: u64,
+struct Links {
+    before: usize,
+    behind: usize,
 }
 
+const UNLINKED: Links = Links { before: END, behind: END };
+
+/// Where an entry is in a table: in which chain, and where in that.
+#[derive(Clone, Copy)]
+struct Place {
+    bucket: usize,
+    links: Links,
+}
+
+const NOWHERE: Place = Place { bucket: 0, links: UNLINKED };
+
+#[derive(Clone, Copy)]
+struct Index {
+    key: usize,
+    place: Place,
+}
+
+/// Thirteen words with one index, as many as the original's.
+#[derive(Clone, Copy)]
+pub struct Entry<const INDEXES: usize> {
+    unused: Links,
+    by_block: Place,
+    by_key: [Index; INDEXES],
+    device: usize,
+    block: u64,
+    /// Holders, those readers included who wait for a writer; see [`WRITER`].
+    holders: u32,
+    /// How many sleep because of this entry.
+    queued: u32,
+    is_in_tables: bool,
+}
+
+/// Which list an entry's links are of.
+#[derive(Clone, Copy)]
+enum Chain {
+    Unused,
+    Block(usize),
+    /// The bucket of an index.
+    Key(usize, usize),
+}
+
+/// The entry that was waited for is gone: whoever looks for another starts over.
+struct Gone;
+
 /// See the [module](self).
-pub struct Old {
-    state: Mutex<State>,
+pub struct Old<const INDEXES: usize> {
+    lists: Mutex<Lists<INDEXES>>,
     queue: Condvar,
 }
 
-struct State {
-    entries: Vec<Entry>,
-    free: Vec<u32>,
-    blocks: Vec<Vec<u32>>,
-    keys: [Vec<Vec<u32>>; INDEXES],
-    /// Entries that nobody holds, the longest unused first. Those that were taken since are passed over.
-    unused: VecDeque<u32>,
+type Locked<'a, const INDEXES: usize> = MutexGuard<'a, Lists<INDEXES>>;
+
+struct Lists<const INDEXES: usize> {
+    entries: Vec<Entry<INDEXES>>,
+    /// Places in `entries` that hold none.
+    free: Vec<usize>,
+    /// First entries of the chains.
+    blocks: Vec<usize>,
+    keys: [Vec<usize>; INDEXES],
+    /// Entries that nobody holds: the longest unused is first.
+    oldest: usize,
+    newest: usize,
     most: usize,
+    waits: u64,
 }
 
-impl Old {
-    /// A cache of at most so many entries.
-    pub fn new(most: usize) -> Old {
-        let table = || vec![Vec::new(); BUCKETS];
-        let state = State {
+impl<const INDEXES: usize> Old<INDEXES> {
+    /// A cache of at most so many entries, not counting those that are held.
+    pub fn new(most: usize) -> Self {
+        let lists = Lists {
             entries: Vec::new(),
             free: Vec::new(),
-            blocks: table(),
-            keys: std::array::from_fn(|_| table()),
-            unused: VecDeque::new(),
+            blocks: vec![END; BUCKETS],
+            keys: std::array::from_fn(|_| vec![END; BUCKETS]),
+            oldest: END,
+            newest: END,
             most,
+            waits: 0,
         };
-        Old { state: Mutex::new(state), queue: Condvar::new() }
+        Old { lists: Mutex::new(lists), queue: Condvar::new() }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    /// How often somebody has slept because an entry was held.
+    pub fn waits(&self) -> u64 {
+        self.lock().waits
     }
 
-    /// Waits in the one queue.
-    fn wait<'s>(&self, state: MutexGuard<'s, State>) -> MutexGuard<'s, State> {
-        self.queue.wait(state).unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> Locked<'_, INDEXES> {
+        self.lists.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes a block of a file system under its keys, unless it is noted already.
+    pub fn insert(&self, device: usize, block: u64, keys: [u32; INDEXES]) -> bool {
+        let mut lists = self.lock();
+        if lists.of_block(device, block).is_some() {
+            return false;
+        }
+        let number = lists.take();
+        let by_key = keys.map(|key| Index { key: key as usize, place: NOWHERE });
+        let entry = &mut lists.entries[number];
+        (entry.device, entry.block, entry.by_key, entry.holders) = (device, block, by_key, WRITER + 1);
+        lists.link_in_tables(number);
+        drop(lists);
+        self.release(number);
+        true
+    }
+
+    /// The first entry of a file system with this key in an index, or the first behind one that is held, which is let go. It is held
+    /// with others.
+    fn find(
+        &self,
+        (index, device, key): (usize, usize, u32),
+        after: Option<usize>,
+    ) -> Result<Option<(usize, u64)>, Gone> {
+        let mut lists = self.lock();
+        let mut next = match after {
+            Some(number) => lists.entries[number].by_key[index].place.links.behind,
+            None => lists.keys[index][bucket_of(0, u64::from(key))],
+        };
+        while next != END {
+            let entry = &lists.entries[next];
+            if entry.device == device && entry.by_key[index].key == key as usize {
+                break;
+            }
+            next = entry.by_key[index].place.links.behind;
+        }
+        if let Some(number) = after {
+            self.let_go(&mut lists, number);
+        }
+        if next == END {
+            return Ok(None);
+        }
+        lists.use_entry(next);
+        lists.entries[next].holders += 1;
+        while lists.entries[next].holders >= WRITER {
+            lists = self.sleep(lists, next);
+        }
+        if lists.entries[next].is_in_tables {
+            return Ok(Some((next, lists.entries[next].block)));
+        }
+        self.let_go(&mut lists, next);
+        Err(Gone)
+    }
+
+    /// The entry of a block. It is held alone.
+    fn get(&self, device: usize, block: u64) -> Option<usize> {
+        let mut lists = self.lock();
+        loop {
+            let number = lists.of_block(device, block)?;
+            lists.use_entry(number);
+            while lists.entries[number].holders > 0 {
+                lists = self.sleep(lists, number);
+            }
+            lists.entries[number].holders = WRITER + 1;
+            if lists.entries[number].is_in_tables {
+                return Some(number);
+            }
+            self.let_go(&mut lists, number);
+        }
     }
 
     /// Lets an entry go that is held with others, or alone.
-    fn release(&self, number: u32) {
-        let mut state = self.lock();
-        let entry = &mut state.entries[number as usize];
-        entry.used = if entry.used & WRITER != 0 { 0 } else { entry.used - 1 };
-        if entry.used == 0 && entry.queued == 0 {
-            match entry.is_linked {
-                0 => state.free.push(number),
-                _ => state.unused.push_back(number),
+    fn release(&self, number: usize) {
+        self.let_go(&mut self.lock(), number);
+    }
+
+    /// Takes an entry that is held alone out of all tables, and lets it go.
+    fn free(&self, number: usize) {
+        let mut lists = self.lock();
+        lists.unlink_from_tables(number);
+        self.let_go(&mut lists, number);
+    }
+
+    fn let_go(&self, lists: &mut Lists<INDEXES>, number: usize) {
+        let entry = &mut lists.entries[number];
+        entry.holders -= if entry.holders >= WRITER { WRITER + 1 } else { 1 };
+        if entry.queued > 0 {
+            self.queue.notify_all();
+        } else if entry.holders == 0 {
+            match entry.is_in_tables {
+                true => lists.append_unused(number),
+                false => lists.free.push(number),
             }
         }
-        drop(state);
-        self.queue.notify_all();
+    }
+
+    /// Sleeps in the one queue because of an entry.
+    fn sleep<'a>(&self, mut lists: Locked<'a, INDEXES>, number: usize) -> Locked<'a, INDEXES> {
+        lists.waits += 1;
+        lists.entries[number].queued += 1;
+        let mut lists = self.queue.wait(lists).unwrap_or_else(PoisonError::into_inner);
+        lists.entries[number].queued -= 1;
+        lists
     }
 }
 
-impl State {
-    fn bucket(value: u64) -> usize {
-        (value.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 54) as usize
-    }
-
-    fn of_block(&self, block: u64) -> Option<u32> {
-        let bucket = &self.blocks[Self::bucket(block)];
-        bucket.iter().copied().find(|&number| self.entries[number as usize].block == block)
-    }
-
-    fn unlink(&mut self, number: u32) {
-        let Entry { block, key, .. } = self.entries[number as usize];
-        self.blocks[Self::bucket(block)].retain(|&other| other != number);
-        for (table, key) in self.keys.iter_mut().zip(key) {
-            table[Self::bucket(key)].retain(|&other| other != number);
-        }
-        self.entries[number as usize].is_linked = 0;
-    }
-
-    /// An entry for a new block: that of the longest unused one where there are too many.
-    fn take(&mut self) -> u32 {
-        if self.entries.len() - self.free.len() >= self.most {
-            while let Some(oldest) = self.unused.pop_front() {
-                let entry = self.entries[oldest as usize];
-                if entry.used == 0 && entry.queued == 0 && entry.is_linked != 0 {
-                    self.unlink(oldest);
-                    return oldest;
-                }
+impl<const INDEXES: usize> Lists<INDEXES> {
+    fn of_block(&self, device: usize, block: u64) -> Option<usize> {
+        let mut number = self.blocks[bucket_of(device, block)];
+        while number != END {
+            let entry = &self.entries[number];
+            if (entry.device, entry.block) == (device, block) {
+                return Some(number);
             }
+            number = entry.by_block.links.behind;
+        }
+        None
+    }
+
+    /// A place for an entry: that of the longest unused one where there are too many.
+    fn take(&mut self) -> usize {
+        let oldest = self.oldest;
+        if self.entries.len() - self.free.len() >= self.most && oldest != END {
+            self.use_entry(oldest);
+            self.unlink_from_tables(oldest);
+            return oldest;
         }
         self.free.pop().unwrap_or_else(|| {
             self.entries.push(Entry {
-                unused: [0; 2],
-                by_block: [0; 2],
+                unused: UNLINKED,
+                by_block: NOWHERE,
+                by_key: [Index { key: 0, place: NOWHERE }; INDEXES],
                 device: 0,
                 block: 0,
-                used: 0,
+                holders: 0,
                 queued: 0,
-                by_key: [[0; 2]; INDEXES],
-                key: [0; INDEXES],
-                cache: 0,
-                is_linked: 0,
+                is_in_tables: false,
             });
-            u32::try_from(self.entries.len() - 1).unwrap_or(NONE)
+            self.entries.len() - 1
         })
+    }
+
+    /// Somebody is about to hold an entry: if nobody did, it is unused no longer.
+    fn use_entry(&mut self, number: usize) {
+        let entry = &self.entries[number];
+        if entry.is_in_tables && entry.holders == 0 && entry.queued == 0 {
+            self.unlink(Chain::Unused, number);
+        }
+    }
+
+    fn append_unused(&mut self, number: usize) {
+        self.entries[number].unused = Links { before: self.newest, behind: END };
+        match self.newest {
+            END => self.oldest = number,
+            newest => self.entries[newest].unused.behind = number,
+        }
+        self.newest = number;
+    }
+
+    fn link_in_tables(&mut self, number: usize) {
+        let Entry { device, block, by_key, .. } = self.entries[number];
+        self.link(Chain::Block(bucket_of(device, block)), number);
+        for (index, indexed) in by_key.iter().enumerate() {
+            self.link(Chain::Key(index, bucket_of(0, indexed.key as u64)), number);
+        }
+        self.entries[number].is_in_tables = true;
+    }
+
+    fn unlink_from_tables(&mut self, number: usize) {
+        let Entry { by_block, by_key, .. } = self.entries[number];
+        self.unlink(Chain::Block(by_block.bucket), number);
+        for (index, indexed) in by_key.iter().enumerate() {
+            self.unlink(Chain::Key(index, indexed.place.bucket), number);
+        }
+        self.entries[number].is_in_tables = false;
+    }
+
+    /// Puts an entry at the front of a chain of a table.
+    fn link(&mut self, chain: Chain, number: usize) {
+        let first = std::mem::replace(self.first(chain), number);
+        *self.links(chain, number) = Links { before: END, behind: first };
+        if first != END {
+            self.links(chain, first).before = number;
+        }
+        let entry = &mut self.entries[number];
+        match chain {
+            Chain::Unused => {}
+            Chain::Block(bucket) => entry.by_block.bucket = bucket,
+            Chain::Key(index, bucket) => entry.by_key[index].place.bucket = bucket,
+        }
+    }
+
+    fn unlink(&mut self, chain: Chain, number: usize) {
+        let Links { before, behind } = *self.links(chain, number);
+        match before {
+            END => *self.first(chain) = behind,
+            before => self.links(chain, before).behind = behind,
+        }
+        match (behind, chain) {
+            (END, Chain::Unused) => self.newest = before,
+            (END, _) => {}
+            (behind, _) => self.links(chain, behind).before = before,
+        }
+    }
+
+    fn first(&mut self, chain: Chain) -> &mut usize {
+        match chain {
+            Chain::Unused => &mut self.oldest,
+            Chain::Block(bucket) => &mut self.blocks[bucket],
+            Chain::Key(index, bucket) => &mut self.keys[index][bucket],
+        }
+    }
+
+    fn links(&mut self, chain: Chain, number: usize) -> &mut Links {
+        let entry = &mut self.entries[number];
+        match chain {
+            Chain::Unused => &mut entry.unused,
+            Chain::Block(_) => &mut entry.by_block.links,
+            Chain::Key(index, _) => &mut entry.by_key[index].place.links,
+        }
     }
 }
 
-impl BlockCache for Old {
-    fn share(&self, key: u32, wanted: &dyn Fn(u64) -> bool) -> Option<u64> {
-        let key = u64::from(key);
-        let mut tried = Vec::new();
+fn bucket_of(device: usize, number: u64) -> usize {
+    (((number ^ device as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15)) >> 54) as usize
+}
+
+/// The benchmark's one file system.
+const DEVICE: usize = 1;
+
+impl BlockCache for Old<1> {
+    fn share(&self, key: u32, join: &dyn Fn(u64) -> Joined) -> Option<u64> {
+        let mut held = None;
         loop {
-            let mut state = self.lock();
-            let number = loop {
-                let bucket = &state.keys[0][State::bucket(key)];
-                let next = bucket.iter().copied().find(|number| {
-                    state.entries[*number as usize].key[0] == key && !tried.contains(number)
-                })?;
-                let entry = &mut state.entries[next as usize];
-                // Readers let those go first who want it for themselves.
-                if entry.used & WRITER == 0 && entry.queued == 0 {
-                    entry.used += 1;
-                    break next;
+            match self.find((0, DEVICE, key), held) {
+                Ok(Some((number, block))) => {
+                    if join(block) != Joined::No {
+                        self.release(number);
+                        return Some(block);
+                    }
+                    held = Some(number);
                 }
-                state = self.wait(state);
-            };
-            let block = state.entries[number as usize].block;
-            drop(state);
-            let found = wanted(block);
-            self.release(number);
-            if found {
-                return Some(block);
+                Ok(None) => return None,
+                Err(Gone) => held = None,
             }
-            tried.push(number);
         }
     }
 
     fn insert(&self, key: u32, block: u64) {
-        let key = u64::from(key);
-        let mut state = self.lock();
-        if state.of_block(block).is_some() {
-            return;
-        }
-        let number = state.take();
-        let entry = &mut state.entries[number as usize];
-        (entry.block, entry.key, entry.used, entry.is_linked) = (block, [key; INDEXES], WRITER, 1);
-        state.blocks[State::bucket(block)].push(number);
-        for table in &mut state.keys {
-            table[State::bucket(key)].insert(0, number);
-        }
-        drop(state);
-        self.release(number);
+        Old::insert(self, DEVICE, block, [key]);
     }
 
-    fn forget(&self, _: u32, block: u64) {
-        let mut state = self.lock();
-        let number = loop {
-            let Some(number) = state.of_block(block) else { return };
-            if state.entries[number as usize].used == 0 {
-                break number;
+    fn leave(&self, _: u32, block: u64, uses: &dyn Uses) -> bool {
+        let entry = self.get(DEVICE, block);
+        let is_last = uses.one_less() == Left::Alone && uses.end();
+        match entry {
+            Some(number) if is_last => self.free(number),
+            Some(number) => self.release(number),
+            None => {}
+        }
+        is_last
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_has_thirteen_words() {
+        assert_eq!(size_of::<Entry<1>>(), 13 * 8);
+    }
+
+    #[test]
+    fn an_entry_is_found_in_each_index_of_its_own_file_system_alone() {
+        let cache: Old<2> = Old::new(10);
+        assert!(cache.insert(1, 70, [3, 4]) && cache.insert(2, 70, [3, 5]) && cache.insert(1, 71, [3, 4]));
+        assert!(!cache.insert(1, 70, [6, 6]));
+        let all = |what| {
+            let mut blocks = Vec::new();
+            let mut held = None;
+            while let Ok(Some((number, block))) = cache.find(what, held) {
+                blocks.push(block);
+                held = Some(number);
             }
-            state.entries[number as usize].queued += 1;
-            state = self.wait(state);
-            state.entries[number as usize].queued -= 1;
+            blocks
         };
-        state.entries[number as usize].used = WRITER;
-        state.unlink(number);
-        drop(state);
-        self.release(number);
+        assert_eq!(all((0, 1, 3)), [71, 70]);
+        assert_eq!(all((1, 1, 4)), [71, 70]);
+        assert_eq!((all((0, 2, 3)), all((1, 2, 4)), all((1, 1, 5))), (vec![70], vec![], vec![]));
+        cache.free(cache.get(1, 71).unwrap());
+        assert_eq!((all((0, 1, 3)), all((1, 1, 4))), (vec![70], vec![70]));
+    }
+
+    #[test]
+    fn the_longest_unused_goes_where_there_are_too_many_and_none_that_is_held() {
+        let cache: Old<1> = Old::new(3);
+        (0..3).for_each(|block| assert!(cache.insert(1, block, [9])));
+        let held = cache.get(1, 0).unwrap();
+        assert!(cache.insert(1, 3, [9]));
+        assert_eq!(cache.get(1, 1), None);
+        cache.release(held);
+        for block in [0, 2, 3] {
+            cache.release(cache.get(1, block).unwrap());
+        }
     }
 }

@@ -5,6 +5,7 @@ use crate::args::XattrLabArgs;
 use crate::report::Stop;
 use dentree_lab::xattr::{Plan, Results, measure};
 use std::io::{self, Write};
+use std::path::PathBuf;
 
 pub(super) fn run(args: &XattrLabArgs) -> Result<(), Stop> {
     if [&args.clients, &args.files].iter().any(|counts| counts.contains(&0)) || args.values.contains(&0) {
@@ -16,7 +17,8 @@ pub(super) fn run(args: &XattrLabArgs) -> Result<(), Stop> {
         values: args.values.iter().map(|count| *count as usize).collect(),
         sets: args.sets as usize,
         runs: usize::from(args.runs),
-        caches_alone: args.caches_alone,
+        sets_in_memory: args.sets_in_memory as usize,
+        program: if args.caches_alone { None } else { Some(this_program()?) },
     };
     let results = measured(&plan);
     io::stdout().write_all(results.text().as_bytes())?;
@@ -30,9 +32,15 @@ pub(super) fn short() -> Results {
         files: vec![100],
         values: vec![10, 1000],
         sets: 300,
+        sets_in_memory: 3000,
         runs: 3,
-        caches_alone: false,
+        program: this_program().ok(),
     })
+}
+
+/// Its processes are the clients of mounts, and one of the mounts.
+fn this_program() -> Result<PathBuf, Stop> {
+    std::env::current_exe().map_err(|why| failed(format!("this program's own file: {why}")))
 }
 
 fn measured(plan: &Plan) -> Results {

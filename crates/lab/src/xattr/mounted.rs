@@ -1,0 +1,163 @@
+//! An image of the benchmark that somebody has mounted, and the processes that set attributes through the mount.
+
+use super::bench::{BenchImage, Cell, name_of, text_of, values_of};
+use crate::mounts::{Unavailable, command};
+use rustix::fs::XattrFlags;
+use rustix::mount::{UnmountFlags, unmount};
+use std::io::{Read, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+/// How long a mount may take to appear.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Who mounts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum By<'a> {
+    /// The kernel, through a loop device.
+    Kernel,
+    /// fuse2fs.
+    Fuse2fs,
+    /// This program of ours.
+    Dentree(&'a Path),
+}
+
+/// A mounted image. Unmounted on drop.
+pub struct Mounted {
+    point: TempDir,
+    server: Option<Child>,
+    /// The program whose processes are the clients.
+    client: PathBuf,
+}
+
+impl Mounted {
+    /// Mounts an image; clients are processes of the program `client`.
+    ///
+    /// # Errors
+    /// Needs root, and the program that mounts.
+    pub fn new(image: &BenchImage, by: By<'_>, client: &Path) -> Result<Self, Unavailable> {
+        let point = tempfile::Builder::new().prefix("dentree-lab").tempdir();
+        let point = point.map_err(|why| Unavailable::because("cannot make a temporary folder", why))?;
+        let outside = device(point.path());
+        let mut mounted = Mounted { point, server: None, client: client.to_owned() };
+        let mut mount = match by {
+            By::Kernel => {
+                let mut mount = Command::new("mount");
+                command(mount.args(["-o", "loop"]).arg(image.path()).arg(mounted.point.path()))?;
+                return Ok(mounted);
+            }
+            By::Fuse2fs => {
+                let mut mount = Command::new("fuse2fs");
+                mount.args(["-f", "-o", "fakeroot"]);
+                mount
+            }
+            By::Dentree(program) => {
+                let mut mount = Command::new(program);
+                mount.arg("mount");
+                mount
+            }
+        };
+        let server =
+            mount.arg(image.path()).arg(mounted.point.path()).stdout(Stdio::null()).stderr(Stdio::null());
+        let server = server.spawn().map_err(|why| Unavailable::because("cannot mount", why))?;
+        let server = mounted.server.insert(server);
+        let begin = Instant::now();
+        while device(mounted.point.path()) == outside {
+            if begin.elapsed() > PATIENCE || !matches!(server.try_wait(), Ok(None)) {
+                return Err(Unavailable("the mount does not appear".to_owned()));
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Ok(mounted)
+    }
+
+    /// How long it took until the last of a cell's clients was done, from when all were there.
+    ///
+    /// # Errors
+    /// That a client fails.
+    pub fn run(&self, cell: &Cell, round: u64) -> Result<Duration, Unavailable> {
+        let failed = |why: std::io::Error| Unavailable::because("a client", why);
+        // All clients read the same end; closing the other lets them go.
+        let (closed, gate) = std::io::pipe().map_err(failed)?;
+        let mut clients = Clients(Vec::new());
+        for client in 0..cell.clients {
+            let numbers = [client, cell.files, cell.values, cell.sets].map(|number| number.to_string());
+            let mut process = Command::new(&self.client);
+            process.args(["lab", "xattr-client"]).arg(self.point.path()).args(numbers).arg(round.to_string());
+            let stdin = closed.try_clone().map_err(failed)?;
+            let child = process.stdin(stdin).stdout(Stdio::piped()).spawn();
+            clients.0.push(child.map_err(failed)?);
+        }
+        let mut answers: Vec<ChildStdout> =
+            clients.0.iter_mut().filter_map(|client| client.stdout.take()).collect();
+        let mut all = || {
+            let mut answer = [0];
+            answers.iter_mut().try_for_each(|client| client.read_exact(&mut answer)).map_err(failed)
+        };
+        all()?;
+        let begin = Instant::now();
+        drop(gate);
+        all()?;
+        Ok(begin.elapsed())
+    }
+
+    /// Unmounts. The image is whole then.
+    ///
+    /// # Errors
+    /// That the mount is busy, or who served it failed.
+    pub fn end(mut self) -> Result<(), Unavailable> {
+        let failed = |why: &dyn std::fmt::Display| Unavailable::because("cannot unmount", why);
+        unmount(self.point.path(), UnmountFlags::empty()).map_err(|why| failed(&why))?;
+        let Some(mut server) = self.server.take() else { return Ok(()) };
+        let status = server.wait().map_err(|why| failed(&why))?;
+        if status.success() { Ok(()) } else { Err(failed(&status)) }
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        // After `end` there is nothing to unmount.
+        let _ = unmount(self.point.path(), UnmountFlags::DETACH);
+        if let Some(mut server) = self.server.take() {
+            let _ = server.kill();
+            let _ = server.wait();
+        }
+    }
+}
+
+/// Client processes, which do not outlive the run.
+struct Clients(Vec<Child>);
+
+impl Drop for Clients {
+    fn drop(&mut self) {
+        for client in &mut self.0 {
+            let _ = client.kill();
+            let _ = client.wait();
+        }
+    }
+}
+
+/// What a client process does: says that it is there, waits until standard input ends, sets attributes, says that it is done.
+///
+/// # Errors
+/// That an attribute cannot be set.
+pub fn be_client(mount: &Path, cell: &Cell, client: usize, round: u64) -> std::io::Result<()> {
+    let paths: Vec<PathBuf> = (0..cell.files).map(|file| mount.join(name_of(client, file))).collect();
+    let values: Vec<_> = values_of(cell, client, round).map(text_of).collect();
+    let mut out = std::io::stdout();
+    let mut tell = || out.write_all(b".").and_then(|()| out.flush());
+    tell()?;
+    std::io::stdin().read_to_end(&mut Vec::new())?;
+    for (path, value) in paths.iter().cycle().zip(&values) {
+        rustix::fs::setxattr(path, super::bench::NAME, value, XattrFlags::empty())?;
+    }
+    tell()
+}
+
+/// The device of what is at a place; 0 where nothing can be seen there yet.
+fn device(place: &Path) -> u64 {
+    std::fs::metadata(place).map_or(0, |metadata| metadata.dev())
+}
