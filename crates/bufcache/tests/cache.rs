@@ -205,6 +205,22 @@ fn what_is_read_often_survives_a_scan_of_everything() {
 }
 
 #[test]
+fn what_comes_back_soon_after_it_went_stays_through_a_scan() {
+    let cache = cache(40 * (BLOCK + OVERHEAD));
+    let misses = |block| {
+        let before = cache.stats().misses;
+        cache.get(block).unwrap();
+        cache.stats().misses - before
+    };
+    let full = cache.capacity() as u64;
+    // Each used once: the first makes room for the last.
+    (0..=full).for_each(|block| assert_eq!(misses(block), 1));
+    assert_eq!((cache.stats().evictions, misses(0)), (1, 1));
+    (full + 1..BLOCKS).for_each(|block| assert_eq!(misses(block), 1));
+    assert_eq!((misses(0), misses(1)), (0, 1));
+}
+
+#[test]
 fn held_blocks_stay_and_a_full_cache_hands_out_others_without_keeping_them() {
     let cache = cache(8 * (BLOCK + OVERHEAD));
     let held: Vec<_> = (0..BLOCKS).map(|block| cache.get(block).unwrap()).collect();
