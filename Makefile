@@ -29,7 +29,7 @@ models:
 	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom cargo test --release --quiet -p dentree-dcache --lib models
 	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom cargo test --release --quiet \
 		-p dentree-bufcache -p dentree-jbd2 -p dentree-mbcache --test loom
-	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom cargo test --release --quiet -p dentree-jbd2 --lib models
+	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom cargo test --release --quiet -p dentree-jbd2 -p dentree-ext4 --lib models
 	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom cargo test --release --quiet \
 		-p dentree-lockmeter --no-default-features --test loom
 	RUSTFLAGS="--cfg shuttle" CARGO_TARGET_DIR=target/shuttle cargo test --release --quiet \
@@ -54,7 +54,8 @@ fuzz:
 # Cuts the power in tens of thousands of places, and lets the device fail at every request.
 crash:
 	@tools/setup test
-	cargo test --release --quiet -p dentree-ext4 --test power_cuts --test faults -- --ignored --nocapture
+	cargo test --release --quiet -p dentree-ext4 --test power_cuts --test faults --test xattr_power_cuts --test one_directory \
+		-- --ignored --nocapture
 
 # What POSIX says of each system call, on the mount and on the kernel's: needs root.
 posix:

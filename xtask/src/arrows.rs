@@ -20,6 +20,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "dentree-bufcache",
             "dentree-ext4-format",
             "dentree-jbd2",
+            "dentree-lockmeter",
             "dentree-mbcache",
             "dentree-vfs",
         ],

@@ -199,6 +199,29 @@ impl BufCache {
         lock(self.blocks.shard_for(hash)).unpin(block, hash, stamp);
     }
 
+    /// Notes something on a version of a block, for those who get it later: that it was verified, say. The note passes to the versions that
+    /// are [made of it](BufCache::update), and is gone when the block is read or created anew. Where the cache has another version by now
+    /// nothing is noted.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use dentree_blockdev::MemoryDevice;
+    /// # use dentree_bufcache::{BufCache, Stamp};
+    /// let cache = BufCache::new(Arc::new(MemoryDevice::new(4096)), 1024, 1 << 20);
+    /// let block = cache.get(2)?;
+    /// cache.set_mark(2, &block, 7);
+    /// assert_eq!((block.mark(), cache.get(2)?.mark()), (0, 7));
+    /// cache.update(2, Stamp(1), |bytes| bytes[0] = 1)?;
+    /// assert_eq!(cache.get(2)?.mark(), 7);
+    /// cache.create(2, Stamp(1), |_| ())?;
+    /// assert_eq!(cache.get(2)?.mark(), 0);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn set_mark(&self, block: u64, version: &Buffer, mark: u64) {
+        let hash = self.blocks.hash(block);
+        lock(self.blocks.shard_for(hash)).set_mark(block, hash, version, mark);
+    }
+
     /// Drops blocks, pinned ones too: they were freed, and their content is nobody's. Those who hold a [`Buffer`] keep it.
     pub fn discard(&self, first: u64, count: u64) {
         for block in (first..).take(usize::try_from(count).unwrap_or(usize::MAX)) {

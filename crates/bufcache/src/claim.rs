@@ -11,9 +11,29 @@ use crate::shard::{Stamp, Vacancy};
 
 /// The bytes of a block. Cheap to clone; the bytes stay as they are for as long as it is held.
 #[derive(Clone)]
-pub struct Buffer(Arc<[u8]>);
+pub struct Buffer {
+    bytes: Arc<[u8]>,
+    mark: u64,
+}
 
 impl Buffer {
+    pub(crate) fn new(bytes: Arc<[u8]>) -> Buffer {
+        Buffer { bytes, mark: 0 }
+    }
+
+    /// What its users have noted on this version or one that it was made of, see [`BufCache::set_mark`](crate::BufCache::set_mark);
+    /// 0 for nothing.
+    pub fn mark(&self) -> u64 {
+        self.mark
+    }
+
+    /// Notes `mark` if the bytes are those of `version`.
+    pub(crate) fn mark_as(&mut self, version: &Buffer, mark: u64) {
+        if Arc::ptr_eq(&self.bytes, &version.bytes) {
+            self.mark = mark;
+        }
+    }
+
     /// Whether anyone but the slot has it. Final when false and asked under the shard's lock, with no seat that has it.
     pub(crate) fn is_held(&self) -> bool {
         self.holders() > 1
@@ -21,22 +41,22 @@ impl Buffer {
 
     /// How many have it, the slot included.
     pub(crate) fn holders(&self) -> usize {
-        Arc::strong_count(&self.0)
+        Arc::strong_count(&self.bytes)
     }
 
     /// A block of so many zeros.
     pub(crate) fn zeros(len: usize) -> Buffer {
         // Made by an iterator that knows its length, the bytes are allocated once, behind their count.
-        Buffer(std::iter::repeat_n(0, len).collect())
+        Buffer::new(std::iter::repeat_n(0, len).collect())
     }
 
     /// The bytes of the next version: these where nobody else has them, else a copy.
     pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
-        Arc::make_mut(&mut self.0)
+        Arc::make_mut(&mut self.bytes)
     }
 
     pub(crate) fn into_memory(self) -> Arc<[u8]> {
-        self.0
+        self.bytes
     }
 }
 
@@ -45,13 +65,13 @@ impl Deref for Buffer {
 
     #[inline]
     fn deref(&self) -> &[u8] {
-        &self.0
+        &self.bytes
     }
 }
 
 impl std::fmt::Debug for Buffer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Buffer({} bytes)", self.0.len())
+        write!(f, "Buffer({} bytes)", self.len())
     }
 }
 
@@ -79,7 +99,7 @@ impl Claim {
 
     /// Publishes the bytes, and wakes those who wait for them. `stamp` is who has changed them since they were read.
     pub(crate) fn succeed(mut self, stamp: Option<Stamp>) -> Buffer {
-        let buffer = Buffer(Arc::clone(&self.memory));
+        let buffer = Buffer::new(Arc::clone(&self.memory));
         if let Some((slot, pending)) = self.place.take() {
             self.blocks.shard_of(self.block).publish(slot, buffer.clone(), stamp);
             pending.end(Outcome::Read(buffer.clone()));

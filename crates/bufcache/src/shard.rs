@@ -442,6 +442,17 @@ impl Shard {
         }
     }
 
+    /// Notes a mark on a version, if the block is still that.
+    pub(crate) fn set_mark(&mut self, block: u64, hash: u64, version: &Buffer, mark: u64) {
+        let Some(at) = self.slot_of(block, hash) else { return };
+        let slot = &mut self.slots[at as usize];
+        if let State::Ready(buffer) = &mut slot.state {
+            // Seats have it without the mark.
+            self.recent.recall(block, &mut slot.seats);
+            buffer.mark_as(version, mark);
+        }
+    }
+
     pub(crate) fn unpin(&mut self, block: u64, hash: u64, stamp: Stamp) {
         let Some(at) = self.slot_of(block, hash) else { return };
         let slot = &mut self.slots[at as usize];

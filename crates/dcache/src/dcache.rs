@@ -1,12 +1,12 @@
 //! The public face of the cache: entries by reference instead of by number.
 
-use crate::raw::leap::Ladder;
+use crate::raw::leap::Route;
 use crate::raw::name::Text;
 use crate::raw::prefetch::TOGETHER;
-use crate::raw::walk::{End, Request};
+use crate::raw::walk::{End, Request, Stop};
 use crate::raw::{Core, Id, complete::Gathering};
 use crate::{
-    Builder, Child, DentryId, DentryRef, Fill, Handle, ListCursor, Listed, MemoryStats, Reason, Stats,
+    Builder, Child, DentryId, DentryRef, Fill, Handle, ListCursor, Listed, MemoryStats, Reason, Seen, Stats,
     Stopped, Walk, WalkOptions,
 };
 use std::fmt;
@@ -66,7 +66,41 @@ impl<H: Handle> Dcache<H> {
         ))
     }
 
-    /// Walks several paths from `start`, their waits for memory overlapped: for paths that are not in the processor's
+    /// As [`walk`](Self::walk), but what is found is answered by value, and nobody holds it: nothing at all is written that other
+    /// threads read, where [`walk`](Self::walk) writes a count, which threads that often meet at one entry wait for. Who wants to keep the
+    /// entry [`get`](Self::get)s it. What the walk stopped at is held.
+    ///
+    /// ```
+    /// # use dentree_dcache::*;
+    /// let cache = Dcache::builder().build(Child::directory(2_u64));
+    /// let root = cache.root();
+    /// cache.create(&root, b"etc", Child::directory(11));
+    /// let found = cache.find(&root, b"/etc", WalkOptions::default(), |_| true);
+    /// let Walk::Found(seen) = found else { panic!() };
+    /// assert_eq!((seen.handle, seen.kind), (11, Kind::Directory));
+    /// assert!(cache.is_linked(seen.id));
+    /// cache.unlink(&root, b"etc");
+    /// assert!(!cache.is_linked(seen.id));
+    /// ```
+    pub fn find(
+        &self,
+        start: &DentryRef<'_, H>,
+        path: &[u8],
+        options: WalkOptions,
+        mut may_search: impl FnMut(&H) -> bool,
+    ) -> Walk<'_, H, Seen<H>> {
+        let request = self.request(start, path, options);
+        let (core, mut seen) = (&self.core, None);
+        let end = core.walk(
+            &request,
+            &mut may_search,
+            |end| core.see_end(end, &mut seen),
+            |end| core.release_stop(end),
+        );
+        self.tell(end, seen)
+    }
+
+    /// [Finds](Self::find) several paths from `start`, the waits for memory overlapped: for paths that are not in the processor's
     /// caches several times as fast as one after the other. Answers in the order of the paths.
     ///
     /// ```
@@ -76,62 +110,39 @@ impl<H: Handle> Dcache<H> {
     /// for name in ["a", "b"] {
     ///     cache.create(&root, name.as_bytes(), Child::other(3));
     /// }
-    /// let walks = cache.walk_many(&root, &["a", "b", "c"], WalkOptions::default(), |_| true);
-    /// assert!(matches!(walks[..], [Walk::Found(_), Walk::Found(_), Walk::Stopped(_)]));
+    /// let found = cache.find_many(&root, &["a", "b", "c"], WalkOptions::default(), |_| true);
+    /// assert!(matches!(found[..], [Walk::Found(_), Walk::Found(_), Walk::Stopped(_)]));
     /// ```
-    pub fn walk_many(
+    pub fn find_many(
         &self,
         start: &DentryRef<'_, H>,
         paths: &[impl AsRef<[u8]>],
         options: WalkOptions,
         mut may_search: impl FnMut(&H) -> bool,
-    ) -> Vec<Walk<'_, H>> {
-        let mut walks = Vec::with_capacity(paths.len());
+    ) -> Vec<Walk<'_, H, Seen<H>>> {
+        let (core, mut found) = (&self.core, Vec::with_capacity(paths.len()));
         for batch in paths.chunks(TOGETHER) {
-            let mut pin = self.core.epoch.enter();
+            let mut pin = core.epoch.enter();
             let mut tails = [Text::TAIL; TOGETHER];
             let texts = batch.iter().zip(&mut tails).map(|(path, tail)| Text::new(path.as_ref(), tail));
-            let mut ladders: Vec<Ladder<'_, '_>> = texts.map(Ladder::new).collect();
-            self.core.prefetch_walks(start.raw_id(), &mut ladders);
+            let mut routes: Vec<Route<'_, '_>> = texts.map(Route::new).collect();
+            core.prefetch_walks(start.raw_id(), &mut routes);
             pin.counters().prefetched.add(batch.len() as u64);
-            for (path, ladder) in batch.iter().zip(&mut ladders) {
+            for (path, route) in batch.iter().zip(&routes) {
                 let request = self.request(start, path.as_ref(), options);
-                let (hold, release) =
-                    (|end: &End| self.core.hold_end(end), |end: &End| self.core.release_end(end));
-                walks.push(self.adopt(self.core.walk_counted(
-                    &mut pin,
-                    &request,
-                    ladder,
-                    &mut may_search,
-                    hold,
-                    release,
-                )));
+                let mut seen = None;
+                let see = |end: &End| core.see_end(end, &mut seen);
+                let undo = |end: &End| core.release_stop(end);
+                let end = core.walk_counted(&mut pin, &request, route, &mut may_search, see, undo);
+                found.push(self.tell(end, seen));
             }
         }
-        walks
+        found
     }
 
-    /// Walks to an entry and answers its inode without taking a reference: nothing at all is written that other
-    /// threads read. `None` where the walk does not end at an entry; [`walk`](Self::walk) then tells why.
-    pub fn peek(
-        &self,
-        start: &DentryRef<'_, H>,
-        path: &[u8],
-        options: WalkOptions,
-        mut may_search: impl FnMut(&H) -> bool,
-    ) -> Option<H> {
-        let request = self.request(start, path, options);
-        let mut found = None;
-        let clone = |end: &End| {
-            found = None;
-            if let End::Found(id) = end {
-                // SAFETY: found linked inside the pin of this walk, and positive.
-                found = Some(unsafe { self.core.dentry(*id).handle() }.clone());
-            }
-            true
-        };
-        self.core.walk(&request, &mut may_search, clone, |_| {});
-        found
+    /// Whether the entry with this id is still cached and has its name.
+    pub fn is_linked(&self, id: DentryId) -> bool {
+        self.core.is_linked(id)
     }
 
     /// Looks one name up in `dir`; asks `fill` where the cache does not know it. Of several threads that ask for
@@ -230,7 +241,7 @@ impl<H: Handle> Dcache<H> {
         let (entries, long_names) = (memory.live(), memory.long_names());
         let records = entries * size_of::<crate::raw::record::Record>();
         let dentries = entries * Core::<H>::ENTRY - records;
-        let used = memory.used();
+        let used = self.core.bytes_in_use();
         Stats {
             walks: counters.walks.get(),
             components: counters.components.get(),
@@ -275,17 +286,26 @@ impl<H: Handle> Dcache<H> {
     /// Makes references of those that an end of a walk stands for.
     #[inline]
     fn adopt(&self, end: End) -> Walk<'_, H> {
-        let adopt = |id| DentryRef::adopt(self, id);
         match end {
-            End::Found(id) => Walk::Found(adopt(id)),
+            End::Found(id) => Walk::Found(DentryRef::adopt(self, id)),
             End::Negative { at, end, .. } => Walk::Negative { at, end },
-            End::Stopped(stop) => Walk::Stopped(Stopped {
-                dir: adopt(stop.dir),
-                link: stop.link.map(adopt),
-                rest: stop.rest,
-                why: stop.why,
-            }),
+            End::Stopped(stop) => Walk::Stopped(self.adopt_stop(stop)),
         }
+    }
+
+    /// The same, for an end that was seen.
+    #[inline]
+    fn tell(&self, end: End, seen: Option<Seen<H>>) -> Walk<'_, H, Seen<H>> {
+        match end {
+            End::Found(_) => Walk::Found(seen.expect("a walk that ended at an entry has seen it")),
+            End::Negative { at, end, .. } => Walk::Negative { at, end },
+            End::Stopped(stop) => Walk::Stopped(self.adopt_stop(stop)),
+        }
+    }
+
+    fn adopt_stop(&self, stop: Stop) -> Stopped<'_, H> {
+        let adopt = |id| DentryRef::adopt(self, id);
+        Stopped { dir: adopt(stop.dir), link: stop.link.map(adopt), rest: stop.rest, why: stop.why }
     }
 }
 

@@ -41,7 +41,7 @@
 //! - **G2** A walk that returns [`Walk::Negative`] saw such an instant for the missing name.
 //! - **G3** No walk waits for another thread.
 //! - **G4** A walk writes no line that other threads read, except to set a clear "used" bit and, at the end, one
-//!   reference count; [`peek`](Dcache::peek) not even that.
+//!   reference count; [`find`](Dcache::find) not even that.
 //! - **G5** Memory never exceeds the [budget](Builder::memory) plus what is held.
 //! - **G6** An entry that is held is never reused; a stale [`DentryId`] finds nothing.
 //! - **G7** Handles are dropped outside of all locks.
@@ -107,5 +107,6 @@ pub use dcache::{Completion, Dcache};
 pub use dentry_ref::DentryRef;
 pub use stats::{MemoryStats, Stats};
 pub use types::{
-    Child, DentryId, Fill, Handle, Kind, ListCursor, Listed, PrefetchMode, Reason, Stopped, Walk, WalkOptions,
+    Child, DentryId, Fill, Handle, Kind, ListCursor, Listed, PrefetchMode, Reason, Seen, Stopped, Walk,
+    WalkOptions,
 };

@@ -111,12 +111,24 @@ pub struct WalkOptions {
     pub keep_last_link: bool,
 }
 
+/// An entry as [`Dcache::find`](crate::Dcache::find) saw it. Nobody holds it: it may be evicted and forgotten at any time, which
+/// [`is_linked`](crate::Dcache::is_linked) and [`get`](crate::Dcache::get) tell by its id.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Seen<H> {
+    /// The entry, as long as it is cached.
+    pub id: DentryId,
+    /// The inode.
+    pub handle: H,
+    /// The inode's type.
+    pub kind: Kind,
+}
+
 /// How a walk ended.
 #[derive(Debug)]
-pub enum Walk<'c, H: Handle> {
+pub enum Walk<'c, H: Handle, F = DentryRef<'c, H>> {
     /// At the entry that the path names. At some instant during the call every component was linked as the path
     /// says (G1).
-    Found(DentryRef<'c, H>),
+    Found(F),
     /// At a name that does not exist, and did not at some instant during the call (G2).
     Negative {
         /// Where in the path the name begins.

@@ -106,6 +106,34 @@ fn what_is_held_survives_eviction_unlink_and_reuse_of_slots() {
 }
 
 #[test]
+fn what_was_found_is_told_from_what_took_its_slot() {
+    check(|| {
+        let cache = cache();
+        drop(cache.create(&cache.root(), b"file", Child::other(2)));
+        let churner = {
+            let cache = cache.clone();
+            thread::spawn(move || {
+                cache.unlink(&cache.root(), b"file");
+                cache.prune(10);
+                cache.create(&cache.root(), b"new", Child::other(3));
+            })
+        };
+        let found = cache.find(&cache.root(), b"file", WalkOptions::default(), |_| true);
+        if let Walk::Found(seen) = &found {
+            assert_eq!(seen.handle, 2);
+            thread::yield_now();
+            // Whoever is there by this id has the inode that was found.
+            assert!(cache.get(seen.id).is_none_or(|kept| *kept.handle() == 2));
+        }
+        churner.join().expect("no panic");
+        if let Walk::Found(seen) = found {
+            assert!(!cache.is_linked(seen.id));
+        }
+        assert_eq!(cache.stats().held, 0);
+    });
+}
+
+#[test]
 fn a_complete_directory_denies_only_what_is_not_there() {
     check(|| {
         let cache = cache();

@@ -11,7 +11,7 @@ fn name(i: usize) -> Vec<u8> {
 }
 
 fn is_cached<H: Handle>(cache: &Dcache<H>, path: &[u8]) -> bool {
-    cache.peek(&cache.root(), path, WalkOptions::default(), |_| true).is_some()
+    matches!(cache.find(&cache.root(), path, WalkOptions::default(), |_| true), Walk::Found(_))
 }
 
 #[test]
@@ -30,6 +30,16 @@ fn the_budget_is_never_passed_and_the_parts_add_up() {
     assert!(stats.evicted > 15_000);
     assert!(stats.memory.used > BUDGET / 2, "{:?}", stats.memory);
     assert_eq!(stats.held, 0);
+}
+
+#[test]
+fn a_large_cache_with_few_entries_weighs_what_they_do() {
+    let cache = Dcache::builder().memory(64 << 20).build(Child::directory(0_u64));
+    for i in 0..5000 {
+        cache.create(&cache.root(), format!("name{i}").as_bytes(), Child::other(i));
+    }
+    let Stats { entries, memory, .. } = cache.stats();
+    assert!(memory.used / entries as usize <= 160, "{entries}: {memory:?}");
 }
 
 #[test]

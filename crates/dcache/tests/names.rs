@@ -270,15 +270,44 @@ fn new_directories_do_not_share_the_seed_of_one_that_moved_away() {
 }
 
 #[test]
-fn peek_answers_the_inode_and_holds_nothing() {
+fn find_answers_the_inode_and_holds_nothing() {
     let cache = cache();
     let root = cache.root();
     let dir = cache.create(&root, b"dir", Child::directory(2));
     cache.create(&dir, b"file", Child::other(3));
     drop(dir);
-    assert_eq!(cache.peek(&root, b"dir/file", WalkOptions::default(), |_| true), Some(3));
-    assert_eq!(cache.peek(&root, b"dir/none", WalkOptions::default(), |_| true), None);
+    let find = |path: &[u8]| cache.find(&root, path, WalkOptions::default(), |_| true);
+    let Walk::Found(seen) = find(b"dir/file") else { panic!("it is cached") };
+    assert_eq!((seen.handle, seen.kind), (3, Kind::Other));
     assert_eq!(cache.stats().held, 0);
+    // Where it stops, the directory is held.
+    let Walk::Stopped(stopped) = find(b"dir/none") else { panic!("it was never asked for") };
+    assert_eq!((stopped.rest, *stopped.dir.handle(), cache.stats().held), (4, 2, 1));
+    drop(stopped);
+    assert_eq!(cache.stats().held, 0);
+}
+
+#[test]
+fn the_id_of_what_was_found_tells_whether_it_is_still_there() {
+    let cache = cache();
+    let root = cache.root();
+    cache.create(&root, b"file", Child::other(2));
+    let find = |path: &[u8]| match cache.find(&root, path, WalkOptions::default(), |_| true) {
+        Walk::Found(seen) => seen,
+        other => panic!("{other:?}"),
+    };
+    let seen = find(b"file");
+    assert!(cache.is_linked(seen.id) && cache.is_linked(find(b"").id));
+    cache.rename(&root, b"file", &root, b"moved");
+    assert!(cache.is_linked(seen.id));
+    let held = cache.get(seen.id);
+    cache.unlink(&root, b"moved");
+    assert!(!cache.is_linked(seen.id), "held, but without a name");
+    drop(held);
+    // The slot is used again by somebody.
+    (0..1000).for_each(|i| drop(cache.create(&root, format!("{i}").as_bytes(), Child::other(i))));
+    assert!(!cache.is_linked(seen.id) && cache.get(seen.id).is_none());
+    assert!([0, 3 << 32 | 1, u64::MAX].iter().all(|&bits| !cache.is_linked(DentryId::from_bits(bits))));
 }
 
 #[test]
@@ -307,10 +336,10 @@ fn many_paths_at_once_end_as_each_alone_with_every_sort_of_prefetch() {
         }
         cache.rename(&root, b"dir7", &root, b"renamed");
         let paths: Vec<String> = (0..4000).map(|i| format!("dir{}/file{}", i % 210, i % 211)).collect();
-        let many = cache.walk_many(&root, &paths, WalkOptions::default(), |_| true);
+        let many = cache.find_many(&root, &paths, WalkOptions::default(), |_| true);
         for (path, together) in paths.iter().zip(many) {
             let together = match together {
-                Walk::Found(dentry) => Seen::Inode(*dentry.handle()),
+                Walk::Found(found) => Seen::Inode(found.handle),
                 Walk::Negative { .. } => Seen::Absent,
                 Walk::Stopped(stopped) => Seen::Stopped(stopped.why, stopped.rest),
             };

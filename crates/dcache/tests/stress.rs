@@ -253,8 +253,14 @@ impl World {
             if let Some(dentry) = found(cache, &path) {
                 assert_eq!(dentry.handle().0.number, number, "{path}");
             }
-            let peeked = cache.peek(&cache.root(), path.as_bytes(), WalkOptions::default(), |_| true);
-            assert!(peeked.is_none_or(|inode| inode.0.number == number), "{path}");
+            if let Walk::Found(seen) =
+                cache.find(&cache.root(), path.as_bytes(), WalkOptions::default(), |_| true)
+            {
+                assert_eq!(seen.handle.0.number, number, "{path}");
+                // An id that leads anywhere leads to what was seen.
+                let kept = cache.get(seen.id);
+                assert!(kept.is_none_or(|kept| kept.handle().0.number == number), "{path}");
+            }
         }
     }
 }

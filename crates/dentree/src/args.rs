@@ -1,11 +1,15 @@
 //! The command line's definitions: what can be typed, and the help, completions and man pages made of it.
 
 mod change;
+mod mkfiles;
 mod xattr;
 
 pub(crate) use change::{ChmodArgs, ChownArgs, LnArgs, MkdirArgs, MvArgs, RmArgs, TouchArgs, TruncateArgs};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueHint};
 use clap_complete::Shell;
+use dentree_ext4::DxReadAhead;
+pub(crate) use mkfiles::MkfilesArgs;
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -49,9 +53,16 @@ pub(crate) struct Global {
     /// The file system begins at this byte of the image
     #[arg(long, global = true, display_order = 101, value_name = "BYTES")]
     pub(crate) offset: Option<u64>,
+    /// What to read ahead where a large directory is looked up for the first time: nothing, all of it, or a window that grows while it is of use (the default)
+    #[arg(long, global = true, display_order = 103, value_name = "WHAT", value_parser = dx_read_ahead())]
+    pub(crate) dx_read_ahead: Option<DxReadAhead>,
     /// Afterwards, tell on standard error what the caches and the device did
     #[arg(long, global = true, display_order = 102)]
     pub(crate) stats: bool,
+}
+
+fn dx_read_ahead() -> impl TypedValueParser<Value = DxReadAhead> {
+    PossibleValuesParser::new(DxReadAhead::NAMES).try_map(|name| name.parse::<DxReadAhead>())
 }
 
 #[derive(Debug, Subcommand)]
@@ -344,7 +355,7 @@ pub(crate) struct MountArgs {
     /// Where to: an empty directory
     #[arg(value_hint = ValueHint::DirPath)]
     pub(crate) directory: PathBuf,
-    /// Options as mount(8) and fuse2fs(1) have them: ro (write nothing, and leave the image as it is), offset=, partition=, allow_other, allow_root, uid=, gid=,
+    /// Options as mount(8) and fuse2fs(1) have them: ro (write nothing, and leave the image as it is), offset=, partition=, dx_read_ahead=off|whole|window, allow_other, allow_root, uid=, gid=,
     /// fakeroot (all belongs to you), suid, dev, noexec, nonempty, fsname=, subtype=
     #[arg(short, value_name = "OPTION,…")]
     pub(crate) options: Vec<OsString>,
@@ -376,6 +387,9 @@ pub(crate) struct ServeArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct LabArgs {
+    /// What `lab` tells the processes that it starts
+    #[arg(long, hide = true, global = true, value_name = "NUMBER")]
+    pub(crate) pass: Option<usize>,
     #[command(subcommand)]
     pub(crate) study: LabStudy,
 }
@@ -408,7 +422,9 @@ pub(crate) enum LabStudy {
     Xattr(XattrLabArgs),
     /// Which blocks a buffer cache should keep: hit ratios of LRU, CLOCK, SIEVE and S3-FIFO on recorded traces
     Replacement(ReplacementArgs),
-    /// Whether two runs agree: ratios within their intervals
+    /// Files made in many large directories on a slow device, with and without index read-ahead
+    Mkfiles(MkfilesArgs),
+    /// Whether two runs agree: whether chance explains how their ratios differ
     Compare(CompareArgs),
     /// What runs under valgrind
     #[command(hide = true)]
@@ -436,7 +452,7 @@ pub(crate) struct PlacementArgs {
     /// Hash chains; instead of the lengths 1, 4, 16 and 64
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) dhash_entries: Option<u32>,
-    /// Runs of each variant
+    /// Runs of each variant, each on trees built anew
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u16).range(2..))]
     pub(crate) runs: u16,
     /// Every alignment and inline length too
@@ -469,8 +485,8 @@ pub(crate) struct LoadArgs {
     /// Numbers of CPUs for all of these clients, each a case of its own; all CPUs otherwise
     #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) cpus: Vec<u16>,
-    /// Slices of work for each scheme and number of clients
-    #[arg(long, value_name = "N", default_value_t = 7, value_parser = clap::value_parser!(u16).range(1..))]
+    /// Passes: each builds every scheme anew, and lets it work for a slice with each number of clients
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) rounds: u16,
     /// How long a slice is
     #[arg(long, value_name = "MS", default_value_t = 50, value_parser = clap::value_parser!(u16).range(1..))]

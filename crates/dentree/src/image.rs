@@ -53,7 +53,8 @@ impl Image {
             .map_err(|error| device_problem(&label(), &error))?;
         let writable = access == Access::ReadWrite;
         let open = |part| {
-            let fs = Ext4::open(part, Options { writable, ..Options::default() })?;
+            let dx_read_ahead = options.dx_read_ahead.unwrap_or_default();
+            let fs = Ext4::open(part, Options { writable, dx_read_ahead, ..Options::default() })?;
             for notice in fs.notices() {
                 eprintln!("dentree: {}: {}", label(), told(notice, writable));
             }

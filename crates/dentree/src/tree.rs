@@ -4,7 +4,7 @@
 
 use crate::image::{Image, Node, WHO};
 use crate::report::{Problem, Report, Status};
-use dentree_vfs::{FileType, Ino, ReaddirStart};
+use dentree_vfs::{Attr, FileType, Ino, ReaddirStart};
 use std::collections::HashSet;
 use std::ops::{ControlFlow, Range};
 use std::sync::{Mutex, PoisonError};
@@ -108,14 +108,24 @@ impl<'a> Tree<'a> {
         listing
     }
 
+    /// Lets the inodes of entries be on their way that `inode` will be asked for.
+    pub(crate) fn expect<'e>(&self, entries: impl Iterator<Item = Entry<'e>>) {
+        self.image.vfs.expect_inodes(entries.map(|entry| entry.ino));
+    }
+
     /// The inode of an entry at `path`; `None` after a report.
     pub(crate) fn inode(&self, ino: Ino, path: &[u8]) -> Option<Node> {
         self.image.inode(ino).map_err(|error| self.problem(path, &error)).ok()
     }
 
+    /// The attributes of an inode, of which `path` says where it was met; `None` after a report.
+    pub(crate) fn attr(&self, ino: Ino, path: impl FnOnce() -> Vec<u8>) -> Option<Attr> {
+        self.image.vfs.attr(ino).map_err(|error| self.problem(&path(), &error)).ok()
+    }
+
     /// The type of an entry at `path`, from its inode where the directory does not say; `None` after a report.
     pub(crate) fn kind(&self, entry: Entry<'_>, path: &[u8]) -> Option<FileType> {
-        entry.kind.or_else(|| self.inode(entry.ino, path).map(|node| node.attr().kind))
+        entry.kind.or_else(|| self.attr(entry.ino, || path.to_vec()).map(|attr| attr.kind))
     }
 
     /// Calls `each` for `node` at `path` and for all that is below it, a directory before what is in it, until `stopped`. Links are not

@@ -89,8 +89,11 @@ fn next_bit(bitmap: &[u8], from: usize, to: usize, set: bool) -> usize {
     let mut at = from;
     while at < to {
         let rest = bitmap.get(at / 64 * 8..).unwrap_or_default();
-        let mut word = [if set { 0 } else { 0xFF }; 8];
-        word.iter_mut().zip(rest).for_each(|(to, from)| *to = *from);
+        let word = rest.first_chunk().copied().unwrap_or_else(|| {
+            let mut word = [if set { 0 } else { 0xFF }; 8];
+            word.iter_mut().zip(rest).for_each(|(to, from)| *to = *from);
+            word
+        });
         let wanted = (u64::from_le_bytes(word) ^ flip) >> (at % 64);
         if wanted != 0 {
             // At most 63.

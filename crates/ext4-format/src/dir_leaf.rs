@@ -50,7 +50,14 @@ impl<'a> EntriesMut<'a> {
 
     /// Adds an entry where it fits; `false` where it does not, and nothing is changed.
     pub fn insert(&mut self, entry: &NewEntry<'_>) -> Result<bool, Problem> {
-        let Some(slot) = self.find_room(entry_len(entry.name.len()))? else { return Ok(false) };
+        self.insert_from(0, entry)
+    }
+
+    /// The same, not before the entry that begins at byte `start`: where [`room_for`] has found room in these bytes.
+    pub fn insert_from(&mut self, start: usize, entry: &NewEntry<'_>) -> Result<bool, Problem> {
+        let mut entries = self.entries();
+        entries.at = start;
+        let Some(slot) = find_room(entries, entry_len(entry.name.len()))? else { return Ok(false) };
         let start = slot.start + slot.used;
         if slot.used > 0 {
             self.set_rec_len(slot.start, slot.used);
@@ -110,10 +117,6 @@ impl<'a> EntriesMut<'a> {
         Ok(None)
     }
 
-    fn find_room(&self, need: usize) -> Result<Option<Slot>, Problem> {
-        find_room(self.entries(), need)
-    }
-
     fn entries(&self) -> Entries<'_> {
         Entries::new(self.bytes, self.block_size, self.inodes_count)
     }
@@ -137,9 +140,10 @@ impl<'a> EntriesMut<'a> {
     }
 }
 
-/// Whether an entry with a name of `name_len` bytes fits between these entries as they lie.
-pub fn has_room(entries: Entries<'_>, name_len: usize) -> Result<bool, Problem> {
-    Ok(find_room(entries, entry_len(name_len))?.is_some())
+/// Where an entry with a name of `name_len` bytes fits between these entries as they lie: behind the one, used or not, that begins at this
+/// byte.
+pub fn room_for(entries: Entries<'_>, name_len: usize) -> Result<Option<usize>, Problem> {
+    Ok(find_room(entries, entry_len(name_len))?.map(|slot| slot.start))
 }
 
 fn find_room(entries: Entries<'_>, need: usize) -> Result<Option<Slot>, Problem> {
@@ -289,7 +293,7 @@ mod tests {
                 match change {
                     Change::Insert(name, inode) if !map.contains_key(&name) => {
                         let free = room - map.keys().map(|name: &Vec<u8>| entry_len(name.len())).sum::<usize>();
-                        let has_room = has_room(Entries::new(&before, block_size, INODES), name.len()).unwrap();
+                        let has_room = room_for(Entries::new(&before, block_size, INODES), name.len()).unwrap().is_some();
                         prop_assert!(!has_room || free >= entry_len(name.len()));
                         prop_assert_eq!(area.insert(&entry(&name, inode)).unwrap(), has_room);
                         if has_room {

@@ -28,7 +28,8 @@ use zerocopy::{FromBytes, little_endian as le};
 mod change;
 
 pub use change::{
-    LeafSplit, grow_root, has_index_room, init_root, insert_index, seal_index, split_index, split_leaf,
+    LeafSplit, fill_root, grow_root, has_index_room, init_index, init_root, insert_index, seal_index,
+    split_index, split_leaf,
 };
 
 raw_layout! {
@@ -102,6 +103,11 @@ impl IndexEntry {
     /// The least hash of a name in the block; 0 in entry 0 of an index block.
     pub fn hash(self) -> MajorHash {
         MajorHash::stored(self.hash)
+    }
+
+    /// The same of another block: what a first entry, which has no hash of its own, inherits from above.
+    pub fn leading_to(self, block: LogicalBlock) -> IndexEntry {
+        IndexEntry { block, ..self }
     }
 
     /// Whether names of this entry's own hash may also stand in the block of the entry before it.

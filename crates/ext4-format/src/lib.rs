@@ -35,7 +35,7 @@ pub use checksum::{ChecksumSeed, crc16, crc32c};
 pub use dir_entry::{
     BlockRole, Entries, Entry, NewEntry, block_role, leaf_room, seal_leaf, verify_leaf, write_entry,
 };
-pub use dir_leaf::{EntriesMut, entry_len, has_room};
+pub use dir_leaf::{EntriesMut, entry_len, room_for};
 pub use extent::{
     Extent, ExtentIndex, ExtentNode, MAX_DEPTH, Step, seal_extent_block, verify_extent_block,
     write_extent_index, write_extent_leaf,

@@ -7,8 +7,9 @@
 use crate::map::Mapping;
 use crate::{Ext4, Snapshot};
 use dentree_bufcache::{First, Runs};
-use dentree_ext4_format::{InodeNumber, LogicalBlock};
+use dentree_ext4_format::{GroupNumber, InodeNumber, LogicalBlock};
 use std::ops::Range;
+use std::str::FromStr;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// What a look-up in an indexed directory reads ahead when it finds a leaf missing.
@@ -22,6 +23,24 @@ pub enum DxReadAhead {
     /// where the cache had to throw out too many that nobody had used.
     #[default]
     Window,
+}
+
+impl DxReadAhead {
+    /// What a user calls each.
+    pub const NAMES: [&str; 3] = ["off", "whole", "window"];
+}
+
+impl FromStr for DxReadAhead {
+    type Err = String;
+
+    fn from_str(name: &str) -> std::result::Result<DxReadAhead, String> {
+        match name {
+            "off" => Ok(DxReadAhead::Off),
+            "whole" => Ok(DxReadAhead::Whole),
+            "window" => Ok(DxReadAhead::Window),
+            _ => Err(format!("is none of {}", DxReadAhead::NAMES.join(", "))),
+        }
+    }
 }
 
 /// Most blocks that a window has.
@@ -133,6 +152,51 @@ impl Ext4 {
     }
 }
 
+impl Ext4 {
+    /// Begins to read the blocks of the inode table that these inodes lie in, in the order of the device, neighbours (and what lies between
+    /// near ones) in one request. No more than a part of the cache holds.
+    pub(crate) fn read_inodes_ahead(&self, inos: impl Iterator<Item = InodeNumber>) {
+        let mut inos: Vec<_> =
+            inos.filter(|&ino| self.sb.check_inode("the inode number", ino).is_ok()).collect();
+        inos.sort_unstable();
+        let per_block = self.sb.block_size.bytes() / self.sb.inode_size;
+        let (mut blocks, mut table) = (Vec::new(), None);
+        for InodeNumber(ino) in inos {
+            let (group, within) =
+                ((ino - 1) / self.sb.inodes_per_group, (ino - 1) % self.sb.inodes_per_group);
+            if table.is_none_or(|(of, _)| of != group) {
+                // What is wrong with it is told when the inode is loaded.
+                let Ok(desc) = self.group(GroupNumber(group)) else { continue };
+                table = Some((group, desc.inode_table.0));
+            }
+            let block = table.map_or(0, |(_, first)| first) + u64::from(within / per_block);
+            if blocks.last() != Some(&block) {
+                blocks.push(block);
+            }
+        }
+        // Tables need not lie in the order of their groups.
+        blocks.sort_unstable();
+        blocks.dedup();
+        blocks.truncate((self.cache_blocks() / 4).max(1));
+        self.read_ahead(runs_of(&blocks));
+    }
+}
+
+/// Blocks so far apart are read in one request: it costs less than another one.
+const MAX_GAP: u64 = 4;
+
+/// Ascending blocks as runs, small gaps filled.
+fn runs_of(blocks: &[u64]) -> Runs {
+    let mut runs = Runs::new();
+    for &block in blocks {
+        match runs.last_mut() {
+            Some(last) if block - last.end < MAX_GAP => last.end = block + 1,
+            _ => runs.push(block..block + 1),
+        }
+    }
+    runs
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -148,6 +212,12 @@ mod tests {
         // Another directory in the same slot begins anew.
         assert_eq!(windows.next(InodeNumber(12 + SLOTS), 61), 1);
         assert_eq!(windows.next(dir, 61), 1);
+    }
+
+    #[test]
+    fn blocks_that_lie_near_are_one_run() {
+        assert_eq!(runs_of(&[3, 4, 8, 20, 21]), [3..9, 20..22]);
+        assert_eq!(runs_of(&[]), Runs::new());
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Directories, block by block.
 
 use crate::ahead::Sequence;
+use crate::checked::Checked;
 use crate::map::Mapping;
 use crate::name::Wanted;
 use crate::{Ext4, Place, Result, Snapshot, Structure};
@@ -19,6 +20,8 @@ pub(crate) struct Found {
     pub(crate) lookup: Lookup,
     /// The byte within the directory that it begins at.
     pub(crate) position: u64,
+    /// The leaf that it is in, where a search of one leaf has found it.
+    pub(crate) leaf: Option<Place>,
 }
 
 impl Ext4 {
@@ -79,7 +82,8 @@ impl Ext4 {
             return Ok(None);
         }
         if self.sb.has_metadata_csum() {
-            verify_leaf(&buffer, dir.inode.checksum_seed).map_err(|problem| place.corrupt(problem))?;
+            let seed = dir.inode.checksum_seed;
+            self.check_once(place, &buffer, Checked::DirectoryLeaf(seed), || verify_leaf(&buffer, seed))?;
         }
         Ok(Some((buffer, place)))
     }
@@ -170,7 +174,8 @@ impl Ext4 {
             if wanted.is(entry.name) {
                 let start = u64::from(block.0) << self.sb.block_size.log2();
                 let position = start + u64::try_from(entry.start).unwrap_or(u64::MAX);
-                return Ok(Some(Found { lookup: self.lookup_of(&entry), position }));
+                let (lookup, leaf) = (self.lookup_of(&entry), Some(place));
+                return Ok(Some(Found { lookup, position, leaf }));
             }
         }
         Ok(None)
@@ -192,7 +197,7 @@ impl Ext4 {
                 return Ok(ControlFlow::Continue(()));
             }
             let position = end - u64::try_from(entry.end - entry.start).unwrap_or(0);
-            found = Some(Found { lookup: self.lookup_of(&entry), position });
+            found = Some(Found { lookup: self.lookup_of(&entry), position, leaf: None });
             Ok(ControlFlow::Break(()))
         })?;
         Ok(found)
@@ -226,13 +231,13 @@ impl Ext4 {
         start: ReaddirStart,
         each: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
     ) -> Result<()> {
-        let from = match start {
-            ReaddirStart::First => 0,
-            ReaddirStart::After(cookie) => cookie,
+        let after = match start {
+            ReaddirStart::First => None,
+            ReaddirStart::After(cookie) => Some(cookie),
         };
         let encrypted = dir.has(InodeFlags::ENCRYPT);
         let hash = if encrypted { self.shown_hash(dir)? } else { None };
-        self.each_entry(dir, from, &mut |entry, cookie| {
+        self.each_listed(dir, after, &mut |entry, cookie| {
             if entry.name == b"." || entry.name == b".." {
                 return Ok(ControlFlow::Continue(()));
             }

@@ -1,5 +1,6 @@
 //! Extent trees.
 
+use crate::checked::Checked;
 use crate::map::{Mapping, Run};
 use crate::{Ext4, Result, Snapshot, Structure};
 use dentree_ext4_format::{BlockNumber, Extent, ExtentNode, LogicalBlock, Step, verify_extent_block};
@@ -24,7 +25,9 @@ impl Ext4 {
             self.sb.check_blocks("ei_leaf", child, 1).map_err(corrupt)?;
             let buffer = self.metadata(child, place)?;
             if self.sb.has_metadata_csum() {
-                verify_extent_block(&buffer, node.inode.checksum_seed).map_err(corrupt)?;
+                let seed = node.inode.checksum_seed;
+                let check = || verify_extent_block(&buffer, seed);
+                self.check_once(place, &buffer, Checked::ExtentNode(seed), check)?;
             }
             // Only nodes above the leaves send a search down.
             depth -= 1;

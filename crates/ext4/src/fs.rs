@@ -12,7 +12,7 @@ use std::ops::ControlFlow;
 /// The longest name in bytes.
 const NAME_MAX: usize = 255;
 
-/// `readdir` cookies are byte offsets within the directory: they stay valid as long as the image does.
+/// `readdir` cookies stay valid while names come and go: see `listing.rs`.
 impl FileSystem for Ext4 {
     type Node = Node;
 
@@ -31,22 +31,35 @@ impl FileSystem for Ext4 {
         Ok(Node::new(self.read_inode(ino)?, Some(writer.journal.running())))
     }
 
+    fn expect_loads(&self, inos: &[Ino]) {
+        self.read_inodes_ahead(inos.iter().filter_map(|ino| u32::try_from(ino.0).ok()).map(InodeNumber));
+    }
+
     fn node_bytes(&self, node: &Node) -> usize {
-        size_of::<Node>() + size_of::<Snapshot>() + node.snapshot().tail.len()
+        // Told once, of what may come to be changed as if it were.
+        let (own, tails) = if self.writer.is_some() { (Node::CHANGED_BYTES, 2) } else { (Node::BYTES, 1) };
+        own + tails * node.look(|snapshot| snapshot.tail.len())
     }
 
     fn attr(&self, node: &Node) -> Attr {
-        self.attr_of(&node.snapshot())
+        node.look(|snapshot| self.attr_of(snapshot))
+    }
+
+    fn stat(&self, ino: Ino) -> Option<Result<Attr>> {
+        // What is in memory may be newer.
+        if self.writer.is_some() {
+            return None;
+        }
+        let ino = u32::try_from(ino.0).map(InodeNumber).map_err(|_| Error::Stale);
+        Some(ino.and_then(|ino| Ok(self.stored_attr(ino)?)))
     }
 
     fn lookup(&self, dir: &Node, name: &[u8]) -> Result<Option<Lookup>> {
-        let dir = &*dir.snapshot();
-        directory(dir)?;
+        directory(&dir.snapshot())?;
         if name.len() > NAME_MAX {
             return Err(Error::NameTooLong);
         }
-        let wanted = self.wanted(dir, name).ok_or(Error::Invalid)?;
-        Ok(self.find_entry(dir, &wanted)?.map(|found| found.lookup))
+        Ok(self.look_up(dir, name)?.map(|found| found.lookup))
     }
 
     fn fold_name(&self, dir: &Node, name: &[u8]) -> Option<Vec<u8>> {
@@ -71,7 +84,7 @@ impl FileSystem for Ext4 {
     }
 
     fn read(&self, node: &Node, offset: u64, buf: &mut [u8]) -> Result<usize> {
-        content(&node.snapshot())?;
+        node.look(content)?;
         Ok(self.read_file(node, offset, buf)?)
     }
 
@@ -119,6 +132,10 @@ impl FileSystem for Ext4 {
         Ok(self.make_nameless(dir, new)?)
     }
 
+    fn expect_entries(&self, dir: &Node, entries: u64) -> Result<()> {
+        Ok(self.lay_out_for(dir, entries)?)
+    }
+
     fn link(&self, dir: &Node, name: &[u8], node: &Node) -> Result<()> {
         Ok(self.add_link(dir, name, node)?)
     }
@@ -141,29 +158,29 @@ impl FileSystem for Ext4 {
 
     fn set_attr(&self, node: &Node, changes: &SetAttr) -> Result<()> {
         if let Some(size) = changes.size {
-            content(&node.snapshot())?;
+            node.look(content)?;
             self.set_size(node, size)?;
         }
         Ok(self.set_attributes(node, changes)?)
     }
 
     fn write(&self, node: &Node, offset: u64, data: &[u8]) -> Result<usize> {
-        content(&node.snapshot())?;
+        node.look(content)?;
         Ok(self.write_file(node, Some(offset), data, Times::Now)?.1)
     }
 
     fn write_back(&self, node: &Node, offset: u64, data: &[u8]) -> Result<usize> {
-        content(&node.snapshot())?;
+        node.look(content)?;
         Ok(self.write_file(node, Some(offset), data, Times::Kept)?.1)
     }
 
     fn append(&self, node: &Node, data: &[u8]) -> Result<(u64, usize)> {
-        content(&node.snapshot())?;
+        node.look(content)?;
         Ok(self.write_file(node, None, data, Times::Now)?)
     }
 
     fn allocate(&self, node: &Node, offset: u64, len: u64, how: Allocate) -> Result<()> {
-        content(&node.snapshot())?;
+        node.look(content)?;
         Ok(self.allocate_space(node, offset, len, how)?)
     }
 

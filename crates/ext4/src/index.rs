@@ -3,8 +3,10 @@
 //! A search goes from the root to one leaf, one block a level. Names that share a hash may go on in the next leaf:
 //! then that leaf's index entry says so, and the search follows.
 
+use crate::checked::Checked;
 use crate::dir::Found;
 use crate::name::Wanted;
+use crate::names::settle;
 use crate::{Ext4, Place, Result, Snapshot, Structure};
 use dentree_bufcache::Buffer;
 use dentree_ext4_format::hash::{HashVersion, MajorHash};
@@ -12,6 +14,7 @@ use dentree_ext4_format::htree::{IndexBlock, IndexEntry, IndexRoot};
 use dentree_ext4_format::{Incompat, LogicalBlock, Problem};
 
 /// An index block on the way from the root, and the entry that the way goes through.
+#[derive(Clone)]
 pub(crate) struct Frame {
     pub(crate) buffer: Buffer,
     pub(crate) place: Place,
@@ -30,14 +33,35 @@ pub(crate) struct Way {
     /// The root first.
     pub(crate) frames: Vec<Frame>,
     pub(crate) leaf: IndexEntry,
+    /// What was looked for.
+    pub(crate) hash: MajorHash,
+    /// How the names of the directory are hashed.
+    pub(crate) version: HashVersion,
+}
+
+/// The leaves that may hold names of one hash, and the index blocks that say so.
+struct Leaves {
+    blocks: Vec<LogicalBlock>,
+    seen: Vec<Frame>,
 }
 
 impl Ext4 {
-    /// The way to the first leaf that may hold names of `hash`.
-    pub(crate) fn way_to(&self, dir: &Snapshot, hash: MajorHash) -> Result<Way> {
+    /// The way to the first leaf that may hold a name; `None` where only a key could tell.
+    pub(crate) fn way_for(&self, dir: &Snapshot, wanted: &Wanted<'_>) -> Result<Option<Way>> {
+        let seed = self.hash_seed();
+        self.way_by(dir, |version| wanted.hash(version, seed))
+    }
+
+    /// The way to the first leaf that may hold names of the hash that `hash` answers.
+    pub(crate) fn way_by(
+        &self,
+        dir: &Snapshot,
+        hash: impl FnOnce(HashVersion) -> Option<MajorHash>,
+    ) -> Result<Option<Way>> {
         let mut frame = self.index_frame(dir, LogicalBlock(0))?;
         let parsed = self.parse_root(&frame.buffer).map_err(|problem| frame.place.corrupt(problem))?;
-        let levels = parsed.indirect_levels;
+        let (levels, version) = (parsed.indirect_levels, parsed.hash_version);
+        let Some(hash) = hash(version) else { return Ok(None) };
         frame.at = parsed.entries.find(hash);
         let mut leaf = self.entry_of(&frame)?;
         let mut frames = vec![frame];
@@ -47,62 +71,88 @@ impl Ext4 {
             leaf = self.entry_of(&frame)?;
             frames.push(frame);
         }
-        Ok(Way { frames, leaf })
-    }
-
-    /// How the names of an indexed directory are hashed.
-    pub(crate) fn index_hash(&self, dir: &Snapshot) -> Result<HashVersion> {
-        let root = self.index_frame(dir, LogicalBlock(0))?;
-        let parsed = self.parse_root(&root.buffer).map_err(|problem| root.place.corrupt(problem))?;
-        Ok(parsed.hash_version)
+        Ok(Some(Way { frames, leaf, hash, version }))
     }
 
     /// Searches the leaves that may hold the name.
     pub(crate) fn find_indexed(&self, dir: &Snapshot, wanted: &Wanted<'_>) -> Result<Option<Found>> {
-        let Some(hash) = wanted.hash(self.index_hash(dir)?, self.hash_seed()) else {
-            return self.find_linearly(dir, wanted);
-        };
-        let Way { frames: mut way, mut leaf } = self.way_to(dir, hash)?;
+        let Some(way) = self.way_for(dir, wanted)? else { return self.find_linearly(dir, wanted) };
+        settle(
+            self.leaves_of(dir, way)?,
+            |leaves| {
+                for &leaf in &leaves.blocks {
+                    if let Some(found) = self.search_leaf(dir, leaf, wanted)? {
+                        return Ok(Some(found));
+                    }
+                }
+                Ok(None)
+            },
+            |leaves| {
+                if self.writer.is_none() || self.are_current(&leaves.seen)? {
+                    return Ok(None);
+                }
+                let Some(way) = self.way_for(dir, wanted)? else { return Ok(None) };
+                let now = self.leaves_of(dir, way)?;
+                Ok((now.blocks != leaves.blocks).then_some(now))
+            },
+        )
+    }
+
+    /// The leaves that may hold names of the hash that the way is for: that one, and those after it that go on with the hash.
+    fn leaves_of(&self, dir: &Snapshot, mut way: Way) -> Result<Leaves> {
+        let mut blocks = vec![way.leaf.block];
+        let mut seen = way.frames.clone();
         // Each leaf is another block, so there cannot be more of them than the directory has blocks.
         for _ in 0..self.dir_blocks(dir)? {
-            if let Some(found) = self.search_leaf(dir, leaf.block, wanted)? {
-                return Ok(Some(found));
+            if !self.advance(dir, &mut way, &mut seen)? || !way.leaf.continues(way.hash) {
+                return Ok(Leaves { blocks, seen });
             }
-            leaf = match self.advance(dir, &mut way, hash)? {
-                Some(next) => next,
-                None => return Ok(None),
-            };
+            blocks.push(way.leaf.block);
         }
         let place = dir.place(Structure::DirectoryIndex(LogicalBlock(0)));
         Err(place.corrupt(Problem::Missing { what: "an end to the leaves of one hash" }))
     }
 
-    /// Moves to the next leaf if names of `hash` may go on there.
-    fn advance(&self, dir: &Snapshot, way: &mut Vec<Frame>, hash: MajorHash) -> Result<Option<IndexEntry>> {
-        let levels = way.len();
-        while let Some(mut frame) = way.pop() {
+    /// Moves to the next leaf, if there is one. Index blocks that are read for that are added to `seen`.
+    pub(crate) fn advance(&self, dir: &Snapshot, way: &mut Way, seen: &mut Vec<Frame>) -> Result<bool> {
+        let levels = way.frames.len();
+        while let Some(mut frame) = way.frames.pop() {
             frame.at += 1;
             let Some(mut entry) = self.parse_index(&frame)?.get(frame.at) else { continue };
-            if !entry.continues(hash) {
-                return Ok(None);
-            }
-            way.push(frame);
-            while way.len() < levels {
+            way.frames.push(frame);
+            while way.frames.len() < levels {
                 let first = self.index_frame(dir, entry.block)?;
-                entry = self.entry_of(&first)?;
-                way.push(first);
+                // Its first entry has no hash of its own: that stands above.
+                let below = self.entry_of(&first)?;
+                entry = entry.leading_to(below.block);
+                seen.push(first.clone());
+                way.frames.push(first);
             }
-            return Ok(Some(entry));
+            way.leaf = entry;
+            return Ok(true);
         }
-        Ok(None)
+        Ok(false)
+    }
+
+    /// Whether index blocks are still the versions that were read.
+    pub(crate) fn are_current(&self, frames: &[Frame]) -> Result<bool> {
+        for Frame { buffer, place, .. } in frames {
+            let Some(at) = place.block else { return Ok(false) };
+            if !std::ptr::eq(self.metadata(at, *place)?.as_ptr(), buffer.as_ptr()) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// Reads an index block and verifies it whole.
     fn index_frame(&self, dir: &Snapshot, block: LogicalBlock) -> Result<Frame> {
         let (buffer, place) = self.dir_block(dir, block, dir.place(Structure::DirectoryIndex(block)))?;
         let frame = Frame { buffer, place, block, at: 0 };
-        let seed = self.sb.has_metadata_csum().then_some(dir.inode.checksum_seed);
-        self.parse_index(&frame)?.verify(seed).map_err(|problem| place.corrupt(problem))?;
+        let seed = dir.inode.checksum_seed;
+        let summed = self.sb.has_metadata_csum().then_some(seed);
+        let index = self.parse_index(&frame)?;
+        self.check_once(place, &frame.buffer, Checked::DirectoryIndex(seed), || index.verify(summed))?;
         Ok(frame)
     }
 

@@ -1,6 +1,7 @@
 //! Reading inodes.
 
 use crate::{Ext4, Place, Result, Structure};
+use dentree_bufcache::Buffer;
 use dentree_ext4_format::{
     BlockNumber, DeviceNumber, GroupNumber, Inode, InodeFlags, InodeNumber, InodeTime, Problem, Superblock,
 };
@@ -79,15 +80,25 @@ impl Ext4 {
         self.read_inode_as(ino, Inode::parse_orphan)
     }
 
-    /// The bytes of inode `ino` in the table.
-    pub(crate) fn inode_bytes(&self, ino: InodeNumber) -> Result<(Vec<u8>, Place)> {
+    /// The block with inode `ino`, which inode of that block it is, and where that is.
+    fn inode_block(&self, ino: InodeNumber) -> Result<(Buffer, usize, Place)> {
         let place = Structure::Inode.of(ino);
         self.sb.check_inode("the inode number", ino).map_err(|problem| place.corrupt(problem))?;
         let (block, within) = self.find_inode(ino)?;
         let place = place.at(block);
-        let buffer = self.metadata(block, place)?;
+        Ok((self.metadata(block, place)?, within, place))
+    }
+
+    /// The bytes of the inode that is so many behind the first of its block.
+    fn inode_in<'b>(&self, buffer: &'b Buffer, within: usize) -> &'b [u8] {
         let size = usize::try_from(self.sb.inode_size).unwrap_or(usize::MAX);
-        Ok((buffer.chunks_exact(size).nth(within).unwrap_or_default().to_vec(), place))
+        buffer.chunks_exact(size).nth(within).unwrap_or_default()
+    }
+
+    /// The bytes of inode `ino` in the table.
+    pub(crate) fn inode_bytes(&self, ino: InodeNumber) -> Result<(Vec<u8>, Place)> {
+        let (buffer, within, place) = self.inode_block(ino)?;
+        Ok((self.inode_in(&buffer, within).to_vec(), place))
     }
 
     fn read_inode_as(
@@ -95,8 +106,14 @@ impl Ext4 {
         ino: InodeNumber,
         parse: fn(&[u8], InodeNumber, &Superblock) -> Result<Inode, Problem>,
     ) -> Result<Snapshot> {
-        let (bytes, place) = self.inode_bytes(ino)?;
-        let inode = parse(&bytes, ino, &self.sb).map_err(|problem| place.corrupt(problem))?;
+        let (buffer, within, place) = self.inode_block(ino)?;
+        let bytes = self.inode_in(&buffer, within);
+        let inode = parse(bytes, ino, &self.sb).map_err(|problem| place.corrupt(problem))?;
+        self.check_parsed(&inode, place).map(|kind| self.keep(ino, kind, inode, bytes))
+    }
+
+    /// The type of an inode that was parsed, if what it says makes sense to the file system.
+    fn check_parsed(&self, inode: &Inode, place: Place) -> Result<FileType> {
         let kind = FileType::from_mode(u32::from(inode.mode)).ok_or_else(|| {
             let because = "names no type of file";
             place.corrupt(Problem::Value { field: "i_mode", value: u64::from(inode.mode), because })
@@ -104,36 +121,62 @@ impl Ext4 {
         if let Some(block) = inode.xattr_block {
             self.sb.check_blocks("i_file_acl", block, 1).map_err(|problem| place.corrupt(problem))?;
         }
-        let tail = bytes.get(inode.fields_len..).unwrap_or_default();
-        let tail = if tail.iter().all(|&byte| byte == 0) { Box::default() } else { tail.into() };
+        Ok(kind)
+    }
+
+    fn keep(&self, ino: InodeNumber, kind: FileType, inode: Inode, bytes: &[u8]) -> Snapshot {
+        let tail = tail(&inode, bytes).into();
         let mut node = Snapshot { ino, kind, inode, tail, has_acl: false, stored_size: None, promised: 0 };
         // Where the attributes are damaged, the error comes when they are asked for.
         node.has_acl = self.has_access_acl(&node).unwrap_or(true);
-        Ok(node)
+        node
+    }
+
+    /// The attributes of inode `ino` as it stands in the table, without a copy of it.
+    pub(crate) fn stored_attr(&self, ino: InodeNumber) -> Result<Attr> {
+        let (buffer, within, place) = self.inode_block(ino)?;
+        let bytes = self.inode_in(&buffer, within);
+        let inode = Inode::parse(bytes, ino, &self.sb).map_err(|problem| place.corrupt(problem))?;
+        let kind = self.check_parsed(&inode, place)?;
+        if inode.xattr_block.is_none() && tail(&inode, bytes).is_empty() {
+            return Ok(self.attr_from(ino, kind, &inode, 0, false));
+        }
+        Ok(self.attr_of(&self.keep(ino, kind, inode, bytes)))
     }
 
     /// The block of the inode table that `ino` lies in, and which inode of that block it is.
     pub(crate) fn find_inode(&self, ino: InodeNumber) -> Result<(BlockNumber, usize)> {
         let index = ino.0 - 1;
-        let group = self.group(GroupNumber(index / self.sb.inodes_per_group))?;
+        let table = self.inode_table(GroupNumber(index / self.sb.inodes_per_group))?;
         let in_group = index % self.sb.inodes_per_group;
         let per_block = self.sb.block_size.bytes() / self.sb.inode_size;
-        let block = BlockNumber(group.inode_table.0 + u64::from(in_group / per_block));
+        let block = BlockNumber(table.0 + u64::from(in_group / per_block));
         Ok((block, usize::try_from(in_group % per_block).unwrap_or(usize::MAX)))
     }
 
     pub(crate) fn attr_of(&self, node: &Snapshot) -> Attr {
-        let inode = &node.inode;
-        let device = match node.kind {
+        let promised = node.promised << (self.sb.block_size.log2() - 9);
+        self.attr_from(node.ino, node.kind, &node.inode, promised, node.has_acl)
+    }
+
+    /// `promised`: units of 512 bytes that content in memory will take.
+    fn attr_from(
+        &self,
+        ino: InodeNumber,
+        kind: FileType,
+        inode: &Inode,
+        promised: u64,
+        has_acl: bool,
+    ) -> Attr {
+        let device = match kind {
             FileType::CharDevice | FileType::BlockDevice => inode.device(),
             _ => DeviceNumber { major: 0, minor: 0 },
         };
-        let promised = node.promised << (self.sb.block_size.log2() - 9);
         // The kernel counts the bytes of an inline file, though they take no block.
-        let inline = inode.is_file() && node.has(InodeFlags::INLINE_DATA);
+        let inline = inode.is_file() && inode.flags.has(InodeFlags::INLINE_DATA);
         Attr {
-            ino: Ino(u64::from(node.ino.0)),
-            kind: node.kind,
+            ino: Ino(u64::from(ino.0)),
+            kind,
             permissions: inode.mode & 0o7777,
             nlink: u32::from(inode.links),
             uid: inode.uid,
@@ -149,9 +192,15 @@ impl Ext4 {
             crtime: inode.crtime.map(timestamp),
             generation: inode.generation,
             flags: inode.flags.0 & InodeFlags::USER_VISIBLE.0,
-            has_acl: node.has_acl,
+            has_acl,
         }
     }
+}
+
+/// What stands behind the fields of an inode, if anything does.
+fn tail<'b>(inode: &Inode, bytes: &'b [u8]) -> &'b [u8] {
+    let tail = bytes.get(inode.fields_len..).unwrap_or_default();
+    if tail.iter().all(|&byte| byte == 0) { &[] } else { tail }
 }
 
 fn timestamp(time: InodeTime) -> Timestamp {

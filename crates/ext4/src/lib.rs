@@ -30,7 +30,8 @@
 //! caller's buffer, one request for each run of blocks that lie together.
 //!
 //! # What is verified
-//! Every structure's checksum where the file system has any, each time it is used; every pointer against the
+//! Every structure's checksum where the file system has any, each time it is used, but for where a group's inode table
+//! begins, which is kept; every pointer against the
 //! file system's size before it is followed. Extent trees and htrees get one level shallower with each step, so no
 //! image can send a reader in circles.
 #![forbid(unsafe_code)]
@@ -38,6 +39,7 @@
 
 mod ahead;
 mod attributes;
+mod checked;
 mod content;
 mod dir;
 mod error;
@@ -51,6 +53,7 @@ mod inline;
 mod inode;
 mod inodes;
 mod journal;
+mod listing;
 mod map;
 pub mod mkfs;
 mod name;
@@ -62,6 +65,7 @@ mod session;
 mod space;
 mod statfs;
 mod symlink;
+mod sync;
 mod writer;
 mod xattr;
 
@@ -73,5 +77,6 @@ pub use dentree_ext4_format::{
 };
 pub use error::{Error, Place, Result, Structure};
 pub(crate) use inode::Snapshot;
+pub(crate) use node::Held;
 pub use node::Node;
 pub use open::{Clock, Ext4, Notice, Options};

@@ -3,13 +3,16 @@
 use crate::Snapshot;
 use crate::content::Content;
 use dentree_jbd2::Tid;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::ops::Deref;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// An inode in memory: the newest snapshot of it, and what of its content is not on the device yet.
 ///
-/// Who reads takes a snapshot and keeps it as long as it likes; who changes makes the next one. The lock is held for
-/// no longer than that, and nothing is taken inside. What must not change between two snapshots is guarded by other
-/// locks: names in a directory by `vfs`'s, content and block map by the content lock, extended attributes by the attribute lock.
+/// Who reads takes a snapshot and keeps it as long as it likes; who changes makes the next one. What must not change between
+/// two snapshots is guarded by other locks: names in a directory by `vfs`'s, content and block map by the content lock, extended
+/// attributes by the attribute lock.
+///
+/// Most inodes are only looked at: until one of its locks is taken, a node is the snapshot that was read and nothing else.
 ///
 /// A clone is the same inode: the list of inodes with unstored content has some.
 #[derive(Clone, Debug)]
@@ -17,8 +20,19 @@ pub struct Node(Arc<State>);
 
 #[derive(Debug)]
 struct State {
-    /// [the lock itself; the snapshot behind it is immutable once shared]
-    newest: RwLock<Arc<Snapshot>>,
+    /// As it was when the node was made.
+    first: Snapshot,
+    /// The last transaction that may have changed the inode before.
+    tid: Option<Tid>,
+    /// Made when the first lock is taken.
+    life: OnceLock<Box<Life>>,
+}
+
+/// What a node needs that is more than looked at.
+#[derive(Debug, Default)]
+struct Life {
+    /// `None` before the first change. Held for no longer than a snapshot takes to be taken or made, and nothing is taken inside.
+    newest: RwLock<Option<Arc<Snapshot>>>,
     /// Held from a change to its being in the inode table, so that snapshots reach it in their order. The transaction that the last one is
     /// part of.
     writing: Mutex<Option<Tid>>,
@@ -28,27 +42,60 @@ struct State {
     content: RwLock<Content>,
 }
 
+/// A snapshot that is held. It stays as it is.
+pub(crate) enum Held {
+    First(Node),
+    Newest(Arc<Snapshot>),
+}
+
+impl Deref for Held {
+    type Target = Snapshot;
+
+    fn deref(&self) -> &Snapshot {
+        match self {
+            Held::First(node) => &node.0.first,
+            Held::Newest(snapshot) => snapshot,
+        }
+    }
+}
+
 impl Node {
+    /// What a node takes in memory beside its snapshot's tail, once a lock was taken: what is counted where it may be changed.
+    pub(crate) const CHANGED_BYTES: usize = Node::BYTES + size_of::<Life>() + size_of::<Snapshot>();
+    /// What it takes before.
+    pub(crate) const BYTES: usize = size_of::<State>() + 2 * size_of::<usize>();
+
     /// `tid`: the last transaction that may have changed the inode.
     pub(crate) fn new(snapshot: Snapshot, tid: Option<Tid>) -> Node {
-        let newest = RwLock::new(Arc::new(snapshot));
-        Node(Arc::new(State {
-            newest,
-            writing: Mutex::new(tid),
-            attributes: RwLock::default(),
-            content: RwLock::default(),
-        }))
+        Node(Arc::new(State { first: snapshot, tid, life: OnceLock::new() }))
+    }
+
+    fn life(&self) -> &Life {
+        let begin = || Box::new(Life { writing: Mutex::new(self.0.tid), ..Life::default() });
+        self.0.life.get_or_init(begin)
     }
 
     /// The inode as it is now.
-    pub(crate) fn snapshot(&self) -> Arc<Snapshot> {
-        Arc::clone(&self.0.newest.read().unwrap_or_else(PoisonError::into_inner))
+    pub(crate) fn snapshot(&self) -> Held {
+        // Who begins to change it now has not changed it yet.
+        let Some(life) = self.0.life.get() else { return Held::First(self.clone()) };
+        match &*life.newest.read().unwrap_or_else(PoisonError::into_inner) {
+            Some(newest) => Held::Newest(Arc::clone(newest)),
+            None => Held::First(self.clone()),
+        }
+    }
+
+    /// Looks at the inode as it is now: takes no reference, but may hold the lock of the newest snapshot.
+    pub(crate) fn look<R>(&self, look: impl FnOnce(&Snapshot) -> R) -> R {
+        let Some(life) = self.0.life.get() else { return look(&self.0.first) };
+        let newest = life.newest.read().unwrap_or_else(PoisonError::into_inner);
+        look(newest.as_deref().unwrap_or(&self.0.first))
     }
 
     /// Makes the next snapshot by `change`, and returns what it answers.
     pub(crate) fn change<R>(&self, change: impl FnOnce(&mut Snapshot) -> R) -> R {
-        let mut newest = self.0.newest.write().unwrap_or_else(PoisonError::into_inner);
-        change(Arc::make_mut(&mut newest))
+        let mut newest = self.life().newest.write().unwrap_or_else(PoisonError::into_inner);
+        change(Arc::make_mut(newest.get_or_insert_with(|| Arc::new(self.0.first.clone()))))
     }
 
     /// Whether both are clones of one node. Of an inode number that was freed and used again there may be an old one.
@@ -58,26 +105,26 @@ impl Node {
 
     /// Who has the lock writes the inode table, and notes the transaction.
     pub(crate) fn lock_writing(&self) -> MutexGuard<'_, Option<Tid>> {
-        self.0.writing.lock().unwrap_or_else(PoisonError::into_inner)
+        self.life().writing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Extended attributes are read.
     pub(crate) fn attributes(&self) -> RwLockReadGuard<'_, ()> {
-        self.0.attributes.read().unwrap_or_else(PoisonError::into_inner)
+        self.life().attributes.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Extended attributes are changed.
     pub(crate) fn attributes_mut(&self) -> RwLockWriteGuard<'_, ()> {
-        self.0.attributes.write().unwrap_or_else(PoisonError::into_inner)
+        self.life().attributes.write().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The content, to be read.
     pub(crate) fn content(&self) -> RwLockReadGuard<'_, Content> {
-        self.0.content.read().unwrap_or_else(PoisonError::into_inner)
+        self.life().content.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The content, to be changed.
     pub(crate) fn content_mut(&self) -> RwLockWriteGuard<'_, Content> {
-        self.0.content.write().unwrap_or_else(PoisonError::into_inner)
+        self.life().content.write().unwrap_or_else(PoisonError::into_inner)
     }
 }

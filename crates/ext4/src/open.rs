@@ -1,6 +1,7 @@
 //! Opening: superblock, features, journal.
 
 use crate::ahead::{DxReadAhead, Windows};
+use crate::group::InodeTables;
 use crate::writer::Writer;
 use crate::{Error, Place, Result, Structure};
 use dentree_blockdev::BlockDevice;
@@ -132,9 +133,10 @@ pub struct Ext4 {
     pub(crate) superblock_at: BlockNumber,
     /// With the replayed journal over it.
     pub(crate) device: Arc<dyn BlockDevice>,
-    cache: Arc<BufCache>,
+    pub(crate) cache: Arc<BufCache>,
     pub(crate) dx_read_ahead: DxReadAhead,
     pub(crate) windows: Windows,
+    pub(crate) inode_tables: InodeTables,
     notices: Vec<Notice>,
     /// Where the file system may be changed.
     pub(crate) writer: Option<Writer>,
@@ -211,6 +213,7 @@ impl Ext4 {
         let cache = Arc::new(BufCache::with_bh_lru(device.clone(), block_size, budget, options.bh_lru_size));
         let superblock_at = BlockNumber(offset >> sb.block_size.log2());
         let (dx_read_ahead, windows) = (options.dx_read_ahead, Windows::new());
+        let inode_tables = InodeTables::new(sb.groups);
         Ok(Ext4 {
             sb,
             superblock_at,
@@ -218,6 +221,7 @@ impl Ext4 {
             cache,
             dx_read_ahead,
             windows,
+            inode_tables,
             notices: Vec::new(),
             writer: None,
         })
@@ -236,6 +240,16 @@ impl Ext4 {
     /// What the cache of metadata blocks has done, and what it holds.
     pub fn buffer_stats(&self) -> dentree_bufcache::Stats {
         self.cache.stats()
+    }
+
+    /// Begins to read blocks of metadata, and waits for none.
+    pub(crate) fn read_ahead(&self, runs: Runs) {
+        self.cache.read_ahead(runs);
+    }
+
+    /// How many blocks of metadata the cache has room for.
+    pub(crate) fn cache_blocks(&self) -> usize {
+        self.cache.capacity()
     }
 
     /// How many blocks were read ahead and thrown out unused.

@@ -5,6 +5,7 @@
 
 use crate::content::Unstored;
 use crate::inodes::Orphans;
+use crate::names::DirectoryLocks;
 use crate::space::Space;
 use crate::xattr::Shared;
 use crate::{Clock, Error, Ext4, Node, Place, Result, Snapshot, Structure};
@@ -23,6 +24,8 @@ pub(crate) struct Writer {
     pub(crate) orphans: Orphans,
     /// One for each group: its descriptor as it is now. The lock also guards the group's bitmaps.
     groups: Box<[Mutex<GroupDesc>]>,
+    /// The locks of directories.
+    pub(crate) directories: DirectoryLocks,
     /// The free blocks.
     pub(crate) space: Arc<Space>,
     /// Content that is not on the device yet.
@@ -54,6 +57,7 @@ impl Writer {
             clock,
             orphans: fs.read_orphans()?,
             groups: groups.into_iter().map(Mutex::new).collect(),
+            directories: DirectoryLocks::new(),
             space,
             unstored: Unstored::default(),
             shared: Shared::default(),

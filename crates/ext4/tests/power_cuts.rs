@@ -11,10 +11,10 @@ use dentree_blockdev::{Access, FileDevice, MemoryDevice, Recording, RecordingDev
 use dentree_ext4::{Clock, Ext4, InodeTime, Options};
 use dentree_vfs::{FileSystem, Identity, NewKind, Vfs};
 use std::fs;
-use std::ops::RangeInclusive;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Instant;
 
 /// Kinds of image: mke2fs options, size. All have a journal: without one a cut leaves what `e2fsck` must repair.
 const KINDS: [(&str, &str); 6] = [
@@ -202,35 +202,46 @@ fn check_all(run: &Run, cuts: &[(usize, Survivors)]) -> Vec<String> {
     problems
 }
 
-/// Looks at so many cuts of each kind of image, from so many seeds; one thread works, and then several at once.
-fn cut(seeds: RangeInclusive<u64>, count: usize) {
+/// Looks at so many cuts of each kind of image, of work from one seed: of one thread, and then of several at once. Answers how many,
+/// and what was wrong.
+fn cut(seed: u64, count: usize) -> (usize, Vec<String>) {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let (mut done, mut problems) = (0, Vec::new());
-    for (options, size) in KINDS {
-        let before = done;
-        for (seed, workers) in seeds.clone().flat_map(|seed| [(seed, 1), (seed, 3)]) {
-            let run = &work(options, size, seed, workers);
-            let cuts = cuts(&run.recording, count, seed);
-            std::thread::scope(|scope| {
-                let parts = cuts.chunks(cuts.len().div_ceil(threads));
-                let checks: Vec<_> = parts.map(|part| scope.spawn(move || check_all(run, part))).collect();
-                problems.extend(checks.into_iter().flat_map(|check| check.join().unwrap()));
-            });
-            done += cuts.len();
-        }
-        println!("{options}: {} power cuts, {} problems so far", done - before, problems.len());
+    for ((options, size), workers) in KINDS.into_iter().flat_map(|kind| [(kind, 1), (kind, 3)]) {
+        let run = &work(options, size, seed, workers);
+        let cuts = cuts(&run.recording, count, seed);
+        std::thread::scope(|scope| {
+            let parts = cuts.chunks(cuts.len().div_ceil(threads));
+            let checks: Vec<_> = parts.map(|part| scope.spawn(move || check_all(run, part))).collect();
+            problems.extend(checks.into_iter().flat_map(|check| check.join().unwrap()));
+        });
+        done += cuts.len();
     }
-    println!("{done} power cuts, seeds {seeds:?}");
-    assert!(problems.is_empty(), "{}", problems.join("\n\n"));
+    (done, problems)
 }
 
 #[test]
 fn whenever_the_power_goes_the_image_is_clean_and_holds_what_was_acknowledged() {
-    cut(1..=1, 50);
+    let (done, problems) = cut(1, 50);
+    println!("{done} power cuts");
+    assert!(problems.is_empty(), "{}", problems.join("\n\n"));
 }
 
+/// From seed `SEED` on, until `CUTS` are done: to go on where a run was ended, give it the seed that it printed last.
 #[test]
 #[ignore = "long: make crash"]
 fn whenever_the_power_goes_in_tens_of_thousands_of_cuts() {
-    cut(100..=109, 250);
+    let number = |name: &str| std::env::var(name).ok().map(|value| value.parse::<u64>().expect(name));
+    let (first, wanted) = (number("SEED").unwrap_or(100), number("CUTS").unwrap_or(30_000));
+    let begin = Instant::now();
+    let mut done = 0;
+    let mut seed = first;
+    while done < wanted {
+        let (count, problems) = cut(seed, 250);
+        done += count as u64;
+        let minutes = begin.elapsed().as_secs_f64() / 60.0;
+        println!("{done} power cuts in {minutes:.1} minutes, seeds {first} to {seed}");
+        assert!(problems.is_empty(), "{}", problems.join("\n\n"));
+        seed += 1;
+    }
 }

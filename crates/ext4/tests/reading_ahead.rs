@@ -34,6 +34,38 @@ fn directory(fs: &Ext4) -> Ino {
 }
 
 #[test]
+fn inodes_that_are_expected_come_in_few_requests() {
+    let image = Image::new("-t ext4 -b 1024 -N 30000", "64M", |_| {});
+    let made = image.change("", |top| {
+        names().take(4000).for_each(|name| drop(fs::File::create(top.join(name)).unwrap()));
+    });
+    if made.is_none() {
+        return;
+    }
+    let reads = |is_expected: bool| {
+        let file = FileDevice::open(image.path(), Access::ReadOnly).unwrap();
+        let device = Arc::new(MeteredDevice::new(Arc::new(file)));
+        let fs = Ext4::open(device.clone(), Options::default()).unwrap();
+        let root = fs.load(fs.root()).unwrap();
+        let mut inos = Vec::new();
+        let each = &mut |entry: dentree_vfs::DirEntry<'_>| {
+            inos.push(entry.ino);
+            ControlFlow::Continue(())
+        };
+        fs.readdir(&root, ReaddirStart::First, each).unwrap();
+        let before = device.counts().total_reads();
+        if is_expected {
+            fs.expect_loads(&inos);
+        }
+        inos.iter().for_each(|&ino| drop(fs.load(ino).unwrap()));
+        device.counts().total_reads() - before
+    };
+    let [one_by_one, expected] = [false, true].map(reads);
+    println!("{one_by_one} reads for 4000 inodes one by one, {expected} where they were expected");
+    assert!(expected * 10 < one_by_one, "{expected} of {one_by_one}");
+}
+
+#[test]
 fn a_large_directory_takes_few_reads_to_list_and_as_few_as_before_to_look_up_one_name() {
     let image = Image::new("-t ext4 -b 1024 -N 30000", "64M", |_| {});
     let made = image.change("", |top| {

@@ -235,7 +235,10 @@ fn long_values_are_shared_between_inodes_and_go_with_the_last() {
     let (blocks, inodes) = (fs.statfs().unwrap().blocks_free, fs.statfs().unwrap().inodes_free);
     let long = vec![b'k'; 30_000];
     if by_kernel.is_some() {
+        // What is read once can be shared, also while there is no place for another.
         assert_eq!(fs.getxattr(&node(&fs, "file0"), b"user.long").unwrap().unwrap(), long);
+        fs.setxattr(&node(&fs, "file1"), b"user.long", &long, SetXattr::Any).unwrap();
+        assert_eq!(fs.statfs().unwrap().inodes_free, inodes);
     }
     for name in &names {
         fs.setxattr(&node(&fs, name), b"user.long", &long, SetXattr::Any).unwrap();
@@ -348,5 +351,56 @@ fn fields_that_an_old_inode_lacks_get_room_before_its_attributes() {
     check(&image, &[("file", b"x")], "grown");
     let stat = image.debugfs("stat /file\n");
     assert!(stat.contains("Size of extra inode fields: 32"), "{before:?}: {stat}");
+    image.agrees_with_the_kernel();
+}
+
+/// As a file system has it that was made when inodes had fewer fields: its attributes fill the inode.
+fn full_old_inode(size: &str) -> Image {
+    let image = Image::new("-t ext4 -I 256 -b 1024 -m 0", size, |tree| {
+        (0..2).for_each(|file| std::fs::write(tree.join(format!("file{file}")), "x").unwrap());
+    });
+    // 4 bytes of header, 80 and 28 of entries with their values, 4 at the end, of 120 that are there behind 8 bytes of fields.
+    let large = "l".repeat(60);
+    image.debugfs(&format!(
+        "set_inode_field /file0 extra_isize 8\nea_set /file0 user.large {large}\nea_set /file0 user.small 1234\n\
+         set_inode_field /file0 extra_isize 8\n"
+    ));
+    assert!(image.debugfs("stat /file0\n").contains("File ACL: 0"), "there is a block already");
+    image
+}
+
+#[test]
+fn attributes_leave_the_inode_for_fields_that_it_lacks() {
+    let image = full_old_inode("16M");
+    let fs = open(&image);
+    fs.setxattr(&node(&fs, "file0"), b"user.new", b"value", SetXattr::Any).unwrap();
+    close(fs);
+    check(&image, &[("file0", b"x")], "grown");
+    let stat = image.debugfs("stat /file0\n");
+    assert!(stat.contains("Size of extra inode fields: 32") && !stat.contains("File ACL: 0"), "{stat}");
+    // The smaller one was enough, and the larger one stayed.
+    let told = image
+        .debugfs("ea_get -V /file0 user.large\nea_get -V /file0 user.small\nea_get -V /file0 user.new\n");
+    for value in [&*"l".repeat(60), "1234", "value"] {
+        assert!(told.lines().any(|line| line == value), "{told}");
+    }
+    image.agrees_with_the_kernel();
+}
+
+#[test]
+fn without_a_block_to_move_attributes_to_they_are_changed_where_they_are() {
+    let image = full_old_inode("4M");
+    let fs = open(&image);
+    let (old, hog) = (node(&fs, "file0"), node(&fs, "file1"));
+    while fs.append(&hog, &[1; 10_000]).is_ok() {}
+    while fs.append(&hog, &[1; 100]).is_ok() {}
+    fs.sync().unwrap();
+    fs.setxattr(&old, b"user.small", b"4321", SetXattr::Replace).unwrap();
+    assert!(matches!(fs.setxattr(&old, b"user.other", b"more", SetXattr::Any), Err(Error::NoSpace)));
+    close(fs);
+    check(&image, &[], "full");
+    let stat = image.debugfs("stat /file0\n");
+    assert!(stat.contains("Size of extra inode fields: 8") && stat.contains("File ACL: 0"), "{stat}");
+    assert!(image.debugfs("ea_get -V /file0 user.small\n").contains("4321"));
     image.agrees_with_the_kernel();
 }

@@ -19,7 +19,7 @@ use fuser::{INodeNo, RenameFlags, Request, TimeOrNow, WriteFlags};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 const FALLOC_KEEP_SIZE: i32 = 1;
 const FALLOC_PUNCH_HOLE: i32 = 2;
@@ -31,6 +31,9 @@ const XATTR_REPLACE: i32 = 2;
 const COPY_MAX: u64 = 64 << 20;
 /// Bytes that it moves at a time.
 const COPY_STEP: u64 = 1 << 20;
+
+/// How long a full disk may keep a request waiting for the space of files that were removed before it.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// What SETATTR may bring.
 pub(crate) struct NewAttr {
@@ -66,7 +69,19 @@ impl<F: FileSystem> Adapter<F> {
         (mode, umask): (u32, u32),
     ) -> Result<Arc<Inode<F>>> {
         let mode = Mode { permissions: (mode & 0o7777) as u16, umask: (umask & 0o777) as u16 };
-        self.vfs.make(&caller(request), &self.inode(parent)?, name.as_bytes(), kind, mode)
+        let (caller, dir) = (caller(request), self.inode(parent)?);
+        self.with_space(|| self.vfs.make(&caller, &dir, name.as_bytes(), kind, mode))
+    }
+
+    /// Does something that takes space: once more when a file that was removed has given some back.
+    fn with_space<R>(&self, mut attempt: impl FnMut() -> Result<R>) -> Result<R> {
+        loop {
+            let before = self.shared.known.departures();
+            match attempt() {
+                Err(Error::NoSpace) if self.shared.known.another_departed(before, PATIENCE) => {}
+                outcome => return outcome,
+            }
+        }
     }
 
     pub(crate) fn make_node(
@@ -113,8 +128,9 @@ impl<F: FileSystem> Adapter<F> {
             _ => return Err(Error::Invalid),
         };
         let (old_dir, new_dir) = (self.inode(old_parent)?, self.inode(new_parent)?);
-        let replaced =
-            self.vfs.rename(&CHECKED, &old_dir, old.as_bytes(), &new_dir, new.as_bytes(), on_existing)?;
+        let replaced = self.with_space(|| {
+            self.vfs.rename(&CHECKED, &old_dir, old.as_bytes(), &new_dir, new.as_bytes(), on_existing)
+        })?;
         if let Some(replaced) = replaced {
             self.hold_removed(replaced);
         }
@@ -130,7 +146,7 @@ impl<F: FileSystem> Adapter<F> {
 
     pub(crate) fn add_link(&self, node: INodeNo, parent: INodeNo, name: &OsStr) -> Result<Arc<Inode<F>>> {
         let (inode, dir) = (self.inode(node)?, self.inode(parent)?);
-        self.vfs.link(&CHECKED, &inode, &dir, name.as_bytes())?;
+        self.with_space(|| self.vfs.link(&CHECKED, &inode, &dir, name.as_bytes()))?;
         Ok(inode)
     }
 
@@ -179,17 +195,30 @@ impl<F: FileSystem> Adapter<F> {
 
     pub(crate) fn write_at(&self, node: INodeNo, offset: u64, data: &[u8], flags: WriteFlags) -> Result<u32> {
         let file = self.inode(node)?;
-        // What the kernel has gathered it sends when it likes, and the times of the change by themselves, perhaps before.
         let written = if flags.contains(WriteFlags::FUSE_WRITE_CACHE) {
-            self.vfs.write_back(&file, offset, data)?
+            self.write_gathered(&file, offset, data)?
         } else {
             if flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID) {
                 self.drop_set_id(&file)?;
             }
-            self.vfs.write(&CHECKED, &file, offset, data)?
+            self.with_space(|| self.vfs.write(&CHECKED, &file, offset, data))?
         };
         // No more than came with the request, whose length has 32 bits.
         Ok(written as u32)
+    }
+
+    /// Writes what the kernel has gathered, and sends when it likes; the times of the change come by themselves, perhaps before. All of it or
+    /// an error: nobody looks at how many bytes there were, and what was left out would be lost without a word.
+    fn write_gathered(&self, file: &Inode<F>, offset: u64, data: &[u8]) -> Result<usize> {
+        let mut done = 0;
+        while done < data.len() {
+            let rest = &data[done..];
+            match self.with_space(|| self.vfs.write_back(file, offset + done as u64, rest))? {
+                0 => return Err(Error::NoSpace),
+                written => done += written,
+            }
+        }
+        Ok(done)
     }
 
     pub(crate) fn change_space(
@@ -214,7 +243,7 @@ impl<F: FileSystem> Adapter<F> {
         if !is_root(request) {
             self.drop_set_id(&file)?;
         }
-        self.vfs.allocate(&CHECKED, &file, offset, len, how)
+        self.with_space(|| self.vfs.allocate(&CHECKED, &file, offset, len, how))
     }
 
     /// Copies within the image; the kernel has written back what it knew better.
@@ -235,7 +264,8 @@ impl<F: FileSystem> Adapter<F> {
         while done < len {
             let wanted = (len - done).min(COPY_STEP) as usize;
             let step = self.vfs.read(&from, at + done, &mut piece[..wanted]);
-            let step = step.and_then(|read| self.vfs.write(&CHECKED, &to, target + done, &piece[..read]));
+            let write = |read| self.vfs.write(&CHECKED, &to, target + done, &piece[..read]);
+            let step = step.and_then(|read| self.with_space(|| write(read)));
             match step {
                 Ok(0) => break,
                 Ok(written) => done += written as u64,
@@ -259,7 +289,8 @@ impl<F: FileSystem> Adapter<F> {
             XATTR_REPLACE => SetXattr::Replace,
             _ => return Err(Error::Invalid),
         };
-        self.vfs.setxattr(&CHECKED, &*self.inode(node)?, name.as_bytes(), value, how)
+        let inode = self.inode(node)?;
+        self.with_space(|| self.vfs.setxattr(&CHECKED, &inode, name.as_bytes(), value, how))
     }
 
     pub(crate) fn remove_xattr(&self, node: INodeNo, name: &OsStr) -> Result<()> {

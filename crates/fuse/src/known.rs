@@ -12,10 +12,14 @@
 //! An inode loses its name first and is [held](Known::hold) then; one that was found before is
 //! [told](Known::told) of with a look at whether it still has a name. Both are under the shard's lock, so whichever is second
 //! sees the other, and no inode without a name is known and not held.
+//!
+//! The kernel tells that it has forgotten an inode, and does not wait until we have: whoever removes a file that fills the disk and
+//! writes another may find it full still, while a second thread gives the space back. [`Departures`] is what such a writer waits for.
 
 use dentree_vfs::{FileSystem, Inode};
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 /// A node id of the FUSE protocol. 1 is the root.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -36,17 +40,33 @@ struct Told<F: FileSystem> {
 
 type Shard<F> = HashMap<NodeId, Told<F>>;
 
+/// The inodes without a name, as they are held and let go.
+#[derive(Clone, Copy, Default)]
+struct Departures {
+    /// So many were held so far,
+    held: u64,
+    /// and so many of them are gone, with their space.
+    gone: u64,
+    /// What `held` was when somebody last waited in vain: those are open, and it is no use to wait for them again.
+    in_vain: u64,
+}
+
 /// Node id → number of times that the kernel was told of it.
 ///
-/// Each shard has a lock of its own, held for one map operation and never together with another. No inode is let go under one.
+/// Each shard has a lock of its own, held for one map operation; `departures` may be locked under it, and nothing under that. No inode is
+/// let go under a lock.
 pub(crate) struct Known<F: FileSystem> {
     shards: [Mutex<Shard<F>>; SHARDS],
+    departures: Mutex<Departures>,
+    /// One more is gone.
+    departed: Condvar,
 }
 
 impl<F: FileSystem> Known<F> {
     /// A table of the root alone, which the kernel knows from the mount and never forgets.
     pub(crate) fn new() -> Self {
-        let known = Known { shards: std::array::from_fn(|_| Mutex::default()) };
+        let shards = std::array::from_fn(|_| Mutex::default());
+        let known = Known { shards, departures: Mutex::default(), departed: Condvar::new() };
         known.shard(NodeId::ROOT).insert(NodeId::ROOT, Told { times: 1, held: None });
         known
     }
@@ -57,15 +77,22 @@ impl<F: FileSystem> Known<F> {
         let mut shard = self.shard(node);
         let told = shard.entry(node).or_insert(Told { times: 0, held: None });
         told.times += 1;
-        if let Some(inode) = inode.filter(|inode| inode.is_removed() && told.held.is_none()) {
-            told.held = Some(inode.clone());
+        if let Some(inode) = inode.filter(|inode| inode.is_removed()) {
+            self.hold_in(told, inode.clone());
         }
     }
 
     /// Keeps an inode that has lost its last name until the kernel has forgotten it.
     pub(crate) fn hold(&self, node: NodeId, inode: Arc<Inode<F>>) {
         if let Some(told) = self.shard(node).get_mut(&node) {
-            told.held.get_or_insert(inode);
+            self.hold_in(told, inode);
+        }
+    }
+
+    fn hold_in(&self, told: &mut Told<F>, inode: Arc<Inode<F>>) {
+        if told.held.is_none() {
+            told.held = Some(inode);
+            lock(&self.departures).held += 1;
         }
     }
 
@@ -88,8 +115,33 @@ impl<F: FileSystem> Known<F> {
             shard.shrink_to_fit();
         }
         drop(shard);
-        // Perhaps the last holder: the file system frees the inode here.
-        drop(forgotten);
+        if let Some(inode) = forgotten.and_then(|told| told.held) {
+            // Perhaps the last holder: the file system frees the inode here.
+            drop(inode);
+            lock(&self.departures).gone += 1;
+            self.departed.notify_all();
+        }
+    }
+
+    /// How many inodes without a name have gone so far.
+    pub(crate) fn departures(&self) -> u64 {
+        lock(&self.departures).gone
+    }
+
+    /// Whether more of them have gone than `before`. Waits for that as long as `patience` where some are held that nobody has waited for
+    /// in vain: what the kernel forgot before it sent the caller's request may still be in another thread's hands.
+    pub(crate) fn another_departed(&self, before: u64, patience: Duration) -> bool {
+        let mut now = lock(&self.departures);
+        if now.in_vain < now.held {
+            let still = |now: &mut Departures| now.gone == before && now.gone < now.held;
+            let waited = self.departed.wait_timeout_while(now, patience, still);
+            let (after, time) = waited.unwrap_or_else(PoisonError::into_inner);
+            now = after;
+            if time.timed_out() {
+                now.in_vain = now.held;
+            }
+        }
+        now.gone > before
     }
 
     /// Whether the kernel may name `node`.
@@ -151,6 +203,36 @@ mod tests {
         known.forget(NodeId(9), 1);
         assert!(!known.contains(NodeId(7)));
         assert!(known.contains(NodeId(8)));
+    }
+
+    #[test]
+    fn who_finds_no_space_waits_for_removed_files_once() {
+        const LONG: Duration = Duration::from_secs(600);
+        let vfs = Vfs::new(MemoryFs::default()).unwrap();
+        let (who, known) = (Identity::Superuser, known());
+        let hold = |name: &[u8]| {
+            let inode = vfs.make(&who, vfs.root(), name, NewKind::Regular, 0o644).unwrap();
+            let node = NodeId(inode.ino().0);
+            known.told(node, Some(&inode));
+            drop(inode);
+            known.hold(node, vfs.unlink(&who, vfs.root(), name).unwrap());
+            node
+        };
+        assert!(!known.another_departed(0, LONG), "nothing to wait for");
+        let open = hold(b"open");
+        assert!(!known.another_departed(0, Duration::ZERO));
+        assert!(!known.another_departed(0, LONG), "waited for again");
+
+        let leaving = hold(b"leaving");
+        std::thread::scope(|threads| {
+            let waiting = threads.spawn(|| known.another_departed(0, LONG));
+            known.forget(leaving, 1);
+            assert!(waiting.join().unwrap());
+        });
+        assert_eq!(vfs.stats().inodes.away, 1);
+        known.forget(open, 1);
+        assert!(known.another_departed(1, LONG));
+        assert!(!known.another_departed(2, LONG));
     }
 
     #[test]

@@ -1,6 +1,8 @@
-//! The thread that commits and checkpoints, for everybody and one thing after the other.
+//! Commits and checkpoints, one after the other.
 //!
-//! That there is one makes the rest simple: a checkpoint never writes a block home while a commit frees it.
+//! There is one [`Store`], and who has taken it works with it alone: first of all a thread that waits for a commit, and for
+//! what nobody waits for the journal's own thread ([`run`]). That there is one makes the rest simple: a checkpoint never writes a block home
+//! while a commit frees it.
 
 use std::io;
 use std::sync::Arc;
@@ -11,7 +13,7 @@ use crate::error::Cause;
 use crate::format::Tid;
 use crate::home;
 use crate::log::Log;
-use crate::shared::{Action, Job, Pieces, Shared};
+use crate::shared::{Action, Job, Pieces, Shared, Work};
 
 /// What a transaction did, taken over by its commit.
 pub(crate) struct Batch {
@@ -30,44 +32,28 @@ pub(crate) enum Store {
     Log(Box<Log>),
 }
 
-pub(crate) struct Committer {
-    shared: Arc<Shared>,
-    store: Store,
-}
-
 /// Makes a device's error the cause of an abort.
 pub(crate) fn during(doing: &'static str) -> impl FnOnce(io::Error) -> Cause {
     move |source| Cause::Device { doing, source }
 }
 
-impl Committer {
-    pub(crate) fn new(shared: Arc<Shared>, store: Store) -> Self {
-        Committer { shared, store }
-    }
-
-    /// Works until the journal is closed.
-    pub(crate) fn run(mut self) {
-        // Should a panic end this thread, those who wait for it are to hear of it.
-        let _last_words = LastWords(Arc::clone(&self.shared));
-        loop {
-            match self.shared.next_job() {
-                Job::Commit => self.commit(),
-                Job::Checkpoint(request) => match self.store.checkpoint() {
-                    Ok(()) => self.shared.checkpointed(request),
-                    Err(cause) => self.shared.fail(Arc::new(cause)),
-                },
-                Job::Relieve => {
-                    if let Err(cause) = self.store.relieve() {
-                        self.shared.fail(Arc::new(cause));
-                    }
-                }
-                Job::Abandon => self.abandon(),
-                Job::Close => return,
-            }
+/// Does what nobody waits for, or who waits cannot do, until the journal is closed: the journal's own thread.
+pub(crate) fn run(shared: &Shared) {
+    // However this thread ends, those who wait for it are to hear of it.
+    let _last_words = LastWords(shared);
+    while let Some((job, mut work)) = shared.next_job() {
+        match job {
+            Job::Commit => work.commit(),
+            Job::Checkpoint(request) => work.checkpoint(request),
+            Job::Relieve => work.relieve(),
+            Job::Abandon => work.abandon(),
         }
     }
+}
 
-    fn commit(&mut self) {
+impl Work<'_> {
+    /// Commits the running transaction.
+    pub(crate) fn commit(&mut self) {
         let tid = self.shared.running();
         self.shared.gate.shut();
         let (taken, actions) = self.take_over(tid);
@@ -82,8 +68,21 @@ impl Committer {
             action(outcome.clone());
         }
         match outcome {
-            Ok(()) => self.shared.committed(tid),
+            Ok(()) => self.shared.committed(tid, self.store.needs_relief()),
             Err(cause) => self.shared.fail(cause),
+        }
+    }
+
+    fn checkpoint(&mut self, request: u64) {
+        match self.store.checkpoint() {
+            Ok(()) => self.shared.checkpointed(request),
+            Err(cause) => self.shared.fail(Arc::new(cause)),
+        }
+    }
+
+    fn relieve(&mut self) {
+        if let Err(cause) = self.store.relieve() {
+            self.shared.fail(Arc::new(cause));
         }
     }
 
@@ -125,9 +124,9 @@ impl Committer {
     }
 }
 
-struct LastWords(Arc<Shared>);
+struct LastWords<'a>(&'a Shared);
 
-impl Drop for LastWords {
+impl Drop for LastWords<'_> {
     fn drop(&mut self) {
         self.0.fail(Arc::new(if std::thread::panicking() { Cause::Panicked } else { Cause::Closed }));
     }
@@ -139,6 +138,14 @@ impl Store {
         match self {
             Store::Home => commit_home(cache, &batch),
             Store::Log(log) => log.commit(batch),
+        }
+    }
+
+    /// Whether [`relieve`](Store::relieve) has something to do.
+    fn needs_relief(&self) -> bool {
+        match self {
+            Store::Home => false,
+            Store::Log(log) => log.needs_relief(),
         }
     }
 

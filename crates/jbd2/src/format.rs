@@ -24,6 +24,11 @@ impl Tid {
     pub fn is_after(self, other: Tid) -> bool {
         self.0.wrapping_sub(other.0).cast_signed() > 0
     }
+
+    /// The later of the two.
+    pub(crate) fn later(self, other: Tid) -> Tid {
+        if other.is_after(self) { other } else { self }
+    }
 }
 
 impl fmt::Display for Tid {

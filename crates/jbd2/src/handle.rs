@@ -97,7 +97,8 @@ impl<'a> Handle<'a> {
     /// Runs `action` when the transaction has ended: with `Ok` once it is on stable storage and before those who wait for
     /// the commit go on; with the cause if the journal was aborted, and nothing of the transaction happened.
     ///
-    /// It runs on the thread that commits for everybody: it must be short, and must not use the journal.
+    /// It runs on the thread that commits for everybody, which may be any that waits for a commit: it must be short, must not use the
+    /// journal, and must take no lock that somebody holds who waits for a commit.
     pub fn after_commit(&mut self, action: impl FnOnce(Result<(), Arc<Cause>>) + Send + 'static) {
         self.pieces.actions.push(Box::new(action));
     }

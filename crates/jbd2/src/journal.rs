@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use dentree_bufcache::BufCache;
 
-use crate::committer::{Committer, Store};
+use crate::committer::{self, Store};
 use crate::error::{Cause, Error};
 use crate::format::Tid;
 use crate::handle::Handle;
@@ -54,7 +54,7 @@ pub struct JournalOptions {
 /// ```
 pub struct Journal {
     shared: Arc<Shared>,
-    committer: Mutex<Option<thread::JoinHandle<()>>>,
+    thread: Mutex<Option<thread::JoinHandle<()>>>,
     recorded: i32,
 }
 
@@ -96,10 +96,10 @@ impl Journal {
         most: u32,
         options: JournalOptions,
     ) -> Result<Journal, Error> {
-        let shared = Arc::new(Shared::new(cache, first, most, options.interval));
-        let committer = Committer::new(Arc::clone(&shared), store);
-        let thread = thread::Builder::new().name("journal".into()).spawn(move || committer.run());
-        Ok(Journal { shared, committer: Mutex::new(Some(thread.map_err(Error::Write)?)), recorded: 0 })
+        let shared = Arc::new(Shared::new(cache, store, first, most, options.interval));
+        let its = Arc::clone(&shared);
+        let thread = thread::Builder::new().name("journal".into()).spawn(move || committer::run(&its));
+        Ok(Journal { shared, thread: Mutex::new(Some(thread.map_err(Error::Write)?)), recorded: 0 })
     }
 
     /// Joins the running transaction, to change up to `credits` blocks in it. Waits while a commit takes the transaction over,
@@ -117,13 +117,13 @@ impl Journal {
         self.shared.gate.most()
     }
 
-    /// Asks for the commit of a transaction, and does not wait for it.
+    /// Asks for the commit of a transaction, by the journal's own thread, and does not wait for it.
     pub fn commit(&self, tid: Tid) {
         self.shared.request(tid);
     }
 
-    /// Returns when a transaction is on stable storage, and has it committed where it is not yet on its way. Many threads that
-    /// wait share a commit.
+    /// Returns when a transaction is on stable storage. Where it is not yet on its way, and no other thread commits, this one does;
+    /// many threads that wait share a commit.
     ///
     /// Data that was written to the device before the commit began is on stable storage with it. Where the transaction had
     /// been committed before the call nothing is flushed.
@@ -131,8 +131,7 @@ impl Journal {
     /// # Errors
     /// [`Error::Aborted`]: the transaction is lost.
     pub fn wait_commit(&self, tid: Tid) -> Result<(), Error> {
-        self.shared.request(tid);
-        Ok(self.shared.wait_for(tid)?)
+        Ok(self.shared.commit(tid)?)
     }
 
     /// Returns when a transaction *and* all that was written to the device before the call are on stable storage: what fsync(2)
@@ -205,7 +204,7 @@ impl Journal {
 
     fn end(&self) {
         self.shared.close();
-        if let Some(thread) = lock(&self.committer).take() {
+        if let Some(thread) = lock(&self.thread).take() {
             // Had it panicked, the failure says so.
             let _ = thread.join();
         }
@@ -215,7 +214,7 @@ impl Journal {
 /// Closes the journal as well as can be done. Whoever wants to know the outcome calls [`close`](Journal::close).
 impl Drop for Journal {
     fn drop(&mut self) {
-        if lock(&self.committer).is_some() && !std::thread::panicking() {
+        if lock(&self.thread).is_some() && !std::thread::panicking() {
             let _ = self.checkpoint();
         }
         self.end();

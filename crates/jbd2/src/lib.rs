@@ -2,8 +2,8 @@
 //!
 //! # Writing
 //! A [`Journal`] makes changes of many blocks atomic. An operation starts a [`Handle`], changes blocks of a
-//! [`BufCache`](dentree_bufcache::BufCache) through it, and stops it; a transaction is what the handles of some time did. One
-//! thread commits transactions, for all who ask.
+//! [`BufCache`](dentree_bufcache::BufCache) through it, and stops it; a transaction is what the handles of some time did. Who
+//! waits for a transaction commits it, for all who wait meanwhile; what nobody waits for is done by a thread of the journal's own.
 //!
 //! Who changes a block pins it in the cache with the transaction's number as its stamp. So the stamp also tells whether the transaction has
 //! the block already: no set of blocks is looked up. A handle collects its blocks by itself, and leaves them at one of several seats when
@@ -16,7 +16,7 @@
 //! stable storage when. An image without a journal has the same transactions; its commit writes home.
 //!
 //! ```text
-//!   threads                        the committer's thread                               device
+//!   threads                        one of them, or the journal's thread                 device
 //!   start ── update… ── stop ──►   shut · versions · open ── log ── flush ── commit ── flush    log
 //!   wait_commit ◄───────────────────────────────── actions ── wake ◄┘
 //!                                  homes ── flush ── superblock ── flush                        homes

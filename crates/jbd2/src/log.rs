@@ -130,9 +130,11 @@ impl Log {
 
     /// Blocks of the log that are free.
     fn free(&self) -> usize {
-        let used: u64 = self.live.iter().map(|live| u64::from(live.len)).sum();
-        // A log has less than 2^32 blocks.
-        (u64::from(self.reader.log_len()) - used) as usize
+        let log_len = self.reader.log_len();
+        let Some(oldest) = self.live.front() else { return log_len as usize };
+        // The head is never where the tail is, thanks to the spare block.
+        let free = oldest.start.checked_sub(self.head);
+        free.unwrap_or_else(|| log_len - (self.head - oldest.start)) as usize
     }
 
     /// Brings a transaction to stable storage.
@@ -230,9 +232,18 @@ impl Log {
         self.next = tid.next();
     }
 
-    /// Checkpoints what commits would soon have to wait for: when little of the log is free, or much of the cache is pinned.
+    /// Whether little of the log is free, or much of the cache is pinned, so that commits would soon have to wait for a checkpoint.
+    pub(crate) fn needs_relief(&self) -> bool {
+        self.pins_much() || self.free() < self.reader.log_len() as usize / 2
+    }
+
+    fn pins_much(&self) -> bool {
+        self.waiting > self.cache.capacity() / 2
+    }
+
+    /// Checkpoints what commits would soon have to wait for.
     pub(crate) fn relieve(&mut self) -> Result<(), Cause> {
-        if self.waiting > self.cache.capacity() / 2 {
+        if self.pins_much() {
             return self.retire(self.live.len());
         }
         let log_len = self.reader.log_len() as usize;

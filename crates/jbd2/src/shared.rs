@@ -1,10 +1,26 @@
-//! What handles, waiters and the committer share.
+//! What handles, those who wait, and those who commit share.
+//!
+//! # Who works
+//! The [`Store`] is the right to commit and to checkpoint. It rests in the state; who takes it works, one at a time, and gives it back
+//! when done ([`Work`]). Who waits for a commit takes the store if it rests, and commits by itself: no other
+//! thread needs to wake up for that, neither at its beginning nor at its end. Who comes while somebody works joins the running transaction's next commit, and
+//! sleeps: the first of them to wake when the store is back commits for all.
+//!
+//! # Guarantees
+//! - *One works.* The store is taken out of the state under its mutex.
+//! - *No work is left lying.* Work comes about, and the store comes back, under the mutex. Each of them looks for the other: who
+//!   waits for a commit takes the store before it sleeps; who asks for something without waiting wakes the journal's thread,
+//!   which takes the store or leaves the work to who has it; who gives the store back wakes all who wait for a commit, and, where
+//!   the work that is left is not awaited by any of them, the journal's thread. Nobody gives up waiting for a commit before it is made or the
+//!   journal fails, so that a transaction that is awaited ([`State::awaited`]) has somebody to commit it.
+//! - *No wake-up is lost.* Everybody looks at the state with the mutex held, and sleeps without letting go of it in between.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use dentree_bufcache::{BufCache, Stamp};
 
+use crate::committer::Store;
 use crate::error::Cause;
 use crate::format::Tid;
 use crate::gate::Gate;
@@ -54,21 +70,25 @@ pub(crate) struct Shared {
     /// Changes beyond a handle's credits.
     pub(crate) overdrafts: AtomicU64,
     state: Mutex<State>,
-    /// For the committer: there is work.
+    /// For the journal's thread: there is work.
     work: Condvar,
-    /// For those who wait for the committer.
+    /// For those who wait for work to be done.
     done: Condvar,
     interval: Option<Duration>,
 }
 
-/// What is wanted of the committer, and what it has done.
+/// What is wanted, and what has been done.
 struct State {
+    /// `None` while somebody works with it.
+    store: Option<Store>,
     /// The last transaction whose commit is wanted.
     wanted: Tid,
+    /// The last one of these that somebody waits for, who will commit it if the store rests.
+    awaited: Tid,
     /// The last transaction that has ended well.
     committed: Tid,
-    /// A transaction was committed since the committer last had leisure.
-    has_leftovers: bool,
+    /// Later commits would have to wait for something that can be done before.
+    needs_relief: bool,
     /// Checkpoints asked for, and made.
     checkpoints: (u64, u64),
     is_closing: bool,
@@ -77,7 +97,7 @@ struct State {
     is_abandoned: bool,
 }
 
-/// What the committer is to do next.
+/// What is to be done next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Job {
     Commit,
@@ -87,11 +107,54 @@ pub(crate) enum Job {
     Relieve,
     /// The journal has failed: tell those who queued actions.
     Abandon,
-    Close,
+}
+
+impl State {
+    fn job(&self) -> Option<Job> {
+        if self.failure.is_some() {
+            (!self.is_abandoned).then_some(Job::Abandon)
+        } else if self.wanted.is_after(self.committed) {
+            Some(Job::Commit)
+        } else if self.checkpoints.0 > self.checkpoints.1 {
+            Some(Job::Checkpoint(self.checkpoints.0))
+        } else {
+            self.needs_relief.then_some(Job::Relieve)
+        }
+    }
+
+    /// Whether the journal's thread is to look, now that the store rests: at all but what others wait for and do.
+    fn is_for_thread(&self) -> bool {
+        match self.job() {
+            Some(Job::Commit) => !self.awaited.is_after(self.committed),
+            Some(_) => true,
+            None => self.is_closing,
+        }
+    }
+}
+
+/// The right to work, from when the store was taken until this is dropped.
+pub(crate) struct Work<'a> {
+    pub(crate) shared: &'a Shared,
+    pub(crate) store: Store,
+}
+
+impl Drop for Work<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.shared.fail(Arc::new(Cause::Panicked));
+        }
+        self.shared.rest(std::mem::replace(&mut self.store, Store::Home));
+    }
 }
 
 impl Shared {
-    pub(crate) fn new(cache: Arc<BufCache>, first: Tid, most: u32, interval: Option<Duration>) -> Self {
+    pub(crate) fn new(
+        cache: Arc<BufCache>,
+        store: Store,
+        first: Tid,
+        most: u32,
+        interval: Option<Duration>,
+    ) -> Self {
         let committed = first.previous();
         Shared {
             cache,
@@ -100,9 +163,11 @@ impl Shared {
             seats: Default::default(),
             overdrafts: AtomicU64::new(0),
             state: Mutex::new(State {
+                store: Some(store),
                 wanted: committed,
+                awaited: committed,
                 committed,
-                has_leftovers: false,
+                needs_relief: false,
                 checkpoints: (0, 0),
                 is_closing: false,
                 failure: None,
@@ -144,19 +209,27 @@ impl Shared {
         tid == self.running()
     }
 
-    /// Asks for the commit of `tid`, if it is not on its way.
+    /// Asks for the commit of `tid`, if it is not on its way, and leaves it to the journal's thread.
     pub(crate) fn request(&self, tid: Tid) {
         let mut state = lock(&self.state);
-        let tid = if tid.is_after(self.running()) { self.running() } else { tid };
+        let tid = self.not_ahead(tid);
         if tid.is_after(state.wanted) {
             state.wanted = tid;
             self.work.notify_one();
         }
     }
 
-    /// Waits until `tid` has been committed.
-    pub(crate) fn wait_for(&self, tid: Tid) -> Result<(), Arc<Cause>> {
+    /// Nobody can have changed anything in a transaction behind the running one.
+    fn not_ahead(&self, tid: Tid) -> Tid {
+        if tid.is_after(self.running()) { self.running() } else { tid }
+    }
+
+    /// Has `tid` committed, by this thread where nobody works, and waits for that.
+    pub(crate) fn commit(&self, tid: Tid) -> Result<(), Arc<Cause>> {
         let mut state = lock(&self.state);
+        let wanted = self.not_ahead(tid);
+        state.wanted = state.wanted.later(wanted);
+        state.awaited = state.awaited.later(wanted);
         loop {
             if !tid.is_after(state.committed) {
                 return Ok(());
@@ -164,7 +237,14 @@ impl Shared {
             if let Some(cause) = &state.failure {
                 return Err(Arc::clone(cause));
             }
-            state = wait(&self.done, state);
+            state = match state.store.take() {
+                Some(store) => {
+                    drop(state);
+                    Work { shared: self, store }.commit();
+                    lock(&self.state)
+                }
+                None => wait(&self.done, state),
+            };
         }
     }
 
@@ -185,7 +265,7 @@ impl Shared {
         }
     }
 
-    /// Tells the committer to end.
+    /// Tells the journal's thread to end.
     pub(crate) fn close(&self) {
         lock(&self.state).is_closing = true;
         self.work.notify_one();
@@ -203,24 +283,20 @@ impl Shared {
         lock(&self.state).failure.clone()
     }
 
-    /// Waits for the committer's next job.
-    pub(crate) fn next_job(&self) -> Job {
+    /// Waits for work for the journal's thread; `None` where there will be none.
+    pub(crate) fn next_job(&self) -> Option<(Job, Work<'_>)> {
         let mut state = lock(&self.state);
         loop {
-            if state.failure.is_some() {
-                if !state.is_abandoned {
-                    state.is_abandoned = true;
-                    return Job::Abandon;
+            if let Some(store) = state.store.take() {
+                if let Some(job) = state.job() {
+                    state.is_abandoned |= job == Job::Abandon;
+                    state.needs_relief &= job != Job::Relieve;
+                    return Some((job, Work { shared: self, store }));
                 }
-            } else if state.wanted.is_after(state.committed) {
-                return Job::Commit;
-            } else if state.checkpoints.0 > state.checkpoints.1 {
-                return Job::Checkpoint(state.checkpoints.0);
-            } else if std::mem::take(&mut state.has_leftovers) {
-                return Job::Relieve;
-            }
-            if state.is_closing {
-                return Job::Close;
+                state.store = Some(store);
+                if state.is_closing {
+                    return None;
+                }
             }
             let is_late;
             (state, is_late) = wait_for(&self.work, state, self.interval);
@@ -230,15 +306,23 @@ impl Shared {
         }
     }
 
-    pub(crate) fn committed(&self, tid: Tid) {
+    /// Ends somebody's work.
+    fn rest(&self, store: Store) {
+        let mut state = lock(&self.state);
+        state.store = Some(store);
+        if state.is_for_thread() {
+            self.work.notify_one();
+        }
+        self.done.notify_all();
+    }
+
+    pub(crate) fn committed(&self, tid: Tid, needs_relief: bool) {
         let mut state = lock(&self.state);
         state.committed = tid;
-        state.has_leftovers = true;
-        self.done.notify_all();
+        state.needs_relief = needs_relief;
     }
 
     pub(crate) fn checkpointed(&self, request: u64) {
         lock(&self.state).checkpoints.1 = request;
-        self.done.notify_all();
     }
 }

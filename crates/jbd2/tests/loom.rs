@@ -7,6 +7,7 @@ use std::sync::Arc;
 use dentree_blockdev::{BlockDevice, MemoryDevice};
 use dentree_bufcache::BufCache;
 use dentree_jbd2::{Journal, JournalOptions};
+use loom::sync::{Condvar, Mutex};
 use loom::thread;
 
 const BLOCK: usize = 64;
@@ -48,6 +49,34 @@ fn who_waits_for_a_commit_finds_it_done_however_threads_meet() {
         assert!(counts(device).iter().all(|&count| count >= 1));
         thread.join().unwrap();
         assert_eq!(counts(device), [2, 2]);
+    });
+}
+
+/// The waiter takes the store from under the journal's thread, or the other way round; who comes second must not be forgotten.
+#[test]
+fn what_nobody_waits_for_is_committed_however_it_meets_one_who_waits() {
+    model(|journal, device| {
+        let other = Arc::clone(journal);
+        let thread = thread::spawn(move || add(&other));
+        let ended = Arc::new((Mutex::new(false), Condvar::new()));
+        let mut handle = journal.start(1).unwrap();
+        handle.update(3, |bytes| bytes[0] = 7).unwrap();
+        let tell = Arc::clone(&ended);
+        handle.after_commit(move |outcome| {
+            outcome.unwrap();
+            *tell.0.lock().unwrap() = true;
+            tell.1.notify_one();
+        });
+        journal.commit(handle.stop());
+        let mut has_ended = ended.0.lock().unwrap();
+        while !*has_ended {
+            has_ended = ended.1.wait(has_ended).unwrap();
+        }
+        let mut byte = [0];
+        device.read_at(3 * BLOCK as u64, &mut byte).unwrap();
+        assert_eq!(byte, [7]);
+        drop(has_ended);
+        thread.join().unwrap();
     });
 }
 

@@ -8,7 +8,9 @@
 //! - [`rivals`]: who walks, one file each behind [`rivals::NameCache`];
 //! - [`schemes`]: the locking schemes of the study, one file each behind [`schemes::Scheme`];
 //! - [`harness`]: all of them in turn, round after round;
+//! - [`mod@passes`]: the same work again, each time from nothing;
 //! - [`workloads`]: loads that schemes carry, and what they get done;
+//! - [`mkfiles`]: files made in large directories, with and without index read-ahead;
 //! - [`xattr`]: the benchmark of 2016's cache of shared attribute blocks;
 //! - [`replacement`]: which blocks a buffer cache keeps, on recorded traces;
 //! - [`stats`], [`rows`], [`targets`], [`outcome`] and [`report`]: what came out, how sure it is, and whether it is enough;
@@ -18,9 +20,11 @@
 
 pub mod find_bench;
 pub mod harness;
+pub mod mkfiles;
 pub mod mount_bench;
 pub mod mounts;
 pub mod outcome;
+pub mod passes;
 pub mod paths;
 pub mod placement;
 pub mod replacement;

@@ -46,7 +46,7 @@ impl Outcome {
 
     /// Judges a counted figure of ours against a target.
     pub(crate) fn judge(&mut self, what: String, value: f64, at_most: f64) {
-        let figure = Ratio { median: value, low: value, high: value, n: 1 };
+        let figure = Ratio { mean: value, low: value, high: value, n: 1 };
         self.verdicts.push(Verdict { what, figure, aim: Aim::AtMost, target: at_most });
     }
 

@@ -2,14 +2,15 @@
 //!
 //! The mails judged a layout by `find` over a hash table made too small, and prefetch by fifty to a hundred runs, with mean,
 //! variance and standard deviation. Here a warm walk looks up every entry of a tree by name, directory by directory, as
-//! find's does, on scheme 8; the table has as few heads as make its chains as long as wanted. All variants of a case take
-//! turns, run after run, and are compared by paired ratios.
+//! find's does, on scheme 8; the table has as few heads as make its chains as long as wanted. Each run is a pass
+//! ([`passes`](crate::passes)): the trees of all variants are built anew and walked in turns, and compared by paired ratios.
 
 use std::ffi::OsStr;
 use std::num::NonZeroU64;
 
 use crate::harness::pin_to_cpu;
 use crate::mounts::Unavailable;
+use crate::passes::{Figure, Listener, Passes, Told, strewn};
 use crate::rows::{Heading, Row, figure};
 use crate::schemes::{Config, Dentry, Inode, LAYOUTS, Scheme, Variant};
 use crate::stats::{Sample, paired_ratio};
@@ -50,8 +51,6 @@ pub struct Plan {
     pub entries: usize,
     /// Mean lengths of chains, each a case of its own.
     pub chains: Vec<usize>,
-    /// Runs of each variant of a case.
-    pub runs: usize,
     /// Whether all placements are tried, or those of four inline words on aligned entries alone.
     pub all_layouts: bool,
     /// Of the chains, those for which cache misses are counted: that takes seconds for each placement.
@@ -59,10 +58,18 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Runs in all, for progress.
-    pub fn steps(&self) -> u64 {
-        let variants = self.variants().len();
-        (self.chains.len() * self.runs * variants + self.counts().count() * self.counted.len()) as u64
+    /// What is told of in one pass.
+    pub fn walks(&self) -> usize {
+        self.chains.len() * self.variants().len()
+    }
+
+    /// What is told of when misses are counted.
+    pub fn counts_to_make(&self) -> usize {
+        self.counts().count() * self.counted.len()
+    }
+
+    fn case(&self, chain: usize) -> String {
+        format!("{}-chain{chain}", self.question.name())
     }
 
     /// The placements whose misses are counted. Prefetched lines are not simulated: what can be counted for that question is
@@ -244,86 +251,89 @@ fn names() -> Vec<String> {
     (0..FAN).map(file).collect()
 }
 
-/// Compares. `progress` is told of every run before it begins; `program`, run with `lab once` and its arguments, does what
-/// [`once`] does, so that misses can be counted.
-pub fn compare(plan: &Plan, program: Option<&OsStr>, progress: &(dyn Fn(&str) + Sync)) -> Comparison {
+/// Warm walks of which a pass takes the mean.
+const WALKS: u32 = 3;
+
+/// The metric of times.
+const TIME: &str = "ns/look-up";
+
+/// One pass: for each chain length, the trees of all variants are built anew in the pass's order, and walked in turns.
+pub fn pass(plan: &Plan, number: usize, tell: &mut Listener<'_>) {
+    let (names, variants) = (names(), plan.variants());
+    for chain in &plan.chains {
+        let trees = strewn(&variants, number, |placed| Warm::new(*placed, plan.entries, *chain));
+        let mut times = vec![0.0; variants.len()];
+        // On one CPU: what moves the thread would move a ratio. It ends with this thread's scope.
+        std::thread::scope(|scope| {
+            let (names, times) = (&names, &mut times);
+            scope.spawn(|| {
+                pin_to_cpu(0);
+                trees.iter().for_each(|tree| tree.built.walk(names, plan.entries));
+                for _ in 0..WALKS {
+                    for tree in &trees {
+                        times[tree.at] += tree.built.timed_walk(names, plan.entries) / f64::from(WALKS);
+                    }
+                }
+            });
+        });
+        for (placed, value) in variants.iter().zip(times) {
+            let (case, variant) = (plan.case(*chain), placed.name(plan.question));
+            tell(Told::Doing(format!("{case}: {variant}")));
+            tell(Told::Found(Figure { case, variant, threads: 1, metric: TIME.to_owned(), value }));
+        }
+    }
+}
+
+/// Compares what passes found. `progress` is told of every count of misses before it begins; `program`, run with `lab once` and its
+/// arguments, does what [`once`] does, so that misses can be counted.
+pub fn compare(
+    plan: &Plan,
+    passes: &Passes,
+    program: Option<&OsStr>,
+    progress: &(dyn Fn(&str) + Sync),
+) -> Comparison {
     let mut out =
         Comparison { question: plan.question, rows: Vec::new(), cases: Vec::new(), skipped: Vec::new() };
-    // On one CPU: what moves the thread would move a ratio. It ends with this thread's scope.
-    std::thread::scope(|scope| {
-        let out = &mut out;
-        scope.spawn(move || {
-            pin_to_cpu(0);
-            let names = names();
-            for chain in &plan.chains {
-                let case = format!("{}-chain{chain}", plan.question.name());
-                time(plan, &case, *chain, &names, out, progress);
-            }
-        });
-    });
+    for chain in &plan.chains {
+        time(plan, *chain, passes, &mut out);
+    }
     for chain in &plan.counted {
         count(plan, *chain, program, &mut out, progress);
     }
     out
 }
 
-fn time(
-    plan: &Plan,
-    case: &str,
-    chain: usize,
-    names: &[String],
-    out: &mut Comparison,
-    progress: &(dyn Fn(&str) + Sync),
-) {
-    let variants = plan.variants();
-    let warm: Vec<_> = variants.iter().map(|placed| Warm::new(*placed, plan.entries, chain)).collect();
-    let mut runs: Vec<Vec<f64>> = vec![Vec::new(); variants.len()];
-    for warm in &warm {
-        warm.walk(names, warm.entries);
-    }
-    for run in 0..plan.runs {
-        for turn in 0..variants.len() {
-            let at = (run + turn) % variants.len();
-            progress(&format!("{case}: {}", variants[at].name(plan.question)));
-            runs[at].push(warm[at].timed_walk(names, plan.entries));
-        }
-    }
+fn time(plan: &Plan, chain: usize, passes: &Passes, out: &mut Comparison) {
+    let case = plan.case(chain);
+    let series = |variant: &str| passes.series(&case, variant, 1, TIME);
+    let against = |variant: &str, reference: &str| {
+        let ratio = paired_ratio(&series(variant)?, &series(reference)?)?;
+        let variant = format!("{variant}/{reference}");
+        let heading = Heading { case: &case, variant: &variant, threads: 1, metric: "ratio", unit: "1" };
+        Some(heading.ratio(&ratio))
+    };
     let mut samples = Vec::new();
-    for (placed, times) in variants.iter().zip(&runs) {
+    for placed in plan.variants() {
         let variant = placed.name(plan.question);
-        let Some(sample) = Sample::new(times.clone()) else { continue };
-        let heading = |metric| Heading { case, variant: &variant, threads: 1, metric, unit: "ns" };
-        out.rows.push(heading("ns/look-up").sampled(&sample));
+        let Some(sample) = series(&variant).and_then(Sample::new) else { continue };
+        let heading = |metric| Heading { case: &case, variant: &variant, threads: 1, metric, unit: "ns" };
+        out.rows.push(heading(TIME).sampled(&sample));
         out.rows.extend(
             [("mean", sample.mean()), ("std dev", sample.std_dev())].map(|(m, v)| heading(m).counted(v)),
         );
         out.rows.push(Heading { unit: "ns²", ..heading("variance") }.counted(sample.variance()));
         let reference = placed.reference(plan.question);
-        let at = variants.iter().position(|other| other.name(plan.question) == reference);
-        if let Some(ratio) = at.filter(|_| reference != variant).and_then(|at| paired_ratio(times, &runs[at]))
-        {
-            let variant = format!("{variant}/{reference}");
-            out.rows.push(
-                Heading { case, variant: &variant, threads: 1, metric: "ratio", unit: "1" }.ratio(&ratio),
-            );
+        if reference != variant {
+            out.rows.extend(against(&variant, &reference));
         }
         samples.push((variant, sample));
     }
-    aligned_to_dense(plan, case, &variants, &runs, out);
-    out.cases.push(Case { name: case.to_owned(), chain, variants: samples });
-}
-
-/// The mail's closing question: what entries gain that begin on a line of their own, whatever else is the same.
-fn aligned_to_dense(plan: &Plan, case: &str, variants: &[Placed], runs: &[Vec<f64>], out: &mut Comparison) {
-    for (aligned, times) in variants.iter().zip(runs).filter(|_| plan.question == Question::Layout) {
-        let dense = aligned.layout.name.replace("Aligned", "Dense");
-        let at = variants.iter().position(|other| other.layout.name == dense && dense != aligned.layout.name);
-        if let Some(ratio) = at.and_then(|at| paired_ratio(times, &runs[at])) {
-            let variant = format!("{}/{dense}", aligned.layout.name);
-            let heading = Heading { case, variant: &variant, threads: 1, metric: "ratio", unit: "1" };
-            out.rows.push(heading.ratio(&ratio));
-        }
+    if plan.question == Question::Layout {
+        // The mail's closing question: what entries gain that begin on a line of their own, whatever else is the same.
+        let aligned = LAYOUTS.iter().map(|layout| layout.name).filter(|name| name.contains("Aligned"));
+        out.rows.extend(aligned.filter_map(|name| against(name, &name.replace("Aligned", "Dense"))));
     }
+    out.cases.push(Case { name: case, chain, variants: samples });
 }
 
 /// Entries of the tree whose misses are counted: twice what the simulated last-level cache holds.
@@ -338,7 +348,7 @@ fn count(
     progress: &(dyn Fn(&str) + Sync),
 ) {
     let Some(program) = program else { return };
-    let case = format!("{}-chain{chain}", plan.question.name());
+    let case = plan.case(chain);
     for placed in plan.counts() {
         let variant = placed.name(plan.question);
         progress(&format!("{case}, misses: {variant}"));
@@ -377,14 +387,16 @@ mod tests {
     use super::*;
 
     fn plan(question: Question) -> Plan {
-        Plan { question, entries: 600, chains: vec![1, 16], runs: 3, all_layouts: false, counted: Vec::new() }
+        Plan { question, entries: 600, chains: vec![1, 16], all_layouts: false, counted: Vec::new() }
+    }
+
+    fn compared(plan: &Plan) -> Comparison {
+        compare(plan, &Passes::here(3, |number, tell| pass(plan, number, tell)), None, &|_| ())
     }
 
     #[test]
     fn layouts_are_compared_with_the_one_before_the_mail() {
-        let plan = plan(Question::Layout);
-
-        let out = compare(&plan, None, &|_| ());
+        let out = compared(&plan(Question::Layout));
 
         assert_eq!(out.cases.len(), 2);
         assert!(out.ratio("layout-chain16", "Together, Aligned, 4 words").is_some());
@@ -394,7 +406,7 @@ mod tests {
 
     #[test]
     fn prefetch_is_compared_with_the_same_layout_without() {
-        let out = compare(&plan(Question::Prefetch), None, &|_| ());
+        let out = compared(&plan(Question::Prefetch));
         let ratio = out.ratio("prefetch-chain1", "Apart, Aligned, 4 words, prefetch").expect("a ratio");
         assert_eq!(ratio.variant, "Apart, Aligned, 4 words, prefetch/Apart, Aligned, 4 words, no prefetch");
     }

@@ -9,8 +9,8 @@ use crate::stats::{Ratio, Sample};
 
 /// One figure: what was done (`case`), by whom (`variant`), on how many threads, and what came out.
 ///
-/// For measured times `low` and `high` are the smallest and the largest of `n` runs; for metric `ratio` they are the ends
-/// of a 95% interval; counted figures (bytes, instructions) have `n` = 1 and all three equal.
+/// For measured times `low` and `high` are the smallest and the largest of `n` runs; for metric `ratio` `median` is the geometric mean
+/// of `n` pairs, and they are the ends of its 95% interval; counted figures (bytes, instructions) have `n` = 1 and all three equal.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Row {
     /// What was done, as `walk-cold-uniform-negative`.
@@ -64,7 +64,7 @@ impl Heading<'_> {
 
     /// A row of a ratio with its interval.
     pub fn ratio(&self, ratio: &Ratio) -> Row {
-        self.row(ratio.median, ratio.low, ratio.high, ratio.n)
+        self.row(ratio.mean, ratio.low, ratio.high, ratio.n)
     }
 
     /// A row of a figure that was counted once and has no spread.

@@ -26,9 +26,9 @@ pub struct Verdict {
 }
 
 impl Verdict {
-    /// Whether the median reaches the target.
+    /// Whether the middle reaches the target.
     pub fn is_reached(&self) -> bool {
-        self.reaches(self.figure.median)
+        self.reaches(self.figure.mean)
     }
 
     fn reaches(&self, value: f64) -> bool {
@@ -47,7 +47,7 @@ impl Verdict {
         format!(
             "{word} {}: {} [{} .. {}], target {sign} {}{doubt}",
             self.what,
-            figure(self.figure.median),
+            figure(self.figure.mean),
             figure(self.figure.low),
             figure(self.figure.high),
             figure(self.target),
@@ -61,7 +61,7 @@ mod tests {
 
     #[test]
     fn a_miss_is_called_a_miss_and_doubt_is_said() {
-        let figure = Ratio { median: 0.52, low: 0.49, high: 0.55, n: 7 };
+        let figure = Ratio { mean: 0.52, low: 0.49, high: 0.55, n: 7 };
         let verdict = Verdict { what: "a / b".to_owned(), figure, aim: Aim::AtMost, target: 0.5 };
         assert!(!verdict.is_reached());
         assert!(verdict.line().starts_with("MISSED  a / b: 0.52 [0.49 .. 0.55], target <= 0.50"));

@@ -7,12 +7,14 @@ mod chromium;
 use std::time::Duration;
 
 use chromium::Browser;
+use dentree_lab::passes::Passes;
 use dentree_lab::placement::{self, Question};
 use dentree_lab::report::compare::agreement;
 use dentree_lab::report::machine::Machine;
 use dentree_lab::report::{Findings, write};
 use dentree_lab::schemes::SCHEMES;
 use dentree_lab::workloads::change::Change;
+use dentree_lab::workloads::study::pass;
 use dentree_lab::workloads::{Plan, Shape, study};
 
 /// Everything that a page can show, in about a second.
@@ -23,7 +25,6 @@ fn findings() -> Findings {
         schemes: SCHEMES.to_vec(),
         watched: shapes[..2].to_vec(),
         shapes,
-        rounds: 2,
         slice: Duration::from_millis(2),
         heads: None,
     };
@@ -32,16 +33,22 @@ fn findings() -> Findings {
             question,
             entries: 300,
             chains: vec![1, 16],
-            runs: 3,
             all_layouts: true,
             counted: Vec::new(),
         };
-        placement::compare(&plan, None, &|_| ())
+        placement::compare(
+            &plan,
+            &Passes::here(3, |number, tell| placement::pass(&plan, number, tell)),
+            None,
+            &|_| (),
+        )
     };
+    let passes = Passes::here(2, |number, tell| pass(&Change::Churn, &plan, number, tell));
     Findings {
         machine: Machine::this(),
-        studies: vec![study(&Change::Churn, &plan, &|_| ())],
+        studies: vec![study(&Change::Churn, &plan, &passes, &|_| ())],
         comparisons: vec![placed(Question::Layout), placed(Question::Prefetch)],
+        mkfiles: None,
         attributes: None,
         skipped: vec!["dbench: its loadfile".to_owned()],
     }

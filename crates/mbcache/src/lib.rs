@@ -23,9 +23,16 @@
 //!     candidate = entry.find_next();
 //! }
 //!
-//! // The last user of block 1234 goes: nobody may find it any more.
-//! assert!(cache.delete_or_get(hash_of_content, 1234).is_none());
-//! assert!(cache.find_first(hash_of_content).is_none());
+//! // The last user of block 1234 goes: nobody may find it any more. (The count of users is the caller's.)
+//! # use dentree_mbcache::Users;
+//! let mut users = 1;
+//! let is_free = cache.leave(hash_of_content, 1234, |is_hidden| match users {
+//!     1 if is_hidden => { users = 0; Ok::<_, std::io::Error>(Users::Alone) }
+//!     1 => Ok(Users::Alone),
+//!     _ => { users -= u32::from(!is_hidden); Ok(Users::Others { reusable: true }) }
+//! })?;
+//! assert!(is_free && cache.find_first(hash_of_content).is_none());
+//! # Ok::<_, std::io::Error>(())
 //! ```
 //!
 //! # Who protects what
@@ -52,7 +59,6 @@ mod table;
 use entry::{Entry, REFERENCED, REUSABLE, WAITED};
 use slab::Slab;
 use std::fmt;
-use std::mem::ManuallyDrop;
 use sync::{AtomicUsize, Condvar, Mutex, Ordering, lock};
 use table::{Stripe, Table};
 
@@ -86,6 +92,18 @@ pub enum Inserted {
     Full,
 }
 
+/// What a step of [`MbCache::leave`] came upon.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Users {
+    /// There are others.
+    Others {
+        /// Whether the block has room for one more.
+        reusable: bool,
+    },
+    /// There is nobody but the caller.
+    Alone,
+}
+
 impl MbCache {
     /// An empty cache that will take at most `budget` bytes, and room for one entry at least.
     pub fn new(budget: usize) -> MbCache {
@@ -112,7 +130,7 @@ impl MbCache {
         };
         entry.fill(value);
         let stripe = self.table.stripe(key);
-        if stripe.contains(&self.slab, key, value) {
+        if stripe.find(&self.slab, key, value).is_some() {
             drop(stripe);
             self.slab.give(number);
             return Inserted::Duplicate;
@@ -145,14 +163,54 @@ impl MbCache {
     /// caller can [wait](EntryRef::wait_unused) and try again.
     pub fn delete_or_get(&self, key: u32, value: u64) -> Option<EntryRef<'_>> {
         let stripe = self.table.stripe(key);
-        let found = self.get(key, value)?;
-        let seen = found.entry.state();
-        if seen.refs() > OURS || !found.entry.claim(seen) {
-            return Some(found);
+        // Nobody else can forget it while the stripe is locked.
+        let entry = stripe.find(&self.slab, key, value)?;
+        let seen = entry.state();
+        if seen.refs() > 1 || !entry.claim(seen) {
+            return entry.get().then_some(EntryRef { cache: self, entry });
         }
-        let EntryRef { entry, .. } = *ManuallyDrop::new(found); // the claim took our reference too
         self.forget(&stripe, entry);
         None
+    }
+
+    /// Ends the caller's use of block `value`, so that nobody comes to share it once its last user is gone. Answers whether
+    /// the caller was that.
+    ///
+    /// `step` looks at the block's users and changes them in one atomic step, under whatever guards them. It is told
+    /// whether the block is hidden:
+    ///
+    /// - not hidden: of several users it takes one away; alone, it changes nothing;
+    /// - hidden, so that nobody can find the block and nobody holds its entry: alone, it may make an end of the block; if
+    ///   somebody was quicker and is a user now, it changes nothing, and the block comes back to be found.
+    ///
+    /// A user of a block becomes one while it holds the entry, and only if there is a user already. The caller must hold no
+    /// entry of this pair: it is waited for.
+    ///
+    /// # Errors
+    /// That of `step`, at once. The block may be hidden then.
+    pub fn leave<E>(
+        &self,
+        key: u32,
+        value: u64,
+        mut step: impl FnMut(bool) -> Result<Users, E>,
+    ) -> Result<bool, E> {
+        loop {
+            if step(false)? != Users::Alone {
+                return Ok(false);
+            }
+            self.hide(key, value);
+            match step(true)? {
+                Users::Alone => return Ok(true),
+                Users::Others { reusable } => self.insert(key, value, reusable),
+            };
+        }
+    }
+
+    /// Forgets the pair, waiting for those who hold its entry.
+    pub fn hide(&self, key: u32, value: u64) {
+        while let Some(held) = self.delete_or_get(key, value) {
+            held.wait_unused();
+        }
     }
 
     /// Forgets up to `count` entries that nobody holds, those not used for long first. Answers how many.

@@ -159,17 +159,17 @@ impl Table {
 }
 
 impl Stripe<'_> {
-    /// Whether an entry of `key` with `value` is in the chain.
-    pub(crate) fn contains(&self, slab: &Slab, key: u32, value: u64) -> bool {
+    /// The entry of `key` with `value` in the chain.
+    pub(crate) fn find<'s>(&self, slab: &'s Slab, key: u32, value: u64) -> Option<&'s Entry> {
         let mut number = self.bucket.head.load(Ordering::Relaxed);
         while let Some(entry) = slab.slot(number).filter(|_| number & END == 0) {
             let link = entry.link();
             if link.key == key && entry.value() == value {
-                return true;
+                return Some(entry);
             }
             number = link.next;
         }
-        false
+        None
     }
 
     /// Puts a filled slot at the front of the chain.

@@ -1,9 +1,10 @@
 //! Every interleaving of small cases. Run with `RUSTFLAGS="--cfg loom" cargo test --release --test loom`.
 #![cfg(loom)]
 
-use dentree_mbcache::{BYTES_PER_ENTRY, Inserted, MbCache};
-use loom::sync::Arc;
+use dentree_mbcache::{BYTES_PER_ENTRY, Inserted, MbCache, Users};
+use loom::sync::{Arc, Mutex};
 use loom::thread;
+use std::convert::Infallible;
 
 /// Explores the interleavings with at most three preemptions: enough for every published bug of such lists.
 fn explore(case: impl Fn() + Send + Sync + 'static) {
@@ -106,5 +107,103 @@ fn a_reader_finds_an_entry_while_the_table_grows() {
         for (key, value) in [(1, 10), (2, 20), (3, 30)] {
             assert!(cache.get(key, value).is_some(), "{key}");
         }
+    });
+}
+
+/// A block with its count of users, as its owner keeps it, and the cache that it is found through. 0 users: it is free.
+struct Sharing {
+    cache: MbCache,
+    users: Mutex<u32>,
+}
+
+const KEY: u32 = 1;
+const BLOCK: u64 = 10;
+
+impl Sharing {
+    fn of(users: u32, is_known: bool) -> Arc<Sharing> {
+        let cache = MbCache::new(BYTES_PER_ENTRY);
+        if is_known {
+            cache.insert(KEY, BLOCK, true);
+        }
+        Arc::new(Sharing { cache, users: Mutex::new(users) })
+    }
+
+    /// Becomes a user of the block, if it is found: it is in use then.
+    fn join(&self) -> bool {
+        let found = self.cache.find_first(KEY);
+        if let Some(entry) = &found {
+            let mut users = self.users.lock().unwrap();
+            assert!(*users > 0, "block {} was found, and is gone", entry.value());
+            *users += 1;
+        }
+        found.is_some()
+    }
+
+    /// Is a user no longer; answers whether that was the end of the block.
+    fn leave(&self) -> bool {
+        let left = self.cache.leave(KEY, BLOCK, |is_hidden| {
+            let mut users = self.users.lock().unwrap();
+            assert!(*users > 0, "somebody leaves a block that is gone");
+            Ok::<_, Infallible>(match (*users, is_hidden) {
+                (1, hidden) => {
+                    *users -= u32::from(hidden);
+                    Users::Alone
+                }
+                (_, hidden) => {
+                    *users -= u32::from(!hidden);
+                    Users::Others { reusable: true }
+                }
+            })
+        });
+        let Ok(left) = left;
+        left
+    }
+
+    fn users(&self) -> u32 {
+        *self.users.lock().unwrap()
+    }
+}
+
+#[test]
+fn whoever_finds_a_block_while_its_last_user_leaves_is_counted_or_does_not_find_it() {
+    explore(|| {
+        let sharing = Sharing::of(1, true);
+        let other = sharing.clone();
+        let joiner = thread::spawn(move || other.join());
+        let is_gone = sharing.leave();
+        let joined = joiner.join().unwrap();
+        assert_eq!((is_gone, sharing.users()), (!joined, u32::from(joined)));
+        // Who is left can be joined, and a block that is gone cannot.
+        assert_eq!(sharing.join(), joined);
+    });
+}
+
+#[test]
+fn of_two_who_leave_a_block_the_last_ends_it_once() {
+    for is_known in [true, false] {
+        explore(move || {
+            let sharing = Sharing::of(2, is_known);
+            let other = sharing.clone();
+            let leaver = thread::spawn(move || other.leave());
+            let mine = sharing.leave();
+            let theirs = leaver.join().unwrap();
+            assert!(mine != theirs, "the block ended {}", if mine { "twice" } else { "never" });
+            assert_eq!(sharing.users(), 0);
+            assert!(!sharing.join());
+        });
+    }
+}
+
+#[test]
+fn who_joins_and_leaves_while_the_last_user_leaves_ends_the_block_with_him() {
+    explore(|| {
+        let sharing = Sharing::of(1, true);
+        let other = sharing.clone();
+        let visitor = thread::spawn(move || other.join() && other.leave());
+        let mine = sharing.leave();
+        let theirs = visitor.join().unwrap();
+        assert!(mine != theirs, "the block ended {}", if mine { "twice" } else { "never" });
+        assert_eq!(sharing.users(), 0);
+        assert!(!sharing.join());
     });
 }

@@ -1,19 +1,19 @@
 //! Names in the cache, filled from the file system.
 //!
-//! The file system is asked for names under the shared lock of the directory, and names are changed under the exclusive one
-//! (`names.rs`): an answer is never older than a change. What was found without a lock is checked afterwards: an entry that
+//! The file system is asked for names under the shared lock of the directory, while others change names beside (`names.rs`): an answer
+//! that a change of the same name has overtaken is not entered, the name cache sees to that. What was found without a lock is checked afterwards: an entry that
 //! still has its name stands for the inode whose number it carries, and one that has lost it is
 //! [`Error::Stale`], upon which [`Vfs::retry`] begins again.
 //!
 //! A directory that ignores case is cached under folded names, so that there is one entry for all spellings: a directory below it
 //! has one entry, and a change of a name has one entry to change.
 
+use crate::claims::{Inside, Side};
 use crate::inode::lock;
 use crate::walk::NAME_MAX;
 use crate::{Access, Attr, DirEntry, Error, FileSystem, FileType, Identity, Ino, Inode, Result, Vfs};
 use crate::{Lookup, ReaddirStart};
-use dentree_dcache::{Child, DentryId, DentryRef, Fill, Kind};
-use std::borrow::Cow;
+use dentree_dcache::{Child, DentryId, DentryRef, Fill, Kind, Seen};
 use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError, RwLockReadGuard, RwLockWriteGuard};
@@ -30,6 +30,15 @@ const RETRIES: usize = 64;
 impl<F: FileSystem> Inode<F> {
     pub(crate) fn share_names(&self) -> RwLockReadGuard<'_, ()> {
         self.names.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// To change one name, which is claimed then.
+    pub(crate) fn share_to_change(&self) -> (RwLockReadGuard<'_, ()>, Inside<'_>) {
+        (self.share_names(), self.sides.enter(Side::Change))
+    }
+
+    pub(crate) fn share_to_list(&self) -> (RwLockReadGuard<'_, ()>, Inside<'_>) {
+        (self.share_names(), self.sides.enter(Side::List))
     }
 
     pub(crate) fn lock_names(&self) -> RwLockWriteGuard<'_, ()> {
@@ -104,7 +113,7 @@ impl<F: FileSystem> Vfs<F> {
     /// The name that directory `dir` has for the directory `child`.
     fn name_in(&self, dir: &Inode<F>, child: Ino) -> Result<Vec<u8>> {
         let mut name = None;
-        let _names = dir.share_names();
+        let _names = dir.share_to_list();
         self.fs().readdir(dir.node(), ReaddirStart::First, &mut |entry: DirEntry<'_>| {
             if entry.ino != child {
                 return ControlFlow::Continue(());
@@ -127,6 +136,21 @@ impl<F: FileSystem> Vfs<F> {
         Ok(inode)
     }
 
+    /// The inode behind an entry that a walk has seen; [`Error::Stale`] where the entry has lost its name.
+    pub(crate) fn inode_seen(&self, seen: &Seen<Ino>) -> Result<Arc<Inode<F>>> {
+        let is_current = || self.names.is_linked(seen.id);
+        let inode = self.inodes.get_named(seen.handle, is_current);
+        // As in `inode_of`.
+        let inode = if is_current() { inode? } else { return Err(Error::Stale) };
+        if inode.is_dir()
+            && inode.entry.load(Ordering::Relaxed) != seen.id.to_bits()
+            && let Some(entry) = self.names.get(seen.id)
+        {
+            self.remember(&inode, &entry);
+        }
+        Ok(inode)
+    }
+
     /// What directory `dir` has under `name`, if `who` may search it.
     pub(crate) fn step(&self, who: &Identity, dir: &Entry<'_>, name: &[u8]) -> Result<Option<Entry<'_>>> {
         let inode = self.inode_of(dir)?;
@@ -137,19 +161,29 @@ impl<F: FileSystem> Vfs<F> {
     /// What directory `dir` has under `name`; the file system is asked once, however many miss it.
     fn fill(&self, entry: &Entry<'_>, dir: &Inode<F>, name: &[u8]) -> Result<Option<Entry<'_>>> {
         let _names = dir.share_names();
-        if self.is_current(entry) { self.fill_locked(entry, dir, name) } else { Err(Error::Stale) }
+        if !self.is_current(entry) {
+            return Err(Error::Stale);
+        }
+        let key = self.key(dir, name);
+        self.fill_locked(entry, dir, &key, |_| self.claims.is_being_made(dir.ino(), key.claimed()))
     }
 
-    /// As `fill`, with the lock of `dir` held and `entry` found to be its.
+    /// As `fill`, with the lock of `dir` held and `entry` found to be its. An inode for which
+    /// `is_hidden` holds is not there yet.
     pub(crate) fn fill_locked(
         &self,
         entry: &Entry<'_>,
         dir: &Inode<F>,
-        name: &[u8],
+        key: &Key<'_>,
+        is_hidden: impl Fn(&Lookup) -> bool,
     ) -> Result<Option<Entry<'_>>> {
-        let found = self.names.lookup_or_fill(entry, &self.key(dir, name), || {
-            Ok(match self.fs().lookup(dir.node(), name)? {
-                Some(found) => Fill::Positive(self.child(found)?),
+        let look = || self.fs().lookup(dir.node(), key.name());
+        let found = self.names.lookup_or_fill(entry, key.cached(), || {
+            Ok(match look()? {
+                Some(found) if is_hidden(&found) => Fill::NotCached(None),
+                Some(found) => Fill::Positive(
+                    self.child(found, || look().is_ok_and(|now| now == Some(found)) && !is_hidden(&found))?,
+                ),
                 None => Fill::Negative { ttl: None },
             })
         })?;
@@ -159,13 +193,9 @@ impl<F: FileSystem> Vfs<F> {
         Ok(found)
     }
 
-    /// The name under which the cache keeps `name` of `dir`.
-    pub(crate) fn key<'n>(&self, dir: &Inode<F>, name: &'n [u8]) -> Cow<'n, [u8]> {
-        match self.fs().fold_name(dir.node(), name) {
-            // A form too long to be cached is not used: the spellings of such a name are then cached one by one.
-            Some(folded) if folded.len() <= NAME_MAX => Cow::Owned(folded),
-            _ => Cow::Borrowed(name),
-        }
+    /// What stands for `name` of `dir`.
+    pub(crate) fn key<'n>(&self, dir: &Inode<F>, name: &'n [u8]) -> Key<'n> {
+        Key { name, folded: self.fs().fold_name(dir.node(), name) }
     }
 
     /// Notes a directory's entry in its inode, and its permissions in the entry.
@@ -200,12 +230,39 @@ impl<F: FileSystem> Vfs<F> {
     }
 
     /// What the cache keeps of a directory's answer: the type from the directory where it says.
-    fn child(&self, found: Lookup) -> Result<Child<Ino>> {
+    fn child(&self, found: Lookup, still_there: impl FnOnce() -> bool) -> Result<Child<Ino>> {
         let kind = match found.kind {
             Some(kind) => kind,
-            None => self.inode(found.ino)?.kind(),
+            None => self.inodes.get_named(found.ino, still_there)?.kind(),
         };
         Ok(child(found.ino, kind))
+    }
+}
+
+/// What stands for a name, however it is spelt.
+pub(crate) struct Key<'n> {
+    name: &'n [u8],
+    folded: Option<Vec<u8>>,
+}
+
+impl Key<'_> {
+    /// The name as it was spelt.
+    pub(crate) fn name(&self) -> &[u8] {
+        self.name
+    }
+
+    /// The name under which the cache keeps it.
+    pub(crate) fn cached(&self) -> &[u8] {
+        match &self.folded {
+            // A form too long to be cached is not used: the spellings of such a name are then cached one by one.
+            Some(folded) if folded.len() <= NAME_MAX => folded,
+            _ => self.name,
+        }
+    }
+
+    /// The name that is claimed.
+    pub(crate) fn claimed(&self) -> &[u8] {
+        self.folded.as_deref().unwrap_or(self.name)
     }
 }
 

@@ -96,9 +96,11 @@ pub struct Rename<'a, N> {
 /// # Changes
 /// A file system that is never changed implements none of the methods behind [`statfs`](FileSystem::statfs): they answer
 /// [`Error::ReadOnly`](crate::Error::ReadOnly). `Vfs` keeps three promises to one that is. It has decided that the caller may do it, and
-/// that the kinds fit (a directory is not unlinked, `.` is not renamed, no directory is moved below itself). While a directory's
-/// names are changed nobody else looks them up, lists or changes them: `Vfs` holds the directory's lock, and for a rename those of
-/// both directories and of what is replaced. And whoever works with a node holds the only node of that inode. Everything else, reads
+/// that the kinds fit (a directory is not unlinked, `.` is not renamed, no directory is moved below itself). In one directory
+/// [`make`](FileSystem::make), [`link`](FileSystem::link) and [`unlink`](FileSystem::unlink) of different names may come side by side, and
+/// look-ups of any name beside them; changes of one name come one after the other, and nobody lists while names are changed.
+/// A directory in which names are renamed, or from which a directory is removed, nobody else looks at meanwhile, nor at one that is removed or
+/// replaced. And whoever works with a node holds the only node of that inode. Everything else, reads
 /// and writes of one file at once above all, is the file system's to order. Each method is atomic: after a crash all of it is there, or
 /// nothing, and an error has changed nothing.
 pub trait FileSystem: Send + Sync + 'static {
@@ -111,11 +113,24 @@ pub trait FileSystem: Send + Sync + 'static {
     /// Reads inode `ino`.
     fn load(&self, ino: Ino) -> Result<Self::Node>;
 
+    /// Says that these inodes will be loaded soon, so that what they are read from can be on its way. Waits for nothing; whatever is wrong is
+    /// told when they are loaded.
+    fn expect_loads(&self, inos: &[Ino]) {
+        let _ = inos;
+    }
+
     /// What memory a node takes in bytes, for the inode cache's budget; asked once, when the node is new.
     fn node_bytes(&self, node: &Self::Node) -> usize;
 
     /// The attributes of a node.
     fn attr(&self, node: &Self::Node) -> Attr;
+
+    /// The attributes of inode `ino`, without a node: for who asks for many inodes once. `None` where a node may know better than the
+    /// file system, or costs no more.
+    fn stat(&self, ino: Ino) -> Option<Result<Attr>> {
+        let _ = ino;
+        None
+    }
 
     /// The inode that directory `dir` has under `name`, or `None` where it has no such name.
     fn lookup(&self, dir: &Self::Node, name: &[u8]) -> Result<Option<Lookup>>;
@@ -172,6 +187,13 @@ pub trait FileSystem: Send + Sync + 'static {
     fn make_unnamed(&self, dir: &Self::Node, new: &NewInode<'_>) -> Result<Self::Node> {
         let _ = (dir, new);
         Err(Error::ReadOnly)
+    }
+
+    /// Makes ready the directory `dir` for so many entries; [`Error::NotEmpty`](crate::Error::NotEmpty) where it has some. Nobody else looks at
+    /// it meanwhile. Without anything to make ready there is nothing to do.
+    fn expect_entries(&self, dir: &Self::Node, entries: u64) -> Result<()> {
+        let _ = (dir, entries);
+        Ok(())
     }
 
     /// Gives `node`, not a directory, one more name, which `dir` does not have.

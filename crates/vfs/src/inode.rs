@@ -9,7 +9,7 @@
 //! |---|---|
 //! | cached inodes | the cache's own locks, one per shard |
 //! | away inodes | [`Home::away`], one mutex per shard; a leaf |
-//! | names of a directory | [`Inode::names`] |
+//! | names of a directory | [`Inode::names`], and below it [`Inode::sides`] and the claims of `claims.rs` |
 //! | owner, permissions and ACL, from check to change | [`Inode::rights`] |
 //! | [`Inode::life`] | written with [`Inode::names`] held exclusively |
 //!
@@ -24,11 +24,12 @@
 //!
 //! `evict` runs in whichever thread lets go last, maybe under directory locks, never under locks of a cache.
 
+use crate::claims::Sides;
 use crate::{Attr, FileSystem, FileType, Ino, Result};
 use quick_cache::sync::Cache;
 use quick_cache::{DefaultHashBuilder, Lifecycle, OptionsBuilder, Weighter};
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 
 const AWAY_SHARDS: usize = 16;
@@ -56,9 +57,11 @@ pub struct Inode<F: FileSystem> {
     life: AtomicU8,
     /// The id of a directory's entry in the name cache, 0 where it has none: a hint.
     pub(crate) entry: AtomicU64,
-    /// Shared for looking names up and listing, exclusive for changing them; of other inodes than directories exclusive where
-    /// their number of names changes.
+    /// Shared for looking names up and listing, and for changes that concern one name; exclusive for the others, and of other inodes
+    /// than directories where their number of names changes.
     pub(crate) names: RwLock<()>,
+    /// Whether those who share `names` change a name, or list. Who looks up is on neither side.
+    pub(crate) sides: Sides,
     /// Held while attributes that decide permissions are checked and changed.
     pub(crate) rights: Mutex<()>,
 }
@@ -75,6 +78,7 @@ impl<F: FileSystem> Inode<F> {
             life: AtomicU8::new(life as u8),
             entry: AtomicU64::new(0),
             names: RwLock::new(()),
+            sides: Sides::default(),
             rights: Mutex::new(()),
         })
     }
@@ -142,11 +146,17 @@ struct Away<F: FileSystem> {
     inodes: Mutex<ByNumber<F>>,
     /// One of them has gone.
     gone: Condvar,
+    /// How many wait for that: to wake nobody is a system call, too. [inodes]
+    waiting: AtomicUsize,
 }
 
 impl<F: FileSystem> Home<F> {
     fn new(fs: F) -> Arc<Self> {
-        let away = std::array::from_fn(|_| Away { inodes: Mutex::default(), gone: Condvar::new() });
+        let away = std::array::from_fn(|_| Away {
+            inodes: Mutex::default(),
+            gone: Condvar::new(),
+            waiting: AtomicUsize::new(0),
+        });
         Arc::new(Home { fs, away })
     }
 
@@ -161,7 +171,7 @@ impl<F: FileSystem> Home<F> {
 
     fn has_gone(&self, ino: Ino) {
         let (shard, mut inodes) = self.shard(ino);
-        if inodes.remove(&ino).is_some() {
+        if inodes.remove(&ino).is_some() && shard.waiting.load(Ordering::Relaxed) > 0 {
             shard.gone.notify_all();
         }
     }
@@ -173,7 +183,9 @@ impl<F: FileSystem> Home<F> {
             if let Some(inode) = inodes.get(&ino)?.upgrade() {
                 return Some(inode);
             }
+            shard.waiting.fetch_add(1, Ordering::Relaxed);
             inodes = shard.gone.wait(inodes).unwrap_or_else(PoisonError::into_inner);
+            shard.waiting.fetch_sub(1, Ordering::Relaxed);
         }
     }
 }
@@ -310,6 +322,11 @@ impl<F: FileSystem> InodeCache<F> {
     /// Inode `ino` if it is in memory.
     pub(crate) fn cached(&self, ino: Ino) -> Option<Arc<Inode<F>>> {
         self.cache.get(&ino)
+    }
+
+    /// Whether inode `ino` is in the cache; it does not count as used.
+    pub(crate) fn has(&self, ino: Ino) -> bool {
+        self.cache.peek(&ino).is_some()
     }
 
     pub(crate) fn stats(&self) -> InodeCacheStats {

@@ -11,6 +11,7 @@ mod acl;
 mod attr;
 mod attributes;
 mod change;
+mod claims;
 mod content;
 mod entry;
 mod error;

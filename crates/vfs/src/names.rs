@@ -1,21 +1,23 @@
 //! Changing the names in a directory.
 //!
 //! # Who protects what
-//! The names of a directory are changed with its lock ([`Inode::names`]) held exclusively, from the check to the last step:
-//! what was checked is what is changed, and the name cache follows the file system in the order of the changes. Who removes
-//! or links an inode holds that inode's lock too: its number of names is changed by one at a time, and a directory that is removed
-//! gets no new entry.
+//! One name of a directory is changed with the directory's lock ([`Inode::names`]) shared and the name claimed (`claims.rs`), from the
+//! check to the last step: what was checked is what is changed, and the name cache follows the file system in the order of the changes of
+//! that name. So many make, link and unlink in one directory side by side, while others look up. Removing a directory and
+//! renaming hold the lock exclusively. Who removes or links an inode holds that inode's lock too: its number of names is changed by one at
+//! a time, and a directory that is removed gets no new entry.
 //!
 //! ```text
 //! renaming                      while a directory may change its parent (`rename.rs`)
 //! └─ names of directories       ancestors first, else by number; a directory before what it holds
-//!    └─ names of other inodes   by number
-//!       └─ rights               one inode's; nothing of `vfs` is taken inside
+//!    └─ side, then claim        of a directory that is shared, and of one name in it
+//!       └─ names of other inodes   by number
+//!          └─ rights            one inode's; nothing of `vfs` is taken inside
 //! ```
 //!
 //! No circle can form: two directories, neither below the other, are locked together only by a rename between them,
 //! and of those there is one at a time, as `renaming` is held; whoever else holds a directory asks only for what is in it, by number
-//! where it is two. While the file system is asked for a missing name the directory is shared, and entries of ancestors are found
+//! where it is two. Who holds a claim asks for nothing of that directory. While the file system is asked for a missing name the directory is shared, and entries of ancestors are found
 //! before anything is locked.
 //!
 //! # Guarantees
@@ -23,8 +25,9 @@
 //!   state or the new one.
 //! - **N2** An error has changed nothing.
 //! - **N3** A name is taken from the cache before its inode can go, so a freed number has no name there.
+//! - **N4** A new name is looked up only once its inode is in the cache: until then it is hidden from those who ask the file system.
 
-use crate::entry::{Entry, child};
+use crate::entry::{Entry, Key, child};
 use crate::inode::Life;
 use crate::permissions::Touch;
 use crate::walk::NAME_MAX;
@@ -61,10 +64,15 @@ impl<F: FileSystem> Vfs<F> {
         let mode = mode.into();
         self.retry(|| {
             let entry = self.entry(dir)?;
-            let _names = dir.lock_names();
-            match self.find_locked(who, &entry, dir, name)? {
+            let key = self.key(dir, name);
+            let _names = dir.share_to_change();
+            let claim = self.claims.claim(dir.ino(), key.claimed());
+            match self.find_locked(who, &entry, dir, &key)? {
                 Some(_) => Err(Error::Exists),
-                None => self.make_locked(who, dir, &entry, name, kind, mode),
+                None => {
+                    claim.begin_making();
+                    self.make_locked(who, dir, &entry, &key, kind, mode)
+                }
             }
         })
     }
@@ -85,11 +93,14 @@ impl<F: FileSystem> Vfs<F> {
         }
         self.retry(|| {
             let entry = self.entry(dir)?;
-            let _names = dir.lock_names();
-            match self.find_locked(who, &entry, dir, name)? {
+            let key = self.key(dir, name);
+            let _names = dir.share_to_change();
+            let claim = self.claims.claim(dir.ino(), key.claimed());
+            match self.find_locked(who, &entry, dir, &key)? {
                 Some(found) => Ok((self.inode_of(&found)?, false)),
                 None => {
-                    let made = self.make_locked(who, dir, &entry, name, NewKind::Regular, mode)?;
+                    claim.begin_making();
+                    let made = self.make_locked(who, dir, &entry, &key, NewKind::Regular, mode)?;
                     Ok((made, true))
                 }
             }
@@ -101,7 +112,7 @@ impl<F: FileSystem> Vfs<F> {
         who: &Identity,
         dir: &Arc<Inode<F>>,
         entry: &Entry<'_>,
-        name: &[u8],
+        key: &Key<'_>,
         kind: NewKind<'_>,
         mode: Mode,
     ) -> Result<Arc<Inode<F>>> {
@@ -113,9 +124,10 @@ impl<F: FileSystem> Vfs<F> {
         if matches!(kind, NewKind::Symlink(target) if target.is_empty()) {
             return Err(Error::NotFound);
         }
-        let node = self.with_inherited(who, dir, kind, mode, |new| self.fs().make(dir.node(), name, new))?;
+        let node =
+            self.with_inherited(who, dir, kind, mode, |new| self.fs().make(dir.node(), key.name(), new))?;
         let inode = self.inodes.adopt(node, Life::Named)?;
-        let made = self.names.create(entry, &self.key(dir, name), child(inode.ino(), inode.kind()));
+        let made = self.names.create(entry, key.cached(), child(inode.ino(), inode.kind()));
         if inode.is_dir() {
             self.remember(&inode, &made);
             // Nothing is in it: names that come later are entered, so no miss has to be asked for.
@@ -124,6 +136,22 @@ impl<F: FileSystem> Vfs<F> {
             }
         }
         Ok(inode)
+    }
+
+    /// Makes the empty directory `dir` ready for so many entries, as far as the file system can.
+    ///
+    /// Fails with [`Error::NotEmpty`] where it has some, [`Error::AccessDenied`] where `who` may not write it.
+    pub fn expect_entries(&self, who: &Identity, dir: &Arc<Inode<F>>, entries: u64) -> Result<()> {
+        if !dir.is_dir() {
+            return Err(Error::NotADirectory);
+        }
+        let _names = dir.lock_names();
+        if dir.is_removed() {
+            return Err(Error::NotFound);
+        }
+        self.check_writable()?;
+        self.check_add(who, dir)?;
+        self.fs().expect_entries(dir.node(), entries)
     }
 
     /// Makes a regular file without a name near `dir`: `open(2)` with `O_TMPFILE`. It goes with its last holder, unless it is
@@ -159,8 +187,10 @@ impl<F: FileSystem> Vfs<F> {
         check_name(name, Error::Exists)?;
         self.retry(|| {
             let entry = self.entry(dir)?;
-            let _names = dir.lock_names();
-            if self.find_locked(who, &entry, dir, name)?.is_some() {
+            let key = self.key(dir, name);
+            let _names = dir.share_to_change();
+            let _claim = self.claims.claim(dir.ino(), key.claimed());
+            if self.find_locked(who, &entry, dir, &key)?.is_some() {
                 return Err(Error::Exists);
             }
             self.check_writable()?;
@@ -175,7 +205,7 @@ impl<F: FileSystem> Vfs<F> {
             }
             self.fs().link(dir.node(), name, inode.node())?;
             inode.set_life(Life::Named);
-            self.names.create(&entry, &self.key(dir, name), child(inode.ino(), inode.kind()));
+            self.names.create(&entry, key.cached(), child(inode.ino(), inode.kind()));
             Ok(())
         })
     }
@@ -184,41 +214,50 @@ impl<F: FileSystem> Vfs<F> {
     /// as long as somebody holds it.
     pub fn unlink(&self, who: &Identity, dir: &Arc<Inode<F>>, name: &[u8]) -> Result<Arc<Inode<F>>> {
         check_name(name, Error::IsADirectory)?;
-        self.remove(who, dir, name, false)
+        self.retry(|| {
+            let key = self.key(dir, name);
+            let entry = self.entry(dir)?;
+            let _names = dir.share_to_change();
+            let _claim = self.claims.claim(dir.ino(), key.claimed());
+            self.remove(who, dir, &entry, &key, false)
+        })
     }
 
     /// Removes the empty directory that `dir` has under `name`: `rmdir(2)`. Answers it.
     pub fn rmdir(&self, who: &Identity, dir: &Arc<Inode<F>>, name: &[u8]) -> Result<Arc<Inode<F>>> {
         check_name(name, if name == b".." { Error::NotEmpty } else { Error::Invalid })?;
-        self.remove(who, dir, name, true)
+        self.retry(|| {
+            let key = self.key(dir, name);
+            let entry = self.entry(dir)?;
+            let _names = dir.lock_names();
+            self.remove(who, dir, &entry, &key, true)
+        })
     }
 
+    /// [the lock of `dir` and a claim of the name, or that lock alone]
     fn remove(
         &self,
         who: &Identity,
         dir: &Arc<Inode<F>>,
-        name: &[u8],
+        entry: &Entry<'_>,
+        key: &Key<'_>,
         as_directory: bool,
     ) -> Result<Arc<Inode<F>>> {
-        self.retry(|| {
-            self.check_writable()?;
-            let entry = self.entry(dir)?;
-            let _names = dir.lock_names();
-            let found = self.find_locked(who, &entry, dir, name)?.ok_or(Error::NotFound)?;
-            let victim = self.inode_of(&found)?;
-            self.check_remove(who, dir, &victim, as_directory)?;
-            {
-                let _links = victim.lock_names();
-                if as_directory {
-                    self.fs().rmdir(dir.node(), name, victim.node())?;
-                } else {
-                    self.fs().unlink(dir.node(), name, victim.node())?;
-                }
-                self.names.unlink(&entry, &self.key(dir, name));
-                self.lost_a_name(&victim);
+        self.check_writable()?;
+        let found = self.find_locked(who, entry, dir, key)?.ok_or(Error::NotFound)?;
+        let victim = self.inode_of(&found)?;
+        self.check_remove(who, dir, &victim, as_directory)?;
+        {
+            let _links = victim.lock_names();
+            if as_directory {
+                self.fs().rmdir(dir.node(), key.name(), victim.node())?;
+            } else {
+                self.fs().unlink(dir.node(), key.name(), victim.node())?;
             }
-            Ok(victim)
-        })
+            self.names.unlink(entry, key.cached());
+            self.lost_a_name(&victim);
+        }
+        Ok(victim)
     }
 
     /// Lets go of an inode that was unlinked if that was its last name. [names of `inode`]
@@ -228,13 +267,13 @@ impl<F: FileSystem> Vfs<F> {
         }
     }
 
-    /// What `dir`, which is locked and whose entry is `entry`, has under `name`, if `who` may search it.
+    /// What `dir`, whose entry is `entry`, has under a name, if `who` may search it. [its lock, or that shared and a claim of the name]
     pub(crate) fn find_locked<'a>(
         &'a self,
         who: &Identity,
         entry: &Entry<'a>,
         dir: &Inode<F>,
-        name: &[u8],
+        key: &Key<'_>,
     ) -> Result<Option<Entry<'a>>> {
         if dir.is_removed() {
             return Err(Error::NotFound);
@@ -243,7 +282,7 @@ impl<F: FileSystem> Vfs<F> {
             return Err(Error::Stale);
         }
         self.check(who, dir, Access::SEARCH)?;
-        self.fill_locked(entry, dir, name)
+        self.fill_locked(entry, dir, key, |_| false)
     }
 }
 

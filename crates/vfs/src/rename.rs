@@ -65,8 +65,9 @@ impl<F: FileSystem> Vfs<F> {
     ) -> Result<Option<Arc<Inode<F>>>> {
         let exchange = on_existing == OnExisting::Exchange;
         self.check(who, to.dir, Access::SEARCH)?;
-        let old = self.find_locked(who, &from.entry, from.dir, from.name)?.ok_or(Error::NotFound)?;
-        let new = self.find_locked(who, &to.entry, to.dir, to.name)?;
+        let (old_key, new_key) = (self.key(from.dir, from.name), self.key(to.dir, to.name));
+        let old = self.find_locked(who, &from.entry, from.dir, &old_key)?.ok_or(Error::NotFound)?;
+        let new = self.find_locked(who, &to.entry, to.dir, &new_key)?;
         match (&new, on_existing) {
             (Some(_), OnExisting::Fail) => return Err(Error::Exists),
             (None, OnExisting::Exchange) => return Err(Error::NotFound),
@@ -93,12 +94,11 @@ impl<F: FileSystem> Vfs<F> {
             replaced: replaced.as_ref().map(|replaced| replaced.node()),
             exchange,
         })?;
-        let (old_key, new_key) = (self.key(from.dir, from.name), self.key(to.dir, to.name));
         if exchange {
-            self.names.exchange(&from.entry, &old_key, &to.entry, &new_key);
+            self.names.exchange(&from.entry, old_key.cached(), &to.entry, new_key.cached());
             return Ok(None);
         }
-        self.names.rename(&from.entry, &old_key, &to.entry, &new_key);
+        self.names.rename(&from.entry, old_key.cached(), &to.entry, new_key.cached());
         if let Some(replaced) = &replaced {
             self.lost_a_name(replaced);
         }

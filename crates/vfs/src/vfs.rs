@@ -1,9 +1,10 @@
 //! The front doors' view of a file system.
 
+use crate::claims::Claims;
 use crate::entry::may_all_search;
 use crate::inode::{Inode, InodeCache, InodeCacheStats};
 use crate::{
-    Access, DirEntry, Error, Extent, FileSystem, FileType, FsStat, Identity, Ino, ReaddirStart, Result,
+    Access, Attr, DirEntry, Error, Extent, FileSystem, FileType, FsStat, Identity, Ino, ReaddirStart, Result,
     WalkOptions,
 };
 use dentree_dcache::{Child, Dcache, Stats as NameStats};
@@ -31,6 +32,8 @@ pub struct Vfs<F: FileSystem> {
     pub(crate) names: Dcache<Ino>,
     /// Held while a directory changes its parent, or may: the shape of the tree stands still then.
     pub(crate) renaming: Mutex<()>,
+    /// Names that are being changed.
+    pub(crate) claims: Claims,
     root: Arc<Inode<F>>,
 }
 
@@ -47,7 +50,7 @@ impl<F: FileSystem> Vfs<F> {
         let search = may_all_search(&root.attr());
         let names =
             Dcache::builder().memory(budgets.names).build(Child { search, ..Child::directory(root.ino()) });
-        Ok(Vfs { inodes, names, renaming: Mutex::new(()), root })
+        Ok(Vfs { inodes, names, renaming: Mutex::new(()), claims: Claims::new(), root })
     }
 
     /// The file system behind.
@@ -71,6 +74,20 @@ impl<F: FileSystem> Vfs<F> {
     /// another inode.
     pub fn inode(&self, ino: Ino) -> Result<Arc<Inode<F>>> {
         self.inodes.get(ino)
+    }
+
+    /// Says that these inodes will be asked for soon, so that those that are not in memory can be on their way. Waits for nothing.
+    pub fn expect_inodes(&self, inos: impl IntoIterator<Item = Ino>) {
+        let missing: Vec<_> = inos.into_iter().filter(|ino| !self.inodes.has(*ino)).collect();
+        if !missing.is_empty() {
+            self.fs().expect_loads(&missing);
+        }
+    }
+
+    /// The attributes of the inode with this number, which must be one that has a name or is held. Where the file system cannot change the
+    /// inode does not stay in memory: who asks for very many inodes does not push out those that are used.
+    pub fn attr(&self, ino: Ino) -> Result<Attr> {
+        self.fs().stat(ino).unwrap_or_else(|| self.inode(ino).map(|inode| inode.attr()))
     }
 
     /// Fails with [`Error::AccessDenied`] unless `who` may do `access` with `inode`: by its access control list where it has one, else by its
@@ -111,7 +128,7 @@ impl<F: FileSystem> Vfs<F> {
             return Err(Error::NotADirectory);
         }
         self.check(who, dir, Access::READ)?;
-        let _names = dir.share_names();
+        let _names = dir.share_to_list();
         if dir.is_removed() { Ok(()) } else { self.fs().readdir(dir.node(), start, each) }
     }
 

@@ -2,7 +2,7 @@
 
 use crate::entry::Entry;
 use crate::{Access, Attr, Error, FileSystem, Identity, Ino, Inode, Result, Vfs};
-use dentree_dcache::{self as names, Reason};
+use dentree_dcache::{self as names, Reason, Seen};
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -72,8 +72,7 @@ impl<F: FileSystem> Vfs<F> {
             let start = self.entry(start)?;
             let in_names = options.of_names(&start);
             let mut walk = Walk { vfs: self, who, options, in_names, links: 0, denied: None };
-            let end = walk.run(start, path)?;
-            self.inode_of(&end)
+            walk.run(start, path)
         })
     }
 
@@ -120,9 +119,10 @@ impl<F: FileSystem> Vfs<F> {
         // An access control list would have to be read.
         let may_search = |attr: &Attr| who.may(attr, Access::SEARCH) && !(attr.has_acl && who.is_bound());
         let searchable = |ino: &Ino| self.inodes.cached(*ino).is_some_and(|dir| may_search(&dir.attr()));
-        match self.names.walk(&start, path, options.of_names(&start), searchable) {
-            names::Walk::Found(end) => match options.accept(end, path) {
-                Ok(end) => self.inodes.cached(*end.handle()).map(Ok),
+        match self.names.find(&start, path, options.of_names(&start), searchable) {
+            names::Walk::Found(seen) => match options.accept(seen.kind, path) {
+                // As in `inode_of`: the number may be another file's by now.
+                Ok(()) => self.inodes.cached(seen.handle).filter(|_| self.names.is_linked(seen.id)).map(Ok),
                 Err(error) => Some(Err(error)),
             },
             names::Walk::Negative { .. } => Some(Err(Error::NotFound)),
@@ -144,12 +144,12 @@ impl<F: FileSystem> Vfs<F> {
         let Some(entry) = self.entry(start).ok().filter(|_| together) else {
             return paths.iter().map(|path| one_by_one(path.as_ref())).collect();
         };
-        let cached = self.names.walk_many(&entry, paths, options.of_names(&entry), |ino| {
+        let cached = self.names.find_many(&entry, paths, options.of_names(&entry), |ino| {
             self.inode(*ino).and_then(|dir| self.may(who, &dir, Access::SEARCH)).unwrap_or(false)
         });
         let answers = cached.into_iter().zip(paths).map(|(walk, path)| match walk {
-            names::Walk::Found(end) => {
-                match options.accept(end, path.as_ref()).and_then(|end| self.inode_of(&end)) {
+            names::Walk::Found(seen) => {
+                match options.accept(seen.kind, path.as_ref()).and_then(|()| self.inode_seen(&seen)) {
                     Err(Error::Stale) => one_by_one(path.as_ref()),
                     found => found,
                 }
@@ -179,11 +179,11 @@ impl WalkOptions {
         }
     }
 
-    /// The end of a walk of `path`, if it may end there.
-    fn accept<'a>(self, end: Entry<'a>, path: &[u8]) -> Result<Entry<'a>> {
+    /// Whether a walk of `path` may end at what is of this kind.
+    fn accept(self, kind: names::Kind, path: &[u8]) -> Result<()> {
         let must_be_directory = self.directory || path.last() == Some(&b'/');
-        let is_directory = end.kind() == names::Kind::Directory;
-        if must_be_directory && !is_directory { Err(Error::NotADirectory) } else { Ok(end) }
+        let is_directory = kind == names::Kind::Directory;
+        if must_be_directory && !is_directory { Err(Error::NotADirectory) } else { Ok(()) }
     }
 }
 
@@ -201,19 +201,15 @@ struct Walk<'a, F: FileSystem> {
 }
 
 impl<'a, F: FileSystem> Walk<'a, F> {
-    fn run(&mut self, start: Entry<'a>, path: &[u8]) -> Result<Entry<'a>> {
+    fn run(&mut self, start: Entry<'a>, path: &[u8]) -> Result<Arc<Inode<F>>> {
         let mut rest = Cow::Borrowed(path);
         let mut at = self.enter(start, &rest)?;
         loop {
             let (next, used) = match self.as_far_as_cached(&at, &rest) {
-                names::Walk::Found(end) => {
-                    let must_be_directory = self.options.directory || rest.last() == Some(&b'/');
-                    let is_directory = end.kind() == names::Kind::Directory;
-                    return if must_be_directory && !is_directory {
-                        Err(Error::NotADirectory)
-                    } else {
-                        Ok(end)
-                    };
+                names::Walk::Found(seen) => {
+                    self.options.accept(seen.kind, &rest)?;
+                    // What had to be asked for is held as `at`, so that it is not evicted before it is used.
+                    return self.vfs.inode_seen(&seen);
                 }
                 names::Walk::Negative { .. } => return Err(Error::NotFound),
                 names::Walk::Stopped(stopped) => self.resume(stopped, &rest)?,
@@ -232,10 +228,10 @@ impl<'a, F: FileSystem> Walk<'a, F> {
         }
     }
 
-    fn as_far_as_cached(&mut self, at: &Entry<'a>, rest: &[u8]) -> names::Walk<'a, Ino> {
+    fn as_far_as_cached(&mut self, at: &Entry<'a>, rest: &[u8]) -> names::Walk<'a, Ino, Seen<Ino>> {
         let Walk { vfs, who, in_names, denied, .. } = self;
         let may_search = |dir: Arc<Inode<F>>| vfs.may(who, &dir, Access::SEARCH);
-        vfs.names.walk(at, rest, *in_names, |ino| match vfs.inode(*ino).and_then(may_search) {
+        vfs.names.find(at, rest, *in_names, |ino| match vfs.inode(*ino).and_then(may_search) {
             Ok(may_search) => may_search,
             Err(error) => {
                 *denied = Some(error);

@@ -62,6 +62,12 @@ impl Clock {
     pub(crate) fn bytes(&self) -> usize {
         (self.cold.limit + self.negative.limit) * size_of::<Ticket>()
     }
+
+    /// How much of that they do not take yet.
+    fn bytes_to_come(&self) -> usize {
+        let taken = self.cold.queue.capacity() + self.negative.queue.capacity();
+        self.bytes().saturating_sub(taken * size_of::<Ticket>())
+    }
 }
 
 impl<H: Handle> Core<H> {
@@ -89,6 +95,11 @@ impl<H: Handle> Core<H> {
             ticket = clock.negative.push(ticket)?;
         }
         Some(ticket.0)
+    }
+
+    /// What is in use, without what is only set aside.
+    pub(crate) fn bytes_in_use(&self) -> usize {
+        self.memory.used().saturating_sub(lock(&self.clock).bytes_to_come())
     }
 
     /// Evicts up to [`BATCH`] entries; 0 means that nothing can be evicted.

@@ -27,7 +27,7 @@ impl<H: Handle> Core<H> {
             dir,
             changes: self.dentry(dir).changes(),
             stamp,
-            spoilt: self.record(dir).deadline() != 0,
+            spoilt: self.dentry(dir).deadline() != 0,
         }
     }
 

@@ -8,6 +8,7 @@
 //! | `long` | [dir lock of the parent] to write, [epoch] to read |
 //! | `position`, `next`, `prev` | [dir lock of the parent]; `next` of a free slot: [pool lock] |
 //! | `first_child`, `last_child`, `changes`, `unplaced` | [dir lock of this directory] |
+//! | `deadline` | single word: the tick after which the entry is not believed, 0 = never |
 //! | `handle` | [immutable] from before the entry is linked until no one can reach it; [epoch] to read unheld |
 //!
 //! **Reference count.** One word, so that "nobody holds it, nothing is below it" is one compare-and-swap:
@@ -45,6 +46,7 @@ pub(crate) struct Dentry<H> {
     prev: AtomicU32,
     changes: AtomicU32,
     unplaced: AtomicU32,
+    deadline: AtomicU32,
     handle: UnsafeCell<MaybeUninit<H>>,
 }
 
@@ -64,6 +66,7 @@ impl<H> Default for Dentry<H> {
             prev: AtomicU32::default(),
             changes: AtomicU32::default(),
             unplaced: AtomicU32::default(),
+            deadline: AtomicU32::default(),
             handle: UnsafeCell::new(MaybeUninit::uninit()),
         }
     }
@@ -253,6 +256,14 @@ impl<H> Dentry<H> {
     /// Whether the position of some entry of this directory is not known. [dir lock]
     pub(crate) fn is_unplaced(&self) -> bool {
         self.unplaced.load(Ordering::Relaxed) != 0
+    }
+
+    pub(crate) fn deadline(&self) -> u32 {
+        self.deadline.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_deadline(&self, deadline: u32) {
+        self.deadline.store(deadline, Ordering::Relaxed);
     }
 
     pub(crate) fn set_unplaced(&self, unplaced: bool) {

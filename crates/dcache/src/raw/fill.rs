@@ -180,7 +180,7 @@ impl<H: Handle> Core<H> {
     /// Whether a linked entry is no longer to be believed. [dir lock]
     fn has_expired(&self, dir: Id, id: Id) -> bool {
         let (record, above) = (self.record(id), self.horizon_above(dir).max(self.record(dir).horizon()));
-        let deadline = record.deadline();
+        let deadline = self.dentry(id).deadline();
         record.stamp() < above || deadline != 0 && self.expiry.is_past(deadline)
     }
 
@@ -241,7 +241,8 @@ impl<H: Handle> Core<H> {
         if timed != 0 || record.shape().has(Shape::TIMED | stale) {
             record.rewrite().flags(timed, Shape::TIMED | stale);
         }
-        record.set_life(self.expiry.still(entry.stamp), self.expiry.deadline(entry.ttl));
+        record.set_stamp(self.expiry.still(entry.stamp));
+        self.dentry(id).set_deadline(self.expiry.deadline(entry.ttl));
         true
     }
 }

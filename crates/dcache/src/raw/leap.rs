@@ -1,24 +1,25 @@
 //! The leap: all plain components of a path at once, from its end up.
 //!
 //! As a directory's seed follows from its name ("sticky seeds", `tree.rs`), the hash of the last component follows from
-//! the path alone. So that one is looked for in the index, and its record names its parent, whose record must bear
-//! the name before, and so on up to where the walk stands: of all components but one a walk reads the record and no
-//! bucket. What is found is decided by names and parents' numbers; the hash only says where to begin.
+//! the bytes of the path alone, in one pass that does not look for slashes (`name.rs`). So that one is looked for in the index; its
+//! record tells how long its name is, and so where in the path that begins and the name before ends, which the parent's record must
+//! bear; and so on up to where the walk stands. Of all components but one a walk reads the record and no bucket, and it never splits the
+//! path. What is found is decided by names, slashes and parents' numbers; the hash only says where to begin.
 //!
 //! The counts of all records go on the trail and are compared at the end of the walk, as for any other way of finding
 //! them: the order in which records are read has no part in the argument for G1.
 //!
 //! The leap fails where anything is not plain: something is not cached, is a link or a negative entry, is no directory
-//! that everyone may search, has a deadline or has expired, is `.` or `..` (no entry has such a name), or where a
-//! directory on the way was renamed, as its children's hashes follow from its old name. Then `walk.rs` goes on one
-//! component at a time, and leaps again from behind a renamed directory.
+//! that everyone may search, has a deadline or has expired, has a name of more than 32 bytes, is `.` or `..` (no entry has such a name) or
+//! has two slashes before it; or where a directory on the way was renamed, as its children's hashes follow from its old name. Then
+//! `walk.rs` goes on one component at a time, and leaps again from behind a renamed directory.
 
 use super::{
     Core, Id,
     chunks::prefetch,
     index::Extent,
-    name::{Hasher, INLINE, Name, Text},
-    record::{Pattern, Record, Shape, settle_reads},
+    name::{INLINE, PATH_MAX, Text},
+    record::{Pattern, Shape, settle_reads},
     walk::{Descent, Here, SHALLOW, Trail},
 };
 use crate::Handle;
@@ -27,38 +28,28 @@ use std::mem::MaybeUninit;
 /// Components of one leap: what the trail holds without an allocation, less its start.
 const RUNGS: usize = SHALLOW - 1;
 
-/// One component on the way up.
-#[derive(Clone, Copy)]
-#[repr(C)]
-struct Rung {
-    words: [u64; 4],
-    /// Hash and seed.
-    hash: u64,
-    len: u32,
-    /// Where it ends, from where the ladder begins.
-    end: u32,
-}
-
-/// The components of a path, first to last, hashed as if no directory had been renamed.
-pub(crate) struct Ladder<'p, 't> {
+/// A path, and what was found out about it before it is walked.
+pub(crate) struct Route<'p, 't> {
     pub(super) text: Text<'p, 't>,
-    rungs: [MaybeUninit<Rung>; RUNGS],
-    count: usize,
-    /// Where it begins, and under which seed.
-    foot: (usize, u32),
-    /// Where it ends.
-    end: usize,
-    /// Some name does not fit a record.
-    has_long: bool,
+    /// The hash of the last component, and the seed that the walk must begin under for that.
+    aim: Option<(u64, u32)>,
 }
 
 /// A record on the way up, with its count.
 type Hold = (Id, u32);
 
+/// The records on the way up, the last component's first.
+struct Climbed {
+    holds: [MaybeUninit<Hold>; RUNGS],
+    count: usize,
+    /// All counts, or-ed.
+    counts: u32,
+}
+
 /// How a leap ended.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Leap {
-    /// As far as it looked, which need not be the end of the path.
+    /// At the end of the path.
     There,
     /// One component before that: the next one is not plainly there.
     Before,
@@ -68,85 +59,28 @@ pub(super) enum Leap {
     Stuck,
 }
 
-impl Rung {
-    /// Writes a rung word by word, so that the words stay in general registers: if the four are stored as two vectors,
-    /// they are made vectors before, and taken apart again for the products of the hash, 15 instructions more.
+impl<'p, 't> Route<'p, 't> {
     #[inline(always)]
-    fn put(self, slot: &mut MaybeUninit<Rung>) {
-        let Rung { words, hash, len, end } = self;
-        let slot = slot.as_mut_ptr();
-        for (i, word) in words.into_iter().enumerate() {
-            // SAFETY: inside `slot`, which is writable.
-            unsafe { (&raw mut (*slot).words).cast::<u64>().add(i).write_volatile(word) };
-        }
-        // SAFETY: as above.
-        unsafe {
-            (&raw mut (*slot).hash).write(hash);
-            (&raw mut (*slot).len).write(len);
-            (&raw mut (*slot).end).write(end);
-        }
+    pub(crate) fn new(text: Text<'p, 't>) -> Self {
+        Route { text, aim: None }
     }
 
-    #[inline(always)]
-    fn is_it(&self, record: &Record, passes: Pattern) -> bool {
-        record.has_key(&self.words) && passes.fits(record.shape(), self.len)
+    /// Notes the hash of the last component of a walk that begins under `seed`.
+    pub(super) fn set_aim(&mut self, seed: u64, hash: u32) {
+        self.aim = Some((seed, hash));
     }
 }
 
-impl<'p, 't> Ladder<'p, 't> {
+impl Climbed {
     #[inline(always)]
-    pub(crate) fn new(text: Text<'p, 't>) -> Self {
-        let rungs = [const { MaybeUninit::uninit() }; RUNGS];
-        Ladder { text, rungs, count: 0, foot: (usize::MAX, 0), end: 0, has_long: false }
-    }
-
-    /// Splits what is left of a path, or the beginning of it, into components. There must be a byte at `at`.
-    #[inline(never)]
-    fn set_up(&mut self, hasher: &Hasher, mut seed: u32, at: usize) {
-        let text = self.text;
-        self.foot = (at, seed);
-        let mut slashes = text.slashes(at);
-        let (mut begin, mut count) = (0, 0);
-        let (mut last, mut has_long) = (0, false);
-        while slashes != 0 {
-            let end = slashes.trailing_zeros() as usize;
-            slashes &= slashes - 1;
-            let len = end - begin;
-            if len != 0 {
-                let Some(slot) = self.rungs.get_mut(count) else { break };
-                let (words, hash) = if len < INLINE {
-                    hasher.key(seed, text, at + begin, len)
-                } else {
-                    has_long |= len > INLINE;
-                    hasher.split_long(seed, text, at + begin).0.into_parts()
-                };
-                Rung { words, hash, len: len as u32, end: end as u32 }.put(slot);
-                seed = (hash >> 32) as u32;
-                count += 1;
-                last = end;
-            }
-            begin = end + 1;
-        }
-        (self.count, self.end, self.has_long) = (count, at + last, has_long);
-    }
-
-    /// Splits the path from `at` on, where that is not done yet.
-    #[inline(always)]
-    pub(super) fn stand_at(&mut self, hasher: &Hasher, seed: u32, at: usize) {
-        if self.foot != (at, seed) {
-            self.set_up(hasher, seed, at);
-        }
-    }
-
-    /// The hashes of all components.
-    pub(super) fn hashes(&self) -> impl Iterator<Item = u32> {
-        self.rungs().iter().map(|rung| rung.hash as u32)
+    fn new() -> Climbed {
+        Climbed { holds: [const { MaybeUninit::uninit() }; RUNGS], count: 0, counts: 0 }
     }
 
     #[inline(always)]
-    fn rungs(&self) -> &[Rung] {
-        // SAFETY: the first `count` have been written, and `MaybeUninit<Rung>` is laid out as `Rung` is.
-        unsafe { std::slice::from_raw_parts(self.rungs.as_ptr().cast(), self.count) }
+    fn holds(&self) -> &[Hold] {
+        // SAFETY: the first `count` have been written, and `MaybeUninit<Hold>` is laid out as `Hold` is.
+        unsafe { std::slice::from_raw_parts(self.holds.as_ptr().cast(), self.count) }
     }
 }
 
@@ -157,35 +91,38 @@ impl<H: Handle> Core<H> {
     pub(super) fn leap_to_end(
         &self,
         start: Id,
-        ladder: &mut Ladder<'_, '_>,
+        route: &Route<'_, '_>,
         settle: impl FnOnce(Id) -> bool,
         undo: impl FnOnce(Id),
     ) -> Option<(Id, usize)> {
-        let (foot, text) = (self.record(start), ladder.text);
+        let (foot, text) = (self.record(start), route.text);
         let at = text.skip_slashes(0);
         let seq = foot.begin();
-        if at == text.bytes.len() || !foot.shape().is_open_directory() {
+        let path = &text.bytes[at..];
+        if !(1..=PATH_MAX).contains(&path.len()) || !foot.shape().is_open_directory() || self.expiry.ever() {
             return None;
         }
-        ladder.stand_at(&self.hasher, foot.seed(), at);
-        if ladder.end != text.bytes.len() || ladder.has_long || self.expiry.ever() {
-            return None;
-        }
-        let mut holds = [const { MaybeUninit::uninit() }; RUNGS];
-        let (rungs, holds) = (ladder.rungs(), &mut holds[..ladder.count]);
-        let (found, counts) = self.climb(self.index.extent(), start, rungs, holds, Shape::plain_end())?;
+        let seed = foot.seed();
+        let hash = match route.aim {
+            Some((under, hash)) if under == seed => hash,
+            _ => self.hasher.path(seed, path),
+        };
+        let mut climbed = Climbed::new();
+        let ends = (at, text.bytes.len());
+        let found =
+            self.climb(self.index.extent(), start, text, ends, hash, Shape::plain_end(), &mut climbed)?;
         self.record(found).touch();
         if !settle(found) {
             return None;
         }
         settle_reads();
-        // SAFETY: `climb` has written them all.
-        let mut holds = holds.iter().map(|hold| unsafe { hold.assume_init() });
-        if (seq | counts) & 1 == 0
-            && foot.is_unchanged(seq)
-            && holds.all(|(id, seq)| self.record(id).is_unchanged(seq))
-        {
-            return Some((found, rungs.len()));
+        // All of them, without a branch for each. Not `all`: that is a call.
+        let mut is_unchanged = (seq | climbed.counts) & 1 == 0 && foot.is_unchanged(seq);
+        for &(id, seq) in climbed.holds() {
+            is_unchanged &= self.record(id).is_unchanged(seq);
+        }
+        if is_unchanged {
+            return Some((found, climbed.count));
         }
         undo(found);
         None
@@ -193,92 +130,103 @@ impl<H: Handle> Core<H> {
 
     /// Goes on to the last component, or to the one before it if that is all that is plainly there.
     #[inline(never)]
-    pub(super) fn leap(&self, descent: &mut Descent<'_, '_>, trail: &mut Trail, ladder: &mut Ladder) -> Leap {
-        let Here { id, seed, .. } = descent.here;
-        if descent.is_at_end() || !self.record(id).shape().is_open_directory() {
+    pub(super) fn leap(&self, descent: &mut Descent<'_, '_>, trail: &mut Trail) -> Leap {
+        let Descent { at, text, .. } = *descent;
+        if descent.is_at_end() || !self.record(descent.here.id).shape().is_open_directory() {
             return Leap::Stuck;
         }
-        ladder.stand_at(&self.hasher, seed, descent.at);
-        let rungs = ladder.rungs();
-        if self.leap_along(descent, trail, rungs) {
+        let end = text.end_before_slashes(at, text.bytes.len());
+        if self.leap_along(descent, trail, end) {
             return Leap::There;
         }
-        match rungs.split_last() {
-            Some((_, before)) if self.leap_along(descent, trail, before) => Leap::Before,
-            Some((_, before)) if before.len() < 2 => Leap::Stuck,
-            _ => Leap::Nowhere,
+        let last = text.bytes[at..end].iter().rposition(|&byte| byte == b'/').map_or(at, |slash| at + slash);
+        let before = text.end_before_slashes(at, last);
+        match () {
+            () if before == at => Leap::Stuck,
+            () if self.leap_along(descent, trail, before) => Leap::Before,
+            () if !text.bytes[at..before].contains(&b'/') => Leap::Stuck,
+            () => Leap::Nowhere,
         }
     }
 
-    /// Moves the walk to the last of `rungs` if all of them are plainly there.
-    fn leap_along(&self, descent: &mut Descent<'_, '_>, trail: &mut Trail, rungs: &[Rung]) -> bool {
-        let Some(last) = rungs.last() else { return false };
-        let end = descent.at + last.end as usize;
-        let is_end = end == descent.text.bytes.len();
+    /// Moves the walk to `end` if all components up to there are plainly there.
+    fn leap_along(&self, descent: &mut Descent<'_, '_>, trail: &mut Trail, end: usize) -> bool {
+        let (at, text) = (descent.at, descent.text);
+        if end - at > PATH_MAX {
+            return false;
+        }
+        let is_end = end == text.bytes.len();
         let passes = if is_end { Shape::plain_end() } else { Shape::open_directory() };
-        let mut holds = [const { MaybeUninit::uninit() }; RUNGS];
-        let holds = &mut holds[..rungs.len()];
-        let climbed = self.climb(descent.extent, descent.here.id, rungs, holds, passes);
-        let (Some((found, counts)), Some(slots)) =
-            (climbed, trail.first.get_mut(trail.len..trail.len + rungs.len()))
+        let hash = self.hasher.path(descent.here.seed, &text.bytes[at..end]);
+        let mut climbed = Climbed::new();
+        let found = self.climb(descent.extent, descent.here.id, text, (at, end), hash, passes, &mut climbed);
+        let (Some(found), Some(slots)) = (found, trail.first.get_mut(trail.len..trail.len + climbed.count))
         else {
             return false;
         };
         let mut horizon = descent.here.horizon;
-        for ((rung, hold), slot) in rungs.iter().zip(holds).zip(slots) {
-            // SAFETY: `climb` has written them all.
-            let (id, seq) = unsafe { hold.assume_init() };
+        for (&(id, seq), slot) in climbed.holds().iter().rev().zip(slots) {
             let record = self.record(id);
-            let end = descent.at + rung.end as usize;
-            let bytes = &descent.text.bytes[end - rung.len as usize..end];
-            let name = Name::of_parts(bytes, rung.words, rung.hash);
-            if record.stamp() < horizon || !self.is_long_name(id, &name) {
+            if record.stamp() < horizon {
                 return false;
             }
             horizon = horizon.max(record.horizon());
             *slot = (id.0, seq);
         }
-        trail.len += rungs.len();
-        trail.counts |= counts;
+        trail.len += climbed.count;
+        trail.counts |= climbed.counts;
         descent.here = Here::at(found, self.record(found).seed(), horizon);
-        descent.at = descent.text.skip_slashes(end);
+        descent.at = text.skip_slashes(end);
         true
     }
 
-    /// Looks for the last of `rungs`, which must be like `passes`, and climbs from there to `top`. Answers it and all
-    /// counts, or-ed; fills `holds`, which is as long.
+    /// Looks for what has `hash` and bears the last name of the path between the `ends`, is like `passes`, and has the names before it
+    /// above, up to `top`. Answers it; `climbed` is filled then.
     #[inline(always)]
+    #[expect(clippy::too_many_arguments, reason = "a structure of them would be built in memory")]
     fn climb(
         &self,
         extent: Extent,
         top: Id,
-        rungs: &[Rung],
-        holds: &mut [MaybeUninit<Hold>],
+        text: Text<'_, '_>,
+        (at, end): (usize, usize),
+        hash: u32,
         passes: Pattern,
-    ) -> Option<(Id, u32)> {
-        let ((last, above), (hold, holds)) = (rungs.split_last()?, holds.split_last_mut()?);
-        'candidate: for found in self.index.likely(extent, last.hash as u32) {
-            let record = self.record(found);
-            // Whoever wants a reference writes there: not to wait for it behind the climb.
+        climbed: &mut Climbed,
+    ) -> Option<Id> {
+        'candidate: for found in self.index.likely(extent, hash) {
+            // Whoever wants a handle or a reference reads there: not to wait for it behind the climb.
             prefetch(self.dentry(found));
-            let mut counts = record.begin();
-            if !last.is_it(record, passes) {
-                continue;
-            }
-            hold.write((found, counts));
-            let mut id = record.parent();
-            for (rung, hold) in above.iter().zip(holds.iter_mut()).rev() {
+            let (mut id, mut end, mut passes) = (found, end, passes);
+            climbed.counts = 0;
+            for (rung, hold) in climbed.holds.iter_mut().enumerate() {
                 let record = self.record(id);
                 let seq = record.begin();
-                if !rung.is_it(record, Shape::open_directory()) {
+                let shape = record.shape();
+                let len = shape.name_len();
+                // The root's name has none, and a long one cannot be compared here.
+                if !passes.fits(shape) || len.wrapping_sub(1) >= INLINE || len > end - at {
+                    continue 'candidate;
+                }
+                let begin = end - len;
+                if !record.has_name(text.window(begin), len) {
                     continue 'candidate;
                 }
                 hold.write((id, seq));
-                counts |= seq;
+                climbed.counts |= seq;
                 id = record.parent();
-            }
-            if id == top {
-                return Some((found, counts));
+                if begin == at {
+                    if id != top {
+                        continue 'candidate;
+                    }
+                    climbed.count = rung + 1;
+                    return Some(found);
+                }
+                end = begin - 1;
+                if text.bytes[end] != b'/' {
+                    continue 'candidate;
+                }
+                passes = Shape::open_directory();
             }
         }
         None

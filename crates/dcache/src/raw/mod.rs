@@ -9,6 +9,7 @@
 //! ─────────────────────────────────────────────────────────────────────────────────────────────────────
 //! index     hash → record numbers                  record   what a walk reads    dentry   what is written
 //! epoch     who is reading                         name     hashes               chunks   storage
+//!                                                  field    their arithmetic
 //! ```
 //!
 //! # Lock order
@@ -35,6 +36,7 @@ pub(crate) mod counters;
 pub(crate) mod dentry;
 pub(crate) mod epoch;
 pub(crate) mod expiry;
+pub(crate) mod field;
 pub(crate) mod fill;
 pub(crate) mod index;
 pub(crate) mod leap;
@@ -149,7 +151,7 @@ impl<H: Handle> Core<H> {
         rewrite.seed(self.hasher.salt(0, 0));
         rewrite.shape(Shape::linked(Some(root.kind), if root.search { Shape::SEARCH } else { 0 }, 0));
         drop(rewrite);
-        record.set_life(self.expiry.stamp(), 0);
+        record.set_stamp(self.expiry.stamp());
         // SAFETY: nobody else has the cache yet.
         unsafe { self.dentry(id).fill(Some(root.handle), None) };
         self.dentry(id).revive(false, false);
@@ -205,6 +207,19 @@ impl<H: Handle> Core<H> {
             self.release(id.id());
         }
         is_it
+    }
+
+    /// Whether the entry with this id is still cached under its name.
+    ///
+    /// If the slot has been given to another entry since, its generation was moved on before that one's shape was written, behind a
+    /// fence (R1 in `record.rs`): who has seen that shape sees the new generation.
+    pub(crate) fn is_linked(&self, id: DentryId) -> bool {
+        if id.id() == Id::NONE || id.id().0 >= self.high_water() {
+            return false;
+        }
+        let is_linked = self.record(id.id()).shape().is_linked();
+        record::settle_reads();
+        is_linked && self.dentry(id.id()).generation() == id.generation()
     }
 
     /// Takes a user's reference to the parent of an entry that is held.

@@ -4,16 +4,24 @@
 //! are compared too). Of a longer name the key is its length and a keyed 128-bit hash, and the full bytes are
 //! compared before a hit is believed.
 //!
-//! `hash(seed, name)` yields 64 bits: the lower half is the *hash*, which chooses bucket and tag; the upper half
-//! is the *seed* of the directory that is created under this name. A directory keeps its seed when it is renamed
-//! ("sticky"), so all hashes of a path follow from the path alone as long as nothing above was renamed.
+//! **Fingerprints.** A path is read as one number in base 256, a slash before each name, modulo a prime of 56 bits that is
+//! drawn for each cache (Karp and Rabin 1987). So the fingerprint of `a/b` under a directory's *seed* is that of `b` under the
+//! fingerprint of `a`: a directory created under a name has the name's fingerprint as its seed, and the fingerprint of a path follows
+//! from its bytes in one pass, eight bytes at a time, that need not know where its names begin. The *hash*, which chooses bucket and tag,
+//! is a keyed mixture of it. A directory keeps its seed when it is renamed ("sticky"), so all this holds as long as nothing above was
+//! renamed.
 //!
-//! One folded multiplication per sixteen bytes, under secrets drawn for each cache: names that an outsider chooses
-//! cannot be aimed at one bucket. All names of less than 32 bytes take the same steps, without a branch on their
-//! length or on how near they are to the end of the path, which no processor could predict: nearly half of the names
-//! of the lab's trees have sixteen bytes or more.
+//! Names that an outsider chooses cannot be aimed at one bucket: two names share a fingerprint if the prime divides the difference of two
+//! numbers of 256 bytes, which has at most 37 such divisors, of more than 2^49 primes that may be the one.
+//!
+//! All names of less than 32 bytes take the same steps, without a branch on their length or on how near they are to the end of the
+//! path, which no processor could predict: nearly half of the names of the lab's trees have sixteen bytes or more.
 
-use super::bytes::{positions_in, words};
+pub(crate) use super::field::PATH_MAX;
+use super::{
+    bytes::{positions_in, words},
+    field::Field,
+};
 use std::hint::select_unpredictable;
 
 /// Bytes of a name that fit the record.
@@ -28,32 +36,23 @@ const WORDS: usize = INLINE / size_of::<u64>();
 pub(crate) struct Name<'a> {
     pub(crate) bytes: &'a [u8],
     pub(crate) words: [u64; WORDS],
-    hash: u64,
+    hash: u32,
+    seed: u64,
 }
 
 impl<'a> Name<'a> {
     /// The name of what has none: the root, and entries that were never linked.
-    pub(crate) const NONE: Name<'static> = Name { bytes: b"", words: [0; WORDS], hash: 0 };
+    pub(crate) const NONE: Name<'static> = Name { bytes: b"", words: [0; WORDS], hash: 0, seed: 0 };
 
     #[inline]
     pub(crate) fn hash(&self) -> u32 {
-        self.hash as u32
+        self.hash
     }
 
     /// The seed of a directory created under this name.
     #[inline]
-    pub(crate) fn seed(&self) -> u32 {
-        (self.hash >> 32) as u32
-    }
-
-    /// A name of what [`into_parts`](Self::into_parts) answered.
-    pub(crate) fn of_parts(bytes: &'a [u8], words: [u64; WORDS], hash: u64) -> Self {
-        Name { bytes, words, hash }
-    }
-
-    /// Key, and hash and seed in one.
-    pub(crate) fn into_parts(self) -> ([u64; WORDS], u64) {
-        (self.words, self.hash)
+    pub(crate) fn seed(&self) -> u64 {
+        self.seed
     }
 
     #[inline]
@@ -81,9 +80,9 @@ impl<'a> Name<'a> {
 }
 
 /// The secrets of one cache.
-#[derive(Clone, Copy)]
 pub(crate) struct Hasher {
     secret: [u64; 4],
+    field: Field,
 }
 
 impl Hasher {
@@ -91,25 +90,39 @@ impl Hasher {
     pub(crate) fn new(seed: u64) -> Self {
         // SplitMix64 (Steele, Lea, Flood 2014): consecutive outputs of any seed are well mixed.
         let mut state = seed;
-        let secret = std::array::from_fn(|_| {
+        let mut next = || {
             state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
             let x = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
             let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-            // Odd, so that no multiplication loses what it is given.
-            (x ^ (x >> 31)) | 1
-        });
-        Hasher { secret }
+            x ^ (x >> 31)
+        };
+        // Odd, so that no multiplication loses what it is given.
+        let secret = std::array::from_fn(|_| next() | 1);
+        Hasher { secret, field: Field::new(next) }
     }
 
     /// A seed for a directory that shall not have the one its name implies.
-    pub(crate) fn salt(&self, seed: u32, salt: u64) -> u32 {
-        (fold(self.secret[2] ^ u64::from(seed), self.secret[3] ^ salt) >> 32) as u32
+    pub(crate) fn salt(&self, seed: u64, salt: u64) -> u64 {
+        self.field.reduce(u128::from(fold(self.secret[2] ^ seed, self.secret[3] ^ salt)))
     }
 
-    /// Splits off the name that begins at `at`, and hashes it under `seed`: all blocks of 32 bytes up to and with the
-    /// one in which the name ends. Answers where it ends. There is a name: the path goes on at `at`, with no slash.
+    /// The hash of a fingerprint.
+    #[inline(always)]
+    pub(crate) fn hash(&self, fingerprint: u64) -> u32 {
+        // The first product spreads neighbours over all 64 bits, of which each bit of the second's halves depends.
+        fold(fingerprint.wrapping_mul(self.secret[0]), self.secret[1]) as u32
+    }
+
+    /// The hash of the last component of a path without doubled slashes, of at most [`PATH_MAX`] bytes, from a directory with this seed.
+    #[inline(always)]
+    pub(crate) fn path(&self, seed: u64, path: &[u8]) -> u32 {
+        self.hash(self.field.path(seed, path))
+    }
+
+    /// Splits off the name that begins at `at`, and hashes it under `seed`. Answers where it ends. There is a name: the path goes on at
+    /// `at`, with no slash.
     #[inline]
-    pub(crate) fn split<'p>(&self, seed: u32, text: Text<'p, '_>, at: usize) -> (Name<'p>, usize) {
+    pub(crate) fn split<'p>(&self, seed: u64, text: Text<'p, '_>, at: usize) -> (Name<'p>, usize) {
         let window = text.window(at);
         // One more at the end, for where there is no slash.
         let len = (u64::from(positions_in(window, b'/')) | 1 << INLINE).trailing_zeros() as usize;
@@ -117,37 +130,28 @@ impl Hasher {
             return self.split_long(seed, text, at);
         }
         let words = kept(window, len);
-        (Name { bytes: &text.bytes[at..at + len], words, hash: self.mix(self.start(seed), words) }, at + len)
-    }
-
-    /// The key and the hash of a name of less than 32 bytes that is known to lie at `at`.
-    #[inline(always)]
-    pub(crate) fn key(&self, seed: u32, text: Text<'_, '_>, at: usize, len: usize) -> ([u64; WORDS], u64) {
-        let words = kept(text.window(at), len);
-        (words, self.mix(self.start(seed), words))
+        let seed = self.field.name(seed, &words, len);
+        (Name { bytes: &text.bytes[at..at + len], words, hash: self.hash(seed), seed }, at + len)
     }
 
     /// As [`split`](Self::split), for a name of at least 32 bytes.
     #[cold]
     #[inline(never)]
-    pub(crate) fn split_long<'p>(&self, seed: u32, text: Text<'p, '_>, at: usize) -> (Name<'p>, usize) {
+    fn split_long<'p>(&self, seed: u64, text: Text<'p, '_>, at: usize) -> (Name<'p>, usize) {
         let rest = &text.bytes[at..];
         let len = rest.iter().position(|&byte| byte == b'/').unwrap_or(rest.len());
-        let (mut hash, mut second) = (self.start(seed), self.secret[2]);
+        let (mut first, mut second) = (self.secret[0], self.secret[2]);
         for block in 0..=len / INLINE {
             let begin = block * INLINE;
             let words = kept(text.window(at + begin), (len - begin).min(INLINE));
-            hash = self.mix(hash, words);
+            first = self.mix(first, words);
             second = fold(second ^ words[0], self.secret[3] ^ words[1]);
             second = fold(second ^ words[2], self.secret[1] ^ words[3]);
         }
-        let words = if len > INLINE { [hash, second, 0, 0] } else { words(text.window(at)) };
-        (Name { bytes: &rest[..len], words, hash }, at + len)
-    }
-
-    #[inline(always)]
-    fn start(&self, seed: u32) -> u64 {
-        self.secret[0] ^ u64::from(seed)
+        let words = if len > INLINE { [first, second, 0, 0] } else { words(text.window(at)) };
+        // Longer ones are not cached: any will do.
+        let seed = self.field.path(seed, &rest[..len.min(NAME_MAX)]);
+        (Name { bytes: &rest[..len], words, hash: self.hash(seed), seed }, at + len)
     }
 
     /// The second product does not wait for `state`.
@@ -159,7 +163,7 @@ impl Hasher {
 
     /// A whole name. `None` for what is no name of a directory entry: nothing, `.`, `..`, more than
     /// [`NAME_MAX`] bytes, or a slash or NUL inside.
-    pub(crate) fn name<'n>(&self, seed: u32, bytes: &'n [u8]) -> Option<Name<'n>> {
+    pub(crate) fn name<'n>(&self, seed: u64, bytes: &'n [u8]) -> Option<Name<'n>> {
         if bytes.is_empty() || bytes.len() > NAME_MAX || bytes.contains(&0) {
             return None;
         }
@@ -192,7 +196,7 @@ impl<'p, 't> Text<'p, 't> {
 
     /// The 32 bytes from `at` on, slashes beyond the end.
     #[inline(always)]
-    fn window(&self, at: usize) -> &[u8; INLINE] {
+    pub(crate) fn window(&self, at: usize) -> &[u8; INLINE] {
         let len = self.bytes.len();
         debug_assert!(at <= len);
         let behind = self.tail.as_ptr().wrapping_add(INLINE).wrapping_sub(len);
@@ -200,6 +204,11 @@ impl<'p, 't> Text<'p, 't> {
         // SAFETY: up to `len - 32` the window is inside `bytes`. Beyond, `at + 32 - len` is 1 to 32, as `at` is not
         // beyond the end, and the window is inside `tail`.
         unsafe { &*base.wrapping_add(at).cast() }
+    }
+
+    /// Where what stands between `at` and `end` ends, without slashes at its end.
+    pub(crate) fn end_before_slashes(&self, at: usize, end: usize) -> usize {
+        self.bytes[at..end].iter().rposition(|&byte| byte != b'/').map_or(at, |last| at + last + 1)
     }
 
     /// Where the path goes on behind slashes at `at`.
@@ -210,35 +219,6 @@ impl<'p, 't> Text<'p, 't> {
         }
         at
     }
-
-    /// The slashes in up to [`SECTION`](Self::SECTION) bytes from `at` on, a bit each, and one for the end of the path
-    /// if it is reached. There must be a byte at `at`.
-    #[inline(always)]
-    pub(crate) fn slashes(&self, at: usize) -> u128 {
-        let rest = self.bytes.len() - at;
-        let Some(last) = self.bytes.len().checked_sub(INLINE) else {
-            let slashes = positions_in(self.window(at), b'/') & !(u32::MAX << rest);
-            return u128::from(slashes | 1 << rest);
-        };
-        let window = |offset: usize| {
-            let begin = last.min(at + offset);
-            // SAFETY: `begin` is at most 32 bytes before the end. Not `self.window`: what was just stored comes late.
-            let window = unsafe { &*self.bytes.as_ptr().add(begin).cast() };
-            u64::from(positions_in(window, b'/')) >> (at + offset - begin)
-        };
-        let (mut low, mut high) = (window(0) | window(32) << 32, 0);
-        if rest > 64 {
-            high = window(64) | window(96) << 32;
-        }
-        if rest <= Self::SECTION {
-            low |= u64::from(rest < 64) << (rest % 64);
-            high |= u64::from(rest >= 64) << (rest % 64);
-        }
-        u128::from(low) | u128::from(high) << 64
-    }
-
-    /// Bytes that are searched for slashes together.
-    pub(crate) const SECTION: usize = 127;
 }
 
 /// Puts fewer than 32 bytes at the end of the first half of `tail`. By words that overlap, not as a copy of a length
@@ -300,11 +280,25 @@ mod tests {
                     let (inside, end) = hasher.split(99, Text::new(&path, &mut { Text::TAIL }), prefix.len());
                     assert_eq!((inside.bytes, &path[end..]), (&bytes[..], suffix.as_bytes()));
                     assert_eq!(
-                        (inside.words, inside.hash),
-                        (alone.words, alone.hash),
+                        (inside.words, inside.hash, inside.seed),
+                        (alone.words, alone.hash, alone.seed),
                         "{len} {prefix}{suffix}"
                     );
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn the_hash_of_a_path_is_that_of_its_last_name_below_the_others() {
+        let hasher = Hasher::new(11);
+        let lens = [1, 2, 7, 8, 9, 15, 16, 31, 32, 33, 64, 100];
+        for (i, first) in lens.into_iter().enumerate() {
+            for second in lens {
+                let names = [vec![b'\xff'; first], vec![b'b'; second], vec![b'c'; 1 + i]];
+                let path = names.join(&b'/');
+                let last = names.iter().fold(99, |seed, name| hasher.name(seed, name).expect("valid").seed());
+                assert_eq!(hasher.path(99, &path), hasher.hash(last), "{first} {second}");
             }
         }
     }

@@ -1,12 +1,14 @@
 //! Asking for all lines of a walk before the first is read.
 //!
-//! With sticky seeds all buckets of a path follow from its bytes, so their lines can be under way at once, and
-//! after them the records that they name: two waits for memory instead of two per component. For what is in the
+//! With sticky seeds all buckets of a path follow from its bytes, so those of its last components can be under way at once, and
+//! after them the records that they name: two waits for memory. What lies above is shared by many paths, and was asked for in vain:
+//! of a tree with a fan of twelve, the directories of the last level but one are an eleventh of all entries, and all above them less
+//! than a hundredth. For what is in the
 //! processor's caches already it costs more than it gives (003 of the sources found the same of the kernel's
 //! prefetch), so `Auto` finds out: of every [`PERIOD`] walks of a thread one is timed with and one without, and
 //! the rest do what has been faster lately. A cache so small that it must be hot is not even tried.
 
-use super::{Core, Id, chunks::prefetch, index::Extent, leap::Ladder};
+use super::{Core, Id, chunks::prefetch, index::Extent, leap::Route, name::PATH_MAX};
 use crate::sync::{AtomicU32, Ordering};
 use crate::{Handle, PrefetchMode};
 use std::time::Duration;
@@ -73,27 +75,39 @@ impl PrefetchMode {
     }
 }
 
+/// What a walk is likely to wait for: the last component's hash, and that of the one before.
+#[derive(Clone, Copy, Default)]
+struct Aims(Option<u32>, Option<u32>);
+
 impl<H: Handle> Core<H> {
-    /// Asks for the lines of a few walks from `start`: first for all buckets, then for the records that they name, and
-    /// for the dentries of the last ones.
+    /// Asks for the lines of a few walks from `start`, at most [`TOGETHER`]: first for the buckets of their last two components, then for
+    /// the records that they name, and for the dentries of the last ones. What lies above is shared by many paths.
     #[inline(never)]
-    pub(crate) fn prefetch_walks(&self, start: Id, ladders: &mut [Ladder<'_, '_>]) {
+    pub(crate) fn prefetch_walks(&self, start: Id, routes: &mut [Route<'_, '_>]) {
         let extent = self.index.extent();
         let seed = self.record(start).seed();
-        for ladder in &mut *ladders {
-            let at = ladder.text.skip_slashes(0);
-            if at < ladder.text.bytes.len() {
-                ladder.stand_at(&self.hasher, seed, at);
-                ladder.hashes().for_each(|hash| self.index.prefetch(extent, hash));
+        let mut aims = [Aims::default(); TOGETHER];
+        for (route, aims) in routes.iter_mut().zip(&mut aims) {
+            let text = route.text;
+            let path = &text.bytes[text.skip_slashes(0)..];
+            if !(1..=PATH_MAX).contains(&path.len()) {
+                continue;
             }
+            let last = self.hasher.path(seed, path);
+            route.set_aim(seed, last);
+            self.index.prefetch(extent, last);
+            let before = path.iter().rposition(|&byte| byte == b'/').filter(|&len| len != 0);
+            let before = before.map(|len| self.hasher.path(seed, &path[..len]));
+            before.into_iter().for_each(|hash| self.index.prefetch(extent, hash));
+            *aims = Aims(Some(last), before);
         }
-        for ladder in ladders {
-            let mut last = None;
-            for hash in ladder.hashes() {
-                last = self.index.likely(extent, hash).next();
-                last.into_iter().for_each(|id| prefetch(self.record(id)));
+        for Aims(last, before) in &aims[..routes.len().min(TOGETHER)] {
+            let likely = |hash: &u32| self.index.likely(extent, *hash).next();
+            if let Some(id) = last.as_ref().and_then(likely) {
+                prefetch(self.record(id));
+                prefetch(self.dentry(id));
             }
-            last.into_iter().for_each(|id| prefetch(self.dentry(id)));
+            before.as_ref().and_then(likely).into_iter().for_each(|id| prefetch(self.record(id)));
         }
     }
 }

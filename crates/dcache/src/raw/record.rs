@@ -2,11 +2,10 @@
 //!
 //! ```text
 //!  0  seq       u32   odd while the record is rewritten                          itself
-//!  4  deadline  u32   tick after which the entry is not believed, 0 = never      single word
+//!  4  shape     u16   length of the name; kind and flags                         [record seq]
+//!  6  used      u8    set by walks that hit, cleared by the clock                single word
 //!  8  place     u64   parent << 32 | hash of the name under the parent's seed    [record seq]
-//! 16  seed      u32   seed of the directory, for its children's hashes           [immutable] while linked
-//! 20  shape     u16   length of the name; kind and flags                         [record seq]
-//! 22  used      u8    set by walks that hit, cleared by the clock                single word
+//! 16  seed      u64   seed of the directory, for its children's hashes           [immutable] while linked
 //! 24  stamp     u32   value of the expiry counter when the entry was learnt      single word
 //! 28  horizon   u32   what lies below and has a lower stamp has expired          single word
 //! 32  name      [u64; 4]  up to 32 bytes, or a 128-bit hash of a longer name     [record seq]
@@ -27,7 +26,12 @@
 //!
 //! Limit: a reader that sleeps while a record is rewritten 2³¹ times may believe it unchanged.
 
-use super::{Id, chunks::Zeroed, name::Name};
+use super::{
+    Id,
+    bytes::equal_positions,
+    chunks::Zeroed,
+    name::{INLINE, Name},
+};
 use crate::Kind;
 use crate::sync::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Backoff, Ordering, fence, switch_point};
 
@@ -36,11 +40,10 @@ use crate::sync::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Backoff, Ordering, 
 #[repr(C, align(64))]
 pub(crate) struct Record {
     seq: AtomicU32,
-    deadline: AtomicU32,
-    place: AtomicU64,
-    seed: AtomicU32,
     shape: AtomicU16,
     used: AtomicU8,
+    place: AtomicU64,
+    seed: AtomicU64,
     stamp: AtomicU32,
     horizon: AtomicU32,
     name: [AtomicU64; 4],
@@ -52,8 +55,8 @@ const _: () = {
     assert!(size_of::<Record>() == 64);
     assert!(offset_of!(Record, place) == 8);
     assert!(offset_of!(Record, seed) == 16);
-    assert!(offset_of!(Record, shape) == 20);
-    assert!(offset_of!(Record, used) == 22);
+    assert!(offset_of!(Record, shape) == 4);
+    assert!(offset_of!(Record, used) == 6);
     assert!(offset_of!(Record, stamp) == 24);
     assert!(offset_of!(Record, name) == 32);
 };
@@ -78,7 +81,7 @@ impl Shape {
     /// This directory was renamed: its seed is not the one that its name implies.
     pub(crate) const MOVED: u32 = 0x2000;
 
-    /// The deadline is set.
+    /// The entry is believed only for a time, which its dentry tells.
     pub(crate) const TIMED: u32 = 0x4000;
 
     const DIRECTORY: u32 = 0x0100;
@@ -131,14 +134,14 @@ impl Shape {
     /// What linked records have through which a walk passes without a further question.
     #[inline(always)]
     pub(crate) fn open_directory() -> Pattern {
-        let asked = Self::KIND | Self::SEARCH | Self::TIMED | Self::LINKED | Self::LEN;
+        let asked = Self::KIND | Self::SEARCH | Self::TIMED | Self::LINKED;
         Pattern { asked, expected: Self::DIRECTORY | Self::SEARCH | Self::LINKED }
     }
 
     /// What linked records have at which a walk may end without a further question.
     #[inline(always)]
     pub(crate) fn plain_end() -> Pattern {
-        let asked = Self::DIRECTORY | Self::TIMED | Self::LINKED | Self::LEN;
+        let asked = Self::DIRECTORY | Self::TIMED | Self::LINKED;
         Pattern { asked, expected: Self::DIRECTORY | Self::LINKED }
     }
 
@@ -186,10 +189,10 @@ pub(crate) struct Pattern {
 }
 
 impl Pattern {
-    /// Whether a shape is like this and its name has `len` bytes (or 256 more: those no record has).
+    /// Whether a shape is like this.
     #[inline(always)]
-    pub(crate) fn fits(self, shape: Shape, len: u32) -> bool {
-        shape.0 & self.asked == self.expected | (len & Shape::LEN)
+    pub(crate) fn fits(self, shape: Shape) -> bool {
+        shape.0 & self.asked == self.expected
     }
 }
 
@@ -228,11 +231,13 @@ impl Record {
         is_it.then_some(shape)
     }
 
-    /// Whether the name has this key.
+    /// Whether the first `len` bytes of the name, 1 to 32, are those of `window`.
     #[inline(always)]
-    pub(crate) fn has_key(&self, words: &[u64; 4]) -> bool {
-        let differing = |i: usize| self.name[i].load(Ordering::Relaxed) ^ words[i];
-        differing(0) | differing(1) | differing(2) | differing(3) == 0
+    pub(crate) fn has_name(&self, window: &[u8; INLINE], len: usize) -> bool {
+        let word = |i: usize| self.name[i].load(Ordering::Relaxed);
+        let equal = equal_positions(window, [word(0), word(1), word(2), word(3)]);
+        // What stands behind the name in the window need not be equal.
+        !equal << (INLINE - len) == 0
     }
 
     #[inline]
@@ -252,7 +257,7 @@ impl Record {
     }
 
     #[inline]
-    pub(crate) fn seed(&self) -> u32 {
+    pub(crate) fn seed(&self) -> u64 {
         self.seed.load(Ordering::Relaxed)
     }
 
@@ -266,15 +271,9 @@ impl Record {
         self.horizon.load(Ordering::Relaxed)
     }
 
-    #[inline]
-    pub(crate) fn deadline(&self) -> u32 {
-        self.deadline.load(Ordering::Relaxed)
-    }
-
-    /// Says when the entry was learnt and until when it is believed.
-    pub(crate) fn set_life(&self, stamp: u32, deadline: u32) {
+    /// Says when the entry was learnt.
+    pub(crate) fn set_stamp(&self, stamp: u32) {
         self.stamp.store(stamp, Ordering::Relaxed);
-        self.deadline.store(deadline, Ordering::Relaxed);
     }
 
     /// Marks the entry as learnt before anything that may have expired.
@@ -357,7 +356,7 @@ impl Rewrite<'_> {
         self.record.place.store(place(parent, name.hash()), Ordering::Release);
     }
 
-    pub(crate) fn seed(&self, seed: u32) {
+    pub(crate) fn seed(&self, seed: u64) {
         self.record.seed.store(seed, Ordering::Relaxed);
     }
 

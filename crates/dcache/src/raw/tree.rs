@@ -133,7 +133,8 @@ impl<H: Handle> Core<H> {
         unsafe { dentry.fill(child.map(|(_, handle, _)| handle), boxed(name)) };
         dentry.set_position(position.unwrap_or(0));
         dentry.revive(held, false);
-        record.set_life(self.expiry.still(stamp), self.expiry.deadline(ttl));
+        record.set_stamp(self.expiry.still(stamp));
+        dentry.set_deadline(self.expiry.deadline(ttl));
         record.set_horizon(0);
         record.set_used(!cold);
         let seed = self.seed_for(name);
@@ -171,7 +172,8 @@ impl<H: Handle> Core<H> {
         // SAFETY: as in `link`.
         unsafe { self.dentry(id).fill(Some(handle), None) };
         let record = self.record(id);
-        record.set_life(self.expiry.stamp(), 0);
+        record.set_stamp(self.expiry.stamp());
+        self.dentry(id).set_deadline(0);
         record.set_horizon(0);
         let rewrite = record.rewrite();
         rewrite.place(dir, &Name::NONE);
@@ -185,7 +187,7 @@ impl<H: Handle> Core<H> {
         self.count_held(1);
     }
 
-    fn seed_for(&self, name: &Name<'_>) -> u32 {
+    fn seed_for(&self, name: &Name<'_>) -> u64 {
         let natural = name.seed();
         if self.moved.may_contain(natural) { self.hasher.salt(natural, self.fresh_salt()) } else { natural }
     }
@@ -446,7 +448,7 @@ impl<H: Handle> Core<H> {
             record.rewrite().flags(0, Shape::COMPLETE);
         }
         record.set_horizon(record.horizon().max(above));
-        record.set_life(self.expiry.stamp(), record.deadline());
+        record.set_stamp(self.expiry.stamp());
     }
 
     /// The shape of a record that is being renamed. A directory's seed no longer follows from its name.
@@ -477,20 +479,20 @@ impl MovedSeeds {
         MovedSeeds { counts: (0..Self::SLOTS).map(|_| AtomicU8::new(0)).collect() }
     }
 
-    fn slot(&self, seed: u32) -> &AtomicU8 {
+    fn slot(&self, seed: u64) -> &AtomicU8 {
         &self.counts[seed as usize % Self::SLOTS]
     }
 
-    fn may_contain(&self, seed: u32) -> bool {
+    fn may_contain(&self, seed: u64) -> bool {
         self.slot(seed).load(Ordering::Relaxed) != 0
     }
 
-    fn insert(&self, seed: u32) {
+    fn insert(&self, seed: u64) {
         let up = |count: u8| Some(count.saturating_add(1));
         let _ = self.slot(seed).fetch_update(Ordering::Relaxed, Ordering::Relaxed, up);
     }
 
-    pub(crate) fn remove(&self, seed: u32) {
+    pub(crate) fn remove(&self, seed: u64) {
         let down = |count: u8| (count != u8::MAX).then(|| count.saturating_sub(1));
         let _ = self.slot(seed).fetch_update(Ordering::Relaxed, Ordering::Relaxed, down);
     }

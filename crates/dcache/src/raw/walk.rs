@@ -10,7 +10,7 @@
 //! that is being renamed under both its names. In a complete directory it means ENOENT (G2).
 //!
 //! Most walks are one leap (`leap.rs`), from the end of the path up. Where it does not get there, `glide` goes down as
-//! long as components are plain, and `step` takes any. The hash of each component is computed under the seed that the
+//! long as components are plain, and `step` takes any. In `glide` the hash of each component is computed under the seed that the
 //! component before implies ("sticky seeds"), not under the one that its record holds; the two are compared
 //! afterwards. As that branch is predicted, the processor is already fetching the next bucket and record while it
 //! still waits for this one.
@@ -20,11 +20,11 @@ use super::{
     epoch::Pin,
     fill::Known,
     index::{Extent, Miss},
-    leap::{Ladder, Leap},
+    leap::{Leap, Route},
     name::{NAME_MAX, Name, Text},
     record::{Record, Shape, settle_reads},
 };
-use crate::{Handle, Reason};
+use crate::{DentryId, Handle, Kind, Reason, Seen};
 use std::time::Instant;
 
 /// Attempts that are overtaken by writers before a walk gives up.
@@ -120,7 +120,7 @@ pub(super) struct Descent<'t, 'p> {
 pub(super) struct Here {
     pub(super) id: Id,
     /// Under which its children are hashed.
-    pub(super) seed: u32,
+    pub(super) seed: u64,
     /// What is below and has a lower stamp has expired.
     pub(super) horizon: u32,
     /// The caller was asked whether it may be searched, and said yes.
@@ -130,7 +130,7 @@ pub(super) struct Here {
 }
 
 impl Here {
-    pub(super) fn at(id: Id, seed: u32, horizon: u32) -> Here {
+    pub(super) fn at(id: Id, seed: u64, horizon: u32) -> Here {
         Here { id, seed, horizon, may_search: false, was_complete: false }
     }
 }
@@ -184,12 +184,12 @@ impl<H: Handle> Core<H> {
         let plan = self.prefetch.plan(self.index.extent(), pin.trials());
         let begun = plan.timed.then(Instant::now);
         let mut tail = Text::TAIL;
-        let mut ladder = Ladder::new(Text::new(request.path, &mut tail));
+        let mut route = Route::new(Text::new(request.path, &mut tail));
         if plan.prefetch {
             pin.counters().prefetched.add(1);
-            self.prefetch_walks(request.start, std::slice::from_mut(&mut ladder));
+            self.prefetch_walks(request.start, std::slice::from_mut(&mut route));
         }
-        let end = self.walk_counted(&mut pin, request, &mut ladder, may_search, settle, undo);
+        let end = self.walk_counted(&mut pin, request, &route, may_search, settle, undo);
         if let Some(begun) = begun {
             pin.trials().learn(plan, begun.elapsed());
         }
@@ -203,6 +203,31 @@ impl<H: Handle> Core<H> {
             End::Found(id) => self.hold(*id),
             End::Negative { .. } => true,
             End::Stopped(stop) => self.hold_stop(stop),
+        }
+    }
+
+    /// Looks at what was found, and takes the references that any other end stands for. To be called inside of a pin.
+    #[inline(always)]
+    pub(crate) fn see_end(&self, end: &End, seen: &mut Option<Seen<H>>) -> bool {
+        match end {
+            End::Found(id) => {
+                let (record, dentry) = (self.record(*id), self.dentry(*id));
+                // SAFETY: found linked inside the pin of this walk, and positive.
+                let handle = unsafe { dentry.handle() }.clone();
+                let kind = record.shape().kind().unwrap_or(Kind::Other);
+                *seen = Some(Seen { id: DentryId::new(*id, dentry.generation()), handle, kind });
+                true
+            }
+            End::Negative { .. } => true,
+            End::Stopped(stop) => self.hold_stop(stop),
+        }
+    }
+
+    /// Gives up the references that [`see_end`](Self::see_end) took.
+    #[cold]
+    pub(crate) fn release_stop(&self, end: &End) {
+        if let End::Stopped(_) = end {
+            self.release_end(end);
         }
     }
 
@@ -237,13 +262,13 @@ impl<H: Handle> Core<H> {
         &self,
         pin: &mut Pin<'_>,
         request: &Request<'_>,
-        ladder: &mut Ladder<'_, '_>,
+        route: &Route<'_, '_>,
         may_search: &mut impl FnMut(&H) -> bool,
         settle: impl FnMut(&End) -> bool,
         undo: impl FnMut(&End),
     ) -> End {
         pin.counters().walks.add(1);
-        let (end, components) = self.walk_inside(pin, request, ladder, may_search, settle, undo);
+        let (end, components) = self.walk_inside(pin, request, route, may_search, settle, undo);
         let counters = pin.counters();
         counters.components.add(components as u64);
         match end {
@@ -261,7 +286,7 @@ impl<H: Handle> Core<H> {
         &self,
         pin: &mut Pin<'_>,
         request: &Request<'_>,
-        ladder: &mut Ladder<'_, '_>,
+        route: &Route<'_, '_>,
         may_search: &mut impl FnMut(&H) -> bool,
         mut settle: impl FnMut(&End) -> bool,
         mut undo: impl FnMut(&End),
@@ -271,9 +296,9 @@ impl<H: Handle> Core<H> {
             pin.counters().retries.add(1);
             undo(&End::Found(id));
         };
-        match self.leap_to_end(request.start, ladder, hold, release) {
+        match self.leap_to_end(request.start, route, hold, release) {
             Some((id, components)) => (End::Found(id), components),
-            None => self.attempt(pin, request, may_search, settle, undo, ladder),
+            None => self.attempt(pin, request, may_search, settle, undo, route.text),
         }
     }
 
@@ -286,7 +311,7 @@ impl<H: Handle> Core<H> {
         may_search: &mut impl FnMut(&H) -> bool,
         mut settle: impl FnMut(&End) -> bool,
         mut undo: impl FnMut(&End),
-        ladder: &mut Ladder<'_, '_>,
+        text: Text<'_, '_>,
     ) -> (End, usize) {
         for _ in 0..ATTEMPTS {
             let start = self.record(request.start);
@@ -294,11 +319,11 @@ impl<H: Handle> Core<H> {
             let mut trail = Trail::beginning_at(request.start, start.begin());
             let mut descent = Descent {
                 extent: self.index.extent(),
-                text: ladder.text,
-                at: ladder.text.skip_slashes(0),
+                text,
+                at: text.skip_slashes(0),
                 here: self.stand_on(request.start, start),
             };
-            let end = self.descend(pin, request, may_search, &mut descent, &mut trail, ladder);
+            let end = self.descend(pin, request, may_search, &mut descent, &mut trail);
             if let Ok(end) = end
                 && settle(&end)
             {
@@ -327,9 +352,9 @@ impl<H: Handle> Core<H> {
 
     /// Goes on as long as there is nothing special about the components.
     #[inline(always)]
-    fn advance(&self, descent: &mut Descent<'_, '_>, trail: &mut Trail, ladder: &mut Ladder<'_, '_>) {
+    fn advance(&self, descent: &mut Descent<'_, '_>, trail: &mut Trail) {
         loop {
-            match self.leap(descent, trail, ladder) {
+            match self.leap(descent, trail) {
                 Leap::There if descent.is_at_end() => return,
                 Leap::There => {}
                 Leap::Nowhere if self.glide(descent, trail) => {}
@@ -396,14 +421,13 @@ impl<H: Handle> Core<H> {
         may_search: &mut impl FnMut(&H) -> bool,
         descent: &mut Descent<'_, '_>,
         trail: &mut Trail,
-        ladder: &mut Ladder<'_, '_>,
     ) -> Result<End, Moving> {
-        self.advance(descent, trail, ladder);
+        self.advance(descent, trail);
         while !descent.is_at_end() {
             if let Some(end) = self.step(pin, request, may_search, descent, trail)? {
                 return Ok(end);
             }
-            self.advance(descent, trail, ladder);
+            self.advance(descent, trail);
         }
         self.record(descent.here.id).touch();
         Ok(End::Found(descent.here.id))
@@ -450,8 +474,8 @@ impl<H: Handle> Core<H> {
                 return Ok(Some(descent.miss(&name, is_complete)));
             }
         };
-        let deadline = record.deadline();
-        if record.stamp() < here.horizon || deadline != 0 && self.expiry.is_past(deadline) {
+        let is_past = || shape.has(Shape::TIMED) && self.expiry.is_past(self.dentry(id).deadline());
+        if record.stamp() < here.horizon || is_past() {
             return Ok(Some(descent.stop(Reason::Expired)));
         }
         trail.push(id, seq);
@@ -534,11 +558,11 @@ impl<H: Handle> Core<H> {
         let request = Request { start: dir, floor: Id::ROOT, path: name.bytes, keep_last_link: true };
         let mut pin = self.epoch.enter();
         let mut tail = Text::TAIL;
-        let mut ladder = Ladder::new(Text::new(request.path, &mut tail));
+        let route = Route::new(Text::new(request.path, &mut tail));
         let (end, components) = self.walk_inside(
             &mut pin,
             &request,
-            &mut ladder,
+            &route,
             &mut |_: &H| true,
             |end| !matches!(end, End::Found(_)) || self.hold_end(end),
             |end| {

@@ -15,6 +15,9 @@ pub(crate) struct MkdirArgs {
     /// Permissions as chmod has them (default: 755, less the umask)
     #[arg(short, long, value_name = "MODE", allow_hyphen_values = true)]
     pub(crate) mode: Option<String>,
+    /// Lay each out for N entries from the start: space in one piece, and an index that need not grow
+    #[arg(long, value_name = "N")]
+    pub(crate) expect: Option<u64>,
 }
 
 #[derive(Debug, Args)]

@@ -1,12 +1,16 @@
-//! `dentree dedup`: files with the same extended attributes come to share the blocks that these are in.
+//! `dentree dedup`: files with the same extended attributes come to share the blocks that these are in, and equal values that are in inodes of
+//! their own the inodes.
 
 use crate::args::DedupArgs;
-use crate::image::Session;
+use crate::image::{Location, Session};
 use crate::output::Output;
 use crate::report::{Problem, Stop};
 use crate::tree::Tree;
-use dentree_vfs::WalkOptions;
+use dentree_ext4::{Ext4, Node};
+use dentree_vfs::{FileSystem, Ino, WalkOptions};
 use std::collections::{HashMap, HashSet};
+use std::fmt::Write as _;
+use std::hash::Hash;
 use std::io::Write;
 
 pub(crate) fn run(session: &Session, args: &DedupArgs) -> Result<(), Stop> {
@@ -22,29 +26,78 @@ pub(crate) fn run(session: &Session, args: &DedupArgs) -> Result<(), Stop> {
 
 fn dedup(session: &Session, image: &std::ffi::OsStr) -> Result<String, Problem> {
     let at = session.locate_to_change(image)?;
-    let node = at.walk(WalkOptions::FOLLOW)?;
+    let top = at.walk(WalkOptions::FOLLOW)?;
+    let work = Work { session, at: &at, top };
+    let block_of = |fs: &Ext4, node: &Node| Ok(fs.attribute_block(node)?.into_iter().collect());
+    let share_block = |fs: &Ext4, node: &Node| Ok(fs.share_attribute_block(node)?.into_iter().collect());
+    // All have to be known before the first is left: else some would be left for one that is left later.
+    let (blocks, values) = (work.pass(&block_of), work.pass(&Ext4::attribute_values));
     let fs = at.image.vfs.fs();
-    // All blocks have to be known before the first is left: else some would be left for one that is left later.
-    let mut before = HashMap::new();
-    let stopped = || session.is_interrupted();
-    Tree::new(&at.image, &session.report).each(&node, &at.path, stopped, &mut |node, _| {
-        let block = fs.attribute_block(node.node()).map_err(dentree_vfs::Error::from)?;
-        before.extend(block.map(|block| (node.ino(), block)));
-        Ok(())
-    });
-    let mut after = before.clone();
-    Tree::new(&at.image, &session.report).each(&node, &at.path, stopped, &mut |node, _| {
-        let block = fs.share_attribute_block(node.node()).map_err(dentree_vfs::Error::from)?;
-        after.extend(block.map(|block| (node.ino(), block)));
-        Ok(())
-    });
-    let blocks = |of: &HashMap<_, _>| of.values().copied().collect::<HashSet<_>>().len();
-    let (was, is) = (blocks(&before), blocks(&after));
-    let saved = u64::try_from(was.saturating_sub(is)).unwrap_or(u64::MAX);
-    let bytes = saved * u64::from(fs.superblock().block_size.bytes());
-    let name = at.image.name().display();
-    Ok(format!(
-        "{name}: {} files have attributes in blocks: {was} blocks before, {is} now, {bytes} bytes saved",
-        before.len()
-    ))
+    // What is given back is free once that is on the device.
+    let free = || fs.sync().and_then(|()| fs.statfs()).map_err(|error| at.problem(&error));
+    let free_before = free()?.blocks_free;
+    // Blocks name the inodes that values are in: they can be equal only when those are.
+    let values_now = work.share(&Ext4::share_attribute_values);
+    let blocks_now = work.share(&share_block);
+    let saved = free()?.blocks_free.saturating_sub(free_before);
+    let mut told = format!(
+        "{}: {} files have attributes in blocks: {} blocks before, {} now",
+        at.image.name().display(),
+        blocks.len(),
+        different(&blocks),
+        different(&blocks_now)
+    );
+    if !values.is_empty() {
+        let (before, now) = (different(&values), different(&values_now));
+        let _ = write!(told, "; {} have long values: {before} inodes before, {now} now", values.len());
+    }
+    let _ = write!(told, ", {} bytes saved", saved * u64::from(fs.superblock().block_size.bytes()));
+    Ok(told)
+}
+
+/// The files of an image.
+struct Work<'a> {
+    session: &'a Session,
+    at: &'a Location,
+    top: crate::image::Node,
+}
+
+/// What a file uses that can be shared: asked for, or changed.
+type Uses<'a, T> = &'a dyn Fn(&Ext4, &Node) -> dentree_ext4::Result<Vec<T>>;
+
+/// What files use, by inode.
+type Used<T> = HashMap<Ino, Vec<T>>;
+
+impl Work<'_> {
+    /// Asks every file, or changes it.
+    fn pass<T>(&self, of: Uses<'_, T>) -> Used<T> {
+        let mut used = HashMap::new();
+        let (image, report) = (&self.at.image, &self.session.report);
+        let stopped = || self.session.is_interrupted();
+        Tree::new(image, report).each(&self.top, &self.at.path, stopped, &mut |node, _| {
+            let found = of(image.vfs.fs(), node.node()).map_err(dentree_vfs::Error::from)?;
+            if !found.is_empty() {
+                used.insert(node.ino(), found);
+            }
+            Ok(())
+        });
+        used
+    }
+
+    /// Changes files until nothing changes any more: who comes to something early may find that its other users have gone on to another.
+    fn share<T: Eq>(&self, change: Uses<'_, T>) -> Used<T> {
+        let mut before = self.pass(change);
+        loop {
+            let now = self.pass(change);
+            if now == before || self.session.is_interrupted() {
+                return now;
+            }
+            before = now;
+        }
+    }
+}
+
+/// How many different ones are used.
+fn different<T: Eq + Hash>(used: &Used<T>) -> usize {
+    used.values().flatten().collect::<HashSet<_>>().len()
 }

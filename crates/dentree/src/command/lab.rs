@@ -1,12 +1,18 @@
 //! `dentree lab`: the studies of name caches, run again on this machine.
 
+mod agenda;
 mod loads;
+mod mkfiles;
 mod replacement;
 mod xattr;
 
-use crate::args::{AllArgs, CompareArgs, DbenchArgs, LabArgs, LabStudy, LoadArgs, PlacementArgs};
+use crate::args::{
+    AllArgs, BuildArgs, CompareArgs, DbenchArgs, FindLabArgs, LabArgs, LabStudy, LoadArgs, MkfilesArgs,
+    PlacementArgs, WebArgs,
+};
 use crate::report::{Problem, Status, Stop};
-use dentree_lab::placement::{self, Comparison, Question};
+use agenda::{Agenda, Measured};
+use dentree_lab::placement::{self, Question};
 use dentree_lab::report::compare::agreement;
 use dentree_lab::report::machine::Machine;
 use dentree_lab::report::sources::CLIENTS_BY_CPUS;
@@ -18,24 +24,22 @@ use dentree_lab::workloads::build::Build;
 use dentree_lab::workloads::change::Change;
 use dentree_lab::workloads::dbench::Dbench;
 use dentree_lab::workloads::find::Find;
-use dentree_lab::workloads::study::{REFERENCE, study};
+use dentree_lab::workloads::study::REFERENCE;
 use dentree_lab::workloads::web::Web;
-use dentree_lab::workloads::{Plan, Shape, Study, Workload};
+use dentree_lab::workloads::{Plan, Shape, Workload};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::fmt::Display;
 use std::io::{self, Write};
 use std::path::Path;
 use std::time::Duration;
 
-/// Slices of the short form, and how long they are: with 16 schemes a load takes ten to thirty seconds.
-const SHORT_ROUNDS: usize = 7;
-const SHORT_SLICE: Duration = Duration::from_millis(20);
+/// Passes of the short form, and how long a slice is: with 16 schemes a pass takes ten to fifteen seconds.
+const SHORT_PASSES: usize = 8;
+const SHORT_SLICE: Duration = Duration::from_millis(15);
 /// Clients of the short form's dbench: some of the source's table, which goes to 128.
 const SHORT_CLIENTS: [usize; 6] = [1, 2, 8, CLIENTS_BY_CPUS, 32, 128];
 /// Requests a second of the short form's httperf: a few percent of the global lock's time.
 const SHORT_RATE: f64 = 20_000.0;
-/// Runs of each layout in the short form.
-const SHORT_RUNS: usize = 20;
 const SHORT_ENTRIES: usize = 16_384;
 /// Connections of the short form's web server: about as many as the study's reached.
 const SHORT_CONNECTIONS: usize = 2000;
@@ -43,24 +47,57 @@ const SHORT_CONNECTIONS: usize = 2000;
 const SHORT_CHAIN: usize = 16;
 
 pub(super) fn run(args: &LabArgs) -> Result<(), Stop> {
+    if let Some(number) = args.pass {
+        return agenda(&args.study)?.pass(number);
+    }
     match &args.study {
         LabStudy::All(args) => all(args),
-        LabStudy::Dbench(args) => print(&dbench(args.loadfile.as_deref())?, &args.load),
-        LabStudy::Churn(args) => print(&Change::Churn, args),
-        LabStudy::Invalidate(args) => print(&Change::Invalidate, args),
-        LabStudy::Layout(args) => print_placement(Question::Layout, args),
-        LabStudy::Prefetch(args) => print_placement(Question::Prefetch, args),
-        LabStudy::Locks(args) => print_locks(args),
+        LabStudy::Dbench(DbenchArgs { load, .. }) => print(&args.study, load),
+        LabStudy::Churn(load) | LabStudy::Invalidate(load) => print(&args.study, load),
+        LabStudy::Build(BuildArgs { load, .. }) => print(&args.study, load),
+        LabStudy::Layout(placement) | LabStudy::Prefetch(placement) => {
+            print_placement(&args.study, placement)
+        }
+        LabStudy::Locks(DbenchArgs { load, .. }) => print_locks(&args.study, load),
         LabStudy::Replacement(args) => replacement::run(args),
         LabStudy::Compare(args) => compare(args),
         LabStudy::Once { layout, chain, look_ups } => {
             placement::once(layout, *chain, *look_ups).map_err(failed)
         }
         LabStudy::Xattr(args) => xattr::run(args),
-        LabStudy::Web(args) => loads::web(args),
-        LabStudy::Find(args) => loads::find(args),
-        LabStudy::Build(args) => loads::build(args),
+        LabStudy::Web(web) if web.sockets => loads::web_sockets(web),
+        LabStudy::Web(WebArgs { load, .. }) => print(&args.study, load),
+        LabStudy::Find(find) if find.kernel => loads::find_beside_kernel(find),
+        LabStudy::Find(FindLabArgs { load, .. }) => print(&args.study, load),
         LabStudy::Record(args) => loads::record(args),
+        LabStudy::Mkfiles(mkfiles) => print_mkfiles(&args.study, mkfiles),
+    }
+}
+
+/// What a study measures in passes.
+fn agenda(study: &LabStudy) -> Result<Agenda, Stop> {
+    let one = |load: Box<dyn Workload>, args: &LoadArgs| {
+        let passes = usize::from(args.rounds);
+        Ok(Agenda { loads: vec![(load, plan(args)?)], passes, ..Agenda::default() })
+    };
+    match study {
+        LabStudy::All(args) => short_agenda(args),
+        LabStudy::Dbench(args) | LabStudy::Locks(args) => {
+            one(Box::new(dbench(args.loadfile.as_deref())?), &args.load)
+        }
+        LabStudy::Churn(args) => one(Box::new(Change::Churn), args),
+        LabStudy::Invalidate(args) => one(Box::new(Change::Invalidate), args),
+        LabStudy::Web(args) => one(Box::new(loads::web(args)), &args.load),
+        LabStudy::Find(args) => one(Box::new(loads::find(args)), &args.load),
+        LabStudy::Build(args) => one(Box::new(loads::build(args)?), &args.load),
+        LabStudy::Layout(args) => Ok(placement_agenda(Question::Layout, args)),
+        LabStudy::Prefetch(args) => Ok(placement_agenda(Question::Prefetch, args)),
+        LabStudy::Mkfiles(args) => Ok(mkfiles::agenda(args)),
+        LabStudy::Record(_)
+        | LabStudy::Compare(_)
+        | LabStudy::Once { .. }
+        | LabStudy::Xattr(_)
+        | LabStudy::Replacement(_) => Err(Problem::usage("--pass", "this study has no passes").into()),
     }
 }
 
@@ -73,60 +110,53 @@ fn dbench(loadfile: Option<&Path>) -> Result<Dbench, Stop> {
 }
 
 /// Studies a load and prints what came out.
-fn print(load: &dyn Workload, args: &LoadArgs) -> Result<(), Stop> {
-    let study = measure(load, &plan(args)?);
-    io::stdout().write_all(study.text().as_bytes())?;
-    keep(args.json.as_deref(), &study.rows)
-}
-
-fn print_locks(args: &DbenchArgs) -> Result<(), Stop> {
-    let mut plan = plan(&args.load)?;
-    plan.shapes.retain(|shape| plan.watched.contains(shape));
-    let study = measure(&dbench(args.loadfile.as_deref())?, &plan);
-    let mut out = io::stdout().lock();
-    for table in &study.locks {
-        writeln!(
-            out,
-            "{}, {} clients, {} operations\n{}",
-            table.variant, table.threads, table.operations, table.text
-        )?;
+fn print(study: &LabStudy, args: &LoadArgs) -> Result<(), Stop> {
+    for study in agenda(study)?.measure()?.studies {
+        io::stdout().write_all(study.text().as_bytes())?;
+        keep(args.json.as_deref(), &study.rows)?;
     }
-    keep(args.load.json.as_deref(), &study.rows)
+    Ok(())
 }
 
-fn print_placement(question: Question, args: &PlacementArgs) -> Result<(), Stop> {
+fn print_locks(study: &LabStudy, args: &LoadArgs) -> Result<(), Stop> {
+    let measured = Agenda { passes: 0, ..agenda(study)? }.measure()?;
+    let mut out = io::stdout().lock();
+    for study in measured.studies {
+        for table in &study.locks {
+            writeln!(
+                out,
+                "{}, {} clients, {} operations\n{}",
+                table.variant, table.threads, table.operations, table.text
+            )?;
+        }
+        keep(args.json.as_deref(), &study.rows)?;
+    }
+    Ok(())
+}
+
+fn print_placement(study: &LabStudy, args: &PlacementArgs) -> Result<(), Stop> {
+    for comparison in agenda(study)?.measure()?.comparisons {
+        io::stdout().write_all(comparison.text().as_bytes())?;
+        keep(args.json.as_deref(), &comparison.rows)?;
+    }
+    Ok(())
+}
+
+fn print_mkfiles(study: &LabStudy, args: &MkfilesArgs) -> Result<(), Stop> {
+    let Some(results) = agenda(study)?.measure()?.mkfiles else { return Ok(()) };
+    io::stdout().write_all(results.text().as_bytes())?;
+    keep(args.json.as_deref(), &results.rows)
+}
+
+fn placement_agenda(question: Question, args: &PlacementArgs) -> Agenda {
     let entries = args.entries as usize;
     let chains = match args.dhash_entries {
         Some(heads) => vec![(entries / heads.next_power_of_two() as usize).max(1)],
         None => vec![1, 4, 16, 64],
     };
-    let plan = placement::Plan {
-        question,
-        entries,
-        counted: chains.clone(),
-        chains,
-        runs: usize::from(args.runs),
-        all_layouts: args.all,
-    };
-    let comparison = measure_placement(&plan);
-    io::stdout().write_all(comparison.text().as_bytes())?;
-    keep(args.json.as_deref(), &comparison.rows)
-}
-
-fn measure(load: &dyn Workload, plan: &Plan) -> Study {
-    let bar = bar(plan.slices());
-    let study = study(load, plan, &|what| tell(&bar, what));
-    bar.finish_and_clear();
-    study
-}
-
-fn measure_placement(plan: &placement::Plan) -> Comparison {
-    let bar = bar(plan.steps());
-    let program = std::env::current_exe().ok();
-    let program = program.as_deref().map(Path::as_os_str);
-    let comparison = placement::compare(plan, program, &|what| tell(&bar, what));
-    bar.finish_and_clear();
-    comparison
+    let counted = chains.clone();
+    let plan = placement::Plan { question, entries, counted, chains, all_layouts: args.all };
+    Agenda { placements: vec![plan], passes: usize::from(args.runs), ..Agenda::default() }
 }
 
 fn bar(steps: u64) -> ProgressBar {
@@ -143,7 +173,6 @@ fn plan(args: &LoadArgs) -> Result<Plan, Stop> {
     let clients = args.clients.iter().map(|count| usize::from(*count)).collect();
     Ok(Plan {
         schemes: schemes(&args.scheme)?,
-        rounds: usize::from(args.rounds),
         slice: Duration::from_millis(u64::from(args.slice)),
         heads: args.dhash_entries,
         ..shapes(clients, &cpus(&args.cpus)?)
@@ -182,14 +211,7 @@ fn shapes(mut clients: Vec<usize>, cpus: &[usize]) -> Plan {
         .iter()
         .copied()
         .filter(|shape| shape.cpus == all && (shape.threads == 1 || Some(shape.threads) == most));
-    Plan {
-        schemes: SCHEMES.to_vec(),
-        watched: watched.collect(),
-        shapes,
-        rounds: SHORT_ROUNDS,
-        slice: SHORT_SLICE,
-        heads: None,
-    }
+    Plan { schemes: SCHEMES.to_vec(), watched: watched.collect(), shapes, slice: SHORT_SLICE, heads: None }
 }
 
 /// The schemes that are asked for by name, and the one that ratios are taken to.
@@ -217,43 +239,57 @@ fn short(load: &str) -> Plan {
             plan
         }
         // At a fixed rate nobody is faster: what counts is how busy the locks are.
-        "httperf" => Plan { rounds: 0, ..shapes(vec![all.max(2)], &[all]) },
+        "httperf" => Plan { shapes: Vec::new(), ..shapes(vec![all.max(2)], &[all]) },
         _ => shapes(Vec::new(), &[all]),
     }
 }
 
-/// Everything in short, as a page.
-fn all(args: &AllArgs) -> Result<(), Stop> {
-    let mut findings = Findings { machine: Machine::this(), ..Findings::default() };
+/// Everything in short.
+fn short_agenda(args: &AllArgs) -> Result<Agenda, Stop> {
+    let mut agenda = Agenda { passes: SHORT_PASSES, ..Agenda::default() };
     let mut loads: Vec<Box<dyn Workload>> = Vec::new();
     let file = args.loadfile.clone().map_or_else(Dbench::installed, Ok);
     match file {
         Ok(file) => loads.push(Box::new(Dbench::read(&file).map_err(failed)?)),
-        Err(why) => findings.skipped.push(why.to_string()),
+        Err(why) => agenda.skipped.push(why.to_string()),
     }
     loads.push(Box::new(Web::new(SHORT_CONNECTIONS)));
     loads.push(Box::new(Web::at_rate(SHORT_CONNECTIONS, SHORT_RATE)));
     loads.push(Box::new(Build::sample()));
     loads.extend([Box::new(Change::Churn) as Box<dyn Workload>, Box::new(Change::Invalidate)]);
     loads.push(Box::new(Find::new(tree::WARM, SHORT_CHAIN)));
-    for load in &loads {
-        eprintln!("dentree lab: {}", load.name());
-        findings.studies.push(measure(&**load, &short(load.name())));
-    }
-    for question in [Question::Layout, Question::Prefetch] {
-        eprintln!("dentree lab: {}", question.name());
-        let plan = placement::Plan {
+    let with_plan = |load: Box<dyn Workload>| {
+        let plan = short(load.name());
+        (load, plan)
+    };
+    agenda.loads = loads.into_iter().map(with_plan).collect();
+    agenda.placements = [Question::Layout, Question::Prefetch]
+        .map(|question| placement::Plan {
             question,
             entries: SHORT_ENTRIES,
             chains: vec![1, SHORT_CHAIN, 64],
             counted: vec![SHORT_CHAIN],
-            runs: SHORT_RUNS,
             all_layouts: question == Question::Layout,
-        };
-        findings.comparisons.push(measure_placement(&plan));
-    }
+        })
+        .to_vec();
+    agenda.mkfiles = Some(mkfiles::short());
+    Ok(agenda)
+}
+
+/// Everything in short, as a page.
+fn all(args: &AllArgs) -> Result<(), Stop> {
+    let agenda = short_agenda(args)?;
+    eprintln!("dentree lab: loads, layouts, prefetch and large directories, in {} passes", agenda.passes);
+    let Measured { studies, comparisons, mkfiles } = agenda.measure()?;
     eprintln!("dentree lab: xattr");
-    findings.attributes = Some(xattr::short());
+    let findings = Findings {
+        machine: Machine::this(),
+        studies,
+        comparisons,
+        mkfiles,
+        attributes: Some(xattr::short()),
+        skipped: agenda.skipped,
+    };
     let page = write(&args.out, &findings).map_err(|why| failed(format!("{}: {why}", args.out.display())))?;
     let mut out = io::stdout().lock();
     findings.skipped.iter().try_for_each(|skipped| writeln!(out, "not measured: {skipped}"))?;

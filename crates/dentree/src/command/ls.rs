@@ -92,6 +92,9 @@ impl List<'_> {
     fn read(&self, dir: &Node, path: &[u8]) -> Vec<Row> {
         let style = self.style;
         let mut listing = self.tree.list(dir, path);
+        if style.args.long {
+            self.tree.expect(listing.iter());
+        }
         listing.sort_by_name();
         let mut rows = Vec::new();
         if style.args.all {

@@ -14,7 +14,9 @@ pub(crate) fn run(session: &Session, args: &MkdirArgs) -> Result<(), Stop> {
         None => 0o777 & !umask,
     };
     session.change_each(&args.locations, |at| {
-        if args.parents { with_parents(at, wanted, umask) } else { make(at, wanted).map(drop) }
+        let made = if args.parents { with_parents(at, wanted, umask)? } else { make(at, wanted)? };
+        let Some(entries) = args.expect else { return Ok(()) };
+        at.image.vfs.expect_entries(WHO, &made, entries).map_err(|error| at.problem(&error))
     });
     Ok(())
 }
@@ -27,7 +29,7 @@ fn make(at: &Location, permissions: u16) -> Result<Node, Problem> {
     Ok(made)
 }
 
-fn with_parents(at: &Location, permissions: u16, umask: u16) -> Result<(), Problem> {
+fn with_parents(at: &Location, permissions: u16, umask: u16) -> Result<Node, Problem> {
     let vfs = &at.image.vfs;
     let mut dir = vfs.root().clone();
     let names: Vec<&[u8]> = at.path.split(|&byte| byte == b'/').filter(|name| !name.is_empty()).collect();
@@ -50,5 +52,5 @@ fn with_parents(at: &Location, permissions: u16, umask: u16) -> Result<(), Probl
         }
         dir = found;
     }
-    Ok(())
+    Ok(dir)
 }

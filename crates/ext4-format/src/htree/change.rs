@@ -76,6 +76,31 @@ pub fn init_root(
     set_entries(bytes, size_of::<RawDxRoot>(), has_tail, &[RawDxEntry::new(0, leaf)])
 }
 
+/// Makes a block a node of the index over these blocks: the least hash of each, and where it lies. At least one, in order.
+pub fn init_index(
+    bytes: &mut [u8],
+    block_size: BlockSize,
+    has_tail: bool,
+    below: &[(u32, LogicalBlock)],
+) -> Result<(), Problem> {
+    let all: Vec<_> = below.iter().map(|&(hash, block)| RawDxEntry::new(hash, block)).collect();
+    init_node(bytes, block_size, has_tail, &all)
+}
+
+/// Puts a root over these blocks in the place of what it was over: `levels` of index blocks are below it.
+pub fn fill_root(
+    bytes: &mut [u8],
+    has_tail: bool,
+    levels: u8,
+    below: &[(u32, LogicalBlock)],
+) -> Result<(), Problem> {
+    let len = bytes.len();
+    let (raw, _) = RawDxRoot::mut_from_prefix(bytes).map_err(|_| not_large(len))?;
+    raw.indirect_levels = levels;
+    let all: Vec<_> = below.iter().map(|&(hash, block)| RawDxEntry::new(hash, block)).collect();
+    set_entries(bytes, size_of::<RawDxRoot>(), has_tail, &all)
+}
+
 /// Whether block `bytes` (the root, or a node) has room for another entry.
 pub fn has_index_room(bytes: &[u8], is_root: bool, has_tail: bool) -> Result<bool, Problem> {
     Ok(!entries(bytes, is_root, has_tail)?.is_full())

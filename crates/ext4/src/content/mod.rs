@@ -52,6 +52,11 @@ struct Block {
 }
 
 impl Content {
+    /// Whether there is nothing to store.
+    fn is_stored(&self) -> bool {
+        self.blocks.is_empty() && !self.is_inode_unstored
+    }
+
     /// The first block from `from` to before `end` that is here.
     fn next_block(&self, from: u64, end: u64) -> Option<u32> {
         let from = u32::try_from(from).ok()?;
@@ -192,7 +197,7 @@ impl Ext4 {
         if snapshot.promised != content.promised {
             node.change(|snapshot| snapshot.promised = content.promised);
         }
-        if content.blocks.is_empty() && !content.is_inode_unstored {
+        if content.is_stored() {
             let mut nodes = writer.unstored.nodes();
             if nodes.get(&ino).is_some_and(|listed| listed.is_same(node)) {
                 nodes.remove(&ino);

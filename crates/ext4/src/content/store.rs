@@ -189,6 +189,9 @@ impl Ext4 {
 
     /// Stores a file that nobody holds any more, when that is due; what cannot be stored is told by the next sync.
     pub(crate) fn store_or_remember(&self, node: &Node) {
+        if node.content().is_stored() {
+            return;
+        }
         if let Err(error) = self.store(node)
             && let Some(writer) = &self.writer
         {

@@ -3,7 +3,7 @@
 use super::{Block, Content, FILE_BUDGET, TOTAL_BUDGET};
 use crate::map::{Mapping, Run};
 use crate::space::Claim;
-use crate::{Error, Ext4, Node, Result, Snapshot, Structure};
+use crate::{Error, Ext4, Held, Node, Result, Snapshot, Structure};
 use dentree_ext4_format::{InodeFlags, LogicalBlock};
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -227,11 +227,7 @@ impl Ext4 {
     }
 
     /// A snapshot of a file whose content does not lie in the inode: it is moved out if need be.
-    pub(super) fn without_inline(
-        &self,
-        node: &Node,
-        snapshot: std::sync::Arc<Snapshot>,
-    ) -> Result<std::sync::Arc<Snapshot>> {
+    pub(super) fn without_inline(&self, node: &Node, snapshot: Held) -> Result<Held> {
         if !snapshot.has(InodeFlags::INLINE_DATA) {
             return Ok(snapshot);
         }

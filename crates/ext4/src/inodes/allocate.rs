@@ -1,5 +1,6 @@
 //! Taking an inode of a group, and giving it back.
 
+use crate::checked::Checked;
 use crate::{Error, Ext4, Result, Snapshot, Structure};
 use dentree_bufcache::Buffer;
 use dentree_ext4_format::{
@@ -61,7 +62,9 @@ impl Ext4 {
             set_bits(bytes, bit, bit + 1);
             self.sb.inode_bitmap_sum(bytes)
         };
-        let sum = if bitmap.is_some() {
+        // Who holds a version of a block makes its change copy it.
+        let is_written = bitmap.map(drop).is_some();
+        let sum = if is_written {
             self.update(handle, desc.inode_bitmap, place, set)?
         } else {
             let bits = usize::try_from(self.sb.inodes_per_group).unwrap_or(usize::MAX);
@@ -86,9 +89,11 @@ impl Ext4 {
         }
         let place = Structure::InodeBitmap(group).at(desc.inode_bitmap);
         let bitmap = self.metadata(desc.inode_bitmap, place)?;
-        if let Some(computed) = self.sb.inode_bitmap_sum(&bitmap) {
-            Problem::check_sum(desc.inode_bitmap_sum, computed).map_err(|problem| place.corrupt(problem))?;
-        }
+        let check = || match self.sb.inode_bitmap_sum(&bitmap) {
+            Some(computed) => Problem::check_sum(desc.inode_bitmap_sum, computed),
+            None => Ok(()),
+        };
+        self.check_once(place, &bitmap, Checked::InodeBitmap(group), check)?;
         Ok(Some(bitmap))
     }
 

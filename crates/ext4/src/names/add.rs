@@ -1,17 +1,18 @@
 //! Where a new entry finds room, and how a directory grows for it.
 //!
 //! The way of it is found before the transaction begins ([`Ext4::plan_entry`]): so that the handle asks for no more than is
-//! needed, and nothing that is damaged is met halfway. The plan holds as long as the directory's lock is held.
+//! needed, and nothing that is damaged is met halfway. The plan holds as long as what it was made under is held (`beside`).
 
+use super::Draft;
 use super::index::Split;
 use crate::index::Way;
 use crate::remap::{Mapped, STEP_CREDITS, Target};
 use crate::space::{Claim, TAKE_CREDITS};
-use crate::{Error, Ext4, Node, Result, Snapshot, Structure};
+use crate::{Error, Ext4, Node, Place, Result, Snapshot, Structure};
 use dentree_bufcache::Buffer;
 use dentree_ext4_format::hash::{HashAlgorithm, HashVersion};
 use dentree_ext4_format::{
-    BlockNumber, Compat, InodeFlags, LogicalBlock, NewEntry, Problem, has_room, leaf_room,
+    BlockNumber, Compat, InodeFlags, LogicalBlock, NewEntry, Problem, leaf_room, room_for,
 };
 use dentree_jbd2::Handle;
 
@@ -22,10 +23,10 @@ pub(super) const NEW_BLOCK_CREDITS: u32 = 2 + STEP_CREDITS + TAKE_CREDITS;
 pub(super) enum Plan {
     /// In the inode.
     Inline,
-    /// A leaf has room for it as it is.
-    Leaf(LogicalBlock),
+    /// A leaf has room for it as it is, at the entry that begins at this byte.
+    Leaf(Place, usize),
     /// A leaf has room for it once its entries are packed.
-    Pack(LogicalBlock, Buffer),
+    Pack(Place, Buffer),
     /// It gets a new leaf at the end, for want of an index.
     Append,
     /// The one block there is becomes the root of an index.
@@ -39,7 +40,7 @@ impl Plan {
     pub(super) fn credits(&self) -> u32 {
         match self {
             Plan::Inline => 1,
-            Plan::Leaf(_) | Plan::Pack(..) => 2,
+            Plan::Leaf(..) | Plan::Pack(..) => 2,
             Plan::Append => NEW_BLOCK_CREDITS,
             Plan::MakeIndex(..) => 4 + STEP_CREDITS + 2 * TAKE_CREDITS,
             // Each level may change a block and take one, and so may the leaf; all are mapped behind each other.
@@ -71,16 +72,14 @@ impl Ext4 {
             return self.plan_entry(dir, name);
         }
         if self.is_indexed(&snapshot) {
-            let version = self.index_hash(&snapshot)?;
-            let hash = wanted.hash(version, self.hash_seed()).ok_or(Error::Encrypted(snapshot.ino))?;
-            let way = self.way_to(&snapshot, hash)?;
-            return self.plan_indexed(&snapshot, way, version, name);
+            let way = self.way_for(&snapshot, &wanted)?.ok_or(Error::Encrypted(snapshot.ino))?;
+            return self.plan_indexed(&snapshot, way, name);
         }
         for block in (0..self.dir_blocks(&snapshot)?).map(LogicalBlock) {
             let Some((buffer, place)) = self.dir_leaf(&snapshot, block, |_| None)? else { continue };
-            let room = has_room(self.leaf_entries(&buffer), name.len());
-            if room.map_err(|problem| place.corrupt(problem))? {
-                return Ok(Plan::Leaf(block));
+            let room = room_for(self.leaf_entries(&buffer), name.len());
+            if let Some(start) = room.map_err(|problem| place.corrupt(problem))? {
+                return Ok(Plan::Leaf(place, start));
             }
         }
         self.plan_growth(&snapshot)
@@ -100,21 +99,21 @@ impl Ext4 {
         Ok(Plan::Append)
     }
 
-    fn plan_indexed(&self, dir: &Snapshot, way: Way, version: HashVersion, name: &[u8]) -> Result<Plan> {
-        let block = way.leaf.block;
-        let (buffer, place) = self.promised_leaf(dir, block)?;
+    /// The same under an index, at the end of a way that leads to the leaf for the name.
+    pub(super) fn plan_indexed(&self, dir: &Snapshot, way: Way, name: &[u8]) -> Result<Plan> {
+        let (buffer, place) = self.promised_leaf(dir, way.leaf.block)?;
         let corrupt = |problem| place.corrupt(problem);
-        if has_room(self.leaf_entries(&buffer), name.len()).map_err(corrupt)? {
-            return Ok(Plan::Leaf(block));
+        if let Some(start) = room_for(self.leaf_entries(&buffer), name.len()).map_err(corrupt)? {
+            return Ok(Plan::Leaf(place, start));
         }
         let mut used = dentree_ext4_format::entry_len(name.len());
         for entry in self.leaf_entries(&buffer) {
             used += dentree_ext4_format::entry_len(entry.map_err(corrupt)?.name.len());
         }
         if used <= self.leaf_room() {
-            return Ok(Plan::Pack(block, buffer));
+            return Ok(Plan::Pack(place, buffer));
         }
-        Ok(Plan::Split(self.plan_split(way, version, buffer)?))
+        Ok(Plan::Split(self.plan_split(way, buffer)?))
     }
 
     pub(super) fn leaf_room(&self) -> usize {
@@ -126,35 +125,36 @@ impl Ext4 {
         self.entries(bytes.get(..self.leaf_room()).unwrap_or_default())
     }
 
-    /// Adds an entry as planned. Where that fails for want of space nothing was changed.
+    /// Adds an entry as planned. Where that fails for want of space nothing was changed. Where the directory grows its new layout is published
+    /// before anything leads to what is new.
     pub(super) fn add_entry(
         &self,
         handle: &mut Handle<'_>,
-        draft: &mut Snapshot,
+        dir: &Node,
+        draft: &mut Draft,
         plan: Plan,
         entry: &NewEntry<'_>,
     ) -> Result<()> {
         let full = Problem::Missing { what: "the room that was found" };
         match plan {
             Plan::Inline => self.add_inline(draft, entry),
-            Plan::Leaf(block) => {
+            Plan::Leaf(place, start) => {
                 // An index that the file system has no feature for is none: it lies where an entry may come.
                 draft.inode.flags = match self.is_indexed(draft) {
                     true => draft.inode.flags,
                     false => draft.inode.flags.without(InodeFlags::INDEX),
                 };
-                self.change_leaf(handle, draft, block, |area| match area.insert(entry)? {
+                self.change_leaf(handle, draft, place, |area| match area.insert_from(start, entry)? {
                     true => Ok(()),
                     false => Err(full),
                 })
             }
-            Plan::Pack(block, buffer) => {
+            Plan::Pack(place, buffer) => {
                 let entries = self.leaf_entries(&buffer).map(|entry| entry.map(NewEntry::from));
-                let place = draft.place(Structure::DirectoryLeaf(block));
                 let mut all: Vec<_> =
                     entries.collect::<Result<_, _>>().map_err(|problem| place.corrupt(problem))?;
                 all.push(*entry);
-                self.change_leaf(handle, draft, block, |area| area.fill(&all).then_some(()).ok_or(full))
+                self.change_leaf(handle, draft, place, |area| area.fill(&all).then_some(()).ok_or(full))
             }
             Plan::Append => {
                 let fresh = self.append_blocks(handle, draft, 1)?;
@@ -162,10 +162,10 @@ impl Ext4 {
                     self.create_leaf(handle, draft, at, |area| area.insert(entry).map(drop))
                 });
                 draft.inode.flags = draft.inode.flags.without(InodeFlags::INDEX);
-                self.all_or_abort(added)
+                self.all_or_abort(added.and_then(|()| self.publish_layout(handle, dir, draft)))
             }
-            Plan::MakeIndex(buffer, version) => self.make_index(handle, draft, &buffer, version, entry),
-            Plan::Split(split) => self.split_for(handle, draft, split, entry),
+            Plan::MakeIndex(buffer, version) => self.make_index(handle, dir, draft, &buffer, version, entry),
+            Plan::Split(split) => self.split_for(handle, dir, draft, split, entry),
         }
     }
 

@@ -17,33 +17,33 @@ impl Ext4 {
         self.find_entry(dir, &wanted)?.ok_or_else(|| Ext4::no_entry(dir))
     }
 
-    /// Removes the entry that begins at byte `position` of the directory.
+    /// Removes an entry that was found.
     pub(super) fn remove_entry(
         &self,
         handle: &mut Handle<'_>,
         dir: &mut Snapshot,
-        position: u64,
+        found: Found,
     ) -> Result<()> {
-        self.change_entry(handle, dir, position, |area, start| area.remove(start))
+        self.change_entry(handle, dir, found, |area, start| area.remove(start))
     }
 
-    /// Lets the entry that begins at byte `position` of the directory name another inode.
+    /// Lets an entry that was found name another inode.
     pub(super) fn point_entry(
         &self,
         handle: &mut Handle<'_>,
         dir: &mut Snapshot,
-        position: u64,
+        found: Found,
         (ino, kind): (InodeNumber, FileType),
     ) -> Result<()> {
         let file_type = self.entry_type(kind);
-        self.change_entry(handle, dir, position, |area, start| area.point(start, ino, file_type))
+        self.change_entry(handle, dir, found, |area, start| area.point(start, ino, file_type))
     }
 
     fn change_entry(
         &self,
         handle: &mut Handle<'_>,
         dir: &mut Snapshot,
-        position: u64,
+        Found { position, leaf, .. }: Found,
         change: impl FnOnce(&mut EntriesMut<'_>, usize) -> Result<(), Problem>,
     ) -> Result<()> {
         if dir.has(InodeFlags::INLINE_DATA) {
@@ -53,18 +53,22 @@ impl Ext4 {
         let Some((block, start)) = self.sb.block_size.split(position) else {
             return Err(place.corrupt(Problem::Missing { what: "its block" }));
         };
-        self.change_leaf(handle, dir, block, |area| change(area, start))
+        let leaf = match leaf {
+            Some(leaf) => leaf,
+            None => self.place_of(dir, block, Structure::DirectoryLeaf(block))?.1,
+        };
+        self.change_leaf(handle, dir, leaf, |area| change(area, start))
     }
 
-    /// Changes the entries of a leaf. `change` fails only before it has changed anything.
+    /// Changes the entries of the leaf at `place`. `change` fails only before it has changed anything.
     pub(super) fn change_leaf<R>(
         &self,
         handle: &mut Handle<'_>,
         dir: &Snapshot,
-        block: LogicalBlock,
+        place: Place,
         change: impl FnOnce(&mut EntriesMut<'_>) -> Result<R, Problem>,
     ) -> Result<R> {
-        let (at, place) = self.place_of(dir, block, Structure::DirectoryLeaf(block))?;
+        let at = place.block.ok_or_else(|| place.corrupt(Problem::Missing { what: "its block" }))?;
         self.update(handle, at, place, |bytes| self.change_leaf_bytes(dir, bytes, change))?
             .map_err(|problem| place.corrupt(problem))
     }

@@ -1,10 +1,12 @@
 //! How an htree grows: the root is made of the one block of a directory, full leaves are split, and full index blocks
 //! above them.
 //!
-//! All blocks that a split needs are taken first; what follows cannot run out of space.
+//! All blocks that a split needs are taken first; what follows cannot run out of space. It goes from right to left, as `beside` says: what is
+//! new is written, the directory's size published, the index told, and last the old block loses what has moved.
 
+use super::Draft;
 use crate::index::{Frame, Way};
-use crate::{Error, Ext4, Result, Snapshot, Structure};
+use crate::{Error, Ext4, Node, Result, Snapshot, Structure};
 use dentree_bufcache::Buffer;
 use dentree_ext4_format::hash::{HashVersion, MajorHash};
 use dentree_ext4_format::htree::{grow_root, init_root, insert_index, split_index, split_leaf};
@@ -17,7 +19,6 @@ const MAX_LEVELS: usize = 1;
 /// A leaf that is to be split.
 pub(super) struct Split {
     way: Way,
-    version: HashVersion,
     leaf: Buffer,
     /// How many blocks the directory gets for it.
     pub(super) new_blocks: usize,
@@ -28,7 +29,7 @@ type Fresh = Vec<(LogicalBlock, BlockNumber)>;
 
 impl Ext4 {
     /// What splitting the leaf at the end of the way takes.
-    pub(super) fn plan_split(&self, way: Way, version: HashVersion, leaf: Buffer) -> Result<Split> {
+    pub(super) fn plan_split(&self, way: Way, leaf: Buffer) -> Result<Split> {
         let mut full = 0;
         for frame in way.frames.iter().rev() {
             if !self.parse_index(frame)?.is_full() {
@@ -40,14 +41,15 @@ impl Ext4 {
         if full == way.frames.len() && way.frames.len() > max {
             return Err(Error::NoSpace);
         }
-        Ok(Split { way, version, leaf, new_blocks: 1 + full })
+        Ok(Split { way, leaf, new_blocks: 1 + full })
     }
 
     /// Makes the one block of a directory the root of an index, and its entries and `new` leaves of it.
     pub(super) fn make_index(
         &self,
         handle: &mut Handle<'_>,
-        draft: &mut Snapshot,
+        dir: &Node,
+        draft: &mut Draft,
         block: &Buffer,
         version: HashVersion,
         new: &NewEntry<'_>,
@@ -72,25 +74,26 @@ impl Ext4 {
             Some(split) => vec![&split.low, &split.high],
             None => vec![&all],
         };
-        let made =
-            self.write_first_index(handle, draft, dots, &fresh, halves, split.as_ref().map(|s| s.hash));
-        self.all_or_abort(made)?;
-        draft.inode.flags = draft.inode.flags.with(InodeFlags::INDEX);
-        Ok(())
+        let second = split.as_ref().map(|split| split.hash);
+        let made = (|| {
+            for (entries, &(_, at)) in halves.into_iter().zip(&fresh) {
+                self.create_leaf(handle, draft, at, |area| fill(area, entries))?;
+            }
+            draft.inode.flags = draft.inode.flags.with(InodeFlags::INDEX);
+            self.publish_layout(handle, dir, draft)?;
+            self.write_first_root(handle, draft, dots, &fresh, second)
+        })();
+        self.all_or_abort(made)
     }
 
-    fn write_first_index(
+    fn write_first_root(
         &self,
         handle: &mut Handle<'_>,
         draft: &Snapshot,
         dots: [NewEntry<'_>; 2],
         fresh: &Fresh,
-        leaves: Vec<&Vec<NewEntry<'_>>>,
         second: Option<u32>,
     ) -> Result<()> {
-        for (entries, &(_, at)) in leaves.into_iter().zip(fresh) {
-            self.create_leaf(handle, draft, at, |area| fill(area, entries))?;
-        }
         let (at, place) =
             self.place_of(draft, LogicalBlock(0), Structure::DirectoryIndex(LogicalBlock(0)))?;
         let has_tail = self.sb.has_metadata_csum();
@@ -110,11 +113,13 @@ impl Ext4 {
     pub(super) fn split_for(
         &self,
         handle: &mut Handle<'_>,
-        draft: &mut Snapshot,
+        dir: &Node,
+        draft: &mut Draft,
         split: Split,
         new: &NewEntry<'_>,
     ) -> Result<()> {
-        let Split { way, version, leaf, new_blocks } = split;
+        let Split { way, leaf, new_blocks } = split;
+        let (version, old) = (way.version, way.leaf.block);
         let place = draft.place(Structure::DirectoryLeaf(way.leaf.block));
         let entries = self.leaf_entries(&leaf).map(|entry| entry.map(NewEntry::from));
         let mut all: Vec<_> = entries.collect::<Result<_, _>>().map_err(|problem| place.corrupt(problem))?;
@@ -124,9 +129,11 @@ impl Ext4 {
         let mut fresh = self.append_blocks(handle, draft, u32::try_from(new_blocks).unwrap_or(u32::MAX))?;
         let done = (|| {
             let (logical, at) = take(&mut fresh)?;
+            let old = self.place_of(draft, old, Structure::DirectoryLeaf(old))?.1;
             self.create_leaf(handle, draft, at, |area| fill(area, &halves.high))?;
-            self.change_leaf(handle, draft, way.leaf.block, |area| fill(area, &halves.low))?;
-            self.enter(handle, draft, way.frames, halves.hash, logical, &mut fresh)
+            self.publish_layout(handle, dir, draft)?;
+            self.enter(handle, draft, way.frames, halves.hash, logical, &mut fresh)?;
+            self.change_leaf(handle, draft, old, |area| fill(area, &halves.low))
         })();
         self.all_or_abort(done)
     }
@@ -150,26 +157,28 @@ impl Ext4 {
                 insert_index(bytes, is_root, has_tail, frame.at, hash, block)
             });
         }
+        // On copies: what is new is written, then entered above, and what is old changed last.
         let (new, new_at) = take(fresh)?;
-        let mut other = vec![0; size.in_memory()];
+        let (mut old, mut other) = (frame.buffer.to_vec(), vec![0; size.in_memory()]);
+        let corrupt = |problem| frame.place.corrupt(problem);
         if is_root {
-            self.change_index(handle, draft, frame.block, |bytes| {
-                grow_root(bytes, &mut other, size, has_tail, new)
-            })?;
-            insert_index(&mut other, false, has_tail, frame.at, hash, block)
-                .map_err(|problem| frame.place.corrupt(problem))?;
-            return self.create_index(handle, draft, new_at, other);
-        }
-        let first = self.change_index(handle, draft, frame.block, |bytes| {
-            let (first, stay) = split_index(bytes, &mut other, size, has_tail)?;
+            grow_root(&mut old, &mut other, size, has_tail, new).map_err(corrupt)?;
+            insert_index(&mut other, false, has_tail, frame.at, hash, block).map_err(corrupt)?;
+            self.create_index(handle, draft, new_at, other)?;
+        } else {
+            let (first, stay) = split_index(&mut old, &mut other, size, has_tail).map_err(corrupt)?;
             match frame.at.checked_sub(stay) {
-                None => insert_index(bytes, false, has_tail, frame.at, hash, block)?,
-                Some(at) => insert_index(&mut other, false, has_tail, at, hash, block)?,
+                None => insert_index(&mut old, false, has_tail, frame.at, hash, block),
+                Some(at) => insert_index(&mut other, false, has_tail, at, hash, block),
             }
-            Ok(first)
-        })?;
-        self.create_index(handle, draft, new_at, other)?;
-        self.enter(handle, draft, way, first, new, fresh)
+            .map_err(corrupt)?;
+            self.create_index(handle, draft, new_at, other)?;
+            self.enter(handle, draft, way, first, new, fresh)?;
+        }
+        self.change_index(handle, draft, frame.block, |bytes| {
+            bytes.copy_from_slice(&old);
+            Ok(())
+        })
     }
 
     /// Changes an index block, and seals it.
@@ -202,7 +211,7 @@ impl Ext4 {
     }
 
     /// The hash of a name that stands in a directory.
-    fn entry_hash(&self, dir: &Snapshot, name: &[u8], version: HashVersion) -> MajorHash {
+    pub(crate) fn entry_hash(&self, dir: &Snapshot, name: &[u8], version: HashVersion) -> MajorHash {
         let seed = self.hash_seed();
         let folded = self.wanted(dir, name).and_then(|wanted| wanted.hash(version, seed));
         // A name that a strict file system would not take any more is hashed as it stands.

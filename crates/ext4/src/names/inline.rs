@@ -6,7 +6,7 @@ use super::Draft;
 use crate::{Ext4, Node, Result, Snapshot, Structure};
 use dentree_ext4_format::xattr::{Namespace, XattrList, remove_in_inode};
 use dentree_ext4_format::{
-    EntriesMut, Incompat, InodeFlags, InodeNumber, NewEntry, Problem, has_room, write_extent_leaf,
+    EntriesMut, Incompat, InodeFlags, InodeNumber, NewEntry, Problem, room_for, write_extent_leaf,
 };
 use dentree_vfs::FileType;
 use std::ops::Range;
@@ -21,7 +21,7 @@ impl Ext4 {
     pub(super) fn has_inline_room(&self, dir: &Snapshot, name_len: usize) -> Result<bool> {
         for (_, bytes) in self.inline_entries(dir)? {
             let place = dir.place(Structure::InlineData);
-            if has_room(self.entries(bytes), name_len).map_err(|problem| place.corrupt(problem))? {
+            if room_for(self.entries(bytes), name_len).map_err(|problem| place.corrupt(problem))?.is_some() {
                 return Ok(true);
             }
         }

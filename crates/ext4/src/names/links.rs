@@ -1,5 +1,6 @@
 //! More names, fewer names.
 
+use super::beside::Spot;
 use super::{Draft, ENTRY_CREDITS, MAX_LINKS};
 use crate::dir::Found;
 use crate::inodes::ORPHAN_CREDITS;
@@ -15,11 +16,11 @@ impl Ext4 {
             if target.inode.links >= MAX_LINKS {
                 return Err(Error::TooManyLinks(target.ino));
             }
-            let plan = self.plan_entry(dir, name)?;
+            let Spot { plan, hold: _hold } = self.place_entry(dir, name, false)?;
             let mut draft = Draft::of(dir);
             let mut handle = self.start(plan.credits() + 1 + ORPHAN_CREDITS)?;
             let entry = NewEntry { name, inode: target.ino, file_type: self.entry_type(target.kind) };
-            self.add_entry(&mut handle, &mut draft, plan, &entry)?;
+            self.add_entry(&mut handle, dir, &mut draft, plan, &entry)?;
             let now = self.writer()?.now();
             let done = self.publish_directory(&mut handle, dir, &draft, now).and_then(|()| {
                 let before = self.change_inode(&mut handle, node, |snapshot| {
@@ -38,11 +39,11 @@ impl Ext4 {
 
     /// Takes the name from an inode that is not a directory.
     pub(crate) fn remove_link(&self, dir: &Node, name: &[u8], node: &Node) -> Result<()> {
+        let (found, _hold) = self.entry_held(dir, name, node)?;
         let mut draft = Draft::of(dir);
-        let found = self.entry_for(&draft, name, node)?;
         let mut handle = self.start(ENTRY_CREDITS + 1 + ORPHAN_CREDITS)?;
         let now = self.writer()?.now();
-        self.remove_entry(&mut handle, &mut draft, found.position)?;
+        self.remove_entry(&mut handle, &mut draft, found)?;
         let done = self
             .publish_directory(&mut handle, dir, &draft, now)
             .and_then(|()| self.drop_link(&mut handle, node, now));
@@ -58,7 +59,7 @@ impl Ext4 {
         self.check_empty(&node.snapshot())?;
         let mut handle = self.start(ENTRY_CREDITS + 1 + ORPHAN_CREDITS)?;
         let now = self.writer()?.now();
-        self.remove_entry(&mut handle, &mut draft, found.position)?;
+        self.remove_entry(&mut handle, &mut draft, found)?;
         Ext4::uncount_subdirectory(&mut draft);
         let done = self
             .publish_directory(&mut handle, dir, &draft, now)

@@ -2,6 +2,7 @@
 
 use super::Draft;
 use super::add::NEW_BLOCK_CREDITS;
+use super::beside::Spot;
 use crate::inodes::{INODE_CREDITS, ORPHAN_CREDITS};
 use crate::remap::Mapped;
 use crate::{Error, Ext4, Node, Result, Snapshot, Structure};
@@ -22,9 +23,9 @@ impl Ext4 {
     }
 
     fn try_make_named(&self, dir: &Node, name: &[u8], new: &NewInode<'_>) -> Result<Node> {
-        let plan = self.plan_entry(dir, name)?;
-        let mut draft = Draft::of(dir);
         let kind = kind_of(&new.kind);
+        let Spot { plan, hold: _hold } = self.place_entry(dir, name, kind == FileType::Directory)?;
+        let mut draft = Draft::of(dir);
         if kind == FileType::Directory {
             self.count_subdirectory(&mut draft)?;
         }
@@ -32,7 +33,7 @@ impl Ext4 {
         let mut handle = self.start(plan.credits() + INODE_CREDITS + NEW_BLOCK_CREDITS + of_attributes)?;
         let mut made = self.make_inode(&mut handle, &draft, new)?;
         let entry = NewEntry { name, inode: made.ino, file_type: self.entry_type(kind) };
-        if let Err(error) = self.add_entry(&mut handle, &mut draft, plan, &entry) {
+        if let Err(error) = self.add_entry(&mut handle, dir, &mut draft, plan, &entry) {
             let undone = self.unmake_inode(&mut handle, &mut made);
             self.all_or_abort(undone)?;
             return Err(error);

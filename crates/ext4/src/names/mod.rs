@@ -3,8 +3,10 @@
 //! | file | what |
 //! |---|---|
 //! | `entries` | one entry of a directory, wherever it stands |
+//! | `beside` | who holds what while names are changed side by side |
 //! | `add` | where a new entry finds room, and how a directory grows for it |
 //! | `index` | the same under an htree: splits of leaves and index blocks |
+//! | `expect` | directories that are laid out for the entries to come |
 //! | `inline` | directories within their inode |
 //! | `make` | inodes with their first name, or none |
 //! | `links` | more names, fewer names |
@@ -16,23 +18,32 @@
 //! changed, and last what the draft says is made the directory's state. What fails after the first change aborts the
 //! journal ([`Ext4::all_or_abort`]): half an operation is not committed.
 //!
-//! The names of a directory, and so its blocks and size, are guarded by `vfs`'s lock on it, which who calls here holds. Its
-//! owner, mode and times are not: of a draft only the rest is taken over.
+//! The names of a directory are guarded by the locks of `beside`, its blocks and size too; where `vfs` has the directory alone, for a
+//! rename, nobody else holds one. Its owner, mode and times are not: of a draft only the rest is taken over, and
+//! that only where it differs from what the draft was made of.
 
 mod add;
+mod beside;
 mod entries;
+mod expect;
 mod index;
 mod inline;
 mod links;
 mod make;
+#[cfg(all(test, loom))]
+mod models;
 mod rename;
 
+pub(crate) use beside::{DirectoryLocks, settle};
+
+use crate::node::Held;
 use crate::xattr::adopt_inline_data;
 use crate::{Ext4, Node, Result, Snapshot, Structure};
 use dentree_ext4_format::{InodeFlags, InodeTime, Problem};
 use dentree_jbd2::Handle;
 use dentree_vfs::FileType;
 use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
 
 /// Most names that an inode has; directories with dir_nlink may have more, and then say 1.
 const MAX_LINKS: u16 = 65_000;
@@ -43,14 +54,39 @@ const ENTRY_CREDITS: u32 = 2;
 /// A directory as it is to become.
 struct Draft {
     next: Snapshot,
-    /// `i_blocks` as it was: attributes may take and free blocks meanwhile.
-    sectors_before: u64,
+    /// As it was, or was last published.
+    before: Held,
+    /// The number of links as it was.
+    links_before: u16,
 }
 
 impl Draft {
     fn of(dir: &Node) -> Draft {
-        let next = (*dir.snapshot()).clone();
-        Draft { sectors_before: next.inode.sectors, next }
+        let before = dir.snapshot();
+        Draft { next: (*before).clone(), links_before: before.inode.links, before }
+    }
+
+    fn has_new_layout(&self) -> bool {
+        let (next, before) = (&self.next.inode, &self.before.inode);
+        (next.size, next.flags, next.block) != (before.size, before.flags, before.block)
+            || self.next.has(InodeFlags::INLINE_DATA) && self.next.tail != self.before.tail
+    }
+
+    /// Makes the layout of the draft that of a snapshot of the directory.
+    fn lay_out(&self, snapshot: &mut Snapshot) -> std::result::Result<(), Problem> {
+        let inode = &mut snapshot.inode;
+        inode.block = self.inode.block;
+        inode.size = self.inode.size;
+        // Attributes may take and free blocks meanwhile.
+        let before = self.before.inode.sectors;
+        let gained = self.inode.sectors.saturating_sub(before);
+        let lost = before.saturating_sub(self.inode.sectors);
+        inode.sectors = inode.sectors.saturating_add(gained).saturating_sub(lost);
+        let of_layout = InodeFlags::INDEX.with(InodeFlags::EXTENTS).with(InodeFlags::INLINE_DATA);
+        let was_inline = inode.flags.has(InodeFlags::INLINE_DATA);
+        let kept = inode.flags.without(of_layout);
+        inode.flags = kept.with(InodeFlags(self.inode.flags.0 & of_layout.0));
+        if was_inline { adopt_inline_data(&mut snapshot.tail, &self.tail) } else { Ok(()) }
     }
 }
 
@@ -79,21 +115,22 @@ impl Ext4 {
     ) -> Result<()> {
         let changed = self.change_inode(handle, dir, |snapshot| {
             let inode = &mut snapshot.inode;
-            inode.block = draft.inode.block;
-            inode.size = draft.inode.size;
-            let gained = draft.inode.sectors.saturating_sub(draft.sectors_before);
-            let lost = draft.sectors_before.saturating_sub(draft.inode.sectors);
-            inode.sectors = inode.sectors.saturating_add(gained).saturating_sub(lost);
-            inode.links = draft.inode.links;
-            let of_layout = InodeFlags::INDEX.with(InodeFlags::EXTENTS).with(InodeFlags::INLINE_DATA);
-            let was_inline = inode.flags.has(InodeFlags::INLINE_DATA);
-            let kept = inode.flags.without(of_layout);
-            inode.flags = kept.with(InodeFlags(draft.inode.flags.0 & of_layout.0));
+            // Others may have made subdirectories meanwhile.
+            let links = i32::from(inode.links) + i32::from(draft.inode.links) - i32::from(draft.links_before);
+            inode.links = u16::try_from(links).unwrap_or(u16::MAX);
             inode.mtime = now;
             inode.ctime = now;
-            if was_inline { adopt_inline_data(&mut snapshot.tail, &draft.tail) } else { Ok(()) }
+            if draft.has_new_layout() { draft.lay_out(snapshot) } else { Ok(()) }
         })?;
         changed.map_err(|problem| draft.place(Structure::InlineData).corrupt(problem))
+    }
+
+    /// Makes what the draft says of the directory's blocks its state, ahead of the rest.
+    fn publish_layout(&self, handle: &mut Handle<'_>, dir: &Node, draft: &mut Draft) -> Result<()> {
+        let changed = self.change_inode(handle, dir, |snapshot| draft.lay_out(snapshot))?;
+        changed.map_err(|problem| draft.place(Structure::InlineData).corrupt(problem))?;
+        draft.before = Held::Newest(Arc::new(draft.next.clone()));
+        Ok(())
     }
 
     /// One more subdirectory. Past the limit of an indexed directory the count says 1, for "many".

@@ -67,7 +67,7 @@ impl Ext4 {
         self.count_move(&mut drafts, kind, 0)?;
         let mut handle = self.start(plan.credits() + 2 * ENTRY_CREDITS + 3)?;
         let entry = NewEntry { name: rename.to.name, inode: ino, file_type: self.entry_type(kind) };
-        self.add_entry(&mut handle, drafts.to(), plan, &entry)?;
+        self.add_entry(&mut handle, rename.to.dir, drafts.to(), plan, &entry)?;
         let done = self.finish_move(&mut handle, rename, drafts, parties);
         self.all_or_abort(done)?;
         handle.stop();
@@ -85,7 +85,7 @@ impl Ext4 {
         let now = self.writer()?.now();
         // The new entry may have split the leaf of the old one.
         let source = self.entry_for(&drafts.from, rename.from.name, rename.moved)?;
-        self.remove_entry(handle, &mut drafts.from, source.position)?;
+        self.remove_entry(handle, &mut drafts.from, source)?;
         let to = drafts.to().ino;
         self.touch_moved(handle, rename.moved, drafts.to.is_some().then_some(to), parties.moved.1, now)?;
         self.publish_both(handle, rename, &drafts, now)
@@ -102,7 +102,7 @@ impl Ext4 {
         }
         self.count_move(&mut drafts, parties.moved.1, u16::from(is_dir))?;
         let mut handle = self.start(2 * ENTRY_CREDITS + 4 + ORPHAN_CREDITS)?;
-        self.point_entry(&mut handle, drafts.to(), target.position, parties.moved)?;
+        self.point_entry(&mut handle, drafts.to(), target, parties.moved)?;
         let now = self.writer()?.now();
         let done = self.finish_move(&mut handle, rename, drafts, parties).and_then(|()| {
             if is_dir {
@@ -133,10 +133,10 @@ impl Ext4 {
             loses.into_iter().for_each(|dir| Ext4::uncount_subdirectory(dir));
         }
         let mut handle = self.start(2 * ENTRY_CREDITS + 4)?;
-        self.point_entry(&mut handle, &mut drafts.from, source.position, replaced)?;
+        self.point_entry(&mut handle, &mut drafts.from, source, replaced)?;
         let now = self.writer()?.now();
         let done = (|| {
-            self.point_entry(&mut handle, drafts.to(), target.position, parties.moved)?;
+            self.point_entry(&mut handle, drafts.to(), target, parties.moved)?;
             let across = drafts.to.as_ref().map(|to| (to.ino, drafts.from.ino));
             let (to, from) = across.unzip();
             self.touch_moved(&mut handle, rename.moved, to, parties.moved.1, now)?;

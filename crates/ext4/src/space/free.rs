@@ -49,7 +49,7 @@ impl Ext4 {
         let bits = bit..bit + usize::try_from(count).unwrap_or(0);
         self.change_group(handle, group, |desc, handle| {
             let place = Structure::FreedBlocks.at(first);
-            let mut bitmap = self.block_bitmap_in_use(group, desc)?;
+            let bitmap = self.block_bitmap(group, desc)?;
             let wrong = |because| Problem::Value { field: "block", value: first.0, because };
             if space.system.within(first, count).next().is_some() {
                 return Err(place.corrupt(wrong("holds metadata of the file system")));
@@ -57,11 +57,12 @@ impl Ext4 {
             if !all_set(&bitmap, bits.start, bits.end) {
                 return Err(place.corrupt(wrong("is free already, or one behind it")));
             }
-            clear_bits(&mut bitmap, bits.start, bits.end);
-            self.put_block_bitmap(handle, group, desc, &bitmap, false)?;
+            self.change_block_bitmap(handle, group, desc, bitmap, |bytes| {
+                clear_bits(bytes, bits.start, bits.end);
+            })?;
             desc.free_blocks += u32::try_from(count).unwrap_or(0);
             // Before anybody else sees the bits.
-            space.group(group).pending().push(bits.clone());
+            space.group(group).pending().add(&bits);
             Ok(())
         })?;
         space.waiting.fetch_add(count, Relaxed);
@@ -72,7 +73,7 @@ impl Ext4 {
             // Of a transaction that never happened nothing was freed.
             if outcome.is_ok() {
                 let state = space.group(group);
-                state.pending().retain(|pending| *pending != bits);
+                state.pending().remove(&bits);
                 state.none_of.store(0, Relaxed);
                 space.waiting.fetch_sub(count, Relaxed);
             }

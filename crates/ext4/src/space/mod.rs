@@ -20,7 +20,9 @@ mod system;
 mod take;
 
 use crate::{Error, Ext4, Result};
-use dentree_ext4_format::{BlockNumber, GroupDesc, GroupNumber, InodeNumber, Superblock};
+use dentree_ext4_format::{
+    BlockNumber, GroupDesc, GroupNumber, InodeNumber, Superblock, clear_bits, set_bits,
+};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -61,15 +63,50 @@ pub(crate) struct Space {
 
 #[derive(Default)]
 struct GroupSpace {
-    /// Bits freed by transactions that are not committed. [its mutex]
-    pending: Mutex<Vec<Range<usize>>>,
+    /// Blocks freed by transactions that are not committed. [its mutex]
+    pending: Mutex<Pending>,
     /// No free run is as long as this, as of the last search that failed; 0 is unknown.
     none_of: AtomicU32,
 }
 
 impl GroupSpace {
-    fn pending(&self) -> MutexGuard<'_, Vec<Range<usize>>> {
+    fn pending(&self) -> MutexGuard<'_, Pending> {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Blocks of a group that are free in its bitmap and must not be taken yet. None is freed twice, since none is taken before.
+#[derive(Default)]
+struct Pending {
+    /// A bitmap as the group's, as far as it was needed.
+    bits: Vec<u8>,
+    count: usize,
+}
+
+impl Pending {
+    fn add(&mut self, bits: &Range<usize>) {
+        let len = bits.end.div_ceil(8).max(self.bits.len());
+        self.bits.resize(len, 0);
+        set_bits(&mut self.bits, bits.start, bits.end);
+        self.count += bits.len();
+    }
+
+    fn remove(&mut self, bits: &Range<usize>) {
+        clear_bits(&mut self.bits, bits.start, bits.end);
+        self.count -= bits.len();
+        if self.count == 0 {
+            self.bits = Vec::new();
+        }
+    }
+
+    /// The group's bitmap with these blocks taken, where there are any.
+    fn taken_in(&self, bitmap: &[u8]) -> Option<Vec<u8>> {
+        if self.count == 0 {
+            return None;
+        }
+        let mut seen = bitmap.to_vec();
+        seen.iter_mut().zip(&self.bits).for_each(|(byte, pending)| *byte |= pending);
+        Some(seen)
     }
 }
 

@@ -1,12 +1,15 @@
 //! Taking blocks: runs as long as wanted, as near as can be to where they are wanted.
 
 use super::{Claim, bit_of};
+use crate::checked::Checked;
 use crate::remap::Mapped;
 use crate::{Error, Ext4, Result, Structure};
+use dentree_bufcache::Buffer;
 use dentree_ext4_format::{
     BlockNumber, FreeRun, GroupDesc, GroupFlags, GroupNumber, Problem, find_free, set_bits,
 };
 use dentree_jbd2::Handle;
+use std::ops::Deref;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Blocks that taking a run changes: the group's bitmap and its descriptor.
@@ -15,10 +18,22 @@ pub(crate) const TAKE_CREDITS: u32 = 2;
 /// Groups that are searched for a run of full length, and then for one of a part of it, before any run will do.
 const PASSES: [(u32, u32); 3] = [(1, 32), (8, 128), (u32::MAX, u32::MAX)];
 
-/// A bitmap as it is read: of a group that nothing was taken from yet it is made up.
-struct Bitmap {
-    bytes: Vec<u8>,
-    is_new: bool,
+/// A group's block bitmap.
+pub(super) enum Bitmap {
+    There(Buffer),
+    /// Made up: nothing was taken from the group yet.
+    New(Vec<u8>),
+}
+
+impl Deref for Bitmap {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Bitmap::There(buffer) => buffer,
+            Bitmap::New(bytes) => bytes,
+        }
+    }
 }
 
 impl Ext4 {
@@ -115,16 +130,10 @@ impl Ext4 {
         let space = &self.writer()?.space;
         let bits = usize::try_from(self.sb.blocks_in_group(group)).unwrap_or(usize::MAX);
         self.change_group(handle, group, |desc, handle| {
-            let mut bitmap = self.block_bitmap(group, desc)?;
-            let run = {
-                let pending = space.group(group).pending();
-                if pending.is_empty() {
-                    search(&bitmap.bytes, from, bits, want)
-                } else {
-                    let mut seen = bitmap.bytes.clone();
-                    pending.iter().for_each(|range| set_bits(&mut seen, range.start, range.end));
-                    search(&seen, from, bits, want)
-                }
+            let bitmap = self.block_bitmap(group, desc)?;
+            let run = match space.group(group).pending().taken_in(&bitmap) {
+                None => search(&bitmap, from, bits, want),
+                Some(seen) => search(&seen, from, bits, want),
             };
             let count = u32::try_from(run.len).unwrap_or(0);
             if count < least {
@@ -146,23 +155,26 @@ impl Ext4 {
                 let field = "block";
                 return Err(place.corrupt(Problem::Value { field, value: taken.start, because }));
             }
-            set_bits(&mut bitmap.bytes, run.first, run.first + run.len);
-            self.put_block_bitmap(handle, group, desc, &bitmap.bytes, bitmap.is_new)?;
+            self.change_block_bitmap(handle, group, desc, bitmap, |bytes| {
+                set_bits(bytes, run.first, run.first + run.len);
+            })?;
             desc.free_blocks = left;
             Ok(Some((first, count)))
         })
     }
 
     /// A group's block bitmap; for a group that never had one, what it is then.
-    fn block_bitmap(&self, group: GroupNumber, desc: &GroupDesc) -> Result<Bitmap> {
+    pub(super) fn block_bitmap(&self, group: GroupNumber, desc: &GroupDesc) -> Result<Bitmap> {
         let place = Structure::BlockBitmap(group).at(desc.block_bitmap);
         let is_new = self.sb.has_group_checksums() && desc.flags.has(GroupFlags::BLOCK_UNINIT);
         if !is_new {
             let bytes = self.metadata(desc.block_bitmap, place)?;
-            if let Some(sum) = self.sb.block_bitmap_sum(&bytes) {
-                Problem::check_sum(desc.block_bitmap_sum, sum).map_err(|problem| place.corrupt(problem))?;
-            }
-            return Ok(Bitmap { bytes: bytes.to_vec(), is_new });
+            let check = || match self.sb.block_bitmap_sum(&bytes) {
+                Some(sum) => Problem::check_sum(desc.block_bitmap_sum, sum),
+                None => Ok(()),
+            };
+            self.check_once(place, &bytes, Checked::BlockBitmap(group), check)?;
+            return Ok(Bitmap::There(bytes));
         }
         let mut bytes = vec![0; self.sb.block_size.in_memory()];
         let start = self.sb.group_start(group);
@@ -173,34 +185,38 @@ impl Ext4 {
         }
         let all = bytes.len() * 8;
         set_bits(&mut bytes, usize::try_from(count).unwrap_or(all), all);
-        Ok(Bitmap { bytes, is_new })
+        Ok(Bitmap::New(bytes))
     }
 
-    /// Writes a group's block bitmap, and its sum into the descriptor.
-    pub(super) fn put_block_bitmap(
+    /// Changes a group's block bitmap, which is as `bitmap` says, and its sum in the descriptor.
+    pub(super) fn change_block_bitmap(
         &self,
         handle: &mut Handle<'_>,
         group: GroupNumber,
         desc: &mut GroupDesc,
-        bitmap: &[u8],
-        is_new: bool,
+        bitmap: Bitmap,
+        change: impl FnOnce(&mut [u8]),
     ) -> Result<()> {
         let place = Structure::BlockBitmap(group).at(desc.block_bitmap);
-        let write = |bytes: &mut [u8]| bytes.copy_from_slice(bitmap);
-        let written = if is_new {
-            handle.create(desc.block_bitmap.0, write)
-        } else {
-            handle.update(desc.block_bitmap.0, write)
+        let change = |bytes: &mut [u8]| {
+            change(bytes);
+            self.sb.block_bitmap_sum(bytes)
         };
-        written.map_err(|source| place.io(source))?;
-        desc.block_bitmap_sum = self.sb.block_bitmap_sum(bitmap).unwrap_or(desc.block_bitmap_sum);
+        let changed = match bitmap {
+            Bitmap::New(initial) => handle.create(desc.block_bitmap.0, |bytes| {
+                bytes.copy_from_slice(&initial);
+                change(bytes)
+            }),
+            Bitmap::There(buffer) => {
+                // Who holds a version of a block makes its change copy it.
+                drop(buffer);
+                handle.update(desc.block_bitmap.0, change)
+            }
+        };
+        let sum = changed.map_err(|source| place.io(source))?;
+        desc.block_bitmap_sum = sum.unwrap_or(desc.block_bitmap_sum);
         desc.flags = desc.flags.without(GroupFlags::BLOCK_UNINIT);
         Ok(())
-    }
-
-    /// A copy of a group's block bitmap, which must be there.
-    pub(super) fn block_bitmap_in_use(&self, group: GroupNumber, desc: &GroupDesc) -> Result<Vec<u8>> {
-        Ok(self.block_bitmap(group, desc)?.bytes)
     }
 }
 

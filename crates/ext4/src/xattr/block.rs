@@ -9,6 +9,7 @@ use dentree_ext4_format::xattr::{
 };
 use dentree_ext4_format::{BlockNumber, ChecksumSeed};
 use dentree_jbd2::Handle;
+use dentree_mbcache::Users;
 
 /// Blocks that replacing an inode's block changes: one that just got its last user; bitmap and descriptor for a new one, and that; bitmap
 /// and descriptor of the old one, or itself; the superblock.
@@ -56,14 +57,6 @@ impl Placed {
     }
 }
 
-/// What a change of the number of users found.
-enum Users {
-    /// So many are left.
-    Left(u32),
-    /// There is nobody but who asks.
-    Last,
-}
-
 impl Ext4 {
     /// The block of attributes of an inode, remembered as one that can be shared. The caller has the attribute lock, or the only node.
     pub(super) fn xattr_block(&self, node: &Snapshot) -> Result<Option<Held>> {
@@ -71,11 +64,17 @@ impl Ext4 {
         let place = node.place(Structure::XattrBlock).at(number);
         let held = Held { number, place, bytes: self.metadata(number, place)? };
         let parsed = held.parsed()?;
+        let shared = self.writer.as_ref().map(|writer| &writer.shared);
+        let key = held.key()?;
+        // What is remembered has been verified, or was written here.
+        if shared.is_some_and(|shared| shared.has_block(key, number)) {
+            return Ok(Some(held));
+        }
         if let Some(seed) = self.xattr_seed() {
             parsed.verify(seed, number).map_err(|problem| place.corrupt(problem))?;
         }
-        if let Some(writer) = &self.writer {
-            writer.shared.remember_block(held.key()?, number, parsed.refcount);
+        if let Some(shared) = shared {
+            shared.remember_block(key, number, parsed.refcount);
         }
         Ok(Some(held))
     }
@@ -160,13 +159,12 @@ impl Ext4 {
         Ok(None)
     }
 
-    /// Whether a block has exactly this list, and room for another user.
+    /// Whether a block that is remembered has exactly this list, and room for another user.
     fn has_list(&self, number: BlockNumber, entries: &[XattrEntry<'_>]) -> Result<bool> {
         let bytes = self.metadata(number, Structure::XattrBlock.at(number))?;
         let Ok(block) = XattrBlock::parse(&bytes) else { return Ok(false) };
-        let is_whole = self.xattr_seed().is_none_or(|seed| block.verify(seed, number).is_ok());
         let has_room = (1..MAX_BLOCK_USERS).contains(&block.refcount);
-        Ok(is_whole && has_room && block.list.iter().map(Result::ok).eq(entries.iter().copied().map(Some)))
+        Ok(has_room && block.list.iter().map(Result::ok).eq(entries.iter().copied().map(Some)))
     }
 
     /// Puts `bytes` into a block, if it has no other users.
@@ -176,7 +174,7 @@ impl Ext4 {
         }
         let key = old.key()?;
         let shared = &self.writer()?.shared;
-        shared.forget_block(key, old.number);
+        shared.blocks.hide(key, old.number.0);
         let rewritten = self.update(handle, old.number, old.place, |to| {
             let is_ours = XattrBlock::parse(to).is_ok_and(|block| block.refcount == 1);
             if is_ours {
@@ -192,56 +190,42 @@ impl Ext4 {
     /// Uses a block no longer; without users it is freed. Answers whether it was.
     pub(super) fn release_block(&self, handle: &mut Handle<'_>, old: &Held) -> Result<bool> {
         let (number, place) = (old.number, old.place);
-        let hash = old.key()?;
-        let shared = &self.writer()?.shared;
-        let mut is_forgotten = false;
-        loop {
-            let entry = if is_forgotten { None } else { shared.blocks.get(hash, number.0) };
+        let (blocks, hash) = (&self.writer()?.shared.blocks, old.key()?);
+        let is_free = blocks.leave(hash, number.0, |is_hidden| {
+            let known = if is_hidden { None } else { blocks.get(hash, number.0) };
             let users = self.update(handle, number, place, |bytes| {
                 let users = XattrBlock::parse(bytes)?.refcount;
                 if users <= 1 {
-                    return Ok(Users::Last);
+                    return Ok(Users::Alone);
                 }
-                // Not while the block could not be found: its next user may be the last one by now.
-                if !is_forgotten {
-                    set_block_refcount(bytes, users - 1, number, self.xattr_seed());
-                    entry.iter().for_each(|entry| entry.set_reusable(users - 1 < MAX_BLOCK_USERS));
+                let left = if is_hidden { users } else { users - 1 };
+                let reusable = left < MAX_BLOCK_USERS;
+                if !is_hidden {
+                    set_block_refcount(bytes, left, number, self.xattr_seed());
+                    known.iter().for_each(|entry| entry.set_reusable(reusable));
                 }
-                Ok(Users::Left(users - 1))
+                Ok(Users::Others { reusable })
             })?;
-            drop(entry);
-            match (users.map_err(|problem| place.corrupt(problem))?, is_forgotten) {
-                (Users::Left(_), false) => return Ok(false),
-                (Users::Left(left), true) => {
-                    shared.remember_block(hash, number, left + 1);
-                    is_forgotten = false;
-                }
-                (Users::Last, false) => {
-                    shared.forget_block(hash, number);
-                    is_forgotten = true;
-                }
-                (Users::Last, true) => {
-                    self.free_blocks(handle, number, 1, true)?;
-                    return Ok(true);
-                }
-            }
+            users.map_err(|problem| place.corrupt(problem))
+        })?;
+        if is_free {
+            self.free_blocks(handle, number, 1, true)?;
         }
+        Ok(is_free)
     }
 }
 
 impl Shared {
-    /// Notes that a block can be shared. The caller is a user of it.
-    fn remember_block(&self, hash: u32, number: BlockNumber, users: u32) {
-        // Most are there already: finding them takes no lock.
-        if hash != 0 && self.blocks.get(hash, number.0).is_none() {
-            self.blocks.insert(hash, number.0, users < MAX_BLOCK_USERS);
-        }
+    /// Whether it is noted that a block can be shared.
+    fn has_block(&self, hash: u32, number: BlockNumber) -> bool {
+        // Nothing is shared by the hash that means "none".
+        hash != 0 && self.blocks.get(hash, number.0).is_some()
     }
 
-    /// Sees to it that nobody finds a block any more, and waits for who has.
-    fn forget_block(&self, hash: u32, number: BlockNumber) {
-        while let Some(held) = self.blocks.delete_or_get(hash, number.0) {
-            held.wait_unused();
+    /// Notes that a block can be shared. The caller is a user of it.
+    fn remember_block(&self, hash: u32, number: BlockNumber, users: u32) {
+        if hash != 0 {
+            self.blocks.insert(hash, number.0, users < MAX_BLOCK_USERS);
         }
     }
 }

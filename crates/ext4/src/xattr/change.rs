@@ -27,11 +27,14 @@ struct Change<'a> {
     how: SetXattr,
     /// Other attributes that are set with it.
     attributes: SetAttr,
+    /// The value, which is in this inode, comes to be in one with a lower number; where there is none, nothing is changed.
+    instead_of: Option<InodeNumber>,
 }
 
 /// The attributes of an inode.
+#[derive(Clone)]
 pub(super) struct Lists<'a> {
-    in_inode: Vec<XattrEntry<'a>>,
+    pub(super) in_inode: Vec<XattrEntry<'a>>,
     pub(super) in_block: Vec<XattrEntry<'a>>,
 }
 
@@ -50,6 +53,8 @@ struct Plan<'a> {
     to: Option<Spot>,
     /// Bytes of the inode that its fields take then.
     fields_len: usize,
+    /// Other attributes make room for those fields: they move into the block.
+    moves_others: bool,
     /// Inodes with values of those entries of the block that stay as they are.
     kept_values: Vec<InodeNumber>,
     /// The value goes into an inode of its own, and this is its hash: the number in its entry is not known yet.
@@ -66,7 +71,7 @@ struct ValueInode<'a, 'c> {
 
 impl Plan<'_> {
     fn changes_block(&self) -> bool {
-        self.to == Some(Spot::Block) || matches!(self.from, Some((Spot::Block, _)))
+        self.moves_others || self.to == Some(Spot::Block) || matches!(self.from, Some((Spot::Block, _)))
     }
 }
 
@@ -75,35 +80,45 @@ impl Ext4 {
     pub(crate) fn set_xattr(&self, node: &Node, name: &[u8], value: &[u8], how: SetXattr) -> Result<()> {
         let (namespace, rest) = settable(name)?;
         let value = &*on_disk(namespace, value)?;
-        let attributes = SetAttr::default();
-        self.change_xattr(node, &Change { namespace, name: rest, value: Some(value), how, attributes })
+        self.change_xattr(node, &Change::of(namespace, rest, Some(value), how))
     }
 
     /// Removes the attribute that users call `name`, which must be there.
     pub(crate) fn remove_xattr(&self, node: &Node, name: &[u8]) -> Result<()> {
         let (namespace, rest) = settable(name)?;
-        let (how, attributes) = (SetXattr::Replace, SetAttr::default());
-        self.change_xattr(node, &Change { namespace, name: rest, value: None, how, attributes })
+        self.change_xattr(node, &Change::of(namespace, rest, None, SetXattr::Replace))
     }
 
     /// Sets the access ACL, or removes it if there is any, and with it other attributes.
     pub(crate) fn set_access_acl(&self, node: &Node, acl: Option<&[u8]>, attributes: &SetAttr) -> Result<()> {
         let disk = acl.map(acl_from_xattr).transpose().map_err(Error::InvalidValue)?;
-        let change = Change {
-            namespace: Namespace::PosixAclAccess,
-            name: b"",
-            value: disk.as_deref(),
-            how: SetXattr::Any,
-            attributes: *attributes,
-        };
-        self.change_xattr(node, &change)
+        let change = Change::of(Namespace::PosixAclAccess, b"", disk.as_deref(), SetXattr::Any);
+        self.change_xattr(node, &Change { attributes: *attributes, ..change })
+    }
+
+    /// Lets an attribute whose value is in `holder` have it in an inode with a lower number, if one is noted that has that value.
+    pub(super) fn share_value(
+        &self,
+        node: &Node,
+        (namespace, name): (Namespace, &[u8]),
+        value: &[u8],
+        holder: InodeNumber,
+    ) -> Result<()> {
+        let change = Change::of(namespace, name, Some(value), SetXattr::Replace);
+        self.change_xattr(node, &Change { instead_of: Some(holder), ..change })
     }
 
     fn change_xattr(&self, node: &Node, change: &Change<'_>) -> Result<()> {
         let (mut made, mut unused) = (None, Vec::new());
         let outcome = self.with_space(|| {
             let _attributes = node.attributes_mut();
-            self.try_change(node, change, &mut made, &mut unused)
+            match self.try_change(node, change, true, &mut made, &mut unused) {
+                // There may be room for the change, if not for fields that the inode lacks.
+                Err(Error::NoSpace) if self.lacks_fields(&node.snapshot()) => {
+                    self.try_change(node, change, false, &mut made, &mut unused)
+                }
+                done => done,
+            }
         });
         if let Some(made) = made {
             self.free_orphan(&made)?;
@@ -114,11 +129,13 @@ impl Ext4 {
         outcome
     }
 
-    /// `made`: an inode that was made for the value and is not used yet. `unused`: values that are to be freed.
+    /// `may_grow`: whether attributes may leave the inode, or not come into it, for fields that it lacks. `made`: an inode that was made for the
+    /// value and is not used yet. `unused`: values that are to be freed.
     fn try_change(
         &self,
         node: &Node,
         change: &Change<'_>,
+        may_grow: bool,
         made: &mut Option<Node>,
         unused: &mut Vec<InodeNumber>,
     ) -> Result<()> {
@@ -135,7 +152,7 @@ impl Ext4 {
             (None, _) if change.value.is_none() => return self.set_others(node, change),
             _ => {}
         }
-        let mut plan = self.plan(&snapshot, &lists, from, change)?;
+        let mut plan = self.plan(&snapshot, &lists, from, change, may_grow)?;
         let values = self.check_values(&lists)?;
         let values = if plan.value_hash.is_some() || values > 0 { 2 * (values + 1) } else { 0 };
         let block = if plan.changes_block() { BLOCK_CREDITS } else { 0 };
@@ -145,9 +162,13 @@ impl Ext4 {
         let mut inode = ValueInode { made, held: None };
         if let (Some(hash), Some(value)) = (plan.value_hash, change.value) {
             if inode.made.is_none() {
-                inode.held = self.find_value(hash, value)?;
+                let is_wanted = |ino| change.instead_of.is_none_or(|holder| ino < holder);
+                inode.held = self.find_value(hash, value, is_wanted)?;
             }
             if inode.made.is_none() && inode.held.is_none() {
+                if change.instead_of.is_some() {
+                    return Ok(());
+                }
                 handle.stop();
                 *inode.made = Some(self.make_value(node, value)?);
                 handle = self.start(credits)?;
@@ -188,20 +209,22 @@ impl Ext4 {
         lists: &Lists<'a>,
         from: Option<(Spot, XattrEntry<'a>)>,
         change: &Change<'a>,
+        may_grow: bool,
     ) -> Result<Plan<'a>> {
-        let mut next = Lists { in_inode: lists.in_inode.clone(), in_block: lists.in_block.clone() };
+        let mut next = lists.clone();
         next.in_inode.retain(|entry| !change.means(entry));
         next.in_block.retain(|entry| !change.means(entry));
-        let fields_len = self.fields_len(snapshot, &next.in_inode);
+        let (fields_len, moves_others) = self.grow_fields(snapshot, &mut next, may_grow);
         let kept_values = inodes_of(&next.in_block).collect();
-        let mut plan = Plan { next, from, to: None, fields_len, kept_values, value_hash: None };
+        let mut plan = Plan { next, from, to: None, fields_len, moves_others, kept_values, value_hash: None };
         let Some(value) = change.value else { return Ok(plan) };
         let index = change.namespace.index();
         let has_inodes = self.sb.incompat.has(Incompat::EA_INODE);
         let beside = XattrEntry::new(index, change.name, value);
         let size = u32::try_from(value.len()).unwrap_or(u32::MAX);
         let apart = XattrEntry::new_in_inode(index, change.name, InodeNumber(0), size, 0);
-        for (entry, is_apart) in [(Some(beside), false), (has_inodes.then_some(apart), true)] {
+        let beside = change.instead_of.is_none().then_some(beside);
+        for (entry, is_apart) in [(beside, false), (has_inodes.then_some(apart), true)] {
             for spot in [Spot::Inode, Spot::Block] {
                 let Some(entry) = entry else { continue };
                 let list = plan.next.of(spot);
@@ -229,13 +252,40 @@ impl Ext4 {
         if fields_len > CLASSIC_LEN { size.saturating_sub(fields_len) } else { 0 }
     }
 
-    /// How many bytes an inode's fields are to take: as many as the file system wants, where this list then still has room.
-    fn fields_len(&self, snapshot: &Snapshot, in_inode: &[XattrEntry<'_>]) -> usize {
-        let now = snapshot.inode.fields_len;
-        let wanted = CLASSIC_LEN + usize::from(self.sb.want_extra_isize);
+    /// How many bytes the file system wants an inode's fields to take.
+    fn wanted_fields_len(&self) -> usize {
+        CLASSIC_LEN + usize::from(self.sb.want_extra_isize)
+    }
+
+    /// Whether an inode has fewer fields than the file system wants, and could have those.
+    fn lacks_fields(&self, snapshot: &Snapshot) -> bool {
+        let wanted = self.wanted_fields_len();
         let size = usize::try_from(self.sb.inode_size).unwrap_or(usize::MAX);
-        let grows = now < wanted && wanted <= size && wanted.is_multiple_of(4);
-        if grows && fits_in_inode(self.room_behind(wanted), in_inode) { wanted } else { now }
+        snapshot.inode.fields_len < wanted && wanted <= size && wanted.is_multiple_of(4)
+    }
+
+    /// How many bytes an inode's fields are to take: as many as the file system wants, where its attributes still have room behind them, or
+    /// those that do not fit in the block (then they are moved there, and `true` is answered); else as many as now.
+    fn grow_fields(&self, snapshot: &Snapshot, lists: &mut Lists<'_>, may_grow: bool) -> (usize, bool) {
+        let now = (snapshot.inode.fields_len, false);
+        if !may_grow || !self.lacks_fields(snapshot) {
+            return now;
+        }
+        let wanted = self.wanted_fields_len();
+        let room = self.room_behind(wanted);
+        let mut grown = lists.clone();
+        while !fits_in_inode(room, &grown.in_inode) {
+            let Some((moved, value)) = take_for_room(&mut grown.in_inode, room) else { return now };
+            // In the inode its hash may have been left out.
+            grown.in_block.push(XattrEntry::new(moved.name_index, moved.name, value));
+        }
+        let moves = grown.in_block.len() > lists.in_block.len();
+        if moves && !fits_in_block(self.sb.block_size.in_memory(), &grown.in_block) {
+            return now;
+        }
+        grown.in_block.sort_by(XattrEntry::order_in_block);
+        *lists = grown;
+        (wanted, moves)
     }
 
     /// Counts one more user of each value that is now named in one more list.
@@ -406,7 +456,12 @@ impl<'a> Lists<'a> {
     }
 }
 
-impl Change<'_> {
+impl<'a> Change<'a> {
+    /// Of one attribute, and nothing else.
+    fn of(namespace: Namespace, name: &'a [u8], value: Option<&'a [u8]>, how: SetXattr) -> Change<'a> {
+        Change { namespace, name, value, how, attributes: SetAttr::default(), instead_of: None }
+    }
+
     fn means(&self, entry: &XattrEntry<'_>) -> bool {
         entry.name_index == self.namespace.index() && entry.name == self.name
     }
@@ -420,6 +475,27 @@ impl<'a> Plan<'a> {
         let list = self.next.of(self.to.unwrap_or(Spot::Inode));
         list.iter_mut().filter(|entry| change.means(entry)).for_each(|place| *place = entry);
     }
+}
+
+/// Takes one of an inode's attributes out, for the others to fit into `room` bytes: the smallest that is enough, else the largest. Inline
+/// content stays, and so do entries whose values are elsewhere.
+fn take_for_room<'a>(list: &mut Vec<XattrEntry<'a>>, room: usize) -> Option<(XattrEntry<'a>, &'a [u8])> {
+    let is_content = |entry: &XattrEntry<'_>| entry.name_index == Namespace::System.index();
+    let value = |entry: &XattrEntry<'a>| match entry.value {
+        XattrValue::Inline(value) if !is_content(entry) => Some(value),
+        _ => None,
+    };
+    let suffices = |number: usize| {
+        let mut rest = list.clone();
+        rest.remove(number);
+        fits_in_inode(room, &rest)
+    };
+    let movable = || (0..list.len()).filter(|&number| value(&list[number]).is_some());
+    let len = |number: &usize| list[*number].len_in_list();
+    let number = movable().filter(|&number| suffices(number)).min_by_key(len);
+    let number = number.or_else(|| movable().max_by_key(len))?;
+    let value = value(&list[number])?;
+    Some((list.remove(number), value))
 }
 
 /// A value as it is stored.

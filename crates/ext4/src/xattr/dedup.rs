@@ -3,6 +3,8 @@
 use super::block::BLOCK_CREDITS;
 use super::value::{VALUE_CREDITS, inodes_of};
 use crate::{BlockNumber, Ext4, Node, Result};
+use dentree_ext4_format::InodeNumber;
+use dentree_ext4_format::xattr::{Namespace, XattrValue};
 
 impl Ext4 {
     /// The block that an inode's attributes are in; as anybody who reads it, this notes the block as one that can be shared.
@@ -15,7 +17,8 @@ impl Ext4 {
     }
 
     /// Lets an inode use a block with the same attributes and a lower number instead of its own, where one is noted that has room;
-    /// answers the block it uses then. With all of a file system's blocks noted, and this done for all inodes, there are as few as can be.
+    /// answers the block it uses then. With all of a file system's blocks noted, and this done for all inodes until nothing changes any
+    /// more, there are as few as can be.
     ///
     /// # Errors
     /// As [`attribute_block`](Ext4::attribute_block), and those of any change.
@@ -42,4 +45,56 @@ impl Ext4 {
         self.free_values(unused);
         Ok(Some(shared))
     }
+
+    /// The inodes that values of an inode's attributes are in, once for each attribute; this reads those values, and notes the inodes as
+    /// ones that can be shared.
+    ///
+    /// # Errors
+    /// That one is damaged, or cannot be read.
+    pub fn attribute_values(&self, node: &Node) -> Result<Vec<InodeNumber>> {
+        let values = self.values_in_inodes(node)?;
+        Ok(values.into_iter().map(|found| found.holder).collect())
+    }
+
+    /// Lets an inode's attributes have their values in inodes with lower numbers, where such are noted that hold the same; answers as
+    /// [`attribute_values`](Ext4::attribute_values). What is said of [blocks](Ext4::share_attribute_block) goes for them, too.
+    ///
+    /// # Errors
+    /// As [`attribute_values`](Ext4::attribute_values), and those of any change.
+    pub fn share_attribute_values(&self, node: &Node) -> Result<Vec<InodeNumber>> {
+        for found in self.values_in_inodes(node)? {
+            self.share_value(node, (found.namespace, &found.name), &found.value, found.holder)?;
+        }
+        let _attributes = node.attributes();
+        let snapshot = node.snapshot();
+        let block = self.xattr_block(&snapshot)?;
+        let lists = self.lists(&snapshot, block.as_ref())?;
+        Ok(inodes_of(&lists.in_inode).chain(inodes_of(&lists.in_block)).collect())
+    }
+
+    fn values_in_inodes(&self, node: &Node) -> Result<Vec<Found>> {
+        let _attributes = node.attributes();
+        let snapshot = node.snapshot();
+        let mut all = Vec::new();
+        self.in_each_list(&snapshot, |list, place| {
+            for entry in list.iter() {
+                let entry = entry.map_err(|problem| place.corrupt(problem))?;
+                let namespace = Namespace::from_index(entry.name_index);
+                if let (XattrValue::Inode { inode, .. }, Some(namespace)) = (entry.value, namespace) {
+                    let value = self.xattr_value(&snapshot, &entry, place)?;
+                    all.push(Found { namespace, name: entry.name.to_vec(), value, holder: inode });
+                }
+            }
+            Ok(())
+        })?;
+        Ok(all)
+    }
+}
+
+/// An attribute whose value is in an inode.
+struct Found {
+    namespace: Namespace,
+    name: Vec<u8>,
+    value: Vec<u8>,
+    holder: InodeNumber,
 }

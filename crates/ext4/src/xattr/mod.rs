@@ -11,7 +11,8 @@
 //!
 //! # Where an attribute goes
 //! Into the inode if it fits there beside the others; else into the block; else, where the file system has ea_inode, its value into an
-//! inode of its own, which the entry names. The others stay where they are.
+//! inode of its own, which the entry names. The others stay where they are, but for an inode with fewer fields than the file system wants:
+//! it gets those, and what has no room behind them then goes into the block.
 //!
 //! # Who protects what
 //! Attributes of an inode: the attribute lock of its [`Node`], shared to read, exclusive to change; taken before content locks
@@ -25,7 +26,7 @@
 //! Two caches ([`dentree_mbcache`]) say which blocks, and which values, have a hash. They are filled by who writes one and by who reads
 //! one, always while it is a user of it, under its attribute lock. Who has found an entry holds it while it compares and until
 //! it is counted as a user; who is the last user takes the entry out of the cache, waiting for those who hold it, before it frees or
-//! rewrites what the entry stands for. So nobody becomes a user of something that is gone. Holders of a block's entry wait for nobody;
+//! rewrites what the entry stands for ([`leave`](MbCache::leave), which is tried in all interleavings). So nobody becomes a user of something that is gone. Holders of a block's entry wait for nobody;
 //! holders of a value's entry wait at most for those; and entries are looked for with the handle open, so that nobody who
 //! holds one waits for a commit.
 
@@ -171,6 +172,9 @@ impl Ext4 {
         }
         Problem::check_sum(stored, computed).map_err(corrupt)?;
         entry.verify_hash(stored).map_err(|problem| place.corrupt(problem))?;
+        if let Some(writer) = self.writer.as_ref().filter(|_| !owned) {
+            writer.shared.remember_value(stored, ino);
+        }
         Ok(value)
     }
 }

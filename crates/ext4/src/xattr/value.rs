@@ -11,7 +11,7 @@ use crate::{Error, Ext4, Node, Result, Snapshot, Structure};
 use dentree_ext4_format::xattr::{XattrEntry, XattrValue};
 use dentree_ext4_format::{Inode, InodeFlags, InodeNumber, InodeTime, Problem};
 use dentree_jbd2::Handle;
-use dentree_mbcache::EntryRef;
+use dentree_mbcache::{EntryRef, Users};
 use dentree_vfs::{NewInode, NewKind};
 
 /// Blocks that one more or one less user of a value changes.
@@ -25,20 +25,19 @@ pub(super) fn inodes_of(entries: &[XattrEntry<'_>]) -> impl Iterator<Item = Inod
     })
 }
 
-/// What became of a value's users.
-enum Users {
-    Left,
-    Last,
-    None,
-}
-
 impl Ext4 {
-    /// Finds an inode that holds `value`, whose hash is `hash`. It does not go while the answer is held.
-    pub(super) fn find_value(&self, hash: u32, value: &[u8]) -> Result<Option<EntryRef<'_>>> {
+    /// Finds an inode that holds `value`, whose hash is `hash`, and is wanted. It does not go while the answer is held.
+    pub(super) fn find_value(
+        &self,
+        hash: u32,
+        value: &[u8],
+        is_wanted: impl Fn(InodeNumber) -> bool,
+    ) -> Result<Option<EntryRef<'_>>> {
         let mut candidate = self.writer()?.shared.values.find_first(hash);
         while let Some(entry) = candidate {
-            if let Ok(ino) = u32::try_from(entry.value())
-                && self.holds_value(InodeNumber(ino), hash, value)?
+            if let Ok(ino) = u32::try_from(entry.value()).map(InodeNumber)
+                && is_wanted(ino)
+                && self.holds_value(ino, hash, value)?
             {
                 entry.touch();
                 return Ok(Some(entry));
@@ -123,44 +122,28 @@ impl Ext4 {
         unused: &mut Vec<InodeNumber>,
     ) -> Result<()> {
         let hash = self.value_inode(ino)?.0.inode.raw_times[0];
-        let shared = &self.writer()?.shared;
-        let mut is_forgotten = false;
-        loop {
-            let users = self.change_value_inode(handle, ino, |bytes| match Inode::value_users(bytes) {
-                0 => Ok(Users::None),
-                1 if !is_forgotten => Ok(Users::Last),
+        let values = &self.writer()?.shared.values;
+        let is_unused = values.leave(hash, u64::from(ino.0), |is_hidden| {
+            self.change_value_inode(handle, ino, |bytes| match Inode::value_users(bytes) {
+                0 => Err(Problem::Missing { what: "a user of the value" }),
+                1 if !is_hidden => Ok(Users::Alone),
                 1 => {
                     let mut inode = Inode::parse(bytes, ino, &self.sb)?;
                     inode.flags = inode.flags.without(InodeFlags::EA_INODE);
                     inode.links = 0;
                     inode.encode(bytes, &self.sb);
-                    Inode::set_value_users(bytes, ino, 0, &self.sb)?;
-                    Ok(Users::None)
+                    Inode::set_value_users(bytes, ino, 0, &self.sb).map(|()| Users::Alone)
                 }
-                // Not while the value could not be found: its next user may be the last one by now.
-                _ if is_forgotten => Ok(Users::Left),
-                users => Inode::set_value_users(bytes, ino, users - 1, &self.sb).map(|()| Users::Left),
-            })?;
-            match (users, is_forgotten) {
-                (Users::Left, false) => return Ok(()),
-                (Users::Left, true) => {
-                    shared.remember_value(hash, ino);
-                    is_forgotten = false;
-                }
-                (Users::Last, _) => {
-                    shared.forget_value(hash, ino);
-                    is_forgotten = true;
-                }
-                (Users::None, true) => {
-                    unused.push(ino);
-                    return self.add_orphan(handle, ino);
-                }
-                (Users::None, false) => {
-                    let what = "a user of the value";
-                    return Err(Structure::XattrValue.of(ino).corrupt(Problem::Missing { what }));
-                }
-            }
+                _ if is_hidden => Ok(Users::Others { reusable: true }),
+                users => Inode::set_value_users(bytes, ino, users - 1, &self.sb)
+                    .map(|()| Users::Others { reusable: true }),
+            })
+        })?;
+        if !is_unused {
+            return Ok(());
         }
+        unused.push(ino);
+        self.add_orphan(handle, ino)
     }
 
     fn change_value_inode<R>(
@@ -188,13 +171,6 @@ impl Shared {
     pub(super) fn remember_value(&self, hash: u32, ino: InodeNumber) {
         if self.values.get(hash, u64::from(ino.0)).is_none() {
             self.values.insert(hash, u64::from(ino.0), true);
-        }
-    }
-
-    /// Sees to it that nobody finds a value any more, and waits for who has.
-    fn forget_value(&self, hash: u32, ino: InodeNumber) {
-        while let Some(held) = self.values.delete_or_get(hash, u64::from(ino.0)) {
-            held.wait_unused();
         }
     }
 }

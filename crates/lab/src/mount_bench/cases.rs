@@ -75,8 +75,10 @@ pub(super) const CASES: [Case; 15] = [
     case("mount-stat-missing", "ns/look-up", true, |mounted, load| {
         stat(mounted, load, load.size.looked_up, false)
     }),
-    case("mount-create-one", "ns/file", true, |mounted, load| create(mounted, load, 1)),
-    case("mount-create-many", "ns/file", false, |mounted, load| create(mounted, load, DIRECTORIES)),
+    case("mount-create-one", "ns/file", true, |mounted, load| create(mounted, load, load.size.created, 1)),
+    case("mount-create-many", "ns/file", false, |mounted, load| {
+        create(mounted, load, load.size.created_each * DIRECTORIES, DIRECTORIES)
+    }),
     case("mount-write", "ns/MiB", false, write),
     case("mount-read", "ns/MiB", false, read),
     case("mount-untar", "ns/entry", false, untar),
@@ -115,7 +117,11 @@ impl Load {
     }
 
     pub(super) fn inodes(&self) -> usize {
-        2 * (self.size.large + self.tree.len() + 2 * self.size.created) + 40_000
+        self.size.large
+            + self.size.created
+            + DIRECTORIES * self.size.created_each
+            + 2 * self.tree.len()
+            + 40_000
     }
 
     /// Makes what all work begins with: a tree, and the large directory.
@@ -168,6 +174,7 @@ fn stat(
     there: bool,
 ) -> Result<Option<f64>, Unavailable> {
     let large = open(&mounted.root().join("large"))?;
+    let count = mounted.part_of(count, load.size.fuse2fs_part);
     let mut random = Xoshiro256PlusPlus::seed_from_u64(SEED);
     let names: Vec<String> = (0..count)
         .map(|_| entry(random.random_range(0..load.size.large)) + if there { "" } else { "-" })
@@ -184,8 +191,14 @@ fn stat(
     })
 }
 
-/// Creates files by turns in the large directory or in so many new ones.
-fn create(mounted: &mut Mounted<'_>, load: &Load, directories: usize) -> Result<Option<f64>, Unavailable> {
+/// Creates `count` files by turns in the large directory or in so many new ones.
+fn create(
+    mounted: &mut Mounted<'_>,
+    load: &Load,
+    count: usize,
+    directories: usize,
+) -> Result<Option<f64>, Unavailable> {
+    let count = mounted.part_of(count, load.size.fuse2fs_part);
     let paths: Vec<PathBuf> = match directories {
         1 => vec![mounted.root().join("large")],
         _ => (0..directories).map(|number| mounted.root().join(format!("many/{number}"))).collect(),
@@ -198,8 +211,8 @@ fn create(mounted: &mut Mounted<'_>, load: &Load, directories: usize) -> Result<
         open_directories.push(open(path)?);
     }
     let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
-    timed(load.size.created, || {
-        for number in 0..load.size.created {
+    timed(count, || {
+        for number in 0..count {
             let directory = &open_directories[number % directories];
             openat(directory, format!("created-{number:06}"), flags, Mode::RUSR).map_err(failed("create"))?;
         }
@@ -224,6 +237,9 @@ fn write(mounted: &mut Mounted<'_>, load: &Load) -> Result<Option<f64>, Unavaila
 
 /// The same file, when nobody remembers it.
 fn read(mounted: &mut Mounted<'_>, load: &Load) -> Result<Option<f64>, Unavailable> {
+    if !mounted.root().join("streamed").exists() {
+        write(mounted, load)?;
+    }
     mounted.make_cold()?;
     let path = mounted.root().join("streamed");
     let mut chunk = vec![0; MIB];

@@ -129,6 +129,11 @@ impl Mounted<'_> {
         self.point.as_ref().map_or(Path::new("/nonexistent"), TempDir::path)
     }
 
+    /// How many of `count` pieces of work it does, and at least one.
+    pub(super) fn part_of(&self, count: usize, fuse2fs_part: usize) -> usize {
+        if self.name == FUSE2FS { (count / fuse2fs_part).max(1) } else { count }
+    }
+
     /// Unmounts, drops the kernel's caches, and mounts again. The limit, whose content would be gone, only drops caches.
     pub(super) fn make_cold(&mut self) -> Result<(), Unavailable> {
         if self.name != LIMIT {

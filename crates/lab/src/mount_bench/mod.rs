@@ -2,7 +2,11 @@
 //! behind the same FUSE adapter, `limit`: what would be left if answering cost nothing.
 //!
 //! Every round gives each of them a fresh copy of one image, beginning with another each time, and lets it do all the cases of
-//! `cases`. What was written is checked: `e2fsck -fn` goes over our image after every round.
+//! `cases`. What was written is checked: `e2fsck -fn` goes over our image after every round. Each figure is told as soon as it is there, and
+//! the ratios of a round at its end, so that a run that is interrupted gives what it has.
+//!
+//! Look-ups and creations in the large directory cost fuse2fs milliseconds each: it does a part of them ([`Size::fuse2fs_part`]), and
+//! what is compared is the time for each.
 
 mod cases;
 mod contenders;
@@ -15,7 +19,7 @@ use crate::mounts::{Unavailable, command};
 use crate::outcome::{OURS, Outcome};
 use crate::rows::Heading;
 
-use cases::{CASES, Load};
+use cases::{CASES, Case, Load};
 use contenders::{Base, CONTENDERS, FUSE2FS, LIMIT, Programs, start};
 
 /// A mount of ours may take this part of fuse2fs' time, …
@@ -30,8 +34,12 @@ pub struct Size {
     pub large: usize,
     /// Look-ups in it, of names that are there and again of names that are missing.
     pub looked_up: usize,
-    /// Files that are created in it, and again in 16 directories beside it.
+    /// Files that are created in it.
     pub created: usize,
+    /// Files that are created in each of 16 directories beside it.
+    pub created_each: usize,
+    /// fuse2fs looks up and creates one for so many of the others'.
+    pub fuse2fs_part: usize,
     /// Bytes that are streamed.
     pub streamed: usize,
     /// Seconds of dbench for each number of clients.
@@ -43,21 +51,37 @@ pub struct Size {
 /// The benchmark's size.
 pub const FULL: Size = Size {
     large: 200_000,
-    looked_up: 1_000,
-    created: 4_000,
+    looked_up: 50_000,
+    created: 200_000,
+    created_each: 20_000,
+    fuse2fs_part: 100,
     streamed: 256 << 20,
-    dbench_seconds: 5,
-    rounds: 5,
+    dbench_seconds: 3,
+    rounds: 3,
 };
 /// Keeps the benchmark alive in tests.
-pub const TINY: Size =
-    Size { large: 300, looked_up: 160, created: 160, streamed: 1 << 20, dbench_seconds: 0, rounds: 1 };
+pub const TINY: Size = Size {
+    large: 300,
+    looked_up: 160,
+    created: 160,
+    created_each: 10,
+    fuse2fs_part: 10,
+    streamed: 1 << 20,
+    dbench_seconds: 0,
+    rounds: 1,
+};
 
-/// Runs the benchmark with the programs in the folder `programs`, where cargo put them: `dentree`, and `examples/limit`.
+/// Runs the benchmark with the programs in the folder `programs`, where cargo put them: `dentree`, and `examples/limit`. With `only`,
+/// those cases whose name and number of clients contain that, as "dbench 1".
 ///
 /// # Errors
 /// Needs root, `/dev/fuse`, loop devices and e2fsprogs. A rival that is missing is left out, and said so.
-pub fn run(programs: PathBuf, size: Size, progress: &dyn Fn(&str)) -> Result<Outcome, Unavailable> {
+pub fn run(
+    programs: PathBuf,
+    size: Size,
+    only: Option<&str>,
+    progress: &dyn Fn(&str),
+) -> Result<Outcome, Unavailable> {
     progress(&format!("making an image with a directory of {} entries", size.large));
     let programs = Programs::new(programs);
     let load = Load::new(size)?;
@@ -73,18 +97,26 @@ pub fn run(programs: PathBuf, size: Size, progress: &dyn Fn(&str)) -> Result<Out
             None => true,
         })
         .collect();
-    let mut timings: Vec<Vec<Timing>> = CASES
+    let cases: Vec<&Case> = CASES
+        .iter()
+        .filter(|case| only.is_none_or(|only| format!("{} {}", case.name, case.clients).contains(only)))
+        .collect();
+    let mut timings: Vec<Vec<Timing>> = cases
         .iter()
         .map(|_| present.iter().map(|&name| Timing { name, rounds: Vec::new() }).collect())
         .collect();
     for round in 0..size.rounds {
         for turn in 0..present.len() {
             let at = (round + turn) % present.len();
-            progress(&format!("round {} of {}: {}", round + 1, size.rounds, present[at]));
             let mut mounted = start(present[at], &programs, &base, &load)?;
-            for (case, timings) in CASES.iter().zip(&mut timings) {
+            for (case, timings) in cases.iter().zip(&mut timings) {
                 if let Some(cost) = (case.run)(&mut mounted, &load)? {
                     timings[at].rounds.push(cost);
+                    let (name, clients, metric) = (case.name, case.clients, case.metric);
+                    let (round, rounds, who) = (round + 1, size.rounds, present[at]);
+                    progress(&format!(
+                        "round {round} of {rounds}, {who}: {name} {clients}: {cost:.0} {metric}"
+                    ));
                 }
             }
             let image = mounted.end()?;
@@ -92,12 +124,25 @@ pub fn run(programs: PathBuf, size: Size, progress: &dyn Fn(&str)) -> Result<Out
                 command(Command::new("e2fsck").arg("-fn").arg(image.path()))?;
             }
         }
+        cases.iter().zip(&timings).for_each(|(case, timings)| progress(&ratios(case, timings)));
     }
-    CASES.iter().zip(&timings).for_each(|(case, timings)| report(case, timings, &mut outcome));
+    cases.iter().zip(&timings).for_each(|(case, timings)| report(case, timings, &mut outcome));
     Ok(outcome)
 }
 
-fn report(case: &cases::Case, timings: &[Timing], outcome: &mut Outcome) {
+/// What the others took of our time in the last round.
+fn ratios(case: &Case, timings: &[Timing]) -> String {
+    let last = |name| timings.iter().find(|timing| timing.name == name)?.rounds.last();
+    let mut text = format!("{} {}: of our time", case.name, case.clients);
+    for theirs in timings.iter().filter(|timing| timing.name != OURS) {
+        if let (Some(ours), Some(cost)) = (last(OURS), theirs.rounds.last()) {
+            text.push_str(&format!(", {} {:.2}", theirs.name, cost / ours));
+        }
+    }
+    text
+}
+
+fn report(case: &Case, timings: &[Timing], outcome: &mut Outcome) {
     for timing in timings {
         let heading = Heading {
             case: case.name,

@@ -36,6 +36,8 @@ pub struct Findings {
     pub studies: Vec<Study>,
     /// Layouts and prefetch.
     pub comparisons: Vec<Comparison>,
+    /// Large directories on a slow device.
+    pub mkfiles: Option<crate::mkfiles::Results>,
     /// Attribute blocks, found and shared.
     pub attributes: Option<crate::xattr::Results>,
     /// What was left out, and why.
@@ -58,7 +60,9 @@ pub fn write(folder: &Path, findings: &Findings) -> std::io::Result<PathBuf> {
     let studied = findings.studies.iter().flat_map(|study| &study.rows);
     let compared = findings.comparisons.iter().flat_map(|comparison| &comparison.rows);
     let shared = findings.attributes.iter().flat_map(|results| &results.rows);
-    let rows: Vec<_> = studied.chain(compared).chain(shared).cloned().chain(model::rows(findings)).collect();
+    let made = findings.mkfiles.iter().flat_map(|results| &results.rows);
+    let rows: Vec<_> =
+        studied.chain(compared).chain(shared).chain(made).cloned().chain(model::rows(findings)).collect();
     write_json_lines(&folder.join("rows.jsonl"), &rows)?;
     let mut locks = std::io::BufWriter::new(fs::File::create(folder.join("locks.jsonl"))?);
     for table in findings.studies.iter().flat_map(|study| &study.locks) {

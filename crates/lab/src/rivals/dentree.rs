@@ -3,7 +3,7 @@
 //! Every directory is entered whole, as a file system does after readdir: a name that is missing in it does not exist, which
 //! is what the maps assume of all names. An answer that the cache cannot give by itself counts as wrong here.
 
-use dentree_dcache::{Child, Dcache, DentryId, DentryRef, PrefetchMode, Reason, Walk, WalkOptions};
+use dentree_dcache::{Child, Dcache, DentryId, DentryRef, PrefetchMode, Reason, Seen, Walk, WalkOptions};
 
 use super::{NameCache, Tally, WALKS_PER_RENAME, Work};
 use crate::paths::{Path, Rename};
@@ -15,7 +15,7 @@ const BUDGET_MIN: usize = 64 << 20;
 /// An answer that no node has.
 const WRONG: Option<u64> = Some(u64::MAX);
 
-/// A `Dcache` whose handles are node numbers, asked by `walk`: the answer is a reference that is held, then dropped.
+/// A `Dcache` whose handles are node numbers, asked by `find`, as `vfs` does: the answer is a copy, as maps give it.
 #[derive(Debug)]
 pub struct Dentree {
     cache: Dcache<NodeId>,
@@ -61,9 +61,14 @@ impl Dentree {
     }
 
     /// What a walk answers. One that writers kept from ending is done again.
-    fn answer(&self, walk: Walk<'_, NodeId>, path: Path<'_>) -> Option<u64> {
+    fn answer<E>(
+        &self,
+        walk: Walk<'_, NodeId, E>,
+        path: Path<'_>,
+        node: impl FnOnce(E) -> NodeId,
+    ) -> Option<u64> {
         match walk {
-            Walk::Found(entry) => Some(self.token(*entry.handle())),
+            Walk::Found(entry) => Some(self.token(node(entry))),
             Walk::Negative { .. } => None,
             Walk::Stopped(stopped) if stopped.why == Reason::Busy => self.walk(path),
             Walk::Stopped(_) => WRONG,
@@ -77,7 +82,8 @@ impl Dentree {
 
 impl NameCache for Dentree {
     fn walk(&self, path: Path<'_>) -> Option<u64> {
-        self.answer(self.cache.walk(&self.cache.root(), path.bytes(), WalkOptions::default(), |_| true), path)
+        let found = self.cache.find(&self.cache.root(), path.bytes(), WalkOptions::default(), |_| true);
+        self.answer(found, path, |seen: Seen<NodeId>| seen.handle)
     }
 
     fn rename(&self, rename: &Rename) {
@@ -95,14 +101,15 @@ impl NameCache for Dentree {
     }
 }
 
-/// The same asked by `peek`: the answer is a copy of the handle, as maps give it, and no reference is taken.
+/// The same asked by `walk`: the answer is a reference that is held, then dropped.
 #[derive(Debug)]
-pub struct Peek(pub Dentree);
+pub struct Held(pub Dentree);
 
-impl NameCache for Peek {
+impl NameCache for Held {
     fn walk(&self, path: Path<'_>) -> Option<u64> {
         let cache = &self.0.cache;
-        cache.peek(&cache.root(), path.bytes(), WalkOptions::default(), |_| true).map(|node| self.token(node))
+        let walk = cache.walk(&cache.root(), path.bytes(), WalkOptions::default(), |_| true);
+        self.0.answer(walk, path, |entry| *entry.handle())
     }
 
     fn rename(&self, rename: &Rename) {
@@ -118,7 +125,7 @@ impl NameCache for Peek {
     }
 }
 
-/// The same asked by `walk_many`: as many paths at once as there are between two renames.
+/// The same asked by `find_many`: as many paths at once as there are between two renames.
 #[derive(Debug)]
 pub struct Batch(pub Dentree);
 
@@ -136,9 +143,9 @@ impl NameCache for Batch {
             let end = work.range.end.min(start + WALKS_PER_RENAME);
             batch.clear();
             batch.extend((start..end).map(|at| work.paths.path(at).bytes()));
-            let walks = self.0.cache.walk_many(&root, &batch, WalkOptions::default(), |_| true);
+            let walks = self.0.cache.find_many(&root, &batch, WalkOptions::default(), |_| true);
             for (walk, at) in walks.into_iter().zip(start..end) {
-                tally.count(self.0.answer(walk, work.paths.path(at)));
+                tally.count(self.0.answer(walk, work.paths.path(at), |seen| seen.handle));
             }
             if let Some(rename) = renames.next().filter(|_| end - start == WALKS_PER_RENAME) {
                 self.rename(rename);

@@ -22,7 +22,7 @@ use dentree_dcache::PrefetchMode;
 
 pub use self::chained::Chained;
 pub use self::dashmap::DashMap;
-pub use self::dentree::{Batch, Dentree, Peek};
+pub use self::dentree::{Batch, Dentree, Held};
 pub(crate) use self::kernel::create_in;
 pub use self::kernel::{KernelStat, create_below};
 pub use self::moka::Moka;
@@ -124,10 +124,10 @@ pub struct Variant {
     pub build: fn(&Tree) -> Box<dyn NameCache>,
 }
 
-/// Dentree's cache: as it comes, without references, many paths at once, and with its prefetch switched by hand.
+/// Dentree's cache: as it comes, with references to what is found, many paths at once, and with its prefetch switched by hand.
 pub const DENTREE: [Variant; 5] = [
     Variant { name: "dentree", build: |tree| Box::new(Dentree::build(tree, PrefetchMode::Auto)) },
-    Variant { name: "dentree-peek", build: |tree| Box::new(Peek(Dentree::build(tree, PrefetchMode::Auto))) },
+    Variant { name: "dentree-held", build: |tree| Box::new(Held(Dentree::build(tree, PrefetchMode::Auto))) },
     Variant {
         name: "dentree-batch",
         build: |tree| Box::new(Batch(Dentree::build(tree, PrefetchMode::Auto))),

@@ -1,7 +1,7 @@
 //! All schemes under one load, in turn.
 //!
-//! For each number of clients all caches are built and filled; then come rounds of short slices, each beginning with another
-//! scheme (see [`harness`](crate::harness) for why), and at last two slices of each that are watched: one for
+//! Throughput comes from [`passes`](crate::passes): in each, for each number of clients, all caches are built and filled anew and work
+//! for one slice, in an order that every pass shuffles (see [`harness`](crate::harness) for why). Then each scheme is watched for two slices, one for
 //! latencies, one for locks.
 
 use std::collections::BTreeSet;
@@ -11,6 +11,7 @@ use dentree_lockmeter::{Figures, Report};
 use serde::Serialize;
 
 use super::{Measured, Running, Shape, Watch, Workload};
+use crate::passes::{Figure, Listener, Passes, Told, strewn};
 use crate::rows::{Heading, Row, figure, seven_digits};
 use crate::schemes::{Config, OwnLocks, Variant, function_at};
 use crate::stats::{Sample, paired_ratio};
@@ -29,15 +30,13 @@ pub const EFFICIENCY: &str = "efficiency";
 pub struct Plan {
     /// Who carries it.
     pub schemes: Vec<Variant>,
-    /// Clients and CPUs, each a case of its own.
+    /// Clients and CPUs, each a case of its own, whose throughput every pass measures.
     pub shapes: Vec<Shape>,
-    /// Slices of each scheme.
-    pub rounds: usize,
     /// How long a slice is.
     pub slice: Duration,
     /// Hash chains, where the user says so (`--dhash-entries`).
     pub heads: Option<usize>,
-    /// Those of the shapes whose latencies and locks are watched too.
+    /// Clients and CPUs whose latencies and locks are watched.
     pub watched: Vec<Shape>,
 }
 
@@ -47,10 +46,14 @@ impl Plan {
         Config { heads: self.heads.unwrap_or(config.heads), ..config }
     }
 
-    /// Slices in all, for progress.
-    pub fn slices(&self) -> u64 {
-        let watched = self.shapes.iter().filter(|shape| self.watched.contains(shape)).count() * 2;
-        ((self.shapes.len() * self.rounds + watched) * self.schemes.len()) as u64
+    /// What is told of in one pass.
+    pub fn slices(&self) -> usize {
+        self.shapes.len() * self.schemes.len()
+    }
+
+    /// What is told of when everything is watched.
+    pub fn watches(&self) -> usize {
+        self.watched.len() * self.schemes.len()
     }
 }
 
@@ -208,36 +211,47 @@ impl LockLine {
     }
 }
 
-/// Studies a load. `progress` is told of every slice before it begins.
-pub fn study(workload: &dyn Workload, plan: &Plan, progress: &(dyn Fn(&str) + Sync)) -> Study {
-    let mut study = Study { load: workload.name().to_owned(), ..Study::default() };
+/// One pass: every scheme is built, filled, warmed and measured once in each shape, in the pass's order.
+pub fn pass(workload: &dyn Workload, plan: &Plan, number: usize, tell: &mut Listener<'_>) {
     for shape in &plan.shapes {
-        let mut running: Vec<_> = plan
-            .schemes
-            .iter()
-            .map(|scheme| Running::new(workload, scheme, *shape, |config| plan.adjust(config)))
-            .collect();
-        let mut slices: Vec<Vec<Measured>> = plan.schemes.iter().map(|_| Vec::new()).collect();
-        for round in 0..plan.rounds {
-            for turn in 0..running.len() {
-                let at = (round + turn) % running.len();
-                progress(&told(workload, *shape, plan.schemes[at].name));
-                slices[at].push(running[at].work(plan.slice, Watch::Throughput));
+        let build = |scheme: &Variant| Running::new(workload, scheme, *shape, |config| plan.adjust(config));
+        for mut scheme in strewn(&plan.schemes, number, build) {
+            let name = plan.schemes[scheme.at].name;
+            tell(Told::Doing(told(workload, *shape, name)));
+            scheme.built.work(plan.slice / WARMING, Watch::Throughput);
+            let done = scheme.built.work(plan.slice, Watch::Throughput);
+            for role in done.operations.keys() {
+                let case = case(workload.name(), role, *shape);
+                for (metric, value) in [(THROUGHPUT, done.rate(role)), (EFFICIENCY, done.efficiency(role))] {
+                    let (case, variant, metric) = (case.clone(), name.to_owned(), metric.to_owned());
+                    let figure = Figure { case, variant, threads: shape.threads, metric, value };
+                    tell(Told::Found(figure));
+                }
             }
         }
-        study.rows.extend(throughput(workload, plan, *shape, &slices));
-        if plan.watched.contains(shape) {
-            for (scheme, running) in plan.schemes.iter().zip(&mut running) {
-                progress(&told(workload, *shape, scheme.name));
-                let measured = running.work(plan.slice, Watch::Latency);
-                study.rows.extend(latencies(workload, scheme.name, *shape, &measured));
-            }
-            // Locks are recorded in the whole process: a cache that works by itself, as scheme 9 does, must not be there.
-            drop(running);
-            for scheme in &plan.schemes {
-                progress(&told(workload, *shape, scheme.name));
-                study.watch_locks(workload, plan, scheme, *shape);
-            }
+    }
+}
+
+/// The part of a slice for which a scheme works before it counts: what was just filled is nowhere near.
+const WARMING: u32 = 4;
+
+/// Studies a load: rows of what passes found, then locks and latencies of the shapes that are watched. `progress` is told of every
+/// slice before it begins.
+pub fn study(
+    workload: &dyn Workload,
+    plan: &Plan,
+    passes: &Passes,
+    progress: &(dyn Fn(&str) + Sync),
+) -> Study {
+    let mut study = Study { load: workload.name().to_owned(), ..Study::default() };
+    for shape in &plan.shapes {
+        study.rows.extend(throughput(workload, plan, *shape, passes));
+    }
+    for shape in &plan.watched {
+        // One after the other: locks are recorded in the whole process, and one cache, scheme 9, works by itself.
+        for scheme in &plan.schemes {
+            progress(&told(workload, *shape, scheme.name));
+            study.watch(workload, plan, scheme, *shape);
         }
     }
     study
@@ -255,34 +269,27 @@ pub fn case(load: &str, role: &str, shape: Shape) -> String {
     format!("{load}{role}{on}")
 }
 
-fn throughput(workload: &dyn Workload, plan: &Plan, shape: Shape, slices: &[Vec<Measured>]) -> Vec<Row> {
+fn throughput(workload: &dyn Workload, plan: &Plan, shape: Shape, passes: &Passes) -> Vec<Row> {
     let roles: BTreeSet<&str> =
-        slices.iter().flatten().flat_map(|done| done.operations.keys().copied()).collect();
-    let reference = plan.schemes.iter().position(|scheme| scheme.name == REFERENCE);
+        (0..shape.threads).map(|number| workload.client(number, shape.threads).role()).collect();
+    let threads = shape.threads;
     let mut rows = Vec::new();
     for role in roles {
         let case = case(workload.name(), role, shape);
-        let rates = |at: usize| slices[at].iter().map(|done| done.rate(role)).collect::<Vec<_>>();
-        let efficiencies =
-            |at: usize| slices[at].iter().map(|done| done.efficiency(role)).collect::<Vec<_>>();
-        for (at, scheme) in plan.schemes.iter().enumerate() {
-            let heading = |variant, metric, unit| Heading {
-                case: &case,
-                variant,
-                threads: shape.threads,
-                metric,
-                unit,
-            };
-            let Some(sample) = Sample::new(rates(at)) else { continue };
-            rows.push(heading(scheme.name, THROUGHPUT, "operations/s").sampled(&sample));
-            if let Some(sample) = Sample::new(efficiencies(at)) {
-                rows.push(heading(scheme.name, EFFICIENCY, "operations/CPU s").sampled(&sample));
+        let heading = |variant, metric, unit| Heading { case: &case, variant, threads, metric, unit };
+        let series = |variant, metric| passes.series(&case, variant, threads, metric);
+        let reference = series(REFERENCE, EFFICIENCY);
+        for scheme in &plan.schemes {
+            for (metric, unit) in [(THROUGHPUT, "operations/s"), (EFFICIENCY, "operations/CPU s")] {
+                let sample = series(scheme.name, metric).and_then(Sample::new);
+                rows.extend(sample.map(|sample| heading(scheme.name, metric, unit).sampled(&sample)));
             }
-            let ratio =
-                reference.and_then(|reference| paired_ratio(&efficiencies(at), &efficiencies(reference)));
-            if let Some(ratio) = ratio.filter(|_| scheme.name != REFERENCE) {
+            let ours = series(scheme.name, EFFICIENCY).filter(|_| scheme.name != REFERENCE);
+            let ratio = ours.zip(reference.as_ref()).and_then(|(ours, base)| paired_ratio(&ours, base));
+            if let Some(ratio) = ratio {
                 let variant = format!("{}/{REFERENCE}", scheme.name);
-                rows.push(heading(&variant, "ratio", "1").ratio(&ratio));
+                let heading = Heading { case: &case, variant: &variant, threads, metric: "ratio", unit: "1" };
+                rows.push(heading.ratio(&ratio));
             }
         }
     }
@@ -316,10 +323,12 @@ fn memory(workload: &dyn Workload, scheme: &str, shape: Shape, running: &Running
 }
 
 impl Study {
-    /// One scheme alone, warmed for a slice and recorded for another.
-    fn watch_locks(&mut self, workload: &dyn Workload, plan: &Plan, scheme: &Variant, shape: Shape) {
+    /// One scheme alone, warmed for a slice, then a slice for latencies, and one for locks.
+    fn watch(&mut self, workload: &dyn Workload, plan: &Plan, scheme: &Variant, shape: Shape) {
         let mut running = Running::new(workload, scheme, shape, |config| plan.adjust(config));
         running.work(plan.slice, Watch::Throughput);
+        let timed = running.work(plan.slice, Watch::Latency);
+        self.rows.extend(latencies(workload, scheme.name, shape, &timed));
         let before = running.own_locks();
         let measured = running.work(plan.slice, Watch::Locks);
         self.rows.push(memory(workload, scheme.name, shape, &running));

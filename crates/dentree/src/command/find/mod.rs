@@ -143,6 +143,11 @@ impl Search<'_> {
     ) {
         let Some(node) = self.tree.inode(ino, &path) else { return };
         let mut listing = self.tree.list(&node, &path);
+        let asks = |entry: &Entry<'_>| {
+            self.asks_inodes()
+                || entry.kind.is_none_or(|kind| kind == FileType::Directory && depth < self.depth)
+        };
+        self.tree.expect(listing.iter().filter(asks));
         let steps = match self.order {
             Order::AsReady => {
                 listing.sort_by_inode();
@@ -212,30 +217,32 @@ impl Search<'_> {
     /// Prints an entry at `dir/name`, or at `dir` itself, unless its attributes fail the conditions.
     fn print(&self, found: &mut Vec<u8>, entry: Entry<'_>, dir: &[u8], name: Option<&[u8]>) {
         let begin = found.len();
-        match name {
-            Some(name) => join_into(found, dir, name),
-            None => found.extend_from_slice(dir),
-        }
+        let join = |out: &mut Vec<u8>| match name {
+            Some(name) => join_into(out, dir, name),
+            None => out.extend_from_slice(dir),
+        };
+        let joined = || {
+            let mut path = Vec::new();
+            join(&mut path);
+            path
+        };
         if self.asks_inodes() {
-            let path = found.split_off(begin);
-            let Some(node) = self.tree.inode(entry.ino, &path) else { return };
-            if !self.filter.attributes(&node.attr()) {
+            let Some(attr) = self.tree.attr(entry.ino, joined) else { return };
+            if !self.filter.attributes(&attr) {
                 return;
             }
             if self.style.json {
                 // Writing to memory does not fail.
-                let _ = json::line(found, &json::File::new(&path, &node.attr(), None));
+                let _ = json::line(found, &json::File::new(&joined(), &attr, None));
                 return;
             }
-            found.extend_from_slice(&path);
         }
-        if self.style.names.is_raw() {
-            found.push(self.style.end);
-        } else {
+        join(found);
+        if !self.style.names.is_raw() {
             let path = found.split_off(begin);
             found.extend_from_slice(&self.style.names.show(&path));
-            found.push(self.style.end);
         }
+        found.push(self.style.end);
     }
 }
 

@@ -1,6 +1,6 @@
 //! `dentree lab web`, `find`, `build` and `record`.
 
-use super::{bar, failed, keep, plan, print, tell};
+use super::{bar, failed, keep, schemes, tell};
 use crate::args::{BuildArgs, FindLabArgs, RecordArgs, WebArgs};
 use crate::report::{Problem, Status, Stop};
 use dentree_lab::rows;
@@ -10,18 +10,15 @@ use dentree_lab::workloads::web::{Web, sockets};
 use std::io::{self, Write};
 use std::path::Path;
 
-pub(super) fn web(args: &WebArgs) -> Result<(), Stop> {
-    if args.sockets {
-        return web_sockets(args);
-    }
+pub(super) fn web(args: &WebArgs) -> Web {
     let connections = usize::from(args.connections);
     match args.rate {
-        Some(rate) => print(&Web::at_rate(connections, f64::from(rate)), &args.load),
-        None => print(&Web::new(connections), &args.load),
+        Some(rate) => Web::at_rate(connections, f64::from(rate)),
+        None => Web::new(connections),
     }
 }
 
-fn web_sockets(args: &WebArgs) -> Result<(), Stop> {
+pub(super) fn web_sockets(args: &WebArgs) -> Result<(), Stop> {
     let plan = sockets::Plan {
         dentree: std::env::current_exe().map_err(failed)?,
         connections: usize::from(args.connections),
@@ -41,29 +38,29 @@ fn web_sockets(args: &WebArgs) -> Result<(), Stop> {
     keep(args.load.json.as_deref(), &compared.rows)
 }
 
-pub(super) fn find(args: &FindLabArgs) -> Result<(), Stop> {
-    let load = Find::new(dentree_lab::tree::WARM, usize::from(args.chain));
-    if !args.kernel {
-        return print(&load, &args.load);
-    }
-    let plan = plan(&args.load)?;
-    let bar = bar(((plan.schemes.len() + 1) * plan.rounds) as u64);
-    let rows = against_kernel(&load, &plan.schemes, plan.rounds, &|what| tell(&bar, what));
+pub(super) fn find(args: &FindLabArgs) -> Find {
+    Find::new(dentree_lab::tree::WARM, usize::from(args.chain))
+}
+
+pub(super) fn find_beside_kernel(args: &FindLabArgs) -> Result<(), Stop> {
+    let (load, schemes, rounds) = (find(args), schemes(&args.load.scheme)?, usize::from(args.load.rounds));
+    let bar = bar(((schemes.len() + 1) * rounds) as u64);
+    let rows = against_kernel(&load, &schemes, rounds, &|what| tell(&bar, what));
     bar.finish_and_clear();
     let rows = rows.map_err(failed)?;
     show(&rows)?;
     keep(args.load.json.as_deref(), &rows)
 }
 
-pub(super) fn build(args: &BuildArgs) -> Result<(), Stop> {
-    let Some(file) = &args.recording else { return print(&Build::sample(), &args.load) };
+pub(super) fn build(args: &BuildArgs) -> Result<Build, Stop> {
+    let Some(file) = &args.recording else { return Ok(Build::sample()) };
     let at = |why: &dyn std::fmt::Display| failed(format!("{}: {why}", file.display()));
     let text = std::fs::read_to_string(file).map_err(|why| at(&why))?;
     let load = Build::new(Recording::parse(&text).map_err(|why| at(&why))?);
     if load.operations() == 0 {
         return Err(at(&"no operation on a name in it"));
     }
-    print(&load, &args.load)
+    Ok(load)
 }
 
 pub(super) fn record(args: &RecordArgs) -> Result<(), Stop> {

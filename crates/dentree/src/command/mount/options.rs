@@ -3,6 +3,7 @@
 use crate::args::{Global, MountArgs};
 use crate::report::Problem;
 use dentree_blockdev::Access;
+use dentree_ext4::DxReadAhead;
 use dentree_fuse::{Options, Visibility};
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -110,7 +111,7 @@ impl Wishes {
                 mount.ownership.uid = Some(rustix::process::getuid().as_raw());
                 mount.ownership.gid = Some(rustix::process::getgid().as_raw());
             }
-            "offset" | "partition" | "uid" | "gid" | "fsname" | "subtype" => {
+            "offset" | "partition" | "dx_read_ahead" | "uid" | "gid" | "fsname" | "subtype" => {
                 return Err("needs a value".to_owned());
             }
             _ if HARMLESS_READ_ONLY.contains(&name) => self.wants_read_only = Some(name.to_owned()),
@@ -124,6 +125,10 @@ impl Wishes {
         match name {
             "offset" => once(&mut self.place.offset, number(value)?)?,
             "partition" => once(&mut self.place.partition, number(value)?)?,
+            "dx_read_ahead" => {
+                let name = value.to_str().unwrap_or_default();
+                self.place.dx_read_ahead = Some(name.parse::<DxReadAhead>()?);
+            }
             "uid" => self.mount.ownership.uid = Some(number(value)?),
             "gid" => self.mount.ownership.gid = Some(number(value)?),
             "fsname" => self.mount.source = value.to_owned(),
@@ -192,7 +197,7 @@ mod tests {
             options: lists.iter().map(OsString::from).collect(),
             background: false,
         };
-        parse(&args, &Global { partition: None, offset: None, stats: false })
+        parse(&args, &Global { partition: None, offset: None, dx_read_ahead: None, stats: false })
     }
 
     fn refused(list: &str) -> String {
@@ -223,6 +228,14 @@ mod tests {
         assert!(refused("offset=1,offset=2").contains("given before"));
         assert!(refused("offset=1x").contains("not a number"));
         assert!(refused("offset").contains("needs a value"));
+    }
+
+    #[test]
+    fn what_is_read_ahead_can_stand_among_the_options_and_the_last_word_counts() {
+        let wishes = parsed(&["dx_read_ahead=off", "dx_read_ahead=whole"]).unwrap();
+        assert_eq!(wishes.place.dx_read_ahead, Some(DxReadAhead::Whole));
+        assert!(refused("dx_read_ahead=all").contains("none of off, whole, window"));
+        assert!(refused("dx_read_ahead").contains("needs a value"));
     }
 
     #[test]

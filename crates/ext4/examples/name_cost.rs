@@ -1,0 +1,110 @@
+//! What operations on names cost in process, through the library: `name_cost IMAGE [COUNT [DIR]]`, on an image that may be changed.
+//! With DIR, a directory on a file system of the kernel, its system calls do the same there, by turns; of each operation the best of three rounds
+//! counts, in processor time of the thread that calls: both sides commit and write back in others.
+
+use dentree_blockdev::{Access, FileDevice};
+use dentree_ext4::{Ext4, Options};
+use dentree_vfs::{Identity, NewKind, OnExisting, Vfs};
+use rustix::fs::{
+    AtFlags, CWD, FileType, Mode, OFlags, mkdirat, mknodat, openat, renameat, statat, unlinkat,
+};
+use rustix::io::Errno;
+use rustix::time::{ClockId, clock_gettime};
+use std::path::Path;
+use std::sync::Arc;
+
+type Outcome = Result<(), Box<dyn std::error::Error>>;
+
+const OPERATIONS: [&str; 7] = ["create", "stat", "stat missing", "rename", "unlink", "mkdir", "rmdir"];
+const ROUNDS: usize = 3;
+
+/// Somebody who does the operation of a number so many times, on names that the operations before it have left.
+type Contender<'a> = Box<dyn FnMut(&str, u32) -> Outcome + 'a>;
+
+fn name(n: u32) -> String {
+    format!("file{n:08}")
+}
+
+fn main() -> Outcome {
+    let mut args = std::env::args().skip(1);
+    let image = args.next().ok_or("which image?")?;
+    let count: u32 = args.next().map_or(Ok(200_000), |count| count.parse())?;
+    let device = FileDevice::open(image, Access::ReadWrite)?;
+    let options = Options { writable: true, ..Options::default() };
+    let vfs = Vfs::new(Ext4::open(Arc::new(device), options)?)?;
+    let mut contenders: Vec<Contender<'_>> = vec![in_process(&vfs)?];
+    if let Some(folder) = args.next() {
+        contenders.push(by_system_calls(Path::new(&folder))?);
+    }
+    println!("{count} names in one directory, microseconds of processor time for each");
+    println!("{:14}{:>12}{:>12}{:>8}", "", "in process", "kernel", "ratio");
+    let mut best = vec![[f64::INFINITY; 2]; OPERATIONS.len()];
+    for _ in 0..ROUNDS {
+        for (operation, best) in OPERATIONS.iter().zip(&mut best) {
+            for (contender, best) in contenders.iter_mut().zip(best) {
+                let before = processor_micros();
+                contender(operation, count)?;
+                *best = best.min((processor_micros() - before) / f64::from(count));
+            }
+        }
+    }
+    for (operation, [ours, theirs]) in OPERATIONS.iter().zip(best) {
+        println!("{operation:14}{ours:12.2}{theirs:12.2}{:8.2}", ours / theirs);
+    }
+    Ok(vfs.sync()?)
+}
+
+fn in_process(vfs: &Vfs<Ext4>) -> Result<Contender<'_>, Box<dyn std::error::Error>> {
+    let who = &Identity::Superuser;
+    let dir = vfs.make(who, vfs.root(), b"large", NewKind::Directory, 0o755)?;
+    Ok(Box::new(move |operation, count| {
+        for n in 0..count {
+            let name = name(n);
+            let name = name.as_bytes();
+            match operation {
+                "create" => drop(vfs.make(who, &dir, name, NewKind::Regular, 0o644)?),
+                "stat" => drop(vfs.lookup(who, &dir, name)?.ok_or("it is gone")?.attr()),
+                "stat missing" => {
+                    let missing = [name, b"-"].concat();
+                    vfs.lookup(who, &dir, &missing)?.map_or(Ok(()), |_| Err("it is there"))?;
+                }
+                "rename" => {
+                    drop(vfs.rename(who, &dir, name, &dir, &[name, b"+"].concat(), OnExisting::Fail)?);
+                }
+                "unlink" => drop(vfs.unlink(who, &dir, &[name, b"+"].concat())?),
+                "mkdir" => drop(vfs.make(who, &dir, name, NewKind::Directory, 0o755)?),
+                _ => drop(vfs.rmdir(who, &dir, name)?),
+            }
+        }
+        Ok(())
+    }))
+}
+
+fn by_system_calls(folder: &Path) -> Result<Contender<'static>, Box<dyn std::error::Error>> {
+    let path = folder.join("large");
+    mkdirat(CWD, &path, Mode::from_raw_mode(0o755))?;
+    let dir = openat(CWD, &path, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+    Ok(Box::new(move |operation, count| {
+        for n in 0..count {
+            let name = name(n);
+            match operation {
+                "create" => mknodat(&dir, &name, FileType::RegularFile, Mode::from_raw_mode(0o644), 0)?,
+                "stat" => drop(statat(&dir, &name, AtFlags::SYMLINK_NOFOLLOW)?),
+                "stat missing" => match statat(&dir, name + "-", AtFlags::SYMLINK_NOFOLLOW) {
+                    Err(Errno::NOENT) => {}
+                    other => return Err(format!("it is there: {other:?}").into()),
+                },
+                "rename" => renameat(&dir, &name, &dir, format!("{name}+"))?,
+                "unlink" => unlinkat(&dir, name + "+", AtFlags::empty())?,
+                "mkdir" => mkdirat(&dir, &name, Mode::from_raw_mode(0o755))?,
+                _ => unlinkat(&dir, &name, AtFlags::REMOVEDIR)?,
+            }
+        }
+        Ok(())
+    }))
+}
+
+fn processor_micros() -> f64 {
+    let now = clock_gettime(ClockId::ThreadCPUTime);
+    now.tv_sec as f64 * 1e6 + now.tv_nsec as f64 / 1e3
+}

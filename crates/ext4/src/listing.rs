@@ -1,0 +1,220 @@
+//! Listing a directory: in the order of its bytes, or by hash.
+//!
+//! A listing may come in parts, with changes between them, and goes on behind the last name that it told of. In a file system
+//! that is only read a name stays where it is, and its byte is its cookie: so a directory is read from its first block to its last. Where
+//! it may be changed a split moves names to another block, and packing moves them within one. Their hash stays: so such a directory is told of
+//! in the order of its hashes, which is that of its leaves in the index, as the kernel does. A directory of one block, which may become
+//! one with an index, is sorted.
+//!
+//! # Cookies by hash
+//! Bit 62 says that it is one; below it 31 bits of the hash that the index is ordered by, and 31 bits of another one, so that
+//! names are told apart. Where both agree the names follow each other by name, each with the next free number: so nothing is lost,
+//! or told twice, as long as none of *those* is removed in between.
+//!
+//! On a damaged image a name may stand in a leaf that its hash does not belong to. It is told of with that leaf.
+
+use crate::index::Way;
+use crate::{Ext4, Place, Result, Snapshot, Structure};
+use dentree_bufcache::{Buffer, First};
+use dentree_ext4_format::hash::{HashAlgorithm, HashVersion, MajorHash};
+use dentree_ext4_format::{Compat, Entry, InodeFlags, LogicalBlock};
+use std::ops::{ControlFlow, Range};
+
+/// Says that a cookie is of a hash.
+const BY_HASH: u64 = 1 << 62;
+/// The largest lower half.
+const LOW_MAX: u32 = (1 << 31) - 1;
+
+/// What is done with an entry and its cookie.
+type Each<'a> = dyn FnMut(Entry<'_>, u64) -> Result<ControlFlow<()>> + 'a;
+
+/// Leaves whose names are sorted together: those that no other leaf shares a hash with, mostly one.
+struct Batch {
+    pieces: Vec<(Buffer, Place)>,
+    /// The least hash that a name here may have, and the least of what comes behind.
+    hashes: Range<u32>,
+}
+
+/// A name in its place.
+struct Sorted<'a> {
+    major: u32,
+    low: u32,
+    entry: Entry<'a>,
+}
+
+impl Ext4 {
+    /// Calls `each` with every entry behind that with cookie `after`, and with its own cookie; maybe with `.` and `..` too.
+    pub(crate) fn each_listed(&self, dir: &Snapshot, after: Option<u64>, each: &mut Each<'_>) -> Result<()> {
+        let by_hash = match after {
+            None => self.writer.is_some(),
+            Some(cookie) => cookie & BY_HASH != 0,
+        };
+        match self.listed_hash(dir).filter(|_| by_hash) {
+            Some(version) => self.each_by_hash(dir, version, after.unwrap_or(0), each),
+            None => self.each_entry(dir, after.unwrap_or(0) & !BY_HASH, each),
+        }
+    }
+
+    /// How names are ordered in a directory whose names may move; `None` where they stay in place.
+    fn listed_hash(&self, dir: &Snapshot) -> Option<HashVersion> {
+        if dir.has(InodeFlags::ENCRYPT) || !self.sb.compat.has(Compat::DIR_INDEX) {
+            return None;
+        }
+        let is_short =
+            dir.has(InodeFlags::INLINE_DATA) || dir.inode.size == u64::from(self.sb.block_size.bytes());
+        let version = if self.is_indexed(dir) && !dir.has(InodeFlags::INLINE_DATA) {
+            // With a root that cannot be read it is listed block by block, as if it had none.
+            self.way_by(dir, |_| Some(MajorHash::default())).ok()??.version
+        } else if is_short {
+            HashVersion::from_disk(self.sb.default_hash_version, self.hash_sign())?
+        } else {
+            return None;
+        };
+        Some(version).filter(|version| version.algorithm != HashAlgorithm::SipHash)
+    }
+
+    fn each_by_hash(
+        &self,
+        dir: &Snapshot,
+        version: HashVersion,
+        after: u64,
+        each: &mut Each<'_>,
+    ) -> Result<()> {
+        let everything = 0..u32::MAX;
+        if dir.has(InodeFlags::INLINE_DATA) {
+            let place = dir.place(Structure::InlineData);
+            let pieces = self.inline_entries(dir)?;
+            let pieces = pieces.iter().map(|&(_, bytes)| (bytes, place));
+            return self.each_sorted(dir, version, pieces, everything, after, each).map(drop);
+        }
+        if !self.is_indexed(dir) {
+            let Some((buffer, place)) = self.dir_leaf(dir, LogicalBlock(0), |_| None)? else { return Ok(()) };
+            let pieces = std::iter::once((&*buffer, place));
+            return self.each_sorted(dir, version, pieces, everything, after, each).map(drop);
+        }
+        let from = MajorHash::from_raw(hash_of(after));
+        let Some(way) = self.way_by(dir, |_| Some(from))? else { return Ok(()) };
+        let mut way = Some(way);
+        // No leaf comes twice.
+        for _ in 0..self.dir_blocks(dir)? {
+            let Some(batch) = self.next_batch(dir, &mut way)? else { return Ok(()) };
+            let pieces = batch.pieces.iter().map(|(buffer, place)| (&**buffer, *place));
+            if self.each_sorted(dir, version, pieces, batch.hashes, after, each)?.is_break() {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// The leaf at the end of the way, with those that go on with its last hash; the way then leads to the next.
+    fn next_batch(&self, dir: &Snapshot, next: &mut Option<Way>) -> Result<Option<Batch>> {
+        let Some(mut way) = next.take() else { return Ok(None) };
+        let mut pieces = Vec::new();
+        let first = way.leaf.hash().get();
+        let blocks = self.dir_blocks(dir)?;
+        let end = loop {
+            let block = way.leaf.block;
+            pieces.push(self.listed_leaf(dir, block, blocks)?);
+            let is_more = self.advance(dir, &mut way, &mut Vec::new())?;
+            if !is_more || u32::try_from(pieces.len()).unwrap_or(u32::MAX) >= blocks {
+                break u32::MAX;
+            }
+            if !way.leaf.is_continuation() {
+                let end = way.leaf.hash().get();
+                *next = Some(way);
+                break end;
+            }
+        };
+        Ok(Some(Batch { pieces, hashes: first..end }))
+    }
+
+    /// Reads a leaf, and ahead of it what a listing will want: all of a directory that fits into a part of the cache, of another one
+    /// what lies beside.
+    fn listed_leaf(&self, dir: &Snapshot, block: LogicalBlock, blocks: u32) -> Result<(Buffer, Place)> {
+        let most = u32::try_from(self.cache_blocks() / 4).unwrap_or(u32::MAX).max(1);
+        let LogicalBlock(at) = block;
+        let ahead = |first| match first {
+            First::Use => None,
+            First::Miss => {
+                let start = at / most * most;
+                let end = start.saturating_add(most).min(blocks);
+                Some(vec![start..at, at + 1..end].into_iter().filter(|range| !range.is_empty()).collect())
+            }
+        };
+        match self.dir_leaf(dir, block, ahead)? {
+            Some(leaf) => Ok(leaf),
+            None => self.promised_leaf(dir, block),
+        }
+    }
+
+    /// Tells of the entries of some pieces of a directory in their order, those behind `after`.
+    fn each_sorted<'a>(
+        &self,
+        dir: &Snapshot,
+        version: HashVersion,
+        pieces: impl Iterator<Item = (&'a [u8], Place)>,
+        hashes: Range<u32>,
+        after: u64,
+        each: &mut Each<'_>,
+    ) -> Result<ControlFlow<()>> {
+        let mut sorted = Vec::new();
+        for (bytes, place) in pieces {
+            for entry in self.entries(bytes) {
+                let entry = entry.map_err(|problem| place.corrupt(problem))?;
+                let (major, low) = self.listed_place(dir, entry.name, version);
+                let last = hashes.end.saturating_sub(2).max(hashes.start);
+                sorted.push(Sorted { major: major.clamp(hashes.start, last), low, entry });
+            }
+        }
+        sorted.sort_by(|a, b| (a.major, a.low, a.entry.name).cmp(&(b.major, b.low, b.entry.name)));
+        let mut previous = None;
+        for Sorted { major, low, entry } in sorted {
+            let low = match previous {
+                Some((before, least)) if before == major => low.max(least),
+                _ => low,
+            };
+            previous = Some((major, low.saturating_add(1).min(LOW_MAX)));
+            let cookie = cookie_of(major, low);
+            if cookie > after && each(entry, cookie)?.is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
+    /// What a name is ordered by: the hash of the index, and another. The dots come before all names.
+    fn listed_place(&self, dir: &Snapshot, name: &[u8], version: HashVersion) -> (u32, u32) {
+        if name == b"." || name == b".." {
+            return (0, 0);
+        }
+        let seed = self.hash_seed();
+        let major = self.entry_hash(dir, name, version).get();
+        let other = HashVersion { algorithm: HashAlgorithm::HalfMd4, ..version };
+        let minor = other.hash(name, seed).map_or(0, |hash| hash.minor);
+        (major, (minor >> 1).max(1))
+    }
+}
+
+fn cookie_of(major: u32, low: u32) -> u64 {
+    BY_HASH | u64::from(major >> 1) << 31 | u64::from(low)
+}
+
+/// The hash that a cookie is of.
+fn hash_of(cookie: u64) -> u32 {
+    u32::try_from((cookie & !BY_HASH) >> 31).unwrap_or(0) << 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cookies_ascend_with_both_hashes_and_stay_below_what_a_file_offset_may_be() {
+        let most = cookie_of(MajorHash::from_raw(u32::MAX).get(), LOW_MAX);
+        assert!(most < (1 << 63) - 4);
+        let ordered =
+            [(0, 0), (0, 5), (2, 0), (2, LOW_MAX), (4, 0)].map(|(major, low)| cookie_of(major, low));
+        assert!(ordered.is_sorted() && ordered.iter().all(|&cookie| cookie & BY_HASH != 0));
+        assert_eq!(hash_of(cookie_of(0xFFFF_FFFC, 77)), 0xFFFF_FFFC);
+    }
+}

@@ -1,0 +1,232 @@
+//! A file is cut, punched or lengthened while what was written to it is on its way to the device.
+//!
+//! The device holds one of the requests of an fsync, each in turn, until the other thread has ended or sleeps: so every place of the
+//! write-back is met, and the same one each time.
+
+mod common;
+
+use common::writing::{node, read_all};
+use common::{Image, fsck};
+use dentree_blockdev::{BlockDevice, MemoryDevice};
+use dentree_ext4::{Ext4, Node, Options};
+use dentree_vfs::{Allocate, Durability, FileSystem, SetAttr};
+use std::io::{self, IoSlice};
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Condvar, Mutex};
+
+const BLOCK: usize = 1024;
+
+/// A device in memory that holds one write or flush back.
+struct Holding {
+    device: MemoryDevice,
+    state: Mutex<State>,
+    moved: Condvar,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum State {
+    /// Requests pass.
+    Open,
+    /// The request behind so many others is to be held.
+    Armed(u32),
+    /// It is held.
+    Held,
+}
+
+impl Holding {
+    fn set(&self, state: State) {
+        *self.state.lock().unwrap() = state;
+        self.moved.notify_all();
+    }
+
+    /// Returns when a request is held, or requests pass; answers whether it is held.
+    fn wait(&self) -> bool {
+        let armed = |state: &mut State| matches!(state, State::Armed(_));
+        *self.moved.wait_while(self.state.lock().unwrap(), armed).unwrap() == State::Held
+    }
+
+    fn pass(&self) {
+        let mut state = self.state.lock().unwrap();
+        match *state {
+            State::Armed(0) => {
+                *state = State::Held;
+                self.moved.notify_all();
+                drop(self.moved.wait_while(state, |state| *state == State::Held).unwrap());
+            }
+            State::Armed(before) => *state = State::Armed(before - 1),
+            // Others may pass what is held.
+            State::Open | State::Held => {}
+        }
+    }
+}
+
+impl BlockDevice for Holding {
+    fn size(&self) -> u64 {
+        self.device.size()
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        self.device.read_at(offset, buf)
+    }
+
+    fn write_at(&self, offset: u64, buf: &[u8]) -> io::Result<()> {
+        self.pass();
+        self.device.write_at(offset, buf)
+    }
+
+    fn write_vectored_at(&self, offset: u64, bufs: &[IoSlice<'_>]) -> io::Result<()> {
+        self.pass();
+        self.device.write_vectored_at(offset, bufs)
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        self.pass();
+        self.device.flush()
+    }
+}
+
+/// Whether a thread of this process sleeps.
+fn sleeps(thread: rustix::thread::Pid) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/self/task/{}/stat", thread.as_raw_nonzero()));
+    stat.is_ok_and(|stat| stat.rsplit(')').next().is_some_and(|rest| rest.starts_with(" S")))
+}
+
+/// What meets the write-back, on the device and in the model.
+struct Meeting {
+    what: &'static str,
+    there: fn(&Ext4, &Node),
+    model: fn(&mut Vec<u8>),
+}
+
+fn set_size(fs: &Ext4, file: &Node, size: usize) {
+    fs.set_attr(file, &SetAttr { size: Some(size as u64), ..SetAttr::default() }).unwrap();
+}
+
+const MEETINGS: [Meeting; 7] = [
+    Meeting { what: "cut to nothing", there: |fs, file| set_size(fs, file, 0), model: Vec::clear },
+    Meeting {
+        what: "cut within a block",
+        there: |fs, file| set_size(fs, file, 20 * BLOCK + 300),
+        model: |content| content.truncate(20 * BLOCK + 300),
+    },
+    Meeting {
+        what: "cut and lengthened",
+        there: |fs, file| {
+            set_size(fs, file, 5 * BLOCK + 1);
+            set_size(fs, file, 30 * BLOCK);
+        },
+        model: |content| {
+            content.truncate(5 * BLOCK + 1);
+            content.resize(30 * BLOCK, 0);
+        },
+    },
+    Meeting {
+        what: "punched",
+        there: |fs, file| {
+            fs.allocate(file, 3 * BLOCK as u64 + 5, 25 * BLOCK as u64, Allocate::PunchHole).unwrap()
+        },
+        model: |content| content[3 * BLOCK + 5..28 * BLOCK + 5].fill(0),
+    },
+    Meeting {
+        what: "zeroed",
+        there: |fs, file| {
+            fs.allocate(file, 10 * BLOCK as u64 + 5, 9 * BLOCK as u64, Allocate::ZeroRangeKeepSize).unwrap()
+        },
+        model: |content| content[10 * BLOCK + 5..19 * BLOCK + 5].fill(0),
+    },
+    Meeting {
+        what: "written to",
+        there: |fs, file| assert_eq!(fs.write(file, 15 * BLOCK as u64 - 7, &[0xB2; 6000]).unwrap(), 6000),
+        model: |content| content[15 * BLOCK - 7..15 * BLOCK - 7 + 6000].fill(0xB2),
+    },
+    Meeting {
+        what: "lengthened far behind its end",
+        there: |fs, file| assert_eq!(fs.write(file, 90 * BLOCK as u64 + 1, b"far").unwrap(), 3),
+        model: |content| {
+            content.resize(90 * BLOCK + 1, 0);
+            content.extend(b"far");
+        },
+    },
+];
+
+/// Writes to a file of which some blocks are on the device, some are a hole and some are promised; answers what it holds then.
+fn prepare(fs: &Ext4, file: &Node) -> Vec<u8> {
+    let mut content = vec![0; 44 * BLOCK + 17];
+    let mut write = |from: usize, to: usize, byte: u8| {
+        content[from..to].fill(byte);
+        assert_eq!(fs.write(file, from as u64, &vec![byte; to - from]).unwrap(), to - from);
+    };
+    write(0, 12 * BLOCK, 0xA0);
+    write(16 * BLOCK, 20 * BLOCK, 0xA1);
+    fs.fsync(file, Durability::Full).unwrap();
+    write(2 * BLOCK + 9, 8 * BLOCK, 0xA3);
+    write(14 * BLOCK, 18 * BLOCK, 0xA4);
+    write(24 * BLOCK, 44 * BLOCK + 17, 0xA5);
+    content
+}
+
+/// Lets `meeting` begin while request `at` of the write-back is held; `false` where there is no such request.
+fn meet(image: &[u8], meeting: &Meeting, at: u32) -> bool {
+    let what = format!("{}, while request {at} is held", meeting.what);
+    let held = Arc::new(Holding {
+        device: MemoryDevice::from(image.to_vec()),
+        state: Mutex::new(State::Open),
+        moved: Condvar::new(),
+    });
+    let fs = Ext4::open(held.clone(), Options { writable: true, ..Options::default() }).unwrap();
+    let file = &node(&fs, "file");
+    let mut expected = prepare(&fs, file);
+    held.set(State::Armed(at));
+    let met = std::thread::scope(|scope| {
+        let (fs, device) = (&fs, &held);
+        let storing = scope.spawn(move || {
+            let stored = fs.fsync(file, Durability::Full);
+            // No request was held where there are not so many.
+            device.set(State::Open);
+            stored
+        });
+        let is_held = held.wait();
+        let (tell, told) = channel();
+        let other = scope.spawn(move || {
+            tell.send(rustix::thread::gettid()).unwrap();
+            (meeting.there)(fs, file);
+        });
+        let thread = told.recv().unwrap();
+        while !other.is_finished() && !sleeps(thread) {
+            std::thread::yield_now();
+        }
+        held.set(State::Open);
+        storing.join().unwrap().unwrap();
+        other.join().unwrap();
+        is_held
+    });
+    (meeting.model)(&mut expected);
+    assert!(read_all(&fs, file) == expected, "{what}: other content");
+    fs.close().unwrap();
+    drop(fs);
+    let scratch = fsck::scratch();
+    let left = scratch.path().join("left");
+    std::fs::write(&left, held.device.to_vec()).unwrap();
+    fsck::is_clean(&left).unwrap_or_else(|text| panic!("{what}: {text}"));
+    let again = Ext4::open(Arc::new(MemoryDevice::from(held.device.to_vec())), Options::default()).unwrap();
+    assert!(read_all(&again, &node(&again, "file")) == expected, "{what}: other content on the device");
+    met
+}
+
+#[test]
+fn a_file_that_changes_while_it_is_stored_is_as_if_it_had_changed_before_or_after() {
+    for options in ["-t ext4 -b 1024", "-t ext3 -b 1024"] {
+        let image = Image::new(options, "16M", |tree| std::fs::write(tree.join("file"), "").unwrap());
+        let image = std::fs::read(image.path()).unwrap();
+        let mut met = 0;
+        for meeting in &MEETINGS {
+            if options.contains("ext3") && matches!(meeting.what, "zeroed") {
+                continue;
+            }
+            met += (0..).take_while(|&at| meet(&image, meeting, at)).count();
+        }
+        println!("{options}: {met} requests held");
+        // Data, log, commit block and two flushes, at the least.
+        assert!(met >= 5 * MEETINGS.len().saturating_sub(1), "{options}: {met} requests held");
+    }
+}

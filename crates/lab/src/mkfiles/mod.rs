@@ -1,0 +1,272 @@
+//! Files made in many large directories, on a slow device: what index read-ahead was proposed for in 2011.
+//!
+//! The source had 8,192 directories that grew to 2,000 files each, in random order. While their blocks stayed in memory it made 2,000
+//! files a second; when they no longer did, 25, and every create waited for reads of one block. Here are fewer directories of the same
+//! length, and a buffer cache that is that much smaller: what is scaled is the cache, as a share of the directories' blocks. How large the source's
+//! was it does not say, so there are several.
+//!
+//! - `load`: the image, the device whose reads take their time, and the creates;
+//! - [`Results`]: creates a second by mode of read-ahead, what was read for one, and which limit a mode's gain has.
+//!
+//! # Limits
+//! Read-ahead cannot make the device faster, only ask it earlier. Against none it gains at most the least of
+//! - *blocks*: without, creates wait for each block that they need; with, once for each directory, at best;
+//! - *queue*: what is read ahead is read too, as many requests at a time as the device takes;
+//! - *processor*: what a create takes where nothing is waited for.
+
+mod load;
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use dentree_blockdev::SlowDevice;
+use dentree_ext4::DxReadAhead;
+
+pub use load::Size;
+
+use crate::mounts::Unavailable;
+use crate::passes::{Figure, Listener, Passes, Told};
+use crate::rows::{Heading, Row, figure};
+use crate::stats::{Sample, paired_ratio};
+use load::{Image, Setting, run};
+
+const NAME: &str = "mkfiles";
+const RATE: &str = "creates/s";
+const FIRST: &str = "first access";
+const BLOCKS: &str = "blocks/directory";
+/// Metrics of what was read for one create.
+const READS: &str = "reads/create";
+const MISSES: &str = "misses/create";
+const LATE: &str = "waits for read-ahead/create";
+const AHEAD: &str = "blocks ahead/create";
+const USED: &str = "blocks ahead used/create";
+const WASTED: &str = "blocks ahead wasted/create";
+const COUNTS: [&str; 6] = [READS, MISSES, LATE, AHEAD, USED, WASTED];
+
+const OFF: &str = "off";
+const MODES: [(&str, DxReadAhead); 3] =
+    [(OFF, DxReadAhead::Off), ("whole", DxReadAhead::Whole), ("window", DxReadAhead::Window)];
+
+/// What is measured.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// How large the load is.
+    pub size: Size,
+    /// What a read takes, each a case of its own; `None`: an image in a file.
+    pub latencies: Vec<Option<Duration>>,
+    /// Sizes of the buffer cache, as shares of all directories' blocks; each a case of its own.
+    pub caches: Vec<f64>,
+}
+
+impl Plan {
+    /// What is told of in one pass.
+    pub fn steps(&self) -> usize {
+        self.cases().count() * MODES.len()
+    }
+
+    fn cases(&self) -> impl Iterator<Item = (Option<Duration>, f64)> {
+        self.latencies.iter().flat_map(|latency| self.caches.iter().map(|cache| (*latency, *cache)))
+    }
+}
+
+fn device(latency: Option<Duration>) -> String {
+    latency.map_or_else(|| "file".to_owned(), |latency| format!("{}ms", latency.as_secs_f64() * 1e3))
+}
+
+fn case(latency: Option<Duration>, cache: f64) -> String {
+    format!("{NAME}-{}-cache{cache}", device(latency))
+}
+
+/// One pass: an image of its own, and every mode on every device and cache, in an order that changes from pass to pass.
+///
+/// # Errors
+/// That there is no memory or no file for the image.
+pub fn pass(plan: &Plan, number: usize, tell: &mut Listener<'_>) -> Result<(), Unavailable> {
+    let mut found = |case: &str, variant: &str, metric: &str, value: f64| {
+        let [case, variant, metric] = [case, variant, metric].map(str::to_owned);
+        tell(Told::Found(Figure { case, variant, threads: 1, metric, value }));
+    };
+    let image = Image::new(plan.size, number as u64)?;
+    found(NAME, "image", BLOCKS, image.blocks);
+    for (latency, cache) in plan.cases() {
+        for turn in 0..MODES.len() {
+            let (variant, mode) = MODES[(number + turn) % MODES.len()];
+            let cache_bytes = (image.directory_bytes() * cache) as usize;
+            let made = run(&image, Setting { latency, cache_bytes, mode }, number as u64)?;
+            let case = case(latency, cache);
+            let creates = plan.size.creates as f64;
+            found(&case, variant, RATE, creates / made.time.as_secs_f64());
+            found(&case, variant, FIRST, made.first.as_secs_f64() * 1e3);
+            let counts = made.counts;
+            let counts = [counts.reads, counts.misses, counts.late, counts.ahead, counts.used, counts.wasted];
+            for (metric, count) in COUNTS.into_iter().zip(counts) {
+                found(&case, variant, metric, count as f64 / creates);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What came out.
+#[derive(Clone, Debug)]
+pub struct Results {
+    /// Every figure.
+    pub rows: Vec<Row>,
+    plan: Plan,
+}
+
+/// What limits a mode's gain, and to how much.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Limit {
+    gain: f64,
+    by: &'static str,
+}
+
+impl Results {
+    /// From what passes found.
+    pub fn new(plan: &Plan, passes: &Passes) -> Self {
+        let mut rows = Vec::new();
+        let mut row = |case: &str, variant: &str, metric, unit| {
+            let sample = passes.series(case, variant, 1, metric).and_then(Sample::new);
+            let heading = Heading { case, variant, threads: 1, metric, unit };
+            rows.extend(sample.map(|sample| heading.sampled(&sample)));
+        };
+        row(NAME, "image", BLOCKS, "blocks");
+        for (latency, cache) in plan.cases() {
+            let case = case(latency, cache);
+            for (variant, _) in MODES {
+                row(&case, variant, RATE, "creates/s");
+                row(&case, variant, FIRST, "ms");
+                COUNTS.into_iter().for_each(|metric| row(&case, variant, metric, "1"));
+            }
+        }
+        for (latency, cache) in plan.cases() {
+            let case = case(latency, cache);
+            let off = passes.series(&case, OFF, 1, RATE);
+            for (variant, _) in MODES.into_iter().filter(|(variant, _)| *variant != OFF) {
+                let ours = passes.series(&case, variant, 1, RATE);
+                let ratio = ours.zip(off.as_ref()).and_then(|(ours, off)| paired_ratio(&ours, off));
+                let variant = format!("{variant}/{OFF}");
+                let heading =
+                    Heading { case: &case, variant: &variant, threads: 1, metric: "ratio", unit: "1" };
+                rows.extend(ratio.map(|ratio| heading.ratio(&ratio)));
+            }
+        }
+        Self { rows, plan: plan.clone() }
+    }
+
+    fn find(&self, case: &str, variant: &str, metric: &str) -> Option<&Row> {
+        let is =
+            |row: &&Row| (row.case.as_str(), row.variant.as_str(), row.metric) == (case, variant, metric);
+        self.rows.iter().find(is)
+    }
+
+    fn median(&self, case: &str, variant: &str, metric: &str) -> Option<f64> {
+        Some(self.find(case, variant, metric)?.median)
+    }
+
+    /// The least of the limits on what `variant` can gain.
+    fn limit(&self, latency: Option<Duration>, cache: f64, variant: &str) -> Option<Limit> {
+        let case_name = case(latency, cache);
+        let at = |variant, metric| self.median(&case_name, variant, metric);
+        latency?;
+        let size = self.plan.size;
+        let waits = at(OFF, MISSES)? + at(OFF, LATE)?;
+        let once = size.directories.min(size.creates) as f64 / size.creates as f64;
+        let in_vain = at(variant, READS)? - at(variant, MISSES)?;
+        let queue = in_vain / SlowDevice::DEPTH as f64;
+        let at_leisure = self.median(&case(None, cache), OFF, RATE);
+        let processor = at_leisure.zip(at(OFF, RATE)).map(|(file, off)| file / off);
+        let limits = [
+            Some(Limit { gain: waits / once, by: "blocks" }),
+            (queue > 0.0).then(|| Limit { gain: waits / queue, by: "queue" }),
+            processor.map(|gain| Limit { gain, by: "processor" }),
+        ];
+        limits.into_iter().flatten().min_by(|a, b| a.gain.total_cmp(&b.gain))
+    }
+
+    /// Tables: a case each.
+    pub fn text(&self) -> String {
+        let size = self.plan.size;
+        let blocks = self.median(NAME, "image", BLOCKS).unwrap_or(0.0);
+        let mut text = format!(
+            "{NAME}: {} directories of {} names ({blocks:.1} blocks each), {} files made in directories drawn at random.\n\
+             Reads, and blocks read ahead, are for one create. Gains are at most: by blocks, waits without read-ahead to one for each \
+             directory;\nby the queue, of {} requests, waits to what is read ahead; by the processor, creates in a file to creates here.\n",
+            size.directories,
+            size.files,
+            size.creates,
+            SlowDevice::DEPTH
+        );
+        for (latency, cache) in self.plan.cases() {
+            let case = case(latency, cache);
+            let _ = writeln!(
+                text,
+                "\n{case}: {}, cache for {cache} of the directories' blocks\n  {:8}{:>10}{:>9}{:>9}{:>9}{:>9}{:>9}{:>9}{:>14}",
+                latency.map_or_else(
+                    || "an image in a file".to_owned(),
+                    |_| format!("a read takes {}", device(latency))
+                ),
+                "",
+                RATE,
+                "reads",
+                "missed",
+                "late",
+                "ahead",
+                "used",
+                "wasted",
+                "first access",
+            );
+            for (variant, _) in MODES {
+                self.line(&mut text, latency, cache, variant);
+            }
+        }
+        text
+    }
+
+    fn line(&self, text: &mut String, latency: Option<Duration>, cache: f64, variant: &str) {
+        let case = case(latency, cache);
+        let Some(rate) = self.median(&case, variant, RATE) else { return };
+        let _ = write!(text, "  {variant:8}{:>10}", figure(rate));
+        for metric in COUNTS {
+            let _ = write!(text, "{:>9}", figure(self.median(&case, variant, metric).unwrap_or(0.0)));
+        }
+        let first = self.median(&case, variant, FIRST).unwrap_or(0.0);
+        let _ = write!(text, "{:>11} ms", figure(first));
+        if let Some(ratio) = self.find(&case, &format!("{variant}/{OFF}"), "ratio") {
+            let [middle, low, high] = [ratio.median, ratio.low, ratio.high].map(figure);
+            let _ = write!(text, "  ×{middle} [{low} .. {high}]");
+        }
+        if let Some(Limit { gain, by }) = self.limit(latency, cache, variant).filter(|_| variant != OFF) {
+            let _ = write!(text, ", at most ×{} by the {by}", figure(gain));
+        }
+        text.push('\n');
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan() -> Plan {
+        let size = Size { directories: 4, files: 1500, creates: 40 };
+        Plan { size, latencies: vec![None, Some(Duration::from_millis(1))], caches: vec![4.0] }
+    }
+
+    #[test]
+    fn every_mode_makes_the_files_and_read_ahead_is_counted() {
+        let plan = plan();
+        let passes = Passes::here(2, |number, tell| pass(&plan, number, tell).expect("an image in memory"));
+        let results = Results::new(&plan, &passes);
+        let at = |variant, metric| results.median("mkfiles-1ms-cache4", variant, metric).expect(metric);
+        assert!(at(OFF, AHEAD) == 0.0 && at("whole", AHEAD) > 0.0 && at("window", AHEAD) > 0.0);
+        assert!(at("whole", MISSES) + at("whole", LATE) < at(OFF, MISSES), "{}", results.text());
+        assert!(at("whole", USED) > 0.0 && at(OFF, FIRST) >= 1.0);
+        assert!(results.find("mkfiles-1ms-cache4", "whole/off", "ratio").is_some());
+        let limit =
+            results.limit(Some(Duration::from_millis(1)), 4.0, "whole").expect("a slow device has one");
+        assert!(limit.gain >= 1.0, "{limit:?}");
+        assert_eq!(results.limit(None, 4.0, "whole"), None);
+        assert!(results.text().contains("by the "), "{}", results.text());
+    }
+}
