@@ -70,6 +70,9 @@ pub(crate) const SLOT_OVERHEAD: usize = size_of::<Slot>()
     + 2 * size_of::<u32>()
     + SEAT_OVERHEAD;
 
+// What the tests take a slot for at most: with more, caches that are to have room for one block would have room for none.
+const _: () = assert!(SLOT_OVERHEAD <= 192);
+
 /// So many slots are looked at for one that can be given to a block that is read ahead.
 const AHEAD_LOOKS: usize = 16;
 

@@ -12,7 +12,7 @@ use proptest::prelude::*;
 const BLOCK: usize = 512;
 const BLOCKS: u64 = 1000;
 /// More than a slot costs besides its block.
-const OVERHEAD: usize = 128;
+const OVERHEAD: usize = 192;
 
 /// A cache in which each processor remembers `size` buffers, on whatever machine.
 fn cache(size: usize) -> BufCache {
