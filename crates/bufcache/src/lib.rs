@@ -31,10 +31,8 @@
 //!
 //! # Data
 //! Blocks are spread by hash over shards. A shard is a mutex over an array of slots, a hash table from block to slot, and
-//! its counters. A slot is vacant, *reading*, or ready with the block's bytes. The array is also the clock: a
-//! hand goes round it, clears the mark of slots that were used since its last visit, and takes the first slot that
-//! was not. A new block bears no mark, so that a scan that reads each block once does not push out what is
-//! read often.
+//! its counters. A slot is vacant, *reading*, or ready with the block's bytes. Two
+//! queues say who makes room for others (S3-FIFO, `shard.rs`): a scan that reads each block once does not push out what is read more often.
 //!
 //! # Who protects what
 //! The shard's mutex protects everything in the shard. Bytes that anybody but the cache has are never written again, so
@@ -72,7 +70,7 @@
 //! into the memory of the block that it evicts.
 //!
 //! # Known limits
-//! A miss in a shard full of held or pinned blocks looks at each of its slots twice before it gives up.
+//! A miss in a shard full of held or pinned blocks looks at each of its slots before it gives up.
 #![forbid(unsafe_code)]
 
 mod ahead;
@@ -81,6 +79,7 @@ mod cache;
 mod claim;
 mod error;
 mod pending;
+mod queues;
 mod recent;
 mod shard;
 mod stats;

@@ -23,9 +23,9 @@
 //! A seat may lose a block by itself, to another one: then the set names a seat too many, which costs a look.
 //!
 //! # Whether it pays
-//! Not here, so it is off unless asked for. A hit in a seat takes 137 instructions and one in a shard 185, but three quarters of the time of either go
+//! Not here, so it is off unless asked for. A hit in a seat takes 140 instructions and one in a shard 194, but three quarters of the time of either go
 //! into the same four atomic operations (lock, unlock, one more user, one less): 121 ns against 119 on a busy machine with two processors. A block
-//! that the seat does not have costs 370 to 860 instructions, by the seat's size. Linux gains by its buffer LRU because the
+//! that the seat does not have costs 380 to 880 instructions, by the seat's size. Linux gains by its buffer LRU because the
 //! level behind it is a tree under a lock that is shared by the whole device; here it is one of 64 hash tables. Numbers of another machine:
 //! `cargo run --release -p dentree-bufcache --example hit_cost`.
 

@@ -1,4 +1,10 @@
-//! One shard: slots, the table that finds them, and the clock hand that frees them. See the crate's page.
+//! One shard: slots, the table that finds them, and the queues by which they are freed. See the crate's page.
+//!
+//! Who makes room is S3-FIFO's to say. A block that is read because somebody wants it waits in the *small* queue, a tenth of the shard. Used twice
+//! by the time it is its turn, it moves to the *main* queue, else it goes, and is remembered: if it comes back soon it is put into the main queue
+//! at once. There a block whose turn it is waits again for each use, of three at most, that was noted since. What is read
+//! ahead goes to the main queue, or it would have to be used before others are read; its first use counts as its reading.
+//! `dentree lab replacement` compares this with LRU, CLOCK and SIEVE.
 
 use std::hash::BuildHasher;
 use std::sync::Arc;
@@ -8,6 +14,7 @@ use hashbrown::HashTable;
 
 use crate::claim::Buffer;
 use crate::pending::Pending;
+use crate::queues::{Gone, Link, Queue, Queues};
 use crate::recent::{Recent, SEAT_OVERHEAD, Seats};
 use crate::stats::Stats;
 
@@ -55,9 +62,16 @@ pub(crate) enum Place {
 pub struct Stamp(pub u32);
 
 /// A slot costs the budget this much besides the block: itself, its table entry at the table's least load, and the count
-/// in front of the bytes; and its part of the seats.
-pub(crate) const SLOT_OVERHEAD: usize =
-    size_of::<Slot>() + 2 * size_of::<Entry>() + 2 * size_of::<usize>() + SEAT_OVERHEAD;
+/// in front of the bytes; its links, what is remembered of one that went, and its part of the seats.
+pub(crate) const SLOT_OVERHEAD: usize = size_of::<Slot>()
+    + 2 * size_of::<Entry>()
+    + 2 * size_of::<usize>()
+    + size_of::<Link>()
+    + 2 * size_of::<u32>()
+    + SEAT_OVERHEAD;
+
+// What the tests take a slot for at most: with more, caches that are to have room for one block would have room for none.
+const _: () = assert!(SLOT_OVERHEAD <= 192);
 
 /// So many slots are looked at for one that can be given to a block that is read ahead.
 const AHEAD_LOOKS: usize = 16;
@@ -73,8 +87,8 @@ pub struct Changed<R> {
 
 struct Slot {
     block: u64,
-    /// Used since the hand last came by.
-    marked: bool,
+    /// Uses that are to its credit.
+    uses: u8,
     /// The last change of the block is not in its home.
     pinned: Option<Stamp>,
     /// Read ahead, and not used yet.
@@ -84,10 +98,29 @@ struct Slot {
     state: State,
 }
 
+/// More uses than this are not noted.
+const MOST_USES: u8 = 3;
+
+/// The small queue has one in so many of a shard's slots.
+const SMALL: usize = 10;
+
+fn note_use(uses: &mut u8) {
+    *uses = (*uses + 1).min(MOST_USES);
+}
+
 impl Slot {
     fn new(block: u64, state: State) -> Slot {
-        Slot { block, marked: false, pinned: None, is_ahead: false, seats: Seats::default(), state }
+        Slot { block, uses: 0, pinned: None, is_ahead: false, seats: Seats::default(), state }
     }
+}
+
+/// Whether a block makes room.
+enum Verdict {
+    Goes,
+    /// It has earned another turn, in this queue.
+    Waits(Queue),
+    /// Somebody holds, reads or has pinned it.
+    Stuck,
 }
 
 enum State {
@@ -109,7 +142,8 @@ pub(crate) struct Shard {
     vacant: Vec<u32>,
     /// Slots that are `is_ahead`.
     ahead: usize,
-    hand: usize,
+    queues: Queues,
+    gone: Gone,
     /// Most slots there may be.
     capacity: usize,
     hasher: RandomState,
@@ -125,7 +159,8 @@ impl Shard {
             slots: Vec::new(),
             vacant: Vec::new(),
             ahead: 0,
-            hand: 0,
+            queues: Queues::default(),
+            gone: Gone::default(),
             capacity: capacity.min(u32::MAX as usize),
             hasher,
             recent,
@@ -142,7 +177,9 @@ impl Shard {
             let slot = &mut self.slots[slot as usize];
             match &slot.state {
                 State::Ready(buffer) => {
-                    slot.marked = true;
+                    if origin == Origin::Used {
+                        note_use(&mut slot.uses);
+                    }
                     self.counts.hits += 1;
                     if is_single {
                         self.recent.install(block, buffer, &mut slot.seats);
@@ -191,33 +228,38 @@ impl Shard {
     #[cold]
     pub(crate) fn claim(&mut self, block: u64, hash: u64) -> Vacancy {
         self.counts.misses += 1;
+        let queue = self.queue_for(hash);
         let memory = if self.resident() < self.capacity { None } else { self.evict() };
-        self.claim_slot(block, hash, memory)
+        self.claim_slot(block, hash, queue, memory)
+    }
+
+    /// Where a block that is wanted comes in.
+    fn queue_for(&mut self, hash: u64) -> Queue {
+        if self.gone.take(hash) { Queue::Main } else { Queue::Small }
     }
 
     /// Claims a slot for a block that may be wanted soon, if it is not there and there is room that nobody needs more: what is read
-    /// ahead takes a quarter of the cache at most, and pushes out nothing that was used since the hand came by.
+    /// ahead takes a quarter of the cache at most, and pushes out nothing that has a use to its credit.
     pub(crate) fn claim_ahead(&mut self, block: u64, hash: u64) -> Option<Vacancy> {
         if self.slot_of(block, hash).is_some() || self.ahead >= self.capacity.div_ceil(4) {
             return None;
         }
-        let memory =
-            if self.resident() < self.capacity { None } else { Some(self.evict_cold(AHEAD_LOOKS, false)?) };
-        let vacancy = Vacancy { is_ahead: true, ..self.claim_slot(block, hash, memory) };
+        let memory = if self.resident() < self.capacity { None } else { Some(self.evict_unused()?) };
+        let vacancy = Vacancy { is_ahead: true, ..self.claim_slot(block, hash, Queue::Main, memory) };
         self.slots[vacancy.slot as usize].is_ahead = true;
         self.ahead += 1;
         self.counts.ahead_read += 1;
         Some(vacancy)
     }
 
-    fn claim_slot(&mut self, block: u64, hash: u64, memory: Option<Arc<[u8]>>) -> Vacancy {
+    fn claim_slot(&mut self, block: u64, hash: u64, queue: Queue, memory: Option<Arc<[u8]>>) -> Vacancy {
         let pending = Arc::new(Pending::new());
-        let slot = self.insert(block, hash, State::Reading(Arc::clone(&pending)));
+        let slot = self.insert(block, hash, queue, State::Reading(Arc::clone(&pending)));
         Vacancy { slot, pending, memory, is_ahead: false }
     }
 
     /// Gives `block`, which is in no slot, a slot.
-    fn insert(&mut self, block: u64, hash: u64, state: State) -> u32 {
+    fn insert(&mut self, block: u64, hash: u64, queue: Queue, state: State) -> u32 {
         let slot = match self.vacant.pop() {
             Some(slot) => slot,
             None => {
@@ -227,6 +269,7 @@ impl Shard {
             }
         };
         self.slots[slot as usize] = Slot::new(block, state);
+        self.queues.push(slot, queue);
         self.table.insert_unique(hash, Entry { block, slot }, |entry| self.hasher.hash_one(entry.block));
         slot
     }
@@ -236,42 +279,99 @@ impl Shard {
         self.slots.len() - self.vacant.len()
     }
 
-    /// Vacates the slot of a block that nobody needs, if there is one, and returns its memory.
-    fn evict(&mut self) -> Option<Arc<[u8]>> {
-        // Twice round: the first time may only clear marks.
-        self.evict_cold(2 * self.slots.len(), true)
+    /// Whose turn it is to make room: the small queue while it has its share.
+    fn turn(&self) -> [Queue; 2] {
+        let is_full = self.queues.len(Queue::Small) >= (self.capacity / SMALL).max(1);
+        if is_full { [Queue::Small, Queue::Main] } else { [Queue::Main, Queue::Small] }
     }
 
-    /// The same, looking at so many slots. Who does not age the others leaves them their marks, and what others read ahead.
-    fn evict_cold(&mut self, looks: usize, ages: bool) -> Option<Arc<[u8]>> {
-        for _ in 0..looks.min(2 * self.slots.len()) {
-            let at = self.hand;
-            self.hand = (at + 1) % self.slots.len();
-            let slot = &mut self.slots[at];
-            let State::Ready(buffer) = &slot.state else { continue };
-            if slot.pinned.is_some() {
-                continue;
+    /// Vacates the slot of a block that nobody needs, if there is one, and returns its memory.
+    fn evict(&mut self) -> Option<Arc<[u8]>> {
+        // Of each queue, how many were met that cannot go now. Every other step takes a use, moves a block, or ends.
+        let mut stuck = [0; 2];
+        loop {
+            let has_hope = |queue: &Queue| stuck[*queue as usize] < self.queues.len(*queue);
+            let queue = self.turn().into_iter().find(has_hope)?;
+            let slot = self.queues.oldest(queue)?;
+            match self.judge(slot, queue) {
+                Verdict::Goes => return Some(self.evict_slot(slot, queue)),
+                Verdict::Waits(next) => self.queues.push(slot, next),
+                Verdict::Stuck => {
+                    stuck[queue as usize] += 1;
+                    self.queues.push(slot, queue);
+                }
             }
-            if slot.marked || ((slot.is_ahead || !slot.seats.is_empty()) && !ages) {
-                slot.marked &= !ages;
-                continue;
+        }
+    }
+
+    /// What becomes of the slot whose turn it is.
+    fn judge(&mut self, slot: u32, queue: Queue) -> Verdict {
+        let Slot { block, uses, pinned, seats, state, .. } = &mut self.slots[slot as usize];
+        let State::Ready(buffer) = state else { return Verdict::Stuck };
+        if pinned.is_some() {
+            return Verdict::Stuck;
+        }
+        match queue {
+            Queue::Small if *uses > 1 => {
+                *uses = 0;
+                return Verdict::Waits(Queue::Main);
             }
-            // What was found there bore no mark for it.
-            if self.recent.recall(slot.block, &mut slot.seats) || buffer.is_held() {
-                continue;
+            Queue::Main if *uses > 0 => {
+                *uses -= 1;
+                return Verdict::Waits(Queue::Main);
             }
-            let memory = buffer.clone().into_memory();
-            self.counts.evictions += 1;
-            // It came from a u32.
-            self.vacate(at as u32);
-            return Some(memory);
+            _ => {}
+        }
+        // What was found in a seat was not noted here.
+        if self.recent.recall(*block, seats) {
+            return Verdict::Waits(Queue::Main);
+        }
+        if buffer.is_held() { Verdict::Stuck } else { Verdict::Goes }
+    }
+
+    /// The same as [`evict`](Self::evict) for one who must not take anything from those that were used: looks at a few of each queue.
+    fn evict_unused(&mut self) -> Option<Arc<[u8]>> {
+        for queue in self.turn() {
+            let found = self.queues.iter(queue).take(AHEAD_LOOKS).find(|slot| self.is_unused(*slot));
+            if let Some(slot) = found {
+                return Some(self.evict_slot(slot, queue));
+            }
+        }
+        // The next one looks at others. The order of the small queue is for those who miss to change.
+        for _ in 0..AHEAD_LOOKS.min(self.queues.len(Queue::Main)) {
+            if let Some(slot) = self.queues.oldest(Queue::Main) {
+                self.queues.push(slot, Queue::Main);
+            }
         }
         None
+    }
+
+    fn is_unused(&self, slot: u32) -> bool {
+        let Slot { uses, pinned, is_ahead, seats, state, .. } = &self.slots[slot as usize];
+        let is_free = *uses == 0 && pinned.is_none() && !*is_ahead && seats.is_empty();
+        is_free && matches!(state, State::Ready(buffer) if !buffer.is_held())
+    }
+
+    /// Vacates the slot of a ready block that nobody holds or remembers.
+    fn evict_slot(&mut self, slot: u32, queue: Queue) -> Arc<[u8]> {
+        let Slot { block, state, .. } = &mut self.slots[slot as usize];
+        let memory = match std::mem::replace(state, State::Vacant) {
+            State::Ready(buffer) => buffer.into_memory(),
+            // It was ready: this does not happen.
+            _ => Arc::default(),
+        };
+        if queue == Queue::Small {
+            self.gone.note(self.hasher.hash_one(*block), self.capacity);
+        }
+        self.counts.evictions += 1;
+        self.vacate(slot);
+        memory
     }
 
     /// Takes a slot's block out of the table.
     fn vacate(&mut self, slot: u32) {
         self.vacant.push(slot);
+        self.queues.remove(slot);
         let Slot { block, state, pinned, is_ahead, seats, .. } = &mut self.slots[slot as usize];
         self.recent.recall(*block, seats);
         (*state, *pinned) = (State::Vacant, None);
@@ -307,7 +407,7 @@ impl Shard {
         let slot = &mut self.slots[slot as usize];
         let State::Ready(buffer) = &mut slot.state else { return None };
         self.recent.recall(slot.block, &mut slot.seats);
-        slot.marked = true;
+        note_use(&mut slot.uses);
         self.counts.changes += 1;
         self.counts.copies += u64::from(buffer.is_held());
         let is_first = slot.pinned.replace(stamp) != Some(stamp);
@@ -321,17 +421,18 @@ impl Shard {
         let slot = match self.slot_of(block, hash) {
             Some(slot) => slot,
             None => {
+                let queue = self.queue_for(hash);
                 if self.resident() >= self.capacity {
                     self.evict();
                 }
-                self.insert(block, hash, State::Vacant)
+                self.insert(block, hash, queue, State::Vacant)
             }
         };
         self.first_use(slot);
         let slot = &mut self.slots[slot as usize];
         self.recent.recall(block, &mut slot.seats);
         slot.state = State::Ready(buffer);
-        slot.marked = true;
+        note_use(&mut slot.uses);
         slot.pinned.replace(stamp) != Some(stamp)
     }
 

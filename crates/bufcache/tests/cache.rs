@@ -12,7 +12,7 @@ use proptest::prelude::*;
 const BLOCK: usize = 512;
 const BLOCKS: u64 = 200;
 /// More than a slot costs besides its block.
-const OVERHEAD: usize = 128;
+const OVERHEAD: usize = 192;
 
 /// Every byte of a block is its number.
 fn image() -> MemoryDevice {
@@ -202,6 +202,22 @@ fn what_is_read_often_survives_a_scan_of_everything() {
     (0..10).for_each(|block| drop(cache.get(block).unwrap()));
     assert_eq!(cache.stats().misses, before);
     assert!(cache.stats().evictions > 100);
+}
+
+#[test]
+fn what_comes_back_soon_after_it_went_stays_through_a_scan() {
+    let cache = cache(40 * (BLOCK + OVERHEAD));
+    let misses = |block| {
+        let before = cache.stats().misses;
+        cache.get(block).unwrap();
+        cache.stats().misses - before
+    };
+    let full = cache.capacity() as u64;
+    // Each used once: the first makes room for the last.
+    (0..=full).for_each(|block| assert_eq!(misses(block), 1));
+    assert_eq!((cache.stats().evictions, misses(0)), (1, 1));
+    (full + 1..BLOCKS).for_each(|block| assert_eq!(misses(block), 1));
+    assert_eq!((misses(0), misses(1)), (0, 1));
 }
 
 #[test]

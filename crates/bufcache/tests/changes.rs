@@ -10,7 +10,7 @@ use proptest::prelude::*;
 
 const BLOCK: usize = 512;
 const BLOCKS: u64 = 64;
-const OVERHEAD: usize = 128;
+const OVERHEAD: usize = 192;
 
 /// Every byte of a block is its number.
 fn image() -> MemoryDevice {

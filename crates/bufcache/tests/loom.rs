@@ -44,7 +44,7 @@ impl BlockDevice for Disk {
 
 const ROOMY: usize = 1 << 20;
 /// One block of 64 bytes and what goes with it.
-const ONE_BLOCK: usize = 200;
+const ONE_BLOCK: usize = 64 + 192;
 
 fn model(failures: usize, budget: usize, check: impl Fn(&Arc<BufCache>, &Disk) + Send + Sync + 'static) {
     loom::model(move || {

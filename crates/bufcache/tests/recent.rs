@@ -12,7 +12,7 @@ use proptest::prelude::*;
 const BLOCK: usize = 512;
 const BLOCKS: u64 = 1000;
 /// More than a slot costs besides its block.
-const OVERHEAD: usize = 128;
+const OVERHEAD: usize = 192;
 
 /// A cache in which each processor remembers `size` buffers, on whatever machine.
 fn cache(size: usize) -> BufCache {
@@ -125,8 +125,8 @@ fn what_is_remembered_is_neither_held_nor_kept_from_eviction() {
     let stats = cache.stats();
     assert!(stats.recent_hits > 0);
     assert_eq!(stats.held_bytes, 0);
-    // A scan, in which nobody comes back to the eight.
-    (0..4).for_each(|_| (8..BLOCKS).for_each(|block| drop(cache.get(block))));
+    // Others that are used as often, and nobody comes back to the eight.
+    (8..BLOCKS).for_each(|block| (0..3).for_each(|_| drop(cache.get(block))));
     let misses = cache.stats().misses;
     (0..8).for_each(|block| drop(cache.get(block)));
     assert_eq!((cache.stats().misses - misses, cache.stats().uncached), (8, 0));
