@@ -40,7 +40,7 @@ bench:
 	@tools/setup bench
 	cargo build --release --quiet --bin dentree
 	cargo build --release --quiet -p dentree-fuse --example limit
-	cargo bench --quiet -p dentree-lab --bench walk --bench find --bench mount
+	cargo bench --quiet -p dentree-lab --bench walk --bench find --bench onedir --bench mount
 
 # The studies of name caches in short; a page with charts in report/.
 lab:

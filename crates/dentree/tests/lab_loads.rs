@@ -96,7 +96,7 @@ fn servers_are_compared_over_real_sockets() {
         dentree: env!("CARGO_BIN_EXE_dentree").into(),
         connections: 2,
         rate: 100,
-        rounds: 1,
+        rounds: 2,
         seconds: 1,
     };
     let compared = compare(&plan, &|_| {}).expect("mke2fs and dentree serve are there");

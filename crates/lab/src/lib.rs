@@ -23,6 +23,7 @@ pub mod harness;
 pub mod mkfiles;
 pub mod mount_bench;
 pub mod mounts;
+pub mod onedir_bench;
 pub mod outcome;
 pub mod passes;
 pub mod paths;

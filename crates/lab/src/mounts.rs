@@ -1,12 +1,17 @@
 //! Mounts that the kernel's side of a comparison needs; each goes when its guard is dropped, or the process ends.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 use tempfile::TempDir;
+
+/// How long a mount may take to appear.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Why something cannot be measured on this machine, for people to read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -72,6 +77,77 @@ impl HiddenMount {
     }
 }
 
+/// A file system that is mounted at a folder of its own, where every process sees it. Unmounted on drop.
+#[derive(Debug)]
+pub struct OpenMount {
+    point: TempDir,
+    server: Option<Child>,
+}
+
+impl OpenMount {
+    /// An image, loop-mounted by the kernel.
+    ///
+    /// # Errors
+    /// Needs root and a loop device.
+    pub fn kernel(image: &Path) -> Result<Self, Unavailable> {
+        let point = folder()?;
+        command(Command::new("mount").args(["-o", "loop"]).arg(image).arg(point.path()))?;
+        Ok(Self { point, server: None })
+    }
+
+    /// What a program mounts at the folder that is its last argument, which is added here, and serves until it is unmounted.
+    ///
+    /// # Errors
+    /// That the program cannot be started, ends, or does not mount for a minute.
+    pub fn served(program: &mut Command) -> Result<Self, Unavailable> {
+        let name = program.get_program().to_string_lossy().into_owned();
+        let failed = |why: &dyn std::fmt::Display| Unavailable::because(&name, why);
+        let point = folder()?;
+        // A FUSE mount whose server has not answered yet, or is gone, is no root to be looked at.
+        let device = |root: &Path| std::fs::metadata(root).map_or(0, |metadata| metadata.dev());
+        let outside = device(point.path());
+        let server = program.arg(point.path()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+        let mut mount = Self { point, server: Some(server.map_err(|why| failed(&why))?) };
+        let begin = Instant::now();
+        while [0, outside].contains(&device(mount.point.path())) {
+            let ended = mount.server.as_mut().is_some_and(|server| !matches!(server.try_wait(), Ok(None)));
+            if ended || begin.elapsed() > PATIENCE {
+                return Err(failed(&"the mount does not appear"));
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Ok(mount)
+    }
+
+    /// Where it is mounted.
+    pub fn root(&self) -> &Path {
+        self.point.path()
+    }
+
+    /// Unmounts. What was mounted is whole then: who served it has ended.
+    ///
+    /// # Errors
+    /// That the mount is busy, or who served it failed.
+    pub fn end(mut self) -> Result<(), Unavailable> {
+        let failed = |why: &dyn std::fmt::Display| Unavailable::because("cannot unmount", why);
+        unmount(self.root(), UnmountFlags::empty()).map_err(|why| failed(&why))?;
+        let Some(mut server) = self.server.take() else { return Ok(()) };
+        let status = server.wait().map_err(|why| failed(&why))?;
+        if status.success() { Ok(()) } else { Err(failed(&status)) }
+    }
+}
+
+impl Drop for OpenMount {
+    fn drop(&mut self) {
+        // After `end` there is nothing to unmount.
+        let _ = unmount(self.root(), UnmountFlags::DETACH);
+        if let Some(mut server) = self.server.take() {
+            let _ = server.kill();
+            let _ = server.wait();
+        }
+    }
+}
+
 /// An empty ext4 in a file of its own, removed on drop. A mount of it outlives the file's name.
 #[derive(Debug)]
 pub struct Image {
@@ -102,7 +178,7 @@ impl Image {
     }
 }
 
-fn folder() -> Result<TempDir, Unavailable> {
+pub(crate) fn folder() -> Result<TempDir, Unavailable> {
     tempfile::Builder::new()
         .prefix("dentree-lab")
         .tempdir()

@@ -1,14 +1,12 @@
 //! Who is mounted, and how.
 
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Command, Stdio};
 
-use rustix::mount::{UnmountFlags, unmount};
 use tempfile::TempDir;
 
 use super::cases::Load;
-use crate::mounts::{HiddenMount, Unavailable, command};
+use crate::mounts::{HiddenMount, OpenMount, Unavailable, command, folder};
 use crate::outcome::OURS;
 
 pub(super) const FUSE2FS: &str = "fuse2fs";
@@ -16,9 +14,6 @@ pub(super) const KERNEL: &str = "kernel";
 pub(super) const LIMIT: &str = "limit";
 /// All of them.
 pub(super) const CONTENDERS: [&str; 4] = [OURS, FUSE2FS, KERNEL, LIMIT];
-
-/// How long a mount may take to appear, or a server to end.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Where the programs are.
 pub(super) struct Programs {
@@ -102,8 +97,8 @@ impl Copied {
 pub(super) struct Mounted<'a> {
     name: &'static str,
     programs: &'a Programs,
-    point: Option<TempDir>,
-    server: Option<Child>,
+    /// `None` only where mounting it again has failed.
+    mount: Option<OpenMount>,
     image: Option<Copied>,
 }
 
@@ -115,7 +110,7 @@ pub(super) fn start<'a>(
     load: &Load,
 ) -> Result<Mounted<'a>, Unavailable> {
     let image = if name == LIMIT { None } else { Some(base.copy()?) };
-    let mut mounted = Mounted { name, programs, point: Some(folder()?), server: None, image };
+    let mut mounted = Mounted { name, programs, mount: None, image };
     mounted.mount()?;
     if name == LIMIT {
         load.fill(mounted.root())?;
@@ -126,7 +121,7 @@ pub(super) fn start<'a>(
 impl Mounted<'_> {
     /// The root of the mount.
     pub(super) fn root(&self) -> &Path {
-        self.point.as_ref().map_or(Path::new("/nonexistent"), TempDir::path)
+        self.mount.as_ref().map_or(Path::new("/nonexistent"), OpenMount::root)
     }
 
     /// How many of `count` pieces of work it does, and at least one.
@@ -156,71 +151,16 @@ impl Mounted<'_> {
 
     fn mount(&mut self) -> Result<(), Unavailable> {
         let image = self.image.as_ref().map(Copied::path).unwrap_or_default();
-        let root = self.root().to_owned();
-        let mut mount = match self.name {
-            KERNEL => {
-                return command(Command::new("mount").args(["-o", "loop"]).arg(image).arg(root));
-            }
-            FUSE2FS => {
-                let mut mount = Command::new("fuse2fs");
-                mount.arg("-f").arg(image).arg(&root);
-                mount
-            }
-            LIMIT => {
-                let mut mount = Command::new(self.programs.limit());
-                mount.arg(&root);
-                mount
-            }
-            _ => {
-                let mut mount = Command::new(self.programs.dentree());
-                mount.arg("mount").arg(image).arg(&root);
-                mount
-            }
-        };
-        let outside = device(&root)?;
-        let server = mount.stdout(Stdio::null()).stderr(Stdio::null()).spawn();
-        self.server = Some(server.map_err(|why| Unavailable::because(self.name, why))?);
-        let begin = Instant::now();
-        while device(&root)? == outside {
-            if begin.elapsed() > PATIENCE {
-                return Err(Unavailable::because(self.name, "the mount does not appear"));
-            }
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        self.mount = Some(match self.name {
+            KERNEL => OpenMount::kernel(&image)?,
+            FUSE2FS => OpenMount::served(Command::new(FUSE2FS).arg("-f").arg(image))?,
+            LIMIT => OpenMount::served(&mut Command::new(self.programs.limit()))?,
+            _ => OpenMount::served(Command::new(self.programs.dentree()).arg("mount").arg(image))?,
+        });
         Ok(())
     }
 
-    /// The server has written everything when it has ended.
     fn unmount(&mut self) -> Result<(), Unavailable> {
-        let failed = |why: &dyn std::fmt::Display| Unavailable::because(self.name, why);
-        unmount(self.root(), UnmountFlags::empty()).map_err(|why| failed(&why))?;
-        if let Some(mut server) = self.server.take() {
-            server.wait().map_err(|why| failed(&why))?;
-        }
-        Ok(())
+        self.mount.take().map_or(Ok(()), OpenMount::end)
     }
-}
-
-/// A contender that failed on its way must not leave a mount behind.
-impl Drop for Mounted<'_> {
-    fn drop(&mut self) {
-        let _ = unmount(self.root(), UnmountFlags::DETACH);
-        if let Some(mut server) = self.server.take() {
-            let _ = server.kill();
-            let _ = server.wait();
-        }
-    }
-}
-
-fn device(root: &Path) -> Result<u64, Unavailable> {
-    use std::os::unix::fs::MetadataExt;
-    // A FUSE mount whose server has not answered yet, or is gone, is no root to be looked at.
-    Ok(std::fs::metadata(root).map_or(0, |metadata| metadata.dev()))
-}
-
-fn folder() -> Result<TempDir, Unavailable> {
-    tempfile::Builder::new()
-        .prefix("dentree-lab")
-        .tempdir()
-        .map_err(|why| Unavailable::because("cannot make a temporary folder", why))
 }

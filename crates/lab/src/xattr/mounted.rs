@@ -1,18 +1,12 @@
 //! An image of the benchmark that somebody has mounted, and the processes that set attributes through the mount.
 
 use super::bench::{BenchImage, Cell, name_of, text_of, values_of};
-use crate::mounts::{Unavailable, command};
+use crate::mounts::{OpenMount, Unavailable};
 use rustix::fs::XattrFlags;
-use rustix::mount::{UnmountFlags, unmount};
 use std::io::{Read, Write};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
-use tempfile::TempDir;
-
-/// How long a mount may take to appear.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Who mounts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -27,8 +21,7 @@ pub enum By<'a> {
 
 /// A mounted image. Unmounted on drop.
 pub struct Mounted {
-    point: TempDir,
-    server: Option<Child>,
+    mount: OpenMount,
     /// The program whose processes are the clients.
     client: PathBuf,
 }
@@ -39,39 +32,15 @@ impl Mounted {
     /// # Errors
     /// Needs root, and the program that mounts.
     pub fn new(image: &BenchImage, by: By<'_>, client: &Path) -> Result<Self, Unavailable> {
-        let point = tempfile::Builder::new().prefix("dentree-lab").tempdir();
-        let point = point.map_err(|why| Unavailable::because("cannot make a temporary folder", why))?;
-        let outside = device(point.path());
-        let mut mounted = Mounted { point, server: None, client: client.to_owned() };
-        let mut mount = match by {
-            By::Kernel => {
-                let mut mount = Command::new("mount");
-                command(mount.args(["-o", "loop"]).arg(image.path()).arg(mounted.point.path()))?;
-                return Ok(mounted);
-            }
+        let image = image.path();
+        let mount = match by {
+            By::Kernel => OpenMount::kernel(&image)?,
             By::Fuse2fs => {
-                let mut mount = Command::new("fuse2fs");
-                mount.args(["-f", "-o", "fakeroot"]);
-                mount
+                OpenMount::served(Command::new("fuse2fs").args(["-f", "-o", "fakeroot"]).arg(image))?
             }
-            By::Dentree(program) => {
-                let mut mount = Command::new(program);
-                mount.arg("mount");
-                mount
-            }
+            By::Dentree(program) => OpenMount::served(Command::new(program).arg("mount").arg(image))?,
         };
-        let server =
-            mount.arg(image.path()).arg(mounted.point.path()).stdout(Stdio::null()).stderr(Stdio::null());
-        let server = server.spawn().map_err(|why| Unavailable::because("cannot mount", why))?;
-        let server = mounted.server.insert(server);
-        let begin = Instant::now();
-        while device(mounted.point.path()) == outside {
-            if begin.elapsed() > PATIENCE || !matches!(server.try_wait(), Ok(None)) {
-                return Err(Unavailable("the mount does not appear".to_owned()));
-            }
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        Ok(mounted)
+        Ok(Mounted { mount, client: client.to_owned() })
     }
 
     /// How long it took until the last of a cell's clients was done, from when all were there.
@@ -86,7 +55,7 @@ impl Mounted {
         for client in 0..cell.clients {
             let numbers = [client, cell.files, cell.values, cell.sets].map(|number| number.to_string());
             let mut process = Command::new(&self.client);
-            process.args(["lab", "xattr-client"]).arg(self.point.path()).args(numbers).arg(round.to_string());
+            process.args(["lab", "xattr-client"]).arg(self.mount.root()).args(numbers).arg(round.to_string());
             let stdin = closed.try_clone().map_err(failed)?;
             let child = process.stdin(stdin).stdout(Stdio::piped()).spawn();
             clients.0.push(child.map_err(failed)?);
@@ -108,23 +77,8 @@ impl Mounted {
     ///
     /// # Errors
     /// That the mount is busy, or who served it failed.
-    pub fn end(mut self) -> Result<(), Unavailable> {
-        let failed = |why: &dyn std::fmt::Display| Unavailable::because("cannot unmount", why);
-        unmount(self.point.path(), UnmountFlags::empty()).map_err(|why| failed(&why))?;
-        let Some(mut server) = self.server.take() else { return Ok(()) };
-        let status = server.wait().map_err(|why| failed(&why))?;
-        if status.success() { Ok(()) } else { Err(failed(&status)) }
-    }
-}
-
-impl Drop for Mounted {
-    fn drop(&mut self) {
-        // After `end` there is nothing to unmount.
-        let _ = unmount(self.point.path(), UnmountFlags::DETACH);
-        if let Some(mut server) = self.server.take() {
-            let _ = server.kill();
-            let _ = server.wait();
-        }
+    pub fn end(self) -> Result<(), Unavailable> {
+        self.mount.end()
     }
 }
 
@@ -155,9 +109,4 @@ pub fn be_client(mount: &Path, cell: &Cell, client: usize, round: u64) -> std::i
         rustix::fs::setxattr(path, super::bench::NAME, value, XattrFlags::empty())?;
     }
     tell()
-}
-
-/// The device of what is at a place; 0 where nothing can be seen there yet.
-fn device(place: &Path) -> u64 {
-    std::fs::metadata(place).map_or(0, |metadata| metadata.dev())
 }
