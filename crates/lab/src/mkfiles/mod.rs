@@ -31,7 +31,7 @@ use crate::mounts::Unavailable;
 use crate::passes::{Figure, Listener, Passes, Told};
 use crate::rows::{Heading, Row, figure};
 use crate::stats::{Sample, paired_ratio};
-use load::{Image, Setting, run};
+use load::{Counts, Image, Setting, run};
 
 const NAME: &str = "mkfiles";
 const RATE: &str = "creates/s";
@@ -135,8 +135,8 @@ pub fn pass(plan: &Plan, number: usize, tell: &mut Listener<'_>) -> Result<(), U
             let creates = plan.size.creates as f64;
             found(&case, variant, RATE, creates / made.time.as_secs_f64());
             found(&case, variant, FIRST, made.first.as_secs_f64() * 1e3);
-            let counts = made.counts;
-            let counts = [counts.reads, counts.misses, counts.late, counts.ahead, counts.used, counts.wasted];
+            let Counts { reads, misses, late, ahead, used, wasted, recent } = made.counts;
+            let counts: [u64; COUNTS.len()] = [reads, misses, late, ahead, used, wasted, recent];
             for (metric, count) in COUNTS.into_iter().zip(counts) {
                 found(&case, variant, metric, count as f64 / creates);
             }
