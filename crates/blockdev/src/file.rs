@@ -16,6 +16,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, OFlags};
+use rustix::io::{ReadWriteFlags, preadv2};
 
 use crate::lock_holder::{lock_holder, loop_device};
 use crate::pool::{Job, ReaderPool};
@@ -33,7 +34,8 @@ pub enum Access {
 
 /// A regular file or a block device of the system, read and written at any offset without a lock.
 ///
-/// Reads that are [submitted](BlockDevice::submit) go to a [`Queue`] that starts when first needed.
+/// Reads that are [submitted](BlockDevice::submit) are made at once where the system has the bytes in memory: to hand them to somebody else
+/// would take longer. The others go to a [`Queue`] that starts when first needed.
 pub struct FileDevice {
     file: Arc<File>,
     path: PathBuf,
@@ -41,6 +43,8 @@ pub struct FileDevice {
     access: Access,
     /// What was asked for.
     queue: Queue,
+    /// Also what the system has in memory goes to the queue.
+    queues_all: bool,
     /// `None` where there is no ring, or there should be none.
     ring: OnceLock<Option<Ring>>,
     pool: ReaderPool,
@@ -104,14 +108,23 @@ impl FileDevice {
             size,
             access,
             queue: Queue::default(),
+            queues_all: false,
             ring: OnceLock::new(),
             pool,
         })
     }
 
-    /// The same device, whose submitted reads are made by `queue`.
+    /// The same device, whose submitted reads are all made by `queue`, also those of what the system has in memory.
     pub fn with_queue(self, queue: Queue) -> Self {
-        FileDevice { queue, ..self }
+        FileDevice { queue, queues_all: true, ..self }
+    }
+
+    /// Fills `buf` if the system has all of it in memory; else there may be anything in it.
+    fn read_from_memory(&self, offset: u64, buf: &mut [u8]) -> bool {
+        let wanted = buf.len();
+        let read = preadv2(&self.file, &mut [IoSliceMut::new(buf)], offset, ReadWriteFlags::NOWAIT);
+        // Where it would have to wait, or does not know how not to, the queue says what is wrong, if anything.
+        read == Ok(wanted)
     }
 
     /// Who makes submitted reads here. Starts the ring where one is asked for.
@@ -253,9 +266,12 @@ impl BlockDevice for FileDevice {
     }
 
     fn submit(self: Arc<Self>, offset: u64, buf: Vec<u8>, done: Done) {
-        let job = Job { offset, buf, done };
+        let mut job = Job { offset, buf, done };
         if let Err(error) = check_range(offset, job.buf.len() as u64, self.size) {
             return (job.done)(Err(error));
+        }
+        if !self.queues_all && self.read_from_memory(offset, &mut job.buf) {
+            return (job.done)(Ok(job.buf));
         }
         let job = match self.ring() {
             Some(ring) => match ring.submit(job) {

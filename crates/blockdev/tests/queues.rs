@@ -235,10 +235,10 @@ fn many_threads_may_submit_while_the_file_is_written() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
     #[test]
-    fn both_queues_answer_as_a_plain_read_does(reads in prop::collection::vec((0u64..70_000, 0usize..20_000), 1..60)) {
+    fn both_queues_and_the_systems_memory_answer_as_a_plain_read_does(reads in prop::collection::vec((0u64..70_000, 0usize..20_000), 1..60)) {
         let (_folder, path) = image(16);
-        for queue in QUEUES {
-            let device = open(&path, queue);
+        let from_memory = Arc::new(FileDevice::open(&path, Access::ReadOnly).unwrap());
+        for device in QUEUES.map(|queue| open(&path, queue)).into_iter().chain([from_memory]) {
             let (sender, receiver) = channel();
             for (tag, (offset, len)) in reads.iter().enumerate() {
                 Arc::clone(&device).submit(*offset, vec![0; *len], answer(&sender, tag as u64));
