@@ -63,6 +63,8 @@ struct Stage {
     /// How often each contested name was made, less how often it was removed.
     balance: Vec<AtomicI64>,
     listed: AtomicU64,
+    /// The directory can have no index.
+    is_linear: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -188,16 +190,16 @@ impl Worker<'_> {
 
     /// In parts, between which others change the directory: what is there all the time comes once, nothing comes twice.
     fn list(&mut self) {
-        let all = list(self.stage, 1 + usize::try_from(self.random.below(100)).unwrap());
-        let own: HashSet<_> =
-            all.iter().filter(|name| name.starts_with(&format!("{}.", self.owner))).collect();
+        let (mine, part) = (format!("{}.", self.owner), 1 + usize::try_from(self.random.below(100)).unwrap());
+        let all = list(self.stage, &mine, part);
+        let own: HashSet<_> = all.iter().filter(|name| name.starts_with(&mine)).collect();
         assert!(own.len() == self.has.len() && own.into_iter().all(|name| self.has.contains_key(name)));
         assert!((0..LASTING).all(|number| all.contains(&lasting(number))));
     }
 }
 
-/// The names of the directory, listed `part` at a time.
-fn list(stage: &Stage, part: usize) -> HashSet<String> {
+/// The names of the directory, listed `part` at a time, by one who leaves the names of `lister` alone meanwhile.
+fn list(stage: &Stage, lister: &str, part: usize) -> HashSet<String> {
     let (mut all, mut next) = (HashSet::new(), ReaddirStart::First);
     loop {
         let (mut count, start) = (0, next);
@@ -208,8 +210,9 @@ fn list(stage: &Stage, part: usize) -> HashSet<String> {
             count += 1;
             next = ReaddirStart::After(entry.cookie);
             let name = String::from_utf8(entry.name.to_vec()).unwrap();
-            // Known defect: beside changes a name that stands may, rarely, be told of twice (docs/SEMANTICS.md).
-            all.insert(name);
+            // Where there is no index a name that is removed and made again may come to stand behind the listing.
+            let is_remade = stage.is_linear && !name.starts_with("lasting") && !name.starts_with(lister);
+            assert!(all.insert(name.clone()) || is_remade, "{name} comes twice");
             assert_eq!(stage.vfs.inode(entry.ino).unwrap().ino(), entry.ino);
             ControlFlow::Continue(())
         };
@@ -230,7 +233,8 @@ fn run(options: &str, size: &str, load: Load) -> u64 {
     let vfs = Vfs::with_budgets(fs, Budgets { names: 0, inodes: 1 << 20 }).unwrap();
     let dir = vfs.make(&WHO, vfs.root(), b"dir", NewKind::Directory, 0o755).unwrap();
     let balance = (0..CONTESTED).map(|_| AtomicI64::new(0)).collect();
-    let stage = Stage { vfs, dir, balance, listed: AtomicU64::new(0) };
+    let is_linear = options.contains("^dir_index");
+    let stage = Stage { vfs, dir, balance, listed: AtomicU64::new(0), is_linear };
     for number in 0..LASTING {
         stage.vfs.make(&WHO, &stage.dir, lasting(number).as_bytes(), NewKind::Regular, 0o644).unwrap();
     }
@@ -257,7 +261,7 @@ fn run(options: &str, size: &str, load: Load) -> u64 {
             other => panic!("{} was made {other} times more often than removed", contested(number)),
         }
     }
-    assert_eq!(list(&stage, 50).into_iter().collect::<BTreeSet<_>>(), expected);
+    assert_eq!(list(&stage, "", 50).into_iter().collect::<BTreeSet<_>>(), expected);
     let Stage { vfs, dir, .. } = stage;
     drop(dir);
     vfs.into_fs().expect("nobody holds an inode").close().unwrap();
