@@ -8,7 +8,7 @@ use crate::map::Mapping;
 use crate::{Ext4, Snapshot};
 use dentree_bufcache::{First, Runs};
 use dentree_ext4_format::{GroupNumber, InodeNumber, LogicalBlock};
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 use std::str::FromStr;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -134,20 +134,18 @@ impl Ext4 {
     /// Where blocks of a directory lie. A hole, or a map that cannot be read, is for those to tell who want the block.
     pub(crate) fn on_device(&self, dir: &Snapshot, wanted: &[Range<u32>]) -> Runs {
         let mut runs = Runs::new();
-        for range in wanted {
-            let mut at = range.start;
-            while at < range.end {
-                let Ok(run) = self.map(dir, LogicalBlock(at)) else { return runs };
-                let len = run.len.min(u64::from(range.end - at));
-                if let Mapping::Data(start) = run.mapping {
-                    match runs.last_mut() {
-                        Some(last) if last.end == start.0 => last.end += len,
-                        _ => runs.push(start.0..start.0 + len),
-                    }
+        let wanted: Vec<_> =
+            wanted.iter().map(|range| u64::from(range.start)..u64::from(range.end)).collect();
+        let mapped = self.map_blocks(dir, &wanted, &mut |_, run| {
+            if let Mapping::Data(start) = run.mapping {
+                match runs.last_mut() {
+                    Some(last) if last.end == start.0 => last.end += run.len,
+                    _ => runs.push(start.0..start.0 + run.len),
                 }
-                at += len as u32;
             }
-        }
+            Ok(ControlFlow::Continue(()))
+        });
+        drop(mapped);
         runs
     }
 }

@@ -5,7 +5,7 @@ mod common;
 
 use common::ops::{Wishes, reference};
 use common::story::Story;
-use common::writing::{Dice, OURS, new_image, open};
+use common::writing::{Dice, OURS, SMALL, new_image, open};
 use common::{Image, fsck};
 use dentree_blockdev::{Access, FileDevice, MemoryDevice, Recording, RecordingDevice, Replay, Survivors};
 use dentree_ext4::{Clock, Ext4, InodeTime, Options};
@@ -89,7 +89,7 @@ fn new_begun_image(options: &str, size: &str) -> Vec<u8> {
 /// One thread works on a new image, all over it, or several, each on names of its own that begin in one directory.
 fn work(options: &str, size: &str, seed: u64, threads: usize) -> Run {
     let device = Arc::new(RecordingDevice::new(new_begun_image(options, size)));
-    let ours = Vfs::new(Ext4::open(device.clone(), writable()).unwrap()).unwrap();
+    let ours = Vfs::with_budgets(Ext4::open(device.clone(), writable()).unwrap(), SMALL).unwrap();
     let tops = if threads == 1 { &TOPS[..1] } else { &TOPS[1..][..threads] };
     let allocates = options.contains("ext4") || options == OURS;
     let mut stories = std::thread::scope(|scope| {
@@ -173,7 +173,7 @@ fn check(run: &Run, image: Vec<u8>, cut: usize, scratch: &Path) -> Result<(), St
 
 fn compare(run: &Run, fs: dentree_ext4::Result<Ext4>, cut: usize, what: &str) -> Result<(), String> {
     let fs = fs.map_err(|error| format!("{what}: {error}"))?;
-    let vfs = Vfs::new(fs).map_err(|error| format!("{what}: {error}"))?;
+    let vfs = Vfs::with_budgets(fs, SMALL).map_err(|error| format!("{what}: {error}"))?;
     for story in &run.stories {
         story.compare(&vfs, cut).map_err(|text| format!("{what}: {text}"))?;
     }
@@ -188,9 +188,9 @@ fn check_all(run: &Run, cuts: &[(usize, Survivors)]) -> Vec<String> {
     let mut problems = Vec::new();
     for &(cut, survivors) in cuts {
         let image = left(&mut replay, cut, survivors);
-        if let Err(problem) = check(run, image.clone(), cut, scratch.path()) {
+        if let Err(problem) = check(run, image, cut, scratch.path()) {
             let kept = std::env::temp_dir().join(format!("dentree-power-cut-{cut}.img"));
-            put(&kept, &image);
+            put(&kept, &left(&mut replay, cut, survivors));
             let problem = format!("{}, cut {cut}, {survivors:?} (kept in {kept:?}): {problem}", run.what);
             eprintln!("{problem}");
             problems.push(problem);

@@ -6,6 +6,7 @@
 use super::Draft;
 use super::index::Split;
 use crate::index::Way;
+use crate::map::Placed;
 use crate::remap::{Mapped, STEP_CREDITS, Target};
 use crate::space::{Claim, TAKE_CREDITS};
 use crate::{Error, Ext4, Node, Place, Result, Snapshot, Structure};
@@ -75,8 +76,12 @@ impl Ext4 {
             let way = self.way_for(&snapshot, &wanted)?.ok_or(Error::Encrypted(snapshot.ino))?;
             return self.plan_indexed(&snapshot, way, name);
         }
-        for block in (0..self.dir_blocks(&snapshot)?).map(LogicalBlock) {
-            let Some((buffer, place)) = self.dir_leaf(&snapshot, block, |_| None)? else { continue };
+        let (blocks, mut placed) = (self.dir_blocks(&snapshot)?, Placed::default());
+        for block in (0..blocks).map(LogicalBlock) {
+            let mapping = || placed.next(self, &snapshot, block, blocks);
+            let Some((buffer, place)) = self.dir_leaf_at(&snapshot, block, mapping, |_| None)? else {
+                continue;
+            };
             let room = room_for(self.leaf_entries(&buffer), name.len());
             if let Some(start) = room.map_err(|problem| place.corrupt(problem))? {
                 return Ok(Plan::Leaf(place, start));
