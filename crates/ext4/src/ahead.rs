@@ -176,19 +176,19 @@ impl Ext4 {
         blocks.sort_unstable();
         blocks.dedup();
         blocks.truncate((self.cache_blocks() / 4).max(1));
-        self.read_ahead(runs_of(&blocks));
+        self.read_ahead(runs_of(&blocks, MAX_GAP));
     }
 }
 
 /// Blocks so far apart are read in one request: it costs less than another one.
 const MAX_GAP: u64 = 4;
 
-/// Ascending blocks as runs, small gaps filled.
-fn runs_of(blocks: &[u64]) -> Runs {
+/// Ascending blocks as runs; those that lie less than `max_gap` behind another's end are its run's, with what lies between.
+pub(crate) fn runs_of(blocks: &[u64], max_gap: u64) -> Runs {
     let mut runs = Runs::new();
     for &block in blocks {
         match runs.last_mut() {
-            Some(last) if block - last.end < MAX_GAP => last.end = block + 1,
+            Some(last) if block - last.end < max_gap => last.end = block + 1,
             _ => runs.push(block..block + 1),
         }
     }
@@ -214,8 +214,9 @@ mod tests {
 
     #[test]
     fn blocks_that_lie_near_are_one_run() {
-        assert_eq!(runs_of(&[3, 4, 8, 20, 21]), [3..9, 20..22]);
-        assert_eq!(runs_of(&[]), Runs::new());
+        assert_eq!(runs_of(&[3, 4, 8, 20, 21], MAX_GAP), [3..9, 20..22]);
+        assert_eq!(runs_of(&[3, 4, 8, 20, 21], 1), [3..5, 8..9, 20..22]);
+        assert_eq!(runs_of(&[], MAX_GAP), Runs::new());
     }
 
     #[test]

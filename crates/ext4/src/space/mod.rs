@@ -15,6 +15,7 @@
 //! - *Freed blocks wait.* A block that was freed is taken again only after the commit of the transaction that freed it.
 //! - *Metadata stays.* Nobody takes or frees blocks that bitmaps, inode tables or descriptors lie in, whatever a bitmap or a file says.
 
+mod bitmaps;
 mod free;
 mod room;
 mod system;

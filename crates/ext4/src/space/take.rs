@@ -227,7 +227,8 @@ impl Ext4 {
         let place = Structure::BlockBitmap(group).at(desc.block_bitmap);
         let is_new = self.sb.has_group_checksums() && desc.flags.has(GroupFlags::BLOCK_UNINIT);
         if !is_new {
-            let bytes = self.metadata(desc.block_bitmap, place)?;
+            let ahead = |_| Some(|| self.bitmaps_behind(group, desc));
+            let bytes = self.metadata_ahead(desc.block_bitmap, place, ahead)?;
             let check = || match self.sb.block_bitmap_sum(&bytes) {
                 Some(sum) => Problem::check_sum(desc.block_bitmap_sum, sum),
                 None => Ok(()),
