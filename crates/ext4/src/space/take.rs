@@ -49,13 +49,14 @@ impl Ext4 {
         want: u32,
     ) -> Result<(BlockNumber, u32)> {
         let space = &self.writer()?.space;
-        let mut rooms_made = 0;
+        let mut rooms_made = None;
         loop {
-            if let Some(taken) = self.take_near(handle, goal, want, rooms_made > 0)? {
+            if let Some(taken) = self.take_near(handle, goal, want, rooms_made.is_some())? {
                 return Ok(taken);
             }
-            // Rooms of directories give way. Where none was made since they last did, none was in the way of this search.
-            let made = space.give_up_rooms();
+            // Rooms of directories give way. Where none was made since they last did, none was in the way of this search, which went everywhere:
+            // what a group was noted to lack may have become free while that was noted.
+            let made = Some(space.give_up_rooms());
             if made == rooms_made {
                 return Err(Error::NoSpace);
             }
@@ -63,7 +64,7 @@ impl Ext4 {
         }
     }
 
-    /// The same, but for rooms; `everywhere`: also where the last search has found nothing, which may have changed.
+    /// The same, but for rooms; `everywhere`: also where the last search has found nothing.
     fn take_near(
         &self,
         handle: &mut Handle<'_>,
