@@ -12,11 +12,12 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, IoSlice, IoSliceMut, Seek, SeekFrom};
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, OFlags};
-use rustix::io::{ReadWriteFlags, preadv2};
+use rustix::io::{Errno, ReadWriteFlags, preadv2};
 
 use crate::lock_holder::{lock_holder, loop_device};
 use crate::pool::{Job, ReaderPool};
@@ -41,6 +42,9 @@ pub struct FileDevice {
     path: PathBuf,
     size: u64,
     access: Access,
+    /// The system can write without keeping a copy, as far as is known.
+    #[cfg_attr(not(target_os = "linux"), expect(dead_code))]
+    writes_out: AtomicBool,
     /// What was asked for.
     queue: Queue,
     /// Also what the system has in memory goes to the queue.
@@ -107,6 +111,7 @@ impl FileDevice {
             path: path.to_owned(),
             size,
             access,
+            writes_out: AtomicBool::new(true),
             queue: Queue::default(),
             queues_all: false,
             ring: OnceLock::new(),
@@ -179,7 +184,7 @@ fn lock(path: &Path, file: &File) -> Result<(), Error> {
             None => Ok(()),
             holder => Err(Error::Locked { path: path.to_owned(), holder }),
         },
-        Err(errno) if errno == rustix::io::Errno::WOULDBLOCK => {
+        Err(errno) if errno == Errno::WOULDBLOCK => {
             let holder =
                 file.metadata().ok().and_then(|metadata| lock_holder(metadata.dev(), metadata.ino()));
             Err(Error::Locked { path: path.to_owned(), holder })
@@ -237,7 +242,7 @@ impl BlockDevice for FileDevice {
                     IoSliceMut::advance_slices(&mut bufs, done);
                     offset += done as u64;
                 }
-                Err(rustix::io::Errno::INTR) => {}
+                Err(Errno::INTR) => {}
                 Err(errno) => return Err(errno.into()),
             }
         }
@@ -245,24 +250,26 @@ impl BlockDevice for FileDevice {
     }
 
     #[cfg(target_os = "linux")]
-    fn write_vectored_at(&self, mut offset: u64, bufs: &[IoSlice<'_>]) -> io::Result<()> {
+    fn write_vectored_at(&self, offset: u64, bufs: &[IoSlice<'_>]) -> io::Result<()> {
         self.check_write(offset, crate::total_len(bufs.iter().map(|buf| buf.len()))?)?;
-        let mut bufs: Vec<IoSlice<'_>> = bufs.to_vec();
-        let mut bufs = bufs.as_mut_slice();
-        IoSlice::advance_slices(&mut bufs, 0);
-        while !bufs.is_empty() {
-            let most = bufs.len().min(IOV_MAX);
-            match rustix::io::pwritev(&self.file, &bufs[..most], offset) {
-                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Ok(done) => {
-                    IoSlice::advance_slices(&mut bufs, done);
-                    offset += done as u64;
+        write_pieces(offset, bufs, |offset, bufs| rustix::io::pwritev(&self.file, bufs, offset))
+    }
+
+    #[cfg(target_os = "linux")]
+    fn write_out_at(&self, offset: u64, bufs: &[IoSlice<'_>]) -> io::Result<()> {
+        self.check_write(offset, crate::total_len(bufs.iter().map(|buf| buf.len()))?)?;
+        write_pieces(offset, bufs, |offset, bufs| {
+            if self.writes_out.load(Relaxed) {
+                match rustix::io::pwritev2(&self.file, bufs, offset, DONTCACHE) {
+                    // An older kernel, or a file system that always keeps a copy.
+                    Err(Errno::OPNOTSUPP | Errno::INVAL | Errno::NOSYS) => {
+                        self.writes_out.store(false, Relaxed);
+                    }
+                    done => return done,
                 }
-                Err(rustix::io::Errno::INTR) => {}
-                Err(errno) => return Err(errno.into()),
             }
-        }
-        Ok(())
+            rustix::io::pwritev(&self.file, bufs, offset)
+        })
     }
 
     fn submit(self: Arc<Self>, offset: u64, buf: Vec<u8>, done: Done) {
@@ -283,6 +290,38 @@ impl BlockDevice for FileDevice {
         self.pool.submit(job);
     }
 }
+
+/// Writes all of `bufs` at `offset` by a system call that may write fewer bytes than it is given, and takes so many slices.
+#[cfg(target_os = "linux")]
+fn write_pieces(
+    mut offset: u64,
+    bufs: &[IoSlice<'_>],
+    write: impl Fn(u64, &[IoSlice<'_>]) -> rustix::io::Result<usize>,
+) -> io::Result<()> {
+    let mut bufs: Vec<IoSlice<'_>> = bufs.to_vec();
+    let mut bufs = bufs.as_mut_slice();
+    IoSlice::advance_slices(&mut bufs, 0);
+    while !bufs.is_empty() {
+        let most = bufs.len().min(IOV_MAX);
+        match write(offset, &bufs[..most]) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(done) => {
+                IoSlice::advance_slices(&mut bufs, done);
+                offset += done as u64;
+            }
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+    Ok(())
+}
+
+/// `RWF_DONTCACHE`, of Linux 6.14: write through the page cache, begin to write to the disk at once, and give the pages back when they are there.
+///
+/// 256 MiB in pieces of 8 MiB into a sparse file on ext4, and a flush, took a third to a tenth of the time that it takes without: the disk
+/// works meanwhile, and a few pages serve for all of it where the system would have to find a fresh one for each.
+#[cfg(target_os = "linux")]
+const DONTCACHE: ReadWriteFlags = ReadWriteFlags::from_bits_retain(0x80);
 
 /// How many slices one `preadv` takes.
 #[cfg(target_os = "linux")]

@@ -98,6 +98,12 @@ pub trait BlockDevice: Send + Sync + 'static {
         Ok(())
     }
 
+    /// As [`write_vectored_at`](BlockDevice::write_vectored_at), for much that nobody is about to read: where it can, the device begins to bring
+    /// it to stable storage at once, and keeps no copy in memory. Only a [`flush`](BlockDevice::flush) says that it is there.
+    fn write_out_at(&self, offset: u64, bufs: &[IoSlice<'_>]) -> io::Result<()> {
+        self.write_vectored_at(offset, bufs)
+    }
+
     /// Begins to fill `buf` from the bytes at `offset`, and calls `done` with it, or with why it is not filled.
     ///
     /// Reads end in no particular order, but none is begun before those that were submitted earlier. `done` is called once, by any

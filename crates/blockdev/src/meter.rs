@@ -138,6 +138,11 @@ impl BlockDevice for MeteredDevice {
         self.device.write_vectored_at(offset, bufs)
     }
 
+    fn write_out_at(&self, offset: u64, bufs: &[IoSlice<'_>]) -> io::Result<()> {
+        self.counters.write(total_len(bufs.iter().map(|buf| buf.len()))?);
+        self.device.write_out_at(offset, bufs)
+    }
+
     fn submit(self: Arc<Self>, offset: u64, buf: Vec<u8>, done: Done) {
         self.counters.read(buf.len() as u64);
         Arc::clone(&self.device).submit(offset, buf, done);

@@ -76,6 +76,11 @@ impl BlockDevice for Slice {
         self.device.write_vectored_at(self.below(offset, len)?, bufs)
     }
 
+    fn write_out_at(&self, offset: u64, bufs: &[IoSlice<'_>]) -> io::Result<()> {
+        let len = crate::total_len(bufs.iter().map(|buf| buf.len()))?;
+        self.device.write_out_at(self.below(offset, len)?, bufs)
+    }
+
     fn submit(self: Arc<Self>, offset: u64, buf: Vec<u8>, done: Done) {
         match self.below(offset, buf.len() as u64) {
             Ok(offset) => Arc::clone(&self.device).submit(offset, buf, done),

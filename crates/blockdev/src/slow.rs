@@ -63,6 +63,10 @@ impl BlockDevice for SlowDevice {
         after(self.latency, || self.device.write_vectored_at(offset, bufs))
     }
 
+    fn write_out_at(&self, offset: u64, bufs: &[IoSlice<'_>]) -> io::Result<()> {
+        after(self.latency, || self.device.write_out_at(offset, bufs))
+    }
+
     fn submit(self: Arc<Self>, offset: u64, buf: Vec<u8>, done: Done) {
         self.pool.submit(Job { offset, buf, done });
     }

@@ -50,6 +50,31 @@ fn vectored_access_takes_more_slices_than_the_system_call_does() {
 }
 
 #[test]
+fn what_is_written_out_is_there_at_once_and_ends_where_the_device_does() {
+    // In the temporary folder, and in memory, where the system keeps what it has.
+    for folder in [std::env::temp_dir(), "/dev/shm".into()].into_iter().filter(|folder| folder.is_dir()) {
+        let file = NamedTempFile::new_in(&folder).unwrap();
+        file.as_file().set_len(4 << 20).unwrap();
+        let device = open(file.path(), Access::ReadWrite);
+        let parts: Vec<Vec<u8>> = (0..2000_u32).map(|part| vec![(part % 251) as u8; 1000]).collect();
+        let bufs: Vec<IoSlice<'_>> = parts.iter().map(|part| IoSlice::new(part)).collect();
+        for offset in [100, 2_000_100] {
+            device.write_out_at(offset, &bufs).unwrap();
+        }
+        let mut read = vec![0; 4_000_200];
+        device.read_at(0, &mut read).unwrap();
+        device.flush().unwrap();
+        let expected = parts.concat();
+        assert!(read[100..2_000_100] == expected && read[2_000_100..4_000_100] == expected, "{folder:?}");
+        assert!(read[..100].iter().chain(&read[4_000_100..]).all(|&byte| byte == 0));
+        let error = device.write_out_at((4 << 20) - 1_999_999, &bufs).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::UnexpectedEof);
+        let reader = open(file.path(), Access::ReadOnly);
+        assert_eq!(reader.write_out_at(0, &bufs).unwrap_err().kind(), ErrorKind::PermissionDenied);
+    }
+}
+
+#[test]
 fn a_second_writer_is_refused_by_the_name_of_the_first_and_readers_are_not() {
     let file = image(100);
     let first = open(file.path(), Access::ReadWrite);

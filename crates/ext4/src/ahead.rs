@@ -8,7 +8,7 @@ use crate::map::Mapping;
 use crate::{Ext4, Snapshot};
 use dentree_bufcache::{First, Runs};
 use dentree_ext4_format::{GroupNumber, InodeNumber, LogicalBlock};
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 use std::str::FromStr;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -134,20 +134,18 @@ impl Ext4 {
     /// Where blocks of a directory lie. A hole, or a map that cannot be read, is for those to tell who want the block.
     pub(crate) fn on_device(&self, dir: &Snapshot, wanted: &[Range<u32>]) -> Runs {
         let mut runs = Runs::new();
-        for range in wanted {
-            let mut at = range.start;
-            while at < range.end {
-                let Ok(run) = self.map(dir, LogicalBlock(at)) else { return runs };
-                let len = run.len.min(u64::from(range.end - at));
-                if let Mapping::Data(start) = run.mapping {
-                    match runs.last_mut() {
-                        Some(last) if last.end == start.0 => last.end += len,
-                        _ => runs.push(start.0..start.0 + len),
-                    }
+        let wanted: Vec<_> =
+            wanted.iter().map(|range| u64::from(range.start)..u64::from(range.end)).collect();
+        let mapped = self.map_blocks(dir, &wanted, &mut |_, run| {
+            if let Mapping::Data(start) = run.mapping {
+                match runs.last_mut() {
+                    Some(last) if last.end == start.0 => last.end += run.len,
+                    _ => runs.push(start.0..start.0 + run.len),
                 }
-                at += len as u32;
             }
-        }
+            Ok(ControlFlow::Continue(()))
+        });
+        drop(mapped);
         runs
     }
 }
@@ -178,19 +176,19 @@ impl Ext4 {
         blocks.sort_unstable();
         blocks.dedup();
         blocks.truncate((self.cache_blocks() / 4).max(1));
-        self.read_ahead(runs_of(&blocks));
+        self.read_ahead(runs_of(&blocks, MAX_GAP));
     }
 }
 
 /// Blocks so far apart are read in one request: it costs less than another one.
 const MAX_GAP: u64 = 4;
 
-/// Ascending blocks as runs, small gaps filled.
-fn runs_of(blocks: &[u64]) -> Runs {
+/// Ascending blocks as runs; those that lie less than `max_gap` behind another's end are its run's, with what lies between.
+pub(crate) fn runs_of(blocks: &[u64], max_gap: u64) -> Runs {
     let mut runs = Runs::new();
     for &block in blocks {
         match runs.last_mut() {
-            Some(last) if block - last.end < MAX_GAP => last.end = block + 1,
+            Some(last) if block - last.end < max_gap => last.end = block + 1,
             _ => runs.push(block..block + 1),
         }
     }
@@ -216,8 +214,9 @@ mod tests {
 
     #[test]
     fn blocks_that_lie_near_are_one_run() {
-        assert_eq!(runs_of(&[3, 4, 8, 20, 21]), [3..9, 20..22]);
-        assert_eq!(runs_of(&[]), Runs::new());
+        assert_eq!(runs_of(&[3, 4, 8, 20, 21], MAX_GAP), [3..9, 20..22]);
+        assert_eq!(runs_of(&[3, 4, 8, 20, 21], 1), [3..5, 8..9, 20..22]);
+        assert_eq!(runs_of(&[], MAX_GAP), Runs::new());
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use crate::ahead::Sequence;
 use crate::checked::Checked;
-use crate::map::Mapping;
+use crate::map::{Mapping, Placed};
 use crate::name::Wanted;
 use crate::{Ext4, Place, Result, Snapshot, Structure};
 use dentree_bufcache::{Buffer, First};
@@ -43,22 +43,23 @@ impl Ext4 {
         block: LogicalBlock,
         place: Place,
     ) -> Result<(Buffer, Place)> {
-        self.dir_block_ahead(dir, block, place, |_| None)
+        self.dir_block_ahead(dir, block, place, || self.mapping(dir, block), |_| None)
     }
 
-    /// The same. Where the block is missing or used first, `ahead` says what else to read of the directory; it must not use the
-    /// buffer cache.
-    pub(crate) fn dir_block_ahead(
+    /// The same, of a block that `mapping` knows where to find. Where it is missing or used first, `ahead` says what else to read of
+    /// the directory; it must not use the buffer cache.
+    fn dir_block_ahead(
         &self,
         dir: &Snapshot,
         block: LogicalBlock,
         place: Place,
+        mapping: impl FnOnce() -> Result<Mapping>,
         ahead: impl FnOnce(First) -> Option<Vec<Range<u32>>>,
     ) -> Result<(Buffer, Place)> {
         let max = u64::from(self.dir_blocks(dir)? - 1);
         Problem::check_range("the block within the directory", u64::from(block.0), 0, max)
             .map_err(|problem| place.corrupt(problem))?;
-        match self.map(dir, block)?.mapping {
+        match mapping()? {
             Mapping::Data(at) => {
                 let plan = |first| ahead(first).map(|wanted| move || self.on_device(dir, &wanted));
                 Ok((self.metadata_ahead(at, place, plan)?, place.at(at)))
@@ -76,8 +77,23 @@ impl Ext4 {
         block: LogicalBlock,
         ahead: impl FnOnce(First) -> Option<Vec<Range<u32>>>,
     ) -> Result<Option<(Buffer, Place)>> {
+        self.dir_leaf_at(dir, block, || self.mapping(dir, block), ahead)
+    }
+
+    fn mapping(&self, dir: &Snapshot, block: LogicalBlock) -> Result<Mapping> {
+        Ok(self.map(dir, block)?.mapping)
+    }
+
+    /// The same, of a block that `mapping` knows where to find.
+    pub(crate) fn dir_leaf_at(
+        &self,
+        dir: &Snapshot,
+        block: LogicalBlock,
+        mapping: impl FnOnce() -> Result<Mapping>,
+        ahead: impl FnOnce(First) -> Option<Vec<Range<u32>>>,
+    ) -> Result<Option<(Buffer, Place)>> {
         let place = dir.place(Structure::DirectoryLeaf(block));
-        let (buffer, place) = self.dir_block_ahead(dir, block, place, ahead)?;
+        let (buffer, place) = self.dir_block_ahead(dir, block, place, mapping, ahead)?;
         if block_role(&buffer, block, self.is_indexed(dir), self.sb.block_size) == BlockRole::Index {
             return Ok(None);
         }
@@ -130,10 +146,11 @@ impl Ext4 {
         }
         let blocks = self.dir_blocks(dir)?;
         let first = u32::try_from(from >> self.sb.block_size.log2()).unwrap_or(u32::MAX);
-        let mut sequence = Sequence::default();
+        let (mut sequence, mut placed) = (Sequence::default(), Placed::default());
         for block in (first..blocks).map(LogicalBlock) {
             let ahead = |_| sequence.plan(block, blocks);
-            let Some((buffer, place)) = self.dir_leaf(dir, block, ahead)? else { continue };
+            let mapping = || placed.next(self, dir, block, blocks);
+            let Some((buffer, place)) = self.dir_leaf_at(dir, block, mapping, ahead)? else { continue };
             let start = u64::from(block.0) << self.sb.block_size.log2();
             if self.each_entry_in(&buffer, place, start, from, each)?.is_break() {
                 break;

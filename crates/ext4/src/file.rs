@@ -4,6 +4,7 @@ use crate::map::{Mapping, Run};
 use crate::{Ext4, Result, Snapshot, Structure};
 use dentree_ext4_format::{InodeFlags, LogicalBlock, Problem};
 use dentree_vfs::Extent;
+use std::ops::ControlFlow;
 
 impl Ext4 {
     /// Reads content from byte `offset`; answers how many bytes, fewer than asked only at the end.
@@ -18,21 +19,39 @@ impl Ext4 {
             self.read_inline(node, offset, buf)?;
             return Ok(len);
         }
-        let mut done = 0;
-        while let Some(rest) = buf.get_mut(done..).filter(|rest| !rest.is_empty()) {
-            done += self.read_run(node, offset + u64::try_from(done).unwrap_or(u64::MAX), rest)?;
+        let (LogicalBlock(first), within) = self.split(node, offset)?;
+        let (LogicalBlock(last), _) =
+            self.split(node, offset + u64::try_from(len - 1).unwrap_or(u64::MAX))?;
+        let wanted = u64::from(first)..u64::from(last) + 1;
+        let (mut rest, mut within, mut together) = (buf, within, None::<Run>);
+        self.map_range(node, wanted, &mut |_, run| {
+            match &mut together {
+                Some(before) if before.goes_on(&run) => before.len += run.len,
+                Some(before) => {
+                    let before = std::mem::replace(before, run);
+                    rest =
+                        self.read_run(node, before, std::mem::take(&mut within), std::mem::take(&mut rest))?;
+                }
+                None => together = Some(run),
+            }
+            Ok(ControlFlow::Continue(()))
+        })?;
+        if let Some(last) = together {
+            self.read_run(node, last, within, rest)?;
         }
         Ok(len)
     }
 
-    /// Fills the beginning of `buf` as far as the file's blocks lie together, in one request.
-    fn read_run(&self, node: &Snapshot, offset: u64, buf: &mut [u8]) -> Result<usize> {
-        let (block, within) = self.split(node, offset)?;
-        let wanted = self.sb.block_size.blocks_for(u64::try_from(within + buf.len()).unwrap_or(u64::MAX));
-        let run = self.map_together(node, block, wanted)?;
+    /// Fills the beginning of `buf` with a run from its byte `within` on, in one request; answers what is behind that.
+    fn read_run<'a>(
+        &self,
+        node: &Snapshot,
+        run: Run,
+        within: usize,
+        buf: &'a mut [u8],
+    ) -> Result<&'a mut [u8]> {
         let run_bytes = usize::try_from(run.len << self.sb.block_size.log2()).unwrap_or(usize::MAX);
-        let len = buf.len().min(run_bytes - within);
-        let buf = buf.get_mut(..len).unwrap_or_default();
+        let (buf, rest) = buf.split_at_mut(buf.len().min(run_bytes.saturating_sub(within)));
         match run.mapping {
             Mapping::Data(start) => {
                 let within = u64::try_from(within).unwrap_or(u64::MAX);
@@ -42,21 +61,7 @@ impl Ext4 {
             }
             Mapping::Unwritten(_) | Mapping::Hole => buf.fill(0),
         }
-        Ok(len)
-    }
-
-    /// The run at `block`, with what follows it in the file and on the device, up to `wanted` blocks.
-    fn map_together(&self, node: &Snapshot, block: LogicalBlock, wanted: u64) -> Result<Run> {
-        let mut run = self.map(node, block)?;
-        while run.len < wanted {
-            let Ok(next) = u32::try_from(u64::from(block.0) + run.len) else { break };
-            let next = self.map(node, LogicalBlock(next))?;
-            if !run.goes_on(&next) {
-                break;
-            }
-            run.len += next.len;
-        }
-        Ok(run)
+        Ok(rest)
     }
 
     /// Whether the byte at `offset`, before the end of file, is data or hole, and where that run ends.
@@ -68,19 +73,16 @@ impl Ext4 {
         let (first, _) = self.split(node, offset)?;
         let blocks = self.sb.block_size.blocks_for(size);
         let is_data = |run: &Run| matches!(run.mapping, Mapping::Data(_));
-        let run = self.map(node, first)?;
-        let data = is_data(&run);
-        let mut end = u64::from(first.0) + run.len;
-        while end < blocks {
-            let Ok(next) = u32::try_from(end) else { break };
-            let run = self.map(node, LogicalBlock(next))?;
-            if is_data(&run) != data {
-                break;
+        let (mut data, mut end) = (None, u64::from(first.0));
+        self.map_range(node, end..blocks, &mut |_, run| {
+            if *data.get_or_insert(is_data(&run)) != is_data(&run) {
+                return Ok(ControlFlow::Break(()));
             }
             end += run.len;
-        }
+            Ok(ControlFlow::Continue(()))
+        })?;
         let end = (end << self.sb.block_size.log2()).min(size);
-        Ok(if data { Extent::Data(end) } else { Extent::Hole(end) })
+        Ok(if data == Some(true) { Extent::Data(end) } else { Extent::Hole(end) })
     }
 
     fn split(&self, node: &Snapshot, offset: u64) -> Result<(LogicalBlock, usize)> {

@@ -1,29 +1,45 @@
 //! Block pointers of ext2 and ext3: twelve direct ones, then trees of one, two and three levels.
 
-use crate::map::{Mapping, Run};
+use crate::map::{FILE_END, Mapping, Run, Sought};
 use crate::{Ext4, Result, Snapshot, Structure};
-use dentree_ext4_format::{BlockNumber, LogicalBlock};
+use dentree_ext4_format::BlockNumber;
+use std::ops::ControlFlow;
 
 const DIRECT: usize = 12;
 const POINTER_LEN: usize = 4;
 
+/// Pointers of a tree, the first of which maps the file blocks from `first` on.
+#[derive(Clone, Copy)]
+struct Pointers<'a> {
+    bytes: &'a [u8],
+    first: u64,
+    /// Levels below: pointers to blocks of the file have none.
+    below: u32,
+}
+
 impl Ext4 {
-    /// Follows the pointers to a block of the file.
-    pub(crate) fn map_pointers(&self, node: &Snapshot, block: LogicalBlock) -> Result<Run> {
+    /// Follows the pointers of an inode to blocks of the file.
+    pub(crate) fn map_pointers(
+        &self,
+        node: &Snapshot,
+        sought: &mut Sought<'_, '_>,
+    ) -> Result<ControlFlow<()>> {
         let (direct, roots) = node.inode.block.split_at(DIRECT * POINTER_LEN);
-        let mut index = u64::from(block.0);
-        if let Some(pointers) = pointers_from(direct, index) {
-            return self.run_of_pointers(node, pointers);
-        }
-        index -= 12;
-        for (levels, root) in (1..).zip(pointers(roots)) {
-            let span = self.span(levels);
-            if index < span {
-                return self.descend(node, root, levels, index);
+        let mut flow = self.follow(node, Pointers { bytes: direct, first: 0, below: 0 }, sought)?;
+        let mut first = 12;
+        for (below, root) in (1..).zip(roots.chunks_exact(POINTER_LEN)) {
+            if flow.is_break() {
+                return Ok(flow);
             }
-            index -= span;
+            flow = self.follow(node, Pointers { bytes: root, first, below }, sought)?;
+            first += self.span(below);
         }
-        Ok(Run { mapping: Mapping::Hole, len: (1 << 32) - u64::from(block.0) })
+        while flow.is_continue()
+            && let Some(block) = sought.before(FILE_END)
+        {
+            flow = sought.found(block, Run { mapping: Mapping::Hole, len: FILE_END - u64::from(block.0) })?;
+        }
+        Ok(flow)
     }
 
     /// How many file blocks a tree of so many levels maps.
@@ -31,25 +47,40 @@ impl Ext4 {
         1 << ((self.sb.block_size.log2() - 2) * levels)
     }
 
-    /// Maps block `index` of those that the tree of `levels` levels under `root` maps.
-    fn descend(&self, node: &Snapshot, root: u32, levels: u32, mut index: u64) -> Result<Run> {
-        let mut pointer = root;
-        for below in (0..levels).rev() {
-            if pointer == 0 {
-                return Ok(Run { mapping: Mapping::Hole, len: self.span(below + 1) - index });
+    /// Finds the blocks that these pointers lead to.
+    fn follow(
+        &self,
+        node: &Snapshot,
+        from: Pointers<'_>,
+        sought: &mut Sought<'_, '_>,
+    ) -> Result<ControlFlow<()>> {
+        let span = self.span(from.below);
+        let end = from.first + u64::try_from(from.bytes.len() / POINTER_LEN).unwrap_or(0) * span;
+        while let Some(block) = sought.before(end) {
+            let index = (u64::from(block.0) - from.first) / span;
+            let rest = pointers_from(from.bytes, index).unwrap_or_default();
+            let first = from.first + index * span;
+            let flow = match pointers(rest).next().unwrap_or_default() {
+                _ if from.below == 0 => sought.found(block, self.run_of_pointers(node, rest)?)?,
+                0 => {
+                    let len = first + span - u64::from(block.0);
+                    sought.found(block, Run { mapping: Mapping::Hole, len })?
+                }
+                pointer => {
+                    let child = BlockNumber(u64::from(pointer));
+                    let place = node.place(Structure::IndirectBlock).at(child);
+                    self.sb
+                        .check_blocks("block pointer", child, 1)
+                        .map_err(|problem| place.corrupt(problem))?;
+                    let bytes = &self.metadata(child, place)?;
+                    self.follow(node, Pointers { bytes, first, below: from.below - 1 }, sought)?
+                }
+            };
+            if flow.is_break() {
+                return Ok(flow);
             }
-            let child = BlockNumber(u64::from(pointer));
-            let place = node.place(Structure::IndirectBlock).at(child);
-            self.sb.check_blocks("block pointer", child, 1).map_err(|problem| place.corrupt(problem))?;
-            let buffer = self.metadata(child, place)?;
-            let rest = pointers_from(&buffer, index / self.span(below)).unwrap_or_default();
-            if below == 0 {
-                return self.run_of_pointers(node, rest);
-            }
-            pointer = pointers(rest).next().unwrap_or_default();
-            index %= self.span(below);
         }
-        Ok(Run { mapping: Mapping::Hole, len: 1 })
+        Ok(ControlFlow::Continue(()))
     }
 
     /// The run that the first of these pointers begins.

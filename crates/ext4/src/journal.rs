@@ -3,8 +3,9 @@
 use crate::map::Mapping;
 use crate::open::read_superblock;
 use crate::{Error, Ext4, Notice, Options, Result, Structure};
-use dentree_ext4_format::{BlockNumber, Compat, InodeFlags, LogicalBlock, Problem};
+use dentree_ext4_format::{BlockNumber, Compat, InodeFlags, Problem};
 use dentree_jbd2::JournalLocation;
+use std::ops::ControlFlow;
 
 impl Ext4 {
     /// This file system with its journal replayed, in memory or, where it is to be written, onto the device; `offset` is where its superblock
@@ -72,16 +73,13 @@ impl Ext4 {
             return Err(corrupt(Problem::Missing { what: "a regular file" }));
         }
         let mut runs: Vec<(u64, u64)> = Vec::new();
-        let mut next = 0;
-        while next < blocks {
-            let run = self.map(&journal, LogicalBlock(u32::try_from(next).unwrap_or(u32::MAX)))?;
+        self.map_range(&journal, 0..blocks, &mut |_, run| {
             let Mapping::Data(BlockNumber(start)) = run.mapping else {
                 return Err(corrupt(Problem::Missing { what: "a block of it" }));
             };
-            let len = run.len.min(blocks - next);
-            runs.push((start, len));
-            next += len;
-        }
+            runs.push((start, run.len));
+            Ok(ControlFlow::Continue(()))
+        })?;
         Ok(Some(JournalLocation { block_size: sb.block_size.in_memory(), runs }))
     }
 }

@@ -37,9 +37,16 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
+#[cfg(all(test, not(loom)))]
+extern crate self as dentree_ext4;
+
 mod ahead;
 mod attributes;
 mod checked;
+// What the tests of files share, for those tests that must look inside.
+#[cfg(all(test, not(loom)))]
+#[path = "../tests/common/mod.rs"]
+mod common;
 mod content;
 mod dir;
 mod error;

@@ -14,6 +14,7 @@
 //! On a damaged image a name may stand in a leaf that its hash does not belong to. It is told of with that leaf.
 
 use crate::index::Way;
+use crate::map::Placed;
 use crate::{Ext4, Place, Result, Snapshot, Structure};
 use dentree_bufcache::{Buffer, First};
 use dentree_ext4_format::hash::{HashAlgorithm, HashVersion, MajorHash};
@@ -94,10 +95,10 @@ impl Ext4 {
         }
         let from = MajorHash::from_raw(hash_of(after));
         let Some(way) = self.way_by(dir, |_| Some(from))? else { return Ok(()) };
-        let mut way = Some(way);
+        let (mut way, mut placed) = (Some(way), Placed::default());
         // No leaf comes twice.
         for _ in 0..self.dir_blocks(dir)? {
-            let Some(batch) = self.next_batch(dir, &mut way)? else { return Ok(()) };
+            let Some(batch) = self.next_batch(dir, &mut way, &mut placed)? else { return Ok(()) };
             let pieces = batch.pieces.iter().map(|(buffer, place)| (&**buffer, *place));
             if self.each_sorted(dir, version, pieces, batch.hashes, after, each)?.is_break() {
                 return Ok(());
@@ -107,14 +108,18 @@ impl Ext4 {
     }
 
     /// The leaf at the end of the way, with those that go on with its last hash; the way then leads to the next.
-    fn next_batch(&self, dir: &Snapshot, next: &mut Option<Way>) -> Result<Option<Batch>> {
+    fn next_batch(
+        &self,
+        dir: &Snapshot,
+        next: &mut Option<Way>,
+        placed: &mut Placed,
+    ) -> Result<Option<Batch>> {
         let Some(mut way) = next.take() else { return Ok(None) };
         let mut pieces = Vec::new();
         let first = way.leaf.hash().get();
         let blocks = self.dir_blocks(dir)?;
         let end = loop {
-            let block = way.leaf.block;
-            pieces.push(self.listed_leaf(dir, block, blocks)?);
+            pieces.push(self.listed_leaf(dir, &way, blocks, placed)?);
             let is_more = self.advance(dir, &mut way, &mut Vec::new())?;
             if !is_more || u32::try_from(pieces.len()).unwrap_or(u32::MAX) >= blocks {
                 break u32::MAX;
@@ -128,9 +133,16 @@ impl Ext4 {
         Ok(Some(Batch { pieces, hashes: first..end }))
     }
 
-    /// Reads a leaf, and ahead of it what a listing will want: all of a directory that fits into a part of the cache, of another one
-    /// what lies beside.
-    fn listed_leaf(&self, dir: &Snapshot, block: LogicalBlock, blocks: u32) -> Result<(Buffer, Place)> {
+    /// Reads the leaf at the end of a way, and ahead of it what a listing will want: all of a directory that fits into a part of the cache, of
+    /// another one what lies beside.
+    fn listed_leaf(
+        &self,
+        dir: &Snapshot,
+        way: &Way,
+        blocks: u32,
+        placed: &mut Placed,
+    ) -> Result<(Buffer, Place)> {
+        let block = way.leaf.block;
         let most = u32::try_from(self.cache_blocks() / 4).unwrap_or(u32::MAX).max(1);
         let LogicalBlock(at) = block;
         let ahead = |first| match first {
@@ -141,10 +153,23 @@ impl Ext4 {
                 Some(vec![start..at, at + 1..end].into_iter().filter(|range| !range.is_empty()).collect())
             }
         };
-        match self.dir_leaf(dir, block, ahead)? {
+        let mapping = || placed.find(self, dir, block, || self.leaves_below(way));
+        match self.dir_leaf_at(dir, block, mapping, ahead)? {
             Some(leaf) => Ok(leaf),
             None => self.promised_leaf(dir, block),
         }
+    }
+
+    /// The leaves that the last index block of a way leads to.
+    fn leaves_below(&self, way: &Way) -> Vec<Range<u64>> {
+        // What is wrong with it is told by who goes on along the way.
+        let Some(Ok(index)) = way.frames.last().map(|frame| self.parse_index(frame)) else {
+            return Vec::new();
+        };
+        let mut leaves: Vec<_> = (0..).map_while(|at| index.get(at)).map(|entry| entry.block.0).collect();
+        leaves.sort_unstable();
+        leaves.dedup();
+        leaves.into_iter().map(|block| u64::from(block)..u64::from(block) + 1).collect()
     }
 
     /// Tells of the entries of some pieces of a directory in their order, those behind `after`.

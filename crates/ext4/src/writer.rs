@@ -70,6 +70,12 @@ impl Writer {
         *self.lock_group(group)
     }
 
+    /// The same, if nobody has its lock.
+    pub(crate) fn try_group(&self, group: GroupNumber) -> Option<GroupDesc> {
+        let index = usize::try_from(group.0).unwrap_or(usize::MAX);
+        self.groups.get(index)?.try_lock().ok().map(|desc| *desc)
+    }
+
     /// Free inodes, as the descriptors say.
     pub(crate) fn free_inodes(&self) -> u64 {
         let lock =

@@ -6,7 +6,7 @@ mod common;
 use common::fsck;
 use common::ops::{Wishes, reference};
 use common::story::Story;
-use common::writing::{Dice, new_image};
+use common::writing::{Dice, SMALL, new_image};
 use dentree_blockdev::{Failure, Fault, FaultDevice, MemoryDevice, Operation};
 use dentree_ext4::{Clock, Ext4, InodeTime, Options};
 use dentree_vfs::{Error, FileSystem, Identity, NewKind, Vfs};
@@ -46,7 +46,8 @@ fn work(image: &[u8], wishes: &Wishes, fault: Fault, scratch: &Path) -> Result<b
     device.inject(fault);
     let mut story = Story::new("", reference());
     let (mut errors, mut is_recorded) = (Vec::new(), false);
-    match Ext4::open(device.clone(), options()).map_err(Error::from).and_then(Vfs::new) {
+    let opened = Ext4::open(device.clone(), options()).map_err(Error::from);
+    match opened.and_then(|fs| Vfs::with_budgets(fs, SMALL)) {
         Err(error) => errors.push(error),
         Ok(vfs) => {
             errors = story.go_on(&vfs, wishes, &mut Dice(0x5851_F42D), WORK, &|| 0);
@@ -77,7 +78,8 @@ fn work(image: &[u8], wishes: &Wishes, fault: Fault, scratch: &Path) -> Result<b
         .map_err(|text| format!("e2fsck repairs: {text}"))?;
     fsck::is_clean(&left).map_err(|text| format!("after e2fsck's replay: {text}"))?;
     let fs = Ext4::open(Arc::new(MemoryDevice::from(fs::read(&left).unwrap())), options());
-    let vfs = Vfs::new(fs.map_err(|error| error.to_string())?).map_err(|error| error.to_string())?;
+    let vfs = Vfs::with_budgets(fs.map_err(|error| error.to_string())?, SMALL);
+    let vfs = vfs.map_err(|error| error.to_string())?;
     story.compare(&vfs, 0).map_err(|problem| format!("{problem}; {errors:?}"))?;
     Ok(struck)
 }

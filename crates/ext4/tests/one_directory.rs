@@ -1,7 +1,8 @@
 //! Many threads in one directory: they make, link, rename, remove, look up and list at once. Each knows what its own names must be; some
 //! names are anybody's, and some are there from the beginning to the end.
 //!
-//! `cargo test --release -p dentree-ext4 --test one_directory -- --ignored --nocapture` does ten million operations (`make crash` too).
+//! `cargo test --release -p dentree-ext4 --test one_directory -- --ignored --nocapture` does ten million operations (`make crash` too), and says every
+//! ten seconds how far it is.
 
 mod common;
 mod writing;
@@ -11,10 +12,12 @@ use dentree_blockdev::{Access, FileDevice};
 use dentree_ext4::{Ext4, Options};
 use dentree_vfs::{Budgets, DirEntry, Error, Identity, NewKind, OnExisting, ReaddirStart, Vfs};
 use std::collections::{BTreeSet, HashMap, HashSet};
+use std::fs::DirEntry as DirEntryOfTheKernel;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
-use std::time::Instant;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
 use writing::{Node, Tree, check};
 
 const WHO: Identity = Identity::Superuser;
@@ -31,6 +34,8 @@ struct Load {
     steps: u64,
     /// Names of its own that each thread chooses from.
     own: u64,
+    /// One operation in so many, a multiple of 100, lists the directory.
+    listing: u64,
 }
 
 /// A small generator of its own: what a seed does stays the same.
@@ -63,6 +68,8 @@ struct Stage {
     /// How often each contested name was made, less how often it was removed.
     balance: Vec<AtomicI64>,
     listed: AtomicU64,
+    /// Operations so far, by all threads.
+    done: AtomicU64,
     /// The directory can have no index.
     is_linear: bool,
 }
@@ -77,7 +84,7 @@ struct Worker<'a> {
     stage: &'a Stage,
     random: Random,
     owner: String,
-    own: u64,
+    load: Load,
     /// Its own names that are there.
     has: HashMap<String, Own>,
     next: u64,
@@ -85,7 +92,7 @@ struct Worker<'a> {
 
 impl Worker<'_> {
     fn name(&mut self) -> String {
-        let number = self.random.below(self.own);
+        let number = self.random.below(self.load.own);
         name(&self.owner, number)
     }
 
@@ -98,9 +105,10 @@ impl Worker<'_> {
             68..72 => self.rename(),
             72..92 => self.look_up(),
             92..99 => self.contend(),
-            _ if self.random.below(10) == 0 => self.list(),
+            _ if self.random.below(self.load.listing / 100) == 0 => self.list(),
             _ => self.look_up(),
         }
+        self.stage.done.fetch_add(1, Relaxed);
     }
 
     fn make(&mut self) {
@@ -234,24 +242,11 @@ fn run(options: &str, size: &str, load: Load) -> u64 {
     let dir = vfs.make(&WHO, vfs.root(), b"dir", NewKind::Directory, 0o755).unwrap();
     let balance = (0..CONTESTED).map(|_| AtomicI64::new(0)).collect();
     let is_linear = options.contains("^dir_index");
-    let stage = Stage { vfs, dir, balance, listed: AtomicU64::new(0), is_linear };
+    let stage = Stage { vfs, dir, balance, listed: AtomicU64::new(0), done: AtomicU64::new(0), is_linear };
     for number in 0..LASTING {
         stage.vfs.make(&WHO, &stage.dir, lasting(number).as_bytes(), NewKind::Regular, 0o644).unwrap();
     }
-    let left: Vec<HashMap<String, Own>> = std::thread::scope(|scope| {
-        let work = |thread: u64| {
-            let stage = &stage;
-            scope.spawn(move || {
-                let (random, owner) = (Random(thread * 7919 + 5), format!("own{thread}"));
-                let mut worker = Worker { stage, random, owner, own: load.own, has: HashMap::new(), next: 0 };
-                (0..load.steps).for_each(|_| worker.step());
-                worker.list();
-                worker.has
-            })
-        };
-        let threads: Vec<_> = (0..load.threads).map(work).collect();
-        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
-    });
+    let left = work(&stage, load);
     let mut expected: BTreeSet<String> = left.into_iter().flat_map(HashMap::into_keys).collect();
     expected.extend((0..LASTING).map(lasting));
     for (number, balance) in stage.balance.iter().enumerate() {
@@ -273,12 +268,45 @@ fn run(options: &str, size: &str, load: Load) -> u64 {
     let tree = Tree::open(&image);
     assert_eq!(tree.names("dir"), expected);
     tree.close();
+    if let Some(mount) = image.mount() {
+        let name = |entry: std::io::Result<DirEntryOfTheKernel>| entry.unwrap().file_name().into_string();
+        let theirs = std::fs::read_dir(mount.path().join("dir")).unwrap().map(|entry| name(entry).unwrap());
+        assert_eq!(theirs.collect::<BTreeSet<_>>(), expected, "{options}: what the kernel lists");
+    }
     load.threads * load.steps
+}
+
+/// Does a load; answers what each thread has left.
+fn work(stage: &Stage, load: Load) -> Vec<HashMap<String, Own>> {
+    let (end, ended) = channel::<()>();
+    let start = Instant::now();
+    std::thread::scope(|scope| {
+        let work = |thread: u64| {
+            scope.spawn(move || {
+                let (random, owner) = (Random(thread * 7919 + 5), format!("own{thread}"));
+                let mut worker = Worker { stage, random, owner, load, has: HashMap::new(), next: 0 };
+                (0..load.steps).for_each(|_| worker.step());
+                worker.list();
+                worker.has
+            })
+        };
+        let threads: Vec<_> = (0..load.threads).map(work).collect();
+        scope.spawn(move || {
+            while ended.recv_timeout(Duration::from_secs(10)) == Err(RecvTimeoutError::Timeout) {
+                let (done, listed) = (stage.done.load(Relaxed), stage.listed.load(Relaxed));
+                let all = load.threads * load.steps;
+                println!("{done} of {all} operations, {listed} listings, {:.0?}", start.elapsed());
+            }
+        });
+        let left = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
+        drop(end);
+        left
+    })
 }
 
 #[test]
 fn threads_that_change_one_directory_at_once_lose_nothing() {
-    let load = Load { threads: 4, steps: 4000, own: 700 };
+    let load = Load { threads: 4, steps: 4000, own: 700, listing: 1000 };
     for options in [
         "-t ext4 -b 1024 -N 8000",
         "-t ext4 -N 8000",
@@ -288,7 +316,7 @@ fn threads_that_change_one_directory_at_once_lose_nothing() {
         run(options, "48M", load);
     }
     for options in ["-t ext4 -O inline_data -I 512", "-t ext2 -b 1024 -O ^dir_index"] {
-        run(options, "24M", Load { threads: 3, steps: 400, own: 60 });
+        run(options, "24M", Load { threads: 3, steps: 400, own: 60, listing: 1000 });
     }
 }
 
@@ -296,7 +324,7 @@ fn threads_that_change_one_directory_at_once_lose_nothing() {
 #[ignore = "ten million operations: some minutes with --release"]
 fn ten_million_operations_in_one_directory_lose_nothing() {
     let start = Instant::now();
-    let load = Load { threads: 8, steps: 1_250_000, own: 40_000 };
+    let load = Load { threads: 8, steps: 1_250_000, own: 40_000, listing: 100_000 };
     let done = run("-t ext4 -b 1024 -O large_dir -N 500000", "1G", load);
     println!(
         "{done} operations by {} threads in {:.0?}: nothing lost, e2fsck clean",

@@ -404,3 +404,69 @@ fn without_a_block_to_move_attributes_to_they_are_changed_where_they_are() {
     assert!(image.debugfs("ea_get -V /file0 user.small\n").contains("4321"));
     image.agrees_with_the_kernel();
 }
+
+/// As a file system has it that asks for more fields later: the kernel has filled inodes with attributes behind 32 bytes of fields,
+/// whose values are in inodes, and 96 are wanted. The last file has a block, too.
+fn wants_more_fields() -> Option<Image> {
+    let image = Image::new("-t ext4 -I 256 -b 1024 -O ea_inode", "16M", |tree| {
+        (0..3).for_each(|file| std::fs::write(tree.join(format!("file{file}")), "x").unwrap());
+    });
+    image.change("noatime", |mount| {
+        for file in 0..3 {
+            set_by_kernel(&mount.join(format!("file{file}")), "user.first", &[b'f'; 3000]);
+            set_by_kernel(&mount.join(format!("file{file}")), "user.second", &[b's'; 5000]);
+        }
+        set_by_kernel(&mount.join("file2"), "user.own", &[b'o'; 100]);
+    })?;
+    let (first, last) = (image.debugfs("stat /file0\n"), image.debugfs("stat /file2\n"));
+    assert!(first.contains("Size of extra inode fields: 32") && first.contains("File ACL: 0"), "{first}");
+    assert!(!last.contains("File ACL: 0"), "{last}");
+    image.debugfs("set_super_value want_extra_isize 96\n");
+    Some(image)
+}
+
+fn set_by_kernel(at: &std::path::Path, name: &str, value: &[u8]) {
+    rustix::fs::setxattr(at, name, value, rustix::fs::XattrFlags::empty()).unwrap();
+}
+
+#[test]
+fn values_in_inodes_leave_the_inode_for_fields_that_it_lacks_as_the_kernel_moves_them() {
+    let Some(image) = wants_more_fields() else { return };
+    let theirs = wants_more_fields().unwrap();
+    theirs.change("noatime", |mount| {
+        // It gives an inode its fields when something else of it changes.
+        rustix::fs::chmod(mount.join("file0"), rustix::fs::Mode::RUSR).unwrap();
+        set_by_kernel(&mount.join("file0"), "user.new", b"value");
+    });
+    let fs = open(&image);
+    // Into a new block, into that as a second user, and into one that is there.
+    for name in ["file0", "file1", "file2"] {
+        fs.setxattr(&node(&fs, name), b"user.new", b"value", SetXattr::Any).unwrap();
+    }
+    close(fs);
+    check(&image, &[], "grown");
+    let list = |image: &Image| image.debugfs("ea_list /file0\n");
+    assert_eq!(list(&image), list(&theirs));
+    assert!(list(&image).contains("user.second (5000)\n  user.new (5) = \"value\"\n  user.first (3000)"));
+    for image in [&image, &theirs] {
+        let stat = image.debugfs("stat /file0\n");
+        assert!(stat.contains("Size of extra inode fields: 96") && !stat.contains("File ACL: 0"), "{stat}");
+    }
+    let names = ["file0", "file1", "file2"].map(str::to_owned);
+    assert_eq!(users(&image, &names).into_values().collect::<Vec<_>>(), [1, 2]);
+    image.agrees_with_the_kernel();
+
+    // The two values go with the last that has them.
+    let fs = open(&image);
+    let inodes = fs.statfs().unwrap().inodes_free;
+    for (attribute, freed) in [("user.first", 1), ("user.second", 2)] {
+        for name in &names {
+            assert_eq!(fs.statfs().unwrap().inodes_free, inodes + freed - 1, "{attribute} of {name}");
+            fs.removexattr(&node(&fs, name), attribute.as_bytes()).unwrap();
+            fs.sync().unwrap();
+        }
+        assert_eq!(fs.statfs().unwrap().inodes_free, inodes + freed, "{attribute}");
+    }
+    close(fs);
+    check(&image, &[], "shrunk");
+}

@@ -15,6 +15,10 @@ const RUN_CREDITS: u32 = TAKE_CREDITS + STEP_CREDITS + 1;
 /// Most blocks that are stored at once.
 const MOST_BLOCKS: usize = 4096;
 
+/// So many bytes side by side are a stream: they go to the disk while the next are collected, and whoever reads them soon has them from
+/// who wrote them, or has waited for no fewer than these.
+const WRITTEN_OUT: u32 = 1 << 20;
+
 impl Ext4 {
     /// Stores what of a file is in memory.
     ///
@@ -69,9 +73,13 @@ impl Ext4 {
         let blocks = content.blocks.range(first..first + count);
         let slices: Vec<IoSlice<'_>> = blocks.map(|(_, block)| IoSlice::new(&block.bytes)).collect();
         let place = snapshot.place(Structure::Content).at(start);
-        self.device
-            .write_vectored_at(start.0 << self.sb.block_size.log2(), &slices)
-            .map_err(|source| place.io_write(source))
+        let at = start.0 << self.sb.block_size.log2();
+        let written = if count << self.sb.block_size.log2() >= WRITTEN_OUT {
+            self.device.write_out_at(at, &slices)
+        } else {
+            self.device.write_vectored_at(at, &slices)
+        };
+        written.map_err(|source| place.io_write(source))
     }
 
     /// Writes up to `count` blocks to where nothing, or nothing written, is mapped so far, and maps them; answers how many.

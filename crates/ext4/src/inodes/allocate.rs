@@ -88,7 +88,8 @@ impl Ext4 {
             return Ok(None);
         }
         let place = Structure::InodeBitmap(group).at(desc.inode_bitmap);
-        let bitmap = self.metadata(desc.inode_bitmap, place)?;
+        let ahead = |_| Some(|| self.bitmaps_behind(group, desc));
+        let bitmap = self.metadata_ahead(desc.inode_bitmap, place, ahead)?;
         let check = || match self.sb.inode_bitmap_sum(&bitmap) {
             Some(computed) => Problem::check_sum(desc.inode_bitmap_sum, computed),
             None => Ok(()),

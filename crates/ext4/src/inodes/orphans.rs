@@ -4,7 +4,7 @@
 //! They are kept in one of two ways. The old one is a list that begins in the superblock and goes on in each orphan's
 //! `i_dtime`. With the feature orphan_file there are blocks of inode numbers, and the list takes what finds no slot there.
 
-use crate::map::Mapping;
+use crate::map::{Mapping, Placed};
 use crate::{Ext4, Place, Result, Structure};
 use dentree_ext4_format::{
     BlockNumber, ChecksumSeed, Compat, Inode, InodeNumber, LogicalBlock, Problem, Superblock, orphan_slots,
@@ -106,8 +106,9 @@ impl Ext4 {
         let max = self.sb.blocks_count.min(u64::from(u32::MAX));
         let place = file.place(Structure::OrphanFile);
         Problem::check_range("the orphan file's blocks", blocks, 0, max).map_err(|p| place.corrupt(p))?;
-        for logical in (0..u32::try_from(blocks).unwrap_or(u32::MAX)).map(LogicalBlock) {
-            let Mapping::Data(block) = self.map(&file, logical)?.mapping else {
+        let (blocks, mut placed) = (u32::try_from(blocks).unwrap_or(u32::MAX), Placed::default());
+        for logical in (0..blocks).map(LogicalBlock) {
+            let Mapping::Data(block) = placed.next(self, &file, logical, blocks)? else {
                 return Err(place.corrupt(Problem::Missing { what: "a block of it" }));
             };
             let bytes = self.metadata(block, place)?;

@@ -6,6 +6,7 @@
 use super::Draft;
 use super::index::Split;
 use crate::index::Way;
+use crate::map::Placed;
 use crate::remap::{Mapped, STEP_CREDITS, Target};
 use crate::space::{Claim, TAKE_CREDITS};
 use crate::{Error, Ext4, Node, Place, Result, Snapshot, Structure};
@@ -50,6 +51,11 @@ impl Plan {
             }
         }
     }
+
+    /// Whether it leaves every other entry of the directory where it is.
+    pub(super) fn keeps_entries(&self) -> bool {
+        matches!(self, Plan::Leaf(..) | Plan::Append)
+    }
 }
 
 impl Ext4 {
@@ -75,8 +81,12 @@ impl Ext4 {
             let way = self.way_for(&snapshot, &wanted)?.ok_or(Error::Encrypted(snapshot.ino))?;
             return self.plan_indexed(&snapshot, way, name);
         }
-        for block in (0..self.dir_blocks(&snapshot)?).map(LogicalBlock) {
-            let Some((buffer, place)) = self.dir_leaf(&snapshot, block, |_| None)? else { continue };
+        let (blocks, mut placed) = (self.dir_blocks(&snapshot)?, Placed::default());
+        for block in (0..blocks).map(LogicalBlock) {
+            let mapping = || placed.next(self, &snapshot, block, blocks);
+            let Some((buffer, place)) = self.dir_leaf_at(&snapshot, block, mapping, |_| None)? else {
+                continue;
+            };
             let room = room_for(self.leaf_entries(&buffer), name.len());
             if let Some(start) = room.map_err(|problem| place.corrupt(problem))? {
                 return Ok(Plan::Leaf(place, start));
@@ -217,7 +227,10 @@ impl Ext4 {
             _ => self.goal_of(draft.ino),
         };
         let claim = Claim::of_owner(draft.inode.uid);
-        let (start, _) = self.allocate_blocks(handle, goal, 1, claim)?;
+        let start = match logical {
+            0 => self.allocate_blocks(handle, goal, 1, claim)?.0,
+            blocks => self.allocate_to_grow(handle, draft.ino, goal, blocks, claim)?,
+        };
         let mut file = Mapped { ino: draft.ino, inode: &mut draft.inode };
         let target = Target { start, unwritten: false };
         match self.remap(handle, &mut file, logical..logical + 1, Some(target)) {

@@ -1,6 +1,7 @@
 //! One attribute is set or removed, in one transaction.
 
 use super::block::{BLOCK_CREDITS, Held, Placed};
+use super::fields::Grown;
 use super::value::{VALUE_CREDITS, inodes_of};
 use crate::attributes::apply;
 use crate::{Error, Ext4, Node, Result, Snapshot, Structure};
@@ -13,9 +14,6 @@ use dentree_jbd2::Handle;
 use dentree_mbcache::EntryRef;
 use dentree_vfs::{SetAttr, SetXattr};
 use std::borrow::Cow;
-
-/// Where the fields end that every inode has; what follows begins with how long it is.
-const CLASSIC_LEN: usize = 128;
 
 /// What is to become of an attribute.
 struct Change<'a> {
@@ -57,6 +55,8 @@ struct Plan<'a> {
     moves_others: bool,
     /// Inodes with values of those entries of the block that stay as they are.
     kept_values: Vec<InodeNumber>,
+    /// Inodes with values of those entries that move from the inode into the block.
+    moved_values: Vec<InodeNumber>,
     /// The value goes into an inode of its own, and this is its hash: the number in its entry is not known yet.
     value_hash: Option<u32>,
 }
@@ -214,9 +214,18 @@ impl Ext4 {
         let mut next = lists.clone();
         next.in_inode.retain(|entry| !change.means(entry));
         next.in_block.retain(|entry| !change.means(entry));
-        let (fields_len, moves_others) = self.grow_fields(snapshot, &mut next, may_grow);
         let kept_values = inodes_of(&next.in_block).collect();
-        let mut plan = Plan { next, from, to: None, fields_len, moves_others, kept_values, value_hash: None };
+        let Grown { fields_len, moved } = self.grow_fields(snapshot, &mut next, may_grow)?;
+        let mut plan = Plan {
+            next,
+            from,
+            to: None,
+            fields_len,
+            moves_others: !moved.is_empty(),
+            kept_values,
+            moved_values: inodes_of(&moved).collect(),
+            value_hash: None,
+        };
         let Some(value) = change.value else { return Ok(plan) };
         let index = change.namespace.index();
         let has_inodes = self.sb.incompat.has(Incompat::EA_INODE);
@@ -244,48 +253,6 @@ impl Ext4 {
             }
         }
         Err(Error::NoSpace)
-    }
-
-    /// Bytes for attributes behind the fields of an inode. Of one without a word for how long its fields are there are none.
-    pub(super) fn room_behind(&self, fields_len: usize) -> usize {
-        let size = usize::try_from(self.sb.inode_size).unwrap_or(usize::MAX);
-        if fields_len > CLASSIC_LEN { size.saturating_sub(fields_len) } else { 0 }
-    }
-
-    /// How many bytes the file system wants an inode's fields to take.
-    fn wanted_fields_len(&self) -> usize {
-        CLASSIC_LEN + usize::from(self.sb.want_extra_isize)
-    }
-
-    /// Whether an inode has fewer fields than the file system wants, and could have those.
-    fn lacks_fields(&self, snapshot: &Snapshot) -> bool {
-        let wanted = self.wanted_fields_len();
-        let size = usize::try_from(self.sb.inode_size).unwrap_or(usize::MAX);
-        snapshot.inode.fields_len < wanted && wanted <= size && wanted.is_multiple_of(4)
-    }
-
-    /// How many bytes an inode's fields are to take: as many as the file system wants, where its attributes still have room behind them, or
-    /// those that do not fit in the block (then they are moved there, and `true` is answered); else as many as now.
-    fn grow_fields(&self, snapshot: &Snapshot, lists: &mut Lists<'_>, may_grow: bool) -> (usize, bool) {
-        let now = (snapshot.inode.fields_len, false);
-        if !may_grow || !self.lacks_fields(snapshot) {
-            return now;
-        }
-        let wanted = self.wanted_fields_len();
-        let room = self.room_behind(wanted);
-        let mut grown = lists.clone();
-        while !fits_in_inode(room, &grown.in_inode) {
-            let Some((moved, value)) = take_for_room(&mut grown.in_inode, room) else { return now };
-            // In the inode its hash may have been left out.
-            grown.in_block.push(XattrEntry::new(moved.name_index, moved.name, value));
-        }
-        let moves = grown.in_block.len() > lists.in_block.len();
-        if moves && !fits_in_block(self.sb.block_size.in_memory(), &grown.in_block) {
-            return now;
-        }
-        grown.in_block.sort_by(XattrEntry::order_in_block);
-        *lists = grown;
-        (wanted, moves)
     }
 
     /// Counts one more user of each value that is now named in one more list.
@@ -331,6 +298,10 @@ impl Ext4 {
             Some((_, entry)) => inodes_of(&[entry]).collect(),
             None => Vec::new(),
         };
+        if matches!(placed, Placed::Shared(_)) {
+            // That block counts as their user already; in another it is what the entry in the inode was.
+            gone.extend(&plan.moved_values);
+        }
         if let Some(old) = old.filter(|_| !stays)
             && self.release_block(handle, old)?
         {
@@ -475,27 +446,6 @@ impl<'a> Plan<'a> {
         let list = self.next.of(self.to.unwrap_or(Spot::Inode));
         list.iter_mut().filter(|entry| change.means(entry)).for_each(|place| *place = entry);
     }
-}
-
-/// Takes one of an inode's attributes out, for the others to fit into `room` bytes: the smallest that is enough, else the largest. Inline
-/// content stays, and so do entries whose values are elsewhere.
-fn take_for_room<'a>(list: &mut Vec<XattrEntry<'a>>, room: usize) -> Option<(XattrEntry<'a>, &'a [u8])> {
-    let is_content = |entry: &XattrEntry<'_>| entry.name_index == Namespace::System.index();
-    let value = |entry: &XattrEntry<'a>| match entry.value {
-        XattrValue::Inline(value) if !is_content(entry) => Some(value),
-        _ => None,
-    };
-    let suffices = |number: usize| {
-        let mut rest = list.clone();
-        rest.remove(number);
-        fits_in_inode(room, &rest)
-    };
-    let movable = || (0..list.len()).filter(|&number| value(&list[number]).is_some());
-    let len = |number: &usize| list[*number].len_in_list();
-    let number = movable().filter(|&number| suffices(number)).min_by_key(len);
-    let number = number.or_else(|| movable().max_by_key(len))?;
-    let value = value(&list[number])?;
-    Some((list.remove(number), value))
 }
 
 /// A value as it is stored.

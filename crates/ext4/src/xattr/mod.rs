@@ -4,6 +4,7 @@
 //! |---|---|
 //! | this one | reading |
 //! | `change` | one attribute is set or removed: where it goes, and in which order things happen |
+//! | `fields` | attributes make room where an inode lacks fields |
 //! | `block` | blocks of attributes and who shares them |
 //! | `initial` | what a new inode begins with |
 //! | `dedup` | sharing after the fact |
@@ -33,6 +34,7 @@
 mod block;
 mod change;
 mod dedup;
+mod fields;
 mod initial;
 mod value;
 

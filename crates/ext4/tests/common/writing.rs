@@ -4,8 +4,11 @@ use super::{Image, fsck};
 use dentree_blockdev::{Access, FileDevice};
 use dentree_ext4::mkfs::{MkfsOptions, mkfs};
 use dentree_ext4::{Ext4, InodeTime, Node, Options};
-use dentree_vfs::FileSystem;
+use dentree_vfs::{Budgets, FileSystem};
 use std::sync::Arc;
+
+/// For tests that open thousands of images: to fill caches of the usual size with zeros takes longer than all else that is done with one.
+pub const SMALL: Budgets = Budgets { names: 1 << 20, inodes: 16 << 20 };
 
 /// Kinds of image: mke2fs options, size, and whether files are mapped by extents.
 pub const KINDS: [(&str, &str); 9] = [

@@ -8,10 +8,10 @@ use std::sync::Arc;
 
 use dentree_lockmeter::{BigReaderLock, Class};
 
+use super::Config;
 use super::entry::{Dentry, Layout};
-use super::lists::Freed;
+use super::listed::Listed;
 use super::table::{Table, Wanted};
-use super::{Config, Inode, Scheme, Usage, make_room};
 
 /// See the module.
 #[derive(Debug)]
@@ -28,15 +28,20 @@ impl<L: Layout> BigReader<L> {
             brlock_dcache: BigReaderLock::new(Class::named("BRLOCK_DCACHE"), ()),
         }
     }
-
-    /// The entry is in no list: nobody can reach it.
-    fn free(&self, freed: Freed) {
-        self.table.release(freed.dentry);
-        self.dput(freed.parent);
-    }
 }
 
-impl<L: Layout> Scheme for BigReader<L> {
+impl<L: Layout> Listed for BigReader<L> {
+    type Layout = L;
+
+    fn table(&self) -> &Arc<Table<L>> {
+        &self.table
+    }
+
+    #[track_caller]
+    fn lock_names(&self) -> impl Sized {
+        self.brlock_dcache.write()
+    }
+
     fn lookup(&self, parent: Dentry, name: &[u8]) -> Option<Dentry> {
         let wanted = Wanted::new(parent, name);
         let _held = self.brlock_dcache.read();
@@ -45,10 +50,6 @@ impl<L: Layout> Scheme for BigReader<L> {
         self.table.get(dentry);
         self.table.set_referenced(dentry);
         Some(dentry)
-    }
-
-    fn dget(&self, dentry: Dentry) {
-        self.table.get(dentry);
     }
 
     fn dput(&self, dentry: Dentry) {
@@ -62,74 +63,8 @@ impl<L: Layout> Scheme for BigReader<L> {
         }
     }
 
-    fn add(&self, parent: Dentry, name: &[u8], inode: Option<Inode>) -> Option<Dentry> {
-        let wanted = Wanted::new(parent, name);
-        let dentry = make_room(self, || self.table.alloc(&wanted))?;
-        self.dget(parent);
-        {
-            let _d_alloc = self.brlock_dcache.write();
-            self.table.add_child(dentry);
-        }
-        if let Some(inode) = inode {
-            self.instantiate(dentry, inode);
-        }
-        let _d_rehash = self.brlock_dcache.write();
-        self.table.rehash(dentry);
-        Some(dentry)
-    }
-
-    fn instantiate(&self, dentry: Dentry, inode: Inode) {
-        let _held = self.brlock_dcache.write();
-        self.table.add_alias(dentry, inode);
-    }
-
-    fn delete(&self, dentry: Dentry) {
-        let _held = self.brlock_dcache.write();
-        self.table.delete_or_unhash(dentry);
-    }
-
-    fn rename(&self, dentry: Dentry, new_parent: Dentry, name: &[u8]) {
-        let held = self.brlock_dcache.write();
-        let moved = self.table.move_to(dentry, &Wanted::new(new_parent, name));
-        drop(held);
-        self.dput(moved.old_parent);
-        moved.freed.into_iter().for_each(|freed| self.free(freed));
-    }
-
-    fn prune(&self, wanted: usize) -> usize {
-        for pruned in 0..wanted {
-            let held = self.brlock_dcache.write();
-            let Some(freed) = self.table.prune_one() else { return pruned };
-            drop(held);
-            self.free(freed);
-        }
-        wanted
-    }
-
-    fn select_parent(&self, parent: Dentry) -> usize {
-        let mut pruned = 0;
-        loop {
-            let held = self.brlock_dcache.write();
-            let found = self.table.select_unused_below(parent);
-            drop(held);
-            let now = self.prune(found);
-            pruned += now;
-            if now == 0 {
-                return pruned;
-            }
-        }
-    }
-
-    fn aliases(&self, inode: Inode) -> Vec<Dentry> {
-        let _held = self.brlock_dcache.write();
-        self.table.get_aliases(inode)
-    }
-
-    fn inode(&self, dentry: Dentry) -> Option<Inode> {
-        self.table.inode(dentry)
-    }
-
-    fn usage(&self) -> Usage {
-        self.table.usage(self.table.lru.len())
+    /// Without a grace period: nobody reads without the lock.
+    fn release(&self, dentry: Dentry) {
+        self.table.release(dentry);
     }
 }

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use dentree_lockmeter::{Class, SpinLock};
 
 use super::entry::{Dentry, Layout};
-use super::lists::Freed;
+use super::listed::Listed;
 use super::table::{Table, Wanted};
-use super::{Config, Inode, Scheme, Usage, Walked, make_room};
+use super::{Config, Walked};
 
 /// See the module.
 #[derive(Debug)]
@@ -24,15 +24,20 @@ impl<L: Layout> FastWalkLazy<L> {
     pub fn new(config: Config) -> Self {
         Self { table: Table::new(config), dcache_lock: SpinLock::new(Class::named("dcache_lock"), ()) }
     }
-
-    /// The entry is in no list: nobody can reach it.
-    fn free(&self, freed: Freed) {
-        self.table.release(freed.dentry);
-        self.dput(freed.parent);
-    }
 }
 
-impl<L: Layout> Scheme for FastWalkLazy<L> {
+impl<L: Layout> Listed for FastWalkLazy<L> {
+    type Layout = L;
+
+    fn table(&self) -> &Arc<Table<L>> {
+        &self.table
+    }
+
+    #[track_caller]
+    fn lock_names(&self) -> impl Sized {
+        self.dcache_lock.lock()
+    }
+
     fn lookup(&self, parent: Dentry, name: &[u8]) -> Option<Dentry> {
         let wanted = Wanted::new(parent, name);
         let _held = self.dcache_lock.lock();
@@ -50,89 +55,8 @@ impl<L: Layout> Scheme for FastWalkLazy<L> {
         walked
     }
 
-    fn dget(&self, dentry: Dentry) {
-        self.table.get(dentry);
-    }
-
-    fn dput(&self, dentry: Dentry) {
-        let mut at = dentry;
-        while !self.table.put_unless_last(at) {
-            let held = self.dcache_lock.lock();
-            let Some(freed) = self.table.put_last(at) else { return };
-            drop(held);
-            self.table.release(freed.dentry);
-            at = freed.parent;
-        }
-    }
-
-    fn add(&self, parent: Dentry, name: &[u8], inode: Option<Inode>) -> Option<Dentry> {
-        let wanted = Wanted::new(parent, name);
-        let dentry = make_room(self, || self.table.alloc(&wanted))?;
-        self.dget(parent);
-        {
-            let _d_alloc = self.dcache_lock.lock();
-            self.table.add_child(dentry);
-        }
-        if let Some(inode) = inode {
-            self.instantiate(dentry, inode);
-        }
-        let _d_rehash = self.dcache_lock.lock();
-        self.table.rehash(dentry);
-        Some(dentry)
-    }
-
-    fn instantiate(&self, dentry: Dentry, inode: Inode) {
-        let _held = self.dcache_lock.lock();
-        self.table.add_alias(dentry, inode);
-    }
-
-    fn delete(&self, dentry: Dentry) {
-        let _held = self.dcache_lock.lock();
-        self.table.delete_or_unhash(dentry);
-    }
-
-    fn rename(&self, dentry: Dentry, new_parent: Dentry, name: &[u8]) {
-        let held = self.dcache_lock.lock();
-        let moved = self.table.move_to(dentry, &Wanted::new(new_parent, name));
-        drop(held);
-        self.dput(moved.old_parent);
-        moved.freed.into_iter().for_each(|freed| self.free(freed));
-    }
-
-    fn prune(&self, wanted: usize) -> usize {
-        for pruned in 0..wanted {
-            let held = self.dcache_lock.lock();
-            let Some(freed) = self.table.prune_one() else { return pruned };
-            drop(held);
-            self.free(freed);
-        }
-        wanted
-    }
-
-    fn select_parent(&self, parent: Dentry) -> usize {
-        let mut pruned = 0;
-        loop {
-            let held = self.dcache_lock.lock();
-            let found = self.table.select_unused_below(parent);
-            drop(held);
-            let now = self.prune(found);
-            pruned += now;
-            if now == 0 {
-                return pruned;
-            }
-        }
-    }
-
-    fn aliases(&self, inode: Inode) -> Vec<Dentry> {
-        let _held = self.dcache_lock.lock();
-        self.table.get_aliases(inode)
-    }
-
-    fn inode(&self, dentry: Dentry) -> Option<Inode> {
-        self.table.inode(dentry)
-    }
-
-    fn usage(&self) -> Usage {
-        self.table.usage(self.table.lru.len())
+    /// Without a grace period: nobody reads without the lock.
+    fn release(&self, dentry: Dentry) {
+        self.table.release(dentry);
     }
 }

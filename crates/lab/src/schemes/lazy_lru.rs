@@ -25,9 +25,10 @@ use dentree_lockmeter::{BitGuard, BitLock, Class, SpinLock};
 
 use super::entry::{COUNT_LOCK_BIT, Dentry, Layout};
 use super::index::{Chains, Index};
+use super::listed::Listed;
 use super::lists::{Freed, Moved};
 use super::table::{Table, Wanted};
-use super::{Config, Inode, Scheme, Usage, make_room, sequence};
+use super::{Config, Inode, sequence};
 
 /// See the module.
 #[derive(Debug)]
@@ -70,65 +71,6 @@ impl<L: Layout, I: Index> LazyLru<L, I> {
         same
     }
 
-    /// `d_move`, under `dcache_lock`.
-    fn move_to(&self, dentry: Dentry, wanted: &Wanted<'_>) -> Moved {
-        let mut freed = None;
-        if let Some(target) =
-            self.index.find(&self.table, wanted, |at| at != dentry && self.table.matches(at, wanted))
-        {
-            let d_lock = self.d_lock(target);
-            self.index.leave(&self.table, target);
-            let unused = self.table.count(target) == 0;
-            drop(d_lock);
-            freed = unused.then(|| self.table.kill(target));
-        }
-        let old_parent = self.table.parent(dentry);
-        self.dget(wanted.parent);
-        let _d_lock = self.d_lock(dentry);
-        self.index.leave(&self.table, dentry);
-        self.table.remove_child(dentry);
-        self.table.set_key(dentry, wanted);
-        self.table.add_child(dentry);
-        self.index.enter(&self.table, dentry, wanted);
-        Moved { old_parent, freed }
-    }
-
-    /// As [`Table::prune_one`], under `dcache_lock`; an entry's fate is decided under its `d_lock`.
-    fn prune_one(&self) -> Option<Freed> {
-        let mut chances = self.table.lru.len();
-        while let Some(dentry) = self.table.lru.last() {
-            self.table.lru_remove(&self.table.lru, dentry);
-            let d_lock = self.d_lock(dentry);
-            if self.table.count(dentry) > 0 {
-                continue;
-            }
-            if chances > 0 && self.table.take_referenced(dentry) {
-                chances -= 1;
-                self.table.lru_add(&self.table.lru, dentry);
-                continue;
-            }
-            self.index.leave(&self.table, dentry);
-            drop(d_lock);
-            return Some(self.table.kill(dentry));
-        }
-        None
-    }
-
-    /// As [`Table::select_unused_below`], under `dcache_lock`.
-    fn select_unused_below(&self, parent: Dentry) -> usize {
-        let mut found = 0;
-        for dentry in self.table.below(parent) {
-            self.table.lru_remove(&self.table.lru, dentry);
-            let _d_lock = self.d_lock(dentry);
-            if self.table.count(dentry) == 0 {
-                self.table.take_referenced(dentry);
-                self.table.lru_add_last(&self.table.lru, dentry);
-                found += 1;
-            }
-        }
-        found
-    }
-
     /// Takes all entries in use off the LRU list: what [`LazyLruTimer`](super::LazyLruTimer) does from time to time.
     pub(super) fn tidy(&self) {
         let _held = self.dcache_lock.lock();
@@ -136,15 +78,20 @@ impl<L: Layout, I: Index> LazyLru<L, I> {
             self.table.lru_entries(&self.table.lru).filter(|dentry| self.table.count(*dentry) > 0).collect();
         used.into_iter().for_each(|dentry| self.table.lru_remove(&self.table.lru, dentry));
     }
-
-    /// The entry is in no list: nobody can reach it, but readers may still stand on it.
-    fn free(&self, freed: Freed) {
-        self.table.release_after_grace(freed.dentry);
-        self.dput(freed.parent);
-    }
 }
 
-impl<L: Layout, I: Index> Scheme for LazyLru<L, I> {
+impl<L: Layout, I: Index> Listed for LazyLru<L, I> {
+    type Layout = L;
+
+    fn table(&self) -> &Arc<Table<L>> {
+        &self.table
+    }
+
+    #[track_caller]
+    fn lock_names(&self) -> impl Sized {
+        self.dcache_lock.lock()
+    }
+
     fn lookup(&self, parent: Dentry, name: &[u8]) -> Option<Dentry> {
         let wanted = Wanted::new(parent, name);
         let _rcu = epoch::pin();
@@ -179,30 +126,14 @@ impl<L: Layout, I: Index> Scheme for LazyLru<L, I> {
             drop(d_lock);
             let freed = self.table.kill(at);
             drop(held);
-            self.table.release_after_grace(freed.dentry);
+            self.release(freed.dentry);
             at = freed.parent;
         }
     }
 
-    fn add(&self, parent: Dentry, name: &[u8], inode: Option<Inode>) -> Option<Dentry> {
-        let wanted = Wanted::new(parent, name);
-        let dentry = make_room(self, || self.table.alloc(&wanted))?;
-        self.dget(parent);
-        {
-            let _d_alloc = self.dcache_lock.lock();
-            self.table.add_child(dentry);
-        }
-        if let Some(inode) = inode {
-            self.instantiate(dentry, inode);
-        }
-        let _d_rehash = self.dcache_lock.lock();
-        self.index.enter(&self.table, dentry, &wanted);
-        Some(dentry)
-    }
-
-    fn instantiate(&self, dentry: Dentry, inode: Inode) {
+    fn rehash(&self, dentry: Dentry, wanted: &Wanted<'_>) {
         let _held = self.dcache_lock.lock();
-        self.table.add_alias(dentry, inode);
+        self.index.enter(&self.table, dentry, wanted);
     }
 
     fn delete(&self, dentry: Dentry) {
@@ -215,53 +146,70 @@ impl<L: Layout, I: Index> Scheme for LazyLru<L, I> {
         }
     }
 
-    fn rename(&self, dentry: Dentry, new_parent: Dentry, name: &[u8]) {
-        let held = self.dcache_lock.lock();
+    fn move_to(&self, dentry: Dentry, wanted: &Wanted<'_>) -> Moved {
         sequence::start(&self.renames);
-        let moved = self.move_to(dentry, &Wanted::new(new_parent, name));
-        sequence::end(&self.renames);
-        drop(held);
-        self.dput(moved.old_parent);
-        moved.freed.into_iter().for_each(|freed| self.free(freed));
-    }
-
-    fn prune(&self, wanted: usize) -> usize {
-        for pruned in 0..wanted {
-            let held = self.dcache_lock.lock();
-            let Some(freed) = self.prune_one() else { return pruned };
-            drop(held);
-            self.free(freed);
+        let mut freed = None;
+        if let Some(target) =
+            self.index.find(&self.table, wanted, |at| at != dentry && self.table.matches(at, wanted))
+        {
+            let d_lock = self.d_lock(target);
+            self.index.leave(&self.table, target);
+            let unused = self.table.count(target) == 0;
+            drop(d_lock);
+            freed = unused.then(|| self.table.kill(target));
         }
-        wanted
+        let old_parent = self.table.parent(dentry);
+        self.dget(wanted.parent);
+        let d_lock = self.d_lock(dentry);
+        self.index.leave(&self.table, dentry);
+        self.table.remove_child(dentry);
+        self.table.set_key(dentry, wanted);
+        self.table.add_child(dentry);
+        self.index.enter(&self.table, dentry, wanted);
+        drop(d_lock);
+        sequence::end(&self.renames);
+        Moved { old_parent, freed }
     }
 
-    fn select_parent(&self, parent: Dentry) -> usize {
-        let mut pruned = 0;
-        loop {
-            let held = self.dcache_lock.lock();
-            let found = self.select_unused_below(parent);
-            drop(held);
-            let now = self.prune(found);
-            pruned += now;
-            if now == 0 {
-                return pruned;
+    /// An entry's fate is decided under its `d_lock`.
+    fn prune_one(&self) -> Option<Freed> {
+        let mut chances = self.table.lru.len();
+        while let Some(dentry) = self.table.lru.last() {
+            self.table.lru_remove(&self.table.lru, dentry);
+            let d_lock = self.d_lock(dentry);
+            if self.table.count(dentry) > 0 {
+                continue;
+            }
+            if chances > 0 && self.table.take_referenced(dentry) {
+                chances -= 1;
+                self.table.lru_add(&self.table.lru, dentry);
+                continue;
+            }
+            self.index.leave(&self.table, dentry);
+            drop(d_lock);
+            return Some(self.table.kill(dentry));
+        }
+        None
+    }
+
+    fn select_unused_below(&self, parent: Dentry) -> usize {
+        let mut found = 0;
+        for dentry in self.table.below(parent) {
+            self.table.lru_remove(&self.table.lru, dentry);
+            let _d_lock = self.d_lock(dentry);
+            if self.table.count(dentry) == 0 {
+                self.table.take_referenced(dentry);
+                self.table.lru_add_last(&self.table.lru, dentry);
+                found += 1;
             }
         }
+        found
     }
 
-    fn aliases(&self, inode: Inode) -> Vec<Dentry> {
-        let _held = self.dcache_lock.lock();
+    fn get_aliases(&self, inode: Inode) -> Vec<Dentry> {
         let found: Vec<_> =
             self.table.aliases_of(inode).filter(|dentry| self.table.is_hashed(*dentry)).collect();
         found.iter().for_each(|dentry| self.dget(*dentry));
         found
-    }
-
-    fn inode(&self, dentry: Dentry) -> Option<Inode> {
-        self.table.inode(dentry)
-    }
-
-    fn usage(&self) -> Usage {
-        self.table.usage(self.table.lru.len())
     }
 }

@@ -1,9 +1,13 @@
 //! Steps over several lists, for schemes in which one lock (or two held together) guards all of them, and no count leaves
 //! zero but under it. The caller holds it.
 
+use std::sync::atomic::AtomicU32;
+
+use crossbeam_epoch as epoch;
+
 use super::entry::{Dentry, Layout};
-use super::table::{Table, Wanted};
-use super::{Inode, Walked};
+use super::table::{Lru, Table, Wanted};
+use super::{Inode, Walked, sequence};
 
 /// What a rename leaves to do when the lock has been given back.
 #[derive(Debug)]
@@ -49,6 +53,44 @@ impl<L: Layout> Table<L> {
     pub(super) fn get_from_lru(&self, dentry: Dentry) {
         self.lru_remove(&self.lru, dentry);
         self.get(dentry);
+    }
+
+    /// The look-up of schemes 5 to 7: the chain is walked in a read side, and only a count that leaves zero needs the lock of the list
+    /// that the entry then leaves. `renames` is odd while a key changes; `dput` gives a reference back.
+    pub(super) fn get_rcu<G>(
+        &self,
+        wanted: &Wanted<'_>,
+        renames: &AtomicU32,
+        lru: &Lru,
+        lock: impl Fn() -> G,
+        dput: impl Fn(Dentry),
+    ) -> Option<Dentry> {
+        let _rcu = epoch::pin();
+        loop {
+            let since = sequence::begin(renames);
+            let Some(dentry) = self.find(wanted) else {
+                if sequence::changed(renames, since) {
+                    continue;
+                }
+                return None;
+            };
+            if self.get_unless_zero(dentry) {
+                // With a reference it cannot be freed any more; was it what it seemed to be, when it was found?
+                if self.is_hashed(dentry) && !sequence::changed(renames, since) {
+                    self.set_referenced(dentry);
+                    return Some(dentry);
+                }
+                dput(dentry);
+            } else {
+                let _held = lock();
+                if self.is_hashed(dentry) && self.matches(dentry, wanted) {
+                    self.lru_remove(lru, dentry);
+                    self.get(dentry);
+                    self.set_referenced(dentry);
+                    return Some(dentry);
+                }
+            }
+        }
     }
 
     /// The whole walk, without references: the lock keeps what is found.

@@ -16,8 +16,9 @@
 //! | 12 | [`Dentree`] | sequence counts; one reference at the end | a clock | `dentree_dcache` |
 //! | | [`LazyLru`] over [`Mapped`] | RCU, then the map of a crate, then `d_lock` | as 8 | dashmap, papaya, scc, moka |
 //!
-//! All keep the kernel's lists: hash chains, children, aliases, LRU. "Lazy" means that a look-up leaves an unused entry on
-//! the LRU list, and that whoever walks the list later takes it off.
+//! All keep the kernel's lists: hash chains, children, aliases, LRU. What most do with them alike is written once, in
+//! `listed.rs`; a scheme's own file says how it looks up, what it locks, and where that changes a step. "Lazy" means that a look-up leaves
+//! an unused entry on the LRU list, and that whoever walks the list later takes it off.
 //!
 //! # Memory, and why there is no `unsafe`
 //! Entries lie in an arena, are named by number, and all their fields are atomics: a race can give a wrong value, never an
@@ -39,6 +40,7 @@ mod index;
 mod interleave;
 mod lazy_lru;
 mod lazy_lru_timer;
+mod listed;
 mod lists;
 mod mapped;
 mod per_bucket;

@@ -25,10 +25,11 @@ use std::sync::Arc;
 
 use dentree_lockmeter::{Class, SpinGuard, SpinLock};
 
+use super::Config;
 use super::entry::{Dentry, Layout};
-use super::lists::Freed;
+use super::listed::Listed;
+use super::lists::{Freed, Moved};
 use super::table::{Table, Wanted};
-use super::{Config, Inode, Scheme, Usage, make_room};
 
 /// See the module.
 #[derive(Debug)]
@@ -58,8 +59,52 @@ impl<L: Layout> PerBucket<L> {
         let high = (one != other).then(|| self.buckets[one.max(other)].lock());
         (low, high)
     }
+}
 
-    /// As [`Table::prune_one`], but for the list's lies; under `dcache_lock`.
+impl<L: Layout> Listed for PerBucket<L> {
+    type Layout = L;
+
+    fn table(&self) -> &Arc<Table<L>> {
+        &self.table
+    }
+
+    #[track_caller]
+    fn lock_names(&self) -> impl Sized {
+        self.dcache_lock.lock()
+    }
+
+    fn lookup(&self, parent: Dentry, name: &[u8]) -> Option<Dentry> {
+        let wanted = Wanted::new(parent, name);
+        let bucket = self.bucket(wanted.hash).lock();
+        let dentry = self.table.find(&wanted)?;
+        let was_unused = self.table.count(dentry) == 0;
+        self.table.get(dentry);
+        self.table.set_referenced(dentry);
+        drop(bucket);
+        if was_unused {
+            let _held = self.dcache_lock.lock();
+            self.table.lru_remove(&self.table.lru, dentry);
+        }
+        Some(dentry)
+    }
+
+    fn rehash(&self, dentry: Dentry, wanted: &Wanted<'_>) {
+        let _held = self.bucket(wanted.hash).lock();
+        self.table.rehash(dentry);
+    }
+
+    fn delete(&self, dentry: Dentry) {
+        let _held = self.dcache_lock.lock();
+        let _bucket = self.bucket(self.table.hash(dentry)).lock();
+        self.table.delete_or_unhash(dentry);
+    }
+
+    fn move_to(&self, dentry: Dentry, wanted: &Wanted<'_>) -> Moved {
+        let _buckets = self.lock_two(self.table.hash(dentry), wanted.hash);
+        self.table.move_to(dentry, wanted)
+    }
+
+    /// The list lies: see the module.
     fn prune_one(&self) -> Option<Freed> {
         let mut chances = self.table.lru.len();
         while let Some(dentry) = self.table.lru.last() {
@@ -77,116 +122,8 @@ impl<L: Layout> PerBucket<L> {
         }
         None
     }
-
-    /// The entry is in no list: nobody can reach it.
-    fn free(&self, freed: Freed) {
-        self.table.release(freed.dentry);
-        self.dput(freed.parent);
-    }
-}
-
-impl<L: Layout> Scheme for PerBucket<L> {
-    fn lookup(&self, parent: Dentry, name: &[u8]) -> Option<Dentry> {
-        let wanted = Wanted::new(parent, name);
-        let bucket = self.bucket(wanted.hash).lock();
-        let dentry = self.table.find(&wanted)?;
-        let was_unused = self.table.count(dentry) == 0;
-        self.table.get(dentry);
-        self.table.set_referenced(dentry);
-        drop(bucket);
-        if was_unused {
-            let _held = self.dcache_lock.lock();
-            self.table.lru_remove(&self.table.lru, dentry);
-        }
-        Some(dentry)
-    }
-
-    fn dget(&self, dentry: Dentry) {
-        self.table.get(dentry);
-    }
-
-    fn dput(&self, dentry: Dentry) {
-        let mut at = dentry;
-        while !self.table.put_unless_last(at) {
-            let held = self.dcache_lock.lock();
-            let Some(freed) = self.table.put_last(at) else { return };
-            drop(held);
-            self.table.release(freed.dentry);
-            at = freed.parent;
-        }
-    }
-
-    fn add(&self, parent: Dentry, name: &[u8], inode: Option<Inode>) -> Option<Dentry> {
-        let wanted = Wanted::new(parent, name);
-        let dentry = make_room(self, || self.table.alloc(&wanted))?;
-        self.dget(parent);
-        {
-            let _d_alloc = self.dcache_lock.lock();
-            self.table.add_child(dentry);
-        }
-        if let Some(inode) = inode {
-            self.instantiate(dentry, inode);
-        }
-        let _d_rehash = self.bucket(wanted.hash).lock();
-        self.table.rehash(dentry);
-        Some(dentry)
-    }
-
-    fn instantiate(&self, dentry: Dentry, inode: Inode) {
-        let _held = self.dcache_lock.lock();
-        self.table.add_alias(dentry, inode);
-    }
-
-    fn delete(&self, dentry: Dentry) {
-        let _held = self.dcache_lock.lock();
-        let _bucket = self.bucket(self.table.hash(dentry)).lock();
-        self.table.delete_or_unhash(dentry);
-    }
-
-    fn rename(&self, dentry: Dentry, new_parent: Dentry, name: &[u8]) {
-        let held = self.dcache_lock.lock();
-        let wanted = Wanted::new(new_parent, name);
-        let buckets = self.lock_two(self.table.hash(dentry), wanted.hash);
-        let moved = self.table.move_to(dentry, &wanted);
-        drop((buckets, held));
-        self.dput(moved.old_parent);
-        moved.freed.into_iter().for_each(|freed| self.free(freed));
-    }
-
-    fn prune(&self, wanted: usize) -> usize {
-        for pruned in 0..wanted {
-            let held = self.dcache_lock.lock();
-            let Some(freed) = self.prune_one() else { return pruned };
-            drop(held);
-            self.free(freed);
-        }
-        wanted
-    }
-
-    fn select_parent(&self, parent: Dentry) -> usize {
-        let mut pruned = 0;
-        loop {
-            let held = self.dcache_lock.lock();
-            let found = self.table.select_unused_below(parent);
-            drop(held);
-            let now = self.prune(found);
-            pruned += now;
-            if now == 0 {
-                return pruned;
-            }
-        }
-    }
-
-    fn aliases(&self, inode: Inode) -> Vec<Dentry> {
-        let _held = self.dcache_lock.lock();
-        self.table.get_aliases(inode)
-    }
-
-    fn inode(&self, dentry: Dentry) -> Option<Inode> {
-        self.table.inode(dentry)
-    }
-
-    fn usage(&self) -> Usage {
-        self.table.usage(self.table.lru.len())
+    /// Without a grace period: nobody reads without a lock.
+    fn release(&self, dentry: Dentry) {
+        self.table.release(dentry);
     }
 }

@@ -13,13 +13,13 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 
-use crossbeam_epoch as epoch;
 use dentree_lockmeter::{Class, SpinLock};
 
 use super::entry::{Dentry, Layout};
-use super::lists::Freed;
+use super::listed::Listed;
+use super::lists::Moved;
 use super::table::{Table, Wanted};
-use super::{Config, Inode, Scheme, Usage, make_room, sequence};
+use super::{Config, sequence};
 
 /// See the module.
 #[derive(Debug)]
@@ -40,46 +40,35 @@ impl<L: Layout> RcuLruLock<L> {
             renames: AtomicU32::new(0),
         }
     }
-
-    /// The entry is in no list: nobody can reach it, but readers may still stand on it.
-    fn free(&self, freed: Freed) {
-        self.table.release_after_grace(freed.dentry);
-        self.dput(freed.parent);
-    }
 }
 
-impl<L: Layout> Scheme for RcuLruLock<L> {
-    fn lookup(&self, parent: Dentry, name: &[u8]) -> Option<Dentry> {
-        let wanted = Wanted::new(parent, name);
-        let _rcu = epoch::pin();
-        loop {
-            let since = sequence::begin(&self.renames);
-            let Some(dentry) = self.table.find(&wanted) else {
-                if sequence::changed(&self.renames, since) {
-                    continue;
-                }
-                return None;
-            };
-            if self.table.get_unless_zero(dentry) {
-                // With a reference it cannot be freed any more; was it what it seemed to be, when it was found?
-                if self.table.is_hashed(dentry) && !sequence::changed(&self.renames, since) {
-                    self.table.set_referenced(dentry);
-                    return Some(dentry);
-                }
-                self.dput(dentry);
-            } else {
-                let _held = self.lru_lock.lock();
-                if self.table.is_hashed(dentry) && self.table.matches(dentry, &wanted) {
-                    self.table.get_from_lru(dentry);
-                    self.table.set_referenced(dentry);
-                    return Some(dentry);
-                }
-            }
-        }
+impl<L: Layout> Listed for RcuLruLock<L> {
+    type Layout = L;
+
+    fn table(&self) -> &Arc<Table<L>> {
+        &self.table
     }
 
-    fn dget(&self, dentry: Dentry) {
-        self.table.get(dentry);
+    #[track_caller]
+    fn lock_names(&self) -> impl Sized {
+        self.dcache_lock.lock()
+    }
+
+    #[track_caller]
+    fn lock_all(&self) -> impl Sized {
+        let names = self.dcache_lock.lock();
+        (self.lru_lock.lock(), names)
+    }
+
+    fn lookup(&self, parent: Dentry, name: &[u8]) -> Option<Dentry> {
+        let wanted = Wanted::new(parent, name);
+        self.table.get_rcu(
+            &wanted,
+            &self.renames,
+            &self.table.lru,
+            || self.lru_lock.lock(),
+            |dentry| self.dput(dentry),
+        )
     }
 
     fn dput(&self, dentry: Dentry) {
@@ -98,85 +87,15 @@ impl<L: Layout> Scheme for RcuLruLock<L> {
             let held = self.dcache_lock.lock();
             let freed = self.table.kill(at);
             drop(held);
-            self.table.release_after_grace(freed.dentry);
+            self.release(freed.dentry);
             at = freed.parent;
         }
     }
 
-    fn add(&self, parent: Dentry, name: &[u8], inode: Option<Inode>) -> Option<Dentry> {
-        let wanted = Wanted::new(parent, name);
-        let dentry = make_room(self, || self.table.alloc(&wanted))?;
-        self.dget(parent);
-        {
-            let _d_alloc = self.dcache_lock.lock();
-            self.table.add_child(dentry);
-        }
-        if let Some(inode) = inode {
-            self.instantiate(dentry, inode);
-        }
-        let _d_rehash = self.dcache_lock.lock();
-        self.table.rehash(dentry);
-        Some(dentry)
-    }
-
-    fn instantiate(&self, dentry: Dentry, inode: Inode) {
-        let _held = self.dcache_lock.lock();
-        self.table.add_alias(dentry, inode);
-    }
-
-    fn delete(&self, dentry: Dentry) {
-        let _held = self.dcache_lock.lock();
-        self.table.delete_or_unhash(dentry);
-    }
-
-    fn rename(&self, dentry: Dentry, new_parent: Dentry, name: &[u8]) {
-        let held = self.dcache_lock.lock();
-        let lru = self.lru_lock.lock();
+    fn move_to(&self, dentry: Dentry, wanted: &Wanted<'_>) -> Moved {
         sequence::start(&self.renames);
-        let moved = self.table.move_to(dentry, &Wanted::new(new_parent, name));
+        let moved = self.table.move_to(dentry, wanted);
         sequence::end(&self.renames);
-        drop((lru, held));
-        self.dput(moved.old_parent);
-        moved.freed.into_iter().for_each(|freed| self.free(freed));
-    }
-
-    fn prune(&self, wanted: usize) -> usize {
-        for pruned in 0..wanted {
-            let held = self.dcache_lock.lock();
-            let lru = self.lru_lock.lock();
-            let Some(freed) = self.table.prune_one() else { return pruned };
-            drop((lru, held));
-            self.free(freed);
-        }
-        wanted
-    }
-
-    fn select_parent(&self, parent: Dentry) -> usize {
-        let mut pruned = 0;
-        loop {
-            let held = self.dcache_lock.lock();
-            let lru = self.lru_lock.lock();
-            let found = self.table.select_unused_below(parent);
-            drop((lru, held));
-            let now = self.prune(found);
-            pruned += now;
-            if now == 0 {
-                return pruned;
-            }
-        }
-    }
-
-    fn aliases(&self, inode: Inode) -> Vec<Dentry> {
-        let _held = self.dcache_lock.lock();
-        let _lru = self.lru_lock.lock();
-        self.table.get_aliases(inode)
-    }
-
-    fn inode(&self, dentry: Dentry) -> Option<Inode> {
-        self.table.inode(dentry)
-    }
-
-    fn usage(&self) -> Usage {
-        self.table.usage(self.table.lru.len())
+        moved
     }
 }

@@ -23,7 +23,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU32, AtomicUsize};
 
-use crossbeam_epoch as epoch;
 use dentree_lockmeter::{Class, SpinGuard, SpinLock};
 
 use super::entry::{Dentry, Layout};
@@ -119,33 +118,14 @@ impl<L: Layout> RcuPerBucket<L> {
 impl<L: Layout> Scheme for RcuPerBucket<L> {
     fn lookup(&self, parent: Dentry, name: &[u8]) -> Option<Dentry> {
         let wanted = Wanted::new(parent, name);
-        let _rcu = epoch::pin();
-        loop {
-            let since = sequence::begin(&self.renames);
-            let Some(dentry) = self.table.find(&wanted) else {
-                if sequence::changed(&self.renames, since) {
-                    continue;
-                }
-                return None;
-            };
-            if self.table.get_unless_zero(dentry) {
-                // With a reference it cannot be freed any more; was it what it seemed to be, when it was found?
-                if self.table.is_hashed(dentry) && !sequence::changed(&self.renames, since) {
-                    self.table.set_referenced(dentry);
-                    return Some(dentry);
-                }
-                self.dput(dentry);
-            } else {
-                let bucket = self.bucket(wanted.hash);
-                let _held = bucket.lock.lock();
-                if self.table.is_hashed(dentry) && self.table.matches(dentry, &wanted) {
-                    self.table.lru_remove(&bucket.lru, dentry);
-                    self.table.get(dentry);
-                    self.table.set_referenced(dentry);
-                    return Some(dentry);
-                }
-            }
-        }
+        let bucket = self.bucket(wanted.hash);
+        self.table.get_rcu(
+            &wanted,
+            &self.renames,
+            &bucket.lru,
+            || bucket.lock.lock(),
+            |dentry| self.dput(dentry),
+        )
     }
 
     fn dget(&self, dentry: Dentry) {

@@ -1,0 +1,107 @@
+//! Inodes with fewer fields than the file system wants: their attributes make room.
+
+use super::change::Lists;
+use crate::{Ext4, Result, Snapshot};
+use dentree_ext4_format::xattr::{Namespace, XattrEntry, XattrValue, fits_in_block, fits_in_inode};
+
+/// Where the fields end that every inode has; what follows begins with how long it is.
+const CLASSIC_LEN: usize = 128;
+
+/// What becomes of an inode that has fewer fields than the file system wants.
+pub(super) struct Grown<'a> {
+    /// Bytes that its fields are to take.
+    pub(super) fields_len: usize,
+    /// Attributes that make room for them: they move into the block.
+    pub(super) moved: Vec<XattrEntry<'a>>,
+}
+
+impl Ext4 {
+    /// Bytes for attributes behind the fields of an inode. Of one without a word for how long its fields are there are none.
+    pub(super) fn room_behind(&self, fields_len: usize) -> usize {
+        let size = usize::try_from(self.sb.inode_size).unwrap_or(usize::MAX);
+        if fields_len > CLASSIC_LEN { size.saturating_sub(fields_len) } else { 0 }
+    }
+
+    /// How many bytes the file system wants an inode's fields to take.
+    fn wanted_fields_len(&self) -> usize {
+        CLASSIC_LEN + usize::from(self.sb.want_extra_isize)
+    }
+
+    /// Whether an inode has fewer fields than the file system wants, and could have those.
+    pub(super) fn lacks_fields(&self, snapshot: &Snapshot) -> bool {
+        let wanted = self.wanted_fields_len();
+        let size = usize::try_from(self.sb.inode_size).unwrap_or(usize::MAX);
+        snapshot.inode.fields_len < wanted && wanted <= size && wanted.is_multiple_of(4)
+    }
+
+    /// Gives an inode's fields as many bytes as the file system wants, where its attributes still have room behind them, or those that
+    /// do not fit in the block, into which they are moved then; else all stays as it is.
+    pub(super) fn grow_fields<'a>(
+        &self,
+        snapshot: &Snapshot,
+        lists: &mut Lists<'a>,
+        may_grow: bool,
+    ) -> Result<Grown<'a>> {
+        let as_now = Grown { fields_len: snapshot.inode.fields_len, moved: Vec::new() };
+        if !may_grow || !self.lacks_fields(snapshot) {
+            return Ok(as_now);
+        }
+        let wanted = self.wanted_fields_len();
+        let room = self.room_behind(wanted);
+        let (mut grown, mut moved) = (lists.clone(), Vec::new());
+        while !fits_in_inode(room, &grown.in_inode) {
+            let Some(entry) = self.take_for_room(&mut grown.in_inode, room)? else { return Ok(as_now) };
+            moved.push(entry);
+        }
+        grown.in_block.extend(&moved);
+        if !moved.is_empty() && !fits_in_block(self.sb.block_size.in_memory(), &grown.in_block) {
+            return Ok(as_now);
+        }
+        grown.in_block.sort_by(XattrEntry::order_in_block);
+        *lists = grown;
+        Ok(Grown { fields_len: wanted, moved })
+    }
+
+    /// Takes one of an inode's attributes out, for the others to fit into `room` bytes, and answers it as it is to stand in a block: the
+    /// smallest that is enough, else the largest.
+    fn take_for_room<'a>(
+        &self,
+        list: &mut Vec<XattrEntry<'a>>,
+        room: usize,
+    ) -> Result<Option<XattrEntry<'a>>> {
+        let suffices = |number: usize| {
+            let mut rest = list.clone();
+            rest.remove(number);
+            fits_in_inode(room, &rest)
+        };
+        let mut movable = Vec::new();
+        for (number, entry) in list.iter().enumerate() {
+            if self.is_movable(entry)? {
+                movable.push(number);
+            }
+        }
+        let len = |number: &usize| list[*number].len_in_list();
+        let smallest = movable.iter().copied().filter(|&number| suffices(number)).min_by_key(len);
+        let Some(number) = smallest.or_else(|| movable.iter().copied().max_by_key(len)) else {
+            return Ok(None);
+        };
+        let entry = list.remove(number);
+        Ok(Some(match entry.value {
+            // In the inode its hash may have been left out.
+            XattrValue::Inline(value) => XattrEntry::new(entry.name_index, entry.name, value),
+            XattrValue::Inode { .. } => entry,
+        }))
+    }
+
+    /// Whether an attribute of an inode can stand in a block: not what is there of a file's content, and no value whose inode names its
+    /// one owner, as in the time before values had hashes: others would come to share it.
+    fn is_movable(&self, entry: &XattrEntry<'_>) -> Result<bool> {
+        match entry.value {
+            XattrValue::Inline(_) => Ok(entry.name_index != Namespace::System.index()),
+            XattrValue::Inode { inode, .. } => {
+                let (holder, _) = self.value_inode(inode)?;
+                Ok(entry.verify_hash(holder.inode.raw_times[0]).is_ok())
+            }
+        }
+    }
+}
