@@ -25,6 +25,10 @@ const BY_HASH: u64 = 1 << 62;
 /// The largest lower half.
 const LOW_MAX: u32 = (1 << 31) - 1;
 
+/// Leaves of a directory that does not fit into its part of the cache that a listing by hash has on their way: as many as devices take
+/// requests at once, and as many again, since each may be a request of its own.
+const LEAVES_AHEAD: usize = 128;
+
 /// What is done with an entry and its cookie.
 type Each<'a> = dyn FnMut(Entry<'_>, u64) -> Result<ControlFlow<()>> + 'a;
 
@@ -113,8 +117,7 @@ impl Ext4 {
         let first = way.leaf.hash().get();
         let blocks = self.dir_blocks(dir)?;
         let end = loop {
-            let block = way.leaf.block;
-            pieces.push(self.listed_leaf(dir, block, blocks)?);
+            pieces.push(self.listed_leaf(dir, &way, blocks)?);
             let is_more = self.advance(dir, &mut way, &mut Vec::new())?;
             if !is_more || u32::try_from(pieces.len()).unwrap_or(u32::MAX) >= blocks {
                 break u32::MAX;
@@ -128,23 +131,57 @@ impl Ext4 {
         Ok(Some(Batch { pieces, hashes: first..end }))
     }
 
-    /// Reads a leaf, and ahead of it what a listing will want: all of a directory that fits into a part of the cache, of another one
-    /// what lies beside.
-    fn listed_leaf(&self, dir: &Snapshot, block: LogicalBlock, blocks: u32) -> Result<(Buffer, Place)> {
+    /// Reads the leaf at the end of the way, and ahead of it what a listing will want: all of a directory that fits into a part of the cache, of
+    /// another one the leaves that come next in the index.
+    fn listed_leaf(&self, dir: &Snapshot, way: &Way, blocks: u32) -> Result<(Buffer, Place)> {
         let most = u32::try_from(self.cache_blocks() / 4).unwrap_or(u32::MAX).max(1);
-        let LogicalBlock(at) = block;
-        let ahead = |first| match first {
-            First::Use => None,
-            First::Miss => {
-                let start = at / most * most;
-                let end = start.saturating_add(most).min(blocks);
-                Some(vec![start..at, at + 1..end].into_iter().filter(|range| !range.is_empty()).collect())
-            }
+        let LogicalBlock(at) = way.leaf.block;
+        let ahead = |first| {
+            let runs = match first {
+                First::Miss if blocks <= most => vec![0..at, at + 1..blocks],
+                First::Use if blocks <= most => Vec::new(),
+                _ => self.leaves_ahead(way, first, most),
+            };
+            let runs: Vec<_> = runs.into_iter().filter(|run| !run.is_empty()).collect();
+            (!runs.is_empty()).then_some(runs)
         };
-        match self.dir_leaf(dir, block, ahead)? {
+        match self.dir_leaf(dir, way.leaf.block, ahead)? {
             Some(leaf) => Ok(leaf),
-            None => self.promised_leaf(dir, block),
+            None => self.promised_leaf(dir, way.leaf.block),
         }
+    }
+
+    /// Blocks that come next in the index, behind those that earlier leaves have asked for; with the next index block where they are the last of
+    /// theirs.
+    fn leaves_ahead(&self, way: &Way, first: First, most: u32) -> Vec<Range<u32>> {
+        let most = usize::try_from(most).unwrap_or(usize::MAX);
+        let stride = LEAVES_AHEAD.min(most);
+        let Some((frame, above)) = way.frames.split_last() else { return Vec::new() };
+        let behind = match first {
+            First::Miss => 1,
+            First::Use if frame.at.is_multiple_of((stride / 2).max(1)) => stride / 2,
+            First::Use => return Vec::new(),
+        };
+        // What is wrong with the index is told when it is used.
+        let Ok(index) = self.parse_index(frame) else { return Vec::new() };
+        let from = frame.at + behind;
+        let mut blocks: Vec<u32> =
+            (from..from + stride).map_while(|at| index.get(at)).map(|entry| entry.block.0).collect();
+        if blocks.len() < stride
+            && let Some(above) = above.last()
+            && let Some(next) = self.parse_index(above).ok().and_then(|index| index.get(above.at + 1))
+        {
+            blocks.push(next.block.0);
+        }
+        blocks.sort_unstable();
+        let mut runs: Vec<Range<u32>> = Vec::new();
+        for block in blocks {
+            match runs.last_mut() {
+                Some(last) if last.end == block => last.end += 1,
+                _ => runs.push(block..block.saturating_add(1)),
+            }
+        }
+        runs
     }
 
     /// Tells of the entries of some pieces of a directory in their order, those behind `after`.
