@@ -74,6 +74,7 @@ impl<'a> Entries<'a> {
     }
 
     /// Parses the entry at `self.at`, used or not.
+    #[inline]
     pub(crate) fn parse(&mut self) -> Result<Option<Entry<'a>>, Problem> {
         let start = self.at;
         let left = self.bytes.get(start..).unwrap_or_default();
@@ -98,6 +99,8 @@ impl<'a> Entries<'a> {
 impl<'a> Iterator for Entries<'a> {
     type Item = Result<Entry<'a>, Problem>;
 
+    // Who searches a leaf goes through half of it, from another crate.
+    #[inline]
     fn next(&mut self) -> Option<Self::Item> {
         while self.at < self.bytes.len() {
             match self.parse() {

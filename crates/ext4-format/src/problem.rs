@@ -71,6 +71,7 @@ pub enum Problem {
 
 impl Problem {
     /// Checks that `value` is within `min..=max`.
+    #[inline]
     pub fn check_range(field: &'static str, value: u64, min: u64, max: u64) -> Result<(), Problem> {
         if (min..=max).contains(&value) { Ok(()) } else { Err(Problem::Range { field, value, min, max }) }
     }

@@ -52,7 +52,8 @@ pub struct Options {
 
 impl Default for Options {
     /// Visible to the owner, the image's own ownership, no setuid, no devices, a thread for each processor and
-    /// at least two, so that a read that waits for the disk does not stop look-ups.
+    /// at least eight: one that waits for the disk answers nobody else, and fsyncs share a commit only as far as there are threads that
+    /// have come to it.
     fn default() -> Self {
         let processors = thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN);
         Options {
@@ -64,7 +65,7 @@ impl Default for Options {
             dev: false,
             noexec: false,
             nonempty: false,
-            threads: processors.max(NonZero::<usize>::MIN.saturating_add(1)),
+            threads: processors.max(NonZero::<usize>::MIN.saturating_add(7)),
         }
     }
 }

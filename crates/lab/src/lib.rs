@@ -20,6 +20,7 @@
 
 pub mod find_bench;
 pub mod harness;
+mod leftovers;
 pub mod mkfiles;
 pub mod mount_bench;
 pub mod mounts;

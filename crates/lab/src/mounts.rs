@@ -1,4 +1,4 @@
-//! Mounts that the kernel's side of a comparison needs; each goes when its guard is dropped, or the process ends.
+//! Mounts that the kernel's side of a comparison needs; each goes when its guard is dropped, or the process ends (`leftovers`).
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 use tempfile::TempDir;
+
+use crate::leftovers::folder;
 
 /// How long a mount may take to appear.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -176,13 +178,6 @@ impl Image {
     pub fn path(&self) -> &Path {
         &self.path
     }
-}
-
-pub(crate) fn folder() -> Result<TempDir, Unavailable> {
-    tempfile::Builder::new()
-        .prefix("dentree-lab")
-        .tempdir()
-        .map_err(|why| Unavailable::because("cannot make a temporary folder", why))
 }
 
 /// Runs a program, whose output counts only where it fails.

@@ -51,6 +51,11 @@ impl Plan {
             }
         }
     }
+
+    /// Whether it leaves every other entry of the directory where it is.
+    pub(super) fn keeps_entries(&self) -> bool {
+        matches!(self, Plan::Leaf(..) | Plan::Append)
+    }
 }
 
 impl Ext4 {

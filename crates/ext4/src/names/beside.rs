@@ -233,9 +233,17 @@ impl Ext4 {
         }
         let locks = &self.writer()?.directories;
         let tree = locks.share_tree(first.ino);
-        for _ in 0..TRIES {
-            let Ok(Some(found)) = self.find_name(&dir.snapshot(), name) else { return Ok(None) };
-            let Some((block, _)) = self.sb.block_size.split(found.position) else { return Ok(None) };
+        for attempt in 0..TRIES {
+            // Nearly always it is in the first leaf for its hash; the others are worth a search of their own.
+            let block = match attempt {
+                0 => self.way_now(dir, name).map(|(_, way)| way.leaf.block),
+                _ => self
+                    .find_name(&dir.snapshot(), name)
+                    .ok()
+                    .flatten()
+                    .and_then(|found| self.sb.block_size.split(found.position).map(|(block, _)| block)),
+            };
+            let Some(block) = block else { return Ok(None) };
             let leaf = locks.leaf(first.ino, block);
             let snapshot = dir.snapshot();
             let Some(wanted) = self.wanted(&snapshot, name) else { return Ok(None) };
@@ -243,7 +251,7 @@ impl Ext4 {
                 Ok(Some(found)) if found.lookup.ino.0 == u64::from(node.snapshot().ino.0) => {
                     return Ok(Some((found, Hold::Leaf(leaf, tree))));
                 }
-                // It was moved by a split.
+                // It was moved by a split, or is in a further leaf.
                 Ok(None) => {}
                 _ => return Ok(None),
             }

@@ -3,8 +3,9 @@
 //! Within one directory both changes work on one draft. What may find no space is only the new entry; it comes first.
 
 use super::{Draft, ENTRY_CREDITS};
+use crate::dir::Found;
 use crate::inodes::ORPHAN_CREDITS;
-use crate::{Error, Ext4, Node, Result};
+use crate::{Ext4, Node, Result};
 use dentree_ext4_format::{InodeNumber, InodeTime, NewEntry};
 use dentree_jbd2::Handle;
 use dentree_vfs::{FileType, Rename};
@@ -51,40 +52,43 @@ impl Ext4 {
         }
     }
 
-    /// To a name that is not there yet.
+    /// To a name that is not there yet: `vfs` has looked, and kept others from making it.
     fn move_entry(&self, rename: &Rename<'_, Node>, parties: &Parties) -> Result<()> {
         let (ino, kind) = parties.moved;
-        let mut drafts = Drafts::of(rename);
-        self.entry_for(&drafts.from, rename.from.name, rename.moved)?;
-        let wanted = self.wanted(drafts.to(), rename.to.name).ok_or(Error::InvalidName)?;
-        if self.find_entry(drafts.to(), &wanted)?.is_some() {
+        if parties.replaced.is_some() {
             // Two names of one inode, or two spellings of one: rename(2) leaves both.
             return Ok(());
         }
         let plan = self.plan_entry(rename.to.dir, rename.to.name)?;
-        // A plan may have moved a directory out of its inode.
+        // Made of what is there after the plan, which may have moved a directory out of its inode.
         let mut drafts = Drafts::of(rename);
+        let source = self.entry_for(&drafts.from, rename.from.name, rename.moved)?;
+        // Where entries of a leaf are moved it may be the old one's leaf.
+        let source = Some(source).filter(|_| plan.keeps_entries());
         self.count_move(&mut drafts, kind, 0)?;
         let mut handle = self.start(plan.credits() + 2 * ENTRY_CREDITS + 3)?;
         let entry = NewEntry { name: rename.to.name, inode: ino, file_type: self.entry_type(kind) };
         self.add_entry(&mut handle, rename.to.dir, drafts.to(), plan, &entry)?;
-        let done = self.finish_move(&mut handle, rename, drafts, parties);
+        let done = self.finish_move(&mut handle, rename, drafts, source, parties);
         self.all_or_abort(done)?;
         handle.stop();
         Ok(())
     }
 
-    /// The new name is there: takes the old one away.
+    /// The new name is there: takes the old one away, whose entry is `source`, if that is known.
     fn finish_move(
         &self,
         handle: &mut Handle<'_>,
         rename: &Rename<'_, Node>,
         mut drafts: Drafts,
+        source: Option<Found>,
         parties: &Parties,
     ) -> Result<()> {
         let now = self.writer()?.now();
-        // The new entry may have split the leaf of the old one.
-        let source = self.entry_for(&drafts.from, rename.from.name, rename.moved)?;
+        let source = match source {
+            Some(source) => source,
+            None => self.entry_for(&drafts.from, rename.from.name, rename.moved)?,
+        };
         self.remove_entry(handle, &mut drafts.from, source)?;
         let to = drafts.to().ino;
         self.touch_moved(handle, rename.moved, drafts.to.is_some().then_some(to), parties.moved.1, now)?;
@@ -94,7 +98,7 @@ impl Ext4 {
     /// To a name that another inode has so far, which loses it.
     fn replace(&self, rename: &Rename<'_, Node>, replaced: &Node, parties: &Parties) -> Result<()> {
         let mut drafts = Drafts::of(rename);
-        self.entry_for(&drafts.from, rename.from.name, rename.moved)?;
+        let source = self.entry_for(&drafts.from, rename.from.name, rename.moved)?;
         let target = self.entry_for(drafts.to(), rename.to.name, replaced)?;
         let is_dir = parties.replaced.is_some_and(|(_, kind)| kind == FileType::Directory);
         if is_dir {
@@ -104,7 +108,7 @@ impl Ext4 {
         let mut handle = self.start(2 * ENTRY_CREDITS + 4 + ORPHAN_CREDITS)?;
         self.point_entry(&mut handle, drafts.to(), target, parties.moved)?;
         let now = self.writer()?.now();
-        let done = self.finish_move(&mut handle, rename, drafts, parties).and_then(|()| {
+        let done = self.finish_move(&mut handle, rename, drafts, Some(source), parties).and_then(|()| {
             if is_dir {
                 self.drop_directory(&mut handle, replaced, now)
             } else {

@@ -15,6 +15,7 @@ use tempfile::TempDir;
 
 use super::Size;
 use super::contenders::Mounted;
+use crate::leftovers::folder;
 use crate::mounts::{Unavailable, command};
 use crate::rivals::create_in;
 use crate::tree::{Shape, Tree};
@@ -101,7 +102,7 @@ pub(super) struct Load {
 impl Load {
     /// Makes the archive.
     pub(super) fn new(size: Size) -> Result<Self, Unavailable> {
-        let folder = tempfile::tempdir().map_err(failed("a temporary folder"))?;
+        let folder = folder()?;
         let source = folder.path().join("source");
         let archived = Tree::generate(ARCHIVED, SEED);
         std::fs::create_dir(&source).map_err(failed("a temporary folder"))?;

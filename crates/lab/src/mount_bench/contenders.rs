@@ -6,7 +6,8 @@ use std::process::{Command, Stdio};
 use tempfile::TempDir;
 
 use super::cases::Load;
-use crate::mounts::{HiddenMount, OpenMount, Unavailable, command, folder};
+use crate::leftovers::folder;
+use crate::mounts::{HiddenMount, OpenMount, Unavailable, command};
 use crate::outcome::OURS;
 
 pub(super) const FUSE2FS: &str = "fuse2fs";
