@@ -251,15 +251,13 @@ impl<H: Handle> Core<H> {
             Some((under, hash)) if under == seed => hash,
             _ => self.hasher.path(seed, &text.bytes[at..]),
         };
-        let mut is_there = self.index.likely(extent, hash).next().is_some();
-        // What was asked for beforehand is not expected in the caches, and notes less so: a climb waits for less.
-        let is_aimed = route.aim.is_some();
+        let mut is_there = false;
         let by_way = |found| {
             prefetch(self.dentry(found));
             is_there = true;
             self.verify(aim, found)
         };
-        if !is_aimed && let Ok(glimpse) = self.index.search(extent, hash, by_way) {
+        if let Ok(glimpse) = self.index.search(extent, hash, by_way) {
             let end = self.end_of(aim, &glimpse);
             if settle(&end) {
                 if self.is_true(aim, &glimpse) {
@@ -269,7 +267,11 @@ impl<H: Handle> Core<H> {
                 undo(&end);
             }
         }
-        if is_there { self.climb_to_end(aim, is_aimed, hash, settle, undo) } else { self.leap_to_miss(aim) }
+        if is_there {
+            self.climb_to_end(aim, route.aim.is_some(), hash, settle, undo)
+        } else {
+            self.leap_to_miss(aim)
+        }
     }
 
     /// Ends a walk at the name that a complete directory does not have, if the way to that is known.

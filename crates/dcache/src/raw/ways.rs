@@ -46,8 +46,8 @@
 //! thirty-second of the cache's budget at most, which it is taken from.
 //!
 //! **Where it is not used.** Where a leap is not: directories that not everybody may search are asked for one by one, so no answer of one user
-//! serves another. For paths of more than ten directories or 159 bytes, for records beyond those that the budget foresaw, and where a
-//! walk's lines are asked for beforehand, the climb remains.
+//! serves another. For paths of more than ten directories or 159 bytes, and for records beyond those that the budget foresaw, the climb
+//! remains.
 
 use super::{
     Core, Id,
