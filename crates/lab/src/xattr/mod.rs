@@ -140,8 +140,9 @@ pub fn measure(plan: &Plan, tell: &dyn Fn(&str)) -> Results {
 
 /// Somebody who sets attributes of files in an image.
 enum Rival<'a> {
-    InProcess(BenchImage, Box<InProcess>),
-    Mounted(BenchImage, By<'a>, Mounted),
+    // Its image goes after it.
+    InProcess(Box<InProcess>, BenchImage),
+    Mounted(By<'a>, Mounted, BenchImage),
     Limit(Mounted),
 }
 
@@ -165,13 +166,13 @@ impl<'a> Contender<'a> {
             Some(by) => {
                 let image = image()?;
                 let mounted = Mounted::new(&image, by, program)?;
-                Rival::Mounted(image, by, mounted)
+                Rival::Mounted(by, mounted, image)
             }
             None if name == LIMIT => Rival::Limit(Mounted::limit(cell, program)?),
             None => {
                 let image = image()?;
                 let setter = InProcess::new(&image, cell.clients, cell.files)?;
-                Rival::InProcess(image, Box::new(setter))
+                Rival::InProcess(Box::new(setter), image)
             }
         };
         Ok(Contender { name, rival, runs: Vec::new() })
@@ -181,9 +182,9 @@ impl<'a> Contender<'a> {
         let in_all = plan.sets_in_all / cell.clients;
         let short = Cell { sets: in_all.clamp(1, cell.sets), ..*cell };
         let took = match &self.rival {
-            Rival::InProcess(_, setter) => run(&**setter, cell, round).as_secs_f64(),
-            Rival::Mounted(_, By::Kernel, mounted) => mounted.run(cell, round)?.as_secs_f64(),
-            Rival::Mounted(_, _, mounted) | Rival::Limit(mounted) => {
+            Rival::InProcess(setter, _) => run(&**setter, cell, round).as_secs_f64(),
+            Rival::Mounted(By::Kernel, mounted, _) => mounted.run(cell, round)?.as_secs_f64(),
+            Rival::Mounted(_, mounted, _) | Rival::Limit(mounted) => {
                 mounted.run(&short, round)?.as_secs_f64() * cell.sets as f64 / short.sets as f64
             }
         };
@@ -194,11 +195,11 @@ impl<'a> Contender<'a> {
     /// The runs, once the image is known to be sound, where it is we who wrote it.
     fn end(self) -> Result<Vec<f64>, Unavailable> {
         match self.rival {
-            Rival::InProcess(image, setter) => {
+            Rival::InProcess(setter, image) => {
                 setter.end()?;
                 image.check()?;
             }
-            Rival::Mounted(image, by, mounted) => {
+            Rival::Mounted(by, mounted, image) => {
                 mounted.end()?;
                 if matches!(by, By::Dentree(_)) {
                     image.check()?;
