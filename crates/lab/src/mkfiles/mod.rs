@@ -13,7 +13,7 @@
 //!
 //! # Limits
 //! Read-ahead cannot make the device faster, only ask it earlier. What a create takes with it is at least the most of three
-//! times ([`limit::Arithmetic`]), and what it takes without is at most that much more:
+//! times, and what it takes without is at most that much more:
 //! - *directories*: each is waited for once;
 //! - *queue*: what is read ahead is read too, as many requests at a time as the device takes;
 //! - *processor*: what a create takes where nothing is waited for.
