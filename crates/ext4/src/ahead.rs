@@ -1,13 +1,13 @@
-//! Which blocks of a directory are read ahead of their use.
+//! Which blocks of a directory, or of the inode table, are read ahead of their use.
 //!
 //! Who goes through a directory reads it in order: the blocks behind are read ahead in a window that doubles ([`Sequence`]). Who looks
 //! for a name goes to one leaf, and the next name may be in any other: those that cost least are the neighbours, which come by
-//! one request ([`DxReadAhead`]).
+//! one request ([`DxReadAhead`]). The same holds for blocks of the inode table, whose inodes are looked at one by one.
 
 use crate::map::Mapping;
 use crate::{Ext4, Snapshot};
 use dentree_bufcache::{First, Runs};
-use dentree_ext4_format::{GroupNumber, InodeNumber, LogicalBlock};
+use dentree_ext4_format::{BlockNumber, GroupNumber, InodeNumber, LogicalBlock};
 use std::ops::{ControlFlow, Range};
 use std::str::FromStr;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -46,9 +46,12 @@ impl FromStr for DxReadAhead {
 /// Most blocks that a window has.
 const MAX_WINDOW: u32 = 256;
 
-/// The windows of directories, by a few bits of their inode numbers.
+/// Most blocks of the inode table that are read where one is missing: what the kernel reads, too (`inode_readahead_blks`).
+const MAX_INODE_WINDOW: u32 = 32;
+
+/// The windows of directories, by a few bits of their inode numbers; or of groups' inode tables, by those of the groups' numbers and 1.
 ///
-/// A slot is `inode << 32 | wasted << 16 | width`: the directory that it is of, how many blocks the cache had thrown out unused at its
+/// A slot is `number << 32 | wasted << 16 | width`: the directory that it is of, how many blocks the cache had thrown out unused at its
 /// last miss, and the width of its window then. What threads that meet in a slot lose is a better guess, so relaxed loads and
 /// stores do.
 pub(crate) struct Windows(Box<[AtomicU64]>);
@@ -61,19 +64,19 @@ impl Windows {
     }
 
     /// How many blocks around one that was missing are to be read, with that one. `wasted`: how many blocks the cache has thrown out so far
-    /// that were read ahead, of whatever directory, and never used.
-    fn next(&self, dir: InodeNumber, wasted: u64) -> u32 {
-        let slot = &self.0[(dir.0 % SLOTS) as usize];
+    /// that were read ahead, of whatever kind, and never used. `max`: no more than so many.
+    fn next(&self, number: u32, wasted: u64, max: u32) -> u32 {
+        let slot = &self.0[(number % SLOTS) as usize];
         let old = slot.load(Relaxed);
         let wasted = wasted as u16;
-        let width = if old >> 32 == u64::from(dir.0) {
+        let width = if old >> 32 == u64::from(number) {
             let (before, width) = ((old >> 16) as u16, old as u32 & 0xFFFF);
             let since = u32::from(wasted.wrapping_sub(before));
-            if since > width / 2 { (width / 2).max(1) } else { (width * 2).min(MAX_WINDOW) }
+            if since > width / 2 { (width / 2).max(1) } else { (width * 2).min(max) }
         } else {
             1
         };
-        slot.store(u64::from(dir.0) << 32 | u64::from(wasted) << 16 | u64::from(width), Relaxed);
+        slot.store(u64::from(number) << 32 | u64::from(wasted) << 16 | u64::from(width), Relaxed);
         width
     }
 }
@@ -121,13 +124,33 @@ impl Ext4 {
             DxReadAhead::Off => return None,
             DxReadAhead::Whole => 0..blocks,
             DxReadAhead::Window => {
-                let width = self.windows.next(dir.ino, self.ahead_wasted());
+                let width = self.windows.next(dir.ino.0, self.ahead_wasted(), MAX_WINDOW);
                 let start = block.saturating_sub(width / 2);
                 start..start.saturating_add(width).min(blocks)
             }
         };
         let beside = [range.start..block, block + 1..range.end];
         let beside: Vec<_> = beside.into_iter().filter(|range| !range.is_empty()).collect();
+        (!beside.is_empty()).then_some(beside)
+    }
+
+    /// The blocks to read ahead when `block`, which inode `ino` lies in, is missing: of the same group's table.
+    pub(crate) fn inodes_beside(&self, ino: InodeNumber, block: BlockNumber, first: First) -> Option<Runs> {
+        if first == First::Use {
+            return None;
+        }
+        let (group, in_group) =
+            ((ino.0 - 1) / self.sb.inodes_per_group, (ino.0 - 1) % self.sb.inodes_per_group);
+        let in_block = self.sb.block_size.bytes() / self.sb.inode_size;
+        let table = block.0.saturating_sub(u64::from(in_group / in_block));
+        let end = table + u64::from(self.sb.inodes_per_group.div_ceil(in_block));
+        let wasted = self.ahead_wasted();
+        let width = u64::from(self.table_windows.next(group + 1, wasted, MAX_INODE_WINDOW));
+        // Aligned, so that two misses never want the same.
+        let start = block.0 - (block.0 - table) % width;
+        let behind = start.saturating_add(width).min(end);
+        let beside: Runs =
+            [start..block.0, block.0 + 1..behind].into_iter().filter(|run| !run.is_empty()).collect();
         (!beside.is_empty()).then_some(beside)
     }
 
@@ -201,15 +224,16 @@ mod tests {
 
     #[test]
     fn a_window_grows_while_nothing_is_wasted_and_shrinks_when_much_is() {
-        let (windows, dir) = (Windows::new(), InodeNumber(12));
+        let (windows, dir) = (Windows::new(), 12);
         // The count wraps around.
-        let wasted = [0, 0, 0, 0, 5, 6, 20, 60, (1 << 16) + 61].map(|wasted| windows.next(dir, wasted));
+        let wasted =
+            [0, 0, 0, 0, 5, 6, 20, 60, (1 << 16) + 61].map(|wasted| windows.next(dir, wasted, MAX_WINDOW));
         assert_eq!(wasted, [1, 2, 4, 8, 4, 8, 4, 2, 4]);
-        let widest = (0..20).map(|_| windows.next(dir, 61)).max();
+        let widest = (0..20).map(|_| windows.next(dir, 61, MAX_WINDOW)).max();
         assert_eq!(widest, Some(MAX_WINDOW));
         // Another directory in the same slot begins anew.
-        assert_eq!(windows.next(InodeNumber(12 + SLOTS), 61), 1);
-        assert_eq!(windows.next(dir, 61), 1);
+        assert_eq!(windows.next(12 + SLOTS, 61, MAX_WINDOW), 1);
+        assert_eq!(windows.next(dir, 61, MAX_WINDOW), 1);
     }
 
     #[test]
