@@ -1,14 +1,19 @@
 //! Prints how many random reads of 4 KiB a second come from a file that is not in memory, by who makes them and how many are in
-//! flight: `cargo run --release -p dentree-blockdev --example queue_depth -- [FOLDER]`.
+//! flight: `cargo run --release -p dentree-blockdev --example queue_depth -- [FOLDER]`. The last two columns are a ring that one thread asks
+//! for itself, through the system's cache and past it (O_DIRECT); with one read in flight they are plain reads.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::Instant;
 
+use compio_buf::{BufResult, IntoInner, IoBuf, Slice};
+use compio_driver::op::ReadAt;
+use compio_driver::{Key, Proactor, PushEntry};
 use dentree_blockdev::{Access, BlockDevice, FileDevice, Queue};
-use rustix::fs::{Advice, fadvise};
+use rustix::fs::{Advice, OFlags, fadvise};
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
 const BLOCK: usize = 4096;
@@ -40,9 +45,9 @@ fn print(path: &Path) -> Result<(), Box<dyn std::error::Error>> {
         "thousand reads/s and µs of processor time per read: medians of {REPEATS}; the ring is {:?}",
         ring.queue()
     );
-    println!("depth  {:>26} {:>26} {:>26}", "read_at", "ring", "threads");
+    println!("depth  {:>26} {:>26} {:>26} {:>26} {:>26}", "read_at", "ring", "threads", "bare", "direct");
     for depth in [1, 2, 4, 8, 16, 32, 64, 128] {
-        let mut rates = [const { Vec::new() }; 3];
+        let mut rates = [const { Vec::new() }; 5];
         for repeat in 0..REPEATS as u64 {
             let seed = repeat * 1000 + depth;
             if depth == 1 {
@@ -50,6 +55,9 @@ fn print(path: &Path) -> Result<(), Box<dyn std::error::Error>> {
             }
             rates[1].push(queued(path, &ring, depth, seed)?);
             rates[2].push(queued(path, &threads, depth, seed)?);
+            for (column, flags) in [(3, OFlags::empty()), (4, OFlags::DIRECT)] {
+                rates[column].push(bare(path, flags, depth, seed)?);
+            }
         }
         let columns = rates.map(|runs| {
             let (mut rates, mut costs): (Vec<f64>, Vec<f64>) = runs.into_iter().unzip();
@@ -62,7 +70,8 @@ fn print(path: &Path) -> Result<(), Box<dyn std::error::Error>> {
                 _ => String::new(),
             }
         });
-        println!("{depth:>5}  {:>26} {:>26} {:>26}", columns[0], columns[1], columns[2]);
+        let [plain, ring, threads, bare, direct] = columns;
+        println!("{depth:>5}  {plain:>26} {ring:>26} {threads:>26} {bare:>26} {direct:>26}");
     }
     Ok(())
 }
@@ -117,4 +126,52 @@ fn queued(path: &Path, device: &Arc<FileDevice>, depth: u64, seed: u64) -> std::
         receiver.recv().map_err(std::io::Error::other)??;
     }
     Ok(figures(start, cpu))
+}
+
+type Op = ReadAt<Slice<Vec<u8>>, Arc<File>>;
+
+/// Where in a buffer of two blocks one begins that the device can read to.
+fn aligned(buf: &[u8]) -> usize {
+    buf.as_ptr().align_offset(BLOCK)
+}
+
+fn bare(path: &Path, flags: OFlags, depth: u64, seed: u64) -> std::io::Result<(f64, f64)> {
+    forget(path)?;
+    let file = Arc::new(OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(path)?);
+    let mut ring = Proactor::builder().capacity(128).build()?;
+    let mut free = vec![vec![0; 2 * BLOCK]; depth as usize];
+    let mut flying: Vec<Key<Op>> = Vec::new();
+    let (start, cpu) = (Instant::now(), clock_gettime(ClockId::ProcessCPUTime));
+    let mut wanted = offsets(seed).take(READS as usize).peekable();
+    while wanted.peek().is_some() || !flying.is_empty() {
+        while let Some(mut buf) = free.pop() {
+            let Some(offset) = wanted.next() else { break };
+            let at = aligned(&buf);
+            if depth == 1 {
+                file.read_exact_at(&mut buf[at..at + BLOCK], offset)?;
+                free.push(buf);
+                continue;
+            }
+            match ring.push(ReadAt::new(Arc::clone(&file), offset, buf.slice(at..at + BLOCK))) {
+                PushEntry::Pending(key) => flying.push(key),
+                PushEntry::Ready(read) => free.push(landed(read)?),
+            }
+        }
+        if flying.is_empty() {
+            continue;
+        }
+        ring.poll(None)?;
+        for key in std::mem::take(&mut flying) {
+            match ring.pop(key) {
+                PushEntry::Pending(key) => flying.push(key),
+                PushEntry::Ready(read) => free.push(landed(read)?),
+            }
+        }
+    }
+    Ok(figures(start, cpu))
+}
+
+fn landed(BufResult(read, op): BufResult<usize, Op>) -> std::io::Result<Vec<u8>> {
+    assert_eq!(read?, BLOCK);
+    Ok(op.into_inner().into_inner())
 }

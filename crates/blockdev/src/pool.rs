@@ -21,6 +21,8 @@ pub(crate) struct ReaderPool {
 
 struct Shared {
     read: Box<ReadAt>,
+    /// Most threads.
+    most: usize,
     state: Mutex<State>,
     work: Condvar,
 }
@@ -46,7 +48,12 @@ pub(crate) const MAX_READERS: usize = 32;
 
 impl ReaderPool {
     pub(crate) fn new(read: Box<ReadAt>) -> Self {
-        let shared = Shared { read, state: Mutex::default(), work: Condvar::new() };
+        ReaderPool::with_readers(MAX_READERS, read)
+    }
+
+    /// With at most so many threads, one at least.
+    pub(crate) fn with_readers(most: usize, read: Box<ReadAt>) -> Self {
+        let shared = Shared { read, most: most.max(1), state: Mutex::default(), work: Condvar::new() };
         ReaderPool { shared: Arc::new(shared), threads: Mutex::default() }
     }
 
@@ -56,7 +63,7 @@ impl ReaderPool {
     pub(crate) fn submit(&self, job: Job) {
         let mut state = self.shared.lock();
         state.jobs.push_back(job);
-        if state.jobs.len() <= state.idle || state.threads == MAX_READERS {
+        if state.jobs.len() <= state.idle || state.threads == self.shared.most {
             drop(state);
             self.shared.work.notify_one();
             return;

@@ -11,7 +11,8 @@ use crate::{BlockDevice, Done};
 /// A device each of whose requests takes at least a given time, as a disk's or a network's do.
 ///
 /// Requests in flight together wait together: eight reads that are [submitted](BlockDevice::submit) take as long as one. No more
-/// than [`DEPTH`](SlowDevice::DEPTH) of those are in flight; the others wait for the first to end, as on a disk.
+/// than [`DEPTH`](SlowDevice::DEPTH) of those are in flight, or [as many as are asked for](SlowDevice::with_depth); the others wait for the
+/// first to end, as on a disk.
 pub struct SlowDevice {
     device: Arc<dyn BlockDevice>,
     latency: Duration,
@@ -24,9 +25,14 @@ impl SlowDevice {
 
     /// `device`, with every read, write and flush taking at least `latency`.
     pub fn new(device: Arc<dyn BlockDevice>, latency: Duration) -> Self {
+        SlowDevice::with_depth(device, latency, SlowDevice::DEPTH)
+    }
+
+    /// The same, with at most `depth` of the submitted reads in flight, one at least.
+    pub fn with_depth(device: Arc<dyn BlockDevice>, latency: Duration, depth: usize) -> Self {
         let inner = Arc::clone(&device);
-        let pool =
-            ReaderPool::new(Box::new(move |offset, buf| after(latency, || inner.read_at(offset, buf))));
+        let read = move |offset, buf: &mut [u8]| after(latency, || inner.read_at(offset, buf));
+        let pool = ReaderPool::with_readers(depth, Box::new(read));
         SlowDevice { device, latency, pool }
     }
 }

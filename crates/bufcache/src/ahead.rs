@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use crate::cache::BufCache;
 use crate::claim::{Buffer, Claim};
-use crate::shard::{Found, Origin};
+use crate::feedback::AheadOutcome;
+use crate::shard::{Found, Origin, Soon};
 
 /// Runs of neighbouring blocks.
 pub type Runs = Vec<Range<u64>>;
@@ -22,6 +23,9 @@ pub enum First {
 
 /// Bytes that one request reads ahead at most: what comes first of it is not to wait for much more.
 const REQUEST_BYTES: usize = 128 << 10;
+
+/// So many blocks in a row that there is no room for, whose shards are others, say that there is none at all.
+const MOST_REFUSED: usize = 16;
 
 impl BufCache {
     /// The bytes of a block as [`get`](BufCache::get) gives them. Where it was missing or is first used, `plan` is asked whether to read
@@ -79,22 +83,33 @@ impl BufCache {
         }
     }
 
-    /// How many blocks were read ahead and thrown out before anybody asked for them, or could not be read.
-    pub fn ahead_wasted(&self) -> u64 {
-        self.blocks().ahead_wasted()
+    /// What came of reading ahead so far. Takes no lock.
+    pub fn ahead_outcome(&self) -> AheadOutcome {
+        self.blocks().feedback.outcome()
     }
 
     /// Begins to read blocks, neighbours in one request, and waits for none. Those that are in memory, that are not on the device, or
-    /// that there is no room for, are left out.
+    /// that there is no room for, are left out; where there is none for some in a row, all that come after are.
     pub fn read_ahead(&self, runs: Runs) {
         let most = (REQUEST_BYTES / self.block_size()).max(1);
         let end = self.device().size() / self.block_size() as u64;
+        let mut refused = 0;
         for run in runs {
             let mut claims = Vec::new();
             for block in run.start..run.end.min(end) {
                 match self.blocks().claim_ahead(block) {
-                    Some(vacancy) => claims.push(Claim::new(self.blocks(), block, vacancy)),
-                    None => self.submit(std::mem::take(&mut claims)),
+                    Soon::Claimed(vacancy) => {
+                        refused = 0;
+                        claims.push(Claim::new(self.blocks(), block, vacancy));
+                    }
+                    Soon::Here => self.submit(std::mem::take(&mut claims)),
+                    Soon::Refused => {
+                        refused += 1;
+                        self.submit(std::mem::take(&mut claims));
+                    }
+                }
+                if refused == MOST_REFUSED {
+                    return;
                 }
                 if claims.len() == most {
                     self.submit(std::mem::take(&mut claims));

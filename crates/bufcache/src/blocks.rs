@@ -6,8 +6,9 @@ use std::sync::Arc;
 use foldhash::fast::RandomState;
 
 use crate::claim::Buffer;
+use crate::feedback::Feedback;
 use crate::recent::{BhLruSize, Recent};
-use crate::shard::{Found, SLOT_OVERHEAD, Shard, Vacancy};
+use crate::shard::{Found, SLOT_OVERHEAD, Shard, Soon};
 use crate::stats::Stats;
 use crate::sync::{Mutex, MutexGuard, lock};
 
@@ -18,6 +19,7 @@ pub(crate) struct Blocks {
     pub(crate) capacity: usize,
     hasher: RandomState,
     recent: Arc<Recent>,
+    pub(crate) feedback: Arc<Feedback>,
     /// A power of two.
     shards: Box<[Mutex<Shard>]>,
 }
@@ -33,8 +35,12 @@ impl Blocks {
         let shards = shards.clamp(1, MAX_SHARDS);
         let hasher = RandomState::default();
         let recent = Arc::new(Recent::new(bh_lru_size, capacity));
-        let make = |_| Mutex::new(Shard::new(capacity / shards, hasher.clone(), Arc::clone(&recent)));
-        Blocks { block_size, capacity, shards: (0..shards).map(make).collect(), hasher, recent }
+        let feedback = Arc::new(Feedback::default());
+        let make = |_| {
+            let (recent, feedback) = (Arc::clone(&recent), Arc::clone(&feedback));
+            Mutex::new(Shard::new(capacity / shards, hasher.clone(), recent, feedback))
+        };
+        Blocks { block_size, capacity, shards: (0..shards).map(make).collect(), hasher, recent, feedback }
     }
 
     #[inline]
@@ -65,13 +71,9 @@ impl Blocks {
         lock(self.shard_for(hash)).find_or_claim(block, hash, is_single)
     }
 
-    pub(crate) fn claim_ahead(&self, block: u64) -> Option<Vacancy> {
+    pub(crate) fn claim_ahead(&self, block: u64) -> Soon {
         let hash = self.hash(block);
         lock(self.shard_for(hash)).claim_ahead(block, hash)
-    }
-
-    pub(crate) fn ahead_wasted(&self) -> u64 {
-        self.shards.iter().map(|shard| lock(shard).ahead_wasted()).sum()
     }
 
     pub(crate) fn stats(&self) -> Stats {

@@ -13,6 +13,7 @@ use foldhash::fast::RandomState;
 use hashbrown::HashTable;
 
 use crate::claim::Buffer;
+use crate::feedback::Feedback;
 use crate::pending::Pending;
 use crate::queues::{Gone, Link, Queue, Queues};
 use crate::recent::{Recent, SEAT_OVERHEAD, Seats};
@@ -25,6 +26,16 @@ pub(crate) enum Found {
     Reading(Arc<Pending>, Origin),
     /// The caller is to read it.
     Missing(Vacancy),
+}
+
+/// What becomes of a block that may be wanted soon.
+pub(crate) enum Soon {
+    /// The caller is to read it.
+    Claimed(Vacancy),
+    /// It is in memory, or on its way.
+    Here,
+    /// There is no room that nobody needs more.
+    Refused,
 }
 
 /// How a block came to be in memory.
@@ -150,10 +161,16 @@ pub(crate) struct Shard {
     /// What processors have of this shard's blocks, too: before a block changes or goes, it is recalled.
     recent: Arc<Recent>,
     counts: Stats,
+    feedback: Arc<Feedback>,
 }
 
 impl Shard {
-    pub(crate) fn new(capacity: usize, hasher: RandomState, recent: Arc<Recent>) -> Self {
+    pub(crate) fn new(
+        capacity: usize,
+        hasher: RandomState,
+        recent: Arc<Recent>,
+        feedback: Arc<Feedback>,
+    ) -> Self {
         Shard {
             table: HashTable::new(),
             slots: Vec::new(),
@@ -165,6 +182,7 @@ impl Shard {
             hasher,
             recent,
             counts: Stats::default(),
+            feedback,
         }
     }
 
@@ -205,6 +223,7 @@ impl Shard {
         }
         self.ahead -= 1;
         self.counts.ahead_used += 1;
+        self.feedback.used(1);
         Origin::ReadAhead
     }
 
@@ -240,16 +259,27 @@ impl Shard {
 
     /// Claims a slot for a block that may be wanted soon, if it is not there and there is room that nobody needs more: what is read
     /// ahead takes a quarter of the cache at most, and pushes out nothing that has a use to its credit.
-    pub(crate) fn claim_ahead(&mut self, block: u64, hash: u64) -> Option<Vacancy> {
-        if self.slot_of(block, hash).is_some() || self.ahead >= self.capacity.div_ceil(4) {
-            return None;
+    pub(crate) fn claim_ahead(&mut self, block: u64, hash: u64) -> Soon {
+        if self.slot_of(block, hash).is_some() {
+            return Soon::Here;
         }
-        let memory = if self.resident() < self.capacity { None } else { Some(self.evict_unused()?) };
+        let Some(memory) = self.room_ahead() else {
+            self.feedback.in_vain(1);
+            return Soon::Refused;
+        };
         let vacancy = Vacancy { is_ahead: true, ..self.claim_slot(block, hash, Queue::Main, memory) };
         self.slots[vacancy.slot as usize].is_ahead = true;
         self.ahead += 1;
         self.counts.ahead_read += 1;
-        Some(vacancy)
+        Soon::Claimed(vacancy)
+    }
+
+    /// Room for one more that is read ahead, and the memory of who had it.
+    fn room_ahead(&mut self) -> Option<Option<Arc<[u8]>>> {
+        if self.ahead >= self.capacity.div_ceil(4) {
+            return None;
+        }
+        if self.resident() < self.capacity { Some(None) } else { self.evict_unused().map(Some) }
     }
 
     fn claim_slot(&mut self, block: u64, hash: u64, queue: Queue, memory: Option<Arc<[u8]>>) -> Vacancy {
@@ -378,6 +408,7 @@ impl Shard {
         let (block, was_ahead) = (*block, std::mem::take(is_ahead));
         self.ahead -= usize::from(was_ahead);
         self.counts.ahead_wasted += u64::from(was_ahead);
+        self.feedback.in_vain(u64::from(was_ahead));
         let hash = self.hasher.hash_one(block);
         if let Ok(entry) = self.table.find_entry(hash, |entry| entry.block == block) {
             entry.remove();
@@ -474,10 +505,6 @@ impl Shard {
 
     pub(crate) fn count_device_read(&mut self) {
         self.counts.device_reads += 1;
-    }
-
-    pub(crate) fn ahead_wasted(&self) -> u64 {
-        self.counts.ahead_wasted
     }
 
     pub(crate) fn stats(&self, block_size: usize) -> Stats {

@@ -1,5 +1,6 @@
 //! The public face of the cache: entries by reference instead of by number.
 
+use crate::raw::epoch::Pin;
 use crate::raw::leap::Route;
 use crate::raw::name::Text;
 use crate::raw::prefetch::TOGETHER;
@@ -58,7 +59,15 @@ impl<H: Handle> Dcache<H> {
     ) -> Walk<'_, H> {
         let request = self.request(start, path, options);
         let core = &self.core;
+        let mut pin = core.epoch.enter();
+        let hold = |id| core.hold(id).then_some(id);
+        match core.leap_by_hint(&pin, &request, hold, |id| core.release(id)) {
+            Some(Ok(id)) => return Walk::Found(DentryRef::adopt(self, id)),
+            Some(Err((at, end))) => return Walk::Negative { at, end },
+            None => {}
+        }
         self.adopt(core.walk(
+            &mut pin,
             &request,
             &mut may_search,
             |end| core.hold_end(end),
@@ -66,8 +75,8 @@ impl<H: Handle> Dcache<H> {
         ))
     }
 
-    /// As [`walk`](Self::walk), but what is found is answered by value, and nobody holds it: nothing at all is written that other
-    /// threads read, where [`walk`](Self::walk) writes a count, which threads that often meet at one entry wait for. Who wants to keep the
+    /// As [`walk`](Self::walk), but what is found is answered by value, and nobody holds it: where the way is known nothing at all is
+    /// written that other threads read, while [`walk`](Self::walk) writes a count, which threads that often meet at one entry wait for. Who wants to keep the
     /// entry [`get`](Self::get)s it. What the walk stopped at is held.
     ///
     /// ```
@@ -90,10 +99,29 @@ impl<H: Handle> Dcache<H> {
         mut may_search: impl FnMut(&H) -> bool,
     ) -> Walk<'_, H, Seen<H>> {
         let request = self.request(start, path, options);
+        let core = &self.core;
+        let mut pin = core.epoch.enter();
+        // SAFETY: found linked inside this pin, and positive.
+        match core.leap_by_hint(&pin, &request, |id| Some(unsafe { core.see(id) }), drop) {
+            Some(Ok(seen)) => Walk::Found(seen),
+            Some(Err((at, end))) => Walk::Negative { at, end },
+            None => self.find_on(&mut pin, &request, &mut may_search),
+        }
+    }
+
+    /// Finds what there is no hint for.
+    #[inline(never)]
+    fn find_on(
+        &self,
+        pin: &mut Pin<'_>,
+        request: &Request<'_>,
+        may_search: &mut impl FnMut(&H) -> bool,
+    ) -> Walk<'_, H, Seen<H>> {
         let (core, mut seen) = (&self.core, None);
         let end = core.walk(
-            &request,
-            &mut may_search,
+            pin,
+            request,
+            may_search,
             |end| core.see_end(end, &mut seen),
             |end| core.release_stop(end),
         );
@@ -252,6 +280,8 @@ impl<H: Handle> Dcache<H> {
             retries: counters.retries.get(),
             searches_asked: counters.searches_asked.get(),
             prefetched: counters.prefetched.get(),
+            climbed: counters.climbed.get(),
+            unhinted: counters.unhinted.get(),
             locked_hits: counters.locked_hits.get(),
             fills: counters.fills.get(),
             fill_waits: counters.fill_waits.get(),

@@ -40,16 +40,18 @@
 //! - **G1** A walk that returns an entry saw, at one instant during the call, every component linked as the path says.
 //! - **G2** A walk that returns [`Walk::Negative`] saw such an instant for the missing name.
 //! - **G3** No walk waits for another thread.
-//! - **G4** A walk writes no line that other threads read, except to set a clear "used" bit and, at the end, one
-//!   reference count; [`find`](Dcache::find) not even that.
+//! - **G4** A walk writes no line that other threads read, except to set a clear "used" bit, to note a way that it did not know
+//!   ([below](#ways)), and, at the end, to move one reference count; [`find`](Dcache::find) not even that.
 //! - **G5** Memory never exceeds the [budget](Builder::memory) plus what is held.
 //! - **G6** An entry that is held is never reused; a stale [`DentryId`] finds nothing.
 //! - **G7** Handles are dropped outside of all locks.
 //!
 //! # What it costs
 //!
-//! A walk costs one cache line of index, and one of records for each component ([sticky seeds](#sticky-seeds)). An entry with a name of up to 32 bytes takes 64 bytes for what walks read, 64 for
-//! what is written, 3 for eviction and 8 to 16 of index: about 143 in all.
+//! A walk costs one cache line of index, and one of records for each component ([sticky seeds](#sticky-seeds)); where
+//! the way is known ([ways](#ways)) it looks at each component's sequence count only. An entry with a name of up to 32 bytes takes 64 bytes for what
+//! walks read, 64 for what is written, 3 for eviction and 8 to 16 of index: about 143 in all. Ways and hints take a thirty-second of the
+//! budget at most, as they come.
 //!
 //! # Data
 //!
@@ -73,6 +75,13 @@
 //! directory is to move one record. A walk looks for the last component at once and climbs from there by the parents'
 //! numbers, comparing names. Where something above was renamed, the guess is wrong and costs a wasted look; what is
 //! found is decided by names and numbers.
+//!
+//! ## Ways
+//!
+//! What a climb has found is noted: the path to a directory, with the sequence counts of all records on it. The next walk into that
+//! directory compares the path's bytes at once and then the counts; any change of a directory on the way shows in its
+//! count. A hint, found by the path's last bytes, tells where to begin without a look into the index. `raw/ways.rs` argues why both may
+//! be believed. They are used where a leap is: not through directories that may have to be asked for.
 //!
 //! # Who protects what
 //!

@@ -180,3 +180,78 @@ fn what_was_expired_is_asked_for_again() {
         assert_ne!(look(&cache, "dir/file"), Some(Some(3)));
     });
 }
+
+/// Walks that note the way to a path's directory, and what is at its end.
+fn learn(cache: &Dcache<u64>, path: &str) {
+    for _ in 0..2 {
+        assert!(matches!(look(cache, path), Some(Some(_))));
+    }
+}
+
+#[test]
+fn a_way_that_was_noted_leads_nowhere_else_while_its_directory_is_renamed() {
+    check(|| {
+        let cache = cache();
+        let root = cache.root();
+        let dir = cache.create(&root, b"a", Child::directory(2));
+        cache.create(&dir, b"file", Child::other(3));
+        learn(&cache, "a/file");
+        drop((root, dir));
+        let renamer = {
+            let cache = cache.clone();
+            thread::spawn(move || {
+                let root = cache.root();
+                cache.rename(&root, b"a", &root, b"b");
+                // Never `a/late`.
+                let Walk::Found(dir) = cache.walk(&root, b"b", WalkOptions::default(), |_| true) else {
+                    return;
+                };
+                cache.create(&dir, b"late", Child::other(4));
+            })
+        };
+        let looks = [look(&cache, "a/file"), look(&cache, "b/file")];
+        assert_ne!(looks, [Some(None), Some(None)]);
+        assert!(!matches!(look(&cache, "a/late"), Some(Some(_))));
+        renamer.join().expect("no panic");
+        assert_eq!([look(&cache, "a/file"), look(&cache, "a/late")], [Some(None), Some(None)]);
+        assert_eq!([look(&cache, "b/file"), look(&cache, "b/late")], [Some(Some(3)), Some(Some(4))]);
+    });
+}
+
+#[test]
+fn a_hint_is_not_followed_to_what_takes_the_slot_of_its_entry() {
+    check(|| {
+        let cache = cache();
+        let root = cache.root();
+        let dir = cache.create(&root, b"a", Child::directory(2));
+        drop(cache.create(&dir, b"file", Child::other(3)));
+        learn(&cache, "a/file");
+        drop((root, dir));
+        let churner = {
+            let cache = cache.clone();
+            thread::spawn(move || {
+                let root = cache.root();
+                let Walk::Found(dir) = cache.walk(&root, b"a", WalkOptions::default(), |_| true) else {
+                    return;
+                };
+                cache.unlink(&dir, b"file");
+                drop(dir);
+                cache.prune(10);
+                drop(cache.create(&root, b"file", Child::other(5)));
+                let dir = cache.create(&root, b"a", Child::directory(6));
+                drop(cache.create(&dir, b"file", Child::other(7)));
+            })
+        };
+        for _ in 0..2 {
+            // Asked by value, then held: neither may meet what was there before or is made at this moment.
+            if let Walk::Found(seen) = cache.find(&cache.root(), b"a/file", WalkOptions::default(), |_| true)
+            {
+                assert!(matches!(seen.handle, 3 | 7));
+            }
+            assert!(matches!(look(&cache, "a/file"), None | Some(None | Some(3 | 7))));
+        }
+        churner.join().expect("no panic");
+        assert_eq!(look(&cache, "a/file"), Some(Some(7)));
+        assert_eq!(cache.stats().held, 0);
+    });
+}

@@ -113,6 +113,16 @@ impl<'a> Tree<'a> {
         self.image.vfs.expect_inodes(entries.map(|entry| entry.ino));
     }
 
+    /// Lets directories among entries be on their way that `list` will be asked for.
+    pub(crate) fn expect_lists<'e>(&self, entries: impl Iterator<Item = Entry<'e>>) {
+        let dirs = entries.filter(|entry| entry.kind == Some(FileType::Directory)).map(|entry| entry.ino);
+        let mut dirs: Vec<_> = dirs.collect();
+        if !dirs.is_empty() {
+            dirs.sort_unstable();
+            self.image.vfs.expect_listings(&dirs);
+        }
+    }
+
     /// The inode of an entry at `path`; `None` after a report.
     pub(crate) fn inode(&self, ino: Ino, path: &[u8]) -> Option<Node> {
         self.image.inode(ino).map_err(|error| self.problem(path, &error)).ok()

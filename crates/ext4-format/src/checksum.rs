@@ -36,9 +36,70 @@ impl ChecksumSeed {
     }
 }
 
+/// The polynomial of CRC32c, reflected: bit 31 stands for x⁰.
+const CRC32C_POLYNOMIAL: u32 = 0x82F6_3B78;
+
+/// What a change of 32 bits does to the CRC32c of all that they are part of, wherever that begins and whatever else is in it.
+///
+/// CRCs are linear: of two strings of the same length the sums differ by the sum, begun at 0, of their difference; and zeros
+/// behind a difference multiply its sum by a power of x.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SumChange(u32);
+
+impl SumChange {
+    /// For 32 bits that begin so many bytes before the end of what is summed.
+    pub const fn at(bytes_to_end: usize) -> SumChange {
+        // x⁸ to the power of the bytes, by squaring.
+        let (mut power, mut square, mut rest) = (1 << 31, 1 << 23, bytes_to_end);
+        while rest > 0 {
+            if rest & 1 == 1 {
+                power = multiply(power, square);
+            }
+            square = multiply(square, square);
+            rest >>= 1;
+        }
+        SumChange(power)
+    }
+
+    /// What the sum is to be XORed with where the 32 bits, little-endian, are XORed with `difference`.
+    pub const fn of(self, difference: u32) -> u32 {
+        multiply(difference, self.0)
+    }
+}
+
+/// Of two polynomials, modulo that of CRC32c.
+const fn multiply(one: u32, other: u32) -> u32 {
+    let (mut product, mut shifted, mut rest) = (0, other, one);
+    while rest != 0 {
+        if rest >> 31 == 1 {
+            product ^= shifted;
+        }
+        shifted = if shifted & 1 == 1 { shifted >> 1 ^ CRC32C_POLYNOMIAL } else { shifted >> 1 };
+        rest <<= 1;
+    }
+    product
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_sum_changes_with_four_bytes_as_it_is_said(
+            mut bytes in prop::collection::vec(any::<u8>(), 4..300),
+            seed: u32,
+            at: prop::sample::Index,
+            difference: u32,
+        ) {
+            let before = crc32c(seed, &bytes);
+            let at = at.index(bytes.len() - 3);
+            bytes[at..].iter_mut().zip(difference.to_le_bytes()).for_each(|(byte, bits)| *byte ^= bits);
+            let change = SumChange::at(bytes.len() - at).of(difference);
+            prop_assert_eq!(crc32c(seed, &bytes), before ^ change);
+        }
+    }
 
     #[test]
     fn the_check_values_of_both_algorithms_hold() {

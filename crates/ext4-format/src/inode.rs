@@ -325,11 +325,6 @@ impl Inode {
         RawInode::ref_from_prefix(bytes).map_or(0, |(raw, _)| raw.i_dtime.get())
     }
 
-    /// `i_generation` of an inode's bytes, in use or not.
-    pub fn generation_of(bytes: &[u8]) -> u32 {
-        RawInode::ref_from_prefix(bytes).map_or(0, |(raw, _)| raw.i_generation.get())
-    }
-
     /// Writes `i_dtime` over the bytes of inode `ino`, and the checksum where the file system has any.
     pub fn set_dtime(bytes: &mut [u8], ino: InodeNumber, dtime: u32, sb: &Superblock) -> Result<(), Problem> {
         let inode = Inode::parse_orphan(bytes, ino, sb)?;

@@ -31,7 +31,7 @@ pub mod xattr;
 
 pub use acl::{acl_from_xattr, acl_to_xattr};
 pub use bitmap::{FreeRun, all_set, clear_bits, find_free, set_bits};
-pub use checksum::{ChecksumSeed, crc16, crc32c};
+pub use checksum::{ChecksumSeed, SumChange, crc16, crc32c};
 pub use dir_entry::{
     BlockRole, Entries, Entry, NewEntry, block_role, leaf_room, seal_leaf, verify_leaf, write_entry,
 };

@@ -11,7 +11,7 @@ mod write;
 
 use crate::hash::CharSign;
 use crate::raw::raw_layout;
-use crate::{BlockNumber, ChecksumSeed, InodeNumber, Problem};
+use crate::{BlockNumber, ChecksumSeed, InodeNumber, Problem, SumChange};
 use std::ops::Range;
 pub use write::{MAX_BLOCK_USERS, fits_in_block, fits_in_inode, write_block, write_in_inode};
 use zerocopy::{FromBytes, little_endian as le};
@@ -351,11 +351,35 @@ impl<'a> XattrBlock<'a> {
     }
 }
 
-/// Says in the bytes of block `number` that so many inodes use it, and seals that where the file system has checksums.
-pub fn set_block_refcount(bytes: &mut [u8], refcount: u32, number: BlockNumber, seed: Option<ChecksumSeed>) {
+/// What a change of `h_refcount` does to the checksum of a block of 1, 2, 4 … 64 KiB.
+const COUNT_CHANGES: [SumChange; 7] = {
+    let mut changes = [SumChange::at(0); 7];
+    let mut log = 0;
+    while log < changes.len() {
+        changes[log] = SumChange::at((1024 << log) - std::mem::offset_of!(RawBlockHeader, h_refcount));
+        log += 1;
+    }
+    changes
+};
+
+/// Says in a block that so many inodes use it. Where the block `is_sealed` its checksum is right again if it was before: that is made of the
+/// old one and what has changed, so that not all of the block is summed up whenever files come to share it, or leave.
+pub fn set_block_refcount(bytes: &mut [u8], refcount: u32, is_sealed: bool) {
+    const AT: usize = std::mem::offset_of!(RawBlockHeader, h_refcount);
+    let len = bytes.len();
     let Ok((header, _)) = RawBlockHeader::mut_from_prefix(bytes) else { return };
+    let difference = header.h_refcount.get() ^ refcount;
     header.h_refcount.set(refcount);
-    let Some(seed) = seed else { return };
+    if is_sealed {
+        let log = usize::try_from(len.trailing_zeros()).unwrap_or(0).wrapping_sub(10);
+        let known = COUNT_CHANGES.get(log).filter(|_| len.is_power_of_two());
+        let change = known.copied().unwrap_or_else(|| SumChange::at(len - AT));
+        header.h_checksum.set(header.h_checksum.get() ^ change.of(difference));
+    }
+}
+
+/// Seals block `number` anew.
+pub fn seal_block(bytes: &mut [u8], number: BlockNumber, seed: ChecksumSeed) {
     let sum = block_checksum(bytes, number, seed);
     if let Ok((header, _)) = RawBlockHeader::mut_from_prefix(bytes) {
         header.h_checksum.set(sum);
@@ -553,12 +577,26 @@ mod tests {
 
     #[test]
     fn a_count_of_users_that_was_set_is_sealed() {
-        let mut block = build_block(1024, &[attribute(1, b"a", b"one")]);
-        set_block_refcount(&mut block, 7, BlockNumber(5), Some(ChecksumSeed(3)));
-        let parsed = XattrBlock::parse(&block).unwrap();
-        assert_eq!(parsed.refcount, 7);
-        assert_eq!(parsed.verify(ChecksumSeed(3), BlockNumber(5)), Ok(()));
-        assert!(parsed.verify(ChecksumSeed(3), BlockNumber(6)).is_err());
+        let (number, seed) = (BlockNumber(5), ChecksumSeed(3));
+        for size in [1024, 1152, 2048, 4096, 65536] {
+            let mut block = build_block(size, &[attribute(1, b"a", b"one")]);
+            seal_block(&mut block, number, seed);
+            for users in [7, 1024, 1, 1023, u32::MAX, 1] {
+                set_block_refcount(&mut block, users, true);
+                let parsed = XattrBlock::parse(&block).unwrap();
+                assert_eq!(parsed.refcount, users);
+                assert_eq!(parsed.verify(seed, number), Ok(()), "{size} bytes, {users} users");
+                assert!(parsed.verify(seed, BlockNumber(6)).is_err());
+            }
+            // What was wrong before stays wrong.
+            block[size - 1] ^= 1;
+            set_block_refcount(&mut block, 9, true);
+            assert!(XattrBlock::parse(&block).unwrap().verify(seed, number).is_err());
+            // Nothing is written over what is no checksum.
+            set_block_refcount(&mut block, 10, false);
+            seal_block(&mut block, number, seed);
+            assert_eq!(XattrBlock::parse(&block).unwrap().verify(seed, number), Ok(()));
+        }
     }
 
     #[test]

@@ -1,26 +1,28 @@
 //! Which blocks of a directory, or of the inode table, are read ahead of their use.
 //!
-//! Who goes through a directory reads it in order: the blocks behind are read ahead in a window that doubles ([`Sequence`]). Who looks
+//! Who goes through a directory reads it in order: the blocks behind are read ahead in a window that grows ([`Sequence`]). Who looks
 //! for a name goes to one leaf, and the next name may be in any other: those that cost least are the neighbours, which come by
 //! one request ([`DxReadAhead`]). The same holds for blocks of the inode table, whose inodes are looked at one by one.
 
 use crate::map::Mapping;
 use crate::{Ext4, Snapshot};
-use dentree_bufcache::{First, Runs};
-use dentree_ext4_format::{BlockNumber, GroupNumber, InodeNumber, LogicalBlock};
+use dentree_bufcache::{AheadOutcome, First, Runs};
+use dentree_ext4_format::{BlockNumber, GroupNumber, InodeFlags, InodeNumber, LogicalBlock};
+use dentree_vfs::FileType;
 use std::ops::{ControlFlow, Range};
 use std::str::FromStr;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
-/// What a look-up in an indexed directory reads ahead when it finds a leaf missing.
+/// What a look-up in an indexed directory reads ahead when it finds a leaf missing; at a directory's first miss nothing, so that
+/// who wants one name of it waits no longer than without.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum DxReadAhead {
     /// Nothing.
     Off,
     /// The whole directory.
     Whole,
-    /// Some blocks to both sides: none at a directory's first miss, then twice as many each time, and half as many
-    /// where the cache had to throw out too many that nobody had used.
+    /// Some blocks to both sides: twice as many at each miss, and half as many where more of what is read ahead turns out to be in vain than is
+    /// used. Directories learn from each other.
     #[default]
     Window,
 }
@@ -43,41 +45,84 @@ impl FromStr for DxReadAhead {
     }
 }
 
-/// Most blocks that a window has.
-const MAX_WINDOW: u32 = 256;
+/// Most blocks that a window has, as a power of two.
+const WIDEST: u32 = 8;
+/// Most blocks that a directory begins with because others have come to so many: what one request brings where they lie in a row.
+const WIDEST_FIRST: u32 = 5;
 
-/// Most blocks of the inode table that are read where one is missing: what the kernel reads, too (`inode_readahead_blks`).
-const MAX_INODE_WINDOW: u32 = 32;
+/// Most blocks of the inode table that are read where one is missing: as many as the kernel reads (`inode_readahead_blks`).
+const WIDEST_OF_INODES: u32 = 32;
 
-/// The windows of directories, by a few bits of their inode numbers; or of groups' inode tables, by those of the groups' numbers and 1.
+/// The windows of directories, by a hash of their inode numbers; or of groups' inode tables, by that of the first inode of each.
 ///
-/// A slot is `number << 32 | wasted << 16 | width`: the directory that it is of, how many blocks the cache had thrown out unused at its
-/// last miss, and the width of its window then. What threads that meet in a slot lose is a better guess, so relaxed loads and
-/// stores do.
-pub(crate) struct Windows(Box<[AtomicU64]>);
+/// What threads that meet in a slot lose is a better guess, so relaxed loads and stores do.
+pub(crate) struct Windows {
+    slots: Box<[AtomicU64]>,
+    /// The width that a directory has come to lately.
+    lately: AtomicU32,
+}
 
-const SLOTS: u32 = 1 << 12;
+const SLOTS: u32 = 1 << 14;
+
+/// The window of a directory at its last miss.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Window {
+    dir: u32,
+    /// What had come of reading ahead by then, of whatever directory: the lowest [`COUNT_BITS`] bits.
+    used: u32,
+    in_vain: u32,
+    /// How many blocks, as a power of two.
+    width: u32,
+}
+
+const COUNT_BITS: u32 = 14;
+const COUNT_MASK: u32 = (1 << COUNT_BITS) - 1;
+
+impl Window {
+    fn pack(self) -> u64 {
+        let low = self.used << (COUNT_BITS + 4) | self.in_vain << 4 | self.width;
+        u64::from(self.dir) << 32 | u64::from(low)
+    }
+
+    fn unpack(slot: u64) -> Window {
+        let low = slot as u32;
+        Window {
+            dir: (slot >> 32) as u32,
+            used: low >> (COUNT_BITS + 4),
+            in_vain: low >> 4 & COUNT_MASK,
+            width: low & 15,
+        }
+    }
+}
 
 impl Windows {
     pub(crate) fn new() -> Windows {
-        Windows((0..SLOTS).map(|_| AtomicU64::new(0)).collect())
+        Windows { slots: (0..SLOTS).map(|_| AtomicU64::new(0)).collect(), lately: AtomicU32::new(0) }
     }
 
-    /// How many blocks around one that was missing are to be read, with that one. `wasted`: how many blocks the cache has thrown out so far
-    /// that were read ahead, of whatever kind, and never used. `max`: no more than so many.
-    fn next(&self, number: u32, wasted: u64, max: u32) -> u32 {
-        let slot = &self.0[(number % SLOTS) as usize];
-        let old = slot.load(Relaxed);
-        let wasted = wasted as u16;
-        let width = if old >> 32 == u64::from(number) {
-            let (before, width) = ((old >> 16) as u16, old as u32 & 0xFFFF);
-            let since = u32::from(wasted.wrapping_sub(before));
-            if since > width / 2 { (width / 2).max(1) } else { (width * 2).min(max) }
+    /// How many blocks around one that was missing are to be read, with that one.
+    fn next(&self, dir: InodeNumber, outcome: AheadOutcome) -> u32 {
+        // Directories tend to have numbers that many low bits are the same of.
+        let slot = &self.slots[(dir.0.wrapping_mul(0x9E37_79B9) >> (u32::BITS - SLOTS.ilog2())) as usize];
+        let (used, in_vain) = (outcome.used as u32 & COUNT_MASK, outcome.in_vain as u32 & COUNT_MASK);
+        let last = Window::unpack(slot.load(Relaxed));
+        let since = |now: u32, then: u32| now.wrapping_sub(then) & COUNT_MASK;
+        let lately = self.lately.load(Relaxed);
+        let width = if last.dir != dir.0 {
+            lately.min(WIDEST_FIRST)
         } else {
-            1
+            let is_in_vain = since(in_vain, last.in_vain) > since(used, last.used);
+            let width = if is_in_vain {
+                last.width.min(lately).saturating_sub(1)
+            } else {
+                last.width.max(lately) + 1
+            };
+            let width = width.min(WIDEST);
+            self.lately.store(width, Relaxed);
+            width
         };
-        slot.store(u64::from(number) << 32 | u64::from(wasted) << 16 | u64::from(width), Relaxed);
-        width
+        slot.store(Window { dir: dir.0, used, in_vain, width }.pack(), Relaxed);
+        1 << width
     }
 }
 
@@ -100,7 +145,7 @@ impl Sequence {
         if at + self.width / 2 < self.next {
             return None;
         }
-        self.width = (self.width * 2).clamp(4, MAX_STRIDE);
+        self.width = (self.width * 4).clamp(4, MAX_STRIDE);
         let start = self.next.max(at + 1);
         self.next = start.saturating_add(self.width).min(end);
         (start < self.next).then(|| std::iter::once(start..self.next).collect())
@@ -120,14 +165,17 @@ impl Ext4 {
         if first == First::Use {
             return None;
         }
+        if self.dx_read_ahead == DxReadAhead::Off {
+            return None;
+        }
+        let width = self.windows.next(dir.ino, self.ahead_outcome());
         let range = match self.dx_read_ahead {
-            DxReadAhead::Off => return None,
-            DxReadAhead::Whole => 0..blocks,
-            DxReadAhead::Window => {
-                let width = self.windows.next(dir.ino.0, self.ahead_wasted(), MAX_WINDOW);
-                let start = block.saturating_sub(width / 2);
+            DxReadAhead::Whole if width > 1 => 0..blocks,
+            DxReadAhead::Window if width > 1 => {
+                let start = block.saturating_sub(width / 2).min(blocks.saturating_sub(width));
                 start..start.saturating_add(width).min(blocks)
             }
+            _ => return None,
         };
         let beside = [range.start..block, block + 1..range.end];
         let beside: Vec<_> = beside.into_iter().filter(|range| !range.is_empty()).collect();
@@ -139,13 +187,12 @@ impl Ext4 {
         if first == First::Use {
             return None;
         }
-        let (group, in_group) =
-            ((ino.0 - 1) / self.sb.inodes_per_group, (ino.0 - 1) % self.sb.inodes_per_group);
+        let in_group = (ino.0 - 1) % self.sb.inodes_per_group;
         let in_block = self.sb.block_size.bytes() / self.sb.inode_size;
         let table = block.0.saturating_sub(u64::from(in_group / in_block));
         let end = table + u64::from(self.sb.inodes_per_group.div_ceil(in_block));
-        let wasted = self.ahead_wasted();
-        let width = u64::from(self.table_windows.next(group + 1, wasted, MAX_INODE_WINDOW));
+        let width = self.table_windows.next(InodeNumber(ino.0 - in_group), self.ahead_outcome());
+        let width = u64::from(width.min(WIDEST_OF_INODES));
         // Aligned, so that two misses never want the same.
         let start = block.0 - (block.0 - table) % width;
         let behind = start.saturating_add(width).min(end);
@@ -199,19 +246,57 @@ impl Ext4 {
         blocks.sort_unstable();
         blocks.dedup();
         blocks.truncate((self.cache_blocks() / 4).max(1));
-        self.read_ahead(runs_of(&blocks));
+        self.read_ahead(runs_of(&blocks, MAX_GAP));
     }
+
+    /// Begins to read what directories begin with, in the order of the device. Waits for their inodes, which are on their way together; no more
+    /// blocks than a part of the cache holds.
+    pub(crate) fn read_directories_ahead(&self, inos: impl Iterator<Item = InodeNumber> + Clone) {
+        self.read_inodes_ahead(inos.clone());
+        let (mut runs, mut left) = (Runs::new(), (self.cache_blocks() / 8) as u64);
+        for ino in inos {
+            // What is wrong with it is told when it is listed.
+            let Ok(dir) = self.read_inode(ino) else { continue };
+            if dir.kind != FileType::Directory || dir.has(InodeFlags::INLINE_DATA) {
+                continue;
+            }
+            let Ok(blocks) = self.dir_blocks(&dir) else { continue };
+            let begin = std::iter::once(0..blocks.min(FIRST_BLOCKS)).collect::<Vec<_>>();
+            runs.extend(self.on_device(&dir, &begin));
+            left = left.saturating_sub(u64::from(FIRST_BLOCKS.min(blocks)));
+            if left == 0 {
+                break;
+            }
+        }
+        runs.sort_unstable_by_key(|run| run.start);
+        self.read_ahead(joined(runs));
+    }
+}
+
+/// So many blocks of a directory that is to be listed are read before anybody lists it.
+const FIRST_BLOCKS: u32 = 4;
+
+/// Ascending runs, of which those that touch are one.
+fn joined(runs: Runs) -> Runs {
+    let mut all = Runs::new();
+    for run in runs {
+        match all.last_mut() {
+            Some(last) if run.start <= last.end => last.end = last.end.max(run.end),
+            _ => all.push(run),
+        }
+    }
+    all
 }
 
 /// Blocks so far apart are read in one request: it costs less than another one.
 const MAX_GAP: u64 = 4;
 
-/// Ascending blocks as runs, small gaps filled.
-fn runs_of(blocks: &[u64]) -> Runs {
+/// Ascending blocks as runs; those that lie less than `max_gap` behind another's end are its run's, with what lies between.
+pub(crate) fn runs_of(blocks: &[u64], max_gap: u64) -> Runs {
     let mut runs = Runs::new();
     for &block in blocks {
         match runs.last_mut() {
-            Some(last) if block - last.end < MAX_GAP => last.end = block + 1,
+            Some(last) if block - last.end < max_gap => last.end = block + 1,
             _ => runs.push(block..block + 1),
         }
     }
@@ -222,24 +307,52 @@ fn runs_of(blocks: &[u64]) -> Runs {
 mod tests {
     use super::*;
 
+    fn outcome(used: u64, in_vain: u64) -> AheadOutcome {
+        AheadOutcome { used, in_vain }
+    }
+
     #[test]
-    fn a_window_grows_while_nothing_is_wasted_and_shrinks_when_much_is() {
-        let (windows, dir) = (Windows::new(), 12);
-        // The count wraps around.
-        let wasted =
-            [0, 0, 0, 0, 5, 6, 20, 60, (1 << 16) + 61].map(|wasted| windows.next(dir, wasted, MAX_WINDOW));
-        assert_eq!(wasted, [1, 2, 4, 8, 4, 8, 4, 2, 4]);
-        let widest = (0..20).map(|_| windows.next(dir, 61, MAX_WINDOW)).max();
-        assert_eq!(widest, Some(MAX_WINDOW));
-        // Another directory in the same slot begins anew.
-        assert_eq!(windows.next(12 + SLOTS, 61, MAX_WINDOW), 1);
-        assert_eq!(windows.next(dir, 61, MAX_WINDOW), 1);
+    fn a_window_grows_while_more_is_used_than_in_vain_and_shrinks_when_less_is() {
+        let (windows, dir) = (Windows::new(), InodeNumber(12));
+        // The counts wrap around.
+        let end = 1 << COUNT_BITS;
+        let steps = [(0, 0), (0, 0), (1, 0), (9, 4), (9, 5), (9, 20), (end + 9, 21), (end + 8, end + 22)];
+        let widths = steps.map(|(used, in_vain)| windows.next(dir, outcome(used, in_vain)));
+        assert_eq!(widths, [1, 2, 4, 8, 4, 2, 1, 2]);
+        let widest = (0..20).map(|_| windows.next(dir, outcome(8, 22))).max();
+        assert_eq!(widest, Some(1 << WIDEST));
+    }
+
+    #[test]
+    fn directories_learn_from_each_other() {
+        let windows = Windows::new();
+        assert_eq!([1, 2, 3].map(|dir| windows.next(InodeNumber(dir), outcome(0, 0))), [1; 3]);
+        for _ in 0..20 {
+            windows.next(InodeNumber(1), outcome(0, 0));
+        }
+        assert_eq!(windows.next(InodeNumber(4), outcome(0, 0)), 1 << WIDEST_FIRST);
+        // And goes on from there.
+        assert_eq!(windows.next(InodeNumber(2), outcome(0, 0)), 1 << WIDEST);
+        assert_eq!(windows.next(InodeNumber(3), outcome(0, 1)), 1);
+        assert_eq!(windows.next(InodeNumber(5), outcome(0, 1)), 1);
+    }
+
+    #[test]
+    fn a_window_is_kept_whole() {
+        let window = Window { dir: u32::MAX, used: COUNT_MASK, in_vain: 1, width: WIDEST };
+        assert_eq!(Window::unpack(window.pack()), window);
     }
 
     #[test]
     fn blocks_that_lie_near_are_one_run() {
-        assert_eq!(runs_of(&[3, 4, 8, 20, 21]), [3..9, 20..22]);
-        assert_eq!(runs_of(&[]), Runs::new());
+        assert_eq!(runs_of(&[3, 4, 8, 20, 21], MAX_GAP), [3..9, 20..22]);
+        assert_eq!(runs_of(&[3, 4, 8, 20, 21], 1), [3..5, 8..9, 20..22]);
+        assert_eq!(runs_of(&[], MAX_GAP), Runs::new());
+    }
+
+    #[test]
+    fn runs_that_touch_are_one() {
+        assert_eq!(joined(vec![3..5, 5..6, 5..6, 8..9]), [3..6, 8..9]);
     }
 
     #[test]

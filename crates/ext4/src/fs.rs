@@ -35,6 +35,10 @@ impl FileSystem for Ext4 {
         self.read_inodes_ahead(inos.iter().filter_map(|ino| u32::try_from(ino.0).ok()).map(InodeNumber));
     }
 
+    fn expect_listings(&self, dirs: &[Ino]) {
+        self.read_directories_ahead(dirs.iter().filter_map(|ino| u32::try_from(ino.0).ok()).map(InodeNumber));
+    }
+
     fn node_bytes(&self, node: &Node) -> usize {
         // Told once, of what may come to be changed as if it were.
         let (own, tails) = if self.writer.is_some() { (Node::CHANGED_BYTES, 2) } else { (Node::BYTES, 1) };

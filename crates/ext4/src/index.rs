@@ -104,13 +104,25 @@ impl Ext4 {
         let mut seen = way.frames.clone();
         // Each leaf is another block, so there cannot be more of them than the directory has blocks.
         for _ in 0..self.dir_blocks(dir)? {
-            if !self.advance(dir, &mut way, &mut seen)? || !way.leaf.continues(way.hash) {
+            let goes_on = self.entry_behind(&way)?.is_some_and(|next| next.continues(way.hash));
+            if !goes_on || !self.advance(dir, &mut way, &mut seen)? {
                 return Ok(Leaves { blocks, seen });
             }
             blocks.push(way.leaf.block);
         }
         let place = dir.place(Structure::DirectoryIndex(LogicalBlock(0)));
         Err(place.corrupt(Problem::Missing { what: "an end to the leaves of one hash" }))
+    }
+
+    /// The entry with the hash that the next leaf begins with, which need not be the one that leads to it: where an index block ends that of the next stands
+    /// above, so that nobody has to read that one to learn that it does not matter.
+    fn entry_behind(&self, way: &Way) -> Result<Option<IndexEntry>> {
+        for frame in way.frames.iter().rev() {
+            if let Some(entry) = self.parse_index(frame)?.get(frame.at + 1) {
+                return Ok(Some(entry));
+            }
+        }
+        Ok(None)
     }
 
     /// Moves to the next leaf, if there is one. Index blocks that are read for that are added to `seen`.

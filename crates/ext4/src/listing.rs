@@ -26,6 +26,10 @@ const BY_HASH: u64 = 1 << 62;
 /// The largest lower half.
 const LOW_MAX: u32 = (1 << 31) - 1;
 
+/// Leaves of a directory that does not fit into its part of the cache that a listing by hash has on their way: as many as devices take
+/// requests at once, and as many again, since each may be a request of its own.
+const LEAVES_AHEAD: usize = 128;
+
 /// What is done with an entry and its cookie.
 type Each<'a> = dyn FnMut(Entry<'_>, u64) -> Result<ControlFlow<()>> + 'a;
 
@@ -134,7 +138,7 @@ impl Ext4 {
     }
 
     /// Reads the leaf at the end of a way, and ahead of it what a listing will want: all of a directory that fits into a part of the cache, of
-    /// another one what lies beside.
+    /// another one the leaves that come next in the index.
     fn listed_leaf(
         &self,
         dir: &Snapshot,
@@ -143,15 +147,16 @@ impl Ext4 {
         placed: &mut Placed,
     ) -> Result<(Buffer, Place)> {
         let block = way.leaf.block;
-        let most = u32::try_from(self.cache_blocks() / 4).unwrap_or(u32::MAX).max(1);
         let LogicalBlock(at) = block;
-        let ahead = |first| match first {
-            First::Use => None,
-            First::Miss => {
-                let start = at / most * most;
-                let end = start.saturating_add(most).min(blocks);
-                Some(vec![start..at, at + 1..end].into_iter().filter(|range| !range.is_empty()).collect())
-            }
+        let most = u32::try_from(self.cache_blocks() / 4).unwrap_or(u32::MAX).max(1);
+        let ahead = |first| {
+            let runs = match first {
+                First::Miss if blocks <= most => vec![0..at, at + 1..blocks],
+                First::Use if blocks <= most => Vec::new(),
+                _ => self.leaves_ahead(way, first, most),
+            };
+            let runs: Vec<_> = runs.into_iter().filter(|run| !run.is_empty()).collect();
+            (!runs.is_empty()).then_some(runs)
         };
         let mapping = || placed.find(self, dir, block, || self.leaves_below(way));
         match self.dir_leaf_at(dir, block, mapping, ahead)? {
@@ -170,6 +175,40 @@ impl Ext4 {
         leaves.sort_unstable();
         leaves.dedup();
         leaves.into_iter().map(|block| u64::from(block)..u64::from(block) + 1).collect()
+    }
+
+    /// Blocks that come next in the index, behind those that earlier leaves have asked for; with the next index block where they are the last of
+    /// theirs.
+    fn leaves_ahead(&self, way: &Way, first: First, most: u32) -> Vec<Range<u32>> {
+        let most = usize::try_from(most).unwrap_or(usize::MAX);
+        let stride = LEAVES_AHEAD.min(most);
+        let Some((frame, above)) = way.frames.split_last() else { return Vec::new() };
+        let behind = match first {
+            First::Miss => 1,
+            First::Use if frame.at.is_multiple_of((stride / 2).max(1)) => stride / 2,
+            First::Use => return Vec::new(),
+        };
+        // What is wrong with the index is told when it is used.
+        let Ok(index) = self.parse_index(frame) else { return Vec::new() };
+        let from = frame.at + behind;
+        let mut blocks: Vec<u32> =
+            (from..from + stride).map_while(|at| index.get(at)).map(|entry| entry.block.0).collect();
+        if blocks.len() < stride
+            && let Some(above) = above.last()
+            && let Some(next) = self.parse_index(above).ok().and_then(|index| index.get(above.at + 1))
+        {
+            blocks.push(next.block.0);
+        }
+        blocks.sort_unstable();
+        blocks.dedup();
+        let mut runs: Vec<Range<u32>> = Vec::new();
+        for block in blocks {
+            match runs.last_mut() {
+                Some(last) if last.end == block => last.end += 1,
+                _ => runs.push(block..block.saturating_add(1)),
+            }
+        }
+        runs
     }
 
     /// Tells of the entries of some pieces of a directory in their order, those behind `after`.

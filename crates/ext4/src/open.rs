@@ -5,7 +5,7 @@ use crate::group::InodeTables;
 use crate::writer::Writer;
 use crate::{Error, Place, Result, Structure};
 use dentree_blockdev::BlockDevice;
-use dentree_bufcache::{BhLruSize, BufCache, Buffer, First, Runs};
+use dentree_bufcache::{AheadOutcome, BhLruSize, BufCache, Buffer, First, Runs};
 use dentree_ext4_format::{
     BlockNumber, Incompat, InodeTime, Problem, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, Superblock,
 };
@@ -254,9 +254,9 @@ impl Ext4 {
         self.cache.capacity()
     }
 
-    /// How many blocks were read ahead and thrown out unused.
-    pub(crate) fn ahead_wasted(&self) -> u64 {
-        self.cache.ahead_wasted()
+    /// What came of reading metadata ahead.
+    pub(crate) fn ahead_outcome(&self) -> AheadOutcome {
+        self.cache.ahead_outcome()
     }
 
     /// A block of metadata, and what `plan` reads ahead on account of it, see [`BufCache::get_ahead`].

@@ -13,7 +13,7 @@ use dentree_ext4_format::{
     BlockNumber, GroupDesc, GroupNumber, InodeTime, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE,
 };
 use dentree_jbd2::{Handle, Journal};
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -32,6 +32,8 @@ pub(crate) struct Writer {
     pub(crate) unstored: Unstored,
     /// Attributes that can be shared.
     pub(crate) shared: Shared,
+    /// Of the next inode whose place in the table was used before.
+    generation: AtomicU32,
     /// [`Ext4::close`] has been called.
     pub(crate) is_closed: AtomicBool,
 }
@@ -52,6 +54,9 @@ impl Writer {
         });
         let groups = groups.collect::<Result<Vec<_>>>()?;
         let space = Space::new(fs, &groups, journal_runs);
+        // Far from what an earlier session began with; 1 is that of inodes whose place in the table was never used.
+        let InodeTime { seconds, nanos } = clock.now();
+        let generation = (u32::try_from(seconds & 0xFFFF_FFFF).unwrap_or(0).rotate_left(16) ^ nanos).max(2);
         Ok(Writer {
             journal,
             clock,
@@ -61,6 +66,7 @@ impl Writer {
             space,
             unstored: Unstored::default(),
             shared: Shared::default(),
+            generation: AtomicU32::new(generation),
             is_closed: AtomicBool::new(false),
         })
     }
@@ -68,6 +74,12 @@ impl Writer {
     /// The descriptor of a group, below `sb.groups`, as it is now.
     pub(crate) fn group(&self, group: GroupNumber) -> GroupDesc {
         *self.lock_group(group)
+    }
+
+    /// The same, if nobody has its lock.
+    pub(crate) fn try_group(&self, group: GroupNumber) -> Option<GroupDesc> {
+        let index = usize::try_from(group.0).unwrap_or(usize::MAX);
+        self.groups.get(index)?.try_lock().ok().map(|desc| *desc)
     }
 
     /// Free inodes, as the descriptors say.
@@ -82,9 +94,20 @@ impl Writer {
         self.groups[index].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// A generation for an inode whose place was used before: in one session none comes twice.
+    pub(crate) fn next_generation(&self) -> u32 {
+        self.generation.fetch_add(1, Relaxed)
+    }
+
     /// The time that changes are made at.
     pub(crate) fn now(&self) -> InodeTime {
-        match self.clock {
+        self.clock.now()
+    }
+}
+
+impl Clock {
+    fn now(self) -> InodeTime {
+        match self {
             Clock::Fixed(time) => time,
             Clock::System => match SystemTime::now().duration_since(UNIX_EPOCH) {
                 Ok(since) => InodeTime {

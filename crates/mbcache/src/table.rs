@@ -209,3 +209,32 @@ fn spread(key: u32) -> u32 {
     let product = u64::from(key).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     (product >> 32) as u32
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    /// How many buckets there are, with so many entries in a cache that has room for `slots_max`.
+    fn buckets(slots_max: usize, entries: u32) -> usize {
+        let (slab, table) = (Slab::new(slots_max), Table::new(slots_max));
+        for key in 0..entries {
+            let (number, entry) = slab.take().unwrap();
+            table.stripe(key).insert(key, number, entry);
+            table.grow_for(&slab, key as usize + 1);
+        }
+        (0..entries).for_each(|key| assert!(table.stripe(key).find(&slab, key, 0).is_some(), "{key}"));
+        table.heads(table.level.load(Ordering::Relaxed)).len()
+    }
+
+    #[test]
+    fn the_table_grows_with_its_entries_and_never_beyond_what_the_budget_pays_for() {
+        assert_eq!(buckets(100_000, 0), 64);
+        assert_eq!(buckets(100_000, 64), 64);
+        assert_eq!(buckets(100_000, 65), 128);
+        // A bucket for each entry: chains do not grow.
+        assert_eq!(buckets(100_000, 50_000), 65_536);
+        assert_eq!(buckets(100_000, 100_000), 65_536);
+        assert_eq!(buckets(1 << 17, 1 << 17), 1 << 17);
+        assert_eq!(buckets(63, 63), 64);
+    }
+}

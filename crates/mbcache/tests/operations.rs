@@ -1,6 +1,6 @@
 //! Random operations against a list of pairs.
 
-use dentree_mbcache::{Inserted, MbCache};
+use dentree_mbcache::{BYTES_PER_ENTRY, Inserted, MbCache};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
@@ -89,6 +89,23 @@ fn an_entry_that_is_held_outlives_every_shrink() {
     assert_eq!((held.key(), held.value(), cache.len()), (17, 17, 1));
     drop(held);
     assert_eq!(cache.shrink_to(0), 1);
+}
+
+#[test]
+fn a_cache_that_shrinks_to_so_many_bytes_keeps_what_these_have_room_for() {
+    let cache = MbCache::new(1 << 20);
+    for number in 0..1000 {
+        cache.insert(number, u64::from(number), true);
+    }
+    assert_eq!((cache.shrink_to(700 * BYTES_PER_ENTRY), cache.len()), (300, 700));
+    assert_eq!((cache.shrink_to(700 * BYTES_PER_ENTRY), cache.len()), (0, 700));
+    let held: Vec<_> = (0..1000).filter_map(|number| cache.get(number, number.into())).take(10).collect();
+    // Those that are held stay, however few bytes there are to be.
+    assert_eq!((cache.shrink_to(5 * BYTES_PER_ENTRY), cache.len()), (690, 10));
+    assert!(held.iter().all(|entry| cache.get(entry.key(), entry.value()).is_some()));
+    assert_eq!((cache.shrink(4), cache.len()), (0, 10));
+    drop(held);
+    assert_eq!((cache.shrink(4), cache.len()), (4, 6));
 }
 
 #[test]

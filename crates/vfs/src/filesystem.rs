@@ -119,6 +119,12 @@ pub trait FileSystem: Send + Sync + 'static {
         let _ = inos;
     }
 
+    /// Says that these directories will be listed soon, so that what they begin with can be on its way. May wait for their inodes, for no more;
+    /// whatever is wrong is told when they are listed.
+    fn expect_listings(&self, dirs: &[Ino]) {
+        let _ = dirs;
+    }
+
     /// What memory a node takes in bytes, for the inode cache's budget; asked once, when the node is new.
     fn node_bytes(&self, node: &Self::Node) -> usize;
 

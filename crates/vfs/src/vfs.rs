@@ -84,6 +84,11 @@ impl<F: FileSystem> Vfs<F> {
         }
     }
 
+    /// Says that these directories will be listed soon, so that what they begin with can be on its way. May wait for their inodes.
+    pub fn expect_listings(&self, dirs: &[Ino]) {
+        self.fs().expect_listings(dirs);
+    }
+
     /// The attributes of the inode with this number, which must be one that has a name or is held. Where the file system cannot change the
     /// inode does not stay in memory: who asks for very many inodes does not push out those that are used.
     pub fn attr(&self, ino: Ino) -> Result<Attr> {

@@ -56,6 +56,14 @@ impl<T: Zeroed> Chunks<T> {
         }
     }
 
+    /// The slots that the budget foresaw, as one piece: where they lie need not be looked up for each.
+    #[inline(always)]
+    pub(crate) fn foreseen(&self) -> &[T] {
+        let (base, len) = self.first;
+        // SAFETY: the first chunk has so many slots, and lives as long as `self`.
+        unsafe { std::slice::from_raw_parts(base, len as usize) }
+    }
+
     #[cold]
     fn far(&self, i: u32) -> &T {
         let (chunk, offset) = self.locate(i);

@@ -99,7 +99,8 @@ impl<H: Handle> Core<H> {
 
     /// What is in use, without what is only set aside.
     pub(crate) fn bytes_in_use(&self) -> usize {
-        self.memory.used().saturating_sub(lock(&self.clock).bytes_to_come())
+        let to_come = lock(&self.clock).bytes_to_come() + self.ways.bytes_to_come();
+        self.memory.used().saturating_sub(to_come)
     }
 
     /// Evicts up to [`BATCH`] entries; 0 means that nothing can be evicted.

@@ -57,6 +57,10 @@ counters! {
     searches_asked,
     /// Walks that asked for all of their lines beforehand.
     prefetched,
+    /// Climbs from a path's last component, as the way to its directory was not known.
+    climbed,
+    /// Walks that knew the way, but had no hint of what is at its end.
+    unhinted,
     /// Names found only under the directory's lock.
     locked_hits,
     /// Questions put to the file system.

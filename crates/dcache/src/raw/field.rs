@@ -75,8 +75,16 @@ impl Field {
         let (rest, _) = rest.as_chunks();
         let mut sum = u128::from(seed << 8 | u64::from(b'/')) * u128::from(self.bytes[path.len()]);
         sum += u128::from(head) * u128::from(self.words[rest.len()]);
-        for (word, power) in rest.iter().rev().zip(&self.words) {
-            sum += u128::from(u64::from_be_bytes(*word)) * u128::from(*power);
+        let mut add =
+            |word: &[u8; 8], power: u64| sum += u128::from(u64::from_be_bytes(*word)) * u128::from(power);
+        // Two at a time: alone, each took twice as many instructions as it has here.
+        let (odd, pairs) = rest.as_rchunks();
+        for ([first, second], [low, high]) in pairs.iter().rev().zip(self.words.as_chunks().0) {
+            add(second, *low);
+            add(first, *high);
+        }
+        if let [odd] = odd {
+            add(odd, self.words[rest.len() - 1]);
         }
         self.reduce(sum)
     }

@@ -4,6 +4,7 @@
 //! ```text
 //! walk      path → entry, without locks            tree     link, unlink, rename: under directory locks
 //! leap      the same, from the path's end up       …
+//! ways      paths that were climbed before
 //! expiry    what is still believed                 fill     one question per miss
 //! clock     what goes when memory is short         pool     free slots, grace periods, bytes
 //! ─────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -48,6 +49,7 @@ pub(crate) mod prefetch;
 pub(crate) mod record;
 pub(crate) mod tree;
 pub(crate) mod walk;
+pub(crate) mod ways;
 
 use crate::sync::{AtomicU32, AtomicU64, Mutex, MutexGuard, Ordering, Padded, lock};
 use crate::{Child, DentryId, Handle, PrefetchMode};
@@ -62,6 +64,7 @@ use name::{Hasher, Name};
 use pool::{Memory, Pool};
 use record::{Record, Shape};
 use std::time::Duration;
+use ways::Ways;
 
 /// The number of an entry's slot, in records and dentries alike.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord, Default)]
@@ -88,6 +91,7 @@ pub(crate) struct Core<H> {
     pub(crate) records: Chunks<Record>,
     pub(crate) dentries: Chunks<Dentry<H>>,
     pub(crate) index: Index,
+    pub(crate) ways: Ways,
     pub(crate) epoch: Epoch,
     pub(crate) hasher: Hasher,
     pub(crate) memory: Memory,
@@ -112,14 +116,16 @@ impl<H: Handle> Core<H> {
         let capacity = (config.budget / entry).clamp(64, 1 << 28);
         let quota = config.negatives.min(capacity);
         let clock = Clock::new(capacity, quota);
-        let fixed = clock.bytes() + Index::EMPTY;
-        // Checkers get next to none at first, so that they see storage grow.
-        let foreseen = if cfg!(any(loom, shuttle)) { 4 } else { capacity + 64 };
+        let ways = Ways::new(config.budget);
+        let fixed = clock.bytes() + ways.bytes() + Index::EMPTY;
+        // Checkers get few at first, so that they see storage grow.
+        let foreseen = if cfg!(any(loom, shuttle)) { 6 } else { capacity + 64 };
         let slots = u32::try_from(foreseen).unwrap_or(u32::MAX);
         let core = Core {
             records: Chunks::new(slots),
             dentries: Chunks::new(slots),
             index: Index::new(foreseen),
+            ways,
             epoch: Epoch::new(),
             hasher: Hasher::new(config.seed),
             memory: Memory::new(config.budget, fixed),

@@ -6,8 +6,9 @@ use super::{
     dentry::{Dentry, Left},
     epoch::Epoch,
     index::Index,
-    name::{Hasher, INLINE, Name},
+    name::{Hasher, INLINE, Name, Text},
     record::{Record, Shape, settle_reads},
+    ways::Ways,
 };
 use crate::Kind;
 use loom::sync::Arc;
@@ -279,5 +280,81 @@ fn an_id_does_not_mean_the_next_entry_of_its_slot() {
         settle_reads();
         assert!(!is_linked || slot.1.generation() != 0);
         next.join().expect("no panic");
+    });
+}
+
+const START: Id = Id(1);
+const MOVING: Id = Id(2);
+const FILE: Id = Id(3);
+
+/// A table of ways, and the records from which it was noted that `path` leads to [`MOVING`].
+fn noted(path: &[u8], name: &Name<'_>) -> (Ways, [Record; 4]) {
+    let (ways, records) = (Ways::new(0), std::array::from_fn(|_| Record::default()));
+    let moving: &Record = &records[MOVING.0 as usize];
+    write(moving, name, 1);
+    let mut tail = Text::TAIL;
+    ways.note(START, Text::new(path, &mut tail), (0, path.len()), &[(MOVING, moving.begin())], 0);
+    (ways, records)
+}
+
+/// As `Core::verify` and `Core::is_true`: whether `path` is believed to lead to what has the name `file`, if that is to be looked at, in
+/// [`MOVING`].
+fn believes((ways, records): &(Ways, [Record; 4]), path: &[u8], file: Option<&Name<'_>>) -> bool {
+    let last = &records[FILE.0 as usize];
+    let seq = last.begin();
+    if file.is_some_and(|file| last.shape_if_named(DIR, file).is_none()) {
+        return false;
+    }
+    let mut tail = Text::TAIL;
+    let Some(way) = ways.find((START, MOVING), Text::new(path, &mut tail), (0, path.len())) else {
+        return false;
+    };
+    settle_reads();
+    seq & 1 == 0 && last.is_unchanged(seq) && way.holds(records)
+}
+
+/// G1: `a/file` was there at no time.
+#[test]
+fn a_way_is_not_believed_of_what_came_after_its_directory_was_renamed() {
+    let hasher = Hasher::new(1);
+    let (a, b, file) = (name(&hasher, b"a"), name(&hasher, b"b"), name(&hasher, b"file"));
+    model(move || {
+        let shared = Arc::new(noted(b"a", &a));
+        let mover = {
+            let shared = shared.clone();
+            thread::spawn(move || {
+                write(&shared.1[MOVING.0 as usize], &b, 1);
+                write(&shared.1[FILE.0 as usize], &file, 1);
+            })
+        };
+        assert!(!believes(&shared, b"a", Some(&file)));
+        mover.join().expect("no panic");
+        assert!(!believes(&shared, b"a", None));
+    });
+}
+
+/// The path of one note with the records of another.
+#[test]
+fn a_way_that_is_written_over_is_not_believed_half() {
+    let hasher = Hasher::new(1);
+    let (a, b) = (name(&hasher, b"a"), name(&hasher, b"b"));
+    model(move || {
+        let shared = noted(b"long-name-a", &a);
+        // What the first note says is no longer true.
+        write(&shared.1[MOVING.0 as usize], &b, 1);
+        let shared = Arc::new(shared);
+        let writer = {
+            let shared = shared.clone();
+            thread::spawn(move || {
+                let (ways, records) = &*shared;
+                let now = (MOVING, records[MOVING.0 as usize].begin());
+                let mut tail = Text::TAIL;
+                ways.note(START, Text::new(b"long-name-b", &mut tail), (0, 11), &[now], 0);
+            })
+        };
+        assert!(!believes(&shared, b"long-name-a", None));
+        writer.join().expect("no panic");
+        assert!(!believes(&shared, b"long-name-a", None));
+        assert!(believes(&shared, b"long-name-b", None));
     });
 }

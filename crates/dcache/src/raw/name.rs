@@ -19,6 +19,7 @@
 
 pub(crate) use super::field::PATH_MAX;
 use super::{
+    Id,
     bytes::{positions_in, words},
     field::Field,
 };
@@ -78,6 +79,10 @@ impl<'a> Name<'a> {
         self.words[0] == u64::from(u16::from_le_bytes(*b".."))
     }
 }
+
+/// A hash of the last 32 bytes of a path, its length and its start. Only for guesses.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Sign(pub(crate) u64);
 
 /// The secrets of one cache.
 pub(crate) struct Hasher {
@@ -161,6 +166,14 @@ impl Hasher {
             ^ fold(self.secret[2] ^ words[2], self.secret[3] ^ words[3])
     }
 
+    /// What the end of a path, walked from `start`, is told by among others.
+    #[inline(always)]
+    pub(crate) fn sign(&self, start: Id, text: Text<'_, '_>) -> Sign {
+        let last = text.tail.first_chunk().map_or([0; WORDS], words);
+        let len = u64::from(start.0) << 32 | text.bytes.len() as u64;
+        Sign(self.mix(self.secret[0] ^ len.wrapping_mul(self.secret[3]), last))
+    }
+
     /// A whole name. `None` for what is no name of a directory entry: nothing, `.`, `..`, more than
     /// [`NAME_MAX`] bytes, or a slash or NUL inside.
     pub(crate) fn name<'n>(&self, seed: u64, bytes: &'n [u8]) -> Option<Name<'n>> {
@@ -188,7 +201,8 @@ impl<'p, 't> Text<'p, 't> {
     #[inline(always)]
     pub(crate) fn new(bytes: &'p [u8], tail: &'t mut [u8; 2 * INLINE]) -> Self {
         match bytes.last_chunk::<INLINE>() {
-            Some(last) => tail[..INLINE].copy_from_slice(last),
+            // As a value: a copy of slices is a call.
+            Some(last) => tail.first_chunk_mut().into_iter().for_each(|half| *half = *last),
             None => copy_short(bytes, tail),
         }
         Text { bytes, tail }
@@ -204,6 +218,18 @@ impl<'p, 't> Text<'p, 't> {
         // SAFETY: up to `len - 32` the window is inside `bytes`. Beyond, `at + 32 - len` is 1 to 32, as `at` is not
         // beyond the end, and the window is inside `tail`.
         unsafe { &*base.wrapping_add(at).cast() }
+    }
+
+    /// Where the last slash stands.
+    #[inline]
+    pub(crate) fn last_slash(&self) -> Option<usize> {
+        let len = self.bytes.len();
+        let last = self.tail.first_chunk().map_or(0, |last| positions_in(last, b'/'));
+        match last.checked_ilog2() {
+            // In a short path those before it stand for nothing.
+            Some(at) => (len + at as usize).checked_sub(INLINE),
+            None => self.bytes.iter().rposition(|&byte| byte == b'/'),
+        }
     }
 
     /// Where what stands between `at` and `end` ends, without slashes at its end.

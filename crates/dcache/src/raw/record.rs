@@ -24,7 +24,8 @@
 //!
 //! So an unchanged even `seq` means that the fields were the record's for the whole time between.
 //!
-//! Limit: a reader that sleeps while a record is rewritten 2³¹ times may believe it unchanged.
+//! Limit: a reader that sleeps while a record is rewritten 2³¹ times may believe it unchanged. What is kept longer than a walk
+//! takes looks at the [`laps`] as well.
 
 use super::{
     Id,
@@ -136,6 +137,12 @@ impl Shape {
     pub(crate) fn open_directory() -> Pattern {
         let asked = Self::KIND | Self::SEARCH | Self::TIMED | Self::LINKED;
         Pattern { asked, expected: Self::DIRECTORY | Self::SEARCH | Self::LINKED }
+    }
+
+    /// What linked records have that are believed until something tells otherwise, negative entries and links too.
+    #[inline(always)]
+    pub(crate) fn plain() -> Pattern {
+        Pattern { asked: Self::LINKED | Self::TIMED, expected: Self::LINKED }
     }
 
     /// What linked records have at which a walk may end without a further question.
@@ -341,6 +348,17 @@ pub(crate) fn settle_reads() {
     fence(Ordering::Acquire);
 }
 
+/// A record that was rewritten so often has come a quarter round.
+const LAP: u32 = 1 << 30;
+/// Of all records of the process: so rare that no cache needs its own. Not of the facade, as no model comes so far.
+static LAPS: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+
+/// How often any record's count has come a quarter round.
+#[inline(always)]
+pub(crate) fn laps() -> u32 {
+    LAPS.load(std::sync::atomic::Ordering::Relaxed)
+}
+
 /// The right to rewrite a record; dropping it publishes.
 pub(crate) struct Rewrite<'a> {
     record: &'a Record,
@@ -376,7 +394,12 @@ impl Rewrite<'_> {
 
 impl Drop for Rewrite<'_> {
     fn drop(&mut self) {
+        let next = self.seq.wrapping_add(2);
+        if next.is_multiple_of(LAP) {
+            // Before the count, which is stored with Release: see W2 in `ways.rs`.
+            LAPS.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        }
         // R2.
-        self.record.seq.store(self.seq.wrapping_add(2), Ordering::Release);
+        self.record.seq.store(next, Ordering::Release);
     }
 }

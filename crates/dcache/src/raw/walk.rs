@@ -157,7 +157,7 @@ impl Descent<'_, '_> {
 }
 
 /// A record under the name that was looked for, with its count before it was read.
-struct Found<'a> {
+pub(super) struct Found<'a> {
     id: Id,
     record: &'a Record,
     seq: u32,
@@ -175,12 +175,12 @@ impl<H: Handle> Core<H> {
     #[inline]
     pub(crate) fn walk(
         &self,
+        pin: &mut Pin<'_>,
         request: &Request<'_>,
         may_search: &mut impl FnMut(&H) -> bool,
         settle: impl FnMut(&End) -> bool,
         undo: impl FnMut(&End),
     ) -> End {
-        let mut pin = self.epoch.enter();
         let plan = self.prefetch.plan(self.index.extent(), pin.trials());
         let begun = plan.timed.then(Instant::now);
         let mut tail = Text::TAIL;
@@ -189,7 +189,7 @@ impl<H: Handle> Core<H> {
             pin.counters().prefetched.add(1);
             self.prefetch_walks(request.start, std::slice::from_mut(&mut route));
         }
-        let end = self.walk_counted(&mut pin, request, &route, may_search, settle, undo);
+        let end = self.walk_counted(pin, request, &route, may_search, settle, undo);
         if let Some(begun) = begun {
             pin.trials().learn(plan, begun.elapsed());
         }
@@ -206,16 +206,26 @@ impl<H: Handle> Core<H> {
         }
     }
 
+    /// What there is to be seen of an entry.
+    ///
+    /// # Safety
+    /// The entry must be positive, and found linked under the caller's pin.
+    #[inline(always)]
+    pub(crate) unsafe fn see(&self, id: Id) -> Seen<H> {
+        let dentry = self.dentry(id);
+        // SAFETY: as the caller promises.
+        let handle = unsafe { dentry.handle() }.clone();
+        let kind = self.record(id).shape().kind().unwrap_or(Kind::Other);
+        Seen { id: DentryId::new(id, dentry.generation()), handle, kind }
+    }
+
     /// Looks at what was found, and takes the references that any other end stands for. To be called inside of a pin.
     #[inline(always)]
     pub(crate) fn see_end(&self, end: &End, seen: &mut Option<Seen<H>>) -> bool {
         match end {
             End::Found(id) => {
-                let (record, dentry) = (self.record(*id), self.dentry(*id));
                 // SAFETY: found linked inside the pin of this walk, and positive.
-                let handle = unsafe { dentry.handle() }.clone();
-                let kind = record.shape().kind().unwrap_or(Kind::Other);
-                *seen = Some(Seen { id: DentryId::new(*id, dentry.generation()), handle, kind });
+                *seen = Some(unsafe { self.see(*id) });
                 true
             }
             End::Negative { .. } => true,
@@ -291,13 +301,12 @@ impl<H: Handle> Core<H> {
         mut settle: impl FnMut(&End) -> bool,
         mut undo: impl FnMut(&End),
     ) -> (End, usize) {
-        let hold = |id| settle(&End::Found(id));
-        let release = |id| {
+        let undo_leap = |end: &End| {
             pin.counters().retries.add(1);
-            undo(&End::Found(id));
+            undo(end);
         };
-        match self.leap_to_end(request.start, route, hold, release) {
-            Some((id, components)) => (End::Found(id), components),
+        match self.leap_to_end(request, route, &mut settle, undo_leap) {
+            Some(ended) => ended,
             None => self.attempt(pin, request, may_search, settle, undo, route.text),
         }
     }
@@ -506,7 +515,7 @@ impl<H: Handle> Core<H> {
 
     /// Finds one name below a directory, with the count that its record had then.
     #[inline]
-    fn find(&self, extent: Extent, dir: Id, name: &Name<'_>) -> Result<Found<'_>, Miss> {
+    pub(super) fn find(&self, extent: Extent, dir: Id, name: &Name<'_>) -> Result<Found<'_>, Miss> {
         self.index.search(extent, name.hash(), |id| {
             let record = self.record(id);
             let seq = record.begin();

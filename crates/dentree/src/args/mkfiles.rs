@@ -20,6 +20,12 @@ pub(crate) struct MkfilesArgs {
     /// Sizes of the buffer cache, as shares of all blocks of the directories, each a case of its own
     #[arg(long, value_name = "SHARE,…", value_delimiter = ',', default_values_t = [0.5, 1.0, 4.0], value_parser = positive)]
     pub(crate) cache: Vec<f64>,
+    /// Reads that a slow device takes at a time
+    #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub(crate) depth: u16,
+    /// Lay the directories out for their names beforehand, each in a row, as `mkdir --expect` does
+    #[arg(long)]
+    pub(crate) laid_out: bool,
     /// Runs of each case, each on an image of its own
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) runs: u16,

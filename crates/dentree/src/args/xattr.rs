@@ -90,11 +90,14 @@ pub(crate) struct XattrLabArgs {
     #[arg(long, value_name = "V,…", value_delimiter = ',', default_values_t = [10, 100, 1000, 10_000, 100_000])]
     pub(crate) values: Vec<u32>,
     /// How often each client sets an attribute of a file in a run
-    #[arg(long, value_name = "N", default_value_t = 2000, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) sets: u32,
     /// How often each client sets an attribute in a run over blocks in memory
-    #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) sets_in_memory: u32,
+    /// How often all clients together set an attribute in a run through FUSE, at most: such runs' times are scaled up
+    #[arg(long, value_name = "N", default_value_t = 8000, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) sets_in_all: u32,
     /// Runs of each cell
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) runs: u16,

@@ -73,6 +73,7 @@ impl Sum<'_> {
     fn directory(&self, path: Vec<u8>, node: &Node, emit: &mut Emit<'_, Job, Event>) {
         let mut listing = self.tree.list(node, &path);
         self.tree.expect(listing.iter());
+        self.tree.expect_lists(listing.iter());
         listing.sort_by_name();
         emit.put(Event::Enter(path.clone()));
         emit.put(Event::Files { blocks: node.attr().blocks, linked: Vec::new() });

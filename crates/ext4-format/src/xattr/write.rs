@@ -191,7 +191,8 @@ mod tests {
             entries.sort_by(XattrEntry::order_in_block);
             let mut block = vec![0xFF; 2048];
             let hash = write_block(&mut block, &entries);
-            super::super::set_block_refcount(&mut block, 2, BlockNumber(9), Some(ChecksumSeed(1)));
+            super::super::seal_block(&mut block, BlockNumber(9), ChecksumSeed(1));
+            super::super::set_block_refcount(&mut block, 2, true);
             let parsed = XattrBlock::parse(&block).unwrap();
             prop_assert_eq!((parsed.refcount, parsed.hash), (2, hash));
             prop_assert_eq!(parsed.verify(ChecksumSeed(1), BlockNumber(9)), Ok(()));

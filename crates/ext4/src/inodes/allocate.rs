@@ -4,7 +4,7 @@ use crate::checked::Checked;
 use crate::{Error, Ext4, Result, Snapshot, Structure};
 use dentree_bufcache::Buffer;
 use dentree_ext4_format::{
-    BlockNumber, GroupDesc, GroupFlags, GroupNumber, Inode, InodeNumber, Problem, find_free, set_bits,
+    BlockNumber, GroupDesc, GroupFlags, GroupNumber, InodeNumber, Problem, find_free, set_bits,
 };
 use dentree_jbd2::Handle;
 use dentree_vfs::FileType;
@@ -55,7 +55,7 @@ impl Ext4 {
         let Some(index) = index else { return Ok(None) };
         let ino = InodeNumber(group.0 * self.sb.inodes_per_group + index + 1);
         // All that has to be read is, before anything is changed.
-        let generation = self.prepare_table(handle, desc, index)?;
+        let generation = self.prepare_table(handle, desc, index, bitmap.as_deref())?;
         let place = Structure::InodeBitmap(group).at(desc.inode_bitmap);
         let bit = usize::try_from(index).unwrap_or(usize::MAX);
         let set = |bytes: &mut [u8]| {
@@ -88,7 +88,8 @@ impl Ext4 {
             return Ok(None);
         }
         let place = Structure::InodeBitmap(group).at(desc.inode_bitmap);
-        let bitmap = self.metadata(desc.inode_bitmap, place)?;
+        let ahead = |_| Some(|| self.bitmaps_behind(group, desc));
+        let bitmap = self.metadata_ahead(desc.inode_bitmap, place, ahead)?;
         let check = || match self.sb.inode_bitmap_sum(&bitmap) {
             Some(computed) => Problem::check_sum(desc.inode_bitmap_sum, computed),
             None => Ok(()),
@@ -99,19 +100,31 @@ impl Ext4 {
 
     /// Makes sure that the table up to inode `index` of the group can be read as inodes; answers which generation that inode gets.
     ///
-    /// mkfs leaves the end of a table as it found it. What of that comes into use is zeroed, to the end of its block.
-    fn prepare_table(&self, handle: &mut Handle<'_>, desc: &GroupDesc, index: u32) -> Result<u32> {
+    /// mkfs leaves the end of a table as it found it. What of that comes into use is zeroed, to the end of its block. A block in which no
+    /// other inode is in use begins as zeros, too: who fills a directory would wait for it to be read once for each few files.
+    fn prepare_table(
+        &self,
+        handle: &mut Handle<'_>,
+        desc: &GroupDesc,
+        index: u32,
+        bitmap: Option<&[u8]>,
+    ) -> Result<u32> {
         let size = usize::try_from(self.sb.inode_size).unwrap_or(usize::MAX);
         let per_block = self.sb.block_size.bytes() / self.sb.inode_size;
         let block_of = |index: u32| BlockNumber(desc.inode_table.0 + u64::from(index / per_block));
         let within = |index: u32| usize::try_from(index % per_block).unwrap_or(usize::MAX);
+        let place = Structure::InodeTable.at(block_of(index));
         let unused = if self.sb.has_group_checksums() { desc.itable_unused } else { 0 };
         let used = self.sb.inodes_per_group - unused;
+        let first = index - index % per_block;
+        let is_alone = bitmap.is_some_and(|bitmap| (first..first + per_block).all(|at| !bit_of(bitmap, at)));
         if index < used {
-            let place = Structure::InodeTable.at(block_of(index));
-            let buffer = self.metadata(block_of(index), place)?;
-            let old = buffer.chunks_exact(size).nth(within(index)).unwrap_or_default();
-            return Ok(Inode::generation_of(old).wrapping_add(1));
+            if is_alone {
+                handle.create(block_of(index).0, |_| ()).map_err(|source| place.io(source))?;
+            } else {
+                self.metadata(block_of(index), place)?;
+            }
+            return Ok(self.writer()?.next_generation());
         }
         if !desc.flags.has(GroupFlags::ITABLE_ZEROED) {
             let mut from = used;
@@ -127,6 +140,8 @@ impl Ext4 {
                 }
                 from = (from / per_block + 1) * per_block;
             }
+        } else if within(index) == 0 {
+            handle.create(block_of(index).0, |_| ()).map_err(|source| place.io(source))?;
         }
         Ok(1)
     }

@@ -3,12 +3,16 @@
 use super::{INODE_CREDITS, ORPHAN_CREDITS};
 use crate::{Ext4, Node, Result};
 use dentree_ext4_format::InodeNumber;
+use dentree_vfs::FileType;
 
 impl Ext4 {
     /// Nobody holds an inode any more. Without a name it is freed; what of it is in memory alone is stored when that is due. An error is
     /// kept for the next sync; an inode that could not be freed stays an orphan, for whoever opens the file system next.
     pub(crate) fn evict_node(&self, node: &Node) {
         let Some(writer) = &self.writer else { return };
+        if node.look(|snapshot| snapshot.kind == FileType::Directory) {
+            writer.space.give_up_room(node.look(|snapshot| snapshot.ino));
+        }
         if node.snapshot().inode.links > 0 {
             return self.store_or_remember(node);
         }

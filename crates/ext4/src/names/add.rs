@@ -227,7 +227,10 @@ impl Ext4 {
             _ => self.goal_of(draft.ino),
         };
         let claim = Claim::of_owner(draft.inode.uid);
-        let (start, _) = self.allocate_blocks(handle, goal, 1, claim)?;
+        let start = match logical {
+            0 => self.allocate_blocks(handle, goal, 1, claim)?.0,
+            blocks => self.allocate_to_grow(handle, draft.ino, goal, blocks, claim)?,
+        };
         let mut file = Mapped { ino: draft.ino, inode: &mut draft.inode };
         let target = Target { start, unwritten: false };
         match self.remap(handle, &mut file, logical..logical + 1, Some(target)) {

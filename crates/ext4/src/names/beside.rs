@@ -51,6 +51,11 @@
 //!
 //! # Known limits
 //! A directory without an index has one change at a time. The bits that share locks can make two directories wait for each other.
+//!
+//! Splits of one directory come one at a time, also under different index blocks: both take blocks at the directory's end, and change its one size and block
+//! map. With eight threads that make 60,000 files in it, on two processors, 840 splits ask for the growth lock and 21 to 63 of them wait, in all 1 to 4% of the
+//! threads' time; the leaves are waited for nine to twenty-eight times as long. One thread alone has it 7% of its time, so that it is a limit where
+//! more than a dozen threads run at once. `cargo run --release -p dentree-ext4 --example growth_waits`.
 
 use super::add::Plan;
 use crate::dir::Found;

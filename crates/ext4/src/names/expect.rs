@@ -92,6 +92,8 @@ impl Ext4 {
             self.with_space(|| self.add_leaves(dir, more))?;
             blocks += more;
         }
+        // It has what it is to have.
+        self.writer()?.space.give_up_room(dir.snapshot().ino);
         self.index_leaves(dir, layout)
     }
 

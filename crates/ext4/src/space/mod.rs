@@ -3,11 +3,11 @@
 //! # Data
 //! The truth is a bitmap and a descriptor for each group, changed under the group's lock through a handle. [`Space`] keeps beside them
 //! what is true of this session only: how many blocks may still be promised, which blocks were freed by a transaction
-//! that is not yet committed, and how long a group's free runs can be at most.
+//! that is not yet committed, which are left to directories that grow (`room.rs`), and how long a group's free runs can be at most.
 //!
 //! # Who protects what
 //! Counters are atomics of their own: no other memory depends on them. A group's *pending* frees are added under the group's lock and
-//! taken away by the committer, under their own mutex, inside which nothing is taken.
+//! taken away by the committer, under their own mutex, inside which nothing is taken. Its *marks* are the same of rooms.
 //!
 //! # Guarantees
 //! - *A promise is kept.* Blocks are promised ([`Space::promise`]) before data is accepted; what was promised is not promised to anybody
@@ -15,7 +15,9 @@
 //! - *Freed blocks wait.* A block that was freed is taken again only after the commit of the transaction that freed it.
 //! - *Metadata stays.* Nobody takes or frees blocks that bitmaps, inode tables or descriptors lie in, whatever a bitmap or a file says.
 
+mod bitmaps;
 mod free;
+mod room;
 mod system;
 mod take;
 
@@ -23,6 +25,7 @@ use crate::{Error, Ext4, Result};
 use dentree_ext4_format::{
     BlockNumber, GroupDesc, GroupNumber, InodeNumber, Superblock, clear_bits, set_bits,
 };
+use room::Rooms;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -58,32 +61,55 @@ pub(crate) struct Space {
     reserved_for_root: u64,
     kept_back: u64,
     groups: Box<[GroupSpace]>,
+    rooms: Rooms,
     system: SystemBlocks,
 }
 
 #[derive(Default)]
 struct GroupSpace {
     /// Blocks freed by transactions that are not committed. [its mutex]
-    pending: Mutex<Pending>,
+    pending: Mutex<Bits>,
+    /// Blocks of rooms. [its mutex]
+    marks: Mutex<Bits>,
     /// No free run is as long as this, as of the last search that failed; 0 is unknown.
     none_of: AtomicU32,
 }
 
 impl GroupSpace {
-    fn pending(&self) -> MutexGuard<'_, Pending> {
+    fn pending(&self) -> MutexGuard<'_, Bits> {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn marks(&self) -> MutexGuard<'_, Bits> {
+        self.marks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether a free run of this length is worth a search.
+    fn may_have(&self, len: u32) -> bool {
+        let none_of = self.none_of.load(Relaxed);
+        none_of == 0 || len < none_of
+    }
+
+    /// The group's bitmap with all that must not be taken, where there is any such.
+    fn taken_in(&self, bitmap: &[u8]) -> Option<Vec<u8>> {
+        let mut seen = self.pending().cover(bitmap);
+        if let Some(both) = self.marks().cover(seen.as_deref().unwrap_or(bitmap)) {
+            seen = Some(both);
+        }
+        seen
     }
 }
 
-/// Blocks of a group that are free in its bitmap and must not be taken yet. None is freed twice, since none is taken before.
+/// Blocks of a group that are free in its bitmap and must not be taken. None is added twice: not freed, since none is taken before; not marked, since
+/// the search for a room leaves marks alone.
 #[derive(Default)]
-struct Pending {
+struct Bits {
     /// A bitmap as the group's, as far as it was needed.
     bits: Vec<u8>,
     count: usize,
 }
 
-impl Pending {
+impl Bits {
     fn add(&mut self, bits: &Range<usize>) {
         let len = bits.end.div_ceil(8).max(self.bits.len());
         self.bits.resize(len, 0);
@@ -100,12 +126,12 @@ impl Pending {
     }
 
     /// The group's bitmap with these blocks taken, where there are any.
-    fn taken_in(&self, bitmap: &[u8]) -> Option<Vec<u8>> {
+    fn cover(&self, bitmap: &[u8]) -> Option<Vec<u8>> {
         if self.count == 0 {
             return None;
         }
         let mut seen = bitmap.to_vec();
-        seen.iter_mut().zip(&self.bits).for_each(|(byte, pending)| *byte |= pending);
+        seen.iter_mut().zip(&self.bits).for_each(|(byte, bits)| *byte |= bits);
         Some(seen)
     }
 }
@@ -121,6 +147,7 @@ impl Space {
             reserved_for_root: fs.sb.reserved_blocks_count,
             kept_back: fs.kept_for_metadata(),
             groups: descs.iter().map(|_| GroupSpace::default()).collect(),
+            rooms: Rooms::default(),
             system: SystemBlocks::new(fs, descs, journal),
         })
     }

@@ -6,10 +6,10 @@ use crate::remap::Mapped;
 use crate::{Error, Ext4, Result, Structure};
 use dentree_bufcache::Buffer;
 use dentree_ext4_format::{
-    BlockNumber, FreeRun, GroupDesc, GroupFlags, GroupNumber, Problem, find_free, set_bits,
+    BlockNumber, FreeRun, GroupDesc, GroupFlags, GroupNumber, InodeNumber, Problem, find_free, set_bits,
 };
 use dentree_jbd2::Handle;
-use std::ops::Deref;
+use std::ops::{Deref, RangeInclusive};
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Blocks that taking a run changes: the group's bitmap and its descriptor.
@@ -48,24 +48,61 @@ impl Ext4 {
         goal: BlockNumber,
         want: u32,
     ) -> Result<(BlockNumber, u32)> {
+        let space = &self.writer()?.space;
+        let mut rooms_made = None;
+        loop {
+            if let Some(taken) = self.take_near(handle, goal, want, rooms_made.is_some())? {
+                return Ok(taken);
+            }
+            // Rooms of directories give way. Where none was made since they last did, none was in the way of this search, which went everywhere:
+            // what a group was noted to lack may have become free while that was noted.
+            let made = Some(space.give_up_rooms());
+            if made == rooms_made {
+                return Err(Error::NoSpace);
+            }
+            rooms_made = made;
+        }
+    }
+
+    /// The same, but for rooms; `everywhere`: also where the last search has found nothing.
+    fn take_near(
+        &self,
+        handle: &mut Handle<'_>,
+        goal: BlockNumber,
+        want: u32,
+        everywhere: bool,
+    ) -> Result<Option<(BlockNumber, u32)>> {
         let (near, goal_bit) = bit_of(&self.sb, goal);
         let space = &self.writer()?.space;
         for (part, groups) in PASSES {
             let least = (want / part).max(1);
             for step in 0..groups.min(self.sb.groups) {
                 let group = GroupNumber((near.0 + step) % self.sb.groups);
-                let none_of = space.group(group).none_of.load(Relaxed);
-                if none_of != 0 && least >= none_of {
+                if !everywhere && !space.group(group).may_have(least) {
                     continue;
                 }
                 let from = if step == 0 { goal_bit } else { 0 };
-                if let Some((first, count)) = self.take_in_group(handle, group, from, want, least)? {
-                    space.free.fetch_sub(u64::from(count), Relaxed);
-                    return Ok((first, count));
+                let wish = Wish { from, lens: least..=want, dir: None };
+                if let Some(taken) = self.take_in_group(handle, group, &wish)? {
+                    return Ok(Some(taken));
                 }
             }
         }
-        Err(Error::NoSpace)
+        Ok(None)
+    }
+
+    /// Takes the first block of a free run of a group, and makes the rest the room of a directory, in the place of that which it had; if there is a run that is as
+    /// long as the least of `lens`.
+    pub(super) fn take_with_room(
+        &self,
+        handle: &mut Handle<'_>,
+        dir: InodeNumber,
+        group: GroupNumber,
+        from: usize,
+        lens: RangeInclusive<u32>,
+    ) -> Result<Option<BlockNumber>> {
+        let taken = self.take_in_group(handle, group, &Wish { from, lens, dir: Some(dir) })?;
+        Ok(taken.map(|(block, _)| block))
     }
 
     /// [Promises](super::Space::promise) and takes: for blocks that nobody was promised before.
@@ -88,6 +125,20 @@ impl Ext4 {
                 Err(error)
             }
         }
+    }
+
+    /// As [`allocate_blocks`](Ext4::allocate_blocks), one block for a directory that has `blocks` of them: see [`room`](super::room).
+    pub(crate) fn allocate_to_grow(
+        &self,
+        handle: &mut Handle<'_>,
+        dir: InodeNumber,
+        goal: BlockNumber,
+        blocks: u64,
+        claim: Claim,
+    ) -> Result<BlockNumber> {
+        let space = &self.writer()?.space;
+        space.promise(1, claim)?;
+        self.take_to_grow(handle, dir, goal, blocks).inspect_err(|_| space.release(1))
     }
 
     /// Takes blocks for nodes of a file's block map, all or none, and counts them as the file's.
@@ -115,15 +166,14 @@ impl Ext4 {
         Ok(blocks)
     }
 
-    /// Takes a run of at least `least` blocks of a group, if there is one.
+    /// Takes a run of a group, if there is one as wished; answers its first block and how many were taken.
     fn take_in_group(
         &self,
         handle: &mut Handle<'_>,
         group: GroupNumber,
-        from: usize,
-        want: u32,
-        least: u32,
+        wish: &Wish,
     ) -> Result<Option<(BlockNumber, u32)>> {
+        let least = *wish.lens.start();
         if self.writer()?.group(group).free_blocks < least {
             return Ok(None);
         }
@@ -131,15 +181,21 @@ impl Ext4 {
         let bits = usize::try_from(self.sb.blocks_in_group(group)).unwrap_or(usize::MAX);
         self.change_group(handle, group, |desc, handle| {
             let bitmap = self.block_bitmap(group, desc)?;
-            let run = match space.group(group).pending().taken_in(&bitmap) {
-                None => search(&bitmap, from, bits, want),
-                Some(seen) => search(&seen, from, bits, want),
+            if let Some(dir) = wish.dir {
+                // What is taken may be its own.
+                space.give_up_room(dir);
+            }
+            let run = match space.group(group).taken_in(&bitmap) {
+                None => wish.search(&bitmap, bits),
+                Some(seen) => wish.search(&seen, bits),
             };
-            let count = u32::try_from(run.len).unwrap_or(0);
-            if count < least {
-                space.group(group).none_of.store(count + 1, Relaxed);
+            let found = u32::try_from(run.len).unwrap_or(0);
+            if found < least {
+                space.group(group).none_of.store(found + 1, Relaxed);
                 return Ok(None);
             }
+            let count = if wish.dir.is_some() { 1 } else { found };
+            let end = run.first + usize::try_from(count).unwrap_or(0);
             let first = BlockNumber(self.sb.group_start(group).0 + u64::try_from(run.first).unwrap_or(0));
             let place = Structure::BlockBitmap(group).at(desc.block_bitmap);
             let left = desc.free_blocks.checked_sub(count);
@@ -156,9 +212,13 @@ impl Ext4 {
                 return Err(place.corrupt(Problem::Value { field, value: taken.start, because }));
             }
             self.change_block_bitmap(handle, group, desc, bitmap, |bytes| {
-                set_bits(bytes, run.first, run.first + run.len);
+                set_bits(bytes, run.first, end);
             })?;
             desc.free_blocks = left;
+            space.free.fetch_sub(u64::from(count), Relaxed);
+            if let Some(dir) = wish.dir {
+                space.make_room(dir, group, end..run.first + run.len);
+            }
             Ok(Some((first, count)))
         })
     }
@@ -168,7 +228,8 @@ impl Ext4 {
         let place = Structure::BlockBitmap(group).at(desc.block_bitmap);
         let is_new = self.sb.has_group_checksums() && desc.flags.has(GroupFlags::BLOCK_UNINIT);
         if !is_new {
-            let bytes = self.metadata(desc.block_bitmap, place)?;
+            let ahead = |_| Some(|| self.bitmaps_behind(group, desc));
+            let bytes = self.metadata_ahead(desc.block_bitmap, place, ahead)?;
             let check = || match self.sb.block_bitmap_sum(&bytes) {
                 Some(sum) => Problem::check_sum(desc.block_bitmap_sum, sum),
                 None => Ok(()),
@@ -220,18 +281,32 @@ impl Ext4 {
     }
 }
 
-/// The run to take: at `from` whatever its length, else the first of the wanted length from there on, else from the beginning; where
-/// there is none the longest.
-fn search(bitmap: &[u8], from: usize, bits: usize, want: u32) -> FreeRun {
-    let want = usize::try_from(want).unwrap_or(usize::MAX);
-    let here = find_free(bitmap, from, bits.min(from.saturating_add(want)), want);
-    if here.len > 0 && here.first == from && from > 0 {
-        return here;
+/// What is looked for in a group.
+struct Wish {
+    /// The bit that it had best begin at.
+    from: usize,
+    /// How many blocks, at least and at most.
+    lens: RangeInclusive<u32>,
+    /// One block is taken for this directory, and the others are its room.
+    dir: Option<InodeNumber>,
+}
+
+impl Wish {
+    /// The run to take: at the goal if it is long enough there, else the first of full length from there on, else from the beginning; where
+    /// there is none the longest.
+    fn search(&self, bitmap: &[u8], bits: usize) -> FreeRun {
+        let [least, want] =
+            [self.lens.start(), self.lens.end()].map(|&len| usize::try_from(len).unwrap_or(usize::MAX));
+        let from = self.from;
+        let here = find_free(bitmap, from, bits.min(from.saturating_add(want)), want);
+        if here.len >= least && here.len > 0 && here.first == from && from > 0 {
+            return here;
+        }
+        let behind = find_free(bitmap, from, bits, want);
+        if behind.len == want {
+            return behind;
+        }
+        let before = find_free(bitmap, 0, bits.min(from.saturating_add(want)), want);
+        if before.len > behind.len { before } else { behind }
     }
-    let behind = find_free(bitmap, from, bits, want);
-    if behind.len == want {
-        return behind;
-    }
-    let before = find_free(bitmap, 0, bits.min(from.saturating_add(want)), want);
-    if before.len > behind.len { before } else { behind }
 }

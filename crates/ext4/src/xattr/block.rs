@@ -5,7 +5,8 @@ use crate::space::Claim;
 use crate::{Ext4, Place, Result, Snapshot, Structure};
 use dentree_bufcache::Buffer;
 use dentree_ext4_format::xattr::{
-    MAX_BLOCK_USERS, XattrBlock, XattrEntry, block_hash, fits_in_block, set_block_refcount, write_block,
+    MAX_BLOCK_USERS, XattrBlock, XattrEntry, block_hash, fits_in_block, seal_block, set_block_refcount,
+    write_block,
 };
 use dentree_ext4_format::{BlockNumber, ChecksumSeed};
 use dentree_jbd2::Handle;
@@ -99,30 +100,34 @@ impl Ext4 {
         if entries.is_empty() {
             return Ok(Placed::Nowhere);
         }
-        let mut bytes = vec![0; self.sb.block_size.in_memory()];
-        if !fits_in_block(bytes.len(), entries) {
+        if !fits_in_block(self.sb.block_size.in_memory(), entries) {
             return Err(crate::Error::NoSpace);
         }
-        let hash = write_block(&mut bytes, entries);
+        let hash = block_hash(entries.iter().map(|entry| entry.hash));
         let is_other = |number| old.is_none_or(|old| old.number != number);
         if let Some(number) = self.share_block(handle, is_other, hash, entries)? {
             return Ok(Placed::Shared(number));
         }
         if let Some(old) = old
-            && self.rewrite_block(handle, old, &bytes, hash)?
+            && self.rewrite_block(handle, old, entries, hash)?
         {
             return Ok(Placed::Rewritten(old.number));
         }
         let claim = Claim::of_owner(inode.inode.uid);
         let (number, _) = self.allocate_blocks(handle, self.goal_of(inode.ino), 1, claim)?;
         let place = inode.place(Structure::XattrBlock).at(number);
-        let created = handle.create(number.0, |to| {
-            to.copy_from_slice(&bytes);
-            set_block_refcount(to, 1, number, self.xattr_seed());
-        });
+        let created = handle.create(number.0, |to| self.write_new(to, number, entries));
         self.all_or_abort(created.map_err(|source| place.io(source)))?;
         self.writer()?.shared.remember_block(hash, number, 1);
         Ok(Placed::Created(number))
+    }
+
+    /// Writes a block with one user.
+    fn write_new(&self, to: &mut [u8], number: BlockNumber, entries: &[XattrEntry<'_>]) {
+        write_block(to, entries);
+        if let Some(seed) = self.xattr_seed() {
+            seal_block(to, number, seed);
+        }
     }
 
     /// Becomes a user of a block with this list.
@@ -145,7 +150,7 @@ impl Ext4 {
                     let users = XattrBlock::parse(bytes).map_or(0, |block| block.refcount);
                     let has_room = (1..MAX_BLOCK_USERS).contains(&users);
                     if has_room {
-                        set_block_refcount(bytes, users + 1, number, self.xattr_seed());
+                        set_block_refcount(bytes, users + 1, self.xattr_seed().is_some());
                         entry.set_reusable(users + 1 < MAX_BLOCK_USERS);
                     }
                     has_room
@@ -167,8 +172,14 @@ impl Ext4 {
         Ok(has_room && block.list.iter().map(Result::ok).eq(entries.iter().copied().map(Some)))
     }
 
-    /// Puts `bytes` into a block, if it has no other users.
-    fn rewrite_block(&self, handle: &mut Handle<'_>, old: &Held, bytes: &[u8], hash: u32) -> Result<bool> {
+    /// Puts a list with this hash into a block, if it has no other users.
+    fn rewrite_block(
+        &self,
+        handle: &mut Handle<'_>,
+        old: &Held,
+        entries: &[XattrEntry<'_>],
+        hash: u32,
+    ) -> Result<bool> {
         if old.parsed()?.refcount != 1 {
             return Ok(false);
         }
@@ -178,8 +189,7 @@ impl Ext4 {
         let rewritten = self.update(handle, old.number, old.place, |to| {
             let is_ours = XattrBlock::parse(to).is_ok_and(|block| block.refcount == 1);
             if is_ours {
-                to.copy_from_slice(bytes);
-                set_block_refcount(to, 1, old.number, self.xattr_seed());
+                self.write_new(to, old.number, entries);
             }
             is_ours
         })?;
@@ -201,7 +211,7 @@ impl Ext4 {
                 let left = if is_hidden { users } else { users - 1 };
                 let reusable = left < MAX_BLOCK_USERS;
                 if !is_hidden {
-                    set_block_refcount(bytes, left, number, self.xattr_seed());
+                    set_block_refcount(bytes, left, self.xattr_seed().is_some());
                     known.iter().for_each(|entry| entry.set_reusable(reusable));
                 }
                 Ok(Users::Others { reusable })

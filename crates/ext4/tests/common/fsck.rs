@@ -28,7 +28,9 @@ pub fn recover(image: &Path, also: &[&str]) -> Result<(), String> {
     // Free counts of the superblock are behind while a file system is in use, and its mark that there may be orphans is before them.
     let expected = ["recovering journal", "orphan", "count wrong (", "non-contiguous"];
     let unmarked = "orphan_present is set but orphan file is clean.\nCLEARED.";
-    let text = text.replace(unmarked, "orphan_present cleared");
+    // It leaves those it has freed in that file until its last pass, and finds them there: so in an image of the kernel's, too.
+    let freed = " is not clean.\nCLEARED.";
+    let text = text.replace(unmarked, "orphan_present cleared").replace(freed, " had orphans");
     let expected = expected.iter().chain(also);
     let is_rest = |line: &&str| !line.is_empty() && !expected.clone().any(|words| line.contains(words));
     let rest: Vec<&str> = text.lines().filter(is_rest).collect();

@@ -1,6 +1,7 @@
 //! Images made by `mke2fs`, shown by the kernel's mount, compared with what this crate reads.
 #![allow(dead_code, reason = "each test file uses its part")]
 
+pub mod cuts;
 pub mod fsck;
 pub mod ops;
 pub mod story;

@@ -22,6 +22,8 @@ pub struct Size {
     pub files: usize,
     /// Files made in them all.
     pub creates: usize,
+    /// The directories are laid out for their names beforehand, each in a row; otherwise they grow side by side, as the source's.
+    pub laid_out: bool,
 }
 
 /// Names that one inode may have: ext4 allows 65,000.
@@ -53,8 +55,7 @@ fn file(number: usize) -> Vec<u8> {
 }
 
 impl Image {
-    /// Makes the image. The names are links to few inodes: it is directories that have to be large. They grow side by side, as in the source, so
-    /// that no directory's blocks lie in a row.
+    /// Makes the image. The names are links to few inodes: it is directories that have to be large.
     pub(super) fn new(size: Size, seed: u64) -> Result<Self, Unavailable> {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
         let names = (size.directories * size.files) as u64;
@@ -93,6 +94,9 @@ fn fill(fs: &Ext4, size: Size, random: &mut Xoshiro256PlusPlus) -> dentree_vfs::
     let root = fs.load(fs.root())?;
     let make = |number| fs.make(&root, &directory(number), &new(NewKind::Directory));
     let dirs = (0..size.directories).map(make).collect::<dentree_vfs::Result<Vec<_>>>()?;
+    for dir in dirs.iter().filter(|_| size.laid_out) {
+        fs.expect_entries(dir, (size.files + size.creates / size.directories) as u64)?;
+    }
     let mut linked = fs.make(&root, b"linked0", &new(NewKind::Regular))?;
     for number in 0..size.directories * size.files {
         if number > 0 && number.is_multiple_of(LINKS) {
@@ -113,6 +117,8 @@ fn new(kind: NewKind<'static>) -> NewInode<'static> {
 pub(super) struct Setting {
     /// What a read takes; `None`: an image in a file.
     pub(super) latency: Option<Duration>,
+    /// How many reads the slow device takes at a time.
+    pub(super) depth: usize,
     pub(super) cache_bytes: usize,
     pub(super) mode: DxReadAhead,
     pub(super) lru: BhLruSize,
@@ -177,7 +183,7 @@ impl Counts {
 /// Makes the files, each in a directory drawn at random.
 pub(super) fn run(image: &Image, setting: Setting, seed: u64) -> Result<Made, Unavailable> {
     let first = first_access(image, setting)?;
-    let place = Place::new(image, setting.latency)?;
+    let place = Place::new(image, setting)?;
     let fs = open(&place, setting, true)?;
     let (time, counts) = make_files(&fs, image.size, seed).map_err(because)?;
     fs.close().map_err(because)?;
@@ -201,7 +207,7 @@ fn directories(fs: &Ext4, count: usize) -> dentree_vfs::Result<Vec<Node>> {
 
 /// The first look-up in each of some directories, one after the other: what earlier ones read ahead may be on its way still.
 fn first_access(image: &Image, setting: Setting) -> Result<Duration, Unavailable> {
-    let place = Place::new(image, setting.latency)?;
+    let place = Place::new(image, setting)?;
     let fs = open(&place, setting, false)?;
     let dirs = directories(&fs, image.size.directories.min(FIRST)).map_err(because)?;
     let start = Instant::now();
@@ -241,15 +247,15 @@ struct Place {
 }
 
 impl Place {
-    fn new(image: &Image, latency: Option<Duration>) -> Result<Self, Unavailable> {
-        let Some(latency) = latency else {
+    fn new(image: &Image, setting: Setting) -> Result<Self, Unavailable> {
+        let Some(latency) = setting.latency else {
             let file = NamedTempFile::with_prefix("dentree-lab").map_err(because)?;
             std::fs::write(file.path(), &image.bytes).map_err(because)?;
             let device = FileDevice::open(file.path(), Access::ReadWrite).map_err(because)?;
             return Ok(Self { device: Arc::new(device), _file: Some(file) });
         };
         let memory = Arc::new(MemoryDevice::from(image.bytes.clone()));
-        let reads = Arc::new(SlowDevice::new(memory.clone(), latency));
+        let reads = Arc::new(SlowDevice::with_depth(memory.clone(), latency, setting.depth));
         Ok(Self { device: Arc::new(LateReads { reads, memory }), _file: None })
     }
 }

@@ -12,19 +12,21 @@
 //! too.
 //!
 //! # Limits
-//! Read-ahead cannot make the device faster, only ask it earlier. Against none it gains at most the least of
-//! - *blocks*: without, creates wait for each block that they need; with, once for each directory, at best;
+//! Read-ahead cannot make the device faster, only ask it earlier. What a create takes with it is at least the most of three
+//! times ([`limit::Arithmetic`]), and what it takes without is at most that much more:
+//! - *directories*: each is waited for once;
 //! - *queue*: what is read ahead is read too, as many requests at a time as the device takes;
 //! - *processor*: what a create takes where nothing is waited for.
 
+mod limit;
 mod load;
 
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use dentree_blockdev::SlowDevice;
 use dentree_ext4::{BhLruSize, DxReadAhead};
 
+use limit::Arithmetic;
 pub use load::Size;
 
 use crate::mounts::Unavailable;
@@ -92,6 +94,8 @@ pub struct Plan {
     pub latencies: Vec<Option<Duration>>,
     /// Sizes of the buffer cache, as shares of all directories' blocks; each a case of its own.
     pub caches: Vec<f64>,
+    /// How many reads the slow device takes at a time.
+    pub depth: usize,
 }
 
 impl Plan {
@@ -129,7 +133,7 @@ pub fn pass(plan: &Plan, number: usize, tell: &mut Listener<'_>) -> Result<(), U
         for turn in 0..variants.len() {
             let Variant { name: variant, mode, lru, .. } = &variants[(number + turn) % variants.len()];
             let cache_bytes = (image.directory_bytes() * cache) as usize;
-            let setting = Setting { latency, cache_bytes, mode: *mode, lru: *lru };
+            let setting = Setting { latency, depth: plan.depth, cache_bytes, mode: *mode, lru: *lru };
             let made = run(&image, setting, number as u64)?;
             let case = case(latency, cache);
             let creates = plan.size.creates as f64;
@@ -151,13 +155,6 @@ pub struct Results {
     /// Every figure.
     pub rows: Vec<Row>,
     plan: Plan,
-}
-
-/// What limits a mode's gain, and to how much.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Limit {
-    gain: f64,
-    by: &'static str,
 }
 
 impl Results {
@@ -203,24 +200,21 @@ impl Results {
         Some(self.find(case, variant, metric)?.median)
     }
 
-    /// The least of the limits on what `variant` can gain.
-    fn limit(&self, latency: Option<Duration>, cache: f64, variant: &str) -> Option<Limit> {
+    /// What limits the gain of `variant`.
+    fn arithmetic(&self, latency: Option<Duration>, cache: f64, variant: &str) -> Option<Arithmetic> {
+        let latency_ms = latency?.as_secs_f64() * 1e3;
         let case_name = case(latency, cache);
         let at = |variant, metric| self.median(&case_name, variant, metric);
-        latency?;
         let size = self.plan.size;
-        let waits = at(OFF, MISSES)? + at(OFF, LATE)?;
-        let once = size.directories.min(size.creates) as f64 / size.creates as f64;
-        let in_vain = at(variant, READS)? - at(variant, MISSES)?;
-        let queue = in_vain / SlowDevice::DEPTH as f64;
-        let at_leisure = self.median(&case(None, cache), OFF, RATE);
-        let processor = at_leisure.zip(at(OFF, RATE)).map(|(file, off)| file / off);
-        let limits = [
-            Some(Limit { gain: waits / once, by: "blocks" }),
-            (queue > 0.0).then(|| Limit { gain: waits / queue, by: "queue" }),
-            processor.map(|gain| Limit { gain, by: "processor" }),
-        ];
-        limits.into_iter().flatten().min_by(|a, b| a.gain.total_cmp(&b.gain))
+        Some(Arithmetic {
+            latency_ms,
+            depth: self.plan.depth,
+            waits_off: at(OFF, MISSES)? + at(OFF, LATE)?,
+            requests: at(variant, READS)?,
+            waits: at(variant, MISSES)? + at(variant, LATE)?,
+            directories: size.directories.min(size.creates) as f64 / size.creates as f64,
+            processor_ms: 1e3 / self.median(&case(None, cache), OFF, RATE)?,
+        })
     }
 
     /// Tables: a case each.
@@ -228,13 +222,13 @@ impl Results {
         let size = self.plan.size;
         let blocks = self.median(NAME, "image", BLOCKS).unwrap_or(0.0);
         let mut text = format!(
-            "{NAME}: {} directories of {} names ({blocks:.1} blocks each), {} files made in directories drawn at random.\n\
-             Reads, and blocks read ahead, are for one create. Gains are at most: by blocks, waits without read-ahead to one for each \
-             directory;\nby the queue, of {} requests, waits to what is read ahead; by the processor, creates in a file to creates here.\n",
+            "{NAME}: {} directories of {} names ({blocks:.1} blocks each{}), {} files made in directories drawn at random.\n\
+             Reads, and blocks read ahead, are for one create. A slow device takes {} reads at a time.\n",
             size.directories,
             size.files,
+            if size.laid_out { ", in a row" } else { "" },
             size.creates,
-            SlowDevice::DEPTH
+            self.plan.depth
         );
         for (latency, cache) in self.plan.cases() {
             let case = case(latency, cache);
@@ -277,10 +271,10 @@ impl Results {
             let [middle, low, high] = [ratio.median, ratio.low, ratio.high].map(figure);
             let _ = write!(text, "  ×{middle} [{low} .. {high}] of {reference}");
         }
-        if let Some(Limit { gain, by }) = self.limit(latency, cache, variant).filter(|_| variant != OFF) {
-            let _ = write!(text, ", at most ×{} by the {by}", figure(gain));
-        }
         text.push('\n');
+        if let Some(arithmetic) = self.arithmetic(latency, cache, variant).filter(|_| variant != OFF) {
+            let _ = writeln!(text, "               {arithmetic}");
+        }
     }
 }
 
@@ -289,8 +283,8 @@ mod tests {
     use super::*;
 
     fn plan() -> Plan {
-        let size = Size { directories: 4, files: 1500, creates: 40 };
-        Plan { size, latencies: vec![None, Some(Duration::from_millis(1))], caches: vec![4.0] }
+        let size = Size { directories: 4, files: 1500, creates: 40, laid_out: false };
+        Plan { size, latencies: vec![None, Some(Duration::from_millis(1))], caches: vec![4.0], depth: 32 }
     }
 
     #[test]
@@ -303,13 +297,13 @@ mod tests {
         assert!(at("whole", MISSES) + at("whole", LATE) < at(OFF, MISSES), "{}", results.text());
         assert!(at("whole", USED) > 0.0 && at(OFF, FIRST) >= 1.0);
         assert!(results.find("mkfiles-1ms-cache4", "whole/off", "ratio").is_some());
-        let limit =
-            results.limit(Some(Duration::from_millis(1)), 4.0, "whole").expect("a slow device has one");
-        assert!(limit.gain >= 1.0, "{limit:?}");
-        assert_eq!(results.limit(None, 4.0, "whole"), None);
+        let slow = Some(Duration::from_millis(1));
+        let (bound, _) = results.arithmetic(slow, 4.0, "whole").expect("a slow device has a limit").bound();
+        assert!(bound >= 1.0, "{bound}");
+        assert!(results.arithmetic(None, 4.0, "whole").is_none());
         let recent = |size| results.median("mkfiles-file-cache4", &lru(size), RECENT).expect("a size");
         assert!(recent(16) > 0.0, "{}", results.text());
         assert!(results.find("mkfiles-file-cache4", "off, LRU 16/off, LRU 8", "ratio").is_some());
-        assert!(results.text().contains("by the "), "{}", results.text());
+        assert!(results.text().contains("by its "), "{}", results.text());
     }
 }

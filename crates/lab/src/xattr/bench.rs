@@ -34,11 +34,12 @@ pub trait Setter: Sync {
     fn set(&self, client: usize, file: usize, value: usize);
 }
 
-/// The values that a client draws in a round.
-pub(super) fn values_of(cell: &Cell, client: usize, round: u64) -> impl Iterator<Item = usize> {
+/// The files whose attribute a client sets in a round, one after the other from where the last round ended, and the values that it draws.
+pub(super) fn sets_of(cell: &Cell, client: usize, round: u64) -> impl Iterator<Item = (usize, usize)> {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(round << 16 | client as u64);
-    let values = cell.values;
-    (0..cell.sets).map(move |_| random.random_range(0..values))
+    let Cell { files, values, sets, .. } = *cell;
+    let first = round as usize * sets;
+    (first..first + sets).map(move |set| (set % files, random.random_range(0..values)))
 }
 
 /// How long it took until the last client was done, from when all were there. Clients are threads.
@@ -49,12 +50,10 @@ pub fn run(setter: &dyn Setter, cell: &Cell, round: u64) -> Duration {
         for client in 0..cell.clients {
             let (ready, go) = (&ready, &go);
             scope.spawn(move || {
-                let values: Vec<usize> = values_of(cell, client, round).collect();
+                let sets: Vec<(usize, usize)> = sets_of(cell, client, round).collect();
                 ready.wait();
                 go.wait();
-                for (set, value) in values.into_iter().enumerate() {
-                    setter.set(client, set % cell.files, value);
-                }
+                sets.into_iter().for_each(|(file, value)| setter.set(client, file, value));
             });
         }
         ready.wait();

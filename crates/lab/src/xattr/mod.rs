@@ -2,7 +2,7 @@
 //!
 //! - [`old`]: the cache that was replaced, written from its description; [`store`]: blocks in memory that the two caches share;
 //! - [`mod@bench`]: P clients, F files, V values; [`Ext4`](dentree_ext4::Ext4) called by threads;
-//! - [`mounted`]: processes that call `setxattr(2)` through mounts of the kernel, of ours, and of fuse2fs.
+//! - [`mounted`]: processes that call `setxattr(2)` through mounts of the kernel, of ours, of fuse2fs, and of what answers for nothing.
 //!
 //! Runs of all variants of a cell alternate, so that what slows the machine slows them all. A run's figure is the time until its
 //! last client was done; a cell's the mean of its runs, as in the source. After the runs of a cell every block of the two caches' has
@@ -77,6 +77,8 @@ pub struct Plan {
     pub sets: usize,
     /// How often, where it is the two caches over blocks in memory: that takes a hundredth of the time.
     pub sets_in_memory: usize,
+    /// How often all clients together do so through FUSE, at most: the time of a run that is shorter for that is scaled to what it would be.
+    pub sets_in_all: usize,
     /// Runs of each cell.
     pub runs: usize,
     /// The program `dentree`, which mounts, and which client processes run. Without it only the two caches are compared.
@@ -102,11 +104,16 @@ const DENTREE: &str = "dentree";
 const KERNEL: &str = "kernel";
 const MOUNTED: &str = "mounted";
 const FUSE2FS: &str = "fuse2fs";
+const LIMIT: &str = "limit";
 /// Each table's columns, and what is done there.
-const TABLES: [(&[&str], &str); 3] = [
+const TABLES: [(&[&str], &str); 4] = [
     (&[OLD, NEW], "the caches alone, over blocks in memory; clients are threads"),
     (&[KERNEL, DENTREE], "setxattr(2) on the kernel's loop mount by processes, Ext4 called by threads"),
     (&[FUSE2FS, MOUNTED], "setxattr(2) by processes, through the mounts of fuse2fs and of dentree"),
+    (
+        &[FUSE2FS, LIMIT],
+        "and of a file system in memory behind our FUSE: what is left where answering costs nothing",
+    ),
 ];
 
 impl Plan {
@@ -133,51 +140,71 @@ pub fn measure(plan: &Plan, tell: &dyn Fn(&str)) -> Results {
 
 /// Somebody who sets attributes of files in an image.
 enum Rival<'a> {
-    InProcess(Box<InProcess>),
-    Mounted(By<'a>, Mounted),
+    InProcess(BenchImage, Box<InProcess>),
+    Mounted(BenchImage, By<'a>, Mounted),
+    Limit(Mounted),
 }
 
-/// A rival at work: its image goes after it.
+/// A rival at work.
 struct Contender<'a> {
     name: &'static str,
     rival: Rival<'a>,
-    image: BenchImage,
     runs: Vec<f64>,
 }
 
 impl<'a> Contender<'a> {
     fn new(name: &'static str, cell: &Cell, program: &'a Path) -> Result<Self, Unavailable> {
-        let image = BenchImage::new(cell.clients, cell.files)?;
         let by = match name {
             KERNEL => Some(By::Kernel),
             FUSE2FS => Some(By::Fuse2fs),
             MOUNTED => Some(By::Dentree(program)),
             _ => None,
         };
+        let image = || BenchImage::new(cell.clients, cell.files);
         let rival = match by {
-            Some(by) => Rival::Mounted(by, Mounted::new(&image, by, program)?),
-            None => Rival::InProcess(Box::new(InProcess::new(&image, cell.clients, cell.files)?)),
+            Some(by) => {
+                let image = image()?;
+                let mounted = Mounted::new(&image, by, program)?;
+                Rival::Mounted(image, by, mounted)
+            }
+            None if name == LIMIT => Rival::Limit(Mounted::limit(cell, program)?),
+            None => {
+                let image = image()?;
+                let setter = InProcess::new(&image, cell.clients, cell.files)?;
+                Rival::InProcess(image, Box::new(setter))
+            }
         };
-        Ok(Contender { name, rival, image, runs: Vec::new() })
+        Ok(Contender { name, rival, runs: Vec::new() })
     }
 
-    fn run(&mut self, cell: &Cell, round: u64) -> Result<(), Unavailable> {
+    fn run(&mut self, plan: &Plan, cell: &Cell, round: u64) -> Result<(), Unavailable> {
+        let in_all = plan.sets_in_all / cell.clients;
+        let short = Cell { sets: in_all.clamp(1, cell.sets), ..*cell };
         let took = match &self.rival {
-            Rival::InProcess(setter) => run(&**setter, cell, round),
-            Rival::Mounted(_, mounted) => mounted.run(cell, round)?,
+            Rival::InProcess(_, setter) => run(&**setter, cell, round).as_secs_f64(),
+            Rival::Mounted(_, By::Kernel, mounted) => mounted.run(cell, round)?.as_secs_f64(),
+            Rival::Mounted(_, _, mounted) | Rival::Limit(mounted) => {
+                mounted.run(&short, round)?.as_secs_f64() * cell.sets as f64 / short.sets as f64
+            }
         };
-        self.runs.push(took.as_secs_f64());
+        self.runs.push(took);
         Ok(())
     }
 
     /// The runs, once the image is known to be sound, where it is we who wrote it.
     fn end(self) -> Result<Vec<f64>, Unavailable> {
-        let ours = match self.rival {
-            Rival::InProcess(setter) => setter.end().map(|()| true)?,
-            Rival::Mounted(by, mounted) => mounted.end().map(|()| matches!(by, By::Dentree(_)))?,
-        };
-        if ours {
-            self.image.check()?;
+        match self.rival {
+            Rival::InProcess(image, setter) => {
+                setter.end()?;
+                image.check()?;
+            }
+            Rival::Mounted(image, by, mounted) => {
+                mounted.end()?;
+                if matches!(by, By::Dentree(_)) {
+                    image.check()?;
+                }
+            }
+            Rival::Limit(mounted) => mounted.end()?,
         }
         Ok(self.runs)
     }
@@ -186,7 +213,7 @@ impl<'a> Contender<'a> {
 fn measure_cell(plan: &Plan, cell: &Cell, results: &mut Results) {
     let mut contenders = Vec::new();
     if let Some(program) = &plan.program {
-        for name in [DENTREE, KERNEL, MOUNTED, FUSE2FS] {
+        for name in [DENTREE, KERNEL, MOUNTED, FUSE2FS, LIMIT] {
             match Contender::new(name, cell, program) {
                 Ok(contender) => contenders.push(contender),
                 Err(why) => results.skip(name, &why),
@@ -204,7 +231,7 @@ fn measure_cell(plan: &Plan, cell: &Cell, results: &mut Results) {
         new.push(seconds(&store, &in_memory, round));
         for contender in std::mem::take(&mut contenders) {
             let mut contender: Contender<'_> = contender;
-            match contender.run(cell, round) {
+            match contender.run(plan, cell, round) {
                 Ok(()) => contenders.push(contender),
                 Err(why) => results.skip(contender.name, &why),
             }
@@ -258,13 +285,19 @@ impl Results {
         let mut text = String::new();
         let Some(plan) = &self.plan else { return text };
         for (number, (columns, what)) in TABLES.into_iter().enumerate() {
-            if !columns.iter().any(|column| self.rows.iter().any(|row| row.variant == *column)) {
+            // The last one is ours.
+            if !self.rows.iter().any(|row| columns.last() == Some(&row.variant.as_str())) {
                 continue;
             }
             let sets = if number == 0 { plan.sets_in_memory } else { plan.sets };
+            // The first two tables' runs are never cut short.
+            let scaled = match number {
+                0 | 1 => String::new(),
+                _ => format!("; scaled, beyond {} sets of all clients together", plan.sets_in_all),
+            };
             let _ = writeln!(
                 text,
-                "{}: seconds for {sets} sets a client, mean of {} runs; {what}",
+                "{}: seconds for {sets} sets a client, mean of {} runs; {what}{scaled}",
                 columns.join(","),
                 plan.runs
             );
@@ -375,6 +408,7 @@ mod tests {
             values: vec![10],
             sets: 50,
             sets_in_memory: 50,
+            sets_in_all: 50,
             runs: 2,
             program: None,
         };

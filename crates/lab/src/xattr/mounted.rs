@@ -1,6 +1,7 @@
-//! An image of the benchmark that somebody has mounted, and the processes that set attributes through the mount.
+//! An image of the benchmark that somebody has mounted, and the processes that set attributes through the mount; and a file system in memory
+//! behind our FUSE adapter, which is what would be left of a mount if answering cost nothing.
 
-use super::bench::{BenchImage, Cell, name_of, text_of, values_of};
+use super::bench::{BenchImage, Cell, name_of, sets_of, text_of};
 use crate::mounts::{OpenMount, Unavailable};
 use rustix::fs::XattrFlags;
 use std::io::{Read, Write};
@@ -40,6 +41,25 @@ impl Mounted {
             }
             By::Dentree(program) => OpenMount::served(Command::new(program).arg("mount").arg(image))?,
         };
+        Ok(Mounted { mount, client: client.to_owned() })
+    }
+
+    /// Mounts no image, but the example `limit` of the crate `dentree-fuse`, which lies beside the program `client`, and makes a cell's files.
+    ///
+    /// # Errors
+    /// Needs that example, and FUSE.
+    pub fn limit(cell: &Cell, client: &Path) -> Result<Self, Unavailable> {
+        let program = client.with_file_name("examples").join("limit");
+        if !program.is_file() {
+            let how = "build it with `cargo build --release -p dentree-fuse --example limit`";
+            return Err(Unavailable(how.to_owned()));
+        }
+        let mount = OpenMount::served(&mut Command::new(program))?;
+        let made = (0..cell.clients).try_for_each(|client| {
+            std::fs::create_dir(mount.root().join(client.to_string()))?;
+            (0..cell.files).try_for_each(|file| std::fs::write(mount.root().join(name_of(client, file)), ""))
+        });
+        made.map_err(|why| Unavailable::because("cannot make its files", why))?;
         Ok(Mounted { mount, client: client.to_owned() })
     }
 
@@ -100,13 +120,14 @@ impl Drop for Clients {
 /// That an attribute cannot be set.
 pub fn be_client(mount: &Path, cell: &Cell, client: usize, round: u64) -> std::io::Result<()> {
     let paths: Vec<PathBuf> = (0..cell.files).map(|file| mount.join(name_of(client, file))).collect();
-    let values: Vec<_> = values_of(cell, client, round).map(text_of).collect();
+    let sets: Vec<_> =
+        sets_of(cell, client, round).map(|(file, value)| (&paths[file], text_of(value))).collect();
     let mut out = std::io::stdout();
     let mut tell = || out.write_all(b".").and_then(|()| out.flush());
     tell()?;
     std::io::stdin().read_to_end(&mut Vec::new())?;
-    for (path, value) in paths.iter().cycle().zip(&values) {
-        rustix::fs::setxattr(path, super::bench::NAME, value, XattrFlags::empty())?;
+    for (path, value) in &sets {
+        rustix::fs::setxattr(*path, super::bench::NAME, value, XattrFlags::empty())?;
     }
     tell()
 }

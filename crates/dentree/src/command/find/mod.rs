@@ -148,6 +148,9 @@ impl Search<'_> {
                 || entry.kind.is_none_or(|kind| kind == FileType::Directory && depth < self.depth)
         };
         self.tree.expect(listing.iter().filter(asks));
+        if depth < self.depth {
+            self.tree.expect_lists(listing.iter());
+        }
         let steps = match self.order {
             Order::AsReady => {
                 listing.sort_by_inode();

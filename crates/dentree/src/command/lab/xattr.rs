@@ -18,6 +18,7 @@ pub(super) fn run(args: &XattrLabArgs) -> Result<(), Stop> {
         sets: args.sets as usize,
         runs: usize::from(args.runs),
         sets_in_memory: args.sets_in_memory as usize,
+        sets_in_all: args.sets_in_all as usize,
         program: if args.caches_alone { None } else { Some(this_program()?) },
     };
     let results = measured(&plan);
@@ -33,6 +34,7 @@ pub(super) fn short() -> Results {
         values: vec![10, 1000],
         sets: 300,
         sets_in_memory: 3000,
+        sets_in_all: 19_200,
         runs: 3,
         program: this_program().ok(),
     })

@@ -1,0 +1,222 @@
+//! What a walk notes of a way saves the next one the climb, and never answers what is no longer so.
+
+use dentree_dcache::*;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+const PATH: &[u8] = b"first-directory/second/a-name-of-more-than-thirty-two-bytes-in-all/file";
+const MISSING: &[u8] = b"first-directory/second/a-name-of-more-than-thirty-two-bytes-in-all/no such file";
+
+type Entry<'c> = DentryRef<'c, u64>;
+
+/// A cache with the path in it, whose last directory is complete, and its directories.
+fn cache() -> Dcache<u64> {
+    // A second goes by from each look at the clock to the next.
+    let clock = AtomicU64::new(0);
+    let tick = move || Duration::from_secs(clock.fetch_add(1, Ordering::Relaxed));
+    let cache = Dcache::builder().memory(1 << 20).seed(7).clock(tick).build(Child::directory(1));
+    let mut dir = cache.root();
+    for (name, inode) in PATH.split(|&byte| byte == b'/').zip(2..5) {
+        dir = cache.create(&dir, name, Child::directory(inode));
+    }
+    let mut completion = cache.begin_complete(&dir);
+    completion.enter(b"file", Child::other(5), 1);
+    completion.enter(b"other", Child::other(6), 2);
+    assert!(completion.finish());
+    drop(dir);
+    cache
+}
+
+fn walk(cache: &Dcache<u64>, path: &[u8]) -> Result<u64, Option<Reason>> {
+    let options = WalkOptions::default();
+    let held = match cache.walk(&cache.root(), path, options, |_| false) {
+        Walk::Found(entry) => Ok(*entry.handle()),
+        Walk::Negative { at, end } => {
+            assert!(at == 0 || path[at - 1] == b'/');
+            assert!(end == path.len() || path[end] == b'/');
+            Err(None)
+        }
+        Walk::Stopped(stopped) => Err(Some(stopped.why)),
+    };
+    let seen = match cache.find(&cache.root(), path, options, |_| false) {
+        Walk::Found(seen) => Ok(seen.handle),
+        Walk::Negative { .. } => Err(None),
+        Walk::Stopped(stopped) => Err(Some(stopped.why)),
+    };
+    assert_eq!(held, seen, "{}", String::from_utf8_lossy(path));
+    held
+}
+
+/// Walks until nothing is left to note.
+fn learn(cache: &Dcache<u64>) {
+    for _ in 0..100 {
+        assert_eq!((walk(cache, PATH), walk(cache, MISSING)), (Ok(5), Err(None)));
+    }
+}
+
+#[test]
+fn a_way_is_climbed_once_for_all_entries_of_its_directory() {
+    let cache = cache();
+    learn(&cache);
+    let learnt = cache.stats();
+    assert_eq!(learnt.climbed, 1);
+    let other = [&PATH[..PATH.len() - 4], b"other"].concat();
+    for _ in 0..10 {
+        learn(&cache);
+        assert_eq!(walk(&cache, &other), Ok(6));
+    }
+    let stats = cache.stats();
+    assert_eq!(stats.climbed, learnt.climbed);
+    assert_eq!(stats.unhinted - learnt.unhinted, 1, "for the other file");
+    assert_eq!((stats.fills, stats.locked_hits, stats.retries), (0, 0, 0));
+    // What was counted is what was walked.
+    assert_eq!(stats.walks, stats.found + stats.complete_negative);
+    assert_eq!(stats.components, 4 * stats.found + 3 * stats.complete_negative);
+    assert!(stats.memory.used > learnt.memory.used - 256);
+}
+
+#[test]
+fn a_negative_entry_is_found_by_its_way() {
+    let cache = cache();
+    let dir = found(&cache, b"first-directory");
+    cache.unlink(&dir, b"gone");
+    for _ in 0..100 {
+        assert_eq!(walk(&cache, b"first-directory/gone"), Err(None));
+    }
+    assert_eq!((cache.stats().climbed, cache.stats().negative), (1, 200));
+    cache.create(&dir, b"gone", Child::other(9));
+    assert_eq!(walk(&cache, b"first-directory/gone"), Ok(9));
+}
+
+#[test]
+fn a_link_ends_a_known_way_only_where_it_is_wanted() {
+    let cache = cache();
+    let dir = found(&cache, b"first-directory/second");
+    cache.create(&dir, b"link", Child::symlink(9));
+    let keep = WalkOptions { keep_last_link: true, ..WalkOptions::default() };
+    for _ in 0..20 {
+        assert_eq!(walk(&cache, b"first-directory/second/link"), Err(Some(Reason::Symlink)));
+        let kept = cache.find(&cache.root(), b"first-directory/second/link", keep, |_| false);
+        assert!(matches!(kept, Walk::Found(seen) if seen.handle == 9));
+    }
+}
+
+#[test]
+fn ways_from_two_directories_are_two_ways() {
+    let cache = cache();
+    let base = found(&cache, b"first-directory");
+    for _ in 0..20 {
+        assert_eq!(walk(&cache, PATH), Ok(5));
+        let below = &PATH[b"first-directory/".len()..];
+        let seen = cache.find(&base, below, WalkOptions::default(), |_| false);
+        assert!(matches!(seen, Walk::Found(seen) if seen.handle == 5));
+        let astray = cache.find(&base, PATH, WalkOptions::default(), |_| false);
+        assert!(matches!(astray, Walk::Stopped(Stopped { why: Reason::Miss, .. })));
+    }
+}
+
+fn found<'c>(cache: &'c Dcache<u64>, path: &[u8]) -> Entry<'c> {
+    match cache.walk(&cache.root(), path, WalkOptions::default(), |_| true) {
+        Walk::Found(entry) => entry,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// What two walks answer after `change`, of a path that is there and of one that is not, when both had been learnt.
+fn after(change: impl Fn(&Dcache<u64>)) -> [Result<u64, Option<Reason>>; 2] {
+    let cache = cache();
+    learn(&cache);
+    change(&cache);
+    let answers = [walk(&cache, PATH), walk(&cache, MISSING)];
+    // Nor after walks that could have noted something else.
+    for _ in 0..20 {
+        assert_eq!([walk(&cache, PATH), walk(&cache, MISSING)], answers);
+    }
+    answers
+}
+
+#[test]
+fn a_change_of_any_directory_on_a_way_is_seen() {
+    let miss = [Err(Some(Reason::Miss)); 2];
+    let dirs = PATH.split(|&byte| byte == b'/').count() - 1;
+    for depth in 0..dirs {
+        let names: Vec<&[u8]> = PATH.split(|&byte| byte == b'/').collect();
+        let above = |cache: &Dcache<u64>, then: &dyn Fn(&Entry<'_>, &[u8])| {
+            let above = names[..depth].join(&b'/');
+            then(&if above.is_empty() { cache.root() } else { found(cache, &above) }, names[depth]);
+        };
+        let renamed = after(|cache| above(cache, &|dir, name| cache.rename(dir, name, dir, b"moved")));
+        assert_eq!(renamed, [Err(None); 2], "{depth}");
+        let moved =
+            after(|cache| above(cache, &|dir, name| cache.rename(dir, name, &cache.root(), b"moved")));
+        assert_eq!(moved, [Err(None); 2], "{depth}");
+        let removed = after(|cache| above(cache, &|dir, name| cache.unlink(dir, name)));
+        assert_eq!(removed, [Err(None); 2], "{depth}");
+        let forgotten = after(|cache| above(cache, &|dir, name| cache.invalidate(dir, name)));
+        assert_eq!(forgotten, miss, "{depth}");
+        let replaced = after(|cache| {
+            above(cache, &|dir, name| {
+                cache.create(dir, name, Child::directory(99));
+            });
+        });
+        assert_eq!(replaced, miss, "{depth}");
+        let is_file = after(|cache| {
+            above(cache, &|dir, name| {
+                cache.create(dir, name, Child::other(99));
+            });
+        });
+        assert_eq!(is_file, [Err(Some(Reason::NotADirectory)); 2], "{depth}");
+        let closed = after(|cache| cache.set_search(&found(cache, &names[..=depth].join(&b'/')), false));
+        assert_eq!(closed, [Err(Some(Reason::Denied)); 2], "{depth}");
+        let expired = after(|cache| cache.expire_subtree(&found(cache, &names[..=depth].join(&b'/'))));
+        assert_eq!(expired[0], Err(Some(Reason::Expired)), "{depth}");
+    }
+    assert_eq!(after(|cache| cache.set_search(&cache.root(), false)), [Err(Some(Reason::Denied)); 2]);
+    assert_eq!(after(|cache| assert!(cache.prune(usize::MAX) > 0)), miss);
+    assert_eq!(after(|_| {}), [Ok(5), Err(None)]);
+}
+
+#[test]
+fn a_change_at_the_end_of_a_way_is_seen() {
+    let dir = &PATH[..PATH.len() - "/file".len()];
+    let unlinked = after(|cache| cache.unlink(&found(cache, dir), b"file"));
+    assert_eq!(unlinked, [Err(None); 2]);
+    let made = after(|cache| drop(cache.create(&found(cache, dir), b"no such file", Child::other(8))));
+    assert_eq!(made, [Ok(5), Ok(8)]);
+    let renamed = after(|cache| {
+        let dir = found(cache, dir);
+        cache.rename(&dir, b"file", &dir, b"no such file");
+    });
+    assert_eq!(renamed, [Err(None), Ok(5)]);
+    let evicted = after(|cache| cache.invalidate(&found(cache, dir), b"other"));
+    assert_eq!(evicted, [Ok(5), Err(Some(Reason::Miss))], "no longer complete");
+    let timed = after(|cache| {
+        let past = Child { ttl: Some(Duration::ZERO), ..Child::other(5) };
+        drop(cache.create(&found(cache, dir), b"file", past));
+    });
+    assert_eq!(timed[0], Err(Some(Reason::Expired)));
+}
+
+/// The same numbers, used again: by other names, in other directories.
+#[test]
+fn what_uses_a_number_again_is_not_taken_for_what_was_noted() {
+    let cache = Dcache::builder().memory(64 << 10).seed(7).build(Child::directory(1_u64));
+    let root = cache.root();
+    for round in 0..200_u64 {
+        // All in the same slots, as nothing else is in the cache.
+        let dir = cache.create(&root, format!("dir{}", round % 3).as_bytes(), Child::directory(2));
+        drop(cache.create(&dir, format!("file{}", round % 5).as_bytes(), Child::other(100 + round)));
+        drop(dir);
+        for (d, f) in (0..15).map(|i| (i % 3, i / 3)) {
+            let is_it = (round % 3, round % 5) == (d, f);
+            let answer = walk(&cache, format!("dir{d}/file{f}").as_bytes());
+            assert_eq!(
+                answer,
+                if is_it { Ok(100 + round) } else { Err(Some(Reason::Miss)) },
+                "{round} {d} {f}"
+            );
+        }
+        cache.prune(usize::MAX);
+    }
+    assert!(cache.stats().climbed > 10);
+}

@@ -1,0 +1,187 @@
+//! What large directories that nobody has in memory cost in requests to the device.
+
+mod common;
+mod writing;
+
+use common::Image;
+use dentree_blockdev::{Access, FileDevice, MeteredDevice};
+use dentree_ext4::{DxReadAhead, Ext4, Node, Options};
+use dentree_vfs::{FileSystem, NewKind, ReaddirStart};
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::Arc;
+use writing::Tree;
+
+/// Two levels of index in blocks of 1 KiB.
+const ENTRIES: u64 = 50_000;
+const INDEX_LEVELS: u64 = 2;
+const MODES: [DxReadAhead; 3] = [DxReadAhead::Off, DxReadAhead::Whole, DxReadAhead::Window];
+/// Bytes of the largest requests that read ahead.
+const REQUEST: u64 = 128 << 10;
+
+fn name(number: u64) -> String {
+    format!("a common name {number:06}")
+}
+
+/// An image with `dir`, laid out for its entries, which are names of one file.
+fn image() -> Image {
+    // Which names share a hash is the seed's, and these would need two leaves.
+    let options = "-t ext4 -b 1024 -N 4000 -E hash_seed=e1c3a2a0-6e6d-4f5b-9a63-0a4f7d0b5c11";
+    let image = Image::new(options, "64M", |_| ());
+    let tree = Tree::open(&image);
+    let (dir, file) = (tree.dir("dir"), tree.file("file"));
+    tree.vfs.expect_entries(&tree.who, &dir, ENTRIES).unwrap();
+    (0..ENTRIES).for_each(|number| tree.link(&file, &dir, &name(number)));
+    drop((dir, file));
+    tree.close();
+    image
+}
+
+/// A file system that was just opened, its directory, and how many reads there have been.
+struct Cold {
+    fs: Ext4,
+    dir: Node,
+    device: Arc<MeteredDevice>,
+    before: u64,
+}
+
+impl Cold {
+    fn open(image: &Path, options: Options) -> Cold {
+        let access = if options.writable { Access::ReadWrite } else { Access::ReadOnly };
+        let device = Arc::new(MeteredDevice::new(Arc::new(FileDevice::open(image, access).unwrap())));
+        let fs = Ext4::open(device.clone(), options).unwrap();
+        let dir = common::find(&fs, "dir");
+        let before = device.counts().total_reads();
+        Cold { fs, dir, device, before }
+    }
+
+    fn reads(&self) -> u64 {
+        self.device.counts().total_reads() - self.before
+    }
+
+    fn finds(&self, name: &str) -> bool {
+        self.fs.lookup(&self.dir, name.as_bytes()).unwrap().is_some()
+    }
+
+    fn list(&self) -> u64 {
+        let mut seen = 0;
+        let each = &mut |_: dentree_vfs::DirEntry<'_>| {
+            seen += 1;
+            ControlFlow::Continue(())
+        };
+        self.fs.readdir(&self.dir, ReaddirStart::First, each).unwrap();
+        seen
+    }
+}
+
+#[test]
+fn one_name_of_a_cold_directory_takes_its_leaf_and_the_index_above_it_in_every_mode() {
+    let image = image();
+    for number in (0..ENTRIES).step_by(ENTRIES as usize / 12) {
+        for dx_read_ahead in MODES {
+            for name in [name(number), format!("{number} is missing")] {
+                let cold = Cold::open(&image.path(), Options { dx_read_ahead, ..Options::default() });
+                assert_eq!(cold.finds(&name), !name.ends_with("missing"));
+                let reads = cold.reads();
+                assert!(reads <= 1 + INDEX_LEVELS, "{dx_read_ahead:?}, {name}: {reads} reads");
+            }
+        }
+    }
+    // Index blocks stay: without read-ahead the next names take their leaf each, and an index block now and then.
+    let cold = Cold::open(&image.path(), Options { dx_read_ahead: DxReadAhead::Off, ..Options::default() });
+    let numbers: Vec<_> = (0..ENTRIES).step_by(997).collect();
+    assert!(numbers.iter().all(|&number| cold.finds(&name(number))));
+    let nodes = cold.fs.attr(&cold.dir).size / 1024 / 100;
+    assert!(cold.reads() <= numbers.len() as u64 + nodes + 2, "{} reads", cold.reads());
+}
+
+#[test]
+fn a_cold_directory_is_listed_with_hardly_more_requests_than_its_bytes_take() {
+    let image = image();
+    for writable in [false, true] {
+        let cold = Cold::open(&image.path(), Options { writable, ..Options::default() });
+        let bytes = cold.fs.attr(&cold.dir).size;
+        assert_eq!(cold.list(), ENTRIES);
+        let (reads, sequential) = (cold.reads(), bytes.div_ceil(REQUEST));
+        println!("writable {writable}: {reads} requests for {bytes} bytes, {sequential} of the largest");
+        // The first window of one who reads block by block is small; who goes by the index reads that first.
+        assert!(reads * 10 <= sequential * 13 + 10 * INDEX_LEVELS, "{reads} of {sequential}");
+        cold.fs.close().unwrap();
+    }
+}
+
+#[test]
+fn a_listing_by_hash_of_more_than_the_cache_holds_waits_seldom() {
+    let image = image();
+    let options = Options { writable: true, cache_bytes: 1 << 20, ..Options::default() };
+    let cold = Cold::open(&image.path(), options);
+    let before = cold.fs.buffer_stats();
+    assert_eq!(cold.list(), ENTRIES);
+    let (stats, blocks) = (cold.fs.buffer_stats(), cold.fs.attr(&cold.dir).size / 1024);
+    let (misses, read) = (stats.misses - before.misses, stats.ahead_read - before.ahead_read);
+    println!("{blocks} blocks: {misses} missed, {read} read ahead");
+    assert!(
+        blocks * 1024 > (1 << 20) && misses * 16 < blocks,
+        "{misses} of {blocks} blocks were not read ahead"
+    );
+    assert!(misses + read < blocks + blocks / 8, "{read} blocks read ahead, {misses} missed, of {blocks}");
+    cold.fs.close().unwrap();
+}
+
+#[test]
+fn files_made_where_all_inodes_near_by_are_free_read_no_table() {
+    const FILES: u64 = 400;
+    let image = Image::new("-t ext4 -b 1024 -N 4000", "24M", |_| ());
+    let mut generations = Vec::new();
+    for round in 0..3 {
+        let cold = {
+            let tree = Tree::open(&image);
+            drop(tree.dir("dir"));
+            tree.close();
+            Cold::open(&image.path(), Options { writable: true, ..Options::default() })
+        };
+        let Cold { fs, device, before, .. } = cold;
+        let vfs = dentree_vfs::Vfs::new(fs).unwrap();
+        let tree = Tree { vfs, who: dentree_vfs::Identity::Superuser };
+        let dir = tree.at("dir");
+        for number in 0..FILES {
+            let made = tree.make(&dir, &name(number), NewKind::Regular);
+            generations.push((made.ino(), made.attr().generation));
+        }
+        let reads = device.counts().total_reads() - before;
+        println!("round {round}: {reads} reads for {FILES} files");
+        // There are four inodes in a block. What is read are bitmaps, and the directory.
+        assert!(reads < FILES / 4 / 4, "round {round}: {reads} reads for {FILES} files");
+        (0..FILES).for_each(|number| tree.unlink(&dir, &name(number)));
+        drop(dir);
+        tree.close();
+        writing::check(&image, "made and removed");
+    }
+    let files = generations.len();
+    generations.sort_unstable();
+    generations.dedup();
+    assert_eq!(generations.len(), files, "an inode has come back with the generation that it had");
+}
+
+#[test]
+fn directories_that_are_expected_are_listed_with_few_misses() {
+    const DIRS: u64 = 300;
+    let image = Image::new("-t ext4 -b 1024 -N 4000", "24M", |top| {
+        (0..DIRS).for_each(|number| std::fs::create_dir_all(top.join(name(number)).join("inside")).unwrap());
+    });
+    let misses = |is_expected: bool| {
+        let fs = image.open();
+        let root = fs.load(fs.root()).unwrap();
+        let dirs: Vec<_> = common::list(&fs, &root).into_values().map(|(ino, _)| ino).collect();
+        let before = fs.buffer_stats().misses;
+        if is_expected {
+            fs.expect_listings(&dirs);
+        }
+        let found: usize = dirs.iter().map(|&dir| common::list(&fs, &fs.load(dir).unwrap()).len()).sum();
+        assert!(found as u64 >= DIRS);
+        fs.buffer_stats().misses - before
+    };
+    let [one_by_one, expected] = [false, true].map(misses);
+    println!("{one_by_one} misses for {DIRS} directories one by one, {expected} where they were expected");
+    assert!(one_by_one >= DIRS && expected * 10 < one_by_one, "{expected} of {one_by_one}");
+}
