@@ -1,13 +1,13 @@
-//! Which blocks of a directory are read ahead of their use.
+//! Which blocks of a directory, or of the inode table, are read ahead of their use.
 //!
 //! Who goes through a directory reads it in order: the blocks behind are read ahead in a window that grows ([`Sequence`]). Who looks
 //! for a name goes to one leaf, and the next name may be in any other: those that cost least are the neighbours, which come by
-//! one request ([`DxReadAhead`]).
+//! one request ([`DxReadAhead`]). The same holds for blocks of the inode table, whose inodes are looked at one by one.
 
 use crate::map::Mapping;
 use crate::{Ext4, Snapshot};
 use dentree_bufcache::{AheadOutcome, First, Runs};
-use dentree_ext4_format::{GroupNumber, InodeFlags, InodeNumber, LogicalBlock};
+use dentree_ext4_format::{BlockNumber, GroupNumber, InodeFlags, InodeNumber, LogicalBlock};
 use dentree_vfs::FileType;
 use std::ops::{ControlFlow, Range};
 use std::str::FromStr;
@@ -50,7 +50,10 @@ const WIDEST: u32 = 8;
 /// Most blocks that a directory begins with because others have come to so many: what one request brings where they lie in a row.
 const WIDEST_FIRST: u32 = 5;
 
-/// The windows of directories, by a hash of their inode numbers.
+/// Most blocks of the inode table that are read where one is missing: as many as the kernel reads (`inode_readahead_blks`).
+const WIDEST_OF_INODES: u32 = 32;
+
+/// The windows of directories, by a hash of their inode numbers; or of groups' inode tables, by that of the first inode of each.
 ///
 /// What threads that meet in a slot lose is a better guess, so relaxed loads and stores do.
 pub(crate) struct Windows {
@@ -176,6 +179,25 @@ impl Ext4 {
         };
         let beside = [range.start..block, block + 1..range.end];
         let beside: Vec<_> = beside.into_iter().filter(|range| !range.is_empty()).collect();
+        (!beside.is_empty()).then_some(beside)
+    }
+
+    /// The blocks to read ahead when `block`, which inode `ino` lies in, is missing: of the same group's table.
+    pub(crate) fn inodes_beside(&self, ino: InodeNumber, block: BlockNumber, first: First) -> Option<Runs> {
+        if first == First::Use {
+            return None;
+        }
+        let in_group = (ino.0 - 1) % self.sb.inodes_per_group;
+        let in_block = self.sb.block_size.bytes() / self.sb.inode_size;
+        let table = block.0.saturating_sub(u64::from(in_group / in_block));
+        let end = table + u64::from(self.sb.inodes_per_group.div_ceil(in_block));
+        let width = self.table_windows.next(InodeNumber(ino.0 - in_group), self.ahead_outcome());
+        let width = u64::from(width.min(WIDEST_OF_INODES));
+        // Aligned, so that two misses never want the same.
+        let start = block.0 - (block.0 - table) % width;
+        let behind = start.saturating_add(width).min(end);
+        let beside: Runs =
+            [start..block.0, block.0 + 1..behind].into_iter().filter(|run| !run.is_empty()).collect();
         (!beside.is_empty()).then_some(beside)
     }
 

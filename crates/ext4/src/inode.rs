@@ -86,7 +86,8 @@ impl Ext4 {
         self.sb.check_inode("the inode number", ino).map_err(|problem| place.corrupt(problem))?;
         let (block, within) = self.find_inode(ino)?;
         let place = place.at(block);
-        Ok((self.metadata(block, place)?, within, place))
+        let plan = |first| self.inodes_beside(ino, block, first).map(|runs| move || runs);
+        Ok((self.metadata_ahead(block, place, plan)?, within, place))
     }
 
     /// The bytes of the inode that is so many behind the first of its block.

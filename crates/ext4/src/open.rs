@@ -136,6 +136,7 @@ pub struct Ext4 {
     pub(crate) cache: Arc<BufCache>,
     pub(crate) dx_read_ahead: DxReadAhead,
     pub(crate) windows: Windows,
+    pub(crate) table_windows: Windows,
     pub(crate) inode_tables: InodeTables,
     notices: Vec<Notice>,
     /// Where the file system may be changed.
@@ -221,6 +222,7 @@ impl Ext4 {
             cache,
             dx_read_ahead,
             windows,
+            table_windows: Windows::new(),
             inode_tables,
             notices: Vec::new(),
             writer: None,
