@@ -304,6 +304,6 @@ mod tests {
         let recent = |size| results.median("mkfiles-file-cache4", &lru(size), RECENT).expect("a size");
         assert!(recent(16) > 0.0, "{}", results.text());
         assert!(results.find("mkfiles-file-cache4", "off, LRU 16/off, LRU 8", "ratio").is_some());
-        assert!(results.text().contains("by its "), "{}", results.text());
+        assert!(results.text().contains(": at most ×"), "{}", results.text());
     }
 }
