@@ -96,6 +96,17 @@ impl Image {
     }
 }
 
+#[cfg(test)]
+impl Image {
+    /// The file system on a device, for reading.
+    pub(crate) fn on(disk: Arc<dyn BlockDevice>) -> dentree_vfs::Result<Self> {
+        let device = Arc::new(MeteredDevice::new(disk));
+        let fs = Ext4::open(device.clone(), Options::default())?;
+        let vfs = Arc::new(Vfs::with_budgets(fs, Budgets::default())?);
+        Ok(Image { name: "image".into(), file: None, access: Access::ReadOnly, vfs, device })
+    }
+}
+
 /// What a notice says where the image may be changed.
 fn told(notice: &Notice, writable: bool) -> String {
     match notice {

@@ -1,15 +1,19 @@
 //! What large directories that nobody has in memory cost in requests to the device.
+//!
+//! `cargo test --release -p dentree-ext4 --test large_directories -- --ignored --nocapture` tells what a directory of a million entries takes on
+//! devices that answer late.
 
 mod common;
 mod writing;
 
 use common::Image;
-use dentree_blockdev::{Access, FileDevice, MeteredDevice};
+use dentree_blockdev::{Access, BlockDevice, FileDevice, MemoryDevice, MeteredDevice, SlowDevice};
 use dentree_ext4::{DxReadAhead, Ext4, Node, Options};
 use dentree_vfs::{FileSystem, NewKind, ReaddirStart};
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 use writing::Tree;
 
 /// Two levels of index in blocks of 1 KiB.
@@ -27,12 +31,22 @@ fn name(number: u64) -> String {
 fn image() -> Image {
     // Which names share a hash is the seed's, and these would need two leaves.
     let options = "-t ext4 -b 1024 -N 4000 -E hash_seed=e1c3a2a0-6e6d-4f5b-9a63-0a4f7d0b5c11";
-    let image = Image::new(options, "64M", |_| ());
+    laid_out(options, "64M", ENTRIES)
+}
+
+/// An image with `dir`, laid out for so many entries.
+fn laid_out(options: &str, size: &str, entries: u64) -> Image {
+    // Names that one inode may have.
+    const LINKS: u64 = 60_000;
+    let image = Image::new(options, size, |_| ());
     let tree = Tree::open(&image);
-    let (dir, file) = (tree.dir("dir"), tree.file("file"));
-    tree.vfs.expect_entries(&tree.who, &dir, ENTRIES).unwrap();
-    (0..ENTRIES).for_each(|number| tree.link(&file, &dir, &name(number)));
-    drop((dir, file));
+    let dir = tree.dir("dir");
+    tree.vfs.expect_entries(&tree.who, &dir, entries).unwrap();
+    for first in (0..entries).step_by(LINKS as usize) {
+        let file = tree.file(&format!("file{first}"));
+        (first..entries.min(first + LINKS)).for_each(|number| tree.link(&file, &dir, &name(number)));
+    }
+    drop(dir);
     tree.close();
     image
 }
@@ -48,7 +62,11 @@ struct Cold {
 impl Cold {
     fn open(image: &Path, options: Options) -> Cold {
         let access = if options.writable { Access::ReadWrite } else { Access::ReadOnly };
-        let device = Arc::new(MeteredDevice::new(Arc::new(FileDevice::open(image, access).unwrap())));
+        Cold::on(Arc::new(FileDevice::open(image, access).unwrap()), options)
+    }
+
+    fn on(device: Arc<dyn BlockDevice>, options: Options) -> Cold {
+        let device = Arc::new(MeteredDevice::new(device));
         let fs = Ext4::open(device.clone(), options).unwrap();
         let dir = common::find(&fs, "dir");
         let before = device.counts().total_reads();
@@ -184,4 +202,50 @@ fn directories_that_are_expected_are_listed_with_few_misses() {
     let [one_by_one, expected] = [false, true].map(misses);
     println!("{one_by_one} misses for {DIRS} directories one by one, {expected} where they were expected");
     assert!(one_by_one >= DIRS && expected * 10 < one_by_one, "{expected} of {one_by_one}");
+}
+
+#[test]
+#[ignore = "measures: minutes with --release"]
+fn a_million_entries_on_devices_that_answer_late() {
+    const MILLION: u64 = 1_000_000;
+    let image = laid_out("-t ext4 -N 4000", "256M", MILLION);
+    let memory = Arc::new(MemoryDevice::from(std::fs::read(image.path()).unwrap()));
+    for latency in [100, 1000, 8000].map(Duration::from_micros) {
+        let device = Arc::new(SlowDevice::new(memory.clone(), latency));
+        let bytes = {
+            let cold = Cold::on(memory.clone(), Options::default());
+            cold.fs.attr(&cold.dir).size
+        };
+        let (start, mut buf) = (Instant::now(), vec![0; REQUEST as usize]);
+        (0..bytes / REQUEST).for_each(|number| device.read_at(number * REQUEST, &mut buf).unwrap());
+        let sequential = start.elapsed();
+        println!("{latency:?}: {bytes} bytes end to end, {REQUEST} at a time, in {sequential:.2?}");
+        for writable in [false, true] {
+            let cold = Cold::on(device.clone(), Options { writable, ..Options::default() });
+            let start = Instant::now();
+            assert_eq!(cold.list(), MILLION);
+            let (time, reads) = (start.elapsed(), cold.reads());
+            let ratio = time.as_secs_f64() / sequential.as_secs_f64();
+            println!("  listed (writable: {writable}) in {time:.2?} with {reads} requests: x{ratio:.2}");
+            cold.fs.close().unwrap();
+        }
+        for dx_read_ahead in MODES {
+            let (mut times, mut reads) = (Vec::new(), Vec::new());
+            for number in (0..MILLION).step_by(MILLION as usize / 15) {
+                let cold = Cold::on(device.clone(), Options { dx_read_ahead, ..Options::default() });
+                let start = Instant::now();
+                assert!(cold.finds(&name(number)));
+                times.push(start.elapsed());
+                reads.push(cold.reads());
+            }
+            times.sort_unstable();
+            println!(
+                "  first look-up, {dx_read_ahead:?}: {:.2?} [{:.2?} .. {:.2?}], at most {:?} reads",
+                times[times.len() / 2],
+                times[0],
+                times[times.len() - 1],
+                reads.iter().max()
+            );
+        }
+    }
 }

@@ -5,6 +5,8 @@
 
 mod filter;
 mod glob;
+#[cfg(test)]
+mod slow_device;
 
 use crate::args::FindArgs;
 use crate::fanout::{self, Emit, Order};
