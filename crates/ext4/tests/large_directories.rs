@@ -208,7 +208,7 @@ fn directories_that_are_expected_are_listed_with_few_misses() {
 #[ignore = "measures: minutes with --release"]
 fn a_million_entries_on_devices_that_answer_late() {
     const MILLION: u64 = 1_000_000;
-    let image = laid_out("-t ext4 -N 4000", "256M", MILLION);
+    let image = laid_out("-t ext4 -b 4096 -N 4000", "256M", MILLION);
     let memory = Arc::new(MemoryDevice::from(std::fs::read(image.path()).unwrap()));
     for latency in [100, 1000, 8000].map(Duration::from_micros) {
         let device = Arc::new(SlowDevice::new(memory.clone(), latency));

@@ -153,3 +153,27 @@ fn print(out: &mut Output, args: &DuArgs, names: Names, blocks: u64, path: &[u8]
     out.write_all(&names.show(path))?;
     out.write_all(if args.null { b"\0" } else { b"\n" })
 }
+
+/// The blocks of a whole image, and how many directories it has: what a test measures.
+#[cfg(test)]
+pub(super) fn sum_up(image: &crate::image::Image) -> (u64, usize) {
+    let report = crate::report::Report::default();
+    let sum = Sum { tree: Tree::new(image, &report) };
+    let job = Job::Directory { path: b"/".to_vec(), ino: image.vfs.root().ino() };
+    let (mut all, mut directories) = (0, 0);
+    fanout::run(
+        2,
+        Order::Stable,
+        vec![job],
+        |job, emit| sum.work(job, emit),
+        |event| {
+            match event {
+                Event::Enter(_) => directories += 1,
+                Event::Files { blocks, .. } => all += blocks,
+                Event::Leave => {}
+            }
+            ControlFlow::Continue(())
+        },
+    );
+    (all, directories)
+}

@@ -1,5 +1,5 @@
-//! A search of an image that nobody has in memory, on a device that answers late: it may take twice the time of reading the
-//! same metadata from one end to the other.
+//! A search of an image that nobody has in memory, and a sum of it, on a device that answers late: they may take twice the time of reading
+//! the same metadata from one end to the other.
 //!
 //! What a machine is busy with does not change how often is waited: that is asserted. Times, on devices of 0.1, 1 and 8 ms, are told by
 //! `cargo test --release -p dentree --bin dentree slow_device -- --ignored --nocapture`.
@@ -92,42 +92,61 @@ fn search(image: &Image) -> usize {
     found
 }
 
+/// Looks at every inode of the image, as `find` does and as `du` does.
+const COMMANDS: [(&str, fn(&Image, Shape)); 2] = [
+    ("find", |image, shape| assert_eq!(search(image), shape.entries() + 1, "and lost+found")),
+    ("du", |image, shape| {
+        let (blocks, directories) = crate::command::du::sum_up(image);
+        assert_eq!(directories, shape.directories() + 1, "and lost+found");
+        assert!(blocks >= 8 * directories as u64);
+    }),
+];
+
 #[test]
-fn a_cold_search_waits_for_few_of_the_directories_that_it_lists() {
+fn who_goes_through_a_cold_image_waits_for_few_of_its_directories() {
     let shape = Shape { top: 8, below: 40, files: 20 };
-    let image = Image::on(Arc::new(image(shape))).unwrap();
-    let before = image.vfs.fs().buffer_stats();
-    assert_eq!(search(&image), shape.entries() + 1, "and lost+found");
-    let after = image.vfs.fs().buffer_stats();
-    let (misses, ahead) = (after.misses - before.misses, after.ahead_read - before.ahead_read);
-    println!("{} directories: {misses} blocks missed, {ahead} read ahead", shape.directories());
-    assert!(misses as usize * 8 < shape.directories(), "{misses} misses, {ahead} read ahead");
+    let disk = Arc::new(image(shape));
+    for (command, go) in COMMANDS {
+        let image = Image::on(disk.clone()).unwrap();
+        let before = image.vfs.fs().buffer_stats();
+        go(&image, shape);
+        let after = image.vfs.fs().buffer_stats();
+        let (misses, ahead) = (after.misses - before.misses, after.ahead_read - before.ahead_read);
+        println!(
+            "{command}, {} directories: {misses} blocks missed, {ahead} read ahead",
+            shape.directories()
+        );
+        assert!(misses as usize * 8 < shape.directories(), "{misses} misses, {ahead} read ahead");
+    }
 }
 
 #[test]
 #[ignore = "measures: a minute with --release"]
-fn a_cold_search_beside_reading_the_same_bytes_from_end_to_end() {
+fn a_cold_image_beside_reading_the_same_bytes_from_end_to_end() {
     const REQUEST: usize = 128 << 10;
     let shape = Shape { top: 40, below: 40, files: 40 };
     let disk = Arc::new(image(shape));
     for latency in [100, 1000, 8000].map(Duration::from_micros) {
-        let device = Arc::new(SlowDevice::new(disk.clone(), latency));
-        let image = Image::on(device.clone()).unwrap();
-        let before = image.device.counts();
-        let start = Instant::now();
-        assert_eq!(search(&image), shape.entries() + 1);
-        let time = start.elapsed();
-        let bytes = (image.device.counts().read_bytes - before.read_bytes) as usize;
-        let requests = image.device.counts().total_reads() - before.total_reads();
-        let (start, mut buf) = (Instant::now(), vec![0; REQUEST]);
-        for number in 0..bytes.div_ceil(REQUEST) {
-            device.read_at((number * REQUEST) as u64, &mut buf).unwrap();
+        for (command, go) in COMMANDS {
+            let device = Arc::new(SlowDevice::new(disk.clone(), latency));
+            let image = Image::on(device.clone()).unwrap();
+            let before = image.device.counts();
+            let start = Instant::now();
+            go(&image, shape);
+            let time = start.elapsed();
+            let bytes = (image.device.counts().read_bytes - before.read_bytes) as usize;
+            let requests = image.device.counts().total_reads() - before.total_reads();
+            let (start, mut buf) = (Instant::now(), vec![0; REQUEST]);
+            for number in 0..bytes.div_ceil(REQUEST) {
+                device.read_at((number * REQUEST) as u64, &mut buf).unwrap();
+            }
+            let sequential = start.elapsed();
+            println!(
+                "{command} at {latency:?}: {} entries in {time:.2?} with {requests} requests of {bytes} bytes; \
+                 end to end, {REQUEST} at a time, {sequential:.2?}: x{:.2}",
+                shape.entries(),
+                time.as_secs_f64() / sequential.as_secs_f64()
+            );
         }
-        let sequential = start.elapsed();
-        println!(
-            "{latency:?}: {} entries in {time:.2?} with {requests} requests of {bytes} bytes; end to end, {REQUEST} at a time, {sequential:.2?}: x{:.2}",
-            shape.entries(),
-            time.as_secs_f64() / sequential.as_secs_f64()
-        );
     }
 }
