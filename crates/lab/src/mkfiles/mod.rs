@@ -293,7 +293,9 @@ mod tests {
         let passes = Passes::here(2, |number, tell| pass(&plan, number, tell).expect("an image in memory"));
         let results = Results::new(&plan, &passes);
         let at = |variant, metric| results.median("mkfiles-1ms-cache4", variant, metric).expect(metric);
-        assert!(at(OFF, AHEAD) == 0.0 && at("whole", AHEAD) > 0.0 && at("window", AHEAD) > 0.0);
+        // Bitmaps and inode tables are read ahead in every mode.
+        let beside = at(OFF, AHEAD);
+        assert!(at("whole", AHEAD) > beside && at("window", AHEAD) > beside, "{}", results.text());
         assert!(at("whole", MISSES) + at("whole", LATE) < at(OFF, MISSES), "{}", results.text());
         assert!(at("whole", USED) > 0.0 && at(OFF, FIRST) >= 1.0);
         assert!(results.find("mkfiles-1ms-cache4", "whole/off", "ratio").is_some());
