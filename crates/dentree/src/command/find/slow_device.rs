@@ -92,8 +92,11 @@ fn search(image: &Image) -> usize {
     found
 }
 
+/// Its name, and what goes through an image as it does.
+type Command = (&'static str, fn(&Image, Shape));
+
 /// Looks at every inode of the image, as `find` does and as `du` does.
-const COMMANDS: [(&str, fn(&Image, Shape)); 2] = [
+const COMMANDS: [Command; 2] = [
     ("find", |image, shape| assert_eq!(search(image), shape.entries() + 1, "and lost+found")),
     ("du", |image, shape| {
         let (blocks, directories) = crate::command::du::sum_up(image);
