@@ -120,8 +120,10 @@ impl FileDevice {
     }
 
     /// The same device, whose submitted reads are all made by `queue`, also those of what the system has in memory.
-    pub fn with_queue(self, queue: Queue) -> Self {
-        FileDevice { queue, queues_all: true, ..self }
+    pub fn with_queue(mut self, queue: Queue) -> Self {
+        self.queue = queue;
+        self.queues_all = true;
+        self
     }
 
     /// Fills `buf` if the system has all of it in memory; else there may be anything in it.
@@ -157,6 +159,17 @@ impl FileDevice {
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, message));
         }
         check_range(offset, len, self.size)
+    }
+}
+
+impl Drop for FileDevice {
+    /// Gives the lock back itself: others may have the file open yet, and with it the lock. A program that this one is starting has all
+    /// files of this one for a moment, and the kernel may let go of a read that has ended only after that.
+    fn drop(&mut self) {
+        if self.access == Access::ReadWrite {
+            // What is left of an error is that the lock ends later.
+            let _ = rustix::fs::flock(&self.file, FlockOperation::Unlock);
+        }
     }
 }
 

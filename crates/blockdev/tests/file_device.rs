@@ -4,9 +4,10 @@ use std::io::{ErrorKind, IoSlice, IoSliceMut};
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::channel;
 
-use dentree_blockdev::{Access, BlockDevice, Error, FileDevice};
+use dentree_blockdev::{Access, BlockDevice, Error, FileDevice, Queue};
 use tempfile::NamedTempFile;
 
 fn image(len: usize) -> NamedTempFile {
@@ -93,14 +94,30 @@ fn a_second_writer_is_refused_by_the_name_of_the_first_and_readers_are_not() {
 }
 
 #[test]
-fn the_lock_ends_with_the_device_even_after_reads_by_its_threads() {
-    let file = image(100);
-    let device = Arc::new(open(file.path(), Access::ReadWrite));
-    for offset in 0..20 {
-        Arc::clone(&device).submit(offset, vec![0; 10], Box::new(drop));
-    }
-    drop(device);
-    open(file.path(), Access::ReadWrite);
+fn the_lock_ends_with_the_device_even_after_reads_by_others_and_while_programs_are_started() {
+    let file = image(100_000);
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        // Until it runs, a program that is being started has all files that are open here.
+        let start = || {
+            while !is_over.load(Relaxed) {
+                assert!(Command::new("true").status().unwrap().success());
+            }
+        };
+        let starters = [scope.spawn(start), scope.spawn(start)];
+        for _ in 0..300 {
+            let opened = FileDevice::open(file.path(), Access::ReadWrite);
+            // Where it is refused the starters are to end as well.
+            is_over.store(opened.is_err(), Relaxed);
+            let device = Arc::new(opened.unwrap().with_queue(Queue::Ring));
+            for offset in 0..20 {
+                Arc::clone(&device).submit(offset * 4096, vec![0; 4096], Box::new(drop));
+            }
+            drop(device);
+        }
+        is_over.store(true, Relaxed);
+        starters.into_iter().for_each(|starter| starter.join().unwrap());
+    });
 }
 
 #[test]
