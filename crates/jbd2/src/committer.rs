@@ -7,12 +7,13 @@
 use std::io;
 use std::sync::Arc;
 
+use dentree_blockdev::BlockDevice;
 use dentree_bufcache::{BufCache, Buffer};
 
 use crate::error::Cause;
 use crate::format::Tid;
 use crate::home;
-use crate::log::Log;
+use crate::log::{Log, Stage};
 use crate::shared::{Action, Job, Pieces, Shared, Work};
 
 /// What a transaction did, taken over by its commit.
@@ -24,17 +25,37 @@ pub(crate) struct Batch {
     pub(crate) freed: Vec<(u64, u64)>,
 }
 
-/// Where committed transactions go.
-pub(crate) enum Store {
+/// Where committed transactions go, and the commit that has begun.
+#[derive(Default)]
+pub(crate) struct Store {
+    place: Place,
+    begun: Option<Begun>,
+}
+
+#[derive(Default)]
+enum Place {
     /// An image without a journal: home, at once.
+    #[default]
     Home,
     /// To a journal.
     Log(Box<Log>),
 }
 
+/// A transaction that is taken over, and on its way.
+struct Begun {
+    tid: Tid,
+    actions: Vec<Action>,
+    stage: Result<Stage, Arc<Cause>>,
+}
+
 /// Makes a device's error the cause of an abort.
 pub(crate) fn during(doing: &'static str) -> impl FnOnce(io::Error) -> Cause {
     move |source| Cause::Device { doing, source }
+}
+
+/// Brings all that was written to stable storage.
+pub(crate) fn flush(device: &dyn BlockDevice) -> Result<(), Cause> {
+    device.flush().map_err(during("flushing the device"))
 }
 
 /// Does what nobody waits for, or who waits cannot do, until the journal is closed: the journal's own thread.
@@ -52,36 +73,62 @@ pub(crate) fn run(shared: &Shared) {
 }
 
 impl Work<'_> {
-    /// Commits the running transaction.
+    /// Brings the next transaction to stable storage: the one that the last commit has begun, or the running one.
+    ///
+    /// Where somebody waits for the one behind it already, that is begun before the last flush, which so serves both: of
+    /// transactions in a row each costs one flush. Who waits commits it, so that nothing but its commit comes next.
     pub(crate) fn commit(&mut self) {
+        let begun = self.store.begun.take();
+        let Begun { tid, actions, stage } = begun.unwrap_or_else(|| self.begin());
+        let sealed = stage.and_then(|stage| self.store.place.seal(stage).map_err(Arc::new));
+        if sealed.is_ok() && self.shared.awaits_behind(tid) {
+            self.store.begun = Some(self.begin());
+        }
+        let outcome = sealed.and_then(|()| self.flush());
+        for action in actions {
+            action(outcome.clone());
+        }
+        match outcome {
+            Ok(()) => self.shared.committed(tid, self.store.place.needs_relief()),
+            Err(cause) => self.shared.fail(cause),
+        }
+    }
+
+    /// Takes the running transaction over, and writes what of it may be written before it is committed.
+    fn begin(&mut self) -> Begun {
         let tid = self.shared.running();
         self.shared.gate.shut();
         let (taken, actions) = self.take_over(tid);
         // A handle that left in a panic has said so before it left: what it has half done must not be committed.
         let failure = self.shared.failure();
         self.shared.gate.open();
-        let outcome = match failure {
+        let stage = match failure {
             Some(cause) => Err(cause),
-            None => taken.and_then(|batch| self.store.commit(&self.shared.cache, batch)).map_err(Arc::new),
+            None => {
+                taken.and_then(|batch| self.store.place.begin(&self.shared.cache, batch)).map_err(Arc::new)
+            }
         };
-        for action in actions {
-            action(outcome.clone());
+        Begun { tid, actions, stage }
+    }
+
+    /// Brings all that was written to stable storage.
+    fn flush(&mut self) -> Result<(), Arc<Cause>> {
+        flush(&**self.shared.cache.device())?;
+        if let Some(Begun { stage: Ok(stage), .. }) = &mut self.store.begun {
+            stage.flushed();
         }
-        match outcome {
-            Ok(()) => self.shared.committed(tid, self.store.needs_relief()),
-            Err(cause) => self.shared.fail(cause),
-        }
+        Ok(())
     }
 
     fn checkpoint(&mut self, request: u64) {
-        match self.store.checkpoint() {
+        match self.store.place.checkpoint() {
             Ok(()) => self.shared.checkpointed(request),
             Err(cause) => self.shared.fail(Arc::new(cause)),
         }
     }
 
     fn relieve(&mut self) {
-        if let Err(cause) = self.store.relieve() {
+        if let Err(cause) = self.store.place.relieve() {
             self.shared.fail(Arc::new(cause));
         }
     }
@@ -110,15 +157,16 @@ impl Work<'_> {
         (Ok(Batch { tid, blocks: versions, freed }), actions)
     }
 
-    /// Ends the transaction that was running when the journal failed.
+    /// Ends the transactions that were running, or begun, when the journal failed.
     fn abandon(&mut self) {
-        self.store.record_abort();
+        self.store.place.record_abort();
         self.shared.gate.shut();
-        let (_, actions) = self.take_over(self.shared.running());
+        let (_, running) = self.take_over(self.shared.running());
         // Nobody enters: the door is shut for good.
         self.shared.gate.open();
         let cause = self.shared.failure().unwrap_or_else(|| Arc::new(Cause::Closed));
-        for action in actions {
+        let begun = self.store.begun.take().map(|begun| begun.actions);
+        for action in begun.into_iter().flatten().chain(running) {
             action(Err(Arc::clone(&cause)));
         }
     }
@@ -133,50 +181,64 @@ impl Drop for LastWords<'_> {
 }
 
 impl Store {
-    /// Brings a transaction to stable storage, with all that was written to the device before.
-    fn commit(&mut self, cache: &BufCache, batch: Batch) -> Result<(), Cause> {
+    pub(crate) fn in_log(log: Log) -> Store {
+        Store { place: Place::Log(Box::new(log)), begun: None }
+    }
+}
+
+impl Place {
+    /// Writes what may be written of a transaction before it is committed.
+    fn begin(&mut self, cache: &BufCache, batch: Batch) -> Result<Stage, Cause> {
         match self {
-            Store::Home => commit_home(cache, &batch),
-            Store::Log(log) => log.commit(batch),
+            Place::Home => write_home(cache, &batch).map(|()| Stage::Done),
+            Place::Log(log) => log.begin(batch),
         }
     }
 
-    /// Whether [`relieve`](Store::relieve) has something to do.
+    /// Does all that is left to do for a transaction but a last flush.
+    fn seal(&mut self, stage: Stage) -> Result<(), Cause> {
+        match self {
+            Place::Home => Ok(()),
+            Place::Log(log) => log.seal(stage),
+        }
+    }
+
+    /// Whether [`relieve`](Place::relieve) has something to do.
     fn needs_relief(&self) -> bool {
         match self {
-            Store::Home => false,
-            Store::Log(log) => log.needs_relief(),
+            Place::Home => false,
+            Place::Log(log) => log.needs_relief(),
         }
     }
 
     /// Does early, while nobody waits for it, what the next commits would have to wait for.
     fn relieve(&mut self) -> Result<(), Cause> {
         match self {
-            Store::Home => Ok(()),
-            Store::Log(log) => log.relieve(),
+            Place::Home => Ok(()),
+            Place::Log(log) => log.relieve(),
         }
     }
 
     /// Brings all that is committed home.
     fn checkpoint(&mut self) -> Result<(), Cause> {
         match self {
-            Store::Home => Ok(()),
-            Store::Log(log) => log.checkpoint(),
+            Place::Home => Ok(()),
+            Place::Log(log) => log.checkpoint(),
         }
     }
 
     /// Leaves word on the device that the journal was aborted.
     fn record_abort(&mut self) {
-        if let Store::Log(log) = self {
+        if let Place::Log(log) = self {
             log.record_abort();
         }
     }
 }
 
-fn commit_home(cache: &BufCache, batch: &Batch) -> Result<(), Cause> {
+fn write_home(cache: &BufCache, batch: &Batch) -> Result<(), Cause> {
     home::write(&**cache.device(), cache.block_size(), &batch.blocks)
         .map_err(during("writing changed blocks"))?;
-    cache.device().flush().map_err(during("flushing the device"))?;
+    // Whoever reads them again finds them on the device, flushed or not.
     let stamp = Shared::stamp(batch.tid);
     batch.blocks.iter().for_each(|&(block, _)| cache.unpin(block, stamp));
     Ok(())

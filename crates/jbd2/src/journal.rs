@@ -67,7 +67,7 @@ impl Journal {
     pub fn without_log(cache: Arc<BufCache>, options: JournalOptions) -> Result<Journal, Error> {
         // A transaction takes a part of the cache.
         let most = u32::try_from(cache.capacity() / 4).unwrap_or(u32::MAX).clamp(1024, 65_536);
-        Journal::spawn(cache, Store::Home, Tid(1), most, options)
+        Journal::spawn(cache, Store::default(), Tid(1), most, options)
     }
 
     /// Opens the journal at `location` for writing. It must be clean: see [`replay`](crate::replay).
@@ -84,7 +84,7 @@ impl Journal {
     ) -> Result<Journal, Error> {
         let mut log = Log::open(Arc::clone(&cache), location, options)?;
         let (first, most, recorded) = (log.next(), log.most_credits(), log.recorded_error());
-        let mut journal = Journal::spawn(cache, Store::Log(Box::new(log)), first, most, options)?;
+        let mut journal = Journal::spawn(cache, Store::in_log(log), first, most, options)?;
         journal.recorded = recorded;
         Ok(journal)
     }
@@ -132,19 +132,6 @@ impl Journal {
     /// [`Error::Aborted`]: the transaction is lost.
     pub fn wait_commit(&self, tid: Tid) -> Result<(), Error> {
         Ok(self.shared.commit(tid)?)
-    }
-
-    /// Returns when a transaction *and* all that was written to the device before the call are on stable storage: what fsync(2)
-    /// needs of a file that `tid` changed last.
-    ///
-    /// # Errors
-    /// [`Error::Aborted`]: the transaction is lost. [`Error::Write`]: what was written past the journal may be lost.
-    pub fn sync(&self, tid: Tid) -> Result<(), Error> {
-        // A transaction that still runs is flushed by its commit, from now on. Of one that is being committed the flush may have
-        // begun before.
-        let is_flushed_later = self.shared.is_running(tid);
-        self.wait_commit(tid)?;
-        if is_flushed_later { Ok(()) } else { self.shared.cache.device().flush().map_err(Error::Write) }
     }
 
     /// Commits all changes made so far, and waits for that. Where there are none the device is flushed.
@@ -218,5 +205,97 @@ impl Drop for Journal {
             let _ = self.checkpoint();
         }
         self.end();
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::io;
+    use std::sync::Mutex;
+    use std::sync::atomic::AtomicU64;
+    use std::sync::atomic::Ordering::SeqCst;
+    use std::sync::mpsc::{Receiver, Sender, channel};
+
+    use dentree_blockdev::{BlockDevice, MemoryDevice};
+
+    use super::*;
+    use crate::recover;
+
+    const BLOCK: usize = 1024;
+    const JOURNAL_LEN: u64 = 64;
+
+    /// Counts its flushes, and ends the first one only when told.
+    struct Held {
+        memory: MemoryDevice,
+        flushes: AtomicU64,
+        begins: Sender<()>,
+        may_end: Mutex<Receiver<()>>,
+    }
+
+    impl BlockDevice for Held {
+        fn size(&self) -> u64 {
+            self.memory.size()
+        }
+
+        fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+            self.memory.read_at(offset, buf)
+        }
+
+        fn write_at(&self, offset: u64, buf: &[u8]) -> io::Result<()> {
+            self.memory.write_at(offset, buf)
+        }
+
+        fn flush(&self) -> io::Result<()> {
+            if self.flushes.fetch_add(1, SeqCst) == 0 {
+                self.begins.send(()).unwrap();
+                self.may_end.lock().unwrap().recv().unwrap();
+            }
+            Ok(())
+        }
+    }
+
+    /// Block 0 is for use, the others are an empty journal.
+    fn image() -> Vec<u8> {
+        let mut bytes = vec![0; (1 + JOURNAL_LEN as usize) * BLOCK];
+        let words = [0xC03B_3998, 4, 0, BLOCK as u32, JOURNAL_LEN as u32, 1, 1, 0];
+        for (field, word) in bytes[BLOCK..].chunks_mut(4).zip(words) {
+            field.copy_from_slice(&u32::to_be_bytes(word));
+        }
+        bytes
+    }
+
+    #[test]
+    fn a_commit_that_somebody_waits_for_shares_a_flush_with_the_one_before() {
+        let memory = MemoryDevice::from(image());
+        let ((begins, begun), (end, may_end)) = (channel(), channel());
+        let device =
+            Held { memory: memory.clone(), flushes: AtomicU64::new(0), begins, may_end: Mutex::new(may_end) };
+        let device = Arc::new(device);
+        let cache = Arc::new(BufCache::new(device.clone(), BLOCK, 1 << 20));
+        let location = JournalLocation { block_size: BLOCK, runs: vec![(1, JOURNAL_LEN)] };
+        let journal = Journal::open(cache, &location, JournalOptions::default()).unwrap();
+        let add = || {
+            let mut handle = journal.start(1).unwrap();
+            handle.update(0, |bytes| bytes[0] += 1).unwrap();
+            handle.stop()
+        };
+        let first = add();
+        std::thread::scope(|scope| {
+            scope.spawn(|| journal.wait_commit(first).unwrap());
+            begun.recv().unwrap();
+            let second = add();
+            assert!(second.is_after(first));
+            let journal = &journal;
+            scope.spawn(move || journal.wait_commit(second).unwrap());
+            while !journal.shared.awaits_behind(first) {
+                std::thread::yield_now();
+            }
+            end.send(()).unwrap();
+        });
+        assert_eq!(device.flushes.load(SeqCst), 3);
+        let recovered = recover(Arc::new(MemoryDevice::from(memory.to_vec())), &location).unwrap();
+        let mut byte = [0];
+        recovered.device.read_at(0, &mut byte).unwrap();
+        assert_eq!(byte, [2]);
     }
 }

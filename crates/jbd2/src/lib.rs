@@ -11,7 +11,8 @@
 //! versions from the cache, and opens the gate for the next transaction before it writes.
 //!
 //! # Where transactions go
-//! To the *log*: descriptors, copies and revokes, flush, commit block, flush. Then their blocks wait to be written home, which is a
+//! To the *log*: descriptors, copies and revokes, flush, commit block, flush. The last flush of one is the first of the next, where
+//! somebody waits for that already. Then their blocks wait to be written home, which is a
 //! checkpoint: when little of the log is free, or much of the cache is pinned. `log.rs` says what must be on
 //! stable storage when. An image without a journal has the same transactions; its commit writes home.
 //!

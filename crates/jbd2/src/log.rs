@@ -26,7 +26,7 @@ use std::time::{Duration, SystemTime};
 use dentree_blockdev::BlockDevice;
 use dentree_bufcache::{BufCache, Buffer, Stamp};
 
-use crate::committer::{Batch, during};
+use crate::committer::{Batch, during, flush};
 use crate::encode::{Encoder, LogBlock};
 use crate::error::{Cause, Error};
 use crate::format::Tid;
@@ -68,6 +68,39 @@ struct Latest {
     tid: Tid,
     /// What was committed, and who pins it in the cache, until that is home or freed.
     version: Option<(Buffer, Stamp)>,
+}
+
+/// How far a transaction has come.
+pub(crate) enum Stage {
+    /// A flush is all that it needs.
+    Done,
+    /// There is no room for it yet.
+    Crowded(Entry),
+    /// It is in the log but for its commit block.
+    Written { entry: Entry, end: End, is_flushed: bool },
+}
+
+/// What a transaction puts into the log.
+pub(crate) struct Entry {
+    batch: Batch,
+    revokes: Vec<u64>,
+    /// Blocks of the log.
+    len: usize,
+}
+
+/// The commit block of a transaction that is written: where it comes, and the sum that version 1 puts into it.
+pub(crate) struct End {
+    at: u32,
+    sum: u32,
+}
+
+impl Stage {
+    /// What was written of it has been flushed.
+    pub(crate) fn flushed(&mut self) {
+        if let Stage::Written { is_flushed, .. } = self {
+            *is_flushed = true;
+        }
+    }
 }
 
 /// A block of the log that stays free, so that head and tail are never the same.
@@ -125,7 +158,7 @@ impl Log {
     }
 
     fn flush(&self) -> Result<(), Cause> {
-        self.device().flush().map_err(during("flushing the device"))
+        flush(self.device())
     }
 
     /// Blocks of the log that are free.
@@ -137,26 +170,52 @@ impl Log {
         free.unwrap_or_else(|| log_len - (self.head - oldest.start)) as usize
     }
 
-    /// Brings a transaction to stable storage.
-    pub(crate) fn commit(&mut self, batch: Batch) -> Result<(), Cause> {
+    /// Takes a transaction on, and writes all of it but its commit block if there is room for that.
+    pub(crate) fn begin(&mut self, batch: Batch) -> Result<Stage, Cause> {
         let revokes = self.revokes(&batch.freed);
         if batch.blocks.is_empty() && revokes.is_empty() {
-            return self.flush();
+            return Ok(Stage::Done);
         }
         let len = self.encoder.log_blocks(batch.blocks.len(), revokes.len());
         let most = self.reader.log_len() as usize - SPARE;
         if len > most {
             return Err(Cause::Overgrown { blocks: batch.blocks.len(), most });
         }
+        let entry = Entry { batch, revokes, len };
+        let has_room = self.free() >= len + SPARE && self.waiting <= self.cache.capacity();
+        if has_room { self.write(entry) } else { Ok(Stage::Crowded(entry)) }
+    }
+
+    /// Writes a transaction's commit block behind all that must be on stable storage before it: what is left then is a flush.
+    pub(crate) fn seal(&mut self, stage: Stage) -> Result<(), Cause> {
+        let (entry, end, is_flushed) = match stage {
+            Stage::Done => return Ok(()),
+            Stage::Crowded(entry) => {
+                self.make_room_for(entry.len)?;
+                let stage = self.write(entry)?;
+                return self.seal(stage);
+            }
+            Stage::Written { entry, end, is_flushed } => (entry, end, is_flushed),
+        };
+        if !is_flushed {
+            self.flush()?;
+        }
+        // Its time tells a transaction from one of an older round: it never runs back.
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        self.last_commit = self.last_commit.max(now);
+        let commit = LogBlock::Made(self.encoder.commit_block(self.next, self.last_commit, end.sum));
+        self.append(end.at, &[commit]).map_err(during("writing a commit to the journal"))?;
+        self.note(entry);
+        Ok(())
+    }
+
+    fn make_room_for(&mut self, len: usize) -> Result<(), Cause> {
         if self.free() < len + SPARE {
             // Much at once: each time costs two flushes.
-            self.make_room((len + SPARE).max(self.reader.log_len() as usize / 2))?;
-        } else if self.waiting > self.cache.capacity() {
-            self.retire(self.live.len())?;
+            self.make_room((len + SPARE).max(self.reader.log_len() as usize / 2))
+        } else {
+            self.retire(self.live.len())
         }
-        self.write(&batch, &revokes)?;
-        self.note(batch, &revokes, len);
-        Ok(())
     }
 
     /// The blocks of these runs that have a copy in the log.
@@ -175,25 +234,19 @@ impl Log {
         revokes
     }
 
-    /// Writes a transaction into room that is there.
-    fn write(&mut self, batch: &Batch, revokes: &[u64]) -> Result<(), Cause> {
+    /// Writes a transaction but for its commit block, into room that is there.
+    fn write(&mut self, entry: Entry) -> Result<Stage, Cause> {
         if self.live.is_empty() {
             self.set_tail(Some(self.head), self.next)?;
         }
-        let (mut blocks, sum) = self.encoder.transaction(self.next, &batch.blocks, revokes);
+        let (mut blocks, sum) = self.encoder.transaction(self.next, &entry.batch.blocks, &entry.revokes);
         // As many blocks as fit into the log.
         let at = self.reader.advance(self.head, blocks.len() as u32);
         // Should its block be torn, a commit must not end in what the log held there before: whoever replays it takes that for damage,
         // where zeros complete the commit or leave none.
         blocks.push(LogBlock::Made(vec![0; self.reader.block_size]));
         self.append(self.head, &blocks).map_err(during("writing to the journal"))?;
-        self.flush()?;
-        // Its time tells a transaction from one of an older round: it never runs back.
-        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        self.last_commit = self.last_commit.max(now);
-        let commit = LogBlock::Made(self.encoder.commit_block(self.next, self.last_commit, sum));
-        self.append(at, &[commit]).map_err(during("writing a commit to the journal"))?;
-        self.flush()
+        Ok(Stage::Written { entry, end: End { at, sum }, is_flushed: false })
     }
 
     /// Writes blocks of the log from `at` on; neighbours on the device in one request.
@@ -211,10 +264,10 @@ impl Log {
         Ok(())
     }
 
-    /// Notes a transaction that is now committed.
-    fn note(&mut self, batch: Batch, revokes: &[u64], len: usize) {
+    /// Notes a transaction whose commit block is written.
+    fn note(&mut self, Entry { batch, revokes, len }: Entry) {
         for block in revokes {
-            if let Some(latest) = self.latest.get_mut(block) {
+            if let Some(latest) = self.latest.get_mut(&block) {
                 self.waiting -= usize::from(latest.version.take().is_some());
             }
         }

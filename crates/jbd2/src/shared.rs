@@ -143,7 +143,7 @@ impl Drop for Work<'_> {
         if std::thread::panicking() {
             self.shared.fail(Arc::new(Cause::Panicked));
         }
-        self.shared.rest(std::mem::replace(&mut self.store, Store::Home));
+        self.shared.rest(std::mem::take(&mut self.store));
     }
 }
 
@@ -202,11 +202,9 @@ impl Shared {
         self.running.store(self.running().next().0, Relaxed);
     }
 
-    /// Whether the commit of `tid` has not begun. Asked under the lock that the beginning takes: if not, all of the commit
-    /// comes after the question.
-    pub(crate) fn is_running(&self, tid: Tid) -> bool {
-        let _state = lock(&self.state);
-        tid == self.running()
+    /// Whether somebody waits for a transaction behind `tid`, and so will commit it.
+    pub(crate) fn awaits_behind(&self, tid: Tid) -> bool {
+        lock(&self.state).awaited.is_after(tid)
     }
 
     /// Asks for the commit of `tid`, if it is not on its way, and leaves it to the journal's thread.

@@ -48,7 +48,7 @@ fn add(journal: &Journal, blocks: [u64; 2]) -> Result<(), Error> {
         };
         handle.update(block, add).expect("the blocks are cached");
     }
-    journal.sync(handle.stop())
+    journal.wait_commit(handle.stop())
 }
 
 fn recovered(bytes: Vec<u8>) -> Vec<u8> {
