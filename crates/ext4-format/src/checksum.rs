@@ -42,12 +42,12 @@ const CRC32C_POLYNOMIAL: u32 = 0x82F6_3B78;
 /// What a change of 32 bits does to the CRC32c of all that they are part of, wherever that begins and whatever else is in it.
 ///
 /// CRCs are linear: of two strings of the same length the sums differ by the sum, begun at 0, of their difference; and zeros
-/// behind a difference multiply its sum by a power of x.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct SumChange(u32);
+/// behind a difference multiply its sum by a power of x. So this is also what zeros do to the running value of a sum.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SumChange([u32; 32]);
 
 impl SumChange {
-    /// For 32 bits that begin so many bytes before the end of what is summed.
+    /// For 32 bits that begin so many bytes before the end of what is summed; or for so many zeros.
     pub const fn at(bytes_to_end: usize) -> SumChange {
         // x⁸ to the power of the bytes, by squaring.
         let (mut power, mut square, mut rest) = (1 << 31, 1 << 23, bytes_to_end);
@@ -58,12 +58,20 @@ impl SumChange {
             square = multiply(square, square);
             rest >>= 1;
         }
-        SumChange(power)
+        let mut bits = [0; 32];
+        let mut bit = 0;
+        while bit < bits.len() {
+            bits[bit] = multiply(1 << bit, power);
+            bit += 1;
+        }
+        SumChange(bits)
     }
 
-    /// What the sum is to be XORed with where the 32 bits, little-endian, are XORed with `difference`.
-    pub const fn of(self, difference: u32) -> u32 {
-        multiply(difference, self.0)
+    /// What the sum is to be XORed with where the 32 bits, little-endian, are XORed with `difference`; or what a running value of
+    /// `difference` becomes behind the zeros.
+    pub fn of(&self, difference: u32) -> u32 {
+        let of_bit = |(bit, change): (usize, &u32)| if difference >> bit & 1 == 1 { *change } else { 0 };
+        self.0.iter().enumerate().map(of_bit).fold(0, |sum, change| sum ^ change)
     }
 }
 
@@ -98,6 +106,8 @@ mod tests {
             bytes[at..].iter_mut().zip(difference.to_le_bytes()).for_each(|(byte, bits)| *byte ^= bits);
             let change = SumChange::at(bytes.len() - at).of(difference);
             prop_assert_eq!(crc32c(seed, &bytes), before ^ change);
+            let zeros = at.min(99);
+            prop_assert_eq!(crc32c(seed, &[0; 99][..zeros]), SumChange::at(zeros).of(seed));
         }
     }
 

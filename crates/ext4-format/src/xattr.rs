@@ -11,9 +11,11 @@ mod write;
 
 use crate::hash::CharSign;
 use crate::raw::raw_layout;
-use crate::{BlockNumber, ChecksumSeed, InodeNumber, Problem, SumChange};
+use crate::{BlockNumber, ChecksumSeed, InodeNumber, Problem, SumChange, crc32c};
 use std::ops::Range;
-pub use write::{MAX_BLOCK_USERS, fits_in_block, fits_in_inode, write_block, write_in_inode};
+pub use write::{
+    MAX_BLOCK_USERS, fits_in_block, fits_in_inode, overwrite_block, write_block, write_in_inode,
+};
 use zerocopy::{FromBytes, little_endian as le};
 
 raw_layout! {
@@ -204,14 +206,31 @@ impl<'a> XattrList<'a> {
         let mut at = 0;
         while let Some((entry, next)) = self.entry(at)? {
             if entry.name_index == index && entry.name == name {
-                let raw = RawEntry::ref_from_prefix(self.entries.get(at..).unwrap_or_default());
-                let offset = raw.map_or(0, |(raw, _)| usize::from(raw.e_value_offs.get()));
                 let XattrValue::Inline(value) = entry.value else { return Ok(None) };
-                return Ok(Some(ALIGN + offset..ALIGN + offset + value.len()));
+                let begin = ALIGN + self.value_offset(at);
+                return Ok(Some(begin..begin + value.len()));
             }
             at = next;
         }
         Ok(None)
+    }
+
+    /// Where in `values` the value begins of the entry at byte `at`.
+    fn value_offset(&self, at: usize) -> usize {
+        let raw = RawEntry::ref_from_prefix(self.entries.get(at..).unwrap_or_default());
+        raw.map_or(0, |(raw, _)| usize::from(raw.e_value_offs.get()))
+    }
+
+    /// How many bytes the entries take, and where in `values` the first of their values begins.
+    fn bounds(&self) -> Result<(usize, usize), Problem> {
+        let (mut at, mut first) = (0, self.values.len());
+        while let Some((entry, next)) = self.entry(at)? {
+            if matches!(entry.value, XattrValue::Inline(value) if !value.is_empty()) {
+                first = first.min(self.value_offset(at));
+            }
+            at = next;
+        }
+        Ok((at, first))
     }
 
     /// The entry at byte `at` and where the next one begins; `None` at the end mark.
@@ -351,16 +370,32 @@ impl<'a> XattrBlock<'a> {
     }
 }
 
-/// What a change of `h_refcount` does to the checksum of a block of 1, 2, 4 … 64 KiB.
-const COUNT_CHANGES: [SumChange; 7] = {
-    let mut changes = [SumChange::at(0); 7];
-    let mut log = 0;
-    while log < changes.len() {
-        changes[log] = SumChange::at((1024 << log) - std::mem::offset_of!(RawBlockHeader, h_refcount));
-        log += 1;
-    }
-    changes
-};
+/// How many bytes of a block begin it that are summed one by one: the header, and entries of a few attributes.
+const HEAD: usize = 128;
+
+/// Of blocks of 1, 2, 4 … 64 KiB, what 32 bits do to the checksum that begin so many bytes after the block does.
+const fn changes_at(at: usize) -> [SumChange; 7] {
+    [
+        SumChange::at((1 << 10) - at),
+        SumChange::at((1 << 11) - at),
+        SumChange::at((1 << 12) - at),
+        SumChange::at((1 << 13) - at),
+        SumChange::at((1 << 14) - at),
+        SumChange::at((1 << 15) - at),
+        SumChange::at((1 << 16) - at),
+    ]
+}
+
+/// What a change of `h_refcount` does to the checksum.
+static COUNT_CHANGES: [SumChange; 7] = changes_at(std::mem::offset_of!(RawBlockHeader, h_refcount));
+/// What becomes of the sum of the head by zeros to the end.
+static HEAD_CHANGES: [SumChange; 7] = changes_at(HEAD);
+
+/// That of these which is for blocks of `len` bytes.
+fn for_block(changes: &[SumChange; 7], len: usize) -> Option<&SumChange> {
+    let log = usize::try_from(len.trailing_zeros()).unwrap_or(0).wrapping_sub(10);
+    changes.get(log).filter(|_| len.is_power_of_two())
+}
 
 /// Says in a block that so many inodes use it. Where the block `is_sealed` its checksum is right again if it was before: that is made of the
 /// old one and what has changed, so that not all of the block is summed up whenever files come to share it, or leave.
@@ -371,10 +406,11 @@ pub fn set_block_refcount(bytes: &mut [u8], refcount: u32, is_sealed: bool) {
     let difference = header.h_refcount.get() ^ refcount;
     header.h_refcount.set(refcount);
     if is_sealed {
-        let log = usize::try_from(len.trailing_zeros()).unwrap_or(0).wrapping_sub(10);
-        let known = COUNT_CHANGES.get(log).filter(|_| len.is_power_of_two());
-        let change = known.copied().unwrap_or_else(|| SumChange::at(len - AT));
-        header.h_checksum.set(header.h_checksum.get() ^ change.of(difference));
+        let change = match for_block(&COUNT_CHANGES, len) {
+            Some(change) => change.of(difference),
+            None => SumChange::at(len - AT).of(difference),
+        };
+        header.h_checksum.set(header.h_checksum.get() ^ change);
     }
 }
 
@@ -386,12 +422,24 @@ pub fn seal_block(bytes: &mut [u8], number: BlockNumber, seed: ChecksumSeed) {
     }
 }
 
-/// Of the block's number, then of its bytes with a checksum of zero.
+/// Of the block's number, then of its bytes with a checksum of zero. Most of a block is zeros between entries and values: in a sum that
+/// begins with 0 they change nothing, so the values are summed apart, and the head's sum is put behind as many bytes.
 fn block_checksum(bytes: &[u8], number: BlockNumber, seed: ChecksumSeed) -> u32 {
     const AT: usize = std::mem::offset_of!(RawBlockHeader, h_checksum);
-    let (before, after) = (bytes.get(..AT), bytes.get(AT + 4..));
+    const STEP: usize = 64;
+    let (head, rest) = bytes.split_at(HEAD.min(bytes.len()));
+    let (before, after) = (head.get(..AT), head.get(AT + 4..));
     let parts = [&number.0.to_le_bytes()[..], before.unwrap_or_default(), &[0; 4], after.unwrap_or_default()];
-    parts.into_iter().fold(seed.0, |sum, part| ChecksumSeed(sum).sum(part))
+    let of_head = parts.into_iter().fold(seed.0, |sum, part| ChecksumSeed(sum).sum(part));
+    match for_block(&HEAD_CHANGES, bytes.len()) {
+        Some(zeros) => {
+            let is_empty = |step: &&[u8]| step.iter().fold(0, |all, byte| all | byte) == 0;
+            let empty = rest.chunks_exact(STEP).take_while(is_empty).count();
+            let values = rest.get(empty * STEP..).unwrap_or_default();
+            zeros.of(of_head) ^ crc32c(0, values)
+        }
+        None => crc32c(of_head, rest),
+    }
 }
 
 /// `e_hash` of an attribute whose value stands beside it. For a value in an inode, `value` is that inode's hash as
@@ -624,6 +672,20 @@ mod tests {
             prop_assert_eq!(parsed.refcount, 3);
             prop_assert_eq!(read(parsed.list).unwrap(), attributes);
             prop_assert!(parsed.list.iter().all(|entry| entry.unwrap().verify_hash(0).is_ok()));
+        }
+
+        #[test]
+        fn a_block_is_summed_up_as_a_whole(
+            size in prop::sample::select(vec![127, 128, 1000, 1024, 4096, 65536]),
+            set in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..20),
+            number: u64,
+            seed: u32,
+        ) {
+            let mut block = vec![0; size];
+            set.iter().for_each(|(at, byte)| block[at.index(size)] = *byte);
+            let sum = block_checksum(&block, BlockNumber(number), ChecksumSeed(seed));
+            block[16..20].fill(0);
+            prop_assert_eq!(sum, crc32c(crc32c(seed, &number.to_le_bytes()), &block));
         }
 
         #[test]

@@ -125,7 +125,7 @@ impl FileSystem for Ext4 {
     }
 
     fn is_read_only(&self) -> bool {
-        self.writer().map_or(true, |writer| writer.journal.error().is_some())
+        self.writer().map_or(true, |writer| writer.journal.is_aborted())
     }
 
     fn make(&self, dir: &Node, name: &[u8], new: &NewInode<'_>) -> Result<Node> {

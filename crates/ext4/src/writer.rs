@@ -168,11 +168,10 @@ impl Ext4 {
     ) -> Result<R> {
         // Of two changes the later must also be the later one on disk.
         let mut writing = node.lock_writing();
-        let ino = node.snapshot().ino;
+        let ino = node.ino();
         let (block, within) = self.find_inode(ino)?;
         let place = Structure::Inode.of(ino).at(block);
-        let answer = node.change(change);
-        let snapshot = node.snapshot();
+        let (answer, snapshot) = node.change_and_hold(change);
         let size = usize::try_from(self.sb.inode_size).unwrap_or(usize::MAX);
         self.update(handle, block, place, |bytes| {
             if let Some(bytes) = bytes.chunks_exact_mut(size).nth(within) {

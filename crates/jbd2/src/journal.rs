@@ -168,6 +168,11 @@ impl Journal {
         self.shared.fail(Arc::new(Cause::FileSystem(cause.into())));
     }
 
+    /// Whether the journal was aborted, and takes no more changes. Takes no lock, as it is asked before each of them.
+    pub fn is_aborted(&self) -> bool {
+        self.shared.gate.is_closed()
+    }
+
     /// Why the journal was aborted, if it was.
     pub fn error(&self) -> Option<Arc<Cause>> {
         self.shared.failure()

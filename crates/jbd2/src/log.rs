@@ -25,6 +25,7 @@ use std::time::{Duration, SystemTime};
 
 use dentree_blockdev::BlockDevice;
 use dentree_bufcache::{BufCache, Buffer, Stamp};
+use foldhash::fast::RandomState;
 
 use crate::committer::{Batch, during, flush};
 use crate::encode::{Encoder, LogBlock};
@@ -48,7 +49,7 @@ pub(crate) struct Log {
     /// Its number in the log. Behind the number that users know by the transactions that had nothing in them.
     next: Tid,
     live: VecDeque<Live>,
-    latest: HashMap<u64, Latest>,
+    latest: HashMap<u64, Latest, RandomState>,
     /// Blocks whose last committed version is not home.
     waiting: usize,
     last_commit: Duration,
@@ -127,7 +128,7 @@ impl Log {
             head: reader.first,
             next: reader.first_tid,
             live: VecDeque::new(),
-            latest: HashMap::new(),
+            latest: HashMap::default(),
             waiting: 0,
             last_commit: Duration::ZERO,
             cache,

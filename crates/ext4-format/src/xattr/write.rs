@@ -1,7 +1,8 @@
 //! Writing lists of attributes: entries from the front, values from the back, as the kernel lays them out.
 
 use super::{
-    ALIGN, MAGIC, RawBlockHeader, RawEntry, RawInodeHeader, XattrEntry, XattrValue, block_hash, entry_hash,
+    ALIGN, MAGIC, RawBlockHeader, RawEntry, RawInodeHeader, XattrBlock, XattrEntry, XattrValue, block_hash,
+    entry_hash,
 };
 use crate::InodeNumber;
 use crate::hash::CharSign;
@@ -81,10 +82,9 @@ pub fn write_in_inode(space: &mut [u8], attributes: &[XattrEntry<'_>]) {
     write_list(list, 0, attributes, false);
 }
 
-/// Writes a block of attributes with one user, not sealed yet, and answers its hash. The entries are
+/// Writes a block of attributes with one user over zeros, not sealed yet, and answers its hash. The entries are
 /// [in order](XattrEntry::order_in_block), and fit: see [`fits_in_block`].
 pub fn write_block(bytes: &mut [u8], attributes: &[XattrEntry<'_>]) -> u32 {
-    bytes.fill(0);
     let hash = block_hash(attributes.iter().map(|attribute| attribute.hash));
     let Ok((header, _)) = RawBlockHeader::mut_from_prefix(bytes) else { return hash };
     header.h_magic.set(MAGIC);
@@ -93,6 +93,19 @@ pub fn write_block(bytes: &mut [u8], attributes: &[XattrEntry<'_>]) -> u32 {
     header.h_hash.set(hash);
     write_list(bytes, size_of::<RawBlockHeader>(), attributes, true);
     hash
+}
+
+/// The same over a block that has a list: only where that one or the new one has entries and values is it cleared before.
+pub fn overwrite_block(bytes: &mut [u8], attributes: &[XattrEntry<'_>]) -> u32 {
+    let (entries, values) =
+        XattrBlock::parse(bytes).and_then(|block| block.list.bounds()).unwrap_or_default();
+    let new_entries = attributes.iter().map(XattrEntry::entry_len).sum();
+    let new_values = bytes.len().saturating_sub(list_len(attributes) - new_entries);
+    let front = size_of::<RawBlockHeader>() + entries.max(new_entries) + ALIGN;
+    let back = values.min(new_values).max(front.min(bytes.len()));
+    bytes.get_mut(back..).unwrap_or_default().fill(0);
+    bytes.get_mut(..front).unwrap_or_default().fill(0);
+    write_block(bytes, attributes)
 }
 
 /// Writes entries from byte `front` of `bytes` on, and their values to its end; offsets of values count from the first byte.
@@ -123,7 +136,7 @@ fn write_list(bytes: &mut [u8], front: usize, attributes: &[XattrEntry<'_>], has
 }
 
 fn put(bytes: &mut [u8], at: usize, from: &[u8]) {
-    bytes.iter_mut().skip(at).zip(from).for_each(|(to, from)| *to = *from);
+    bytes.get_mut(at..).unwrap_or_default().iter_mut().zip(from).for_each(|(to, from)| *to = *from);
 }
 
 #[cfg(test)]
@@ -189,7 +202,7 @@ mod tests {
                 prop_assert_eq!(*read, XattrEntry { hash: if has_hash { written.hash } else { 0 }, ..*written });
             }
             entries.sort_by(XattrEntry::order_in_block);
-            let mut block = vec![0xFF; 2048];
+            let mut block = vec![0; 2048];
             let hash = write_block(&mut block, &entries);
             super::super::seal_block(&mut block, BlockNumber(9), ChecksumSeed(1));
             super::super::set_block_refcount(&mut block, 2, true);
@@ -197,6 +210,18 @@ mod tests {
             prop_assert_eq!((parsed.refcount, parsed.hash), (2, hash));
             prop_assert_eq!(parsed.verify(ChecksumSeed(1), BlockNumber(9)), Ok(()));
             prop_assert_eq!(read(parsed.list), entries.clone());
+            // Over one list and over bytes that are none; both ways between few and many.
+            let some = &entries[entries.len() / 2..];
+            let mut written = block.clone();
+            for list in [some, &entries] {
+                let mut fresh = vec![0; 2048];
+                write_block(&mut fresh, list);
+                for mut over in [written.clone(), vec![0xFF; 2048]] {
+                    overwrite_block(&mut over, list);
+                    prop_assert_eq!(&over, &fresh);
+                }
+                written = fresh;
+            }
             for entry in &entries {
                 prop_assert_eq!(entry.verify_hash(0x5EED), Ok(()));
             }

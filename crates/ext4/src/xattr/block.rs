@@ -5,8 +5,8 @@ use crate::space::Claim;
 use crate::{Ext4, Place, Result, Snapshot, Structure};
 use dentree_bufcache::Buffer;
 use dentree_ext4_format::xattr::{
-    MAX_BLOCK_USERS, XattrBlock, XattrEntry, block_hash, fits_in_block, seal_block, set_block_refcount,
-    write_block,
+    MAX_BLOCK_USERS, XattrBlock, XattrEntry, XattrList, block_hash, fits_in_block, overwrite_block,
+    seal_block, set_block_refcount, write_block,
 };
 use dentree_ext4_format::{BlockNumber, ChecksumSeed};
 use dentree_jbd2::Handle;
@@ -16,23 +16,26 @@ use dentree_mbcache::Users;
 /// and descriptor of the old one, or itself; the superblock.
 pub(super) const BLOCK_CREDITS: u32 = 1 + 3 + 3 + 1;
 
-/// An inode's block of attributes, verified.
-pub(super) struct Held {
+/// A block of attributes, verified, that an inode uses.
+pub(super) struct Used {
     pub(super) number: BlockNumber,
     pub(super) place: Place,
+    /// What it is found by: its hash. Tools that fill images leave that out, so it is computed then.
+    pub(super) key: u32,
+    /// How many used it when it was looked at.
+    users: u32,
+}
+
+/// The same with its bytes, which stay as they are. It is for those who read: a block that somebody holds does not change in place.
+pub(super) struct Held {
+    pub(super) block: Used,
     bytes: Buffer,
 }
 
 impl Held {
-    pub(super) fn parsed(&self) -> Result<XattrBlock<'_>> {
-        XattrBlock::parse(&self.bytes).map_err(|problem| self.place.corrupt(problem))
-    }
-
-    /// What the block is found by: its hash. Tools that fill images leave that out, so it is computed then.
-    pub(super) fn key(&self) -> Result<u32> {
-        let parsed = self.parsed()?;
-        let hashes = || parsed.list.iter().map(|entry| entry.map_or(0, |entry| entry.hash));
-        Ok(if parsed.hash == 0 { block_hash(hashes()) } else { parsed.hash })
+    pub(super) fn list(&self) -> Result<XattrList<'_>> {
+        let parsed = XattrBlock::parse(&self.bytes);
+        parsed.map(|parsed| parsed.list).map_err(|problem| self.block.place.corrupt(problem))
     }
 }
 
@@ -63,21 +66,22 @@ impl Ext4 {
     pub(super) fn xattr_block(&self, node: &Snapshot) -> Result<Option<Held>> {
         let Some(number) = node.inode.xattr_block else { return Ok(None) };
         let place = node.place(Structure::XattrBlock).at(number);
-        let held = Held { number, place, bytes: self.metadata(number, place)? };
-        let parsed = held.parsed()?;
+        let bytes = self.metadata(number, place)?;
+        let parsed = XattrBlock::parse(&bytes).map_err(|problem| place.corrupt(problem))?;
+        let hashes = || parsed.list.iter().map(|entry| entry.map_or(0, |entry| entry.hash));
+        let key = if parsed.hash == 0 { block_hash(hashes()) } else { parsed.hash };
+        let users = parsed.refcount;
         let shared = self.writer.as_ref().map(|writer| &writer.shared);
-        let key = held.key()?;
         // What is remembered has been verified, or was written here.
-        if shared.is_some_and(|shared| shared.has_block(key, number)) {
-            return Ok(Some(held));
+        if !shared.is_some_and(|shared| shared.has_block(key, number, users)) {
+            if let Some(seed) = self.xattr_seed() {
+                parsed.verify(seed, number).map_err(|problem| place.corrupt(problem))?;
+            }
+            if let Some(shared) = shared {
+                shared.remember_block(key, number, users);
+            }
         }
-        if let Some(seed) = self.xattr_seed() {
-            parsed.verify(seed, number).map_err(|problem| place.corrupt(problem))?;
-        }
-        if let Some(shared) = shared {
-            shared.remember_block(key, number, parsed.refcount);
-        }
-        Ok(Some(held))
+        Ok(Some(Held { block: Used { number, place, key, users }, bytes }))
     }
 
     /// What blocks of attributes are sealed with.
@@ -94,7 +98,7 @@ impl Ext4 {
         &self,
         handle: &mut Handle<'_>,
         inode: &Snapshot,
-        old: Option<&Held>,
+        old: Option<&Used>,
         entries: &[XattrEntry<'_>],
     ) -> Result<Placed> {
         if entries.is_empty() {
@@ -116,15 +120,17 @@ impl Ext4 {
         let claim = Claim::of_owner(inode.inode.uid);
         let (number, _) = self.allocate_blocks(handle, self.goal_of(inode.ino), 1, claim)?;
         let place = inode.place(Structure::XattrBlock).at(number);
-        let created = handle.create(number.0, |to| self.write_new(to, number, entries));
+        let created = handle.create(number.0, |to| {
+            write_block(to, entries);
+            self.seal(to, number);
+        });
         self.all_or_abort(created.map_err(|source| place.io(source)))?;
         self.writer()?.shared.remember_block(hash, number, 1);
         Ok(Placed::Created(number))
     }
 
-    /// Writes a block with one user.
-    fn write_new(&self, to: &mut [u8], number: BlockNumber, entries: &[XattrEntry<'_>]) {
-        write_block(to, entries);
+    /// Seals a block of one user that was just written.
+    fn seal(&self, to: &mut [u8], number: BlockNumber) {
         if let Some(seed) = self.xattr_seed() {
             seal_block(to, number, seed);
         }
@@ -176,48 +182,50 @@ impl Ext4 {
     fn rewrite_block(
         &self,
         handle: &mut Handle<'_>,
-        old: &Held,
+        old: &Used,
         entries: &[XattrEntry<'_>],
         hash: u32,
     ) -> Result<bool> {
-        if old.parsed()?.refcount != 1 {
+        if old.users != 1 {
             return Ok(false);
         }
-        let key = old.key()?;
         let shared = &self.writer()?.shared;
-        shared.blocks.hide(key, old.number.0);
+        shared.blocks.hide(old.key, old.number.0);
         let rewritten = self.update(handle, old.number, old.place, |to| {
             let is_ours = XattrBlock::parse(to).is_ok_and(|block| block.refcount == 1);
             if is_ours {
-                self.write_new(to, old.number, entries);
+                overwrite_block(to, entries);
+                self.seal(to, old.number);
             }
             is_ours
         })?;
-        shared.remember_block(if rewritten { hash } else { key }, old.number, 1);
+        shared.remember_block(if rewritten { hash } else { old.key }, old.number, 1);
         Ok(rewritten)
     }
 
     /// Uses a block no longer; without users it is freed. Answers whether it was.
-    pub(super) fn release_block(&self, handle: &mut Handle<'_>, old: &Held) -> Result<bool> {
-        let (number, place) = (old.number, old.place);
-        let (blocks, hash) = (&self.writer()?.shared.blocks, old.key()?);
-        let is_free = blocks.leave(hash, number.0, |is_hidden| {
-            let known = if is_hidden { None } else { blocks.get(hash, number.0) };
+    pub(super) fn release_block(&self, handle: &mut Handle<'_>, old: &Used) -> Result<bool> {
+        let &Used { number, place, key, .. } = old;
+        let blocks = &self.writer()?.shared.blocks;
+        let step = |is_hidden: bool| -> Result<Users> {
             let users = self.update(handle, number, place, |bytes| {
                 let users = XattrBlock::parse(bytes)?.refcount;
-                if users <= 1 {
-                    return Ok(Users::Alone);
+                if users > 1 && !is_hidden {
+                    set_block_refcount(bytes, users - 1, self.xattr_seed().is_some());
                 }
-                let left = if is_hidden { users } else { users - 1 };
-                let reusable = left < MAX_BLOCK_USERS;
-                if !is_hidden {
-                    set_block_refcount(bytes, left, self.xattr_seed().is_some());
-                    known.iter().for_each(|entry| entry.set_reusable(reusable));
-                }
-                Ok(Users::Others { reusable })
+                Ok(users)
             })?;
-            users.map_err(|problem| place.corrupt(problem))
-        })?;
+            let users = users.map_err(|problem| place.corrupt(problem))?;
+            if users <= 1 {
+                return Ok(Users::Alone);
+            }
+            // It has room again. Who fills it at once may have said so before: then it is looked at in vain until somebody leaves.
+            if users == MAX_BLOCK_USERS && !is_hidden {
+                blocks.get(key, number.0).iter().for_each(|entry| entry.set_reusable(true));
+            }
+            Ok(Users::Others { reusable: users < MAX_BLOCK_USERS })
+        };
+        let is_free = blocks.leave(key, number.0, step)?;
         if is_free {
             self.free_blocks(handle, number, 1, true)?;
         }
@@ -226,10 +234,13 @@ impl Ext4 {
 }
 
 impl Shared {
-    /// Whether it is noted that a block can be shared.
-    fn has_block(&self, hash: u32, number: BlockNumber) -> bool {
+    /// Whether it is noted that a block can be shared, which the caller has found to have so many users.
+    fn has_block(&self, hash: u32, number: BlockNumber, users: u32) -> bool {
         // Nothing is shared by the hash that means "none".
-        hash != 0 && self.blocks.get(hash, number.0).is_some()
+        let entry = if hash == 0 { None } else { self.blocks.get(hash, number.0) };
+        // It may have been noted by somebody who had seen it full.
+        entry.iter().filter(|_| users < MAX_BLOCK_USERS).for_each(|entry| entry.set_reusable(true));
+        entry.is_some()
     }
 
     /// Notes that a block can be shared. The caller is a user of it.

@@ -1,7 +1,8 @@
 //! One attribute is set or removed, in one transaction.
 
-use super::block::{BLOCK_CREDITS, Held, Placed};
+use super::block::{BLOCK_CREDITS, Placed, Used};
 use super::fields::Grown;
+use super::lists::{Lists, Spot};
 use super::value::{VALUE_CREDITS, inodes_of};
 use crate::attributes::apply;
 use crate::{Error, Ext4, Node, Result, Snapshot, Structure};
@@ -29,20 +30,6 @@ struct Change<'a> {
     instead_of: Option<InodeNumber>,
 }
 
-/// The attributes of an inode.
-#[derive(Clone)]
-pub(super) struct Lists<'a> {
-    pub(super) in_inode: Vec<XattrEntry<'a>>,
-    pub(super) in_block: Vec<XattrEntry<'a>>,
-}
-
-/// Which list an attribute is in.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Spot {
-    Inode,
-    Block,
-}
-
 /// The attributes of an inode as they are to become.
 struct Plan<'a> {
     next: Lists<'a>,
@@ -59,6 +46,10 @@ struct Plan<'a> {
     moved_values: Vec<InodeNumber>,
     /// The value goes into an inode of its own, and this is its hash: the number in its entry is not known yet.
     value_hash: Option<u32>,
+    /// Inodes with values of entries of the block as it was.
+    old_values: Vec<InodeNumber>,
+    /// What the attributes have added to `i_blocks` so far.
+    old_sectors: u64,
 }
 
 /// The inode that a value goes into.
@@ -140,9 +131,9 @@ impl Ext4 {
         unused: &mut Vec<InodeNumber>,
     ) -> Result<()> {
         let snapshot = node.snapshot();
-        let old = self.xattr_block(&snapshot)?;
-        let lists = self.lists(&snapshot, old.as_ref())?;
-        let from = lists.find(change);
+        let mut text = Vec::new();
+        let (lists, old) = self.lists(&snapshot, &mut text)?;
+        let from = lists.find(|entry| change.means(entry));
         match (from, change.how) {
             (Some(_), SetXattr::Create) => return Err(Error::AttributeExists),
             (None, SetXattr::Replace) => return Err(Error::NoAttribute),
@@ -152,8 +143,8 @@ impl Ext4 {
             (None, _) if change.value.is_none() => return self.set_others(node, change),
             _ => {}
         }
-        let mut plan = self.plan(&snapshot, &lists, from, change, may_grow)?;
         let values = self.check_values(&lists)?;
+        let mut plan = self.plan(&snapshot, lists, old.is_some(), from, change, may_grow)?;
         let values = if plan.value_hash.is_some() || values > 0 { 2 * (values + 1) } else { 0 };
         let block = if plan.changes_block() { BLOCK_CREDITS } else { 0 };
         // The inode, and the superblock where that is the first attribute of all.
@@ -182,36 +173,29 @@ impl Ext4 {
         };
         let done = self
             .count_new_values(&mut handle, &plan, placed, inode)
-            .and_then(|()| self.release_old(&mut handle, &plan, placed, old.as_ref(), &lists, unused))
-            .and_then(|()| self.note_feature(&mut handle))
-            .and_then(|()| self.store_list(&mut handle, node, change, &lists, &plan, placed));
+            .and_then(|()| self.release_old(&mut handle, &plan, placed, old.as_ref(), unused))
+            .and_then(|()| self.note_feature(&mut handle));
+        // Who holds it makes the next one a copy.
+        drop(snapshot);
+        let done = done.and_then(|()| self.store_list(&mut handle, node, change, &plan, placed));
         self.all_or_abort(done)?;
         handle.stop();
         Ok(())
-    }
-
-    /// All attributes of an inode.
-    pub(super) fn lists<'a>(&self, snapshot: &'a Snapshot, block: Option<&'a Held>) -> Result<Lists<'a>> {
-        let place = snapshot.place(Structure::InodeXattrs);
-        let read = |list: XattrList<'a>| list.iter().collect::<Result<Vec<_>, Problem>>();
-        let in_inode = XattrList::in_inode(&snapshot.tail).map_or(Ok(Vec::new()), read);
-        let in_block = match block {
-            Some(held) => read(held.parsed()?.list).map_err(|problem| held.place.corrupt(problem))?,
-            None => Vec::new(),
-        };
-        Ok(Lists { in_inode: in_inode.map_err(|problem| place.corrupt(problem))?, in_block })
     }
 
     /// Finds room for what is to become of an attribute that was found at `from`.
     fn plan<'a>(
         &self,
         snapshot: &Snapshot,
-        lists: &Lists<'a>,
+        lists: Lists<'a>,
+        has_block: bool,
         from: Option<(Spot, XattrEntry<'a>)>,
         change: &Change<'a>,
         may_grow: bool,
     ) -> Result<Plan<'a>> {
-        let mut next = lists.clone();
+        let old_values = inodes_of(&lists.in_block).collect();
+        let old_sectors = self.sectors_of(&lists, has_block);
+        let mut next = lists;
         next.in_inode.retain(|entry| !change.means(entry));
         next.in_block.retain(|entry| !change.means(entry));
         let kept_values = inodes_of(&next.in_block).collect();
@@ -225,17 +209,23 @@ impl Ext4 {
             kept_values,
             moved_values: inodes_of(&moved).collect(),
             value_hash: None,
+            old_values,
+            old_sectors,
         };
         let Some(value) = change.value else { return Ok(plan) };
         let index = change.namespace.index();
         let has_inodes = self.sb.incompat.has(Incompat::EA_INODE);
-        let beside = XattrEntry::new(index, change.name, value);
         let size = u32::try_from(value.len()).unwrap_or(u32::MAX);
-        let apart = XattrEntry::new_in_inode(index, change.name, InodeNumber(0), size, 0);
-        let beside = change.instead_of.is_none().then_some(beside);
-        for (entry, is_apart) in [(beside, false), (has_inodes.then_some(apart), true)] {
+        for is_apart in [false, true] {
+            let is_allowed = if is_apart { has_inodes } else { change.instead_of.is_none() };
+            if !is_allowed {
+                continue;
+            }
+            let entry = match is_apart {
+                true => XattrEntry::new_in_inode(index, change.name, InodeNumber(0), size, 0),
+                false => XattrEntry::new(index, change.name, value),
+            };
             for spot in [Spot::Inode, Spot::Block] {
-                let Some(entry) = entry else { continue };
                 let list = plan.next.of(spot);
                 list.push(entry);
                 let fits = match spot {
@@ -288,8 +278,7 @@ impl Ext4 {
         handle: &mut Handle<'_>,
         plan: &Plan<'_>,
         placed: Placed,
-        old: Option<&Held>,
-        lists: &Lists<'_>,
+        old: Option<&Used>,
         unused: &mut Vec<InodeNumber>,
     ) -> Result<()> {
         let stays = matches!(placed, Placed::Rewritten(_));
@@ -305,7 +294,7 @@ impl Ext4 {
         if let Some(old) = old.filter(|_| !stays)
             && self.release_block(handle, old)?
         {
-            gone.extend(inodes_of(&lists.in_block));
+            gone.extend(&plan.old_values);
         }
         gone.into_iter().try_for_each(|ino| self.release_value(handle, ino, unused))
     }
@@ -316,21 +305,19 @@ impl Ext4 {
         handle: &mut Handle<'_>,
         node: &Node,
         change: &Change<'_>,
-        lists: &Lists<'_>,
         plan: &Plan<'_>,
         placed: Placed,
     ) -> Result<()> {
         let mut tail = vec![0; self.room_behind(plan.fields_len)];
         write_in_inode(&mut tail, &plan.next.in_inode);
         let now = self.writer()?.now();
-        let before = self.sectors_of(lists, node.snapshot().inode.xattr_block.is_some());
         let after = self.sectors_of(&plan.next, placed.number().is_some());
         let changed = self.change_inode(handle, node, |snapshot| {
             let adopted = adopt_inline_data(&mut tail, &snapshot.tail);
             snapshot.tail = if tail.iter().all(|&byte| byte == 0) { Box::default() } else { tail.into() };
             let inode = &mut snapshot.inode;
             inode.fields_len = plan.fields_len;
-            inode.sectors = inode.sectors.saturating_add(after).saturating_sub(before);
+            inode.sectors = inode.sectors.saturating_add(after).saturating_sub(plan.old_sectors);
             inode.xattr_block = placed.number();
             apply(&change.attributes, now, inode);
             if change.namespace == Namespace::PosixAclAccess {
@@ -339,15 +326,6 @@ impl Ext4 {
             adopted
         })?;
         changed.map_err(|problem| node.snapshot().place(Structure::InodeXattrs).corrupt(problem))
-    }
-
-    /// What attributes add to `i_blocks`: the block, and the values in inodes, whoever else has them.
-    fn sectors_of(&self, lists: &Lists<'_>, has_block: bool) -> u64 {
-        let values = lists.in_inode.iter().chain(&lists.in_block).map(|entry| match entry.value {
-            XattrValue::Inode { size, .. } => self.sb.block_size.blocks_for(u64::from(size)),
-            XattrValue::Inline(_) => 0,
-        });
-        (values.sum::<u64>() + u64::from(has_block)) << (self.sb.block_size.log2() - 9)
     }
 
     /// The attribute stays as it is.
@@ -367,20 +345,11 @@ impl Ext4 {
         self.update_superblock(handle, Superblock::set_has_attributes)
     }
 
-    /// Checks the inodes that values are in; answers how many.
-    pub(super) fn check_values(&self, lists: &Lists<'_>) -> Result<u32> {
-        let mut count = 0;
-        for ino in inodes_of(&lists.in_inode).chain(inodes_of(&lists.in_block)) {
-            self.value_inode(ino)?;
-            count += 1;
-        }
-        Ok(count)
-    }
-
     /// Blocks that [`release_attributes`](Self::release_attributes) will change. Fails for damaged attributes.
     pub(crate) fn release_credits(&self, snapshot: &Snapshot) -> Result<u32> {
-        let old = self.xattr_block(snapshot)?;
-        let values = self.check_values(&self.lists(snapshot, old.as_ref())?)?;
+        let mut text = Vec::new();
+        let (lists, old) = self.lists(snapshot, &mut text)?;
+        let values = self.check_values(&lists)?;
         Ok(if old.is_some() { BLOCK_CREDITS } else { 0 } + VALUE_CREDITS * values)
     }
 
@@ -391,8 +360,8 @@ impl Ext4 {
         snapshot: &Snapshot,
         unused: &mut Vec<InodeNumber>,
     ) -> Result<()> {
-        let old = self.xattr_block(snapshot)?;
-        let lists = self.lists(snapshot, old.as_ref())?;
+        let mut text = Vec::new();
+        let (lists, old) = self.lists(snapshot, &mut text)?;
         let mut gone: Vec<InodeNumber> = inodes_of(&lists.in_inode).collect();
         if let Some(old) = &old
             && self.release_block(handle, old)?
@@ -409,21 +378,6 @@ impl ValueInode<'_, '_> {
         let made = self.made.as_ref().map(|made| made.snapshot().ino);
         // There is one of them.
         held.or(made).unwrap_or(InodeNumber(0))
-    }
-}
-
-impl<'a> Lists<'a> {
-    fn of(&mut self, spot: Spot) -> &mut Vec<XattrEntry<'a>> {
-        match spot {
-            Spot::Inode => &mut self.in_inode,
-            Spot::Block => &mut self.in_block,
-        }
-    }
-
-    fn find(&self, change: &Change<'_>) -> Option<(Spot, XattrEntry<'a>)> {
-        let find = |list: &[XattrEntry<'a>]| list.iter().copied().find(|entry| change.means(entry));
-        let in_inode = find(&self.in_inode).map(|entry| (Spot::Inode, entry));
-        in_inode.or_else(|| find(&self.in_block).map(|entry| (Spot::Block, entry)))
     }
 }
 

@@ -13,7 +13,7 @@ impl Ext4 {
     /// That the block is damaged, or cannot be read.
     pub fn attribute_block(&self, node: &Node) -> Result<Option<BlockNumber>> {
         let _attributes = node.attributes();
-        Ok(self.xattr_block(&node.snapshot())?.map(|held| held.number))
+        Ok(self.xattr_block(&node.snapshot())?.map(|held| held.block.number))
     }
 
     /// Lets an inode use a block with the same attributes and a lower number instead of its own, where one is noted that has room;
@@ -26,13 +26,13 @@ impl Ext4 {
         let mut unused = Vec::new();
         let _attributes = node.attributes_mut();
         let snapshot = node.snapshot();
-        let Some(old) = self.xattr_block(&snapshot)? else { return Ok(None) };
-        let lists = self.lists(&snapshot, Some(&old))?;
+        let mut text = Vec::new();
+        let (lists, old) = self.lists(&snapshot, &mut text)?;
+        let Some(old) = old else { return Ok(None) };
         let values = self.check_values(&lists)?;
         let mut handle = self.start(1 + BLOCK_CREDITS + VALUE_CREDITS * values)?;
-        let hash = old.key()?;
         let is_lower = |number: BlockNumber| number < old.number;
-        let Some(shared) = self.share_block(&mut handle, is_lower, hash, &lists.in_block)? else {
+        let Some(shared) = self.share_block(&mut handle, is_lower, old.key, &lists.in_block)? else {
             return Ok(Some(old.number));
         };
         let moved = self.release_block(&mut handle, &old).and_then(|is_freed| {
@@ -67,9 +67,9 @@ impl Ext4 {
         }
         let _attributes = node.attributes();
         let snapshot = node.snapshot();
-        let block = self.xattr_block(&snapshot)?;
-        let lists = self.lists(&snapshot, block.as_ref())?;
-        Ok(inodes_of(&lists.in_inode).chain(inodes_of(&lists.in_block)).collect())
+        let mut text = Vec::new();
+        let (lists, _) = self.lists(&snapshot, &mut text)?;
+        Ok(lists.values().collect())
     }
 
     fn values_in_inodes(&self, node: &Node) -> Result<Vec<Found>> {

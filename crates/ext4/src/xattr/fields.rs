@@ -1,6 +1,6 @@
 //! Inodes with fewer fields than the file system wants: their attributes make room.
 
-use super::change::Lists;
+use super::lists::Lists;
 use crate::{Ext4, Result, Snapshot};
 use dentree_ext4_format::xattr::{Namespace, XattrEntry, XattrValue, fits_in_block, fits_in_inode};
 

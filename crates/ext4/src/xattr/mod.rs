@@ -36,6 +36,7 @@ mod change;
 mod dedup;
 mod fields;
 mod initial;
+mod lists;
 mod value;
 
 use crate::{Ext4, Node, Place, Result, Snapshot, Structure};
@@ -134,7 +135,7 @@ impl Ext4 {
             visit(list, node.place(Structure::InodeXattrs))?;
         }
         match self.xattr_block(node)? {
-            Some(held) => visit(held.parsed()?.list, held.place),
+            Some(held) => visit(held.list()?, held.block.place),
             None => Ok(()),
         }
     }

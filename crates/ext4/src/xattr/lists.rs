@@ -1,0 +1,118 @@
+//! All attributes of one inode.
+
+use super::block::Used;
+use super::value::inodes_of;
+use crate::{Ext4, Place, Result, Snapshot, Structure};
+use dentree_ext4_format::InodeNumber;
+use dentree_ext4_format::xattr::{XattrEntry, XattrList, XattrValue};
+
+/// The attributes of an inode.
+#[derive(Clone)]
+pub(super) struct Lists<'a> {
+    pub(super) in_inode: Vec<XattrEntry<'a>>,
+    pub(super) in_block: Vec<XattrEntry<'a>>,
+}
+
+/// Which list an attribute is in.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Spot {
+    Inode,
+    Block,
+}
+
+impl<'a> Lists<'a> {
+    pub(super) fn of(&mut self, spot: Spot) -> &mut Vec<XattrEntry<'a>> {
+        match spot {
+            Spot::Inode => &mut self.in_inode,
+            Spot::Block => &mut self.in_block,
+        }
+    }
+
+    /// The first attribute that is meant, and where it is.
+    pub(super) fn find(&self, means: impl Fn(&XattrEntry<'_>) -> bool) -> Option<(Spot, XattrEntry<'a>)> {
+        let find = |list: &[XattrEntry<'a>]| list.iter().copied().find(&means);
+        let in_inode = find(&self.in_inode).map(|entry| (Spot::Inode, entry));
+        in_inode.or_else(|| find(&self.in_block).map(|entry| (Spot::Block, entry)))
+    }
+
+    /// The inodes that values are in.
+    pub(super) fn values(&self) -> impl Iterator<Item = InodeNumber> {
+        inodes_of(&self.in_inode).chain(inodes_of(&self.in_block))
+    }
+}
+
+impl Ext4 {
+    /// All attributes of an inode, and the block that some of them are in. Their names and values are put into `text`: nobody need hold the
+    /// block's bytes, or the snapshot, which would be copied as a whole when they change.
+    pub(super) fn lists<'a>(
+        &self,
+        snapshot: &Snapshot,
+        text: &'a mut Vec<u8>,
+    ) -> Result<(Lists<'a>, Option<Used>)> {
+        let held = self.xattr_block(snapshot)?;
+        let place = snapshot.place(Structure::InodeXattrs);
+        let in_inode = read_list(XattrList::in_inode(&snapshot.tail), place, text)?;
+        let in_block = match &held {
+            Some(held) => read_list(Some(held.list()?), held.block.place, text)?,
+            None => Vec::new(),
+        };
+        let mut text = &text[..];
+        let in_inode = in_inode.into_iter().map(|entry| move_to(&mut text, entry)).collect();
+        let in_block = in_block.into_iter().map(|entry| move_to(&mut text, entry)).collect();
+        Ok((Lists { in_inode, in_block }, held.map(|held| held.block)))
+    }
+
+    /// What attributes add to `i_blocks`: the block, and the values in inodes, whoever else has them.
+    pub(super) fn sectors_of(&self, lists: &Lists<'_>, has_block: bool) -> u64 {
+        let values = lists.in_inode.iter().chain(&lists.in_block).map(|entry| match entry.value {
+            XattrValue::Inode { size, .. } => self.sb.block_size.blocks_for(u64::from(size)),
+            XattrValue::Inline(_) => 0,
+        });
+        (values.sum::<u64>() + u64::from(has_block)) << (self.sb.block_size.log2() - 9)
+    }
+
+    /// Checks the inodes that values are in; answers how many.
+    pub(super) fn check_values(&self, lists: &Lists<'_>) -> Result<u32> {
+        let mut count = 0;
+        for ino in lists.values() {
+            self.value_inode(ino)?;
+            count += 1;
+        }
+        Ok(count)
+    }
+}
+
+/// The entries of a list at `place`, whose names and values are added to `text`.
+fn read_list<'a>(
+    list: Option<XattrList<'a>>,
+    place: Place,
+    text: &mut Vec<u8>,
+) -> Result<Vec<XattrEntry<'a>>> {
+    let mut entries = Vec::new();
+    let Some(list) = list else { return Ok(entries) };
+    for entry in list.iter() {
+        let entry = entry.map_err(|problem| place.corrupt(problem))?;
+        text.reserve(entry.len_in_list());
+        text.extend_from_slice(entry.name);
+        if let XattrValue::Inline(value) = entry.value {
+            text.extend_from_slice(value);
+        }
+        entries.push(entry);
+    }
+    Ok(entries)
+}
+
+/// The entry, with the name and the value that `text` begins with, which goes on behind them.
+fn move_to<'a>(text: &mut &'a [u8], entry: XattrEntry<'_>) -> XattrEntry<'a> {
+    let mut next = |len| {
+        let (first, rest) = text.split_at(len);
+        *text = rest;
+        first
+    };
+    let name = next(entry.name.len());
+    let value = match entry.value {
+        XattrValue::Inline(value) => XattrValue::Inline(next(value.len())),
+        XattrValue::Inode { inode, size } => XattrValue::Inode { inode, size },
+    };
+    XattrEntry { name_index: entry.name_index, name, value, hash: entry.hash }
+}
