@@ -2,6 +2,7 @@
 
 use crate::Snapshot;
 use crate::content::Content;
+use dentree_ext4_format::InodeNumber;
 use dentree_jbd2::Tid;
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -92,10 +93,21 @@ impl Node {
         look(newest.as_deref().unwrap_or(&self.0.first))
     }
 
+    /// The inode's number, which no change changes.
+    pub(crate) fn ino(&self) -> InodeNumber {
+        self.0.first.ino
+    }
+
     /// Makes the next snapshot by `change`, and returns what it answers.
     pub(crate) fn change<R>(&self, change: impl FnOnce(&mut Snapshot) -> R) -> R {
+        self.change_and_hold(change).0
+    }
+
+    /// The same, and holds that snapshot.
+    pub(crate) fn change_and_hold<R>(&self, change: impl FnOnce(&mut Snapshot) -> R) -> (R, Held) {
         let mut newest = self.life().newest.write().unwrap_or_else(PoisonError::into_inner);
-        change(Arc::make_mut(newest.get_or_insert_with(|| Arc::new(self.0.first.clone()))))
+        let newest = newest.get_or_insert_with(|| Arc::new(self.0.first.clone()));
+        (change(Arc::make_mut(newest)), Held::Newest(Arc::clone(newest)))
     }
 
     /// Whether both are clones of one node. Of an inode number that was freed and used again there may be an old one.

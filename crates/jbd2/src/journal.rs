@@ -181,6 +181,11 @@ impl Journal {
         self.shared.fail(Arc::new(Cause::FileSystem(cause.into())));
     }
 
+    /// Whether the journal was aborted: nothing can be started any more. Asks no lock.
+    pub fn is_aborted(&self) -> bool {
+        self.shared.gate.is_closed()
+    }
+
     /// Why the journal was aborted, if it was.
     pub fn error(&self) -> Option<Arc<Cause>> {
         self.shared.failure()
