@@ -222,6 +222,26 @@ impl BufCache {
         lock(self.blocks.shard_for(hash)).set_mark(block, hash, version, mark);
     }
 
+    /// Whether the cache has this version of a block, and no newer one. `false` also where it has none any more.
+    ///
+    /// Cheaper than to get the block and compare: the count of the version's users, which all who use the block write, stays as it is.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use dentree_blockdev::MemoryDevice;
+    /// # use dentree_bufcache::{BufCache, Stamp};
+    /// let cache = BufCache::new(Arc::new(MemoryDevice::new(4096)), 1024, 1 << 20);
+    /// let block = cache.get(2)?;
+    /// assert!(cache.is_newest(2, &block));
+    /// cache.update(2, Stamp(1), |bytes| bytes[0] = 1)?;
+    /// assert!(!cache.is_newest(2, &block) && !cache.is_newest(3, &block));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn is_newest(&self, block: u64, version: &Buffer) -> bool {
+        let hash = self.blocks.hash(block);
+        lock(self.blocks.shard_for(hash)).is_newest(block, hash, version)
+    }
+
     /// Drops blocks, pinned ones too: they were freed, and their content is nobody's. Those who hold a [`Buffer`] keep it.
     pub fn discard(&self, first: u64, count: u64) {
         for block in (first..).take(usize::try_from(count).unwrap_or(usize::MAX)) {

@@ -27,9 +27,14 @@ impl Buffer {
         self.mark
     }
 
+    /// Whether both are one version.
+    pub(crate) fn is_same(&self, other: &Buffer) -> bool {
+        Arc::ptr_eq(&self.bytes, &other.bytes)
+    }
+
     /// Notes `mark` if the bytes are those of `version`.
     pub(crate) fn mark_as(&mut self, version: &Buffer, mark: u64) {
-        if Arc::ptr_eq(&self.bytes, &version.bytes) {
+        if self.is_same(version) {
             self.mark = mark;
         }
     }

@@ -476,6 +476,12 @@ impl Shard {
         }
     }
 
+    /// Whether a block is still a version.
+    pub(crate) fn is_newest(&self, block: u64, hash: u64, version: &Buffer) -> bool {
+        let slot = self.slot_of(block, hash).map(|slot| &self.slots[slot as usize].state);
+        matches!(slot, Some(State::Ready(buffer)) if buffer.is_same(version))
+    }
+
     /// Notes a mark on a version, if the block is still that.
     pub(crate) fn set_mark(&mut self, block: u64, hash: u64, version: &Buffer, mark: u64) {
         let Some(at) = self.slot_of(block, hash) else { return };

@@ -183,54 +183,51 @@ fn input_words<const WORDS: usize>(rest: &[u8], sign: CharSign) -> [u32; WORDS] 
     let half = len | len.wrapping_shl(8);
     let padding = half | half.wrapping_shl(16);
     let mut words = [padding; WORDS];
-    for (word, bytes) in words.iter_mut().zip(rest.chunks(4)) {
-        *word = bytes.iter().fold(padding, |acc, &b| sign.widen(b).wrapping_add(acc << 8));
+    let (whole, part) = rest.as_chunks();
+    for (word, &bytes) in words.iter_mut().zip(whole) {
+        let word_of = u32::from_be_bytes(bytes);
+        // A signed byte from 0x80 up is 0x100 less, which its left neighbour loses one for.
+        let borrowed = match sign {
+            CharSign::Signed => (word_of & 0x8080_8080) << 1,
+            CharSign::Unsigned => 0,
+        };
+        *word = word_of.wrapping_sub(borrowed);
+    }
+    if let Some(word) = words.get_mut(whole.len())
+        && !part.is_empty()
+    {
+        *word = part.iter().fold(padding, |acc, &b| sign.widen(b).wrapping_add(acc << 8));
     }
     words
 }
 
-/// One MD4 operation order: which input word goes in at each of a round's eight steps.
-struct Md4Round {
-    function: fn(u32, u32, u32) -> u32,
+/// One round of MD4: eight steps, each with the input word whose turn it is.
+#[inline(always)]
+fn md4_round(
+    [mut a, mut b, mut c, mut d]: [u32; 4],
+    function: impl Fn(u32, u32, u32) -> u32,
     constant: u32,
-    order: [usize; 8],
+    words: [u32; 8],
     shifts: [u32; 4],
+) -> [u32; 4] {
+    for (step, word) in words.into_iter().enumerate() {
+        // What the step before has written comes in last.
+        let sum = a.wrapping_add(word.wrapping_add(constant)).wrapping_add(function(b, c, d));
+        // MD4 names the four registers anew at each step: the one just written becomes `b` of the next.
+        (a, b, c, d) = (d, sum.rotate_left(shifts[step % 4]), b, c);
+    }
+    [a, b, c, d]
 }
 
-const MD4_ROUNDS: [Md4Round; 3] = [
-    Md4Round {
-        function: |x, y, z| (x & y) | (!x & z),
-        constant: 0,
-        order: [0, 1, 2, 3, 4, 5, 6, 7],
-        shifts: [3, 7, 11, 19],
-    },
-    Md4Round {
-        function: |x, y, z| (x & y) | (x & z) | (y & z),
-        constant: 0x5a82_7999,
-        order: [1, 3, 5, 7, 0, 2, 4, 6],
-        shifts: [3, 5, 9, 13],
-    },
-    Md4Round {
-        function: |x, y, z| x ^ y ^ z,
-        constant: 0x6ed9_eba1,
-        order: [3, 7, 2, 6, 1, 5, 0, 4],
-        shifts: [3, 9, 11, 15],
-    },
-];
-
 fn half_md4(state: &mut [u32; 4], input: &[u32; 8]) {
-    let [mut a, mut b, mut c, mut d] = *state;
-    for round in &MD4_ROUNDS {
-        for (step, &word) in round.order.iter().enumerate() {
-            let sum = a
-                .wrapping_add((round.function)(b, c, d))
-                .wrapping_add(input[word])
-                .wrapping_add(round.constant);
-            // MD4 names the four registers anew at each step: the one just written becomes `b` of the next.
-            (a, b, c, d) = (d, sum.rotate_left(round.shifts[step % 4]), b, c);
-        }
-    }
-    for (word, mixed) in state.iter_mut().zip([a, b, c, d]) {
+    let [i0, i1, i2, i3, i4, i5, i6, i7] = *input;
+    let choose = |x, y, z| z ^ (x & (y ^ z));
+    let mixed = md4_round(*state, choose, 0, *input, [3, 7, 11, 19]);
+    let majority = |x, y, z| (x & y) | (z & (x | y));
+    let mixed = md4_round(mixed, majority, 0x5a82_7999, [i1, i3, i5, i7, i0, i2, i4, i6], [3, 5, 9, 13]);
+    let parity = |x, y, z| x ^ y ^ z;
+    let mixed = md4_round(mixed, parity, 0x6ed9_eba1, [i3, i7, i2, i6, i1, i5, i0, i4], [3, 9, 11, 15]);
+    for (word, mixed) in state.iter_mut().zip(mixed) {
         *word = word.wrapping_add(mixed);
     }
 }

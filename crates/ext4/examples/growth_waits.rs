@@ -1,40 +1,112 @@
-//! Which locks of one directory threads wait for that fill it: `cargo run --release -p dentree-ext4 --example growth_waits -- [THREADS] [FILES]`.
+//! What threads wait for that fill one directory, and what it costs the processors:
+//! `cargo run --release -p dentree-ext4 --example growth_waits -- [THREADS] [FILES] [IMAGE]`.
+//!
+//! The image is made in memory, or as the file that is named. Times on a processor, ready for one, and asleep are the kernel's, so that
+//! they tell apart what other programs take from what these threads wait for of each other.
 
+use std::iter::Sum;
+use std::path::Path;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
+use std::{fs, io};
 
-use dentree_blockdev::MemoryDevice;
+use dentree_blockdev::{Access, BlockDevice, FileDevice, MemoryDevice};
 use dentree_ext4::mkfs::{MkfsOptions, mkfs};
 use dentree_ext4::{Ext4, InodeTime, Options};
 use dentree_lockmeter::Recording;
 use dentree_vfs::{Identity, NewKind, Vfs};
 
+const IMAGE_BYTES: usize = 1 << 30;
+
+/// What a thread did with its time.
+#[derive(Clone, Copy, Default)]
+struct Spent {
+    running: Duration,
+    /// It could have run, and other threads had the processors.
+    ready: Duration,
+    asleep: Duration,
+}
+
+impl Spent {
+    /// Of a thread so far, as its folder in `/proc` says; `asleep` is not known there.
+    fn of(thread: &Path) -> io::Result<Spent> {
+        let text = fs::read_to_string(thread.join("schedstat"))?;
+        let mut nanos = text.split_whitespace().map_while(|word| word.parse().ok()).map(Duration::from_nanos);
+        let mut next = || nanos.next().ok_or(io::ErrorKind::InvalidData);
+        Ok(Spent { running: next()?, ready: next()?, ..Spent::default() })
+    }
+}
+
+impl Sum for Spent {
+    fn sum<I: Iterator<Item = Spent>>(all: I) -> Spent {
+        all.fold(Spent::default(), |sum, spent| Spent {
+            running: sum.running + spent.running,
+            ready: sum.ready + spent.ready,
+            asleep: sum.asleep + spent.asleep,
+        })
+    }
+}
+
+/// How long each thread of this process has run, by name.
+fn others() -> io::Result<Vec<(String, Duration)>> {
+    let threads = fs::read_dir("/proc/self/task")?.map(|thread| {
+        let thread = thread?.path();
+        let name = fs::read_to_string(thread.join("comm"))?;
+        Ok((name.trim_end().to_owned(), Spent::of(&thread)?.running))
+    });
+    threads.collect()
+}
+
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let mut numbers = std::env::args().skip(1).map(|number| number.parse::<usize>());
-    let threads = numbers.next().transpose()?.unwrap_or(8);
-    let files = numbers.next().transpose()?.unwrap_or(60_000);
-    let device = Arc::new(MemoryDevice::new(1 << 30));
+    let mut arguments = std::env::args().skip(1);
+    let threads = arguments.next().map_or(Ok(8), |number| number.parse())?;
+    let files = arguments.next().map_or(Ok(60_000), |number| number.parse::<usize>())?;
+    let device: Arc<dyn BlockDevice> = match arguments.next() {
+        Some(path) => {
+            fs::File::create(&path)?.set_len(IMAGE_BYTES as u64)?;
+            Arc::new(FileDevice::open(&path, Access::ReadWrite)?)
+        }
+        None => Arc::new(MemoryDevice::new(IMAGE_BYTES)),
+    };
     mkfs(&*device, &MkfsOptions::new([7; 16], [1, 2, 3, 4], InodeTime::default()))?;
-    let fs = Ext4::open(device, Options { writable: true, ..Options::default() })?;
-    let vfs = Vfs::new(fs)?;
+    let image = Ext4::open(device, Options { writable: true, ..Options::default() })?;
+    let vfs = Vfs::new(image)?;
     let who = Identity::Superuser;
     let dir = vfs.make(&who, vfs.root(), b"dir", NewKind::Directory, 0o755)?;
+    let (before, blocks_before) = (others()?, vfs.fs().buffer_stats());
     let recording = Recording::start();
-    let began = Instant::now();
-    std::thread::scope(|scope| {
-        for thread in 0..threads {
-            let (vfs, who, dir) = (&vfs, &who, &dir);
-            scope.spawn(move || {
-                for number in (thread..files).step_by(threads) {
-                    let name = format!("a file of one directory {number:07}");
-                    if let Err(error) = vfs.make(who, dir, name.as_bytes(), NewKind::Regular, 0o644) {
-                        panic!("{name}: {error}");
-                    }
-                }
-            });
+    let fill = &|thread| -> io::Result<Spent> {
+        let began = Instant::now();
+        for number in (thread..files).step_by(threads) {
+            let name = format!("a file of one directory {number:07}");
+            if let Err(error) = vfs.make(&who, &dir, name.as_bytes(), NewKind::Regular, 0o644) {
+                panic!("{name}: {error}");
+            }
         }
-    });
-    println!("{threads} threads, {files} files: {:.2?} ", began.elapsed());
-    println!("{}", recording.finish().text());
+        let spent = Spent::of(Path::new("/proc/thread-self"))?;
+        Ok(Spent { asleep: began.elapsed().saturating_sub(spent.running + spent.ready), ..spent })
+    };
+    let began = Instant::now();
+    let makers = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..threads).map(|thread| scope.spawn(move || fill(thread))).collect();
+        threads.into_iter().map(|thread| thread.join().expect("no thread panics")).sum::<Result<Spent, _>>()
+    })?;
+    let (elapsed, recording) = (began.elapsed(), recording.finish());
+    let blocks = vfs.fs().buffer_stats();
+    let each = |time: Duration| time.as_secs_f64() * 1e6 / files as f64;
+    println!("{threads} threads, {files} files: {elapsed:.2?}, {:.2} µs a file; µs a file", each(elapsed));
+    let Spent { running, ready, asleep } = makers;
+    let [running, ready, asleep] = [running, ready, asleep].map(each);
+    println!("  who make them: on a processor {running:.2}, ready for one {ready:.2}, asleep {asleep:.2}");
+    for (name, spent) in others()? {
+        let earlier =
+            before.iter().find(|(earlier, _)| *earlier == name).map_or(Duration::ZERO, |(_, spent)| *spent);
+        println!("  {name}: {:.2}", each(spent.saturating_sub(earlier)));
+    }
+    let per_file = |after: u64, before: u64| (after - before) as f64 / files as f64;
+    let (changes, copies) =
+        (per_file(blocks.changes, blocks_before.changes), per_file(blocks.copies, blocks_before.copies));
+    println!("blocks a file: {changes:.2} changed, {copies:.3} copied for that");
+    println!("{}", recording.text());
     Ok(())
 }

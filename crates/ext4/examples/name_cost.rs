@@ -4,18 +4,20 @@
 
 use dentree_blockdev::{Access, FileDevice};
 use dentree_ext4::{Ext4, Options};
-use dentree_vfs::{Identity, NewKind, OnExisting, Vfs};
+use dentree_vfs::{Identity, NewKind, OnExisting, ReaddirStart, Vfs};
 use rustix::fs::{
-    AtFlags, CWD, FileType, Mode, OFlags, mkdirat, mknodat, openat, renameat, statat, unlinkat,
+    AtFlags, CWD, Dir, FileType, Mode, OFlags, mkdirat, mknodat, openat, renameat, statat, unlinkat,
 };
 use rustix::io::Errno;
 use rustix::time::{ClockId, clock_gettime};
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 
 type Outcome = Result<(), Box<dyn std::error::Error>>;
 
-const OPERATIONS: [&str; 7] = ["create", "stat", "stat missing", "rename", "unlink", "mkdir", "rmdir"];
+const OPERATIONS: [&str; 8] =
+    ["create", "list", "stat", "stat missing", "rename", "unlink", "mkdir", "rmdir"];
 const ROUNDS: usize = 3;
 
 /// Somebody who does the operation of a number so many times, on names that the operations before it have left.
@@ -58,6 +60,14 @@ fn in_process(vfs: &Vfs<Ext4>) -> Result<Contender<'_>, Box<dyn std::error::Erro
     let who = &Identity::Superuser;
     let dir = vfs.make(who, vfs.root(), b"large", NewKind::Directory, 0o755)?;
     Ok(Box::new(move |operation, count| {
+        if operation == "list" {
+            let mut seen = 0;
+            vfs.readdir(who, &dir, ReaddirStart::First, &mut |_| {
+                seen += 1;
+                ControlFlow::Continue(())
+            })?;
+            return if seen == count { Ok(()) } else { Err(format!("{seen} names of {count}").into()) };
+        }
         for n in 0..count {
             let name = name(n);
             let name = name.as_bytes();
@@ -85,6 +95,10 @@ fn by_system_calls(folder: &Path) -> Result<Contender<'static>, Box<dyn std::err
     mkdirat(CWD, &path, Mode::from_raw_mode(0o755))?;
     let dir = openat(CWD, &path, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
     Ok(Box::new(move |operation, count| {
+        if operation == "list" {
+            let seen = Dir::read_from(&dir)?.try_fold(0, |seen, entry| entry.map(|_| seen + 1))?;
+            return if seen == count + 2 { Ok(()) } else { Err(format!("{seen} names of {count}").into()) };
+        }
         for n in 0..count {
             let name = name(n);
             match operation {

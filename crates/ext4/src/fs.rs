@@ -59,7 +59,7 @@ impl FileSystem for Ext4 {
     }
 
     fn lookup(&self, dir: &Node, name: &[u8]) -> Result<Option<Lookup>> {
-        directory(&dir.snapshot())?;
+        dir.look(directory)?;
         if name.len() > NAME_MAX {
             return Err(Error::NameTooLong);
         }
@@ -67,7 +67,7 @@ impl FileSystem for Ext4 {
     }
 
     fn fold_name(&self, dir: &Node, name: &[u8]) -> Option<Vec<u8>> {
-        self.folded(&dir.snapshot(), name)
+        dir.look(|dir| self.folded(dir, name))
     }
 
     fn readdir(

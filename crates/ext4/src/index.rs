@@ -64,7 +64,8 @@ impl Ext4 {
         let Some(hash) = hash(version) else { return Ok(None) };
         frame.at = parsed.entries.find(hash);
         let mut leaf = self.entry_of(&frame)?;
-        let mut frames = vec![frame];
+        let mut frames = Vec::with_capacity(1 + usize::from(levels));
+        frames.push(frame);
         for _ in 0..levels {
             let mut frame = self.index_frame(dir, leaf.block)?;
             frame.at = self.parse_index(&frame)?.find(hash);
@@ -88,7 +89,7 @@ impl Ext4 {
                 Ok(None)
             },
             |leaves| {
-                if self.writer.is_none() || self.are_current(&leaves.seen)? {
+                if self.writer.is_none() || self.are_current(&leaves.seen) {
                     return Ok(None);
                 }
                 let Some(way) = self.way_for(dir, wanted)? else { return Ok(None) };
@@ -101,11 +102,12 @@ impl Ext4 {
     /// The leaves that may hold names of the hash that the way is for: that one, and those after it that go on with the hash.
     fn leaves_of(&self, dir: &Snapshot, mut way: Way) -> Result<Leaves> {
         let mut blocks = vec![way.leaf.block];
-        let mut seen = way.frames.clone();
+        let mut seen = Vec::new();
         // Each leaf is another block, so there cannot be more of them than the directory has blocks.
         for _ in 0..self.dir_blocks(dir)? {
             let goes_on = self.entry_behind(&way)?.is_some_and(|next| next.continues(way.hash));
             if !goes_on || !self.advance(dir, &mut way, &mut seen)? {
+                seen.append(&mut way.frames);
                 return Ok(Leaves { blocks, seen });
             }
             blocks.push(way.leaf.block);
@@ -125,19 +127,21 @@ impl Ext4 {
         Ok(None)
     }
 
-    /// Moves to the next leaf, if there is one. Index blocks that are read for that are added to `seen`.
+    /// Moves to the next leaf, if there is one. Index blocks that the way led through before are added to `seen`.
     pub(crate) fn advance(&self, dir: &Snapshot, way: &mut Way, seen: &mut Vec<Frame>) -> Result<bool> {
         let levels = way.frames.len();
         while let Some(mut frame) = way.frames.pop() {
             frame.at += 1;
-            let Some(mut entry) = self.parse_index(&frame)?.get(frame.at) else { continue };
+            let Some(mut entry) = self.parse_index(&frame)?.get(frame.at) else {
+                seen.push(frame);
+                continue;
+            };
             way.frames.push(frame);
             while way.frames.len() < levels {
                 let first = self.index_frame(dir, entry.block)?;
                 // Its first entry has no hash of its own: that stands above.
                 let below = self.entry_of(&first)?;
                 entry = entry.leading_to(below.block);
-                seen.push(first.clone());
                 way.frames.push(first);
             }
             way.leaf = entry;
@@ -146,15 +150,11 @@ impl Ext4 {
         Ok(false)
     }
 
-    /// Whether index blocks are still the versions that were read.
-    pub(crate) fn are_current(&self, frames: &[Frame]) -> Result<bool> {
-        for Frame { buffer, place, .. } in frames {
-            let Some(at) = place.block else { return Ok(false) };
-            if !std::ptr::eq(self.metadata(at, *place)?.as_ptr(), buffer.as_ptr()) {
-                return Ok(false);
-            }
-        }
-        Ok(true)
+    /// Whether index blocks are still the versions that were read; of one that nobody has in memory any more that is not known.
+    pub(crate) fn are_current(&self, frames: &[Frame]) -> bool {
+        frames.iter().all(|Frame { buffer, place, .. }| {
+            place.block.is_some_and(|at| self.cache.is_newest(at.0, buffer))
+        })
     }
 
     /// Reads an index block and verifies it whole.

@@ -17,7 +17,7 @@ use crate::index::Way;
 use crate::map::Placed;
 use crate::{Ext4, Place, Result, Snapshot, Structure};
 use dentree_bufcache::{Buffer, First};
-use dentree_ext4_format::hash::{HashAlgorithm, HashVersion, MajorHash};
+use dentree_ext4_format::hash::{HashAlgorithm, HashSeed, HashVersion, MajorHash};
 use dentree_ext4_format::{Compat, Entry, InodeFlags, LogicalBlock};
 use std::ops::{ControlFlow, Range};
 
@@ -40,12 +40,8 @@ struct Batch {
     hashes: Range<u32>,
 }
 
-/// A name in its place.
-struct Sorted<'a> {
-    major: u32,
-    low: u32,
-    entry: Entry<'a>,
-}
+/// More entries than most leaves have.
+const MANY: usize = 128;
 
 impl Ext4 {
     /// Calls `each` with every entry behind that with cookie `after`, and with its own cookie; maybe with `.` and `..` too.
@@ -221,18 +217,25 @@ impl Ext4 {
         after: u64,
         each: &mut Each<'_>,
     ) -> Result<ControlFlow<()>> {
-        let mut sorted = Vec::new();
+        let last = hashes.end.saturating_sub(2).max(hashes.start);
+        let order = Order { version, seed: self.hash_seed(), is_folded: self.is_casefolded(dir) };
+        // What is sorted is small: both hashes, and which entry it is.
+        let (mut entries, mut sorted) = (Vec::with_capacity(MANY), Vec::with_capacity(MANY));
         for (bytes, place) in pieces {
             for entry in self.entries(bytes) {
                 let entry = entry.map_err(|problem| place.corrupt(problem))?;
-                let (major, low) = self.listed_place(dir, entry.name, version);
-                let last = hashes.end.saturating_sub(2).max(hashes.start);
-                sorted.push(Sorted { major: major.clamp(hashes.start, last), low, entry });
+                let (major, low) = self.listed_place(dir, entry.name, order);
+                sorted.push((major.clamp(hashes.start, last), low, entries.len()));
+                entries.push(entry);
             }
         }
-        sorted.sort_by(|a, b| (a.major, a.low, a.entry.name).cmp(&(b.major, b.low, b.entry.name)));
+        let name = |at: usize| entries.get(at).map(|entry: &Entry<'_>| entry.name);
+        sorted.sort_unstable_by(|&(major, low, at), &(its_major, its_low, its)| {
+            (major, low).cmp(&(its_major, its_low)).then_with(|| (name(at), at).cmp(&(name(its), its)))
+        });
         let mut previous = None;
-        for Sorted { major, low, entry } in sorted {
+        for (major, low, at) in sorted {
+            let Some(&entry) = entries.get(at) else { continue };
             let low = match previous {
                 Some((before, least)) if before == major => low.max(least),
                 _ => low,
@@ -247,16 +250,28 @@ impl Ext4 {
     }
 
     /// What a name is ordered by: the hash of the index, and another. The dots come before all names.
-    fn listed_place(&self, dir: &Snapshot, name: &[u8], version: HashVersion) -> (u32, u32) {
+    fn listed_place(&self, dir: &Snapshot, name: &[u8], order: Order) -> (u32, u32) {
         if name == b"." || name == b".." {
             return (0, 0);
         }
-        let seed = self.hash_seed();
-        let major = self.entry_hash(dir, name, version).get();
+        let Order { version, seed, is_folded } = order;
         let other = HashVersion { algorithm: HashAlgorithm::HalfMd4, ..version };
-        let minor = other.hash(name, seed).map_or(0, |hash| hash.minor);
-        (major, (minor >> 1).max(1))
+        let both = other.hash(name, seed);
+        let major = match both {
+            // One digest has both, as nearly everywhere.
+            Some(both) if version == other && !is_folded => both.major,
+            _ => self.entry_hash(dir, name, version),
+        };
+        (major.get(), (both.map_or(0, |both| both.minor) >> 1).max(1))
     }
+}
+
+/// What the order of a directory's names is made of.
+#[derive(Clone, Copy)]
+struct Order {
+    version: HashVersion,
+    seed: HashSeed,
+    is_folded: bool,
 }
 
 fn cookie_of(major: u32, low: u32) -> u64 {

@@ -93,7 +93,7 @@ impl Node {
         look(newest.as_deref().unwrap_or(&self.0.first))
     }
 
-    /// Its number, which stays.
+    /// The inode's number, which no change changes.
     pub(crate) fn ino(&self) -> InodeNumber {
         self.0.first.ino
     }
@@ -103,11 +103,11 @@ impl Node {
         self.change_and_hold(change).0
     }
 
-    /// The same, and returns the snapshot, too.
-    pub(crate) fn change_and_hold<R>(&self, change: impl FnOnce(&mut Snapshot) -> R) -> (R, Arc<Snapshot>) {
+    /// The same, and holds that snapshot.
+    pub(crate) fn change_and_hold<R>(&self, change: impl FnOnce(&mut Snapshot) -> R) -> (R, Held) {
         let mut newest = self.life().newest.write().unwrap_or_else(PoisonError::into_inner);
-        let next = newest.get_or_insert_with(|| Arc::new(self.0.first.clone()));
-        (change(Arc::make_mut(next)), Arc::clone(next))
+        let newest = newest.get_or_insert_with(|| Arc::new(self.0.first.clone()));
+        (change(Arc::make_mut(newest)), Held::Newest(Arc::clone(newest)))
     }
 
     /// Whether both are clones of one node. Of an inode number that was freed and used again there may be an old one.

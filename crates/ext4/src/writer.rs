@@ -13,8 +13,9 @@ use dentree_ext4_format::{
     BlockNumber, GroupDesc, GroupNumber, InodeTime, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE,
 };
 use dentree_jbd2::{Handle, Journal};
+use dentree_lockmeter::{Class, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The state of a file system that may be changed.
@@ -24,6 +25,9 @@ pub(crate) struct Writer {
     pub(crate) orphans: Orphans,
     /// One for each group: its descriptor as it is now. The lock also guards the group's bitmaps.
     groups: Box<[Mutex<GroupDesc>]>,
+    /// Which groups have no free inode, as their descriptors say: who looks for one asks for no lock of those. A hint by itself, relaxed;
+    /// written, when it changes, under the group's lock.
+    without_inodes: Box<[AtomicBool]>,
     /// The locks of directories.
     pub(crate) directories: DirectoryLocks,
     /// The free blocks.
@@ -54,14 +58,17 @@ impl Writer {
         });
         let groups = groups.collect::<Result<Vec<_>>>()?;
         let space = Space::new(fs, &groups, journal_runs);
+        let class = Class::named("block group");
         // Far from what an earlier session began with; 1 is that of inodes whose place in the table was never used.
         let InodeTime { seconds, nanos } = clock.now();
         let generation = (u32::try_from(seconds & 0xFFFF_FFFF).unwrap_or(0).rotate_left(16) ^ nanos).max(2);
+        let without_inodes = groups.iter().map(|desc| AtomicBool::new(desc.free_inodes == 0)).collect();
         Ok(Writer {
+            without_inodes,
             journal,
             clock,
             orphans: fs.read_orphans()?,
-            groups: groups.into_iter().map(Mutex::new).collect(),
+            groups: groups.into_iter().map(|desc| Mutex::new(class, desc)).collect(),
             directories: DirectoryLocks::new(),
             space,
             unstored: Unstored::default(),
@@ -79,19 +86,33 @@ impl Writer {
     /// The same, if nobody has its lock.
     pub(crate) fn try_group(&self, group: GroupNumber) -> Option<GroupDesc> {
         let index = usize::try_from(group.0).unwrap_or(usize::MAX);
-        self.groups.get(index)?.try_lock().ok().map(|desc| *desc)
+        self.groups.get(index)?.try_lock().map(|desc| *desc)
+    }
+
+    /// Whether a group may have a free inode.
+    pub(crate) fn may_have_inodes(&self, group: GroupNumber) -> bool {
+        let index = usize::try_from(group.0).unwrap_or(usize::MAX);
+        self.without_inodes.get(index).is_some_and(|without| !without.load(Relaxed))
+    }
+
+    /// Makes `next` the descriptor of a group, whose lock is held.
+    fn set_group(&self, group: GroupNumber, desc: &mut GroupDesc, next: GroupDesc) {
+        let index = usize::try_from(group.0).unwrap_or(usize::MAX);
+        let is_without = next.free_inodes == 0;
+        if is_without != (desc.free_inodes == 0) {
+            self.without_inodes[index].store(is_without, Relaxed);
+        }
+        *desc = next;
     }
 
     /// Free inodes, as the descriptors say.
     pub(crate) fn free_inodes(&self) -> u64 {
-        let lock =
-            |group: &Mutex<GroupDesc>| group.lock().unwrap_or_else(PoisonError::into_inner).free_inodes;
-        self.groups.iter().map(|group| u64::from(lock(group))).sum()
+        self.groups.iter().map(|group| u64::from(group.lock().free_inodes)).sum()
     }
 
     fn lock_group(&self, group: GroupNumber) -> MutexGuard<'_, GroupDesc> {
         let index = usize::try_from(group.0).unwrap_or(usize::MAX);
-        self.groups[index].lock().unwrap_or_else(PoisonError::into_inner)
+        self.groups[index].lock()
     }
 
     /// A generation for an inode whose place was used before: in one session none comes twice.
@@ -142,7 +163,8 @@ impl Ext4 {
         group: GroupNumber,
         change: impl FnOnce(&mut GroupDesc, &mut Handle<'_>) -> Result<R>,
     ) -> Result<R> {
-        let mut desc = self.writer()?.lock_group(group);
+        let writer = self.writer()?;
+        let mut desc = writer.lock_group(group);
         let mut next = *desc;
         let answer = change(&mut next, handle)?;
         if next != *desc {
@@ -154,7 +176,7 @@ impl Ext4 {
                     next.encode(bytes, group, &self.sb);
                 }
             })?;
-            *desc = next;
+            writer.set_group(group, &mut desc, next);
         }
         Ok(answer)
     }

@@ -138,6 +138,11 @@ impl Gate {
         credits(before) - unused
     }
 
+    /// Whether the door is shut for good.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.word.load(Relaxed) & CLOSED != 0
+    }
+
     /// What the running transaction has used or may yet use.
     pub(crate) fn credits(&self) -> u32 {
         credits(self.word.load(Relaxed))

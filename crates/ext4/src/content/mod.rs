@@ -134,7 +134,7 @@ impl Ext4 {
 
     /// Refuses files whose content must not be changed here.
     fn check_changeable(&self, snapshot: &Snapshot) -> Result<()> {
-        if self.writer()?.journal.error().is_some() {
+        if self.writer()?.journal.is_aborted() {
             return Err(Error::ReadOnly);
         }
         if snapshot.has(InodeFlags::ENCRYPT) {

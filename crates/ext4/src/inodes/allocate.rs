@@ -25,7 +25,7 @@ impl Ext4 {
         kind: FileType,
     ) -> Result<(InodeNumber, u32)> {
         for group in self.groups_for(parent, kind)? {
-            if self.writer()?.group(group).free_inodes == 0 {
+            if !self.writer()?.may_have_inodes(group) {
                 continue;
             }
             let is_dir = kind == FileType::Directory;
@@ -46,6 +46,9 @@ impl Ext4 {
         desc: &mut GroupDesc,
         is_dir: bool,
     ) -> Result<Option<(InodeNumber, u32)>> {
+        if desc.free_inodes == 0 {
+            return Ok(None);
+        }
         let reserved = if group.0 == 0 { self.sb.first_ino - 1 } else { 0 };
         let bitmap = self.inode_bitmap(group, desc)?;
         let index = match &bitmap {

@@ -184,16 +184,16 @@ impl Ext4 {
 
     /// As [`place_entry`](Ext4::place_entry), beside others; `None` where that cannot be, or where something is wrong.
     fn place_beside(&self, dir: &Node, name: &[u8]) -> Result<Option<Spot<'_>>> {
-        let first = dir.snapshot();
-        if !self.has_leaves(&first) {
-            return Ok(None);
-        }
         let locks = &self.writer()?.directories;
-        let tree = locks.share_tree(first.ino);
+        let tree = locks.share_tree(dir.ino());
         for _ in 0..TRIES {
-            let Some((snapshot, way)) = self.way_now(dir, name) else { return Ok(None) };
+            let snapshot = dir.snapshot();
+            if !self.has_leaves(&snapshot) {
+                return Ok(None);
+            }
+            let Some((snapshot, way)) = self.way_in(snapshot, name) else { return Ok(None) };
             let block = way.leaf.block;
-            let leaf = locks.leaf(first.ino, block);
+            let leaf = locks.leaf(dir.ino(), block);
             // Splits come right to left: what leads here now that the leaf is held is what this leaf has.
             let Some((snapshot, way)) = self.way_again(dir, name, snapshot, way) else { return Ok(None) };
             if way.leaf.block != block {
@@ -201,7 +201,7 @@ impl Ext4 {
             }
             return Ok(match self.plan_indexed(&snapshot, way, name) {
                 Ok(Plan::Split(_)) => {
-                    let growth = locks.growth(first.ino);
+                    let growth = locks.growth(dir.ino());
                     let Some((snapshot, way)) = self.way_now(dir, name) else { return Ok(None) };
                     match self.plan_indexed(&snapshot, way, name) {
                         Ok(Plan::Split(split)) if split.new_blocks == 1 => {
@@ -266,7 +266,11 @@ impl Ext4 {
 
     /// The way to the leaf for a name, in a directory whose tree is shared; `None` where it cannot be read.
     fn way_now(&self, dir: &Node, name: &[u8]) -> Option<(Held, Way)> {
-        let snapshot = dir.snapshot();
+        self.way_in(dir.snapshot(), name)
+    }
+
+    /// The same in a snapshot of the directory.
+    fn way_in(&self, snapshot: Held, name: &[u8]) -> Option<(Held, Way)> {
         let wanted = self.wanted(&snapshot, name)?;
         let way = self.way_for(&snapshot, &wanted).ok()??;
         Some((snapshot, way))
@@ -274,7 +278,7 @@ impl Ext4 {
 
     /// `way`, if that is how it is now, else the one that is.
     fn way_again(&self, dir: &Node, name: &[u8], snapshot: Held, way: Way) -> Option<(Held, Way)> {
-        if self.are_current(&way.frames).ok()? { Some((snapshot, way)) } else { self.way_now(dir, name) }
+        if self.are_current(&way.frames) { Some((snapshot, way)) } else { self.way_now(dir, name) }
     }
 }
 

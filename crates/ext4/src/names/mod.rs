@@ -36,14 +36,12 @@ mod rename;
 
 pub(crate) use beside::{DirectoryLocks, settle};
 
-use crate::node::Held;
 use crate::xattr::adopt_inline_data;
 use crate::{Ext4, Node, Result, Snapshot, Structure};
 use dentree_ext4_format::{InodeFlags, InodeTime, Problem};
 use dentree_jbd2::Handle;
 use dentree_vfs::FileType;
 use std::ops::{Deref, DerefMut};
-use std::sync::Arc;
 
 /// Most names that an inode has; directories with dir_nlink may have more, and then say 1.
 const MAX_LINKS: u16 = 65_000;
@@ -54,16 +52,16 @@ const ENTRY_CREDITS: u32 = 2;
 /// A directory as it is to become.
 struct Draft {
     next: Snapshot,
-    /// As it was, or was last published.
-    before: Held,
+    /// As it was, or was last published. A copy: while a snapshot is held, the next one cannot be made in its place.
+    before: Snapshot,
     /// The number of links as it was.
     links_before: u16,
 }
 
 impl Draft {
     fn of(dir: &Node) -> Draft {
-        let before = dir.snapshot();
-        Draft { next: (*before).clone(), links_before: before.inode.links, before }
+        let before = dir.look(Snapshot::clone);
+        Draft { next: before.clone(), links_before: before.inode.links, before }
     }
 
     fn has_new_layout(&self) -> bool {
@@ -129,7 +127,7 @@ impl Ext4 {
     fn publish_layout(&self, handle: &mut Handle<'_>, dir: &Node, draft: &mut Draft) -> Result<()> {
         let changed = self.change_inode(handle, dir, |snapshot| draft.lay_out(snapshot))?;
         changed.map_err(|problem| draft.place(Structure::InlineData).corrupt(problem))?;
-        draft.before = Held::Newest(Arc::new(draft.next.clone()));
+        draft.before.clone_from(&draft.next);
         Ok(())
     }
 
