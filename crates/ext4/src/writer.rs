@@ -24,6 +24,8 @@ pub(crate) struct Writer {
     pub(crate) orphans: Orphans,
     /// One for each group: its descriptor as it is now. The lock also guards the group's bitmaps.
     groups: Box<[Mutex<GroupDesc>]>,
+    /// One for each group: no inode before this one of it is free. [the group's lock]
+    first_free_inodes: Box<[AtomicU32]>,
     /// The locks of directories.
     pub(crate) directories: DirectoryLocks,
     /// The free blocks.
@@ -61,6 +63,7 @@ impl Writer {
             journal,
             clock,
             orphans: fs.read_orphans()?,
+            first_free_inodes: groups.iter().map(|_| AtomicU32::new(0)).collect(),
             groups: groups.into_iter().map(Mutex::new).collect(),
             directories: DirectoryLocks::new(),
             space,
@@ -87,6 +90,11 @@ impl Writer {
         let lock =
             |group: &Mutex<GroupDesc>| group.lock().unwrap_or_else(PoisonError::into_inner).free_inodes;
         self.groups.iter().map(|group| u64::from(lock(group))).sum()
+    }
+
+    /// From where on to look for a free inode of a group, whose lock the caller has.
+    pub(crate) fn first_free_inode(&self, group: GroupNumber) -> &AtomicU32 {
+        &self.first_free_inodes[usize::try_from(group.0).unwrap_or(usize::MAX)]
     }
 
     fn lock_group(&self, group: GroupNumber) -> MutexGuard<'_, GroupDesc> {
@@ -118,6 +126,12 @@ impl Clock {
             },
         }
     }
+}
+
+/// A handle with so many credits more; where its transaction has no room for them, another, and what was changed so far may be committed
+/// without what comes.
+pub(crate) fn extended(mut handle: Handle<'_>, credits: u32) -> Result<Handle<'_>> {
+    Ok(if handle.extend(credits) { handle } else { handle.restart(credits)? })
 }
 
 impl Ext4 {
