@@ -19,11 +19,15 @@ impl Ext4 {
     /// Sets a file's length: cuts it, or lengthens it by a hole.
     pub(crate) fn set_size(&self, node: &Node, size: u64) -> Result<()> {
         self.with_space(|| {
+            let may_be_inline = self.lock_for_inline(node, Some(size), 0);
             let mut content = node.content_mut();
             let snapshot = node.snapshot();
             self.check_changeable(&snapshot)?;
             if size > self.max_size(&snapshot) {
                 return Err(Error::FileTooLarge(snapshot.ino));
+            }
+            if may_be_inline.is_some() && self.set_inline_size(node, &mut content, size)? {
+                return Ok(());
             }
             let snapshot = self.without_inline(node, snapshot)?;
             let now = self.writer()?.now();
@@ -82,7 +86,7 @@ impl Ext4 {
     }
 
     /// Whether anything is mapped at or behind a file block.
-    fn maps_behind(&self, node: &Node, block: u64) -> Result<bool> {
+    pub(super) fn maps_behind(&self, node: &Node, block: u64) -> Result<bool> {
         let mut at = block;
         while let Ok(here) = u32::try_from(at) {
             let run = self.map(&node.snapshot(), LogicalBlock(here))?;

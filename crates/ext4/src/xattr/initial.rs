@@ -58,4 +58,20 @@ impl Ext4 {
         // No value of them is in an inode of its own.
         self.release_attributes(handle, made, &mut Vec::new())
     }
+
+    /// What stands behind an inode's fields when `rest` of its content, behind what `i_block` has, comes to lie among its attributes; `None`
+    /// where there is no room for that.
+    pub(crate) fn tail_with_inline(&self, snapshot: &Snapshot, rest: &[u8]) -> Result<Option<Box<[u8]>>> {
+        let room = self.room_behind(snapshot.inode.fields_len);
+        let entry = XattrEntry::new(Namespace::System.index(), b"data", rest);
+        let mut list = self.lists(snapshot, None)?.in_inode;
+        list.retain(|other| (other.name_index, other.name) != (entry.name_index, entry.name));
+        list.push(entry);
+        if !fits_in_inode(room, &list) {
+            return Ok(None);
+        }
+        let mut tail = vec![0; room];
+        write_in_inode(&mut tail, &list);
+        Ok(Some(tail.into()))
+    }
 }
