@@ -2,7 +2,11 @@
 //!
 //! A bitmap takes a block, also where a group has fewer bits: those behind the last are set, and not summed beyond the group's regular size.
 
-use crate::{Superblock, raw::split16};
+use crate::{SumChange, Superblock, crc32c, raw::split16};
+use std::ops::Range;
+
+/// Bits: where more change the bitmap is summed up anew.
+const MOST_CHANGED: usize = 256;
 
 impl Superblock {
     /// What `block_bitmap_sum` of a descriptor must be for this bitmap; `None` where bitmaps are not summed.
@@ -13,6 +17,30 @@ impl Superblock {
     /// The same of an inode bitmap.
     pub fn inode_bitmap_sum(&self, bitmap: &[u8]) -> Option<u32> {
         self.bitmap_sum(bitmap, self.inodes_per_group)
+    }
+
+    /// What `block_bitmap_sum` becomes when all bits of a range change, after which the bitmap is this; `sum` was right before.
+    pub fn changed_block_bitmap_sum(&self, sum: u32, changed: Range<usize>, bitmap: &[u8]) -> u32 {
+        self.changed_sum(sum, changed, bitmap, self.clusters_per_group())
+    }
+
+    /// The same of an inode bitmap.
+    pub fn changed_inode_bitmap_sum(&self, sum: u32, changed: Range<usize>, bitmap: &[u8]) -> u32 {
+        self.changed_sum(sum, changed, bitmap, self.inodes_per_group)
+    }
+
+    fn changed_sum(&self, sum: u32, changed: Range<usize>, bitmap: &[u8], bits: u32) -> u32 {
+        let bytes = usize::try_from(bits / 8).unwrap_or(usize::MAX);
+        let end = changed.end.div_ceil(8);
+        if !self.has_metadata_csum() || changed.is_empty() {
+            return sum;
+        }
+        if changed.len() > MOST_CHANGED || end > bytes {
+            return self.bitmap_sum(bitmap, bits).unwrap_or(sum);
+        }
+        let difference = masks(changed.start, changed.end).fold(0, |sum, (_, mask)| crc32c(sum, &[mask]));
+        let change = SumChange::at(bytes - end).of(difference);
+        sum ^ if self.is_64bit() { change } else { u32::from(split16(change).1) }
     }
 
     fn bitmap_sum(&self, bitmap: &[u8], bits: u32) -> Option<u32> {

@@ -43,14 +43,17 @@ const CRC32C_POLYNOMIAL: u32 = 0x82F6_3B78;
 ///
 /// CRCs are linear: of two strings of the same length the sums differ by the sum, begun at 0, of their difference; and zeros
 /// behind a difference multiply its sum by a power of x. So this is also what zeros do to the running value of a sum.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct SumChange([u32; 32]);
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SumChange(u32);
 
 impl SumChange {
     /// For 32 bits that begin so many bytes before the end of what is summed; or for so many zeros.
     pub const fn at(bytes_to_end: usize) -> SumChange {
-        // x⁸ to the power of the bytes, by squaring.
-        let (mut power, mut square, mut rest) = (1 << 31, 1 << 23, bytes_to_end);
+        let (mut power, mut rest) = (POWERS[0][bytes_to_end & 0xFF], bytes_to_end >> 8);
+        if rest < POWERS[1].len() {
+            return SumChange(multiply(power, POWERS[1][rest]));
+        }
+        let mut square = POWERS[1][1];
         while rest > 0 {
             if rest & 1 == 1 {
                 power = multiply(power, square);
@@ -58,34 +61,38 @@ impl SumChange {
             square = multiply(square, square);
             rest >>= 1;
         }
-        let mut bits = [0; 32];
-        let mut bit = 0;
-        while bit < bits.len() {
-            bits[bit] = multiply(1 << bit, power);
-            bit += 1;
-        }
-        SumChange(bits)
+        SumChange(power)
     }
 
     /// What the sum is to be XORed with where the 32 bits, little-endian, are XORed with `difference`; or what a running value of
     /// `difference` becomes behind the zeros.
-    pub fn of(&self, difference: u32) -> u32 {
-        let of_bit = |(bit, change): (usize, &u32)| if difference >> bit & 1 == 1 { *change } else { 0 };
-        self.0.iter().enumerate().map(of_bit).fold(0, |sum, change| sum ^ change)
+    pub const fn of(self, difference: u32) -> u32 {
+        multiply(difference, self.0)
     }
 }
 
-/// Of two polynomials, modulo that of CRC32c.
+/// Of two polynomials, modulo that of CRC32c. Without branches: half of them would be foreseen wrongly.
 const fn multiply(one: u32, other: u32) -> u32 {
-    let (mut product, mut shifted, mut rest) = (0, other, one);
-    while rest != 0 {
-        if rest >> 31 == 1 {
-            product ^= shifted;
-        }
-        shifted = if shifted & 1 == 1 { shifted >> 1 ^ CRC32C_POLYNOMIAL } else { shifted >> 1 };
-        rest <<= 1;
+    let (mut product, mut shifted, mut bit) = (0, other, 32);
+    while bit > 0 {
+        bit -= 1;
+        product ^= shifted & 0_u32.wrapping_sub(one >> bit & 1);
+        shifted = shifted >> 1 ^ CRC32C_POLYNOMIAL & 0_u32.wrapping_sub(shifted & 1);
     }
     product
+}
+
+/// x⁸ to the powers from 0 to 256, and to these times 256: what bytes to the end of 64 KiB take.
+static POWERS: [[u32; 257]; 2] = [powers(1 << 23), powers(powers(1 << 23)[256])];
+
+const fn powers(of: u32) -> [u32; 257] {
+    let mut powers = [1 << 31; 257];
+    let mut at = 1;
+    while at < powers.len() {
+        powers[at] = multiply(powers[at - 1], of);
+        at += 1;
+    }
+    powers
 }
 
 #[cfg(test)]
@@ -108,6 +115,15 @@ mod tests {
             prop_assert_eq!(crc32c(seed, &bytes), before ^ change);
             let zeros = at.min(99);
             prop_assert_eq!(crc32c(seed, &[0; 99][..zeros]), SumChange::at(zeros).of(seed));
+        }
+    }
+
+    #[test]
+    fn zeros_behind_a_difference_are_counted_however_many() {
+        for zeros in [0, 1, 255, 256, 257, 65_535, 65_536, 65_791, 65_792, 200_000] {
+            let mut bytes = vec![0; zeros + 4];
+            bytes[0] = 0x5A;
+            assert_eq!(SumChange::at(bytes.len()).of(0x5A), crc32c(0, &bytes), "{zeros}");
         }
     }
 

@@ -207,6 +207,15 @@ pub fn seal_leaf(bytes: &mut [u8], inode_seed: ChecksumSeed) {
     tail.det_checksum.set(inode_seed.sum(summed));
 }
 
+/// Brings the checksum at the end of a leaf block up to date, which was right before its entries were changed so:
+/// [`EntriesMut::sum_change`](crate::EntriesMut::sum_change).
+pub fn reseal_leaf(bytes: &mut [u8], sum_change: u32) {
+    let at = bytes.len().saturating_sub(TAIL_LEN);
+    if let Some(Ok(tail)) = bytes.get_mut(at..).map(RawTail::mut_from_bytes) {
+        tail.det_checksum.set(tail.det_checksum.get() ^ sum_change);
+    }
+}
+
 /// Verifies the checksum at the end of a leaf block.
 pub fn verify_leaf(bytes: &[u8], inode_seed: ChecksumSeed) -> Result<(), Problem> {
     let missing = Problem::Missing { what: "the checksum at the end of the directory block" };

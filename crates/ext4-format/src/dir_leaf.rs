@@ -5,7 +5,8 @@
 //! entry before it.
 
 use crate::dir_entry::{HEADER_LEN, RawEntry, stored_rec_len, write_entry};
-use crate::{BlockSize, Entries, Entry, InodeNumber, NewEntry, Problem};
+use crate::{BlockSize, Entries, Entry, InodeNumber, NewEntry, Problem, SumChange, crc32c};
+use std::ops::Range;
 use zerocopy::FromBytes;
 
 impl<'a> From<Entry<'a>> for NewEntry<'a> {
@@ -25,6 +26,8 @@ pub struct EntriesMut<'a> {
     bytes: &'a mut [u8],
     block_size: BlockSize,
     inodes_count: u32,
+    /// See [`sum_change`](EntriesMut::sum_change).
+    sum_change: Option<u32>,
 }
 
 /// A stretch of the area that one `rec_len` covers.
@@ -39,13 +42,34 @@ struct Slot {
 impl<'a> EntriesMut<'a> {
     /// The entries in `bytes`, a checksum behind them left out.
     pub fn new(bytes: &'a mut [u8], block_size: BlockSize, inodes_count: u32) -> EntriesMut<'a> {
-        EntriesMut { bytes, block_size, inodes_count }
+        EntriesMut { bytes, block_size, inodes_count, sum_change: Some(0) }
+    }
+
+    /// What the changes so far have done to the checksum of the area: what that is to be XORed with. `None` where it is to be
+    /// summed up anew.
+    pub fn sum_change(&self) -> Option<u32> {
+        self.sum_change
+    }
+
+    /// Runs `change`, which changes the bytes of a range and no others.
+    fn change(&mut self, range: Range<usize>, change: impl FnOnce(&mut Self)) {
+        // The sums of more than a part would cost as much as that of all.
+        let is_part = range.len() <= self.bytes.len() / 4;
+        let sum = |area: &Self| crc32c(0, area.bytes.get(range.clone()).unwrap_or_default());
+        let before = is_part.then(|| sum(self));
+        change(self);
+        self.sum_change = before.zip(self.sum_change).map(|(before, so_far)| {
+            let to_end = self.bytes.len().saturating_sub(range.end);
+            so_far ^ SumChange::at(to_end).of(before ^ sum(self))
+        });
     }
 
     /// Makes the area one unused entry.
     pub fn clear(&mut self) {
-        self.bytes.fill(0);
-        self.set_rec_len(0, self.bytes.len());
+        self.change(0..self.bytes.len(), |area| {
+            area.bytes.fill(0);
+            area.set_rec_len(0, area.bytes.len());
+        });
     }
 
     /// Adds an entry where it fits; `false` where it does not, and nothing is changed.
@@ -59,10 +83,12 @@ impl<'a> EntriesMut<'a> {
         entries.at = start;
         let Some(slot) = find_room(entries, entry_len(entry.name.len()))? else { return Ok(false) };
         let start = slot.start + slot.used;
-        if slot.used > 0 {
-            self.set_rec_len(slot.start, slot.used);
-        }
-        self.write(start, slot.end, entry);
+        self.change(slot.start..start + entry_len(entry.name.len()), |area| {
+            if slot.used > 0 {
+                area.set_rec_len(slot.start, slot.used);
+            }
+            area.write(start, slot.end, entry);
+        });
         Ok(true)
     }
 
@@ -87,9 +113,11 @@ impl<'a> EntriesMut<'a> {
     pub fn remove(&mut self, start: usize) -> Result<(), Problem> {
         let (before, slot) =
             self.find_entry(start)?.ok_or(Problem::Missing { what: "the entry to be removed" })?;
-        self.bytes.get_mut(slot.start..slot.end).unwrap_or_default().fill(0);
         let start = before.map_or(slot.start, |before| before.start);
-        self.set_rec_len(start, slot.end - start);
+        self.change(slot.start..slot.end, |area| {
+            area.bytes.get_mut(slot.start..slot.end).unwrap_or_default().fill(0);
+        });
+        self.change(start..start + HEADER_LEN, |area| area.set_rec_len(start, slot.end - start));
         Ok(())
     }
 
@@ -97,10 +125,13 @@ impl<'a> EntriesMut<'a> {
     pub fn point(&mut self, start: usize, inode: InodeNumber, file_type: u8) -> Result<(), Problem> {
         let missing = Problem::Missing { what: "the entry to be changed" };
         self.find_entry(start)?.ok_or(missing)?;
-        let rest = self.bytes.get_mut(start..).unwrap_or_default();
-        let (raw, _) = RawEntry::mut_from_prefix(rest).map_err(|_| missing)?;
-        raw.inode.set(inode.0);
-        raw.file_type = file_type;
+        self.change(start..start + HEADER_LEN, |area| {
+            let raw = area.bytes.get_mut(start..).and_then(|rest| RawEntry::mut_from_prefix(rest).ok());
+            if let Some((raw, _)) = raw {
+                raw.inode.set(inode.0);
+                raw.file_type = file_type;
+            }
+        });
         Ok(())
     }
 
@@ -290,6 +321,7 @@ mod tests {
                 let pick = |at: prop::sample::Index| (!names.is_empty()).then(|| at.get(&names).clone());
                 let before = bytes.clone();
                 let mut area = EntriesMut::new(&mut bytes, block_size, INODES);
+                let mut is_same = false;
                 match change {
                     Change::Insert(name, inode) if !map.contains_key(&name) => {
                         let free = room - map.keys().map(|name: &Vec<u8>| entry_len(name.len())).sum::<usize>();
@@ -298,9 +330,8 @@ mod tests {
                         prop_assert_eq!(area.insert(&entry(&name, inode)).unwrap(), has_room);
                         if has_room {
                             map.insert(name, (inode, 1));
-                        } else {
-                            prop_assert_eq!(&bytes, &before);
                         }
+                        is_same = !has_room;
                     }
                     Change::Insert(..) => {}
                     Change::Remove(at) => if let Some(name) = pick(at) {
@@ -316,7 +347,14 @@ mod tests {
                             name, inode: InodeNumber(inode), file_type,
                         }).collect();
                         prop_assert!(area.fill(&entries));
+                        prop_assert_eq!(area.sum_change(), None);
+                        continue;
                     }
+                }
+                let sum_change = area.sum_change();
+                prop_assert!(!is_same || sum_change == Some(0) && bytes == before);
+                if let Some(change) = sum_change {
+                    prop_assert_eq!(ChecksumSeed(7).sum(&bytes), ChecksumSeed(7).sum(&before) ^ change);
                 }
                 prop_assert_eq!(&read(&bytes, block_size), &map);
             }

@@ -252,6 +252,25 @@ mod tests {
     }
 
     #[test]
+    fn the_sum_of_a_bitmap_follows_the_bits_that_change() {
+        for incompat in [Incompat::BITS64, Incompat(0)] {
+            let sb = superblock(incompat, RoCompat::METADATA_CSUM);
+            let mut bitmap = [0x55; 1024];
+            let mut sum = sb.inode_bitmap_sum(&bitmap).unwrap();
+            // The group has 2048 inodes: the last bits are not summed.
+            for bits in
+                [0..1, 1..2, 7..9, 8..16, 5..5, 3..259, 4..261, 0..2048, 2047..2048, 2040..2050, 2048..2049]
+            {
+                bits.clone().for_each(|bit| bitmap[bit / 8] ^= 1 << (bit % 8));
+                sum = sb.changed_inode_bitmap_sum(sum, bits.clone(), &bitmap);
+                assert_eq!(Some(sum), sb.inode_bitmap_sum(&bitmap), "bits {bits:?}");
+            }
+        }
+        let unsummed = superblock(Incompat(0), RoCompat::GDT_CSUM);
+        assert_eq!(unsummed.changed_block_bitmap_sum(0x1234, 3..4, &[0; 1024]), 0x1234);
+    }
+
+    #[test]
     fn counts_above_what_the_group_has_and_bitmaps_outside_are_refused() {
         let sb = superblock(Incompat::BITS64, RoCompat::METADATA_CSUM);
         assert_eq!(desc().check(GroupNumber(0), &sb), Ok(()));

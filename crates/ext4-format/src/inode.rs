@@ -5,7 +5,7 @@ use crate::{BlockNumber, ChecksumSeed, Incompat, InodeNumber, Problem, RoCompat,
 use zerocopy::{FromBytes, little_endian as le};
 
 /// Bytes of `i_block`.
-const I_BLOCK_LEN: usize = 60;
+pub const I_BLOCK_LEN: usize = 60;
 /// Where the fields end that every inode has.
 const CLASSIC_LEN: usize = 128;
 const CHECKSUM_LO_AT: usize = 0x7C;
@@ -325,8 +325,11 @@ impl Inode {
         RawInode::ref_from_prefix(bytes).map_or(0, |(raw, _)| raw.i_dtime.get())
     }
 
-    /// Writes `i_dtime` over the bytes of inode `ino`, and the checksum where the file system has any.
+    /// Writes `i_dtime` over the bytes of inode `ino`, and the checksum where the file system has any. Nothing happens where that stands there.
     pub fn set_dtime(bytes: &mut [u8], ino: InodeNumber, dtime: u32, sb: &Superblock) -> Result<(), Problem> {
+        if Inode::dtime(bytes) == dtime {
+            return Ok(());
+        }
         let inode = Inode::parse_orphan(bytes, ino, sb)?;
         if let Ok((raw, _)) = RawInode::mut_from_prefix(bytes) {
             raw.i_dtime.set(dtime);

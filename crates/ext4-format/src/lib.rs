@@ -33,7 +33,8 @@ pub use acl::{acl_from_xattr, acl_to_xattr};
 pub use bitmap::{FreeRun, all_set, clear_bits, find_free, set_bits};
 pub use checksum::{ChecksumSeed, SumChange, crc16, crc32c};
 pub use dir_entry::{
-    BlockRole, Entries, Entry, NewEntry, block_role, leaf_room, seal_leaf, verify_leaf, write_entry,
+    BlockRole, Entries, Entry, NewEntry, block_role, leaf_room, reseal_leaf, seal_leaf, verify_leaf,
+    write_entry,
 };
 pub use dir_leaf::{EntriesMut, entry_len, room_for};
 pub use extent::{
@@ -43,7 +44,7 @@ pub use extent::{
 pub use extent_list::remap;
 pub use features::{Compat, Incompat, RoCompat};
 pub use group_desc::{GroupDesc, GroupFlags};
-pub use inode::{DeviceNumber, Inode, InodeFlags, InodeTime};
+pub use inode::{DeviceNumber, I_BLOCK_LEN, Inode, InodeFlags, InodeTime};
 pub use no_key_name::NoKeyName;
 pub use orphan::{orphan_slots, seal_orphan_block, set_orphan, verify_orphan_block};
 pub use problem::Problem;

@@ -373,30 +373,6 @@ impl<'a> XattrBlock<'a> {
 /// How many bytes of a block begin it that are summed one by one: the header, and entries of a few attributes.
 const HEAD: usize = 128;
 
-/// Of blocks of 1, 2, 4 … 64 KiB, what 32 bits do to the checksum that begin so many bytes after the block does.
-const fn changes_at(at: usize) -> [SumChange; 7] {
-    [
-        SumChange::at((1 << 10) - at),
-        SumChange::at((1 << 11) - at),
-        SumChange::at((1 << 12) - at),
-        SumChange::at((1 << 13) - at),
-        SumChange::at((1 << 14) - at),
-        SumChange::at((1 << 15) - at),
-        SumChange::at((1 << 16) - at),
-    ]
-}
-
-/// What a change of `h_refcount` does to the checksum.
-static COUNT_CHANGES: [SumChange; 7] = changes_at(std::mem::offset_of!(RawBlockHeader, h_refcount));
-/// What becomes of the sum of the head by zeros to the end.
-static HEAD_CHANGES: [SumChange; 7] = changes_at(HEAD);
-
-/// That of these which is for blocks of `len` bytes.
-fn for_block(changes: &[SumChange; 7], len: usize) -> Option<&SumChange> {
-    let log = usize::try_from(len.trailing_zeros()).unwrap_or(0).wrapping_sub(10);
-    changes.get(log).filter(|_| len.is_power_of_two())
-}
-
 /// Says in a block that so many inodes use it. Where the block `is_sealed` its checksum is right again if it was before: that is made of the
 /// old one and what has changed, so that not all of the block is summed up whenever files come to share it, or leave.
 pub fn set_block_refcount(bytes: &mut [u8], refcount: u32, is_sealed: bool) {
@@ -406,10 +382,7 @@ pub fn set_block_refcount(bytes: &mut [u8], refcount: u32, is_sealed: bool) {
     let difference = header.h_refcount.get() ^ refcount;
     header.h_refcount.set(refcount);
     if is_sealed {
-        let change = match for_block(&COUNT_CHANGES, len) {
-            Some(change) => change.of(difference),
-            None => SumChange::at(len - AT).of(difference),
-        };
+        let change = SumChange::at(len - AT).of(difference);
         header.h_checksum.set(header.h_checksum.get() ^ change);
     }
 }
@@ -431,15 +404,10 @@ fn block_checksum(bytes: &[u8], number: BlockNumber, seed: ChecksumSeed) -> u32 
     let (before, after) = (head.get(..AT), head.get(AT + 4..));
     let parts = [&number.0.to_le_bytes()[..], before.unwrap_or_default(), &[0; 4], after.unwrap_or_default()];
     let of_head = parts.into_iter().fold(seed.0, |sum, part| ChecksumSeed(sum).sum(part));
-    match for_block(&HEAD_CHANGES, bytes.len()) {
-        Some(zeros) => {
-            let is_empty = |step: &&[u8]| step.iter().fold(0, |all, byte| all | byte) == 0;
-            let empty = rest.chunks_exact(STEP).take_while(is_empty).count();
-            let values = rest.get(empty * STEP..).unwrap_or_default();
-            zeros.of(of_head) ^ crc32c(0, values)
-        }
-        None => crc32c(of_head, rest),
-    }
+    let is_empty = |step: &&[u8]| step.iter().fold(0, |all, byte| all | byte) == 0;
+    let empty = rest.chunks_exact(STEP).take_while(is_empty).count();
+    let values = rest.get(empty * STEP..).unwrap_or_default();
+    SumChange::at(rest.len()).of(of_head) ^ crc32c(0, values)
 }
 
 /// `e_hash` of an attribute whose value stands beside it. For a value in an inode, `value` is that inode's hash as

@@ -28,6 +28,8 @@ pub(crate) struct Writer {
     /// Which groups have no free inode, as their descriptors say: who looks for one asks for no lock of those. A hint by itself, relaxed;
     /// written, when it changes, under the group's lock.
     without_inodes: Box<[AtomicBool]>,
+    /// One for each group: no inode before this one of it is free. [the group's lock]
+    first_free_inodes: Box<[AtomicU32]>,
     /// The locks of directories.
     pub(crate) directories: DirectoryLocks,
     /// The free blocks.
@@ -68,6 +70,7 @@ impl Writer {
             journal,
             clock,
             orphans: fs.read_orphans()?,
+            first_free_inodes: groups.iter().map(|_| AtomicU32::new(0)).collect(),
             groups: groups.into_iter().map(|desc| Mutex::new(class, desc)).collect(),
             directories: DirectoryLocks::new(),
             space,
@@ -110,6 +113,11 @@ impl Writer {
         self.groups.iter().map(|group| u64::from(group.lock().free_inodes)).sum()
     }
 
+    /// From where on to look for a free inode of a group, whose lock the caller has.
+    pub(crate) fn first_free_inode(&self, group: GroupNumber) -> &AtomicU32 {
+        &self.first_free_inodes[usize::try_from(group.0).unwrap_or(usize::MAX)]
+    }
+
     fn lock_group(&self, group: GroupNumber) -> MutexGuard<'_, GroupDesc> {
         let index = usize::try_from(group.0).unwrap_or(usize::MAX);
         self.groups[index].lock()
@@ -139,6 +147,12 @@ impl Clock {
             },
         }
     }
+}
+
+/// A handle with so many credits more; where its transaction has no room for them, another, and what was changed so far may be committed
+/// without what comes.
+pub(crate) fn extended(mut handle: Handle<'_>, credits: u32) -> Result<Handle<'_>> {
+    Ok(if handle.extend(credits) { handle } else { handle.restart(credits)? })
 }
 
 impl Ext4 {

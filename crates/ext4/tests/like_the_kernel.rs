@@ -15,7 +15,7 @@ use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// Not with inline_data: what is new has a block of its own here, but lies in the inode for the kernel.
+/// Not with inline_data: what has left its inode does not come back here, and directories leave it earlier.
 const KINDS: [&str; 4] =
     ["-t ext4", "-t ext4 -b 1024 -O metadata_csum_seed,orphan_file", "-t ext3 -b 1024", "-t ext2"];
 

@@ -165,11 +165,6 @@ impl Gate {
         self.wake();
     }
 
-    /// Whether the door is shut for good.
-    pub(crate) fn is_closed(&self) -> bool {
-        self.word.load(Relaxed) & CLOSED != 0
-    }
-
     /// Shuts the door for good. Those inside leave when they are done.
     pub(crate) fn close(&self) {
         self.word.fetch_or(CLOSED, Relaxed);

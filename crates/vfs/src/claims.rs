@@ -33,9 +33,22 @@ pub(crate) struct Claims {
 
 #[derive(Default)]
 struct Shard {
-    claimed: Mutex<Vec<Claimed>>,
+    names: Mutex<Names>,
     /// One of them is free again.
     freed: Condvar,
+}
+
+#[derive(Default)]
+struct Names {
+    claimed: Vec<Claimed>,
+    /// How many wait for one of them: to wake nobody is a system call, too.
+    waiting: usize,
+}
+
+impl Names {
+    fn find(&mut self, dir: Ino, name: &[u8]) -> Option<&mut Claimed> {
+        self.claimed.iter_mut().find(|claimed| claimed.is(dir, name))
+    }
 }
 
 struct Claimed {
@@ -69,27 +82,27 @@ impl Claims {
     /// Claims a name of directory `dir` in the one form that all its spellings share; waits where somebody has it.
     pub(crate) fn claim<'a>(&'a self, dir: Ino, name: &'a [u8]) -> Claim<'a> {
         let shard = self.shard(dir, name);
-        let mut claimed = lock(&shard.claimed);
-        while claimed.iter().any(|other| other.is(dir, name)) {
-            claimed = shard.freed.wait(claimed).unwrap_or_else(PoisonError::into_inner);
+        let mut names = lock(&shard.names);
+        while names.find(dir, name).is_some() {
+            names.waiting += 1;
+            names = shard.freed.wait(names).unwrap_or_else(PoisonError::into_inner);
+            names.waiting -= 1;
         }
-        claimed.push(Claimed { dir, name: name.into(), is_being_made: false });
+        names.claimed.push(Claimed { dir, name: name.into(), is_being_made: false });
         Claim { shard, dir, name }
     }
 
     /// Whether a name that the file system shows is just being made: its inode is not in the cache yet, and must not be loaded. Who is
     /// told no after it has seen the name finds the inode in the cache.
     pub(crate) fn is_being_made(&self, dir: Ino, name: &[u8]) -> bool {
-        let claimed = lock(&self.shard(dir, name).claimed);
-        claimed.iter().any(|claimed| claimed.is_being_made && claimed.is(dir, name))
+        lock(&self.shard(dir, name).names).find(dir, name).is_some_and(|claimed| claimed.is_being_made)
     }
 }
 
 impl Claim<'_> {
     /// There is no such name, and its owner is about to make it.
     pub(crate) fn begin_making(&self) {
-        let mut claimed = lock(&self.shard.claimed);
-        if let Some(claimed) = claimed.iter_mut().find(|claimed| claimed.is(self.dir, self.name)) {
+        if let Some(claimed) = lock(&self.shard.names).find(self.dir, self.name) {
             claimed.is_being_made = true;
         }
     }
@@ -97,8 +110,11 @@ impl Claim<'_> {
 
 impl Drop for Claim<'_> {
     fn drop(&mut self) {
-        lock(&self.shard.claimed).retain(|claimed| !claimed.is(self.dir, self.name));
-        self.shard.freed.notify_all();
+        let mut names = lock(&self.shard.names);
+        names.claimed.retain(|claimed| !claimed.is(self.dir, self.name));
+        if names.waiting > 0 {
+            self.shard.freed.notify_all();
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use super::{
     CHECKSUM_TYPE_CRC32C, ErrorRecord, GOOD_OLD_REVISION, MAGIC, RawSuperblock, SUPERBLOCK_SIZE, Superblock,
 };
 use crate::raw::split;
-use crate::{BlockSize, ChecksumSeed, Compat, Incompat, InodeNumber, InodeTime, RoCompat, crc32c};
+use crate::{BlockSize, ChecksumSeed, Compat, Incompat, InodeNumber, InodeTime, RoCompat, SumChange, crc32c};
 use zerocopy::{IntoBytes, little_endian as le};
 
 const JOURNAL_BACKUP_INODE_BLOCKS: u8 = 1;
@@ -95,13 +95,17 @@ impl Superblock {
     }
 
     /// Writes `s_last_orphan`, the first inode of the list of orphans or 0, over the bytes of a superblock.
+    ///
+    /// Where the superblock is sealed its checksum is right again if it was before: each file that is removed is on that list and off it.
     pub fn set_last_orphan(bytes: &mut [u8; SUPERBLOCK_SIZE], ino: u32) {
-        let mut raw: RawSuperblock = zerocopy::transmute!(*bytes);
+        const AT: usize = std::mem::offset_of!(RawSuperblock, s_last_orphan);
+        const CHANGE: SumChange = SumChange::at(std::mem::offset_of!(RawSuperblock, s_checksum) - AT);
+        let raw: &mut RawSuperblock = zerocopy::transmute_mut!(bytes);
+        let difference = raw.s_last_orphan.get() ^ ino;
         raw.s_last_orphan.set(ino);
         if RoCompat(raw.s_feature_ro_compat.get()).has(RoCompat::METADATA_CSUM) {
-            seal(&mut raw);
+            raw.s_checksum.set(raw.s_checksum.get() ^ CHANGE.of(difference));
         }
-        *bytes = zerocopy::transmute!(raw);
     }
 
     /// Says in a superblock's bytes that inodes may have attributes in blocks, and seals it where it is sealed.

@@ -4,7 +4,8 @@ use crate::inodes::ORPHAN_CREDITS;
 use crate::map::Mapping;
 use crate::remap::{Mapped, STEP_CREDITS};
 use crate::space::Claim;
-use crate::{Error, Ext4, Node, Result};
+use crate::writer::extended;
+use crate::{Error, Ext4, Node, Result, Snapshot};
 use dentree_ext4_format::LogicalBlock;
 use dentree_jbd2::Handle;
 use std::ops::Range;
@@ -18,11 +19,15 @@ impl Ext4 {
     /// Sets a file's length: cuts it, or lengthens it by a hole.
     pub(crate) fn set_size(&self, node: &Node, size: u64) -> Result<()> {
         self.with_space(|| {
+            let may_be_inline = self.lock_for_inline(node, Some(size), 0);
             let mut content = node.content_mut();
             let snapshot = node.snapshot();
             self.check_changeable(&snapshot)?;
             if size > self.max_size(&snapshot) {
                 return Err(Error::FileTooLarge(snapshot.ino));
+            }
+            if may_be_inline.is_some() && self.set_inline_size(node, &mut content, size)? {
+                return Ok(());
             }
             let snapshot = self.without_inline(node, snapshot)?;
             let now = self.writer()?.now();
@@ -69,10 +74,7 @@ impl Ext4 {
             handle.stop();
             return Ok(());
         }
-        let mut handle = handle;
-        if !handle.extend(2 * ORPHAN_CREDITS) {
-            handle = handle.restart(2 * ORPHAN_CREDITS)?;
-        }
+        let mut handle = extended(handle, 2 * ORPHAN_CREDITS)?;
         let mut done = self.remove_orphan(&mut handle, snapshot.ino, 0);
         // Who has taken the last name meanwhile has found it noted already.
         if node.snapshot().inode.links == 0 {
@@ -84,7 +86,7 @@ impl Ext4 {
     }
 
     /// Whether anything is mapped at or behind a file block.
-    fn maps_behind(&self, node: &Node, block: u64) -> Result<bool> {
+    pub(super) fn maps_behind(&self, node: &Node, block: u64) -> Result<bool> {
         let mut at = block;
         while let Ok(here) = u32::try_from(at) {
             let run = self.map(&node.snapshot(), LogicalBlock(here))?;
@@ -96,17 +98,16 @@ impl Ext4 {
         Ok(false)
     }
 
-    /// Frees all that a file, a directory or a symbolic link maps: nobody will read it again. It is on the list of orphans.
-    pub(crate) fn free_content(&self, node: &Node) -> Result<()> {
+    /// Frees all that a file, a directory or a symbolic link maps: nobody will read it again. It is on the list of orphans. Answers the
+    /// handle of the last step, where there was any.
+    pub(crate) fn free_content(&self, node: &Node) -> Result<Option<Handle<'_>>> {
         self.drop_content(node)?;
-        let snapshot = node.snapshot();
-        if snapshot.maps_nothing() {
-            return Ok(());
-        }
         let _content = node.content_mut();
+        if node.look(Snapshot::maps_nothing) || !self.maps_behind(node, 0)? {
+            return Ok(None);
+        }
         let handle = self.start(UNMAP_CREDITS)?;
-        self.unmap(handle, node, 0..1 << 32)?.stop();
-        Ok(())
+        Ok(Some(self.unmap(handle, node, 0..1 << 32)?))
     }
 
     /// Unmaps the file blocks of `range` and frees what they were mapped to, in as many transactions as it takes. The handle has
@@ -126,8 +127,8 @@ impl Ext4 {
                 at += run.len;
                 continue;
             }
-            if !is_first && !handle.extend(UNMAP_CREDITS) {
-                handle = handle.restart(UNMAP_CREDITS)?;
+            if !is_first {
+                handle = extended(handle, UNMAP_CREDITS)?;
             }
             is_first = false;
             let mut inode = snapshot.inode.clone();

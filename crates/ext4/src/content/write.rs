@@ -30,6 +30,7 @@ impl Ext4 {
         times: Times,
     ) -> Result<(u64, usize)> {
         let written = self.with_space(|| {
+            let may_be_inline = self.lock_for_inline(node, offset, data.len());
             let mut content = node.content_mut();
             let snapshot = node.snapshot();
             self.check_changeable(&snapshot)?;
@@ -40,6 +41,9 @@ impl Ext4 {
             if data.is_empty() {
                 let too_large = room == 0;
                 return if too_large { Err(Error::FileTooLarge(snapshot.ino)) } else { Ok((offset, 0)) };
+            }
+            if may_be_inline.is_some() && self.write_inline(node, &mut content, (offset, data), times)? {
+                return Ok((offset, data.len()));
             }
             let mut snapshot = self.without_inline(node, snapshot)?;
             if self.held_bytes(&content) >= FILE_BUDGET {

@@ -4,10 +4,11 @@ use crate::checked::Checked;
 use crate::{Error, Ext4, Result, Snapshot, Structure};
 use dentree_bufcache::Buffer;
 use dentree_ext4_format::{
-    BlockNumber, GroupDesc, GroupFlags, GroupNumber, InodeNumber, Problem, find_free, set_bits,
+    BlockNumber, GroupDesc, GroupFlags, GroupNumber, InodeNumber, Problem, clear_bits, find_free, set_bits,
 };
 use dentree_jbd2::Handle;
 use dentree_vfs::FileType;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// Blocks that taking or giving back an inode may change: inode bitmap, descriptor, the inode's block of the table.
 pub(crate) const INODE_CREDITS: u32 = 3;
@@ -52,7 +53,10 @@ impl Ext4 {
         let reserved = if group.0 == 0 { self.sb.first_ino - 1 } else { 0 };
         let bitmap = self.inode_bitmap(group, desc)?;
         let index = match &bitmap {
-            Some(bitmap) => first_free(bitmap, reserved, self.sb.inodes_per_group),
+            Some(bitmap) => {
+                let from = self.writer()?.first_free_inode(group).load(Relaxed).max(reserved);
+                first_free(bitmap, from, self.sb.inodes_per_group)
+            }
             None => (reserved < self.sb.inodes_per_group).then_some(reserved),
         };
         let Some(index) = index else { return Ok(None) };
@@ -61,23 +65,25 @@ impl Ext4 {
         let generation = self.prepare_table(handle, desc, index, bitmap.as_deref())?;
         let place = Structure::InodeBitmap(group).at(desc.inode_bitmap);
         let bit = usize::try_from(index).unwrap_or(usize::MAX);
-        let set = |bytes: &mut [u8]| {
-            set_bits(bytes, bit, bit + 1);
-            self.sb.inode_bitmap_sum(bytes)
-        };
         // Who holds a version of a block makes its change copy it.
         let is_written = bitmap.map(drop).is_some();
-        let sum = if is_written {
-            self.update(handle, desc.inode_bitmap, place, set)?
+        if is_written {
+            let sum = desc.inode_bitmap_sum;
+            desc.inode_bitmap_sum = self.update(handle, desc.inode_bitmap, place, |bytes| {
+                set_bits(bytes, bit, bit + 1);
+                self.sb.changed_inode_bitmap_sum(sum, bit..bit + 1, bytes)
+            })?;
         } else {
             let bits = usize::try_from(self.sb.inodes_per_group).unwrap_or(usize::MAX);
             let create = |bytes: &mut [u8]| {
                 set_bits(bytes, bits, bytes.len() * 8);
-                set(bytes)
+                set_bits(bytes, bit, bit + 1);
+                self.sb.inode_bitmap_sum(bytes)
             };
-            handle.create(desc.inode_bitmap.0, create).map_err(|source| place.io(source))?
-        };
-        desc.inode_bitmap_sum = sum.unwrap_or(desc.inode_bitmap_sum);
+            let sum = handle.create(desc.inode_bitmap.0, create).map_err(|source| place.io(source))?;
+            desc.inode_bitmap_sum = sum.unwrap_or(desc.inode_bitmap_sum);
+        }
+        self.writer()?.first_free_inode(group).store(index + 1, Relaxed);
         desc.flags = desc.flags.without(GroupFlags::INODE_UNINIT);
         desc.free_inodes -= 1;
         desc.used_dirs += u32::from(is_dir);
@@ -179,14 +185,12 @@ impl Ext4 {
                 let what = "the bit of an inode that is in use";
                 return Err(place.corrupt(Problem::Missing { what }));
             }
-            let sum = self.update(handle, desc.inode_bitmap, place, |bytes| {
-                let at = usize::try_from(index / 8).unwrap_or(usize::MAX);
-                if let Some(byte) = bytes.get_mut(at) {
-                    *byte &= !(1 << (index % 8));
-                }
-                self.sb.inode_bitmap_sum(bytes)
+            let (bit, sum) = (usize::try_from(index).unwrap_or(usize::MAX), desc.inode_bitmap_sum);
+            desc.inode_bitmap_sum = self.update(handle, desc.inode_bitmap, place, |bytes| {
+                clear_bits(bytes, bit, bit + 1);
+                self.sb.changed_inode_bitmap_sum(sum, bit..bit + 1, bytes)
             })?;
-            desc.inode_bitmap_sum = sum.unwrap_or(desc.inode_bitmap_sum);
+            self.writer()?.first_free_inode(group).fetch_min(index, Relaxed);
             desc.free_inodes += 1;
             if kind == FileType::Directory {
                 desc.used_dirs = desc.used_dirs.saturating_sub(1);

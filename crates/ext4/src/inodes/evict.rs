@@ -1,6 +1,7 @@
 //! The end of inodes without names: what they have is freed, then the inode.
 
 use super::{INODE_CREDITS, ORPHAN_CREDITS};
+use crate::writer::extended;
 use crate::{Ext4, Node, Result};
 use dentree_ext4_format::InodeNumber;
 use dentree_vfs::FileType;
@@ -42,10 +43,13 @@ impl Ext4 {
 
     /// Frees an orphan; `unused` gets the values that it was the last to have, orphans now.
     fn free_inode(&self, node: &Node, unused: &mut Vec<InodeNumber>) -> Result<()> {
-        self.free_content(node)?;
+        let freed = self.free_content(node)?;
         let snapshot = node.snapshot();
         let credits = INODE_CREDITS + ORPHAN_CREDITS + self.release_credits(&snapshot)?;
-        let mut handle = self.start(credits)?;
+        let mut handle = match freed {
+            Some(handle) => extended(handle, credits)?,
+            None => self.start(credits)?,
+        };
         let now = self.writer()?.now();
         // Past 2106 the low half is kept. 0 would say that it was never freed, and what could be an inode number, of a clock that
         // was never set, that it is an orphan.

@@ -4,7 +4,8 @@ use crate::dir::Found;
 use crate::map::Mapping;
 use crate::{Error, Ext4, Node, Place, Result, Snapshot, Structure};
 use dentree_ext4_format::{
-    BlockNumber, EntriesMut, InodeFlags, InodeNumber, LogicalBlock, Problem, htree, leaf_room, seal_leaf,
+    BlockNumber, EntriesMut, InodeFlags, InodeNumber, LogicalBlock, Problem, htree, leaf_room, reseal_leaf,
+    seal_leaf,
 };
 use dentree_jbd2::Handle;
 use dentree_vfs::FileType;
@@ -103,9 +104,13 @@ impl Ext4 {
         let has_sum = self.sb.has_metadata_csum();
         let room = leaf_room(self.sb.block_size, has_sum);
         let area = bytes.get_mut(..room).unwrap_or_default();
-        let answer = change(&mut EntriesMut::new(area, self.sb.block_size, self.sb.inodes_count))?;
+        let mut area = EntriesMut::new(area, self.sb.block_size, self.sb.inodes_count);
+        let answer = change(&mut area)?;
         if has_sum {
-            seal_leaf(bytes, dir.inode.checksum_seed);
+            match area.sum_change() {
+                Some(change) => reseal_leaf(bytes, change),
+                None => seal_leaf(bytes, dir.inode.checksum_seed),
+            }
         }
         Ok(answer)
     }

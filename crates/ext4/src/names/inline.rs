@@ -6,7 +6,8 @@ use super::Draft;
 use crate::{Ext4, Node, Result, Snapshot, Structure};
 use dentree_ext4_format::xattr::{Namespace, XattrList, remove_in_inode};
 use dentree_ext4_format::{
-    EntriesMut, Incompat, InodeFlags, InodeNumber, NewEntry, Problem, room_for, write_extent_leaf,
+    EntriesMut, I_BLOCK_LEN, Incompat, InodeFlags, InodeNumber, NewEntry, Problem, room_for,
+    write_extent_leaf,
 };
 use dentree_vfs::FileType;
 use std::ops::Range;
@@ -68,6 +69,24 @@ impl Ext4 {
         };
         change(&mut EntriesMut::new(piece, self.sb.block_size, self.sb.inodes_count))
             .map_err(|problem| place.corrupt(problem))
+    }
+
+    /// Makes a new directory one within its inode, where the file system has such and the inode has room for it.
+    pub(super) fn init_inline(&self, made: &mut Snapshot, parent: InodeNumber) -> Result<bool> {
+        if !self.sb.incompat.has(Incompat::INLINE_DATA) {
+            return Ok(false);
+        }
+        let Some(tail) = self.tail_with_inline(made, &[])? else { return Ok(false) };
+        made.tail = tail;
+        let inode = &mut made.inode;
+        inode.flags = inode.flags.without(InodeFlags::EXTENTS).with(InodeFlags::INLINE_DATA);
+        (inode.block, inode.size) = ([0; I_BLOCK_LEN], SECOND);
+        Ext4::set_inline_parent(made, parent);
+        self.change_piece(made, false, |area| {
+            area.clear();
+            Ok(())
+        })?;
+        Ok(true)
     }
 
     pub(super) fn set_inline_parent(draft: &mut Snapshot, parent: InodeNumber) {

@@ -127,6 +127,9 @@ impl Ext4 {
         made: &mut Snapshot,
         parent: InodeNumber,
     ) -> Result<()> {
+        if self.init_inline(made, parent)? {
+            return Ok(());
+        }
         let file_type = self.entry_type(FileType::Directory);
         let dots =
             [(&b"."[..], made.ino), (b"..", parent)].map(|(name, inode)| NewEntry { name, inode, file_type });

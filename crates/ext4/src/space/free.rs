@@ -57,9 +57,7 @@ impl Ext4 {
             if !all_set(&bitmap, bits.start, bits.end) {
                 return Err(place.corrupt(wrong("is free already, or one behind it")));
             }
-            self.change_block_bitmap(handle, group, desc, bitmap, |bytes| {
-                clear_bits(bytes, bits.start, bits.end);
-            })?;
+            self.change_block_bitmap(handle, group, desc, bitmap, bits.clone(), clear_bits)?;
             desc.free_blocks += u32::try_from(count).unwrap_or(0);
             // Before anybody else sees the bits.
             space.group(group).pending().add(&bits);

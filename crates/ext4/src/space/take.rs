@@ -9,7 +9,7 @@ use dentree_ext4_format::{
     BlockNumber, FreeRun, GroupDesc, GroupFlags, GroupNumber, InodeNumber, Problem, find_free, set_bits,
 };
 use dentree_jbd2::Handle;
-use std::ops::{Deref, RangeInclusive};
+use std::ops::{Deref, Range, RangeInclusive};
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Blocks that taking a run changes: the group's bitmap and its descriptor.
@@ -211,9 +211,7 @@ impl Ext4 {
                 let field = "block";
                 return Err(place.corrupt(Problem::Value { field, value: taken.start, because }));
             }
-            self.change_block_bitmap(handle, group, desc, bitmap, |bytes| {
-                set_bits(bytes, run.first, end);
-            })?;
+            self.change_block_bitmap(handle, group, desc, bitmap, run.first..end, set_bits)?;
             desc.free_blocks = left;
             space.free.fetch_sub(u64::from(count), Relaxed);
             if let Some(dir) = wish.dir {
@@ -249,33 +247,34 @@ impl Ext4 {
         Ok(Bitmap::New(bytes))
     }
 
-    /// Changes a group's block bitmap, which is as `bitmap` says, and its sum in the descriptor.
+    /// Changes bits, all of them by `change`, in a group's block bitmap, which is as `bitmap` says, and its sum in the descriptor.
     pub(super) fn change_block_bitmap(
         &self,
         handle: &mut Handle<'_>,
         group: GroupNumber,
         desc: &mut GroupDesc,
         bitmap: Bitmap,
-        change: impl FnOnce(&mut [u8]),
+        bits: Range<usize>,
+        change: fn(&mut [u8], usize, usize),
     ) -> Result<()> {
         let place = Structure::BlockBitmap(group).at(desc.block_bitmap);
-        let change = |bytes: &mut [u8]| {
-            change(bytes);
-            self.sb.block_bitmap_sum(bytes)
-        };
+        let sum = desc.block_bitmap_sum;
         let changed = match bitmap {
             Bitmap::New(initial) => handle.create(desc.block_bitmap.0, |bytes| {
                 bytes.copy_from_slice(&initial);
-                change(bytes)
+                change(bytes, bits.start, bits.end);
+                self.sb.block_bitmap_sum(bytes).unwrap_or(sum)
             }),
             Bitmap::There(buffer) => {
                 // Who holds a version of a block makes its change copy it.
                 drop(buffer);
-                handle.update(desc.block_bitmap.0, change)
+                handle.update(desc.block_bitmap.0, |bytes| {
+                    change(bytes, bits.start, bits.end);
+                    self.sb.changed_block_bitmap_sum(sum, bits, bytes)
+                })
             }
         };
-        let sum = changed.map_err(|source| place.io(source))?;
-        desc.block_bitmap_sum = sum.unwrap_or(desc.block_bitmap_sum);
+        desc.block_bitmap_sum = changed.map_err(|source| place.io(source))?;
         desc.flags = desc.flags.without(GroupFlags::BLOCK_UNINIT);
         Ok(())
     }

@@ -2,8 +2,8 @@
 
 use super::block::BLOCK_CREDITS;
 use super::change::{on_disk, settable};
-use crate::{Ext4, Result, Snapshot};
-use dentree_ext4_format::xattr::{Namespace, XattrEntry, fits_in_inode, write_in_inode};
+use crate::{Ext4, Result, Snapshot, Structure};
+use dentree_ext4_format::xattr::{Namespace, XattrEntry, XattrList, fits_in_inode, write_in_inode};
 use dentree_jbd2::Handle;
 
 /// Full names and values.
@@ -57,5 +57,24 @@ impl Ext4 {
     pub(crate) fn drop_initial_attributes(&self, handle: &mut Handle<'_>, made: &Snapshot) -> Result<()> {
         // No value of them is in an inode of its own.
         self.release_attributes(handle, made, &mut Vec::new())
+    }
+
+    /// What stands behind an inode's fields when `rest` of its content, behind what `i_block` has, comes to lie among its attributes; `None`
+    /// where there is no room for that.
+    pub(crate) fn tail_with_inline(&self, snapshot: &Snapshot, rest: &[u8]) -> Result<Option<Box<[u8]>>> {
+        let room = self.room_behind(snapshot.inode.fields_len);
+        let entry = XattrEntry::new(Namespace::System.index(), b"data", rest);
+        let place = snapshot.place(Structure::InodeXattrs);
+        let there = XattrList::in_inode(&snapshot.tail).into_iter().flat_map(|list| list.iter());
+        let mut list =
+            there.collect::<std::result::Result<Vec<_>, _>>().map_err(|problem| place.corrupt(problem))?;
+        list.retain(|other| (other.name_index, other.name) != (entry.name_index, entry.name));
+        list.push(entry);
+        if !fits_in_inode(room, &list) {
+            return Ok(None);
+        }
+        let mut tail = vec![0; room];
+        write_in_inode(&mut tail, &list);
+        Ok(Some(tail.into()))
     }
 }
