@@ -360,3 +360,52 @@ impl<H: Handle> Core<H> {
         }
     }
 }
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::super::record::LAP;
+    use super::*;
+
+    const BASE: Id = Id(1);
+    const DIR: Id = Id(2);
+
+    /// Notes that `dir/` leads to [`DIR`], with the count that its record has, and looks at the note.
+    fn noted<'w>(ways: &'w Ways, records: &[Record], text: Text<'_, '_>) -> Known<'w> {
+        ways.note(BASE, text, (0, 3), &[(DIR, records[DIR.0 as usize].begin())], 0);
+        ways.find((BASE, DIR), text, (0, 3)).expect("just noted")
+    }
+
+    /// One test, as laps are those of all records of the process. Without them a count that has come round would be taken for one that has not changed.
+    #[test]
+    fn a_note_is_not_believed_once_a_count_may_have_come_round() {
+        let (ways, mut tail) = (Ways::new(1 << 20), Text::TAIL);
+        let text = Text::new(b"dir/file", &mut tail);
+        let records: [Record; 3] = Default::default();
+        let dir = &records[DIR.0 as usize];
+        for quarter in 0..4_u32 {
+            // The last count of this quarter: of the last one, also that of its type.
+            let last = quarter.wrapping_add(1).wrapping_mul(LAP).wrapping_sub(2);
+            dir.set_count(last);
+            let before = noted(&ways, &records, text);
+            (0..100).for_each(|_| drop(records[0].rewrite()));
+            assert!(before.holds(&records), "other records' rewrites within a quarter are no laps");
+            drop(dir.rewrite());
+            assert_eq!(dir.begin(), last.wrapping_add(2));
+            assert!(!before.holds(&records));
+            // Three quarters further it is what it was.
+            dir.set_count(last);
+            assert!(!before.holds(&records), "quarter {quarter}");
+            assert!(noted(&ways, &records, text).holds(&records));
+        }
+    }
+
+    #[test]
+    fn a_lap_is_told_from_all_but_the_one_65536_later() {
+        for laps in [0, 1, 0xffff, 0x1_0000, u32::MAX] {
+            let size = Size::new(RECORDS, WORDS * WORD - 1, laps);
+            assert_eq!((size.records(), size.bytes()), (RECORDS, WORDS * WORD - 1));
+            assert!(size.has_laps(laps) && size.has_laps(laps.wrapping_add(1 << 16)));
+            assert!((1..1 << 16).all(|later| !size.has_laps(laps.wrapping_add(later))), "{laps}");
+        }
+    }
+}
