@@ -164,6 +164,7 @@ impl<H: Handle> Dcache<H> {
                 let end = core.walk_counted(&mut pin, &request, route, &mut may_search, see, undo);
                 found.push(self.tell(end, seen));
             }
+            pin.trials().leave_out(pin.counters().walks.get());
         }
         found
     }

@@ -75,6 +75,49 @@ fn a_way_is_climbed_once_for_all_entries_of_its_directory() {
     assert!(stats.memory.used > learnt.memory.used - 256);
 }
 
+/// The hashes below it follow from its old name, so no leap gets there: only what was noted does.
+#[test]
+fn below_a_renamed_directory_what_was_noted_is_found_as_anywhere() {
+    for renames in
+        [&[(&b"first-directory"[..], &b"moved"[..])][..], &[(b"first-directory", b"x"), (b"x", b"moved")]]
+    {
+        let cache = cache();
+        let root = cache.root();
+        renames.iter().for_each(|(from, to)| cache.rename(&root, from, &root, to));
+        let below = [b"moved", &PATH[b"first-directory".len()..]].concat();
+        assert_eq!(walk(&cache, &below), Ok(5));
+        let learnt = cache.stats();
+        assert_eq!(learnt.climbed, 1, "the way was noted");
+        for _ in 0..100 {
+            assert_eq!(walk(&cache, &below), Ok(5));
+        }
+        assert_eq!((cache.stats().climbed, cache.stats().unhinted), (learnt.climbed, learnt.unhinted));
+        // And no longer once that is not so.
+        cache.rename(&root, b"moved", &root, b"gone");
+        for _ in 0..20 {
+            assert_eq!(walk(&cache, &below), Err(None));
+        }
+        cache.rename(&root, b"gone", &root, b"moved");
+        assert_eq!(walk(&cache, &below), Ok(5));
+        cache.set_search(&found(&cache, b"moved/second"), false);
+        assert_eq!(walk(&cache, &below), Err(Some(Reason::Denied)));
+    }
+}
+
+#[test]
+fn a_path_that_is_not_plain_leaves_no_note() {
+    let cache = cache();
+    let doubled = [b"first-directory/", &PATH[b"first-directory".len()..]].concat();
+    let dotted = [b"./", PATH].concat();
+    let back = [b"first-directory/../", PATH].concat();
+    for path in [doubled, dotted, back] {
+        for _ in 0..20 {
+            assert_eq!(walk(&cache, &path), Ok(5));
+        }
+    }
+    assert_eq!((cache.stats().climbed, cache.stats().unhinted), (0, 0));
+}
+
 #[test]
 fn a_negative_entry_is_found_by_its_way() {
     let cache = cache();

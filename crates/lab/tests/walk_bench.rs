@@ -22,5 +22,11 @@ fn the_walk_benchmark_measures_every_variant_in_every_case() {
             }
         }
     }
+    for ratio in ["dentree/chained", "dentree-batch/chained"] {
+        let found = |case| {
+            outcome.rows.iter().any(|row| (&*row.case, &*row.variant, row.metric) == (case, ratio, "ratio"))
+        };
+        assert!(found("walk-tiny-uniform") && found("walk-tiny-zipf-negative"), "{ratio}");
+    }
     assert!(outcome.text().contains("Targets"));
 }

@@ -160,12 +160,19 @@ impl<F: FileSystem> Vfs<F> {
 
     /// What directory `dir` has under `name`; the file system is asked once, however many miss it.
     fn fill(&self, entry: &Entry<'_>, dir: &Inode<F>, name: &[u8]) -> Result<Option<Entry<'_>>> {
-        let _names = dir.share_names();
-        if !self.is_current(entry) {
-            return Err(Error::Stale);
+        let found = {
+            let _names = dir.share_names();
+            if !self.is_current(entry) {
+                return Err(Error::Stale);
+            }
+            let key = self.key(dir, name);
+            let is_hidden = |_: &Lookup| self.claims.is_being_made(dir.ino(), key.claimed());
+            self.fill_locked(entry, dir, &key, is_hidden)?
+        };
+        if found.is_none() {
+            self.complete_if_worth(entry, dir);
         }
-        let key = self.key(dir, name);
-        self.fill_locked(entry, dir, &key, |_| self.claims.is_being_made(dir.ino(), key.claimed()))
+        Ok(found)
     }
 
     /// As `fill`, with the lock of `dir` held and `entry` found to be its. An inode for which
@@ -184,7 +191,11 @@ impl<F: FileSystem> Vfs<F> {
                 Some(found) => Fill::Positive(
                     self.child(found, || look().is_ok_and(|now| now == Some(found)) && !is_hidden(&found))?,
                 ),
-                None => Fill::Negative { ttl: None },
+                None => {
+                    // Relaxed: a few more or less do not matter.
+                    dir.asked_in_vain.fetch_add(1, Ordering::Relaxed);
+                    Fill::Negative { ttl: None }
+                }
             })
         })?;
         if let Some(found) = found.as_ref().filter(|found| found.kind() == Kind::Directory) {

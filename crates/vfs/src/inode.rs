@@ -29,7 +29,7 @@ use crate::{Attr, FileSystem, FileType, Ino, Result};
 use quick_cache::sync::Cache;
 use quick_cache::{DefaultHashBuilder, Lifecycle, OptionsBuilder, Weighter};
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 
 const AWAY_SHARDS: usize = 16;
@@ -62,6 +62,8 @@ pub struct Inode<F: FileSystem> {
     pub(crate) names: RwLock<()>,
     /// Whether those who share `names` change a name, or list. Who looks up is on neither side.
     pub(crate) sides: Sides,
+    /// Names that the file system was asked for and did not have in this directory, since it was last listed for them.
+    pub(crate) asked_in_vain: AtomicU32,
     /// Held while attributes that decide permissions are checked and changed.
     pub(crate) rights: Mutex<()>,
 }
@@ -79,6 +81,7 @@ impl<F: FileSystem> Inode<F> {
             entry: AtomicU64::new(0),
             names: RwLock::new(()),
             sides: Sides::default(),
+            asked_in_vain: AtomicU32::new(0),
             rights: Mutex::new(()),
         })
     }

@@ -12,6 +12,7 @@ mod attr;
 mod attributes;
 mod change;
 mod claims;
+mod complete;
 mod content;
 mod entry;
 mod error;

@@ -9,6 +9,7 @@ use crate::{
 };
 use dentree_dcache::{Child, Dcache, Stats as NameStats};
 use std::ops::ControlFlow;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
 /// How much memory the caches may take, in bytes.
@@ -30,6 +31,8 @@ impl Default for Budgets {
 pub struct Vfs<F: FileSystem> {
     pub(crate) inodes: InodeCache<F>,
     pub(crate) names: Dcache<Ino>,
+    /// The memory that they may take, in bytes.
+    pub(crate) budget_of_names: usize,
     /// Held while a directory changes its parent, or may: the shape of the tree stands still then.
     pub(crate) renaming: Mutex<()>,
     /// Names that are being changed.
@@ -50,7 +53,8 @@ impl<F: FileSystem> Vfs<F> {
         let search = may_all_search(&root.attr());
         let names =
             Dcache::builder().memory(budgets.names).build(Child { search, ..Child::directory(root.ino()) });
-        Ok(Vfs { inodes, names, renaming: Mutex::new(()), claims: Claims::new(), root })
+        let budget_of_names = names.stats().memory.budget;
+        Ok(Vfs { inodes, names, budget_of_names, renaming: Mutex::new(()), claims: Claims::new(), root })
     }
 
     /// The file system behind.
@@ -134,7 +138,14 @@ impl<F: FileSystem> Vfs<F> {
         }
         self.check(who, dir, Access::READ)?;
         let _names = dir.share_to_list();
-        if dir.is_removed() { Ok(()) } else { self.fs().readdir(dir.node(), start, each) }
+        match start {
+            _ if dir.is_removed() => Ok(()),
+            // Where names have been missed they will be again; where not, as by `find`, it would only cost.
+            ReaddirStart::First if dir.asked_in_vain.load(Ordering::Relaxed) > 0 => {
+                self.list_and_complete(dir, each)
+            }
+            _ => self.fs().readdir(dir.node(), start, each),
+        }
     }
 
     /// The parent directory of `dir`; the root's is the root.

@@ -2,9 +2,10 @@
 
 use crate::entry::Entry;
 use crate::{Access, Attr, Error, FileSystem, Identity, Ino, Inode, Result, Vfs};
-use dentree_dcache::{self as names, Reason, Seen};
+use dentree_dcache::{self as names, DentryId, Reason, Seen};
 use std::borrow::Cow;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// The most symbolic links that one walk follows, as in the kernel (`MAXSYMLINKS`).
 pub const SYMLINKS_MAX: usize = 40;
@@ -144,9 +145,8 @@ impl<F: FileSystem> Vfs<F> {
         let Some(entry) = self.entry(start).ok().filter(|_| together) else {
             return paths.iter().map(|path| one_by_one(path.as_ref())).collect();
         };
-        let cached = self.names.find_many(&entry, paths, options.of_names(&entry), |ino| {
-            self.inode(*ino).and_then(|dir| self.may(who, &dir, Access::SEARCH)).unwrap_or(false)
-        });
+        let may_search = |ino: &Ino| matches!(self.may_search(who, *ino), Ok(Some(true)));
+        let cached = self.names.find_many(&entry, paths, options.of_names(&entry), may_search);
         let answers = cached.into_iter().zip(paths).map(|(walk, path)| match walk {
             names::Walk::Found(seen) => {
                 match options.accept(seen.kind, path.as_ref()).and_then(|()| self.inode_seen(&seen)) {
@@ -158,6 +158,17 @@ impl<F: FileSystem> Vfs<F> {
             names::Walk::Stopped(_) => one_by_one(path.as_ref()),
         });
         answers.collect()
+    }
+
+    /// Whether `who` may search a directory; `None` where it does not know its entry, which so has not been told whether everybody may.
+    fn may_search(&self, who: &Identity, ino: Ino) -> Result<Option<bool>> {
+        let dir = self.inode(ino)?;
+        // Relaxed: as in `remembered_entry`, but nobody need hold it.
+        let entry = DentryId::from_bits(dir.entry.load(Ordering::Relaxed));
+        if ino != self.root().ino() && !self.names.is_linked(entry) {
+            return Ok(None);
+        }
+        self.may(who, &dir, Access::SEARCH).map(Some)
     }
 
     /// Whether a walk of `path` from `start` begins there, as far as its first byte and its length tell.
@@ -196,7 +207,7 @@ struct Walk<'a, F: FileSystem> {
     in_names: names::WalkOptions,
     /// Links followed so far.
     links: usize,
-    /// Why the last question for search permission was answered with no.
+    /// Why the last question for search permission was answered with no; `None` where the directory has to be met first.
     denied: Option<Error>,
 }
 
@@ -230,9 +241,15 @@ impl<'a, F: FileSystem> Walk<'a, F> {
 
     fn as_far_as_cached(&mut self, at: &Entry<'a>, rest: &[u8]) -> names::Walk<'a, Ino, Seen<Ino>> {
         let Walk { vfs, who, in_names, denied, .. } = self;
-        let may_search = |dir: Arc<Inode<F>>| vfs.may(who, &dir, Access::SEARCH);
-        vfs.names.find(at, rest, *in_names, |ino| match vfs.inode(*ino).and_then(may_search) {
-            Ok(may_search) => may_search,
+        vfs.names.find(at, rest, *in_names, |ino| match vfs.may_search(who, *ino) {
+            Ok(None) => {
+                *denied = None;
+                false
+            }
+            Ok(Some(may_search)) => {
+                *denied = Some(Error::AccessDenied);
+                may_search
+            }
             Err(error) => {
                 *denied = Some(error);
                 false
@@ -246,7 +263,11 @@ impl<'a, F: FileSystem> Walk<'a, F> {
         match why {
             Reason::Symlink => Ok((link.expect("a walk that stops at a link answers it"), at)),
             Reason::NotADirectory => Err(Error::NotADirectory),
-            Reason::Denied => Err(self.denied.take().unwrap_or(Error::AccessDenied)),
+            Reason::Denied => match self.denied.take() {
+                Some(error) => Err(error),
+                // From now on it is known whether everybody may search it.
+                None => self.vfs.inode_of(&dir).map(|_| (dir, at)),
+            },
             Reason::NameTooLong => Err(Error::NameTooLong),
             Reason::Floor if self.options.beneath => Err(Error::Escapes),
             Reason::Floor | Reason::Miss | Reason::Expired | Reason::Busy => {

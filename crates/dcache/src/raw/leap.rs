@@ -1,10 +1,9 @@
 //! The leap: all plain components of a path at once, from its end up.
 //!
 //! As a directory's seed follows from its name ("sticky seeds", `tree.rs`), the hash of the last component follows from
-//! the bytes of the path alone, in one pass that does not look for slashes (`name.rs`). So that one is looked for in the index; its
-//! record tells how long its name is, and so where in the path that begins and the name before ends, which the parent's record must
-//! bear; and so on up to where the walk stands. Of all components but one a walk reads the record and no bucket, and it never splits the
-//! path. What is found is decided by names, slashes and parents' numbers; the hash only says where to begin.
+//! the bytes of the path alone, in one pass that does not look for slashes (`name.rs`). So that one is looked for in the index, and from it
+//! the walk climbs (`climb.rs`) up to where it stands. Of all components but one it reads the record and no bucket, and it never splits the
+//! path.
 //!
 //! The counts of all records go on the trail and are compared at the end of the walk, as for any other way of finding
 //! them: the order in which records are read has no part in the argument for G1.
@@ -20,38 +19,22 @@
 use super::{
     Core, Id,
     chunks::prefetch,
+    climb::{Climbed, Hold},
     counters::Counter,
     epoch::Pin,
-    index::Extent,
-    name::{INLINE, NAME_MAX, PATH_MAX, Sign, Text},
-    record::{Pattern, Record, Shape, settle_reads},
-    walk::{Descent, End, Here, Request, SHALLOW, Trail},
+    index::Miss,
+    name::{NAME_MAX, PATH_MAX, Text},
+    record::{Record, Shape, settle_reads},
+    walk::{Descent, End, Here, Request, Trail},
     ways::Known,
 };
 use crate::Handle;
-use std::mem::MaybeUninit;
-
-/// Components of one leap: what the trail holds without an allocation, less its start.
-const RUNGS: usize = SHALLOW - 1;
 
 /// A path, and what was found out about it before it is walked.
 pub(crate) struct Route<'p, 't> {
     pub(super) text: Text<'p, 't>,
     /// The hash of the last component, and the seed that the walk must begin under for that.
     aim: Option<(u64, u32)>,
-}
-
-/// A record on the way up, with its count.
-pub(super) type Hold = (Id, u32);
-
-/// The records on the way up, the last component's first.
-struct Climbed {
-    holds: [MaybeUninit<Hold>; RUNGS],
-    count: usize,
-    /// All counts, or-ed.
-    counts: u32,
-    /// Where in the path the last name begins.
-    begin: usize,
 }
 
 /// How a leap ended.
@@ -73,32 +56,29 @@ impl<'p, 't> Route<'p, 't> {
         Route { text, aim: None }
     }
 
+    /// What may be one leap, without slashes before it.
+    pub(super) fn plain_part(&self) -> Option<&'p [u8]> {
+        let path = &self.text.bytes[self.text.skip_slashes(0)..];
+        (1..=PATH_MAX).contains(&path.len()).then_some(path)
+    }
+
+    /// The hash of the last component, if it was noted.
+    pub(super) fn aimed(&self) -> Option<u32> {
+        self.aim.map(|(_, hash)| hash)
+    }
+
     /// Notes the hash of the last component of a walk that begins under `seed`.
     pub(super) fn set_aim(&mut self, seed: u64, hash: u32) {
         self.aim = Some((seed, hash));
     }
 }
 
-impl Climbed {
-    #[inline(always)]
-    fn new() -> Climbed {
-        Climbed { holds: [const { MaybeUninit::uninit() }; RUNGS], count: 0, counts: 0, begin: 0 }
-    }
-
-    #[inline(always)]
-    fn holds(&self) -> &[Hold] {
-        // SAFETY: the first `count` have been written, and `MaybeUninit<Hold>` is laid out as `Hold` is.
-        unsafe { std::slice::from_raw_parts(self.holds.as_ptr().cast(), self.count) }
-    }
-}
-
 /// A walk whose path may be one leap: from `foot` to what stands between `at` and the end of the text.
 #[derive(Clone, Copy)]
 pub(super) struct Aim<'p, 't> {
-    foot: Hold,
-    text: Text<'p, 't>,
-    at: usize,
-    sign: Sign,
+    pub(super) foot: Hold,
+    pub(super) text: Text<'p, 't>,
+    pub(super) at: usize,
     keep_last_link: bool,
 }
 
@@ -133,8 +113,7 @@ impl<H: Handle> Core<H> {
         {
             return None;
         }
-        let sign = self.hasher.sign(request.start, text);
-        Some(Aim { foot, text, at, sign, keep_last_link: request.keep_last_link })
+        Some(Aim { foot, text, at, keep_last_link: request.keep_last_link })
     }
 
     /// Ends a walk at what the hints have for the end of its path: answers what `settle` makes of the entry, or where in the path a name
@@ -147,10 +126,13 @@ impl<H: Handle> Core<H> {
         settle: impl FnOnce(Id) -> Option<R>,
         undo: impl FnOnce(R),
     ) -> Option<Result<R, (usize, usize)>> {
+        if !pin.trials().look(pin.counters().walks.get()) {
+            return None;
+        }
         let mut tail = Text::TAIL;
         let text = Text::new(request.path, &mut tail);
         let aim = self.aim(request, text)?;
-        let hint = self.ways.hint(aim.sign)?;
+        let hint = self.ways.hint(self.hasher.sign(request.start, text))?;
         let Some(glimpse) = self.verify(&aim, hint) else { return self.miss_by_hint(pin, &aim, hint) };
         glimpse.record.touch();
         let counters = pin.counters();
@@ -236,6 +218,8 @@ impl<H: Handle> Core<H> {
 
     /// Walks to the end of the path by the index, and by the way to its directory or a climb; `settle` and `undo` as for any walk.
     /// Answers how it ended and how many components there are.
+    ///
+    /// Where the lines of a climb were asked for beforehand it does not look for a way, whose lines were not.
     #[inline(never)]
     pub(super) fn leap_to_end(
         &self,
@@ -246,52 +230,69 @@ impl<H: Handle> Core<H> {
     ) -> Option<(End, usize)> {
         let aim = &self.aim(request, route.text)?;
         let &Aim { foot, text, at, .. } = aim;
-        let (extent, seed) = (self.index.extent(), self.record(foot.0).seed());
+        let (is_aimed, seed) = (route.aim.is_some(), self.record(foot.0).seed());
         let hash = match route.aim {
             Some((under, hash)) if under == seed => hash,
             _ => self.hasher.path(seed, &text.bytes[at..]),
         };
-        let mut is_there = false;
-        let by_way = |found| {
-            prefetch(self.dentry(found));
-            is_there = true;
-            self.verify(aim, found)
-        };
-        if let Ok(glimpse) = self.index.search(extent, hash, by_way) {
-            let end = self.end_of(aim, &glimpse);
-            if settle(&end) {
-                if self.is_true(aim, &glimpse) {
-                    self.note_hint(aim.sign, glimpse.found.0);
-                    return Some((end, glimpse.components()));
-                }
-                undo(&end);
+        let by_way = if is_aimed { None } else { self.leap_by_way(aim, hash, &mut settle, &mut undo) };
+        match by_way {
+            None if self.index.likely(self.index.extent(), hash).next().is_some() => {
+                self.climb_to_end(aim, is_aimed, hash, settle, undo)
             }
-        }
-        if is_there {
-            self.climb_to_end(aim, route.aim.is_some(), hash, settle, undo)
-        } else {
-            self.leap_to_miss(aim)
+            None => self.leap_to_miss(aim, is_aimed),
+            ended => ended,
         }
     }
 
-    /// Ends a walk at the name that a complete directory does not have, if the way to that is known.
-    fn leap_to_miss(&self, aim: &Aim<'_, '_>) -> Option<(End, usize)> {
-        let &Aim { foot: (start, _), text, at, .. } = aim;
+    /// The same where the way is known.
+    #[inline(always)]
+    fn leap_by_way(
+        &self,
+        aim: &Aim<'_, '_>,
+        hash: u32,
+        settle: &mut impl FnMut(&End) -> bool,
+        undo: &mut impl FnMut(&End),
+    ) -> Option<(End, usize)> {
+        let by_way = |found| {
+            prefetch(self.dentry(found));
+            self.verify(aim, found)
+        };
+        let glimpse = self.index.search(self.index.extent(), hash, by_way).ok()?;
+        let end = self.end_of(aim, &glimpse);
+        if !settle(&end) {
+            return None;
+        }
+        if !self.is_true(aim, &glimpse) {
+            undo(&end);
+            return None;
+        }
+        self.note_hint(aim, glimpse.found.0);
+        Some((end, glimpse.components()))
+    }
+
+    /// Ends a walk at the name that a complete directory does not have: by the way to that, or a climb.
+    fn leap_to_miss(&self, aim: &Aim<'_, '_>, is_aimed: bool) -> Option<(End, usize)> {
+        let &Aim { foot, text, at, .. } = aim;
         let slash = text.last_slash().filter(|&slash| slash > at)?;
-        let hash = self.hasher.path(self.record(start).seed(), &text.bytes[at..slash]);
-        let mut is_there = false;
-        for dir in self.index.likely(self.index.extent(), hash) {
-            is_there = true;
+        let extent = self.index.extent();
+        let hash = self.hasher.path(self.record(foot.0).seed(), &text.bytes[at..slash]);
+        let end_at = |at| End::Negative { at, end: text.bytes.len(), complete: true };
+        for dir in self.index.likely(extent, hash).filter(|_| !is_aimed) {
             if let Some((at, components)) = self.miss_below(aim, dir) {
-                self.note_hint(aim.sign, dir);
-                let end = End::Negative { at, end: text.bytes.len(), complete: true };
-                return Some((end, components));
+                self.note_hint(aim, dir);
+                return Some((end_at(at), components));
             }
         }
-        if is_there {
-            self.learn_way(aim, slash, hash);
+        let mut climbed = Climbed::new();
+        let passes = Shape::open_directory();
+        let dir = self.climb(extent, foot.0, text, (at, slash), hash, passes, &mut climbed)?;
+        let miss = self.miss_at_end(text, slash, dir)?;
+        if !self.is_unchanged_since(foot, &climbed) || !self.index.still_misses(miss) {
+            return None;
         }
-        None
+        self.note_climb(aim, (slash, climbed.holds()), dir, is_aimed);
+        Some((end_at(slash + 1), climbed.count))
     }
 
     /// Where in the path a name stands that `dir` does not have, if that is complete and the way there known, and how many components that
@@ -300,6 +301,17 @@ impl<H: Handle> Core<H> {
         let &Aim { foot: (start, count), text, at, .. } = aim;
         let slash = text.last_slash().filter(|&slash| slash > at)?;
         let way = self.ways.find((start, dir), text, (at, slash))?;
+        let miss = self.miss_at_end(text, slash, dir)?;
+        settle_reads();
+        let is_true = count & 1 == 0
+            && self.record(start).is_unchanged(count)
+            && way.holds(self.records.foreseen())
+            && self.index.still_misses(miss);
+        is_true.then_some((slash + 1, way.len()))
+    }
+
+    /// The miss of the path's last name, which stands behind `slash`, if `dir` is complete and does not have it.
+    fn miss_at_end(&self, text: Text<'_, '_>, slash: usize, dir: Id) -> Option<Miss> {
         let record = self.record(dir);
         if slash + 1 == text.bytes.len() || !record.shape().has(Shape::COMPLETE) {
             return None;
@@ -308,13 +320,7 @@ impl<H: Handle> Core<H> {
         if name.is_dot() || name.is_dot_dot() || name.bytes.len() > NAME_MAX {
             return None;
         }
-        let miss = self.find(self.index.extent(), dir, &name).err()?;
-        settle_reads();
-        let is_true = count & 1 == 0
-            && self.record(start).is_unchanged(count)
-            && way.holds(self.records.foreseen())
-            && self.index.still_misses(miss);
-        is_true.then_some((slash + 1, way.len()))
+        self.find(self.index.extent(), dir, &name).err()
     }
 
     /// Walks to the end of the path by a climb; `settle` and `undo` as for any walk. Answers how it ended and how many components
@@ -345,32 +351,24 @@ impl<H: Handle> Core<H> {
             undo(&end);
             return None;
         }
-        self.note_way(foot.0, text, (at, begin.saturating_sub(1)), &climbed.holds()[1..], is_aimed);
+        self.note_climb(aim, (begin.saturating_sub(1), &climbed.holds()[1..]), found, is_aimed);
         Some((end, climbed.count))
     }
 
-    /// Climbs once to the directory of a name that is not there, so that the way there is known the next time.
-    #[cold]
-    fn learn_way(&self, aim: &Aim<'_, '_>, end: usize, hash: u32) {
+    /// Notes the way to what a walk has found one component at a time, where a leap would have got there but for hashes that follow from
+    /// a directory's old name: then a climb from what was found gets up to where the walk began.
+    #[inline(never)]
+    pub(super) fn note_found(&self, request: &Request<'_>, route: &Route<'_, '_>, found: Id) {
+        let Some(aim) = &self.aim(request, route.text) else { return };
         let &Aim { foot, text, at, .. } = aim;
         let mut climbed = Climbed::new();
-        let (extent, passes) = (self.index.extent(), Shape::open_directory());
-        let found = self.climb(extent, foot.0, text, (at, end), hash, passes, &mut climbed);
-        if found.is_some() && self.is_unchanged_since(foot, &climbed) {
-            self.note_way(foot.0, text, (at, end), climbed.holds(), false);
+        let ends = (at, text.bytes.len());
+        if self.climb_from(found, foot.0, text, ends, Shape::plain_end(), &mut climbed)
+            && self.is_unchanged_since(foot, &climbed)
+        {
+            let slash = climbed.begin.saturating_sub(1);
+            self.note_climb(aim, (slash, &climbed.holds()[1..]), found, route.aim.is_some());
         }
-    }
-
-    /// Whether all records of a climb, and the one where it ended, have the counts that they had.
-    #[inline(always)]
-    fn is_unchanged_since(&self, (start, count): Hold, climbed: &Climbed) -> bool {
-        settle_reads();
-        // All of them, without a branch for each. Not `all`: that is a call.
-        let mut is_unchanged = (count | climbed.counts) & 1 == 0 && self.record(start).is_unchanged(count);
-        for &(id, seq) in climbed.holds() {
-            is_unchanged &= self.record(id).is_unchanged(seq);
-        }
-        is_unchanged
     }
 
     /// Goes on to the last component, or to the one before it if that is all that is plainly there.
@@ -423,88 +421,5 @@ impl<H: Handle> Core<H> {
         descent.here = Here::at(found, self.record(found).seed(), horizon);
         descent.at = text.skip_slashes(end);
         true
-    }
-
-    /// Looks for what has `hash` and bears the last name of the path between the `ends`, is like `passes`, and has the names before it
-    /// above, up to `top`. Answers it; `climbed` is filled then.
-    #[inline(always)]
-    #[expect(clippy::too_many_arguments, reason = "a structure of them would be built in memory")]
-    fn climb(
-        &self,
-        extent: Extent,
-        top: Id,
-        text: Text<'_, '_>,
-        (at, end): (usize, usize),
-        hash: u32,
-        passes: Pattern,
-        climbed: &mut Climbed,
-    ) -> Option<Id> {
-        'candidate: for found in self.index.likely(extent, hash) {
-            // Whoever wants a handle or a reference reads there: not to wait for it behind the climb.
-            prefetch(self.dentry(found));
-            let (mut id, mut end, mut passes) = (found, end, passes);
-            climbed.counts = 0;
-            for (rung, hold) in climbed.holds.iter_mut().enumerate() {
-                let record = self.record(id);
-                let seq = record.begin();
-                let shape = record.shape();
-                if !passes.fits(shape) {
-                    continue 'candidate;
-                }
-                let Some(begin) = self.begin_of_name(record, shape, id, text, (at, end)) else {
-                    continue 'candidate;
-                };
-                if rung == 0 {
-                    climbed.begin = begin;
-                }
-                hold.write((id, seq));
-                climbed.counts |= seq;
-                id = record.parent();
-                if begin == at {
-                    if id != top {
-                        continue 'candidate;
-                    }
-                    climbed.count = rung + 1;
-                    return Some(found);
-                }
-                end = begin - 1;
-                if text.bytes[end] != b'/' {
-                    continue 'candidate;
-                }
-                passes = Shape::open_directory();
-            }
-        }
-        None
-    }
-
-    /// Where the name of a record begins in the path if it stands there before `end`.
-    #[inline(always)]
-    fn begin_of_name(
-        &self,
-        record: &Record,
-        shape: Shape,
-        id: Id,
-        text: Text<'_, '_>,
-        (at, end): (usize, usize),
-    ) -> Option<usize> {
-        let len = shape.name_len();
-        if len > end - at {
-            return None;
-        }
-        let begin = end - len;
-        let is_it = if len.wrapping_sub(1) < INLINE {
-            record.has_name(text.window(begin), len)
-        } else {
-            self.has_long_name(id, &text.bytes[begin..end])
-        };
-        is_it.then_some(begin)
-    }
-
-    /// The same for a name that is not in the record; the root has none.
-    #[cold]
-    fn has_long_name(&self, id: Id, name: &[u8]) -> bool {
-        // SAFETY: walks are inside the epoch.
-        let long = unsafe { self.dentry(id).long_name() };
-        long == Some(name)
     }
 }

@@ -3,10 +3,10 @@
 //!
 //! ```text
 //! walk      path → entry, without locks            tree     link, unlink, rename: under directory locks
-//! leap      the same, from the path's end up       …
-//! ways      paths that were climbed before
-//! expiry    what is still believed                 fill     one question per miss
-//! clock     what goes when memory is short         pool     free slots, grace periods, bytes
+//! leap      the same, from the path's end          fill     one question per miss
+//! climb     by parents' numbers up                 clock    what goes when memory is short
+//! ways      paths that were climbed before         pool     free slots, grace periods, bytes
+//! expiry    what is still believed                 complete whole directories
 //! ─────────────────────────────────────────────────────────────────────────────────────────────────────
 //! index     hash → record numbers                  record   what a walk reads    dentry   what is written
 //! epoch     who is reading                         name     hashes               chunks   storage
@@ -31,6 +31,7 @@
 
 pub(crate) mod bytes;
 pub(crate) mod chunks;
+pub(crate) mod climb;
 pub(crate) mod clock;
 pub(crate) mod complete;
 pub(crate) mod counters;

@@ -322,6 +322,12 @@ impl Record {
         bytes
     }
 
+    /// Makes the count what so many rewrites would have made it.
+    #[cfg(all(test, not(any(loom, shuttle))))]
+    pub(super) fn set_count(&self, seq: u32) {
+        self.seq.store(seq, Ordering::Relaxed);
+    }
+
     /// Excludes other writers and makes readers distrust what they read, until the answer is dropped.
     pub(crate) fn rewrite(&self) -> Rewrite<'_> {
         let mut backoff = Backoff::default();
@@ -348,8 +354,8 @@ pub(crate) fn settle_reads() {
     fence(Ordering::Acquire);
 }
 
-/// A record that was rewritten so often has come a quarter round.
-const LAP: u32 = 1 << 30;
+/// A record that was rewritten half so often has come a quarter round: each time adds two to its count.
+pub(super) const LAP: u32 = 1 << 30;
 /// Of all records of the process: so rare that no cache needs its own. Not of the facade, as no model comes so far.
 static LAPS: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
 

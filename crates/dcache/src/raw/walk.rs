@@ -23,6 +23,7 @@ use super::{
     leap::{Leap, Route},
     name::{NAME_MAX, Name, Text},
     record::{Record, Shape, settle_reads},
+    ways,
 };
 use crate::{DentryId, Handle, Kind, Reason, Seen};
 use std::time::Instant;
@@ -181,13 +182,14 @@ impl<H: Handle> Core<H> {
         settle: impl FnMut(&End) -> bool,
         undo: impl FnMut(&End),
     ) -> End {
+        pin.trials().learn_from_notes(pin.counters().walks.get());
         let plan = self.prefetch.plan(self.index.extent(), pin.trials());
         let begun = plan.timed.then(Instant::now);
         let mut tail = Text::TAIL;
         let mut route = Route::new(Text::new(request.path, &mut tail));
         if plan.prefetch {
             pin.counters().prefetched.add(1);
-            self.prefetch_walks(request.start, std::slice::from_mut(&mut route));
+            self.prefetch_walk(request.start, &mut route);
         }
         let end = self.walk_counted(pin, request, &route, may_search, settle, undo);
         if let Some(begun) = begun {
@@ -305,10 +307,17 @@ impl<H: Handle> Core<H> {
             pin.counters().retries.add(1);
             undo(end);
         };
-        match self.leap_to_end(request, route, &mut settle, undo_leap) {
-            Some(ended) => ended,
-            None => self.attempt(pin, request, may_search, settle, undo, route.text),
+        if let Some(ended) = self.leap_to_end(request, route, &mut settle, undo_leap) {
+            return ended;
         }
+        let (end, components) = self.attempt(pin, request, may_search, settle, undo, route.text);
+        if let End::Found(found) = end
+            && components <= ways::RECORDS + 1
+            && pin.counters().walks.get().is_multiple_of(ways::PATIENCE)
+        {
+            self.note_found(request, route, found);
+        }
+        (end, components)
     }
 
     /// A walk that is not one leap.

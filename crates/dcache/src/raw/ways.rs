@@ -1,6 +1,6 @@
 //! The ways: which path leads to a directory, and what is at a path's end, as a walk has found it before.
 //!
-//! A **way** is noted by a walk that has climbed (`leap.rs`) from a path's last component to where it stands: the path's bytes up to the last
+//! A **way** is noted by a walk that has climbed (`climb.rs`) from a path's last component to where it stands: the path's bytes up to the last
 //! component's directory, and the directories on it with the counts that their records had. From then on whoever meets an entry of
 //! that directory compares the bytes at once, and then the counts, which are loads that do not wait for each other. One way serves
 //! all entries of its directory.
@@ -27,6 +27,10 @@
 //! number has come to mean another directory, its count has changed when it was unlinked; the number where the path begins
 //! cannot mean another one, as the first record pins it while it is linked there.
 //!
+//! None of it has to do with hashes. So a walk that came to an entry one component at a time, as it must below a directory that was renamed
+//! (its children's hashes follow from its old name), climbs from there all the same, and what it finds is as good a note as any: its counts
+//! are compared behind the climb. The next walk of that path leaps.
+//!
 //! **Why a hint may be followed (G6).** It is an entry's number, and the slot may be free by now, or be made another entry at this moment, which
 //! what is found through the index cannot be. L1: who has read, inside its pin, that a record is linked, and has put a **fence Acquire** behind,
 //! may read the slot's handle, name and generation and count itself in. *The slot was not filled before that*: filling it came before the fence
@@ -41,25 +45,31 @@
 //!   the laps are those of the note. Had a count come round, it would see a later lap.
 //!
 //! **Who writes.** A walk that knew no way, or a change of one, or had no hint. Where something else is noted already only one in
-//! [`PATIENCE`] of a thread does, so that paths which displace each other cost few writes. A writer waits for nobody: where another one is at the
+//! [`PATIENCE`] of a thread does, so that paths which displace each other cost few writes; and of those that asked for their lines
+//! beforehand only one in as many does at all. A writer waits for nobody: where another one is at the
 //! same place, it leaves it at that. Each may lie in one of two places. The tables have a fixed size, together a
 //! thirty-second of the cache's budget at most, which it is taken from.
 //!
-//! **Where it is not used.** Where a leap is not: directories that not everybody may search are asked for one by one, so no answer of one user
+//! **Where it is not used.** Where notes have not helped lately: with millions of entries walked at random nearly every look would be a wait
+//! for memory in vain, so a thread that has learnt that (`prefetch.rs`) looks one time of a few. Where all lines of a climb were asked for
+//! beforehand: those of a way are not among them. Where a leap is not: directories that not everybody may search are asked for one by one, so no answer of one user
 //! serves another. For paths of more than ten directories or 159 bytes, and for records beyond those that the budget foresaw, the climb
 //! remains.
 
 use super::{
     Core, Id,
     chunks::{Chunks, Zeroed},
-    leap::Hold,
+    climb::Hold,
+    epoch::Seat,
+    leap::Aim,
     name::{Sign, Text},
     record::{Record, laps, settle_reads},
 };
 use crate::Handle;
 use crate::sync::{AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 
-const RECORDS: usize = 10;
+/// The most directories of a way.
+pub(super) const RECORDS: usize = 10;
 const WORDS: usize = 20;
 const WORD: usize = size_of::<u64>();
 /// The part of the budget that each table may take.
@@ -67,7 +77,7 @@ const SHARE: usize = 64;
 /// More of either would not stay in any processor's caches.
 const MOST: usize = 1 << 16;
 /// One in so many walks writes over what is noted already.
-const PATIENCE: u64 = if cfg!(any(debug_assertions, loom, shuttle)) { 1 } else { 8 };
+pub(super) const PATIENCE: u64 = if cfg!(any(debug_assertions, loom, shuttle)) { 1 } else { 8 };
 
 /// See the module's text.
 #[derive(Default)]
@@ -335,28 +345,81 @@ impl Way {
 }
 
 impl<H: Handle> Core<H> {
-    /// Notes what a walk has found at the end of a path, one time of a few.
-    pub(super) fn note_hint(&self, sign: Sign, id: Id) {
+    /// Notes what a walk has found at the end of a path to which it knew the way.
+    pub(super) fn note_hint(&self, aim: &Aim<'_, '_>, id: Id) {
         let counters = &self.epoch.seat().counters;
         counters.unhinted.add(1);
+        let sign = self.hasher.sign(aim.foot.0, aim.text);
         self.ways.note_hint(sign, id, counters.unhinted.get().is_multiple_of(PATIENCE));
     }
 
-    /// Notes a way that a walk has climbed; where its lines were asked for beforehand one time of a few, as the note's are not near.
-    pub(super) fn note_way(
+    /// Notes what a walk has found at the end of a path, and the way there that it has climbed: up to `slash`, by these records. Where the
+    /// lines of the climb were asked for beforehand one time of a few, as the notes' are not near.
+    pub(super) fn note_climb(
         &self,
-        base: Id,
-        text: Text<'_, '_>,
-        ends_at: (usize, usize),
-        holds: &[Hold],
+        aim: &Aim<'_, '_>,
+        (slash, holds): (usize, &[Hold]),
+        id: Id,
         is_aimed: bool,
     ) {
-        let counters = &self.epoch.seat().counters;
+        let Seat { counters, trials, .. } = self.epoch.seat();
         counters.climbed.add(1);
         let turn = counters.climbed.get();
+        let patience = if is_aimed { trials.patience(PATIENCE) } else { 1 };
         let is_foreseen = |&(id, _): &Hold| (id.0 as usize) < self.records.foreseen().len();
-        if (!is_aimed || turn.is_multiple_of(PATIENCE)) && holds.iter().all(is_foreseen) {
-            self.ways.note(base, text, ends_at, holds, turn);
+        if turn.is_multiple_of(patience) && holds.iter().all(is_foreseen) {
+            self.ways.note(aim.foot.0, aim.text, (aim.at, slash), holds, turn);
+            let sign = self.hasher.sign(aim.foot.0, aim.text);
+            self.ways.note_hint(sign, id, turn.is_multiple_of(PATIENCE));
+        }
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::super::record::LAP;
+    use super::*;
+
+    const BASE: Id = Id(1);
+    const DIR: Id = Id(2);
+
+    /// Notes that `dir/` leads to [`DIR`], with the count that its record has, and looks at the note.
+    fn noted<'w>(ways: &'w Ways, records: &[Record], text: Text<'_, '_>) -> Known<'w> {
+        ways.note(BASE, text, (0, 3), &[(DIR, records[DIR.0 as usize].begin())], 0);
+        ways.find((BASE, DIR), text, (0, 3)).expect("just noted")
+    }
+
+    /// One test, as laps are those of all records of the process. Without them a count that has come round would be taken for one that has not changed.
+    #[test]
+    fn a_note_is_not_believed_once_a_count_may_have_come_round() {
+        let (ways, mut tail) = (Ways::new(1 << 20), Text::TAIL);
+        let text = Text::new(b"dir/file", &mut tail);
+        let records: [Record; 3] = Default::default();
+        let dir = &records[DIR.0 as usize];
+        for quarter in 0..4_u32 {
+            // The last count of this quarter: of the last one, also that of its type.
+            let last = quarter.wrapping_add(1).wrapping_mul(LAP).wrapping_sub(2);
+            dir.set_count(last);
+            let before = noted(&ways, &records, text);
+            (0..100).for_each(|_| drop(records[0].rewrite()));
+            assert!(before.holds(&records), "other records' rewrites within a quarter are no laps");
+            drop(dir.rewrite());
+            assert_eq!(dir.begin(), last.wrapping_add(2));
+            assert!(!before.holds(&records));
+            // Three quarters further it is what it was.
+            dir.set_count(last);
+            assert!(!before.holds(&records), "quarter {quarter}");
+            assert!(noted(&ways, &records, text).holds(&records));
+        }
+    }
+
+    #[test]
+    fn a_lap_is_told_from_all_but_the_one_65536_later() {
+        for laps in [0, 1, 0xffff, 0x1_0000, u32::MAX] {
+            let size = Size::new(RECORDS, WORDS * WORD - 1, laps);
+            assert_eq!((size.records(), size.bytes()), (RECORDS, WORDS * WORD - 1));
+            assert!(size.has_laps(laps) && size.has_laps(laps.wrapping_add(1 << 16)));
+            assert!((1..1 << 16).all(|later| !size.has_laps(laps.wrapping_add(later))), "{laps}");
         }
     }
 }
