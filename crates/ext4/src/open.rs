@@ -54,7 +54,7 @@ pub enum Clock {
 impl Default for Options {
     fn default() -> Options {
         Options {
-            cache_bytes: 32 << 20,
+            cache_bytes: 128 << 20,
             replay_journal: true,
             writable: false,
             journaled: true,
