@@ -14,9 +14,9 @@ use dentree_ext4_format::{
 };
 use dentree_jbd2::{Handle, Journal};
 use dentree_lockmeter::{Class, Mutex, MutexGuard};
+use rustix::time::{ClockId, clock_gettime};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The state of a file system that may be changed.
 pub(crate) struct Writer {
@@ -135,16 +135,15 @@ impl Writer {
 }
 
 impl Clock {
+    /// The machine's clock moves by ticks here, of 1 to 10 ms: that is the one which the kernel's file systems take, and changes within
+    /// a tick find the time of their directory written already.
     fn now(self) -> InodeTime {
         match self {
             Clock::Fixed(time) => time,
-            Clock::System => match SystemTime::now().duration_since(UNIX_EPOCH) {
-                Ok(since) => InodeTime {
-                    seconds: i64::try_from(since.as_secs()).unwrap_or(i64::MAX),
-                    nanos: since.subsec_nanos(),
-                },
-                Err(_) => InodeTime::default(),
-            },
+            Clock::System => {
+                let now = clock_gettime(ClockId::RealtimeCoarse);
+                InodeTime { seconds: now.tv_sec, nanos: u32::try_from(now.tv_nsec).unwrap_or(0) }
+            }
         }
     }
 }
@@ -203,7 +202,7 @@ impl Ext4 {
         change: impl FnOnce(&mut Snapshot) -> R,
     ) -> Result<R> {
         // Of two changes the later must also be the later one on disk.
-        let mut writing = node.lock_writing();
+        let _writing = node.lock_writing();
         let ino = node.ino();
         let (block, within) = self.find_inode(ino)?;
         let place = Structure::Inode.of(ino).at(block);
@@ -214,7 +213,7 @@ impl Ext4 {
                 snapshot.encode(bytes, &self.sb);
             }
         })?;
-        *writing = Some(handle.tid());
+        node.note_change(handle.tid());
         Ok(answer)
     }
 
