@@ -145,8 +145,6 @@ pub(crate) struct Home<F: FileSystem> {
 
 type ByNumber<F> = HashMap<Ino, Weak<Inode<F>>>;
 
-/// On lines of its own.
-#[repr(align(128))]
 struct Away<F: FileSystem> {
     inodes: Mutex<ByNumber<F>>,
     /// One of them has gone.
@@ -166,8 +164,7 @@ impl<F: FileSystem> Home<F> {
     }
 
     fn shard(&self, ino: Ino) -> (&Away<F>, MutexGuard<'_, ByNumber<F>>) {
-        // Numbers of one block of the inode table go together: who makes files has these lines to itself.
-        let shard = &self.away[ino.0 as usize / 16 % AWAY_SHARDS];
+        let shard = &self.away[ino.0 as usize % AWAY_SHARDS];
         (shard, lock(&shard.inodes))
     }
 
