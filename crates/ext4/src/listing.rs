@@ -13,6 +13,7 @@
 //!
 //! On a damaged image a name may stand in a leaf that its hash does not belong to. It is told of with that leaf.
 
+use crate::ahead::joined;
 use crate::index::Way;
 use crate::map::Placed;
 use crate::{Ext4, Place, Result, Snapshot, Structure};
@@ -196,15 +197,7 @@ impl Ext4 {
             blocks.push(next.block.0);
         }
         blocks.sort_unstable();
-        blocks.dedup();
-        let mut runs: Vec<Range<u32>> = Vec::new();
-        for block in blocks {
-            match runs.last_mut() {
-                Some(last) if last.end == block => last.end += 1,
-                _ => runs.push(block..block.saturating_add(1)),
-            }
-        }
-        runs
+        joined(blocks.into_iter().map(|block| block..block.saturating_add(1)), 0)
     }
 
     /// Tells of the entries of some pieces of a directory in their order, those behind `after`.
