@@ -152,6 +152,10 @@ impl FileSystem for Ext4 {
         Ok(self.remove_directory(dir, name, node)?)
     }
 
+    fn unlink_and_free(&self, dir: &Node, name: &[u8], node: &Node) -> Result<bool> {
+        Ok(self.remove_and_free(dir, name, node)?)
+    }
+
     fn rename(&self, rename: &Rename<'_, Node>) -> Result<()> {
         Ok(self.rename_entry(rename)?)
     }

@@ -221,6 +221,17 @@ pub trait FileSystem: Send + Sync + 'static {
         Err(Error::ReadOnly)
     }
 
+    /// Takes the last name of `node`, of whatever kind, and frees the inode, in one step. Nobody else has the node, nor gets it before this
+    /// has returned; it is dropped then without being [evicted](FileSystem::evict).
+    /// [`Error::NotEmpty`](crate::Error::NotEmpty) as from [`rmdir`](FileSystem::rmdir).
+    ///
+    /// Answers `false`, and has changed nothing, where that takes more than one step, or `node` has other names:
+    /// [`unlink`](FileSystem::unlink) or `rmdir` is called then.
+    fn unlink_and_free(&self, dir: &Self::Node, name: &[u8], node: &Self::Node) -> Result<bool> {
+        let _ = (dir, name, node);
+        Ok(false)
+    }
+
     /// Moves an inode to another name, in one step; [`Error::NotEmpty`](crate::Error::NotEmpty) where a directory with entries would be replaced.
     fn rename(&self, rename: &Rename<'_, Self::Node>) -> Result<()> {
         let _ = rename;
