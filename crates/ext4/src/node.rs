@@ -5,6 +5,7 @@ use crate::content::Content;
 use dentree_ext4_format::InodeNumber;
 use dentree_jbd2::Tid;
 use std::ops::Deref;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// An inode in memory: the newest snapshot of it, and what of its content is not on the device yet.
@@ -34,9 +35,10 @@ struct State {
 struct Life {
     /// `None` before the first change. Held for no longer than a snapshot takes to be taken or made, and nothing is taken inside.
     newest: RwLock<Option<Arc<Snapshot>>>,
-    /// Held from a change to its being in the inode table, so that snapshots reach it in their order. The transaction that the last one is
-    /// part of.
-    writing: Mutex<Option<Tid>>,
+    /// Held from a change to its being in the inode table, so that snapshots reach it in their order.
+    writing: Mutex<()>,
+    /// The transaction that the last change is part of, see [`Node::note_change`]; 0 where there is none.
+    changed: AtomicU64,
     /// The attribute lock: guards the extended attributes.
     attributes: RwLock<()>,
     /// The content lock: guards the bytes and the block map of a file.
@@ -72,7 +74,8 @@ impl Node {
     }
 
     fn life(&self) -> &Life {
-        let begin = || Box::new(Life { writing: Mutex::new(self.0.tid), ..Life::default() });
+        let changed = self.0.tid.map_or(0, word_of);
+        let begin = || Box::new(Life { changed: AtomicU64::new(changed), ..Life::default() });
         self.0.life.get_or_init(begin)
     }
 
@@ -115,9 +118,29 @@ impl Node {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// Who has the lock writes the inode table, and notes the transaction.
-    pub(crate) fn lock_writing(&self) -> MutexGuard<'_, Option<Tid>> {
+    /// Who has the lock writes the inode table.
+    pub(crate) fn lock_writing(&self) -> MutexGuard<'_, ()> {
         self.life().writing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes that the inode, or of a directory a name in it, is changed in transaction `tid`, by who has a handle of that.
+    ///
+    /// Relaxed, and by a plain store: those who are inside a transaction note the same, and it begins when all of the one before have left, which
+    /// the journal orders. Who syncs has heard of the change, so of this.
+    pub(crate) fn note_change(&self, tid: Tid) {
+        let changed = &self.life().changed;
+        if changed.load(Relaxed) != word_of(tid) {
+            changed.store(word_of(tid), Relaxed);
+        }
+    }
+
+    /// The transaction that the last change is part of.
+    pub(crate) fn last_change(&self) -> Option<Tid> {
+        let Some(life) = self.0.life.get() else { return self.0.tid };
+        match life.changed.load(Relaxed) {
+            0 => None,
+            word => Some(Tid(u32::try_from(word & 0xFFFF_FFFF).unwrap_or(0))),
+        }
     }
 
     /// Extended attributes are read.
@@ -139,4 +162,9 @@ impl Node {
     pub(crate) fn content_mut(&self) -> RwLockWriteGuard<'_, Content> {
         self.life().content.write().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// A transaction as a word that is not 0.
+fn word_of(tid: Tid) -> u64 {
+    1 << 32 | u64::from(tid.0)
 }

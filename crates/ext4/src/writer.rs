@@ -14,22 +14,16 @@ use dentree_ext4_format::{
 };
 use dentree_jbd2::{Handle, Journal};
 use dentree_lockmeter::{Class, Mutex, MutexGuard};
+use rustix::time::{ClockId, clock_gettime};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The state of a file system that may be changed.
 pub(crate) struct Writer {
     pub(crate) journal: Journal,
     pub(crate) clock: Clock,
     pub(crate) orphans: Orphans,
-    /// One for each group: its descriptor as it is now. The lock also guards the group's bitmaps.
-    groups: Box<[Mutex<GroupDesc>]>,
-    /// Which groups have no free inode, as their descriptors say: who looks for one asks for no lock of those. A hint by itself, relaxed;
-    /// written, when it changes, under the group's lock.
-    without_inodes: Box<[AtomicBool]>,
-    /// One for each group: no inode before this one of it is free. [the group's lock]
-    first_free_inodes: Box<[AtomicU32]>,
+    groups: Box<[Group]>,
     /// The locks of directories.
     pub(crate) directories: DirectoryLocks,
     /// The free blocks.
@@ -42,6 +36,16 @@ pub(crate) struct Writer {
     generation: AtomicU32,
     /// [`Ext4::close`] has been called.
     pub(crate) is_closed: AtomicBool,
+}
+
+/// A block group. On lines of its own: other threads change its neighbours.
+#[repr(align(128))]
+struct Group {
+    /// The descriptor as it is now. The lock also guards the group's bitmaps.
+    desc: Mutex<GroupDesc>,
+    /// No inode of the group before this one is free, and none at all where it is the one behind the last: who looks for one asks for no
+    /// lock then. A hint, relaxed; written under the lock.
+    first_free_inode: AtomicU32,
 }
 
 impl Writer {
@@ -64,14 +68,15 @@ impl Writer {
         // Far from what an earlier session began with; 1 is that of inodes whose place in the table was never used.
         let InodeTime { seconds, nanos } = clock.now();
         let generation = (u32::try_from(seconds & 0xFFFF_FFFF).unwrap_or(0).rotate_left(16) ^ nanos).max(2);
-        let without_inodes = groups.iter().map(|desc| AtomicBool::new(desc.free_inodes == 0)).collect();
+        let groups = groups.into_iter().map(|desc| Group {
+            first_free_inode: AtomicU32::new(if desc.free_inodes == 0 { fs.sb.inodes_per_group } else { 0 }),
+            desc: Mutex::new(class, desc),
+        });
         Ok(Writer {
-            without_inodes,
             journal,
             clock,
             orphans: fs.read_orphans()?,
-            first_free_inodes: groups.iter().map(|_| AtomicU32::new(0)).collect(),
-            groups: groups.into_iter().map(|desc| Mutex::new(class, desc)).collect(),
+            groups: groups.collect(),
             directories: DirectoryLocks::new(),
             space,
             unstored: Unstored::default(),
@@ -89,38 +94,22 @@ impl Writer {
     /// The same, if nobody has its lock.
     pub(crate) fn try_group(&self, group: GroupNumber) -> Option<GroupDesc> {
         let index = usize::try_from(group.0).unwrap_or(usize::MAX);
-        self.groups.get(index)?.try_lock().map(|desc| *desc)
-    }
-
-    /// Whether a group may have a free inode.
-    pub(crate) fn may_have_inodes(&self, group: GroupNumber) -> bool {
-        let index = usize::try_from(group.0).unwrap_or(usize::MAX);
-        self.without_inodes.get(index).is_some_and(|without| !without.load(Relaxed))
-    }
-
-    /// Makes `next` the descriptor of a group, whose lock is held.
-    fn set_group(&self, group: GroupNumber, desc: &mut GroupDesc, next: GroupDesc) {
-        let index = usize::try_from(group.0).unwrap_or(usize::MAX);
-        let is_without = next.free_inodes == 0;
-        if is_without != (desc.free_inodes == 0) {
-            self.without_inodes[index].store(is_without, Relaxed);
-        }
-        *desc = next;
+        self.groups.get(index)?.desc.try_lock().map(|desc| *desc)
     }
 
     /// Free inodes, as the descriptors say.
     pub(crate) fn free_inodes(&self) -> u64 {
-        self.groups.iter().map(|group| u64::from(group.lock().free_inodes)).sum()
+        self.groups.iter().map(|group| u64::from(group.desc.lock().free_inodes)).sum()
     }
 
-    /// From where on to look for a free inode of a group, whose lock the caller has.
+    /// From where on to look for a free inode of a group; the number of its inodes where none is.
     pub(crate) fn first_free_inode(&self, group: GroupNumber) -> &AtomicU32 {
-        &self.first_free_inodes[usize::try_from(group.0).unwrap_or(usize::MAX)]
+        &self.groups[usize::try_from(group.0).unwrap_or(usize::MAX)].first_free_inode
     }
 
     fn lock_group(&self, group: GroupNumber) -> MutexGuard<'_, GroupDesc> {
         let index = usize::try_from(group.0).unwrap_or(usize::MAX);
-        self.groups[index].lock()
+        self.groups[index].desc.lock()
     }
 
     /// A generation for an inode whose place was used before: in one session none comes twice.
@@ -135,16 +124,15 @@ impl Writer {
 }
 
 impl Clock {
+    /// The machine's clock moves by ticks here, of 1 to 10 ms: that is the one which the kernel's file systems take, and changes within
+    /// a tick find the time of their directory written already.
     fn now(self) -> InodeTime {
         match self {
             Clock::Fixed(time) => time,
-            Clock::System => match SystemTime::now().duration_since(UNIX_EPOCH) {
-                Ok(since) => InodeTime {
-                    seconds: i64::try_from(since.as_secs()).unwrap_or(i64::MAX),
-                    nanos: since.subsec_nanos(),
-                },
-                Err(_) => InodeTime::default(),
-            },
+            Clock::System => {
+                let now = clock_gettime(ClockId::RealtimeCoarse);
+                InodeTime { seconds: now.tv_sec, nanos: u32::try_from(now.tv_nsec).unwrap_or(0) }
+            }
         }
     }
 }
@@ -177,8 +165,29 @@ impl Ext4 {
         group: GroupNumber,
         change: impl FnOnce(&mut GroupDesc, &mut Handle<'_>) -> Result<R>,
     ) -> Result<R> {
-        let writer = self.writer()?;
-        let mut desc = writer.lock_group(group);
+        let desc = self.writer()?.lock_group(group);
+        self.change_locked_group(handle, group, desc, change)
+    }
+
+    /// The same, if nobody has its lock.
+    pub(crate) fn try_change_group<R>(
+        &self,
+        handle: &mut Handle<'_>,
+        group: GroupNumber,
+        change: impl FnOnce(&mut GroupDesc, &mut Handle<'_>) -> Result<R>,
+    ) -> Result<Option<R>> {
+        let index = usize::try_from(group.0).unwrap_or(usize::MAX);
+        let Some(desc) = self.writer()?.groups[index].desc.try_lock() else { return Ok(None) };
+        self.change_locked_group(handle, group, desc, change).map(Some)
+    }
+
+    fn change_locked_group<R>(
+        &self,
+        handle: &mut Handle<'_>,
+        group: GroupNumber,
+        mut desc: MutexGuard<'_, GroupDesc>,
+        change: impl FnOnce(&mut GroupDesc, &mut Handle<'_>) -> Result<R>,
+    ) -> Result<R> {
         let mut next = *desc;
         let answer = change(&mut next, handle)?;
         if next != *desc {
@@ -190,7 +199,7 @@ impl Ext4 {
                     next.encode(bytes, group, &self.sb);
                 }
             })?;
-            writer.set_group(group, &mut desc, next);
+            *desc = next;
         }
         Ok(answer)
     }
@@ -203,7 +212,7 @@ impl Ext4 {
         change: impl FnOnce(&mut Snapshot) -> R,
     ) -> Result<R> {
         // Of two changes the later must also be the later one on disk.
-        let mut writing = node.lock_writing();
+        let _writing = node.lock_writing();
         let ino = node.ino();
         let (block, within) = self.find_inode(ino)?;
         let place = Structure::Inode.of(ino).at(block);
@@ -214,7 +223,7 @@ impl Ext4 {
                 snapshot.encode(bytes, &self.sb);
             }
         })?;
-        *writing = Some(handle.tid());
+        node.note_change(handle.tid());
         Ok(answer)
     }
 

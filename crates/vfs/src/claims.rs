@@ -31,7 +31,9 @@ pub(crate) struct Claims {
     hasher: RandomState,
 }
 
+/// On lines of its own: neighbours are taken by other threads.
 #[derive(Default)]
+#[repr(align(128))]
 struct Shard {
     names: Mutex<Names>,
     /// One of them is free again.

@@ -145,6 +145,8 @@ pub(crate) struct Home<F: FileSystem> {
 
 type ByNumber<F> = HashMap<Ino, Weak<Inode<F>>>;
 
+/// On lines of its own.
+#[repr(align(128))]
 struct Away<F: FileSystem> {
     inodes: Mutex<ByNumber<F>>,
     /// One of them has gone.
@@ -164,7 +166,8 @@ impl<F: FileSystem> Home<F> {
     }
 
     fn shard(&self, ino: Ino) -> (&Away<F>, MutexGuard<'_, ByNumber<F>>) {
-        let shard = &self.away[ino.0 as usize % AWAY_SHARDS];
+        // Numbers of one block of the inode table go together: who makes files has these lines to itself.
+        let shard = &self.away[ino.0 as usize / 16 % AWAY_SHARDS];
         (shard, lock(&shard.inodes))
     }
 

@@ -10,7 +10,7 @@
 //! a wrong guess of the prefetcher, no more.
 
 use super::{Core, Id, dentry::LongName, name::Name, pool::Retired, record::Record, record::Shape};
-use crate::sync::{AtomicU8, Ordering, lock};
+use crate::sync::{AtomicU8, Backoff, Ordering, lock};
 use crate::{Child, Handle, Kind};
 use std::time::Duration;
 
@@ -99,6 +99,7 @@ impl<H: Handle> Core<H> {
 
     /// The entry of that name, expired or not. [dir lock]
     pub(crate) fn find_locked(&self, dir: Id, name: &Name<'_>) -> Option<Id> {
+        let mut backoff = Backoff::default();
         loop {
             let found = self.index.search(self.index.extent(), name.hash(), |id| {
                 // A record below this directory cannot change now, so it needs no second look; others may, and
@@ -109,8 +110,8 @@ impl<H: Handle> Core<H> {
             match found {
                 Ok(id) => return Some(id),
                 Err(miss) if self.index.still_misses(miss) => return None,
-                // Someone changed the bucket for another directory.
-                Err(_) => {}
+                // Someone changes the bucket for another directory, and may have lost the processor meanwhile.
+                Err(_) => backoff.wait(),
             }
         }
     }

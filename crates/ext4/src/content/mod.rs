@@ -105,8 +105,7 @@ impl Ext4 {
         // With data alone its map and length go, too: there is nothing to save.
         let _ = durability;
         self.store(node)?;
-        let tid = *node.lock_writing();
-        match tid {
+        match node.last_change() {
             Some(tid) => Ok(writer.journal.wait_commit(tid)?),
             None => Ok(()),
         }

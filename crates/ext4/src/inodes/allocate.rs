@@ -1,5 +1,6 @@
 //! Taking an inode of a group, and giving it back.
 
+use super::aside;
 use crate::checked::Checked;
 use crate::{Error, Ext4, Result, Snapshot, Structure};
 use dentree_bufcache::Buffer;
@@ -25,11 +26,14 @@ impl Ext4 {
         parent: &Snapshot,
         kind: FileType,
     ) -> Result<(InodeNumber, u32)> {
+        let is_dir = kind == FileType::Directory;
+        if !is_dir && let Some(taken) = self.take_inode_aside(handle, parent)? {
+            return Ok(taken);
+        }
         for group in self.groups_for(parent, kind)? {
-            if !self.writer()?.may_have_inodes(group) {
+            if !self.may_have_inodes(group)? {
                 continue;
             }
-            let is_dir = kind == FileType::Directory;
             let taken = self.change_group(handle, group, |desc, handle| {
                 self.take_inode_in(handle, group, desc, is_dir)
             })?;
@@ -38,6 +42,34 @@ impl Ext4 {
             }
         }
         Err(Error::NoSpace)
+    }
+
+    /// Takes an inode for a file where no other thread is taking one: in the group of its directory, or, where somebody has that, in one whose
+    /// inode table lies behind it, to which this thread then keeps for a while (see [`aside`](super::aside)). `None` where there is none.
+    fn take_inode_aside(
+        &self,
+        handle: &mut Handle<'_>,
+        parent: &Snapshot,
+    ) -> Result<Option<(InodeNumber, u32)>> {
+        for group in self.groups_together(parent, aside::groups_past(parent.ino)) {
+            if !self.may_have_inodes(group)? {
+                continue;
+            }
+            let taken = self.try_change_group(handle, group, |desc, handle| {
+                self.take_inode_in(handle, group, desc, false)
+            })?;
+            match taken {
+                Some(Some(taken)) => return Ok(Some(taken)),
+                Some(None) => {}
+                None => aside::step(parent.ino),
+            }
+        }
+        Ok(None)
+    }
+
+    /// Whether a group may have a free inode.
+    fn may_have_inodes(&self, group: GroupNumber) -> Result<bool> {
+        Ok(self.writer()?.first_free_inode(group).load(Relaxed) < self.sb.inodes_per_group)
     }
 
     fn take_inode_in(
@@ -83,9 +115,10 @@ impl Ext4 {
             let sum = handle.create(desc.inode_bitmap.0, create).map_err(|source| place.io(source))?;
             desc.inode_bitmap_sum = sum.unwrap_or(desc.inode_bitmap_sum);
         }
-        self.writer()?.first_free_inode(group).store(index + 1, Relaxed);
         desc.flags = desc.flags.without(GroupFlags::INODE_UNINIT);
         desc.free_inodes -= 1;
+        let next = if desc.free_inodes == 0 { self.sb.inodes_per_group } else { index + 1 };
+        self.writer()?.first_free_inode(group).store(next, Relaxed);
         desc.used_dirs += u32::from(is_dir);
         desc.itable_unused = desc.itable_unused.min(self.sb.inodes_per_group - index - 1);
         Ok(Some((ino, generation)))

@@ -3,6 +3,7 @@
 //! | file | what |
 //! |---|---|
 //! | `place` | in which groups to look: directories spread, files beside their directory |
+//! | `aside` | where several threads make files: how far from their directory each takes its inodes |
 //! | `allocate` | taking an inode of a group and giving it back: bitmap, descriptor, table |
 //! | `orphans` | which inodes live without a name, on disk |
 //! | `evict` | the end of an orphan |
@@ -13,6 +14,7 @@
 //! but the cache's is taken.
 
 mod allocate;
+mod aside;
 mod evict;
 mod orphans;
 mod place;

@@ -41,6 +41,19 @@ impl Ext4 {
         Ok(first.into_iter().chain(all))
     }
 
+    /// The groups whose inode tables lie with that of the directory's, from its own on, without the first `past` of them.
+    pub(super) fn groups_together(
+        &self,
+        dir: &Snapshot,
+        past: u32,
+    ) -> impl Iterator<Item = GroupNumber> + use<> {
+        let beside = (dir.ino.0 - 1) / self.sb.inodes_per_group;
+        let in_flex = self.sb.groups_per_flex;
+        let start = beside - beside % in_flex;
+        let count = in_flex.min(self.sb.groups - start);
+        (past.min(count)..count).map(move |step| GroupNumber(start + (beside - start + step) % count))
+    }
+
     fn flex_of(&self, group: GroupNumber) -> u32 {
         group.0 / self.sb.groups_per_flex
     }

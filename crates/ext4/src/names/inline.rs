@@ -119,11 +119,7 @@ impl Ext4 {
             let short = Problem::Missing { what: "room in a block for the entries" };
             self.create_leaf(&mut handle, &draft, at, |area| area.fill(&all).then_some(()).ok_or(short))
         });
-        let moved = moved.and_then(|()| {
-            let (mtime, ctime) = (old.inode.mtime, old.inode.ctime);
-            self.publish_directory(&mut handle, dir, &draft, mtime)?;
-            self.change_inode(&mut handle, dir, |snapshot| snapshot.inode.ctime = ctime)
-        });
+        let moved = moved.and_then(|()| self.publish_layout(&mut handle, dir, &mut draft));
         self.all_or_abort(moved)?;
         handle.stop();
         Ok(())

@@ -22,7 +22,7 @@ impl Ext4 {
             let entry = NewEntry { name, inode: target.ino, file_type: self.entry_type(target.kind) };
             self.add_entry(&mut handle, dir, &mut draft, plan, &entry)?;
             let now = self.writer()?.now();
-            let done = self.publish_directory(&mut handle, dir, &draft, now).and_then(|()| {
+            let done = self.publish_directory(&mut handle, dir, &draft).and_then(|()| {
                 let before = self.change_inode(&mut handle, node, |snapshot| {
                     let before = snapshot.inode.links;
                     snapshot.inode.links = before + 1;
@@ -45,7 +45,7 @@ impl Ext4 {
         let now = self.writer()?.now();
         self.remove_entry(&mut handle, &mut draft, found)?;
         let done = self
-            .publish_directory(&mut handle, dir, &draft, now)
+            .publish_directory(&mut handle, dir, &draft)
             .and_then(|()| self.drop_link(&mut handle, node, now));
         self.all_or_abort(done)?;
         handle.stop();
@@ -62,7 +62,7 @@ impl Ext4 {
         self.remove_entry(&mut handle, &mut draft, found)?;
         Ext4::uncount_subdirectory(&mut draft);
         let done = self
-            .publish_directory(&mut handle, dir, &draft, now)
+            .publish_directory(&mut handle, dir, &draft)
             .and_then(|()| self.drop_directory(&mut handle, node, now));
         self.all_or_abort(done)?;
         handle.stop();

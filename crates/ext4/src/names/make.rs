@@ -38,10 +38,9 @@ impl Ext4 {
             self.all_or_abort(undone)?;
             return Err(error);
         }
-        let now = made.inode.ctime;
         let done = self
             .write_new_inode(&mut handle, &made)
-            .and_then(|()| self.publish_directory(&mut handle, dir, &draft, now));
+            .and_then(|()| self.publish_directory(&mut handle, dir, &draft));
         self.all_or_abort(done)?;
         Ok(Node::new(made, Some(handle.stop())))
     }

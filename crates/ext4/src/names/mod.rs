@@ -38,7 +38,7 @@ pub(crate) use beside::{DirectoryLocks, settle};
 
 use crate::xattr::adopt_inline_data;
 use crate::{Ext4, Node, Result, Snapshot, Structure};
-use dentree_ext4_format::{InodeFlags, InodeTime, Problem};
+use dentree_ext4_format::{Inode, InodeFlags, InodeTime, Problem};
 use dentree_jbd2::Handle;
 use dentree_vfs::FileType;
 use std::ops::{Deref, DerefMut};
@@ -103,15 +103,20 @@ impl DerefMut for Draft {
 }
 
 impl Ext4 {
-    /// Makes what the draft of a directory says its state, at time `now`.
-    fn publish_directory(
-        &self,
-        handle: &mut Handle<'_>,
-        dir: &Node,
-        draft: &Draft,
-        now: InodeTime,
-    ) -> Result<()> {
+    /// Makes what the draft of a directory says its state, as of now.
+    ///
+    /// Where that is its state already, as another name was changed in the same tick of the clock, its inode is left alone: it is in the table, or
+    /// whoever has made it so is about to write it there, by a handle of this transaction.
+    fn publish_directory(&self, handle: &mut Handle<'_>, dir: &Node, draft: &Draft) -> Result<()> {
+        let writer = self.writer()?;
+        let has_same_counts = draft.inode.links == draft.links_before && !draft.has_new_layout();
+        if has_same_counts && dir.look(|now| is_changed_at(&now.inode, writer.now())) {
+            dir.note_change(handle.tid());
+            return Ok(());
+        }
         let changed = self.change_inode(handle, dir, |snapshot| {
+            // Asked here, where one comes after the other: times do not go back.
+            let now = writer.now();
             let inode = &mut snapshot.inode;
             // Others may have made subdirectories meanwhile.
             let links = i32::from(inode.links) + i32::from(draft.inode.links) - i32::from(draft.links_before);
@@ -175,4 +180,8 @@ impl Ext4 {
     fn no_entry(dir: &Snapshot) -> crate::Error {
         dir.place(Structure::DirectoryEntry).corrupt(Problem::Missing { what: "the name" })
     }
+}
+
+fn is_changed_at(dir: &Inode, time: InodeTime) -> bool {
+    (dir.mtime, dir.ctime) == (time, time)
 }

@@ -92,7 +92,7 @@ impl Ext4 {
         self.remove_entry(handle, &mut drafts.from, source)?;
         let to = drafts.to().ino;
         self.touch_moved(handle, rename.moved, drafts.to.is_some().then_some(to), parties.moved.1, now)?;
-        self.publish_both(handle, rename, &drafts, now)
+        self.publish_both(handle, rename, &drafts)
     }
 
     /// To a name that another inode has so far, which loses it.
@@ -145,7 +145,7 @@ impl Ext4 {
             let (to, from) = across.unzip();
             self.touch_moved(&mut handle, rename.moved, to, parties.moved.1, now)?;
             self.touch_moved(&mut handle, other, from, replaced.1, now)?;
-            self.publish_both(&mut handle, rename, &drafts, now)
+            self.publish_both(&mut handle, rename, &drafts)
         })();
         self.all_or_abort(done)?;
         handle.stop();
@@ -187,11 +187,10 @@ impl Ext4 {
         handle: &mut Handle<'_>,
         rename: &Rename<'_, Node>,
         drafts: &Drafts,
-        now: InodeTime,
     ) -> Result<()> {
         if let Some(to) = &drafts.to {
-            self.publish_directory(handle, rename.to.dir, to, now)?;
+            self.publish_directory(handle, rename.to.dir, to)?;
         }
-        self.publish_directory(handle, rename.from.dir, &drafts.from, now)
+        self.publish_directory(handle, rename.from.dir, &drafts.from)
     }
 }
