@@ -125,6 +125,12 @@ pub trait FileSystem: Send + Sync + 'static {
         let _ = dirs;
     }
 
+    /// Says that names will be looked up in this directory soon, so that what each look-up there begins with is in memory, or on its way.
+    /// May wait for a part of it: for who has nobody waiting. Whatever is wrong is told by the look-up.
+    fn expect_lookups(&self, dir: &Self::Node) {
+        let _ = dir;
+    }
+
     /// What memory a node takes in bytes, for the inode cache's budget; asked once, when the node is new.
     fn node_bytes(&self, node: &Self::Node) -> usize;
 
