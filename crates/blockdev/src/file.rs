@@ -285,6 +285,31 @@ impl BlockDevice for FileDevice {
         })
     }
 
+    /// Holes of the file are filled with zeros. Space that is taken and not written (`fallocate`) is a hole in this sense: the system keeps a
+    /// record of that, too, which changes with the first write.
+    #[cfg(target_os = "linux")]
+    fn fill_holes(&self, offset: u64, len: u64) -> io::Result<()> {
+        self.check_write(offset, len)?;
+        let (mut at, end) = (offset, offset + len);
+        // Where the system cannot tell, the space is taken with the first write, as everywhere else.
+        while let Ok(hole) = rustix::fs::seek(&self.file, rustix::fs::SeekFrom::Hole(at)) {
+            if hole >= end {
+                break;
+            }
+            at = match rustix::fs::seek(&self.file, rustix::fs::SeekFrom::Data(hole)) {
+                Ok(data) => data.min(end),
+                Err(Errno::NXIO) => end,
+                Err(_) => break,
+            };
+            let zeros = vec![0; usize::try_from(at - hole).unwrap_or(usize::MAX).min(ZEROS)];
+            for from in (hole..at).step_by(ZEROS) {
+                let count = zeros.len().min(usize::try_from(at - from).unwrap_or(usize::MAX));
+                self.write_out_at(from, &[IoSlice::new(&zeros[..count])])?;
+            }
+        }
+        Ok(())
+    }
+
     fn submit(self: Arc<Self>, offset: u64, buf: Vec<u8>, done: Done) {
         let mut job = Job { offset, buf, done };
         if let Err(error) = check_range(offset, job.buf.len() as u64, self.size) {
@@ -335,6 +360,10 @@ fn write_pieces(
 /// works meanwhile, and a few pages serve for all of it where the system would have to find a fresh one for each.
 #[cfg(target_os = "linux")]
 const DONTCACHE: ReadWriteFlags = ReadWriteFlags::from_bits_retain(0x80);
+
+/// So many zeros are written at a time.
+#[cfg(target_os = "linux")]
+const ZEROS: usize = 1 << 20;
 
 /// How many slices one `preadv` takes.
 #[cfg(target_os = "linux")]

@@ -104,6 +104,13 @@ pub trait BlockDevice: Send + Sync + 'static {
         self.write_vectored_at(offset, bufs)
     }
 
+    /// Takes the space for `len` bytes at `offset` where the medium has none for them yet, as in a sparse file: who writes there later writes
+    /// those bytes and nothing else. What can be read there stays as it is. Nobody may write there meanwhile. Where a device cannot tell,
+    /// it does nothing.
+    fn fill_holes(&self, offset: u64, len: u64) -> io::Result<()> {
+        check_range(offset, len, self.size())
+    }
+
     /// Begins to fill `buf` from the bytes at `offset`, and calls `done` with it, or with why it is not filled.
     ///
     /// Reads end in no particular order, but none is begun before those that were submitted earlier. `done` is called once, by any

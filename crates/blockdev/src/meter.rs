@@ -143,6 +143,10 @@ impl BlockDevice for MeteredDevice {
         self.device.write_out_at(offset, bufs)
     }
 
+    fn fill_holes(&self, offset: u64, len: u64) -> io::Result<()> {
+        self.device.fill_holes(offset, len)
+    }
+
     fn submit(self: Arc<Self>, offset: u64, buf: Vec<u8>, done: Done) {
         self.counters.read(buf.len() as u64);
         Arc::clone(&self.device).submit(offset, buf, done);

@@ -81,6 +81,10 @@ impl BlockDevice for Slice {
         self.device.write_out_at(self.below(offset, len)?, bufs)
     }
 
+    fn fill_holes(&self, offset: u64, len: u64) -> io::Result<()> {
+        self.device.fill_holes(self.below(offset, len)?, len)
+    }
+
     fn submit(self: Arc<Self>, offset: u64, buf: Vec<u8>, done: Done) {
         match self.below(offset, buf.len() as u64) {
             Ok(offset) => Arc::clone(&self.device).submit(offset, buf, done),

@@ -76,6 +76,25 @@ fn what_is_written_out_is_there_at_once_and_ends_where_the_device_does() {
 }
 
 #[test]
+fn filling_holes_takes_space_and_changes_no_byte() {
+    let file = NamedTempFile::new().unwrap();
+    file.as_file().set_len(8 << 20).unwrap();
+    let device = open(file.path(), Access::ReadWrite);
+    device.write_at(3 << 20, &[7; 100_000]).unwrap();
+    let hole_behind = |at| rustix::fs::seek(file.as_file(), rustix::fs::SeekFrom::Hole(at)).unwrap();
+    let sparse = hole_behind(1 << 20) == 1 << 20;
+    let before = std::fs::read(file.path()).unwrap();
+    device.fill_holes(1 << 20, 5 << 20).unwrap();
+    assert!(hole_behind(1 << 20) >= 6 << 20, "a hole at {}", hole_behind(1 << 20));
+    // What was not asked for is as it was.
+    assert!(!sparse || (hole_behind(0) == 0 && hole_behind(7 << 20) == 7 << 20));
+    assert!(std::fs::read(file.path()).unwrap() == before);
+    assert_eq!(device.fill_holes((8 << 20) - 1, 2).unwrap_err().kind(), ErrorKind::UnexpectedEof);
+    let reader = open(file.path(), Access::ReadOnly);
+    assert_eq!(reader.fill_holes(0, 1).unwrap_err().kind(), ErrorKind::PermissionDenied);
+}
+
+#[test]
 fn a_second_writer_is_refused_by_the_name_of_the_first_and_readers_are_not() {
     let file = image(100);
     let first = open(file.path(), Access::ReadWrite);

@@ -6,6 +6,8 @@
 //! `Documentation/filesystems/ext4/directory.rst` ("Hash Tree Directories"), RFC 1320 (MD4's round functions; the
 //! directory hash takes 8 input words in place of 16, hence "half"), and Wheeler and Needham's TEA paper (16 cycles).
 
+mod half_md4;
+
 use std::fmt;
 
 /// The major hash of a name: what a dx entry is ordered by. Bit 0 is always clear in a name's hash; in a dx entry
@@ -117,7 +119,12 @@ impl HashVersion {
         let (major, minor) = match self.algorithm {
             HashAlgorithm::Legacy => (legacy(name, self.sign), 0),
             HashAlgorithm::HalfMd4 => {
-                let state = digest::<32, 8>(name, self.sign, seed, half_md4);
+                let state = digest::<{ half_md4::BYTES }, { half_md4::WORDS }>(
+                    name,
+                    self.sign,
+                    seed,
+                    half_md4::transform,
+                );
                 (state[1], state[2])
             }
             HashAlgorithm::Tea => {
@@ -127,6 +134,30 @@ impl HashVersion {
             HashAlgorithm::SipHash => return None,
         };
         Some(NameHash { major: MajorHash::from_raw(major), minor })
+    }
+}
+
+/// Hashes as many names as there are by half of MD4, as [`HashVersion::hash`] does each of them: eight side by side, which
+/// takes less than half of the time. `each` gets the hashes in the order of the names.
+pub fn half_md4_of_all<'a>(
+    names: impl IntoIterator<Item = &'a [u8]>,
+    sign: CharSign,
+    seed: HashSeed,
+    mut each: impl FnMut(NameHash),
+) {
+    let mut names = names.into_iter();
+    loop {
+        let (mut together, mut count) = ([&[][..]; half_md4::LANES], 0);
+        for (place, name) in together.iter_mut().zip(&mut names) {
+            *place = name;
+            count += 1;
+        }
+        let [_, majors, minors, _] = half_md4::side_by_side(together, sign, seed);
+        let hashes = majors.into_iter().zip(minors).take(count);
+        hashes.for_each(|(major, minor)| each(NameHash { major: MajorHash::from_raw(major), minor }));
+        if count < half_md4::LANES {
+            return;
+        }
     }
 }
 
@@ -199,37 +230,6 @@ fn input_words<const WORDS: usize>(rest: &[u8], sign: CharSign) -> [u32; WORDS] 
         *word = part.iter().fold(padding, |acc, &b| sign.widen(b).wrapping_add(acc << 8));
     }
     words
-}
-
-/// One round of MD4: eight steps, each with the input word whose turn it is.
-#[inline(always)]
-fn md4_round(
-    [mut a, mut b, mut c, mut d]: [u32; 4],
-    function: impl Fn(u32, u32, u32) -> u32,
-    constant: u32,
-    words: [u32; 8],
-    shifts: [u32; 4],
-) -> [u32; 4] {
-    for (step, word) in words.into_iter().enumerate() {
-        // What the step before has written comes in last.
-        let sum = a.wrapping_add(word.wrapping_add(constant)).wrapping_add(function(b, c, d));
-        // MD4 names the four registers anew at each step: the one just written becomes `b` of the next.
-        (a, b, c, d) = (d, sum.rotate_left(shifts[step % 4]), b, c);
-    }
-    [a, b, c, d]
-}
-
-fn half_md4(state: &mut [u32; 4], input: &[u32; 8]) {
-    let [i0, i1, i2, i3, i4, i5, i6, i7] = *input;
-    let choose = |x, y, z| z ^ (x & (y ^ z));
-    let mixed = md4_round(*state, choose, 0, *input, [3, 7, 11, 19]);
-    let majority = |x, y, z| (x & y) | (z & (x | y));
-    let mixed = md4_round(mixed, majority, 0x5a82_7999, [i1, i3, i5, i7, i0, i2, i4, i6], [3, 5, 9, 13]);
-    let parity = |x, y, z| x ^ y ^ z;
-    let mixed = md4_round(mixed, parity, 0x6ed9_eba1, [i3, i7, i2, i6, i1, i5, i0, i4], [3, 9, 11, 15]);
-    for (word, mixed) in state.iter_mut().zip(mixed) {
-        *word = word.wrapping_add(mixed);
-    }
 }
 
 fn tea(state: &mut [u32; 4], key: &[u32; 4]) {

@@ -257,6 +257,14 @@ impl Inode {
         self.seal(bytes, sb);
     }
 
+    /// As [`encode`](Inode::encode), of an inode that is freed at `dtime`.
+    pub fn encode_freed(&self, bytes: &mut [u8], dtime: u32, sb: &Superblock) {
+        if let Ok((raw, _)) = RawInode::mut_from_prefix(bytes) {
+            raw.i_dtime.set(dtime);
+        }
+        self.encode(bytes, sb);
+    }
+
     /// Writes the checksum, where the file system has any.
     fn seal(&self, bytes: &mut [u8], sb: &Superblock) {
         if sb.has_metadata_csum() {

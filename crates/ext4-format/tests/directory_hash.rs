@@ -1,7 +1,7 @@
 //! Directory hashes agree with e2fsprogs': known answers that `debugfs dx_hash` gave, and the program itself over
 //! many names where it is installed.
 
-use dentree_ext4_format::hash::{CharSign, HashSeed, HashVersion};
+use dentree_ext4_format::hash::{CharSign, HashSeed, HashVersion, half_md4_of_all};
 use proptest::prelude::*;
 use std::io::Write as _;
 use std::process::Command;
@@ -98,6 +98,39 @@ fn hashes_are_those_that_debugfs_gave() {
     }
     for &(version, name, major, minor) in SEEDED {
         assert_eq!(ours(version, name, seed(SEED_BYTES)), (major, minor), "{version} seeded");
+    }
+}
+
+/// More than eight, and fewer than sixteen: names of all lengths meet, and the last eight are not full.
+#[test]
+fn names_side_by_side_have_the_hashes_that_debugfs_gave() {
+    for (version, sign) in [(1, CharSign::Signed), (4, CharSign::Unsigned)] {
+        let known = || KNOWN.iter().filter(move |&&(of, ..)| of == version);
+        for count in 0..=known().count() {
+            let mut hashes = Vec::new();
+            let names = known().take(count).map(|&(_, name, ..)| name);
+            half_md4_of_all(names, sign, HashSeed::DEFAULT, |hash| {
+                hashes.push((hash.major.get(), hash.minor))
+            });
+            assert!(
+                hashes.iter().copied().eq(known().take(count).map(|&(_, _, major, minor)| (major, minor)))
+            );
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn names_side_by_side_have_the_hashes_that_each_has_alone(
+        names in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..=255), 0..40),
+        unsigned in any::<bool>(),
+        bytes in any::<[u8; 16]>(),
+    ) {
+        let (version, sign) = if unsigned { (4, CharSign::Unsigned) } else { (1, CharSign::Signed) };
+        let mut hashes = Vec::new();
+        let all = names.iter().map(|name| &**name);
+        half_md4_of_all(all, sign, seed(bytes), |hash| hashes.push((hash.major.get(), hash.minor)));
+        prop_assert!(hashes.into_iter().eq(names.iter().map(|name| ours(version, name, seed(bytes)))));
     }
 }
 

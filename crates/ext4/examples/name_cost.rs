@@ -84,9 +84,9 @@ fn in_process(vfs: &Vfs<Ext4>) -> Result<Contender<'_>, Box<dyn std::error::Erro
                 "rename" => {
                     drop(vfs.rename(who, &dir, name, &dir, &[name, b"+"].concat(), OnExisting::Fail)?);
                 }
-                "unlink" => drop(vfs.unlink(who, &dir, &[name, b"+"].concat())?),
+                "unlink" => vfs.unlink(who, &dir, &[name, b"+"].concat())?,
                 "mkdir" => drop(vfs.make(who, &dir, name, NewKind::Directory, 0o755)?),
-                _ => drop(vfs.rmdir(who, &dir, name)?),
+                _ => vfs.rmdir(who, &dir, name)?,
             }
         }
         Ok(())

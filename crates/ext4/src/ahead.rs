@@ -220,7 +220,23 @@ impl Ext4 {
     }
 }
 
+/// Most index blocks below the root that are read before they are wanted: those of some 700,000 names, with blocks of 4 KiB.
+const FIRST_OF_INDEX: usize = 16;
+
 impl Ext4 {
+    /// Reads the root of a directory's index, if it has one, and the blocks below it, one after the other. Who looks a name up meanwhile
+    /// reads what it wants by itself, unless that is on its way: it waits for nobody who was not asked.
+    pub(crate) fn read_index_ahead(&self, dir: &Snapshot) {
+        let reads = self.dx_read_ahead != DxReadAhead::Off && self.is_indexed(dir);
+        if !reads || dir.kind != FileType::Directory || dir.has(InodeFlags::INLINE_DATA) {
+            return;
+        }
+        // What is wrong with it is told to who looks a name up.
+        for block in self.below_root(dir, FIRST_OF_INDEX).unwrap_or_default() {
+            let _ = self.index_frame(dir, block);
+        }
+    }
+
     /// Begins to read the blocks of the inode table that these inodes lie in, in the order of the device, neighbours (and what lies between
     /// near ones) in one request. No more than a part of the cache holds.
     pub(crate) fn read_inodes_ahead(&self, inos: impl Iterator<Item = InodeNumber>) {
@@ -246,7 +262,7 @@ impl Ext4 {
         blocks.sort_unstable();
         blocks.dedup();
         blocks.truncate((self.cache_blocks() / 4).max(1));
-        self.read_ahead(runs_of(&blocks, MAX_GAP));
+        self.read_ahead(joined(blocks.into_iter().map(|block| block..block + 1), MAX_GAP));
     }
 
     /// Begins to read what directories begin with, in the order of the device. Waits for their inodes, which are on their way together; no more
@@ -269,38 +285,31 @@ impl Ext4 {
             }
         }
         runs.sort_unstable_by_key(|run| run.start);
-        self.read_ahead(joined(runs));
+        self.read_ahead(joined(runs, 0));
     }
 }
 
 /// So many blocks of a directory that is to be listed are read before anybody lists it.
 const FIRST_BLOCKS: u32 = 4;
 
-/// Ascending runs, of which those that touch are one.
-fn joined(runs: Runs) -> Runs {
-    let mut all = Runs::new();
+/// So many blocks that nobody wants are read along with their neighbours: it costs less than another request.
+const MAX_GAP: u64 = 3;
+
+/// Ascending runs, of which those with at most `gap` blocks between them are one, with what lies there.
+pub(crate) fn joined<B>(runs: impl IntoIterator<Item = Range<B>>, gap: u64) -> Vec<Range<B>>
+where
+    B: Copy + Ord + Into<u64>,
+{
+    let mut all = Vec::<Range<B>>::new();
     for run in runs {
         match all.last_mut() {
-            Some(last) if run.start <= last.end => last.end = last.end.max(run.end),
+            Some(last) if run.start.into() <= last.end.into().saturating_add(gap) => {
+                last.end = last.end.max(run.end)
+            }
             _ => all.push(run),
         }
     }
     all
-}
-
-/// Blocks so far apart are read in one request: it costs less than another one.
-const MAX_GAP: u64 = 4;
-
-/// Ascending blocks as runs; those that lie less than `max_gap` behind another's end are its run's, with what lies between.
-pub(crate) fn runs_of(blocks: &[u64], max_gap: u64) -> Runs {
-    let mut runs = Runs::new();
-    for &block in blocks {
-        match runs.last_mut() {
-            Some(last) if block - last.end < max_gap => last.end = block + 1,
-            _ => runs.push(block..block + 1),
-        }
-    }
-    runs
 }
 
 #[cfg(test)]
@@ -344,15 +353,12 @@ mod tests {
     }
 
     #[test]
-    fn blocks_that_lie_near_are_one_run() {
-        assert_eq!(runs_of(&[3, 4, 8, 20, 21], MAX_GAP), [3..9, 20..22]);
-        assert_eq!(runs_of(&[3, 4, 8, 20, 21], 1), [3..5, 8..9, 20..22]);
-        assert_eq!(runs_of(&[], MAX_GAP), Runs::new());
-    }
-
-    #[test]
-    fn runs_that_touch_are_one() {
-        assert_eq!(joined(vec![3..5, 5..6, 5..6, 8..9]), [3..6, 8..9]);
+    fn runs_that_lie_near_are_one() {
+        let runs = [3_u64..5, 5..6, 5..6, 9..10, 21..22, 22..23];
+        assert_eq!(joined(runs.clone(), 0), [3..6, 9..10, 21..23]);
+        assert_eq!(joined(runs, MAX_GAP), [3..10, 21..23]);
+        assert_eq!(joined([3_u32..5, 9..10], MAX_GAP), [3..5, 9..10]);
+        assert_eq!(joined(Runs::new(), MAX_GAP), Runs::new());
     }
 
     #[test]

@@ -52,4 +52,13 @@ impl Ext4 {
         }
         Ok(())
     }
+
+    /// Notes that the block of metadata at `place`, which was just made, is sound.
+    pub(crate) fn note_checked(&self, place: Place, checked: Checked) -> Result<()> {
+        if let Some(block) = place.block {
+            let made = self.cache.get(block.0).map_err(|source| place.io(source))?;
+            self.cache.set_mark(block.0, &made, checked.mark());
+        }
+        Ok(())
+    }
 }

@@ -39,6 +39,10 @@ impl FileSystem for Ext4 {
         self.read_directories_ahead(dirs.iter().filter_map(|ino| u32::try_from(ino.0).ok()).map(InodeNumber));
     }
 
+    fn expect_lookups(&self, dir: &Node) {
+        self.read_index_ahead(&dir.snapshot());
+    }
+
     fn node_bytes(&self, node: &Node) -> usize {
         // Told once, of what may come to be changed as if it were.
         let (own, tails) = if self.writer.is_some() { (Node::CHANGED_BYTES, 2) } else { (Node::BYTES, 1) };
@@ -150,6 +154,10 @@ impl FileSystem for Ext4 {
 
     fn rmdir(&self, dir: &Node, name: &[u8], node: &Node) -> Result<()> {
         Ok(self.remove_directory(dir, name, node)?)
+    }
+
+    fn unlink_and_free(&self, dir: &Node, name: &[u8], node: &Node) -> Result<bool> {
+        Ok(self.remove_and_free(dir, name, node)?)
     }
 
     fn rename(&self, rename: &Rename<'_, Node>) -> Result<()> {

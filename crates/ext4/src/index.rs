@@ -150,6 +150,16 @@ impl Ext4 {
         Ok(false)
     }
 
+    /// The first index blocks below the root, no more than `most`; none where the root leads to leaves.
+    pub(crate) fn below_root(&self, dir: &Snapshot, most: usize) -> Result<Vec<LogicalBlock>> {
+        let root = self.index_frame(dir, LogicalBlock(0))?;
+        let parsed = self.parse_root(&root.buffer).map_err(|problem| root.place.corrupt(problem))?;
+        let count = if parsed.indirect_levels == 0 { 0 } else { most };
+        let end = self.dir_blocks(dir)?;
+        let blocks = (0..count).map_while(|at| parsed.entries.get(at)).map(|entry| entry.block);
+        Ok(blocks.filter(|block| block.0 < end).collect())
+    }
+
     /// Whether index blocks are still the versions that were read; of one that nobody has in memory any more that is not known.
     pub(crate) fn are_current(&self, frames: &[Frame]) -> bool {
         frames.iter().all(|Frame { buffer, place, .. }| {
@@ -158,7 +168,7 @@ impl Ext4 {
     }
 
     /// Reads an index block and verifies it whole.
-    fn index_frame(&self, dir: &Snapshot, block: LogicalBlock) -> Result<Frame> {
+    pub(crate) fn index_frame(&self, dir: &Snapshot, block: LogicalBlock) -> Result<Frame> {
         let (buffer, place) = self.dir_block(dir, block, dir.place(Structure::DirectoryIndex(block)))?;
         let frame = Frame { buffer, place, block, at: 0 };
         let seed = dir.inode.checksum_seed;

@@ -13,11 +13,12 @@
 //!
 //! On a damaged image a name may stand in a leaf that its hash does not belong to. It is told of with that leaf.
 
+use crate::ahead::joined;
 use crate::index::Way;
 use crate::map::Placed;
 use crate::{Ext4, Place, Result, Snapshot, Structure};
 use dentree_bufcache::{Buffer, First};
-use dentree_ext4_format::hash::{HashAlgorithm, HashSeed, HashVersion, MajorHash};
+use dentree_ext4_format::hash::{HashAlgorithm, HashVersion, MajorHash, NameHash, half_md4_of_all};
 use dentree_ext4_format::{Compat, Entry, InodeFlags, LogicalBlock};
 use std::ops::{ControlFlow, Range};
 
@@ -196,15 +197,7 @@ impl Ext4 {
             blocks.push(next.block.0);
         }
         blocks.sort_unstable();
-        blocks.dedup();
-        let mut runs: Vec<Range<u32>> = Vec::new();
-        for block in blocks {
-            match runs.last_mut() {
-                Some(last) if last.end == block => last.end += 1,
-                _ => runs.push(block..block.saturating_add(1)),
-            }
-        }
-        runs
+        joined(blocks.into_iter().map(|block| block..block.saturating_add(1)), 0)
     }
 
     /// Tells of the entries of some pieces of a directory in their order, those behind `after`.
@@ -217,25 +210,17 @@ impl Ext4 {
         after: u64,
         each: &mut Each<'_>,
     ) -> Result<ControlFlow<()>> {
-        let last = hashes.end.saturating_sub(2).max(hashes.start);
-        let order = Order { version, seed: self.hash_seed(), is_folded: self.is_casefolded(dir) };
-        // What is sorted is small: both hashes, and which entry it is.
-        let (mut entries, mut sorted) = (Vec::with_capacity(MANY), Vec::with_capacity(MANY));
+        let mut entries = Vec::with_capacity(MANY);
         for (bytes, place) in pieces {
             for entry in self.entries(bytes) {
-                let entry = entry.map_err(|problem| place.corrupt(problem))?;
-                let (major, low) = self.listed_place(dir, entry.name, order);
-                sorted.push((major.clamp(hashes.start, last), low, entries.len()));
-                entries.push(entry);
+                entries.push(entry.map_err(|problem| place.corrupt(problem))?);
             }
         }
-        let name = |at: usize| entries.get(at).map(|entry: &Entry<'_>| entry.name);
-        sorted.sort_unstable_by(|&(major, low, at), &(its_major, its_low, its)| {
-            (major, low).cmp(&(its_major, its_low)).then_with(|| (name(at), at).cmp(&(name(its), its)))
-        });
+        let Sorted { keys, lows } = self.sorted(dir, version, &entries, hashes);
         let mut previous = None;
-        for (major, low, at) in sorted {
-            let Some(&entry) = entries.get(at) else { continue };
+        for key in keys {
+            let (major, at) = major_and_number(key);
+            let (Some(&entry), Some(&low)) = (entries.get(at), lows.get(at)) else { continue };
             let low = match previous {
                 Some((before, least)) if before == major => low.max(least),
                 _ => low,
@@ -249,29 +234,57 @@ impl Ext4 {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// What a name is ordered by: the hash of the index, and another. The dots come before all names.
-    fn listed_place(&self, dir: &Snapshot, name: &[u8], order: Order) -> (u32, u32) {
-        if name == b"." || name == b".." {
-            return (0, 0);
+    /// The order of entries: by the hash of the index, then by another one, then by name. The dots come before all names.
+    fn sorted(
+        &self,
+        dir: &Snapshot,
+        version: HashVersion,
+        entries: &[Entry<'_>],
+        hashes: Range<u32>,
+    ) -> Sorted {
+        let last = hashes.end.saturating_sub(2).max(hashes.start);
+        // One digest has both hashes, as nearly everywhere.
+        let is_one = version.algorithm == HashAlgorithm::HalfMd4 && !self.is_casefolded(dir);
+        let (mut keys, mut lows) = (Vec::with_capacity(entries.len()), Vec::with_capacity(entries.len()));
+        let mut names = entries.iter().map(|entry| entry.name);
+        half_md4_of_all(names.clone(), version.sign, self.hash_seed(), |other| {
+            let (major, low) = match names.next().unwrap_or_default() {
+                b"." | b".." => (0, 0),
+                _ if is_one => (other.major.get(), low_of(other)),
+                name => (self.entry_hash(dir, name, version).get(), low_of(other)),
+            };
+            keys.push(u64::from(major.clamp(hashes.start, last)) << 32 | lows.len() as u64);
+            lows.push(low);
+        });
+        // Numbers are sorted without a branch for each comparison; the few that share a hash, once more.
+        keys.sort_unstable();
+        for same in keys.chunk_by_mut(|&key, &next| key >> 32 == next >> 32).filter(|same| same.len() > 1) {
+            let name = |at: usize| entries.get(at).map(|entry| entry.name);
+            same.sort_unstable_by_key(|&key| {
+                let (_, at) = major_and_number(key);
+                (lows.get(at).copied(), name(at), at)
+            });
         }
-        let Order { version, seed, is_folded } = order;
-        let other = HashVersion { algorithm: HashAlgorithm::HalfMd4, ..version };
-        let both = other.hash(name, seed);
-        let major = match both {
-            // One digest has both, as nearly everywhere.
-            Some(both) if version == other && !is_folded => both.major,
-            _ => self.entry_hash(dir, name, version),
-        };
-        (major.get(), (both.map_or(0, |both| both.minor) >> 1).max(1))
+        Sorted { keys, lows }
     }
 }
 
-/// What the order of a directory's names is made of.
-#[derive(Clone, Copy)]
-struct Order {
-    version: HashVersion,
-    seed: HashSeed,
-    is_folded: bool,
+/// The order of some entries.
+struct Sorted {
+    /// The entries in their order: of each the hash of the index above, and below it its number.
+    keys: Vec<u64>,
+    /// The other hash of each entry, by number.
+    lows: Vec<u32>,
+}
+
+/// The two halves of a key.
+fn major_and_number(key: u64) -> (u32, usize) {
+    ((key >> 32) as u32, (key & u64::from(u32::MAX)) as usize)
+}
+
+/// What the other hash gives to a cookie; 0 is of the dots.
+fn low_of(other: NameHash) -> u32 {
+    (other.minor >> 1).max(1)
 }
 
 fn cookie_of(major: u32, low: u32) -> u64 {

@@ -6,7 +6,9 @@ use dentree_ext4_format::InodeNumber;
 use dentree_jbd2::Tid;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{
+    Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError,
+};
 
 /// An inode in memory: the newest snapshot of it, and what of its content is not on the device yet.
 ///
@@ -161,6 +163,15 @@ impl Node {
     /// The content, to be changed.
     pub(crate) fn content_mut(&self) -> RwLockWriteGuard<'_, Content> {
         self.life().content.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The same, if nobody has it.
+    pub(crate) fn try_content_mut(&self) -> Option<RwLockWriteGuard<'_, Content>> {
+        match self.life().content.try_write() {
+            Ok(content) => Some(content),
+            Err(TryLockError::Poisoned(content)) => Some(content.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
     }
 }
 

@@ -10,7 +10,7 @@ use crate::space::Space;
 use crate::xattr::Shared;
 use crate::{Clock, Error, Ext4, Node, Place, Result, Snapshot, Structure};
 use dentree_ext4_format::{
-    BlockNumber, GroupDesc, GroupNumber, InodeTime, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE,
+    BlockNumber, GroupDesc, GroupNumber, InodeNumber, InodeTime, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE,
 };
 use dentree_jbd2::{Handle, Journal};
 use dentree_lockmeter::{Class, Mutex, MutexGuard};
@@ -157,6 +157,11 @@ impl Ext4 {
         Ok(self.writer()?.journal.start(credits)?)
     }
 
+    /// The most credits that a handle can have; 0 where nothing is changed.
+    pub(crate) fn most_credits(&self) -> u32 {
+        self.writer.as_ref().map_or(0, |writer| writer.journal.most_credits())
+    }
+
     /// Changes a group under its lock. `change` is given the descriptor, which is written back where it was changed, and the
     /// handle, for the group's bitmaps. It fails only before it has changed anything.
     pub(crate) fn change_group<R>(
@@ -213,18 +218,27 @@ impl Ext4 {
     ) -> Result<R> {
         // Of two changes the later must also be the later one on disk.
         let _writing = node.lock_writing();
-        let ino = node.ino();
+        let (answer, snapshot) = node.change_and_hold(change);
+        self.update_inode(handle, node.ino(), |bytes| snapshot.encode(bytes, &self.sb))?;
+        node.note_change(handle.tid());
+        Ok(answer)
+    }
+
+    /// Changes the bytes of an inode in the table.
+    pub(crate) fn update_inode(
+        &self,
+        handle: &mut Handle<'_>,
+        ino: InodeNumber,
+        change: impl FnOnce(&mut [u8]),
+    ) -> Result<()> {
         let (block, within) = self.find_inode(ino)?;
         let place = Structure::Inode.of(ino).at(block);
-        let (answer, snapshot) = node.change_and_hold(change);
         let size = usize::try_from(self.sb.inode_size).unwrap_or(usize::MAX);
         self.update(handle, block, place, |bytes| {
             if let Some(bytes) = bytes.chunks_exact_mut(size).nth(within) {
-                snapshot.encode(bytes, &self.sb);
+                change(bytes);
             }
-        })?;
-        node.note_change(handle.tid());
-        Ok(answer)
+        })
     }
 
     /// Changes the superblock within a transaction.

@@ -134,11 +134,11 @@ impl Worker<'_> {
         let name = self.name();
         let (vfs, dir) = (&self.stage.vfs, &self.stage.dir);
         let removed = match self.has.remove(&name) {
-            Some(Own::Dir) => vfs.rmdir(&WHO, dir, name.as_bytes()).map(drop),
-            Some(Own::File(_)) => vfs.unlink(&WHO, dir, name.as_bytes()).map(drop),
+            Some(Own::Dir) => vfs.rmdir(&WHO, dir, name.as_bytes()),
+            Some(Own::File(_)) => vfs.unlink(&WHO, dir, name.as_bytes()),
             None => match vfs.unlink(&WHO, dir, name.as_bytes()) {
                 Err(Error::NotFound) => Ok(()),
-                other => panic!("{name}, which is not there: {:?}", other.map(|node| node.ino())),
+                other => panic!("{name}, which is not there: {other:?}"),
             },
         };
         removed.unwrap_or_else(|error| panic!("{name}: {error}"));
@@ -186,12 +186,12 @@ impl Worker<'_> {
         let number = usize::try_from(self.random.below(CONTESTED as u64)).unwrap();
         let (name, Stage { vfs, dir, balance, .. }) = (contested(number), self.stage);
         let (outcome, change) = if self.random.below(2) == 0 {
-            (vfs.make(&WHO, dir, name.as_bytes(), NewKind::Fifo, 0o644), 1)
+            (vfs.make(&WHO, dir, name.as_bytes(), NewKind::Fifo, 0o644).map(drop), 1)
         } else {
             (vfs.unlink(&WHO, dir, name.as_bytes()), -1)
         };
         match outcome {
-            Ok(_) => drop(balance[number].fetch_add(change, Relaxed)),
+            Ok(()) => drop(balance[number].fetch_add(change, Relaxed)),
             Err(error) => assert!(matches!(error, Error::Exists | Error::NotFound), "{error}"),
         }
     }

@@ -71,6 +71,36 @@ fn inodes_come_in_few_requests_and_in_fewer_where_they_are_expected() {
 }
 
 #[test]
+fn a_look_up_that_is_expected_waits_for_its_leaf_alone() {
+    let image = Image::new("-t ext4 -b 1024 -N 30000", "64M", |_| {});
+    let made = image.change("", |top| {
+        let dir = top.join("dir");
+        fs::create_dir(&dir).unwrap();
+        names().for_each(|name| drop(fs::File::create(dir.join(name)).unwrap()));
+    });
+    if made.is_none() {
+        return;
+    }
+    let reads = |mode: DxReadAhead, is_expected: bool| {
+        let (fs, device, _) = open(&image.path(), mode);
+        let dir = fs.load(directory(&fs)).unwrap();
+        if is_expected {
+            fs.expect_lookups(&dir);
+        }
+        let ahead = device.counts().total_reads();
+        assert!(fs.lookup(&dir, names().nth(7).unwrap().as_bytes()).unwrap().is_some());
+        let first = device.counts().total_reads() - ahead;
+        // Another one, which goes by another block of the index.
+        assert!(fs.lookup(&dir, names().last().unwrap().as_bytes()).unwrap().is_some());
+        (first, device.counts().total_reads() - ahead - first)
+    };
+    let unexpected = reads(DxReadAhead::default(), false);
+    assert!(unexpected.0 >= 3, "no index of two levels: {unexpected:?}");
+    assert_eq!(reads(DxReadAhead::default(), true).0, 1);
+    assert_eq!(reads(DxReadAhead::Off, true), reads(DxReadAhead::Off, false));
+}
+
+#[test]
 fn a_large_directory_takes_few_reads_to_list_and_as_few_as_before_to_look_up_one_name() {
     let image = Image::new("-t ext4 -b 1024 -N 30000", "64M", |_| {});
     let made = image.change("", |top| {

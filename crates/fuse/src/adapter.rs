@@ -284,7 +284,15 @@ impl<F: FileSystem> fuser::Filesystem for Adapter<F> {
         match found.transpose() {
             // Node 0: a missing name that the kernel may remember as missing.
             None => reply.entry(&self.time_to_live(), &unreadable_attr(None, INodeNo(0)), Generation(0)),
-            Some(found) => self.send_entry(reply, found),
+            Some(found) => {
+                let dir = found.as_ref().ok().filter(|inode| inode.is_dir()).cloned();
+                self.send_entry(reply, found);
+                // Who asks for a directory by its name goes on to what is in it: what every look-up there begins with is read while
+                // the answer is on its way, and nobody waits for this thread.
+                if let Some(dir) = dir {
+                    self.vfs.expect_lookups(&dir);
+                }
+            }
         }
     }
 

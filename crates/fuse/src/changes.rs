@@ -107,9 +107,9 @@ impl<F: FileSystem> Adapter<F> {
     pub(crate) fn remove(&self, parent: INodeNo, name: &OsStr, as_directory: bool) -> Result<()> {
         let dir = self.inode(parent)?;
         let removed = if as_directory {
-            self.vfs.rmdir(&CHECKED, &dir, name.as_bytes())?
+            self.vfs.rmdir_and_hold(&CHECKED, &dir, name.as_bytes())?
         } else {
-            self.vfs.unlink(&CHECKED, &dir, name.as_bytes())?
+            self.vfs.unlink_and_hold(&CHECKED, &dir, name.as_bytes())?
         };
         self.hold_removed(removed);
         Ok(())

@@ -215,7 +215,7 @@ mod tests {
             let node = NodeId(inode.ino().0);
             known.told(node, Some(&inode));
             drop(inode);
-            known.hold(node, vfs.unlink(&who, vfs.root(), name).unwrap());
+            known.hold(node, vfs.unlink_and_hold(&who, vfs.root(), name).unwrap());
             node
         };
         assert!(!known.another_departed(0, LONG), "nothing to wait for");
@@ -245,7 +245,7 @@ mod tests {
             if told_first {
                 known.told(node, Some(&inode));
             }
-            known.hold(node, vfs.unlink(&who, vfs.root(), b"f").unwrap());
+            known.hold(node, vfs.unlink_and_hold(&who, vfs.root(), b"f").unwrap());
             if !told_first {
                 known.told(node, Some(&inode));
             }

@@ -46,6 +46,8 @@ pub(crate) struct Log {
     tail: Option<(u32, Tid)>,
     /// Where the next transaction goes.
     head: u32,
+    /// Before this block the log has its space on the medium.
+    filled: u32,
     /// Its number in the log. Behind the number that users know by the transactions that had nothing in them.
     next: Tid,
     live: VecDeque<Live>,
@@ -104,6 +106,9 @@ impl Stage {
     }
 }
 
+/// Bytes of the log that get their space on the medium together.
+const FILLED_AHEAD: u64 = 1 << 20;
+
 /// A block of the log that stays free, so that head and tail are never the same.
 const SPARE: usize = 1;
 
@@ -126,6 +131,7 @@ impl Log {
         Ok(Log {
             tail: None,
             head: reader.first,
+            filled: reader.first,
             next: reader.first_tid,
             live: VecDeque::new(),
             latest: HashMap::default(),
@@ -246,8 +252,26 @@ impl Log {
         // Should its block be torn, a commit must not end in what the log held there before: whoever replays it takes that for damage,
         // where zeros complete the commit or leave none.
         blocks.push(LogBlock::Made(vec![0; self.reader.block_size]));
+        self.fill_ahead(blocks.len());
         self.append(self.head, &blocks).map_err(during("writing to the journal"))?;
         Ok(Stage::Written { entry, end: End { at, sum }, is_flushed: false })
+    }
+
+    /// Takes space on the medium for so many blocks from the head on, and for those behind them, if this is the log's first round. Each flush
+    /// else brings a record of space that was just taken to the disk as well: into a sparse file on ext4 an fsync took a third longer.
+    fn fill_ahead(&mut self, blocks: usize) {
+        let block_size = self.reader.block_size as u64;
+        // A transaction that wraps around fills the end of the log; the rest was filled before.
+        let until = u64::from(self.head) + blocks as u64;
+        while u64::from(self.filled) < until
+            && let Some((physical, room @ 1..)) = self.reader.run_at(self.filled)
+        {
+            let ahead = (FILLED_AHEAD / block_size).clamp(1, u64::from(room));
+            // Where there is no space, that is told when the log is written.
+            let _ = self.device().fill_holes(physical.saturating_mul(block_size), ahead * block_size);
+            // No more than `room`, which is a u32.
+            self.filled += ahead as u32;
+        }
     }
 
     /// Writes blocks of the log from `at` on; neighbours on the device in one request.

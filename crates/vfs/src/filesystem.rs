@@ -125,6 +125,12 @@ pub trait FileSystem: Send + Sync + 'static {
         let _ = dirs;
     }
 
+    /// Says that names will be looked up in this directory soon, so that what each look-up there begins with is in memory, or on its way.
+    /// May wait for a part of it: for who has nobody waiting. Whatever is wrong is told by the look-up.
+    fn expect_lookups(&self, dir: &Self::Node) {
+        let _ = dir;
+    }
+
     /// What memory a node takes in bytes, for the inode cache's budget; asked once, when the node is new.
     fn node_bytes(&self, node: &Self::Node) -> usize;
 
@@ -219,6 +225,17 @@ pub trait FileSystem: Send + Sync + 'static {
     fn rmdir(&self, dir: &Self::Node, name: &[u8], node: &Self::Node) -> Result<()> {
         let _ = (dir, name, node);
         Err(Error::ReadOnly)
+    }
+
+    /// Takes the last name of `node`, of whatever kind, and frees the inode, in one step. Nobody else has the node, nor gets it before this
+    /// has returned; it is dropped then without being [evicted](FileSystem::evict).
+    /// [`Error::NotEmpty`](crate::Error::NotEmpty) as from [`rmdir`](FileSystem::rmdir).
+    ///
+    /// Answers `false`, and has changed nothing, where that takes more than one step, or `node` has other names:
+    /// [`unlink`](FileSystem::unlink) or `rmdir` is called then.
+    fn unlink_and_free(&self, dir: &Self::Node, name: &[u8], node: &Self::Node) -> Result<bool> {
+        let _ = (dir, name, node);
+        Ok(false)
     }
 
     /// Moves an inode to another name, in one step; [`Error::NotEmpty`](crate::Error::NotEmpty) where a directory with entries would be replaced.

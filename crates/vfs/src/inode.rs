@@ -2,8 +2,8 @@
 //!
 //! # Data
 //! An [`Inode`] is what a file system parsed. [`InodeCache`] keeps inodes within a budget; those that somebody holds are
-//! pinned. An inode that is alive outside of the cache is *away*: it lost its last name, never had one, or was just
-//! evicted and its memory is being given back.
+//! pinned. An inode that is alive outside of the cache is *away*: it lost its last name, never had one, was just
+//! evicted and its memory is being given back, or one thread has it alone.
 //!
 //! | what | guard |
 //! |---|---|
@@ -18,9 +18,25 @@
 //!   only by the one thread that holds the cache's place for it, and only when it is not away.
 //! - **I2** [`FileSystem::evict`] is called once for each `Inode`, when the last holder is gone, and before anybody loads or adopts
 //!   that number again: the number stays away until `evict` has returned.
+//!   An inode that was freed together with its name ([`FileSystem::unlink_and_free`]) has been evicted by that.
 //! - **I3** A number that a name led to is loaded only while it has that name: `get_named` asks whether the name is still there
 //!   when the place in the cache is taken. So a number that was freed and is used again is never mistaken for its former owner:
 //!   whoever removes a name tells the name cache first and lets go of the inode then.
+//! - **I4** An inode that [`InodeCache::take_alone`] has answered nobody else has, and nobody gets: whoever asks for its number waits until
+//!   it was dropped, or [shared again](InodeCache::share_again).
+//!
+//! # Why one thread can have an inode alone
+//! References are given out by three: the cache, under the lock of its shard; the map of those that are away, under its mutex; and whoever
+//! has one and clones it. `take_alone` looks at the count under the exclusive lock of the shard. Where it is that of the cache and the
+//! caller, nobody clones one, and the cache gives none away meanwhile. In that same hold the inode leaves the cache, and its number goes away with nothing behind it:
+//!
+//! - Who asked the cache before has a reference: the count says so, and the inode stays where it is.
+//! - Who asks the cache after misses it there, and so looks among those that are away, sees a number without an inode, and sleeps
+//!   as for one on its last way; so does who adopts that number for a new file.
+//!
+//! The count is looked at to leave inodes in the cache that others hold; that the caller is alone is told by [`Arc::try_unwrap`], which hands the
+//! inode out by value, and by nothing else. Nobody sleeps for ever: who has an inode alone asks for no lock of `vfs` before it lets go,
+//! only the file system and the name cache, and who sleeps for it holds none of theirs.
 //!
 //! `evict` runs in whichever thread lets go last, maybe under directory locks, never under locks of a cache.
 
@@ -44,6 +60,8 @@ pub(crate) enum Life {
     Unnamed,
     /// It has lost the last one, for good.
     Removed,
+    /// It was freed with the last one: there is nothing to evict.
+    Freed,
 }
 
 /// An inode in memory: what the file system parsed.
@@ -108,7 +126,7 @@ impl<F: FileSystem> Inode<F> {
 
     /// Whether it has lost its last name: it goes with its last holder.
     pub fn is_removed(&self) -> bool {
-        self.life() == Life::Removed
+        matches!(self.life(), Life::Removed | Life::Freed)
     }
 
     /// The file system's own form of it.
@@ -121,7 +139,8 @@ impl<F: FileSystem> Inode<F> {
         match self.life.load(Ordering::Relaxed) {
             life if life == Life::Named as u8 => Life::Named,
             life if life == Life::Unnamed as u8 => Life::Unnamed,
-            _ => Life::Removed,
+            life if life == Life::Removed as u8 => Life::Removed,
+            _ => Life::Freed,
         }
     }
 
@@ -132,7 +151,9 @@ impl<F: FileSystem> Inode<F> {
 
 impl<F: FileSystem> Drop for Inode<F> {
     fn drop(&mut self) {
-        self.home.fs.evict(&self.node);
+        if self.life() != Life::Freed {
+            self.home.fs.evict(&self.node);
+        }
         self.home.has_gone(self.ino);
     }
 }
@@ -146,11 +167,21 @@ pub(crate) struct Home<F: FileSystem> {
 type ByNumber<F> = HashMap<Ino, Weak<Inode<F>>>;
 
 struct Away<F: FileSystem> {
+    /// Of one on its last way, or that one thread has alone, there is nothing to be had.
     inodes: Mutex<ByNumber<F>>,
-    /// One of them has gone.
+    /// One of them has gone, or is to be had again.
     gone: Condvar,
     /// How many wait for that: to wake nobody is a system call, too. [inodes]
     waiting: AtomicUsize,
+}
+
+impl<F: FileSystem> Away<F> {
+    /// [inodes]
+    fn wake(&self) {
+        if self.waiting.load(Ordering::Relaxed) > 0 {
+            self.gone.notify_all();
+        }
+    }
 }
 
 impl<F: FileSystem> Home<F> {
@@ -169,17 +200,25 @@ impl<F: FileSystem> Home<F> {
     }
 
     fn goes_away(&self, inode: &Arc<Inode<F>>) {
-        self.shard(inode.ino).1.insert(inode.ino, Arc::downgrade(inode));
+        let (shard, mut inodes) = self.shard(inode.ino);
+        if inodes.insert(inode.ino, Arc::downgrade(inode)).is_some() {
+            shard.wake();
+        }
+    }
+
+    /// One thread is about to have the inode alone.
+    fn goes_away_alone(&self, ino: Ino) {
+        self.shard(ino).1.insert(ino, Weak::new());
     }
 
     fn has_gone(&self, ino: Ino) {
         let (shard, mut inodes) = self.shard(ino);
-        if inodes.remove(&ino).is_some() && shard.waiting.load(Ordering::Relaxed) > 0 {
-            shard.gone.notify_all();
+        if inodes.remove(&ino).is_some() {
+            shard.wake();
         }
     }
 
-    /// The inode if it is away; waits where it is on its last way.
+    /// The inode if it is away; waits where it is on its last way, or one thread has it alone.
     fn away(&self, ino: Ino) -> Option<Arc<Inode<F>>> {
         let (shard, mut inodes) = self.shard(ino);
         loop {
@@ -309,7 +348,7 @@ impl<F: FileSystem> InodeCache<F> {
         let inode = Inode::new(&self.home, node, life);
         match life {
             Life::Named => self.cache.insert(ino, inode.clone()),
-            Life::Unnamed | Life::Removed => self.home.goes_away(&inode),
+            Life::Unnamed | Life::Removed | Life::Freed => self.home.goes_away(&inode),
         }
         Ok(inode)
     }
@@ -320,6 +359,34 @@ impl<F: FileSystem> InodeCache<F> {
         // Away before it leaves the cache: in between it is in both (I1).
         self.home.goes_away(inode);
         self.cache.remove(&inode.ino);
+    }
+
+    /// The inode by value, where nobody else has it (I4); else it stays what it is.
+    pub(crate) fn take_alone(&self, inode: Arc<Inode<F>>) -> std::result::Result<Inode<F>, Arc<Inode<F>>> {
+        let taken = self.cache.remove_if(&inode.ino, |cached| {
+            let is_alone = Arc::strong_count(cached) == 2 && Arc::ptr_eq(cached, &inode);
+            if is_alone {
+                self.home.goes_away_alone(inode.ino);
+            }
+            is_alone
+        });
+        if taken.is_none() {
+            return Err(inode);
+        }
+        drop(taken);
+        Arc::try_unwrap(inode).inspect_err(|inode| self.home.goes_away(inode))
+    }
+
+    /// Lets others have an inode again that was taken alone. It is away until they let go.
+    pub(crate) fn share_again(&self, alone: Inode<F>) -> Arc<Inode<F>> {
+        let inode = Arc::new(alone);
+        self.home.goes_away(&inode);
+        inode
+    }
+
+    /// Lets go of an inode that was freed with its last name, which the name cache does not have any more.
+    pub(crate) fn let_go_freed(&self, alone: Inode<F>) {
+        alone.set_life(Life::Freed);
     }
 
     /// Inode `ino` if it is in memory.

@@ -24,7 +24,8 @@
 //! - **N1** When a change has returned, the name cache says what the file system says. Before that a walk sees the old
 //!   state or the new one.
 //! - **N2** An error has changed nothing.
-//! - **N3** A name is taken from the cache before its inode can go, so a freed number has no name there.
+//! - **N3** A name is taken from the cache before its inode can go, so a freed number has no name there. Where both are one step of the file
+//!   system the inode is had alone (I4), and who is led to its number meanwhile waits until the name is gone.
 //! - **N4** A new name is looked up only once its inode is in the cache: until then it is hidden from those who ask the file system.
 
 use crate::entry::{Entry, Key, child};
@@ -210,32 +211,76 @@ impl<F: FileSystem> Vfs<F> {
         })
     }
 
-    /// Takes the name `name` from `dir`, which must not be a directory's: `unlink(2)`. Answers the inode that had it, which lives on
-    /// as long as somebody holds it.
-    pub fn unlink(&self, who: &Identity, dir: &Arc<Inode<F>>, name: &[u8]) -> Result<Arc<Inode<F>>> {
+    /// Takes the name `name` from `dir`, which must not be a directory's: `unlink(2)`. Without any name left, the inode goes with its last
+    /// holder: where nobody has it, at once.
+    pub fn unlink(&self, who: &Identity, dir: &Arc<Inode<F>>, name: &[u8]) -> Result<()> {
+        self.lock_to_unlink(dir, name, |entry, key| {
+            let victim = self.victim(who, dir, entry, key, false)?;
+            self.remove(dir, entry, key, victim)
+        })
+        .map(drop)
+    }
+
+    /// As [`unlink`](Self::unlink), and answers the inode that had the name, which lives on as long as it is held: for front doors whose
+    /// clients may have inodes that nobody holds here.
+    pub fn unlink_and_hold(&self, who: &Identity, dir: &Arc<Inode<F>>, name: &[u8]) -> Result<Arc<Inode<F>>> {
+        self.lock_to_unlink(dir, name, |entry, key| {
+            let victim = self.victim(who, dir, entry, key, false)?;
+            self.remove_held(dir, entry, key, victim)
+        })
+    }
+
+    fn lock_to_unlink<R>(
+        &self,
+        dir: &Arc<Inode<F>>,
+        name: &[u8],
+        unlink: impl Fn(&Entry<'_>, &Key<'_>) -> Result<R>,
+    ) -> Result<R> {
         check_name(name, Error::IsADirectory)?;
         self.retry(|| {
             let key = self.key(dir, name);
             let entry = self.entry(dir)?;
             let _names = dir.share_to_change();
             let _claim = self.claims.claim(dir.ino(), key.claimed());
-            self.remove(who, dir, &entry, &key, false)
+            unlink(&entry, &key)
         })
     }
 
-    /// Removes the empty directory that `dir` has under `name`: `rmdir(2)`. Answers it.
-    pub fn rmdir(&self, who: &Identity, dir: &Arc<Inode<F>>, name: &[u8]) -> Result<Arc<Inode<F>>> {
+    /// Removes the empty directory that `dir` has under `name`: `rmdir(2)`. It goes as a file does that is [unlinked](Self::unlink).
+    pub fn rmdir(&self, who: &Identity, dir: &Arc<Inode<F>>, name: &[u8]) -> Result<()> {
+        self.lock_to_rmdir(dir, name, |entry, key| {
+            let victim = self.victim(who, dir, entry, key, true)?;
+            self.remove(dir, entry, key, victim)
+        })
+        .map(drop)
+    }
+
+    /// As [`rmdir`](Self::rmdir), and answers the directory: see [`unlink_and_hold`](Self::unlink_and_hold).
+    pub fn rmdir_and_hold(&self, who: &Identity, dir: &Arc<Inode<F>>, name: &[u8]) -> Result<Arc<Inode<F>>> {
+        self.lock_to_rmdir(dir, name, |entry, key| {
+            let victim = self.victim(who, dir, entry, key, true)?;
+            self.remove_held(dir, entry, key, victim)
+        })
+    }
+
+    fn lock_to_rmdir<R>(
+        &self,
+        dir: &Arc<Inode<F>>,
+        name: &[u8],
+        rmdir: impl Fn(&Entry<'_>, &Key<'_>) -> Result<R>,
+    ) -> Result<R> {
         check_name(name, if name == b".." { Error::NotEmpty } else { Error::Invalid })?;
         self.retry(|| {
             let key = self.key(dir, name);
             let entry = self.entry(dir)?;
             let _names = dir.lock_names();
-            self.remove(who, dir, &entry, &key, true)
+            rmdir(&entry, &key)
         })
     }
 
-    /// [the lock of `dir` and a claim of the name, or that lock alone]
-    fn remove(
+    /// What `dir` has under a name that `who` may take from it. [the lock of `dir` and a claim of the name, or that lock alone; as for the
+    /// two below]
+    fn victim(
         &self,
         who: &Identity,
         dir: &Arc<Inode<F>>,
@@ -247,9 +292,42 @@ impl<F: FileSystem> Vfs<F> {
         let found = self.find_locked(who, entry, dir, key)?.ok_or(Error::NotFound)?;
         let victim = self.inode_of(&found)?;
         self.check_remove(who, dir, &victim, as_directory)?;
+        Ok(victim)
+    }
+
+    /// Takes a name from its inode. Answers the inode if it lives on.
+    fn remove(
+        &self,
+        dir: &Arc<Inode<F>>,
+        entry: &Entry<'_>,
+        key: &Key<'_>,
+        victim: Arc<Inode<F>>,
+    ) -> Result<Option<Arc<Inode<F>>>> {
+        // Others than the last name are taken where the inode is: it stays in the cache.
+        let is_last = victim.is_dir() || victim.attr().nlink == 1;
+        let taken = if is_last { self.inodes.take_alone(victim) } else { Err(victim) };
+        let victim = match taken {
+            Ok(alone) if self.fs().unlink_and_free(dir.node(), key.name(), alone.node())? => {
+                self.names.unlink(entry, key.cached());
+                self.inodes.let_go_freed(alone);
+                return Ok(None);
+            }
+            Ok(alone) => self.inodes.share_again(alone),
+            Err(held) => held,
+        };
+        self.remove_held(dir, entry, key, victim).map(Some)
+    }
+
+    fn remove_held(
+        &self,
+        dir: &Arc<Inode<F>>,
+        entry: &Entry<'_>,
+        key: &Key<'_>,
+        victim: Arc<Inode<F>>,
+    ) -> Result<Arc<Inode<F>>> {
         {
             let _links = victim.lock_names();
-            if as_directory {
+            if victim.is_dir() {
                 self.fs().rmdir(dir.node(), key.name(), victim.node())?;
             } else {
                 self.fs().unlink(dir.node(), key.name(), victim.node())?;

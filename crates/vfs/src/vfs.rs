@@ -93,6 +93,12 @@ impl<F: FileSystem> Vfs<F> {
         self.fs().expect_listings(dirs);
     }
 
+    /// Says that names will be looked up in this directory soon, so that what each look-up there begins with is in memory, or on its way.
+    /// May wait for a part of it.
+    pub fn expect_lookups(&self, dir: &Inode<F>) {
+        self.fs().expect_lookups(dir.node());
+    }
+
     /// The attributes of the inode with this number, which must be one that has a name or is held. Where the file system cannot change the
     /// inode does not stay in memory: who asks for very many inodes does not push out those that are used.
     pub fn attr(&self, ino: Ino) -> Result<Attr> {

@@ -9,18 +9,21 @@ use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Barrier, Mutex};
 
-/// [`MemoryFs`] that watches over what `Vfs` promises: one node of an inode at a time, each evicted once.
+/// [`MemoryFs`] that watches over what `Vfs` promises: one node of an inode at a time, each evicted or freed once, and freed while
+/// nobody else has it.
 struct Watched {
     fs: MemoryFs,
     alive: Mutex<HashSet<Ino>>,
     born: AtomicU64,
     evicted: AtomicU64,
+    freed: AtomicU64,
 }
 
 impl Watched {
     fn new() -> Self {
         let alive = Mutex::default();
-        Watched { fs: MemoryFs::default(), alive, born: AtomicU64::new(0), evicted: AtomicU64::new(0) }
+        let [born, evicted, freed] = [0; 3].map(AtomicU64::new);
+        Watched { fs: MemoryFs::default(), alive, born, evicted, freed }
     }
 
     fn born(&self, node: &Arc<MemoryNode>) {
@@ -106,6 +109,28 @@ impl FileSystem for Watched {
         assert_eq!(self.fs.lookup(dir, name)?.unwrap().ino, self.fs.attr(node).ino);
         self.fs.rmdir(dir, name, node)
     }
+    fn unlink_and_free(&self, dir: &Self::Node, name: &[u8], node: &Self::Node) -> Result<bool> {
+        let ino = self.fs.attr(node).ino;
+        assert_eq!(self.fs.lookup(dir, name)?.unwrap().ino, ino);
+        // Sometimes it takes more steps.
+        if self.born.load(Relaxed).is_multiple_of(8) {
+            return Ok(false);
+        }
+        // The file system has one reference to a node, `Vfs` the other.
+        assert_eq!(Arc::strong_count(node), 2);
+        // Before the number can be taken again.
+        assert!(self.alive.lock().unwrap().remove(&ino), "inode {ino} is freed twice");
+        match self.fs.unlink_and_free(dir, name, node) {
+            Ok(true) => {
+                self.freed.fetch_add(1, Relaxed);
+                Ok(true)
+            }
+            other => {
+                self.alive.lock().unwrap().insert(ino);
+                other
+            }
+        }
+    }
     fn rename(&self, rename: &Rename<'_, Self::Node>) -> Result<()> {
         let ino = |name: &NameIn<'_, Self::Node>| {
             self.fs.lookup(name.dir, name.name).unwrap().map(|found| found.ino)
@@ -162,11 +187,17 @@ fn step(
         }
         5 => {
             let at = vfs.walk_parent(who, root, a.as_bytes())?;
-            held.push(vfs.unlink(who, &at.dir, at.name)?);
+            match random.below(2) {
+                0 => vfs.unlink(who, &at.dir, at.name)?,
+                _ => held.push(vfs.unlink_and_hold(who, &at.dir, at.name)?),
+            }
         }
         6 => {
             let at = vfs.walk_parent(who, root, a.as_bytes())?;
-            held.push(vfs.rmdir(who, &at.dir, at.name)?);
+            match random.below(2) {
+                0 => vfs.rmdir(who, &at.dir, at.name)?,
+                _ => held.push(vfs.rmdir_and_hold(who, &at.dir, at.name)?),
+            }
         }
         7..10 => {
             let from = vfs.walk_parent(who, root, a.as_bytes())?;
@@ -231,7 +262,9 @@ fn run(budgets: Budgets, threads: u64, steps: usize) {
     // What the caches say, and then what the file system says by itself.
     let cached = tree::of_vfs(&vfs);
     let watched = vfs.into_fs().expect("nobody holds an inode");
-    assert_eq!(watched.born.load(Relaxed), watched.evicted.load(Relaxed), "each node is evicted once");
+    let [born, evicted, freed] = [&watched.born, &watched.evicted, &watched.freed].map(|n| n.load(Relaxed));
+    assert_eq!(born, evicted + freed, "each node is evicted or freed once");
+    assert!(freed > 0, "none was freed with its name");
     let inodes = watched.fs.statfs().unwrap();
     let afresh = Vfs::new(watched.fs).unwrap();
     assert_eq!(tree::of_vfs(&afresh), cached);

@@ -78,7 +78,7 @@ pub(super) fn place(
             // Stays where the rename failed, and where both were names of one file already.
             match vfs.unlink(WHO, dir, &draft) {
                 Err(Error::NotFound) => renamed.map(drop),
-                gone => renamed.and(gone.map(Some)).map(drop),
+                gone => renamed.and(gone),
             }
         }
         made => made,

@@ -24,7 +24,7 @@ fn remove(session: &Session, args: &RmArgs, at: &Location) -> Result<(), Problem
     }
     let vfs = &at.image.vfs;
     if !node.is_dir() {
-        return vfs.unlink(WHO, &dir, name).map(drop).map_err(|error| at.problem(&error));
+        return vfs.unlink(WHO, &dir, name).map_err(|error| at.problem(&error));
     }
     if !args.recursive {
         return Err(at.refusal("is a directory; -r removes it with all that is in it"));
@@ -93,7 +93,7 @@ impl Removal<'_> {
             match self.tree.kind(entry, &path) {
                 Some(FileType::Directory) => emptied.directories.push((entry.name.to_vec(), entry.ino)),
                 Some(_) => {
-                    let gone = self.tree.image.vfs.unlink(WHO, &emptied.node, entry.name).map(drop);
+                    let gone = self.tree.image.vfs.unlink(WHO, &emptied.node, entry.name);
                     emptied.stays |= !self.done(&path, gone);
                 }
                 None => emptied.stays = true,
@@ -103,7 +103,7 @@ impl Removal<'_> {
     }
 
     fn remove_empty(&self, emptied: &Emptied) -> Result<(), Error> {
-        self.tree.image.vfs.rmdir(WHO, &emptied.parent, &emptied.name).map(drop)
+        self.tree.image.vfs.rmdir(WHO, &emptied.parent, &emptied.name)
     }
 
     fn done(&self, path: &[u8], result: Result<(), Error>) -> bool {

@@ -189,10 +189,17 @@ impl Ext4 {
 
     /// Forgets what is in memory of a file that nobody will ever read again.
     pub(crate) fn drop_content(&self, node: &Node) -> Result<()> {
-        let mut content = node.content_mut();
-        self.drop_unstored(&mut content, 0, 1 << 32)?;
+        self.drop_content_of(node, &mut node.content_mut())
+    }
+
+    /// The same, for who has the content lock.
+    pub(crate) fn drop_content_of(&self, node: &Node, content: &mut Content) -> Result<()> {
+        if content.is_stored() {
+            return Ok(());
+        }
+        self.drop_unstored(content, 0, 1 << 32)?;
         content.is_inode_unstored = false;
-        self.list_unstored(node, &content)
+        self.list_unstored(node, content)
     }
 
     /// Stores a file that nobody holds any more, when that is due; what cannot be stored is told by the next sync.

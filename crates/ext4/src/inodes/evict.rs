@@ -1,10 +1,23 @@
 //! The end of inodes without names: what they have is freed, then the inode.
+//!
+//! An inode that somebody holds when it loses its last name is an orphan until it is let go, and may go in several
+//! transactions. One that nobody holds then goes together with its name under one handle, and is never noted as an orphan, where what it has
+//! is named by the inode itself ([`Ext4::end_in_one`]): a crash shows both, or neither.
 
 use super::{INODE_CREDITS, ORPHAN_CREDITS};
+use crate::remap::{Mapped, STEP_CREDITS};
 use crate::writer::extended;
-use crate::{Ext4, Node, Result};
-use dentree_ext4_format::InodeNumber;
+use crate::{Ext4, Node, Result, Snapshot};
+use dentree_ext4_format::{ExtentNode, Inode, InodeFlags, InodeNumber, InodeTime};
+use dentree_jbd2::Handle;
 use dentree_vfs::FileType;
+
+/// What it takes to free an inode under one handle.
+pub(crate) struct EndInOne {
+    /// Whether it maps blocks.
+    maps: bool,
+    pub(crate) credits: u32,
+}
 
 impl Ext4 {
     /// Nobody holds an inode any more. Without a name it is freed; what of it is in memory alone is stored when that is due. An error is
@@ -50,10 +63,7 @@ impl Ext4 {
             Some(handle) => extended(handle, credits)?,
             None => self.start(credits)?,
         };
-        let now = self.writer()?.now();
-        // Past 2106 the low half is kept. 0 would say that it was never freed, and what could be an inode number, of a clock that
-        // was never set, that it is an orphan.
-        let dtime = u32::try_from(now.seconds & 0xFFFF_FFFF).unwrap_or(0).max(self.sb.inodes_count);
+        let dtime = self.dtime_at(self.writer()?.now());
         let done = self
             .release_attributes(&mut handle, &snapshot, unused)
             .and_then(|()| self.remove_orphan(&mut handle, snapshot.ino, dtime))
@@ -61,6 +71,59 @@ impl Ext4 {
         self.all_or_abort(done)?;
         handle.stop();
         Ok(())
+    }
+
+    /// What it takes to free an inode, that nobody holds, together with its name. `None` where the blocks that it maps are named by others, or
+    /// where something is damaged: then it becomes an orphan.
+    pub(crate) fn end_in_one(&self, snapshot: &Snapshot) -> Option<EndInOne> {
+        let maps = !snapshot.maps_nothing() && self.maps_by_itself(&snapshot.inode)?;
+        let of_map = if maps { STEP_CREDITS } else { 0 };
+        let credits = INODE_CREDITS + of_map + self.release_credits(snapshot).ok()?;
+        Some(EndInOne { maps, credits })
+    }
+
+    /// Whether an inode maps blocks, if its own bytes say so and which: at most four extents.
+    fn maps_by_itself(&self, inode: &Inode) -> Option<bool> {
+        if !inode.flags.has(InodeFlags::EXTENTS) {
+            return inode.block.iter().all(|&byte| byte == 0).then_some(false);
+        }
+        let root = ExtentNode::parse_root(&inode.block).ok().filter(|root| root.depth() == 0)?;
+        let mut maps = false;
+        for extent in root.extents() {
+            self.sb.check_blocks("ee_start", extent.start, u64::from(extent.len)).ok()?;
+            maps = true;
+        }
+        Some(maps)
+    }
+
+    /// Frees an inode whose last name goes under the same handle, and what it has; `unused` gets the values that it was the last to have,
+    /// orphans now.
+    pub(crate) fn end_inode(
+        &self,
+        handle: &mut Handle<'_>,
+        snapshot: &Snapshot,
+        end: &EndInOne,
+        now: InodeTime,
+        unused: &mut Vec<InodeNumber>,
+    ) -> Result<()> {
+        let (ino, mut inode) = (snapshot.ino, snapshot.inode.clone());
+        if snapshot.kind == FileType::Directory {
+            self.writer()?.space.give_up_room(ino);
+        }
+        if end.maps {
+            self.remap(handle, &mut Mapped { ino, inode: &mut inode }, 0..1 << 32, None)?;
+        }
+        self.release_attributes(handle, snapshot, unused)?;
+        (inode.links, inode.ctime) = (0, now);
+        let dtime = self.dtime_at(now);
+        self.update_inode(handle, ino, |bytes| inode.encode_freed(bytes, dtime, &self.sb))?;
+        self.give_back_inode(handle, ino, snapshot.kind)
+    }
+
+    /// `i_dtime` of an inode that is freed. Past 2106 the low half of the time is kept. 0 would say that it was never freed, and what could be
+    /// an inode number, of a clock that was never set, that it is an orphan.
+    fn dtime_at(&self, now: InodeTime) -> u32 {
+        u32::try_from(now.seconds & 0xFFFF_FFFF).unwrap_or(0).max(self.sb.inodes_count)
     }
 
     /// Finishes what a crash has left: inodes without names are freed, others are cut to their size.

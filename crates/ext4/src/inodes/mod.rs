@@ -6,7 +6,7 @@
 //! | `aside` | where several threads make files: how far from their directory each takes its inodes |
 //! | `allocate` | taking an inode of a group and giving it back: bitmap, descriptor, table |
 //! | `orphans` | which inodes live without a name, on disk |
-//! | `evict` | the end of an orphan |
+//! | `evict` | the end of an orphan, and of what never is one |
 //!
 //! # Who protects what
 //! Bitmap, descriptor and the never used end of an inode table: the group's lock. The list of orphans and the orphan file: the lock

@@ -1,5 +1,6 @@
 //! One entry of a directory, wherever it stands.
 
+use crate::checked::Checked;
 use crate::dir::Found;
 use crate::map::Mapping;
 use crate::{Error, Ext4, Node, Place, Result, Snapshot, Structure};
@@ -92,7 +93,9 @@ impl Ext4 {
         handle
             .create(at.0, create)
             .map_err(|source| place.io(source))?
-            .map_err(|problem| place.corrupt(problem))
+            .map_err(|problem| place.corrupt(problem))?;
+        // It was sealed just now: who looks at it next need not sum it up.
+        self.note_checked(place, Checked::DirectoryLeaf(dir.inode.checksum_seed))
     }
 
     fn change_leaf_bytes<R>(

@@ -7,6 +7,7 @@ use crate::inodes::ORPHAN_CREDITS;
 use crate::{Error, Ext4, Node, Result, Snapshot};
 use dentree_ext4_format::{InodeTime, NewEntry};
 use dentree_jbd2::Handle;
+use dentree_vfs::FileType;
 
 impl Ext4 {
     /// Gives an inode, not a directory, one more name, which `dir` does not have. One without any lives again.
@@ -67,6 +68,47 @@ impl Ext4 {
         self.all_or_abort(done)?;
         handle.stop();
         Ok(())
+    }
+
+    /// Takes its only name from an inode that nobody else has, of whatever kind, and frees it, under one handle; answers `false`, and has
+    /// changed nothing, where that must go in steps.
+    pub(crate) fn remove_and_free(&self, dir: &Node, name: &[u8], node: &Node) -> Result<bool> {
+        let snapshot = node.snapshot();
+        let is_dir = snapshot.kind == FileType::Directory;
+        if !is_dir && snapshot.inode.links != 1 {
+            return Ok(false);
+        }
+        let Some(end) = self.end_in_one(&snapshot) else { return Ok(false) };
+        let credits = ENTRY_CREDITS + end.credits;
+        // Nobody writes to it any more, but what was written may just be on its way to the device.
+        let Some(mut content) = node.try_content_mut().filter(|_| credits <= self.most_credits()) else {
+            return Ok(false);
+        };
+        let (found, _hold) = if is_dir {
+            let found = self.entry_for(&dir.snapshot(), name, node)?;
+            self.check_empty(&snapshot)?;
+            (found, None)
+        } else {
+            let (found, hold) = self.entry_held(dir, name, node)?;
+            (found, Some(hold))
+        };
+        let mut draft = Draft::of(dir);
+        let mut handle = self.start(credits)?;
+        let now = self.writer()?.now();
+        self.remove_entry(&mut handle, &mut draft, found)?;
+        if is_dir {
+            Ext4::uncount_subdirectory(&mut draft);
+        }
+        let mut unused = Vec::new();
+        let done = self
+            .publish_directory(&mut handle, dir, &draft)
+            .and_then(|()| self.end_inode(&mut handle, &snapshot, &end, now, &mut unused))
+            .and_then(|()| self.drop_content_of(node, &mut content));
+        self.all_or_abort(done)?;
+        handle.stop();
+        drop(content);
+        self.free_values(unused);
+        Ok(true)
     }
 
     /// An inode has one name less; without any it is an orphan.

@@ -9,7 +9,7 @@
 //! | `expect` | directories that are laid out for the entries to come |
 //! | `inline` | directories within their inode |
 //! | `make` | inodes with their first name, or none |
-//! | `links` | more names, fewer names |
+//! | `links` | more names, fewer names, and the last one together with its inode |
 //! | `rename` | other names |
 //!
 //! # How an operation goes

@@ -5,7 +5,7 @@
 //! behind it are asked for: with flex_bg most lie side by side, and come by a request or two.
 
 use crate::Ext4;
-use crate::ahead::runs_of;
+use crate::ahead::joined;
 use dentree_bufcache::Runs;
 use dentree_ext4_format::{GroupDesc, GroupFlags, GroupNumber};
 
@@ -35,7 +35,6 @@ impl Ext4 {
             }
         }
         blocks.sort_unstable();
-        blocks.dedup();
-        runs_of(&blocks, 1)
+        joined(blocks.into_iter().map(|block| block..block + 1), 0)
     }
 }

@@ -47,7 +47,8 @@ impl Ext4 {
         let space = &self.writer()?.space;
         let first = BlockNumber(self.sb.group_start(group).0 + u64::try_from(bit).unwrap_or(0));
         let bits = bit..bit + usize::try_from(count).unwrap_or(0);
-        self.change_group(handle, group, |desc, handle| {
+        let tid = handle.tid();
+        let is_first = self.change_group(handle, group, |desc, handle| {
             let place = Structure::FreedBlocks.at(first);
             let bitmap = self.block_bitmap(group, desc)?;
             let wrong = |because| Problem::Value { field: "block", value: first.0, because };
@@ -60,22 +61,24 @@ impl Ext4 {
             self.change_block_bitmap(handle, group, desc, bitmap, bits.clone(), clear_bits)?;
             desc.free_blocks += u32::try_from(count).unwrap_or(0);
             // Before anybody else sees the bits.
-            space.group(group).pending().add(&bits);
-            Ok(())
+            Ok(space.group(group).pending().add(tid, &bits))
         })?;
         space.waiting.fetch_add(count, Relaxed);
         space.free.fetch_add(count, Relaxed);
         space.release(count);
-        let space = Arc::clone(space);
-        handle.after_commit(move |outcome| {
-            // Of a transaction that never happened nothing was freed.
-            if outcome.is_ok() {
-                let state = space.group(group);
-                state.pending().remove(&bits);
-                state.none_of.store(0, Relaxed);
-                space.waiting.fetch_sub(count, Relaxed);
-            }
-        });
+        // One for all that the transaction frees in the group.
+        if is_first {
+            let space = Arc::clone(space);
+            handle.after_commit(move |outcome| {
+                // Of a transaction that never happened nothing was freed.
+                if outcome.is_ok() {
+                    let state = space.group(group);
+                    let freed = state.pending().remove(tid);
+                    state.none_of.store(0, Relaxed);
+                    space.waiting.fetch_sub(u64::try_from(freed).unwrap_or(0), Relaxed);
+                }
+            });
+        }
         Ok(())
     }
 

@@ -25,6 +25,7 @@ use crate::{Error, Ext4, Result};
 use dentree_ext4_format::{
     BlockNumber, GroupDesc, GroupNumber, InodeNumber, Superblock, clear_bits, set_bits,
 };
+use dentree_jbd2::Tid;
 use room::Rooms;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -68,7 +69,7 @@ pub(crate) struct Space {
 #[derive(Default)]
 struct GroupSpace {
     /// Blocks freed by transactions that are not committed. [its mutex]
-    pending: Mutex<Bits>,
+    pending: Mutex<Pending>,
     /// Blocks of rooms. [its mutex]
     marks: Mutex<Bits>,
     /// No free run is as long as this, as of the last search that failed; 0 is unknown.
@@ -76,7 +77,7 @@ struct GroupSpace {
 }
 
 impl GroupSpace {
-    fn pending(&self) -> MutexGuard<'_, Bits> {
+    fn pending(&self) -> MutexGuard<'_, Pending> {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -92,11 +93,40 @@ impl GroupSpace {
 
     /// The group's bitmap with all that must not be taken, where there is any such.
     fn taken_in(&self, bitmap: &[u8]) -> Option<Vec<u8>> {
-        let mut seen = self.pending().cover(bitmap);
+        let mut seen = self.pending().bits.cover(bitmap);
         if let Some(both) = self.marks().cover(seen.as_deref().unwrap_or(bitmap)) {
             seen = Some(both);
         }
         seen
+    }
+}
+
+/// Blocks of a group that wait for the commit of who freed them.
+#[derive(Default)]
+struct Pending {
+    bits: Bits,
+    /// The same, by transaction: one running, and those that are being committed.
+    of: Vec<(Tid, Vec<Range<usize>>)>,
+}
+
+impl Pending {
+    /// Adds what a transaction frees; answers whether it is the first that it frees in this group.
+    fn add(&mut self, tid: Tid, bits: &Range<usize>) -> bool {
+        self.bits.add(bits);
+        if let Some((_, all)) = self.of.iter_mut().find(|(of, _)| *of == tid) {
+            all.push(bits.clone());
+            return false;
+        }
+        self.of.push((tid, vec![bits.clone()]));
+        true
+    }
+
+    /// Takes out what a transaction has freed; answers how many blocks.
+    fn remove(&mut self, tid: Tid) -> usize {
+        let Some(at) = self.of.iter().position(|(of, _)| *of == tid) else { return 0 };
+        let (_, all) = self.of.swap_remove(at);
+        all.iter().for_each(|bits| self.bits.remove(bits));
+        all.iter().map(ExactSizeIterator::len).sum()
     }
 }
 

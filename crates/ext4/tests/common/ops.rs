@@ -207,11 +207,14 @@ impl<'a, F: FileSystem> Hands<'a, F> {
             Op::Unlink(path) | Op::Rmdir(path) => {
                 let at = self.vfs.walk_parent(who, self.vfs.root(), path.as_bytes())?;
                 self.touched.push(at.dir.clone());
-                let gone = match op {
-                    Op::Unlink(_) => self.vfs.unlink(who, &at.dir, at.name)?,
-                    _ => self.vfs.rmdir(who, &at.dir, at.name)?,
-                };
-                Ok(u64::from(gone.is_dir()))
+                // What nobody holds goes with its name, or as an orphan.
+                match (op, path.len().is_multiple_of(3)) {
+                    (Op::Unlink(_), false) => self.vfs.unlink(who, &at.dir, at.name)?,
+                    (Op::Unlink(_), true) => drop(self.vfs.unlink_and_hold(who, &at.dir, at.name)?),
+                    (_, false) => self.vfs.rmdir(who, &at.dir, at.name)?,
+                    (_, true) => drop(self.vfs.rmdir_and_hold(who, &at.dir, at.name)?),
+                }
+                Ok(0)
             }
             Op::SetXattr { path, name, value } => {
                 let inode = self.at(path)?;

@@ -152,6 +152,18 @@ impl FileSystem for MemoryFs {
         Ok(())
     }
 
+    fn unlink_and_free(&self, dir: &Arc<MemoryNode>, name: &[u8], node: &Arc<MemoryNode>) -> Result<bool> {
+        if node.kind == FileType::Directory {
+            self.rmdir(dir, name, node)?;
+        } else if node.state().nlink == 1 {
+            self.unlink(dir, name, node)?;
+        } else {
+            return Ok(false);
+        }
+        self.evict(node);
+        Ok(true)
+    }
+
     fn rename(&self, rename: &Rename<'_, Arc<MemoryNode>>) -> Result<()> {
         let Rename { from, moved, to, replaced, exchange } = rename;
         match replaced {

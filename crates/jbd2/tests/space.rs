@@ -1,0 +1,92 @@
+//! The log of a sparse image has its space on the medium before it is written, and not much sooner.
+#![cfg(not(loom))]
+
+use std::io;
+use std::sync::{Arc, Mutex};
+
+use dentree_blockdev::{BlockDevice, MemoryDevice};
+use dentree_bufcache::BufCache;
+use dentree_jbd2::{Journal, JournalLocation, JournalOptions};
+
+const BLOCK: usize = 1024;
+/// Blocks that transactions change.
+const TARGETS: u64 = 16;
+const JOURNAL: u64 = TARGETS;
+const JOURNAL_LEN: u64 = 5000;
+const MAGIC: u32 = 0xC03B_3998;
+
+/// A sparse device: it knows which of its blocks have space, and which were written without.
+struct Sparse {
+    memory: MemoryDevice,
+    blocks: Mutex<Blocks>,
+}
+
+#[derive(Default)]
+struct Blocks {
+    has_space: Vec<bool>,
+    written_without: Vec<usize>,
+    /// How often space was asked for that was there.
+    in_vain: usize,
+}
+
+impl BlockDevice for Sparse {
+    fn size(&self) -> u64 {
+        self.memory.size()
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        self.memory.read_at(offset, buf)
+    }
+
+    fn write_at(&self, offset: u64, buf: &[u8]) -> io::Result<()> {
+        let blocks = &mut *self.blocks.lock().unwrap();
+        let first = offset as usize / BLOCK;
+        let written = first..first + buf.len().div_ceil(BLOCK);
+        blocks.written_without.extend(written.filter(|&block| !blocks.has_space[block]));
+        self.memory.write_at(offset, buf)
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn fill_holes(&self, offset: u64, len: u64) -> io::Result<()> {
+        let blocks = &mut *self.blocks.lock().unwrap();
+        let first = offset as usize / BLOCK;
+        for has_space in &mut blocks.has_space[first..first + len as usize / BLOCK] {
+            blocks.in_vain += usize::from(std::mem::replace(has_space, true));
+        }
+        Ok(())
+    }
+}
+
+#[test]
+fn a_log_has_its_space_before_it_is_written_and_takes_it_as_it_goes() {
+    let mut bytes = vec![0; (JOURNAL + JOURNAL_LEN) as usize * BLOCK];
+    let words = [MAGIC, 4, 0, BLOCK as u32, JOURNAL_LEN as u32, 1, 1, 0, 0, 0, 0];
+    let at = JOURNAL as usize * BLOCK;
+    for (field, word) in bytes[at..].chunks_mut(4).zip(words) {
+        field.copy_from_slice(&word.to_be_bytes());
+    }
+    let log_begin = JOURNAL as usize + 1;
+    let blocks = Blocks { has_space: vec![false; bytes.len() / BLOCK], ..Blocks::default() };
+    let device = Arc::new(Sparse { memory: MemoryDevice::from(bytes), blocks: Mutex::new(blocks) });
+    let cache = Arc::new(BufCache::new(device.clone(), BLOCK, 1 << 20));
+    let runs = vec![(JOURNAL, 1700), (JOURNAL + 1700, JOURNAL_LEN - 1700)];
+    let location = JournalLocation { block_size: BLOCK, runs };
+    let journal = Journal::open(Arc::clone(&cache), &location, JournalOptions::default()).unwrap();
+    // Three blocks each: more than once around.
+    for transaction in 0..2000_u64 {
+        let mut handle = journal.start(1).unwrap();
+        handle.create(transaction % TARGETS, |bytes| bytes[0] = transaction as u8).unwrap();
+        let tid = handle.stop();
+        journal.wait_commit(tid).unwrap();
+        let blocks = device.blocks.lock().unwrap();
+        let in_log: Vec<_> = blocks.written_without.iter().filter(|&&block| block >= log_begin).collect();
+        assert!(in_log.is_empty(), "transaction {transaction}: {in_log:?}");
+        let with_space = blocks.has_space.iter().filter(|&&has_space| has_space).count() as u64;
+        assert!(with_space < 3 * transaction + 1100 && blocks.in_vain == 0, "{with_space} of {transaction}");
+    }
+    assert!(device.blocks.lock().unwrap().has_space[log_begin..].iter().all(|&has_space| has_space));
+    journal.close().unwrap();
+}
