@@ -60,8 +60,8 @@ impl<H: Handle> Dcache<H> {
         let request = self.request(start, path, options);
         let core = &self.core;
         let mut pin = core.epoch.enter();
-        let hold = |id| core.hold(id).then_some(id);
-        match core.leap_by_hint(&pin, &request, hold, |id| core.release(id)) {
+        let hold = |id, _: &_, _| core.hold(id).then_some(id);
+        match core.leap_by_note(&pin, &request, hold, |id| core.release(id)) {
             Some(Ok(id)) => return Walk::Found(DentryRef::adopt(self, id)),
             Some(Err((at, end))) => return Walk::Negative { at, end },
             None => {}
@@ -102,7 +102,8 @@ impl<H: Handle> Dcache<H> {
         let core = &self.core;
         let mut pin = core.epoch.enter();
         // SAFETY: found linked inside this pin, and positive.
-        match core.leap_by_hint(&pin, &request, |id| Some(unsafe { core.see(id) }), drop) {
+        let see = |id, dentry: &_, shape| Some(unsafe { Core::see(id, dentry, shape) });
+        match core.leap_by_note(&pin, &request, see, drop) {
             Some(Ok(seen)) => Walk::Found(seen),
             Some(Err((at, end))) => Walk::Negative { at, end },
             None => self.find_on(&mut pin, &request, &mut may_search),
@@ -282,7 +283,6 @@ impl<H: Handle> Dcache<H> {
             searches_asked: counters.searches_asked.get(),
             prefetched: counters.prefetched.get(),
             climbed: counters.climbed.get(),
-            unhinted: counters.unhinted.get(),
             locked_hits: counters.locked_hits.get(),
             fills: counters.fills.get(),
             fill_waits: counters.fill_waits.get(),

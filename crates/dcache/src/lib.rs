@@ -40,8 +40,8 @@
 //! - **G1** A walk that returns an entry saw, at one instant during the call, every component linked as the path says.
 //! - **G2** A walk that returns [`Walk::Negative`] saw such an instant for the missing name.
 //! - **G3** No walk waits for another thread.
-//! - **G4** A walk writes no line that other threads read, except to set a clear "used" bit, to note a way that it did not know
-//!   ([below](#ways)), and, at the end, to move one reference count; [`find`](Dcache::find) not even that.
+//! - **G4** A walk writes no line that other threads read, except to set a clear "used" bit, to note a path that it did not know
+//!   ([below](#notes)), and, at the end, to move one reference count; [`find`](Dcache::find) not even that.
 //! - **G5** Memory never exceeds the [budget](Builder::memory) plus what is held.
 //! - **G6** An entry that is held is never reused; a stale [`DentryId`] finds nothing.
 //! - **G7** Handles are dropped outside of all locks.
@@ -49,8 +49,8 @@
 //! # What it costs
 //!
 //! A walk costs one cache line of index, and one of records for each component ([sticky seeds](#sticky-seeds)); where
-//! the way is known ([ways](#ways)) it looks at each component's sequence count only. An entry with a name of up to 32 bytes takes 64 bytes for what
-//! walks read, 64 for what is written, 3 for eviction and 8 to 16 of index: about 143 in all. Ways and hints take a thirty-second of the
+//! the path was walked before ([notes](#notes)) one line tells all, and each component's sequence count whether it is still so. An entry with a name of up to 32 bytes takes 64 bytes for what
+//! walks read, 64 for what is written, 3 for eviction and 8 to 16 of index: about 143 in all. Notes take a thirty-second of the
 //! budget at most, as they come.
 //!
 //! # Data
@@ -76,12 +76,12 @@
 //! numbers, comparing names. Where something above was renamed, the guess is wrong and costs a wasted look; what is
 //! found is decided by names and numbers.
 //!
-//! ## Ways
+//! ## Notes
 //!
-//! What a climb has found is noted: the path to a directory, with the sequence counts of all records on it. The next walk into that
-//! directory compares the path's bytes at once and then the counts; any change of a directory on the way shows in its
-//! count. A hint, found by the path's last bytes, tells where to begin without a look into the index. `raw/ways.rs` argues why both may
-//! be believed. They are used where a leap is: not through directories that may have to be asked for.
+//! What a climb has found is noted: a keyed digest of the whole path, what is at its end, and the sum of the sequence counts of all records on it. The
+//! next walk of that path finds the note by the digest and adds the counts up; any change of anything on the way shows in the sum. Two paths share a
+//! digest with a probability of at most 2^-64, whoever chose them. `raw/notes.rs` argues why a note may be believed. They are used
+//! where a leap is: not through directories that may have to be asked for.
 //!
 //! # Who protects what
 //!

@@ -25,10 +25,8 @@ pub struct Stats {
     pub searches_asked: u64,
     /// Walks that asked for their lines beforehand.
     pub prefetched: u64,
-    /// Paths that were climbed name by name, as the way to their directory was not known or had changed.
+    /// Paths that were climbed name by name, as there was no note of them, or something on them had changed.
     pub climbed: u64,
-    /// Walks by a known way that had to look for its end in the index.
-    pub unhinted: u64,
     /// Names that were found only under their directory's lock.
     pub locked_hits: u64,
     /// Questions to the file system.
@@ -70,6 +68,6 @@ pub struct MemoryStats {
     pub dentries: usize,
     /// Names of more than 32 bytes.
     pub long_names: usize,
-    /// The index, the ways and hints that walks have noted, and the lists that eviction keeps.
+    /// The index, what walks have noted, and the lists that eviction keeps.
     pub index: usize,
 }

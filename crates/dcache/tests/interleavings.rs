@@ -219,7 +219,7 @@ fn a_way_that_was_noted_leads_nowhere_else_while_its_directory_is_renamed() {
 }
 
 #[test]
-fn a_hint_is_not_followed_to_what_takes_the_slot_of_its_entry() {
+fn a_note_is_not_followed_to_what_takes_the_slot_of_its_entry() {
     check(|| {
         let cache = cache();
         let root = cache.root();

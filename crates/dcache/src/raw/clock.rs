@@ -99,7 +99,7 @@ impl<H: Handle> Core<H> {
 
     /// What is in use, without what is only set aside.
     pub(crate) fn bytes_in_use(&self) -> usize {
-        let to_come = lock(&self.clock).bytes_to_come() + self.ways.bytes_to_come();
+        let to_come = lock(&self.clock).bytes_to_come() + self.notes.bytes_to_come();
         self.memory.used().saturating_sub(to_come)
     }
 

@@ -59,8 +59,6 @@ counters! {
     prefetched,
     /// Climbs from a path's last component, as the way to its directory was not known.
     climbed,
-    /// Walks that knew the way, but had no hint of what is at its end.
-    unhinted,
     /// Names found only under the directory's lock.
     locked_hits,
     /// Questions put to the file system.

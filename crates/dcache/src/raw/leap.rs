@@ -8,7 +8,7 @@
 //! The counts of all records go on the trail and are compared at the end of the walk, as for any other way of finding
 //! them: the order in which records are read has no part in the argument for G1.
 //!
-//! What a climb finds is noted (`ways.rs`), so that the next walk need not climb: `leap_by_hint` is what most walks are, `leap_to_end` the
+//! What a climb finds is noted (`notes.rs`), so that the next walk need not climb: `leap_by_note` is what most walks are, `leap_to_end` the
 //! rest. A name that is not there ends a leap as well: at a negative entry, or below a directory that is complete.
 //!
 //! The leap fails where anything is not plain: something is not cached, is a link, is no directory that everyone may search, has a
@@ -21,12 +21,13 @@ use super::{
     chunks::prefetch,
     climb::{Climbed, Hold},
     counters::Counter,
+    dentry::Dentry,
     epoch::Pin,
     index::Miss,
-    name::{NAME_MAX, PATH_MAX, Text},
-    record::{Record, Shape, settle_reads},
+    name::{NAME_MAX, PATH_MAX, Text, skip_slashes},
+    notes::Known,
+    record::{Shape, settle_reads},
     walk::{Descent, End, Here, Request, Trail},
-    ways::Known,
 };
 use crate::Handle;
 
@@ -58,8 +59,7 @@ impl<'p, 't> Route<'p, 't> {
 
     /// What may be one leap, without slashes before it.
     pub(super) fn plain_part(&self) -> Option<&'p [u8]> {
-        let path = &self.text.bytes[self.text.skip_slashes(0)..];
-        (1..=PATH_MAX).contains(&path.len()).then_some(path)
+        plain_part(self.text.bytes)
     }
 
     /// The hash of the last component, if it was noted.
@@ -73,6 +73,13 @@ impl<'p, 't> Route<'p, 't> {
     }
 }
 
+/// See [`Route::plain_part`].
+#[inline(always)]
+fn plain_part(path: &[u8]) -> Option<&[u8]> {
+    let path = &path[skip_slashes(path, 0)..];
+    (1..=PATH_MAX).contains(&path.len()).then_some(path)
+}
+
 /// A walk whose path may be one leap: from `foot` to what stands between `at` and the end of the text.
 #[derive(Clone, Copy)]
 pub(super) struct Aim<'p, 't> {
@@ -80,24 +87,6 @@ pub(super) struct Aim<'p, 't> {
     pub(super) text: Text<'p, 't>,
     pub(super) at: usize,
     keep_last_link: bool,
-}
-
-/// The last component, seen in a directory that is known to be where the path says. To be believed after [`Core::is_true`] has said so.
-#[derive(Clone, Copy)]
-struct Glimpse<'a> {
-    found: Hold,
-    record: &'a Record,
-    way: Option<Known<'a>>,
-    /// Where its name begins, if it is a negative entry.
-    missing: Option<usize>,
-}
-
-impl Glimpse<'_> {
-    /// How many components the path has.
-    #[inline(always)]
-    fn components(&self) -> usize {
-        1 + self.way.map_or(0, Known::len)
-    }
 }
 
 impl<H: Handle> Core<H> {
@@ -116,117 +105,85 @@ impl<H: Handle> Core<H> {
         Some(Aim { foot, text, at, keep_last_link: request.keep_last_link })
     }
 
-    /// Ends a walk at what the hints have for the end of its path: answers what `settle` makes of the entry, or where in the path a name
-    /// stands that is not there. `undo` takes what `settle` made if it came to nothing. Counts the walk if it ends here.
+    /// Ends a walk at what is noted of its path: answers what `settle` makes of the entry, or where in the path a name stands that is not
+    /// there. `undo` takes what `settle` made if it came to nothing. Counts the walk if it ends here.
     #[inline(always)]
-    pub(crate) fn leap_by_hint<R>(
+    pub(crate) fn leap_by_note<R>(
         &self,
         pin: &Pin<'_>,
         request: &Request<'_>,
-        settle: impl FnOnce(Id) -> Option<R>,
+        settle: impl FnOnce(Id, &Dentry<H>, Shape) -> Option<R>,
         undo: impl FnOnce(R),
     ) -> Option<Result<R, (usize, usize)>> {
-        if !pin.trials().look(pin.counters().walks.get()) {
+        let path = plain_part(request.path)?;
+        if !pin.trials().look(pin.counters().walks.get()) || self.expiry.ever() {
             return None;
         }
-        let mut tail = Text::TAIL;
-        let text = Text::new(request.path, &mut tail);
-        let aim = self.aim(request, text)?;
-        let hint = self.ways.hint(self.hasher.sign(request.start, text))?;
-        let Some(glimpse) = self.verify(&aim, hint) else { return self.miss_by_hint(pin, &aim, hint) };
-        glimpse.record.touch();
-        let counters = pin.counters();
+        let known = self.notes.find(self.key(request.start, path))?;
+        let record = self.records.foreseen().get(known.end.0 as usize)?;
+        let dentry = self.dentries.foreseen().get(known.end.0 as usize)?;
+        prefetch(dentry);
+        let shape = record.shape();
         let count = |how: &Counter| {
+            let counters = pin.counters();
             counters.walks.add(1);
-            counters.components.add(glimpse.components() as u64);
+            counters.components.add(known.len() as u64);
             how.add(1);
         };
-        if let Some(at) = glimpse.missing {
-            return self.is_true(&aim, &glimpse).then(|| {
-                count(&counters.negative);
-                Err((at, text.bytes.len()))
-            });
+        if known.is_miss() {
+            let at = self.miss_by_note(request, known)?;
+            count(&pin.counters().complete_negative);
+            return Some(Err((at, request.path.len())));
         }
-        let settled = settle(glimpse.found.0)?;
-        if self.is_true(&aim, &glimpse) {
-            count(&counters.found);
-            return Some(Ok(settled));
-        }
-        counters.retries.add(1);
-        undo(settled);
-        None
-    }
-
-    /// The same for a hint of the directory that a name is not in.
-    #[inline(never)]
-    fn miss_by_hint<R>(
-        &self,
-        pin: &Pin<'_>,
-        aim: &Aim<'_, '_>,
-        dir: Id,
-    ) -> Option<Result<R, (usize, usize)>> {
-        let (missing, components) = self.miss_below(aim, dir)?;
-        let counters = pin.counters();
-        counters.walks.add(1);
-        counters.components.add(components as u64);
-        counters.complete_negative.add(1);
-        Some(Err((missing, aim.text.bytes.len())))
-    }
-
-    /// Sees whether an entry has the last name of the path, and the way to its directory is known to be the rest.
-    #[inline(always)]
-    fn verify(&self, aim: &Aim<'_, '_>, found: Id) -> Option<Glimpse<'_>> {
-        let &Aim { foot: (start, _), text, at, keep_last_link, .. } = aim;
-        let record = self.records.foreseen().get(found.0 as usize)?;
-        let seq = record.begin();
-        let shape = record.shape();
-        if !Shape::plain().fits(shape) || shape.is_symlink() && !keep_last_link {
+        if !Shape::plain().fits(shape) || shape.is_symlink() && !request.keep_last_link {
             return None;
         }
         // L1.
         settle_reads();
-        let begin = self.begin_of_name(record, shape, found, text, (at, text.bytes.len()))?;
-        let dir = record.parent();
-        let way = match begin {
-            _ if begin == at => (dir == start).then_some(None)?,
-            _ if text.bytes[begin - 1] != b'/' => return None,
-            _ => Some(self.ways.find((start, dir), text, (at, begin - 1))?),
-        };
-        Some(Glimpse { found: (found, seq), record, way, missing: shape.is_negative().then_some(begin) })
-    }
-
-    /// How a walk ends with what it has glimpsed.
-    #[inline(always)]
-    fn end_of(&self, aim: &Aim<'_, '_>, glimpse: &Glimpse<'_>) -> End {
-        glimpse.record.touch();
-        match glimpse.missing {
-            None => End::Found(glimpse.found.0),
-            Some(at) => End::Negative { at, end: aim.text.bytes.len(), complete: false },
+        record.touch();
+        if shape.is_negative() {
+            return self.is_known(request, known).then(|| {
+                count(&pin.counters().negative);
+                Err((request.path.len() - shape.name_len(), request.path.len()))
+            });
         }
+        let settled = settle(known.end, dentry, shape)?;
+        if self.is_known(request, known) {
+            count(&pin.counters().found);
+            return Some(Ok(settled));
+        }
+        pin.counters().retries.add(1);
+        undo(settled);
+        None
     }
 
-    /// Whether all that was glimpsed was so at one instant. To be asked after the end is held.
+    /// Whether a note still holds. To be asked after the end is held.
     #[inline(always)]
-    fn is_true(&self, aim: &Aim<'_, '_>, glimpse: &Glimpse<'_>) -> bool {
+    fn is_known(&self, request: &Request<'_>, known: Known<'_>) -> bool {
         settle_reads();
-        let ((start, count), (_, seq)) = (aim.foot, glimpse.found);
-        (seq | count) & 1 == 0
-            && glimpse.record.is_unchanged(seq)
-            && self.record(start).is_unchanged(count)
-            && glimpse.way.is_none_or(|way| way.holds(self.records.foreseen()))
+        known.holds(self.record(request.start), self.records.foreseen())
     }
 
-    /// Walks to the end of the path by the index, and by the way to its directory or a climb; `settle` and `undo` as for any walk.
+    /// The same for the note that a directory does not have the last name. Nobody holds a miss, so there is nothing to settle.
+    #[inline(never)]
+    fn miss_by_note(&self, request: &Request<'_>, known: Known<'_>) -> Option<usize> {
+        let mut tail = Text::TAIL;
+        let text = Text::new(request.path, &mut tail);
+        let slash = text.last_slash()?;
+        let miss = self.miss_at_end(text, slash, known.end)?;
+        let is_true = self.is_known(request, known) && self.index.still_misses(miss);
+        is_true.then_some(slash + 1)
+    }
+
+    /// Walks to the end of the path by the index and a climb; `settle` and `undo` as for any walk.
     /// Answers how it ended and how many components there are.
-    ///
-    /// Where the lines of a climb were asked for beforehand it does not look for a way, whose lines were not.
     #[inline(never)]
     pub(super) fn leap_to_end(
         &self,
         request: &Request<'_>,
         route: &Route<'_, '_>,
-        mut settle: impl FnMut(&End) -> bool,
-        mut undo: impl FnMut(&End),
+        settle: impl FnMut(&End) -> bool,
+        undo: impl FnMut(&End),
     ) -> Option<(End, usize)> {
         let aim = &self.aim(request, route.text)?;
         let &Aim { foot, text, at, .. } = aim;
@@ -235,55 +192,19 @@ impl<H: Handle> Core<H> {
             Some((under, hash)) if under == seed => hash,
             _ => self.hasher.path(seed, &text.bytes[at..]),
         };
-        let by_way = if is_aimed { None } else { self.leap_by_way(aim, hash, &mut settle, &mut undo) };
-        match by_way {
-            None if self.index.likely(self.index.extent(), hash).next().is_some() => {
-                self.climb_to_end(aim, is_aimed, hash, settle, undo)
-            }
-            None => self.leap_to_miss(aim, is_aimed),
-            ended => ended,
+        if self.index.likely(self.index.extent(), hash).next().is_some() {
+            self.climb_to_end(aim, is_aimed, hash, settle, undo)
+        } else {
+            self.leap_to_miss(aim, is_aimed)
         }
     }
 
-    /// The same where the way is known.
-    #[inline(always)]
-    fn leap_by_way(
-        &self,
-        aim: &Aim<'_, '_>,
-        hash: u32,
-        settle: &mut impl FnMut(&End) -> bool,
-        undo: &mut impl FnMut(&End),
-    ) -> Option<(End, usize)> {
-        let by_way = |found| {
-            prefetch(self.dentry(found));
-            self.verify(aim, found)
-        };
-        let glimpse = self.index.search(self.index.extent(), hash, by_way).ok()?;
-        let end = self.end_of(aim, &glimpse);
-        if !settle(&end) {
-            return None;
-        }
-        if !self.is_true(aim, &glimpse) {
-            undo(&end);
-            return None;
-        }
-        self.note_hint(aim, glimpse.found.0);
-        Some((end, glimpse.components()))
-    }
-
-    /// Ends a walk at the name that a complete directory does not have: by the way to that, or a climb.
+    /// Ends a walk at the name that a complete directory does not have.
     fn leap_to_miss(&self, aim: &Aim<'_, '_>, is_aimed: bool) -> Option<(End, usize)> {
         let &Aim { foot, text, at, .. } = aim;
         let slash = text.last_slash().filter(|&slash| slash > at)?;
         let extent = self.index.extent();
         let hash = self.hasher.path(self.record(foot.0).seed(), &text.bytes[at..slash]);
-        let end_at = |at| End::Negative { at, end: text.bytes.len(), complete: true };
-        for dir in self.index.likely(extent, hash).filter(|_| !is_aimed) {
-            if let Some((at, components)) = self.miss_below(aim, dir) {
-                self.note_hint(aim, dir);
-                return Some((end_at(at), components));
-            }
-        }
         let mut climbed = Climbed::new();
         let passes = Shape::open_directory();
         let dir = self.climb(extent, foot.0, text, (at, slash), hash, passes, &mut climbed)?;
@@ -291,23 +212,8 @@ impl<H: Handle> Core<H> {
         if !self.is_unchanged_since(foot, &climbed) || !self.index.still_misses(miss) {
             return None;
         }
-        self.note_climb(aim, (slash, climbed.holds()), dir, is_aimed);
-        Some((end_at(slash + 1), climbed.count))
-    }
-
-    /// Where in the path a name stands that `dir` does not have, if that is complete and the way there known, and how many components that
-    /// has. Nobody holds a miss, so there is nothing to settle.
-    fn miss_below(&self, aim: &Aim<'_, '_>, dir: Id) -> Option<(usize, usize)> {
-        let &Aim { foot: (start, count), text, at, .. } = aim;
-        let slash = text.last_slash().filter(|&slash| slash > at)?;
-        let way = self.ways.find((start, dir), text, (at, slash))?;
-        let miss = self.miss_at_end(text, slash, dir)?;
-        settle_reads();
-        let is_true = count & 1 == 0
-            && self.record(start).is_unchanged(count)
-            && way.holds(self.records.foreseen())
-            && self.index.still_misses(miss);
-        is_true.then_some((slash + 1, way.len()))
+        self.note_climb(aim, climbed.holds(), true, is_aimed);
+        Some((End::Negative { at: slash + 1, end: text.bytes.len(), complete: true }, climbed.count))
     }
 
     /// The miss of the path's last name, which stands behind `slash`, if `dir` is complete and does not have it.
@@ -351,7 +257,7 @@ impl<H: Handle> Core<H> {
             undo(&end);
             return None;
         }
-        self.note_climb(aim, (begin.saturating_sub(1), &climbed.holds()[1..]), found, is_aimed);
+        self.note_climb(aim, climbed.holds(), false, is_aimed);
         Some((end, climbed.count))
     }
 
@@ -366,8 +272,7 @@ impl<H: Handle> Core<H> {
         if self.climb_from(found, foot.0, text, ends, Shape::plain_end(), &mut climbed)
             && self.is_unchanged_since(foot, &climbed)
         {
-            let slash = climbed.begin.saturating_sub(1);
-            self.note_climb(aim, (slash, &climbed.holds()[1..]), found, route.aim.is_some());
+            self.note_climb(aim, climbed.holds(), false, route.aim.is_some());
         }
     }
 

@@ -5,7 +5,7 @@
 //! walk      path → entry, without locks            tree     link, unlink, rename: under directory locks
 //! leap      the same, from the path's end          fill     one question per miss
 //! climb     by parents' numbers up                 clock    what goes when memory is short
-//! ways      paths that were climbed before         pool     free slots, grace periods, bytes
+//! notes     paths that were climbed before         pool     free slots, grace periods, bytes
 //! expiry    what is still believed                 complete whole directories
 //! ─────────────────────────────────────────────────────────────────────────────────────────────────────
 //! index     hash → record numbers                  record   what a walk reads    dentry   what is written
@@ -45,12 +45,12 @@ pub(crate) mod leap;
 #[cfg(all(test, loom))]
 mod models;
 pub(crate) mod name;
+pub(crate) mod notes;
 pub(crate) mod pool;
 pub(crate) mod prefetch;
 pub(crate) mod record;
 pub(crate) mod tree;
 pub(crate) mod walk;
-pub(crate) mod ways;
 
 use crate::sync::{AtomicU32, AtomicU64, Mutex, MutexGuard, Ordering, Padded, lock};
 use crate::{Child, DentryId, Handle, PrefetchMode};
@@ -62,10 +62,10 @@ use expiry::Expiry;
 use fill::Flights;
 use index::Index;
 use name::{Hasher, Name};
+use notes::Notes;
 use pool::{Memory, Pool};
 use record::{Record, Shape};
 use std::time::Duration;
-use ways::Ways;
 
 /// The number of an entry's slot, in records and dentries alike.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord, Default)]
@@ -92,7 +92,7 @@ pub(crate) struct Core<H> {
     pub(crate) records: Chunks<Record>,
     pub(crate) dentries: Chunks<Dentry<H>>,
     pub(crate) index: Index,
-    pub(crate) ways: Ways,
+    pub(crate) notes: Notes,
     pub(crate) epoch: Epoch,
     pub(crate) hasher: Hasher,
     pub(crate) memory: Memory,
@@ -117,8 +117,8 @@ impl<H: Handle> Core<H> {
         let capacity = (config.budget / entry).clamp(64, 1 << 28);
         let quota = config.negatives.min(capacity);
         let clock = Clock::new(capacity, quota);
-        let ways = Ways::new(config.budget);
-        let fixed = clock.bytes() + ways.bytes() + Index::EMPTY;
+        let notes = Notes::new(config.budget);
+        let fixed = clock.bytes() + notes.bytes() + Index::EMPTY;
         // Checkers get few at first, so that they see storage grow.
         let foreseen = if cfg!(any(loom, shuttle)) { 6 } else { capacity + 64 };
         let slots = u32::try_from(foreseen).unwrap_or(u32::MAX);
@@ -126,7 +126,7 @@ impl<H: Handle> Core<H> {
             records: Chunks::new(slots),
             dentries: Chunks::new(slots),
             index: Index::new(foreseen),
-            ways,
+            notes,
             epoch: Epoch::new(),
             hasher: Hasher::new(config.seed),
             memory: Memory::new(config.budget, fixed),

@@ -6,9 +6,9 @@ use super::{
     dentry::{Dentry, Left},
     epoch::Epoch,
     index::Index,
-    name::{Hasher, INLINE, Name, Text},
+    name::{Digest, Hasher, INLINE, Name},
+    notes::{Finding, Key, Notes},
     record::{Record, Shape, settle_reads},
-    ways::Ways,
 };
 use crate::Kind;
 use loom::sync::Arc;
@@ -287,74 +287,102 @@ const START: Id = Id(1);
 const MOVING: Id = Id(2);
 const FILE: Id = Id(3);
 
-/// A table of ways, and the records from which it was noted that `path` leads to [`MOVING`].
-fn noted(path: &[u8], name: &Name<'_>) -> (Ways, [Record; 4]) {
-    let (ways, records) = (Ways::new(0), std::array::from_fn(|_| Record::default()));
-    let moving: &Record = &records[MOVING.0 as usize];
-    write(moving, name, 1);
-    let mut tail = Text::TAIL;
-    ways.note(START, Text::new(path, &mut tail), (0, path.len()), &[(MOVING, moving.begin())], 0);
-    (ways, records)
+type Noted = (Notes, [Record; 4]);
+
+/// What a note about a path of one directory is found by: the digest is that of its bytes, which no model needs more of.
+fn key(path: u8) -> Key {
+    Key { digest: Digest([u64::from(path); 2]), bytes: 1 }
 }
 
-/// As `Core::verify` and `Core::is_true`: whether `path` is believed to lead to what has the name `file`, if that is to be looked at, in
-/// [`MOVING`].
-fn believes((ways, records): &(Ways, [Record; 4]), path: &[u8], file: Option<&Name<'_>>) -> bool {
-    let last = &records[FILE.0 as usize];
-    let seq = last.begin();
-    if file.is_some_and(|file| last.shape_if_named(DIR, file).is_none()) {
-        return false;
+/// Notes that `path` leads over [`MOVING`] to [`FILE`].
+fn note((notes, records): &Noted, path: u8) {
+    let hold = |id: Id| (id, records[id.0 as usize].begin());
+    let holds = [hold(FILE), hold(MOVING)];
+    notes.note(key(path), Finding { foot: hold(START).1, holds: &holds, is_miss: false }, 0);
+}
+
+/// A table of notes, and the records from which it was noted that `path` leads over [`MOVING`], whose name that is, to [`FILE`].
+fn noted(path: u8, name: &Name<'_>, file: &Name<'_>) -> Noted {
+    let noted = (Notes::new(0), std::array::from_fn(|_| Record::default()));
+    write(&noted.1[MOVING.0 as usize], name, 1);
+    write(&noted.1[FILE.0 as usize], file, 1);
+    // In the other place, so that the next one is written over the first.
+    note(&noted, path);
+    note(&noted, b'z');
+    noted
+}
+
+/// As `Core::leap_by_note`: the seed of what `path` is believed to lead to.
+fn believed_seed((notes, records): &Noted, path: u8) -> Option<u64> {
+    let known = notes.find(key(path))?;
+    let end = &records[known.end.0 as usize];
+    if !end.shape().is_linked() {
+        return None;
     }
-    let mut tail = Text::TAIL;
-    let Some(way) = ways.find((START, MOVING), Text::new(path, &mut tail), (0, path.len())) else {
-        return false;
-    };
     settle_reads();
-    seq & 1 == 0 && last.is_unchanged(seq) && way.holds(records)
+    let seed = end.seed();
+    settle_reads();
+    known.holds(&records[START.0 as usize], records).then_some(seed)
 }
 
-/// G1: `a/file` was there at no time.
+/// G1: `a/file` was there with the later seed at no time.
 #[test]
-fn a_way_is_not_believed_of_what_came_after_its_directory_was_renamed() {
+fn a_note_is_not_believed_of_what_came_after_its_directory_was_renamed() {
     let hasher = Hasher::new(1);
     let (a, b, file) = (name(&hasher, b"a"), name(&hasher, b"b"), name(&hasher, b"file"));
     model(move || {
-        let shared = Arc::new(noted(b"a", &a));
+        let shared = Arc::new(noted(b'a', &a, &file));
         let mover = {
             let shared = shared.clone();
             thread::spawn(move || {
                 write(&shared.1[MOVING.0 as usize], &b, 1);
-                write(&shared.1[FILE.0 as usize], &file, 1);
+                write(&shared.1[FILE.0 as usize], &file, 2);
             })
         };
-        assert!(!believes(&shared, b"a", Some(&file)));
+        assert!(matches!(believed_seed(&shared, b'a'), None | Some(1)));
         mover.join().expect("no panic");
-        assert!(!believes(&shared, b"a", None));
+        assert_eq!(believed_seed(&shared, b'a'), None);
+    });
+}
+
+/// Counts are summed up: an older one than was noted would make good for a later one.
+#[test]
+fn a_note_is_believed_of_no_count_that_is_older_than_it() {
+    let hasher = Hasher::new(1);
+    let (a, b, file) = (name(&hasher, b"a"), name(&hasher, b"b"), name(&hasher, b"file"));
+    model(move || {
+        let shared = Arc::new(noted(b'a', &a, &file));
+        let mover = {
+            let shared = shared.clone();
+            thread::spawn(move || {
+                drop(shared.1[START.0 as usize].rewrite());
+                note(&shared, b'a');
+                write(&shared.1[MOVING.0 as usize], &b, 1);
+                write(&shared.1[FILE.0 as usize], &file, 2);
+            })
+        };
+        assert!(matches!(believed_seed(&shared, b'a'), None | Some(1)));
+        mover.join().expect("no panic");
     });
 }
 
 /// The path of one note with the records of another.
 #[test]
-fn a_way_that_is_written_over_is_not_believed_half() {
+fn a_note_that_is_written_over_is_not_believed_half() {
     let hasher = Hasher::new(1);
-    let (a, b) = (name(&hasher, b"a"), name(&hasher, b"b"));
+    let (a, b, file) = (name(&hasher, b"a"), name(&hasher, b"b"), name(&hasher, b"file"));
     model(move || {
-        let shared = noted(b"long-name-a", &a);
+        let shared = noted(b'a', &a, &file);
         // What the first note says is no longer true.
         write(&shared.1[MOVING.0 as usize], &b, 1);
         let shared = Arc::new(shared);
         let writer = {
             let shared = shared.clone();
-            thread::spawn(move || {
-                let (ways, records) = &*shared;
-                let now = (MOVING, records[MOVING.0 as usize].begin());
-                let mut tail = Text::TAIL;
-                ways.note(START, Text::new(b"long-name-b", &mut tail), (0, 11), &[now], 0);
-            })
+            thread::spawn(move || note(&shared, b'b'))
         };
-        assert!(!believes(&shared, b"long-name-a", None));
+        assert_eq!(believed_seed(&shared, b'a'), None);
         writer.join().expect("no panic");
-        assert!(!believes(&shared, b"long-name-a", None));
-        assert!(believes(&shared, b"long-name-b", None));
+        assert_eq!(believed_seed(&shared, b'a'), None);
+        assert_eq!(believed_seed(&shared, b'b'), Some(1));
     });
 }

@@ -14,6 +14,11 @@
 //! Names that an outsider chooses cannot be aimed at one bucket: two names share a fingerprint if the prime divides the difference of two
 //! numbers of 256 bytes, which has at most 37 such divisors, of more than 2^49 primes that may be the one.
 //!
+//! **Digests.** What a walk has noted of a whole path (`notes.rs`) is told by a digest of 128 bits: the sum, over pairs of its words, of the product of
+//! both, each with a secret word added ("NH" of UMAC; Black, Halevi, Krawczyk, Krovetz, Rogaway 1999), of the path's first and last bytes, which
+//! overlap, so that all paths of 65 to 128 bytes take the same steps. Of two different paths of one length, fixed without knowledge of the secrets,
+//! the digests are equal with a probability of at most 2^-64.
+//!
 //! All names of less than 32 bytes take the same steps, without a branch on their length or on how near they are to the end of the
 //! path, which no processor could predict: nearly half of the names of the lab's trees have sixteen bytes or more.
 
@@ -80,14 +85,26 @@ impl<'a> Name<'a> {
     }
 }
 
-/// A hash of the last 32 bytes of a path, its length and its start. Only for guesses.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Sign(pub(crate) u64);
+/// What a path from a directory is told by among all others of its length. See the module's text.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Digest(pub(crate) [u64; 2]);
+
+impl Digest {
+    /// Its bits mixed, the best ones on top.
+    #[inline(always)]
+    pub(crate) fn mixed(self) -> u64 {
+        (self.0[0] ^ self.0[1]).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    }
+}
+
+/// The words that a digest is of: the start and the length, and 256 bytes at most.
+const DIGEST_WORDS: usize = 2 + 2 * 128 / size_of::<u64>();
 
 /// The secrets of one cache.
 pub(crate) struct Hasher {
     secret: [u64; 4],
     field: Field,
+    digest: [u64; DIGEST_WORDS],
 }
 
 impl Hasher {
@@ -103,7 +120,7 @@ impl Hasher {
         };
         // Odd, so that no multiplication loses what it is given.
         let secret = std::array::from_fn(|_| next() | 1);
-        Hasher { secret, field: Field::new(next) }
+        Hasher { secret, digest: std::array::from_fn(|_| next()), field: Field::new(next) }
     }
 
     /// A seed for a directory that shall not have the one its name implies.
@@ -166,12 +183,23 @@ impl Hasher {
             ^ fold(self.secret[2] ^ words[2], self.secret[3] ^ words[3])
     }
 
-    /// What the end of a path, walked from `start`, is told by among others.
+    /// The digest of a path of 1 to [`PATH_MAX`] bytes from `start`. See the module's text.
     #[inline(always)]
-    pub(crate) fn sign(&self, start: Id, text: Text<'_, '_>) -> Sign {
-        let last = text.tail.first_chunk().map_or([0; WORDS], words);
-        let len = u64::from(start.0) << 32 | text.bytes.len() as u64;
-        Sign(self.mix(self.secret[0] ^ len.wrapping_mul(self.secret[3]), last))
+    pub(crate) fn digest(&self, start: Id, path: &[u8]) -> Digest {
+        let (head, keys) = self.digest.split_at(2);
+        let sum = product([u64::from(start.0), path.len() as u64], [head[0], head[1]]);
+        let sum = sum.wrapping_add(match path.len() {
+            129.. => both_ends::<128>(path, keys),
+            65.. => both_ends::<64>(path, keys),
+            33.. => both_ends::<32>(path, keys),
+            16.. => both_ends::<16>(path, keys),
+            _ => {
+                let mut words = [0; 16];
+                words[..path.len()].copy_from_slice(path);
+                both_ends::<16>(&words, keys)
+            }
+        });
+        Digest([sum as u64, (sum >> 64) as u64])
     }
 
     /// A whole name. `None` for what is no name of a directory entry: nothing, `.`, `..`, more than
@@ -239,12 +267,40 @@ impl<'p, 't> Text<'p, 't> {
 
     /// Where the path goes on behind slashes at `at`.
     #[inline(always)]
-    pub(crate) fn skip_slashes(&self, mut at: usize) -> usize {
-        while self.bytes.get(at) == Some(&b'/') {
-            at += 1;
-        }
-        at
+    pub(crate) fn skip_slashes(&self, at: usize) -> usize {
+        skip_slashes(self.bytes, at)
     }
+}
+
+/// Where a path goes on behind slashes at `at`.
+#[inline(always)]
+pub(super) fn skip_slashes(path: &[u8], mut at: usize) -> usize {
+    while path.get(at) == Some(&b'/') {
+        at += 1;
+    }
+    at
+}
+
+/// One step of a digest: both words are hidden by a secret before they are multiplied.
+#[inline(always)]
+fn product(words: [u64; 2], keys: [u64; 2]) -> u128 {
+    u128::from(words[0].wrapping_add(keys[0])) * u128::from(words[1].wrapping_add(keys[1]))
+}
+
+/// The steps of a digest for the first and the last `N` bytes of a path, which are all of it.
+#[inline(always)]
+fn both_ends<const N: usize>(path: &[u8], keys: &[u64]) -> u128 {
+    let (Some(first), Some(last)) = (path.first_chunk::<N>(), path.last_chunk::<N>()) else { return 0 };
+    let steps = |bytes: &[u8; N], keys: &[u64]| {
+        let (words, _) = bytes.as_chunks();
+        let (words, _) = words.as_chunks();
+        let (keys, _) = keys.as_chunks();
+        let word = |bytes: [u8; 8]| u64::from_le_bytes(bytes);
+        let steps = words.iter().zip(keys).map(|(&[a, b], &keys)| product([word(a), word(b)], keys));
+        steps.fold(0_u128, u128::wrapping_add)
+    };
+    let (front, back) = keys.split_at(N / size_of::<u64>());
+    steps(first, front).wrapping_add(steps(last, back))
 }
 
 /// Puts fewer than 32 bytes at the end of the first half of `tail`. By words that overlap, not as a copy of a length
@@ -327,6 +383,36 @@ mod tests {
                 assert_eq!(hasher.path(99, &path), hasher.hash(last), "{first} {second}");
             }
         }
+    }
+
+    /// Paths that differ in one byte, in length, or in where they begin have other digests, wherever the byte stands.
+    #[test]
+    fn each_byte_of_a_path_and_its_start_have_a_part_in_the_digest() {
+        let hasher = Hasher::new(13);
+        let mut seen = std::collections::HashSet::new();
+        for len in 1..=PATH_MAX {
+            let mut path: Vec<u8> = (0..len).map(|i| b'a' + (i % 16) as u8).collect();
+            assert_eq!(hasher.digest(Id(1), &path), hasher.digest(Id(1), &path));
+            assert!(seen.insert(hasher.digest(Id(1), &path).0) && seen.insert(hasher.digest(Id(2), &path).0));
+            for at in 0..len {
+                path[at] ^= 0x80;
+                assert!(seen.insert(hasher.digest(Id(1), &path).0), "{len} {at}");
+                path[at] ^= 0x80;
+            }
+        }
+        assert_ne!(hasher.digest(Id(1), b"a"), Hasher::new(14).digest(Id(1), b"a"), "keyed");
+    }
+
+    #[test]
+    fn digests_of_similar_paths_spread_over_all_places() {
+        let hasher = Hasher::new(3);
+        let mut places = vec![0_u32; 1 << 12];
+        for i in 0..8 << 12 {
+            let digest = hasher.digest(Id(1), format!("directory/of-many-files/file{i}").as_bytes());
+            places[(digest.mixed() >> (64 - 12)) as usize] += 1;
+        }
+        // As for hashes below.
+        assert!(places.iter().max() < Some(&28));
     }
 
     #[test]

@@ -10,7 +10,7 @@
 //! prefetch), so `Auto` finds out: of every [`PERIOD`] walks of a thread one is timed with and one without, and
 //! the rest do what has been faster lately. A cache so small that it must be hot is not even tried.
 //!
-//! A thread learns likewise whether looking at notes (`ways.rs`) helps, but without a clock: it counts how many of its looks ended a walk.
+//! A thread learns likewise whether looking at notes (`notes.rs`) helps, but without a clock: it counts how many of its looks ended a walk.
 
 use super::{Core, Id, chunks::prefetch, index::Extent, leap::Route};
 use crate::sync::{AtomicU32, AtomicU64, Ordering};

@@ -355,7 +355,7 @@ pub(crate) fn settle_reads() {
 }
 
 /// A record that was rewritten half so often has come a quarter round: each time adds two to its count.
-pub(super) const LAP: u32 = 1 << 30;
+pub(super) const LAP: u32 = 1 << 28;
 /// Of all records of the process: so rare that no cache needs its own. Not of the facade, as no model comes so far.
 static LAPS: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
 
@@ -402,7 +402,7 @@ impl Drop for Rewrite<'_> {
     fn drop(&mut self) {
         let next = self.seq.wrapping_add(2);
         if next.is_multiple_of(LAP) {
-            // Before the count, which is stored with Release: see W2 in `ways.rs`.
+            // Before the count, which is stored with Release: see N2 in `notes.rs`.
             LAPS.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         }
         // R2.

@@ -17,13 +17,14 @@
 
 use super::{
     Core, Id,
+    dentry::Dentry,
     epoch::Pin,
     fill::Known,
     index::{Extent, Miss},
     leap::{Leap, Route},
     name::{NAME_MAX, Name, Text},
+    notes,
     record::{Record, Shape, settle_reads},
-    ways,
 };
 use crate::{DentryId, Handle, Kind, Reason, Seen};
 use std::time::Instant;
@@ -208,16 +209,15 @@ impl<H: Handle> Core<H> {
         }
     }
 
-    /// What there is to be seen of an entry.
+    /// What there is to be seen of an entry, whose record has this shape.
     ///
     /// # Safety
     /// The entry must be positive, and found linked under the caller's pin.
     #[inline(always)]
-    pub(crate) unsafe fn see(&self, id: Id) -> Seen<H> {
-        let dentry = self.dentry(id);
+    pub(crate) unsafe fn see(id: Id, dentry: &Dentry<H>, shape: Shape) -> Seen<H> {
         // SAFETY: as the caller promises.
         let handle = unsafe { dentry.handle() }.clone();
-        let kind = self.record(id).shape().kind().unwrap_or(Kind::Other);
+        let kind = shape.kind().unwrap_or(Kind::Other);
         Seen { id: DentryId::new(id, dentry.generation()), handle, kind }
     }
 
@@ -227,7 +227,7 @@ impl<H: Handle> Core<H> {
         match end {
             End::Found(id) => {
                 // SAFETY: found linked inside the pin of this walk, and positive.
-                *seen = Some(unsafe { self.see(*id) });
+                *seen = Some(unsafe { Self::see(*id, self.dentry(*id), self.record(*id).shape()) });
                 true
             }
             End::Negative { .. } => true,
@@ -312,8 +312,8 @@ impl<H: Handle> Core<H> {
         }
         let (end, components) = self.attempt(pin, request, may_search, settle, undo, route.text);
         if let End::Found(found) = end
-            && components <= ways::RECORDS + 1
-            && pin.counters().walks.get().is_multiple_of(ways::PATIENCE)
+            && components <= notes::DIRS + 1
+            && pin.counters().walks.get().is_multiple_of(notes::PATIENCE)
         {
             self.note_found(request, route, found);
         }
