@@ -6,8 +6,14 @@ use crate::sync::{Condvar, Mutex, lock, wait};
 
 /// A read under way.
 pub(crate) struct Pending {
-    outcome: Mutex<Option<Outcome>>,
+    state: Mutex<State>,
     ended: Condvar,
+}
+
+struct State {
+    outcome: Option<Outcome>,
+    /// How many wait for it: to wake nobody is a system call, too, and most of what is read ahead nobody waits for.
+    waiting: usize,
 }
 
 /// How a read ended.
@@ -21,24 +27,31 @@ pub(crate) enum Outcome {
 
 impl Pending {
     pub(crate) fn new() -> Self {
-        Pending { outcome: Mutex::new(None), ended: Condvar::new() }
+        Pending { state: Mutex::new(State { outcome: None, waiting: 0 }), ended: Condvar::new() }
     }
 
     /// Waits until [`end`](Pending::end) has been called. `None` where one has to look for the block again.
     pub(crate) fn wait(&self) -> Result<Option<Buffer>, ReadError> {
-        let mut outcome = lock(&self.outcome);
+        let mut state = lock(&self.state);
         loop {
-            match &*outcome {
+            match &state.outcome {
                 Some(Outcome::Read(buffer)) => return Ok(Some(buffer.clone())),
                 Some(Outcome::Failed(error)) => return Err(error.clone()),
                 Some(Outcome::Forgotten) => return Ok(None),
-                None => outcome = wait(&self.ended, outcome),
+                None => {
+                    state.waiting += 1;
+                    state = wait(&self.ended, state);
+                    state.waiting -= 1;
+                }
             }
         }
     }
 
     pub(crate) fn end(&self, outcome: Outcome) {
-        *lock(&self.outcome) = Some(outcome);
-        self.ended.notify_all();
+        let mut state = lock(&self.state);
+        state.outcome = Some(outcome);
+        if state.waiting > 0 {
+            self.ended.notify_all();
+        }
     }
 }

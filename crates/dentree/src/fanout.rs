@@ -1,19 +1,19 @@
 //! Work that begets work, done by several threads: how every command goes through a tree.
 //!
-//! A job (a directory, or a part of a big one) puts outputs and spawns further jobs. Outputs reach the sink, which
-//! runs on the caller's thread, in one of two orders:
+//! A job (a directory, or a part of a big one) puts outputs and spawns further jobs. Outputs reach the sink in one of
+//! two orders:
 //!
-//! - [`Order::AsReady`]: as they come. The queue is last in, first out, so that it stays about as long as the
-//!   tree is deep times a directory's width; a bounded channel holds workers back when the sink is slow.
+//! - [`Order::AsReady`]: as they come, one at a time, on the thread of the job: a slow sink holds the workers back, and nobody is woken
+//!   for an output. The queue is last in, first out, so that it stays about as long as the tree is deep times a directory's width.
 //! - [`Order::Stable`]: where the job put or spawned them, as if one thread had done all depth first. The caller's
 //!   thread goes through the outputs in that order and does a job itself when it comes to one that nobody has
 //!   begun; workers run ahead by at most [`AHEAD`] finished jobs. So a slow sink holds workers back, and nobody
 //!   ever waits for a job that cannot start.
 //!
-//! Locks: one for the queue, one per job slot; neither is held while a job or the sink runs.
+//! Locks: one for the queue, one per job slot; neither is held while a job or the sink runs. One for the sink, where it runs on the workers'
+//! threads; that of the queue is taken inside, when the sink breaks.
 
 use std::ops::ControlFlow;
-use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 /// In which order outputs reach the sink.
@@ -27,21 +27,19 @@ pub(crate) enum Order {
 
 /// Finished jobs that may wait for the sink in [`Order::Stable`].
 const AHEAD: usize = 256;
-/// Outputs that may wait for the sink in [`Order::AsReady`].
-const CHANNEL: usize = 64;
 
 /// What a job gives: outputs and further jobs.
 pub(crate) struct Emit<'a, J, O> {
     pieces: Vec<Piece<J, O>>,
-    direct: Option<&'a SyncSender<O>>,
+    /// Takes outputs as they come.
+    direct: Option<&'a (dyn Fn(O) + Sync)>,
 }
 
 impl<J, O> Emit<'_, J, O> {
     /// Sends an output to the sink.
     pub(crate) fn put(&mut self, output: O) {
         match self.direct {
-            // A send fails only after the sink has stopped; then nobody misses the output.
-            Some(sender) => drop(sender.send(output)),
+            Some(direct) => direct(output),
             None => self.pieces.push(Piece::Output(output)),
         }
     }
@@ -58,7 +56,7 @@ pub(crate) fn run<J: Send, O: Send>(
     order: Order,
     roots: Vec<J>,
     work: impl Fn(J, &mut Emit<'_, J, O>) + Sync,
-    sink: impl FnMut(O) -> ControlFlow<()>,
+    sink: impl FnMut(O) -> ControlFlow<()> + Send,
 ) {
     match order {
         Order::AsReady => run_as_ready(threads, roots, &work, sink),
@@ -243,32 +241,32 @@ fn run_as_ready<J: Send, O: Send>(
     threads: usize,
     roots: Vec<J>,
     work: &(impl Fn(J, &mut Emit<'_, J, O>) + Sync),
-    mut sink: impl FnMut(O) -> ControlFlow<()>,
+    sink: impl FnMut(O) -> ControlFlow<()> + Send,
 ) {
     let queue = Queue::new();
     queue.push(as_pieces(roots).iter());
+    // None once it broke: what comes after nobody misses.
+    let sink = Mutex::new(Some(sink));
+    let direct = |output| {
+        let mut sink = lock(&sink);
+        if sink.as_mut().is_some_and(|sink| sink(output).is_break()) {
+            *sink = None;
+            queue.stop();
+        }
+    };
     std::thread::scope(|scope| {
-        let _stop = StopAtEnd(&queue);
-        let (sender, receiver) = sync_channel(CHANNEL);
         for _ in 0..threads {
-            let (sender, queue) = (sender.clone(), &queue);
-            scope.spawn(move || {
-                let _stop = StopAtEnd(queue);
+            scope.spawn(|| {
+                let _stop = StopAtEnd(&queue);
                 while let Some(slot) = queue.pop() {
                     if let Some(job) = slot.begin() {
-                        let mut emit = Emit { pieces: Vec::new(), direct: Some(&sender) };
+                        let mut emit = Emit { pieces: Vec::new(), direct: Some(&direct) };
                         work(job, &mut emit);
                         queue.push(emit.pieces.iter());
                     }
                     queue.close(false);
                 }
             });
-        }
-        drop(sender);
-        for output in receiver {
-            if sink(output).is_break() {
-                break;
-            }
         }
     });
 }

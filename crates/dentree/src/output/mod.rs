@@ -5,11 +5,11 @@ pub(crate) mod escape;
 pub(crate) mod json;
 
 use std::borrow::Cow;
-use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
+use std::io::{self, BufWriter, IsTerminal, Stdout, Write};
 
 /// Standard output behind a big buffer. Names go raw into pipes and files, escaped to a terminal.
 pub(crate) struct Output {
-    to: BufWriter<StdoutLock<'static>>,
+    to: BufWriter<Stdout>,
     terminal: bool,
 }
 
@@ -17,7 +17,7 @@ impl Output {
     pub(crate) fn new() -> Self {
         let stdout = io::stdout();
         let terminal = stdout.is_terminal();
-        Output { to: BufWriter::with_capacity(128 << 10, stdout.lock()), terminal }
+        Output { to: BufWriter::with_capacity(128 << 10, stdout), terminal }
     }
 
     /// Columns of the terminal; `None` where this is none.
