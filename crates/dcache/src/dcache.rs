@@ -61,7 +61,7 @@ impl<H: Handle> Dcache<H> {
         let core = &self.core;
         let mut pin = core.epoch.enter();
         let hold = |id, _: &_, _| core.hold(id).then_some(id);
-        match core.leap_by_note(&pin, &request, hold, |id| core.release(id)) {
+        match core.leap_by_note(&pin, &request, hold) {
             Some(Ok(id)) => return Walk::Found(DentryRef::adopt(self, id)),
             Some(Err((at, end))) => return Walk::Negative { at, end },
             None => {}
@@ -102,8 +102,8 @@ impl<H: Handle> Dcache<H> {
         let core = &self.core;
         let mut pin = core.epoch.enter();
         // SAFETY: found linked inside this pin, and positive.
-        let see = |id, dentry: &_, shape| Some(unsafe { Core::see(id, dentry, shape) });
-        match core.leap_by_note(&pin, &request, see, drop) {
+        let see = |id, dentry: &_, kind| Some(unsafe { Core::see(id, dentry, kind) });
+        match core.leap_by_note(&pin, &request, see) {
             Some(Ok(seen)) => Walk::Found(seen),
             Some(Err((at, end))) => Walk::Negative { at, end },
             None => self.find_on(&mut pin, &request, &mut may_search),

@@ -49,9 +49,9 @@
 //! # What it costs
 //!
 //! A walk costs one cache line of index, and one of records for each component ([sticky seeds](#sticky-seeds)); where
-//! the path was walked before ([notes](#notes)) one line tells all, and each component's sequence count whether it is still so. An entry with a name of up to 32 bytes takes 64 bytes for what
-//! walks read, 64 for what is written, 3 for eviction and 8 to 16 of index: about 143 in all. Notes take a thirty-second of the
-//! budget at most, as they come.
+//! the path was walked before ([notes](#notes)) one line tells all, and each component's sequence count whether it is still so, sixteen of which lie in
+//! a line. An entry with a name of up to 32 bytes takes 64 bytes for what walks read, 64 for what is written, 4 for its count apart, 3 for eviction and
+//! 8 to 16 of index: about 147 in all. Notes take a thirty-second of the budget at most, as they come.
 //!
 //! # Data
 //!
@@ -98,8 +98,10 @@
 //!
 //! - Names are bytes: 1 to 255, without slash and NUL. Others are passed on and not cached.
 //! - An id's generation and a record's sequence count have 32 bits; who sleeps through 2³¹ reuses may be fooled.
-//! - Aliases of one inode are not chained (the kernel's `d_alias`): no user of this cache goes from inodes to names,
-//!   and the chain would cost a random line at every insertion.
+//! - Aliases of one inode are not chained (the kernel's `d_alias`), and the chain would cost a random line at every insertion. Whoever changes a name says
+//!   which: a directory and a name. What an inode has besides is its owner's and under its handle, the same for all of its names, so no change of
+//!   an inode has to look for them. An entry that is held or whose id is kept leads up by its parents, whose path is the one that it
+//!   was found by: of a directory the only one, as what has been renamed is the entry that it was.
 //! - Times to live have a grain of 10 ms.
 //! - Address space for the budget's worth of entries is set aside at once; memory is used as entries come.
 

@@ -162,6 +162,51 @@ fn an_answer_that_must_not_be_kept_is_not() {
     assert_eq!(cache.stats().held, 0);
 }
 
+/// The path by which an entry is in the tree.
+fn path_of(dentry: &DentryRef<'_, u64>) -> String {
+    let mut names = Vec::new();
+    let mut at = dentry.clone();
+    while at != at.cache().root() {
+        names.push(String::from_utf8(at.name()).expect("names of this test"));
+        at = at.parent();
+    }
+    names.reverse();
+    names.join("/")
+}
+
+/// What stands for a list of an inode's names: each name is an entry of its own, and changes of one say which.
+#[test]
+fn names_of_one_inode_live_apart_and_each_leads_up_its_own_way() {
+    let cache = cache();
+    let root = cache.root();
+    let (a, b) =
+        (cache.create(&root, b"a", Child::directory(2)), cache.create(&root, b"b", Child::directory(3)));
+    let one = cache.create(&a, b"one", Child::other(9));
+    let two = cache.create(&b, b"two", Child::other(9));
+    let both = |cache: &Cache| (0..20).map(|_| [walk(cache, "a/one"), walk(cache, "b/two")]).next_back();
+    assert_eq!(both(&cache), Some([Seen::Inode(9), Seen::Inode(9)]));
+    assert!(one != two && one.handle() == two.handle());
+    assert_eq!([path_of(&one), path_of(&two)], ["a/one", "b/two"]);
+
+    cache.rename(&b, b"two", &a, b"three");
+    assert_eq!(both(&cache), Some([Seen::Inode(9), Seen::Absent]));
+    assert_eq!((walk(&cache, "a/three"), path_of(&two)), (Seen::Inode(9), "a/three".into()));
+
+    cache.unlink(&a, b"one");
+    assert_eq!(both(&cache), Some([Seen::Absent, Seen::Absent]));
+    assert!(!one.is_linked() && two.is_linked());
+    assert_eq!(walk(&cache, "a/three"), Seen::Inode(9));
+
+    // What is above one name moves that one alone, and a directory is in one place.
+    cache.create(&b, b"four", Child::other(9));
+    cache.rename(&root, b"a", &b, b"a");
+    assert_eq!([walk(&cache, "b/a/three"), walk(&cache, "b/four")], [Seen::Inode(9), Seen::Inode(9)]);
+    assert_eq!(
+        (walk(&cache, "a/three"), path_of(&two), path_of(&a)),
+        (Seen::Absent, "b/a/three".into(), "b/a".into())
+    );
+}
+
 #[test]
 fn unlink_leaves_a_negative_entry_and_holders_keep_theirs() {
     let cache = cache();

@@ -88,10 +88,10 @@ impl<H: Handle> Core<H> {
             if self.dentry(oldest).generation() != generation {
                 return None;
             }
-            if !self.record(oldest).is_used() {
+            if !self.dentry(oldest).is_used() {
                 break;
             }
-            self.record(oldest).set_used(false);
+            self.dentry(oldest).set_used(false);
             ticket = clock.negative.push(ticket)?;
         }
         Some(ticket.0)
@@ -143,12 +143,12 @@ impl<H: Handle> Core<H> {
 
     /// Whether the clock lets an entry go now; takes its chance away if not.
     fn may_go(&self, id: Id) -> bool {
-        let record = self.record(id);
-        if !record.shape().is_linked() || !self.dentry(id).is_evictable() {
+        let dentry = self.dentry(id);
+        if !self.record(id).shape().is_linked() || !dentry.is_evictable() {
             return false;
         }
-        let chance = record.is_used();
-        record.set_used(false);
+        let chance = dentry.is_used();
+        dentry.set_used(false);
         !chance
     }
 
@@ -190,10 +190,9 @@ impl<H: Handle> Core<H> {
     /// Notes that an entry of `dir` left the cache though it is on disk. [dir lock]
     pub(crate) fn lose_completeness(&self, dir: Id) {
         self.dentry(dir).note_change();
-        let record = self.record(dir);
-        if record.shape().has(Shape::COMPLETE) {
+        if self.record(dir).shape().has(Shape::COMPLETE) {
             // Before the entry leaves the index, so that a walk which misses it also finds this record changed.
-            record.rewrite().flags(0, Shape::COMPLETE);
+            self.rewrite(dir).flags(0, Shape::COMPLETE);
         }
     }
 }

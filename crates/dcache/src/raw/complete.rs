@@ -75,7 +75,7 @@ impl<H: Handle> Core<H> {
         let still = self.dentry(dir).changes() == changes && self.expiry.stamp() == stamp;
         let is_complete = still && !spoilt && self.record(dir).stamp() >= self.horizon_above(dir);
         if is_complete {
-            self.record(dir).rewrite().flags(Shape::COMPLETE, 0);
+            self.rewrite(dir).flags(Shape::COMPLETE, 0);
         }
         is_complete
     }

@@ -8,6 +8,7 @@
 //! | `long` | [dir lock of the parent] to write, [epoch] to read |
 //! | `position`, `next`, `prev` | [dir lock of the parent]; `next` of a free slot: [pool lock] |
 //! | `first_child`, `last_child`, `changes`, `unplaced` | [dir lock of this directory] |
+//! | `used` | single word: set by walks that hit, cleared by the clock |
 //! | `deadline` | single word: the tick after which the entry is not believed, 0 = never |
 //! | `handle` | [immutable] from before the entry is linked until no one can reach it; [epoch] to read unheld |
 //!
@@ -21,7 +22,7 @@
 //! ```
 
 use super::{Id, chunks::Zeroed};
-use crate::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use crate::sync::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::{cell::UnsafeCell, mem::MaybeUninit};
 
 const USER: u64 = 1;
@@ -45,7 +46,8 @@ pub(crate) struct Dentry<H> {
     next: AtomicU32,
     prev: AtomicU32,
     changes: AtomicU32,
-    unplaced: AtomicU32,
+    unplaced: AtomicU8,
+    used: AtomicU8,
     deadline: AtomicU32,
     handle: UnsafeCell<MaybeUninit<H>>,
 }
@@ -65,7 +67,8 @@ impl<H> Default for Dentry<H> {
             next: AtomicU32::default(),
             prev: AtomicU32::default(),
             changes: AtomicU32::default(),
-            unplaced: AtomicU32::default(),
+            unplaced: AtomicU8::default(),
+            used: AtomicU8::default(),
             deadline: AtomicU32::default(),
             handle: UnsafeCell::new(MaybeUninit::uninit()),
         }
@@ -159,6 +162,22 @@ impl<H> Dentry<H> {
 
     pub(crate) fn mark_dead(&self) {
         self.refs.store(DEAD, Ordering::Relaxed);
+    }
+
+    /// Notes a hit. Writes only where the bit is clear, so that a hot line stays shared (G4).
+    #[inline(always)]
+    pub(crate) fn touch(&self) {
+        if self.used.load(Ordering::Relaxed) == 0 {
+            self.used.store(1, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn set_used(&self, used: bool) {
+        self.used.store(u8::from(used), Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_used(&self) -> bool {
+        self.used.load(Ordering::Relaxed) != 0
     }
 
     /// Whether nothing speaks against evicting it. Only a hint.
@@ -267,7 +286,7 @@ impl<H> Dentry<H> {
     }
 
     pub(crate) fn set_unplaced(&self, unplaced: bool) {
-        self.unplaced.store(u32::from(unplaced), Ordering::Relaxed);
+        self.unplaced.store(u8::from(unplaced), Ordering::Relaxed);
     }
 
     pub(crate) fn first_child(&self) -> Id {

@@ -111,7 +111,7 @@ impl<H: Handle> Core<H> {
         let next = self.expiry.stamp() + 1;
         let record = self.record(dir);
         record.set_horizon(next);
-        record.rewrite().flags(0, Shape::COMPLETE);
+        self.rewrite(dir).flags(0, Shape::COMPLETE);
         self.expiry.ever.store(true, Ordering::Release);
         self.expiry.stamp.store(next, Ordering::Release);
     }
@@ -125,7 +125,7 @@ impl<H: Handle> Core<H> {
         (1..slots).for_each(|id| self.records.get(id).expire());
         self.record(Id::ROOT).set_horizon(1);
         (2..slots).for_each(|id| self.records.get(id).set_horizon(0));
-        self.record(Id::ROOT).rewrite().flags(0, Shape::COMPLETE);
+        self.rewrite(Id::ROOT).flags(0, Shape::COMPLETE);
         self.expiry.stamp.store(1, Ordering::SeqCst);
     }
 }

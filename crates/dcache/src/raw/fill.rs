@@ -172,7 +172,7 @@ impl<H: Handle> Core<H> {
     /// [dir lock]
     fn known_locked(&self, id: Id) -> Known {
         let record = self.record(id);
-        record.touch();
+        self.dentry(id).touch();
         // A positive entry below a locked directory is alive.
         if !record.shape().is_negative() && self.hold(id) { Known::Positive(id) } else { Known::Negative }
     }
@@ -239,7 +239,7 @@ impl<H: Handle> Core<H> {
         let timed = if entry.ttl.is_some() { Shape::TIMED } else { 0 };
         let stale = if self.has_expired(dir, id) { Shape::COMPLETE } else { 0 };
         if timed != 0 || record.shape().has(Shape::TIMED | stale) {
-            record.rewrite().flags(timed, Shape::TIMED | stale);
+            self.rewrite(id).flags(timed, Shape::TIMED | stale);
         }
         record.set_stamp(self.expiry.still(entry.stamp));
         self.dentry(id).set_deadline(self.expiry.deadline(entry.ttl));

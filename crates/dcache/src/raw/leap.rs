@@ -25,11 +25,11 @@ use super::{
     epoch::Pin,
     index::Miss,
     name::{NAME_MAX, PATH_MAX, Text, skip_slashes},
-    notes::Known,
+    notes::{self, Known},
     record::{Shape, settle_reads},
     walk::{Descent, End, Here, Request, Trail},
 };
-use crate::Handle;
+use crate::{Handle, Kind};
 
 /// A path, and what was found out about it before it is walked.
 pub(crate) struct Route<'p, 't> {
@@ -80,6 +80,11 @@ fn plain_part(path: &[u8]) -> Option<&[u8]> {
     (1..=PATH_MAX).contains(&path.len()).then_some(path)
 }
 
+/// What stands behind a path's last slash.
+fn last_name(path: &[u8]) -> &[u8] {
+    path.rsplit(|&byte| byte == b'/').next().unwrap_or(path)
+}
+
 /// A walk whose path may be one leap: from `foot` to what stands between `at` and the end of the text.
 #[derive(Clone, Copy)]
 pub(super) struct Aim<'p, 't> {
@@ -106,62 +111,56 @@ impl<H: Handle> Core<H> {
     }
 
     /// Ends a walk at what is noted of its path: answers what `settle` makes of the entry, or where in the path a name stands that is not
-    /// there. `undo` takes what `settle` made if it came to nothing. Counts the walk if it ends here.
+    /// there. `settle` may read the entry's handle and generation. Counts the walk if it ends here.
     #[inline(always)]
     pub(crate) fn leap_by_note<R>(
         &self,
         pin: &Pin<'_>,
         request: &Request<'_>,
-        settle: impl FnOnce(Id, &Dentry<H>, Shape) -> Option<R>,
-        undo: impl FnOnce(R),
+        settle: impl FnOnce(Id, &Dentry<H>, Kind) -> Option<R>,
     ) -> Option<Result<R, (usize, usize)>> {
         let path = plain_part(request.path)?;
         if !pin.trials().look(pin.counters().walks.get()) || self.expiry.ever() {
             return None;
         }
         let known = self.notes.find(self.key(request.start, path))?;
-        let record = self.records.foreseen().get(known.end.0 as usize)?;
-        let dentry = self.dentries.foreseen().get(known.end.0 as usize)?;
+        let dentry = self.dentries.foreseen().get(known.id.0 as usize)?;
         prefetch(dentry);
-        let shape = record.shape();
         let count = |how: &Counter| {
             let counters = pin.counters();
             counters.walks.add(1);
             counters.components.add(known.len() as u64);
             how.add(1);
         };
-        if known.is_miss() {
-            let at = self.miss_by_note(request, known)?;
-            count(&pin.counters().complete_negative);
-            return Some(Err((at, request.path.len())));
-        }
-        if !Shape::plain().fits(shape) || shape.is_symlink() && !request.keep_last_link {
+        let len = request.path.len();
+        let kind = match known.end() {
+            notes::End::Miss => {
+                let at = self.miss_by_note(request, known)?;
+                count(&pin.counters().complete_negative);
+                return Some(Err((at, len)));
+            }
+            notes::End::Positive(Kind::Symlink) if !request.keep_last_link => return None,
+            notes::End::Positive(kind) => Some(kind),
+            notes::End::Negative => None,
+        };
+        // L1.
+        if !self.is_known(request, known) {
             return None;
         }
-        // L1.
-        settle_reads();
-        record.touch();
-        if shape.is_negative() {
-            return self.is_known(request, known).then(|| {
-                count(&pin.counters().negative);
-                Err((request.path.len() - shape.name_len(), request.path.len()))
-            });
-        }
-        let settled = settle(known.end, dentry, shape)?;
-        if self.is_known(request, known) {
-            count(&pin.counters().found);
-            return Some(Ok(settled));
-        }
-        pin.counters().retries.add(1);
-        undo(settled);
-        None
+        dentry.touch();
+        let Some(kind) = kind else {
+            count(&pin.counters().negative);
+            return Some(Err((len - last_name(path).len(), len)));
+        };
+        let settled = settle(known.id, dentry, kind)?;
+        count(&pin.counters().found);
+        Some(Ok(settled))
     }
 
-    /// Whether a note still holds. To be asked after the end is held.
+    /// Whether a note still holds.
     #[inline(always)]
     fn is_known(&self, request: &Request<'_>, known: Known<'_>) -> bool {
-        settle_reads();
-        known.holds(self.record(request.start), self.records.foreseen())
+        known.holds(self.counts.get(request.start.0), self.counts.foreseen())
     }
 
     /// The same for the note that a directory does not have the last name. Nobody holds a miss, so there is nothing to settle.
@@ -170,7 +169,9 @@ impl<H: Handle> Core<H> {
         let mut tail = Text::TAIL;
         let text = Text::new(request.path, &mut tail);
         let slash = text.last_slash()?;
-        let miss = self.miss_at_end(text, slash, known.end)?;
+        let miss = self.miss_at_end(text, slash, known.id)?;
+        // R5.
+        settle_reads();
         let is_true = self.is_known(request, known) && self.index.still_misses(miss);
         is_true.then_some(slash + 1)
     }
@@ -212,7 +213,7 @@ impl<H: Handle> Core<H> {
         if !self.is_unchanged_since(foot, &climbed) || !self.index.still_misses(miss) {
             return None;
         }
-        self.note_climb(aim, climbed.holds(), true, is_aimed);
+        self.note_climb(aim, climbed.holds(), notes::End::Miss, is_aimed);
         Some((End::Negative { at: slash + 1, end: text.bytes.len(), complete: true }, climbed.count))
     }
 
@@ -244,10 +245,11 @@ impl<H: Handle> Core<H> {
         let (extent, ends) = (self.index.extent(), (at, text.bytes.len()));
         let found = self.climb(extent, foot.0, text, ends, hash, Shape::plain(), &mut climbed)?;
         let (record, begin) = (self.record(found), climbed.begin);
-        record.touch();
-        let end = match record.shape() {
-            shape if shape.is_symlink() && !aim.keep_last_link => return None,
-            shape if shape.is_negative() => End::Negative { at: begin, end: ends.1, complete: false },
+        self.dentry(found).touch();
+        let shape = record.shape();
+        let end = match shape {
+            _ if shape.is_symlink() && !aim.keep_last_link => return None,
+            _ if shape.is_negative() => End::Negative { at: begin, end: ends.1, complete: false },
             _ => End::Found(found),
         };
         if !settle(&end) {
@@ -257,7 +259,12 @@ impl<H: Handle> Core<H> {
             undo(&end);
             return None;
         }
-        self.note_climb(aim, climbed.holds(), false, is_aimed);
+        self.note_climb(
+            aim,
+            climbed.holds(),
+            shape.kind().map_or(notes::End::Negative, notes::End::Positive),
+            is_aimed,
+        );
         Some((end, climbed.count))
     }
 
@@ -269,10 +276,16 @@ impl<H: Handle> Core<H> {
         let &Aim { foot, text, at, .. } = aim;
         let mut climbed = Climbed::new();
         let ends = (at, text.bytes.len());
-        if self.climb_from(found, foot.0, text, ends, Shape::plain_end(), &mut climbed)
-            && self.is_unchanged_since(foot, &climbed)
-        {
-            self.note_climb(aim, climbed.holds(), false, route.aim.is_some());
+        if self.climb_from(found, foot.0, text, ends, Shape::plain_end(), &mut climbed) {
+            let shape = self.record(found).shape();
+            if self.is_unchanged_since(foot, &climbed) {
+                self.note_climb(
+                    aim,
+                    climbed.holds(),
+                    shape.kind().map_or(notes::End::Negative, notes::End::Positive),
+                    route.aim.is_some(),
+                );
+            }
         }
     }
 

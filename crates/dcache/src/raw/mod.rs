@@ -64,7 +64,7 @@ use index::Index;
 use name::{Hasher, Name};
 use notes::Notes;
 use pool::{Memory, Pool};
-use record::{Record, Shape};
+use record::{Count, Record, Rewrite, Shape};
 use std::time::Duration;
 
 /// The number of an entry's slot, in records and dentries alike.
@@ -90,6 +90,7 @@ pub(crate) struct Config {
 /// See the module's text.
 pub(crate) struct Core<H> {
     pub(crate) records: Chunks<Record>,
+    pub(crate) counts: Chunks<Count>,
     pub(crate) dentries: Chunks<Dentry<H>>,
     pub(crate) index: Index,
     pub(crate) notes: Notes,
@@ -124,6 +125,7 @@ impl<H: Handle> Core<H> {
         let slots = u32::try_from(foreseen).unwrap_or(u32::MAX);
         let core = Core {
             records: Chunks::new(slots),
+            counts: Chunks::new(slots),
             dentries: Chunks::new(slots),
             index: Index::new(foreseen),
             notes,
@@ -153,7 +155,7 @@ impl<H: Handle> Core<H> {
         self.settle_overflow(0);
         debug_assert_eq!(id, Id::ROOT);
         let record = self.record(id);
-        let rewrite = record.rewrite();
+        let rewrite = self.rewrite(id);
         rewrite.place(id, &Name::NONE);
         rewrite.seed(self.hasher.salt(0, 0));
         rewrite.shape(Shape::linked(Some(root.kind), if root.search { Shape::SEARCH } else { 0 }, 0));
@@ -173,6 +175,11 @@ impl<H: Handle> Core<H> {
     #[inline(always)]
     pub(crate) fn dentry(&self, id: Id) -> &Dentry<H> {
         self.dentries.get(id.0)
+    }
+
+    /// The right to rewrite a record.
+    pub(crate) fn rewrite(&self, id: Id) -> Rewrite<'_> {
+        self.record(id).rewrite(self.counts.get(id.0))
     }
 
     fn stripe(dir: Id) -> usize {
@@ -315,7 +322,7 @@ impl<H: Handle> Core<H> {
 
     pub(crate) fn set_search(&self, dir: Id, search: bool) {
         let (set, clear) = if search { (Shape::SEARCH, 0) } else { (0, Shape::SEARCH) };
-        self.record(dir).rewrite().flags(set, clear);
+        self.rewrite(dir).flags(set, clear);
     }
 
     /// Whether all entries of a held directory are cached.

@@ -7,8 +7,8 @@ use super::{
     epoch::Epoch,
     index::Index,
     name::{Digest, Hasher, INLINE, Name},
-    notes::{Finding, Key, Notes},
-    record::{Record, Shape, settle_reads},
+    notes::{End, Finding, Key, Notes},
+    record::{Count, Record, Shape, settle_reads},
 };
 use crate::Kind;
 use loom::sync::Arc;
@@ -31,7 +31,12 @@ fn name(hasher: &Hasher, bytes: &'static [u8]) -> Name<'static> {
 
 /// Writes all of a record that a walk reads; `version` shows in each field.
 fn write(record: &Record, name: &Name<'_>, version: u64) {
-    let rewrite = record.rewrite();
+    write_counted(record, &Count::default(), name, version);
+}
+
+/// The same where notes look at its count.
+fn write_counted(record: &Record, count: &Count, name: &Name<'_>, version: u64) {
+    let rewrite = record.rewrite(count);
     rewrite.place(DIR, name);
     rewrite.seed(version);
     rewrite.shape(Shape::linked(Some(Kind::Other), 0, name.bytes.len()));
@@ -287,7 +292,8 @@ const START: Id = Id(1);
 const MOVING: Id = Id(2);
 const FILE: Id = Id(3);
 
-type Noted = (Notes, [Record; 4]);
+/// A table of notes, records and their counts.
+type Noted = (Notes, [Record; 4], [Count; 4]);
 
 /// What a note about a path of one directory is found by: the digest is that of its bytes, which no model needs more of.
 fn key(path: u8) -> Key {
@@ -295,34 +301,97 @@ fn key(path: u8) -> Key {
 }
 
 /// Notes that `path` leads over [`MOVING`] to [`FILE`].
-fn note((notes, records): &Noted, path: u8) {
+fn note((notes, records, _): &Noted, path: u8) {
     let hold = |id: Id| (id, records[id.0 as usize].begin());
     let holds = [hold(FILE), hold(MOVING)];
-    notes.note(key(path), Finding { foot: hold(START).1, holds: &holds, is_miss: false }, 0);
+    let finding = Finding { foot: hold(START).1, holds: &holds, end: End::Positive(Kind::Other) };
+    notes.note(key(path), finding, 0);
 }
 
-/// A table of notes, and the records from which it was noted that `path` leads over [`MOVING`], whose name that is, to [`FILE`].
+/// Writes one of the records.
+fn rewrite((_, records, counts): &Noted, id: Id, name: &Name<'_>, version: u64) {
+    write_counted(&records[id.0 as usize], &counts[id.0 as usize], name, version);
+}
+
+/// What it was noted of that `path` leads over [`MOVING`], whose name that is, to [`FILE`].
 fn noted(path: u8, name: &Name<'_>, file: &Name<'_>) -> Noted {
-    let noted = (Notes::new(0), std::array::from_fn(|_| Record::default()));
-    write(&noted.1[MOVING.0 as usize], name, 1);
-    write(&noted.1[FILE.0 as usize], file, 1);
+    let make = || (Record::default(), Count::default());
+    let [a, b, c, d] = std::array::from_fn(|_| make());
+    let noted = (Notes::new(0), [a.0, b.0, c.0, d.0], [a.1, b.1, c.1, d.1]);
+    rewrite(&noted, MOVING, name, 1);
+    rewrite(&noted, FILE, file, 1);
     // In the other place, so that the next one is written over the first.
     note(&noted, path);
     note(&noted, b'z');
     noted
 }
 
-/// As `Core::leap_by_note`: the seed of what `path` is believed to lead to.
-fn believed_seed((notes, records): &Noted, path: u8) -> Option<u64> {
+/// Whether a note about `path` holds, as `Core::leap_by_note` looks.
+fn holds((notes, _, counts): &Noted, path: u8) -> bool {
+    let known = notes.find(key(path));
+    known.is_some_and(|known| {
+        assert_eq!(known.end(), End::Positive(Kind::Other));
+        known.holds(&counts[START.0 as usize], counts)
+    })
+}
+
+/// As `Core::miss_by_note`, which relies on what it has read of the record at the end: the seed of what `path` is believed to lead to.
+fn believed_seed((notes, records, counts): &Noted, path: u8) -> Option<u64> {
     let known = notes.find(key(path))?;
-    let end = &records[known.end.0 as usize];
-    if !end.shape().is_linked() {
-        return None;
-    }
+    let seed = records[known.id.0 as usize].seed();
     settle_reads();
-    let seed = end.seed();
-    settle_reads();
-    known.holds(&records[START.0 as usize], records).then_some(seed)
+    known.holds(&counts[START.0 as usize], counts).then_some(seed)
+}
+
+/// G6: as `Core::leap_by_note` looks at the handle of what a note leads to, and as an entry is unlinked and its slot reused.
+#[test]
+fn what_a_note_leads_to_is_not_reused_under_its_reader() {
+    let hasher = Hasher::new(1);
+    let (a, file) = (name(&hasher, b"a"), name(&hasher, b"file"));
+    model(move || {
+        let shared = Arc::new((noted(b'a', &a, &file), Epoch::new(), AtomicU32::new(0)));
+        let reader = {
+            let shared = shared.clone();
+            thread::spawn(move || {
+                let (noted, epoch, handle) = &*shared;
+                let _pin = epoch.enter();
+                if holds(noted, b'a') {
+                    assert_eq!(handle.load(Ordering::Relaxed), 0, "reused under a reader");
+                }
+            })
+        };
+        let ((_, records, counts), epoch, handle) = &*shared;
+        records[FILE.0 as usize].rewrite(&counts[FILE.0 as usize]).unlink();
+        let tag = epoch.tag();
+        epoch.advance();
+        if epoch.oldest() > tag {
+            handle.store(1, Ordering::Relaxed);
+        }
+        reader.join().expect("no panic");
+    });
+}
+
+/// The handle is no part of a record: what a reader finds by a note that another thread has just written was there before.
+#[test]
+fn what_a_note_leads_to_was_filled_before() {
+    let hasher = Hasher::new(1);
+    let (a, file) = (name(&hasher, b"a"), name(&hasher, b"file"));
+    model(move || {
+        let shared = Arc::new((noted(b'b', &a, &file), AtomicU32::new(0)));
+        let maker = {
+            let shared = shared.clone();
+            thread::spawn(move || {
+                shared.1.store(1, Ordering::Relaxed);
+                rewrite(&shared.0, FILE, &file, 2);
+                note(&shared.0, b'a');
+            })
+        };
+        if holds(&shared.0, b'a') {
+            assert_eq!(shared.1.load(Ordering::Relaxed), 1);
+        }
+        maker.join().expect("no panic");
+        assert!(holds(&shared.0, b'a'));
+    });
 }
 
 /// G1: `a/file` was there with the later seed at no time.
@@ -335,8 +404,8 @@ fn a_note_is_not_believed_of_what_came_after_its_directory_was_renamed() {
         let mover = {
             let shared = shared.clone();
             thread::spawn(move || {
-                write(&shared.1[MOVING.0 as usize], &b, 1);
-                write(&shared.1[FILE.0 as usize], &file, 2);
+                rewrite(&shared, MOVING, &b, 1);
+                rewrite(&shared, FILE, &file, 2);
             })
         };
         assert!(matches!(believed_seed(&shared, b'a'), None | Some(1)));
@@ -355,10 +424,10 @@ fn a_note_is_believed_of_no_count_that_is_older_than_it() {
         let mover = {
             let shared = shared.clone();
             thread::spawn(move || {
-                drop(shared.1[START.0 as usize].rewrite());
+                drop(shared.1[START.0 as usize].rewrite(&shared.2[START.0 as usize]));
                 note(&shared, b'a');
-                write(&shared.1[MOVING.0 as usize], &b, 1);
-                write(&shared.1[FILE.0 as usize], &file, 2);
+                rewrite(&shared, MOVING, &b, 1);
+                rewrite(&shared, FILE, &file, 2);
             })
         };
         assert!(matches!(believed_seed(&shared, b'a'), None | Some(1)));
@@ -374,7 +443,7 @@ fn a_note_that_is_written_over_is_not_believed_half() {
     model(move || {
         let shared = noted(b'a', &a, &file);
         // What the first note says is no longer true.
-        write(&shared.1[MOVING.0 as usize], &b, 1);
+        rewrite(&shared, MOVING, &b, 1);
         let shared = Arc::new(shared);
         let writer = {
             let shared = shared.clone();

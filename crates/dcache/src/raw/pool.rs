@@ -8,7 +8,7 @@
 //! Free slots are chained through their dentries, so a free list takes no memory. Handles are dropped outside of
 //! every lock and pin (G7).
 
-use super::{Core, Id, dentry::Dentry, dentry::LongName, record::Record};
+use super::{Core, Id, dentry::Dentry, dentry::LongName, record::Count, record::Record};
 use crate::Handle;
 use crate::sync::{AtomicBool, AtomicUsize, Ordering, lock, yield_now};
 use std::collections::VecDeque;
@@ -115,7 +115,7 @@ pub(crate) fn long_name_bytes(len: usize) -> usize {
 
 impl<H: Handle> Core<H> {
     /// Bytes of one entry in record and dentry.
-    pub(crate) const ENTRY: usize = size_of::<Record>() + size_of::<Dentry<H>>();
+    pub(crate) const ENTRY: usize = size_of::<Record>() + size_of::<Count>() + size_of::<Dentry<H>>();
     /// What an insertion may add to the index.
     const OVERFLOW: usize = 64;
 
@@ -134,6 +134,7 @@ impl<H: Handle> Core<H> {
         }
         let id = Id(self.fresh.load(Ordering::Relaxed));
         self.records.ensure(id.0);
+        self.counts.ensure(id.0);
         self.dentries.ensure(id.0);
         self.dentry(id).mark_dead();
         // Release: whoever sees the number may look at the slot; pairs with `high_water`.

@@ -3,7 +3,6 @@
 //! ```text
 //!  0  seq       u32   odd while the record is rewritten                          itself
 //!  4  shape     u16   length of the name; kind and flags                         [record seq]
-//!  6  used      u8    set by walks that hit, cleared by the clock                single word
 //!  8  place     u64   parent << 32 | hash of the name under the parent's seed    [record seq]
 //! 16  seed      u64   seed of the directory, for its children's hashes           [immutable] while linked
 //! 24  stamp     u32   value of the expiry counter when the entry was learnt      single word
@@ -24,6 +23,15 @@
 //!
 //! So an unchanged even `seq` means that the fields were the record's for the whole time between.
 //!
+//! **Counts apart.** Each record has its count once more in a [`Count`], sixteen to a line, for notes (`notes.rs`), which look at the counts of
+//! whole paths and at no more of them. It tells the count that the record will have when the rewriting under way is done. Partners, of which the
+//! writer's come in this order between its `seq` = odd and its fields:
+//!
+//! | writer | reader | if the reader … |
+//! |---|---|---|
+//! | R5 count, **fence Release** (R1), fields | fields, **fence Acquire**, count | sees a field, then it sees its count or a later one |
+//! | R6 count, `seq` = even **Release** (R2) | `seq` **Acquire** (R4), anything, count | has seen the even value, then it sees no older count |
+//!
 //! Limit: a reader that sleeps while a record is rewritten 2³¹ times may believe it unchanged. What is kept longer than a walk
 //! takes looks at the [`laps`] as well.
 
@@ -34,7 +42,7 @@ use super::{
     name::{INLINE, Name},
 };
 use crate::Kind;
-use crate::sync::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Backoff, Ordering, fence, switch_point};
+use crate::sync::{AtomicU16, AtomicU32, AtomicU64, Backoff, Ordering, fence, switch_point};
 
 /// See the module's text.
 #[derive(Default)]
@@ -42,7 +50,6 @@ use crate::sync::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Backoff, Ordering, 
 pub(crate) struct Record {
     seq: AtomicU32,
     shape: AtomicU16,
-    used: AtomicU8,
     place: AtomicU64,
     seed: AtomicU64,
     stamp: AtomicU32,
@@ -57,13 +64,35 @@ const _: () = {
     assert!(offset_of!(Record, place) == 8);
     assert!(offset_of!(Record, seed) == 16);
     assert!(offset_of!(Record, shape) == 4);
-    assert!(offset_of!(Record, used) == 6);
     assert!(offset_of!(Record, stamp) == 24);
     assert!(offset_of!(Record, name) == 32);
 };
 
 // SAFETY: atomics of zero bytes are zero, and need no drop.
 unsafe impl Zeroed for Record {}
+
+/// A record's count apart from it. See the module's text.
+#[derive(Default)]
+pub(crate) struct Count(AtomicU32);
+
+// SAFETY: an atomic integer of zero bytes is zero.
+unsafe impl Zeroed for Count {}
+
+impl Count {
+    #[inline(always)]
+    pub(crate) fn get(&self) -> u32 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// [record seq] Counts a lap before the count that begins it.
+    fn set(&self, count: u32) {
+        if count.is_multiple_of(LAP) {
+            LAPS.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        }
+        // Release: see N2 in `notes.rs`.
+        self.0.store(count, Ordering::Release);
+    }
+}
 
 /// The flags of a record, its kind and the length of its name: 16 bits, in registers wider, as partial registers
 /// cost.
@@ -292,22 +321,6 @@ impl Record {
         self.horizon.store(horizon, Ordering::Relaxed);
     }
 
-    /// Notes a hit. Writes only where the bit is clear, so that a hot line stays shared (G4).
-    #[inline(always)]
-    pub(crate) fn touch(&self) {
-        if self.used.load(Ordering::Relaxed) == 0 {
-            self.used.store(1, Ordering::Relaxed);
-        }
-    }
-
-    pub(crate) fn set_used(&self, used: bool) {
-        self.used.store(u8::from(used), Ordering::Relaxed);
-    }
-
-    pub(crate) fn is_used(&self) -> bool {
-        self.used.load(Ordering::Relaxed) != 0
-    }
-
     /// Says that the slot owns no handle any more. The entry is dead and its grace period over.
     pub(crate) fn forget_shape(&self) {
         self.shape.store(0, Ordering::Relaxed);
@@ -324,12 +337,13 @@ impl Record {
 
     /// Makes the count what so many rewrites would have made it.
     #[cfg(all(test, not(any(loom, shuttle))))]
-    pub(super) fn set_count(&self, seq: u32) {
+    pub(super) fn set_count(&self, count: &Count, seq: u32) {
         self.seq.store(seq, Ordering::Relaxed);
+        count.0.store(seq, Ordering::Relaxed);
     }
 
-    /// Excludes other writers and makes readers distrust what they read, until the answer is dropped.
-    pub(crate) fn rewrite(&self) -> Rewrite<'_> {
+    /// Excludes other writers and makes readers distrust what they read, until the answer is dropped. `count` is this record's.
+    pub(crate) fn rewrite(&self, count: &Count) -> Rewrite<'_> {
         let mut backoff = Backoff::default();
         loop {
             let seq = self.seq.load(Ordering::Relaxed);
@@ -337,10 +351,12 @@ impl Record {
             if seq & 1 == 0
                 && self.seq.compare_exchange(seq, seq | 1, Ordering::Acquire, Ordering::Relaxed).is_ok()
             {
-                // R1.
+                let next = seq.wrapping_add(2);
+                count.set(next);
+                // R1, R5.
                 fence(Ordering::Release);
                 switch_point();
-                return Rewrite { record: self, seq };
+                return Rewrite { record: self, next };
             }
             backoff.wait();
         }
@@ -368,7 +384,7 @@ pub(crate) fn laps() -> u32 {
 /// The right to rewrite a record; dropping it publishes.
 pub(crate) struct Rewrite<'a> {
     record: &'a Record,
-    seq: u32,
+    next: u32,
 }
 
 impl Rewrite<'_> {
@@ -400,12 +416,7 @@ impl Rewrite<'_> {
 
 impl Drop for Rewrite<'_> {
     fn drop(&mut self) {
-        let next = self.seq.wrapping_add(2);
-        if next.is_multiple_of(LAP) {
-            // Before the count, which is stored with Release: see N2 in `notes.rs`.
-            LAPS.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        }
-        // R2.
-        self.record.seq.store(next, Ordering::Release);
+        // R2, R6.
+        self.record.seq.store(self.next, Ordering::Release);
     }
 }

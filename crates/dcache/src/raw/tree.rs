@@ -137,12 +137,12 @@ impl<H: Handle> Core<H> {
         record.set_stamp(self.expiry.still(stamp));
         dentry.set_deadline(self.expiry.deadline(ttl));
         record.set_horizon(0);
-        record.set_used(!cold);
+        dentry.set_used(!cold);
         let seed = self.seed_for(name);
         let flags = if search { Shape::SEARCH } else { 0 } | if ttl.is_some() { Shape::TIMED } else { 0 };
         let shape = Shape::linked(kind, flags, name.bytes.len());
         let added = self.index.insert(name.hash(), id, || {
-            let rewrite = record.rewrite();
+            let rewrite = self.rewrite(id);
             rewrite.place(dir, name);
             rewrite.seed(seed);
             rewrite.shape(shape);
@@ -176,7 +176,7 @@ impl<H: Handle> Core<H> {
         record.set_stamp(self.expiry.stamp());
         self.dentry(id).set_deadline(0);
         record.set_horizon(0);
-        let rewrite = record.rewrite();
+        let rewrite = self.rewrite(id);
         rewrite.place(dir, &Name::NONE);
         rewrite.seed(self.hasher.salt(0, self.fresh_salt()));
         rewrite.shape(Shape::linked(Some(kind), if search { Shape::SEARCH } else { 0 }, 0));
@@ -196,7 +196,7 @@ impl<H: Handle> Core<H> {
     /// Takes an entry out of index and directory; its own count is the caller's business. [dir lock]
     pub(crate) fn unhash(&self, dir: Id, id: Id) {
         let record = self.record(id);
-        let freed = self.index.remove(record.hash(), id, || record.rewrite().unlink());
+        let freed = self.index.remove(record.hash(), id, || self.rewrite(id).unlink());
         self.memory.give_back(freed);
         self.remove_child(dir, id);
     }
@@ -420,7 +420,7 @@ impl<H: Handle> Core<H> {
         }
         let mut old_names = Vec::new();
         let (added, freed) = self.index.relink(&hashes, || {
-            let rewrites: Vec<_> = moves.iter().map(|&(id, ..)| self.record(id).rewrite()).collect();
+            let rewrites: Vec<_> = moves.iter().map(|&(id, ..)| self.rewrite(id)).collect();
             for (rewrite, &(id, _, dir, name)) in rewrites.iter().zip(moves) {
                 rewrite.place(dir, name);
                 rewrite.shape(self.moved_shape(self.record(id), name));
@@ -446,7 +446,7 @@ impl<H: Handle> Core<H> {
     fn carry_horizon(&self, id: Id) {
         let (record, above) = (self.record(id), self.horizon_above(id));
         if record.stamp() < above {
-            record.rewrite().flags(0, Shape::COMPLETE);
+            self.rewrite(id).flags(0, Shape::COMPLETE);
         }
         record.set_horizon(record.horizon().max(above));
         record.set_stamp(self.expiry.stamp());

@@ -209,15 +209,14 @@ impl<H: Handle> Core<H> {
         }
     }
 
-    /// What there is to be seen of an entry, whose record has this shape.
+    /// What there is to be seen of an entry of this kind.
     ///
     /// # Safety
     /// The entry must be positive, and found linked under the caller's pin.
     #[inline(always)]
-    pub(crate) unsafe fn see(id: Id, dentry: &Dentry<H>, shape: Shape) -> Seen<H> {
+    pub(crate) unsafe fn see(id: Id, dentry: &Dentry<H>, kind: Kind) -> Seen<H> {
         // SAFETY: as the caller promises.
         let handle = unsafe { dentry.handle() }.clone();
-        let kind = shape.kind().unwrap_or(Kind::Other);
         Seen { id: DentryId::new(id, dentry.generation()), handle, kind }
     }
 
@@ -226,8 +225,9 @@ impl<H: Handle> Core<H> {
     pub(crate) fn see_end(&self, end: &End, seen: &mut Option<Seen<H>>) -> bool {
         match end {
             End::Found(id) => {
+                let kind = self.record(*id).shape().kind().unwrap_or(Kind::Other);
                 // SAFETY: found linked inside the pin of this walk, and positive.
-                *seen = Some(unsafe { Self::see(*id, self.dentry(*id), self.record(*id).shape()) });
+                *seen = Some(unsafe { Self::see(*id, self.dentry(*id), kind) });
                 true
             }
             End::Negative { .. } => true,
@@ -447,7 +447,7 @@ impl<H: Handle> Core<H> {
             }
             self.advance(descent, trail);
         }
-        self.record(descent.here.id).touch();
+        self.dentry(descent.here.id).touch();
         Ok(End::Found(descent.here.id))
     }
 
@@ -498,7 +498,7 @@ impl<H: Handle> Core<H> {
         }
         trail.push(id, seq);
         if shape.is_negative() {
-            record.touch();
+            self.dentry(id).touch();
             return Ok(Some(End::Negative { at: descent.at, end, complete: false }));
         }
         let is_last = end == descent.text.bytes.len();
@@ -514,7 +514,7 @@ impl<H: Handle> Core<H> {
     /// The end of a walk at something that is no directory but has components behind it, or at a link.
     #[cold]
     fn leave_tree(&self, dir: Id, id: Id, shape: Shape, at: usize, len: usize) -> End {
-        self.record(id).touch();
+        self.dentry(id).touch();
         End::Stopped(if shape.is_symlink() {
             Stop { dir, link: Some(id), rest: at + len, why: Reason::Symlink }
         } else {
