@@ -91,6 +91,7 @@ impl<H: Handle> Dcache<H> {
     /// cache.unlink(&root, b"etc");
     /// assert!(!cache.is_linked(seen.id));
     /// ```
+    #[inline]
     pub fn find(
         &self,
         start: &DentryRef<'_, H>,
