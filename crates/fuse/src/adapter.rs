@@ -28,8 +28,8 @@ use std::io;
 use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
 /// As long as the kernel likes. Not `Duration::MAX`: the kernel takes the seconds as a signed number.
@@ -66,15 +66,25 @@ pub(crate) struct Shared<F: FileSystem> {
     pub(crate) known: Known<F>,
     /// Requests that named a node and wanted something of it.
     pub(crate) requests: AtomicU64,
+    pub(crate) listener: OnceLock<Listener>,
 }
 
-/// The figures of a running adapter.
-pub(crate) trait Counts: Send + Sync {
+/// Hears of errors.
+pub(crate) type Listener = Box<dyn Fn(&Error) + Send + Sync>;
+
+/// A running adapter, whatever file system it serves.
+pub(crate) trait Running: Send + Sync {
+    fn listen(&self, listener: Listener);
     fn known_inodes(&self) -> usize;
     fn requests(&self) -> u64;
 }
 
-impl<F: FileSystem> Counts for Shared<F> {
+impl<F: FileSystem> Running for Shared<F> {
+    fn listen(&self, listener: Listener) {
+        // A second one is not asked for.
+        let _ = self.listener.set(listener);
+    }
+
     fn known_inodes(&self) -> usize {
         self.known.len()
     }
@@ -189,8 +199,32 @@ impl<F: FileSystem> Adapter<F> {
                     generation(&attr),
                 );
             }
-            Err(error) => reply.error(errno(&error)),
+            Err(error) => reply.error(self.refusal(&error)),
         }
+    }
+
+    fn send_done(&self, reply: ReplyEmpty, done: Result<()>) {
+        match done {
+            Ok(()) => reply.ok(),
+            Err(error) => reply.error(self.refusal(&error)),
+        }
+    }
+
+    fn send_written(&self, reply: ReplyWrite, written: Result<u32>) {
+        match written {
+            Ok(bytes) => reply.written(bytes),
+            Err(error) => reply.error(self.refusal(&error)),
+        }
+    }
+
+    /// What the kernel is told of an error: a number. What is wrong with the image or its device is told in words besides, to who listens.
+    fn refusal(&self, error: &Error) -> Errno {
+        if let Error::Corrupt(_) | Error::Io(_) = error
+            && let Some(listener) = self.shared.listener.get()
+        {
+            listener(error);
+        }
+        errno(error)
     }
 
     /// Where the next data or hole at or behind `offset` begins (`SEEK_DATA`, `SEEK_HOLE`).
@@ -245,20 +279,6 @@ impl<'a, F: FileSystem> Listed<'a, F> {
     }
 }
 
-fn send_done(reply: ReplyEmpty, done: Result<()>) {
-    match done {
-        Ok(()) => reply.ok(),
-        Err(error) => reply.error(errno(&error)),
-    }
-}
-
-fn send_written(reply: ReplyWrite, written: Result<u32>) {
-    match written {
-        Ok(bytes) => reply.written(bytes),
-        Err(error) => reply.error(errno(&error)),
-    }
-}
-
 impl<F: FileSystem> fuser::Filesystem for Adapter<F> {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
         for flag in WANTED {
@@ -303,14 +323,14 @@ impl<F: FileSystem> fuser::Filesystem for Adapter<F> {
     fn getattr(&self, _: &Request, node: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
         match self.inode(node) {
             Ok(inode) => reply.attr(&self.time_to_live(), &self.attr(&inode)),
-            Err(error) => reply.error(errno(&error)),
+            Err(error) => reply.error(self.refusal(&error)),
         }
     }
 
     fn readlink(&self, _: &Request, node: INodeNo, reply: ReplyData) {
         match self.inode(node).and_then(|link| self.vfs.readlink(&link)) {
             Ok(target) => reply.data(&target),
-            Err(error) => reply.error(errno(&error)),
+            Err(error) => reply.error(self.refusal(&error)),
         }
     }
 
@@ -341,7 +361,7 @@ impl<F: FileSystem> fuser::Filesystem for Adapter<F> {
     ) {
         let file = match self.inode(node) {
             Ok(file) => file,
-            Err(error) => return reply.error(errno(&error)),
+            Err(error) => return reply.error(self.refusal(&error)),
         };
         let left = file.attr().size.saturating_sub(offset);
         let wanted = usize::try_from(left).unwrap_or(usize::MAX).min(size as usize);
@@ -352,7 +372,7 @@ impl<F: FileSystem> fuser::Filesystem for Adapter<F> {
             let content = &mut content[..wanted];
             match self.vfs.read(&file, offset, content) {
                 Ok(bytes) => reply.data(&content[..bytes]),
-                Err(error) => reply.error(errno(&error)),
+                Err(error) => reply.error(self.refusal(&error)),
             }
         });
     }
@@ -376,7 +396,7 @@ impl<F: FileSystem> fuser::Filesystem for Adapter<F> {
         let found = self.inode(node).and_then(|file| self.seek(&file, offset, wanted));
         match found.and_then(|at| i64::try_from(at).map_err(|_| Error::NoExtent)) {
             Ok(at) => reply.offset(at),
-            Err(error) => reply.error(errno(&error)),
+            Err(error) => reply.error(self.refusal(&error)),
         }
     }
 
@@ -407,7 +427,7 @@ impl<F: FileSystem> fuser::Filesystem for Adapter<F> {
             })
         });
         match listed {
-            Err(error) if !any => reply.error(errno(&error)),
+            Err(error) if !any => reply.error(self.refusal(&error)),
             _ => reply.ok(),
         }
     }
@@ -430,7 +450,7 @@ impl<F: FileSystem> fuser::Filesystem for Adapter<F> {
         });
         match listed {
             // What was listed before the error goes out; the kernel comes back for more and meets it first.
-            Err(error) if !any => reply.error(errno(&error)),
+            Err(error) if !any => reply.error(self.refusal(&error)),
             _ => reply.ok(),
         }
     }
@@ -447,14 +467,14 @@ impl<F: FileSystem> fuser::Filesystem for Adapter<F> {
                 stat.name_max,
                 stat.block_size,
             ),
-            Err(error) => reply.error(errno(&error)),
+            Err(error) => reply.error(self.refusal(&error)),
         }
     }
 
     fn getxattr(&self, _: &Request, node: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
         match self.inode(node).and_then(|inode| self.vfs.getxattr(&inode, name.as_bytes())) {
             Ok(value) => send_xattr(reply, size, &value),
-            Err(error) => reply.error(errno(&error)),
+            Err(error) => reply.error(self.refusal(&error)),
         }
     }
 
@@ -469,7 +489,7 @@ impl<F: FileSystem> fuser::Filesystem for Adapter<F> {
                 }
                 send_xattr(reply, size, &list);
             }
-            Err(error) => reply.error(errno(&error)),
+            Err(error) => reply.error(self.refusal(&error)),
         }
     }
 
@@ -493,7 +513,7 @@ impl<F: FileSystem> fuser::Filesystem for Adapter<F> {
     ) {
         match self.change_attr(request, node, &NewAttr { mode, uid, gid, size, atime, mtime, ctime }) {
             Ok(inode) => reply.attr(&self.time_to_live(), &self.attr(&inode)),
-            Err(error) => reply.error(errno(&error)),
+            Err(error) => reply.error(self.refusal(&error)),
         }
     }
 
@@ -528,11 +548,11 @@ impl<F: FileSystem> fuser::Filesystem for Adapter<F> {
     }
 
     fn unlink(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        send_done(reply, self.remove(parent, name, false));
+        self.send_done(reply, self.remove(parent, name, false));
     }
 
     fn rmdir(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        send_done(reply, self.remove(parent, name, true));
+        self.send_done(reply, self.remove(parent, name, true));
     }
 
     fn rename(
@@ -545,7 +565,7 @@ impl<F: FileSystem> fuser::Filesystem for Adapter<F> {
         flags: RenameFlags,
         reply: ReplyEmpty,
     ) {
-        send_done(reply, self.move_name((parent, name), (new_parent, new_name), flags));
+        self.send_done(reply, self.move_name((parent, name), (new_parent, new_name), flags));
     }
 
     fn link(&self, _: &Request, node: INodeNo, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
@@ -578,7 +598,7 @@ impl<F: FileSystem> fuser::Filesystem for Adapter<F> {
                     flags,
                 );
             }
-            Err(error) => reply.error(errno(&error)),
+            Err(error) => reply.error(self.refusal(&error)),
         }
     }
 
@@ -594,7 +614,7 @@ impl<F: FileSystem> fuser::Filesystem for Adapter<F> {
         _: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        send_written(reply, self.write_at(node, offset, data, flags));
+        self.send_written(reply, self.write_at(node, offset, data, flags));
     }
 
     fn fallocate(
@@ -607,7 +627,7 @@ impl<F: FileSystem> fuser::Filesystem for Adapter<F> {
         mode: i32,
         reply: ReplyEmpty,
     ) {
-        send_done(reply, self.change_space(request, node, offset, len, mode));
+        self.send_done(reply, self.change_space(request, node, offset, len, mode));
     }
 
     fn copy_file_range(
@@ -623,15 +643,15 @@ impl<F: FileSystem> fuser::Filesystem for Adapter<F> {
         _: CopyFileRangeFlags,
         reply: ReplyWrite,
     ) {
-        send_written(reply, self.copy(request, (from, from_offset), (to, to_offset), len));
+        self.send_written(reply, self.copy(request, (from, from_offset), (to, to_offset), len));
     }
 
     fn fsync(&self, _: &Request, node: INodeNo, _: FileHandle, data_only: bool, reply: ReplyEmpty) {
-        send_done(reply, self.make_durable(node, data_only));
+        self.send_done(reply, self.make_durable(node, data_only));
     }
 
     fn fsyncdir(&self, _: &Request, node: INodeNo, _: FileHandle, data_only: bool, reply: ReplyEmpty) {
-        send_done(reply, self.make_durable(node, data_only));
+        self.send_done(reply, self.make_durable(node, data_only));
     }
 
     fn setxattr(
@@ -644,11 +664,11 @@ impl<F: FileSystem> fuser::Filesystem for Adapter<F> {
         _: u32,
         reply: ReplyEmpty,
     ) {
-        send_done(reply, self.set_xattr(node, name, value, flags));
+        self.send_done(reply, self.set_xattr(node, name, value, flags));
     }
 
     fn removexattr(&self, _: &Request, node: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        send_done(reply, self.remove_xattr(node, name));
+        self.send_done(reply, self.remove_xattr(node, name));
     }
 }
 
