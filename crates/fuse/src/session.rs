@@ -2,7 +2,6 @@
 
 use crate::adapter::{Adapter, Running, Shared};
 use crate::convert::{NodeIds, Ownership};
-use crate::known::Known;
 use crate::mountpoint::{Attached, MountAccess};
 use dentree_vfs::{Error, FileSystem, Vfs};
 use std::ffi::OsString;
@@ -10,8 +9,7 @@ use std::fs::File;
 use std::io;
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::thread;
 
 /// Who may look into the mount at all, before permission bits are asked.
@@ -136,8 +134,8 @@ pub fn mount<F: FileSystem>(
     options: &Options,
 ) -> Result<Session<F>, MountError> {
     let access = if vfs.fs().is_read_only() { MountAccess::ReadOnly } else { MountAccess::ReadWrite };
-    let shared =
-        Arc::new(Shared { known: Known::new(), requests: AtomicU64::new(0), listener: OnceLock::new() });
+    let shared = Arc::new(Shared::new());
+    let notified = Arc::clone(&shared);
     let adapter = Adapter {
         ids: NodeIds { root: vfs.root().ino() },
         vfs,
@@ -164,6 +162,8 @@ pub fn mount<F: FileSystem>(
         Visibility::Everyone => fuser::SessionACL::All,
     };
     let requests = fuser::Session::from_fd(adapter, connection, acl, config).map_err(MountError::Protocol)?;
+    // It is the first.
+    let _ = notified.notifier.set(requests.notifier());
     Ok(Session { mounted, requests })
 }
 
