@@ -54,6 +54,7 @@ mod extents;
 mod file;
 mod fs;
 mod group;
+mod groups;
 mod index;
 mod indirect;
 mod inline;
