@@ -48,6 +48,7 @@ mod checked;
 #[path = "../tests/common/mod.rs"]
 mod common;
 mod content;
+mod copies;
 mod dir;
 mod error;
 mod extents;
