@@ -6,7 +6,7 @@
 use crate::content::Unstored;
 use crate::groups::{Groups, Kept};
 use crate::inodes::Orphans;
-use crate::names::DirectoryLocks;
+use crate::names::{DirectoryLocks, LastEntries};
 use crate::space::Space;
 use crate::xattr::Shared;
 use crate::{Clock, Error, Ext4, Node, Place, Result, Snapshot, Structure};
@@ -27,6 +27,8 @@ pub(crate) struct Writer {
     groups: Arc<Groups>,
     /// The locks of directories.
     pub(crate) directories: DirectoryLocks,
+    /// Where entries were added last.
+    pub(crate) last_entries: LastEntries,
     /// The free blocks.
     pub(crate) space: Arc<Space>,
     /// Content that is not on the device yet.
@@ -67,6 +69,7 @@ impl Writer {
             orphans: fs.read_orphans()?,
             groups,
             directories: DirectoryLocks::new(),
+            last_entries: LastEntries::new(),
             space,
             unstored: Unstored::default(),
             shared: Shared::default(),
