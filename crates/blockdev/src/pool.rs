@@ -64,8 +64,12 @@ impl ReaderPool {
         let mut state = self.shared.lock();
         state.jobs.push_back(job);
         if state.jobs.len() <= state.idle || state.threads == self.shared.most {
+            // To wake nobody is a system call, too.
+            let is_awaited = state.idle > 0;
             drop(state);
-            self.shared.work.notify_one();
+            if is_awaited {
+                self.shared.work.notify_one();
+            }
             return;
         }
         state.threads += 1;

@@ -10,7 +10,10 @@
 use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::{BlockDevice, MemoryDevice};
+use crate::{BlockDevice, MemoryDevice, check_range};
+
+/// What a file system takes space in, in bytes: of so many together that are zero one cannot tell whether they are a hole.
+const HOLE: usize = 4096;
 
 /// What a disk writes whole or not at all, in bytes.
 pub const SECTOR: u64 = 512;
@@ -103,6 +106,25 @@ impl BlockDevice for RecordingDevice {
 
     fn flush(&self) -> io::Result<()> {
         self.steps().push(Step::Flush);
+        Ok(())
+    }
+
+    /// What may be a hole is one: zeros are written there, as into a sparse file.
+    fn fill_holes(&self, offset: u64, len: u64) -> io::Result<()> {
+        check_range(offset, len, self.size())?;
+        // Within a device in memory.
+        let mut bytes = vec![0; len as usize];
+        self.read_at(offset, &mut bytes)?;
+        let is_hole = |piece: &&[u8]| piece.iter().all(|byte| *byte == 0);
+        let pieces: Vec<&[u8]> = bytes.chunks(HOLE).collect();
+        let mut at = offset;
+        for run in pieces.chunk_by(|one, next| is_hole(one) == is_hole(next)) {
+            let len = run.iter().map(|piece| piece.len()).sum();
+            if is_hole(&run[0]) {
+                self.write_at(at, &vec![0; len])?;
+            }
+            at += len as u64;
+        }
         Ok(())
     }
 }
@@ -321,6 +343,17 @@ mod tests {
             seen.into_iter().collect::<Vec<_>>(),
             [[1, 1, 0, 0], [1, 1, 0, 3], [1, 2, 2, 2], [1, 2, 2, 3]]
         );
+    }
+
+    #[test]
+    fn holes_are_filled_with_zeros_and_what_is_there_stays() {
+        let base = [vec![0; 2 * HOLE], vec![7; HOLE], vec![0; HOLE]].concat();
+        let device = RecordingDevice::new(base.clone());
+        device.fill_holes(0, base.len() as u64).unwrap();
+        let zeros = |offset: usize, len| Step::Write { offset: offset as u64, data: vec![0; len] };
+        assert_eq!(device.recording().steps(), [zeros(0, 2 * HOLE), zeros(3 * HOLE, HOLE)]);
+        assert_eq!(device.to_vec(), base);
+        assert!(device.fill_holes(1, base.len() as u64).is_err());
     }
 
     #[test]

@@ -12,7 +12,6 @@
 //!
 //! *Each job is answered once.* A job is in the queue, with the kernel, or answered. When the device is dropped the thread
 //! waits for those with the kernel, answers those in the queue with an error, and ends.
-
 //!
 //! # Performance
 //! On a busy machine with two processors, random reads of 4 KiB that are not in memory: as many a second as by threads, within the scatter, for
@@ -27,6 +26,7 @@
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
+use std::os::unix::fs::FileExt;
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
@@ -141,6 +141,8 @@ struct Driver {
 struct Flight {
     key: Key<Op>,
     job: Job,
+    /// Of the buffer.
+    len: usize,
     filled: usize,
 }
 
@@ -160,7 +162,7 @@ impl Driver {
                 Ok(()) => {}
                 Err(error)
                     if matches!(error.kind(), io::ErrorKind::TimedOut | io::ErrorKind::Interrupted) => {}
-                Err(error) => return self.fail(&error),
+                Err(_) => return self.fail(),
             }
             self.shared.lock().is_asleep = false;
             self.land();
@@ -186,7 +188,7 @@ impl Driver {
         let offset = job.offset + filled as u64;
         let op = ReadAt::new(Arc::clone(&self.file), offset, buf.slice(filled..len));
         match self.ring.push(op) {
-            PushEntry::Pending(key) => self.flying.push(Flight { key, job, filled }),
+            PushEntry::Pending(key) => self.flying.push(Flight { key, job, len, filled }),
             PushEntry::Ready(read) => self.end(job, filled, read),
         }
     }
@@ -194,9 +196,9 @@ impl Driver {
     /// Answers the reads that have ended.
     fn land(&mut self) {
         let mut ended = Vec::new();
-        for Flight { key, job, filled } in std::mem::take(&mut self.flying) {
+        for Flight { key, job, len, filled } in std::mem::take(&mut self.flying) {
             match self.ring.pop(key) {
-                PushEntry::Pending(key) => self.flying.push(Flight { key, job, filled }),
+                PushEntry::Pending(key) => self.flying.push(Flight { key, job, len, filled }),
                 PushEntry::Ready(read) => ended.push((job, filled, read)),
             }
         }
@@ -210,18 +212,31 @@ impl Driver {
         let buf = op.into_inner().into_inner();
         match read {
             Ok(count) if filled + count == buf.len() => (job.done)(Ok(buf)),
-            Ok(0) => (job.done)(Err(io::ErrorKind::UnexpectedEof.into())),
-            Ok(count) => self.push(job, buf, filled + count),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => self.push(job, buf, filled),
-            Err(error) => (job.done)(Err(error)),
+            Ok(count) if count > 0 => self.push(job, buf, filled + count),
+            Ok(_) | Err(_) => self.read_again(job, buf),
         }
     }
 
+    /// Makes a read here that the ring did not make, and answers it. A ring fails for reasons of its own, which are none of the file's: the kernel
+    /// has no thread or no memory for it just then, or has cancelled it. What is wrong with the file, the file itself says.
+    fn read_again(&self, job: Job, mut buf: Vec<u8>) {
+        let read = self.file.read_exact_at(&mut buf, job.offset);
+        (job.done)(read.map(|()| buf));
+    }
+
     /// Gives up: the kernel no longer takes or answers anything. Reads from now on are made by threads.
-    fn fail(&mut self, error: &io::Error) {
-        self.shared.lock().is_closed = true;
-        for flight in std::mem::take(&mut self.flying) {
-            (flight.job.done)(Err(io::Error::new(error.kind(), format!("io_uring has failed: {error}"))));
+    fn fail(&mut self) {
+        let mut queue = self.shared.lock();
+        queue.is_closed = true;
+        let waiting = std::mem::take(&mut queue.jobs);
+        drop(queue);
+        for Flight { job, len, .. } in std::mem::take(&mut self.flying) {
+            // The kernel may have the flight's own buffer for good.
+            self.read_again(job, vec![0; len]);
+        }
+        for mut job in waiting {
+            let buf = std::mem::take(&mut job.buf);
+            self.read_again(job, buf);
         }
     }
 }
@@ -239,4 +254,45 @@ impl Drop for Driver {
 
 fn closed() -> io::Error {
     io::Error::other("the device was closed before the read began")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::sync::mpsc::channel;
+
+    use super::*;
+
+    #[test]
+    fn what_a_ring_does_not_read_is_read_without_it() {
+        let Ok(ring) = Proactor::builder().capacity(DEPTH as u32).build() else {
+            eprintln!("skipped: no io_uring here");
+            return;
+        };
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(b"in flightin queuefinished").unwrap();
+        let (sender, answers) = channel();
+        let job = |offset, len| {
+            let sender = sender.clone();
+            Job { offset, buf: vec![0; len], done: Box::new(move |read| sender.send(read).unwrap()) }
+        };
+        let shared = Arc::new(Shared::default());
+        let mut driver =
+            Driver { shared: Arc::clone(&shared), ring, file: Arc::new(file), flying: Vec::new() };
+        driver.push(job(0, 0), vec![0; 9], 0);
+        shared.lock().jobs.push_back(job(9, 8));
+        driver.fail();
+        let cancelled = ReadAt::new(Arc::clone(&driver.file), 17, vec![0; 8].slice(0..8));
+        driver.end(job(17, 0), 0, BufResult(Err(io::ErrorKind::WouldBlock.into()), cancelled));
+        // What is wrong with the file is told.
+        let past_the_end = ReadAt::new(Arc::clone(&driver.file), 25, vec![0; 8].slice(0..8));
+        driver.end(job(25, 0), 0, BufResult(Ok(0), past_the_end));
+        drop(driver);
+
+        let read: Vec<_> = answers.try_iter().map(|read| read.map_err(|error| error.kind())).collect();
+        let expected: [&[u8]; 3] = [b"in flight", b"in queue", b"finished"];
+        let expected = expected.map(|bytes| Ok(bytes.to_vec())).into_iter();
+        assert_eq!(read, expected.chain([Err(io::ErrorKind::UnexpectedEof)]).collect::<Vec<_>>());
+        assert!(shared.lock().is_closed);
+    }
 }

@@ -243,6 +243,35 @@ fn a_signal_unmounts_and_ends_it_with_success() {
 }
 
 #[test]
+fn what_is_wrong_with_the_image_is_told_once_in_words() {
+    let Some((_dir, image)) = small() else { return };
+    let place = shell(image.parent().unwrap(), "debugfs -R 'imap text' test.img 2>/dev/null");
+    let numbers: Vec<u64> = place
+        .split(|c: char| !c.is_ascii_alphanumeric())
+        .filter_map(|word| {
+            word.strip_prefix("0x").map_or(word.parse().ok(), |hex| u64::from_str_radix(hex, 16).ok())
+        })
+        .collect();
+    let [ino, .., block, within] = numbers[..] else { panic!("{place}") };
+    File::options()
+        .write(true)
+        .open(&image)
+        .unwrap()
+        .write_all_at(&[0xa5; 8], block * 1024 + within)
+        .unwrap();
+    let mut ours = Mounted::new(&image, &["-o", "ro"]);
+    for _ in 0..3 {
+        let error = fs::metadata(ours.path().join("text")).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(rustix::io::Errno::UCLEAN.raw_os_error()));
+    }
+    ours.signal(Signal::INT);
+    assert!(ours.wait().success());
+    let told = ours.told();
+    assert_eq!(told.lines().count(), 1, "{told}");
+    assert!(told.contains("damaged") && told.contains(&format!("inode {ino}")), "{told}");
+}
+
+#[test]
 fn open_files_outlive_the_first_signal_and_not_the_second() {
     let Some((_dir, image)) = small() else { return };
     let mut ours = Mounted::new(&image, &[]);

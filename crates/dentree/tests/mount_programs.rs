@@ -48,6 +48,9 @@ fn tar_and_rsync_bring_a_tree_in_and_out() {
                      rm -f $copy/pipe $copy/device
                  done
                  rm tree/pipe tree/device
+                 for file in tree/deep/sparse {into}/tree/deep/sparse; do
+                     cp $file {into}/sparse; test $(stat -c %b {into}/sparse) -lt 1000; cmp $file {into}/sparse
+                 done
                  for copy in {into}/tree {into}/synced back; do diff -r --no-dereference tree $copy; done
                  rm -r {into}/synced/deep"
             ),

@@ -15,10 +15,11 @@
 use crate::changes::NewAttr;
 use crate::convert::{NodeIds, Ownership, errno, file_attr, file_type, generation, unreadable_attr};
 use crate::known::{Known, NodeId};
-use dentree_vfs::{DirEntry, Error, Extent, FileSystem, Identity, Inode, NewKind, ReaddirStart, Result, Vfs};
+use crate::seek::Wanted;
+use dentree_vfs::{DirEntry, Error, FileSystem, Identity, Inode, NewKind, ReaddirStart, Result, Vfs};
 use fuser::{
     BsdFileFlags, CopyFileRangeFlags, Errno, FileAttr, FileHandle, FopenFlags, Generation, INodeNo,
-    InitFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
+    InitFlags, KernelConfig, LockOwner, Notifier, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
     ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs,
     ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
@@ -28,8 +29,8 @@ use std::io;
 use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
 /// As long as the kernel likes. Not `Duration::MAX`: the kernel takes the seconds as a signed number.
@@ -66,15 +67,44 @@ pub(crate) struct Shared<F: FileSystem> {
     pub(crate) known: Known<F>,
     /// Requests that named a node and wanted something of it.
     pub(crate) requests: AtomicU64,
+    pub(crate) listener: OnceLock<Listener>,
+    /// For what the kernel is told unasked.
+    pub(crate) notifier: OnceLock<Notifier>,
 }
 
-/// The figures of a running adapter.
-pub(crate) trait Counts: Send + Sync {
+/// Hears of errors.
+pub(crate) type Listener = Box<dyn Fn(&Error) + Send + Sync>;
+
+impl<F: FileSystem> Shared<F> {
+    pub(crate) fn new() -> Self {
+        let (listener, notifier) = (OnceLock::new(), OnceLock::new());
+        Shared { known: Known::new(), requests: AtomicU64::new(0), listener, notifier }
+    }
+
+    /// What the kernel is told of an error: a number. What is wrong with the image or its device is told in words besides, to who listens.
+    pub(crate) fn refusal(&self, error: &Error) -> Errno {
+        if let Error::Corrupt(_) | Error::Io(_) = error
+            && let Some(listener) = self.listener.get()
+        {
+            listener(error);
+        }
+        errno(error)
+    }
+}
+
+/// A running adapter, whatever file system it serves.
+pub(crate) trait Running: Send + Sync {
+    fn listen(&self, listener: Listener);
     fn known_inodes(&self) -> usize;
     fn requests(&self) -> u64;
 }
 
-impl<F: FileSystem> Counts for Shared<F> {
+impl<F: FileSystem> Running for Shared<F> {
+    fn listen(&self, listener: Listener) {
+        // A second one is not asked for.
+        let _ = self.listener.set(listener);
+    }
+
     fn known_inodes(&self) -> usize {
         self.known.len()
     }
@@ -189,34 +219,23 @@ impl<F: FileSystem> Adapter<F> {
                     generation(&attr),
                 );
             }
-            Err(error) => reply.error(errno(&error)),
+            Err(error) => reply.error(self.shared.refusal(&error)),
         }
     }
 
-    /// Where the next data or hole at or behind `offset` begins (`SEEK_DATA`, `SEEK_HOLE`).
-    fn seek(&self, file: &Inode<F>, offset: u64, wanted: Wanted) -> Result<u64> {
-        let size = file.attr().size;
-        let mut at = offset;
-        while at < size {
-            let (is_data, end) = match self.vfs.extent(file, at)? {
-                Extent::Data(end) => (true, end),
-                Extent::Hole(end) => (false, end),
-            };
-            if is_data == (wanted == Wanted::Data) {
-                return Ok(at);
-            }
-            // A run that does not advance would hold this thread for good.
-            at = end.max(at + 1);
+    fn send_done(&self, reply: ReplyEmpty, done: Result<()>) {
+        match done {
+            Ok(()) => reply.ok(),
+            Err(error) => reply.error(self.shared.refusal(&error)),
         }
-        // The end of the file counts as a hole, unless the seek began there.
-        if wanted == Wanted::Hole && offset < size { Ok(size) } else { Err(Error::NoExtent) }
     }
-}
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Wanted {
-    Data,
-    Hole,
+    fn send_written(&self, reply: ReplyWrite, written: Result<u32>) {
+        match written {
+            Ok(bytes) => reply.written(bytes),
+            Err(error) => reply.error(self.shared.refusal(&error)),
+        }
+    }
 }
 
 /// What a listing holds.
@@ -242,20 +261,6 @@ impl<'a, F: FileSystem> Listed<'a, F> {
             Listed::DotDot(_) => AFTER_DOT_DOT,
             Listed::Entry(entry) => entry.cookie.saturating_add(AFTER_DOT_DOT + 1),
         }
-    }
-}
-
-fn send_done(reply: ReplyEmpty, done: Result<()>) {
-    match done {
-        Ok(()) => reply.ok(),
-        Err(error) => reply.error(errno(&error)),
-    }
-}
-
-fn send_written(reply: ReplyWrite, written: Result<u32>) {
-    match written {
-        Ok(bytes) => reply.written(bytes),
-        Err(error) => reply.error(errno(&error)),
     }
 }
 
@@ -303,14 +308,14 @@ impl<F: FileSystem> fuser::Filesystem for Adapter<F> {
     fn getattr(&self, _: &Request, node: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
         match self.inode(node) {
             Ok(inode) => reply.attr(&self.time_to_live(), &self.attr(&inode)),
-            Err(error) => reply.error(errno(&error)),
+            Err(error) => reply.error(self.shared.refusal(&error)),
         }
     }
 
     fn readlink(&self, _: &Request, node: INodeNo, reply: ReplyData) {
         match self.inode(node).and_then(|link| self.vfs.readlink(&link)) {
             Ok(target) => reply.data(&target),
-            Err(error) => reply.error(errno(&error)),
+            Err(error) => reply.error(self.shared.refusal(&error)),
         }
     }
 
@@ -341,7 +346,7 @@ impl<F: FileSystem> fuser::Filesystem for Adapter<F> {
     ) {
         let file = match self.inode(node) {
             Ok(file) => file,
-            Err(error) => return reply.error(errno(&error)),
+            Err(error) => return reply.error(self.shared.refusal(&error)),
         };
         let left = file.attr().size.saturating_sub(offset);
         let wanted = usize::try_from(left).unwrap_or(usize::MAX).min(size as usize);
@@ -352,7 +357,7 @@ impl<F: FileSystem> fuser::Filesystem for Adapter<F> {
             let content = &mut content[..wanted];
             match self.vfs.read(&file, offset, content) {
                 Ok(bytes) => reply.data(&content[..bytes]),
-                Err(error) => reply.error(errno(&error)),
+                Err(error) => reply.error(self.shared.refusal(&error)),
             }
         });
     }
@@ -360,11 +365,6 @@ impl<F: FileSystem> fuser::Filesystem for Adapter<F> {
     fn lseek(&self, _: &Request, node: INodeNo, _: FileHandle, offset: i64, whence: i32, reply: ReplyLseek) {
         const SEEK_DATA: i32 = 3;
         const SEEK_HOLE: i32 = 4;
-        // The kernel asks before it has written what it has gathered, and would take new data for a hole. Left to itself it takes
-        // every byte for data, which is always right.
-        if self.writes_back {
-            return reply.error(Errno::ENOSYS);
-        }
         let wanted = match whence {
             SEEK_DATA => Wanted::Data,
             SEEK_HOLE => Wanted::Hole,
@@ -373,11 +373,7 @@ impl<F: FileSystem> fuser::Filesystem for Adapter<F> {
         let Ok(offset) = u64::try_from(offset) else {
             return reply.error(errno(&Error::NoExtent));
         };
-        let found = self.inode(node).and_then(|file| self.seek(&file, offset, wanted));
-        match found.and_then(|at| i64::try_from(at).map_err(|_| Error::NoExtent)) {
-            Ok(at) => reply.offset(at),
-            Err(error) => reply.error(errno(&error)),
-        }
+        self.seek(node, offset, wanted, reply);
     }
 
     fn opendir(&self, _: &Request, _: INodeNo, _: OpenFlags, reply: ReplyOpen) {
@@ -407,7 +403,7 @@ impl<F: FileSystem> fuser::Filesystem for Adapter<F> {
             })
         });
         match listed {
-            Err(error) if !any => reply.error(errno(&error)),
+            Err(error) if !any => reply.error(self.shared.refusal(&error)),
             _ => reply.ok(),
         }
     }
@@ -430,7 +426,7 @@ impl<F: FileSystem> fuser::Filesystem for Adapter<F> {
         });
         match listed {
             // What was listed before the error goes out; the kernel comes back for more and meets it first.
-            Err(error) if !any => reply.error(errno(&error)),
+            Err(error) if !any => reply.error(self.shared.refusal(&error)),
             _ => reply.ok(),
         }
     }
@@ -447,14 +443,14 @@ impl<F: FileSystem> fuser::Filesystem for Adapter<F> {
                 stat.name_max,
                 stat.block_size,
             ),
-            Err(error) => reply.error(errno(&error)),
+            Err(error) => reply.error(self.shared.refusal(&error)),
         }
     }
 
     fn getxattr(&self, _: &Request, node: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
         match self.inode(node).and_then(|inode| self.vfs.getxattr(&inode, name.as_bytes())) {
             Ok(value) => send_xattr(reply, size, &value),
-            Err(error) => reply.error(errno(&error)),
+            Err(error) => reply.error(self.shared.refusal(&error)),
         }
     }
 
@@ -469,7 +465,7 @@ impl<F: FileSystem> fuser::Filesystem for Adapter<F> {
                 }
                 send_xattr(reply, size, &list);
             }
-            Err(error) => reply.error(errno(&error)),
+            Err(error) => reply.error(self.shared.refusal(&error)),
         }
     }
 
@@ -493,7 +489,7 @@ impl<F: FileSystem> fuser::Filesystem for Adapter<F> {
     ) {
         match self.change_attr(request, node, &NewAttr { mode, uid, gid, size, atime, mtime, ctime }) {
             Ok(inode) => reply.attr(&self.time_to_live(), &self.attr(&inode)),
-            Err(error) => reply.error(errno(&error)),
+            Err(error) => reply.error(self.shared.refusal(&error)),
         }
     }
 
@@ -528,11 +524,11 @@ impl<F: FileSystem> fuser::Filesystem for Adapter<F> {
     }
 
     fn unlink(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        send_done(reply, self.remove(parent, name, false));
+        self.send_done(reply, self.remove(parent, name, false));
     }
 
     fn rmdir(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        send_done(reply, self.remove(parent, name, true));
+        self.send_done(reply, self.remove(parent, name, true));
     }
 
     fn rename(
@@ -545,7 +541,7 @@ impl<F: FileSystem> fuser::Filesystem for Adapter<F> {
         flags: RenameFlags,
         reply: ReplyEmpty,
     ) {
-        send_done(reply, self.move_name((parent, name), (new_parent, new_name), flags));
+        self.send_done(reply, self.move_name((parent, name), (new_parent, new_name), flags));
     }
 
     fn link(&self, _: &Request, node: INodeNo, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
@@ -578,7 +574,7 @@ impl<F: FileSystem> fuser::Filesystem for Adapter<F> {
                     flags,
                 );
             }
-            Err(error) => reply.error(errno(&error)),
+            Err(error) => reply.error(self.shared.refusal(&error)),
         }
     }
 
@@ -594,7 +590,7 @@ impl<F: FileSystem> fuser::Filesystem for Adapter<F> {
         _: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        send_written(reply, self.write_at(node, offset, data, flags));
+        self.send_written(reply, self.write_at(node, offset, data, flags));
     }
 
     fn fallocate(
@@ -607,7 +603,7 @@ impl<F: FileSystem> fuser::Filesystem for Adapter<F> {
         mode: i32,
         reply: ReplyEmpty,
     ) {
-        send_done(reply, self.change_space(request, node, offset, len, mode));
+        self.send_done(reply, self.change_space(request, node, offset, len, mode));
     }
 
     fn copy_file_range(
@@ -623,15 +619,15 @@ impl<F: FileSystem> fuser::Filesystem for Adapter<F> {
         _: CopyFileRangeFlags,
         reply: ReplyWrite,
     ) {
-        send_written(reply, self.copy(request, (from, from_offset), (to, to_offset), len));
+        self.send_written(reply, self.copy(request, (from, from_offset), (to, to_offset), len));
     }
 
     fn fsync(&self, _: &Request, node: INodeNo, _: FileHandle, data_only: bool, reply: ReplyEmpty) {
-        send_done(reply, self.make_durable(node, data_only));
+        self.send_done(reply, self.make_durable(node, data_only));
     }
 
     fn fsyncdir(&self, _: &Request, node: INodeNo, _: FileHandle, data_only: bool, reply: ReplyEmpty) {
-        send_done(reply, self.make_durable(node, data_only));
+        self.send_done(reply, self.make_durable(node, data_only));
     }
 
     fn setxattr(
@@ -644,11 +640,11 @@ impl<F: FileSystem> fuser::Filesystem for Adapter<F> {
         _: u32,
         reply: ReplyEmpty,
     ) {
-        send_done(reply, self.set_xattr(node, name, value, flags));
+        self.send_done(reply, self.set_xattr(node, name, value, flags));
     }
 
     fn removexattr(&self, _: &Request, node: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        send_done(reply, self.remove_xattr(node, name));
+        self.send_done(reply, self.remove_xattr(node, name));
     }
 }
 

@@ -20,6 +20,7 @@ mod changes;
 mod convert;
 mod known;
 mod mountpoint;
+mod seek;
 mod session;
 
 pub use convert::Ownership;

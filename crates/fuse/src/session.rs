@@ -1,17 +1,15 @@
 //! A mount from its beginning to its end.
 
-use crate::adapter::{Adapter, Counts, Shared};
+use crate::adapter::{Adapter, Running, Shared};
 use crate::convert::{NodeIds, Ownership};
-use crate::known::Known;
 use crate::mountpoint::{Attached, MountAccess};
-use dentree_vfs::{FileSystem, Vfs};
+use dentree_vfs::{Error, FileSystem, Vfs};
 use std::ffi::OsString;
 use std::fs::File;
 use std::io;
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 use std::thread;
 
 /// Who may look into the mount at all, before permission bits are asked.
@@ -115,7 +113,7 @@ pub struct Session<F: FileSystem> {
 #[derive(Clone)]
 pub struct Handle {
     attached: Arc<Attached>,
-    shared: Arc<dyn Counts>,
+    shared: Arc<dyn Running>,
 }
 
 /// However a session ends and whoever holds handles of it, no mount stays behind that nobody serves.
@@ -136,7 +134,8 @@ pub fn mount<F: FileSystem>(
     options: &Options,
 ) -> Result<Session<F>, MountError> {
     let access = if vfs.fs().is_read_only() { MountAccess::ReadOnly } else { MountAccess::ReadWrite };
-    let shared = Arc::new(Shared { known: Known::new(), requests: AtomicU64::new(0) });
+    let shared = Arc::new(Shared::new());
+    let notified = Arc::clone(&shared);
     let adapter = Adapter {
         ids: NodeIds { root: vfs.root().ino() },
         vfs,
@@ -163,6 +162,8 @@ pub fn mount<F: FileSystem>(
         Visibility::Everyone => fuser::SessionACL::All,
     };
     let requests = fuser::Session::from_fd(adapter, connection, acl, config).map_err(MountError::Protocol)?;
+    // It is the first.
+    let _ = notified.notifier.set(requests.notifier());
     Ok(Session { mounted, requests })
 }
 
@@ -170,6 +171,12 @@ impl<F: FileSystem> Session<F> {
     /// For ending the session from elsewhere.
     pub fn handle(&self) -> Handle {
         self.mounted.0.clone()
+    }
+
+    /// Has `listener` told of each answer that says that the image is damaged ([`Error::Corrupt`]) or its device fails ([`Error::Io`]): the
+    /// program that asked gets no more than a number. It is called by the threads that answer, before the answer.
+    pub fn listen(&self, listener: impl Fn(&Error) + Send + Sync + 'static) {
+        self.mounted.0.shared.listen(Box::new(listener));
     }
 
     /// Answers requests until the mount is gone.

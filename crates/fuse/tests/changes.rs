@@ -273,16 +273,50 @@ fn a_program_that_somebody_else_changes_is_no_longer_its_owners() {
 }
 
 #[test]
+fn more_programs_seek_at_once_than_threads_answer() {
+    let Some((mounted, _)) = mounted() else { return };
+    std::thread::scope(|threads| {
+        for n in 0..4 * Options::default().threads.get() {
+            let path = mounted.path.join(n.to_string());
+            threads.spawn(move || {
+                let file = File::options().create_new(true).write(true).open(path).unwrap();
+                for block in (1..40).step_by(3) {
+                    file.write_all_at(&[1; 4096], block << 12).unwrap();
+                    assert_eq!(rustix::fs::seek(&file, SeekFrom::Data((block - 1) << 12)), Ok(block << 12));
+                    assert_eq!(rustix::fs::seek(&file, SeekFrom::Hole(block << 12)), Ok((block + 1) << 12));
+                }
+            });
+        }
+    });
+}
+
+#[test]
 fn holes_are_made_and_copied_and_no_data_is_taken_for_one() {
     let Some((mounted, _)) = mounted() else { return };
     let file = File::options().create_new(true).read(true).write(true).open(mounted.path.join("f")).unwrap();
     file.write_all_at(&[1; 4096], 0).unwrap();
     file.write_all_at(&[2; 4096], 1 << 20).unwrap();
     // The kernel asks for holes before it has written what it has gathered: no data may be taken for one.
-    assert!(rustix::fs::seek(&file, SeekFrom::Data(1 << 20)) == Ok(1 << 20));
-    assert!(rustix::fs::seek(&file, SeekFrom::Data(8192)).unwrap() <= 1 << 20);
-    assert!(rustix::fs::seek(&file, SeekFrom::Hole(0)).unwrap() >= 4096);
     let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    let seek = |to| rustix::fs::seek(&file, to);
+    assert_eq!([0, 8192, 1 << 20].map(|at| seek(SeekFrom::Data(at))), [Ok(0), Ok(1 << 20), Ok(1 << 20)]);
+    assert_eq!([0, 8192].map(|at| seek(SeekFrom::Hole(at))), [Ok(4096), Ok(8192)]);
+    assert_eq!(seek(SeekFrom::Hole(1 << 20)), Ok((1 << 20) + 4096));
+    assert_eq!(seek(SeekFrom::Data((1 << 20) + 4096)), Err(Errno::NXIO));
+    for at in [100, 200, 300] {
+        file.write_all_at(&[3], at * 4096).unwrap();
+    }
+    assert_eq!(
+        [0, 200 * 4096, 201 * 4096].map(|at| seek(SeekFrom::Hole(at))),
+        [4096, 201 * 4096, 201 * 4096].map(Ok)
+    );
+    assert_eq!([4096, 101 * 4096].map(|at| seek(SeekFrom::Data(at))), [100 * 4096, 200 * 4096].map(Ok));
+    file.write_all_at(&[4; 4096], 300 << 12).unwrap();
+    assert_eq!(file.metadata().unwrap().len(), 301 << 12);
+    for at in [100, 200, 300] {
+        rustix::fs::fallocate(&file, punch, at << 12, 4096).unwrap();
+    }
+    file.set_len((1 << 20) + 4096).unwrap();
     rustix::fs::fallocate(&file, punch, 0, 4096).unwrap();
     file.sync_all().unwrap();
     assert_eq!(file.metadata().unwrap().blocks(), 8);

@@ -4,6 +4,7 @@
 
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
+use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
@@ -102,10 +103,7 @@ impl Mounted {
         let mut mounted = Mounted { child, path: path.to_owned(), _dir: None };
         wait_until("mounted", || {
             if mounted.child.try_wait().unwrap().is_some() {
-                let mut text = String::new();
-                let mut stderr = mounted.child.stderr.take().unwrap();
-                std::io::Read::read_to_string(&mut stderr, &mut text).unwrap();
-                panic!("it ended instead of mounting: {text}");
+                panic!("it ended instead of mounting: {}", mounted.told());
             }
             is_mount_point(&mounted.path)
         });
@@ -118,6 +116,15 @@ impl Mounted {
 
     pub fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    /// What it has written to standard error, once it has ended.
+    pub fn told(&mut self) -> String {
+        let mut text = Vec::new();
+        if let Some(stderr) = &mut self.child.stderr {
+            stderr.read_to_end(&mut text).unwrap();
+        }
+        String::from_utf8_lossy(&text).into_owned()
     }
 
     pub fn wait(&mut self) -> ExitStatus {
@@ -135,6 +142,9 @@ impl Drop for Mounted {
         unmount(&self.path);
         let _ = self.child.kill();
         let _ = self.child.wait();
+        if thread::panicking() {
+            println!("the mount has told: {}", self.told());
+        }
     }
 }
 

@@ -2,7 +2,8 @@
 //!
 //! What is written stays in memory ([`Content`]) until it is *stored*: space for it is promised at once, so that a full device is
 //! told to the writer, but where it goes is decided when much of it is there. Storing takes a run of blocks, writes the data, maps the
-//! run, and moves the length on the device, in this order and under one handle: see `docs/internals/writing.md`.
+//! run, and moves the length on the device, in this order and under one handle: see `docs/internals/writing.md`. A large write is stored
+//! from where it is, without having been in memory here ([`at_once`]).
 //!
 //! # Who protects what
 //! The content lock of a [`Node`] guards its [`Content`] and its block map: shared for reading, exclusive for everything else, storing
@@ -12,6 +13,7 @@
 //! A file that has [`FILE_BUDGET`] is stored by who writes to it; where all have [`TOTAL_BUDGET`], who writes stores others' too.
 
 mod allocate;
+mod at_once;
 mod inline;
 mod read;
 mod size;

@@ -1,6 +1,7 @@
 //! Storing: from memory to the device.
 
 use super::Content;
+use super::at_once::Given;
 use crate::map::{Mapping, Run};
 use crate::remap::{Mapped, STEP_CREDITS, Target};
 use crate::space::TAKE_CREDITS;
@@ -8,6 +9,7 @@ use crate::{Ext4, Node, Result, Snapshot, Structure};
 use dentree_ext4_format::{BlockNumber, Inode, LogicalBlock};
 use dentree_jbd2::Handle;
 use std::io::IoSlice;
+use std::ops::ControlFlow;
 
 /// Blocks that storing a run changes: taking it, mapping it, and the inode.
 const RUN_CREDITS: u32 = TAKE_CREDITS + STEP_CREDITS + 1;
@@ -15,9 +17,21 @@ const RUN_CREDITS: u32 = TAKE_CREDITS + STEP_CREDITS + 1;
 /// Most blocks that are stored at once.
 const MOST_BLOCKS: usize = 4096;
 
+/// How far before a file block its predecessor is looked for: what several threads write of one file comes in nearly its order.
+const NEAR: u32 = 4096;
+
 /// So many bytes side by side are a stream: they go to the disk while the next are collected, and whoever reads them soon has them from
 /// who wrote them, or has waited for no fewer than these.
 const WRITTEN_OUT: u32 = 1 << 20;
+
+/// Where the bytes are that are stored.
+#[derive(Clone, Copy)]
+pub(super) enum Source<'a> {
+    /// In memory.
+    Held(&'a Content),
+    /// With who writes them.
+    Given(Given<'a>),
+}
 
 impl Ext4 {
     /// Stores what of a file is in memory.
@@ -43,10 +57,10 @@ impl Ext4 {
             let count = u32::try_from(together.take(most).count()).unwrap_or(u32::MAX);
             let stored = match run.mapping {
                 Mapping::Data(start) => {
-                    self.write_run(&snapshot, content, first, count, start)?;
+                    self.write_run(&snapshot, Source::Held(content), first, count, start)?;
                     count
                 }
-                _ => self.store_run(node, &snapshot, content, first, count, run)?,
+                _ => self.store_run(node, &snapshot, Source::Held(content), first, count, run)?,
             };
             let is_new = run.mapping == Mapping::Hole;
             for block in first..first + stored {
@@ -61,17 +75,22 @@ impl Ext4 {
         self.list_unstored(node, content)
     }
 
-    /// Writes `count` blocks from memory to the device.
-    fn write_run(
+    /// Writes `count` blocks to the device.
+    pub(super) fn write_run(
         &self,
         snapshot: &Snapshot,
-        content: &Content,
+        source: Source<'_>,
         first: u32,
         count: u32,
         start: BlockNumber,
     ) -> Result<()> {
-        let blocks = content.blocks.range(first..first + count);
-        let slices: Vec<IoSlice<'_>> = blocks.map(|(_, block)| IoSlice::new(&block.bytes)).collect();
+        let slices = match source {
+            Source::Held(content) => {
+                let blocks = content.blocks.range(first..first + count);
+                blocks.map(|(_, block)| IoSlice::new(&block.bytes)).collect()
+            }
+            Source::Given(given) => vec![IoSlice::new(given.blocks(first, count))],
+        };
         let place = snapshot.place(Structure::Content).at(start);
         let at = start.0 << self.sb.block_size.log2();
         let written = if count << self.sb.block_size.log2() >= WRITTEN_OUT {
@@ -83,11 +102,11 @@ impl Ext4 {
     }
 
     /// Writes up to `count` blocks to where nothing, or nothing written, is mapped so far, and maps them; answers how many.
-    fn store_run(
+    pub(super) fn store_run(
         &self,
         node: &Node,
         snapshot: &Snapshot,
-        content: &Content,
+        source: Source<'_>,
         first: u32,
         count: u32,
         run: Run,
@@ -101,7 +120,7 @@ impl Ext4 {
                 (start, count, true)
             }
         };
-        let written = self.write_run(snapshot, content, first, count, start);
+        let written = self.write_run(snapshot, source, first, count, start);
         let target = Target { start, unwritten: false };
         let mapped = written.and_then(|()| self.map_run(&mut handle, node, first, count, target, is_new));
         let done = *mapped.as_ref().unwrap_or(&0);
@@ -175,16 +194,22 @@ impl Ext4 {
         self.all_or_abort(changed)
     }
 
-    /// Where a file block had best lie: behind the one before it.
+    /// Where a file block had best lie: as far behind the nearest before it as in the file, so that those between find room there.
     pub(super) fn goal_before(&self, snapshot: &Snapshot, block: u32) -> Result<BlockNumber> {
-        if let Some(before) = block.checked_sub(1)
-            && let Mapping::Data(here) | Mapping::Unwritten(here) =
-                self.map(snapshot, LogicalBlock(before))?.mapping
-            && here.0 + 1 < self.sb.blocks_count
-        {
-            return Ok(BlockNumber(here.0 + 1));
+        let mut goal = None;
+        for near in [1, NEAR] {
+            let range = u64::from(block.saturating_sub(near))..u64::from(block);
+            self.map_range(snapshot, range, &mut |at, run| {
+                if let Mapping::Data(start) | Mapping::Unwritten(start) = run.mapping {
+                    goal = Some(BlockNumber(start.0 + u64::from(block - at.0)));
+                }
+                Ok(ControlFlow::Continue(()))
+            })?;
+            if goal.is_some() {
+                break;
+            }
         }
-        Ok(self.goal_of(snapshot.ino))
+        Ok(goal.filter(|goal| goal.0 < self.sb.blocks_count).unwrap_or_else(|| self.goal_of(snapshot.ino)))
     }
 
     /// Forgets what is in memory of a file that nobody will ever read again.

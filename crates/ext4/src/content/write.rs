@@ -53,7 +53,13 @@ impl Ext4 {
             if offset > snapshot.inode.size {
                 self.zero_tail(&mut content, &snapshot)?;
             }
-            let done = self.write_blocks(&mut content, &snapshot, offset, data);
+            let at_once = self.write_at_once(node, &mut content, offset, data);
+            let rest = data.get(at_once..).unwrap_or_default();
+            let behind = offset + u64::try_from(at_once).unwrap_or(u64::MAX);
+            let done = match self.write_blocks(&mut content, &node.snapshot(), behind, rest) {
+                Err(_) if at_once > 0 => Ok(at_once),
+                done => done.map(|done| at_once + done),
+            };
             self.note_written(node, &mut content, offset, *done.as_ref().unwrap_or(&0), times)?;
             Ok((offset, done?))
         });
@@ -148,6 +154,9 @@ impl Ext4 {
         if let Some(mapping) = mapping {
             let initial = if whole { Some(part) } else { None };
             self.bring(content, snapshot, block, mapping, initial)?;
+            if whole {
+                return Ok(());
+            }
         }
         let held = content.blocks.get_mut(&block.0).and_then(|held| held.bytes.get_mut(within..));
         held.unwrap_or_default().iter_mut().zip(part).for_each(|(to, from)| *to = *from);

@@ -90,8 +90,14 @@ impl Wishes {
             return if dice.roll(5) == 0 { Op::Sync } else { Op::Fsync(self.path(dice)) };
         }
         let path = self.path(dice);
+        let is_large = dice.roll(8) == 0;
         let at = u64::try_from(dice.roll(60_000)).unwrap();
-        let most = if dice.roll(8) == 0 { 90_000 } else { 6000 };
+        let (at, most) = match is_large {
+            // With blocks of 1 KiB, what is large and so far from the beginning goes to the device at once.
+            true if dice.roll(2) == 0 => ((2 << 20) + (at & !1023), 90_000),
+            true => (at, 90_000),
+            false => (at, 6000),
+        };
         let (len, fill) = (1 + dice.roll(most), u8::try_from(dice.roll(256)).unwrap());
         match dice.roll(36) {
             0..=4 => Op::Create(path),

@@ -15,9 +15,11 @@ use dentree_blockdev::Access;
 use dentree_fuse::{Handle, MountError};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
+use std::collections::HashSet;
 use std::io::{self, IsTerminal, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::process;
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 use write_back::WriteBack;
 
@@ -43,6 +45,8 @@ pub(super) fn run(session: &Session, args: &MountArgs) -> Result<(), Stop> {
     let listening = signals.handle();
     let mounted = dentree_fuse::mount(image.vfs.clone(), &args.directory, &wishes.mount)
         .map_err(|error| problem(&directory, &error))?;
+    let troubled_image = image.clone();
+    mounted.listen(told_once(move |error| report::tell(&troubled_image.problem(b"", error))));
     let handle = mounted.handle();
     let served_image = image.clone();
     thread::spawn(move || unmount_on(signals, &handle, &served_image));
@@ -58,6 +62,20 @@ pub(super) fn run(session: &Session, args: &MountArgs) -> Result<(), Stop> {
     drop(write_back);
     listening.close();
     Ok(served.map_err(local)?)
+}
+
+/// So many troubles are told: what is wrong with one image, and no more than anybody reads.
+const MOST_TROUBLES: usize = 100;
+
+/// Tells each trouble once: programs try again.
+fn told_once(tell: impl Fn(&dentree_vfs::Error) + Send + Sync) -> impl Fn(&dentree_vfs::Error) + Send + Sync {
+    let told = Mutex::new(HashSet::new());
+    move |error| {
+        let mut told = told.lock().unwrap_or_else(PoisonError::into_inner);
+        if told.len() < MOST_TROUBLES && told.insert(error.to_string()) {
+            tell(error);
+        }
+    }
 }
 
 /// Unmounts at the first signal. Files that are open go on working until they are closed, or until a second signal.
