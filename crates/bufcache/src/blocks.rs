@@ -2,6 +2,8 @@
 
 use std::hash::BuildHasher;
 use std::sync::Arc;
+// The number decides nothing that threads meet at: models need not know of it.
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use foldhash::fast::RandomState;
 
@@ -14,6 +16,8 @@ use crate::sync::{Mutex, MutexGuard, lock};
 
 /// What a cache has of its device. Reads under way share it, so that none of them keeps the device open.
 pub(crate) struct Blocks {
+    /// Of each cache of the process its own: threads keep copies of blocks of many caches.
+    pub(crate) number: u64,
     pub(crate) block_size: usize,
     /// Blocks that the budget has room for.
     pub(crate) capacity: usize,
@@ -40,7 +44,17 @@ impl Blocks {
             let (recent, feedback) = (Arc::clone(&recent), Arc::clone(&feedback));
             Mutex::new(Shard::new(capacity / shards, hasher.clone(), recent, feedback))
         };
-        Blocks { block_size, capacity, shards: (0..shards).map(make).collect(), hasher, recent, feedback }
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let number = NEXT.fetch_add(1, Relaxed);
+        Blocks {
+            number,
+            block_size,
+            capacity,
+            shards: (0..shards).map(make).collect(),
+            hasher,
+            recent,
+            feedback,
+        }
     }
 
     #[inline]

@@ -8,6 +8,7 @@ use dentree_blockdev::{BlockDevice, check_range};
 use crate::blocks::Blocks;
 use crate::claim::{Buffer, Claim};
 use crate::error::ReadError;
+use crate::often::{self, Known};
 use crate::pending::Pending;
 use crate::recent::BhLruSize;
 use crate::shard::{Changed, Found, Place, Shard, Stamp};
@@ -74,6 +75,49 @@ impl BufCache {
                 }
             }
         }
+    }
+
+    /// The bytes of a block as [`get`](BufCache::get) gives them, for one that all threads use and few change. A thread that asks for it again
+    /// gets a copy of its own, as long as that is the newest version: then nothing is written that another thread reads, and nothing is
+    /// counted. Only what was [marked](BufCache::set_mark) is copied: the copy has the mark.
+    ///
+    /// # Errors
+    /// Those of [`get`](BufCache::get).
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use dentree_blockdev::MemoryDevice;
+    /// # use dentree_bufcache::{BufCache, Stamp};
+    /// let cache = BufCache::new(Arc::new(MemoryDevice::new(4096)), 1024, 1 << 20);
+    /// cache.set_mark(2, &cache.get(2)?, 7);
+    /// for _ in 0..9 {
+    ///     assert_eq!((cache.get_often(2)?[0], cache.get_often(2)?.mark()), (0, 7));
+    /// }
+    /// assert_eq!(cache.stats().hits, 2);
+    /// cache.update(2, Stamp(1), |bytes| bytes[0] = 1)?;
+    /// assert_eq!(cache.get_often(2)?[0], 1);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    #[inline]
+    pub fn get_often(&self, block: u64) -> io::Result<Buffer> {
+        let name = (self.blocks.number, block);
+        match often::look(name) {
+            Known::Copy(copy) => Ok(copy),
+            Known::Often => self.copy_of(name),
+            Known::Nothing => self.get(block),
+        }
+    }
+
+    #[cold]
+    fn copy_of(&self, name: (u64, u64)) -> io::Result<Buffer> {
+        let block = name.1;
+        let buffer = self.get(block)?;
+        let hash = self.blocks.hash(block);
+        let watch = lock(self.blocks.shard_for(hash)).watch(block, hash, &buffer);
+        let Some((mark, watch)) = watch else { return Ok(buffer) };
+        let copy = buffer.copied(mark);
+        often::keep(name, copy.clone(), watch);
+        Ok(copy)
     }
 
     /// The bytes of `count` blocks from `first` on. Neighbours that are not in memory are read in one request.
@@ -222,7 +266,8 @@ impl BufCache {
         lock(self.blocks.shard_for(hash)).set_mark(block, hash, version, mark);
     }
 
-    /// Whether the cache has this version of a block, and no newer one. `false` also where it has none any more.
+    /// Whether the cache has this version of a block, and no newer one. `false` also where it has none any more, and where
+    /// the version is a copy that this thread [has let go](BufCache::get_often).
     ///
     /// Cheaper than to get the block and compare: the count of the version's users, which all who use the block write, stays as it is.
     ///
@@ -238,6 +283,9 @@ impl BufCache {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn is_newest(&self, block: u64, version: &Buffer) -> bool {
+        if let Some(is_newest) = often::is_newest((self.blocks.number, block), version) {
+            return is_newest;
+        }
         let hash = self.blocks.hash(block);
         lock(self.blocks.shard_for(hash)).is_newest(block, hash, version)
     }

@@ -60,6 +60,11 @@ impl Buffer {
         Arc::make_mut(&mut self.bytes)
     }
 
+    /// The same bytes in memory of their own, with this mark.
+    pub(crate) fn copied(&self, mark: u64) -> Buffer {
+        Buffer { bytes: Arc::from(&self.bytes[..]), mark }
+    }
+
     pub(crate) fn into_memory(self) -> Arc<[u8]> {
         self.bytes
     }

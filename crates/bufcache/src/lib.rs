@@ -43,6 +43,8 @@
 //! In front of the shards each processor may remember the buffers that it used last ([`BhLruSize`]): a *seat*, with a mutex of its own. Before a
 //! block is changed, dropped or evicted it is taken from the seats, under the shard's mutex; `recent.rs` argues that.
 //!
+//! What all threads read and few change, each may read from a copy of its own ([`get_often`](BufCache::get_often)): `often.rs`.
+//!
 //! Lock order: one shard's mutex and then one seat's, or one `Pending`'s alone; never two of a kind.
 //!
 //! # Guarantees
@@ -79,6 +81,7 @@ mod cache;
 mod claim;
 mod error;
 mod feedback;
+mod often;
 mod pending;
 mod queues;
 mod recent;

@@ -14,6 +14,7 @@ use hashbrown::HashTable;
 
 use crate::claim::Buffer;
 use crate::feedback::Feedback;
+use crate::often::Watch;
 use crate::pending::Pending;
 use crate::queues::{Gone, Link, Queue, Queues};
 use crate::recent::{Recent, SEAT_OVERHEAD, Seats};
@@ -106,6 +107,8 @@ struct Slot {
     is_ahead: bool,
     /// Who may have the block besides.
     seats: Seats,
+    /// Threads may have copies of the version.
+    watch: Option<Arc<Watch>>,
     state: State,
 }
 
@@ -121,7 +124,14 @@ fn note_use(uses: &mut u8) {
 
 impl Slot {
     fn new(block: u64, state: State) -> Slot {
-        Slot { block, uses: 0, pinned: None, is_ahead: false, seats: Seats::default(), state }
+        Slot { block, uses: 0, pinned: None, is_ahead: false, seats: Seats::default(), watch: None, state }
+    }
+
+    /// Its version goes: nobody is to use a copy of it.
+    fn end_watch(&mut self) {
+        if let Some(watch) = self.watch.take() {
+            watch.end();
+        }
     }
 }
 
@@ -336,7 +346,7 @@ impl Shard {
 
     /// What becomes of the slot whose turn it is.
     fn judge(&mut self, slot: u32, queue: Queue) -> Verdict {
-        let Slot { block, uses, pinned, seats, state, .. } = &mut self.slots[slot as usize];
+        let Slot { block, uses, pinned, seats, watch, state, .. } = &mut self.slots[slot as usize];
         let State::Ready(buffer) = state else { return Verdict::Stuck };
         if pinned.is_some() {
             return Verdict::Stuck;
@@ -352,8 +362,9 @@ impl Shard {
             }
             _ => {}
         }
-        // What was found in a seat was not noted here.
-        if self.recent.recall(*block, seats) {
+        // What was found in a seat, or used as a copy, was not noted here.
+        let was_used = watch.as_ref().is_some_and(|watch| watch.take_use());
+        if self.recent.recall(*block, seats) || was_used {
             return Verdict::Waits(Queue::Main);
         }
         if buffer.is_held() { Verdict::Stuck } else { Verdict::Goes }
@@ -377,8 +388,8 @@ impl Shard {
     }
 
     fn is_unused(&self, slot: u32) -> bool {
-        let Slot { uses, pinned, is_ahead, seats, state, .. } = &self.slots[slot as usize];
-        let is_free = *uses == 0 && pinned.is_none() && !*is_ahead && seats.is_empty();
+        let Slot { uses, pinned, is_ahead, seats, watch, state, .. } = &self.slots[slot as usize];
+        let is_free = *uses == 0 && pinned.is_none() && !*is_ahead && seats.is_empty() && watch.is_none();
         is_free && matches!(state, State::Ready(buffer) if !buffer.is_held())
     }
 
@@ -402,6 +413,7 @@ impl Shard {
     fn vacate(&mut self, slot: u32) {
         self.vacant.push(slot);
         self.queues.remove(slot);
+        self.slots[slot as usize].end_watch();
         let Slot { block, state, pinned, is_ahead, seats, .. } = &mut self.slots[slot as usize];
         self.recent.recall(*block, seats);
         (*state, *pinned) = (State::Vacant, None);
@@ -436,6 +448,7 @@ impl Shard {
     pub(crate) fn next_version(&mut self, slot: u32, stamp: Stamp) -> Option<(&mut [u8], bool)> {
         self.first_use(slot);
         let slot = &mut self.slots[slot as usize];
+        slot.end_watch();
         let State::Ready(buffer) = &mut slot.state else { return None };
         self.recent.recall(slot.block, &mut slot.seats);
         note_use(&mut slot.uses);
@@ -462,6 +475,7 @@ impl Shard {
         self.first_use(slot);
         let slot = &mut self.slots[slot as usize];
         self.recent.recall(block, &mut slot.seats);
+        slot.end_watch();
         slot.state = State::Ready(buffer);
         note_use(&mut slot.uses);
         slot.pinned.replace(stamp) != Some(stamp)
@@ -480,6 +494,18 @@ impl Shard {
     pub(crate) fn is_newest(&self, block: u64, hash: u64, version: &Buffer) -> bool {
         let slot = self.slot_of(block, hash).map(|slot| &self.slots[slot as usize].state);
         matches!(slot, Some(State::Ready(buffer)) if buffer.is_same(version))
+    }
+
+    /// Watches a version for those who copy it, if the block is still that and is marked; and its mark.
+    pub(crate) fn watch(&mut self, block: u64, hash: u64, version: &Buffer) -> Option<(u64, Arc<Watch>)> {
+        let slot = self.slot_of(block, hash)?;
+        let slot = &mut self.slots[slot as usize];
+        match &slot.state {
+            State::Ready(buffer) if buffer.is_same(version) && buffer.mark() != 0 => {
+                Some((buffer.mark(), Arc::clone(slot.watch.get_or_insert_default())))
+            }
+            _ => None,
+        }
     }
 
     /// Notes a mark on a version, if the block is still that.

@@ -3,9 +3,13 @@
 use std::sync::PoisonError;
 
 #[cfg(loom)]
-pub(crate) use loom::sync::{Condvar, Mutex, MutexGuard};
+pub(crate) use loom::sync::{Condvar, Mutex, MutexGuard, atomic};
+#[cfg(loom)]
+pub(crate) use loom::thread_local;
 #[cfg(not(loom))]
-pub(crate) use std::sync::{Condvar, Mutex, MutexGuard};
+pub(crate) use std::sync::{Condvar, Mutex, MutexGuard, atomic};
+#[cfg(not(loom))]
+pub(crate) use std::thread_local;
 
 /// Locks. No critical section in this crate can panic half way, so poison means nothing here.
 #[inline]

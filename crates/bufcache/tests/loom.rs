@@ -9,6 +9,8 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use dentree_blockdev::BlockDevice;
 use dentree_bufcache::{BhLruSize, BufCache, Stamp};
+use loom::sync::atomic::AtomicBool;
+use loom::sync::atomic::Ordering::{Acquire, Release};
 use loom::thread;
 
 /// Each byte is its block's number. The first `failures` reads fail. Other threads may run while one reads.
@@ -117,6 +119,27 @@ fn a_change_that_meets_a_read_is_neither_lost_nor_torn() {
         assert!(changed.is_first);
         thread.join().unwrap();
         assert_eq!(cache.get(5).unwrap()[0], 9);
+    });
+}
+
+#[test]
+fn who_has_heard_of_a_change_is_not_given_a_copy_from_before() {
+    model(0, ROOMY, |cache, _| {
+        cache.set_mark(5, &cache.get(5).unwrap(), 1);
+        for _ in 0..2 {
+            cache.get_often(5).unwrap();
+        }
+        let heard = Arc::new(AtomicBool::new(false));
+        let (other, tells) = (Arc::clone(cache), Arc::clone(&heard));
+        let thread = thread::spawn(move || {
+            other.update(5, Stamp(1), |bytes| bytes.fill(9)).unwrap();
+            tells.store(true, Release);
+        });
+        let has_heard = heard.load(Acquire);
+        let seen = cache.get_often(5).unwrap();
+        assert!(seen[..] == [9; 64] || seen[..] == [5; 64] && !has_heard);
+        thread.join().unwrap();
+        assert!(cache.get_often(5).unwrap()[..] == [9; 64]);
     });
 }
 

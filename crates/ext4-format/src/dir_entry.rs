@@ -73,6 +73,30 @@ impl<'a> Entries<'a> {
         Entries { bytes, at: 0, block_size, inodes_count }
     }
 
+    /// Those from byte `start` on, where an entry begins.
+    pub fn starting_at(self, start: usize) -> Entries<'a> {
+        Entries { at: start, ..self }
+    }
+
+    /// Passes over entries in use that have less than `need` bytes to spare, as long as they are plainly sound and others follow: what is
+    /// left is for [`parse`](Entries::parse) to judge. Who adds an entry goes through all that a leaf has.
+    pub(crate) fn pass_full(&mut self, need: usize) {
+        if self.block_size.log2() == 16 {
+            return;
+        }
+        let Some(last) = self.bytes.len().checked_sub(MIN_ENTRY_LEN) else { return };
+        while let Some(Ok((raw, _))) = self.bytes.get(self.at..).map(RawEntry::ref_from_prefix) {
+            let (len, name_len) = (usize::from(raw.rec_len.get()), usize::from(raw.name_len));
+            let used = (HEADER_LEN + name_len).next_multiple_of(4);
+            let is_full = used <= len && len - used < need;
+            let is_sound = len.is_multiple_of(4) && name_len > 0 && self.at + len <= last;
+            if !(is_full && is_sound && (1..=self.inodes_count).contains(&raw.inode.get())) {
+                return;
+            }
+            self.at += len;
+        }
+    }
+
     /// Parses the entry at `self.at`, used or not.
     #[inline]
     pub(crate) fn parse(&mut self) -> Result<Option<Entry<'a>>, Problem> {

@@ -74,14 +74,15 @@ impl<'a> EntriesMut<'a> {
 
     /// Adds an entry where it fits; `false` where it does not, and nothing is changed.
     pub fn insert(&mut self, entry: &NewEntry<'_>) -> Result<bool, Problem> {
-        self.insert_from(0, entry)
+        Ok(self.insert_from(0, entry)?.is_some())
     }
 
-    /// The same, not before the entry that begins at byte `start`: where [`room_for`] has found room in these bytes.
-    pub fn insert_from(&mut self, start: usize, entry: &NewEntry<'_>) -> Result<bool, Problem> {
+    /// The same, not before the entry that begins at byte `start`: where [`room_for`] has found room in these bytes. Answers at which byte the new
+    /// entry begins.
+    pub fn insert_from(&mut self, start: usize, entry: &NewEntry<'_>) -> Result<Option<usize>, Problem> {
         let mut entries = self.entries();
         entries.at = start;
-        let Some(slot) = find_room(entries, entry_len(entry.name.len()))? else { return Ok(false) };
+        let Some(slot) = find_room(entries, entry_len(entry.name.len()))? else { return Ok(None) };
         let start = slot.start + slot.used;
         self.change(slot.start..start + entry_len(entry.name.len()), |area| {
             if slot.used > 0 {
@@ -89,7 +90,7 @@ impl<'a> EntriesMut<'a> {
             }
             area.write(start, slot.end, entry);
         });
-        Ok(true)
+        Ok(Some(start))
     }
 
     /// Replaces all entries by these, packed from the front; `false` where they do not fit, and nothing is changed.
@@ -177,7 +178,8 @@ pub fn room_for(entries: Entries<'_>, name_len: usize) -> Result<Option<usize>, 
     Ok(find_room(entries, entry_len(name_len))?.map(|slot| slot.start))
 }
 
-fn find_room(entries: Entries<'_>, need: usize) -> Result<Option<Slot>, Problem> {
+fn find_room(mut entries: Entries<'_>, need: usize) -> Result<Option<Slot>, Problem> {
+    entries.pass_full(need);
     for slot in slots(entries) {
         let slot = slot?;
         if slot.end - slot.start - slot.used >= need {
@@ -247,6 +249,41 @@ mod tests {
         area.remove(20).unwrap();
         area.remove(0).unwrap();
         assert!(bytes.iter().enumerate().all(|(at, &byte)| byte == 0 || (4..6).contains(&at)), "{bytes:?}");
+    }
+
+    proptest! {
+        #[test]
+        fn room_is_where_a_walk_through_all_entries_finds_it(
+            names in proptest::collection::vec((0..60_usize, 0..40_usize, 0..4_u32), 0..30),
+            damage in proptest::collection::vec((0..1012_usize, any::<u8>()), 0..3),
+            need in 1..60_usize,
+            log in prop_oneof![Just(0_u32), Just(6)],
+        ) {
+            let mut bytes = vec![0; 1012];
+            let mut at = 0;
+            for (len, spare, inode) in names {
+                let end = at + entry_len(len.max(1)) + spare / 4 * 4;
+                if end > bytes.len() - 12 {
+                    break;
+                }
+                let name = vec![b'a'; len.max(1)];
+                let entry = entry(&name, inode);
+                write_entry(&mut bytes, at, end, (inode > 0).then_some(entry), size(log));
+                at = end;
+            }
+            let end = bytes.len();
+            write_entry(&mut bytes, at, end, None, size(log));
+            for (at, byte) in damage {
+                bytes[at] = byte;
+            }
+            let entries = Entries::new(&bytes, size(log), INODES);
+            let mut walk = slots(entries.clone()).map(|slot| slot.map(|slot| (slot.start, slot.end, slot.used)));
+            let expected = walk.find(|slot| {
+                slot.as_ref().map_or(true, |(start, end, used)| end - start - used >= need)
+            });
+            let found = find_room(entries, need).map(|found| found.map(|slot| (slot.start, slot.end, slot.used)));
+            prop_assert_eq!(found, expected.transpose());
+        }
     }
 
     #[test]

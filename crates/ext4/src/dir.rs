@@ -7,8 +7,8 @@ use crate::name::Wanted;
 use crate::{Ext4, Place, Result, Snapshot, Structure};
 use dentree_bufcache::{Buffer, First};
 use dentree_ext4_format::{
-    BlockRole, Compat, Entries, Entry, Incompat, InodeFlags, InodeNumber, LogicalBlock, Problem, block_role,
-    verify_leaf,
+    BlockNumber, BlockRole, Compat, Entries, Entry, Incompat, InodeFlags, InodeNumber, LogicalBlock, Problem,
+    block_role, verify_leaf,
 };
 use dentree_vfs::{DirEntry, FileType, Ino, Lookup, ReaddirStart};
 use std::borrow::Cow;
@@ -43,7 +43,17 @@ impl Ext4 {
         block: LogicalBlock,
         place: Place,
     ) -> Result<(Buffer, Place)> {
-        self.dir_block_ahead(dir, block, place, || self.mapping(dir, block), |_| None)
+        self.dir_block_by(dir, block, place, || self.mapping(dir, block), Ext4::metadata)
+    }
+
+    /// The same of a block that leads to others, and so is read often.
+    pub(crate) fn dir_block_often(
+        &self,
+        dir: &Snapshot,
+        block: LogicalBlock,
+        place: Place,
+    ) -> Result<(Buffer, Place)> {
+        self.dir_block_by(dir, block, place, || self.mapping(dir, block), Ext4::metadata_often)
     }
 
     /// The same, of a block that `mapping` knows where to find. Where it is missing or used first, `ahead` says what else to read of
@@ -56,14 +66,24 @@ impl Ext4 {
         mapping: impl FnOnce() -> Result<Mapping>,
         ahead: impl FnOnce(First) -> Option<Vec<Range<u32>>>,
     ) -> Result<(Buffer, Place)> {
+        let plan = |first| ahead(first).map(|wanted| move || self.on_device(dir, &wanted));
+        self.dir_block_by(dir, block, place, mapping, |fs, at, place| fs.metadata_ahead(at, place, plan))
+    }
+
+    /// The same, of a block that `mapping` knows where to find and `read` reads.
+    fn dir_block_by(
+        &self,
+        dir: &Snapshot,
+        block: LogicalBlock,
+        place: Place,
+        mapping: impl FnOnce() -> Result<Mapping>,
+        read: impl FnOnce(&Ext4, BlockNumber, Place) -> Result<Buffer>,
+    ) -> Result<(Buffer, Place)> {
         let max = u64::from(self.dir_blocks(dir)? - 1);
         Problem::check_range("the block within the directory", u64::from(block.0), 0, max)
             .map_err(|problem| place.corrupt(problem))?;
         match mapping()? {
-            Mapping::Data(at) => {
-                let plan = |first| ahead(first).map(|wanted| move || self.on_device(dir, &wanted));
-                Ok((self.metadata_ahead(at, place, plan)?, place.at(at)))
-            }
+            Mapping::Data(at) => Ok((read(self, at, place)?, place.at(at))),
             Mapping::Unwritten(_) | Mapping::Hole => {
                 Err(place.corrupt(Problem::Missing { what: "the block" }))
             }

@@ -4,6 +4,7 @@ use crate::checked::Checked;
 use crate::map::{FILE_END, Mapping, Run, Sought};
 use crate::{Ext4, Result, Snapshot, Structure};
 use dentree_ext4_format::{BlockNumber, Extent, ExtentNode, LogicalBlock, Step, verify_extent_block};
+use dentree_vfs::FileType;
 use std::ops::{ControlFlow, Range};
 
 impl Ext4 {
@@ -57,7 +58,9 @@ impl Ext4 {
         let place = node.place(Structure::ExtentNode).at(child);
         let corrupt = |problem| place.corrupt(problem);
         self.sb.check_blocks("ei_leaf", child, 1).map_err(corrupt)?;
-        let buffer = self.metadata(child, place)?;
+        // Who looks up a name, or makes one, comes by here.
+        let is_dir = node.kind == FileType::Directory;
+        let buffer = if is_dir { self.metadata_often(child, place) } else { self.metadata(child, place) }?;
         if self.sb.has_metadata_csum() {
             let seed = node.inode.checksum_seed;
             let check = || verify_extent_block(&buffer, seed);

@@ -169,7 +169,8 @@ impl Ext4 {
 
     /// Reads an index block and verifies it whole.
     pub(crate) fn index_frame(&self, dir: &Snapshot, block: LogicalBlock) -> Result<Frame> {
-        let (buffer, place) = self.dir_block(dir, block, dir.place(Structure::DirectoryIndex(block)))?;
+        let place = dir.place(Structure::DirectoryIndex(block));
+        let (buffer, place) = self.dir_block_often(dir, block, place)?;
         let frame = Frame { buffer, place, block, at: 0 };
         let seed = dir.inode.checksum_seed;
         let summed = self.sb.has_metadata_csum().then_some(seed);

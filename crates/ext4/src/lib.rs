@@ -48,12 +48,14 @@ mod checked;
 #[path = "../tests/common/mod.rs"]
 mod common;
 mod content;
+mod copies;
 mod dir;
 mod error;
 mod extents;
 mod file;
 mod fs;
 mod group;
+mod groups;
 mod index;
 mod indirect;
 mod inline;

@@ -2,8 +2,10 @@
 
 use crate::Snapshot;
 use crate::content::Content;
+use crate::copies::{Known, Stamp};
 use dentree_ext4_format::InodeNumber;
 use dentree_jbd2::Tid;
+use dentree_vfs::FileType;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{
@@ -37,6 +39,8 @@ struct State {
 struct Life {
     /// `None` before the first change. Held for no longer than a snapshot takes to be taken or made, and nothing is taken inside.
     newest: RwLock<Option<Arc<Snapshot>>>,
+    /// Of the newest snapshot: who has a copy need not lock it.
+    stamp: Stamp,
     /// Held from a change to its being in the inode table, so that snapshots reach it in their order.
     writing: Mutex<()>,
     /// The transaction that the last change is part of, see [`Node::note_change`]; 0 where there is none.
@@ -85,8 +89,19 @@ impl Node {
     pub(crate) fn snapshot(&self) -> Held {
         // Who begins to change it now has not changed it yet.
         let Some(life) = self.0.life.get() else { return Held::First(self.clone()) };
+        match life.stamp.look() {
+            Known::Unchanged => return Held::First(self.clone()),
+            Known::Copy(copy) => return Held::Newest(copy),
+            Known::Nothing => {}
+        }
         match &*life.newest.read().unwrap_or_else(PoisonError::into_inner) {
-            Some(newest) => Held::Newest(Arc::clone(newest)),
+            Some(newest) => {
+                // A file has one user most of the time, who changes it each time.
+                if newest.kind == FileType::Directory {
+                    life.stamp.note_use(newest);
+                }
+                Held::Newest(Arc::clone(newest))
+            }
             None => Held::First(self.clone()),
         }
     }
@@ -94,6 +109,11 @@ impl Node {
     /// Looks at the inode as it is now: takes no reference, but may hold the lock of the newest snapshot.
     pub(crate) fn look<R>(&self, look: impl FnOnce(&Snapshot) -> R) -> R {
         let Some(life) = self.0.life.get() else { return look(&self.0.first) };
+        match life.stamp.look() {
+            Known::Unchanged => return look(&self.0.first),
+            Known::Copy(copy) => return look(&copy),
+            Known::Nothing => {}
+        }
         let newest = life.newest.read().unwrap_or_else(PoisonError::into_inner);
         look(newest.as_deref().unwrap_or(&self.0.first))
     }
@@ -110,7 +130,9 @@ impl Node {
 
     /// The same, and holds that snapshot.
     pub(crate) fn change_and_hold<R>(&self, change: impl FnOnce(&mut Snapshot) -> R) -> (R, Held) {
-        let mut newest = self.life().newest.write().unwrap_or_else(PoisonError::into_inner);
+        let life = self.life();
+        let mut newest = life.newest.write().unwrap_or_else(PoisonError::into_inner);
+        life.stamp.note_change();
         let newest = newest.get_or_insert_with(|| Arc::new(self.0.first.clone()));
         (change(Arc::make_mut(newest)), Held::Newest(Arc::clone(newest)))
     }

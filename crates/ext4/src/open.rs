@@ -269,6 +269,11 @@ impl Ext4 {
         self.cache.get_ahead(block.0, plan).map_err(|source| place.at(block).io(source))
     }
 
+    /// A block of metadata that many threads use and few change, see [`BufCache::get_often`].
+    pub(crate) fn metadata_often(&self, block: BlockNumber, place: Place) -> Result<Buffer> {
+        self.cache.get_often(block.0).map_err(|source| place.at(block).io(source))
+    }
+
     /// A block of metadata. `block` has been checked against the file system's size.
     pub(crate) fn metadata(&self, block: BlockNumber, place: Place) -> Result<Buffer> {
         self.cache.get(block.0).map_err(|source| place.at(block).io(source))

@@ -4,8 +4,9 @@
 //! crash may show: `docs/internals/writing.md`.
 
 use crate::content::Unstored;
+use crate::groups::{Groups, Kept};
 use crate::inodes::Orphans;
-use crate::names::DirectoryLocks;
+use crate::names::{DirectoryLocks, LastEntries};
 use crate::space::Space;
 use crate::xattr::Shared;
 use crate::{Clock, Error, Ext4, Node, Place, Result, Snapshot, Structure};
@@ -13,7 +14,7 @@ use dentree_ext4_format::{
     BlockNumber, GroupDesc, GroupNumber, InodeNumber, InodeTime, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE,
 };
 use dentree_jbd2::{Handle, Journal};
-use dentree_lockmeter::{Class, Mutex, MutexGuard};
+use dentree_lockmeter::MutexGuard;
 use rustix::time::{ClockId, clock_gettime};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
@@ -23,9 +24,11 @@ pub(crate) struct Writer {
     pub(crate) journal: Journal,
     pub(crate) clock: Clock,
     pub(crate) orphans: Orphans,
-    groups: Box<[Group]>,
+    groups: Arc<Groups>,
     /// The locks of directories.
     pub(crate) directories: DirectoryLocks,
+    /// Where entries were added last.
+    pub(crate) last_entries: LastEntries,
     /// The free blocks.
     pub(crate) space: Arc<Space>,
     /// Content that is not on the device yet.
@@ -36,16 +39,6 @@ pub(crate) struct Writer {
     generation: AtomicU32,
     /// [`Ext4::close`] has been called.
     pub(crate) is_closed: AtomicBool,
-}
-
-/// A block group. On lines of its own: other threads change its neighbours.
-#[repr(align(128))]
-struct Group {
-    /// The descriptor as it is now. The lock also guards the group's bitmaps.
-    desc: Mutex<GroupDesc>,
-    /// No inode of the group before this one is free, and none at all where it is the one behind the last: who looks for one asks for no
-    /// lock then. A hint, relaxed; written under the lock.
-    first_free_inode: AtomicU32,
 }
 
 impl Writer {
@@ -64,20 +57,19 @@ impl Writer {
         });
         let groups = groups.collect::<Result<Vec<_>>>()?;
         let space = Space::new(fs, &groups, journal_runs);
-        let class = Class::named("block group");
         // Far from what an earlier session began with; 1 is that of inodes whose place in the table was never used.
         let InodeTime { seconds, nanos } = clock.now();
         let generation = (u32::try_from(seconds & 0xFFFF_FFFF).unwrap_or(0).rotate_left(16) ^ nanos).max(2);
-        let groups = groups.into_iter().map(|desc| Group {
-            first_free_inode: AtomicU32::new(if desc.free_inodes == 0 { fs.sb.inodes_per_group } else { 0 }),
-            desc: Mutex::new(class, desc),
-        });
+        let groups = Arc::new(Groups::new(fs, groups));
+        let its = Arc::clone(&groups);
+        journal.before_commit(move |last| its.finish(last));
         Ok(Writer {
             journal,
             clock,
             orphans: fs.read_orphans()?,
-            groups: groups.collect(),
+            groups,
             directories: DirectoryLocks::new(),
+            last_entries: LastEntries::new(),
             space,
             unstored: Unstored::default(),
             shared: Shared::default(),
@@ -88,28 +80,22 @@ impl Writer {
 
     /// The descriptor of a group, below `sb.groups`, as it is now.
     pub(crate) fn group(&self, group: GroupNumber) -> GroupDesc {
-        *self.lock_group(group)
+        self.groups.lock(group).desc
     }
 
     /// The same, if nobody has its lock.
     pub(crate) fn try_group(&self, group: GroupNumber) -> Option<GroupDesc> {
-        let index = usize::try_from(group.0).unwrap_or(usize::MAX);
-        self.groups.get(index)?.desc.try_lock().map(|desc| *desc)
+        self.groups.try_lock(group).map(|kept| kept.desc)
     }
 
     /// Free inodes, as the descriptors say.
     pub(crate) fn free_inodes(&self) -> u64 {
-        self.groups.iter().map(|group| u64::from(group.desc.lock().free_inodes)).sum()
+        self.groups.free_inodes()
     }
 
     /// From where on to look for a free inode of a group; the number of its inodes where none is.
     pub(crate) fn first_free_inode(&self, group: GroupNumber) -> &AtomicU32 {
-        &self.groups[usize::try_from(group.0).unwrap_or(usize::MAX)].first_free_inode
-    }
-
-    fn lock_group(&self, group: GroupNumber) -> MutexGuard<'_, GroupDesc> {
-        let index = usize::try_from(group.0).unwrap_or(usize::MAX);
-        self.groups[index].desc.lock()
+        self.groups.first_free_inode(group)
     }
 
     /// A generation for an inode whose place was used before: in one session none comes twice.
@@ -162,7 +148,7 @@ impl Ext4 {
         self.writer.as_ref().map_or(0, |writer| writer.journal.most_credits())
     }
 
-    /// Changes a group under its lock. `change` is given the descriptor, which is written back where it was changed, and the
+    /// Changes a group under its lock. `change` is given the descriptor, which comes into its block with the transaction where it was changed, and the
     /// handle, for the group's bitmaps. It fails only before it has changed anything.
     pub(crate) fn change_group<R>(
         &self,
@@ -170,8 +156,8 @@ impl Ext4 {
         group: GroupNumber,
         change: impl FnOnce(&mut GroupDesc, &mut Handle<'_>) -> Result<R>,
     ) -> Result<R> {
-        let desc = self.writer()?.lock_group(group);
-        self.change_locked_group(handle, group, desc, change)
+        let writer = self.writer()?;
+        self.change_locked_group(handle, group, writer, writer.groups.lock(group), change)
     }
 
     /// The same, if nobody has its lock.
@@ -181,30 +167,26 @@ impl Ext4 {
         group: GroupNumber,
         change: impl FnOnce(&mut GroupDesc, &mut Handle<'_>) -> Result<R>,
     ) -> Result<Option<R>> {
-        let index = usize::try_from(group.0).unwrap_or(usize::MAX);
-        let Some(desc) = self.writer()?.groups[index].desc.try_lock() else { return Ok(None) };
-        self.change_locked_group(handle, group, desc, change).map(Some)
+        let writer = self.writer()?;
+        let Some(kept) = writer.groups.try_lock(group) else { return Ok(None) };
+        self.change_locked_group(handle, group, writer, kept, change).map(Some)
     }
 
     fn change_locked_group<R>(
         &self,
         handle: &mut Handle<'_>,
         group: GroupNumber,
-        mut desc: MutexGuard<'_, GroupDesc>,
+        writer: &Writer,
+        mut kept: MutexGuard<'_, Kept>,
         change: impl FnOnce(&mut GroupDesc, &mut Handle<'_>) -> Result<R>,
     ) -> Result<R> {
-        let mut next = *desc;
+        let mut next = kept.desc;
         let answer = change(&mut next, handle)?;
-        if next != *desc {
-            let (block, within) = self.descriptor_place(group);
-            let place = Structure::GroupDescriptor(group).at(block);
-            let size = usize::try_from(self.sb.desc_size).unwrap_or(usize::MAX);
-            self.update(handle, block, place, |bytes| {
-                if let Some(bytes) = bytes.chunks_exact_mut(size).nth(within) {
-                    next.encode(bytes, group, &self.sb);
-                }
+        if next != kept.desc {
+            let tid = handle.tid();
+            writer.groups.replace(group, &mut kept, next, tid, |block, encode| {
+                self.update(handle, block, Structure::GroupDescriptor(group).at(block), encode)
             })?;
-            *desc = next;
         }
         Ok(answer)
     }

@@ -98,15 +98,17 @@ impl Work<'_> {
     fn begin(&mut self) -> Begun {
         let tid = self.shared.running();
         self.shared.gate.shut();
+        let last = self.shared.finish(tid);
         let (taken, actions) = self.take_over(tid);
         // A handle that left in a panic has said so before it left: what it has half done must not be committed.
         let failure = self.shared.failure();
         self.shared.gate.open();
         let stage = match failure {
             Some(cause) => Err(cause),
-            None => {
-                taken.and_then(|batch| self.store.place.begin(&self.shared.cache, batch)).map_err(Arc::new)
-            }
+            None => last
+                .and(taken)
+                .and_then(|batch| self.store.place.begin(&self.shared.cache, batch))
+                .map_err(Arc::new),
         };
         Begun { tid, actions, stage }
     }

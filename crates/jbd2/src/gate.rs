@@ -3,7 +3,8 @@
 //! # Data
 //! One word: how many handles are inside, how many blocks they and those before them may yet change or have changed (the
 //! credits), whether the door is shut for a commit, and whether it is shut for good. Whoever enters or leaves changes it
-//! once. The mutex and its condition variable are for those who wait.
+//! once. It has cache lines of its own: what stands beside it is read by all who are inside. That the door is shut for good is noted
+//! beside it, too, for those who only ask that. The mutex and its condition variable are for those who wait.
 //!
 //! # Guarantees
 //! - *Nobody enters a shut transaction.* To enter is a compare-and-exchange from a word that is not shut.
@@ -14,8 +15,8 @@
 //!   opens ends the round. Who shuts looks at the word with the mutex held; the last to leave takes the mutex
 //!   after that, and then wakes it.
 
-use crate::sync::atomic::AtomicU64;
 use crate::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use crate::sync::atomic::{AtomicBool, AtomicU64};
 use crate::sync::{Condvar, Mutex, lock, wait};
 
 const CREDIT: u64 = 1;
@@ -24,8 +25,14 @@ const HANDLES: u64 = SHUT - HANDLE;
 const SHUT: u64 = 1 << 62;
 const CLOSED: u64 = 1 << 63;
 
+/// On cache lines of its own.
+#[repr(align(128))]
+struct Word(AtomicU64);
+
 pub(crate) struct Gate {
-    word: AtomicU64,
+    word: Word,
+    /// [`CLOSED`], for who does not enter.
+    is_closed: AtomicBool,
     /// Most credits of one transaction.
     most: u32,
     /// How often the door was opened, or shut for good.
@@ -53,7 +60,13 @@ fn credits(word: u64) -> u32 {
 
 impl Gate {
     pub(crate) fn new(most: u32) -> Self {
-        Gate { word: AtomicU64::new(0), most, rounds: Mutex::new(0), moved: Condvar::new() }
+        Gate {
+            word: Word(AtomicU64::new(0)),
+            is_closed: AtomicBool::new(false),
+            most,
+            rounds: Mutex::new(0),
+            moved: Condvar::new(),
+        }
     }
 
     pub(crate) fn most(&self) -> u32 {
@@ -63,7 +76,7 @@ impl Gate {
     /// Tries to enter with credits for so many blocks.
     #[inline]
     pub(crate) fn enter(&self, wanted: u32) -> Entry {
-        let mut word = self.word.load(Relaxed);
+        let mut word = self.word.0.load(Relaxed);
         loop {
             if word & CLOSED != 0 {
                 return Entry::Closed;
@@ -76,7 +89,7 @@ impl Gate {
             }
             let entered = word + HANDLE + CREDIT * u64::from(wanted);
             // Acquire: partner of `open`.
-            match self.word.compare_exchange_weak(word, entered, Acquire, Relaxed) {
+            match self.word.0.compare_exchange_weak(word, entered, Acquire, Relaxed) {
                 Ok(_) => return Entry::Inside(((word & HANDLES) / HANDLE) as usize),
                 Err(now) => word = now,
             }
@@ -117,19 +130,19 @@ impl Gate {
             let has_room = self.most.saturating_sub(credits(word)) >= wanted;
             has_room.then_some(word + CREDIT * u64::from(wanted))
         };
-        self.word.fetch_update(Relaxed, Relaxed, more).is_ok()
+        self.word.0.fetch_update(Relaxed, Relaxed, more).is_ok()
     }
 
     /// One more credit for who is inside, room or not.
     pub(crate) fn overdraw(&self) {
-        self.word.fetch_add(CREDIT, Relaxed);
+        self.word.0.fetch_add(CREDIT, Relaxed);
     }
 
     /// Leaves, and gives credits back. Returns what the transaction has used or may yet use.
     #[inline]
     pub(crate) fn leave(&self, unused: u32) -> u32 {
         // Release: partner of `shut`.
-        let before = self.word.fetch_sub(HANDLE + CREDIT * u64::from(unused), Release);
+        let before = self.word.0.fetch_sub(HANDLE + CREDIT * u64::from(unused), Release);
         if before & SHUT != 0 && before & HANDLES == HANDLE {
             // `shut` looks with the mutex held: either it looks after this, or it waits already.
             drop(lock(&self.rounds));
@@ -140,20 +153,20 @@ impl Gate {
 
     /// Whether the door is shut for good.
     pub(crate) fn is_closed(&self) -> bool {
-        self.word.load(Relaxed) & CLOSED != 0
+        self.is_closed.load(Relaxed)
     }
 
     /// What the running transaction has used or may yet use.
     pub(crate) fn credits(&self) -> u32 {
-        credits(self.word.load(Relaxed))
+        credits(self.word.0.load(Relaxed))
     }
 
     /// Shuts the door, and waits until nobody is inside. One thread at a time, which then calls [`open`](Gate::open).
     pub(crate) fn shut(&self) {
-        self.word.fetch_or(SHUT, Relaxed);
+        self.word.0.fetch_or(SHUT, Relaxed);
         let mut rounds = lock(&self.rounds);
         // Acquire: partner of `leave`.
-        while self.word.load(Acquire) & HANDLES != 0 {
+        while self.word.0.load(Acquire) & HANDLES != 0 {
             rounds = wait(&self.moved, rounds);
         }
     }
@@ -161,13 +174,14 @@ impl Gate {
     /// Opens the door for the next transaction.
     pub(crate) fn open(&self) {
         // Release: partner of `enter`. Nobody is inside and nobody enters, so that only CLOSED may change meanwhile.
-        self.word.fetch_and(CLOSED, Release);
+        self.word.0.fetch_and(CLOSED, Release);
         self.wake();
     }
 
     /// Shuts the door for good. Those inside leave when they are done.
     pub(crate) fn close(&self) {
-        self.word.fetch_or(CLOSED, Relaxed);
+        self.word.0.fetch_or(CLOSED, Relaxed);
+        self.is_closed.store(true, Relaxed);
         self.wake();
     }
 

@@ -1,5 +1,6 @@
 //! The journal as its users see it.
 
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,6 +10,7 @@ use crate::committer::{self, Store};
 use crate::error::{Cause, Error};
 use crate::format::Tid;
 use crate::handle::Handle;
+use crate::last::LastChanges;
 use crate::log::Log;
 use crate::reader::JournalLocation;
 use crate::shared::Shared;
@@ -100,6 +102,42 @@ impl Journal {
         let its = Arc::clone(&shared);
         let thread = thread::Builder::new().name("journal".into()).spawn(move || committer::run(&its));
         Ok(Journal { shared, thread: Mutex::new(Some(thread.map_err(Error::Write)?)), recorded: 0 })
+    }
+
+    /// Has `finish` called before each transaction is taken over, when no handle is inside: it puts into blocks what was changed in memory
+    /// since a handle of the transaction changed them first. Only the first call counts.
+    ///
+    /// It runs on the thread that commits for everybody: it must be short, must not use the journal, and must take no lock that
+    /// somebody holds who waits for a commit or starts a handle. Where it fails the journal is aborted.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
+    /// # use dentree_blockdev::{BlockDevice, MemoryDevice};
+    /// # use dentree_bufcache::BufCache;
+    /// # use dentree_jbd2::{Journal, JournalOptions};
+    /// # let device = MemoryDevice::new(1 << 20);
+    /// # let cache = Arc::new(BufCache::new(Arc::new(device.clone()), 4096, 1 << 20));
+    /// # let journal = Journal::without_log(Arc::clone(&cache), JournalOptions::default())?;
+    /// let count = Arc::new(AtomicU8::new(0));
+    /// let newest = Arc::clone(&count);
+    /// journal.before_commit(move |last| last.update(7, |bytes| bytes[0] = newest.load(Relaxed)));
+    ///
+    /// let mut handle = journal.start(1)?;
+    /// handle.update(7, |bytes| bytes[0] = 1)?;
+    /// count.store(2, Relaxed);
+    /// let tid = handle.stop();
+    /// journal.wait_commit(tid)?;
+    /// assert_eq!(device.to_vec()[7 * 4096], 2);
+    /// # journal.close()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn before_commit(
+        &self,
+        finish: impl Fn(&mut LastChanges<'_>) -> io::Result<()> + Send + Sync + 'static,
+    ) {
+        // A second one is dropped.
+        let _ = self.shared.finish.set(Box::new(finish));
     }
 
     /// Joins the running transaction, to change up to `credits` blocks in it. Waits while a commit takes the transaction over,

@@ -8,7 +8,8 @@
 //! Who changes a block pins it in the cache with the transaction's number as its stamp. So the stamp also tells whether the transaction has
 //! the block already: no set of blocks is looked up. A handle collects its blocks by itself, and leaves them at one of several seats when
 //! it stops. A commit shuts the gate, waits until no handle is inside, takes the blocks from the seats and their
-//! versions from the cache, and opens the gate for the next transaction before it writes.
+//! versions from the cache, and opens the gate for the next transaction before it writes. What many handles change in memory, and no
+//! reader looks for in its block, may be put there once, while the gate is shut ([`Journal::before_commit`]).
 //!
 //! # Where transactions go
 //! To the *log*: descriptors, copies and revokes, flush, commit block, flush. The last flush of one is the first of the next, where
@@ -72,6 +73,7 @@ mod gate;
 mod handle;
 mod home;
 mod journal;
+mod last;
 mod log;
 mod overlay;
 mod reader;
@@ -85,5 +87,6 @@ pub use error::{Cause, Damage, Error};
 pub use format::{Tid, empty_journal};
 pub use handle::Handle;
 pub use journal::{Journal, JournalOptions};
+pub use last::LastChanges;
 pub use reader::JournalLocation;
 pub use recover::{Recovered, Replayed, recover, replay};

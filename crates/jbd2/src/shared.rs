@@ -15,7 +15,7 @@
 //!   journal fails, so that a transaction that is awaited ([`State::awaited`]) has somebody to commit it.
 //! - *No wake-up is lost.* Everybody looks at the state with the mutex held, and sleeps without letting go of it in between.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use dentree_bufcache::{BufCache, Stamp};
@@ -24,6 +24,7 @@ use crate::committer::Store;
 use crate::error::Cause;
 use crate::format::Tid;
 use crate::gate::Gate;
+use crate::last::Finish;
 use crate::sync::atomic::AtomicU32;
 use crate::sync::atomic::AtomicU64;
 use crate::sync::atomic::Ordering::Relaxed;
@@ -69,6 +70,8 @@ pub(crate) struct Shared {
     seats: [Seat; SEATS],
     /// Changes beyond a handle's credits.
     pub(crate) overdrafts: AtomicU64,
+    /// Makes the last changes of each transaction.
+    pub(crate) finish: OnceLock<Finish>,
     state: Mutex<State>,
     /// For the journal's thread: there is work.
     work: Condvar,
@@ -162,6 +165,7 @@ impl Shared {
             running: AtomicU32::new(first.0),
             seats: Default::default(),
             overdrafts: AtomicU64::new(0),
+            finish: OnceLock::new(),
             state: Mutex::new(State {
                 store: Some(store),
                 wanted: committed,

@@ -2,7 +2,7 @@
 #![cfg(not(loom))]
 
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 
 use dentree_blockdev::{BlockDevice, MemoryDevice};
@@ -82,6 +82,53 @@ fn a_forgotten_block_is_not_written_and_becomes_free_after_the_commit() {
     assert!(told.lock().unwrap().is_empty());
     journal.wait_commit(tid).unwrap();
     assert_eq!((told.lock().unwrap().clone(), disk.memory.to_vec()[3 * BLOCK]), (vec![true], 0));
+}
+
+#[test]
+fn what_handles_change_in_memory_is_put_into_its_block_when_the_transaction_is_taken_over() {
+    let (disk, cache, journal) = journal();
+    let newest = Arc::new(AtomicU8::new(0));
+    let is_behind = Arc::new(AtomicBool::new(false));
+    let (its, behind) = (Arc::clone(&newest), Arc::clone(&is_behind));
+    journal.before_commit(move |last| match behind.swap(false, SeqCst) {
+        true => last.update(3, |bytes| bytes[0] = its.load(SeqCst)),
+        false => Ok(()),
+    });
+    for first in [1, 51] {
+        let mut handle = journal.start(1).unwrap();
+        handle.update(3, |bytes| bytes[0] = first).unwrap();
+        handle.stop();
+        for change in first + 1..first + 9 {
+            let handle = journal.start(0).unwrap();
+            newest.store(change, SeqCst);
+            is_behind.store(true, SeqCst);
+            handle.stop();
+        }
+        assert_eq!(cache.get(3).unwrap()[0], first);
+        journal.force_commit().unwrap();
+        assert_eq!((cache.get(3).unwrap()[0], disk.memory.to_vec()[3 * BLOCK]), (first + 8, first + 8));
+    }
+    assert_eq!((cache.stats().changes, cache.stats().pinned_bytes, journal.overdrafts()), (4, 0, 0));
+}
+
+#[test]
+fn a_block_that_only_a_last_change_changes_is_part_of_the_transaction_and_counted() {
+    let (disk, _, journal) = journal();
+    journal.before_commit(|last| last.update(5, |bytes| bytes[0] += 1));
+    journal.force_commit().unwrap();
+    assert_eq!((disk.memory.to_vec()[5 * BLOCK], journal.overdrafts()), (1, 1));
+}
+
+#[test]
+fn last_changes_that_fail_abort_the_journal() {
+    let (disk, _, journal) = journal();
+    journal.before_commit(|_| Err(io::Error::other("no memory of it")));
+    let mut handle = journal.start(1).unwrap();
+    handle.update(3, |bytes| bytes[0] = 1).unwrap();
+    let error = journal.wait_commit(handle.stop()).unwrap_err();
+    assert!(format!("{error:?}").contains("no memory of it"), "{error:?}");
+    assert!(journal.is_aborted() && journal.start(1).is_err());
+    assert_eq!(disk.memory.to_vec()[3 * BLOCK], 0);
 }
 
 #[test]

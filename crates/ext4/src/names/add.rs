@@ -13,7 +13,7 @@ use crate::{Error, Ext4, Node, Place, Result, Snapshot, Structure};
 use dentree_bufcache::Buffer;
 use dentree_ext4_format::hash::{HashAlgorithm, HashVersion};
 use dentree_ext4_format::{
-    BlockNumber, Compat, InodeFlags, LogicalBlock, NewEntry, Problem, leaf_room, room_for,
+    BlockNumber, Compat, EntriesMut, InodeFlags, LogicalBlock, NewEntry, Problem, leaf_room, room_for,
 };
 use dentree_jbd2::Handle;
 
@@ -113,7 +113,14 @@ impl Ext4 {
     pub(super) fn plan_indexed(&self, dir: &Snapshot, way: Way, name: &[u8]) -> Result<Plan> {
         let (buffer, place) = self.promised_leaf(dir, way.leaf.block)?;
         let corrupt = |problem| place.corrupt(problem);
-        if let Some(start) = room_for(self.leaf_entries(&buffer), name.len()).map_err(corrupt)? {
+        let room_from = |start| room_for(self.leaf_entries(&buffer).starting_at(start), name.len());
+        let last = place.block.and_then(|at| self.writer.as_ref()?.last_entries.of(at));
+        // What is wrong is told by a search through all of it.
+        let start = match last.and_then(|last| room_from(last).ok()?) {
+            Some(start) => Some(start),
+            None => room_from(0).map_err(corrupt)?,
+        };
+        if let Some(start) = start {
             return Ok(Plan::Leaf(place, start));
         }
         let mut used = dentree_ext4_format::entry_len(name.len());
@@ -154,10 +161,12 @@ impl Ext4 {
                     true => draft.inode.flags,
                     false => draft.inode.flags.without(InodeFlags::INDEX),
                 };
-                self.change_leaf(handle, draft, place, |area| match area.insert_from(start, entry)? {
-                    true => Ok(()),
-                    false => Err(full),
-                })
+                let add = |area: &mut EntriesMut<'_>| area.insert_from(start, entry)?.ok_or(full);
+                let start = self.change_leaf(handle, draft, place, add)?;
+                if let Some(at) = place.block {
+                    self.writer()?.last_entries.note(at, start);
+                }
+                Ok(())
             }
             Plan::Pack(place, buffer) => {
                 let entries = self.leaf_entries(&buffer).map(|entry| entry.map(NewEntry::from));

@@ -71,6 +71,7 @@ impl Ext4 {
         change: impl FnOnce(&mut EntriesMut<'_>) -> Result<R, Problem>,
     ) -> Result<R> {
         let at = place.block.ok_or_else(|| place.corrupt(Problem::Missing { what: "its block" }))?;
+        self.writer()?.last_entries.forget(at);
         self.update(handle, at, place, |bytes| self.change_leaf_bytes(dir, bytes, change))?
             .map_err(|problem| place.corrupt(problem))
     }
@@ -84,6 +85,7 @@ impl Ext4 {
         fill: impl FnOnce(&mut EntriesMut<'_>) -> Result<(), Problem>,
     ) -> Result<()> {
         let place = dir.place(Structure::DirectoryLeaf(LogicalBlock(0))).at(at);
+        self.writer()?.last_entries.forget(at);
         let create = |bytes: &mut [u8]| {
             self.change_leaf_bytes(dir, bytes, |area| {
                 area.clear();

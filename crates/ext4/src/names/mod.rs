@@ -5,6 +5,7 @@
 //! | `entries` | one entry of a directory, wherever it stands |
 //! | `beside` | who holds what while names are changed side by side |
 //! | `add` | where a new entry finds room, and how a directory grows for it |
+//! | `last` | where a leaf's last entry was put, behind which the next one goes |
 //! | `index` | the same under an htree: splits of leaves and index blocks |
 //! | `expect` | directories that are laid out for the entries to come |
 //! | `inline` | directories within their inode |
@@ -28,6 +29,7 @@ mod entries;
 mod expect;
 mod index;
 mod inline;
+mod last;
 mod links;
 mod make;
 #[cfg(all(test, loom))]
@@ -35,6 +37,7 @@ mod models;
 mod rename;
 
 pub(crate) use beside::{DirectoryLocks, settle};
+pub(crate) use last::LastEntries;
 
 use crate::xattr::adopt_inline_data;
 use crate::{Ext4, Node, Result, Snapshot, Structure};
