@@ -187,6 +187,27 @@ impl Iterator for Candidates<'_> {
     }
 }
 
+/// See [`Index::likely`].
+pub(crate) struct Likely<'a> {
+    index: &'a Index,
+    part: Candidates<'a>,
+    tag: u8,
+}
+
+impl Iterator for Likely<'_> {
+    type Item = Id;
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<Id> {
+        loop {
+            if let Some(id) = self.part.next() {
+                return Some(id);
+            }
+            self.part = self.index.behind(self.part.bucket)?.candidates(self.tag);
+        }
+    }
+}
+
 /// A bucket, and with it its overflow buckets, that one writer owns.
 struct Locked<'a>(&'a Bucket, u32);
 
@@ -224,10 +245,11 @@ impl Index {
         prefetch(self.buckets.get(extent.bucket(hash)));
     }
 
-    /// The records of the hash's bucket that bear its tag; there may be more in overflow buckets.
+    /// The records of the hash's bucket that bear its tag, those in overflow buckets last.
     #[inline(always)]
-    pub(crate) fn likely(&self, extent: Extent, hash: u32) -> Candidates<'_> {
-        self.buckets.get(extent.bucket(hash)).candidates(tag(hash))
+    pub(crate) fn likely(&self, extent: Extent, hash: u32) -> Likely<'_> {
+        let tag = tag(hash);
+        Likely { index: self, part: self.buckets.get(extent.bucket(hash)).candidates(tag), tag }
     }
 
     /// Calls `wanted` for each record that may bear `hash` until it answers something.
@@ -252,11 +274,20 @@ impl Index {
                     return Ok(found);
                 }
             }
-            // Acquire: the overflow bucket was filled before it was linked.
-            match part.next.load(Ordering::Acquire) {
-                0 => return Err(Miss { bucket: number, seq, count: extent.count }),
-                next => part = self.overflow.get(next - 1),
+            match self.behind(part) {
+                None => return Err(Miss { bucket: number, seq, count: extent.count }),
+                Some(next) => part = next,
             }
+        }
+    }
+
+    /// The overflow bucket that a reader goes on to.
+    #[inline(always)]
+    fn behind(&self, part: &Bucket) -> Option<&Bucket> {
+        // Acquire: the overflow bucket was filled before it was linked.
+        match part.next.load(Ordering::Acquire) {
+            0 => None,
+            next => Some(self.overflow.get(next - 1)),
         }
     }
 
@@ -470,6 +501,8 @@ mod tests {
             assert_eq!(find(&index, Id(id / 2 + 1)), Some(Id(id / 2 + 1)));
         }
         assert!(ids.clone().all(|id| find(&index, Id(id)) == Some(Id(id))));
+        let is_likely = |id| index.likely(index.extent(), hash_of(id)).any(|likely| likely == id);
+        assert!(ids.clone().all(|id| is_likely(Id(id))), "in overflow buckets too");
         assert_eq!(index.bytes(), bytes);
         for id in ids.clone().filter(|id| id.is_multiple_of(2)) {
             bytes -= index.remove(hash_of(Id(id)), Id(id), || {});
