@@ -92,6 +92,8 @@ struct Slot<J, O> {
 enum State<J, O> {
     Queued(J),
     Running,
+    /// Running, and the sink waits for it.
+    Awaited,
     Done(Vec<Piece<J, O>>),
 }
 
@@ -113,17 +115,20 @@ impl<J, O> Slot<J, O> {
     }
 
     fn finish(&self, pieces: Vec<Piece<J, O>>) {
-        *lock(&self.state) = State::Done(pieces);
-        self.done.notify_all();
+        // To wake nobody is a system call, too.
+        if let State::Awaited = std::mem::replace(&mut *lock(&self.state), State::Done(pieces)) {
+            self.done.notify_one();
+        }
     }
 
-    /// Waits for what the job gave.
+    /// Waits for what the job gave, which somebody has begun: for the one sink that there is.
     fn take(&self) -> Vec<Piece<J, O>> {
         let mut state = lock(&self.state);
         loop {
             if let State::Done(pieces) = &mut *state {
                 return std::mem::take(pieces);
             }
+            *state = State::Awaited;
             state = self.done.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
     }
@@ -141,12 +146,14 @@ struct QueueState<J, O> {
     open: usize,
     /// Finished jobs that the sink has not come to.
     ahead: usize,
+    /// Workers that wait for a job.
+    idle: usize,
     stopped: bool,
 }
 
 impl<J, O> Queue<J, O> {
     fn new() -> Self {
-        let state = QueueState { stack: Vec::new(), open: 0, ahead: 0, stopped: false };
+        let state = QueueState { stack: Vec::new(), open: 0, ahead: 0, idle: 0, stopped: false };
         Queue { inner: Mutex::new(state), changed: Condvar::new() }
     }
 
@@ -164,8 +171,9 @@ impl<J, O> Queue<J, O> {
         }));
         let added = state.stack.len() - before;
         state.open += added;
+        let needed = added.min(state.idle);
         drop(state);
-        match added {
+        match needed {
             0 => {}
             1 => self.changed.notify_one(),
             _ => self.changed.notify_all(),
@@ -184,7 +192,9 @@ impl<J, O> Queue<J, O> {
             {
                 return Some(slot);
             }
+            state.idle += 1;
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state.idle -= 1;
         }
     }
 
