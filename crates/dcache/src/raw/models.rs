@@ -414,6 +414,23 @@ fn a_note_is_not_believed_of_what_came_after_its_directory_was_renamed() {
     });
 }
 
+/// The count tells of a rewriting before anything of it can be seen.
+#[test]
+fn a_note_is_not_believed_of_an_end_that_has_begun_to_change() {
+    let hasher = Hasher::new(1);
+    let (a, file) = (name(&hasher, b"a"), name(&hasher, b"file"));
+    model(move || {
+        let shared = Arc::new(noted(b'a', &a, &file));
+        let writer = {
+            let shared = shared.clone();
+            thread::spawn(move || rewrite(&shared, FILE, &file, 2))
+        };
+        assert!(matches!(believed_seed(&shared, b'a'), None | Some(1)));
+        writer.join().expect("no panic");
+        assert_eq!(believed_seed(&shared, b'a'), None);
+    });
+}
+
 /// Counts are summed up: an older one than was noted would make good for a later one.
 #[test]
 fn a_note_is_believed_of_no_count_that_is_older_than_it() {
