@@ -104,6 +104,10 @@ impl<H: Handle> Core<H> {
 
     /// Makes everything below `dir` expired, in constant time. The caller holds it.
     pub(crate) fn expire_below(&self, dir: Id) {
+        // A held entry keeps its kind.
+        if !self.record(dir).shape().is_directory() {
+            return;
+        }
         let _expiring = lock(&self.expiry.expiring);
         if self.expiry.stamp() == u32::MAX {
             self.renumber();
@@ -124,7 +128,8 @@ impl<H: Handle> Core<H> {
         let slots = self.high_water();
         (1..slots).for_each(|id| self.records.get(id).expire());
         self.record(Id::ROOT).set_horizon(1);
-        (2..slots).for_each(|id| self.records.get(id).set_horizon(0));
+        let is_directory = |id: &Id| self.record(*id).shape().is_directory();
+        (2..slots).map(Id).filter(is_directory).for_each(|id| self.rewrite(id).forget_horizon());
         self.rewrite(Id::ROOT).flags(0, Shape::COMPLETE);
         self.expiry.stamp.store(1, Ordering::SeqCst);
     }
