@@ -54,13 +54,9 @@ impl BufCache {
         block: u64,
         plan: impl FnOnce(First) -> Option<F>,
     ) -> io::Result<Buffer> {
-        // What this processor has was asked for before.
-        if let Some(buffer) = self.blocks().recent(block) {
-            return Ok(buffer);
-        }
-        let (found, ahead) = match self.blocks().find_or_claim(block, true) {
-            Found::Ready(buffer, Origin::Used) => return Ok(buffer),
-            Found::Ready(buffer, Origin::ReadAhead) => (Ok(buffer), plan(First::Use)),
+        let (found, ahead) = match self.blocks().find_or_claim(block, false) {
+            Found::Ready(buffer, Origin::Used, _) => return Ok(buffer),
+            Found::Ready(buffer, Origin::ReadAhead, _) => (Ok(buffer), plan(First::Use)),
             Found::Reading(pending, Origin::Used) => (Err(pending), None),
             Found::Reading(pending, Origin::ReadAhead) => (Err(pending), plan(First::Use)),
             Found::Missing(vacancy) => {

@@ -39,7 +39,7 @@ impl Buffer {
         }
     }
 
-    /// Whether anyone but the slot has it. Final when false and asked under the shard's lock, with no seat that has it.
+    /// Whether anyone but the slot has it. Final when false and asked under the shard's lock.
     pub(crate) fn is_held(&self) -> bool {
         self.holders() > 1
     }
@@ -60,9 +60,9 @@ impl Buffer {
         Arc::make_mut(&mut self.bytes)
     }
 
-    /// The same bytes in memory of their own, with this mark.
-    pub(crate) fn copied(&self, mark: u64) -> Buffer {
-        Buffer { bytes: Arc::from(&self.bytes[..]), mark }
+    /// The same in memory of its own.
+    pub(crate) fn copied(&self) -> Buffer {
+        Buffer { bytes: Arc::from(&self.bytes[..]), mark: self.mark }
     }
 
     pub(crate) fn into_memory(self) -> Arc<[u8]> {
