@@ -4,8 +4,9 @@ use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
+use crate::buffer::Buffer;
 use crate::cache::BufCache;
-use crate::claim::{Buffer, Claim};
+use crate::claim::Claim;
 use crate::feedback::AheadOutcome;
 use crate::shard::{Found, Origin, Soon};
 

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use dentree_blockdev::{BlockDevice, check_range};
 
 use crate::blocks::Blocks;
-use crate::claim::{Buffer, Claim};
+use crate::buffer::Buffer;
+use crate::claim::Claim;
 use crate::error::ReadError;
 use crate::pending::Pending;
 use crate::recent::{BhLruSize, Known, Watch};

@@ -75,6 +75,7 @@
 
 mod ahead;
 mod blocks;
+mod buffer;
 mod cache;
 mod claim;
 mod error;
@@ -87,8 +88,8 @@ mod stats;
 mod sync;
 
 pub use ahead::{First, Runs};
+pub use buffer::Buffer;
 pub use cache::BufCache;
-pub use claim::Buffer;
 pub use error::ReadError;
 pub use feedback::AheadOutcome;
 pub use recent::BhLruSize;

@@ -32,7 +32,7 @@ use std::sync::Arc;
 // Numbers that decide nothing which threads meet at: models need not know of them.
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 
-use crate::claim::Buffer;
+use crate::buffer::Buffer;
 use crate::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use crate::sync::thread_local;
 

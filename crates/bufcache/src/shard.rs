@@ -12,7 +12,7 @@ use std::sync::Arc;
 use foldhash::fast::RandomState;
 use hashbrown::HashTable;
 
-use crate::claim::Buffer;
+use crate::buffer::Buffer;
 use crate::feedback::Feedback;
 use crate::pending::Pending;
 use crate::queues::{Gone, Link, Queue, Queues};
