@@ -126,7 +126,7 @@ impl BufCache {
         let done = move |read: io::Result<Vec<u8>>| match (read, claims.pop()) {
             (Ok(bytes), last) => {
                 for (mut claim, bytes) in claims.into_iter().chain(last).zip(bytes.chunks_exact(block_size)) {
-                    claim.bytes().copy_from_slice(bytes);
+                    claim.fill(bytes);
                     claim.succeed(None);
                 }
             }

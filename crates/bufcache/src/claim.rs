@@ -16,24 +16,35 @@ pub(crate) struct Claim {
     pub(crate) block: u64,
     is_ahead: bool,
     place: Option<(u32, Arc<Pending>)>,
-    memory: Arc<[u8]>,
+    /// Where the bytes are to be; until they come maybe nowhere.
+    memory: Option<Arc<[u8]>>,
 }
 
 impl Claim {
     pub(crate) fn new(blocks: &Arc<Blocks>, block: u64, vacancy: Vacancy) -> Self {
         let Vacancy { slot, pending, memory, is_ahead } = vacancy;
-        let memory = memory.unwrap_or_else(|| Buffer::zeros(blocks.block_size).into_memory());
         Claim { blocks: Arc::clone(blocks), block, is_ahead, place: Some((slot, pending)), memory }
     }
 
     /// What to read into. Nobody shares the memory yet, so that nothing is copied.
     pub(crate) fn bytes(&mut self) -> &mut [u8] {
-        Arc::make_mut(&mut self.memory)
+        let block_size = self.blocks.block_size;
+        Arc::make_mut(self.memory.get_or_insert_with(|| Buffer::zeros(block_size).into_memory()))
+    }
+
+    /// Takes the bytes that were read elsewhere. New memory is asked for by the thread that has them: to bring it in takes longer than to
+    /// copy, and who reads ahead has other things to do.
+    pub(crate) fn fill(&mut self, bytes: &[u8]) {
+        match &mut self.memory {
+            Some(memory) => Arc::make_mut(memory).copy_from_slice(bytes),
+            None => self.memory = Some(Arc::from(bytes)),
+        }
     }
 
     /// Publishes the bytes, and wakes those who wait for them. `stamp` is who has changed them since they were read.
     pub(crate) fn succeed(mut self, stamp: Option<Stamp>) -> Buffer {
-        let buffer = Buffer::new(Arc::clone(&self.memory));
+        self.bytes();
+        let buffer = Buffer::new(self.memory.take().unwrap_or_default());
         if let Some((slot, pending)) = self.place.take() {
             self.blocks.shard_of(self.block).publish(slot, buffer.clone(), stamp);
             pending.end(Outcome::Read(buffer.clone()));
