@@ -52,7 +52,7 @@
 //! at a handle that is no [word](Handle::to_word). Where
 //! the path was walked before ([notes](#notes)) one line tells all, and each component's sequence count whether it is still so, sixteen of which lie in
 //! a line. An entry with a name of up to 32 bytes takes 64 bytes for what walks read, 64 for what is written, 4 for its count apart, 4 for eviction and
-//! 8 to 16 of index: about 148 in all. Notes take a thirty-second of the budget at most, as they come.
+//! 8 to 16 of index: about 149 in all. Notes take a thirty-second of the budget at most, as they come.
 //!
 //! # Data
 //!

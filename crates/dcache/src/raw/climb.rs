@@ -87,7 +87,7 @@ impl<H: Handle> Core<H> {
             if rung == 0 {
                 climbed.begin = begin;
                 prefetch(self.used(id));
-                if !shape.has(Shape::SIGHTED) {
+                if shape.hides_handle() {
                     // Whoever wants the handle reads there: not to wait for it behind the climb.
                     prefetch(self.dentry(id));
                 }

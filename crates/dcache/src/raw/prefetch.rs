@@ -12,7 +12,7 @@
 //!
 //! A thread learns likewise whether looking at notes (`notes.rs`) helps, but without a clock: it counts how many of its looks ended a walk.
 
-use super::{Core, Id, chunks::prefetch, index::Extent, leap::Route, record::Shape, walk::Request};
+use super::{Core, Id, chunks::prefetch, index::Extent, leap::Route, walk::Request};
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use crate::{Handle, PrefetchMode};
 use std::time::Duration;
@@ -178,7 +178,7 @@ impl<H: Handle> Core<H> {
         for above in 0..ABOVE {
             for id in ids.iter_mut().filter(|id| **id != Id::NONE) {
                 let record = self.record(*id);
-                if above == 0 && !record.shape().has(Shape::SIGHTED) {
+                if above == 0 && record.shape().hides_handle() {
                     prefetch(self.dentry(*id));
                 }
                 *id = record.parent();

@@ -200,6 +200,12 @@ impl Shape {
         self.0 & (Self::DIRECTORY | Self::TIMED) == Self::DIRECTORY
     }
 
+    /// Whether there is a handle and only the dentry tells it.
+    #[inline(always)]
+    pub(crate) fn hides_handle(self) -> bool {
+        !self.has(Self::SIGHTED) && !self.is_negative()
+    }
+
     #[inline]
     pub(crate) fn is_linked(self) -> bool {
         self.has(Self::LINKED)
