@@ -137,13 +137,19 @@ impl<H: Handle> Core<H> {
 
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
-    use crate::{Child, Dcache, Reason, Stopped, Walk, WalkOptions};
+    use crate::{Child, Dcache, Fill, Reason, Stopped, Walk, WalkOptions};
 
     /// Tests begin with a counter just below its end.
     #[test]
     fn expiry_goes_on_when_its_counter_begins_anew() {
         let cache = Dcache::builder().build(Child::directory(1_u64));
         let root = cache.root();
+        // In a slot that was used before, for a generation that is not zero.
+        cache.create(&root, b"before", Child::other(2));
+        cache.invalidate(&root, b"before");
+        cache.prune(1);
+        let other = cache.create(&root, b"other", Child::other(3));
+        assert_ne!(other.id().generation(), 0);
         for round in 0..8 {
             let dir = cache.create(&root, b"dir", Child::directory(10 + round));
             cache.create(&dir, b"file", Child::other(20 + round));
@@ -151,6 +157,14 @@ mod tests {
             assert!(matches!(walk(), Walk::Found(_)), "{round}");
             cache.expire_subtree(&dir);
             assert!(matches!(walk(), Walk::Stopped(Stopped { why: Reason::Expired, .. })), "{round}");
+            // Horizons begin anew; what files have in their place stays.
+            let again =
+                cache.lookup_or_fill(&root, b"other", || Ok::<_, ()>(Fill::Positive(Child::other(3))));
+            assert!(again.is_ok_and(|again| again.is_some_and(|again| again == other)));
+            let Walk::Found(seen) = cache.find(&root, b"other", WalkOptions::default(), |_| true) else {
+                panic!("{round}")
+            };
+            assert_eq!((seen.id, seen.handle), (other.id(), 3), "{round}");
         }
         assert!(cache.core.expiry.stamp() < 8);
     }
