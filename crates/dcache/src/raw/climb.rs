@@ -49,6 +49,7 @@ impl<H: Handle> Core<H> {
     /// above, up to `top`. Answers it; `climbed` is filled then.
     #[inline(always)]
     #[expect(clippy::too_many_arguments, reason = "a structure of them would be built in memory")]
+    #[expect(clippy::manual_find, reason = "`find` is a call here: 90 instructions more a walk of six names")]
     pub(super) fn climb(
         &self,
         extent: Extent,
@@ -59,9 +60,12 @@ impl<H: Handle> Core<H> {
         passes: Pattern,
         climbed: &mut Climbed,
     ) -> Option<Id> {
-        self.index
-            .likely(extent, hash)
-            .find(|&found| self.climb_from(found, top, text, ends, passes, climbed))
+        for found in self.index.likely(extent, hash) {
+            if self.climb_from(found, top, text, ends, passes, climbed) {
+                return Some(found);
+            }
+        }
+        None
     }
 
     /// The same from an entry that is known; tells whether it came up to `top`.
