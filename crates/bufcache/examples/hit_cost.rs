@@ -1,4 +1,4 @@
-//! Prints what a hit costs, by how many buffers each processor remembers and how many blocks are in use:
+//! Prints what a hit costs, by how many blocks each thread may have copies of and how many blocks are in use:
 //! `cargo run --release -p dentree-bufcache --example hit_cost`.
 //!
 //! With `SIZE SET CHANGES` it makes one thread's hits once and prints nothing, to count instructions under valgrind.
@@ -46,7 +46,7 @@ fn cache(size: usize) -> std::io::Result<BufCache> {
     let image = Arc::new(MemoryDevice::new(BLOCKS as usize * 1024));
     let cache = BufCache::with_bh_lru(image, 1024, 64 << 20, size);
     for block in 0..BLOCKS {
-        cache.get(block)?;
+        cache.set_mark(block, &cache.get(block)?, 1);
     }
     Ok(cache)
 }
@@ -84,7 +84,7 @@ fn walk(cache: &BufCache, thread: u64, load: Load) {
         let block = (at >> 40) % load.set;
         // Half of a set is the directory's own, half the thread's.
         let block = if block.is_multiple_of(2) { block } else { (block + thread * load.set) % BLOCKS };
-        let _ = black_box(cache.get(block));
+        let _ = black_box(cache.get_often(block));
         if load.changes != 0 && hit % load.changes == 0 {
             let _ = cache.update(block, Stamp(1), |bytes| bytes[0] = bytes[0].wrapping_add(1));
         }

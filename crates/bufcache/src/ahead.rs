@@ -4,8 +4,9 @@ use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
+use crate::buffer::Buffer;
 use crate::cache::BufCache;
-use crate::claim::{Buffer, Claim};
+use crate::claim::Claim;
 use crate::feedback::AheadOutcome;
 use crate::shard::{Found, Origin, Soon};
 
@@ -54,13 +55,9 @@ impl BufCache {
         block: u64,
         plan: impl FnOnce(First) -> Option<F>,
     ) -> io::Result<Buffer> {
-        // What this processor has was asked for before.
-        if let Some(buffer) = self.blocks().recent(block) {
-            return Ok(buffer);
-        }
-        let (found, ahead) = match self.blocks().find_or_claim(block, true) {
-            Found::Ready(buffer, Origin::Used) => return Ok(buffer),
-            Found::Ready(buffer, Origin::ReadAhead) => (Ok(buffer), plan(First::Use)),
+        let (found, ahead) = match self.blocks().find_or_claim(block, false) {
+            Found::Ready(buffer, Origin::Used, _) => return Ok(buffer),
+            Found::Ready(buffer, Origin::ReadAhead, _) => (Ok(buffer), plan(First::Use)),
             Found::Reading(pending, Origin::Used) => (Err(pending), None),
             Found::Reading(pending, Origin::ReadAhead) => (Err(pending), plan(First::Use)),
             Found::Missing(vacancy) => {
@@ -129,7 +126,7 @@ impl BufCache {
         let done = move |read: io::Result<Vec<u8>>| match (read, claims.pop()) {
             (Ok(bytes), last) => {
                 for (mut claim, bytes) in claims.into_iter().chain(last).zip(bytes.chunks_exact(block_size)) {
-                    claim.bytes().copy_from_slice(bytes);
+                    claim.fill(bytes);
                     claim.succeed(None);
                 }
             }

@@ -2,12 +2,9 @@
 
 use std::hash::BuildHasher;
 use std::sync::Arc;
-// The number decides nothing that threads meet at: models need not know of it.
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use foldhash::fast::RandomState;
 
-use crate::claim::Buffer;
 use crate::feedback::Feedback;
 use crate::recent::{BhLruSize, Recent};
 use crate::shard::{Found, SLOT_OVERHEAD, Shard, Soon};
@@ -16,13 +13,11 @@ use crate::sync::{Mutex, MutexGuard, lock};
 
 /// What a cache has of its device. Reads under way share it, so that none of them keeps the device open.
 pub(crate) struct Blocks {
-    /// Of each cache of the process its own: threads keep copies of blocks of many caches.
-    pub(crate) number: u64,
     pub(crate) block_size: usize,
     /// Blocks that the budget has room for.
     pub(crate) capacity: usize,
     hasher: RandomState,
-    recent: Arc<Recent>,
+    pub(crate) recent: Recent,
     pub(crate) feedback: Arc<Feedback>,
     /// A power of two.
     shards: Box<[Mutex<Shard>]>,
@@ -38,23 +33,13 @@ impl Blocks {
         let shards = (capacity / MIN_SHARD_BLOCKS + 1).next_power_of_two() / 2;
         let shards = shards.clamp(1, MAX_SHARDS);
         let hasher = RandomState::default();
-        let recent = Arc::new(Recent::new(bh_lru_size, capacity));
+        let recent = Recent::new(bh_lru_size, capacity);
         let feedback = Arc::new(Feedback::default());
         let make = |_| {
-            let (recent, feedback) = (Arc::clone(&recent), Arc::clone(&feedback));
-            Mutex::new(Shard::new(capacity / shards, hasher.clone(), recent, feedback))
+            let feedback = Arc::clone(&feedback);
+            Mutex::new(Shard::new(capacity / shards, hasher.clone(), feedback))
         };
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        let number = NEXT.fetch_add(1, Relaxed);
-        Blocks {
-            number,
-            block_size,
-            capacity,
-            shards: (0..shards).map(make).collect(),
-            hasher,
-            recent,
-            feedback,
-        }
+        Blocks { block_size, capacity, shards: (0..shards).map(make).collect(), hasher, recent, feedback }
     }
 
     #[inline]
@@ -72,17 +57,11 @@ impl Blocks {
         lock(self.shard_for(self.hash(block)))
     }
 
-    /// A block that this processor used lately: the first look of two.
+    /// A block by its shard; with `to_copy` also the watch on a version that is marked.
     #[inline]
-    pub(crate) fn recent(&self, block: u64) -> Option<Buffer> {
-        self.recent.get(block)
-    }
-
-    /// A block by its shard: the second look, and the only one that one of a run gets.
-    #[inline]
-    pub(crate) fn find_or_claim(&self, block: u64, is_single: bool) -> Found {
+    pub(crate) fn find_or_claim(&self, block: u64, to_copy: bool) -> Found {
         let hash = self.hash(block);
-        lock(self.shard_for(hash)).find_or_claim(block, hash, is_single)
+        lock(self.shard_for(hash)).find_or_claim(block, hash, to_copy)
     }
 
     pub(crate) fn claim_ahead(&self, block: u64) -> Soon {

@@ -40,12 +40,10 @@
 //! it. The claim's holder, which is a thread or a read that was submitted to the device, reads with no lock held, then publishes (under
 //! the mutex) and then wakes those who wait on the slot's `Pending`, which has a lock of its own.
 //!
-//! In front of the shards each processor may remember the buffers that it used last ([`BhLruSize`]): a *seat*, with a mutex of its own. Before a
-//! block is changed, dropped or evicted it is taken from the seats, under the shard's mutex; `recent.rs` argues that.
+//! In front of the shards is the *buffer LRU* ([`BhLruSize`]): what all threads read and few change ([`get_often`](BufCache::get_often)) each reads
+//! from a copy of its own. Before such a block is changed, dropped or evicted its copies are told, under the shard's mutex; `recent.rs` argues that.
 //!
-//! What all threads read and few change, each may read from a copy of its own ([`get_often`](BufCache::get_often)): `often.rs`.
-//!
-//! Lock order: one shard's mutex and then one seat's, or one `Pending`'s alone; never two of a kind.
+//! Lock order: one shard's mutex, or one `Pending`'s alone; never two.
 //!
 //! # Guarantees
 //! - *One read.* A block that is reading is not read by another thread. Both look and claim happen in one critical
@@ -63,7 +61,7 @@
 //! - *No torn read.* Whoever reads a block from the device has its slot, and a change waits for the end of that: nobody
 //!   reads a home while a change that was made since is written to it.
 //!
-//! Held is `Arc::strong_count > 1`, once the seats have given the block back. Read under the mutex that is final when it says 1: the cache's is the only
+//! Held is `Arc::strong_count > 1`. Read under the mutex that is final when it says 1: the cache's is the only
 //! handle, and to clone that one takes the mutex. So what is changed in place is seen by nobody else.
 //!
 //! # Performance
@@ -77,11 +75,11 @@
 
 mod ahead;
 mod blocks;
+mod buffer;
 mod cache;
 mod claim;
 mod error;
 mod feedback;
-mod often;
 mod pending;
 mod queues;
 mod recent;
@@ -90,8 +88,8 @@ mod stats;
 mod sync;
 
 pub use ahead::{First, Runs};
+pub use buffer::Buffer;
 pub use cache::BufCache;
-pub use claim::Buffer;
 pub use error::ReadError;
 pub use feedback::AheadOutcome;
 pub use recent::BhLruSize;

@@ -1,6 +1,6 @@
 //! Where threads wait for a read that another thread is making.
 
-use crate::claim::Buffer;
+use crate::buffer::Buffer;
 use crate::error::ReadError;
 use crate::sync::{Condvar, Mutex, lock, wait};
 

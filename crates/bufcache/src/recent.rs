@@ -1,47 +1,51 @@
-//! What each processor used last, in front of the shards: the buffer LRU.
+//! The buffer LRU: copies of blocks that a thread asks for again and again while others change little, in front of the shards.
+//!
+//! To take a block from a shard writes a lock, counts, and the number of the block's users: lines that go from processor to processor where
+//! all threads begin at one block, as they do at the root of a large directory's index. A copy that is still good is used without
+//! writing anything that another thread reads. Linux has a buffer LRU for each processor; here each thread has its own, which needs neither a
+//! lock nor to ask which processor this is.
 //!
 //! # Data
-//! A [`Seat`] for each processor: so many block numbers, their buffers, and when each was used. A look-up compares the numbers one after
-//! the other; the one used longest ago makes room. The arrays are made once, on the heap, whatever their size.
-//! Seats are dealt to threads in turn, as many as there are processors: to ask which processor this is would cost as much as
-//! the shard. Two threads may share a seat, which costs time, never more.
+//! Each thread has so many copies ([`BhLruSize`]), of all caches together. A block is copied when it is asked for while the thread still knows that
+//! it has asked for it before: of those that come once only the number is noted. The copy used longest ago makes room, if that is
+//! [so long ago](PATIENCE): where more blocks are used in turn than there is room for, some stay and are found, and not all come and go. A copy
+//! comes with the [`Watch`] on its version, which stands in the block's slot, too, for all threads that have copies of it.
 //!
 //! # Who protects what
-//! A seat's mutex protects the seat. A shard's mutex protects, for each of its slots, the set of seats that *may* have its block
-//! ([`Seats`]). Lock order: a shard, then a seat; a hit takes the seat alone.
+//! Copies are the thread's own. That a slot has a watch is guarded by its shard's mutex. A watch is two flags, which are never locked.
 //!
 //! # The promise
-//! *A block that a seat has is in its slot, in the same version, and the slot's set names the seat.* It is made so by one who holds the shard
-//! and then the seat ([`Recent::install`]). Whoever changes the block, drops it or evicts it holds the shard, and first takes it from all
-//! seats of the set ([`Recent::recall`]), each under its mutex. Two cases for a look-up that runs beside that:
-//! - it took the seat first: it gets the version before the change, and at that moment there was no other;
-//! - the recall took the seat first: the look-up does not find the block, and goes to the shard, which it gets after the change.
+//! *A copy whose watch is not over is the newest version.* A watch is put into a slot under the shard's mutex, with the version to be copied in
+//! it. Whoever changes the block, drops or evicts it holds the mutex and ends the watch first. Two cases for who looks at the flag beside that:
+//! - it is not set yet: the change is not made yet, and who looks has the version before it, as if it had taken the mutex first;
+//! - it is set: who looks goes to the shard.
 //!
-//! Once recalled, a block comes back only through the shard, so that who holds the shard may then trust `strong_count` as if
-//! there were no seats: a change in place is seen by nobody.
+//! Relaxed: no memory is read on account of the flag but the copy, which is the thread's own. Who has learnt of the change, by whatever the changer
+//! did after it (giving back the mutex is the first of that), has the flag's setting before its look, and finds it set.
 //!
-//! A seat may lose a block by itself, to another one: then the set names a seat too many, which costs a look.
-//!
-//! # Whether it pays
-//! Not here, so it is off unless asked for. A hit in a seat takes 140 instructions and one in a shard 194, but three quarters of the time of either go
-//! into the same four atomic operations (lock, unlock, one more user, one less): 121 ns against 119 on a busy machine with two processors. A block
-//! that the seat does not have costs 380 to 880 instructions, by the seat's size. Linux gains by its buffer LRU because the
-//! level behind it is a tree under a lock that is shared by the whole device; here it is one of 64 hash tables. Numbers of another machine:
-//! `cargo run --release -p dentree-bufcache --example hit_cost`.
+//! # Known limits
+//! Copies are no part of the budget. They stay until others take their places, or the thread ends; those that are over, as all are of a cache
+//! that is gone, make room first.
 
-use crate::claim::Buffer;
-use crate::sync::{Mutex, lock, thread_number};
+use std::cell::RefCell;
+use std::sync::Arc;
+// Numbers that decide nothing which threads meet at: models need not know of them.
+use std::sync::atomic::{AtomicU64, AtomicUsize};
 
-/// How many buffers each processor remembers in front of the shards, 1 to 64; or none, which is what measures best and so the default.
+use crate::buffer::Buffer;
+use crate::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use crate::sync::thread_local;
+
+/// How many blocks each thread has copies of in front of the shards, 1 to 64; or none.
 ///
 /// ```
 /// use dentree_bufcache::BhLruSize;
 ///
-/// assert_eq!(BhLruSize::default(), BhLruSize::OFF);
+/// assert_eq!(BhLruSize::default().buffers(), 8);
 /// assert_eq!(BhLruSize::new(16).unwrap().buffers(), 16);
 /// assert!(BhLruSize::new(0).is_none() && BhLruSize::new(65).is_none());
 /// ```
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BhLruSize(u8);
 
 impl BhLruSize {
@@ -62,144 +66,216 @@ impl BhLruSize {
     }
 }
 
-/// The seats that may have a block, one bit each.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct Seats(u64);
-
-impl Seats {
-    pub(crate) fn is_empty(self) -> bool {
-        self.0 == 0
-    }
-
-    fn iter(self) -> impl Iterator<Item = usize> {
-        let mut rest = self.0;
-        std::iter::from_fn(move || {
-            let seat = (rest != 0).then(|| rest.trailing_zeros() as usize);
-            rest &= rest.wrapping_sub(1);
-            seat
-        })
+impl Default for BhLruSize {
+    /// Linux's 8: the root and the second level of an index, its extents, and the same of another directory.
+    fn default() -> BhLruSize {
+        BhLruSize(8)
     }
 }
 
-const MAX_SEATS: usize = u64::BITS as usize;
+/// On a version of a block that threads have copies of.
+#[derive(Default)]
+pub(crate) struct Watch {
+    /// It is not the newest any more.
+    is_over: AtomicBool,
+    /// A copy was used since the block's turn to go last came. Written once for each such turn.
+    was_used: AtomicBool,
+}
 
-/// The seats have this share of the cache's blocks at most, so that a small cache is not all of it recent.
-const SHARE: usize = 4;
+impl Watch {
+    /// Says that the version goes. The caller holds the shard.
+    pub(crate) fn end(&self) {
+        self.is_over.store(true, Relaxed);
+    }
 
-/// The seats cost the budget this much for each block that the cache has room for.
-pub(crate) const SEAT_OVERHEAD: usize = (size_of::<u64>() + size_of::<Held>()).div_ceil(SHARE);
+    fn is_over(&self) -> bool {
+        self.is_over.load(Relaxed)
+    }
 
-/// All seats of a cache.
+    fn note_use(&self) {
+        if !self.was_used.load(Relaxed) {
+            self.was_used.store(true, Relaxed);
+        }
+    }
+
+    /// Whether a copy was used since this was last asked.
+    pub(crate) fn take_use(&self) -> bool {
+        self.was_used.swap(false, Relaxed)
+    }
+}
+
+/// A block of a cache, by the cache's number.
+type Name = (u64, u64);
+
+/// What threads have of a cache.
 pub(crate) struct Recent {
-    seats: Box<[Seat]>,
+    /// Of each cache of the process its own.
+    cache: u64,
+    /// So many copies a thread may have when it takes one of this cache.
     size: usize,
+    /// Each thread counts in one of these.
+    hits: [Line; LINES],
 }
 
-/// On cache lines of its own: neighbours are locked by other threads.
+const LINES: usize = 16;
+
+/// A copy stays for so many times as many looks as the thread may have copies.
+const PATIENCE: u64 = 16;
+
+#[derive(Default)]
 #[repr(align(128))]
-struct Seat(Mutex<Places>);
+struct Line(AtomicU64);
 
-struct Places {
-    /// Blocks, [`NOBODY`] where there is none; as many as there are places.
-    blocks: Box<[u64]>,
-    /// What the place of the same index has.
-    held: Box<[Held]>,
-    /// Counts uses.
+/// What a thread has of a block.
+pub(crate) enum Known {
+    /// A copy of the newest version.
+    Copy(Buffer),
+    /// Nothing, but there is room for a copy, and it is worth one.
+    Often,
+    Nothing,
+}
+
+/// One thread's.
+struct Mine {
+    /// Of which block the copy at the same place is.
+    names: Vec<Name>,
+    copies: Vec<Own>,
+    /// What was asked for last, a ring as long as the cache's size allows.
+    asked: Vec<Name>,
+    next: usize,
+    /// Counts looks.
     now: u64,
-    hits: u64,
+    /// Where this thread counts its hits.
+    line: usize,
 }
 
-#[derive(Clone, Default)]
-struct Held {
-    buffer: Option<Buffer>,
+struct Own {
     used_at: u64,
-    /// Found here since it was installed.
-    was_used: bool,
+    copy: Buffer,
+    watch: Arc<Watch>,
 }
 
-/// No block that a cache has: its last byte would lie behind any device's end.
-const NOBODY: u64 = u64::MAX;
+thread_local! {
+    static MINE: RefCell<Mine> = RefCell::new(Mine::new());
+}
 
 impl Recent {
-    /// Seats for a cache that has room for `capacity` blocks.
+    /// A thread's copies are a sixteenth of the cache at most, and one where it has any block.
     pub(crate) fn new(size: BhLruSize, capacity: usize) -> Recent {
-        let seats = crate::sync::seats().min(MAX_SEATS);
-        let size = size.buffers().min(capacity / SHARE / seats);
-        let seat = |_| {
-            let (blocks, held) = (vec![NOBODY; size].into(), vec![Held::default(); size].into());
-            Seat(Mutex::new(Places { blocks, held, now: 0, hits: 0 }))
-        };
-        Recent { seats: (0..if size == 0 { 0 } else { seats }).map(seat).collect(), size }
+        static CACHES: AtomicU64 = AtomicU64::new(0);
+        Recent {
+            cache: CACHES.fetch_add(1, Relaxed),
+            size: size.buffers().min(capacity.div_ceil(16)),
+            hits: Default::default(),
+        }
     }
 
-    #[inline]
-    fn mine(&self) -> usize {
-        thread_number() % self.seats.len()
-    }
-
-    /// The buffer of `block`, if this processor used it lately.
-    #[inline]
-    pub(crate) fn get(&self, block: u64) -> Option<Buffer> {
+    /// Looks for a block among this thread's copies, and notes that it was asked for.
+    pub(crate) fn look(&self, block: u64) -> Known {
         if self.size == 0 {
-            return None;
+            return Known::Nothing;
         }
-        let mut places = lock(&self.seats[self.mine()].0);
-        let places = &mut *places;
-        let at = places.blocks.iter().position(|&held| held == block)?;
-        let held = &mut places.held[at];
-        let buffer = held.buffer.clone()?;
-        places.now += 1;
-        (held.used_at, held.was_used) = (places.now, true);
-        places.hits += 1;
-        Some(buffer)
-    }
-
-    /// Gives this processor a block whose slot is ready and whose shard the caller holds, and notes that in the slot's set.
-    pub(crate) fn install(&self, block: u64, buffer: &Buffer, set: &mut Seats) {
-        if self.size == 0 || block == NOBODY {
-            return;
-        }
-        let mine = self.mine();
-        let mut places = lock(&self.seats[mine].0);
-        let places = &mut *places;
-        // Two threads that share a seat may both have missed it here.
-        let is_here = |&held: &u64| held == block;
-        let here = if set.0 >> mine & 1 == 1 { places.blocks.iter().position(is_here) } else { None };
-        let at = here.unwrap_or_else(|| places.oldest());
-        places.now += 1;
-        places.blocks[at] = block;
-        places.held[at] = Held { buffer: Some(buffer.clone()), used_at: places.now, was_used: false };
-        set.0 |= 1 << mine;
-    }
-
-    /// Takes a block, whose shard the caller holds, from all seats that may have it. Returns whether one of them had it and
-    /// found it there.
-    pub(crate) fn recall(&self, block: u64, set: &mut Seats) -> bool {
-        let mut was_used = false;
-        for seat in std::mem::take(set).iter() {
-            let mut places = lock(&self.seats[seat].0);
-            if let Some(at) = places.blocks.iter().position(|&held| held == block) {
-                places.blocks[at] = NOBODY;
-                was_used |= std::mem::take(&mut places.held[at]).was_used;
+        let look = |mine: &RefCell<Mine>| {
+            let mine = &mut *mine.borrow_mut();
+            let known = mine.look((self.cache, block), self.size);
+            if matches!(known, Known::Copy(_)) {
+                self.hits[mine.line].0.fetch_add(1, Relaxed);
             }
-        }
-        was_used
+            known
+        };
+        MINE.try_with(look).unwrap_or(Known::Nothing)
     }
 
-    /// How many seats have a block whose shard the caller holds.
-    pub(crate) fn holders(&self, block: u64, set: Seats) -> usize {
-        set.iter().filter(|&seat| lock(&self.seats[seat].0).blocks.contains(&block)).count()
+    /// Makes a copy for this thread of the version that has this watch.
+    pub(crate) fn copy(&self, block: u64, version: &Buffer, watch: Arc<Watch>) -> Buffer {
+        let copy = version.copied();
+        let own = copy.clone();
+        // A thread that ends keeps nothing.
+        let _ = MINE.try_with(|mine| mine.borrow_mut().keep((self.cache, block), self.size, own, watch));
+        copy
+    }
+
+    /// Whether `version` is the newest, where it is a copy that this thread has; else `None`.
+    pub(crate) fn is_newest(&self, block: u64, version: &Buffer) -> Option<bool> {
+        let look = |mine: &RefCell<Mine>| {
+            let mine = mine.borrow();
+            let own = &mine.copies[mine.find((self.cache, block))?];
+            own.copy.is_same(version).then(|| !own.watch.is_over())
+        };
+        MINE.try_with(look).ok().flatten()
     }
 
     pub(crate) fn hits(&self) -> u64 {
-        self.seats.iter().map(|seat| lock(&seat.0).hits).sum()
+        self.hits.iter().map(|line| line.0.load(Relaxed)).sum()
     }
 }
 
-impl Places {
-    /// The place that was used longest ago. An empty one was used never.
-    fn oldest(&self) -> usize {
-        let oldest = self.held.iter().enumerate().min_by_key(|(_, held)| held.used_at);
-        oldest.map_or(0, |(at, _)| at)
+impl Own {
+    /// When it was used last; `None` where it will not be again.
+    fn used_at(&self) -> Option<u64> {
+        (!self.watch.is_over()).then_some(self.used_at)
+    }
+}
+
+impl Mine {
+    fn new() -> Mine {
+        static THREADS: AtomicUsize = AtomicUsize::new(0);
+        let line = THREADS.fetch_add(1, Relaxed) % LINES;
+        Mine { names: Vec::new(), copies: Vec::new(), asked: Vec::new(), next: 0, now: 0, line }
+    }
+
+    fn find(&self, of: Name) -> Option<usize> {
+        self.names.iter().position(|name| *name == of)
+    }
+
+    fn look(&mut self, of: Name, size: usize) -> Known {
+        self.now += 1;
+        if let Some(at) = self.find(of) {
+            let own = &mut self.copies[at];
+            if own.watch.is_over() {
+                self.forget(at);
+                return Known::Often;
+            }
+            own.watch.note_use();
+            own.used_at = self.now;
+            return Known::Copy(own.copy.clone());
+        }
+        if self.asked.contains(&of) {
+            return if self.has_room(size) { Known::Often } else { Known::Nothing };
+        }
+        if self.next >= size {
+            self.next = 0;
+        }
+        match self.asked.get_mut(self.next) {
+            Some(oldest) => *oldest = of,
+            None => self.asked.push(of),
+        }
+        self.next += 1;
+        Known::Nothing
+    }
+
+    /// Whether there is room for one more copy, or one can make room.
+    fn has_room(&self, size: usize) -> bool {
+        let is_long_ago = |used_at: u64| used_at + PATIENCE * (size as u64) < self.now;
+        self.copies.len() < size
+            || self.oldest().is_some_and(|at| self.copies[at].used_at().is_none_or(is_long_ago))
+    }
+
+    fn oldest(&self) -> Option<usize> {
+        (0..self.copies.len()).min_by_key(|at| self.copies[*at].used_at())
+    }
+
+    fn keep(&mut self, of: Name, size: usize, copy: Buffer, watch: Arc<Watch>) {
+        while self.copies.len() >= size {
+            let Some(at) = self.oldest() else { return };
+            self.forget(at);
+        }
+        self.names.push(of);
+        self.copies.push(Own { used_at: self.now, copy, watch });
+    }
+
+    fn forget(&mut self, at: usize) {
+        self.names.swap_remove(at);
+        self.copies.swap_remove(at);
     }
 }

@@ -12,17 +12,17 @@ use std::sync::Arc;
 use foldhash::fast::RandomState;
 use hashbrown::HashTable;
 
-use crate::claim::Buffer;
+use crate::buffer::Buffer;
 use crate::feedback::Feedback;
-use crate::often::Watch;
 use crate::pending::Pending;
 use crate::queues::{Gone, Link, Queue, Queues};
-use crate::recent::{Recent, SEAT_OVERHEAD, Seats};
+use crate::recent::Watch;
 use crate::stats::Stats;
 
 /// What a look at a shard finds, or does.
 pub(crate) enum Found {
-    Ready(Buffer, Origin),
+    /// With the watch on its version, where it is to be copied.
+    Ready(Buffer, Origin, Option<Arc<Watch>>),
     /// Another thread reads it.
     Reading(Arc<Pending>, Origin),
     /// The caller is to read it.
@@ -74,13 +74,12 @@ pub(crate) enum Place {
 pub struct Stamp(pub u32);
 
 /// A slot costs the budget this much besides the block: itself, its table entry at the table's least load, and the count
-/// in front of the bytes; its links, what is remembered of one that went, and its part of the seats.
+/// in front of the bytes; its links, and what is remembered of one that went.
 pub(crate) const SLOT_OVERHEAD: usize = size_of::<Slot>()
     + 2 * size_of::<Entry>()
     + 2 * size_of::<usize>()
     + size_of::<Link>()
-    + 2 * size_of::<u32>()
-    + SEAT_OVERHEAD;
+    + 2 * size_of::<u32>();
 
 // What the tests take a slot for at most: with more, caches that are to have room for one block would have room for none.
 const _: () = assert!(SLOT_OVERHEAD <= 192);
@@ -105,8 +104,6 @@ struct Slot {
     pinned: Option<Stamp>,
     /// Read ahead, and not used yet.
     is_ahead: bool,
-    /// Who may have the block besides.
-    seats: Seats,
     /// Threads may have copies of the version.
     watch: Option<Arc<Watch>>,
     state: State,
@@ -124,7 +121,7 @@ fn note_use(uses: &mut u8) {
 
 impl Slot {
     fn new(block: u64, state: State) -> Slot {
-        Slot { block, uses: 0, pinned: None, is_ahead: false, seats: Seats::default(), watch: None, state }
+        Slot { block, uses: 0, pinned: None, is_ahead: false, watch: None, state }
     }
 
     /// Its version goes: nobody is to use a copy of it.
@@ -132,6 +129,12 @@ impl Slot {
         if let Some(watch) = self.watch.take() {
             watch.end();
         }
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        self.end_watch();
     }
 }
 
@@ -168,19 +171,12 @@ pub(crate) struct Shard {
     /// Most slots there may be.
     capacity: usize,
     hasher: RandomState,
-    /// What processors have of this shard's blocks, too: before a block changes or goes, it is recalled.
-    recent: Arc<Recent>,
     counts: Stats,
     feedback: Arc<Feedback>,
 }
 
 impl Shard {
-    pub(crate) fn new(
-        capacity: usize,
-        hasher: RandomState,
-        recent: Arc<Recent>,
-        feedback: Arc<Feedback>,
-    ) -> Self {
+    pub(crate) fn new(capacity: usize, hasher: RandomState, feedback: Arc<Feedback>) -> Self {
         Shard {
             table: HashTable::new(),
             slots: Vec::new(),
@@ -190,15 +186,14 @@ impl Shard {
             gone: Gone::default(),
             capacity: capacity.min(u32::MAX as usize),
             hasher,
-            recent,
             counts: Stats::default(),
             feedback,
         }
     }
 
-    /// Finds `block`, or claims a slot for it. With `is_single` this processor remembers what it finds: of a run each block is wanted once.
+    /// Finds `block`, or claims a slot for it. With `to_copy` the version that it finds is watched if it is marked.
     #[inline]
-    pub(crate) fn find_or_claim(&mut self, block: u64, hash: u64, is_single: bool) -> Found {
+    pub(crate) fn find_or_claim(&mut self, block: u64, hash: u64, to_copy: bool) -> Found {
         self.counts.looks += 1;
         if let Some(slot) = self.slot_of(block, hash) {
             let origin = self.first_use(slot);
@@ -209,10 +204,9 @@ impl Shard {
                         note_use(&mut slot.uses);
                     }
                     self.counts.hits += 1;
-                    if is_single {
-                        self.recent.install(block, buffer, &mut slot.seats);
-                    }
-                    return Found::Ready(buffer.clone(), origin);
+                    let is_copied = to_copy && buffer.mark() != 0;
+                    let watch = is_copied.then(|| Arc::clone(slot.watch.get_or_insert_default()));
+                    return Found::Ready(buffer.clone(), origin, watch);
                 }
                 State::Reading(pending) => {
                     self.counts.waits += 1;
@@ -346,7 +340,7 @@ impl Shard {
 
     /// What becomes of the slot whose turn it is.
     fn judge(&mut self, slot: u32, queue: Queue) -> Verdict {
-        let Slot { block, uses, pinned, seats, watch, state, .. } = &mut self.slots[slot as usize];
+        let Slot { uses, pinned, watch, state, .. } = &mut self.slots[slot as usize];
         let State::Ready(buffer) = state else { return Verdict::Stuck };
         if pinned.is_some() {
             return Verdict::Stuck;
@@ -362,9 +356,8 @@ impl Shard {
             }
             _ => {}
         }
-        // What was found in a seat, or used as a copy, was not noted here.
-        let was_used = watch.as_ref().is_some_and(|watch| watch.take_use());
-        if self.recent.recall(*block, seats) || was_used {
+        // What was used as a copy was not noted here.
+        if watch.as_ref().is_some_and(|watch| watch.take_use()) {
             return Verdict::Waits(Queue::Main);
         }
         if buffer.is_held() { Verdict::Stuck } else { Verdict::Goes }
@@ -388,8 +381,8 @@ impl Shard {
     }
 
     fn is_unused(&self, slot: u32) -> bool {
-        let Slot { uses, pinned, is_ahead, seats, watch, state, .. } = &self.slots[slot as usize];
-        let is_free = *uses == 0 && pinned.is_none() && !*is_ahead && seats.is_empty() && watch.is_none();
+        let Slot { uses, pinned, is_ahead, watch, state, .. } = &self.slots[slot as usize];
+        let is_free = *uses == 0 && pinned.is_none() && !*is_ahead && watch.is_none();
         is_free && matches!(state, State::Ready(buffer) if !buffer.is_held())
     }
 
@@ -414,8 +407,7 @@ impl Shard {
         self.vacant.push(slot);
         self.queues.remove(slot);
         self.slots[slot as usize].end_watch();
-        let Slot { block, state, pinned, is_ahead, seats, .. } = &mut self.slots[slot as usize];
-        self.recent.recall(*block, seats);
+        let Slot { block, state, pinned, is_ahead, .. } = &mut self.slots[slot as usize];
         (*state, *pinned) = (State::Vacant, None);
         let (block, was_ahead) = (*block, std::mem::take(is_ahead));
         self.ahead -= usize::from(was_ahead);
@@ -450,7 +442,6 @@ impl Shard {
         let slot = &mut self.slots[slot as usize];
         slot.end_watch();
         let State::Ready(buffer) = &mut slot.state else { return None };
-        self.recent.recall(slot.block, &mut slot.seats);
         note_use(&mut slot.uses);
         self.counts.changes += 1;
         self.counts.copies += u64::from(buffer.is_held());
@@ -474,7 +465,6 @@ impl Shard {
         };
         self.first_use(slot);
         let slot = &mut self.slots[slot as usize];
-        self.recent.recall(block, &mut slot.seats);
         slot.end_watch();
         slot.state = State::Ready(buffer);
         note_use(&mut slot.uses);
@@ -496,25 +486,11 @@ impl Shard {
         matches!(slot, Some(State::Ready(buffer)) if buffer.is_same(version))
     }
 
-    /// Watches a version for those who copy it, if the block is still that and is marked; and its mark.
-    pub(crate) fn watch(&mut self, block: u64, hash: u64, version: &Buffer) -> Option<(u64, Arc<Watch>)> {
-        let slot = self.slot_of(block, hash)?;
-        let slot = &mut self.slots[slot as usize];
-        match &slot.state {
-            State::Ready(buffer) if buffer.is_same(version) && buffer.mark() != 0 => {
-                Some((buffer.mark(), Arc::clone(slot.watch.get_or_insert_default())))
-            }
-            _ => None,
-        }
-    }
-
     /// Notes a mark on a version, if the block is still that.
     pub(crate) fn set_mark(&mut self, block: u64, hash: u64, version: &Buffer, mark: u64) {
         let Some(at) = self.slot_of(block, hash) else { return };
         let slot = &mut self.slots[at as usize];
         if let State::Ready(buffer) = &mut slot.state {
-            // Seats have it without the mark.
-            self.recent.recall(block, &mut slot.seats);
             buffer.mark_as(version, mark);
         }
     }
@@ -542,7 +518,7 @@ impl Shard {
     pub(crate) fn stats(&self, block_size: usize) -> Stats {
         let bytes = |slots: usize| (slots * block_size) as u64;
         let held = |slot: &&Slot| match &slot.state {
-            State::Ready(buffer) => buffer.holders() > 1 + self.recent.holders(slot.block, slot.seats),
+            State::Ready(buffer) => buffer.is_held(),
             _ => false,
         };
         let pinned = |slot: &&Slot| slot.pinned.is_some();

@@ -7,7 +7,7 @@ use std::ops::AddAssign;
 pub struct Stats {
     /// Blocks found in memory.
     pub hits: u64,
-    /// Those that the processor had used lately, which asked no shard. Part of `hits`.
+    /// Those that the thread had a copy of, which asked no shard. Part of `hits`.
     pub recent_hits: u64,
     /// Looks into a shard's table by those who read a block: one for each that is not a recent hit.
     pub looks: u64,

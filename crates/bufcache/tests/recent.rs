@@ -1,11 +1,11 @@
-//! What processors remember: one look at each level, and never a version that is over.
+//! The buffer LRU: one look at each level, and never a version that is over.
 #![cfg(not(loom))]
 #![allow(clippy::single_range_in_vec_init, reason = "a run is a range of blocks")]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
-use dentree_blockdev::MemoryDevice;
+use dentree_blockdev::{BlockDevice, MemoryDevice};
 use dentree_bufcache::{BhLruSize, BufCache, Stamp, Stats};
 use proptest::prelude::*;
 
@@ -14,117 +14,146 @@ const BLOCKS: u64 = 1000;
 /// More than a slot costs besides its block.
 const OVERHEAD: usize = 192;
 
-/// A cache in which each processor remembers `size` buffers, on whatever machine.
+/// Every byte of a block is its number.
+fn image() -> MemoryDevice {
+    MemoryDevice::from((0..BLOCKS).flat_map(|block| [block as u8; BLOCK]).collect::<Vec<u8>>())
+}
+
+/// A cache of which each thread may have `size` blocks.
 fn cache(size: usize) -> BufCache {
     with_budget(size, 64 << 20)
 }
 
 fn with_budget(size: usize, budget: usize) -> BufCache {
-    let image = (0..BLOCKS).flat_map(|block| [block as u8; BLOCK]).collect::<Vec<u8>>();
     let size = BhLruSize::new(size).unwrap_or(BhLruSize::OFF);
-    BufCache::with_bh_lru(Arc::new(MemoryDevice::from(image)), BLOCK, budget, size)
+    BufCache::with_bh_lru(Arc::new(image()), BLOCK, budget, size)
 }
 
 /// What `step` adds to looks, hits and recent hits.
-fn cost(cache: &BufCache, step: impl FnOnce()) -> (u64, u64, u64) {
+fn cost<R>(cache: &BufCache, step: impl FnOnce() -> R) -> (u64, u64, u64) {
     let parts = |stats: Stats| (stats.looks, stats.hits, stats.recent_hits);
     let before = parts(cache.stats());
-    step();
+    drop(step());
     let after = parts(cache.stats());
     (after.0 - before.0, after.1 - before.1, after.2 - before.2)
 }
 
 fn get(cache: &BufCache, block: u64) -> u8 {
-    cache.get(block).unwrap()[0]
+    cache.get_often(block).unwrap()[0]
+}
+
+fn mark(cache: &BufCache, block: u64) {
+    cache.set_mark(block, &cache.get(block).unwrap(), 7);
+}
+
+/// Marks a block, and asks for it until this thread has a copy.
+fn copy(cache: &BufCache, block: u64) {
+    mark(cache, block);
+    (0..2).for_each(|_| drop(cache.get_often(block)));
+    assert_eq!(cost(cache, || get(cache, block)), (0, 1, 1), "this thread has a copy of {block}");
 }
 
 #[test]
 fn who_wants_a_block_looks_once_at_each_level_however_it_is_found() {
     let cache = cache(16);
-    // Missing; then in the shard; then remembered.
-    assert_eq!(cost(&cache, || drop(cache.get(5))), (1, 0, 0));
-    assert_eq!(cost(&cache, || drop(cache.get(5))), (1, 1, 0));
-    assert_eq!(cost(&cache, || drop(cache.get(5))), (0, 1, 1));
+    let often = |block| cost(&cache, || cache.get_often(block));
+    // Missing; then in the shard; copied from there; then this thread's own.
+    assert_eq!(often(5), (1, 0, 0));
+    mark(&cache, 5);
+    assert_eq!(often(5), (1, 1, 0));
+    assert_eq!(often(5), (0, 1, 1));
+    // Not marked: in the shard each time.
+    assert_eq!((often(6), often(6), often(6)), ((1, 0, 0), (1, 1, 0), (1, 1, 0)));
     // Not on the device: a failure takes no second look.
-    assert_eq!(cost(&cache, || assert!(cache.get(BLOCKS).is_err())), (1, 0, 0));
-    // With a plan for what comes next, the same; the plan looks for what it reads ahead.
-    let get_ahead = |block| drop(cache.get_ahead(block, |_| Some(|| vec![21..23])));
-    assert_eq!(cost(&cache, || get_ahead(20)), (1, 0, 0));
-    assert_eq!(cost(&cache, || get_ahead(20)), (1, 1, 0));
-    assert_eq!(cost(&cache, || get_ahead(20)), (0, 1, 1));
-    assert_eq!(cost(&cache, || get_ahead(21)), (1, 1, 0));
-    // One of a run looks into its shard alone.
-    assert_eq!(cost(&cache, || drop(cache.get_run(40, 3))), (3, 0, 0));
-    assert_eq!(cost(&cache, || drop(cache.get_run(40, 3))), (3, 3, 0));
-    assert_eq!(cost(&cache, || drop(cache.get(40))), (1, 1, 0));
+    assert_eq!(cost(&cache, || cache.get_often(BLOCKS).unwrap_err()), (1, 0, 0));
+    // Who does not want it often looks into the shard alone.
+    assert_eq!(cost(&cache, || cache.get(5)), (1, 1, 0));
+    let get_ahead = |block| cost(&cache, || cache.get_ahead(block, |_| Some(|| vec![21..23])));
+    assert_eq!((get_ahead(20), get_ahead(20), get_ahead(21)), ((1, 0, 0), (1, 1, 0), (1, 1, 0)));
+    assert_eq!(cost(&cache, || cache.get_run(40, 3)), (3, 0, 0));
+    assert_eq!(cost(&cache, || cache.get_run(40, 3)), (3, 3, 0));
 }
 
 #[test]
-fn the_one_used_longest_ago_makes_room() {
+fn the_one_used_longest_ago_makes_room_once_that_is_long_ago() {
     for size in [1, 2, 8, 16, 64] {
         let cache = cache(size);
-        let blocks = size as u64 + 1;
-        let twice = |block| (0..2).for_each(|_| drop(cache.get(block)));
-        (0..blocks).for_each(twice);
-        // Block 0 made room for the last one, then 1 for it, and so on.
-        for block in 0..2 * blocks {
-            assert_eq!(cost(&cache, || drop(cache.get(block % blocks))).2, 0, "size {size}, block {block}");
+        let others = 1..size as u64;
+        (0..size as u64).for_each(|block| copy(&cache, block));
+        let newcomer = size as u64;
+        mark(&cache, newcomer);
+        let is_own = |block| cost(&cache, || get(&cache, block)).2 == 1;
+        // Asked for, but not copied yet.
+        assert!(!is_own(newcomer) && !is_own(newcomer), "size {size}");
+        assert!(others.clone().all(is_own) && is_own(0), "size {size}");
+        // Nobody comes back to block 0.
+        for _ in 0..20 * size {
+            assert!(others.clone().all(is_own), "size {size}");
+            get(&cache, newcomer);
         }
-        // So many in turn are remembered, all of them.
-        (0..blocks - 1).for_each(twice);
-        for block in 0..blocks - 1 {
-            assert_eq!(cost(&cache, || drop(cache.get(block))), (0, 1, 1), "size {size}, block {block}");
-        }
+        assert!(is_own(newcomer) && !is_own(0), "size {size}");
+        assert!(others.clone().all(is_own), "size {size}");
     }
 }
 
 #[test]
 fn without_any_each_look_up_goes_to_the_shard() {
     let cache = cache(0);
+    mark(&cache, 7);
     for _ in 0..5 {
-        get(&cache, 7);
+        assert_eq!(cost(&cache, || get(&cache, 7)), (1, 1, 0));
     }
-    assert_eq!((cache.stats().looks, cache.stats().recent_hits), (5, 0));
 }
 
 #[test]
-fn a_change_is_seen_at_once_and_made_in_place() {
+fn a_copy_is_used_until_the_block_changes() {
     let cache = cache(16);
-    for version in 1..50 {
+    copy(&cache, 3);
+    let old = cache.get_often(3).unwrap();
+    assert!(cache.is_newest(3, &old));
+    for change in 100..110 {
+        cache.update(3, Stamp(1), |bytes| bytes[0] = change).unwrap();
+        assert!(!cache.is_newest(3, &old));
         for _ in 0..3 {
-            assert_eq!(get(&cache, 0), version - 1);
+            let new = cache.get_often(3).unwrap();
+            assert_eq!((new[0], new[1], new.mark()), (change, 3, 7));
+            assert!(cache.is_newest(3, &new));
         }
-        cache.update(0, Stamp(1), |bytes| bytes[0] = version).unwrap();
     }
-    // That this processor remembered it is no reason to copy it.
-    let stats = cache.stats();
-    assert_eq!((stats.changes, stats.copies), (49, 0));
-    assert!(stats.recent_hits > 0);
-    let held = cache.get(0).unwrap();
-    cache.update(0, Stamp(1), |bytes| bytes[0] = 50).unwrap();
-    assert_eq!((held[0], get(&cache, 0), cache.stats().copies), (49, 50, 1));
+    // That this thread had a copy is no reason to make another for the change.
+    assert_eq!((old[0], old[1], cache.stats().copies), (3, 3, 0));
+    cache.create(3, Stamp(1), |bytes| bytes[0] = 1).unwrap();
+    let new = cache.get_often(3).unwrap();
+    assert_eq!((new[0], new[1], new.mark()), (1, 0, 0));
 }
 
 #[test]
-fn a_block_that_is_dropped_or_made_anew_is_not_remembered() {
-    let cache = cache(16);
-    (0..3).for_each(|_| drop(cache.get(9)));
-    cache.create(9, Stamp(1), |bytes| bytes[1] = 1).unwrap();
-    assert_eq!(cache.get(9).unwrap()[..2], [0, 1]);
-    (0..3).for_each(|_| drop(cache.get(9)));
-    cache.discard(9, 1);
-    assert_eq!(cache.get(9).unwrap()[..2], [9, 9]);
+fn a_block_that_was_dropped_is_read_anew() {
+    let device = image();
+    let cache = BufCache::new(Arc::new(device.clone()), BLOCK, 1 << 20);
+    copy(&cache, 3);
+    device.write_at(3 * BLOCK as u64, &[200; BLOCK]).unwrap();
+    assert_eq!(get(&cache, 3), 3);
+    cache.discard(3, 1);
+    assert_eq!(get(&cache, 3), 200);
 }
 
 #[test]
-fn what_is_remembered_is_neither_held_nor_kept_from_eviction() {
-    let cache = with_budget(16, 64 * (BLOCK + OVERHEAD));
-    for block in 0..8 {
-        (0..3).for_each(|_| drop(cache.get(block)));
+fn caches_of_several_devices_are_told_apart() {
+    let (one, other) = (cache(8), cache(8));
+    other.update(3, Stamp(1), |bytes| bytes.fill(100)).unwrap();
+    copy(&one, 3);
+    copy(&other, 3);
+    for _ in 0..3 {
+        assert_eq!((get(&one, 3), get(&other, 3)), (3, 100));
     }
-    let stats = cache.stats();
-    assert!(stats.recent_hits > 0);
-    assert_eq!(stats.held_bytes, 0);
+}
+
+#[test]
+fn what_is_copied_is_neither_held_nor_kept_from_eviction() {
+    let cache = with_budget(16, 256 * (BLOCK + OVERHEAD));
+    (0..8).for_each(|block| copy(&cache, block));
+    assert_eq!(cache.stats().held_bytes, 0);
     // Others that are used as often, and nobody comes back to the eight.
     (8..BLOCKS).for_each(|block| (0..3).for_each(|_| drop(cache.get(block))));
     let misses = cache.stats().misses;
@@ -133,17 +162,19 @@ fn what_is_remembered_is_neither_held_nor_kept_from_eviction() {
 }
 
 #[test]
-fn a_block_that_is_only_found_where_it_is_remembered_outlives_a_scan() {
-    let cache = with_budget(16, 400 * (BLOCK + OVERHEAD));
-    (0..2).for_each(|_| drop(cache.get(3)));
-    let misses = || cache.stats().misses;
-    for block in 4..BLOCKS {
-        let before = misses();
-        assert_eq!(get(&cache, 3), 3);
-        assert_eq!(misses(), before, "block {block}");
+fn a_block_whose_copies_are_used_stays_beside_those_that_are_read_once() {
+    let cache = with_budget(16, 8 * (BLOCK + OVERHEAD));
+    copy(&cache, 0);
+    let misses = |block| {
+        let before = cache.stats().misses;
         cache.get(block).unwrap();
+        cache.stats().misses - before
+    };
+    for block in 1..BLOCKS {
+        assert_eq!(get(&cache, 0), 0);
+        misses(block);
     }
-    assert!(cache.stats().recent_hits > 900 && cache.stats().evictions > 500, "{:?}", cache.stats());
+    assert_eq!((misses(0), misses(1)), (0, 1));
 }
 
 #[test]
@@ -153,6 +184,7 @@ fn no_thread_ever_sees_an_older_version_again() {
     let cache = with_budget(8, 128 * (BLOCK + OVERHEAD));
     let (latest, ended) = (AtomicU64::new(0), AtomicBool::new(false));
     cache.create(1, Stamp(1), |bytes| bytes.fill(0)).unwrap();
+    mark(&cache, 1);
     std::thread::scope(|scope| {
         for thread in 0..4 {
             let (cache, latest, ended) = (&cache, &latest, &ended);
@@ -161,13 +193,13 @@ fn no_thread_ever_sees_an_older_version_again() {
                 let mut rounds = 0;
                 while !ended.load(SeqCst) || rounds < 10 {
                     let done = latest.load(SeqCst);
-                    let bytes = cache.get(1).unwrap();
+                    let bytes = cache.get_often(1).unwrap();
                     let version = u64::from_le_bytes(bytes[..8].try_into().unwrap());
                     assert_eq!(bytes[..8], bytes[BLOCK - 8..], "torn");
                     assert!(version >= seen && version >= done, "{version} after {seen}, {done} was over");
                     seen = version;
                     drop(bytes);
-                    cache.get(2 + (seen + rounds + thread) % (BLOCKS - 2)).unwrap();
+                    cache.get_often(2 + (seen + rounds + thread) % (BLOCKS - 2)).unwrap();
                     rounds += 1;
                 }
             });
@@ -182,7 +214,6 @@ fn no_thread_ever_sees_an_older_version_again() {
         }
         ended.store(true, SeqCst);
     });
-    assert!(cache.stats().recent_hits > 0, "{:?}", cache.stats());
 }
 
 proptest! {
@@ -203,7 +234,10 @@ proptest! {
                 }
             }
             let block = if what == 3 { u64::from(value) } else { block };
-            prop_assert_eq!(&cache.get(block).unwrap()[..], &plain.get(block).unwrap()[..]);
+            if what == 4 {
+                mark(&cache, block);
+            }
+            prop_assert_eq!(&cache.get_often(block).unwrap()[..], &plain.get(block).unwrap()[..]);
         }
         prop_assert_eq!(cache.stats().held_bytes, 0);
     }

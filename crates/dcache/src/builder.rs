@@ -10,7 +10,7 @@ const MEBIBYTE: usize = 1 << 20;
 /// The least budget that leaves room for a walk's worth of entries.
 const BUDGET_MIN: usize = 64 << 10;
 /// Bytes per entry that the default quota of negative entries reckons with.
-const TYPICAL_ENTRY: usize = 148;
+const TYPICAL_ENTRY: usize = 149;
 
 /// Sets up a [`Dcache`].
 pub struct Builder<H> {

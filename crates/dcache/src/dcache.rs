@@ -57,10 +57,10 @@ impl<H: Handle> Dcache<H> {
         options: WalkOptions,
         mut may_search: impl FnMut(&H) -> bool,
     ) -> Walk<'_, H> {
-        let request = self.request(start, path, options);
+        let request = Request { holds: true, ..self.request(start, path, options) };
         let core = &self.core;
         let mut pin = core.epoch.enter();
-        let hold = |id, _: &_, _| core.hold(id).then_some(id);
+        let hold = |id, _, _| core.hold(id).then_some(id);
         match core.leap_by_note(&pin, &request, hold) {
             Some(Ok(id)) => return Walk::Found(DentryRef::adopt(self, id)),
             Some(Err((at, end))) => return Walk::Negative { at, end },
@@ -102,8 +102,8 @@ impl<H: Handle> Dcache<H> {
         let request = self.request(start, path, options);
         let core = &self.core;
         let mut pin = core.epoch.enter();
-        // SAFETY: found linked inside this pin, and positive.
-        let see = |id, dentry: &_, kind| Some(unsafe { Core::see(id, dentry, kind) });
+        // SAFETY: a note that holds tells of an entry that is positive and, inside this pin, linked.
+        let see = |id, kind, sight| Some(unsafe { core.see_by(id, kind, sight) });
         match core.leap_by_note(&pin, &request, see) {
             Some(Ok(seen)) => Walk::Found(seen),
             Some(Err((at, end))) => Walk::Negative { at, end },
@@ -306,7 +306,8 @@ impl<H: Handle> Dcache<H> {
     fn request<'p>(&self, start: &DentryRef<'_, H>, path: &'p [u8], options: WalkOptions) -> Request<'p> {
         debug_assert!(std::ptr::eq(start.cache(), self), "an entry of another cache");
         let floor = options.floor.map_or(Id::ROOT, DentryId::id);
-        Request { start: start.raw_id(), floor, path, keep_last_link: options.keep_last_link }
+        let (start, keep_last_link) = (start.raw_id(), options.keep_last_link);
+        Request { start, floor, path, keep_last_link, holds: false }
     }
 
     /// A reference of this cache's life to an entry that the caller holds for a shorter one.

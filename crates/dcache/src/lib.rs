@@ -48,18 +48,19 @@
 //!
 //! # What it costs
 //!
-//! A walk costs one cache line of index, and one of records for each component ([sticky seeds](#sticky-seeds)); where
+//! A walk costs one cache line of index, and one of records for each component ([sticky seeds](#sticky-seeds)); one more where it ends at a directory, or
+//! at a handle that is no [word](Handle::to_word). Where
 //! the path was walked before ([notes](#notes)) one line tells all, and each component's sequence count whether it is still so, sixteen of which lie in
-//! a line. An entry with a name of up to 32 bytes takes 64 bytes for what walks read, 64 for what is written, 4 for its count apart, 3 for eviction and
-//! 8 to 16 of index: about 147 in all. Notes take a thirty-second of the budget at most, as they come.
+//! a line. An entry with a name of up to 32 bytes takes 64 bytes for what walks read, 64 for what is written, 4 for its count apart, 4 for eviction and
+//! 8 to 16 of index: about 149 in all. Notes take a thirty-second of the budget at most, as they come.
 //!
 //! # Data
 //!
 //! ```text
 //!  index            records (64 bytes)                       dentries (64 bytes)
 //! ┌─────────────┐  ┌──────────────────────────────────────┐  ┌─────────────────────────────────────┐
-//! │ 11 tags     │  │ seq · parent · hash · seed · shape   │  │ references · generation · long name │
-//! │ 11 numbers ─┼─►│ expiry · 32 bytes of name            │  │ children · siblings · position      │
+//! │ 11 tags     │  │ seq · parent · hash · shape · expiry │  │ references · generation · long name │
+//! │ 11 numbers ─┼─►│ seed or handle · 32 bytes of name    │  │ children · siblings · position      │
 //! │ seq · next  │  │ read by walks, rewritten under seq   │  │ handle     same number, written part│
 //! └─────────────┘  └──────────────────────────────────────┘  └─────────────────────────────────────┘
 //! ```

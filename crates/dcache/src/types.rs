@@ -2,16 +2,61 @@
 
 use crate::DentryRef;
 use crate::raw::Id;
-use std::{hash::Hash, time::Duration};
+use std::{hash::Hash, sync::Arc, time::Duration};
 
 /// What the cache keeps for an inode: a number, or an `Arc` of one. Two handles are equal if they mean the same
 /// inode.
 ///
-/// Implemented for every fitting type. `clone` and `eq` run inside the cache and must not call it; `drop` runs
-/// outside of all its locks and may.
-pub trait Handle: Clone + Eq + Hash + Send + Sync + 'static {}
+/// A handle that is a word lies where walks read names, so that a walk to a file reads no other line for it; any other one lies
+/// beside. `drop` runs outside of all of the cache's locks and may call it; all else runs inside and must not.
+///
+/// ```
+/// # use dentree_dcache::Handle;
+/// #[derive(Clone, PartialEq, Eq, Hash)]
+/// struct Inode(u64);
+///
+/// impl Handle for Inode {
+///     fn to_word(&self) -> Option<u64> {
+///         Some(self.0)
+///     }
+///
+///     fn from_word(word: u64) -> Option<Self> {
+///         Some(Inode(word))
+///     }
+/// }
+/// ```
+pub trait Handle: Clone + Eq + Hash + Send + Sync + 'static {
+    /// All of the handle as a word; `None` where it is none.
+    fn to_word(&self) -> Option<u64> {
+        None
+    }
 
-impl<T: Clone + Eq + Hash + Send + Sync + 'static> Handle for T {}
+    /// The handle that [`to_word`](Self::to_word) made this word of.
+    fn from_word(word: u64) -> Option<Self> {
+        let _ = word;
+        None
+    }
+}
+
+macro_rules! words {
+    ($($number:ty)*) => {
+        $(impl Handle for $number {
+            #[inline]
+            fn to_word(&self) -> Option<u64> {
+                u64::try_from(*self).ok()
+            }
+
+            #[inline]
+            fn from_word(word: u64) -> Option<Self> {
+                word.try_into().ok()
+            }
+        })*
+    };
+}
+
+words!(u32 u64 usize);
+
+impl<T: Eq + Hash + Send + Sync + 'static> Handle for Arc<T> {}
 
 /// What a walk has to know of a file's type.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]

@@ -49,6 +49,8 @@ impl PartialEq for Inode {
 
 impl Eq for Inode {}
 
+impl Handle for Inode {}
+
 impl std::hash::Hash for Inode {
     fn hash<S: std::hash::Hasher>(&self, state: &mut S) {
         self.0.number.hash(state);
@@ -280,6 +282,52 @@ fn held_entries_keep_their_inode_while_all_around_is_churned() {
     drop(world);
     // G7 and the accounts: every inode was dropped, once.
     assert_eq!(live.load(Ordering::SeqCst), 0);
+}
+
+/// As [`World::churn`] and [`World::look`] where handles are words, which walks take from where they find names: a file's number and a turn that no
+/// other file has. The bug to be found: the handle or the generation of what had a slot before, or has it next.
+#[test]
+fn handles_that_are_words_are_those_of_what_was_found_while_slots_are_reused() {
+    const FILES: u64 = 48;
+    let cache = Dcache::builder().memory(BUDGET).build(Child::directory(u64::MAX));
+    let path = |number: u64| format!("d{}/{}f{number}", number % 4, "l".repeat((number % 40) as usize));
+    let churn = |seed: u64| {
+        let (mut state, root) = (seed, cache.root());
+        for turn in 0..30_000_u64 {
+            let number = random(&mut state) % FILES;
+            let path = path(number);
+            let (dir_name, name) = path.split_once('/').expect("two components");
+            let dir = cache.lookup_or_fill(&root, dir_name.as_bytes(), || {
+                Ok::<_, Infallible>(Fill::Positive(Child::directory(u64::MAX)))
+            });
+            let Ok(Some(dir)) = dir else { continue };
+            let handle = (turn << 1 | seed & 1) * FILES + number;
+            let held = cache.create(&dir, name.as_bytes(), Child::other(handle));
+            match random(&mut state) % 6 {
+                0 => cache.unlink(&dir, name.as_bytes()),
+                1 => assert!(cache.prune(20) < 1000),
+                // The slot of a directory, then of a file: a seed, then a handle.
+                2 if turn % 8 == 0 => cache.unlink(&root, dir_name.as_bytes()),
+                _ => {}
+            }
+            assert_eq!(*held.handle(), handle);
+        }
+    };
+    let look = |seed: u64| {
+        let mut state = seed;
+        for _ in 0..60_000 {
+            let number = random(&mut state) % FILES;
+            let found = cache.find(&cache.root(), path(number).as_bytes(), WalkOptions::default(), |_| true);
+            let Walk::Found(seen) = found else { continue };
+            assert_eq!(seen.handle % FILES, number);
+            // Nobody else ever had this handle, so the id that came with it is its own.
+            if let Some(kept) = cache.get(seen.id) {
+                assert_eq!((*kept.handle(), kept.id()), (seen.handle, seen.id));
+            }
+        }
+    };
+    together(vec![Box::new(|| churn(1)), Box::new(|| churn(2)), Box::new(|| look(3)), Box::new(|| look(4))]);
+    assert_eq!(cache.stats().held, 0);
 }
 
 #[test]

@@ -270,7 +270,7 @@ pub(crate) struct DuArgs {
 }
 
 #[derive(Debug, Args)]
-#[command(long_about = crate::command::checksum::FORMAT)]
+#[command(long_about = crate::command::checksum::format::FORMAT)]
 pub(crate) struct ChecksumArgs {
     /// A tree in an image, or a local directory
     #[arg(value_name = "IMAGE:PATH|DIRECTORY", value_hint = ValueHint::AnyPath)]

@@ -6,8 +6,8 @@
 use crate::args::Global;
 use crate::interrupt::interruptible;
 use crate::output::escape;
+use crate::path::join;
 use crate::report::{Problem, Report, Status};
-use crate::tree::join;
 use dentree_blockdev::{Access, BlockDevice, Choice, FileDevice, MeteredDevice, locate};
 use dentree_ext4::{Ext4, Notice, Options};
 use dentree_vfs::{Budgets, Error, Identity, Ino, Inode, Vfs, WalkOptions};

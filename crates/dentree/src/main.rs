@@ -9,6 +9,7 @@ mod image;
 mod interrupt;
 mod local;
 mod output;
+mod path;
 mod report;
 mod tree;
 

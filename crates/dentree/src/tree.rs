@@ -3,6 +3,7 @@
 //! Commands differ in what they do with an entry; what they share is here and in [`fanout`](crate::fanout).
 
 use crate::image::{Image, Node, WHO};
+use crate::path::join;
 use crate::report::{Problem, Report, Status};
 use dentree_vfs::{Attr, FileType, Ino, ReaddirStart};
 use std::collections::HashSet;
@@ -174,22 +175,6 @@ impl<'a> Tree<'a> {
     pub(crate) fn problem(&self, path: &[u8], error: &dentree_vfs::Error) {
         self.report.problem(&self.image.problem(path, error));
     }
-}
-
-/// `dir/name`; the root is `/`.
-pub(crate) fn join(dir: &[u8], name: &[u8]) -> Vec<u8> {
-    let mut path = Vec::with_capacity(dir.len() + 1 + name.len());
-    join_into(&mut path, dir, name);
-    path
-}
-
-/// Appends `dir/name`.
-pub(crate) fn join_into(out: &mut Vec<u8>, dir: &[u8], name: &[u8]) {
-    out.extend_from_slice(dir);
-    if dir != b"/" {
-        out.push(b'/');
-    }
-    out.extend_from_slice(name);
 }
 
 /// A step through a directory such that all paths come in the order of their bytes. What is inside `a` stands behind

@@ -2,6 +2,7 @@
 
 use crate::raw::raw_layout;
 use crate::{BlockSize, ChecksumSeed, InodeNumber, LogicalBlock, Problem};
+use std::ops::Range;
 use zerocopy::{FromBytes, little_endian as le};
 
 pub(crate) const HEADER_LEN: usize = 8;
@@ -44,6 +45,15 @@ pub struct Entry<'a> {
     pub start: usize,
     /// Bytes before the next.
     pub end: usize,
+}
+
+impl Entry<'_> {
+    /// The bytes of what holds the entry that the name is in.
+    #[inline]
+    pub fn name_range(&self) -> Range<usize> {
+        let start = self.start + HEADER_LEN;
+        start..start + self.name.len()
+    }
 }
 
 /// An entry to be written.

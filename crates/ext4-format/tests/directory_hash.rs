@@ -4,6 +4,7 @@
 use dentree_ext4_format::hash::{CharSign, HashSeed, HashVersion, half_md4_of_all};
 use proptest::prelude::*;
 use std::io::Write as _;
+use std::ops::Range;
 use std::process::Command;
 
 /// `debugfs -R "dx_hash -h VERSION -s SEED NAME"`: version, name, major, minor. Versions 3 to 5 are the unsigned
@@ -101,20 +102,32 @@ fn hashes_are_those_that_debugfs_gave() {
     }
 }
 
-/// More than eight, and fewer than sixteen: names of all lengths meet, and the last eight are not full.
+/// Names in the same bytes, and where each is.
+fn one_behind_another<'a>(names: impl Iterator<Item = &'a [u8]>) -> (Vec<u8>, Vec<Range<usize>>) {
+    let (mut bytes, mut places) = (Vec::new(), Vec::new());
+    for name in names {
+        places.push(bytes.len()..bytes.len() + name.len());
+        bytes.extend_from_slice(name);
+    }
+    (bytes, places)
+}
+
+fn together(bytes: &[u8], names: Vec<Range<usize>>, sign: CharSign, seed: HashSeed) -> Vec<(u32, u32)> {
+    let mut hashes = Vec::new();
+    half_md4_of_all(bytes, names, sign, seed, &mut hashes);
+    hashes.into_iter().map(|hash| (hash.major.get(), hash.minor)).collect()
+}
+
+/// Names of all lengths meet, side by side.
 #[test]
 fn names_side_by_side_have_the_hashes_that_debugfs_gave() {
     for (version, sign) in [(1, CharSign::Signed), (4, CharSign::Unsigned)] {
         let known = || KNOWN.iter().filter(move |&&(of, ..)| of == version);
         for count in 0..=known().count() {
-            let mut hashes = Vec::new();
             let names = known().take(count).map(|&(_, name, ..)| name);
-            half_md4_of_all(names, sign, HashSeed::DEFAULT, |hash| {
-                hashes.push((hash.major.get(), hash.minor))
-            });
-            assert!(
-                hashes.iter().copied().eq(known().take(count).map(|&(_, _, major, minor)| (major, minor)))
-            );
+            let (bytes, names) = one_behind_another(names);
+            let hashes = together(&bytes, names, sign, HashSeed::DEFAULT);
+            assert!(hashes.into_iter().eq(known().take(count).map(|&(_, _, major, minor)| (major, minor))));
         }
     }
 }
@@ -127,9 +140,8 @@ proptest! {
         bytes in any::<[u8; 16]>(),
     ) {
         let (version, sign) = if unsigned { (4, CharSign::Unsigned) } else { (1, CharSign::Signed) };
-        let mut hashes = Vec::new();
-        let all = names.iter().map(|name| &**name);
-        half_md4_of_all(all, sign, seed(bytes), |hash| hashes.push((hash.major.get(), hash.minor)));
+        let (all, places) = one_behind_another(names.iter().map(|name| &**name));
+        let hashes = together(&all, places, sign, seed(bytes));
         prop_assert!(hashes.into_iter().eq(names.iter().map(|name| ours(version, name, seed(bytes)))));
     }
 }

@@ -22,6 +22,10 @@ use dentree_ext4_format::hash::{HashAlgorithm, HashVersion, MajorHash, NameHash,
 use dentree_ext4_format::{Compat, Entry, InodeFlags, LogicalBlock};
 use std::ops::{ControlFlow, Range};
 
+mod order;
+
+use order::{Order, major_and_number};
+
 /// Says that a cookie is of a hash.
 const BY_HASH: u64 = 1 << 62;
 /// The largest lower half.
@@ -83,16 +87,17 @@ impl Ext4 {
         each: &mut Each<'_>,
     ) -> Result<()> {
         let everything = 0..u32::MAX;
+        let order = &mut Order::default();
         if dir.has(InodeFlags::INLINE_DATA) {
             let place = dir.place(Structure::InlineData);
             let pieces = self.inline_entries(dir)?;
             let pieces = pieces.iter().map(|&(_, bytes)| (bytes, place));
-            return self.each_sorted(dir, version, pieces, everything, after, each).map(drop);
+            return self.each_sorted(dir, version, pieces, order.over(everything), after, each).map(drop);
         }
         if !self.is_indexed(dir) {
             let Some((buffer, place)) = self.dir_leaf(dir, LogicalBlock(0), |_| None)? else { return Ok(()) };
             let pieces = std::iter::once((&*buffer, place));
-            return self.each_sorted(dir, version, pieces, everything, after, each).map(drop);
+            return self.each_sorted(dir, version, pieces, order.over(everything), after, each).map(drop);
         }
         let from = MajorHash::from_raw(hash_of(after));
         let Some(way) = self.way_by(dir, |_| Some(from))? else { return Ok(()) };
@@ -101,7 +106,7 @@ impl Ext4 {
         for _ in 0..self.dir_blocks(dir)? {
             let Some(batch) = self.next_batch(dir, &mut way, &mut placed)? else { return Ok(()) };
             let pieces = batch.pieces.iter().map(|(buffer, place)| (&**buffer, *place));
-            if self.each_sorted(dir, version, pieces, batch.hashes, after, each)?.is_break() {
+            if self.each_sorted(dir, version, pieces, order.over(batch.hashes), after, each)?.is_break() {
                 return Ok(());
             }
         }
@@ -206,19 +211,22 @@ impl Ext4 {
         dir: &Snapshot,
         version: HashVersion,
         pieces: impl Iterator<Item = (&'a [u8], Place)>,
-        hashes: Range<u32>,
+        order: &mut Order,
         after: u64,
         each: &mut Each<'_>,
     ) -> Result<ControlFlow<()>> {
         let mut entries = Vec::with_capacity(MANY);
         for (bytes, place) in pieces {
+            let first = entries.len();
             for entry in self.entries(bytes) {
                 entries.push(entry.map_err(|problem| place.corrupt(problem))?);
             }
+            self.hash_all(dir, version, bytes, entries.get(first..).unwrap_or_default(), order);
         }
-        let Sorted { keys, lows } = self.sorted(dir, version, &entries, hashes);
+        order.sort(&entries);
+        let Order { keys, lows, .. } = order;
         let mut previous = None;
-        for key in keys {
+        for &mut key in keys {
             let (major, at) = major_and_number(key);
             let (Some(&entry), Some(&low)) = (entries.get(at), lows.get(at)) else { continue };
             let low = match previous {
@@ -234,52 +242,31 @@ impl Ext4 {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// The order of entries: by the hash of the index, then by another one, then by name. The dots come before all names.
-    fn sorted(
+    /// Adds the hashes of a piece's entries. The dots come before all names.
+    fn hash_all(
         &self,
         dir: &Snapshot,
         version: HashVersion,
+        bytes: &[u8],
         entries: &[Entry<'_>],
-        hashes: Range<u32>,
-    ) -> Sorted {
-        let last = hashes.end.saturating_sub(2).max(hashes.start);
+        order: &mut Order,
+    ) {
+        let mut digests = std::mem::take(&mut order.digests);
+        digests.clear();
+        let names = entries.iter().map(Entry::name_range);
+        half_md4_of_all(bytes, names, version.sign, self.hash_seed(), &mut digests);
         // One digest has both hashes, as nearly everywhere.
         let is_one = version.algorithm == HashAlgorithm::HalfMd4 && !self.is_casefolded(dir);
-        let (mut keys, mut lows) = (Vec::with_capacity(entries.len()), Vec::with_capacity(entries.len()));
-        let mut names = entries.iter().map(|entry| entry.name);
-        half_md4_of_all(names.clone(), version.sign, self.hash_seed(), |other| {
-            let (major, low) = match names.next().unwrap_or_default() {
+        for (entry, &other) in entries.iter().zip(&digests) {
+            let (major, low) = match entry.name {
                 b"." | b".." => (0, 0),
                 _ if is_one => (other.major.get(), low_of(other)),
                 name => (self.entry_hash(dir, name, version).get(), low_of(other)),
             };
-            keys.push(u64::from(major.clamp(hashes.start, last)) << 32 | lows.len() as u64);
-            lows.push(low);
-        });
-        // Numbers are sorted without a branch for each comparison; the few that share a hash, once more.
-        keys.sort_unstable();
-        for same in keys.chunk_by_mut(|&key, &next| key >> 32 == next >> 32).filter(|same| same.len() > 1) {
-            let name = |at: usize| entries.get(at).map(|entry| entry.name);
-            same.sort_unstable_by_key(|&key| {
-                let (_, at) = major_and_number(key);
-                (lows.get(at).copied(), name(at), at)
-            });
+            order.add(major, low);
         }
-        Sorted { keys, lows }
+        order.digests = digests;
     }
-}
-
-/// The order of some entries.
-struct Sorted {
-    /// The entries in their order: of each the hash of the index above, and below it its number.
-    keys: Vec<u64>,
-    /// The other hash of each entry, by number.
-    lows: Vec<u32>,
-}
-
-/// The two halves of a key.
-fn major_and_number(key: u64) -> (u32, usize) {
-    ((key >> 32) as u32, (key & u64::from(u32::MAX)) as usize)
 }
 
 /// What the other hash gives to a cookie; 0 is of the dots.

@@ -37,7 +37,7 @@ pub struct Options {
     pub clock: Clock,
     /// What look-ups in large directories read ahead.
     pub dx_read_ahead: DxReadAhead,
-    /// How many metadata blocks each processor remembers in front of the buffer cache.
+    /// How many blocks of directory indexes each thread may have copies of, in front of the buffer cache.
     pub bh_lru_size: BhLruSize,
 }
 

@@ -2,7 +2,8 @@
 
 use crc::{CRC_32_MPEG_2, Crc};
 
-use crate::format::{COMMIT_LEN, COMMIT_SUM_AT, SUPERBLOCK_LEN, SUPERBLOCK_SUM_AT, Sums, Tag, Tid};
+use crate::format::{COMMIT_LEN, COMMIT_SUM_AT, SUPERBLOCK_LEN, SUPERBLOCK_SUM_AT, Sums, Tag};
+use crate::tid::Tid;
 
 /// Continues a CRC32c as the kernel does, without the inversion at the end.
 pub(crate) fn crc32c(running: u32, data: &[u8]) -> u32 {

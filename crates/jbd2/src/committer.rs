@@ -4,26 +4,15 @@
 //! what nobody waits for the journal's own thread ([`run`]). That there is one makes the rest simple: a checkpoint never writes a block home
 //! while a commit frees it.
 
-use std::io;
 use std::sync::Arc;
 
-use dentree_blockdev::BlockDevice;
-use dentree_bufcache::{BufCache, Buffer};
+use dentree_bufcache::BufCache;
 
 use crate::error::Cause;
-use crate::format::Tid;
 use crate::home;
-use crate::log::{Log, Stage};
+use crate::log::{Batch, Log, Stage};
 use crate::shared::{Action, Job, Pieces, Shared, Work};
-
-/// What a transaction did, taken over by its commit.
-pub(crate) struct Batch {
-    pub(crate) tid: Tid,
-    /// In ascending order, each once, without those that it freed.
-    pub(crate) blocks: Vec<(u64, Buffer)>,
-    /// Runs that it freed.
-    pub(crate) freed: Vec<(u64, u64)>,
-}
+use crate::tid::Tid;
 
 /// Where committed transactions go, and the commit that has begun.
 #[derive(Default)]
@@ -46,16 +35,6 @@ struct Begun {
     tid: Tid,
     actions: Vec<Action>,
     stage: Result<Stage, Arc<Cause>>,
-}
-
-/// Makes a device's error the cause of an abort.
-pub(crate) fn during(doing: &'static str) -> impl FnOnce(io::Error) -> Cause {
-    move |source| Cause::Device { doing, source }
-}
-
-/// Brings all that was written to stable storage.
-pub(crate) fn flush(device: &dyn BlockDevice) -> Result<(), Cause> {
-    device.flush().map_err(during("flushing the device"))
 }
 
 /// Does what nobody waits for, or who waits cannot do, until the journal is closed: the journal's own thread.
@@ -115,7 +94,7 @@ impl Work<'_> {
 
     /// Brings all that was written to stable storage.
     fn flush(&mut self) -> Result<(), Arc<Cause>> {
-        flush(&**self.shared.cache.device())?;
+        home::flush(&**self.shared.cache.device())?;
         if let Some(Begun { stage: Ok(stage), .. }) = &mut self.store.begun {
             stage.flushed();
         }
@@ -143,7 +122,7 @@ impl Work<'_> {
         blocks.sort_unstable();
         blocks.dedup();
         freed.sort_unstable();
-        let stamp = Shared::stamp(tid);
+        let stamp = home::stamp(tid);
         let is_freed = |block: u64| {
             let behind = freed.partition_point(|&(first, _)| first <= block);
             freed[..behind].last().is_some_and(|&(first, count)| block - first < count)
@@ -239,9 +218,9 @@ impl Place {
 
 fn write_home(cache: &BufCache, batch: &Batch) -> Result<(), Cause> {
     home::write(&**cache.device(), cache.block_size(), &batch.blocks)
-        .map_err(during("writing changed blocks"))?;
+        .map_err(Cause::during("writing changed blocks"))?;
     // Whoever reads them again finds them on the device, flushed or not.
-    let stamp = Shared::stamp(batch.tid);
+    let stamp = home::stamp(batch.tid);
     batch.blocks.iter().for_each(|&(block, _)| cache.unpin(block, stamp));
     Ok(())
 }

@@ -9,8 +9,9 @@ use zerocopy::{FromZeros, IntoBytes};
 use crate::checksum::{Seed, TransactionSum};
 use crate::format::{
     BlockType, CRC32, ESCAPE, Features, LAST_TAG, MAGIC, RawCommit, RawHeader, RawRevokeHeader, RawTag,
-    RawTag3, SAME_UUID, Sums, Tid,
+    RawTag3, SAME_UUID, Sums,
 };
+use crate::tid::Tid;
 
 /// A block of the log: the version of a block as it is, or bytes made for the log.
 pub(crate) enum LogBlock {

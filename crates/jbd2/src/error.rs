@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
-use crate::format::Tid;
+use crate::tid::Tid;
 
 /// Why a journal cannot be replayed or written.
 #[derive(Debug, thiserror::Error)]
@@ -88,6 +88,13 @@ pub enum Cause {
     /// The journal was closed before.
     #[error("it is closed")]
     Closed,
+}
+
+impl Cause {
+    /// Makes a device's error the cause.
+    pub(crate) fn during(doing: &'static str) -> impl FnOnce(io::Error) -> Cause {
+        move |source| Cause::Device { doing, source }
+    }
 }
 
 /// What is wrong with a journal, and where.

@@ -2,8 +2,8 @@
 
 use crate::checksum::crc32c;
 use crate::error::Error;
-use crate::format::Tid;
 use crate::reader::LogReader;
+use crate::tid::Tid;
 
 const TAG_LEN: usize = 4;
 const TAIL: u16 = 8;

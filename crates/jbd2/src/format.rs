@@ -1,41 +1,10 @@
 //! On-disk structures, all big-endian: kernel document `journal.rst`.
 
-use std::fmt;
-
 use zerocopy::big_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
 use crate::error::{Damage, Error};
-
-/// The sequence number of a transaction. It wraps: of two, the later one is less than 2^31 ahead.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
-pub struct Tid(pub u32);
-
-impl Tid {
-    pub(crate) fn next(self) -> Tid {
-        Tid(self.0.wrapping_add(1))
-    }
-
-    pub(crate) fn previous(self) -> Tid {
-        Tid(self.0.wrapping_sub(1))
-    }
-
-    /// Whether this transaction is later than `other`.
-    pub fn is_after(self, other: Tid) -> bool {
-        self.0.wrapping_sub(other.0).cast_signed() > 0
-    }
-
-    /// The later of the two.
-    pub(crate) fn later(self, other: Tid) -> Tid {
-        if other.is_after(self) { other } else { self }
-    }
-}
-
-impl fmt::Display for Tid {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
+use crate::tid::Tid;
 
 pub(crate) const MAGIC: u32 = 0xC03B_3998;
 const SUPERBLOCK_V2: u32 = 4;
@@ -385,13 +354,6 @@ mod tests {
 
     fn features(sums: Sums, is_64bit: bool) -> Features {
         Features { sums, is_64bit, async_commit: false, fast_commit: false }
-    }
-
-    #[test]
-    fn sequence_numbers_compare_across_their_wrap() {
-        assert!(Tid(1).is_after(Tid(0)) && !Tid(0).is_after(Tid(1)) && !Tid(7).is_after(Tid(7)));
-        assert!(Tid(2).is_after(Tid(u32::MAX)) && !Tid(u32::MAX).is_after(Tid(2)));
-        assert_eq!(Tid(u32::MAX).next(), Tid(0));
     }
 
     #[test]

@@ -4,9 +4,10 @@ use std::io;
 use std::sync::Arc;
 
 use crate::error::{Cause, Error};
-use crate::format::Tid;
+use crate::home;
 use crate::shared::{Pieces, Shared};
 use crate::sync::atomic::Ordering::Relaxed;
+use crate::tid::Tid;
 
 /// One operation's part of a transaction, see [`Journal::start`](crate::Journal::start). All that is changed through it
 /// happens, or nothing, should the power fail.
@@ -54,7 +55,7 @@ impl<'a> Handle<'a> {
     /// That the block cannot be read: nothing was changed.
     #[inline]
     pub fn update<R>(&mut self, block: u64, change: impl FnOnce(&mut [u8]) -> R) -> io::Result<R> {
-        let changed = self.shared.cache.update(block, Shared::stamp(self.tid), change)?;
+        let changed = self.shared.cache.update(block, home::stamp(self.tid), change)?;
         if changed.is_first {
             self.add(block);
         }
@@ -66,7 +67,7 @@ impl<'a> Handle<'a> {
     /// # Errors
     /// That the block is not on the device.
     pub fn create<R>(&mut self, block: u64, change: impl FnOnce(&mut [u8]) -> R) -> io::Result<R> {
-        let changed = self.shared.cache.create(block, Shared::stamp(self.tid), change)?;
+        let changed = self.shared.cache.create(block, home::stamp(self.tid), change)?;
         if changed.is_first {
             self.add(block);
         }

@@ -1,12 +1,21 @@
-//! Writing blocks to where they belong.
+//! Writing blocks to where they belong, and bringing them to stable storage.
 
 use std::io::{self, IoSlice};
 use std::ops::Deref;
 
 use dentree_blockdev::BlockDevice;
+use dentree_bufcache::Stamp;
+
+use crate::error::Cause;
+use crate::tid::Tid;
 
 /// Most blocks in a request: as many pieces as the usual kernel takes in one call.
 pub(crate) const MOST_BLOCKS: usize = 1024;
+
+/// By which a transaction pins the blocks that it changed last, until they are home.
+pub(crate) fn stamp(tid: Tid) -> Stamp {
+    Stamp(tid.0)
+}
 
 /// Writes blocks home. Neighbours, which must stand side by side in `blocks`, go in one request.
 pub(crate) fn write<B: Deref<Target = [u8]>>(
@@ -25,4 +34,9 @@ pub(crate) fn write<B: Deref<Target = [u8]>>(
         rest = behind;
     }
     Ok(())
+}
+
+/// Brings all that was written to stable storage.
+pub(crate) fn flush(device: &dyn BlockDevice) -> Result<(), Cause> {
+    device.flush().map_err(Cause::during("flushing the device"))
 }

@@ -2,32 +2,19 @@
 
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
 
 use dentree_bufcache::BufCache;
 
 use crate::committer::{self, Store};
 use crate::error::{Cause, Error};
-use crate::format::Tid;
 use crate::handle::Handle;
 use crate::last::LastChanges;
-use crate::log::Log;
+use crate::log::{JournalOptions, Log};
 use crate::reader::JournalLocation;
 use crate::shared::Shared;
 use crate::sync::atomic::Ordering::Relaxed;
 use crate::sync::{Mutex, lock, thread};
-
-/// How a journal is written.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct JournalOptions {
-    /// The running transaction is committed after so long at the latest. `None`: only when somebody asks for it, or it is
-    /// large.
-    pub interval: Option<Duration>,
-    /// The file system has checksums of its metadata (`metadata_csum`): the journal gets them too.
-    pub has_checksums: bool,
-    /// The file system counts its blocks with 64 bits (`64bit`): the journal does, too.
-    pub is_64bit: bool,
-}
+use crate::tid::Tid;
 
 /// Makes changes of a file system's metadata atomic, see the [crate's page](crate).
 ///

@@ -4,11 +4,11 @@ use std::io;
 
 use dentree_bufcache::BufCache;
 
-use crate::committer::during;
 use crate::error::Cause;
-use crate::format::Tid;
+use crate::home;
 use crate::shared::{Pieces, Shared};
 use crate::sync::atomic::Ordering::Relaxed;
+use crate::tid::Tid;
 
 /// Called for each transaction before it is taken over.
 pub(crate) type Finish = Box<dyn Fn(&mut LastChanges<'_>) -> io::Result<()> + Send + Sync>;
@@ -34,7 +34,7 @@ impl LastChanges<'_> {
     /// # Errors
     /// That the block cannot be read: nothing was changed.
     pub fn update<R>(&mut self, block: u64, change: impl FnOnce(&mut [u8]) -> R) -> io::Result<R> {
-        let changed = self.cache.update(block, Shared::stamp(self.tid), change)?;
+        let changed = self.cache.update(block, home::stamp(self.tid), change)?;
         if changed.is_first {
             self.blocks.push(block);
         }
@@ -52,6 +52,6 @@ impl Shared {
             self.overdrafts.fetch_add(last.blocks.len() as u64, Relaxed);
             self.deposit(0, &mut Pieces { blocks: last.blocks, ..Pieces::default() });
         }
-        finished.map_err(during("making the last changes of a transaction"))
+        finished.map_err(Cause::during("making the last changes of a transaction"))
     }
 }

@@ -82,11 +82,14 @@ mod revoke;
 mod shared;
 mod superblock;
 mod sync;
+mod tid;
 
 pub use error::{Cause, Damage, Error};
-pub use format::{Tid, empty_journal};
+pub use format::empty_journal;
 pub use handle::Handle;
-pub use journal::{Journal, JournalOptions};
+pub use journal::Journal;
 pub use last::LastChanges;
+pub use log::JournalOptions;
 pub use reader::JournalLocation;
 pub use recover::{Recovered, Replayed, recover, replay};
+pub use tid::Tid;

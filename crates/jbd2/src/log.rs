@@ -27,15 +27,33 @@ use dentree_blockdev::BlockDevice;
 use dentree_bufcache::{BufCache, Buffer, Stamp};
 use foldhash::fast::RandomState;
 
-use crate::committer::{Batch, during, flush};
 use crate::encode::{Encoder, LogBlock};
 use crate::error::{Cause, Error};
-use crate::format::Tid;
 use crate::home;
-use crate::journal::JournalOptions;
 use crate::reader::{JournalLocation, LogReader};
-use crate::shared::Shared;
 use crate::superblock::Superblock;
+use crate::tid::Tid;
+
+/// How a journal is written.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct JournalOptions {
+    /// The running transaction is committed after so long at the latest. `None`: only when somebody asks for it, or it is
+    /// large.
+    pub interval: Option<Duration>,
+    /// The file system has checksums of its metadata (`metadata_csum`): the journal gets them too.
+    pub has_checksums: bool,
+    /// The file system counts its blocks with 64 bits (`64bit`): the journal does, too.
+    pub is_64bit: bool,
+}
+
+/// What a transaction did, taken over by its commit.
+pub(crate) struct Batch {
+    pub(crate) tid: Tid,
+    /// In ascending order, each once, without those that it freed.
+    pub(crate) blocks: Vec<(u64, Buffer)>,
+    /// Runs that it freed.
+    pub(crate) freed: Vec<(u64, u64)>,
+}
 
 pub(crate) struct Log {
     cache: Arc<BufCache>,
@@ -165,7 +183,7 @@ impl Log {
     }
 
     fn flush(&self) -> Result<(), Cause> {
-        flush(self.device())
+        home::flush(self.device())
     }
 
     /// Blocks of the log that are free.
@@ -211,7 +229,7 @@ impl Log {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         self.last_commit = self.last_commit.max(now);
         let commit = LogBlock::Made(self.encoder.commit_block(self.next, self.last_commit, end.sum));
-        self.append(end.at, &[commit]).map_err(during("writing a commit to the journal"))?;
+        self.append(end.at, &[commit]).map_err(Cause::during("writing a commit to the journal"))?;
         self.note(entry);
         Ok(())
     }
@@ -253,7 +271,7 @@ impl Log {
         // where zeros complete the commit or leave none.
         blocks.push(LogBlock::Made(vec![0; self.reader.block_size]));
         self.fill_ahead(blocks.len());
-        self.append(self.head, &blocks).map_err(during("writing to the journal"))?;
+        self.append(self.head, &blocks).map_err(Cause::during("writing to the journal"))?;
         Ok(Stage::Written { entry, end: End { at, sum }, is_flushed: false })
     }
 
@@ -297,7 +315,7 @@ impl Log {
             }
         }
         let tid = self.next;
-        let stamp = Shared::stamp(batch.tid);
+        let stamp = home::stamp(batch.tid);
         let blocks = batch.blocks.iter().map(|&(block, _)| block).collect();
         for (block, version) in batch.blocks {
             let old = self.latest.insert(block, Latest { tid, version: Some((version, stamp)) });
@@ -365,7 +383,7 @@ impl Log {
         }
         versions.sort_unstable_by_key(|&(block, _)| block);
         home::write(self.device(), self.reader.block_size, &versions)
-            .map_err(during("writing blocks home"))?;
+            .map_err(Cause::during("writing blocks home"))?;
         self.flush()?;
         let (start, tid) = self.live.get(count).map_or((self.head, self.next), |live| (live.start, live.tid));
         self.set_tail(Some(start), tid)?;
@@ -393,7 +411,7 @@ impl Log {
             self.superblock.set_tail(start, tid);
             self.superblock
                 .write(&**self.cache.device())
-                .map_err(during("writing the journal's superblock"))?;
+                .map_err(Cause::during("writing the journal's superblock"))?;
             self.tail = tail;
         }
         Ok(())

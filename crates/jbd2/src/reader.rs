@@ -7,7 +7,8 @@ use zerocopy::FromBytes;
 
 use crate::checksum::{Seed, superblock_is_sound};
 use crate::error::{Damage, Error};
-use crate::format::{BlockType, CRC32C, Features, RawSuperblock, SUPERBLOCK_LEN, Tid, header};
+use crate::format::{BlockType, CRC32C, Features, RawSuperblock, SUPERBLOCK_LEN, header};
+use crate::tid::Tid;
 
 /// Where a journal lies on its device.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -8,12 +8,13 @@ use dentree_blockdev::BlockDevice;
 use crate::checksum::TransactionSum;
 use crate::error::{Damage, Error};
 use crate::fast_commit;
-use crate::format::{BlockType, Commit, MAGIC, Sums, Tags, Tid, header, revoked_blocks};
+use crate::format::{BlockType, Commit, MAGIC, Sums, Tags, header, revoked_blocks};
 use crate::home;
 use crate::overlay::{Logged, Overlay};
 use crate::reader::{JournalLocation, LogReader};
 use crate::revoke::Revokes;
 use crate::superblock::Superblock;
+use crate::tid::Tid;
 
 /// A device as it is once its journal has been replayed.
 pub struct Recovered {

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::format::Tid;
+use crate::tid::Tid;
 
 /// For each block that has a copy in the journal, the last transaction that revoked it. Other blocks are not kept: a
 /// journal full of revoke records would cost many times its size.

@@ -18,17 +18,17 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use dentree_bufcache::{BufCache, Stamp};
+use dentree_bufcache::BufCache;
 
 use crate::committer::Store;
 use crate::error::Cause;
-use crate::format::Tid;
 use crate::gate::Gate;
 use crate::last::Finish;
 use crate::sync::atomic::AtomicU32;
 use crate::sync::atomic::AtomicU64;
 use crate::sync::atomic::Ordering::Relaxed;
 use crate::sync::{Condvar, Mutex, lock, wait, wait_for};
+use crate::tid::Tid;
 
 /// What runs when a transaction has ended.
 pub(crate) type Action = Box<dyn FnOnce(Result<(), Arc<Cause>>) + Send>;
@@ -186,10 +186,6 @@ impl Shared {
     /// The running transaction: for who is inside the gate, it stays that.
     pub(crate) fn running(&self) -> Tid {
         Tid(self.running.load(Relaxed))
-    }
-
-    pub(crate) fn stamp(tid: Tid) -> Stamp {
-        Stamp(tid.0)
     }
 
     /// Leaves what a handle has collected to the running transaction, which the handle must still be inside.

@@ -9,9 +9,10 @@ use crate::checksum::superblock_sum;
 use crate::error::Error;
 use crate::format::{
     COMPAT_CHECKSUM, CRC32C, Features, INCOMPAT_64BIT, INCOMPAT_ASYNC_COMMIT, INCOMPAT_CSUM_V3,
-    INCOMPAT_REVOKE, RawSuperblock, Sums, Tid,
+    INCOMPAT_REVOKE, RawSuperblock, Sums,
 };
 use crate::reader::LogReader;
+use crate::tid::Tid;
 
 /// The journal's superblock. All that changes in it stands in its first sector: a write cut short leaves the old one or
 /// the new one.

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
+use dentree_dcache::PrefetchMode;
 use dentree_lab::harness::{Contender, Course, race, verify};
 use dentree_lab::paths::{Ending, Path, PathSet, Pattern, Rename, RenameLoad};
 use dentree_lab::rivals::{Chained, KernelStat, NameCache};
@@ -14,7 +15,7 @@ const WALKS: usize = 2_000;
 fn contenders(tree: &Tree) -> Vec<Contender> {
     let mut all: Vec<Contender> = variants()
         .iter()
-        .map(|variant| Contender { name: variant.name, cache: (variant.build)(tree) })
+        .map(|variant| Contender { name: variant.name, cache: (variant.build)(tree, PrefetchMode::Auto) })
         .collect();
     match KernelStat::build(tree) {
         Ok(cache) => all.push(Contender { name: "kernel-stat", cache: Box::new(cache) }),

@@ -12,7 +12,7 @@ use crate::inode::lock;
 use crate::walk::NAME_MAX;
 use crate::{Access, Attr, DirEntry, Error, FileSystem, FileType, Identity, Ino, Inode, Result, Vfs};
 use crate::{Lookup, ReaddirStart};
-use dentree_dcache::{Child, DentryId, DentryRef, Fill, Kind, Seen};
+use dentree_dcache::{Child, DentryId, DentryRef, Fill, Handle, Kind, Seen};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -25,6 +25,18 @@ const DEPTH_MAX: usize = crate::PATH_MAX / 2;
 
 /// How often something begins again because others were faster. Each time somebody else has got ahead.
 const RETRIES: usize = 64;
+
+impl Handle for Ino {
+    #[inline]
+    fn to_word(&self) -> Option<u64> {
+        Some(self.0)
+    }
+
+    #[inline]
+    fn from_word(word: u64) -> Option<Self> {
+        Some(Ino(word))
+    }
+}
 
 impl<F: FileSystem> Vfs<F> {
     /// Does what may meet a name that is just being removed, again where it did.

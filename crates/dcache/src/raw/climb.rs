@@ -59,14 +59,9 @@ impl<H: Handle> Core<H> {
         passes: Pattern,
         climbed: &mut Climbed,
     ) -> Option<Id> {
-        for found in self.index.likely(extent, hash) {
-            // Whoever wants a handle or a reference reads there: not to wait for it behind the climb.
-            prefetch(self.dentry(found));
-            if self.climb_from(found, top, text, ends, passes, climbed) {
-                return Some(found);
-            }
-        }
-        None
+        self.index
+            .likely(extent, hash)
+            .find(|&found| self.climb_from(found, top, text, ends, passes, climbed))
     }
 
     /// The same from an entry that is known; tells whether it came up to `top`.
@@ -91,6 +86,11 @@ impl<H: Handle> Core<H> {
             let Some(begin) = self.begin_of_name(record, shape, id, text, (at, end)) else { return false };
             if rung == 0 {
                 climbed.begin = begin;
+                prefetch(self.used(id));
+                if shape.hides_handle() {
+                    // Whoever wants the handle reads there: not to wait for it behind the climb.
+                    prefetch(self.dentry(id));
+                }
             }
             hold.write((id, seq));
             climbed.counts |= seq;

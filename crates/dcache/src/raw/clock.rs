@@ -1,7 +1,8 @@
 //! What goes when memory is short: the lazy LRU of the 2002 paper in today's form.
 //!
-//! A hit does nothing but set a bit in the record where it is clear. The pruner does the rest:
-//! - **Clock** (Corbató 1968): a hand goes round the slots; a set bit is cleared, a clear one means eviction. The
+//! A hit does nothing but say [`Used`] where that is not said yet. These marks lie apart from records and dentries, 64 to a line, so
+//! that a walk by a note, which looks at neither, finds the mark near. The pruner does the rest:
+//! - **Clock** (Corbató 1968): a hand goes round the slots; a mark is taken away, none means eviction. The
 //!   slots are the list, so there is none to maintain, and the hand reads records in the order of memory.
 //! - **Leaves first**: an entry with children is pinned by them; held entries are passed over as they are met.
 //! - **Probation**: entries that a scan brings in (`cold`) queue up in a ring of a tenth of the cache, and are
@@ -12,9 +13,9 @@
 //! Rings hold `(number, generation)`; what went another way is found stale and skipped. [clock] guards all of it
 //! and is a leaf: victims are collected under it and evicted without it.
 
-use super::{Core, Id, record::Shape};
+use super::{Core, Id, chunks::Zeroed, record::Shape};
 use crate::Handle;
-use crate::sync::{Ordering, lock};
+use crate::sync::{AtomicU8, Ordering, lock};
 use std::collections::VecDeque;
 
 /// Victims per collection: the clock's lock is taken once for so many.
@@ -25,6 +26,34 @@ const STRIDE: u32 = 1024;
 const PROBATION: usize = 10;
 
 type Ticket = (Id, u32);
+
+/// Whether an entry was used since the hand came by. Single word: set by walks that hit, taken away by the clock. Zero is used, so that who
+/// links new entries writes no line that they share with those of other threads.
+#[derive(Default)]
+pub(crate) struct Used(AtomicU8);
+
+// SAFETY: an atomic integer of zero bytes is zero.
+unsafe impl Zeroed for Used {}
+
+impl Used {
+    /// Notes a hit.
+    #[inline(always)]
+    pub(crate) fn touch(&self) {
+        self.set(true);
+    }
+
+    pub(crate) fn get(&self) -> bool {
+        self.0.load(Ordering::Relaxed) == 0
+    }
+
+    /// Writes only where it is not so, that a hot line stays shared (G4).
+    #[inline(always)]
+    pub(crate) fn set(&self, used: bool) {
+        if self.get() != used {
+            self.0.store(u8::from(!used), Ordering::Relaxed);
+        }
+    }
+}
 
 /// [clock]
 pub(crate) struct Clock {
@@ -88,10 +117,10 @@ impl<H: Handle> Core<H> {
             if self.dentry(oldest).generation() != generation {
                 return None;
             }
-            if !self.dentry(oldest).is_used() {
+            if !self.used(oldest).get() {
                 break;
             }
-            self.dentry(oldest).set_used(false);
+            self.used(oldest).set(false);
             ticket = clock.negative.push(ticket)?;
         }
         Some(ticket.0)
@@ -143,12 +172,11 @@ impl<H: Handle> Core<H> {
 
     /// Whether the clock lets an entry go now; takes its chance away if not.
     fn may_go(&self, id: Id) -> bool {
-        let dentry = self.dentry(id);
-        if !self.record(id).shape().is_linked() || !dentry.is_evictable() {
+        if !self.record(id).shape().is_linked() || !self.dentry(id).is_evictable() {
             return false;
         }
-        let chance = dentry.is_used();
-        dentry.set_used(false);
+        let chance = self.used(id).get();
+        self.used(id).set(false);
         !chance
     }
 

@@ -1,5 +1,5 @@
 //! The written part of an entry, beside its record under the same number: who holds it, its place among its
-//! siblings, its handle. A walk touches the last component's alone.
+//! siblings, its handle. A walk looks at the last component's alone, and not at that where record or note repeat the handle.
 //!
 //! | field | guard |
 //! |---|---|
@@ -8,7 +8,6 @@
 //! | `long` | [dir lock of the parent] to write, [epoch] to read |
 //! | `position`, `next`, `prev` | [dir lock of the parent]; `next` of a free slot: [pool lock] |
 //! | `first_child`, `last_child`, `changes`, `unplaced` | [dir lock of this directory] |
-//! | `used` | single word: set by walks that hit, cleared by the clock |
 //! | `deadline` | single word: the tick after which the entry is not believed, 0 = never |
 //! | `handle` | [immutable] from before the entry is linked until no one can reach it; [epoch] to read unheld |
 //!
@@ -47,7 +46,6 @@ pub(crate) struct Dentry<H> {
     prev: AtomicU32,
     changes: AtomicU32,
     unplaced: AtomicU8,
-    used: AtomicU8,
     deadline: AtomicU32,
     handle: UnsafeCell<MaybeUninit<H>>,
 }
@@ -68,7 +66,6 @@ impl<H> Default for Dentry<H> {
             prev: AtomicU32::default(),
             changes: AtomicU32::default(),
             unplaced: AtomicU8::default(),
-            used: AtomicU8::default(),
             deadline: AtomicU32::default(),
             handle: UnsafeCell::new(MaybeUninit::uninit()),
         }
@@ -162,22 +159,6 @@ impl<H> Dentry<H> {
 
     pub(crate) fn mark_dead(&self) {
         self.refs.store(DEAD, Ordering::Relaxed);
-    }
-
-    /// Notes a hit. Writes only where the bit is clear, so that a hot line stays shared (G4).
-    #[inline(always)]
-    pub(crate) fn touch(&self) {
-        if self.used.load(Ordering::Relaxed) == 0 {
-            self.used.store(1, Ordering::Relaxed);
-        }
-    }
-
-    pub(crate) fn set_used(&self, used: bool) {
-        self.used.store(u8::from(used), Ordering::Relaxed);
-    }
-
-    pub(crate) fn is_used(&self) -> bool {
-        self.used.load(Ordering::Relaxed) != 0
     }
 
     /// Whether nothing speaks against evicting it. Only a hint.

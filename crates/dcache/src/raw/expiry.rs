@@ -104,6 +104,10 @@ impl<H: Handle> Core<H> {
 
     /// Makes everything below `dir` expired, in constant time. The caller holds it.
     pub(crate) fn expire_below(&self, dir: Id) {
+        // A held entry keeps its kind.
+        if !self.record(dir).shape().is_directory() {
+            return;
+        }
         let _expiring = lock(&self.expiry.expiring);
         if self.expiry.stamp() == u32::MAX {
             self.renumber();
@@ -124,7 +128,8 @@ impl<H: Handle> Core<H> {
         let slots = self.high_water();
         (1..slots).for_each(|id| self.records.get(id).expire());
         self.record(Id::ROOT).set_horizon(1);
-        (2..slots).for_each(|id| self.records.get(id).set_horizon(0));
+        let is_directory = |id: &Id| self.record(*id).shape().is_directory();
+        (2..slots).map(Id).filter(is_directory).for_each(|id| self.rewrite(id).forget_horizon());
         self.rewrite(Id::ROOT).flags(0, Shape::COMPLETE);
         self.expiry.stamp.store(1, Ordering::SeqCst);
     }
@@ -132,13 +137,19 @@ impl<H: Handle> Core<H> {
 
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
-    use crate::{Child, Dcache, Reason, Stopped, Walk, WalkOptions};
+    use crate::{Child, Dcache, Fill, Reason, Stopped, Walk, WalkOptions};
 
     /// Tests begin with a counter just below its end.
     #[test]
     fn expiry_goes_on_when_its_counter_begins_anew() {
         let cache = Dcache::builder().build(Child::directory(1_u64));
         let root = cache.root();
+        // In a slot that was used before, for a generation that is not zero.
+        cache.create(&root, b"before", Child::other(2));
+        cache.invalidate(&root, b"before");
+        cache.prune(1);
+        let other = cache.create(&root, b"other", Child::other(3));
+        assert_ne!(other.id().generation(), 0);
         for round in 0..8 {
             let dir = cache.create(&root, b"dir", Child::directory(10 + round));
             cache.create(&dir, b"file", Child::other(20 + round));
@@ -146,6 +157,14 @@ mod tests {
             assert!(matches!(walk(), Walk::Found(_)), "{round}");
             cache.expire_subtree(&dir);
             assert!(matches!(walk(), Walk::Stopped(Stopped { why: Reason::Expired, .. })), "{round}");
+            // Horizons begin anew; what files have in their place stays.
+            let again =
+                cache.lookup_or_fill(&root, b"other", || Ok::<_, ()>(Fill::Positive(Child::other(3))));
+            assert!(again.is_ok_and(|again| again.is_some_and(|again| again == other)));
+            let Walk::Found(seen) = cache.find(&root, b"other", WalkOptions::default(), |_| true) else {
+                panic!("{round}")
+            };
+            assert_eq!((seen.id, seen.handle), (other.id(), 3), "{round}");
         }
         assert!(cache.core.expiry.stamp() < 8);
     }

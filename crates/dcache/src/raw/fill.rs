@@ -195,7 +195,7 @@ impl<H: Handle> Core<H> {
     /// [dir lock]
     fn known_locked(&self, id: Id) -> Known {
         let record = self.record(id);
-        self.dentry(id).touch();
+        self.used(id).touch();
         // A positive entry below a locked directory is alive.
         if !record.shape().is_negative() && self.hold(id) { Known::Positive(id) } else { Known::Negative }
     }

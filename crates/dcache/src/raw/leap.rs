@@ -21,12 +21,11 @@ use super::{
     chunks::prefetch,
     climb::{Climbed, Hold},
     counters::Counter,
-    dentry::Dentry,
     epoch::Pin,
     index::Miss,
     name::{NAME_MAX, PATH_MAX, Text, skip_slashes},
     notes::{self, Known},
-    record::{Shape, settle_reads},
+    record::{Shape, Sight, settle_reads},
     walk::{Descent, End, Here, Request, Trail},
 };
 use crate::{Handle, Kind};
@@ -110,22 +109,25 @@ impl<H: Handle> Core<H> {
         Some(Aim { foot, text, at, keep_last_link: request.keep_last_link })
     }
 
-    /// Ends a walk at what is noted of its path: answers what `settle` makes of the entry, or where in the path a name stands that is not
-    /// there. `settle` may read the entry's handle and generation. Counts the walk if it ends here.
+    /// Ends a walk at what is noted of its path: answers what `settle` makes of the entry, its kind and what else is noted of it, or where in
+    /// the path a name stands that is not there. `settle` may read the entry's handle and generation. Counts the walk if it ends here.
     #[inline(always)]
     pub(crate) fn leap_by_note<R>(
         &self,
         pin: &Pin<'_>,
         request: &Request<'_>,
-        settle: impl FnOnce(Id, &Dentry<H>, Kind) -> Option<R>,
+        settle: impl FnOnce(Id, Kind, Option<Sight>) -> Option<R>,
     ) -> Option<Result<R, (usize, usize)>> {
         let path = plain_part(request.path)?;
         if !pin.trials().look(pin.counters().walks.get()) || self.expiry.ever() {
             return None;
         }
         let known = self.notes.find(self.key(request.start, path))?;
-        let dentry = self.dentries.foreseen().get(known.id.0 as usize)?;
-        prefetch(dentry);
+        let used = self.used.foreseen().get(known.id.0 as usize)?;
+        let sight = known.sight();
+        if request.holds || sight.is_none() {
+            prefetch(self.dentry(known.id));
+        }
         let count = |how: &Counter| {
             let counters = pin.counters();
             counters.walks.add(1);
@@ -147,12 +149,12 @@ impl<H: Handle> Core<H> {
         if !self.is_known(request, known) {
             return None;
         }
-        dentry.touch();
+        used.touch();
         let Some(kind) = kind else {
             count(&pin.counters().negative);
             return Some(Err((len - last_name(path).len(), len)));
         };
-        let settled = settle(known.id, dentry, kind)?;
+        let settled = settle(known.id, kind, sight)?;
         count(&pin.counters().found);
         Some(Ok(settled))
     }
@@ -245,7 +247,7 @@ impl<H: Handle> Core<H> {
         let (extent, ends) = (self.index.extent(), (at, text.bytes.len()));
         let found = self.climb(extent, foot.0, text, ends, hash, Shape::plain(), &mut climbed)?;
         let (record, begin) = (self.record(found), climbed.begin);
-        self.dentry(found).touch();
+        self.used(found).touch();
         let shape = record.shape();
         let end = match shape {
             _ if shape.is_symlink() && !aim.keep_last_link => return None,

@@ -55,7 +55,7 @@ pub(crate) mod walk;
 use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering, Padded, lock};
 use crate::{Child, DentryId, Handle, PrefetchMode};
 use chunks::Chunks;
-use clock::Clock;
+use clock::{Clock, Used};
 use dentry::Dentry;
 use epoch::Epoch;
 use expiry::Expiry;
@@ -92,6 +92,7 @@ pub(crate) struct Core<H> {
     pub(crate) records: Chunks<Record>,
     pub(crate) counts: Chunks<Count>,
     pub(crate) dentries: Chunks<Dentry<H>>,
+    pub(crate) used: Chunks<Used>,
     pub(crate) index: Index,
     pub(crate) notes: Notes,
     pub(crate) epoch: Epoch,
@@ -124,6 +125,7 @@ impl<H: Handle> Core<H> {
             records: Chunks::new(slots),
             counts: Chunks::new(slots),
             dentries: Chunks::new(slots),
+            used: Chunks::new(slots),
             index: Index::new(foreseen),
             notes,
             epoch: Epoch::new(),
@@ -150,8 +152,8 @@ impl<H: Handle> Core<H> {
         debug_assert_eq!(id, Id::ROOT);
         let record = self.record(id);
         let rewrite = self.rewrite(id);
+        rewrite.seed(self.hasher.salt(0, 0), 0);
         rewrite.place(id, &Name::NONE);
-        rewrite.seed(self.hasher.salt(0, 0));
         rewrite.shape(Shape::linked(Some(root.kind), if root.search { Shape::SEARCH } else { 0 }, 0));
         drop(rewrite);
         record.set_stamp(self.expiry.stamp());
@@ -169,6 +171,11 @@ impl<H: Handle> Core<H> {
     #[inline(always)]
     pub(crate) fn dentry(&self, id: Id) -> &Dentry<H> {
         self.dentries.get(id.0)
+    }
+
+    #[inline(always)]
+    pub(crate) fn used(&self, id: Id) -> &Used {
+        self.used.get(id.0)
     }
 
     /// The right to rewrite a record.
@@ -220,15 +227,17 @@ impl<H: Handle> Core<H> {
 
     /// Whether the entry with this id is still cached under its name.
     ///
-    /// If the slot has been given to another entry since, its generation was moved on before that one's shape was written, behind a
-    /// fence (R1 in `record.rs`): who has seen that shape sees the new generation.
+    /// Where the record tells the generation, too, and has not changed between, that is all. Else it is the dentry's: if the slot has been given
+    /// to another entry since, its generation was moved on before that one's shape was written, behind a fence (R1 in `record.rs`): who
+    /// has seen that shape sees the new generation.
     pub(crate) fn is_linked(&self, id: DentryId) -> bool {
         if id.id() == Id::NONE || !self.memory.has_slot(id.id()) {
             return false;
         }
-        let is_linked = self.record(id.id()).shape().is_linked();
-        record::settle_reads();
-        is_linked && self.dentry(id.id()).generation() == id.generation()
+        let record = self.record(id.id());
+        let (shape, told) = record.linked_as();
+        let generation = || told.unwrap_or_else(|| self.dentry(id.id()).generation());
+        shape.is_linked() && generation() == id.generation()
     }
 
     /// Takes a user's reference to the parent of an entry that is held.

@@ -8,7 +8,7 @@ use super::{
     index::Index,
     name::{Digest, Hasher, INLINE, Name},
     notes::{End, Finding, Key, Notes},
-    record::{Count, Record, Shape, settle_reads},
+    record::{Count, Record, Shape, Sight, settle_reads},
 };
 use crate::Kind;
 use loom::sync::Arc;
@@ -37,19 +37,23 @@ fn write(record: &Record, name: &Name<'_>, version: u64) {
 /// The same where notes look at its count.
 fn write_counted(record: &Record, count: &Count, name: &Name<'_>, version: u64) {
     let rewrite = record.rewrite(count);
+    rewrite.sight(sight_of(version));
     rewrite.place(DIR, name);
-    rewrite.seed(version);
-    rewrite.shape(Shape::linked(Some(Kind::Other), 0, name.bytes.len()));
+    rewrite.shape(Shape::linked(Some(Kind::Other), Shape::SIGHTED, name.bytes.len()));
 }
 
-/// What a walk does at one record on its way down: the seed that it saw under the name, if it may believe it.
+fn sight_of(version: u64) -> Sight {
+    Sight { word: version, generation: version as u32 }
+}
+
+/// What a walk does at one record on its way down: the version that it saw under the name, if it may believe it.
 fn read(record: &Record, name: &Name<'_>) -> Result<Option<u64>, ()> {
-    believed(record, || record.shape_if_named(DIR, name).is_some())
+    if_believed(record, || record.shape_if_named(DIR, name).is_some())
 }
 
 /// The same on the way up, where the record tells how much of the path to compare.
 fn read_in_leap(record: &Record, name: &Name<'_>) -> Result<Option<u64>, ()> {
-    believed(record, || {
+    if_believed(record, || {
         let (shape, mut window) = (record.shape(), [b'/'; INLINE]);
         window[..name.bytes.len()].copy_from_slice(name.bytes);
         let len = shape.name_len();
@@ -60,11 +64,17 @@ fn read_in_leap(record: &Record, name: &Name<'_>) -> Result<Option<u64>, ()> {
     })
 }
 
-fn believed(record: &Record, is_it: impl FnOnce() -> bool) -> Result<Option<u64>, ()> {
+fn if_believed(record: &Record, is_it: impl FnOnce() -> bool) -> Result<Option<u64>, ()> {
     let seq = record.begin();
-    let seen = is_it().then(|| record.seed());
+    let seen = is_it().then(|| record.sight());
     settle_reads();
-    if seq & 1 == 0 && record.is_unchanged(seq) { Ok(seen) } else { Err(()) }
+    let is_whole = seq & 1 == 0 && record.is_unchanged(seq);
+    if is_whole { Ok(seen.map(version_of)) } else { Err(()) }
+}
+
+fn version_of(sight: Sight) -> u64 {
+    assert_eq!(sight, sight_of(sight.word), "the handle of one version with the generation of another");
+    sight.word
 }
 
 #[test]
@@ -88,12 +98,12 @@ fn read_while_written(read: fn(&Record, &Name<'_>) -> Result<Option<u64>, ()>) {
             let record = record.clone();
             thread::spawn(move || write(&record, &b, 2))
         };
-        // Never the new seed under the old name, nor the other way round.
-        if let Ok(Some(seed)) = read(&record, &a) {
-            assert_eq!(seed, 1);
+        // Never the new handle under the old name, nor the other way round.
+        if let Ok(Some(version)) = read(&record, &a) {
+            assert_eq!(version, 1);
         }
-        if let Ok(Some(seed)) = read(&record, &b) {
-            assert_eq!(seed, 2);
+        if let Ok(Some(version)) = read(&record, &b) {
+            assert_eq!(version, 2);
         }
         writer.join().expect("no panic");
         assert_eq!(read(&record, &b), Ok(Some(2)));
@@ -271,20 +281,40 @@ fn a_detached_entry_dies_exactly_once() {
 fn an_id_does_not_mean_the_next_entry_of_its_slot() {
     // As `Core::is_linked` and `Core::bury` do it.
     let hasher = Hasher::new(1);
-    let b = name(&hasher, b"b");
+    let (a, b) = (name(&hasher, b"a"), name(&hasher, b"b"));
     model(move || {
         let slot = Arc::new((Record::default(), Dentry::<u64>::default()));
+        write(&slot.0, &a, 0);
+        slot.0.rewrite(&Count::default()).unlink();
         let next = {
             let slot = slot.clone();
             thread::spawn(move || {
                 slot.1.next_generation();
-                write(&slot.0, &b, 2);
+                write(&slot.0, &b, 1);
             })
         };
-        let is_linked = slot.0.shape().is_linked();
-        settle_reads();
-        assert!(!is_linked || slot.1.generation() != 0);
+        let (shape, told) = slot.0.linked_as();
+        assert!(!shape.is_linked() || told.unwrap_or_else(|| slot.1.generation()) == 1);
         next.join().expect("no panic");
+    });
+}
+
+#[test]
+fn an_id_means_its_entry_as_long_as_that_is_linked() {
+    // The entry is renamed meanwhile, which leaves its generation alone.
+    let hasher = Hasher::new(1);
+    let (a, b) = (name(&hasher, b"a"), name(&hasher, b"b"));
+    model(move || {
+        let record = Arc::new(Record::default());
+        write(&record, &a, 1);
+        let renamer = {
+            let record = record.clone();
+            thread::spawn(move || record.rewrite(&Count::default()).place(DIR, &b))
+        };
+        let (shape, told) = record.linked_as();
+        assert!(shape.is_linked() && told.is_none_or(|generation| generation == 1));
+        renamer.join().expect("no panic");
+        assert_eq!(record.linked_as().1, Some(1));
     });
 }
 
@@ -301,10 +331,16 @@ fn key(path: u8) -> Key {
 }
 
 /// Notes that `path` leads over [`MOVING`] to [`FILE`].
-fn note((notes, records, _): &Noted, path: u8) {
+fn note(noted: &Noted, path: u8) {
+    note_with(noted, path, noted.1[FILE.0 as usize].sight());
+}
+
+/// The same with another handle.
+fn note_with((notes, records, _): &Noted, path: u8, sight: Sight) {
     let hold = |id: Id| (id, records[id.0 as usize].begin());
     let holds = [hold(FILE), hold(MOVING)];
-    let finding = Finding { foot: hold(START).1, holds: &holds, end: End::Positive(Kind::Other) };
+    let (end, sight) = (End::Positive(Kind::Other), Some(sight));
+    let finding = Finding { foot: hold(START).1, holds: &holds, end, sight };
     notes.note(key(path), finding, 0);
 }
 
@@ -335,12 +371,17 @@ fn holds((notes, _, counts): &Noted, path: u8) -> bool {
     })
 }
 
-/// As `Core::miss_by_note`, which relies on what it has read of the record at the end: the seed of what `path` is believed to lead to.
-fn believed_seed((notes, records, counts): &Noted, path: u8) -> Option<u64> {
+/// The version of what `path` is believed to lead to: as `Core::leap_by_note`, which takes it from the note, and as `Core::miss_by_note`, which relies
+/// on what it has read of the record at the end.
+fn believed((notes, records, counts): &Noted, path: u8) -> Option<u64> {
     let known = notes.find(key(path))?;
-    let seed = records[known.id.0 as usize].seed();
+    let noted = known.sight();
+    let read = records[known.id.0 as usize].sight();
     settle_reads();
-    known.holds(&counts[START.0 as usize], counts).then_some(seed)
+    known.holds(&counts[START.0 as usize], counts).then(|| {
+        assert_eq!(noted, Some(read));
+        version_of(read)
+    })
 }
 
 /// G6: as `Core::leap_by_note` looks at the handle of what a note leads to, and as an entry is unlinked and its slot reused.
@@ -394,7 +435,7 @@ fn what_a_note_leads_to_was_filled_before() {
     });
 }
 
-/// G1: `a/file` was there with the later seed at no time.
+/// G1: `a/file` was there with the later handle at no time.
 #[test]
 fn a_note_is_not_believed_of_what_came_after_its_directory_was_renamed() {
     let hasher = Hasher::new(1);
@@ -408,9 +449,9 @@ fn a_note_is_not_believed_of_what_came_after_its_directory_was_renamed() {
                 rewrite(&shared, FILE, &file, 2);
             })
         };
-        assert!(matches!(believed_seed(&shared, b'a'), None | Some(1)));
+        assert!(matches!(believed(&shared, b'a'), None | Some(1)));
         mover.join().expect("no panic");
-        assert_eq!(believed_seed(&shared, b'a'), None);
+        assert_eq!(believed(&shared, b'a'), None);
     });
 }
 
@@ -425,9 +466,9 @@ fn a_note_is_not_believed_of_an_end_that_has_begun_to_change() {
             let shared = shared.clone();
             thread::spawn(move || rewrite(&shared, FILE, &file, 2))
         };
-        assert!(matches!(believed_seed(&shared, b'a'), None | Some(1)));
+        assert!(matches!(believed(&shared, b'a'), None | Some(1)));
         writer.join().expect("no panic");
-        assert_eq!(believed_seed(&shared, b'a'), None);
+        assert_eq!(believed(&shared, b'a'), None);
     });
 }
 
@@ -447,7 +488,7 @@ fn a_note_is_believed_of_no_count_that_is_older_than_it() {
                 rewrite(&shared, FILE, &file, 2);
             })
         };
-        assert!(matches!(believed_seed(&shared, b'a'), None | Some(1)));
+        assert!(matches!(believed(&shared, b'a'), None | Some(1)));
         mover.join().expect("no panic");
     });
 }
@@ -466,9 +507,26 @@ fn a_note_that_is_written_over_is_not_believed_half() {
             let shared = shared.clone();
             thread::spawn(move || note(&shared, b'b'))
         };
-        assert_eq!(believed_seed(&shared, b'a'), None);
+        assert_eq!(believed(&shared, b'a'), None);
         writer.join().expect("no panic");
-        assert_eq!(believed_seed(&shared, b'a'), None);
-        assert_eq!(believed_seed(&shared, b'b'), Some(1));
+        assert_eq!(believed(&shared, b'a'), None);
+        assert_eq!(believed(&shared, b'b'), Some(1));
+    });
+}
+
+/// The path of one note with the handle of another.
+#[test]
+fn a_handle_is_that_of_the_note_which_is_believed() {
+    let hasher = Hasher::new(1);
+    let (a, file) = (name(&hasher, b"a"), name(&hasher, b"file"));
+    model(move || {
+        let shared = Arc::new(noted(b'a', &a, &file));
+        let writer = {
+            let shared = shared.clone();
+            thread::spawn(move || note_with(&shared, b'b', sight_of(2)))
+        };
+        assert!(matches!(believed(&shared, b'a'), None | Some(1)));
+        writer.join().expect("no panic");
+        assert_eq!(believed(&shared, b'a'), None);
     });
 }

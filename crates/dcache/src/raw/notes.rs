@@ -14,6 +14,8 @@
 //!  12  sum     u32        of the counts of the start, `dirs` and `end`     [note seq]
 //!  16  digest  [u64; 2]   of the start's number, the length and the path   [note seq]
 //!  32  dirs    [u32; 8]   the directories between start and end            [note seq]
+//!                        of five at most; then the last three words are
+//!                        generation and handle of the entry
 //! ```
 //!
 //! **Why a note may be believed (G1, G2).** It was written by a walk that found all its counts even and unchanged at one instant: then each
@@ -32,6 +34,10 @@
 //! None of it has to do with hashes of names. So a walk that came to an entry one component at a time, as it must below a directory that was renamed
 //! (its children's hashes follow from its old name), climbs from there all the same, and what it finds is as good a note as any: its counts
 //! are compared behind the climb. The next walk of that path leaps.
+//!
+//! **Why the handle may be believed.** With five directories at most a note repeats handle and generation of the entry where the handle is a word, so that
+//! who finds the note looks neither at record nor at dentry. The note's writer has read them of an entry that was linked, inside its pin; they
+//! stay that entry's until it is unlinked, which its count would tell. Who asks for the handle takes it from the note before it looks at the counts.
 //!
 //! **Why the entry may be looked at (G6).** A note has an entry's number, and the slot may be free by now, or be made another entry at this moment,
 //! which what is found through the index cannot be. L1: who has found, inside its pin, that a note holds, may read the slot's
@@ -68,13 +74,15 @@ use super::{
     epoch::Seat,
     leap::Aim,
     name::Digest,
-    record::{Count, laps, settle_reads},
+    record::{Count, Sight, laps, settle_reads},
 };
 use crate::sync::{AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 use crate::{Handle, Kind};
 
 /// The most directories of a note.
 pub(super) const DIRS: usize = 8;
+/// The most of a note that tells a handle.
+const SIGHTED_DIRS: usize = DIRS - 3;
 /// The part of the budget that the table may take.
 const SHARE: usize = 32;
 /// More would not stay in any processor's caches.
@@ -100,12 +108,14 @@ const _: () = assert!(size_of::<Note>() == 64);
 // SAFETY: atomics of zero bytes are zero, and need no drop.
 unsafe impl Zeroed for Note {}
 
-/// What a note is about, and how old it is: 8 bits of the path's length, 4 of directories, 3 of what is at the end, 16 of laps.
+/// What a note is about, and how old it is: 8 bits of the path's length, 4 of directories, 3 of what is at the end, one for whether it tells the
+/// handle, 16 of laps.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Size(u32);
 
 impl Size {
     const END: u32 = 12;
+    const SIGHTED: u32 = 1 << 15;
 
     fn new(bytes: usize, dirs: usize, end: End, laps: u32) -> Size {
         debug_assert!(dirs <= DIRS && (1..256).contains(&bytes));
@@ -128,6 +138,11 @@ impl Size {
             3 => End::Negative,
             _ => End::Miss,
         }
+    }
+
+    #[inline(always)]
+    fn is_sighted(self) -> bool {
+        self.0 & Self::SIGHTED != 0
     }
 
     #[inline(always)]
@@ -174,6 +189,8 @@ pub(super) struct Finding<'a> {
     pub(super) holds: &'a [Hold],
     /// What the last one is.
     pub(super) end: End,
+    /// Its handle, where that is a word.
+    pub(super) sight: Option<Sight>,
 }
 
 /// See the module's text.
@@ -206,6 +223,16 @@ impl Known<'_> {
     #[inline(always)]
     pub(super) fn end(self) -> End {
         self.size.end()
+    }
+
+    /// The handle of what there is, where the note tells it.
+    #[inline(always)]
+    pub(super) fn sight(self) -> Option<Sight> {
+        self.size.is_sighted().then(|| {
+            let word = |i: usize| self.note.dirs[i].load(Ordering::Relaxed);
+            let handle = u64::from(word(SIGHTED_DIRS + 2)) << 32 | u64::from(word(SIGHTED_DIRS + 1));
+            Sight { word: handle, generation: word(SIGHTED_DIRS) }
+        })
     }
 
     /// Whether all counts are those that the note was written with: `foot` is that of the record where the walk begins, `counts` those that the
@@ -307,8 +334,9 @@ impl Note {
         self.size.load(Ordering::Relaxed) == 0
     }
 
-    fn write(&self, key: Key, Finding { foot, holds, end }: Finding<'_>) {
+    fn write(&self, key: Key, Finding { foot, holds, end, sight }: Finding<'_>) {
         let [(id, _), dirs @ ..] = holds else { return };
+        let sight = sight.filter(|_| dirs.len() <= SIGHTED_DIRS);
         let seq = self.seq.load(Ordering::Relaxed);
         // Acquire: pairs with the Release of the writer before.
         if seq & 1 != 0
@@ -319,7 +347,9 @@ impl Note {
         // N1.
         fence(Ordering::Release);
         let sum = holds.iter().fold(foot, |sum, &(_, count)| sum.wrapping_add(count));
-        self.size.store(Size::new(key.bytes, dirs.len(), end, laps()).0, Ordering::Relaxed);
+        let size = Size::new(key.bytes, dirs.len(), end, laps());
+        let sighted = if sight.is_some() { Size::SIGHTED } else { 0 };
+        self.size.store(size.0 | sighted, Ordering::Relaxed);
         self.end.store(id.0, Ordering::Relaxed);
         self.sum.store(sum, Ordering::Relaxed);
         for (slot, word) in self.digest.iter().zip(key.digest.0) {
@@ -327,6 +357,12 @@ impl Note {
         }
         for (slot, &(id, _)) in self.dirs.iter().zip(dirs) {
             slot.store(id.0, Ordering::Relaxed);
+        }
+        if let Some(Sight { word, generation }) = sight {
+            let words = [generation, word as u32, (word >> 32) as u32];
+            for (slot, word) in self.dirs[SIGHTED_DIRS..].iter().zip(words) {
+                slot.store(word, Ordering::Relaxed);
+            }
         }
         // N1.
         self.seq.store(seq.wrapping_add(2), Ordering::Release);
@@ -344,7 +380,12 @@ impl<H: Handle> Core<H> {
         let is_foreseen = |&(id, _): &Hold| (id.0 as usize) < self.counts.foreseen().len();
         if turn.is_multiple_of(patience) && holds.iter().all(is_foreseen) {
             let key = self.key(aim.foot.0, &aim.text.bytes[aim.at..]);
-            self.notes.note(key, Finding { foot: aim.foot.1, holds, end }, turn);
+            let sight = match (end, holds) {
+                // SAFETY: the caller's walk has found it linked inside its pin, and positive.
+                (End::Positive(_), &[(id, _), ..]) => unsafe { self.sight(id) },
+                _ => None,
+            };
+            self.notes.note(key, Finding { foot: aim.foot.1, holds, end, sight }, turn);
         }
     }
 
@@ -394,7 +435,7 @@ mod tests {
     fn note<const N: usize>(notes: &Notes, (records, _): &Records<N>, path: &[u8]) {
         let hold = |id: Id| (id, records[id.0 as usize].begin());
         let holds = [hold(FILE), hold(DIR)];
-        notes.note(key(path), Finding { foot: hold(BASE).1, holds: &holds, end: FILE_END }, 0);
+        notes.note(key(path), Finding { foot: hold(BASE).1, holds: &holds, end: FILE_END, sight: None }, 0);
     }
 
     #[test]
@@ -456,7 +497,7 @@ mod tests {
             let (notes, records) = (Notes::new(1 << 20), records::<16>());
             let path = vec![b'x'; 100 + dirs];
             let holds: Vec<Hold> = (2..3 + dirs as u32).map(|id| (Id(id), 0)).collect();
-            notes.note(key(&path), Finding { foot: 0, holds: &holds, end: FILE_END }, 0);
+            notes.note(key(&path), Finding { foot: 0, holds: &holds, end: FILE_END, sight: None }, 0);
             assert_eq!(believes(&notes, &records, &path), dirs <= DIRS, "{dirs}");
             drop(rewrite(&records, 2 + dirs));
             assert!(!believes(&notes, &records, &path), "the uppermost of {dirs}");

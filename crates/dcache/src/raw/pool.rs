@@ -11,7 +11,7 @@
 //! Free slots are chained through their dentries, so a free list takes no memory. Handles are dropped outside of
 //! every lock and pin (G7).
 
-use super::{Core, Id, dentry::Dentry, dentry::LongName, record::Count, record::Record};
+use super::{Core, Id, clock::Used, dentry::Dentry, dentry::LongName, record::Count, record::Record};
 use crate::Handle;
 use crate::sync::{AtomicBool, AtomicU32, AtomicUsize, Mutex, Ordering, lock, yield_now};
 use std::collections::VecDeque;
@@ -170,8 +170,9 @@ pub(crate) fn long_name_bytes(len: usize) -> usize {
 }
 
 impl<H: Handle> Core<H> {
-    /// Bytes of one entry in record and dentry.
-    pub(crate) const ENTRY: usize = size_of::<Record>() + size_of::<Count>() + size_of::<Dentry<H>>();
+    /// Bytes of one entry in record and dentry, and apart from them.
+    pub(crate) const ENTRY: usize =
+        size_of::<Record>() + size_of::<Count>() + size_of::<Dentry<H>>() + size_of::<Used>();
     /// What an insertion may add to the index.
     const OVERFLOW: usize = 64;
 
@@ -193,6 +194,7 @@ impl<H: Handle> Core<H> {
         self.records.ensure(id.0);
         self.counts.ensure(id.0);
         self.dentries.ensure(id.0);
+        self.used.ensure(id.0);
         self.dentry(id).mark_dead();
         // Release: whoever sees the number may look at the slot; pairs with `high_water`.
         stock

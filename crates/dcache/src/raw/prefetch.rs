@@ -12,7 +12,7 @@
 //!
 //! A thread learns likewise whether looking at notes (`notes.rs`) helps, but without a clock: it counts how many of its looks ended a walk.
 
-use super::{Core, Id, chunks::prefetch, index::Extent, leap::Route};
+use super::{Core, Id, chunks::prefetch, index::Extent, leap::Route, walk::Request};
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use crate::{Handle, PrefetchMode};
 use std::time::Duration;
@@ -129,12 +129,12 @@ impl PrefetchMode {
 }
 
 impl<H: Handle> Core<H> {
-    /// Asks for the lines of a walk from `start`: for the buckets of its last two components at once, then for the records that they name,
-    /// and for the dentry of the last one.
+    /// Asks for the lines of a walk: for the buckets of its last two components at once, then for the records that they name, and for the
+    /// dentry of the last one where that is to be held.
     #[inline(never)]
-    pub(crate) fn prefetch_walk(&self, start: Id, route: &mut Route<'_, '_>) {
+    pub(crate) fn prefetch_walk(&self, request: &Request<'_>, route: &mut Route<'_, '_>) {
         let extent = self.index.extent();
-        let seed = self.record(start).seed();
+        let seed = self.record(request.start).seed();
         let Some(path) = route.plain_part() else { return };
         let last = self.hasher.path(seed, path);
         route.set_aim(seed, last);
@@ -144,15 +144,18 @@ impl<H: Handle> Core<H> {
         before.into_iter().for_each(|hash| self.index.prefetch(extent, hash));
         if let Some(id) = self.index.likely(extent, last).next() {
             prefetch(self.record(id));
-            prefetch(self.dentry(id));
+            prefetch(self.used(id));
+            if request.holds {
+                prefetch(self.dentry(id));
+            }
         }
         let before = before.and_then(|hash| self.index.likely(extent, hash).next());
         before.into_iter().for_each(|id| prefetch(self.record(id)));
     }
 
     /// Asks for the lines of a few walks from `start`, at most [`TOGETHER`]: for the buckets of their last components, then for the records
-    /// and dentries that they name, then for the records of the directories above. Each wait is one for all walks, so those
-    /// directories need not be looked for in buckets of their own.
+    /// that they name, then for the records of the directories above, and for dentries where records do not tell handles. Each wait is one for
+    /// all walks, so those directories need not be looked for in buckets of their own.
     #[inline(never)]
     pub(crate) fn prefetch_walks(&self, start: Id, routes: &mut [Route<'_, '_>]) {
         let extent = self.index.extent();
@@ -168,13 +171,17 @@ impl<H: Handle> Core<H> {
             let found = route.aimed().and_then(|hash| self.index.likely(extent, hash).next());
             if let Some(found) = found {
                 prefetch(self.record(found));
-                prefetch(self.dentry(found));
+                prefetch(self.used(found));
                 *id = found;
             }
         }
-        for _ in 0..ABOVE {
+        for above in 0..ABOVE {
             for id in ids.iter_mut().filter(|id| **id != Id::NONE) {
-                *id = self.record(*id).parent();
+                let record = self.record(*id);
+                if above == 0 && record.shape().hides_handle() {
+                    prefetch(self.dentry(*id));
+                }
+                *id = record.parent();
                 prefetch(self.record(*id));
             }
         }

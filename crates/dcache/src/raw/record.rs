@@ -4,13 +4,23 @@
 //!  0  seq       u32   odd while the record is rewritten                          itself
 //!  4  shape     u16   length of the name; kind and flags                         [record seq]
 //!  8  place     u64   parent << 32 | hash of the name under the parent's seed    [record seq]
-//! 16  seed      u64   seed of the directory, for its children's hashes           [immutable] while linked
+//! 16  word      u64   directory: the seed of its children's hashes               [immutable] while linked
+//!                     anything else: its handle, where that is a word
 //! 24  stamp     u32   value of the expiry counter when the entry was learnt      single word
-//! 28  horizon   u32   what lies below and has a lower stamp has expired          single word
+//! 28  age       u32   directory: its horizon: what lies below and has a lower    single word
+//!                     stamp has expired
+//!                     anything else: the generation, beside its handle           [immutable] while linked
 //! 32  name      [u64; 4]  up to 32 bytes, or a 128-bit hash of a longer name     [record seq]
 //! ```
 //!
 //! "Single word" fields are read and written on their own; no decision combines them with others.
+//!
+//! **Handles here.** An entry's handle and the generation of its number are its dentry's (`dentry.rs`), which owns the one and counts the other. Both
+//! are what they are from before the entry is linked until it has been unlinked and nobody can reach it any more. What is no directory has no
+//! children and so neither seed nor horizon; in their place the record repeats both where the handle is a word, and its shape says so
+//! ([`SIGHTED`](Shape::SIGHTED)): a walk that ends there reads no dentry. They are written with the name, by whoever links the entry, and never
+//! again, so who may read the dentry's (found linked inside the pin, `epoch.rs`) may read these, and sees the same; who may not looks at
+//! the count as for any field.
 //!
 //! **The sequence protocol** (Boehm, "Can seqlocks get along with programming language memory models?", 2012).
 //! A writer makes `seq` odd by compare-and-swap, so that writers exclude each other; writes; and makes it even
@@ -51,9 +61,9 @@ pub(crate) struct Record {
     seq: AtomicU32,
     shape: AtomicU16,
     place: AtomicU64,
-    seed: AtomicU64,
+    word: AtomicU64,
     stamp: AtomicU32,
-    horizon: AtomicU32,
+    age: AtomicU32,
     name: [AtomicU64; 4],
 }
 
@@ -62,7 +72,7 @@ const _: () = {
     use std::mem::offset_of;
     assert!(size_of::<Record>() == 64);
     assert!(offset_of!(Record, place) == 8);
-    assert!(offset_of!(Record, seed) == 16);
+    assert!(offset_of!(Record, word) == 16);
     assert!(offset_of!(Record, shape) == 4);
     assert!(offset_of!(Record, stamp) == 24);
     assert!(offset_of!(Record, name) == 32);
@@ -113,6 +123,8 @@ impl Shape {
 
     /// The entry is believed only for a time, which its dentry tells.
     pub(crate) const TIMED: u32 = 0x4000;
+    /// The record has the entry's handle and generation; of no directory.
+    pub(crate) const SIGHTED: u32 = 0x8000;
 
     const DIRECTORY: u32 = 0x0100;
     const SYMLINK: u32 = 0x0200;
@@ -188,6 +200,12 @@ impl Shape {
         self.0 & (Self::DIRECTORY | Self::TIMED) == Self::DIRECTORY
     }
 
+    /// Whether there is a handle and only the dentry tells it.
+    #[inline(always)]
+    pub(crate) fn hides_handle(self) -> bool {
+        !self.has(Self::SIGHTED) && !self.is_negative()
+    }
+
     #[inline]
     pub(crate) fn is_linked(self) -> bool {
         self.has(Self::LINKED)
@@ -215,6 +233,15 @@ impl Shape {
     pub(crate) fn without(self, clear: u32) -> Shape {
         Shape(self.0 & !clear)
     }
+}
+
+/// What a walk answers of an entry where its handle is a word.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Sight {
+    /// The handle.
+    pub(crate) word: u64,
+    /// The generation of its number.
+    pub(crate) generation: u32,
 }
 
 /// What a shape must be like.
@@ -292,9 +319,16 @@ impl Record {
         Shape(u32::from(self.shape.load(Ordering::Relaxed)))
     }
 
+    /// The seed of a directory; of anything else it means nothing.
     #[inline]
     pub(crate) fn seed(&self) -> u64 {
-        self.seed.load(Ordering::Relaxed)
+        self.word.load(Ordering::Relaxed)
+    }
+
+    /// What an entry whose shape is [`SIGHTED`](Shape::SIGHTED) has for its handle.
+    #[inline(always)]
+    pub(crate) fn sight(&self) -> Sight {
+        Sight { word: self.word.load(Ordering::Relaxed), generation: self.age.load(Ordering::Relaxed) }
     }
 
     #[inline]
@@ -302,9 +336,20 @@ impl Record {
         self.stamp.load(Ordering::Relaxed)
     }
 
+    /// The shape, and the generation that goes with it where the record tells. What is read behind is not older.
+    #[inline]
+    pub(crate) fn linked_as(&self) -> (Shape, Option<u32>) {
+        let seq = self.begin();
+        let (shape, Sight { generation, .. }) = (self.shape(), self.sight());
+        settle_reads();
+        let is_one = shape.has(Shape::SIGHTED) && seq & 1 == 0 && self.is_unchanged(seq);
+        (shape, is_one.then_some(generation))
+    }
+
+    /// The horizon of a directory; of anything else it means nothing.
     #[inline]
     pub(crate) fn horizon(&self) -> u32 {
-        self.horizon.load(Ordering::Relaxed)
+        self.age.load(Ordering::Relaxed)
     }
 
     /// Says when the entry was learnt.
@@ -317,8 +362,10 @@ impl Record {
         self.stamp.store(0, Ordering::Relaxed);
     }
 
+    /// Of a directory that stays one meanwhile: it is held, or linked below a locked one.
     pub(crate) fn set_horizon(&self, horizon: u32) {
-        self.horizon.store(horizon, Ordering::Relaxed);
+        debug_assert!(self.shape().is_directory());
+        self.age.store(horizon, Ordering::Relaxed);
     }
 
     /// Says that the slot owns no handle any more. The entry is dead and its grace period over.
@@ -396,8 +443,23 @@ impl Rewrite<'_> {
         self.record.place.store(place(parent, name.hash()), Ordering::Release);
     }
 
-    pub(crate) fn seed(&self, seed: u64) {
-        self.record.seed.store(seed, Ordering::Relaxed);
+    /// Of a directory: before its place, see `Core::horizon_above`.
+    pub(crate) fn seed(&self, seed: u64, horizon: u32) {
+        self.record.word.store(seed, Ordering::Relaxed);
+        self.record.age.store(horizon, Ordering::Relaxed);
+    }
+
+    /// Of anything else.
+    pub(crate) fn sight(&self, sight: Sight) {
+        self.record.word.store(sight.word, Ordering::Relaxed);
+        self.record.age.store(sight.generation, Ordering::Relaxed);
+    }
+
+    /// Of whatever there is.
+    pub(crate) fn forget_horizon(&self) {
+        if self.record.shape().is_directory() {
+            self.record.set_horizon(0);
+        }
     }
 
     pub(crate) fn shape(&self, shape: Shape) {

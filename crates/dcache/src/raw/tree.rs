@@ -9,7 +9,13 @@
 //! small counting filter, and a new directory whose seed is in it gets a random one. A false alarm costs
 //! a wrong guess of the prefetcher, no more.
 
-use super::{Core, Id, dentry::LongName, name::Name, pool::Retired, record::Record, record::Shape};
+use super::{
+    Core, Id,
+    dentry::LongName,
+    name::Name,
+    pool::Retired,
+    record::{Record, Shape, Sight},
+};
 use crate::sync::{AtomicU8, Backoff, Ordering, lock};
 use crate::{Child, Handle, Kind};
 use std::time::Duration;
@@ -130,21 +136,29 @@ impl<H: Handle> Core<H> {
         let Entry { child, ttl, stamp, cold, position, held } = entry;
         let kind = child.as_ref().map(|(kind, ..)| *kind);
         let search = child.as_ref().is_some_and(|(.., search)| *search);
+        let word = |(kind, handle, _): &(Kind, H, bool)| {
+            if *kind == Kind::Directory { None } else { handle.to_word() }
+        };
+        let word = child.as_ref().and_then(word);
+        let sight = word.map(|word| Sight { word, generation: dentry.generation() });
         // SAFETY: the slot came from `allocate` and is not linked yet.
         unsafe { dentry.fill(child.map(|(_, handle, _)| handle), boxed(name)) };
         dentry.set_position(position.unwrap_or(0));
         dentry.revive(held, false);
         record.set_stamp(self.expiry.still(stamp));
         dentry.set_deadline(self.expiry.deadline(ttl));
-        record.set_horizon(0);
-        dentry.set_used(!cold);
-        let seed = self.seed_for(name);
-        let flags = if search { Shape::SEARCH } else { 0 } | if ttl.is_some() { Shape::TIMED } else { 0 };
+        self.used(id).set(!cold);
+        let flags = if search { Shape::SEARCH } else { 0 }
+            | if ttl.is_some() { Shape::TIMED } else { 0 }
+            | if sight.is_some() { Shape::SIGHTED } else { 0 };
         let shape = Shape::linked(kind, flags, name.bytes.len());
         let added = self.index.insert(name.hash(), id, || {
             let rewrite = self.rewrite(id);
+            match sight {
+                Some(sight) => rewrite.sight(sight),
+                None => rewrite.seed(self.seed_for(name), 0),
+            }
             rewrite.place(dir, name);
-            rewrite.seed(seed);
             rewrite.shape(shape);
         });
         self.settle_overflow(added);
@@ -175,10 +189,9 @@ impl<H: Handle> Core<H> {
         let record = self.record(id);
         record.set_stamp(self.expiry.stamp());
         self.dentry(id).set_deadline(0);
-        record.set_horizon(0);
         let rewrite = self.rewrite(id);
+        rewrite.seed(self.hasher.salt(0, self.fresh_salt()), 0);
         rewrite.place(dir, &Name::NONE);
-        rewrite.seed(self.hasher.salt(0, self.fresh_salt()));
         rewrite.shape(Shape::linked(Some(kind), if search { Shape::SEARCH } else { 0 }, 0));
         rewrite.unlink();
         drop(rewrite);
@@ -448,7 +461,9 @@ impl<H: Handle> Core<H> {
         if record.stamp() < above {
             self.rewrite(id).flags(0, Shape::COMPLETE);
         }
-        record.set_horizon(record.horizon().max(above));
+        if record.shape().is_directory() {
+            record.set_horizon(record.horizon().max(above));
+        }
         record.set_stamp(self.expiry.stamp());
     }
 

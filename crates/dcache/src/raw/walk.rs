@@ -17,14 +17,13 @@
 
 use super::{
     Core, Id,
-    dentry::Dentry,
     epoch::Pin,
     fill::Known,
     index::{Extent, Miss},
     leap::{Leap, Route},
     name::{NAME_MAX, Name, Text},
     notes,
-    record::{Record, Shape, settle_reads},
+    record::{Record, Shape, Sight, settle_reads},
 };
 use crate::{DentryId, Handle, Kind, Reason, Seen};
 use std::time::Instant;
@@ -44,6 +43,8 @@ pub(crate) struct Request<'p> {
     pub(crate) path: &'p [u8],
     /// Answer a symbolic link that is the last component, without a slash behind it.
     pub(crate) keep_last_link: bool,
+    /// Whether what is found is to be held, which is done in its dentry.
+    pub(crate) holds: bool,
 }
 
 /// How an attempt ended.
@@ -190,7 +191,7 @@ impl<H: Handle> Core<H> {
         let mut route = Route::new(Text::new(request.path, &mut tail));
         if plan.prefetch {
             pin.counters().prefetched.add(1);
-            self.prefetch_walk(request.start, &mut route);
+            self.prefetch_walk(request, &mut route);
         }
         let end = self.walk_counted(pin, request, &route, may_search, settle, undo);
         if let Some(begun) = begun {
@@ -209,15 +210,49 @@ impl<H: Handle> Core<H> {
         }
     }
 
-    /// What there is to be seen of an entry of this kind.
+    /// What there is to be seen of an entry: its record tells if it can.
     ///
     /// # Safety
     /// The entry must be positive, and found linked under the caller's pin.
     #[inline(always)]
-    pub(crate) unsafe fn see(id: Id, dentry: &Dentry<H>, kind: Kind) -> Seen<H> {
+    pub(crate) unsafe fn see(&self, id: Id) -> Seen<H> {
+        let record = self.record(id);
+        let shape = record.shape();
+        let kind = shape.kind().unwrap_or(Kind::Other);
+        let sight = shape.has(Shape::SIGHTED).then(|| record.sight());
+        // SAFETY: as the caller promises.
+        unsafe { self.see_by(id, kind, sight) }
+    }
+
+    /// The same of an entry of which this is known.
+    ///
+    /// # Safety
+    /// As for [`see`](Self::see), and `sight` must be that entry's.
+    #[inline(always)]
+    pub(crate) unsafe fn see_by(&self, id: Id, kind: Kind, sight: Option<Sight>) -> Seen<H> {
+        if let Some(Sight { word, generation }) = sight
+            && let Some(handle) = H::from_word(word)
+        {
+            return Seen { id: DentryId::new(id, generation), handle, kind };
+        }
+        let dentry = self.dentry(id);
         // SAFETY: as the caller promises.
         let handle = unsafe { dentry.handle() }.clone();
         Seen { id: DentryId::new(id, dentry.generation()), handle, kind }
+    }
+
+    /// What a note may keep of an entry.
+    ///
+    /// # Safety
+    /// As for [`see`](Self::see).
+    pub(super) unsafe fn sight(&self, id: Id) -> Option<Sight> {
+        let (record, dentry) = (self.record(id), self.dentry(id));
+        if record.shape().has(Shape::SIGHTED) {
+            return Some(record.sight());
+        }
+        // SAFETY: as the caller promises.
+        let word = unsafe { dentry.handle() }.to_word()?;
+        Some(Sight { word, generation: dentry.generation() })
     }
 
     /// Looks at what was found, and takes the references that any other end stands for. To be called inside of a pin.
@@ -225,9 +260,8 @@ impl<H: Handle> Core<H> {
     pub(crate) fn see_end(&self, end: &End, seen: &mut Option<Seen<H>>) -> bool {
         match end {
             End::Found(id) => {
-                let kind = self.record(*id).shape().kind().unwrap_or(Kind::Other);
                 // SAFETY: found linked inside the pin of this walk, and positive.
-                *seen = Some(unsafe { Self::see(*id, self.dentry(*id), kind) });
+                *seen = Some(unsafe { self.see(*id) });
                 true
             }
             End::Negative { .. } => true,
@@ -447,7 +481,7 @@ impl<H: Handle> Core<H> {
             }
             self.advance(descent, trail);
         }
-        self.dentry(descent.here.id).touch();
+        self.used(descent.here.id).touch();
         Ok(End::Found(descent.here.id))
     }
 
@@ -498,7 +532,7 @@ impl<H: Handle> Core<H> {
         }
         trail.push(id, seq);
         if shape.is_negative() {
-            self.dentry(id).touch();
+            self.used(id).touch();
             return Ok(Some(End::Negative { at: descent.at, end, complete: false }));
         }
         let is_last = end == descent.text.bytes.len();
@@ -514,7 +548,7 @@ impl<H: Handle> Core<H> {
     /// The end of a walk at something that is no directory but has components behind it, or at a link.
     #[cold]
     fn leave_tree(&self, dir: Id, id: Id, shape: Shape, at: usize, len: usize) -> End {
-        self.dentry(id).touch();
+        self.used(id).touch();
         End::Stopped(if shape.is_symlink() {
             Stop { dir, link: Some(id), rest: at + len, why: Reason::Symlink }
         } else {
@@ -573,7 +607,8 @@ impl<H: Handle> Core<H> {
 
     /// Looks one name up without a lock. Answers the entry held.
     pub(crate) fn look(&self, dir: Id, name: &Name<'_>) -> Known {
-        let request = Request { start: dir, floor: Id::ROOT, path: name.bytes, keep_last_link: true };
+        let request =
+            Request { start: dir, floor: Id::ROOT, path: name.bytes, keep_last_link: true, holds: true };
         let mut pin = self.epoch.enter();
         let mut tail = Text::TAIL;
         let route = Route::new(Text::new(request.path, &mut tail));

@@ -2,8 +2,9 @@
 
 use crate::args::RmArgs;
 use crate::image::{Location, Node, Session, WHO};
+use crate::path::join;
 use crate::report::{Problem, Stop};
-use crate::tree::{Listing, Tree, join};
+use crate::tree::{Listing, Tree};
 use dentree_vfs::{Error, FileType, Ino, WalkOptions};
 
 pub(crate) fn run(session: &Session, args: &RmArgs) -> Result<(), Stop> {

@@ -4,7 +4,7 @@
 //! before anybody stores them. So it is for those that are longer than what is gathered of one: they would be stored in any case.
 
 use super::Content;
-use super::store::Source;
+use super::source::{Given, Source};
 use crate::map::Mapping;
 use crate::{Ext4, Node, Result};
 use dentree_ext4_format::LogicalBlock;
@@ -18,25 +18,6 @@ const FROM: u32 = 2048;
 
 /// Most blocks that are stored under one handle: who commits waits for it.
 const MOST_BLOCKS: u32 = 4096;
-
-/// Blocks of a file as who writes them has them.
-#[derive(Clone, Copy)]
-pub(super) struct Given<'a> {
-    /// The file block that they begin with.
-    first: u32,
-    bytes: &'a [u8],
-    block_size: usize,
-}
-
-impl<'a> Given<'a> {
-    /// `count` of them from `first` on.
-    pub(super) fn blocks(self, first: u32, count: u32) -> &'a [u8] {
-        let bytes =
-            |blocks: u32| usize::try_from(blocks).unwrap_or(usize::MAX).saturating_mul(self.block_size);
-        let begin = bytes(first - self.first);
-        self.bytes.get(begin..begin.saturating_add(bytes(count))).unwrap_or_default()
-    }
-}
 
 impl Ext4 {
     /// Stores the whole blocks that a large write begins with, as if they had been written and stored; answers how many bytes. The rest is to be written as any

@@ -17,6 +17,7 @@ mod at_once;
 mod inline;
 mod read;
 mod size;
+mod source;
 mod store;
 mod write;
 

@@ -1,7 +1,7 @@
 //! Storing: from memory to the device.
 
 use super::Content;
-use super::at_once::Given;
+use super::source::Source;
 use crate::map::{Mapping, Run};
 use crate::remap::{Mapped, STEP_CREDITS, Target};
 use crate::space::TAKE_CREDITS;
@@ -23,15 +23,6 @@ const NEAR: u32 = 4096;
 /// So many bytes side by side are a stream: they go to the disk while the next are collected, and whoever reads them soon has them from
 /// who wrote them, or has waited for no fewer than these.
 const WRITTEN_OUT: u32 = 1 << 20;
-
-/// Where the bytes are that are stored.
-#[derive(Clone, Copy)]
-pub(super) enum Source<'a> {
-    /// In memory.
-    Held(&'a Content),
-    /// With who writes them.
-    Given(Given<'a>),
-}
 
 impl Ext4 {
     /// Stores what of a file is in memory.

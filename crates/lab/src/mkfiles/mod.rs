@@ -8,8 +8,7 @@
 //! - `load`: the image, the device whose reads take their time, and the creates;
 //! - [`Results`]: creates a second by mode of read-ahead, what was read for one, and which limit a mode's gain has.
 //!
-//! In a file, where nothing is waited for, the buffers that each processor remembers (`BH_LRU_SIZE`, 8 in the source, 16 for 8 to 10% more) are compared
-//! too.
+//! In a file, where nothing is waited for, sizes of the buffer LRU (`BH_LRU_SIZE`, 8 in the source, 16 for 8 to 10% more) are compared too.
 //!
 //! # Limits
 //! Read-ahead cannot make the device faster, only ask it earlier. What a create takes with it is at least the most of three

@@ -3,7 +3,9 @@
 //! Every directory is entered whole, as a file system does after readdir: a name that is missing in it does not exist, which
 //! is what the maps assume of all names. An answer that the cache cannot give by itself counts as wrong here.
 
-use dentree_dcache::{Child, Dcache, DentryId, DentryRef, PrefetchMode, Reason, Seen, Walk, WalkOptions};
+use dentree_dcache::{
+    Child, Dcache, DentryId, DentryRef, Handle, PrefetchMode, Reason, Seen, Walk, WalkOptions,
+};
 
 use super::{NameCache, Tally, WALKS_PER_RENAME, Work};
 use crate::paths::{Path, Rename};
@@ -14,6 +16,18 @@ const BUDGET_PER_ENTRY: usize = 400;
 const BUDGET_MIN: usize = 64 << 20;
 /// An answer that no node has.
 const WRONG: Option<u64> = Some(u64::MAX);
+
+impl Handle for NodeId {
+    #[inline]
+    fn to_word(&self) -> Option<u64> {
+        self.0.to_word()
+    }
+
+    #[inline]
+    fn from_word(word: u64) -> Option<Self> {
+        u32::from_word(word).map(NodeId)
+    }
+}
 
 /// A `Dcache` whose handles are node numbers, asked by `find`, as `vfs` does: the answer is a copy, as maps give it.
 #[derive(Debug)]

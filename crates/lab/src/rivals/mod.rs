@@ -120,33 +120,33 @@ pub trait NameCache: Sync {
 pub struct Variant {
     /// Name in rows.
     pub name: &'static str,
-    /// Builds the cache with all entries of a tree.
-    pub build: fn(&Tree) -> Box<dyn NameCache>,
+    /// Builds the cache with all entries of a tree. The mode is for Dentree's own, where the name does not say one.
+    pub build: fn(&Tree, PrefetchMode) -> Box<dyn NameCache>,
 }
 
 /// Dentree's cache: as it comes, with references to what is found, many paths at once, and with its prefetch switched by hand.
 pub const DENTREE: [Variant; 5] = [
-    Variant { name: "dentree", build: |tree| Box::new(Dentree::build(tree, PrefetchMode::Auto)) },
-    Variant { name: "dentree-held", build: |tree| Box::new(Held(Dentree::build(tree, PrefetchMode::Auto))) },
+    Variant { name: "dentree", build: |tree, mode| Box::new(Dentree::build(tree, mode)) },
+    Variant { name: "dentree-held", build: |tree, mode| Box::new(Held(Dentree::build(tree, mode))) },
+    Variant { name: "dentree-batch", build: |tree, mode| Box::new(Batch(Dentree::build(tree, mode))) },
+    Variant { name: "dentree-prefetch", build: |tree, _| Box::new(Dentree::build(tree, PrefetchMode::On)) },
     Variant {
-        name: "dentree-batch",
-        build: |tree| Box::new(Batch(Dentree::build(tree, PrefetchMode::Auto))),
+        name: "dentree-no-prefetch",
+        build: |tree, _| Box::new(Dentree::build(tree, PrefetchMode::Off)),
     },
-    Variant { name: "dentree-prefetch", build: |tree| Box::new(Dentree::build(tree, PrefetchMode::On)) },
-    Variant { name: "dentree-no-prefetch", build: |tree| Box::new(Dentree::build(tree, PrefetchMode::Off)) },
 ];
 
 /// The best concurrent maps of crates, keyed by (parent, name).
 pub const MAPS: [Variant; 5] = [
-    Variant { name: "rwlock-hashmap", build: |tree| Box::new(LockedMap::build(tree)) },
-    Variant { name: "dashmap", build: |tree| Box::new(DashMap::build(tree)) },
-    Variant { name: "papaya", build: |tree| Box::new(Papaya::build(tree)) },
-    Variant { name: "scc", build: |tree| Box::new(SccIndex::build(tree)) },
-    Variant { name: "moka", build: |tree| Box::new(Moka::build(tree)) },
+    Variant { name: "rwlock-hashmap", build: |tree, _| Box::new(LockedMap::build(tree)) },
+    Variant { name: "dashmap", build: |tree, _| Box::new(DashMap::build(tree)) },
+    Variant { name: "papaya", build: |tree, _| Box::new(Papaya::build(tree)) },
+    Variant { name: "scc", build: |tree, _| Box::new(SccIndex::build(tree)) },
+    Variant { name: "moka", build: |tree, _| Box::new(Moka::build(tree)) },
 ];
 
 /// The chained table.
-pub const CHAINED: Variant = Variant { name: "chained", build: |tree| Box::new(Chained::build(tree)) };
+pub const CHAINED: Variant = Variant { name: "chained", build: |tree, _| Box::new(Chained::build(tree)) };
 
 /// Splits paths and looks nothing up: what valgrind's figures are reduced by.
-pub const SPLIT_ONLY: Variant = Variant { name: "split-only", build: |_| Box::new(SplitOnly) };
+pub const SPLIT_ONLY: Variant = Variant { name: "split-only", build: |_, _| Box::new(SplitOnly) };

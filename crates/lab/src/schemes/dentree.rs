@@ -17,11 +17,12 @@
 //!   where unused entries have to be gone, all of the cache's are evicted.
 //! * The bound is on bytes, not on entries.
 
+use std::num::NonZeroU64;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use dentree_dcache::{Child, Dcache, DentryRef, Fill, PrefetchMode, Reason, Walk, WalkOptions};
+use dentree_dcache::{Child, Dcache, DentryRef, Fill, Handle, PrefetchMode, Reason, Walk, WalkOptions};
 use self_cell::self_cell;
 
 use super::entry::Dentry;
@@ -33,6 +34,16 @@ const BUDGET_PER_ENTRY: usize = 300;
 const NEGATIVES: usize = 4096;
 /// Paths up to this length are put together on the stack.
 const PATH_BYTES: usize = 256;
+
+impl Handle for Inode {
+    fn to_word(&self) -> Option<u64> {
+        Some(self.0.get())
+    }
+
+    fn from_word(word: u64) -> Option<Self> {
+        NonZeroU64::new(word).map(Inode)
+    }
+}
 
 type Cache = Dcache<Inode>;
 type Held<'c> = DentryRef<'c, Inode>;

@@ -69,7 +69,7 @@ impl Source for InImage<'_> {
         }
         let mut typed = Listing::default();
         for entry in listing.iter() {
-            typed.push(Entry { kind: self.tree.kind(entry, &crate::tree::join(&path, entry.name)), ..entry });
+            typed.push(Entry { kind: self.tree.kind(entry, &crate::path::join(&path, entry.name)), ..entry });
         }
         typed
     }

@@ -1,6 +1,7 @@
 //! `dentree checksum`: one line per file, the same for the same tree wherever it lies.
 
 mod digest;
+pub(crate) mod format;
 mod image;
 mod local;
 
@@ -9,38 +10,15 @@ use crate::fanout::{self, Emit, Order};
 use crate::image::Session;
 use crate::output::attributes::epoch;
 use crate::output::{Output, escape};
+use crate::path::join_into;
 use crate::report::Stop;
-use crate::tree::{Entry, Listing, Step, in_path_order, join_into, parts};
+use crate::tree::{Entry, Listing, Step, in_path_order, parts};
 use dentree_vfs::{FileType, Timestamp};
 use std::fmt::Write as _;
 use std::io::Write;
 use std::ops::{ControlFlow, Range};
 use std::path::Path;
 use std::sync::Arc;
-
-/// The help of the command, which is where the format is written down.
-pub(crate) const FORMAT: &str = "\
-Print one line per file, to compare two trees with diff
-
-Lines are sorted by the bytes of the path. Each has eleven fields, divided by tabs, with - where there is nothing to say:
-
-  path     relative to the tree, which is . itself; control bytes and bytes that are not UTF-8 as \\x1b (\\n, \\t, \\r), a \
-backslash doubled
-  type     f d l b c p s, as find -type has them
-  mode     permission, setuid, setgid and sticky bits, octal
-  uid      owner
-  gid      group
-  size     in bytes; - for directories, where it depends on the history
-  mtime    seconds since 1970 with nanoseconds
-  nlink    number of names; - for directories, where file systems count differently
-  target   of a symbolic link, escaped like the path; major:minor of a device
-  xattrs   BLAKE3 of all extended attributes sorted by name: each as length of name, name, length of value, value, \
-lengths as 8 bytes, little-endian
-  content  BLAKE3 of a regular file's blocks of 4096 bytes that are not all zeros, each behind its offset as 8 bytes, \
-little-endian; the last may be shorter. So holes cost nothing, and how a file is allocated does not matter.
-
-A field that could not be read is ! and the reason is on standard error. A local directory is best read as root, who \
-alone sees trusted and security attributes. Directories of other file systems that are mounted below are included.";
 
 /// A tree that can be summed up.
 trait Source: Sync {
@@ -178,7 +156,7 @@ fn directory<S: Source>(
     }
 }
 
-/// A file's line. See [`FORMAT`].
+/// A file's line. See [`format::FORMAT`].
 fn line<S: Source>(source: &S, file: &S::File, path: &[u8]) -> String {
     let facts = source.facts(file);
     let or_mark = |field: Option<String>| field.unwrap_or_else(|| "!".into());

@@ -4,8 +4,9 @@ mod make;
 
 use crate::fanout::{self, Order};
 use crate::image::{Image, Session, WHO};
+use crate::path::join;
 use crate::report::{Problem, Status, Stop};
-use crate::tree::{Tree, join};
+use crate::tree::Tree;
 use dentree_vfs::{FileType, Ino, WalkOptions};
 use std::ffi::OsStr;
 use std::fs;

@@ -12,8 +12,9 @@ use crate::args::FindArgs;
 use crate::fanout::{self, Emit, Order};
 use crate::image::{Location, Node, Session};
 use crate::output::{Names, Output, json};
+use crate::path::join_into;
 use crate::report::{Problem, Stop};
-use crate::tree::{Entry, Listing, Step, Tree, in_path_order, join_into};
+use crate::tree::{Entry, Listing, Step, Tree, in_path_order};
 use dentree_vfs::{FileType, Ino, Timestamp, WalkOptions};
 use filter::Filter;
 use rustix::time::{ClockId, clock_gettime};
@@ -215,7 +216,7 @@ impl Search<'_> {
         if !self.filter.needs_kind() {
             return true;
         }
-        let kind = entry.kind.or_else(|| self.tree.kind(entry, &crate::tree::join(dir, entry.name)));
+        let kind = entry.kind.or_else(|| self.tree.kind(entry, &crate::path::join(dir, entry.name)));
         kind.is_some_and(|kind| self.filter.kind(kind))
     }
 

@@ -4,13 +4,13 @@
 //! made before anything below them, so that its inodes lie together; its times are set when all of them are there.
 
 use super::source::{Source, Thing};
+use super::stopped::Stopped;
 use crate::local::{each_data, read_xattrs};
-use crate::tree::join;
+use crate::path::join;
 use dentree_vfs::{Error, FileSystem, FileType, NewInode, SetAttr, SetTime, SetXattr};
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsStr;
 use std::fs::File;
-use std::io;
 use std::ops::{ControlFlow, Range};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
@@ -20,19 +20,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// What holes are made in: no block of a file system that is made here is larger.
 const GRAIN: usize = 4096;
-
-/// Why the file system is not full as it should be.
-#[derive(Debug)]
-pub(super) enum Stopped {
-    /// Something of this machine could not be read.
-    Local(PathBuf, io::Error),
-    /// The file system refused, at this path of it.
-    Image(Vec<u8>, Error),
-    /// A line of the manifest makes no sense with this directory.
-    Line(usize, String),
-    /// Ctrl-C.
-    Interrupted,
-}
 
 /// Hears how far it is.
 pub(super) trait Watch {
@@ -233,9 +220,9 @@ fn without_zeros(bytes: &[u8]) -> Vec<Range<usize>> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::identity::Time;
     use super::super::manifest::Manifest;
     use super::super::memory::{Held, Memory};
+    use super::super::time::Time;
     use super::*;
     use dentree_vfs::Timestamp;
     use std::cell::{Cell, RefCell};

@@ -1,42 +1,11 @@
-//! What tells one file system from another: UUID, hash seed, time.
+//! What tells one file system from another: UUID and hash seed.
 
-use super::fill::Stopped;
 use super::source::Source;
+use super::stopped::Stopped;
 use crate::args::MkfsArgs;
-use crate::report::Problem;
-use dentree_vfs::Timestamp;
 use rustix::rand::{GetRandomFlags, getrandom};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::time::{SystemTime, UNIX_EPOCH};
-
-/// The time that things are made at.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Time {
-    pub(super) now: Timestamp,
-    /// What times of files that are later become: as `SOURCE_DATE_EPOCH` is meant.
-    pub(super) latest: Option<Timestamp>,
-}
-
-impl Time {
-    pub(super) fn now() -> Time {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let seconds = i64::try_from(now.as_secs()).unwrap_or(0);
-        Time { now: Timestamp { seconds, nanos: 0 }, latest: None }
-    }
-
-    /// What `SOURCE_DATE_EPOCH` says, or else 1970.
-    pub(super) fn fixed() -> Result<Time, Problem> {
-        let Ok(text) = std::env::var("SOURCE_DATE_EPOCH") else {
-            return Ok(Time { now: Timestamp::default(), latest: None });
-        };
-        let seconds = text.parse().map_err(|_| {
-            Problem::usage("SOURCE_DATE_EPOCH", format!("{text:?} is no number of seconds since 1970"))
-        })?;
-        let now = Timestamp { seconds, nanos: 0 };
-        Ok(Time { now, latest: Some(now) })
-    }
-}
 
 pub(super) struct Identity {
     pub(super) uuid: [u8; 16],

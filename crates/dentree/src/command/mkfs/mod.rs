@@ -9,6 +9,8 @@ pub(crate) mod manifest;
 #[cfg(test)]
 mod memory;
 mod source;
+mod stopped;
+mod time;
 
 use crate::args::MkfsArgs;
 use crate::image::Session;
@@ -18,8 +20,8 @@ use crate::report::{Problem, Status, Stop};
 use dentree_blockdev::{Access, FileDevice};
 use dentree_ext4::mkfs::{Features, Made, MkfsError, MkfsOptions, mkfs};
 use dentree_ext4::{BlockSize, Clock, Ext4, InodeTime, Options};
-use fill::{Stopped, Watch, fill};
-use identity::{Identity, Time};
+use fill::{Watch, fill};
+use identity::Identity;
 use indicatif::ProgressBar;
 use manifest::Manifest;
 use source::Source;
@@ -32,7 +34,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use stopped::Stopped;
 use tempfile::NamedTempFile;
+use time::Time;
 
 pub(crate) fn run(session: &Session, args: &MkfsArgs) -> Result<(), Stop> {
     let place = Place { image: Path::new(&args.image) };

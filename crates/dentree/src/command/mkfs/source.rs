@@ -1,9 +1,9 @@
 //! What an image is filled from: a directory, and what the manifest says instead.
 
-use super::fill::Stopped;
-use super::identity::Time;
 use super::manifest::{Line, Manifest};
-use crate::tree::join;
+use super::stopped::Stopped;
+use super::time::Time;
+use crate::path::join;
 use dentree_vfs::{FileType, NewKind, Timestamp};
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};

@@ -1,0 +1,33 @@
+//! When things of an image were made.
+
+use crate::report::Problem;
+use dentree_vfs::Timestamp;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// The time that things are made at.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Time {
+    pub(super) now: Timestamp,
+    /// What times of files that are later become: as `SOURCE_DATE_EPOCH` is meant.
+    pub(super) latest: Option<Timestamp>,
+}
+
+impl Time {
+    pub(super) fn now() -> Time {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let seconds = i64::try_from(now.as_secs()).unwrap_or(0);
+        Time { now: Timestamp { seconds, nanos: 0 }, latest: None }
+    }
+
+    /// What `SOURCE_DATE_EPOCH` says, or else 1970.
+    pub(super) fn fixed() -> Result<Time, Problem> {
+        let Ok(text) = std::env::var("SOURCE_DATE_EPOCH") else {
+            return Ok(Time { now: Timestamp::default(), latest: None });
+        };
+        let seconds = text.parse().map_err(|_| {
+            Problem::usage("SOURCE_DATE_EPOCH", format!("{text:?} is no number of seconds since 1970"))
+        })?;
+        let now = Timestamp { seconds, nanos: 0 };
+        Ok(Time { now, latest: Some(now) })
+    }
+}

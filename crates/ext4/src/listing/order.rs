@@ -1,0 +1,157 @@
+//! The order in which the names of a leaf are told of.
+
+use dentree_ext4_format::Entry;
+use dentree_ext4_format::hash::NameHash;
+use std::ops::Range;
+
+/// The order of some entries: by the hash of the index, then by another one, then by name.
+#[derive(Default)]
+pub(super) struct Order {
+    /// The least hash that a name may have, and the least of what comes behind.
+    hashes: Range<u32>,
+    /// Of each entry the hash of the index above, and below it its number.
+    pub(super) keys: Vec<u64>,
+    /// The other hash of each entry, by number.
+    pub(super) lows: Vec<u32>,
+    /// Memory for the hashes of names, and for keys.
+    pub(super) digests: Vec<NameHash>,
+    spread: Vec<u64>,
+}
+
+/// Parts of a leaf's hashes that its names are spread over.
+const PARTS: usize = 256;
+/// Fewer names than this are sorted as they are; and all, where more than this come into one part.
+const FEW: u16 = 16;
+
+impl Order {
+    /// Of no entries yet, with hashes in this range.
+    pub(super) fn over(&mut self, hashes: Range<u32>) -> &mut Order {
+        self.keys.clear();
+        self.lows.clear();
+        self.hashes = hashes;
+        self
+    }
+
+    /// Adds an entry by its two hashes.
+    #[inline]
+    pub(super) fn add(&mut self, major: u32, low: u32) {
+        let last = self.hashes.end.saturating_sub(2).max(self.hashes.start);
+        self.keys.push(u64::from(major.clamp(self.hashes.start, last)) << 32 | self.lows.len() as u64);
+        self.lows.push(low);
+    }
+
+    /// Brings the keys into their order: as numbers, and the few that share a hash once more.
+    pub(super) fn sort(&mut self, entries: &[Entry<'_>]) {
+        if !self.sort_spread() {
+            self.keys.sort_unstable();
+        }
+        let Order { keys, lows, .. } = self;
+        let share = |keys: &[u64; 2]| keys[0] >> 32 == keys[1] >> 32;
+        if !keys.array_windows().fold(false, |any, keys| any | share(keys)) {
+            return;
+        }
+        for same in keys.chunk_by_mut(|&key, &next| share(&[key, next])).filter(|same| same.len() > 1) {
+            let name = |at: usize| entries.get(at).map(|entry| entry.name);
+            same.sort_unstable_by_key(|&key| {
+                let (_, at) = major_and_number(key);
+                (lows.get(at).copied(), name(at), at)
+            });
+        }
+    }
+
+    /// Hashes are as good as random: where they are spread over their range, each comes close to its place, and is put there by
+    /// few comparisons; half of what sorting by comparisons alone takes. Says whether it did: whoever chooses names may choose some
+    /// that come together.
+    fn sort_spread(&mut self) -> bool {
+        let Order { hashes, keys, spread, .. } = self;
+        if !(usize::from(FEW)..PARTS * usize::from(FEW)).contains(&keys.len()) {
+            return false;
+        }
+        let width = u64::from(hashes.end.saturating_sub(hashes.start).max(1));
+        let (least, scale) = (u64::from(hashes.start), ((PARTS as u64) << 32) / width);
+        let part_of = |key: u64| ((((key >> 32) - least) * scale) >> 32) as usize % PARTS;
+        let mut ends = [0_u16; PARTS];
+        keys.iter().for_each(|&key| ends[part_of(key)] += 1);
+        if ends.iter().any(|&count| count > FEW) {
+            return false;
+        }
+        let mut end = 0;
+        for count in &mut ends {
+            end += *count;
+            *count = end;
+        }
+        spread.clear();
+        spread.resize(keys.len(), 0);
+        for &key in &*keys {
+            let end = &mut ends[part_of(key)];
+            *end -= 1;
+            if let Some(place) = spread.get_mut(usize::from(*end)) {
+                *place = key;
+            }
+        }
+        sort_nearly_sorted(spread);
+        std::mem::swap(keys, spread);
+        true
+    }
+}
+
+/// Sorts keys of which each is near its place.
+fn sort_nearly_sorted(keys: &mut [u64]) {
+    for at in 1..keys.len() {
+        let key = keys[at];
+        let mut to = at;
+        while to > 0 && keys[to - 1] > key {
+            keys[to] = keys[to - 1];
+            to -= 1;
+        }
+        keys[to] = key;
+    }
+}
+
+/// The two halves of a key.
+pub(super) fn major_and_number(key: u64) -> (u32, usize) {
+    ((key >> 32) as u32, (key & u64::from(u32::MAX)) as usize)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn order(hashes: Range<u32>, majors: impl Iterator<Item = u32>) -> Order {
+        let mut order = Order::default();
+        order.over(hashes);
+        majors.for_each(|major| order.add(major, 1));
+        order
+    }
+
+    /// Numbers without a pattern, which are the same each time.
+    fn numbers() -> impl Iterator<Item = u32> {
+        (1_u32..).map(|n| n.wrapping_mul(0x9E37_79B9).rotate_left(15).wrapping_mul(0x85EB_CA6B))
+    }
+
+    #[test]
+    fn keys_come_into_the_order_of_their_numbers_however_the_hashes_lie_in_their_range() {
+        let mut hashes = numbers();
+        for count in (0..1000).step_by(7).chain([5000]) {
+            let ends = [hashes.next().unwrap(), hashes.next().unwrap()];
+            let ranges = [0..u32::MAX, ends[0]..ends[1], 4..4, 4..5, u32::MAX - 1000..u32::MAX];
+            for range in ranges {
+                for narrower in [0, 8, 20, 28] {
+                    let majors = numbers().map(|n| range.start.wrapping_add(n >> narrower)).take(count);
+                    let mut order = order(range.clone(), majors);
+                    let mut expected = order.keys.clone();
+                    expected.sort_unstable();
+                    order.sort(&[]);
+                    assert_eq!(order.keys, expected, "{count} in {range:?}, narrower by 2^{narrower}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn keys_are_spread_unless_they_come_together() {
+        assert!(order(0..u32::MAX, numbers().take(200)).sort_spread());
+        assert!(order(1 << 30..1 << 31, numbers().map(|n| n >> 2 | 1 << 30).take(100)).sort_spread());
+        assert!(!order(0..u32::MAX, 0..200).sort_spread());
+    }
+}

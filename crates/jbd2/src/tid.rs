@@ -1,0 +1,45 @@
+//! Numbers of transactions.
+
+use std::fmt;
+
+/// The sequence number of a transaction. It wraps: of two, the later one is less than 2^31 ahead.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub struct Tid(pub u32);
+
+impl Tid {
+    pub(crate) fn next(self) -> Tid {
+        Tid(self.0.wrapping_add(1))
+    }
+
+    pub(crate) fn previous(self) -> Tid {
+        Tid(self.0.wrapping_sub(1))
+    }
+
+    /// Whether this transaction is later than `other`.
+    pub fn is_after(self, other: Tid) -> bool {
+        self.0.wrapping_sub(other.0).cast_signed() > 0
+    }
+
+    /// The later of the two.
+    pub(crate) fn later(self, other: Tid) -> Tid {
+        if other.is_after(self) { other } else { self }
+    }
+}
+
+impl fmt::Display for Tid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sequence_numbers_compare_across_their_wrap() {
+        assert!(Tid(1).is_after(Tid(0)) && !Tid(0).is_after(Tid(1)) && !Tid(7).is_after(Tid(7)));
+        assert!(Tid(2).is_after(Tid(u32::MAX)) && !Tid(u32::MAX).is_after(Tid(2)));
+        assert_eq!(Tid(u32::MAX).next(), Tid(0));
+    }
+}
