@@ -12,7 +12,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("dentree-mbcache", &[]),
     ("dentree-jbd2", &["dentree-blockdev", "dentree-bufcache"]),
     ("dentree-lockmeter", &[]),
-    ("dentree-vfs", &["dentree-dcache"]),
+    ("dentree-vfs", &["dentree-dcache", "dentree-lockmeter"]),
     (
         "dentree-ext4",
         &[

@@ -20,6 +20,9 @@
 //! | [`BigReaderLock`] | a reader counts in one of as many slots as there are CPUs; a writer waits for all | a value |
 //! | [`BitLock`] | one bit of a word that holds other things too | what its owner says |
 //!
+//! Beside any of them that many share and few take alone, a [`Crowd`] lets those who share write a cache line of their own in place of the
+//! lock's; they are in no report.
+//!
 //! ```
 //! # #[cfg(feature = "meter")] {
 //! use dentree_lockmeter::{Class, Recording, SpinLock};
@@ -64,6 +67,7 @@
 
 mod big_reader;
 mod bit;
+mod crowd;
 mod mutex;
 mod rwlock;
 mod spin;
@@ -84,6 +88,7 @@ mod unmetered;
 
 pub use big_reader::{BigReaderGuard, BigReaderLock, BigWriterGuard};
 pub use bit::{BitGuard, BitLock};
+pub use crowd::{Crowd, Seated};
 pub use mutex::{Mutex, MutexGuard};
 pub use rwlock::{ReadGuard, RwLock, WriteGuard};
 pub use spin::{SpinGuard, SpinLock};

@@ -22,8 +22,10 @@ impl<T> Mutex<T> {
     #[track_caller]
     #[inline]
     pub fn lock(&self) -> MutexGuard<'_, T> {
+        // Taken before anything else is read of its line: that comes from another thread once then, to be written.
+        let inner = self.take();
         let mut request = Request::blocking(self.class, Mode::Mutex, self, Location::caller());
-        let inner = self.take().unwrap_or_else(|| {
+        let inner = inner.unwrap_or_else(|| {
             request.waits();
             self.inner.lock().unwrap_or_else(PoisonError::into_inner)
         });

@@ -1,14 +1,31 @@
 //! The standard library's atomics, or loom's where its tests run: the code under test is the code that ships.
 
 #[cfg(loom)]
-pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+pub(crate) use loom::sync::{
+    Condvar, Mutex, MutexGuard,
+    atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering},
+};
+use std::sync::PoisonError;
 #[cfg(not(loom))]
-pub(crate) use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+pub(crate) use std::sync::{
+    Condvar, Mutex, MutexGuard,
+    atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering},
+};
 
 /// Turns of a waiter before it gives its CPU away: the holder may be waiting for that very CPU, which a kernel
 /// spin lock rules out by disabling preemption.
 #[cfg(not(loom))]
 const TURNS_MAX: u32 = 128;
+
+/// A panic elsewhere does no harm to what is guarded.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Sleeps until `moved` is notified.
+pub(crate) fn wait<'a, T>(moved: &Condvar, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
+    moved.wait(guard).unwrap_or_else(PoisonError::into_inner)
+}
 
 /// Waits until `free`, which looks without writing.
 #[cold]
@@ -42,7 +59,6 @@ pub(crate) fn sequentially_consistent() {
 #[cfg(not(loom))]
 #[inline]
 pub(crate) fn thread_number() -> usize {
-    use std::sync::atomic::AtomicUsize;
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     thread_local!(static NUMBER: usize = NEXT.fetch_add(1, Ordering::Relaxed));
     NUMBER.try_with(|number| *number).unwrap_or(0)

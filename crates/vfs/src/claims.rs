@@ -4,12 +4,18 @@
 //! A [`Claim`] is the right to change one name of one directory: two changes of one name come one after the other, those of different
 //! names side by side. [`Sides`] lets either changes or listings into a directory: a listing hands out numbers of inodes, which
 //! must not change hands meanwhile. Both are taken with the directory's lock ([`Inode::names`](crate::Inode)) shared; who
-//! holds that alone needs neither.
+//! holds that alone needs neither. Where many changes came since the last who listed, or had the directory alone, a change takes a seat of the
+//! directory's [`Crowd`] in place of both.
 //!
 //! | what | guard |
 //! |---|---|
 //! | claimed names | [`Claims`], one mutex for a part of all directories and names; a leaf |
 //! | who is in, who waits, whose turn it is | [`Sides`], one mutex; a leaf |
+//! | changes that sit | the crowd: opened by a change that has the lock shared, in a hold of that mutex in which nobody lists or wants to; closed by a listing in the hold in which it comes in or begins to wait |
+//!
+//! What is claimed is a digest of the directory and the name, keyed anew for each file system: so a claim takes no memory, and writes one cache line, which
+//! another thread has to hand over half of the time. Two names of one digest would wait for each other, and while one is made the other
+//! would be hidden; of 2⁶² pairs that is one.
 //!
 //! # Guarantees
 //! - **C1** Of a name there is one claim at a time. Nobody claims two names, so no circle can form of claims.
@@ -20,10 +26,12 @@
 
 use crate::Ino;
 use crate::inode::lock;
+use dentree_lockmeter::Crowd;
 use std::hash::{BuildHasher, RandomState};
+use std::iter;
 use std::sync::{Condvar, Mutex, PoisonError};
 
-const SHARDS: usize = 64;
+const SHARDS: usize = 128;
 
 /// The names that are being changed.
 pub(crate) struct Claims {
@@ -31,43 +39,57 @@ pub(crate) struct Claims {
     hasher: RandomState,
 }
 
+/// On a cache line of its own.
 #[derive(Default)]
+#[repr(align(64))]
 struct Shard {
     names: Mutex<Names>,
     /// One of them is free again.
     freed: Condvar,
 }
 
+const _: () = assert!(size_of::<Shard>() == 64);
+
 #[derive(Default)]
 struct Names {
-    claimed: Vec<Claimed>,
+    /// A word of the claimed name, 0 where there is none.
+    first: u64,
+    /// Those of names that were claimed beside it.
+    more: Vec<u64>,
     /// How many wait for one of them: to wake nobody is a system call, too.
-    waiting: usize,
+    waiting: u32,
 }
+
+/// What a digest has no bits in: a word is a digest with one or both of these.
+const CLAIMED: u64 = 1;
+const BEING_MADE: u64 = 2;
 
 impl Names {
-    fn find(&mut self, dir: Ino, name: &[u8]) -> Option<&mut Claimed> {
-        self.claimed.iter_mut().find(|claimed| claimed.is(dir, name))
+    fn find(&mut self, digest: u64) -> Option<&mut u64> {
+        iter::once(&mut self.first)
+            .chain(&mut self.more)
+            .find(|word| **word & !BEING_MADE == digest | CLAIMED)
     }
-}
 
-struct Claimed {
-    dir: Ino,
-    name: Box<[u8]>,
-    is_being_made: bool,
-}
+    fn add(&mut self, digest: u64) {
+        match self.first {
+            0 => self.first = digest | CLAIMED,
+            _ => self.more.push(digest | CLAIMED),
+        }
+    }
 
-impl Claimed {
-    fn is(&self, dir: Ino, name: &[u8]) -> bool {
-        self.dir == dir && *self.name == *name
+    fn remove(&mut self, digest: u64) {
+        if let Some(word) = self.find(digest) {
+            *word = 0;
+            self.more.retain(|&word| word != 0);
+        }
     }
 }
 
 /// The right to change a name, until it is dropped.
 pub(crate) struct Claim<'a> {
     shard: &'a Shard,
-    dir: Ino,
-    name: &'a [u8],
+    digest: u64,
 }
 
 impl Claims {
@@ -75,35 +97,37 @@ impl Claims {
         Claims { shards: (0..SHARDS).map(|_| Shard::default()).collect(), hasher: RandomState::new() }
     }
 
-    fn shard(&self, dir: Ino, name: &[u8]) -> &Shard {
-        &self.shards[self.hasher.hash_one((dir.0, name)) as usize % SHARDS]
+    fn digest(&self, dir: Ino, name: &[u8]) -> (&Shard, u64) {
+        let hash = self.hasher.hash_one((dir.0, name));
+        (&self.shards[(hash >> 32) as usize % SHARDS], hash & !(CLAIMED | BEING_MADE))
     }
 
     /// Claims a name of directory `dir` in the one form that all its spellings share; waits where somebody has it.
-    pub(crate) fn claim<'a>(&'a self, dir: Ino, name: &'a [u8]) -> Claim<'a> {
-        let shard = self.shard(dir, name);
+    pub(crate) fn claim(&self, dir: Ino, name: &[u8]) -> Claim<'_> {
+        let (shard, digest) = self.digest(dir, name);
         let mut names = lock(&shard.names);
-        while names.find(dir, name).is_some() {
+        while names.find(digest).is_some() {
             names.waiting += 1;
             names = shard.freed.wait(names).unwrap_or_else(PoisonError::into_inner);
             names.waiting -= 1;
         }
-        names.claimed.push(Claimed { dir, name: name.into(), is_being_made: false });
-        Claim { shard, dir, name }
+        names.add(digest);
+        Claim { shard, digest }
     }
 
     /// Whether a name that the file system shows is just being made: its inode is not in the cache yet, and must not be loaded. Who is
     /// told no after it has seen the name finds the inode in the cache.
     pub(crate) fn is_being_made(&self, dir: Ino, name: &[u8]) -> bool {
-        lock(&self.shard(dir, name).names).find(dir, name).is_some_and(|claimed| claimed.is_being_made)
+        let (shard, digest) = self.digest(dir, name);
+        lock(&shard.names).find(digest).is_some_and(|word| *word & BEING_MADE != 0)
     }
 }
 
 impl Claim<'_> {
     /// There is no such name, and its owner is about to make it.
     pub(crate) fn begin_making(&self) {
-        if let Some(claimed) = lock(&self.shard.names).find(self.dir, self.name) {
-            claimed.is_being_made = true;
+        if let Some(word) = lock(&self.shard.names).find(self.digest) {
+            *word |= BEING_MADE;
         }
     }
 }
@@ -111,7 +135,7 @@ impl Claim<'_> {
 impl Drop for Claim<'_> {
     fn drop(&mut self) {
         let mut names = lock(&self.shard.names);
-        names.claimed.retain(|claimed| !claimed.is(self.dir, self.name));
+        names.remove(self.digest);
         if names.waiting > 0 {
             self.shard.freed.notify_all();
         }
@@ -155,9 +179,15 @@ pub(crate) struct Inside<'a> {
 }
 
 impl Sides {
-    pub(crate) fn enter(&self, side: Side) -> Inside<'_> {
+    /// Comes in. A change opens the crowd where it may; of a listing none is there any more when this returns.
+    pub(crate) fn enter(&self, side: Side, crowd: &Crowd) -> Inside<'_> {
+        let is_list = side == Side::List;
         let side = side as usize;
         let mut state = lock(&self.state);
+        if is_list {
+            // Before a change can come that finds nobody who lists.
+            crowd.close();
+        }
         if !state.may_enter(side) {
             state.waiting[side] += 1;
             while !state.may_enter(side) {
@@ -170,6 +200,12 @@ impl Sides {
             state.waiting[side] -= 1;
         }
         state.inside[side] += 1;
+        if is_list {
+            drop(state);
+            crowd.clear();
+        } else if state.waiting[Side::List as usize] == 0 {
+            crowd.note_shared();
+        }
         Inside { sides: self, side }
     }
 }
@@ -212,14 +248,19 @@ mod tests {
 
     #[test]
     fn sides_are_never_in_together_and_none_waits_for_ever() {
-        let (sides, inside) = (Sides::default(), AtomicI32::new(0));
+        let (sides, crowd, inside) = (Sides::default(), Crowd::default(), AtomicI32::new(0));
         std::thread::scope(|scope| {
             for thread in 0..4 {
-                let (sides, inside) = (&sides, &inside);
+                let (sides, crowd, inside) = (&sides, &crowd, &inside);
                 scope.spawn(move || {
                     let (side, sign) = if thread % 2 == 0 { (Side::Change, 1) } else { (Side::List, -1) };
-                    for _ in 0..2000 {
-                        let _inside = sides.enter(side);
+                    for round in 0..2000 {
+                        // Listings come in bursts, so that changes sit in between.
+                        if side == Side::List && round % 100 == 0 {
+                            std::thread::sleep(std::time::Duration::from_micros(500));
+                        }
+                        let seat = if side == Side::Change { crowd.sit() } else { None };
+                        let _inside = seat.is_none().then(|| sides.enter(side, crowd));
                         assert!((inside.fetch_add(sign, SeqCst) + sign) * sign > 0);
                         std::thread::yield_now();
                         inside.fetch_sub(sign, SeqCst);
@@ -233,19 +274,20 @@ mod tests {
     #[test]
     fn who_waits_is_not_overtaken_by_the_other_side() {
         let sides = Sides::default();
-        let first = sides.enter(Side::List);
+        let crowd = Crowd::default();
+        let first = sides.enter(Side::List, &crowd);
         let (told, hear) = mpsc::channel();
         std::thread::scope(|scope| {
-            let (sides, waiting) = (&sides, told.clone());
+            let (sides, crowd, waiting) = (&sides, &crowd, told.clone());
             scope.spawn(move || {
-                let _change = sides.enter(Side::Change);
+                let _change = sides.enter(Side::Change, crowd);
                 waiting.send("change").unwrap();
             });
             while lock(&sides.state).waiting == [0, 0] {
                 std::thread::yield_now();
             }
             scope.spawn(move || {
-                let _list = sides.enter(Side::List);
+                let _list = sides.enter(Side::List, crowd);
                 told.send("list").unwrap();
             });
             while lock(&sides.state).waiting != [1, 1] {

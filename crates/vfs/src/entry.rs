@@ -8,15 +8,14 @@
 //! A directory that ignores case is cached under folded names, so that there is one entry for all spellings: a directory below it
 //! has one entry, and a change of a name has one entry to change.
 
-use crate::claims::{Inside, Side};
 use crate::inode::lock;
 use crate::walk::NAME_MAX;
 use crate::{Access, Attr, DirEntry, Error, FileSystem, FileType, Identity, Ino, Inode, Result, Vfs};
 use crate::{Lookup, ReaddirStart};
 use dentree_dcache::{Child, DentryId, DentryRef, Fill, Handle, Kind, Seen};
 use std::ops::ControlFlow;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError, RwLockReadGuard, RwLockWriteGuard};
 
 /// A held name: the inode behind it is its handle.
 pub(crate) type Entry<'a> = DentryRef<'a, Ino>;
@@ -36,25 +35,6 @@ impl Handle for Ino {
     #[inline]
     fn from_word(word: u64) -> Option<Self> {
         Some(Ino(word))
-    }
-}
-
-impl<F: FileSystem> Inode<F> {
-    pub(crate) fn share_names(&self) -> RwLockReadGuard<'_, ()> {
-        self.names.read().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// To change one name, which is claimed then.
-    pub(crate) fn share_to_change(&self) -> (RwLockReadGuard<'_, ()>, Inside<'_>) {
-        (self.share_names(), self.sides.enter(Side::Change))
-    }
-
-    pub(crate) fn share_to_list(&self) -> (RwLockReadGuard<'_, ()>, Inside<'_>) {
-        (self.share_names(), self.sides.enter(Side::List))
-    }
-
-    pub(crate) fn lock_names(&self) -> RwLockWriteGuard<'_, ()> {
-        self.names.write().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

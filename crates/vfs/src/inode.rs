@@ -8,8 +8,8 @@
 //! | what | guard |
 //! |---|---|
 //! | cached inodes | the cache's own locks, one per shard |
-//! | away inodes | [`Home::away`], one mutex per shard; a leaf |
-//! | names of a directory | [`Inode::names`], and below it [`Inode::sides`] and the claims of `claims.rs` |
+//! | away inodes | [`Home::away`], one mutex per shard; a leaf. Where there are none, nobody takes it: their number is read without |
+//! | names of a directory | [`Inode::names`], and below it its sides and the claims of `claims.rs` |
 //! | owner, permissions and ACL, from check to change | [`Inode::rights`] |
 //! | [`Inode::life`] | written with [`Inode::names`] held exclusively |
 //!
@@ -40,13 +40,18 @@
 //!
 //! `evict` runs in whichever thread lets go last, maybe under directory locks, never under locks of a cache.
 
-use crate::claims::Sides;
+use crate::by_number::ByNumber;
+use crate::claims::{Inside, Side, Sides};
 use crate::{Attr, FileSystem, FileType, Ino, Result};
+use dentree_lockmeter::{Crowd, Seated};
 use quick_cache::sync::Cache;
-use quick_cache::{DefaultHashBuilder, Lifecycle, OptionsBuilder, Weighter};
+use quick_cache::{Lifecycle, OptionsBuilder, Weighter};
 use std::collections::HashMap;
+use std::ops::Deref;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, Weak};
+use std::sync::{
+    Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak,
+};
 
 const AWAY_SHARDS: usize = 16;
 
@@ -71,34 +76,62 @@ pub struct Inode<F: FileSystem> {
     node: F::Node,
     /// What it takes in memory.
     bytes: u64,
-    home: Arc<Home<F>>,
+    home: Arc<Door<F>>,
     life: AtomicU8,
     /// The id of a directory's entry in the name cache, 0 where it has none: a hint.
     pub(crate) entry: AtomicU64,
-    /// Shared for looking names up and listing, and for changes that concern one name; exclusive for the others, and of other inodes
-    /// than directories where their number of names changes.
-    pub(crate) names: RwLock<()>,
-    /// Whether those who share `names` change a name, or list. Who looks up is on neither side.
-    pub(crate) sides: Sides,
+    names: Names,
     /// Names that the file system was asked for and did not have in this directory, since it was last listed for them.
     pub(crate) asked_in_vain: AtomicU32,
     /// Held while attributes that decide permissions are checked and changed.
     pub(crate) rights: Mutex<()>,
 }
 
+/// The locks of an inode's names.
+enum Names {
+    /// Of other inodes than directories: exclusive where their number of names changes.
+    OfFile(RwLock<()>),
+    OfDirectory(Box<Entrance>),
+}
+
+/// What everybody writes who comes to a directory for its names. On a cache line of its own: the inode beside it they only read.
+#[derive(Default)]
+#[repr(align(64))]
+struct Entrance {
+    /// Shared for looking names up and listing, and for changes that concern one name; exclusive for the others.
+    lock: RwLock<()>,
+    /// Whether those who share the lock change a name, or list. Who looks up is on neither side.
+    sides: Sides,
+    /// Changes that are not seen in either.
+    crowd: Crowd,
+}
+
+/// A change of one name is in a directory, or one listing.
+#[expect(dead_code, reason = "it is held, not read")]
+pub(crate) enum Sharing<'a> {
+    Seated(Seated<'a>),
+    Locked(RwLockReadGuard<'a, ()>, Option<Inside<'a>>),
+}
+
+const _: () = assert!(size_of::<Entrance>() == 64);
+
 impl<F: FileSystem> Inode<F> {
-    fn new(home: &Arc<Home<F>>, node: F::Node, life: Life) -> Arc<Self> {
-        let attr = home.fs.attr(&node);
+    fn new(doors: &Doors<F>, node: F::Node, life: Life) -> Arc<Self> {
+        let attr = doors.0[0].fs.attr(&node);
+        let home = doors.of(attr.ino);
+        let (names, outside) = match attr.kind {
+            FileType::Directory => (Names::OfDirectory(Box::default()), size_of::<Entrance>()),
+            _ => (Names::OfFile(RwLock::new(())), 0),
+        };
         Arc::new(Inode {
             ino: attr.ino,
             kind: attr.kind,
-            bytes: (size_of::<Self>() + home.fs.node_bytes(&node)) as u64,
+            bytes: (size_of::<Self>() + outside + home.fs.node_bytes(&node)) as u64,
             node,
             home: home.clone(),
             life: AtomicU8::new(life as u8),
             entry: AtomicU64::new(0),
-            names: RwLock::new(()),
-            sides: Sides::default(),
+            names,
             asked_in_vain: AtomicU32::new(0),
             rights: Mutex::new(()),
         })
@@ -134,6 +167,51 @@ impl<F: FileSystem> Inode<F> {
         &self.node
     }
 
+    /// Shares its names, to look one up.
+    pub(crate) fn share_names(&self) -> RwLockReadGuard<'_, ()> {
+        let lock = match &self.names {
+            Names::OfFile(lock) => lock,
+            Names::OfDirectory(entrance) => &entrance.lock,
+        };
+        lock.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Shares them to change one name, which is claimed then.
+    pub(crate) fn share_to_change(&self) -> Sharing<'_> {
+        if let Names::OfDirectory(entrance) = &self.names
+            && let Some(seat) = entrance.crowd.sit()
+        {
+            return Sharing::Seated(seat);
+        }
+        self.share_on(Side::Change)
+    }
+
+    /// Shares them to list them.
+    pub(crate) fn share_to_list(&self) -> Sharing<'_> {
+        self.share_on(Side::List)
+    }
+
+    fn share_on(&self, side: Side) -> Sharing<'_> {
+        let shared = self.share_names();
+        let inside = match &self.names {
+            Names::OfFile(_) => None,
+            Names::OfDirectory(entrance) => Some(entrance.sides.enter(side, &entrance.crowd)),
+        };
+        Sharing::Locked(shared, inside)
+    }
+
+    /// Has its names alone.
+    pub(crate) fn lock_names(&self) -> RwLockWriteGuard<'_, ()> {
+        match &self.names {
+            Names::OfFile(lock) => lock.write().unwrap_or_else(PoisonError::into_inner),
+            Names::OfDirectory(entrance) => {
+                let alone = entrance.lock.write().unwrap_or_else(PoisonError::into_inner);
+                entrance.crowd.clear();
+                alone
+            }
+        }
+    }
+
     pub(crate) fn life(&self) -> Life {
         // Relaxed: who decides by it holds `names`; others may see it late.
         match self.life.load(Ordering::Relaxed) {
@@ -158,24 +236,63 @@ impl<F: FileSystem> Drop for Inode<F> {
     }
 }
 
+/// Neighbours that have one door, as a power of two.
+const DOOR_RANGE: u32 = 6;
+const DOORS: usize = 16;
+
+/// What an inode has its home by. There are several, so that threads which make inodes do not count their users on one cache line, and it
+/// is not on the line of that count.
+#[repr(align(128))]
+struct Door<F: FileSystem>(Arc<Home<F>>);
+
+impl<F: FileSystem> Deref for Door<F> {
+    type Target = Home<F>;
+
+    fn deref(&self) -> &Home<F> {
+        &self.0
+    }
+}
+
+struct Doors<F: FileSystem>([Arc<Door<F>>; DOORS]);
+
+impl<F: FileSystem> Doors<F> {
+    fn new(home: &Arc<Home<F>>) -> Doors<F> {
+        Doors(std::array::from_fn(|_| Arc::new(Door(home.clone()))))
+    }
+
+    fn of(&self, ino: Ino) -> &Arc<Door<F>> {
+        // Mixed: parts of the inode tables that threads fill begin at round numbers, and they would meet at the doors.
+        let mixed = (ino.0 >> DOOR_RANGE).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        &self.0[(mixed >> 32) as usize % DOORS]
+    }
+}
+
 /// The file system, and the inodes that are alive outside of the cache.
 pub(crate) struct Home<F: FileSystem> {
     pub(crate) fs: F,
     away: [Away<F>; AWAY_SHARDS],
 }
 
-type ByNumber<F> = HashMap<Ino, Weak<Inode<F>>>;
+type Numbered<F> = HashMap<Ino, Weak<Inode<F>>>;
 
 struct Away<F: FileSystem> {
     /// Of one on its last way, or that one thread has alone, there is nothing to be had.
-    inodes: Mutex<ByNumber<F>>,
+    inodes: Mutex<Numbered<F>>,
     /// One of them has gone, or is to be had again.
     gone: Condvar,
     /// How many wait for that: to wake nobody is a system call, too. [inodes]
     waiting: AtomicUsize,
+    /// How many they are. [inodes to write]
+    count: AtomicUsize,
 }
 
 impl<F: FileSystem> Away<F> {
+    /// [inodes]
+    fn has_changed(&self, inodes: &Numbered<F>) {
+        // Release: partner of `Home::away`.
+        self.count.store(inodes.len(), Ordering::Release);
+    }
+
     /// [inodes]
     fn wake(&self) {
         if self.waiting.load(Ordering::Relaxed) > 0 {
@@ -190,12 +307,17 @@ impl<F: FileSystem> Home<F> {
             inodes: Mutex::default(),
             gone: Condvar::new(),
             waiting: AtomicUsize::new(0),
+            count: AtomicUsize::new(0),
         });
         Arc::new(Home { fs, away })
     }
 
-    fn shard(&self, ino: Ino) -> (&Away<F>, MutexGuard<'_, ByNumber<F>>) {
-        let shard = &self.away[ino.0 as usize % AWAY_SHARDS];
+    fn place(ino: Ino) -> usize {
+        ino.0 as usize % AWAY_SHARDS
+    }
+
+    fn shard(&self, ino: Ino) -> (&Away<F>, MutexGuard<'_, Numbered<F>>) {
+        let shard = &self.away[Self::place(ino)];
         (shard, lock(&shard.inodes))
     }
 
@@ -203,23 +325,35 @@ impl<F: FileSystem> Home<F> {
         let (shard, mut inodes) = self.shard(inode.ino);
         if inodes.insert(inode.ino, Arc::downgrade(inode)).is_some() {
             shard.wake();
+        } else {
+            shard.has_changed(&inodes);
         }
     }
 
     /// One thread is about to have the inode alone.
     fn goes_away_alone(&self, ino: Ino) {
-        self.shard(ino).1.insert(ino, Weak::new());
+        let (shard, mut inodes) = self.shard(ino);
+        inodes.insert(ino, Weak::new());
+        shard.has_changed(&inodes);
     }
 
     fn has_gone(&self, ino: Ino) {
         let (shard, mut inodes) = self.shard(ino);
         if inodes.remove(&ino).is_some() {
+            shard.has_changed(&inodes);
             shard.wake();
         }
     }
 
     /// The inode if it is away; waits where it is on its last way, or one thread has it alone.
     fn away(&self, ino: Ino) -> Option<Arc<Inode<F>>> {
+        // Acquire: partner of `Away::has_changed`. Who has to find the number here knows that it went away: it has missed it in the
+        // cache, which it left under the lock of its shard after it was noted here, or was given it by the file system, which had
+        // it freed after that. So it sees no earlier count than the one that has it; and where it sees a later one of 0, the number has
+        // come back, and all that was done before that is seen, too.
+        if self.away[Self::place(ino)].count.load(Ordering::Acquire) == 0 {
+            return None;
+        }
         let (shard, mut inodes) = self.shard(ino);
         loop {
             if let Some(inode) = inodes.get(&ino)?.upgrade() {
@@ -284,7 +418,8 @@ impl<F: FileSystem> Lifecycle<Ino, Arc<Inode<F>>> for PinHeld {
 /// Inode number → inode.
 pub(crate) struct InodeCache<F: FileSystem> {
     home: Arc<Home<F>>,
-    cache: Cache<Ino, Arc<Inode<F>>, ByNode, DefaultHashBuilder, PinHeld>,
+    doors: Doors<F>,
+    cache: Cache<Ino, Arc<Inode<F>>, ByNode, ByNumber, PinHeld>,
     /// Counted here: the cache looks twice before it loads, and counts both.
     loads: AtomicU64,
 }
@@ -303,8 +438,9 @@ impl<F: FileSystem> InodeCache<F> {
             .weight_capacity(budget_bytes)
             .build()
             .expect("both capacities are given");
-        let cache = Cache::with_options(options, ByNode, DefaultHashBuilder::default(), PinHeld);
-        InodeCache { home: Home::new(fs), cache, loads: AtomicU64::new(0) }
+        let cache = Cache::with_options(options, ByNode, ByNumber::default(), PinHeld);
+        let home = Home::new(fs);
+        InodeCache { doors: Doors::new(&home), home, cache, loads: AtomicU64::new(0) }
     }
 
     pub(crate) fn fs(&self) -> &F {
@@ -328,7 +464,7 @@ impl<F: FileSystem> InodeCache<F> {
             }
             self.loads.fetch_add(1, Ordering::Relaxed);
             let node = self.home.fs.load(ino).map_err(NotCached::Failed)?;
-            Ok(Inode::new(&self.home, node, Life::Named))
+            Ok(Inode::new(&self.doors, node, Life::Named))
         });
         found.or_else(|why| match why {
             NotCached::Away(inode) => Ok(inode),
@@ -345,7 +481,7 @@ impl<F: FileSystem> InodeCache<F> {
                 format!("inode {ino} was taken for a new file while it is in use; run e2fsck on the image");
             return Err(crate::Error::Corrupt(what.into()));
         }
-        let inode = Inode::new(&self.home, node, life);
+        let inode = Inode::new(&self.doors, node, life);
         match life {
             Life::Named => self.cache.insert(ino, inode.clone()),
             Life::Unnamed | Life::Removed | Life::Freed => self.home.goes_away(&inode),
@@ -411,8 +547,8 @@ impl<F: FileSystem> InodeCache<F> {
 
     /// The file system itself, if no inode is held any more.
     pub(crate) fn into_fs(self) -> Option<F> {
-        let InodeCache { home, cache, .. } = self;
-        drop(cache);
+        let InodeCache { home, doors, cache, .. } = self;
+        drop((cache, doors));
         Arc::into_inner(home).map(|home| home.fs)
     }
 }

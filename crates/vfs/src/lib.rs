@@ -10,6 +10,7 @@
 mod acl;
 mod attr;
 mod attributes;
+mod by_number;
 mod change;
 mod claims;
 mod complete;

@@ -7,11 +7,18 @@
 //! | field | guard |
 //! |---|---|
 //! | list of flights | [flights], one of 64 stripes by name; a leaf |
+//! | how many they are | [flights] to write; read under the lock of a directory |
 //! | `overtaken` | [dir lock of the flight's directory] |
 //! | `landed` | its own lock; waiters hold nothing else |
+//!
+//! # Why who overtakes need not look where there are no flights
+//! Most changes meet none, and would write the stripe's lock for nothing. Who asks has boarded, then holds the directory's lock for a look at the
+//! cache, and asks after that. Who changes a name has changed it in the file system, then holds the directory's lock, and reads the number of flights in it.
+//! Was the look first, the number has that flight, unless it has landed, which it does under that lock, too. Was the change first, the question comes
+//! after it, and so is not too late. The directory's lock orders both, so the number is read relaxed.
 
 use super::{Core, Id, name::Name, record::Shape, tree::Aftermath, tree::Entry};
-use crate::sync::{Arc, AtomicBool, Condvar, Mutex, Ordering, lock};
+use crate::sync::{Arc, AtomicBool, AtomicUsize, Condvar, Mutex, Ordering, lock};
 use crate::{Child, Fill, Handle};
 use std::sync::PoisonError;
 
@@ -19,7 +26,14 @@ const STRIPES: usize = if cfg!(any(loom, shuttle)) { 1 } else { 64 };
 
 /// See the module's text.
 pub(crate) struct Flights {
-    stripes: Box<[Mutex<Vec<Arc<Flight>>>]>,
+    stripes: Box<[Stripe]>,
+}
+
+#[derive(Default)]
+struct Stripe {
+    flights: Mutex<Vec<Arc<Flight>>>,
+    /// How many they are.
+    count: AtomicUsize,
 }
 
 pub(crate) struct Flight {
@@ -32,23 +46,23 @@ pub(crate) struct Flight {
 
 /// The right to ask, and the duty to let the others know: dropping it does, also in a panic.
 pub(crate) struct Boarded<'a> {
-    stripe: &'a Mutex<Vec<Arc<Flight>>>,
+    stripe: &'a Stripe,
     flight: Arc<Flight>,
 }
 
 impl Flights {
     pub(crate) fn new() -> Self {
-        Flights { stripes: (0..STRIPES).map(|_| Mutex::default()).collect() }
+        Flights { stripes: (0..STRIPES).map(|_| Stripe::default()).collect() }
     }
 
-    fn stripe(&self, dir: Id, name: &Name<'_>) -> &Mutex<Vec<Arc<Flight>>> {
+    fn stripe(&self, dir: Id, name: &Name<'_>) -> &Stripe {
         &self.stripes[(dir.0 ^ name.hash()) as usize % STRIPES]
     }
 
     /// Begins a question, or answers the flight on which the same one is under way.
     fn board(&self, dir: Id, name: &Name<'_>) -> Result<Boarded<'_>, Arc<Flight>> {
         let stripe = self.stripe(dir, name);
-        let mut flights = lock(stripe);
+        let mut flights = lock(&stripe.flights);
         if let Some(flight) = flights.iter().find(|flight| flight.asks(dir, name)) {
             return Err(flight.clone());
         }
@@ -60,12 +74,18 @@ impl Flights {
             landing: Condvar::new(),
         });
         flights.push(flight.clone());
+        stripe.count.store(flights.len(), Ordering::Relaxed);
         Ok(Boarded { stripe, flight })
     }
 
     /// Makes the answer to a question about this name, if one is under way, too late. [dir lock]
     pub(crate) fn overtake(&self, dir: Id, name: &Name<'_>) {
-        let flights = lock(self.stripe(dir, name));
+        let stripe = self.stripe(dir, name);
+        // See the module's text.
+        if stripe.count.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        let flights = lock(&stripe.flights);
         if let Some(flight) = flights.iter().find(|flight| flight.asks(dir, name)) {
             // Relaxed: read under the same directory lock.
             flight.overtaken.store(true, Ordering::Relaxed);
@@ -88,7 +108,10 @@ impl Flight {
 
 impl Drop for Boarded<'_> {
     fn drop(&mut self) {
-        lock(self.stripe).retain(|flight| !Arc::ptr_eq(flight, &self.flight));
+        let mut flights = lock(&self.stripe.flights);
+        flights.retain(|flight| !Arc::ptr_eq(flight, &self.flight));
+        self.stripe.count.store(flights.len(), Ordering::Relaxed);
+        drop(flights);
         *lock(&self.flight.landed) = true;
         self.flight.landing.notify_all();
     }

@@ -52,7 +52,7 @@ pub(crate) mod record;
 pub(crate) mod tree;
 pub(crate) mod walk;
 
-use crate::sync::{AtomicU32, AtomicU64, Mutex, MutexGuard, Ordering, Padded, lock};
+use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering, Padded, lock};
 use crate::{Child, DentryId, Handle, PrefetchMode};
 use chunks::Chunks;
 use clock::{Clock, Used};
@@ -63,7 +63,7 @@ use fill::Flights;
 use index::Index;
 use name::{Hasher, Name};
 use notes::Notes;
-use pool::{Memory, Pool};
+use pool::Memory;
 use record::{Count, Record, Rewrite, Shape};
 use std::time::Duration;
 
@@ -101,9 +101,6 @@ pub(crate) struct Core<H> {
     pub(crate) expiry: Expiry,
     pub(crate) flights: Flights,
     pub(crate) prefetch: PrefetchMode,
-    pub(crate) pool: Mutex<Pool>,
-    /// [pool lock] to write: one more than the highest number ever given to a slot.
-    fresh: AtomicU32,
     pub(crate) clock: Mutex<Clock>,
     /// Parents change only under this, so that no two renames can make a circle.
     pub(crate) renaming: Mutex<()>,
@@ -137,9 +134,6 @@ impl<H: Handle> Core<H> {
             expiry: Expiry::new(config.clock),
             flights: Flights::new(),
             prefetch: config.prefetch,
-            pool: Mutex::new(Pool::new()),
-            // Number 0 is no entry.
-            fresh: AtomicU32::new(1),
             clock: Mutex::new(clock),
             renaming: Mutex::default(),
             dir_locks: (0..STRIPES).map(|_| Padded::default()).collect(),
@@ -215,11 +209,12 @@ impl<H: Handle> Core<H> {
     /// Takes a user's reference to the entry with this id, if there still is one.
     pub(crate) fn hold_by_id(&self, id: DentryId) -> bool {
         let _pin = self.epoch.enter();
-        if id.id() == Id::NONE || id.id().0 >= self.high_water() {
+        if id.id() == Id::NONE || !self.memory.has_slot(id.id()) {
             return false;
         }
         let dentry = self.dentry(id.id());
-        if dentry.generation() != id.generation() || !self.hold(id.id()) {
+        // Before anything is read of its line: that comes from another processor once then, to be written.
+        if !self.hold(id.id()) {
             return false;
         }
         // Held: now neither can change. The id of a negative entry is never given out, only made up.
@@ -236,7 +231,7 @@ impl<H: Handle> Core<H> {
     /// to another entry since, its generation was moved on before that one's shape was written, behind a fence (R1 in `record.rs`): who
     /// has seen that shape sees the new generation.
     pub(crate) fn is_linked(&self, id: DentryId) -> bool {
-        if id.id() == Id::NONE || id.id().0 >= self.high_water() {
+        if id.id() == Id::NONE || !self.memory.has_slot(id.id()) {
             return false;
         }
         let record = self.record(id.id());
@@ -349,7 +344,7 @@ impl<H: Handle> Core<H> {
 impl<H> Drop for Core<H> {
     fn drop(&mut self) {
         // Whatever still owns a handle or a long name: entries, and what waits in limbo. A freed slot has no kind.
-        let fresh = self.fresh.load(Ordering::Relaxed);
+        let fresh = self.memory.high_water();
         for id in 1..fresh {
             let positive = !self.records.get(id).shape().is_negative();
             // SAFETY: `&mut self`: no other thread reaches any slot. A kind is given after the handle, and taken

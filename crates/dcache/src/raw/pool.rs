@@ -2,15 +2,18 @@
 //!
 //! | field | guard |
 //! |---|---|
-//! | `free`, `limbo`, `Core::fresh` | [pool lock], a leaf |
+//! | `free`, `limbo`, `fresh` | [pool lock], a leaf |
 //! | `used`, `live`, … | single words, moved by whoever allocates or frees |
+//!
+//! Whoever allocates writes the lock, `free` or `fresh`, `live` and `used`: they lie on one cache line ([`Stock`]), which another thread that allocates
+//! has to hand over once, not for each of them. What is only read, or seldom written, lies elsewhere.
 //!
 //! Free slots are chained through their dentries, so a free list takes no memory. Handles are dropped outside of
 //! every lock and pin (G7).
 
 use super::{Core, Id, clock::Used, dentry::Dentry, dentry::LongName, record::Count, record::Record};
 use crate::Handle;
-use crate::sync::{AtomicBool, AtomicUsize, Ordering, lock, yield_now};
+use crate::sync::{AtomicBool, AtomicU32, AtomicUsize, Mutex, Ordering, lock, yield_now};
 use std::collections::VecDeque;
 
 /// Retired things at which it is worth a `membarrier` (1 to 2 µs) to look whether they can be reused.
@@ -19,7 +22,7 @@ const LIMBO: usize = if cfg!(any(loom, shuttle)) { 1 } else { 128 };
 const BATCH: usize = 64;
 
 /// [pool lock]
-pub(crate) struct Pool {
+struct Pool {
     free: Id,
     limbo: VecDeque<(u64, Retired)>,
 }
@@ -31,17 +34,32 @@ pub(crate) enum Retired {
 }
 
 impl Pool {
-    pub(crate) fn new() -> Self {
+    fn new() -> Self {
         Pool { free: Id::NONE, limbo: VecDeque::new() }
     }
 }
 
-/// What the cache weighs, in bytes, and what it may.
-pub(crate) struct Memory {
-    pub(crate) budget: usize,
-    used: AtomicUsize,
+/// What every allocation writes.
+#[repr(align(128))]
+struct Stock {
+    pool: Mutex<Pool>,
+    /// [pool lock] to write: one more than the highest number ever given to a slot.
+    fresh: AtomicU32,
     /// Slots in use, those in limbo included.
-    live: AtomicUsize,
+    live: AtomicU32,
+    /// Bytes.
+    used: AtomicUsize,
+}
+
+#[cfg(not(any(loom, shuttle)))]
+const _: () = assert!(size_of::<Mutex<Pool>>() + 2 * size_of::<AtomicU32>() + size_of::<AtomicUsize>() <= 64);
+
+/// What the cache weighs, in bytes, and what it may; and its slots.
+pub(crate) struct Memory {
+    stock: Stock,
+    /// A value that `Stock::fresh` has had: most ids that are asked for are older, and no line of those that are written is read for them.
+    seen: AtomicU32,
+    pub(crate) budget: usize,
     long_names: AtomicUsize,
     negatives: AtomicUsize,
     /// Held entries have driven `used` over the budget.
@@ -52,9 +70,15 @@ impl Memory {
     /// A budget of which `fixed` bytes are gone from the start.
     pub(crate) fn new(budget: usize, fixed: usize) -> Self {
         Memory {
+            stock: Stock {
+                pool: Mutex::new(Pool::new()),
+                // Number 0 is no entry.
+                fresh: AtomicU32::new(1),
+                live: AtomicU32::new(0),
+                used: AtomicUsize::new(fixed),
+            },
+            seen: AtomicU32::new(1),
             budget,
-            used: AtomicUsize::new(fixed),
-            live: AtomicUsize::new(0),
             long_names: AtomicUsize::new(0),
             negatives: AtomicUsize::new(0),
             over: AtomicBool::new(false),
@@ -62,11 +86,11 @@ impl Memory {
     }
 
     pub(crate) fn used(&self) -> usize {
-        self.used.load(Ordering::Relaxed)
+        self.stock.used.load(Ordering::Relaxed)
     }
 
     pub(crate) fn live(&self) -> usize {
-        self.live.load(Ordering::Relaxed)
+        self.stock.live.load(Ordering::Relaxed) as usize
     }
 
     pub(crate) fn long_names(&self) -> usize {
@@ -75,6 +99,38 @@ impl Memory {
 
     pub(crate) fn negatives(&self) -> usize {
         self.negatives.load(Ordering::Relaxed)
+    }
+
+    /// One more than the highest number ever given to a slot.
+    pub(crate) fn high_water(&self) -> u32 {
+        self.stock.fresh.load(Ordering::Acquire)
+    }
+
+    /// Whether a slot was ever given out.
+    pub(crate) fn has_slot(&self, id: Id) -> bool {
+        // Acquire, and a release below: who sees the number may look at the slot, as whoever noted it might.
+        if id.0 < self.seen.load(Ordering::Acquire) {
+            return true;
+        }
+        let fresh = self.high_water();
+        if id.0 >= fresh {
+            return false;
+        }
+        self.seen.store(fresh, Ordering::Release);
+        true
+    }
+
+    /// Most names are short: nothing is written for those.
+    fn add_long_names(&self, bytes: usize) {
+        if bytes > 0 {
+            self.long_names.fetch_add(bytes, Ordering::Relaxed);
+        }
+    }
+
+    fn drop_long_names(&self, bytes: usize) {
+        if bytes > 0 {
+            self.long_names.fetch_sub(bytes, Ordering::Relaxed);
+        }
     }
 
     pub(crate) fn add_negative(&self) {
@@ -88,17 +144,17 @@ impl Memory {
     /// Takes `bytes` out of the budget if they are left in it.
     fn take(&self, bytes: usize) -> bool {
         let within = |used: usize| used.checked_add(bytes).filter(|&sum| sum <= self.budget);
-        self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, within).is_ok()
+        self.stock.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, within).is_ok()
     }
 
     /// Takes `bytes` whatever the budget says: all that is cached is held.
     fn take_over_budget(&self, bytes: usize) {
-        self.used.fetch_add(bytes, Ordering::Relaxed);
+        self.stock.used.fetch_add(bytes, Ordering::Relaxed);
         self.over.store(true, Ordering::Relaxed);
     }
 
     pub(crate) fn give_back(&self, bytes: usize) {
-        self.used.fetch_sub(bytes, Ordering::Relaxed);
+        self.stock.used.fetch_sub(bytes, Ordering::Relaxed);
     }
 
     /// Whether the cache outgrew its budget and nobody has trimmed it since.
@@ -125,22 +181,24 @@ impl<H: Handle> Core<H> {
         self.grow_index();
         let long = long_name_bytes(name_len);
         self.reserve(Self::ENTRY + Self::OVERFLOW + long);
-        self.memory.live.fetch_add(1, Ordering::Relaxed);
-        self.memory.long_names.fetch_add(long, Ordering::Relaxed);
-        let mut pool = lock(&self.pool);
+        let stock = &self.memory.stock;
+        stock.live.fetch_add(1, Ordering::Relaxed);
+        self.memory.add_long_names(long);
+        let mut pool = lock(&stock.pool);
         let id = pool.free;
         if id != Id::NONE {
             pool.free = self.dentry(id).next();
             return id;
         }
-        let id = Id(self.fresh.load(Ordering::Relaxed));
+        let id = Id(stock.fresh.load(Ordering::Relaxed));
         self.records.ensure(id.0);
         self.counts.ensure(id.0);
         self.dentries.ensure(id.0);
         self.used.ensure(id.0);
         self.dentry(id).mark_dead();
         // Release: whoever sees the number may look at the slot; pairs with `high_water`.
-        self.fresh
+        stock
+            .fresh
             .store(id.0.checked_add(1).expect("fewer than 2³² entries fit any memory"), Ordering::Release);
         id
     }
@@ -161,31 +219,32 @@ impl<H: Handle> Core<H> {
     /// names of these lengths were given.
     pub(crate) fn settle_names(&self, bytes: usize, added: usize, lens: &[usize]) {
         let long = lens.iter().map(|&len| long_name_bytes(len)).sum();
-        self.memory.long_names.fetch_add(long, Ordering::Relaxed);
+        self.memory.add_long_names(long);
         self.memory.give_back(bytes - added - long);
     }
 
     /// Gives back a slot that was not needed after all.
     pub(crate) fn cancel(&self, id: Id, name_len: usize) {
         let long = long_name_bytes(name_len);
-        self.memory.long_names.fetch_sub(long, Ordering::Relaxed);
+        self.memory.drop_long_names(long);
         self.memory.give_back(Self::OVERFLOW + long);
         self.put_free(&[id]);
     }
 
     /// One more than the highest number ever given to a slot.
     pub(crate) fn high_water(&self) -> u32 {
-        self.fresh.load(Ordering::Acquire)
+        self.memory.high_water()
     }
 
     fn put_free(&self, ids: &[Id]) {
-        let mut pool = lock(&self.pool);
+        let mut pool = lock(&self.memory.stock.pool);
         for &id in ids {
             self.dentry(id).set_next(pool.free);
             pool.free = id;
         }
         drop(pool);
-        self.memory.live.fetch_sub(ids.len(), Ordering::Relaxed);
+        let slots = u32::try_from(ids.len()).expect("fewer than 2³² slots");
+        self.memory.stock.live.fetch_sub(slots, Ordering::Relaxed);
         self.memory.give_back(ids.len() * Self::ENTRY);
     }
 
@@ -242,12 +301,12 @@ impl<H: Handle> Core<H> {
 
     /// How many things wait for their grace period.
     fn waiting(&self) -> usize {
-        lock(&self.pool).limbo.len()
+        lock(&self.memory.stock.pool).limbo.len()
     }
 
     /// Reuses what was unlinked once nobody can be reading it.
     pub(crate) fn retire(&self, retired: Retired) {
-        let mut pool = lock(&self.pool);
+        let mut pool = lock(&self.memory.stock.pool);
         let tag = self.epoch.tag();
         pool.limbo.push_back((tag, retired));
     }
@@ -256,7 +315,7 @@ impl<H: Handle> Core<H> {
     /// held: handles are dropped here.
     pub(crate) fn reclaim(&self, few: usize) -> usize {
         {
-            let pool = lock(&self.pool);
+            let pool = lock(&self.memory.stock.pool);
             if pool.limbo.len() <= few {
                 return 0;
             }
@@ -266,7 +325,7 @@ impl<H: Handle> Core<H> {
         let mut freed = 0;
         loop {
             let ready: Vec<Retired> = {
-                let mut pool = lock(&self.pool);
+                let mut pool = lock(&self.memory.stock.pool);
                 let waited = |(tag, _): &(u64, Retired)| *tag < oldest;
                 let n = pool.limbo.iter().take(BATCH).take_while(|entry| waited(entry)).count();
                 pool.limbo.drain(..n).map(|(_, retired)| retired).collect()
@@ -301,7 +360,7 @@ impl<H: Handle> Core<H> {
             };
             if let Some(name) = name {
                 let bytes = long_name_bytes(name.len());
-                self.memory.long_names.fetch_sub(bytes, Ordering::Relaxed);
+                self.memory.drop_long_names(bytes);
                 self.memory.give_back(bytes);
             }
         }

@@ -15,6 +15,7 @@
 //!    └─ growth  Mutex   the block map and the size of the directory, and its index blocks while the tree is shared
 //!       └─ handle       a transaction stays open; below it the inode's fields, groups, blocks
 //! ```
+//! Who shares the tree sits in its crowd ([`Crowd`]) once many do, and writes nothing that others write then.
 //! Each is one of many that directories (and leaves) share by a few bits of their numbers: an operation holds one of each kind at most, so
 //! sharing costs waits, and no circles. All are taken before the handle: who has an open handle waits for none of them, and so a commit,
 //! for which handles wait, comes to its end.
@@ -64,6 +65,7 @@ use crate::node::Held;
 use crate::sync::{Mutex, MutexGuard, ReadGuard, RwLock, WriteGuard, alone, lock, mutexes, rw_locks, share};
 use crate::{Error, Ext4, Node, Result, Snapshot};
 use dentree_ext4_format::{InodeFlags, InodeNumber, LogicalBlock};
+use dentree_lockmeter::{Crowd, Seated};
 
 const TREES: usize = if cfg!(loom) { 1 } else { 256 };
 const LEAVES: usize = if cfg!(loom) { 2 } else { 1024 };
@@ -76,26 +78,58 @@ const CROWDED: u16 = super::MAX_LINKS - 1000;
 
 /// The locks of all directories, see the module's text.
 pub(crate) struct DirectoryLocks {
-    trees: Box<[RwLock<()>]>,
+    trees: Box<[Tree]>,
     growths: Box<[Mutex<()>]>,
     leaves: Box<[Mutex<()>]>,
 }
 
+/// On a cache line of its own.
+#[repr(align(64))]
+struct Tree {
+    lock: RwLock<()>,
+    /// Those who share the tree and have no part of the lock.
+    crowd: Crowd,
+}
+
+/// A directory's tree is shared.
+#[expect(dead_code, reason = "guards are held, not read")]
+pub(super) enum Shared<'a> {
+    Seated(Seated<'a>),
+    Locked(ReadGuard<'a, ()>),
+}
+
 impl DirectoryLocks {
     pub(crate) fn new() -> DirectoryLocks {
+        let trees = rw_locks("directory tree", TREES).into_iter();
         DirectoryLocks {
-            trees: rw_locks("directory tree", TREES),
+            trees: trees.map(|lock| Tree { lock, crowd: Crowd::default() }).collect(),
             growths: mutexes("directory growth", TREES),
             leaves: mutexes("directory leaf", LEAVES),
         }
     }
 
-    pub(super) fn share_tree(&self, dir: InodeNumber) -> ReadGuard<'_, ()> {
-        share(&self.trees[dir.0 as usize % TREES])
+    fn tree(&self, dir: InodeNumber) -> &Tree {
+        &self.trees[dir.0 as usize % TREES]
+    }
+
+    pub(super) fn share_tree(&self, dir: InodeNumber) -> Shared<'_> {
+        let Tree { lock, crowd } = self.tree(dir);
+        if let Some(seat) = crowd.sit() {
+            return Shared::Seated(seat);
+        }
+        let shared = share(lock);
+        // A crowd has models of its own: these here would be ten times as many.
+        if cfg!(not(loom)) {
+            crowd.note_shared();
+        }
+        Shared::Locked(shared)
     }
 
     pub(super) fn tree_alone(&self, dir: InodeNumber) -> WriteGuard<'_, ()> {
-        alone(&self.trees[dir.0 as usize % TREES])
+        let Tree { lock, crowd } = self.tree(dir);
+        let alone = alone(lock);
+        crowd.clear();
+        alone
     }
 
     pub(super) fn leaf(&self, dir: InodeNumber, leaf: LogicalBlock) -> MutexGuard<'_, ()> {
@@ -112,8 +146,8 @@ impl DirectoryLocks {
 #[expect(dead_code, reason = "guards are held, not read")]
 pub(super) enum Hold<'a> {
     Alone(WriteGuard<'a, ()>),
-    Leaf(MutexGuard<'a, ()>, ReadGuard<'a, ()>),
-    Growth(MutexGuard<'a, ()>, MutexGuard<'a, ()>, ReadGuard<'a, ()>),
+    Leaf(MutexGuard<'a, ()>, Shared<'a>),
+    Growth(MutexGuard<'a, ()>, MutexGuard<'a, ()>, Shared<'a>),
 }
 
 /// Where an entry is to come, and what is held for it.
