@@ -113,6 +113,7 @@ pub(crate) enum Sharing<'a> {
     Locked(RwLockReadGuard<'a, ()>, Option<Inside<'a>>),
 }
 
+#[cfg(not(loom))]
 const _: () = assert!(size_of::<Entrance>() == 64);
 
 impl<F: FileSystem> Inode<F> {
