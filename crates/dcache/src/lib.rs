@@ -38,7 +38,8 @@
 //! # What it promises
 //!
 //! - **G1** A walk that returns an entry saw, at one instant during the call, every component linked as the path says.
-//! - **G2** A walk that returns [`Walk::Negative`] saw such an instant for the missing name.
+//! - **G2** A walk that returns [`Walk::Negative`] saw such an instant for the missing name. A name that is replaced, by
+//!   [`rename`](Dcache::rename), [`create`](Dcache::create) or a completion, is there at every instant.
 //! - **G3** No walk waits for another thread.
 //! - **G4** A walk writes no line that other threads read, except to set a clear "used" bit, to note a path that it did not know
 //!   ([below](#notes)), and, at the end, to move one reference count; [`find`](Dcache::find) not even that.

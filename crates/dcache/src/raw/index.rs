@@ -300,11 +300,19 @@ impl Index {
         miss.seq & 1 == 0 && seq == miss.seq && self.count.load(Ordering::Relaxed) == miss.count
     }
 
-    /// Enters `id`, and calls `publish` while readers distrust the bucket. Answers the bytes that were added.
-    pub(crate) fn insert(&self, hash: u32, id: Id, publish: impl FnOnce()) -> usize {
+    /// Enters `id` in place of `old`, if there is one, and calls `publish` while readers distrust the bucket: none
+    /// believes that neither is there. Answers the bytes that were added and freed.
+    pub(crate) fn insert(
+        &self,
+        hash: u32,
+        id: Id,
+        old: Option<Id>,
+        publish: impl FnOnce(),
+    ) -> (usize, usize) {
         let locked = self.lock_bucket(hash);
         publish();
-        self.put(locked.0, hash, id)
+        let freed = old.map_or(0, |old| self.take(locked.0, old));
+        (self.put(locked.0, hash, id), freed)
     }
 
     /// Takes `id` out, and calls `retract` while readers distrust the bucket. Answers the bytes that were freed.
@@ -314,15 +322,22 @@ impl Index {
         self.take(locked.0, id)
     }
 
-    /// Moves ids between buckets, `(id, from hash, to hash)` each, and calls `rename` while readers distrust
-    /// all buckets concerned. Answers the bytes that were added and freed.
-    pub(crate) fn relink(&self, moves: &[(Id, u32, u32)], rename: impl FnOnce()) -> (usize, usize) {
+    /// Moves ids between buckets, `(id, from hash, to hash)` each, and takes `replaced` out, `(id, hash)`, which had
+    /// one of their new names. Calls `rename` while readers distrust all buckets concerned. Answers the bytes that
+    /// were added and freed.
+    pub(crate) fn relink(
+        &self,
+        moves: &[(Id, u32, u32)],
+        replaced: Option<(Id, u32)>,
+        rename: impl FnOnce(),
+    ) -> (usize, usize) {
         let hashes: Vec<u32> = moves.iter().flat_map(|&(_, from, to)| [from, to]).collect();
         let _locked = self.lock_buckets(&hashes);
         rename();
         let extent = self.extent();
         let bucket = |hash| self.buckets.get(extent.bucket(hash));
-        let freed = moves.iter().map(|&(id, from, _)| self.take(bucket(from), id)).sum();
+        let leaving = moves.iter().map(|&(id, from, _)| (id, from)).chain(replaced);
+        let freed = leaving.map(|(id, hash)| self.take(bucket(hash), id)).sum();
         let added = moves.iter().map(|&(id, _, to)| self.put(bucket(to), to, id)).sum();
         (added, freed)
     }
@@ -497,7 +512,7 @@ mod tests {
                 let (added, freed) = index.grow(hash_of);
                 bytes = bytes + added - freed;
             }
-            bytes += index.insert(hash_of(Id(id)), Id(id), || {});
+            bytes += index.insert(hash_of(Id(id)), Id(id), None, || {}).0;
             assert_eq!(find(&index, Id(id / 2 + 1)), Some(Id(id / 2 + 1)));
         }
         assert!(ids.clone().all(|id| find(&index, Id(id)) == Some(Id(id))));
@@ -517,15 +532,15 @@ mod tests {
         let hash = 99;
         let Err(miss) = index.search(index.extent(), hash, Some) else { panic!("empty") };
         assert!(index.still_misses(miss));
-        index.insert(hash, Id(5), || assert!(!index.still_misses(miss)));
+        index.insert(hash, Id(5), None, || assert!(!index.still_misses(miss)));
         assert!(!index.still_misses(miss));
     }
 
     #[test]
     fn relinking_finds_the_record_in_its_new_bucket_only() {
         let index = Index::new(100);
-        index.insert(3, Id(5), || {});
-        index.relink(&[(Id(5), 3, 4)], || {});
+        index.insert(3, Id(5), None, || {});
+        index.relink(&[(Id(5), 3, 4)], None, || {});
         assert!(index.search(index.extent(), 3, Some).is_err());
         assert_eq!(index.search(index.extent(), 4, Some).ok(), Some(Id(5)));
     }

@@ -136,7 +136,7 @@ fn a_split_hides_nothing() {
         let hash_of = |id: Id| id.0;
         let index = Arc::new(Index::new(2));
         for id in [1, 2] {
-            index.insert(hash_of(Id(id)), Id(id), || {});
+            index.insert(hash_of(Id(id)), Id(id), None, || {});
         }
         let grower = {
             let index = index.clone();
@@ -160,11 +160,11 @@ fn a_split_hides_nothing() {
 fn an_insertion_and_a_removal_disturb_no_other_entry() {
     model(|| {
         let index = Arc::new(Index::new(2));
-        index.insert(5, Id(1), || {});
+        index.insert(5, Id(1), None, || {});
         let writer = {
             let index = index.clone();
             thread::spawn(move || {
-                index.insert(5, Id(2), || {});
+                index.insert(5, Id(2), None, || {});
                 index.remove(5, Id(2), || {});
             })
         };
@@ -184,11 +184,11 @@ fn a_rename_is_never_seen_half_done() {
     let (a, b) = (name(&hasher, b"a"), name(&hasher, b"b"));
     model(move || {
         let shared = Arc::new((Index::new(2), Record::default()));
-        shared.0.insert(a.hash(), Id(1), || write(&shared.1, &a, 1));
+        shared.0.insert(a.hash(), Id(1), None, || write(&shared.1, &a, 1));
         let renamer = {
             let shared = shared.clone();
             thread::spawn(move || {
-                shared.0.relink(&[(Id(1), a.hash(), b.hash())], || write(&shared.1, &b, 1));
+                shared.0.relink(&[(Id(1), a.hash(), b.hash())], None, || write(&shared.1, &b, 1));
             })
         };
         // As `Core::attempt` looks one name up; `None` is for an attempt that is void.
@@ -211,6 +211,76 @@ fn a_rename_is_never_seen_half_done() {
         renamer.join().expect("no panic");
         assert_eq!([look(&a), look(&b)], [Some(false), Some(true)]);
     });
+}
+
+/// As `Core::attempt` looks one name up: its version, or that it is not there; `None` is for an attempt that is void.
+fn look((index, records): &(Index, [Record; 3]), name: &Name<'_>) -> Option<Option<u64>> {
+    let found = index.search(index.extent(), name.hash(), |id| {
+        let record = &records[id.0 as usize];
+        let seq = record.begin();
+        record.shape_if_named(DIR, name).map(|_| (record, seq, record.sight()))
+    });
+    match found {
+        Ok((record, seq, sight)) => {
+            settle_reads();
+            (seq & 1 == 0 && record.is_unchanged(seq)).then_some(Some(sight.word))
+        }
+        Err(miss) => index.still_misses(miss).then_some(None),
+    }
+}
+
+/// G2: replaces `b`, which has version 2, by version 1, while it is looked up twice.
+fn replace_while_looked_up(
+    begin: impl Fn(&Index, &[Record; 3]) + Send + Sync + 'static,
+    replace: impl Fn(&Index, &[Record; 3]) + Send + Sync + Clone + 'static,
+) {
+    let hasher = Hasher::new(1);
+    let b = name(&hasher, b"b");
+    model(move || {
+        let shared = Arc::new((Index::new(2), std::array::from_fn(|_| Record::default())));
+        begin(&shared.0, &shared.1);
+        shared.0.insert(b.hash(), Id(2), None, || write(&shared.1[2], &b, 2));
+        let replacer = {
+            let (shared, replace) = (shared.clone(), replace.clone());
+            thread::spawn(move || replace(&shared.0, &shared.1))
+        };
+        let looks = [look(&shared, &b), look(&shared, &b)];
+        assert!(!looks.contains(&Some(None)), "the name is there all the time");
+        assert_ne!(looks, [Some(Some(1)), Some(Some(2))], "what was replaced does not come back");
+        replacer.join().expect("no panic");
+        assert_eq!(look(&shared, &b), Some(Some(1)));
+    });
+}
+
+#[test]
+fn a_name_over_which_another_is_renamed_is_never_missed() {
+    let hasher = Hasher::new(1);
+    let (a, b) = (name(&hasher, b"a"), name(&hasher, b"b"));
+    let begin = move |index: &Index, records: &[Record; 3]| {
+        index.insert(a.hash(), Id(1), None, || write(&records[1], &a, 1));
+    };
+    replace_while_looked_up(begin, move |index, records| {
+        let replaced = Some((Id(2), b.hash()));
+        index.relink(&[(Id(1), a.hash(), b.hash())], replaced, || {
+            records[2].rewrite(&Count::default()).unlink();
+            write(&records[1], &b, 1);
+        });
+    });
+}
+
+#[test]
+fn a_name_that_is_created_over_itself_is_never_missed() {
+    let hasher = Hasher::new(1);
+    let b = name(&hasher, b"b");
+    replace_while_looked_up(
+        |_, _| {},
+        move |index, records| {
+            index.insert(b.hash(), Id(1), Some(Id(2)), || {
+                records[2].rewrite(&Count::default()).unlink();
+                write(&records[1], &b, 1);
+            });
+        },
+    );
 }
 
 /// G6: what a reader has found is not reused before it leaves.

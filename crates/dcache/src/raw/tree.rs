@@ -129,9 +129,10 @@ impl<H: Handle> Core<H> {
         !name.is_long() || unsafe { self.dentry(id).long_name() } == Some(name.bytes)
     }
 
-    /// Links a fresh slot below `dir`, where the name is free; answers what has to go for it. [dir lock]
+    /// Links a fresh slot below `dir` in place of `old`, which has the name, in one step for all walks; answers what
+    /// has to go for it. [dir lock]
     #[must_use]
-    pub(crate) fn link(&self, dir: Id, name: &Name<'_>, id: Id, entry: Entry<H>) -> Option<Id> {
+    fn link(&self, dir: Id, name: &Name<'_>, old: Option<Id>, id: Id, entry: Entry<H>) -> Option<Id> {
         let (record, dentry) = (self.record(id), self.dentry(id));
         let Entry { child, ttl, stamp, cold, position, held } = entry;
         let kind = child.as_ref().map(|(kind, ..)| *kind);
@@ -152,7 +153,10 @@ impl<H: Handle> Core<H> {
             | if ttl.is_some() { Shape::TIMED } else { 0 }
             | if sight.is_some() { Shape::SIGHTED } else { 0 };
         let shape = Shape::linked(kind, flags, name.bytes.len());
-        let added = self.index.insert(name.hash(), id, || {
+        let (added, freed) = self.index.insert(name.hash(), id, old, || {
+            if let Some(old) = old {
+                self.rewrite(old).unlink();
+            }
             let rewrite = self.rewrite(id);
             match sight {
                 Some(sight) => rewrite.sight(sight),
@@ -162,6 +166,7 @@ impl<H: Handle> Core<H> {
             rewrite.shape(shape);
         });
         self.settle_overflow(added);
+        self.memory.give_back(freed);
         self.dentry(dir).pin();
         self.add_child(dir, id);
         if held {
@@ -217,6 +222,16 @@ impl<H: Handle> Core<H> {
     /// Takes an entry out of the tree, also if it is held: then it lives on, nameless. [dir lock]
     fn detach(&self, dir: Id, id: Id, aftermath: &mut Aftermath) {
         self.unhash(dir, id);
+        self.let_go(id, aftermath);
+    }
+
+    /// The same for an entry that the index no longer has, as something else has taken its place there. [dir lock]
+    fn detach_replaced(&self, dir: Id, id: Id, aftermath: &mut Aftermath) {
+        self.remove_child(dir, id);
+        self.let_go(id, aftermath);
+    }
+
+    fn let_go(&self, id: Id, aftermath: &mut Aftermath) {
         if self.dentry(id).detach() {
             aftermath.dead.push(id);
         }
@@ -280,11 +295,11 @@ impl<H: Handle> Core<H> {
         id: Id,
         entry: Entry<H>,
     ) -> Aftermath {
-        let mut aftermath = Aftermath::default();
+        let evict = self.link(dir, name, old, id, entry);
+        let mut aftermath = Aftermath { evict, ..Aftermath::default() };
         if let Some(old) = old {
-            self.detach(dir, old, &mut aftermath);
+            self.detach_replaced(dir, old, &mut aftermath);
         }
-        aftermath.evict = self.link(dir, name, id, entry);
         aftermath
     }
 
@@ -312,7 +327,7 @@ impl<H: Handle> Core<H> {
             self.cancel(spare, name.bytes.len());
         } else {
             let entry = Entry::negative(None, self.expiry.stamp());
-            aftermath.evict = self.link(dir, name, spare, entry);
+            aftermath.evict = self.link(dir, name, None, spare, entry);
         }
     }
 
@@ -355,10 +370,11 @@ impl<H: Handle> Core<H> {
             let fits = |&id: &Id| old_dir == new_dir || !self.is_above(id, new_dir);
             match self.find_positive(old_dir, &from).filter(fits) {
                 Some(id) => {
-                    if let Some(target) = self.find_locked(new_dir, &to) {
-                        self.detach(new_dir, target, &mut aftermath);
+                    let target = self.find_locked(new_dir, &to);
+                    self.relink(room, &[(id, old_dir, new_dir, &to)], target);
+                    if let Some(target) = target {
+                        self.detach_replaced(new_dir, target, &mut aftermath);
                     }
-                    self.relink(room, &[(id, old_dir, new_dir, &to)]);
                 }
                 None => {
                     self.settle_names(room, 0, &[]);
@@ -394,7 +410,8 @@ impl<H: Handle> Core<H> {
                 |&(a, b): &(Id, Id)| dir_a == dir_b || !(self.is_above(a, dir_b) || self.is_above(b, dir_a));
             match both.filter(fits) {
                 Some((id_a, id_b)) => {
-                    self.relink(room, &[(id_a, dir_a, dir_b, &name_b), (id_b, dir_b, dir_a, &name_a)]);
+                    let moves = [(id_a, dir_a, dir_b, &name_b), (id_b, dir_b, dir_a, &name_a)];
+                    self.relink(room, &moves, None);
                 }
                 None => {
                     self.settle_names(room, 0, &[]);
@@ -421,9 +438,9 @@ impl<H: Handle> Core<H> {
         dir == id
     }
 
-    /// Gives linked entries new places, `(entry, from, to, new name)`, in one step for all walks. `room` is what
-    /// was set aside for it. [dir locks]
-    fn relink(&self, room: usize, moves: &[(Id, Id, Id, &Name<'_>)]) {
+    /// Gives linked entries new places, `(entry, from, to, new name)`, and takes the name of `replaced`, in one step
+    /// for all walks. `room` is what was set aside for it. [dir locks]
+    fn relink(&self, room: usize, moves: &[(Id, Id, Id, &Name<'_>)], replaced: Option<Id>) {
         let hashes: Vec<_> =
             moves.iter().map(|&(id, .., to)| (id, self.record(id).hash(), to.hash())).collect();
         for &(id, from, to, _) in moves {
@@ -432,7 +449,11 @@ impl<H: Handle> Core<H> {
             self.remove_child(from, id);
         }
         let mut old_names = Vec::new();
-        let (added, freed) = self.index.relink(&hashes, || {
+        let replaced = replaced.map(|id| (id, self.record(id).hash()));
+        let (added, freed) = self.index.relink(&hashes, replaced, || {
+            if let Some((id, _)) = replaced {
+                self.rewrite(id).unlink();
+            }
             let rewrites: Vec<_> = moves.iter().map(|&(id, ..)| self.rewrite(id)).collect();
             for (rewrite, &(id, _, dir, name)) in rewrites.iter().zip(moves) {
                 rewrite.place(dir, name);

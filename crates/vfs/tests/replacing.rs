@@ -1,0 +1,48 @@
+//! POSIX: a name over which another is renamed exists at every instant. The bug to be found: a name cache that takes the old
+//! entry away before it links the new one, in a directory of which it has all names.
+
+use dentree_vfs::*;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+
+const TURNS: u64 = if cfg!(debug_assertions) { 60_000 } else { 200_000 };
+
+/// Tells the others, also where a thread ends in a panic.
+struct AtEnd<'a>(&'a AtomicBool);
+
+impl Drop for AtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Release);
+    }
+}
+
+#[test]
+fn a_file_that_is_replaced_by_renames_is_there_at_every_instant() {
+    let vfs = Vfs::new(MemoryFs::default()).unwrap();
+    let (who, root) = (Identity::Superuser, vfs.root());
+    let dir = vfs.make(&who, root, b"dir", NewKind::Directory, 0o755).unwrap();
+    vfs.make(&who, &dir, b"target", NewKind::Regular, 0o644).unwrap();
+    let (done, walks) = (AtomicBool::new(false), AtomicU64::new(0));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let _done = AtEnd(&done);
+            for _ in 0..TURNS {
+                vfs.make(&who, &dir, b"temporary", NewKind::Regular, 0o644).unwrap();
+                vfs.rename(&who, &dir, b"temporary", &dir, b"target", OnExisting::Replace).unwrap();
+            }
+        });
+        scope.spawn(|| {
+            while !done.load(Ordering::Acquire) {
+                let walk = vfs.walk(&who, root, b"dir/target", WalkOptions::FOLLOW);
+                assert!(walk.is_ok(), "walk {walks:?}: {:?}", walk.err());
+                let cached = vfs.walk_cached(&who, root, b"dir/target", WalkOptions::FOLLOW);
+                assert!(!matches!(cached, Some(Err(Error::NotFound))), "walk_cached");
+                let many = vfs.walk_many(&who, root, &["dir/target"; 2], WalkOptions::FOLLOW);
+                assert!(many.iter().all(Result::is_ok), "walk_many");
+                assert!(vfs.lookup(&who, &dir, b"target").unwrap().is_some(), "lookup");
+                walks.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+    });
+    println!("{TURNS} renames, {} rounds of lookups", walks.into_inner());
+}
