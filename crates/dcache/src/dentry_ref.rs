@@ -50,9 +50,31 @@ impl<'c, H: Handle> DentryRef<'c, H> {
         DentryRef::adopt(self.cache, self.cache.core.hold_parent(self.id))
     }
 
-    /// Whether the entry still has a name.
+    /// Whether the entry still has a name. The directory that it is in may have none: see
+    /// [`is_reachable`](Self::is_reachable).
     pub fn is_linked(&self) -> bool {
         self.cache.core.record(self.id).shape().is_linked()
+    }
+
+    /// Whether a walk from the root leads to this entry now: it has a name, and so have all directories above it.
+    ///
+    /// An entry that is not reachable is *detached*, or below a directory that is. So are what was removed or
+    /// replaced; what was [invalidated](Dcache::invalidate), though the file system still has it; and an answer that
+    /// must not be remembered ([`Fill::NotCached`](crate::Fill::NotCached), or one that a change of its name has
+    /// overtaken). The file system may still have it, in another entry, to which a lookup from the root leads: changes
+    /// must be told through that one.
+    ///
+    /// ```
+    /// # use dentree_dcache::*;
+    /// let cache = Dcache::builder().build(Child::directory(2_u64));
+    /// let etc = cache.create(&cache.root(), b"etc", Child::directory(11));
+    /// let hosts = cache.create(&etc, b"hosts", Child::other(12));
+    /// assert!(hosts.is_reachable());
+    /// cache.invalidate(&cache.root(), b"etc");
+    /// assert!(hosts.is_linked() && !hosts.is_reachable());
+    /// ```
+    pub fn is_reachable(&self) -> bool {
+        self.cache.core.is_reachable(self.id)
     }
 
     /// Whether all entries of this directory are cached.

@@ -11,9 +11,12 @@
 //! The counter has 32 bits. Before it wraps, all entries are marked as expired and it begins anew
 //! ([`Core::renumber`]); tests begin just below.
 
-use super::{Core, Id, record::Shape};
+use super::{
+    Core, Id,
+    record::{Shape, settle_reads},
+};
 use crate::Handle;
-use crate::sync::{AtomicBool, AtomicU32, Mutex, Ordering, lock};
+use crate::sync::{AtomicBool, AtomicU32, Backoff, Mutex, Ordering, lock};
 use std::time::Duration;
 
 const TICK: Duration = Duration::from_millis(10);
@@ -78,6 +81,36 @@ impl Expiry {
 }
 
 impl<H: Handle> Core<H> {
+    /// Whether an entry that the caller holds has a name, and so have all directories above it up to the root.
+    pub(crate) fn is_reachable(&self, id: Id) -> bool {
+        let mut backoff = Backoff::default();
+        loop {
+            match self.reach(id) {
+                Some(is_reachable) => return is_reachable,
+                None => backoff.wait(),
+            }
+        }
+    }
+
+    /// The same, at an instant during the call; `None` where something on the way up was changed meanwhile.
+    fn reach(&self, id: Id) -> Option<bool> {
+        let (mut way, mut at) = (Vec::new(), id);
+        let is_reachable = loop {
+            if at == Id::ROOT {
+                break true;
+            }
+            let record = self.record(at);
+            way.push((at, record.begin()));
+            if !record.shape().is_linked() {
+                break false;
+            }
+            at = record.parent();
+        };
+        settle_reads();
+        let is_unchanged = |&(id, seq): &(Id, u32)| seq & 1 == 0 && self.record(id).is_unchanged(seq);
+        way.iter().all(is_unchanged).then_some(is_reachable)
+    }
+
     /// The highest horizon of the directories above `id`. [epoch], and `id` is held or found linked
     #[inline]
     pub(crate) fn horizon_above(&self, id: Id) -> u32 {
