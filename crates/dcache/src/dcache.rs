@@ -38,7 +38,8 @@ impl<H: Handle> Dcache<H> {
     /// Walks `path` from `start` as far as the cache knows it, without a lock.
     ///
     /// Any number of slashes separates components; leading ones have no meaning here. `.` is passed over, `..`
-    /// leads to the parent, but not above the floor. Where a directory has no [`search`](Child::search) hint,
+    /// leads to the parent, but not above the floor. From a start that is not [reachable](DentryRef::is_reachable) a walk
+    /// goes nowhere: what is cached there may be out of date. Where a directory has no [`search`](Child::search) hint,
     /// `may_search` decides; it may be called several times for one directory, and it may use the cache.
     ///
     /// ```
@@ -178,7 +179,9 @@ impl<H: Handle> Dcache<H> {
 
     /// Looks one name up in `dir`; asks `fill` where the cache does not know it. Of several threads that ask for
     /// the same name one runs its `fill` and the others wait for it. If the name is created, unlinked, renamed or
-    /// invalidated meanwhile, the answer is not remembered.
+    /// invalidated meanwhile, the answer is not remembered: what is answered then may be detached
+    /// ([`is_reachable`](DentryRef::is_reachable)). Below a directory that is detached nothing is remembered, and each
+    /// name is asked for.
     ///
     /// `fill` runs without a lock and may use the cache, except to look the same name up. What is no name (with a
     /// slash inside, or longer than 255 bytes) is asked for and not cached.
@@ -207,17 +210,20 @@ impl<H: Handle> Dcache<H> {
 
     /// Says that `old` in `old_dir` was renamed to `new` in `new_dir`, replacing what was there: d_move. All that
     /// is cached below a directory moves with it, at no cost. A walk finds it under the old name or the new one
-    /// at every moment.
+    /// at every moment. `old` must be the inode that the cache would answer: look it up before the file system renames
+    /// it, as it may have expired.
     pub fn rename(&self, old_dir: &DentryRef<'_, H>, old: &[u8], new_dir: &DentryRef<'_, H>, new: &[u8]) {
         self.core.rename(old_dir.raw_id(), old, new_dir.raw_id(), new);
     }
 
-    /// Says that two names have changed places, as by `RENAME_EXCHANGE`.
+    /// Says that two names have changed places, as by `RENAME_EXCHANGE`. Where only one of them is cached, its entry
+    /// moves to the other name, and its own is asked for again.
     pub fn exchange(&self, dir_a: &DentryRef<'_, H>, a: &[u8], dir_b: &DentryRef<'_, H>, b: &[u8]) {
         self.core.exchange(dir_a.raw_id(), a, dir_b.raw_id(), b);
     }
 
-    /// Forgets what is known of one name, and of what is below it.
+    /// Forgets what is known of one name, and of what is below it. An entry that is held lives on
+    /// [detached](DentryRef::is_reachable), while the next lookup makes another one for the same inode.
     pub fn invalidate(&self, dir: &DentryRef<'_, H>, name: &[u8]) {
         self.core.invalidate(dir.raw_id(), name);
     }

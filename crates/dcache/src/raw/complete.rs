@@ -73,7 +73,7 @@ impl<H: Handle> Core<H> {
         let Gathering { dir, changes, stamp, spoilt } = gathering;
         let _dir = self.lock_dir(dir);
         let still = self.dentry(dir).changes() == changes && self.expiry.stamp() == stamp;
-        let is_complete = still && !spoilt && self.record(dir).stamp() >= self.horizon_above(dir);
+        let is_complete = still && !spoilt && self.is_believed(dir);
         if is_complete {
             self.rewrite(dir).flags(Shape::COMPLETE, 0);
         }
@@ -84,8 +84,8 @@ impl<H: Handle> Core<H> {
     /// is not complete, or something was created in it of which the file system's position is not known.
     pub(crate) fn list(&self, dir: Id, cursor: &mut ListCursor, max: usize) -> Option<Vec<Listed<H>>> {
         let _dir = self.lock_dir(dir);
-        let fresh = self.record(dir).stamp() >= self.horizon_above(dir);
-        if !self.record(dir).shape().has(Shape::COMPLETE) || self.dentry(dir).is_unplaced() || !fresh {
+        let is_complete = self.record(dir).shape().has(Shape::COMPLETE) && self.is_believed(dir);
+        if !is_complete || self.dentry(dir).is_unplaced() {
             return None;
         }
         let mut listed = Vec::new();

@@ -8,6 +8,13 @@
 //! A walk that begins below the root looks once at the horizons above its start, and only if anything was ever
 //! expired. A rename takes the horizon along: what had expired stays so.
 //!
+//! **Detached directories.** What is below a directory that is not [reachable](Core::is_reachable) is not believed:
+//! the directory may live on in another entry, through which its names are changed. So a walk that begins below the
+//! root, and all that is done by a directory's number, first looks whether that one is reachable, as long as there are
+//! directories that were unlinked and are not freed yet; mostly there are none. One look at the beginning
+//! is enough for G1 and G2: what is cached below a directory that was reachable then was true then, as nothing that was
+//! changed by another entry can have been changed before.
+//!
 //! The counter has 32 bits. Before it wraps, all entries are marked as expired and it begins anew
 //! ([`Core::renumber`]); tests begin just below.
 
@@ -16,17 +23,21 @@ use super::{
     record::{Shape, settle_reads},
 };
 use crate::Handle;
-use crate::sync::{AtomicBool, AtomicU32, Backoff, Mutex, Ordering, lock};
+use crate::sync::{AtomicBool, AtomicU32, AtomicUsize, Backoff, Mutex, Ordering, lock};
 use std::time::Duration;
 
 const TICK: Duration = Duration::from_millis(10);
-const FIRST: u32 = if cfg!(test) { u32::MAX - 2 } else { 1 };
+const FIRST: u32 = if cfg!(test) { u32::MAX - 3 } else { 1 };
+/// Has expired whatever there is: no stamp reaches this.
+pub(crate) const NEVER: u32 = u32::MAX;
 
 /// See the module's text.
 pub(crate) struct Expiry {
     stamp: AtomicU32,
     /// Whether any directory has a horizon.
     ever: AtomicBool,
+    /// Directories that were unlinked and are not freed yet.
+    detached: AtomicUsize,
     expiring: Mutex<()>,
     clock: Box<dyn Fn() -> Duration + Send + Sync>,
     start: Duration,
@@ -38,6 +49,7 @@ impl Expiry {
         Expiry {
             stamp: AtomicU32::new(FIRST),
             ever: AtomicBool::new(false),
+            detached: AtomicUsize::new(0),
             expiring: Mutex::default(),
             clock,
             start,
@@ -78,6 +90,22 @@ impl Expiry {
     pub(crate) fn ever(&self) -> bool {
         self.ever.load(Ordering::Acquire)
     }
+
+    /// Counts a directory that is about to be unlinked: before that, so that nobody who comes to know of it afterwards
+    /// takes anything below it for reachable.
+    pub(crate) fn begin_detached(&self) {
+        self.detached.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The end of such a directory: nothing is below it.
+    pub(crate) fn end_detached(&self) {
+        self.detached.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    #[inline]
+    fn any_detached(&self) -> bool {
+        self.detached.load(Ordering::Relaxed) != 0
+    }
 }
 
 impl<H: Handle> Core<H> {
@@ -111,6 +139,22 @@ impl<H: Handle> Core<H> {
         way.iter().all(is_unchanged).then_some(is_reachable)
     }
 
+    /// Whether what is cached below a directory may be true. [dir lock]
+    pub(crate) fn is_in_tree(&self, dir: Id) -> bool {
+        !self.expiry.any_detached() || self.is_reachable(dir)
+    }
+
+    /// The same without waiting: `false` also where the way up is being changed.
+    #[inline]
+    pub(crate) fn is_surely_in_tree(&self, dir: Id) -> bool {
+        dir == Id::ROOT || !self.expiry.any_detached() || self.reach(dir) == Some(true)
+    }
+
+    /// Whether what is known of a directory as a whole may be believed.
+    pub(crate) fn is_believed(&self, dir: Id) -> bool {
+        self.is_in_tree(dir) && self.record(dir).stamp() >= self.horizon_above(dir)
+    }
+
     /// The highest horizon of the directories above `id`. [epoch], and `id` is held or found linked
     #[inline]
     pub(crate) fn horizon_above(&self, id: Id) -> u32 {
@@ -142,7 +186,7 @@ impl<H: Handle> Core<H> {
             return;
         }
         let _expiring = lock(&self.expiry.expiring);
-        if self.expiry.stamp() == u32::MAX {
+        if self.expiry.stamp() + 1 == NEVER {
             self.renumber();
         }
         let next = self.expiry.stamp() + 1;

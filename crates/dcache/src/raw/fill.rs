@@ -202,6 +202,9 @@ impl<H: Handle> Core<H> {
 
     /// Whether a linked entry is no longer to be believed. [dir lock]
     fn has_expired(&self, dir: Id, id: Id) -> bool {
+        if !self.is_in_tree(dir) {
+            return true;
+        }
         let (record, above) = (self.record(id), self.horizon_above(dir).max(self.record(dir).horizon()));
         let deadline = self.dentry(id).deadline();
         record.stamp() < above || deadline != 0 && self.expiry.is_past(deadline)
@@ -238,6 +241,9 @@ impl<H: Handle> Core<H> {
         flight: &Flight,
     ) -> Result<Aftermath, (Known, Entry<H>)> {
         let _dir = self.lock_dir(dir);
+        if !self.is_in_tree(dir) {
+            return Err((Known::Unknown, entry));
+        }
         let old = self.find_locked(dir, name);
         // Relaxed: written under the same lock.
         if flight.overtaken.load(Ordering::Relaxed) {

@@ -103,6 +103,7 @@ impl<H: Handle> Core<H> {
         if !(1..=PATH_MAX).contains(&(text.bytes.len() - at))
             || !record.shape().is_open_directory()
             || self.expiry.ever()
+            || !self.is_surely_in_tree(request.start)
         {
             return None;
         }
@@ -119,7 +120,10 @@ impl<H: Handle> Core<H> {
         settle: impl FnOnce(Id, Kind, Option<Sight>) -> Option<R>,
     ) -> Option<Result<R, (usize, usize)>> {
         let path = plain_part(request.path)?;
-        if !pin.trials().look(pin.counters().walks.get()) || self.expiry.ever() {
+        if !pin.trials().look(pin.counters().walks.get())
+            || self.expiry.ever()
+            || !self.is_surely_in_tree(request.start)
+        {
             return None;
         }
         let known = self.notes.find(self.key(request.start, path))?;

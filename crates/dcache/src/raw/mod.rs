@@ -304,6 +304,9 @@ impl<H: Handle> Core<H> {
             if shape.is_negative() {
                 self.memory.drop_negative();
             }
+            if shape.is_directory() {
+                self.expiry.end_detached();
+            }
             if shape.has(Shape::MOVED) {
                 self.moved.remove(record.seed());
             }
@@ -332,7 +335,7 @@ impl<H: Handle> Core<H> {
     /// Whether all entries of a held directory are cached.
     pub(crate) fn is_complete(&self, dir: Id) -> bool {
         let record = self.record(dir);
-        record.shape().has(Shape::COMPLETE) && record.stamp() >= self.horizon_above(dir)
+        record.shape().has(Shape::COMPLETE) && self.is_believed(dir)
     }
 
     /// A number that was never used before in this cache.

@@ -59,7 +59,7 @@ impl<H> Entry<H> {
 #[must_use]
 pub(crate) struct Aftermath {
     dead: Vec<Id>,
-    childless: Option<Id>,
+    childless: Vec<Id>,
     evict: Option<Id>,
 }
 
@@ -70,13 +70,11 @@ impl<H: Handle> Core<H> {
         if let Some(id) = aftermath.evict {
             self.evict(id);
         }
-        if let Some(dir) = aftermath.childless {
-            self.evict_children(dir);
-        }
+        aftermath.childless.into_iter().for_each(|dir| self.evict_children(dir));
     }
 
-    /// Evicts what is known of names in a directory that was removed: negative entries, which would keep it. Where
-    /// the slot has been reused meanwhile this evicts entries of another directory, which does no harm.
+    /// Evicts what is known of names in a directory that was detached, which would keep it: negative entries where it
+    /// was removed. Where the slot has been reused meanwhile this evicts entries of another directory, which does no harm.
     fn evict_children(&self, dir: Id) {
         let children: Vec<Id> = {
             let _dir = self.lock_dir(dir);
@@ -155,7 +153,7 @@ impl<H: Handle> Core<H> {
         let shape = Shape::linked(kind, flags, name.bytes.len());
         let (added, freed) = self.index.insert(name.hash(), id, old, || {
             if let Some(old) = old {
-                self.rewrite(old).unlink();
+                self.unlink_record(old);
             }
             let rewrite = self.rewrite(id);
             match sight {
@@ -189,6 +187,9 @@ impl<H: Handle> Core<H> {
     /// must not be remembered.
     pub(crate) fn link_detached(&self, dir: Id, id: Id, child: Child<H>) {
         let Child { handle, kind, search, .. } = child;
+        if kind == Kind::Directory {
+            self.expiry.begin_detached();
+        }
         // SAFETY: as in `link`.
         unsafe { self.dentry(id).fill(Some(handle), None) };
         let record = self.record(id);
@@ -214,9 +215,17 @@ impl<H: Handle> Core<H> {
     /// Takes an entry out of index and directory; its own count is the caller's business. [dir lock]
     pub(crate) fn unhash(&self, dir: Id, id: Id) {
         let record = self.record(id);
-        let freed = self.index.remove(record.hash(), id, || self.rewrite(id).unlink());
+        let freed = self.index.remove(record.hash(), id, || self.unlink_record(id));
         self.memory.give_back(freed);
         self.remove_child(dir, id);
+    }
+
+    /// Makes a record unfindable. [bucket seq]
+    fn unlink_record(&self, id: Id) {
+        if self.record(id).shape().is_directory() {
+            self.expiry.begin_detached();
+        }
+        self.rewrite(id).unlink();
     }
 
     /// Takes an entry out of the tree, also if it is held: then it lives on, nameless. [dir lock]
@@ -232,6 +241,9 @@ impl<H: Handle> Core<H> {
     }
 
     fn let_go(&self, id: Id, aftermath: &mut Aftermath) {
+        if self.record(id).shape().is_directory() {
+            aftermath.childless.push(id);
+        }
         if self.dentry(id).detach() {
             aftermath.dead.push(id);
         }
@@ -314,7 +326,6 @@ impl<H: Handle> Core<H> {
             self.dentry(dir).note_change();
             if let Some(old) = self.find_locked(dir, &name) {
                 self.detach(dir, old, &mut aftermath);
-                aftermath.childless = Some(old);
             }
             self.leave_negative(dir, &name, spare, &mut aftermath);
         }
@@ -369,13 +380,7 @@ impl<H: Handle> Core<H> {
             self.dentry(new_dir).note_change();
             let fits = |&id: &Id| old_dir == new_dir || !self.is_above(id, new_dir);
             match self.find_positive(old_dir, &from).filter(fits) {
-                Some(id) => {
-                    let target = self.find_locked(new_dir, &to);
-                    self.relink(room, &[(id, old_dir, new_dir, &to)], target);
-                    if let Some(target) = target {
-                        self.detach_replaced(new_dir, target, &mut aftermath);
-                    }
-                }
+                Some(id) => self.move_over(room, id, old_dir, (new_dir, &to), &mut aftermath),
                 None => {
                     self.settle_names(room, 0, &[]);
                     self.forget(new_dir, &to, &mut aftermath);
@@ -405,15 +410,25 @@ impl<H: Handle> Core<H> {
             self.flights.overtake(dir_b, &name_b);
             self.dentry(dir_a).note_change();
             self.dentry(dir_b).note_change();
-            let both = self.find_positive(dir_a, &name_a).zip(self.find_positive(dir_b, &name_b));
-            let fits =
-                |&(a, b): &(Id, Id)| dir_a == dir_b || !(self.is_above(a, dir_b) || self.is_above(b, dir_a));
-            match both.filter(fits) {
-                Some((id_a, id_b)) => {
+            let fits = |id, to| dir_a == dir_b || !self.is_above(id, to);
+            let a = self.find_positive(dir_a, &name_a);
+            let b = self.find_positive(dir_b, &name_b);
+            let fit = a.is_none_or(|a| fits(a, dir_b)) && b.is_none_or(|b| fits(b, dir_a));
+            match (a.filter(|_| fit), b.filter(|_| fit)) {
+                (Some(id_a), Some(id_b)) => {
                     let moves = [(id_a, dir_a, dir_b, &name_b), (id_b, dir_b, dir_a, &name_a)];
                     self.relink(room, &moves, None);
                 }
-                None => {
+                // What has the other name from now on is not known.
+                (Some(id_a), None) => {
+                    self.lose_completeness(dir_a);
+                    self.move_over(room, id_a, dir_a, (dir_b, &name_b), &mut aftermath);
+                }
+                (None, Some(id_b)) => {
+                    self.lose_completeness(dir_b);
+                    self.move_over(room, id_b, dir_b, (dir_a, &name_a), &mut aftermath);
+                }
+                (None, None) => {
                     self.settle_names(room, 0, &[]);
                     self.forget(dir_a, &name_a, &mut aftermath);
                     self.forget(dir_b, &name_b, &mut aftermath);
@@ -424,9 +439,19 @@ impl<H: Handle> Core<H> {
         self.settle(aftermath);
     }
 
-    /// [dir lock]
+    /// Gives an entry the name `to` in place of what has it. [dir locks]
+    fn move_over(&self, room: usize, id: Id, from: Id, to: (Id, &Name<'_>), aftermath: &mut Aftermath) {
+        let replaced = self.find_locked(to.0, to.1);
+        self.relink(room, &[(id, from, to.0, to.1)], replaced);
+        if let Some(replaced) = replaced {
+            self.detach_replaced(to.0, replaced, aftermath);
+        }
+    }
+
+    /// What is known to have the name. [dir lock]
     fn find_positive(&self, dir: Id, name: &Name<'_>) -> Option<Id> {
-        self.find_locked(dir, name).filter(|&id| !self.record(id).shape().is_negative())
+        let found = self.find_locked(dir, name)?;
+        (!self.record(found).shape().is_negative() && self.is_in_tree(dir)).then_some(found)
     }
 
     /// Whether `id` is `dir` or above it: then a file system could not have moved it there, and the cache
@@ -452,7 +477,7 @@ impl<H: Handle> Core<H> {
         let replaced = replaced.map(|id| (id, self.record(id).hash()));
         let (added, freed) = self.index.relink(&hashes, replaced, || {
             if let Some((id, _)) = replaced {
-                self.rewrite(id).unlink();
+                self.unlink_record(id);
             }
             let rewrites: Vec<_> = moves.iter().map(|&(id, ..)| self.rewrite(id)).collect();
             for (rewrite, &(id, _, dir, name)) in rewrites.iter().zip(moves) {

@@ -18,6 +18,7 @@
 use super::{
     Core, Id,
     epoch::Pin,
+    expiry::NEVER,
     fill::Known,
     index::{Extent, Miss},
     leap::{Leap, Route},
@@ -511,6 +512,10 @@ impl<H: Handle> Core<H> {
                 if here.id == request.floor {
                     return Ok(Some(descent.stop(Reason::Floor)));
                 }
+                if here.horizon == NEVER {
+                    // It may be in another directory by now.
+                    return Ok(Some(descent.stop(Reason::Expired)));
+                }
                 let parent = dir.parent();
                 trail.push(parent, self.record(parent).begin());
                 descent.here = self.stand_on(parent, self.record(parent));
@@ -572,7 +577,7 @@ impl<H: Handle> Core<H> {
     fn stand_on(&self, id: Id, record: &Record) -> Here {
         // One word at a time: a structure handed about in memory stalls on its own stores: 13 ns of a
         // walk of two components.
-        let above = self.horizon_above(id);
+        let above = if self.is_surely_in_tree(id) { self.horizon_above(id) } else { NEVER };
         let was_complete = record.stamp() < above;
         Here {
             id,
