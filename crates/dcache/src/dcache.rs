@@ -228,7 +228,8 @@ impl<H: Handle> Dcache<H> {
         self.core.invalidate(dir.raw_id(), name);
     }
 
-    /// Says whether everyone may search this directory from now on, as after `chmod(2)`.
+    /// Says whether everyone may search this directory from now on, as after `chmod(2)`. An answer to a question from
+    /// before a `false` does not open it again.
     pub fn set_search(&self, dir: &DentryRef<'_, H>, search: bool) {
         self.core.set_search(dir.raw_id(), search);
     }

@@ -119,3 +119,73 @@ fn a_directory_that_may_change_by_itself_is_never_complete_and_an_expired_one_no
     assert!(!root.is_complete());
     assert_eq!(why_not(&cache, "absent"), Some(Reason::Miss));
 }
+
+fn directory(search: bool, ttl: Option<Duration>) -> Fill<u64> {
+    Fill::Positive(Child { search, ttl, ..Child::directory(2) })
+}
+
+/// Why a walk to `dir/file` stops for a user who may search nothing that not everybody may.
+fn why_denied(cache: &Dcache<u64>) -> Option<Reason> {
+    match cache.find(&cache.root(), b"dir/file", WalkOptions::default(), |_| false) {
+        Walk::Stopped(stopped) => Some(stopped.why),
+        _ => None,
+    }
+}
+
+#[test]
+fn a_directory_that_is_renewed_has_the_search_hint_of_the_answer() {
+    let Clocked { cache, millis } = clocked();
+    let root = cache.root();
+    let ttl = Some(Duration::from_secs(1));
+    fill(&cache, &root, "dir", directory(true, ttl));
+    let Walk::Found(dir) = cache.walk(&root, b"dir", WalkOptions::default(), |_| true) else { panic!() };
+    cache.create(&dir, b"file", Child::other(3));
+    for search in [true, false, true, false] {
+        millis.fetch_add(1000, Ordering::Relaxed);
+        fill(&cache, &root, "dir", directory(search, ttl));
+        assert_eq!(why_denied(&cache), (!search).then_some(Reason::Denied));
+    }
+    // The same for what was expired by hand, and is listed again.
+    for search in [true, false, true] {
+        cache.expire_all();
+        let mut completion = cache.begin_complete(&root);
+        completion.enter(b"dir", Child { search, ..Child::directory(2) }, 1);
+        completion.finish();
+        fill(&cache, &dir, "file", Fill::Positive(Child::other(3)));
+        assert_eq!(why_denied(&cache), (!search).then_some(Reason::Denied));
+    }
+}
+
+/// The bug to be found: an answer from before the directory was closed opens it again.
+#[test]
+fn a_directory_that_is_closed_is_not_opened_by_an_answer_that_was_under_way() {
+    let Clocked { cache, .. } = clocked();
+    let root = cache.root();
+    let dir = cache.create(&root, b"dir", Child::directory(2));
+    for forget in [
+        |cache: &Dcache<u64>| cache.invalidate(&cache.root(), b"dir"),
+        |cache: &Dcache<u64>| cache.expire_all(),
+    ] {
+        cache.set_search(&dir, true);
+        forget(&cache);
+        let found = cache.lookup_or_fill(&root, b"dir", || {
+            // Asked when everybody might search it.
+            cache.set_search(&dir, false);
+            Ok::<_, Infallible>(directory(true, None))
+        });
+        let Ok(Some(found)) = found else { panic!("it is there") };
+        fill(&cache, &found, "file", Fill::Positive(Child::other(3)));
+        assert_eq!(why_denied(&cache), Some(Reason::Denied));
+
+        forget(&cache);
+        let mut completion = cache.begin_complete(&root);
+        cache.set_search(&found, false);
+        completion.enter(b"dir", Child::directory(2), 1);
+        completion.finish();
+        let Walk::Found(again) = cache.walk(&root, b"dir", WalkOptions::default(), |_| true) else {
+            panic!()
+        };
+        fill(&cache, &again, "file", Fill::Positive(Child::other(3)));
+        assert_eq!(why_denied(&cache), Some(Reason::Denied));
+    }
+}

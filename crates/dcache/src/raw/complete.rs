@@ -6,15 +6,15 @@
 //!
 //! Nothing that may change behind the cache's back is ever complete: an entry with a time to live spoils it.
 
-use super::{Core, Id, record::Shape, tree::Entry};
-use crate::sync::Ordering;
+use super::{Core, Id, expiry::Asked, record::Shape, tree::Entry};
+use crate::sync::{MutexGuard, Ordering};
 use crate::{Child, DentryId, Handle, ListCursor, Listed};
 
 /// A scan of a directory in progress.
 pub(crate) struct Gathering {
     pub(crate) dir: Id,
     changes: u32,
-    stamp: u32,
+    asked: Asked,
     spoilt: bool,
 }
 
@@ -22,11 +22,10 @@ impl<H: Handle> Core<H> {
     pub(crate) fn begin_complete(&self, dir: Id) -> Gathering {
         let _dir = self.lock_dir(dir);
         self.dentry(dir).set_unplaced(false);
-        let stamp = self.expiry.stamp();
         Gathering {
             dir,
             changes: self.dentry(dir).changes(),
-            stamp,
+            asked: self.expiry.ask(),
             spoilt: self.dentry(dir).deadline() != 0,
         }
     }
@@ -44,7 +43,7 @@ impl<H: Handle> Core<H> {
             cold: true,
             position: Some(position),
             held: false,
-            ..Entry::positive(child, gathering.stamp)
+            ..Entry::positive(child, gathering.asked)
         };
         // Dropped at the end, outside of the lock, where it was not linked (G7).
         let linked: Result<_, Entry<H>> = {
@@ -70,9 +69,9 @@ impl<H: Handle> Core<H> {
 
     /// Declares the directory complete if nothing of it was lost since the beginning; tells whether it is.
     pub(crate) fn finish_complete(&self, gathering: Gathering) -> bool {
-        let Gathering { dir, changes, stamp, spoilt } = gathering;
+        let Gathering { dir, changes, asked, spoilt } = gathering;
         let _dir = self.lock_dir(dir);
-        let still = self.dentry(dir).changes() == changes && self.expiry.stamp() == stamp;
+        let still = self.dentry(dir).changes() == changes && self.expiry.stamp() == asked.stamp;
         let is_complete = still && !spoilt && self.is_believed(dir);
         if is_complete {
             self.rewrite(dir).flags(Shape::COMPLETE, 0);
@@ -131,13 +130,18 @@ impl<H: Handle> Core<H> {
 
     /// The name of a held entry, as of some moment during the call.
     pub(crate) fn name_of_held(&self, id: Id) -> Vec<u8> {
-        let record = self.record(id);
+        let _dir = self.lock_parent(id);
+        self.name_of_linked(id)
+    }
+
+    /// Locks the directory that a held entry is in.
+    pub(crate) fn lock_parent(&self, id: Id) -> MutexGuard<'_, ()> {
         loop {
-            let parent = record.parent();
-            let _dir = self.lock_dir(parent);
+            let parent = self.record(id).parent();
+            let dir = self.lock_dir(parent);
             // Renames need this lock, unless they came before it.
-            if record.parent() == parent {
-                return self.name_of_linked(id);
+            if self.record(id).parent() == parent {
+                return dir;
             }
         }
     }

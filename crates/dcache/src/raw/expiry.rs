@@ -38,9 +38,20 @@ pub(crate) struct Expiry {
     ever: AtomicBool,
     /// Directories that were unlinked and are not freed yet.
     detached: AtomicUsize,
+    /// [dir lock of the parent] to write, for the directory that is closed.
+    closings: AtomicU32,
     expiring: Mutex<()>,
     clock: Box<dyn Fn() -> Duration + Send + Sync>,
     start: Duration,
+}
+
+/// What a question is put under: its answer is compared with what has happened since.
+#[derive(Clone, Copy)]
+pub(crate) struct Asked {
+    /// The value of the expiry counter.
+    pub(crate) stamp: u32,
+    /// How often a directory had been closed to some: a later one may be what the answer is about.
+    closings: u32,
 }
 
 impl Expiry {
@@ -50,6 +61,7 @@ impl Expiry {
             stamp: AtomicU32::new(FIRST),
             ever: AtomicBool::new(false),
             detached: AtomicUsize::new(0),
+            closings: AtomicU32::new(0),
             expiring: Mutex::default(),
             clock,
             start,
@@ -60,6 +72,22 @@ impl Expiry {
     pub(crate) fn stamp(&self) -> u32 {
         // Acquire: pairs with the Release in `expire_below`: the answer is newer than what was expired.
         self.stamp.load(Ordering::Acquire)
+    }
+
+    /// What a question that is put now is put under.
+    pub(crate) fn ask(&self) -> Asked {
+        Asked { stamp: self.stamp(), closings: self.closings.load(Ordering::Acquire) }
+    }
+
+    /// Says that not everybody may search some directory any more.
+    pub(crate) fn count_closing(&self) {
+        // Release, and Acquire in `ask`: an answer to a question that has seen this is newer.
+        self.closings.fetch_add(1, Ordering::Release);
+    }
+
+    /// Whether the answer to a question may still say that everybody may search a directory. [dir lock of its parent]
+    pub(crate) fn may_open(&self, asked: Asked) -> bool {
+        self.closings.load(Ordering::Relaxed) == asked.closings
     }
 
     /// A stamp as it may be linked now: one from before a renumbering has expired.

@@ -157,11 +157,11 @@ impl<H: Handle> Core<H> {
             Known::Negative => return Ok(None),
             Known::Unknown => {}
         }
-        let stamp = self.expiry.stamp();
+        let asked = self.expiry.ask();
         self.epoch.seat().counters.fills.add(1);
         let entry = match fill()? {
-            Fill::Positive(child) => Entry::positive(child, stamp),
-            Fill::Negative { ttl } => Entry::negative(ttl, stamp),
+            Fill::Positive(child) => Entry::positive(child, asked),
+            Fill::Negative { ttl } => Entry::negative(ttl, asked),
             Fill::NotCached(answer) => return Ok(answer.map(|child| self.make_detached(dir, child))),
         };
         Ok(self.enter(dir, &name, entry, &boarded.flight))
@@ -257,20 +257,23 @@ impl<H: Handle> Core<H> {
     }
 
     /// Believes a cached entry again where it is what the file system has just answered, so that an expired
-    /// directory keeps what is below it. [dir lock]
+    /// directory keeps what is below it. What has not expired keeps its search hint: what closes a directory is told.
+    /// [dir lock]
     pub(crate) fn renew(&self, dir: Id, id: Id, entry: &Entry<H>) -> bool {
-        let Some((kind, handle, _)) = &entry.child else { return false };
+        let Some((kind, handle, search)) = &entry.child else { return false };
         let record = self.record(id);
         // SAFETY: positive, as its kind says, and linked below a locked directory.
         if record.shape().kind() != Some(*kind) || unsafe { self.dentry(id).handle() } != handle {
             return false;
         }
-        let timed = if entry.ttl.is_some() { Shape::TIMED } else { 0 };
-        let stale = if self.has_expired(dir, id) { Shape::COMPLETE } else { 0 };
-        if timed != 0 || record.shape().has(Shape::TIMED | stale) {
-            self.rewrite(id).flags(timed, Shape::TIMED | stale);
+        let has_expired = self.has_expired(dir, id);
+        let opens = has_expired && *search && self.expiry.may_open(entry.asked);
+        let set = if entry.ttl.is_some() { Shape::TIMED } else { 0 } | if opens { Shape::SEARCH } else { 0 };
+        let clear = Shape::TIMED | if has_expired { Shape::COMPLETE | Shape::SEARCH } else { 0 };
+        if record.shape() != record.shape().without(clear).with(set) {
+            self.rewrite(id).flags(set, clear);
         }
-        record.set_stamp(self.expiry.still(entry.stamp));
+        record.set_stamp(self.expiry.still(entry.asked.stamp));
         self.dentry(id).set_deadline(self.expiry.deadline(entry.ttl));
         true
     }

@@ -327,7 +327,12 @@ impl<H: Handle> Core<H> {
         sum
     }
 
+    /// Under the lock under which answers about this directory are entered: one that is under way does not open it again.
     pub(crate) fn set_search(&self, dir: Id, search: bool) {
+        let _above = self.lock_parent(dir);
+        if !search {
+            self.expiry.count_closing();
+        }
         let (set, clear) = if search { (Shape::SEARCH, 0) } else { (0, Shape::SEARCH) };
         self.rewrite(dir).flags(set, clear);
     }

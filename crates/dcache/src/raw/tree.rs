@@ -12,6 +12,7 @@
 use super::{
     Core, Id,
     dentry::LongName,
+    expiry::Asked,
     name::Name,
     pool::Retired,
     record::{Record, Shape, Sight},
@@ -28,8 +29,8 @@ pub(crate) struct Entry<H> {
     /// Kind, handle and search hint; nothing for a negative entry.
     pub(crate) child: Option<(Kind, H, bool)>,
     pub(crate) ttl: Option<Duration>,
-    /// The expiry stamp from before the file system was asked.
-    pub(crate) stamp: u32,
+    /// From before the file system was asked.
+    pub(crate) asked: Asked,
     /// Whether a scan brings it in, not a look-up.
     pub(crate) cold: bool,
     /// Its place in the file system's order of the directory, where known.
@@ -39,13 +40,13 @@ pub(crate) struct Entry<H> {
 }
 
 impl<H> Entry<H> {
-    pub(crate) fn positive(child: Child<H>, stamp: u32) -> Self {
+    pub(crate) fn positive(child: Child<H>, asked: Asked) -> Self {
         let Child { handle, kind, search, ttl } = child;
-        Entry { child: Some((kind, handle, search)), ttl, stamp, cold: false, position: None, held: true }
+        Entry { child: Some((kind, handle, search)), ttl, asked, cold: false, position: None, held: true }
     }
 
-    pub(crate) fn negative(ttl: Option<Duration>, stamp: u32) -> Self {
-        Entry { child: None, ttl, stamp, cold: false, position: None, held: false }
+    pub(crate) fn negative(ttl: Option<Duration>, asked: Asked) -> Self {
+        Entry { child: None, ttl, asked, cold: false, position: None, held: false }
     }
 
     pub(crate) fn into_child(self) -> Option<Child<H>> {
@@ -132,9 +133,9 @@ impl<H: Handle> Core<H> {
     #[must_use]
     fn link(&self, dir: Id, name: &Name<'_>, old: Option<Id>, id: Id, entry: Entry<H>) -> Option<Id> {
         let (record, dentry) = (self.record(id), self.dentry(id));
-        let Entry { child, ttl, stamp, cold, position, held } = entry;
+        let Entry { child, ttl, asked, cold, position, held } = entry;
         let kind = child.as_ref().map(|(kind, ..)| *kind);
-        let search = child.as_ref().is_some_and(|(.., search)| *search);
+        let search = child.as_ref().is_some_and(|(.., search)| *search && self.expiry.may_open(asked));
         let word = |(kind, handle, _): &(Kind, H, bool)| {
             if *kind == Kind::Directory { None } else { handle.to_word() }
         };
@@ -144,7 +145,7 @@ impl<H: Handle> Core<H> {
         unsafe { dentry.fill(child.map(|(_, handle, _)| handle), boxed(name)) };
         dentry.set_position(position.unwrap_or(0));
         dentry.revive(held, false);
-        record.set_stamp(self.expiry.still(stamp));
+        record.set_stamp(self.expiry.still(asked.stamp));
         dentry.set_deadline(self.expiry.deadline(ttl));
         self.used(id).set(!cold);
         let flags = if search { Shape::SEARCH } else { 0 }
@@ -291,7 +292,7 @@ impl<H: Handle> Core<H> {
             let _dir = self.lock_dir(dir);
             self.flights.overtake(dir, &name);
             let old = self.find_locked(dir, &name);
-            let entry = Entry::positive(child, self.expiry.stamp());
+            let entry = Entry::positive(child, self.expiry.ask());
             self.link_instead(dir, &name, old, id, entry)
         };
         self.settle(aftermath);
@@ -337,7 +338,7 @@ impl<H: Handle> Core<H> {
         if self.record(dir).shape().has(Shape::COMPLETE) {
             self.cancel(spare, name.bytes.len());
         } else {
-            let entry = Entry::negative(None, self.expiry.stamp());
+            let entry = Entry::negative(None, self.expiry.ask());
             aftermath.evict = self.link(dir, name, None, spare, entry);
         }
     }
