@@ -183,7 +183,8 @@ impl<H: Handle> Dcache<H> {
     /// ([`is_reachable`](DentryRef::is_reachable)). Below a directory that is detached nothing is remembered, and each
     /// name is asked for.
     ///
-    /// `fill` runs without a lock and may use the cache, except to look the same name up. What is no name (with a
+    /// `fill` runs without a lock and may use the cache, except to look the same name up, which would wait for itself:
+    /// builds with debug assertions panic. What is no name (with a
     /// slash inside, or longer than 255 bytes) is asked for and not cached.
     ///
     /// # Errors
@@ -312,9 +313,8 @@ impl<H: Handle> Dcache<H> {
 
     fn request<'p>(&self, start: &DentryRef<'_, H>, path: &'p [u8], options: WalkOptions) -> Request<'p> {
         debug_assert!(std::ptr::eq(start.cache(), self), "an entry of another cache");
-        let floor = options.floor.map_or(Id::ROOT, DentryId::id);
-        let (start, keep_last_link) = (start.raw_id(), options.keep_last_link);
-        Request { start, floor, path, keep_last_link, holds: false }
+        let WalkOptions { floor, keep_last_link } = options;
+        Request { start: start.raw_id(), floor, path, keep_last_link, holds: false }
     }
 
     /// A reference of this cache's life to an entry that the caller holds for a shorter one.

@@ -150,7 +150,8 @@ impl DentryId {
 /// How to walk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct WalkOptions {
-    /// The directory above which `..` stops the walk with [`Reason::Floor`]; the cache's root if `None`.
+    /// The directory above which `..` stops the walk with [`Reason::Floor`]. The cache's root is a floor as well. Where
+    /// this one is gone every `..` stops the walk, as nothing tells what is above it.
     pub floor: Option<DentryId>,
     /// Answer a symbolic link that is the last component as found, as `lstat(2)`. A slash behind it still stops
     /// the walk there.

@@ -121,6 +121,43 @@ fn the_floor_holds_dot_dot_back() {
     assert_eq!(stopped.dir, a);
 }
 
+/// The bug to be found: a floor whose number means another entry by now, or none, holds nothing back.
+#[test]
+fn a_floor_that_is_gone_holds_every_dot_dot_back() {
+    let cache = cache();
+    let root = cache.root();
+    let a = cache.create(&root, b"a", Child::directory(2));
+    cache.create(&a, b"file", Child::other(3));
+    let gone = cache.create(&root, b"gone", Child::directory(4)).id();
+    cache.unlink(&root, b"gone");
+    let made_up = DentryId::from_bits(a.id().to_bits() | 7 << 32);
+    for floor in [gone, made_up, DentryId::from_bits(0), DentryId::from_bits(u64::MAX)] {
+        let options = WalkOptions { floor: Some(floor), ..WalkOptions::default() };
+        assert!(matches!(cache.walk(&a, b"file", options, |_| true), Walk::Found(_)));
+        for start in [&root, &a] {
+            let walk = cache.walk(start, b"..", options, |_| true);
+            assert!(matches!(walk, Walk::Stopped(Stopped { why: Reason::Floor, .. })), "{floor:?}: {walk:?}");
+        }
+    }
+    // One that the walk is not below: the root is always a floor.
+    let options = WalkOptions { floor: Some(a.id()), ..WalkOptions::default() };
+    let walk = cache.walk(&root, b"..", options, |_| true);
+    assert!(matches!(walk, Walk::Stopped(Stopped { why: Reason::Floor, .. })), "{walk:?}");
+}
+
+#[test]
+#[cfg(debug_assertions)]
+#[should_panic(expected = "looks up the name that it was asked for")]
+fn a_fill_that_looks_its_own_name_up_panics_and_does_not_hang() {
+    let cache = cache();
+    let root = cache.root();
+    let there = || Ok::<_, Infallible>(Fill::Positive(Child::other(2)));
+    let _ = cache.lookup_or_fill(&root, b"name", || {
+        cache.lookup_or_fill(&root, b"name", there)?;
+        there()
+    });
+}
+
 #[test]
 fn a_miss_is_asked_for_once_and_remembered_either_way() {
     let cache = cache();

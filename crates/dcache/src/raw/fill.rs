@@ -18,7 +18,7 @@
 //! after it, and so is not too late. The directory's lock orders both, so the number is read relaxed.
 
 use super::{Core, Id, name::Name, record::Shape, tree::Aftermath, tree::Entry};
-use crate::sync::{Arc, AtomicBool, AtomicUsize, Condvar, Mutex, Ordering, lock};
+use crate::sync::{Arc, AtomicBool, AtomicUsize, Condvar, Mutex, Ordering, lock, thread_number};
 use crate::{Child, Fill, Handle};
 use std::sync::PoisonError;
 
@@ -39,6 +39,8 @@ struct Stripe {
 pub(crate) struct Flight {
     dir: Id,
     name: Box<[u8]>,
+    /// The thread that asks.
+    asker: u32,
     overtaken: AtomicBool,
     landed: Mutex<bool>,
     landing: Condvar,
@@ -69,6 +71,7 @@ impl Flights {
         let flight = Arc::new(Flight {
             dir,
             name: name.bytes.into(),
+            asker: thread_number::get(),
             overtaken: AtomicBool::new(false),
             landed: Mutex::new(false),
             landing: Condvar::new(),
@@ -146,6 +149,12 @@ impl<H: Handle> Core<H> {
             match self.flights.board(dir, &name) {
                 Ok(boarded) => break boarded,
                 Err(flight) => {
+                    let asker = flight.asker;
+                    debug_assert_ne!(
+                        asker,
+                        thread_number::get(),
+                        "`fill` looks up the name that it was asked for"
+                    );
                     self.epoch.seat().counters.fill_waits.add(1);
                     flight.wait();
                 }

@@ -225,6 +225,13 @@ impl<H: Handle> Core<H> {
         is_it
     }
 
+    /// Whether the slot with this id was not given to another entry since.
+    pub(crate) fn is_alive(&self, id: DentryId) -> bool {
+        id.id() != Id::NONE
+            && self.memory.has_slot(id.id())
+            && self.dentry(id.id()).generation() == id.generation()
+    }
+
     /// Whether the entry with this id is still cached under its name.
     ///
     /// Where the record tells the generation, too, and has not changed between, that is all. Else it is the dentry's: if the slot has been given

@@ -39,8 +39,8 @@ pub(super) const SHALLOW: usize = 16;
 pub(crate) struct Request<'p> {
     /// Held by the caller.
     pub(crate) start: Id,
-    /// `..` does not lead above this.
-    pub(crate) floor: Id,
+    /// `..` does not lead above this, nor above the root.
+    pub(crate) floor: Option<DentryId>,
     pub(crate) path: &'p [u8],
     /// Answer a symbolic link that is the last component, without a slash behind it.
     pub(crate) keep_last_link: bool,
@@ -509,7 +509,7 @@ impl<H: Handle> Core<H> {
         }
         if name.is_dot() || name.is_dot_dot() {
             if name.is_dot_dot() {
-                if here.id == request.floor {
+                if self.is_floor(here.id, request.floor) {
                     return Ok(Some(descent.stop(Reason::Floor)));
                 }
                 if here.horizon == NEVER {
@@ -548,6 +548,12 @@ impl<H: Handle> Core<H> {
         descent.here = Here::at(id, record.seed(), horizon);
         descent.at = descent.text.skip_slashes(end);
         Ok(None)
+    }
+
+    /// Whether `..` does not lead up from `id`: where the floor is gone it leads nowhere.
+    fn is_floor(&self, id: Id, floor: Option<DentryId>) -> bool {
+        let is_or_gone = |floor: DentryId| floor.id() == id || !self.is_alive(floor);
+        id == Id::ROOT || floor.is_some_and(is_or_gone)
     }
 
     /// The end of a walk at something that is no directory but has components behind it, or at a link.
@@ -613,7 +619,7 @@ impl<H: Handle> Core<H> {
     /// Looks one name up without a lock. Answers the entry held.
     pub(crate) fn look(&self, dir: Id, name: &Name<'_>) -> Known {
         let request =
-            Request { start: dir, floor: Id::ROOT, path: name.bytes, keep_last_link: true, holds: true };
+            Request { start: dir, floor: None, path: name.bytes, keep_last_link: true, holds: true };
         let mut pin = self.epoch.enter();
         let mut tail = Text::TAIL;
         let route = Route::new(Text::new(request.path, &mut tail));
