@@ -1,6 +1,7 @@
 //! The public face of the cache: entries by reference instead of by number.
 
 use crate::raw::epoch::Pin;
+use crate::raw::fill::Known;
 use crate::raw::leap::Route;
 use crate::raw::name::Text;
 use crate::raw::prefetch::TOGETHER;
@@ -177,6 +178,28 @@ impl<H: Handle> Dcache<H> {
         self.core.is_linked(id)
     }
 
+    /// Looks one name up in `dir`, in memory alone: `Some(None)` where it does not exist, `None` where the cache does not
+    /// know. Permissions are not asked, and a symbolic link is returned as itself.
+    ///
+    /// ```
+    /// # use dentree_dcache::*;
+    /// let cache = Dcache::builder().build(Child::directory(2_u64));
+    /// let root = cache.root();
+    /// cache.create(&root, b"etc", Child::directory(11));
+    /// cache.unlink(&root, b"usr");
+    /// assert_eq!(cache.lookup(&root, b"etc").map(|found| found.map(|etc| *etc.handle())), Some(Some(11)));
+    /// assert_eq!(cache.lookup(&root, b"usr"), Some(None));
+    /// assert_eq!(cache.lookup(&root, b"var"), None);
+    /// ```
+    pub fn lookup(&self, dir: &DentryRef<'_, H>, name: &[u8]) -> Option<Option<DentryRef<'_, H>>> {
+        let name = self.core.name_in(dir.raw_id(), name)?;
+        match self.core.look(dir.raw_id(), &name) {
+            Known::Positive(id) => Some(Some(DentryRef::adopt(self, id))),
+            Known::Negative => Some(None),
+            Known::Unknown => None,
+        }
+    }
+
     /// Looks one name up in `dir`; asks `fill` where the cache does not know it. Of several threads that ask for
     /// the same name one runs its `fill` and the others wait for it. If the name is created, unlinked, renamed or
     /// invalidated meanwhile, the answer is not remembered: what is answered then may be detached
@@ -207,6 +230,12 @@ impl<H: Handle> Dcache<H> {
     /// Says that `name` in `dir` was removed: d_delete. Who holds the entry keeps it.
     pub fn unlink(&self, dir: &DentryRef<'_, H>, name: &[u8]) {
         self.core.unlink(dir.raw_id(), name);
+    }
+
+    /// Says that a held entry has lost its name: d_delete. Where nobody else holds it, it becomes negative; otherwise it
+    /// stays what it is, without a name.
+    pub fn delete(&self, entry: &DentryRef<'_, H>) {
+        self.core.delete(entry.raw_id());
     }
 
     /// Says that `old` in `old_dir` was renamed to `new` in `new_dir`, replacing what was there: d_move. All that
@@ -251,6 +280,12 @@ impl<H: Handle> Dcache<H> {
         self.core.prune(n)
     }
 
+    /// Evicts all that is cached below `dir` and not in use: select_parent, shrink_dcache_parent. Returns how many entries
+    /// went.
+    pub fn prune_subtree(&self, dir: &DentryRef<'_, H>) -> usize {
+        self.core.prune_below(dir.raw_id())
+    }
+
     /// Evicts until no more than `bytes` are used, or nothing more can be evicted. The budget stays what it is.
     pub fn shrink_to(&self, bytes: usize) {
         self.core.shrink_to(bytes);
@@ -277,7 +312,8 @@ impl<H: Handle> Dcache<H> {
     pub fn stats(&self) -> Stats {
         let counters = self.core.count();
         let memory = &self.core.memory;
-        let (entries, long_names) = (memory.live(), memory.long_names());
+        let (spare, _) = self.core.in_magazines();
+        let (entries, long_names) = (memory.live().saturating_sub(spare), memory.long_names());
         let records = entries * size_of::<crate::raw::record::Record>();
         let dentries = entries * Core::<H>::ENTRY - records;
         let used = self.core.bytes_in_use();
@@ -296,6 +332,7 @@ impl<H: Handle> Dcache<H> {
             fills: counters.fills.get(),
             fill_waits: counters.fill_waits.get(),
             fills_overtaken: counters.fills_overtaken.get(),
+            changes: counters.changes.get(),
             evicted: self.core.evictions(),
             held: counters.held.get(),
             entries: entries as u64,

@@ -6,7 +6,7 @@ use std::fmt;
 /// A counted reference to an entry. While it lives the entry is neither evicted nor reused (G6), also if its name
 /// is unlinked. Dropping it is `dput`.
 ///
-/// Only positive entries are ever held.
+/// Only positive entries are held; the last holder of one may make it [negative](Dcache::delete).
 pub struct DentryRef<'c, H: Handle> {
     cache: &'c Dcache<H>,
     id: Id,
@@ -16,6 +16,20 @@ impl<'c, H: Handle> DentryRef<'c, H> {
     /// Takes over a reference that was counted already.
     pub(crate) fn adopt(cache: &'c Dcache<H>, id: Id) -> Self {
         DentryRef { cache, id }
+    }
+
+    /// Gives the reference up without counting it off: [`from_raw`](Self::from_raw) makes one of it again. The number is
+    /// the entry's alone as long as it is held; the root's is 1.
+    pub fn into_raw(self) -> u32 {
+        std::mem::ManuallyDrop::new(self).id.0
+    }
+
+    /// Makes a reference of what [`into_raw`](Self::into_raw) returned.
+    ///
+    /// # Safety
+    /// `raw` must have come from a reference of the same cache, and be made a reference once.
+    pub unsafe fn from_raw(cache: &'c Dcache<H>, raw: u32) -> Self {
+        Self::adopt(cache, Id(raw))
     }
 
     pub(crate) fn raw_id(&self) -> Id {
@@ -30,7 +44,7 @@ impl<'c, H: Handle> DentryRef<'c, H> {
     /// The inode.
     #[inline]
     pub fn handle(&self) -> &H {
-        // SAFETY: held, and only positive entries are.
+        // SAFETY: held, and positive when it was; what becomes negative while it is held keeps its handle.
         unsafe { self.cache.core.dentry(self.id).handle() }
     }
 
@@ -50,10 +64,17 @@ impl<'c, H: Handle> DentryRef<'c, H> {
         DentryRef::adopt(self.cache, self.cache.core.hold_parent(self.id))
     }
 
+    /// Whether the entry has become negative: it was [deleted](Dcache::delete) while it had no other reference. Its handle
+    /// is that of the file that it stood for.
+    pub fn is_negative(&self) -> bool {
+        self.cache.core.record(self.id).shape().is_negative()
+    }
+
     /// Whether the entry still has a name. The directory that it is in may have none: see
     /// [`is_reachable`](Self::is_reachable).
     pub fn is_linked(&self) -> bool {
-        self.cache.core.record(self.id).shape().is_linked()
+        let shape = self.cache.core.record(self.id).shape();
+        shape.is_linked() && !shape.is_negative()
     }
 
     /// Whether a walk from the root leads to this entry now: it has a name, and so have all directories above it.

@@ -35,6 +35,8 @@ pub struct Stats {
     pub fill_waits: u64,
     /// Answers not kept because the name had changed meanwhile.
     pub fills_overtaken: u64,
+    /// Names that were made, removed and renamed, by their owners' word.
+    pub changes: u64,
     /// Entries evicted.
     pub evicted: u64,
     /// Entries that someone holds, the root not counted.

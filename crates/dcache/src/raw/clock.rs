@@ -46,10 +46,22 @@ impl Used {
         self.0.load(Ordering::Relaxed) == 0
     }
 
+    /// Whether the slot is free: the hand passes over it without a look at its record.
+    pub(crate) fn is_free(&self) -> bool {
+        self.0.load(Ordering::Relaxed) == Self::FREE
+    }
+
+    /// Says that the slot is free; [`set`](Self::set) says that it is not.
+    pub(crate) fn set_free(&self) {
+        self.0.store(Self::FREE, Ordering::Relaxed);
+    }
+
+    const FREE: u8 = 2;
+
     /// Writes only where it is not so, that a hot line stays shared (G4).
     #[inline(always)]
     pub(crate) fn set(&self, used: bool) {
-        if self.get() != used {
+        if self.0.load(Ordering::Relaxed) != u8::from(!used) {
             self.0.store(u8::from(!used), Ordering::Relaxed);
         }
     }
@@ -129,7 +141,8 @@ impl<H: Handle> Core<H> {
     /// What is in use, without what is only set aside.
     pub(crate) fn bytes_in_use(&self) -> usize {
         let to_come = lock(&self.clock).bytes_to_come() + self.notes.bytes_to_come();
-        self.memory.used().saturating_sub(to_come)
+        let (slots, bytes) = self.in_magazines();
+        self.memory.used().saturating_sub(to_come + slots * Self::ENTRY + bytes)
     }
 
     /// Evicts up to [`BATCH`] entries; 0 means that nothing can be evicted.
@@ -172,7 +185,8 @@ impl<H: Handle> Core<H> {
 
     /// Whether the clock lets an entry go now; takes its chance away if not.
     fn may_go(&self, id: Id) -> bool {
-        if !self.record(id).shape().is_linked() || !self.dentry(id).is_evictable() {
+        if self.used(id).is_free() || !self.record(id).shape().is_linked() || !self.dentry(id).is_evictable()
+        {
             return false;
         }
         let chance = self.used(id).get();
@@ -211,7 +225,25 @@ impl<H: Handle> Core<H> {
                 batch => pruned += batch,
             }
         }
-        self.reclaim(0);
+        pruned
+    }
+
+    /// Evicts all below `dir` that is not in use, leaves first: select_parent. Returns how many went.
+    pub(crate) fn prune_below(&self, dir: Id) -> usize {
+        let (mut dirs, mut at, mut pruned) = (vec![dir], 0, 0);
+        // From the top down, then back up: a directory can go only after what is in it.
+        while let Some(&dir) = dirs.get(at) {
+            let _dir = self.lock_dir(dir);
+            dirs.extend(self.children(dir).filter(|&id| self.dentry(id).first_child() != Id::NONE));
+            at += 1;
+        }
+        for dir in dirs.into_iter().rev() {
+            let children: Vec<Id> = {
+                let _dir = self.lock_dir(dir);
+                self.children(dir).filter(|&id| self.dentry(id).is_evictable()).collect()
+            };
+            pruned += children.into_iter().filter(|&id| self.evict(id)).count();
+        }
         pruned
     }
 

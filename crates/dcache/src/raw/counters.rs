@@ -67,6 +67,8 @@ counters! {
     fill_waits,
     /// Answers that were not kept because the name had changed meanwhile.
     fills_overtaken,
+    /// Names made, removed and renamed.
+    changes,
     /// Entries that gained their first user less entries that lost their last (wrapping, as threads differ).
     held,
 }

@@ -100,9 +100,20 @@ impl<H> Dentry<H> {
         if before & DEAD == 0 {
             return Some(before & USERS == 0);
         }
-        // The slot cannot be revived before this thread leaves the epoch, so the count is undone in time.
+        // Whoever brings the slot to life meanwhile leaves this count in it (`revive`, `end_change`).
         self.refs.fetch_sub(USER, Ordering::Relaxed);
         None
+    }
+
+    /// Keeps others from taking references, if there are `users` of them and nothing is below. [dir lock of the parent]
+    pub(crate) fn begin_change(&self, users: u64) -> bool {
+        self.kill(users * USER)
+    }
+
+    /// Ends what [`begin_change`](Self::begin_change) began, with so many more users.
+    pub(crate) fn end_change(&self, users: u64) {
+        // Release: pairs with `hold`. An addition: others may be about to find out that they came in between.
+        self.refs.fetch_add((users * USER).wrapping_sub(DEAD), Ordering::Release);
     }
 
     /// Adds a user to an entry that the caller holds.
@@ -153,8 +164,8 @@ impl<H> Dentry<H> {
     /// Makes an entry of a dead slot.
     pub(crate) fn revive(&self, held: bool, detached: bool) {
         let refs = if held { USER } else { 0 } | if detached { DETACHED } else { 0 };
-        // Release: pairs with `hold`.
-        self.refs.store(refs, Ordering::Release);
+        // Release: pairs with `hold`. An addition, as in `end_change`.
+        self.refs.fetch_add(refs.wrapping_sub(DEAD), Ordering::Release);
     }
 
     pub(crate) fn mark_dead(&self) {
@@ -169,6 +180,12 @@ impl<H> Dentry<H> {
     #[inline]
     pub(crate) fn generation(&self) -> u32 {
         self.generation.load(Ordering::Relaxed)
+    }
+
+    /// Makes the slot of an entry that has died one that can be revived.
+    pub(crate) fn bury(&self) {
+        self.refs.fetch_and(!DETACHED, Ordering::Relaxed);
+        self.next_generation();
     }
 
     /// Makes all ids of the entry stale. The entry is dead.
@@ -193,6 +210,17 @@ impl<H> Dentry<H> {
         self.changes.store(0, Ordering::Relaxed);
         self.unplaced.store(0, Ordering::Relaxed);
         self.swap_long(long);
+    }
+
+    /// Gives an entry that changes in place its handle.
+    ///
+    /// # Safety
+    /// No other thread may read the handle, and the one that was here must need no drop.
+    pub(crate) unsafe fn set_handle(&self, handle: Option<H>) {
+        if let Some(handle) = handle {
+            // SAFETY: as the caller promises.
+            unsafe { (*self.handle.get()).write(handle) };
+        }
     }
 
     /// The handle of a positive entry.
@@ -309,6 +337,7 @@ mod tests {
 
     fn entry() -> Dentry<u64> {
         let dentry = Dentry::default();
+        dentry.mark_dead();
         dentry.revive(false, false);
         dentry
     }

@@ -30,6 +30,7 @@
 
 use super::chunks::{Chunks, Zeroed};
 use super::counters::Counters;
+use super::magazine::Magazine;
 use super::prefetch::Trials;
 use crate::sync::{AtomicU64, Ordering, Padded, fence, thread_number};
 use std::marker::PhantomData;
@@ -44,6 +45,7 @@ pub(crate) struct Seat {
     inside: AtomicU64,
     pub(crate) counters: Counters,
     pub(crate) trials: Trials,
+    pub(crate) magazine: Magazine,
 }
 
 // SAFETY: atomics of zero bytes are zero; nothing in a seat needs to be dropped.

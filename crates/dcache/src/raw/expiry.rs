@@ -252,7 +252,7 @@ mod tests {
         // In a slot that was used before, for a generation that is not zero.
         cache.create(&root, b"before", Child::other(2));
         cache.invalidate(&root, b"before");
-        cache.prune(1);
+        cache.shrink_to(0);
         let other = cache.create(&root, b"other", Child::other(3));
         assert_ne!(other.id().generation(), 0);
         for round in 0..8 {

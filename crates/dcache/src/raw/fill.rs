@@ -183,7 +183,7 @@ impl<H: Handle> Core<H> {
         }
     }
 
-    fn make_detached(&self, dir: Id, child: Child<H>) -> Id {
+    pub(crate) fn make_detached(&self, dir: Id, child: Child<H>) -> Id {
         let id = self.allocate(0);
         self.link_detached(dir, id, child);
         id
@@ -211,9 +211,11 @@ impl<H: Handle> Core<H> {
 
     /// Whether a linked entry is no longer to be believed. [dir lock]
     fn has_expired(&self, dir: Id, id: Id) -> bool {
-        if !self.is_in_tree(dir) {
-            return true;
-        }
+        !self.is_in_tree(dir) || self.is_outdated(dir, id)
+    }
+
+    /// Whether an entry of a reachable directory is no longer to be believed. [dir lock], or a hint
+    pub(super) fn is_outdated(&self, dir: Id, id: Id) -> bool {
         let (record, above) = (self.record(id), self.horizon_above(dir).max(self.record(dir).horizon()));
         let deadline = self.dentry(id).deadline();
         record.stamp() < above || deadline != 0 && self.expiry.is_past(deadline)

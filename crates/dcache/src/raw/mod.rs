@@ -3,10 +3,12 @@
 //!
 //! ```text
 //! walk      path → entry, without locks            tree     link, unlink, rename: under directory locks
+//! step      one name → entry, without locks        negative entries that change in place
 //! leap      the same, from the path's end          fill     one question per miss
 //! climb     by parents' numbers up                 clock    what goes when memory is short
 //! notes     paths that were climbed before         pool     free slots, grace periods, bytes
 //! expiry    what is still believed                 complete whole directories
+//!                                                  magazine free slots and bytes of each thread
 //! ─────────────────────────────────────────────────────────────────────────────────────────────────────
 //! index     hash → record numbers                  record   what a walk reads    dentry   what is written
 //! epoch     who is reading                         name     hashes               chunks   storage
@@ -42,13 +44,16 @@ pub(crate) mod field;
 pub(crate) mod fill;
 pub(crate) mod index;
 pub(crate) mod leap;
+pub(crate) mod magazine;
 #[cfg(all(test, loom))]
 mod models;
 pub(crate) mod name;
+pub(crate) mod negative;
 pub(crate) mod notes;
 pub(crate) mod pool;
 pub(crate) mod prefetch;
 pub(crate) mod record;
+pub(crate) mod step;
 pub(crate) mod tree;
 pub(crate) mod walk;
 
@@ -130,7 +135,7 @@ impl<H: Handle> Core<H> {
             notes,
             epoch: Epoch::new(),
             hasher: Hasher::new(config.seed),
-            memory: Memory::new(config.budget, fixed),
+            memory: Memory::new(config.budget, fixed, Self::rounds(capacity)),
             expiry: Expiry::new(config.clock),
             flights: Flights::new(),
             prefetch: config.prefetch,
@@ -305,6 +310,7 @@ impl<H: Handle> Core<H> {
 
     /// Retires a dead entry, and with it every detached directory above that it was the last to hold.
     pub(crate) fn bury(&self, mut id: Id) {
+        let mut is_time = false;
         loop {
             let (record, dentry) = (self.record(id), self.dentry(id));
             let (parent, shape) = (record.parent(), record.shape());
@@ -317,14 +323,23 @@ impl<H: Handle> Core<H> {
             if shape.has(Shape::MOVED) {
                 self.moved.remove(record.seed());
             }
-            dentry.next_generation();
-            self.retire(pool::Retired::Entry(id));
+            dentry.bury();
+            self.used(id).set_free();
+            is_time |= self.retire(id);
             if !self.dentry(parent).unpin() {
                 break;
             }
             id = parent;
         }
-        self.reclaim_at_leisure();
+        if is_time {
+            self.reclaim();
+        }
+    }
+
+    /// Counts a change of a name.
+    #[inline]
+    pub(crate) fn count_change(&self) {
+        self.epoch.seat().counters.changes.add(1);
     }
 
     /// What all threads have counted.

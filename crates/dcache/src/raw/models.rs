@@ -314,6 +314,7 @@ fn a_grace_period_ends_after_the_readers_that_may_have_found_the_thing() {
 fn an_entry_is_held_or_dead_never_both() {
     model(|| {
         let dentry = Arc::new(Dentry::<u64>::default());
+        dentry.mark_dead();
         dentry.revive(false, false);
         let clock = {
             let dentry = dentry.clone();
@@ -327,10 +328,45 @@ fn an_entry_is_held_or_dead_never_both() {
     });
 }
 
+/// G6: as `Core::become_negative` and `become_positive` change an entry in place, and as `Core::look` takes it.
+#[test]
+fn an_entry_does_not_change_in_place_under_its_holder() {
+    let hasher = Hasher::new(1);
+    let a = name(&hasher, b"a");
+    model(move || {
+        let shared = Arc::new((Record::default(), Dentry::<u64>::default()));
+        write(&shared.0, &a, 1);
+        shared.1.mark_dead();
+        shared.1.revive(false, false);
+        let changer = {
+            let shared = shared.clone();
+            thread::spawn(move || {
+                if shared.1.begin_change(0) {
+                    write(&shared.0, &a, 2);
+                    shared.1.end_change(0);
+                }
+            })
+        };
+        let (record, dentry) = &*shared;
+        let seq = record.begin();
+        let version = record.sight().word;
+        if seq & 1 == 0 && dentry.hold().is_some() {
+            settle_reads();
+            if record.is_unchanged(seq) {
+                assert_eq!(record.sight().word, version);
+            }
+            dentry.release();
+        }
+        changer.join().expect("no panic");
+        assert!(dentry.kill_unused(), "every count was undone");
+    });
+}
+
 #[test]
 fn a_detached_entry_dies_exactly_once() {
     model(|| {
         let dentry = Arc::new(Dentry::<u64>::default());
+        dentry.mark_dead();
         dentry.revive(true, false);
         dentry.pin();
         let user = {

@@ -11,13 +11,21 @@
 //! Free slots are chained through their dentries, so a free list takes no memory. Handles are dropped outside of
 //! every lock and pin (G7).
 
-use super::{Core, Id, clock::Used, dentry::Dentry, dentry::LongName, record::Count, record::Record};
+use super::{
+    Core, Id, clock::Used, dentry::Dentry, dentry::LongName, magazine::Drained, record::Count, record::Record,
+};
 use crate::Handle;
 use crate::sync::{AtomicBool, AtomicU32, AtomicUsize, Mutex, Ordering, lock, yield_now};
 use std::collections::VecDeque;
 
-/// Retired things at which it is worth a `membarrier` (1 to 2 µs) to look whether they can be reused.
-const LIMBO: usize = if cfg!(any(loom, shuttle)) { 1 } else { 128 };
+/// The fewest retired things worth a `membarrier`, which interrupts every processor (2 to 10 µs).
+const LIMBO_MIN: usize = if cfg!(any(loom, shuttle)) { 1 } else { 128 };
+/// The most that wait for each other before a grace period is looked for.
+const LIMBO_MAX: usize = 4096;
+/// Of all entries that the budget holds, this part may wait for a grace period: a sixty-fourth.
+const LIMBO_SHARE: usize = 64;
+/// Bytes of an entry, about.
+const TYPICAL: usize = 128;
 /// How many are reused at once.
 const BATCH: usize = 64;
 
@@ -25,18 +33,14 @@ const BATCH: usize = 64;
 struct Pool {
     free: Id,
     limbo: VecDeque<(u64, Retired)>,
+    /// As soon as `limbo` is that long a grace period is looked for.
+    attempt_at: u32,
 }
 
 /// Something that walks may still be reading.
 pub(crate) enum Retired {
     Entry(Id),
     LongName(LongName),
-}
-
-impl Pool {
-    fn new() -> Self {
-        Pool { free: Id::NONE, limbo: VecDeque::new() }
-    }
 }
 
 /// What every allocation writes.
@@ -62,16 +66,25 @@ pub(crate) struct Memory {
     pub(crate) budget: usize,
     long_names: AtomicUsize,
     negatives: AtomicUsize,
+    /// [immutable] Retired things worth a look for a grace period.
+    limbo: usize,
+    /// [immutable] The most slots in a magazine.
+    pub(crate) rounds: u32,
     /// Held entries have driven `used` over the budget.
     over: AtomicBool,
 }
 
 impl Memory {
-    /// A budget of which `fixed` bytes are gone from the start.
-    pub(crate) fn new(budget: usize, fixed: usize) -> Self {
+    /// A budget of which `fixed` bytes are gone from the start, and magazines of `rounds` slots.
+    pub(crate) fn new(budget: usize, fixed: usize, rounds: u32) -> Self {
+        let limbo = (budget / TYPICAL / LIMBO_SHARE).clamp(LIMBO_MIN, LIMBO_MAX);
         Memory {
             stock: Stock {
-                pool: Mutex::new(Pool::new()),
+                pool: Mutex::new(Pool {
+                    free: Id::NONE,
+                    limbo: VecDeque::new(),
+                    attempt_at: saturating(limbo),
+                }),
                 // Number 0 is no entry.
                 fresh: AtomicU32::new(1),
                 live: AtomicU32::new(0),
@@ -81,6 +94,8 @@ impl Memory {
             budget,
             long_names: AtomicUsize::new(0),
             negatives: AtomicUsize::new(0),
+            limbo,
+            rounds,
             over: AtomicBool::new(false),
         }
     }
@@ -142,7 +157,7 @@ impl Memory {
     }
 
     /// Takes `bytes` out of the budget if they are left in it.
-    fn take(&self, bytes: usize) -> bool {
+    pub(crate) fn take(&self, bytes: usize) -> bool {
         let within = |used: usize| used.checked_add(bytes).filter(|&sum| sum <= self.budget);
         self.stock.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, within).is_ok()
     }
@@ -164,6 +179,11 @@ impl Memory {
     }
 }
 
+/// A length as the pool keeps it.
+fn saturating(len: usize) -> u32 {
+    u32::try_from(len).unwrap_or(u32::MAX)
+}
+
 /// What a long name takes beside its entry: its bytes, the box around them, and the allocator's headers.
 pub(crate) fn long_name_bytes(len: usize) -> usize {
     if len > super::name::INLINE { len + 48 } else { 0 }
@@ -180,32 +200,49 @@ impl<H: Handle> Core<H> {
     pub(crate) fn allocate(&self, name_len: usize) -> Id {
         self.grow_index();
         let long = long_name_bytes(name_len);
-        self.reserve(Self::ENTRY + Self::OVERFLOW + long);
-        let stock = &self.memory.stock;
-        stock.live.fetch_add(1, Ordering::Relaxed);
         self.memory.add_long_names(long);
-        let mut pool = lock(&stock.pool);
+        if let Some(id) = self.take_round(Self::OVERFLOW + long) {
+            return id;
+        }
+        self.reserve(Self::ENTRY + Self::OVERFLOW + long);
+        let more = self.refill_budget();
+        let (id, rest) = {
+            let mut pool = lock(&self.memory.stock.pool);
+            (self.slot(&mut pool), (0..more).map(|_| self.slot(&mut pool)).collect::<Vec<_>>())
+        };
+        self.memory.stock.live.fetch_add(1 + more, Ordering::Relaxed);
+        self.put_free(self.put_rounds(&rest));
+        id
+    }
+
+    /// Takes budget for further slots of the thread's magazine. Returns for how many.
+    fn refill_budget(&self) -> u32 {
+        let more = self.memory.rounds / 2;
+        if more > 0 && self.memory.take(more as usize * Self::ENTRY) { more } else { 0 }
+    }
+
+    /// A slot that is free, or was never used.
+    fn slot(&self, pool: &mut Pool) -> Id {
         let id = pool.free;
         if id != Id::NONE {
             pool.free = self.dentry(id).next();
             return id;
         }
-        let id = Id(stock.fresh.load(Ordering::Relaxed));
+        let fresh = &self.memory.stock.fresh;
+        let id = Id(fresh.load(Ordering::Relaxed));
         self.records.ensure(id.0);
         self.counts.ensure(id.0);
         self.dentries.ensure(id.0);
         self.used.ensure(id.0);
         self.dentry(id).mark_dead();
         // Release: whoever sees the number may look at the slot; pairs with `high_water`.
-        stock
-            .fresh
-            .store(id.0.checked_add(1).expect("fewer than 2³² entries fit any memory"), Ordering::Release);
+        fresh.store(id.0.checked_add(1).expect("fewer than 2³² entries fit any memory"), Ordering::Release);
         id
     }
 
     /// Settles what [`allocate`](Self::allocate) set aside for the index: `added` bytes of it were needed.
     pub(crate) fn settle_overflow(&self, added: usize) {
-        self.memory.give_back(Self::OVERFLOW - added);
+        self.give_back(Self::OVERFLOW - added);
     }
 
     /// Sets bytes aside for giving entries new names of these lengths. May evict, so no lock may be held.
@@ -220,15 +257,15 @@ impl<H: Handle> Core<H> {
     pub(crate) fn settle_names(&self, bytes: usize, added: usize, lens: &[usize]) {
         let long = lens.iter().map(|&len| long_name_bytes(len)).sum();
         self.memory.add_long_names(long);
-        self.memory.give_back(bytes - added - long);
+        self.give_back(bytes - added - long);
     }
 
     /// Gives back a slot that was not needed after all.
     pub(crate) fn cancel(&self, id: Id, name_len: usize) {
         let long = long_name_bytes(name_len);
         self.memory.drop_long_names(long);
-        self.memory.give_back(Self::OVERFLOW + long);
-        self.put_free(&[id]);
+        self.give_back(Self::OVERFLOW + long);
+        self.put_free(self.put_rounds(&[id]));
     }
 
     /// One more than the highest number ever given to a slot.
@@ -237,6 +274,9 @@ impl<H: Handle> Core<H> {
     }
 
     fn put_free(&self, ids: &[Id]) {
+        if ids.is_empty() {
+            return;
+        }
         let mut pool = lock(&self.memory.stock.pool);
         for &id in ids {
             self.dentry(id).set_next(pool.free);
@@ -260,7 +300,7 @@ impl<H: Handle> Core<H> {
     /// evict, and the budget is passed by what is held (G5).
     fn reserve(&self, bytes: usize) {
         while !self.memory.take(bytes) {
-            if self.reclaim(0) > 0 {
+            if self.drain() || self.reclaim() > 0 {
                 continue;
             }
             // Evicting more than is wanted would not help while a walk on another thread delays the reuse.
@@ -287,6 +327,7 @@ impl<H: Handle> Core<H> {
     /// Evicts until no more than `bytes` are used, as soon as walks in progress let go of what is evicted; tells
     /// whether that much could be evicted.
     pub(crate) fn shrink_to(&self, bytes: usize) -> bool {
+        self.drain();
         let fits = loop {
             if self.memory.used().saturating_sub(self.waiting() * Self::ENTRY) <= bytes {
                 break true;
@@ -295,8 +336,18 @@ impl<H: Handle> Core<H> {
                 break false;
             }
         };
-        self.reclaim(0);
+        self.drain();
+        self.reclaim();
         fits
+    }
+
+    /// Takes what threads keep for themselves. Returns whether budget was freed by it.
+    fn drain(&self) -> bool {
+        let Drained { free, retired, bytes } = self.drain_magazines();
+        self.memory.give_back(bytes);
+        self.put_free(&free);
+        self.retire_all(retired);
+        bytes > 0 || !free.is_empty()
     }
 
     /// How many things wait for their grace period.
@@ -304,19 +355,44 @@ impl<H: Handle> Core<H> {
         lock(&self.memory.stock.pool).limbo.len()
     }
 
-    /// Reuses what was unlinked once nobody can be reading it.
-    pub(crate) fn retire(&self, retired: Retired) {
-        let mut pool = lock(&self.memory.stock.pool);
-        let tag = self.epoch.tag();
-        pool.limbo.push_back((tag, retired));
+    /// Reuses an unlinked slot after a grace period. Returns whether it is time to look for one.
+    #[must_use]
+    pub(crate) fn retire(&self, id: Id) -> bool {
+        let many = self.put_retired(id);
+        !many.is_empty() && self.retire_all(many)
     }
 
-    /// Frees what waited long enough if more than `few` things wait; tells how many were freed. No lock may be
-    /// held: handles are dropped here.
-    pub(crate) fn reclaim(&self, few: usize) -> usize {
+    fn retire_all(&self, ids: Vec<Id>) -> bool {
+        self.wait_for_grace(ids.into_iter().map(Retired::Entry))
+    }
+
+    /// Frees a name that walks may be reading.
+    pub(crate) fn retire_names(&self, names: Vec<LongName>) {
+        self.wait_for_grace(names.into_iter().map(Retired::LongName));
+    }
+
+    fn wait_for_grace(&self, retired: impl ExactSizeIterator<Item = Retired>) -> bool {
+        if retired.len() == 0 {
+            return false;
+        }
+        let mut pool = lock(&self.memory.stock.pool);
+        let tag = self.epoch.tag();
+        pool.limbo.extend(retired.map(|retired| (tag, retired)));
+        let is_time = pool.limbo.len() >= pool.attempt_at as usize;
+        if is_time {
+            // A thread that was preempted inside a walk may delay the end of the grace period for long: the next
+            // look is not before as many things wait again.
+            pool.attempt_at = saturating(pool.limbo.len() * 2);
+        }
+        is_time
+    }
+
+    /// Frees what has waited for a grace period. Returns how many things were freed. No lock may be held: handles
+    /// are dropped here.
+    pub(crate) fn reclaim(&self) -> usize {
         {
             let pool = lock(&self.memory.stock.pool);
-            if pool.limbo.len() <= few {
+            if pool.limbo.is_empty() {
                 return 0;
             }
             self.epoch.advance();
@@ -331,16 +407,14 @@ impl<H: Handle> Core<H> {
                 pool.limbo.drain(..n).map(|(_, retired)| retired).collect()
             };
             if ready.is_empty() {
-                return freed;
+                break;
             }
             freed += ready.len();
             self.free_all(ready);
         }
-    }
-
-    /// Called where something may have been retired and no lock is held.
-    pub(crate) fn reclaim_at_leisure(&self) {
-        self.reclaim(LIMBO);
+        let mut pool = lock(&self.memory.stock.pool);
+        pool.attempt_at = saturating((pool.limbo.len() * 2).max(self.memory.limbo));
+        freed
     }
 
     fn free_all(&self, ready: Vec<Retired>) {
@@ -361,9 +435,9 @@ impl<H: Handle> Core<H> {
             if let Some(name) = name {
                 let bytes = long_name_bytes(name.len());
                 self.memory.drop_long_names(bytes);
-                self.memory.give_back(bytes);
+                self.give_back(bytes);
             }
         }
-        self.put_free(&ids);
+        self.put_free(self.put_rounds(&ids));
     }
 }

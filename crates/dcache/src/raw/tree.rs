@@ -14,7 +14,6 @@ use super::{
     dentry::LongName,
     expiry::Asked,
     name::Name,
-    pool::Retired,
     record::{Record, Shape, Sight},
 };
 use crate::sync::{AtomicU8, Backoff, Ordering, lock};
@@ -62,6 +61,13 @@ pub(crate) struct Aftermath {
     dead: Vec<Id>,
     childless: Vec<Id>,
     evict: Option<Id>,
+}
+
+impl Aftermath {
+    /// A negative entry has to go for another.
+    pub(crate) fn evicting(evict: Option<Id>) -> Self {
+        Aftermath { evict, ..Aftermath::default() }
+    }
 }
 
 impl<H: Handle> Core<H> {
@@ -165,7 +171,7 @@ impl<H: Handle> Core<H> {
             rewrite.shape(shape);
         });
         self.settle_overflow(added);
-        self.memory.give_back(freed);
+        self.give_back(freed);
         self.dentry(dir).pin();
         self.add_child(dir, id);
         if held {
@@ -217,7 +223,7 @@ impl<H: Handle> Core<H> {
     pub(crate) fn unhash(&self, dir: Id, id: Id) {
         let record = self.record(id);
         let freed = self.index.remove(record.hash(), id, || self.unlink_record(id));
-        self.memory.give_back(freed);
+        self.give_back(freed);
         self.remove_child(dir, id);
     }
 
@@ -283,11 +289,15 @@ impl<H: Handle> Core<H> {
 
     /// `name` now is `child`; answers its entry, held.
     pub(crate) fn create(&self, dir: Id, bytes: &[u8], child: Child<H>) -> Id {
-        let id = self.allocate(bytes.len());
+        self.count_change();
         let Some(name) = self.name_in(dir, bytes) else {
-            self.link_detached(dir, id, child);
-            return id;
+            return self.make_detached(dir, child);
         };
+        let child = match self.create_in_place(dir, &name, child) {
+            Ok(id) => return id,
+            Err(child) => child,
+        };
+        let id = self.allocate(bytes.len());
         let aftermath = {
             let _dir = self.lock_dir(dir);
             self.flights.overtake(dir, &name);
@@ -297,6 +307,29 @@ impl<H: Handle> Core<H> {
         };
         self.settle(aftermath);
         id
+    }
+
+    /// Gives the negative entry of that name an inode, if there is one and it may have that.
+    fn create_in_place(&self, dir: Id, name: &Name<'_>, child: Child<H>) -> Result<Id, Child<H>> {
+        // Without the lock at first: most names that are created are not cached.
+        let is_negative = |id: Id| self.record(id).shape().is_negative();
+        let hint = {
+            let _pin = self.epoch.enter();
+            self.find(self.index.extent(), dir, name).is_ok_and(|found| is_negative(found.id))
+        };
+        if !hint {
+            return Err(child);
+        }
+        let _dir = self.lock_dir(dir);
+        let Some(id) = self.find_locked(dir, name).filter(|&id| is_negative(id)) else { return Err(child) };
+        let entry = Entry::positive(child, self.expiry.ask());
+        match self.become_positive(dir, id, name, entry) {
+            Ok(()) => {
+                self.flights.overtake(dir, name);
+                Ok(id)
+            }
+            Err(entry) => Err(entry.into_child().expect("made of a child")),
+        }
     }
 
     /// Links a fresh slot in place of what has the name. [dir lock]
@@ -318,14 +351,33 @@ impl<H: Handle> Core<H> {
 
     /// `name` is gone: leaves a negative entry, except where the directory is complete and needs none.
     pub(crate) fn unlink(&self, dir: Id, bytes: &[u8]) {
+        self.count_change();
+        let Some(name) = self.name_in(dir, bytes) else { return };
+        let done = {
+            let _dir = self.lock_dir(dir);
+            self.find_locked(dir, &name).and_then(|id| self.unlink_in_place(dir, &name, id, 0))
+        };
+        match done {
+            Some(evict) => self.settle(Aftermath::evicting(evict)),
+            None => self.unlink_entry(dir, bytes, None),
+        }
+    }
+
+    /// Removes the entry of a name, or only `this` one if there is another by now.
+    pub(crate) fn unlink_entry(&self, dir: Id, bytes: &[u8], this: Option<Id>) {
         let Some(name) = self.name_in(dir, bytes) else { return };
         let spare = self.allocate(bytes.len());
         let mut aftermath = Aftermath::default();
         {
             let _dir = self.lock_dir(dir);
+            let old = self.find_locked(dir, &name);
+            if this.is_some() && this != old {
+                drop(_dir);
+                return self.cancel(spare, bytes.len());
+            }
             self.flights.overtake(dir, &name);
             self.dentry(dir).note_change();
-            if let Some(old) = self.find_locked(dir, &name) {
+            if let Some(old) = old {
                 self.detach(dir, old, &mut aftermath);
             }
             self.leave_negative(dir, &name, spare, &mut aftermath);
@@ -365,6 +417,7 @@ impl<H: Handle> Core<H> {
 
     /// `old` in `old_dir` is now `new` in `new_dir`, and whatever was there is gone: d_move.
     pub(crate) fn rename(&self, old_dir: Id, old: &[u8], new_dir: Id, new: &[u8]) {
+        self.count_change();
         let (Some(from), Some(to)) = (self.name_in(old_dir, old), self.name_in(new_dir, new)) else { return };
         if (old_dir, old) == (new_dir, new) {
             return;
@@ -489,10 +542,8 @@ impl<H: Handle> Core<H> {
         });
         let lens: Vec<usize> = moves.iter().map(|(.., name)| name.bytes.len()).collect();
         self.settle_names(room, added, &lens);
-        self.memory.give_back(freed);
-        for name in old_names {
-            self.retire(Retired::LongName(name));
-        }
+        self.give_back(freed);
+        self.retire_names(old_names);
         for &(id, from, to, _) in moves {
             self.dentry(to).set_unplaced(true);
             self.add_child(to, id);

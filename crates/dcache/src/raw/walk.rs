@@ -19,7 +19,6 @@ use super::{
     Core, Id,
     epoch::Pin,
     expiry::NEVER,
-    fill::Known,
     index::{Extent, Miss},
     leap::{Leap, Route},
     name::{NAME_MAX, Name, Text},
@@ -30,7 +29,7 @@ use crate::{DentryId, Handle, Kind, Reason, Seen};
 use std::time::Instant;
 
 /// Attempts that are overtaken by writers before a walk gives up.
-const ATTEMPTS: usize = 16;
+pub(super) const ATTEMPTS: usize = 16;
 /// Components whose counts are kept without an allocation.
 pub(super) const SHALLOW: usize = 16;
 
@@ -162,10 +161,10 @@ impl Descent<'_, '_> {
 
 /// A record under the name that was looked for, with its count before it was read.
 pub(super) struct Found<'a> {
-    id: Id,
-    record: &'a Record,
-    seq: u32,
-    shape: Shape,
+    pub(super) id: Id,
+    pub(super) record: &'a Record,
+    pub(super) seq: u32,
+    pub(super) shape: Shape,
 }
 
 /// A record was rewritten: the attempt is void.
@@ -614,32 +613,5 @@ impl<H: Handle> Core<H> {
         settle_reads();
         // What was found before the pin was left may be gone: go on only from a directory that is still there.
         if self.record(dir).is_unchanged(seq) { Ok(answer) } else { Err(Moving) }
-    }
-
-    /// Looks one name up without a lock. Answers the entry held.
-    pub(crate) fn look(&self, dir: Id, name: &Name<'_>) -> Known {
-        let request =
-            Request { start: dir, floor: None, path: name.bytes, keep_last_link: true, holds: true };
-        let mut pin = self.epoch.enter();
-        let mut tail = Text::TAIL;
-        let route = Route::new(Text::new(request.path, &mut tail));
-        let (end, components) = self.walk_inside(
-            &mut pin,
-            &request,
-            &route,
-            &mut |_: &H| true,
-            |end| !matches!(end, End::Found(_)) || self.hold_end(end),
-            |end| {
-                if let End::Found(id) = end {
-                    self.release(*id);
-                }
-            },
-        );
-        pin.counters().components.add(components as u64);
-        match end {
-            End::Found(id) => Known::Positive(id),
-            End::Negative { .. } => Known::Negative,
-            End::Stopped(_) => Known::Unknown,
-        }
     }
 }
