@@ -15,7 +15,7 @@
 //! - [`replacement`]: which blocks a buffer cache keeps, on recorded traces;
 //! - [`stats`], [`rows`], [`targets`], [`outcome`] and [`report`]: what came out, how sure it is, and whether it is enough;
 //! - [`walk_bench`], [`find_bench`] and [`mount_bench`]: the benchmarks put together.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
 pub mod find_bench;

@@ -1,39 +1,33 @@
 //! Scheme 12: Dentree's own cache, `dentree_dcache`.
 //!
-//! Its users hold entries by `DentryRef`, a value that ends by itself, and say names when they change something. The trait's callers
-//! name entries by number and say `dput`. Between them stands a slot for each number: the variable in which a user would have kept
-//! the reference. The slots are no part of the cache, so their locks are not metered; [`resolve`](Scheme::resolve), which keeps nothing,
-//! goes past them.
-//!
-//! | field | guard |
-//! |---|---|
-//! | a slot | its mutex; one at a time, none while the cache is called but to ask a held entry for its names |
-//! | numbers of negative answers | `spare` |
+//! The trait names a held entry by a number. That is what a reference of the cache becomes by `into_raw`, less one, as the
+//! root's number is 1 there and 0 here; nothing is kept beside the cache.
 //!
 //! What differs from the kernel's:
-//! * Only positive entries are held. A negative answer gets a number of its own, which remembers where and what was asked for.
+//! * Only positive entries are held. All negative answers are one number, [`ABSENT`], which holds nothing. A name that is
+//!   created is looked up again for it, so that [`instantiate`](Scheme::instantiate) has no caller.
+//! * A directory that is deleted has no inode any more for those that still hold it.
 //! * No list of an inode's entries is kept (the cache's own limits say why): [`keeps_aliases`](Scheme::keeps_aliases) is false.
-//! * There is no `select_parent`: a subtree is expired in constant time instead, and its memory comes back as others need it. Here,
-//!   where unused entries have to be gone, all of the cache's are evicted.
 //! * The bound is on bytes, not on entries.
 
-use std::num::NonZeroU64;
-use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+#![allow(unsafe_code)]
 
-use dentree_dcache::{Child, Dcache, DentryRef, Fill, Handle, PrefetchMode, Reason, Walk, WalkOptions};
-use self_cell::self_cell;
+use std::mem::ManuallyDrop;
+use std::num::NonZeroU64;
+
+use dentree_dcache::{Child, Dcache, DentryRef, Fill, Handle, Kind, PrefetchMode, Reason, Walk, WalkOptions};
 
 use super::entry::Dentry;
 use super::{Config, Inode, OwnLocks, Resolved, Scheme, Usage, Walked, walk_on};
 
 /// Bytes of budget for an entry: what one takes, and as much again for a spell of growth.
 const BUDGET_PER_ENTRY: usize = 300;
-/// Negative answers that can be held at a time.
-const NEGATIVES: usize = 4096;
+/// The least budget that the cache takes is enough for this many.
+const ENTRIES_MIN: usize = 512;
 /// Paths up to this length are put together on the stack.
 const PATH_BYTES: usize = 256;
+/// What is not there.
+const ABSENT: Dentry = Dentry(u32::MAX);
 
 impl Handle for Inode {
     fn to_word(&self) -> Option<u64> {
@@ -45,173 +39,45 @@ impl Handle for Inode {
     }
 }
 
-type Cache = Dcache<Inode>;
 type Held<'c> = DentryRef<'c, Inode>;
 
-self_cell!(
-    struct Owned {
-        owner: Cache,
-        #[not_covariant]
-        dependent: Slots,
-    }
-);
-
-struct Slots<'c> {
-    slots: Box<[Mutex<Slot<'c>>]>,
-    spare: Mutex<Vec<u32>>,
-    used: Counter, // slots with an entry
-    changes: Counter,
-}
-
-/// A count that threads do not meet on, as long as they work on different entries.
-#[derive(Default)]
-struct Counter([Line; 16]);
-
-#[derive(Default)]
-#[repr(align(64))]
-struct Line(AtomicU64);
-
-impl Counter {
-    fn add(&self, by: Dentry, more: u64) {
-        self.0[by.index() % self.0.len()].0.fetch_add(more, Relaxed);
-    }
-
-    fn sum(&self) -> u64 {
-        self.0.iter().fold(0, |sum, line| sum.wrapping_add(line.0.load(Relaxed)))
-    }
-}
-
-/// What a number stands for while somebody holds it.
-#[derive(Default)]
-struct Slot<'c> {
-    count: usize,
-    entry: Option<Held<'c>>,
-    /// Deleted while nobody else held it: negative from then on.
-    deleted: bool,
-    /// The directory and the name that a negative answer was about.
-    absent: Option<(Held<'c>, Vec<u8>)>,
-}
-
-impl<'c> Slots<'c> {
-    fn slot(&self, dentry: Dentry) -> MutexGuard<'_, Slot<'c>> {
-        self.slots[dentry.index()].lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn spare(&self) -> MutexGuard<'_, Vec<u32>> {
-        self.spare.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Keeps a reference for the caller.
-    fn keep(&self, entry: Held<'c>) -> Dentry {
-        // The root's number is 1, and it is our 0.
-        let dentry = Dentry((entry.id().to_bits() as u32).wrapping_sub(1));
-        let mut slot = self.slot(dentry);
-        slot.count += 1;
-        if slot.entry.is_none() {
-            slot.entry = Some(entry);
-            self.used.add(dentry, 1);
-        }
-        dentry
-    }
-
-    /// A number for a name that is not there. `None` where too many are held: the caller then knows nothing, which is right too.
-    fn keep_absent(&self, directory: Held<'c>, name: &[u8]) -> Option<Dentry> {
-        let dentry = Dentry(self.spare().pop()?);
-        let mut slot = self.slot(dentry);
-        slot.count = 1;
-        slot.absent = Some((directory, name.to_vec()));
-        Some(dentry)
-    }
-
-    fn entry(&self, dentry: Dentry) -> Option<Held<'c>> {
-        self.slot(dentry).entry.clone()
-    }
-
-    fn release(&self, dentry: Dentry, negatives_from: usize) {
-        let mut slot = self.slot(dentry);
-        slot.count -= 1;
-        if slot.count > 0 {
-            return;
-        }
-        let last = std::mem::take(&mut *slot);
-        drop(slot);
-        if last.entry.is_some() {
-            self.used.add(dentry, u64::MAX);
-        }
-        if dentry.index() >= negatives_from {
-            self.spare().push(dentry.0);
-        }
-    }
-}
-
 /// See the module.
+#[derive(Debug)]
 pub struct Dentree {
-    owned: Owned,
+    cache: Dcache<Inode>,
     entries: usize,
-    /// Numbers from here on are of negative answers.
-    negatives_from: usize,
-}
-
-impl std::fmt::Debug for Dentree {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Dentree").field("cache", self.owned.borrow_owner()).finish_non_exhaustive()
-    }
 }
 
 impl Dentree {
     /// A cache with nothing in it but the root.
     pub fn new(config: Config) -> Self {
         let prefetch = if config.prefetch { PrefetchMode::On } else { PrefetchMode::Auto };
-        let root = Inode(std::num::NonZeroU64::MIN);
-        // The least budget that the cache takes is enough for this many.
-        let entries = config.entries.max(512);
-        let cache = Cache::builder()
-            .memory(entries * BUDGET_PER_ENTRY)
+        let cache = Dcache::builder()
+            .memory(config.entries.max(ENTRIES_MIN) * BUDGET_PER_ENTRY)
             .prefetch(prefetch)
             .seed(0x5eed)
-            .build(Child::directory(root));
-        // Numbers are dense; those that wait for a grace period have not come back yet.
-        let negatives_from = 4 * entries;
-        let owned = Owned::new(cache, |cache| {
-            let slots = std::iter::repeat_with(Mutex::default).take(negatives_from + NEGATIVES).collect();
-            let spare = (negatives_from..negatives_from + NEGATIVES).map(|number| number as u32);
-            let slots = Slots {
-                slots,
-                spare: Mutex::new(spare.collect()),
-                used: Counter::default(),
-                changes: Counter::default(),
-            };
-            slots.keep(cache.root());
-            slots
-        });
-        Self { owned, entries: config.entries, negatives_from }
+            .build(Child::directory(Inode(NonZeroU64::MIN)));
+        Self { cache, entries: config.entries }
     }
 
-    fn with<R>(&self, work: impl for<'c> FnOnce(&'c Cache, &Slots<'c>) -> R) -> R {
-        self.owned.with_dependent(|cache, slots| work(cache, slots))
+    /// What a number stands for. It stays the caller's.
+    fn held(&self, dentry: Dentry) -> ManuallyDrop<Held<'_>> {
+        debug_assert_ne!(dentry, ABSENT);
+        // SAFETY: the trait's callers hand in numbers that they hold, and this is not dropped.
+        ManuallyDrop::new(unsafe { Held::from_raw(&self.cache, dentry.0 + 1) })
     }
 
-    /// Makes the entry, or says that the name does not exist; whichever, held. `None` where too much is held already.
-    fn enter<'c>(
-        &self,
-        cache: &'c Cache,
-        slots: &Slots<'c>,
-        directory: Held<'c>,
-        name: &[u8],
-        inode: Option<Inode>,
-    ) -> Option<Dentry> {
-        if slots.used.sum() >= self.entries as u64 {
-            return None;
-        }
-        if let Some(inode) = inode {
-            slots.changes.add(Dentry(inode.0.get() as u32), 1);
-            return Some(slots.keep(cache.create(&directory, name, Child::directory(inode))));
-        }
-        let absent = || Ok::<_, std::convert::Infallible>(Fill::Negative { ttl: None });
-        match cache.lookup_or_fill(&directory, name, absent) {
-            Ok(Some(found)) => Some(slots.keep(found)),
-            _ => slots.keep_absent(directory, name),
-        }
+    fn keep(entry: Held<'_>) -> Dentry {
+        Dentry(entry.into_raw() - 1)
+    }
+
+    fn child(inode: Inode) -> Child<Inode> {
+        if inode.is_file() { Child::other(inode) } else { Child::directory(inode) }
+    }
+
+    /// Whether no further entry may be held: a cache of so few that the least budget has room for more counts them.
+    fn is_full(&self) -> bool {
+        self.entries < ENTRIES_MIN && self.cache.stats().held + 1 >= self.entries as u64
     }
 }
 
@@ -233,7 +99,7 @@ impl Joined {
         }
         let mut at = 0;
         for name in path {
-            joined.bytes[at..at + name.len()].copy_from_slice(name);
+            copy(name, &mut joined.bytes[at..=at + name.len()]);
             joined.bytes[at + name.len()] = b'/';
             at += name.len() + 1;
         }
@@ -255,46 +121,44 @@ impl Joined {
     }
 }
 
+/// Copies a name to the beginning of `to`. A call of `memmove` costs more than most names take.
+#[inline]
+fn copy(name: &[u8], to: &mut [u8]) {
+    match (name.first_chunk::<8>(), name.last_chunk::<8>()) {
+        (Some(first), Some(last)) if name.len() <= 16 => {
+            to[..8].copy_from_slice(first);
+            to[name.len() - 8..name.len()].copy_from_slice(last);
+        }
+        (None, _) => to.iter_mut().zip(name).for_each(|(to, byte)| *to = *byte),
+        _ => to[..name.len()].copy_from_slice(name),
+    }
+}
+
 impl Scheme for Dentree {
     fn lookup(&self, parent: Dentry, name: &[u8]) -> Option<Dentry> {
-        self.with(|cache, slots| {
-            let directory = slots.entry(parent)?;
-            loop {
-                return match cache.walk(&directory, name, WalkOptions::default(), |_| true) {
-                    Walk::Found(entry) => Some(slots.keep(entry)),
-                    Walk::Negative { .. } => slots.keep_absent(directory, name),
-                    Walk::Stopped(stopped) if stopped.why == Reason::Busy => continue,
-                    Walk::Stopped(_) => None,
-                };
-            }
-        })
+        let found = self.cache.lookup(&self.held(parent), name)?;
+        Some(found.map_or(ABSENT, Self::keep))
     }
 
     fn walk(&self, path: &[&[u8]]) -> Walked {
         let joined = Joined::new(path);
-        let walked = self.with(|cache, slots| {
-            match cache.walk(&cache.root(), joined.bytes(), WalkOptions::default(), |_| true) {
-                Walk::Found(entry) => Some(Walked { dentry: slots.keep(entry), depth: path.len() }),
-                Walk::Stopped(stopped) if stopped.why == Reason::Miss => {
-                    let depth = Joined::depth(path, stopped.rest);
-                    Some(Walked { dentry: slots.keep(stopped.dir), depth })
-                }
-                // The end is a name that is not there, or writers were quicker: name by name.
-                _ => None,
+        match self.cache.walk(&self.cache.root(), joined.bytes(), WalkOptions::default(), |_| true) {
+            Walk::Found(entry) => Walked { dentry: Self::keep(entry), depth: path.len() },
+            Walk::Negative { at, .. } => Walked { dentry: ABSENT, depth: Joined::depth(path, at) + 1 },
+            Walk::Stopped(stopped) if matches!(stopped.why, Reason::Miss | Reason::NotADirectory) => {
+                Walked { dentry: Self::keep(stopped.dir), depth: Joined::depth(path, stopped.rest) }
             }
-        });
-        walked.unwrap_or_else(|| {
-            self.dget(Dentry::ROOT);
-            walk_on(self, path, Walked { dentry: Dentry::ROOT, depth: 0 })
-        })
+            // Writers were quicker: name by name.
+            Walk::Stopped(_) => walk_on(self, path, Walked { dentry: Dentry::ROOT, depth: 0 }),
+        }
     }
 
     fn resolve(&self, path: &[&[u8]]) -> Resolved {
         let joined = Joined::new(path);
-        let cache = self.owned.borrow_owner();
         loop {
-            return match cache.walk(&cache.root(), joined.bytes(), WalkOptions::default(), |_| true) {
-                Walk::Found(entry) => Resolved { depth: path.len(), inode: Some(*entry.handle()) },
+            return match self.cache.find(&self.cache.root(), joined.bytes(), WalkOptions::default(), |_| true)
+            {
+                Walk::Found(seen) => Resolved { depth: path.len(), inode: Some(seen.handle) },
                 Walk::Negative { at, .. } => Resolved { depth: Joined::depth(path, at) + 1, inode: None },
                 Walk::Stopped(stopped) if stopped.why == Reason::Busy => continue,
                 Walk::Stopped(stopped) => {
@@ -305,49 +169,53 @@ impl Scheme for Dentree {
     }
 
     fn dget(&self, dentry: Dentry) {
-        self.with(|_, slots| slots.slot(dentry).count += 1);
+        if dentry != ABSENT {
+            Self::keep((*self.held(dentry)).clone());
+        }
     }
 
     fn dput(&self, dentry: Dentry) {
-        self.with(|_, slots| slots.release(dentry, self.negatives_from));
+        if dentry != ABSENT {
+            drop(ManuallyDrop::into_inner(self.held(dentry)));
+        }
     }
 
     fn add(&self, parent: Dentry, name: &[u8], inode: Option<Inode>) -> Option<Dentry> {
-        self.with(|cache, slots| {
-            let directory = slots.entry(parent)?;
-            self.enter(cache, slots, directory, name, inode)
-        })
+        if self.is_full() {
+            return None;
+        }
+        let directory = self.held(parent);
+        if let Some(inode) = inode {
+            return Some(Self::keep(self.cache.create(&directory, name, Self::child(inode))));
+        }
+        let absent = || Ok::<_, std::convert::Infallible>(Fill::Negative { ttl: None });
+        let Ok(found) = self.cache.lookup_or_fill(&directory, name, absent);
+        Some(found.map_or(ABSENT, Self::keep))
     }
 
-    fn instantiate(&self, dentry: Dentry, inode: Inode) {
-        self.with(|cache, slots| {
-            let Some((directory, name)) = slots.slot(dentry).absent.take() else { return };
-            let made = cache.create(&directory, &name, Child::directory(inode));
-            slots.slot(dentry).entry = Some(made);
-            slots.changes.add(dentry, 1);
-            slots.used.add(dentry, 1);
-        });
+    fn instantiate(&self, _dentry: Dentry, _inode: Inode) {
+        unreachable!("`create` makes an entry of a name, not of a negative answer");
+    }
+
+    fn create(&self, parent: Dentry, name: &[u8], inode: Option<Inode>) -> Option<Dentry> {
+        match self.cache.lookup(&self.held(parent), name) {
+            Some(Some(known)) => Some(Self::keep(known)),
+            _ => self.add(parent, name, inode),
+        }
     }
 
     fn delete(&self, dentry: Dentry) {
-        self.with(|cache, slots| {
-            let mut slot = slots.slot(dentry);
-            let Some(entry) = slot.entry.clone() else { return };
-            slot.deleted = slot.count == 1;
-            drop(slot);
-            if entry.is_linked() {
-                cache.unlink(&entry.parent(), &entry.name());
-                slots.changes.add(dentry, 1);
-            }
-        });
+        if dentry != ABSENT {
+            self.cache.delete(&self.held(dentry));
+        }
     }
 
     fn rename(&self, dentry: Dentry, new_parent: Dentry, name: &[u8]) {
-        self.with(|cache, slots| {
-            let (Some(entry), Some(to)) = (slots.entry(dentry), slots.entry(new_parent)) else { return };
-            cache.rename(&entry.parent(), &entry.name(), &to, name);
-            slots.changes.add(dentry, 2);
-        });
+        if self.inode(dentry).is_none() {
+            return;
+        }
+        let entry = self.held(dentry);
+        self.cache.rename(&entry.parent(), &entry.name(), &self.held(new_parent), name);
     }
 
     fn prune_batch(&self) -> usize {
@@ -355,12 +223,16 @@ impl Scheme for Dentree {
     }
 
     fn prune(&self, wanted: usize) -> usize {
-        self.owned.borrow_owner().prune(wanted)
+        self.cache.prune(wanted)
     }
 
-    fn select_parent(&self, _parent: Dentry) -> usize {
-        let cache = self.owned.borrow_owner();
-        std::iter::repeat_with(|| cache.prune(usize::MAX)).take_while(|pruned| *pruned > 0).sum()
+    fn select_parent(&self, parent: Dentry) -> usize {
+        let pruned = self.cache.prune_subtree(&self.held(parent));
+        if parent == Dentry::ROOT {
+            // What is pruned counts until it can be used again.
+            self.cache.shrink_to(0);
+        }
+        pruned
     }
 
     fn aliases(&self, _inode: Inode) -> Vec<Dentry> {
@@ -372,25 +244,30 @@ impl Scheme for Dentree {
     }
 
     fn own_locks(&self) -> Option<OwnLocks> {
-        let stats = self.owned.borrow_owner().stats();
-        let changes = self.with(|_, slots| slots.changes.sum());
-        Some(OwnLocks { look_ups: stats.locked_hits + stats.fills + stats.fill_waits, changes })
-    }
-
-    fn inode(&self, dentry: Dentry) -> Option<Inode> {
-        self.with(|_, slots| {
-            let slot = slots.slot(dentry);
-            slot.entry.as_ref().filter(|_| !slot.deleted).map(|entry| *entry.handle())
+        let stats = self.cache.stats();
+        Some(OwnLocks {
+            look_ups: stats.locked_hits + stats.fills + stats.fill_waits,
+            changes: stats.changes,
         })
     }
 
+    fn inode(&self, dentry: Dentry) -> Option<Inode> {
+        if dentry == ABSENT {
+            return None;
+        }
+        let entry = self.held(dentry);
+        let is_gone = entry.is_negative() || entry.kind() == Kind::Directory && !entry.is_linked();
+        (!is_gone).then(|| *entry.handle())
+    }
+
     fn usage(&self) -> Usage {
-        let stats = self.owned.borrow_owner().stats();
+        let stats = self.cache.stats();
         let entries = usize::try_from(stats.entries).unwrap_or(usize::MAX).max(1);
-        let used = self.with(|_, slots| slots.used.sum());
+        let used = usize::try_from(stats.held).unwrap_or(usize::MAX);
         Usage {
             entries,
-            on_lru: entries.saturating_sub(used as usize),
+            // The root is always in use, and counted nowhere.
+            on_lru: entries.saturating_sub(used + 1),
             entry_bytes: stats.memory.used / entries,
         }
     }

@@ -78,6 +78,17 @@ pub const NAME_MAX: usize = 255;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Inode(pub NonZeroU64);
 
+impl Inode {
+    /// The type that an inode has in a file system: set for what is no directory, where the load knows. Schemes need not
+    /// look at it.
+    pub const FILE: u64 = 1 << 63;
+
+    /// Whether the load says that this is no directory.
+    pub fn is_file(self) -> bool {
+        self.0.get() & Self::FILE != 0
+    }
+}
+
 /// How a cache is built.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {

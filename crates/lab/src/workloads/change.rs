@@ -45,7 +45,8 @@ fn file(number: usize) -> Vec<u8> {
 /// The inode of a directory, or of a file in it.
 fn inode(directory: usize, file: Option<usize>) -> Inode {
     let number = 2 + directory * (FILES + 1) + file.map_or(0, |file| file + 1);
-    Inode(NonZeroU64::new(number as u64).unwrap_or(NonZeroU64::MIN))
+    let kind = if file.is_some() { Inode::FILE } else { 0 };
+    Inode(NonZeroU64::new(number as u64 | kind).unwrap_or(NonZeroU64::MIN))
 }
 
 /// The inode of what comes and goes: none that stays has it.

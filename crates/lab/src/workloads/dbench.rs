@@ -306,7 +306,8 @@ impl Replay<'_> {
         }
         let parent = self.hold_parent(front, path);
         self.made += 1;
-        let made = inode(self.number, self.made);
+        let is_file = self.load.paths.children[path].is_empty();
+        let made = inode(self.number, self.made | if is_file { Inode::FILE } else { 0 });
         let dentry = front.create(parent, self.name(path), made);
         assert_eq!(front.cache().inode(dentry), Some(made), "path {path} had been deleted, and was found");
         front.close(parent);
