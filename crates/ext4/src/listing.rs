@@ -51,12 +51,13 @@ const MANY: usize = 128;
 impl Ext4 {
     /// Calls `each` with every entry behind that with cookie `after`, and with its own cookie; maybe with `.` and `..` too.
     pub(crate) fn each_listed(&self, dir: &Snapshot, after: Option<u64>, each: &mut Each<'_>) -> Result<()> {
-        let by_hash = match after {
-            None => self.writer.is_some(),
-            Some(cookie) => cookie & BY_HASH != 0,
-        };
+        // A position that no listing gave may be any number: one without the bit is before all hashes.
+        let by_hash = self.writer.is_some() || after.is_some_and(|cookie| cookie & BY_HASH != 0);
         match self.listed_hash(dir).filter(|_| by_hash) {
-            Some(version) => self.each_by_hash(dir, version, after.unwrap_or(0), each),
+            Some(version) => {
+                let after = after.filter(|cookie| cookie & BY_HASH != 0).unwrap_or(0);
+                self.each_by_hash(dir, version, after, each)
+            }
             None => self.each_entry(dir, after.unwrap_or(0) & !BY_HASH, each),
         }
     }
