@@ -31,6 +31,11 @@ impl FileSystem for Ext4 {
         Ok(Node::new(self.read_inode(ino)?, Some(writer.journal.running())))
     }
 
+    fn has_name(&self, ino: Ino) -> Result<bool> {
+        let Ok(ino) = u32::try_from(ino.0) else { return Ok(false) };
+        Ok(self.is_named(InodeNumber(ino))?)
+    }
+
     fn expect_loads(&self, inos: &[Ino]) {
         self.read_inodes_ahead(inos.iter().filter_map(|ino| u32::try_from(ino.0).ok()).map(InodeNumber));
     }

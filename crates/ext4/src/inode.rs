@@ -80,6 +80,17 @@ impl Ext4 {
         self.read_inode_as(ino, Inode::parse_orphan)
     }
 
+    /// Whether `ino` is the number of an inode that a directory may lead to: one that is in use, that
+    /// the file system does not keep for itself, and that has links.
+    pub(crate) fn is_named(&self, ino: InodeNumber) -> Result<bool> {
+        let kept = ino.0 < self.sb.first_ino && ino != InodeNumber::ROOT || ino.0 == self.sb.orphan_file_inum;
+        if kept || self.sb.check_inode("the inode number", ino).is_err() || !self.is_inode_in_use(ino)? {
+            return Ok(false);
+        }
+        let inode = self.read_orphan(ino)?.inode;
+        Ok(inode.links > 0 && !inode.flags.has(InodeFlags::EA_INODE))
+    }
+
     /// The block with inode `ino`, which inode of that block it is, and where that is.
     fn inode_block(&self, ino: InodeNumber) -> Result<(Buffer, usize, Place)> {
         let place = Structure::Inode.of(ino);

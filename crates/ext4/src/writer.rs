@@ -148,6 +148,18 @@ impl Ext4 {
         self.writer.as_ref().map_or(0, |writer| writer.journal.most_credits())
     }
 
+    /// Looks at a group under its lock: neither its descriptor nor its bitmaps change meanwhile.
+    pub(crate) fn look_at_group<R>(
+        &self,
+        group: GroupNumber,
+        look: impl FnOnce(&GroupDesc) -> Result<R>,
+    ) -> Result<R> {
+        match &self.writer {
+            Some(writer) => look(&writer.groups.lock(group).desc),
+            None => look(&self.group(group)?),
+        }
+    }
+
     /// Changes a group under its lock. `change` is given the descriptor, which comes into its block with the transaction where it was changed, and the
     /// handle, for the group's bitmaps. It fails only before it has changed anything.
     pub(crate) fn change_group<R>(

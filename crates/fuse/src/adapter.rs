@@ -13,7 +13,7 @@
 //! then waited for, as with a file system on a disk.
 
 use crate::changes::NewAttr;
-use crate::convert::{NodeIds, Ownership, errno, file_attr, file_type, generation, unreadable_attr};
+use crate::convert::{NodeIds, Ownership, errno, file_attr, file_type, unreadable_attr};
 use crate::known::{Known, NodeId};
 use crate::seek::Wanted;
 use dentree_vfs::{DirEntry, Error, FileSystem, Identity, Inode, NewKind, ReaddirStart, Result, Vfs};
@@ -42,7 +42,7 @@ const AFTER_DOT: u64 = 1;
 const AFTER_DOT_DOT: u64 = 2;
 
 /// What we want of the kernel where it can do it.
-const WANTED: [InitFlags; 8] = [
+const WANTED: [InitFlags; 9] = [
     InitFlags::FUSE_PARALLEL_DIROPS,
     InitFlags::FUSE_DO_READDIRPLUS,
     InitFlags::FUSE_READDIRPLUS_AUTO,
@@ -52,6 +52,8 @@ const WANTED: [InitFlags; 8] = [
     InitFlags::FUSE_POSIX_ACL,
     // A default ACL stands in the umask's place: who knows both has to decide.
     InitFlags::FUSE_DONT_MASK,
+    // File handles name nodes that were forgotten: see `find`.
+    InitFlags::FUSE_EXPORT_SUPPORT,
 ];
 
 /// Reads that the kernel may have in flight for read-ahead; its own default of 12 starves the threads.
@@ -146,6 +148,16 @@ impl<F: FileSystem> Adapter<F> {
         if self.kernel_caches { FOREVER } else { Duration::ZERO }
     }
 
+    /// What LOOKUP asks for. `.` comes for a file handle whose node was forgotten, be it a directory's
+    /// or not; the kernel compares the generation.
+    fn find(&self, parent: INodeNo, name: &OsStr) -> Result<Option<Arc<Inode<F>>>> {
+        if name == "." {
+            self.shared.requests.fetch_add(1, Relaxed);
+            return self.vfs.inode_by_handle(self.ids.ino(NodeId(parent.0))).map(Some);
+        }
+        self.vfs.lookup(&Identity::Superuser, &self.inode(parent)?, name.as_bytes())
+    }
+
     /// The attributes as GETATTR shows them: under the inode number, which for the root is not its node id.
     fn attr(&self, inode: &Inode<F>) -> FileAttr {
         file_attr(&inode.attr(), INodeNo(inode.ino().0), self.ownership)
@@ -154,6 +166,13 @@ impl<F: FileSystem> Adapter<F> {
     /// The attributes as an entry carries them: under the node id.
     fn entry_attr(&self, inode: &Inode<F>) -> FileAttr {
         file_attr(&inode.attr(), INodeNo(self.ids.node(inode.ino()).0), self.ownership)
+    }
+
+    /// The generation under which the kernel knows a node. It takes 0 for the root when it mounts, and
+    /// would give the root up where it is told another.
+    fn generation(&self, inode: &Inode<F>) -> Generation {
+        let is_root = inode.ino() == self.ids.root;
+        Generation(if is_root { 0 } else { inode.attr().generation.into() })
     }
 
     /// Offers `.`, `..` and the entries of `dir` behind `offset` to `add`, which answers whether it is full.
@@ -193,7 +212,7 @@ impl<F: FileSystem> Adapter<F> {
             Listed::Entry(entry) => self.vfs.inode(entry.ino).map_err(|_| entry),
         };
         let (attr, generation, ttl) = match &inode {
-            Ok(inode) => (self.entry_attr(inode), generation(&inode.attr()), self.time_to_live()),
+            Ok(inode) => (self.entry_attr(inode), self.generation(inode), self.time_to_live()),
             Err(entry) => {
                 let shown = INodeNo(self.ids.node(entry.ino).0);
                 (unreadable_attr(entry.kind, shown), Generation(0), Duration::ZERO)
@@ -211,13 +230,7 @@ impl<F: FileSystem> Adapter<F> {
         match found {
             Ok(inode) => {
                 self.tell(&inode);
-                let attr = inode.attr();
-                let shown = INodeNo(self.ids.node(inode.ino()).0);
-                reply.entry(
-                    &self.time_to_live(),
-                    &file_attr(&attr, shown, self.ownership),
-                    generation(&attr),
-                );
+                reply.entry(&self.time_to_live(), &self.entry_attr(&inode), self.generation(&inode));
             }
             Err(error) => reply.error(self.shared.refusal(&error)),
         }
@@ -284,9 +297,7 @@ impl<F: FileSystem> fuser::Filesystem for Adapter<F> {
     }
 
     fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        let found =
-            self.inode(parent).and_then(|dir| self.vfs.lookup(&Identity::Superuser, &dir, name.as_bytes()));
-        match found.transpose() {
+        match self.find(parent, name).transpose() {
             // Node 0: a missing name that the kernel may remember as missing.
             None => reply.entry(&self.time_to_live(), &unreadable_attr(None, INodeNo(0)), Generation(0)),
             Some(found) => {
@@ -565,13 +576,12 @@ impl<F: FileSystem> fuser::Filesystem for Adapter<F> {
         match self.make(request, parent, name, NewKind::Regular, (mode, umask)) {
             Ok(inode) => {
                 self.tell(&inode);
-                let (attr, flags) = (inode.attr(), FopenFlags::FOPEN_KEEP_CACHE);
                 reply.created(
                     &self.time_to_live(),
                     &self.entry_attr(&inode),
-                    generation(&attr),
+                    self.generation(&inode),
                     FileHandle(0),
-                    flags,
+                    FopenFlags::FOPEN_KEEP_CACHE,
                 );
             }
             Err(error) => reply.error(self.shared.refusal(&error)),

@@ -2,7 +2,7 @@
 
 use crate::known::NodeId;
 use dentree_vfs::{Attr, Error, FileType, Ino, Timestamp};
-use fuser::{Errno, FileAttr, Generation, INodeNo};
+use fuser::{Errno, FileAttr, INodeNo};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Whose everything shall look to be, whatever the image says: `-o uid=`, `-o gid=`.
@@ -53,10 +53,6 @@ pub(crate) fn file_type(kind: FileType) -> fuser::FileType {
         FileType::Fifo => fuser::FileType::NamedPipe,
         FileType::Socket => fuser::FileType::Socket,
     }
-}
-
-pub(crate) fn generation(attr: &Attr) -> Generation {
-    Generation(attr.generation.into())
 }
 
 /// The attributes of an inode under the number `shown`: fuser takes the node id of an entry from it.

@@ -113,6 +113,14 @@ pub trait FileSystem: Send + Sync + 'static {
     /// Reads inode `ino`.
     fn load(&self, ino: Ino) -> Result<Self::Node>;
 
+    /// Whether inode `ino` is in use and has a name. Asked of any number, by a client that kept it:
+    /// of numbers beyond the last, of free inodes, and of those that the file system keeps for
+    /// itself, which have none. No inode is made meanwhile.
+    fn has_name(&self, ino: Ino) -> Result<bool> {
+        let _ = ino;
+        Ok(false)
+    }
+
     /// Says that these inodes will be loaded soon, so that what they are read from can be on its way. Waits for nothing; whatever is wrong is
     /// told when they are loaded.
     fn expect_loads(&self, inos: &[Ino]) {

@@ -10,6 +10,7 @@
 mod acl;
 mod attr;
 mod attributes;
+mod by_handle;
 mod by_number;
 mod change;
 mod claims;

@@ -125,9 +125,11 @@ impl<F: FileSystem> Vfs<F> {
         if matches!(kind, NewKind::Symlink(target) if target.is_empty()) {
             return Err(Error::NotFound);
         }
+        let making = self.making.begin();
         let node =
             self.with_inherited(who, dir, kind, mode, |new| self.fs().make(dir.node(), key.name(), new))?;
         let inode = self.inodes.adopt(node, Life::Named)?;
+        drop(making);
         let made = self.names.create(entry, key.cached(), child(inode.ino(), inode.kind()));
         if inode.is_dir() {
             self.remember(&inode, &made);
@@ -168,9 +170,19 @@ impl<F: FileSystem> Vfs<F> {
         }
         self.check_writable()?;
         self.check_add(who, dir)?;
-        let node = self.with_inherited(who, dir, NewKind::Regular, mode.into(), |new| {
-            self.fs().make_unnamed(dir.node(), new)
-        })?;
+        self.make_without_name(who, dir, NewKind::Regular, mode.into())
+    }
+
+    pub(crate) fn make_without_name(
+        &self,
+        who: &Identity,
+        dir: &Inode<F>,
+        kind: NewKind<'_>,
+        mode: Mode,
+    ) -> Result<Arc<Inode<F>>> {
+        let _making = self.making.begin();
+        let node =
+            self.with_inherited(who, dir, kind, mode, |new| self.fs().make_unnamed(dir.node(), new))?;
         self.inodes.adopt(node, Life::Unnamed)
     }
 

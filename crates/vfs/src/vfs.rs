@@ -1,5 +1,6 @@
 //! The front doors' view of a file system.
 
+use crate::by_handle::Making;
 use crate::claims::Claims;
 use crate::entry::may_all_search;
 use crate::inode::{Inode, InodeCache, InodeCacheStats};
@@ -37,6 +38,7 @@ pub struct Vfs<F: FileSystem> {
     pub(crate) renaming: Mutex<()>,
     /// Names that are being changed.
     pub(crate) claims: Claims,
+    pub(crate) making: Making,
     root: Arc<Inode<F>>,
 }
 
@@ -54,7 +56,15 @@ impl<F: FileSystem> Vfs<F> {
         let names =
             Dcache::builder().memory(budgets.names).build(Child { search, ..Child::directory(root.ino()) });
         let budget_of_names = names.stats().memory.budget;
-        Ok(Vfs { inodes, names, budget_of_names, renaming: Mutex::new(()), claims: Claims::new(), root })
+        Ok(Vfs {
+            inodes,
+            names,
+            budget_of_names,
+            renaming: Mutex::new(()),
+            claims: Claims::new(),
+            making: Making::default(),
+            root,
+        })
     }
 
     /// The file system behind.

@@ -124,6 +124,15 @@ impl Ext4 {
         Ok(Some((ino, generation)))
     }
 
+    /// Whether the bitmap of its group has inode `ino`, which is one of the file system, in use.
+    pub(crate) fn is_inode_in_use(&self, ino: InodeNumber) -> Result<bool> {
+        let group = GroupNumber((ino.0 - 1) / self.sb.inodes_per_group);
+        let index = (ino.0 - 1) % self.sb.inodes_per_group;
+        self.look_at_group(group, |desc| {
+            Ok(self.inode_bitmap(group, desc)?.is_some_and(|bitmap| bit_of(&bitmap, index)))
+        })
+    }
+
     /// The inode bitmap of a group; `None` where it was never written.
     fn inode_bitmap(&self, group: GroupNumber, desc: &GroupDesc) -> Result<Option<Buffer>> {
         if self.sb.has_group_checksums() && desc.flags.has(GroupFlags::INODE_UNINIT) {

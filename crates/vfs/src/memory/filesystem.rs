@@ -26,6 +26,10 @@ impl FileSystem for MemoryFs {
         self.find(ino).ok_or(Error::Stale)
     }
 
+    fn has_name(&self, ino: Ino) -> Result<bool> {
+        Ok(self.find(ino).is_some_and(|node| MemoryNode::attr(&node).nlink > 0))
+    }
+
     fn node_bytes(&self, _: &Arc<MemoryNode>) -> usize {
         size_of::<MemoryNode>()
     }

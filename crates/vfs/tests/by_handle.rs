@@ -1,0 +1,60 @@
+//! Inodes asked for by number while numbers are taken, freed and used again.
+//!
+//! An inode that is asked for after its number was taken, and before the cache has it, would be there
+//! twice: `make` then finds a stranger in the cache and calls the file system damaged.
+
+use dentree_vfs::{Budgets, Error, Identity, Ino, MemoryFs, NewKind, Vfs};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::thread;
+
+const ROUNDS: u32 = 30_000;
+/// Numbers that are taken and freed all the time: `MemoryFs` gives a freed one to the next file.
+const NUMBERS: u64 = 12;
+
+#[test]
+fn a_number_is_asked_for_at_any_moment_and_leads_to_its_only_inode_or_none() {
+    // Nothing stays in the cache that is not held: what is asked for has to be loaded.
+    let vfs = Vfs::with_budgets(MemoryFs::default(), Budgets { names: 1 << 20, inodes: 1 }).unwrap();
+    let (who, goes_on) = (Identity::Superuser, AtomicBool::new(true));
+    let found = AtomicU64::new(0);
+    thread::scope(|scope| {
+        let makers: Vec<_> = (0..2)
+            .map(|thread| {
+                let (vfs, who) = (&vfs, &who);
+                scope.spawn(move || {
+                    let dir = format!("dir {thread}");
+                    let dir = vfs.make(who, vfs.root(), dir.as_bytes(), NewKind::Directory, 0o755).unwrap();
+                    for round in 0..ROUNDS {
+                        if round % 7 == 0 {
+                            vfs.make_unnamed(who, &dir, 0o600).unwrap();
+                        }
+                        vfs.make(who, &dir, b"file", NewKind::Regular, 0o644).unwrap();
+                        vfs.unlink(who, &dir, b"file").unwrap();
+                    }
+                })
+            })
+            .collect();
+        for _ in 0..2 {
+            scope.spawn(|| {
+                for number in (3..3 + NUMBERS).cycle() {
+                    match vfs.inode_by_handle(Ino(number)) {
+                        Ok(inode) => {
+                            assert_eq!((inode.ino(), inode.attr().ino), (Ino(number), Ino(number)));
+                            found.fetch_add(1, Relaxed);
+                        }
+                        Err(Error::Stale) => {}
+                        Err(error) => panic!("{number}: {error}"),
+                    }
+                    if !goes_on.load(Relaxed) {
+                        return;
+                    }
+                }
+            });
+        }
+        let ended: Vec<_> = makers.into_iter().map(|maker| maker.join()).collect();
+        goes_on.store(false, Relaxed);
+        ended.into_iter().for_each(|ended| ended.unwrap());
+    });
+    assert!(found.into_inner() > 0);
+    assert_eq!(vfs.stats().inodes.away, 0);
+}
