@@ -544,7 +544,7 @@ impl<F: FileSystem> fuser::Filesystem for Adapter<F> {
 
     fn rename(
         &self,
-        _: &Request,
+        request: &Request,
         parent: INodeNo,
         name: &OsStr,
         new_parent: INodeNo,
@@ -552,7 +552,7 @@ impl<F: FileSystem> fuser::Filesystem for Adapter<F> {
         flags: RenameFlags,
         reply: ReplyEmpty,
     ) {
-        self.send_done(reply, self.move_name((parent, name), (new_parent, new_name), flags));
+        self.send_done(reply, self.move_name((parent, name), (new_parent, new_name), flags, request));
     }
 
     fn link(&self, _: &Request, node: INodeNo, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {

@@ -120,16 +120,24 @@ impl<F: FileSystem> Adapter<F> {
         (old_parent, old): (INodeNo, &OsStr),
         (new_parent, new): (INodeNo, &OsStr),
         flags: RenameFlags,
+        request: &Request,
     ) -> Result<()> {
-        let on_existing = match flags {
+        let leaves_whiteout = flags.contains(RenameFlags::RENAME_WHITEOUT);
+        let on_existing = match flags - RenameFlags::RENAME_WHITEOUT {
             RenameFlags::RENAME_NOREPLACE => OnExisting::Fail,
             RenameFlags::RENAME_EXCHANGE => OnExisting::Exchange,
-            _ if flags.is_empty() => OnExisting::Replace,
+            rest if rest.is_empty() => OnExisting::Replace,
             _ => return Err(Error::Invalid),
         };
         let (old_dir, new_dir) = (self.inode(old_parent)?, self.inode(new_parent)?);
+        let caller = caller(request);
         let replaced = self.with_space(|| {
-            self.vfs.rename(&CHECKED, &old_dir, old.as_bytes(), &new_dir, new.as_bytes(), on_existing)
+            let (old, new) = (old.as_bytes(), new.as_bytes());
+            if leaves_whiteout {
+                self.vfs.rename_leaving_whiteout(&caller, &old_dir, old, &new_dir, new, on_existing)
+            } else {
+                self.vfs.rename(&caller, &old_dir, old, &new_dir, new, on_existing)
+            }
         })?;
         if let Some(replaced) = replaced {
             self.hold_removed(replaced);

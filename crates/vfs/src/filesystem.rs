@@ -85,6 +85,8 @@ pub struct Rename<'a, N> {
     pub replaced: Option<&'a N>,
     /// Whether `moved` and `replaced` change places (`RENAME_EXCHANGE`); else `replaced` is unlinked.
     pub exchange: bool,
+    /// An inode without a name that gets the old one in the same step (`RENAME_WHITEOUT`).
+    pub left: Option<&'a N>,
 }
 
 /// A file system: inodes by number, directories by single name. It knows nothing of paths.

@@ -3,10 +3,10 @@
 //! Locks and guarantees are those of `names.rs`. A rename between two directories holds [`Vfs::renaming`], under which no
 //! directory changes its parent: the way up from an entry, read from the name cache, stands still then.
 
-use crate::entry::Entry;
-use crate::inode::lock;
+use crate::entry::{Entry, child};
+use crate::inode::{Life, lock};
 use crate::names::check_name;
-use crate::{Access, Error, FileSystem, Identity, Inode, NameIn, OnExisting, Rename, Result, Vfs};
+use crate::{Access, Error, FileSystem, Identity, Inode, NameIn, NewKind, OnExisting, Rename, Result, Vfs};
 use std::sync::{Arc, RwLockWriteGuard};
 
 /// One end of a rename.
@@ -44,6 +44,34 @@ impl<F: FileSystem> Vfs<F> {
         new: &[u8],
         on_existing: OnExisting,
     ) -> Result<Option<Arc<Inode<F>>>> {
+        self.rename_and_leave(who, (old_dir, old), (new_dir, new), on_existing, false)
+    }
+
+    /// As [`rename`](Self::rename), and leaves a whiteout under the old name: a character device 0/0, by which an overlay says that
+    /// a lower layer's file is gone (`RENAME_WHITEOUT`). Not for an exchange, which leaves nothing to be covered.
+    pub fn rename_leaving_whiteout(
+        &self,
+        who: &Identity,
+        old_dir: &Arc<Inode<F>>,
+        old: &[u8],
+        new_dir: &Arc<Inode<F>>,
+        new: &[u8],
+        on_existing: OnExisting,
+    ) -> Result<Option<Arc<Inode<F>>>> {
+        match on_existing {
+            OnExisting::Exchange => Err(Error::Invalid),
+            _ => self.rename_and_leave(who, (old_dir, old), (new_dir, new), on_existing, true),
+        }
+    }
+
+    fn rename_and_leave(
+        &self,
+        who: &Identity,
+        (old_dir, old): (&Arc<Inode<F>>, &[u8]),
+        (new_dir, new): (&Arc<Inode<F>>, &[u8]),
+        on_existing: OnExisting,
+        leaves_whiteout: bool,
+    ) -> Result<Option<Arc<Inode<F>>>> {
         check_name(old, Error::Busy)?;
         check_name(new, if on_existing == OnExisting::Fail { Error::Exists } else { Error::Busy })?;
         self.retry(|| {
@@ -52,7 +80,7 @@ impl<F: FileSystem> Vfs<F> {
             let to = End { dir: new_dir, entry: self.entry(new_dir)?, name: new };
             let _renaming = (old_dir.ino() != new_dir.ino()).then(|| lock(&self.renaming));
             let _dirs = self.lock_both(&from, &to);
-            self.rename_locked(who, &from, &to, on_existing)
+            self.rename_locked(who, &from, &to, on_existing, leaves_whiteout)
         })
     }
 
@@ -62,6 +90,7 @@ impl<F: FileSystem> Vfs<F> {
         from: &End<'_, F>,
         to: &End<'_, F>,
         on_existing: OnExisting,
+        leaves_whiteout: bool,
     ) -> Result<Option<Arc<Inode<F>>>> {
         let exchange = on_existing == OnExisting::Exchange;
         self.check(who, to.dir, Access::SEARCH)?;
@@ -86,6 +115,7 @@ impl<F: FileSystem> Vfs<F> {
         }
         self.check_rename(who, from, to, &moved, replaced.as_deref(), exchange)?;
 
+        let left = leaves_whiteout.then(|| self.make_whiteout(who, from.dir)).transpose()?;
         let _ends = lock_ends(from.dir.ino() != to.dir.ino(), exchange, &moved, replaced.as_ref());
         self.fs().rename(&Rename {
             from: NameIn { dir: from.dir.node(), name: from.name },
@@ -93,17 +123,28 @@ impl<F: FileSystem> Vfs<F> {
             to: NameIn { dir: to.dir.node(), name: to.name },
             replaced: replaced.as_ref().map(|replaced| replaced.node()),
             exchange,
+            left: left.as_ref().map(|left| left.node()),
         })?;
         if exchange {
             self.names.exchange(&from.entry, old_key.cached(), &to.entry, new_key.cached());
             return Ok(None);
         }
         self.names.rename(&from.entry, old_key.cached(), &to.entry, new_key.cached());
+        if let Some(left) = &left {
+            left.set_life(Life::Named);
+            self.names.create(&from.entry, old_key.cached(), child(left.ino(), left.kind()));
+        }
         if let Some(replaced) = &replaced {
             self.lost_a_name(replaced);
         }
         drop(_ends);
         Ok(replaced)
+    }
+
+    /// A whiteout for a name in `dir`, so far without one: where the rename fails it goes.
+    fn make_whiteout(&self, who: &Identity, dir: &Inode<F>) -> Result<Arc<Inode<F>>> {
+        let kind = NewKind::CharDevice { major: 0, minor: 0 };
+        self.make_without_name(who, dir, kind, 0.into())
     }
 
     fn check_rename(

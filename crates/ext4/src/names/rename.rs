@@ -35,6 +35,11 @@ struct Parties {
     replaced: Option<(InodeNumber, FileType)>,
 }
 
+/// What a whiteout adds to a rename: its inode, and the list of orphans.
+fn left_credits(rename: &Rename<'_, Node>) -> u32 {
+    if rename.left.is_some() { 1 + ORPHAN_CREDITS } else { 0 }
+}
+
 impl Ext4 {
     /// Moves an inode to another name, or exchanges two.
     pub(crate) fn rename_entry(&self, rename: &Rename<'_, Node>) -> Result<()> {
@@ -66,7 +71,7 @@ impl Ext4 {
         // Where entries of a leaf are moved it may be the old one's leaf.
         let source = Some(source).filter(|_| plan.keeps_entries());
         self.count_move(&mut drafts, kind, 0)?;
-        let mut handle = self.start(plan.credits() + 2 * ENTRY_CREDITS + 3)?;
+        let mut handle = self.start(plan.credits() + 2 * ENTRY_CREDITS + 3 + left_credits(rename))?;
         let entry = NewEntry { name: rename.to.name, inode: ino, file_type: self.entry_type(kind) };
         self.add_entry(&mut handle, rename.to.dir, drafts.to(), plan, &entry)?;
         let done = self.finish_move(&mut handle, rename, drafts, source, parties);
@@ -89,10 +94,31 @@ impl Ext4 {
             Some(source) => source,
             None => self.entry_for(&drafts.from, rename.from.name, rename.moved)?,
         };
-        self.remove_entry(handle, &mut drafts.from, source)?;
+        match rename.left {
+            None => self.remove_entry(handle, &mut drafts.from, source)?,
+            Some(left) => self.leave(handle, &mut drafts.from, source, left, now)?,
+        }
         let to = drafts.to().ino;
         self.touch_moved(handle, rename.moved, drafts.to.is_some().then_some(to), parties.moved.1, now)?;
         self.publish_both(handle, rename, &drafts)
+    }
+
+    /// Gives the old name, whose entry is `source`, to an inode that is an orphan so far.
+    fn leave(
+        &self,
+        handle: &mut Handle<'_>,
+        dir: &mut Draft,
+        source: Found,
+        left: &Node,
+        now: InodeTime,
+    ) -> Result<()> {
+        let (ino, kind) = left.look(|snapshot| (snapshot.ino, snapshot.kind));
+        self.point_entry(handle, dir, source, (ino, kind))?;
+        self.change_inode(handle, left, |snapshot| {
+            snapshot.inode.links = 1;
+            snapshot.inode.ctime = now;
+        })?;
+        self.remove_orphan(handle, ino, 0)
     }
 
     /// To a name that another inode has so far, which loses it.
@@ -105,7 +131,7 @@ impl Ext4 {
             self.check_empty(&replaced.snapshot())?;
         }
         self.count_move(&mut drafts, parties.moved.1, u16::from(is_dir))?;
-        let mut handle = self.start(2 * ENTRY_CREDITS + 4 + ORPHAN_CREDITS)?;
+        let mut handle = self.start(2 * ENTRY_CREDITS + 4 + ORPHAN_CREDITS + left_credits(rename))?;
         self.point_entry(&mut handle, drafts.to(), target, parties.moved)?;
         let now = self.writer()?.now();
         let done = self.finish_move(&mut handle, rename, drafts, Some(source), parties).and_then(|()| {

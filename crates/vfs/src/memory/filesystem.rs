@@ -169,7 +169,7 @@ impl FileSystem for MemoryFs {
     }
 
     fn rename(&self, rename: &Rename<'_, Arc<MemoryNode>>) -> Result<()> {
-        let Rename { from, moved, to, replaced, exchange } = rename;
+        let Rename { from, moved, to, replaced, exchange, left } = rename;
         match replaced {
             Some(other) if *exchange => {
                 put(from, other);
@@ -191,6 +191,10 @@ impl FileSystem for MemoryFs {
         put(to, moved);
         change_parent(moved, from.dir, to.dir);
         moved.state_mut().changed();
+        if let Some(left) = left {
+            put(from, left);
+            left.state_mut().add_link();
+        }
         Ok(())
     }
 
