@@ -310,6 +310,17 @@ impl BlockDevice for FileDevice {
         Ok(())
     }
 
+    /// In a file, a hole; on a disk, a discard.
+    #[cfg(target_os = "linux")]
+    fn discard(&self, offset: u64, len: u64) -> io::Result<()> {
+        use rustix::fs::{FallocateFlags, fallocate};
+        self.check_write(offset, len)?;
+        match fallocate(&self.file, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, offset, len) {
+            Err(Errno::OPNOTSUPP) => Err(io::ErrorKind::Unsupported.into()),
+            done => Ok(done?),
+        }
+    }
+
     fn submit(self: Arc<Self>, offset: u64, buf: Vec<u8>, done: Done) {
         let mut job = Job { offset, buf, done };
         if let Err(error) = check_range(offset, job.buf.len() as u64, self.size) {

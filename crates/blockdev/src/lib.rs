@@ -111,6 +111,16 @@ pub trait BlockDevice: Send + Sync + 'static {
         check_range(offset, len, self.size())
     }
 
+    /// Gives the space for `len` bytes at `offset` back to the medium: nobody wants to know what is there. It reads
+    /// as what was there, as zeros, or as anything else, until it is written again.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::Unsupported`] where the medium takes nothing back.
+    fn discard(&self, offset: u64, len: u64) -> io::Result<()> {
+        check_range(offset, len, self.size())?;
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
     /// Begins to fill `buf` from the bytes at `offset`, and calls `done` with it, or with why it is not filled.
     ///
     /// Reads end in no particular order, but none is begun before those that were submitted earlier. `done` is called once, by any

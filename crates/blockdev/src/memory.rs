@@ -66,4 +66,12 @@ impl BlockDevice for MemoryDevice {
     fn flush(&self) -> io::Result<()> {
         Ok(())
     }
+
+    /// What is given back reads as zeros.
+    fn discard(&self, offset: u64, len: u64) -> io::Result<()> {
+        check_range(offset, len, self.size)?;
+        let (start, end) = (offset as usize, (offset + len) as usize);
+        self.bytes.write().unwrap_or_else(PoisonError::into_inner)[start..end].fill(0);
+        Ok(())
+    }
 }

@@ -147,6 +147,10 @@ impl BlockDevice for MeteredDevice {
         self.device.fill_holes(offset, len)
     }
 
+    fn discard(&self, offset: u64, len: u64) -> io::Result<()> {
+        self.device.discard(offset, len)
+    }
+
     fn submit(self: Arc<Self>, offset: u64, buf: Vec<u8>, done: Done) {
         self.counters.read(buf.len() as u64);
         Arc::clone(&self.device).submit(offset, buf, done);

@@ -109,6 +109,12 @@ impl BlockDevice for RecordingDevice {
         Ok(())
     }
 
+    /// What is given back is overwritten, so that a cut shows it where it was still wanted.
+    fn discard(&self, offset: u64, len: u64) -> io::Result<()> {
+        check_range(offset, len, self.size())?;
+        self.write_at(offset, &vec![0xDD; len as usize])
+    }
+
     /// What may be a hole is one: zeros are written there, as into a sparse file.
     fn fill_holes(&self, offset: u64, len: u64) -> io::Result<()> {
         check_range(offset, len, self.size())?;

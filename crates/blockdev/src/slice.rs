@@ -85,6 +85,10 @@ impl BlockDevice for Slice {
         self.device.fill_holes(self.below(offset, len)?, len)
     }
 
+    fn discard(&self, offset: u64, len: u64) -> io::Result<()> {
+        self.device.discard(self.below(offset, len)?, len)
+    }
+
     fn submit(self: Arc<Self>, offset: u64, buf: Vec<u8>, done: Done) {
         match self.below(offset, buf.len() as u64) {
             Ok(offset) => Arc::clone(&self.device).submit(offset, buf, done),

@@ -77,6 +77,10 @@ impl BlockDevice for SlowDevice {
         after(self.latency, || self.device.fill_holes(offset, len))
     }
 
+    fn discard(&self, offset: u64, len: u64) -> io::Result<()> {
+        after(self.latency, || self.device.discard(offset, len))
+    }
+
     fn submit(self: Arc<Self>, offset: u64, buf: Vec<u8>, done: Done) {
         self.pool.submit(Job { offset, buf, done });
     }

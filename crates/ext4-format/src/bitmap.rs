@@ -111,6 +111,16 @@ pub fn find_free(bitmap: &[u8], from: usize, to: usize, want: usize) -> FreeRun 
     longest
 }
 
+/// All runs of clear bits from `from` to before `to`, each as long as can be.
+pub fn free_runs(bitmap: &[u8], from: usize, to: usize) -> impl Iterator<Item = FreeRun> {
+    let mut at = from;
+    std::iter::from_fn(move || {
+        let first = next_bit(bitmap, at, to, false);
+        at = next_bit(bitmap, first, to, true);
+        (first < at).then_some(FreeRun { first, len: at - first })
+    })
+}
+
 /// The first bit from `from` on that is `set` (or clear); `to` where there is none before it. A bit that the bitmap does not have is neither.
 fn next_bit(bitmap: &[u8], from: usize, to: usize, set: bool) -> usize {
     let flip = if set { 0 } else { u64::MAX };

@@ -30,7 +30,7 @@ mod types;
 pub mod xattr;
 
 pub use acl::{acl_from_xattr, acl_to_xattr};
-pub use bitmap::{FreeRun, all_set, clear_bits, find_free, set_bits};
+pub use bitmap::{FreeRun, all_set, clear_bits, find_free, free_runs, set_bits};
 pub use checksum::{ChecksumSeed, SumChange, crc16, crc32c};
 pub use dir_entry::{
     BlockRole, Entries, Entry, NewEntry, block_role, leaf_room, reseal_leaf, seal_leaf, verify_leaf,

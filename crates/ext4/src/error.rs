@@ -102,6 +102,8 @@ pub enum Structure {
     BlockBitmap(GroupNumber),
     /// Blocks that are to be freed.
     FreedBlocks,
+    /// Blocks that are free.
+    FreeBlocks,
     /// An inode.
     Inode,
     /// A block of the inode table.
@@ -143,6 +145,7 @@ impl fmt::Display for Structure {
             Structure::GroupDescriptor(group) => return write!(f, "descriptor of group {group}"),
             Structure::BlockBitmap(group) => return write!(f, "block bitmap of group {group}"),
             Structure::FreedBlocks => "blocks to be freed",
+            Structure::FreeBlocks => "free blocks",
             Structure::Inode => "inode",
             Structure::InodeTable => "inode table",
             Structure::InodeBitmap(group) => return write!(f, "inode bitmap of group {group}"),

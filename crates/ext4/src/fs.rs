@@ -7,7 +7,7 @@ use dentree_vfs::{
     Allocate, Attr, DirEntry, Durability, Error, Extent, FileSystem, FileType, FsStat, Ino, Lookup, NewInode,
     ReaddirStart, Rename, Result, SetAttr, SetXattr,
 };
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 
 /// The longest name in bytes.
 const NAME_MAX: usize = 255;
@@ -131,6 +131,10 @@ impl FileSystem for Ext4 {
 
     fn statfs(&self) -> Result<FsStat> {
         Ok(self.counts())
+    }
+
+    fn trim(&self, bytes: Range<u64>, least: u64) -> Result<u64> {
+        Ok(self.trim_free(bytes, least)?)
     }
 
     fn is_read_only(&self) -> bool {

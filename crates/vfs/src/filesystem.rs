@@ -1,7 +1,7 @@
 //! What a file system must offer so that [`Vfs`](crate::Vfs) can serve it.
 
 use crate::{Allocate, Attr, Durability, Error, FileType, Ino, NewInode, Result, SetAttr, SetXattr};
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 
 /// What a directory says of a name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -193,6 +193,13 @@ pub trait FileSystem: Send + Sync + 'static {
 
     /// Sizes and free counts.
     fn statfs(&self) -> Result<FsStat>;
+
+    /// Gives space that is free back to the device, of what lies in these bytes of it, in runs of at least `least`
+    /// bytes (`FITRIM`). Answers how many bytes. [`Error::Unsupported`](crate::Error::Unsupported) where that cannot be.
+    fn trim(&self, bytes: Range<u64>, least: u64) -> Result<u64> {
+        let _ = (bytes, least);
+        Err(Error::Unsupported("this file system gives no space back".into()))
+    }
 
     /// Whether changes are refused now: it was opened so, or an error has made it so.
     fn is_read_only(&self) -> bool {

@@ -9,7 +9,7 @@ use crate::{
     WalkOptions,
 };
 use dentree_dcache::{Child, Dcache, Stats as NameStats};
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
@@ -209,6 +209,13 @@ impl<F: FileSystem> Vfs<F> {
     /// Sizes and free counts.
     pub fn statfs(&self) -> Result<FsStat> {
         self.fs().statfs()
+    }
+
+    /// Gives free space back to the device: `fstrim(8)`. Of what lies in these bytes of it, in runs of at least
+    /// `least` bytes; answers how many bytes.
+    pub fn trim(&self, bytes: Range<u64>, least: u64) -> Result<u64> {
+        self.check_writable()?;
+        self.fs().trim(bytes, least)
     }
 
     /// The caches' figures.

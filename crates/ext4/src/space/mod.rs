@@ -20,6 +20,7 @@ mod free;
 mod room;
 mod system;
 mod take;
+mod trim;
 
 use crate::{Error, Ext4, Result};
 use dentree_ext4_format::{
