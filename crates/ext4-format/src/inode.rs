@@ -84,6 +84,12 @@ impl InodeFlags {
     pub const CASEFOLD: InodeFlags = InodeFlags(0x4000_0000);
     /// Those that `FS_IOC_GETFLAGS` shows (`EXT4_FL_USER_VISIBLE`).
     pub const USER_VISIBLE: InodeFlags = InodeFlags(0x725B_DFFF);
+    /// Those that `FS_IOC_SETFLAGS` sets and clears: secure deletion, undelete, compress, synchronous, immutable,
+    /// append-only, no dump, no atime, no tail merging, synchronous directory, top directory, project.
+    pub const SETTABLE: InodeFlags = InodeFlags(0x2003_80FF);
+    /// Those that change how the inode is laid out or written, so that they cannot just be set: journalled data,
+    /// extents, direct access, casefold.
+    pub const FIXED: InodeFlags = InodeFlags(0x4208_4000);
 
     /// Those that a new inode gets from its directory: synchronous, no dump, no atime, journalled data, synchronous
     /// directory, project, casefold.

@@ -1,8 +1,8 @@
 //! Attributes that are set.
 
-use crate::{Ext4, Node, Result};
-use dentree_ext4_format::{Inode, InodeTime};
-use dentree_vfs::{SetAttr, SetTime};
+use crate::{Error, Ext4, Node, Result};
+use dentree_ext4_format::{Inode, InodeFlags, InodeTime};
+use dentree_vfs::{FileType, SetAttr, SetTime};
 
 /// The inode table's block.
 const CREDITS: u32 = 1;
@@ -13,6 +13,42 @@ impl Ext4 {
         let now = self.writer()?.now();
         let mut handle = self.start(CREDITS)?;
         self.change_inode(&mut handle, node, |snapshot| apply(changes, now, &mut snapshot.inode))?;
+        handle.stop();
+        Ok(())
+    }
+}
+
+impl Ext4 {
+    /// Makes the flags those of `flags` that a caller may set; others that are shown stay.
+    pub(crate) fn set_inode_flags(&self, node: &Node, flags: InodeFlags) -> Result<()> {
+        let (kind, before) = node.look(|snapshot| (snapshot.kind, snapshot.inode.flags));
+        let of_kind = match kind {
+            FileType::Directory => InodeFlags::SETTABLE,
+            FileType::Regular => {
+                InodeFlags::SETTABLE.without(InodeFlags::DIRECTORIES_ONLY).without(InodeFlags::TOPDIR)
+            }
+            _ => InodeFlags::OTHERS_ALSO,
+        };
+        let wanted = InodeFlags(flags.0 & InodeFlags::SETTABLE.0);
+        let changed =
+            InodeFlags(flags.0 & InodeFlags::USER_VISIBLE.0 ^ before.0 & InodeFlags::USER_VISIBLE.0);
+        let unknown = flags.without(InodeFlags::USER_VISIBLE);
+        // `chattr` hands back all that `lsattr` shows: what is only shown may come, changed or not.
+        let refused = unknown.with(wanted.without(of_kind)).with(InodeFlags(changed.0 & InodeFlags::FIXED.0));
+        if refused != InodeFlags(0) {
+            let ino = node.ino();
+            return Err(Error::Unsupported(format!(
+                "inode {ino} cannot have its flags {:#x} changed",
+                refused.0
+            )));
+        }
+        let now = self.writer()?.now();
+        let mut handle = self.start(CREDITS)?;
+        self.change_inode(&mut handle, node, |snapshot| {
+            let inode = &mut snapshot.inode;
+            inode.flags = inode.flags.without(InodeFlags::SETTABLE).with(wanted);
+            inode.ctime = now;
+        })?;
         handle.stop();
         Ok(())
     }

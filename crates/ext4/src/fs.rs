@@ -185,6 +185,10 @@ impl FileSystem for Ext4 {
         Ok(self.set_attributes(node, changes)?)
     }
 
+    fn set_flags(&self, node: &Node, flags: u32) -> Result<()> {
+        Ok(self.set_inode_flags(node, InodeFlags(flags))?)
+    }
+
     fn write(&self, node: &Node, offset: u64, data: &[u8]) -> Result<usize> {
         node.look(content)?;
         Ok(self.write_file(node, Some(offset), data, Times::Now)?.1)

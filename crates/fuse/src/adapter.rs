@@ -19,9 +19,9 @@ use crate::seek::Wanted;
 use dentree_vfs::{DirEntry, Error, FileSystem, Identity, Inode, NewKind, ReaddirStart, Result, Vfs};
 use fuser::{
     BsdFileFlags, CopyFileRangeFlags, Errno, FileAttr, FileHandle, FopenFlags, Generation, INodeNo,
-    InitFlags, KernelConfig, LockOwner, Notifier, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
-    ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs,
-    ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
+    InitFlags, IoctlFlags, KernelConfig, LockOwner, Notifier, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate,
+    ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen,
+    ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
 use std::cell::RefCell;
 use std::ffi::OsStr;
@@ -491,14 +491,16 @@ impl<F: FileSystem> fuser::Filesystem for Adapter<F> {
         atime: Option<TimeOrNow>,
         mtime: Option<TimeOrNow>,
         ctime: Option<SystemTime>,
-        _: Option<FileHandle>,
+        file: Option<FileHandle>,
         _: Option<SystemTime>,
         _: Option<SystemTime>,
         _: Option<SystemTime>,
         _: Option<BsdFileFlags>,
         reply: ReplyAttr,
     ) {
-        match self.change_attr(request, node, &NewAttr { mode, uid, gid, size, atime, mtime, ctime }) {
+        let is_of_file = file.is_some();
+        let new = NewAttr { mode, uid, gid, size, atime, mtime, ctime, is_of_file };
+        match self.change_attr(request, node, &new) {
             Ok(inode) => reply.attr(&self.time_to_live(), &self.attr(&inode)),
             Err(error) => reply.error(self.shared.refusal(&error)),
         }
@@ -630,6 +632,20 @@ impl<F: FileSystem> fuser::Filesystem for Adapter<F> {
         reply: ReplyWrite,
     ) {
         self.send_written(reply, self.copy(request, (from, from_offset), (to, to_offset), len));
+    }
+
+    fn ioctl(
+        &self,
+        request: &Request,
+        node: INodeNo,
+        _: FileHandle,
+        _: IoctlFlags,
+        command: u32,
+        data: &[u8],
+        _: u32,
+        reply: ReplyIoctl,
+    ) {
+        self.control(request, node, command, data, reply);
     }
 
     fn fsync(&self, _: &Request, node: INodeNo, _: FileHandle, data_only: bool, reply: ReplyEmpty) {

@@ -44,6 +44,22 @@ pub(crate) struct NewAttr {
     pub(crate) atime: Option<TimeOrNow>,
     pub(crate) mtime: Option<TimeOrNow>,
     pub(crate) ctime: Option<SystemTime>,
+    /// It comes for a file that is open.
+    pub(crate) is_of_file: bool,
+}
+
+impl NewAttr {
+    /// The times of content that the kernel has gathered, which it sends for the file that was written.
+    /// Times that a program sets come without one.
+    fn written_back(&self) -> Option<(SystemTime, SystemTime)> {
+        let NewAttr { mode: None, uid: None, gid: None, size: None, atime: None, .. } = *self else {
+            return None;
+        };
+        match (self.mtime, self.ctime) {
+            (Some(TimeOrNow::SpecificTime(mtime)), Some(ctime)) if self.is_of_file => Some((mtime, ctime)),
+            _ => None,
+        }
+    }
 }
 
 /// Whom the kernel has checked.
@@ -164,6 +180,11 @@ impl<F: FileSystem> Adapter<F> {
         node: INodeNo,
         new: &NewAttr,
     ) -> Result<Arc<Inode<F>>> {
+        if let Some((mtime, ctime)) = new.written_back() {
+            let inode = self.inode(node)?;
+            self.vfs.write_back_times(&inode, timestamp(mtime), timestamp(ctime))?;
+            return Ok(inode);
+        }
         let time = |wanted: TimeOrNow| match wanted {
             TimeOrNow::Now => SetTime::Now,
             TimeOrNow::SpecificTime(time) => SetTime::At(timestamp(time)),

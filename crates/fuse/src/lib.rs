@@ -18,6 +18,7 @@
 mod adapter;
 mod changes;
 mod convert;
+mod ioctl;
 mod known;
 mod mountpoint;
 mod seek;

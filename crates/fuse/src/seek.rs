@@ -90,7 +90,7 @@ impl<F: FileSystem> Shared<F> {
     }
 
     /// Has the kernel send what was written to a part of a file, and forget that part.
-    fn let_go(&self, node: INodeNo, part: Range<u64>) -> Result<()> {
+    pub(crate) fn let_go(&self, node: INodeNo, part: Range<u64>) -> Result<()> {
         let Some(notifier) = self.notifier.get() else { return Ok(()) };
         let begin = i64::try_from(part.start).map_err(|_| Error::NoExtent)?;
         // 0: all behind `begin`.

@@ -10,6 +10,7 @@ use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
+use std::process::Command;
 use std::sync::Arc;
 
 fn mounted() -> Option<Mounted> {
@@ -159,6 +160,30 @@ fn hundreds_of_thousands_of_look_ups_leave_nothing_behind() {
         assert!(mounted.handle.known_inodes() > 10_000);
         forget_all(&mounted);
     }
+}
+
+#[test]
+fn fiemap_is_refused_by_the_kernel_without_a_request() {
+    const FIEMAP: &str = r#"
+import errno, fcntl, os, sys
+fd = os.open(sys.argv[1], os.O_RDONLY)
+try:
+    fcntl.ioctl(fd, 0xC020660B, bytes(32))
+except OSError as error:
+    sys.exit(0 if error.errno == errno.EOPNOTSUPP else error)
+sys.exit("it was answered")
+"#;
+    let Some(mounted) = mounted() else { return };
+    let file = mounted.path.join("file");
+    fs::write(&file, "content").unwrap();
+    fs::read(&file).unwrap();
+    let mut python = Command::new("python3");
+    python.args(["-c", FIEMAP]).arg(&file);
+    let mut output = None;
+    let requests = asked(&mounted, |_| output = python.output().ok());
+    let Some(output) = output else { return println!("skipped: python3 is not installed") };
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(requests, 0);
 }
 
 /// Asks for the attributes of 250 files, by listing them or by name.

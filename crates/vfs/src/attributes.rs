@@ -5,9 +5,10 @@
 
 use crate::acl::{ACCESS, Acl, DEFAULT};
 use crate::inode::lock;
-use crate::permissions::{SET_GID, STICKY, Touch, after_writing, without_set_id};
+use crate::permissions::{APPEND_ONLY, IMMUTABLE, SET_GID, STICKY, Touch, after_writing, without_set_id};
 use crate::{
-    Access, Attr, Error, FileSystem, FileType, Identity, Inode, Result, SetAttr, SetTime, SetXattr, Vfs,
+    Access, Attr, Error, FileSystem, FileType, Identity, Inode, Result, SetAttr, SetTime, SetXattr,
+    Timestamp, Vfs,
 };
 
 /// The capabilities of a program, which a change of its content or owner takes away.
@@ -57,6 +58,46 @@ impl<F: FileSystem> Vfs<F> {
         }
         self.tell_permissions(inode, entry);
         Ok(())
+    }
+
+    /// Sets the times of a change that a front door gathered and now hands on. Flags that forbid changes
+    /// have come after that change.
+    pub fn write_back_times(&self, inode: &Inode<F>, mtime: Timestamp, ctime: Timestamp) -> Result<()> {
+        self.check_writable()?;
+        let _rights = lock(&inode.rights);
+        let [mtime, ctime] = [mtime, ctime].map(|time| Some(SetTime::At(time)));
+        self.fs().set_attr(inode.node(), &SetAttr { mtime, ctime, ..SetAttr::default() })
+    }
+
+    /// Sets the flags of [`Attr::flags`]: `chattr(1)`, `FS_IOC_SETFLAGS`.
+    ///
+    /// By the owner; whether an inode is immutable or append-only is the superuser's to say. An inode
+    /// that is and stays immutable keeps its other flags. Else [`Error::NotPermitted`].
+    /// [`Error::Unsupported`] where the file system has no such flag for the inode.
+    ///
+    /// ```
+    /// use dentree_vfs::{Error, Identity, MemoryFs, NewKind, Vfs};
+    /// const IMMUTABLE: u32 = 0x10;
+    /// let vfs = Vfs::new(MemoryFs::default())?;
+    /// let who = Identity::Superuser;
+    /// let file = vfs.make(&who, vfs.root(), b"file", NewKind::Regular, 0o644)?;
+    /// vfs.set_flags(&who, &file, file.attr().flags | IMMUTABLE)?;
+    /// assert!(matches!(vfs.unlink(&who, vfs.root(), b"file"), Err(Error::NotPermitted)));
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub fn set_flags(&self, who: &Identity, inode: &Inode<F>, flags: u32) -> Result<()> {
+        self.check_writable()?;
+        let _rights = lock(&inode.rights);
+        let attr = inode.attr();
+        let changed = attr.flags ^ flags;
+        let stays_immutable = attr.flags & flags & IMMUTABLE != 0;
+        if !who.owns(&attr)
+            || who.is_bound() && changed & (IMMUTABLE | APPEND_ONLY) != 0
+            || stays_immutable && changed != 0
+        {
+            return Err(Error::NotPermitted);
+        }
+        self.fs().set_flags(inode.node(), flags)
     }
 
     /// New permission bits are new entries of the access ACL, too.

@@ -16,26 +16,41 @@ fn check_end(offset: u64, len: u64) -> Result<()> {
 
 impl<F: FileSystem> Vfs<F> {
     /// Writes `data` at byte `offset` of a regular file and lengthens it where need be: `pwrite(2)`. Answers how many bytes: fewer than
-    /// given only where space ran out behind them. Takes setuid and setgid bits away unless `who` is the superuser.
+    /// given only where space ran out behind them. An append-only file takes what comes behind its end. Takes setuid and setgid bits away unless `who` is the superuser.
     pub fn write(&self, who: &Identity, file: &Inode<F>, offset: u64, data: &[u8]) -> Result<usize> {
-        self.check_content(file, Touch::Change)?;
-        if data.is_empty() {
-            return Ok(0);
+        let known = self.check_write(file, offset, data)?;
+        if known == data.len() {
+            return Ok(known);
         }
         check_end(offset, data.len() as u64)?;
         self.drop_privileges(who, file)?;
-        self.fs().write(file.node(), offset, data)
+        Ok(known + self.fs().write(file.node(), offset + known as u64, &data[known..])?)
     }
 
     /// Writes what a front door has gathered from programs, which has done what else a write does: set the times, and taken setuid and
     /// setgid bits away. Answers as [`write`](Self::write).
     pub fn write_back(&self, file: &Inode<F>, offset: u64, data: &[u8]) -> Result<usize> {
-        self.check_content(file, Touch::Change)?;
-        if data.is_empty() {
-            return Ok(0);
+        let known = self.check_write(file, offset, data)?;
+        if known == data.len() {
+            return Ok(known);
         }
         check_end(offset, data.len() as u64)?;
-        self.fs().write_back(file.node(), offset, data)
+        Ok(known + self.fs().write_back(file.node(), offset + known as u64, &data[known..])?)
+    }
+
+    /// Whether these bytes may be written; answers how many of them are there already. Those are looked at
+    /// in an append-only file alone: a front door that gathers whole pages repeats what was there before
+    /// what was appended.
+    fn check_write(&self, file: &Inode<F>, offset: u64, data: &[u8]) -> Result<usize> {
+        self.check_content(file, Touch::Append)?;
+        let attr = file.attr();
+        if self.check_flags(&attr, Touch::Change).is_ok() {
+            return Ok(0);
+        }
+        let below = attr.size.saturating_sub(offset).min(data.len() as u64) as usize;
+        let mut there = vec![0; below];
+        self.fs().read(file.node(), offset, &mut there)?;
+        if there == data[..below] { Ok(below) } else { Err(Error::NotPermitted) }
     }
 
     /// Writes `data` at the end of a regular file, wherever that is by now: `write(2)` with `O_APPEND`. Answers the offset, and how many

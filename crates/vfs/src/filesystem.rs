@@ -267,6 +267,13 @@ pub trait FileSystem: Send + Sync + 'static {
         Err(Error::ReadOnly)
     }
 
+    /// Makes the flags of [`Attr::flags`] those of `flags` (`FS_IOC_SETFLAGS`), as far as they are a caller's to set;
+    /// [`Error::Unsupported`](crate::Error::Unsupported) where the inode cannot have one, or not come to it.
+    fn set_flags(&self, node: &Self::Node, flags: u32) -> Result<()> {
+        let _ = (node, flags);
+        Err(Error::ReadOnly)
+    }
+
     /// Writes `data` at byte `offset` of a regular file, and lengthens it where need be; answers how many bytes: fewer than given
     /// only where space ran out behind them.
     fn write(&self, node: &Self::Node, offset: u64, data: &[u8]) -> Result<usize> {

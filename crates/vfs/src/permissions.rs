@@ -6,9 +6,9 @@ use crate::acl::{ACCESS, Acl, DEFAULT};
 use crate::{Access, Attr, Error, FileSystem, Identity, Inode, Mode, NewInode, NewKind, Result, Vfs};
 
 /// `FS_IMMUTABLE_FL`: nothing about the inode may change.
-const IMMUTABLE: u32 = 0x10;
+pub(crate) const IMMUTABLE: u32 = 0x10;
 /// `FS_APPEND_FL`: content is only appended, names are only added.
-const APPEND_ONLY: u32 = 0x20;
+pub(crate) const APPEND_ONLY: u32 = 0x20;
 
 pub(crate) const SET_UID: u16 = 0o4000;
 pub(crate) const SET_GID: u16 = 0o2000;

@@ -209,6 +209,13 @@ impl FileSystem for MemoryFs {
         Ok(())
     }
 
+    fn set_flags(&self, node: &Arc<MemoryNode>, flags: u32) -> Result<()> {
+        let mut state = node.state_mut();
+        state.flags = flags;
+        state.changed();
+        Ok(())
+    }
+
     fn write(&self, node: &Arc<MemoryNode>, offset: u64, data: &[u8]) -> Result<usize> {
         let mut state = node.state_mut();
         let done =

@@ -28,6 +28,7 @@ pub(super) struct State {
     mtime: Timestamp,
     ctime: Timestamp,
     crtime: Timestamp,
+    pub(super) flags: u32,
 }
 
 /// What only one kind of inode has.
@@ -95,7 +96,7 @@ impl MemoryNode {
             ctime: state.ctime,
             crtime: Some(state.crtime),
             generation: self.generation,
-            flags: 0,
+            flags: state.flags,
             has_acl: state.xattrs.contains_key(ACCESS),
         }
     }
@@ -115,6 +116,7 @@ impl State {
             mtime: now,
             ctime: now,
             crtime: now,
+            flags: 0,
         }
     }
 

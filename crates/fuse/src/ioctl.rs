@@ -1,0 +1,169 @@
+//! `ioctl(2)`: the flags of `lsattr` and `chattr`, and trimming.
+//!
+//! The kernel checks who may set flags, and sends FS_IOC_GETFLAGS and the like on behalf of
+//! `file_getattr(2)` and `file_setattr(2)` too. Other commands come as a program gave them, with as
+//! many bytes as the command's number says. FIEMAP and FIBMAP never come: the kernel answers them by
+//! itself, from methods that FUSE does not have.
+//!
+//! What was written before a file became immutable is its content. The kernel may still have it, and
+//! would be refused: so it is told to send it first. That waits for other requests, and so, as for
+//! `seek.rs`, is done by no thread that answers them.
+
+use crate::adapter::{Adapter, Shared};
+use dentree_vfs::{Attr, Error, FileSystem, Identity, Inode, Result};
+use fuser::{INodeNo, ReplyIoctl, Request};
+use std::sync::Arc;
+use std::thread;
+
+const FS_IOC_GETFLAGS: u32 = 0x8008_6601;
+const FS_IOC_SETFLAGS: u32 = 0x4008_6602;
+const FS_IOC_GETVERSION: u32 = 0x8008_7601;
+const FS_IOC_FSGETXATTR: u32 = 0x801C_581F;
+const FS_IOC_FSSETXATTR: u32 = 0x401C_5820;
+
+const FITRIM: u32 = 0xC018_5879;
+
+const IMMUTABLE: u32 = 0x10;
+const APPEND_ONLY: u32 = 0x20;
+
+/// Flags of FS_IOC_GETFLAGS, and what `struct fsxattr` calls them: immutable, append-only, synchronous,
+/// no atime, no dump, project, direct access.
+const XFLAGS: [(u32, u32); 7] = [
+    (IMMUTABLE, 0x8),
+    (APPEND_ONLY, 0x10),
+    (0x8, 0x20),
+    (0x80, 0x40),
+    (0x40, 0x80),
+    (0x2000_0000, 0x200),
+    (0x200_0000, 0x8000),
+];
+
+/// `struct fsxattr`, as bytes: flags, extent size, extents, project, and more that ext4 has not.
+const FSXATTR_LEN: usize = 28;
+const PROJECT_AT: usize = 12;
+
+fn xflags_of(flags: u32) -> u32 {
+    XFLAGS.iter().filter(|(flag, _)| flags & flag != 0).map(|(_, xflag)| xflag).sum()
+}
+
+/// The flags that an inode with `attr` is to have, as the bytes of a command say.
+fn wanted(command: u32, bytes: &[u8], attr: &Attr) -> Result<u32> {
+    let word = |at: usize| {
+        let word = bytes.get(at..).and_then(|bytes| bytes.first_chunk());
+        word.map(|bytes| u32::from_ne_bytes(*bytes)).ok_or(Error::Invalid)
+    };
+    if command == FS_IOC_SETFLAGS {
+        return word(0);
+    }
+    let (xflags, project) = (word(0)?, word(PROJECT_AT)?);
+    let known: u32 = XFLAGS.iter().map(|(_, xflag)| xflag).sum();
+    if xflags & !known != 0 || project != 0 {
+        let what = format!("extended flags {:#x} and project {project}", xflags & !known);
+        return Err(Error::Unsupported(what.into()));
+    }
+    let both: u32 = XFLAGS.iter().map(|(flag, _)| flag).sum();
+    let set: u32 = XFLAGS.iter().filter(|(_, xflag)| xflags & xflag != 0).map(|(flag, _)| flag).sum();
+    Ok(attr.flags & !both | set)
+}
+
+/// A word of 64 bits of those that came with a command.
+fn long(bytes: &[u8], number: usize) -> Result<u64> {
+    let (words, _) = bytes.as_chunks();
+    words.get(number).map(|word| u64::from_ne_bytes(*word)).ok_or(Error::Invalid)
+}
+
+impl<F: FileSystem> Adapter<F> {
+    pub(crate) fn control(
+        &self,
+        request: &Request,
+        node: INodeNo,
+        command: u32,
+        bytes: &[u8],
+        reply: ReplyIoctl,
+    ) {
+        let inode = match self.inode(node) {
+            Ok(inode) => inode,
+            Err(error) => return reply.error(self.shared.refusal(&error)),
+        };
+        let attr = inode.attr();
+        match command {
+            FS_IOC_GETFLAGS => reply.ioctl(0, &attr.flags.to_ne_bytes()),
+            FS_IOC_GETVERSION => reply.ioctl(0, &attr.generation.to_ne_bytes()),
+            FS_IOC_FSGETXATTR => {
+                let mut fsxattr = [0; FSXATTR_LEN];
+                fsxattr[..4].copy_from_slice(&xflags_of(attr.flags).to_ne_bytes());
+                reply.ioctl(0, &fsxattr);
+            }
+            FS_IOC_SETFLAGS | FS_IOC_FSSETXATTR => match wanted(command, bytes, &attr) {
+                Ok(flags) => self.set_flags(node, inode, flags, reply),
+                Err(error) => reply.error(self.shared.refusal(&error)),
+            },
+            FITRIM => match self.trim(request, bytes) {
+                Ok(range) => reply.ioctl(0, &range),
+                Err(error) => reply.error(self.shared.refusal(&error)),
+            },
+            _ => reply.error(fuser::Errno::ENOTTY),
+        }
+    }
+
+    /// Trims as `struct fstrim_range` says: from where, how many bytes, and the least run. Answers the same with
+    /// how many bytes it were. For root, who alone may, and for the owner of the image.
+    fn trim(&self, request: &Request, range: &[u8]) -> Result<Vec<u8>> {
+        if request.uid() != 0 && request.uid() != rustix::process::geteuid().as_raw() {
+            return Err(Error::NotPermitted);
+        }
+        let (start, len, least) = (long(range, 0)?, long(range, 1)?, long(range, 2)?);
+        if len < u64::from(self.vfs.statfs()?.block_size) {
+            return Err(Error::Invalid);
+        }
+        let trimmed = self.vfs.trim(start..start.saturating_add(len), least)?;
+        Ok([start, trimmed, least].map(u64::to_ne_bytes).concat())
+    }
+
+    fn set_flags(&self, node: INodeNo, inode: Arc<Inode<F>>, flags: u32, reply: ReplyIoctl) {
+        let newly = flags & !inode.attr().flags & (IMMUTABLE | APPEND_ONLY);
+        if newly == 0 || inode.is_dir() || !self.writes_back {
+            let set = self.vfs.set_flags(&Identity::Superuser, &inode, flags);
+            return self.shared.send_control(reply, set);
+        }
+        let (vfs, shared) = (Arc::clone(&self.vfs), Arc::clone(&self.shared));
+        let settle = move || {
+            let sent = shared.let_go(node, 0..u64::MAX);
+            let set = sent.and_then(|()| vfs.set_flags(&Identity::Superuser, &inode, flags));
+            shared.send_control(reply, set);
+        };
+        // Where there is no thread, the answer that is dropped with it says that it has failed.
+        let _ = thread::Builder::new().name("flags".into()).spawn(settle);
+    }
+}
+
+impl<F: FileSystem> Shared<F> {
+    fn send_control(&self, reply: ReplyIoctl, done: Result<()>) {
+        match done {
+            Ok(()) => reply.ioctl(0, &[]),
+            Err(error) => reply.error(self.refusal(&error)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_go_into_both_forms_and_back_and_others_stay() {
+        const OTHERS: u32 = 0x8_1000;
+        let vfs = dentree_vfs::Vfs::new(dentree_vfs::MemoryFs::default()).unwrap();
+        for flags in [0, IMMUTABLE, 0xF8, 0x2000_0008, 0x2200_00F8] {
+            let attr = Attr { flags: OTHERS | 0xF8, ..vfs.root().attr() };
+            let mut fsxattr = [0; FSXATTR_LEN];
+            fsxattr[..4].copy_from_slice(&xflags_of(flags | OTHERS).to_ne_bytes());
+            assert_eq!(wanted(FS_IOC_FSSETXATTR, &fsxattr, &attr).unwrap(), flags | OTHERS);
+            fsxattr[PROJECT_AT] = 1;
+            assert!(matches!(wanted(FS_IOC_FSSETXATTR, &fsxattr, &attr), Err(Error::Unsupported(_))));
+            assert!(matches!(wanted(FS_IOC_FSSETXATTR, &fsxattr[..10], &attr), Err(Error::Invalid)));
+            let as_long = u64::from(flags).to_ne_bytes();
+            assert_eq!(wanted(FS_IOC_SETFLAGS, &as_long, &attr).unwrap(), flags);
+        }
+    }
+}
