@@ -42,13 +42,15 @@ const AFTER_DOT: u64 = 1;
 const AFTER_DOT_DOT: u64 = 2;
 
 /// What we want of the kernel where it can do it.
-const WANTED: [InitFlags; 9] = [
+///
+/// Not `FUSE_ASYNC_DIO`: the kernel drops the cached pages of a range before a direct write is sent, and again
+/// after its reply only where the write is synchronous. A page that is read in between would stay stale.
+const WANTED: [InitFlags; 8] = [
     InitFlags::FUSE_PARALLEL_DIROPS,
     InitFlags::FUSE_DO_READDIRPLUS,
     InitFlags::FUSE_READDIRPLUS_AUTO,
     InitFlags::FUSE_CACHE_SYMLINKS,
     InitFlags::FUSE_EXPLICIT_INVAL_DATA,
-    InitFlags::FUSE_ASYNC_DIO,
     InitFlags::FUSE_POSIX_ACL,
     // A default ACL stands in the umask's place: who knows both has to decide.
     InitFlags::FUSE_DONT_MASK,
