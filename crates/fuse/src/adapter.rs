@@ -94,6 +94,16 @@ impl<F: FileSystem> Shared<F> {
         }
         errno(error)
     }
+
+    /// Has the kernel ask for a node's attributes again. The kernel takes no lock for that which a request
+    /// holds, so threads that answer requests may call it.
+    pub(crate) fn forget_attributes(&self, node: NodeId) -> Result<()> {
+        /// No offset: the pages stay.
+        const ATTRIBUTES_ALONE: i64 = -1;
+        let Some(notifier) = self.notifier.get() else { return Ok(()) };
+        let told = notifier.inval_inode(INodeNo(node.0), ATTRIBUTES_ALONE, 0);
+        told.map_err(|error| Error::Io(Box::new(error)))
+    }
 }
 
 /// A running adapter, whatever file system it serves.
@@ -290,7 +300,7 @@ impl<F: FileSystem> fuser::Filesystem for Adapter<F> {
             && config.add_capabilities(InitFlags::FUSE_WRITEBACK_CACHE).is_ok();
         // Else the kernel looks for capabilities of the file before every write that it gathers.
         self.drops_set_id =
-            self.writes_back && config.add_capabilities(InitFlags::FUSE_HANDLE_KILLPRIV_V2).is_ok();
+            self.changes && config.add_capabilities(InitFlags::FUSE_HANDLE_KILLPRIV_V2).is_ok();
         let _ = config.set_max_background(MAX_BACKGROUND);
         let can = config.capabilities();
         self.no_open = self.kernel_caches && can.contains(InitFlags::FUSE_NO_OPEN_SUPPORT);
@@ -594,7 +604,7 @@ impl<F: FileSystem> fuser::Filesystem for Adapter<F> {
 
     fn write(
         &self,
-        _: &Request,
+        request: &Request,
         node: INodeNo,
         _: FileHandle,
         offset: u64,
@@ -604,7 +614,7 @@ impl<F: FileSystem> fuser::Filesystem for Adapter<F> {
         _: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        self.send_written(reply, self.write_at(node, offset, data, flags));
+        self.send_written(reply, self.write_at(request, node, offset, data, flags));
     }
 
     fn fallocate(
@@ -660,7 +670,7 @@ impl<F: FileSystem> fuser::Filesystem for Adapter<F> {
 
     fn setxattr(
         &self,
-        _: &Request,
+        request: &Request,
         node: INodeNo,
         name: &OsStr,
         value: &[u8],
@@ -668,7 +678,7 @@ impl<F: FileSystem> fuser::Filesystem for Adapter<F> {
         _: u32,
         reply: ReplyEmpty,
     ) {
-        self.send_done(reply, self.set_xattr(node, name, value, flags));
+        self.send_done(reply, self.set_xattr(request, node, name, value, flags));
     }
 
     fn removexattr(&self, _: &Request, node: INodeNo, name: &OsStr, reply: ReplyEmpty) {

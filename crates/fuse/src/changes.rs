@@ -5,8 +5,12 @@
 //! write-back cache it also knows length and times of open files better than we do, and sends
 //! them when it writes.
 //!
-//! What is not offered: O_TMPFILE, which fuser has no request for. What fuser does not pass on: that who sets an ACL is not in the file's
-//! group, so that its setgid bit is to go (`FUSE_SETXATTR_ACL_KILL_SGID`); the bit stays.
+//! Whether a setgid bit goes depends on the caller's supplementary groups. FUSE does not tell them: they
+//! are read from `/proc` while the caller waits. (`FUSE_SETXATTR_ACL_KILL_SGID` would tell for access
+//! lists; fuser does not pass it on.) An answer to a write brings no mode and the kernel keeps the one that
+//! it has, so the kernel is told to forget it.
+//!
+//! What is not offered: O_TMPFILE, which fuser has no request for.
 
 use crate::adapter::Adapter;
 use crate::convert::{device_numbers, timestamp};
@@ -17,6 +21,7 @@ use dentree_vfs::{
 };
 use fuser::{INodeNo, RenameFlags, Request, TimeOrNow, WriteFlags};
 use std::ffi::OsStr;
+use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -26,6 +31,8 @@ const FALLOC_PUNCH_HOLE: i32 = 2;
 const FALLOC_ZERO_RANGE: i32 = 16;
 const XATTR_CREATE: i32 = 1;
 const XATTR_REPLACE: i32 = 2;
+const ACCESS_LIST: &str = "system.posix_acl_access";
+const SET_ID: u16 = 0o6000;
 
 /// The most that one COPY_FILE_RANGE copies: it must not hold its caller, who cannot be interrupted, for long.
 const COPY_MAX: u64 = 64 << 20;
@@ -70,6 +77,17 @@ fn caller(request: &Request) -> Identity {
 /// Stands for the right to change a program without taking its setuid bit: FUSE tells who asks, and not their capabilities.
 fn is_root(request: &Request) -> bool {
     request.uid() == 0
+}
+
+/// The caller with all its groups. A caller that is gone is in none, so that it takes a bit rather than leaves it.
+fn member(request: &Request) -> Identity {
+    if is_root(request) {
+        return Identity::Superuser;
+    }
+    let status = fs::read_to_string(format!("/proc/{}/status", request.pid())).unwrap_or_default();
+    let groups = status.lines().find_map(|line| line.strip_prefix("Groups:")).unwrap_or_default();
+    let groups = groups.split_whitespace().filter_map(|group| group.parse().ok()).collect();
+    Identity::User { uid: request.uid(), gid: request.gid(), groups }
 }
 
 /// For changes that make nothing.
@@ -201,34 +219,45 @@ impl<F: FileSystem> Adapter<F> {
         let inode = self.inode(node)?;
         let owner_changes = changes.uid.is_some() || changes.gid.is_some();
         if owner_changes || changes.size.is_some() && !is_root(request) {
-            changes.permissions = changes.permissions.or(self.without_set_id(&inode));
+            changes.permissions = changes.permissions.or(self.without_set_id(request, &inode));
         }
         self.vfs.set_attr(&CHECKED, &inode, &changes)?;
         Ok(inode)
     }
 
-    /// The permissions of a file once its content has changed hands, if they are others than before, and if the kernel leaves that to
-    /// us. A setgid bit without execution by the group means something else and stays.
-    fn without_set_id(&self, file: &Inode<F>) -> Option<u16> {
-        let before = file.attr().permissions;
-        let runs_as_group = before & 0o010 != 0;
-        let left = before & !0o4000 & !(if runs_as_group { 0o2000 } else { 0 });
-        (self.drops_set_id && !file.is_dir() && left != before).then_some(left)
+    /// The permissions of a file once its content or owner has changed, where they are others than before
+    /// and the kernel leaves that to us.
+    fn without_set_id(&self, request: &Request, file: &Inode<F>) -> Option<u16> {
+        let before = file.attr();
+        if !self.drops_set_id || file.is_dir() || before.permissions & SET_ID == 0 {
+            return None;
+        }
+        let left = member(request).without_set_id(&before);
+        (left != before.permissions).then_some(left)
     }
 
-    fn drop_set_id(&self, file: &Inode<F>) -> Result<()> {
-        let Some(permissions) = self.without_set_id(file) else { return Ok(()) };
+    /// Before the content changes: no program runs with an identity that somebody else's content would have.
+    fn drop_set_id(&self, request: &Request, file: &Inode<F>) -> Result<()> {
+        let Some(permissions) = self.without_set_id(request, file) else { return Ok(()) };
         let left = SetAttr { permissions: Some(permissions), ..SetAttr::default() };
-        self.vfs.set_attr(&CHECKED, file, &left)
+        self.vfs.set_attr(&CHECKED, file, &left)?;
+        self.shared.forget_attributes(self.ids.node(file.ino()))
     }
 
-    pub(crate) fn write_at(&self, node: INodeNo, offset: u64, data: &[u8], flags: WriteFlags) -> Result<u32> {
+    pub(crate) fn write_at(
+        &self,
+        request: &Request,
+        node: INodeNo,
+        offset: u64,
+        data: &[u8],
+        flags: WriteFlags,
+    ) -> Result<u32> {
         let file = self.inode(node)?;
         let written = if flags.contains(WriteFlags::FUSE_WRITE_CACHE) {
             self.write_gathered(&file, offset, data)?
         } else {
             if flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID) {
-                self.drop_set_id(&file)?;
+                self.drop_set_id(request, &file)?;
             }
             self.with_space(|| self.vfs.write(&CHECKED, &file, offset, data))?
         };
@@ -270,7 +299,7 @@ impl<F: FileSystem> Adapter<F> {
         };
         let file = self.inode(node)?;
         if !is_root(request) {
-            self.drop_set_id(&file)?;
+            self.drop_set_id(request, &file)?;
         }
         self.with_space(|| self.vfs.allocate(&CHECKED, &file, offset, len, how))
     }
@@ -285,7 +314,7 @@ impl<F: FileSystem> Adapter<F> {
     ) -> Result<u32> {
         let (from, to) = (self.inode(from)?, self.inode(to)?);
         if !is_root(request) {
-            self.drop_set_id(&to)?;
+            self.drop_set_id(request, &to)?;
         }
         let len = len.min(COPY_MAX);
         let mut piece = vec![0; len.min(COPY_STEP) as usize];
@@ -311,7 +340,14 @@ impl<F: FileSystem> Adapter<F> {
         self.vfs.fsync(&*self.inode(node)?, durability)
     }
 
-    pub(crate) fn set_xattr(&self, node: INodeNo, name: &OsStr, value: &[u8], flags: i32) -> Result<()> {
+    pub(crate) fn set_xattr(
+        &self,
+        request: &Request,
+        node: INodeNo,
+        name: &OsStr,
+        value: &[u8],
+        flags: i32,
+    ) -> Result<()> {
         let how = match flags {
             0 => SetXattr::Any,
             XATTR_CREATE => SetXattr::Create,
@@ -319,7 +355,12 @@ impl<F: FileSystem> Adapter<F> {
             _ => return Err(Error::Invalid),
         };
         let inode = self.inode(node)?;
-        self.with_space(|| self.vfs.setxattr(&CHECKED, &inode, name.as_bytes(), value, how))
+        let mut who = if name == ACCESS_LIST { member(request) } else { CHECKED };
+        if let Identity::User { uid, .. } = &mut who {
+            // The kernel has found that the caller may do what the owner may.
+            *uid = inode.attr().uid;
+        }
+        self.with_space(|| self.vfs.setxattr(&who, &inode, name.as_bytes(), value, how))
     }
 
     pub(crate) fn remove_xattr(&self, node: INodeNo, name: &OsStr) -> Result<()> {

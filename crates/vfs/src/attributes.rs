@@ -5,7 +5,7 @@
 
 use crate::acl::{ACCESS, Acl, DEFAULT};
 use crate::inode::lock;
-use crate::permissions::{APPEND_ONLY, IMMUTABLE, SET_GID, STICKY, Touch, after_writing, without_set_id};
+use crate::permissions::{APPEND_ONLY, IMMUTABLE, SET_GID, STICKY, Touch, after_writing};
 use crate::{
     Access, Attr, Error, FileSystem, FileType, Identity, Inode, Result, SetAttr, SetTime, SetXattr,
     Timestamp, Vfs,
@@ -43,7 +43,7 @@ impl<F: FileSystem> Vfs<F> {
                 *permissions &= !SET_GID;
             }
         } else if !inode.is_dir() && !matches!(who, Identity::Checked { .. }) {
-            let mut left = if owner_changes { without_set_id(who, &attr) } else { attr.permissions };
+            let mut left = if owner_changes { who.without_set_id(&attr) } else { attr.permissions };
             if changes.size.is_some() {
                 left &= after_writing(who, &attr);
             }

@@ -151,12 +151,15 @@ impl<F: FileSystem> Vfs<F> {
 /// The permissions that are left of `attr`'s once `who` has changed the content: a program that somebody else wrote to is
 /// no longer its owner's.
 pub(crate) fn after_writing(who: &Identity, attr: &Attr) -> u16 {
-    if who.is_bound() { without_set_id(who, attr) } else { attr.permissions }
+    if who.is_bound() { who.without_set_id(attr) } else { attr.permissions }
 }
 
-/// The permissions without the bits that lend an identity. A setgid bit without execution by the group means mandatory
-/// locking and is taken only by strangers to the group.
-pub(crate) fn without_set_id(who: &Identity, attr: &Attr) -> u16 {
-    let runs_as_group = attr.permissions & GROUP_EXECUTE != 0 || !who.is_in(attr.gid);
-    attr.permissions & !SET_UID & !(if runs_as_group { SET_GID } else { 0 })
+impl Identity {
+    /// The permissions that a file keeps when this identity changes its content, or its owner changes: setuid and
+    /// setgid bits go. A setgid bit without execution by the group means mandatory locking and goes only where the
+    /// identity is not in the group.
+    pub fn without_set_id(&self, attr: &Attr) -> u16 {
+        let drops_set_gid = attr.permissions & GROUP_EXECUTE != 0 || !self.is_in(attr.gid);
+        attr.permissions & !SET_UID & !(if drops_set_gid { SET_GID } else { 0 })
+    }
 }
