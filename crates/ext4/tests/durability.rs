@@ -67,3 +67,23 @@ fn what_was_cut_off_does_not_come_back_when_a_file_grows_again() {
     expected.resize(found.len().max(5000), 0);
     assert!(found == expected);
 }
+
+#[test]
+fn a_file_system_says_whether_anything_is_in_memory_alone() {
+    let image = Image::new("-t ext4", "16M", |tree| std::fs::write(tree.join("file"), CONTENT).unwrap());
+    let device = Arc::new(MemoryDevice::from(std::fs::read(image.path()).unwrap()));
+    let fs = Ext4::open(device, writable()).unwrap();
+    let file = node(&fs, "file");
+    let changes: [fn(&Ext4, &Node); 3] = [
+        |fs, file| assert_eq!(fs.write_back(file, 0, &[8; 9000]).unwrap(), 9000),
+        |fs, file| assert_eq!(fs.write_back(file, 0, &[9; 1 << 20]).unwrap(), 1 << 20),
+        |fs, file| set_size(fs, file, 5),
+    ];
+    for (number, change) in changes.iter().enumerate() {
+        assert!(!fs.has_unsynced(), "before change {number}");
+        change(&fs, &file);
+        assert!(fs.has_unsynced(), "change {number}");
+        fs.sync().unwrap();
+    }
+    assert!(!fs.has_unsynced());
+}

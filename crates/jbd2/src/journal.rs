@@ -167,6 +167,12 @@ impl Journal {
         self.wait_commit(self.shared.running())
     }
 
+    /// Whether the running transaction has changes. Without, [`force_commit`](Journal::force_commit) only
+    /// flushes the device.
+    pub fn has_changes(&self) -> bool {
+        self.shared.gate.credits() > 0
+    }
+
     /// Commits all changes made so far, writes all blocks home and marks the journal as clean.
     ///
     /// # Errors

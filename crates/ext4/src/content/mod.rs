@@ -124,6 +124,13 @@ impl Ext4 {
         lost.map_or(Ok(()), Err)
     }
 
+    /// Whether [`sync`](dentree_vfs::FileSystem::sync) has something to write. Changes that other threads
+    /// are making may be missed.
+    pub fn has_unsynced(&self) -> bool {
+        let Some(writer) = &self.writer else { return false };
+        !writer.unstored.nodes().is_empty() || writer.journal.has_changes()
+    }
+
     /// Stores all that is in memory, of as many files as can be. They are in the image then, but for a crash before the next commit.
     pub(crate) fn store_all(&self) -> Result<()> {
         let Some(writer) = &self.writer else { return Ok(()) };
