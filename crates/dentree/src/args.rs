@@ -233,9 +233,10 @@ pub(crate) struct CatArgs {
 #[command(
     long_about = "Copy files and directories out of an image, or into one\n\nThe side that is IMAGE:PATH is the image; here the colon \
                   cannot be left out. Directories are copied with all that is in them; sparse files stay sparse, symbolic links \
-                  are copied as links. A file gets its name only when it is complete, in the place of what had that name. \
-                  Nothing is written outside TARGET, whatever the names and links in the image or below TARGET say. What comes into an \
-                  image belongs to root, unless -a keeps its owner."
+                  in them are copied as links. A SOURCE that is a link is followed, unless -a keeps it. A new file gets its name only \
+                  when it is complete; one that is there is written to, as by cp(1), and so is a pipe or a device that is TARGET. Below \
+                  TARGET no link is followed and nothing but regular files is written to, whatever the names and links in the image say. \
+                  What comes into an image belongs to root, unless -a keeps its owner."
 )]
 pub(crate) struct CpArgs {
     /// What to copy
@@ -244,9 +245,12 @@ pub(crate) struct CpArgs {
     /// Where to: into it where it is a directory, else under this name
     #[arg(value_hint = ValueHint::AnyPath)]
     pub(crate) target: OsString,
-    /// Keep all: owners, exact modes and times, extended attributes, hard links
+    /// Keep all: owners, exact modes and times, extended attributes, hard links, and a SOURCE that is a link
     #[arg(short, long)]
     pub(crate) archive: bool,
+    /// Replace what is there by a new file, whatever it is, instead of writing to it
+    #[arg(long)]
+    pub(crate) remove_destination: bool,
 }
 
 #[derive(Debug, Args)]

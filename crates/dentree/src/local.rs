@@ -1,9 +1,10 @@
 //! Files of this machine, as those who copy them into an image read them.
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{SeekFrom, seek};
 use rustix::io::Errno;
 use std::fs::File;
-use std::io;
+use std::io::{self, ErrorKind, Read};
 use std::ops::{ControlFlow, Range};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -56,6 +57,20 @@ fn next_data(file: &File, offset: u64, size: u64, grain: u64) -> io::Result<Opti
     let end = seek(file, SeekFrom::Hole(start))?.min(size);
     let whole = (start - start % grain).max(offset)..end.next_multiple_of(grain).min(size);
     Ok((start < end).then_some(whole))
+}
+
+/// Reads what comes next from a file that was opened without waiting; `None` where nothing has come for a moment, in which a signal may
+/// have.
+pub(crate) fn read_ready(file: &mut File, buf: &mut [u8]) -> io::Result<Option<usize>> {
+    const MOMENT: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+    match poll(&mut [PollFd::new(&*file, PollFlags::IN)], Some(&MOMENT)) {
+        Ok(0) | Err(Errno::INTR) => return Ok(None),
+        ready => ready?,
+    };
+    match file.read(buf) {
+        Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => Ok(None),
+        read => read.map(Some),
+    }
 }
 
 /// The extended attributes of a file, or of a link itself, in the order of their names.

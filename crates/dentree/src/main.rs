@@ -4,6 +4,7 @@
 
 mod args;
 mod command;
+mod draft;
 mod fanout;
 mod image;
 mod interrupt;

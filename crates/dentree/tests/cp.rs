@@ -1,15 +1,18 @@
 //! `dentree cp`: what is kept, and that nothing is written outside the target.
 
 mod common;
+mod judged;
 mod population;
 
 use common::{Image, assert_same_lines, can_mount, dentree, from_a_terminal, succeeds, text};
+use judged::{end_with, makes_files_without_names, stopped_midway};
+use rustix::process::Signal;
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, symlink};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 fn rich() -> Option<Image> {
     can_mount().then(|| Image::filled(&["-t", "ext4"], population::everything))
@@ -179,38 +182,52 @@ fn links_that_are_in_the_target_already_are_not_followed() {
     symlink(victim.join("kept"), target.join("file")).unwrap();
     let output = dentree(["cp", &image.at("/"), target.to_str().unwrap()]);
     assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
-    assert_eq!(fs::read(victim.join("kept")).unwrap(), b"kept");
-    assert_eq!(fs::read_dir(&victim).unwrap().count(), 1);
+    let outside = || (fs::read(victim.join("kept")).unwrap(), fs::read_dir(&victim).unwrap().count());
+    assert_eq!(outside(), (b"kept".to_vec(), 1));
+    assert!(target.join("file").is_symlink() && text(&output.stderr).contains("/file: something"));
+    // A link to a directory stays in the way.
+    let output = dentree(["cp", "--remove-destination", &image.at("/"), target.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
+    assert_eq!(outside(), (b"kept".to_vec(), 1));
     assert_eq!(fs::read(target.join("file")).unwrap(), b"from the image");
+    assert!(!target.join("file").is_symlink());
+}
+
+/// A copy of a large file out of an image into `copy`, stopped in the middle.
+fn long_copy(image: &Image) -> Child {
+    let content = image.dir.path().join("content");
+    fs::write(&content, vec![7; 300 << 20]).unwrap();
+    succeeds(["cp", content.to_str().unwrap(), &image.at("/large")]);
+    fs::remove_file(&content).unwrap();
+    let target = image.dir.path().join("copy");
+    fs::create_dir(&target).unwrap();
+    stopped_midway(|| {
+        let _ = fs::remove_file(target.join("large"));
+        let mut copy = from_a_terminal();
+        copy.args([OsStr::new("cp"), OsStr::new(&image.at("/large")), target.as_os_str()]);
+        copy.stderr(Stdio::piped()).spawn().unwrap()
+    })
 }
 
 #[test]
 fn an_interrupted_copy_leaves_no_half_file_under_its_name() {
-    let image = Image::new(512, &["-t", "ext4"]);
-    let content = image.dir.path().join("content");
-    fs::write(&content, vec![7; 400 << 20]).unwrap();
-    image.debugfs(&[&format!("write {} large", content.display())]);
-    fs::remove_file(&content).unwrap();
-    let target = image.dir.path().join("copy");
-    fs::create_dir(&target).unwrap();
-    let mut child = from_a_terminal()
-        .args([OsStr::new("cp"), OsStr::new(&image.at("/large")), target.as_os_str()])
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    // Once there is a draft the copy has begun.
-    while is_empty(&target) && child.try_wait().unwrap().is_none() {
-        std::thread::yield_now();
+    let image = Image::new(400, &["-t", "ext4"]);
+    let output = end_with(long_copy(&image), Signal::INT);
+    let message = text(&output.stderr);
+    assert!(output.status.code() == Some(1) && message.contains("interrupted"), "{message}");
+    assert!(is_empty(&image.dir.path().join("copy")));
+}
+
+#[test]
+fn a_killed_copy_leaves_nothing_behind() {
+    let image = Image::new(400, &["-t", "ext4"]);
+    if !makes_files_without_names(image.dir.path()) {
+        return;
     }
-    let pid = rustix::process::Pid::from_child(&child);
-    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
-    let output = child.wait_with_output().unwrap();
-    match output.status.code() {
-        Some(1) => {
-            assert!(text(&output.stderr).contains("interrupted"), "{}", text(&output.stderr));
-            assert!(is_empty(&target));
-        }
-        // It was faster than the signal.
-        code => assert_eq!((code, fs::metadata(target.join("large")).unwrap().len()), (Some(0), 400 << 20)),
-    }
+    end_with(long_copy(&image), Signal::KILL);
+    let left: Vec<_> = fs::read_dir(image.dir.path().join("copy"))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name())
+        .collect();
+    assert!(left.is_empty(), "{left:?}");
 }

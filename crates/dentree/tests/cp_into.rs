@@ -112,7 +112,12 @@ fn what_is_there_is_replaced_or_filled_and_links_are_not_entered() {
     succeeds(["touch", &image.at("/to/file"), &image.at("/to/dir/stays"), &image.at("/victim/file")]);
     succeeds(["ln", "-s", "/victim/file", &image.at("/to/link")]);
     let into = format!("{}/.", local.display());
-    succeeds(["cp", &into, &image.at("/to")]);
+    // Below a directory a link is not written through, and not replaced without being asked for.
+    let refused = dentree(["cp", &into, &image.at("/to")]);
+    let message = text(&refused.stderr);
+    assert!(refused.status.code() == Some(1) && message.contains("/to/link: something"), "{message}");
+    assert_eq!(text(&succeeds(["cat", &image.at("/to/file")])), "new");
+    succeeds(["cp", "--remove-destination", &into, &image.at("/to")]);
     assert_eq!(text(&succeeds(["cat", &image.at("/to/link")])), "new");
     assert_eq!(text(&succeeds(["cat", &image.at("/victim/file")])), "");
     assert_eq!(text(&succeeds(["ls", &image.at("/to/dir")])), "inside\nstays\n");

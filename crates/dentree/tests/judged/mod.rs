@@ -4,6 +4,7 @@
 
 pub use crate::common::assert_clean;
 use crate::common::{Image, Mount, assert_same_lines, dentree, succeeds, text, tool};
+use rustix::fs::{Mode, OFlags};
 use rustix::process::{Pid, Signal, kill_process};
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -176,6 +177,15 @@ pub fn stopped_midway(start: impl Fn() -> Child) -> Child {
         kill_process(pid, Signal::CONT).unwrap();
         child.wait().unwrap();
     }
+}
+
+/// Whether the file system of `dir` has files without names (`O_TMPFILE`); prints where not.
+pub fn makes_files_without_names(dir: &Path) -> bool {
+    let made = rustix::fs::open(dir, OFlags::TMPFILE | OFlags::RDWR, Mode::RWXU);
+    if let Err(error) = &made {
+        println!("skipped: files without names cannot be made in {}: {error}", dir.display());
+    }
+    made.is_ok()
 }
 
 /// Sends a stopped process a signal, and what it says when it has ended.

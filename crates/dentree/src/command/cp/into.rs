@@ -1,25 +1,26 @@
 //! Out of the file system of this machine into an image.
 //!
-//! One thread, in the order of the names' bytes. A file has no name until it is complete: what an interrupted copy has begun
-//! goes by itself, also where the machine stops. A directory gets its attributes when all that is below it has been made.
+//! One thread, in the order of the names' bytes. A new file has no name until it is complete: what an interrupted copy has begun
+//! goes by itself, also where the machine stops. A file that is there is written through, as by cp(1). A directory gets its
+//! attributes when all that is below it has been made.
 
 use super::keep::{Keeper, Loss};
 use super::place::is_plain_name;
-use super::{Progress, local_problem};
+use super::{CUT_SHORT, DANGLING, IN_THE_WAY, JUST_MADE, Progress, local_problem};
 use crate::args::CpArgs;
 use crate::command::ln::place;
 use crate::image::{Image, Location, Node, Session, WHO};
-use crate::local::{each_data, read_xattrs};
+use crate::local::{each_data, read_ready, read_xattrs};
 use crate::path::join;
 use crate::report::{Problem, Status, Stop};
 use dentree_vfs::{Error, FileType, Ino, NewKind, SetAttr, SetTime, SetXattr, Timestamp, WalkOptions};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, File, Metadata};
-use std::io;
+use std::fs::{self, File, Metadata, OpenOptions};
+use std::io::{self, Seek, SeekFrom};
 use std::ops::ControlFlow;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 pub(super) fn run(session: &Session, args: &CpArgs) -> Result<(), Stop> {
@@ -34,6 +35,8 @@ pub(super) fn run(session: &Session, args: &CpArgs) -> Result<(), Stop> {
         session,
         image: &target.image,
         archive: args.archive,
+        remove: args.remove_destination,
+        made: HashSet::new(),
         keeper: &keeper,
         progress: &progress,
         links: HashMap::new(),
@@ -59,6 +62,8 @@ struct Found {
     local: PathBuf,
     metadata: Metadata,
     path: Vec<u8>,
+    /// The user named it, and what it is to be called.
+    named: bool,
 }
 
 /// What is still to be done, the next one last.
@@ -73,6 +78,10 @@ struct Copy<'a> {
     session: &'a Session,
     image: &'a Image,
     archive: bool,
+    /// What is there is replaced, and never written through.
+    remove: bool,
+    /// Names that operands were copied to.
+    made: HashSet<Vec<u8>>,
     keeper: &'a Keeper,
     progress: &'a Progress,
     /// Inodes of this machine with several names, by device and number.
@@ -86,8 +95,13 @@ struct Copy<'a> {
 enum Failed {
     Image(Error),
     Local(io::Error),
+    /// What is there may not be written to.
+    Refused(&'static str),
     Interrupted,
 }
+
+/// How much of a pipe or a device is read at a time.
+const CHUNK: usize = 64 << 10;
 
 impl From<Error> for Failed {
     fn from(error: Error) -> Self {
@@ -104,22 +118,27 @@ impl Copy<'_> {
             .split(|&byte| byte == b'/')
             .rfind(|name| !name.is_empty())
             .filter(|name| is_plain_name(name));
-        let metadata = fs::symlink_metadata(source).map_err(|error| local_problem(source, &error))?;
-        let local = source.to_owned();
+        let metadata = if self.archive { fs::symlink_metadata(source) } else { fs::metadata(source) };
+        let metadata = metadata.map_err(|error| local_problem(source, &error))?;
+        let found = |path| Found { local: source.to_owned(), metadata: metadata.clone(), path, named: true };
         match (directory, name) {
             (Some(directory), Some(name)) => {
-                let found = Found { local, metadata, path: join(&target.path, name) };
-                self.entry(directory, name.to_vec(), found);
+                let found = found(join(&target.path, name));
+                if !metadata.is_dir() && !self.made.insert(name.to_vec()) {
+                    self.failed(&found, Failed::Refused(JUST_MADE));
+                } else {
+                    self.entry(directory, name.to_vec(), found);
+                }
             }
             (Some(directory), None) => {
-                self.contents(directory.clone(), false, Found { local, metadata, path: target.path.clone() });
+                self.contents(directory.clone(), false, found(target.path.clone()));
             }
             (None, _) => {
                 if target.is_directory_meant() && !metadata.is_dir() {
                     return Err(target.problem(&Error::NotFound));
                 }
                 let (dir, name) = target.last()?;
-                self.entry(&dir, name.to_vec(), Found { local, metadata, path: target.path.clone() });
+                self.entry(&dir, name.to_vec(), found(target.path.clone()));
             }
         }
         Ok(())
@@ -188,7 +207,7 @@ impl Copy<'_> {
                 Ok(metadata) => {
                     let name = name.into_vec();
                     let path = join(&path, &name);
-                    self.entry(&node, name, Found { local, metadata, path });
+                    self.entry(&node, name, Found { local, metadata, path, named: false });
                 }
                 Err(error) => self.session.report.problem(&local_problem(&local, &error)),
             }
@@ -223,6 +242,10 @@ impl Copy<'_> {
             }
             Failed::Image(error) => self.session.report.problem(&self.image.problem(&found.path, &error)),
             Failed::Local(error) => self.session.report.problem(&local_problem(&found.local, &error)),
+            Failed::Refused(why) => {
+                let problem = Problem::new(self.image.at(&found.path), Status::Failed, why);
+                self.session.report.problem(&problem);
+            }
             Failed::Interrupted => {}
         }
     }
@@ -235,12 +258,8 @@ impl Copy<'_> {
             let first = self.image.inode(first)?;
             return Ok(place(vfs, (dir, name), true, &mut |name| vfs.link(WHO, &first, dir, name))?);
         }
-        let node = if found.metadata.is_file() {
-            let node = vfs.make_unnamed(WHO, dir, 0o600)?;
-            self.content(&node, found)?;
-            self.keep(&node, found)?;
-            place(vfs, (dir, name), true, &mut |name| vfs.link(WHO, &node, dir, name))?;
-            node
+        let node = if found.metadata.is_file() || (found.named && !self.archive) {
+            self.regular(dir, name, found)?
         } else {
             let target = read_target(found).map_err(Failed::Local)?;
             let kind = new_kind(&found.metadata, &target);
@@ -259,30 +278,103 @@ impl Copy<'_> {
         Ok(())
     }
 
+    /// Copies content to what is there, or makes a file.
+    fn regular(&self, dir: &Node, name: &[u8], found: &Found) -> Result<Node, Failed> {
+        let vfs = &self.image.vfs;
+        let Some(node) = self.to_write_through(dir, name, found)? else {
+            let node = vfs.make_unnamed(WHO, dir, 0o600)?;
+            self.content(&node, found)?;
+            self.keep(&node, found)?;
+            place(vfs, (dir, name), true, &mut |name| vfs.link(WHO, &node, dir, name))?;
+            return Ok(node);
+        };
+        vfs.set_attr(WHO, &node, &SetAttr { size: Some(0), ..SetAttr::default() })?;
+        match self.content(&node, found) {
+            Err(Failed::Interrupted) => return Err(Failed::Refused(CUT_SHORT)),
+            done => done?,
+        }
+        if self.archive {
+            self.keep(&node, found)?;
+        }
+        Ok(node)
+    }
+
+    /// The regular file that `dir` has under `name`, which stays the file that it is; `None` where a new one is made.
+    fn to_write_through(&self, dir: &Node, name: &[u8], found: &Found) -> Result<Option<Node>, Failed> {
+        let vfs = &self.image.vfs;
+        let Some(mut there) = vfs.lookup(WHO, dir, name)? else { return Ok(None) };
+        if there.kind() == FileType::Symlink && found.named && !self.remove {
+            there = match vfs.walk(WHO, dir, name, WalkOptions::FOLLOW) {
+                Err(Error::NotFound) => return Err(Failed::Refused(DANGLING)),
+                end => end?,
+            };
+        }
+        match there.kind() {
+            FileType::Directory => Err(Error::IsADirectory.into()),
+            _ if self.remove => Ok(None),
+            // A file with other names is not the copy of them all.
+            FileType::Regular if self.archive && there.attr().nlink > 1 => Ok(None),
+            FileType::Regular => Ok(Some(there)),
+            _ => Err(Failed::Refused(IN_THE_WAY)),
+        }
+    }
+
     /// Copies data; holes stay holes.
     fn content(&self, node: &Node, found: &Found) -> Result<(), Failed> {
-        let vfs = &self.image.vfs;
-        let file = File::open(&found.local).map_err(Failed::Local)?;
-        let size = file.metadata().map_err(Failed::Local)?.len();
+        // Without waiting for somebody at the other end of a pipe: that is done where Ctrl-C is heard.
+        let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
+        let file = OpenOptions::new().read(true).custom_flags(flags).open(&found.local);
+        let mut file = file.map_err(Failed::Local)?;
+        let metadata = file.metadata().map_err(Failed::Local)?;
+        let size = if metadata.is_file() { metadata.len() } else { 0 };
         let copied = each_data(&file, size, 1, &mut |offset, bytes| {
             if self.session.is_interrupted() {
                 return ControlFlow::Break(Failed::Interrupted);
             }
-            match vfs.write(WHO, node, offset, bytes) {
-                Ok(written) if written == bytes.len() => {}
-                Ok(_) => return ControlFlow::Break(Error::NoSpace.into()),
-                Err(error) => return ControlFlow::Break(error.into()),
+            match self.write(node, offset, bytes) {
+                Ok(()) => ControlFlow::Continue(()),
+                Err(why) => ControlFlow::Break(why),
             }
-            self.progress.add(0, bytes.len() as u64);
-            ControlFlow::Continue(())
         });
         match copied.map_err(Failed::Local)? {
             ControlFlow::Continue(end) if end < size => {
-                Ok(vfs.set_attr(WHO, node, &SetAttr { size: Some(size), ..SetAttr::default() })?)
+                let size = SetAttr { size: Some(size), ..SetAttr::default() };
+                self.image.vfs.set_attr(WHO, node, &size)?;
             }
-            ControlFlow::Continue(_) => Ok(()),
-            ControlFlow::Break(why) => Err(why),
+            ControlFlow::Continue(_) => {}
+            ControlFlow::Break(why) => return Err(why),
         }
+        self.rest(node, &mut file, size)
+    }
+
+    /// Copies what is behind the size that a file has by its attributes: pipes, devices and files of /proc have none.
+    fn rest(&self, node: &Node, file: &mut File, size: u64) -> Result<(), Failed> {
+        if size > 0 {
+            file.seek(SeekFrom::Start(size)).map_err(Failed::Local)?;
+        }
+        let mut chunk = vec![0; CHUNK];
+        let mut offset = size;
+        loop {
+            if self.session.is_interrupted() {
+                return Err(Failed::Interrupted);
+            }
+            match read_ready(file, &mut chunk).map_err(Failed::Local)? {
+                Some(0) => return Ok(()),
+                Some(len) => {
+                    self.write(node, offset, &chunk[..len])?;
+                    offset += len as u64;
+                }
+                None => {}
+            }
+        }
+    }
+
+    fn write(&self, node: &Node, offset: u64, bytes: &[u8]) -> Result<(), Failed> {
+        if self.image.vfs.write(WHO, node, offset, bytes)? != bytes.len() {
+            return Err(Error::NoSpace.into());
+        }
+        self.progress.add(0, bytes.len() as u64);
+        Ok(())
     }
 
     /// Gives `node` what was found: everything, or what `cp -r` keeps.

@@ -36,6 +36,14 @@ pub(crate) fn run(session: &Session, args: &CpArgs) -> Result<(), Stop> {
     }
 }
 
+/// Why something that is there is not written to.
+const DANGLING: &str = "a symbolic link to nothing is there, and nothing is written through it";
+const IN_THE_WAY: &str = "something that is no regular file is in the way; --remove-destination replaces it";
+/// Of a file that was written through.
+const CUT_SHORT: &str = "interrupted: it holds a part of what it was to hold";
+/// Two operands have one name: the second is no reason to write to what the first has made, nor through it.
+const JUST_MADE: &str = "not copied over what this command has just made";
+
 fn local_problem(path: &Path, error: &io::Error) -> Problem {
     Problem::local(path.as_os_str().as_bytes(), error)
 }

@@ -1,13 +1,14 @@
 //! Out of an image into the file system of this machine.
 //!
-//! Directories are made first and get their attributes when all that is directly in them has been made; files get
-//! their name when they are complete. So an interrupted copy leaves whole files, and directories at most open to
-//! their owner alone.
+//! Directories are made first and get their attributes when all that is directly in them has been made; new files get
+//! their name when they are complete, and files that are there are written through. So an interrupted copy leaves new files
+//! whole, and new directories at most open to their owner alone.
 
 use super::keep::{Keeper, Loss};
-use super::place::{Draft, Place, Target, is_plain_name};
-use super::{Progress, local_problem};
+use super::place::{Destination, Place, Rules, Target, is_plain_name};
+use super::{CUT_SHORT, JUST_MADE, Progress, local_problem};
 use crate::args::CpArgs;
+use crate::draft::Existing;
 use crate::fanout::{self, Emit, Order};
 use crate::image::{Image, Node, Session};
 use crate::interrupt::interruptible;
@@ -15,10 +16,12 @@ use crate::path::join;
 use crate::report::{Problem, Report, Status, Stop};
 use crate::tree::{Entry, Listing, Tree, parts};
 use dentree_vfs::{Error, Extent, FileType, Ino, WalkOptions};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::ffi::OsStr;
 use std::fs::File;
-use std::io;
+use std::io::{self, Write};
 use std::ops::{ControlFlow, Range};
+use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -29,7 +32,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 const CHUNK: usize = 1 << 20;
 
 pub(super) fn run(session: &Session, args: &CpArgs) -> Result<(), Stop> {
-    let found = session.walk_each(&args.sources, WalkOptions::KEEP_LINK);
+    let options = if args.archive { WalkOptions::KEEP_LINK } else { WalkOptions::FOLLOW };
+    let found = session.walk_each(&args.sources, options);
     let local = Path::new(&args.target);
     let is_dir = local.is_dir();
     if args.sources.len() > 1 && !is_dir {
@@ -39,15 +43,27 @@ pub(super) fn run(session: &Session, args: &CpArgs) -> Result<(), Stop> {
     fanout::raise_file_limit();
     let progress = Progress::new();
     let keeper = Keeper::new(args.archive);
+    let mut made = HashSet::new();
     for (at, node) in &found {
         // The root of an image has no name, nor have `.` and `..`: what is in them goes into the directory.
         let name =
             at.path.rsplit(|&byte| byte == b'/').next().filter(|name| is_plain_name(name)).unwrap_or(b"");
         let (top, name) = if is_dir { (local, name) } else { split(local) };
+        let is_directory_meant = !is_dir && args.target.as_bytes().ends_with(b"/");
+        if is_directory_meant && !node.is_dir() {
+            return Err(local_problem(local, &io::ErrorKind::NotADirectory.into()).into());
+        }
+        if !node.is_dir() && !made.insert(name) {
+            session
+                .report
+                .problem(&local_problem(&top.join(OsStr::from_bytes(name)), &io::Error::other(JUST_MADE)));
+            continue;
+        }
         let top = Arc::new(Place::top(top).map_err(|error| local_problem(top, &error))?);
         let copy = Copy {
             tree: Tree::new(&at.image, &session.report),
             archive: args.archive,
+            remove: args.remove_destination,
             keeper: &keeper,
             top: top.clone(),
             links: Mutex::default(),
@@ -65,7 +81,7 @@ pub(super) fn run(session: &Session, args: &CpArgs) -> Result<(), Stop> {
     progress.bar.finish_and_clear();
     keeper.tell(&session.report);
     if interrupted.load(Ordering::Relaxed) {
-        let message = "interrupted; the files that have their names are complete";
+        let message = "interrupted; the new files that have their names are complete";
         return Err(Problem::new("cp", Status::Failed, message).into());
     }
     Ok(())
@@ -103,6 +119,8 @@ type FirstName = Arc<Mutex<Option<Vec<Vec<u8>>>>>;
 struct Copy<'a> {
     tree: Tree<'a>,
     archive: bool,
+    /// What is there is replaced, and never written through.
+    remove: bool,
     keeper: &'a Keeper,
     top: Arc<Place>,
     /// Files with several names.
@@ -138,7 +156,7 @@ impl Copy<'_> {
             Job::Start { into, name, node, path } if node.attr().is_dir() => {
                 self.directory(&into, &name, node, path, emit);
             }
-            Job::Start { into, name, node, path } => self.entry(&into, &name, &node, &path),
+            Job::Start { into, name, node, path } => self.entry(&into, &name, true, &node, &path),
             Job::Contents { into, node, path } => match Place::top(&into.label(b"")) {
                 Ok(place) => self.fill(place, false, node, path, emit),
                 Err(error) => self.report().problem(&local_problem(&into.label(b""), &error)),
@@ -153,7 +171,7 @@ impl Copy<'_> {
                 for entry in range.map(|index| listing.get(index)).take_while(|_| !self.stopped()) {
                     let path = join(&path, entry.name);
                     if let Some(node) = self.tree.inode(entry.ino, &path) {
-                        self.entry(&into.place, entry.name, &node, &path);
+                        self.entry(&into.place, entry.name, false, &node, &path);
                     }
                 }
                 self.done(&into);
@@ -212,14 +230,14 @@ impl Copy<'_> {
             self.keeper.apply(
                 self.image(),
                 &into.node,
-                &Target::Directory(&into.place),
+                &Target::directory(&into.place),
                 &into.place.label(b""),
             );
         }
     }
 
-    /// Makes anything but a directory.
-    fn entry(&self, into: &Place, name: &[u8], node: &Node, path: &[u8]) {
+    /// Makes anything but a directory, under a name that the user gave or one of the image's.
+    fn entry(&self, into: &Place, name: &[u8], named: bool, node: &Node, path: &[u8]) {
         let linked = self.archive && node.attr().nlink > 1;
         let copied = if linked {
             let mut links = self.links.lock().unwrap_or_else(PoisonError::into_inner);
@@ -228,14 +246,16 @@ impl Copy<'_> {
             let mut first = first.lock().unwrap_or_else(PoisonError::into_inner);
             let link = match &*first {
                 Some(below) => {
-                    let link = into.link(&self.top, below).and_then(|draft| draft.publish(name));
+                    let link = into.link(&self.top, below);
+                    let link = link.and_then(|draft| draft.publish(name, Existing::Replace));
                     self.keeper.check(Loss::HardLink, &into.label(name), link)
                 }
                 None => false,
             };
-            if link { Ok(()) } else { self.make(into, name, node).map(|()| *first = Some(into.below(name))) }
+            let make = || self.make(into, name, named, node);
+            if link { Ok(()) } else { make().map(|()| *first = Some(into.below(name))) }
         } else {
-            self.make(into, name, node)
+            self.make(into, name, named, node)
         };
         match copied {
             Ok(()) => self.progress.add(1, 0),
@@ -246,23 +266,63 @@ impl Copy<'_> {
         }
     }
 
-    fn make(&self, into: &Place, name: &[u8], node: &Node) -> Result<(), Failed> {
+    fn make(&self, into: &Place, name: &[u8], named: bool, node: &Node) -> Result<(), Failed> {
         let attr = node.attr();
         let draft = match attr.kind {
-            FileType::Regular => {
-                let (draft, file) = into.file()?;
-                self.content(node, &file)?;
-                draft
-            }
+            FileType::Regular => return self.file(into, name, named, node),
             FileType::Symlink => into.symlink(&self.image().vfs.readlink(node)?)?,
             kind => into.node(node_type(kind), (attr.rdev_major, attr.rdev_minor)).map_err(Failed::Node)?,
         };
-        self.publish(draft, into, name, node)
+        self.keeper.apply(self.image(), node, &Target::draft(&draft), &into.label(name));
+        Ok(draft.publish(name, Existing::Replace)?)
     }
 
-    fn publish(&self, draft: Draft<'_>, into: &Place, name: &[u8], node: &Node) -> Result<(), Failed> {
-        self.keeper.apply(self.image(), node, &Target::Draft(&draft), &into.label(name));
-        Ok(draft.publish(name)?)
+    /// Copies a regular file to what is there, or makes one.
+    fn file(&self, into: &Place, name: &[u8], named: bool, node: &Node) -> Result<(), Failed> {
+        let rules = Rules { named, archive: self.archive, remove: self.remove };
+        let (draft, existing) = match into.destination(name, rules)? {
+            Destination::New(draft) => (draft, Existing::Keep),
+            Destination::Instead(draft) => (draft, Existing::Replace),
+            Destination::Through(file) => return self.through(&file, &into.label(name), node),
+            Destination::Stream(mut file) => return self.stream(node, &mut file),
+        };
+        if let Some(file) = draft.open() {
+            self.content(node, file)?;
+        }
+        self.keeper.apply(self.image(), node, &Target::draft(&draft), &into.label(name));
+        Ok(draft.publish(name, existing)?)
+    }
+
+    /// Writes through a regular file that is there: it stays the file that it is, under all of its names.
+    fn through(&self, file: &File, label: &Path, node: &Node) -> Result<(), Failed> {
+        if self.image().is_file(&file.metadata()?) {
+            return Err(io::Error::other("is the image itself").into());
+        }
+        file.set_len(0)?;
+        match self.content(node, file) {
+            Err(Failed::Interrupted) => return Err(io::Error::other(CUT_SHORT).into()),
+            done => done?,
+        }
+        if self.archive {
+            self.keeper.apply(self.image(), node, &Target::Open(file.as_fd()), label);
+        }
+        Ok(())
+    }
+
+    /// Writes to a pipe or a device, from the first byte to the last.
+    fn stream(&self, node: &Node, file: &mut File) -> Result<(), Failed> {
+        let mut buf = vec![0; CHUNK];
+        let mut offset = 0;
+        while !self.stopped() {
+            let len = self.image().vfs.read(node, offset, &mut buf)?;
+            if len == 0 {
+                return Ok(());
+            }
+            file.write_all(&buf[..len])?;
+            offset += len as u64;
+            self.progress.add(0, len as u64);
+        }
+        Err(Failed::Interrupted)
     }
 
     /// Copies data; holes stay holes.

@@ -1,19 +1,20 @@
 //! Where copies go: directories that are open, in which names are made one by one.
 //!
-//! Nothing here takes a path of more than one component, and nothing follows a link: whatever an image names its files, and
-//! whatever links lie in the target already, a copy stays below the directory that the user named. A file is made
-//! under a name that nobody can guess and renamed when it is complete.
+//! Nothing here takes a path of more than one component. Below a directory that is copied no link is followed, and nothing but a
+//! regular file is written to: whatever an image names its files, and whatever lies in the target already, a copy stays below the
+//! directory that the user named. A name that the user gave means what it means to cp(1): links are followed, and a pipe or a device is
+//! written to.
 
+use super::{DANGLING, IN_THE_WAY};
+use crate::draft::Draft;
 use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Timespec, Timestamps, Uid, XattrFlags};
 use rustix::io::Errno;
 use std::ffi::OsStr;
-use std::hash::{BuildHasher, Hasher, RandomState};
+use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::LazyLock;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 const OPEN_DIRECTORY: OFlags =
     OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
@@ -64,24 +65,55 @@ impl Place {
         Ok((Place { fd, below: self.below(name), label: self.label(name) }, made))
     }
 
+    /// Where the content of a file goes that is to be called `name`.
+    pub(super) fn destination(&self, name: &[u8], rules: Rules) -> io::Result<Destination<'_>> {
+        let follows = rules.named && !rules.remove;
+        let flags = if follows { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
+        let found = match rustix::fs::statat(&self.fd, name, flags) {
+            Ok(found) => found,
+            Err(Errno::NOENT) if follows && self.is_there(name) => return Err(io::Error::other(DANGLING)),
+            Err(Errno::NOENT) => return self.file().map(Destination::New),
+            Err(error) => return Err(error.into()),
+        };
+        let kind = FileType::from_raw_mode(found.st_mode);
+        let of_several = rules.archive && found.st_nlink > 1;
+        match kind {
+            FileType::Directory => Err(Errno::ISDIR.into()),
+            _ if rules.remove => self.file().map(Destination::Instead),
+            FileType::RegularFile if of_several => self.file().map(Destination::Instead),
+            FileType::RegularFile => self.open(name, follows).map(Destination::Through),
+            _ if follows => self.open(name, true).map(Destination::Stream),
+            _ => Err(io::Error::other(IN_THE_WAY)),
+        }
+    }
+
+    fn is_there(&self, name: &[u8]) -> bool {
+        rustix::fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW).is_ok()
+    }
+
+    /// Opens what is there for writing.
+    fn open(&self, name: &[u8], follows: bool) -> io::Result<File> {
+        // Without waiting, where something else may have come in the place of a file.
+        let careful = if follows { OFlags::empty() } else { OFlags::NOFOLLOW | OFlags::NONBLOCK };
+        let flags = OFlags::WRONLY | OFlags::CLOEXEC | careful;
+        let file: File = rustix::fs::openat(&self.fd, name, flags, Mode::empty())?.into();
+        if follows || file.metadata()?.is_file() { Ok(file) } else { Err(io::Error::other(IN_THE_WAY)) }
+    }
+
     /// A new file for reading and writing by its owner alone.
-    pub(super) fn file(&self) -> io::Result<(Draft<'_>, std::fs::File)> {
-        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let (draft, fd) =
-            self.draft(|name| rustix::fs::openat(&self.fd, name, flags, Mode::RUSR | Mode::WUSR))?;
-        Ok((draft, fd.into()))
+    fn file(&self) -> io::Result<Draft<'_>> {
+        Draft::file(self.fd.as_fd(), Mode::RUSR | Mode::WUSR)
     }
 
     /// A new symbolic link.
     pub(super) fn symlink(&self, target: &[u8]) -> io::Result<Draft<'_>> {
-        self.draft(|name| rustix::fs::symlinkat(target, &self.fd, name)).map(|(draft, ())| draft)
+        Draft::entry(self.fd.as_fd(), |name| rustix::fs::symlinkat(target, &self.fd, name))
     }
 
     /// A new device, fifo or socket.
     pub(super) fn node(&self, kind: FileType, (major, minor): (u32, u32)) -> io::Result<Draft<'_>> {
         let device = rustix::fs::makedev(major, minor);
-        self.draft(|name| rustix::fs::mknodat(&self.fd, name, kind, Mode::RUSR, device))
-            .map(|(draft, ())| draft)
+        Draft::entry(self.fd.as_fd(), |name| rustix::fs::mknodat(&self.fd, name, kind, Mode::RUSR, device))
     }
 
     /// Another name for the file that was made at `below` under `top`.
@@ -91,93 +123,99 @@ impl Place {
         for name in directories {
             dir = rustix::fs::openat(&dir, &**name, OPEN_DIRECTORY, Mode::empty())?;
         }
-        self.draft(|draft| rustix::fs::linkat(&dir, &**name, &self.fd, draft, AtFlags::empty()))
-            .map(|(draft, ())| draft)
-    }
-
-    /// Makes something under a name that nobody else uses.
-    fn draft<T>(&self, make: impl Fn(&[u8]) -> Result<T, Errno>) -> io::Result<(Draft<'_>, T)> {
-        static RANDOM: LazyLock<u64> = LazyLock::new(|| RandomState::new().build_hasher().finish());
-        static COUNT: AtomicU64 = AtomicU64::new(0);
-        loop {
-            let name = format!(".dentree-{:016x}-{}", *RANDOM, COUNT.fetch_add(1, Ordering::Relaxed));
-            match make(name.as_bytes()) {
-                Ok(made) => return Ok((Draft { place: self, name: Some(name) }, made)),
-                Err(Errno::EXIST) => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
+        Draft::entry(self.fd.as_fd(), |draft| {
+            rustix::fs::linkat(&dir, &**name, &self.fd, draft, AtFlags::empty())
+        })
     }
 }
 
-/// Something that was made and has no final name yet. Dropped, it is removed.
-pub(super) struct Draft<'a> {
-    place: &'a Place,
-    name: Option<String>,
+/// How a file is copied to a name.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rules {
+    /// The user gave the name.
+    pub(super) named: bool,
+    /// Hard links are kept: a file there that has other names is not the copy of them all.
+    pub(super) archive: bool,
+    /// What is there is replaced, whatever it is.
+    pub(super) remove: bool,
 }
 
-impl Draft<'_> {
-    /// Gives it its name, in the place of what has that name now, unless that is a directory.
-    pub(super) fn publish(mut self, name: &[u8]) -> io::Result<()> {
-        let fd = &self.place.fd;
-        rustix::fs::renameat(fd, self.draft_name(), fd, name)?;
-        // Renaming a hard link onto its own file does nothing at all, so the draft may be left.
-        if let Some(draft) = self.name.take() {
-            let _ = rustix::fs::unlinkat(fd, draft, AtFlags::empty());
-        }
-        Ok(())
-    }
-
-    fn draft_name(&self) -> &str {
-        self.name.as_deref().unwrap_or("")
-    }
-}
-
-impl Drop for Draft<'_> {
-    fn drop(&mut self) {
-        if let Some(name) = &self.name {
-            let _ = rustix::fs::unlinkat(&self.place.fd, name, AtFlags::empty());
-        }
-    }
+/// Where the content of a file goes.
+pub(super) enum Destination<'a> {
+    /// Nothing is there.
+    New(Draft<'a>),
+    /// What is there is replaced.
+    Instead(Draft<'a>),
+    /// A regular file that is there.
+    Through(File),
+    /// A pipe or a device.
+    Stream(File),
 }
 
 /// Something of the target whose attributes can be set.
 pub(super) enum Target<'a> {
-    Draft(&'a Draft<'a>),
-    Directory(&'a Place),
+    Open(BorrowedFd<'a>),
+    /// A link, device, fifo or socket.
+    Entry(&'a Draft<'a>),
 }
 
-impl Target<'_> {
-    fn at(&self) -> (&OwnedFd, &str) {
-        match self {
-            Target::Draft(draft) => (&draft.place.fd, draft.draft_name()),
-            Target::Directory(place) => (&place.fd, "."),
-        }
+impl<'a> Target<'a> {
+    pub(super) fn directory(place: &'a Place) -> Self {
+        Target::Open(place.fd.as_fd())
+    }
+
+    pub(super) fn draft(draft: &'a Draft<'a>) -> Self {
+        draft.open().map_or(Target::Entry(draft), |file| Target::Open(file.as_fd()))
     }
 
     pub(super) fn set_owner(&self, uid: u32, gid: u32) -> io::Result<()> {
-        let (fd, name) = self.at();
-        let owner = (Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)));
-        Ok(rustix::fs::chownat(fd, name, owner.0, owner.1, AtFlags::SYMLINK_NOFOLLOW)?)
+        let (uid, gid) = (Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)));
+        match self {
+            Target::Open(fd) => rustix::fs::fchown(fd, uid, gid)?,
+            Target::Entry(draft) => {
+                let (dir, name) = draft.at();
+                rustix::fs::chownat(dir, name, uid, gid, AtFlags::SYMLINK_NOFOLLOW)?;
+            }
+        }
+        Ok(())
     }
 
     /// Not for symbolic links: they have no mode of their own.
     pub(super) fn set_mode(&self, permissions: u32) -> io::Result<()> {
-        let (fd, name) = self.at();
-        Ok(rustix::fs::chmodat(fd, name, Mode::from_raw_mode(permissions), AtFlags::empty())?)
+        let mode = Mode::from_raw_mode(permissions);
+        match self {
+            Target::Open(fd) => rustix::fs::fchmod(fd, mode)?,
+            Target::Entry(draft) => {
+                let (dir, name) = draft.at();
+                rustix::fs::chmodat(dir, name, mode, AtFlags::empty())?;
+            }
+        }
+        Ok(())
     }
 
     pub(super) fn set_xattr(&self, name: &[u8], value: &[u8]) -> io::Result<()> {
-        let (fd, file) = self.at();
-        // A link as the last component is not followed, and there is no other one.
-        let path = format!("/proc/self/fd/{}/{file}", fd.as_raw_fd());
-        Ok(rustix::fs::lsetxattr(path, name, value, XattrFlags::empty())?)
+        match self {
+            Target::Open(fd) => rustix::fs::fsetxattr(fd, name, value, XattrFlags::empty())?,
+            Target::Entry(draft) => {
+                let (dir, file) = draft.at();
+                // A link as the last component is not followed, and there is no other one.
+                let path = format!("/proc/self/fd/{}/{file}", dir.as_raw_fd());
+                rustix::fs::lsetxattr(path, name, value, XattrFlags::empty())?;
+            }
+        }
+        Ok(())
     }
 
     pub(super) fn set_times(&self, access: Timespec, modification: Timespec) -> io::Result<()> {
-        let (fd, name) = self.at();
         let times = Timestamps { last_access: access, last_modification: modification };
-        Ok(rustix::fs::utimensat(fd, name, &times, AtFlags::SYMLINK_NOFOLLOW)?)
+        match self {
+            Target::Open(fd) => rustix::fs::futimens(fd, &times)?,
+            Target::Entry(draft) => {
+                let (dir, name) = draft.at();
+                rustix::fs::utimensat(dir, name, &times, AtFlags::SYMLINK_NOFOLLOW)?;
+            }
+        }
+        Ok(())
     }
 }
 
@@ -189,28 +227,6 @@ pub(super) fn is_plain_name(name: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fs;
-
-    #[test]
-    fn a_draft_that_is_not_published_is_gone() {
-        let dir = tempfile::tempdir().unwrap();
-        let place = Place::top(dir.path()).unwrap();
-        drop(place.file().unwrap());
-        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
-    }
-
-    #[test]
-    fn publishing_replaces_a_link_and_does_not_write_through_it() {
-        let dir = tempfile::tempdir().unwrap();
-        let victim = dir.path().join("victim");
-        fs::write(&victim, "untouched").unwrap();
-        fs::create_dir(dir.path().join("to")).unwrap();
-        std::os::unix::fs::symlink(&victim, dir.path().join("to/x")).unwrap();
-        let place = Place::top(&dir.path().join("to")).unwrap();
-        place.file().unwrap().0.publish(b"x").unwrap();
-        assert_eq!(fs::read(&victim).unwrap(), b"untouched");
-        assert!(fs::symlink_metadata(dir.path().join("to/x")).unwrap().is_file());
-    }
 
     #[test]
     fn a_link_is_not_entered_as_a_directory() {

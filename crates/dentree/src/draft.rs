@@ -1,0 +1,172 @@
+//! Things of this machine that get their name when they are complete.
+//!
+//! A file has no name until then (`O_TMPFILE`): a process that is killed leaves nothing behind. Links and devices, and files where
+//! the file system needs names, are made under a name that nobody can guess.
+
+use rustix::fs::{
+    AtFlags, CWD, Mode, OFlags, RenameFlags, linkat, openat, renameat, renameat_with, unlinkat,
+};
+use rustix::io::Errno;
+use std::fs::File;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What becomes of something that has the name already.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Existing {
+    /// It is replaced, unless it is a directory.
+    Replace,
+    /// It stays, and publishing fails.
+    Keep,
+}
+
+/// Something in the directory `dir` without its final name. Dropped, it is gone.
+pub(crate) struct Draft<'a> {
+    dir: BorrowedFd<'a>,
+    file: Option<File>,
+    name: Option<String>,
+}
+
+impl<'a> Draft<'a> {
+    /// A regular file, open for reading and writing.
+    pub(crate) fn file(dir: BorrowedFd<'a>, mode: Mode) -> io::Result<Draft<'a>> {
+        let flags = OFlags::RDWR | OFlags::CLOEXEC;
+        match openat(dir, ".", flags | OFlags::TMPFILE, mode) {
+            // A name is given through /proc.
+            Ok(file) if Path::new("/proc/self/fd").exists() => {
+                Ok(Draft { dir, file: Some(file.into()), name: None })
+            }
+            // What kernels and file systems say that know no files without a name.
+            Ok(_) | Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => {
+                let flags = flags | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
+                let (name, file) = named(|name| openat(dir, name, flags, mode))?;
+                Ok(Draft { dir, file: Some(file.into()), name: Some(name) })
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// What `make` makes under the name that it is given: no regular file.
+    pub(crate) fn entry(
+        dir: BorrowedFd<'a>,
+        make: impl Fn(&str) -> Result<(), Errno>,
+    ) -> io::Result<Draft<'a>> {
+        let (name, ()) = named(make)?;
+        Ok(Draft { dir, file: None, name: Some(name) })
+    }
+
+    /// The file, where it is one.
+    pub(crate) fn open(&self) -> Option<&File> {
+        self.file.as_ref()
+    }
+
+    /// The directory, and the name in it that the draft of a link or device has.
+    pub(crate) fn at(&self) -> (BorrowedFd<'a>, &str) {
+        (self.dir, self.name.as_deref().unwrap_or("."))
+    }
+
+    /// A path that leads to the file, for those who open it once more.
+    pub(crate) fn path(&self) -> PathBuf {
+        let fd = self.file.as_ref().map_or(-1, AsRawFd::as_raw_fd);
+        PathBuf::from(format!("/proc/self/fd/{fd}"))
+    }
+
+    /// Gives it its name.
+    pub(crate) fn publish(mut self, name: &[u8], existing: Existing) -> io::Result<()> {
+        if self.name.is_none() {
+            let path = self.path();
+            let link = |name: &[u8]| linkat(CWD, &path, self.dir, name, AtFlags::SYMLINK_FOLLOW);
+            match link(name) {
+                Err(Errno::EXIST) if existing == Existing::Replace => {}
+                done => return Ok(done?),
+            }
+            let (draft, ()) = named(|name| link(name.as_bytes()))?;
+            self.name = Some(draft);
+        }
+        let Some(draft) = &self.name else { return Ok(()) };
+        match existing {
+            Existing::Replace => renameat(self.dir, draft, self.dir, name)?,
+            Existing::Keep => match renameat_with(self.dir, draft, self.dir, name, RenameFlags::NOREPLACE) {
+                Err(Errno::INVAL | Errno::NOSYS) => {
+                    linkat(self.dir, draft, self.dir, name, AtFlags::empty())?;
+                }
+                done => done?,
+            },
+        }
+        // Dropped, it is removed where it is still there: renaming a hard link onto its own file does nothing.
+        Ok(())
+    }
+}
+
+impl Drop for Draft<'_> {
+    fn drop(&mut self) {
+        if let Some(name) = &self.name {
+            let _ = unlinkat(self.dir, name, AtFlags::empty());
+        }
+    }
+}
+
+/// Makes something under a name that nobody else uses; answers the name, too.
+fn named<T>(make: impl Fn(&str) -> Result<T, Errno>) -> io::Result<(String, T)> {
+    static RANDOM: LazyLock<u64> = LazyLock::new(|| RandomState::new().build_hasher().finish());
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    loop {
+        let name = format!(".dentree-{:016x}-{}", *RANDOM, COUNT.fetch_add(1, Ordering::Relaxed));
+        match make(&name) {
+            Ok(made) => return Ok((name, made)),
+            Err(Errno::EXIST) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::fd::AsFd;
+    use std::os::unix::fs::symlink;
+
+    fn count(dir: &Path) -> usize {
+        fs::read_dir(dir).unwrap().count()
+    }
+
+    #[test]
+    fn a_draft_that_is_not_published_is_gone() {
+        let dir = tempfile::tempdir().unwrap();
+        let place = File::open(dir.path()).unwrap();
+        drop(Draft::file(place.as_fd(), Mode::RWXU).unwrap());
+        drop(Draft::entry(place.as_fd(), |name| rustix::fs::symlinkat("x", &place, name)).unwrap());
+        assert_eq!(count(dir.path()), 0);
+    }
+
+    #[test]
+    fn publishing_replaces_a_link_and_does_not_write_through_it() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("victim"), "untouched").unwrap();
+        symlink("victim", dir.path().join("x")).unwrap();
+        let place = File::open(dir.path()).unwrap();
+        Draft::file(place.as_fd(), Mode::RWXU).unwrap().publish(b"x", Existing::Replace).unwrap();
+        assert_eq!(fs::read(dir.path().join("victim")).unwrap(), b"untouched");
+        assert!(fs::symlink_metadata(dir.path().join("x")).unwrap().is_file());
+        assert_eq!(count(dir.path()), 2);
+    }
+
+    #[test]
+    fn what_is_to_stay_stays_with_and_without_a_name_of_the_draft() {
+        let dir = tempfile::tempdir().unwrap();
+        let place = File::open(dir.path()).unwrap();
+        fs::write(dir.path().join("x"), "stays").unwrap();
+        let unnamed = Draft::file(place.as_fd(), Mode::RWXU).unwrap();
+        let entry = Draft::entry(place.as_fd(), |name| rustix::fs::symlinkat("y", &place, name)).unwrap();
+        for draft in [unnamed, entry] {
+            let refused = draft.publish(b"x", Existing::Keep).unwrap_err();
+            assert_eq!(refused.kind(), io::ErrorKind::AlreadyExists);
+        }
+        assert_eq!((count(dir.path()), &*fs::read(dir.path().join("x")).unwrap()), (1, &b"stays"[..]));
+    }
+}
