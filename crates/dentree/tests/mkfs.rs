@@ -4,6 +4,7 @@ mod common;
 
 use common::{assert_clean, dentree, succeeds, text, tool};
 use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use tempfile::TempDir;
@@ -76,7 +77,6 @@ fn an_image_is_made_as_the_options_say() {
 
 #[test]
 fn twenty_gibibytes_take_no_space_to_speak_of() {
-    use std::os::unix::fs::MetadataExt;
     let scratch = Scratch::new();
     succeeds(["mkfs", &scratch.image(), "--size", "20G"]);
     let found = fs::metadata(scratch.image()).unwrap();
@@ -115,6 +115,28 @@ fn a_file_that_is_not_empty_is_replaced_only_by_force() {
     assert_clean(&image);
     fs::write(scratch.path("empty"), "").unwrap();
     succeeds(["mkfs", scratch.path("empty").to_str().unwrap(), "--size", "1M"]);
+}
+
+#[test]
+fn a_file_that_is_replaced_keeps_its_owner_and_mode_and_one_of_several_names_is_not_replaced() {
+    let scratch = Scratch::new();
+    let image = scratch.image();
+    fs::write(&image, "").unwrap();
+    fs::set_permissions(&image, fs::Permissions::from_mode(0o600)).unwrap();
+    let owner = if rustix::process::geteuid().is_root() { 1000 } else { fs::metadata(&image).unwrap().uid() };
+    std::os::unix::fs::chown(&image, Some(owner), None).unwrap();
+    succeeds(["mkfs", &image, "--size", "1M"]);
+    let found = fs::metadata(&image).unwrap();
+    assert_eq!((found.uid(), found.permissions().mode() & 0o7777), (owner, 0o600));
+
+    fs::hard_link(&image, scratch.path("other")).unwrap();
+    let before = fs::read(&image).unwrap();
+    assert!(refused(1, &[&image, "--size", "2M", "--force"]).contains("other names"));
+    fs::remove_file(scratch.path("other")).unwrap();
+    std::os::unix::fs::symlink(&image, scratch.path("link")).unwrap();
+    let link = scratch.path("link");
+    assert!(refused(1, &[link.to_str().unwrap(), "--size", "2M", "--force"]).contains("regular file"));
+    assert!(fs::read(&image).unwrap() == before && link.is_symlink());
 }
 
 #[test]

@@ -5,13 +5,15 @@ mod judged;
 mod population;
 
 use common::{Image, assert_same_lines, can_mount, dentree, from_a_terminal, succeeds, text, tool};
-use judged::{assert_clean, assert_kernel_agrees, end_with, journal_sequence, stopped_midway};
+use judged::{
+    assert_clean, assert_kernel_agrees, end_with, journal_sequence, makes_files_without_names, stopped_midway,
+};
 use rustix::process::Signal;
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, PermissionsExt, symlink};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 
 const NOBODY: u32 = 65534;
 
@@ -198,9 +200,8 @@ fn an_image_that_is_too_small_is_not_made_and_the_file_is_named() {
     assert_eq!(left, ["tree"]);
 }
 
-#[test]
-fn an_image_whose_making_is_interrupted_is_not_made() {
-    let image = scratch();
+/// Making an image that takes long, stopped in the middle.
+fn long_making(image: &Image) -> Child {
     let from = image.dir.path().join("tree");
     fs::create_dir(&from).unwrap();
     fs::write(from.join("large"), vec![1; 300 << 20]).unwrap();
@@ -210,10 +211,28 @@ fn an_image_whose_making_is_interrupted_is_not_made() {
         mkfs.stderr(Stdio::piped()).spawn().unwrap()
     });
     let _ = fs::remove_file(&image.file);
-    let output = end_with(child, Signal::INT);
+    child
+}
+
+#[test]
+fn an_image_whose_making_is_interrupted_is_not_made() {
+    let image = scratch();
+    let output = end_with(long_making(&image), Signal::INT);
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output.stderr).contains("interrupted; nothing was made"), "{}", text(&output.stderr));
     assert_eq!(fs::read_dir(image.dir.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn an_image_whose_making_is_killed_leaves_nothing_behind() {
+    let image = scratch();
+    if !makes_files_without_names(image.dir.path()) {
+        return;
+    }
+    end_with(long_making(&image), Signal::KILL);
+    let left: Vec<_> =
+        fs::read_dir(image.dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(left, ["tree"]);
 }
 
 #[test]

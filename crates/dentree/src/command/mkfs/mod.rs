@@ -1,7 +1,7 @@
 //! `dentree mkfs`: makes an image.
 //!
-//! The image is made in a file beside it, under a name that nobody can guess, and renamed when it is complete: an error or
-//! Ctrl-C leaves what was there before.
+//! The image is made in a file beside it that has no name, and gets its name when it is complete: whatever ends the program
+//! before leaves what was there.
 
 mod fill;
 mod identity;
@@ -13,6 +13,7 @@ mod stopped;
 mod time;
 
 use crate::args::MkfsArgs;
+use crate::draft::{Draft, Existing};
 use crate::image::Session;
 use crate::interrupt::interruptible;
 use crate::output::{Output, escape, human};
@@ -24,18 +25,19 @@ use fill::{Watch, fill};
 use identity::Identity;
 use indicatif::ProgressBar;
 use manifest::Manifest;
+use rustix::fs::Mode;
 use source::Source;
 use std::cell::{Cell, RefCell};
-use std::ffi::OsStr;
+use std::fs::{File, Metadata};
 use std::io::{self, Write};
+use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, fchown};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use stopped::Stopped;
-use tempfile::NamedTempFile;
 use time::Time;
 
 pub(crate) fn run(session: &Session, args: &MkfsArgs) -> Result<(), Stop> {
@@ -53,8 +55,10 @@ pub(crate) fn run(session: &Session, args: &MkfsArgs) -> Result<(), Stop> {
     let options = options(&place, args, time, source.as_ref())?;
     let replaced = place.check(args.force)?;
     let interrupted = interruptible("mkfs")?;
-    let draft = place.draft()?;
-    draft.as_file().set_len(args.size).map_err(|error| place.io(&error))?;
+    let io = |error: io::Error| place.io(&error);
+    let parent = File::open(place.parent()).map_err(io)?;
+    let draft = Draft::file(parent.as_fd(), Mode::from_raw_mode(0o666)).map_err(io)?;
+    draft.open().map_or(Ok(()), |file| file.set_len(args.size)).map_err(io)?;
     let device = FileDevice::open(draft.path(), Access::ReadWrite)
         .map_err(|error| place.problem(Status::Failed, error.to_string()))?;
     let made = mkfs(&device, &options).map_err(|error| place.refused(&error))?;
@@ -65,7 +69,7 @@ pub(crate) fn run(session: &Session, args: &MkfsArgs) -> Result<(), Stop> {
     if interrupted.load(Ordering::Relaxed) {
         return Err(place.problem(Status::Failed, "interrupted; nothing was made").into());
     }
-    place.publish(draft, replaced.is_some())?;
+    place.publish(draft, replaced.as_ref().map(|(_, found)| found)).map_err(io)?;
     let mut out = Output::new();
     out.write_all(&out.names().show(args.image.as_bytes()))?;
     writeln!(out, ": {}", describe(&made))?;
@@ -237,7 +241,7 @@ impl Place<'_> {
     }
 
     /// Refuses what must not be replaced. Answers the file that will be, locked against those who would write it meanwhile.
-    fn check(&self, force: bool) -> Result<Option<FileDevice>, Problem> {
+    fn check(&self, force: bool) -> Result<Option<(FileDevice, Metadata)>, Problem> {
         let found = match std::fs::symlink_metadata(self.image) {
             Ok(found) => found,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -247,12 +251,16 @@ impl Place<'_> {
             let message = "not a regular file; images are made in files (mke2fs makes file systems on disks)";
             return Err(self.problem(Status::Failed, message));
         }
+        if found.nlink() > 1 {
+            let message = "has other names, which would keep what they have; remove this one first";
+            return Err(self.problem(Status::Failed, message));
+        }
         if found.len() > 0 && !force {
             return Err(self.problem(Status::Failed, "exists and is not empty; --force replaces it"));
         }
         let device = FileDevice::open(self.image, Access::ReadWrite);
         let at = self.image.display().to_string();
-        device.map(Some).map_err(|error| {
+        device.map(|device| Some((device, found))).map_err(|error| {
             let message = error.to_string();
             let message =
                 message.strip_prefix(&at).map_or(&*message, |rest| rest.trim_start_matches([':', ' ']));
@@ -260,21 +268,16 @@ impl Place<'_> {
         })
     }
 
-    /// A file in the same directory, which goes unless it is published.
-    fn draft(&self) -> Result<NamedTempFile, Problem> {
-        let mut prefix = std::ffi::OsString::from(".");
-        prefix.push(self.image.file_name().unwrap_or(OsStr::new("image")));
-        let readable = std::fs::Permissions::from_mode(0o666);
-        tempfile::Builder::new()
-            .prefix(&prefix)
-            .permissions(readable)
-            .tempfile_in(self.parent())
-            .map_err(|error| self.io(&error))
-    }
-
-    /// Gives the image its name. What somebody else has put there meanwhile is not replaced unless something was to be.
-    fn publish(&self, draft: NamedTempFile, replace: bool) -> Result<(), Problem> {
-        let published = if replace { draft.persist(self.image) } else { draft.persist_noclobber(self.image) };
-        published.map(drop).map_err(|error| self.io(&error.error))
+    /// Gives the image its name, and the owner and mode of what it replaces. What somebody else has put there meanwhile is not replaced
+    /// unless something was to be.
+    fn publish(&self, draft: Draft<'_>, replaced: Option<&Metadata>) -> io::Result<()> {
+        if let (Some(file), Some(found)) = (draft.open(), replaced) {
+            // A group or an owner that may not be given: the mode is for those that the file has then.
+            let _ = fchown(file, Some(found.uid()), Some(found.gid()));
+            file.set_permissions(found.permissions())?;
+        }
+        let name = self.image.file_name().ok_or(io::ErrorKind::IsADirectory)?;
+        let existing = if replaced.is_some() { Existing::Replace } else { Existing::Keep };
+        draft.publish(name.as_bytes(), existing)
     }
 }
