@@ -10,6 +10,12 @@ pub const I_BLOCK_LEN: usize = 60;
 const CLASSIC_LEN: usize = 128;
 const CHECKSUM_LO_AT: usize = 0x7C;
 const CHECKSUM_HI_AT: usize = 0x82;
+/// Where the fields of times end that an inode may lack.
+const CTIME_EXTRA_END: usize = 0x88;
+const MTIME_EXTRA_END: usize = 0x8C;
+const ATIME_EXTRA_END: usize = 0x90;
+const CRTIME_END: usize = 0x94;
+const CRTIME_EXTRA_END: usize = 0x98;
 const CREATOR_HURD: u32 = 1;
 
 const S_IFMT: u16 = 0o170_000;
@@ -135,12 +141,22 @@ impl InodeTime {
         InodeTime { seconds: low + (i64::from(extra & 3) << 32), nanos: (extra >> 2).min(999_999_999) }
     }
 
-    /// The classic field and its `_extra` field. A time outside of what both together hold (1901 to 2446) becomes the nearest.
+    /// The nearest time that fields can hold: 1901 to 2446 and nanoseconds with an `_extra` field, 1901 to 2038 and whole seconds without.
+    /// The first and the last second have no nanoseconds, as the kernel clamps.
+    #[must_use]
+    pub fn clamped(self, has_extra: bool) -> InodeTime {
+        let min = i64::from(i32::MIN);
+        let max = i64::from(i32::MAX) + if has_extra { 3 << 32 } else { 0 };
+        let is_within = min < self.seconds && self.seconds < max;
+        let nanos = if has_extra && is_within { self.nanos.min(999_999_999) } else { 0 };
+        InodeTime { seconds: self.seconds.clamp(min, max), nanos }
+    }
+
+    /// The classic field and its `_extra` field, of a time that [these hold](InodeTime::clamped).
     fn encode(self) -> (le::U32, le::U32) {
-        let seconds = self.seconds.clamp(i64::from(i32::MIN), i64::from(i32::MAX) + (3 << 32));
-        let low = split(seconds.cast_unsigned()).1;
-        let epoch = split((seconds - i64::from(low.cast_signed())).cast_unsigned()).0;
-        (le::U32::new(low), le::U32::new(epoch & 3 | self.nanos.min(999_999_999) << 2))
+        let low = split(self.seconds.cast_unsigned()).1;
+        let epoch = split((self.seconds - i64::from(low.cast_signed())).cast_unsigned()).0;
+        (le::U32::new(low), le::U32::new(epoch & 3 | self.nanos << 2))
     }
 }
 
@@ -220,8 +236,8 @@ impl Inode {
 
     /// A new inode `ino` without content, all of whose times are `now`. It has the extra fields that the file system wants.
     pub fn new(ino: InodeNumber, mode: u16, generation: u32, now: InodeTime, sb: &Superblock) -> Inode {
-        let has_extra = sb.inode_size > 128;
-        Inode {
+        let has_extra = sb.has_extra_times();
+        let mut inode = Inode {
             mode,
             uid: 0,
             gid: 0,
@@ -236,10 +252,22 @@ impl Inode {
             ctime: now,
             crtime: has_extra.then_some(now),
             block: [0; I_BLOCK_LEN],
-            raw_times: [now.encode().0.get(); 2],
+            raw_times: [now.clamped(has_extra).encode().0.get(); 2],
             fields_len: CLASSIC_LEN + if has_extra { usize::from(sb.want_extra_isize) } else { 0 },
             checksum_seed: sb.checksum_seed.of_inode(ino.0, generation),
-        }
+        };
+        inode.clamp_times();
+        inode
+    }
+
+    /// Makes each time the nearest that its fields can hold: what is shown is what [`encode`](Inode::encode) stores.
+    pub fn clamp_times(&mut self) {
+        let has = |end: usize| end <= self.fields_len;
+        self.ctime = self.ctime.clamped(has(CTIME_EXTRA_END));
+        self.mtime = self.mtime.clamped(has(MTIME_EXTRA_END));
+        self.atime = self.atime.clamped(has(ATIME_EXTRA_END));
+        let crtime = self.crtime.unwrap_or_default().clamped(has(CRTIME_EXTRA_END));
+        self.crtime = has(CRTIME_END).then_some(crtime);
     }
 
     /// Writes every field over the inode's `inode_size` bytes, and its checksum where the file system has any. What no field here stands for
@@ -308,7 +336,11 @@ impl Inode {
 
     /// An attribute value's inode keeps hash and parent where others have times.
     fn encode_times(&self, raw: &mut RawInode, rest: &mut [u8]) {
-        let [mut atime, mut mtime, ctime] = [self.atime, self.mtime, self.ctime].map(InodeTime::encode);
+        let has = |end: usize| end <= self.fields_len;
+        let encoded = |time: InodeTime, end| time.clamped(has(end)).encode();
+        let mut atime = encoded(self.atime, ATIME_EXTRA_END);
+        let mut mtime = encoded(self.mtime, MTIME_EXTRA_END);
+        let ctime = encoded(self.ctime, CTIME_EXTRA_END);
         if self.flags.has(InodeFlags::EA_INODE) {
             [atime.0, mtime.0] = self.raw_times.map(le::U32::new);
         }
@@ -319,18 +351,21 @@ impl Inode {
         let Ok((extra, _)) = RawInodeExtra::mut_from_prefix(rest) else { return };
         // At most the inode's size.
         extra.i_extra_isize.set(u16::try_from(self.fields_len - CLASSIC_LEN).unwrap_or(0));
-        let has = |end: usize| end <= self.fields_len;
-        if has(0x88) {
+        if has(CTIME_EXTRA_END) {
             extra.i_ctime_extra = ctime.1;
         }
-        if has(0x8C) {
+        if has(MTIME_EXTRA_END) {
             extra.i_mtime_extra = mtime.1;
         }
-        if has(0x90) {
+        if has(ATIME_EXTRA_END) {
             extra.i_atime_extra = atime.1;
         }
-        if let Some((seconds, more)) = self.crtime.filter(|_| has(0x98)).map(InodeTime::encode) {
-            (extra.i_crtime, extra.i_crtime_extra) = (seconds, more);
+        let Some((seconds, more)) = self.crtime.map(|time| encoded(time, CRTIME_EXTRA_END)) else { return };
+        if has(CRTIME_END) {
+            extra.i_crtime = seconds;
+        }
+        if has(CRTIME_EXTRA_END) {
+            extra.i_crtime_extra = more;
         }
     }
 
@@ -458,8 +493,8 @@ impl Extra<'_> {
 
 fn build(raw: &RawInode, extra: &Extra<'_>, sb: &Superblock, checksum_seed: ChecksumSeed) -> Inode {
     let flags = InodeFlags(raw.i_flags.get());
-    let crtime = extra.field(0x94, |raw| raw.i_crtime);
-    let crtime_extra = extra.field(0x98, |raw| raw.i_crtime_extra);
+    let crtime = extra.field(CRTIME_END, |raw| raw.i_crtime);
+    let crtime_extra = extra.field(CRTIME_EXTRA_END, |raw| raw.i_crtime_extra);
     let xattr_block = xattr_block(raw, sb);
     Inode {
         mode: raw.i_mode.get(),
@@ -471,9 +506,9 @@ fn build(raw: &RawInode, extra: &Extra<'_>, sb: &Superblock, checksum_seed: Chec
         flags,
         generation: raw.i_generation.get(),
         xattr_block: (xattr_block != 0).then_some(BlockNumber(xattr_block)),
-        atime: InodeTime::decode(raw.i_atime, extra.field(0x90, |raw| raw.i_atime_extra)),
-        mtime: InodeTime::decode(raw.i_mtime, extra.field(0x8C, |raw| raw.i_mtime_extra)),
-        ctime: InodeTime::decode(raw.i_ctime, extra.field(0x88, |raw| raw.i_ctime_extra)),
+        atime: InodeTime::decode(raw.i_atime, extra.field(ATIME_EXTRA_END, |raw| raw.i_atime_extra)),
+        mtime: InodeTime::decode(raw.i_mtime, extra.field(MTIME_EXTRA_END, |raw| raw.i_mtime_extra)),
+        ctime: InodeTime::decode(raw.i_ctime, extra.field(CTIME_EXTRA_END, |raw| raw.i_ctime_extra)),
         crtime: crtime.map(|seconds| InodeTime::decode(seconds, crtime_extra)),
         block: raw.i_block,
         raw_times: [raw.i_atime.get(), raw.i_mtime.get()],
@@ -525,13 +560,27 @@ mod tests {
 
     #[test]
     fn a_time_is_encoded_to_what_decodes_to_it() {
-        for seconds in [-1, 0, 1, -0x8000_0000, 0x7FFF_FFFF, 0x8000_0000, 0x1_0000_0000, 0x3_7FFF_FFFF] {
+        for seconds in [-1, 0, 1, 1 - 0x8000_0000, 0x7FFF_FFFF, 0x8000_0000, 0x1_0000_0000, 0x3_7FFF_FFFE] {
             let time = InodeTime { seconds, nanos: 999_999_999 };
+            assert_eq!(time.clamped(true), time);
             let (low, extra) = time.encode();
             assert_eq!(InodeTime::decode(low, Some(extra)), time);
         }
-        let late = InodeTime { seconds: i64::MAX, nanos: 0 }.encode();
-        assert_eq!(InodeTime::decode(late.0, Some(late.1)).seconds, 0x3_7FFF_FFFF);
+    }
+
+    #[test]
+    fn a_time_that_fields_cannot_hold_becomes_the_nearest() {
+        for (seconds, classic, with_extra) in [
+            (-0x8000_0001, (-0x8000_0000, 0), (-0x8000_0000, 0)),
+            (-1, (-1, 0), (-1, 7)),
+            (0x7FFF_FFFF, (0x7FFF_FFFF, 0), (0x7FFF_FFFF, 7)),
+            (0x8000_0000, (0x7FFF_FFFF, 0), (0x8000_0000, 7)),
+            (i64::MAX, (0x7FFF_FFFF, 0), (0x3_7FFF_FFFF, 0)),
+        ] {
+            let time = InodeTime { seconds, nanos: 7 };
+            let clamped = [false, true].map(|has_extra| time.clamped(has_extra));
+            assert_eq!(clamped.map(|time| (time.seconds, time.nanos)), [classic, with_extra]);
+        }
     }
 
     fn superblock(inode_size: u32) -> Superblock {

@@ -286,6 +286,11 @@ impl Superblock {
         self.ro_compat.has(RoCompat::METADATA_CSUM)
     }
 
+    /// Whether inodes have room for nanoseconds and for times past 2038.
+    pub fn has_extra_times(&self) -> bool {
+        self.inode_size > GOOD_OLD_INODE_SIZE
+    }
+
     /// Whether block numbers have 64 bits.
     pub fn is_64bit(&self) -> bool {
         self.incompat.has(Incompat::BITS64)

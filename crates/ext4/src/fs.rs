@@ -8,6 +8,7 @@ use dentree_vfs::{
     ReaddirStart, Rename, Result, SetAttr, SetXattr,
 };
 use std::ops::{ControlFlow, Range};
+use std::time::Duration;
 
 /// The longest name in bytes.
 const NAME_MAX: usize = 255;
@@ -135,6 +136,10 @@ impl FileSystem for Ext4 {
 
     fn trim(&self, bytes: Range<u64>, least: u64) -> Result<u64> {
         Ok(self.trim_free(bytes, least)?)
+    }
+
+    fn time_granularity(&self) -> Duration {
+        if self.sb.has_extra_times() { Duration::from_nanos(1) } else { Duration::from_secs(1) }
     }
 
     fn is_read_only(&self) -> bool {

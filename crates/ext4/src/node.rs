@@ -134,7 +134,11 @@ impl Node {
         let mut newest = life.newest.write().unwrap_or_else(PoisonError::into_inner);
         life.stamp.note_change();
         let newest = newest.get_or_insert_with(|| Arc::new(self.0.first.clone()));
-        (change(Arc::make_mut(newest)), Held::Newest(Arc::clone(newest)))
+        let snapshot = Arc::make_mut(newest);
+        let answer = change(snapshot);
+        // A time that the inode cannot hold would be another after the next mount.
+        snapshot.inode.clamp_times();
+        (answer, Held::Newest(Arc::clone(newest)))
     }
 
     /// Whether both are clones of one node. Of an inode number that was freed and used again there may be an old one.

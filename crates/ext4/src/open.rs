@@ -195,7 +195,7 @@ impl Ext4 {
             return Err(Error::Unsupported(what.to_owned()));
         }
         let writer = Writer::new(&self, journal, &runs, clock)?;
-        self.mark_in_use(writer.now())?;
+        self.mark_in_use(writer.clock.now())?;
         self.cache.discard(self.superblock_at.0, 1);
         self.writer = Some(writer);
         self.clean_up_orphans()?;

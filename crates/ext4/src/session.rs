@@ -83,7 +83,7 @@ impl Ext4 {
         debug_assert_eq!(writer.journal.overdrafts(), 0, "credits were estimated too low");
         let closed = writer.journal.close().map_err(Error::from);
         debug_assert_eq!(writer.journal.overdrafts(), 0, "an operation asked for too few credits");
-        let now = writer.now();
+        let now = writer.clock.now();
         let free_blocks = writer.space.free();
         let free_inodes = (0..self.sb.groups)
             .map(|group| writer.group(dentree_ext4_format::GroupNumber(group)).free_inodes)

@@ -23,6 +23,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 pub(crate) struct Writer {
     pub(crate) journal: Journal,
     pub(crate) clock: Clock,
+    /// Inodes have room for times past 2038 and for nanoseconds.
+    has_extra_times: bool,
     pub(crate) orphans: Orphans,
     groups: Arc<Groups>,
     /// The locks of directories.
@@ -66,6 +68,7 @@ impl Writer {
         Ok(Writer {
             journal,
             clock,
+            has_extra_times: fs.sb.has_extra_times(),
             orphans: fs.read_orphans()?,
             groups,
             directories: DirectoryLocks::new(),
@@ -103,16 +106,16 @@ impl Writer {
         self.generation.fetch_add(1, Relaxed)
     }
 
-    /// The time that changes are made at.
+    /// The time that changes are made at, as new inodes hold it.
     pub(crate) fn now(&self) -> InodeTime {
-        self.clock.now()
+        self.clock.now().clamped(self.has_extra_times)
     }
 }
 
 impl Clock {
     /// The machine's clock moves by ticks here, of 1 to 10 ms: that is the one which the kernel's file systems take, and changes within
     /// a tick find the time of their directory written already.
-    fn now(self) -> InodeTime {
+    pub(crate) fn now(self) -> InodeTime {
         match self {
             Clock::Fixed(time) => time,
             Clock::System => {

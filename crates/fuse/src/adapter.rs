@@ -302,6 +302,8 @@ impl<F: FileSystem> fuser::Filesystem for Adapter<F> {
         self.drops_set_id =
             self.changes && config.add_capabilities(InitFlags::FUSE_HANDLE_KILLPRIV_V2).is_ok();
         let _ = config.set_max_background(MAX_BACKGROUND);
+        // It shows the times of what it writes back by itself.
+        let _ = config.set_time_granularity(self.vfs.fs().time_granularity());
         let can = config.capabilities();
         self.no_open = self.kernel_caches && can.contains(InitFlags::FUSE_NO_OPEN_SUPPORT);
         self.no_opendir = self.kernel_caches && can.contains(InitFlags::FUSE_NO_OPENDIR_SUPPORT);

@@ -2,6 +2,7 @@
 
 use crate::{Allocate, Attr, Durability, Error, FileType, Ino, NewInode, Result, SetAttr, SetXattr};
 use std::ops::{ControlFlow, Range};
+use std::time::Duration;
 
 /// What a directory says of a name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -199,6 +200,11 @@ pub trait FileSystem: Send + Sync + 'static {
     fn trim(&self, bytes: Range<u64>, least: u64) -> Result<u64> {
         let _ = (bytes, least);
         Err(Error::Unsupported("this file system gives no space back".into()))
+    }
+
+    /// The smallest difference between two times that a new inode can hold: a power of ten nanoseconds, at most a second.
+    fn time_granularity(&self) -> Duration {
+        Duration::from_nanos(1)
     }
 
     /// Whether changes are refused now: it was opened so, or an error has made it so.

@@ -63,7 +63,7 @@ impl Ext4 {
             Some(handle) => extended(handle, credits)?,
             None => self.start(credits)?,
         };
-        let dtime = self.dtime_at(self.writer()?.now());
+        let dtime = self.dtime_at(self.writer()?.clock.now());
         let done = self
             .release_attributes(&mut handle, &snapshot, unused)
             .and_then(|()| self.remove_orphan(&mut handle, snapshot.ino, dtime))
