@@ -5,13 +5,16 @@
 use crate::image::{Image, Node, WHO};
 use crate::path::join;
 use crate::report::{Problem, Report, Status};
-use dentree_vfs::{Attr, FileType, Ino, ReaddirStart};
+use dentree_vfs::{Attr, DirEntry, Error, FileType, Ino};
 use std::collections::HashSet;
 use std::ops::{ControlFlow, Range};
 use std::sync::{Mutex, PoisonError};
 
 /// Entries that one thread takes from a big directory at a time.
 const PART: usize = 512;
+
+/// So much of what is damaged in one directory is told.
+const MOST_DAMAGE: usize = 20;
 
 /// The entries of a directory: names one behind the other, so that a directory costs two allocations.
 #[derive(Debug, Default)]
@@ -99,11 +102,20 @@ impl<'a> Tree<'a> {
             self.report.problem(&Problem::new(self.image.at(path), Status::Damaged, message));
             return listing;
         }
-        let read = self.image.vfs.readdir(WHO, dir, ReaddirStart::First, &mut |entry| {
+        let mut each = |entry: DirEntry<'_>| {
             listing.push(Entry { name: entry.name, ino: entry.ino, kind: entry.kind });
             ControlFlow::Continue(())
-        });
-        if let Err(error) = read {
+        };
+        let mut told: Vec<String> = Vec::new();
+        let mut damaged = |error: Error| {
+            // What is wrong with one node of a map is met again at each block that it maps.
+            let message = error.to_string();
+            if told.len() < MOST_DAMAGE && !told.contains(&message) {
+                self.problem(path, &error);
+                told.push(message);
+            }
+        };
+        if let Err(error) = self.image.vfs.readdir_past_damage(WHO, dir, &mut each, &mut damaged) {
             self.problem(path, &error);
         }
         listing

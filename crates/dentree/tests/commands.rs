@@ -380,3 +380,34 @@ fn the_demo_runs_and_says_what_to_type_next() {
     let shown = text(&succeeds(["demo"]));
     assert!(shown.contains("look-ups/s") && shown.contains("dentree info disk.img"), "{shown}");
 }
+
+#[test]
+fn a_broken_leaf_hides_no_more_than_its_own_names_from_ls_find_and_cp() {
+    for options in [&["-t", "ext4"][..], &["-t", "ext4", "-O", "^dir_index"], &["-t", "ext2"]] {
+        let image = Image::new(16, &[&["-b", "1024"], options].concat());
+        let local = image.dir.path().join("dir");
+        fs::create_dir(&local).unwrap();
+        for n in 0..200 {
+            fs::write(local.join(format!("a file with a long name {n:03}")), "content").unwrap();
+        }
+        succeeds(["cp", local.to_str().unwrap(), &image.at("/")]);
+        let block = text(&common::tool("debugfs", ["-R", "bmap /dir 3", image.file.to_str().unwrap()]));
+        let block: u64 = block.trim().parse().unwrap();
+        let file = fs::File::options().write(true).open(&image.file).unwrap();
+        std::os::unix::fs::FileExt::write_all_at(&file, &[0xa5; 1024], block * 1024).unwrap();
+        let copy = image.dir.path().join("copy");
+        let count = |args: &[&str]| {
+            let output = dentree(args);
+            let message = text(&output.stderr);
+            assert_eq!(output.status.code(), Some(3), "{args:?}: {message}");
+            assert!(message.contains(&format!("block {block}")), "{args:?}: {message}");
+            assert_eq!(message.lines().count(), 1, "{args:?}: {message}");
+            text(&output.stdout).matches("long name").count()
+        };
+        let listed = count(&["ls", &image.at("/dir")]);
+        assert!((150..200).contains(&listed), "{listed} of 200");
+        assert_eq!(count(&["find", &image.at("/dir")]), listed);
+        count(&["cp", &image.at("/dir"), copy.to_str().unwrap()]);
+        assert_eq!(fs::read_dir(&copy).unwrap().count(), listed);
+    }
+}

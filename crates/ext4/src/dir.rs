@@ -4,8 +4,9 @@ use crate::ahead::Sequence;
 use crate::checked::Checked;
 use crate::map::{Mapping, Placed};
 use crate::name::Wanted;
-use crate::{Ext4, Place, Result, Snapshot, Structure};
+use crate::{Error, Ext4, Place, Result, Snapshot, Structure};
 use dentree_bufcache::{Buffer, First};
+use dentree_ext4_format::hash::HashVersion;
 use dentree_ext4_format::{
     BlockNumber, BlockRole, Compat, Entries, Entry, Incompat, InodeFlags, InodeNumber, LogicalBlock, Problem,
     block_role, verify_leaf,
@@ -13,6 +14,9 @@ use dentree_ext4_format::{
 use dentree_vfs::{DirEntry, FileType, Ino, Lookup, ReaddirStart};
 use std::borrow::Cow;
 use std::ops::{ControlFlow, Range};
+
+/// What is done with an entry and its position or cookie.
+pub(crate) type Each<'a> = dyn FnMut(Entry<'_>, u64) -> Result<ControlFlow<()>> + 'a;
 
 /// An entry that was looked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -149,17 +153,24 @@ impl Ext4 {
     /// Calls `each` with every entry, `.` and `..` too, behind position `from`, and its own end as a position.
     ///
     /// Positions are byte offsets within the directory; one that is no entry's end means the next entry.
-    pub(crate) fn each_entry(
+    pub(crate) fn each_entry(&self, dir: &Snapshot, from: u64, each: &mut Each<'_>) -> Result<()> {
+        self.each_entry_past(dir, from, each, &mut Err)
+    }
+
+    /// The same, where `damage` decides of each piece that cannot be read, or not to its end, whether to go on behind it.
+    pub(crate) fn each_entry_past(
         &self,
         dir: &Snapshot,
         from: u64,
-        each: &mut dyn FnMut(Entry<'_>, u64) -> Result<ControlFlow<()>>,
+        each: &mut Each<'_>,
+        damage: &mut dyn FnMut(Error) -> Result<()>,
     ) -> Result<()> {
         if dir.has(InodeFlags::INLINE_DATA) {
             for (start, bytes) in self.inline_entries(dir)? {
                 let place = dir.place(Structure::InlineData);
-                if self.each_entry_in(bytes, place, start, from, each)?.is_break() {
-                    return Ok(());
+                match self.each_entry_in(bytes, place, start, from, each) {
+                    Ok(ControlFlow::Break(())) => break,
+                    read => read.map(drop).or_else(&mut *damage)?,
                 }
             }
             return Ok(());
@@ -170,10 +181,15 @@ impl Ext4 {
         for block in (first..blocks).map(LogicalBlock) {
             let ahead = |_| sequence.plan(block, blocks);
             let mapping = || placed.next(self, dir, block, blocks);
-            let Some((buffer, place)) = self.dir_leaf_at(dir, block, mapping, ahead)? else { continue };
             let start = u64::from(block.0) << self.sb.block_size.log2();
-            if self.each_entry_in(&buffer, place, start, from, each)?.is_break() {
-                break;
+            let read = match self.dir_leaf_at(dir, block, mapping, ahead) {
+                Ok(Some((buffer, place))) => self.each_entry_in(&buffer, place, start, from, each),
+                Ok(None) => continue,
+                Err(error) => Err(error),
+            };
+            match read {
+                Ok(ControlFlow::Break(())) => break,
+                read => read.map(drop).or_else(&mut *damage)?,
             }
         }
         Ok(())
@@ -186,7 +202,7 @@ impl Ext4 {
         place: Place,
         start: u64,
         from: u64,
-        each: &mut dyn FnMut(Entry<'_>, u64) -> Result<ControlFlow<()>>,
+        each: &mut Each<'_>,
     ) -> Result<ControlFlow<()>> {
         for entry in self.entries(bytes) {
             let entry = entry.map_err(|problem| place.corrupt(problem))?;
@@ -272,21 +288,63 @@ impl Ext4 {
             ReaddirStart::First => None,
             ReaddirStart::After(cookie) => Some(cookie),
         };
-        let encrypted = dir.has(InodeFlags::ENCRYPT);
-        let hash = if encrypted { self.shown_hash(dir)? } else { None };
-        self.each_listed(dir, after, &mut |entry, cookie| {
-            if entry.name == b"." || entry.name == b".." {
-                return Ok(ControlFlow::Continue(()));
+        let hash = self.hash_to_show(dir)?;
+        self.each_listed(dir, after, &mut |entry, cookie| self.show(dir, hash, &entry, cookie, each))
+    }
+
+    /// The same for all entries, in the order of their places; what is damaged is told to `damaged`, and passed over.
+    pub(crate) fn list_past_damage(
+        &self,
+        dir: &Snapshot,
+        each: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
+        damaged: &mut dyn FnMut(Error),
+    ) -> Result<()> {
+        let hash = self.hash_to_show(dir)?;
+        let mut misnamed = Vec::new();
+        let mut show = |entry: Entry<'_>, end| {
+            let shown = self.show(dir, hash, &entry, end, each);
+            // One that cannot be shown keeps nobody from those behind it.
+            Ok(shown.unwrap_or_else(|error| {
+                misnamed.push(error);
+                ControlFlow::Continue(())
+            }))
+        };
+        self.each_entry_past(dir, 0, &mut show, &mut |error| match error {
+            Error::Corrupt { .. } | Error::Io { .. } => {
+                damaged(error);
+                Ok(())
             }
-            let name = if encrypted {
-                Cow::Owned(self.shown_name(entry.name, hash))
-            } else {
-                Cow::Borrowed(entry.name)
-            };
-            check_name(&name).map_err(|problem| dir.place(Structure::DirectoryEntry).corrupt(problem))?;
-            let ino = Ino(u64::from(entry.inode.0));
-            Ok(each(DirEntry { name: &name, ino, kind: self.kind_of(&entry), cookie }))
-        })
+            other => Err(other),
+        })?;
+        misnamed.into_iter().for_each(damaged);
+        Ok(())
+    }
+
+    /// What encrypted names are shown by.
+    fn hash_to_show(&self, dir: &Snapshot) -> Result<Option<HashVersion>> {
+        if dir.has(InodeFlags::ENCRYPT) { self.shown_hash(dir) } else { Ok(None) }
+    }
+
+    /// Reports an entry, unless it is one of the dots.
+    fn show(
+        &self,
+        dir: &Snapshot,
+        hash: Option<HashVersion>,
+        entry: &Entry<'_>,
+        cookie: u64,
+        each: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
+    ) -> Result<ControlFlow<()>> {
+        if entry.name == b"." || entry.name == b".." {
+            return Ok(ControlFlow::Continue(()));
+        }
+        let name = if dir.has(InodeFlags::ENCRYPT) {
+            Cow::Owned(self.shown_name(entry.name, hash))
+        } else {
+            Cow::Borrowed(entry.name)
+        };
+        check_name(&name).map_err(|problem| dir.place(Structure::DirectoryEntry).corrupt(problem))?;
+        let ino = Ino(u64::from(entry.inode.0));
+        Ok(each(DirEntry { name: &name, ino, kind: self.kind_of(entry), cookie }))
     }
 
     /// The inode of the parent directory: the second entry of the first block, which an htree root has too.

@@ -91,6 +91,17 @@ impl FileSystem for Ext4 {
         Ok(self.list(dir, start, each)?)
     }
 
+    fn readdir_past_damage(
+        &self,
+        dir: &Node,
+        each: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
+        damaged: &mut dyn FnMut(Error),
+    ) -> Result<()> {
+        let dir = &*dir.snapshot();
+        directory(dir)?;
+        Ok(self.list_past_damage(dir, each, &mut |error| damaged(error.into()))?)
+    }
+
     fn parent(&self, dir: &Node) -> Result<Ino> {
         let dir = &*dir.snapshot();
         directory(dir)?;

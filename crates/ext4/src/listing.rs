@@ -14,6 +14,7 @@
 //! On a damaged image a name may stand in a leaf that its hash does not belong to. It is told of with that leaf.
 
 use crate::ahead::joined;
+use crate::dir::Each;
 use crate::index::Way;
 use crate::map::Placed;
 use crate::{Ext4, Place, Result, Snapshot, Structure};
@@ -34,9 +35,6 @@ const LOW_MAX: u32 = (1 << 31) - 1;
 /// Leaves of a directory that does not fit into its part of the cache that a listing by hash has on their way: as many as devices take
 /// requests at once, and as many again, since each may be a request of its own.
 const LEAVES_AHEAD: usize = 128;
-
-/// What is done with an entry and its cookie.
-type Each<'a> = dyn FnMut(Entry<'_>, u64) -> Result<ControlFlow<()>> + 'a;
 
 /// Leaves whose names are sorted together: those that no other leaf shares a hash with, mostly one.
 struct Batch {

@@ -5,7 +5,7 @@ mod common;
 use common::{Image, find, run};
 use dentree_blockdev::MemoryDevice;
 use dentree_ext4::{Error, Ext4, Options, Structure};
-use dentree_vfs::{FileSystem, Ino, ReaddirStart};
+use dentree_vfs::{DirEntry, FileSystem, Ino, ReaddirStart};
 use std::fs;
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -66,6 +66,15 @@ fn checksums_blame_the_damaged_structure() {
     let dir = find(&fs, "dir");
     let list = fs.readdir(&dir, ReaddirStart::First, &mut |_| ControlFlow::Continue(()));
     assert!(matches!(blamed(list), Structure::DirectoryLeaf(_)));
+
+    let (mut names, mut damage) = (Vec::new(), Vec::new());
+    let mut each = |entry: DirEntry<'_>| {
+        names.push(entry.name.to_vec());
+        ControlFlow::Continue(())
+    };
+    fs.readdir_past_damage(&dir, &mut each, &mut |error| damage.push(blamed::<()>(Err(error)))).unwrap();
+    assert!(names.len() > 200 && names.len() < 300, "{} names", names.len());
+    assert!(matches!(damage[..], [Structure::DirectoryLeaf(_)]), "{damage:?}");
 
     let pieces = find(&intact, "in pieces");
     let extents = image.debugfs("dump_extents \"/in pieces\"\n");

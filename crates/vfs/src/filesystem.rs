@@ -173,6 +173,18 @@ pub trait FileSystem: Send + Sync + 'static {
         each: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
     ) -> Result<()>;
 
+    /// As [`readdir`](FileSystem::readdir) from the first entry on, past parts that cannot be read: `damaged` is told of each. In any
+    /// order; a cookie leads nowhere. Fails where nothing at all can be listed.
+    fn readdir_past_damage(
+        &self,
+        dir: &Self::Node,
+        each: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
+        damaged: &mut dyn FnMut(Error),
+    ) -> Result<()> {
+        let _ = damaged;
+        self.readdir(dir, ReaddirStart::First, each)
+    }
+
     /// The inode of `dir`'s parent directory (the root's is the root).
     fn parent(&self, dir: &Self::Node) -> Result<Ino>;
 

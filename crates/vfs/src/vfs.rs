@@ -164,6 +164,23 @@ impl<F: FileSystem> Vfs<F> {
         }
     }
 
+    /// As [`readdir`](Self::readdir) from the first entry on, past parts that cannot be read: `damaged` is told of each. For those who
+    /// rather have a part than nothing. A cookie leads nowhere.
+    pub fn readdir_past_damage(
+        &self,
+        who: &Identity,
+        dir: &Inode<F>,
+        each: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
+        damaged: &mut dyn FnMut(Error),
+    ) -> Result<()> {
+        if !dir.is_dir() {
+            return Err(Error::NotADirectory);
+        }
+        self.check(who, dir, Access::READ)?;
+        let _names = dir.share_to_list();
+        if dir.is_removed() { Ok(()) } else { self.fs().readdir_past_damage(dir.node(), each, damaged) }
+    }
+
     /// The parent directory of `dir`; the root's is the root.
     pub fn parent(&self, dir: &Inode<F>) -> Result<Arc<Inode<F>>> {
         let parent = || if dir.is_removed() { Err(Error::NotFound) } else { self.fs().parent(dir.node()) };
