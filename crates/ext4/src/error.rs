@@ -44,6 +44,14 @@ pub enum Error {
         /// The device's own error.
         source: io::Error,
     },
+    /// A file that nobody names any more is gone, and its blocks are not free.
+    #[error("inode {ino} is removed, but its blocks stay in use until e2fsck frees them: {cause}")]
+    BlocksLost {
+        /// The file.
+        ino: InodeNumber,
+        /// What is wrong with its block map, or its attributes.
+        cause: Box<Error>,
+    },
     /// The journal cannot be replayed.
     #[error(transparent)]
     Journal(#[from] dentree_jbd2::Error),
@@ -216,7 +224,9 @@ impl Place {
 impl From<Error> for dentree_vfs::Error {
     fn from(error: Error) -> dentree_vfs::Error {
         match error {
-            Error::NotExt4(_) | Error::Corrupt { .. } => dentree_vfs::Error::Corrupt(Box::new(error)),
+            Error::NotExt4(_) | Error::Corrupt { .. } | Error::BlocksLost { .. } => {
+                dentree_vfs::Error::Corrupt(Box::new(error))
+            }
             Error::Unsupported(_) => dentree_vfs::Error::Unsupported(Box::new(error)),
             Error::Journal(ref journal) => match journal {
                 dentree_jbd2::Error::Corrupt { .. } => dentree_vfs::Error::Corrupt(Box::new(error)),

@@ -118,6 +118,10 @@ impl Ext4 {
             self.zero_part(content, &snapshot, bytes.start, bytes.end)?;
             return Ok(());
         }
+        if punch {
+            // Before anything is changed: what cannot be freed is not punched.
+            self.check_map(&snapshot, inner.clone())?;
+        }
         if bytes.start < inner.start << log2 {
             self.zero_part(content, &snapshot, bytes.start, inner.start << log2)?;
         }

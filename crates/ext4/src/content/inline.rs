@@ -7,6 +7,7 @@
 use super::Content;
 use super::store::adopt_map;
 use super::write::Times;
+use crate::map::FILE_END;
 use crate::remap::{Mapped, STEP_CREDITS, Target};
 use crate::space::TAKE_CREDITS;
 use crate::xattr::remove_inline_data;
@@ -44,7 +45,7 @@ impl Ext4 {
         times: Times,
     ) -> Result<bool> {
         let snapshot = node.snapshot();
-        let Some(mut bytes) = self.content_to_be_inline(node, content, &snapshot)? else { return Ok(false) };
+        let Some(mut bytes) = self.content_to_be_inline(content, &snapshot)? else { return Ok(false) };
         let start = usize::try_from(offset).unwrap_or(usize::MAX);
         bytes.resize(bytes.len().max(start.saturating_add(data.len())), 0);
         bytes.iter_mut().skip(start).zip(data).for_each(|(to, from)| *to = *from);
@@ -58,7 +59,7 @@ impl Ext4 {
         if !snapshot.has(InodeFlags::INLINE_DATA) {
             return Ok(false);
         }
-        let Some(mut bytes) = self.content_to_be_inline(node, content, &snapshot)? else { return Ok(false) };
+        let Some(mut bytes) = self.content_to_be_inline(content, &snapshot)? else { return Ok(false) };
         bytes.resize(usize::try_from(size).unwrap_or(usize::MAX), 0);
         self.put_inline(node, content, &bytes, Times::Now)
     }
@@ -88,12 +89,7 @@ impl Ext4 {
 
     /// What a file has in its inode, or could have there as it has nothing at all; `None` of others. What has no name may become
     /// the value of an attribute, which must have blocks.
-    fn content_to_be_inline(
-        &self,
-        node: &Node,
-        content: &Content,
-        snapshot: &Snapshot,
-    ) -> Result<Option<Vec<u8>>> {
+    fn content_to_be_inline(&self, content: &Content, snapshot: &Snapshot) -> Result<Option<Vec<u8>>> {
         if snapshot.has(InodeFlags::INLINE_DATA) {
             let mut bytes = vec![0; usize::try_from(snapshot.inode.size).unwrap_or(usize::MAX)];
             self.read_inline(snapshot, 0, &mut bytes)?;
@@ -101,7 +97,7 @@ impl Ext4 {
         }
         let is_empty = content.blocks.is_empty() && snapshot.inode.size == 0;
         let may_be = snapshot.kind == FileType::Regular && snapshot.inode.links > 0;
-        Ok((is_empty && may_be && !self.maps_behind(node, 0)?).then(Vec::new))
+        Ok((is_empty && may_be && self.next_mapped(snapshot, 0..FILE_END)?.is_none()).then(Vec::new))
     }
 
     /// Moves a file's content from the inode into a block. The caller has the content lock.

@@ -1,12 +1,11 @@
 //! Cutting and lengthening files, and freeing what they map.
 
 use crate::inodes::ORPHAN_CREDITS;
-use crate::map::Mapping;
+use crate::map::FILE_END;
 use crate::remap::{Mapped, STEP_CREDITS};
 use crate::space::Claim;
 use crate::writer::extended;
 use crate::{Error, Ext4, Node, Result, Snapshot};
-use dentree_ext4_format::LogicalBlock;
 use dentree_jbd2::Handle;
 use std::ops::Range;
 
@@ -34,15 +33,17 @@ impl Ext4 {
             let old = snapshot.inode.size;
             let log2 = self.sb.block_size.log2();
             let kept = self.sb.block_size.blocks_for(size);
+            // Before anything is changed: what cannot be freed is not cut.
+            self.check_map(&snapshot, kept..FILE_END)?;
             if size > old {
                 self.zero_tail(&mut content, &snapshot)?;
             } else {
-                self.drop_unstored(&mut content, kept, 1 << 32)?;
+                self.drop_unstored(&mut content, kept, FILE_END)?;
                 if size < kept << log2 {
                     self.zero_part(&mut content, &snapshot, size, kept << log2)?;
                 }
             }
-            let cuts = size < old || self.maps_behind(node, kept)?;
+            let cuts = size < old || self.next_mapped(&snapshot, kept..FILE_END)?.is_some();
             let mut handle = self.start(UNMAP_CREDITS + ORPHAN_CREDITS)?;
             if cuts {
                 // It may take several transactions: a crash between them must not leave blocks behind the end.
@@ -57,8 +58,14 @@ impl Ext4 {
             });
             self.all_or_abort(changed)?;
             if cuts {
-                let handle = self.unmap(handle, node, kept..1 << 32)?;
+                let unmapped = self.unmap(handle, node, kept..FILE_END);
+                let (handle, cut) = match unmapped {
+                    Ok(handle) => (handle, Ok(())),
+                    // What is left lies behind the end of file. To try again each time the image is opened does not help.
+                    Err(error) => (self.start(2 * ORPHAN_CREDITS)?, Err(error)),
+                };
                 self.end_truncation(handle, node)?;
+                cut?;
             } else {
                 handle.stop();
             }
@@ -85,29 +92,34 @@ impl Ext4 {
         Ok(())
     }
 
-    /// Whether anything is mapped at or behind a file block.
-    pub(super) fn maps_behind(&self, node: &Node, block: u64) -> Result<bool> {
-        let mut at = block;
-        while let Ok(here) = u32::try_from(at) {
-            let run = self.map(&node.snapshot(), LogicalBlock(here))?;
-            if run.mapping != Mapping::Hole {
-                return Ok(true);
-            }
-            at += run.len;
-        }
-        Ok(false)
-    }
-
     /// Frees all that a file, a directory or a symbolic link maps: nobody will read it again. It is on the list of orphans. Answers the
     /// handle of the last step, where there was any.
+    ///
+    /// Where the map is damaged nothing is freed: what it names may be another file's. The blocks stay in use, which the next sync tells.
     pub(crate) fn free_content(&self, node: &Node) -> Result<Option<Handle<'_>>> {
         self.drop_content(node)?;
         let _content = node.content_mut();
-        if node.look(Snapshot::maps_nothing) || !self.maps_behind(node, 0)? {
+        if node.look(Snapshot::maps_nothing) {
+            return Ok(None);
+        }
+        match self.free_sound_map(node) {
+            Err(cause @ Error::Corrupt { .. }) => {
+                let lost = Error::BlocksLost { ino: node.ino(), cause: Box::new(cause) };
+                self.contain(Err(lost)).map(|()| None)
+            }
+            freed => freed,
+        }
+    }
+
+    fn free_sound_map(&self, node: &Node) -> Result<Option<Handle<'_>>> {
+        let all = 0..FILE_END;
+        let snapshot = node.snapshot();
+        self.check_map(&snapshot, all.clone())?;
+        if self.next_mapped(&snapshot, all.clone())?.is_none() {
             return Ok(None);
         }
         let handle = self.start(UNMAP_CREDITS)?;
-        Ok(Some(self.unmap(handle, node, 0..1 << 32)?))
+        self.unmap(handle, node, all).map(Some)
     }
 
     /// Unmaps the file blocks of `range` and frees what they were mapped to, in as many transactions as it takes. The handle has
@@ -120,20 +132,15 @@ impl Ext4 {
     ) -> Result<Handle<'a>> {
         let (mut handle, mut at) = (handle, range.start);
         let mut is_first = true;
-        while let Some(here) = u32::try_from(at).ok().filter(|_| at < range.end) {
-            let snapshot = node.snapshot();
-            let run = self.map(&snapshot, LogicalBlock(here))?;
-            if run.mapping == Mapping::Hole {
-                at += run.len;
-                continue;
-            }
+        while let Some(here) = self.next_mapped(&node.snapshot(), at..range.end)? {
             if !is_first {
                 handle = extended(handle, UNMAP_CREDITS)?;
             }
             is_first = false;
+            let snapshot = node.snapshot();
             let mut inode = snapshot.inode.clone();
             let mut file = Mapped { ino: snapshot.ino, inode: &mut inode };
-            let next = self.remap(&mut handle, &mut file, at..range.end, None)?;
+            let next = self.remap(&mut handle, &mut file, here..range.end, None)?;
             let changed =
                 self.change_inode(&mut handle, node, |now| adopt_map(now, &inode, snapshot.inode.sectors));
             self.all_or_abort(changed)?;

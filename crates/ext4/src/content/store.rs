@@ -83,6 +83,7 @@ impl Ext4 {
             Source::Given(given) => vec![IoSlice::new(given.blocks(first, count))],
         };
         let place = snapshot.place(Structure::Content).at(start);
+        self.check_content_place(place, start, u64::from(count))?;
         let at = start.0 << self.sb.block_size.log2();
         let written = if count << self.sb.block_size.log2() >= WRITTEN_OUT {
             self.device.write_out_at(at, &slices)

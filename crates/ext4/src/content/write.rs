@@ -170,6 +170,9 @@ impl Ext4 {
             }
             _ => self.map(snapshot, block)?,
         };
+        if let Mapping::Data(start) | Mapping::Unwritten(start) = run.mapping {
+            self.check_content_place(snapshot.place(Structure::Content).at(start), start, run.len)?;
+        }
         *last = Some((block.0, run));
         Ok(run.mapping)
     }

@@ -7,7 +7,7 @@
 use super::{INODE_CREDITS, ORPHAN_CREDITS};
 use crate::remap::{Mapped, STEP_CREDITS};
 use crate::writer::extended;
-use crate::{Ext4, Node, Result, Snapshot};
+use crate::{Error, Ext4, Node, Result, Snapshot};
 use dentree_ext4_format::{ExtentNode, Inode, InodeFlags, InodeNumber, InodeTime};
 use dentree_jbd2::Handle;
 use dentree_vfs::FileType;
@@ -58,14 +58,25 @@ impl Ext4 {
     fn free_inode(&self, node: &Node, unused: &mut Vec<InodeNumber>) -> Result<()> {
         let freed = self.free_content(node)?;
         let snapshot = node.snapshot();
-        let credits = INODE_CREDITS + ORPHAN_CREDITS + self.release_credits(&snapshot)?;
+        let of_attributes = match self.release_credits(&snapshot) {
+            Err(cause @ Error::Corrupt { .. }) => {
+                let lost = Error::BlocksLost { ino: snapshot.ino, cause: Box::new(cause) };
+                self.contain(Err(lost))?;
+                None
+            }
+            credits => Some(credits?),
+        };
+        let credits = INODE_CREDITS + ORPHAN_CREDITS + of_attributes.unwrap_or(0);
         let mut handle = match freed {
             Some(handle) => extended(handle, credits)?,
             None => self.start(credits)?,
         };
         let dtime = self.dtime_at(self.writer()?.clock.now());
-        let done = self
-            .release_attributes(&mut handle, &snapshot, unused)
+        let released = match of_attributes {
+            Some(_) => self.release_attributes(&mut handle, &snapshot, unused),
+            None => Ok(()),
+        };
+        let done = released
             .and_then(|()| self.remove_orphan(&mut handle, snapshot.ino, dtime))
             .and_then(|()| self.give_back_inode(&mut handle, snapshot.ino, snapshot.kind));
         self.all_or_abort(done)?;
@@ -88,12 +99,12 @@ impl Ext4 {
             return inode.block.iter().all(|&byte| byte == 0).then_some(false);
         }
         let root = ExtentNode::parse_root(&inode.block).ok().filter(|root| root.depth() == 0)?;
-        let mut maps = false;
+        let mut runs = Vec::new();
         for extent in root.extents() {
-            self.sb.check_blocks("ee_start", extent.start, u64::from(extent.len)).ok()?;
-            maps = true;
+            runs.push((extent.start, u64::from(extent.len)));
         }
-        Some(maps)
+        self.check_distinct(runs.iter().copied()).ok()?;
+        Some(!runs.is_empty())
     }
 
     /// Frees an inode whose last name goes under the same handle, and what it has; `unused` gets the values that it was the last to have,
@@ -130,16 +141,38 @@ impl Ext4 {
     pub(crate) fn clean_up_orphans(&self) -> Result<()> {
         for ino in self.writer()?.orphans.all() {
             let node = Node::new(self.read_orphan(ino)?, None);
-            if node.snapshot().inode.links == 0 {
-                self.free_orphan(&node)?;
-                continue;
-            }
-            self.set_size(&node, node.snapshot().inode.size)?;
-            let mut handle = self.start(ORPHAN_CREDITS)?;
-            let done = self.remove_orphan(&mut handle, ino, 0);
-            self.all_or_abort(done)?;
-            handle.stop();
+            let done = if node.snapshot().inode.links == 0 {
+                self.free_orphan(&node)
+            } else {
+                self.cut_orphan(&node)
+            };
+            self.contain(done)?;
         }
         Ok(())
+    }
+
+    /// Cuts an orphan that has a name to its size.
+    fn cut_orphan(&self, node: &Node) -> Result<()> {
+        let cut = self.set_size(node, node.snapshot().inode.size);
+        self.contain(cut)?;
+        let mut handle = self.start(ORPHAN_CREDITS)?;
+        let done = self.remove_orphan(&mut handle, node.ino(), 0);
+        self.all_or_abort(done)?;
+        handle.stop();
+        Ok(())
+    }
+
+    /// Leaves damage of one file to the next sync to tell: it must not keep anybody from the others. Not where a change stopped half way.
+    pub(crate) fn contain(&self, outcome: Result<()>) -> Result<()> {
+        let writer = self.writer()?;
+        match outcome {
+            Err(damage @ (Error::Corrupt { .. } | Error::BlocksLost { .. }))
+                if !writer.journal.is_aborted() =>
+            {
+                writer.unstored.remember(damage);
+                Ok(())
+            }
+            outcome => outcome,
+        }
     }
 }

@@ -4,7 +4,7 @@ use super::{Mapped, STEP_EXTENTS, Target};
 use crate::{Ext4, Result, Structure};
 use dentree_ext4_format::{
     BlockNumber, Extent, ExtentIndex, ExtentNode, LogicalBlock, Problem, remap, seal_extent_block,
-    verify_extent_block, write_extent_index, write_extent_leaf,
+    write_extent_index, write_extent_leaf,
 };
 use dentree_jbd2::Handle;
 use std::ops::Range;
@@ -89,7 +89,7 @@ impl Ext4 {
         range: Range<u64>,
         target: Option<Target>,
     ) -> Result<u64> {
-        let mut path = self.extent_path(file, range.start)?;
+        let mut path = self.extent_path(file, range.start, target.is_none())?;
         let mut end = range.end.min(path.end);
         let touched = path.extents.iter().filter(|extent| extent.part(range.start..end).is_some());
         if let Some(last) = touched.clone().nth(STEP_EXTENTS - 1) {
@@ -98,8 +98,18 @@ impl Ext4 {
         let with = target.map(|target| extent_of(range.start, end, target));
         let before = path.extents.len();
         let removed = remap(&mut path.extents, range.start..end, with);
-        if with.is_none() && removed.is_empty() {
+        let is_empty_leaf = path.leaf_at.is_some() && path.extents.is_empty();
+        if with.is_none() && removed.is_empty() && !is_empty_leaf {
             return Ok(end);
+        }
+        let kept = with.map(|with| with.start.0..with.start.0 + u64::from(with.len));
+        let freed: Vec<(BlockNumber, u64)> = removed
+            .into_iter()
+            .filter(|extent| kept.as_ref().is_none_or(|kept| !kept.contains(&extent.start.0)))
+            .map(|extent| (extent.start, u64::from(extent.len)))
+            .collect();
+        if with.is_none() {
+            self.check_distinct(freed.iter().copied().chain(path.nodes().map(|node| (node, 1))))?;
         }
         let appended =
             path.extents.last().is_some_and(|last| last.end() <= end) && path.extents.len() > before;
@@ -110,12 +120,8 @@ impl Ext4 {
         let gone = edit.gone;
         self.all_or_abort(stored)?;
         self.free_tree_blocks(handle, file, &gone)?;
-        let kept = with.map(|with| with.start.0..with.start.0 + u64::from(with.len));
-        for extent in removed {
-            let is_kept = kept.as_ref().is_some_and(|kept| kept.contains(&extent.start.0));
-            if !is_kept {
-                self.free_mapped(handle, file, extent.start, u64::from(extent.len))?;
-            }
+        for (start, count) in freed {
+            self.free_mapped(handle, file, start, count)?;
         }
         Ok(end)
     }
@@ -124,8 +130,9 @@ impl Ext4 {
         (self.sb.block_size.in_memory() - 12) / 12
     }
 
-    /// Reads the path to the leaf that may map `block`: that which the block's place is in, or the first.
-    fn extent_path(&self, file: &Mapped<'_>, block: u64) -> Result<Path> {
+    /// Reads the path to the leaf that may map `block`: that which the block's place is in, or the first. `may_be_empty`: also to a node
+    /// above the leaves that points at nothing.
+    fn extent_path(&self, file: &Mapped<'_>, block: u64, may_be_empty: bool) -> Result<Path> {
         let place = Structure::ExtentNode.of(file.ino);
         let root = ExtentNode::parse_root(&file.inode.block).map_err(|problem| place.corrupt(problem))?;
         let (mut path, mut at, mut node) = (Vec::new(), None, root);
@@ -144,16 +151,16 @@ impl Ext4 {
             let indices: Vec<ExtentIndex> = node.indices().collect();
             let taken =
                 indices.partition_point(|index| u64::from(index.logical.0) <= block).saturating_sub(1);
-            let missing = Problem::Missing { what: "an entry" };
-            let index = *indices.get(taken).ok_or_else(|| place.corrupt(missing))?;
+            let Some(&index) = indices.get(taken) else {
+                // It goes as a leaf without an extent does; nothing can be put below it.
+                if may_be_empty {
+                    return Ok(Path { above: path, leaf_at: at, extents: Vec::new(), end: range.end });
+                }
+                return Err(place.corrupt(Problem::Missing { what: "an entry" }));
+            };
             let end = indices.get(taken + 1).map_or(range.end, |next| u64::from(next.logical.0));
             let place = place.at(index.child);
-            self.sb.check_blocks("ei_leaf", index.child, 1).map_err(|problem| place.corrupt(problem))?;
-            let bytes = buffer.insert(self.metadata(index.child, place)?);
-            if self.sb.has_metadata_csum() {
-                verify_extent_block(bytes, file.inode.checksum_seed)
-                    .map_err(|problem| place.corrupt(problem))?;
-            }
+            let bytes = buffer.insert(self.extent_block(file.ino, index.child, file.inode.checksum_seed)?);
             path.push(Level { at, indices, taken });
             range = u64::from(index.logical.0)..end;
             node =
@@ -188,6 +195,11 @@ impl Path {
             }
         }
         needed
+    }
+
+    /// The blocks of its nodes.
+    fn nodes(&self) -> impl Iterator<Item = BlockNumber> {
+        self.above.iter().filter_map(|level| level.at).chain(self.leaf_at)
     }
 
     /// Where new nodes had best lie.

@@ -6,6 +6,7 @@
 //! nothing has happened.
 
 mod extents;
+mod parts;
 mod pointers;
 
 use crate::{Ext4, Result};

@@ -20,6 +20,13 @@ struct Path {
     blocks: Vec<BlockNumber>,
 }
 
+impl Path {
+    /// The blocks that are there, as runs.
+    fn nodes(&self) -> impl Iterator<Item = (BlockNumber, u64)> {
+        self.blocks.iter().map(|&block| (block, 1))
+    }
+}
+
 impl Ext4 {
     /// As [`remap`](Ext4::remap), of a file that is mapped by pointers.
     pub(super) fn remap_pointers(
@@ -36,6 +43,8 @@ impl Ext4 {
         let end = range.end.min(range.start + here);
         let missing = path.slots.len() - path.blocks.len();
         if target.is_none() && missing > 0 {
+            self.check_distinct(path.nodes())?;
+            self.drop_empty(handle, file, path)?;
             return Ok(end);
         }
         let goal = path.blocks.last().copied().unwrap_or_else(|| self.goal_of(file.ino));
@@ -160,9 +169,8 @@ impl Ext4 {
             None => visit(&file.inode.block),
             Some(&block) => visit(&self.metadata(block, Structure::IndirectBlock.of(file.ino).at(block))?),
         };
-        for &(start, len) in &removed {
-            let place = Structure::IndirectBlock.of(file.ino);
-            self.sb.check_blocks("block pointer", start, len).map_err(|problem| place.corrupt(problem))?;
+        if target.is_none() {
+            self.check_distinct(removed.iter().copied().chain(path.nodes()))?;
         }
         self.write_pointers(handle, file, path, path.slots.len(), count, target)?;
         Ok((end, removed))

@@ -3,8 +3,9 @@
 use super::bit_of;
 use crate::remap::Mapped;
 use crate::{Ext4, Result, Structure};
-use dentree_ext4_format::{BlockNumber, GroupNumber, Problem, all_set, clear_bits};
+use dentree_ext4_format::{BlockNumber, GroupNumber, Problem, Superblock, all_set, clear_bits};
 use dentree_jbd2::Handle;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -26,38 +27,67 @@ impl Ext4 {
         if is_metadata {
             handle.forget(first.0, count);
         }
-        let (mut next, end) = (first.0, first.0 + count);
-        while next < end {
-            let (group, bit) = bit_of(&self.sb, BlockNumber(next));
-            let left = u64::from(self.sb.blocks_per_group) - u64::try_from(bit).unwrap_or(0);
-            let part = left.min(end - next);
-            self.free_in_group(handle, group, bit, part)?;
-            next += part;
+        for (group, bits) in parts(&self.sb, first, count) {
+            self.free_in_group(handle, group, bits)?;
         }
         Ok(())
     }
 
-    fn free_in_group(
-        &self,
-        handle: &mut Handle<'_>,
-        group: GroupNumber,
-        bit: usize,
-        count: u64,
-    ) -> Result<()> {
+    /// Checks that `count` blocks from `first` on can be freed.
+    ///
+    /// # Errors
+    /// Those of [`free_blocks`](Ext4::free_blocks).
+    pub(crate) fn check_in_use(&self, first: BlockNumber, count: u64) -> Result<()> {
+        let place = Structure::FreedBlocks.at(first);
+        self.sb.check_blocks("block", first, count).map_err(|problem| place.corrupt(problem))?;
+        for (group, bits) in parts(&self.sb, first, count) {
+            // A bitmap that is read now is no older than the descriptor, and was verified if it is newer.
+            let desc = self.writer()?.group(group);
+            self.check_bits(group, &bits, &self.block_bitmap(group, &desc)?)?;
+        }
+        Ok(())
+    }
+
+    /// Checks that runs of blocks can be freed under one handle: each [is in use](Ext4::check_in_use), and none comes twice.
+    pub(crate) fn check_distinct(&self, runs: impl Iterator<Item = (BlockNumber, u64)>) -> Result<()> {
+        let mut runs: Vec<_> = runs.collect();
+        runs.sort_unstable();
+        let mut end = 0;
+        for (first, count) in runs {
+            self.check_in_use(first, count)?;
+            if first.0 < end {
+                let because = "is mapped twice";
+                let twice = Problem::Value { field: "block", value: first.0, because };
+                return Err(Structure::FreedBlocks.at(first).corrupt(twice));
+            }
+            end = first.0 + count;
+        }
+        Ok(())
+    }
+
+    fn check_bits(&self, group: GroupNumber, bits: &Range<usize>, bitmap: &[u8]) -> Result<()> {
+        let first = block_of(&self.sb, group, bits);
+        let count = u64::try_from(bits.len()).unwrap_or(u64::MAX);
+        let wrong = |because| {
+            let problem = Problem::Value { field: "block", value: first.0, because };
+            Err(Structure::FreedBlocks.at(first).corrupt(problem))
+        };
+        if self.writer()?.space.system.within(first, count).next().is_some() {
+            return wrong("holds metadata of the file system");
+        }
+        if !all_set(bitmap, bits.start, bits.end) {
+            return wrong("is free already, or one behind it");
+        }
+        Ok(())
+    }
+
+    fn free_in_group(&self, handle: &mut Handle<'_>, group: GroupNumber, bits: Range<usize>) -> Result<()> {
         let space = &self.writer()?.space;
-        let first = BlockNumber(self.sb.group_start(group).0 + u64::try_from(bit).unwrap_or(0));
-        let bits = bit..bit + usize::try_from(count).unwrap_or(0);
+        let count = u64::try_from(bits.len()).unwrap_or(0);
         let tid = handle.tid();
         let is_first = self.change_group(handle, group, |desc, handle| {
-            let place = Structure::FreedBlocks.at(first);
             let bitmap = self.block_bitmap(group, desc)?;
-            let wrong = |because| Problem::Value { field: "block", value: first.0, because };
-            if space.system.within(first, count).next().is_some() {
-                return Err(place.corrupt(wrong("holds metadata of the file system")));
-            }
-            if !all_set(&bitmap, bits.start, bits.end) {
-                return Err(place.corrupt(wrong("is free already, or one behind it")));
-            }
+            self.check_bits(group, &bits, &bitmap)?;
             self.change_block_bitmap(handle, group, desc, bitmap, bits.clone(), clear_bits)?;
             desc.free_blocks += u32::try_from(count).unwrap_or(0);
             // Before anybody else sees the bits.
@@ -118,4 +148,25 @@ impl Ext4 {
         }
         outcome
     }
+}
+
+/// A run of blocks, which has been checked, group by group: which of its bits.
+fn parts(
+    sb: &Superblock,
+    first: BlockNumber,
+    count: u64,
+) -> impl Iterator<Item = (GroupNumber, Range<usize>)> + use<'_> {
+    let (mut next, end) = (first.0, first.0 + count);
+    std::iter::from_fn(move || {
+        let (group, bit) = bit_of(sb, BlockNumber(next));
+        let left = u64::from(sb.blocks_per_group) - u64::try_from(bit).unwrap_or(0);
+        let part = left.min(end - next);
+        next += part;
+        (part > 0).then(|| (group, bit..bit + usize::try_from(part).unwrap_or(0)))
+    })
+}
+
+/// The first block of these bits of a group.
+fn block_of(sb: &Superblock, group: GroupNumber, bits: &Range<usize>) -> BlockNumber {
+    BlockNumber(sb.group_start(group).0 + u64::try_from(bits.start).unwrap_or(0))
 }

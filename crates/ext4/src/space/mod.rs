@@ -22,9 +22,9 @@ mod system;
 mod take;
 mod trim;
 
-use crate::{Error, Ext4, Result};
+use crate::{Error, Ext4, Place, Result};
 use dentree_ext4_format::{
-    BlockNumber, GroupDesc, GroupNumber, InodeNumber, Superblock, clear_bits, set_bits,
+    BlockNumber, GroupDesc, GroupNumber, InodeNumber, Problem, Superblock, clear_bits, set_bits,
 };
 use dentree_jbd2::Tid;
 use room::Rooms;
@@ -233,6 +233,15 @@ impl Ext4 {
             }
             outcome => outcome,
         }
+    }
+
+    /// Refuses to write content to where a damaged block map leads: over metadata of fixed place.
+    pub(crate) fn check_content_place(&self, place: Place, first: BlockNumber, count: u64) -> Result<()> {
+        let taken = self.writer()?.space.system.within(first, count).next();
+        let because = "holds metadata of the file system";
+        taken.map_or(Ok(()), |taken| {
+            Err(place.corrupt(Problem::Value { field: "block", value: taken.start, because }))
+        })
     }
 
     /// Where the first block of an inode had best lie.
