@@ -7,6 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::fs::{CWD, Mode, OFlags, openat};
+use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 use tempfile::TempDir;
 
@@ -132,7 +133,14 @@ impl OpenMount {
     /// That the mount is busy, or who served it failed.
     pub fn end(mut self) -> Result<(), Unavailable> {
         let failed = |why: &dyn std::fmt::Display| Unavailable::because("cannot unmount", why);
-        unmount(self.root(), UnmountFlags::empty()).map_err(|why| failed(&why))?;
+        let begin = Instant::now();
+        // A program that another thread is starting has the files of this process for a moment.
+        while let Err(why) = unmount(self.root(), UnmountFlags::empty()) {
+            if why != Errno::BUSY || begin.elapsed() > PATIENCE {
+                return Err(failed(&why));
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
         let Some(mut server) = self.server.take() else { return Ok(()) };
         let status = server.wait().map_err(|why| failed(&why))?;
         if status.success() { Ok(()) } else { Err(failed(&status)) }

@@ -8,7 +8,7 @@
 use std::fmt::Write as _;
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -32,7 +32,7 @@ const DRAWN: usize = 10_000;
 /// What an image needs beside its files, in bytes.
 const OVERHEAD: u64 = 32 << 20;
 /// How long a server may take to start or to end.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// How servers are compared.
 #[derive(Clone, Debug)]
@@ -234,7 +234,7 @@ fn httperf(plan: &Plan, sessions: &Path, address: SocketAddr) -> Result<Driven, 
     let count = plan.rate as usize * plan.seconds.max(1) as usize / REQUESTS_PER_SESSION;
     let rate = f64::from(plan.rate) / REQUESTS_PER_SESSION as f64;
     let mut command = system("httperf");
-    command.args(["--hog", "--server", "127.0.0.1", "--port", &address.port().to_string()]);
+    command.args(["--hog", "--server", &address.ip().to_string(), "--port", &address.port().to_string()]);
     command.args(["--rate", &rate.to_string(), "--timeout", "10"]);
     command.arg(format!("--wsesslog={},0,{}", count.max(1), sessions.display()));
     let text = run(&mut command)?;
@@ -305,8 +305,8 @@ fn serve(dentree: &Path, image: &Path, folder: &Path) -> Result<Server, Unavaila
 fn nginx(image: &Path, folder: &Path) -> Result<Server, Unavailable> {
     let because = |why: std::io::Error| Unavailable::because("nginx", why);
     let mount = HiddenMount::image(image, "ro")?;
-    // Nobody else can have it between here and there but by an odd chance; then nginx says so.
-    let address = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).map_err(because)?;
+    let address =
+        TcpListener::bind((own_loopback(), 0)).and_then(|free| free.local_addr()).map_err(because)?;
     let (config, folder) = (folder.join("nginx.conf"), folder.join("nginx"));
     fs::create_dir(&folder).map_err(because)?;
     fs::write(&config, nginx_config(&folder, address)).map_err(because)?;
@@ -327,6 +327,12 @@ fn nginx(image: &Path, folder: &Path) -> Result<Server, Unavailable> {
         std::thread::sleep(Duration::from_millis(10));
     }
     Ok(server)
+}
+
+/// A loopback address that no other process uses, so that a port stays free until a server takes it:
+/// 127/8 has room for the number of this process.
+fn own_loopback() -> Ipv4Addr {
+    Ipv4Addr::from_bits(Ipv4Addr::LOCALHOST.to_bits() & 0xff00_0000 | std::process::id() & 0x00ff_ffff)
 }
 
 fn nginx_config(folder: &Path, address: SocketAddr) -> String {
