@@ -42,6 +42,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         "dentree",
         &["dentree-blockdev", "dentree-ext4", "dentree-fuse", "dentree-http", "dentree-lab", "dentree-vfs"],
     ),
+    ("dentree-testing", &[]),
     ("xtask", &[]),
 ];
 

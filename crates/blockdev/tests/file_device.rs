@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::channel;
 
 use dentree_blockdev::{Access, BlockDevice, Error, FileDevice, Queue};
+use dentree_testing::LoopDevice;
 use tempfile::NamedTempFile;
 
 fn image(len: usize) -> NamedTempFile {
@@ -171,36 +172,14 @@ fn directories_pipes_and_character_devices_are_refused_without_waiting() {
     assert!(error.to_string().contains("none"), "{error}");
 }
 
-/// A loop device on a file, detached by name at the end.
-struct LoopDevice(String);
-
-impl LoopDevice {
-    fn attach(file: &Path) -> Result<Self, String> {
-        let output = Command::new("losetup").args(["--find", "--show"]).arg(file).output();
-        match output {
-            Ok(output) if output.status.success() => {
-                Ok(LoopDevice(String::from_utf8_lossy(&output.stdout).trim().to_owned()))
-            }
-            Ok(output) => Err(String::from_utf8_lossy(&output.stderr).into_owned()),
-            Err(error) => Err(error.to_string()),
-        }
-    }
-}
-
-impl Drop for LoopDevice {
-    fn drop(&mut self) {
-        let _ = Command::new("losetup").args(["--detach", &self.0]).status();
-    }
-}
-
 #[test]
 fn a_block_device_has_its_size_and_is_read_and_written() {
     let file = image(1 << 20);
-    let device = match LoopDevice::attach(file.path()) {
+    let device = match LoopDevice::new(file.path(), &[]) {
         Ok(device) => device,
         Err(reason) => return println!("skipped: no loop device here: {reason}"),
     };
-    let writer = open(Path::new(&device.0), Access::ReadWrite);
+    let writer = open(device.path(), Access::ReadWrite);
     assert_eq!(writer.size(), 1 << 20);
     writer.write_at(4096, &[7; 512]).unwrap();
     writer.flush().unwrap();

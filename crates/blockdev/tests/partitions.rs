@@ -1,5 +1,6 @@
 //! Partition tables as `sfdisk` writes them, and as nobody should.
 
+use dentree_testing::LoopDevice;
 use std::io::Write;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -93,28 +94,15 @@ fn a_gpt_with_damaged_entries_falls_back_to_the_spare_ones() {
     assert_is_gpt(&device);
 }
 
-/// Detaches a loop device at the end.
-struct Loop(String);
-
-impl Drop for Loop {
-    fn drop(&mut self) {
-        let _ = Command::new("losetup").args(["--detach", &self.0]).status();
-    }
-}
-
 #[test]
 fn a_gpt_of_4096_byte_sectors_is_read() {
     let file = NamedTempFile::new().unwrap();
     file.as_file().set_len(16 * MIB).unwrap();
-    let losetup =
-        Command::new("losetup").args(["--find", "--show", "--sector-size", "4096"]).arg(file.path()).output();
-    let device = match losetup {
-        Ok(output) if output.status.success() => {
-            Loop(String::from_utf8(output.stdout).unwrap().trim().into())
-        }
-        other => return println!("skipped: no loop device here: {other:?}"),
+    let device = match LoopDevice::new(file.path(), &["--sector-size", "4096"]) {
+        Ok(device) => device,
+        Err(reason) => return println!("skipped: no loop device here: {reason}"),
     };
-    match sfdisk(&file, &device.0, GPT) {
+    match sfdisk(&file, device.path().to_str().unwrap(), GPT) {
         Ok(device) => assert_is_gpt(&device),
         Err(reason) => println!("skipped: {reason}"),
     }

@@ -1,5 +1,6 @@
 //! Reads that are not waited for, by the kernel's ring and by threads: each is answered once, whatever happens.
 
+use dentree_testing::wait_until;
 use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::FileExt;
@@ -225,9 +226,7 @@ fn many_threads_may_submit_while_the_file_is_written() {
                 writer.write_all_at(&[block; BLOCK], u64::from(block) * BLOCK as u64).unwrap()
             });
         });
-        while got.load(SeqCst) < wanted {
-            std::thread::yield_now();
-        }
+        wait_until("read", || got.load(SeqCst) >= wanted);
         assert_eq!((got.load(SeqCst), torn.lock().unwrap().len()), (wanted, 0), "{queue:?}");
     }
 }

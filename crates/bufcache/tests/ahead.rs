@@ -2,6 +2,7 @@
 #![cfg(not(loom))]
 #![allow(clippy::single_range_in_vec_init, reason = "a run is a range of blocks")]
 
+use dentree_testing::wait_until;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
@@ -76,9 +77,7 @@ fn neighbours_go_in_one_request_and_the_wanted_block_first() {
             scope.spawn(|| cache.get_ahead(50, |_| Some(|| vec![51..55, 49..50, 100..300])).unwrap()[0]);
         // 128 KiB at most in a request.
         let all = [(50, 1), (51, 4), (49, 1), (100, 128), (228, 72)];
-        while device.order().len() < all.len() {
-            std::thread::yield_now();
-        }
+        wait_until("asked for", || device.order().len() >= all.len());
         assert_eq!(device.order(), all);
         device.let_go();
         assert_eq!(reader.join().unwrap(), 50);
@@ -118,9 +117,7 @@ fn one_who_wants_a_block_that_is_on_its_way_waits_for_it() {
                 })
             })
             .collect();
-        while cache.stats().waits < 4 {
-            std::thread::yield_now();
-        }
+        wait_until("waited for", || cache.stats().waits >= 4);
         device.let_go();
         assert_eq!(
             readers.into_iter().map(|reader| reader.join().unwrap()).collect::<Vec<_>>(),

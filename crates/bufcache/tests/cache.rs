@@ -1,6 +1,7 @@
 //! What the cache promises: one read, a hard budget, no lost answer.
 #![cfg(not(loom))]
 
+use dentree_testing::wait_until;
 use std::io::{self, ErrorKind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, OnceLock, Weak};
@@ -50,9 +51,7 @@ impl BlockDevice for Gate {
     fn read_at(&self, _: u64, buf: &mut [u8]) -> io::Result<()> {
         self.reads.fetch_add(1, SeqCst);
         let cache = self.cache.get().unwrap().upgrade().unwrap();
-        while cache.stats().waits < self.waiters {
-            std::thread::yield_now();
-        }
+        wait_until("waited for", || cache.stats().waits >= self.waiters);
         assert!(!self.panics, "this device panics");
         if self.fails.load(SeqCst) {
             return Err(io::Error::new(ErrorKind::TimedOut, "no answer from the disk"));

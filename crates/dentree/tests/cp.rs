@@ -5,6 +5,7 @@ mod judged;
 mod population;
 
 use common::{Image, assert_same_lines, can_mount, dentree, from_a_terminal, succeeds, text};
+use dentree_testing::program_in;
 use judged::{end_with, makes_files_without_names, stopped_midway};
 use rustix::process::Signal;
 use std::ffi::OsStr;
@@ -87,8 +88,7 @@ fn an_ordinary_user_gets_a_copy_and_a_note_of_what_could_not_be_kept() {
     for path in [image.dir.path(), &target] {
         fs::set_permissions(path, PermissionsExt::from_mode(0o777)).unwrap();
     }
-    let program = image.dir.path().join("dentree");
-    fs::copy(env!("CARGO_BIN_EXE_dentree"), &program).unwrap();
+    let program = program_in(image.dir.path(), env!("CARGO_BIN_EXE_dentree"));
     let output = Command::new(program)
         .args(["cp", "-a", &image.at("/"), target.to_str().unwrap()])
         .uid(65_534)

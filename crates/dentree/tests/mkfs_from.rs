@@ -5,6 +5,7 @@ mod judged;
 mod population;
 
 use common::{Image, assert_same_lines, can_mount, dentree, from_a_terminal, succeeds, text, tool};
+use dentree_testing::program_in;
 use judged::{
     assert_clean, assert_kernel_agrees, end_with, journal_sequence, makes_files_without_names, stopped_midway,
 };
@@ -111,9 +112,9 @@ fn an_ordinary_user_makes_an_image_with_owners_and_devices() {
     own_tree(&at("tree"));
     fs::write(at("manifest"), MANIFEST).unwrap();
     // Where it was built an ordinary user may not reach it.
-    fs::copy(env!("CARGO_BIN_EXE_dentree"), at("dentree")).unwrap();
+    let program = program_in(image.dir.path(), env!("CARGO_BIN_EXE_dentree"));
     tool("chown", ["-R", "65534:65534", image.dir.path().to_str().unwrap()]);
-    let output = Command::new(at("dentree"))
+    let output = Command::new(program)
         .arg("mkfs")
         .arg(&image.file)
         .args(["--size", "128M", "--from"])

@@ -2,7 +2,8 @@
 
 mod mounts;
 
-use mounts::{Loop, Mounted, dentree, device_for_all, is_mount_point, mountable, said, wait_until};
+use dentree_testing::{Place, device_for_all, is_mount_point, program_in, said, unmount, wait_until};
+use mounts::{Loop, Mounted, dentree, mountable};
 use rustix::fs::{SeekFrom, XattrFlags};
 use rustix::process::Signal;
 use std::collections::HashSet;
@@ -291,7 +292,7 @@ fn open_files_outlive_the_first_signal_and_not_the_second() {
 fn it_ends_with_success_when_somebody_else_unmounts() {
     let Some((_dir, image)) = small() else { return };
     let mut ours = Mounted::new(&image, &[]);
-    shell(Path::new("/"), &format!("umount {}", ours.path().display()));
+    unmount(ours.path());
     assert!(ours.wait().success());
 }
 
@@ -299,14 +300,14 @@ fn it_ends_with_success_when_somebody_else_unmounts() {
 fn in_the_background_it_returns_when_the_mount_is_ready() {
     let Some((dir, image)) = small() else { return };
     let place = dir.path().join("mnt");
-    let _cleared = mounts::Place(place.clone());
+    let _cleared = Place(place.clone());
     // `output` returns when nobody holds its pipes: the process in the background must have let go of them.
     let started = dentree().args(["mount", "--background"]).args([&image, &place]).output().unwrap();
     let serving = mounts::Background::find(&place);
     assert!(started.status.success(), "{}", said(&started));
     assert_eq!(said(&started), "");
     assert_eq!(fs::read(place.join("text")).unwrap(), b"hello\n");
-    shell(Path::new("/"), &format!("umount {}", place.display()));
+    unmount(&place);
     serving.wait();
 }
 
@@ -340,8 +341,7 @@ fn an_ordinary_user_mounts_through_fusermount3() {
     let place = dir.path().join("mnt");
     std::os::unix::fs::chown(&place, Some(NOBODY), Some(NOBODY)).unwrap();
     // Where it was built an ordinary user may not reach it.
-    let program = dir.path().join("dentree");
-    fs::copy(env!("CARGO_BIN_EXE_dentree"), &program).unwrap();
+    let program = program_in(dir.path(), env!("CARGO_BIN_EXE_dentree"));
     let mut command = Command::new(&program);
     command.args(["mount", "-o", "ro,fakeroot"]).args([&image, &place]).uid(NOBODY).gid(NOBODY);
     let mut ours = Mounted::start(command, &place);
@@ -435,7 +435,7 @@ fn a_place_that_cannot_be_mounted_on_is_told_with_the_reason() {
 fn interrupted_before_it_was_ready_a_background_mount_does_not_stay() {
     let Some((dir, image)) = small() else { return };
     let place = dir.path().join("mnt");
-    let _cleared = mounts::Place(place.clone());
+    let _cleared = Place(place.clone());
     // The first process, played here, is gone when the second one reports.
     let mut second = dentree();
     second.args(["mount", "--background"]).args([&image, &place]).env("DENTREE_MOUNT_BACKGROUND", "1");

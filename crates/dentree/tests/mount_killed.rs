@@ -4,7 +4,8 @@
 mod mounts;
 mod writing;
 
-use mounts::{Mounted, said};
+use dentree_testing::said;
+use mounts::Mounted;
 use rustix::process::Signal;
 use std::collections::HashMap;
 use std::fs::{self, File};

@@ -5,8 +5,9 @@ mod judged;
 mod mounts;
 
 use common::{Image, assert_same_lines, dentree, succeeds, text, tool};
+use dentree_testing::{Place, device_for_all, is_mount_point, program_in, unmount, wait_until};
 use judged::{KINDS, Maker, assert_clean, assert_kernel_agrees, tree};
-use mounts::{Background, Mounted, Place, Small, device_for_all, mountable, wait_until};
+use mounts::{Background, Mounted, Small, mountable};
 use rustix::process::Signal;
 use std::fs::{self, File};
 use std::io::Write;
@@ -66,7 +67,7 @@ fn what_programs_write_is_in_the_image_whatever_ends_the_mount() {
         assert_same_lines(&lines(ours.path()), &expected);
         match end {
             Some(signal) => ours.signal(signal),
-            None => drop(tool("umount", [ours.path()])),
+            None => unmount(ours.path()),
         }
         assert!(ours.wait().success());
         assert!(!features(&image.file).contains("needs_recovery"));
@@ -140,7 +141,7 @@ fn a_file_that_is_open_when_the_signal_comes_is_written_to_its_end() {
     open.write_all(b"before, ").unwrap();
     let path = ours.path().to_owned();
     ours.signal(Signal::TERM);
-    wait_until("unmounted", || !mounts::is_mount_point(&path));
+    wait_until("unmounted", || !is_mount_point(&path));
     open.write_all(b"behind").unwrap();
     drop(open);
     assert!(ours.wait().success());
@@ -161,7 +162,7 @@ fn a_second_signal_cuts_open_files_off_and_leaves_a_clean_image() {
     open.sync_all().unwrap();
     let path = ours.path().to_owned();
     ours.signal(Signal::INT);
-    wait_until("unmounted", || !mounts::is_mount_point(&path));
+    wait_until("unmounted", || !is_mount_point(&path));
     ours.signal(Signal::INT);
     assert_eq!(ours.wait().code(), Some(130));
     assert_clean(&image.file);
@@ -217,8 +218,7 @@ fn an_ordinary_user_writes_through_fusermount3() {
     fs::create_dir(&place).unwrap();
     succeeds(["chown", "65534:65534", &image.at("/")]);
     // Where it was built an ordinary user may not reach it.
-    let program = image.dir.path().join("dentree");
-    fs::copy(env!("CARGO_BIN_EXE_dentree"), &program).unwrap();
+    let program = program_in(image.dir.path(), env!("CARGO_BIN_EXE_dentree"));
     let as_nobody = |program: &Path| {
         let mut command = Command::new(program);
         command.uid(NOBODY).gid(NOBODY);
@@ -262,7 +262,7 @@ fn in_the_background_the_image_is_closed_when_the_mount_is_gone() {
     succeeds(["mount", "--background", image.file.to_str().unwrap(), place.0.to_str().unwrap()]);
     let serving = Background::find(&place.0);
     fs::write(place.0.join("file"), "written").unwrap();
-    tool("umount", [&place.0]);
+    unmount(&place.0);
     serving.wait();
     assert_clean(&image.file);
     assert_eq!(text(&succeeds(["cat", &image.at("/file")])), "written");
@@ -318,7 +318,7 @@ fn in_the_background_a_disk_that_is_full_below_the_image_is_told_to_the_log_and_
     let serving = Background::find(&place.0);
     // In memory there is room for it.
     let _ = fs::write(place.0.join("large"), vec![7; 7 << 20]);
-    tool("umount", [&place.0]);
+    unmount(&place.0);
     serving.wait();
     let told = log.read();
     assert!(told.contains("dentree[") && told.contains("disk.img"), "{told:?}");

@@ -5,7 +5,8 @@ mod common;
 mod mounts;
 
 use common::{Image, assert_clean, can_mount, dentree, succeeds, text, tool};
-use mounts::{Loop, Mounted, mountable, said};
+use dentree_testing::{said, unmount};
+use mounts::{Loop, Mounted, mountable};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -80,7 +81,7 @@ fn the_usual_programs_do_through_the_mount_what_they_do_on_the_kernels() {
         let mut mounted = Mounted::new(&ours.file, &["-o", "allow_other"]);
         shell(mounted.path(), STORY);
         common::assert_same_lines(description(mounted.path()).as_bytes(), told.as_bytes());
-        tool("umount", [mounted.path()]);
+        unmount(mounted.path());
         assert!(mounted.wait().success());
         assert_clean(&ours.file);
         let kernel = Loop::new(&ours.file, "ro");

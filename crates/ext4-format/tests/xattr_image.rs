@@ -2,27 +2,14 @@
 
 mod common;
 
-use common::{Image, block_of, run, superblock};
+use common::{Image, block_of, superblock};
 use dentree_ext4_format::xattr::{Namespace, XattrBlock, XattrList, XattrValue, block_hash};
+use dentree_testing::LoopMount;
 use rustix::fs::{XattrFlags, setxattr};
-use std::path::PathBuf;
 
-/// A loop mount, unmounted when dropped.
-struct Mount(PathBuf);
-
-impl Mount {
-    fn new(image: &Image) -> Option<Self> {
-        let folder = image.folder().join("mnt");
-        std::fs::create_dir(&folder).unwrap();
-        run("mount", &["-o", "loop", image.path().to_str().unwrap(), folder.to_str().unwrap()])?;
-        Some(Self(folder))
-    }
-}
-
-impl Drop for Mount {
-    fn drop(&mut self) {
-        run("umount", &[self.0.to_str().unwrap()]);
-    }
+fn mount(image: &Image) -> Option<LoopMount> {
+    let mount = LoopMount::new(&image.path(), &image.folder().join("mnt"), "rw");
+    mount.inspect_err(|reason| println!("skipped: {reason}")).ok()
 }
 
 fn image(arguments: &[&str]) -> Option<Image> {
@@ -60,10 +47,10 @@ fn debugfs_writes_small_values_into_the_inode_and_large_ones_into_a_block() {
 fn the_kernel_shares_a_block_between_equal_inodes_under_the_hash_that_we_compute() {
     let Some(image) = image(&["-O", "metadata_csum", "-b", "1024"]) else { return };
     {
-        let Some(mount) = Mount::new(&image) else { return };
+        let Some(mount) = mount(&image) else { return };
         for file in ["one", "two"] {
             for name in ["user.comment", "trusted.na\u{ef}ve", "security.label"] {
-                setxattr(mount.0.join(file), name, &[b'v'; 101], XattrFlags::empty()).unwrap();
+                setxattr(mount.path().join(file), name, &[b'v'; 101], XattrFlags::empty()).unwrap();
             }
         }
     }
@@ -89,8 +76,8 @@ fn the_kernel_shares_a_block_between_equal_inodes_under_the_hash_that_we_compute
 fn the_kernel_puts_values_that_fit_nowhere_into_inodes() {
     let Some(image) = image(&["-O", "metadata_csum,ea_inode", "-b", "1024"]) else { return };
     {
-        let Some(mount) = Mount::new(&image) else { return };
-        setxattr(mount.0.join("one"), "user.big", &[b'v'; 5000], XattrFlags::empty()).unwrap();
+        let Some(mount) = mount(&image) else { return };
+        setxattr(mount.path().join("one"), "user.big", &[b'v'; 5000], XattrFlags::empty()).unwrap();
     }
     let (inode, _, record) = image.inode("/one").unwrap();
     let list = XattrList::in_inode(&record[inode.fields_len..]).unwrap();

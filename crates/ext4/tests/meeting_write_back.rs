@@ -9,6 +9,7 @@ use common::writing::{node, read_all};
 use common::{Image, fsck};
 use dentree_blockdev::{BlockDevice, MemoryDevice};
 use dentree_ext4::{Ext4, Node, Options};
+use dentree_testing::wait_until;
 use dentree_vfs::{Allocate, Durability, FileSystem, SetAttr};
 use std::io::{self, IoSlice};
 use std::sync::mpsc::channel;
@@ -214,9 +215,7 @@ fn meet(image: &[u8], write_back: &Meeting, meeting: &Meeting, at: u32) -> bool 
             (meeting.there)(fs, file);
         });
         let thread = told.recv().unwrap();
-        while !other.is_finished() && !sleeps(thread) {
-            std::thread::yield_now();
-        }
+        wait_until("met", || other.is_finished() || sleeps(thread));
         held.set(State::Open);
         storing.join().unwrap();
         other.join().unwrap();

@@ -6,6 +6,7 @@ use common::{fsck, run};
 use dentree_blockdev::{Access, FileDevice, MemoryDevice, MeteredDevice, RecordingDevice, Survivors};
 use dentree_ext4::mkfs::{Features, Made, MkfsError, MkfsOptions, mkfs};
 use dentree_ext4::{BlockSize, Ext4, InodeTime, Options};
+use dentree_testing::LoopMount;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -215,36 +216,13 @@ fn groups_without_a_journal_have_the_same_counts_as_those_of_mke2fs() {
 }
 
 /// A kernel mount that ends with this value.
-struct Mount {
-    at: PathBuf,
-}
-
-impl Mount {
-    /// `None`, with the reason printed, where nothing can be mounted.
-    fn new(image: &Image) -> Option<Mount> {
-        let at = image.scratch.path().join("mount");
-        std::fs::create_dir_all(&at).unwrap();
-        if !rustix::process::geteuid().is_root() {
-            eprintln!("skipped: mounting needs root");
-            return None;
-        }
-        let mounted = Command::new("mount")
-            .args(["-t", "ext4", "-o", "loop"])
-            .args([&image.path(), &at])
-            .output()
-            .unwrap();
-        if !mounted.status.success() {
-            eprintln!("skipped: {}", String::from_utf8_lossy(&mounted.stderr));
-            return None;
-        }
-        Some(Mount { at })
+fn mount(image: &Image) -> Option<LoopMount> {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: mounting needs root");
+        return None;
     }
-}
-
-impl Drop for Mount {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg(&self.at).status();
-    }
+    let mount = LoopMount::new(&image.path(), &image.scratch.path().join("mount"), "rw");
+    mount.inspect_err(|reason| eprintln!("skipped: {reason}")).ok()
 }
 
 #[test]
@@ -262,10 +240,10 @@ fn the_kernel_mounts_and_fills_it_and_e2fsck_is_still_content() {
         let what = format!("{bytes} bytes, -O {features}");
         let image = Image::sparse(bytes);
         image.make(&options(features, block_size)).unwrap();
-        let Some(mount) = Mount::new(&image) else { return };
+        let Some(mount) = mount(&image) else { return };
         // Into every group.
         for dir in 0..40 {
-            let dir = mount.at.join(format!("dir{dir}"));
+            let dir = mount.path().join(format!("dir{dir}"));
             std::fs::create_dir(&dir).unwrap();
             for file in 0..20 {
                 std::fs::write(dir.join(format!("file{file}")), vec![b'x'; 30_000]).unwrap();
@@ -299,8 +277,8 @@ fn a_device_that_held_something_else_before_is_made_clean() {
         let options = MkfsOptions { reads_as_zeros: false, ..options(features, None) };
         image.make(&options).unwrap();
         check(&image.path(), features);
-        let Some(mount) = Mount::new(&image) else { return };
-        std::fs::write(mount.at.join("file"), vec![b'x'; 3_000_000]).unwrap();
+        let Some(mount) = mount(&image) else { return };
+        std::fs::write(mount.path().join("file"), vec![b'x'; 3_000_000]).unwrap();
         drop(mount);
         check(&image.path(), features);
     }

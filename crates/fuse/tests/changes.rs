@@ -4,6 +4,7 @@ mod common;
 
 use common::{Mounted, can_mount, mount_vfs};
 use dentree_fuse::{Options, Visibility};
+use dentree_testing::wait_until;
 use dentree_vfs::{Identity, MemoryFs, MemoryLimits, Vfs};
 use rustix::fs::{CWD, FallocateFlags, RenameFlags, SeekFrom, XattrFlags};
 use rustix::io::Errno;
@@ -150,18 +151,8 @@ fn a_file_that_is_removed_while_open_works_until_it_is_closed() {
     assert_eq!(rustix::fs::Dir::new(opened.try_clone().unwrap()).unwrap().count(), 0);
     drop((file, opened));
     fs::remove_file(&path).unwrap();
-    wait_until(|| vfs.statfs().unwrap().blocks_free == free && vfs.stats().inodes.away == 0);
-}
-
-/// The kernel forgets in its own time.
-fn wait_until(mut what: impl FnMut() -> bool) {
-    for _ in 0..1000 {
-        if what() {
-            return;
-        }
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    panic!("ten seconds were not enough");
+    // The kernel forgets in its own time.
+    wait_until("forgotten", || vfs.statfs().unwrap().blocks_free == free && vfs.stats().inodes.away == 0);
 }
 
 #[test]
@@ -190,7 +181,7 @@ fn many_files_that_come_and_go_leave_nothing_behind() {
     for entry in fs::read_dir(&mounted.path).unwrap() {
         fs::remove_file(entry.unwrap().path()).unwrap();
     }
-    wait_until(|| mounted.handle.known_inodes() == 1 && vfs.stats().inodes.away == 0);
+    wait_until("forgotten", || mounted.handle.known_inodes() == 1 && vfs.stats().inodes.away == 0);
     assert_eq!(vfs.statfs().unwrap(), free);
 }
 
@@ -343,7 +334,7 @@ fn a_full_file_system_says_so_and_works_again() {
     assert_eq!(errno(written), Errno::NOSPC);
     drop(file);
     fs::remove_file(&path).unwrap();
-    wait_until(|| vfs.statfs().unwrap().blocks_free == 256);
+    wait_until("free again", || vfs.statfs().unwrap().blocks_free == 256);
     fs::write(&path, vec![2; 1 << 19]).unwrap();
     for number in 0..18 {
         fs::create_dir(mounted.path.join(number.to_string())).unwrap();

@@ -2,8 +2,9 @@
 
 mod common;
 
-use common::{Mounted, ROOT, Tree, can_mount, is_mount_point, mount};
+use common::{Mounted, ROOT, Tree, can_mount, mount};
 use dentree_fuse::{MountError, Options, Ownership, Visibility};
+use dentree_testing::{Global, drop_caches, is_mount_point, unmount, wait_until};
 use dentree_vfs::Vfs;
 use rustix::fs::{SeekFrom, XattrFlags};
 use rustix::io::Errno;
@@ -15,7 +16,6 @@ use std::path::Path;
 use std::process::{Command, Output};
 use std::sync::Arc;
 use std::thread;
-use std::time::{Duration, Instant};
 
 /// An ordinary user's id.
 const NOBODY: &str = "65534";
@@ -92,6 +92,7 @@ fn what_the_kernel_was_told_it_does_not_ask_again() {
     tree.link(ROOT, "link", "many");
     tree.file(ROOT, "file", &[1; 100_000]);
     let Some(mounted) = mount(tree, &Options::default()) else { return };
+    let _caches = Global::caches_stay();
     let visit = || {
         for entry in fs::read_dir(mounted.path.join("many")).unwrap() {
             fs::metadata(entry.unwrap().path()).unwrap();
@@ -109,6 +110,7 @@ fn what_the_kernel_was_told_it_does_not_ask_again() {
 #[test]
 fn a_listing_brings_the_attributes_along() {
     let Some(mounted) = mount(crowded(10_000), &Options::default()) else { return };
+    let _caches = Global::caches_stay();
     for entry in fs::read_dir(mounted.path.join("many")).unwrap() {
         entry.unwrap().metadata().unwrap();
     }
@@ -119,6 +121,7 @@ fn a_listing_brings_the_attributes_along() {
 #[test]
 fn the_kernel_forgets_everything_but_the_root() {
     let Some(mounted) = mount(crowded(MANY), &Options::default()) else { return };
+    let alone = Global::caches_go();
     let many = mounted.path.join("many");
     // Both ways of being told: listings and look-ups, each name more than once.
     for _ in 0..2 {
@@ -126,7 +129,7 @@ fn the_kernel_forgets_everything_but_the_root() {
             fs::read_dir(&many).unwrap().filter(|entry| entry.as_ref().unwrap().metadata().is_ok()).count(),
             MANY
         );
-        fs::write("/proc/sys/vm/drop_caches", "2").unwrap();
+        drop_caches(&alone);
         thread::scope(|scope| {
             for from in 0..4 {
                 let many = &many;
@@ -140,12 +143,10 @@ fn the_kernel_forgets_everything_but_the_root() {
     }
     assert!(mounted.handle.known_inodes() > 1);
     // The kernel may still hold a batch, or a reference for a moment: ask until it lets go.
-    let patience = Instant::now() + Duration::from_secs(30);
-    while mounted.handle.known_inodes() > 1 && Instant::now() < patience {
-        fs::write("/proc/sys/vm/drop_caches", "2").unwrap();
-        thread::yield_now();
-    }
-    assert_eq!(mounted.handle.known_inodes(), 1);
+    wait_until("forgotten", || {
+        drop_caches(&alone);
+        mounted.handle.known_inodes() == 1
+    });
 }
 
 #[test]
@@ -299,8 +300,7 @@ fn unmounting_hides_the_mount_at_once_and_waits_for_open_files() {
 fn a_session_that_was_unmounted_from_outside_leaves_the_next_mount_alone() {
     let Some(mut mounted) = mount(Tree::new(), &Options::default()) else { return };
     let second = crowded(3);
-    let first = Command::new("umount").arg(&mounted.path).status().unwrap();
-    assert!(first.success());
+    unmount(&mounted.path);
     let session =
         dentree_fuse::mount(Arc::new(Vfs::new(second).unwrap()), &mounted.path, &Options::default());
     let session = session.unwrap();

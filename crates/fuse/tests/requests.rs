@@ -5,6 +5,7 @@ mod common;
 
 use common::{Mounted, mount_vfs};
 use dentree_fuse::Options;
+use dentree_testing::{Global, drop_caches, wait_until};
 use dentree_vfs::{MemoryFs, Vfs};
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -28,6 +29,7 @@ fn asked(mounted: &Mounted, work: impl FnOnce(&Path)) -> u64 {
 #[test]
 fn a_new_file_costs_three_requests_and_its_content_three_more() {
     let Some(mounted) = mounted() else { return };
+    let _caches = Global::caches_stay();
     let many = 100;
     let create = |path: &Path| File::options().write(true).create_new(true).open(path).unwrap();
     // The directory's attributes, whether the name is there, the file: opening and closing it costs nothing.
@@ -57,6 +59,7 @@ fn a_new_file_costs_three_requests_and_its_content_three_more() {
 #[test]
 fn small_writes_are_gathered_and_large_ones_sent_a_mebibyte_at_a_time() {
     let Some(mounted) = mounted() else { return };
+    let _caches = Global::caches_stay();
     let file = File::options()
         .read(true)
         .write(true)
@@ -80,6 +83,7 @@ fn small_writes_are_gathered_and_large_ones_sent_a_mebibyte_at_a_time() {
 #[test]
 fn names_that_are_known_are_known_after_renames_and_removals_too() {
     let Some(mounted) = mounted() else { return };
+    let _caches = Global::caches_stay();
     let top = &mounted.path;
     fs::create_dir(top.join("d")).unwrap();
     for number in 0..50 {
@@ -105,6 +109,7 @@ fn names_that_are_known_are_known_after_renames_and_removals_too() {
 #[test]
 fn a_listing_is_asked_for_once() {
     let Some(mounted) = mounted() else { return };
+    let _caches = Global::caches_stay();
     for number in 0..500 {
         fs::create_dir(mounted.path.join(format!("a directory with a name of some length {number}")))
             .unwrap();
@@ -123,6 +128,7 @@ fn a_listing_is_asked_for_once() {
 #[test]
 fn direct_reads_and_writes_come_in_one_request_each() {
     let Some(mounted) = mounted() else { return };
+    let _caches = Global::caches_stay();
     const O_DIRECT: i32 = rustix::fs::OFlags::DIRECT.bits() as i32;
     let path = mounted.path.join("f");
     let file =
@@ -137,6 +143,7 @@ fn direct_reads_and_writes_come_in_one_request_each() {
 #[test]
 fn hundreds_of_thousands_of_look_ups_leave_nothing_behind() {
     let Some(mounted) = mounted() else { return };
+    let alone = Global::caches_go();
     let directories = 40;
     for dir in 0..directories {
         let dir = mounted.path.join(dir.to_string());
@@ -158,7 +165,7 @@ fn hundreds_of_thousands_of_look_ups_leave_nothing_behind() {
             }
         });
         assert!(mounted.handle.known_inodes() > 10_000);
-        forget_all(&mounted);
+        forget_all(&mounted, &alone);
     }
 }
 
@@ -200,13 +207,9 @@ fn look_at_all(dir: &Path, by_listing: bool) {
 }
 
 /// Has the kernel forget what it knows, which it does when it likes.
-fn forget_all(mounted: &Mounted) {
-    for _ in 0..1000 {
-        fs::write("/proc/sys/vm/drop_caches", "2").unwrap();
-        if mounted.handle.known_inodes() == 1 {
-            return;
-        }
-        std::thread::sleep(std::time::Duration::from_millis(10));
-    }
-    panic!("{} inodes are still known", mounted.handle.known_inodes());
+fn forget_all(mounted: &Mounted, alone: &Global) {
+    wait_until("forgotten", || {
+        drop_caches(alone);
+        mounted.handle.known_inodes() == 1
+    });
 }

@@ -2,7 +2,8 @@
 
 mod common;
 
-use common::{Client, MemFs, Running, Thing, descriptors, large, wait_until};
+use common::{Client, MemFs, Running, Thing, descriptors, large};
+use dentree_testing::wait_until;
 use std::io::Read;
 
 #[test]

@@ -245,7 +245,7 @@ fn a_panic_under_a_commit_that_waits_for_the_handle_commits_nothing_of_it() {
             handle.update(5, |bytes| bytes[0] = 9).unwrap();
             journal.commit(handle.tid());
             // Most often the commit waits for the handle by then; the outcome must be the same if it does not.
-            std::thread::sleep(std::time::Duration::from_millis(20));
+            dentree_testing::linger(std::time::Duration::from_millis(20));
             panic!("in the middle");
         };
         scope.spawn(broken).join()

@@ -64,7 +64,6 @@ mod tests {
     use crate::mounts::{Image, OpenMount};
     use std::io::{BufRead, BufReader};
     use std::path::Path;
-    use std::time::{Duration, Instant};
 
     const CHILD: &str = "DENTREE_LAB_MOUNTS_AND_WAITS";
 
@@ -103,11 +102,8 @@ mod tests {
             return eprintln!("skipped: no mount: {said}");
         };
         let room = Path::new(root).parent().unwrap();
-        let begin = Instant::now();
-        let mounts = || std::fs::read_to_string("/proc/self/mounts").unwrap();
-        while room.exists() || mounts().contains(root) {
-            assert!(begin.elapsed() < Duration::from_secs(60), "{root} is still there");
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        dentree_testing::wait_until("gone", || {
+            !room.exists() && !dentree_testing::is_mount_point(Path::new(root))
+        });
     }
 }

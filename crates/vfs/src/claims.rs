@@ -257,7 +257,7 @@ mod tests {
                     for round in 0..2000 {
                         // Listings come in bursts, so that changes sit in between.
                         if side == Side::List && round % 100 == 0 {
-                            std::thread::sleep(std::time::Duration::from_micros(500));
+                            dentree_testing::linger(std::time::Duration::from_micros(500));
                         }
                         let seat = if side == Side::Change { crowd.sit() } else { None };
                         let _inside = seat.is_none().then(|| sides.enter(side, crowd));

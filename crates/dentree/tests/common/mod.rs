@@ -4,6 +4,7 @@
 
 #![allow(dead_code)] // each test binary uses a part
 
+use dentree_testing::LoopMount;
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -104,37 +105,13 @@ impl Image {
 /// A loop mount that ends with this value.
 pub struct Mount {
     pub at: PathBuf,
+    _mount: LoopMount,
 }
 
 impl Mount {
     pub fn new(image: &Path, at: PathBuf, options: &str) -> Result<Mount, String> {
-        fs::create_dir_all(&at).unwrap();
-        let options = format!("loop,{options}");
-        loop {
-            let output = Command::new("mount").args(["-o", &options]).arg(image).arg(&at).output().unwrap();
-            if !output.status.success() {
-                return Err(text(&output.stderr));
-            }
-            let mount = Mount { at: at.clone() };
-            let flags = rustix::fs::statvfs(&at).unwrap().f_flag;
-            // While the loop device of an earlier, read-only mount is still going, mount(8) takes that one.
-            if !flags.contains(rustix::fs::StatVfsMountFlags::RDONLY) || options.ends_with("ro") {
-                return Ok(mount);
-            }
-        }
-    }
-}
-
-impl Drop for Mount {
-    fn drop(&mut self) {
-        // A file that was just closed can still be busy for a moment.
-        for _ in 0..100 {
-            if Command::new("umount").arg(&self.at).status().is_ok_and(|status| status.success()) {
-                return;
-            }
-            std::thread::sleep(std::time::Duration::from_millis(20));
-        }
-        let _ = Command::new("umount").arg("-l").arg(&self.at).status();
+        let mount = LoopMount::new(image, &at, options)?;
+        Ok(Mount { at, _mount: mount })
     }
 }
 

@@ -4,6 +4,7 @@
 
 pub use crate::common::assert_clean;
 use crate::common::{Image, Mount, assert_same_lines, dentree, succeeds, text, tool};
+use dentree_testing::wait_until;
 use rustix::fs::{Mode, OFlags};
 use rustix::process::{Pid, Signal, kill_process};
 use std::ffi::OsStr;
@@ -163,13 +164,9 @@ pub fn stopped_midway(start: impl Fn() -> Child) -> Child {
         // Nobody but us waits for it: it is here until then, if only as a zombie.
         let is =
             |states: [&str; 2]| states.iter().any(|state| about("stat").contains(&format!(") {state} ")));
-        while !is(["Z", "Z"]) && read_so_far() < 30 << 20 {
-            std::thread::yield_now();
-        }
+        wait_until("midway", || is(["Z", "Z"]) || read_so_far() >= 30 << 20);
         kill_process(pid, Signal::STOP).unwrap();
-        while !is(["T", "Z"]) {
-            std::thread::yield_now();
-        }
+        wait_until("stopped", || is(["T", "Z"]));
         if is(["T", "T"]) && read_so_far() < 250 << 20 {
             return child;
         }

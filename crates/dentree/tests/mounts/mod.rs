@@ -2,15 +2,14 @@
 
 #![allow(dead_code)] // each test binary uses a part
 
+use dentree_testing::{LoopMount, detach, is_mount_point, said, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Output, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
-use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 /// The program under test.
@@ -30,48 +29,21 @@ pub fn mountable() -> bool {
     can
 }
 
-/// Both outputs of a program.
-pub fn said(output: &Output) -> String {
-    String::from_utf8_lossy(&[&output.stdout[..], &output.stderr].concat()).into_owned()
-}
-
-/// Whether something is mounted at `path`.
-pub fn is_mount_point(path: &Path) -> bool {
-    let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
-    table.lines().any(|line| line.split(' ').nth(4) == path.to_str())
-}
-
-/// Waits for what must come to pass; fails where it does not for a minute.
-pub fn wait_until(what: &str, mut happened: impl FnMut() -> bool) {
-    let patience = Instant::now() + Duration::from_secs(60);
-    while !happened() {
-        assert!(Instant::now() < patience, "not {what} within a minute");
-        thread::sleep(Duration::from_millis(2));
-    }
-}
-
 /// The kernel's own mount of an image.
 pub struct Loop {
-    dir: TempDir,
+    mount: LoopMount,
+    _dir: TempDir,
 }
 
 impl Loop {
     pub fn new(image: &Path, options: &str) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let options = format!("loop,{options}");
-        let mount = Command::new("mount").args(["-o", &options]).args([image, dir.path()]).output().unwrap();
-        assert!(mount.status.success(), "{}", said(&mount));
-        Loop { dir }
+        let mount = LoopMount::new(image, dir.path(), options).unwrap();
+        Loop { mount, _dir: dir }
     }
 
     pub fn path(&self) -> &Path {
-        self.dir.path()
-    }
-}
-
-impl Drop for Loop {
-    fn drop(&mut self) {
-        unmount(self.dir.path());
+        self.mount.path()
     }
 }
 
@@ -139,21 +111,12 @@ impl Mounted {
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        unmount(&self.path);
+        detach(&self.path);
         let _ = self.child.kill();
         let _ = self.child.wait();
         if thread::panicking() {
             println!("the mount has told: {}", self.told());
         }
-    }
-}
-
-/// A place where nothing must be mounted when the test ends, also where it fails.
-pub struct Place(pub PathBuf);
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        unmount(&self.0);
     }
 }
 
@@ -178,7 +141,7 @@ impl Small {
 
 impl Drop for Small {
     fn drop(&mut self) {
-        unmount(&self.0);
+        detach(&self.0);
     }
 }
 
@@ -214,36 +177,9 @@ impl Background {
 
 impl Drop for Background {
     fn drop(&mut self) {
-        unmount(&self.place);
+        detach(&self.place);
         if self.is_running() {
             let _ = kill_process(self.pid, Signal::KILL);
         }
-    }
-}
-
-/// Takes away what is mounted at `path`, at once, whoever uses it.
-fn unmount(path: &Path) {
-    if is_mount_point(path) {
-        let _ = Command::new("umount").arg("-l").arg(path).status();
-    }
-}
-
-/// Lets everybody open /dev/fuse, as on a desktop; restored when dropped.
-pub struct DeviceForAll {
-    before: fs::Permissions,
-    _alone: MutexGuard<'static, ()>,
-}
-
-pub fn device_for_all() -> DeviceForAll {
-    static ALONE: Mutex<()> = Mutex::new(());
-    let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let before = fs::metadata("/dev/fuse").unwrap().permissions();
-    fs::set_permissions("/dev/fuse", fs::Permissions::from_mode(0o666)).unwrap();
-    DeviceForAll { before, _alone: alone }
-}
-
-impl Drop for DeviceForAll {
-    fn drop(&mut self) {
-        let _ = fs::set_permissions("/dev/fuse", self.before.clone());
     }
 }

@@ -2,7 +2,8 @@
 
 #![allow(dead_code)] // each test binary uses a part
 
-use crate::mounts::{Loop, Mounted, mountable, said};
+use crate::mounts::{Loop, Mounted, mountable};
+use dentree_testing::{said, unmount};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use tempfile::TempDir;
@@ -74,7 +75,7 @@ pub fn folder() -> TempDir {
 
 /// Unmounts, and waits until the program has closed the image, which must succeed.
 pub fn end(mut mounted: Mounted) {
-    shell(Path::new("/"), &format!("umount {}", mounted.path().display()));
+    unmount(mounted.path());
     let status = mounted.wait();
     assert!(status.success(), "the mount ended with {status}");
 }

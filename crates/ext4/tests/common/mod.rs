@@ -9,6 +9,7 @@ pub mod writing;
 
 use dentree_blockdev::{Access, FileDevice};
 use dentree_ext4::{Ext4, Node, Options};
+use dentree_testing::LoopMount;
 use dentree_vfs::{Attr, Extent, FileSystem, FileType, Ino, ReaddirStart};
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -102,7 +103,8 @@ pub fn run(command: &mut Command) -> String {
 
 /// A kernel mount of an image, unmounted when dropped.
 pub struct Mount {
-    at: TempDir,
+    mount: LoopMount,
+    _dir: TempDir,
 }
 
 impl Mount {
@@ -111,34 +113,18 @@ impl Mount {
             eprintln!("skipped: mounting needs root");
             return None;
         }
-        let at = tempfile::tempdir().unwrap();
-        let mut mount = Command::new("mount");
-        mount.args(["-t", "ext4", "-o"]).arg(format!("loop,{options}")).arg(image.path()).arg(at.path());
-        let output = mount.output().unwrap();
-        if !output.status.success() {
-            eprintln!("skipped: {}", String::from_utf8_lossy(&output.stderr));
-            return None;
+        let dir = tempfile::tempdir().unwrap();
+        match LoopMount::new(&image.path(), dir.path(), options) {
+            Ok(mount) => Some(Mount { mount, _dir: dir }),
+            Err(reason) => {
+                eprintln!("skipped: {reason}");
+                None
+            }
         }
-        Some(Mount { at })
     }
 
     pub fn path(&self) -> &Path {
-        self.at.path()
-    }
-}
-
-impl Drop for Mount {
-    fn drop(&mut self) {
-        // A child that another test's thread has just forked holds our files until it runs its program.
-        let done = (0..100).any(|_| {
-            let unmounted = Command::new("umount").arg(self.at.path()).status();
-            let is_done = unmounted.is_ok_and(|status| status.success());
-            if !is_done {
-                std::thread::sleep(std::time::Duration::from_millis(20));
-            }
-            is_done
-        });
-        assert!(done || std::thread::panicking(), "{:?} stays mounted", self.at.path());
+        self.mount.path()
     }
 }
 

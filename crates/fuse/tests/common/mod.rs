@@ -297,9 +297,3 @@ pub fn can_mount() -> bool {
     }
     root && device
 }
-
-/// Whether something is mounted at `path`.
-pub fn is_mount_point(path: &Path) -> bool {
-    let table = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
-    table.lines().any(|line| line.split(' ').nth(4) == path.to_str())
-}

@@ -2,6 +2,7 @@
 #![allow(dead_code)] // each test file uses a part of it
 
 use dentree_http::{Access, Handle, Log, Options, Server};
+use dentree_testing::{PATIENCE, wait_until};
 use dentree_vfs::*;
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,7 +11,6 @@ use std::net::{SocketAddr, TcpStream};
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
 
 /// When every file was changed: 2001-09-09 01:46:40 UTC.
 pub const CHANGED: i64 = 1_000_000_000;
@@ -287,8 +287,8 @@ impl Client {
     pub fn new(address: SocketAddr) -> Self {
         let stream = TcpStream::connect(address).unwrap();
         // A test that hangs is worse than one that fails.
-        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-        stream.set_write_timeout(Some(Duration::from_secs(60))).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_write_timeout(Some(PATIENCE)).unwrap();
         Client(BufReader::new(stream))
     }
 
@@ -344,15 +344,6 @@ impl Reply {
 
     pub fn text(&self) -> String {
         String::from_utf8(self.body.clone()).unwrap()
-    }
-}
-
-/// Waits for what must come to pass; fails where it does not for a minute.
-pub fn wait_until(what: &str, mut happened: impl FnMut() -> bool) {
-    let patience = Instant::now() + Duration::from_secs(60);
-    while !happened() {
-        assert!(Instant::now() < patience, "not {what} within a minute");
-        thread::sleep(Duration::from_millis(2));
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use dentree_blockdev::{Access, BlockDevice, FileDevice};
 use dentree_jbd2::{Error, JournalLocation, Recovered, recover};
+use dentree_testing::{LoopDevice, LoopMount};
 use tempfile::TempDir;
 
 /// Runs a program to its end. `Err` says why it could not be run or that it failed.
@@ -110,37 +111,21 @@ fn range(text: &str) -> (u64, u64) {
     (first.parse().unwrap(), last.parse().unwrap())
 }
 
-/// A loop device that can be written, so that even a read-only mount replays the journal. Detached at the end.
-struct Loop(String);
-
-impl Drop for Loop {
-    fn drop(&mut self) {
-        let _ = run("losetup", &["--detach", &self.0]);
-    }
-}
-
-/// A mount of an image, undone at the end.
+/// A mount of an image, undone at the end. Its loop device can be written, so that even a read-only
+/// mount replays the journal.
 pub struct Mount {
+    // Ends first.
+    _mount: LoopMount,
     pub dir: TempDir,
-    /// Outlives what [`Drop`] does.
-    _device: Loop,
+    _device: LoopDevice,
 }
 
 impl Mount {
     pub fn new(image: &Path, options: &str) -> Result<Mount, String> {
         let dir = tempfile::tempdir().unwrap();
-        let output = run("losetup", &["--find", "--show", text(image)])?;
-        let device = Loop(String::from_utf8_lossy(&output.stdout).trim().to_owned());
-        run("mount", &["-o", options, &device.0, text(dir.path())])?;
-        Ok(Mount { dir, _device: device })
-    }
-}
-
-impl Drop for Mount {
-    fn drop(&mut self) {
-        if run("umount", &[text(self.dir.path())]).is_err() {
-            let _ = run("umount", &["--lazy", text(self.dir.path())]);
-        }
+        let device = LoopDevice::new(image, &[])?;
+        let mount = LoopMount::of(&device, dir.path(), options)?;
+        Ok(Mount { _mount: mount, dir, _device: device })
     }
 }
 

@@ -193,8 +193,7 @@ fn fast_commits_that_wait_are_refused_and_an_area_without_them_is_not() {
     };
     make("a", &crash);
     crash.sync();
-    let file = make("b", &crash);
-    file.sync_all().unwrap();
+    make("b", &crash).sync_all().unwrap();
     let image = crash.now();
     match image.recover() {
         Err(Error::Unsupported { feature }) => assert!(feature.contains("fast commit"), "{feature}"),
