@@ -4,6 +4,7 @@
 mod arrows;
 mod dependencies;
 mod documents;
+mod habits;
 mod sources;
 
 use cargo_metadata::{Metadata, MetadataCommand};
@@ -20,6 +21,7 @@ const CHECKS: &[(&str, Check)] = &[
     ("unsafe code stands only where it may", sources::unsafe_places),
     ("files are short enough to read", sources::lengths),
     ("every source file is part of a crate", sources::dead_files),
+    ("tests do by themselves nothing that fails on a busy machine", habits::alone),
     ("links in documents lead somewhere", documents::links),
     ("every promise to users names a test", documents::promises),
     ("every dependency has its reason", dependencies::reasons),

@@ -77,7 +77,7 @@ fn declares(parent: &Path, name: &str) -> bool {
 }
 
 /// Every Rust file of the workspace's crates.
-fn source_files(metadata: &Metadata) -> Vec<PathBuf> {
+pub(crate) fn source_files(metadata: &Metadata) -> Vec<PathBuf> {
     let mut files = Vec::new();
     for package in metadata.workspace_packages() {
         if let Some(folder) = package.manifest_path.parent() {
@@ -100,6 +100,6 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
 }
 
 /// The file's text; a file that is not there has none.
-fn read(path: &Path) -> String {
+pub(crate) fn read(path: &Path) -> String {
     fs::read_to_string(path).unwrap_or_default()
 }
