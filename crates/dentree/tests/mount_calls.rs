@@ -5,8 +5,9 @@ mod judged;
 mod mounts;
 
 use common::{assert_clean, assert_same_lines, text, tool};
+use dentree_testing::wait_until;
 use judged::{KINDS, Maker};
-use mounts::{Mounted, mountable, wait_until};
+use mounts::{Mounted, mountable};
 use rustix::fs::{CWD, FallocateFlags, Timespec, Timestamps, UTIME_OMIT, XattrFlags};
 use rustix::io::Errno;
 use std::fs::{self, File, OpenOptions};
@@ -79,7 +80,7 @@ fn flags_are_those_that_the_kernel_and_debugfs_show_and_those_that_the_kernel_se
             assert!(!chattr(flags, &ours.path().join(path)), "{flags} {path}");
         }
         assert_same_lines(&shown(ours.path()), &seen);
-        tool("umount", [ours.path()]);
+        dentree_testing::unmount(ours.path());
         assert!(ours.wait().success());
         assert_clean(&image.file);
         let stat = text(&tool("debugfs", ["-R".as_ref(), "stat immutable".as_ref(), image.file.as_os_str()]));
@@ -179,7 +180,7 @@ fn what_was_written_before_a_file_became_immutable_is_kept_with_its_times() {
     let before = fs::metadata(&path).unwrap();
     assert!(chattr("+i", &path));
     drop(file);
-    tool("umount", [ours.path()]);
+    dentree_testing::unmount(ours.path());
     assert!(ours.wait().success(), "{}", ours.told());
     assert_clean(&image.file);
     let again = Mounted::new(&image.file, &["-o", "ro"]);
@@ -212,7 +213,7 @@ fn fstrim_gives_the_room_of_removed_files_back_to_the_disk_below() {
         tool("fstrim", [ours.path()]);
         fs::metadata(&image.file).unwrap().blocks() + 10_000_000 / 512 <= full
     });
-    tool("umount", [ours.path()]);
+    dentree_testing::unmount(ours.path());
     assert!(ours.wait().success());
     assert_clean(&image.file);
     let again = Mounted::new(&image.file, &["-o", "ro"]);
@@ -242,7 +243,7 @@ fn what_a_file_cannot_hold_is_refused_at_once_or_when_it_is_sent_and_leaves_the_
         file.write_all_at(b"far", FAR).unwrap();
         assert!(file.sync_all().is_err());
         drop(file);
-        tool("umount", [ours.path()]);
+        dentree_testing::unmount(ours.path());
         ours.wait();
         assert_clean(&image.file);
         let again = Mounted::new(&image.file, &["-o", "ro"]);

@@ -70,7 +70,7 @@ fn take(root: &Path, paths: &[&str]) -> Vec<String> {
 
 /// What the handles lead to, none of whose nodes is in the kernel's cache if that lets go of them.
 fn open(root: &Path, handles: &[String]) -> Vec<String> {
-    fs::write("/proc/sys/vm/drop_caches", "2").unwrap();
+    dentree_testing::drop_caches(&dentree_testing::Global::caches_go());
     python(["open", root.to_str().unwrap()].into_iter().chain(handles.iter().map(String::as_str)))
 }
 
@@ -103,7 +103,7 @@ fn a_handle_leads_to_its_file_when_the_kernel_has_forgotten_it_and_after_another
 }
 
 fn end(mut mounted: Mounted) {
-    common::tool("umount", [mounted.path()]);
+    dentree_testing::unmount(mounted.path());
     assert!(mounted.wait().success());
 }
 

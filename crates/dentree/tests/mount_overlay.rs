@@ -44,8 +44,11 @@ impl<'a> Overlay<'a> {
 
 impl Drop for Overlay<'_> {
     fn drop(&mut self) {
-        let done = Command::new("umount").arg(self.0).status().is_ok_and(|status| status.success());
-        assert!(done || std::thread::panicking(), "{:?} stays mounted", self.0);
+        if std::thread::panicking() {
+            dentree_testing::detach(self.0);
+        } else {
+            dentree_testing::unmount(self.0);
+        }
     }
 }
 
@@ -88,7 +91,7 @@ fn an_overlay_over_the_mount_is_what_it_is_over_the_kernels_own() {
         drop(overlay);
         let whiteout = fs::symlink_metadata(ours.path().join("up/moved")).unwrap();
         assert!(whiteout.file_type().is_char_device() && whiteout.rdev() == 0);
-        common::tool("umount", [ours.path()]);
+        dentree_testing::unmount(ours.path());
         assert!(ours.wait().success());
         assert_clean(&image.file);
         let mount = image.mount("rw").unwrap();
@@ -129,7 +132,7 @@ fn a_rename_that_leaves_a_whiteout_is_one_step_and_obeys_its_other_flag() {
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .collect();
     assert!(["a", "b", "dir", "moved"].iter().all(|&name| names.contains(name)), "{names:?}");
-    common::tool("umount", [ours.path()]);
+    dentree_testing::unmount(ours.path());
     assert!(ours.wait().success());
     assert_clean(&image.file);
 }

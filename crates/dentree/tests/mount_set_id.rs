@@ -194,7 +194,7 @@ fn who_changes_a_file_takes_its_privileges_as_on_the_kernels_mount() {
     };
     let mut mounted = Mounted::new(&ours.file, &["-o", "suid,allow_other"]);
     let observed = observe_all(mounted.path());
-    common::tool("umount", [mounted.path()]);
+    dentree_testing::unmount(mounted.path());
     assert!(mounted.wait().success());
     assert_same_lines(observed.as_bytes(), expected.as_bytes());
     assert_same_lines(stored(Loop::new(&ours.file, "ro").path()).as_bytes(), expected_stored.as_bytes());

@@ -6,7 +6,8 @@ mod common;
 mod mounts;
 
 use common::{Image, assert_clean};
-use mounts::{Mounted, mountable, wait_until};
+use dentree_testing::{Global, drop_caches, wait_until};
+use mounts::{Mounted, mountable};
 use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, utimensat};
 use rustix::process::Signal;
 use std::fs;
@@ -56,6 +57,7 @@ fn what_the_mount_shows_of_times_is_there_after_the_next_mount() {
     if !mountable() {
         return;
     }
+    let alone = Global::caches_go();
     for (inode_size, last) in [("128", 0x7FFF_FFFF), ("256", 0x3_7FFF_FFFF)] {
         let image = Image::new(32, &["-t", "ext4", "-I", inode_size]);
         let mut ours = Mounted::new(&image.file, &[]);
@@ -67,7 +69,7 @@ fn what_the_mount_shows_of_times_is_there_after_the_next_mount() {
             *mtime = (seconds, if seconds == mtime.0 { mtime.1 } else { 0 });
         }
         wait_until("forgotten by the kernel and shown as it is stored", || {
-            fs::write("/proc/sys/vm/drop_caches", "2").unwrap();
+            drop_caches(&alone);
             times(ours.path()) == shown
         });
         ours.signal(Signal::INT);
