@@ -1,16 +1,16 @@
 # What a newcomer types: `make run` and `make test`. Both install what they need.
 
-.PHONY: run test check unit models docs bench lab fuzz crash posix install
+.PHONY: run test check unit models model-dcache model-tests model-libs model-locks model-interleavings docs bench lab fuzz crash posix install
 
 # Makes an ext4 image, walks it cold and warm, and says what to type next.
 run:
 	@tools/setup run
 	cargo run --release --quiet --bin dentree -- demo
 
-# Everything that must hold before a change lands.
+# Everything that must hold before a change lands. All that does not hold is shown, not only the first.
 test:
 	@tools/setup test
-	@$(MAKE) --no-print-directory check docs unit models
+	@$(MAKE) --no-print-directory --keep-going check docs unit models
 	@echo "dentree: all checks passed"
 
 check:
@@ -22,16 +22,21 @@ docs:
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --quiet
 
 unit:
-	cargo test --workspace --quiet
+	cargo test --workspace --quiet --no-fail-fast
 
 # The concurrent protocols: every interleaving of small cases, then random interleavings of the whole cache.
-models:
-	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom cargo test --release --quiet -p dentree-dcache --lib models
-	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom cargo test --release --quiet \
-		-p dentree-bufcache -p dentree-jbd2 -p dentree-mbcache --test loom
-	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom cargo test --release --quiet -p dentree-jbd2 -p dentree-ext4 --lib models
-	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom cargo test --release --quiet \
-		-p dentree-lockmeter --no-default-features --test loom
+models: model-dcache model-tests model-libs model-locks model-interleavings
+
+LOOM = RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom cargo test --release --quiet --no-fail-fast
+model-dcache:
+	$(LOOM) -p dentree-dcache --lib models
+model-tests:
+	$(LOOM) -p dentree-bufcache -p dentree-jbd2 -p dentree-mbcache --test loom
+model-libs:
+	$(LOOM) -p dentree-jbd2 -p dentree-ext4 --lib models
+model-locks:
+	$(LOOM) -p dentree-lockmeter --no-default-features --test loom
+model-interleavings:
 	RUSTFLAGS="--cfg shuttle" CARGO_TARGET_DIR=target/shuttle cargo test --release --quiet \
 		-p dentree-dcache --test interleavings
 
