@@ -111,7 +111,7 @@ pub trait BlockDevice: Send + Sync + 'static {
         check_range(offset, len, self.size())
     }
 
-    /// Gives the space for `len` bytes at `offset` back to the medium: nobody wants to know what is there. It reads
+    /// Gives the space for `len` bytes at `offset` back to the medium: its content is not needed any more. It reads
     /// as what was there, as zeros, or as anything else, until it is written again.
     ///
     /// # Errors

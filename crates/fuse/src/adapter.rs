@@ -181,7 +181,7 @@ impl<F: FileSystem> Adapter<F> {
     }
 
     /// The generation under which the kernel knows a node. It takes 0 for the root when it mounts, and
-    /// would give the root up where it is told another.
+    /// would give the root up for another.
     fn generation(&self, inode: &Inode<F>) -> Generation {
         let is_root = inode.ino() == self.ids.root;
         Generation(if is_root { 0 } else { inode.attr().generation.into() })

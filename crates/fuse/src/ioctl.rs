@@ -6,7 +6,7 @@
 //! itself, from methods that FUSE does not have.
 //!
 //! What was written before a file became immutable is its content. The kernel may still have it, and
-//! would be refused: so it is told to send it first. That waits for other requests, and so, as for
+//! would be refused: it has to send it first. That waits for other requests, and so, as for
 //! `seek.rs`, is done by no thread that answers them.
 
 use crate::adapter::{Adapter, Shared};
@@ -106,8 +106,8 @@ impl<F: FileSystem> Adapter<F> {
         }
     }
 
-    /// Trims as `struct fstrim_range` says: from where, how many bytes, and the least run. Answers the same with
-    /// how many bytes it were. For root, who alone may, and for the owner of the image.
+    /// Trims as `struct fstrim_range` says: from where, how many bytes, and the least run. Returns the same with
+    /// how many bytes were trimmed. Allowed to root and to the user that mounts.
     fn trim(&self, request: &Request, range: &[u8]) -> Result<Vec<u8>> {
         if request.uid() != 0 && request.uid() != rustix::process::geteuid().as_raw() {
             return Err(Error::NotPermitted);

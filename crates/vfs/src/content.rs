@@ -18,27 +18,27 @@ impl<F: FileSystem> Vfs<F> {
     /// Writes `data` at byte `offset` of a regular file and lengthens it where need be: `pwrite(2)`. Answers how many bytes: fewer than
     /// given only where space ran out behind them. An append-only file takes what comes behind its end. Takes setuid and setgid bits away unless `who` is the superuser.
     pub fn write(&self, who: &Identity, file: &Inode<F>, offset: u64, data: &[u8]) -> Result<usize> {
-        let known = self.check_write(file, offset, data)?;
-        if known == data.len() {
-            return Ok(known);
+        let repeated = self.check_write(file, offset, data)?;
+        if repeated == data.len() {
+            return Ok(repeated);
         }
         check_end(offset, data.len() as u64)?;
         self.drop_privileges(who, file)?;
-        Ok(known + self.fs().write(file.node(), offset + known as u64, &data[known..])?)
+        Ok(repeated + self.fs().write(file.node(), offset + repeated as u64, &data[repeated..])?)
     }
 
     /// Writes what a front door has gathered from programs, which has done what else a write does: set the times, and taken setuid and
     /// setgid bits away. Answers as [`write`](Self::write).
     pub fn write_back(&self, file: &Inode<F>, offset: u64, data: &[u8]) -> Result<usize> {
-        let known = self.check_write(file, offset, data)?;
-        if known == data.len() {
-            return Ok(known);
+        let repeated = self.check_write(file, offset, data)?;
+        if repeated == data.len() {
+            return Ok(repeated);
         }
         check_end(offset, data.len() as u64)?;
-        Ok(known + self.fs().write_back(file.node(), offset + known as u64, &data[known..])?)
+        Ok(repeated + self.fs().write_back(file.node(), offset + repeated as u64, &data[repeated..])?)
     }
 
-    /// Whether these bytes may be written; answers how many of them are there already. Those are looked at
+    /// Whether these bytes may be written; returns how many of them are there already. Those are looked at
     /// in an append-only file alone: a front door that gathers whole pages repeats what was there before
     /// what was appended.
     fn check_write(&self, file: &Inode<F>, offset: u64, data: &[u8]) -> Result<usize> {

@@ -208,7 +208,7 @@ pub trait FileSystem: Send + Sync + 'static {
     fn statfs(&self) -> Result<FsStat>;
 
     /// Gives space that is free back to the device, of what lies in these bytes of it, in runs of at least `least`
-    /// bytes (`FITRIM`). Answers how many bytes. [`Error::Unsupported`](crate::Error::Unsupported) where that cannot be.
+    /// bytes (`FITRIM`). Returns how many bytes. [`Error::Unsupported`](crate::Error::Unsupported) where that cannot be.
     fn trim(&self, bytes: Range<u64>, least: u64) -> Result<u64> {
         let _ = (bytes, least);
         Err(Error::Unsupported("this file system gives no space back".into()))

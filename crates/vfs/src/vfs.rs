@@ -229,7 +229,7 @@ impl<F: FileSystem> Vfs<F> {
     }
 
     /// Gives free space back to the device: `fstrim(8)`. Of what lies in these bytes of it, in runs of at least
-    /// `least` bytes; answers how many bytes.
+    /// `least` bytes; returns how many bytes.
     pub fn trim(&self, bytes: Range<u64>, least: u64) -> Result<u64> {
         self.check_writable()?;
         self.fs().trim(bytes, least)

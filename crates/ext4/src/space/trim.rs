@@ -7,11 +7,11 @@ use std::ops::Range;
 
 impl Ext4 {
     /// Gives free blocks back to the device, of those that lie in `bytes` of the file system, in runs of at
-    /// least `least` bytes. Answers how many bytes.
+    /// least `least` bytes. Returns how many bytes.
     ///
-    /// It is done under the lock of each group, so that nobody takes a block that is being given back.
+    /// It is done under the lock of each group, so that no thread takes a block that is being given back.
     /// What was freed by a transaction that is not committed stays, as a crash brings its file back; and so
-    /// do the rooms of directories, which are about to be written.
+    /// do the preallocations of directories, which are about to be written.
     ///
     /// # Errors
     /// [`Error::Unsupported`] where the device takes nothing back.
@@ -31,7 +31,7 @@ impl Ext4 {
         Ok(given_back << log2)
     }
 
-    /// The same of a group's blocks, by their number in the group; answers how many blocks.
+    /// The same of a group's blocks, by their number in the group; returns how many blocks.
     fn trim_group(&self, group: GroupNumber, blocks: Range<u64>, least: u64) -> Result<u64> {
         let space = &self.writer()?.space;
         let [from, to] = [blocks.start, blocks.end].map(|block| usize::try_from(block).unwrap_or(usize::MAX));
