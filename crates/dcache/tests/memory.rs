@@ -32,6 +32,21 @@ fn the_budget_is_never_passed_and_the_parts_add_up() {
     assert_eq!(stats.held, 0);
 }
 
+/// Where many names fell into one bucket the index grew by more than was reckoned with, and the accounts overflowed.
+#[test]
+fn unlucky_hashes_are_accounted_for() {
+    for seed in [4393_u64, 5166] {
+        let seed = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) + 13;
+        let cache = Dcache::builder().seed(seed).build(Child::directory(2_u64));
+        let dir = cache.create(&cache.root(), b"many", Child::directory(3));
+        for i in 0..4000 {
+            cache.create(&dir, format!("n{i}").as_bytes(), Child::other(10 + i));
+        }
+        let memory = cache.stats().memory;
+        assert!(memory.used < 4100 * 160, "{memory:?}");
+    }
+}
+
 #[test]
 fn a_large_cache_with_few_entries_weighs_what_they_do() {
     let cache = Dcache::builder().memory(64 << 20).build(Child::directory(0_u64));

@@ -438,7 +438,7 @@ impl Index {
         !count.is_power_of_two() || entries > count as usize * LOAD
     }
 
-    /// The most bytes that one call of `grow` adds.
+    /// Bytes that one call of `grow` adds, with few exceptions at most.
     pub(crate) const GROWTH: usize = 2 * SPLITS_AT_ONCE * size_of::<Bucket>();
 
     /// Splits a few buckets, unless another thread is at it. `hash_of` tells a record's hash. Answers the bytes

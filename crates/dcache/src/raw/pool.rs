@@ -292,7 +292,10 @@ impl<H: Handle> Core<H> {
         if self.index.wants_to_grow(self.memory.live()) {
             self.reserve(super::index::Index::GROWTH);
             let (added, freed) = self.index.grow(|id| self.record(id).hash());
-            self.memory.give_back(super::index::Index::GROWTH - added + freed);
+            // Where hashes are unlucky the new buckets overflow more often than was reckoned with.
+            let reserved = super::index::Index::GROWTH + freed;
+            self.reserve(added.saturating_sub(reserved));
+            self.memory.give_back(reserved.saturating_sub(added));
         }
     }
 
