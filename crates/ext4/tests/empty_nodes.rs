@@ -41,8 +41,10 @@ fn overwrite(image: &Image, block: u64, within: u64, bytes: &[u8]) {
     file.write_all_at(bytes, block * BLOCK + within).unwrap();
 }
 
-/// What frees all that `/file` maps, or a part.
-const FREEING: [(&str, fn(&Ext4)); 4] = [
+/// What frees all that `/file` maps, or a part, by name.
+type Freeing = (&'static str, fn(&Ext4));
+
+const FREEING: [Freeing; 4] = [
     ("remove", |_| ()),
     ("truncate to nothing", |fs| truncate(fs, 0)),
     ("truncate to the middle, longer, and shorter", |fs| {
