@@ -79,6 +79,9 @@ impl Mounted {
             }
             is_mount_point(&mounted.path)
         });
+        // It is in the table before the kernel and the program have agreed: an `umount` in between cuts that off. An answer of
+        // whatever kind comes behind it.
+        let _ = fs::metadata(path);
         mounted
     }
 
