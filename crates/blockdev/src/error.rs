@@ -3,6 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
+use crate::lock_holder::Holder;
 use crate::partition::Listing;
 
 /// Why a device, or the part of it that was asked for, could not be opened.
@@ -19,13 +20,13 @@ pub enum Error {
     /// Another program has the file open for writing.
     #[error(
         "{} is being written by {}: end that first, or open it read-only",
-        path.display(), holder.as_deref().unwrap_or("another program")
+        path.display(), holder.as_ref().map_or("another program".to_owned(), ToString::to_string)
     )]
     Locked {
         /// The file asked for.
         path: PathBuf,
-        /// Who has it, where the system tells: `process 123 (dentree)`.
-        holder: Option<String>,
+        /// Who has it, where the system tells.
+        holder: Option<Holder>,
     },
     /// The path leads to something that holds no blocks.
     #[error("{} is neither a regular file nor a block device but {kind}", path.display())]

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use rustix::fs::{FlockOperation, OFlags};
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
 
-use crate::lock_holder::{lock_holder, loop_device};
+use crate::lock_holder::{Holder, lock_holder, loop_device};
 use crate::pool::{Job, ReaderPool};
 use crate::ring::Ring;
 use crate::{BlockDevice, Done, Error, check_range};
@@ -192,22 +192,26 @@ fn check_kind(path: &Path) -> Result<bool, Error> {
 }
 
 fn lock(path: &Path, file: &File) -> Result<(), Error> {
-    match rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => match loop_behind(file) {
-            None => Ok(()),
-            holder => Err(Error::Locked { path: path.to_owned(), holder }),
-        },
-        Err(errno) if errno == Errno::WOULDBLOCK => {
-            let holder =
-                file.metadata().ok().and_then(|metadata| lock_holder(metadata.dev(), metadata.ino()));
-            Err(Error::Locked { path: path.to_owned(), holder })
+    let lock = || rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive);
+    let locked = |holder| Err(Error::Locked { path: path.to_owned(), holder });
+    let mut taken = lock();
+    if taken == Err(Errno::WOULDBLOCK) {
+        let found = file.metadata().ok();
+        if let Some(holder) = found.and_then(|found| lock_holder(found.dev(), found.ino())) {
+            return locked(Some(holder));
         }
+        // Who had it may have ended meanwhile.
+        taken = lock();
+    }
+    match taken {
+        Ok(()) => loop_behind(file).map_or(Ok(()), |holder| locked(Some(holder))),
+        Err(Errno::WOULDBLOCK) => locked(None),
         Err(errno) => Err(Error::Open { path: path.to_owned(), source: errno.into() }),
     }
 }
 
 /// The loop device that writes to a file. One that was just unmounted may still be there for a moment, while somebody looks at it.
-fn loop_behind(file: &File) -> Option<String> {
+fn loop_behind(file: &File) -> Option<Holder> {
     const PATIENCE: Duration = Duration::from_secs(1);
     const PAUSE: Duration = Duration::from_millis(20);
     let found = file.metadata().ok()?;

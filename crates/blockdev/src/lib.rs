@@ -51,6 +51,7 @@ use no_ring as ring;
 pub use error::Error;
 pub use fault::{Failure, Fault, FaultDevice, Operation};
 pub use file::{Access, FileDevice, Queue};
+pub use lock_holder::{Holder, writer_of};
 pub use memory::MemoryDevice;
 pub use meter::{DeviceCounts, MeteredDevice, SIZE_CLASSES};
 pub use partition::{Choice, Listing, Partition, locate, partitions};

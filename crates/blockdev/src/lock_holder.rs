@@ -1,18 +1,47 @@
 //! Who writes to a file: what `/proc/locks` tells of those who lock it, and `/sys/block` of loop devices, which do not.
 
 use rustix::fs::{major, minor};
+use std::fmt;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// The process that has an exclusive `flock` on a file, as `process 123 (name)`. `None` where the system does not tell.
-pub(crate) fn lock_holder(dev: u64, ino: u64) -> Option<String> {
-    let locks = std::fs::read_to_string("/proc/locks").ok()?;
-    let pid = holder_in(&locks, dev, ino)?;
-    match std::fs::read_to_string(format!("/proc/{pid}/comm")) {
-        Ok(name) => Some(format!("process {pid} ({})", name.trim_end())),
-        Err(_) => Some(format!("process {pid}")),
+/// Who has a file for writing.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Holder {
+    /// A process that has an exclusive `flock` on it.
+    Process {
+        /// Its number.
+        pid: u32,
+        /// Its name (`comm`), where the system tells.
+        name: Option<String>,
+    },
+    /// The kernel, through the loop device of this name (`loop3`).
+    LoopDevice(String),
+}
+
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Holder::Process { pid, name: Some(name) } => write!(f, "process {pid} ({name})"),
+            Holder::Process { pid, name: None } => write!(f, "process {pid}"),
+            Holder::LoopDevice(name) => write!(f, "the kernel (/dev/{name})"),
+        }
     }
+}
+
+/// The process that has the file at `path` for writing. `None` where there is none, or the system does not tell.
+pub fn writer_of(path: &Path) -> Option<Holder> {
+    let found = fs::metadata(path).ok()?;
+    lock_holder(found.dev(), found.ino())
+}
+
+/// The process that has an exclusive `flock` on a file.
+pub(crate) fn lock_holder(dev: u64, ino: u64) -> Option<Holder> {
+    let locks = fs::read_to_string("/proc/locks").ok()?;
+    let pid = holder_in(&locks, dev, ino)?;
+    let name = fs::read_to_string(format!("/proc/{pid}/comm")).ok();
+    Some(Holder::Process { pid, name: name.map(|name| name.trim_end().to_owned()) })
 }
 
 /// Lines read `1: FLOCK  ADVISORY  WRITE 1234 08:01:5678 0 EOF`: device numbers in hex, inode in decimal. A process
@@ -27,9 +56,9 @@ fn holder_in(locks: &str, dev: u64, ino: u64) -> Option<u32> {
     })
 }
 
-/// The loop device that writes to a file, as `the kernel (/dev/loop3)`. `None` where there is none, or the system does not tell.
-pub(crate) fn loop_device(dev: u64, ino: u64) -> Option<String> {
-    loop_device_in(Path::new("/sys/block"), dev, ino).map(|name| format!("the kernel (/dev/{name})"))
+/// The loop device that writes to a file. `None` where there is none, or the system does not tell.
+pub(crate) fn loop_device(dev: u64, ino: u64) -> Option<Holder> {
+    loop_device_in(Path::new("/sys/block"), dev, ino).map(Holder::LoopDevice)
 }
 
 fn loop_device_in(blocks: &Path, dev: u64, ino: u64) -> Option<String> {

@@ -109,6 +109,8 @@ pub(crate) enum Command {
     Mkfs(MkfsArgs),
     /// Mount an image, until Ctrl-C or umount
     Mount(MountArgs),
+    /// Unmount an image, and wait until it is closed
+    Umount(UmountArgs),
     /// Serve the files of an image to browsers, until Ctrl-C
     Serve(ServeArgs),
     /// Show dentree at work on an image that it makes
@@ -366,6 +368,18 @@ pub(crate) struct MountArgs {
     /// Return as soon as the mount can be used, and serve it in the background
     #[arg(long)]
     pub(crate) background: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(
+    long_about = "Unmount an image, and wait until it is closed\n\numount(8) and fusermount3 return when the mount is gone, while \
+                  the program that served it still writes to the image. When this returns the image can be copied, mounted and \
+                  changed."
+)]
+pub(crate) struct UmountArgs {
+    /// Where it is mounted
+    #[arg(value_hint = ValueHint::DirPath)]
+    pub(crate) directory: PathBuf,
 }
 
 #[derive(Debug, Args)]

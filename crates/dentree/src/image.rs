@@ -5,10 +5,11 @@
 
 use crate::args::Global;
 use crate::interrupt::interruptible;
+use crate::mounts;
 use crate::output::escape;
 use crate::path::join;
-use crate::report::{Problem, Report, Status};
-use dentree_blockdev::{Access, BlockDevice, Choice, FileDevice, MeteredDevice, locate};
+use crate::report::{self, Problem, Report, Status};
+use dentree_blockdev::{Access, BlockDevice, Choice, FileDevice, Holder, MeteredDevice, locate};
 use dentree_ext4::{Ext4, Notice, Options};
 use dentree_vfs::{Budgets, Error, Identity, Ino, Inode, Vfs, WalkOptions};
 use std::cell::{OnceCell, RefCell};
@@ -17,8 +18,11 @@ use std::fs;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::process;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
 
 /// An inode of an image.
 pub(crate) type Node = Arc<Inode<Ext4>>;
@@ -41,8 +45,7 @@ impl Image {
     /// Opens the file system in `file`.
     fn open(file: &OsStr, options: &Global, access: Access) -> Result<Self, Problem> {
         let label = || escape::terminal(file.as_bytes()).into_owned();
-        let disk =
-            FileDevice::open(Path::new(file), access).map_err(|error| device_problem(&label(), &error))?;
+        let disk = open_device(Path::new(file), access).map_err(|error| device_problem(&label(), &error))?;
         let device = Arc::new(MeteredDevice::new(Arc::new(disk)));
         let choice = match (options.partition, options.offset) {
             (Some(number), _) => Choice::Partition(number),
@@ -96,15 +99,38 @@ impl Image {
     }
 }
 
-#[cfg(test)]
-impl Image {
-    /// The file system on a device, for reading.
-    pub(crate) fn on(disk: Arc<dyn BlockDevice>) -> dentree_vfs::Result<Self> {
-        let device = Arc::new(MeteredDevice::new(disk));
-        let fs = Ext4::open(device.clone(), Options::default())?;
-        let vfs = Arc::new(Vfs::with_budgets(fs, Budgets::default())?);
-        Ok(Image { name: "image".into(), file: None, access: Access::ReadOnly, vfs, device })
+/// Opens a device. A process that is closing the image is waited for, for a few seconds.
+pub(crate) fn open_device(path: &Path, access: Access) -> Result<FileDevice, dentree_blockdev::Error> {
+    const PATIENCE: Duration = Duration::from_secs(5);
+    const SILENCE: Duration = Duration::from_millis(300);
+    const PAUSE: Duration = Duration::from_millis(20);
+    let began = Instant::now();
+    let mut is_told = false;
+    loop {
+        match FileDevice::open(path, access) {
+            Err(dentree_blockdev::Error::Locked { holder: Some(holder), .. })
+                if began.elapsed() < PATIENCE && may_be_closing(&holder, path) =>
+            {
+                if !is_told && began.elapsed() > SILENCE {
+                    let path = escape::terminal(path.as_os_str().as_bytes());
+                    let message = format!("waiting for {holder} to close it");
+                    report::tell(&Problem::new(path, Status::Done, message));
+                    is_told = true;
+                }
+                thread::sleep(PAUSE);
+            }
+            opened => return opened,
+        }
     }
+}
+
+/// Whether an image will be free soon: another run of this program has it, and it is not mounted, or not any more.
+fn may_be_closing(holder: &Holder, path: &Path) -> bool {
+    let Holder::Process { pid, name } = holder else { return false };
+    let ours = fs::read_to_string("/proc/self/comm").unwrap_or_default();
+    // One without a name has ended meanwhile.
+    let is_ours = name.as_ref().is_none_or(|name| *name == ours.trim_end());
+    is_ours && *pid != process::id() && !mounts::has(path)
 }
 
 /// What a notice says where the image may be changed.
@@ -355,6 +381,17 @@ pub(crate) fn names_image(argument: &OsStr) -> bool {
     match fs::metadata(&file) {
         Ok(found) => has_path && !found.is_dir(),
         Err(_) => has_path && has_slash,
+    }
+}
+
+#[cfg(test)]
+impl Image {
+    /// The file system on a device, for reading.
+    pub(crate) fn on(disk: Arc<dyn BlockDevice>) -> dentree_vfs::Result<Self> {
+        let device = Arc::new(MeteredDevice::new(disk));
+        let fs = Ext4::open(device.clone(), Options::default())?;
+        let vfs = Arc::new(Vfs::with_budgets(fs, Budgets::default())?);
+        Ok(Image { name: "image".into(), file: None, access: Access::ReadOnly, vfs, device })
     }
 }
 

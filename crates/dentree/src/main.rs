@@ -9,6 +9,7 @@ mod fanout;
 mod image;
 mod interrupt;
 mod local;
+mod mounts;
 mod output;
 mod path;
 mod report;

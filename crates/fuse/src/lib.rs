@@ -25,4 +25,5 @@ mod seek;
 mod session;
 
 pub use convert::Ownership;
+pub use mountpoint::unmount;
 pub use session::{Handle, MountError, Options, Session, Visibility, mount};

@@ -97,6 +97,21 @@ impl Attached {
     }
 }
 
+/// Takes the mount at `path` away, as umount(8) does; fails where files of it are open.
+pub fn unmount(path: &Path) -> io::Result<()> {
+    if rustix::process::geteuid().is_root() {
+        return Ok(rustix::mount::unmount(path, UnmountFlags::NOFOLLOW)?);
+    }
+    for helper in HELPERS {
+        match Command::new(helper).args(["-u", "--"]).arg(path).stdin(Stdio::null()).output() {
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Ok(output) if !output.status.success() => return Err(io::Error::other(words(&output.stderr))),
+            ended => return ended.map(drop),
+        }
+    }
+    Err(io::Error::other("fusermount3 is not installed"))
+}
+
 /// The mount point's absolute path, if something can be mounted there.
 fn check(path: &Path, options: &Options) -> Result<PathBuf, MountError> {
     let problem = |what: &str| MountError::MountPoint { path: path.to_owned(), what: what.to_owned() };

@@ -25,6 +25,7 @@ pub(crate) mod stats;
 mod touch;
 mod tree;
 mod truncate;
+mod umount;
 mod xattr;
 
 use crate::args::Command;
@@ -55,6 +56,7 @@ pub(crate) fn run(session: &Session, command: &Command) -> Result<(), Stop> {
         Command::Checksum(args) => checksum::run(session, args),
         Command::Mkfs(args) => mkfs::run(session, args),
         Command::Mount(args) => mount::run(session, args),
+        Command::Umount(args) => umount::run(args),
         Command::Serve(args) => serve::run(session, args),
         Command::Demo => demo::run(session),
         Command::Lab(args) => lab::run(args),

@@ -14,7 +14,7 @@ mod time;
 
 use crate::args::MkfsArgs;
 use crate::draft::{Draft, Existing};
-use crate::image::Session;
+use crate::image::{Session, open_device};
 use crate::interrupt::interruptible;
 use crate::output::{Output, escape, human};
 use crate::report::{Problem, Status, Stop};
@@ -258,7 +258,7 @@ impl Place<'_> {
         if found.len() > 0 && !force {
             return Err(self.problem(Status::Failed, "exists and is not empty; --force replaces it"));
         }
-        let device = FileDevice::open(self.image, Access::ReadWrite);
+        let device = open_device(self.image, Access::ReadWrite);
         let at = self.image.display().to_string();
         device.map(|device| Some((device, found))).map_err(|error| {
             let message = error.to_string();

@@ -1,0 +1,89 @@
+//! What the system's mount table says of FUSE mounts.
+
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// A mount that a program serves.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct FuseMount {
+    point: PathBuf,
+    /// `fuse.` and the name of the program, as a rule.
+    pub(crate) kind: String,
+    /// The image, as a rule.
+    pub(crate) source: PathBuf,
+    pub(crate) read_only: bool,
+}
+
+/// The mount at `point`, an absolute path without links.
+pub(crate) fn at(point: &Path) -> Option<FuseMount> {
+    // The last one covers those before it.
+    table().into_iter().rfind(|mount| mount.point == point)
+}
+
+/// Whether the image at `path` is mounted for writing.
+pub(crate) fn has(path: &Path) -> bool {
+    let identity = |path: &Path| fs::metadata(path).ok().map(|found| (found.dev(), found.ino()));
+    let wanted = identity(path);
+    table().iter().any(|mount| !mount.read_only && wanted.is_some() && identity(&mount.source) == wanted)
+}
+
+fn table() -> Vec<FuseMount> {
+    let table = fs::read("/proc/self/mountinfo").unwrap_or_default();
+    table.split(|&byte| byte == b'\n').filter_map(parse).collect()
+}
+
+/// A line as `36 35 0:40 / /mnt rw,nosuid shared:1 - fuse.dentree /disk.img rw,user_id=0`, where it is of a FUSE mount.
+fn parse(line: &[u8]) -> Option<FuseMount> {
+    let mut fields = line.split(|&byte| byte == b' ');
+    let point = unescape(fields.nth(4)?).into();
+    let mut behind = fields.skip_while(|field| *field != b"-").skip(1);
+    let kind = str::from_utf8(behind.next()?).ok()?.to_owned();
+    let source = unescape(behind.next()?).into();
+    let read_only = behind.next()?.split(|&byte| byte == b',').any(|option| option == b"ro");
+    kind.starts_with("fuse.").then_some(FuseMount { point, kind, source, read_only })
+}
+
+/// Blanks and backslashes stand in the table as `\` and three octal digits.
+fn unescape(field: &[u8]) -> OsString {
+    let mut bytes = Vec::with_capacity(field.len());
+    let mut rest = field;
+    while let Some((&first, behind)) = rest.split_first() {
+        let escaped = behind.first_chunk::<3>().filter(|_| first == b'\\');
+        let byte = escaped.and_then(|digits| u8::from_str_radix(str::from_utf8(digits).ok()?, 8).ok());
+        bytes.push(byte.unwrap_or(first));
+        rest = if byte.is_some() { &behind[3..] } else { behind };
+    }
+    OsString::from_vec(bytes)
+}
+
+/// The absolute path of a mount point, which may be one that nobody serves any more.
+pub(crate) fn point(directory: &Path) -> std::io::Result<PathBuf> {
+    fs::canonicalize(directory).or_else(|error| {
+        let name = directory.file_name().filter(|name| !name.as_bytes().is_empty()).ok_or(error)?;
+        let parent = directory.parent().filter(|parent| !parent.as_os_str().is_empty());
+        Ok(fs::canonicalize(parent.unwrap_or(Path::new(".")))?.join(name))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_of_the_table_says_where_from_what_and_how() {
+        let line =
+            br"36 35 0:40 / /mnt/a\040b\134c rw,nosuid shared:1 - fuse.dentree /disk\0401.img ro,user_id=0";
+        let expected = FuseMount {
+            point: r"/mnt/a b\c".into(),
+            kind: "fuse.dentree".into(),
+            source: "/disk 1.img".into(),
+            read_only: true,
+        };
+        assert_eq!(parse(line), Some(expected));
+        assert_eq!(parse(b"28 1 8:1 / / rw - ext4 /dev/sda1 rw"), None);
+        assert_eq!(parse(b""), None);
+    }
+}
