@@ -1,6 +1,6 @@
 # What a newcomer types: `make run` and `make test`. Both install what they need.
 
-.PHONY: run test check unit models model-dcache model-tests model-libs model-locks model-interleavings docs bench lab fuzz crash posix install
+.PHONY: run test check unit models model-dcache model-tests model-libs model-locks model-interleavings docs bench lab fuzz crash posix stress install
 
 # Makes an ext4 image, walks it cold and warm, and says what to type next.
 run:
@@ -67,6 +67,12 @@ posix:
 	@tools/setup test
 	cargo build --release --quiet --bin dentree
 	tools/posix
+
+# fio --verify, fsx, dbench and stress-ng on mounts of images of several kinds, e2fsck behind each: needs root.
+stress:
+	@tools/setup stress
+	cargo build --release --quiet --bin dentree
+	tools/stress
 
 install:
 	@tools/setup run
