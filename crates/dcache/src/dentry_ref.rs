@@ -83,7 +83,7 @@ impl<'c, H: Handle> DentryRef<'c, H> {
     /// replaced; what was [invalidated](Dcache::invalidate), though the file system still has it; and an answer that
     /// must not be remembered ([`Fill::NotCached`](crate::Fill::NotCached), or one that a change of its name has
     /// overtaken). The file system may still have it, in another entry, to which a lookup from the root leads: changes
-    /// must be told through that one.
+    /// must be told through that one. What has expired is in its place until the file system says otherwise.
     ///
     /// ```
     /// # use dentree_dcache::*;

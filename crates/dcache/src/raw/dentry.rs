@@ -7,7 +7,7 @@
 //! | `generation` | written while dead; read with a hold, or before one as a hint |
 //! | `long` | [dir lock of the parent] to write, [epoch] to read |
 //! | `position`, `next`, `prev` | [dir lock of the parent]; `next` of a free slot: [pool lock] |
-//! | `first_child`, `last_child`, `changes`, `unplaced` | [dir lock of this directory] |
+//! | `first_child`, `last_child`, `changes`, `order` | [dir lock of this directory] |
 //! | `deadline` | single word: the tick after which the entry is not believed, 0 = never |
 //! | `handle` | [immutable] from before the entry is linked until no one can reach it; [epoch] to read unheld |
 //!
@@ -21,7 +21,7 @@
 //! ```
 
 use super::{Id, chunks::Zeroed};
-use crate::sync::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use crate::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use std::{cell::UnsafeCell, mem::MaybeUninit};
 
 const USER: u64 = 1;
@@ -29,6 +29,8 @@ const USERS: u64 = u32::MAX as u64;
 const PIN: u64 = 1 << 32;
 const DETACHED: u64 = 1 << 62;
 const DEAD: u64 = 1 << 63;
+/// In `order`: not all children stand in the order of the file system.
+const UNORDERED: u32 = 1;
 
 /// A name that does not fit the record. Boxed twice, so that one atomic word points at it.
 pub(crate) type LongName = Box<Box<[u8]>>;
@@ -45,7 +47,7 @@ pub(crate) struct Dentry<H> {
     next: AtomicU32,
     prev: AtomicU32,
     changes: AtomicU32,
-    unplaced: AtomicU8,
+    order: AtomicU32,
     deadline: AtomicU32,
     handle: UnsafeCell<MaybeUninit<H>>,
 }
@@ -65,7 +67,7 @@ impl<H> Default for Dentry<H> {
             next: AtomicU32::default(),
             prev: AtomicU32::default(),
             changes: AtomicU32::default(),
-            unplaced: AtomicU8::default(),
+            order: AtomicU32::default(),
             deadline: AtomicU32::default(),
             handle: UnsafeCell::new(MaybeUninit::uninit()),
         }
@@ -208,7 +210,7 @@ impl<H> Dentry<H> {
         self.next.store(0, Ordering::Relaxed);
         self.prev.store(0, Ordering::Relaxed);
         self.changes.store(0, Ordering::Relaxed);
-        self.unplaced.store(0, Ordering::Relaxed);
+        self.order.store(0, Ordering::Relaxed);
         self.swap_long(long);
     }
 
@@ -282,8 +284,8 @@ impl<H> Dentry<H> {
     }
 
     /// Whether the position of some entry of this directory is not known. [dir lock]
-    pub(crate) fn is_unplaced(&self) -> bool {
-        self.unplaced.load(Ordering::Relaxed) != 0
+    pub(crate) fn is_ordered(&self) -> bool {
+        self.order() & UNORDERED == 0
     }
 
     pub(crate) fn deadline(&self) -> u32 {
@@ -294,8 +296,21 @@ impl<H> Dentry<H> {
         self.deadline.store(deadline, Ordering::Relaxed);
     }
 
-    pub(crate) fn set_unplaced(&self, unplaced: bool) {
-        self.unplaced.store(u8::from(unplaced), Ordering::Relaxed);
+    /// A count that every disturbance of the order moves on.
+    pub(crate) fn order(&self) -> u32 {
+        self.order.load(Ordering::Relaxed)
+    }
+
+    /// The children no longer stand in the order of the file system. Returns the new count.
+    pub(crate) fn disturb_order(&self) -> u32 {
+        let order = self.order().wrapping_add(2) | UNORDERED;
+        self.order.store(order, Ordering::Relaxed);
+        order
+    }
+
+    /// The children stand in the order of the file system.
+    pub(crate) fn restore_order(&self) {
+        self.order.store(self.order() & !UNORDERED, Ordering::Relaxed);
     }
 
     pub(crate) fn first_child(&self) -> Id {

@@ -217,6 +217,8 @@ impl<H: Handle> Core<H> {
         if self.expiry.stamp() + 1 == NEVER {
             self.renumber();
         }
+        // So that a completion ends before all of this, or finds out: `Core::finish_complete`.
+        let _dir = self.lock_dir(dir);
         let next = self.expiry.stamp() + 1;
         let record = self.record(dir);
         record.set_horizon(next);
@@ -227,6 +229,7 @@ impl<H: Handle> Core<H> {
 
     /// Marks all entries as expired and begins to count anew. [expiring]
     fn renumber(&self) {
+        let _root = self.lock_dir(Id::ROOT);
         // From here on new answers bear a stamp that has expired, and so does whatever was asked before and is
         // linked from here on (`Expiry::still`).
         self.expiry.stamp.store(0, Ordering::SeqCst);

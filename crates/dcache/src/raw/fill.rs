@@ -210,7 +210,7 @@ impl<H: Handle> Core<H> {
     }
 
     /// Whether a linked entry is no longer to be believed. [dir lock]
-    fn has_expired(&self, dir: Id, id: Id) -> bool {
+    pub(crate) fn has_expired(&self, dir: Id, id: Id) -> bool {
         !self.is_in_tree(dir) || self.is_outdated(dir, id)
     }
 
@@ -261,7 +261,8 @@ impl<H: Handle> Core<H> {
             self.epoch.seat().counters.fills_overtaken.add(1);
             return Err((old.map_or(Known::Unknown, |newer| self.known_locked(newer)), entry));
         }
-        if let Some(old) = old.filter(|&old| self.renew(dir, old, &entry)) {
+        // What a scan has entered meanwhile is as new as the answer, and newer where all has expired since.
+        if let Some(old) = old.filter(|&old| !self.has_expired(dir, old) || self.renew(dir, old, &entry)) {
             return Err((self.known_locked(old), entry));
         }
         Ok(self.link_instead(dir, name, old, id, entry))

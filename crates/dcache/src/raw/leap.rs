@@ -299,7 +299,8 @@ impl<H: Handle> Core<H> {
     #[inline(never)]
     pub(super) fn leap(&self, descent: &mut Descent<'_, '_>, trail: &mut Trail) -> Leap {
         let Descent { at, text, .. } = *descent;
-        if descent.is_at_end() || !self.record(descent.here.id).shape().is_open_directory() {
+        let is_open = !descent.here.is_outdated && self.record(descent.here.id).shape().is_open_directory();
+        if descent.is_at_end() || !is_open {
             return Leap::Stuck;
         }
         let end = text.end_before_slashes(at, text.bytes.len());

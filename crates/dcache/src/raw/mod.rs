@@ -18,7 +18,7 @@
 //! # Lock order
 //!
 //! ```text
-//! renaming                     one cross-directory rename at a time
+//! renaming, expiring           one cross-directory rename, one expiry at a time
 //!   dir lock                   256 stripes, in ascending order: names and children of a directory
 //!     bucket seq               in ascending order: an index bucket
 //!       record seq             one record

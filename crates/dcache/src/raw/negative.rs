@@ -81,7 +81,7 @@ impl<H: Handle> Core<H> {
         rewrite.shape(Shape::linked(Some(kind), Shape::SIGHTED, name.bytes.len()));
         drop(rewrite);
         self.memory.drop_negative();
-        self.dentry(dir).set_unplaced(true);
+        self.dentry(dir).disturb_order();
         self.used(id).set(true);
         self.count_held(1);
         dentry.end_change(1);

@@ -178,7 +178,7 @@ impl<H: Handle> Core<H> {
             self.count_held(1);
         }
         if kind.is_some() && position.is_none() {
-            self.dentry(dir).set_unplaced(true);
+            self.dentry(dir).disturb_order();
         }
         if kind.is_none() {
             self.memory.add_negative();
@@ -236,7 +236,7 @@ impl<H: Handle> Core<H> {
     }
 
     /// Takes an entry out of the tree, also if it is held: then it lives on, nameless. [dir lock]
-    fn detach(&self, dir: Id, id: Id, aftermath: &mut Aftermath) {
+    pub(crate) fn detach(&self, dir: Id, id: Id, aftermath: &mut Aftermath) {
         self.unhash(dir, id);
         self.let_go(id, aftermath);
     }
@@ -302,6 +302,10 @@ impl<H: Handle> Core<H> {
             let _dir = self.lock_dir(dir);
             self.flights.overtake(dir, &name);
             let old = self.find_locked(dir, &name);
+            if child.ttl.is_some() {
+                // Once it has expired a scan from before this would be believed.
+                self.dentry(dir).note_change();
+            }
             let entry = Entry::positive(child, self.expiry.ask());
             self.link_instead(dir, &name, old, id, entry)
         };
@@ -545,7 +549,7 @@ impl<H: Handle> Core<H> {
         self.give_back(freed);
         self.retire_names(old_names);
         for &(id, from, to, _) in moves {
-            self.dentry(to).set_unplaced(true);
+            self.dentry(to).disturb_order();
             self.add_child(to, id);
             // The caller holds both directories, so this is not the end of one.
             self.dentry(from).unpin();
@@ -557,7 +561,7 @@ impl<H: Handle> Core<H> {
     fn carry_horizon(&self, id: Id) {
         let (record, above) = (self.record(id), self.horizon_above(id));
         if record.stamp() < above {
-            self.rewrite(id).flags(0, Shape::COMPLETE);
+            self.rewrite(id).flags(0, Shape::COMPLETE | Shape::SEARCH);
         }
         if record.shape().is_directory() {
             record.set_horizon(record.horizon().max(above));
