@@ -1,0 +1,182 @@
+//! The truth: a tree whose every name and permission is a *register* that keeps its versions.
+//!
+//! Time is a counter. A change has a window: from before the file system has it until after the cache was told. Within the
+//! window nobody can know on which side of the change an instant lies, so the value before it is possible to the window's end,
+//! and the value after it from the window's beginning.
+
+use std::collections::VecDeque;
+use std::fmt::Debug;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
+
+/// The names of every directory, about the length that fits a record, and the longest.
+pub const LENGTHS: [usize; 8] = [1, 2, 31, 32, 32, 33, 255, 255];
+/// The name of the directory whose entries crowd out others; it is in the root alone.
+pub const CROWD: usize = LENGTHS.len();
+
+pub fn name(number: usize) -> Vec<u8> {
+    match LENGTHS.get(number) {
+        Some(&len) => [vec![b'n'; len - 1], vec![b'a' + number as u8]].concat(),
+        None => b"crowd".to_vec(),
+    }
+}
+
+/// Locks, also behind a thread that found a fault.
+pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A change, of one register or of several in the same instant.
+#[derive(Debug)]
+pub struct Op {
+    /// Also its number: no two begin at once.
+    pub begin: u64,
+    pub end: AtomicU64,
+    pub what: &'static str,
+}
+
+impl Op {
+    pub fn new(begin: u64, what: &'static str) -> Arc<Op> {
+        Arc::new(Op { begin, end: AtomicU64::new(u64::MAX), what })
+    }
+}
+
+#[derive(Clone, Debug)]
+pub struct Version<T> {
+    pub value: T,
+    pub began: Arc<Op>,
+    pub ended: Option<Arc<Op>>,
+}
+
+impl<T> Version<T> {
+    /// The last instant at which the value may have held.
+    pub fn last(&self) -> u64 {
+        self.ended.as_ref().map_or(u64::MAX, |op| op.end.load(Ordering::SeqCst))
+    }
+}
+
+/// A value with its versions, as many as a call under way may still be judged by.
+pub struct Register<T>(Mutex<VecDeque<Version<T>>>);
+
+impl<T: Clone> Register<T> {
+    pub fn new(value: T, began: &Arc<Op>) -> Self {
+        Register(Mutex::new(VecDeque::from([Version { value, began: began.clone(), ended: None }])))
+    }
+
+    pub fn now(&self) -> T {
+        lock(&self.0).back().expect("the last version stays").value.clone()
+    }
+
+    /// Changes the value; no call began before `oldest`.
+    pub fn set(&self, value: T, op: &Arc<Op>, oldest: u64) {
+        let mut versions = lock(&self.0);
+        versions.back_mut().expect("the last version stays").ended = Some(op.clone());
+        versions.push_back(Version { value, began: op.clone(), ended: None });
+        while versions.front().is_some_and(|version| version.last() < oldest) {
+            versions.pop_front();
+        }
+    }
+
+    /// What may have been the value at an instant between the two.
+    pub fn within(&self, low: u64, high: u64) -> Vec<Version<T>> {
+        let possible = |version: &&Version<T>| version.began.begin <= high && version.last() >= low;
+        lock(&self.0).iter().filter(possible).cloned().collect()
+    }
+}
+
+/// What has a name.
+#[derive(Clone)]
+pub enum Node {
+    Leaf(u64),
+    Dir(Arc<Dir>),
+}
+
+impl Node {
+    pub fn ino(&self) -> u64 {
+        match self {
+            Node::Leaf(ino) => *ino,
+            Node::Dir(dir) => dir.ino,
+        }
+    }
+
+    pub fn is_symlink(&self) -> bool {
+        matches!(self, Node::Leaf(ino) if ino % 4 == 1)
+    }
+}
+
+impl Debug for Node {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Node::Leaf(ino) => write!(f, "{ino}"),
+            Node::Dir(dir) => write!(f, "dir {}", dir.ino),
+        }
+    }
+}
+
+/// A name of a directory.
+pub struct Slot {
+    pub value: Register<Option<Node>>,
+    /// Whoever changes the name has this. Whether the cache may believe the name beyond a time to live.
+    pub changing: Mutex<bool>,
+    /// Renamed in the truth and not yet in the cache: an answer must not be remembered.
+    pub moving: AtomicBool,
+    /// Shared while an answer with a time to live is on its way into the cache, which counts the time from there.
+    pub asking: RwLock<()>,
+}
+
+pub struct Dir {
+    /// A multiple of four.
+    pub ino: u64,
+    /// Whether all answers about its names have a time to live.
+    pub is_timed: bool,
+    pub slots: Vec<Slot>,
+    /// Whether everyone may search it.
+    pub search: Register<bool>,
+    pub closing: Mutex<()>,
+    /// Where `..` leads; nowhere once it is removed.
+    pub parent: Register<Weak<Dir>>,
+    /// Whether it was removed. Shared by those who change names in it.
+    pub removed: RwLock<bool>,
+}
+
+impl Dir {
+    pub fn new(ino: u64, is_timed: bool, search: bool, parent: Weak<Dir>, op: &Arc<Op>) -> Arc<Dir> {
+        let slot = |_| Slot {
+            value: Register::new(None, op),
+            changing: Mutex::new(false),
+            moving: AtomicBool::new(false),
+            asking: RwLock::new(()),
+        };
+        Arc::new(Dir {
+            ino,
+            is_timed,
+            slots: (0..=CROWD).map(slot).collect(),
+            search: Register::new(search, op),
+            closing: Mutex::new(()),
+            parent: Register::new(parent, op),
+            removed: RwLock::new(false),
+        })
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.slots.iter().all(|slot| slot.value.now().is_none())
+    }
+
+    /// The name under which this directory is in `parent`.
+    pub fn name_in(&self, parent: &Dir) -> Option<usize> {
+        let is_it = |slot: &Slot| slot.value.now().is_some_and(|node| node.ino() == self.ino);
+        parent.slots.iter().position(is_it)
+    }
+
+    /// Whether this directory is `other` or above it.
+    pub fn is_above(&self, other: &Arc<Dir>) -> bool {
+        let mut at = Some(other.clone());
+        while let Some(dir) = at {
+            if dir.ino == self.ino {
+                return true;
+            }
+            at = dir.parent.now().upgrade().filter(|parent| parent.ino != dir.ino);
+        }
+        false
+    }
+}

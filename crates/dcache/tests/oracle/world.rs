@@ -1,0 +1,158 @@
+//! A cache, the tree that it is told of, and the time.
+
+use crate::truth::{CROWD, Dir, Node, Op, Register, lock};
+use dentree_dcache::{Child, Dcache, Handle, Kind, PrefetchMode};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, RwLock, Weak};
+use std::time::Duration;
+
+pub const ROOT: u64 = 4;
+/// What names in directories with times to live are believed for.
+pub const TTL: Duration = Duration::from_millis(40);
+
+/// An inode number as the cache keeps it: as a word, or as something that has to be dropped.
+pub trait Inode: Handle {
+    fn new(ino: u64) -> Self;
+    fn ino(&self) -> u64;
+}
+
+impl Inode for u64 {
+    fn new(ino: u64) -> Self {
+        ino
+    }
+
+    fn ino(&self) -> u64 {
+        *self
+    }
+}
+
+impl Inode for Arc<u64> {
+    fn new(ino: u64) -> Self {
+        Arc::new(ino)
+    }
+
+    fn ino(&self) -> u64 {
+        **self
+    }
+}
+
+pub struct World<H: Handle> {
+    pub cache: Dcache<H>,
+    pub root: Arc<Dir>,
+    /// Shared while the way to a directory is looked for, alone while a directory gets or loses a name.
+    pub structure: RwLock<()>,
+    pub done: AtomicBool,
+    /// The time that times to live are measured in.
+    pub millis: Arc<AtomicU64>,
+    pub budget: usize,
+    now: AtomicU64,
+    /// Since when each thread has been in a call.
+    active: Vec<AtomicU64>,
+    next: AtomicU64,
+    first: Arc<Op>,
+    dirs: Mutex<HashMap<u64, Weak<Dir>>>,
+}
+
+/// Kinds of inodes, by their number.
+pub fn kind_of(ino: u64) -> Kind {
+    match ino % 4 {
+        0 => Kind::Directory,
+        1 => Kind::Symlink,
+        _ => Kind::Other,
+    }
+}
+
+impl<H: Inode> World<H> {
+    pub fn new(threads: usize, seed: u64) -> Self {
+        let first = Op::new(0, "the beginning");
+        first.end.store(0, Ordering::SeqCst);
+        let root = Dir::new(ROOT, false, true, Weak::new(), &first);
+        let crowd = Dir::new(2 * ROOT, false, true, Arc::downgrade(&root), &first);
+        root.parent.set(Arc::downgrade(&root), &first, 0);
+        root.slots[CROWD].value.set(Some(Node::Dir(crowd)), &first, 0);
+        let millis = Arc::new(AtomicU64::new(0));
+        let hand = millis.clone();
+        let budget = [64 << 10, 192 << 10][seed as usize % 2];
+        let cache = Dcache::builder()
+            .memory(budget)
+            .negatives(40)
+            .seed(seed)
+            .prefetch([PrefetchMode::Off, PrefetchMode::On, PrefetchMode::Auto][seed as usize % 3])
+            .clock(move || Duration::from_millis(hand.load(Ordering::SeqCst)))
+            .build(Child::directory(H::new(ROOT)));
+        World {
+            cache,
+            dirs: Mutex::new(HashMap::from([(ROOT, Arc::downgrade(&root))])),
+            root,
+            structure: RwLock::new(()),
+            done: AtomicBool::new(false),
+            millis,
+            budget,
+            now: AtomicU64::new(1),
+            active: (0..threads).map(|_| AtomicU64::new(u64::MAX)).collect(),
+            next: AtomicU64::new(3 * ROOT),
+            first,
+        }
+    }
+
+    pub fn threads(&self) -> usize {
+        self.active.len()
+    }
+
+    pub fn now(&self) -> u64 {
+        self.now.load(Ordering::SeqCst)
+    }
+
+    /// Keeps the versions from now on for a thread, until it is done.
+    pub fn begin(&self, thread: usize) {
+        self.active[thread].store(self.now(), Ordering::SeqCst);
+    }
+
+    pub fn end(&self, thread: usize) {
+        self.active[thread].store(u64::MAX, Ordering::SeqCst);
+    }
+
+    /// Changes the truth in `change`, which also tells the cache.
+    pub fn change<R>(&self, what: &'static str, change: impl FnOnce(&Arc<Op>) -> R) -> R {
+        let op = Op::new(self.now.fetch_add(1, Ordering::SeqCst), what);
+        let done = change(&op);
+        op.end.store(self.now.fetch_add(1, Ordering::SeqCst), Ordering::SeqCst);
+        done
+    }
+
+    pub fn set<T: Clone>(&self, register: &Register<T>, value: T, op: &Arc<Op>) {
+        // A thread that begins a call after this look has a later time.
+        let now = self.now();
+        let oldest = self.active.iter().map(|begun| begun.load(Ordering::SeqCst)).fold(now, u64::min);
+        register.set(value, op, oldest);
+    }
+
+    pub fn new_leaf(&self, is_symlink: bool) -> Node {
+        Node::Leaf(self.next.fetch_add(4, Ordering::Relaxed) + if is_symlink { 1 } else { 2 })
+    }
+
+    pub fn new_dir(&self, is_timed: bool, search: bool, parent: &Arc<Dir>) -> Arc<Dir> {
+        let ino = self.next.fetch_add(4, Ordering::Relaxed);
+        let dir = Dir::new(ino, is_timed, search, Arc::downgrade(parent), &self.first);
+        lock(&self.dirs).insert(ino, Arc::downgrade(&dir));
+        dir
+    }
+
+    pub fn remove_dir(&self, dir: &Dir, op: &Arc<Op>) {
+        self.set(&dir.parent, Weak::new(), op);
+        lock(&self.dirs).remove(&dir.ino);
+    }
+
+    /// A directory that is there, by its number.
+    pub fn dir(&self, ino: u64) -> Option<Arc<Dir>> {
+        lock(&self.dirs).get(&ino)?.upgrade()
+    }
+
+    /// What the file system answers of a name in `dir`.
+    pub fn child(&self, dir: &Dir, node: &Node) -> Child<H> {
+        let search = matches!(node, Node::Dir(dir) if dir.search.now());
+        let ttl = dir.is_timed.then_some(TTL);
+        Child { handle: H::new(node.ino()), kind: kind_of(node.ino()), search, ttl }
+    }
+}
