@@ -151,3 +151,18 @@ fn walks_from_inside_are_served_again_once_nobody_holds_what_was_detached() {
         cache.rename(&root, b"gone", &root, b"dir");
     }
 }
+
+/// The bug to be found: the hint of an entry that hears of no change any more. The kernel checks the start of every walk.
+#[test]
+fn of_a_detached_start_it_is_asked_whether_it_may_be_searched() {
+    let cache = cache();
+    let root = cache.root();
+    let old = cache.create(&root, b"dir", Child::directory(2));
+    cache.invalidate(&root, b"dir");
+    cache.set_search(&directory(&cache, &root, "dir", 2), false);
+    for (may_search, why) in [(false, Some(Reason::Denied)), (true, None)] {
+        let walk = cache.find(&old, b".", WalkOptions::default(), |_| may_search);
+        let stopped = if let Walk::Stopped(stopped) = walk { Some(stopped.why) } else { None };
+        assert_eq!(stopped, why);
+    }
+}

@@ -189,3 +189,96 @@ fn a_directory_that_is_closed_is_not_opened_by_an_answer_that_was_under_way() {
         assert_eq!(why_denied(&cache), Some(Reason::Denied));
     }
 }
+
+fn held<'c>(cache: &'c Dcache<u64>, ttl: Option<Duration>) -> DentryRef<'c, u64> {
+    let ask = || Ok::<_, Infallible>(directory(true, ttl));
+    let Ok(dir) = cache.lookup_or_fill(&cache.root(), b"dir", ask);
+    dir.expect("it is there")
+}
+
+/// The bug to be found: permissions that were changed behind the cache's back, and told by the expiry, are believed by walks
+/// that begin at the directory.
+#[test]
+fn of_a_start_that_has_expired_it_is_asked_whether_it_may_be_searched() {
+    let ttl = Duration::from_secs(1);
+    for (ttl, is_renamed) in [(None, false), (None, true), (Some(ttl), false)] {
+        let Clocked { cache, millis } = clocked();
+        let dir = held(&cache, ttl);
+        match ttl {
+            None => cache.expire_all(),
+            Some(_) => drop(millis.fetch_add(1000, Ordering::Relaxed)),
+        }
+        if is_renamed {
+            cache.rename(&cache.root(), b"dir", &cache.root(), b"other");
+        }
+        fill(&cache, &dir, "file", Fill::Positive(Child::other(3)));
+        for path in ["file", ".", "./file", ".."] {
+            let denied = cache.find(&dir, path.as_bytes(), WalkOptions::default(), |_| false);
+            let Walk::Stopped(Stopped { why, .. }) = denied else { panic!("{path}, {ttl:?}: {denied:?}") };
+            assert_eq!(why, Reason::Denied, "{path}");
+            let found = cache.find(&dir, path.as_bytes(), WalkOptions::default(), |_| true);
+            assert!(matches!(found, Walk::Found(_)), "{path}");
+        }
+    }
+}
+
+/// The bug to be found: a completion that did not see a name keeps what was known of it before it expired.
+#[test]
+fn a_name_that_had_expired_and_a_completion_did_not_see_is_gone() {
+    let Clocked { cache, .. } = clocked();
+    let root = cache.root();
+    for (name, inode) in [("gone", 2), ("stays", 3)] {
+        fill(&cache, &root, name, Fill::Positive(Child::other(inode)));
+    }
+    cache.expire_all();
+    let mut completion = cache.begin_complete(&root);
+    completion.enter(b"stays", Child::other(3), 1);
+    assert!(completion.finish());
+    let listed = cache.children(&root, &mut ListCursor::default(), 10).expect("complete");
+    assert_eq!(listed.iter().map(|child| child.handle).collect::<Vec<_>>(), [3]);
+    assert!(matches!(cache.find(&root, b"gone", WalkOptions::default(), |_| true), Walk::Negative { .. }));
+}
+
+/// The bug to be found: a completion that began before a file with a time to live was made makes the directory complete,
+/// which outlives the file's.
+#[test]
+fn a_file_with_a_time_to_live_spoils_a_completion_that_did_not_see_it() {
+    let Clocked { cache, .. } = clocked();
+    let root = cache.root();
+    let completion = cache.begin_complete(&root);
+    cache.create(&root, b"file", Child { ttl: Some(Duration::from_secs(1)), ..Child::other(2) });
+    assert!(!completion.finish());
+}
+
+/// The bug to be found: the answer takes back what the completion has said of the entry, so that it has expired.
+#[test]
+fn an_answer_from_before_an_expiry_is_no_newer_than_what_a_completion_has_entered_after_it() {
+    let Clocked { cache, .. } = clocked();
+    let root = cache.root();
+    let found = cache.lookup_or_fill(&root, b"file", || {
+        cache.expire_all();
+        let mut completion = cache.begin_complete(&root);
+        completion.enter(b"file", Child::other(2), 1);
+        assert!(completion.finish());
+        Ok::<_, Infallible>(Fill::Positive(Child::other(2)))
+    });
+    assert!(found.expect("infallible").is_some());
+    assert_eq!(why_not(&cache, "file"), None);
+    assert_eq!(cache.children(&root, &mut ListCursor::default(), 10).expect("complete").len(), 1);
+}
+
+/// A directory that is complete takes its completeness along, and its names expire where it goes.
+#[test]
+fn a_complete_directory_that_is_moved_below_an_expired_one_lists_all_or_nothing() {
+    let Clocked { cache, .. } = clocked();
+    let root = cache.root();
+    let dir = held(&cache, None);
+    let mut completion = cache.begin_complete(&dir);
+    completion.enter(b"file", Child::other(3), 1);
+    assert!(completion.finish());
+    let other = cache.create(&root, b"other", Child::directory(4));
+    cache.expire_subtree(&other);
+    cache.rename(&root, b"dir", &other, b"dir");
+    let listed = cache.children(&dir, &mut ListCursor::default(), 10);
+    assert!(listed.is_none_or(|listed| listed.len() == 1));
+}
