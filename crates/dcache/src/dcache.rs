@@ -241,13 +241,38 @@ impl<H: Handle> Dcache<H> {
     /// Says that `old` in `old_dir` was renamed to `new` in `new_dir`, replacing what was there: d_move. All that
     /// is cached below a directory moves with it, at no cost. A walk finds it under the old name or the new one
     /// at every moment. `old` must be the inode that the cache would answer: look it up before the file system renames
-    /// it, as it may have expired.
+    /// it, as it may have expired. From then on until this call returns answers about the two names must not be
+    /// remembered ([`Fill::NotCached`]).
     pub fn rename(&self, old_dir: &DentryRef<'_, H>, old: &[u8], new_dir: &DentryRef<'_, H>, new: &[u8]) {
         self.core.rename(old_dir.raw_id(), old, new_dir.raw_id(), new);
     }
 
+    /// As [`rename`](Self::rename), and says that `old` now is `left`, as a rename with `RENAME_WHITEOUT` leaves it: in one
+    /// step, so that `old` is there at every moment.
+    ///
+    /// ```
+    /// # use dentree_dcache::*;
+    /// let cache = Dcache::builder().build(Child::directory(2_u64));
+    /// let root = cache.root();
+    /// cache.create(&root, b"old", Child::other(11));
+    /// let left = cache.rename_leaving(&root, b"old", &root, b"new", Child::other(12));
+    /// let found = |name| cache.lookup(&root, name).flatten().map(|entry| *entry.handle());
+    /// assert_eq!((found(b"new"), found(b"old"), *left.handle()), (Some(11), Some(12), 12));
+    /// ```
+    pub fn rename_leaving(
+        &self,
+        old_dir: &DentryRef<'_, H>,
+        old: &[u8],
+        new_dir: &DentryRef<'_, H>,
+        new: &[u8],
+        left: Child<H>,
+    ) -> DentryRef<'_, H> {
+        DentryRef::adopt(self, self.core.rename_leaving(old_dir.raw_id(), old, new_dir.raw_id(), new, left))
+    }
+
     /// Says that two names have changed places, as by `RENAME_EXCHANGE`. Where only one of them is cached, its entry
-    /// moves to the other name, and its own is asked for again.
+    /// moves to the other name, and its own is asked for again. As for [`rename`](Self::rename), answers about the names
+    /// must not be remembered meanwhile.
     pub fn exchange(&self, dir_a: &DentryRef<'_, H>, a: &[u8], dir_b: &DentryRef<'_, H>, b: &[u8]) {
         self.core.exchange(dir_a.raw_id(), a, dir_b.raw_id(), b);
     }

@@ -118,6 +118,14 @@ fn a_name_over_which_one_of_another_directory_is_renamed_is_there_at_every_insta
 }
 
 #[test]
+fn a_name_that_a_rename_leaves_to_another_is_there_at_every_instant() {
+    check(|world, name, turn| {
+        let left = Child::other(1000 + turn);
+        world.cache.rename_leaving(&world.dir(), name, &world.cache.root(), b"away", left);
+    });
+}
+
+#[test]
 fn a_name_that_is_created_over_itself_is_there_at_every_instant() {
     check(|world, name, _| world.create(name));
 }

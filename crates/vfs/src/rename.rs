@@ -129,10 +129,14 @@ impl<F: FileSystem> Vfs<F> {
             self.names.exchange(&from.entry, old_key.cached(), &to.entry, new_key.cached());
             return Ok(None);
         }
-        self.names.rename(&from.entry, old_key.cached(), &to.entry, new_key.cached());
-        if let Some(left) = &left {
-            left.set_life(Life::Named);
-            self.names.create(&from.entry, old_key.cached(), child(left.ino(), left.kind()));
+        let (old_name, new_name) = (old_key.cached(), new_key.cached());
+        match &left {
+            None => self.names.rename(&from.entry, old_name, &to.entry, new_name),
+            Some(left) => {
+                left.set_life(Life::Named);
+                let left = child(left.ino(), left.kind());
+                self.names.rename_leaving(&from.entry, old_name, &to.entry, new_name, left);
+            }
         }
         if let Some(replaced) = &replaced {
             self.lost_a_name(replaced);

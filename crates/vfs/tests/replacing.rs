@@ -2,6 +2,7 @@
 //! entry away before it links the new one, in a directory of which it has all names.
 
 use dentree_vfs::*;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
@@ -18,6 +19,22 @@ impl Drop for AtEnd<'_> {
 
 #[test]
 fn a_file_that_is_replaced_by_renames_is_there_at_every_instant() {
+    check(|vfs, who, dir| {
+        vfs.make(who, dir, b"temporary", NewKind::Regular, 0o644)?;
+        vfs.rename(who, dir, b"temporary", dir, b"target", OnExisting::Replace)
+    });
+}
+
+/// The bug to be found: a name cache that is told of the rename and then of the whiteout.
+#[test]
+fn a_name_that_a_rename_leaves_to_a_whiteout_is_there_at_every_instant() {
+    check(|vfs, who, dir| {
+        vfs.rename_leaving_whiteout(who, dir, b"target", dir, b"away", OnExisting::Replace)
+    });
+}
+
+/// Changes what `dir/target` is over and over while it is looked up; it exists all the time.
+fn check<T>(change: impl Fn(&Vfs<MemoryFs>, &Identity, &Arc<Inode<MemoryFs>>) -> Result<T> + Sync) {
     let vfs = Vfs::new(MemoryFs::default()).unwrap();
     let (who, root) = (Identity::Superuser, vfs.root());
     let dir = vfs.make(&who, root, b"dir", NewKind::Directory, 0o755).unwrap();
@@ -26,10 +43,7 @@ fn a_file_that_is_replaced_by_renames_is_there_at_every_instant() {
     thread::scope(|scope| {
         scope.spawn(|| {
             let _done = AtEnd(&done);
-            for _ in 0..TURNS {
-                vfs.make(&who, &dir, b"temporary", NewKind::Regular, 0o644).unwrap();
-                vfs.rename(&who, &dir, b"temporary", &dir, b"target", OnExisting::Replace).unwrap();
-            }
+            (0..TURNS).for_each(|_| drop(change(&vfs, &who, &dir).unwrap()));
         });
         scope.spawn(|| {
             while !done.load(Ordering::Acquire) {

@@ -428,26 +428,76 @@ impl<H: Handle> Core<H> {
         }
         let spare = self.allocate(old.len());
         let room = self.allocate_names(&[new.len()]);
+        self.rename_locked((old_dir, &from), (new_dir, &to), |moved, aftermath| {
+            match moved {
+                Some(id) => self.move_over(room, id, old_dir, (new_dir, &to), aftermath),
+                None => {
+                    self.settle_names(room, 0, &[]);
+                    self.forget(new_dir, &to, aftermath);
+                    if let Some(stale) = self.find_locked(old_dir, &from) {
+                        self.detach(old_dir, stale, aftermath);
+                    }
+                }
+            }
+            self.leave_negative(old_dir, &from, spare, aftermath);
+        });
+    }
+
+    /// The same, and `old` is now `left`, in one step for all walks; answers that one's entry, held. It is linked under
+    /// no name at first, which no walk looks for, and moves from there.
+    pub(crate) fn rename_leaving(
+        &self,
+        old_dir: Id,
+        old: &[u8],
+        new_dir: Id,
+        new: &[u8],
+        left: Child<H>,
+    ) -> Id {
+        self.count_change();
+        let names = (self.name_in(old_dir, old), self.name_in(new_dir, new));
+        let ((Some(from), Some(to)), false) = (names, (old_dir, old) == (new_dir, new)) else {
+            return self.make_detached(old_dir, left);
+        };
+        let id = self.allocate(0);
+        let room = self.allocate_names(&[old.len(), new.len()]);
+        self.rename_locked((old_dir, &from), (new_dir, &to), |moved, aftermath| {
+            let entry = Entry::positive(left, self.expiry.ask());
+            aftermath.evict = self.link(old_dir, &Name::NONE, None, id, entry);
+            let leave = (id, old_dir, old_dir, &from);
+            match moved {
+                Some(moved) => {
+                    let replaced = self.find_locked(new_dir, &to);
+                    self.relink(room, &[leave, (moved, old_dir, new_dir, &to)], replaced);
+                    replaced.into_iter().for_each(|id| self.detach_replaced(new_dir, id, aftermath));
+                }
+                None => {
+                    self.forget(new_dir, &to, aftermath);
+                    let replaced = self.find_locked(old_dir, &from);
+                    self.relink(room, &[leave], replaced);
+                    replaced.into_iter().for_each(|id| self.detach_replaced(old_dir, id, aftermath));
+                }
+            }
+        });
+        id
+    }
+
+    /// Calls `rename` with the entry that is to be moved, if it is known and may go there, under all locks.
+    fn rename_locked(
+        &self,
+        (old_dir, from): (Id, &Name<'_>),
+        (new_dir, to): (Id, &Name<'_>),
+        rename: impl FnOnce(Option<Id>, &mut Aftermath),
+    ) {
         let mut aftermath = Aftermath::default();
         let _renaming = (old_dir != new_dir).then(|| lock(&self.renaming));
         {
             let _dirs = self.lock_dirs(old_dir, new_dir);
-            self.flights.overtake(old_dir, &from);
-            self.flights.overtake(new_dir, &to);
+            self.flights.overtake(old_dir, from);
+            self.flights.overtake(new_dir, to);
             self.dentry(old_dir).note_change();
             self.dentry(new_dir).note_change();
             let fits = |&id: &Id| old_dir == new_dir || !self.is_above(id, new_dir);
-            match self.find_positive(old_dir, &from).filter(fits) {
-                Some(id) => self.move_over(room, id, old_dir, (new_dir, &to), &mut aftermath),
-                None => {
-                    self.settle_names(room, 0, &[]);
-                    self.forget(new_dir, &to, &mut aftermath);
-                    if let Some(stale) = self.find_locked(old_dir, &from) {
-                        self.detach(old_dir, stale, &mut aftermath);
-                    }
-                }
-            }
-            self.leave_negative(old_dir, &from, spare, &mut aftermath);
+            rename(self.find_positive(old_dir, from).filter(fits), &mut aftermath);
         }
         drop(_renaming);
         self.settle(aftermath);

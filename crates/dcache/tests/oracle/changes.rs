@@ -7,7 +7,7 @@
 use crate::client::Client;
 use crate::truth::{Dir, Node, Slot, name};
 use crate::world::{Inode, TTL};
-use dentree_dcache::{Dcache, DentryRef};
+use dentree_dcache::DentryRef;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard, RwLockReadGuard};
 
@@ -258,9 +258,10 @@ impl<'w, H: Inode> Client<'w, H> {
             return None;
         }
         [&from, &to].into_iter().for_each(|place| place.slot().moving.store(true, Ordering::SeqCst));
+        let whiteout = (!exchanges && self.one_in(4)).then(|| self.world.new_leaf(false));
         self.world.change(if exchanges { "exchange" } else { "rename" }, |op| {
             self.world.set(&to.slot().value, Some(moved.clone()), op);
-            self.world.set(&from.slot().value, other.clone().filter(|_| exchanges), op);
+            self.world.set(&from.slot().value, other.clone().filter(|_| exchanges).or(whiteout.clone()), op);
             for (dir, to) in dirs.iter().zip([new_dir, old_dir]).take(if exchanges { 2 } else { 1 }) {
                 dir.iter().for_each(|dir| self.world.set(&dir.parent, Arc::downgrade(to), op));
             }
@@ -269,8 +270,16 @@ impl<'w, H: Inode> Client<'w, H> {
                 **removed = true;
             }
             self.dawdle();
-            let tell = if exchanges { Dcache::exchange } else { Dcache::rename };
-            tell(&self.world.cache, &from.entry, &name(old), &to.entry, &name(new));
+            let (cache, old, new) = (&self.world.cache, &name(old), &name(new));
+            match whiteout {
+                _ if exchanges => cache.exchange(&from.entry, old, &to.entry, new),
+                None => cache.rename(&from.entry, old, &to.entry, new),
+                Some(node) => {
+                    let left = self.world.child(from.dir, &node);
+                    let left = cache.rename_leaving(&from.entry, old, &to.entry, new, left);
+                    assert_eq!(left.handle().ino(), node.ino());
+                }
+            }
             (*from.is_believed, *to.is_believed) = (true, true);
             [&from, &to].into_iter().for_each(|place| self.make_sure(place));
         });
