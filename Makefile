@@ -56,11 +56,13 @@ lab:
 fuzz:
 	tools/fuzz
 
-# Cuts the power in tens of thousands of places, and lets the device fail at every request.
+# Cuts the power in tens of thousands of places, and lets the device fail at every request. Then MINUTES (ten) of the name
+# cache against versions of the whole tree.
 crash:
 	@tools/setup test
 	cargo test --release --quiet -p dentree-ext4 --test power_cuts --test faults --test xattr_power_cuts --test one_directory \
 		-- --ignored --nocapture
+	cargo test --release --quiet -p dentree-dcache --test oracle -- --ignored --nocapture
 
 # What POSIX says of each system call, on the mount and on the kernel's: needs root.
 posix:
