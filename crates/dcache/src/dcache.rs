@@ -1,17 +1,17 @@
 //! The public face of the cache: entries by reference instead of by number.
 
-use crate::raw::epoch::Pin;
 use crate::raw::fill::Known;
-use crate::raw::leap::Route;
-use crate::raw::name::Text;
+use crate::raw::epoch::Pin;
+use crate::raw::name::{INLINE, Text};
+use crate::raw::path_cache::PathEnd;
 use crate::raw::prefetch::TOGETHER;
 use crate::raw::walk::{End, Request, Stop};
 use crate::raw::{Core, Id, complete::Gathering};
 use crate::{
-    Builder, Child, DentryId, DentryRef, Fill, Handle, ListCursor, Listed, MemoryStats, Reason, Seen, Stats,
-    Stopped, Walk, WalkOptions,
+    Builder, Child, DentryId, DentryRef, Fill, Handle, MemoryStats, Reason, Seen, Stats, Stopped, Walk,
+    WalkOptions,
 };
-use std::fmt;
+use std::{fmt, time::Instant};
 
 /// A cache of directory entries. See the [crate's text](crate).
 pub struct Dcache<H: Handle> {
@@ -59,18 +59,19 @@ impl<H: Handle> Dcache<H> {
         options: WalkOptions,
         mut may_search: impl FnMut(&H) -> bool,
     ) -> Walk<'_, H> {
-        let request = Request { holds: true, ..self.request(start, path, options) };
+        let request = self.request(start, path, options);
         let core = &self.core;
         let mut pin = core.epoch.enter();
-        let hold = |id, _, _| core.hold(id).then_some(id);
-        match core.leap_by_note(&pin, &request, hold) {
-            Some(Ok(id)) => return Walk::Found(DentryRef::adopt(self, id)),
-            Some(Err((at, end))) => return Walk::Negative { at, end },
-            None => {}
+        let mut tail = Text::TAIL;
+        let text = Text::new(path, &mut tail);
+        match core.cached_path(&pin, &request, text) {
+            Some(PathEnd { kind: None, .. }) => return negative_end(path),
+            Some(end) if core.hold(end.id) => return Walk::Found(DentryRef::adopt(self, end.id)),
+            _ => {}
         }
         self.adopt(core.walk(
             &mut pin,
-            &request,
+            (&request, text),
             &mut may_search,
             |end| core.hold_end(end),
             |end| core.release_end(end),
@@ -101,24 +102,32 @@ impl<H: Handle> Dcache<H> {
         options: WalkOptions,
         mut may_search: impl FnMut(&H) -> bool,
     ) -> Walk<'_, H, Seen<H>> {
-        let request = self.request(start, path, options);
-        let core = &self.core;
+        let (core, dir) = (&self.core, start.raw_id());
         let mut pin = core.epoch.enter();
-        // SAFETY: a note that holds tells of an entry that is positive and, inside this pin, linked.
-        let see = |id, kind, sight| Some(unsafe { core.see_by(id, kind, sight) });
-        match core.leap_by_note(&pin, &request, see) {
-            Some(Ok(seen)) => Walk::Found(seen),
-            Some(Err((at, end))) => Walk::Negative { at, end },
-            None => self.find_on(&mut pin, &request, &mut may_search),
+        if path.len() < INLINE
+            && let Some(name) = core.hasher.looked_up(dir, path)
+            && let Some(seen) = core.see_step(&pin, dir, &name)
+        {
+            return seen.map_or(Walk::Negative { at: 0, end: path.len() }, Walk::Found);
         }
+        let request = self.request(start, path, options);
+        let mut tail = Text::TAIL;
+        let text = Text::new(path, &mut tail);
+        match core.cached_path(&pin, &request, text) {
+            Some(PathEnd { kind: None, .. }) => return negative_end(path),
+            Some(PathEnd { id, kind: Some(kind), handle, .. }) => {
+                // SAFETY: what the path cache returns was linked inside this pin, and is positive.
+                return Walk::Found(unsafe { core.see_by(id, kind, handle) });
+            }
+            None => {}
+        }
+        self.find_by_steps(&mut pin, (&request, text), &mut may_search)
     }
 
-    /// Finds what there is no hint for.
-    #[inline(never)]
-    fn find_on(
+    fn find_by_steps(
         &self,
         pin: &mut Pin<'_>,
-        request: &Request<'_>,
+        request: (&Request<'_>, Text<'_, '_>),
         may_search: &mut impl FnMut(&H) -> bool,
     ) -> Walk<'_, H, Seen<H>> {
         let (core, mut seen) = (&self.core, None);
@@ -129,7 +138,11 @@ impl<H: Handle> Dcache<H> {
             |end| core.see_end(end, &mut seen),
             |end| core.release_stop(end),
         );
-        self.tell(end, seen)
+        match end {
+            End::Found(_) => Walk::Found(seen.expect("a walk that ended at an entry has seen it")),
+            End::Negative { at, end, .. } => Walk::Negative { at, end },
+            End::Stopped(stop) => Walk::Stopped(self.adopt_stop(stop)),
+        }
     }
 
     /// [Finds](Self::find) several paths from `start`, the waits for memory overlapped: for paths that are not in the processor's
@@ -155,20 +168,23 @@ impl<H: Handle> Dcache<H> {
         let (core, mut found) = (&self.core, Vec::with_capacity(paths.len()));
         for batch in paths.chunks(TOGETHER) {
             let mut pin = core.epoch.enter();
+            let plan = core.prefetch.plan(core.index.extent(), pin.trials());
+            let begun = plan.timed.then(Instant::now);
             let mut tails = [Text::TAIL; TOGETHER];
             let texts = batch.iter().zip(&mut tails).map(|(path, tail)| Text::new(path.as_ref(), tail));
-            let mut routes: Vec<Route<'_, '_>> = texts.map(Route::new).collect();
-            core.prefetch_walks(start.raw_id(), &mut routes);
-            pin.counters().prefetched.add(batch.len() as u64);
-            for (path, route) in batch.iter().zip(&routes) {
-                let request = self.request(start, path.as_ref(), options);
-                let mut seen = None;
-                let see = |end: &End| core.see_end(end, &mut seen);
-                let undo = |end: &End| core.release_stop(end);
-                let end = core.walk_counted(&mut pin, &request, route, &mut may_search, see, undo);
-                found.push(self.tell(end, seen));
+            let texts: Vec<Text<'_, '_>> = texts.collect();
+            if plan.prefetch {
+                core.prefetch_walks(start.raw_id(), &texts);
+                pin.counters().prefetched.add(batch.len() as u64);
             }
-            pin.trials().leave_out(pin.counters().walks.get());
+            for text in texts {
+                let request = Request { is_batched: true, ..self.request(start, text.bytes, options) };
+                found.push(self.find_by_steps(&mut pin, (&request, text), &mut may_search));
+            }
+            pin.hit_rate().leave_out(pin.counters().walks.get());
+            if let Some(begun) = begun {
+                pin.trials().learn(plan, begun.elapsed());
+            }
         }
         found
     }
@@ -192,7 +208,7 @@ impl<H: Handle> Dcache<H> {
     /// assert_eq!(cache.lookup(&root, b"var"), None);
     /// ```
     pub fn lookup(&self, dir: &DentryRef<'_, H>, name: &[u8]) -> Option<Option<DentryRef<'_, H>>> {
-        let name = self.core.name_in(dir.raw_id(), name)?;
+        let name = self.core.hasher.looked_up(dir.raw_id(), name)?;
         match self.core.look(dir.raw_id(), &name) {
             Known::Positive(id) => Some(Some(DentryRef::adopt(self, id))),
             Known::Negative => Some(None),
@@ -289,17 +305,6 @@ impl<H: Handle> Dcache<H> {
         self.core.set_search(dir.raw_id(), search);
     }
 
-    /// Expires all that is cached below `dir`, in constant time: the next walk there asks again. What turns out to
-    /// be the same inode keeps its entry.
-    pub fn expire_subtree(&self, dir: &DentryRef<'_, H>) {
-        self.core.expire_below(dir.raw_id());
-    }
-
-    /// Expires all entries, in constant time.
-    pub fn expire_all(&self) {
-        self.expire_subtree(&self.root());
-    }
-
     /// Evicts up to `n` entries, unused ones and those of scans first; tells how many it found to evict.
     pub fn prune(&self, n: usize) -> usize {
         self.core.prune(n)
@@ -321,18 +326,6 @@ impl<H: Handle> Dcache<H> {
         Completion { gathering: self.core.begin_complete(dir.raw_id()), _dir: self.again(dir), cache: self }
     }
 
-    /// The next entries of a complete directory, up to `max`, in the order of the file system; moves `cursor` on.
-    /// An empty answer is the end. `None` where the file system has to be asked: the directory is not complete, or
-    /// something was created in it since.
-    pub fn children(
-        &self,
-        dir: &DentryRef<'_, H>,
-        cursor: &mut ListCursor,
-        max: usize,
-    ) -> Option<Vec<Listed<H>>> {
-        self.core.list(dir.raw_id(), cursor, max)
-    }
-
     /// What the cache has done, and its size.
     pub fn stats(&self) -> Stats {
         let counters = self.core.count();
@@ -352,7 +345,7 @@ impl<H: Handle> Dcache<H> {
             retries: counters.retries.get(),
             searches_asked: counters.searches_asked.get(),
             prefetched: counters.prefetched.get(),
-            climbed: counters.climbed.get(),
+            cached_paths: counters.cached_paths.get(),
             locked_hits: counters.locked_hits.get(),
             fills: counters.fills.get(),
             fill_waits: counters.fill_waits.get(),
@@ -376,7 +369,7 @@ impl<H: Handle> Dcache<H> {
     fn request<'p>(&self, start: &DentryRef<'_, H>, path: &'p [u8], options: WalkOptions) -> Request<'p> {
         debug_assert!(std::ptr::eq(start.cache(), self), "an entry of another cache");
         let WalkOptions { floor, keep_last_link } = options;
-        Request { start: start.raw_id(), floor, path, keep_last_link, holds: false }
+        Request { start: start.raw_id(), floor, path, keep_last_link, is_batched: false }
     }
 
     /// A reference of this cache's life to an entry that the caller holds for a shorter one.
@@ -395,16 +388,6 @@ impl<H: Handle> Dcache<H> {
         }
     }
 
-    /// The same, for an end that was seen.
-    #[inline]
-    fn tell(&self, end: End, seen: Option<Seen<H>>) -> Walk<'_, H, Seen<H>> {
-        match end {
-            End::Found(_) => Walk::Found(seen.expect("a walk that ended at an entry has seen it")),
-            End::Negative { at, end, .. } => Walk::Negative { at, end },
-            End::Stopped(stop) => Walk::Stopped(self.adopt_stop(stop)),
-        }
-    }
-
     fn adopt_stop(&self, stop: Stop) -> Stopped<'_, H> {
         let adopt = |id| DentryRef::adopt(self, id);
         Stopped { dir: adopt(stop.dir), link: stop.link.map(adopt), rest: stop.rest, why: stop.why }
@@ -418,20 +401,17 @@ impl<H: Handle> fmt::Debug for Dcache<H> {
 }
 
 /// A directory's entries on their way into the cache. Once all are in, a name that is missed in it does not exist,
-/// and it can be [listed](Dcache::children) without I/O, until one of them is evicted or invalidated.
+/// until one of them is evicted or invalidated.
 ///
 /// ```
 /// # use dentree_dcache::*;
 /// let cache = Dcache::builder().build(Child::directory(2_u64));
 /// let root = cache.root();
 /// let mut completion = cache.begin_complete(&root);
-/// for (position, name) in ["bin", "etc"].into_iter().enumerate() {
-///     completion.enter(name.as_bytes(), Child::directory(11 + position as u64), position as u64);
-/// }
+/// completion.enter(b"bin", Child::directory(11));
+/// completion.enter(b"etc", Child::directory(12));
 /// assert!(completion.finish());
 /// assert!(matches!(cache.walk(&root, b"usr", WalkOptions::default(), |_| true), Walk::Negative { .. }));
-/// let listed = cache.children(&root, &mut ListCursor::default(), 10).expect("complete");
-/// assert_eq!(listed.len(), 2);
 /// ```
 pub struct Completion<'c, H: Handle> {
     cache: &'c Dcache<H>,
@@ -440,10 +420,9 @@ pub struct Completion<'c, H: Handle> {
 }
 
 impl<H: Handle> Completion<'_, H> {
-    /// Enters an entry, to be the first to go unless it is used. `position` is the file system's own for what
-    /// follows this entry; positions ascend.
-    pub fn enter(&mut self, name: &[u8], child: Child<H>, position: u64) {
-        self.cache.core.gather(&mut self.gathering, name, child, position);
+    /// Enters an entry, to be the first to go unless it is used.
+    pub fn enter(&mut self, name: &[u8], child: Child<H>) {
+        self.cache.core.gather(&mut self.gathering, name, child);
     }
 
     /// Declares that this was all; tells whether the directory is complete now. It is not where something was
@@ -451,6 +430,12 @@ impl<H: Handle> Completion<'_, H> {
     pub fn finish(self) -> bool {
         self.cache.core.finish_complete(self.gathering)
     }
+}
+
+/// The end of a walk at a negative entry under the last name of `path`.
+fn negative_end<'c, H: Handle, F>(path: &[u8]) -> Walk<'c, H, F> {
+    let at = path.iter().rposition(|&byte| byte == b'/').map_or(0, |slash| slash + 1);
+    Walk::Negative { at, end: path.len() }
 }
 
 /// Reasons index [`Stats::stopped`].

@@ -38,7 +38,7 @@ impl<'c, H: Handle> DentryRef<'c, H> {
 
     /// The id under which [`Dcache::get`] finds the entry again, as long as it is cached.
     pub fn id(&self) -> DentryId {
-        DentryId::new(self.id, self.cache.core.dentry(self.id).generation())
+        DentryId::new(self.id, self.cache.core.record(self.id).generation())
     }
 
     /// The inode.
@@ -51,7 +51,7 @@ impl<'c, H: Handle> DentryRef<'c, H> {
     /// The inode's type.
     pub fn kind(&self) -> Kind {
         // A held entry keeps its kind, and it is not negative.
-        self.cache.core.record(self.id).shape().kind().unwrap_or(Kind::Other)
+        self.cache.core.record(self.id).flags().kind().unwrap_or(Kind::Other)
     }
 
     /// The name as of now, or the last one if it has been unlinked; the root has none.
@@ -67,14 +67,14 @@ impl<'c, H: Handle> DentryRef<'c, H> {
     /// Whether the entry has become negative: it was [deleted](Dcache::delete) while it had no other reference. Its handle
     /// is that of the file that it stood for.
     pub fn is_negative(&self) -> bool {
-        self.cache.core.record(self.id).shape().is_negative()
+        self.cache.core.record(self.id).flags().is_negative()
     }
 
     /// Whether the entry still has a name. The directory that it is in may have none: see
     /// [`is_reachable`](Self::is_reachable).
     pub fn is_linked(&self) -> bool {
-        let shape = self.cache.core.record(self.id).shape();
-        shape.is_linked() && !shape.is_negative()
+        let flags = self.cache.core.record(self.id).flags();
+        flags.is_linked() && !flags.is_negative()
     }
 
     /// Whether a walk from the root leads to this entry now: it has a name, and so have all directories above it.

@@ -120,6 +120,5 @@ pub use dcache::{Completion, Dcache};
 pub use dentry_ref::DentryRef;
 pub use stats::{MemoryStats, Stats};
 pub use types::{
-    Child, DentryId, Fill, Handle, Kind, ListCursor, Listed, PrefetchMode, Reason, Seen, Stopped, Walk,
-    WalkOptions,
+    Child, DentryId, Fill, Handle, Kind, PrefetchMode, Reason, Seen, Stopped, Walk, WalkOptions,
 };

@@ -23,10 +23,10 @@ pub struct Stats {
     pub retries: u64,
     /// Directories whose search permission had to be asked for.
     pub searches_asked: u64,
-    /// Walks that asked for their lines beforehand.
+    /// Walks of batches whose lines were prefetched.
     pub prefetched: u64,
-    /// Paths that were climbed name by name, as there was no note of them, or something on them had changed.
-    pub climbed: u64,
+    /// Walks that the path cache ended.
+    pub cached_paths: u64,
     /// Names that were found only under their directory's lock.
     pub locked_hits: u64,
     /// Questions to the file system.

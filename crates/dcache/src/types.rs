@@ -239,7 +239,7 @@ impl Reason {
     ];
 }
 
-/// Whether walks ask for all of their cache lines before they read the first.
+/// Whether [batches](crate::Dcache::find_many) ask for all of their cache lines before they read the first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum PrefetchMode {
     /// Never: best where all that is walked fits the processor's caches.
@@ -249,31 +249,4 @@ pub enum PrefetchMode {
     /// By measuring both, now and then.
     #[default]
     Auto,
-}
-
-/// One entry of a complete directory.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Listed<H> {
-    /// The name.
-    pub name: Vec<u8>,
-    /// The inode.
-    pub handle: H,
-    /// Its type.
-    pub kind: Kind,
-    /// The file system's own position behind this entry.
-    pub position: u64,
-}
-
-/// How far a listing has come.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct ListCursor {
-    pub(crate) after: Option<u64>,
-    pub(crate) hint: Option<DentryId>,
-}
-
-impl ListCursor {
-    /// Behind the entry with this position, whether or not it still exists. [`Default`] is before the first.
-    pub fn after(position: u64) -> Self {
-        ListCursor { after: Some(position), hint: None }
-    }
 }

@@ -139,8 +139,8 @@ fn a_complete_directory_denies_only_what_is_not_there() {
         let cache = cache();
         let root = cache.root();
         let mut completion = cache.begin_complete(&root);
-        completion.enter(b"stays", Child::other(2), 1);
-        completion.enter(b"a", Child::other(3), 2);
+        completion.enter(b"stays", Child::other(2));
+        completion.enter(b"a", Child::other(3));
         assert!(completion.finish());
         drop(root);
         let writer = {
@@ -158,30 +158,7 @@ fn a_complete_directory_denies_only_what_is_not_there() {
     });
 }
 
-#[test]
-fn what_was_expired_is_asked_for_again() {
-    check(|| {
-        let cache = cache();
-        let root = cache.root();
-        let dir = cache.create(&root, b"dir", Child::directory(2));
-        cache.create(&dir, b"file", Child::other(3));
-        drop((root, dir));
-        let expirer = {
-            let cache = cache.clone();
-            thread::spawn(move || cache.expire_all())
-        };
-        let mover = {
-            let cache = cache.clone();
-            thread::spawn(move || cache.rename(&cache.root(), b"dir", &cache.root(), b"moved"))
-        };
-        expirer.join().expect("no panic");
-        mover.join().expect("no panic");
-        assert_ne!(look(&cache, "moved/file"), Some(Some(3)));
-        assert_ne!(look(&cache, "dir/file"), Some(Some(3)));
-    });
-}
-
-/// Walks that note the way to a path's directory, and what is at its end.
+/// Walks that enter a path into the path cache.
 fn learn(cache: &Dcache<u64>, path: &str) {
     for _ in 0..2 {
         assert!(matches!(look(cache, path), Some(Some(_))));

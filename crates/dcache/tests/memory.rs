@@ -98,7 +98,7 @@ fn a_scan_does_not_wash_out_what_is_used() {
     let scanned = cache.create(&root, b"scanned", Child::directory(2));
     let mut completion = cache.begin_complete(&scanned);
     for i in 0..50_000 {
-        completion.enter(&name(i), Child::other(i as u64), i as u64);
+        completion.enter(&name(i), Child::other(i as u64));
         if i % 500 == 0 {
             for i in 0..300 {
                 is_cached(&cache, &[b"work/", &name(i)[..]].concat());

@@ -108,9 +108,9 @@ impl Both {
                     self.cache.invalidate(&dir, name);
                 }
             }
-            Op::Expire(path) => {
+            Op::PruneSubtree(path) => {
                 if let Some(dir) = self.directory(path) {
-                    self.cache.expire_subtree(&dir);
+                    self.cache.prune_subtree(&dir);
                 }
             }
             Op::Complete(path) => self.complete(path),
@@ -205,31 +205,18 @@ impl Both {
         let Some(dir) = self.directory(path) else { return };
         let mut completion = self.cache.begin_complete(&dir);
         let disk = self.disk.borrow();
-        for (position, (name, inode, kind)) in disk.list(*dir.handle()).enumerate() {
-            completion.enter(name, child(inode, kind, None), position as u64);
+        for (name, inode, kind) in disk.list(*dir.handle()) {
+            completion.enter(name, child(inode, kind, None));
         }
         if !completion.finish() {
             return;
         }
-        let mut listed = Vec::new();
-        let mut cursor = ListCursor::default();
-        loop {
-            let part = self.cache.children(&dir, &mut cursor, 2).expect("complete");
-            if part.is_empty() {
-                break;
-            }
-            // From the hint and from the position alone, in turn.
-            if listed.len() % 4 == 2 {
-                cursor = ListCursor::after(part.last().expect("not empty").position);
-            }
-            listed.extend(part.into_iter().map(|entry| (entry.name, entry.handle, entry.kind)));
+        assert!(dir.is_complete());
+        for (name, inode, _) in disk.list(*dir.handle()) {
+            let found = self.cache.lookup(&dir, name).flatten();
+            assert_eq!(found.map(|found| *found.handle()), Some(inode), "{path:?} {name:?}");
         }
-        assert_eq!(
-            listed,
-            disk.list(*dir.handle())
-                .map(|(name, inode, kind)| (name.to_vec(), inode, kind))
-                .collect::<Vec<_>>()
-        );
+        assert_eq!(self.cache.lookup(&dir, b"no such name"), Some(None), "{path:?}");
     }
 }
 
@@ -241,7 +228,7 @@ enum Op {
     Exchange(Vec<Vec<u8>>, Vec<Vec<u8>>),
     Look(Vec<Vec<u8>>),
     Invalidate(Vec<Vec<u8>>),
-    Expire(Vec<Vec<u8>>),
+    PruneSubtree(Vec<Vec<u8>>),
     Complete(Vec<Vec<u8>>),
     Prune(usize),
 }
@@ -268,7 +255,7 @@ fn op() -> impl Strategy<Value = Op> {
         2 => (path(1), path(1)).prop_map(|(a, b)| Op::Exchange(a, b)),
         8 => path(1).prop_map(Op::Look),
         1 => path(1).prop_map(Op::Invalidate),
-        1 => path(0).prop_map(Op::Expire),
+        1 => path(0).prop_map(Op::PruneSubtree),
         2 => path(0).prop_map(Op::Complete),
         1 => (0..60_usize).prop_map(Op::Prune),
     ]

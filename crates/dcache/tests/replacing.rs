@@ -141,8 +141,8 @@ fn a_name_that_a_completion_enters_again_is_there_at_every_instant() {
     check(|world, _, turn| {
         let dir = world.dir();
         let mut completion = world.cache.begin_complete(&dir);
-        for (name, position) in NAMES.into_iter().zip(1..) {
-            completion.enter(name, Child::other(10 + turn), position);
+        for name in NAMES {
+            completion.enter(name, Child::other(10 + turn));
         }
         completion.finish();
     });

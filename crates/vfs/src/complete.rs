@@ -65,7 +65,7 @@ impl<F: FileSystem> Vfs<F> {
             match (found, &mut completion) {
                 (Some(child), Some(completion)) => {
                     room -= 1;
-                    completion.enter(listed.name, child, listed.cookie);
+                    completion.enter(listed.name, child);
                 }
                 _ => completion = None,
             }

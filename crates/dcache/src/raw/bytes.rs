@@ -50,35 +50,6 @@ fn portable_positions_in(bytes: &[u8; 32], byte: u8) -> u32 {
     portable_positions(a, b, byte) | portable_positions(c, d, byte) << 16
 }
 
-/// The positions at which 32 bytes are those of four words, as a bit each.
-#[inline(always)]
-#[cfg(target_arch = "x86_64")]
-pub(crate) fn equal_positions(bytes: &[u8; 32], [a, b, c, d]: [u64; 4]) -> u32 {
-    use std::arch::x86_64::{_mm_cmpeq_epi8, _mm_loadu_si128, _mm_movemask_epi8, _mm_set_epi64x};
-    let half = |at: usize, low: u64, high: u64| {
-        // SAFETY: every x86-64 has SSE2; sixteen bytes are read from 0 or 16 on, of 32.
-        unsafe {
-            let bytes = _mm_loadu_si128(bytes.as_ptr().add(at).cast());
-            _mm_movemask_epi8(_mm_cmpeq_epi8(bytes, _mm_set_epi64x(high as i64, low as i64))) as u32
-        }
-    };
-    half(0, a, b) | half(16, c, d) << 16
-}
-
-/// The positions at which 32 bytes are those of four words, as a bit each.
-#[inline(always)]
-#[cfg(not(target_arch = "x86_64"))]
-pub(crate) fn equal_positions(bytes: &[u8; 32], others: [u64; 4]) -> u32 {
-    portable_equal_positions(bytes, others)
-}
-
-#[cfg(any(test, not(target_arch = "x86_64")))]
-fn portable_equal_positions(bytes: &[u8; 32], others: [u64; 4]) -> u32 {
-    let [a, b, c, d] = words(bytes);
-    let [e, f, g, h] = others;
-    portable_positions(a ^ e, b ^ f, 0) | portable_positions(c ^ g, d ^ h, 0) << 16
-}
-
 /// 32 bytes as four words.
 #[inline(always)]
 pub(crate) fn words(bytes: &[u8; 32]) -> [u64; 4] {
@@ -115,9 +86,6 @@ mod tests {
             assert_eq!(portable_positions(low, high, b'/'), set);
             let wide = std::array::from_fn(|i| bytes[(i * 7) % 16]);
             assert_eq!(positions_in(&wide, b'/'), portable_positions_in(&wide, b'/'));
-            let others = words(&[b'/'; 32]);
-            assert_eq!(equal_positions(&wide, others), positions_in(&wide, b'/'));
-            assert_eq!(portable_equal_positions(&wide, others), positions_in(&wide, b'/'));
         }
     }
 }

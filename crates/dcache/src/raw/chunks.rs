@@ -1,15 +1,18 @@
 //! Type-stable storage: slots under dense numbers that never move and are never given back.
 //!
 //! ```text
-//! first   [0 .. n)          one allocation, backed by the system page by page as it is first touched
+//! small   [0 .. s)          made at once: an empty cache takes little memory and address space
+//! main    [s .. n)          one allocation in huge pages, made as slot `s` is
 //! later   [n .. 2n) [2n .. 4n) …   only where more is held than the budget foresaw
 //! ```
 //!
 //! A number that was ever handed out stays readable until the whole storage is dropped, which is what lets a
 //! reader follow a stale number and find out by a sequence count or generation that it is stale. `get` costs a
-//! compare that is always predicted, not a second dependent load as a table of chunks would.
+//! compare that is always predicted and a choice between two pointers, none of them dependent on another load, as
+//! a table of chunks would be.
 
 use crate::sync::{AtomicPtr, Mutex, Ordering, lock};
+use std::hint::select_unpredictable;
 
 /// Types for which all zero bytes are a value, and the one that a fresh slot shall have.
 ///
@@ -18,13 +21,19 @@ use crate::sync::{AtomicPtr, Mutex, Ordering, lock};
 pub(crate) unsafe trait Zeroed: Default {}
 
 const LATER: usize = if cfg!(any(loom, shuttle)) { 5 } else { 24 };
-const HUGE_PAGE: usize = 2 << 20;
+/// The part of the slots that is made at once, and the fewest.
+const SHARE: u32 = if cfg!(any(loom, shuttle)) { 2 } else { 32 };
+const SMALL_MIN: u32 = if cfg!(any(loom, shuttle)) { 4 } else { 1024 };
 
 /// See the module's text.
 pub(crate) struct Chunks<T> {
-    /// [immutable] `first.1` slots.
-    first: (*mut T, u32),
-    /// [growing] written once each; chunk `k` holds `first.1 << k` slots from number `first.1 << k`.
+    /// [immutable] The first slot, and how many lie there.
+    small: (*mut T, u32),
+    /// [growing] Where slot 0 would be if the main chunk went down to it; null until that is made.
+    main: AtomicPtr<T>,
+    /// [immutable] How many slots `small` and `main` have.
+    foreseen: u32,
+    /// [growing] written once each; chunk `k` holds `foreseen << k` slots from number `foreseen << k`.
     later: [AtomicPtr<T>; LATER],
     growing: Mutex<()>,
 }
@@ -35,11 +44,14 @@ unsafe impl<T: Send + Sync> Sync for Chunks<T> {}
 unsafe impl<T: Send> Send for Chunks<T> {}
 
 impl<T: Zeroed> Chunks<T> {
-    /// Room for `first` slots, and more on demand.
-    pub(crate) fn new(first: u32) -> Self {
-        let first = first.max(1);
+    /// Room for `foreseen` slots, and more on demand.
+    pub(crate) fn new(foreseen: u32) -> Self {
+        let foreseen = foreseen.max(1);
+        let small = (foreseen / SHARE).max(SMALL_MIN).min(foreseen);
         Chunks {
-            first: (backing::allocate(first as usize), first),
+            small: (backing::allocate(small as usize, false), small),
+            main: AtomicPtr::default(),
+            foreseen,
             later: Default::default(),
             growing: Mutex::new(()),
         }
@@ -48,140 +60,132 @@ impl<T: Zeroed> Chunks<T> {
     /// The slot with number `i`, which must have been [`ensure`](Self::ensure)d.
     #[inline(always)]
     pub(crate) fn get(&self, i: u32) -> &T {
-        if i < self.first.1 {
-            // SAFETY: in the bounds of the first chunk, which lives as long as `self`.
-            unsafe { &*self.first.0.add(i as usize) }
-        } else {
-            self.far(i)
+        if i >= self.foreseen {
+            return self.far(i).expect("the slot was made");
         }
+        // Acquire: pairs with the Release in `ensure`, so that zeroes are seen with the address.
+        let main = self.main.load(Ordering::Acquire);
+        debug_assert!(i < self.small.1 || !main.is_null(), "slot {i} was never made");
+        let base = select_unpredictable(i < self.small.1, self.small.0, main);
+        // SAFETY: the slot was made, so it is in the bounds of its chunk, which lives as long as `self`.
+        unsafe { &*base.wrapping_add(i as usize) }
     }
 
-    /// The slots that the budget foresaw, as one piece: where they lie need not be looked up for each.
+    /// The slot with number `i`, if it was made.
     #[inline(always)]
-    pub(crate) fn foreseen(&self) -> &[T] {
-        let (base, len) = self.first;
-        // SAFETY: the first chunk has so many slots, and lives as long as `self`.
-        unsafe { std::slice::from_raw_parts(base, len as usize) }
+    pub(crate) fn get_if_made(&self, i: u32) -> Option<&T> {
+        if i >= self.foreseen {
+            return self.far(i);
+        }
+        let is_made = i < self.small.1 || !self.main.load(Ordering::Acquire).is_null();
+        is_made.then(|| self.get(i))
     }
 
     #[cold]
-    fn far(&self, i: u32) -> &T {
+    fn far(&self, i: u32) -> Option<&T> {
         let (chunk, offset) = self.locate(i);
-        // Acquire: pairs with the Release in `ensure`, so that the zeroes of the chunk are seen with its address.
-        let base = self.later[chunk].load(Ordering::Acquire);
-        assert!(!base.is_null(), "slot {i} was never made");
-        // SAFETY: a published chunk holds `first.1 << chunk` slots and is freed only with `self`; `locate` keeps
+        // Acquire: as in `get`.
+        let base = self.later.get(chunk)?.load(Ordering::Acquire);
+        // SAFETY: a published chunk holds `foreseen << chunk` slots and is freed only with `self`; `locate` keeps
         // `offset` below that.
-        unsafe { &*base.add(offset) }
+        (!base.is_null()).then(|| unsafe { &*base.add(offset) })
     }
 
     /// Makes sure that slot `i` exists.
     pub(crate) fn ensure(&self, i: u32) {
-        if i < self.first.1 {
-            return;
-        }
-        let (chunk, _) = self.locate(i);
         // Without the lock where it is there already: walks of threads that sit far out come by here (G3).
-        if !self.later[chunk].load(Ordering::Acquire).is_null() {
+        if self.get_if_made(i).is_some() {
             return;
         }
         let _growing = lock(&self.growing);
-        if self.later[chunk].load(Ordering::Relaxed).is_null() {
-            let fresh = backing::allocate(self.chunk_len(chunk));
-            self.later[chunk].store(fresh, Ordering::Release);
+        if self.get_if_made(i).is_some() {
+            return;
+        }
+        if i < self.foreseen {
+            let main: *mut T = backing::allocate((self.foreseen - self.small.1) as usize, true);
+            self.main.store(main.wrapping_sub(self.small.1 as usize), Ordering::Release);
+        } else {
+            let (chunk, _) = self.locate(i);
+            self.later[chunk].store(backing::allocate(self.chunk_len(chunk), true), Ordering::Release);
         }
     }
 
     fn chunk_len(&self, chunk: usize) -> usize {
-        (self.first.1 as usize) << chunk
+        (self.foreseen as usize) << chunk
     }
 
     fn locate(&self, i: u32) -> (usize, usize) {
-        let chunk = (i / self.first.1).ilog2() as usize;
+        let chunk = (i / self.foreseen).ilog2() as usize;
         (chunk, i as usize - self.chunk_len(chunk))
     }
 }
 
 impl<T> Drop for Chunks<T> {
     fn drop(&mut self) {
-        let first = (self.first.0, self.first.1 as usize);
+        let (small, foreseen) = (self.small.1 as usize, self.foreseen as usize);
+        let main = self.main.load(Ordering::Relaxed);
+        let main = if main.is_null() { main } else { main.wrapping_add(small) };
         let later = self.later.iter().enumerate();
-        let later = later.map(|(k, base)| (base.load(Ordering::Relaxed), first.1 << k));
-        for (base, len) in later.chain([first]).filter(|(base, _)| !base.is_null()) {
+        let later = later.map(|(k, base)| (base.load(Ordering::Relaxed), foreseen << k));
+        let all = later.chain([(self.small.0, small), (main, foreseen - small)]);
+        for (base, len) in all.filter(|(base, _)| !base.is_null()) {
             // SAFETY: `base` came from `backing::allocate(len)`, and nothing borrows `self` any more.
             unsafe { backing::free(base, len) };
         }
     }
 }
 
-/// Zeroed memory from the allocator, aligned to the slot, and to huge pages where it is worth it.
-#[cfg(not(any(loom, shuttle)))]
+/// Zeroed pages of the system, which backs them as they are first touched.
+#[cfg(all(unix, not(any(loom, shuttle, miri))))]
 mod backing {
-    use super::{HUGE_PAGE, Zeroed};
-    use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+    use super::Zeroed;
+    use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
+    use std::alloc::{Layout, handle_alloc_error};
 
-    // Asking the allocator for the alignment would make it fetch plain memory and write the zeroes itself, which
-    // touches every page; so this asks for more than is needed and aligns by hand. The pointer to free lies in
-    // the word before the slots.
-    fn layout<T>(len: usize) -> (Layout, usize) {
-        let bytes = len.checked_mul(size_of::<T>()).expect("slots fit the address space");
-        let align = if bytes >= HUGE_PAGE { HUGE_PAGE } else { align_of::<T>().max(16) };
-        let total = bytes.checked_add(align + size_of::<usize>()).expect("slots fit the address space");
-        (Layout::from_size_align(total, 16).expect("slots fit the address space"), align)
+    fn bytes<T>(len: usize) -> usize {
+        len.checked_mul(size_of::<T>()).expect("slots fit the address space").max(1)
     }
 
-    pub(super) fn allocate<T: Zeroed>(len: usize) -> *mut T {
-        let (layout, align) = layout::<T>(len);
-        // SAFETY: the size is not zero.
-        let raw = unsafe { alloc_zeroed(layout) };
-        if raw.is_null() {
-            handle_alloc_error(layout);
+    /// Slots in huge pages where that is worth it, as records are met at random: with small pages each costs a TLB miss
+    /// beside its cache miss. A chunk that is mostly empty is better off without.
+    pub(super) fn allocate<T: Zeroed>(len: usize, is_huge: bool) -> *mut T {
+        const { assert!(align_of::<T>() <= 4096) };
+        let (bytes, read_and_write) = (bytes::<T>(len), ProtFlags::READ | ProtFlags::WRITE);
+        // SAFETY: a new mapping at an address of the system's choice.
+        let base = unsafe { mmap_anonymous(std::ptr::null_mut(), bytes, read_and_write, MapFlags::PRIVATE) };
+        let Ok(base) = base else { handle_alloc_error(Layout::array::<T>(len).unwrap_or(Layout::new::<T>())) };
+        #[cfg(target_os = "linux")]
+        {
+            use rustix::mm::{Advice, madvise};
+            let advice = if is_huge { Advice::LinuxHugepage } else { Advice::LinuxNoHugepage };
+            // SAFETY: the mapping was just made, and the advice changes no content. A refusal does not matter.
+            let _ = unsafe { madvise(base, bytes, advice) };
         }
-        let gap = size_of::<usize>();
-        let skip = gap + (raw as usize + gap).wrapping_neg() % align;
-        // SAFETY: `skip` ≤ `gap + align - 1` and the layout has `gap + align` bytes beyond the slots.
-        let base = unsafe { raw.add(skip) };
-        // SAFETY: the word before `base` is inside the allocation, and aligned since `base` is to ≥ 16.
-        unsafe { base.cast::<*mut u8>().sub(1).write(raw) };
-        advise_huge_pages(base, len * size_of::<T>());
+        #[cfg(not(target_os = "linux"))]
+        let _ = is_huge;
         base.cast()
     }
 
     /// # Safety
-    /// `base` must be what `allocate(len)` answered, and no longer in use.
+    /// `base` must be what `allocate(len)` returned, and no longer in use.
     pub(super) unsafe fn free<T>(base: *mut T, len: usize) {
-        // SAFETY: `allocate` left the allocation's own address there.
-        let raw = unsafe { base.cast::<*mut u8>().sub(1).read() };
-        // SAFETY: `raw` came from `alloc_zeroed` with the same layout.
-        unsafe { dealloc(raw, layout::<T>(len).0) };
-    }
-
-    /// Records are met at random: with small pages each costs a TLB miss beside its cache miss.
-    fn advise_huge_pages(base: *mut u8, bytes: usize) {
-        if cfg!(all(target_os = "linux", not(miri))) && bytes >= HUGE_PAGE {
-            let whole = bytes / HUGE_PAGE * HUGE_PAGE;
-            // SAFETY: the range is inside the allocation that was just made, and the advice changes no content.
-            // It is only advice, so a refusal does not matter.
-            #[cfg(target_os = "linux")]
-            let _ = unsafe { rustix::mm::madvise(base.cast(), whole, rustix::mm::Advice::LinuxHugepage) };
-        }
+        // SAFETY: as the caller promises.
+        let _ = unsafe { munmap(base.cast(), bytes::<T>(len)) };
     }
 }
 
 /// Model atomics have no all-zero value: make each.
-#[cfg(any(loom, shuttle))]
+#[cfg(not(all(unix, not(any(loom, shuttle, miri)))))]
 mod backing {
     use super::Zeroed;
 
-    const _: usize = super::HUGE_PAGE;
-
-    pub(super) fn allocate<T: Zeroed>(len: usize) -> *mut T {
+    pub(super) fn allocate<T: Zeroed>(len: usize, _is_huge: bool) -> *mut T {
         let slots: Box<[T]> = (0..len).map(|_| T::default()).collect();
         Box::into_raw(slots).cast()
     }
 
     /// # Safety
-    /// `base` must be what `allocate(len)` answered, and no longer in use.
+    /// `base` must be what `allocate(len)` returned, and no longer in use.
     pub(super) unsafe fn free<T>(base: *mut T, len: usize) {
         // SAFETY: `allocate` made a boxed slice of that length.
         drop(unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(base, len)) });
@@ -211,26 +215,23 @@ mod tests {
 
     #[test]
     fn slots_keep_their_place_while_the_storage_grows() {
-        let chunks = Chunks::<AtomicU64>::new(3);
+        let chunks = Chunks::<AtomicU64>::new(2000);
         let early: *const AtomicU64 = chunks.get(2);
-        for i in 0..200 {
+        for i in 0..20_000 {
             chunks.ensure(i);
             chunks.get(i).store(u64::from(i) + 1, Ordering::Relaxed);
         }
-        assert!((0..200).all(|i| chunks.get(i).load(Ordering::Relaxed) == u64::from(i) + 1));
+        assert!((0..20_000).all(|i| chunks.get(i).load(Ordering::Relaxed) == u64::from(i) + 1));
         assert_eq!(early, chunks.get(2) as *const _);
     }
 
     #[test]
-    fn large_storage_is_aligned_to_huge_pages_and_zero() {
+    fn only_what_was_made_is_there() {
         let chunks = Chunks::<AtomicU64>::new(1 << 20);
-        assert_eq!(std::ptr::from_ref(chunks.get(0)) as usize % HUGE_PAGE, 0);
+        let is_made = |i| chunks.get_if_made(i).is_some();
+        assert!(is_made(0) && !is_made((1 << 20) - 1) && !is_made(1 << 20) && !is_made(u32::MAX));
+        chunks.ensure((1 << 20) - 1);
         assert_eq!(chunks.get((1 << 20) - 1).load(Ordering::Relaxed), 0);
-    }
-
-    #[test]
-    #[should_panic(expected = "never made")]
-    fn a_number_that_was_never_made_is_refused() {
-        Chunks::<AtomicU64>::new(4).get(9);
+        assert!(is_made((1 << 20) - 1) && !is_made(1 << 20));
     }
 }

@@ -13,7 +13,7 @@
 //! Rings hold `(number, generation)`; what went another way is found stale and skipped. [clock] guards all of it
 //! and is a leaf: victims are collected under it and evicted without it.
 
-use super::{Core, Id, chunks::Zeroed, record::Shape};
+use super::{Core, Id, chunks::Zeroed, record::Flags};
 use crate::Handle;
 use crate::sync::{AtomicU8, Ordering, lock};
 use std::collections::VecDeque;
@@ -115,7 +115,7 @@ impl<H: Handle> Core<H> {
     /// Notes an entry that a scan brought in: it goes first unless it is used.
     pub(crate) fn enlist_cold(&self, id: Id) {
         // Who is pushed out of probation at its far end has become an ordinary entry.
-        lock(&self.clock).cold.push((id, self.dentry(id).generation()));
+        lock(&self.clock).cold.push((id, self.record(id).generation()));
     }
 
     /// Notes a negative entry; answers the one that has to go for it. That one gets a second chance if it was
@@ -123,10 +123,10 @@ impl<H: Handle> Core<H> {
     #[must_use]
     pub(crate) fn enlist_negative(&self, id: Id) -> Option<Id> {
         let mut clock = lock(&self.clock);
-        let mut ticket = clock.negative.push((id, self.dentry(id).generation()))?;
+        let mut ticket = clock.negative.push((id, self.record(id).generation()))?;
         for _ in 0..BATCH {
             let (oldest, generation) = ticket;
-            if self.dentry(oldest).generation() != generation {
+            if self.record(oldest).generation() != generation {
                 return None;
             }
             if !self.used(oldest).get() {
@@ -140,7 +140,7 @@ impl<H: Handle> Core<H> {
 
     /// What is in use, without what is only set aside.
     pub(crate) fn bytes_in_use(&self) -> usize {
-        let to_come = lock(&self.clock).bytes_to_come() + self.notes.bytes_to_come();
+        let to_come = lock(&self.clock).bytes_to_come() + self.paths.bytes_to_come();
         let (slots, bytes) = self.in_magazines();
         self.memory.used().saturating_sub(to_come + slots * Self::ENTRY + bytes)
     }
@@ -166,7 +166,7 @@ impl<H: Handle> Core<H> {
         let quota = clock.cold.limit / 2;
         while victims.len() < BATCH && clock.cold.queue.len() > quota {
             let Some((id, generation)) = clock.cold.queue.pop_front() else { break };
-            if self.dentry(id).generation() == generation && self.may_go(id) {
+            if self.record(id).generation() == generation && self.may_go(id) {
                 victims.push(id);
             }
         }
@@ -185,7 +185,7 @@ impl<H: Handle> Core<H> {
 
     /// Whether the clock lets an entry go now; takes its chance away if not.
     fn may_go(&self, id: Id) -> bool {
-        if self.used(id).is_free() || !self.record(id).shape().is_linked() || !self.dentry(id).is_evictable()
+        if self.used(id).is_free() || !self.record(id).flags().is_linked() || !self.dentry(id).is_evictable()
         {
             return false;
         }
@@ -202,17 +202,17 @@ impl<H: Handle> Core<H> {
             let _dir = self.lock_dir(parent);
             // While the directory is locked nothing enters or leaves it; what the slot holds now may be another
             // entry than the one that was chosen, and may go as well.
-            let shape = record.shape();
-            if !shape.is_linked() || record.parent() != parent || !self.dentry(id).kill_unused() {
+            let flags = record.flags();
+            if !flags.is_linked() || record.parent() != parent || !self.dentry(id).kill_unused() {
                 return false;
             }
-            if !shape.is_negative() {
+            if !flags.is_negative() {
                 self.lose_completeness(parent);
             }
             self.unhash(parent, id);
         }
         self.evicted.fetch_add(1, Ordering::Relaxed);
-        self.bury(id);
+        self.retire_entry(id);
         true
     }
 
@@ -250,9 +250,9 @@ impl<H: Handle> Core<H> {
     /// Notes that an entry of `dir` left the cache though it is on disk. [dir lock]
     pub(crate) fn lose_completeness(&self, dir: Id) {
         self.dentry(dir).note_change();
-        if self.record(dir).shape().has(Shape::COMPLETE) {
+        if self.record(dir).flags().has(Flags::COMPLETE) {
             // Before the entry leaves the index, so that a walk which misses it also finds this record changed.
-            self.rewrite(dir).flags(0, Shape::COMPLETE);
+            self.rewrite(dir).change_flags(0, Flags::COMPLETE);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Counts that cost a walk no shared line: each thread adds to its own seat, readers sum the seats up.
+//! Counts that cost a walk no shared line: each thread adds to its own slot, readers sum the slots up.
 
 use crate::sync::{AtomicU64, Ordering};
 
@@ -7,7 +7,7 @@ use crate::sync::{AtomicU64, Ordering};
 pub(crate) struct Counter(AtomicU64);
 
 impl Counter {
-    /// Adds without a locked instruction: only the thread in the seat writes.
+    /// Adds without a locked instruction: only the slot's thread writes.
     #[inline]
     pub(crate) fn add(&self, n: u64) {
         self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
@@ -57,8 +57,10 @@ counters! {
     searches_asked,
     /// Walks that asked for all of their lines beforehand.
     prefetched,
-    /// Climbs from a path's last component, as the way to its directory was not known.
-    climbed,
+    /// Walks that the path cache ended.
+    cached_paths,
+    /// Paths inserted into the path cache.
+    inserted_paths,
     /// Names found only under the directory's lock.
     locked_hits,
     /// Questions put to the file system.

@@ -1,14 +1,11 @@
-//! The written part of an entry, beside its record under the same number: who holds it, its place among its
-//! siblings, its handle. A walk looks at the last component's alone, and not at that where record or note repeat the handle.
+//! The written part of an entry, beside its record under the same number: references, siblings, handle.
 //!
 //! | field | guard |
 //! |---|---|
 //! | `refs` | itself |
-//! | `generation` | written while dead; read with a hold, or before one as a hint |
 //! | `long` | [dir lock of the parent] to write, [epoch] to read |
-//! | `position`, `next`, `prev` | [dir lock of the parent]; `next` of a free slot: [pool lock] |
-//! | `first_child`, `last_child`, `changes`, `order` | [dir lock of this directory] |
-//! | `deadline` | single word: the tick after which the entry is not believed, 0 = never |
+//! | `next`, `prev` | [dir lock of the parent]; `next` of a free slot: [pool lock] |
+//! | `first_child`, `changes` | [dir lock of this directory] |
 //! | `handle` | [immutable] from before the entry is linked until no one can reach it; [epoch] to read unheld |
 //!
 //! **Reference count.** One word, so that "nobody holds it, nothing is below it" is one compare-and-swap:
@@ -29,46 +26,34 @@ const USERS: u64 = u32::MAX as u64;
 const PIN: u64 = 1 << 32;
 const DETACHED: u64 = 1 << 62;
 const DEAD: u64 = 1 << 63;
-/// In `order`: not all children stand in the order of the file system.
-const UNORDERED: u32 = 1;
 
 /// A name that does not fit the record. Boxed twice, so that one atomic word points at it.
 pub(crate) type LongName = Box<Box<[u8]>>;
 
-/// See the module's text.
-#[repr(C, align(64))]
+/// See the module's text. Neighbours share lines: a slot's neighbours were mostly linked by the same thread.
+#[repr(C)]
 pub(crate) struct Dentry<H> {
     refs: AtomicU64,
     long: AtomicPtr<Box<[u8]>>,
-    position: AtomicU64,
-    generation: AtomicU32,
     first_child: AtomicU32,
-    last_child: AtomicU32,
     next: AtomicU32,
     prev: AtomicU32,
     changes: AtomicU32,
-    order: AtomicU32,
-    deadline: AtomicU32,
     handle: UnsafeCell<MaybeUninit<H>>,
 }
 
 #[cfg(not(any(loom, shuttle)))]
-const _: () = assert!(size_of::<Dentry<u64>>() == 64);
+const _: () = assert!(size_of::<Dentry<u64>>() == 40);
 
 impl<H> Default for Dentry<H> {
     fn default() -> Self {
         Dentry {
             refs: AtomicU64::default(),
             long: AtomicPtr::default(),
-            position: AtomicU64::default(),
-            generation: AtomicU32::default(),
             first_child: AtomicU32::default(),
-            last_child: AtomicU32::default(),
             next: AtomicU32::default(),
             prev: AtomicU32::default(),
             changes: AtomicU32::default(),
-            order: AtomicU32::default(),
-            deadline: AtomicU32::default(),
             handle: UnsafeCell::new(MaybeUninit::uninit()),
         }
     }
@@ -179,20 +164,9 @@ impl<H> Dentry<H> {
         self.refs.load(Ordering::Relaxed) == 0
     }
 
-    #[inline]
-    pub(crate) fn generation(&self) -> u32 {
-        self.generation.load(Ordering::Relaxed)
-    }
-
     /// Makes the slot of an entry that has died one that can be revived.
-    pub(crate) fn bury(&self) {
+    pub(crate) fn retire(&self) {
         self.refs.fetch_and(!DETACHED, Ordering::Relaxed);
-        self.next_generation();
-    }
-
-    /// Makes all ids of the entry stale. The entry is dead.
-    pub(crate) fn next_generation(&self) {
-        self.generation.store(self.generation().wrapping_add(1), Ordering::Relaxed);
     }
 
     /// Gives a dead slot its handle and long name.
@@ -204,13 +178,10 @@ impl<H> Dentry<H> {
             // SAFETY: as the caller promises.
             unsafe { (*self.handle.get()).write(handle) };
         }
-        self.position.store(0, Ordering::Relaxed);
         self.first_child.store(0, Ordering::Relaxed);
-        self.last_child.store(0, Ordering::Relaxed);
         self.next.store(0, Ordering::Relaxed);
         self.prev.store(0, Ordering::Relaxed);
         self.changes.store(0, Ordering::Relaxed);
-        self.order.store(0, Ordering::Relaxed);
         self.swap_long(long);
     }
 
@@ -266,14 +237,6 @@ impl<H> Dentry<H> {
         unsafe { self.long.load(Ordering::Acquire).as_ref() }.map(|name| &**name)
     }
 
-    pub(crate) fn position(&self) -> u64 {
-        self.position.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn set_position(&self, position: u64) {
-        self.position.store(position, Ordering::Relaxed);
-    }
-
     /// How often entries of this directory were lost or changed. [dir lock]
     pub(crate) fn changes(&self) -> u32 {
         self.changes.load(Ordering::Relaxed)
@@ -283,50 +246,12 @@ impl<H> Dentry<H> {
         self.changes.store(self.changes().wrapping_add(1), Ordering::Relaxed);
     }
 
-    /// Whether the position of some entry of this directory is not known. [dir lock]
-    pub(crate) fn is_ordered(&self) -> bool {
-        self.order() & UNORDERED == 0
-    }
-
-    pub(crate) fn deadline(&self) -> u32 {
-        self.deadline.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn set_deadline(&self, deadline: u32) {
-        self.deadline.store(deadline, Ordering::Relaxed);
-    }
-
-    /// A count that every disturbance of the order moves on.
-    pub(crate) fn order(&self) -> u32 {
-        self.order.load(Ordering::Relaxed)
-    }
-
-    /// The children no longer stand in the order of the file system. Returns the new count.
-    pub(crate) fn disturb_order(&self) -> u32 {
-        let order = self.order().wrapping_add(2) | UNORDERED;
-        self.order.store(order, Ordering::Relaxed);
-        order
-    }
-
-    /// The children stand in the order of the file system.
-    pub(crate) fn restore_order(&self) {
-        self.order.store(self.order() & !UNORDERED, Ordering::Relaxed);
-    }
-
     pub(crate) fn first_child(&self) -> Id {
         Id(self.first_child.load(Ordering::Relaxed))
     }
 
     pub(crate) fn set_first_child(&self, id: Id) {
         self.first_child.store(id.0, Ordering::Relaxed);
-    }
-
-    pub(crate) fn last_child(&self) -> Id {
-        Id(self.last_child.load(Ordering::Relaxed))
-    }
-
-    pub(crate) fn set_last_child(&self, id: Id) {
-        self.last_child.store(id.0, Ordering::Relaxed);
     }
 
     pub(crate) fn next(&self) -> Id {

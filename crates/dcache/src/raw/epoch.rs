@@ -1,29 +1,29 @@
 //! Grace periods: what was unlinked is reused only when no walk can still be reading it.
 //!
-//! Each thread has a seat of its own in each cache. Entering writes the current epoch number into the seat and
+//! Each thread has a slot of its own in each cache. Entering writes the current epoch number into the slot and
 //! costs no fence (0.4 ns in the probe before this was built, against 5 to 8 ns for crossbeam-epoch, seize and
-//! haphazard): the writer, who is rare, makes every processor pass a barrier with `membarrier(2)` before it looks
-//! at the seats.
+//! haphazard): the writer, which is rare, makes every processor pass a barrier with `membarrier(2)` before it looks
+//! at the slots.
 //!
 //! | field | who writes | who reads |
 //! |---|---|---|
-//! | `now` | writers, under the pool's lock | everyone who enters |
-//! | `Seat::inside` | the thread whose seat it is | writers in [`Epoch::oldest`] |
+//! | `now` | writers, under the pool's lock | each reader that enters |
+//! | `ThreadSlot::inside` | the thread whose slot it is | writers in [`Epoch::oldest`] |
 //!
 //! **Rule.** An object is retired with the value `t` that `now` has, read under the pool's lock, after the object
 //! was unlinked; `now` is moved on under the same lock. The object may be reused when [`Epoch::oldest`], begun
 //! after `now` went past `t`, answers more than `t`.
 //!
-//! **Why.** Take a reader that might hold the object, and let `e` be what it wrote into its seat.
+//! **Why.** Take a reader that might hold the object, and let `e` be what it wrote into its slot.
 //! - `e > t`: it loaded a value of `now` that was stored after the object was retired, under the lock that the
 //!   retirer had held; that store is Release and the load Acquire, so the unlinking happened before everything
 //!   that the reader read: it cannot have found the object.
-//! - `e ≤ t`, and the scan sees the seat: `oldest` ≤ `t`, the object waits.
-//! - `e ≤ t`, and the scan does not see the seat's store: then the store came after the scan's barrier (all that
+//! - `e ≤ t`, and the scan sees the slot: `oldest` ≤ `t`, the object waits.
+//! - `e ≤ t`, and the scan does not see the slot's store: then the store came after the scan's barrier (all that
 //!   came before it is visible after it), and so did the reader's reads, which follow its store in program order
 //!   with a compiler barrier between. The object was unlinked before the barrier: the reader cannot find it.
 //!
-//! A seat is left with Release and scanned with Acquire, so the reader's last read is before the reuse.
+//! A slot is left with Release and scanned with Acquire, so the reader's last read is before the reuse.
 //!
 //! **Limits.** A thread that is stopped inside a walk delays reuse (walks run no foreign code while inside, see
 //! [`Pin::outside`]). Without `membarrier` (not Linux, old kernel, seccomp) both sides use full fences.
@@ -31,63 +31,65 @@
 use super::chunks::{Chunks, Zeroed};
 use super::counters::Counters;
 use super::magazine::Magazine;
+use super::path_cache::HitRate;
 use super::prefetch::Trials;
 use crate::sync::{AtomicU64, Ordering, Padded, fence, thread_number};
 use std::marker::PhantomData;
 
-const SEATS: u32 = if cfg!(any(loom, shuttle)) { 4 } else { 64 };
+const THREAD_SLOTS: u32 = if cfg!(any(loom, shuttle)) { 4 } else { 64 };
 
 /// What one thread writes and others rarely read: where it is, and what it has counted.
 #[derive(Default)]
 #[repr(align(128))]
-pub(crate) struct Seat {
+pub(crate) struct ThreadSlot {
     /// The epoch that the thread entered in, or 0 while it is outside.
     inside: AtomicU64,
     pub(crate) counters: Counters,
     pub(crate) trials: Trials,
+    pub(crate) hit_rate: HitRate,
     pub(crate) magazine: Magazine,
 }
 
-// SAFETY: atomics of zero bytes are zero; nothing in a seat needs to be dropped.
-unsafe impl Zeroed for Seat {}
+// SAFETY: atomics of zero bytes are zero; nothing in a slot needs to be dropped.
+unsafe impl Zeroed for ThreadSlot {}
 
 /// See the module's text.
 pub(crate) struct Epoch {
     now: Padded<AtomicU64>,
-    seats: Chunks<Seat>,
+    slots: Chunks<ThreadSlot>,
     barriers: Barriers,
 }
 
 impl Epoch {
     pub(crate) fn new() -> Self {
-        Epoch { now: Padded(AtomicU64::new(1)), seats: Chunks::new(SEATS), barriers: Barriers::negotiate() }
+        Epoch { now: Padded(AtomicU64::new(1)), slots: Chunks::new(THREAD_SLOTS), barriers: Barriers::negotiate() }
     }
 
-    /// The calling thread's seat.
+    /// The calling thread's slot.
     #[inline]
-    pub(crate) fn seat(&self) -> &Seat {
+    pub(crate) fn thread_slot(&self) -> &ThreadSlot {
         let number = thread_number::get();
-        if number >= SEATS {
-            self.seats.ensure(number);
+        if number >= THREAD_SLOTS {
+            self.slots.ensure(number);
         }
-        self.seats.get(number)
+        self.slots.get(number)
     }
 
     /// Begins to read: nothing that is found from here on is reused before the pin is dropped.
     #[inline]
     pub(crate) fn enter(&self) -> Pin<'_> {
-        let seat = self.seat();
-        let outermost = seat.inside.load(Ordering::Relaxed) == 0;
-        let pin = Pin { epoch: self, seat, outermost, _local: PhantomData };
+        let slot = self.thread_slot();
+        let outermost = slot.inside.load(Ordering::Relaxed) == 0;
+        let pin = Pin { epoch: self, slot, outermost, _local: PhantomData };
         if outermost {
-            pin.sit_down();
+            pin.arrive();
         }
         pin
     }
 
     /// Whether the calling thread is reading at this moment.
     pub(crate) fn is_inside(&self) -> bool {
-        self.seat().inside.load(Ordering::Relaxed) != 0
+        self.thread_slot().inside.load(Ordering::Relaxed) != 0
     }
 
     /// The number under which something that has been unlinked is to be retired. [pool lock]
@@ -97,7 +99,7 @@ impl Epoch {
 
     /// Ends the epoch under whose number things were retired so far. [pool lock]
     pub(crate) fn advance(&self) {
-        // Release: pairs with the Acquire in `sit_down`, case `e > t` above.
+        // Release: pairs with the Acquire in `arrive`, case `e > t` above.
         self.now.0.fetch_add(1, Ordering::Release);
     }
 
@@ -105,19 +107,19 @@ impl Epoch {
     pub(crate) fn oldest(&self) -> u64 {
         self.barriers.heavy();
         // A thread without a number at this point has not entered before the barrier.
-        let seats = (0..thread_number::limit()).map(|number| {
-            self.seats.ensure(number);
+        let slots = (0..thread_number::limit()).map(|number| {
+            self.slots.ensure(number);
             // Acquire: pairs with the Release of `Pin::drop`.
-            self.seats.get(number).inside.load(Ordering::Acquire)
+            self.slots.get(number).inside.load(Ordering::Acquire)
         });
-        seats.filter(|&inside| inside != 0).min().unwrap_or(u64::MAX)
+        slots.filter(|&inside| inside != 0).min().unwrap_or(u64::MAX)
     }
 
-    /// All seats, for summing up what threads have counted.
-    pub(crate) fn seats(&self) -> impl Iterator<Item = &Seat> {
+    /// All slots, for summing up what threads have counted.
+    pub(crate) fn thread_slots(&self) -> impl Iterator<Item = &ThreadSlot> {
         (0..thread_number::limit()).map(|number| {
-            self.seats.ensure(number);
-            self.seats.get(number)
+            self.slots.ensure(number);
+            self.slots.get(number)
         })
     }
 }
@@ -125,44 +127,49 @@ impl Epoch {
 /// A stay inside the cache. Pins of one thread nest; the outermost one counts.
 pub(crate) struct Pin<'a> {
     epoch: &'a Epoch,
-    seat: &'a Seat,
+    slot: &'a ThreadSlot,
     outermost: bool,
-    /// A pin stays on the thread whose seat it took.
+    /// A pin stays on the thread whose slot it took.
     _local: PhantomData<*const ()>,
 }
 
 impl Pin<'_> {
     #[inline]
-    fn sit_down(&self) {
+    fn arrive(&self) {
         // Acquire: pairs with `advance`. A stale value only makes this thread look older than it is.
-        self.seat.inside.store(self.epoch.now.0.load(Ordering::Acquire), Ordering::Relaxed);
+        self.slot.inside.store(self.epoch.now.0.load(Ordering::Acquire), Ordering::Relaxed);
         self.epoch.barriers.light();
     }
 
     #[inline]
     pub(crate) fn counters(&self) -> &Counters {
-        &self.seat.counters
+        &self.slot.counters
+    }
+
+    #[inline]
+    pub(crate) fn hit_rate(&self) -> &HitRate {
+        &self.slot.hit_rate
     }
 
     #[inline]
     pub(crate) fn trials(&self) -> &Trials {
-        &self.seat.trials
+        &self.slot.trials
     }
 
     /// Runs foreign code outside of the pin, as it may take long or come back into the cache. What was read
     /// before may have been reused afterwards: only sequence counts tell.
     pub(crate) fn outside<R>(&mut self, foreign: impl FnOnce() -> R) -> R {
-        /// Sits down again also where the foreign code panics, as `Pin::drop` expects.
+        /// Arrives again also where the foreign code panics, as `Pin::drop` expects.
         struct Return<'a, 'b>(&'a Pin<'b>);
         impl Drop for Return<'_, '_> {
             fn drop(&mut self) {
                 if self.0.outermost {
-                    self.0.sit_down();
+                    self.0.arrive();
                 }
             }
         }
         if self.outermost {
-            self.seat.inside.store(0, Ordering::Release);
+            self.slot.inside.store(0, Ordering::Release);
         }
         let _return = Return(self);
         foreign()
@@ -174,7 +181,7 @@ impl Drop for Pin<'_> {
     fn drop(&mut self) {
         if self.outermost {
             // Release: pairs with the scan in `oldest`.
-            self.seat.inside.store(0, Ordering::Release);
+            self.slot.inside.store(0, Ordering::Release);
         }
     }
 }
@@ -202,7 +209,7 @@ impl Barriers {
         if self.expedited {
             std::sync::atomic::compiler_fence(std::sync::atomic::Ordering::SeqCst);
         } else {
-            // Pairs with the fence in `heavy`: of a seat's store and a scan's load, one sees the other.
+            // Pairs with the fence in `heavy`: of a slot's store and a scan's load, one sees the other.
             fence(Ordering::SeqCst);
         }
     }

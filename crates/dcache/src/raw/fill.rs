@@ -17,7 +17,7 @@
 //! Was the look first, the number has that flight, unless it has landed, which it does under that lock, too. Was the change first, the question comes
 //! after it, and so is not too late. The directory's lock orders both, so the number is read relaxed.
 
-use super::{Core, Id, name::Name, record::Shape, tree::Aftermath, tree::Entry};
+use super::{Core, Id, name::Name, record::Flags, tree::Aftermath, tree::Entry};
 use crate::sync::{Arc, AtomicBool, AtomicUsize, Condvar, Mutex, Ordering, lock, thread_number};
 use crate::{Child, Fill, Handle};
 use std::sync::PoisonError;
@@ -155,7 +155,7 @@ impl<H: Handle> Core<H> {
                         thread_number::get(),
                         "`fill` looks up the name that it was asked for"
                     );
-                    self.epoch.seat().counters.fill_waits.add(1);
+                    self.epoch.thread_slot().counters.fill_waits.add(1);
                     flight.wait();
                 }
             }
@@ -167,7 +167,7 @@ impl<H: Handle> Core<H> {
             Known::Unknown => {}
         }
         let asked = self.expiry.ask();
-        self.epoch.seat().counters.fills.add(1);
+        self.epoch.thread_slot().counters.fills.add(1);
         let entry = match fill()? {
             Fill::Positive(child) => Entry::positive(child, asked),
             Fill::Negative { ttl } => Entry::negative(ttl, asked),
@@ -194,7 +194,7 @@ impl<H: Handle> Core<H> {
         let _dir = self.lock_dir(dir);
         match self.find_locked(dir, name) {
             Some(id) if !self.has_expired(dir, id) => {
-                self.epoch.seat().counters.locked_hits.add(1);
+                self.epoch.thread_slot().counters.locked_hits.add(1);
                 self.known_locked(id)
             }
             _ => Known::Unknown,
@@ -206,19 +206,18 @@ impl<H: Handle> Core<H> {
         let record = self.record(id);
         self.used(id).touch();
         // A positive entry below a locked directory is alive.
-        if !record.shape().is_negative() && self.hold(id) { Known::Positive(id) } else { Known::Negative }
+        if !record.flags().is_negative() && self.hold(id) { Known::Positive(id) } else { Known::Negative }
     }
 
     /// Whether a linked entry is no longer to be believed. [dir lock]
     pub(crate) fn has_expired(&self, dir: Id, id: Id) -> bool {
-        !self.is_in_tree(dir) || self.is_outdated(dir, id)
+        !self.is_in_tree(dir) || self.is_past_deadline(id)
     }
 
-    /// Whether an entry of a reachable directory is no longer to be believed. [dir lock], or a hint
-    pub(super) fn is_outdated(&self, dir: Id, id: Id) -> bool {
-        let (record, above) = (self.record(id), self.horizon_above(dir).max(self.record(dir).horizon()));
-        let deadline = self.dentry(id).deadline();
-        record.stamp() < above || deadline != 0 && self.expiry.is_past(deadline)
+    /// Whether the deadline of an entry is over.
+    pub(super) fn is_past_deadline(&self, id: Id) -> bool {
+        let deadline = self.record(id).deadline();
+        deadline != 0 && self.expiry.is_past(deadline)
     }
 
     /// Enters the file system's answer; answers the entry that the name has then, held.
@@ -258,10 +257,10 @@ impl<H: Handle> Core<H> {
         let old = self.find_locked(dir, name);
         // Relaxed: written under the same lock.
         if flight.overtaken.load(Ordering::Relaxed) {
-            self.epoch.seat().counters.fills_overtaken.add(1);
+            self.epoch.thread_slot().counters.fills_overtaken.add(1);
             return Err((old.map_or(Known::Unknown, |newer| self.known_locked(newer)), entry));
         }
-        // What a scan has entered meanwhile is as new as the answer, and newer where all has expired since.
+        // What a scan has entered meanwhile is as new as the answer.
         if let Some(old) = old.filter(|&old| !self.has_expired(dir, old) || self.renew(dir, old, &entry)) {
             return Err((self.known_locked(old), entry));
         }
@@ -275,18 +274,18 @@ impl<H: Handle> Core<H> {
         let Some((kind, handle, search)) = &entry.child else { return false };
         let record = self.record(id);
         // SAFETY: positive, as its kind says, and linked below a locked directory.
-        if record.shape().kind() != Some(*kind) || unsafe { self.dentry(id).handle() } != handle {
+        if record.flags().kind() != Some(*kind) || unsafe { self.dentry(id).handle() } != handle {
             return false;
         }
         let has_expired = self.has_expired(dir, id);
         let opens = has_expired && *search && self.expiry.may_open(entry.asked);
-        let set = if entry.ttl.is_some() { Shape::TIMED } else { 0 } | if opens { Shape::SEARCH } else { 0 };
-        let clear = Shape::TIMED | if has_expired { Shape::COMPLETE | Shape::SEARCH } else { 0 };
-        if record.shape() != record.shape().without(clear).with(set) {
-            self.rewrite(id).flags(set, clear);
+        let set =
+            if entry.ttl.is_some() { Flags::TIMED } else { 0 } | if opens { Flags::SEARCH } else { 0 };
+        let clear = Flags::TIMED | if has_expired { Flags::COMPLETE | Flags::SEARCH } else { 0 };
+        if record.flags() != record.flags().without(clear).with(set) {
+            self.rewrite(id).change_flags(set, clear);
         }
-        record.set_stamp(self.expiry.still(entry.asked.stamp));
-        self.dentry(id).set_deadline(self.expiry.deadline(entry.ttl));
+        record.set_deadline(self.expiry.deadline(entry.ttl));
         true
     }
 }

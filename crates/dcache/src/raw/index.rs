@@ -38,6 +38,8 @@ const SLOTS: usize = 11;
 const LOAD: usize = if cfg!(any(loom, shuttle)) { 1 } else { 8 };
 const FIRST_BUCKETS: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 16 };
 const SPLITS_AT_ONCE: usize = 4;
+/// The most entries that change their names in one step: an exchange.
+const MOVES: usize = 2;
 
 #[derive(Default)]
 #[repr(C, align(64))]
@@ -331,8 +333,8 @@ impl Index {
         replaced: Option<(Id, u32)>,
         rename: impl FnOnce(),
     ) -> (usize, usize) {
-        let hashes: Vec<u32> = moves.iter().flat_map(|&(_, from, to)| [from, to]).collect();
-        let _locked = self.lock_buckets(&hashes);
+        let mut hashes = moves.iter().flat_map(|&(_, from, to)| [from, to]);
+        let _locked = self.lock_buckets(std::array::from_fn(|_| hashes.next()));
         rename();
         let extent = self.extent();
         let bucket = |hash| self.buckets.get(extent.bucket(hash));
@@ -354,17 +356,19 @@ impl Index {
     }
 
     /// Locks the buckets of all hashes, each once, in ascending order of their numbers.
-    fn lock_buckets(&self, hashes: &[u32]) -> Vec<Locked<'_>> {
+    fn lock_buckets(&self, hashes: [Option<u32>; 2 * MOVES]) -> [Option<Locked<'_>>; 2 * MOVES] {
         let numbers = || {
             let extent = self.extent();
-            let mut numbers: Vec<u32> = hashes.iter().map(|&hash| extent.bucket(hash)).collect();
+            let mut numbers = hashes.map(|hash| hash.map(|hash| extent.bucket(hash)));
             numbers.sort_unstable();
-            numbers.dedup();
             numbers
         };
         loop {
-            let wanted = numbers();
-            let locked = wanted.iter().map(|&number| self.buckets.get(number).lock()).collect();
+            let (wanted, mut last) = (numbers(), None);
+            let locked = wanted.map(|number| {
+                let is_another = std::mem::replace(&mut last, number) != number;
+                number.filter(|_| is_another).map(|number| self.buckets.get(number).lock())
+            });
             if numbers() == wanted {
                 return locked;
             }

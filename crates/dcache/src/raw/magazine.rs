@@ -107,7 +107,7 @@ impl<H: Handle> Core<H> {
 
     #[inline]
     fn magazine(&self) -> Option<&Magazine> {
-        (self.memory.rounds > 0).then(|| &self.epoch.seat().magazine)
+        (self.memory.rounds > 0).then(|| &self.epoch.thread_slot().magazine)
     }
 
     /// A free slot and `bytes` of budget, if the thread has both.
@@ -154,8 +154,8 @@ impl<H: Handle> Core<H> {
     /// Empties the magazines of all threads, but for those in use at this moment.
     pub(crate) fn drain_magazines(&self) -> Drained {
         let mut drained = Drained::default();
-        for seat in self.epoch.seats().filter(|_| self.memory.rounds > 0) {
-            seat.magazine.with(|magazine| {
+        for slot in self.epoch.thread_slots().filter(|_| self.memory.rounds > 0) {
+            slot.magazine.with(|magazine| {
                 drained.free.extend(magazine.free.take_all(self));
                 drained.retired.extend(magazine.retired.take_all(self));
                 drained.bytes += magazine.credit.swap(0, Ordering::Relaxed);
@@ -168,8 +168,8 @@ impl<H: Handle> Core<H> {
     pub(crate) fn in_magazines(&self) -> (usize, usize) {
         let own = self
             .epoch
-            .seats()
-            .map(|seat| (seat.magazine.free.len() as usize, seat.magazine.credit.load(Ordering::Relaxed)));
+            .thread_slots()
+            .map(|slot| (slot.magazine.free.len() as usize, slot.magazine.credit.load(Ordering::Relaxed)));
         own.fold((0, 0), |(slots, bytes), own| (slots + own.0, bytes + own.1))
     }
 }

@@ -2,17 +2,16 @@
 //! layer's business.
 //!
 //! ```text
-//! walk      path → entry, without locks            tree     link, unlink, rename: under directory locks
-//! step      one name → entry, without locks        negative entries that change in place
-//! leap      the same, from the path's end          fill     one question per miss
-//! climb     by parents' numbers up                 clock    what goes when memory is short
-//! notes     paths that were climbed before         pool     free slots, grace periods, bytes
-//! expiry    what is still believed                 complete whole directories
+//! walk       path → entry, without locks           tree     link, unlink, rename: under directory locks
+//! step       one name → entry, without locks       negative entries that change in place
+//! prefetch   several walks in step                 fill     one question per miss
+//! path_cache whole paths → entry                   clock    what goes when memory is short
+//! expiry     what is still believed                pool     free slots, grace periods, bytes
+//!                                                  complete whole directories
 //!                                                  magazine free slots and bytes of each thread
 //! ─────────────────────────────────────────────────────────────────────────────────────────────────────
-//! index     hash → record numbers                  record   what a walk reads    dentry   what is written
-//! epoch     who is reading                         name     hashes               chunks   storage
-//!                                                  field    their arithmetic
+//! index      hash → record numbers                 record   what a walk reads    dentry   what is written
+//! epoch      who is reading                        name     hashes               chunks   storage
 //! ```
 //!
 //! # Lock order
@@ -33,23 +32,20 @@
 
 pub(crate) mod bytes;
 pub(crate) mod chunks;
-pub(crate) mod climb;
 pub(crate) mod clock;
 pub(crate) mod complete;
 pub(crate) mod counters;
 pub(crate) mod dentry;
 pub(crate) mod epoch;
 pub(crate) mod expiry;
-pub(crate) mod field;
 pub(crate) mod fill;
 pub(crate) mod index;
-pub(crate) mod leap;
 pub(crate) mod magazine;
 #[cfg(all(test, loom))]
 mod models;
 pub(crate) mod name;
 pub(crate) mod negative;
-pub(crate) mod notes;
+pub(crate) mod path_cache;
 pub(crate) mod pool;
 pub(crate) mod prefetch;
 pub(crate) mod record;
@@ -57,7 +53,7 @@ pub(crate) mod step;
 pub(crate) mod tree;
 pub(crate) mod walk;
 
-use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering, Padded, lock};
+use crate::sync::{AtomicU64, Mutex, MutexGuard, Padded, lock};
 use crate::{Child, DentryId, Handle, PrefetchMode};
 use chunks::Chunks;
 use clock::{Clock, Used};
@@ -67,9 +63,9 @@ use expiry::Expiry;
 use fill::Flights;
 use index::Index;
 use name::{Hasher, Name};
-use notes::Notes;
+use path_cache::PathCache;
 use pool::Memory;
-use record::{Count, Record, Rewrite, Shape};
+use record::{Count, Flags, Record, Rewrite};
 use std::time::Duration;
 
 /// The number of an entry's slot, in records and dentries alike.
@@ -99,7 +95,7 @@ pub(crate) struct Core<H> {
     pub(crate) dentries: Chunks<Dentry<H>>,
     pub(crate) used: Chunks<Used>,
     pub(crate) index: Index,
-    pub(crate) notes: Notes,
+    pub(crate) paths: PathCache,
     pub(crate) epoch: Epoch,
     pub(crate) hasher: Hasher,
     pub(crate) memory: Memory,
@@ -110,8 +106,6 @@ pub(crate) struct Core<H> {
     /// Parents change only under this, so that no two renames can make a circle.
     pub(crate) renaming: Mutex<()>,
     dir_locks: Box<[Padded<Mutex<()>>]>,
-    moved: tree::MovedSeeds,
-    salts: AtomicU64,
     pub(crate) evicted: AtomicU64,
 }
 
@@ -121,8 +115,8 @@ impl<H: Handle> Core<H> {
         let capacity = (config.budget / entry).clamp(64, 1 << 28);
         let quota = config.negatives.min(capacity);
         let clock = Clock::new(capacity, quota);
-        let notes = Notes::new(config.budget);
-        let fixed = clock.bytes() + notes.bytes() + Index::EMPTY;
+        let paths = PathCache::new(config.budget);
+        let fixed = clock.bytes() + paths.bytes() + Index::EMPTY;
         // Checkers get few at first, so that they see storage grow.
         let foreseen = if cfg!(any(loom, shuttle)) { 6 } else { capacity + 64 };
         let slots = u32::try_from(foreseen).unwrap_or(u32::MAX);
@@ -132,7 +126,7 @@ impl<H: Handle> Core<H> {
             dentries: Chunks::new(slots),
             used: Chunks::new(slots),
             index: Index::new(foreseen),
-            notes,
+            paths,
             epoch: Epoch::new(),
             hasher: Hasher::new(config.seed),
             memory: Memory::new(config.budget, fixed, Self::rounds(capacity)),
@@ -142,8 +136,6 @@ impl<H: Handle> Core<H> {
             clock: Mutex::new(clock),
             renaming: Mutex::default(),
             dir_locks: (0..STRIPES).map(|_| Padded::default()).collect(),
-            moved: tree::MovedSeeds::new(),
-            salts: AtomicU64::new(config.seed),
             evicted: AtomicU64::new(0),
         };
         core.plant(root);
@@ -155,13 +147,14 @@ impl<H: Handle> Core<H> {
         let id = self.allocate(0);
         self.settle_overflow(0);
         debug_assert_eq!(id, Id::ROOT);
-        let record = self.record(id);
+        let word = root.handle.to_word();
         let rewrite = self.rewrite(id);
-        rewrite.seed(self.hasher.salt(0, 0), 0);
+        rewrite.inline_handle(word.unwrap_or(0));
         rewrite.place(id, &Name::NONE);
-        rewrite.shape(Shape::linked(Some(root.kind), if root.search { Shape::SEARCH } else { 0 }, 0));
+        let flags = if root.search { Flags::SEARCH } else { 0 }
+            | if word.is_some() { Flags::INLINE_HANDLE } else { 0 };
+        rewrite.flags(Flags::linked(Some(root.kind), flags, 0));
         drop(rewrite);
-        record.set_stamp(self.expiry.stamp());
         // SAFETY: nobody else has the cache yet.
         unsafe { self.dentry(id).fill(Some(root.handle), None) };
         self.dentry(id).revive(false, false);
@@ -208,7 +201,7 @@ impl<H: Handle> Core<H> {
     /// Counts a user's reference that was taken or given up.
     #[inline]
     pub(crate) fn count_held(&self, change: i64) {
-        self.epoch.seat().counters.held.add(change as u64);
+        self.epoch.thread_slot().counters.held.add(change as u64);
     }
 
     /// Takes a user's reference to the entry with this id, if there still is one.
@@ -217,13 +210,12 @@ impl<H: Handle> Core<H> {
         if id.id() == Id::NONE || !self.memory.has_slot(id.id()) {
             return false;
         }
-        let dentry = self.dentry(id.id());
-        // Before anything is read of its line: that comes from another processor once then, to be written.
         if !self.hold(id.id()) {
             return false;
         }
         // Held: now neither can change. The id of a negative entry is never given out, only made up.
-        let is_it = dentry.generation() == id.generation() && !self.record(id.id()).shape().is_negative();
+        let record = self.record(id.id());
+        let is_it = record.generation() == id.generation() && !record.flags().is_negative();
         if !is_it {
             self.release(id.id());
         }
@@ -234,22 +226,17 @@ impl<H: Handle> Core<H> {
     pub(crate) fn is_alive(&self, id: DentryId) -> bool {
         id.id() != Id::NONE
             && self.memory.has_slot(id.id())
-            && self.dentry(id.id()).generation() == id.generation()
+            && self.record(id.id()).generation() == id.generation()
     }
 
-    /// Whether the entry with this id is still cached under its name.
-    ///
-    /// Where the record tells the generation, too, and has not changed between, that is all. Else it is the dentry's: if the slot has been given
-    /// to another entry since, its generation was moved on before that one's shape was written, behind a fence (R1 in `record.rs`): who
-    /// has seen that shape sees the new generation.
+    /// Whether the entry with this id is still cached under its name. If the slot has been given to another entry since, its
+    /// generation moved on before that one's flags were written.
     pub(crate) fn is_linked(&self, id: DentryId) -> bool {
         if id.id() == Id::NONE || !self.memory.has_slot(id.id()) {
             return false;
         }
-        let record = self.record(id.id());
-        let (shape, told) = record.linked_as();
-        let generation = || told.unwrap_or_else(|| self.dentry(id.id()).generation());
-        shape.is_linked() && generation() == id.generation()
+        let (flags, generation) = self.record(id.id()).flags_and_generation();
+        flags.is_linked() && generation == id.generation()
     }
 
     /// Takes a user's reference to the parent of an entry that is held.
@@ -300,7 +287,7 @@ impl<H: Handle> Core<H> {
         match self.dentry(id).release() {
             dentry::Left::Others => return,
             dentry::Left::Unused => {}
-            dentry::Left::Dead => self.bury(id),
+            dentry::Left::Dead => self.retire_entry(id),
         }
         self.count_held(-1);
         if self.memory.is_over() {
@@ -309,21 +296,19 @@ impl<H: Handle> Core<H> {
     }
 
     /// Retires a dead entry, and with it every detached directory above that it was the last to hold.
-    pub(crate) fn bury(&self, mut id: Id) {
+    pub(crate) fn retire_entry(&self, mut id: Id) {
         let mut is_time = false;
         loop {
             let (record, dentry) = (self.record(id), self.dentry(id));
-            let (parent, shape) = (record.parent(), record.shape());
-            if shape.is_negative() {
+            let (parent, flags) = (record.parent(), record.flags());
+            if flags.is_negative() {
                 self.memory.drop_negative();
             }
-            if shape.is_directory() {
+            if flags.is_directory() {
                 self.expiry.end_detached();
             }
-            if shape.has(Shape::MOVED) {
-                self.moved.remove(record.seed());
-            }
-            dentry.bury();
+            dentry.retire();
+            record.next_generation();
             self.used(id).set_free();
             is_time |= self.retire(id);
             if !self.dentry(parent).unpin() {
@@ -339,13 +324,13 @@ impl<H: Handle> Core<H> {
     /// Counts a change of a name.
     #[inline]
     pub(crate) fn count_change(&self) {
-        self.epoch.seat().counters.changes.add(1);
+        self.epoch.thread_slot().counters.changes.add(1);
     }
 
     /// What all threads have counted.
     pub(crate) fn count(&self) -> counters::Counters {
         let sum = counters::Counters::default();
-        self.epoch.seats().for_each(|seat| sum.add_all(&seat.counters));
+        self.epoch.thread_slots().for_each(|slot| sum.add_all(&slot.counters));
         sum
     }
 
@@ -355,19 +340,14 @@ impl<H: Handle> Core<H> {
         if !search {
             self.expiry.count_closing();
         }
-        let (set, clear) = if search { (Shape::SEARCH, 0) } else { (0, Shape::SEARCH) };
-        self.rewrite(dir).flags(set, clear);
+        let (set, clear) = if search { (Flags::SEARCH, 0) } else { (0, Flags::SEARCH) };
+        self.rewrite(dir).change_flags(set, clear);
     }
 
     /// Whether all entries of a held directory are cached.
     pub(crate) fn is_complete(&self, dir: Id) -> bool {
         let record = self.record(dir);
-        record.shape().has(Shape::COMPLETE) && self.is_believed(dir)
-    }
-
-    /// A number that was never used before in this cache.
-    fn fresh_salt(&self) -> u64 {
-        self.salts.fetch_add(1, Ordering::Relaxed)
+        record.flags().has(Flags::COMPLETE) && self.is_in_tree(dir)
     }
 }
 
@@ -376,7 +356,7 @@ impl<H> Drop for Core<H> {
         // Whatever still owns a handle or a long name: entries, and what waits in limbo. A freed slot has no kind.
         let fresh = self.memory.high_water();
         for id in 1..fresh {
-            let positive = !self.records.get(id).shape().is_negative();
+            let positive = !self.records.get(id).flags().is_negative();
             // SAFETY: `&mut self`: no other thread reaches any slot. A kind is given after the handle, and taken
             // when the handle is.
             drop(unsafe { self.dentries.get(id).clear(positive) });

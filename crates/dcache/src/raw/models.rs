@@ -6,9 +6,9 @@ use super::{
     dentry::{Dentry, Left},
     epoch::Epoch,
     index::Index,
-    name::{Digest, Hasher, INLINE, Name},
-    notes::{End, Finding, Key, Notes},
-    record::{Count, Record, Shape, Sight, settle_reads},
+    name::{Digest, Hasher, Name},
+    path_cache::{Key, PathCache, PathEnd},
+    record::{Count, Flags, InlineHandle, Record, settle_reads},
 };
 use crate::Kind;
 use loom::sync::Arc;
@@ -26,7 +26,7 @@ fn model(check: impl Fn() + Sync + Send + 'static) {
 const DIR: Id = Id(7);
 
 fn name(hasher: &Hasher, bytes: &'static [u8]) -> Name<'static> {
-    hasher.name(0, bytes).expect("a valid name")
+    hasher.name(DIR, bytes).expect("a valid name")
 }
 
 /// Writes all of a record that a walk reads; `version` shows in each field.
@@ -34,61 +34,38 @@ fn write(record: &Record, name: &Name<'_>, version: u64) {
     write_counted(record, &Count::default(), name, version);
 }
 
-/// The same where notes look at its count.
+/// The same where the path cache looks at its count.
 fn write_counted(record: &Record, count: &Count, name: &Name<'_>, version: u64) {
     let rewrite = record.rewrite(count);
-    rewrite.sight(sight_of(version));
+    rewrite.inline_handle(version);
     rewrite.place(DIR, name);
-    rewrite.shape(Shape::linked(Some(Kind::Other), Shape::SIGHTED, name.bytes.len()));
+    rewrite.flags(Flags::linked(Some(Kind::Other), Flags::INLINE_HANDLE, name.bytes.len()));
 }
 
-fn sight_of(version: u64) -> Sight {
-    Sight { word: version, generation: version as u32 }
+/// An inline handle; of the generation a model has other tests.
+fn handle_of(word: u64) -> InlineHandle {
+    InlineHandle { word, generation: 0 }
 }
 
 /// What a walk does at one record on its way down: the version that it saw under the name, if it may believe it.
 fn read(record: &Record, name: &Name<'_>) -> Result<Option<u64>, ()> {
-    if_believed(record, || record.shape_if_named(DIR, name).is_some())
-}
-
-/// The same on the way up, where the record tells how much of the path to compare.
-fn read_in_leap(record: &Record, name: &Name<'_>) -> Result<Option<u64>, ()> {
-    if_believed(record, || {
-        let (shape, mut window) = (record.shape(), [b'/'; INLINE]);
-        window[..name.bytes.len()].copy_from_slice(name.bytes);
-        let len = shape.name_len();
-        Shape::plain_end().fits(shape)
-            && len == name.bytes.len()
-            && record.has_name(&window, len)
-            && record.parent() == DIR
-    })
+    if_believed(record, || record.flags_if_named(DIR, name).is_some())
 }
 
 fn if_believed(record: &Record, is_it: impl FnOnce() -> bool) -> Result<Option<u64>, ()> {
     let seq = record.begin();
-    let seen = is_it().then(|| record.sight());
+    let seen = is_it().then(|| record.inline_handle());
     settle_reads();
     let is_whole = seq & 1 == 0 && record.is_unchanged(seq);
     if is_whole { Ok(seen.map(version_of)) } else { Err(()) }
 }
 
-fn version_of(sight: Sight) -> u64 {
-    assert_eq!(sight, sight_of(sight.word), "the handle of one version with the generation of another");
-    sight.word
+fn version_of(handle: InlineHandle) -> u64 {
+    handle.word
 }
 
 #[test]
 fn a_record_that_did_not_change_was_read_whole() {
-    read_while_written(read);
-}
-
-#[test]
-fn a_record_that_did_not_change_was_read_whole_in_a_leap() {
-    read_while_written(read_in_leap);
-}
-
-fn read_while_written(read: fn(&Record, &Name<'_>) -> Result<Option<u64>, ()>) {
-    // Once: its prime is looked for.
     let hasher = Hasher::new(1);
     let (a, b) = (name(&hasher, b"a"), name(&hasher, b"b"));
     model(move || {
@@ -112,7 +89,6 @@ fn read_while_written(read: fn(&Record, &Name<'_>) -> Result<Option<u64>, ()>) {
 
 #[test]
 fn writers_of_one_record_exclude_each_other() {
-    // Once: its prime is looked for.
     let hasher = Hasher::new(1);
     let (a, b) = (name(&hasher, b"a"), name(&hasher, b"b"));
     model(move || {
@@ -179,7 +155,6 @@ fn an_insertion_and_a_removal_disturb_no_other_entry() {
 /// "A walk finds the old name, or the new one, or both in turn, never neither."
 #[test]
 fn a_rename_is_never_seen_half_done() {
-    // Once: its prime is looked for.
     let hasher = Hasher::new(1);
     let (a, b) = (name(&hasher, b"a"), name(&hasher, b"b"));
     model(move || {
@@ -191,12 +166,12 @@ fn a_rename_is_never_seen_half_done() {
                 shared.0.relink(&[(Id(1), a.hash(), b.hash())], None, || write(&shared.1, &b, 1));
             })
         };
-        // As `Core::attempt` looks one name up; `None` is for an attempt that is void.
+        // As `Core::walk` looks one name up; `None` is for an attempt that is void.
         let look = |name: &Name<'_>| {
             let (index, record) = &*shared;
             let found = index.search(index.extent(), name.hash(), |_| {
                 let seq = record.begin();
-                record.shape_if_named(DIR, name).map(|_| seq)
+                record.flags_if_named(DIR, name).map(|_| seq)
             });
             match found {
                 Ok(seq) => {
@@ -213,17 +188,17 @@ fn a_rename_is_never_seen_half_done() {
     });
 }
 
-/// As `Core::attempt` looks one name up: its version, or that it is not there; `None` is for an attempt that is void.
+/// As `Core::walk` looks one name up: its version, or that it is not there; `None` is for an attempt that is void.
 fn look((index, records): &(Index, [Record; 3]), name: &Name<'_>) -> Option<Option<u64>> {
     let found = index.search(index.extent(), name.hash(), |id| {
         let record = &records[id.0 as usize];
         let seq = record.begin();
-        record.shape_if_named(DIR, name).map(|_| (record, seq, record.sight()))
+        record.flags_if_named(DIR, name).map(|_| (record, seq, record.inline_handle()))
     });
     match found {
-        Ok((record, seq, sight)) => {
+        Ok((record, seq, handle)) => {
             settle_reads();
-            (seq & 1 == 0 && record.is_unchanged(seq)).then_some(Some(sight.word))
+            (seq & 1 == 0 && record.is_unchanged(seq)).then_some(Some(handle.word))
         }
         Err(miss) => index.still_misses(miss).then_some(None),
     }
@@ -349,11 +324,11 @@ fn an_entry_does_not_change_in_place_under_its_holder() {
         };
         let (record, dentry) = &*shared;
         let seq = record.begin();
-        let version = record.sight().word;
+        let version = record.inline_handle().word;
         if seq & 1 == 0 && dentry.hold().is_some() {
             settle_reads();
             if record.is_unchanged(seq) {
-                assert_eq!(record.sight().word, version);
+                assert_eq!(record.inline_handle().word, version);
             }
             dentry.release();
         }
@@ -385,42 +360,23 @@ fn a_detached_entry_dies_exactly_once() {
 
 #[test]
 fn an_id_does_not_mean_the_next_entry_of_its_slot() {
-    // As `Core::is_linked` and `Core::bury` do it.
-    let hasher = Hasher::new(1);
-    let (a, b) = (name(&hasher, b"a"), name(&hasher, b"b"));
-    model(move || {
-        let slot = Arc::new((Record::default(), Dentry::<u64>::default()));
-        write(&slot.0, &a, 0);
-        slot.0.rewrite(&Count::default()).unlink();
-        let next = {
-            let slot = slot.clone();
-            thread::spawn(move || {
-                slot.1.next_generation();
-                write(&slot.0, &b, 1);
-            })
-        };
-        let (shape, told) = slot.0.linked_as();
-        assert!(!shape.is_linked() || told.unwrap_or_else(|| slot.1.generation()) == 1);
-        next.join().expect("no panic");
-    });
-}
-
-#[test]
-fn an_id_means_its_entry_as_long_as_that_is_linked() {
-    // The entry is renamed meanwhile, which leaves its generation alone.
+    // As `Core::is_linked` and `Core::retire_entry` do it.
     let hasher = Hasher::new(1);
     let (a, b) = (name(&hasher, b"a"), name(&hasher, b"b"));
     model(move || {
         let record = Arc::new(Record::default());
-        write(&record, &a, 1);
-        let renamer = {
+        write(&record, &a, 0);
+        record.rewrite(&Count::default()).unlink();
+        let next = {
             let record = record.clone();
-            thread::spawn(move || record.rewrite(&Count::default()).place(DIR, &b))
+            thread::spawn(move || {
+                record.next_generation();
+                write(&record, &b, 1);
+            })
         };
-        let (shape, told) = record.linked_as();
-        assert!(shape.is_linked() && told.is_none_or(|generation| generation == 1));
-        renamer.join().expect("no panic");
-        assert_eq!(record.linked_as().1, Some(1));
+        let (flags, generation) = record.flags_and_generation();
+        assert!(!flags.is_linked() || generation == 1);
+        next.join().expect("no panic");
     });
 }
 
@@ -428,81 +384,69 @@ const START: Id = Id(1);
 const MOVING: Id = Id(2);
 const FILE: Id = Id(3);
 
-/// A table of notes, records and their counts.
-type Noted = (Notes, [Record; 4], [Count; 4]);
+/// A path cache, records and their counts.
+type Cached = (PathCache, [Record; 4], [Count; 4]);
 
-/// What a note about a path of one directory is found by: the digest is that of its bytes, which no model needs more of.
+/// What the path cache knows a path of one directory by: the digest is that of its bytes, which no model needs more of.
 fn key(path: u8) -> Key {
     Key { digest: Digest([u64::from(path); 2]), bytes: 1 }
 }
 
-/// Notes that `path` leads over [`MOVING`] to [`FILE`].
-fn note(noted: &Noted, path: u8) {
-    note_with(noted, path, noted.1[FILE.0 as usize].sight());
+/// Inserts that `path` leads over [`MOVING`] to [`FILE`].
+fn insert(cached: &Cached, path: u8) {
+    insert_with(cached, path, cached.1[FILE.0 as usize].inline_handle());
 }
 
 /// The same with another handle.
-fn note_with((notes, records, _): &Noted, path: u8, sight: Sight) {
-    let hold = |id: Id| (id, records[id.0 as usize].begin());
-    let holds = [hold(FILE), hold(MOVING)];
-    let (end, sight) = (End::Positive(Kind::Other), Some(sight));
-    let finding = Finding { foot: hold(START).1, holds: &holds, end, sight };
-    notes.note(key(path), finding, 0);
+fn insert_with((paths, records, _): &Cached, path: u8, handle: InlineHandle) {
+    let read = [START, MOVING, FILE].map(|id| (id.0, records[id.0 as usize].begin()));
+    paths.insert(key(path), &read, Some(Kind::Other), Some(handle), 0);
 }
 
 /// Writes one of the records.
-fn rewrite((_, records, counts): &Noted, id: Id, name: &Name<'_>, version: u64) {
+fn rewrite((_, records, counts): &Cached, id: Id, name: &Name<'_>, version: u64) {
     write_counted(&records[id.0 as usize], &counts[id.0 as usize], name, version);
 }
 
-/// What it was noted of that `path` leads over [`MOVING`], whose name that is, to [`FILE`].
-fn noted(path: u8, name: &Name<'_>, file: &Name<'_>) -> Noted {
+/// A path cache in which `path` leads over [`MOVING`], whose name that is, to [`FILE`].
+fn cached(path: u8, name: &Name<'_>, file: &Name<'_>) -> Cached {
     let make = || (Record::default(), Count::default());
     let [a, b, c, d] = std::array::from_fn(|_| make());
-    let noted = (Notes::new(0), [a.0, b.0, c.0, d.0], [a.1, b.1, c.1, d.1]);
-    rewrite(&noted, MOVING, name, 1);
-    rewrite(&noted, FILE, file, 1);
+    let cached = (PathCache::new(0), [a.0, b.0, c.0, d.0], [a.1, b.1, c.1, d.1]);
+    rewrite(&cached, MOVING, name, 1);
+    rewrite(&cached, FILE, file, 1);
     // In the other place, so that the next one is written over the first.
-    note(&noted, path);
-    note(&noted, b'z');
-    noted
+    insert(&cached, path);
+    insert(&cached, b'z');
+    cached
 }
 
-/// Whether a note about `path` holds, as `Core::leap_by_note` looks.
-fn holds((notes, _, counts): &Noted, path: u8) -> bool {
-    let known = notes.find(key(path));
-    known.is_some_and(|known| {
-        assert_eq!(known.end(), End::Positive(Kind::Other));
-        known.holds(&counts[START.0 as usize], counts)
+/// What the path cache has for `path`, as `Core::cached_path` asks.
+fn get((paths, _, counts): &Cached, path: u8) -> Option<PathEnd> {
+    paths.get(key(path), START, |id| Some(counts.get(id.0 as usize)?.get()))
+}
+
+/// The version of what `path` is believed to lead to.
+fn believed(cached: &Cached, path: u8) -> Option<u64> {
+    get(cached, path).map(|end| {
+        assert_eq!((end.id, end.kind), (FILE, Some(Kind::Other)));
+        version_of(end.handle.expect("inserted with its handle"))
     })
 }
 
-/// The version of what `path` is believed to lead to: as `Core::leap_by_note`, which takes it from the note, and as `Core::miss_by_note`, which relies
-/// on what it has read of the record at the end.
-fn believed((notes, records, counts): &Noted, path: u8) -> Option<u64> {
-    let known = notes.find(key(path))?;
-    let noted = known.sight();
-    let read = records[known.id.0 as usize].sight();
-    settle_reads();
-    known.holds(&counts[START.0 as usize], counts).then(|| {
-        assert_eq!(noted, Some(read));
-        version_of(read)
-    })
-}
-
-/// G6: as `Core::leap_by_note` looks at the handle of what a note leads to, and as an entry is unlinked and its slot reused.
+/// G6: as `Core::cached_path` looks at the handle of what is at the end, and as an entry is unlinked and its slot reused.
 #[test]
-fn what_a_note_leads_to_is_not_reused_under_its_reader() {
+fn what_a_cached_path_leads_to_is_not_reused_under_its_reader() {
     let hasher = Hasher::new(1);
     let (a, file) = (name(&hasher, b"a"), name(&hasher, b"file"));
     model(move || {
-        let shared = Arc::new((noted(b'a', &a, &file), Epoch::new(), AtomicU32::new(0)));
+        let shared = Arc::new((cached(b'a', &a, &file), Epoch::new(), AtomicU32::new(0)));
         let reader = {
             let shared = shared.clone();
             thread::spawn(move || {
-                let (noted, epoch, handle) = &*shared;
+                let (cached, epoch, handle) = &*shared;
                 let _pin = epoch.enter();
-                if holds(noted, b'a') {
+                if get(cached, b'a').is_some() {
                     assert_eq!(handle.load(Ordering::Relaxed), 0, "reused under a reader");
                 }
             })
@@ -518,36 +462,36 @@ fn what_a_note_leads_to_is_not_reused_under_its_reader() {
     });
 }
 
-/// The handle is no part of a record: what a reader finds by a note that another thread has just written was there before.
+/// The handle is no part of a record: what a reader finds by a path that another thread has just inserted was there before.
 #[test]
-fn what_a_note_leads_to_was_filled_before() {
+fn what_a_cached_path_leads_to_was_filled_before() {
     let hasher = Hasher::new(1);
     let (a, file) = (name(&hasher, b"a"), name(&hasher, b"file"));
     model(move || {
-        let shared = Arc::new((noted(b'b', &a, &file), AtomicU32::new(0)));
+        let shared = Arc::new((cached(b'b', &a, &file), AtomicU32::new(0)));
         let maker = {
             let shared = shared.clone();
             thread::spawn(move || {
                 shared.1.store(1, Ordering::Relaxed);
                 rewrite(&shared.0, FILE, &file, 2);
-                note(&shared.0, b'a');
+                insert(&shared.0, b'a');
             })
         };
-        if holds(&shared.0, b'a') {
+        if get(&shared.0, b'a').is_some() {
             assert_eq!(shared.1.load(Ordering::Relaxed), 1);
         }
         maker.join().expect("no panic");
-        assert!(holds(&shared.0, b'a'));
+        assert!(get(&shared.0, b'a').is_some());
     });
 }
 
 /// G1: `a/file` was there with the later handle at no time.
 #[test]
-fn a_note_is_not_believed_of_what_came_after_its_directory_was_renamed() {
+fn a_cached_path_is_not_believed_of_what_came_after_its_directory_was_renamed() {
     let hasher = Hasher::new(1);
     let (a, b, file) = (name(&hasher, b"a"), name(&hasher, b"b"), name(&hasher, b"file"));
     model(move || {
-        let shared = Arc::new(noted(b'a', &a, &file));
+        let shared = Arc::new(cached(b'a', &a, &file));
         let mover = {
             let shared = shared.clone();
             thread::spawn(move || {
@@ -563,11 +507,11 @@ fn a_note_is_not_believed_of_what_came_after_its_directory_was_renamed() {
 
 /// The count tells of a rewriting before anything of it can be seen.
 #[test]
-fn a_note_is_not_believed_of_an_end_that_has_begun_to_change() {
+fn a_cached_path_is_not_believed_of_an_end_that_has_begun_to_change() {
     let hasher = Hasher::new(1);
     let (a, file) = (name(&hasher, b"a"), name(&hasher, b"file"));
     model(move || {
-        let shared = Arc::new(noted(b'a', &a, &file));
+        let shared = Arc::new(cached(b'a', &a, &file));
         let writer = {
             let shared = shared.clone();
             thread::spawn(move || rewrite(&shared, FILE, &file, 2))
@@ -578,18 +522,18 @@ fn a_note_is_not_believed_of_an_end_that_has_begun_to_change() {
     });
 }
 
-/// Counts are summed up: an older one than was noted would make good for a later one.
+/// Counts are summed up: an older one than was inserted would make good for a later one.
 #[test]
-fn a_note_is_believed_of_no_count_that_is_older_than_it() {
+fn a_cached_path_is_believed_of_no_count_that_is_older_than_it() {
     let hasher = Hasher::new(1);
     let (a, b, file) = (name(&hasher, b"a"), name(&hasher, b"b"), name(&hasher, b"file"));
     model(move || {
-        let shared = Arc::new(noted(b'a', &a, &file));
+        let shared = Arc::new(cached(b'a', &a, &file));
         let mover = {
             let shared = shared.clone();
             thread::spawn(move || {
                 drop(shared.1[START.0 as usize].rewrite(&shared.2[START.0 as usize]));
-                note(&shared, b'a');
+                insert(&shared, b'a');
                 rewrite(&shared, MOVING, &b, 1);
                 rewrite(&shared, FILE, &file, 2);
             })
@@ -599,19 +543,19 @@ fn a_note_is_believed_of_no_count_that_is_older_than_it() {
     });
 }
 
-/// The path of one note with the records of another.
+/// The path of one entry with the records of another.
 #[test]
-fn a_note_that_is_written_over_is_not_believed_half() {
+fn a_cached_path_that_is_replaced_is_not_believed_half() {
     let hasher = Hasher::new(1);
     let (a, b, file) = (name(&hasher, b"a"), name(&hasher, b"b"), name(&hasher, b"file"));
     model(move || {
-        let shared = noted(b'a', &a, &file);
-        // What the first note says is no longer true.
+        let shared = cached(b'a', &a, &file);
+        // What was inserted is no longer true.
         rewrite(&shared, MOVING, &b, 1);
         let shared = Arc::new(shared);
         let writer = {
             let shared = shared.clone();
-            thread::spawn(move || note(&shared, b'b'))
+            thread::spawn(move || insert(&shared, b'b'))
         };
         assert_eq!(believed(&shared, b'a'), None);
         writer.join().expect("no panic");
@@ -620,16 +564,16 @@ fn a_note_that_is_written_over_is_not_believed_half() {
     });
 }
 
-/// The path of one note with the handle of another.
+/// The path of one entry with the handle of another.
 #[test]
-fn a_handle_is_that_of_the_note_which_is_believed() {
+fn a_handle_is_that_of_the_path_which_is_believed() {
     let hasher = Hasher::new(1);
     let (a, file) = (name(&hasher, b"a"), name(&hasher, b"file"));
     model(move || {
-        let shared = Arc::new(noted(b'a', &a, &file));
+        let shared = Arc::new(cached(b'a', &a, &file));
         let writer = {
             let shared = shared.clone();
-            thread::spawn(move || note_with(&shared, b'b', sight_of(2)))
+            thread::spawn(move || insert_with(&shared, b'b', handle_of(2)))
         };
         assert!(matches!(believed(&shared, b'a'), None | Some(1)));
         writer.join().expect("no panic");

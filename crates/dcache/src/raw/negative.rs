@@ -4,44 +4,41 @@
 //! the index and in its directory. Nothing is allocated, retired or moved between buckets.
 //!
 //! # What may change in place
-//! An entry that is no directory and whose handle is a word ([`Shape::SIGHTED`]), and only while nobody else holds it:
-//! the last reference is exchanged for DEAD, so that no walk can take one meanwhile. Its record changes under its
+//! An entry whose handle is a word ([`Flags::INLINE_HANDLE`]) and that has nothing below it, and only while no other thread
+//! holds it: the last reference is exchanged for DEAD, so that no walk can take one meanwhile. Its record changes under its
 //! sequence count as in a rename: a walk believes what it read of the record only if the count is the same at its end.
 //!
 //! # Why no grace period is needed
 //! A walk that has met the entry may still be reading it. It reads the record, which is atomic and checked by the count,
-//! and never the handle in the dentry: that is read for a record without the handle, or by who holds the entry. A
-//! directory's handle is read unheld, so directories do not change in place. What owns memory is no word.
-//! All ids of the removed file become stale: the generation moves on before the record is rewritten (R1 in `record.rs`).
+//! and never the handle in the dentry: that is read for a record without an inline handle, or by a holder of the entry.
+//! What owns memory is no word. All ids of the removed file become stale: the generation moves on under the same count.
 
 use super::{
     Core, Id,
     name::Name,
-    record::{Shape, Sight},
+    record::Flags,
     tree::{Aftermath, Entry},
 };
-use crate::{Handle, Kind};
+use crate::Handle;
 
 impl<H: Handle> Core<H> {
     /// Makes a linked entry negative if it may become so in place, and no one but `users` callers holds it. Returns the
     /// negative entry that has to go for it, if there is one. [dir lock]
     pub(crate) fn become_negative(&self, dir: Id, id: Id, users: u64) -> Option<Option<Id>> {
         let (record, dentry) = (self.record(id), self.dentry(id));
-        let shape = record.shape();
-        let may = shape.has(Shape::SIGHTED)
+        let flags = record.flags();
+        let may = flags.has(Flags::INLINE_HANDLE)
             && !std::mem::needs_drop::<H>()
             // In a complete directory a negative entry would be of no use.
-            && !self.record(dir).shape().has(Shape::COMPLETE)
+            && !self.record(dir).flags().has(Flags::COMPLETE)
             && dentry.begin_change(users);
         if !may {
             return None;
         }
-        dentry.next_generation();
-        dentry.set_deadline(0);
-        record.set_stamp(self.expiry.stamp());
+        record.set_deadline(0);
         let rewrite = self.rewrite(id);
-        rewrite.seed(0, 0);
-        rewrite.shape(Shape::linked(None, 0, shape.name_len()));
+        rewrite.next_generation();
+        rewrite.flags(Flags::linked(None, 0, flags.name_len()));
         drop(rewrite);
         dentry.end_change(0);
         self.used(id).set(true);
@@ -53,35 +50,29 @@ impl<H: Handle> Core<H> {
     /// entry where it may not. [dir lock]
     pub(crate) fn become_positive(
         &self,
-        dir: Id,
         id: Id,
         name: &Name<'_>,
         entry: Entry<H>,
     ) -> Result<(), Entry<H>> {
         let (record, dentry) = (self.record(id), self.dentry(id));
-        let word = entry.child.as_ref().and_then(|(kind, handle, _)| match kind {
-            Kind::Directory => None,
-            kind => handle.to_word().map(|word| (*kind, word)),
-        });
-        let may = record.shape().is_negative() && entry.ttl.is_none() && !std::mem::needs_drop::<H>();
+        let word = entry.child.as_ref().and_then(|(kind, handle, _)| Some((*kind, handle.to_word()?)));
+        let may = record.flags().is_negative() && entry.ttl.is_none() && !std::mem::needs_drop::<H>();
         let Some((kind, word)) = word.filter(|_| may) else { return Err(entry) };
         if !dentry.begin_change(0) {
             return Err(entry);
         }
-        dentry.next_generation();
+        let search = self.may_search_all(&entry);
         let handle = entry.child.map(|(_, handle, _)| handle);
         // SAFETY: DEAD keeps everyone from taking a reference, and unheld readers do not look at a word's handle
         // (the module's text). What was here before is a word, or nothing.
         unsafe { dentry.set_handle(handle) };
-        dentry.set_deadline(0);
-        dentry.set_position(0);
-        record.set_stamp(self.expiry.still(entry.asked.stamp));
+        record.set_deadline(0);
         let rewrite = self.rewrite(id);
-        rewrite.sight(Sight { word, generation: dentry.generation() });
-        rewrite.shape(Shape::linked(Some(kind), Shape::SIGHTED, name.bytes.len()));
+        rewrite.next_generation();
+        rewrite.inline_handle(word);
+        rewrite.flags(Flags::linked(Some(kind), search | Flags::INLINE_HANDLE, name.bytes.len()));
         drop(rewrite);
         self.memory.drop_negative();
-        self.dentry(dir).disturb_order();
         self.used(id).set(true);
         self.count_held(1);
         dentry.end_change(1);
@@ -99,8 +90,8 @@ impl<H: Handle> Core<H> {
                 if self.record(id).parent() != dir {
                     continue;
                 }
-                let shape = self.record(id).shape();
-                if !shape.is_linked() || shape.is_negative() {
+                let flags = self.record(id).flags();
+                if !flags.is_linked() || flags.is_negative() {
                     return;
                 }
                 let bytes = self.name_of_linked(id);

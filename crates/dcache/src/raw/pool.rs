@@ -427,10 +427,10 @@ impl<H: Handle> Core<H> {
                 Retired::LongName(name) => Some(name),
                 Retired::Entry(id) => {
                     ids.push(id);
-                    let positive = !self.record(id).shape().is_negative();
-                    // SAFETY: the grace period is over, and `bury` retired the slot once.
+                    let positive = !self.record(id).flags().is_negative();
+                    // SAFETY: the grace period is over, and `retire_entry` retired the slot once.
                     let (handle, name) = unsafe { self.dentry(id).clear(positive) };
-                    self.record(id).forget_shape();
+                    self.record(id).clear_flags();
                     drop(handle);
                     name
                 }

@@ -7,12 +7,13 @@
 
 use super::{
     Core, Id,
+    epoch::Pin,
     fill::Known,
     name::Name,
-    record::{Shape, settle_reads},
+    record::{Flags, settle_reads},
     walk::{ATTEMPTS, Found},
 };
-use crate::Handle;
+use crate::{Handle, Seen};
 
 impl<H: Handle> Core<H> {
     /// Looks one name up without a lock. Returns the entry held.
@@ -29,6 +30,34 @@ impl<H: Handle> Core<H> {
         Known::Unknown
     }
 
+    /// Looks one name up by value where nothing is special about it, without a read set: `None` leaves it to a walk.
+    /// [epoch]
+    #[inline(always)]
+    pub(crate) fn see_step(&self, pin: &Pin<'_>, dir: Id, name: &Name<'_>) -> Option<Option<Seen<H>>> {
+        let above = self.record(dir);
+        let above_seq = above.begin();
+        if !above.flags().is_open_directory() || !self.is_surely_in_tree(dir) {
+            return None;
+        }
+        let Found { id, record, seq, flags } = self.find_short(self.index.extent(), dir, name)?;
+        let is_negative = flags.is_negative();
+        if flags.has(Flags::TIMED) || !is_negative && !flags.is_plain_end() {
+            return None;
+        }
+        self.used(id).touch();
+        // SAFETY: found linked inside the pin, and positive; what is read is believed below.
+        let seen = (!is_negative).then(|| unsafe { self.see_record(id, record, flags) });
+        settle_reads();
+        if (above_seq | seq) & 1 != 0 || !above.is_unchanged(above_seq) || !record.is_unchanged(seq) {
+            return None;
+        }
+        let counters = pin.counters();
+        counters.walks.add(1);
+        counters.components.add(1);
+        if is_negative { counters.negative.add(1) } else { counters.found.add(1) };
+        Some(seen)
+    }
+
     /// One attempt; `None` if something was rewritten meanwhile. [epoch]
     #[inline]
     fn try_step(&self, dir: Id, name: &Name<'_>) -> Option<Known> {
@@ -38,14 +67,9 @@ impl<H: Handle> Core<H> {
         let above = self.record(dir);
         let seq = above.begin();
         match self.find(self.index.extent(), dir, name) {
-            Ok(found) => self.take_step(dir, &found),
+            Ok(found) => self.take_step(&found),
+            Err(_) if !above.flags().has(Flags::COMPLETE) => Some(Known::Unknown),
             Err(miss) => {
-                // A directory that has expired may lack names that are there by now.
-                let is_complete =
-                    above.shape().has(Shape::COMPLETE) && above.stamp() >= self.horizon_above(dir);
-                if !is_complete {
-                    return Some(Known::Unknown);
-                }
                 settle_reads();
                 (seq & 1 == 0 && above.is_unchanged(seq) && self.index.still_misses(miss))
                     .then_some(Known::Negative)
@@ -54,18 +78,18 @@ impl<H: Handle> Core<H> {
     }
 
     #[inline]
-    fn take_step(&self, dir: Id, found: &Found<'_>) -> Option<Known> {
-        let &Found { id, record, seq, shape } = found;
-        let is_believed = !self.expiry.ever() && !shape.has(Shape::TIMED) || !self.is_outdated(dir, id);
-        if seq & 1 != 0 || !is_believed {
+    fn take_step(&self, found: &Found<'_>) -> Option<Known> {
+        let &Found { id, record, seq, flags } = found;
+        let has_expired = flags.has(Flags::TIMED) && self.expiry.is_past(record.deadline());
+        if seq & 1 != 0 || has_expired {
             return (seq & 1 == 0).then_some(Known::Unknown);
         }
         self.used(id).touch();
-        if !shape.is_negative() && !self.hold(id) {
+        if !flags.is_negative() && !self.hold(id) {
             return None;
         }
         settle_reads();
-        match (record.is_unchanged(seq), shape.is_negative()) {
+        match (record.is_unchanged(seq), flags.is_negative()) {
             (true, true) => Some(Known::Negative),
             (true, false) => Some(Known::Positive(id)),
             (false, true) => None,

@@ -2,21 +2,15 @@
 //!
 //! Every mutation here follows one that the file system has already made. Slots are allocated before a directory
 //! is locked and what was unlinked is buried after it is unlocked, as both may evict, and so lock, elsewhere.
-//!
-//! **Sticky seeds.** A directory gets the seed that its name implies and keeps it when it is renamed. Whoever then
-//! makes a new directory under the old name would give it the same seed, and do so again and again: all of these
-//! directories' equally named children would share one bucket. So the seeds of renamed directories are noted in a
-//! small counting filter, and a new directory whose seed is in it gets a random one. A false alarm costs
-//! a wrong guess of the prefetcher, no more.
 
 use super::{
     Core, Id,
     dentry::LongName,
     expiry::Asked,
     name::Name,
-    record::{Record, Shape, Sight},
+    record::Flags,
 };
-use crate::sync::{AtomicU8, Backoff, Ordering, lock};
+use crate::sync::{Backoff, lock};
 use crate::{Child, Handle, Kind};
 use std::time::Duration;
 
@@ -32,8 +26,6 @@ pub(crate) struct Entry<H> {
     pub(crate) asked: Asked,
     /// Whether a scan brings it in, not a look-up.
     pub(crate) cold: bool,
-    /// Its place in the file system's order of the directory, where known.
-    pub(crate) position: Option<u64>,
     /// Whether the caller gets a reference.
     pub(crate) held: bool,
 }
@@ -41,11 +33,11 @@ pub(crate) struct Entry<H> {
 impl<H> Entry<H> {
     pub(crate) fn positive(child: Child<H>, asked: Asked) -> Self {
         let Child { handle, kind, search, ttl } = child;
-        Entry { child: Some((kind, handle, search)), ttl, asked, cold: false, position: None, held: true }
+        Entry { child: Some((kind, handle, search)), ttl, asked, cold: false, held: true }
     }
 
     pub(crate) fn negative(ttl: Option<Duration>, asked: Asked) -> Self {
-        Entry { child: None, ttl, asked, cold: false, position: None, held: false }
+        Entry { child: None, ttl, asked, cold: false, held: false }
     }
 
     pub(crate) fn into_child(self) -> Option<Child<H>> {
@@ -73,7 +65,7 @@ impl Aftermath {
 impl<H: Handle> Core<H> {
     /// Buries and evicts what a mutation left over. No lock may be held.
     pub(crate) fn settle(&self, aftermath: Aftermath) {
-        aftermath.dead.into_iter().for_each(|id| self.bury(id));
+        aftermath.dead.into_iter().for_each(|id| self.retire_entry(id));
         if let Some(id) = aftermath.evict {
             self.evict(id);
         }
@@ -92,20 +84,15 @@ impl<H: Handle> Core<H> {
         }
     }
 
-    /// The linked entries of a directory, negative ones too, in the order in which they came. [dir lock]
+    /// The linked entries of a directory, negative ones too. [dir lock]
     pub(crate) fn children(&self, dir: Id) -> impl Iterator<Item = Id> {
-        self.siblings_from(self.dentry(dir).first_child())
-    }
-
-    /// An entry and those that came to its directory after it. [dir lock]
-    pub(crate) fn siblings_from(&self, first: Id) -> impl Iterator<Item = Id> {
         let some = |id: Id| (id != Id::NONE).then_some(id);
-        std::iter::successors(some(first), move |&id| some(self.dentry(id).next()))
+        std::iter::successors(some(self.dentry(dir).first_child()), move |&id| some(self.dentry(id).next()))
     }
 
     /// The name as it is hashed in `dir`. The caller holds `dir`, or is on the way through it.
     pub(crate) fn name_in<'n>(&self, dir: Id, bytes: &'n [u8]) -> Option<Name<'n>> {
-        self.hasher.name(self.record(dir).seed(), bytes)
+        self.hasher.name(dir, bytes)
     }
 
     /// The entry of that name, expired or not. [dir lock]
@@ -115,7 +102,7 @@ impl<H: Handle> Core<H> {
             let found = self.index.search(self.index.extent(), name.hash(), |id| {
                 // A record below this directory cannot change now, so it needs no second look; others may, and
                 // then they are not below this directory.
-                (self.record(id).shape_if_named(dir, name).is_some() && self.is_long_name(id, name))
+                (self.record(id).flags_if_named(dir, name).is_some() && self.is_long_name(id, name))
                     .then_some(id)
             });
             match found {
@@ -139,36 +126,27 @@ impl<H: Handle> Core<H> {
     #[must_use]
     fn link(&self, dir: Id, name: &Name<'_>, old: Option<Id>, id: Id, entry: Entry<H>) -> Option<Id> {
         let (record, dentry) = (self.record(id), self.dentry(id));
-        let Entry { child, ttl, asked, cold, position, held } = entry;
+        let search = self.may_search_all(&entry);
+        let Entry { child, ttl, cold, held, .. } = entry;
         let kind = child.as_ref().map(|(kind, ..)| *kind);
-        let search = child.as_ref().is_some_and(|(.., search)| *search && self.expiry.may_open(asked));
-        let word = |(kind, handle, _): &(Kind, H, bool)| {
-            if *kind == Kind::Directory { None } else { handle.to_word() }
-        };
-        let word = child.as_ref().and_then(word);
-        let sight = word.map(|word| Sight { word, generation: dentry.generation() });
+        let word = child.as_ref().and_then(|(_, handle, _)| handle.to_word());
         // SAFETY: the slot came from `allocate` and is not linked yet.
         unsafe { dentry.fill(child.map(|(_, handle, _)| handle), boxed(name)) };
-        dentry.set_position(position.unwrap_or(0));
         dentry.revive(held, false);
-        record.set_stamp(self.expiry.still(asked.stamp));
-        dentry.set_deadline(self.expiry.deadline(ttl));
+        record.set_deadline(self.expiry.deadline(ttl));
         self.used(id).set(!cold);
-        let flags = if search { Shape::SEARCH } else { 0 }
-            | if ttl.is_some() { Shape::TIMED } else { 0 }
-            | if sight.is_some() { Shape::SIGHTED } else { 0 };
-        let shape = Shape::linked(kind, flags, name.bytes.len());
+        let flags = search
+            | if ttl.is_some() { Flags::TIMED } else { 0 }
+            | if word.is_some() { Flags::INLINE_HANDLE } else { 0 };
+        let flags = Flags::linked(kind, flags, name.bytes.len());
         let (added, freed) = self.index.insert(name.hash(), id, old, || {
             if let Some(old) = old {
                 self.unlink_record(old);
             }
             let rewrite = self.rewrite(id);
-            match sight {
-                Some(sight) => rewrite.sight(sight),
-                None => rewrite.seed(self.seed_for(name), 0),
-            }
+            rewrite.inline_handle(word.unwrap_or(0));
             rewrite.place(dir, name);
-            rewrite.shape(shape);
+            rewrite.flags(flags);
         });
         self.settle_overflow(added);
         self.give_back(freed);
@@ -176,9 +154,6 @@ impl<H: Handle> Core<H> {
         self.add_child(dir, id);
         if held {
             self.count_held(1);
-        }
-        if kind.is_some() && position.is_none() {
-            self.dentry(dir).disturb_order();
         }
         if kind.is_none() {
             self.memory.add_negative();
@@ -190,6 +165,13 @@ impl<H: Handle> Core<H> {
         None
     }
 
+    /// The flag of a directory that everyone may search, if the answer to the question may still say so.
+    /// [dir lock of its parent]
+    pub(crate) fn may_search_all(&self, entry: &Entry<H>) -> u32 {
+        let search = entry.child.as_ref().is_some_and(|(.., search)| *search);
+        if search && self.expiry.may_open(entry.asked) { Flags::SEARCH } else { 0 }
+    }
+
     /// Makes a held entry that is in no index: the answer to a question that is out of date by now, or one that
     /// must not be remembered.
     pub(crate) fn link_detached(&self, dir: Id, id: Id, child: Child<H>) {
@@ -199,24 +181,16 @@ impl<H: Handle> Core<H> {
         }
         // SAFETY: as in `link`.
         unsafe { self.dentry(id).fill(Some(handle), None) };
-        let record = self.record(id);
-        record.set_stamp(self.expiry.stamp());
-        self.dentry(id).set_deadline(0);
+        self.record(id).set_deadline(0);
         let rewrite = self.rewrite(id);
-        rewrite.seed(self.hasher.salt(0, self.fresh_salt()), 0);
         rewrite.place(dir, &Name::NONE);
-        rewrite.shape(Shape::linked(Some(kind), if search { Shape::SEARCH } else { 0 }, 0));
+        rewrite.flags(Flags::linked(Some(kind), if search { Flags::SEARCH } else { 0 }, 0));
         rewrite.unlink();
         drop(rewrite);
         self.settle_overflow(0);
         self.dentry(dir).pin();
         self.dentry(id).revive(true, true);
         self.count_held(1);
-    }
-
-    fn seed_for(&self, name: &Name<'_>) -> u64 {
-        let natural = name.seed();
-        if self.moved.may_contain(natural) { self.hasher.salt(natural, self.fresh_salt()) } else { natural }
     }
 
     /// Takes an entry out of index and directory; its own count is the caller's business. [dir lock]
@@ -229,7 +203,7 @@ impl<H: Handle> Core<H> {
 
     /// Makes a record unfindable. [bucket seq]
     fn unlink_record(&self, id: Id) {
-        if self.record(id).shape().is_directory() {
+        if self.record(id).flags().is_directory() {
             self.expiry.begin_detached();
         }
         self.rewrite(id).unlink();
@@ -248,7 +222,7 @@ impl<H: Handle> Core<H> {
     }
 
     fn let_go(&self, id: Id, aftermath: &mut Aftermath) {
-        if self.record(id).shape().is_directory() {
+        if self.record(id).flags().is_directory() {
             aftermath.childless.push(id);
         }
         if self.dentry(id).detach() {
@@ -258,14 +232,13 @@ impl<H: Handle> Core<H> {
 
     /// [dir lock]
     fn add_child(&self, dir: Id, id: Id) {
-        let last = self.dentry(dir).last_child();
-        self.dentry(id).set_prev(last);
-        self.dentry(id).set_next(Id::NONE);
-        match last {
-            Id::NONE => self.dentry(dir).set_first_child(id),
-            last => self.dentry(last).set_next(id),
+        let first = self.dentry(dir).first_child();
+        self.dentry(id).set_prev(Id::NONE);
+        self.dentry(id).set_next(first);
+        if first != Id::NONE {
+            self.dentry(first).set_prev(id);
         }
-        self.dentry(dir).set_last_child(id);
+        self.dentry(dir).set_first_child(id);
     }
 
     /// [dir lock]
@@ -275,16 +248,9 @@ impl<H: Handle> Core<H> {
             Id::NONE => self.dentry(dir).set_first_child(next),
             prev => self.dentry(prev).set_next(next),
         }
-        match next {
-            Id::NONE => self.dentry(dir).set_last_child(prev),
-            next => self.dentry(next).set_prev(prev),
+        if next != Id::NONE {
+            self.dentry(next).set_prev(prev);
         }
-    }
-
-    /// Puts an entry at the end of its directory's list. [dir lock]
-    pub(crate) fn move_child_to_end(&self, dir: Id, id: Id) {
-        self.remove_child(dir, id);
-        self.add_child(dir, id);
     }
 
     /// `name` now is `child`; answers its entry, held.
@@ -316,7 +282,7 @@ impl<H: Handle> Core<H> {
     /// Gives the negative entry of that name an inode, if there is one and it may have that.
     fn create_in_place(&self, dir: Id, name: &Name<'_>, child: Child<H>) -> Result<Id, Child<H>> {
         // Without the lock at first: most names that are created are not cached.
-        let is_negative = |id: Id| self.record(id).shape().is_negative();
+        let is_negative = |id: Id| self.record(id).flags().is_negative();
         let hint = {
             let _pin = self.epoch.enter();
             self.find(self.index.extent(), dir, name).is_ok_and(|found| is_negative(found.id))
@@ -327,7 +293,7 @@ impl<H: Handle> Core<H> {
         let _dir = self.lock_dir(dir);
         let Some(id) = self.find_locked(dir, name).filter(|&id| is_negative(id)) else { return Err(child) };
         let entry = Entry::positive(child, self.expiry.ask());
-        match self.become_positive(dir, id, name, entry) {
+        match self.become_positive(id, name, entry) {
             Ok(()) => {
                 self.flights.overtake(dir, name);
                 Ok(id)
@@ -391,7 +357,7 @@ impl<H: Handle> Core<H> {
 
     /// Notes in the slot `spare` that `name` is not there. [dir lock]
     fn leave_negative(&self, dir: Id, name: &Name<'_>, spare: Id, aftermath: &mut Aftermath) {
-        if self.record(dir).shape().has(Shape::COMPLETE) {
+        if self.record(dir).flags().has(Flags::COMPLETE) {
             self.cancel(spare, name.bytes.len());
         } else {
             let entry = Entry::negative(None, self.expiry.ask());
@@ -559,7 +525,7 @@ impl<H: Handle> Core<H> {
     /// What is known to have the name. [dir lock]
     fn find_positive(&self, dir: Id, name: &Name<'_>) -> Option<Id> {
         let found = self.find_locked(dir, name)?;
-        (!self.record(found).shape().is_negative() && self.is_in_tree(dir)).then_some(found)
+        (!self.record(found).flags().is_negative() && self.is_in_tree(dir)).then_some(found)
     }
 
     /// Whether `id` is `dir` or above it: then a file system could not have moved it there, and the cache
@@ -576,8 +542,8 @@ impl<H: Handle> Core<H> {
     fn relink(&self, room: usize, moves: &[(Id, Id, Id, &Name<'_>)], replaced: Option<Id>) {
         let hashes: Vec<_> =
             moves.iter().map(|&(id, .., to)| (id, self.record(id).hash(), to.hash())).collect();
-        for &(id, from, to, _) in moves {
-            self.carry_horizon(id);
+        let elsewhere = || moves.iter().filter(|(_, from, to, _)| from != to);
+        for &(id, from, to, _) in elsewhere() {
             self.dentry(to).pin();
             self.remove_child(from, id);
         }
@@ -590,7 +556,7 @@ impl<H: Handle> Core<H> {
             let rewrites: Vec<_> = moves.iter().map(|&(id, ..)| self.rewrite(id)).collect();
             for (rewrite, &(id, _, dir, name)) in rewrites.iter().zip(moves) {
                 rewrite.place(dir, name);
-                rewrite.shape(self.moved_shape(self.record(id), name));
+                rewrite.flags(self.record(id).flags().renamed(name.bytes.len()));
                 old_names.extend(self.dentry(id).swap_long(boxed(name)));
             }
         });
@@ -598,70 +564,15 @@ impl<H: Handle> Core<H> {
         self.settle_names(room, added, &lens);
         self.give_back(freed);
         self.retire_names(old_names);
-        for &(id, from, to, _) in moves {
-            self.dentry(to).disturb_order();
+        for &(id, from, to, _) in elsewhere() {
             self.add_child(to, id);
             // The caller holds both directories, so this is not the end of one.
             self.dentry(from).unpin();
         }
-    }
-
-    /// Before a move: what had expired where the entry was stays expired where it goes; the entry itself has just
-    /// been shown to exist.
-    fn carry_horizon(&self, id: Id) {
-        let (record, above) = (self.record(id), self.horizon_above(id));
-        if record.stamp() < above {
-            self.rewrite(id).flags(0, Shape::COMPLETE | Shape::SEARCH);
-        }
-        if record.shape().is_directory() {
-            record.set_horizon(record.horizon().max(above));
-        }
-        record.set_stamp(self.expiry.stamp());
-    }
-
-    /// The shape of a record that is being renamed. A directory's seed no longer follows from its name.
-    fn moved_shape(&self, record: &Record, name: &Name<'_>) -> Shape {
-        let shape = record.shape();
-        if shape.is_directory() && !shape.has(Shape::MOVED) {
-            self.moved.insert(record.seed());
-        }
-        let moved = if shape.is_directory() { Shape::MOVED } else { 0 };
-        shape.renamed(name.bytes.len(), moved)
     }
 }
 
 /// A long name's bytes as the dentry keeps them.
 fn boxed(name: &Name<'_>) -> Option<LongName> {
     name.is_long().then(|| Box::new(name.bytes.into()))
-}
-
-/// A counting filter over the seeds of renamed directories. Counts that reach 255 stay there.
-pub(crate) struct MovedSeeds {
-    counts: Box<[AtomicU8]>,
-}
-
-impl MovedSeeds {
-    const SLOTS: usize = if cfg!(any(loom, shuttle)) { 4 } else { 8192 };
-
-    pub(crate) fn new() -> Self {
-        MovedSeeds { counts: (0..Self::SLOTS).map(|_| AtomicU8::new(0)).collect() }
-    }
-
-    fn slot(&self, seed: u64) -> &AtomicU8 {
-        &self.counts[seed as usize % Self::SLOTS]
-    }
-
-    fn may_contain(&self, seed: u64) -> bool {
-        self.slot(seed).load(Ordering::Relaxed) != 0
-    }
-
-    fn insert(&self, seed: u64) {
-        let up = |count: u8| Some(count.saturating_add(1));
-        let _ = self.slot(seed).fetch_update(Ordering::Relaxed, Ordering::Relaxed, up);
-    }
-
-    pub(crate) fn remove(&self, seed: u64) {
-        let down = |count: u8| (count != u8::MAX).then(|| count.saturating_sub(1));
-        let _ = self.slot(seed).fetch_update(Ordering::Relaxed, Ordering::Relaxed, down);
-    }
 }

@@ -1,37 +1,36 @@
-//! The walk: from a path to an entry without a lock, a shared write or a dependent chain of misses.
+//! The walk: from a path to an entry without a lock, a shared write or a copy of the path.
 //!
-//! An attempt goes down component by component and notes each record's sequence count. At the end, when it has
-//! taken its one reference, it looks whether all counts are what they were. If so, every record was linked where
-//! it was found from the moment it was read until that look: that is the instant of G1. If not, it begins anew,
-//! and gives up after [`ATTEMPTS`] with [`Reason::Busy`], which a caller meets as he meets a miss: by asking for
-//! one component under its directory's lock. It never waits (G3).
+//! A walk is a sequence of steps: bucket, record, next bucket. Each step keeps the record's sequence count in the *read
+//! set*. At the end, when the walk has taken its one reference, it looks whether all counts are what they were. If so, every
+//! record was linked where it was found from the moment it was read until that look: that is the instant of G1. If not,
+//! the walk begins anew, and gives up after [`ATTEMPTS`] with [`Reason::Busy`], which a caller meets as it meets a miss: by
+//! asking for one component under its directory's lock. It never waits (G3).
 //!
 //! A miss, too, is believed only if bucket and directory are unchanged at the end: so a walk does not miss a name
 //! that is being renamed under both its names. In a complete directory it means ENOENT (G2).
 //!
-//! Most walks are one leap (`leap.rs`), from the end of the path up. Where it does not get there, `glide` goes down as
-//! long as components are plain, and `step` takes any. In `glide` the hash of each component is computed under the seed that the
-//! component before implies ("sticky seeds"), not under the one that its record holds; the two are compared
-//! afterwards. As that branch is predicted, the processor is already fetching the next bucket and record while it
-//! still waits for this one.
+//! A bucket follows from its directory's number and the name, not from the directory's record. As the comparison of a
+//! record is predicted, the processor fetches the next bucket while it still waits for this record: a cold component costs
+//! one wait for memory, not two.
+//!
+//! Before the first step a walk asks the path cache, if that has helped this thread lately (`path_cache.rs`), and what it has
+//! found by steps alone it inserts there. [`advance`](Core::advance) takes plain components: directories that everyone may
+//! search, and what has no deadline. [`step_any`](Core::step_any) takes all others.
 
 use super::{
     Core, Id,
     epoch::Pin,
-    expiry::NEVER,
     index::{Extent, Miss},
-    leap::{Leap, Route},
-    name::{NAME_MAX, Name, Text},
-    notes,
-    record::{Record, Shape, Sight, settle_reads},
+    name::{NAME_MAX, Name, PATH_MAX, Text},
+    path_cache::{self, Key, PathEnd},
+    record::{Flags, InlineHandle, Record, settle_reads},
 };
 use crate::{DentryId, Handle, Kind, Reason, Seen};
-use std::time::Instant;
 
 /// Attempts that are overtaken by writers before a walk gives up.
 pub(super) const ATTEMPTS: usize = 16;
-/// Components whose counts are kept without an allocation.
-pub(super) const SHALLOW: usize = 16;
+/// Records whose counts are kept without an allocation.
+const SHALLOW: usize = 16;
 
 /// Where a walk begins and how it ends.
 #[derive(Clone, Copy)]
@@ -41,10 +40,10 @@ pub(crate) struct Request<'p> {
     /// `..` does not lead above this, nor above the root.
     pub(crate) floor: Option<DentryId>,
     pub(crate) path: &'p [u8],
-    /// Answer a symbolic link that is the last component, without a slash behind it.
+    /// Return a symbolic link that is the last component, without a slash behind it.
     pub(crate) keep_last_link: bool,
-    /// Whether what is found is to be held, which is done in its dentry.
-    pub(crate) holds: bool,
+    /// One of a batch: the path cache has no part in it.
+    pub(crate) is_batched: bool,
 }
 
 /// How an attempt ended.
@@ -69,25 +68,25 @@ pub(crate) struct Stop {
 }
 
 /// The records that an attempt relies on, with the counts they had.
-pub(super) struct Trail {
+pub(super) struct ReadSet {
     /// How many of `first` are in use.
-    pub(super) len: usize,
+    len: usize,
     /// All counts, or-ed: even if every one was.
-    pub(super) counts: u32,
-    pub(super) first: [(u32, u32); SHALLOW],
+    counts: u32,
+    first: [(u32, u32); SHALLOW],
     more: Vec<(u32, u32)>,
     /// The miss at the end.
     miss: Option<Miss>,
 }
 
-impl Trail {
-    fn beginning_at(id: Id, seq: u32) -> Trail {
+impl ReadSet {
+    fn beginning_at(id: Id, seq: u32) -> ReadSet {
         let mut first = [(0, 0); SHALLOW];
         first[0] = (id.0, seq);
-        Trail { len: 1, counts: seq, first, more: Vec::new(), miss: None }
+        ReadSet { len: 1, counts: seq, first, more: Vec::new(), miss: None }
     }
 
-    #[inline]
+    #[inline(always)]
     fn push(&mut self, id: Id, seq: u32) {
         if self.len == SHALLOW {
             self.more.extend_from_slice(&self.first);
@@ -111,45 +110,41 @@ impl Trail {
 
 /// An attempt on its way down.
 pub(super) struct Descent<'t, 'p> {
-    pub(super) extent: Extent,
-    pub(super) text: Text<'p, 't>,
+    extent: Extent,
+    text: Text<'p, 't>,
     /// Where in the path the walk has come to: to its end, or to something else than a slash.
-    pub(super) at: usize,
-    pub(super) here: Here,
-}
-
-/// The directory that an attempt has reached; the last one on its trail.
-#[derive(Clone, Copy)]
-pub(super) struct Here {
-    pub(super) id: Id,
-    /// Under which its children are hashed.
-    pub(super) seed: u64,
-    /// What is below and has a lower stamp has expired.
-    pub(super) horizon: u32,
-    /// The caller was asked whether it may be searched, and said yes.
+    at: usize,
+    /// The directory that it has reached; the last one of its read set.
+    here: Id,
+    /// The directory cannot be reached from the root: what is cached in it may be out of date.
+    is_detached: bool,
+    /// The caller was asked whether it may search the directory, and said yes.
     may_search: bool,
-    /// What was known of the directory itself, that it is complete and who may search it, has expired.
-    pub(super) is_outdated: bool,
-}
-
-impl Here {
-    pub(super) fn at(id: Id, seed: u64, horizon: u32) -> Here {
-        Here { id, seed, horizon, may_search: false, is_outdated: false }
-    }
+    /// All components were plain so far: the path cache may have them.
+    is_plain: bool,
+    reads: ReadSet,
 }
 
 impl Descent<'_, '_> {
     #[inline(always)]
-    pub(super) fn is_at_end(&self) -> bool {
+    fn is_at_end(&self) -> bool {
         self.at >= self.text.bytes.len()
     }
 
-    fn stop(&self, why: Reason) -> End {
-        End::Stopped(Stop { dir: self.here.id, link: None, rest: self.at, why })
+    fn stop(&mut self, why: Reason) -> End {
+        self.is_plain = false;
+        End::Stopped(Stop { dir: self.here, link: None, rest: self.at, why })
+    }
+
+    /// Goes on from `id`, which was found by its name, and the name before `end`.
+    #[inline(always)]
+    fn go_on(&mut self, id: Id, end: usize) {
+        (self.here, self.is_detached, self.may_search) = (id, false, false);
+        self.at = self.text.skip_slashes(end);
     }
 
     /// The end at a name that is not cached.
-    fn miss(&self, name: &Name<'_>, is_complete: bool) -> End {
+    fn miss(&mut self, name: &Name<'_>, is_complete: bool) -> End {
         let at = self.at;
         match is_complete {
             _ if name.bytes.len() > NAME_MAX => self.stop(Reason::NameTooLong),
@@ -164,40 +159,126 @@ pub(super) struct Found<'a> {
     pub(super) id: Id,
     pub(super) record: &'a Record,
     pub(super) seq: u32,
-    pub(super) shape: Shape,
+    pub(super) flags: Flags,
 }
 
 /// A record was rewritten: the attempt is void.
-struct Moving;
+pub(super) struct Changed;
 
 impl<H: Handle> Core<H> {
-    /// Walks. `settle` is called with how it ended, inside the pin and before the last look at the counts; it answers
+    /// Walks. `finish` is called with how it ended, inside the pin and before the last look at the counts; it returns
     /// `false` where the end has died meanwhile. If the attempt turns out void after that, `undo` is called.
     ///
-    /// For those who want references these are [`hold_end`](Self::hold_end) and [`release_end`](Self::release_end).
-    #[inline]
+    /// For callers that want references these are [`hold_end`](Self::hold_end) and [`release_end`](Self::release_end).
     pub(crate) fn walk(
         &self,
         pin: &mut Pin<'_>,
-        request: &Request<'_>,
+        (request, text): (&Request<'_>, Text<'_, '_>),
         may_search: &mut impl FnMut(&H) -> bool,
-        settle: impl FnMut(&End) -> bool,
-        undo: impl FnMut(&End),
+        mut finish: impl FnMut(&End) -> bool,
+        mut undo: impl FnMut(&End),
     ) -> End {
-        pin.trials().learn_from_notes(pin.counters().walks.get());
-        let plan = self.prefetch.plan(self.index.extent(), pin.trials());
-        let begun = plan.timed.then(Instant::now);
-        let mut tail = Text::TAIL;
-        let mut route = Route::new(Text::new(request.path, &mut tail));
-        if plan.prefetch {
-            pin.counters().prefetched.add(1);
-            self.prefetch_walk(request, &mut route);
+        for _ in 0..ATTEMPTS {
+            let mut descent = self.begin(request, text);
+            let end = match self.advance(&mut descent, request.keep_last_link) {
+                Some(end) => Ok(end),
+                None => self.descend(pin, request, may_search, &mut descent),
+            };
+            if let Ok(end) = end
+                && finish(&end)
+            {
+                if self.is_unchanged(&descent.reads) {
+                    self.count_walk(pin, &end, descent.reads.components());
+                    if !request.is_batched
+                        && !text.is_one_name()
+                        && pin.hit_rate().learn(pin.counters().walks.get() - 1)
+                        && descent.is_plain
+                    {
+                        self.insert_path(request, &descent.reads);
+                    }
+                    return end;
+                }
+                undo(&end);
+            }
+            pin.counters().retries.add(1);
         }
-        let end = self.walk_counted(pin, request, &route, may_search, settle, undo);
-        if let Some(begun) = begun {
-            pin.trials().learn(plan, begun.elapsed());
-        }
+        let end = End::Stopped(Stop { dir: request.start, link: None, rest: 0, why: Reason::Busy });
+        // The caller holds the start.
+        finish(&end);
+        self.count_walk(pin, &end, 0);
         end
+    }
+
+    /// Counts a walk as users count them.
+    pub(super) fn count_walk(&self, pin: &Pin<'_>, end: &End, components: usize) {
+        let counters = pin.counters();
+        counters.walks.add(1);
+        counters.components.add(components as u64);
+        match end {
+            End::Found(_) => counters.found.add(1),
+            End::Negative { complete: false, .. } => counters.negative.add(1),
+            End::Negative { complete: true, .. } => counters.complete_negative.add(1),
+            End::Stopped(stop) => counters.stopped[stop.why as usize].add(1),
+        }
+    }
+
+    /// Asks the path cache, if that has helped lately, and counts the walk if that ends it. What is at the end was linked at an
+    /// instant during the call; its number may be used for as long as the pin lasts (L1 in `path_cache.rs`).
+    #[inline(always)]
+    pub(crate) fn cached_path(
+        &self,
+        pin: &Pin<'_>,
+        request: &Request<'_>,
+        text: Text<'_, '_>,
+    ) -> Option<PathEnd> {
+        // A step costs less.
+        if text.is_one_name() || !pin.hit_rate().is_worth_it(pin.counters().walks.get()) || !self.is_surely_in_tree(request.start) {
+            return None;
+        }
+        let key = self.path_key(request)?;
+        let count = |id: Id| Some(self.counts.get_if_made(id.0)?.get());
+        let end = self.paths.get(key, request.start, count)?;
+        if end.kind == Some(Kind::Symlink) && !request.keep_last_link {
+            return None;
+        }
+        self.used(end.id).touch();
+        let counters = pin.counters();
+        counters.walks.add(1);
+        counters.cached_paths.add(1);
+        counters.components.add(end.components as u64);
+        if end.kind.is_some() { counters.found.add(1) } else { counters.negative.add(1) };
+        Some(end)
+    }
+
+    /// What the path cache knows a path by. Slashes before it have no meaning.
+    #[inline(always)]
+    fn path_key(&self, request: &Request<'_>) -> Option<Key> {
+        let path = match request.path {
+            [b'/', rest @ ..] => rest,
+            path => path,
+        };
+        let is_in_range = (1..=PATH_MAX).contains(&path.len());
+        is_in_range.then(|| Key { digest: self.hasher.digest(request.start, path), bytes: path.len() })
+    }
+
+    /// Inserts what a walk has found by plain steps alone into the path cache. [epoch]
+    #[inline(never)]
+    fn insert_path(&self, request: &Request<'_>, reads: &ReadSet) {
+        let records = &reads.first[..reads.len];
+        let is_short = reads.more.is_empty() && (2..=path_cache::DIRS + 2).contains(&records.len());
+        let (Some(key), Some(&(end, seq)), true) = (self.path_key(request), records.last(), is_short) else {
+            return;
+        };
+        let record = self.record(Id(end));
+        let (flags, handle) = (record.flags(), record.inline_handle());
+        settle_reads();
+        if !record.is_unchanged(seq) {
+            return;
+        }
+        let handle = flags.has(Flags::INLINE_HANDLE).then_some(handle);
+        let inserted = &self.epoch.thread_slot().counters.inserted_paths;
+        inserted.add(1);
+        self.paths.insert(key, records, flags.kind(), handle, inserted.get());
     }
 
     /// Takes the references that an end stands for, or none.
@@ -217,42 +298,36 @@ impl<H: Handle> Core<H> {
     #[inline(always)]
     pub(crate) unsafe fn see(&self, id: Id) -> Seen<H> {
         let record = self.record(id);
-        let shape = record.shape();
-        let kind = shape.kind().unwrap_or(Kind::Other);
-        let sight = shape.has(Shape::SIGHTED).then(|| record.sight());
         // SAFETY: as the caller promises.
-        unsafe { self.see_by(id, kind, sight) }
+        unsafe { self.see_record(id, record, record.flags()) }
+    }
+
+    /// The same where the record is at hand.
+    ///
+    /// # Safety
+    /// As for [`see`](Self::see).
+    #[inline(always)]
+    pub(super) unsafe fn see_record(&self, id: Id, record: &Record, flags: Flags) -> Seen<H> {
+        let kind = flags.kind().unwrap_or(Kind::Other);
+        let handle = flags.has(Flags::INLINE_HANDLE).then(|| record.inline_handle());
+        // SAFETY: as the caller promises.
+        unsafe { self.see_by(id, kind, handle) }
     }
 
     /// The same of an entry of which this is known.
     ///
     /// # Safety
-    /// As for [`see`](Self::see), and `sight` must be that entry's.
+    /// As for [`see`](Self::see), and `handle` must be that entry's.
     #[inline(always)]
-    pub(crate) unsafe fn see_by(&self, id: Id, kind: Kind, sight: Option<Sight>) -> Seen<H> {
-        if let Some(Sight { word, generation }) = sight
+    pub(crate) unsafe fn see_by(&self, id: Id, kind: Kind, handle: Option<InlineHandle>) -> Seen<H> {
+        if let Some(InlineHandle { word, generation }) = handle
             && let Some(handle) = H::from_word(word)
         {
             return Seen { id: DentryId::new(id, generation), handle, kind };
         }
-        let dentry = self.dentry(id);
         // SAFETY: as the caller promises.
-        let handle = unsafe { dentry.handle() }.clone();
-        Seen { id: DentryId::new(id, dentry.generation()), handle, kind }
-    }
-
-    /// What a note may keep of an entry.
-    ///
-    /// # Safety
-    /// As for [`see`](Self::see).
-    pub(super) unsafe fn sight(&self, id: Id) -> Option<Sight> {
-        let (record, dentry) = (self.record(id), self.dentry(id));
-        if record.shape().has(Shape::SIGHTED) {
-            return Some(record.sight());
-        }
-        // SAFETY: as the caller promises.
-        let word = unsafe { dentry.handle() }.to_word()?;
-        Some(Sight { word, generation: dentry.generation() })
+        let handle = unsafe { self.dentry(id).handle() }.clone();
+        Seen { id: DentryId::new(id, self.record(id).generation()), handle, kind }
     }
 
     /// Looks at what was found, and takes the references that any other end stands for. To be called inside of a pin.
@@ -302,251 +377,201 @@ impl<H: Handle> Core<H> {
         }
     }
 
-    /// A walk as users count them.
+    /// Begins an attempt.
     #[inline(always)]
-    pub(crate) fn walk_counted(
-        &self,
-        pin: &mut Pin<'_>,
-        request: &Request<'_>,
-        route: &Route<'_, '_>,
-        may_search: &mut impl FnMut(&H) -> bool,
-        settle: impl FnMut(&End) -> bool,
-        undo: impl FnMut(&End),
-    ) -> End {
-        pin.counters().walks.add(1);
-        let (end, components) = self.walk_inside(pin, request, route, may_search, settle, undo);
-        let counters = pin.counters();
-        counters.components.add(components as u64);
-        match end {
-            End::Found(_) => counters.found.add(1),
-            End::Negative { complete: false, .. } => counters.negative.add(1),
-            End::Negative { complete: true, .. } => counters.complete_negative.add(1),
-            End::Stopped(stop) => counters.stopped[stop.why as usize].add(1),
+    pub(super) fn begin<'t, 'p>(&self, request: &Request<'p>, text: Text<'p, 't>) -> Descent<'t, 'p> {
+        let start = request.start;
+        let reads = ReadSet::beginning_at(start, self.record(start).begin());
+        let is_detached = !self.is_surely_in_tree(start);
+        Descent {
+            extent: self.index.extent(),
+            text,
+            at: text.skip_slashes(0),
+            here: start,
+            is_detached,
+            may_search: false,
+            is_plain: !is_detached && self.record(start).flags().is_open_directory(),
+            reads,
         }
-        end
-    }
-
-    /// The walk itself: how it ended, and how many components it resolved.
-    #[inline(always)]
-    fn walk_inside(
-        &self,
-        pin: &mut Pin<'_>,
-        request: &Request<'_>,
-        route: &Route<'_, '_>,
-        may_search: &mut impl FnMut(&H) -> bool,
-        mut settle: impl FnMut(&End) -> bool,
-        mut undo: impl FnMut(&End),
-    ) -> (End, usize) {
-        let undo_leap = |end: &End| {
-            pin.counters().retries.add(1);
-            undo(end);
-        };
-        if let Some(ended) = self.leap_to_end(request, route, &mut settle, undo_leap) {
-            return ended;
-        }
-        let (end, components) = self.attempt(pin, request, may_search, settle, undo, route.text);
-        if let End::Found(found) = end
-            && components <= notes::DIRS + 1
-            && pin.counters().walks.get().is_multiple_of(notes::PATIENCE)
-        {
-            self.note_found(request, route, found);
-        }
-        (end, components)
-    }
-
-    /// A walk that is not one leap.
-    #[inline(never)]
-    fn attempt(
-        &self,
-        pin: &mut Pin<'_>,
-        request: &Request<'_>,
-        may_search: &mut impl FnMut(&H) -> bool,
-        mut settle: impl FnMut(&End) -> bool,
-        mut undo: impl FnMut(&End),
-        text: Text<'_, '_>,
-    ) -> (End, usize) {
-        for _ in 0..ATTEMPTS {
-            let start = self.record(request.start);
-            // Apart from the rest, as it would be copied with it.
-            let mut trail = Trail::beginning_at(request.start, start.begin());
-            let mut descent = Descent {
-                extent: self.index.extent(),
-                text,
-                at: text.skip_slashes(0),
-                here: self.stand_on(request.start, start),
-            };
-            let end = self.descend(pin, request, may_search, &mut descent, &mut trail);
-            if let Ok(end) = end
-                && settle(&end)
-            {
-                if self.is_unchanged(&trail) {
-                    return (end, trail.components());
-                }
-                undo(&end);
-            }
-            pin.counters().retries.add(1);
-        }
-        let end = End::Stopped(Stop { dir: request.start, link: None, rest: 0, why: Reason::Busy });
-        // The caller holds the start.
-        settle(&end);
-        (end, 0)
     }
 
     #[inline]
-    fn is_unchanged(&self, trail: &Trail) -> bool {
+    pub(super) fn is_unchanged(&self, reads: &ReadSet) -> bool {
         settle_reads();
         let all = |part: &[(u32, u32)]| part.iter().all(|&(id, seq)| self.record(Id(id)).is_unchanged(seq));
-        trail.counts & 1 == 0
-            && all(&trail.first[..trail.len.min(SHALLOW)])
-            && (trail.more.is_empty() || all(&trail.more))
-            && trail.miss.is_none_or(|miss| self.index.still_misses(miss))
+        reads.counts & 1 == 0
+            && all(&reads.first[..reads.len.min(SHALLOW)])
+            && (reads.more.is_empty() || all(&reads.more))
+            && reads.miss.is_none_or(|miss| self.index.still_misses(miss))
     }
 
-    /// Goes on as long as there is nothing special about the components.
-    #[inline(always)]
-    fn advance(&self, descent: &mut Descent<'_, '_>, trail: &mut Trail) {
-        loop {
-            match self.leap(descent, trail) {
-                Leap::There if descent.is_at_end() => return,
-                Leap::There => {}
-                Leap::Nowhere if self.glide(descent, trail) => {}
-                Leap::Before | Leap::Nowhere | Leap::Stuck => return,
-            }
-        }
-    }
-
-    /// Goes on one by one as long as there is nothing special about a component: it is found in its bucket, and is a
-    /// directory that everyone may search, or the last one and no link. Everything else is left to `descend`. Tells
-    /// whether to leap from here, behind a directory that was renamed.
+    /// Goes on as long as components are plain; returns the end if that is where they lead.
     ///
-    /// Not inlined, and on copies of what it needs, so that all of it fits the registers.
+    /// On copies of what it needs, so that all of it fits the registers.
     #[inline(never)]
-    fn glide(&self, descent: &mut Descent<'_, '_>, trail: &mut Trail) -> bool {
-        let Here { mut id, mut seed, mut horizon, is_outdated, .. } = descent.here;
-        if is_outdated || !self.record(id).shape().is_open_directory() {
-            return false;
+    fn advance(&self, descent: &mut Descent<'_, '_>, keep_last_link: bool) -> Option<End> {
+        if descent.is_detached || !self.record(descent.here).flags().is_open_directory() {
+            return None;
         }
-        let (extent, text) = (descent.extent, descent.text);
-        let (mut at, mut len, mut counts) = (descent.at, trail.len, 0);
-        let mut was_renamed = false;
-        'component: while at < text.bytes.len() && !was_renamed {
-            let (name, end) = self.hasher.split(seed, text, at);
-            if name.begins_with_dot() || name.is_long() {
+        let Descent { extent, text, mut at, here: mut id, ref mut reads, .. } = *descent;
+        let len = text.bytes.len();
+        let mut end = None;
+        while at < len {
+            let (name, behind) = self.hasher.split(id, text, at);
+            if name.begins_with_dot() || name.is_long() || reads.len == SHALLOW {
                 break;
             }
-            let is_last = end == text.bytes.len();
-            for candidate in self.index.likely(extent, name.hash()) {
-                let record = self.record(candidate);
-                let seq = record.begin();
-                let Some(shape) = record.shape_if_named(id, &name) else { continue };
-                let passes = if is_last { shape.is_plain_end() } else { shape.is_open_directory() };
-                let Some(slot) = trail.first.get_mut(len) else { break 'component };
-                if !passes || record.stamp() < horizon {
-                    break 'component;
+            let Some(Found { id: found, seq, flags, .. }) = self.find_short(extent, id, &name) else { break };
+            if behind < len {
+                if !flags.is_open_directory() {
+                    break;
                 }
-                *slot = (candidate.0, seq);
-                len += 1;
-                counts |= seq;
-                id = candidate;
-                was_renamed = record.seed() != name.seed();
-                seed = if was_renamed { record.seed() } else { name.seed() };
-                horizon = horizon.max(record.horizon());
-                at = text.skip_slashes(end);
-                continue 'component;
+            } else if !flags.is_plain_end() {
+                let is_negative = flags.is_negative() && !flags.has(Flags::TIMED);
+                if is_negative || keep_last_link && flags.is_symlink() && !flags.has(Flags::TIMED) {
+                    reads.push(found, seq);
+                    self.used(found).touch();
+                    end = Some(match is_negative {
+                        true => End::Negative { at, end: behind, complete: false },
+                        false => End::Found(found),
+                    });
+                }
+                break;
             }
-            break;
+            reads.push(found, seq);
+            (id, at) = (found, text.skip_slashes(behind));
         }
-        if len != trail.len {
-            descent.here = Here::at(id, seed, horizon);
-            descent.at = at;
-            trail.len = len;
-            trail.counts |= counts;
+        if at >= len && end.is_none() {
+            self.used(id).touch();
+            end = Some(End::Found(id));
         }
-        was_renamed
+        if id != descent.here {
+            (descent.here, descent.may_search) = (id, false);
+        }
+        descent.at = at;
+        end
     }
 
-    /// Goes to the end of the walk.
-    fn descend(
+    /// Finds one name of up to 32 bytes below a directory, with the count and flags that its record had then.
+    #[inline(always)]
+    pub(super) fn find_short(&self, extent: Extent, dir: Id, name: &Name<'_>) -> Option<Found<'_>> {
+        for id in self.index.likely(extent, name.hash()) {
+            let record = self.record(id);
+            let seq = record.begin();
+            if let Some(flags) = record.flags_if_named(dir, name) {
+                return Some(Found { id, record, seq, flags });
+            }
+        }
+        None
+    }
+
+    /// Goes to the end of the walk, from where plain steps ended.
+    #[inline(never)]
+    pub(super) fn descend(
         &self,
         pin: &mut Pin<'_>,
         request: &Request<'_>,
         may_search: &mut impl FnMut(&H) -> bool,
         descent: &mut Descent<'_, '_>,
-        trail: &mut Trail,
-    ) -> Result<End, Moving> {
-        self.advance(descent, trail);
-        while !descent.is_at_end() {
-            if let Some(end) = self.step(pin, request, may_search, descent, trail)? {
+    ) -> Result<End, Changed> {
+        loop {
+            if let Some(end) = self.step_any(pin, request, may_search, descent)? {
                 return Ok(end);
             }
-            self.advance(descent, trail);
+            if let Some(end) = self.advance(descent, request.keep_last_link) {
+                return Ok(end);
+            }
         }
-        self.used(descent.here.id).touch();
-        Ok(End::Found(descent.here.id))
     }
 
-    /// Takes one component, whatever it is; answers how the walk ended if it did.
-    fn step(
+    /// Takes one component, whatever it is; returns how the walk ended if it did.
+    fn step_any(
         &self,
         pin: &mut Pin<'_>,
         request: &Request<'_>,
         may_search: &mut impl FnMut(&H) -> bool,
         descent: &mut Descent<'_, '_>,
-        trail: &mut Trail,
-    ) -> Result<Option<End>, Moving> {
+    ) -> Result<Option<End>, Changed> {
         let here = descent.here;
-        let dir = self.record(here.id);
-        let (name, end) = self.hasher.split(here.seed, descent.text, descent.at);
-        if !dir.shape().is_directory() {
+        if descent.is_at_end() {
+            self.used(here).touch();
+            return Ok(Some(End::Found(here)));
+        }
+        let dir = self.record(here);
+        let (name, end) = self.hasher.split(here, descent.text, descent.at);
+        if !dir.flags().is_directory() {
             return Ok(Some(descent.stop(Reason::NotADirectory)));
         }
-        if !here.may_search && (here.is_outdated || !dir.shape().has(Shape::SEARCH)) {
-            if !self.ask_search(pin, here.id, trail.last(), may_search)? {
+        // What is known of a detached or expired directory's permissions may be out of date as well.
+        let is_outdated = descent.is_detached || self.is_past_deadline(here);
+        if !descent.may_search && (is_outdated || !dir.flags().has(Flags::SEARCH)) {
+            if !self.ask_search(pin, here, descent.reads.last(), may_search)? {
                 return Ok(Some(descent.stop(Reason::Denied)));
             }
-            descent.here.may_search = true;
+            descent.may_search = true;
         }
-        if name.is_dot() || name.is_dot_dot() {
-            if name.is_dot_dot() {
-                if self.is_floor(here.id, request.floor) {
-                    return Ok(Some(descent.stop(Reason::Floor)));
-                }
-                if here.horizon == NEVER {
-                    // It may be in another directory by now.
-                    return Ok(Some(descent.stop(Reason::Expired)));
-                }
-                let parent = dir.parent();
-                trail.push(parent, self.record(parent).begin());
-                descent.here = self.stand_on(parent, self.record(parent));
-            }
+        descent.is_plain &= !descent.may_search && !name.is_dot() && !name.is_dot_dot();
+        if name.is_dot() {
             descent.at = descent.text.skip_slashes(end);
             return Ok(None);
         }
-        let Found { id, record, seq, shape } = match self.find(descent.extent, here.id, &name) {
-            Ok(found) => found,
-            Err(miss) => {
-                let is_complete = !here.is_outdated && dir.shape().has(Shape::COMPLETE);
-                trail.miss = Some(miss);
-                return Ok(Some(descent.miss(&name, is_complete)));
-            }
-        };
-        let is_past = || shape.has(Shape::TIMED) && self.expiry.is_past(self.dentry(id).deadline());
-        if record.stamp() < here.horizon || is_past() {
+        if name.is_dot_dot() && self.is_floor(here, request.floor) {
+            return Ok(Some(descent.stop(Reason::Floor)));
+        }
+        if descent.is_detached {
             return Ok(Some(descent.stop(Reason::Expired)));
         }
-        trail.push(id, seq);
-        if shape.is_negative() {
-            self.used(id).touch();
-            return Ok(Some(End::Negative { at: descent.at, end, complete: false }));
+        if name.is_dot_dot() {
+            let parent = dir.parent();
+            descent.reads.push(parent, self.record(parent).begin());
+            let is_detached = !self.is_surely_in_tree(parent);
+            descent.go_on(parent, end);
+            descent.is_detached = is_detached;
+            return Ok(None);
         }
+        match self.find(descent.extent, here, &name) {
+            Ok(found) => Ok(self.step_to(request, descent, &found, end)),
+            Err(miss) => {
+                descent.is_plain = false;
+                descent.reads.miss = Some(miss);
+                Ok(Some(descent.miss(&name, dir.flags().has(Flags::COMPLETE))))
+            }
+        }
+    }
+
+    /// Goes on to what was found under the name that ends at `end`; returns how the walk ended if it did.
+    fn step_to(
+        &self,
+        request: &Request<'_>,
+        descent: &mut Descent<'_, '_>,
+        found: &Found<'_>,
+        end: usize,
+    ) -> Option<End> {
+        let &Found { id, record, seq, flags } = found;
+        if flags.has(Flags::TIMED) && self.expiry.is_past(record.deadline()) {
+            return Some(descent.stop(Reason::Expired));
+        }
+        descent.reads.push(id, seq);
+        let (dir, at) = (descent.here, descent.at);
         let is_last = end == descent.text.bytes.len();
-        if !is_last && !shape.is_directory() || shape.is_symlink() && !request.keep_last_link {
-            return Ok(Some(self.leave_tree(here.id, id, shape, descent.at, name.bytes.len())));
+        descent.is_plain &= !flags.has(Flags::TIMED);
+        match flags.kind() {
+            None => {
+                self.used(id).touch();
+                descent.is_plain &= is_last;
+                Some(End::Negative { at, end, complete: false })
+            }
+            Some(Kind::Symlink) if !is_last || !request.keep_last_link => {
+                self.used(id).touch();
+                descent.is_plain = false;
+                Some(End::Stopped(Stop { dir, link: Some(id), rest: end, why: Reason::Symlink }))
+            }
+            Some(Kind::Other | Kind::Symlink) if !is_last => Some(descent.stop(Reason::NotADirectory)),
+            Some(_) => {
+                descent.go_on(id, end);
+                None
+            }
         }
-        let horizon = here.horizon.max(record.horizon());
-        descent.here = Here::at(id, record.seed(), horizon);
-        descent.at = descent.text.skip_slashes(end);
-        Ok(None)
     }
 
     /// Whether `..` does not lead up from `id`: where the floor is gone it leads nowhere.
@@ -555,37 +580,15 @@ impl<H: Handle> Core<H> {
         id == Id::ROOT || floor.is_some_and(is_or_gone)
     }
 
-    /// The end of a walk at something that is no directory but has components behind it, or at a link.
-    #[cold]
-    fn leave_tree(&self, dir: Id, id: Id, shape: Shape, at: usize, len: usize) -> End {
-        self.used(id).touch();
-        End::Stopped(if shape.is_symlink() {
-            Stop { dir, link: Some(id), rest: at + len, why: Reason::Symlink }
-        } else {
-            Stop { dir, link: None, rest: at, why: Reason::NotADirectory }
-        })
-    }
-
     /// Finds one name below a directory, with the count that its record had then.
     #[inline]
     pub(super) fn find(&self, extent: Extent, dir: Id, name: &Name<'_>) -> Result<Found<'_>, Miss> {
         self.index.search(extent, name.hash(), |id| {
             let record = self.record(id);
             let seq = record.begin();
-            let shape = record.shape_if_named(dir, name)?;
-            self.is_long_name(id, name).then_some(Found { id, record, seq, shape })
+            let flags = record.flags_if_named(dir, name)?;
+            self.is_long_name(id, name).then_some(Found { id, record, seq, flags })
         })
-    }
-
-    /// Begins at a directory that was not found by its name: the start, or a parent. Its count is on the trail.
-    #[inline]
-    fn stand_on(&self, id: Id, record: &Record) -> Here {
-        // One word at a time: a structure handed about in memory stalls on its own stores: 13 ns of a
-        // walk of two components.
-        let above = if self.is_surely_in_tree(id) { self.horizon_above(id) } else { NEVER };
-        let is_past = || record.shape().has(Shape::TIMED) && self.expiry.is_past(self.dentry(id).deadline());
-        let is_outdated = record.stamp() < above || is_past();
-        Here { id, seed: record.seed(), horizon: record.horizon().max(above), may_search: false, is_outdated }
     }
 
     /// Asks the caller whether a directory may be searched, outside of the pin.
@@ -596,17 +599,26 @@ impl<H: Handle> Core<H> {
         dir: Id,
         seq: u32,
         may_search: &mut impl FnMut(&H) -> bool,
-    ) -> Result<bool, Moving> {
+    ) -> Result<bool, Changed> {
         pin.counters().searches_asked.add(1);
         if seq & 1 != 0 {
-            return Err(Moving);
+            return Err(Changed);
         }
-        // SAFETY: the directory is the start, which is held, or was found linked, or as the parent of something
-        // alive, inside this pin; or it was so after the pin was last left, by the check below.
-        let handle = unsafe { self.dentry(dir).handle() }.clone();
-        let answer = pin.outside(|| may_search(&handle));
+        let record = self.record(dir);
+        let word = record.flags().has(Flags::INLINE_HANDLE).then(|| record.inline_handle().word);
+        let handle = match word.and_then(H::from_word) {
+            Some(handle) => handle,
+            // SAFETY: the directory is the start, which is held, or was found linked, or as the parent of something
+            // alive, inside this pin; or it was so after the pin was last left, by the check below.
+            None => unsafe { self.dentry(dir).handle() }.clone(),
+        };
+        settle_reads();
+        if !record.is_unchanged(seq) {
+            return Err(Changed);
+        }
+        let may = pin.outside(|| may_search(&handle));
         settle_reads();
         // What was found before the pin was left may be gone: go on only from a directory that is still there.
-        if self.record(dir).is_unchanged(seq) { Ok(answer) } else { Err(Moving) }
+        if self.record(dir).is_unchanged(seq) { Ok(may) } else { Err(Changed) }
     }
 }

@@ -125,11 +125,7 @@ impl<'w, H: Inode> Client<'w, H> {
         let may_wait = dir.is_timed && old.is_some() && !*place.is_believed;
         let cache = &self.world.cache;
         match (self.random(12), victim) {
-            (0, _) => self.set(&mut place, new, "told by expire_all", |_| cache.expire_all()),
-            (1, _) => self.set(&mut place, new, "told by expire_subtree", |place| {
-                cache.expire_subtree(&place.entry);
-            }),
-            (2, _) => self.set(&mut place, new, "told by invalidate", |place| {
+            (0..=2, _) => self.set(&mut place, new, "told by invalidate", |place| {
                 cache.invalidate(&place.entry, &name(place.number));
                 *place.is_believed = false;
             }),
@@ -192,8 +188,9 @@ impl<'w, H: Inode> Client<'w, H> {
         }
         let made = self.world.new_dir(self.one_in(4), !self.one_in(3), dir);
         match self.random(6) {
-            0 => self.set(&mut place, Some(Node::Dir(made)), "told by expire_all", |_| {
-                self.world.cache.expire_all();
+            0 => self.set(&mut place, Some(Node::Dir(made)), "told by invalidate", |place| {
+                self.world.cache.invalidate(&place.entry, &name(place.number));
+                *place.is_believed = false;
             }),
             _ => self.create(&mut place, Node::Dir(made)),
         }
@@ -294,15 +291,10 @@ impl<'w, H: Inode> Client<'w, H> {
         let Some(_removed) = dir.removed.try_read().ok().filter(|removed| !**removed) else { return };
         let Some(entry) = self.entry_in(dir, Structure::Shared) else { return };
         let (cache, search) = (&self.world.cache, !dir.search.now());
-        let is_told = dir.is_root() || !self.one_in(4);
-        self.world.change(if is_told { "set_search" } else { "chmod, told by expiry" }, |op| {
+        self.world.change("set_search", |op| {
             self.world.set(&dir.search, search, op);
             self.dawdle();
-            match self.one_in(2) {
-                _ if is_told => cache.set_search(&entry, search),
-                true => cache.expire_all(),
-                false => cache.expire_subtree(&entry.parent()),
-            }
+            cache.set_search(&entry, search);
             self.make_sure_of(&entry, dir, Structure::Shared, |entry| cache.set_search(entry, search));
         });
     }

@@ -3,7 +3,7 @@
 use crate::judge::{Answer, Floor, Part, Question, View, What, Who};
 use crate::truth::{CROWD, Dir, LENGTHS, Node, name};
 use crate::world::{Inode, World, kind_of};
-use dentree_dcache::{Child, DentryId, DentryRef, Fill, Kind, ListCursor, Seen, Walk, WalkOptions};
+use dentree_dcache::{Child, DentryId, DentryRef, Fill, Kind, Seen, Walk, WalkOptions};
 use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -62,8 +62,7 @@ impl<'w, H: Inode> Client<'w, H> {
             34..=38 => self.walk_many(),
             39..=42 => self.look(),
             43..=47 => self.fill(),
-            48..=51 => self.gather(),
-            52..=54 => self.list(),
+            48..=54 => self.gather(),
             55..=57 => self.forget(),
             58..=59 => self.crowd(),
             60..=61 => self.examine_held(),
@@ -327,58 +326,13 @@ impl<'w, H: Inode> Client<'w, H> {
             }
             self.dawdle();
             if let Some(node) = node {
-                completion.enter(&name(number), self.world.child(&dir, &node), position(number));
+                completion.enter(&name(number), self.world.child(&dir, &node));
                 // A directory whose names come and go untold has no end of them.
                 is_whole = true;
             }
         }
         if is_whole && completion.finish() {
-            self.list_in(&entry, &dir);
-        }
-    }
-
-    fn list(&mut self) {
-        let (entry, dir) = self.held();
-        self.list_in(&entry, &dir);
-    }
-
-    fn list_in(&self, entry: &DentryRef<'w, H>, dir: &Arc<Dir>) {
-        let (low, at_once) = (self.world.now(), self.one_in(2));
-        let (mut cursor, mut listed) = (ListCursor::default(), vec![None; dir.slots.len()]);
-        let mut last = None;
-        loop {
-            let max = if at_once { 64 } else { 1 + self.random(3) };
-            let Some(some) = self.world.cache.children(entry, &mut cursor, max) else { return };
-            for child in &some {
-                let number = (0..dir.slots.len()).find(|&number| name(number) == child.name);
-                let number = number.expect("a name of the directory");
-                assert_eq!(child.kind, kind_of(child.handle.ino()));
-                assert!(last.is_none_or(|last| child.position > last), "{last:?}, then {}", child.position);
-                last = Some(child.position);
-                listed[number] = Some(child.handle.ino());
-            }
-            if at_once || some.is_empty() {
-                break;
-            }
-            if self.one_in(4) {
-                cursor = ListCursor::after(some.last().expect("not empty").position);
-            }
-            self.dawdle();
-        }
-        let high = self.world.now();
-        let is_true = if at_once {
-            View::new(low, high).lists(dir, &listed)
-        } else {
-            let one =
-                |(number, found): (usize, &Option<u64>)| View::new(low, high).lists_one(dir, number, *found);
-            listed.iter().enumerate().all(one)
-        };
-        if !is_true {
-            self.fail(
-                &self.at(low, high),
-                dir,
-                &format!("children of {}, at once {at_once}: {listed:?}", dir.ino),
-            );
+            (0..dir.slots.len()).for_each(|number| drop(self.look_up(&entry, &dir, number, true)));
         }
     }
 
@@ -386,9 +340,7 @@ impl<'w, H: Inode> Client<'w, H> {
     fn forget(&mut self) {
         let (cache, (entry, _)) = (&self.world.cache, self.held());
         match self.random(8) {
-            0 => cache.expire_all(),
-            1 => cache.expire_subtree(&entry),
-            2 => drop(self.world.millis.fetch_add(self.random(30) as u64, Ordering::SeqCst)),
+            0..=2 => drop(self.world.millis.fetch_add(self.random(30) as u64, Ordering::SeqCst)),
             _ => cache.invalidate(&entry, &name(self.a_name())),
         }
     }
@@ -459,8 +411,4 @@ impl<'w, H: Inode> Client<'w, H> {
             }
         }
     }
-}
-
-fn position(number: usize) -> u64 {
-    10 * (number as u64 + 1)
 }

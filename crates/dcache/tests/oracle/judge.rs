@@ -53,15 +53,6 @@ impl View {
             }
         }
     }
-
-    /// Whether the names of a directory were these, all at one instant. A listing tells all of them.
-    pub fn lists(&mut self, dir: &Dir, listed: &[Option<u64>]) -> bool {
-        let at = dir.slots.len() - listed.len();
-        let Some((first, rest)) = listed.split_first() else { return true };
-        self.some(&dir.slots[at].value, &mut |view, node| {
-            node.as_ref().map(Node::ino) == *first && view.lists(dir, rest)
-        })
-    }
 }
 
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -308,11 +299,6 @@ impl Dir {
 }
 
 impl View {
-    /// Whether a name of a directory had this inode at an instant.
-    pub fn lists_one(&mut self, dir: &Dir, name: usize, found: Option<u64>) -> bool {
-        self.some(&dir.slots[name].value, &mut |_, node| node.as_ref().map(Node::ino) == found)
-    }
-
     /// Whether all directories above this one had a place at an instant.
     pub fn is_placed(&mut self, dir: &Dir) -> bool {
         let above = |view: &mut View, parent: &std::sync::Weak<Dir>| {

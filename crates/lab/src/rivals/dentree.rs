@@ -52,7 +52,7 @@ impl Dentree {
             this.identify(tree, parent);
             let mut completion = this.cache.begin_complete(&this.directory(parent));
             while let Some((node, _, name)) = entries.next_if(|&(_, of, _)| of == parent) {
-                completion.enter(name, child(tree, node), u64::from(node.0));
+                completion.enter(name, child(tree, node));
             }
             completion.finish();
         }

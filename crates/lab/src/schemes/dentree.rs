@@ -81,56 +81,46 @@ impl Dentree {
     }
 }
 
-/// A path as one string, and where its components begin.
-struct Joined {
-    bytes: [u8; PATH_BYTES],
-    long: Vec<u8>,
-    len: usize,
+/// Calls `with` with a path as one string, which is what the cache takes.
+#[inline(always)]
+fn joined<R>(path: &[&[u8]], with: impl FnOnce(&[u8]) -> R) -> R {
+    let len = path.iter().map(|name| name.len() + 1).sum::<usize>();
+    if len > PATH_BYTES {
+        return with(&path.join(&b'/'));
+    }
+    let (mut bytes, mut at) = ([0; PATH_BYTES], 0);
+    for name in path {
+        copy(name, &mut bytes[at..=at + name.len()]);
+        bytes[at + name.len()] = b'/';
+        at += name.len() + 1;
+    }
+    with(&bytes[..len.saturating_sub(1)])
 }
 
-impl Joined {
-    fn new(path: &[&[u8]]) -> Self {
-        let len = path.iter().map(|name| name.len() + 1).sum::<usize>();
-        let mut joined = Self { bytes: [0; PATH_BYTES], long: Vec::new(), len };
-        if len > PATH_BYTES {
-            joined.long = path.join(&b'/');
-            joined.len = joined.long.len();
-            return joined;
-        }
-        let mut at = 0;
-        for name in path {
-            copy(name, &mut joined.bytes[at..=at + name.len()]);
-            joined.bytes[at + name.len()] = b'/';
-            at += name.len() + 1;
-        }
-        joined.len = len.saturating_sub(1);
-        joined
-    }
-
-    fn bytes(&self) -> &[u8] {
-        if self.long.is_empty() { &self.bytes[..self.len] } else { &self.long }
-    }
-
-    /// How many components begin before a place.
-    fn depth(path: &[&[u8]], place: usize) -> usize {
-        let ends = path.iter().scan(0, |at, name| {
-            *at += name.len() + 1;
-            Some(*at)
-        });
-        ends.take_while(|end| *end <= place).count()
-    }
+/// How many components begin before a place of the string.
+fn depth(path: &[&[u8]], place: usize) -> usize {
+    let ends = path.iter().scan(0, |at, name| {
+        *at += name.len() + 1;
+        Some(*at)
+    });
+    ends.take_while(|end| *end <= place).count()
 }
 
 /// Copies a name to the beginning of `to`. A call of `memmove` costs more than most names take.
-#[inline]
+#[inline(always)]
 fn copy(name: &[u8], to: &mut [u8]) {
-    match (name.first_chunk::<8>(), name.last_chunk::<8>()) {
-        (Some(first), Some(last)) if name.len() <= 16 => {
-            to[..8].copy_from_slice(first);
-            to[name.len() - 8..name.len()].copy_from_slice(last);
-        }
-        (None, _) => to.iter_mut().zip(name).for_each(|(to, byte)| *to = *byte),
-        _ => to[..name.len()].copy_from_slice(name),
+    let len = name.len();
+    if let (1..=7, Some(first)) = (len, name.first()) {
+        to[0] = *first;
+        (1..len).for_each(|at| to[at] = name[at]);
+    } else if let (..=16, Some(first), Some(last)) = (len, name.first_chunk::<8>(), name.last_chunk::<8>()) {
+        to[..8].copy_from_slice(first);
+        to[len - 8..len].copy_from_slice(last);
+    } else if let (..=32, Some(first), Some(last)) = (len, name.first_chunk::<16>(), name.last_chunk::<16>()) {
+        to[..16].copy_from_slice(first);
+        to[len - 16..len].copy_from_slice(last);
+    } else {
+        to[..len].copy_from_slice(name);
     }
 }
 
@@ -141,12 +131,12 @@ impl Scheme for Dentree {
     }
 
     fn walk(&self, path: &[&[u8]]) -> Walked {
-        let joined = Joined::new(path);
-        match self.cache.walk(&self.cache.root(), joined.bytes(), WalkOptions::default(), |_| true) {
+        let walk = |path: &[u8]| self.cache.walk(&self.cache.root(), path, WalkOptions::default(), |_| true);
+        match joined(path, walk) {
             Walk::Found(entry) => Walked { dentry: Self::keep(entry), depth: path.len() },
-            Walk::Negative { at, .. } => Walked { dentry: ABSENT, depth: Joined::depth(path, at) + 1 },
+            Walk::Negative { at, .. } => Walked { dentry: ABSENT, depth: depth(path, at) + 1 },
             Walk::Stopped(stopped) if matches!(stopped.why, Reason::Miss | Reason::NotADirectory) => {
-                Walked { dentry: Self::keep(stopped.dir), depth: Joined::depth(path, stopped.rest) }
+                Walked { dentry: Self::keep(stopped.dir), depth: depth(path, stopped.rest) }
             }
             // Writers were quicker: name by name.
             Walk::Stopped(_) => walk_on(self, path, Walked { dentry: Dentry::ROOT, depth: 0 }),
@@ -154,15 +144,14 @@ impl Scheme for Dentree {
     }
 
     fn resolve(&self, path: &[&[u8]]) -> Resolved {
-        let joined = Joined::new(path);
+        let find = |path: &[u8]| self.cache.find(&self.cache.root(), path, WalkOptions::default(), |_| true);
         loop {
-            return match self.cache.find(&self.cache.root(), joined.bytes(), WalkOptions::default(), |_| true)
-            {
+            return match joined(path, find) {
                 Walk::Found(seen) => Resolved { depth: path.len(), inode: Some(seen.handle) },
-                Walk::Negative { at, .. } => Resolved { depth: Joined::depth(path, at) + 1, inode: None },
+                Walk::Negative { at, .. } => Resolved { depth: depth(path, at) + 1, inode: None },
                 Walk::Stopped(stopped) if stopped.why == Reason::Busy => continue,
                 Walk::Stopped(stopped) => {
-                    Resolved { depth: Joined::depth(path, stopped.rest), inode: Some(*stopped.dir.handle()) }
+                    Resolved { depth: depth(path, stopped.rest), inode: Some(*stopped.dir.handle()) }
                 }
             };
         }
