@@ -1,14 +1,15 @@
 //! The public face of the cache: entries by reference instead of by number.
 
-use crate::raw::fill::Known;
+use crate::builder::BUDGET_MIN;
 use crate::raw::epoch::Pin;
+use crate::raw::fill::Known;
 use crate::raw::name::{INLINE, Text};
 use crate::raw::path_cache::PathEnd;
 use crate::raw::prefetch::TOGETHER;
 use crate::raw::walk::{End, Request, Stop};
 use crate::raw::{Core, Id, complete::Gathering};
 use crate::{
-    Builder, Child, DentryId, DentryRef, Fill, Handle, MemoryStats, Reason, Seen, Stats, Stopped, Walk,
+    Builder, Child, DentryId, DentryRef, Fill, Handle, Kind, MemoryStats, Reason, Seen, Stats, Stopped, Walk,
     WalkOptions,
 };
 use std::{fmt, time::Instant};
@@ -238,6 +239,64 @@ impl<H: Handle> Dcache<H> {
         Ok(found.map(|id| DentryRef::adopt(self, id)))
     }
 
+    /// [Walks](Self::walk) to the end, asking `fill` for each name that the cache does not know, as
+    /// [`lookup_or_fill`](Self::lookup_or_fill) does.
+    ///
+    /// ```
+    /// # use dentree_dcache::*;
+    /// let cache = Dcache::builder().build(Child::directory(2_u64));
+    /// let fill = |dir: &DentryRef<'_, u64>, name: &[u8]| Ok::<_, std::io::Error>(match (*dir.handle(), name) {
+    ///     (2, b"etc") => Fill::Positive(Child::directory(11)),
+    ///     (11, b"hosts") => Fill::Positive(Child::other(12)),
+    ///     _ => Fill::Negative { ttl: None },
+    /// });
+    /// let found = cache.walk_or_fill(&cache.root(), b"etc/hosts", WalkOptions::default(), |_| true, fill)?;
+    /// assert!(matches!(found, Walk::Found(hosts) if *hosts.handle() == 12));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of `fill`.
+    pub fn walk_or_fill<E>(
+        &self,
+        start: &DentryRef<'_, H>,
+        path: &[u8],
+        options: WalkOptions,
+        mut may_search: impl FnMut(&H) -> bool,
+        mut fill: impl FnMut(&DentryRef<'_, H>, &[u8]) -> Result<Fill<H>, E>,
+    ) -> Result<Walk<'_, H>, E> {
+        let (mut from, mut begin) = (self.again(start), 0);
+        loop {
+            let stopped = match self.walk(&from, &path[begin..], options, &mut may_search) {
+                Walk::Stopped(stopped) => stopped,
+                Walk::Negative { at, end } => return Ok(Walk::Negative { at: begin + at, end: begin + end }),
+                found => return Ok(found),
+            };
+            let rest = begin + stopped.rest;
+            let at = rest + path[rest..].iter().take_while(|&&byte| byte == b'/').count();
+            let end = path[at..].iter().position(|&byte| byte == b'/').map_or(path.len(), |len| at + len);
+            let (name, is_last) = (&path[at..end], end == path.len());
+            match stopped.why {
+                Reason::Busy => continue,
+                Reason::Miss | Reason::Expired if name != b".." => {}
+                _ => return Ok(Walk::Stopped(Stopped { rest, ..stopped })),
+            }
+            let dir = stopped.dir;
+            let Some(found) = self.lookup_or_fill(&dir, name, || fill(&dir, name))? else {
+                return Ok(Walk::Negative { at, end });
+            };
+            let stop = |link, rest, why| Ok(Walk::Stopped(Stopped { dir: dir.clone(), link, rest, why }));
+            match found.kind() {
+                Kind::Symlink if !is_last || !options.keep_last_link => {
+                    return stop(Some(found), end, Reason::Symlink);
+                }
+                Kind::Directory => (from, begin) = (found, end),
+                _ if is_last => return Ok(Walk::Found(found)),
+                _ => return stop(None, at, Reason::NotADirectory),
+            }
+        }
+    }
+
     /// Says that `name` in `dir` now is `child`. Whatever had the name loses it.
     pub fn create(&self, dir: &DentryRef<'_, H>, name: &[u8], child: Child<H>) -> DentryRef<'_, H> {
         DentryRef::adopt(self, self.core.create(dir.raw_id(), name, child))
@@ -321,6 +380,19 @@ impl<H: Handle> Dcache<H> {
         self.core.shrink_to(bytes);
     }
 
+    /// Sets another [budget](Builder::memory) and evicts what is over it. The parts that are made once stay as large as the
+    /// first one made them: the path cache and the quota of negative entries.
+    pub fn set_memory(&self, bytes: usize) {
+        self.core.memory.set_budget(bytes.max(BUDGET_MIN));
+        self.core.trim();
+    }
+
+    /// The entries of `dir` that are cached and exist, in no order. All of them where it is [complete](DentryRef::is_complete).
+    pub fn children(&self, dir: &DentryRef<'_, H>) -> Vec<DentryRef<'_, H>> {
+        let held = self.core.hold_children(dir.raw_id());
+        held.into_iter().map(|id| DentryRef::adopt(self, id)).collect()
+    }
+
     /// Begins to enter all entries of `dir`; see [`Completion`].
     pub fn begin_complete(&self, dir: &DentryRef<'_, H>) -> Completion<'_, H> {
         Completion { gathering: self.core.begin_complete(dir.raw_id()), _dir: self.again(dir), cache: self }
@@ -356,7 +428,7 @@ impl<H: Handle> Dcache<H> {
             entries: entries as u64,
             negatives: memory.negatives() as u64,
             memory: MemoryStats {
-                budget: memory.budget,
+                budget: memory.budget(),
                 used,
                 records,
                 dentries,

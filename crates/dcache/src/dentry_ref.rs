@@ -1,7 +1,7 @@
 //! A held entry.
 
 use crate::{Dcache, DentryId, Handle, Kind, raw::Id};
-use std::fmt;
+use std::{fmt, sync::Arc};
 
 /// A counted reference to an entry. While it lives the entry is neither evicted nor reused (G6), also if its name
 /// is unlinked. Dropping it is `dput`.
@@ -64,6 +64,20 @@ impl<'c, H: Handle> DentryRef<'c, H> {
         DentryRef::adopt(self.cache, self.cache.core.hold_parent(self.id))
     }
 
+    /// The path from the root, without a slash before it, as it was at one instant during the call. `None` where no path leads
+    /// to the entry (see [`is_reachable`](Self::is_reachable)).
+    ///
+    /// ```
+    /// # use dentree_dcache::*;
+    /// let cache = Dcache::builder().build(Child::directory(2_u64));
+    /// let etc = cache.create(&cache.root(), b"etc", Child::directory(11));
+    /// let hosts = cache.create(&etc, b"hosts", Child::other(12));
+    /// assert_eq!(hosts.path(), Some(b"etc/hosts".to_vec()));
+    /// ```
+    pub fn path(&self) -> Option<Vec<u8>> {
+        self.cache.core.path_of(self.id)
+    }
+
     /// Whether the entry has become negative: it was [deleted](Dcache::delete) while it had no other reference. Its handle
     /// is that of the file that it stood for.
     pub fn is_negative(&self) -> bool {
@@ -106,6 +120,57 @@ impl<'c, H: Handle> DentryRef<'c, H> {
     /// The cache that the entry is in.
     pub fn cache(&self) -> &'c Dcache<H> {
         self.cache
+    }
+}
+
+/// A reference that owns its cache as well: for what outlives the borrow of a [`DentryRef`], such as open files.
+///
+/// ```
+/// # use dentree_dcache::*;
+/// # use std::sync::Arc;
+/// let cache = Arc::new(Dcache::builder().build(Child::directory(2_u64)));
+/// let etc = OwnedDentry::new(&cache, &cache.create(&cache.root(), b"etc", Child::directory(11)));
+/// let inode = std::thread::spawn(move || *etc.entry().handle());
+/// assert_eq!(inode.join().unwrap(), 11);
+/// ```
+pub struct OwnedDentry<H: Handle> {
+    cache: Arc<Dcache<H>>,
+    id: Id,
+}
+
+impl<H: Handle> OwnedDentry<H> {
+    /// Holds an entry of this cache.
+    ///
+    /// # Panics
+    /// If the entry is another cache's.
+    pub fn new(cache: &Arc<Dcache<H>>, entry: &DentryRef<'_, H>) -> Self {
+        assert!(std::ptr::eq(&**cache, entry.cache), "an entry of another cache");
+        cache.core.hold_again(entry.id);
+        OwnedDentry { cache: cache.clone(), id: entry.id }
+    }
+
+    /// The entry.
+    pub fn entry(&self) -> DentryRef<'_, H> {
+        self.cache.core.hold_again(self.id);
+        DentryRef::adopt(&self.cache, self.id)
+    }
+}
+
+impl<H: Handle> Clone for OwnedDentry<H> {
+    fn clone(&self) -> Self {
+        OwnedDentry::new(&self.cache, &self.entry())
+    }
+}
+
+impl<H: Handle> Drop for OwnedDentry<H> {
+    fn drop(&mut self) {
+        self.cache.core.release(self.id);
+    }
+}
+
+impl<H: Handle> fmt::Debug for OwnedDentry<H> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.entry().fmt(f)
     }
 }
 

@@ -117,7 +117,7 @@ mod types;
 
 pub use builder::Builder;
 pub use dcache::{Completion, Dcache};
-pub use dentry_ref::DentryRef;
+pub use dentry_ref::{DentryRef, OwnedDentry};
 pub use stats::{MemoryStats, Stats};
 pub use types::{
     Child, DentryId, Fill, Handle, Kind, PrefetchMode, Reason, Seen, Stopped, Walk, WalkOptions,

@@ -165,7 +165,9 @@ fn of_a_start_that_has_expired_it_is_asked_whether_it_may_be_searched() {
         fill(&cache, &dir, "file", Fill::Positive(Child::other(3)));
         for path in ["file", ".", "./file", ".."] {
             let denied = cache.find(&dir, path.as_bytes(), WalkOptions::default(), |_| false);
-            let Walk::Stopped(Stopped { why, .. }) = denied else { panic!("{path}, {is_renamed}: {denied:?}") };
+            let Walk::Stopped(Stopped { why, .. }) = denied else {
+                panic!("{path}, {is_renamed}: {denied:?}")
+            };
             assert_eq!(why, Reason::Denied, "{path}");
             let found = cache.find(&dir, path.as_bytes(), WalkOptions::default(), |_| true);
             assert!(matches!(found, Walk::Found(_)), "{path}");

@@ -152,3 +152,34 @@ fn every_handle_is_dropped_exactly_once() {
     drop(cache);
     assert_eq!(Arc::strong_count(&handle), 1);
 }
+
+#[test]
+fn the_budget_can_be_changed_while_the_cache_is_in_use() {
+    let cache = Dcache::builder().memory(BUDGET).build(Child::directory(0_u64));
+    let root = cache.root();
+    let fill = || (0..20_000).for_each(|i| drop(cache.create(&root, &name(i), Child::other(i as u64))));
+    fill();
+    let first = cache.stats().entries;
+    cache.set_memory(4 * BUDGET);
+    fill();
+    let Stats { entries, memory, .. } = cache.stats();
+    assert!(entries > 3 * first && memory.used <= 4 * BUDGET, "{first} {entries} {memory:?}");
+    cache.set_memory(BUDGET / 2);
+    assert!(cache.stats().memory.used <= BUDGET / 2, "{:?}", cache.stats().memory);
+    fill();
+    assert!(cache.stats().memory.used <= BUDGET / 2, "{:?}", cache.stats().memory);
+}
+
+#[test]
+fn an_owned_reference_keeps_its_entry_and_its_cache() {
+    let cache = Arc::new(Dcache::builder().memory(BUDGET).build(Child::directory(0_u64)));
+    let held = OwnedDentry::new(&cache, &cache.create(&cache.root(), b"file", Child::other(7)));
+    let id = held.entry().id();
+    assert_eq!(cache.stats().held, 1);
+    (0..5000).for_each(|i| drop(cache.create(&cache.root(), &name(i), Child::other(i as u64))));
+    assert!(cache.get(id).is_some_and(|kept| *kept.handle() == 7));
+    drop(cache);
+    let again = held.clone();
+    drop(held);
+    assert_eq!((*again.entry().handle(), again.entry().path()), (7, Some(b"file".to_vec())));
+}

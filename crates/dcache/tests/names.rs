@@ -435,3 +435,65 @@ fn many_paths_at_once_end_as_each_alone_with_every_sort_of_prefetch() {
         assert_eq!(cache.stats().prefetched > 0, mode != PrefetchMode::Off);
     }
 }
+
+/// What a file system has: `/d/e/f`, a link `/d/l`.
+fn ask(dir: &DentryRef<'_, u64>, name: &[u8]) -> Result<Fill<u64>, &'static str> {
+    Ok(match (*dir.handle(), name) {
+        (1, b"d") => Fill::Positive(Child::directory(2)),
+        (2, b"e") => Fill::NotCached(Some(Child::directory(3))),
+        (3, b"f") => Fill::Positive(Child::other(4)),
+        (2, b"l") => Fill::Positive(Child::symlink(5)),
+        (_, b"bad") => return Err("read error"),
+        _ => Fill::Negative { ttl: None },
+    })
+}
+
+#[test]
+fn a_walk_that_fills_ends_as_one_whose_names_are_cached() {
+    let cache = Dcache::builder().build(Child::directory(1));
+    let root = cache.root();
+    let walk = |path: &str| cache.walk_or_fill(&root, path.as_bytes(), WalkOptions::default(), |_| true, ask);
+    let found = |path: &str| match walk(path) {
+        Ok(Walk::Found(entry)) => Some(*entry.handle()),
+        _ => None,
+    };
+    for _ in 0..2 {
+        assert_eq!(
+            [found("d"), found("//d//e/"), found("d/e/f"), found("d/e/../l/.")],
+            [Some(2), Some(3), Some(4), None]
+        );
+        assert!(matches!(walk("d/none/more"), Ok(Walk::Negative { at: 2, end: 6 })));
+        assert!(matches!(walk("d/e/bad"), Err("read error")));
+        let Ok(Walk::Stopped(link)) = walk("d/l/more") else { panic!("a link") };
+        assert_eq!(
+            (link.why, link.rest, link.link.map(|link| *link.handle())),
+            (Reason::Symlink, 3, Some(5))
+        );
+        let Ok(Walk::Stopped(file)) = walk("d/e/f/more") else { panic!("a file") };
+        assert_eq!((file.why, file.rest, *file.dir.handle()), (Reason::NotADirectory, 4, 3));
+        let Ok(Walk::Stopped(floor)) = walk("d/../..") else { panic!("the root") };
+        assert_eq!((floor.why, floor.rest), (Reason::Floor, 5));
+    }
+}
+
+#[test]
+fn the_children_and_the_path_of_an_entry_are_told() {
+    let cache = cache();
+    let root = cache.root();
+    let dir = cache.create(&root, b"dir", Child::directory(2));
+    let long = [b'n'; 200];
+    for (name, inode) in [(&b"a"[..], 3), (b"b", 4), (&long, 5)] {
+        cache.create(&dir, name, Child::other(inode));
+    }
+    cache.unlink(&dir, b"a");
+    let mut children: Vec<_> =
+        cache.children(&dir).iter().map(|child| (*child.handle(), child.path())).collect();
+    children.sort_unstable();
+    let path = |name: &[u8]| Some([&b"dir/"[..], name].concat());
+    assert_eq!(children, [(4, path(b"b")), (5, path(&long))]);
+    let held = cache.lookup(&dir, b"b").flatten().expect("cached");
+    cache.rename(&root, b"dir", &root, b"moved");
+    assert_eq!((held.path(), root.path()), (Some(b"moved/b".to_vec()), Some(Vec::new())));
+    cache.invalidate(&root, b"moved");
+    assert_eq!(held.path(), None);
+}

@@ -153,7 +153,9 @@ mod backing {
         let (bytes, read_and_write) = (bytes::<T>(len), ProtFlags::READ | ProtFlags::WRITE);
         // SAFETY: a new mapping at an address of the system's choice.
         let base = unsafe { mmap_anonymous(std::ptr::null_mut(), bytes, read_and_write, MapFlags::PRIVATE) };
-        let Ok(base) = base else { handle_alloc_error(Layout::array::<T>(len).unwrap_or(Layout::new::<T>())) };
+        let Ok(base) = base else {
+            handle_alloc_error(Layout::array::<T>(len).unwrap_or(Layout::new::<T>()))
+        };
         #[cfg(target_os = "linux")]
         {
             use rustix::mm::{Advice, madvise};

@@ -247,6 +247,13 @@ impl<H: Handle> Core<H> {
         pruned
     }
 
+    /// The positive entries of a directory that are cached, held.
+    pub(crate) fn hold_children(&self, dir: Id) -> Vec<Id> {
+        let _dir = self.lock_dir(dir);
+        let is_positive = |id: &Id| !self.record(*id).flags().is_negative() && !self.is_past_deadline(*id);
+        self.children(dir).filter(|id| is_positive(id) && self.hold(*id)).collect()
+    }
+
     /// Notes that an entry of `dir` left the cache though it is on disk. [dir lock]
     pub(crate) fn lose_completeness(&self, dir: Id) {
         self.dentry(dir).note_change();

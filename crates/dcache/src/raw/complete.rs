@@ -6,8 +6,10 @@
 //!
 //! Nothing that may change behind the cache's back is ever complete: an entry with a time to live spoils it.
 
-use super::{Core, Id, expiry::Asked, record::Flags, tree::Aftermath, tree::Entry};
-use crate::sync::{MutexGuard, Ordering};
+use super::{
+    Core, Id, expiry::Asked, name::INLINE, record::Flags, record::settle_reads, tree::Aftermath, tree::Entry,
+};
+use crate::sync::{Backoff, MutexGuard, Ordering};
 use crate::{Child, Handle};
 
 /// A scan of a directory in progress.
@@ -91,6 +93,37 @@ impl<H: Handle> Core<H> {
     pub(crate) fn name_of_held(&self, id: Id) -> Vec<u8> {
         let _dir = self.lock_parent(id);
         self.name_of_linked(id)
+    }
+
+    /// The path from the root to an entry that the caller holds, at an instant during the call; `None` where none leads there.
+    pub(crate) fn path_of(&self, id: Id) -> Option<Vec<u8>> {
+        let mut backoff = Backoff::default();
+        loop {
+            let _pin = self.epoch.enter();
+            let (mut names, mut records, mut at) = (Vec::new(), Vec::new(), id);
+            let is_reachable = loop {
+                if at == Id::ROOT {
+                    break true;
+                }
+                let record = self.record(at);
+                records.push((record, record.begin()));
+                if !record.flags().is_linked() {
+                    break false;
+                }
+                // SAFETY: inside the epoch.
+                names.push(match unsafe { self.dentry(at).long_name() } {
+                    Some(long) => long.to_vec(),
+                    None => record.inline_name()[..record.flags().name_len().min(INLINE)].to_vec(),
+                });
+                at = record.parent();
+            };
+            settle_reads();
+            if records.iter().all(|&(record, seq)| seq & 1 == 0 && record.is_unchanged(seq)) {
+                names.reverse();
+                return is_reachable.then(|| names.join(&b'/'));
+            }
+            backoff.wait();
+        }
     }
 
     /// Locks the directory that a held entry is in.

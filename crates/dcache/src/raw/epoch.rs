@@ -62,7 +62,11 @@ pub(crate) struct Epoch {
 
 impl Epoch {
     pub(crate) fn new() -> Self {
-        Epoch { now: Padded(AtomicU64::new(1)), slots: Chunks::new(THREAD_SLOTS), barriers: Barriers::negotiate() }
+        Epoch {
+            now: Padded(AtomicU64::new(1)),
+            slots: Chunks::new(THREAD_SLOTS),
+            barriers: Barriers::negotiate(),
+        }
     }
 
     /// The calling thread's slot.

@@ -53,6 +53,9 @@ pub(crate) struct Boarded<'a> {
 }
 
 impl Flights {
+    /// What they weigh without questions.
+    pub(crate) const BYTES: usize = STRIPES * size_of::<Stripe>();
+
     pub(crate) fn new() -> Self {
         Flights { stripes: (0..STRIPES).map(|_| Stripe::default()).collect() }
     }
@@ -279,8 +282,7 @@ impl<H: Handle> Core<H> {
         }
         let has_expired = self.has_expired(dir, id);
         let opens = has_expired && *search && self.expiry.may_open(entry.asked);
-        let set =
-            if entry.ttl.is_some() { Flags::TIMED } else { 0 } | if opens { Flags::SEARCH } else { 0 };
+        let set = if entry.ttl.is_some() { Flags::TIMED } else { 0 } | if opens { Flags::SEARCH } else { 0 };
         let clear = Flags::TIMED | if has_expired { Flags::COMPLETE | Flags::SEARCH } else { 0 };
         if record.flags() != record.flags().without(clear).with(set) {
             self.rewrite(id).change_flags(set, clear);

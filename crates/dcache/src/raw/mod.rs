@@ -53,7 +53,7 @@ pub(crate) mod step;
 pub(crate) mod tree;
 pub(crate) mod walk;
 
-use crate::sync::{AtomicU64, Mutex, MutexGuard, Padded, lock};
+use crate::sync::{AtomicU64, Mutex, MutexGuard, lock};
 use crate::{Child, DentryId, Handle, PrefetchMode};
 use chunks::Chunks;
 use clock::{Clock, Used};
@@ -77,7 +77,14 @@ impl Id {
     pub(crate) const ROOT: Id = Id(1);
 }
 
+/// The most locks of directories: one for so many entries that the budget holds, as a small cache has few directories.
 const STRIPES: usize = if cfg!(any(loom, shuttle)) { 2 } else { 256 };
+const ENTRIES_A_STRIPE: usize = 16;
+
+/// A lock of directories, alone on its line.
+#[derive(Default)]
+#[repr(align(64))]
+struct DirLock(Mutex<()>);
 
 /// What a cache is built with.
 pub(crate) struct Config {
@@ -105,7 +112,8 @@ pub(crate) struct Core<H> {
     pub(crate) clock: Mutex<Clock>,
     /// Parents change only under this, so that no two renames can make a circle.
     pub(crate) renaming: Mutex<()>,
-    dir_locks: Box<[Padded<Mutex<()>>]>,
+    /// A power of two of them.
+    dir_locks: Box<[DirLock]>,
     pub(crate) evicted: AtomicU64,
 }
 
@@ -116,7 +124,9 @@ impl<H: Handle> Core<H> {
         let quota = config.negatives.min(capacity);
         let clock = Clock::new(capacity, quota);
         let paths = PathCache::new(config.budget);
-        let fixed = clock.bytes() + paths.bytes() + Index::EMPTY;
+        let stripes = (capacity / ENTRIES_A_STRIPE).clamp(1, STRIPES).next_power_of_two();
+        let itself = size_of::<Self>() + stripes * size_of::<DirLock>() + Flights::BYTES;
+        let fixed = itself + clock.bytes() + paths.bytes() + Index::EMPTY;
         // Checkers get few at first, so that they see storage grow.
         let foreseen = if cfg!(any(loom, shuttle)) { 6 } else { capacity + 64 };
         let slots = u32::try_from(foreseen).unwrap_or(u32::MAX);
@@ -135,7 +145,7 @@ impl<H: Handle> Core<H> {
             prefetch: config.prefetch,
             clock: Mutex::new(clock),
             renaming: Mutex::default(),
-            dir_locks: (0..STRIPES).map(|_| Padded::default()).collect(),
+            dir_locks: (0..stripes).map(|_| DirLock::default()).collect(),
             evicted: AtomicU64::new(0),
         };
         core.plant(root);
@@ -181,19 +191,19 @@ impl<H: Handle> Core<H> {
         self.record(id).rewrite(self.counts.get(id.0))
     }
 
-    fn stripe(dir: Id) -> usize {
+    fn stripe(&self, dir: Id) -> usize {
         // Neighbours in number are often parent and child, and must not share a stripe by habit.
-        (dir.0.wrapping_mul(0x9e37_79b9) >> 24) as usize % STRIPES
+        (dir.0.wrapping_mul(0x9e37_79b9) >> 24) as usize & (self.dir_locks.len() - 1)
     }
 
     /// Locks the names and children of `dir`.
     pub(crate) fn lock_dir(&self, dir: Id) -> MutexGuard<'_, ()> {
-        lock(&self.dir_locks[Self::stripe(dir)].0)
+        lock(&self.dir_locks[self.stripe(dir)].0)
     }
 
     /// Locks two directories, in order, each stripe once.
     pub(crate) fn lock_dirs(&self, a: Id, b: Id) -> (MutexGuard<'_, ()>, Option<MutexGuard<'_, ()>>) {
-        let (low, high) = (Self::stripe(a).min(Self::stripe(b)), Self::stripe(a).max(Self::stripe(b)));
+        let (low, high) = (self.stripe(a).min(self.stripe(b)), self.stripe(a).max(self.stripe(b)));
         let first = lock(&self.dir_locks[low].0);
         (first, (low != high).then(|| lock(&self.dir_locks[high].0)))
     }

@@ -355,9 +355,14 @@ mod tests {
             for prefix in ["", "x/", "longer-prefix/"] {
                 for suffix in ["", "/", "/y", "/some/more/components"] {
                     let path = [prefix.as_bytes(), &bytes, suffix.as_bytes()].concat();
-                    let (inside, end) = hasher.split(Id(99), Text::new(&path, &mut { Text::TAIL }), prefix.len());
+                    let (inside, end) =
+                        hasher.split(Id(99), Text::new(&path, &mut { Text::TAIL }), prefix.len());
                     assert_eq!((inside.bytes, &path[end..]), (&bytes[..], suffix.as_bytes()));
-                    assert_eq!((inside.words, inside.hash), (alone.words, alone.hash), "{len} {prefix}{suffix}");
+                    assert_eq!(
+                        (inside.words, inside.hash),
+                        (alone.words, alone.hash),
+                        "{len} {prefix}{suffix}"
+                    );
                 }
             }
         }

@@ -48,12 +48,7 @@ impl<H: Handle> Core<H> {
 
     /// Gives a linked negative entry the inode of `entry`, if it may have it in place, and a reference. Returns the
     /// entry where it may not. [dir lock]
-    pub(crate) fn become_positive(
-        &self,
-        id: Id,
-        name: &Name<'_>,
-        entry: Entry<H>,
-    ) -> Result<(), Entry<H>> {
+    pub(crate) fn become_positive(&self, id: Id, name: &Name<'_>, entry: Entry<H>) -> Result<(), Entry<H>> {
         let (record, dentry) = (self.record(id), self.dentry(id));
         let word = entry.child.as_ref().and_then(|(kind, handle, _)| Some((*kind, handle.to_word()?)));
         let may = record.flags().is_negative() && entry.ttl.is_none() && !std::mem::needs_drop::<H>();

@@ -63,7 +63,7 @@ pub(crate) struct Memory {
     stock: Stock,
     /// A value that `Stock::fresh` has had: most ids that are asked for are older, and no line of those that are written is read for them.
     seen: AtomicU32,
-    pub(crate) budget: usize,
+    budget: AtomicUsize,
     long_names: AtomicUsize,
     negatives: AtomicUsize,
     /// [immutable] Retired things worth a look for a grace period.
@@ -91,13 +91,22 @@ impl Memory {
                 used: AtomicUsize::new(fixed),
             },
             seen: AtomicU32::new(1),
-            budget,
+            budget: AtomicUsize::new(budget),
             long_names: AtomicUsize::new(0),
             negatives: AtomicUsize::new(0),
             limbo,
             rounds,
             over: AtomicBool::new(false),
         }
+    }
+
+    pub(crate) fn budget(&self) -> usize {
+        self.budget.load(Ordering::Relaxed)
+    }
+
+    /// Sets another budget. What is over it stays until it is evicted.
+    pub(crate) fn set_budget(&self, bytes: usize) {
+        self.budget.store(bytes, Ordering::Relaxed);
     }
 
     pub(crate) fn used(&self) -> usize {
@@ -158,7 +167,7 @@ impl Memory {
 
     /// Takes `bytes` out of the budget if they are left in it.
     pub(crate) fn take(&self, bytes: usize) -> bool {
-        let within = |used: usize| used.checked_add(bytes).filter(|&sum| sum <= self.budget);
+        let within = |used: usize| used.checked_add(bytes).filter(|&sum| sum <= self.budget());
         self.stock.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, within).is_ok()
     }
 
@@ -322,7 +331,7 @@ impl<H: Handle> Core<H> {
     #[cold]
     pub(crate) fn trim(&self) {
         self.memory.over.store(false, Ordering::Relaxed);
-        if !self.shrink_to(self.memory.budget) {
+        if !self.shrink_to(self.memory.budget()) {
             self.memory.over.store(true, Ordering::Relaxed);
         }
     }

@@ -85,7 +85,11 @@ impl Trials {
 
     /// Learns from a timed batch.
     pub(crate) fn learn(&self, plan: Plan, took: Duration) {
-        if plan.prefetch { self.with.add(took) } else { self.without.add(took) }
+        if plan.prefetch {
+            self.with.add(took)
+        } else {
+            self.without.add(took)
+        }
         let (with, without) = (self.with.mean(), self.without.mean());
         // The error of a mean of about 32 samples is less than a fifth of their deviation.
         let error = (self.with.deviation() + self.without.deviation()) / 5;

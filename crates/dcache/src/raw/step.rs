@@ -54,7 +54,11 @@ impl<H: Handle> Core<H> {
         let counters = pin.counters();
         counters.walks.add(1);
         counters.components.add(1);
-        if is_negative { counters.negative.add(1) } else { counters.found.add(1) };
+        if is_negative {
+            counters.negative.add(1)
+        } else {
+            counters.found.add(1)
+        };
         Some(seen)
     }
 

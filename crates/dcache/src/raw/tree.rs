@@ -3,13 +3,7 @@
 //! Every mutation here follows one that the file system has already made. Slots are allocated before a directory
 //! is locked and what was unlinked is buried after it is unlocked, as both may evict, and so lock, elsewhere.
 
-use super::{
-    Core, Id,
-    dentry::LongName,
-    expiry::Asked,
-    name::Name,
-    record::Flags,
-};
+use super::{Core, Id, dentry::LongName, expiry::Asked, name::Name, record::Flags};
 use crate::sync::{Backoff, lock};
 use crate::{Child, Handle, Kind};
 use std::time::Duration;

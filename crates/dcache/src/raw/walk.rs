@@ -232,7 +232,10 @@ impl<H: Handle> Core<H> {
         text: Text<'_, '_>,
     ) -> Option<PathEnd> {
         // A step costs less.
-        if text.is_one_name() || !pin.hit_rate().is_worth_it(pin.counters().walks.get()) || !self.is_surely_in_tree(request.start) {
+        if text.is_one_name()
+            || !pin.hit_rate().is_worth_it(pin.counters().walks.get())
+            || !self.is_surely_in_tree(request.start)
+        {
             return None;
         }
         let key = self.path_key(request)?;
@@ -246,7 +249,11 @@ impl<H: Handle> Core<H> {
         counters.walks.add(1);
         counters.cached_paths.add(1);
         counters.components.add(end.components as u64);
-        if end.kind.is_some() { counters.found.add(1) } else { counters.negative.add(1) };
+        if end.kind.is_some() {
+            counters.found.add(1)
+        } else {
+            counters.negative.add(1)
+        };
         Some(end)
     }
 
