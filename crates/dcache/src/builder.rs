@@ -1,6 +1,6 @@
 //! Choosing a cache's size and habits.
 
-use crate::raw::{Config, Core};
+use crate::core::{Config, Core};
 use crate::{Child, Dcache, Handle, PrefetchMode};
 use std::hash::{BuildHasher, RandomState};
 use std::marker::PhantomData;

@@ -1,13 +1,15 @@
 //! The public face of the cache: entries by reference instead of by number.
 
 use crate::builder::BUDGET_MIN;
-use crate::raw::epoch::Pin;
-use crate::raw::fill::Known;
-use crate::raw::name::{INLINE, Text};
-use crate::raw::path_cache::PathEnd;
-use crate::raw::prefetch::TOGETHER;
-use crate::raw::walk::{End, Request, Stop};
-use crate::raw::{Core, Id, complete::Gathering};
+use crate::core::Core;
+use crate::hash::name::{INLINE, Text};
+use crate::lookup::fill::Known;
+use crate::lookup::path_cache::PathEnd;
+use crate::lookup::prefetch::TOGETHER;
+use crate::lookup::walk::{End, Request, Stop};
+use crate::mutate::complete::Gathering;
+use crate::reclaim::epoch::Pin;
+use crate::table::id::Id;
 use crate::{
     Builder, Child, DentryId, DentryRef, Fill, Handle, Kind, MemoryStats, Reason, Seen, Stats, Stopped, Walk,
     WalkOptions,
@@ -79,9 +81,9 @@ impl<H: Handle> Dcache<H> {
         ))
     }
 
-    /// As [`walk`](Self::walk), but what is found is answered by value, and nobody holds it: where the way is known nothing at all is
-    /// written that other threads read, while [`walk`](Self::walk) writes a count, which threads that often meet at one entry wait for. Who wants to keep the
-    /// entry [`get`](Self::get)s it. What the walk stopped at is held.
+    /// As [`walk`](Self::walk), but what is found is returned by value and not held: nothing is written that other threads read,
+    /// while [`walk`](Self::walk) writes a reference count, which threads that often meet at one entry wait for. To keep the
+    /// entry, [`get`](Self::get) it. What the walk stopped at is held.
     ///
     /// ```
     /// # use dentree_dcache::*;
@@ -147,7 +149,7 @@ impl<H: Handle> Dcache<H> {
     }
 
     /// [Finds](Self::find) several paths from `start`, the waits for memory overlapped: for paths that are not in the processor's
-    /// caches several times as fast as one after the other. Answers in the order of the paths.
+    /// caches several times as fast as one after the other. Returns the results in the order of the paths.
     ///
     /// ```
     /// # use dentree_dcache::*;
@@ -219,7 +221,7 @@ impl<H: Handle> Dcache<H> {
 
     /// Looks one name up in `dir`; asks `fill` where the cache does not know it. Of several threads that ask for
     /// the same name one runs its `fill` and the others wait for it. If the name is created, unlinked, renamed or
-    /// invalidated meanwhile, the answer is not remembered: what is answered then may be detached
+    /// invalidated meanwhile, the result is not remembered: what is returned then may be detached
     /// ([`is_reachable`](DentryRef::is_reachable)). Below a directory that is detached nothing is remembered, and each
     /// name is asked for.
     ///
@@ -302,12 +304,12 @@ impl<H: Handle> Dcache<H> {
         DentryRef::adopt(self, self.core.create(dir.raw_id(), name, child))
     }
 
-    /// Says that `name` in `dir` was removed: d_delete. Who holds the entry keeps it.
+    /// Says that `name` in `dir` was removed: d_delete. Holders of the entry keep it.
     pub fn unlink(&self, dir: &DentryRef<'_, H>, name: &[u8]) {
         self.core.unlink(dir.raw_id(), name);
     }
 
-    /// Says that a held entry has lost its name: d_delete. Where nobody else holds it, it becomes negative; otherwise it
+    /// Says that a held entry has lost its name: d_delete. Where it has no other holder, it becomes negative; otherwise it
     /// stays what it is, without a name.
     pub fn delete(&self, entry: &DentryRef<'_, H>) {
         self.core.delete(entry.raw_id());
@@ -315,8 +317,8 @@ impl<H: Handle> Dcache<H> {
 
     /// Says that `old` in `old_dir` was renamed to `new` in `new_dir`, replacing what was there: d_move. All that
     /// is cached below a directory moves with it, at no cost. A walk finds it under the old name or the new one
-    /// at every moment. `old` must be the inode that the cache would answer: look it up before the file system renames
-    /// it, as it may have expired. From then on until this call returns answers about the two names must not be
+    /// at every moment. `old` must be the inode that the cache would return: look it up before the file system renames
+    /// it, as it may have expired. From then on until this call returns, results about the two names must not be
     /// remembered ([`Fill::NotCached`]).
     pub fn rename(&self, old_dir: &DentryRef<'_, H>, old: &[u8], new_dir: &DentryRef<'_, H>, new: &[u8]) {
         self.core.rename(old_dir.raw_id(), old, new_dir.raw_id(), new);
@@ -346,7 +348,7 @@ impl<H: Handle> Dcache<H> {
     }
 
     /// Says that two names have changed places, as by `RENAME_EXCHANGE`. Where only one of them is cached, its entry
-    /// moves to the other name, and its own is asked for again. As for [`rename`](Self::rename), answers about the names
+    /// moves to the other name, and its own is asked for again. As for [`rename`](Self::rename), results about the names
     /// must not be remembered meanwhile.
     pub fn exchange(&self, dir_a: &DentryRef<'_, H>, a: &[u8], dir_b: &DentryRef<'_, H>, b: &[u8]) {
         self.core.exchange(dir_a.raw_id(), a, dir_b.raw_id(), b);
@@ -358,7 +360,7 @@ impl<H: Handle> Dcache<H> {
         self.core.invalidate(dir.raw_id(), name);
     }
 
-    /// Says whether everyone may search this directory from now on, as after `chmod(2)`. An answer to a question from
+    /// Says whether everyone may search this directory from now on, as after `chmod(2)`. A result of a question from
     /// before a `false` does not open it again.
     pub fn set_search(&self, dir: &DentryRef<'_, H>, search: bool) {
         self.core.set_search(dir.raw_id(), search);
@@ -404,7 +406,7 @@ impl<H: Handle> Dcache<H> {
         let memory = &self.core.memory;
         let (spare, _) = self.core.in_magazines();
         let (entries, long_names) = (memory.live().saturating_sub(spare), memory.long_names());
-        let records = entries * size_of::<crate::raw::record::Record>();
+        let records = entries * size_of::<crate::table::record::Record>();
         let dentries = entries * Core::<H>::ENTRY - records;
         let used = self.core.bytes_in_use();
         Stats {

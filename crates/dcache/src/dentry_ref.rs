@@ -1,6 +1,6 @@
 //! A held entry.
 
-use crate::{Dcache, DentryId, Handle, Kind, raw::Id};
+use crate::{Dcache, DentryId, Handle, Kind, table::id::Id};
 use std::{fmt, sync::Arc};
 
 /// A counted reference to an entry. While it lives the entry is neither evicted nor reused (G6), also if its name

@@ -1,8 +1,8 @@
 //! A directory entry cache that is looked up without locks.
 //!
-//! It sits between whoever has paths and whatever has directories: it remembers which name in which directory means
-//! which inode, and which names do not exist. It knows no file system; the inode handle is any type that can be
-//! cloned and compared.
+//! It sits between callers that have paths and a file system that has directories: it remembers which name in which
+//! directory means which inode, and which names do not exist. It knows no file system; the inode handle is any type that
+//! can be cloned and compared.
 //!
 //! ```
 //! use dentree_dcache::{Child, Dcache, Fill, Reason, Stopped, Walk, WalkOptions};
@@ -41,55 +41,48 @@
 //! - **G2** A walk that returns [`Walk::Negative`] saw such an instant for the missing name. A name that is replaced, by
 //!   [`rename`](Dcache::rename), [`create`](Dcache::create) or a completion, is there at every instant.
 //! - **G3** No walk waits for another thread.
-//! - **G4** A walk writes no line that other threads read, except to set a clear "used" bit, to note a path that it did not know
-//!   ([below](#notes)), and, at the end, to move one reference count; [`find`](Dcache::find) not even that.
+//! - **G4** A walk writes no line that other threads read, except to set a clear "used" bit, to insert a path into the
+//!   [path cache](#path-cache), and, at the end, to move one reference count; [`find`](Dcache::find) not even that.
 //! - **G5** Memory never exceeds the [budget](Builder::memory) plus what is held.
 //! - **G6** An entry that is held is never reused; a stale [`DentryId`] finds nothing.
 //! - **G7** Handles are dropped outside of all locks.
 //!
 //! # What it costs
 //!
-//! A walk costs one cache line of index, and one of records for each component ([sticky seeds](#sticky-seeds)); one more where it ends at a directory, or
-//! at a handle that is no [word](Handle::to_word). Where
-//! the path was walked before ([notes](#notes)) one line tells all, and each component's sequence count whether it is still so, sixteen of which lie in
-//! a line. An entry with a name of up to 32 bytes takes 64 bytes for what walks read, 64 for what is written, 4 for its count apart, 4 for eviction and
-//! 8 to 16 of index: about 149 in all. Notes take a thirty-second of the budget at most, as they come.
+//! A step (directory and name in, inode out) reads two dependent cache lines: the bucket and the record. A walk is a
+//! sequence of steps, whose waits for memory overlap in part. An entry with a name of up to 32 bytes takes 64 bytes for what
+//! walks read, 40 for what is written, 4 for its count apart, 1 for eviction and 8 to 16 of index: about 124 in all. An
+//! empty cache of the default size takes 2.3 MB of address space and 42 KB of memory; the rest comes with entries.
 //!
 //! # Data
 //!
 //! ```text
-//!  index            records (64 bytes)                       dentries (64 bytes)
+//!  index            records (64 bytes)                       dentries (40 bytes)
 //! ┌─────────────┐  ┌──────────────────────────────────────┐  ┌─────────────────────────────────────┐
-//! │ 11 tags     │  │ seq · parent · hash · shape · expiry │  │ references · generation · long name │
-//! │ 11 numbers ─┼─►│ seed or handle · 32 bytes of name    │  │ children · siblings · position      │
-//! │ seq · next  │  │ read by walks, rewritten under seq   │  │ handle     same number, written part│
+//! │ 11 tags     │  │ seq · flags · parent · hash          │  │ references · long name · handle     │
+//! │ 11 numbers ─┼─►│ handle · generation · deadline       │  │ first child · siblings · changes    │
+//! │ seq · next  │  │ 32 bytes of name                     │  │ same number, written part           │
 //! └─────────────┘  └──────────────────────────────────────┘  └─────────────────────────────────────┘
 //! ```
 //!
 //! Records and dentries lie under one dense number in storage that never moves and keeps its type, so a reader may
 //! follow a stale number and find out. What may still be read by a walk is reused only after a grace period
-//! (`raw/epoch.rs`). The index grows by splitting one bucket at a time (`raw/index.rs`).
+//! (`reclaim/epoch.rs`). The index grows by splitting one bucket at a time (`table/index.rs`).
 //!
-//! ## Sticky seeds
+//! A bucket follows from the number of the directory and the name. A directory keeps its number when it is renamed, so a
+//! rename moves one record and none below it (`hash/name.rs`).
 //!
-//! A bucket is H(seed of the parent, name), and the seed of a directory is H(seed of its parent, name) at its
-//! creation; it stays with it when it is renamed. So all buckets of a path follow from its bytes, and to rename a
-//! directory is to move one record. A walk looks for the last component at once and climbs from there by the parents'
-//! numbers, comparing names. Where something above was renamed, the guess is wrong and costs a wasted look; what is
-//! found is decided by names and numbers.
+//! ## Path cache
 //!
-//! ## Notes
+//! What a walk of several names has found is inserted under a keyed digest of the whole path, with the sum of the sequence
+//! counts of all records on it. The next walk of that path compares the sum; any change of anything on the way shows in
+//! it. Two paths share a digest with a probability of at most 2^-64. `lookup/path_cache.rs` argues why a hit may be believed.
 //!
-//! What a climb has found is noted: a keyed digest of the whole path, what is at its end, and the sum of the sequence counts of all records on it. The
-//! next walk of that path finds the note by the digest and adds the counts up; any change of anything on the way shows in the sum. Two paths share a
-//! digest with a probability of at most 2^-64, whoever chose them. `raw/notes.rs` argues why a note may be believed. They are used
-//! where a leap is: not through directories that may have to be asked for.
+//! # Locks
 //!
-//! # Who protects what
-//!
-//! `raw/mod.rs` draws the lock order; each file of `raw/` tells its own part. In short: walks take nothing; names and
-//! children of a directory change under its lock (256 stripes); a bucket and a record have a sequence count each,
-//! whose odd value is the writers' lock; a question to the file system is asked under no lock at all.
+//! `core.rs` draws the lock order; each file tells its own part. Walks take no lock. Names and children of a directory change
+//! under its lock (up to 256 stripes). A bucket and a record have a sequence count each, whose odd value is the writers'
+//! lock. The file system is asked under no lock at all.
 //!
 //! # How to see what it does
 //!
@@ -99,20 +92,28 @@
 //! # Limits
 //!
 //! - Names are bytes: 1 to 255, without slash and NUL. Others are passed on and not cached.
-//! - An id's generation and a record's sequence count have 32 bits; who sleeps through 2³¹ reuses may be fooled.
-//! - Aliases of one inode are not chained (the kernel's `d_alias`), and the chain would cost a random line at every insertion. Whoever changes a name says
-//!   which: a directory and a name. What an inode has besides is its owner's and under its handle, the same for all of its names, so no change of
-//!   an inode has to look for them. An entry that is held or whose id is kept leads up by its parents, whose path is the one that it
-//!   was found by: of a directory the only one, as what has been renamed is the entry that it was.
-//! - Times to live have a grain of 10 ms.
-//! - Address space for the budget's worth of entries is set aside at once; memory is used as entries come.
+//! - An id's generation and a record's sequence count have 32 bits: a reader that sleeps through 2³¹ changes may be fooled.
+//! - Aliases of one inode are not chained (the kernel's `d_alias`): the chain would cost a random line at every insertion.
+//!   A change names a directory and a name. What an inode has besides is under its handle, the same for all of its names, so
+//!   no change of an inode has to look for them.
+//! - Deadlines have a grain of 10 ms.
+//! - A thread that uses a cache costs it a slot of about half a kilobyte, beside the budget.
 
 mod builder;
+mod core;
+mod counters;
 mod dcache;
 mod dentry_ref;
-mod raw;
+mod expiry;
+mod hash;
+mod lookup;
+#[cfg(all(test, loom))]
+mod models;
+mod mutate;
+mod reclaim;
 mod stats;
 mod sync;
+mod table;
 mod types;
 
 pub use builder::Builder;

@@ -33,7 +33,7 @@ pub struct Stats {
     pub fills: u64,
     /// Waits for another thread's question about the same name.
     pub fill_waits: u64,
-    /// Answers not kept because the name had changed meanwhile.
+    /// Results not kept because the name had changed meanwhile.
     pub fills_overtaken: u64,
     /// Names that were made, removed and renamed, by their owners' word.
     pub changes: u64,
@@ -70,6 +70,6 @@ pub struct MemoryStats {
     pub dentries: usize,
     /// Names of more than 32 bytes.
     pub long_names: usize,
-    /// The index, what walks have noted, and the lists that eviction keeps.
+    /// The index, the path cache, the lists that eviction keeps, and what an empty cache takes.
     pub index: usize,
 }

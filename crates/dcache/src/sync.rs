@@ -112,7 +112,7 @@ pub(crate) mod thread_number {
     fn assign() -> u32 {
         let number = lock(&FREED).pop_first().unwrap_or_else(|| LIMIT.fetch_add(1, Ordering::SeqCst));
         NUMBER.set(number);
-        // Where the thread is past its destructors the number is never given back: a leak of one seat.
+        // Where the thread is past its destructors the number is never given back: a leak of one slot.
         let _ = LEASE.try_with(|_| ());
         number
     }

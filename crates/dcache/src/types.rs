@@ -1,7 +1,7 @@
 //! What goes into the cache and what comes out of it.
 
 use crate::DentryRef;
-use crate::raw::Id;
+use crate::table::id::Id;
 use std::{hash::Hash, sync::Arc, time::Duration};
 
 /// What the cache keeps for an inode: a number, or an `Arc` of one. Two handles are equal if they mean the same
@@ -100,7 +100,7 @@ impl<H> Child<H> {
     }
 }
 
-/// A file system's answer to a look-up.
+/// What a file system returns for a lookup.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Fill<H> {
     /// The name is there.
@@ -153,12 +153,12 @@ pub struct WalkOptions {
     /// The directory above which `..` stops the walk with [`Reason::Floor`]. The cache's root is a floor as well. Where
     /// this one is gone every `..` stops the walk, as nothing tells what is above it.
     pub floor: Option<DentryId>,
-    /// Answer a symbolic link that is the last component as found, as `lstat(2)`. A slash behind it still stops
+    /// Return a symbolic link that is the last component as found, as `lstat(2)`. A slash behind it still stops
     /// the walk there.
     pub keep_last_link: bool,
 }
 
-/// An entry as [`Dcache::find`](crate::Dcache::find) saw it. Nobody holds it: it may be evicted and forgotten at any time, which
+/// An entry as [`Dcache::find`](crate::Dcache::find) saw it. It is not held: it may be evicted and forgotten at any time, which
 /// [`is_linked`](crate::Dcache::is_linked) and [`get`](crate::Dcache::get) tell by its id.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Seen<H> {

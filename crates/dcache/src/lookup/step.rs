@@ -5,14 +5,13 @@
 //! was read until it was compared (G1). A miss is believed only in a complete directory whose record, and the bucket,
 //! are unchanged at the end (G2). Nothing waits (G3).
 
-use super::{
-    Core, Id,
-    epoch::Pin,
-    fill::Known,
-    name::Name,
-    record::{Flags, settle_reads},
-    walk::{ATTEMPTS, Found},
-};
+use crate::core::Core;
+use crate::hash::name::Name;
+use crate::lookup::fill::Known;
+use crate::lookup::walk::{ATTEMPTS, Found};
+use crate::reclaim::epoch::Pin;
+use crate::table::id::Id;
+use crate::table::record::{Flags, order_reads};
 use crate::{Handle, Seen};
 
 impl<H: Handle> Core<H> {
@@ -47,7 +46,7 @@ impl<H: Handle> Core<H> {
         self.used(id).touch();
         // SAFETY: found linked inside the pin, and positive; what is read is believed below.
         let seen = (!is_negative).then(|| unsafe { self.see_record(id, record, flags) });
-        settle_reads();
+        order_reads();
         if (above_seq | seq) & 1 != 0 || !above.is_unchanged(above_seq) || !record.is_unchanged(seq) {
             return None;
         }
@@ -74,7 +73,7 @@ impl<H: Handle> Core<H> {
             Ok(found) => self.take_step(&found),
             Err(_) if !above.flags().has(Flags::COMPLETE) => Some(Known::Unknown),
             Err(miss) => {
-                settle_reads();
+                order_reads();
                 (seq & 1 == 0 && above.is_unchanged(seq) && self.index.still_misses(miss))
                     .then_some(Known::Negative)
             }
@@ -92,7 +91,7 @@ impl<H: Handle> Core<H> {
         if !flags.is_negative() && !self.hold(id) {
             return None;
         }
-        settle_reads();
+        order_reads();
         match (record.is_unchanged(seq), flags.is_negative()) {
             (true, true) => Some(Known::Negative),
             (true, false) => Some(Known::Positive(id)),

@@ -3,8 +3,13 @@
 //! Every mutation here follows one that the file system has already made. Slots are allocated before a directory
 //! is locked and what was unlinked is buried after it is unlocked, as both may evict, and so lock, elsewhere.
 
-use super::{Core, Id, dentry::LongName, expiry::Asked, name::Name, record::Flags};
+use crate::core::Core;
+use crate::expiry::Asked;
+use crate::hash::name::Name;
 use crate::sync::{Backoff, lock};
+use crate::table::dentry::LongName;
+use crate::table::id::Id;
+use crate::table::record::Flags;
 use crate::{Child, Handle, Kind};
 use std::time::Duration;
 
@@ -18,7 +23,7 @@ pub(crate) struct Entry<H> {
     pub(crate) ttl: Option<Duration>,
     /// From before the file system was asked.
     pub(crate) asked: Asked,
-    /// Whether a scan brings it in, not a look-up.
+    /// Whether a scan brings it in, not a lookup.
     pub(crate) cold: bool,
     /// Whether the caller gets a reference.
     pub(crate) held: bool,
@@ -43,27 +48,27 @@ impl<H> Entry<H> {
 /// What is to be done once the directory locks are released.
 #[derive(Default)]
 #[must_use]
-pub(crate) struct Aftermath {
+pub(crate) struct Cleanup {
     dead: Vec<Id>,
     childless: Vec<Id>,
     evict: Option<Id>,
 }
 
-impl Aftermath {
+impl Cleanup {
     /// A negative entry has to go for another.
     pub(crate) fn evicting(evict: Option<Id>) -> Self {
-        Aftermath { evict, ..Aftermath::default() }
+        Cleanup { evict, ..Cleanup::default() }
     }
 }
 
 impl<H: Handle> Core<H> {
     /// Buries and evicts what a mutation left over. No lock may be held.
-    pub(crate) fn settle(&self, aftermath: Aftermath) {
-        aftermath.dead.into_iter().for_each(|id| self.retire_entry(id));
-        if let Some(id) = aftermath.evict {
+    pub(crate) fn clean_up(&self, cleanup: Cleanup) {
+        cleanup.dead.into_iter().for_each(|id| self.retire_entry(id));
+        if let Some(id) = cleanup.evict {
             self.evict(id);
         }
-        aftermath.childless.into_iter().for_each(|dir| self.evict_children(dir));
+        cleanup.childless.into_iter().for_each(|dir| self.evict_children(dir));
     }
 
     /// Evicts what is known of names in a directory that was detached, which would keep it: negative entries where it
@@ -115,7 +120,7 @@ impl<H: Handle> Core<H> {
         !name.is_long() || unsafe { self.dentry(id).long_name() } == Some(name.bytes)
     }
 
-    /// Links a fresh slot below `dir` in place of `old`, which has the name, in one step for all walks; answers what
+    /// Links a fresh slot below `dir` in place of `old`, which has the name, in one step for all walks; returns what
     /// has to go for it. [dir lock]
     #[must_use]
     fn link(&self, dir: Id, name: &Name<'_>, old: Option<Id>, id: Id, entry: Entry<H>) -> Option<Id> {
@@ -204,23 +209,23 @@ impl<H: Handle> Core<H> {
     }
 
     /// Takes an entry out of the tree, also if it is held: then it lives on, nameless. [dir lock]
-    pub(crate) fn detach(&self, dir: Id, id: Id, aftermath: &mut Aftermath) {
+    pub(crate) fn detach(&self, dir: Id, id: Id, cleanup: &mut Cleanup) {
         self.unhash(dir, id);
-        self.let_go(id, aftermath);
+        self.let_go(id, cleanup);
     }
 
     /// The same for an entry that the index no longer has, as something else has taken its place there. [dir lock]
-    fn detach_replaced(&self, dir: Id, id: Id, aftermath: &mut Aftermath) {
+    fn detach_replaced(&self, dir: Id, id: Id, cleanup: &mut Cleanup) {
         self.remove_child(dir, id);
-        self.let_go(id, aftermath);
+        self.let_go(id, cleanup);
     }
 
-    fn let_go(&self, id: Id, aftermath: &mut Aftermath) {
+    fn let_go(&self, id: Id, cleanup: &mut Cleanup) {
         if self.record(id).flags().is_directory() {
-            aftermath.childless.push(id);
+            cleanup.childless.push(id);
         }
         if self.dentry(id).detach() {
-            aftermath.dead.push(id);
+            cleanup.dead.push(id);
         }
     }
 
@@ -247,7 +252,7 @@ impl<H: Handle> Core<H> {
         }
     }
 
-    /// `name` now is `child`; answers its entry, held.
+    /// `name` now is `child`; returns its entry, held.
     pub(crate) fn create(&self, dir: Id, bytes: &[u8], child: Child<H>) -> Id {
         self.count_change();
         let Some(name) = self.name_in(dir, bytes) else {
@@ -258,9 +263,9 @@ impl<H: Handle> Core<H> {
             Err(child) => child,
         };
         let id = self.allocate(bytes.len());
-        let aftermath = {
+        let cleanup = {
             let _dir = self.lock_dir(dir);
-            self.flights.overtake(dir, &name);
+            self.in_lookups.overtake(dir, &name);
             let old = self.find_locked(dir, &name);
             if child.ttl.is_some() {
                 // Once it has expired a scan from before this would be believed.
@@ -269,7 +274,7 @@ impl<H: Handle> Core<H> {
             let entry = Entry::positive(child, self.expiry.ask());
             self.link_instead(dir, &name, old, id, entry)
         };
-        self.settle(aftermath);
+        self.clean_up(cleanup);
         id
     }
 
@@ -289,7 +294,7 @@ impl<H: Handle> Core<H> {
         let entry = Entry::positive(child, self.expiry.ask());
         match self.become_positive(id, name, entry) {
             Ok(()) => {
-                self.flights.overtake(dir, name);
+                self.in_lookups.overtake(dir, name);
                 Ok(id)
             }
             Err(entry) => Err(entry.into_child().expect("made of a child")),
@@ -304,13 +309,13 @@ impl<H: Handle> Core<H> {
         old: Option<Id>,
         id: Id,
         entry: Entry<H>,
-    ) -> Aftermath {
+    ) -> Cleanup {
         let evict = self.link(dir, name, old, id, entry);
-        let mut aftermath = Aftermath { evict, ..Aftermath::default() };
+        let mut cleanup = Cleanup { evict, ..Cleanup::default() };
         if let Some(old) = old {
-            self.detach_replaced(dir, old, &mut aftermath);
+            self.detach_replaced(dir, old, &mut cleanup);
         }
-        aftermath
+        cleanup
     }
 
     /// `name` is gone: leaves a negative entry, except where the directory is complete and needs none.
@@ -322,7 +327,7 @@ impl<H: Handle> Core<H> {
             self.find_locked(dir, &name).and_then(|id| self.unlink_in_place(dir, &name, id, 0))
         };
         match done {
-            Some(evict) => self.settle(Aftermath::evicting(evict)),
+            Some(evict) => self.clean_up(Cleanup::evicting(evict)),
             None => self.unlink_entry(dir, bytes, None),
         }
     }
@@ -331,7 +336,7 @@ impl<H: Handle> Core<H> {
     pub(crate) fn unlink_entry(&self, dir: Id, bytes: &[u8], this: Option<Id>) {
         let Some(name) = self.name_in(dir, bytes) else { return };
         let spare = self.allocate(bytes.len());
-        let mut aftermath = Aftermath::default();
+        let mut cleanup = Cleanup::default();
         {
             let _dir = self.lock_dir(dir);
             let old = self.find_locked(dir, &name);
@@ -339,43 +344,43 @@ impl<H: Handle> Core<H> {
                 drop(_dir);
                 return self.cancel(spare, bytes.len());
             }
-            self.flights.overtake(dir, &name);
+            self.in_lookups.overtake(dir, &name);
             self.dentry(dir).note_change();
             if let Some(old) = old {
-                self.detach(dir, old, &mut aftermath);
+                self.detach(dir, old, &mut cleanup);
             }
-            self.leave_negative(dir, &name, spare, &mut aftermath);
+            self.leave_negative(dir, &name, spare, &mut cleanup);
         }
-        self.settle(aftermath);
+        self.clean_up(cleanup);
     }
 
     /// Notes in the slot `spare` that `name` is not there. [dir lock]
-    fn leave_negative(&self, dir: Id, name: &Name<'_>, spare: Id, aftermath: &mut Aftermath) {
+    fn leave_negative(&self, dir: Id, name: &Name<'_>, spare: Id, cleanup: &mut Cleanup) {
         if self.record(dir).flags().has(Flags::COMPLETE) {
             self.cancel(spare, name.bytes.len());
         } else {
             let entry = Entry::negative(None, self.expiry.ask());
-            aftermath.evict = self.link(dir, name, None, spare, entry);
+            cleanup.evict = self.link(dir, name, None, spare, entry);
         }
     }
 
     /// Forgets whatever is known of `name`.
     pub(crate) fn invalidate(&self, dir: Id, bytes: &[u8]) {
         let Some(name) = self.name_in(dir, bytes) else { return };
-        let mut aftermath = Aftermath::default();
+        let mut cleanup = Cleanup::default();
         {
             let _dir = self.lock_dir(dir);
-            self.flights.overtake(dir, &name);
-            self.forget(dir, &name, &mut aftermath);
+            self.in_lookups.overtake(dir, &name);
+            self.forget(dir, &name, &mut cleanup);
         }
-        self.settle(aftermath);
+        self.clean_up(cleanup);
     }
 
     /// [dir lock]
-    fn forget(&self, dir: Id, name: &Name<'_>, aftermath: &mut Aftermath) {
+    fn forget(&self, dir: Id, name: &Name<'_>, cleanup: &mut Cleanup) {
         self.lose_completeness(dir);
         if let Some(old) = self.find_locked(dir, name) {
-            self.detach(dir, old, aftermath);
+            self.detach(dir, old, cleanup);
         }
     }
 
@@ -388,22 +393,22 @@ impl<H: Handle> Core<H> {
         }
         let spare = self.allocate(old.len());
         let room = self.allocate_names(&[new.len()]);
-        self.rename_locked((old_dir, &from), (new_dir, &to), |moved, aftermath| {
+        self.rename_locked((old_dir, &from), (new_dir, &to), |moved, cleanup| {
             match moved {
-                Some(id) => self.move_over(room, id, old_dir, (new_dir, &to), aftermath),
+                Some(id) => self.move_over(room, id, old_dir, (new_dir, &to), cleanup),
                 None => {
                     self.settle_names(room, 0, &[]);
-                    self.forget(new_dir, &to, aftermath);
+                    self.forget(new_dir, &to, cleanup);
                     if let Some(stale) = self.find_locked(old_dir, &from) {
-                        self.detach(old_dir, stale, aftermath);
+                        self.detach(old_dir, stale, cleanup);
                     }
                 }
             }
-            self.leave_negative(old_dir, &from, spare, aftermath);
+            self.leave_negative(old_dir, &from, spare, cleanup);
         });
     }
 
-    /// The same, and `old` is now `left`, in one step for all walks; answers that one's entry, held. It is linked under
+    /// The same, and `old` is now `left`, in one step for all walks; returns that one's entry, held. It is linked under
     /// no name at first, which no walk looks for, and moves from there.
     pub(crate) fn rename_leaving(
         &self,
@@ -420,21 +425,21 @@ impl<H: Handle> Core<H> {
         };
         let id = self.allocate(0);
         let room = self.allocate_names(&[old.len(), new.len()]);
-        self.rename_locked((old_dir, &from), (new_dir, &to), |moved, aftermath| {
+        self.rename_locked((old_dir, &from), (new_dir, &to), |moved, cleanup| {
             let entry = Entry::positive(left, self.expiry.ask());
-            aftermath.evict = self.link(old_dir, &Name::NONE, None, id, entry);
+            cleanup.evict = self.link(old_dir, &Name::NONE, None, id, entry);
             let leave = (id, old_dir, old_dir, &from);
             match moved {
                 Some(moved) => {
                     let replaced = self.find_locked(new_dir, &to);
                     self.relink(room, &[leave, (moved, old_dir, new_dir, &to)], replaced);
-                    replaced.into_iter().for_each(|id| self.detach_replaced(new_dir, id, aftermath));
+                    replaced.into_iter().for_each(|id| self.detach_replaced(new_dir, id, cleanup));
                 }
                 None => {
-                    self.forget(new_dir, &to, aftermath);
+                    self.forget(new_dir, &to, cleanup);
                     let replaced = self.find_locked(old_dir, &from);
                     self.relink(room, &[leave], replaced);
-                    replaced.into_iter().for_each(|id| self.detach_replaced(old_dir, id, aftermath));
+                    replaced.into_iter().for_each(|id| self.detach_replaced(old_dir, id, cleanup));
                 }
             }
         });
@@ -446,21 +451,21 @@ impl<H: Handle> Core<H> {
         &self,
         (old_dir, from): (Id, &Name<'_>),
         (new_dir, to): (Id, &Name<'_>),
-        rename: impl FnOnce(Option<Id>, &mut Aftermath),
+        rename: impl FnOnce(Option<Id>, &mut Cleanup),
     ) {
-        let mut aftermath = Aftermath::default();
+        let mut cleanup = Cleanup::default();
         let _renaming = (old_dir != new_dir).then(|| lock(&self.renaming));
         {
             let _dirs = self.lock_dirs(old_dir, new_dir);
-            self.flights.overtake(old_dir, from);
-            self.flights.overtake(new_dir, to);
+            self.in_lookups.overtake(old_dir, from);
+            self.in_lookups.overtake(new_dir, to);
             self.dentry(old_dir).note_change();
             self.dentry(new_dir).note_change();
             let fits = |&id: &Id| old_dir == new_dir || !self.is_above(id, new_dir);
-            rename(self.find_positive(old_dir, from).filter(fits), &mut aftermath);
+            rename(self.find_positive(old_dir, from).filter(fits), &mut cleanup);
         }
         drop(_renaming);
-        self.settle(aftermath);
+        self.clean_up(cleanup);
     }
 
     /// The two names have changed places.
@@ -470,12 +475,12 @@ impl<H: Handle> Core<H> {
             return;
         }
         let room = self.allocate_names(&[a.len(), b.len()]);
-        let mut aftermath = Aftermath::default();
+        let mut cleanup = Cleanup::default();
         let _renaming = (dir_a != dir_b).then(|| lock(&self.renaming));
         {
             let _dirs = self.lock_dirs(dir_a, dir_b);
-            self.flights.overtake(dir_a, &name_a);
-            self.flights.overtake(dir_b, &name_b);
+            self.in_lookups.overtake(dir_a, &name_a);
+            self.in_lookups.overtake(dir_b, &name_b);
             self.dentry(dir_a).note_change();
             self.dentry(dir_b).note_change();
             let fits = |id, to| dir_a == dir_b || !self.is_above(id, to);
@@ -490,29 +495,29 @@ impl<H: Handle> Core<H> {
                 // What has the other name from now on is not known.
                 (Some(id_a), None) => {
                     self.lose_completeness(dir_a);
-                    self.move_over(room, id_a, dir_a, (dir_b, &name_b), &mut aftermath);
+                    self.move_over(room, id_a, dir_a, (dir_b, &name_b), &mut cleanup);
                 }
                 (None, Some(id_b)) => {
                     self.lose_completeness(dir_b);
-                    self.move_over(room, id_b, dir_b, (dir_a, &name_a), &mut aftermath);
+                    self.move_over(room, id_b, dir_b, (dir_a, &name_a), &mut cleanup);
                 }
                 (None, None) => {
                     self.settle_names(room, 0, &[]);
-                    self.forget(dir_a, &name_a, &mut aftermath);
-                    self.forget(dir_b, &name_b, &mut aftermath);
+                    self.forget(dir_a, &name_a, &mut cleanup);
+                    self.forget(dir_b, &name_b, &mut cleanup);
                 }
             }
         }
         drop(_renaming);
-        self.settle(aftermath);
+        self.clean_up(cleanup);
     }
 
     /// Gives an entry the name `to` in place of what has it. [dir locks]
-    fn move_over(&self, room: usize, id: Id, from: Id, to: (Id, &Name<'_>), aftermath: &mut Aftermath) {
+    fn move_over(&self, room: usize, id: Id, from: Id, to: (Id, &Name<'_>), cleanup: &mut Cleanup) {
         let replaced = self.find_locked(to.0, to.1);
         self.relink(room, &[(id, from, to.0, to.1)], replaced);
         if let Some(replaced) = replaced {
-            self.detach_replaced(to.0, replaced, aftermath);
+            self.detach_replaced(to.0, replaced, cleanup);
         }
     }
 

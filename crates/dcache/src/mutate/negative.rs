@@ -13,13 +13,12 @@
 //! and never the handle in the dentry: that is read for a record without an inline handle, or by a holder of the entry.
 //! What owns memory is no word. All ids of the removed file become stale: the generation moves on under the same count.
 
-use super::{
-    Core, Id,
-    name::Name,
-    record::Flags,
-    tree::{Aftermath, Entry},
-};
 use crate::Handle;
+use crate::core::Core;
+use crate::hash::name::Name;
+use crate::mutate::tree::{Cleanup, Entry};
+use crate::table::id::Id;
+use crate::table::record::Flags;
 
 impl<H: Handle> Core<H> {
     /// Makes a linked entry negative if it may become so in place, and no one but `users` callers holds it. Returns the
@@ -94,7 +93,7 @@ impl<H: Handle> Core<H> {
                 (bytes, done)
             };
             match done {
-                Some(evict) => self.settle(Aftermath::evicting(evict)),
+                Some(evict) => self.clean_up(Cleanup::evicting(evict)),
                 None => self.unlink_entry(dir, &bytes, Some(id)),
             }
             return;
@@ -104,7 +103,7 @@ impl<H: Handle> Core<H> {
     /// Makes an entry that has lost its name negative in place, if it may. Returns what has to go for it. [dir lock]
     pub(crate) fn unlink_in_place(&self, dir: Id, name: &Name<'_>, id: Id, users: u64) -> Option<Option<Id>> {
         let evict = self.become_negative(dir, id, users)?;
-        self.flights.overtake(dir, name);
+        self.in_lookups.overtake(dir, name);
         self.dentry(dir).note_change();
         Some(evict)
     }

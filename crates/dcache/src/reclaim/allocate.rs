@@ -1,202 +1,17 @@
-//! Slots and bytes: which entries are free, which wait for their grace period, and what all of it weighs.
-//!
-//! | field | guard |
-//! |---|---|
-//! | `free`, `limbo`, `fresh` | [pool lock], a leaf |
-//! | `used`, `live`, … | single words, moved by whoever allocates or frees |
-//!
-//! Whoever allocates writes the lock, `free` or `fresh`, `live` and `used`: they lie on one cache line ([`Stock`]), which another thread that allocates
-//! has to hand over once, not for each of them. What is only read, or seldom written, lies elsewhere.
-//!
-//! Free slots are chained through their dentries, so a free list takes no memory. Handles are dropped outside of
-//! every lock and pin (G7).
+//! Taking slots and bytes, and giving them back: from the thread's magazine, from the pool, by eviction; after a grace period.
 
-use super::{
-    Core, Id, clock::Used, dentry::Dentry, dentry::LongName, magazine::Drained, record::Count, record::Record,
-};
 use crate::Handle;
-use crate::sync::{AtomicBool, AtomicU32, AtomicUsize, Mutex, Ordering, lock, yield_now};
-use std::collections::VecDeque;
+use crate::core::Core;
+use crate::reclaim::clock::Used;
+use crate::reclaim::magazine::{Drained, Magazine, ROUNDS, SHARE};
+use crate::reclaim::pool::{Pool, Retired, long_name_bytes, saturating};
+use crate::sync::{Ordering, lock, yield_now};
+use crate::table::dentry::{Dentry, LongName};
+use crate::table::id::Id;
+use crate::table::record::{Count, Record};
 
-/// The fewest retired things worth a `membarrier`, which interrupts every processor (2 to 10 µs).
-const LIMBO_MIN: usize = if cfg!(any(loom, shuttle)) { 1 } else { 128 };
-/// The most that wait for each other before a grace period is looked for.
-const LIMBO_MAX: usize = 4096;
-/// Of all entries that the budget holds, this part may wait for a grace period: a sixty-fourth.
-const LIMBO_SHARE: usize = 64;
-/// Bytes of an entry, about.
-const TYPICAL: usize = 128;
 /// How many are reused at once.
 const BATCH: usize = 64;
-
-/// [pool lock]
-struct Pool {
-    free: Id,
-    limbo: VecDeque<(u64, Retired)>,
-    /// As soon as `limbo` is that long a grace period is looked for.
-    attempt_at: u32,
-}
-
-/// Something that walks may still be reading.
-pub(crate) enum Retired {
-    Entry(Id),
-    LongName(LongName),
-}
-
-/// What every allocation writes.
-#[repr(align(128))]
-struct Stock {
-    pool: Mutex<Pool>,
-    /// [pool lock] to write: one more than the highest number ever given to a slot.
-    fresh: AtomicU32,
-    /// Slots in use, those in limbo included.
-    live: AtomicU32,
-    /// Bytes.
-    used: AtomicUsize,
-}
-
-#[cfg(not(any(loom, shuttle)))]
-const _: () = assert!(size_of::<Mutex<Pool>>() + 2 * size_of::<AtomicU32>() + size_of::<AtomicUsize>() <= 64);
-
-/// What the cache weighs, in bytes, and what it may; and its slots.
-pub(crate) struct Memory {
-    stock: Stock,
-    /// A value that `Stock::fresh` has had: most ids that are asked for are older, and no line of those that are written is read for them.
-    seen: AtomicU32,
-    budget: AtomicUsize,
-    long_names: AtomicUsize,
-    negatives: AtomicUsize,
-    /// [immutable] Retired things worth a look for a grace period.
-    limbo: usize,
-    /// [immutable] The most slots in a magazine.
-    pub(crate) rounds: u32,
-    /// Held entries have driven `used` over the budget.
-    over: AtomicBool,
-}
-
-impl Memory {
-    /// A budget of which `fixed` bytes are gone from the start, and magazines of `rounds` slots.
-    pub(crate) fn new(budget: usize, fixed: usize, rounds: u32) -> Self {
-        let limbo = (budget / TYPICAL / LIMBO_SHARE).clamp(LIMBO_MIN, LIMBO_MAX);
-        Memory {
-            stock: Stock {
-                pool: Mutex::new(Pool {
-                    free: Id::NONE,
-                    limbo: VecDeque::new(),
-                    attempt_at: saturating(limbo),
-                }),
-                // Number 0 is no entry.
-                fresh: AtomicU32::new(1),
-                live: AtomicU32::new(0),
-                used: AtomicUsize::new(fixed),
-            },
-            seen: AtomicU32::new(1),
-            budget: AtomicUsize::new(budget),
-            long_names: AtomicUsize::new(0),
-            negatives: AtomicUsize::new(0),
-            limbo,
-            rounds,
-            over: AtomicBool::new(false),
-        }
-    }
-
-    pub(crate) fn budget(&self) -> usize {
-        self.budget.load(Ordering::Relaxed)
-    }
-
-    /// Sets another budget. What is over it stays until it is evicted.
-    pub(crate) fn set_budget(&self, bytes: usize) {
-        self.budget.store(bytes, Ordering::Relaxed);
-    }
-
-    pub(crate) fn used(&self) -> usize {
-        self.stock.used.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn live(&self) -> usize {
-        self.stock.live.load(Ordering::Relaxed) as usize
-    }
-
-    pub(crate) fn long_names(&self) -> usize {
-        self.long_names.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn negatives(&self) -> usize {
-        self.negatives.load(Ordering::Relaxed)
-    }
-
-    /// One more than the highest number ever given to a slot.
-    pub(crate) fn high_water(&self) -> u32 {
-        self.stock.fresh.load(Ordering::Acquire)
-    }
-
-    /// Whether a slot was ever given out.
-    pub(crate) fn has_slot(&self, id: Id) -> bool {
-        // Acquire, and a release below: who sees the number may look at the slot, as whoever noted it might.
-        if id.0 < self.seen.load(Ordering::Acquire) {
-            return true;
-        }
-        let fresh = self.high_water();
-        if id.0 >= fresh {
-            return false;
-        }
-        self.seen.store(fresh, Ordering::Release);
-        true
-    }
-
-    /// Most names are short: nothing is written for those.
-    fn add_long_names(&self, bytes: usize) {
-        if bytes > 0 {
-            self.long_names.fetch_add(bytes, Ordering::Relaxed);
-        }
-    }
-
-    fn drop_long_names(&self, bytes: usize) {
-        if bytes > 0 {
-            self.long_names.fetch_sub(bytes, Ordering::Relaxed);
-        }
-    }
-
-    pub(crate) fn add_negative(&self) {
-        self.negatives.fetch_add(1, Ordering::Relaxed);
-    }
-
-    pub(crate) fn drop_negative(&self) {
-        self.negatives.fetch_sub(1, Ordering::Relaxed);
-    }
-
-    /// Takes `bytes` out of the budget if they are left in it.
-    pub(crate) fn take(&self, bytes: usize) -> bool {
-        let within = |used: usize| used.checked_add(bytes).filter(|&sum| sum <= self.budget());
-        self.stock.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, within).is_ok()
-    }
-
-    /// Takes `bytes` whatever the budget says: all that is cached is held.
-    fn take_over_budget(&self, bytes: usize) {
-        self.stock.used.fetch_add(bytes, Ordering::Relaxed);
-        self.over.store(true, Ordering::Relaxed);
-    }
-
-    pub(crate) fn give_back(&self, bytes: usize) {
-        self.stock.used.fetch_sub(bytes, Ordering::Relaxed);
-    }
-
-    /// Whether the cache outgrew its budget and nobody has trimmed it since.
-    #[inline]
-    pub(crate) fn is_over(&self) -> bool {
-        self.over.load(Ordering::Relaxed)
-    }
-}
-
-/// A length as the pool keeps it.
-fn saturating(len: usize) -> u32 {
-    u32::try_from(len).unwrap_or(u32::MAX)
-}
-
-/// What a long name takes beside its entry: its bytes, the box around them, and the allocator's headers.
-pub(crate) fn long_name_bytes(len: usize) -> usize {
-    if len > super::name::INLINE { len + 48 } else { 0 }
-}
 
 impl<H: Handle> Core<H> {
     /// Bytes of one entry in record and dentry, and apart from them.
@@ -244,7 +59,7 @@ impl<H: Handle> Core<H> {
         self.dentries.ensure(id.0);
         self.used.ensure(id.0);
         self.dentry(id).mark_dead();
-        // Release: whoever sees the number may look at the slot; pairs with `high_water`.
+        // Release: a thread that sees the number may look at the slot; pairs with `high_water`.
         fresh.store(id.0.checked_add(1).expect("fewer than 2³² entries fit any memory"), Ordering::Release);
         id
     }
@@ -299,10 +114,10 @@ impl<H: Handle> Core<H> {
 
     fn grow_index(&self) {
         if self.index.wants_to_grow(self.memory.live()) {
-            self.reserve(super::index::Index::GROWTH);
+            self.reserve(crate::table::index::Index::GROWTH);
             let (added, freed) = self.index.grow(|id| self.record(id).hash());
             // Where hashes are unlucky the new buckets overflow more often than was reckoned with.
-            let reserved = super::index::Index::GROWTH + freed;
+            let reserved = crate::table::index::Index::GROWTH + freed;
             self.reserve(added.saturating_sub(reserved));
             self.memory.give_back(reserved.saturating_sub(added));
         }
@@ -451,5 +266,78 @@ impl<H: Handle> Core<H> {
             }
         }
         self.put_free(self.put_rounds(&ids));
+    }
+
+    /// How many slots a magazine of this cache may have; none in a cache so small that it would show.
+    pub(crate) fn rounds(capacity: usize) -> u32 {
+        u32::try_from(capacity / SHARE).unwrap_or(ROUNDS).min(ROUNDS)
+    }
+
+    #[inline]
+    fn magazine(&self) -> Option<&Magazine> {
+        (self.memory.rounds > 0).then(|| &self.epoch.thread_slot().magazine)
+    }
+
+    /// A free slot and `bytes` of budget, if the thread has both.
+    #[inline]
+    pub(crate) fn take_round(&self, bytes: usize) -> Option<Id> {
+        let take = |magazine: &Magazine| {
+            let may = magazine.free.len() > 0 && (magazine.spend(bytes) || self.memory.take(bytes));
+            may.then(|| magazine.free.pop(&self.dentries)).flatten()
+        };
+        self.magazine()?.with(take)?
+    }
+
+    /// Keeps free slots for the thread's next insertions. Returns those for which there is no room.
+    pub(crate) fn put_rounds<'i>(&self, ids: &'i [Id]) -> &'i [Id] {
+        let put = |magazine: &Magazine| {
+            let room = (self.memory.rounds - magazine.free.len().min(self.memory.rounds)) as usize;
+            let (kept, rest) = ids.split_at(room.min(ids.len()));
+            kept.iter().for_each(|&id| magazine.free.push(&self.dentries, id));
+            rest
+        };
+        self.magazine().and_then(|magazine| magazine.with(put)).unwrap_or(ids)
+    }
+
+    /// Gives bytes of the budget back.
+    #[inline]
+    pub(crate) fn give_back(&self, bytes: usize) {
+        let kept =
+            bytes == 0 || self.magazine().is_some_and(|own| own.with(|own| own.earn(bytes)).unwrap_or(false));
+        if !kept {
+            self.memory.give_back(bytes);
+        }
+    }
+
+    /// Keeps a slot that was retired. Returns all of them once there are many.
+    pub(crate) fn put_retired(&self, id: Id) -> Vec<Id> {
+        let put = |magazine: &Magazine| {
+            magazine.retired.push(&self.dentries, id);
+            let is_full = magazine.retired.len() >= self.memory.rounds;
+            if is_full { magazine.retired.take_all(&self.dentries) } else { Vec::new() }
+        };
+        self.magazine().and_then(|magazine| magazine.with(put)).unwrap_or_else(|| vec![id])
+    }
+
+    /// Empties the magazines of all threads, but for those in use at this moment.
+    pub(crate) fn drain_magazines(&self) -> Drained {
+        let mut drained = Drained::default();
+        for slot in self.epoch.thread_slots().filter(|_| self.memory.rounds > 0) {
+            slot.magazine.with(|magazine| {
+                drained.free.extend(magazine.free.take_all(&self.dentries));
+                drained.retired.extend(magazine.retired.take_all(&self.dentries));
+                drained.bytes += magazine.credit.swap(0, Ordering::Relaxed);
+            });
+        }
+        drained
+    }
+
+    /// Free slots and bytes in all magazines.
+    pub(crate) fn in_magazines(&self) -> (usize, usize) {
+        let own = self
+            .epoch
+            .thread_slots()
+            .map(|slot| (slot.magazine.free.len() as usize, slot.magazine.credit.load(Ordering::Relaxed)));
+        own.fold((0, 0), |(slots, bytes), own| (slots + own.0, bytes + own.1))
     }
 }

@@ -1,128 +1,14 @@
-//! One question per miss: of the threads that miss the same name, one asks the file system, the others wait.
-//!
-//! A question in progress is a *flight*. Whoever changes the name meanwhile *overtakes* it, under the lock of the
-//! directory; the answer is entered under the same lock, and only if the flight was not overtaken. So an answer
-//! that arrives after an unlink or rename cannot bring the name back.
-//!
-//! | field | guard |
-//! |---|---|
-//! | list of flights | [flights], one of 64 stripes by name; a leaf |
-//! | how many they are | [flights] to write; read under the lock of a directory |
-//! | `overtaken` | [dir lock of the flight's directory] |
-//! | `landed` | its own lock; waiters hold nothing else |
-//!
-//! # Why who overtakes need not look where there are no flights
-//! Most changes meet none, and would write the stripe's lock for nothing. Who asks has boarded, then holds the directory's lock for a look at the
-//! cache, and asks after that. Who changes a name has changed it in the file system, then holds the directory's lock, and reads the number of flights in it.
-//! Was the look first, the number has that flight, unless it has landed, which it does under that lock, too. Was the change first, the question comes
-//! after it, and so is not too late. The directory's lock orders both, so the number is read relaxed.
+//! One question per miss (`in_lookup.rs`), and what becomes of the result.
 
-use super::{Core, Id, name::Name, record::Flags, tree::Aftermath, tree::Entry};
-use crate::sync::{Arc, AtomicBool, AtomicUsize, Condvar, Mutex, Ordering, lock, thread_number};
+use crate::core::Core;
+use crate::hash::name::Name;
+use crate::lookup::in_lookup::InLookup;
+use crate::mutate::tree::Cleanup;
+use crate::mutate::tree::Entry;
+use crate::sync::{Ordering, thread_number};
+use crate::table::id::Id;
+use crate::table::record::Flags;
 use crate::{Child, Fill, Handle};
-use std::sync::PoisonError;
-
-const STRIPES: usize = if cfg!(any(loom, shuttle)) { 1 } else { 64 };
-
-/// See the module's text.
-pub(crate) struct Flights {
-    stripes: Box<[Stripe]>,
-}
-
-#[derive(Default)]
-struct Stripe {
-    flights: Mutex<Vec<Arc<Flight>>>,
-    /// How many they are.
-    count: AtomicUsize,
-}
-
-pub(crate) struct Flight {
-    dir: Id,
-    name: Box<[u8]>,
-    /// The thread that asks.
-    asker: u32,
-    overtaken: AtomicBool,
-    landed: Mutex<bool>,
-    landing: Condvar,
-}
-
-/// The right to ask, and the duty to let the others know: dropping it does, also in a panic.
-pub(crate) struct Boarded<'a> {
-    stripe: &'a Stripe,
-    flight: Arc<Flight>,
-}
-
-impl Flights {
-    /// What they weigh without questions.
-    pub(crate) const BYTES: usize = STRIPES * size_of::<Stripe>();
-
-    pub(crate) fn new() -> Self {
-        Flights { stripes: (0..STRIPES).map(|_| Stripe::default()).collect() }
-    }
-
-    fn stripe(&self, dir: Id, name: &Name<'_>) -> &Stripe {
-        &self.stripes[(dir.0 ^ name.hash()) as usize % STRIPES]
-    }
-
-    /// Begins a question, or answers the flight on which the same one is under way.
-    fn board(&self, dir: Id, name: &Name<'_>) -> Result<Boarded<'_>, Arc<Flight>> {
-        let stripe = self.stripe(dir, name);
-        let mut flights = lock(&stripe.flights);
-        if let Some(flight) = flights.iter().find(|flight| flight.asks(dir, name)) {
-            return Err(flight.clone());
-        }
-        let flight = Arc::new(Flight {
-            dir,
-            name: name.bytes.into(),
-            asker: thread_number::get(),
-            overtaken: AtomicBool::new(false),
-            landed: Mutex::new(false),
-            landing: Condvar::new(),
-        });
-        flights.push(flight.clone());
-        stripe.count.store(flights.len(), Ordering::Relaxed);
-        Ok(Boarded { stripe, flight })
-    }
-
-    /// Makes the answer to a question about this name, if one is under way, too late. [dir lock]
-    pub(crate) fn overtake(&self, dir: Id, name: &Name<'_>) {
-        let stripe = self.stripe(dir, name);
-        // See the module's text.
-        if stripe.count.load(Ordering::Relaxed) == 0 {
-            return;
-        }
-        let flights = lock(&stripe.flights);
-        if let Some(flight) = flights.iter().find(|flight| flight.asks(dir, name)) {
-            // Relaxed: read under the same directory lock.
-            flight.overtaken.store(true, Ordering::Relaxed);
-        }
-    }
-}
-
-impl Flight {
-    fn asks(&self, dir: Id, name: &Name<'_>) -> bool {
-        self.dir == dir && *self.name == *name.bytes
-    }
-
-    fn wait(&self) {
-        let mut landed = lock(&self.landed);
-        while !*landed {
-            landed = self.landing.wait(landed).unwrap_or_else(PoisonError::into_inner);
-        }
-    }
-}
-
-impl Drop for Boarded<'_> {
-    fn drop(&mut self) {
-        let mut flights = lock(&self.stripe.flights);
-        flights.retain(|flight| !Arc::ptr_eq(flight, &self.flight));
-        self.stripe.count.store(flights.len(), Ordering::Relaxed);
-        drop(flights);
-        *lock(&self.flight.landed) = true;
-        self.flight.landing.notify_all();
-    }
-}
-
 /// What the cache says of one name.
 pub(crate) enum Known {
     /// The entry, held.
@@ -132,7 +18,7 @@ pub(crate) enum Known {
 }
 
 impl<H: Handle> Core<H> {
-    /// Looks a name up, asking `fill` if it is not cached. Answers the entry, held.
+    /// Looks a name up, asking `fill` if it is not cached. Returns the entry, held.
     pub(crate) fn lookup_or_fill<E>(
         &self,
         dir: Id,
@@ -143,27 +29,27 @@ impl<H: Handle> Core<H> {
             let answer = fill()?;
             return Ok(self.answer_only(dir, answer));
         };
-        let boarded = loop {
+        let asking = loop {
             match self.look(dir, &name) {
                 Known::Positive(id) => return Ok(Some(id)),
                 Known::Negative => return Ok(None),
                 Known::Unknown => {}
             }
-            match self.flights.board(dir, &name) {
-                Ok(boarded) => break boarded,
-                Err(flight) => {
-                    let asker = flight.asker;
+            match self.in_lookups.begin(dir, &name) {
+                Ok(asking) => break asking,
+                Err(in_lookup) => {
+                    let asker = in_lookup.asker;
                     debug_assert_ne!(
                         asker,
                         thread_number::get(),
                         "`fill` looks up the name that it was asked for"
                     );
                     self.epoch.thread_slot().counters.fill_waits.add(1);
-                    flight.wait();
+                    in_lookup.wait();
                 }
             }
         };
-        // Another flight may have landed between the look and the boarding.
+        // Another in_lookup may have is_done between the look and the boarding.
         match self.look_locked(dir, &name) {
             Known::Positive(id) => return Ok(Some(id)),
             Known::Negative => return Ok(None),
@@ -176,7 +62,7 @@ impl<H: Handle> Core<H> {
             Fill::Negative { ttl } => Entry::negative(ttl, asked),
             Fill::NotCached(answer) => return Ok(answer.map(|child| self.make_detached(dir, child))),
         };
-        Ok(self.enter(dir, &name, entry, &boarded.flight))
+        Ok(self.enter(dir, &name, entry, &asking.in_lookup))
     }
 
     fn answer_only(&self, dir: Id, answer: Fill<H>) -> Option<Id> {
@@ -218,18 +104,18 @@ impl<H: Handle> Core<H> {
     }
 
     /// Whether the deadline of an entry is over.
-    pub(super) fn is_past_deadline(&self, id: Id) -> bool {
+    pub(crate) fn is_past_deadline(&self, id: Id) -> bool {
         let deadline = self.record(id).deadline();
         deadline != 0 && self.expiry.is_past(deadline)
     }
 
-    /// Enters the file system's answer; answers the entry that the name has then, held.
-    fn enter(&self, dir: Id, name: &Name<'_>, entry: Entry<H>, flight: &Flight) -> Option<Id> {
+    /// Enters the file system's result; returns the entry that the name has then, held.
+    fn enter(&self, dir: Id, name: &Name<'_>, entry: Entry<H>, in_lookup: &InLookup) -> Option<Id> {
         let id = self.allocate(name.bytes.len());
         let is_positive = entry.child.is_some();
-        let (known, unused) = match self.enter_locked(dir, name, id, entry, flight) {
-            Ok(aftermath) => {
-                self.settle(aftermath);
+        let (known, unused) = match self.enter_locked(dir, name, id, entry, in_lookup) {
+            Ok(cleanup) => {
+                self.clean_up(cleanup);
                 return is_positive.then_some(id);
             }
             Err(instead) => instead,
@@ -251,19 +137,19 @@ impl<H: Handle> Core<H> {
         name: &Name<'_>,
         id: Id,
         entry: Entry<H>,
-        flight: &Flight,
-    ) -> Result<Aftermath, (Known, Entry<H>)> {
+        in_lookup: &InLookup,
+    ) -> Result<Cleanup, (Known, Entry<H>)> {
         let _dir = self.lock_dir(dir);
         if !self.is_in_tree(dir) {
             return Err((Known::Unknown, entry));
         }
         let old = self.find_locked(dir, name);
         // Relaxed: written under the same lock.
-        if flight.overtaken.load(Ordering::Relaxed) {
+        if in_lookup.overtaken.load(Ordering::Relaxed) {
             self.epoch.thread_slot().counters.fills_overtaken.add(1);
             return Err((old.map_or(Known::Unknown, |newer| self.known_locked(newer)), entry));
         }
-        // What a scan has entered meanwhile is as new as the answer.
+        // What a scan has entered meanwhile is as new as the result.
         if let Some(old) = old.filter(|&old| !self.has_expired(dir, old) || self.renew(dir, old, &entry)) {
             return Err((self.known_locked(old), entry));
         }

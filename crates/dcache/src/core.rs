@@ -1,81 +1,51 @@
-//! The cache below its public face. Everything here speaks of entries by number; who holds what is the public
-//! layer's business.
+//! The cache below its public face. Everything here speaks of entries by number; references are the public layer's.
 //!
 //! ```text
-//! walk       path → entry, without locks           tree     link, unlink, rename: under directory locks
-//! step       one name → entry, without locks       negative entries that change in place
-//! prefetch   several walks in step                 fill     one question per miss
-//! path_cache whole paths → entry                   clock    what goes when memory is short
-//! expiry     what is still believed                pool     free slots, grace periods, bytes
-//!                                                  complete whole directories
-//!                                                  magazine free slots and bytes of each thread
-//! ─────────────────────────────────────────────────────────────────────────────────────────────────────
-//! index      hash → record numbers                 record   what a walk reads    dentry   what is written
-//! epoch      who is reading                        name     hashes               chunks   storage
+//! lookup/   walk        path to entry, without locks      mutate/   tree      link, unlink, rename: under directory locks
+//!           step        one name to entry, without locks            negative  entries that change in place
+//!           path_cache  whole paths                                 complete  whole directories
+//!           prefetch    several walks in step             reclaim/  clock     what goes when memory is short
+//!           trials      whether that helps                          evict     how it goes
+//!           fill        one question per miss                       allocate  slots and bytes
+//!           in_lookup   names that are being asked for              pool      free slots, grace periods, bytes
+//!           reach       directories that are detached               magazine  free slots and bytes of each thread
+//! ──────────────────────────────────────────────────────────────── epoch ──── grace periods ─────────────────────────
+//! hash/     name, bytes                                   table/    index (hash to number), record (what a walk reads),
+//!                                                                   dentry (what is written), chunks (storage)
 //! ```
 //!
 //! # Lock order
 //!
 //! ```text
-//! renaming, expiring           one cross-directory rename, one expiry at a time
-//!   dir lock                   256 stripes, in ascending order: names and children of a directory
+//! renaming                     one cross-directory rename at a time
+//!   dir lock                   up to 256 stripes, in ascending order: names and children of a directory
 //!     bucket seq               in ascending order: an index bucket
 //!       record seq             one record
-//!     flights                  fills in progress
+//!     in_lookups               names that are being asked for
 //!     clock                    candidates for eviction
-//!     pool lock                free slots, limbo
+//!     pool lock                free slots, what waits for a grace period
 //!   index growing → bucket seq
 //! ```
 //!
 //! No lock is held while foreign code runs: fills, search checks and drops of handles come outside (G7).
 //! Walks take none of these (G3).
 
-pub(crate) mod bytes;
-pub(crate) mod chunks;
-pub(crate) mod clock;
-pub(crate) mod complete;
-pub(crate) mod counters;
-pub(crate) mod dentry;
-pub(crate) mod epoch;
-pub(crate) mod expiry;
-pub(crate) mod fill;
-pub(crate) mod index;
-pub(crate) mod magazine;
-#[cfg(all(test, loom))]
-mod models;
-pub(crate) mod name;
-pub(crate) mod negative;
-pub(crate) mod path_cache;
-pub(crate) mod pool;
-pub(crate) mod prefetch;
-pub(crate) mod record;
-pub(crate) mod step;
-pub(crate) mod tree;
-pub(crate) mod walk;
-
+use crate::counters::Counters;
+use crate::expiry::Expiry;
+use crate::hash::name::{Hasher, Name};
+use crate::lookup::in_lookup::InLookups;
+use crate::lookup::path_cache::PathCache;
+use crate::reclaim::clock::{Clock, Used};
+use crate::reclaim::epoch::Epoch;
+use crate::reclaim::pool::Memory;
 use crate::sync::{AtomicU64, Mutex, MutexGuard, lock};
+use crate::table::chunks::Chunks;
+use crate::table::dentry::{Dentry, Left};
+use crate::table::id::Id;
+use crate::table::index::Index;
+use crate::table::record::{Count, Flags, Record, Rewrite};
 use crate::{Child, DentryId, Handle, PrefetchMode};
-use chunks::Chunks;
-use clock::{Clock, Used};
-use dentry::Dentry;
-use epoch::Epoch;
-use expiry::Expiry;
-use fill::Flights;
-use index::Index;
-use name::{Hasher, Name};
-use path_cache::PathCache;
-use pool::Memory;
-use record::{Count, Flags, Record, Rewrite};
 use std::time::Duration;
-
-/// The number of an entry's slot, in records and dentries alike.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord, Default)]
-pub(crate) struct Id(pub(crate) u32);
-
-impl Id {
-    pub(crate) const NONE: Id = Id(0);
-    pub(crate) const ROOT: Id = Id(1);
-}
 
 /// The most locks of directories: one for so many entries that the budget holds, as a small cache has few directories.
 const STRIPES: usize = if cfg!(any(loom, shuttle)) { 2 } else { 256 };
@@ -107,7 +77,7 @@ pub(crate) struct Core<H> {
     pub(crate) hasher: Hasher,
     pub(crate) memory: Memory,
     pub(crate) expiry: Expiry,
-    pub(crate) flights: Flights,
+    pub(crate) in_lookups: InLookups,
     pub(crate) prefetch: PrefetchMode,
     pub(crate) clock: Mutex<Clock>,
     /// Parents change only under this, so that no two renames can make a circle.
@@ -125,7 +95,7 @@ impl<H: Handle> Core<H> {
         let clock = Clock::new(capacity, quota);
         let paths = PathCache::new(config.budget);
         let stripes = (capacity / ENTRIES_A_STRIPE).clamp(1, STRIPES).next_power_of_two();
-        let itself = size_of::<Self>() + stripes * size_of::<DirLock>() + Flights::BYTES;
+        let itself = size_of::<Self>() + stripes * size_of::<DirLock>() + InLookups::BYTES;
         let fixed = itself + clock.bytes() + paths.bytes() + Index::EMPTY;
         // Checkers get few at first, so that they see storage grow.
         let foreseen = if cfg!(any(loom, shuttle)) { 6 } else { capacity + 64 };
@@ -141,19 +111,19 @@ impl<H: Handle> Core<H> {
             hasher: Hasher::new(config.seed),
             memory: Memory::new(config.budget, fixed, Self::rounds(capacity)),
             expiry: Expiry::new(config.clock),
-            flights: Flights::new(),
+            in_lookups: InLookups::new(),
             prefetch: config.prefetch,
             clock: Mutex::new(clock),
             renaming: Mutex::default(),
             dir_locks: (0..stripes).map(|_| DirLock::default()).collect(),
             evicted: AtomicU64::new(0),
         };
-        core.plant(root);
+        core.make_root(root);
         core
     }
 
     /// Makes the root: its own parent, in no bucket, pinned for good.
-    fn plant(&self, root: Child<H>) {
+    fn make_root(&self, root: Child<H>) {
         let id = self.allocate(0);
         self.settle_overflow(0);
         debug_assert_eq!(id, Id::ROOT);
@@ -165,7 +135,7 @@ impl<H: Handle> Core<H> {
             | if word.is_some() { Flags::INLINE_HANDLE } else { 0 };
         rewrite.flags(Flags::linked(Some(root.kind), flags, 0));
         drop(rewrite);
-        // SAFETY: nobody else has the cache yet.
+        // SAFETY: no other thread has the cache yet.
         unsafe { self.dentry(id).fill(Some(root.handle), None) };
         self.dentry(id).revive(false, false);
         self.dentry(id).pin();
@@ -295,9 +265,9 @@ impl<H: Handle> Core<H> {
             return;
         }
         match self.dentry(id).release() {
-            dentry::Left::Others => return,
-            dentry::Left::Unused => {}
-            dentry::Left::Dead => self.retire_entry(id),
+            Left::Others => return,
+            Left::Unused => {}
+            Left::Dead => self.retire_entry(id),
         }
         self.count_held(-1);
         if self.memory.is_over() {
@@ -338,13 +308,13 @@ impl<H: Handle> Core<H> {
     }
 
     /// What all threads have counted.
-    pub(crate) fn count(&self) -> counters::Counters {
-        let sum = counters::Counters::default();
+    pub(crate) fn count(&self) -> Counters {
+        let sum = Counters::default();
         self.epoch.thread_slots().for_each(|slot| sum.add_all(&slot.counters));
         sum
     }
 
-    /// Under the lock under which answers about this directory are entered: one that is under way does not open it again.
+    /// Under the lock under which results about this directory are entered: one that is under way does not open it again.
     pub(crate) fn set_search(&self, dir: Id, search: bool) {
         let _above = self.lock_parent(dir);
         if !search {

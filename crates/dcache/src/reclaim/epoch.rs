@@ -5,14 +5,14 @@
 //! haphazard): the writer, which is rare, makes every processor pass a barrier with `membarrier(2)` before it looks
 //! at the slots.
 //!
-//! | field | who writes | who reads |
+//! | field | written by | read by |
 //! |---|---|---|
 //! | `now` | writers, under the pool's lock | each reader that enters |
 //! | `ThreadSlot::inside` | the thread whose slot it is | writers in [`Epoch::oldest`] |
 //!
 //! **Rule.** An object is retired with the value `t` that `now` has, read under the pool's lock, after the object
 //! was unlinked; `now` is moved on under the same lock. The object may be reused when [`Epoch::oldest`], begun
-//! after `now` went past `t`, answers more than `t`.
+//! after `now` went past `t`, returns more than `t`.
 //!
 //! **Why.** Take a reader that might hold the object, and let `e` be what it wrote into its slot.
 //! - `e > t`: it loaded a value of `now` that was stored after the object was retired, under the lock that the
@@ -28,12 +28,12 @@
 //! **Limits.** A thread that is stopped inside a walk delays reuse (walks run no foreign code while inside, see
 //! [`Pin::outside`]). Without `membarrier` (not Linux, old kernel, seccomp) both sides use full fences.
 
-use super::chunks::{Chunks, Zeroed};
-use super::counters::Counters;
-use super::magazine::Magazine;
-use super::path_cache::HitRate;
-use super::prefetch::Trials;
+use crate::counters::Counters;
+use crate::lookup::path_cache::HitRate;
+use crate::lookup::trials::Trials;
+use crate::reclaim::magazine::Magazine;
 use crate::sync::{AtomicU64, Ordering, Padded, fence, thread_number};
+use crate::table::chunks::{Chunks, Zeroed};
 use std::marker::PhantomData;
 
 const THREAD_SLOTS: u32 = if cfg!(any(loom, shuttle)) { 4 } else { 64 };

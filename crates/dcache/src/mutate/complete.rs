@@ -1,15 +1,20 @@
 //! Complete directories: once all entries are cached, a miss is ENOENT (`DIR_COMPLETE` of Tsai et al., SOSP 2015).
 //!
-//! Gathering notes the directory's count of changes at its beginning. Whatever is evicted, unlinked, renamed away
+//! Gathering remembers the directory's count of changes at its beginning. Whatever is evicted, unlinked, renamed away
 //! or invalidated below the directory moves the count on, so that the end finds out; what is created meanwhile is
 //! linked anyway. From then on the same events clear the flag, before the entry leaves the index.
 //!
 //! Nothing that may change behind the cache's back is ever complete: an entry with a time to live spoils it.
 
-use super::{
-    Core, Id, expiry::Asked, name::INLINE, record::Flags, record::settle_reads, tree::Aftermath, tree::Entry,
-};
+use crate::core::Core;
+use crate::expiry::Asked;
+use crate::hash::name::INLINE;
+use crate::mutate::tree::Cleanup;
+use crate::mutate::tree::Entry;
 use crate::sync::{Backoff, MutexGuard, Ordering};
+use crate::table::id::Id;
+use crate::table::record::Flags;
+use crate::table::record::order_reads;
 use crate::{Child, Handle};
 
 /// A scan of a directory in progress.
@@ -57,7 +62,7 @@ impl<H: Handle> Core<H> {
             }
         };
         match linked {
-            Ok(aftermath) => self.settle(aftermath),
+            Ok(cleanup) => self.clean_up(cleanup),
             Err(_unused) => self.cancel(id, bytes.len()),
         }
     }
@@ -66,17 +71,17 @@ impl<H: Handle> Core<H> {
     /// expired and was not seen is gone then.
     pub(crate) fn finish_complete(&self, gathering: Gathering) -> bool {
         let Gathering { dir, changes, spoilt, .. } = gathering;
-        let mut aftermath = Aftermath::default();
+        let mut cleanup = Cleanup::default();
         let guard = self.lock_dir(dir);
         let is_complete = self.dentry(dir).changes() == changes && !spoilt && self.is_in_tree(dir);
         if is_complete {
             let is_gone = |&id: &Id| self.is_past_deadline(id) && !self.record(id).flags().is_negative();
             let gone: Vec<Id> = self.children(dir).filter(is_gone).collect();
-            gone.into_iter().for_each(|id| self.detach(dir, id, &mut aftermath));
+            gone.into_iter().for_each(|id| self.detach(dir, id, &mut cleanup));
             self.rewrite(dir).change_flags(Flags::COMPLETE, 0);
         }
         drop(guard);
-        self.settle(aftermath);
+        self.clean_up(cleanup);
         is_complete
     }
 
@@ -117,7 +122,7 @@ impl<H: Handle> Core<H> {
                 });
                 at = record.parent();
             };
-            settle_reads();
+            order_reads();
             if records.iter().all(|&(record, seq)| seq & 1 == 0 && record.is_unchanged(seq)) {
                 names.reverse();
                 return is_reachable.then(|| names.join(&b'/'));

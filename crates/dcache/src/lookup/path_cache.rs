@@ -48,20 +48,18 @@
 //!   them doing so, before it stores its count with Release; a reader that has loaded the counts looks behind a **fence
 //!   Acquire** whether the wraps are those of the entry. Had the sum come round, it would see a later wrap.
 //!
-//! **Writers** wait for nobody: where another one is at the same place, it leaves it at that. Each path may lie in one of two
+//! **Writers** never wait: where another one is at the same place, it leaves it at that. Each path may lie in one of two
 //! places. The table has a fixed size, a sixty-fourth of the cache's budget at most, which it is taken from.
 
-use super::{
-    Id,
-    chunks::{Chunks, Zeroed},
-    name::Digest,
-    record::{InlineHandle, settle_reads, wraps},
-};
 use crate::Kind;
+use crate::hash::name::Digest;
 use crate::sync::{AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
+use crate::table::chunks::{Chunks, Zeroed};
+use crate::table::id::Id;
+use crate::table::record::{InlineHandle, order_reads, wraps};
 
 /// The most directories between start and end.
-pub(super) const DIRS: usize = 8;
+pub(crate) const DIRS: usize = 8;
 /// The most of an entry with an inline handle.
 const DIRS_BESIDE_HANDLE: usize = DIRS - 3;
 /// The part of the budget that the table may take.
@@ -142,11 +140,11 @@ impl About {
 
 /// A path from where a walk begins.
 #[derive(Clone, Copy)]
-pub(super) struct Key {
+pub(crate) struct Key {
     /// Of the start and all bytes.
-    pub(super) digest: Digest,
+    pub(crate) digest: Digest,
     /// How many bytes, 1 to 255.
-    pub(super) bytes: usize,
+    pub(crate) bytes: usize,
 }
 
 /// What is at the end of a path.
@@ -196,7 +194,7 @@ impl PathCache {
     /// What is at the end of a path from `start`, at an instant during the call. `count` tells the count of a record; an
     /// entry that is being written may name one that never was.
     #[inline(always)]
-    pub(super) fn get(&self, key: Key, start: Id, count: impl Fn(Id) -> Option<u32>) -> Option<PathEnd> {
+    pub(crate) fn get(&self, key: Key, start: Id, count: impl Fn(Id) -> Option<u32>) -> Option<PathEnd> {
         let first = self.table.get_if_made(self.place(key.digest, 0))?;
         let entry = match first.is_of(key.digest) {
             true => first,
@@ -216,7 +214,7 @@ impl PathCache {
         }
         let inserted = entry.sum.load(Ordering::Relaxed);
         // P1, P2.
-        settle_reads();
+        order_reads();
         let is_valid =
             sum == inserted && entry.seq.load(Ordering::Relaxed) == seq && about.has_wraps(wraps());
         is_valid.then_some(PathEnd { id, kind: about.kind(), handle, components: about.dirs() + 1 })
@@ -224,7 +222,7 @@ impl PathCache {
 
     /// Inserts a path whose records, from the start to the end, all had these counts at one instant. Over another path only
     /// one time of a few, which `turn` counts.
-    pub(super) fn insert(
+    pub(crate) fn insert(
         &self,
         key: Key,
         records: &[(u32, u32)],
@@ -366,11 +364,9 @@ impl HitRate {
 
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
-    use super::super::{
-        name::Hasher,
-        record::{Count, Record, Rewrite, WRAP},
-    };
     use super::*;
+    use crate::hash::name::Hasher;
+    use crate::table::record::{Count, Record, Rewrite, WRAP};
 
     const BASE: Id = Id(1);
     const DIR: Id = Id(2);

@@ -8,7 +8,7 @@
 //! | `first_child`, `changes` | [dir lock of this directory] |
 //! | `handle` | [immutable] from before the entry is linked until no one can reach it; [epoch] to read unheld |
 //!
-//! **Reference count.** One word, so that "nobody holds it, nothing is below it" is one compare-and-swap:
+//! **Reference count.** One word, so that "it is not held, and nothing is below it" is one compare-and-swap:
 //!
 //! ```text
 //! 63 DEAD      not an entry: free, waiting for the grace period, or being made
@@ -17,8 +17,9 @@
 //!  0…31        users: one for each `DentryRef`
 //! ```
 
-use super::{Id, chunks::Zeroed};
 use crate::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use crate::table::chunks::Zeroed;
+use crate::table::id::Id;
 use std::{cell::UnsafeCell, mem::MaybeUninit};
 
 const USER: u64 = 1;
@@ -72,7 +73,7 @@ unsafe impl<H: Send + Sync> Sync for Dentry<H> {}
 pub(crate) enum Left {
     /// Others hold it.
     Others,
-    /// Nobody uses it; it stays cached.
+    /// It is not held any more; it stays cached.
     Unused,
     /// It was detached and now is dead: the caller has to bury it.
     Dead,
@@ -87,7 +88,7 @@ impl<H> Dentry<H> {
         if before & DEAD == 0 {
             return Some(before & USERS == 0);
         }
-        // Whoever brings the slot to life meanwhile leaves this count in it (`revive`, `end_change`).
+        // A thread that brings the slot to life meanwhile leaves this count in it (`revive`, `end_change`).
         self.refs.fetch_sub(USER, Ordering::Relaxed);
         None
     }
@@ -132,13 +133,13 @@ impl<H> Dentry<H> {
         before == DETACHED | PIN && self.kill(DETACHED)
     }
 
-    /// Ends a linked entry that nobody holds and nothing is below. [dir lock of the parent]
+    /// Ends a linked entry that is not held and has nothing below. [dir lock of the parent]
     pub(crate) fn kill_unused(&self) -> bool {
         self.kill(0)
     }
 
     fn kill(&self, expected: u64) -> bool {
-        // Acquire: pairs with the Release of whoever let go last.
+        // Acquire: pairs with the Release of the last holder.
         self.refs.compare_exchange(expected, expected | DEAD, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 

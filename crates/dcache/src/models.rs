@@ -1,16 +1,14 @@
 //! Small models that loom explores in every interleaving and every outcome that the memory model allows:
 //! `RUSTFLAGS="--cfg loom" cargo test -p dentree-dcache --release --lib models`.
 
-use super::{
-    Id,
-    dentry::{Dentry, Left},
-    epoch::Epoch,
-    index::Index,
-    name::{Digest, Hasher, Name},
-    path_cache::{Key, PathCache, PathEnd},
-    record::{Count, Flags, InlineHandle, Record, settle_reads},
-};
 use crate::Kind;
+use crate::hash::name::{Digest, Hasher, Name};
+use crate::lookup::path_cache::{Key, PathCache, PathEnd};
+use crate::reclaim::epoch::Epoch;
+use crate::table::dentry::{Dentry, Left};
+use crate::table::id::Id;
+use crate::table::index::Index;
+use crate::table::record::{Count, Flags, InlineHandle, Record, order_reads};
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use loom::thread;
@@ -55,7 +53,7 @@ fn read(record: &Record, name: &Name<'_>) -> Result<Option<u64>, ()> {
 fn if_believed(record: &Record, is_it: impl FnOnce() -> bool) -> Result<Option<u64>, ()> {
     let seq = record.begin();
     let seen = is_it().then(|| record.inline_handle());
-    settle_reads();
+    order_reads();
     let is_whole = seq & 1 == 0 && record.is_unchanged(seq);
     if is_whole { Ok(seen.map(version_of)) } else { Err(()) }
 }
@@ -175,7 +173,7 @@ fn a_rename_is_never_seen_half_done() {
             });
             match found {
                 Ok(seq) => {
-                    settle_reads();
+                    order_reads();
                     (seq & 1 == 0 && record.is_unchanged(seq)).then_some(true)
                 }
                 Err(miss) => index.still_misses(miss).then_some(false),
@@ -197,7 +195,7 @@ fn look((index, records): &(Index, [Record; 3]), name: &Name<'_>) -> Option<Opti
     });
     match found {
         Ok((record, seq, handle)) => {
-            settle_reads();
+            order_reads();
             (seq & 1 == 0 && record.is_unchanged(seq)).then_some(Some(handle.word))
         }
         Err(miss) => index.still_misses(miss).then_some(None),
@@ -326,7 +324,7 @@ fn an_entry_does_not_change_in_place_under_its_holder() {
         let seq = record.begin();
         let version = record.inline_handle().word;
         if seq & 1 == 0 && dentry.hold().is_some() {
-            settle_reads();
+            order_reads();
             if record.is_unchanged(seq) {
                 assert_eq!(record.inline_handle().word, version);
             }

@@ -148,7 +148,7 @@ mod backing {
 
     /// Slots in huge pages where that is worth it, as records are met at random: with small pages each costs a TLB miss
     /// beside its cache miss. A chunk that is mostly empty is better off without.
-    pub(super) fn allocate<T: Zeroed>(len: usize, is_huge: bool) -> *mut T {
+    pub(crate) fn allocate<T: Zeroed>(len: usize, is_huge: bool) -> *mut T {
         const { assert!(align_of::<T>() <= 4096) };
         let (bytes, read_and_write) = (bytes::<T>(len), ProtFlags::READ | ProtFlags::WRITE);
         // SAFETY: a new mapping at an address of the system's choice.
@@ -170,7 +170,7 @@ mod backing {
 
     /// # Safety
     /// `base` must be what `allocate(len)` returned, and no longer in use.
-    pub(super) unsafe fn free<T>(base: *mut T, len: usize) {
+    pub(crate) unsafe fn free<T>(base: *mut T, len: usize) {
         // SAFETY: as the caller promises.
         let _ = unsafe { munmap(base.cast(), bytes::<T>(len)) };
     }
@@ -181,14 +181,14 @@ mod backing {
 mod backing {
     use super::Zeroed;
 
-    pub(super) fn allocate<T: Zeroed>(len: usize, _is_huge: bool) -> *mut T {
+    pub(crate) fn allocate<T: Zeroed>(len: usize, _is_huge: bool) -> *mut T {
         let slots: Box<[T]> = (0..len).map(|_| T::default()).collect();
         Box::into_raw(slots).cast()
     }
 
     /// # Safety
     /// `base` must be what `allocate(len)` returned, and no longer in use.
-    pub(super) unsafe fn free<T>(base: *mut T, len: usize) {
+    pub(crate) unsafe fn free<T>(base: *mut T, len: usize) {
         // SAFETY: `allocate` made a boxed slice of that length.
         drop(unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(base, len)) });
     }

@@ -1,26 +1,19 @@
-//! Several walks in step: the waits for memory of one overlap those of the others.
-//!
-//! Before the first of them begins, all walks go down together by tags alone: all buckets of the next component are asked
-//! for, then the records that they name, which nothing waits for. That is one wait a component for all walks. A tag that
-//! misleads, one in forty, costs one walk its own waits, no more.
+//! Whether prefetching helps: judged by means and deviations of what a thread has measured.
 //!
 //! For what is in the processor's caches already prefetching costs more than it gives (003 of the sources found the same of
 //! the kernel's prefetch in `d_lookup`), so [`Auto`](PrefetchMode::Auto) finds out: of every [`PERIOD`] batches of a thread one is
 //! timed with and one without, and the rest do what was faster by more than the deviation of both. A cache so small that it
 //! must be hot is not even tried.
 
-use super::{Core, Id, chunks::prefetch, index::Extent, name::Text};
+use crate::PrefetchMode;
 use crate::sync::{AtomicBool, AtomicU32, Ordering};
-use crate::{Handle, PrefetchMode};
+use crate::table::index::Extent;
 use std::time::Duration;
 
 /// Batches of a thread per trial of either kind.
 const PERIOD: u32 = 64;
 /// The index size in buckets from which on trials are made: 32,000 entries, 2 MiB of records.
 const LARGE: u32 = 4096;
-/// Walks in step. At 3 million entries 16 take 0.85 of the time a component that 8 do (medians of eleven rounds, twice
-/// each, on a busy machine).
-pub(crate) const TOGETHER: usize = 16;
 
 /// What a batch is to do.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -106,42 +99,6 @@ impl PrefetchMode {
             PrefetchMode::On => Plan { prefetch: true, timed: false },
             PrefetchMode::Auto if extent.count() < LARGE => Plan { prefetch: false, timed: false },
             PrefetchMode::Auto => trials.plan(),
-        }
-    }
-}
-
-/// A walk on its way down by tags.
-struct Guess<'p, 't> {
-    text: Text<'p, 't>,
-    at: usize,
-    dir: Id,
-    hash: u32,
-}
-
-impl<H: Handle> Core<H> {
-    /// Asks for the lines of a few walks from `start`, at most [`TOGETHER`]. [epoch]
-    pub(crate) fn prefetch_walks(&self, start: Id, texts: &[Text<'_, '_>]) {
-        let extent = self.index.extent();
-        let guesses = texts.iter().map(|&text| Guess { text, at: text.skip_slashes(0), dir: start, hash: 0 });
-        let mut guesses: Vec<Guess<'_, '_>> = guesses.collect();
-        while !guesses.is_empty() {
-            guesses.retain_mut(|guess| {
-                let Guess { text, at, dir, hash } = guess;
-                if *at >= text.bytes.len() {
-                    return false;
-                }
-                let (name, end) = self.hasher.split(*dir, *text, *at);
-                (*at, *hash) = (text.skip_slashes(end), name.hash());
-                self.index.prefetch(extent, *hash);
-                true
-            });
-            guesses.retain_mut(|guess| {
-                let Some(id) = self.index.likely(extent, guess.hash).next() else { return false };
-                prefetch(self.record(id));
-                prefetch(self.used(id));
-                guess.dir = id;
-                true
-            });
         }
     }
 }

@@ -1,124 +1,24 @@
-//! What goes when memory is short: the lazy LRU of the 2002 paper in today's form.
-//!
-//! A hit does nothing but say [`Used`] where that is not said yet. These marks lie apart from records and dentries, 64 to a line, so
-//! that a walk by a note, which looks at neither, finds the mark near. The pruner does the rest:
-//! - **Clock** (Corbató 1968): a hand goes round the slots; a mark is taken away, none means eviction. The
-//!   slots are the list, so there is none to maintain, and the hand reads records in the order of memory.
-//! - **Leaves first**: an entry with children is pinned by them; held entries are passed over as they are met.
-//! - **Probation**: entries that a scan brings in (`cold`) queue up in a ring of a tenth of the cache, and are
-//!   evicted from it first unless a walk has used them meanwhile: `find` does not wash out the working set
-//!   (Yang et al., "FIFO queues are all you need for cache eviction", 2023).
-//! - **Negative entries** have a ring of their own, as long as their quota: a flood of them evicts only them.
-//!
-//! Rings hold `(number, generation)`; what went another way is found stale and skipped. [clock] guards all of it
-//! and is a leaf: victims are collected under it and evicted without it.
+//! Eviction: what the clock chooses, one entry, or all below a directory.
 
-use super::{Core, Id, chunks::Zeroed, record::Flags};
 use crate::Handle;
-use crate::sync::{AtomicU8, Ordering, lock};
-use std::collections::VecDeque;
+use crate::core::Core;
+use crate::sync::{Ordering, lock};
+use crate::table::id::Id;
+use crate::table::record::Flags;
 
 /// Victims per collection: the clock's lock is taken once for so many.
 const BATCH: usize = 32;
 /// Slots that the hand passes under one lock.
 const STRIDE: u32 = 1024;
-/// One entry in so many may be on probation.
-const PROBATION: usize = 10;
-
-type Ticket = (Id, u32);
-
-/// Whether an entry was used since the hand came by. Single word: set by walks that hit, taken away by the clock. Zero is used, so that who
-/// links new entries writes no line that they share with those of other threads.
-#[derive(Default)]
-pub(crate) struct Used(AtomicU8);
-
-// SAFETY: an atomic integer of zero bytes is zero.
-unsafe impl Zeroed for Used {}
-
-impl Used {
-    /// Notes a hit.
-    #[inline(always)]
-    pub(crate) fn touch(&self) {
-        self.set(true);
-    }
-
-    pub(crate) fn get(&self) -> bool {
-        self.0.load(Ordering::Relaxed) == 0
-    }
-
-    /// Whether the slot is free: the hand passes over it without a look at its record.
-    pub(crate) fn is_free(&self) -> bool {
-        self.0.load(Ordering::Relaxed) == Self::FREE
-    }
-
-    /// Says that the slot is free; [`set`](Self::set) says that it is not.
-    pub(crate) fn set_free(&self) {
-        self.0.store(Self::FREE, Ordering::Relaxed);
-    }
-
-    const FREE: u8 = 2;
-
-    /// Writes only where it is not so, that a hot line stays shared (G4).
-    #[inline(always)]
-    pub(crate) fn set(&self, used: bool) {
-        if self.0.load(Ordering::Relaxed) != u8::from(!used) {
-            self.0.store(u8::from(!used), Ordering::Relaxed);
-        }
-    }
-}
-
-/// [clock]
-pub(crate) struct Clock {
-    hand: u32,
-    cold: Ring,
-    negative: Ring,
-}
-
-/// A queue of at most `limit` tickets.
-struct Ring {
-    queue: VecDeque<Ticket>,
-    limit: usize,
-}
-
-impl Ring {
-    fn new(limit: usize) -> Self {
-        Ring { queue: VecDeque::new(), limit: limit.max(1) }
-    }
-
-    /// Appends; answers the oldest ticket where the ring is full.
-    fn push(&mut self, ticket: Ticket) -> Option<Ticket> {
-        let oldest = if self.queue.len() >= self.limit { self.queue.pop_front() } else { None };
-        self.queue.push_back(ticket);
-        oldest
-    }
-}
-
-impl Clock {
-    /// A clock for about `capacity` entries, of which `negatives` may be negative.
-    pub(crate) fn new(capacity: usize, negatives: usize) -> Self {
-        Clock { hand: 0, cold: Ring::new(capacity / PROBATION), negative: Ring::new(negatives) }
-    }
-
-    /// What the rings weigh at most.
-    pub(crate) fn bytes(&self) -> usize {
-        (self.cold.limit + self.negative.limit) * size_of::<Ticket>()
-    }
-
-    /// How much of that they do not take yet.
-    fn bytes_to_come(&self) -> usize {
-        let taken = self.cold.queue.capacity() + self.negative.queue.capacity();
-        self.bytes().saturating_sub(taken * size_of::<Ticket>())
-    }
-}
 
 impl<H: Handle> Core<H> {
-    /// Notes an entry that a scan brought in: it goes first unless it is used.
+    /// Enlists an entry that a scan brought in: it goes first unless it is used.
     pub(crate) fn enlist_cold(&self, id: Id) {
-        // Who is pushed out of probation at its far end has become an ordinary entry.
+        // What is pushed out of probation at its far end has become an ordinary entry.
         lock(&self.clock).cold.push((id, self.record(id).generation()));
     }
 
-    /// Notes a negative entry; answers the one that has to go for it. That one gets a second chance if it was
+    /// Enlists a negative entry; returns the one that has to go for it. That one gets a second chance if it was
     /// used, at the expense of the next.
     #[must_use]
     pub(crate) fn enlist_negative(&self, id: Id) -> Option<Id> {
@@ -194,7 +94,7 @@ impl<H: Handle> Core<H> {
         !chance
     }
 
-    /// Evicts one entry if nobody holds it and nothing is below it.
+    /// Evicts one entry if it is not held and nothing is below it.
     pub(crate) fn evict(&self, id: Id) -> bool {
         let record = self.record(id);
         let parent = record.parent();
@@ -254,7 +154,7 @@ impl<H: Handle> Core<H> {
         self.children(dir).filter(|id| is_positive(id) && self.hold(*id)).collect()
     }
 
-    /// Notes that an entry of `dir` left the cache though it is on disk. [dir lock]
+    /// Says that an entry of `dir` left the cache though it is on disk. [dir lock]
     pub(crate) fn lose_completeness(&self, dir: Id) {
         self.dentry(dir).note_change();
         if self.record(dir).flags().has(Flags::COMPLETE) {

@@ -17,18 +17,17 @@
 //! found by steps alone it inserts there. [`advance`](Core::advance) takes plain components: directories that everyone may
 //! search, and what has no deadline. [`step_any`](Core::step_any) takes all others.
 
-use super::{
-    Core, Id,
-    epoch::Pin,
-    index::{Extent, Miss},
-    name::{NAME_MAX, Name, PATH_MAX, Text},
-    path_cache::{self, Key, PathEnd},
-    record::{Flags, InlineHandle, Record, settle_reads},
-};
+use crate::core::Core;
+use crate::hash::name::{NAME_MAX, Name, PATH_MAX, Text};
+use crate::lookup::path_cache::{self, Key, PathEnd};
+use crate::reclaim::epoch::Pin;
+use crate::table::id::Id;
+use crate::table::index::{Extent, Miss};
+use crate::table::record::{Flags, InlineHandle, Record, order_reads};
 use crate::{DentryId, Handle, Kind, Reason, Seen};
 
 /// Attempts that are overtaken by writers before a walk gives up.
-pub(super) const ATTEMPTS: usize = 16;
+pub(crate) const ATTEMPTS: usize = 16;
 /// Records whose counts are kept without an allocation.
 const SHALLOW: usize = 16;
 
@@ -68,7 +67,7 @@ pub(crate) struct Stop {
 }
 
 /// The records that an attempt relies on, with the counts they had.
-pub(super) struct ReadSet {
+pub(crate) struct ReadSet {
     /// How many of `first` are in use.
     len: usize,
     /// All counts, or-ed: even if every one was.
@@ -109,7 +108,7 @@ impl ReadSet {
 }
 
 /// An attempt on its way down.
-pub(super) struct Descent<'t, 'p> {
+pub(crate) struct Descent<'t, 'p> {
     extent: Extent,
     text: Text<'p, 't>,
     /// Where in the path the walk has come to: to its end, or to something else than a slash.
@@ -155,15 +154,15 @@ impl Descent<'_, '_> {
 }
 
 /// A record under the name that was looked for, with its count before it was read.
-pub(super) struct Found<'a> {
-    pub(super) id: Id,
-    pub(super) record: &'a Record,
-    pub(super) seq: u32,
-    pub(super) flags: Flags,
+pub(crate) struct Found<'a> {
+    pub(crate) id: Id,
+    pub(crate) record: &'a Record,
+    pub(crate) seq: u32,
+    pub(crate) flags: Flags,
 }
 
 /// A record was rewritten: the attempt is void.
-pub(super) struct Changed;
+pub(crate) struct Changed;
 
 impl<H: Handle> Core<H> {
     /// Walks. `finish` is called with how it ended, inside the pin and before the last look at the counts; it returns
@@ -210,7 +209,7 @@ impl<H: Handle> Core<H> {
     }
 
     /// Counts a walk as users count them.
-    pub(super) fn count_walk(&self, pin: &Pin<'_>, end: &End, components: usize) {
+    pub(crate) fn count_walk(&self, pin: &Pin<'_>, end: &End, components: usize) {
         let counters = pin.counters();
         counters.walks.add(1);
         counters.components.add(components as u64);
@@ -278,7 +277,7 @@ impl<H: Handle> Core<H> {
         };
         let record = self.record(Id(end));
         let (flags, handle) = (record.flags(), record.inline_handle());
-        settle_reads();
+        order_reads();
         if !record.is_unchanged(seq) {
             return;
         }
@@ -314,7 +313,7 @@ impl<H: Handle> Core<H> {
     /// # Safety
     /// As for [`see`](Self::see).
     #[inline(always)]
-    pub(super) unsafe fn see_record(&self, id: Id, record: &Record, flags: Flags) -> Seen<H> {
+    pub(crate) unsafe fn see_record(&self, id: Id, record: &Record, flags: Flags) -> Seen<H> {
         let kind = flags.kind().unwrap_or(Kind::Other);
         let handle = flags.has(Flags::INLINE_HANDLE).then(|| record.inline_handle());
         // SAFETY: as the caller promises.
@@ -386,7 +385,7 @@ impl<H: Handle> Core<H> {
 
     /// Begins an attempt.
     #[inline(always)]
-    pub(super) fn begin<'t, 'p>(&self, request: &Request<'p>, text: Text<'p, 't>) -> Descent<'t, 'p> {
+    pub(crate) fn begin<'t, 'p>(&self, request: &Request<'p>, text: Text<'p, 't>) -> Descent<'t, 'p> {
         let start = request.start;
         let reads = ReadSet::beginning_at(start, self.record(start).begin());
         let is_detached = !self.is_surely_in_tree(start);
@@ -403,8 +402,8 @@ impl<H: Handle> Core<H> {
     }
 
     #[inline]
-    pub(super) fn is_unchanged(&self, reads: &ReadSet) -> bool {
-        settle_reads();
+    pub(crate) fn is_unchanged(&self, reads: &ReadSet) -> bool {
+        order_reads();
         let all = |part: &[(u32, u32)]| part.iter().all(|&(id, seq)| self.record(Id(id)).is_unchanged(seq));
         reads.counts & 1 == 0
             && all(&reads.first[..reads.len.min(SHALLOW)])
@@ -461,7 +460,7 @@ impl<H: Handle> Core<H> {
 
     /// Finds one name of up to 32 bytes below a directory, with the count and flags that its record had then.
     #[inline(always)]
-    pub(super) fn find_short(&self, extent: Extent, dir: Id, name: &Name<'_>) -> Option<Found<'_>> {
+    pub(crate) fn find_short(&self, extent: Extent, dir: Id, name: &Name<'_>) -> Option<Found<'_>> {
         for id in self.index.likely(extent, name.hash()) {
             let record = self.record(id);
             let seq = record.begin();
@@ -474,7 +473,7 @@ impl<H: Handle> Core<H> {
 
     /// Goes to the end of the walk, from where plain steps ended.
     #[inline(never)]
-    pub(super) fn descend(
+    pub(crate) fn descend(
         &self,
         pin: &mut Pin<'_>,
         request: &Request<'_>,
@@ -589,7 +588,7 @@ impl<H: Handle> Core<H> {
 
     /// Finds one name below a directory, with the count that its record had then.
     #[inline]
-    pub(super) fn find(&self, extent: Extent, dir: Id, name: &Name<'_>) -> Result<Found<'_>, Miss> {
+    pub(crate) fn find(&self, extent: Extent, dir: Id, name: &Name<'_>) -> Result<Found<'_>, Miss> {
         self.index.search(extent, name.hash(), |id| {
             let record = self.record(id);
             let seq = record.begin();
@@ -619,12 +618,12 @@ impl<H: Handle> Core<H> {
             // alive, inside this pin; or it was so after the pin was last left, by the check below.
             None => unsafe { self.dentry(dir).handle() }.clone(),
         };
-        settle_reads();
+        order_reads();
         if !record.is_unchanged(seq) {
             return Err(Changed);
         }
         let may = pin.outside(|| may_search(&handle));
-        settle_reads();
+        order_reads();
         // What was found before the pin was left may be gone: go on only from a directory that is still there.
         if self.record(dir).is_unchanged(seq) { Ok(may) } else { Err(Changed) }
     }

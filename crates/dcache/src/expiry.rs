@@ -12,9 +12,7 @@
 //! is enough for G1 and G2: what is cached below a directory that was reachable then was true then, as nothing that was
 //! changed by another entry can have been changed before.
 
-use super::{Core, Id, record::settle_reads};
-use crate::Handle;
-use crate::sync::{AtomicU32, AtomicUsize, Backoff, Ordering};
+use crate::sync::{AtomicU32, AtomicUsize, Ordering};
 use std::time::Duration;
 
 const TICK: Duration = Duration::from_millis(10);
@@ -55,7 +53,7 @@ impl Expiry {
         self.closings.load(Ordering::Relaxed) == closings
     }
 
-    fn now(&self) -> u32 {
+    pub(crate) fn now(&self) -> u32 {
         let ticks = (self.clock)().saturating_sub(self.start).as_millis() / TICK.as_millis();
         // 497 days on, entries with a time to live are no longer believed at all.
         u32::try_from(ticks).unwrap_or(u32::MAX)
@@ -86,50 +84,7 @@ impl Expiry {
     }
 
     #[inline]
-    fn any_detached(&self) -> bool {
+    pub(crate) fn any_detached(&self) -> bool {
         self.detached.load(Ordering::Relaxed) != 0
-    }
-}
-
-impl<H: Handle> Core<H> {
-    /// Whether an entry that the caller holds has a name, and so have all directories above it up to the root.
-    pub(crate) fn is_reachable(&self, id: Id) -> bool {
-        let mut backoff = Backoff::default();
-        loop {
-            match self.reach(id) {
-                Some(is_reachable) => return is_reachable,
-                None => backoff.wait(),
-            }
-        }
-    }
-
-    /// The same, at an instant during the call; `None` where something on the way up was changed meanwhile.
-    fn reach(&self, id: Id) -> Option<bool> {
-        let (mut way, mut at) = (Vec::new(), id);
-        let is_reachable = loop {
-            if at == Id::ROOT {
-                break true;
-            }
-            let record = self.record(at);
-            way.push((at, record.begin()));
-            if !record.flags().is_linked() {
-                break false;
-            }
-            at = record.parent();
-        };
-        settle_reads();
-        let is_unchanged = |&(id, seq): &(Id, u32)| seq & 1 == 0 && self.record(id).is_unchanged(seq);
-        way.iter().all(is_unchanged).then_some(is_reachable)
-    }
-
-    /// Whether what is cached below a directory may be true. [dir lock]
-    pub(crate) fn is_in_tree(&self, dir: Id) -> bool {
-        !self.expiry.any_detached() || self.is_reachable(dir)
-    }
-
-    /// The same without waiting: `false` also where the way up is being changed.
-    #[inline]
-    pub(crate) fn is_surely_in_tree(&self, dir: Id) -> bool {
-        dir == Id::ROOT || !self.expiry.any_detached() || self.reach(dir) == Some(true)
     }
 }

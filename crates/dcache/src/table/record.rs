@@ -38,9 +38,11 @@
 //! Limit: a reader that sleeps while a record is rewritten 2³¹ times may believe it unchanged. What is kept longer than
 //! a walk takes compares the [`wraps`] as well.
 
-use super::{Id, chunks::Zeroed, name::Name};
 use crate::Kind;
+use crate::hash::name::Name;
 use crate::sync::{AtomicU16, AtomicU32, AtomicU64, Backoff, Ordering, fence, switch_point};
+use crate::table::chunks::Zeroed;
+use crate::table::id::Id;
 
 /// See the module's text.
 #[derive(Default)]
@@ -216,7 +218,7 @@ impl Record {
     }
 
     /// Whether nothing was rewritten since [`begin`](Self::begin) answered `seq`, which was even. The caller has
-    /// put a fence with [`settle_reads`] between its reads and this.
+    /// put a fence with [`order_reads`] between its reads and this.
     #[inline(always)]
     pub(crate) fn is_unchanged(&self, seq: u32) -> bool {
         self.seq.load(Ordering::Relaxed) == seq
@@ -292,8 +294,8 @@ impl Record {
     }
 
     /// The bytes of a short name, as the record holds them.
-    pub(crate) fn inline_name(&self) -> [u8; super::name::INLINE] {
-        let mut bytes = [0; super::name::INLINE];
+    pub(crate) fn inline_name(&self) -> [u8; crate::hash::name::INLINE] {
+        let mut bytes = [0; crate::hash::name::INLINE];
         for (chunk, word) in bytes.chunks_exact_mut(8).zip(&self.name) {
             chunk.copy_from_slice(&word.load(Ordering::Relaxed).to_le_bytes());
         }
@@ -302,7 +304,7 @@ impl Record {
 
     /// Makes the count what so many rewrites would have made it.
     #[cfg(all(test, not(any(loom, shuttle))))]
-    pub(super) fn set_count(&self, count: &Count, seq: u32) {
+    pub(crate) fn set_count(&self, count: &Count, seq: u32) {
         self.seq.store(seq, Ordering::Relaxed);
         count.0.store(seq, Ordering::Relaxed);
     }
@@ -330,13 +332,13 @@ impl Record {
 
 /// Puts what was read before into order with sequence counts read after it.
 #[inline(always)]
-pub(crate) fn settle_reads() {
+pub(crate) fn order_reads() {
     // R3.
     fence(Ordering::Acquire);
 }
 
 /// Counts move by two, so a record that was rewritten half so often has come a sixteenth of the way round.
-pub(super) const WRAP: u32 = 1 << 28;
+pub(crate) const WRAP: u32 = 1 << 28;
 /// Of all records of the process: so rare that no cache needs its own. Not of the facade, as no model comes so far.
 static WRAPS: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
 

@@ -1,7 +1,7 @@
 //! The index: from a hash to the records that may bear it.
 //!
 //! Buckets of one cache line: 11 slots of a record's number, each with 8 bits of its hash as a tag, so that a
-//! look-up reads one index line and (but for one false tag in 40) the one record that it wants; a miss mostly
+//! lookup reads one index line and (but for one false tag in 40) the one record that it wants; a miss mostly
 //! reads no record at all. Full buckets go on in overflow buckets.
 //!
 //! ```text
@@ -29,8 +29,12 @@
 //! **Membership changes with identity.** A record's place and name change only while the buckets of its old and
 //! new hash are both locked. So an unchanged bucket also means that no record with such a hash was renamed.
 
-use super::{Id, bytes::positions, chunks::Chunks, chunks::Zeroed, chunks::prefetch};
+use crate::hash::bytes::positions;
 use crate::sync::{AtomicU32, AtomicU64, Backoff, Mutex, Ordering, fence, lock, switch_point};
+use crate::table::chunks::Chunks;
+use crate::table::chunks::Zeroed;
+use crate::table::chunks::prefetch;
+use crate::table::id::Id;
 
 const SLOTS: usize = 11;
 /// Entries per bucket at which the index doubles. At 3 million entries 6, 8 and 10 take 14.8, 15.2 and 16.2 bytes an
@@ -254,7 +258,7 @@ impl Index {
         Likely { index: self, part: self.buckets.get(extent.bucket(hash)).candidates(tag), tag }
     }
 
-    /// Calls `wanted` for each record that may bear `hash` until it answers something.
+    /// Calls `wanted` for each record that may bear `hash` until it returns something.
     #[inline(always)]
     pub(crate) fn search<R>(
         &self,
@@ -303,7 +307,7 @@ impl Index {
     }
 
     /// Enters `id` in place of `old`, if there is one, and calls `publish` while readers distrust the bucket: none
-    /// believes that neither is there. Answers the bytes that were added and freed.
+    /// believes that neither is there. Returns the bytes that were added and freed.
     pub(crate) fn insert(
         &self,
         hash: u32,
@@ -317,7 +321,7 @@ impl Index {
         (self.put(locked.0, hash, id), freed)
     }
 
-    /// Takes `id` out, and calls `retract` while readers distrust the bucket. Answers the bytes that were freed.
+    /// Takes `id` out, and calls `retract` while readers distrust the bucket. Returns the bytes that were freed.
     pub(crate) fn remove(&self, hash: u32, id: Id, retract: impl FnOnce()) -> usize {
         let locked = self.lock_bucket(hash);
         retract();
@@ -325,7 +329,7 @@ impl Index {
     }
 
     /// Moves ids between buckets, `(id, from hash, to hash)` each, and takes `replaced` out, `(id, hash)`, which had
-    /// one of their new names. Calls `rename` while readers distrust all buckets concerned. Answers the bytes that
+    /// one of their new names. Calls `rename` while readers distrust all buckets concerned. Returns the bytes that
     /// were added and freed.
     pub(crate) fn relink(
         &self,
@@ -445,7 +449,7 @@ impl Index {
     /// Bytes that one call of `grow` adds, with few exceptions at most.
     pub(crate) const GROWTH: usize = 2 * SPLITS_AT_ONCE * size_of::<Bucket>();
 
-    /// Splits a few buckets, unless another thread is at it. `hash_of` tells a record's hash. Answers the bytes
+    /// Splits a few buckets, unless another thread is at it. `hash_of` tells a record's hash. Returns the bytes
     /// that were added and freed.
     pub(crate) fn grow(&self, hash_of: impl Fn(Id) -> u32) -> (usize, usize) {
         let Ok(_growing) = self.growing.try_lock() else { return (0, 0) };

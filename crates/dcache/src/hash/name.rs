@@ -19,10 +19,8 @@
 //! the end of the path, which no processor could predict: nearly half of the names of the lab's trees have sixteen
 //! bytes or more.
 
-use super::{
-    Id,
-    bytes::{positions, positions_in, words},
-};
+use crate::hash::bytes::{positions, positions_in, words};
+use crate::table::id::Id;
 use std::hint::select_unpredictable;
 
 /// Bytes of a name that fit the record.

@@ -1,0 +1,125 @@
+//! Names in lookup: of the threads that miss the same name, one asks the file system, the others wait (`d_in_lookup`).
+//!
+//! A thread that changes the name meanwhile *overtakes* the lookup, under the lock of the directory. The result is entered
+//! under the same lock, and only if the lookup was not overtaken: a result that arrives after an unlink or rename cannot
+//! bring the name back.
+//!
+//! | field | guard |
+//! |---|---|
+//! | list of lookups | [in_lookups], one of 64 stripes by name; a leaf |
+//! | `count` | [in_lookups] to write; read under the lock of a directory |
+//! | `overtaken` | [dir lock of the lookup's directory] |
+//! | `is_done` | its own lock; waiters hold nothing else |
+//!
+//! # Why a change need not look at the list where `count` is zero
+//! Most changes meet no lookup, and would write the stripe's lock for nothing. A lookup begins, then takes the directory's
+//! lock to search the cache, then asks. A change is made in the file system, then takes the directory's lock, and reads
+//! `count` under it. If the search came first, `count` has the lookup, unless it is done, which takes that lock too. If the
+//! change came first, the question comes after it and its result is true. The directory's lock orders both, so the count is
+//! read relaxed.
+
+use crate::hash::name::Name;
+use crate::sync::{Arc, AtomicBool, AtomicUsize, Condvar, Mutex, Ordering, lock, thread_number};
+use crate::table::id::Id;
+use std::sync::PoisonError;
+
+const STRIPES: usize = if cfg!(any(loom, shuttle)) { 1 } else { 64 };
+
+/// See the module's text.
+pub(crate) struct InLookups {
+    stripes: Box<[Stripe]>,
+}
+
+#[derive(Default)]
+struct Stripe {
+    in_lookups: Mutex<Vec<Arc<InLookup>>>,
+    /// How many they are.
+    count: AtomicUsize,
+}
+
+pub(crate) struct InLookup {
+    dir: Id,
+    name: Box<[u8]>,
+    /// The thread that asks.
+    pub(crate) asker: u32,
+    pub(crate) overtaken: AtomicBool,
+    is_done: Mutex<bool>,
+    done: Condvar,
+}
+
+/// The right to ask, and the duty to wake the waiters: dropping it does, also in a panic.
+pub(crate) struct Asking<'a> {
+    stripe: &'a Stripe,
+    pub(crate) in_lookup: Arc<InLookup>,
+}
+
+impl InLookups {
+    /// What they weigh without lookups.
+    pub(crate) const BYTES: usize = STRIPES * size_of::<Stripe>();
+
+    pub(crate) fn new() -> Self {
+        InLookups { stripes: (0..STRIPES).map(|_| Stripe::default()).collect() }
+    }
+
+    fn stripe(&self, dir: Id, name: &Name<'_>) -> &Stripe {
+        &self.stripes[(dir.0 ^ name.hash()) as usize % STRIPES]
+    }
+
+    /// Begins a lookup, or returns the one of the same name that is under way.
+    pub(crate) fn begin(&self, dir: Id, name: &Name<'_>) -> Result<Asking<'_>, Arc<InLookup>> {
+        let stripe = self.stripe(dir, name);
+        let mut in_lookups = lock(&stripe.in_lookups);
+        if let Some(in_lookup) = in_lookups.iter().find(|in_lookup| in_lookup.asks(dir, name)) {
+            return Err(in_lookup.clone());
+        }
+        let in_lookup = Arc::new(InLookup {
+            dir,
+            name: name.bytes.into(),
+            asker: thread_number::get(),
+            overtaken: AtomicBool::new(false),
+            is_done: Mutex::new(false),
+            done: Condvar::new(),
+        });
+        in_lookups.push(in_lookup.clone());
+        stripe.count.store(in_lookups.len(), Ordering::Relaxed);
+        Ok(Asking { stripe, in_lookup })
+    }
+
+    /// Makes the result of a lookup of this name, if one is under way, come too late. [dir lock]
+    pub(crate) fn overtake(&self, dir: Id, name: &Name<'_>) {
+        let stripe = self.stripe(dir, name);
+        // See the module's text.
+        if stripe.count.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        let in_lookups = lock(&stripe.in_lookups);
+        if let Some(in_lookup) = in_lookups.iter().find(|in_lookup| in_lookup.asks(dir, name)) {
+            // Relaxed: read under the same directory lock.
+            in_lookup.overtaken.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+impl InLookup {
+    fn asks(&self, dir: Id, name: &Name<'_>) -> bool {
+        self.dir == dir && *self.name == *name.bytes
+    }
+
+    pub(crate) fn wait(&self) {
+        let mut is_done = lock(&self.is_done);
+        while !*is_done {
+            is_done = self.done.wait(is_done).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+impl Drop for Asking<'_> {
+    fn drop(&mut self) {
+        let mut in_lookups = lock(&self.stripe.in_lookups);
+        in_lookups.retain(|in_lookup| !Arc::ptr_eq(in_lookup, &self.in_lookup));
+        self.stripe.count.store(in_lookups.len(), Ordering::Relaxed);
+        drop(in_lookups);
+        *lock(&self.in_lookup.is_done) = true;
+        self.in_lookup.done.notify_all();
+    }
+}

@@ -1,0 +1,49 @@
+//! Whether a directory can be reached from the root (see `expiry.rs` for why that matters).
+
+use crate::Handle;
+use crate::core::Core;
+use crate::sync::Backoff;
+use crate::table::id::Id;
+use crate::table::record::order_reads;
+impl<H: Handle> Core<H> {
+    /// Whether an entry that the caller holds has a name, and so have all directories above it up to the root.
+    pub(crate) fn is_reachable(&self, id: Id) -> bool {
+        let mut backoff = Backoff::default();
+        loop {
+            match self.reach(id) {
+                Some(is_reachable) => return is_reachable,
+                None => backoff.wait(),
+            }
+        }
+    }
+
+    /// The same, at an instant during the call; `None` where something on the way up was changed meanwhile.
+    fn reach(&self, id: Id) -> Option<bool> {
+        let (mut way, mut at) = (Vec::new(), id);
+        let is_reachable = loop {
+            if at == Id::ROOT {
+                break true;
+            }
+            let record = self.record(at);
+            way.push((at, record.begin()));
+            if !record.flags().is_linked() {
+                break false;
+            }
+            at = record.parent();
+        };
+        order_reads();
+        let is_unchanged = |&(id, seq): &(Id, u32)| seq & 1 == 0 && self.record(id).is_unchanged(seq);
+        way.iter().all(is_unchanged).then_some(is_reachable)
+    }
+
+    /// Whether what is cached below a directory may be true. [dir lock]
+    pub(crate) fn is_in_tree(&self, dir: Id) -> bool {
+        !self.expiry.any_detached() || self.is_reachable(dir)
+    }
+
+    /// The same without waiting: `false` also where the way up is being changed.
+    #[inline]
+    pub(crate) fn is_surely_in_tree(&self, dir: Id) -> bool {
+        dir == Id::ROOT || !self.expiry.any_detached() || self.reach(dir) == Some(true)
+    }
+}

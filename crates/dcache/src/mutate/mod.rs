@@ -1,0 +1,3 @@
+pub(crate) mod complete;
+pub(crate) mod negative;
+pub(crate) mod tree;
