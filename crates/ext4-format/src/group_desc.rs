@@ -1,7 +1,7 @@
 //! Group descriptors: kernel document `group_descr.rst`.
 
 use crate::raw::{join, join16, raw_layout, split, split16};
-use crate::{BlockNumber, GroupNumber, Problem, Superblock, crc16};
+use crate::{BlockNumber, GroupNumber, Incompat, Problem, Superblock, crc16};
 use zerocopy::{FromBytes, FromZeros, little_endian as le};
 
 /// Where `bg_checksum` lies: sums leave it out or take it as zero.
@@ -127,8 +127,20 @@ impl GroupDesc {
 
     /// Checks what a reader has no use for: where the bitmaps lie, and that no count is above what the group has.
     pub fn check(&self, group: GroupNumber, sb: &Superblock) -> Result<(), Problem> {
-        sb.check_blocks("bg_block_bitmap", self.block_bitmap, 1)?;
-        sb.check_blocks("bg_inode_bitmap", self.inode_bitmap, 1)?;
+        let places = [
+            ("bg_block_bitmap", self.block_bitmap, 1),
+            ("bg_inode_bitmap", self.inode_bitmap, 1),
+            ("bg_inode_table", self.inode_table, sb.inode_table_blocks()),
+        ];
+        for (field, first, count) in places {
+            sb.check_blocks(field, first, count)?;
+            // With flex_bg they may lie in other groups.
+            if !sb.incompat.has(Incompat::FLEX_BG) {
+                let start = sb.group_start(group).0;
+                let end = start + u64::from(sb.blocks_in_group(group));
+                Problem::check_range(field, first.0, start, end.saturating_sub(count))?;
+            }
+        }
         let clusters = sb.blocks_in_group(group).div_ceil(1 << sb.log_cluster_ratio);
         let at_most = |field, count, max| Problem::check_range(field, u64::from(count), 0, u64::from(max));
         at_most("bg_free_blocks_count", self.free_blocks, clusters)?;

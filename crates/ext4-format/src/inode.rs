@@ -253,7 +253,7 @@ impl Inode {
             crtime: has_extra.then_some(now),
             block: [0; I_BLOCK_LEN],
             raw_times: [now.clamped(has_extra).encode().0.get(); 2],
-            fields_len: CLASSIC_LEN + if has_extra { usize::from(sb.want_extra_isize) } else { 0 },
+            fields_len: CLASSIC_LEN + usize::from(sb.extra_isize()),
             checksum_seed: sb.checksum_seed.of_inode(ino.0, generation),
         };
         inode.clamp_times();

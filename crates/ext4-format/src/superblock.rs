@@ -8,6 +8,7 @@ use crate::{
 use zerocopy::{IntoBytes, little_endian as le};
 
 mod encode;
+mod writers;
 
 /// Where the primary superblock lies on the device, in bytes.
 pub const SUPERBLOCK_OFFSET: u64 = 1024;

@@ -7,9 +7,10 @@ use crate::{Error, Place, Result, Structure};
 use dentree_blockdev::BlockDevice;
 use dentree_bufcache::{AheadOutcome, BhLruSize, BufCache, Buffer, First, Runs};
 use dentree_ext4_format::{
-    BlockNumber, Incompat, InodeTime, Problem, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, Superblock,
+    BlockNumber, Incompat, InodeNumber, InodeTime, Problem, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, Superblock,
 };
 use dentree_jbd2::{Journal, JournalOptions};
+use dentree_vfs::FileType;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -193,6 +194,11 @@ impl Ext4 {
         if journal.recorded_error() != 0 {
             let what = "the journal has recorded an error: e2fsck repairs what it left; open it for reading";
             return Err(Error::Unsupported(what.to_owned()));
+        }
+        let root = self.read_inode(InodeNumber::ROOT)?;
+        if root.kind != FileType::Directory {
+            let problem = Problem::Missing { what: "the root directory" };
+            return Err(root.place(Structure::Inode).corrupt(problem));
         }
         let writer = Writer::new(&self, journal, &runs, clock)?;
         self.mark_in_use(writer.clock.now())?;

@@ -3,7 +3,6 @@
 //! The marks are written to the device directly, around the journal's life: before its first transaction, and after its last one is
 //! home. In between only transactions change the superblock's block.
 
-use crate::open::read_superblock;
 use crate::{Error, Ext4, Result, Structure};
 use dentree_blockdev::BlockDevice;
 use dentree_ext4_format::{
@@ -45,7 +44,8 @@ impl Ext4 {
         if found < expected {
             return refuse(format!("the image is truncated: it has {found} bytes of {expected}"));
         }
-        Ok(())
+        let (bytes, place) = (superblock_bytes(&*self.device)?, Structure::Superblock.at(self.superblock_at));
+        sb.check_for_writing(&bytes).map_err(|problem| place.corrupt(problem))
     }
 
     fn superblock_offset(&self) -> u64 {
@@ -141,12 +141,19 @@ fn note_error(sb: &mut Superblock, what: &str, now: dentree_ext4_format::InodeTi
     sb.error_count = sb.error_count.saturating_add(1);
 }
 
+/// The bytes of the primary superblock.
+fn superblock_bytes(device: &dyn BlockDevice) -> Result<[u8; SUPERBLOCK_SIZE]> {
+    let mut bytes = [0; SUPERBLOCK_SIZE];
+    let read = device.read_at(SUPERBLOCK_OFFSET, &mut bytes);
+    read.map_err(|source| Structure::Superblock.at(BlockNumber(0)).io(source))?;
+    Ok(bytes)
+}
+
 /// Changes the primary superblock on the device.
 fn change_superblock(device: &dyn BlockDevice, change: impl FnOnce(&mut Superblock)) -> Result<()> {
     let place = Structure::Superblock.at(BlockNumber(0));
-    let mut sb = read_superblock(device, SUPERBLOCK_OFFSET)?.map_err(|problem| place.corrupt(problem))?;
-    let mut bytes = [0; SUPERBLOCK_SIZE];
-    device.read_at(SUPERBLOCK_OFFSET, &mut bytes).map_err(|source| place.io(source))?;
+    let mut bytes = superblock_bytes(device)?;
+    let mut sb = Superblock::parse(&bytes).map_err(|problem| place.corrupt(problem))?;
     let before = bytes;
     change(&mut sb);
     sb.encode(&mut bytes);

@@ -58,7 +58,7 @@ impl Writer {
             Ok(desc)
         });
         let groups = groups.collect::<Result<Vec<_>>>()?;
-        let space = Space::new(fs, &groups, journal_runs);
+        let space = Space::new(fs, &groups, journal_runs)?;
         // Far from what an earlier session began with; 1 is that of inodes whose place in the table was never used.
         let InodeTime { seconds, nanos } = clock.now();
         let generation = (u32::try_from(seconds & 0xFFFF_FFFF).unwrap_or(0).rotate_left(16) ^ nanos).max(2);

@@ -80,7 +80,9 @@ impl Ext4 {
         while next != 0 {
             let ino = InodeNumber(next);
             let place = Structure::Superblock.of(ino);
-            self.sb.check_inode("s_last_orphan", ino).map_err(|problem| place.corrupt(problem))?;
+            let (first, last) = (u64::from(self.sb.first_ino), u64::from(self.sb.inodes_count));
+            Problem::check_range("s_last_orphan", u64::from(next), first, last)
+                .map_err(|problem| place.corrupt(problem))?;
             let (bytes, _) = self.inode_bytes(ino)?;
             next = Inode::dtime(&bytes);
             let older = (next != 0).then_some(InodeNumber(next));
@@ -91,21 +93,26 @@ impl Ext4 {
             state.newest = state.newest.or(Some(ino));
             newer = Some(ino);
         }
-        if self.sb.compat.has(Compat::ORPHAN_FILE) && self.sb.orphan_file_inum != 0 {
+        if self.sb.compat.has(Compat::ORPHAN_FILE) {
             self.read_orphan_file(&mut state)?;
         }
+        // Those that cannot be read are found before anything is changed.
+        state.places.keys().try_for_each(|&ino| self.read_orphan(ino).map(drop))?;
         Ok(Orphans { state: Mutex::new(state) })
     }
 
     fn read_orphan_file(&self, state: &mut State) -> Result<()> {
-        let file = self.read_inode(InodeNumber(self.sb.orphan_file_inum))?;
+        let ino = InodeNumber(self.sb.orphan_file_inum);
+        let checked = self.sb.check_inode("s_orphan_file_inum", ino);
+        checked.map_err(|problem| Structure::Superblock.at(self.superblock_at).corrupt(problem))?;
+        let file = self.read_inode(ino)?;
         let seed = self.sb.has_metadata_csum().then_some(file.inode.checksum_seed);
         let mut free = Vec::new();
         let blocks = self.sb.block_size.blocks_for(file.inode.size);
         // Its blocks are distinct: one that is mapped a million times is not read that often.
         let max = self.sb.blocks_count.min(u64::from(u32::MAX));
         let place = file.place(Structure::OrphanFile);
-        Problem::check_range("the orphan file's blocks", blocks, 0, max).map_err(|p| place.corrupt(p))?;
+        Problem::check_range("the orphan file's blocks", blocks, 1, max).map_err(|p| place.corrupt(p))?;
         let (blocks, mut placed) = (u32::try_from(blocks).unwrap_or(u32::MAX), Placed::default());
         for logical in (0..blocks).map(LogicalBlock) {
             let Mapping::Data(block) = placed.next(self, &file, logical, blocks)? else {

@@ -169,9 +169,9 @@ impl Bits {
 
 impl Space {
     /// The state of a file system with these groups, whose journal has these runs of blocks.
-    pub(crate) fn new(fs: &Ext4, descs: &[GroupDesc], journal: &[(u64, u64)]) -> Arc<Space> {
+    pub(crate) fn new(fs: &Ext4, descs: &[GroupDesc], journal: &[(u64, u64)]) -> Result<Arc<Space>> {
         let free = descs.iter().map(|desc| u64::from(desc.free_blocks)).sum();
-        Arc::new(Space {
+        Ok(Arc::new(Space {
             available: AtomicU64::new(free),
             free: AtomicU64::new(free),
             waiting: AtomicU64::new(0),
@@ -179,8 +179,8 @@ impl Space {
             kept_back: fs.kept_for_metadata(),
             groups: descs.iter().map(|_| GroupSpace::default()).collect(),
             rooms: Rooms::default(),
-            system: SystemBlocks::new(fs, descs, journal),
-        })
+            system: SystemBlocks::new(fs, descs, journal)?,
+        }))
     }
 
     /// Promises so many blocks to the caller, who takes them or [releases](Space::release) them.
@@ -189,7 +189,7 @@ impl Space {
     /// [`Error::NoSpace`].
     pub(crate) fn promise(&self, count: u64, claim: Claim) -> Result<()> {
         let floor = match claim {
-            Claim::User => self.reserved_for_root + self.kept_back,
+            Claim::User => self.reserved_for_root.saturating_add(self.kept_back),
             Claim::Root => self.kept_back,
             Claim::Promised => 0,
         };

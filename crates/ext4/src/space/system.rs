@@ -1,7 +1,7 @@
 //! The blocks that metadata with a fixed place lies in.
 
-use crate::Ext4;
-use dentree_ext4_format::{BlockNumber, Compat, GroupDesc, GroupNumber, Incompat};
+use crate::{Ext4, Result, Structure};
+use dentree_ext4_format::{BlockNumber, Compat, GroupDesc, GroupNumber, Incompat, Problem};
 use std::ops::Range;
 
 /// Superblocks, descriptors, bitmaps, inode tables and the journal, as ranges of blocks that ascend without overlap.
@@ -9,7 +9,10 @@ pub(super) struct SystemBlocks(Vec<Range<u64>>);
 
 impl SystemBlocks {
     /// `journal`: the runs of its blocks.
-    pub(super) fn new(fs: &Ext4, descs: &[GroupDesc], journal: &[(u64, u64)]) -> SystemBlocks {
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`](crate::Error::Corrupt) where a block belongs to two of them.
+    pub(super) fn new(fs: &Ext4, descs: &[GroupDesc], journal: &[(u64, u64)]) -> Result<SystemBlocks> {
         let sb = &fs.sb;
         let before_groups = 0..u64::from(sb.first_data_block);
         let mut ranges = vec![before_groups];
@@ -34,11 +37,16 @@ impl SystemBlocks {
         let mut merged: Vec<Range<u64>> = Vec::new();
         for range in ranges.into_iter().filter(|range| !range.is_empty()) {
             match merged.last_mut() {
-                Some(last) if range.start <= last.end => last.end = last.end.max(range.end),
+                Some(last) if range.start < last.end => {
+                    let because = "belongs to two structures of fixed place";
+                    let problem = Problem::Value { field: "block", value: range.start, because };
+                    return Err(Structure::Superblock.at(fs.superblock_at).corrupt(problem));
+                }
+                Some(last) if range.start == last.end => last.end = range.end,
                 _ => merged.push(range),
             }
         }
-        SystemBlocks(merged)
+        Ok(SystemBlocks(merged))
     }
 
     /// Those that touch `count` blocks from `first` on.

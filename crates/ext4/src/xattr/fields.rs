@@ -24,14 +24,12 @@ impl Ext4 {
 
     /// How many bytes the file system wants an inode's fields to take.
     fn wanted_fields_len(&self) -> usize {
-        CLASSIC_LEN + usize::from(self.sb.want_extra_isize)
+        CLASSIC_LEN + usize::from(self.sb.extra_isize())
     }
 
-    /// Whether an inode has fewer fields than the file system wants, and could have those.
+    /// Whether an inode has fewer fields than the file system wants, which it has room for.
     pub(super) fn lacks_fields(&self, snapshot: &Snapshot) -> bool {
-        let wanted = self.wanted_fields_len();
-        let size = usize::try_from(self.sb.inode_size).unwrap_or(usize::MAX);
-        snapshot.inode.fields_len < wanted && wanted <= size && wanted.is_multiple_of(4)
+        snapshot.inode.fields_len < self.wanted_fields_len()
     }
 
     /// Gives an inode's fields as many bytes as the file system wants, where its attributes still have room behind them, or those that
