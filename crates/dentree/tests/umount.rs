@@ -5,14 +5,18 @@
 mod common;
 mod mounts;
 
-use common::{Image, assert_clean, dentree, text};
-use dentree_testing::{is_mount_point, wait_until};
+use common::{Image, assert_clean, dentree, text, tool};
+use dentree_testing::{device_for_all, is_mount_point, program_in, wait_until};
 use mounts::{Mounted, Small, mountable};
 use rustix::fs::FlockOperation;
 use rustix::process::Signal;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read};
-use std::process::{Child, Stdio};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+
+/// An ordinary user's id.
+const NOBODY: u32 = 65534;
 
 fn start<'a>(args: impl IntoIterator<Item = &'a str>) -> Child {
     mounts::dentree().args(args).stderr(Stdio::piped()).spawn().unwrap()
@@ -131,4 +135,44 @@ fn a_command_waits_for_a_program_that_is_closing_the_image() {
     ours.signal(Signal::CONT);
     assert!(ours.wait().success());
     wait_until("closed", || dentree(["mkdir", "-p", &image.at("/behind")]).status.success());
+}
+
+/// A helper for ordinary users that has unmounted again when it ends: the connection is gone before
+/// the kernel and the program have agreed on a protocol.
+const HASTY_HELPER: &str = "#!/bin/sh
+PATH=${PATH#*:}
+fusermount3 \"$@\" || exit
+for place; do :; done
+[ \"$1\" = -u ] || exec fusermount3 -u -z -- \"$place\"
+";
+
+#[test]
+fn an_unmount_before_the_kernel_and_the_program_have_agreed_is_a_success() {
+    if !mountable() {
+        return;
+    }
+    if Command::new("fusermount3").arg("-V").output().is_err() {
+        println!("skipped: fusermount3 is not installed");
+        return;
+    }
+    let _device = device_for_all();
+    let image = Image::new(32, &["-t", "ext4"]);
+    let [place, helpers] = ["mnt", "helpers"].map(|name| image.dir.path().join(name));
+    fs::create_dir(&place).unwrap();
+    fs::create_dir(&helpers).unwrap();
+    let program = program_in(image.dir.path(), env!("CARGO_BIN_EXE_dentree"));
+    let script = image.dir.path().join("fusermount3");
+    fs::write(&script, HASTY_HELPER).unwrap();
+    tool("chmod", ["755", script.to_str().unwrap()]);
+    program_in(&helpers, script.to_str().unwrap());
+    tool("chown", ["-R", "65534:65534", image.dir.path().to_str().unwrap()]);
+    let path = format!("{}:{}", helpers.display(), std::env::var("PATH").unwrap());
+    for background in [&[][..], &["--background"]] {
+        let mut mount = Command::new(&program);
+        mount.env("PATH", &path).uid(NOBODY).gid(NOBODY);
+        let ended = mount.arg("mount").args(background).args([&image.file, &place]).output().unwrap();
+        assert!(ended.status.success() && ended.stderr.is_empty(), "{}", text(&ended.stderr));
+        assert!(!is_mount_point(&place));
+        assert_clean(&image.file);
+    }
 }

@@ -106,7 +106,8 @@ pub enum MountError {
 pub struct Session<F: FileSystem> {
     // Declared first, so dropped first: unmounted before the connection closes.
     mounted: UnmountOnDrop,
-    requests: fuser::Session<Adapter<F>>,
+    /// `None` where it was unmounted before the first of them.
+    requests: Option<fuser::Session<Adapter<F>>>,
 }
 
 /// Ends a session and tells about it, from any thread.
@@ -127,7 +128,7 @@ impl Drop for UnmountOnDrop {
 }
 
 /// Mounts `vfs` at the directory `dir`. When this returns, the mount is in place: programs that enter it wait
-/// for [`Session::serve`].
+/// for [`Session::serve`]; or it is gone again, where somebody has unmounted it meanwhile, and there is nothing to serve.
 pub fn mount<F: FileSystem>(
     vfs: Arc<Vfs<F>>,
     dir: &Path,
@@ -161,9 +162,16 @@ pub fn mount<F: FileSystem>(
         Visibility::OwnerAndRoot => fuser::SessionACL::RootAndOwner,
         Visibility::Everyone => fuser::SessionACL::All,
     };
-    let requests = fuser::Session::from_fd(adapter, connection, acl, config).map_err(MountError::Protocol)?;
-    // It is the first.
-    let _ = notified.notifier.set(requests.notifier());
+    let requests = match fuser::Session::from_fd(adapter, connection, acl, config) {
+        Ok(requests) => Some(requests),
+        // Whoever unmounts need not wait until kernel and server have agreed.
+        Err(error) if error.kind() == io::ErrorKind::NotConnected => None,
+        Err(error) => return Err(MountError::Protocol(error)),
+    };
+    if let Some(requests) = &requests {
+        // It is the first.
+        let _ = notified.notifier.set(requests.notifier());
+    }
     Ok(Session { mounted, requests })
 }
 
@@ -182,7 +190,7 @@ impl<F: FileSystem> Session<F> {
     /// Answers requests until the mount is gone.
     pub fn serve(self) -> io::Result<()> {
         let Session { mounted: _until_the_end, requests } = self;
-        requests.run()
+        requests.map_or(Ok(()), fuser::Session::run)
     }
 }
 

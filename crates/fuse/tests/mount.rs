@@ -428,3 +428,15 @@ fn a_session_that_is_never_served_unmounts_when_dropped() {
     drop(session);
     assert!(!is_mount_point(dir.path()));
 }
+
+#[test]
+fn a_session_that_is_unmounted_before_it_is_served_ends_well() {
+    if !can_mount() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let vfs = Arc::new(Vfs::new(Tree::new()).unwrap());
+    let session = dentree_fuse::mount(vfs, dir.path(), &Options::default()).unwrap();
+    unmount(dir.path());
+    session.serve().unwrap();
+}
