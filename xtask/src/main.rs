@@ -21,6 +21,7 @@ const CHECKS: &[(&str, Check)] = &[
     ("unsafe code stands only where it may", sources::unsafe_places),
     ("files are short enough to read", sources::lengths),
     ("every source file is part of a crate", sources::dead_files),
+    ("programs print by no means that ends them when no one reads", sources::prints),
     ("tests do by themselves nothing that fails on a busy machine", habits::alone),
     ("links in documents lead somewhere", documents::links),
     ("every promise to users names a test", documents::promises),

@@ -48,24 +48,24 @@ pub(crate) fn dead_files(metadata: &Metadata) -> Findings {
         if !file.components().any(|part| part.as_os_str() == "src") {
             continue;
         }
-        let (Some(stem), Some(folder)) = (file.file_stem().and_then(|s| s.to_str()), file.parent()) else {
-            continue;
-        };
-        if matches!(stem, "lib" | "main") {
-            continue;
-        }
-        let (name, folder) = match (stem, folder.file_name().and_then(|s| s.to_str()), folder.parent()) {
-            ("mod", Some(name), Some(above)) => (name, above),
-            _ => (stem, folder),
-        };
-        let parents = ["mod.rs", "lib.rs", "main.rs"].map(|parent| folder.join(parent));
-        let sibling = folder.with_extension("rs");
-        let declared = parents.iter().chain([&sibling]).any(|parent| declares(parent, name));
-        if !declared {
+        let Some((name, parents)) = name_and_parents(&file) else { continue };
+        if !parents.iter().any(|parent| declares(parent, name)) {
             findings.push(format!("{}: no module declares it; delete it", file.display()));
         }
     }
     findings
+}
+
+/// The name of a file's module, and the files that may declare it; `None` of a crate's root.
+fn name_and_parents(file: &Path) -> Option<(&str, [PathBuf; 4])> {
+    let (stem, folder) = (file.file_stem()?.to_str()?, file.parent()?);
+    let (name, folder) = match (stem, folder.file_name().and_then(|s| s.to_str()), folder.parent()) {
+        ("lib" | "main", ..) => return None,
+        ("mod", Some(name), Some(above)) => (name, above),
+        _ => (stem, folder),
+    };
+    let [within, lib, main] = ["mod.rs", "lib.rs", "main.rs"].map(|parent| folder.join(parent));
+    Some((name, [within, lib, main, folder.with_extension("rs")]))
 }
 
 fn declares(parent: &Path, name: &str) -> bool {
@@ -73,6 +73,41 @@ fn declares(parent: &Path, name: &str) -> bool {
         let line = line.trim();
         let line = line.strip_prefix("pub(crate) ").or(line.strip_prefix("pub ")).unwrap_or(line);
         line.strip_prefix("mod ").and_then(|rest| rest.strip_suffix(';')) == Some(name)
+    })
+}
+
+/// Lines of the product that panic where standard output or standard error is gone.
+pub(crate) fn prints(metadata: &Metadata) -> Findings {
+    const MACROS: [&str; 5] = ["println!(", "print!(", "eprintln!(", "eprint!(", "dbg!("];
+    let mut findings = Findings::new();
+    for file in source_files(metadata) {
+        let below = file.strip_prefix(&metadata.workspace_root).unwrap_or(&file);
+        let is_product = below.iter().any(|part| part == "src") && !below.starts_with("crates/testing");
+        if !is_product || below.starts_with("xtask") || is_test_module(&file) {
+            continue;
+        }
+        for (line, number) in read(&file).lines().zip(1..).take_while(|(line, _)| *line != "#[cfg(test)]") {
+            let is_comment = line.trim_start().starts_with("//");
+            if !is_comment && MACROS.iter().any(|name| line.contains(name)) {
+                findings.push(format!(
+                    "{}:{number}: it panics where no one reads; in dentree use report::say, elsewhere let the caller print",
+                    file.display()
+                ));
+            }
+        }
+    }
+    findings
+}
+
+/// Whether a file is declared as a module for tests.
+fn is_test_module(file: &Path) -> bool {
+    let Some((name, parents)) = name_and_parents(file) else { return false };
+    let declaration = format!("mod {name};");
+    parents.iter().any(|parent| {
+        let text = read(parent);
+        let mut above = text.lines().zip(text.lines().skip(1));
+        let is_for_tests = |above: &str| above.starts_with("#[cfg(") && above.contains("test");
+        above.any(|(above, line)| line == declaration && is_for_tests(above))
     })
 }
 

@@ -59,7 +59,7 @@ impl Image {
             let dx_read_ahead = options.dx_read_ahead.unwrap_or_default();
             let fs = Ext4::open(part, Options { writable, dx_read_ahead, ..Options::default() })?;
             for notice in fs.notices() {
-                eprintln!("dentree: {}: {}", label(), told(notice, writable));
+                report::say(format_args!("dentree: {}: {}", label(), told(notice, writable)));
             }
             Vfs::with_budgets(fs, Budgets::default())
         };

@@ -30,7 +30,7 @@ fn main() -> ExitCode {
         // Whoever reads has read enough: `dentree find … | head`.
         Err(Stop::Output(error)) if error.kind() == ErrorKind::BrokenPipe => {}
         Err(Stop::Output(error)) => {
-            eprintln!("dentree: cannot write to standard output: {error}");
+            report::say(format_args!("dentree: cannot write to standard output: {error}"));
             session.report.remember(Status::Failed);
         }
     }

@@ -99,6 +99,12 @@ pub(crate) fn go_to_background() {
     IN_BACKGROUND.store(true, Ordering::Relaxed);
 }
 
+/// Says something that is no problem, in one line on standard error.
+pub(crate) fn say(text: impl fmt::Display) {
+    // Not `eprintln`, which panics where the terminal is gone.
+    let _ = io::stderr().write_all(format!("{text}\n").as_bytes());
+}
+
 /// Tells a problem, in one line.
 pub(crate) fn tell(problem: &Problem) {
     if IN_BACKGROUND.load(Ordering::Relaxed) {
@@ -106,8 +112,7 @@ pub(crate) fn tell(problem: &Problem) {
         let line = format!("<11>dentree[{}]: {problem}", process::id());
         let _ = UnixDatagram::unbound().and_then(|log| log.send_to(line.as_bytes(), "/dev/log"));
     } else {
-        // Not `eprintln`, which panics where the terminal is gone.
-        let _ = io::stderr().write_all(format!("dentree: {problem}\n").as_bytes());
+        say(format_args!("dentree: {problem}"));
     }
 }
 

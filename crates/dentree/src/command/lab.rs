@@ -10,7 +10,7 @@ use crate::args::{
     AllArgs, BuildArgs, CompareArgs, DbenchArgs, FindLabArgs, LabArgs, LabStudy, LoadArgs, MkfilesArgs,
     PlacementArgs, WebArgs,
 };
-use crate::report::{Problem, Status, Stop};
+use crate::report::{self, Problem, Status, Stop};
 use agenda::{Agenda, Measured};
 use dentree_lab::placement::{self, Question};
 use dentree_lab::report::compare::agreement;
@@ -286,9 +286,12 @@ fn short_agenda(args: &AllArgs) -> Result<Agenda, Stop> {
 /// Everything in short, as a page.
 fn all(args: &AllArgs) -> Result<(), Stop> {
     let agenda = short_agenda(args)?;
-    eprintln!("dentree lab: loads, layouts, prefetch and large directories, in {} passes", agenda.passes);
+    report::say(format_args!(
+        "dentree lab: loads, layouts, prefetch and large directories, in {} passes",
+        agenda.passes
+    ));
     let Measured { studies, comparisons, mkfiles } = agenda.measure()?;
-    eprintln!("dentree lab: xattr");
+    report::say(format_args!("dentree lab: xattr"));
     let findings = Findings {
         machine: Machine::this(),
         studies,

@@ -3,7 +3,7 @@
 use crate::args::ServeArgs;
 use crate::image::{Image, Session};
 use crate::output::escape;
-use crate::report::{Problem, Status, Stop};
+use crate::report::{self, Problem, Status, Stop};
 use dentree_http::{Access, Figure, Handle, Log, Options, Server};
 use dentree_vfs::Error;
 use rustix::process::{Resource, getrlimit, setrlimit};
@@ -42,9 +42,13 @@ pub(super) fn run(session: &Session, args: &ServeArgs) -> Result<(), Stop> {
     options.limits.connections = options.limits.connections.min(connections());
     let server = Server::bind(image.vfs.clone(), options, log)
         .map_err(|error| Problem::new(addresses(args), Status::Failed, cannot_listen(&error)))?;
-    eprintln!("dentree: {} is served at http://{}/; Ctrl-C ends it", title(args), server.address());
+    report::say(format_args!(
+        "dentree: {} is served at http://{}/; Ctrl-C ends it",
+        title(args),
+        server.address()
+    ));
     if let Some(address) = server.metrics_address() {
-        eprintln!("dentree: figures are at http://{address}/metrics");
+        report::say(format_args!("dentree: figures are at http://{address}/metrics"));
     }
     let listening = signals.handle();
     let handle = server.handle();
@@ -141,8 +145,7 @@ fn stop_on(mut signals: Signals, handle: &Handle) {
         if asked {
             process::exit(128 + signal);
         }
-        // The terminal may be gone: not `eprintln!`, which panics then.
-        let _ = writeln!(io::stderr(), "dentree: ending; interrupt again to cut off what is under way");
+        report::say("dentree: ending; interrupt again to cut off what is under way");
         handle.stop();
         asked = true;
     }
@@ -163,7 +166,7 @@ impl Log for Messages {
     }
 
     fn problem(&self, path: &[u8], error: &Error) {
-        let _ = writeln!(io::stderr(), "dentree: {}: {error}", self.image.at(path));
+        report::say(format_args!("dentree: {}: {error}", self.image.at(path)));
     }
 }
 

@@ -2,15 +2,16 @@
 
 use crate::image::{Image, Session};
 use crate::output::human;
+use crate::report;
 use dentree_blockdev::DeviceCounts;
 use dentree_vfs::{Fallback, NameStats};
 
 /// Prints the figures of every image that was opened, on standard error.
 pub(crate) fn print(session: &Session) {
     for image in session.images() {
-        eprintln!("{}", image.at(b""));
+        report::say(format_args!("{}", image.at(b"")));
         for (what, figures) in figures(&image) {
-            eprintln!("{what:>12}  {figures}");
+            report::say(format_args!("{what:>12}  {figures}"));
         }
     }
 }

@@ -3,7 +3,7 @@
 use super::place::Target;
 use crate::image::{Image, Node};
 use crate::output::escape;
-use crate::report::{Report, Status};
+use crate::report::{self, Report, Status};
 use dentree_vfs::{FileType, Timestamp};
 use rustix::fs::{Mode, Timespec};
 use std::collections::BTreeMap;
@@ -102,7 +102,12 @@ impl Keeper {
     /// Tells what could not be kept.
     pub(super) fn tell(&self, report: &Report) {
         for (loss, lost) in &*self.lost.lock().unwrap_or_else(PoisonError::into_inner) {
-            eprintln!("dentree: not kept: {} {} (first {})", lost.count, loss.words(), lost.example);
+            report::say(format_args!(
+                "dentree: not kept: {} {} (first {})",
+                lost.count,
+                loss.words(),
+                lost.example
+            ));
             report.remember(Status::Failed);
         }
     }

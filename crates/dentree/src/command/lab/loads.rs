@@ -2,7 +2,7 @@
 
 use super::{bar, failed, keep, schemes, tell};
 use crate::args::{BuildArgs, FindLabArgs, RecordArgs, WebArgs};
-use crate::report::{Problem, Status, Stop};
+use crate::report::{self, Problem, Status, Stop};
 use dentree_lab::rows;
 use dentree_lab::workloads::build::{Build, Recording, record as trace};
 use dentree_lab::workloads::find::{Find, against_kernel};
@@ -33,7 +33,7 @@ pub(super) fn web_sockets(args: &WebArgs) -> Result<(), Stop> {
     let compared = compared.map_err(failed)?;
     show(&compared.rows)?;
     for skipped in &compared.skipped {
-        eprintln!("dentree: not measured: {skipped}");
+        report::say(format_args!("dentree: not measured: {skipped}"));
     }
     keep(args.load.json.as_deref(), &compared.rows)
 }
@@ -69,13 +69,13 @@ pub(super) fn record(args: &RecordArgs) -> Result<(), Stop> {
     let title = program.unwrap_or_default().to_string_lossy();
     std::fs::write(&args.out, recording.text(&title))
         .map_err(|why| failed(format!("{}: {why}", args.out.display())))?;
-    eprintln!(
+    report::say(format_args!(
         "dentree: {} operations on {} names are in {}; replay them with: dentree lab build --recording {}",
         recording.operations().len(),
         recording.paths(),
         args.out.display(),
         args.out.display()
-    );
+    ));
     if status.success() {
         return Ok(());
     }

@@ -16,7 +16,7 @@ use dentree_fuse::{Handle, MountError};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::collections::HashSet;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 use std::os::unix::ffi::OsStrExt;
 use std::process;
 use std::sync::{Mutex, PoisonError};
@@ -54,7 +54,10 @@ pub(super) fn run(session: &Session, args: &MountArgs) -> Result<(), Stop> {
         background::announce().map_err(local)?;
     } else if io::stderr().is_terminal() {
         let how = if wishes.access == Access::ReadOnly { "read-only " } else { "" };
-        eprintln!("dentree: {} is mounted {how}at {directory}; Ctrl-C unmounts it", image.at(b""));
+        report::say(format_args!(
+            "dentree: {} is mounted {how}at {directory}; Ctrl-C unmounts it",
+            image.at(b"")
+        ));
     }
     let writes = wishes.access == Access::ReadWrite;
     let write_back = writes.then(|| WriteBack::start(image.clone()));
@@ -86,20 +89,15 @@ fn unmount_on(mut signals: Signals, handle: &Handle, image: &Image) {
             let _ = image.close().map_err(|problem| report::tell(&problem));
             process::exit(128 + signal);
         }
-        // The terminal may be gone: not `eprintln!`, which panics then.
-        let mut terminal = io::stderr();
-        let _ = match handle.unmount() {
+        match handle.unmount() {
             Ok(()) if handle.is_alive() => {
-                writeln!(
-                    terminal,
-                    "dentree: unmounted; files are still open, interrupt again to cut them off"
-                )
+                report::say("dentree: unmounted; files are still open, interrupt again to cut them off");
             }
-            Ok(()) => Ok(()),
+            Ok(()) => {}
             Err(error) => {
-                writeln!(terminal, "dentree: cannot unmount: {error}; interrupt again to end without")
+                report::say(format_args!("dentree: cannot unmount: {error}; interrupt again to end without"))
             }
-        };
+        }
         asked = true;
     }
 }
