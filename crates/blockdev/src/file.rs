@@ -74,14 +74,14 @@ impl FileDevice {
     /// ```
     /// use dentree_blockdev::{Access, BlockDevice, FileDevice};
     ///
-    /// let dir = std::env::temp_dir().join(format!("blockdev-doc-{}", std::process::id()));
-    /// std::fs::write(&dir, [0; 4096])?;
-    /// let image = FileDevice::open(&dir, Access::ReadWrite)?;
+    /// let dir = tempfile::tempdir()?;
+    /// let path = dir.path().join("disk.img");
+    /// std::fs::write(&path, [0; 4096])?;
+    /// let image = FileDevice::open(&path, Access::ReadWrite)?;
     /// assert_eq!(image.size(), 4096);
     /// // A second writer is refused, a reader is not.
-    /// assert!(FileDevice::open(&dir, Access::ReadWrite).is_err());
-    /// assert!(FileDevice::open(&dir, Access::ReadOnly).is_ok());
-    /// # std::fs::remove_file(&dir)?;
+    /// assert!(FileDevice::open(&path, Access::ReadWrite).is_err());
+    /// assert!(FileDevice::open(&path, Access::ReadOnly).is_ok());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn open(path: impl AsRef<Path>, access: Access) -> Result<Self, Error> {

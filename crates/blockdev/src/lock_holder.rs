@@ -92,7 +92,8 @@ mod tests {
 
     #[test]
     fn the_loop_device_is_the_one_with_that_file_behind_it_unless_it_only_reads() {
-        let dir = std::env::temp_dir().join(format!("blockdev-loops-{}", std::process::id()));
+        let scratch = tempfile::tempdir().unwrap();
+        let dir = scratch.path();
         let (image, other) = (dir.join("disk.img"), dir.join("other.img"));
         let blocks = dir.join("block");
         for (name, file, ro) in [("loop0", &other, "0\n"), ("loop1", &image, "1\n"), ("loop2", &image, "0\n")]
@@ -108,6 +109,5 @@ mod tests {
         fs::write(blocks.join("loop2/ro"), "1\n").unwrap();
         assert_eq!(loop_device_in(&blocks, found.dev(), found.ino()), None);
         assert_eq!(loop_device_in(&dir.join("none"), found.dev(), found.ino()), None);
-        fs::remove_dir_all(dir).unwrap();
     }
 }

@@ -148,7 +148,7 @@ fn the_image_itself_is_not_copied_into_it_and_what_cannot_be_read_is_told() {
     assert!(output.status.code() == Some(1) && message.contains("/nowhere/x"), "{message}");
     for (args, word) in [
         (["cp", &image.at("/all"), &image.at("/b")], "both sides"),
-        (["cp", "/etc/hosts", "/tmp/x"], "neither side"),
+        (["cp", "/etc/hosts", image.dir.path().join("x").to_str().unwrap()], "neither side"),
     ] {
         let output = dentree(args);
         assert!(output.status.code() == Some(2) && text(&output.stderr).contains(word));

@@ -95,7 +95,8 @@ fn check_some<W: Work>(run: &Run<W>, cuts: &[(usize, Survivors)]) -> Vec<String>
     for &(cut, survivors) in cuts {
         let image = left(&mut replay, cut, survivors);
         if let Err(problem) = check(run, image, cut, scratch.path()) {
-            let kept = std::env::temp_dir().join(format!("dentree-power-cut-{cut}.img"));
+            let kept = tempfile::Builder::new().prefix("dentree-power-cut-").suffix(".img").tempfile();
+            let (_, kept) = kept.unwrap().keep().unwrap();
             put(&kept, &left(&mut replay, cut, survivors));
             let problem = format!("{}, cut {cut}, {survivors:?} (kept in {kept:?}): {problem}", run.what);
             eprintln!("{problem}");
