@@ -43,14 +43,15 @@ model-interleavings:
 # Walks, find and mounts, every rival in the same run; tables on the terminal, rows in target/bench/.
 bench:
 	@tools/setup bench
-	cargo build --release --quiet --bin dentree
+	cargo build --release --quiet --bin dentree --bin dentree-lab
 	cargo build --release --quiet -p dentree-fuse --example limit
 	cargo bench --quiet -p dentree-lab --bench walk --bench find --bench onedir --bench mount
 
 # The studies of name caches in short; a page with charts in report/.
 lab:
 	@tools/setup lab
-	cargo run --release --quiet --bin dentree -- lab all --out report
+	cargo build --release --quiet --bin dentree
+	cargo run --release --quiet --bin dentree-lab -- all --out report
 
 # Each fuzz target for a while; needs a nightly toolchain and cargo-fuzz.
 fuzz:

@@ -2,6 +2,7 @@
 
 use crate::Findings;
 use cargo_metadata::{DependencyKind, Metadata};
+use std::collections::BTreeSet;
 
 /// A crate and all of ours that it may use. Development dependencies are free: tests may reach across.
 const ARROWS: &[(&str, &[&str])] = &[
@@ -38,10 +39,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "dentree-vfs",
         ],
     ),
-    (
-        "dentree",
-        &["dentree-blockdev", "dentree-ext4", "dentree-fuse", "dentree-http", "dentree-lab", "dentree-vfs"],
-    ),
+    ("dentree", &["dentree-blockdev", "dentree-ext4", "dentree-fuse", "dentree-http", "dentree-vfs"]),
     ("dentree-testing", &[]),
     ("xtask", &[]),
 ];
@@ -64,4 +62,42 @@ pub(crate) fn check(metadata: &Metadata) -> Findings {
         }
     }
     findings
+}
+
+/// The lab, its rivals and its instruments.
+const LAB: &[&str] = &[
+    "crossbeam-epoch",
+    "dashmap",
+    "dentree-lab",
+    "hdrhistogram",
+    "moka",
+    "papaya",
+    "plotters",
+    "rand_distr",
+    "scc",
+];
+
+/// Crates of the lab that `dentree` is linked with.
+pub(crate) fn product(metadata: &Metadata) -> Findings {
+    let Some(graph) = &metadata.resolve else { return vec!["cargo metadata resolved nothing".to_owned()] };
+    let ours = metadata.workspace_packages();
+    let mut waiting: Vec<_> =
+        ours.iter().filter(|package| package.name.as_str() == "dentree").map(|package| &package.id).collect();
+    let mut seen = BTreeSet::new();
+    while let Some(id) = waiting.pop() {
+        let node = graph.nodes.iter().find(|node| node.id == *id);
+        if let Some(node) = node.filter(|_| seen.insert(id)) {
+            let linked = node.deps.iter().filter(|dependency| {
+                dependency.dep_kinds.iter().any(|kind| kind.kind == DependencyKind::Normal)
+            });
+            waiting.extend(linked.map(|dependency| &dependency.pkg));
+        }
+    }
+    let names = seen.into_iter().map(|id| metadata[id].name.as_str());
+    names
+        .filter(|name| LAB.contains(name))
+        .map(|name| {
+            format!("dentree is linked with {name}, which belongs to the lab: `cargo tree -i {name}`")
+        })
+        .collect()
 }

@@ -4,7 +4,7 @@
 //! by the time it is its turn, it moves to the *main* queue, else it goes, and is remembered: if it comes back soon it is put into the main queue
 //! at once. There a block whose turn it is waits again for each use, of three at most, that was noted since. What is read
 //! ahead goes to the main queue, or it would have to be used before others are read; its first use counts as its reading.
-//! `dentree lab replacement` compares this with LRU, CLOCK and SIEVE.
+//! `dentree-lab replacement` compares this with LRU, CLOCK and SIEVE.
 
 use std::hash::BuildHasher;
 use std::sync::Arc;

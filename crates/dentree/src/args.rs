@@ -1,7 +1,6 @@
 //! The command line's definitions: what can be typed, and the help, completions and man pages made of it.
 
 mod change;
-mod mkfiles;
 mod xattr;
 
 pub(crate) use change::{ChmodArgs, ChownArgs, LnArgs, MkdirArgs, MvArgs, RmArgs, TouchArgs, TruncateArgs};
@@ -9,11 +8,10 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueHint};
 use clap_complete::Shell;
 use dentree_ext4::DxReadAhead;
-pub(crate) use mkfiles::MkfilesArgs;
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-pub(crate) use xattr::{DedupArgs, XattrArgs, XattrCommand, XattrGet, XattrLabArgs, XattrSet};
+pub(crate) use xattr::{DedupArgs, XattrArgs, XattrCommand, XattrGet, XattrSet};
 
 const EXIT_CODES: &str = "\
 Exit status:
@@ -115,8 +113,6 @@ pub(crate) enum Command {
     Serve(ServeArgs),
     /// Show dentree at work on an image that it makes
     Demo,
-    /// Measure how name caches are locked: the schemes of the 2002 study, today's, and rival crates
-    Lab(LabArgs),
     /// Print the completions of a shell
     Completions(CompletionsArgs),
     /// Write the man pages into a directory
@@ -401,191 +397,6 @@ pub(crate) struct ServeArgs {
     /// Append the requests to FILE instead of telling them on standard output
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) access_log: Option<PathBuf>,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct LabArgs {
-    /// What `lab` tells the processes that it starts
-    #[arg(long, hide = true, global = true, value_name = "NUMBER")]
-    pub(crate) pass: Option<usize>,
-    #[command(subcommand)]
-    pub(crate) study: LabStudy,
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum LabStudy {
-    /// All of it in short, as a page with charts: under five minutes
-    All(AllArgs),
-    /// dbench's own loadfile, replayed as operations on names
-    Dbench(DbenchArgs),
-    /// A web server's requests as SPECweb99 draws them, or with --rate as httperf sends them
-    Web(WebArgs),
-    /// find through a hash table that is too small
-    Find(FindLabArgs),
-    /// A recorded build: include paths, and all the places where headers are not
-    Build(BuildArgs),
-    /// Run a command and record what it does with names, for `lab build` (needs strace)
-    Record(RecordArgs),
-    /// Files created, renamed and deleted beside readers
-    Churn(LoadArgs),
-    /// Subtrees and unused entries freed beside readers
-    Invalidate(LoadArgs),
-    /// Where an entry's fields lie: one line or two, aligned or packed
-    Layout(PlacementArgs),
-    /// Chains walked with and without prefetch
-    Prefetch(PlacementArgs),
-    /// Who takes which lock, under dbench's load, in the sources' layout
-    Locks(DbenchArgs),
-    /// Attributes set by many clients: the metadata block cache of before 2016 and ours, the kernel and fuse2fs
-    Xattr(XattrLabArgs),
-    /// Which blocks a buffer cache should keep: hit ratios of LRU, CLOCK, SIEVE and S3-FIFO on recorded traces
-    Replacement(ReplacementArgs),
-    /// Files made in many large directories on a slow device, with and without index read-ahead
-    Mkfiles(MkfilesArgs),
-    /// Whether two runs agree: whether chance explains how their ratios differ
-    Compare(CompareArgs),
-    /// What runs under valgrind
-    #[command(hide = true)]
-    Once { layout: String, chain: usize, look_ups: usize },
-    /// A client of `lab xattr`
-    #[command(hide = true)]
-    XattrClient { mount: PathBuf, client: usize, files: usize, values: usize, sets: usize, round: u64 },
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct AllArgs {
-    /// Where to: a folder, made where it is missing
-    #[arg(long, value_name = "DIRECTORY", value_hint = ValueHint::DirPath, default_value = "report")]
-    pub(crate) out: PathBuf,
-    /// dbench's loadfile, where its package is not installed
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub(crate) loadfile: Option<PathBuf>,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct PlacementArgs {
-    /// Write every figure as a JSON line to FILE
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub(crate) json: Option<PathBuf>,
-    /// Entries of the tree
-    #[arg(long, value_name = "N", default_value_t = 65_536, value_parser = clap::value_parser!(u32).range(128..=4_000_000))]
-    pub(crate) entries: u32,
-    /// Hash chains; instead of the lengths 1, 4, 16 and 64
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    pub(crate) dhash_entries: Option<u32>,
-    /// Runs of each variant, each on trees built anew
-    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u16).range(2..))]
-    pub(crate) runs: u16,
-    /// Every alignment and inline length too
-    #[arg(long)]
-    pub(crate) all: bool,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct CompareArgs {
-    /// A folder that `lab all` wrote, or a file that --json did
-    #[arg(value_hint = ValueHint::AnyPath)]
-    pub(crate) one: PathBuf,
-    /// Another
-    #[arg(value_hint = ValueHint::AnyPath)]
-    pub(crate) other: PathBuf,
-}
-
-/// What every load of the lab takes.
-#[derive(Clone, Debug, Args)]
-pub(crate) struct LoadArgs {
-    /// Write every figure as a JSON line to FILE
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub(crate) json: Option<PathBuf>,
-    /// Only schemes whose name contains TEXT, beside the first; may be given several times
-    #[arg(long, value_name = "TEXT")]
-    pub(crate) scheme: Vec<String>,
-    /// Numbers of clients, each a case of its own
-    #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(1..=128))]
-    pub(crate) clients: Vec<u16>,
-    /// Numbers of CPUs for all of these clients, each a case of its own; all CPUs otherwise
-    #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(1..))]
-    pub(crate) cpus: Vec<u16>,
-    /// Passes: each builds every scheme anew, and lets it work for a slice with each number of clients
-    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..))]
-    pub(crate) rounds: u16,
-    /// How long a slice is
-    #[arg(long, value_name = "MS", default_value_t = 50, value_parser = clap::value_parser!(u16).range(1..))]
-    pub(crate) slice: u16,
-    /// Hash chains, rounded up to a power of two; few make them long
-    #[arg(long, value_name = "N")]
-    pub(crate) dhash_entries: Option<usize>,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct DbenchArgs {
-    /// The loadfile, where dbench's package is not installed
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub(crate) loadfile: Option<PathBuf>,
-    #[command(flatten)]
-    pub(crate) load: LoadArgs,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct WebArgs {
-    /// Simultaneous connections; they fix the size of the file set
-    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u16).range(1..))]
-    pub(crate) connections: u16,
-    /// Requests a second, instead of as many as there can be
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(10..))]
-    pub(crate) rate: Option<u32>,
-    /// Over real sockets: `dentree serve` beside nginx, driven by wrk and httperf (at --rate, or 2000)
-    #[arg(long)]
-    pub(crate) sockets: bool,
-    /// With --sockets, how long each of the --rounds takes
-    #[arg(long, value_name = "SECONDS", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..))]
-    pub(crate) seconds: u16,
-    #[command(flatten)]
-    pub(crate) load: LoadArgs,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct FindLabArgs {
-    /// Entries of a hash chain on average
-    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..))]
-    pub(crate) chain: u16,
-    /// Single passes of each scheme beside find(1) on the same tree (needs root)
-    #[arg(long)]
-    pub(crate) kernel: bool,
-    #[command(flatten)]
-    pub(crate) load: LoadArgs,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct BuildArgs {
-    /// A recording of `lab record`, instead of the one that comes along
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub(crate) recording: Option<PathBuf>,
-    #[command(flatten)]
-    pub(crate) load: LoadArgs,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct ReplacementArgs {
-    /// Directories of the image that the loads run on
-    #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=65536))]
-    pub(crate) directories: u32,
-    /// Files that each has in the end
-    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(2..=65536))]
-    pub(crate) files: u32,
-    /// Write the rows as JSON lines
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub(crate) json: Option<PathBuf>,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct RecordArgs {
-    /// Where to write the recording
-    #[arg(long, value_name = "FILE", default_value = "recorded.names", value_hint = ValueHint::FilePath)]
-    pub(crate) out: PathBuf,
-    /// The command; it runs in this folder, whose files are told apart from the system's
-    #[arg(last = true, required = true, value_name = "COMMAND", value_hint = ValueHint::CommandWithArguments)]
-    pub(crate) command: Vec<OsString>,
 }
 
 #[derive(Debug, Args)]

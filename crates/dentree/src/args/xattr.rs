@@ -2,7 +2,6 @@
 
 use clap::{Args, Subcommand, ValueHint};
 use std::ffi::OsString;
-use std::path::PathBuf;
 
 #[derive(Debug, Args)]
 pub(crate) struct XattrArgs {
@@ -76,35 +75,4 @@ pub(crate) struct DedupArgs {
     /// The images
     #[arg(required = true, value_name = "IMAGE", value_hint = ValueHint::FilePath)]
     pub(crate) images: Vec<OsString>,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct XattrLabArgs {
-    /// Clients: P of the tables
-    #[arg(long, value_name = "P,…", value_delimiter = ',', default_values_t = [1, 2, 4, 8, 16, 32, 64])]
-    pub(crate) clients: Vec<u16>,
-    /// Files of each client: F of the tables
-    #[arg(long, value_name = "F,…", value_delimiter = ',', default_values_t = [10, 100, 1000])]
-    pub(crate) files: Vec<u16>,
-    /// Values that are drawn from: V of the tables
-    #[arg(long, value_name = "V,…", value_delimiter = ',', default_values_t = [10, 100, 1000, 10_000, 100_000])]
-    pub(crate) values: Vec<u32>,
-    /// How often each client sets an attribute of a file in a run
-    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..))]
-    pub(crate) sets: u32,
-    /// How often each client sets an attribute in a run over blocks in memory
-    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..))]
-    pub(crate) sets_in_memory: u32,
-    /// How often all clients together set an attribute in a run through FUSE, at most: such runs' times are scaled up
-    #[arg(long, value_name = "N", default_value_t = 8000, value_parser = clap::value_parser!(u32).range(1..))]
-    pub(crate) sets_in_all: u32,
-    /// Runs of each cell
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..))]
-    pub(crate) runs: u16,
-    /// Only the two caches, over blocks in memory
-    #[arg(long)]
-    pub(crate) caches_alone: bool,
-    /// Write every figure as a JSON line to FILE
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub(crate) json: Option<PathBuf>,
 }

@@ -10,7 +10,6 @@ mod demo;
 mod du;
 mod find;
 mod info;
-mod lab;
 mod ln;
 mod ls;
 mod manual;
@@ -59,7 +58,6 @@ pub(crate) fn run(session: &Session, command: &Command) -> Result<(), Stop> {
         Command::Umount(args) => umount::run(args),
         Command::Serve(args) => serve::run(session, args),
         Command::Demo => demo::run(session),
-        Command::Lab(args) => lab::run(args),
         Command::Completions(args) => manual::completions(args),
         Command::Man(args) => manual::man(args),
     }

@@ -1,0 +1,143 @@
+//! Who is mounted, and how.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use tempfile::TempDir;
+
+use super::cases::Load;
+use crate::leftovers::folder;
+use crate::mounts::{HiddenMount, OpenMount, Unavailable, command};
+use crate::outcome::OURS;
+use crate::programs::Programs;
+
+pub(super) const FUSE2FS: &str = "fuse2fs";
+pub(super) const KERNEL: &str = "kernel";
+pub(super) const LIMIT: &str = "limit";
+/// All of them.
+pub(super) const CONTENDERS: [&str; 4] = [OURS, FUSE2FS, KERNEL, LIMIT];
+
+/// Why a contender cannot take part.
+pub(super) fn missing(name: &str, programs: &Programs) -> Option<String> {
+    let why = match name {
+        OURS => programs.dentree().err()?,
+        LIMIT => programs.limit().err()?,
+        FUSE2FS => command(Command::new(FUSE2FS).arg("--version")).err()?,
+        _ => return None,
+    };
+    Some(why.to_string())
+}
+
+/// The image that each contender gets a copy of in each round: filled by the kernel.
+pub(super) struct Base {
+    folder: TempDir,
+}
+
+impl Base {
+    pub(super) fn new(load: &Load) -> Result<Self, Unavailable> {
+        let base = Self { folder: folder()? };
+        let file = std::fs::File::create(base.image());
+        file.and_then(|file| file.set_len(load.image_bytes()))
+            .map_err(|why| Unavailable::because("cannot make an image", why))?;
+        let inodes = load.inodes().to_string();
+        command(Command::new("mke2fs").args(["-q", "-F", "-t", "ext4", "-N", &inodes]).arg(base.image()))?;
+        let mount = HiddenMount::image(&base.image(), "rw")?;
+        load.fill(&mount.working_folder())?;
+        rustix::fs::sync();
+        drop(mount);
+        Ok(base)
+    }
+
+    fn image(&self) -> PathBuf {
+        self.folder.path().join("image")
+    }
+
+    fn copy(&self) -> Result<Copied, Unavailable> {
+        let copy = Copied { folder: folder()? };
+        command(Command::new("cp").arg("--sparse=always").arg(self.image()).arg(copy.path()))?;
+        Ok(copy)
+    }
+}
+
+/// A contender's own copy of the image.
+pub(super) struct Copied {
+    folder: TempDir,
+}
+
+impl Copied {
+    pub(super) fn path(&self) -> PathBuf {
+        self.folder.path().join("image")
+    }
+}
+
+/// A file system that is mounted, by its server or by the kernel.
+pub(super) struct Mounted<'a> {
+    name: &'static str,
+    programs: &'a Programs,
+    /// `None` only where mounting it again has failed.
+    mount: Option<OpenMount>,
+    image: Option<Copied>,
+}
+
+/// Mounts a copy of the image; for the limit, which has none, fills a file system in memory likewise.
+pub(super) fn start<'a>(
+    name: &'static str,
+    programs: &'a Programs,
+    base: &Base,
+    load: &Load,
+) -> Result<Mounted<'a>, Unavailable> {
+    let image = if name == LIMIT { None } else { Some(base.copy()?) };
+    let mut mounted = Mounted { name, programs, mount: None, image };
+    mounted.mount()?;
+    if name == LIMIT {
+        load.fill(mounted.root())?;
+    }
+    Ok(mounted)
+}
+
+impl Mounted<'_> {
+    /// The root of the mount.
+    pub(super) fn root(&self) -> &Path {
+        self.mount.as_ref().map_or(Path::new("/nonexistent"), OpenMount::root)
+    }
+
+    /// How many of `count` pieces of work it does, and at least one.
+    pub(super) fn part_of(&self, count: usize, fuse2fs_part: usize) -> usize {
+        if self.name == FUSE2FS { (count / fuse2fs_part).max(1) } else { count }
+    }
+
+    /// Unmounts, drops the kernel's caches, and mounts again. The limit, whose content would be gone, only drops caches.
+    pub(super) fn make_cold(&mut self) -> Result<(), Unavailable> {
+        if self.name != LIMIT {
+            self.unmount()?;
+        }
+        rustix::fs::sync();
+        std::fs::write("/proc/sys/vm/drop_caches", "3")
+            .map_err(|why| Unavailable::because("cannot drop the kernel's caches (needs root)", why))?;
+        if self.name != LIMIT {
+            self.mount()?;
+        }
+        Ok(())
+    }
+
+    /// Unmounts for good. The image, if there is one, is whole then.
+    pub(super) fn end(mut self) -> Result<Option<Copied>, Unavailable> {
+        self.unmount()?;
+        Ok(self.image.take())
+    }
+
+    fn mount(&mut self) -> Result<(), Unavailable> {
+        let image = self.image.as_ref().map(Copied::path).unwrap_or_default();
+        self.mount = Some(match self.name {
+            KERNEL => OpenMount::kernel(&image)?,
+            FUSE2FS => OpenMount::served(Command::new(FUSE2FS).arg("-f").arg(image))?,
+            LIMIT => OpenMount::served(&mut Command::new(self.programs.limit()?))?,
+            _ => OpenMount::served(Command::new(self.programs.dentree()?).arg("mount").arg(image))?,
+        });
+        Ok(())
+    }
+
+    fn unmount(&mut self) -> Result<(), Unavailable> {
+        self.mount.take().map_or(Ok(()), OpenMount::end)
+    }
+}

@@ -1,0 +1,160 @@
+//! The benchmark of mounts: `dentree mount`, fuse2fs and the kernel's loop mount of equal images, and a file system in memory
+//! behind the same FUSE adapter, `limit`: what would be left if answering cost nothing.
+//!
+//! Every round gives each of them a fresh copy of one image, beginning with another each time, and lets it do all the cases of
+//! `cases`. What was written is checked: `e2fsck -fn` goes over our image after every round. Each figure is told as soon as it is there, and
+//! the ratios of a round at its end, so that a run that is interrupted gives what it has.
+//!
+//! Look-ups and creations in the large directory cost fuse2fs milliseconds each: it does a part of them ([`Size::fuse2fs_part`]), and
+//! what is compared is the time for each.
+
+mod cases;
+mod contenders;
+
+use std::process::Command;
+
+use crate::harness::Timing;
+use crate::mounts::{Unavailable, command};
+use crate::outcome::{OURS, Outcome};
+use crate::programs::Programs;
+use crate::rows::Heading;
+
+use cases::{CASES, Case, Load};
+use contenders::{Base, CONTENDERS, FUSE2FS, LIMIT, missing, start};
+
+/// A mount of ours may take this part of fuse2fs' time, …
+const OF_FUSE2FS: f64 = 1.0 / 5.0;
+/// … and this of the limit's.
+const OF_LIMIT: f64 = 1.0 / 0.8;
+
+/// How much work there is.
+#[derive(Clone, Copy, Debug)]
+pub struct Size {
+    /// Entries of the large directory.
+    pub large: usize,
+    /// Look-ups in it, of names that are there and again of names that are missing.
+    pub looked_up: usize,
+    /// Files that are created in it.
+    pub created: usize,
+    /// Files that are created in each of 16 directories beside it.
+    pub created_each: usize,
+    /// fuse2fs looks up and creates one for so many of the others'.
+    pub fuse2fs_part: usize,
+    /// Bytes that are streamed.
+    pub streamed: usize,
+    /// Seconds of dbench for each number of clients.
+    pub dbench_seconds: u32,
+    /// Rounds.
+    pub rounds: usize,
+}
+
+/// The benchmark's size.
+pub const FULL: Size = Size {
+    large: 200_000,
+    looked_up: 50_000,
+    created: 200_000,
+    created_each: 20_000,
+    fuse2fs_part: 100,
+    streamed: 256 << 20,
+    dbench_seconds: 3,
+    rounds: 3,
+};
+/// Keeps the benchmark alive in tests.
+pub const TINY: Size = Size {
+    large: 300,
+    looked_up: 160,
+    created: 160,
+    created_each: 10,
+    fuse2fs_part: 10,
+    streamed: 1 << 20,
+    dbench_seconds: 0,
+    rounds: 1,
+};
+
+/// Runs the benchmark. With `only`, those cases whose name and number of clients contain that, as
+/// "dbench 1".
+///
+/// # Errors
+/// Needs root, `/dev/fuse`, loop devices and e2fsprogs. A rival that is missing is left out, and said so.
+pub fn run(size: Size, only: Option<&str>, progress: &dyn Fn(&str)) -> Result<Outcome, Unavailable> {
+    progress(&format!("making an image with a directory of {} entries", size.large));
+    let programs = Programs::beside_this()?;
+    let load = Load::new(size)?;
+    let base = Base::new(&load)?;
+    let mut outcome = Outcome::default();
+    let present: Vec<_> = CONTENDERS
+        .into_iter()
+        .filter(|name| match missing(name, &programs) {
+            Some(why) => {
+                outcome.skipped.push(format!("{name}: {why}"));
+                false
+            }
+            None => true,
+        })
+        .collect();
+    let cases: Vec<&Case> = CASES
+        .iter()
+        .filter(|case| only.is_none_or(|only| format!("{} {}", case.name, case.clients).contains(only)))
+        .collect();
+    let mut timings: Vec<Vec<Timing>> = cases
+        .iter()
+        .map(|_| present.iter().map(|&name| Timing { name, rounds: Vec::new() }).collect())
+        .collect();
+    for round in 0..size.rounds {
+        for turn in 0..present.len() {
+            let at = (round + turn) % present.len();
+            let mut mounted = start(present[at], &programs, &base, &load)?;
+            for (case, timings) in cases.iter().zip(&mut timings) {
+                if let Some(cost) = (case.run)(&mut mounted, &load)? {
+                    timings[at].rounds.push(cost);
+                    let (name, clients, metric) = (case.name, case.clients, case.metric);
+                    let (round, rounds, who) = (round + 1, size.rounds, present[at]);
+                    progress(&format!(
+                        "round {round} of {rounds}, {who}: {name} {clients}: {cost:.0} {metric}"
+                    ));
+                }
+            }
+            let image = mounted.end()?;
+            if let Some(image) = image.filter(|_| present[at] == OURS) {
+                command(Command::new("e2fsck").arg("-fn").arg(image.path()))?;
+            }
+        }
+        cases.iter().zip(&timings).for_each(|(case, timings)| progress(&ratios(case, timings)));
+    }
+    cases.iter().zip(&timings).for_each(|(case, timings)| report(case, timings, &mut outcome));
+    Ok(outcome)
+}
+
+/// What the others took of our time in the last round.
+fn ratios(case: &Case, timings: &[Timing]) -> String {
+    let last = |name| timings.iter().find(|timing| timing.name == name)?.rounds.last();
+    let mut text = format!("{} {}: of our time", case.name, case.clients);
+    for theirs in timings.iter().filter(|timing| timing.name != OURS) {
+        if let (Some(ours), Some(cost)) = (last(OURS), theirs.rounds.last()) {
+            text.push_str(&format!(", {} {:.2}", theirs.name, cost / ours));
+        }
+    }
+    text
+}
+
+fn report(case: &Case, timings: &[Timing], outcome: &mut Outcome) {
+    for timing in timings {
+        let heading = Heading {
+            case: case.name,
+            variant: timing.name,
+            threads: case.clients,
+            metric: case.metric,
+            unit: "ns",
+        };
+        outcome.rows.extend(timing.sample().map(|sample| heading.sampled(&sample)));
+    }
+    let Some(ours) = timings.iter().find(|timing| timing.name == OURS) else { return };
+    for theirs in timings.iter().filter(|timing| timing.name != OURS) {
+        let target = match theirs.name {
+            FUSE2FS => case.against_fuse2fs.then_some(OF_FUSE2FS),
+            LIMIT => Some(OF_LIMIT),
+            _ => None,
+        };
+        outcome.compare(case.name, case.clients, ours, theirs, target);
+    }
+}
