@@ -3,8 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
+use crate::listing::Listing;
 use crate::lock_holder::Holder;
-use crate::partition::Listing;
 
 /// Why a device, or the part of it that was asked for, could not be opened.
 #[derive(Debug, thiserror::Error)]

@@ -4,40 +4,14 @@
 //! chains of extended partitions, and decides. As Linux does, it believes a GPT only under a protective MBR,
 //! numbers logical partitions from 5, and takes a sector of an MBR for 512 bytes. A GPT is looked for at 512, then 4096.
 
-use std::fmt;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::sync::Arc;
 
 use gpt::disk::LogicalBlockSize;
 use gpt::mbr::PartRecord;
 
+use crate::listing::{Listing, Partition};
 use crate::{BlockDevice, Error, Slice};
-
-/// One partition, as its table describes it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Partition {
-    /// What the system calls it: 1 for `sda1`. Logical partitions begin at 5.
-    pub number: u32,
-    /// First byte on the device.
-    pub start: u64,
-    /// Length in bytes. A table may promise more than the device has.
-    pub len: u64,
-    /// `0x83` in an MBR, the type GUID in a GPT.
-    pub kind: String,
-    /// The label a GPT gives it; else empty.
-    pub name: String,
-}
-
-impl fmt::Display for Partition {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Partition { number, start, len, kind, name } = self;
-        write!(f, "partition {number}: {len} bytes at offset {start}, type {kind}")?;
-        if !name.is_empty() {
-            write!(f, ", {name:?}")?;
-        }
-        Ok(())
-    }
-}
 
 /// Which part of a device holds the file system.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -121,19 +95,6 @@ pub fn locate(device: Arc<dyn BlockDevice>, choice: Choice) -> Result<Slice, Err
 fn open(device: Arc<dyn BlockDevice>, partition: &Partition) -> Result<Slice, Error> {
     let there = device.size().saturating_sub(partition.start);
     Slice::new(device, partition.start, partition.len.min(there))
-}
-
-/// Partitions in an error message, one a line.
-#[derive(Debug)]
-pub struct Listing(pub Vec<Partition>);
-
-impl fmt::Display for Listing {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.0.is_empty() {
-            return f.write_str("\n  no partition");
-        }
-        self.0.iter().try_for_each(|partition| write!(f, "\n  {partition}"))
-    }
 }
 
 /// Whether an ext2, ext3 or ext4 superblock stands where one would if a file system began at `start`.

@@ -1,0 +1,42 @@
+//! Partitions as tables describe them.
+
+use std::fmt;
+
+/// One partition, as its table describes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Partition {
+    /// What the system calls it: 1 for `sda1`. Logical partitions begin at 5.
+    pub number: u32,
+    /// First byte on the device.
+    pub start: u64,
+    /// Length in bytes. A table may promise more than the device has.
+    pub len: u64,
+    /// `0x83` in an MBR, the type GUID in a GPT.
+    pub kind: String,
+    /// The label a GPT gives it; else empty.
+    pub name: String,
+}
+
+impl fmt::Display for Partition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Partition { number, start, len, kind, name } = self;
+        write!(f, "partition {number}: {len} bytes at offset {start}, type {kind}")?;
+        if !name.is_empty() {
+            write!(f, ", {name:?}")?;
+        }
+        Ok(())
+    }
+}
+
+/// Partitions in an error message, one a line.
+#[derive(Debug)]
+pub struct Listing(pub Vec<Partition>);
+
+impl fmt::Display for Listing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.is_empty() {
+            return f.write_str("\n  no partition");
+        }
+        self.0.iter().try_for_each(|partition| write!(f, "\n  {partition}"))
+    }
+}
