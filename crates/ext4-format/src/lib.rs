@@ -26,6 +26,7 @@ mod orphan;
 mod problem;
 mod raw;
 mod superblock;
+mod time;
 mod types;
 pub mod xattr;
 
@@ -44,9 +45,10 @@ pub use extent::{
 pub use extent_list::remap;
 pub use features::{Compat, Incompat, RoCompat};
 pub use group_desc::{GroupDesc, GroupFlags};
-pub use inode::{DeviceNumber, I_BLOCK_LEN, Inode, InodeFlags, InodeTime};
+pub use inode::{DeviceNumber, I_BLOCK_LEN, Inode, InodeFlags};
 pub use no_key_name::NoKeyName;
 pub use orphan::{orphan_slots, seal_orphan_block, set_orphan, verify_orphan_block};
 pub use problem::Problem;
 pub use superblock::{ErrorRecord, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, Superblock};
+pub use time::InodeTime;
 pub use types::{BlockNumber, BlockSize, GroupNumber, InodeNumber, LogicalBlock};
