@@ -16,7 +16,7 @@ use crate::Class;
 use crate::clock;
 #[cfg(debug_assertions)]
 use crate::order;
-use crate::report::{Kind, Report, Sums};
+use crate::report::{Kind, Place, Report, Sums};
 use std::collections::HashMap;
 use std::panic::Location;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -293,9 +293,6 @@ struct Registry {
     gathered: Option<HashMap<Place, Sums>>,
     unplaced: u64,
 }
-
-/// A [`Key`] by its text, in which equal call sites are equal.
-pub(crate) type Place = (Class, Kind, &'static str, u32, u32);
 
 static REGISTRY: Mutex<Registry> =
     Mutex::new(Registry { tables: Vec::new(), generation: 0, gathered: None, unplaced: 0 });

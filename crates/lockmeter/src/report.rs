@@ -1,7 +1,6 @@
 //! What a recording found, as figures, as text in the layout of the sources, and as JSON.
 
 use crate::Class;
-use crate::meter::Place;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write;
 use std::time::Duration;
@@ -40,6 +39,9 @@ impl Kind {
         }
     }
 }
+
+/// What was taken, and where: file, line and column, in which equal call sites are equal.
+pub(crate) type Place = (Class, Kind, &'static str, u32, u32);
 
 /// Counters of one call site, of one thread or several; times in ticks.
 #[derive(Clone, Copy, Debug, Default)]
