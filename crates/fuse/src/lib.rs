@@ -21,9 +21,12 @@ mod convert;
 mod ioctl;
 mod known;
 mod mountpoint;
+mod options;
+mod requests;
 mod seek;
 mod session;
 
 pub use convert::Ownership;
 pub use mountpoint::unmount;
-pub use session::{Handle, MountError, Options, Session, Visibility, mount};
+pub use options::{MountError, Options, Visibility};
+pub use session::{Handle, Session, mount};

@@ -4,7 +4,7 @@
 //! connection over a socket. fuser can do both, but at the end of a session it unmounts whatever is mounted at the
 //! path by then, also where the session ended because somebody else had unmounted it; and it names no subtype.
 
-use crate::{MountError, Options, Visibility};
+use crate::options::{MountError, Options, Visibility};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags};
