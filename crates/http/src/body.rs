@@ -4,8 +4,8 @@
 //! part of the [`Budget`] until its last byte is handed to the system, so that any number of slow clients together
 //! cannot hold more.
 
+use crate::exchange::Exchange;
 use crate::options::Limits;
-use crate::service::Exchange;
 use hyper::body::{Bytes, Frame, SizeHint};
 use std::collections::VecDeque;
 use std::ops::Range;

@@ -1,30 +1,26 @@
 //! A path's answer. Everything here but [`Site::at_hand`] may block: it runs on readers' threads.
 
-use crate::body::{Body, Budget, Part, Reserved, Source, Unreadable, first_chunk};
+use crate::body::{Body, Part, Reserved, Source, Unreadable, first_chunk};
 use crate::conditional::{State, Validators, Verdict};
-use crate::contents::Contents;
 use crate::listing::{self, View};
 use crate::log::Log;
 use crate::media;
 use crate::range::{self, Wanted};
 use crate::reply::{self, set};
+use crate::site::{Site, WHO};
 use crate::target::{Target, form_field};
-use dentree_vfs::{Error, FileSystem, FileType, Identity, Inode, Result, Vfs, WalkOptions};
+use dentree_vfs::{Error, FileSystem, FileType, Inode, Result, Vfs, WalkOptions};
 use hyper::body::Bytes;
 use hyper::header::{
     ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_SECURITY_POLICY, ETAG, HeaderMap, LAST_MODIFIED,
     RANGE,
 };
 use hyper::{Response, StatusCode};
-use jiff::tz::TimeZone;
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::SystemTime;
-
-/// Whoever holds the image's bytes can read them all, so no permission is checked.
-pub(crate) const WHO: &Identity = &Identity::Superuser;
 
 /// For documents from the image: their scripts run, but as those of a site of their own, which may not read this one.
 const SANDBOX: &str =
@@ -48,17 +44,6 @@ impl<F: FileSystem> Found<F> {
     fn reply(response: Response<Body>) -> Self {
         Found::Reply(Box::new(response))
     }
-}
-
-/// A file system on the web.
-pub(crate) struct Site<F: FileSystem> {
-    pub(crate) vfs: Arc<Vfs<F>>,
-    pub(crate) title: String,
-    pub(crate) fsid: u64,
-    pub(crate) zone: TimeZone,
-    pub(crate) log: Arc<dyn Log>,
-    pub(crate) budget: Budget,
-    pub(crate) contents: Contents,
 }
 
 impl<F: FileSystem> Site<F> {

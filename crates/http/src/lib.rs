@@ -42,6 +42,7 @@
 mod body;
 mod conditional;
 mod contents;
+mod exchange;
 mod files;
 mod listing;
 mod log;
@@ -52,6 +53,7 @@ mod range;
 mod reply;
 mod server;
 mod service;
+mod site;
 mod stall;
 mod target;
 

@@ -5,7 +5,7 @@
 //! HTML after all can do nothing. A directory of any size is shown a page at a time, and no more than a page of it is
 //! kept in memory while it is read.
 
-use crate::files::{Site, WHO};
+use crate::site::{Site, WHO};
 use crate::target::{Target, encode};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;

@@ -5,10 +5,11 @@
 use crate::Log;
 use crate::body::Body;
 use crate::contents::Contents;
-use crate::files::Site;
+use crate::exchange::{Exchange, Ledger};
 use crate::metrics::Counters;
 use crate::options::{Limits, Options};
-use crate::service::{self, Ends, Exchange, Figures, Files, Ledger, Service, Silent};
+use crate::service::{self, Ends, Figures, Files, Service, Silent};
+use crate::site::Site;
 use dentree_vfs::{FileSystem, Vfs};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;

@@ -1,32 +1,25 @@
 //! From a request to its response: what is refused, what is asked of the file system, who is told.
 
 use crate::body::{Body, Budget, Reserved};
-use crate::files::{Ask, Found, Site};
+use crate::exchange::{Exchange, Ledger};
+use crate::files::{Ask, Found};
 use crate::listing::PAGE_BYTES;
 use crate::log::{Access, Log};
 use crate::metrics::{self, Counters, Figure};
 use crate::options::Limits;
 use crate::reply;
+use crate::site::Site;
 use crate::target::Target;
 use dentree_vfs::{FileSystem, Vfs};
 use hyper::body::Incoming;
 use hyper::header::HOST;
 use hyper::{Method, Request, Response, StatusCode, Version};
-use jiff::Zoned;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
 const ONLY_READING: &str = "This server only answers GET and HEAD.";
-
-/// Where requests are counted and told about.
-#[derive(Clone)]
-pub(crate) struct Ledger {
-    pub(crate) counters: Arc<Counters>,
-    pub(crate) log: Arc<dyn Log>,
-}
 
 /// Both ends of a connection.
 #[derive(Clone, Copy)]
@@ -41,45 +34,6 @@ pub(crate) trait Service: Clone + Send + Sync + 'static {
     fn answer(&self, ends: Ends, request: Request<Incoming>) -> impl Future<Output = Response<Body>> + Send;
     /// Where connections are counted.
     fn ledger(&self) -> &Ledger;
-}
-
-/// A request under way. Ends, and is told about, when this is dropped.
-pub(crate) struct Exchange {
-    ledger: Ledger,
-    access: Access,
-}
-
-impl Exchange {
-    /// Until it has an answer, its status is that of a client who did not wait for one.
-    const UNANSWERED: u16 = 499;
-
-    fn begin(ledger: &Ledger, peer: IpAddr, request: String) -> Self {
-        ledger.counters.in_flight.fetch_add(1, Relaxed);
-        let access = Access { peer, time: Zoned::now(), request, status: Self::UNANSWERED, bytes: 0 };
-        Exchange { ledger: ledger.clone(), access }
-    }
-
-    /// One that never became a request.
-    pub(crate) fn refused(ledger: &Ledger, peer: IpAddr, status: StatusCode) {
-        Exchange::begin(ledger, peer, String::new()).access.status = status.as_u16();
-    }
-
-    pub(crate) fn sent(&mut self, bytes: usize) {
-        self.access.bytes += bytes as u64;
-        self.ledger.counters.bytes.fetch_add(bytes as u64, Relaxed);
-    }
-
-    pub(crate) fn cut(&mut self) {
-        self.ledger.counters.cut.fetch_add(1, Relaxed);
-    }
-}
-
-impl Drop for Exchange {
-    fn drop(&mut self) {
-        self.ledger.counters.in_flight.fetch_sub(1, Relaxed);
-        self.ledger.counters.answered(self.access.status);
-        self.ledger.log.access(&self.access);
-    }
 }
 
 /// The files of a file system.

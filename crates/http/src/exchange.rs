@@ -1,0 +1,55 @@
+//! A request from its beginning to its end: counted, and told to the log.
+
+use crate::log::{Access, Log};
+use crate::metrics::Counters;
+use hyper::StatusCode;
+use jiff::Zoned;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Where requests are counted and told about.
+#[derive(Clone)]
+pub(crate) struct Ledger {
+    pub(crate) counters: Arc<Counters>,
+    pub(crate) log: Arc<dyn Log>,
+}
+
+/// A request under way. Ends, and is told about, when this is dropped.
+pub(crate) struct Exchange {
+    ledger: Ledger,
+    pub(crate) access: Access,
+}
+
+impl Exchange {
+    /// Until it has an answer, its status is that of a client who did not wait for one.
+    const UNANSWERED: u16 = 499;
+
+    pub(crate) fn begin(ledger: &Ledger, peer: IpAddr, request: String) -> Self {
+        ledger.counters.in_flight.fetch_add(1, Relaxed);
+        let access = Access { peer, time: Zoned::now(), request, status: Self::UNANSWERED, bytes: 0 };
+        Exchange { ledger: ledger.clone(), access }
+    }
+
+    /// One that never became a request.
+    pub(crate) fn refused(ledger: &Ledger, peer: IpAddr, status: StatusCode) {
+        Exchange::begin(ledger, peer, String::new()).access.status = status.as_u16();
+    }
+
+    pub(crate) fn sent(&mut self, bytes: usize) {
+        self.access.bytes += bytes as u64;
+        self.ledger.counters.bytes.fetch_add(bytes as u64, Relaxed);
+    }
+
+    pub(crate) fn cut(&mut self) {
+        self.ledger.counters.cut.fetch_add(1, Relaxed);
+    }
+}
+
+impl Drop for Exchange {
+    fn drop(&mut self) {
+        self.ledger.counters.in_flight.fetch_sub(1, Relaxed);
+        self.ledger.counters.answered(self.access.status);
+        self.ledger.log.access(&self.access);
+    }
+}
