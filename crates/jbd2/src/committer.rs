@@ -1,41 +1,19 @@
 //! Commits and checkpoints, one after the other.
 //!
-//! There is one [`Store`], and who has taken it works with it alone: first of all a thread that waits for a commit, and for
-//! what nobody waits for the journal's own thread ([`run`]). That there is one makes the rest simple: a checkpoint never writes a block home
-//! while a commit frees it.
+//! There is one [`Store`](crate::store::Store). The thread that takes it works with it alone: a thread that
+//! waits for a commit, or the journal's own thread ([`run`]) for work that nobody waits for. So a
+//! checkpoint never writes a block home while a commit frees it.
 
 use std::sync::Arc;
 
-use dentree_bufcache::BufCache;
-
 use crate::error::Cause;
 use crate::home;
-use crate::log::{Batch, Log, Stage};
-use crate::shared::{Action, Job, Pieces, Shared, Work};
+use crate::last::LastChanges;
+use crate::log::Batch;
+use crate::shared::{Job, Pieces, Shared, Work};
+use crate::store::{Action, Begun};
+use crate::sync::atomic::Ordering::Relaxed;
 use crate::tid::Tid;
-
-/// Where committed transactions go, and the commit that has begun.
-#[derive(Default)]
-pub(crate) struct Store {
-    place: Place,
-    begun: Option<Begun>,
-}
-
-#[derive(Default)]
-enum Place {
-    /// An image without a journal: home, at once.
-    #[default]
-    Home,
-    /// To a journal.
-    Log(Box<Log>),
-}
-
-/// A transaction that is taken over, and on its way.
-struct Begun {
-    tid: Tid,
-    actions: Vec<Action>,
-    stage: Result<Stage, Arc<Cause>>,
-}
 
 /// Does what nobody waits for, or who waits cannot do, until the journal is closed: the journal's own thread.
 pub(crate) fn run(shared: &Shared) {
@@ -48,6 +26,16 @@ pub(crate) fn run(shared: &Shared) {
             Job::Relieve => work.relieve(),
             Job::Abandon => work.abandon(),
         }
+    }
+}
+
+impl Shared {
+    /// Has `tid` committed, by this thread where nobody works, and waits for that.
+    pub(crate) fn commit(&self, tid: Tid) -> Result<(), Arc<Cause>> {
+        while let Some(mut work) = self.work_towards(tid)? {
+            work.commit();
+        }
+        Ok(())
     }
 }
 
@@ -77,7 +65,7 @@ impl Work<'_> {
     fn begin(&mut self) -> Begun {
         let tid = self.shared.running();
         self.shared.gate.shut();
-        let last = self.shared.finish(tid);
+        let last = self.finish(tid);
         let (taken, actions) = self.take_over(tid);
         // A handle that left in a panic has said so before it left: what it has half done must not be committed.
         let failure = self.shared.failure();
@@ -90,6 +78,19 @@ impl Work<'_> {
                 .map_err(Arc::new),
         };
         Begun { tid, actions, stage }
+    }
+
+    /// Has the last changes of the running transaction made. The gate is shut.
+    fn finish(&self, tid: Tid) -> Result<(), Cause> {
+        let Some(finish) = self.shared.finish.get() else { return Ok(()) };
+        let mut last = LastChanges::new(&self.shared.cache, tid);
+        let finished = finish(&mut last);
+        let blocks = last.into_blocks();
+        if !blocks.is_empty() {
+            self.shared.overdrafts.fetch_add(blocks.len() as u64, Relaxed);
+            self.shared.deposit(0, &mut Pieces { blocks, ..Pieces::default() });
+        }
+        finished.map_err(Cause::during("making the last changes of a transaction"))
     }
 
     /// Brings all that was written to stable storage.
@@ -159,68 +160,4 @@ impl Drop for LastWords<'_> {
     fn drop(&mut self) {
         self.0.fail(Arc::new(if std::thread::panicking() { Cause::Panicked } else { Cause::Closed }));
     }
-}
-
-impl Store {
-    pub(crate) fn in_log(log: Log) -> Store {
-        Store { place: Place::Log(Box::new(log)), begun: None }
-    }
-}
-
-impl Place {
-    /// Writes what may be written of a transaction before it is committed.
-    fn begin(&mut self, cache: &BufCache, batch: Batch) -> Result<Stage, Cause> {
-        match self {
-            Place::Home => write_home(cache, &batch).map(|()| Stage::Done),
-            Place::Log(log) => log.begin(batch),
-        }
-    }
-
-    /// Does all that is left to do for a transaction but a last flush.
-    fn seal(&mut self, stage: Stage) -> Result<(), Cause> {
-        match self {
-            Place::Home => Ok(()),
-            Place::Log(log) => log.seal(stage),
-        }
-    }
-
-    /// Whether [`relieve`](Place::relieve) has something to do.
-    fn needs_relief(&self) -> bool {
-        match self {
-            Place::Home => false,
-            Place::Log(log) => log.needs_relief(),
-        }
-    }
-
-    /// Does early, while nobody waits for it, what the next commits would have to wait for.
-    fn relieve(&mut self) -> Result<(), Cause> {
-        match self {
-            Place::Home => Ok(()),
-            Place::Log(log) => log.relieve(),
-        }
-    }
-
-    /// Brings all that is committed home.
-    fn checkpoint(&mut self) -> Result<(), Cause> {
-        match self {
-            Place::Home => Ok(()),
-            Place::Log(log) => log.checkpoint(),
-        }
-    }
-
-    /// Leaves word on the device that the journal was aborted.
-    fn record_abort(&mut self) {
-        if let Place::Log(log) = self {
-            log.record_abort();
-        }
-    }
-}
-
-fn write_home(cache: &BufCache, batch: &Batch) -> Result<(), Cause> {
-    home::write(&**cache.device(), cache.block_size(), &batch.blocks)
-        .map_err(Cause::during("writing changed blocks"))?;
-    // Whoever reads them again finds them on the device, flushed or not.
-    let stamp = home::stamp(batch.tid);
-    batch.blocks.iter().for_each(|&(block, _)| cache.unpin(block, stamp));
-    Ok(())
 }

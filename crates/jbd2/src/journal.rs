@@ -5,13 +5,14 @@ use std::sync::Arc;
 
 use dentree_bufcache::BufCache;
 
-use crate::committer::{self, Store};
+use crate::committer;
 use crate::error::{Cause, Error};
 use crate::handle::Handle;
 use crate::last::LastChanges;
 use crate::log::{JournalOptions, Log};
 use crate::reader::JournalLocation;
 use crate::shared::Shared;
+use crate::store::Store;
 use crate::sync::atomic::Ordering::Relaxed;
 use crate::sync::{Mutex, lock, thread};
 use crate::tid::Tid;

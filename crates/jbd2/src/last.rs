@@ -4,10 +4,7 @@ use std::io;
 
 use dentree_bufcache::BufCache;
 
-use crate::error::Cause;
 use crate::home;
-use crate::shared::{Pieces, Shared};
-use crate::sync::atomic::Ordering::Relaxed;
 use crate::tid::Tid;
 
 /// Called for each transaction before it is taken over.
@@ -22,7 +19,16 @@ pub struct LastChanges<'a> {
     blocks: Vec<u64>,
 }
 
-impl LastChanges<'_> {
+impl<'a> LastChanges<'a> {
+    pub(crate) fn new(cache: &'a BufCache, tid: Tid) -> Self {
+        LastChanges { cache, tid, blocks: Vec::new() }
+    }
+
+    /// Blocks that the transaction had not changed before.
+    pub(crate) fn into_blocks(self) -> Vec<u64> {
+        self.blocks
+    }
+
     /// The transaction that is taken over.
     pub fn tid(&self) -> Tid {
         self.tid
@@ -39,19 +45,5 @@ impl LastChanges<'_> {
             self.blocks.push(block);
         }
         Ok(changed.value)
-    }
-}
-
-impl Shared {
-    /// Has the last changes of the running transaction made. The gate is shut.
-    pub(crate) fn finish(&self, tid: Tid) -> Result<(), Cause> {
-        let Some(finish) = self.finish.get() else { return Ok(()) };
-        let mut last = LastChanges { cache: &self.cache, tid, blocks: Vec::new() };
-        let finished = finish(&mut last);
-        if !last.blocks.is_empty() {
-            self.overdrafts.fetch_add(last.blocks.len() as u64, Relaxed);
-            self.deposit(0, &mut Pieces { blocks: last.blocks, ..Pieces::default() });
-        }
-        finished.map_err(Cause::during("making the last changes of a transaction"))
     }
 }

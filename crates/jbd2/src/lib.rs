@@ -80,6 +80,7 @@ mod reader;
 mod recover;
 mod revoke;
 mod shared;
+mod store;
 mod superblock;
 mod sync;
 mod tid;

@@ -20,18 +20,15 @@ use std::time::Duration;
 
 use dentree_bufcache::BufCache;
 
-use crate::committer::Store;
 use crate::error::Cause;
 use crate::gate::Gate;
 use crate::last::Finish;
+use crate::store::{Action, Store};
 use crate::sync::atomic::AtomicU32;
 use crate::sync::atomic::AtomicU64;
 use crate::sync::atomic::Ordering::Relaxed;
 use crate::sync::{Condvar, Mutex, lock, wait, wait_for};
 use crate::tid::Tid;
-
-/// What runs when a transaction has ended.
-pub(crate) type Action = Box<dyn FnOnce(Result<(), Arc<Cause>>) + Send>;
 
 /// What handles that have stopped leave to their transaction.
 #[derive(Default)]
@@ -222,25 +219,21 @@ impl Shared {
         if tid.is_after(self.running()) { self.running() } else { tid }
     }
 
-    /// Has `tid` committed, by this thread where nobody works, and waits for that.
-    pub(crate) fn commit(&self, tid: Tid) -> Result<(), Arc<Cause>> {
+    /// Asks for the commit of `tid`. Waits until it is made, or until nobody works: then the caller is to commit.
+    pub(crate) fn work_towards(&self, tid: Tid) -> Result<Option<Work<'_>>, Arc<Cause>> {
         let mut state = lock(&self.state);
         let wanted = self.not_ahead(tid);
         state.wanted = state.wanted.later(wanted);
         state.awaited = state.awaited.later(wanted);
         loop {
             if !tid.is_after(state.committed) {
-                return Ok(());
+                return Ok(None);
             }
             if let Some(cause) = &state.failure {
                 return Err(Arc::clone(cause));
             }
             state = match state.store.take() {
-                Some(store) => {
-                    drop(state);
-                    Work { shared: self, store }.commit();
-                    lock(&self.state)
-                }
+                Some(store) => return Ok(Some(Work { shared: self, store })),
                 None => wait(&self.done, state),
             };
         }
