@@ -129,6 +129,11 @@ impl Attr {
         self.kind.mode_bits() | u32::from(self.permissions)
     }
 
+    /// Whether everybody may search this directory, so that walks need not ask.
+    pub(crate) fn all_may_search(&self) -> bool {
+        self.permissions & 0o111 == 0o111 && !self.has_acl
+    }
+
     /// Whether this is a directory.
     pub fn is_dir(&self) -> bool {
         self.kind == FileType::Directory

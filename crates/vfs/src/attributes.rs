@@ -4,8 +4,8 @@
 //! change it allows, and the name cache, which knows which directories everybody may search, follows in order.
 
 use crate::acl::{ACCESS, Acl, DEFAULT};
-use crate::inode::lock;
 use crate::permissions::{APPEND_ONLY, IMMUTABLE, SET_GID, STICKY, Touch, after_writing};
+use crate::sync::lock;
 use crate::{
     Access, Attr, Error, FileSystem, FileType, Identity, Inode, Result, SetAttr, SetTime, SetXattr,
     Timestamp, Vfs,

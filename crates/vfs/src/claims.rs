@@ -25,7 +25,7 @@
 //!   [`Claims::is_being_made`].
 
 use crate::Ino;
-use crate::inode::lock;
+use crate::sync::lock;
 use dentree_lockmeter::Crowd;
 use std::hash::{BuildHasher, RandomState};
 use std::iter;

@@ -8,9 +8,9 @@
 //! A directory that ignores case is cached under folded names, so that there is one entry for all spellings: a directory below it
 //! has one entry, and a change of a name has one entry to change.
 
-use crate::inode::lock;
-use crate::walk::NAME_MAX;
-use crate::{Access, Attr, DirEntry, Error, FileSystem, FileType, Identity, Ino, Inode, Result, Vfs};
+use crate::limits::{NAME_MAX, PATH_MAX};
+use crate::sync::lock;
+use crate::{Access, DirEntry, Error, FileSystem, FileType, Identity, Ino, Inode, Result, Vfs};
 use crate::{Lookup, ReaddirStart};
 use dentree_dcache::{Child, DentryId, DentryRef, Fill, Handle, Kind, Seen};
 use std::ops::ControlFlow;
@@ -21,7 +21,7 @@ use std::sync::atomic::Ordering;
 pub(crate) type Entry<'a> = DentryRef<'a, Ino>;
 
 /// How deep a directory may lie below the root: as many names as fit a path.
-const DEPTH_MAX: usize = crate::PATH_MAX / 2;
+const DEPTH_MAX: usize = PATH_MAX / 2;
 
 /// How often something begins again because others were faster. Each time somebody else has got ahead.
 const RETRIES: usize = 64;
@@ -210,7 +210,7 @@ impl<F: FileSystem> Vfs<F> {
         // A change of the permissions before this is seen here, and one after it finds the entry.
         let _rights = lock(&dir.rights);
         dir.entry.store(id, Ordering::Relaxed);
-        self.names.set_search(entry, may_all_search(&dir.attr()));
+        self.names.set_search(entry, dir.attr().all_may_search());
     }
 
     /// The entry that must hear of new permissions of `dir`; `None` for what is no directory, or was removed. Looked for where the
@@ -228,7 +228,7 @@ impl<F: FileSystem> Vfs<F> {
     /// Brings the permissions in the name cache up to date. [`Inode::rights`]
     pub(crate) fn tell_permissions(&self, dir: &Inode<F>, entry: Option<Entry<'_>>) {
         if let Some(entry) = entry {
-            self.names.set_search(&entry, may_all_search(&dir.attr()));
+            self.names.set_search(&entry, dir.attr().all_may_search());
         }
     }
 
@@ -276,9 +276,4 @@ pub(crate) fn child(ino: Ino, kind: FileType) -> Child<Ino> {
         FileType::Symlink => Child::symlink(ino),
         _ => Child::other(ino),
     }
-}
-
-/// Whether everybody may search a directory, so that walks need not ask.
-pub(crate) fn may_all_search(attr: &Attr) -> bool {
-    attr.permissions & 0o111 == 0o111 && !attr.has_acl
 }

@@ -42,6 +42,7 @@
 
 use crate::by_number::ByNumber;
 use crate::claims::{Inside, Side, Sides};
+use crate::sync::lock;
 use crate::{Attr, FileSystem, FileType, Ino, Result};
 use dentree_lockmeter::{Crowd, Seated};
 use quick_cache::sync::Cache;
@@ -365,11 +366,6 @@ impl<F: FileSystem> Home<F> {
             shard.waiting.fetch_sub(1, Ordering::Relaxed);
         }
     }
-}
-
-/// A panic elsewhere leaves these maps consistent: each operation on one is one call.
-pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The inode cache's figures.

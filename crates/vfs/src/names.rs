@@ -30,8 +30,8 @@
 
 use crate::entry::{Entry, Key, child};
 use crate::inode::Life;
+use crate::limits::NAME_MAX;
 use crate::permissions::Touch;
-use crate::walk::NAME_MAX;
 use crate::{Access, Error, FileSystem, FileType, Identity, Inode, Mode, NewKind, Result, Vfs};
 use std::sync::Arc;
 

@@ -4,8 +4,9 @@
 //! directory changes its parent: the way up from an entry, read from the name cache, stands still then.
 
 use crate::entry::{Entry, child};
-use crate::inode::{Life, lock};
+use crate::inode::Life;
 use crate::names::check_name;
+use crate::sync::lock;
 use crate::{Access, Error, FileSystem, Identity, Inode, NameIn, NewKind, OnExisting, Rename, Result, Vfs};
 use std::sync::{Arc, RwLockWriteGuard};
 

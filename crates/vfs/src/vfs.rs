@@ -1,12 +1,10 @@
 //! The front doors' view of a file system.
 
-use crate::by_handle::Making;
 use crate::claims::Claims;
-use crate::entry::may_all_search;
 use crate::inode::{Inode, InodeCache, InodeCacheStats};
+use crate::making::Making;
 use crate::{
     Access, Attr, DirEntry, Error, Extent, FileSystem, FileType, FsStat, Identity, Ino, ReaddirStart, Result,
-    WalkOptions,
 };
 use dentree_dcache::{Child, Dcache, Stats as NameStats};
 use std::ops::{ControlFlow, Range};
@@ -52,7 +50,7 @@ impl<F: FileSystem> Vfs<F> {
     pub fn with_budgets(fs: F, budgets: Budgets) -> Result<Self> {
         let inodes = InodeCache::new(fs, budgets.inodes as u64);
         let root = inodes.get(inodes.fs().root())?;
-        let search = may_all_search(&root.attr());
+        let search = root.attr().all_may_search();
         let names =
             Dcache::builder().memory(budgets.names).build(Child { search, ..Child::directory(root.ino()) });
         let budget_of_names = names.stats().memory.budget;
@@ -119,24 +117,6 @@ impl<F: FileSystem> Vfs<F> {
     /// permission bits.
     pub fn check(&self, who: &Identity, inode: &Inode<F>, access: Access) -> Result<()> {
         if self.may(who, inode, access)? { Ok(()) } else { Err(Error::AccessDenied) }
-    }
-
-    /// What `dir` has under the single name `name` (`.` and `..` too), or `None`.
-    pub fn lookup(&self, who: &Identity, dir: &Arc<Inode<F>>, name: &[u8]) -> Result<Option<Arc<Inode<F>>>> {
-        if !dir.is_dir() {
-            return Err(Error::NotADirectory);
-        }
-        match name {
-            b"." | b".." => {
-                self.check(who, dir, Access::SEARCH)?;
-                if name == b"." { Ok(Some(dir.clone())) } else { self.parent(dir).map(Some) }
-            }
-            _ if name.is_empty() || name.contains(&b'/') => Err(Error::Invalid),
-            _ => match self.walk(who, dir, name, WalkOptions::KEEP_LINK) {
-                Err(Error::NotFound) => Ok(None),
-                found => found.map(Some),
-            },
-        }
     }
 
     /// Calls `each` for every entry of `dir` behind `start` until it breaks; without `.` and `..`. `each` may ask for

@@ -1,18 +1,12 @@
 //! From a path to an inode.
 
 use crate::entry::Entry;
+use crate::limits::{PATH_MAX, SYMLINKS_MAX};
 use crate::{Access, Attr, Error, FileSystem, Identity, Ino, Inode, Result, Vfs};
 use dentree_dcache::{self as names, DentryId, Reason, Seen};
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-
-/// The most symbolic links that one walk follows, as in the kernel (`MAXSYMLINKS`).
-pub const SYMLINKS_MAX: usize = 40;
-/// The longest component in bytes.
-pub const NAME_MAX: usize = 255;
-/// The longest path in bytes, as `PATH_MAX` less its NUL.
-pub const PATH_MAX: usize = 4095;
 
 /// What a walk does with a symbolic link that is the last component.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -50,12 +44,30 @@ impl WalkOptions {
 }
 
 impl<F: FileSystem> Vfs<F> {
+    /// What `dir` has under the single name `name` (`.` and `..` too), or `None`.
+    pub fn lookup(&self, who: &Identity, dir: &Arc<Inode<F>>, name: &[u8]) -> Result<Option<Arc<Inode<F>>>> {
+        if !dir.is_dir() {
+            return Err(Error::NotADirectory);
+        }
+        match name {
+            b"." | b".." => {
+                self.check(who, dir, Access::SEARCH)?;
+                if name == b"." { Ok(Some(dir.clone())) } else { self.parent(dir).map(Some) }
+            }
+            _ if name.is_empty() || name.contains(&b'/') => Err(Error::Invalid),
+            _ => match self.walk(who, dir, name, WalkOptions::KEEP_LINK) {
+                Err(Error::NotFound) => Ok(None),
+                found => found.map(Some),
+            },
+        }
+    }
+
     /// Walks `path` from `start` for `who`. A path that begins with `/` starts at the root instead.
     ///
     /// Fails with [`Error::NotFound`] for an empty path or a missing name, [`Error::NotADirectory`] where a
     /// component before the last (or the last before a trailing slash) is none, [`Error::AccessDenied`] where a
     /// directory may not be searched, [`Error::Loop`] past [`SYMLINKS_MAX`] links, [`Error::NameTooLong`] past
-    /// [`NAME_MAX`] or [`PATH_MAX`].
+    /// [`NAME_MAX`](crate::NAME_MAX) or [`PATH_MAX`].
     pub fn walk(
         &self,
         who: &Identity,
