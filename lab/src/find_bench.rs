@@ -13,11 +13,12 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use crate::harness::Timing;
-use crate::mounts::{HiddenMount, Image, Unavailable};
+use crate::mounts::{HiddenMount, Image};
 use crate::outcome::{OURS, Outcome};
 use crate::rivals::create_below;
 use crate::rows::Heading;
 use crate::tree::{Shape, Tree};
+use crate::unavailable::Unavailable;
 
 const ROUNDS: usize = 7;
 const SEED: u64 = 20_05;

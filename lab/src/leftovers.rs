@@ -11,7 +11,7 @@ use std::sync::{Mutex, PoisonError};
 
 use tempfile::TempDir;
 
-use crate::mounts::Unavailable;
+use crate::unavailable::Unavailable;
 
 const SWEEP: &str = r#"read -r _
 for it in "$1"/*; do umount -l "$it"; done

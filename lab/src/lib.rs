@@ -38,6 +38,7 @@ pub mod schemes;
 pub mod stats;
 pub mod targets;
 pub mod tree;
+pub mod unavailable;
 pub mod valgrind;
 pub mod walk_bench;
 pub mod workloads;

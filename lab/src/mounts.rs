@@ -12,21 +12,10 @@ use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 use tempfile::TempDir;
 
 use crate::leftovers::folder;
+use crate::unavailable::Unavailable;
 
 /// How long a mount may take to appear.
 const PATIENCE: Duration = Duration::from_secs(60);
-
-/// Why something cannot be measured on this machine, for people to read.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct Unavailable(pub String);
-
-impl Unavailable {
-    /// "`what`: `why`".
-    pub fn because(what: &str, why: impl std::fmt::Display) -> Self {
-        Self(format!("{what}: {why}"))
-    }
-}
 
 /// The root of a file system that is mounted nowhere that others see it: it was detached from its mount point as soon as
 /// it was opened, and lives as long as this does. Nothing is left behind, however the process ends.

@@ -17,9 +17,10 @@ use dentree_vfs::{Identity, NewKind, Vfs};
 use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat, openat};
 
 use crate::harness::Timing;
-use crate::mounts::{HiddenMount, Image, OpenMount, Unavailable, command};
+use crate::mounts::{HiddenMount, Image, OpenMount, command};
 use crate::outcome::{OURS, Outcome};
 use crate::rows::Heading;
+use crate::unavailable::Unavailable;
 
 const KERNEL: &str = "kernel";
 const FUSE2FS: &str = "fuse2fs";

@@ -1,10 +1,10 @@
 //! What a benchmark hands back: figures, judgements, and what could not be measured.
 
 use crate::harness::Timing;
-use crate::mounts::Unavailable;
 use crate::rows::{Heading, Row, default_file, table, write_json_lines};
 use crate::stats::{Ratio, paired_ratio};
 use crate::targets::{Aim, Verdict};
+use crate::unavailable::Unavailable;
 use std::path::Path;
 use std::process::ExitCode;
 

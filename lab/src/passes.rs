@@ -17,7 +17,7 @@ use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
 use serde::{Deserialize, Serialize};
 
-use crate::mounts::Unavailable;
+use crate::unavailable::Unavailable;
 
 /// One figure of one pass.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

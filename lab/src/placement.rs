@@ -9,11 +9,11 @@ use std::ffi::OsStr;
 use std::num::NonZeroU64;
 
 use crate::harness::pin_to_cpu;
-use crate::mounts::Unavailable;
 use crate::passes::{Figure, Listener, Passes, Told, strewn};
 use crate::rows::{Heading, Row, figure};
 use crate::schemes::{Config, Dentry, Inode, LAYOUTS, Scheme, Variant};
 use crate::stats::{Sample, paired_ratio};
+use crate::unavailable::Unavailable;
 use crate::valgrind::{Counts, count_per_walk};
 use crate::workloads::thread_time;
 

@@ -1,6 +1,6 @@
 //! The programs that cargo builds beside this one: measured ones, and clients.
 
-use crate::mounts::Unavailable;
+use crate::unavailable::Unavailable;
 use std::path::{Path, PathBuf};
 
 /// The folder that cargo puts programs of this profile into.

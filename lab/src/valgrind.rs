@@ -8,7 +8,7 @@
 use std::ffi::OsStr;
 use std::process::{Command, Stdio};
 
-use crate::mounts::Unavailable;
+use crate::unavailable::Unavailable;
 
 /// Size of the simulated last-level cache, in bytes.
 pub const LAST_LEVEL_BYTES: usize = 1 << 20;

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tempfile::NamedTempFile;
 
-use crate::mounts::Unavailable;
+use crate::unavailable::Unavailable;
 
 /// How large the load is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -28,10 +28,10 @@ use dentree_ext4::{BhLruSize, DxReadAhead};
 use limit::Arithmetic;
 pub use load::Size;
 
-use crate::mounts::Unavailable;
 use crate::passes::{Figure, Listener, Passes, Told};
 use crate::rows::{Heading, Row, figure};
 use crate::stats::{Sample, paired_ratio};
+use crate::unavailable::Unavailable;
 use load::{Counts, Image, Setting, run};
 
 const NAME: &str = "mkfiles";

@@ -2,31 +2,20 @@
 
 use std::fs::File;
 use std::io::{Read, Write};
-use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use rand::rngs::Xoshiro256PlusPlus;
 use rand::{RngExt, SeedableRng};
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, mknodat, openat, statat, syncfs};
+use rustix::fs::{AtFlags, Mode, OFlags, openat, statat, syncfs};
 use rustix::io::Errno;
-use tempfile::TempDir;
 
-use super::Size;
 use super::contenders::Mounted;
-use crate::leftovers::folder;
-use crate::mounts::{Unavailable, command};
-use crate::rivals::create_in;
-use crate::tree::{Shape, Tree};
+use super::load::{DIRECTORIES, Load, SEED, entry, failed, open};
+use crate::mounts::command;
+use crate::unavailable::Unavailable;
 
-/// 22,222 entries in 1,223 directories.
-const TREE: Shape = Shape { name: "mount", fans: &[2, 10, 10, 10, 10] };
-/// 2,110 entries.
-const ARCHIVED: Shape = Shape { name: "archived", fans: &[10, 10, 20] };
-const SEED: u64 = 20_02;
-/// Directories of `create-many`.
-const DIRECTORIES: usize = 16;
 const MIB: usize = 1 << 20;
 /// Where Debian's packages put them.
 const LOADFILE: &str = "/usr/share/dbench/client.txt";
@@ -89,69 +78,6 @@ pub(super) const CASES: [Case; 15] = [
     dbench(8, |mounted, load| run_dbench(mounted, load, 8)),
     dbench(32, |mounted, load| run_dbench(mounted, load, 32)),
 ];
-
-/// What the work is done on and with.
-pub(super) struct Load {
-    pub(super) size: Size,
-    tree: Tree,
-    archive: PathBuf,
-    archived: usize,
-    _folder: TempDir,
-}
-
-impl Load {
-    /// Makes the archive.
-    pub(super) fn new(size: Size) -> Result<Self, Unavailable> {
-        let folder = folder()?;
-        let source = folder.path().join("source");
-        let archived = Tree::generate(ARCHIVED, SEED);
-        std::fs::create_dir(&source).map_err(failed("a temporary folder"))?;
-        create_in(open(&source)?.as_fd(), &archived)?;
-        let archive = folder.path().join("archive.tar");
-        command(Command::new("tar").arg("-cf").arg(&archive).arg("-C").arg(&source).arg("."))?;
-        let tree = Tree::generate(TREE, SEED);
-        Ok(Load { size, tree, archive, archived: archived.len(), _folder: folder })
-    }
-
-    pub(super) fn image_bytes(&self) -> u64 {
-        (512 << 20) + (self.inodes() * 2048 + 6 * self.size.streamed) as u64
-    }
-
-    pub(super) fn inodes(&self) -> usize {
-        self.size.large
-            + self.size.created
-            + DIRECTORIES * self.size.created_each
-            + 2 * self.tree.len()
-            + 40_000
-    }
-
-    /// Makes what all work begins with: a tree, and the large directory.
-    pub(super) fn fill(&self, root: &Path) -> Result<(), Unavailable> {
-        for name in ["tree", "large", "many", "untar", "dbench"] {
-            std::fs::create_dir(root.join(name)).map_err(failed("cannot fill a file system"))?;
-        }
-        create_in(open(&root.join("tree"))?.as_fd(), &self.tree)?;
-        let large = open(&root.join("large"))?;
-        for number in 0..self.size.large {
-            mknodat(&large, entry(number), FileType::RegularFile, Mode::RUSR, 0)
-                .map_err(failed("cannot fill a file system"))?;
-        }
-        Ok(())
-    }
-}
-
-fn entry(number: usize) -> String {
-    format!("entry-{number:06}")
-}
-
-fn failed<E: std::fmt::Display>(what: &str) -> impl Fn(E) -> Unavailable {
-    move |why| Unavailable::because(what, why)
-}
-
-fn open(path: &Path) -> Result<rustix::fd::OwnedFd, Unavailable> {
-    openat(CWD, path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
-        .map_err(failed(&path.display().to_string()))
-}
 
 /// Nanoseconds that `work` takes, for each of `units`.
 fn timed(units: usize, work: impl FnOnce() -> Result<(), Unavailable>) -> Result<Option<f64>, Unavailable> {

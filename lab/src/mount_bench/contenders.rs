@@ -5,11 +5,12 @@ use std::process::Command;
 
 use tempfile::TempDir;
 
-use super::cases::Load;
+use super::load::Load;
 use crate::leftovers::folder;
-use crate::mounts::{HiddenMount, OpenMount, Unavailable, command};
+use crate::mounts::{HiddenMount, OpenMount, command};
 use crate::outcome::OURS;
 use crate::programs::Programs;
+use crate::unavailable::Unavailable;
 
 pub(super) const FUSE2FS: &str = "fuse2fs";
 pub(super) const KERNEL: &str = "kernel";

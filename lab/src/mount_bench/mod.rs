@@ -10,17 +10,20 @@
 
 mod cases;
 mod contenders;
+mod load;
 
 use std::process::Command;
 
 use crate::harness::Timing;
-use crate::mounts::{Unavailable, command};
+use crate::mounts::command;
 use crate::outcome::{OURS, Outcome};
 use crate::programs::Programs;
 use crate::rows::Heading;
+use crate::unavailable::Unavailable;
 
-use cases::{CASES, Case, Load};
+use cases::{CASES, Case};
 use contenders::{Base, CONTENDERS, FUSE2FS, LIMIT, missing, start};
+use load::Load;
 
 /// A mount of ours may take this part of fuse2fs' time, …
 const OF_FUSE2FS: f64 = 1.0 / 5.0;

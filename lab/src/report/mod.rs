@@ -13,6 +13,7 @@
 pub mod charts;
 pub mod claims;
 pub mod compare;
+mod html;
 pub mod machine;
 pub mod model;
 pub mod page;

@@ -5,6 +5,7 @@ use std::fmt::Write;
 use super::Findings;
 use super::charts::{Axis, Ink, Series, dark_style, lines, short};
 use super::claims;
+use super::html::{escape, time};
 use super::model::{CPUS_MAX, Law};
 use super::sources;
 use crate::placement::{Comparison, MISSES, Question};
@@ -56,10 +57,6 @@ fn chip(scheme: &str) -> &'static str {
         Some(number) if number.parse::<u32>().is_ok() => "2",
         _ => "map",
     }
-}
-
-pub(super) fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
 fn head(out: &mut String, findings: &Findings) {
@@ -295,14 +292,6 @@ fn latencies(out: &mut String, study: &Study) {
             out.push_str("</tr>");
         }
         out.push_str("</tbody></table></div></details>");
-    }
-}
-
-pub(super) fn time(nanoseconds: f64) -> String {
-    match nanoseconds {
-        _ if nanoseconds < 1e3 => format!("{nanoseconds:.0} ns"),
-        _ if nanoseconds < 1e6 => format!("{:.1} µs", nanoseconds / 1e3),
-        _ => format!("{:.1} ms", nanoseconds / 1e6),
     }
 }
 

@@ -9,9 +9,10 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, mkdirat, mknodat, openat, rena
 use rustix::io::Result as SysResult;
 
 use super::NameCache;
-use crate::mounts::{HiddenMount, Image, Unavailable};
+use crate::mounts::{HiddenMount, Image};
 use crate::paths::{Path, Rename};
 use crate::tree::{NodeId, Tree};
+use crate::unavailable::Unavailable;
 
 /// Trees of at most this many entries are made on ext4.
 const LARGEST_ON_EXT4: usize = 200_000;

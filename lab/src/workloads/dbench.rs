@@ -19,8 +19,8 @@ use std::num::NonZeroU64;
 use std::path::{Path as FilePath, PathBuf};
 
 use super::{Client, Front, Workload};
-use crate::mounts::Unavailable;
 use crate::schemes::{Config, Dentry, Inode};
+use crate::unavailable::Unavailable;
 
 /// Where Debian's package `dbench` puts the loadfile, and where it lies in dbench's own tree.
 const PLACES: [&str; 3] =

@@ -9,12 +9,13 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use super::{Client, Front, PATH_MAX, Workload};
-use crate::mounts::{HiddenMount, Unavailable};
+use crate::mounts::HiddenMount;
 use crate::rivals::create_below;
 use crate::rows::{Heading, Row};
 use crate::schemes::{Config, Dentry, Inode, Variant};
 use crate::stats::{Sample, paired_ratio};
 use crate::tree::{NodeId, Shape, Tree};
+use crate::unavailable::Unavailable;
 
 const SEED: u64 = 20_05;
 /// The kernel's side of [`against_kernel`].

@@ -1,7 +1,8 @@
 //! The benchmark of the source: P clients, each of which sets an attribute of its F files, to a value that is drawn from V; and what
 //! sets them in this process: [`InProcess`]. ([`Store`](super::store) does likewise.)
 
-use crate::mounts::{Unavailable, command};
+use crate::mounts::command;
+use crate::unavailable::Unavailable;
 use dentree_blockdev::{Access, FileDevice};
 use dentree_ext4::{Ext4, Node, Options};
 use dentree_vfs::{FileSystem, SetXattr};

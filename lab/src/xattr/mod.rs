@@ -13,10 +13,10 @@ pub mod mounted;
 pub mod old;
 pub mod store;
 
-use crate::mounts::Unavailable;
 use crate::programs::Programs;
 use crate::rows::{Heading, Row};
 use crate::stats::Sample;
+use crate::unavailable::Unavailable;
 use bench::{BenchImage, Cell, InProcess, run};
 use dentree_mbcache::{BYTES_PER_ENTRY, MbCache};
 use mounted::{By, Mounted};

@@ -2,8 +2,9 @@
 //! behind our FUSE adapter, which is what would be left of a mount if answering cost nothing.
 
 use super::bench::{BenchImage, Cell, name_of, sets_of, text_of};
-use crate::mounts::{OpenMount, Unavailable};
+use crate::mounts::OpenMount;
 use crate::programs::Programs;
+use crate::unavailable::Unavailable;
 use rustix::fs::XattrFlags;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};

@@ -8,7 +8,7 @@ pub mod lockmeter;
 use std::fmt::Write;
 
 use super::Findings;
-use super::page::{escape, time};
+use super::html::{escape, time};
 use crate::placement::{BEFORE, Question};
 use crate::rows::{Row, figure};
 use crate::workloads::study::{LockLine, REFERENCE, THROUGHPUT};

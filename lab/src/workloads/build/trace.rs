@@ -11,7 +11,7 @@ use std::path::Path;
 use std::process::{Command, ExitStatus};
 
 use super::recording::{Operation, PathId, ROOT, Recording};
-use crate::mounts::Unavailable;
+use crate::unavailable::Unavailable;
 
 /// Runs a command, and its children, to its end under strace; answers what they did with names, and how the command ended. The
 /// project is the folder that it runs in.

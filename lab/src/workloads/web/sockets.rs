@@ -16,9 +16,10 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::{File, directories, files, requests};
-use crate::mounts::{HiddenMount, Unavailable};
+use crate::mounts::HiddenMount;
 use crate::rows::{Heading, Row};
 use crate::stats::{Sample, paired_ratio};
+use crate::unavailable::Unavailable;
 
 /// Ours.
 pub const DENTREE: &str = "dentree-serve";
