@@ -41,5 +41,6 @@ pub mod tree;
 pub mod unavailable;
 pub mod valgrind;
 pub mod walk_bench;
+mod words;
 pub mod workloads;
 pub mod xattr;

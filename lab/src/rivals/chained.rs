@@ -20,6 +20,7 @@ use super::key::{KeyRef, descend};
 use super::{Hasher, NameCache, hasher};
 use crate::paths::{Path, Rename};
 use crate::tree::{LONGEST_NAME, NodeId, Tree};
+use crate::words::padded;
 
 const NAME_WORDS: usize = LONGEST_NAME / 8;
 /// End of a chain: the root is in no chain.
@@ -84,19 +85,6 @@ impl Entry {
             word.store(padded(bytes), Relaxed);
         }
         self.seq.store(seq.wrapping_add(2), Release);
-    }
-}
-
-/// One to eight bytes as a little-endian word, zeros above; from two overlapping loads, not byte by byte.
-#[inline]
-fn padded(bytes: &[u8]) -> u64 {
-    let shift = |kept: usize| 8 * (bytes.len() - kept);
-    if let (Some(first), Some(last)) = (bytes.first_chunk(), bytes.last_chunk()) {
-        u64::from(u32::from_le_bytes(*first)) | u64::from(u32::from_le_bytes(*last)) << shift(4)
-    } else if let (Some(first), Some(last)) = (bytes.first_chunk(), bytes.last_chunk()) {
-        u64::from(u16::from_le_bytes(*first)) | u64::from(u16::from_le_bytes(*last)) << shift(2)
-    } else {
-        bytes.first().copied().map_or(0, u64::from)
     }
 }
 
@@ -201,20 +189,5 @@ impl NameCache for Chained {
         self.unlink(rename.node);
         self.link(rename.node, KeyRef { parent: rename.to_parent, name: rename.to_name() });
         self.renames.store(count.wrapping_add(2), Release);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn padding_is_zero_whatever_the_length() {
-        let bytes = *b"abcdefgh";
-        for len in 1..=8 {
-            let mut expected = [0; 8];
-            expected[..len].copy_from_slice(&bytes[..len]);
-            assert_eq!(padded(&bytes[..len]), u64::from_le_bytes(expected));
-        }
     }
 }

@@ -115,6 +115,23 @@ impl NameCache for Dentree {
     }
 }
 
+/// What a way of asking has in common with the cache inside it.
+macro_rules! as_inside {
+    () => {
+        fn rename(&self, rename: &Rename) {
+            self.0.rename(rename);
+        }
+
+        fn own_bytes(&self) -> Option<usize> {
+            self.0.own_bytes()
+        }
+
+        fn lock_acquisitions(&self) -> Option<u64> {
+            self.0.lock_acquisitions()
+        }
+    };
+}
+
 /// The same asked by `walk`: the answer is a reference that is held, then dropped.
 #[derive(Debug)]
 pub struct Held(pub Dentree);
@@ -126,17 +143,7 @@ impl NameCache for Held {
         self.0.answer(walk, path, |entry| *entry.handle())
     }
 
-    fn rename(&self, rename: &Rename) {
-        self.0.rename(rename);
-    }
-
-    fn own_bytes(&self) -> Option<usize> {
-        self.0.own_bytes()
-    }
-
-    fn lock_acquisitions(&self) -> Option<u64> {
-        self.0.lock_acquisitions()
-    }
+    as_inside!();
 }
 
 /// The same asked by `find_many`: as many paths at once as there are between two renames.
@@ -168,17 +175,7 @@ impl NameCache for Batch {
         tally
     }
 
-    fn rename(&self, rename: &Rename) {
-        self.0.rename(rename);
-    }
-
-    fn own_bytes(&self) -> Option<usize> {
-        self.0.own_bytes()
-    }
-
-    fn lock_acquisitions(&self) -> Option<u64> {
-        self.0.lock_acquisitions()
-    }
+    as_inside!();
 }
 
 fn child(tree: &Tree, node: NodeId) -> Child<NodeId> {

@@ -10,7 +10,7 @@ use dentree_lockmeter::{BigReaderLock, Class};
 
 use super::Config;
 use super::entry::{Dentry, Layout};
-use super::listed::Listed;
+use super::listed::{Listed, listed_in};
 use super::table::{Table, Wanted};
 
 /// See the module.
@@ -31,16 +31,7 @@ impl<L: Layout> BigReader<L> {
 }
 
 impl<L: Layout> Listed for BigReader<L> {
-    type Layout = L;
-
-    fn table(&self) -> &Arc<Table<L>> {
-        &self.table
-    }
-
-    #[track_caller]
-    fn lock_names(&self) -> impl Sized {
-        self.brlock_dcache.write()
-    }
+    listed_in!(self => self.table, under self.brlock_dcache.write());
 
     fn lookup(&self, parent: Dentry, name: &[u8]) -> Option<Dentry> {
         let wanted = Wanted::new(parent, name);

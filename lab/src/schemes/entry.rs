@@ -217,6 +217,39 @@ impl<const WORDS: usize> Default for Inline<WORDS> {
 /// Today's kernel and Dentree: one line of what look-ups read, one of what users write, 32 bytes of name.
 pub type Standard = Together<4, Aligned>;
 
+/// Implements [`Layout`] where all of an entry is in one array.
+macro_rules! in_one_array {
+    ($layout:ident of $entry:ident) => {
+        impl<const WORDS: usize, A: Alignment> Layout for $layout<WORDS, A> {
+            const BYTES: usize = size_of::<A::Slot<$entry<WORDS>>>();
+
+            fn new(entries: usize) -> Self {
+                Self(slots(entries))
+            }
+            #[inline]
+            fn chain(&self, dentry: Dentry) -> &Chain {
+                &self.0[dentry.index()].chain
+            }
+            #[inline]
+            fn key(&self, dentry: Dentry) -> &Key {
+                &self.0[dentry.index()].key
+            }
+            #[inline]
+            fn name(&self, dentry: Dentry) -> &[AtomicU64] {
+                &self.0[dentry.index()].name.0
+            }
+            #[inline]
+            fn written(&self, dentry: Dentry) -> &Written {
+                &self.0[dentry.index()].written
+            }
+            #[inline]
+            fn prefetch(&self, dentry: Dentry) {
+                prefetch_index(&self.0, dentry.index());
+            }
+        }
+    };
+}
+
 /// See [`Together`].
 #[derive(Debug, Default)]
 #[repr(C)]
@@ -231,33 +264,7 @@ pub struct TogetherEntry<const WORDS: usize> {
 #[derive(Debug)]
 pub struct Together<const WORDS: usize, A: Alignment>(Box<[A::Slot<TogetherEntry<WORDS>>]>);
 
-impl<const WORDS: usize, A: Alignment> Layout for Together<WORDS, A> {
-    const BYTES: usize = size_of::<A::Slot<TogetherEntry<WORDS>>>();
-
-    fn new(entries: usize) -> Self {
-        Self(slots(entries))
-    }
-    #[inline]
-    fn chain(&self, dentry: Dentry) -> &Chain {
-        &self.0[dentry.index()].chain
-    }
-    #[inline]
-    fn key(&self, dentry: Dentry) -> &Key {
-        &self.0[dentry.index()].key
-    }
-    #[inline]
-    fn name(&self, dentry: Dentry) -> &[AtomicU64] {
-        &self.0[dentry.index()].name.0
-    }
-    #[inline]
-    fn written(&self, dentry: Dentry) -> &Written {
-        &self.0[dentry.index()].written
-    }
-    #[inline]
-    fn prefetch(&self, dentry: Dentry) {
-        prefetch_index(&self.0, dentry.index());
-    }
-}
+in_one_array!(Together of TogetherEntry);
 
 /// See [`Apart`].
 #[derive(Debug, Default)]
@@ -273,33 +280,7 @@ pub struct ApartEntry<const WORDS: usize> {
 #[derive(Debug)]
 pub struct Apart<const WORDS: usize, A: Alignment>(Box<[A::Slot<ApartEntry<WORDS>>]>);
 
-impl<const WORDS: usize, A: Alignment> Layout for Apart<WORDS, A> {
-    const BYTES: usize = size_of::<A::Slot<ApartEntry<WORDS>>>();
-
-    fn new(entries: usize) -> Self {
-        Self(slots(entries))
-    }
-    #[inline]
-    fn chain(&self, dentry: Dentry) -> &Chain {
-        &self.0[dentry.index()].chain
-    }
-    #[inline]
-    fn key(&self, dentry: Dentry) -> &Key {
-        &self.0[dentry.index()].key
-    }
-    #[inline]
-    fn name(&self, dentry: Dentry) -> &[AtomicU64] {
-        &self.0[dentry.index()].name.0
-    }
-    #[inline]
-    fn written(&self, dentry: Dentry) -> &Written {
-        &self.0[dentry.index()].written
-    }
-    #[inline]
-    fn prefetch(&self, dentry: Dentry) {
-        prefetch_index(&self.0, dentry.index());
-    }
-}
+in_one_array!(Apart of ApartEntry);
 
 /// See [`Split`].
 #[derive(Debug, Default)]

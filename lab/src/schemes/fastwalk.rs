@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::entry::{Dentry, Layout};
 use super::global::Global;
-use super::listed::Listed;
+use super::listed::{Listed, listed_in};
 use super::table::Table;
 use super::{Config, Walked};
 
@@ -23,16 +23,7 @@ impl<L: Layout> FastWalk<L> {
 }
 
 impl<L: Layout> Listed for FastWalk<L> {
-    type Layout = L;
-
-    fn table(&self) -> &Arc<Table<L>> {
-        self.0.table()
-    }
-
-    #[track_caller]
-    fn lock_names(&self) -> impl Sized {
-        self.0.lock_names()
-    }
+    listed_in!(self => *self.0.table(), under self.0.lock_names());
 
     fn walk(&self, path: &[&[u8]]) -> Walked {
         let _held = self.lock_names();

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use dentree_lockmeter::{Class, SpinLock};
 
 use super::entry::{Dentry, Layout};
-use super::listed::Listed;
+use super::listed::{Listed, listed_in};
 use super::table::{Table, Wanted};
 use super::{Config, Walked};
 
@@ -27,16 +27,7 @@ impl<L: Layout> FastWalkLazy<L> {
 }
 
 impl<L: Layout> Listed for FastWalkLazy<L> {
-    type Layout = L;
-
-    fn table(&self) -> &Arc<Table<L>> {
-        &self.table
-    }
-
-    #[track_caller]
-    fn lock_names(&self) -> impl Sized {
-        self.dcache_lock.lock()
-    }
+    listed_in!(self => self.table, under self.dcache_lock.lock());
 
     fn lookup(&self, parent: Dentry, name: &[u8]) -> Option<Dentry> {
         let wanted = Wanted::new(parent, name);

@@ -25,7 +25,7 @@ use dentree_lockmeter::{BitGuard, BitLock, Class, SpinLock};
 
 use super::entry::{COUNT_LOCK_BIT, Dentry, Layout};
 use super::index::{Chains, Index};
-use super::listed::Listed;
+use super::listed::{Listed, listed_in};
 use super::lists::{Freed, Moved};
 use super::table::{Table, Wanted};
 use super::{Config, Inode, sequence};
@@ -81,16 +81,7 @@ impl<L: Layout, I: Index> LazyLru<L, I> {
 }
 
 impl<L: Layout, I: Index> Listed for LazyLru<L, I> {
-    type Layout = L;
-
-    fn table(&self) -> &Arc<Table<L>> {
-        &self.table
-    }
-
-    #[track_caller]
-    fn lock_names(&self) -> impl Sized {
-        self.dcache_lock.lock()
-    }
+    listed_in!(self => self.table, under self.dcache_lock.lock());
 
     fn lookup(&self, parent: Dentry, name: &[u8]) -> Option<Dentry> {
         let wanted = Wanted::new(parent, name);

@@ -93,6 +93,24 @@ pub(super) trait Listed: Send + Sync + Sized {
     }
 }
 
+/// Writes what every [`Listed`] scheme says alike: its entries, where its table is, and what it
+/// holds for a change of names.
+macro_rules! listed_in {
+    ($scheme:ident => $table:expr, under $lock:expr) => {
+        type Layout = L;
+
+        fn table(&$scheme) -> &Arc<Table<L>> {
+            &$table
+        }
+
+        #[track_caller]
+        fn lock_names(&$scheme) -> impl Sized {
+            $lock
+        }
+    };
+}
+pub(super) use listed_in;
+
 impl<S: Listed> Scheme for S {
     fn lookup(&self, parent: Dentry, name: &[u8]) -> Option<Dentry> {
         Listed::lookup(self, parent, name)

@@ -27,7 +27,7 @@ use dentree_lockmeter::{Class, SpinGuard, SpinLock};
 
 use super::Config;
 use super::entry::{Dentry, Layout};
-use super::listed::Listed;
+use super::listed::{Listed, listed_in};
 use super::lists::{Freed, Moved};
 use super::table::{Table, Wanted};
 
@@ -62,16 +62,7 @@ impl<L: Layout> PerBucket<L> {
 }
 
 impl<L: Layout> Listed for PerBucket<L> {
-    type Layout = L;
-
-    fn table(&self) -> &Arc<Table<L>> {
-        &self.table
-    }
-
-    #[track_caller]
-    fn lock_names(&self) -> impl Sized {
-        self.dcache_lock.lock()
-    }
+    listed_in!(self => self.table, under self.dcache_lock.lock());
 
     fn lookup(&self, parent: Dentry, name: &[u8]) -> Option<Dentry> {
         let wanted = Wanted::new(parent, name);

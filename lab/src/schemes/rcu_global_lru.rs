@@ -19,7 +19,7 @@ use std::sync::atomic::AtomicU32;
 use dentree_lockmeter::{Class, SpinLock};
 
 use super::entry::{Dentry, Layout};
-use super::listed::Listed;
+use super::listed::{Listed, listed_in};
 use super::lists::Moved;
 use super::table::{Table, Wanted};
 use super::{Config, sequence};
@@ -44,16 +44,7 @@ impl<L: Layout> RcuGlobalLru<L> {
 }
 
 impl<L: Layout> Listed for RcuGlobalLru<L> {
-    type Layout = L;
-
-    fn table(&self) -> &Arc<Table<L>> {
-        &self.table
-    }
-
-    #[track_caller]
-    fn lock_names(&self) -> impl Sized {
-        self.dcache_lock.lock()
-    }
+    listed_in!(self => self.table, under self.dcache_lock.lock());
 
     fn lookup(&self, parent: Dentry, name: &[u8]) -> Option<Dentry> {
         let wanted = Wanted::new(parent, name);
@@ -67,9 +58,6 @@ impl<L: Layout> Listed for RcuGlobalLru<L> {
     }
 
     fn move_to(&self, dentry: Dentry, wanted: &Wanted<'_>) -> Moved {
-        sequence::start(&self.renames);
-        let moved = self.table.move_to(dentry, wanted);
-        sequence::end(&self.renames);
-        moved
+        sequence::change(&self.renames, || self.table.move_to(dentry, wanted))
     }
 }

@@ -16,7 +16,7 @@ use std::sync::atomic::AtomicU32;
 use dentree_lockmeter::{Class, SpinLock};
 
 use super::entry::{Dentry, Layout};
-use super::listed::Listed;
+use super::listed::{Listed, listed_in};
 use super::lists::Moved;
 use super::table::{Table, Wanted};
 use super::{Config, sequence};
@@ -43,16 +43,7 @@ impl<L: Layout> RcuLruLock<L> {
 }
 
 impl<L: Layout> Listed for RcuLruLock<L> {
-    type Layout = L;
-
-    fn table(&self) -> &Arc<Table<L>> {
-        &self.table
-    }
-
-    #[track_caller]
-    fn lock_names(&self) -> impl Sized {
-        self.dcache_lock.lock()
-    }
+    listed_in!(self => self.table, under self.dcache_lock.lock());
 
     #[track_caller]
     fn lock_all(&self) -> impl Sized {
@@ -93,9 +84,6 @@ impl<L: Layout> Listed for RcuLruLock<L> {
     }
 
     fn move_to(&self, dentry: Dentry, wanted: &Wanted<'_>) -> Moved {
-        sequence::start(&self.renames);
-        let moved = self.table.move_to(dentry, wanted);
-        sequence::end(&self.renames);
-        moved
+        sequence::change(&self.renames, || self.table.move_to(dentry, wanted))
     }
 }

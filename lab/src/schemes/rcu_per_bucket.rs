@@ -192,9 +192,7 @@ impl<L: Layout> Scheme for RcuPerBucket<L> {
         if let Some(target) = self.table.find(&wanted).filter(|target| self.table.count(*target) == 0) {
             self.table.lru_remove(&self.bucket(wanted.hash).lru, target);
         }
-        sequence::start(&self.renames);
-        let moved = self.table.move_to(dentry, &wanted);
-        sequence::end(&self.renames);
+        let moved = sequence::change(&self.renames, || self.table.move_to(dentry, &wanted));
         drop((buckets, held));
         self.dput(moved.old_parent);
         moved.freed.into_iter().for_each(|freed| self.free(freed));

@@ -98,11 +98,10 @@ impl<L: Layout> SeqCount<L> {
 
     /// `__d_drop`, under `d_lock`. Readers that found the entry by its name learn that it has none any more.
     fn drop_name(&self, dentry: Dentry) {
-        sequence::start(self.d_seq(dentry));
-        let chain = self.chain_lock(dentry);
-        self.table.unhash(dentry);
-        drop(chain);
-        sequence::end(self.d_seq(dentry));
+        sequence::change(self.d_seq(dentry), || {
+            let _chain = self.chain_lock(dentry);
+            self.table.unhash(dentry);
+        });
     }
 
     /// `lockref_get_not_dead`: without the lock where nobody has it.
@@ -348,9 +347,7 @@ impl<L: Layout> Scheme for SeqCount<L> {
     fn instantiate(&self, dentry: Dentry, inode: Inode) {
         let _i_lock = self.i_lock(inode);
         let _d_lock = self.d_lock(dentry);
-        sequence::start(self.d_seq(dentry));
-        self.table.add_alias(dentry, inode);
-        sequence::end(self.d_seq(dentry));
+        sequence::change(self.d_seq(dentry), || self.table.add_alias(dentry, inode));
     }
 
     fn delete(&self, dentry: Dentry) {
@@ -360,9 +357,7 @@ impl<L: Layout> Scheme for SeqCount<L> {
             self.drop_name(dentry);
             return;
         }
-        sequence::start(self.d_seq(dentry));
-        self.table.remove_alias(dentry);
-        sequence::end(self.d_seq(dentry));
+        sequence::change(self.d_seq(dentry), || self.table.remove_alias(dentry));
     }
 
     fn rename(&self, dentry: Dentry, new_parent: Dentry, name: &[u8]) {

@@ -30,6 +30,14 @@ pub(super) fn changed(count: &AtomicU32, since: u32) -> bool {
     count.load(Relaxed) != since
 }
 
+/// Makes a change; the caller holds the writers' lock.
+pub(super) fn change<T>(count: &AtomicU32, change: impl FnOnce() -> T) -> T {
+    start(count);
+    let changed = change();
+    end(count);
+    changed
+}
+
 /// A change starts; the caller holds the writers' lock. Release fence: see [`changed`].
 #[inline]
 pub(super) fn start(count: &AtomicU32) {

@@ -19,6 +19,7 @@ use dentree_lockmeter::{Class, SpinLock};
 
 use super::entry::{COUNT, DEAD, Dentry, ENTRIES_MAX, HASHED, Layout, Link, ON_LRU, REFERENCED, UNLINKED};
 use super::{Config, Inode, NAME_MAX, Usage, interleave};
+use crate::words::words;
 
 /// What a look-up wants.
 #[derive(Clone, Copy, Debug)]
@@ -39,26 +40,6 @@ impl<'a> Wanted<'a> {
             hash ^= hash >> 32;
         }
         Self { parent, name, hash: (hash ^ name.len() as u64) as u32 }
-    }
-}
-
-/// The bytes of a name as little-endian words, zeros after the last.
-#[inline]
-fn words(name: &[u8]) -> impl Iterator<Item = u64> {
-    let (whole, rest) = name.as_chunks::<8>();
-    whole.iter().map(|bytes| u64::from_le_bytes(*bytes)).chain((!rest.is_empty()).then(|| padded(rest)))
-}
-
-/// One to seven bytes as a word; two overlapping loads are quicker than a copy of a length not known before.
-#[inline]
-fn padded(bytes: &[u8]) -> u64 {
-    let shift = |kept: usize| 8 * (bytes.len() - kept);
-    if let (Some(first), Some(last)) = (bytes.first_chunk(), bytes.last_chunk()) {
-        u64::from(u32::from_le_bytes(*first)) | u64::from(u32::from_le_bytes(*last)) << shift(4)
-    } else if let (Some(first), Some(last)) = (bytes.first_chunk(), bytes.last_chunk()) {
-        u64::from(u16::from_le_bytes(*first)) | u64::from(u16::from_le_bytes(*last)) << shift(2)
-    } else {
-        bytes.first().copied().map_or(0, u64::from)
     }
 }
 

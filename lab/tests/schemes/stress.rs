@@ -23,6 +23,15 @@ fn each_scheme(entries: usize, test: impl Fn(&dyn Scheme, Variant)) {
     }
 }
 
+/// Makes directories in the root, with the inodes 2, 3, …
+fn directories(cache: &dyn Scheme, count: usize) -> Vec<Dentry> {
+    let make = |n: usize| {
+        let name = format!("dir{n}");
+        cache.create(Dentry::ROOT, name.as_bytes(), Some(inode(2 + n as u64))).expect("room")
+    };
+    (0..count).map(make).collect()
+}
+
 /// Sets its flag when dropped, so that threads that wait for the end see it after a panic too.
 struct Done<'a>(&'a AtomicUsize);
 
@@ -38,13 +47,7 @@ fn held_names_are_found_and_no_name_leads_elsewhere() {
     const DIRS: usize = 3;
     const NAMES: usize = 24;
     each_scheme(160, |cache, scheme| {
-        let dirs: Vec<_> = (0..DIRS)
-            .map(|n| {
-                cache
-                    .create(Dentry::ROOT, format!("dir{n}").as_bytes(), Some(inode(2 + n as u64)))
-                    .expect("room")
-            })
-            .collect();
+        let dirs = directories(cache, DIRS);
         let number_of = |dir: usize, name: usize| (1000 * (dir + 1) + name) as u64;
         let held: Vec<_> = (0..DIRS)
             .flat_map(|dir| (0..4).map(move |name| (dir, name)))
@@ -223,13 +226,7 @@ fn everything_at_once_leaks_nothing() {
     const DIRS: usize = 4;
     const NAMES: usize = 16;
     each_scheme(48, |cache, scheme| {
-        let dirs: Vec<_> = (0..DIRS)
-            .map(|n| {
-                cache
-                    .create(Dentry::ROOT, format!("dir{n}").as_bytes(), Some(inode(2 + n as u64)))
-                    .expect("room")
-            })
-            .collect();
+        let dirs = directories(cache, DIRS);
         // One lock for all directories, as renames need two: what is tried here is the cache, not its callers.
         let i_sem = Mutex::new(());
         let hits = AtomicUsize::new(0);
