@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod arrows;
+mod circles;
 mod dependencies;
 mod documents;
 mod habits;
@@ -19,6 +20,7 @@ type Check = fn(&Metadata) -> Findings;
 const CHECKS: &[(&str, Check)] = &[
     ("crates use only what the architecture lets them use", arrows::check),
     ("the program has nothing of the lab", arrows::product),
+    ("no file of a crate uses one that uses it", circles::check),
     ("unsafe code stands only where it may", sources::unsafe_places),
     ("files are short enough to read", sources::lengths),
     ("every source file is part of a crate", sources::dead_files),
