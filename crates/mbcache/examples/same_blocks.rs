@@ -1,9 +1,9 @@
-//! Keeps blocks of any kind, equal ones once: `same_blocks FILE…` keeps files in blocks of 4 KiB, one thread for each file, says how
-//! many blocks that takes, forgets the files again, and finds nothing left. (Two threads that come with the same new block at the same time
-//! both keep it: what is not found is not shared.)
+//! Keeps blocks, equal ones once. `same_blocks FILE…` keeps files in blocks of 4 KiB with a thread per file,
+//! says how many blocks that takes, drops the files again, and finds no entry left. Two threads that bring
+//! the same new block at the same time both keep it: only blocks that are found are shared.
 //!
-//! What stands here of [`MbCache`] is all that a store needs of it: [`Store::keep`] looks for a block with the same hash and compares,
-//! [`Store::forget`] lets the last user end a block without anybody finding it meanwhile.
+//! A store needs this much of [`MbCache`]: [`Store::keep`] looks for a block with the same hash and compares;
+//! [`Store::leave`] lets the last user free a block that no thread can find meanwhile.
 
 use dentree_mbcache::{MbCache, Users};
 use std::convert::Infallible;
@@ -44,13 +44,13 @@ impl Store {
         blocks.len() as u64 - 1
     }
 
-    /// Is a user of the block no longer.
-    fn forget(&self, number: u64, content: &[u8]) {
+    /// Stops using the block.
+    fn leave(&self, number: u64, content: &[u8]) {
         let left = self.cache.leave(key(content), number, |is_hidden| {
             let mut blocks = self.blocks();
             let (bytes, users) = &mut blocks[number as usize];
             let is_alone = *users == 1;
-            // The last user ends the block once it is hidden; the others go before.
+            // The last user frees the block once it is hidden; the others leave before.
             *users -= u32::from(is_alone == is_hidden);
             if *users == 0 {
                 *bytes = Vec::new();
@@ -90,7 +90,7 @@ fn main() -> std::io::Result<()> {
     std::thread::scope(|scope| {
         for (file, numbers) in files.iter().zip(&kept) {
             scope.spawn(move || {
-                file.chunks(BLOCK).zip(numbers).for_each(|(block, number)| store.forget(*number, block))
+                file.chunks(BLOCK).zip(numbers).for_each(|(block, number)| store.leave(*number, block))
             });
         }
     });

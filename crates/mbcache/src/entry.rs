@@ -1,29 +1,29 @@
-//! An entry: three words, all atomic, in a slot that is never freed.
+//! An entry: three atomic words in a type-stable slot.
 //!
 //! ```text
 //! value   the block (or inode) number                           written only while refs = 0
 //! link    key (32) │ next slot or end of chain (32)             [stripe lock]
-//! state   life (32) │ flags: REUSABLE REFERENCED WAITED │ refs (24)
+//! state   generation (32) │ REUSABLE REFERENCED WAITED │ refs (24)
 //! ```
 //!
-//! The 2016 rewrite of the kernel's mbcache needs 7 words; the list heads of its LRU went, because the pruner
-//! sweeps the slots themselves (CLOCK), and chains link by slot number.
+//! The kernel's entry has 7 words. This one needs no LRU links, because the pruner sweeps the slots
+//! (CLOCK), and chains link by slot number.
 //!
-//! Life of a slot: free (`refs` 0) → filled and linked by the one thread that took it from the free list →
-//! [published](Entry::publish) (`refs` 1, the cache's own reference) → any number of [`get`](Entry::get) and
-//! [`put`](Entry::put) → [claimed](Entry::claim) by the one thread that forgets it, which holds the stripe's lock
-//! and found no other holder (`refs` 0 again).
+//! A slot is free (`refs` 0), then filled and linked by the thread that took it from the free list,
+//! then [published](Entry::publish) (`refs` 1, the cache's own). [`get`](Entry::get) and
+//! [`put`](Entry::put) follow, until the thread that holds the stripe's lock [claims](Entry::claim)
+//! it with no other holder left.
 
 use crate::sync::{AtomicU64, Ordering};
 
-/// An entry may be found by key: its block has room for one more user.
+/// Found by key: the block has room for one more user.
 pub(crate) const REUSABLE: u64 = 1 << 24;
-/// It was used since the pruner's hand came by.
+/// Used since the pruner's hand passed.
 pub(crate) const REFERENCED: u64 = 1 << 25;
-/// Somebody waits for the other holders to go.
+/// A thread waits for the other holders.
 pub(crate) const WAITED: u64 = 1 << 26;
 const REFS: u64 = REUSABLE - 1;
-const ONE_LIFE: u64 = 1 << 32;
+const GENERATION: u64 = 1 << 32;
 
 /// A slot of the slab.
 pub(crate) struct Entry {
@@ -32,19 +32,20 @@ pub(crate) struct Entry {
     state: AtomicU64,
 }
 
-/// A key and the next slot, as one word so that a reader never pairs one entry's key with another's next.
+/// A key and the next slot. One word, so that a reader never pairs the key of one entry with the
+/// next of another.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Link {
     pub(crate) key: u32,
     pub(crate) next: u32,
 }
 
-/// A state as it was at one instant.
+/// A state as read at one instant.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct State(u64);
 
 impl State {
-    /// How many hold the entry, the cache included; 0: the slot is free.
+    /// Number of holders, the cache included. 0: the slot is free.
     pub(crate) fn refs(self) -> u64 {
         self.0 & REFS
     }
@@ -60,63 +61,63 @@ impl Entry {
         Entry { value: AtomicU64::new(0), link: AtomicU64::new(0), state: AtomicU64::new(0) }
     }
 
-    /// What the entry stands for. Steady while the caller holds a reference.
+    /// The number that the entry stands for. Stable while the caller holds a reference.
     pub(crate) fn value(&self) -> u64 {
         self.value.load(Ordering::Relaxed)
     }
 
     /// Key and next slot.
     ///
-    /// Acquire, partner: the release in [`set_link`](Entry::set_link). A reader that sees a slot's new link sees
-    /// the value that was written before it; one that sees the old link goes where the old chain went.
+    /// Acquire, partner: the release in [`set_link`](Entry::set_link). A reader of the new link
+    /// sees the value written before it; a reader of the old link follows the old chain.
     pub(crate) fn link(&self) -> Link {
         let word = self.link.load(Ordering::Acquire);
         Link { key: (word >> 32) as u32, next: word as u32 }
     }
 
-    /// Needs the lock of the stripe that the entry is in, or is about to enter.
+    /// Needs the lock of the entry's stripe.
     pub(crate) fn set_link(&self, link: Link) {
         self.link.store(u64::from(link.key) << 32 | u64::from(link.next), Ordering::Release);
     }
 
-    /// Fills a free slot. Nobody can hold it: with `refs` 0 every [`get`](Entry::get) fails.
+    /// Fills a free slot. It has no holder: with `refs` 0 every [`get`](Entry::get) fails.
     pub(crate) fn fill(&self, value: u64) {
         self.value.store(value, Ordering::Relaxed);
     }
 
-    /// Begins a life: gives a filled and linked slot its first reference, the cache's own.
+    /// Gives a filled and linked slot its first reference, the cache's own.
     ///
-    /// Release, partner: the acquire in [`get`](Entry::get). A reader either finds `refs` 0 and passes by, or
-    /// finds it 1 and with it the value and key of this life.
+    /// Release, partner: the acquire in [`get`](Entry::get). A reader sees `refs` 0 and skips the
+    /// slot, or sees 1 and with it value and key of this generation.
     pub(crate) fn publish(&self, reusable: bool) {
-        let life = (self.state.load(Ordering::Relaxed) & !(ONE_LIFE - 1)).wrapping_add(ONE_LIFE);
+        let generation = (self.state.load(Ordering::Relaxed) & !(GENERATION - 1)).wrapping_add(GENERATION);
         let reusable = if reusable { REUSABLE } else { 0 };
-        self.state.store(life | REFERENCED | reusable | 1, Ordering::Release);
+        self.state.store(generation | REFERENCED | reusable | 1, Ordering::Release);
     }
 
-    /// Takes a reference unless the slot is free. The caller then checks that it still stands for what it looked
-    /// for: between reading the link and this call it may have begun another life.
+    /// Takes a reference unless the slot is free. The caller then checks key and value again: the
+    /// slot may have been reused since it was read.
     pub(crate) fn get(&self) -> bool {
         let one_more = |state| (1..REFS).contains(&(state & REFS)).then(|| state + 1);
         self.state.fetch_update(Ordering::AcqRel, Ordering::Acquire, one_more).is_ok()
     }
 
-    /// Drops a reference; answers the state left behind. The cache's own is never dropped here, so `refs` stays
-    /// above 0.
+    /// Drops a reference and returns the state after it. `refs` stays above 0, because the cache
+    /// keeps its own.
     ///
-    /// Release, partner: the acquire in [`claim`](Entry::claim) and [`state`](Entry::state). All that a holder
-    /// did with the entry comes before the slot's next life, and before a waiter goes on.
+    /// Release, partner: the acquire in [`claim`](Entry::claim) and [`state`](Entry::state).
+    /// Accesses of a holder come before the slot's reuse, and before a waiter goes on.
     pub(crate) fn put(&self) -> State {
         State(self.state.fetch_sub(1, Ordering::AcqRel) - 1)
     }
 
-    /// Ends the life that was `seen`, if nothing changed since: no holder came or went, no flag moved. The caller
-    /// holds the stripe's lock and accounts for all of `seen`'s references.
+    /// Frees the slot if its state is still `seen`. The caller holds the stripe's lock and owns all
+    /// of `seen`'s references.
     ///
-    /// The life's number makes this exact: if the slot was freed and filled again meanwhile, with another key and
-    /// so perhaps in another stripe, the states differ.
+    /// The generation makes the comparison exact: a slot that was freed and filled meanwhile has
+    /// another one.
     pub(crate) fn claim(&self, seen: State) -> bool {
-        let free = seen.0 & !(ONE_LIFE - 1);
+        let free = seen.0 & !(GENERATION - 1);
         self.state.compare_exchange(seen.0, free, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
@@ -127,7 +128,7 @@ impl Entry {
         State(self.state.load(Ordering::Acquire))
     }
 
-    /// Sets a flag, without writing where it is set already.
+    /// Sets a flag, without a write where it is set.
     pub(crate) fn set(&self, flag: u64) {
         if !self.state().is(flag) {
             self.state.fetch_or(flag, Ordering::AcqRel);
@@ -150,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_fails_for_a_slot_that_began_another_life() {
+    fn a_claim_fails_for_a_slot_that_was_reused() {
         let entry = Entry::free();
         entry.publish(true);
         let first = entry.state();

@@ -1,10 +1,10 @@
-//! Finds blocks with equal content by hash, so that they can be shared.
+//! Finds blocks with equal content by hash, so that inodes can share them.
 //!
-//! A file system that is about to store a block asks which blocks have the same hash, compares, and shares one
-//! instead of writing another: ext4 does so with extended attribute blocks. The cache holds hash keys and block
-//! numbers only; it knows no file system and does no I/O. After Jan Kara's rewrite of the kernel's mbcache (2016),
-//! whose operations it keeps; here look-ups take no lock, an entry is 3 words instead of 7, and the memory budget
-//! is hard.
+//! Before a file system stores a block it looks up blocks with the same hash, compares their
+//! content, and shares one of them: ext4 does so with extended attribute blocks. The cache holds
+//! hash keys and block numbers only; it knows no file system and does no I/O. Its operations are
+//! those of the kernel's mbcache (Jan Kara, 2016). Lookups take no lock, an entry has 3 words where
+//! the kernel's has 7, and the memory budget is hard.
 //!
 //! ```
 //! use dentree_mbcache::{Inserted, MbCache};
@@ -13,7 +13,7 @@
 //! let hash_of_content = 0x5EED;
 //! assert_eq!(cache.insert(hash_of_content, 1234, true), Inserted::Yes);
 //!
-//! // Somebody else is about to store content with that hash: which blocks are worth comparing?
+//! // Another inode is about to store content with that hash: which blocks are worth comparing?
 //! let mut candidate = cache.find_first(hash_of_content);
 //! while let Some(entry) = candidate {
 //!     if entry.value() == 1234 { // read block 1234: the same content, share it
@@ -23,7 +23,7 @@
 //!     candidate = entry.find_next();
 //! }
 //!
-//! // The last user of block 1234 goes: nobody may find it any more. (The count of users is the caller's.)
+//! // The last user of block 1234 leaves it. The caller counts the users.
 //! # use dentree_mbcache::Users;
 //! let mut users = 1;
 //! let is_free = cache.leave(hash_of_content, 1234, |is_hidden| match users {
@@ -35,19 +35,19 @@
 //! # Ok::<_, std::io::Error>(())
 //! ```
 //!
-//! # Who protects what
+//! # Locking
 //!
-//! | what | guard |
+//! | data | protected by |
 //! |---|---|
-//! | an entry's value and key | steady while anybody holds a reference |
-//! | chains | written under the stripe's lock, read without |
+//! | value and key of an entry | stable while a reference is held |
+//! | chains | stripe lock for writing; read without |
 //! | reference count and flags | one atomic word per entry |
 //! | free slots, the pruner's hand, waiters | a lock each |
 //!
-//! Lock order: hand → stripes in ascending order (growth alone takes more than one) → free slots, waiters.
+//! Lock order: hand → stripes in ascending order (only growth takes several) → free slots, waiters.
 //!
-//! Known limits: slots are kept for reuse until the cache is dropped, so [`MbCache::shrink_to`] bounds the entries,
-//! not the memory that was once used within the budget.
+//! Known limit: slots are kept until the cache is dropped. [`MbCache::shrink_to`] bounds the number
+//! of entries, not the memory once used.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
@@ -62,50 +62,51 @@ use std::fmt;
 use sync::{AtomicUsize, Condvar, Mutex, Ordering, lock};
 use table::{Stripe, Table};
 
-/// What an entry takes, in bytes: the slot, its part of the heads of all table sizes, its place on the free list.
+/// Bytes of an entry: its slot, its share of the heads of all table sizes, its place on the free
+/// list.
 pub const BYTES_PER_ENTRY: usize = size_of::<Entry>() + 8 + 4;
 
-/// References to an entry that only its caller holds: the cache's own and the caller's.
+/// References to an entry that only its caller holds: the cache's and the caller's.
 const OURS: u64 = 2;
 
 /// A cache of (key, value) pairs within a memory budget. See the [crate documentation](crate).
 pub struct MbCache {
     slab: Slab,
     table: Table,
-    /// Entries in the table. Changed by whoever adds or forgets one.
+    /// Number of entries in the table.
     entries: AtomicUsize,
-    /// The slot that the pruner looks at next. [hand lock]
+    /// Slot that the pruner looks at next. [hand lock]
     hand: Mutex<usize>,
-    /// Notified when an entry that somebody waits for is put.
+    /// For threads that wait until an entry has no other holder.
     waiters: Mutex<()>,
     gone: Condvar,
 }
 
-/// What [`MbCache::insert`] did.
+/// Result of [`MbCache::insert`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Inserted {
-    /// The entry is there now.
+    /// The entry is in the cache.
     Yes,
-    /// The very pair was there already.
+    /// The pair was in the cache before.
     Duplicate,
-    /// The budget is used up by entries that are held: the pair was not remembered.
+    /// All entries of the budget are held: the pair is not cached.
     Full,
 }
 
-/// What a step of [`MbCache::leave`] came upon.
+/// What a step of [`MbCache::leave`] found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Users {
-    /// There are others.
+    /// The block has other users.
     Others {
         /// Whether the block has room for one more.
         reusable: bool,
     },
-    /// There is nobody but the caller.
+    /// The caller is the only user.
     Alone,
 }
 
 impl MbCache {
-    /// An empty cache that will take at most `budget` bytes, and room for one entry at least.
+    /// An empty cache of at most `budget` bytes, with room for at least one entry.
     pub fn new(budget: usize) -> MbCache {
         let slots_max = (budget / BYTES_PER_ENTRY).clamp(1, 1 << 30);
         MbCache {
@@ -118,9 +119,10 @@ impl MbCache {
         }
     }
 
-    /// Remembers that block `value` has content with hash `key`; `reusable`: it has room for one more user.
+    /// Caches that block `value` has content with hash `key`. `reusable`: the block has room for
+    /// one more user.
     ///
-    /// Where the budget is used up, entries that were not used for long go first.
+    /// Prunes an unused entry (CLOCK) where the budget is used up.
     pub fn insert(&self, key: u32, value: u64, reusable: bool) -> Inserted {
         let Some((number, entry)) = self.slab.take().or_else(|| {
             self.shrink(1);
@@ -136,7 +138,7 @@ impl MbCache {
             return Inserted::Duplicate;
         }
         stripe.insert(key, number, entry);
-        // Counted before it can be found: whoever takes it away must not bring the count below zero.
+        // Counted before it can be found: removing it must not bring the count below zero.
         let entries = self.entries.fetch_add(1, Ordering::Relaxed) + 1;
         entry.publish(reusable);
         drop(stripe);
@@ -144,7 +146,8 @@ impl MbCache {
         Inserted::Yes
     }
 
-    /// The first reusable entry with this key. Takes no lock. May miss an entry while others change the cache.
+    /// The first reusable entry with this key. Takes no lock, and may miss an entry during a
+    /// change.
     pub fn find_first(&self, key: u32) -> Option<EntryRef<'_>> {
         self.find(key, None, |entry| entry.state().is(REUSABLE))
     }
@@ -159,35 +162,36 @@ impl MbCache {
         Some(EntryRef { cache: self, entry })
     }
 
-    /// Forgets the pair if nobody uses its entry; otherwise answers the entry, still in the cache, so that the
-    /// caller can [wait](EntryRef::wait_unused) and try again.
+    /// Removes the pair if its entry has no holder. Otherwise returns the entry, still in the
+    /// cache: the caller [waits](EntryRef::wait_unused) and tries again.
     pub fn delete_or_get(&self, key: u32, value: u64) -> Option<EntryRef<'_>> {
         let stripe = self.table.stripe(key);
-        // Nobody else can forget it while the stripe is locked.
+        // The stripe's lock keeps other threads from removing it.
         let entry = stripe.find(&self.slab, key, value)?;
         let seen = entry.state();
         if seen.refs() > 1 || !entry.claim(seen) {
             return entry.get().then_some(EntryRef { cache: self, entry });
         }
-        self.forget(&stripe, entry);
+        self.remove(&stripe, entry);
         None
     }
 
-    /// Ends the caller's use of block `value`, so that nobody comes to share it once its last user is gone. Answers whether
-    /// the caller was that.
+    /// Ends the caller's use of block `value`, and keeps new users off once the last one is gone.
+    /// Returns whether the caller was the last.
     ///
-    /// `step` looks at the block's users and changes them in one atomic step, under whatever guards them. It is told
-    /// whether the block is hidden:
+    /// `step` changes the number of users in one atomic step, under the caller's own lock. Its
+    /// argument says whether the block is hidden:
     ///
-    /// - not hidden: of several users it takes one away; alone, it changes nothing;
-    /// - hidden, so that nobody can find the block and nobody holds its entry: alone, it may make an end of the block; if
-    ///   somebody was quicker and is a user now, it changes nothing, and the block comes back to be found.
+    /// - not hidden: with several users it takes one away; with one it changes nothing;
+    /// - hidden (not to be found, no entry held): with one user it may free the block; with more it
+    ///   changes nothing,
+    ///   and the block can be found again.
     ///
-    /// A user of a block becomes one while it holds the entry, and only if there is a user already. The caller must hold no
-    /// entry of this pair: it is waited for.
+    /// A thread becomes a user while it holds the entry, and only of a block that has a user. The
+    /// caller must hold no entry of this pair, because `leave` waits for it.
     ///
     /// # Errors
-    /// That of `step`, at once. The block may be hidden then.
+    /// Those of `step`, at once. The block may be hidden then.
     pub fn leave<E>(
         &self,
         key: u32,
@@ -206,62 +210,63 @@ impl MbCache {
         }
     }
 
-    /// Forgets the pair, waiting for those who hold its entry.
+    /// Removes the pair, and waits for the holders of its entry.
     pub fn hide(&self, key: u32, value: u64) {
         while let Some(held) = self.delete_or_get(key, value) {
             held.wait_unused();
         }
     }
 
-    /// Forgets up to `count` entries that nobody holds, those not used for long first. Answers how many.
+    /// Removes up to `count` unused entries in CLOCK order. Returns how many.
     pub fn shrink(&self, count: usize) -> usize {
         let mut hand = lock(&self.hand);
         let used = self.slab.used();
-        let mut forgotten = 0;
-        // Twice around: the first round takes the second chances away.
+        let mut removed = 0;
+        // Two rounds: the first clears the reference flags.
         for _ in 0..2 * used {
-            if forgotten == count {
+            if removed == count {
                 break;
             }
             let number = *hand % used;
             *hand = number + 1;
-            forgotten += usize::from(self.forget_unused(number as u32));
+            removed += usize::from(self.remove_unused(number as u32));
         }
-        forgotten
+        removed
     }
 
-    /// Forgets the entry in slot `number` unless it is held, free, or was used since the hand came by.
-    fn forget_unused(&self, number: u32) -> bool {
+    /// Removes the entry in slot `number` unless it is held, free, or was used since the hand
+    /// passed.
+    fn remove_unused(&self, number: u32) -> bool {
         let Some(entry) = self.slab.slot(number) else { return false };
         let seen = entry.state();
         if seen.is(REFERENCED) {
             entry.clear(REFERENCED);
             return false;
         }
-        // The key is that of the life that was seen, or the claim fails.
+        // The claim fails unless the key is still that of `seen`.
         let stripe = self.table.stripe(entry.link().key);
         let unused = seen.refs() == 1 && entry.claim(seen);
         if unused {
-            self.forget(&stripe, entry);
+            self.remove(&stripe, entry);
         }
         unused
     }
 
     /// Frees the slot of a claimed entry.
-    fn forget(&self, stripe: &Stripe<'_>, entry: &Entry) {
+    fn remove(&self, stripe: &Stripe<'_>, entry: &Entry) {
         if let Some(number) = stripe.remove(&self.slab, entry) {
             self.entries.fetch_sub(1, Ordering::Relaxed);
             self.slab.give(number);
         }
     }
 
-    /// Forgets entries until at most `bytes` of them are left, or only held ones. Answers how many went.
+    /// Removes unused entries until at most `bytes` of entries are left. Returns how many went.
     pub fn shrink_to(&self, bytes: usize) -> usize {
         let keep = bytes / BYTES_PER_ENTRY;
         self.shrink(self.len().saturating_sub(keep))
     }
 
-    /// How many entries there are.
+    /// Number of entries.
     pub fn len(&self) -> usize {
         self.entries.load(Ordering::Relaxed)
     }
@@ -271,7 +276,7 @@ impl MbCache {
         self.len() == 0
     }
 
-    /// What the cache takes, in bytes.
+    /// Bytes that the cache takes.
     pub fn bytes(&self) -> usize {
         self.slab.bytes() + self.table.bytes()
     }
@@ -279,14 +284,15 @@ impl MbCache {
     /// Drops one reference.
     fn put(&self, entry: &Entry) {
         if entry.put().is(WAITED) {
-            // Under the waiters' lock: a waiter either looks later and sees, or sleeps already and is woken.
+            // Under the waiters' lock: a waiter looks later and sees the state, or sleeps already
+            // and is woken.
             let _waiters = lock(&self.waiters);
             self.gone.notify_all();
         }
     }
 }
 
-/// A reference to an entry: while it is held, the entry's slot stands for the same key and value.
+/// A reference to an entry, whose key and value are stable while it is held.
 pub struct EntryRef<'c> {
     cache: &'c MbCache,
     entry: &'c Entry,
@@ -308,12 +314,13 @@ impl<'c> EntryRef<'c> {
         self.cache.find(self.key(), Some(self.entry), |entry| entry.state().is(REUSABLE))
     }
 
-    /// Notes that the entry was of use, so that it stays longer.
+    /// Marks the entry as used, so that it stays longer.
     pub fn touch(&self) {
         self.entry.set(REFERENCED);
     }
 
-    /// Says whether the block has room for one more user. An entry without room is not found by key.
+    /// Sets whether the block has room for one more user. An entry without room is not found by
+    /// key.
     pub fn set_reusable(&self, reusable: bool) {
         if reusable { self.entry.set(REUSABLE) } else { self.entry.clear(REUSABLE) }
     }
@@ -323,8 +330,8 @@ impl<'c> EntryRef<'c> {
         self.entry.state().is(REUSABLE)
     }
 
-    /// Waits until nobody else holds the entry. One caller may wait for an entry at a time: two would wait for
-    /// each other.
+    /// Waits until the caller is the only holder. One caller may wait for an entry at a time: two
+    /// would wait for each other.
     pub fn wait_unused(&self) {
         let mut waiters = lock(&self.cache.waiters);
         self.entry.set(WAITED);

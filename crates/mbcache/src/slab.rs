@@ -1,7 +1,7 @@
-//! Slots by number, in chunks that are made when first needed and stay until the cache goes.
+//! Slots by number, in chunks that are allocated on demand and freed with the cache.
 //!
-//! Slots are type-stable: a number that a reader got from a chain always leads to an [`Entry`], perhaps in
-//! another life. So nothing needs to be reclaimed, and no reader needs to announce itself.
+//! Slots are type-stable: a number read from a chain always leads to an [`Entry`], perhaps of
+//! another generation. So readers need no reclamation scheme.
 
 use crate::entry::Entry;
 use crate::sync::{Mutex, lock};
@@ -16,7 +16,7 @@ pub(crate) struct Slab {
     spare: Mutex<Spare>,
 }
 
-/// Slots that hold no entry. [slab lock]
+/// Free slots. [slab lock]
 struct Spare {
     freed: Vec<u32>,
     never_used: usize,
@@ -28,13 +28,13 @@ impl Slab {
         Slab { chunks, slots_max, spare: Mutex::new(Spare { freed: Vec::new(), never_used: 0 }) }
     }
 
-    /// The slot with this number, or `None` for one that was never handed out.
+    /// The slot with this number. `None`: it was never used.
     pub(crate) fn slot(&self, number: u32) -> Option<&Entry> {
         let number = number as usize;
         self.chunks.get(number / CHUNK)?.get()?.get(number % CHUNK)
     }
 
-    /// A slot that nobody uses; `None` where all are in use.
+    /// Takes a free slot. `None`: all are in use.
     pub(crate) fn take(&self) -> Option<(u32, &Entry)> {
         let mut spare = lock(&self.spare);
         let number = match spare.freed.pop() {
@@ -53,22 +53,22 @@ impl Slab {
         Some((number, &chunk[number as usize % CHUNK]))
     }
 
-    /// Gives a slot back. Its `refs` is 0 and no chain leads to it.
+    /// Gives a slot back. Its `refs` is 0, and no chain leads to it.
     pub(crate) fn give(&self, number: u32) {
         lock(&self.spare).freed.push(number);
     }
 
-    /// How many slots were ever in use: the sweep of the pruner's hand.
+    /// Number of slots ever used: the range of the pruner's sweep.
     pub(crate) fn used(&self) -> usize {
         lock(&self.spare).never_used
     }
 
-    /// The most entries that there can be.
+    /// The most entries possible.
     pub(crate) fn slots_max(&self) -> usize {
         self.slots_max
     }
 
-    /// What the slots take, in bytes.
+    /// Bytes that the slots take.
     pub(crate) fn bytes(&self) -> usize {
         let made = self.chunks.iter().filter_map(OnceLock::get);
         made.map(|chunk| size_of_val(&**chunk)).sum::<usize>() + lock(&self.spare).freed.capacity() * 4

@@ -11,7 +11,7 @@ pub(crate) use std::sync::{
     atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering},
 };
 
-/// Locks `mutex`. What a panicking thread left behind is whole: no lock here is held across code of others.
+/// Locks `mutex`. A panic leaves the data whole: no lock here is held across a caller's code.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }

@@ -1,25 +1,26 @@
-//! Key → chain of slots. Readers take no lock; only the table grows, in doublings.
+//! Hash chains of slots. Readers take no lock; the table only grows, by doubling.
 //!
-//! A chain ends in a mark that names its bucket and table size. A reader may stand on a slot while it is freed
-//! and begins another life in another chain; it then arrives at the other chain's mark, sees that it has strayed,
-//! and starts over. (The kernel calls such marks "nulls".) After [`STRAYS_MAX`] restarts it gives up: a miss
-//! costs one block that is not shared, never a wrong answer, and no reader waits for a writer.
+//! A chain ends in a nulls marker that names its bucket and the table's size. A reader may be on a
+//! slot while it is freed and linked into another chain. It then arrives at that chain's marker and
+//! starts over. After [`RESTARTS_MAX`] restarts it reports a miss, which costs one block that is
+//! not shared.
 //!
-//! Heads of smaller tables stay allocated until the cache goes: together less than the current ones. A reader
-//! that still starts from one arrives at a mark of the new size and starts over.
+//! Heads of smaller tables stay allocated until the cache is dropped; together they are smaller
+//! than the current ones. A reader that starts from one arrives at a marker of the new size and
+//! starts over.
 //!
-//! Writers hold the lock of their stripe; a key's stripe is the low bits of its hash and does not change when the
-//! table grows. Growing takes all stripes, in order.
+//! Writers hold their stripe's lock. The stripe of a key is the low bits of its hash, whatever the
+//! table's size. Growth takes all stripes in order.
 
 use crate::entry::{Entry, Link};
 use crate::slab::Slab;
 use crate::sync::{AtomicU32, AtomicUsize, Mutex, MutexGuard, Ordering, lock};
 use std::sync::OnceLock;
 
-/// Writers of different stripes do not wait for each other.
+/// Writers of different stripes run in parallel.
 const STRIPES: usize = if cfg!(loom) { 2 } else { 64 };
-/// How often a reader that strayed into another chain starts over.
-const STRAYS_MAX: usize = 16;
+/// Restarts of a reader that ended in another chain.
+const RESTARTS_MAX: usize = 16;
 /// Marks the end of a chain; the other bits name the bucket.
 const END: u32 = 1 << 31;
 
@@ -32,13 +33,13 @@ pub(crate) struct Table {
     stripes: Box<[Mutex<()>]>,
 }
 
-/// The right to change the chains of one stripe.
+/// The lock of one stripe, and the chain of one key in it.
 pub(crate) struct Stripe<'a> {
     bucket: Bucket<'a>,
     _locked: MutexGuard<'a, ()>,
 }
 
-/// One chain: its head, and the mark that it ends in.
+/// A chain: its head and its nulls marker.
 #[derive(Clone, Copy)]
 struct Bucket<'a> {
     head: &'a AtomicU32,
@@ -60,7 +61,7 @@ impl Table {
         table
     }
 
-    /// The heads of a level, made empty when first asked for.
+    /// The heads of a level, allocated on first use.
     fn heads(&self, level: usize) -> &Heads {
         self.levels[level].get_or_init(|| {
             let buckets = STRIPES << level;
@@ -75,8 +76,8 @@ impl Table {
         Bucket { head: &heads[bucket], end: end_mark(heads.len(), bucket) }
     }
 
-    /// The first entry of `key` that `wanted` accepts, with a reference taken; given `after`, which the caller
-    /// holds, the first behind it. Both may miss an entry while the chain changes.
+    /// The first entry of `key` that `wanted` accepts, with a reference taken; the first behind
+    /// `after` if given, which the caller holds. May miss an entry while the chain changes.
     pub(crate) fn find<'s>(
         &self,
         slab: &'s Slab,
@@ -85,11 +86,12 @@ impl Table {
         wanted: impl Fn(&Entry) -> bool,
         put: impl Fn(&Entry),
     ) -> Option<&'s Entry> {
-        // To start over behind `after` would answer what came before it again.
-        let tries = if after.is_some() { 1 } else { STRAYS_MAX };
+        // A restart behind `after` would return earlier entries again.
+        let tries = if after.is_some() { 1 } else { RESTARTS_MAX };
         for _ in 0..tries {
             let bucket = self.bucket(key);
-            // Acquire, partner: the release in `insert`. Whoever sees the slot's number sees it filled.
+            // Acquire, partner: the release in `insert`. A reader of the slot's number sees the
+            // slot filled.
             let first = after.map(|entry| entry.link().next);
             let mut number = first.unwrap_or_else(|| bucket.head.load(Ordering::Acquire));
             let mut steps = slab.slots_max();
@@ -98,7 +100,8 @@ impl Table {
                 let entry = slab.slot(number)?;
                 let link = entry.link();
                 if link.key == key && wanted(entry) && entry.get() {
-                    // The reference holds the slot in this life; is it still the life that was looked at?
+                    // The reference keeps the slot in its generation; check that it is the one that
+                    // was read.
                     if entry.link().key == key && wanted(entry) {
                         return Some(entry);
                     }
@@ -113,14 +116,15 @@ impl Table {
         None
     }
 
-    /// Locks the stripe of `key` for a change.
+    /// Locks the stripe of `key`.
     pub(crate) fn stripe(&self, key: u32) -> Stripe<'_> {
         let locked = lock(&self.stripes[spread(key) as usize & (STRIPES - 1)]);
         // The level cannot change while a stripe is locked.
         Stripe { bucket: self.bucket(key), _locked: locked }
     }
 
-    /// Doubles the table where `entries` crowd it and the budget has room for more heads.
+    /// Doubles the table where chains average more than one entry and the budget has room for more
+    /// heads.
     pub(crate) fn grow_for(&self, slab: &Slab, entries: usize) {
         let crowded = |level: usize| entries > STRIPES << level && level + 1 < self.levels.len();
         if !crowded(self.level.load(Ordering::Relaxed)) {
@@ -133,7 +137,7 @@ impl Table {
         }
     }
 
-    /// Moves every chain to the heads of the next level. Needs all stripes.
+    /// Moves every chain to the heads of the next level. The caller holds all stripes.
     fn grow(&self, slab: &Slab, level: usize) {
         let heads = self.heads(level + 1);
         for old in self.heads(level) {
@@ -142,7 +146,7 @@ impl Table {
                 let Some(entry) = slab.slot(number) else { break };
                 let link = entry.link();
                 let head = &heads[spread(link.key) as usize & (heads.len() - 1)];
-                // A reader on this slot now goes on in the new chain, and is told so by the new mark.
+                // A reader on this slot goes on in the new chain and arrives at the new marker.
                 entry.set_link(Link { key: link.key, next: head.load(Ordering::Relaxed) });
                 head.store(number, Ordering::Release);
                 number = link.next;
@@ -152,14 +156,14 @@ impl Table {
         self.level.store(level + 1, Ordering::Release);
     }
 
-    /// What the heads take, in bytes.
+    /// Bytes that the heads take.
     pub(crate) fn bytes(&self) -> usize {
         self.levels.iter().filter_map(OnceLock::get).map(|heads| size_of_val(&**heads)).sum()
     }
 }
 
 impl Stripe<'_> {
-    /// The entry of `key` with `value` in the chain.
+    /// The entry of `key` with `value`.
     pub(crate) fn find<'s>(&self, slab: &'s Slab, key: u32, value: u64) -> Option<&'s Entry> {
         let mut number = self.bucket.head.load(Ordering::Relaxed);
         while let Some(entry) = slab.slot(number).filter(|_| number & END == 0) {
@@ -172,15 +176,15 @@ impl Stripe<'_> {
         None
     }
 
-    /// Puts a filled slot at the front of the chain.
+    /// Links a filled slot at the front of the chain.
     pub(crate) fn insert(&self, key: u32, number: u32, entry: &Entry) {
         entry.set_link(Link { key, next: self.bucket.head.load(Ordering::Relaxed) });
         // Release, partner: the acquire of the head in `find`.
         self.bucket.head.store(number, Ordering::Release);
     }
 
-    /// Takes an entry out of the chain; answers its slot. Its own link stays as it is: readers who stand on it
-    /// find on.
+    /// Unlinks an entry and returns its slot. The entry keeps its own link for readers that are on
+    /// it.
     pub(crate) fn remove(&self, slab: &Slab, removed: &Entry) -> Option<u32> {
         let mut before: Option<&Entry> = None;
         let mut number = self.bucket.head.load(Ordering::Relaxed);
@@ -199,12 +203,12 @@ impl Stripe<'_> {
     }
 }
 
-/// The mark of a chain's end: sizes are powers of two, so that size + bucket names both.
+/// The nulls marker of a chain. Sizes are powers of two, so size + bucket names both.
 fn end_mark(buckets: usize, bucket: usize) -> u32 {
     END | (buckets + bucket) as u32
 }
 
-/// Spreads keys whose low bits are alike over the buckets (Fibonacci hashing).
+/// Spreads keys with equal low bits over the buckets (Fibonacci hashing).
 fn spread(key: u32) -> u32 {
     let product = u64::from(key).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     (product >> 32) as u32
@@ -214,7 +218,7 @@ fn spread(key: u32) -> u32 {
 mod tests {
     use super::*;
 
-    /// How many buckets there are, with so many entries in a cache that has room for `slots_max`.
+    /// Number of buckets after so many insertions into a table for `slots_max`.
     fn buckets(slots_max: usize, entries: u32) -> usize {
         let (slab, table) = (Slab::new(slots_max), Table::new(slots_max));
         for key in 0..entries {
@@ -231,7 +235,7 @@ mod tests {
         assert_eq!(buckets(100_000, 0), 64);
         assert_eq!(buckets(100_000, 64), 64);
         assert_eq!(buckets(100_000, 65), 128);
-        // A bucket for each entry: chains do not grow.
+        // One bucket per entry.
         assert_eq!(buckets(100_000, 50_000), 65_536);
         assert_eq!(buckets(100_000, 100_000), 65_536);
         assert_eq!(buckets(1 << 17, 1 << 17), 1 << 17);

@@ -33,7 +33,7 @@ fn a_reader_never_takes_a_slot_in_another_life_for_what_it_looked_for() {
         };
         if cache.delete_or_get(1, 10).is_none() {
             assert_eq!(cache.insert(2, 20, true), Inserted::Yes);
-            let entry = cache.get(2, 20).expect("nobody deletes it");
+            let entry = cache.get(2, 20).expect("no thread deletes it");
             assert_eq!((entry.key(), entry.value()), (2, 20));
         }
         reader.join().unwrap();
@@ -139,11 +139,11 @@ impl Sharing {
         found.is_some()
     }
 
-    /// Is a user no longer; answers whether that was the end of the block.
+    /// Stops being a user. Returns whether the block was freed.
     fn leave(&self) -> bool {
         let left = self.cache.leave(KEY, BLOCK, |is_hidden| {
             let mut users = self.users.lock().unwrap();
-            assert!(*users > 0, "somebody leaves a block that is gone");
+            assert!(*users > 0, "a thread leaves a block that is free");
             Ok::<_, Infallible>(match (*users, is_hidden) {
                 (1, hidden) => {
                     *users -= u32::from(hidden);

@@ -123,7 +123,7 @@ fn an_entry_that_was_touched_outlives_one_that_was_not() {
         cache.insert(number, 0, true);
     }
     assert_eq!(cache.shrink(0), 0);
-    cache.shrink(50); // the hand has been around once: nobody is referenced any more
+    cache.shrink(50); // after one round of the hand no entry is referenced
     let survivors: Vec<u32> = (0..100).filter(|&number| cache.get(number, 0).is_some()).collect();
     let kept = *survivors.last().expect("half are left");
     cache.get(kept, 0).expect("it survived").touch();
