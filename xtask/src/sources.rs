@@ -82,7 +82,8 @@ pub(crate) fn prints(metadata: &Metadata) -> Findings {
     let mut findings = Findings::new();
     for file in source_files(metadata) {
         let below = file.strip_prefix(&metadata.workspace_root).unwrap_or(&file);
-        let is_product = below.iter().any(|part| part == "src") && !below.starts_with("crates/testing");
+        let is_product = below.iter().any(|part| part == "src")
+            && !["crates/testing", "lab"].iter().any(|not| below.starts_with(not));
         if !is_product || below.starts_with("xtask") || is_test_module(&file) {
             continue;
         }

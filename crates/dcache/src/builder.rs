@@ -7,10 +7,15 @@ use std::marker::PhantomData;
 use std::time::{Duration, Instant};
 
 const MEBIBYTE: usize = 1 << 20;
-/// The least budget that leaves room for a walk's worth of entries.
-pub(crate) const BUDGET_MIN: usize = 64 << 10;
 /// Bytes per entry that the default quota of negative entries reckons with.
 const TYPICAL_ENTRY: usize = 124;
+
+impl<H: Handle> Dcache<H> {
+    /// Begins to set up a cache.
+    pub fn builder() -> Builder<H> {
+        Builder::new()
+    }
+}
 
 /// Sets up a [`Dcache`].
 pub struct Builder<H> {
@@ -38,7 +43,7 @@ impl<H: Handle> Builder<H> {
     /// The most bytes that the cache may use beside what users hold; 64 MiB unless set, 64 KiB at least. An entry
     /// takes about 124 bytes.
     pub fn memory(mut self, bytes: usize) -> Self {
-        self.memory = bytes.max(BUDGET_MIN);
+        self.memory = bytes.max(crate::core::BUDGET_MIN);
         self
     }
 

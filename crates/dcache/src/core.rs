@@ -56,6 +56,9 @@ const ENTRIES_A_STRIPE: usize = 16;
 #[repr(align(64))]
 struct DirLock(Mutex<()>);
 
+/// The least budget that leaves room for a walk's worth of entries.
+pub(crate) const BUDGET_MIN: usize = 64 << 10;
+
 /// What a cache is built with.
 pub(crate) struct Config {
     pub(crate) budget: usize,

@@ -1,6 +1,5 @@
 //! The public face of the cache: entries by reference instead of by number.
 
-use crate::builder::BUDGET_MIN;
 use crate::core::Core;
 use crate::hash::name::{INLINE, Text};
 use crate::lookup::fill::Known;
@@ -11,22 +10,12 @@ use crate::mutate::complete::Gathering;
 use crate::reclaim::epoch::Pin;
 use crate::table::id::Id;
 use crate::{
-    Builder, Child, DentryId, DentryRef, Fill, Handle, Kind, MemoryStats, Reason, Seen, Stats, Stopped, Walk,
+    Child, Dcache, DentryId, DentryRef, Fill, Handle, Kind, MemoryStats, Reason, Seen, Stats, Stopped, Walk,
     WalkOptions,
 };
 use std::{fmt, time::Instant};
 
-/// A cache of directory entries. See the [crate's text](crate).
-pub struct Dcache<H: Handle> {
-    pub(crate) core: Core<H>,
-}
-
 impl<H: Handle> Dcache<H> {
-    /// Begins to set up a cache.
-    pub fn builder() -> Builder<H> {
-        Builder::new()
-    }
-
     /// The root directory. Costs nothing.
     #[inline]
     pub fn root(&self) -> DentryRef<'_, H> {
@@ -385,7 +374,7 @@ impl<H: Handle> Dcache<H> {
     /// Sets another [budget](Builder::memory) and evicts what is over it. The parts that are made once stay as large as the
     /// first one made them: the path cache and the quota of negative entries.
     pub fn set_memory(&self, bytes: usize) {
-        self.core.memory.set_budget(bytes.max(BUDGET_MIN));
+        self.core.memory.set_budget(bytes.max(crate::core::BUDGET_MIN));
         self.core.trim();
     }
 

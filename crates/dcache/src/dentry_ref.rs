@@ -1,7 +1,14 @@
 //! A held entry.
 
-use crate::{Dcache, DentryId, Handle, Kind, table::id::Id};
+use crate::core::Core;
+use crate::table::id::Id;
+use crate::types::{DentryId, Handle, Kind};
 use std::{fmt, sync::Arc};
+
+/// A cache of directory entries. See the [crate's text](crate).
+pub struct Dcache<H: Handle> {
+    pub(crate) core: Core<H>,
+}
 
 /// A counted reference to an entry. While it lives the entry is neither evicted nor reused (G6), also if its name
 /// is unlinked. Dropping it is `dput`.

@@ -104,6 +104,7 @@ mod core;
 mod counters;
 mod dcache;
 mod dentry_ref;
+mod ends;
 mod expiry;
 mod hash;
 mod lookup;
@@ -117,9 +118,8 @@ mod table;
 mod types;
 
 pub use builder::Builder;
-pub use dcache::{Completion, Dcache};
-pub use dentry_ref::{DentryRef, OwnedDentry};
+pub use dcache::Completion;
+pub use dentry_ref::{Dcache, DentryRef, OwnedDentry};
+pub use ends::{Stopped, Walk};
 pub use stats::{MemoryStats, Stats};
-pub use types::{
-    Child, DentryId, Fill, Handle, Kind, PrefetchMode, Reason, Seen, Stopped, Walk, WalkOptions,
-};
+pub use types::{Child, DentryId, Fill, Handle, Kind, PrefetchMode, Reason, Seen, WalkOptions};

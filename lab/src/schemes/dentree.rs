@@ -116,7 +116,8 @@ fn copy(name: &[u8], to: &mut [u8]) {
     } else if let (..=16, Some(first), Some(last)) = (len, name.first_chunk::<8>(), name.last_chunk::<8>()) {
         to[..8].copy_from_slice(first);
         to[len - 8..len].copy_from_slice(last);
-    } else if let (..=32, Some(first), Some(last)) = (len, name.first_chunk::<16>(), name.last_chunk::<16>()) {
+    } else if let (..=32, Some(first), Some(last)) = (len, name.first_chunk::<16>(), name.last_chunk::<16>())
+    {
         to[..16].copy_from_slice(first);
         to[len - 16..len].copy_from_slice(last);
     } else {
