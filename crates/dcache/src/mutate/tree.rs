@@ -268,7 +268,7 @@ impl<H: Handle> Core<H> {
             self.in_lookups.overtake(dir, &name);
             let old = self.find_locked(dir, &name);
             if child.ttl.is_some() {
-                // Once it has expired a scan from before this would be believed.
+                // A scan that has not seen it must not end in a complete directory, which has no time to live.
                 self.dentry(dir).note_change();
             }
             let entry = Entry::positive(child, self.expiry.ask());

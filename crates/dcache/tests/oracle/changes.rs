@@ -119,8 +119,11 @@ impl<'w, H: Inode> Client<'w, H> {
         }
         let is_gone = old.is_some() && self.one_in(2);
         let new = (!is_gone).then(|| self.a_leaf());
+        // Seldom, so that lookups of others are under way when the name changes.
         let victim = self
-            .look_up(&place.entry, dir, number, false)
+            .one_in(3)
+            .then(|| self.look_up(&place.entry, dir, number, false))
+            .flatten()
             .filter(|victim| old.as_ref().is_some_and(|old| old.ino() == victim.handle().ino()));
         let may_wait = dir.is_timed && old.is_some() && !*place.is_believed;
         let cache = &self.world.cache;
@@ -186,7 +189,7 @@ impl<'w, H: Inode> Client<'w, H> {
         if place.node().is_some() {
             return None;
         }
-        let made = self.world.new_dir(self.one_in(4), !self.one_in(3), dir);
+        let made = self.world.new_dir(self.world.expires && self.one_in(4), !self.one_in(8), dir);
         match self.random(6) {
             0 => self.set(&mut place, Some(Node::Dir(made)), "told by invalidate", |place| {
                 self.world.cache.invalidate(&place.entry, &name(place.number));
@@ -291,6 +294,9 @@ impl<'w, H: Inode> Client<'w, H> {
         let Some(_removed) = dir.removed.try_read().ok().filter(|removed| !**removed) else { return };
         let Some(entry) = self.entry_in(dir, Structure::Shared) else { return };
         let (cache, search) = (&self.world.cache, !dir.search.now());
+        if !search && !self.one_in(if dir.is_root() { 16 } else { 4 }) {
+            return;
+        }
         self.world.change("set_search", |op| {
             self.world.set(&dir.search, search, op);
             self.dawdle();

@@ -3,7 +3,7 @@
 use crate::judge::{Answer, Floor, Part, Question, View, What, Who};
 use crate::truth::{CROWD, Dir, LENGTHS, Node, name};
 use crate::world::{Inode, World, kind_of};
-use dentree_dcache::{Child, DentryId, DentryRef, Fill, Kind, Seen, Walk, WalkOptions};
+use dentree_dcache::{Child, DentryId, DentryRef, Fill, Kind, Reason, Seen, Walk, WalkOptions};
 use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -63,10 +63,11 @@ impl<'w, H: Inode> Client<'w, H> {
             39..=42 => self.look(),
             43..=47 => self.fill(),
             48..=54 => self.gather(),
-            55..=57 => self.forget(),
-            58..=59 => self.crowd(),
-            60..=61 => self.examine_held(),
-            _ => self.keep_house(),
+            55..=56 => self.forget(),
+            57 if self.one_in(4) => self.crowd(),
+            58..=59 => self.examine_held(),
+            60 => self.keep_house(),
+            _ => self.walk(),
         }
         self.world.end(self.number);
     }
@@ -152,7 +153,7 @@ impl<'w, H: Inode> Client<'w, H> {
             let end = parts.last().map_or(0, |part: &Part| part.end);
             path.truncate(end);
         }
-        let who = [Who::Superuser, Who::Nobody, Who::Nobody, Who::Asked][self.random(4)];
+        let who = [Who::Superuser, Who::Superuser, Who::Nobody, Who::Asked][self.random(4)];
         let keep_last_link = self.one_in(2);
         Question { path, parts, keep_last_link, who, floor: Floor::Root, low: 0, high: 0 }
     }
@@ -171,6 +172,13 @@ impl<'w, H: Inode> Client<'w, H> {
     fn walk(&mut self) {
         let (entry, start) = self.held();
         let mut question = self.question(&start);
+        // Walks that are repeated take other ways than the first.
+        for _ in 0..1 + self.random(6) {
+            self.walk_from(&entry, &start, &mut question);
+        }
+    }
+
+    fn walk_from(&mut self, entry: &DentryRef<'w, H>, start: &Arc<Dir>, question: &mut Question) {
         let below = self.held();
         let gone = self.ids.iter().find(|(id, _)| self.world.cache.get(*id).is_none()).map(|(id, _)| *id);
         let floor = match self.random(8) {
@@ -183,13 +191,18 @@ impl<'w, H: Inode> Client<'w, H> {
         let who = question.who;
         let may_search = |handle: &H| self.may_search(who, handle.ino());
         question.low = self.world.now();
-        let (answer, found) = if self.one_in(2) {
-            let walk = cache.walk(&entry, &question.path, options, may_search);
+        let (answer, end) = if self.one_in(2) {
+            let walk = cache.walk(entry, &question.path, options, may_search);
             let answer = Answer::of(&walk, H::ino, |found| found.handle().ino());
-            (answer, if let Walk::Found(found) = walk { Some(found) } else { None })
+            let end = match walk {
+                Walk::Found(found) => Some(found),
+                Walk::Negative { .. } => None,
+                Walk::Stopped(stopped) => Some(stopped.dir),
+            };
+            (answer, end)
         } else {
-            let walk = cache.find(&entry, &question.path, options, may_search);
-            (self.seen(&walk), None)
+            let walk = cache.find(entry, &question.path, options, may_search);
+            (self.seen(&walk), if let Walk::Stopped(stopped) = walk { Some(stopped.dir) } else { None })
         };
         question.high = self.world.now();
         question.floor = match floor {
@@ -198,11 +211,20 @@ impl<'w, H: Inode> Client<'w, H> {
             Some(_) if below.0.is_reachable() => Floor::At(below.1.ino),
             Some(_) => Floor::Unsure,
         };
-        self.judge(&question, &start, answer);
-        if let Some(found) = found {
-            self.examine(&found);
-            self.keep(found);
+        self.judge(question, start, answer);
+        let Some(end) = end else { return };
+        self.examine(&end);
+        let name_at = |at| match question.parts.iter().find(|part| part.begin == at)?.what {
+            What::Name(number) => Some(number),
+            _ => None,
+        };
+        // The next walk gets further.
+        if let Answer::Stopped { rest, why: Reason::Miss | Reason::Expired, .. } = answer
+            && let (Some(number), Some(dir)) = (name_at(rest), self.world.dir(end.handle().ino()))
+        {
+            self.look_up(&end, &dir, number, false);
         }
+        self.keep(end);
     }
 
     fn seen(&self, walk: &Walk<'_, H, Seen<H>>) -> Answer {
@@ -296,6 +318,10 @@ impl<'w, H: Inode> Client<'w, H> {
             // Behind the look at the truth: who sees it renamed, and this not, comes after the cache was told.
             let is_moving = slot.moving.load(Ordering::SeqCst);
             self.dawdle();
+            if self.one_in(64) {
+                // A file system may use the cache while it is asked.
+                self.world.cache.prune(4);
+            }
             match child {
                 _ if !must && self.one_in(32) => Err(()),
                 child if is_moving || !must && self.one_in(16) => Ok(Fill::NotCached(child)),
@@ -339,7 +365,8 @@ impl<'w, H: Inode> Client<'w, H> {
     /// Expires or forgets something.
     fn forget(&mut self) {
         let (cache, (entry, _)) = (&self.world.cache, self.held());
-        match self.random(8) {
+        match self.random(if self.world.expires { 8 } else { 32 }) {
+            0..=2 if !self.world.expires => {}
             0..=2 => drop(self.world.millis.fetch_add(self.random(30) as u64, Ordering::SeqCst)),
             _ => cache.invalidate(&entry, &name(self.a_name())),
         }
@@ -365,6 +392,8 @@ impl<'w, H: Inode> Client<'w, H> {
         let cache = &self.world.cache;
         assert_eq!(entry.kind(), kind_of(entry.handle().ino()));
         assert_eq!(entry.parent().kind(), Kind::Directory);
+        assert!(!entry.is_complete() || entry.kind() == Kind::Directory);
+        assert!([0, 1, 2, 31, 32, 33, 255, b"crowd".len()].contains(&entry.name().len()));
         let again = cache.get(entry.id());
         assert!(
             entry.is_negative() || again.is_some_and(|again| again == *entry),
@@ -400,8 +429,8 @@ impl<'w, H: Inode> Client<'w, H> {
     fn keep_house(&mut self) {
         let (cache, (entry, _)) = (&self.world.cache, self.held());
         match self.random(4) {
-            0 => drop(cache.prune(self.random(64))),
-            1 => drop(cache.prune_subtree(&entry)),
+            0 => drop(cache.prune(self.random(16))),
+            1 if self.one_in(4) => drop(cache.prune_subtree(&entry)),
             2 if self.one_in(8) => cache.shrink_to(self.random(self.world.budget)),
             _ => {
                 let stats = cache.stats();

@@ -46,6 +46,8 @@ pub struct World<H: Handle> {
     /// The time that times to live are measured in.
     pub millis: Arc<AtomicU64>,
     pub budget: usize,
+    /// Whether anything ever expires: walks are faster where nothing does, by other ways.
+    pub expires: bool,
     now: AtomicU64,
     /// Since when each thread has been in a call.
     active: Vec<AtomicU64>,
@@ -73,7 +75,7 @@ impl<H: Inode> World<H> {
         root.slots[CROWD].value.set(Some(Node::Dir(crowd)), &first, 0);
         let millis = Arc::new(AtomicU64::new(0));
         let hand = millis.clone();
-        let budget = [64 << 10, 192 << 10][seed as usize % 2];
+        let budget = [64 << 10, 1 << 20][seed as usize / 2 % 2];
         let cache = Dcache::builder()
             .memory(budget)
             .negatives(40)
@@ -89,6 +91,7 @@ impl<H: Inode> World<H> {
             done: AtomicBool::new(false),
             millis,
             budget,
+            expires: !seed.is_multiple_of(2),
             now: AtomicU64::new(1),
             active: (0..threads).map(|_| AtomicU64::new(u64::MAX)).collect(),
             next: AtomicU64::new(3 * ROOT),
