@@ -184,8 +184,7 @@ impl MbCache {
     ///
     /// - not hidden: with several users it takes one away; with one it changes nothing;
     /// - hidden (not to be found, no entry held): with one user it may free the block; with more it
-    ///   changes nothing,
-    ///   and the block can be found again.
+    ///   changes nothing, and the block can be found again.
     ///
     /// A thread becomes a user while it holds the entry, and only of a block that has a user. The
     /// caller must hold no entry of this pair, because `leave` waits for it.
