@@ -1,4 +1,4 @@
-//! What can go wrong in opening a device. Reads and writes themselves fail with [`std::io::Error`].
+//! Errors of opening a device. Reads and writes fail with [`std::io::Error`].
 
 use std::io;
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ pub enum Error {
     Open {
         /// The file asked for.
         path: PathBuf,
-        /// What it said.
+        /// Its reason.
         source: io::Error,
     },
     /// Another program has the file open for writing.
@@ -25,7 +25,7 @@ pub enum Error {
     Locked {
         /// The file asked for.
         path: PathBuf,
-        /// Who has it, where the system tells.
+        /// The writer, where the system tells.
         holder: Option<Holder>,
     },
     /// The path leads to something that holds no blocks.
@@ -36,7 +36,7 @@ pub enum Error {
         /// What it is.
         kind: &'static str,
     },
-    /// A part of a device that is not all there.
+    /// Part of the range is not on the device.
     #[error("{len} bytes at offset {start} are not all on the device, which has {size} bytes")]
     OutOfRange {
         /// First byte of the part.
@@ -71,7 +71,7 @@ pub enum Error {
     /// More than one partition could be meant.
     #[error("several ext file systems here; choose one with --partition N. Found:{found}")]
     SeveralExt {
-        /// Those that hold one.
+        /// The partitions with an ext superblock.
         found: Listing,
     },
     /// There is no partition of that number.

@@ -1,14 +1,14 @@
-//! A device that fails when it is told to.
+//! A device with injected faults.
 
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::BlockDevice;
 
-/// What a device is asked to do.
+/// Kinds of requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Operation {
-    /// Read. Each part of a vectored request counts by itself, here and in `Write`.
+    /// Read. Each part of a vectored request counts, here and in `Write`.
     Read,
     /// Write.
     Write,
@@ -16,16 +16,16 @@ pub enum Operation {
     Flush,
 }
 
-/// What happens instead.
+/// What an injected fault does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Failure {
-    /// Nothing is done, and the answer is `EIO`: a broken disk.
+    /// Does nothing and returns `EIO`: a broken disk.
     Io,
-    /// Nothing is done, and the answer is `ENOSPC`: the file below is sparse, and its disk full.
+    /// Does nothing and returns `ENOSPC`: the disk under a sparse file is full.
     NoSpace,
-    /// The first half of the bytes is moved, and the answer is `EIO`. A flush has no halves: as [`Io`](Failure::Io).
+    /// Moves the first half of the bytes and returns `EIO`. For a flush as [`Io`](Failure::Io).
     Short,
-    /// Nothing is done, and the answer is that all went well: a disk that lies about flushes, or a write that went astray. A read
+    /// Does nothing and returns success: a lost write, or a disk that ignores flushes. A read
     /// leaves the buffer as it was.
     Ignored,
 }
@@ -33,19 +33,19 @@ pub enum Failure {
 /// Which requests fail, and how.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Fault {
-    /// The requests that are counted.
+    /// Which requests count.
     pub operation: Operation,
-    /// How many of them succeed first.
+    /// Number of requests that succeed first.
     pub after: u64,
-    /// How many fail then, one after the other; `u64::MAX` for all.
+    /// Number of requests that fail after those; `u64::MAX` for all.
     pub times: u64,
     /// How they fail.
     pub failure: Failure,
 }
 
-/// A device that passes requests on, but for those that are to fail.
+/// A device that passes requests on and fails the chosen ones.
 ///
-/// Over a [`RecordingDevice`](crate::RecordingDevice) an ignored flush leaves its writes in flight, as a lying disk does.
+/// Over a [`RecordingDevice`](crate::RecordingDevice) an ignored flush leaves its writes in flight.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -71,22 +71,23 @@ struct State {
 }
 
 impl FaultDevice {
-    /// Passes everything on to `device` until told otherwise.
+    /// Passes every request on to `device`.
     pub fn new(device: Arc<dyn BlockDevice>) -> Self {
         FaultDevice { device, state: Mutex::default() }
     }
 
-    /// Lets requests fail from now on. Several faults count each by itself; where two would strike at once, the one given first does.
+    /// Injects a fault. Each fault counts its own requests; of two that apply at once the older one
+    /// does.
     pub fn inject(&self, fault: Fault) {
         self.state().faults.push(fault);
     }
 
-    /// Forgets all faults: the disk has been replaced.
+    /// Removes all faults: the disk is replaced.
     pub fn heal(&self) {
         self.state().faults.clear();
     }
 
-    /// How many requests have been made to fail so far. A test that injects a fault checks that it was met.
+    /// Number of requests that failed so far. A test checks with it that its fault was met.
     pub fn injected(&self) -> u64 {
         self.state().injected
     }
@@ -95,7 +96,7 @@ impl FaultDevice {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts a request; tells whether it fails.
+    /// Counts a request. Returns how it fails, if it does.
     fn strike(&self, operation: Operation) -> Option<Failure> {
         let mut state = self.state();
         let mut struck = None;
@@ -116,7 +117,7 @@ fn io_error() -> io::Error {
     rustix::io::Errno::IO.into()
 }
 
-/// The answer of a request that fails; `half` moves the first half of its bytes.
+/// The result of a request that fails; `half` moves the first half of its bytes.
 fn answer(failure: Failure, half: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
     match failure {
         Failure::Io => Err(io_error()),
@@ -175,8 +176,8 @@ mod tests {
     fn only_the_requests_that_are_meant_fail() {
         let (device, memory) = device();
         device.inject(fault(Operation::Write, 2, 2, Failure::Io));
-        let answers: Vec<bool> = (0..6).map(|at| device.write_at(at, &[1]).is_ok()).collect();
-        assert_eq!(answers, [true, true, false, false, true, true]);
+        let results: Vec<bool> = (0..6).map(|at| device.write_at(at, &[1]).is_ok()).collect();
+        assert_eq!(results, [true, true, false, false, true, true]);
         assert_eq!(memory.to_vec()[..6], [1, 1, 0, 0, 1, 1]);
         assert!(device.read_at(0, &mut [0]).is_ok() && device.flush().is_ok());
         assert_eq!(device.injected(), 2);

@@ -1,12 +1,14 @@
-//! A device in a file or on a block device of the system.
+//! A device in a file, or a block device of the system.
 //!
-//! Locking. Opening to write takes `flock(LOCK_EX)`, so that a second writer is refused by name. `flock` and not a
-//! record lock, because it is what systemd, udev and util-linux use to keep off a block device. A block device
-//! is also opened `O_EXCL`, by which the kernel refuses one that is mounted. A loop device locks nothing: where the system shows one
-//! that may write to the file, opening to write is refused as well.
-//! Opening to read takes no lock and asks for none: one may always look. What a reader sees while somebody writes (this
-//! program, a loop mount, a virtual machine, which takes no lock that can be seen) is the file as
-//! it is at each read, which need not fit together; checksums then name what does not.
+//! # Locking
+//! Opening for writing takes `flock(LOCK_EX)`: the lock that systemd, udev and util-linux use to
+//! reserve a block device. A block device is also opened with `O_EXCL`, which the kernel refuses
+//! for a mounted one. A loop device takes no lock; a file with a writable loop device is refused
+//! where sysfs shows it.
+//!
+//! Opening for reading takes no lock. During writes (by this program, a loop mount, or a virtual
+//! machine that takes no lock) each read returns the file as it is at that moment. Reads need not
+//! be consistent with each other; checksums detect it.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, IoSlice, IoSliceMut, Seek, SeekFrom};
@@ -24,43 +26,43 @@ use crate::pool::{Job, ReaderPool};
 use crate::ring::Ring;
 use crate::{BlockDevice, Done, Error, check_range};
 
-/// What a device is opened for.
+/// How a device is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// Reading only; takes no lock.
+    /// For reading; takes no lock.
     ReadOnly,
-    /// Reading and writing, as the only writer.
+    /// For reading and writing, as the only writer.
     ReadWrite,
 }
 
-/// A regular file or a block device of the system, read and written at any offset without a lock.
+/// A regular file or block device of the system; positioned access without a lock.
 ///
-/// Reads that are [submitted](BlockDevice::submit) are made at once where the system has the bytes in memory: to hand them to somebody else
-/// would take longer. The others go to a [`Queue`] that starts when first needed.
+/// Reads that are [submitted](BlockDevice::submit) are made at once where the page cache has the
+/// bytes: passing them to a thread takes longer. Others go to a [`Queue`] that starts on first use.
 pub struct FileDevice {
     file: Arc<File>,
     path: PathBuf,
     size: u64,
     access: Access,
-    /// The system can write without keeping a copy, as far as is known.
+    /// Whether uncached writes work, as far as is known.
     #[cfg_attr(not(target_os = "linux"), expect(dead_code))]
     writes_out: AtomicBool,
-    /// What was asked for.
+    /// The queue that was asked for.
     queue: Queue,
-    /// Also what the system has in memory goes to the queue.
+    /// Cached bytes go through the queue, too.
     queues_all: bool,
-    /// `None` where there is no ring, or there should be none.
+    /// `None`: no ring is available, or none is wanted.
     ring: OnceLock<Option<Ring>>,
     pool: ReaderPool,
 }
 
-/// Who makes the reads that are [submitted](BlockDevice::submit) to a file.
+/// What makes the reads that are [submitted](BlockDevice::submit) to a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Queue {
-    /// The kernel, by io_uring; and threads where it has none or refuses it to this process.
+    /// io_uring; threads where the kernel has none or denies it to this process.
     #[default]
     Ring,
-    /// Threads that block.
+    /// Threads with blocking reads.
     Threads,
 }
 
@@ -68,8 +70,8 @@ impl FileDevice {
     /// Opens `path`.
     ///
     /// # Errors
-    /// [`Error::Locked`] where it is to be written and another program writes it, [`Error::NotADevice`] for
-    /// directories, pipes and the like, and else [`Error::Open`].
+    /// [`Error::Locked`] where it is to be written and another program writes it,
+    /// [`Error::NotADevice`] for directories, pipes and the like, and else [`Error::Open`].
     ///
     /// ```
     /// use dentree_blockdev::{Access, BlockDevice, FileDevice};
@@ -119,29 +121,29 @@ impl FileDevice {
         })
     }
 
-    /// The same device, whose submitted reads are all made by `queue`, also those of what the system has in memory.
+    /// The same device with all submitted reads made by `queue`, cached bytes included.
     pub fn with_queue(mut self, queue: Queue) -> Self {
         self.queue = queue;
         self.queues_all = true;
         self
     }
 
-    /// Fills `buf` if the system has all of it in memory; else there may be anything in it.
+    /// Fills `buf` if the page cache has all of it. Otherwise its content is unspecified.
     fn read_from_memory(&self, offset: u64, buf: &mut [u8]) -> bool {
         let wanted = buf.len();
         let read = preadv2(&self.file, &mut [IoSliceMut::new(buf)], offset, ReadWriteFlags::NOWAIT);
-        // Where it would have to wait, or does not know how not to, the queue says what is wrong, if anything.
+        // If it would block or is not supported, the queue makes the read and reports errors.
         read == Ok(wanted)
     }
 
-    /// Who makes submitted reads here. Starts the ring where one is asked for.
+    /// The queue in use. Starts the ring where one is asked for.
     pub fn queue(&self) -> Queue {
         if self.ring().is_some() { Queue::Ring } else { Queue::Threads }
     }
 
     fn ring(&self) -> Option<&Ring> {
         let start = || match self.queue {
-            // Refused for whatever reason: threads can always do it.
+            // Whatever the reason: threads always work.
             Queue::Ring => Ring::new(Arc::clone(&self.file)).ok(),
             Queue::Threads => None,
         };
@@ -163,17 +165,18 @@ impl FileDevice {
 }
 
 impl Drop for FileDevice {
-    /// Gives the lock back itself: others may have the file open yet, and with it the lock. A program that this one is starting has all
-    /// files of this one for a moment, and the kernel may let go of a read that has ended only after that.
+    /// Unlocks explicitly, because other references to the open file keep the lock: a child process
+    /// before its `exec`, or a finished read that the kernel has not released.
     fn drop(&mut self) {
         if self.access == Access::ReadWrite {
-            // What is left of an error is that the lock ends later.
+            // After an error the lock ends later.
             let _ = rustix::fs::flock(&self.file, FlockOperation::Unlock);
         }
     }
 }
 
-/// Whether `path` is a block device, and not a regular file. Looked at before opening: to open a pipe can wait for ever.
+/// Whether `path` is a block device, and not a regular file. Checked before opening, because
+/// opening a pipe can block.
 fn check_kind(path: &Path) -> Result<bool, Error> {
     let metadata = std::fs::metadata(path).map_err(|source| Error::Open { path: path.to_owned(), source })?;
     let kind = metadata.file_type();
@@ -200,7 +203,7 @@ fn lock(path: &Path, file: &File) -> Result<(), Error> {
         if let Some(holder) = found.and_then(|found| lock_holder(found.dev(), found.ino())) {
             return locked(Some(holder));
         }
-        // Who had it may have ended meanwhile.
+        // The holder may have ended meanwhile.
         taken = lock();
     }
     match taken {
@@ -210,7 +213,8 @@ fn lock(path: &Path, file: &File) -> Result<(), Error> {
     }
 }
 
-/// The loop device that writes to a file. One that was just unmounted may still be there for a moment, while somebody looks at it.
+/// The loop device that writes to a file. A loop device that was just unmounted may remain for a
+/// moment while another process reads it.
 fn loop_behind(file: &File) -> Option<Holder> {
     const PATIENCE: Duration = Duration::from_secs(1);
     const PAUSE: Duration = Duration::from_millis(20);
@@ -278,7 +282,7 @@ impl BlockDevice for FileDevice {
         write_pieces(offset, bufs, |offset, bufs| {
             if self.writes_out.load(Relaxed) {
                 match rustix::io::pwritev2(&self.file, bufs, offset, DONTCACHE) {
-                    // An older kernel, or a file system that always keeps a copy.
+                    // An older kernel, or a file system without uncached writes.
                     Err(Errno::OPNOTSUPP | Errno::INVAL | Errno::NOSYS) => {
                         self.writes_out.store(false, Relaxed);
                     }
@@ -289,13 +293,13 @@ impl BlockDevice for FileDevice {
         })
     }
 
-    /// Holes of the file are filled with zeros. Space that is taken and not written (`fallocate`) is a hole in this sense: the system keeps a
-    /// record of that, too, which changes with the first write.
+    /// Fills holes with zeros. Unwritten extents (`fallocate`) count as holes: the first write
+    /// converts them, which changes metadata.
     #[cfg(target_os = "linux")]
     fn fill_holes(&self, offset: u64, len: u64) -> io::Result<()> {
         self.check_write(offset, len)?;
         let (mut at, end) = (offset, offset + len);
-        // Where the system cannot tell, the space is taken with the first write, as everywhere else.
+        // Where the system cannot tell, the first write allocates.
         while let Ok(hole) = rustix::fs::seek(&self.file, rustix::fs::SeekFrom::Hole(at)) {
             if hole >= end {
                 break;
@@ -314,7 +318,7 @@ impl BlockDevice for FileDevice {
         Ok(())
     }
 
-    /// In a file, a hole; on a disk, a discard.
+    /// Punches a hole in a file; discards on a disk.
     #[cfg(target_os = "linux")]
     fn discard(&self, offset: u64, len: u64) -> io::Result<()> {
         use rustix::fs::{FallocateFlags, fallocate};
@@ -344,7 +348,8 @@ impl BlockDevice for FileDevice {
     }
 }
 
-/// Writes all of `bufs` at `offset` by a system call that may write fewer bytes than it is given, and takes so many slices.
+/// Writes all of `bufs` at `offset`, by a system call that may write less and takes a limited
+/// number of slices.
 #[cfg(target_os = "linux")]
 fn write_pieces(
     mut offset: u64,
@@ -369,17 +374,18 @@ fn write_pieces(
     Ok(())
 }
 
-/// `RWF_DONTCACHE`, of Linux 6.14: write through the page cache, begin to write to the disk at once, and give the pages back when they are there.
+/// `RWF_DONTCACHE` of Linux 6.14: writes through the page cache, starts writeback at once, and
+/// drops the pages after it.
 ///
-/// 256 MiB in pieces of 8 MiB into a sparse file on ext4, and a flush, took a third to a tenth of the time that it takes without: the disk
-/// works meanwhile, and a few pages serve for all of it where the system would have to find a fresh one for each.
+/// 256 MiB in pieces of 8 MiB into a sparse file on ext4 with a flush take a third to a tenth of
+/// the time of cached writes: the disk works meanwhile, and a few pages are reused.
 #[cfg(target_os = "linux")]
 const DONTCACHE: ReadWriteFlags = ReadWriteFlags::from_bits_retain(0x80);
 
-/// So many zeros are written at a time.
+/// Zeros written at a time.
 #[cfg(target_os = "linux")]
 const ZEROS: usize = 1 << 20;
 
-/// How many slices one `preadv` takes.
+/// Slices that one `preadv` takes.
 #[cfg(target_os = "linux")]
 const IOV_MAX: usize = 1024;

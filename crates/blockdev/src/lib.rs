@@ -1,7 +1,8 @@
-//! Where blocks live: files, memory, parts of other devices, and devices that misbehave on purpose.
+//! Block devices: files, memory, parts of other devices, and devices with faults for tests.
 //!
-//! Everything above reads and writes through [`BlockDevice`]: positioned access by many threads at once, and
-//! [`submit`](BlockDevice::submit) where one thread wants many reads in flight. A device keeps no position and no cache.
+//! All crates above read and write through [`BlockDevice`]: positioned access by many threads at
+//! once, and [`submit`](BlockDevice::submit) for many reads in flight. A device has no position and
+//! no cache.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -61,13 +62,12 @@ pub use recording::{Recording, RecordingDevice, Replay, SECTOR, Step, Survivors}
 pub use slice::Slice;
 pub use slow::SlowDevice;
 
-/// A device of bytes that can be read and written at any offset by many threads at once.
+/// A device of bytes with positioned access by many threads at once.
 ///
-/// Offsets and lengths are bytes. Reads and writes are complete or fail: a device never moves fewer bytes
-/// than asked. An access that reaches past [`size`](BlockDevice::size) fails with
-/// [`io::ErrorKind::UnexpectedEof`], see [`check_range`].
+/// Offsets and lengths are in bytes. Reads and writes are complete or fail. An access past
+/// [`size`](BlockDevice::size) fails with [`io::ErrorKind::UnexpectedEof`], see [`check_range`].
 pub trait BlockDevice: Send + Sync + 'static {
-    /// The length of the device in bytes. It does not change while the device is open.
+    /// Length of the device in bytes. Constant while the device is open.
     fn size(&self) -> u64;
 
     /// Fills `buf` from the bytes at `offset`.
@@ -76,12 +76,12 @@ pub trait BlockDevice: Send + Sync + 'static {
     /// Writes `buf` at `offset`.
     fn write_at(&self, offset: u64, buf: &[u8]) -> io::Result<()>;
 
-    /// Returns once every write that was answered before is on stable storage.
+    /// Returns when every write that returned before is on stable storage.
     fn flush(&self) -> io::Result<()>;
 
-    /// Fills `bufs`, one after the other, from the bytes at `offset`, in one request where the device can.
+    /// Fills `bufs` in order from the bytes at `offset`, in one request where the device can.
     ///
-    /// The buffers are filled; what the slices in `bufs` point at afterwards is not promised.
+    /// The slices in `bufs` may point elsewhere afterwards.
     fn read_vectored_at(&self, mut offset: u64, bufs: &mut [IoSliceMut<'_>]) -> io::Result<()> {
         check_range(offset, total_len(bufs.iter().map(|buf| buf.len()))?, self.size())?;
         for buf in bufs {
@@ -91,7 +91,7 @@ pub trait BlockDevice: Send + Sync + 'static {
         Ok(())
     }
 
-    /// Writes `bufs`, one after the other, at `offset`, in one request where the device can.
+    /// Writes `bufs` in order at `offset`, in one request where the device can.
     fn write_vectored_at(&self, mut offset: u64, bufs: &[IoSlice<'_>]) -> io::Result<()> {
         check_range(offset, total_len(bufs.iter().map(|buf| buf.len()))?, self.size())?;
         for buf in bufs {
@@ -101,21 +101,22 @@ pub trait BlockDevice: Send + Sync + 'static {
         Ok(())
     }
 
-    /// As [`write_vectored_at`](BlockDevice::write_vectored_at), for much that nobody is about to read: where it can, the device begins to bring
-    /// it to stable storage at once, and keeps no copy in memory. Only a [`flush`](BlockDevice::flush) says that it is there.
+    /// As [`write_vectored_at`](BlockDevice::write_vectored_at), for large data that is not read
+    /// again soon: where the device can, it starts writeback at once and keeps no copy in memory.
+    /// Durable only after [`flush`](BlockDevice::flush).
     fn write_out_at(&self, offset: u64, bufs: &[IoSlice<'_>]) -> io::Result<()> {
         self.write_vectored_at(offset, bufs)
     }
 
-    /// Takes the space for `len` bytes at `offset` where the medium has none for them yet, as in a sparse file: who writes there later writes
-    /// those bytes and nothing else. What can be read there stays as it is. Nobody may write there meanwhile. Where a device cannot tell,
-    /// it does nothing.
+    /// Allocates space for `len` bytes at `offset` where the medium has none, as in a sparse file,
+    /// so that later writes only write data. The content does not change. No thread may write there
+    /// meanwhile. A device that cannot tell does nothing.
     fn fill_holes(&self, offset: u64, len: u64) -> io::Result<()> {
         check_range(offset, len, self.size())
     }
 
-    /// Gives the space for `len` bytes at `offset` back to the medium: its content is not needed any more. It reads
-    /// as what was there, as zeros, or as anything else, until it is written again.
+    /// Gives the space of `len` bytes at `offset` back to the medium. Their content is unspecified
+    /// until written again.
     ///
     /// # Errors
     /// [`io::ErrorKind::Unsupported`] where the medium takes nothing back.
@@ -124,24 +125,25 @@ pub trait BlockDevice: Send + Sync + 'static {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// Begins to fill `buf` from the bytes at `offset`, and calls `done` with it, or with why it is not filled.
+    /// Starts filling `buf` from the bytes at `offset`, and calls `done` with the buffer or the
+    /// error.
     ///
-    /// Reads end in no particular order, but none is begun before those that were submitted earlier. `done` is called once, by any
-    /// thread, maybe before this returns: it must be short. Where the device is dropped first it is called with an error, unless the read
-    /// has begun. Where a device has nothing better, the read is made here.
+    /// Reads start in the order of submission and end in any order. `done` is called once, by any
+    /// thread, perhaps before this returns: it must be short. A read that has not started when the
+    /// device is dropped ends with an error. The default makes the read here.
     fn submit(self: Arc<Self>, offset: u64, mut buf: Vec<u8>, done: Done) {
         let read = self.read_at(offset, &mut buf);
         done(read.map(|()| buf));
     }
 }
 
-/// Who is told that a read has ended, see [`BlockDevice::submit`].
+/// Called when a read has ended, see [`BlockDevice::submit`].
 pub type Done = Box<dyn FnOnce(io::Result<Vec<u8>>) + Send>;
 
-/// Refuses an access of `len` bytes at `offset` that reaches past the `size` of a device.
+/// Checks that `len` bytes at `offset` are within the `size` of a device.
 ///
 /// # Errors
-/// [`io::ErrorKind::UnexpectedEof`], naming the three numbers.
+/// [`io::ErrorKind::UnexpectedEof`] with the three numbers.
 pub fn check_range(offset: u64, len: u64, size: u64) -> io::Result<()> {
     match offset.checked_add(len) {
         Some(end) if end <= size => Ok(()),

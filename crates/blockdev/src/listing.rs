@@ -2,18 +2,18 @@
 
 use std::fmt;
 
-/// One partition, as its table describes it.
+/// A partition, as its table describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Partition {
-    /// What the system calls it: 1 for `sda1`. Logical partitions begin at 5.
+    /// The system's number: 1 for `sda1`. Logical partitions start at 5.
     pub number: u32,
     /// First byte on the device.
     pub start: u64,
-    /// Length in bytes. A table may promise more than the device has.
+    /// Length in bytes, which may exceed the device.
     pub len: u64,
     /// `0x83` in an MBR, the type GUID in a GPT.
     pub kind: String,
-    /// The label a GPT gives it; else empty.
+    /// The label in a GPT; else empty.
     pub name: String,
 }
 
@@ -28,7 +28,7 @@ impl fmt::Display for Partition {
     }
 }
 
-/// Partitions in an error message, one a line.
+/// Partitions in an error message, one per line.
 #[derive(Debug)]
 pub struct Listing(pub Vec<Partition>);
 

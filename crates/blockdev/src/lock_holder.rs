@@ -1,4 +1,5 @@
-//! Who writes to a file: what `/proc/locks` tells of those who lock it, and `/sys/block` of loop devices, which do not.
+//! Finds the writer of a file: the holder of its lock by `/proc/locks`, loop devices (which take
+//! none) by `/sys/block`.
 
 use rustix::fs::{major, minor};
 use std::fmt;
@@ -6,7 +7,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// Who has a file for writing.
+/// The writer of a file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Holder {
     /// A process that has an exclusive `flock` on it.
@@ -30,7 +31,8 @@ impl fmt::Display for Holder {
     }
 }
 
-/// The process that has the file at `path` for writing. `None` where there is none, or the system does not tell.
+/// The process that has the file at `path` open for writing. `None`: no process, or the system does
+/// not tell.
 pub fn writer_of(path: &Path) -> Option<Holder> {
     let found = fs::metadata(path).ok()?;
     lock_holder(found.dev(), found.ino())
@@ -44,8 +46,8 @@ pub(crate) fn lock_holder(dev: u64, ino: u64) -> Option<Holder> {
     Some(Holder::Process { pid, name: name.map(|name| name.trim_end().to_owned()) })
 }
 
-/// Lines read `1: FLOCK  ADVISORY  WRITE 1234 08:01:5678 0 EOF`: device numbers in hex, inode in decimal. A process
-/// in another namespace shows as 0 or less.
+/// Lines read `1: FLOCK  ADVISORY  WRITE 1234 08:01:5678 0 EOF`: device numbers in hex, inode in
+/// decimal. A process in another namespace shows as 0 or less.
 fn holder_in(locks: &str, dev: u64, ino: u64) -> Option<u32> {
     let wanted = format!("{:02x}:{:02x}:{ino}", major(dev), minor(dev));
     locks.lines().find_map(|line| {
@@ -56,7 +58,7 @@ fn holder_in(locks: &str, dev: u64, ino: u64) -> Option<u32> {
     })
 }
 
-/// The loop device that writes to a file. `None` where there is none, or the system does not tell.
+/// The loop device that writes to a file. `None`: no device, or the system does not tell.
 pub(crate) fn loop_device(dev: u64, ino: u64) -> Option<Holder> {
     loop_device_in(Path::new("/sys/block"), dev, ino).map(Holder::LoopDevice)
 }

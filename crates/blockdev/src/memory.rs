@@ -48,7 +48,7 @@ impl BlockDevice for MemoryDevice {
 
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
         check_range(offset, buf.len() as u64, self.size)?;
-        // In range of a Vec, so it fits.
+        // Within the length of a Vec.
         let start = offset as usize;
         let bytes = self.bytes.read().unwrap_or_else(PoisonError::into_inner);
         buf.copy_from_slice(&bytes[start..start + buf.len()]);
@@ -67,7 +67,7 @@ impl BlockDevice for MemoryDevice {
         Ok(())
     }
 
-    /// What is given back reads as zeros.
+    /// Discarded bytes read as zeros.
     fn discard(&self, offset: u64, len: u64) -> io::Result<()> {
         check_range(offset, len, self.size)?;
         let (start, end) = (offset as usize, (offset + len) as usize);

@@ -1,6 +1,6 @@
-//! Counting what a device is asked for.
+//! Request counts of a device.
 //!
-//! All counts are relaxed atomics, two of them a request: they are statistics, and no decision hangs on them.
+//! All counts are relaxed atomics, two per request: they are statistics only.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::sync::Arc;
@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::{BlockDevice, Done, total_len};
 
-/// How many classes [`DeviceCounts`] sorts requests into by size.
+/// Number of size classes in [`DeviceCounts`].
 pub const SIZE_CLASSES: usize = 13;
 
-/// What a device has been asked for. A vectored request is one request.
+/// Requests of a device. A vectored request counts once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeviceCounts {
     /// Reads by size, see [`DeviceCounts::class_limit`].
@@ -27,7 +27,8 @@ pub struct DeviceCounts {
 }
 
 impl DeviceCounts {
-    /// The largest request in bytes of a class: 512, 1024, … 1 MiB, and `None` for the last, which takes all that is larger.
+    /// Largest request of a class in bytes: 512, 1024, … 1 MiB. `None` for the last class, which
+    /// has no limit.
     pub fn class_limit(class: usize) -> Option<u64> {
         (class + 1 < SIZE_CLASSES).then(|| 512 << class)
     }
@@ -69,7 +70,7 @@ impl Counters {
     }
 }
 
-/// A device that counts what it is asked for, also what then fails, and passes it on.
+/// A device that counts requests, failed ones included, and passes them on.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -89,12 +90,12 @@ pub struct MeteredDevice {
 }
 
 impl MeteredDevice {
-    /// Counts what `device` is asked for from now on.
+    /// Counts the requests to `device` from now on.
     pub fn new(device: Arc<dyn BlockDevice>) -> Self {
         MeteredDevice { device, counters: Counters::default() }
     }
 
-    /// The counts so far. Requests under way may show in one count and not yet in another.
+    /// The counts so far. A request in flight may be in one count and not yet in another.
     pub fn counts(&self) -> DeviceCounts {
         let load =
             |counters: &[AtomicU64; SIZE_CLASSES]| counters.each_ref().map(|count| count.load(Relaxed));

@@ -1,4 +1,4 @@
-//! Where there is no io_uring: on other systems, and under loom, which the library for it does not know.
+//! Stands in for io_uring on other systems and under loom, which its library does not support.
 
 use std::fs::File;
 use std::io;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::pool::Job;
 
-/// There is none.
+/// Never exists.
 pub(crate) enum Ring {}
 
 impl Ring {

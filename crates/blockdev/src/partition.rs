@@ -1,8 +1,9 @@
-//! Partition tables, and where on a disk the file system is.
+//! Partition tables, and the choice of the part that holds the file system.
 //!
-//! Records and checksums are the `gpt` crate's business; this file bounds what a hostile table may make it do, follows
-//! chains of extended partitions, and decides. As Linux does, it believes a GPT only under a protective MBR,
-//! numbers logical partitions from 5, and takes a sector of an MBR for 512 bytes. A GPT is looked for at 512, then 4096.
+//! The `gpt` crate checks records and checksums. This file bounds the work that a hostile table can
+//! cause, follows chains of extended partitions, and chooses. As Linux does, it accepts a GPT only
+//! under a protective MBR, numbers logical partitions from 5, and takes an MBR's sector as 512
+//! bytes. It looks for a GPT at 512, then at 4096.
 
 use std::io::{self, Read, Seek, SeekFrom};
 use std::sync::Arc;
@@ -25,10 +26,10 @@ pub enum Choice {
     Offset(u64),
 }
 
-/// The partitions of a device in the order of their tables. None where there is no table.
+/// The partitions of a device in the order of their tables; empty without a table.
 ///
 /// # Errors
-/// [`Error::PartitionTable`] where there is one that makes no sense, and [`Error::Read`].
+/// [`Error::PartitionTable`] for a damaged table, and [`Error::Read`].
 ///
 /// ```
 /// use dentree_blockdev::{MemoryDevice, partitions};
@@ -60,8 +61,9 @@ pub fn partitions(device: &dyn BlockDevice) -> Result<Vec<Partition>, Error> {
 /// Opens the part of `device` that `choice` means.
 ///
 /// # Errors
-/// Where it cannot be told, [`Error::NoExt`], [`Error::SeveralExt`] or [`Error::NoSuchPartition`] list what is there and
-/// say what to ask for; [`Error::OutOfRange`] where it begins behind the device's end; and those of [`partitions`].
+/// [`Error::NoExt`], [`Error::SeveralExt`] or [`Error::NoSuchPartition`], with the partitions
+/// found, where the choice is not unique; [`Error::OutOfRange`] for a start past the device's end;
+/// and those of [`partitions`].
 pub fn locate(device: Arc<dyn BlockDevice>, choice: Choice) -> Result<Slice, Error> {
     let size = device.size();
     match choice {
@@ -91,13 +93,13 @@ pub fn locate(device: Arc<dyn BlockDevice>, choice: Choice) -> Result<Slice, Err
     }
 }
 
-/// A partition that reaches past the device (an image cut short) is opened as far as it goes: much of it can still be read.
+/// Opens a partition up to the end of the device: an image may be cut short.
 fn open(device: Arc<dyn BlockDevice>, partition: &Partition) -> Result<Slice, Error> {
     let there = device.size().saturating_sub(partition.start);
     Slice::new(device, partition.start, partition.len.min(there))
 }
 
-/// Whether an ext2, ext3 or ext4 superblock stands where one would if a file system began at `start`.
+/// Whether a file system at `start` would have an ext2, ext3 or ext4 superblock.
 fn is_ext(device: &dyn BlockDevice, start: u64) -> Result<bool, Error> {
     /// `s_magic`, at 0x38 of the superblock, which is at 1024 of the file system.
     const MAGIC_AT: u64 = 1024 + 0x38;
@@ -112,10 +114,10 @@ fn is_ext(device: &dyn BlockDevice, start: u64) -> Result<bool, Error> {
 const SECTOR: u64 = 512;
 const PROTECTIVE: u8 = 0xEE;
 const EXTENDED: [u8; 3] = [0x05, 0x0F, 0x85];
-/// Linux makes at most this many partitions of a disk; a chain or a table that is longer is a trap.
+/// Linux's limit of partitions per disk. Bounds the work for a hostile chain or table.
 const MAX_PARTITIONS: usize = 256;
 
-/// The four records of the boot record in a sector. `None` where there is none.
+/// The four records of the boot record in a sector, if it has one.
 fn boot_record(device: &dyn BlockDevice, sector: u64) -> Result<Option<[PartRecord; 4]>, Error> {
     let offset = sector * SECTOR;
     if device.size() < offset + SECTOR {
@@ -134,7 +136,7 @@ fn boot_record(device: &dyn BlockDevice, sector: u64) -> Result<Option<[PartReco
     Ok(Some(records))
 }
 
-/// A record that describes a partition, its start counted from sector `base`.
+/// The partition that a record describes; its start counts from sector `base`.
 fn mbr_partition(record: &PartRecord, number: u32, base: u64) -> Option<Partition> {
     let used = record.os_type != 0 && record.lb_size != 0;
     (used && !EXTENDED.contains(&record.os_type)).then(|| Partition {
@@ -146,7 +148,8 @@ fn mbr_partition(record: &PartRecord, number: u32, base: u64) -> Option<Partitio
     })
 }
 
-/// Follows a chain of extended boot records. Each holds one partition, counted from itself, and a link, counted from the first.
+/// Follows a chain of extended boot records. Each has one partition, relative to itself, and a
+/// link, relative to the first.
 fn logical_partitions(device: &dyn BlockDevice, first: u64, found: &mut Vec<Partition>) -> Result<(), Error> {
     let mut number = found.iter().map(|partition| partition.number + 1).fold(5, u32::max);
     let mut seen = Vec::new();
@@ -158,7 +161,7 @@ fn logical_partitions(device: &dyn BlockDevice, first: u64, found: &mut Vec<Part
             return Err(Error::PartitionTable { table: "MBR", problem });
         }
         seen.push(sector);
-        // An extended partition may hold nothing at all.
+        // An extended partition may be empty.
         let Some(records) = boot_record(device, sector)? else { return Ok(()) };
         for record in &records {
             if let Some(partition) = mbr_partition(record, number, sector) {
@@ -174,12 +177,13 @@ fn logical_partitions(device: &dyn BlockDevice, first: u64, found: &mut Vec<Part
     Ok(())
 }
 
-/// Reads a GPT by the header at its place, or by the spare one at the end of the device.
+/// Reads a GPT by its header, or by the backup header at the end of the device.
 fn gpt_partitions(device: &dyn BlockDevice) -> Result<Vec<Partition>, Error> {
     let mut problem = "no GPT header under a protective MBR".to_owned();
     for (size, sector) in [(LogicalBlockSize::Lb512, 512), (LogicalBlockSize::Lb4096, 4096)] {
         let end = device.size() / sector * sector;
-        // The crate reads a header at the second sector of what it is given: begin one before the spare header.
+        // The crate reads the header at the second sector of its input: start one sector before the
+        // backup.
         for base in [0, end.saturating_sub(2 * sector)] {
             let mut view = View { device, base, position: 0 };
             match gpt::header::read_header_from_arbitrary_device(&mut view, size) {
@@ -200,7 +204,7 @@ fn gpt_entries(
     header: &gpt::header::Header,
     size: LogicalBlockSize,
 ) -> Result<Vec<Partition>, String> {
-    // The crate takes the count at its word and no other size than 128.
+    // The crate trusts the count, and supports entries of 128 bytes only.
     if header.part_size != 128 || header.num_parts as usize > MAX_PARTITIONS {
         return Err(format!("{} entries of {} bytes in the header", header.num_parts, header.part_size));
     }
@@ -224,7 +228,7 @@ fn gpt_entries(
     Ok(found)
 }
 
-/// A device from `base` on, as something with a position.
+/// A device from `base` on, with a position.
 struct View<'a> {
     device: &'a dyn BlockDevice,
     base: u64,

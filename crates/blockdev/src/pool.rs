@@ -1,7 +1,7 @@
-//! Threads that make the reads which are not waited for, of devices whose only read is a blocking one.
+//! Threads for submitted reads of devices that only have blocking reads.
 //!
-//! Who protects what: `state` holds the jobs that no thread has taken, and the thread counts; a thread waits on `work`
-//! with `state` released. There is one lock, and no read is made and nobody called with it held.
+//! `state` (one mutex, a leaf) protects the jobs that no thread has taken and the thread counts. No
+//! read is made and no callback runs under it.
 
 use std::collections::VecDeque;
 use std::io;
@@ -10,10 +10,10 @@ use std::thread::{self, JoinHandle};
 
 use crate::Done;
 
-/// The blocking read that a pool's threads make.
+/// The blocking read that the threads make.
 pub(crate) type ReadAt = dyn Fn(u64, &mut [u8]) -> io::Result<()> + Send + Sync;
 
-/// Threads that make blocking reads. They start when first needed, and end with the pool.
+/// Threads that make blocking reads. They start on demand and end with the pool.
 pub(crate) struct ReaderPool {
     shared: Arc<Shared>,
     threads: Mutex<Vec<JoinHandle<()>>>,
@@ -36,14 +36,14 @@ struct State {
     closed: bool,
 }
 
-/// A read to be made.
+/// A queued read.
 pub(crate) struct Job {
     pub(crate) offset: u64,
     pub(crate) buf: Vec<u8>,
     pub(crate) done: Done,
 }
 
-/// More threads than this gain nothing on the devices a pool is for; more reads wait for the first to end.
+/// More threads gain nothing on the devices of a pool.
 pub(crate) const MAX_READERS: usize = 32;
 
 impl ReaderPool {
@@ -51,20 +51,20 @@ impl ReaderPool {
         ReaderPool::with_readers(MAX_READERS, read)
     }
 
-    /// With at most so many threads, one at least.
+    /// A pool of at most so many threads, and at least one.
     pub(crate) fn with_readers(most: usize, read: Box<ReadAt>) -> Self {
         let shared = Shared { read, most: most.max(1), state: Mutex::default(), work: Condvar::new() };
         ReaderPool { shared: Arc::new(shared), threads: Mutex::default() }
     }
 
-    /// Queues a read behind those that are waiting, and starts a thread where none is free to take it.
+    /// Queues a read, and starts a thread if no thread is idle.
     ///
-    /// With no thread at all and none to be had, the read is made here: slower, never lost.
+    /// Makes the read here if there is no thread and none can be started.
     pub(crate) fn submit(&self, job: Job) {
         let mut state = self.shared.lock();
         state.jobs.push_back(job);
         if state.jobs.len() <= state.idle || state.threads == self.shared.most {
-            // To wake nobody is a system call, too.
+            // A wake-up is a system call: save it without a waiter.
             let is_awaited = state.idle > 0;
             drop(state);
             if is_awaited {
@@ -136,9 +136,9 @@ impl Drop for ReaderPool {
         }
         let me = thread::current().id();
         for thread in self.lock_threads().drain(..) {
-            // Who is called with a read may have been the last to hold the device: that thread ends by itself.
+            // A callback may drop the last reference to the device: that thread cannot join itself.
             if thread.thread().id() != me {
-                // A thread that panicked has nothing left to end.
+                // A panic of a thread leaves nothing to clean up.
                 let _ = thread.join();
             }
         }
@@ -154,7 +154,7 @@ mod tests {
 
     #[test]
     fn as_many_reads_are_in_flight_as_there_may_be_threads() {
-        // No read ends before so many have begun.
+        // No read ends before so many have started.
         let barrier = Barrier::new(MAX_READERS);
         let pool = ReaderPool::new(Box::new(move |offset, buf| {
             barrier.wait();
@@ -168,9 +168,9 @@ mod tests {
             pool.submit(Job { offset, buf: vec![0], done: Box::new(done) });
         }
         drop(sender);
-        let mut answers: Vec<_> = receiver.iter().take(3 * MAX_READERS).collect();
-        answers.sort_unstable();
-        assert_eq!(answers, (0..3 * MAX_READERS as u64).map(|at| (at, vec![at as u8])).collect::<Vec<_>>());
+        let mut results: Vec<_> = receiver.iter().take(3 * MAX_READERS).collect();
+        results.sort_unstable();
+        assert_eq!(results, (0..3 * MAX_READERS as u64).map(|at| (at, vec![at as u8])).collect::<Vec<_>>());
     }
 
     #[test]
@@ -187,9 +187,9 @@ mod tests {
             let done = move |result: io::Result<_>| sender.send((offset, result.is_ok())).unwrap();
             pool.submit(Job { offset, buf: vec![0], done: Box::new(done) });
         }
-        let mut answers: Vec<_> = receiver.iter().take(3).collect();
-        answers.sort_unstable();
-        assert_eq!(answers, [(0, true), (1, false), (2, true)]);
+        let mut results: Vec<_> = receiver.iter().take(3).collect();
+        results.sort_unstable();
+        assert_eq!(results, [(0, true), (1, false), (2, true)]);
     }
 
     #[test]

@@ -1,24 +1,25 @@
-//! A device in memory that notes what is done to it, so that the power can be cut at any moment afterwards.
+//! A device in memory that records writes and flushes, to cut the power at any moment afterwards.
 //!
-//! What a power cut leaves. All that was written before the last flush is there. Of the writes since, each 512-byte
-//! sector by itself has arrived or not, in any order: the disk's cache may write one back long before another. Where
-//! several such writes went to one sector, it holds any of them or what was there before. A sector is never half written.
+//! After a power cut everything before the last flush is on the device. Of the writes since, each
+//! 512-byte sector has arrived or not, independently: a disk's cache writes back in any order. A
+//! sector with several such writes holds any of them, or the old content. Sectors are atomic.
 //!
-//! So a test runs its load once on a [`RecordingDevice`], takes the [`Recording`], and looks at as many cuts as it likes: a
-//! cut is a number of steps, and a choice of [what survives](Survivors) of the writes in flight.
+//! A test runs its load once on a [`RecordingDevice`], takes the [`Recording`], and inspects any
+//! number of cuts. A cut is a number of steps and a choice of [the writes in flight that
+//! survive](Survivors).
 
 use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::{BlockDevice, MemoryDevice, check_range};
 
-/// What a file system takes space in, in bytes: of so many together that are zero one cannot tell whether they are a hole.
+/// Allocation unit in bytes: a unit of zeros may be a hole.
 const HOLE: usize = 4096;
 
-/// What a disk writes whole or not at all, in bytes.
+/// Unit that a disk writes atomically, in bytes.
 pub const SECTOR: u64 = 512;
 
-/// Something that was done to a device.
+/// A recorded operation.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Step {
     /// These bytes were written.
@@ -28,13 +29,15 @@ pub enum Step {
         /// What.
         data: Vec<u8>,
     },
-    /// Everything written before has reached stable storage.
+    /// All earlier writes are on stable storage.
     Flush,
 }
 
-/// A device in memory that notes every write with its bytes, and every flush. Each part of a vectored write is a step of its own.
+/// A device in memory that records every write with its bytes, and every flush. Each part of a
+/// vectored write is a step.
 ///
-/// Steps are in one order that fits what each caller saw: a write that was answered before a flush began stands before it.
+/// The order of steps agrees with every caller: a write that returned before a flush started
+/// precedes it.
 ///
 /// ```
 /// use dentree_blockdev::{BlockDevice, RecordingDevice, Survivors};
@@ -58,7 +61,7 @@ pub enum Step {
 pub struct RecordingDevice {
     base: Vec<u8>,
     now: MemoryDevice,
-    /// Held while `now` is written, so that steps stand in the order in which they took effect.
+    /// Held while `now` is written, so that steps are in the order of their effects.
     steps: Mutex<Vec<Step>>,
 }
 
@@ -68,17 +71,17 @@ impl RecordingDevice {
         RecordingDevice { now: MemoryDevice::from(base.clone()), base, steps: Mutex::default() }
     }
 
-    /// How many steps there were so far. What was acknowledged before this call must survive every cut from here on.
+    /// Number of steps so far. What was acknowledged before must survive every later cut.
     pub fn position(&self) -> usize {
         self.steps().len()
     }
 
-    /// A copy of all bytes as they are now, without any cut.
+    /// A copy of the current content.
     pub fn to_vec(&self) -> Vec<u8> {
         self.now.to_vec()
     }
 
-    /// Everything up to now.
+    /// The recording up to now.
     pub fn recording(&self) -> Recording {
         Recording { base: self.base.clone(), steps: self.steps().clone() }
     }
@@ -109,16 +112,16 @@ impl BlockDevice for RecordingDevice {
         Ok(())
     }
 
-    /// What is given back is overwritten, so that a cut shows it where it was still wanted.
+    /// Overwrites discarded bytes, so that a cut shows any use of them.
     fn discard(&self, offset: u64, len: u64) -> io::Result<()> {
         check_range(offset, len, self.size())?;
         self.write_at(offset, &vec![0xDD; len as usize])
     }
 
-    /// What may be a hole is one: zeros are written there, as into a sparse file.
+    /// Writes zeros to possible holes, as into a sparse file.
     fn fill_holes(&self, offset: u64, len: u64) -> io::Result<()> {
         check_range(offset, len, self.size())?;
-        // Within a device in memory.
+        // Within the length of a Vec.
         let mut bytes = vec![0; len as usize];
         self.read_at(offset, &mut bytes)?;
         let is_hole = |piece: &&[u8]| piece.iter().all(|byte| *byte == 0);
@@ -135,28 +138,28 @@ impl BlockDevice for RecordingDevice {
     }
 }
 
-/// Which sectors of the writes in flight have arrived when the power goes. Chosen by a number, so that a cut that showed
-/// something can be named and repeated.
+/// Which sectors of the writes in flight survive. Chosen by a seed, so that a failing cut can be
+/// repeated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Survivors {
     /// None.
     None,
-    /// All: the program stopped, the power did not.
+    /// All: the program stopped, the power stayed.
     All,
-    /// Each write whole or not at all, half of them.
+    /// Half of the writes, each whole or not at all.
     Writes {
-        /// Another choice for another number.
+        /// Seed of the choice.
         seed: u64,
     },
-    /// Each sector by itself, half of them: writes are torn.
+    /// Half of the sectors: writes are torn.
     Sectors {
-        /// Another choice for another number.
+        /// Seed of the choice.
         seed: u64,
     },
 }
 
 impl Survivors {
-    /// Whether a sector of a step has arrived; sectors are counted from the start of the device.
+    /// Whether a sector of a step survives; sectors count from the start of the device.
     pub fn has(self, step: usize, sector: u64) -> bool {
         match self {
             Survivors::None => false,
@@ -167,7 +170,7 @@ impl Survivors {
     }
 }
 
-/// Heads or tails, always the same for the same numbers (the finaliser of SplitMix64, after each of them).
+/// A coin that depends on the numbers alone (the finaliser of SplitMix64 after each).
 fn coin(seed: u64, step: u64, sector: u64) -> bool {
     let mixed = [step, sector].iter().fold(mix(seed), |state, &number| mix(state ^ number));
     mixed & 1 == 1
@@ -180,7 +183,7 @@ fn mix(number: u64) -> u64 {
     number ^ number >> 31
 }
 
-/// What was done to a [`RecordingDevice`], and what it held before.
+/// The operations on a [`RecordingDevice`], and its content before.
 #[derive(Clone, Debug)]
 pub struct Recording {
     base: Vec<u8>,
@@ -193,7 +196,7 @@ impl Recording {
         &self.steps
     }
 
-    /// The cuts just before and just behind each flush, and at the end: where most changes from one to the next.
+    /// The cuts before and after each flush, and at the end: the ones that differ most.
     pub fn flush_boundaries(&self) -> Vec<usize> {
         let flushes = (0..self.steps.len()).filter(|&step| self.steps[step] == Step::Flush);
         let mut cuts: Vec<usize> = flushes.flat_map(|step| [step, step + 1]).collect();
@@ -202,7 +205,7 @@ impl Recording {
         cuts
     }
 
-    /// A view that makes the images of cuts; fastest with cuts in ascending order.
+    /// Makes images of cuts, fastest in ascending order.
     pub fn replay(&self) -> Replay<'_> {
         Replay { recording: self, durable: self.base.clone(), done: 0 }
     }
@@ -211,20 +214,21 @@ impl Recording {
 /// Makes the images that cuts of a [`Recording`] leave.
 pub struct Replay<'a> {
     recording: &'a Recording,
-    /// The base with the first `done` steps, which end with a flush or are none.
+    /// The base after the first `done` steps, which are none or end with a flush.
     durable: Vec<u8>,
     done: usize,
 }
 
 impl Replay<'_> {
-    /// What the device holds after the power went behind the first `cut` steps, with `survivors` of what was in flight. A cut behind the
-    /// last step is one at the end.
+    /// The content after a power cut behind the first `cut` steps, with `survivors` of the writes
+    /// in flight. Later cuts than the last step are cuts at the end.
     pub fn image(&mut self, cut: usize, survivors: Survivors) -> Vec<u8> {
         self.image_where(cut, |step, sector| survivors.has(step, sector))
     }
 
-    /// As [`image`](Self::image), with a choice of the caller's own: `survives` is asked for every step in flight, by its index in
-    /// [`Recording::steps`], and every sector that it touches, counted from the start of the device.
+    /// As [`image`](Self::image) with a choice of the caller's: `survives` gets the index in
+    /// [`Recording::steps`] of each step in flight and each of its sectors, counted from the start
+    /// of the device.
     pub fn image_where(&mut self, cut: usize, mut survives: impl FnMut(usize, u64) -> bool) -> Vec<u8> {
         let cut = cut.min(self.recording.steps.len());
         self.seek(cut);
@@ -235,14 +239,14 @@ impl Replay<'_> {
         image
     }
 
-    /// How many writes are in flight at `cut`: there are two to the power of it whole-write outcomes.
+    /// Number of writes in flight at `cut`; with n of them there are 2^n outcomes of whole writes.
     pub fn in_flight(&mut self, cut: usize) -> usize {
         let cut = cut.min(self.recording.steps.len());
         self.seek(cut);
         cut - self.done
     }
 
-    /// Applies what the last flush before `cut` has made durable.
+    /// Applies the steps that the last flush before `cut` made durable.
     fn seek(&mut self, cut: usize) {
         let steps = &self.recording.steps;
         let durable = steps[..cut].iter().rposition(|step| *step == Step::Flush).map_or(0, |flush| flush + 1);
@@ -257,13 +261,13 @@ impl Replay<'_> {
     }
 }
 
-/// Writes those sectors of a step that survive.
+/// Writes the sectors of a step that survive.
 fn apply(image: &mut [u8], step: &Step, mut survives: impl FnMut(u64) -> bool) {
     let Step::Write { offset, data } = step else { return };
     let (mut at, mut rest) = (*offset, data.as_slice());
     while !rest.is_empty() {
         let left = SECTOR - at % SECTOR;
-        // At most a sector, so it fits.
+        // At most a sector.
         let (part, behind) = rest.split_at(rest.len().min(left as usize));
         if survives(at / SECTOR) {
             image[at as usize..][..part.len()].copy_from_slice(part);
@@ -276,7 +280,8 @@ fn apply(image: &mut [u8], step: &Step, mut survives: impl FnMut(u64) -> bool) {
 mod tests {
     use super::*;
 
-    /// Two sectors of ones, flushed; then three of twos over the second and on; then a three in the last.
+    /// Two sectors of ones, flushed; then three of twos over the second and on; then a three in the
+    /// last.
     fn recorded() -> Recording {
         let device = RecordingDevice::new(vec![0; 2048]);
         device.write_at(0, &[1; 1024]).unwrap();

@@ -1,27 +1,29 @@
-//! Reads that are not waited for, by the kernel's own queue: io_uring.
+//! Submitted reads through io_uring.
 //!
-//! One thread owns the ring. It takes jobs from a queue, hands them to the kernel, up to [`DEPTH`] at a time, and sleeps in
-//! the kernel until a read ends or somebody has queued another.
+//! One thread owns the ring. It takes jobs from a queue, submits up to [`DEPTH`] of them to the
+//! kernel, and sleeps there until a read ends or a job is queued.
 //!
-//! Who protects what: `queue` holds the jobs that the thread has not taken, whether it sleeps, and how the ring ends. The ring and the reads in flight
-//! are the thread's own. One lock, held over no system call; nobody is called with it held.
+//! `queue` (one mutex, a leaf) protects the jobs that the thread has not taken, whether it sleeps,
+//! and how the ring ends. The ring and the reads in flight belong to the thread. No system call and
+//! no callback runs under the mutex.
 //!
-//! *No job waits for a thread that sleeps.* The thread says that it is going to sleep, and who queues a job looks, both under the lock. Either the
-//! job was there before the thread said so, and was taken; or the job comes later, sees it and wakes the thread, whose sleep is a
-//! look at an eventfd that stays readable.
-//!
-//! *Each job is answered once.* A job is in the queue, with the kernel, or answered. When the device is dropped the thread
-//! waits for those with the kernel, answers those in the queue with an error, and ends.
+//! # Guarantees
+//! - *No lost wake-up.* The thread announces its sleep under the lock, and a submitter checks it
+//!   under the lock. A job queued before the announcement is taken; a later one wakes the thread
+//!   through an eventfd that stays readable.
+//! - *Each job completes once.* A job is queued, in the kernel, or complete. When the device is
+//!   dropped, the thread waits for the kernel's reads, fails the queued ones, and ends.
 //!
 //! # Performance
-//! On a busy machine with two processors, random reads of 4 KiB that are not in memory: as many a second as by threads, within the scatter, for
-//! a third to a half less of the processor's time (5.9 µs a read against 9.0 with 128 in flight, 13 against 28 with 8). A read that is waited for at
-//! once is cheaper without a queue: 25 µs against 45. `cargo run --release -p dentree-blockdev --example queue_depth`.
+//! Random uncached reads of 4 KiB on a busy machine with two processors: the same rate as threads,
+//! for a third to a half less CPU time (5.9 µs a read against 9.0 with 128 in flight, 13 against 28
+//! with 8). A read that is waited for at once is cheaper without a queue: 25 µs against 45. `cargo
+//! run --release -p dentree-blockdev --example queue_depth`.
 //!
 //! # Known limits
-//! The file is read through the system's page cache, and its descriptor and the buffers are not registered with the ring. To go past the cache saves up to 3 µs a
-//! read, and costs the next process a read of the device; to register saves 0.4 µs at best, and compio-driver has no safe call for
-//! it: `docs/BENCHMARKS.md`, "Reads that are not waited for".
+//! Reads go through the page cache; file and buffers are not registered with the ring. Direct reads
+//! save up to 3 µs and cost the next process a device read. Registration saves 0.4 µs at best, and
+//! compio-driver has no safe call for it: `docs/BENCHMARKS.md`, "Reads that are not waited for".
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -38,7 +40,7 @@ use compio_driver::{Key, Proactor, PushEntry};
 
 use crate::pool::Job;
 
-/// Most reads that the kernel has at a time. Others wait: a disk's own queue is rarely longer.
+/// Most reads in the kernel at a time; the queue of a disk is rarely longer.
 const DEPTH: usize = 128;
 
 type Op = ReadAt<Slice<Vec<u8>>, Arc<File>>;
@@ -93,7 +95,7 @@ impl Ring {
         Ok(Ring { shared, waker, thread: Some(thread) })
     }
 
-    /// Queues a read, or gives it back where the ring has failed.
+    /// Queues a read. Returns it if the ring has failed.
     pub(crate) fn submit(&self, job: Job) -> Result<(), Job> {
         let mut queue = self.shared.lock();
         if queue.is_closed {
@@ -113,11 +115,11 @@ impl Drop for Ring {
     fn drop(&mut self) {
         self.shared.lock().is_closed = true;
         self.waker.wake_by_ref();
-        // Who is called with a read may have been the last to hold the device: the thread then ends by itself.
+        // A callback may drop the last reference to the device: the thread cannot join itself.
         if let Some(thread) =
             self.thread.take().filter(|thread| thread.thread().id() != thread::current().id())
         {
-            // A thread that panicked has nothing left to end.
+            // A panic of the thread leaves nothing to clean up.
             let _ = thread.join();
         }
     }
@@ -129,7 +131,7 @@ impl Shared {
     }
 }
 
-/// What the thread has.
+/// State of the thread.
 struct Driver {
     shared: Arc<Shared>,
     ring: Proactor,
@@ -137,7 +139,7 @@ struct Driver {
     flying: Vec<Flight>,
 }
 
-/// A read that the kernel has: the first `filled` bytes of the job's buffer were read before.
+/// A read in the kernel; `filled` bytes of its buffer were read before.
 struct Flight {
     key: Key<Op>,
     job: Job,
@@ -154,7 +156,7 @@ impl Driver {
                 let buf = std::mem::take(&mut job.buf);
                 self.push(job, buf, 0);
             }
-            // Some were answered at once.
+            // Some completed at once.
             if self.flying.len() < DEPTH && self.shared.lock().has_work() {
                 continue;
             }
@@ -169,7 +171,7 @@ impl Driver {
         }
     }
 
-    /// The jobs to begin now. With none the thread counts as asleep. `None` when the ring ends.
+    /// The jobs to submit now; none puts the thread to sleep. `None`: the ring ends.
     fn take(&self) -> Option<Vec<Job>> {
         let mut queue = self.shared.lock();
         if queue.is_closed {
@@ -182,7 +184,7 @@ impl Driver {
         Some(jobs)
     }
 
-    /// Asks the kernel for what of a job's bytes is not there yet.
+    /// Submits a read of the bytes of a job that are missing.
     fn push(&mut self, job: Job, buf: Vec<u8>, filled: usize) {
         let len = buf.len();
         let offset = job.offset + filled as u64;
@@ -193,7 +195,7 @@ impl Driver {
         }
     }
 
-    /// Answers the reads that have ended.
+    /// Completes the reads that have ended.
     fn land(&mut self) {
         let mut ended = Vec::new();
         for Flight { key, job, len, filled } in std::mem::take(&mut self.flying) {
@@ -207,7 +209,7 @@ impl Driver {
         }
     }
 
-    /// Answers a job, or goes on with it where only a part came.
+    /// Completes a job, or continues it after a short read.
     fn end(&mut self, job: Job, filled: usize, BufResult(read, op): BufResult<usize, Op>) {
         let buf = op.into_inner().into_inner();
         match read {
@@ -217,21 +219,21 @@ impl Driver {
         }
     }
 
-    /// Makes a read here that the ring did not make, and answers it. A ring fails for reasons of its own, which are none of the file's: the kernel
-    /// has no thread or no memory for it just then, or has cancelled it. What is wrong with the file, the file itself says.
+    /// Makes a read here that the ring failed to make, and completes it. The kernel may lack a
+    /// thread or memory, or have cancelled the read; errors of the file itself show here.
     fn read_again(&self, job: Job, mut buf: Vec<u8>) {
         let read = self.file.read_exact_at(&mut buf, job.offset);
         (job.done)(read.map(|()| buf));
     }
 
-    /// Gives up: the kernel no longer takes or answers anything. Reads from now on are made by threads.
+    /// Gives up on a ring that the kernel no longer serves. Later reads go to threads.
     fn fail(&mut self) {
         let mut queue = self.shared.lock();
         queue.is_closed = true;
         let waiting = std::mem::take(&mut queue.jobs);
         drop(queue);
         for Flight { job, len, .. } in std::mem::take(&mut self.flying) {
-            // The kernel may have the flight's own buffer for good.
+            // The kernel may keep the buffer of the read.
             self.read_again(job, vec![0; len]);
         }
         for mut job in waiting {
@@ -241,7 +243,7 @@ impl Driver {
     }
 }
 
-/// However the thread ends, also by a panic of who is called, nobody waits for it.
+/// Fails all jobs when the thread ends, also by a panic of a callback.
 impl Drop for Driver {
     fn drop(&mut self) {
         let mut queue = self.shared.lock();
@@ -271,7 +273,7 @@ mod tests {
         };
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(b"in flightin queuefinished").unwrap();
-        let (sender, answers) = channel();
+        let (sender, results) = channel();
         let job = |offset, len| {
             let sender = sender.clone();
             Job { offset, buf: vec![0; len], done: Box::new(move |read| sender.send(read).unwrap()) }
@@ -284,12 +286,12 @@ mod tests {
         driver.fail();
         let cancelled = ReadAt::new(Arc::clone(&driver.file), 17, vec![0; 8].slice(0..8));
         driver.end(job(17, 0), 0, BufResult(Err(io::ErrorKind::WouldBlock.into()), cancelled));
-        // What is wrong with the file is told.
+        // Errors of the file are reported.
         let past_the_end = ReadAt::new(Arc::clone(&driver.file), 25, vec![0; 8].slice(0..8));
         driver.end(job(25, 0), 0, BufResult(Ok(0), past_the_end));
         drop(driver);
 
-        let read: Vec<_> = answers.try_iter().map(|read| read.map_err(|error| error.kind())).collect();
+        let read: Vec<_> = results.try_iter().map(|read| read.map_err(|error| error.kind())).collect();
         let expected: [&[u8]; 3] = [b"in flight", b"in queue", b"finished"];
         let expected = expected.map(|bytes| Ok(bytes.to_vec())).into_iter();
         assert_eq!(read, expected.chain([Err(io::ErrorKind::UnexpectedEof)]).collect::<Vec<_>>());

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::{BlockDevice, Done, Error, check_range};
 
-/// A run of bytes of another device, seen as a device: a partition, or a file system at an offset.
+/// A range of another device as a device: a partition, or a file system at an offset.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -29,7 +29,7 @@ impl Slice {
     /// The `len` bytes of `device` from `start` on.
     ///
     /// # Errors
-    /// [`Error::OutOfRange`] where they are not all there.
+    /// [`Error::OutOfRange`] where the device ends before.
     pub fn new(device: Arc<dyn BlockDevice>, start: u64, len: u64) -> Result<Self, Error> {
         match start.checked_add(len) {
             Some(end) if end <= device.size() => Ok(Slice { device, start, len }),
@@ -37,12 +37,12 @@ impl Slice {
         }
     }
 
-    /// Where the slice begins in the device under it, in bytes.
+    /// Start of the slice in the device below, in bytes.
     pub fn start(&self) -> u64 {
         self.start
     }
 
-    /// The offset in the device under this one. It cannot overflow: the slice's end does not.
+    /// The offset in the device below. No overflow: the slice's end has none.
     fn below(&self, offset: u64, len: u64) -> io::Result<u64> {
         check_range(offset, len, self.len)?;
         Ok(self.start + offset)

@@ -1,4 +1,4 @@
-//! A device that answers late.
+//! A device with latency.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::sync::Arc;
@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 use crate::pool::{Job, MAX_READERS, ReaderPool};
 use crate::{BlockDevice, Done};
 
-/// A device each of whose requests takes at least a given time, as a disk's or a network's do.
+/// A device whose requests take at least a given time.
 ///
-/// Requests in flight together wait together: eight reads that are [submitted](BlockDevice::submit) take as long as one. No more
-/// than [`DEPTH`](SlowDevice::DEPTH) of those are in flight, or [as many as are asked for](SlowDevice::with_depth); the others wait for the
-/// first to end, as on a disk.
+/// Requests in flight wait in parallel: eight [submitted](BlockDevice::submit) reads take as long
+/// as one. At most [`DEPTH`](SlowDevice::DEPTH) of them are in flight, or [as many as
+/// given](SlowDevice::with_depth); others wait.
 pub struct SlowDevice {
     device: Arc<dyn BlockDevice>,
     latency: Duration,
@@ -20,15 +20,15 @@ pub struct SlowDevice {
 }
 
 impl SlowDevice {
-    /// Most reads in flight of those that are submitted.
+    /// Most submitted reads in flight.
     pub const DEPTH: usize = MAX_READERS;
 
-    /// `device`, with every read, write and flush taking at least `latency`.
+    /// `device` with at least `latency` for each read, write and flush.
     pub fn new(device: Arc<dyn BlockDevice>, latency: Duration) -> Self {
         SlowDevice::with_depth(device, latency, SlowDevice::DEPTH)
     }
 
-    /// The same, with at most `depth` of the submitted reads in flight, one at least.
+    /// The same with at most `depth` submitted reads in flight, and at least one.
     pub fn with_depth(device: Arc<dyn BlockDevice>, latency: Duration, depth: usize) -> Self {
         let inner = Arc::clone(&device);
         let read = move |offset, buf: &mut [u8]| after(latency, || inner.read_at(offset, buf));

@@ -1,4 +1,4 @@
-//! Partition tables as `sfdisk` writes them, and as nobody should.
+//! Partition tables as `sfdisk` writes them, and damaged ones.
 
 use dentree_testing::LoopDevice;
 use std::io::Write;

@@ -1,4 +1,4 @@
-//! Reads that are not waited for, by the kernel's ring and by threads: each is answered once, whatever happens.
+//! Submitted reads, by the ring and by threads: each completes once.
 
 use dentree_testing::wait_until;
 use std::fs::File;
@@ -37,9 +37,9 @@ fn answer(sender: &Sender<Answer>, tag: u64) -> Done {
 }
 
 fn all(receiver: Receiver<Answer>) -> Vec<Answer> {
-    let mut answers: Vec<Answer> = receiver.into_iter().collect();
-    answers.sort_by_key(|(tag, _)| *tag);
-    answers
+    let mut results: Vec<Answer> = receiver.into_iter().collect();
+    results.sort_by_key(|(tag, _)| *tag);
+    results
 }
 
 /// Whether the kernel lets this process have a ring; else says that it does not.
@@ -80,10 +80,10 @@ fn a_thousand_reads_at_once_each_bring_their_own_bytes() {
             Arc::clone(&device).submit(tag * 771, buf, answer(&sender, tag));
         }
         drop(sender);
-        let answers = all(receiver);
-        assert_eq!(answers.len(), 1000);
+        let results = all(receiver);
+        assert_eq!(results.len(), 1000);
         let file = std::fs::read(&path).unwrap();
-        for (tag, read) in answers {
+        for (tag, read) in results {
             let read = read.unwrap();
             assert_eq!(read.len(), 1 + (tag as usize * 37) % (3 * BLOCK), "{queue:?}");
             assert!(read[..] == file[tag as usize * 771..][..read.len()], "{queue:?}, read {tag}");
@@ -123,10 +123,10 @@ fn a_file_that_was_cut_short_meanwhile_is_an_end_and_not_a_wait() {
         Arc::clone(&device).submit(5 * BLOCK as u64, vec![0; BLOCK], answer(&sender, 1));
         Arc::clone(&device).submit(0, vec![0; BLOCK], answer(&sender, 2));
         drop(sender);
-        let answers: Vec<_> =
+        let results: Vec<_> =
             all(receiver).into_iter().map(|(_, read)| read.map_err(|error| error.kind())).collect();
-        assert_eq!(answers[..2], [Err(ErrorKind::UnexpectedEof), Err(ErrorKind::UnexpectedEof)], "{queue:?}");
-        assert_eq!(answers[2], Ok(vec![0; BLOCK]));
+        assert_eq!(results[..2], [Err(ErrorKind::UnexpectedEof), Err(ErrorKind::UnexpectedEof)], "{queue:?}");
+        assert_eq!(results[2], Ok(vec![0; BLOCK]));
     }
 }
 
@@ -142,9 +142,9 @@ fn a_device_dropped_with_reads_under_way_answers_each_once() {
                 Arc::clone(&device).submit(offset, vec![0; BLOCK], answer(&sender, tag));
             }
             drop((sender, device));
-            let answers = all(receiver);
-            assert!(answers.iter().map(|(tag, _)| *tag).eq(0..500), "{queue:?}: {} answers", answers.len());
-            for (tag, read) in answers {
+            let results = all(receiver);
+            assert!(results.iter().map(|(tag, _)| *tag).eq(0..500), "{queue:?}: {} results", results.len());
+            for (tag, read) in results {
                 let full = [((tag * 7 + round) % 64) as u8; BLOCK];
                 assert!(
                     read.map_or_else(|error| error.to_string().contains("closed"), |bytes| bytes == full)
@@ -188,7 +188,7 @@ fn a_callback_that_panics_leaves_no_other_reader_waiting() {
             let (sender, receiver) = channel();
             Arc::clone(&device).submit(BLOCK as u64, vec![0; BLOCK], answer(&sender, 0));
             drop(sender);
-            // Whichever thread got it, answered or dropped: nobody waits for ever.
+            // Completed or dropped by any thread: no submitter waits for ever.
             if let Ok((_, Ok(bytes))) = receiver.recv() {
                 assert_eq!(bytes, [1; BLOCK]);
             }
