@@ -1,7 +1,7 @@
 //! POSIX access control lists: on disk in ext4's own short form, to users in that of `getxattr(2)`.
 //!
-//! Both are a version number and entries of tag and permissions; the long form adds an id to every entry, the short
-//! one only to those of named users and groups.
+//! Both are a version number and entries of tag and permissions; the long form adds an id to every
+//! entry, the short one only to those of named users and groups.
 
 use crate::Problem;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned, little_endian as le};
@@ -39,7 +39,8 @@ impl RawEntry {
     }
 }
 
-/// The value of `system.posix_acl_access` or `_default` as `getxattr(2)` gives it, from its form on disk.
+/// The value of `system.posix_acl_access` or `_default` as `getxattr(2)` gives it, from its form on
+/// disk.
 pub fn acl_to_xattr(disk: &[u8]) -> Result<Vec<u8>, Problem> {
     let mut rest = check_version(disk, DISK_VERSION)?;
     let mut value = XATTR_VERSION.to_le_bytes().to_vec();

@@ -1,6 +1,8 @@
-//! Block and inode bitmaps: kernel document `bitmaps.rst`. Bit `n` is bit `n % 8` of byte `n / 8`; set is in use.
+//! Block and inode bitmaps: kernel document `bitmaps.rst`. Bit `n` is bit `n % 8` of byte `n / 8`;
+//! set is in use.
 //!
-//! A bitmap takes a block, also where a group has fewer bits: those behind the last are set, and not summed beyond the group's regular size.
+//! A bitmap takes a whole block. Bits past the group's last one are set, and the checksum leaves
+//! out what is past a group of regular size.
 
 use crate::{SumChange, Superblock, crc32c, raw::split16};
 use std::ops::Range;
@@ -9,7 +11,7 @@ use std::ops::Range;
 const MOST_CHANGED: usize = 256;
 
 impl Superblock {
-    /// What `block_bitmap_sum` of a descriptor must be for this bitmap; `None` where bitmaps are not summed.
+    /// The `block_bitmap_sum` of a descriptor for this bitmap; `None` without bitmap checksums.
     pub fn block_bitmap_sum(&self, bitmap: &[u8]) -> Option<u32> {
         self.bitmap_sum(bitmap, self.clusters_per_group())
     }
@@ -19,7 +21,8 @@ impl Superblock {
         self.bitmap_sum(bitmap, self.inodes_per_group)
     }
 
-    /// What `block_bitmap_sum` becomes when all bits of a range change, after which the bitmap is this; `sum` was right before.
+    /// Updates the checksum `sum` for a change of all bits of a range; the bitmap is the one after
+    /// the change.
     pub fn changed_block_bitmap_sum(&self, sum: u32, changed: Range<usize>, bitmap: &[u8]) -> u32 {
         self.changed_sum(sum, changed, bitmap, self.clusters_per_group())
     }
@@ -93,7 +96,8 @@ pub struct FreeRun {
     pub len: usize,
 }
 
-/// The first run of `want` clear bits from `from` to before `to`; where none is so long, the longest, which may be of no bit.
+/// The first run of `want` clear bits in `from..to`; without one, the longest run, which may be
+/// empty.
 pub fn find_free(bitmap: &[u8], from: usize, to: usize, want: usize) -> FreeRun {
     let mut longest = FreeRun::default();
     let mut at = from;
@@ -121,7 +125,7 @@ pub fn free_runs(bitmap: &[u8], from: usize, to: usize) -> impl Iterator<Item = 
     })
 }
 
-/// The first bit from `from` on that is `set` (or clear); `to` where there is none before it. A bit that the bitmap does not have is neither.
+/// The first bit in `from..to` that is `set` (or clear), or `to`. Bits past the bitmap are neither.
 fn next_bit(bitmap: &[u8], from: usize, to: usize, set: bool) -> usize {
     let flip = if set { 0 } else { u64::MAX };
     let mut at = from;

@@ -1,14 +1,14 @@
 //! Names in directories that ignore case (`EXT4_CASEFOLD_FL`).
 //!
-//! Two names are the same there when their folded forms are: full case folding (CaseFolding.txt, status C and F),
-//! canonical decomposition, default-ignorable code points left out. The one encoding that ext4 has (`s_encoding` 1)
-//! is UTF-8 as of Unicode 12.1, so a name with a code point that 12.1 had not assigned counts as invalid, as does
-//! one that is not UTF-8: such names are compared and hashed byte by byte, or refused where the file system is
-//! strict (`s_encoding_flags` bit 0).
+//! Two names are equal there if their folded forms are: full case folding (CaseFolding.txt, status
+//! C and F), canonical decomposition, default-ignorable code points removed. ext4's one encoding
+//! (`s_encoding` 1) is UTF-8 of Unicode 12.1. A name that is not UTF-8, or has a code point that
+//! 12.1 lacks, is invalid: it is compared and hashed as bytes, or refused by a strict file system
+//! (`s_encoding_flags` bit 0).
 //!
-//! The folding and decomposition tables come from crates that follow newer Unicode versions. That gives 12.1's
-//! answers: Unicode's stability policy never changes either for code points that are already assigned, and those
-//! assigned later are sorted out first. Linux 6.12 kept ignorable code points; versions before and after drop them.
+//! The tables come from crates with newer Unicode versions. They agree with 12.1, because Unicode
+//! never changes the folding or decomposition of assigned code points, and later ones are refused
+//! first. Linux 6.12 kept ignorable code points; versions before and after remove them.
 
 use caseless::Caseless as _;
 use regex_syntax::hir::{ClassUnicode, HirKind};
@@ -16,7 +16,8 @@ use std::borrow::Cow;
 use std::sync::LazyLock;
 use unicode_normalization::UnicodeNormalization as _;
 
-/// A name that a strict file system does not take: not UTF-8, or with a code point that Unicode 12.1 lacks.
+/// A name that a strict file system refuses: not UTF-8, or with a code point that Unicode 12.1
+/// lacks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the name is not valid Unicode 12.1 text in UTF-8, which this file system insists on")]
 pub struct InvalidName;
@@ -29,7 +30,7 @@ pub struct FoldedName<'a> {
 }
 
 impl<'a> FoldedName<'a> {
-    /// Folds `name`. Where it is invalid, a `strict` file system refuses it and any other takes it as bytes.
+    /// Folds `name`. A `strict` file system refuses an invalid name; any other takes it as bytes.
     pub fn new(name: &'a [u8], strict: bool) -> Result<Self, InvalidName> {
         match fold(name) {
             Some(bytes) => Ok(Self { bytes, valid: true }),
@@ -65,7 +66,7 @@ fn fold(name: &[u8]) -> Option<Cow<'_, [u8]>> {
     if !text.chars().all(|c| ASSIGNED.contains(c) || IGNORABLE.contains(c)) {
         return None;
     }
-    // Ignorable code points go last: while they are there, they keep marks on both sides of them apart.
+    // Ignorable code points are removed last: until then they separate the marks on both sides.
     let folded: String = text.chars().default_case_fold().nfd().filter(|&c| !IGNORABLE.contains(c)).collect();
     Some(Cow::Owned(folded.into_bytes()))
 }
@@ -74,14 +75,14 @@ fn fold(name: &[u8]) -> Option<Cow<'_, [u8]>> {
 struct CodePoints(Vec<(char, char)>);
 
 static ASSIGNED: LazyLock<CodePoints> = LazyLock::new(|| CodePoints::with_property(r"\p{Age=12.1}"));
-/// U+180F became ignorable with its assignment in Unicode 14; the other ignorable code points that nobody has
-/// assigned were so in 12.1, and ext4 drops them.
+/// U+180F became ignorable when Unicode 14 assigned it. Other ignorable unassigned code points were
+/// so in 12.1, and ext4 removes them.
 static IGNORABLE: LazyLock<CodePoints> =
     LazyLock::new(|| CodePoints::with_property(r"[\p{Default_Ignorable_Code_Point}--\x{180F}]"));
 
 impl CodePoints {
-    /// What the regular expression `class` matches. One that does not parse is the empty set; the tests see to it
-    /// that ours do.
+    /// The code points of the regular expression `class`. An invalid one is the empty set; the
+    /// tests check ours.
     fn with_property(class: &str) -> Self {
         let parsed = regex_syntax::parse(class).ok().map(regex_syntax::hir::Hir::into_kind);
         let class = match parsed {

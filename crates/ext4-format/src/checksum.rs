@@ -1,14 +1,15 @@
-//! The two checksums of ext4 and the seeds that they start from.
+//! The two checksums of ext4 and their seeds.
 //!
-//! Both are used as the kernel uses them: the running value is passed on as it is, without the inversion at
-//! the end that the algorithms' names promise.
+//! The kernel passes the running value on without the final inversion that the algorithms' names
+//! imply.
 
 /// Continues a CRC32c over `data` from the running value `crc` (`!0` at the start).
 pub fn crc32c(crc: u32, data: &[u8]) -> u32 {
     !::crc32c::crc32c_append(!crc, data)
 }
 
-/// Continues a CRC16 (polynomial 0x8005, reflected) over `data` from the running value `crc` (`!0` at the start).
+/// Continues a CRC16 (polynomial 0x8005, reflected) over `data` from the running value `crc` (`!0`
+/// at the start).
 pub fn crc16(crc: u16, data: &[u8]) -> u16 {
     data.iter().fold(crc, |crc, &byte| {
         (0..8).fold(crc ^ u16::from(byte), |crc, _| if crc & 1 == 1 { crc >> 1 ^ 0xA001 } else { crc >> 1 })
@@ -39,10 +40,11 @@ impl ChecksumSeed {
 /// The polynomial of CRC32c, reflected: bit 31 stands for x⁰.
 const CRC32C_POLYNOMIAL: u32 = 0x82F6_3B78;
 
-/// What a change of 32 bits does to the CRC32c of all that they are part of, wherever that begins and whatever else is in it.
+/// The effect of a change of 32 bits on the CRC32c of the data around them.
 ///
-/// CRCs are linear: of two strings of the same length the sums differ by the sum, begun at 0, of their difference; and zeros
-/// behind a difference multiply its sum by a power of x. So this is also what zeros do to the running value of a sum.
+/// CRCs are linear: the sums of two strings of one length differ by the sum, started at 0, of their
+/// difference; zeros after a difference multiply its sum by a power of x. The same computes what
+/// zeros do to a running value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SumChange(u32);
 
@@ -64,14 +66,15 @@ impl SumChange {
         SumChange(power)
     }
 
-    /// What the sum is to be XORed with where the 32 bits, little-endian, are XORed with `difference`; or what a running value of
-    /// `difference` becomes behind the zeros.
+    /// The XOR of the sum for an XOR of `difference` into the 32 bits (little-endian), or the
+    /// running value that `difference` becomes after the zeros.
     pub const fn of(self, difference: u32) -> u32 {
         multiply(difference, self.0)
     }
 }
 
-/// Of two polynomials, modulo that of CRC32c. Without branches: half of them would be foreseen wrongly.
+/// The product of two polynomials modulo that of CRC32c. Without branches, which would be
+/// mispredicted half of the time.
 const fn multiply(one: u32, other: u32) -> u32 {
     let (mut product, mut shifted, mut bit) = (0, other, 32);
     while bit > 0 {

@@ -22,7 +22,8 @@ raw_layout! {
 }
 
 raw_layout! {
-    /// `struct ext4_dir_entry_tail`: the end of a leaf with a checksum, disguised as an unused entry.
+    /// `struct ext4_dir_entry_tail`: the end of a leaf with a checksum, disguised as an unused
+    /// entry.
     RawTail, size 0xC {
         0x0 det_reserved_zero1: le::U32,
         0x4 det_rec_len: le::U16,
@@ -63,8 +64,8 @@ pub struct NewEntry<'a> {
     pub name: &'a [u8],
     /// The inode.
     pub inode: InodeNumber,
-    /// Its type as directories record it, 0 without the filetype feature: 1 regular, 2 directory, 3 and 4 character and block device, 5 pipe,
-    /// 6 socket, 7 symbolic link.
+    /// The file type as directories record it, 0 without the filetype feature: 1 regular, 2
+    /// directory, 3 and 4 character and block device, 5 pipe, 6 socket, 7 symbolic link.
     pub file_type: u8,
 }
 
@@ -88,8 +89,9 @@ impl<'a> Entries<'a> {
         Entries { at: start, ..self }
     }
 
-    /// Passes over entries in use that have less than `need` bytes to spare, as long as they are plainly sound and others follow: what is
-    /// left is for [`parse`](Entries::parse) to judge. Who adds an entry goes through all that a leaf has.
+    /// Skips used entries with less than `need` spare bytes, as long as they are plainly sound and
+    /// not the last; [`parse`](Entries::parse) judges the rest. Adding an entry scans the whole
+    /// leaf.
     pub(crate) fn pass_full(&mut self, need: usize) {
         if self.block_size.log2() == 16 {
             return;
@@ -133,7 +135,7 @@ impl<'a> Entries<'a> {
 impl<'a> Iterator for Entries<'a> {
     type Item = Result<Entry<'a>, Problem>;
 
-    // Who searches a leaf goes through half of it, from another crate.
+    // A search scans half of a leaf on average, from another crate.
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
         while self.at < self.bytes.len() {
@@ -150,7 +152,8 @@ impl<'a> Iterator for Entries<'a> {
     }
 }
 
-/// Blocks of 64 KiB have no 16-bit length: two bits are moved, and two values stand for the whole block.
+/// Blocks of 64 KiB have no 16-bit length: two bits are moved, and two values stand for the whole
+/// block.
 fn rec_len(stored: u16, block_size: BlockSize) -> usize {
     let stored_wide = usize::from(stored);
     match stored {
@@ -197,8 +200,9 @@ pub fn block_role(bytes: &[u8], block: LogicalBlock, indexed: bool, block_size: 
     if indexed && (block.0 == 0 || whole) { BlockRole::Index } else { BlockRole::Leaf }
 }
 
-/// Writes an entry at byte `at` of a leaf block, so that it reaches to byte `end` (a multiple of 4, at most 256 KiB away). Without an inode it is
-/// unused. The bytes between name and `end` stay as they are. An entry that does not fit is not written.
+/// Writes an entry from byte `at` to byte `end` of a leaf block (`end` is a multiple of 4, at most
+/// 256 KiB away). Without an inode it is unused. The bytes between name and `end` do not change. An
+/// entry that does not fit is not written.
 pub fn write_entry(
     bytes: &mut [u8],
     at: usize,
@@ -241,8 +245,8 @@ pub fn seal_leaf(bytes: &mut [u8], inode_seed: ChecksumSeed) {
     tail.det_checksum.set(inode_seed.sum(summed));
 }
 
-/// Brings the checksum at the end of a leaf block up to date, which was right before its entries were changed so:
-/// [`EntriesMut::sum_change`](crate::EntriesMut::sum_change).
+/// Updates a leaf's checksum for the changes of its entries, by
+/// [`EntriesMut::sum_change`](crate::EntriesMut::sum_change). The checksum was right before them.
 pub fn reseal_leaf(bytes: &mut [u8], sum_change: u32) {
     let at = bytes.len().saturating_sub(TAIL_LEN);
     if let Some(Ok(tail)) = bytes.get_mut(at..).map(RawTail::mut_from_bytes) {

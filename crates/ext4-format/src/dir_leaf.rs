@@ -1,8 +1,8 @@
-//! Changing the entries of a directory: in a leaf block, or in the part of an inode that holds entries.
+//! Changes of directory entries, in a leaf block or in the part of an inode that holds entries.
 //!
-//! Entries fill their area without gaps. What is free is the end of an entry's `rec_len`, behind its name, or a whole
-//! entry without an inode; a new entry takes the first that is large enough, and a removed one becomes the end of the
-//! entry before it.
+//! Entries fill their area without gaps. Free space is the end of an entry's `rec_len` behind its
+//! name, or an entry without an inode. A new entry takes the first space that is large enough; a
+//! removed one joins the entry before it.
 
 use crate::dir_entry::{HEADER_LEN, RawEntry, stored_rec_len, write_entry};
 use crate::{BlockSize, Entries, Entry, InodeNumber, NewEntry, Problem, SumChange, crc32c};
@@ -45,8 +45,8 @@ impl<'a> EntriesMut<'a> {
         EntriesMut { bytes, block_size, inodes_count, sum_change: Some(0) }
     }
 
-    /// What the changes so far have done to the checksum of the area: what that is to be XORed with. `None` where it is to be
-    /// summed up anew.
+    /// The XOR that the changes so far make to the area's checksum. `None`: compute it from
+    /// scratch.
     pub fn sum_change(&self) -> Option<u32> {
         self.sum_change
     }
@@ -77,8 +77,8 @@ impl<'a> EntriesMut<'a> {
         Ok(self.insert_from(0, entry)?.is_some())
     }
 
-    /// The same, not before the entry that begins at byte `start`: where [`room_for`] has found room in these bytes. Answers at which byte the new
-    /// entry begins.
+    /// The same, starting at the entry at byte `start`, where [`room_for`] found space. Returns the
+    /// byte of the new entry.
     pub fn insert_from(&mut self, start: usize, entry: &NewEntry<'_>) -> Result<Option<usize>, Problem> {
         let mut entries = self.entries();
         entries.at = start;
@@ -93,7 +93,7 @@ impl<'a> EntriesMut<'a> {
         Ok(Some(start))
     }
 
-    /// Replaces all entries by these, packed from the front; `false` where they do not fit, and nothing is changed.
+    /// Replaces all entries, packed from the front. `false`, and no change, if they do not fit.
     pub fn fill(&mut self, entries: &[NewEntry<'_>]) -> bool {
         let need: usize = entries.iter().map(|entry| entry_len(entry.name.len())).sum();
         if need > self.bytes.len() {
@@ -172,8 +172,7 @@ impl<'a> EntriesMut<'a> {
     }
 }
 
-/// Where an entry with a name of `name_len` bytes fits between these entries as they lie: behind the one, used or not, that begins at this
-/// byte.
+/// The entry (used or not, by its byte) behind which a name of `name_len` bytes fits.
 pub fn room_for(entries: Entries<'_>, name_len: usize) -> Result<Option<usize>, Problem> {
     Ok(find_room(entries, entry_len(name_len))?.map(|slot| slot.start))
 }

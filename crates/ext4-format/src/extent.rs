@@ -243,8 +243,8 @@ fn header(bytes: &[u8]) -> Result<(&RawHeader, &[u8]), Problem> {
     Ok((header, rest))
 }
 
-/// Makes a leaf of `extents`, which ascend, over `bytes`: an inode's `i_block`, or a block, that [`seal_extent_block`] finishes. Those that find no
-/// room are left out: a block holds `(bytes.len() - 12) / 12`.
+/// Writes a leaf of ascending `extents` over `bytes`: an inode's `i_block`, or a block that
+/// [`seal_extent_block`] finishes. Extents past `(bytes.len() - 12) / 12` are left out.
 pub fn write_extent_leaf(bytes: &mut [u8], extents: &[Extent]) {
     let Some(entries) = write_header(bytes, 0, extents.len()) else { return };
     let Ok((places, _)) = <[RawExtent]>::mut_from_prefix_with_elems(entries, entries.len() / ENTRY_LEN)

@@ -1,7 +1,8 @@
-//! Changes of the extents of a leaf: pure, on a list that [`write_extent_leaf`](crate::write_extent_leaf) writes.
+//! Changes of the extents of a leaf: pure functions on the list that
+//! [`write_extent_leaf`](crate::write_extent_leaf) writes.
 //!
-//! Every change of a block map is one: some file blocks get a new mapping, or none. Blocks that were free get one, an
-//! unwritten extent becomes a written one, a hole is punched: all are [`remap`].
+//! Every change of a block map (allocation, conversion of an unwritten extent, a hole) is one
+//! [`remap`]: a range of file blocks gets a new mapping, or none.
 
 use crate::extent::{MAX_UNWRITTEN_LEN, MAX_WRITTEN_LEN};
 use crate::{BlockNumber, Extent, LogicalBlock};
@@ -42,9 +43,9 @@ impl Extent {
     }
 }
 
-/// Gives the file blocks of `range` the mapping `with`, which is for exactly these, or none; answers what mapped them before.
-/// `extents` ascend without overlap, and do so afterwards; what goes on where its neighbour ends is one extent then, as far
-/// as an extent can be long.
+/// Gives the file blocks of `range` the mapping `with`, or none, and returns their old mappings.
+/// `extents` ascend without overlap, before and after; adjacent ones are merged up to the length
+/// limit.
 pub fn remap(extents: &mut Vec<Extent>, range: Range<u64>, with: Option<Extent>) -> Vec<Extent> {
     let first = extents.partition_point(|extent| extent.end() <= range.start);
     let last = extents.partition_point(|extent| u64::from(extent.logical.0) < range.end).max(first);

@@ -21,7 +21,8 @@ macro_rules! feature_set {
                 $name(self.0 & !known.0)
             }
 
-            /// The names of all flags that are set, lowest bit first; one without a name by set and bit.
+            /// The names of all flags that are set, lowest bit first; one without a name by set and
+            /// bit.
             pub fn names(self) -> Vec<String> {
                 (0..32)
                     .filter(|bit| self.0 & 1 << bit != 0)
@@ -92,7 +93,7 @@ feature_set! {
         EA_INODE = 0x400, "ea_inode";
         /// Data in directory entries (Lustre).
         DIRDATA = 0x1000, "dirdata";
-        /// The checksum seed stands in the superblock.
+        /// The superblock has the checksum seed.
         CSUM_SEED = 0x2000, "metadata_csum_seed";
         /// Directories above 2 GiB and htrees of three levels.
         LARGEDIR = 0x4000, "large_dir";

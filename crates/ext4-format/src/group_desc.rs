@@ -47,9 +47,10 @@ raw_layout! {
 pub struct GroupFlags(pub u16);
 
 impl GroupFlags {
-    /// No inode of the group was ever in use: its inode bitmap and table need not be read, and may hold anything.
+    /// No inode of the group was ever used: inode bitmap and table are not initialised.
     pub const INODE_UNINIT: GroupFlags = GroupFlags(0x1);
-    /// Nothing but what mkfs laid there is in use: the block bitmap follows from the layout, and may hold anything.
+    /// Only mkfs's metadata is in use: the block bitmap is not initialised and follows from the
+    /// layout.
     pub const BLOCK_UNINIT: GroupFlags = GroupFlags(0x2);
     /// Inodes that were never in use read as zeros.
     pub const ITABLE_ZEROED: GroupFlags = GroupFlags(0x4);
@@ -70,7 +71,8 @@ impl GroupFlags {
     }
 }
 
-/// A group descriptor whose inode table lies within the file system. Who goes by the rest asks [`check`](GroupDesc::check) first.
+/// A group descriptor whose inode table lies within the file system. [`check`](GroupDesc::check)
+/// checks the rest.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct GroupDesc {
     /// The block bitmap.
@@ -125,7 +127,8 @@ impl GroupDesc {
         Ok(desc)
     }
 
-    /// Checks what a reader has no use for: where the bitmaps lie, and that no count is above what the group has.
+    /// Checks what readers do not use: the places of the bitmaps, and that no count exceeds the
+    /// group.
     pub fn check(&self, group: GroupNumber, sb: &Superblock) -> Result<(), Problem> {
         let places = [
             ("bg_block_bitmap", self.block_bitmap, 1),
@@ -149,8 +152,8 @@ impl GroupDesc {
         at_most("bg_itable_unused", self.itable_unused, self.free_inodes)
     }
 
-    /// Writes every field over the descriptor's `desc_size` bytes, and its checksum where the file system has any. What no field
-    /// here stands for stays as it is. `bytes` that are too short take what they can.
+    /// Writes every field over the descriptor's `desc_size` bytes, and its checksum where the file
+    /// system has any. Other bytes do not change. Fields past the end of `bytes` are left out.
     pub fn encode(&self, bytes: &mut [u8], group: GroupNumber, sb: &Superblock) {
         let mut unused = RawGroupDescHigh::new_zeroed();
         let Ok((low, rest)) = RawGroupDescLow::mut_from_prefix(bytes) else { return };

@@ -1,10 +1,11 @@
-//! Directory hashes: which leaf of an htree directory a name lives in.
+//! Directory hashes: which leaf of an htree directory has a name.
 //!
-//! Three algorithms exist, each in a flavour where name bytes are signed and one where they are not (the
-//! superblock's `s_flags` says which, because the first kernels hashed whatever `char` their machine had), and
-//! SipHash, which needs the directory's encryption key and is only named here. Sources: the kernel's
-//! `Documentation/filesystems/ext4/directory.rst` ("Hash Tree Directories"), RFC 1320 (MD4's round functions; the
-//! directory hash takes 8 input words in place of 16, hence "half"), and Wheeler and Needham's TEA paper (16 cycles).
+//! There are three algorithms, each for signed and unsigned name bytes (`s_flags` of the superblock
+//! says which, because the first kernels hashed the `char` of their machine), and SipHash, which
+//! needs the directory's encryption key and is only named here. Sources: the kernel's
+//! `Documentation/filesystems/ext4/directory.rst` ("Hash Tree Directories"), RFC 1320 (MD4's round
+//! functions; the directory hash takes 8 input words for 16, hence "half"), and Wheeler and
+//! Needham's TEA paper (16 cycles).
 
 mod half_md4;
 
@@ -12,16 +13,17 @@ use fearless_simd::Level;
 use std::fmt;
 use std::ops::Range;
 
-/// The major hash of a name: what a dx entry is ordered by. Bit 0 is always clear in a name's hash; in a dx entry
-/// it says that the block goes on with the hash of the block before it.
+/// The major hash of a name, by which dx entries are ordered. Bit 0 is clear in a name's hash; in a
+/// dx entry it says that names of this hash continue from the block before.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct MajorHash(u32);
 
 impl MajorHash {
-    /// What readers of a directory take as "past the last name", shifted as hashes are: no name has this hash.
+    /// The end-of-directory hash, shifted as hashes are: no name has it.
     const END: u32 = 0x7fff_ffff << 1;
 
-    /// The hash that an algorithm's raw word stands for: bit 0 clear, and never the end-of-directory value.
+    /// The hash that an algorithm's raw word stands for: bit 0 clear, and never the
+    /// end-of-directory value.
     pub const fn from_raw(raw: u32) -> Self {
         let even = raw & !1;
         Self(if even == Self::END { Self::END - 2 } else { even })
@@ -44,8 +46,8 @@ impl fmt::Debug for MajorHash {
     }
 }
 
-/// Both hashes of a name. The minor one orders names that share a major hash in readdir cookies; the legacy
-/// algorithm has none (0).
+/// Both hashes of a name. The minor one orders names that share a major hash in readdir cookies;
+/// the legacy algorithm has none (0).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct NameHash {
     /// What the htree is ordered by.
@@ -61,7 +63,8 @@ impl NameHash {
     }
 }
 
-/// The algorithm of a directory (`dx_root_info.hash_version`) or of new directories (`s_def_hash_version`).
+/// The algorithm of a directory (`dx_root_info.hash_version`) or of new directories
+/// (`s_def_hash_version`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum HashAlgorithm {
     /// A multiply-and-xor hash; weak, and without a seed.
@@ -70,7 +73,8 @@ pub enum HashAlgorithm {
     HalfMd4,
     /// The Tiny Encryption Algorithm run as a hash.
     Tea,
-    /// SipHash-2-4 under a key derived from the directory's encryption key: casefolded and encrypted directories.
+    /// SipHash-2-4 under a key derived from the directory's encryption key: casefolded and
+    /// encrypted directories.
     SipHash,
 }
 
@@ -104,8 +108,8 @@ pub struct HashVersion {
 }
 
 impl HashVersion {
-    /// Decodes the on-disk byte: 0 to 2 take the signedness of the superblock, 3 to 5 name the unsigned flavour
-    /// themselves, 6 is SipHash. `None`: no algorithm has this number.
+    /// Decodes the on-disk byte: 0 to 2 take the signedness of the superblock, 3 to 5 name the
+    /// unsigned flavour themselves, 6 is SipHash. `None`: no algorithm has this number.
     pub fn from_disk(version: u8, superblock_sign: CharSign) -> Option<Self> {
         let (algorithm, sign) = match version {
             0 => (HashAlgorithm::Legacy, superblock_sign),
@@ -120,10 +124,11 @@ impl HashVersion {
         Some(Self { algorithm, sign })
     }
 
-    /// Hashes `name` with the file system's seed (`s_hash_seed` as four little-endian words; all zero means the
-    /// default seed).
+    /// Hashes `name` with the file system's seed (`s_hash_seed` as four little-endian words; all
+    /// zero means the default seed).
     ///
-    /// `None` for [`HashAlgorithm::SipHash`], which needs a key: such directories are searched leaf by leaf.
+    /// `None` for [`HashAlgorithm::SipHash`], which needs a key: such directories are searched leaf
+    /// by leaf.
     pub fn hash(self, name: &[u8], seed: HashSeed) -> Option<NameHash> {
         let (major, minor) = match self.algorithm {
             HashAlgorithm::Legacy => (legacy(name, self.sign), 0),
@@ -146,8 +151,9 @@ impl HashVersion {
     }
 }
 
-/// Hashes names in `bytes` by half of MD4, as [`HashVersion::hash`] does each of them: sixteen side by side, which
-/// takes a quarter to half of the time. Adds the hashes in the order of the names. A name that is not within the bytes counts as empty.
+/// Hashes names in `bytes` by half of MD4, as [`HashVersion::hash`] does each of them: sixteen side
+/// by side, which takes a quarter to half of the time. Adds the hashes in the order of the names. A
+/// name that is not within the bytes counts as empty.
 pub fn half_md4_of_all(
     bytes: &[u8],
     names: impl IntoIterator<Item = Range<usize>>,
@@ -158,7 +164,8 @@ pub fn half_md4_of_all(
     half_md4::side_by_side(Level::new(), bytes, names.into_iter(), sign, seed, hashes);
 }
 
-/// The four words that the seeded hashes start from: `s_hash_seed`, or MD4's initial state where that is zero.
+/// The four words that the seeded hashes start from: `s_hash_seed`, or MD4's initial state where
+/// that is zero.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct HashSeed([u32; 4]);
 
@@ -204,8 +211,9 @@ fn digest<const BYTES: usize, const WORDS: usize>(
     state
 }
 
-/// Packs the head of `rest` into words, first byte highest; what is missing is filled with the length of `rest`,
-/// repeated in each byte. The addition carries on purpose: signed bytes borrow from their neighbours.
+/// Packs the head of `rest` into words, first byte highest; what is missing is filled with the
+/// length of `rest`, repeated in each byte. The addition carries on purpose: signed bytes borrow
+/// from their neighbours.
 fn input_words<const WORDS: usize>(rest: &[u8], sign: CharSign) -> [u32; WORDS] {
     let len = u32::try_from(rest.len()).unwrap_or(u32::MAX);
     let half = len | len.wrapping_shl(8);

@@ -1,7 +1,8 @@
 //! Index blocks of htree directories: which leaf block holds the names of which hashes.
 //!
-//! Block 0 of an indexed directory is the root, further index blocks are nodes; both look to an old reader like
-//! directory blocks with one or two entries and much free space, the index hiding in that space:
+//! Block 0 of an indexed directory is the root, further index blocks are nodes; both look to an old
+//! reader like directory blocks with one or two entries and much free space, the index hiding in
+//! that space:
 //!
 //! ```text
 //!         root                                    node
@@ -14,11 +15,12 @@
 //! …                                               (behind `limit` entries, under metadata_csum: the tail)
 //! ```
 //!
-//! Some printings of the kernel's `directory.rst` put a node's block and entry 1 at 0xE and 0x12; the field widths,
-//! and every image, say 0xC and 0x10.
+//! Some printings of the kernel's `directory.rst` put a node's block and entry 1 at 0xE and 0x12;
+//! the field widths, and every image, say 0xC and 0x10.
 //!
-//! Entry 0 has no hash of its own: it takes everything below entry 1. Parsing looks at the head of a block only,
-//! because it happens at each look-up; [`IndexBlock::verify`] looks at all of it, once, when it is read.
+//! Entry 0 has no hash of its own: it takes everything below entry 1. Parsing looks at the head of
+//! a block only, because it happens at each look-up; [`IndexBlock::verify`] looks at all of it,
+//! once, when it is read.
 
 use crate::hash::{CharSign, HashVersion, MajorHash};
 use crate::raw::{raw_layout, u32_at};
@@ -94,8 +96,8 @@ const MAX_LEVELS: u8 = 1;
 pub struct IndexEntry {
     /// The least hash of the block, as stored.
     hash: u32,
-    /// Where it lies in the directory: an index block of the next level, or a leaf. Not checked against the
-    /// directory's size.
+    /// Where it lies in the directory: an index block of the next level, or a leaf. Not checked
+    /// against the directory's size.
     pub block: LogicalBlock,
 }
 
@@ -105,7 +107,8 @@ impl IndexEntry {
         MajorHash::stored(self.hash)
     }
 
-    /// The same of another block: what a first entry, which has no hash of its own, inherits from above.
+    /// The same of another block: what a first entry, which has no hash of its own, inherits from
+    /// above.
     pub fn leading_to(self, block: LogicalBlock) -> IndexEntry {
         IndexEntry { block, ..self }
     }
@@ -190,13 +193,14 @@ impl<'a> IndexBlock<'a> {
         (0..block.len()).filter_map(move |at| block.get(at))
     }
 
-    /// The place of the entry whose block holds `hash`: the last one that does not begin behind it. Entries out of
-    /// order give some place in the block.
+    /// The place of the entry whose block holds `hash`: the last one that does not begin behind it.
+    /// Entries out of order give some place in the block.
     pub fn find(&self, hash: MajorHash) -> usize {
         self.entries[1..].partition_point(|entry| entry.hash.get() <= hash.get())
     }
 
-    /// Checks what parsing does not look at: that hashes ascend and, with a seed, the block's checksum.
+    /// Checks what parsing does not look at: that hashes ascend and, with a seed, the block's
+    /// checksum.
     pub fn verify(&self, seed: Option<ChecksumSeed>) -> Result<(), Problem> {
         if let Some(seed) = seed {
             let (stored, computed) = self.checksums(seed)?;
@@ -217,7 +221,8 @@ impl<'a> IndexBlock<'a> {
         Ok(())
     }
 
-    /// The checksum in the tail, and the one over all entries in use, then the tail with a checksum of zero.
+    /// The checksum in the tail, and the one over all entries in use, then the tail with a checksum
+    /// of zero.
     fn checksums(&self, seed: ChecksumSeed) -> Result<(u32, u32), Problem> {
         let tail_at = self.offset + self.limit * size_of::<RawDxEntry>();
         let used = self.offset + size_of_val(self.entries);
@@ -244,8 +249,8 @@ pub struct IndexRoot<'a> {
 }
 
 impl<'a> IndexRoot<'a> {
-    /// Parses block 0 of an indexed directory. `sign` comes from the superblock's flags, `large_dir` and
-    /// `has_tail` from its features (`large_dir`, `metadata_csum`).
+    /// Parses block 0 of an indexed directory. `sign` comes from the superblock's flags,
+    /// `large_dir` and `has_tail` from its features (`large_dir`, `metadata_csum`).
     pub fn parse(bytes: &'a [u8], sign: CharSign, large_dir: bool, has_tail: bool) -> Result<Self, Problem> {
         let (root, _) =
             RawDxRoot::ref_from_prefix(bytes).map_err(|_| short(bytes, size_of::<RawDxRoot>()))?;

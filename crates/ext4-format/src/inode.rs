@@ -92,17 +92,19 @@ impl InodeFlags {
     pub const CASEFOLD: InodeFlags = InodeFlags(0x4000_0000);
     /// Those that `FS_IOC_GETFLAGS` shows (`EXT4_FL_USER_VISIBLE`).
     pub const USER_VISIBLE: InodeFlags = InodeFlags(0x725B_DFFF);
-    /// Those that `FS_IOC_SETFLAGS` sets and clears: secure deletion, undelete, compress, synchronous, immutable,
-    /// append-only, no dump, no atime, no tail merging, synchronous directory, top directory, project.
+    /// Those that `FS_IOC_SETFLAGS` sets and clears: secure deletion, undelete, compress,
+    /// synchronous, immutable, append-only, no dump, no atime, no tail merging, synchronous
+    /// directory, top directory, project.
     pub const SETTABLE: InodeFlags = InodeFlags(0x2003_80FF);
-    /// Those that change how the inode is laid out or written, so that they cannot just be set: journalled data,
-    /// extents, direct access, casefold.
+    /// Those that change how the inode is laid out or written, so that they cannot just be set:
+    /// journalled data, extents, direct access, casefold.
     pub const FIXED: InodeFlags = InodeFlags(0x4208_4000);
 
-    /// Those that a new inode gets from its directory: synchronous, no dump, no atime, journalled data, synchronous
-    /// directory, project, casefold.
+    /// Those that a new inode gets from its directory: synchronous, no dump, no atime, journalled
+    /// data, synchronous directory, project, casefold.
     pub const INHERITED: InodeFlags = InodeFlags(0x6001_40C8);
-    /// Of those, the ones that make sense for a regular file only in part: synchronous directory, casefold, project.
+    /// Of those, the ones that make sense for a regular file only in part: synchronous directory,
+    /// casefold, project.
     pub const DIRECTORIES_ONLY: InodeFlags = InodeFlags(0x6001_0000);
     /// Of those, the ones that make sense for what has no content: no dump, no atime.
     pub const OTHERS_ALSO: InodeFlags = InodeFlags(0xC0);
@@ -199,7 +201,8 @@ impl Inode {
         Ok(build(raw, &extra, sb, checksum_seed))
     }
 
-    /// A new inode `ino` without content, all of whose times are `now`. It has the extra fields that the file system wants.
+    /// A new inode `ino` without content. All times are `now`. It has the extra fields that the
+    /// file system wants.
     pub fn new(ino: InodeNumber, mode: u16, generation: u32, now: InodeTime, sb: &Superblock) -> Inode {
         let has_extra = sb.has_extra_times();
         let mut inode = Inode {
@@ -225,7 +228,8 @@ impl Inode {
         inode
     }
 
-    /// Makes each time the nearest that its fields can hold: what is shown is what [`encode`](Inode::encode) stores.
+    /// Clamps each time to its field, so that the inode shows what [`encode`](Inode::encode)
+    /// stores.
     pub fn clamp_times(&mut self) {
         let has = |end: usize| end <= self.fields_len;
         self.ctime = self.ctime.clamped(has(CTIME_EXTRA_END));
@@ -235,8 +239,8 @@ impl Inode {
         self.crtime = has(CRTIME_END).then_some(crtime);
     }
 
-    /// Writes every field over the inode's `inode_size` bytes, and its checksum where the file system has any. What no field here stands for
-    /// stays as it is. `bytes` that are too short take what they can.
+    /// Writes every field over the inode's `inode_size` bytes, and its checksum where the file
+    /// system has any. Other bytes do not change. Fields past the end of `bytes` are left out.
     pub fn encode(&self, bytes: &mut [u8], sb: &Superblock) {
         let Ok((raw, rest)) = RawInode::mut_from_prefix(bytes) else { return };
         raw.i_mode.set(self.mode);
@@ -334,12 +338,14 @@ impl Inode {
         }
     }
 
-    /// `i_dtime` of an inode's bytes: when it was freed, in seconds; of an orphan, the next in the list of orphans.
+    /// `i_dtime` of an inode's bytes: when it was freed, in seconds; of an orphan, the next in the
+    /// list of orphans.
     pub fn dtime(bytes: &[u8]) -> u32 {
         RawInode::ref_from_prefix(bytes).map_or(0, |(raw, _)| raw.i_dtime.get())
     }
 
-    /// Writes `i_dtime` over the bytes of inode `ino`, and the checksum where the file system has any. Nothing happens where that stands there.
+    /// Writes `i_dtime` over the bytes of inode `ino`, and the checksum where the file system has
+    /// any. No effect if it is set.
     pub fn set_dtime(bytes: &mut [u8], ino: InodeNumber, dtime: u32, sb: &Superblock) -> Result<(), Problem> {
         if Inode::dtime(bytes) == dtime {
             return Ok(());
@@ -358,7 +364,8 @@ impl Inode {
         RawInode::ref_from_prefix(bytes).map_or(0, |(raw, _)| of(raw))
     }
 
-    /// Says in the bytes of inode `ino` how many attributes have its content as their value, and seals them.
+    /// Sets in the bytes of inode `ino` how many attributes have its content as their value, and
+    /// its checksum.
     pub fn set_value_users(
         bytes: &mut [u8],
         ino: InodeNumber,
@@ -389,7 +396,8 @@ impl Inode {
         }
     }
 
-    /// The device number of a character or block device: the old 16-bit form where it is set, else the new one.
+    /// The device number of a character or block device: the old 16-bit form where it is set, else
+    /// the new one.
     pub fn device(&self) -> DeviceNumber {
         let word = |at| crate::raw::u32_at(&self.block, at).unwrap_or(0);
         match (word(0), word(4)) {
@@ -406,7 +414,8 @@ impl Inode {
     }
 }
 
-/// The bytes that fixed fields take, from `i_extra_isize` where the inode is larger than the classic one.
+/// The bytes that fixed fields take, from `i_extra_isize` where the inode is larger than the
+/// classic one.
 fn fields_len(bytes: &[u8], rest: &[u8]) -> Result<usize, Problem> {
     let Some(size) = rest.first_chunk().copied().map(u16::from_le_bytes) else {
         return Ok(CLASSIC_LEN);

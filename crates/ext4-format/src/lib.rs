@@ -1,8 +1,8 @@
-//! The ext4 on-disk structures, checksums and hashes: pure, no I/O.
+//! The ext4 on-disk structures, checksums and hashes: pure functions, no I/O.
 //!
-//! One file a structure. Each lays the raw fields out once, under the kernel's names at their offsets, and
-//! parses them into a validated type; what is wrong with the bytes is a [`Problem`]. Who called knows which
-//! inode and block they came from and adds it.
+//! One file per structure. Each defines the raw fields once, under the kernel's names at their
+//! offsets, and parses them into a validated type. A failed check is a [`Problem`]; the caller adds
+//! the inode and block.
 //!
 //! Source of the layouts: the kernel's `Documentation/filesystems/ext4/`.
 #![forbid(unsafe_code)]

@@ -1,8 +1,8 @@
-//! Names of encrypted directories as the kernel shows them to those who lack the key.
+//! Names in encrypted directories as the kernel shows them without the key.
 //!
-//! Such a name is the URL-safe base64 form of: both directory hashes of the encrypted name, so that the htree can be
-//! searched; its first 149 bytes; and, where there are more, the SHA-256 of the rest. It never has a `/`, is never
-//! longer than 252 bytes, and says all that is needed to find the entry again.
+//! Such a name is the URL-safe base64 form of both directory hashes of the encrypted name, of its
+//! first 149 bytes, and of the SHA-256 of the rest if there is one. It has no `/` and at most 252
+//! bytes, and suffices to find the entry again.
 
 use crate::hash::MajorHash;
 use base64::Engine as _;
@@ -24,8 +24,8 @@ pub struct NoKeyName {
 }
 
 impl NoKeyName {
-    /// The name of the entry that is called `encrypted` on disk, with its major and minor hash (0 in a directory
-    /// that is read without its index).
+    /// The name of the entry `encrypted`, with its major and minor hash (0 in a directory that is
+    /// read without its index).
     pub fn new(encrypted: &[u8], hashes: [u32; 2]) -> NoKeyName {
         let (shown, rest) = encrypted.split_at(encrypted.len().min(SHOWN_LEN));
         let digest = (!rest.is_empty()).then(|| Sha256::digest(rest).into());

@@ -33,7 +33,8 @@ pub fn set_orphan(bytes: &mut [u8], at: usize, ino: u32) {
     }
 }
 
-/// Writes the tail of block `number`, with its checksum where the file system has any: `inode_seed` is the orphan file's.
+/// Writes the tail of block `number`, with its checksum where the file system has any. `inode_seed`
+/// is the orphan file's.
 pub fn seal_orphan_block(bytes: &mut [u8], number: BlockNumber, inode_seed: Option<ChecksumSeed>) {
     let sum = inode_seed.map_or(0, |seed| checksum(bytes, number, seed));
     let tail = RawTail { ob_magic: le::U32::new(MAGIC), ob_checksum: le::U32::new(sum) };

@@ -6,9 +6,9 @@ pub enum Problem {
     /// The structure does not begin with its magic number.
     #[error("magic number is {found:#x}, not {expected:#x}")]
     Magic {
-        /// What stands there.
+        /// The value on disk.
         found: u64,
-        /// What must stand there.
+        /// The value required.
         expected: u64,
     },
     /// The stored checksum is not that of the bytes.

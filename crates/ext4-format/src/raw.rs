@@ -1,7 +1,7 @@
 //! How raw layouts are written down.
 
-/// Declares a little-endian on-disk structure: every field under its kernel name at its offset, both checked
-/// by the compiler, as is the whole size.
+/// Declares a little-endian on-disk structure: every field under its kernel name at its offset,
+/// both checked by the compiler, as is the whole size.
 macro_rules! raw_layout {
     ($(#[$meta:meta])* $name:ident, size $size:literal { $($offset:literal $field:ident: $type:ty,)* }) => {
         $(#[$meta])*

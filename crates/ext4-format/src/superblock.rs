@@ -263,7 +263,8 @@ pub struct ErrorRecord {
     pub function: Vec<u8>,
     /// The line.
     pub line: u32,
-    /// Which error: 0 unknown, 1 EIO, 2 ENOMEM, 3 EFSBADCRC, 4 EFSCORRUPTED, 5 ENOSPC, 6 ENOKEY, 7 EROFS, 8 EFBIG, 9 EEXIST, …
+    /// Which error: 0 unknown, 1 EIO, 2 ENOMEM, 3 EFSBADCRC, 4 EFSCORRUPTED, 5 ENOSPC, 6 ENOKEY, 7
+    /// EROFS, 8 EFBIG, 9 EEXIST, …
     pub code: u8,
 }
 

@@ -13,16 +13,17 @@ pub struct InodeTime {
 }
 
 impl InodeTime {
-    /// From the classic 32-bit field and, where the inode has room, its `_extra` field: two bits that extend
-    /// the seconds to the year 2446, and 30 bits of nanoseconds.
+    /// From the classic 32-bit field and, where the inode has room, its `_extra` field: two bits
+    /// that extend the seconds to the year 2446, and 30 bits of nanoseconds.
     pub(crate) fn decode(seconds: le::U32, extra: Option<le::U32>) -> InodeTime {
         let low = i64::from(seconds.get().cast_signed());
         let extra = extra.map_or(0, le::U32::get);
         InodeTime { seconds: low + (i64::from(extra & 3) << 32), nanos: (extra >> 2).min(999_999_999) }
     }
 
-    /// The nearest time that fields can hold: 1901 to 2446 and nanoseconds with an `_extra` field, 1901 to 2038 and whole seconds without.
-    /// The first and the last second have no nanoseconds, as the kernel clamps.
+    /// The nearest time that the fields hold: 1901 to 2446 with nanoseconds where there is an
+    /// `_extra` field, 1901 to 2038 in whole seconds without. The first and the last second have no
+    /// nanoseconds, as in the kernel.
     #[must_use]
     pub fn clamped(self, has_extra: bool) -> InodeTime {
         let min = i64::from(i32::MIN);

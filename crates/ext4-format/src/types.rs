@@ -66,7 +66,8 @@ impl BlockSize {
         bytes.div_ceil(1 << self.log2)
     }
 
-    /// The file block that byte `offset` lies in, and the place within it; `None` past the largest file.
+    /// The file block that byte `offset` lies in, and the place within it; `None` past the largest
+    /// file.
     pub fn split(self, offset: u64) -> Option<(LogicalBlock, usize)> {
         let block = u32::try_from(offset >> self.log2).ok()?;
         let within = usize::try_from(offset & u64::from(self.bytes() - 1)).ok()?;

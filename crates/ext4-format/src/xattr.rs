@@ -1,9 +1,10 @@
-//! Extended attributes: name and value pairs behind an inode's own fields, and in a block that inodes may share.
+//! Extended attributes: name and value pairs behind an inode's own fields, and in a block that
+//! inodes may share.
 //!
-//! Both places hold the same list: entries one after the other, each with its name behind it, ended by four zero
-//! bytes; values lie towards the end, at offsets from the first entry (inode) or from the block's start. With the
-//! `ea_inode` feature an entry can name an inode whose content is the value. A POSIX access control list is a value
-//! too, see [`crate::acl_to_xattr`].
+//! Both places hold the same list: entries one after the other, each with its name behind it, ended
+//! by four zero bytes; values lie towards the end, at offsets from the first entry (inode) or from
+//! the block's start. With the `ea_inode` feature an entry can name an inode whose content is the
+//! value. A POSIX access control list is a value too, see [`crate::acl_to_xattr`].
 //!
 //! Source: the kernel's `Documentation/filesystems/ext4/attributes.rst`.
 
@@ -80,7 +81,8 @@ pub enum Namespace {
     Hurd,
 }
 
-/// Namespaces, their `e_name_index` and their prefix. Where one prefix begins another, the longer stands first.
+/// Namespaces, their `e_name_index` and their prefix. Where one prefix begins another, the longer
+/// stands first.
 const NAMESPACES: [(Namespace, u8, &str); 10] = [
     (Namespace::User, 1, "user."),
     (Namespace::PosixAclAccess, 2, "system.posix_acl_access"),
@@ -110,7 +112,8 @@ impl Namespace {
         NAMESPACES.iter().find(|(namespace, ..)| *namespace == self).map_or("", |(.., prefix)| *prefix)
     }
 
-    /// Splits a name as users write it into namespace and stored name. `None`: nothing of that name can be stored.
+    /// Splits a name as users write it into namespace and stored name. `None`: nothing of that name
+    /// can be stored.
     pub fn split(name: &[u8]) -> Option<(Self, &[u8])> {
         NAMESPACES.iter().find_map(|&(namespace, _, prefix)| {
             let rest = name.strip_prefix(prefix.as_bytes())?;
@@ -155,8 +158,9 @@ pub struct XattrEntry<'a> {
 }
 
 impl XattrEntry<'_> {
-    /// Checks `e_hash` against name and value; for a value in an inode, `inode_hash` is the hash that the inode
-    /// stores. Kernels of machines with signed and unsigned `char` hashed names differently, both are right.
+    /// Checks `e_hash` against name and value; for a value in an inode, `inode_hash` is the hash
+    /// that the inode stores. Kernels of machines with signed and unsigned `char` hashed names
+    /// differently, both are right.
     pub fn verify_hash(&self, inode_hash: u32) -> Result<(), Problem> {
         let computed = |sign| match self.value {
             XattrValue::Inline(value) => entry_hash(self.name, value, sign),
@@ -179,15 +183,16 @@ pub struct XattrList<'a> {
 }
 
 impl<'a> XattrList<'a> {
-    /// The list in `space`, all that lies behind an inode's own fields (from 128 + `i_extra_isize` to the inode's
-    /// end). `None`: no list was ever written there.
+    /// The list in `space`, all that lies behind an inode's own fields (from 128 + `i_extra_isize`
+    /// to the inode's end). `None`: no list was ever written there.
     pub fn in_inode(space: &'a [u8]) -> Option<Self> {
         let (header, entries) = RawInodeHeader::ref_from_prefix(space).ok()?;
         let there = header.h_magic.get() == MAGIC && entries.len() >= ALIGN;
         there.then_some(Self { entries, values: entries })
     }
 
-    /// Visits the attributes in their order on disk. After an error, which names the damage, there are no more.
+    /// Visits the attributes in their order on disk. After an error, which names the damage, there
+    /// are no more.
     pub fn iter(&self) -> XattrIter<'a> {
         XattrIter { list: *self, at: Some(0) }
     }
@@ -278,7 +283,8 @@ impl<'a> XattrList<'a> {
     }
 }
 
-/// Removes an attribute from the bytes behind an inode's fields. The space of its value stays unused until somebody packs the list.
+/// Removes an attribute from the bytes behind an inode's fields. The space of its value stays
+/// unused until the list is packed.
 pub fn remove_in_inode(space: &mut [u8], namespace: Namespace, name: &[u8]) -> Result<(), Problem> {
     let Some(list) = XattrList::in_inode(space) else { return Ok(()) };
     let value = list.place_in_inode(namespace, name)?;
@@ -363,18 +369,20 @@ impl<'a> XattrBlock<'a> {
         })
     }
 
-    /// Checks the block's checksum (`metadata_csum`): of its number, then of its bytes with a checksum of zero.
+    /// Checks the block's checksum (`metadata_csum`): of its number, then of its bytes with a
+    /// checksum of zero.
     pub fn verify(&self, seed: ChecksumSeed, number: BlockNumber) -> Result<(), Problem> {
         let computed = block_checksum(self.bytes, number, seed);
         Problem::check_sum(self.checksum, computed)
     }
 }
 
-/// How many bytes of a block begin it that are summed one by one: the header, and entries of a few attributes.
+/// Bytes at the start of a block that are summed directly: the header, and entries of a few
+/// attributes.
 const HEAD: usize = 128;
 
-/// Says in a block that so many inodes use it. Where the block `is_sealed` its checksum is right again if it was before: that is made of the
-/// old one and what has changed, so that not all of the block is summed up whenever files come to share it, or leave.
+/// Sets the number of inodes that use a block. If the block `is_sealed`, updates its checksum from
+/// the old one and the change, so that sharing a block does not read all of it.
 pub fn set_block_refcount(bytes: &mut [u8], refcount: u32, is_sealed: bool) {
     const AT: usize = std::mem::offset_of!(RawBlockHeader, h_refcount);
     let len = bytes.len();
@@ -395,8 +403,9 @@ pub fn seal_block(bytes: &mut [u8], number: BlockNumber, seed: ChecksumSeed) {
     }
 }
 
-/// Of the block's number, then of its bytes with a checksum of zero. Most of a block is zeros between entries and values: in a sum that
-/// begins with 0 they change nothing, so the values are summed apart, and the head's sum is put behind as many bytes.
+/// The checksum of the block's number and of its bytes with a checksum of zero. Most of a block is
+/// zeros between entries and values. Zeros do not change a sum that starts with 0, so the values
+/// are summed apart and joined to the head's sum.
 fn block_checksum(bytes: &[u8], number: BlockNumber, seed: ChecksumSeed) -> u32 {
     const AT: usize = std::mem::offset_of!(RawBlockHeader, h_checksum);
     const STEP: usize = 64;
@@ -410,8 +419,8 @@ fn block_checksum(bytes: &[u8], number: BlockNumber, seed: ChecksumSeed) -> u32 
     SumChange::at(rest.len()).of(of_head) ^ crc32c(0, values)
 }
 
-/// `e_hash` of an attribute whose value stands beside it. For a value in an inode, `value` is that inode's hash as
-/// four little-endian bytes.
+/// `e_hash` of an attribute whose value stands beside it. For a value in an inode, `value` is that
+/// inode's hash as four little-endian bytes.
 pub fn entry_hash(name: &[u8], value: &[u8], sign: CharSign) -> u32 {
     let of_name = name.iter().fold(0_u32, |hash, &byte| hash.rotate_left(5) ^ sign.widen(byte));
     value.chunks(ALIGN).fold(of_name, |hash, chunk| {
@@ -421,8 +430,8 @@ pub fn entry_hash(name: &[u8], value: &[u8], sign: CharSign) -> u32 {
     })
 }
 
-/// `h_hash` of a block whose entries have these `e_hash`es, in their order. 0, which forbids sharing, where one of
-/// them was not computed.
+/// `h_hash` of a block whose entries have these `e_hash`es, in their order. 0, which forbids
+/// sharing, where one of them was not computed.
 pub fn block_hash(entries: impl IntoIterator<Item = u32>) -> u32 {
     entries
         .into_iter()

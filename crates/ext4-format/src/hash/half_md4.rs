@@ -1,12 +1,13 @@
-//! Half of MD4 (three rounds of eight steps): of one name, or of sixteen names side by side.
+//! Half of MD4 (three rounds of eight steps), of one name or of sixteen names in parallel.
 //!
-//! Every step waits for the one before, so a processor that digests one name mostly waits. Sixteen names in the lanes of
-//! its vectors take little longer than one. How wide those are it tells when the program runs: a name of 20 bytes took 35 ns alone, and beside
-//! others 20 ns with the vectors of four words that every x86-64 has, 12 with eight words (AVX2), 8 with sixteen (AVX-512).
+//! Each step depends on the one before, so the hash of one name leaves the processor idle. Sixteen
+//! names in vector lanes take little longer than one. The vector width is chosen at run time. A
+//! name of 20 bytes takes 35 ns alone, and among others 20 ns with four words per vector (every
+//! x86-64), 12 with eight (AVX2), 8 with sixteen (AVX-512).
 //!
-//! A name is read as 32 bytes from where it begins, with whatever stands behind it, and what is not the name's is replaced in the vectors:
-//! no branch depends on how long a name is. Whoever is called with a [`Simd`] is `inline(always)`, or the compiler would not know there which
-//! instructions there are.
+//! A name is read as 32 bytes, and the bytes past its end are masked in the vectors: no branch
+//! depends on the length. Functions with a [`Simd`] argument are `inline(always)`; otherwise the
+//! compiler does not know there which instructions are available.
 
 use super::{CharSign, HashSeed, NameHash};
 use fearless_simd::{Level, Simd, dispatch, prelude::*, u8x32, u32x8, u32x16};
@@ -89,7 +90,8 @@ fn round<W: Word>(
     for (step, word) in words.into_iter().enumerate() {
         // What the step before has written comes in last.
         let sum = a.plus(word.plus_all(constant)).plus(function(b, c, d));
-        // MD4 names the four registers anew at each step: the one just written becomes `b` of the next.
+        // MD4 names the four registers anew at each step: the one just written becomes `b` of the
+        // next.
         (a, b, c, d) = (d, sum.rotated(shifts[step % 4]), b, c);
     }
     [a, b, c, d]
@@ -161,7 +163,8 @@ fn digest_all<S: Simd>(
     }
 }
 
-/// The words of what [`input_words`](super::input_words) makes of each name behind its first `at` bytes, of which `left` are left.
+/// The words that [`input_words`](super::input_words) makes of each name from byte `at` on; `left`
+/// are its bytes left.
 #[inline(always)]
 fn words_of_all<S: Simd>(
     simd: S,
@@ -176,7 +179,8 @@ fn words_of_all<S: Simd>(
     for (row, &[first, second]) in words.iter_mut().zip(pairs) {
         *row = simd.combine_u32x8(load(simd, bytes, first, at), load(simd, bytes, second, at));
     }
-    // Each takes the lowest bit of an element's place to its top: the words, three bits, from the lanes to the rows.
+    // Each moves the lowest bit of an element's position to its top: three bits of the word, from
+    // lanes to rows.
     let mut words = rotated(rotated(rotated(words)));
 
     let sign_bits = match sign {
@@ -203,7 +207,7 @@ fn words_of_all<S: Simd>(
     words
 }
 
-/// Eight words from the byte `at` behind `start` on, as they are in memory; zeros behind the end of the bytes.
+/// Eight words from byte `at` behind `start`, as they are in memory, with zeros past the end.
 #[inline(always)]
 fn load<S: Simd>(simd: S, bytes: &[u8], start: usize, at: usize) -> u32x8<S> {
     let rest = bytes.get(start.saturating_add(at)..).unwrap_or_default();
@@ -221,7 +225,8 @@ fn with_zeros(rest: &[u8]) -> [u8; BYTES] {
     bytes
 }
 
-/// Takes the element at each place, rows counted above lanes, to the place whose number is rotated right by one of its seven bits.
+/// Moves the element at each position (row above lane) to the position rotated right by one of its
+/// seven bits.
 #[inline(always)]
 fn rotated<S: Simd>([r0, r1, r2, r3, r4, r5, r6, r7]: [u32x16<S>; WORDS]) -> [u32x16<S>; WORDS] {
     let (s0, s4) = r0.deinterleave(r1);

@@ -1,9 +1,9 @@
-//! Changing an index: making a root, adding a block, splitting leaves and index blocks, growing a level.
+//! Changes of an index: a root, a block more, split leaves and index blocks, a level more.
 //!
-//! An index grows from its leaves to its root. A leaf without room is split by [`split_leaf`], and its upper half
-//! entered behind it by [`insert_index`]; an index block without room for that is split before by [`split_index`], and a
-//! root without room makes a new level below itself by [`grow_root`]. Each function changes one or two blocks and leaves
-//! both sound; [`seal_index`] then writes the checksum. All take blocks that parsed.
+//! An index grows from leaf to root. [`split_leaf`] splits a full leaf, and [`insert_index`] enters
+//! its upper half. [`split_index`] splits a full index block first, and [`grow_root`] gives a full
+//! root a new level. Each function changes one or two blocks and leaves both sound; [`seal_index`]
+//! writes the checksum. All take blocks that parsed.
 
 use super::{
     IndexBlock, RawCountLimit, RawDxEntry, RawDxNode, RawDxRoot, RawFakeDirent, TAIL_SIZE, not_an_index,
@@ -27,11 +27,13 @@ pub struct LeafSplit<'a> {
     pub low: Vec<NewEntry<'a>>,
     /// What moves to the new leaf.
     pub high: Vec<NewEntry<'a>>,
-    /// The hash of the new leaf's index entry, as stored: with bit 0 where `low` ends with names of the same hash.
+    /// The hash of the new leaf's index entry, as stored: with bit 0 where `low` ends with names of
+    /// the same hash.
     pub hash: u32,
 }
 
-/// Divides entries by hash into two leaves of about the same number of bytes; `None` where there are fewer than two.
+/// Divides entries by hash into two leaves of about the same number of bytes; `None` where there
+/// are fewer than two.
 pub fn split_leaf<'a>(
     entries: impl IntoIterator<Item = NewEntry<'a>>,
     hash: impl Fn(&[u8]) -> MajorHash,
@@ -55,8 +57,8 @@ pub fn split_leaf<'a>(
     Some(LeafSplit { hash: first.get() | u32::from(below == first), low: strip(sorted), high: strip(high) })
 }
 
-/// Makes a block the root of an index with one leaf, `leaf`. `dots` are the entries `.` and `..`; `hash_version` is the
-/// number on disk.
+/// Makes a block the root of an index with one leaf, `leaf`. `dots` are the entries `.` and `..`;
+/// `hash_version` is the number on disk.
 pub fn init_root(
     bytes: &mut [u8],
     block_size: BlockSize,
@@ -76,7 +78,8 @@ pub fn init_root(
     set_entries(bytes, size_of::<RawDxRoot>(), has_tail, &[RawDxEntry::new(0, leaf)])
 }
 
-/// Makes a block a node of the index over these blocks: the least hash of each, and where it lies. At least one, in order.
+/// Makes a block an index node over these blocks: the least hash and the place of each, ascending,
+/// at least one.
 pub fn init_index(
     bytes: &mut [u8],
     block_size: BlockSize,
@@ -87,7 +90,7 @@ pub fn init_index(
     init_node(bytes, block_size, has_tail, &all)
 }
 
-/// Puts a root over these blocks in the place of what it was over: `levels` of index blocks are below it.
+/// Replaces the entries of a root by these blocks, with `levels` of index blocks below it.
 pub fn fill_root(
     bytes: &mut [u8],
     has_tail: bool,
@@ -123,8 +126,8 @@ pub fn insert_index(
     set_entries(bytes, offset, has_tail, &all)
 }
 
-/// Moves the upper half of node `bytes` to the fresh block `upper`; answers the hash of its first entry as stored, and how
-/// many entries stay.
+/// Moves the upper half of node `bytes` to the new block `upper`. Returns the hash of its first
+/// entry as stored, and how many entries stay.
 pub fn split_index(
     bytes: &mut [u8],
     upper: &mut [u8],
@@ -143,7 +146,8 @@ pub fn split_index(
     Ok((first.hash.get(), low.len()))
 }
 
-/// Puts all entries of the root `bytes` into a new level below it, the fresh block `child`, which becomes the root's one entry.
+/// Moves all entries of the root `bytes` to a new level, the block `child`, which becomes the
+/// root's only entry.
 pub fn grow_root(
     bytes: &mut [u8],
     child: &mut [u8],
@@ -370,7 +374,7 @@ mod tests {
             names
         }
 
-        /// Checks a subtree whose hashes begin at `least`; answers the greatest hash in it.
+        /// Checks a subtree whose hashes start at `least`, and returns its greatest hash.
         fn verify_below(
             &mut self,
             block: usize,

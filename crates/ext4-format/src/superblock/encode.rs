@@ -75,10 +75,10 @@ impl Superblock {
         }
     }
 
-    /// Writes every field over `bytes` and seals it with its checksum, where the file system has any. What no field here stands for stays
-    /// as it is: of a new superblock give zeros, of one that was read its bytes.
+    /// Writes every field over `bytes`, and the checksum where the file system has any. Other bytes
+    /// do not change: pass zeros for a new superblock, else the bytes read.
     ///
-    /// A name that is too long for its place is cut.
+    /// A label or path that is too long is cut.
     pub fn encode(&self, bytes: &mut [u8; SUPERBLOCK_SIZE]) {
         let mut raw: RawSuperblock = zerocopy::transmute!(*bytes);
         raw.s_magic.set(MAGIC);
@@ -94,9 +94,9 @@ impl Superblock {
         *bytes = zerocopy::transmute!(raw);
     }
 
-    /// Writes `s_last_orphan`, the first inode of the list of orphans or 0, over the bytes of a superblock.
+    /// Writes `s_last_orphan`, the head of the orphan list or 0, over the bytes of a superblock.
     ///
-    /// Where the superblock is sealed its checksum is right again if it was before: each file that is removed is on that list and off it.
+    /// Updates the checksum incrementally: each removed file enters and leaves the list.
     pub fn set_last_orphan(bytes: &mut [u8; SUPERBLOCK_SIZE], ino: u32) {
         const AT: usize = std::mem::offset_of!(RawSuperblock, s_last_orphan);
         const CHANGE: SumChange = SumChange::at(std::mem::offset_of!(RawSuperblock, s_checksum) - AT);
@@ -108,7 +108,7 @@ impl Superblock {
         }
     }
 
-    /// Says in a superblock's bytes that inodes may have attributes in blocks, and seals it where it is sealed.
+    /// Sets the xattr feature in a superblock's bytes, and updates the checksum where there is one.
     pub fn set_has_attributes(bytes: &mut [u8; SUPERBLOCK_SIZE]) {
         let mut raw: RawSuperblock = zerocopy::transmute!(*bytes);
         raw.s_feature_compat.set(raw.s_feature_compat.get() | Compat::EXT_ATTR.0);

@@ -1,4 +1,5 @@
-//! Writing lists of attributes: entries from the front, values from the back, as the kernel lays them out.
+//! Writing lists of attributes: entries from the front, values from the back, as the kernel lays
+//! them out.
 
 use super::{
     ALIGN, MAGIC, RawBlockHeader, RawEntry, RawInodeHeader, XattrBlock, XattrEntry, XattrValue, block_hash,
@@ -9,7 +10,7 @@ use crate::hash::CharSign;
 use std::cmp::Ordering;
 use zerocopy::{FromBytes, IntoBytes};
 
-/// The most inodes that share a block of attributes: a block that says so many is shared with nobody else.
+/// The most inodes that share a block of attributes. A block with so many gets no new user.
 pub const MAX_BLOCK_USERS: u32 = 1024;
 
 impl<'a> XattrEntry<'a> {
@@ -19,7 +20,8 @@ impl<'a> XattrEntry<'a> {
         XattrEntry { name_index, name, value: XattrValue::Inline(value), hash }
     }
 
-    /// An attribute whose value of `size` bytes is the content of `inode`; `inode_hash` is the value's hash, as that inode stores it.
+    /// An attribute whose value of `size` bytes is the content of `inode`, which stores
+    /// `inode_hash`, the value's hash.
     pub fn new_in_inode(
         name_index: u8,
         name: &'a [u8],
@@ -68,8 +70,9 @@ fn list_len(attributes: &[XattrEntry<'_>]) -> usize {
     attributes.iter().map(XattrEntry::len_in_list).sum::<usize>() + ALIGN
 }
 
-/// Writes a list over `space`, all that lies behind an inode's fields; without attributes nothing is left there. The hashes of values beside
-/// their entries are left out, as kernels do who change such values without keeping them.
+/// Writes a list over `space`, all bytes behind an inode's fields; without attributes it clears
+/// them. Hashes of values beside their entries are left out, as by kernels that change such values
+/// without updating them.
 ///
 /// `space` must be large enough: see [`fits_in_inode`].
 pub fn write_in_inode(space: &mut [u8], attributes: &[XattrEntry<'_>]) {
@@ -82,8 +85,8 @@ pub fn write_in_inode(space: &mut [u8], attributes: &[XattrEntry<'_>]) {
     write_list(list, 0, attributes, false);
 }
 
-/// Writes a block of attributes with one user over zeros, not sealed yet, and answers its hash. The entries are
-/// [in order](XattrEntry::order_in_block), and fit: see [`fits_in_block`].
+/// Writes a block of attributes with one user over zeros, without checksum, and returns its hash.
+/// The entries are [in order](XattrEntry::order_in_block), and fit: see [`fits_in_block`].
 pub fn write_block(bytes: &mut [u8], attributes: &[XattrEntry<'_>]) -> u32 {
     let hash = block_hash(attributes.iter().map(|attribute| attribute.hash));
     let Ok((header, _)) = RawBlockHeader::mut_from_prefix(bytes) else { return hash };
@@ -95,7 +98,8 @@ pub fn write_block(bytes: &mut [u8], attributes: &[XattrEntry<'_>]) -> u32 {
     hash
 }
 
-/// The same over a block that has a list: only where that one or the new one has entries and values is it cleared before.
+/// The same over a block with a list, clearing only the bytes that entries and values of the old or
+/// the new list take.
 pub fn overwrite_block(bytes: &mut [u8], attributes: &[XattrEntry<'_>]) -> u32 {
     let (entries, values) =
         XattrBlock::parse(bytes).and_then(|block| block.list.bounds()).unwrap_or_default();
@@ -108,7 +112,8 @@ pub fn overwrite_block(bytes: &mut [u8], attributes: &[XattrEntry<'_>]) -> u32 {
     write_block(bytes, attributes)
 }
 
-/// Writes entries from byte `front` of `bytes` on, and their values to its end; offsets of values count from the first byte.
+/// Writes entries from byte `front` of `bytes`, and their values to its end; offsets of values
+/// count from the first byte.
 fn write_list(bytes: &mut [u8], front: usize, attributes: &[XattrEntry<'_>], has_hashes: bool) {
     let (mut front, mut back) = (front, bytes.len());
     for attribute in attributes {
