@@ -371,7 +371,7 @@ impl<H: Handle> Dcache<H> {
         self.core.shrink_to(bytes);
     }
 
-    /// Sets another [budget](Builder::memory) and evicts what is over it. The parts that are made once stay as large as the
+    /// Sets another [budget](crate::Builder::memory) and evicts what is over it. The parts that are made once stay as large as the
     /// first one made them: the path cache and the quota of negative entries.
     pub fn set_memory(&self, bytes: usize) {
         self.core.memory.set_budget(bytes.max(crate::core::BUDGET_MIN));

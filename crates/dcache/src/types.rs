@@ -111,7 +111,7 @@ pub enum Fill<H> {
     },
     /// Either, but it must not be remembered: such as a name that is absent from a casefolded directory, where
     /// the creation of another spelling would have to forget it. The entry that the caller gets is
-    /// [detached](DentryRef::is_reachable).
+    /// [detached](crate::DentryRef::is_reachable).
     NotCached(Option<Child<H>>),
 }
 
