@@ -167,11 +167,24 @@ pub(crate) struct TreeArgs {
     pub(crate) level: Option<u32>,
 }
 
+/// Paths from a file, with the options of tar(1).
+#[derive(Debug, Args)]
+pub(crate) struct ListedArgs {
+    /// Take the paths below IMAGE:PATH from FILE, one a line; `-` is standard input
+    #[arg(short = 'T', long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) files_from: Option<PathBuf>,
+    /// Paths in FILE end with a NUL byte instead of a newline
+    #[arg(long, requires = "files_from")]
+    pub(crate) null: bool,
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct StatArgs {
     /// What to describe; a symbolic link at the end is described itself
     #[arg(required = true, value_name = "IMAGE:PATH", value_hint = ValueHint::FilePath)]
     pub(crate) locations: Vec<OsString>,
+    #[command(flatten)]
+    pub(crate) listed: ListedArgs,
     /// Print a JSON object per line
     #[arg(long)]
     pub(crate) json: bool,
@@ -225,6 +238,8 @@ pub(crate) struct CatArgs {
     /// The files
     #[arg(required = true, value_name = "IMAGE:PATH", value_hint = ValueHint::FilePath)]
     pub(crate) locations: Vec<OsString>,
+    #[command(flatten)]
+    pub(crate) listed: ListedArgs,
 }
 
 #[derive(Debug, Args)]

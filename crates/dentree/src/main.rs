@@ -8,6 +8,7 @@ mod draft;
 mod fanout;
 mod image;
 mod interrupt;
+mod listed;
 mod local;
 mod mounts;
 mod output;

@@ -98,6 +98,32 @@ fn stat_describes_a_link_itself_and_prints_json() {
     assert_eq!(shown["mtime"], "86400.000000000");
 }
 
+/// The paths come from a file or from standard input, and what is missing hides nothing else.
+#[test]
+fn stat_and_cat_take_their_paths_from_a_file() {
+    let Some(image) = small() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let list = dir.path().join("list");
+    let paths = ["etc/hosts", "/etc/to-hosts", "etc"];
+    fs::write(&list, paths.join("\n")).unwrap();
+    let list = list.to_str().unwrap();
+    let each: Vec<String> =
+        paths.iter().map(|path| image.at(&format!("/{}", path.trim_matches('/')))).collect();
+    let one_by_one = succeeds(["stat", "--json", &each[0], &each[1], &each[2]]);
+    assert_eq!(succeeds(["stat", "--json", "--files-from", list, &image.at("/")]), one_by_one);
+
+    fs::write(list, "hosts\0none\0to-hosts\0").unwrap();
+    let output = dentree(["cat", "-T", list, "--null", &image.at("/etc/")]);
+    assert_eq!(output.stdout, b"127.0.0.1 localhost\n".repeat(2));
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("/etc/none: no such file"), "{}", text(&output.stderr));
+
+    let two = dentree(["stat", "-T", list, &image.at("/"), &image.at("/etc")]);
+    assert!(two.status.code() == Some(2) && text(&two.stderr).contains("one IMAGE:PATH"));
+    let unread = dentree(["stat", "-T", "/nonexistent/list", &image.at("/")]);
+    assert!(unread.status.code() == Some(1) && text(&unread.stderr).contains("cannot be read"));
+}
+
 #[test]
 fn info_names_label_and_features() {
     let Some(image) = small() else { return };

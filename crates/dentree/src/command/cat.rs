@@ -2,6 +2,7 @@
 
 use crate::args::CatArgs;
 use crate::image::{Location, Node, Session};
+use crate::listed;
 use crate::report::Stop;
 use dentree_vfs::WalkOptions;
 use std::io::{self, Write};
@@ -10,13 +11,9 @@ const CHUNK: usize = 1 << 20;
 
 pub(crate) fn run(session: &Session, args: &CatArgs) -> Result<(), Stop> {
     let mut buf = vec![0; CHUNK];
-    for argument in &args.locations {
-        match session.locate(argument).and_then(|at| Ok((at.walk(WalkOptions::FOLLOW)?, at))) {
-            Ok((node, at)) => copy(session, &at, &node, &mut buf)?,
-            Err(problem) => session.report.problem(&problem),
-        }
-    }
-    Ok(())
+    listed::walk(session, &args.locations, &args.listed, WalkOptions::FOLLOW, |at, node| {
+        Ok(copy(session, &at, &node, &mut buf)?)
+    })
 }
 
 fn copy(session: &Session, at: &Location, node: &Node, buf: &mut [u8]) -> io::Result<()> {

@@ -2,6 +2,7 @@
 
 use crate::args::StatArgs;
 use crate::image::{Location, Node, Session};
+use crate::listed;
 use crate::output::attributes::{Clock, kind, mode};
 use crate::output::{Output, json};
 use crate::report::Stop;
@@ -11,14 +12,15 @@ use std::io::{self, Write};
 pub(crate) fn run(session: &Session, args: &StatArgs) -> Result<(), Stop> {
     let mut out = Output::new();
     let clock = Clock::local();
-    for (at, node) in session.walk_each(&args.locations, WalkOptions::KEEP_LINK) {
+    listed::walk(session, &args.locations, &args.listed, WalkOptions::KEEP_LINK, |at, node| {
         let target = target(session, &at, &node);
         if args.json {
             json::line(&mut out, &json::File::new(&at.path, &node.attr(), target.as_deref()))?;
         } else {
             describe(&mut out, &clock, &at, &node, target.as_deref())?;
         }
-    }
+        Ok(())
+    })?;
     Ok(out.flush()?)
 }
 
