@@ -205,10 +205,12 @@ impl<H: Handle> Core<H> {
         is_it
     }
 
-    /// Whether the slot with this id was not given to another entry since.
+    /// Whether the entry with this id has not died: [`hold_by_id`](Self::hold_by_id) would find it. An entry is dead before its
+    /// generation moves on, and the generation has moved on before the slot lives again, so they are read in this order.
     pub(crate) fn is_alive(&self, id: DentryId) -> bool {
         id.id() != Id::NONE
             && self.memory.has_slot(id.id())
+            && !self.dentry(id.id()).is_dead()
             && self.record(id.id()).generation() == id.generation()
     }
 

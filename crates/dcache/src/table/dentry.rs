@@ -160,6 +160,11 @@ impl<H> Dentry<H> {
         self.refs.store(DEAD, Ordering::Relaxed);
     }
 
+    pub(crate) fn is_dead(&self) -> bool {
+        // Acquire: pairs with `revive`: of a slot that lives again the later generation is seen.
+        self.refs.load(Ordering::Acquire) & DEAD != 0
+    }
+
     /// Whether nothing speaks against evicting it. Only a hint.
     pub(crate) fn is_evictable(&self) -> bool {
         self.refs.load(Ordering::Relaxed) == 0
