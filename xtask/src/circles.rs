@@ -1,8 +1,8 @@
 //! Circles between the files of a crate: `a.rs` uses something of `b.rs`, and `b.rs` of `a.rs`.
 //!
-//! A file uses another one if a path in it leads to an item there. Re-exports are followed to the item,
-//! and are no use themselves. A module may use the modules that it consists of, and they may use it.
-//! Tests do not count, nor do paths in the arguments of macros.
+//! A file uses another one if a path in it leads to an item there. Re-exports are followed to the
+//! item, and are no use themselves. A module may use the modules that it consists of, and they may
+//! use it. Tests do not count, nor do paths in the arguments of macros.
 
 use crate::Findings;
 use crate::sources::read;

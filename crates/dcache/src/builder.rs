@@ -40,8 +40,8 @@ impl<H: Handle> Builder<H> {
         }
     }
 
-    /// The most bytes that the cache may use beside what users hold; 64 MiB unless set, 64 KiB at least. An entry
-    /// takes about 124 bytes.
+    /// The most bytes that the cache may use beside what users hold; 64 MiB unless set, 64 KiB at
+    /// least. An entry takes about 124 bytes.
     pub fn memory(mut self, bytes: usize) -> Self {
         self.memory = bytes.max(crate::core::BUDGET_MIN);
         self
@@ -65,8 +65,8 @@ impl<H: Handle> Builder<H> {
         self
     }
 
-    /// The time that times to live are measured in, since any fixed point; it must not run backwards. The
-    /// system's monotonic clock unless set.
+    /// The time that times to live are measured in, since any fixed point; it must not run
+    /// backwards. The system's monotonic clock unless set.
     pub fn clock(mut self, clock: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
         self.clock = Box::new(clock);
         self

@@ -1,4 +1,5 @@
-//! Counts that cost a walk no shared line: each thread adds to its own slot, readers sum the slots up.
+//! Counts that cost a walk no shared line: each thread adds to its own slot, readers sum the slots
+//! up.
 
 use crate::sync::{AtomicU64, Ordering};
 
@@ -71,6 +72,7 @@ counters! {
     fills_overtaken,
     /// Names made, removed and renamed.
     changes,
-    /// Entries that gained their first user less entries that lost their last (wrapping, as threads differ).
+    /// Entries that gained their first user less entries that lost their last (wrapping, as threads
+    /// differ).
     held,
 }

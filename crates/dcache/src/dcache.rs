@@ -30,10 +30,11 @@ impl<H: Handle> Dcache<H> {
 
     /// Walks `path` from `start` as far as the cache knows it, without a lock.
     ///
-    /// Any number of slashes separates components; leading ones have no meaning here. `.` is passed over, `..`
-    /// leads to the parent, but not above the floor. From a start that is not [reachable](DentryRef::is_reachable) a walk
-    /// goes nowhere: what is cached there may be out of date. Where a directory has no [`search`](Child::search) hint,
-    /// `may_search` decides; it may be called several times for one directory, and it may use the cache.
+    /// Any number of slashes separates components; leading ones have no meaning here. `.` is passed
+    /// over, `..` leads to the parent, but not above the floor. From a start that is not
+    /// [reachable](DentryRef::is_reachable) a walk goes nowhere: what is cached there may be out of
+    /// date. Where a directory has no [`search`](Child::search) hint, `may_search` decides; it may
+    /// be called several times for one directory, and it may use the cache.
     ///
     /// ```
     /// # use dentree_dcache::*;
@@ -70,9 +71,10 @@ impl<H: Handle> Dcache<H> {
         ))
     }
 
-    /// As [`walk`](Self::walk), but what is found is returned by value and not held: nothing is written that other threads read,
-    /// while [`walk`](Self::walk) writes a reference count, which threads that often meet at one entry wait for. To keep the
-    /// entry, [`get`](Self::get) it. What the walk stopped at is held.
+    /// As [`walk`](Self::walk), but what is found is returned by value and not held: nothing is
+    /// written that other threads read, while [`walk`](Self::walk) writes a reference count, which
+    /// threads that often meet at one entry wait for. To keep the entry, [`get`](Self::get) it.
+    /// What the walk stopped at is held.
     ///
     /// ```
     /// # use dentree_dcache::*;
@@ -137,8 +139,9 @@ impl<H: Handle> Dcache<H> {
         }
     }
 
-    /// [Finds](Self::find) several paths from `start`, the waits for memory overlapped: for paths that are not in the processor's
-    /// caches several times as fast as one after the other. Returns the results in the order of the paths.
+    /// [Finds](Self::find) several paths from `start`, the waits for memory overlapped: for paths
+    /// that are not in the processor's caches several times as fast as one after the other. Returns
+    /// the results in the order of the paths.
     ///
     /// ```
     /// # use dentree_dcache::*;
@@ -186,8 +189,9 @@ impl<H: Handle> Dcache<H> {
         self.core.is_linked(id)
     }
 
-    /// Looks one name up in `dir`, in memory alone: `Some(None)` where it does not exist, `None` where the cache does not
-    /// know. Permissions are not asked, and a symbolic link is returned as itself.
+    /// Looks one name up in `dir`, in memory alone: `Some(None)` where it does not exist, `None`
+    /// where the cache does not know. Permissions are not asked, and a symbolic link is returned as
+    /// itself.
     ///
     /// ```
     /// # use dentree_dcache::*;
@@ -208,15 +212,15 @@ impl<H: Handle> Dcache<H> {
         }
     }
 
-    /// Looks one name up in `dir`; asks `fill` where the cache does not know it. Of several threads that ask for
-    /// the same name one runs its `fill` and the others wait for it. If the name is created, unlinked, renamed or
-    /// invalidated meanwhile, the result is not remembered: what is returned then may be detached
-    /// ([`is_reachable`](DentryRef::is_reachable)). Below a directory that is detached nothing is remembered, and each
-    /// name is asked for.
+    /// Looks one name up in `dir`; asks `fill` where the cache does not know it. Of several threads
+    /// that ask for the same name one runs its `fill` and the others wait for it. If the name is
+    /// created, unlinked, renamed or invalidated meanwhile, the result is not remembered: what is
+    /// returned then may be detached ([`is_reachable`](DentryRef::is_reachable)). Below a directory
+    /// that is detached nothing is remembered, and each name is asked for.
     ///
-    /// `fill` runs without a lock and may use the cache, except to look the same name up, which would wait for itself:
-    /// builds with debug assertions panic. What is no name (with a
-    /// slash inside, or longer than 255 bytes) is asked for and not cached.
+    /// `fill` runs without a lock and may use the cache, except to look the same name up, which
+    /// would wait for itself: builds with debug assertions panic. What is no name (with a slash
+    /// inside, or longer than 255 bytes) is asked for and not cached.
     ///
     /// # Errors
     /// Those of `fill`; nothing is remembered then.
@@ -298,23 +302,24 @@ impl<H: Handle> Dcache<H> {
         self.core.unlink(dir.raw_id(), name);
     }
 
-    /// Says that a held entry has lost its name: d_delete. Where it has no other holder, it becomes negative; otherwise it
-    /// stays what it is, without a name.
+    /// Says that a held entry has lost its name: d_delete. Where it has no other holder, it becomes
+    /// negative; otherwise it stays what it is, without a name.
     pub fn delete(&self, entry: &DentryRef<'_, H>) {
         self.core.delete(entry.raw_id());
     }
 
-    /// Says that `old` in `old_dir` was renamed to `new` in `new_dir`, replacing what was there: d_move. All that
-    /// is cached below a directory moves with it, at no cost. A walk finds it under the old name or the new one
-    /// at every moment. `old` must be the inode that the cache would return: look it up before the file system renames
-    /// it, as it may have expired. From then on until this call returns, results about the two names must not be
-    /// remembered ([`Fill::NotCached`]).
+    /// Says that `old` in `old_dir` was renamed to `new` in `new_dir`, replacing what was there:
+    /// d_move. All that is cached below a directory moves with it, at no cost. A walk finds it
+    /// under the old name or the new one at every moment. `old` must be the inode that the cache
+    /// would return: look it up before the file system renames it, as it may have expired. From
+    /// then on until this call returns, results about the two names must not be remembered
+    /// ([`Fill::NotCached`]).
     pub fn rename(&self, old_dir: &DentryRef<'_, H>, old: &[u8], new_dir: &DentryRef<'_, H>, new: &[u8]) {
         self.core.rename(old_dir.raw_id(), old, new_dir.raw_id(), new);
     }
 
-    /// As [`rename`](Self::rename), and says that `old` now is `left`, as a rename with `RENAME_WHITEOUT` leaves it: in one
-    /// step, so that `old` is there at every moment.
+    /// As [`rename`](Self::rename), and says that `old` now is `left`, as a rename with
+    /// `RENAME_WHITEOUT` leaves it: in one step, so that `old` is there at every moment.
     ///
     /// ```
     /// # use dentree_dcache::*;
@@ -336,49 +341,54 @@ impl<H: Handle> Dcache<H> {
         DentryRef::adopt(self, self.core.rename_leaving(old_dir.raw_id(), old, new_dir.raw_id(), new, left))
     }
 
-    /// Says that two names have changed places, as by `RENAME_EXCHANGE`. Where only one of them is cached, its entry
-    /// moves to the other name, and its own is asked for again. As for [`rename`](Self::rename), results about the names
-    /// must not be remembered meanwhile.
+    /// Says that two names have changed places, as by `RENAME_EXCHANGE`. Where only one of them is
+    /// cached, its entry moves to the other name, and its own is asked for again. As for
+    /// [`rename`](Self::rename), results about the names must not be remembered meanwhile.
     pub fn exchange(&self, dir_a: &DentryRef<'_, H>, a: &[u8], dir_b: &DentryRef<'_, H>, b: &[u8]) {
         self.core.exchange(dir_a.raw_id(), a, dir_b.raw_id(), b);
     }
 
     /// Forgets what is known of one name, and of what is below it. An entry that is held lives on
-    /// [detached](DentryRef::is_reachable), while the next lookup makes another one for the same inode.
+    /// [detached](DentryRef::is_reachable), while the next lookup makes another one for the same
+    /// inode.
     pub fn invalidate(&self, dir: &DentryRef<'_, H>, name: &[u8]) {
         self.core.invalidate(dir.raw_id(), name);
     }
 
-    /// Says whether everyone may search this directory from now on, as after `chmod(2)`. A result of a question from
-    /// before a `false` does not open it again.
+    /// Says whether everyone may search this directory from now on, as after `chmod(2)`. A result
+    /// of a question from before a `false` does not open it again.
     pub fn set_search(&self, dir: &DentryRef<'_, H>, search: bool) {
         self.core.set_search(dir.raw_id(), search);
     }
 
-    /// Evicts up to `n` entries, unused ones and those of scans first; tells how many it found to evict.
+    /// Evicts up to `n` entries, unused ones and those of scans first; tells how many it found to
+    /// evict.
     pub fn prune(&self, n: usize) -> usize {
         self.core.prune(n)
     }
 
-    /// Evicts all that is cached below `dir` and not in use: select_parent, shrink_dcache_parent. Returns how many entries
-    /// went.
+    /// Evicts all that is cached below `dir` and not in use: select_parent, shrink_dcache_parent.
+    /// Returns how many entries went.
     pub fn prune_subtree(&self, dir: &DentryRef<'_, H>) -> usize {
         self.core.prune_below(dir.raw_id())
     }
 
-    /// Evicts until no more than `bytes` are used, or nothing more can be evicted. The budget stays what it is.
+    /// Evicts until no more than `bytes` are used, or nothing more can be evicted. The budget stays
+    /// what it is.
     pub fn shrink_to(&self, bytes: usize) {
         self.core.shrink_to(bytes);
     }
 
-    /// Sets another [budget](crate::Builder::memory) and evicts what is over it. The parts that are made once stay as large as the
-    /// first one made them: the path cache and the quota of negative entries.
+    /// Sets another [budget](crate::Builder::memory) and evicts what is over it. The parts that are
+    /// made once stay as large as the first one made them: the path cache and the quota of negative
+    /// entries.
     pub fn set_memory(&self, bytes: usize) {
         self.core.memory.set_budget(bytes.max(crate::core::BUDGET_MIN));
         self.core.trim();
     }
 
-    /// The entries of `dir` that are cached and exist, in no order. All of them where it is [complete](DentryRef::is_complete).
+    /// The entries of `dir` that are cached and exist, in no order. All of them where it is
+    /// [complete](DentryRef::is_complete).
     pub fn children(&self, dir: &DentryRef<'_, H>) -> Vec<DentryRef<'_, H>> {
         let held = self.core.hold_children(dir.raw_id());
         held.into_iter().map(|id| DentryRef::adopt(self, id)).collect()
@@ -463,8 +473,8 @@ impl<H: Handle> fmt::Debug for Dcache<H> {
     }
 }
 
-/// A directory's entries on their way into the cache. Once all are in, a name that is missed in it does not exist,
-/// until one of them is evicted or invalidated.
+/// A directory's entries on their way into the cache. Once all are in, a name that is missed in it
+/// does not exist, until one of them is evicted or invalidated.
 ///
 /// ```
 /// # use dentree_dcache::*;
@@ -488,8 +498,8 @@ impl<H: Handle> Completion<'_, H> {
         self.cache.core.gather(&mut self.gathering, name, child);
     }
 
-    /// Declares that this was all; tells whether the directory is complete now. It is not where something was
-    /// evicted or removed meanwhile, or has a time to live.
+    /// Declares that this was all; tells whether the directory is complete now. It is not where
+    /// something was evicted or removed meanwhile, or has a time to live.
     pub fn finish(self) -> bool {
         self.cache.core.finish_complete(self.gathering)
     }

@@ -10,8 +10,8 @@ pub struct Dcache<H: Handle> {
     pub(crate) core: Core<H>,
 }
 
-/// A counted reference to an entry. While it lives the entry is neither evicted nor reused (G6), also if its name
-/// is unlinked. Dropping it is `dput`.
+/// A counted reference to an entry. While it lives the entry is neither evicted nor reused (G6),
+/// also if its name is unlinked. Dropping it is `dput`.
 ///
 /// Only positive entries are held; the last holder of one may make it [negative](Dcache::delete).
 pub struct DentryRef<'c, H: Handle> {
@@ -25,8 +25,8 @@ impl<'c, H: Handle> DentryRef<'c, H> {
         DentryRef { cache, id }
     }
 
-    /// Gives the reference up without counting it off: [`from_raw`](Self::from_raw) makes one of it again. The number is
-    /// the entry's alone as long as it is held; the root's is 1.
+    /// Gives the reference up without counting it off: [`from_raw`](Self::from_raw) makes one of it
+    /// again. The number is the entry's alone as long as it is held; the root's is 1.
     pub fn into_raw(self) -> u32 {
         std::mem::ManuallyDrop::new(self).id.0
     }
@@ -51,7 +51,8 @@ impl<'c, H: Handle> DentryRef<'c, H> {
     /// The inode.
     #[inline]
     pub fn handle(&self) -> &H {
-        // SAFETY: held, and positive when it was; what becomes negative while it is held keeps its handle.
+        // SAFETY: held, and positive when it was; what becomes negative while it is held keeps its
+        // handle.
         unsafe { self.cache.core.dentry(self.id).handle() }
     }
 
@@ -71,8 +72,8 @@ impl<'c, H: Handle> DentryRef<'c, H> {
         DentryRef::adopt(self.cache, self.cache.core.hold_parent(self.id))
     }
 
-    /// The path from the root, without a slash before it, as it was at one instant during the call. `None` where no path leads
-    /// to the entry (see [`is_reachable`](Self::is_reachable)).
+    /// The path from the root, without a slash before it, as it was at one instant during the call.
+    /// `None` where no path leads to the entry (see [`is_reachable`](Self::is_reachable)).
     ///
     /// ```
     /// # use dentree_dcache::*;
@@ -85,8 +86,8 @@ impl<'c, H: Handle> DentryRef<'c, H> {
         self.cache.core.path_of(self.id)
     }
 
-    /// Whether the entry has become negative: it was [deleted](Dcache::delete) while it had no other reference. Its handle
-    /// is that of the file that it stood for.
+    /// Whether the entry has become negative: it was [deleted](Dcache::delete) while it had no
+    /// other reference. Its handle is that of the file that it stood for.
     pub fn is_negative(&self) -> bool {
         self.cache.core.record(self.id).flags().is_negative()
     }
@@ -98,13 +99,16 @@ impl<'c, H: Handle> DentryRef<'c, H> {
         flags.is_linked() && !flags.is_negative()
     }
 
-    /// Whether a walk from the root leads to this entry now: it has a name, and so have all directories above it.
+    /// Whether a walk from the root leads to this entry now: it has a name, and so have all
+    /// directories above it.
     ///
-    /// An entry that is not reachable is *detached*, or below a directory that is. So are what was removed or
-    /// replaced; what was [invalidated](Dcache::invalidate), though the file system still has it; and an answer that
-    /// must not be remembered ([`Fill::NotCached`](crate::Fill::NotCached), or one that a change of its name has
-    /// overtaken). The file system may still have it, in another entry, to which a lookup from the root leads: changes
-    /// must be told through that one. What has expired is in its place until the file system says otherwise.
+    /// An entry that is not reachable is *detached*, or below a directory that is. So are what was
+    /// removed or replaced; what was [invalidated](Dcache::invalidate), though the file system
+    /// still has it; and an answer that must not be remembered
+    /// ([`Fill::NotCached`](crate::Fill::NotCached), or one that a change of its name has
+    /// overtaken). The file system may still have it, in another entry, to which a lookup from the
+    /// root leads: changes must be told through that one. What has expired is in its place until
+    /// the file system says otherwise.
     ///
     /// ```
     /// # use dentree_dcache::*;
@@ -130,7 +134,8 @@ impl<'c, H: Handle> DentryRef<'c, H> {
     }
 }
 
-/// A reference that owns its cache as well: for what outlives the borrow of a [`DentryRef`], such as open files.
+/// A reference that owns its cache as well: for what outlives the borrow of a [`DentryRef`], such
+/// as open files.
 ///
 /// ```
 /// # use dentree_dcache::*;

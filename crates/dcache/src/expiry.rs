@@ -1,15 +1,18 @@
-//! What is still believed: deadlines, for file systems that change behind the cache's back, and detached directories.
+//! What is still believed: deadlines, for file systems that change behind the cache's back, and
+//! detached directories.
 //!
 //! Each entry may have a *deadline*, in ticks of 10 ms since the cache was made.
 //!
-//! **Closings.** The answer to a question may say that everyone may search a directory. It must not do so any more where the
-//! directory was closed to some since the question was put: so a question notes how many closings there had been.
+//! **Closings.** The answer to a question may say that everyone may search a directory. It must not
+//! do so any more where the directory was closed to some since the question was put: so a question
+//! notes how many closings there had been.
 //!
-//! **Detached directories.** What is below a directory that is not [reachable](Core::is_reachable) is not believed:
-//! the directory may live on in another entry, through which its names are changed. So a walk that begins below the
-//! root, and all that is done by a directory's number, first looks whether that one is reachable, as long as there are
-//! directories that were unlinked and are not freed yet; mostly there are none. One look at the beginning
-//! is enough for G1 and G2: what is cached below a directory that was reachable then was true then, as nothing that was
+//! **Detached directories.** What is below a directory that is not [reachable](Core::is_reachable)
+//! is not believed: the directory may live on in another entry, through which its names are
+//! changed. So a walk that begins below the root, and all that is done by a directory's number,
+//! first looks whether that one is reachable, as long as there are directories that were unlinked
+//! and are not freed yet; mostly there are none. One look at the beginning is enough for G1 and G2:
+//! what is cached below a directory that was reachable then was true then, as nothing that was
 //! changed by another entry can have been changed before.
 
 use crate::sync::{AtomicU32, AtomicUsize, Ordering};
@@ -48,7 +51,8 @@ impl Expiry {
         self.closings.fetch_add(1, Ordering::Release);
     }
 
-    /// Whether the answer to a question may still say that everyone may search a directory. [dir lock of its parent]
+    /// Whether the answer to a question may still say that everyone may search a directory. [dir
+    /// lock of its parent]
     pub(crate) fn may_open(&self, Asked(closings): Asked) -> bool {
         self.closings.load(Ordering::Relaxed) == closings
     }
@@ -72,8 +76,8 @@ impl Expiry {
         self.now() >= deadline
     }
 
-    /// Counts a directory that is about to be unlinked: before that, so that no thread that comes to know of it afterwards
-    /// takes anything below it for reachable.
+    /// Counts a directory that is about to be unlinked: before that, so that no thread that comes
+    /// to know of it afterwards takes anything below it for reachable.
     pub(crate) fn begin_detached(&self) {
         self.detached.fetch_add(1, Ordering::Relaxed);
     }

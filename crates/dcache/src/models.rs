@@ -1,5 +1,5 @@
-//! Small models that loom explores in every interleaving and every outcome that the memory model allows:
-//! `RUSTFLAGS="--cfg loom" cargo test -p dentree-dcache --release --lib models`.
+//! Small models that loom explores in every interleaving and every outcome that the memory model
+//! allows: `RUSTFLAGS="--cfg loom" cargo test -p dentree-dcache --release --lib models`.
 
 use crate::Kind;
 use crate::hash::name::{Digest, Hasher, Name};
@@ -13,8 +13,8 @@ use loom::sync::Arc;
 use loom::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use loom::thread;
 
-/// Bounded, so that each model ends within a minute. Nine faults put in on purpose (a fence or a check taken away,
-/// two steps swapped) are all found within three preemptions.
+/// Bounded, so that each model ends within a minute. Nine faults put in on purpose (a fence or a
+/// check taken away, two steps swapped) are all found within three preemptions.
 fn model(check: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(3);
@@ -45,7 +45,8 @@ fn handle_of(word: u64) -> InlineHandle {
     InlineHandle { word, generation: 0 }
 }
 
-/// What a walk does at one record on its way down: the version that it saw under the name, if it may believe it.
+/// What a walk does at one record on its way down: the version that it saw under the name, if it
+/// may believe it.
 fn read(record: &Record, name: &Name<'_>) -> Result<Option<u64>, ()> {
     if_believed(record, || record.flags_if_named(DIR, name).is_some())
 }
@@ -186,7 +187,8 @@ fn a_rename_is_never_seen_half_done() {
     });
 }
 
-/// As `Core::walk` looks one name up: its version, or that it is not there; `None` is for an attempt that is void.
+/// As `Core::walk` looks one name up: its version, or that it is not there; `None` is for an
+/// attempt that is void.
 fn look((index, records): &(Index, [Record; 3]), name: &Name<'_>) -> Option<Option<u64>> {
     let found = index.search(index.extent(), name.hash(), |id| {
         let record = &records[id.0 as usize];
@@ -301,7 +303,8 @@ fn an_entry_is_held_or_dead_never_both() {
     });
 }
 
-/// G6: as `Core::become_negative` and `become_positive` change an entry in place, and as `Core::look` takes it.
+/// G6: as `Core::become_negative` and `become_positive` change an entry in place, and as
+/// `Core::look` takes it.
 #[test]
 fn an_entry_does_not_change_in_place_under_its_holder() {
     let hasher = Hasher::new(1);
@@ -385,7 +388,8 @@ const FILE: Id = Id(3);
 /// A path cache, records and their counts.
 type Cached = (PathCache, [Record; 4], [Count; 4]);
 
-/// What the path cache knows a path of one directory by: the digest is that of its bytes, which no model needs more of.
+/// What the path cache knows a path of one directory by: the digest is that of its bytes, which no
+/// model needs more of.
 fn key(path: u8) -> Key {
     Key { digest: Digest([u64::from(path); 2]), bytes: 1 }
 }
@@ -432,7 +436,8 @@ fn believed(cached: &Cached, path: u8) -> Option<u64> {
     })
 }
 
-/// G6: as `Core::cached_path` looks at the handle of what is at the end, and as an entry is unlinked and its slot reused.
+/// G6: as `Core::cached_path` looks at the handle of what is at the end, and as an entry is
+/// unlinked and its slot reused.
 #[test]
 fn what_a_cached_path_leads_to_is_not_reused_under_its_reader() {
     let hasher = Hasher::new(1);
@@ -460,7 +465,8 @@ fn what_a_cached_path_leads_to_is_not_reused_under_its_reader() {
     });
 }
 
-/// The handle is no part of a record: what a reader finds by a path that another thread has just inserted was there before.
+/// The handle is no part of a record: what a reader finds by a path that another thread has just
+/// inserted was there before.
 #[test]
 fn what_a_cached_path_leads_to_was_filled_before() {
     let hasher = Hasher::new(1);

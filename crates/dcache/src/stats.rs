@@ -2,8 +2,8 @@
 
 use crate::Reason;
 
-/// Counts since the cache was built, and its size now. Threads count for themselves, so that counting costs no
-/// shared line; a sum taken while they run is not of one instant.
+/// Counts since the cache was built, and its size now. Threads count for themselves, so that
+/// counting costs no shared line; a sum taken while they run is not of one instant.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct Stats {

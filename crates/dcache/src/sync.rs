@@ -1,5 +1,6 @@
-//! The primitives that the cache is built of: `std`'s in what ships, loom's or shuttle's under `--cfg loom` and
-//! `--cfg shuttle`. The code above does not know which, so what the checkers explore is what ships.
+//! The primitives that the cache is built of: `std`'s in what ships, loom's or shuttle's under
+//! `--cfg loom` and `--cfg shuttle`. The code above does not know which, so what the checkers
+//! explore is what ships.
 
 #[cfg(loom)]
 pub(crate) use loom::{
@@ -28,8 +29,8 @@ pub(crate) use std::{
 
 use std::sync::PoisonError;
 
-/// Locks, also behind a panic of another thread: no critical section of this crate runs foreign code, so none
-/// can be left half done by one.
+/// Locks, also behind a panic of another thread: no critical section of this crate runs foreign
+/// code, so none can be left half done by one.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -57,9 +58,10 @@ impl Backoff {
 
 /// A place where loom shall consider to run another thread.
 ///
-/// Loom goes back to an operation only if a conflicting one of another thread was the *next* on that variable. A
-/// writer that reads a word before it writes it, as those of the index do, hides from it by its own reading: models
-/// of the index ended after one execution. Here each conflicts with each, and orders nothing.
+/// Loom goes back to an operation only if a conflicting one of another thread was the *next* on
+/// that variable. A writer that reads a word before it writes it, as those of the index do, hides
+/// from it by its own reading: models of the index ended after one execution. Here each conflicts
+/// with each, and orders nothing.
 #[inline(always)]
 pub(crate) fn switch_point() {
     #[cfg(loom)]
@@ -74,7 +76,8 @@ pub(crate) fn switch_point() {
 #[repr(align(128))]
 pub(crate) struct Padded<T>(pub(crate) T);
 
-/// A small number that belongs to the calling thread until it ends; numbers are used again, lowest first.
+/// A small number that belongs to the calling thread until it ends; numbers are used again, lowest
+/// first.
 #[cfg(not(any(loom, shuttle)))]
 pub(crate) mod thread_number {
     use super::{Mutex, Ordering, lock};
@@ -86,7 +89,8 @@ pub(crate) mod thread_number {
     const UNASSIGNED: u32 = u32::MAX;
 
     thread_local! {
-        // Apart from `LEASE`, which needs a destructor and so costs a check of its state at each use.
+        // Apart from `LEASE`, which needs a destructor and so costs a check of its state at each
+        // use.
         static NUMBER: Cell<u32> = const { Cell::new(UNASSIGNED) };
         static LEASE: Lease = Lease(NUMBER.get());
     }
@@ -112,7 +116,8 @@ pub(crate) mod thread_number {
     fn assign() -> u32 {
         let number = lock(&FREED).pop_first().unwrap_or_else(|| LIMIT.fetch_add(1, Ordering::SeqCst));
         NUMBER.set(number);
-        // Where the thread is past its destructors the number is never given back: a leak of one slot.
+        // Where the thread is past its destructors the number is never given back: a leak of one
+        // slot.
         let _ = LEASE.try_with(|_| ());
         number
     }

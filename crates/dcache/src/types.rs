@@ -3,11 +3,12 @@
 use crate::table::id::Id;
 use std::{hash::Hash, sync::Arc, time::Duration};
 
-/// What the cache keeps for an inode: a number, or an `Arc` of one. Two handles are equal if they mean the same
-/// inode.
+/// What the cache keeps for an inode: a number, or an `Arc` of one. Two handles are equal if they
+/// mean the same inode.
 ///
-/// A handle that is a word lies where walks read names, so that a walk to a file reads no other line for it; any other one lies
-/// beside. `drop` runs outside of all of the cache's locks and may call it; all else runs inside and must not.
+/// A handle that is a word lies where walks read names, so that a walk to a file reads no other
+/// line for it; any other one lies beside. `drop` runs outside of all of the cache's locks and may
+/// call it; all else runs inside and must not.
 ///
 /// ```
 /// # use dentree_dcache::Handle;
@@ -75,8 +76,8 @@ pub struct Child<H> {
     pub handle: H,
     /// Its type.
     pub kind: Kind,
-    /// Whether everyone may search this directory: a walk then passes without asking. A hint, which may be
-    /// `false` for any reason.
+    /// Whether everyone may search this directory: a walk then passes without asking. A hint, which
+    /// may be `false` for any reason.
     pub search: bool,
     /// How long to believe it; `None`: until told otherwise.
     pub ttl: Option<Duration>,
@@ -109,9 +110,9 @@ pub enum Fill<H> {
         /// How long to believe it; `None`: until told otherwise.
         ttl: Option<Duration>,
     },
-    /// Either, but it must not be remembered: such as a name that is absent from a casefolded directory, where
-    /// the creation of another spelling would have to forget it. The entry that the caller gets is
-    /// [detached](crate::DentryRef::is_reachable).
+    /// Either, but it must not be remembered: such as a name that is absent from a casefolded
+    /// directory, where the creation of another spelling would have to forget it. The entry that
+    /// the caller gets is [detached](crate::DentryRef::is_reachable).
     NotCached(Option<Child<H>>),
 }
 
@@ -149,16 +150,18 @@ impl DentryId {
 /// How to walk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct WalkOptions {
-    /// The directory above which `..` stops the walk with [`Reason::Floor`]. The cache's root is a floor as well. Where
-    /// this one is gone every `..` stops the walk, as nothing tells what is above it.
+    /// The directory above which `..` stops the walk with [`Reason::Floor`]. The cache's root is a
+    /// floor as well. Where this one is gone every `..` stops the walk, as nothing tells what is
+    /// above it.
     pub floor: Option<DentryId>,
-    /// Return a symbolic link that is the last component as found, as `lstat(2)`. A slash behind it still stops
-    /// the walk there.
+    /// Return a symbolic link that is the last component as found, as `lstat(2)`. A slash behind it
+    /// still stops the walk there.
     pub keep_last_link: bool,
 }
 
-/// An entry as [`Dcache::find`](crate::Dcache::find) saw it. It is not held: it may be evicted and forgotten at any time, which
-/// [`is_linked`](crate::Dcache::is_linked) and [`get`](crate::Dcache::get) tell by its id.
+/// An entry as [`Dcache::find`](crate::Dcache::find) saw it. It is not held: it may be evicted and
+/// forgotten at any time, which [`is_linked`](crate::Dcache::is_linked) and
+/// [`get`](crate::Dcache::get) tell by its id.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Seen<H> {
     /// The entry, as long as it is cached.
@@ -206,7 +209,8 @@ impl Reason {
     ];
 }
 
-/// Whether [batches](crate::Dcache::find_many) ask for all of their cache lines before they read the first.
+/// Whether [batches](crate::Dcache::find_many) ask for all of their cache lines before they read
+/// the first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum PrefetchMode {
     /// Never: best where all that is walked fits the processor's caches.

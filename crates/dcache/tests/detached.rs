@@ -1,4 +1,5 @@
-//! References to entries that a walk from the root no longer leads to: what they tell, and what is read through them.
+//! References to entries that a walk from the root no longer leads to: what they tell, and what is
+//! read through them.
 
 use dentree_dcache::*;
 use std::convert::Infallible;
@@ -75,7 +76,8 @@ fn an_exchange_with_a_name_that_is_not_cached_keeps_what_is() {
     }
 }
 
-/// The bug to be found: what was removed through the directory's new entry is found through the old one.
+/// The bug to be found: what was removed through the directory's new entry is found through the old
+/// one.
 #[test]
 fn nothing_is_read_or_remembered_below_a_directory_that_lives_on_in_another_entry() {
     let cache = cache();
@@ -151,7 +153,8 @@ fn walks_from_inside_are_served_again_once_nobody_holds_what_was_detached() {
     }
 }
 
-/// The bug to be found: the hint of an entry that hears of no change any more. The kernel checks the start of every walk.
+/// The bug to be found: the hint of an entry that hears of no change any more. The kernel checks
+/// the start of every walk.
 #[test]
 fn of_a_detached_start_it_is_asked_whether_it_may_be_searched() {
     let cache = cache();

@@ -2,7 +2,8 @@
 
 use dentree_dcache::*;
 
-/// Address space and resident memory of this process, in bytes; `None` where the system does not tell.
+/// Address space and resident memory of this process, in bytes; `None` where the system does not
+/// tell.
 fn process() -> Option<(usize, usize)> {
     let text = std::fs::read_to_string("/proc/self/statm").ok()?;
     let mut pages = text.split(' ').map(|pages| pages.parse::<usize>());

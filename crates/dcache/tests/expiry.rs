@@ -150,8 +150,8 @@ fn held<'c>(cache: &'c Dcache<u64>, ttl: Option<Duration>) -> DentryRef<'c, u64>
     dir.expect("it is there")
 }
 
-/// The bug to be found: permissions that may have changed behind the cache's back are believed by walks that begin at the
-/// directory.
+/// The bug to be found: permissions that may have changed behind the cache's back are believed by
+/// walks that begin at the directory.
 #[test]
 fn of_a_start_that_has_expired_it_is_asked_whether_it_may_be_searched() {
     let ttl = Duration::from_secs(1);
@@ -175,7 +175,8 @@ fn of_a_start_that_has_expired_it_is_asked_whether_it_may_be_searched() {
     }
 }
 
-/// The bug to be found: a completion that did not see a name keeps what was known of it before it expired.
+/// The bug to be found: a completion that did not see a name keeps what was known of it before it
+/// expired.
 #[test]
 fn a_name_that_had_expired_and_a_completion_did_not_see_is_gone() {
     let Clocked { cache, millis } = clocked();
@@ -192,8 +193,8 @@ fn a_name_that_had_expired_and_a_completion_did_not_see_is_gone() {
     assert!(matches!(cache.find(&root, b"gone", WalkOptions::default(), |_| true), Walk::Negative { .. }));
 }
 
-/// The bug to be found: a completion that began before a file with a time to live was made makes the directory complete,
-/// which outlives the file's.
+/// The bug to be found: a completion that began before a file with a time to live was made makes
+/// the directory complete, which outlives the file's.
 #[test]
 fn a_file_with_a_time_to_live_spoils_a_completion_that_did_not_see_it() {
     let Clocked { cache, .. } = clocked();

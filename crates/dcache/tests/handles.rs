@@ -1,5 +1,5 @@
-//! What a walk sees of an entry's handle is what a reference to the entry tells, wherever the walk has read it: in the record, in a note, or beside
-//! the references.
+//! What a walk sees of an entry's handle is what a reference to the entry tells, wherever the walk
+//! has read it: in the record, in a note, or beside the references.
 
 use dentree_dcache::*;
 
@@ -38,7 +38,8 @@ fn check<H: Handle + std::fmt::Debug>(cache: &Dcache<H>, path: &str, entry: &Den
     assert!(cache.is_linked(expected.id), "{path}");
 }
 
-/// All kinds, under paths of one to nine names; each slot is used for the second time, so that generations are not what fresh memory has.
+/// All kinds, under paths of one to nine names; each slot is used for the second time, so that
+/// generations are not what fresh memory has.
 fn look_everywhere<H: Handle + std::fmt::Debug>(handle: impl Fn(u64) -> H) {
     let cache = Dcache::builder().seed(7).build(Child::directory(handle(0)));
     let kinds: [fn(H) -> Child<H>; 3] = [Child::directory, Child::symlink, Child::other];

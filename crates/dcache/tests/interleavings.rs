@@ -1,4 +1,5 @@
-//! The whole cache in random interleavings: `RUSTFLAGS="--cfg shuttle" cargo test -p dentree-dcache --test interleavings`.
+//! The whole cache in random interleavings: `RUSTFLAGS="--cfg shuttle" cargo test -p dentree-dcache
+//! --test interleavings`.
 #![cfg(shuttle)]
 
 use dentree_dcache::*;
@@ -220,7 +221,8 @@ fn a_note_is_not_followed_to_what_takes_the_slot_of_its_entry() {
             })
         };
         for _ in 0..2 {
-            // Asked by value, then held: neither may meet what was there before or is made at this moment.
+            // Asked by value, then held: neither may meet what was there before or is made at this
+            // moment.
             if let Walk::Found(seen) = cache.find(&cache.root(), b"a/file", WalkOptions::default(), |_| true)
             {
                 assert!(matches!(seen.handle, 3 | 7));

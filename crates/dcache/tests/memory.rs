@@ -32,7 +32,8 @@ fn the_budget_is_never_passed_and_the_parts_add_up() {
     assert_eq!(stats.held, 0);
 }
 
-/// Where many names fell into one bucket the index grew by more than was reckoned with, and the accounts overflowed.
+/// Where many names fell into one bucket the index grew by more than was reckoned with, and the
+/// accounts overflowed.
 #[test]
 fn unlucky_hashes_are_accounted_for() {
     for seed in [4393_u64, 5166] {

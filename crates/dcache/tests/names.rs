@@ -1,4 +1,5 @@
-//! What a walk finds after names are created, looked up, unlinked, renamed, exchanged and invalidated.
+//! What a walk finds after names are created, looked up, unlinked, renamed, exchanged and
+//! invalidated.
 
 use dentree_dcache::*;
 use std::convert::Infallible;
@@ -121,7 +122,8 @@ fn the_floor_holds_dot_dot_back() {
     assert_eq!(stopped.dir, a);
 }
 
-/// The bug to be found: a floor whose number means another entry by now, or none, holds nothing back.
+/// The bug to be found: a floor whose number means another entry by now, or none, holds nothing
+/// back.
 #[test]
 fn a_floor_that_is_gone_holds_every_dot_dot_back() {
     let cache = cache();
@@ -211,7 +213,8 @@ fn path_of(dentry: &DentryRef<'_, u64>) -> String {
     names.join("/")
 }
 
-/// What stands for a list of an inode's names: each name is an entry of its own, and changes of one say which.
+/// What stands for a list of an inode's names: each name is an entry of its own, and changes of one
+/// say which.
 #[test]
 fn names_of_one_inode_live_apart_and_each_leads_up_its_own_way() {
     let cache = cache();

@@ -1,4 +1,5 @@
-//! What a walk enters into the path cache saves the next one its steps, and never returns what is no longer so.
+//! What a walk enters into the path cache saves the next one its steps, and never returns what is
+//! no longer so.
 
 use dentree_dcache::*;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -155,7 +156,8 @@ fn found<'c>(cache: &'c Dcache<u64>, path: &[u8]) -> Entry<'c> {
     }
 }
 
-/// What two walks return after `change`, of a path that is there and of one that is not, when both had been learnt.
+/// What two walks return after `change`, of a path that is there and of one that is not, when both
+/// had been learnt.
 fn after(change: impl Fn(&Dcache<u64>)) -> [Result<u64, Option<Reason>>; 2] {
     let cache = cache();
     learn(&cache);

@@ -3,8 +3,8 @@
 use dentree_dcache::*;
 use proptest::prelude::*;
 
-/// Directories that were renamed or that not everyone may search; names of every length about the sizes that walks read at
-/// once.
+/// Directories that were renamed or that not everyone may search; names of every length about the
+/// sizes that walks read at once.
 fn fill(cache: &Dcache<u64>, depth: usize) -> Vec<String> {
     let names: Vec<String> = [1, 2, 15, 16, 17, 31, 32, 33, 64, 130, 255]
         .into_iter()
@@ -82,7 +82,8 @@ proptest! {
         let names = fill(&cache, 20);
         let mut path = String::new();
         for (level, (choice, special)) in choices.into_iter().enumerate() {
-            // Mostly the name that leads on, now and then another, a dot, a slash too many, or nothing that there is.
+            // Mostly the name that leads on, now and then another, a dot, a slash too many, or
+            // nothing that there is.
             let on = &names[(level * 5 + 3) % names.len()];
             let name = match (choice, special) {
                 (_, 0) => "..",

@@ -1,5 +1,6 @@
-//! A name that is replaced is there at every instant: the bug to be found is a writer that takes the old entry away before
-//! it links the new one, so that a lookup in between says that the name does not exist.
+//! A name that is replaced is there at every instant: the bug to be found is a writer that takes
+//! the old entry away before it links the new one, so that a lookup in between says that the name
+//! does not exist.
 
 use dentree_dcache::*;
 use std::convert::Infallible;
@@ -135,7 +136,8 @@ fn two_names_that_are_exchanged_are_there_at_every_instant() {
     check(|world, _, _| world.cache.exchange(&world.dir(), NAMES[0], &world.dir(), NAMES[1]));
 }
 
-/// A completion enters what the directory has by now, over entries that have expired or are of other inodes.
+/// A completion enters what the directory has by now, over entries that have expired or are of
+/// other inodes.
 #[test]
 fn a_name_that_a_completion_enters_again_is_there_at_every_instant() {
     check(|world, _, turn| {

@@ -1,5 +1,5 @@
-//! Threads that walk, create, rename, unlink, prune and shrink at once, while checkers hold the guarantees G1 to G7.
-//! Bounded by operations, not by time.
+//! Threads that walk, create, rename, unlink, prune and shrink at once, while checkers hold the
+//! guarantees G1 to G7. Bounded by operations, not by time.
 
 use dentree_dcache::*;
 use std::convert::Infallible;
@@ -284,8 +284,9 @@ fn held_entries_keep_their_inode_while_all_around_is_churned() {
     assert_eq!(live.load(Ordering::SeqCst), 0);
 }
 
-/// As [`World::churn`] and [`World::look`] where handles are words, which walks take from where they find names: a file's number and a turn that no
-/// other file has. The bug to be found: the handle or the generation of what had a slot before, or has it next.
+/// As [`World::churn`] and [`World::look`] where handles are words, which walks take from where
+/// they find names: a file's number and a turn that no other file has. The bug to be found: the
+/// handle or the generation of what had a slot before, or has it next.
 #[test]
 fn handles_that_are_words_are_those_of_what_was_found_while_slots_are_reused() {
     const FILES: u64 = 48;

@@ -14,7 +14,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-/// As long as the kernel likes. Not `Duration::MAX`: the kernel takes the seconds as a signed number.
+/// As long as the kernel likes. Not `Duration::MAX`: the kernel takes the seconds as a signed
+/// number.
 const FOREVER: Duration = Duration::from_secs(u32::MAX as u64);
 
 /// The directory offset of the entry after `.`; 0 is the start.
@@ -41,7 +42,8 @@ impl<F: FileSystem> Shared<F> {
         Shared { known: Known::new(), requests: AtomicU64::new(0), listener, notifier }
     }
 
-    /// What the kernel is told of an error: a number. What is wrong with the image or its device is told in words besides, to who listens.
+    /// What the kernel is told of an error: a number. What is wrong with the image or its device is
+    /// told in words besides, to who listens.
     pub(crate) fn refusal(&self, error: &Error) -> Errno {
         if let Error::Corrupt(_) | Error::Io(_) = error
             && let Some(listener) = self.listener.get()
@@ -51,8 +53,8 @@ impl<F: FileSystem> Shared<F> {
         errno(error)
     }
 
-    /// Has the kernel ask for a node's attributes again. The kernel takes no lock for that which a request
-    /// holds, so threads that answer requests may call it.
+    /// Has the kernel ask for a node's attributes again. The kernel takes no lock for that which a
+    /// request holds, so threads that answer requests may call it.
     pub(crate) fn forget_attributes(&self, node: NodeId) -> Result<()> {
         /// No offset: the pages stay.
         const ATTRIBUTES_ALONE: i64 = -1;
@@ -90,8 +92,8 @@ pub(crate) struct Adapter<F: FileSystem> {
     pub(crate) ids: NodeIds,
     pub(crate) shared: Arc<Shared<F>>,
     pub(crate) ownership: Ownership,
-    /// Whether the kernel may answer from what it was told. Not so where fuser filters callers (`allow_root`):
-    /// the kernel would answer everybody.
+    /// Whether the kernel may answer from what it was told. Not so where fuser filters callers
+    /// (`allow_root`): the kernel would answer everybody.
     pub(crate) kernel_caches: bool,
     /// The mount is read-write.
     pub(crate) changes: bool,
@@ -116,8 +118,8 @@ impl<F: FileSystem> Adapter<F> {
         if self.kernel_caches { FOREVER } else { Duration::ZERO }
     }
 
-    /// What LOOKUP asks for. `.` comes for a file handle whose node was forgotten, be it a directory's
-    /// or not; the kernel compares the generation.
+    /// What LOOKUP asks for. `.` comes for a file handle whose node was forgotten, be it a
+    /// directory's or not; the kernel compares the generation.
     pub(crate) fn find(&self, parent: INodeNo, name: &OsStr) -> Result<Option<Arc<Inode<F>>>> {
         if name == "." {
             self.shared.requests.fetch_add(1, Relaxed);
@@ -126,7 +128,8 @@ impl<F: FileSystem> Adapter<F> {
         self.vfs.lookup(&Identity::Superuser, &self.inode(parent)?, name.as_bytes())
     }
 
-    /// The attributes as GETATTR shows them: under the inode number, which for the root is not its node id.
+    /// The attributes as GETATTR shows them: under the inode number, which for the root is not its
+    /// node id.
     pub(crate) fn attr(&self, inode: &Inode<F>) -> FileAttr {
         file_attr(&inode.attr(), INodeNo(inode.ino().0), self.ownership)
     }
@@ -136,14 +139,15 @@ impl<F: FileSystem> Adapter<F> {
         file_attr(&inode.attr(), INodeNo(self.ids.node(inode.ino()).0), self.ownership)
     }
 
-    /// The generation under which the kernel knows a node. It takes 0 for the root when it mounts, and
-    /// would give the root up for another.
+    /// The generation under which the kernel knows a node. It takes 0 for the root when it mounts,
+    /// and would give the root up for another.
     pub(crate) fn generation(&self, inode: &Inode<F>) -> Generation {
         let is_root = inode.ino() == self.ids.root;
         Generation(if is_root { 0 } else { inode.attr().generation.into() })
     }
 
-    /// Offers `.`, `..` and the entries of `dir` behind `offset` to `add`, which answers whether it is full.
+    /// Offers `.`, `..` and the entries of `dir` behind `offset` to `add`, which answers whether it
+    /// is full.
     pub(crate) fn list(
         &self,
         dir: &Inode<F>,
@@ -157,8 +161,8 @@ impl<F: FileSystem> Adapter<F> {
             return Ok(());
         }
         if offset < AFTER_DOT_DOT {
-            // A directory whose parent cannot be read is still listed; `..` then shows its own number, which
-            // nothing walks by.
+            // A directory whose parent cannot be read is still listed; `..` then shows its own
+            // number, which nothing walks by.
             let parent = self.vfs.parent(dir);
             if add(&Listed::DotDot(parent.as_deref().unwrap_or(dir))) {
                 return Ok(());
@@ -173,7 +177,8 @@ impl<F: FileSystem> Adapter<F> {
         })
     }
 
-    /// Adds one entry with its attributes, and counts it as told; answers whether the reply is full.
+    /// Adds one entry with its attributes, and counts it as told; answers whether the reply is
+    /// full.
     pub(crate) fn add_plus(&self, reply: &mut ReplyDirectoryPlus, listed: &Listed<'_, F>) -> bool {
         let inode = match listed {
             Listed::Dot(inode) | Listed::DotDot(inode) => {

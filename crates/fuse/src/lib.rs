@@ -1,9 +1,9 @@
-//! FUSE adapter: mounts a [`Vfs`](dentree_vfs::Vfs) where every program can reach it, read-only where the
-//! file system is.
+//! FUSE adapter: mounts a [`Vfs`](dentree_vfs::Vfs) where every program can reach it, read-only
+//! where the file system is.
 //!
-//! [`mount`] attaches the file system to a directory, as root by `mount(2)` and as anybody else through
-//! `fusermount3`, and answers a [`Session`]; [`Session::serve`] answers the kernel's requests with several
-//! threads until the mount is gone, by a [`Handle`] or from outside.
+//! [`mount`] attaches the file system to a directory, as root by `mount(2)` and as anybody else
+//! through `fusermount3`, and answers a [`Session`]; [`Session::serve`] answers the kernel's
+//! requests with several threads until the mount is gone, by a [`Handle`] or from outside.
 //!
 //! ```no_run
 //! # fn example<F: dentree_vfs::FileSystem>(vfs: std::sync::Arc<dentree_vfs::Vfs<F>>) -> Result<(), Box<dyn std::error::Error>> {

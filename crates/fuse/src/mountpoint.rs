@@ -1,8 +1,9 @@
 //! Attaching a `/dev/fuse` connection to a directory, and detaching it.
 //!
-//! Root mounts by `mount(2)`; everybody else through `fusermount3`, which is setuid root and hands the
-//! connection over a socket. fuser can do both, but at the end of a session it unmounts whatever is mounted at the
-//! path by then, also where the session ended because somebody else had unmounted it; and it names no subtype.
+//! Root mounts by `mount(2)`; everybody else through `fusermount3`, which is setuid root and hands
+//! the connection over a socket. fuser can do both, but at the end of a session it unmounts
+//! whatever is mounted at the path by then, also where the session ended because somebody else had
+//! unmounted it; and it names no subtype.
 
 use crate::options::{MountError, Options, Visibility};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -65,8 +66,8 @@ impl Attached {
         Ok((Attached { path, connection: ours, helper, detached: Mutex::new(false) }, connection))
     }
 
-    /// Takes the mount out of the name space. Who still uses files in it may go on doing so, and the session
-    /// ends with the last of them. Does nothing where somebody else has unmounted it.
+    /// Takes the mount out of the name space. Who still uses files in it may go on doing so, and
+    /// the session ends with the last of them. Does nothing where somebody else has unmounted it.
     pub(crate) fn detach(&self) -> io::Result<()> {
         let mut detached = self.detached.lock().unwrap_or_else(PoisonError::into_inner);
         if *detached || self.is_disconnected() {

@@ -13,21 +13,22 @@ pub enum Visibility {
     /// The user that mounts, not even root: FUSE's default.
     #[default]
     Owner,
-    /// The user that mounts, and root (`allow_root`). Costs what the kernel caches otherwise: callers are told
-    /// apart here, so every call has to come here.
+    /// The user that mounts, and root (`allow_root`). Costs what the kernel caches otherwise:
+    /// callers are told apart here, so every call has to come here.
     OwnerAndRoot,
     /// Everybody (`allow_other`).
     Everyone,
 }
 
-/// How to mount. The mount is read-only where the file system is, and permission bits are always checked.
+/// How to mount. The mount is read-only where the file system is, and permission bits are always
+/// checked.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Options {
     /// What mount tables name as the source (`fsname=`).
     pub source: OsString,
     /// The type in mount tables is `fuse.` and this.
     pub subtype: String,
-    /// Who may look into it.
+    /// The users that may look into it.
     pub visibility: Visibility,
     /// Whose the files seem to be.
     pub ownership: Ownership,
@@ -44,9 +45,9 @@ pub struct Options {
 }
 
 impl Default for Options {
-    /// Visible to the owner, the image's own ownership, no setuid, no devices, a thread for each processor and
-    /// at least eight: one that waits for the disk answers nobody else, and fsyncs share a commit only as far as there are threads that
-    /// have come to it.
+    /// Visible to the owner, the image's own ownership, no setuid, no devices, a thread for each
+    /// processor and at least eight: one that waits for the disk answers nobody else, and fsyncs
+    /// share a commit only as far as there are threads that have come to it.
     fn default() -> Self {
         let processors = thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN);
         Options {

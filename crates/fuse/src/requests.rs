@@ -1,16 +1,17 @@
 //! FUSE requests in terms of [`Vfs`](dentree_vfs::Vfs).
 //!
-//! A request costs more than its answer (two context switches), so every answer tells the kernel as much as it
-//! may keep: names, missing names, attributes, pages, listings and link targets for as long as it likes, since
-//! nobody but itself changes the image; what programs write it gathers and sends when it likes; listings bring the
-//! attributes of their entries along; opening, closing and flushing are answered once with ENOSYS, after which the kernel does
-//! them alone, and makes files without opening them here.
+//! A request costs more than its answer (two context switches), so every answer tells the kernel as
+//! much as it may keep: names, missing names, attributes, pages, listings and link targets for as
+//! long as it likes, since nobody but itself changes the image; what programs write it gathers and
+//! sends when it likes; listings bring the attributes of their entries along; opening, closing and
+//! flushing are answered once with ENOSYS, after which the kernel does them alone, and makes files
+//! without opening them here.
 //!
-//! Permissions are the kernel's business (`default_permissions` and ACLs): it knows the caller's groups and
-//! capabilities. What passes it is answered as for the superuser.
+//! Permissions are the kernel's business (`default_permissions` and ACLs): it knows the caller's
+//! groups and capabilities. What passes it is answered as for the superuser.
 //!
-//! FUSE_INTERRUPT is answered with ENOSYS by fuser, after which the kernel sends no more of them: a request is
-//! then waited for, as with a file system on a disk.
+//! FUSE_INTERRUPT is answered with ENOSYS by fuser, after which the kernel sends no more of them: a
+//! request is then waited for, as with a file system on a disk.
 
 use crate::adapter::{Adapter, Listed};
 use crate::changes::NewAttr;
@@ -33,8 +34,9 @@ use std::time::SystemTime;
 
 /// What we want of the kernel where it can do it.
 ///
-/// Not `FUSE_ASYNC_DIO`: the kernel drops the cached pages of a range before a direct write is sent, and again
-/// after its reply only where the write is synchronous. A page that is read in between would stay stale.
+/// Not `FUSE_ASYNC_DIO`: the kernel drops the cached pages of a range before a direct write is
+/// sent, and again after its reply only where the write is synchronous. A page that is read in
+/// between would stay stale.
 const WANTED: [InitFlags; 8] = [
     InitFlags::FUSE_PARALLEL_DIROPS,
     InitFlags::FUSE_DO_READDIRPLUS,
@@ -48,7 +50,8 @@ const WANTED: [InitFlags; 8] = [
     InitFlags::FUSE_EXPORT_SUPPORT,
 ];
 
-/// Reads that the kernel may have in flight for read-ahead; its own default of 12 starves the threads.
+/// Reads that the kernel may have in flight for read-ahead; its own default of 12 starves the
+/// threads.
 const MAX_BACKGROUND: u16 = 64;
 
 thread_local! {
@@ -84,8 +87,9 @@ impl<F: FileSystem> fuser::Filesystem for Adapter<F> {
             Some(found) => {
                 let dir = found.as_ref().ok().filter(|inode| inode.is_dir()).cloned();
                 self.send_entry(reply, found);
-                // Who asks for a directory by its name goes on to what is in it: what every look-up there begins with is read while
-                // the answer is on its way, and nobody waits for this thread.
+                // Who asks for a directory by its name goes on to what is in it: what every look-up
+                // there begins with is read while the answer is on its way, and nobody waits for
+                // this thread.
                 if let Some(dir) = dir {
                     self.vfs.expect_lookups(&dir);
                 }
@@ -217,7 +221,8 @@ impl<F: FileSystem> fuser::Filesystem for Adapter<F> {
             })
         });
         match listed {
-            // What was listed before the error goes out; the kernel comes back for more and meets it first.
+            // What was listed before the error goes out; the kernel comes back for more and meets
+            // it first.
             Err(error) if !any => reply.error(self.shared.refusal(&error)),
             _ => reply.ok(),
         }
@@ -352,7 +357,8 @@ impl<F: FileSystem> fuser::Filesystem for Adapter<F> {
         _: i32,
         reply: ReplyCreate,
     ) {
-        // A kernel that opens by itself makes the file with MKNOD then, and tells of no release: one request instead of two.
+        // A kernel that opens by itself makes the file with MKNOD then, and tells of no release:
+        // one request instead of two.
         if self.no_open {
             return reply.error(Errno::ENOSYS);
         }
@@ -455,7 +461,8 @@ impl<F: FileSystem> fuser::Filesystem for Adapter<F> {
     }
 }
 
-/// Answers the length to a probe (`size` 0), ERANGE where the caller's buffer is too small, else the bytes.
+/// Answers the length to a probe (`size` 0), ERANGE where the caller's buffer is too small, else
+/// the bytes.
 fn send_xattr(reply: ReplyXattr, size: u32, bytes: &[u8]) {
     match u32::try_from(bytes.len()) {
         Ok(len) if size == 0 => reply.size(len),

@@ -25,7 +25,8 @@ pub struct Handle {
     shared: Arc<dyn Running>,
 }
 
-/// However a session ends and whoever holds handles of it, no mount stays behind that nobody serves.
+/// However a session ends and whoever holds handles of it, no mount stays behind that nobody
+/// serves.
 struct UnmountOnDrop(Handle);
 
 impl Drop for UnmountOnDrop {
@@ -35,8 +36,9 @@ impl Drop for UnmountOnDrop {
     }
 }
 
-/// Mounts `vfs` at the directory `dir`. When this returns, the mount is in place: programs that enter it wait
-/// for [`Session::serve`]; or it is gone again, where somebody has unmounted it meanwhile, and there is nothing to serve.
+/// Mounts `vfs` at the directory `dir`. When this returns, the mount is in place: programs that
+/// enter it wait for [`Session::serve`]; or it is gone again, where somebody has unmounted it
+/// meanwhile, and there is nothing to serve.
 pub fn mount<F: FileSystem>(
     vfs: Arc<Vfs<F>>,
     dir: &Path,
@@ -65,7 +67,8 @@ pub fn mount<F: FileSystem>(
     // One queue for each thread, where an ordinary user may open the device a second time.
     config.clone_fd = File::options().read(true).write(true).open("/dev/fuse").is_ok();
     let acl = match options.visibility {
-        // The kernel keeps others out by itself; what it writes back on its own account comes as root.
+        // The kernel keeps others out by itself; what it writes back on its own account comes as
+        // root.
         Visibility::Owner => fuser::SessionACL::All,
         Visibility::OwnerAndRoot => fuser::SessionACL::RootAndOwner,
         Visibility::Everyone => fuser::SessionACL::All,
@@ -89,8 +92,9 @@ impl<F: FileSystem> Session<F> {
         self.mounted.0.clone()
     }
 
-    /// Has `listener` told of each answer that says that the image is damaged ([`Error::Corrupt`]) or its device fails ([`Error::Io`]): the
-    /// program that asked gets no more than a number. It is called by the threads that answer, before the answer.
+    /// Has `listener` told of each answer that says that the image is damaged ([`Error::Corrupt`])
+    /// or its device fails ([`Error::Io`]): the program that asked gets no more than a number. It
+    /// is called by the threads that answer, before the answer.
     pub fn listen(&self, listener: impl Fn(&Error) + Send + Sync + 'static) {
         self.mounted.0.shared.listen(Box::new(listener));
     }
@@ -103,8 +107,8 @@ impl<F: FileSystem> Session<F> {
 }
 
 impl Handle {
-    /// Takes the mount out of the name space, and so ends the session as soon as nobody uses a file of it.
-    /// Does nothing where it is unmounted already.
+    /// Takes the mount out of the name space, and so ends the session as soon as nobody uses a file
+    /// of it. Does nothing where it is unmounted already.
     pub fn unmount(&self) -> io::Result<()> {
         self.attached.detach()
     }
@@ -119,7 +123,8 @@ impl Handle {
         self.shared.known_inodes()
     }
 
-    /// How many requests for something were answered so far; what the kernel answers by itself is not among them.
+    /// How many requests for something were answered so far; what the kernel answers by itself is
+    /// not among them.
     pub fn requests(&self) -> u64 {
         self.shared.requests()
     }

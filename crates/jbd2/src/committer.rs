@@ -1,8 +1,8 @@
 //! Commits and checkpoints, one after the other.
 //!
-//! There is one [`Store`](crate::store::Store). The thread that takes it works with it alone: a thread that
-//! waits for a commit, or the journal's own thread ([`run`]) for work that nobody waits for. So a
-//! checkpoint never writes a block home while a commit frees it.
+//! There is one [`Store`](crate::store::Store). The thread that takes it works with it alone: a
+//! thread that waits for a commit, or the journal's own thread ([`run`]) for work that nobody waits
+//! for. So a checkpoint never writes a block home while a commit frees it.
 
 use std::sync::Arc;
 
@@ -15,7 +15,8 @@ use crate::store::{Action, Begun};
 use crate::sync::atomic::Ordering::Relaxed;
 use crate::tid::Tid;
 
-/// Does what nobody waits for, or who waits cannot do, until the journal is closed: the journal's own thread.
+/// Does what nobody waits for, or who waits cannot do, until the journal is closed: the journal's
+/// own thread.
 pub(crate) fn run(shared: &Shared) {
     // However this thread ends, those who wait for it are to hear of it.
     let _last_words = LastWords(shared);
@@ -40,10 +41,12 @@ impl Shared {
 }
 
 impl Work<'_> {
-    /// Brings the next transaction to stable storage: the one that the last commit has begun, or the running one.
+    /// Brings the next transaction to stable storage: the one that the last commit has begun, or
+    /// the running one.
     ///
-    /// Where somebody waits for the one behind it already, that is begun before the last flush, which so serves both: of
-    /// transactions in a row each costs one flush. Who waits commits it, so that nothing but its commit comes next.
+    /// Where somebody waits for the one behind it already, that is begun before the last flush,
+    /// which so serves both: of transactions in a row each costs one flush. Who waits commits it,
+    /// so that nothing but its commit comes next.
     pub(crate) fn commit(&mut self) {
         let begun = self.store.begun.take();
         let Begun { tid, actions, stage } = begun.unwrap_or_else(|| self.begin());
@@ -61,13 +64,15 @@ impl Work<'_> {
         }
     }
 
-    /// Takes the running transaction over, and writes what of it may be written before it is committed.
+    /// Takes the running transaction over, and writes what of it may be written before it is
+    /// committed.
     fn begin(&mut self) -> Begun {
         let tid = self.shared.running();
         self.shared.gate.shut();
         let last = self.finish(tid);
         let (taken, actions) = self.take_over(tid);
-        // A handle that left in a panic has said so before it left: what it has half done must not be committed.
+        // A handle that left in a panic has said so before it left: what it has half done must not
+        // be committed.
         let failure = self.shared.failure();
         self.shared.gate.open();
         let stage = match failure {

@@ -1,19 +1,23 @@
 //! What handles, those who wait, and those who commit share.
 //!
 //! # Who works
-//! The [`Store`] is the right to commit and to checkpoint. It rests in the state; who takes it works, one at a time, and gives it back
-//! when done ([`Work`]). Who waits for a commit takes the store if it rests, and commits by itself: no other
-//! thread needs to wake up for that, neither at its beginning nor at its end. Who comes while somebody works joins the running transaction's next commit, and
-//! sleeps: the first of them to wake when the store is back commits for all.
+//! The [`Store`] is the right to commit and to checkpoint. It rests in the state; who takes it
+//! works, one at a time, and gives it back when done ([`Work`]). Who waits for a commit takes the
+//! store if it rests, and commits by itself: no other thread needs to wake up for that, neither at
+//! its beginning nor at its end. Who comes while somebody works joins the running transaction's
+//! next commit, and sleeps: the first of them to wake when the store is back commits for all.
 //!
 //! # Guarantees
 //! - *One works.* The store is taken out of the state under its mutex.
-//! - *No work is left lying.* Work comes about, and the store comes back, under the mutex. Each of them looks for the other: who
-//!   waits for a commit takes the store before it sleeps; who asks for something without waiting wakes the journal's thread,
-//!   which takes the store or leaves the work to who has it; who gives the store back wakes all who wait for a commit, and, where
-//!   the work that is left is not awaited by any of them, the journal's thread. Nobody gives up waiting for a commit before it is made or the
-//!   journal fails, so that a transaction that is awaited ([`State::awaited`]) has somebody to commit it.
-//! - *No wake-up is lost.* Everybody looks at the state with the mutex held, and sleeps without letting go of it in between.
+//! - *No work is left lying.* Work comes about, and the store comes back, under the mutex. Each of
+//!   them looks for the other: who waits for a commit takes the store before it sleeps; who asks
+//!   for something without waiting wakes the journal's thread, which takes the store or leaves the
+//!   work to who has it; who gives the store back wakes all who wait for a commit, and, where the
+//!   work that is left is not awaited by any of them, the journal's thread. Nobody gives up waiting
+//!   for a commit before it is made or the journal fails, so that a transaction that is awaited
+//!   ([`State::awaited`]) has somebody to commit it.
+//! - *No wake-up is lost.* Everybody looks at the state with the mutex held, and sleeps without
+//!   letting go of it in between.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -122,7 +126,8 @@ impl State {
         }
     }
 
-    /// Whether the journal's thread is to look, now that the store rests: at all but what others wait for and do.
+    /// Whether the journal's thread is to look, now that the store rests: at all but what others
+    /// wait for and do.
     fn is_for_thread(&self) -> bool {
         match self.job() {
             Some(Job::Commit) => !self.awaited.is_after(self.committed),
@@ -185,7 +190,8 @@ impl Shared {
         Tid(self.running.load(Relaxed))
     }
 
-    /// Leaves what a handle has collected to the running transaction, which the handle must still be inside.
+    /// Leaves what a handle has collected to the running transaction, which the handle must still
+    /// be inside.
     pub(crate) fn deposit(&self, seat: usize, pieces: &mut Pieces) {
         lock(&self.seats[seat % SEATS].0).append(pieces);
     }
@@ -204,7 +210,8 @@ impl Shared {
         lock(&self.state).awaited.is_after(tid)
     }
 
-    /// Asks for the commit of `tid`, if it is not on its way, and leaves it to the journal's thread.
+    /// Asks for the commit of `tid`, if it is not on its way, and leaves it to the journal's
+    /// thread.
     pub(crate) fn request(&self, tid: Tid) {
         let mut state = lock(&self.state);
         let tid = self.not_ahead(tid);
@@ -219,7 +226,8 @@ impl Shared {
         if tid.is_after(self.running()) { self.running() } else { tid }
     }
 
-    /// Asks for the commit of `tid`. Waits until it is made, or until nobody works: then the caller is to commit.
+    /// Asks for the commit of `tid`. Waits until it is made, or until nobody works: then the caller
+    /// is to commit.
     pub(crate) fn work_towards(&self, tid: Tid) -> Result<Option<Work<'_>>, Arc<Cause>> {
         let mut state = lock(&self.state);
         let wanted = self.not_ahead(tid);

@@ -1,9 +1,10 @@
-//! Keeps blocks, equal ones once. `same_blocks FILE…` keeps files in blocks of 4 KiB with a thread per file,
-//! says how many blocks that takes, drops the files again, and finds no entry left. Two threads that bring
-//! the same new block at the same time both keep it: only blocks that are found are shared.
+//! Keeps blocks, equal ones once. `same_blocks FILE…` keeps files in blocks of 4 KiB with a thread
+//! per file, says how many blocks that takes, drops the files again, and finds no entry left. Two
+//! threads that bring the same new block at the same time both keep it: only blocks that are found
+//! are shared.
 //!
-//! A store needs this much of [`MbCache`]: [`Store::keep`] looks for a block with the same hash and compares;
-//! [`Store::leave`] lets the last user free a block that no thread can find meanwhile.
+//! A store needs this much of [`MbCache`]: [`Store::keep`] looks for a block with the same hash and
+//! compares; [`Store::leave`] lets the last user free a block that no thread can find meanwhile.
 
 use dentree_mbcache::{MbCache, Users};
 use std::convert::Infallible;

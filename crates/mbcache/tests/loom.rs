@@ -1,4 +1,5 @@
-//! Every interleaving of small cases. Run with `RUSTFLAGS="--cfg loom" cargo test --release --test loom`.
+//! Every interleaving of small cases. Run with `RUSTFLAGS="--cfg loom" cargo test --release --test
+//! loom`.
 #![cfg(loom)]
 
 use dentree_mbcache::{BYTES_PER_ENTRY, Inserted, MbCache, Users};
@@ -6,7 +7,8 @@ use loom::sync::{Arc, Mutex};
 use loom::thread;
 use std::convert::Infallible;
 
-/// Explores the interleavings with at most three preemptions: enough for every published bug of such lists.
+/// Explores the interleavings with at most three preemptions: enough for every published bug of
+/// such lists.
 fn explore(case: impl Fn() + Send + Sync + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(3);
@@ -110,7 +112,8 @@ fn a_reader_finds_an_entry_while_the_table_grows() {
     });
 }
 
-/// A block with its count of users, as its owner keeps it, and the cache that it is found through. 0 users: it is free.
+/// A block with its count of users, as its owner keeps it, and the cache that it is found through.
+/// 0 users: it is free.
 struct Sharing {
     cache: MbCache,
     users: Mutex<u32>,

@@ -1,9 +1,11 @@
 //! Looking for a byte among sixteen at once: for slashes in a path and for tags in a bucket.
 //!
-//! With SSE2, which every x86-64 has, this takes four instructions; the portable form takes about twenty. A walk
-//! does it twice per component: using it took 46 of 340 instructions away (counted by cachegrind).
+//! With SSE2, which every x86-64 has, this takes four instructions; the portable form takes about
+//! twenty. A walk does it twice per component: using it took 46 of 340 instructions away (counted
+//! by cachegrind).
 
-/// The positions at which `byte` stands in the sixteen bytes of `low` and `high` (little-endian), as a bit each.
+/// The positions at which `byte` stands in the sixteen bytes of `low` and `high` (little-endian),
+/// as a bit each.
 #[inline(always)]
 #[cfg(target_arch = "x86_64")]
 pub(crate) fn positions(low: u64, high: u64, byte: u8) -> u32 {
@@ -15,7 +17,8 @@ pub(crate) fn positions(low: u64, high: u64, byte: u8) -> u32 {
     }
 }
 
-/// The positions at which `byte` stands in the sixteen bytes of `low` and `high` (little-endian), as a bit each.
+/// The positions at which `byte` stands in the sixteen bytes of `low` and `high` (little-endian),
+/// as a bit each.
 #[inline(always)]
 #[cfg(not(target_arch = "x86_64"))]
 pub(crate) fn positions(low: u64, high: u64, byte: u8) -> u32 {

@@ -1,23 +1,25 @@
 //! Names as the cache compares them: split off a path, hashed with their directory, in whole words.
 //!
-//! A name of up to 32 bytes is its own key: four words, padded with zeroes (a file name has no NUL, and lengths
-//! are compared too). The key of a longer name is its length and a keyed 128-bit hash, and its bytes are compared
-//! before a hit is believed.
+//! A name of up to 32 bytes is its own key: four words, padded with zeroes (a file name has no NUL,
+//! and lengths are compared too). The key of a longer name is its length and a keyed 128-bit hash,
+//! and its bytes are compared before a hit is believed.
 //!
-//! **Hash.** The words are folded with secrets that are drawn for each cache (multiply, then xor the halves), then
-//! once more with the directory's number. So a name that an outsider chooses cannot be aimed at a bucket, and only
-//! the last multiplication waits for the directory: a walk hashes the next name while it still looks for this one.
-//! A directory keeps its number when it is renamed, so a rename moves one entry and none below it.
+//! **Hash.** The words are folded with secrets that are drawn for each cache (multiply, then xor
+//! the halves), then once more with the directory's number. So a name that an outsider chooses
+//! cannot be aimed at a bucket, and only the last multiplication waits for the directory: a walk
+//! hashes the next name while it still looks for this one. A directory keeps its number when it is
+//! renamed, so a rename moves one entry and none below it.
 //!
-//! **Digests.** The path cache (`path_cache.rs`) knows a path by a digest of 128 bits: the sum, over pairs of its
-//! words, of the product of both, each with a secret word added ("NH" of UMAC; Black, Halevi, Krawczyk, Krovetz,
-//! Rogaway 1999), of the path's first and last bytes, which overlap, so that all paths of 65 to 128 bytes take the
-//! same steps. Two different paths of one length, fixed without knowledge of the secrets, have equal digests with a
-//! probability of at most 2^-64.
+//! **Digests.** The path cache (`path_cache.rs`) knows a path by a digest of 128 bits: the sum,
+//! over pairs of its words, of the product of both, each with a secret word added ("NH" of UMAC;
+//! Black, Halevi, Krawczyk, Krovetz, Rogaway 1999), of the path's first and last bytes, which
+//! overlap, so that all paths of 65 to 128 bytes take the same steps. Two different paths of one
+//! length, fixed without knowledge of the secrets, have equal digests with a probability of at most
+//! 2^-64.
 //!
-//! All names of less than 32 bytes take the same steps, without a branch on their length or on how near they are to
-//! the end of the path, which no processor could predict: nearly half of the names of the lab's trees have sixteen
-//! bytes or more.
+//! All names of less than 32 bytes take the same steps, without a branch on their length or on how
+//! near they are to the end of the path, which no processor could predict: nearly half of the names
+//! of the lab's trees have sixteen bytes or more.
 
 use crate::hash::bytes::{positions, positions_in, words};
 use crate::table::id::Id;
@@ -118,8 +120,8 @@ impl Hasher {
         fold(self.mix(self.secret[0], words) ^ dir, self.secret[4]) as u32
     }
 
-    /// Splits off the name that begins at `at`, and hashes it in `dir`. Returns where it ends. There is a name: the
-    /// path goes on at `at`, with no slash.
+    /// Splits off the name that begins at `at`, and hashes it in `dir`. Returns where it ends.
+    /// There is a name: the path goes on at `at`, with no slash.
     #[inline(always)]
     pub(crate) fn split<'p>(&self, dir: Id, text: Text<'p, '_>, at: usize) -> (Name<'p>, usize) {
         let window = text.window(at);
@@ -176,8 +178,8 @@ impl Hasher {
         Digest([sum as u64, (sum >> 64) as u64])
     }
 
-    /// A whole name that may be given to an entry. `None` for what is no name of a directory entry: nothing, `.`, `..`,
-    /// more than [`NAME_MAX`] bytes, or a slash or NUL inside.
+    /// A whole name that may be given to an entry. `None` for what is no name of a directory entry:
+    /// nothing, `.`, `..`, more than [`NAME_MAX`] bytes, or a slash or NUL inside.
     pub(crate) fn name<'n>(&self, dir: Id, bytes: &'n [u8]) -> Option<Name<'n>> {
         self.looked_up(dir, bytes).filter(|_| !bytes.contains(&0))
     }
@@ -208,7 +210,8 @@ impl Hasher {
 #[derive(Clone, Copy)]
 pub(crate) struct Text<'p, 't> {
     pub(crate) bytes: &'p [u8],
-    /// The last 32 bytes, or as many as there are, and slashes behind them. Not in here, as it would be copied about.
+    /// The last 32 bytes, or as many as there are, and slashes behind them. Not in here, as it
+    /// would be copied about.
     tail: &'t [u8; 2 * INLINE],
 }
 
@@ -234,8 +237,8 @@ impl<'p, 't> Text<'p, 't> {
         debug_assert!(at <= len);
         let behind = self.tail.as_ptr().wrapping_add(INLINE).wrapping_sub(len);
         let base = select_unpredictable(at + INLINE <= len, self.bytes.as_ptr(), behind);
-        // SAFETY: up to `len - 32` the window is inside `bytes`. Beyond, `at + 32 - len` is 1 to 32, as `at` is not
-        // beyond the end, and the window is inside `tail`.
+        // SAFETY: up to `len - 32` the window is inside `bytes`. Beyond, `at + 32 - len` is 1 to
+        // 32, as `at` is not beyond the end, and the window is inside `tail`.
         unsafe { &*base.wrapping_add(at).cast() }
     }
 
@@ -276,8 +279,8 @@ fn both_ends<const N: usize>(path: &[u8], keys: &[u64]) -> u128 {
     steps(first, front).wrapping_add(steps(last, back))
 }
 
-/// Puts fewer than 32 bytes at the end of the first half of `tail`. By words that overlap, not as a copy of a length
-/// that is only known now: that is a call.
+/// Puts fewer than 32 bytes at the end of the first half of `tail`. By words that overlap, not as a
+/// copy of a length that is only known now: that is a call.
 #[inline]
 fn copy_short(bytes: &[u8], tail: &mut [u8; 2 * INLINE]) {
     let begin = INLINE - bytes.len();
@@ -366,7 +369,8 @@ mod tests {
         }
     }
 
-    /// Paths that differ in one byte, in length, or in where they begin have other digests, wherever the byte stands.
+    /// Paths that differ in one byte, in length, or in where they begin have other digests,
+    /// wherever the byte stands.
     #[test]
     fn each_byte_of_a_path_and_its_start_have_a_part_in_the_digest() {
         let hasher = Hasher::new(13);

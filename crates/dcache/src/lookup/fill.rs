@@ -129,8 +129,8 @@ impl<H: Handle> Core<H> {
         }
     }
 
-    /// Links the entry in slot `id`, or says what stands in its place and returns it: what it owns is dropped
-    /// outside of the lock (G7).
+    /// Links the entry in slot `id`, or says what stands in its place and returns it: what it owns
+    /// is dropped outside of the lock (G7).
     fn enter_locked(
         &self,
         dir: Id,
@@ -156,9 +156,9 @@ impl<H: Handle> Core<H> {
         Ok(self.link_instead(dir, name, old, id, entry))
     }
 
-    /// Believes a cached entry again where it is what the file system has just answered, so that an expired
-    /// directory keeps what is below it. What has not expired keeps its search hint: what closes a directory is told.
-    /// [dir lock]
+    /// Believes a cached entry again where it is what the file system has just answered, so that an
+    /// expired directory keeps what is below it. What has not expired keeps its search hint: what
+    /// closes a directory is told. [dir lock]
     pub(crate) fn renew(&self, dir: Id, id: Id, entry: &Entry<H>) -> bool {
         let Some((kind, handle, search)) = &entry.child else { return false };
         let record = self.record(id);

@@ -1,8 +1,9 @@
-//! Names in lookup: of the threads that miss the same name, one asks the file system, the others wait (`d_in_lookup`).
+//! Names in lookup: of the threads that miss the same name, one asks the file system, the others
+//! wait (`d_in_lookup`).
 //!
-//! A thread that changes the name meanwhile *overtakes* the lookup, under the lock of the directory. The result is entered
-//! under the same lock, and only if the lookup was not overtaken: a result that arrives after an unlink or rename cannot
-//! bring the name back.
+//! A thread that changes the name meanwhile *overtakes* the lookup, under the lock of the
+//! directory. The result is entered under the same lock, and only if the lookup was not overtaken:
+//! a result that arrives after an unlink or rename cannot bring the name back.
 //!
 //! | field | guard |
 //! |---|---|
@@ -12,11 +13,12 @@
 //! | `is_done` | its own lock; waiters hold nothing else |
 //!
 //! # Why a change need not look at the list where `count` is zero
-//! Most changes meet no lookup, and would write the stripe's lock for nothing. A lookup begins, then takes the directory's
-//! lock to search the cache, then asks. A change is made in the file system, then takes the directory's lock, and reads
-//! `count` under it. If the search came first, `count` has the lookup, unless it is done, which takes that lock too. If the
-//! change came first, the question comes after it and its result is true. The directory's lock orders both, so the count is
-//! read relaxed.
+//! Most changes meet no lookup, and would write the stripe's lock for nothing. A lookup begins,
+//! then takes the directory's lock to search the cache, then asks. A change is made in the file
+//! system, then takes the directory's lock, and reads `count` under it. If the search came first,
+//! `count` has the lookup, unless it is done, which takes that lock too. If the change came first,
+//! the question comes after it and its result is true. The directory's lock orders both, so the
+//! count is read relaxed.
 
 use crate::hash::name::Name;
 use crate::sync::{Arc, AtomicBool, AtomicUsize, Condvar, Mutex, Ordering, lock, thread_number};

@@ -1,10 +1,12 @@
 //! The path cache: what is at the end of a whole path, as a walk has found it before.
 //!
-//! A direct lookup hash table (Tsai, Zhan, Reddy, Jiao, Zhang, Porter, "How to get more value from your file system
-//! directory cache", SOSP 2015), validated by sequence counts instead of prefix checks: an entry has a digest of the path,
-//! what is at its end, the directories on the way, and the sum of the counts that all their records had. The next walk of
-//! that path finds the entry by the digest and adds the counts up anew, by loads that do not wait for each other, from where
-//! they lie sixteen to a line (`record.rs`). It splits no path, compares no name and reads no bucket and no record.
+//! A direct lookup hash table (Tsai, Zhan, Reddy, Jiao, Zhang, Porter, "How to get more value from
+//! your file system directory cache", SOSP 2015), validated by sequence counts instead of prefix
+//! checks: an entry has a digest of the path, what is at its end, the directories on the way, and
+//! the sum of the counts that all their records had. The next walk of that path finds the entry by
+//! the digest and adds the counts up anew, by loads that do not wait for each other, from where
+//! they lie sixteen to a line (`record.rs`). It splits no path, compares no name and reads no
+//! bucket and no record.
 //!
 //! ```text
 //! entry, 64 bytes
@@ -18,38 +20,44 @@
 //!                         generation and inline handle of `end`
 //! ```
 //!
-//! **Why a hit may be believed (G1, G2).** It was inserted by a walk that found all counts even and unchanged at one
-//! instant: then each record was linked below the one before, under its name in the path, without a deadline, as a directory
-//! that everyone may search, the last one as what the entry says. All of that changes only with a record's count, which
-//! changes before it (R5). Counts only grow, so if their sum is what it was, each of them is (P2 has the exception). So a
-//! reader that finds the sum as inserted knows all of it for the time from the insertion to its own look at the first
-//! count. That look is inside its call: there is the instant. No change has to look for entries: its count tells. Where a
-//! number has come to mean another entry, its count changed when it was unlinked.
+//! **Why a hit may be believed (G1, G2).** It was inserted by a walk that found all counts even and
+//! unchanged at one instant: then each record was linked below the one before, under its name in
+//! the path, without a deadline, as a directory that everyone may search, the last one as what the
+//! entry says. All of that changes only with a record's count, which changes before it (R5). Counts
+//! only grow, so if their sum is what it was, each of them is (P2 has the exception). So a reader
+//! that finds the sum as inserted knows all of it for the time from the insertion to its own look
+//! at the first count. That look is inside its call: there is the instant. No change has to look
+//! for entries: its count tells. Where a number has come to mean another entry, its count changed
+//! when it was unlinked.
 //!
-//! **Why the path is the one that was inserted.** Of its bytes only length and digest are compared. The digest is keyed,
-//! with secrets drawn for each cache, and two different paths of one length share it with a probability of at most 2^-64
-//! (`name.rs`). A walk compares its path with two entries. So an attacker with 2^30 walks a second gets one wrong answer
-//! in 272 years, below directories that everyone may search. All else in this cache that compares names compares bytes.
+//! **Why the path is the one that was inserted.** Of its bytes only length and digest are compared.
+//! The digest is keyed, with secrets drawn for each cache, and two different paths of one length
+//! share it with a probability of at most 2^-64 (`name.rs`). A walk compares its path with two
+//! entries. So an attacker with 2^30 walks a second gets one wrong answer in 272 years, below
+//! directories that everyone may search. All else in this cache that compares names compares bytes.
 //!
-//! **Why the end may be looked at (G6).** An entry has a number, and the slot may be free by now, or be made another entry
-//! at this moment. L1: a reader that has found a hit inside its pin may read the slot's handle and take a reference. *The
-//! slot was filled before that*: the walk that inserted it had found it linked, and a reader of a whole entry has seen
-//! what its writer had seen (P1). *It is not emptied before the pin ends*: had it been unlinked before what `epoch.rs`
-//! argues with in place of the index (case `e > t`: before the pin; third case: before the barrier), the reader would have
-//! seen the count with which that begins.
+//! **Why the end may be looked at (G6).** An entry has a number, and the slot may be free by now,
+//! or be made another entry at this moment. L1: a reader that has found a hit inside its pin may
+//! read the slot's handle and take a reference. *The slot was filled before that*: the walk that
+//! inserted it had found it linked, and a reader of a whole entry has seen what its writer had seen
+//! (P1). *It is not emptied before the pin ends*: had it been unlinked before what `epoch.rs`
+//! argues with in place of the index (case `e > t`: before the pin; third case: before the
+//! barrier), the reader would have seen the count with which that begins.
 //!
 //! Partners, beside those of `record.rs`:
-//! - P1 a writer: `seq` odd, **fence Release**, fields, `seq` even **Release**; a reader: `seq` **Acquire**, fields,
-//!   **fence Acquire**, `seq`. As R1 to R4. A reader of a whole entry has seen what its writer had seen: with R6, no
-//!   count that it loads *behind* the entry is older than the inserted one. An older one would make good for a later one
-//!   in the sum.
-//! - P2 the sum comes back to what it was after 2³¹ rewrites, and an entry may lie that long. So each record counts a
-//!   *wrap* whenever it has come a sixteenth of the way round, which the ten of an entry cannot together without one of
-//!   them doing so, before it stores its count with Release; a reader that has loaded the counts looks behind a **fence
-//!   Acquire** whether the wraps are those of the entry. Had the sum come round, it would see a later wrap.
+//! - P1 a writer: `seq` odd, **fence Release**, fields, `seq` even **Release**; a reader: `seq`
+//!   **Acquire**, fields, **fence Acquire**, `seq`. As R1 to R4. A reader of a whole entry has seen
+//!   what its writer had seen: with R6, no count that it loads *behind* the entry is older than the
+//!   inserted one. An older one would make good for a later one in the sum.
+//! - P2 the sum comes back to what it was after 2³¹ rewrites, and an entry may lie that long. So
+//!   each record counts a *wrap* whenever it has come a sixteenth of the way round, which the ten
+//!   of an entry cannot together without one of them doing so, before it stores its count with
+//!   Release; a reader that has loaded the counts looks behind a **fence Acquire** whether the
+//!   wraps are those of the entry. Had the sum come round, it would see a later wrap.
 //!
-//! **Writers** never wait: where another one is at the same place, it leaves it at that. Each path may lie in one of two
-//! places. The table has a fixed size, a sixty-fourth of the cache's budget at most, which it is taken from.
+//! **Writers** never wait: where another one is at the same place, it leaves it at that. Each path
+//! may lie in one of two places. The table has a fixed size, a sixty-fourth of the cache's budget
+//! at most, which it is taken from.
 
 use crate::Kind;
 use crate::hash::name::Digest;
@@ -87,8 +95,8 @@ const _: () = assert!(size_of::<Entry>() == 64);
 // SAFETY: atomics of zero bytes are zero, and need no drop.
 unsafe impl Zeroed for Entry {}
 
-/// What an entry is about, and how old it is: 8 bits of the path's length, 4 of directories, 2 of what is at the end, one
-/// for an inline handle, 16 of wraps.
+/// What an entry is about, and how old it is: 8 bits of the path's length, 4 of directories, 2 of
+/// what is at the end, one for an inline handle, 16 of wraps.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct About(u32);
 
@@ -191,8 +199,8 @@ impl PathCache {
         (digest.mixed() >> self.shift) as u32 ^ second
     }
 
-    /// What is at the end of a path from `start`, at an instant during the call. `count` tells the count of a record; an
-    /// entry that is being written may name one that never was.
+    /// What is at the end of a path from `start`, at an instant during the call. `count` tells the
+    /// count of a record; an entry that is being written may name one that never was.
     #[inline(always)]
     pub(crate) fn get(&self, key: Key, start: Id, count: impl Fn(Id) -> Option<u32>) -> Option<PathEnd> {
         let first = self.table.get_if_made(self.place(key.digest, 0))?;
@@ -220,8 +228,8 @@ impl PathCache {
         is_valid.then_some(PathEnd { id, kind: about.kind(), handle, components: about.dirs() + 1 })
     }
 
-    /// Inserts a path whose records, from the start to the end, all had these counts at one instant. Over another path only
-    /// one time of a few, which `turn` counts.
+    /// Inserts a path whose records, from the start to the end, all had these counts at one
+    /// instant. Over another path only one time of a few, which `turn` counts.
     pub(crate) fn insert(
         &self,
         key: Key,
@@ -319,12 +327,12 @@ const SAMPLED: u64 = 64;
 const ALL: u32 = 1 << 16;
 /// How many lookups the mean is of, about.
 const MEMORY: u64 = 64;
-/// So many wasted lookups cost more than the others save: one waits for a line, where one that hits saves all but a few of
-/// those that a cold walk waits for.
+/// So many wasted lookups cost more than the others save: one waits for a line, where one that hits
+/// saves all but a few of those that a cold walk waits for.
 const HOPELESS: u32 = ALL / 16 * 15;
 
-/// What a thread has learnt of the use of the path cache, without a clock: how many of its lookups ended a walk. Single
-/// words of its slot.
+/// What a thread has learnt of the use of the path cache, without a clock: how many of its lookups
+/// ended a walk. Single words of its slot.
 #[derive(Default)]
 pub(crate) struct HitRate {
     /// Running mean of the lookups that ended no walk, of [`ALL`].
@@ -340,8 +348,8 @@ impl HitRate {
         self.wasted.load(Ordering::Relaxed) <= HOPELESS || walks.is_multiple_of(SAMPLED)
     }
 
-    /// Learns from a walk that was not ended by the path cache, and from all since the last one, which were. Tells whether
-    /// the walk had [asked](Self::is_worth_it).
+    /// Learns from a walk that was not ended by the path cache, and from all since the last one,
+    /// which were. Tells whether the walk had [asked](Self::is_worth_it).
     pub(crate) fn learn(&self, walks: u64) -> bool {
         let ended = walks.wrapping_sub(self.stepped_at.load(Ordering::Relaxed));
         self.stepped_at.store(walks + 1, Ordering::Relaxed);
@@ -391,7 +399,8 @@ mod tests {
         paths.get(key(path), BASE, |id| Some(counts.get(id.0 as usize)?.get())).is_some()
     }
 
-    /// Inserts that the path leads from [`BASE`] over [`DIR`] to [`FILE`], with the counts that their records have.
+    /// Inserts that the path leads from [`BASE`] over [`DIR`] to [`FILE`], with the counts that
+    /// their records have.
     fn insert<const N: usize>(paths: &PathCache, (records, _): &Records<N>, path: &[u8]) {
         let read = [BASE, DIR, FILE].map(|id| (id.0, records[id.0 as usize].begin()));
         paths.insert(key(path), &read, Some(Kind::Other), None, 0);
@@ -412,8 +421,8 @@ mod tests {
         }
     }
 
-    /// One test, as wraps are those of all records of the process. Without them a sum that has come round would be taken for
-    /// one that has not changed.
+    /// One test, as wraps are those of all records of the process. Without them a sum that has come
+    /// round would be taken for one that has not changed.
     #[test]
     fn a_path_is_not_believed_once_its_sum_may_have_come_round() {
         let (paths, records) = (PathCache::new(1 << 20), records::<5>());
@@ -461,7 +470,8 @@ mod tests {
         }
     }
 
-    /// Does walks, of which the path cache ends those for which `hits` holds if they ask; tells how many asked.
+    /// Does walks, of which the path cache ends those for which `hits` holds if they ask; tells how
+    /// many asked.
     fn asked(rate: &HitRate, walks: std::ops::Range<u64>, hits: impl Fn(u64) -> bool) -> u64 {
         let mut asked = 0;
         for walk in walks {

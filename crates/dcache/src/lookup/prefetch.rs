@@ -1,8 +1,9 @@
 //! Several walks in step: the waits for memory of one overlap those of the others.
 //!
-//! Before the first of them begins, all walks go down together by tags alone: all buckets of the next component are asked
-//! for, then the records that they name, which nothing waits for. That is one wait a component for all walks. A tag that
-//! misleads, one in forty, costs one walk its own waits, no more.
+//! Before the first of them begins, all walks go down together by tags alone: all buckets of the
+//! next component are asked for, then the records that they name, which nothing waits for. That is
+//! one wait a component for all walks. A tag that misleads, one in forty, costs one walk its own
+//! waits, no more.
 
 use crate::Handle;
 use crate::core::Core;
@@ -10,8 +11,8 @@ use crate::hash::name::Text;
 use crate::table::chunks::prefetch;
 use crate::table::id::Id;
 
-/// Walks in step. At 3 million entries 16 take 0.85 of the time a component that 8 do (medians of eleven rounds, twice
-/// each, on a busy machine).
+/// Walks in step. At 3 million entries 16 take 0.85 of the time a component that 8 do (medians of
+/// eleven rounds, twice each, on a busy machine).
 pub(crate) const TOGETHER: usize = 16;
 
 /// A walk on its way down by tags.

@@ -6,7 +6,8 @@ use crate::sync::Backoff;
 use crate::table::id::Id;
 use crate::table::record::order_reads;
 impl<H: Handle> Core<H> {
-    /// Whether an entry that the caller holds has a name, and so have all directories above it up to the root.
+    /// Whether an entry that the caller holds has a name, and so have all directories above it up
+    /// to the root.
     pub(crate) fn is_reachable(&self, id: Id) -> bool {
         let mut backoff = Backoff::default();
         loop {
@@ -17,7 +18,8 @@ impl<H: Handle> Core<H> {
         }
     }
 
-    /// The same, at an instant during the call; `None` where something on the way up was changed meanwhile.
+    /// The same, at an instant during the call; `None` where something on the way up was changed
+    /// meanwhile.
     fn reach(&self, id: Id) -> Option<bool> {
         let (mut way, mut at) = (Vec::new(), id);
         let is_reachable = loop {

@@ -1,9 +1,11 @@
-//! One step: a name in a directory that the caller holds. What FUSE and every other caller with inodes asks for.
+//! One step: a name in a directory that the caller holds. What FUSE and every other caller with
+//! inodes asks for.
 //!
-//! Two dependent cache lines: the bucket of the index and the record. A positive entry's written part is touched for
-//! the reference alone. The entry was linked in the directory under the name from the moment that its sequence count
-//! was read until it was compared (G1). A miss is believed only in a complete directory whose record, and the bucket,
-//! are unchanged at the end (G2). Nothing waits (G3).
+//! Two dependent cache lines: the bucket of the index and the record. A positive entry's written
+//! part is touched for the reference alone. The entry was linked in the directory under the name
+//! from the moment that its sequence count was read until it was compared (G1). A miss is believed
+//! only in a complete directory whose record, and the bucket, are unchanged at the end (G2).
+//! Nothing waits (G3).
 
 use crate::core::Core;
 use crate::hash::name::Name;
@@ -29,8 +31,8 @@ impl<H: Handle> Core<H> {
         Known::Unknown
     }
 
-    /// Looks one name up by value where nothing is special about it, without a read set: `None` leaves it to a walk.
-    /// [epoch]
+    /// Looks one name up by value where nothing is special about it, without a read set: `None`
+    /// leaves it to a walk. [epoch]
     #[inline(always)]
     pub(crate) fn see_step(&self, pin: &Pin<'_>, dir: Id, name: &Name<'_>) -> Option<Option<Seen<H>>> {
         let above = self.record(dir);

@@ -1,9 +1,10 @@
 //! Whether prefetching helps: judged by means and deviations of what a thread has measured.
 //!
-//! For what is in the processor's caches already prefetching costs more than it gives (003 of the sources found the same of
-//! the kernel's prefetch in `d_lookup`), so [`Auto`](PrefetchMode::Auto) finds out: of every [`PERIOD`] batches of a thread one is
-//! timed with and one without, and the rest do what was faster by more than the deviation of both. A cache so small that it
-//! must be hot is not even tried.
+//! For what is in the processor's caches already prefetching costs more than it gives (003 of the
+//! sources found the same of the kernel's prefetch in `d_lookup`), so [`Auto`](PrefetchMode::Auto)
+//! finds out: of every [`PERIOD`] batches of a thread one is timed with and one without, and the
+//! rest do what was faster by more than the deviation of both. A cache so small that it must be hot
+//! is not even tried.
 
 use crate::PrefetchMode;
 use crate::sync::{AtomicBool, AtomicU32, Ordering};
@@ -33,8 +34,8 @@ pub(crate) struct Trials {
     is_better_without: AtomicBool,
 }
 
-/// Running mean and mean deviation of the time of a batch, in nanoseconds (Jacobson, "Congestion avoidance and control",
-/// 1988).
+/// Running mean and mean deviation of the time of a batch, in nanoseconds (Jacobson, "Congestion
+/// avoidance and control", 1988).
 #[derive(Default)]
 struct Estimate {
     mean: AtomicU32,

@@ -1,21 +1,24 @@
 //! The walk: from a path to an entry without a lock, a shared write or a copy of the path.
 //!
-//! A walk is a sequence of steps: bucket, record, next bucket. Each step keeps the record's sequence count in the *read
-//! set*. At the end, when the walk has taken its one reference, it looks whether all counts are what they were. If so, every
-//! record was linked where it was found from the moment it was read until that look: that is the instant of G1. If not,
-//! the walk begins anew, and gives up after [`ATTEMPTS`] with [`Reason::Busy`], which a caller meets as it meets a miss: by
-//! asking for one component under its directory's lock. It never waits (G3).
+//! A walk is a sequence of steps: bucket, record, next bucket. Each step keeps the record's
+//! sequence count in the *read set*. At the end, when the walk has taken its one reference, it
+//! looks whether all counts are what they were. If so, every record was linked where it was found
+//! from the moment it was read until that look: that is the instant of G1. If not, the walk begins
+//! anew, and gives up after [`ATTEMPTS`] with [`Reason::Busy`], which a caller meets as it meets a
+//! miss: by asking for one component under its directory's lock. It never waits (G3).
 //!
-//! A miss, too, is believed only if bucket and directory are unchanged at the end: so a walk does not miss a name
-//! that is being renamed under both its names. In a complete directory it means ENOENT (G2).
+//! A miss, too, is believed only if bucket and directory are unchanged at the end: so a walk does
+//! not miss a name that is being renamed under both its names. In a complete directory it means
+//! ENOENT (G2).
 //!
-//! A bucket follows from its directory's number and the name, not from the directory's record. As the comparison of a
-//! record is predicted, the processor fetches the next bucket while it still waits for this record: a cold component costs
-//! one wait for memory, not two.
+//! A bucket follows from its directory's number and the name, not from the directory's record. As
+//! the comparison of a record is predicted, the processor fetches the next bucket while it still
+//! waits for this record: a cold component costs one wait for memory, not two.
 //!
-//! Before the first step a walk asks the path cache, if that has helped this thread lately (`path_cache.rs`), and what it has
-//! found by steps alone it inserts there. [`advance`](Core::advance) takes plain components: directories that everyone may
-//! search, and what has no deadline. [`step_any`](Core::step_any) takes all others.
+//! Before the first step a walk asks the path cache, if that has helped this thread lately
+//! (`path_cache.rs`), and what it has found by steps alone it inserts there.
+//! [`advance`](Core::advance) takes plain components: directories that everyone may search, and
+//! what has no deadline. [`step_any`](Core::step_any) takes all others.
 
 use crate::core::Core;
 use crate::hash::name::{NAME_MAX, Name, PATH_MAX, Text};
@@ -165,10 +168,12 @@ pub(crate) struct Found<'a> {
 pub(crate) struct Changed;
 
 impl<H: Handle> Core<H> {
-    /// Walks. `finish` is called with how it ended, inside the pin and before the last look at the counts; it returns
-    /// `false` where the end has died meanwhile. If the attempt turns out void after that, `undo` is called.
+    /// Walks. `finish` is called with how it ended, inside the pin and before the last look at the
+    /// counts; it returns `false` where the end has died meanwhile. If the attempt turns out void
+    /// after that, `undo` is called.
     ///
-    /// For callers that want references these are [`hold_end`](Self::hold_end) and [`release_end`](Self::release_end).
+    /// For callers that want references these are [`hold_end`](Self::hold_end) and
+    /// [`release_end`](Self::release_end).
     pub(crate) fn walk(
         &self,
         pin: &mut Pin<'_>,
@@ -221,8 +226,9 @@ impl<H: Handle> Core<H> {
         }
     }
 
-    /// Asks the path cache, if that has helped lately, and counts the walk if that ends it. What is at the end was linked at an
-    /// instant during the call; its number may be used for as long as the pin lasts (L1 in `path_cache.rs`).
+    /// Asks the path cache, if that has helped lately, and counts the walk if that ends it. What is
+    /// at the end was linked at an instant during the call; its number may be used for as long as
+    /// the pin lasts (L1 in `path_cache.rs`).
     #[inline(always)]
     pub(crate) fn cached_path(
         &self,
@@ -336,7 +342,8 @@ impl<H: Handle> Core<H> {
         Seen { id: DentryId::new(id, self.record(id).generation()), handle, kind }
     }
 
-    /// Looks at what was found, and takes the references that any other end stands for. To be called inside of a pin.
+    /// Looks at what was found, and takes the references that any other end stands for. To be
+    /// called inside of a pin.
     #[inline(always)]
     pub(crate) fn see_end(&self, end: &End, seen: &mut Option<Seen<H>>) -> bool {
         match end {
@@ -458,7 +465,8 @@ impl<H: Handle> Core<H> {
         end
     }
 
-    /// Finds one name of up to 32 bytes below a directory, with the count and flags that its record had then.
+    /// Finds one name of up to 32 bytes below a directory, with the count and flags that its record
+    /// had then.
     #[inline(always)]
     pub(crate) fn find_short(&self, extent: Extent, dir: Id, name: &Name<'_>) -> Option<Found<'_>> {
         for id in self.index.likely(extent, name.hash()) {
@@ -508,7 +516,8 @@ impl<H: Handle> Core<H> {
         if !dir.flags().is_directory() {
             return Ok(Some(descent.stop(Reason::NotADirectory)));
         }
-        // What is known of a detached or expired directory's permissions may be out of date as well.
+        // What is known of a detached or expired directory's permissions may be out of date as
+        // well.
         let is_outdated = descent.is_detached || self.is_past_deadline(here);
         if !descent.may_search && (is_outdated || !dir.flags().has(Flags::SEARCH)) {
             if !self.ask_search(pin, here, descent.reads.last(), may_search)? {
@@ -545,7 +554,8 @@ impl<H: Handle> Core<H> {
         }
     }
 
-    /// Goes on to what was found under the name that ends at `end`; returns how the walk ended if it did.
+    /// Goes on to what was found under the name that ends at `end`; returns how the walk ended if
+    /// it did.
     fn step_to(
         &self,
         request: &Request<'_>,
@@ -614,8 +624,9 @@ impl<H: Handle> Core<H> {
         let word = record.flags().has(Flags::INLINE_HANDLE).then(|| record.inline_handle().word);
         let handle = match word.and_then(H::from_word) {
             Some(handle) => handle,
-            // SAFETY: the directory is the start, which is held, or was found linked, or as the parent of something
-            // alive, inside this pin; or it was so after the pin was last left, by the check below.
+            // SAFETY: the directory is the start, which is held, or was found linked, or as the
+            // parent of something alive, inside this pin; or it was so after the pin was last left,
+            // by the check below.
             None => unsafe { self.dentry(dir).handle() }.clone(),
         };
         order_reads();
@@ -624,7 +635,8 @@ impl<H: Handle> Core<H> {
         }
         let may = pin.outside(|| may_search(&handle));
         order_reads();
-        // What was found before the pin was left may be gone: go on only from a directory that is still there.
+        // What was found before the pin was left may be gone: go on only from a directory that is
+        // still there.
         if self.record(dir).is_unchanged(seq) { Ok(may) } else { Err(Changed) }
     }
 }

@@ -1,10 +1,13 @@
-//! Complete directories: once all entries are cached, a miss is ENOENT (`DIR_COMPLETE` of Tsai et al., SOSP 2015).
+//! Complete directories: once all entries are cached, a miss is ENOENT (`DIR_COMPLETE` of Tsai et
+//! al., SOSP 2015).
 //!
-//! Gathering remembers the directory's count of changes at its beginning. Whatever is evicted, unlinked, renamed away
-//! or invalidated below the directory moves the count on, so that the end finds out; what is created meanwhile is
-//! linked anyway. From then on the same events clear the flag, before the entry leaves the index.
+//! Gathering remembers the directory's count of changes at its beginning. Whatever is evicted,
+//! unlinked, renamed away or invalidated below the directory moves the count on, so that the end
+//! finds out; what is created meanwhile is linked anyway. From then on the same events clear the
+//! flag, before the entry leaves the index.
 //!
-//! Nothing that may change behind the cache's back is ever complete: an entry with a time to live spoils it.
+//! Nothing that may change behind the cache's back is ever complete: an entry with a time to live
+//! spoils it.
 
 use crate::core::Core;
 use crate::expiry::Asked;
@@ -67,8 +70,8 @@ impl<H: Handle> Core<H> {
         }
     }
 
-    /// Declares the directory complete if nothing of it was lost since the beginning; tells whether it is. What had
-    /// expired and was not seen is gone then.
+    /// Declares the directory complete if nothing of it was lost since the beginning; tells whether
+    /// it is. What had expired and was not seen is gone then.
     pub(crate) fn finish_complete(&self, gathering: Gathering) -> bool {
         let Gathering { dir, changes, spoilt, .. } = gathering;
         let mut cleanup = Cleanup::default();
@@ -100,7 +103,8 @@ impl<H: Handle> Core<H> {
         self.name_of_linked(id)
     }
 
-    /// The path from the root to an entry that the caller holds, at an instant during the call; `None` where none leads there.
+    /// The path from the root to an entry that the caller holds, at an instant during the call;
+    /// `None` where none leads there.
     pub(crate) fn path_of(&self, id: Id) -> Option<Vec<u8>> {
         let mut backoff = Backoff::default();
         loop {

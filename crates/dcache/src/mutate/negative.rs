@@ -1,17 +1,20 @@
 //! Entries that become negative, and positive again, in their place: d_delete and d_instantiate.
 //!
-//! A file that is removed and made again, as build trees and mail queues do all the time, keeps its slot, its place in
-//! the index and in its directory. Nothing is allocated, retired or moved between buckets.
+//! A file that is removed and made again, as build trees and mail queues do all the time, keeps its
+//! slot, its place in the index and in its directory. Nothing is allocated, retired or moved
+//! between buckets.
 //!
 //! # What may change in place
-//! An entry whose handle is a word ([`Flags::INLINE_HANDLE`]) and that has nothing below it, and only while no other thread
-//! holds it: the last reference is exchanged for DEAD, so that no walk can take one meanwhile. Its record changes under its
-//! sequence count as in a rename: a walk believes what it read of the record only if the count is the same at its end.
+//! An entry whose handle is a word ([`Flags::INLINE_HANDLE`]) and that has nothing below it, and
+//! only while no other thread holds it: the last reference is exchanged for DEAD, so that no walk
+//! can take one meanwhile. Its record changes under its sequence count as in a rename: a walk
+//! believes what it read of the record only if the count is the same at its end.
 //!
 //! # Why no grace period is needed
-//! A walk that has met the entry may still be reading it. It reads the record, which is atomic and checked by the count,
-//! and never the handle in the dentry: that is read for a record without an inline handle, or by a holder of the entry.
-//! What owns memory is no word. All ids of the removed file become stale: the generation moves on under the same count.
+//! A walk that has met the entry may still be reading it. It reads the record, which is atomic and
+//! checked by the count, and never the handle in the dentry: that is read for a record without an
+//! inline handle, or by a holder of the entry. What owns memory is no word. All ids of the removed
+//! file become stale: the generation moves on under the same count.
 
 use crate::Handle;
 use crate::core::Core;
@@ -21,8 +24,8 @@ use crate::table::id::Id;
 use crate::table::record::Flags;
 
 impl<H: Handle> Core<H> {
-    /// Makes a linked entry negative if it may become so in place, and no one but `users` callers holds it. Returns the
-    /// negative entry that has to go for it, if there is one. [dir lock]
+    /// Makes a linked entry negative if it may become so in place, and no one but `users` callers
+    /// holds it. Returns the negative entry that has to go for it, if there is one. [dir lock]
     pub(crate) fn become_negative(&self, dir: Id, id: Id, users: u64) -> Option<Option<Id>> {
         let (record, dentry) = (self.record(id), self.dentry(id));
         let flags = record.flags();
@@ -45,8 +48,8 @@ impl<H: Handle> Core<H> {
         Some(self.enlist_negative(id))
     }
 
-    /// Gives a linked negative entry the inode of `entry`, if it may have it in place, and a reference. Returns the
-    /// entry where it may not. [dir lock]
+    /// Gives a linked negative entry the inode of `entry`, if it may have it in place, and a
+    /// reference. Returns the entry where it may not. [dir lock]
     pub(crate) fn become_positive(&self, id: Id, name: &Name<'_>, entry: Entry<H>) -> Result<(), Entry<H>> {
         let (record, dentry) = (self.record(id), self.dentry(id));
         let word = entry.child.as_ref().and_then(|(kind, handle, _)| Some((*kind, handle.to_word()?)));
@@ -57,8 +60,8 @@ impl<H: Handle> Core<H> {
         }
         let search = self.may_search_all(&entry);
         let handle = entry.child.map(|(_, handle, _)| handle);
-        // SAFETY: DEAD keeps everyone from taking a reference, and unheld readers do not look at a word's handle
-        // (the module's text). What was here before is a word, or nothing.
+        // SAFETY: DEAD keeps everyone from taking a reference, and unheld readers do not look at a
+        // word's handle (the module's text). What was here before is a word, or nothing.
         unsafe { dentry.set_handle(handle) };
         record.set_deadline(0);
         let rewrite = self.rewrite(id);
@@ -73,8 +76,8 @@ impl<H: Handle> Core<H> {
         Ok(())
     }
 
-    /// Says that a held entry has lost its name. It becomes negative where only the caller holds it, and stays what it
-    /// is, nameless, otherwise.
+    /// Says that a held entry has lost its name. It becomes negative where only the caller holds
+    /// it, and stays what it is, nameless, otherwise.
     pub(crate) fn delete(&self, id: Id) {
         self.count_change();
         loop {
@@ -100,7 +103,8 @@ impl<H: Handle> Core<H> {
         }
     }
 
-    /// Makes an entry that has lost its name negative in place, if it may. Returns what has to go for it. [dir lock]
+    /// Makes an entry that has lost its name negative in place, if it may. Returns what has to go
+    /// for it. [dir lock]
     pub(crate) fn unlink_in_place(&self, dir: Id, name: &Name<'_>, id: Id, users: u64) -> Option<Option<Id>> {
         let evict = self.become_negative(dir, id, users)?;
         self.in_lookups.overtake(dir, name);

@@ -1,7 +1,9 @@
-//! Linking and unlinking: what changes the tree, always under the lock of the directories concerned.
+//! Linking and unlinking: what changes the tree, always under the lock of the directories
+//! concerned.
 //!
-//! Every mutation here follows one that the file system has already made. Slots are allocated before a directory
-//! is locked and what was unlinked is buried after it is unlocked, as both may evict, and so lock, elsewhere.
+//! Every mutation here follows one that the file system has already made. Slots are allocated
+//! before a directory is locked and what was unlinked is buried after it is unlocked, as both may
+//! evict, and so lock, elsewhere.
 
 use crate::core::Core;
 use crate::expiry::Asked;
@@ -71,8 +73,9 @@ impl<H: Handle> Core<H> {
         cleanup.childless.into_iter().for_each(|dir| self.evict_children(dir));
     }
 
-    /// Evicts what is known of names in a directory that was detached, which would keep it: negative entries where it
-    /// was removed. Where the slot has been reused meanwhile this evicts entries of another directory, which does no harm.
+    /// Evicts what is known of names in a directory that was detached, which would keep it:
+    /// negative entries where it was removed. Where the slot has been reused meanwhile this evicts
+    /// entries of another directory, which does no harm.
     fn evict_children(&self, dir: Id) {
         let children: Vec<Id> = {
             let _dir = self.lock_dir(dir);
@@ -99,15 +102,16 @@ impl<H: Handle> Core<H> {
         let mut backoff = Backoff::default();
         loop {
             let found = self.index.search(self.index.extent(), name.hash(), |id| {
-                // A record below this directory cannot change now, so it needs no second look; others may, and
-                // then they are not below this directory.
+                // A record below this directory cannot change now, so it needs no second look;
+                // others may, and then they are not below this directory.
                 (self.record(id).flags_if_named(dir, name).is_some() && self.is_long_name(id, name))
                     .then_some(id)
             });
             match found {
                 Ok(id) => return Some(id),
                 Err(miss) if self.index.still_misses(miss) => return None,
-                // Someone changes the bucket for another directory, and may have lost the processor meanwhile.
+                // Someone changes the bucket for another directory, and may have lost the processor
+                // meanwhile.
                 Err(_) => backoff.wait(),
             }
         }
@@ -120,8 +124,8 @@ impl<H: Handle> Core<H> {
         !name.is_long() || unsafe { self.dentry(id).long_name() } == Some(name.bytes)
     }
 
-    /// Links a fresh slot below `dir` in place of `old`, which has the name, in one step for all walks; returns what
-    /// has to go for it. [dir lock]
+    /// Links a fresh slot below `dir` in place of `old`, which has the name, in one step for all
+    /// walks; returns what has to go for it. [dir lock]
     #[must_use]
     fn link(&self, dir: Id, name: &Name<'_>, old: Option<Id>, id: Id, entry: Entry<H>) -> Option<Id> {
         let (record, dentry) = (self.record(id), self.dentry(id));
@@ -164,15 +168,15 @@ impl<H: Handle> Core<H> {
         None
     }
 
-    /// The flag of a directory that everyone may search, if the answer to the question may still say so.
-    /// [dir lock of its parent]
+    /// The flag of a directory that everyone may search, if the answer to the question may still
+    /// say so. [dir lock of its parent]
     pub(crate) fn may_search_all(&self, entry: &Entry<H>) -> u32 {
         let search = entry.child.as_ref().is_some_and(|(.., search)| *search);
         if search && self.expiry.may_open(entry.asked) { Flags::SEARCH } else { 0 }
     }
 
-    /// Makes a held entry that is in no index: the answer to a question that is out of date by now, or one that
-    /// must not be remembered.
+    /// Makes a held entry that is in no index: the answer to a question that is out of date by now,
+    /// or one that must not be remembered.
     pub(crate) fn link_detached(&self, dir: Id, id: Id, child: Child<H>) {
         let Child { handle, kind, search, .. } = child;
         if kind == Kind::Directory {
@@ -192,7 +196,8 @@ impl<H: Handle> Core<H> {
         self.count_held(1);
     }
 
-    /// Takes an entry out of index and directory; its own count is the caller's business. [dir lock]
+    /// Takes an entry out of index and directory; its own count is the caller's business. [dir
+    /// lock]
     pub(crate) fn unhash(&self, dir: Id, id: Id) {
         let record = self.record(id);
         let freed = self.index.remove(record.hash(), id, || self.unlink_record(id));
@@ -214,7 +219,8 @@ impl<H: Handle> Core<H> {
         self.let_go(id, cleanup);
     }
 
-    /// The same for an entry that the index no longer has, as something else has taken its place there. [dir lock]
+    /// The same for an entry that the index no longer has, as something else has taken its place
+    /// there. [dir lock]
     fn detach_replaced(&self, dir: Id, id: Id, cleanup: &mut Cleanup) {
         self.remove_child(dir, id);
         self.let_go(id, cleanup);
@@ -268,7 +274,8 @@ impl<H: Handle> Core<H> {
             self.in_lookups.overtake(dir, &name);
             let old = self.find_locked(dir, &name);
             if child.ttl.is_some() {
-                // A scan that has not seen it must not end in a complete directory, which has no time to live.
+                // A scan that has not seen it must not end in a complete directory, which has no
+                // time to live.
                 self.dentry(dir).note_change();
             }
             let entry = Entry::positive(child, self.expiry.ask());
@@ -318,7 +325,8 @@ impl<H: Handle> Core<H> {
         cleanup
     }
 
-    /// `name` is gone: leaves a negative entry, except where the directory is complete and needs none.
+    /// `name` is gone: leaves a negative entry, except where the directory is complete and needs
+    /// none.
     pub(crate) fn unlink(&self, dir: Id, bytes: &[u8]) {
         self.count_change();
         let Some(name) = self.name_in(dir, bytes) else { return };
@@ -408,8 +416,8 @@ impl<H: Handle> Core<H> {
         });
     }
 
-    /// The same, and `old` is now `left`, in one step for all walks; returns that one's entry, held. It is linked under
-    /// no name at first, which no walk looks for, and moves from there.
+    /// The same, and `old` is now `left`, in one step for all walks; returns that one's entry,
+    /// held. It is linked under no name at first, which no walk looks for, and moves from there.
     pub(crate) fn rename_leaving(
         &self,
         old_dir: Id,
@@ -446,7 +454,8 @@ impl<H: Handle> Core<H> {
         id
     }
 
-    /// Calls `rename` with the entry that is to be moved, if it is known and may go there, under all locks.
+    /// Calls `rename` with the entry that is to be moved, if it is known and may go there, under
+    /// all locks.
     fn rename_locked(
         &self,
         (old_dir, from): (Id, &Name<'_>),
@@ -527,8 +536,9 @@ impl<H: Handle> Core<H> {
         (!self.record(found).flags().is_negative() && self.is_in_tree(dir)).then_some(found)
     }
 
-    /// Whether `id` is `dir` or above it: then a file system could not have moved it there, and the cache
-    /// forgets it instead of making a circle. Parents keep still under [renaming] as far as directories go.
+    /// Whether `id` is `dir` or above it: then a file system could not have moved it there, and the
+    /// cache forgets it instead of making a circle. Parents keep still under [renaming] as far as
+    /// directories go.
     fn is_above(&self, id: Id, mut dir: Id) -> bool {
         while dir != id && dir != Id::ROOT {
             dir = self.record(dir).parent();
@@ -536,8 +546,8 @@ impl<H: Handle> Core<H> {
         dir == id
     }
 
-    /// Gives linked entries new places, `(entry, from, to, new name)`, and takes the name of `replaced`, in one step
-    /// for all walks. `room` is what was set aside for it. [dir locks]
+    /// Gives linked entries new places, `(entry, from, to, new name)`, and takes the name of
+    /// `replaced`, in one step for all walks. `room` is what was set aside for it. [dir locks]
     fn relink(&self, room: usize, moves: &[(Id, Id, Id, &Name<'_>)], replaced: Option<Id>) {
         let hashes: Vec<_> =
             moves.iter().map(|&(id, .., to)| (id, self.record(id).hash(), to.hash())).collect();

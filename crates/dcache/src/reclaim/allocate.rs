@@ -1,4 +1,5 @@
-//! Taking slots and bytes, and giving them back: from the thread's magazine, from the pool, by eviction; after a grace period.
+//! Taking slots and bytes, and giving them back: from the thread's magazine, from the pool, by
+//! eviction; after a grace period.
 
 use crate::Handle;
 use crate::core::Core;
@@ -64,20 +65,22 @@ impl<H: Handle> Core<H> {
         id
     }
 
-    /// Settles what [`allocate`](Self::allocate) set aside for the index: `added` bytes of it were needed.
+    /// Settles what [`allocate`](Self::allocate) set aside for the index: `added` bytes of it were
+    /// needed.
     pub(crate) fn settle_overflow(&self, added: usize) {
         self.give_back(Self::OVERFLOW - added);
     }
 
-    /// Sets bytes aside for giving entries new names of these lengths. May evict, so no lock may be held.
+    /// Sets bytes aside for giving entries new names of these lengths. May evict, so no lock may be
+    /// held.
     pub(crate) fn allocate_names(&self, lens: &[usize]) -> usize {
         let bytes = lens.iter().map(|&len| Self::OVERFLOW + long_name_bytes(len)).sum();
         self.reserve(bytes);
         bytes
     }
 
-    /// Settles what [`allocate_names`](Self::allocate_names) set aside: the index grew by `added` bytes, and
-    /// names of these lengths were given.
+    /// Settles what [`allocate_names`](Self::allocate_names) set aside: the index grew by `added`
+    /// bytes, and names of these lengths were given.
     pub(crate) fn settle_names(&self, bytes: usize, added: usize, lens: &[usize]) {
         let long = lens.iter().map(|&len| long_name_bytes(len)).sum();
         self.memory.add_long_names(long);
@@ -123,14 +126,15 @@ impl<H: Handle> Core<H> {
         }
     }
 
-    /// Takes `bytes` out of the budget, evicting until they fit. Where everything is held there is nothing to
-    /// evict, and the budget is passed by what is held (G5).
+    /// Takes `bytes` out of the budget, evicting until they fit. Where everything is held there is
+    /// nothing to evict, and the budget is passed by what is held (G5).
     fn reserve(&self, bytes: usize) {
         while !self.memory.take(bytes) {
             if self.drain() || self.reclaim() > 0 {
                 continue;
             }
-            // Evicting more than is wanted would not help while a walk on another thread delays the reuse.
+            // Evicting more than is wanted would not help while a walk on another thread delays the
+            // reuse.
             let waiting = self.waiting();
             if waiting < BATCH && self.evict_batch() > 0 {
                 continue;
@@ -142,7 +146,8 @@ impl<H: Handle> Core<H> {
         }
     }
 
-    /// Evicts until the cache fits its budget again, after entries that held it over have been let go.
+    /// Evicts until the cache fits its budget again, after entries that held it over have been let
+    /// go.
     #[cold]
     pub(crate) fn trim(&self) {
         self.memory.over.store(false, Ordering::Relaxed);
@@ -151,8 +156,8 @@ impl<H: Handle> Core<H> {
         }
     }
 
-    /// Evicts until no more than `bytes` are used, as soon as walks in progress let go of what is evicted; tells
-    /// whether that much could be evicted.
+    /// Evicts until no more than `bytes` are used, as soon as walks in progress let go of what is
+    /// evicted; tells whether that much could be evicted.
     pub(crate) fn shrink_to(&self, bytes: usize) -> bool {
         self.drain();
         let fits = loop {
@@ -207,15 +212,15 @@ impl<H: Handle> Core<H> {
         pool.limbo.extend(retired.map(|retired| (tag, retired)));
         let is_time = pool.limbo.len() >= pool.attempt_at as usize;
         if is_time {
-            // A thread that was preempted inside a walk may delay the end of the grace period for long: the next
-            // look is not before as many things wait again.
+            // A thread that was preempted inside a walk may delay the end of the grace period for
+            // long: the next look is not before as many things wait again.
             pool.attempt_at = saturating(pool.limbo.len() * 2);
         }
         is_time
     }
 
-    /// Frees what has waited for a grace period. Returns how many things were freed. No lock may be held: handles
-    /// are dropped here.
+    /// Frees what has waited for a grace period. Returns how many things were freed. No lock may be
+    /// held: handles are dropped here.
     pub(crate) fn reclaim(&self) -> usize {
         {
             let pool = lock(&self.memory.stock.pool);
@@ -268,7 +273,8 @@ impl<H: Handle> Core<H> {
         self.put_free(self.put_rounds(&ids));
     }
 
-    /// How many slots a magazine of this cache may have; none in a cache so small that it would show.
+    /// How many slots a magazine of this cache may have; none in a cache so small that it would
+    /// show.
     pub(crate) fn rounds(capacity: usize) -> u32 {
         u32::try_from(capacity / SHARE).unwrap_or(ROUNDS).min(ROUNDS)
     }

@@ -1,17 +1,22 @@
 //! What goes when memory is short: the lazy LRU of the 2002 paper in today's form.
 //!
-//! A hit does nothing but say [`Used`] where that is not said yet. These marks lie apart from records and dentries, 64 to a line, so
-//! that a hit in the path cache, which reads neither, finds the mark near. The pruner does the rest:
-//! - **Clock** (Corbató 1968): a hand goes round the slots; a mark is taken away, none means eviction. The
-//!   slots are the list, so there is none to maintain, and the hand reads records in the order of memory.
-//! - **Leaves first**: an entry with children is pinned by them; held entries are passed over as they are met.
-//! - **Probation**: entries that a scan brings in (`cold`) queue up in a ring of a tenth of the cache, and are
-//!   evicted from it first unless a walk has used them meanwhile: `find` does not wash out the working set
-//!   (Yang et al., "FIFO queues are all you need for cache eviction", 2023).
-//! - **Negative entries** have a ring of their own, as long as their quota: a flood of them evicts only them.
+//! A hit does nothing but say [`Used`] where that is not said yet. These marks lie apart from
+//! records and dentries, 64 to a line, so that a hit in the path cache, which reads neither, finds
+//! the mark near. The pruner does the rest:
+//! - **Clock** (Corbató 1968): a hand goes round the slots; a mark is taken away, none means
+//!   eviction. The slots are the list, so there is none to maintain, and the hand reads records in
+//!   the order of memory.
+//! - **Leaves first**: an entry with children is pinned by them; held entries are passed over as
+//!   they are met.
+//! - **Probation**: entries that a scan brings in (`cold`) queue up in a ring of a tenth of the
+//!   cache, and are evicted from it first unless a walk has used them meanwhile: `find` does not
+//!   wash out the working set (Yang et al., "FIFO queues are all you need for cache eviction",
+//!   2023).
+//! - **Negative entries** have a ring of their own, as long as their quota: a flood of them evicts
+//!   only them.
 //!
-//! Rings hold `(number, generation)`; what went another way is found stale and skipped. [clock] guards all of it
-//! and is a leaf: victims are collected under it and evicted without it.
+//! Rings hold `(number, generation)`; what went another way is found stale and skipped. [clock]
+//! guards all of it and is a leaf: victims are collected under it and evicted without it.
 
 use crate::sync::{AtomicU8, Ordering};
 use crate::table::chunks::Zeroed;
@@ -23,8 +28,8 @@ const PROBATION: usize = 10;
 
 type Ticket = (Id, u32);
 
-/// Whether an entry was used since the hand came by. Single word: set by walks that hit, taken away by the clock. Zero is used, so that who
-/// links new entries writes no line that they share with those of other threads.
+/// Whether an entry was used since the hand came by. Single word: set by walks that hit, cleared by the
+/// clock. Zero means used, so that linking a new entry writes no line of another thread's entries.
 #[derive(Default)]
 pub(crate) struct Used(AtomicU8);
 

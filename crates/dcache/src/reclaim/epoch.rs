@@ -1,32 +1,35 @@
 //! Grace periods: what was unlinked is reused only when no walk can still be reading it.
 //!
-//! Each thread has a slot of its own in each cache. Entering writes the current epoch number into the slot and
-//! costs no fence (0.4 ns in the probe before this was built, against 5 to 8 ns for crossbeam-epoch, seize and
-//! haphazard): the writer, which is rare, makes every processor pass a barrier with `membarrier(2)` before it looks
-//! at the slots.
+//! Each thread has a slot of its own in each cache. Entering writes the current epoch number into
+//! the slot and costs no fence (0.4 ns in the probe before this was built, against 5 to 8 ns for
+//! crossbeam-epoch, seize and haphazard): the writer, which is rare, makes every processor pass a
+//! barrier with `membarrier(2)` before it looks at the slots.
 //!
 //! | field | written by | read by |
 //! |---|---|---|
 //! | `now` | writers, under the pool's lock | each reader that enters |
 //! | `ThreadSlot::inside` | the thread whose slot it is | writers in [`Epoch::oldest`] |
 //!
-//! **Rule.** An object is retired with the value `t` that `now` has, read under the pool's lock, after the object
-//! was unlinked; `now` is moved on under the same lock. The object may be reused when [`Epoch::oldest`], begun
-//! after `now` went past `t`, returns more than `t`.
+//! **Rule.** An object is retired with the value `t` that `now` has, read under the pool's lock,
+//! after the object was unlinked; `now` is moved on under the same lock. The object may be reused
+//! when [`Epoch::oldest`], begun after `now` went past `t`, returns more than `t`.
 //!
 //! **Why.** Take a reader that might hold the object, and let `e` be what it wrote into its slot.
-//! - `e > t`: it loaded a value of `now` that was stored after the object was retired, under the lock that the
-//!   retirer had held; that store is Release and the load Acquire, so the unlinking happened before everything
-//!   that the reader read: it cannot have found the object.
+//! - `e > t`: it loaded a value of `now` that was stored after the object was retired, under the
+//!   lock that the retirer had held; that store is Release and the load Acquire, so the unlinking
+//!   happened before everything that the reader read: it cannot have found the object.
 //! - `e ≤ t`, and the scan sees the slot: `oldest` ≤ `t`, the object waits.
-//! - `e ≤ t`, and the scan does not see the slot's store: then the store came after the scan's barrier (all that
-//!   came before it is visible after it), and so did the reader's reads, which follow its store in program order
-//!   with a compiler barrier between. The object was unlinked before the barrier: the reader cannot find it.
+//! - `e ≤ t`, and the scan does not see the slot's store: then the store came after the scan's
+//!   barrier (all that came before it is visible after it), and so did the reader's reads, which
+//!   follow its store in program order with a compiler barrier between. The object was unlinked
+//!   before the barrier: the reader cannot find it.
 //!
-//! A slot is left with Release and scanned with Acquire, so the reader's last read is before the reuse.
+//! A slot is left with Release and scanned with Acquire, so the reader's last read is before the
+//! reuse.
 //!
-//! **Limits.** A thread that is stopped inside a walk delays reuse (walks run no foreign code while inside, see
-//! [`Pin::outside`]). Without `membarrier` (not Linux, old kernel, seccomp) both sides use full fences.
+//! **Limits.** A thread that is stopped inside a walk delays reuse (walks run no foreign code while
+//! inside, see [`Pin::outside`]). Without `membarrier` (not Linux, old kernel, seccomp) both sides
+//! use full fences.
 
 use crate::counters::Counters;
 use crate::lookup::path_cache::HitRate;
@@ -140,7 +143,8 @@ pub(crate) struct Pin<'a> {
 impl Pin<'_> {
     #[inline]
     fn arrive(&self) {
-        // Acquire: pairs with `advance`. A stale value only makes this thread look older than it is.
+        // Acquire: pairs with `advance`. A stale value only makes this thread look older than it
+        // is.
         self.slot.inside.store(self.epoch.now.0.load(Ordering::Acquire), Ordering::Relaxed);
         self.epoch.barriers.light();
     }
@@ -160,8 +164,8 @@ impl Pin<'_> {
         &self.slot.trials
     }
 
-    /// Runs foreign code outside of the pin, as it may take long or come back into the cache. What was read
-    /// before may have been reused afterwards: only sequence counts tell.
+    /// Runs foreign code outside of the pin, as it may take long or come back into the cache. What
+    /// was read before may have been reused afterwards: only sequence counts tell.
     pub(crate) fn outside<R>(&mut self, foreign: impl FnOnce() -> R) -> R {
         /// Arrives again also where the foreign code panics, as `Pin::drop` expects.
         struct Return<'a, 'b>(&'a Pin<'b>);
@@ -192,7 +196,8 @@ impl Drop for Pin<'_> {
 
 /// The asymmetric pair of barriers: `light` on the way in, `heavy` before a scan.
 struct Barriers {
-    /// Whether the kernel runs a barrier on every processor for `heavy`, so that `light` need not be one.
+    /// Whether the kernel runs a barrier on every processor for `heavy`, so that `light` need not
+    /// be one.
     expedited: bool,
 }
 
@@ -213,7 +218,8 @@ impl Barriers {
         if self.expedited {
             std::sync::atomic::compiler_fence(std::sync::atomic::Ordering::SeqCst);
         } else {
-            // Pairs with the fence in `heavy`: of a slot's store and a scan's load, one sees the other.
+            // Pairs with the fence in `heavy`: of a slot's store and a scan's load, one sees the
+            // other.
             fence(Ordering::SeqCst);
         }
     }
@@ -222,8 +228,8 @@ impl Barriers {
         #[cfg(all(target_os = "linux", not(any(loom, shuttle, miri))))]
         if self.expedited {
             use rustix::thread::{MembarrierCommand, membarrier};
-            // Registered in `negotiate`: the call can no longer be refused, except to a process that put on a
-            // stricter seccomp filter since, and that must not go on.
+            // Registered in `negotiate`: the call can no longer be refused, except to a process
+            // that put on a stricter seccomp filter since, and that must not go on.
             membarrier(MembarrierCommand::PrivateExpedited).expect("membarrier was granted at the start");
         }
         fence(Ordering::SeqCst);

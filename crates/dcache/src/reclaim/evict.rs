@@ -18,8 +18,8 @@ impl<H: Handle> Core<H> {
         lock(&self.clock).cold.push((id, self.record(id).generation()));
     }
 
-    /// Enlists a negative entry; returns the one that has to go for it. That one gets a second chance if it was
-    /// used, at the expense of the next.
+    /// Enlists a negative entry; returns the one that has to go for it. That one gets a second
+    /// chance if it was used, at the expense of the next.
     #[must_use]
     pub(crate) fn enlist_negative(&self, id: Id) -> Option<Id> {
         let mut clock = lock(&self.clock);
@@ -48,7 +48,8 @@ impl<H: Handle> Core<H> {
     /// Evicts up to [`BATCH`] entries; 0 means that nothing can be evicted.
     pub(crate) fn evict_batch(&self) -> usize {
         let slots = self.high_water();
-        // Twice round: the first time may only clear bits. One stride more, as others turn the hand too.
+        // Twice round: the first time may only clear bits. One stride more, as others turn the hand
+        // too.
         let strides = 2 * slots / STRIDE + 2;
         for _ in 0..strides {
             let victims = self.victims(slots);
@@ -100,8 +101,8 @@ impl<H: Handle> Core<H> {
         let parent = record.parent();
         {
             let _dir = self.lock_dir(parent);
-            // While the directory is locked nothing enters or leaves it; what the slot holds now may be another
-            // entry than the one that was chosen, and may go as well.
+            // While the directory is locked nothing enters or leaves it; what the slot holds now
+            // may be another entry than the one that was chosen, and may go as well.
             let flags = record.flags();
             if !flags.is_linked() || record.parent() != parent || !self.dentry(id).kill_unused() {
                 return false;
@@ -128,7 +129,8 @@ impl<H: Handle> Core<H> {
         pruned
     }
 
-    /// Evicts all below `dir` that is not in use, leaves first: select_parent. Returns how many went.
+    /// Evicts all below `dir` that is not in use, leaves first: select_parent. Returns how many
+    /// went.
     pub(crate) fn prune_below(&self, dir: Id) -> usize {
         let (mut dirs, mut at, mut pruned) = (vec![dir], 0, 0);
         // From the top down, then back up: a directory can go only after what is in it.
@@ -158,7 +160,8 @@ impl<H: Handle> Core<H> {
     pub(crate) fn lose_completeness(&self, dir: Id) {
         self.dentry(dir).note_change();
         if self.record(dir).flags().has(Flags::COMPLETE) {
-            // Before the entry leaves the index, so that a walk which misses it also finds this record changed.
+            // Before the entry leaves the index, so that a walk which misses it also finds this
+            // record changed.
             self.rewrite(dir).change_flags(0, Flags::COMPLETE);
         }
     }

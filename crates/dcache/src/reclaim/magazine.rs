@@ -1,9 +1,10 @@
-//! What each thread keeps for its own next insertions and removals: free slots, bytes, and retired slots.
+//! What each thread keeps for its own next insertions and removals: free slots, bytes, and retired
+//! slots.
 //!
-//! A change would otherwise write the pool's line three times, and that line would pass between all threads that
-//! change anything. Slots and bytes in a magazine stay taken out of the budget, so it is never exceeded (G5); when
-//! memory is short [`Core::drain_magazines`] returns them. Per-CPU caches of a slab allocator work alike (Bonwick
-//! and Adams, "Magazines and vmem", USENIX 2001).
+//! A change would otherwise write the pool's line three times, and that line would pass between all
+//! threads that change anything. Slots and bytes in a magazine stay taken out of the budget, so it
+//! is never exceeded (G5); when memory is short [`Core::drain_magazines`] returns them. Per-CPU
+//! caches of a slab allocator work alike (Bonwick and Adams, "Magazines and vmem", USENIX 2001).
 //!
 //! | field | guard |
 //! |---|---|

@@ -1,15 +1,17 @@
-//! Slots and bytes: which entries are free, which wait for their grace period, and what all of it weighs.
+//! Slots and bytes: which entries are free, which wait for their grace period, and what all of it
+//! weighs.
 //!
 //! | field | guard |
 //! |---|---|
 //! | `free`, `limbo`, `fresh` | [pool lock], a leaf |
 //! | `used`, `live`, … | single words, moved by threads that allocate or free |
 //!
-//! An allocation writes the lock, `free` or `fresh`, `live` and `used`: they lie on one cache line ([`Stock`]), which another thread that allocates
-//! has to hand over once, not for each of them. What is only read, or seldom written, lies elsewhere.
+//! An allocation writes the lock, `free` or `fresh`, `live` and `used`: they lie on one cache line
+//! ([`Stock`]), which another thread that allocates has to hand over once, not for each of them.
+//! What is only read, or seldom written, lies elsewhere.
 //!
-//! Free slots are chained through their dentries, so a free list takes no memory. Handles are dropped outside of
-//! every lock and pin (G7).
+//! Free slots are chained through their dentries, so a free list takes no memory. Handles are
+//! dropped outside of every lock and pin (G7).
 
 use crate::sync::{AtomicBool, AtomicU32, AtomicUsize, Mutex, Ordering};
 use crate::table::dentry::LongName;
@@ -57,7 +59,8 @@ const _: () = assert!(size_of::<Mutex<Pool>>() + 2 * size_of::<AtomicU32>() + si
 /// What the cache weighs, in bytes, and what it may; and its slots.
 pub(crate) struct Memory {
     pub(crate) stock: Stock,
-    /// A value that `Stock::fresh` has had: most ids that are asked for are older, and no line of those that are written is read for them.
+    /// A value that `Stock::fresh` has had: most ids that are asked for are older, and no line of
+    /// those that are written is read for them.
     pub(crate) seen: AtomicU32,
     pub(crate) budget: AtomicUsize,
     pub(crate) long_names: AtomicUsize,
@@ -189,7 +192,8 @@ pub(crate) fn saturating(len: usize) -> u32 {
     u32::try_from(len).unwrap_or(u32::MAX)
 }
 
-/// What a long name takes beside its entry: its bytes, the box around them, and the allocator's headers.
+/// What a long name takes beside its entry: its bytes, the box around them, and the allocator's
+/// headers.
 pub(crate) fn long_name_bytes(len: usize) -> usize {
     if len > crate::hash::name::INLINE { len + 48 } else { 0 }
 }

@@ -6,10 +6,10 @@
 //! later   [n .. 2n) [2n .. 4n) …   only where more is held than the budget foresaw
 //! ```
 //!
-//! A number that was ever handed out stays readable until the whole storage is dropped, which is what lets a
-//! reader follow a stale number and find out by a sequence count or generation that it is stale. `get` costs a
-//! compare that is always predicted and a choice between two pointers, none of them dependent on another load, as
-//! a table of chunks would be.
+//! A number that was ever handed out stays readable until the whole storage is dropped, which is
+//! what lets a reader follow a stale number and find out by a sequence count or generation that it
+//! is stale. `get` costs a compare that is always predicted and a choice between two pointers, none
+//! of them dependent on another load, as a table of chunks would be.
 
 use crate::sync::{AtomicPtr, Mutex, Ordering, lock};
 use std::hint::select_unpredictable;
@@ -33,7 +33,8 @@ pub(crate) struct Chunks<T> {
     main: AtomicPtr<T>,
     /// [immutable] How many slots `small` and `main` have.
     foreseen: u32,
-    /// [growing] written once each; chunk `k` holds `foreseen << k` slots from number `foreseen << k`.
+    /// [growing] written once each; chunk `k` holds `foreseen << k` slots from number `foreseen <<
+    /// k`.
     later: [AtomicPtr<T>; LATER],
     growing: Mutex<()>,
 }
@@ -67,7 +68,8 @@ impl<T: Zeroed> Chunks<T> {
         let main = self.main.load(Ordering::Acquire);
         debug_assert!(i < self.small.1 || !main.is_null(), "slot {i} was never made");
         let base = select_unpredictable(i < self.small.1, self.small.0, main);
-        // SAFETY: the slot was made, so it is in the bounds of its chunk, which lives as long as `self`.
+        // SAFETY: the slot was made, so it is in the bounds of its chunk, which lives as long as
+        // `self`.
         unsafe { &*base.wrapping_add(i as usize) }
     }
 
@@ -86,14 +88,15 @@ impl<T: Zeroed> Chunks<T> {
         let (chunk, offset) = self.locate(i);
         // Acquire: as in `get`.
         let base = self.later.get(chunk)?.load(Ordering::Acquire);
-        // SAFETY: a published chunk holds `foreseen << chunk` slots and is freed only with `self`; `locate` keeps
-        // `offset` below that.
+        // SAFETY: a published chunk holds `foreseen << chunk` slots and is freed only with `self`;
+        // `locate` keeps `offset` below that.
         (!base.is_null()).then(|| unsafe { &*base.add(offset) })
     }
 
     /// Makes sure that slot `i` exists.
     pub(crate) fn ensure(&self, i: u32) {
-        // Without the lock where it is there already: walks of threads that sit far out come by here (G3).
+        // Without the lock where it is there already: walks of threads that sit far out come by
+        // here (G3).
         if self.get_if_made(i).is_some() {
             return;
         }
@@ -129,7 +132,8 @@ impl<T> Drop for Chunks<T> {
         let later = later.map(|(k, base)| (base.load(Ordering::Relaxed), foreseen << k));
         let all = later.chain([(self.small.0, small), (main, foreseen - small)]);
         for (base, len) in all.filter(|(base, _)| !base.is_null()) {
-            // SAFETY: `base` came from `backing::allocate(len)`, and nothing borrows `self` any more.
+            // SAFETY: `base` came from `backing::allocate(len)`, and nothing borrows `self` any
+            // more.
             unsafe { backing::free(base, len) };
         }
     }
@@ -146,8 +150,9 @@ mod backing {
         len.checked_mul(size_of::<T>()).expect("slots fit the address space").max(1)
     }
 
-    /// Slots in huge pages where that is worth it, as records are met at random: with small pages each costs a TLB miss
-    /// beside its cache miss. A chunk that is mostly empty is better off without.
+    /// Slots in huge pages where that is worth it, as records are met at random: with small pages
+    /// each costs a TLB miss beside its cache miss. A chunk that is mostly empty is better off
+    /// without.
     pub(crate) fn allocate<T: Zeroed>(len: usize, is_huge: bool) -> *mut T {
         const { assert!(align_of::<T>() <= 4096) };
         let (bytes, read_and_write) = (bytes::<T>(len), ProtFlags::READ | ProtFlags::WRITE);
@@ -160,7 +165,8 @@ mod backing {
         {
             use rustix::mm::{Advice, madvise};
             let advice = if is_huge { Advice::LinuxHugepage } else { Advice::LinuxNoHugepage };
-            // SAFETY: the mapping was just made, and the advice changes no content. A refusal does not matter.
+            // SAFETY: the mapping was just made, and the advice changes no content. A refusal does
+            // not matter.
             let _ = unsafe { madvise(base, bytes, advice) };
         }
         #[cfg(not(target_os = "linux"))]

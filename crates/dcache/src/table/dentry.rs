@@ -1,4 +1,5 @@
-//! The written part of an entry, beside its record under the same number: references, siblings, handle.
+//! The written part of an entry, beside its record under the same number: references, siblings,
+//! handle.
 //!
 //! | field | guard |
 //! |---|---|
@@ -8,7 +9,8 @@
 //! | `first_child`, `changes` | [dir lock of this directory] |
 //! | `handle` | [immutable] from before the entry is linked until no one can reach it; [epoch] to read unheld |
 //!
-//! **Reference count.** One word, so that "it is not held, and nothing is below it" is one compare-and-swap:
+//! **Reference count.** One word, so that "it is not held, and nothing is below it" is one
+//! compare-and-swap:
 //!
 //! ```text
 //! 63 DEAD      not an entry: free, waiting for the grace period, or being made
@@ -31,7 +33,8 @@ const DEAD: u64 = 1 << 63;
 /// A name that does not fit the record. Boxed twice, so that one atomic word points at it.
 pub(crate) type LongName = Box<Box<[u8]>>;
 
-/// See the module's text. Neighbours share lines: a slot's neighbours were mostly linked by the same thread.
+/// See the module's text. Neighbours share lines: a slot's neighbours were mostly linked by the
+/// same thread.
 #[repr(C)]
 pub(crate) struct Dentry<H> {
     refs: AtomicU64,
@@ -60,12 +63,13 @@ impl<H> Default for Dentry<H> {
     }
 }
 
-// SAFETY: atomics of zero bytes are zero, a null pointer is one, and `MaybeUninit` takes any bytes. What `long`
-// and `handle` own is dropped by `clear`, which the pool and `Core::drop` call.
+// SAFETY: atomics of zero bytes are zero, a null pointer is one, and `MaybeUninit` takes any bytes.
+// What `long` and `handle` own is dropped by `clear`, which the pool and `Core::drop` call.
 unsafe impl<H> Zeroed for Dentry<H> {}
 
-// SAFETY: `handle` is written and taken only while the entry is dead, when no other thread reads it (`set_handle`
-// and `clear` say so); all else is atomic. Handles are dropped by any thread, so `H` must be `Send`.
+// SAFETY: `handle` is written and taken only while the entry is dead, when no other thread reads it
+// (`set_handle` and `clear` say so); all else is atomic. Handles are dropped by any thread, so `H`
+// must be `Send`.
 unsafe impl<H: Send + Sync> Sync for Dentry<H> {}
 
 /// What letting go of a reference leaves.
@@ -88,19 +92,22 @@ impl<H> Dentry<H> {
         if before & DEAD == 0 {
             return Some(before & USERS == 0);
         }
-        // A thread that brings the slot to life meanwhile leaves this count in it (`revive`, `end_change`).
+        // A thread that brings the slot to life meanwhile leaves this count in it (`revive`,
+        // `end_change`).
         self.refs.fetch_sub(USER, Ordering::Relaxed);
         None
     }
 
-    /// Keeps others from taking references, if there are `users` of them and nothing is below. [dir lock of the parent]
+    /// Keeps others from taking references, if there are `users` of them and nothing is below. [dir
+    /// lock of the parent]
     pub(crate) fn begin_change(&self, users: u64) -> bool {
         self.kill(users * USER)
     }
 
     /// Ends what [`begin_change`](Self::begin_change) began, with so many more users.
     pub(crate) fn end_change(&self, users: u64) {
-        // Release: pairs with `hold`. An addition: others may be about to find out that they came in between.
+        // Release: pairs with `hold`. An addition: others may be about to find out that they came
+        // in between.
         self.refs.fetch_add((users * USER).wrapping_sub(DEAD), Ordering::Release);
     }
 
@@ -112,7 +119,8 @@ impl<H> Dentry<H> {
     /// Lets go of a user's reference.
     #[inline]
     pub(crate) fn release(&self) -> Left {
-        // Release: what the user did with the entry is before its end; pairs with the Acquire in `kill`.
+        // Release: what the user did with the entry is before its end; pairs with the Acquire in
+        // `kill`.
         let before = self.refs.fetch_sub(USER, Ordering::Release);
         match before & USERS {
             USER if before == DETACHED | USER && self.kill(DETACHED) => Left::Dead,
@@ -208,8 +216,8 @@ impl<H> Dentry<H> {
     /// The entry must be positive, and held or found linked under the caller's pin.
     #[inline]
     pub(crate) unsafe fn handle(&self) -> &H {
-        // SAFETY: written before the entry was linked, which the caller has seen; taken only in `clear`, after
-        // the last reference and a grace period.
+        // SAFETY: written before the entry was linked, which the caller has seen; taken only in
+        // `clear`, after the last reference and a grace period.
         unsafe { (*self.handle.get()).assume_init_ref() }
     }
 
@@ -224,22 +232,26 @@ impl<H> Dentry<H> {
         (handle, self.swap_long(None))
     }
 
-    /// Exchanges the long name. Readers may still be on the old one: retire it. [dir lock of the parent]
+    /// Exchanges the long name. Readers may still be on the old one: retire it. [dir lock of the
+    /// parent]
     pub(crate) fn swap_long(&self, long: Option<LongName>) -> Option<LongName> {
         let new = long.map_or(std::ptr::null_mut(), Box::into_raw);
-        // Release: the bytes are seen with their address; pairs with `long_name`. Acquire for the old ones.
+        // Release: the bytes are seen with their address; pairs with `long_name`. Acquire for the
+        // old ones.
         let old = self.long.swap(new, Ordering::AcqRel);
-        // SAFETY: `long` only ever holds null or a box that was given up to it, and this took it out.
+        // SAFETY: `long` only ever holds null or a box that was given up to it, and this took it
+        // out.
         (!old.is_null()).then(|| unsafe { Box::from_raw(old) })
     }
 
     /// The full name where it is a long one. [epoch]
     ///
     /// # Safety
-    /// The caller must be inside the epoch for as long as it uses the answer, or keep the entry held and
-    /// unrenamed (dir lock of the parent).
+    /// The caller must be inside the epoch for as long as it uses the answer, or keep the entry
+    /// held and unrenamed (dir lock of the parent).
     pub(crate) unsafe fn long_name(&self) -> Option<&[u8]> {
-        // Acquire: pairs with `swap_long`. SAFETY: a box that was once here is freed only a grace period later.
+        // Acquire: pairs with `swap_long`. SAFETY: a box that was once here is freed only a grace
+        // period later.
         unsafe { self.long.load(Ordering::Acquire).as_ref() }.map(|name| &**name)
     }
 

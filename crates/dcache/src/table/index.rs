@@ -1,8 +1,8 @@
 //! The index: from a hash to the records that may bear it.
 //!
-//! Buckets of one cache line: 11 slots of a record's number, each with 8 bits of its hash as a tag, so that a
-//! lookup reads one index line and (but for one false tag in 40) the one record that it wants; a miss mostly
-//! reads no record at all. Full buckets go on in overflow buckets.
+//! Buckets of one cache line: 11 slots of a record's number, each with 8 bits of its hash as a tag,
+//! so that a lookup reads one index line and (but for one false tag in 40) the one record that it
+//! wants; a miss mostly reads no record at all. Full buckets go on in overflow buckets.
 //!
 //! ```text
 //!  0  tags   8 + 4 bytes   upper 8 bits of the hash, 0 = empty slot         [bucket seq]
@@ -11,23 +11,24 @@
 //! 20  ids    11 × u32      record numbers                                   [bucket seq]
 //! ```
 //!
-//! **Growth** is linear hashing (Litwin 1980): with `count` buckets, a hash belongs to bucket `hash mod 2ᵏ⁺¹` if
-//! that is below `count`, else to `hash mod 2ᵏ`. Splitting bucket `count - 2ᵏ` makes one more, stops no reader
-//! and needs no second array, so there is nothing to free either. Splits come in bursts, four to an insertion
-//! from the moment the load passes [`LOAD`] until the count has doubled: stopping halfway would leave some
-//! buckets twice as full as others.
+//! **Growth** is linear hashing (Litwin 1980): with `count` buckets, a hash belongs to bucket `hash
+//! mod 2ᵏ⁺¹` if that is below `count`, else to `hash mod 2ᵏ`. Splitting bucket `count - 2ᵏ` makes
+//! one more, stops no reader and needs no second array, so there is nothing to free either. Splits
+//! come in bursts, four to an insertion from the moment the load passes [`LOAD`] until the count
+//! has doubled: stopping halfway would leave some buckets twice as full as others.
 //!
-//! **A miss is believed** only if the bucket did not change: `seq` even before the scan and the same after it,
-//! and `count` the same after it. Partners:
-//! - I1 a writer of a bucket: `seq` odd (Acquire), fence Release, slots, `seq` even (Release); a reader: `seq`
-//!   (Acquire), slots, fence Acquire, `seq`. As in `record.rs`.
-//! - I2 a split stores `count` (Release) before it takes anything out of the old bucket, and all of it before
-//!   that bucket's `seq` is even again. A reader that scanned the old bucket and found it even has either seen
-//!   the bucket before the split, with all that belonged there; or has, by Acquire of `seq`, the new `count`
-//!   ready to be seen when it looks again.
+//! **A miss is believed** only if the bucket did not change: `seq` even before the scan and the
+//! same after it, and `count` the same after it. Partners:
+//! - I1 a writer of a bucket: `seq` odd (Acquire), fence Release, slots, `seq` even (Release); a
+//!   reader: `seq` (Acquire), slots, fence Acquire, `seq`. As in `record.rs`.
+//! - I2 a split stores `count` (Release) before it takes anything out of the old bucket, and all of
+//!   it before that bucket's `seq` is even again. A reader that scanned the old bucket and found it
+//!   even has either seen the bucket before the split, with all that belonged there; or has, by
+//!   Acquire of `seq`, the new `count` ready to be seen when it looks again.
 //!
-//! **Membership changes with identity.** A record's place and name change only while the buckets of its old and
-//! new hash are both locked. So an unchanged bucket also means that no record with such a hash was renamed.
+//! **Membership changes with identity.** A record's place and name change only while the buckets of
+//! its old and new hash are both locked. So an unchanged bucket also means that no record with such
+//! a hash was renamed.
 
 use crate::hash::bytes::positions;
 use crate::sync::{AtomicU32, AtomicU64, Backoff, Mutex, Ordering, fence, lock, switch_point};
@@ -37,8 +38,9 @@ use crate::table::chunks::prefetch;
 use crate::table::id::Id;
 
 const SLOTS: usize = 11;
-/// Entries per bucket at which the index doubles. At 3 million entries 6, 8 and 10 take 14.8, 15.2 and 16.2 bytes an
-/// entry, as overflow buckets eat what fuller ones save, and a cold walk 162, 164 and 202 ns a component (one run).
+/// Entries per bucket at which the index doubles. At 3 million entries 6, 8 and 10 take 14.8, 15.2
+/// and 16.2 bytes an entry, as overflow buckets eat what fuller ones save, and a cold walk 162, 164
+/// and 202 ns a component (one run).
 const LOAD: usize = if cfg!(any(loom, shuttle)) { 1 } else { 8 };
 const FIRST_BUCKETS: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 16 };
 const SPLITS_AT_ONCE: usize = 4;
@@ -274,7 +276,8 @@ impl Index {
         switch_point();
         let mut part = bucket;
         loop {
-            // Not `find_map`: that keeps the closure from being inlined, 30 instructions a component.
+            // Not `find_map`: that keeps the closure from being inlined, 30 instructions a
+            // component.
             for id in part.candidates(tag(hash)) {
                 if let Some(found) = wanted(id) {
                     return Ok(found);
@@ -297,7 +300,8 @@ impl Index {
         }
     }
 
-    /// Whether the miss still holds: nothing with such a hash came, went or was renamed since the search.
+    /// Whether the miss still holds: nothing with such a hash came, went or was renamed since the
+    /// search.
     pub(crate) fn still_misses(&self, miss: Miss) -> bool {
         switch_point();
         // I1, I2: the bucket's count first, so that a split that emptied it shows in `count`.
@@ -306,8 +310,9 @@ impl Index {
         miss.seq & 1 == 0 && seq == miss.seq && self.count.load(Ordering::Relaxed) == miss.count
     }
 
-    /// Enters `id` in place of `old`, if there is one, and calls `publish` while readers distrust the bucket: none
-    /// believes that neither is there. Returns the bytes that were added and freed.
+    /// Enters `id` in place of `old`, if there is one, and calls `publish` while readers distrust
+    /// the bucket: none believes that neither is there. Returns the bytes that were added and
+    /// freed.
     pub(crate) fn insert(
         &self,
         hash: u32,
@@ -321,16 +326,17 @@ impl Index {
         (self.put(locked.0, hash, id), freed)
     }
 
-    /// Takes `id` out, and calls `retract` while readers distrust the bucket. Returns the bytes that were freed.
+    /// Takes `id` out, and calls `retract` while readers distrust the bucket. Returns the bytes
+    /// that were freed.
     pub(crate) fn remove(&self, hash: u32, id: Id, retract: impl FnOnce()) -> usize {
         let locked = self.lock_bucket(hash);
         retract();
         self.take(locked.0, id)
     }
 
-    /// Moves ids between buckets, `(id, from hash, to hash)` each, and takes `replaced` out, `(id, hash)`, which had
-    /// one of their new names. Calls `rename` while readers distrust all buckets concerned. Returns the bytes that
-    /// were added and freed.
+    /// Moves ids between buckets, `(id, from hash, to hash)` each, and takes `replaced` out, `(id,
+    /// hash)`, which had one of their new names. Calls `rename` while readers distrust all buckets
+    /// concerned. Returns the bytes that were added and freed.
     pub(crate) fn relink(
         &self,
         moves: &[(Id, u32, u32)],
@@ -419,8 +425,9 @@ impl Index {
         0
     }
 
-    /// Takes an empty overflow bucket out of its chain. A reader on it may be led into another chain when it is
-    /// used again: it finds no false hit there, as records are compared, and its miss is not believed.
+    /// Takes an empty overflow bucket out of its chain. A reader on it may be led into another
+    /// chain when it is used again: it finds no false hit there, as records are compared, and its
+    /// miss is not believed.
     fn drop_part(&self, before: &Bucket, empty: &Bucket) -> usize {
         let number = before.next.load(Ordering::Relaxed) - 1;
         before.next.store(empty.next.load(Ordering::Relaxed), Ordering::Release);
@@ -449,8 +456,8 @@ impl Index {
     /// Bytes that one call of `grow` adds, with few exceptions at most.
     pub(crate) const GROWTH: usize = 2 * SPLITS_AT_ONCE * size_of::<Bucket>();
 
-    /// Splits a few buckets, unless another thread is at it. `hash_of` tells a record's hash. Returns the bytes
-    /// that were added and freed.
+    /// Splits a few buckets, unless another thread is at it. `hash_of` tells a record's hash.
+    /// Returns the bytes that were added and freed.
     pub(crate) fn grow(&self, hash_of: impl Fn(Id) -> u32) -> (usize, usize) {
         let Ok(_growing) = self.growing.try_lock() else { return (0, 0) };
         let (mut added, mut freed) = (0, 0);

@@ -10,13 +10,15 @@
 //! 32  name        [u64; 4]  up to 32 bytes, or a 128-bit hash of a longer name   [record seq]
 //! ```
 //!
-//! "Single word" fields are read and written on their own; no decision combines them with others. The generation
-//! moves on when an entry has died, before its number is given to another one: a reader that has seen that one's flags sees
-//! the new generation (R1). Where an entry changes in place (`negative.rs`) that is part of the rewriting.
+//! "Single word" fields are read and written on their own; no decision combines them with others.
+//! The generation moves on when an entry has died, before its number is given to another one: a
+//! reader that has seen that one's flags sees the new generation (R1). Where an entry changes in
+//! place (`negative.rs`) that is part of the rewriting.
 //!
-//! **The sequence protocol** (Boehm, "Can seqlocks get along with programming language memory models?", 2012).
-//! A writer makes `seq` odd by compare-and-swap, so that writers exclude each other; writes; and makes it even
-//! again. A reader loads `seq`, reads, and at the end of its walk looks whether `seq` is what it was. Partners:
+//! **The sequence protocol** (Boehm, "Can seqlocks get along with programming language memory
+//! models?", 2012). A writer makes `seq` odd by compare-and-swap, so that writers exclude each
+//! other; writes; and makes it even again. A reader loads `seq`, reads, and at the end of its walk
+//! looks whether `seq` is what it was. Partners:
 //!
 //! | writer | reader | if the reader sees the writer's … |
 //! |---|---|---|
@@ -25,18 +27,18 @@
 //!
 //! So an unchanged even `seq` means that the fields were the record's for the whole time between.
 //!
-//! **Counts apart.** Each record has its sequence count once more in a [`Count`], sixteen to a line, for the path cache,
-//! which looks at the counts of whole paths and at no more of them. A `Count` has the value that the record's `seq` will
-//! have when the rewriting under way is done. Partners, of which the writer's come in this order between its `seq` = odd
-//! and its fields:
+//! **Counts apart.** Each record has its sequence count once more in a [`Count`], sixteen to a
+//! line, for the path cache, which looks at the counts of whole paths and at no more of them. A
+//! `Count` has the value that the record's `seq` will have when the rewriting under way is done.
+//! Partners, of which the writer's come in this order between its `seq` = odd and its fields:
 //!
 //! | writer | reader | if the reader … |
 //! |---|---|---|
 //! | R5 count, **fence Release** (R1), fields | fields, **fence Acquire**, count | sees a field, then it sees its count or a later one |
 //! | R6 count, `seq` = even **Release** (R2) | `seq` **Acquire** (R4), anything, count | has seen the even value, then it sees no older count |
 //!
-//! Limit: a reader that sleeps while a record is rewritten 2³¹ times may believe it unchanged. What is kept longer than
-//! a walk takes compares the [`wraps`] as well.
+//! Limit: a reader that sleeps while a record is rewritten 2³¹ times may believe it unchanged. What
+//! is kept longer than a walk takes compares the [`wraps`] as well.
 
 use crate::Kind;
 use crate::hash::name::Name;
@@ -94,8 +96,8 @@ impl Count {
     }
 }
 
-/// The flags of a record, its kind and the length of its name: 16 bits, in registers wider, as partial registers
-/// cost.
+/// The flags of a record, its kind and the length of its name: 16 bits, in registers wider, as
+/// partial registers cost.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Flags(u32);
 
@@ -217,15 +219,15 @@ impl Record {
         self.seq.load(Ordering::Acquire)
     }
 
-    /// Whether nothing was rewritten since [`begin`](Self::begin) answered `seq`, which was even. The caller has
-    /// put a fence with [`order_reads`] between its reads and this.
+    /// Whether nothing was rewritten since [`begin`](Self::begin) answered `seq`, which was even.
+    /// The caller has put a fence with [`order_reads`] between its reads and this.
     #[inline(always)]
     pub(crate) fn is_unchanged(&self, seq: u32) -> bool {
         self.seq.load(Ordering::Relaxed) == seq
     }
 
-    /// The flags, if this is linked below `parent` under `name`, as far as the record can tell: of a long name
-    /// only length and hash are compared.
+    /// The flags, if this is linked below `parent` under `name`, as far as the record can tell: of
+    /// a long name only length and hash are compared.
     #[inline(always)]
     pub(crate) fn flags_if_named(&self, parent: Id, name: &Name<'_>) -> Option<Flags> {
         let flags = self.flags();
@@ -309,7 +311,8 @@ impl Record {
         count.0.store(seq, Ordering::Relaxed);
     }
 
-    /// Excludes other writers and makes readers distrust what they read, until the answer is dropped. `count` is this record's.
+    /// Excludes other writers and makes readers distrust what they read, until the answer is
+    /// dropped. `count` is this record's.
     pub(crate) fn rewrite(&self, count: &Count) -> Rewrite<'_> {
         let mut backoff = Backoff::default();
         loop {
@@ -337,9 +340,11 @@ pub(crate) fn order_reads() {
     fence(Ordering::Acquire);
 }
 
-/// Counts move by two, so a record that was rewritten half so often has come a sixteenth of the way round.
+/// Counts move by two, so a record that was rewritten half so often has come a sixteenth of the way
+/// round.
 pub(crate) const WRAP: u32 = 1 << 28;
-/// Of all records of the process: so rare that no cache needs its own. Not of the facade, as no model comes so far.
+/// Of all records of the process: so rare that no cache needs its own. Not of the facade, as no
+/// model comes so far.
 static WRAPS: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
 
 /// How often any record's count has come a sixteenth of the way round.

@@ -1,8 +1,9 @@
 //! The changes: of the truth first, then of the cache, as its owner has to.
 //!
-//! Who changes a name has it locked, and the directory shared, so that others change other names beside. A directory gets and
-//! loses names with the structure locked. A change is told through the entry to which a walk from the root leads: if that
-//! one is detached meanwhile, as another thread invalidates it, it is told once more, before the window closes.
+//! Who changes a name has it locked, and the directory shared, so that others change other names
+//! beside. A directory gets and loses names with the structure locked. A change is told through the
+//! entry to which a walk from the root leads: if that one is detached meanwhile, as another thread
+//! invalidates it, it is told once more, before the window closes.
 
 use crate::client::Client;
 use crate::truth::{Dir, Node, Slot, name};
@@ -133,12 +134,13 @@ impl<'w, H: Inode> Client<'w, H> {
                 *place.is_believed = false;
             }),
             (3..=5, _) if may_wait => self.set(&mut place, new, "told by time", |place| {
-                // Answers from before are in the cache once nobody is asking.
+                // Results from before are in the cache once no thread is asking.
                 drop(place.slot().asking.write());
                 self.world.millis.fetch_add(TTL.as_millis() as u64, Ordering::SeqCst);
             }),
             (6..=8, Some(victim)) if is_gone => self.set(&mut place, None, "told by delete", |place| {
-                // Whoever asks after this gets the new answer, so nothing is missed if it is detached then.
+                // Whoever asks after this gets the new answer, so nothing is missed if it is
+                // detached then.
                 match victim.is_reachable() {
                     true => cache.delete(&victim),
                     false => cache.unlink(&place.entry, &name(place.number)),
@@ -244,7 +246,8 @@ impl<'w, H: Inode> Client<'w, H> {
         {
             return None;
         }
-        // What the file system would check: and so the cache knows what is moved, as long as it is held.
+        // What the file system would check: and so the cache knows what is moved, as long as it is
+        // held.
         let known = [(&from, Some(&moved)), (&to, other.as_ref())].map(|(place, node)| {
             let found = self.look_up(&place.entry, place.dir, place.number, true);
             assert_eq!(found.as_ref().map(|found| found.handle().ino()), node.map(Node::ino));

@@ -315,7 +315,8 @@ impl<'w, H: Inode> Client<'w, H> {
         let found = self.world.cache.lookup_or_fill(entry, &name(number), || {
             self.dawdle();
             let child = slot.value.now().map(|node| self.world.child(dir, &node));
-            // Behind the look at the truth: who sees it renamed, and this not, comes after the cache was told.
+            // Behind the look at the truth: who sees it renamed, and this not, comes after the
+            // cache was told.
             let is_moving = slot.moving.load(Ordering::SeqCst);
             self.dawdle();
             if self.one_in(64) {
@@ -434,7 +435,8 @@ impl<'w, H: Inode> Client<'w, H> {
             2 if self.one_in(8) => cache.shrink_to(self.random(self.world.budget)),
             _ => {
                 let stats = cache.stats();
-                // Each reference pins what is above it, and names of 255 bytes are beside the entries.
+                // Each reference pins what is above it, and names of 255 bytes are beside the
+                // entries.
                 let held = self.world.threads() * 24 * 12 * 512;
                 assert!(stats.memory.used <= self.world.budget + held, "{stats:?}");
             }

@@ -1,7 +1,9 @@
-//! The judge: whether some version of the whole tree gives an answer, at one instant of the call's window.
+//! The judge: whether some version of the whole tree gives an answer, at one instant of the call's
+//! window.
 //!
-//! An instant is searched for by narrowing an interval: each register that the answer depends on must have had its value
-//! then. A change whose window has the instant inside may have happened or not, but the same for all of its registers.
+//! An instant is searched for by narrowing an interval: each register that the answer depends on
+//! must have had its value then. A change whose window has the instant inside may have happened or
+//! not, but the same for all of its registers.
 
 use crate::truth::{Dir, Node, Register, Version, name};
 use dentree_dcache::{Handle, Reason, Walk};
@@ -72,7 +74,7 @@ pub struct Part {
     pub what: What,
 }
 
-/// Who walks.
+/// The user that walks.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Who {
     /// May search every directory.

@@ -1,6 +1,7 @@
-//! The oracle: threads that do all that a cache's users can do, on a tree of which every version is kept; each answer must be
-//! what some version within the call's window gives. Bounded by operations; `MINUTES=60 cargo test -p dentree-dcache --release
-//! --test oracle -- --ignored --nocapture` goes on for an hour.
+//! The oracle: threads that do all that a cache's users can do, on a tree of which every version is
+//! kept; each answer must be what some version within the call's window gives. Bounded by
+//! operations; `MINUTES=60 cargo test -p dentree-dcache --release --test oracle -- --ignored
+//! --nocapture` goes on for an hour.
 //!
 //! - `truth`: names and permissions with their versions.
 //! - `world`: the tree, the cache that is told of it, and the time.

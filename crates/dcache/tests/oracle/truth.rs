@@ -1,8 +1,9 @@
 //! The truth: a tree whose every name and permission is a *register* that keeps its versions.
 //!
-//! Time is a counter. A change has a window: from before the file system has it until after the cache was told. Within the
-//! window nobody can know on which side of the change an instant lies, so the value before it is possible to the window's end,
-//! and the value after it from the window's beginning.
+//! Time is a counter. A change has a window: from before the file system has it until after the
+//! cache was told. Within the window nobody can know on which side of the change an instant lies,
+//! so the value before it is possible to the window's end, and the value after it from the window's
+//! beginning.
 
 use std::collections::VecDeque;
 use std::fmt::Debug;
@@ -116,11 +117,13 @@ impl Debug for Node {
 /// A name of a directory.
 pub struct Slot {
     pub value: Register<Option<Node>>,
-    /// Whoever changes the name has this. Whether the cache may believe the name beyond a time to live.
+    /// Whoever changes the name has this. Whether the cache may believe the name beyond a time to
+    /// live.
     pub changing: Mutex<bool>,
     /// Renamed in the truth and not yet in the cache: an answer must not be remembered.
     pub moving: AtomicBool,
-    /// Shared while an answer with a time to live is on its way into the cache, which counts the time from there.
+    /// Shared while an answer with a time to live is on its way into the cache, which counts the
+    /// time from there.
     pub asking: RwLock<()>,
 }
 

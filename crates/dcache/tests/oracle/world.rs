@@ -40,7 +40,8 @@ impl Inode for Arc<u64> {
 pub struct World<H: Handle> {
     pub cache: Dcache<H>,
     pub root: Arc<Dir>,
-    /// Shared while the way to a directory is looked for, alone while a directory gets or loses a name.
+    /// Shared while the way to a directory is looked for, alone while a directory gets or loses a
+    /// name.
     pub structure: RwLock<()>,
     pub done: AtomicBool,
     /// The time that times to live are measured in.

@@ -39,9 +39,11 @@ pub(crate) enum Study {
     Prefetch(PlacementArgs),
     /// Who takes which lock, under dbench's load, in the sources' layout
     Locks(DbenchArgs),
-    /// Attributes set by many clients: the metadata block cache of before 2016 and ours, the kernel and fuse2fs
+    /// Attributes set by many clients: the metadata block cache of before 2016 and ours, the kernel
+    /// and fuse2fs
     Xattr(XattrArgs),
-    /// Which blocks a buffer cache should keep: hit ratios of LRU, CLOCK, SIEVE and S3-FIFO on recorded traces
+    /// Which blocks a buffer cache should keep: hit ratios of LRU, CLOCK, SIEVE and S3-FIFO on
+    /// recorded traces
     Replacement(ReplacementArgs),
     /// Files made in many large directories on a slow device, with and without index read-ahead
     Mkfiles(MkfilesArgs),
@@ -109,7 +111,8 @@ pub(crate) struct LoadArgs {
     /// Numbers of CPUs for all of these clients, each a case of its own; all CPUs otherwise
     #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) cpus: Vec<u16>,
-    /// Passes: each builds every scheme anew, and lets it work for a slice with each number of clients
+    /// Passes: each builds every scheme anew, and lets it work for a slice with each number of
+    /// clients
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) rounds: u16,
     /// How long a slice is
@@ -137,7 +140,8 @@ pub(crate) struct WebArgs {
     /// Requests a second, instead of as many as there can be
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(10..))]
     pub(crate) rate: Option<u32>,
-    /// Over real sockets: `dentree serve` beside nginx, driven by wrk and httperf (at --rate, or 2000)
+    /// Over real sockets: `dentree serve` beside nginx, driven by wrk and httperf (at --rate, or
+    /// 2000)
     #[arg(long)]
     pub(crate) sockets: bool,
     /// With --sockets, how long each of the --rounds takes
@@ -208,7 +212,8 @@ pub(crate) struct XattrArgs {
     /// How often each client sets an attribute in a run over blocks in memory
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) sets_in_memory: u32,
-    /// How often all clients together set an attribute in a run through FUSE, at most: such runs' times are scaled up
+    /// How often all clients together set an attribute in a run through FUSE, at most: such runs'
+    /// times are scaled up
     #[arg(long, value_name = "N", default_value_t = 8000, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) sets_in_all: u32,
     /// Runs of each cell
@@ -236,7 +241,8 @@ pub(crate) struct MkfilesArgs {
     /// What a read takes, in milliseconds, each a case of its own; an image in a file is another
     #[arg(long, value_name = "MS,…", value_delimiter = ',', default_values_t = [0.1, 1.0, 8.0], value_parser = positive)]
     pub(crate) latency: Vec<f64>,
-    /// Sizes of the buffer cache, as shares of all blocks of the directories, each a case of its own
+    /// Sizes of the buffer cache, as shares of all blocks of the directories, each a case of its
+    /// own
     #[arg(long, value_name = "SHARE,…", value_delimiter = ',', default_values_t = [0.5, 1.0, 4.0], value_parser = positive)]
     pub(crate) cache: Vec<f64>,
     /// Reads that a slow device takes at a time

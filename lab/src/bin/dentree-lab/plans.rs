@@ -18,7 +18,8 @@ use dentree_lab::workloads::{Plan, Shape, Workload};
 use std::path::Path;
 use std::time::Duration;
 
-/// Passes of the short form, and how long a slice is: with 16 schemes a pass takes ten to fifteen seconds.
+/// Passes of the short form, and how long a slice is: with 16 schemes a pass takes ten to fifteen
+/// seconds.
 const SHORT_PASSES: usize = 8;
 const SHORT_SLICE: Duration = Duration::from_millis(15);
 /// Clients of the short form's dbench: some of the source's table, which goes to 128.
@@ -104,8 +105,8 @@ fn all_cpus() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// The short form's plan for numbers of clients and CPUs; clients: 1, as many as CPUs and eight times that where there are none. Watched are one
-/// client, and the most that need not share a CPU.
+/// The short form's plan for numbers of clients and CPUs; clients: 1, as many as CPUs and eight
+/// times that where there are none. Watched are one client, and the most that need not share a CPU.
 fn shapes(mut clients: Vec<usize>, cpus: &[usize]) -> Plan {
     let all = all_cpus();
     if clients.is_empty() {
