@@ -36,7 +36,7 @@ use crate::expiry::Expiry;
 use crate::hash::name::{Hasher, Name};
 use crate::lookup::in_lookup::InLookups;
 use crate::lookup::path_cache::PathCache;
-use crate::reclaim::clock::{Clock, Used};
+use crate::reclaim::clock::{Clock, Mark, Marks};
 use crate::reclaim::epoch::Epoch;
 use crate::reclaim::pool::Memory;
 use crate::sync::{AtomicU64, Mutex, MutexGuard, lock};
@@ -75,7 +75,7 @@ pub(crate) struct Core<H> {
     pub(crate) records: Chunks<Record>,
     pub(crate) counts: Chunks<Count>,
     pub(crate) dentries: Chunks<Dentry<H>>,
-    pub(crate) used: Chunks<Used>,
+    pub(crate) marks: Marks,
     pub(crate) index: Index,
     pub(crate) paths: PathCache,
     pub(crate) epoch: Epoch,
@@ -109,7 +109,7 @@ impl<H: Handle> Core<H> {
             records: Chunks::new(slots),
             counts: Chunks::new(slots),
             dentries: Chunks::new(slots),
-            used: Chunks::new(slots),
+            marks: Marks::new(slots),
             index: Index::new(foreseen),
             paths,
             epoch: Epoch::new(),
@@ -157,8 +157,8 @@ impl<H: Handle> Core<H> {
     }
 
     #[inline(always)]
-    pub(crate) fn used(&self, id: Id) -> &Used {
-        self.used.get(id.0)
+    pub(crate) fn mark(&self, id: Id) -> Mark<'_> {
+        self.marks.of(id)
     }
 
     /// The right to rewrite a record.
@@ -301,7 +301,7 @@ impl<H: Handle> Core<H> {
             }
             dentry.retire();
             record.next_generation();
-            self.used(id).set_free();
+            self.mark(id).set_free();
             is_time |= self.retire(id);
             if !self.dentry(parent).unpin() {
                 break;

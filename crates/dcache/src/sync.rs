@@ -4,25 +4,19 @@
 
 #[cfg(loom)]
 pub(crate) use loom::{
-    sync::atomic::{
-        AtomicBool, AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
-    },
+    sync::atomic::{AtomicBool, AtomicPtr, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence},
     sync::{Arc, Condvar, Mutex, MutexGuard},
     thread::yield_now,
 };
 #[cfg(shuttle)]
 pub(crate) use shuttle::{
-    sync::atomic::{
-        AtomicBool, AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
-    },
+    sync::atomic::{AtomicBool, AtomicPtr, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence},
     sync::{Arc, Condvar, Mutex, MutexGuard},
     thread::yield_now,
 };
 #[cfg(not(any(loom, shuttle)))]
 pub(crate) use std::{
-    sync::atomic::{
-        AtomicBool, AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
-    },
+    sync::atomic::{AtomicBool, AtomicPtr, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence},
     sync::{Arc, Condvar, Mutex, MutexGuard},
     thread::yield_now,
 };

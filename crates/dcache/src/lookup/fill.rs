@@ -93,7 +93,7 @@ impl<H: Handle> Core<H> {
     /// [dir lock]
     fn known_locked(&self, id: Id) -> Known {
         let record = self.record(id);
-        self.used(id).touch();
+        self.mark(id).touch();
         // A positive entry below a locked directory is alive.
         if !record.flags().is_negative() && self.hold(id) { Known::Positive(id) } else { Known::Negative }
     }

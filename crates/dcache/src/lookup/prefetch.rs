@@ -43,7 +43,7 @@ impl<H: Handle> Core<H> {
             guesses.retain_mut(|guess| {
                 let Some(id) = self.index.likely(extent, guess.hash).next() else { return false };
                 prefetch(self.record(id));
-                prefetch(self.used(id));
+                self.marks.prefetch(id);
                 guess.dir = id;
                 true
             });

@@ -45,7 +45,7 @@ impl<H: Handle> Core<H> {
         if flags.has(Flags::TIMED) || !is_negative && !flags.is_plain_end() {
             return None;
         }
-        self.used(id).touch();
+        self.mark(id).touch();
         // SAFETY: found linked inside the pin, and positive; what is read is believed below.
         let seen = (!is_negative).then(|| unsafe { self.see_record(id, record, flags) });
         order_reads();
@@ -89,7 +89,7 @@ impl<H: Handle> Core<H> {
         if seq & 1 != 0 || has_expired {
             return (seq & 1 == 0).then_some(Known::Unknown);
         }
-        self.used(id).touch();
+        self.mark(id).touch();
         if !flags.is_negative() && !self.hold(id) {
             return None;
         }

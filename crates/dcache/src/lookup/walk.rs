@@ -249,7 +249,7 @@ impl<H: Handle> Core<H> {
         if end.kind == Some(Kind::Symlink) && !request.keep_last_link {
             return None;
         }
-        self.used(end.id).touch();
+        self.mark(end.id).touch();
         let counters = pin.counters();
         counters.walks.add(1);
         counters.cached_paths.add(1);
@@ -443,7 +443,7 @@ impl<H: Handle> Core<H> {
                 let is_negative = flags.is_negative() && !flags.has(Flags::TIMED);
                 if is_negative || keep_last_link && flags.is_symlink() && !flags.has(Flags::TIMED) {
                     reads.push(found, seq);
-                    self.used(found).touch();
+                    self.mark(found).touch();
                     end = Some(match is_negative {
                         true => End::Negative { at, end: behind, complete: false },
                         false => End::Found(found),
@@ -455,7 +455,7 @@ impl<H: Handle> Core<H> {
             (id, at) = (found, text.skip_slashes(behind));
         }
         if at >= len && end.is_none() {
-            self.used(id).touch();
+            self.mark(id).touch();
             end = Some(End::Found(id));
         }
         if id != descent.here {
@@ -508,7 +508,7 @@ impl<H: Handle> Core<H> {
     ) -> Result<Option<End>, Changed> {
         let here = descent.here;
         if descent.is_at_end() {
-            self.used(here).touch();
+            self.mark(here).touch();
             return Ok(Some(End::Found(here)));
         }
         let dir = self.record(here);
@@ -573,12 +573,12 @@ impl<H: Handle> Core<H> {
         descent.is_plain &= !flags.has(Flags::TIMED);
         match flags.kind() {
             None => {
-                self.used(id).touch();
+                self.mark(id).touch();
                 descent.is_plain &= is_last;
                 Some(End::Negative { at, end, complete: false })
             }
             Some(Kind::Symlink) if !is_last || !request.keep_last_link => {
-                self.used(id).touch();
+                self.mark(id).touch();
                 descent.is_plain = false;
                 Some(End::Stopped(Stop { dir, link: Some(id), rest: end, why: Reason::Symlink }))
             }

@@ -43,7 +43,7 @@ impl<H: Handle> Core<H> {
         rewrite.flags(Flags::linked(None, 0, flags.name_len()));
         drop(rewrite);
         dentry.end_change(0);
-        self.used(id).set(true);
+        self.mark(id).touch();
         self.memory.add_negative();
         Some(self.enlist_negative(id))
     }
@@ -70,7 +70,7 @@ impl<H: Handle> Core<H> {
         rewrite.flags(Flags::linked(Some(kind), search | Flags::INLINE_HANDLE, name.bytes.len()));
         drop(rewrite);
         self.memory.drop_negative();
-        self.used(id).set(true);
+        self.mark(id).touch();
         self.count_held(1);
         dentry.end_change(1);
         Ok(())

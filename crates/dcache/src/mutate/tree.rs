@@ -137,7 +137,7 @@ impl<H: Handle> Core<H> {
         unsafe { dentry.fill(child.map(|(_, handle, _)| handle), boxed(name)) };
         dentry.revive(held, false);
         record.set_deadline(self.expiry.deadline(ttl));
-        self.used(id).set(!cold);
+        self.marks.occupy(id, !cold);
         let flags = search
             | if ttl.is_some() { Flags::TIMED } else { 0 }
             | if word.is_some() { Flags::INLINE_HANDLE } else { 0 };

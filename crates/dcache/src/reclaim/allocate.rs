@@ -3,7 +3,6 @@
 
 use crate::Handle;
 use crate::core::Core;
-use crate::reclaim::clock::Used;
 use crate::reclaim::magazine::{Drained, Magazine, ROUNDS, SHARE};
 use crate::reclaim::pool::{Pool, Retired, long_name_bytes, saturating};
 use crate::sync::{Ordering, lock, yield_now};
@@ -15,9 +14,8 @@ use crate::table::record::{Count, Record};
 const BATCH: usize = 64;
 
 impl<H: Handle> Core<H> {
-    /// Bytes of one entry in record and dentry, and apart from them.
-    pub(crate) const ENTRY: usize =
-        size_of::<Record>() + size_of::<Count>() + size_of::<Dentry<H>>() + size_of::<Used>();
+    /// Bytes of one entry in record and dentry, and apart from them; two bits count as a byte.
+    pub(crate) const ENTRY: usize = size_of::<Record>() + size_of::<Count>() + size_of::<Dentry<H>>() + 1;
     /// What an insertion may add to the index.
     const OVERFLOW: usize = 64;
 
@@ -58,7 +56,7 @@ impl<H: Handle> Core<H> {
         self.records.ensure(id.0);
         self.counts.ensure(id.0);
         self.dentries.ensure(id.0);
-        self.used.ensure(id.0);
+        self.marks.ensure(id);
         self.dentry(id).mark_dead();
         // Release: a thread that sees the number may look at the slot; pairs with `high_water`.
         fresh.store(id.0.checked_add(1).expect("fewer than 2³² entries fit any memory"), Ordering::Release);

@@ -1,8 +1,8 @@
 //! What goes when memory is short: the lazy LRU of the 2002 paper in today's form.
 //!
-//! A hit does nothing but say [`Used`] where that is not said yet. These marks lie apart from
-//! records and dentries, 64 to a line, so that a hit in the path cache, which reads neither, finds
-//! the mark near. The pruner does the rest:
+//! A hit does nothing but set its entry's mark ([`Marks`]) where it is not set. The marks lie apart
+//! from records and dentries, 256 to a line, so that a hit in the path cache, which reads neither,
+//! finds the mark near. The pruner does the rest:
 //! - **Clock** (Corbató 1968): a hand goes round the slots; a mark is taken away, none means
 //!   eviction. The slots are the list, so there is none to maintain, and the hand reads records in
 //!   the order of memory.
@@ -18,8 +18,8 @@
 //! Rings hold `(number, generation)`; what went another way is found stale and skipped. [clock]
 //! guards all of it and is a leaf: victims are collected under it and evicted without it.
 
-use crate::sync::{AtomicU8, Ordering};
-use crate::table::chunks::Zeroed;
+use crate::sync::{AtomicU64, Ordering};
+use crate::table::chunks::{Chunks, Zeroed, prefetch};
 use crate::table::id::Id;
 use std::collections::VecDeque;
 
@@ -28,48 +28,150 @@ const PROBATION: usize = 10;
 
 type Ticket = (Id, u32);
 
-/// Whether an entry was used since the hand came by. Single word: set by walks that hit, cleared by the
-/// clock. Zero means used, so that linking a new entry writes no line of another thread's entries.
+/// What the hand sees of each entry: two bits, `USED`, `UNUSED` since the hand came by, or `FREE`.
+///
+/// The hand passes over free slots a word at a time, and over words of free slots by `groups`, so
+/// that pruning a cache that is nearly empty costs what is in it, not what it once held.
+pub(crate) struct Marks {
+    words: Chunks<Word>,
+    /// One bit for each word: clear where all slots of the word are free.
+    groups: Chunks<Group>,
+}
+
+/// The marks of [`Marks::SLOTS`] entries. Zero means used, so that linking an entry in a slot that
+/// is new writes nothing.
 #[derive(Default)]
-pub(crate) struct Used(AtomicU8);
+struct Word(AtomicU64);
+
+/// Bits of 64 words.
+#[derive(Default)]
+struct Group(AtomicU64);
 
 // SAFETY: an atomic integer of zero bytes is zero.
-unsafe impl Zeroed for Used {}
+unsafe impl Zeroed for Word {}
+// SAFETY: as above.
+unsafe impl Zeroed for Group {}
 
-impl Used {
-    /// Marks a hit.
+impl Marks {
+    /// Slots of a word.
+    pub(crate) const SLOTS: u32 = 32;
+    const UNUSED: u64 = 0b01;
+    const FREE: u64 = 0b10;
+    const ALL_FREE: u64 = u64::MAX / 0b11 * Self::FREE;
+
+    pub(crate) fn new(slots: u32) -> Self {
+        let words = slots.div_ceil(Self::SLOTS);
+        Marks { words: Chunks::new(words), groups: Chunks::new(words.div_ceil(64)) }
+    }
+
+    /// Makes sure that a slot that was never used has a mark. [pool lock]
+    pub(crate) fn ensure(&self, id: Id) {
+        let word = id.0 / Self::SLOTS;
+        self.words.ensure(word);
+        self.groups.ensure(word / 64);
+        self.set_group(word);
+    }
+
+    /// The mark of one entry.
+    #[inline(always)]
+    pub(crate) fn of(&self, id: Id) -> Mark<'_> {
+        Mark { word: &self.words.get(id.0 / Self::SLOTS).0, shift: 2 * (id.0 % Self::SLOTS) }
+    }
+
+    /// Asks for the mark's line.
+    pub(crate) fn prefetch(&self, id: Id) {
+        prefetch(self.words.get(id.0 / Self::SLOTS));
+    }
+
+    /// Says that a slot has an entry, and whether that counts as used.
+    pub(crate) fn occupy(&self, id: Id, is_used: bool) {
+        let mark = self.of(id);
+        if mark.get() != 0 {
+            let before = mark.word.fetch_and(!(0b11 << mark.shift), Ordering::Relaxed);
+            if before & Self::ALL_FREE == Self::ALL_FREE {
+                self.set_group(id.0 / Self::SLOTS);
+            }
+        }
+        if !is_used {
+            mark.clear();
+        }
+    }
+
+    fn set_group(&self, word: u32) {
+        // Release: pairs with the acquire in `occupied`. If that clears the bit after this sets it,
+        // it sees the word as it is here; if before, the bit stays.
+        self.groups.get(word / 64).0.fetch_or(1 << (word % 64), Ordering::Release);
+    }
+
+    /// The first word from `word` on, of the first `words`, that may have an entry.
+    pub(crate) fn next(&self, mut word: u32, words: u32) -> Option<u32> {
+        while word < words {
+            let bits = self.groups.get(word / 64).0.load(Ordering::Relaxed) >> (word % 64);
+            if bits != 0 {
+                return Some(word + bits.trailing_zeros()).filter(|&next| next < words);
+            }
+            word = (word / 64 + 1) * 64;
+        }
+        None
+    }
+
+    /// The slots of a word that are not free.
+    pub(crate) fn occupied(&self, word: u32) -> impl Iterator<Item = Id> + Clone + use<> {
+        let marks = &self.words.get(word).0;
+        if marks.load(Ordering::Relaxed) & Self::ALL_FREE == Self::ALL_FREE {
+            self.groups.get(word / 64).0.fetch_and(!(1 << (word % 64)), Ordering::AcqRel);
+            if marks.load(Ordering::Relaxed) & Self::ALL_FREE != Self::ALL_FREE {
+                self.set_group(word);
+            }
+        }
+        let mut occupied = !marks.load(Ordering::Relaxed) & Self::ALL_FREE;
+        std::iter::from_fn(move || {
+            let bit = (occupied != 0).then(|| occupied.trailing_zeros())?;
+            occupied &= occupied - 1;
+            Some(Id(word * Self::SLOTS + bit / 2))
+        })
+    }
+}
+
+/// One entry's bits of [`Marks`]. They are hints: no other memory is ordered by them.
+pub(crate) struct Mark<'m> {
+    word: &'m AtomicU64,
+    shift: u32,
+}
+
+impl Mark<'_> {
+    #[inline(always)]
+    fn get(&self) -> u64 {
+        self.word.load(Ordering::Relaxed) >> self.shift & 0b11
+    }
+
+    /// Marks a hit. Writes only where it is not marked, so that a hot line stays shared (G4).
     #[inline(always)]
     pub(crate) fn touch(&self) {
-        self.set(true);
-    }
-
-    pub(crate) fn get(&self) -> bool {
-        self.0.load(Ordering::Relaxed) == 0
-    }
-
-    /// Whether the slot is free: the hand passes over it without a look at its record.
-    pub(crate) fn is_free(&self) -> bool {
-        self.0.load(Ordering::Relaxed) == Self::FREE
-    }
-
-    /// Says that the slot is free; [`set`](Self::set) says that it is not.
-    pub(crate) fn set_free(&self) {
-        self.0.store(Self::FREE, Ordering::Relaxed);
-    }
-
-    const FREE: u8 = 2;
-
-    /// Writes only where it is not so, that a hot line stays shared (G4).
-    #[inline(always)]
-    pub(crate) fn set(&self, used: bool) {
-        if self.0.load(Ordering::Relaxed) != u8::from(!used) {
-            self.0.store(u8::from(!used), Ordering::Relaxed);
+        if self.get() & Marks::UNUSED != 0 {
+            self.word.fetch_and(!(Marks::UNUSED << self.shift), Ordering::Relaxed);
         }
+    }
+
+    /// Whether the entry was used since the mark was last taken away.
+    pub(crate) fn is_used(&self) -> bool {
+        self.get() == 0
+    }
+
+    /// Takes the mark away.
+    pub(crate) fn clear(&self) {
+        self.word.fetch_or(Marks::UNUSED << self.shift, Ordering::Relaxed);
+    }
+
+    /// Says that the slot is free; [`Marks::occupy`] says that it is not.
+    pub(crate) fn set_free(&self) {
+        self.word.fetch_or(Marks::FREE << self.shift, Ordering::Relaxed);
     }
 }
 
 /// [clock]
 pub(crate) struct Clock {
+    /// The word of [`Marks`] from which the hand goes on.
     pub(crate) hand: u32,
     pub(crate) cold: Ring,
     pub(crate) negative: Ring,

@@ -2,14 +2,15 @@
 
 use crate::Handle;
 use crate::core::Core;
+use crate::reclaim::clock::Marks;
 use crate::sync::{Ordering, lock};
 use crate::table::id::Id;
 use crate::table::record::Flags;
 
 /// Victims per collection: the clock's lock is taken once for so many.
 const BATCH: usize = 32;
-/// Slots that the hand passes under one lock.
-const STRIDE: u32 = 1024;
+/// Slots and words of marks that the hand looks at under one lock.
+const STRIDE: usize = 1024;
 
 impl<H: Handle> Core<H> {
     /// Enlists an entry that a scan brought in: it goes first unless it is used.
@@ -29,10 +30,10 @@ impl<H: Handle> Core<H> {
             if self.record(oldest).generation() != generation {
                 return None;
             }
-            if !self.used(oldest).get() {
+            if !self.mark(oldest).is_used() {
                 break;
             }
-            self.used(oldest).set(false);
+            self.mark(oldest).clear();
             ticket = clock.negative.push(ticket)?;
         }
         Some(ticket.0)
@@ -45,24 +46,33 @@ impl<H: Handle> Core<H> {
         self.memory.used().saturating_sub(to_come + slots * Self::ENTRY + bytes)
     }
 
-    /// Evicts up to [`BATCH`] entries; 0 means that nothing can be evicted.
+    /// Evicts some [`BATCH`] entries; 0 means that nothing can be evicted.
     pub(crate) fn evict_batch(&self) -> usize {
-        let slots = self.high_water();
-        // Twice round: the first time may only clear bits. One stride more, as others turn the hand
-        // too.
-        let strides = 2 * slots / STRIDE + 2;
-        for _ in 0..strides {
-            let victims = self.victims(slots);
-            let evicted = victims.iter().filter(|&&id| self.evict(id)).count();
-            if evicted > 0 {
-                return evicted;
-            }
-        }
-        0
+        self.prune(1)
     }
 
-    fn victims(&self, slots: u32) -> Vec<Id> {
+    /// Evicts at least `n` entries and at most [`BATCH`] more, cold and unused ones first, or all
+    /// that the hand meets in two rounds. Returns how many went.
+    pub(crate) fn prune(&self, n: usize) -> usize {
+        let slots = self.high_water();
+        let (mut pruned, mut ends) = (0, 0);
         let mut victims = Vec::with_capacity(BATCH);
+        // Other threads may turn the hand too, so the strides of three rounds are a limit as well.
+        let strides = 4 * slots as usize / STRIDE + 4;
+        for _ in 0..strides {
+            ends += u32::from(self.choose(&mut victims, slots));
+            pruned += victims.drain(..).filter(|&id| self.evict(id)).count();
+            // The first whole round may only clear marks; the one under way at the call is no whole.
+            if pruned >= n || ends == 3 {
+                break;
+            }
+        }
+        pruned
+    }
+
+    /// Chooses victims: from probation, then as the hand meets them. Returns whether the hand has
+    /// come to the end of the slots.
+    fn choose(&self, victims: &mut Vec<Id>, slots: u32) -> bool {
         let mut clock = lock(&self.clock);
         let quota = clock.cold.limit / 2;
         while victims.len() < BATCH && clock.cold.queue.len() > quota {
@@ -71,27 +81,34 @@ impl<H: Handle> Core<H> {
                 victims.push(id);
             }
         }
-        for _ in 0..STRIDE.min(slots) {
-            if victims.len() >= BATCH {
+        let (words, mut looks) = (slots.div_ceil(Marks::SLOTS), 0);
+        while looks < STRIDE && victims.len() < BATCH {
+            let Some(word) = self.marks.next(clock.hand, words) else {
+                clock.hand = 0;
+                return true;
+            };
+            let occupied = self.marks.occupied(word);
+            let met = occupied.clone().count();
+            if !victims.is_empty() && victims.len() + met > BATCH {
                 break;
             }
-            clock.hand = if clock.hand + 1 < slots { clock.hand + 1 } else { 1 };
-            let id = Id(clock.hand);
-            if id.0 < slots && self.may_go(id) {
-                victims.push(id);
-            }
+            clock.hand = word + 1;
+            looks += 1 + met;
+            // Neither entry 0, which is none, nor those of the last word that were never made.
+            victims.extend(occupied.filter(|&id| id != Id::NONE && id.0 < slots && self.may_go(id)));
         }
-        victims
+        false
     }
 
     /// Whether the clock lets an entry go now; takes its chance away if not.
     fn may_go(&self, id: Id) -> bool {
-        if self.used(id).is_free() || !self.record(id).flags().is_linked() || !self.dentry(id).is_evictable()
-        {
+        if !self.record(id).flags().is_linked() || !self.dentry(id).is_evictable() {
             return false;
         }
-        let chance = self.used(id).get();
-        self.used(id).set(false);
+        let chance = self.mark(id).is_used();
+        if chance {
+            self.mark(id).clear();
+        }
         !chance
     }
 
@@ -115,18 +132,6 @@ impl<H: Handle> Core<H> {
         self.evicted.fetch_add(1, Ordering::Relaxed);
         self.retire_entry(id);
         true
-    }
-
-    /// Evicts up to `n` entries, cold and unused ones first; tells how many went.
-    pub(crate) fn prune(&self, n: usize) -> usize {
-        let mut pruned = 0;
-        while pruned < n {
-            match self.evict_batch() {
-                0 => break,
-                batch => pruned += batch,
-            }
-        }
-        pruned
     }
 
     /// Evicts all below `dir` that is not in use, leaves first: select_parent. Returns how many
