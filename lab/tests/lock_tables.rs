@@ -5,7 +5,7 @@
 use std::num::NonZeroU64;
 use std::thread;
 
-use dentree_lab::schemes::{Config, Dentry, Inode, SCHEMES, Scheme, function_at};
+use dentree_lab::schemes::{Config, Dentry, Inode, Path, SCHEMES, Scheme, function_at};
 use dentree_lockmeter::{Recording, Report};
 
 const LOOK_UPS: usize = 20;
@@ -23,7 +23,8 @@ fn client(cache: &dyn Scheme, client: usize) {
         let file = format!("file{}", round % 8);
         let made = cache.create(directory, file.as_bytes(), inode(100 + round % 8)).expect("room");
         for _ in 0..LOOK_UPS {
-            let walked = cache.walk(&[top.as_bytes(), file.as_bytes()]);
+            let walked =
+                cache.walk(Path::new(&[top.as_bytes(), file.as_bytes()], format!("{top}/{file}").as_bytes()));
             assert_eq!(walked.depth, 2);
             cache.dput(walked.dentry);
         }

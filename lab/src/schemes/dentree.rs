@@ -18,14 +18,12 @@ use std::num::NonZeroU64;
 use dentree_dcache::{Child, Dcache, DentryRef, Fill, Handle, Kind, PrefetchMode, Reason, Walk, WalkOptions};
 
 use super::entry::Dentry;
-use super::{Config, Inode, OwnLocks, Resolved, Scheme, Usage, Walked, walk_on};
+use super::{Config, Inode, OwnLocks, Path, Resolved, Scheme, Usage, Walked, walk_on};
 
 /// Bytes of budget for an entry: what one takes, and as much again for a spell of growth.
 const BUDGET_PER_ENTRY: usize = 300;
 /// The least budget that the cache takes is enough for this many.
 const ENTRIES_MIN: usize = 512;
-/// Paths up to this length are put together on the stack.
-const PATH_BYTES: usize = 256;
 /// What is not there.
 const ABSENT: Dentry = Dentry(u32::MAX);
 
@@ -81,22 +79,6 @@ impl Dentree {
     }
 }
 
-/// Calls `with` with a path as one string, which is what the cache takes.
-#[inline(always)]
-fn joined<R>(path: &[&[u8]], with: impl FnOnce(&[u8]) -> R) -> R {
-    let len = path.iter().map(|name| name.len() + 1).sum::<usize>();
-    if len > PATH_BYTES {
-        return with(&path.join(&b'/'));
-    }
-    let (mut bytes, mut at) = ([0; PATH_BYTES], 0);
-    for name in path {
-        copy(name, &mut bytes[at..=at + name.len()]);
-        bytes[at + name.len()] = b'/';
-        at += name.len() + 1;
-    }
-    with(&bytes[..len.saturating_sub(1)])
-}
-
 /// How many components begin before a place of the string.
 fn depth(path: &[&[u8]], place: usize) -> usize {
     let ends = path.iter().scan(0, |at, name| {
@@ -106,53 +88,33 @@ fn depth(path: &[&[u8]], place: usize) -> usize {
     ends.take_while(|end| *end <= place).count()
 }
 
-/// Copies a name to the beginning of `to`. A call of `memmove` costs more than most names take.
-#[inline(always)]
-fn copy(name: &[u8], to: &mut [u8]) {
-    let len = name.len();
-    if let (1..=7, Some(first)) = (len, name.first()) {
-        to[0] = *first;
-        (1..len).for_each(|at| to[at] = name[at]);
-    } else if let (..=16, Some(first), Some(last)) = (len, name.first_chunk::<8>(), name.last_chunk::<8>()) {
-        to[..8].copy_from_slice(first);
-        to[len - 8..len].copy_from_slice(last);
-    } else if let (..=32, Some(first), Some(last)) = (len, name.first_chunk::<16>(), name.last_chunk::<16>())
-    {
-        to[..16].copy_from_slice(first);
-        to[len - 16..len].copy_from_slice(last);
-    } else {
-        to[..len].copy_from_slice(name);
-    }
-}
-
 impl Scheme for Dentree {
     fn lookup(&self, parent: Dentry, name: &[u8]) -> Option<Dentry> {
         let found = self.cache.lookup(&self.held(parent), name)?;
         Some(found.map_or(ABSENT, Self::keep))
     }
 
-    fn walk(&self, path: &[&[u8]]) -> Walked {
-        let walk = |path: &[u8]| self.cache.walk(&self.cache.root(), path, WalkOptions::default(), |_| true);
-        match joined(path, walk) {
+    fn walk(&self, path: Path<'_>) -> Walked {
+        match self.cache.walk(&self.cache.root(), path.text(), WalkOptions::default(), |_| true) {
             Walk::Found(entry) => Walked { dentry: Self::keep(entry), depth: path.len() },
-            Walk::Negative { at, .. } => Walked { dentry: ABSENT, depth: depth(path, at) + 1 },
+            Walk::Negative { at, .. } => Walked { dentry: ABSENT, depth: depth(&path, at) + 1 },
             Walk::Stopped(stopped) if matches!(stopped.why, Reason::Miss | Reason::NotADirectory) => {
-                Walked { dentry: Self::keep(stopped.dir), depth: depth(path, stopped.rest) }
+                Walked { dentry: Self::keep(stopped.dir), depth: depth(&path, stopped.rest) }
             }
             // Writers were quicker: name by name.
             Walk::Stopped(_) => walk_on(self, path, Walked { dentry: Dentry::ROOT, depth: 0 }),
         }
     }
 
-    fn resolve(&self, path: &[&[u8]]) -> Resolved {
-        let find = |path: &[u8]| self.cache.find(&self.cache.root(), path, WalkOptions::default(), |_| true);
+    fn resolve(&self, path: Path<'_>) -> Resolved {
         loop {
-            return match joined(path, find) {
+            let found = self.cache.find(&self.cache.root(), path.text(), WalkOptions::default(), |_| true);
+            return match found {
                 Walk::Found(seen) => Resolved { depth: path.len(), inode: Some(seen.handle) },
-                Walk::Negative { at, .. } => Resolved { depth: depth(path, at) + 1, inode: None },
+                Walk::Negative { at, .. } => Resolved { depth: depth(&path, at) + 1, inode: None },
                 Walk::Stopped(stopped) if stopped.why == Reason::Busy => continue,
                 Walk::Stopped(stopped) => {
-                    Resolved { depth: depth(path, stopped.rest), inode: Some(*stopped.dir.handle()) }
+                    Resolved { depth: depth(&path, stopped.rest), inode: Some(*stopped.dir.handle()) }
                 }
             };
         }

@@ -9,7 +9,7 @@ use super::entry::{Dentry, Layout};
 use super::global::Global;
 use super::listed::{Listed, listed_in};
 use super::table::Table;
-use super::{Config, Walked};
+use super::{Config, Path, Walked};
 
 /// See the module.
 #[derive(Debug)]
@@ -25,7 +25,7 @@ impl<L: Layout> FastWalk<L> {
 impl<L: Layout> Listed for FastWalk<L> {
     listed_in!(self => *self.0.table(), under self.0.lock_names());
 
-    fn walk(&self, path: &[&[u8]]) -> Walked {
+    fn walk(&self, path: Path<'_>) -> Walked {
         let _held = self.lock_names();
         let walked = self.table().walk(path);
         self.table().set_referenced(walked.dentry);

@@ -10,7 +10,7 @@ use dentree_lockmeter::{Class, SpinLock};
 use super::entry::{Dentry, Layout};
 use super::listed::{Listed, listed_in};
 use super::table::{Table, Wanted};
-use super::{Config, Walked};
+use super::{Config, Path, Walked};
 
 /// See the module.
 #[derive(Debug)]
@@ -38,7 +38,7 @@ impl<L: Layout> Listed for FastWalkLazy<L> {
         Some(dentry)
     }
 
-    fn walk(&self, path: &[&[u8]]) -> Walked {
+    fn walk(&self, path: Path<'_>) -> Walked {
         let _held = self.dcache_lock.lock();
         let walked = self.table.walk(path);
         self.table.get(walked.dentry);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::entry::{Dentry, Layout};
 use super::lists::{Freed, Moved};
 use super::table::{Table, Wanted};
-use super::{Inode, Scheme, Usage, Walked, make_room, walk_on};
+use super::{Inode, Path, Scheme, Usage, Walked, make_room, walk_on};
 
 /// A scheme over one [`Table`] with one LRU list. It says how it looks up and which locks guard what, and writes only those steps
 /// itself that need more than that.
@@ -27,7 +27,7 @@ pub(super) trait Listed: Send + Sync + Sized {
     fn lookup(&self, parent: Dentry, name: &[u8]) -> Option<Dentry>;
 
     /// See [`Scheme::walk`].
-    fn walk(&self, path: &[&[u8]]) -> Walked {
+    fn walk(&self, path: Path<'_>) -> Walked {
         self.dget(Dentry::ROOT);
         walk_on(self, path, Walked { dentry: Dentry::ROOT, depth: 0 })
     }
@@ -116,7 +116,7 @@ impl<S: Listed> Scheme for S {
         Listed::lookup(self, parent, name)
     }
 
-    fn walk(&self, path: &[&[u8]]) -> Walked {
+    fn walk(&self, path: Path<'_>) -> Walked {
         Listed::walk(self, path)
     }
 

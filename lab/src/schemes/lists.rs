@@ -7,7 +7,7 @@ use crossbeam_epoch as epoch;
 
 use super::entry::{Dentry, Layout};
 use super::table::{Lru, Table, Wanted};
-use super::{Inode, Walked, sequence};
+use super::{Inode, Path, Walked, sequence};
 
 /// What a rename leaves to do when the lock has been given back.
 #[derive(Debug)]
@@ -94,9 +94,9 @@ impl<L: Layout> Table<L> {
     }
 
     /// The whole walk, without references: the lock keeps what is found.
-    pub(super) fn walk(&self, path: &[&[u8]]) -> Walked {
+    pub(super) fn walk(&self, path: Path<'_>) -> Walked {
         let mut at = Walked { dentry: Dentry::ROOT, depth: 0 };
-        for name in path {
+        for name in path.iter() {
             if self.inode(at.dentry).is_none() {
                 break;
             }

@@ -120,6 +120,35 @@ pub struct Walked {
     pub depth: usize,
 }
 
+/// A path from the root as its caller has it: the text, and the components that the text is cut
+/// into, so that no scheme has to cut or to join on behalf of another.
+#[derive(Clone, Copy, Debug)]
+pub struct Path<'a> {
+    components: &'a [&'a [u8]],
+    text: &'a [u8],
+}
+
+impl<'a> Path<'a> {
+    /// A path of these components; `text` is the same, with one slash between two.
+    pub fn new(components: &'a [&'a [u8]], text: &'a [u8]) -> Self {
+        debug_assert_eq!(components.join(&b'/'), text);
+        Self { components, text }
+    }
+
+    /// All of it, without a slash at its beginning.
+    pub fn text(self) -> &'a [u8] {
+        self.text
+    }
+}
+
+impl<'a> std::ops::Deref for Path<'a> {
+    type Target = [&'a [u8]];
+
+    fn deref(&self) -> &Self::Target {
+        self.components
+    }
+}
+
 /// What a path led to, when nothing is held any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Resolved {
@@ -145,13 +174,13 @@ pub trait Scheme: Send + Sync {
     fn lookup(&self, parent: Dentry, name: &[u8]) -> Option<Dentry>;
 
     /// `link_path_walk`, as far as the cache goes: every component from the root, until one is missing or negative.
-    fn walk(&self, path: &[&[u8]]) -> Walked {
+    fn walk(&self, path: Path<'_>) -> Walked {
         self.dget(Dentry::ROOT);
         walk_on(self, path, Walked { dentry: Dentry::ROOT, depth: 0 })
     }
 
     /// `stat(2)`: a walk, a look at what it found, and its reference given back.
-    fn resolve(&self, path: &[&[u8]]) -> Resolved {
+    fn resolve(&self, path: Path<'_>) -> Resolved {
         let Walked { dentry, depth } = self.walk(path);
         let inode = self.inode(dentry);
         self.dput(dentry);
@@ -299,7 +328,7 @@ fn make_room(scheme: &(impl Scheme + ?Sized), alloc: impl Fn() -> Option<Dentry>
 }
 
 /// The rest of a walk that got as far as `at`, look-up by look-up.
-fn walk_on(scheme: &(impl Scheme + ?Sized), path: &[&[u8]], mut at: Walked) -> Walked {
+fn walk_on(scheme: &(impl Scheme + ?Sized), path: Path<'_>, mut at: Walked) -> Walked {
     for name in path.iter().skip(at.depth) {
         if scheme.inode(at.dentry).is_none() {
             break;

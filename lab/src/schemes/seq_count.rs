@@ -36,7 +36,7 @@ use dentree_lockmeter::{BitGuard, BitLock, Class, SpinGuard, SpinLock};
 
 use super::entry::{COUNT, COUNT_LOCK_BIT, DEAD, Dentry, LINK_LOCK_BIT, Layout, ON_LRU, REFERENCED};
 use super::table::{Table, Wanted};
-use super::{Config, Inode, Scheme, Usage, Walked, make_room, sequence, walk_on};
+use super::{Config, Inode, Path, Scheme, Usage, Walked, make_room, sequence, walk_on};
 
 /// Locks of inodes, shared by those whose alias lists are equal modulo this.
 const I_LOCKS: usize = 1024;
@@ -133,10 +133,10 @@ impl<L: Layout> SeqCount<L> {
     }
 
     /// RCU-walk, as far as it goes; `None` if something changed under it.
-    fn rcu_walk(&self, path: &[&[u8]]) -> Option<Walked> {
+    fn rcu_walk(&self, path: Path<'_>) -> Option<Walked> {
         let mut at = Walked { dentry: Dentry::ROOT, depth: 0 };
         let mut seq = sequence::begin(self.d_seq(at.dentry));
-        for name in path {
+        for name in path.iter() {
             if self.table.inode(at.dentry).is_none() {
                 break;
             }
@@ -306,7 +306,7 @@ impl<L: Layout> Scheme for SeqCount<L> {
         }
     }
 
-    fn walk(&self, path: &[&[u8]]) -> Walked {
+    fn walk(&self, path: Path<'_>) -> Walked {
         let _rcu = epoch::pin();
         let at = self.rcu_walk(path).unwrap_or_else(|| {
             self.dget(Dentry::ROOT);

@@ -14,7 +14,7 @@ use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
 use super::{Client, Front, Workload};
-use crate::schemes::{Config, Dentry, Inode};
+use crate::schemes::{Config, Dentry, Inode, Path};
 
 const DIRECTORIES: usize = 64;
 const FILES: usize = 64;
@@ -75,10 +75,12 @@ impl Workload for Change {
 
     fn client(&self, number: usize, clients: usize) -> Box<dyn Client + '_> {
         let random = SmallRng::seed_from_u64(number as u64);
-        let names = Names {
-            directories: (0..DIRECTORIES).map(directory).collect(),
-            files: (0..FILES).map(file).collect(),
-        };
+        let directories: Vec<_> = (0..DIRECTORIES).map(directory).collect();
+        let files: Vec<_> = (0..FILES).map(file).collect();
+        let below =
+            |directory: &Vec<u8>| files.iter().map(|file| [&directory[..], file].join(&b'/')).collect();
+        let paths = directories.iter().flat_map(|directory| -> Vec<_> { below(directory) }).collect();
+        let names = Names { directories, files, paths };
         match self {
             _ if number > 0 || clients == 1 => Box::new(Looker { random, names }),
             Self::Churn => Box::new(Churner { random, names }),
@@ -90,11 +92,14 @@ impl Workload for Change {
 struct Names {
     directories: Vec<Vec<u8>>,
     files: Vec<Vec<u8>>,
+    /// Paths of all files, directory after directory.
+    paths: Vec<Vec<u8>>,
 }
 
 impl Names {
     fn open(&self, front: &Front, at: usize) -> Dentry {
-        let found = front.open(&[&self.directories[at]], |_| Some(inode(at, None)));
+        let name = &self.directories[at][..];
+        let found = front.open(Path::new(&[name], name), |_| Some(inode(at, None)));
         found.expect("directories stay")
     }
 }
@@ -112,7 +117,9 @@ impl Client for Looker {
     fn step(&mut self, front: &Front) {
         let (at, number) = (self.random.random_range(0..DIRECTORIES), self.random.random_range(0..FILES));
         let ask = |depth| Some(inode(at, (depth == 2).then_some(number)));
-        let found = front.stat(&[&self.names.directories[at], &self.names.files[number]], ask);
+        let components: [&[u8]; 2] = [&self.names.directories[at], &self.names.files[number]];
+        let path = Path::new(&components, &self.names.paths[at * FILES + number]);
+        let found = front.stat(path, ask);
         assert_eq!(found, Some(inode(at, Some(number))), "a file that stays");
     }
 }

@@ -19,7 +19,7 @@ use std::num::NonZeroU64;
 use std::path::{Path as FilePath, PathBuf};
 
 use super::{Client, Front, Workload};
-use crate::schemes::{Config, Dentry, Inode};
+use crate::schemes::{Config, Dentry, Inode, Path};
 use crate::unavailable::Unavailable;
 
 /// Where Debian's package `dbench` puts the loadfile, and where it lies in dbench's own tree.
@@ -229,15 +229,19 @@ impl Workload for Dbench {
     }
 
     fn client(&self, number: usize, _clients: usize) -> Box<dyn Client + '_> {
-        Box::new(Replay {
+        let mut replay = Replay {
             load: self,
             number,
             top: format!("client{number}").into_bytes(),
             next: 0,
             made: 0,
             truth: vec![None; self.paths.entries.len()],
+            texts: Vec::new(),
             open: vec![None; self.handles],
-        })
+        };
+        replay.texts =
+            (0..self.paths.entries.len()).map(|path| replay.resolve(path).names().join(&b'/')).collect();
+        Box::new(replay)
     }
 }
 
@@ -254,6 +258,8 @@ struct Replay<'w> {
     next: usize,
     made: u64,
     truth: Vec<Option<Inode>>,
+    /// Of each path, with the client's folder before it.
+    texts: Vec<Vec<u8>>,
     open: Vec<Option<Dentry>>,
 }
 
@@ -262,6 +268,12 @@ struct Resolved<'a> {
     names: [&'a [u8]; super::PATH_MAX],
     numbers: [PathId; super::PATH_MAX],
     len: usize,
+}
+
+impl<'a> Resolved<'a> {
+    fn names(&self) -> &[&'a [u8]] {
+        &self.names[..self.len]
+    }
 }
 
 impl Replay<'_> {
@@ -286,13 +298,13 @@ impl Replay<'_> {
 
     fn hold(&self, front: &Front, path: PathId) -> Option<Dentry> {
         let resolved = self.resolve(path);
-        front.open(&resolved.names[..resolved.len], |depth| self.ask(&resolved, depth))
+        front.open(Path::new(resolved.names(), &self.texts[path]), |depth| self.ask(&resolved, depth))
     }
 
     /// The directory that a path is in, held; made where it is missing.
     fn hold_parent(&mut self, front: &Front, path: PathId) -> Dentry {
         if path == 0 {
-            return front.open(&[TOP], |_| None).expect("the clients' directory stays");
+            return front.open(Path::new(&[TOP], TOP), |_| None).expect("the clients' directory stays");
         }
         let parent = self.load.paths.entries[path].0;
         self.make(front, parent)
@@ -321,7 +333,8 @@ impl Replay<'_> {
 
     fn stat(&self, front: &Front, path: PathId) {
         let resolved = self.resolve(path);
-        let found = front.stat(&resolved.names[..resolved.len], |depth| self.ask(&resolved, depth));
+        let found =
+            front.stat(Path::new(resolved.names(), &self.texts[path]), |depth| self.ask(&resolved, depth));
         assert_eq!(found, self.truth[path], "path {path}");
     }
 

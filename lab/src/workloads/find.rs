@@ -12,7 +12,7 @@ use super::{Client, Front, PATH_MAX, Workload};
 use crate::mounts::HiddenMount;
 use crate::rivals::create_below;
 use crate::rows::{Heading, Row};
-use crate::schemes::{Config, Dentry, Inode, Variant};
+use crate::schemes::{Config, Dentry, Inode, Path, Variant};
 use crate::stats::{Sample, paired_ratio};
 use crate::tree::{NodeId, Shape, Tree};
 use crate::unavailable::Unavailable;
@@ -63,7 +63,12 @@ impl Workload for Find {
     }
 
     fn client(&self, number: usize, clients: usize) -> Box<dyn Client + '_> {
-        Box::new(Finder { tree: &self.tree, next: number * self.tree.len() / clients, directory: None })
+        Box::new(Finder {
+            tree: &self.tree,
+            next: number * self.tree.len() / clients,
+            directory: None,
+            text: Vec::new(),
+        })
     }
 }
 
@@ -74,6 +79,8 @@ struct Finder<'t> {
     next: usize,
     /// Where it is, held.
     directory: Option<(NodeId, Dentry)>,
+    /// The path of that.
+    text: Vec<u8>,
 }
 
 impl Finder<'_> {
@@ -90,7 +97,13 @@ impl Finder<'_> {
         }
         path[..len].reverse();
         let names = path.map(|(name, _)| name);
-        let found = front.open(&names[..len], |depth| Some(inode(path[depth - 1].1)));
+        self.text.clear();
+        for name in &names[..len] {
+            self.text.extend_from_slice(name);
+            self.text.push(b'/');
+        }
+        self.text.pop();
+        let found = front.open(Path::new(&names[..len], &self.text), |depth| Some(inode(path[depth - 1].1)));
         let entered = found.expect("a directory of the tree is found");
         self.directory = Some((directory, entered));
         entered

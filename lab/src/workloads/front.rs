@@ -10,10 +10,7 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::schemes::{Dentry, Inode, Resolved, Scheme, Usage};
-
-/// Components of a path, from the root.
-pub type Path<'a> = &'a [&'a [u8]];
+use crate::schemes::{Dentry, Inode, Path, Resolved, Scheme, Usage};
 
 /// The most components of a path that workloads use.
 pub const PATH_MAX: usize = 32;

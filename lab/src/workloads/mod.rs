@@ -16,7 +16,7 @@ mod running;
 pub mod study;
 pub mod web;
 
-pub use front::{Front, PATH_MAX, Path};
+pub use front::{Front, PATH_MAX};
 pub(crate) use running::thread_time;
 pub use running::{Measured, Running, Shape, Watch};
 pub use study::{Plan, Study, study};

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use dentree_lab::schemes::{Dentry, LAYOUTS, SCHEMES, Scheme};
+use dentree_lab::schemes::{Dentry, LAYOUTS, Path, SCHEMES, Scheme};
 use proptest::prelude::*;
 
 use crate::{assert_nothing_leaked, crowded, inode, name};
@@ -238,7 +238,7 @@ impl<'a> Model<'a> {
 fn assert_walks(cache: &dyn Scheme) {
     let parts = |path: &'static str| path.split('/').map(str::as_bytes).collect::<Vec<_>>();
     let walk = |path| {
-        let walked = cache.walk(&parts(path));
+        let walked = cache.walk(Path::new(&parts(path), path.as_bytes()));
         let found = (walked.depth, cache.inode(walked.dentry).map(|inode| inode.0.get()));
         cache.dput(walked.dentry);
         found

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize};
 use std::thread;
 
-use dentree_lab::schemes::{Dentry, SCHEMES, Scheme, Variant};
+use dentree_lab::schemes::{Dentry, Path, SCHEMES, Scheme, Variant};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
@@ -198,7 +198,7 @@ fn walks_through_a_renamed_directory_find_what_the_path_says() {
                         for (path, right) in
                             [([&b"top"[..], b"one", b"file"], 11_u64), ([b"top", b"two", b"file"], 21)]
                         {
-                            let walked = cache.walk(&path);
+                            let walked = cache.walk(Path::new(&path, &path.join(&b'/')));
                             if walked.depth == 3 {
                                 let found = cache.inode(walked.dentry);
                                 assert_eq!(found, Some(inode(right)), "{}: {path:?}", scheme.name);

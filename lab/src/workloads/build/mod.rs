@@ -17,7 +17,7 @@ use std::num::NonZeroU64;
 use ruzstd::decoding::StreamingDecoder;
 
 use super::{Client, Front, PATH_MAX, Workload};
-use crate::schemes::{Config, Dentry, Inode};
+use crate::schemes::{Config, Dentry, Inode, Path};
 
 pub use recording::{Malformed, Operation, PathId, ROOT, Recording};
 pub use trace::record;
@@ -222,14 +222,17 @@ impl Workload for Build {
     fn client(&self, number: usize, _clients: usize) -> Box<dyn Client + '_> {
         let owner = |path: PathId| if self.recording.is_system(path) { 0 } else { number + 1 };
         let inode = |path: PathId| self.initial[path].then(|| inode(owner(path), path));
-        Box::new(Replay {
+        let mut replay = Replay {
             load: self,
             owner: number + 1,
             top: format!("client{number}").into_bytes(),
             next: 0,
             made: self.recording.paths(),
             truth: (0..self.recording.paths()).map(inode).collect(),
-        })
+            texts: Vec::new(),
+        };
+        replay.texts = (0..replay.truth.len()).map(|path| replay.resolve(path).names().join(&b'/')).collect();
+        Box::new(replay)
     }
 }
 
@@ -247,6 +250,8 @@ struct Replay<'w> {
     /// Inode numbers given so far.
     made: usize,
     truth: Vec<Option<Inode>>,
+    /// Of each path, with the client's folder before those of its own.
+    texts: Vec<Vec<u8>>,
 }
 
 /// A path's components in place, and the numbers of the paths to them; the client's own folder has the root's.
@@ -256,8 +261,15 @@ struct Resolved<'a> {
     len: usize,
 }
 
+impl<'a> Resolved<'a> {
+    fn names(&self) -> &[&'a [u8]] {
+        &self.names[..self.len]
+    }
+}
+
 impl Replay<'_> {
-    fn resolve(&self, path: PathId, own: bool) -> Resolved<'_> {
+    fn resolve(&self, path: PathId) -> Resolved<'_> {
+        let own = path == ROOT || !self.load.recording.is_system(path);
         let mut resolved = Resolved { names: [b""; PATH_MAX], numbers: [ROOT; PATH_MAX], len: 0 };
         let mut at = path;
         while at != ROOT {
@@ -283,14 +295,16 @@ impl Replay<'_> {
     }
 
     fn stat(&self, front: &Front, path: PathId) {
-        let resolved = self.resolve(path, !self.load.recording.is_system(path));
-        let found = front.stat(&resolved.names[..resolved.len], |depth| self.ask(&resolved, depth));
+        let resolved = self.resolve(path);
+        let found =
+            front.stat(Path::new(resolved.names(), &self.texts[path]), |depth| self.ask(&resolved, depth));
         assert_eq!(found, self.truth[path], "path {path}");
     }
 
     fn open(&self, front: &Front, path: PathId) -> Option<Dentry> {
-        let resolved = self.resolve(path, path == ROOT || !self.load.recording.is_system(path));
-        let found = front.open(&resolved.names[..resolved.len], |depth| self.ask(&resolved, depth));
+        let resolved = self.resolve(path);
+        let found =
+            front.open(Path::new(resolved.names(), &self.texts[path]), |depth| self.ask(&resolved, depth));
         let inode = found.and_then(|dentry| front.cache().inode(dentry));
         assert!(path == ROOT || inode == self.truth[path], "path {path} led to {inode:?}");
         found

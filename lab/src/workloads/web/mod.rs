@@ -21,7 +21,7 @@ use rand::{RngExt, SeedableRng};
 use rand_distr::{Distribution, Zipf};
 
 use super::{Client, Front, Workload};
-use crate::schemes::{Config, Dentry, Inode};
+use crate::schemes::{Config, Dentry, Inode, Path};
 
 /// Classes of files.
 pub const CLASSES: usize = 4;
@@ -54,6 +54,10 @@ impl File {
     /// Its length in bytes.
     pub fn bytes(self) -> usize {
         1024 * self.number * 10_usize.pow(self.class as u32) / 10
+    }
+
+    fn in_directory(self) -> usize {
+        self.class * FILES + self.number - 1
     }
 
     /// Its path below the file set: `dir00017/class1_5`.
@@ -113,6 +117,8 @@ pub struct Web {
     rate: Option<f64>,
     directories: Vec<Vec<u8>>,
     files: Vec<Vec<u8>>,
+    /// From the root, of all files of one directory after the other.
+    paths: Vec<Vec<u8>>,
     requests: Vec<File>,
 }
 
@@ -121,11 +127,17 @@ impl Web {
     pub fn new(connections: usize) -> Self {
         let directories = directories(connections);
         let files = (0..CLASSES).flat_map(|class| (1..=FILES).map(move |number| file_name(class, number)));
+        let files: Vec<_> = files.map(String::into_bytes).collect();
+        let directory = |number| directory_name(number).into_bytes();
+        let path = |at: usize| {
+            [&ABOVE.join(&b'/')[..], &directory(at / files.len()), &files[at % files.len()]].join(&b'/')
+        };
         Self {
             connections,
             rate: None,
-            directories: (0..directories).map(|number| directory_name(number).into_bytes()).collect(),
-            files: files.map(String::into_bytes).collect(),
+            directories: (0..directories).map(directory).collect(),
+            paths: (0..directories * files.len()).map(path).collect(),
+            files,
             requests: requests(directories, DRAWN),
         }
     }
@@ -136,7 +148,7 @@ impl Web {
     }
 
     fn file_name(&self, file: File) -> &[u8] {
-        &self.files[file.class * FILES + file.number - 1]
+        &self.files[file.in_directory()]
     }
 }
 
@@ -210,7 +222,10 @@ impl Client for Server<'_> {
             front.close(sent);
         }
         let [usr, htdocs, file_set] = ABOVE;
-        let path = [usr, htdocs, file_set, &self.load.directories[file.directory], self.load.file_name(file)];
+        let components =
+            [usr, htdocs, file_set, &self.load.directories[file.directory], self.load.file_name(file)];
+        let text = &self.load.paths[file.directory * self.load.files.len() + file.in_directory()];
+        let path = Path::new(&components, text);
         let ask = |depth| {
             let above = ABOVE.len();
             Some(match depth {
@@ -219,8 +234,8 @@ impl Client for Server<'_> {
                 _ => inode(file),
             })
         };
-        assert_eq!(front.stat(&path, ask), Some(inode(file)), "{}", file.path());
-        let opened = front.open(&path, ask);
+        assert_eq!(front.stat(path, ask), Some(inode(file)), "{}", file.path());
+        let opened = front.open(path, ask);
         let found = opened.and_then(|dentry| front.cache().inode(dentry));
         assert_eq!(found, Some(inode(file)), "{}", file.path());
         self.open[slot] = opened;
