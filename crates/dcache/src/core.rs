@@ -9,7 +9,7 @@
 //!           trials      whether that helps                          evict     how it goes
 //!           fill        one question per miss                       allocate  slots and bytes
 //!           in_lookup   names that are being asked for              pool      free slots, grace periods, bytes
-//!           reach       directories that are detached               magazine  free slots and bytes of each thread
+//!           reach       directories that are detached
 //! ──────────────────────────────────────────────────────────────── epoch ──── grace periods ─────────────────────────
 //! hash/     name, bytes                                   table/    index (hash to number), record (what a walk reads),
 //!                                                                   dentry (what is written), chunks (storage)
@@ -114,7 +114,7 @@ impl<H: Handle> Core<H> {
             paths,
             epoch: Epoch::new(),
             hasher: Hasher::new(config.seed),
-            memory: Memory::new(config.budget, fixed, Self::rounds(capacity)),
+            memory: Memory::new(config.budget, fixed),
             expiry: Expiry::new(config.clock),
             in_lookups: InLookups::new(),
             prefetch: config.prefetch,

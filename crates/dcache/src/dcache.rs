@@ -403,8 +403,7 @@ impl<H: Handle> Dcache<H> {
     pub fn stats(&self) -> Stats {
         let counters = self.core.count();
         let memory = &self.core.memory;
-        let (spare, _) = self.core.in_magazines();
-        let (entries, long_names) = (memory.live().saturating_sub(spare), memory.long_names());
+        let (entries, long_names) = (memory.live(), memory.long_names());
         let records = entries * size_of::<crate::table::record::Record>();
         let dentries = entries * Core::<H>::ENTRY - records;
         let used = self.core.bytes_in_use();

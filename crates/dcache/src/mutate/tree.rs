@@ -152,7 +152,7 @@ impl<H: Handle> Core<H> {
             rewrite.flags(flags);
         });
         self.settle_overflow(added);
-        self.give_back(freed);
+        self.memory.give_back(freed);
         self.dentry(dir).pin();
         self.add_child(dir, id);
         if held {
@@ -201,7 +201,7 @@ impl<H: Handle> Core<H> {
     pub(crate) fn unhash(&self, dir: Id, id: Id) {
         let record = self.record(id);
         let freed = self.index.remove(record.hash(), id, || self.unlink_record(id));
-        self.give_back(freed);
+        self.memory.give_back(freed);
         self.remove_child(dir, id);
     }
 
@@ -571,7 +571,7 @@ impl<H: Handle> Core<H> {
         });
         let lens: Vec<usize> = moves.iter().map(|(.., name)| name.bytes.len()).collect();
         self.settle_names(room, added, &lens);
-        self.give_back(freed);
+        self.memory.give_back(freed);
         self.retire_names(old_names);
         for &(id, from, to, _) in elsewhere() {
             self.add_child(to, id);

@@ -1,9 +1,7 @@
-//! Taking slots and bytes, and giving them back: from the thread's magazine, from the pool, by
-//! eviction; after a grace period.
+//! Taking slots and bytes, and giving them back: from the pool, by eviction; after a grace period.
 
 use crate::Handle;
 use crate::core::Core;
-use crate::reclaim::magazine::{Drained, Magazine, ROUNDS, SHARE};
 use crate::reclaim::pool::{Pool, Retired, long_name_bytes, saturating};
 use crate::sync::{Ordering, lock, yield_now};
 use crate::table::dentry::{Dentry, LongName};
@@ -24,24 +22,10 @@ impl<H: Handle> Core<H> {
         self.grow_index();
         let long = long_name_bytes(name_len);
         self.memory.add_long_names(long);
-        if let Some(id) = self.take_round(Self::OVERFLOW + long) {
-            return id;
-        }
         self.reserve(Self::ENTRY + Self::OVERFLOW + long);
-        let more = self.refill_budget();
-        let (id, rest) = {
-            let mut pool = lock(&self.memory.stock.pool);
-            (self.slot(&mut pool), (0..more).map(|_| self.slot(&mut pool)).collect::<Vec<_>>())
-        };
-        self.memory.stock.live.fetch_add(1 + more, Ordering::Relaxed);
-        self.put_free(self.put_rounds(&rest));
+        let id = self.slot(&mut lock(&self.memory.stock.pool));
+        self.memory.stock.live.fetch_add(1, Ordering::Relaxed);
         id
-    }
-
-    /// Takes budget for further slots of the thread's magazine. Returns for how many.
-    fn refill_budget(&self) -> u32 {
-        let more = self.memory.rounds / 2;
-        if more > 0 && self.memory.take(more as usize * Self::ENTRY) { more } else { 0 }
     }
 
     /// A slot that is free, or was never used.
@@ -66,7 +50,7 @@ impl<H: Handle> Core<H> {
     /// Settles what [`allocate`](Self::allocate) set aside for the index: `added` bytes of it were
     /// needed.
     pub(crate) fn settle_overflow(&self, added: usize) {
-        self.give_back(Self::OVERFLOW - added);
+        self.memory.give_back(Self::OVERFLOW - added);
     }
 
     /// Sets bytes aside for giving entries new names of these lengths. May evict, so no lock may be
@@ -82,15 +66,15 @@ impl<H: Handle> Core<H> {
     pub(crate) fn settle_names(&self, bytes: usize, added: usize, lens: &[usize]) {
         let long = lens.iter().map(|&len| long_name_bytes(len)).sum();
         self.memory.add_long_names(long);
-        self.give_back(bytes - added - long);
+        self.memory.give_back(bytes - added - long);
     }
 
     /// Gives back a slot that was not needed after all.
     pub(crate) fn cancel(&self, id: Id, name_len: usize) {
         let long = long_name_bytes(name_len);
         self.memory.drop_long_names(long);
-        self.give_back(Self::OVERFLOW + long);
-        self.put_free(self.put_rounds(&[id]));
+        self.memory.give_back(Self::OVERFLOW + long);
+        self.put_free(&[id]);
     }
 
     /// One more than the highest number ever given to a slot.
@@ -128,7 +112,7 @@ impl<H: Handle> Core<H> {
     /// nothing to evict, and the budget is passed by what is held (G5).
     fn reserve(&self, bytes: usize) {
         while !self.memory.take(bytes) {
-            if self.drain() || self.reclaim() > 0 {
+            if self.reclaim() > 0 {
                 continue;
             }
             // Evicting more than is wanted would not help while a walk on another thread delays the
@@ -157,7 +141,6 @@ impl<H: Handle> Core<H> {
     /// Evicts until no more than `bytes` are used, as soon as walks in progress let go of what is
     /// evicted; tells whether that much could be evicted.
     pub(crate) fn shrink_to(&self, bytes: usize) -> bool {
-        self.drain();
         let fits = loop {
             if self.memory.used().saturating_sub(self.waiting() * Self::ENTRY) <= bytes {
                 break true;
@@ -166,18 +149,8 @@ impl<H: Handle> Core<H> {
                 break false;
             }
         };
-        self.drain();
         self.reclaim();
         fits
-    }
-
-    /// Takes what threads keep for themselves. Returns whether budget was freed by it.
-    fn drain(&self) -> bool {
-        let Drained { free, retired, bytes } = self.drain_magazines();
-        self.memory.give_back(bytes);
-        self.put_free(&free);
-        self.retire_all(retired);
-        bytes > 0 || !free.is_empty()
     }
 
     /// How many things wait for their grace period.
@@ -188,12 +161,7 @@ impl<H: Handle> Core<H> {
     /// Reuses an unlinked slot after a grace period. Returns whether it is time to look for one.
     #[must_use]
     pub(crate) fn retire(&self, id: Id) -> bool {
-        let many = self.put_retired(id);
-        !many.is_empty() && self.retire_all(many)
-    }
-
-    fn retire_all(&self, ids: Vec<Id>) -> bool {
-        self.wait_for_grace(ids.into_iter().map(Retired::Entry))
+        self.wait_for_grace(std::iter::once(Retired::Entry(id)))
     }
 
     /// Frees a name that walks may be reading.
@@ -265,83 +233,9 @@ impl<H: Handle> Core<H> {
             if let Some(name) = name {
                 let bytes = long_name_bytes(name.len());
                 self.memory.drop_long_names(bytes);
-                self.give_back(bytes);
+                self.memory.give_back(bytes);
             }
         }
-        self.put_free(self.put_rounds(&ids));
-    }
-
-    /// How many slots a magazine of this cache may have; none in a cache so small that it would
-    /// show.
-    pub(crate) fn rounds(capacity: usize) -> u32 {
-        u32::try_from(capacity / SHARE).unwrap_or(ROUNDS).min(ROUNDS)
-    }
-
-    #[inline]
-    fn magazine(&self) -> Option<&Magazine> {
-        (self.memory.rounds > 0).then(|| &self.epoch.thread_slot().magazine)
-    }
-
-    /// A free slot and `bytes` of budget, if the thread has both.
-    #[inline]
-    pub(crate) fn take_round(&self, bytes: usize) -> Option<Id> {
-        let take = |magazine: &Magazine| {
-            let may = magazine.free.len() > 0 && (magazine.spend(bytes) || self.memory.take(bytes));
-            may.then(|| magazine.free.pop(&self.dentries)).flatten()
-        };
-        self.magazine()?.with(take)?
-    }
-
-    /// Keeps free slots for the thread's next insertions. Returns those for which there is no room.
-    pub(crate) fn put_rounds<'i>(&self, ids: &'i [Id]) -> &'i [Id] {
-        let put = |magazine: &Magazine| {
-            let room = (self.memory.rounds - magazine.free.len().min(self.memory.rounds)) as usize;
-            let (kept, rest) = ids.split_at(room.min(ids.len()));
-            kept.iter().for_each(|&id| magazine.free.push(&self.dentries, id));
-            rest
-        };
-        self.magazine().and_then(|magazine| magazine.with(put)).unwrap_or(ids)
-    }
-
-    /// Gives bytes of the budget back.
-    #[inline]
-    pub(crate) fn give_back(&self, bytes: usize) {
-        let kept =
-            bytes == 0 || self.magazine().is_some_and(|own| own.with(|own| own.earn(bytes)).unwrap_or(false));
-        if !kept {
-            self.memory.give_back(bytes);
-        }
-    }
-
-    /// Keeps a slot that was retired. Returns all of them once there are many.
-    pub(crate) fn put_retired(&self, id: Id) -> Vec<Id> {
-        let put = |magazine: &Magazine| {
-            magazine.retired.push(&self.dentries, id);
-            let is_full = magazine.retired.len() >= self.memory.rounds;
-            if is_full { magazine.retired.take_all(&self.dentries) } else { Vec::new() }
-        };
-        self.magazine().and_then(|magazine| magazine.with(put)).unwrap_or_else(|| vec![id])
-    }
-
-    /// Empties the magazines of all threads, but for those in use at this moment.
-    pub(crate) fn drain_magazines(&self) -> Drained {
-        let mut drained = Drained::default();
-        for slot in self.epoch.thread_slots().filter(|_| self.memory.rounds > 0) {
-            slot.magazine.with(|magazine| {
-                drained.free.extend(magazine.free.take_all(&self.dentries));
-                drained.retired.extend(magazine.retired.take_all(&self.dentries));
-                drained.bytes += magazine.credit.swap(0, Ordering::Relaxed);
-            });
-        }
-        drained
-    }
-
-    /// Free slots and bytes in all magazines.
-    pub(crate) fn in_magazines(&self) -> (usize, usize) {
-        let own = self
-            .epoch
-            .thread_slots()
-            .map(|slot| (slot.magazine.free.len() as usize, slot.magazine.credit.load(Ordering::Relaxed)));
-        own.fold((0, 0), |(slots, bytes), own| (slots + own.0, bytes + own.1))
+        self.put_free(&ids);
     }
 }

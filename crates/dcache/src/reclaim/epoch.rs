@@ -34,7 +34,6 @@
 use crate::counters::Counters;
 use crate::lookup::path_cache::HitRate;
 use crate::lookup::trials::Trials;
-use crate::reclaim::magazine::Magazine;
 use crate::sync::{AtomicU64, Ordering, Padded, fence, thread_number};
 use crate::table::chunks::{Chunks, Zeroed};
 use std::marker::PhantomData;
@@ -50,7 +49,6 @@ pub(crate) struct ThreadSlot {
     pub(crate) counters: Counters,
     pub(crate) trials: Trials,
     pub(crate) hit_rate: HitRate,
-    pub(crate) magazine: Magazine,
 }
 
 // SAFETY: atomics of zero bytes are zero; nothing in a slot needs to be dropped.

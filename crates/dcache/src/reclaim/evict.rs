@@ -42,8 +42,7 @@ impl<H: Handle> Core<H> {
     /// What is in use, without what is only set aside.
     pub(crate) fn bytes_in_use(&self) -> usize {
         let to_come = lock(&self.clock).bytes_to_come() + self.paths.bytes_to_come();
-        let (slots, bytes) = self.in_magazines();
-        self.memory.used().saturating_sub(to_come + slots * Self::ENTRY + bytes)
+        self.memory.used().saturating_sub(to_come)
     }
 
     /// Evicts some [`BATCH`] entries; 0 means that nothing can be evicted.

@@ -2,5 +2,4 @@ pub(crate) mod allocate;
 pub(crate) mod clock;
 pub(crate) mod epoch;
 pub(crate) mod evict;
-pub(crate) mod magazine;
 pub(crate) mod pool;

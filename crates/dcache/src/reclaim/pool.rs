@@ -67,15 +67,13 @@ pub(crate) struct Memory {
     pub(crate) negatives: AtomicUsize,
     /// [immutable] Retired things worth a look for a grace period.
     pub(crate) limbo: usize,
-    /// [immutable] The most slots in a magazine.
-    pub(crate) rounds: u32,
     /// Held entries have driven `used` over the budget.
     pub(crate) over: AtomicBool,
 }
 
 impl Memory {
-    /// A budget of which `fixed` bytes are gone from the start, and magazines of `rounds` slots.
-    pub(crate) fn new(budget: usize, fixed: usize, rounds: u32) -> Self {
+    /// A budget of which `fixed` bytes are gone from the start.
+    pub(crate) fn new(budget: usize, fixed: usize) -> Self {
         let limbo = (budget / TYPICAL / LIMBO_SHARE).clamp(LIMBO_MIN, LIMBO_MAX);
         Memory {
             stock: Stock {
@@ -94,7 +92,6 @@ impl Memory {
             long_names: AtomicUsize::new(0),
             negatives: AtomicUsize::new(0),
             limbo,
-            rounds,
             over: AtomicBool::new(false),
         }
     }
@@ -177,7 +174,9 @@ impl Memory {
     }
 
     pub(crate) fn give_back(&self, bytes: usize) {
-        self.stock.used.fetch_sub(bytes, Ordering::Relaxed);
+        if bytes > 0 {
+            self.stock.used.fetch_sub(bytes, Ordering::Relaxed);
+        }
     }
 
     /// Whether the cache outgrew its budget and was not trimmed since.
