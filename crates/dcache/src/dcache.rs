@@ -373,10 +373,11 @@ impl<H: Handle> Dcache<H> {
         self.core.prune_below(dir.raw_id())
     }
 
-    /// Evicts until no more than `bytes` are used, or nothing more can be evicted. The budget stays
-    /// what it is.
+    /// Evicts until no more than `bytes` are [used](crate::MemoryStats::used), or nothing more can
+    /// be evicted. The budget stays what it is. Slots are kept for later entries; only long names
+    /// and handles return their memory.
     pub fn shrink_to(&self, bytes: usize) {
-        self.core.shrink_to(bytes);
+        self.core.shrink_to(bytes.saturating_add(self.core.bytes_to_come()));
     }
 
     /// Sets another [budget](crate::Builder::memory) and evicts what is over it. The parts that are

@@ -130,5 +130,6 @@ pub use builder::Builder;
 pub use dcache::Completion;
 pub use dentry_ref::{Dcache, DentryRef, OwnedDentry};
 pub use ends::{Stopped, Walk};
+pub use reclaim::heap::release_free_heap;
 pub use stats::{MemoryStats, Stats};
 pub use types::{Child, DentryId, Fill, Handle, Kind, PrefetchMode, Reason, Seen, WalkOptions};

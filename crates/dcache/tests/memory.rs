@@ -132,6 +132,19 @@ fn pruning_takes_leaves_first_and_shrinking_reaches_its_goal() {
 }
 
 #[test]
+fn shrinking_a_cache_that_is_far_below_its_budget_keeps_what_fits() {
+    let cache = Dcache::builder().build(Child::directory(0_u64));
+    let root = cache.root();
+    for i in 0..5000 {
+        cache.create(&root, &name(i), Child::other(i as u64));
+    }
+    let used = cache.stats().memory.used;
+    cache.shrink_to(used / 4 * 3);
+    let kept = cache.stats().entries;
+    assert!((2500..5000).contains(&kept), "{kept} of 5000 names are left");
+}
+
+#[test]
 fn every_handle_is_dropped_exactly_once() {
     let handle = Arc::new(());
     let cache = Dcache::builder().memory(BUDGET).build(Child::directory(handle.clone()));

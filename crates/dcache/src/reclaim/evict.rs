@@ -41,8 +41,13 @@ impl<H: Handle> Core<H> {
 
     /// What is in use, without what is only set aside.
     pub(crate) fn bytes_in_use(&self) -> usize {
-        let to_come = lock(&self.clock).bytes_to_come() + self.paths.bytes_to_come();
-        self.memory.used().saturating_sub(to_come)
+        self.memory.used().saturating_sub(self.bytes_to_come())
+    }
+
+    /// Bytes that `used` counts already for the rings and the path cache, and that they do not take
+    /// yet.
+    pub(crate) fn bytes_to_come(&self) -> usize {
+        lock(&self.clock).bytes_to_come() + self.paths.bytes_to_come()
     }
 
     /// Evicts some [`BATCH`] entries; 0 means that nothing can be evicted.
