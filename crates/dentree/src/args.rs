@@ -364,7 +364,17 @@ fn parse_uuid(text: &str) -> Result<[u8; 16], String> {
     }
 }
 
+/// What help and man pages of the mount and the server say of memory.
+macro_rules! memory_pressure {
+    () => {
+        "While memory is short (pressure stall information of the cgroup or of the machine), cached names and inodes shrink \
+         to three quarters each time; --stats tells. $MEMORY_PRESSURE_WATCH names another pressure file or a FIFO, \
+         /dev/null none."
+    };
+}
+
 #[derive(Debug, Args)]
+#[command(long_about = concat!("Mount an image, until Ctrl-C or umount\n\n", memory_pressure!()))]
 pub(crate) struct MountArgs {
     /// The image
     #[arg(value_hint = ValueHint::FilePath)]
@@ -395,9 +405,12 @@ pub(crate) struct UmountArgs {
 
 #[derive(Debug, Args)]
 #[command(
-    long_about = "Serve the files of an image to browsers, until Ctrl-C\n\nWhoever can connect may read \
-                  everything in the image, whatever its permissions say; so only this machine can, unless \
-                  --listen says otherwise. Each request is told on standard output in the common log format."
+    long_about = concat!(
+        "Serve the files of an image to browsers, until Ctrl-C\n\nWhoever can connect may read \
+         everything in the image, whatever its permissions say; so only this machine can, unless \
+         --listen says otherwise. Each request is told on standard output in the common log format.\n\n",
+        memory_pressure!()
+    )
 )]
 pub(crate) struct ServeArgs {
     /// The image

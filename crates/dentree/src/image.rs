@@ -8,6 +8,7 @@ use crate::interrupt::interruptible;
 use crate::mounts;
 use crate::output::escape;
 use crate::path::join;
+use crate::pressure::Figures;
 use crate::report::{self, Problem, Report, Status};
 use dentree_blockdev::{Access, BlockDevice, Choice, FileDevice, Holder, MeteredDevice, locate};
 use dentree_ext4::{Ext4, Notice, Options};
@@ -39,6 +40,8 @@ pub(crate) struct Image {
     access: Access,
     pub(crate) vfs: Arc<Vfs<Ext4>>,
     pub(crate) device: Arc<MeteredDevice>,
+    /// What memory pressure did to its caches.
+    pub(crate) shrinks: Arc<Figures>,
 }
 
 impl Image {
@@ -64,7 +67,8 @@ impl Image {
             Vfs::with_budgets(fs, Budgets::default())
         };
         let vfs = open(Arc::new(part)).map_err(|error| Problem::inside(label(), &error))?;
-        Ok(Image { name: file.to_owned(), file: identity(file), access, vfs: Arc::new(vfs), device })
+        let shrinks = Arc::default();
+        Ok(Image { name: file.to_owned(), file: identity(file), access, vfs: Arc::new(vfs), device, shrinks })
     }
 
     /// Writes and commits all that was changed, and marks the file system as cleanly unmounted. Nothing can be changed behind this.
@@ -391,7 +395,8 @@ impl Image {
         let device = Arc::new(MeteredDevice::new(disk));
         let fs = Ext4::open(device.clone(), Options::default())?;
         let vfs = Arc::new(Vfs::with_budgets(fs, Budgets::default())?);
-        Ok(Image { name: "image".into(), file: None, access: Access::ReadOnly, vfs, device })
+        let shrinks = Arc::default();
+        Ok(Image { name: "image".into(), file: None, access: Access::ReadOnly, vfs, device, shrinks })
     }
 }
 

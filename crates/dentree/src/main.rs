@@ -13,6 +13,7 @@ mod local;
 mod mounts;
 mod output;
 mod path;
+mod pressure;
 mod report;
 mod tree;
 

@@ -1,4 +1,4 @@
-//! What the system's mount table says of FUSE mounts.
+//! The system's mount table: FUSE mounts, and where cgroup v2 is.
 
 use std::ffi::OsString;
 use std::fs;
@@ -6,19 +6,19 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// A mount that a program serves.
+/// A line of the table.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct FuseMount {
+pub(crate) struct Mount {
     point: PathBuf,
-    /// `fuse.` and the name of the program, as a rule.
+    /// The type of the file system: of a FUSE mount `fuse.` and the program's name, as a rule.
     pub(crate) kind: String,
-    /// The image, as a rule.
+    /// The device: of a FUSE mount the image, as a rule.
     pub(crate) source: PathBuf,
     pub(crate) read_only: bool,
 }
 
 /// The mount at `point`, an absolute path without links.
-pub(crate) fn at(point: &Path) -> Option<FuseMount> {
+pub(crate) fn at(point: &Path) -> Option<Mount> {
     // The last one covers those before it.
     table().into_iter().rfind(|mount| mount.point == point)
 }
@@ -30,20 +30,32 @@ pub(crate) fn has(path: &Path) -> bool {
     table().iter().any(|mount| !mount.read_only && wanted.is_some() && identity(&mount.source) == wanted)
 }
 
-fn table() -> Vec<FuseMount> {
-    let table = fs::read("/proc/self/mountinfo").unwrap_or_default();
-    table.split(|&byte| byte == b'\n').filter_map(parse).collect()
+fn table() -> Vec<Mount> {
+    lines().filter_map(|(_, mount)| mount.kind.starts_with("fuse.").then_some(mount)).collect()
 }
 
-/// A line as `36 35 0:40 / /mnt rw,nosuid shared:1 - fuse.dentree /disk.img rw,user_id=0`, where it is of a FUSE mount.
-fn parse(line: &[u8]) -> Option<FuseMount> {
+/// Where cgroup v2 is mounted, and which of its directories is there.
+pub(crate) fn cgroup2() -> Option<(PathBuf, OsString)> {
+    lines().find(|(_, mount)| mount.kind == "cgroup2").map(|(root, mount)| (mount.point, root))
+}
+
+fn lines() -> impl Iterator<Item = (OsString, Mount)> {
+    let table = fs::read("/proc/self/mountinfo").unwrap_or_default();
+    let lines: Vec<_> = table.split(|&byte| byte == b'\n').filter_map(parse).collect();
+    lines.into_iter()
+}
+
+/// The root and the mount of a line such as
+/// `36 35 0:40 / /mnt rw,nosuid shared:1 - fuse.dentree /disk.img rw,user_id=0`.
+fn parse(line: &[u8]) -> Option<(OsString, Mount)> {
     let mut fields = line.split(|&byte| byte == b' ');
-    let point = unescape(fields.nth(4)?).into();
+    let root = unescape(fields.nth(3)?);
+    let point = unescape(fields.next()?).into();
     let mut behind = fields.skip_while(|field| *field != b"-").skip(1);
     let kind = str::from_utf8(behind.next()?).ok()?.to_owned();
     let source = unescape(behind.next()?).into();
     let read_only = behind.next()?.split(|&byte| byte == b',').any(|option| option == b"ro");
-    kind.starts_with("fuse.").then_some(FuseMount { point, kind, source, read_only })
+    Some((root, Mount { point, kind, source, read_only }))
 }
 
 /// Blanks and backslashes stand in the table as `\` and three octal digits.
@@ -76,14 +88,15 @@ mod tests {
     fn a_line_of_the_table_says_where_from_what_and_how() {
         let line =
             br"36 35 0:40 / /mnt/a\040b\134c rw,nosuid shared:1 - fuse.dentree /disk\0401.img ro,user_id=0";
-        let expected = FuseMount {
+        let expected = Mount {
             point: r"/mnt/a b\c".into(),
             kind: "fuse.dentree".into(),
             source: "/disk 1.img".into(),
             read_only: true,
         };
-        assert_eq!(parse(line), Some(expected));
-        assert_eq!(parse(b"28 1 8:1 / / rw - ext4 /dev/sda1 rw"), None);
+        assert_eq!(parse(line), Some(("/".into(), expected)));
+        let (root, mount) = parse(b"28 1 0:26 /pod /c rw - cgroup2 cgroup2 rw").unwrap();
+        assert_eq!((root.to_str(), mount.kind.as_str(), mount.read_only), (Some("/pod"), "cgroup2", false));
         assert_eq!(parse(b""), None);
     }
 }

@@ -447,3 +447,36 @@ fn interrupted_before_it_was_ready_a_background_mount_does_not_stay() {
     assert!(!ended.success());
     assert!(!is_mount_point(&place));
 }
+
+#[test]
+fn memory_pressure_shrinks_the_caches_of_a_mount() {
+    const NAMES: u32 = 600;
+    if !mountable() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let image = image_of(&dir, "-t ext4", |tree| {
+        (0..NAMES).for_each(|n| fs::write(tree.join(n.to_string()), "x").unwrap());
+    });
+    let fifo = dir.path().join("pressure");
+    shell(dir.path(), "mkfifo pressure");
+    let mut events = File::options().read(true).write(true).open(&fifo).unwrap();
+    let place = Place(dir.path().join("mnt"));
+    fs::create_dir(&place.0).unwrap();
+    let mut command = dentree();
+    command.args(["mount", "--stats"]).args([&image, &place.0]).env("MEMORY_PRESSURE_WATCH", &fifo);
+    let mut mounted = Mounted::start(command, &place.0);
+    let all_are_there = || (0..NAMES).all(|n| mounted.path().join(n.to_string()).exists());
+    assert!(all_are_there());
+    events.write_all(b"x").unwrap();
+    assert!(all_are_there());
+    // An event that came before the end counts.
+    mounted.signal(Signal::INT);
+    assert!(mounted.wait().success());
+    let told = mounted.told();
+    let line = told.lines().find_map(|line| line.trim().strip_prefix("pressure  ")).expect(&told);
+    let expected = format!("shrunk 1 times, by {}; ", fifo.display());
+    let dropped = line.strip_prefix(&expected).and_then(|rest| rest.split(' ').next());
+    let dropped: u32 = dropped.unwrap_or_else(|| panic!("{line}")).parse().unwrap();
+    assert!(dropped > 0, "{told}");
+}

@@ -16,12 +16,18 @@ const LARGE: u32 = 24 << 20;
 
 /// A folder with `disk.img`, made of what lies in `tree` beside it.
 fn image() -> TempDir {
+    image_with(|_| ())
+}
+
+/// As [`image`], with what `fill` adds to the tree.
+fn image_with(fill: impl FnOnce(&Path)) -> TempDir {
     let dir = tempfile::tempdir().unwrap();
     let tree = dir.path().join("tree");
     fs::create_dir_all(tree.join("etc")).unwrap();
     fs::write(tree.join("etc/hosts"), "127.0.0.1 localhost\n").unwrap();
     let content: Vec<u8> = (0..LARGE / 4).flat_map(u32::to_le_bytes).collect();
     fs::write(tree.join("large.bin"), content).unwrap();
+    fill(&tree);
     let made = Command::new("mke2fs")
         .env("PATH", format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default()))
         .args(["-q", "-F", "-t", "ext4", "-d"])
@@ -45,15 +51,19 @@ struct Serving {
 
 impl Serving {
     fn new(image: &Path) -> Self {
+        Self::with(image, |_| ())
+    }
+
+    /// As [`new`](Self::new), with what `change` does to the command.
+    fn with(image: &Path, change: impl FnOnce(&mut Command)) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let log = dir.path().join("access.log");
-        let mut child = Command::new(env!("CARGO_BIN_EXE_dentree"))
+        let mut command = Command::new(env!("CARGO_BIN_EXE_dentree"));
+        command
             .args(["serve", "--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0", "--access-log"])
-            .args([&log, image])
-            .stdin(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
+            .args([&log, image]);
+        change(&mut command);
+        let mut child = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let mut stderr = BufReader::new(child.stderr.take().unwrap());
         let mut address = || {
             let mut line = String::new();
@@ -76,6 +86,16 @@ impl Serving {
             status.is_some()
         });
         status.unwrap()
+    }
+
+    /// What `--stats` says of memory pressure, once the server has ended.
+    fn pressure(&mut self) -> String {
+        self.signal(Signal::TERM);
+        assert!(self.wait().success());
+        let mut text = String::new();
+        self.stderr.read_to_string(&mut text).unwrap();
+        let line = text.lines().find_map(|line| line.trim().strip_prefix("pressure  "));
+        line.unwrap_or_else(|| panic!("no line in {text}")).to_owned()
     }
 
     fn descriptors(&self) -> usize {
@@ -147,6 +167,51 @@ fn files_of_an_image_arrive_as_they_were_put_in() {
         assert!(requests.contains(&expected), "{expected} in {requests:?}");
     }
     assert_eq!(requests.len(), 3, "every request was written before the end");
+}
+
+#[test]
+fn memory_pressure_shrinks_the_caches_of_a_server() {
+    const NAMES: u32 = 600;
+    let dir = image_with(|tree| {
+        (0..NAMES).for_each(|n| fs::write(tree.join(format!("etc/{n}")), "x").unwrap());
+    });
+    let image = dir.path().join("disk.img");
+    let fifo = dir.path().join("pressure");
+    assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    let mut events = File::options().read(true).write(true).open(&fifo).unwrap();
+    let mut serving = Serving::with(&image, |command| {
+        command.arg("--stats").env("MEMORY_PRESSURE_WATCH", &fifo);
+    });
+    for n in 0..NAMES {
+        assert_eq!(serving.get(&format!("/etc/{n}")), b"x");
+    }
+    let names = serving.figure("dentree_names_entries");
+    assert!(names >= NAMES.into(), "{names}");
+    events.write_all(b"x").unwrap();
+    wait_until("shrunk", || serving.figure("dentree_pressure_shrinks_total") == 1);
+    let dropped = serving.figure("dentree_pressure_names_total");
+    assert!(dropped > 0 && dropped < names, "{dropped} of {names} names");
+    events.write_all(b"xyz").unwrap();
+    wait_until("shrunk again", || serving.figure("dentree_pressure_shrinks_total") == 2);
+    assert_eq!(serving.get("/etc/hosts").len(), 20);
+    let dropped = serving.figure("dentree_pressure_names_total");
+    let expected = format!("shrunk 2 times, by {}; {dropped} names and ", fifo.display());
+    let told = serving.pressure();
+    assert!(told.starts_with(&expected) && told.contains("; last cause: "), "{told}");
+}
+
+#[test]
+fn a_server_that_cannot_watch_memory_pressure_says_why() {
+    let dir = image();
+    for (file, expected) in
+        [("/dev/null", "turned off by $MEMORY_PRESSURE_WATCH"), ("/no", "/no: No such file")]
+    {
+        let mut serving = Serving::with(&dir.path().join("disk.img"), |command| {
+            command.arg("--stats").env("MEMORY_PRESSURE_WATCH", file);
+        });
+        let told = serving.pressure();
+        assert!(told.starts_with(&format!("shrunk 0 times, not watched: {expected}")), "{told}");
+    }
 }
 
 #[test]

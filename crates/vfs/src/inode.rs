@@ -532,6 +532,18 @@ impl<F: FileSystem> InodeCache<F> {
         self.cache.peek(&ino).is_some()
     }
 
+    /// Evicts until about `percent` of the bytes in use are left, in steps of a 256th of the budget.
+    /// The budget stays what it is.
+    pub(crate) fn shrink(&self, percent: u64) {
+        let budget = self.cache.capacity();
+        // In 256ths of the budget, and one at least: the cache scales its list of evicted numbers
+        // by the quotient, and rounds it down each time.
+        let step = (budget / 256).max(1);
+        let kept = (self.cache.weight() * percent / 100 / step).max(1) * step;
+        self.cache.set_capacity(kept);
+        self.cache.set_capacity(budget);
+    }
+
     pub(crate) fn stats(&self) -> InodeCacheStats {
         InodeCacheStats {
             cached: self.cache.len() as u64,

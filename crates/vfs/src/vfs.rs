@@ -215,6 +215,15 @@ impl<F: FileSystem> Vfs<F> {
         self.fs().trim(bytes, least)
     }
 
+    /// Evicts until names and inodes take about `percent` of the memory that they take now, and
+    /// returns free pages of the heap to the system. What is held stays; the budgets stay.
+    pub fn shrink(&self, percent: u8) {
+        let kept = self.names.stats().memory.used / 100 * usize::from(percent);
+        self.names.shrink_to(kept);
+        self.inodes.shrink(percent.into());
+        dentree_dcache::release_free_heap();
+    }
+
     /// The caches' figures.
     pub fn stats(&self) -> Stats {
         Stats { names: self.names.stats(), inodes: self.inodes.stats() }

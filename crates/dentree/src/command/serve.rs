@@ -3,6 +3,7 @@
 use crate::args::ServeArgs;
 use crate::image::{Image, Session};
 use crate::output::escape;
+use crate::pressure;
 use crate::report::{self, Problem, Status, Stop};
 use dentree_http::{Access, Figure, Handle, Log, Options, Server};
 use dentree_vfs::Error;
@@ -53,7 +54,9 @@ pub(super) fn run(session: &Session, args: &ServeArgs) -> Result<(), Stop> {
     let listening = signals.handle();
     let handle = server.handle();
     thread::spawn(move || stop_on(signals, &handle));
+    let pressure = pressure::Watch::start(image.vfs.clone(), image.shrinks.clone());
     let cut = server.serve();
+    drop(pressure);
     listening.close();
     if cut > 0 {
         let message = format!("{cut} connections were cut off");
@@ -106,11 +109,13 @@ fn connections() -> usize {
     }
 }
 
-/// What device and block cache did, and the log.
+/// What device, block cache, memory pressure and the log did.
 fn figures(image: Arc<Image>, dropped: Arc<AtomicU64>) -> Box<dyn Fn() -> Vec<Figure> + Send + Sync> {
     Box::new(move || {
         let device = image.device.counts();
         let blocks = image.vfs.fs().buffer_stats();
+        let shrinks = image.shrinks.get();
+        let (shrunk, dropped_names) = shrinks.map_or((0, 0), |shrinks| (shrinks.count, shrinks.names));
         vec![
             Figure::counter("dentree_device_reads_total", "Reads of the device.", device.total_reads()),
             Figure::counter(
@@ -128,6 +133,16 @@ fn figures(image: Arc<Image>, dropped: Arc<AtomicU64>) -> Box<dyn Fn() -> Vec<Fi
                 "dentree_blocks_memory_bytes",
                 "What cached metadata blocks weigh.",
                 blocks.resident_bytes,
+            ),
+            Figure::counter(
+                "dentree_pressure_shrinks_total",
+                "Times that memory pressure shrank the caches.",
+                shrunk,
+            ),
+            Figure::counter(
+                "dentree_pressure_names_total",
+                "Names that memory pressure dropped.",
+                dropped_names,
             ),
             Figure::counter(
                 "dentree_log_dropped_total",

@@ -2,6 +2,7 @@
 
 use crate::image::{Image, Session};
 use crate::output::human;
+use crate::pressure::Shrinks;
 use crate::report;
 use dentree_blockdev::DeviceCounts;
 use dentree_vfs::{Fallback, NameStats};
@@ -10,7 +11,8 @@ use dentree_vfs::{Fallback, NameStats};
 pub(crate) fn print(session: &Session) {
     for image in session.images() {
         report::say(format_args!("{}", image.at(b"")));
-        for (what, figures) in figures(&image) {
+        let pressure = image.shrinks.get().map(|shrinks| ("pressure", pressure(&shrinks)));
+        for (what, figures) in figures(&image).into_iter().chain(pressure) {
             report::say(format_args!("{what:>12}  {figures}"));
         }
     }
@@ -74,6 +76,17 @@ fn fallbacks(names: &NameStats) -> String {
     let shown: Vec<String> =
         counted.filter(|(count, _)| *count > 0).map(|(count, word)| format!("{count} {word}")).collect();
     if shown.is_empty() { "none".into() } else { shown.join(", ") }
+}
+
+/// What memory pressure did; only mounts and servers listen for it.
+fn pressure(shrinks: &Shrinks) -> String {
+    let source = match &shrinks.source {
+        Ok(path) => format!("by {}", path.display()),
+        Err(why) => format!("not watched: {why}"),
+    };
+    let Shrinks { count, names, inodes, .. } = shrinks;
+    let last = shrinks.last.map(|cause| format!("; last cause: {cause}")).unwrap_or_default();
+    format!("shrunk {count} times, {source}; {names} names and {inodes} inodes dropped{last}")
 }
 
 fn device(counts: &DeviceCounts) -> String {

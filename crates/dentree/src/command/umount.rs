@@ -4,7 +4,7 @@
 //! is still in memory. That program is the one that has the image locked.
 
 use crate::args::UmountArgs;
-use crate::mounts::{self, FuseMount};
+use crate::mounts::{self, Mount};
 use crate::output::escape;
 use crate::report::{self, Problem, Status, Stop};
 use dentree_blockdev::{Holder, writer_of};
@@ -42,7 +42,7 @@ pub(super) fn run(args: &UmountArgs) -> Result<(), Stop> {
 }
 
 /// The process that serves a mount for writing.
-fn server(mount: &FuseMount) -> Option<(Holder, OwnedFd)> {
+fn server(mount: &Mount) -> Option<(Holder, OwnedFd)> {
     let holder = writer_of(&mount.source).filter(|_| !mount.read_only)?;
     let Holder::Process { pid, .. } = &holder else { return None };
     let pid = i32::try_from(*pid).ok().and_then(Pid::from_raw)?;

@@ -10,6 +10,7 @@ mod write_back;
 use crate::args::MountArgs;
 use crate::image::{Image, Session};
 use crate::output::escape;
+use crate::pressure;
 use crate::report::{self, Problem, Status, Stop};
 use dentree_blockdev::Access;
 use dentree_fuse::{Handle, MountError};
@@ -61,7 +62,9 @@ pub(super) fn run(session: &Session, args: &MountArgs) -> Result<(), Stop> {
     }
     let writes = wishes.access == Access::ReadWrite;
     let write_back = writes.then(|| WriteBack::start(image.clone()));
+    let pressure = pressure::Watch::start(image.vfs.clone(), image.shrinks.clone());
     let served = mounted.serve();
+    drop(pressure);
     drop(write_back);
     listening.close();
     Ok(served.map_err(local)?)

@@ -1,0 +1,308 @@
+//! Shrinks an image's caches while the machine or the process's cgroup is short of memory.
+//!
+//! One thread sleeps in poll(2) until the kernel's pressure stall information (PSI; kernel
+//! documentation, `accounting/psi.rst`) fires: tasks have waited for memory during 15% of two
+//! seconds. Each time, names and inodes shrink to [`KEPT_PERCENT`] of the memory that they take.
+//!
+//! The source of events is the first of these that can be opened:
+//! 1. `$MEMORY_PRESSURE_WATCH`, which systemd sets (<https://systemd.io/MEMORY_PRESSURE>): a
+//!    pressure file, or a FIFO in which any byte is an event. `/dev/null` turns this off.
+//! 2. `memory.pressure` of the process's cgroup v2.
+//! 3. `/proc/pressure/memory`.
+//!
+//! PSI decides, not the cgroup's limit: the page cache fills a cgroup up to its limit without harm.
+//! The limit only tells the cause, see [`cause`].
+//!
+//! Known limits: inodes and names of more than 32 bytes return to the system, as far as whole pages
+//! of the heap become free; slots of the name cache are kept for later names. Inodes that the
+//! kernel knows stay until it forgets them, and the block cache keeps its budget.
+
+use crate::mounts;
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use dentree_ext4::Ext4;
+use dentree_vfs::Vfs;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::OFlags;
+use rustix::io::retry_on_intr;
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::fs::{self, File};
+use std::io::{self, PipeReader, PipeWriter, Read, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+
+/// What a shrink leaves of the memory that names and inodes take.
+pub(crate) const KEPT_PERCENT: u8 = 75;
+/// Stall and window in microseconds. Without privilege the window must be a multiple of two seconds.
+/// The newline is needed: the kernel drops the last byte.
+const TRIGGER: &[u8] = b"some 300000 2000000\n";
+const OF_THE_MACHINE: &str = "/proc/pressure/memory";
+
+/// Why the caches were shrunk.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Cause {
+    /// Tasks waited for memory.
+    Stalls,
+    /// So did they in a cgroup that had `used` bytes of its `limit`.
+    Limit { used: u64, limit: u64 },
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Cause::Stalls => f.write_str("tasks waited for memory"),
+            Cause::Limit { used, limit } => write!(f, "the cgroup had {used} of {limit} bytes"),
+        }
+    }
+}
+
+/// What the watch of one image listens to, and has done.
+#[derive(Clone, Debug)]
+pub(crate) struct Shrinks {
+    /// The file that events come from, or why there are none.
+    pub(crate) source: Result<PathBuf, String>,
+    pub(crate) count: u64,
+    pub(crate) names: u64,
+    pub(crate) inodes: u64,
+    pub(crate) last: Option<Cause>,
+}
+
+/// The figures of a watch; `None` where none was started.
+#[derive(Default)]
+pub(crate) struct Figures(Mutex<Option<Shrinks>>);
+
+impl Figures {
+    pub(crate) fn get(&self) -> Option<Shrinks> {
+        self.lock().clone()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Shrinks>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn begin(&self, source: Result<PathBuf, String>) {
+        *self.lock() = Some(Shrinks { source, count: 0, names: 0, inodes: 0, last: None });
+    }
+
+    fn update(&self, change: impl FnOnce(&mut Shrinks)) {
+        self.lock().as_mut().map(change);
+    }
+}
+
+/// Listens for memory pressure until it is dropped.
+pub(crate) struct Watch(Option<(PipeWriter, JoinHandle<()>)>);
+
+impl Watch {
+    /// Starts the thread. Where there is no source of events, [`Shrinks::source`] says why.
+    pub(crate) fn start(vfs: Arc<Vfs<Ext4>>, figures: Arc<Figures>) -> Watch {
+        let started = Source::open().and_then(|source| {
+            figures.begin(Ok(source.path.clone()));
+            let (stopped, stop) = io::pipe().map_err(|error| error.to_string())?;
+            let counted = figures.clone();
+            let listen = move || source.listen(&stopped, &vfs, &counted);
+            let thread = thread::Builder::new().name("pressure".into()).spawn(listen);
+            Ok((stop, thread.map_err(|error| error.to_string())?))
+        });
+        Watch(started.map_err(|why| figures.begin(Err(why))).ok())
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        if let Some((stop, thread)) = self.0.take() {
+            drop(stop);
+            // Where it panicked there is nothing left to do.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// An open file that poll(2) reports events of.
+struct Source {
+    path: PathBuf,
+    file: File,
+    /// A FIFO has bytes to read; a pressure file has a trigger that fires.
+    is_fifo: bool,
+}
+
+impl Source {
+    fn open() -> Result<Source, String> {
+        if let Some(path) = env::var_os("MEMORY_PRESSURE_WATCH").filter(|path| !path.is_empty()) {
+            return Source::asked_for(path.into());
+        }
+        let own = Cgroup::own().map(|cgroup| cgroup.dir.join("memory.pressure"));
+        own.and_then(|path| Source::pressure(path, TRIGGER).ok())
+            .map_or_else(|| Source::pressure(OF_THE_MACHINE.into(), TRIGGER), Ok)
+    }
+
+    /// By systemd's protocol.
+    fn asked_for(path: PathBuf) -> Result<Source, String> {
+        if path == Path::new("/dev/null") {
+            return Err("turned off by $MEMORY_PRESSURE_WATCH".to_owned());
+        }
+        let kind = fs::metadata(&path).map_err(|error| message(&path, &error))?.file_type();
+        if kind.is_fifo() {
+            // For writing too: a FIFO that nothing writes to reports its end for ever.
+            let file = open(&path)?;
+            return Ok(Source { path, file, is_fifo: true });
+        }
+        let trigger = env::var_os("MEMORY_PRESSURE_WRITE")
+            .map_or(Ok(TRIGGER.to_vec()), |text| BASE64_STANDARD.decode(text.as_encoded_bytes()));
+        let trigger = trigger.map_err(|error| format!("$MEMORY_PRESSURE_WRITE: {error}"))?;
+        Source::pressure(path, &trigger)
+    }
+
+    /// A pressure file, with a trigger that ends as it is closed.
+    fn pressure(path: PathBuf, trigger: &[u8]) -> Result<Source, String> {
+        let mut file = open(&path)?;
+        file.write_all(trigger).map_err(|error| message(&path, &error))?;
+        Ok(Source { path, file, is_fifo: false })
+    }
+
+    /// Shrinks the caches at each event until `stopped` has no writer.
+    fn listen(mut self, stopped: &PipeReader, vfs: &Vfs<Ext4>, figures: &Figures) {
+        let wanted = if self.is_fifo { PollFlags::IN } else { PollFlags::PRI };
+        loop {
+            let mut fds = [PollFd::new(&self.file, wanted), PollFd::new(stopped, PollFlags::IN)];
+            if let Err(error) = retry_on_intr(|| poll(&mut fds, None)) {
+                return self.give_up(figures, &error.into());
+            }
+            let [event, end] = fds.map(|fd| fd.revents());
+            if event.intersects(PollFlags::ERR | PollFlags::NVAL) {
+                return self.give_up(figures, &io::Error::other("its cgroup is gone"));
+            }
+            // Before the end is looked at, so that an event which came before it counts.
+            if event.intersects(wanted) {
+                if self.is_fifo {
+                    let _ = self.file.read(&mut [0; 4096]);
+                }
+                shrink(vfs, figures);
+            }
+            if !end.is_empty() {
+                return;
+            }
+        }
+    }
+
+    fn give_up(&self, figures: &Figures, why: &io::Error) {
+        figures.update(|shrinks| shrinks.source = Err(message(&self.path, why)));
+    }
+}
+
+fn open(path: &Path) -> Result<File, String> {
+    let nonblocking = OFlags::NONBLOCK.bits().cast_signed();
+    let opened = File::options().read(true).write(true).custom_flags(nonblocking).open(path);
+    opened.map_err(|error| message(path, &error))
+}
+
+fn message(path: &Path, error: &io::Error) -> String {
+    format!("{}: {error}", path.display())
+}
+
+fn shrink(vfs: &Vfs<Ext4>, figures: &Figures) {
+    let limits = Cgroup::own().map(|cgroup| cgroup.limits()).unwrap_or_default();
+    let before = vfs.stats();
+    vfs.shrink(KEPT_PERCENT);
+    let after = vfs.stats();
+    figures.update(|shrinks| {
+        shrinks.count += 1;
+        shrinks.names += after.names.evicted - before.names.evicted;
+        shrinks.inodes += before.inodes.cached.saturating_sub(after.inodes.cached);
+        shrinks.last = Some(cause(&limits));
+    });
+}
+
+/// `memory.current`, `memory.high` and `memory.max` of one cgroup, as they are read.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+struct Limits {
+    current: String,
+    high: String,
+    max: String,
+}
+
+/// Why tasks waited: the first cgroup that has all but a sixteenth of its limit, if any does.
+fn cause(limits: &[Limits]) -> Cause {
+    // `max` means that there is no limit.
+    let number = |text: &str| text.trim().parse::<u64>().ok();
+    let at_limit = |cgroup: &Limits| {
+        let used = number(&cgroup.current)?;
+        let limit = [&cgroup.high, &cgroup.max].into_iter().filter_map(|text| number(text)).min()?;
+        (used >= limit - limit / 16).then_some(Cause::Limit { used, limit })
+    };
+    limits.iter().find_map(at_limit).unwrap_or(Cause::Stalls)
+}
+
+/// The process's cgroup v2.
+#[derive(PartialEq, Eq, Debug)]
+struct Cgroup {
+    dir: PathBuf,
+    /// Where the hierarchy is mounted.
+    top: PathBuf,
+}
+
+impl Cgroup {
+    fn own() -> Option<Cgroup> {
+        Cgroup::new(&fs::read("/proc/self/cgroup").ok()?, mounts::cgroup2()?)
+    }
+
+    /// The cgroup that a text as in `/proc/self/cgroup` names, below a mount of `root`.
+    fn new(cgroups: &[u8], (top, root): (PathBuf, OsString)) -> Option<Cgroup> {
+        let path = cgroups.split(|&byte| byte == b'\n').find_map(|line| line.strip_prefix(b"0::"))?;
+        let path = Path::new(OsStr::from_bytes(path)).strip_prefix(root).ok()?;
+        let dir = top.join(path);
+        Some(Cgroup { dir, top })
+    }
+
+    /// The limits of this cgroup and of those above it.
+    fn limits(&self) -> Vec<Limits> {
+        let here = self.dir.ancestors().take_while(|dir| dir.starts_with(&self.top));
+        let limits = here.map(|dir| {
+            let [current, high, max] = ["memory.current", "memory.high", "memory.max"]
+                .map(|name| fs::read_to_string(dir.join(name)).unwrap_or_default());
+            Limits { current, high, max }
+        });
+        limits.collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn limits(current: &str, high: &str, max: &str) -> Limits {
+        Limits { current: current.into(), high: high.into(), max: max.into() }
+    }
+
+    #[test]
+    fn the_cause_is_the_nearest_cgroup_at_its_limit() {
+        let of = |all: &[Limits]| cause(all);
+        assert_eq!(of(&[]), Cause::Stalls);
+        assert_eq!(of(&[limits("", "", "")]), Cause::Stalls);
+        assert_eq!(of(&[limits("9000\n", "max\n", "max\n")]), Cause::Stalls);
+        assert_eq!(of(&[limits("1499\n", "max\n", "1600\n")]), Cause::Stalls);
+        assert_eq!(of(&[limits("1500\n", "max\n", "1600\n")]), Cause::Limit { used: 1500, limit: 1600 });
+        let both = limits("1500", "1600", "2000");
+        assert_eq!(of(std::slice::from_ref(&both)), Cause::Limit { used: 1500, limit: 1600 });
+        assert_eq!(of(&[limits("10", "max", "1600"), both]), Cause::Limit { used: 1500, limit: 1600 });
+        assert_eq!(of(&[limits("0", "max", "0")]), Cause::Limit { used: 0, limit: 0 });
+    }
+
+    #[test]
+    fn a_process_finds_its_cgroup_below_the_mount() {
+        let found = |root: &str, text: &str| {
+            let cgroup = Cgroup::new(text.as_bytes(), ("/sys/fs/cgroup".into(), root.into()))?;
+            Some(cgroup.dir.to_str()?.trim_end_matches('/').to_owned())
+        };
+        let some = |path: &str| Some(path.to_owned());
+        assert_eq!(found("/", "0::/user.slice/x\n"), some("/sys/fs/cgroup/user.slice/x"));
+        assert_eq!(found("/", "4:memory:/a\n0::/\n"), some("/sys/fs/cgroup"));
+        assert_eq!(found("/pod/a", "0::/pod/a/b\n"), some("/sys/fs/cgroup/b"));
+        assert_eq!(found("/pod/a", "0::/other\n"), None);
+        assert_eq!(found("/", "4:memory:/a\n"), None);
+    }
+}
