@@ -170,7 +170,7 @@ pub(crate) struct TreeArgs {
 /// Paths from a file, with the options of tar(1).
 #[derive(Debug, Args)]
 pub(crate) struct ListedArgs {
-    /// Take the paths below IMAGE:PATH from FILE, one a line; `-` is standard input
+    /// Take paths from FILE, one a line, below the one thing that is named; `-` is standard input
     #[arg(short = 'T', long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) files_from: Option<PathBuf>,
     /// Paths in FILE end with a NUL byte instead of a newline
@@ -249,7 +249,10 @@ pub(crate) struct CatArgs {
                   in them are copied as links. A SOURCE that is a link is followed, unless -a keeps it. A new file gets its name only \
                   when it is complete; one that is there is written to, as by cp(1), and so is a pipe or a device that is TARGET. Below \
                   TARGET no link is followed and nothing but regular files is written to, whatever the names and links in the image say. \
-                  What comes into an image belongs to root, unless -a keeps its owner."
+                  What comes into an image belongs to root, unless -a keeps its owner.\n\nWith --files-from each path of FILE, \
+                  taken below the one SOURCE, is copied to the same path below TARGET, a directory, once. Directories above it are \
+                  made like those of SOURCE; a path that is a directory is made without what is in it, as by rsync(1). A path \
+                  with `..` is refused."
 )]
 pub(crate) struct CpArgs {
     /// What to copy
@@ -258,6 +261,8 @@ pub(crate) struct CpArgs {
     /// Where to: into it where it is a directory, else under this name
     #[arg(value_hint = ValueHint::AnyPath)]
     pub(crate) target: OsString,
+    #[command(flatten)]
+    pub(crate) listed: ListedArgs,
     /// Keep all: owners, exact modes and times, extended attributes, hard links, and a SOURCE that is a link
     #[arg(short, long)]
     pub(crate) archive: bool,
@@ -292,6 +297,8 @@ pub(crate) struct ChecksumArgs {
     /// A tree in an image, or a local directory
     #[arg(value_name = "IMAGE:PATH|DIRECTORY", value_hint = ValueHint::AnyPath)]
     pub(crate) tree: OsString,
+    #[command(flatten)]
+    pub(crate) listed: ListedArgs,
 }
 
 #[derive(Debug, Args)]

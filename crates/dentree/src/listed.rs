@@ -4,7 +4,7 @@ use crate::args::ListedArgs;
 use crate::image::{Location, Node, Session, WHO};
 use crate::report::{Problem, Status, Stop};
 use dentree_vfs::{LastLink, WalkOptions};
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 use std::path::Path;
@@ -12,8 +12,8 @@ use std::path::Path;
 /// Paths that are looked up together.
 const BATCH: usize = 256;
 
-/// Calls `each` with what the arguments name, or with what the file of paths names below the one argument. Paths of which
-/// nothing is there are reported and left out.
+/// Calls `each` with what the arguments name, or with what the file of paths names below the one
+/// argument. Paths at which nothing is are reported and left out.
 pub(crate) fn walk(
     session: &Session,
     arguments: &[OsString],
@@ -24,54 +24,85 @@ pub(crate) fn walk(
     let Some(file) = &listed.files_from else {
         return session.walk_each(arguments, options).into_iter().try_for_each(|(at, node)| each(at, node));
     };
-    let [argument] = arguments else {
-        return Err(Problem::usage("--files-from", "takes one IMAGE:PATH, which its paths are below").into());
-    };
-    let base = session.locate(argument)?;
-    let to_directory = WalkOptions { last_link: LastLink::Follow, directory: true, ..options };
-    let dir = base.walk(to_directory)?;
-    let mut paths = Paths { lines: open(file)?, end: if listed.null { 0 } else { b'\n' } };
-    loop {
-        let batch = paths.batch().map_err(|why| unreadable(file, &why))?;
-        if batch.is_empty() {
-            return Ok(());
+    let base = Base::new(session, only(arguments, "IMAGE:PATH")?, options)?;
+    let mut paths = Paths::open(file, listed.null)?;
+    while let Some(batch) = paths.batch()? {
+        for (path, node) in base.walk(&batch) {
+            each(base.at.below(path), node)?;
         }
-        let vfs = &base.image.vfs;
-        for (path, found) in batch.iter().zip(vfs.walk_many(WHO, &dir, &batch, options)) {
-            let at = base.below(path);
-            match found {
-                Ok(node) => each(at, node)?,
-                Err(error) => session.report.problem(&at.problem(&error)),
+    }
+    Ok(())
+}
+
+/// The one argument that the paths of a file are below.
+pub(crate) fn only<'a>(arguments: &'a [OsString], kind: &str) -> Result<&'a OsStr, Problem> {
+    match arguments {
+        [argument] => Ok(argument),
+        _ => Err(Problem::usage("--files-from", format!("takes one {kind}, which its paths are below"))),
+    }
+}
+
+/// The directory of an image that the paths of a file are below.
+pub(crate) struct Base<'s> {
+    session: &'s Session,
+    pub(crate) at: Location,
+    pub(crate) dir: Node,
+    options: WalkOptions,
+}
+
+impl<'s> Base<'s> {
+    pub(crate) fn new(session: &'s Session, argument: &OsStr, options: WalkOptions) -> Result<Self, Problem> {
+        let at = session.locate(argument)?;
+        let to_directory = WalkOptions { last_link: LastLink::Follow, directory: true, ..options };
+        let dir = at.walk(to_directory)?;
+        Ok(Base { session, at, dir, options })
+    }
+
+    /// The paths at which something is, and what. The others are reported.
+    pub(crate) fn walk<'p>(&self, batch: &'p [Vec<u8>]) -> Vec<(&'p [u8], Node)> {
+        let found = self.at.image.vfs.walk_many(WHO, &self.dir, batch, self.options);
+        let found = batch.iter().zip(found).filter_map(|(path, found)| match found {
+            Ok(node) => Some((&path[..], node)),
+            Err(error) => {
+                self.session.report.problem(&self.at.below(path).problem(&error));
+                None
             }
-        }
+        });
+        found.collect()
     }
 }
 
-fn open(file: &Path) -> Result<Box<dyn BufRead>, Problem> {
-    if file.as_os_str() == "-" {
-        return Ok(Box::new(io::stdin().lock()));
-    }
-    let opened = File::open(file).map_err(|why| unreadable(file, &why))?;
-    Ok(Box::new(BufReader::new(opened)))
+/// The components of a listed path, without `.` and doubled slashes.
+pub(crate) fn components(path: &[u8]) -> Vec<&[u8]> {
+    path.split(|&byte| byte == b'/').filter(|name| !name.is_empty() && *name != b".").collect()
 }
 
-fn unreadable(file: &Path, why: &io::Error) -> Problem {
-    Problem::new(file.display().to_string(), Status::Failed, format!("cannot be read: {why}"))
-}
-
-/// Paths that end with a byte. Empty ones are left out, and slashes before a path have no meaning.
-struct Paths {
+/// Paths of a file, each ended by a byte. Empty ones are left out, and slashes before a path have no
+/// meaning.
+pub(crate) struct Paths<'a> {
     lines: Box<dyn BufRead>,
     end: u8,
+    file: &'a Path,
 }
 
-impl Paths {
-    /// The next paths; none at the end.
-    fn batch(&mut self) -> io::Result<Vec<Vec<u8>>> {
+impl<'a> Paths<'a> {
+    /// `-` is standard input; with `null` paths end with a NUL byte.
+    pub(crate) fn open(file: &'a Path, null: bool) -> Result<Self, Problem> {
+        let lines: Box<dyn BufRead> = if file.as_os_str() == "-" {
+            Box::new(io::stdin().lock())
+        } else {
+            Box::new(BufReader::new(File::open(file).map_err(|why| unreadable(file, &why))?))
+        };
+        Ok(Paths { lines, end: if null { 0 } else { b'\n' }, file })
+    }
+
+    /// The next paths; `None` at the end.
+    pub(crate) fn batch(&mut self) -> Result<Option<Vec<Vec<u8>>>, Problem> {
         let mut batch = Vec::with_capacity(BATCH);
         while batch.len() < BATCH {
             let mut line = Vec::new();
-            if self.lines.read_until(self.end, &mut line)? == 0 {
+            let len = self.lines.read_until(self.end, &mut line);
+            if len.map_err(|why| unreadable(self.file, &why))? == 0 {
                 break;
             }
             line.pop_if(|last| *last == self.end);
@@ -80,8 +111,12 @@ impl Paths {
                 batch.push(path.to_vec());
             }
         }
-        Ok(batch)
+        Ok(Some(batch).filter(|batch| !batch.is_empty()))
     }
+}
+
+fn unreadable(file: &Path, why: &io::Error) -> Problem {
+    Problem::new(file.display().to_string(), Status::Failed, format!("cannot be read: {why}"))
 }
 
 #[cfg(test)]
@@ -90,14 +125,18 @@ mod tests {
 
     #[test]
     fn paths_come_in_batches_whole_and_without_the_slashes_before_them() {
-        let all = |text: &'static [u8], end| {
-            let mut paths = Paths { lines: Box::new(text), end };
-            paths.batch().unwrap()
-        };
+        let paths = |text: &'static [u8], end| Paths { lines: Box::new(text), end, file: Path::new("") };
+        let all = |text, end| paths(text, end).batch().unwrap().unwrap_or_default();
         assert_eq!(all(b"/a\n\nb/c \n//d", b'\n'), [&b"a"[..], b"b/c ", b"d"]);
         assert_eq!(all(b"a\nb\0/\0c", 0), [&b"a\nb"[..], b"c"]);
-        let many: &'static [u8] = b"x\n".repeat(BATCH + 1).leak();
-        let mut paths = Paths { lines: Box::new(many), end: b'\n' };
-        assert_eq!([(); 3].map(|()| paths.batch().unwrap().len()), [BATCH, 1, 0]);
+        let mut many = paths(b"x\n".repeat(BATCH + 1).leak(), b'\n');
+        assert_eq!([(); 3].map(|()| many.batch().unwrap().map(|b| b.len())), [Some(BATCH), Some(1), None]);
+    }
+
+    #[test]
+    fn components_have_neither_dots_nor_doubled_slashes() {
+        assert_eq!(components(b"./a//b/./c/"), [b"a", b"b", b"c"]);
+        assert_eq!(components(b"../a"), [&b".."[..], b"a"]);
+        assert!(components(b"./").is_empty());
     }
 }

@@ -21,5 +21,8 @@ lengths as 8 bytes, little-endian
   content  BLAKE3 of a regular file's blocks of 4096 bytes that are not all zeros, each behind its offset as 8 bytes, \
 little-endian; the last may be shorter. So holes cost nothing, and how a file is allocated does not matter.
 
+With --files-from there is a line for each path of FILE, in its order; nothing below a directory is \
+printed unless it is listed too.
+
 A field that could not be read is ! and the reason is on standard error. A local directory is best read as root, who \
 alone sees trusted and security attributes. Directories of other file systems that are mounted below are included.";

@@ -5,7 +5,7 @@ use super::{Facts, Source};
 use crate::report::{Problem, Report};
 use crate::tree::{Entry, Listing};
 use dentree_vfs::{FileType, Ino, Timestamp};
-use rustix::fs::{AtFlags, Dir, Mode, OFlags, SeekFrom, Stat};
+use rustix::fs::{AtFlags, Dir, Mode, OFlags, ResolveFlags, SeekFrom, Stat};
 use rustix::io::Errno;
 use std::ffi::OsStr;
 use std::fs::File;
@@ -65,6 +65,28 @@ impl<'a> Local<'a> {
             Ok(LocalFile { stat, kind: FileType::Directory, parent: None, name: Vec::new(), fd: Some(fd) })
         };
         open().map_err(|error| Problem::local(self.base.as_os_str().as_bytes(), &error))
+    }
+
+    /// The file at a path such as `./a/b` below `root`. Links on the way lead where they would with `root` as `/`, as in
+    /// an image; a link at the end is not followed.
+    pub(super) fn listed(&self, root: &LocalFile, path: &[u8]) -> Option<LocalFile> {
+        let at = path.iter().rposition(|&byte| byte == b'/').map_or(path.len(), |slash| slash);
+        let (above, name) = match path.get(at + 1..) {
+            Some(name) if name != b".." => (&path[..at], Some(name)),
+            _ => (path, None),
+        };
+        let open = || -> io::Result<Arc<LocalFile>> {
+            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            let fd = rustix::fs::openat2(root.fd()?, above, flags, Mode::empty(), ResolveFlags::IN_ROOT)?;
+            let stat = rustix::fs::fstat(&fd)?;
+            let kind = FileType::Directory;
+            Ok(Arc::new(LocalFile { stat, kind, parent: None, name: Vec::new(), fd: Some(fd) }))
+        };
+        let dir = self.or_report(path, open())?;
+        match name {
+            Some(name) => self.open(&dir, Entry { name, ino: Ino(0), kind: None }, path),
+            None => Arc::into_inner(dir),
+        }
     }
 
     fn or_report<T>(&self, path: &[u8], result: io::Result<T>) -> Option<T> {

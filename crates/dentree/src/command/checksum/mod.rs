@@ -8,12 +8,13 @@ mod local;
 use crate::args::ChecksumArgs;
 use crate::fanout::{self, Emit, Order};
 use crate::image::Session;
+use crate::listed::{Base, Paths, components};
 use crate::output::attributes::epoch;
 use crate::output::{Output, escape};
 use crate::path::join_into;
 use crate::report::Stop;
 use crate::tree::{Entry, Listing, Step, in_path_order, parts};
-use dentree_vfs::{FileType, Timestamp};
+use dentree_vfs::{FileType, Timestamp, WalkOptions};
 use std::fmt::Write as _;
 use std::io::Write;
 use std::ops::{ControlFlow, Range};
@@ -52,26 +53,46 @@ struct Facts {
 
 pub(crate) fn run(session: &Session, args: &ChecksumArgs) -> Result<(), Stop> {
     let directory = Path::new(&args.tree);
+    let list = args.listed.files_from.as_deref().map(|file| Paths::open(file, args.listed.null));
+    let list = list.transpose()?;
     if directory.is_dir() {
         fanout::raise_file_limit();
         let source = local::Local::new(&session.report, directory);
         let root = source.root()?;
-        print(&source, root)
-    } else {
-        let at = session.locate(&args.tree)?;
-        let root = at.walk(dentree_vfs::WalkOptions::FOLLOW)?;
-        print(&image::InImage::new(&session.report, &at), root)
+        let Some(mut list) = list else { return print(&source, vec![Job::Root(Arc::new(root))]) };
+        while let Some(batch) = list.batch()? {
+            let found = batch.iter().map(|path| label(path));
+            let found = found.filter_map(|path| Some(Job::Listed(source.listed(&root, &path)?, path)));
+            print(&source, found.collect())?;
+        }
+        return Ok(());
     }
+    let Some(mut list) = list else {
+        let at = session.locate(&args.tree)?;
+        let root = at.walk(WalkOptions::FOLLOW)?;
+        return print(&image::InImage::new(&session.report, &at), vec![Job::Root(Arc::new(root))]);
+    };
+    let base = Base::new(session, &args.tree, WalkOptions::KEEP_LINK)?;
+    let source = image::InImage::new(&session.report, &base.at);
+    while let Some(batch) = list.batch()? {
+        let found = base.walk(&batch).into_iter().map(|(path, node)| Job::Listed(node, label(path)));
+        print(&source, found.collect())?;
+    }
+    Ok(())
 }
 
-fn print<S: Source>(source: &S, root: S::File) -> Result<(), Stop> {
+/// A listed path as lines have it.
+fn label(path: &[u8]) -> Vec<u8> {
+    [&[&b"."[..]], &components(path)[..]].concat().join(&b'/')
+}
+
+fn print<S: Source>(source: &S, jobs: Vec<Job<S::File>>) -> Result<(), Stop> {
     let mut out = Output::new();
     let mut written = Ok(());
-    let roots = vec![Job::Root(Arc::new(root))];
     fanout::run(
         fanout::threads(),
         Order::Stable,
-        roots,
+        jobs,
         |job, emit| work(source, job, emit),
         |lines: Vec<u8>| {
             written = out.write_all(&lines);
@@ -84,6 +105,8 @@ fn print<S: Source>(source: &S, root: S::File) -> Result<(), Stop> {
 
 enum Job<F> {
     Root(Arc<F>),
+    /// A file with its path, without what is in it.
+    Listed(F, Vec<u8>),
     /// What is inside directory `name` of `parent`.
     Inside {
         parent: Arc<F>,
@@ -109,6 +132,7 @@ fn work<S: Source>(source: &S, job: Job<S::File>, emit: &mut Emit<'_, Job<S::Fil
                 directory(source, root, b".", emit);
             }
         }
+        Job::Listed(file, path) => emit.put(line(source, &file, &path).into_bytes()),
         Job::Inside { parent, listing, index, path } => {
             if let Some(dir) = source.open(&parent, listing.get(index), &path) {
                 directory(source, Arc::new(dir), &path, emit);

@@ -31,18 +31,7 @@ pub(super) fn run(session: &Session, args: &CpArgs) -> Result<(), Stop> {
     }
     let progress = Progress::new();
     let keeper = Keeper::new(args.archive);
-    let mut copy = Copy {
-        session,
-        image: &target.image,
-        archive: args.archive,
-        remove: args.remove_destination,
-        made: HashSet::new(),
-        keeper: &keeper,
-        progress: &progress,
-        links: HashMap::new(),
-        left: Vec::new(),
-        is_full: false,
-    };
+    let mut copy = Copy::new(session, args, &target.image, (&keeper, &progress));
     for source in &args.sources {
         if let Err(problem) = copy.source(Path::new(source), &target, directory.as_ref()) {
             session.report.problem(&problem);
@@ -58,12 +47,12 @@ pub(super) fn run(session: &Session, args: &CpArgs) -> Result<(), Stop> {
 }
 
 /// What was found on this machine, and where it is to be in the image.
-struct Found {
-    local: PathBuf,
-    metadata: Metadata,
-    path: Vec<u8>,
+pub(super) struct Found {
+    pub(super) local: PathBuf,
+    pub(super) metadata: Metadata,
+    pub(super) path: Vec<u8>,
     /// The user named it, and what it is to be called.
-    named: bool,
+    pub(super) named: bool,
 }
 
 /// What is still to be done, the next one last.
@@ -74,10 +63,10 @@ enum Step {
     Attributes { node: Node, found: Found },
 }
 
-struct Copy<'a> {
+pub(super) struct Copy<'a> {
     session: &'a Session,
     image: &'a Image,
-    archive: bool,
+    pub(super) archive: bool,
     /// What is there is replaced, and never written through.
     remove: bool,
     /// Names that operands were copied to.
@@ -109,7 +98,33 @@ impl From<Error> for Failed {
     }
 }
 
-impl Copy<'_> {
+impl<'a> Copy<'a> {
+    pub(super) fn new(
+        session: &'a Session,
+        args: &CpArgs,
+        image: &'a Image,
+        (keeper, progress): (&'a Keeper, &'a Progress),
+    ) -> Self {
+        Copy {
+            session,
+            image,
+            archive: args.archive,
+            remove: args.remove_destination,
+            made: HashSet::new(),
+            keeper,
+            progress,
+            links: HashMap::new(),
+            left: Vec::new(),
+            is_full: false,
+        }
+    }
+
+    /// What is at `local`. A link is followed, unless links are kept.
+    pub(super) fn metadata(&self, local: &Path) -> Result<Metadata, Problem> {
+        let metadata = if self.archive { fs::symlink_metadata(local) } else { fs::metadata(local) };
+        metadata.map_err(|error| local_problem(local, &error))
+    }
+
     /// Begins with what the user named: into `directory`, if `target` is one, or under the name of the target.
     fn source(&mut self, source: &Path, target: &Location, directory: Option<&Node>) -> Result<(), Problem> {
         let bytes = source.as_os_str().as_bytes();
@@ -118,8 +133,7 @@ impl Copy<'_> {
             .split(|&byte| byte == b'/')
             .rfind(|name| !name.is_empty())
             .filter(|name| is_plain_name(name));
-        let metadata = if self.archive { fs::symlink_metadata(source) } else { fs::metadata(source) };
-        let metadata = metadata.map_err(|error| local_problem(source, &error))?;
+        let metadata = self.metadata(source)?;
         let found = |path| Found { local: source.to_owned(), metadata: metadata.clone(), path, named: true };
         match (directory, name) {
             (Some(directory), Some(name)) => {
@@ -145,7 +159,7 @@ impl Copy<'_> {
     }
 
     /// Whether nothing more is to be made.
-    fn is_cut_short(&self) -> bool {
+    pub(super) fn is_cut_short(&self) -> bool {
         self.is_full || self.session.is_interrupted()
     }
 
@@ -159,17 +173,20 @@ impl Copy<'_> {
                     Ok((node, made)) => self.contents(node, made, found),
                     Err(error) => self.failed(&found, Failed::Image(error)),
                 },
-                Step::Attributes { node, found } => {
-                    if let Err(error) = self.keep(&node, &found) {
-                        self.failed(&found, error);
-                    }
-                }
+                Step::Attributes { node, found } => self.attributes(&node, &found),
             }
         }
     }
 
+    /// Gives a directory whose entries have been made what was found.
+    pub(super) fn attributes(&mut self, node: &Node, found: &Found) {
+        if let Err(error) = self.keep(node, found) {
+            self.failed(found, error);
+        }
+    }
+
     /// The directory `name`, and whether it was made.
-    fn directory(&self, parent: &Node, name: &[u8]) -> Result<(Node, bool), Error> {
+    pub(super) fn directory(&self, parent: &Node, name: &[u8]) -> Result<(Node, bool), Error> {
         let vfs = &self.image.vfs;
         match vfs.make(WHO, parent, name, NewKind::Directory, 0o700) {
             Ok(node) => Ok((node, true)),
@@ -216,7 +233,7 @@ impl Copy<'_> {
     }
 
     /// Makes anything but a directory, which is left for later.
-    fn entry(&mut self, dir: &Node, name: Vec<u8>, found: Found) {
+    pub(super) fn entry(&mut self, dir: &Node, name: Vec<u8>, found: Found) {
         if found.metadata.is_dir() {
             self.left.push(Step::Directory { parent: dir.clone(), name, found });
             return;
@@ -234,13 +251,10 @@ impl Copy<'_> {
 
     fn failed(&mut self, found: &Found, why: Failed) {
         match why {
-            Failed::Image(Error::NoSpace) => {
-                self.is_full = true;
-                let hint = "nothing more is copied; what was complete before is in the image";
-                let problem = self.image.problem(&found.path, &Error::NoSpace).with_hint(hint);
+            Failed::Image(error) => {
+                let problem = self.image_problem(&found.path, &error);
                 self.session.report.problem(&problem);
             }
-            Failed::Image(error) => self.session.report.problem(&self.image.problem(&found.path, &error)),
             Failed::Local(error) => self.session.report.problem(&local_problem(&found.local, &error)),
             Failed::Refused(why) => {
                 let problem = Problem::new(self.image.at(&found.path), Status::Failed, why);
@@ -248,6 +262,16 @@ impl Copy<'_> {
             }
             Failed::Interrupted => {}
         }
+    }
+
+    /// What went wrong in the image; where it has no room for more, nothing more is copied.
+    pub(super) fn image_problem(&mut self, path: &[u8], error: &Error) -> Problem {
+        let problem = self.image.problem(path, error);
+        if !matches!(error, Error::NoSpace) {
+            return problem;
+        }
+        self.is_full = true;
+        problem.with_hint("nothing more is copied; what was complete before is in the image")
     }
 
     fn file(&mut self, dir: &Node, name: &[u8], found: &Found) -> Result<(), Failed> {

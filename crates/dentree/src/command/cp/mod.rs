@@ -1,26 +1,34 @@
 //! `dentree cp`: between an image and the file system of this machine, whichever way the image stands.
 
 mod into;
+mod into_listed;
 mod keep;
 mod out;
+mod out_listed;
 mod place;
 
 use crate::args::CpArgs;
 use crate::image::{Session, names_image};
 use crate::output::human;
-use crate::report::{Problem, Stop};
+use crate::report::{Problem, Status, Stop};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 pub(crate) fn run(session: &Session, args: &CpArgs) -> Result<(), Stop> {
     let images = args.sources.iter().filter(|source| names_image(source)).count();
     match (images == args.sources.len(), images > 0, names_image(&args.target)) {
-        (true, _, false) => out::run(session, args),
-        (_, false, true) => into::run(session, args),
+        (true, _, false) => match &args.listed.files_from {
+            Some(file) => out_listed::run(session, args, file),
+            None => out::run(session, args),
+        },
+        (_, false, true) => match &args.listed.files_from {
+            Some(file) => into_listed::run(session, args, file),
+            None => into::run(session, args),
+        },
         (_, false, false) => {
             let message = "neither side is in an image: write IMAGE:PATH, or IMAGE:/ for all of it";
             Err(Problem::usage("cp", message).into())
@@ -43,6 +51,17 @@ const IN_THE_WAY: &str = "something that is no regular file is in the way; --rem
 const CUT_SHORT: &str = "interrupted: it holds a part of what it was to hold";
 /// Two operands have one name: the second is no reason to write to what the first has made, nor through it.
 const JUST_MADE: &str = "not copied over what this command has just made";
+
+const LEADS_OUT: &str = "not copied: a listed path may not contain `..`";
+
+/// Fails where the copy was interrupted.
+fn told_interrupted(interrupted: &AtomicBool) -> Result<(), Stop> {
+    if interrupted.load(Ordering::Relaxed) {
+        let message = "interrupted; the new files that have their names are complete";
+        return Err(Problem::new("cp", Status::Failed, message).into());
+    }
+    Ok(())
+}
 
 fn local_problem(path: &Path, error: &io::Error) -> Problem {
     Problem::local(path.as_os_str().as_bytes(), error)

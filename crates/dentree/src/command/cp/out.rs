@@ -6,7 +6,7 @@
 
 use super::keep::{Keeper, Loss};
 use super::place::{Destination, Place, Rules, Target, is_plain_name};
-use super::{CUT_SHORT, JUST_MADE, Progress, local_problem};
+use super::{CUT_SHORT, JUST_MADE, Progress, local_problem, told_interrupted};
 use crate::args::CpArgs;
 use crate::draft::Existing;
 use crate::fanout::{self, Emit, Order};
@@ -60,16 +60,7 @@ pub(super) fn run(session: &Session, args: &CpArgs) -> Result<(), Stop> {
             continue;
         }
         let top = Arc::new(Place::top(top).map_err(|error| local_problem(top, &error))?);
-        let copy = Copy {
-            tree: Tree::new(&at.image, &session.report),
-            archive: args.archive,
-            remove: args.remove_destination,
-            keeper: &keeper,
-            top: top.clone(),
-            links: Mutex::default(),
-            interrupted: &interrupted,
-            progress: &progress,
-        };
+        let copy = Copy::new(&at.image, session, args, top.clone(), (&keeper, &interrupted, &progress));
         let job = copy.start(top, name, node, &at.path);
         let work = |job, emit: &mut Emit<'_, Job, ()>| {
             if !copy.stopped() {
@@ -80,11 +71,7 @@ pub(super) fn run(session: &Session, args: &CpArgs) -> Result<(), Stop> {
     }
     progress.bar.finish_and_clear();
     keeper.tell(&session.report);
-    if interrupted.load(Ordering::Relaxed) {
-        let message = "interrupted; the new files that have their names are complete";
-        return Err(Problem::new("cp", Status::Failed, message).into());
-    }
-    Ok(())
+    told_interrupted(&interrupted)
 }
 
 /// The directory that a new name is made in, and the name.
@@ -116,7 +103,7 @@ enum Job {
 /// Where an inode's first name was made; `None` until then. Locked while it is being made.
 type FirstName = Arc<Mutex<Option<Vec<Vec<u8>>>>>;
 
-struct Copy<'a> {
+pub(super) struct Copy<'a> {
     tree: Tree<'a>,
     archive: bool,
     /// What is there is replaced, and never written through.
@@ -129,7 +116,26 @@ struct Copy<'a> {
     progress: &'a Progress,
 }
 
-impl Copy<'_> {
+impl<'a> Copy<'a> {
+    pub(super) fn new(
+        image: &'a Image,
+        session: &'a Session,
+        args: &CpArgs,
+        top: Arc<Place>,
+        (keeper, interrupted, progress): (&'a Keeper, &'a AtomicBool, &'a Progress),
+    ) -> Self {
+        Copy {
+            tree: Tree::new(image, &session.report),
+            archive: args.archive,
+            remove: args.remove_destination,
+            keeper,
+            top,
+            links: Mutex::default(),
+            interrupted,
+            progress,
+        }
+    }
+
     fn start(&self, into: Arc<Place>, name: &[u8], node: &Node, path: &[u8]) -> Job {
         let (node, path) = (node.clone(), path.to_vec());
         if name.is_empty() {
@@ -139,7 +145,7 @@ impl Copy<'_> {
         }
     }
 
-    fn stopped(&self) -> bool {
+    pub(super) fn stopped(&self) -> bool {
         self.interrupted.load(Ordering::Relaxed)
     }
 
@@ -147,7 +153,7 @@ impl Copy<'_> {
         self.tree.image
     }
 
-    fn report(&self) -> &Report {
+    pub(super) fn report(&self) -> &Report {
         self.tree.report
     }
 
@@ -237,7 +243,7 @@ impl Copy<'_> {
     }
 
     /// Makes anything but a directory, under a name that the user gave or one of the image's.
-    fn entry(&self, into: &Place, name: &[u8], named: bool, node: &Node, path: &[u8]) {
+    pub(super) fn entry(&self, into: &Place, name: &[u8], named: bool, node: &Node, path: &[u8]) {
         let linked = self.archive && node.attr().nlink > 1;
         let copied = if linked {
             let mut links = self.links.lock().unwrap_or_else(PoisonError::into_inner);

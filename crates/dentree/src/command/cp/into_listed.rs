@@ -1,0 +1,110 @@
+//! Into an image: the paths that a file lists.
+
+use super::into::{Copy, Found};
+use super::keep::Keeper;
+use super::place::is_plain_name;
+use super::{LEADS_OUT, Progress, local_problem};
+use crate::args::CpArgs;
+use crate::image::{Location, Node, Session};
+use crate::listed::{Paths, components, only};
+use crate::report::{Problem, Stop};
+use dentree_vfs::{Error, WalkOptions};
+use std::collections::HashSet;
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+pub(super) fn run(session: &Session, args: &CpArgs, file: &Path) -> Result<(), Stop> {
+    let base = Path::new(only(&args.sources, "SOURCE")?);
+    let target = session.locate_to_change(&args.target)?;
+    let top = target.find(WalkOptions::FOLLOW)?.filter(|node| node.is_dir());
+    let top = top.ok_or_else(|| target.problem(&Error::NotADirectory))?;
+    let mut paths = Paths::open(file, args.listed.null)?;
+    let (progress, keeper) = (Progress::new(), Keeper::new(args.archive));
+    let copy = Copy::new(session, args, &target.image, (&keeper, &progress));
+    let last = (Vec::new(), top.clone());
+    let mut listed = Listed { copy, base, target: &target, top, last, directories: Vec::new() };
+    let mut copied = HashSet::new();
+    while let Some(batch) = paths.batch()? {
+        for path in &batch {
+            if listed.copy.is_cut_short() {
+                break;
+            }
+            let names: Vec<Vec<u8>> = components(path).into_iter().map(<[u8]>::to_vec).collect();
+            if !copied.insert(names.clone()) {
+                continue;
+            }
+            if let Err(problem) = listed.path(&names) {
+                session.report.problem(&problem);
+            }
+        }
+    }
+    for (node, found) in std::mem::take(&mut listed.directories).into_iter().rev() {
+        listed.copy.attributes(&node, &found);
+    }
+    progress.bar.finish_and_clear();
+    keeper.tell(&session.report);
+    Ok(())
+}
+
+struct Listed<'a> {
+    copy: Copy<'a>,
+    base: &'a Path,
+    target: &'a Location,
+    /// The image's directory at `target`.
+    top: Node,
+    /// The directory that the last path was made in: lists have neighbours together.
+    last: (Vec<Vec<u8>>, Node),
+    /// Directories that get their attributes at the end, each behind those above it.
+    directories: Vec<(Node, Found)>,
+}
+
+impl Listed<'_> {
+    /// Copies the path of these names: a directory without what is in it.
+    fn path(&mut self, names: &[Vec<u8>]) -> Result<(), Problem> {
+        let local = self.local(names);
+        if !names.iter().all(|name| is_plain_name(name)) {
+            return Err(local_problem(&local, &io::Error::other(LEADS_OUT)));
+        }
+        let Some((name, above)) = names.split_last() else { return Ok(()) };
+        let metadata = self.copy.metadata(&local)?;
+        if metadata.is_dir() {
+            return self.directory(names, true).map(drop);
+        }
+        let dir = self.directory(above, false)?;
+        let path = self.target.below(&names.join(&b'/')).path;
+        self.copy.entry(&dir, name.clone(), Found { local, metadata, path, named: false });
+        Ok(())
+    }
+
+    fn local(&self, names: &[Vec<u8>]) -> PathBuf {
+        self.base.join(OsStr::from_bytes(&names.join(&b'/')))
+    }
+
+    /// The directory with these names below the target, made with those above it where it is not
+    /// there.
+    fn directory(&mut self, names: &[Vec<u8>], is_listed: bool) -> Result<Node, Problem> {
+        if !is_listed && self.last.0 == names {
+            return Ok(self.last.1.clone());
+        }
+        let mut node = self.top.clone();
+        for depth in 1..=names.len() {
+            let below = &names[..depth];
+            let at = self.target.below(&below.join(&b'/'));
+            let made;
+            (node, made) = match self.copy.directory(&node, &names[depth - 1]) {
+                Ok(found) => found,
+                Err(error) => return Err(self.copy.image_problem(&at.path, &error)),
+            };
+            if made || (is_listed && depth == names.len() && self.copy.archive) {
+                let local = self.local(below);
+                // A link on the way is a directory in the copy.
+                let metadata = local.metadata().map_err(|error| local_problem(&local, &error))?;
+                self.directories.push((node.clone(), Found { local, metadata, path: at.path, named: false }));
+            }
+        }
+        self.last = (names.to_vec(), node.clone());
+        Ok(node)
+    }
+}

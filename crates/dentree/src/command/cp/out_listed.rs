@@ -1,0 +1,160 @@
+//! Out of an image: the paths that a file lists.
+//!
+//! A batch of paths is looked up together. Directories, listed or above a listed path, are made one
+//! after the other, and get their attributes at the end, the deepest first. Other files of a batch
+//! are copied in parallel.
+
+use super::keep::Keeper;
+use super::out::Copy;
+use super::place::{Place, Target, is_plain_name};
+use super::{LEADS_OUT, Progress, local_problem, told_interrupted};
+use crate::args::CpArgs;
+use crate::fanout::{self, Emit, Order};
+use crate::image::{Node, Session, WHO};
+use crate::interrupt::interruptible;
+use crate::listed::{Base, Paths, components, only};
+use crate::path::join;
+use crate::report::{Problem, Stop};
+use dentree_vfs::WalkOptions;
+use std::cmp::Reverse;
+use std::collections::HashSet;
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+pub(super) fn run(session: &Session, args: &CpArgs, file: &Path) -> Result<(), Stop> {
+    let options = if args.archive { WalkOptions::KEEP_LINK } else { WalkOptions::FOLLOW };
+    let base = Base::new(session, only(&args.sources, "SOURCE")?, options)?;
+    let target = Path::new(&args.target);
+    let top = Arc::new(Place::top(target).map_err(|error| local_problem(target, &error))?);
+    let mut paths = Paths::open(file, args.listed.null)?;
+    let interrupted = interruptible("cp")?;
+    fanout::raise_file_limit();
+    let (progress, keeper) = (Progress::new(), Keeper::new(args.archive));
+    let copy = Copy::new(&base.at.image, session, args, top.clone(), (&keeper, &interrupted, &progress));
+    let mut listed =
+        Listed { base: &base, archive: args.archive, copy, top, last: None, directories: Vec::new() };
+    let mut copied = HashSet::new();
+    while let Some(batch) = paths.batch()? {
+        let jobs = base.walk(&batch).into_iter().filter_map(|(path, node)| {
+            let names: Vec<Vec<u8>> = components(path).into_iter().map(<[u8]>::to_vec).collect();
+            let is_new = copied.insert(names.clone());
+            if is_new { listed.job(names, path, node) } else { None }
+        });
+        let jobs: Vec<Job> = jobs.collect();
+        if interrupted.load(Ordering::Relaxed) {
+            break;
+        }
+        let work = |job: Job, _: &mut Emit<'_, Job, ()>| {
+            if !listed.copy.stopped() {
+                listed.copy.entry(&job.into, &job.name, false, &job.node, &job.path);
+            }
+        };
+        fanout::run(fanout::threads(), Order::AsReady, jobs, work, |()| ControlFlow::Continue(()));
+    }
+    listed.finish(&keeper);
+    progress.bar.finish_and_clear();
+    keeper.tell(&session.report);
+    told_interrupted(&interrupted)
+}
+
+/// A file to be made in `into`.
+struct Job {
+    into: Arc<Place>,
+    name: Vec<u8>,
+    node: Node,
+    path: Vec<u8>,
+}
+
+struct Listed<'a> {
+    base: &'a Base<'a>,
+    archive: bool,
+    copy: Copy<'a>,
+    top: Arc<Place>,
+    /// The directory that the last path was made in: lists have neighbours together.
+    last: Option<(Vec<Vec<u8>>, Arc<Place>)>,
+    /// Directories that get their attributes at the end.
+    directories: Vec<(Vec<Vec<u8>>, Node)>,
+}
+
+impl Listed<'_> {
+    /// Makes the directories above a path, and the path itself where it is a directory.
+    fn job(&mut self, names: Vec<Vec<u8>>, path: &[u8], node: Node) -> Option<Job> {
+        if !names.iter().all(|name| is_plain_name(name)) {
+            self.copy.report().problem(&self.base.at.below(path).refusal(LEADS_OUT));
+            return None;
+        }
+        let (name, above) = names.split_last()?;
+        match self.directory(above, None) {
+            Ok(_) if node.is_dir() => {
+                self.directory(&names, Some(node)).map_err(|problem| self.tell(&problem)).ok();
+                None
+            }
+            Ok(into) => Some(Job { into, name: name.clone(), node, path: self.base.at.below(path).path }),
+            Err(problem) => {
+                self.tell(&problem);
+                None
+            }
+        }
+    }
+
+    fn tell(&self, problem: &Problem) {
+        self.copy.report().problem(problem);
+    }
+
+    /// The directory with these names below the target, made with those above it where it is not
+    /// there. `listed` is the image's, where the list names it.
+    fn directory(&mut self, names: &[Vec<u8>], listed: Option<Node>) -> Result<Arc<Place>, Problem> {
+        if let Some((last, place)) = &self.last
+            && listed.is_none()
+            && last == names
+        {
+            return Ok(place.clone());
+        }
+        let mut place = self.top.clone();
+        for (depth, name) in names.iter().enumerate() {
+            let (next, made) =
+                place.directory(name).map_err(|error| local_problem(&place.label(name), &error))?;
+            place = Arc::new(next);
+            let below = &names[..=depth];
+            let is_listed = listed.is_some() && below.len() == names.len();
+            if made || (is_listed && self.archive) {
+                let node = match &listed {
+                    Some(node) if is_listed => node.clone(),
+                    _ => self.original(below)?,
+                };
+                self.directories.push((below.to_vec(), node));
+            }
+        }
+        self.last = Some((names.to_vec(), place.clone()));
+        Ok(place)
+    }
+
+    /// The image's directory with these names below the source.
+    fn original(&self, names: &[Vec<u8>]) -> Result<Node, Problem> {
+        let options = WalkOptions { directory: true, ..WalkOptions::FOLLOW };
+        let at = names.iter().fold(self.base.at.path.clone(), |path, name| join(&path, name));
+        let vfs = &self.base.at.image.vfs;
+        let found = vfs.walk(WHO, vfs.root(), &at, options);
+        found.map_err(|error| self.base.at.image.problem(&at, &error))
+    }
+
+    /// Gives directories their attributes, now that all is in them.
+    fn finish(&mut self, keeper: &Keeper) {
+        // The deepest first: its directory may not be searched afterwards.
+        self.directories.sort_by_key(|(names, _)| Reverse(names.len()));
+        for (names, node) in &self.directories {
+            let opened = names.iter().try_fold(None::<Place>, |above, name| {
+                Ok(Some(above.as_ref().unwrap_or(&self.top).directory(name)?.0))
+            });
+            match opened {
+                Ok(None) => {}
+                Ok(Some(place)) => {
+                    keeper.apply(&self.base.at.image, node, &Target::directory(&place), &place.label(b""));
+                }
+                Err(error) => self.tell(&local_problem(&self.top.label(&names.join(&b'/')), &error)),
+            }
+        }
+    }
+}
