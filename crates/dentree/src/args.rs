@@ -1,4 +1,5 @@
-//! The command line's definitions: what can be typed, and the help, completions and man pages made of it.
+//! The command line: its options and arguments, and the help, completions and man pages made of
+//! them.
 
 mod change;
 mod xattr;
@@ -42,19 +43,21 @@ fn concat_help() -> String {
     format!("{LOCATIONS}\n\n{EXIT_CODES}")
 }
 
-/// What every command takes.
+/// Options of every command.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Global {
-    /// Take partition N of a partitioned disk, counted from 1 (the only ext4 partition is found by itself)
+    /// Use partition N of a partitioned disk, counted from 1 (a single ext4 partition is found
+    /// without)
     #[arg(long, global = true, display_order = 100, value_name = "N", conflicts_with = "offset")]
     pub(crate) partition: Option<u32>,
     /// The file system begins at this byte of the image
     #[arg(long, global = true, display_order = 101, value_name = "BYTES")]
     pub(crate) offset: Option<u64>,
-    /// What to read ahead where a large directory is looked up for the first time: nothing, all of it, or a window that grows while it is of use (the default)
+    /// What the first lookup in a large directory reads ahead: nothing, the whole index, or a window
+    /// that grows while it is useful (the default)
     #[arg(long, global = true, display_order = 103, value_name = "WHAT", value_parser = dx_read_ahead())]
     pub(crate) dx_read_ahead: Option<DxReadAhead>,
-    /// Afterwards, tell on standard error what the caches and the device did
+    /// Print at the end, on standard error, what the caches and the device did
     #[arg(long, global = true, display_order = 102)]
     pub(crate) stats: bool,
 }
@@ -65,19 +68,34 @@ fn dx_read_ahead() -> impl TypedValueParser<Value = DxReadAhead> {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// What an image is: label, features, sizes, state
+    /// Describe an image: label, features, sizes, state
     Info(InfoArgs),
     /// List directories
     Ls(LsArgs),
-    /// Draw a directory and what is below it as a tree
+    /// Draw a directory and its contents as a tree
     Tree(TreeArgs),
-    /// Everything that an inode says
+    /// Print all attributes of an inode
     Stat(StatArgs),
     /// Search for files
+    ///
+    /// All conditions must hold. Long options may be typed with one dash, as find(1) has them:
+    /// -name, -size, … Numbers N take +N for more than and -N for less than.
     Find(FindArgs),
     /// Write the content of files to standard output
     Cat(CatArgs),
     /// Copy files and directories out of an image, or into one
+    ///
+    /// The side that is IMAGE:PATH is the image; its colon cannot be left out. Directories are
+    /// copied with their contents; sparse files stay sparse, symbolic links in directories stay
+    /// links. A SOURCE that is a link is followed, unless -a keeps it. A new file gets its name when
+    /// it is complete. An existing file is written to, as by cp(1), and so is a pipe or a device
+    /// that is TARGET. Below TARGET no link is followed and only regular files are written to,
+    /// whatever names and links the image has. Files copied into an image belong to root, unless -a
+    /// keeps their owner.
+    ///
+    /// With --files-from each path of FILE is copied from below the one SOURCE to the same path
+    /// below TARGET, a directory, once. Directories above it are made like those of SOURCE. A path
+    /// that is a directory is made without its contents, as by rsync(1). A path with .. is refused.
     Cp(CpArgs),
     /// Make directories in an image
     Mkdir(MkdirArgs),
@@ -86,32 +104,59 @@ pub(crate) enum Command {
     /// Rename and move within an image
     Mv(MvArgs),
     /// Give a file another name, or make symbolic links
+    ///
+    /// Without -s TARGET is IMAGE:PATH too, and gets one more name in the same image. With -s TARGET
+    /// is the text of the link, a path in the image: /bin/busybox or ../lib.
     Ln(LnArgs),
     /// Change permissions
+    ///
+    /// MODE is octal (0755), or a comma-separated list of `[ugoa…][+-=][rwxXst…|u|g|o]`, as chmod(1)
+    /// has it: u+rwX,go-w. Symbolic links are followed, but not those that -R finds.
     Chmod(ChmodArgs),
     /// Change owner and group
+    ///
+    /// Both are numbers: names of users are in the image, not on this machine. Symbolic links are
+    /// followed; with -h, and where -R finds them, their own owner changes. A file loses its
+    /// set-user-ID and set-group-ID bits, as always.
     Chown(ChownArgs),
     /// Set times, and make empty files
     Touch(TouchArgs),
-    /// Cut files, or lengthen them by holes
+    /// Shorten files, or extend them by holes
     Truncate(TruncateArgs),
     /// Print, set and remove extended attributes
     Xattr(XattrArgs),
-    /// Let files with the same extended attributes share the blocks that these are in
+    /// Let files with the same extended attributes share their blocks
     Dedup(DedupArgs),
-    /// Sum up the space that directories take
+    /// Sum up disk usage of directories
     Du(DuArgs),
     /// Print one line per file, to compare two trees with diff
+    #[command(long_about = crate::command::checksum::format::FORMAT)]
     Checksum(ChecksumArgs),
     /// Make an image with an ext4 file system, empty or filled from a directory
+    ///
+    /// The file system is what mke2fs makes of the same options, empty or with a copy of a
+    /// directory. The image is sparse, and gets its name when it is complete.
     Mkfs(MkfsArgs),
     /// Mount an image, until Ctrl-C or umount
+    ///
+    /// While memory is short (pressure stall information of the cgroup or of the machine), cached
+    /// names and inodes shrink to three quarters each time; --stats counts it.
+    /// $MEMORY_PRESSURE_WATCH names another pressure file or a FIFO, /dev/null none.
     Mount(MountArgs),
     /// Unmount an image, and wait until it is closed
+    ///
+    /// umount(8) and fusermount3 return when the mount is gone, while the server still writes to
+    /// the image. When this command returns, the image can be copied, mounted and changed.
     Umount(UmountArgs),
     /// Serve the files of an image to browsers, until Ctrl-C
+    ///
+    /// Every client that can connect may read the whole image, whatever its permissions say; so
+    /// only this machine can connect, unless --listen says otherwise. Each request is logged on
+    /// standard output in the common log format.
+    ///
+    /// While memory is short, the caches shrink as those of `dentree mount` do.
     Serve(ServeArgs),
-    /// Show dentree at work on an image that it makes
+    /// Show dentree at work, on an image of its own
     Demo,
     /// Print the completions of a shell
     Completions(CompletionsArgs),
@@ -134,16 +179,16 @@ pub(crate) struct LsArgs {
     /// What to list
     #[arg(required = true, value_name = "IMAGE:PATH", value_hint = ValueHint::FilePath)]
     pub(crate) locations: Vec<OsString>,
-    /// One line each: mode, links, owner, group, size, time of change (local time zone), name
+    /// Print a line each: mode, links, owner, group, size, time of change (local time zone), name
     #[arg(short)]
     pub(crate) long: bool,
-    /// Names that begin with a dot, `.` and `..` too
+    /// Include names that begin with a dot, `.` and `..`
     #[arg(short)]
     pub(crate) all: bool,
-    /// Directories below, too
+    /// Include directories below
     #[arg(short = 'R', long)]
     pub(crate) recursive: bool,
-    /// The inode number before each name
+    /// Print the inode number before each name
     #[arg(short, long)]
     pub(crate) inode: bool,
     /// End each line with a NUL byte instead of a newline
@@ -156,13 +201,13 @@ pub(crate) struct TreeArgs {
     /// The directory to draw
     #[arg(value_name = "IMAGE:PATH", value_hint = ValueHint::FilePath)]
     pub(crate) location: OsString,
-    /// Names that begin with a dot, too
+    /// Include names that begin with a dot
     #[arg(short)]
     pub(crate) all: bool,
-    /// Directories only
+    /// Print directories only
     #[arg(short)]
     pub(crate) directories: bool,
-    /// Go down N levels at most
+    /// Descend at most N levels
     #[arg(short = 'L', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) level: Option<u32>,
 }
@@ -170,7 +215,7 @@ pub(crate) struct TreeArgs {
 /// Paths from a file, with the options of tar(1).
 #[derive(Debug, Args)]
 pub(crate) struct ListedArgs {
-    /// Take paths from FILE, one a line, below the one thing that is named; `-` is standard input
+    /// Read paths from FILE, one per line, relative to the one argument; `-` is standard input
     #[arg(short = 'T', long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) files_from: Option<PathBuf>,
     /// Paths in FILE end with a NUL byte instead of a newline
@@ -180,7 +225,7 @@ pub(crate) struct ListedArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct StatArgs {
-    /// What to describe; a symbolic link at the end is described itself
+    /// What to describe; a symbolic link at the end is not followed
     #[arg(required = true, value_name = "IMAGE:PATH", value_hint = ValueHint::FilePath)]
     pub(crate) locations: Vec<OsString>,
     #[command(flatten)]
@@ -190,13 +235,7 @@ pub(crate) struct StatArgs {
     pub(crate) json: bool,
 }
 
-/// Long options may be typed with one dash, as find(1) has them.
 #[derive(Debug, Args)]
-#[command(
-    about = "Search for files",
-    long_about = "Search for files\n\nAll conditions must hold. Long options may be typed with one dash, as \
-                  find(1) has them: -name, -size, … Numbers N take +N for more than and -N for less than."
-)]
 pub(crate) struct FindArgs {
     /// Where to search
     #[arg(required = true, value_name = "IMAGE:PATH", value_hint = ValueHint::FilePath)]
@@ -204,10 +243,10 @@ pub(crate) struct FindArgs {
     #[arg(help = r"The last component of the path matches a pattern of *, ?, [set] and \-escapes")]
     #[arg(long, value_name = "GLOB", allow_hyphen_values = true)]
     pub(crate) name: Vec<OsString>,
-    /// The same without regard to case
+    /// The same, ignoring case
     #[arg(long, value_name = "GLOB", allow_hyphen_values = true)]
     pub(crate) iname: Vec<OsString>,
-    /// The type is one of f (regular), d, l (symbolic link), b, c, p, s; several with commas
+    /// The type is one of f (regular), d, l (symbolic link), b, c, p, s; a comma-separated list
     #[arg(long = "type", value_name = "LETTERS")]
     pub(crate) kinds: Option<String>,
     /// The size, rounded up, is N units: c bytes, w 2 bytes, b 512 bytes (default), k, M, G
@@ -219,7 +258,7 @@ pub(crate) struct FindArgs {
     /// The content changed N times 24 hours ago
     #[arg(long, value_name = "±N", allow_hyphen_values = true)]
     pub(crate) mtime: Vec<String>,
-    /// Go down N levels at most; 0 is the start alone
+    /// Descend at most N levels; 0 is the start alone
     #[arg(long, value_name = "N")]
     pub(crate) maxdepth: Option<u32>,
     /// End each path with a NUL byte instead of a newline
@@ -228,7 +267,7 @@ pub(crate) struct FindArgs {
     /// Print a JSON object per line
     #[arg(long)]
     pub(crate) json: bool,
-    /// Print in the order of the paths' bytes instead of as found
+    /// Print in the byte order of the paths instead of as found
     #[arg(long)]
     pub(crate) sort: bool,
 }
@@ -243,30 +282,20 @@ pub(crate) struct CatArgs {
 }
 
 #[derive(Debug, Args)]
-#[command(
-    long_about = "Copy files and directories out of an image, or into one\n\nThe side that is IMAGE:PATH is the image; here the colon \
-                  cannot be left out. Directories are copied with all that is in them; sparse files stay sparse, symbolic links \
-                  in them are copied as links. A SOURCE that is a link is followed, unless -a keeps it. A new file gets its name only \
-                  when it is complete; one that is there is written to, as by cp(1), and so is a pipe or a device that is TARGET. Below \
-                  TARGET no link is followed and nothing but regular files is written to, whatever the names and links in the image say. \
-                  What comes into an image belongs to root, unless -a keeps its owner.\n\nWith --files-from each path of FILE, \
-                  taken below the one SOURCE, is copied to the same path below TARGET, a directory, once. Directories above it are \
-                  made like those of SOURCE; a path that is a directory is made without what is in it, as by rsync(1). A path \
-                  with `..` is refused."
-)]
 pub(crate) struct CpArgs {
     /// What to copy
     #[arg(required = true, value_name = "SOURCE", value_hint = ValueHint::AnyPath)]
     pub(crate) sources: Vec<OsString>,
-    /// Where to: into it where it is a directory, else under this name
+    /// The target: a directory to copy into, or the new name
     #[arg(value_hint = ValueHint::AnyPath)]
     pub(crate) target: OsString,
     #[command(flatten)]
     pub(crate) listed: ListedArgs,
-    /// Keep all: owners, exact modes and times, extended attributes, hard links, and a SOURCE that is a link
+    /// Keep owners, exact modes and times, extended attributes, hard links, and a SOURCE that is a
+    /// link
     #[arg(short, long)]
     pub(crate) archive: bool,
-    /// Replace what is there by a new file, whatever it is, instead of writing to it
+    /// Replace an existing target, whatever it is, instead of writing to it
     #[arg(long)]
     pub(crate) remove_destination: bool,
 }
@@ -277,7 +306,7 @@ pub(crate) struct DuArgs {
     /// What to sum up
     #[arg(required = true, value_name = "IMAGE:PATH", value_hint = ValueHint::FilePath)]
     pub(crate) locations: Vec<OsString>,
-    /// Only the totals
+    /// Print totals only
     #[arg(short, long)]
     pub(crate) summarize: bool,
     /// Print sizes as 1.2K, 3.4M, … instead of KiB
@@ -292,7 +321,6 @@ pub(crate) struct DuArgs {
 }
 
 #[derive(Debug, Args)]
-#[command(long_about = crate::command::checksum::format::FORMAT)]
 pub(crate) struct ChecksumArgs {
     /// A tree in an image, or a local directory
     #[arg(value_name = "IMAGE:PATH|DIRECTORY", value_hint = ValueHint::AnyPath)]
@@ -302,31 +330,26 @@ pub(crate) struct ChecksumArgs {
 }
 
 #[derive(Debug, Args)]
-#[command(
-    long_about = "Make an image with an ext4 file system\n\nThe file system is what mke2fs would make of the same options, empty, or with \
-                  a copy of a directory in it. The image is sparse, and gets its name only when it is complete.",
-    after_long_help = crate::command::mkfs::manifest::FORMAT
-)]
+#[command(after_long_help = crate::command::mkfs::manifest::FORMAT)]
 pub(crate) struct MkfsArgs {
     /// The image
     #[arg(value_hint = ValueHint::FilePath)]
     pub(crate) image: OsString,
-    /// How large: bytes, or K, M, G, T behind the number for powers of 1024
+    /// The size in bytes, or with K, M, G, T for powers of 1024
     #[arg(long, value_name = "N", value_parser = parse_size)]
     pub(crate) size: u64,
-    /// Fill it from a directory: owners, modes, times, hard links, holes, extended attributes
+    /// Copy a directory into it: owners, modes, times, hard links, holes, extended attributes
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) from: Option<PathBuf>,
-    /// Owners, modes, devices and more that the directory cannot have without root; --help tells the format
+    /// Owners, modes, devices and more that the directory cannot have without root; --help has the
+    /// format
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, requires = "from")]
     pub(crate) manifest: Option<PathBuf>,
-    #[arg(
-        help = "Features as mke2fs(8) has them: names with commas between, ^ before what is to be left out; ext2, ext3 \
-                  and none begin with those of ext2, those of ext3, or nothing"
-    )]
+    #[arg(help = "Features as for mke2fs(8): a comma-separated list, ^ removes one; ext2, ext3 and none \
+                replace the defaults")]
     #[arg(short = 'O', value_name = "FEATURE,…", default_value = "", hide_default_value = true)]
     pub(crate) features: String,
-    /// Size of a block: 1024, 2048 or 4096 (default: 4096, below 512 MiB 1024)
+    /// Block size: 1024, 2048 or 4096 (default: 4096, below 512 MiB 1024)
     #[arg(short = 'b', value_name = "BYTES")]
     pub(crate) block_size: Option<u32>,
     /// Label, at most 16 bytes
@@ -335,7 +358,8 @@ pub(crate) struct MkfsArgs {
     /// UUID (default: random)
     #[arg(long, value_parser = parse_uuid)]
     pub(crate) uuid: Option<[u8; 16]>,
-    /// Make the same bytes of the same options: the time is $SOURCE_DATE_EPOCH, or else 1970, and nothing is random
+    /// Make the same bytes of the same options: the time is $SOURCE_DATE_EPOCH, or else 1970, and
+    /// nothing is random
     #[arg(long)]
     pub(crate) reproducible: bool,
     /// Replace a file that is not empty
@@ -371,65 +395,44 @@ fn parse_uuid(text: &str) -> Result<[u8; 16], String> {
     }
 }
 
-/// What help and man pages of the mount and the server say of memory.
-macro_rules! memory_pressure {
-    () => {
-        "While memory is short (pressure stall information of the cgroup or of the machine), cached names and inodes shrink \
-         to three quarters each time; --stats tells. $MEMORY_PRESSURE_WATCH names another pressure file or a FIFO, \
-         /dev/null none."
-    };
-}
-
 #[derive(Debug, Args)]
-#[command(long_about = concat!("Mount an image, until Ctrl-C or umount\n\n", memory_pressure!()))]
 pub(crate) struct MountArgs {
     /// The image
     #[arg(value_hint = ValueHint::FilePath)]
     pub(crate) image: OsString,
-    /// Where to: an empty directory
+    /// The mount point: an empty directory
     #[arg(value_hint = ValueHint::DirPath)]
     pub(crate) directory: PathBuf,
-    /// Options as mount(8) and fuse2fs(1) have them: ro (write nothing, and leave the image as it is), offset=, partition=, dx_read_ahead=off|whole|window, allow_other, allow_root, uid=, gid=,
-    /// fakeroot (all belongs to you), suid, dev, noexec, nonempty, fsname=, subtype=
+    /// Options of mount(8) and fuse2fs(1): ro (write nothing), offset=, partition=,
+    /// dx_read_ahead=off|whole|window, allow_other, allow_root, uid=, gid=, fakeroot (all files
+    /// belong to you), suid, dev, noexec, nonempty, fsname=, subtype=
     #[arg(short, value_name = "OPTION,…")]
     pub(crate) options: Vec<OsString>,
-    /// Return as soon as the mount can be used, and serve it in the background
+    /// Return when the mount is ready, and serve it in the background
     #[arg(long)]
     pub(crate) background: bool,
 }
 
 #[derive(Debug, Args)]
-#[command(
-    long_about = "Unmount an image, and wait until it is closed\n\numount(8) and fusermount3 return when the mount is gone, while \
-                  the program that served it still writes to the image. When this returns the image can be copied, mounted and \
-                  changed."
-)]
 pub(crate) struct UmountArgs {
-    /// Where it is mounted
+    /// The mount point
     #[arg(value_hint = ValueHint::DirPath)]
     pub(crate) directory: PathBuf,
 }
 
 #[derive(Debug, Args)]
-#[command(
-    long_about = concat!(
-        "Serve the files of an image to browsers, until Ctrl-C\n\nWhoever can connect may read \
-         everything in the image, whatever its permissions say; so only this machine can, unless \
-         --listen says otherwise. Each request is told on standard output in the common log format.\n\n",
-        memory_pressure!()
-    )
-)]
 pub(crate) struct ServeArgs {
     /// The image
     #[arg(value_hint = ValueHint::FilePath)]
     pub(crate) image: OsString,
-    #[arg(help = "Where to listen; port 0 takes a free one, 0.0.0.0 or [::] lets other machines in")]
+    #[arg(help = "Where to listen; port 0 takes a free one, 0.0.0.0 or [::] admits other machines")]
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:8000")]
     pub(crate) listen: SocketAddr,
-    /// Tell what server, caches and device did, under /metrics on a port of its own (Prometheus' text format)
+    /// Serve figures of server, caches and device under /metrics on this address (Prometheus text
+    /// format)
     #[arg(long, value_name = "ADDR:PORT")]
     pub(crate) metrics: Option<SocketAddr>,
-    /// Append the requests to FILE instead of telling them on standard output
+    /// Append the access log to FILE instead of standard output
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) access_log: Option<PathBuf>,
 }
@@ -442,12 +445,12 @@ pub(crate) struct CompletionsArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ManArgs {
-    /// The directory; it must exist
+    /// The directory, which must exist
     #[arg(value_hint = ValueHint::DirPath)]
     pub(crate) directory: PathBuf,
 }
 
-/// Turns find's single-dash long options (`-name`) into the double-dash ones that clap knows.
+/// Turns single-dash long options of find (`-name`) into the double-dash ones of clap.
 pub(crate) fn normalise(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     const WITH_VALUE: [&str; 7] = ["name", "iname", "type", "size", "newer", "mtime", "maxdepth"];
     const ALONE: [&str; 3] = ["print0", "json", "sort"];
@@ -500,6 +503,18 @@ mod tests {
     #[test]
     fn definitions_are_consistent() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn long_help_says_more_than_the_list_of_commands() {
+        let mut dentree = Cli::command();
+        for name in ["find", "cp", "checksum", "mkfs", "mount", "umount", "serve", "ln", "chmod", "chown"] {
+            let command = dentree.find_subcommand_mut(name).unwrap();
+            let [short, long] =
+                [command.render_help(), command.render_long_help()].map(|help| help.to_string());
+            let about = long.split("Usage:").next().unwrap();
+            assert!(about.lines().count() > 2 && !short.contains(about), "{name}: {about}");
+        }
     }
 
     #[test]

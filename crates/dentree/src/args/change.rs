@@ -1,4 +1,4 @@
-//! The definitions of the commands that change an image.
+//! Arguments of the commands that change an image.
 
 use super::parse_size;
 use clap::{ArgAction, Args, ValueHint};
@@ -9,13 +9,13 @@ pub(crate) struct MkdirArgs {
     /// The directories
     #[arg(required = true, value_name = "IMAGE:PATH", value_hint = ValueHint::FilePath)]
     pub(crate) locations: Vec<OsString>,
-    /// Those above them too, as needed; nothing is wrong where they are there
+    /// Make missing parents, and accept directories that exist
     #[arg(short, long)]
     pub(crate) parents: bool,
-    /// Permissions as chmod has them (default: 755, less the umask)
+    /// Permissions as for chmod (default: 755, less the umask)
     #[arg(short, long, value_name = "MODE", allow_hyphen_values = true)]
     pub(crate) mode: Option<String>,
-    /// Lay each out for N entries from the start: space in one piece, and an index that need not grow
+    /// Lay each out for N entries: contiguous space, and an index that need not grow
     #[arg(long, value_name = "N")]
     pub(crate) expect: Option<u64>,
 }
@@ -25,80 +25,66 @@ pub(crate) struct RmArgs {
     /// What to remove
     #[arg(required = true, value_name = "IMAGE:PATH", value_hint = ValueHint::FilePath)]
     pub(crate) locations: Vec<OsString>,
-    /// Directories too, with all that is in them
+    /// Remove directories with their contents
     #[arg(short, long, visible_short_alias = 'R')]
     pub(crate) recursive: bool,
-    /// Nothing is wrong where there is nothing
+    /// Ignore what does not exist
     #[arg(short, long)]
     pub(crate) force: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct MvArgs {
-    /// What to move, and behind that where to: into it where it is a directory, else under this name
+    /// What to move, and last the target: a directory to move into, or the new name
     #[arg(required = true, num_args = 2.., value_name = "IMAGE:PATH", value_hint = ValueHint::FilePath)]
     pub(crate) locations: Vec<OsString>,
-    /// Replace nothing: what would have to be replaced stays, and so does what would replace it
+    /// Replace nothing: source and target stay as they are
     #[arg(short, long)]
     pub(crate) no_clobber: bool,
 }
 
 #[derive(Debug, Args)]
-#[command(
-    long_about = "Give a file another name, or make symbolic links\n\nWithout -s TARGET is IMAGE:PATH too, and gets one more name in \
-                  the same image. With -s TARGET is the text of the link, which leads to a path in the image: /bin/busybox or \
-                  ../lib."
-)]
 pub(crate) struct LnArgs {
-    /// What the new names are for
+    /// The files that get another name
     #[arg(required = true, value_name = "TARGET", value_hint = ValueHint::FilePath)]
     pub(crate) targets: Vec<OsString>,
-    /// The new name, or a directory that gets names as the targets have them
+    /// The new name, or a directory for links with the names of the targets
     #[arg(value_name = "IMAGE:PATH", value_hint = ValueHint::FilePath)]
     pub(crate) link: OsString,
     /// Make symbolic links
     #[arg(short, long)]
     pub(crate) symbolic: bool,
-    /// Replace what has the name, unless it is a directory
+    /// Replace an existing target, unless it is a directory
     #[arg(short, long)]
     pub(crate) force: bool,
 }
 
 #[derive(Debug, Args)]
-#[command(
-    long_about = "Change permissions\n\nMODE is octal (0755), or a list with commas of [ugoa…][+-=][rwxXst…|u|g|o], as chmod(1) has it: \
-                  u+rwX,go-w. Symbolic links are followed, but not those that -R meets."
-)]
 pub(crate) struct ChmodArgs {
-    /// The permissions
+    /// The new permissions
     #[arg(allow_hyphen_values = true)]
     pub(crate) mode: String,
-    /// Whose
+    /// The files
     #[arg(required = true, value_name = "IMAGE:PATH", value_hint = ValueHint::FilePath)]
     pub(crate) locations: Vec<OsString>,
-    /// Those of all that is below, too
+    /// Include all files below
     #[arg(short = 'R', long)]
     pub(crate) recursive: bool,
 }
 
 #[derive(Debug, Args)]
-#[command(
-    disable_help_flag = true,
-    long_about = "Change owner and group\n\nBoth are numbers: the names that belong to them are in the image, not on this machine. Symbolic \
-                  links are followed, but with -h, or where -R meets them, their own owner is changed. As always, a file loses its \
-                  set-user-ID and set-group-ID bits."
-)]
+#[command(disable_help_flag = true)]
 pub(crate) struct ChownArgs {
     /// UID, UID:GID or :GID
     #[arg(value_name = "OWNER")]
     pub(crate) owner: String,
-    /// Whose
+    /// The files
     #[arg(required = true, value_name = "IMAGE:PATH", value_hint = ValueHint::FilePath)]
     pub(crate) locations: Vec<OsString>,
-    /// Those of all that is below, too
+    /// Include all files below
     #[arg(short = 'R', long)]
     pub(crate) recursive: bool,
-    /// A symbolic link's own, not those of what it leads to
+    /// Change a symbolic link itself, not its target
     #[arg(short = 'h', long)]
     pub(crate) no_dereference: bool,
     /// Print help
@@ -109,28 +95,28 @@ pub(crate) struct ChownArgs {
 #[derive(Debug, Args)]
 #[command(disable_help_flag = true)]
 pub(crate) struct TouchArgs {
-    /// The files; made where they are not there
+    /// The files; missing ones are made
     #[arg(required = true, value_name = "IMAGE:PATH", value_hint = ValueHint::FilePath)]
     pub(crate) locations: Vec<OsString>,
-    /// Make no file
+    /// Make no files
     #[arg(short = 'c', long)]
     pub(crate) no_create: bool,
-    /// Set the time of access only
+    /// Set the access time only
     #[arg(short)]
     pub(crate) access: bool,
-    /// Set the time of modification only
+    /// Set the modification time only
     #[arg(short)]
     pub(crate) modification: bool,
-    /// To this time instead of now: 2026-11-21, '2026-11-21 09:34:43.5', 2026-11-21T09:34:43Z, @SECONDS
+    /// Use this time instead of now: 2026-11-21, '2026-11-21 09:34:43.5', 2026-11-21T09:34:43Z, @SECONDS
     #[arg(short, long, value_name = "TIME", allow_hyphen_values = true, conflicts_with_all = ["stamp", "reference"])]
     pub(crate) date: Option<String>,
-    /// To this time: `[[CC]YY]MMDDhhmm[.ss]`
+    /// Use this time: `[[CC]YY]MMDDhhmm[.ss]`
     #[arg(short = 't', value_name = "STAMP", conflicts_with = "reference")]
     pub(crate) stamp: Option<String>,
-    /// To the times of this file, on this machine or in an image (IMAGE:PATH)
+    /// Use the times of this file, on this machine or in an image (IMAGE:PATH)
     #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) reference: Option<OsString>,
-    /// A symbolic link's own times, not those of what it leads to
+    /// Change a symbolic link itself, not its target
     #[arg(short = 'h', long)]
     pub(crate) no_dereference: bool,
     /// Print help
@@ -140,21 +126,19 @@ pub(crate) struct TouchArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct TruncateArgs {
-    /// The files; made where they are not there
+    /// The files; missing ones are made
     #[arg(required = true, value_name = "IMAGE:PATH", value_hint = ValueHint::FilePath)]
     pub(crate) locations: Vec<OsString>,
-    #[arg(
-        help = "How long: bytes, or K, M, G, T behind the number; + and - in front are for so much more and less, < and > for at most and \
-                at least, / and % round down and up to a multiple"
-    )]
+    #[arg(help = "The size in bytes, or with K, M, G, T; +N and -N are relative, <N and >N at most and \
+                at least, /N and %N round down and up to a multiple")]
     #[arg(short, long, value_name = "N", allow_hyphen_values = true, value_parser = NewSize::parse)]
     pub(crate) size: NewSize,
-    /// Make no file
+    /// Make no files
     #[arg(short = 'c', long)]
     pub(crate) no_create: bool,
 }
 
-/// How long a file is to be.
+/// A new size, or a change of one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum NewSize {
     Exactly(u64),
@@ -183,7 +167,7 @@ impl NewSize {
         }
     }
 
-    /// What becomes of `size`; more than a file can have where it does not fit.
+    /// The new size of a file of `size` bytes; saturates.
     pub(crate) fn of(self, size: u64) -> u64 {
         match self {
             NewSize::Exactly(bytes) => bytes,
