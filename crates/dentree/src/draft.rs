@@ -1,7 +1,8 @@
-//! Things of this machine that get their name when they are complete.
+//! Files of the local machine that get their name when they are complete.
 //!
-//! A file has no name until then (`O_TMPFILE`): a process that is killed leaves nothing behind. Links and devices, and files where
-//! the file system needs names, are made under a name that nobody can guess.
+//! Regular files have no name until then (`O_TMPFILE`), so a killed process leaves nothing behind.
+//! Links and devices, and regular files where the file system lacks `O_TMPFILE`, are made under a
+//! random name.
 
 use rustix::fs::{
     AtFlags, CWD, Mode, OFlags, RenameFlags, linkat, openat, renameat, renameat_with, unlinkat,
@@ -15,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What becomes of something that has the name already.
+/// What happens to an existing entry of the name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Existing {
     /// It is replaced, unless it is a directory.
@@ -24,7 +25,7 @@ pub(crate) enum Existing {
     Keep,
 }
 
-/// Something in the directory `dir` without its final name. Dropped, it is gone.
+/// An entry of the directory `dir` without its final name. Dropping it removes it.
 pub(crate) struct Draft<'a> {
     dir: BorrowedFd<'a>,
     file: Option<File>,
@@ -36,11 +37,11 @@ impl<'a> Draft<'a> {
     pub(crate) fn file(dir: BorrowedFd<'a>, mode: Mode) -> io::Result<Draft<'a>> {
         let flags = OFlags::RDWR | OFlags::CLOEXEC;
         match openat(dir, ".", flags | OFlags::TMPFILE, mode) {
-            // A name is given through /proc.
+            // Publishing needs /proc.
             Ok(file) if Path::new("/proc/self/fd").exists() => {
                 Ok(Draft { dir, file: Some(file.into()), name: None })
             }
-            // What kernels and file systems say that know no files without a name.
+            // Errors of kernels and file systems without `O_TMPFILE`.
             Ok(_) | Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => {
                 let flags = flags | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
                 let (name, file) = named(|name| openat(dir, name, flags, mode))?;
@@ -50,7 +51,7 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// What `make` makes under the name that it is given: no regular file.
+    /// An entry that `make` makes under the given name; no regular file.
     pub(crate) fn entry(
         dir: BorrowedFd<'a>,
         make: impl Fn(&str) -> Result<(), Errno>,
@@ -59,23 +60,23 @@ impl<'a> Draft<'a> {
         Ok(Draft { dir, file: None, name: Some(name) })
     }
 
-    /// The file, where it is one.
+    /// The open file, if it is a regular file.
     pub(crate) fn open(&self) -> Option<&File> {
         self.file.as_ref()
     }
 
-    /// The directory, and the name in it that the draft of a link or device has.
+    /// The directory, and the temporary name of a link or device in it.
     pub(crate) fn at(&self) -> (BorrowedFd<'a>, &str) {
         (self.dir, self.name.as_deref().unwrap_or("."))
     }
 
-    /// A path that leads to the file, for those who open it once more.
+    /// A path to the file, to open it again.
     pub(crate) fn path(&self) -> PathBuf {
         let fd = self.file.as_ref().map_or(-1, AsRawFd::as_raw_fd);
         PathBuf::from(format!("/proc/self/fd/{fd}"))
     }
 
-    /// Gives it its name.
+    /// Gives it its final name.
     pub(crate) fn publish(mut self, name: &[u8], existing: Existing) -> io::Result<()> {
         if self.name.is_none() {
             let path = self.path();
@@ -97,7 +98,7 @@ impl<'a> Draft<'a> {
                 done => done?,
             },
         }
-        // Dropped, it is removed where it is still there: renaming a hard link onto its own file does nothing.
+        // Dropping removes a leftover: rename(2) of a hard link onto its own file does nothing.
         Ok(())
     }
 }
@@ -110,7 +111,7 @@ impl Drop for Draft<'_> {
     }
 }
 
-/// Makes something under a name that nobody else uses; answers the name, too.
+/// Makes an entry under an unused name, and returns both.
 fn named<T>(make: impl Fn(&str) -> Result<T, Errno>) -> io::Result<(String, T)> {
     static RANDOM: LazyLock<u64> = LazyLock::new(|| RandomState::new().build_hasher().finish());
     static COUNT: AtomicU64 = AtomicU64::new(0);

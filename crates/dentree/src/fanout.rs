@@ -1,34 +1,35 @@
-//! Work that begets work, done by several threads: how every command goes through a tree.
+//! Recursive work on a pool of threads: how the commands walk a tree.
 //!
-//! A job (a directory, or a part of a big one) puts outputs and spawns further jobs. Outputs reach the sink in one of
-//! two orders:
+//! A job (a directory, or a part of a large one) emits outputs and spawns jobs. The sink gets the
+//! outputs in one of two orders:
 //!
-//! - [`Order::AsReady`]: as they come, one at a time, on the thread of the job: a slow sink holds the workers back, and nobody is woken
-//!   for an output. The queue is last in, first out, so that it stays about as long as the tree is deep times a directory's width.
-//! - [`Order::Stable`]: where the job put or spawned them, as if one thread had done all depth first. The caller's
-//!   thread goes through the outputs in that order and does a job itself when it comes to one that nobody has
-//!   begun; workers run ahead by at most [`AHEAD`] finished jobs. So a slow sink holds workers back, and nobody
-//!   ever waits for a job that cannot start.
+//! - [`Order::AsReady`]: as they come, one at a time, on the thread of the job. A slow sink blocks
+//!   the workers, and no output wakes a thread. The queue is last in, first out, so its length is
+//!   about depth times width.
+//! - [`Order::Stable`]: depth first, as one thread would emit them. The caller's thread consumes
+//!   the outputs and runs a job itself that no worker has begun; workers run ahead by at most
+//!   [`AHEAD`] finished jobs. So a slow sink blocks the workers, and no thread waits for a job that
+//!   cannot start.
 //!
-//! Locks: one for the queue, one per job slot; neither is held while a job or the sink runs. One for the sink, where it runs on the workers'
-//! threads; that of the queue is taken inside, when the sink breaks.
+//! Locks: one for the queue, one per job slot; neither is held while a job or the sink runs. For
+//! `AsReady` one for the sink, outside that of the queue.
 
 use std::ops::ControlFlow;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-/// In which order outputs reach the sink.
+/// The order in which the sink gets outputs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Order {
     /// As they come.
     AsReady,
-    /// Where the job put them, depth first.
+    /// At the place of their job, depth first.
     Stable,
 }
 
 /// Finished jobs that may wait for the sink in [`Order::Stable`].
 const AHEAD: usize = 256;
 
-/// What a job gives: outputs and further jobs.
+/// Collects outputs and jobs of a job.
 pub(crate) struct Emit<'a, J, O> {
     pieces: Vec<Piece<J, O>>,
     /// Takes outputs as they come.
@@ -44,13 +45,14 @@ impl<J, O> Emit<'_, J, O> {
         }
     }
 
-    /// Adds a job, whose outputs stand here.
+    /// Spawns a job, with its outputs at this place.
     pub(crate) fn spawn(&mut self, job: J) {
         self.pieces.push(Piece::Job(Arc::new(Slot::new(job))));
     }
 }
 
-/// Does `roots` and all that they beget with `threads` threads; stops early when the sink breaks.
+/// Runs `roots` and all jobs that they spawn on `threads` threads; stops early when the sink
+/// breaks.
 pub(crate) fn run<J: Send, O: Send>(
     threads: usize,
     order: Order,
@@ -64,17 +66,17 @@ pub(crate) fn run<J: Send, O: Send>(
     }
 }
 
-/// As many threads as the machine runs at once.
+/// The number of processors.
 pub(crate) fn threads() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// Lets the program have as many files open as it may: a job that is under way may hold a directory of this machine open,
+/// Raises the limit of open files to its maximum: a running job may hold a local directory open,
 /// and so may each of its ancestors.
 pub(crate) fn raise_file_limit() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
-    // If it stays low, very deep trees fail with a message.
+    // With a low limit very deep trees fail with a message.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
 }
 
@@ -83,7 +85,7 @@ enum Piece<J, O> {
     Job(Arc<Slot<J, O>>),
 }
 
-/// A job and what became of it.
+/// A job and its state.
 struct Slot<J, O> {
     state: Mutex<State<J, O>>,
     done: Condvar,
@@ -102,7 +104,7 @@ impl<J, O> Slot<J, O> {
         Slot { state: Mutex::new(State::Queued(job)), done: Condvar::new() }
     }
 
-    /// The job, if nobody has begun it.
+    /// Takes the job, unless it has begun.
     fn begin(&self) -> Option<J> {
         let mut state = lock(&self.state);
         match std::mem::replace(&mut *state, State::Running) {
@@ -115,13 +117,13 @@ impl<J, O> Slot<J, O> {
     }
 
     fn finish(&self, pieces: Vec<Piece<J, O>>) {
-        // To wake nobody is a system call, too.
+        // A notify without a waiter would be a system call, too.
         if let State::Awaited = std::mem::replace(&mut *lock(&self.state), State::Done(pieces)) {
             self.done.notify_one();
         }
     }
 
-    /// Waits for what the job gave, which somebody has begun: for the one sink that there is.
+    /// Waits for the pieces of a job that has begun. Only the sink calls it.
     fn take(&self) -> Vec<Piece<J, O>> {
         let mut state = lock(&self.state);
         loop {
@@ -142,9 +144,9 @@ struct Queue<J, O> {
 
 struct QueueState<J, O> {
     stack: Vec<Arc<Slot<J, O>>>,
-    /// Jobs queued or running: none left means that the work is done.
+    /// Jobs queued or running; 0 ends the workers.
     open: usize,
-    /// Finished jobs that the sink has not come to.
+    /// Finished jobs that the sink has not consumed.
     ahead: usize,
     /// Workers that wait for a job.
     idle: usize,
@@ -157,7 +159,7 @@ impl<J, O> Queue<J, O> {
         Queue { inner: Mutex::new(state), changed: Condvar::new() }
     }
 
-    /// Adds the jobs among `pieces`, the first to be taken first.
+    /// Queues the jobs among `pieces`; the first is popped first.
     fn push<'a>(&self, pieces: impl DoubleEndedIterator<Item = &'a Piece<J, O>>)
     where
         J: 'a,
@@ -180,7 +182,7 @@ impl<J, O> Queue<J, O> {
         }
     }
 
-    /// The next slot; waits while there may be one later; `None` when the work is done.
+    /// Waits for the next slot; `None` when all work is done.
     fn pop(&self) -> Option<Arc<Slot<J, O>>> {
         let mut state = lock(&self.inner);
         loop {
@@ -198,7 +200,7 @@ impl<J, O> Queue<J, O> {
         }
     }
 
-    /// A popped slot is dealt with; `waits` where its pieces now wait for the sink.
+    /// Finishes a popped slot; with `waits` its pieces wait for the sink.
     fn close(&self, waits: bool) {
         let mut state = lock(&self.inner);
         state.open -= 1;
@@ -208,7 +210,7 @@ impl<J, O> Queue<J, O> {
         }
     }
 
-    /// The sink took a finished job's pieces.
+    /// The sink has consumed a finished job.
     fn consumed(&self) {
         let mut state = lock(&self.inner);
         state.ahead -= 1;
@@ -223,7 +225,7 @@ impl<J, O> Queue<J, O> {
     }
 }
 
-/// Ends the workers when the sink's thread leaves, by a panic too.
+/// Stops the workers when the sink's thread leaves, also by a panic.
 struct StopAtEnd<'a, J, O>(&'a Queue<J, O>);
 
 impl<J, O> Drop for StopAtEnd<'_, J, O> {
@@ -232,7 +234,7 @@ impl<J, O> Drop for StopAtEnd<'_, J, O> {
     }
 }
 
-/// Hands a job's pieces to the sink at the end, none of them after a panic: the sink never waits in vain.
+/// Publishes a job's pieces on drop, none after a panic: the sink never waits for ever.
 struct Finish<'a, J, O> {
     queue: &'a Queue<J, O>,
     slot: &'a Slot<J, O>,
@@ -241,7 +243,7 @@ struct Finish<'a, J, O> {
 
 impl<J, O> Drop for Finish<'_, J, O> {
     fn drop(&mut self) {
-        // Counted before it can be taken, so that `ahead` never falls below zero.
+        // Counted before it can be consumed: `ahead` never falls below zero.
         self.queue.close(true);
         self.slot.finish(std::mem::take(&mut self.pieces));
     }
@@ -255,7 +257,7 @@ fn run_as_ready<J: Send, O: Send>(
 ) {
     let queue = Queue::new();
     queue.push(as_pieces(roots).iter());
-    // None once it broke: what comes after nobody misses.
+    // `None` once it broke: later outputs are dropped.
     let sink = Mutex::new(Some(sink));
     let direct = |output| {
         let mut sink = lock(&sink);
@@ -346,7 +348,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 mod tests {
     use super::*;
 
-    /// Jobs are (number, depth): each puts its number, then spawns two children, then puts it again.
+    /// Jobs are (number, depth): each emits its number, spawns two children, and emits it again.
     fn numbers(order: Order, limit: usize) -> Vec<u32> {
         let mut seen = Vec::new();
         let work = |(n, depth): (u32, u32), emit: &mut Emit<'_, _, _>| {

@@ -1,7 +1,7 @@
-//! From `IMAGE:PATH` to an inode: splitting the argument, opening device, partition and file system.
+//! From `IMAGE:PATH` to an inode: parses the argument, opens device, partition and file system.
 //!
-//! An image that is changed is opened once for a command, with the lock that keeps other writers away, and closed behind it: what
-//! the command does is committed together, as far as one transaction holds it.
+//! A command opens an image for writing once, locked against other writers, and closes it at the
+//! end: its changes are committed together, as far as one transaction holds them.
 
 use crate::args::Global;
 use crate::interrupt::interruptible;
@@ -28,14 +28,14 @@ use std::time::{Duration, Instant};
 /// An inode of an image.
 pub(crate) type Node = Arc<Inode<Ext4>>;
 
-/// Whoever holds the image's bytes can read and change them all, so no permission is checked.
+/// No permissions are checked: a process that can read the image file can read all of it.
 pub(crate) const WHO: &Identity = &Identity::Superuser;
 
 /// An opened image.
 pub(crate) struct Image {
-    /// The file as the user named it.
+    /// As the user named it.
     name: OsString,
-    /// Device and inode of that file: it may have several names.
+    /// Device and inode number of the image file, which may have several names.
     file: Option<(u64, u64)>,
     access: Access,
     pub(crate) vfs: Arc<Vfs<Ext4>>,
@@ -71,18 +71,18 @@ impl Image {
         Ok(Image { name: file.to_owned(), file: identity(file), access, vfs: Arc::new(vfs), device, shrinks })
     }
 
-    /// Writes and commits all that was changed, and marks the file system as cleanly unmounted. Nothing can be changed behind this.
+    /// Commits all changes and marks the file system clean. Later changes fail.
     pub(crate) fn close(&self) -> Result<(), Problem> {
         let label = || escape::terminal(self.name.as_bytes());
         self.vfs.fs().close().map_err(|error| Problem::inside(label(), &error.into()))
     }
 
-    /// Whether `metadata` is of the file that the image is.
+    /// Whether `metadata` is that of the image file.
     pub(crate) fn is_file(&self, metadata: &fs::Metadata) -> bool {
         self.file == Some((metadata.dev(), metadata.ino()))
     }
 
-    /// The file as the user named it.
+    /// The image file as the user named it.
     pub(crate) fn name(&self) -> &OsStr {
         &self.name
     }
@@ -92,18 +92,17 @@ impl Image {
         format!("{}:{}", escape::terminal(self.name.as_bytes()), escape::terminal(path))
     }
 
-    /// What went wrong at `path`.
+    /// An error at `path`.
     pub(crate) fn problem(&self, path: &[u8], error: &dentree_vfs::Error) -> Problem {
         Problem::inside(self.at(path), error)
     }
 
-    /// The inode with this number.
     pub(crate) fn inode(&self, ino: Ino) -> dentree_vfs::Result<Node> {
         self.vfs.inode(ino)
     }
 }
 
-/// Opens a device. A process that is closing the image is waited for, for a few seconds.
+/// Opens a device. Waits a few seconds for a process that is closing the image.
 pub(crate) fn open_device(path: &Path, access: Access) -> Result<FileDevice, dentree_blockdev::Error> {
     const PATIENCE: Duration = Duration::from_secs(5);
     const SILENCE: Duration = Duration::from_millis(300);
@@ -128,16 +127,16 @@ pub(crate) fn open_device(path: &Path, access: Access) -> Result<FileDevice, den
     }
 }
 
-/// Whether an image will be free soon: another run of this program has it, and it is not mounted, or not any more.
+/// Whether an image is about to be released: a dentree process holds it, and it is not mounted.
 fn may_be_closing(holder: &Holder, path: &Path) -> bool {
     let Holder::Process { pid, name } = holder else { return false };
     let ours = fs::read_to_string("/proc/self/comm").unwrap_or_default();
-    // One without a name has ended meanwhile.
+    // A process without a name has ended.
     let is_ours = name.as_ref().is_none_or(|name| *name == ours.trim_end());
     is_ours && *pid != process::id() && !mounts::has(path)
 }
 
-/// What a notice says where the image may be changed.
+/// The text of a notice; `writable` means that the image may change.
 fn told(notice: &Notice, writable: bool) -> String {
     match notice {
         Notice::JournalReplayed { transactions, blocks } if writable => format!(
@@ -148,14 +147,14 @@ fn told(notice: &Notice, writable: bool) -> String {
     }
 }
 
-/// What tells one file from another, whatever it is called.
+/// Device and inode number, the same for all names of a file.
 fn identity(file: &OsStr) -> Option<(u64, u64)> {
     fs::metadata(file).ok().map(|found| (found.dev(), found.ino()))
 }
 
 fn device_problem(at: &str, error: &dentree_blockdev::Error) -> Problem {
     let message = error.to_string();
-    // Messages that begin with the file's name already say where.
+    // Messages that begin with the file's name need no label.
     let message = message.strip_prefix(at).map_or(&*message, |rest| rest.trim_start_matches([':', ' ']));
     let status = match error {
         dentree_blockdev::Error::PartitionTable { .. } => Status::Damaged,
@@ -165,18 +164,17 @@ fn device_problem(at: &str, error: &dentree_blockdev::Error) -> Problem {
     Problem::new(at, status, message)
 }
 
-/// A place in an opened image.
+/// A path in an opened image.
 #[derive(Clone)]
 pub(crate) struct Location {
     pub(crate) image: Arc<Image>,
-    /// Absolute, as the user typed it but for slashes at the end.
+    /// Absolute, without slashes at the end.
     pub(crate) path: Vec<u8>,
-    /// A slash at the end asks for a directory.
+    /// The argument ended with a slash: only a directory may be there.
     directory: bool,
 }
 
 impl Location {
-    /// The inode there.
     pub(crate) fn walk(&self, options: WalkOptions) -> Result<Node, Problem> {
         let options = WalkOptions { directory: self.directory, ..options };
         let options =
@@ -185,8 +183,8 @@ impl Location {
         vfs.walk(WHO, vfs.root(), &self.path, options).map_err(|error| self.problem(&error))
     }
 
-    /// What is there, and `None` where there is nothing. Unlike [`walk`](Self::walk), a slash at the end does not make a link be
-    /// followed that is to be kept: it is no directory.
+    /// The inode, or `None` where the path does not exist. Unlike [`walk`](Self::walk), a trailing
+    /// slash does not follow a link that `options` keep.
     pub(crate) fn find(&self, options: WalkOptions) -> Result<Option<Node>, Problem> {
         let (vfs, path) = (&self.image.vfs, &self.path);
         let options = WalkOptions { directory: self.directory, ..options };
@@ -197,40 +195,40 @@ impl Location {
         }
     }
 
-    /// The directory in which the path has its last name, and that name: `.` for the root.
+    /// The parent directory and the last name: `.` for the root.
     pub(crate) fn last(&self) -> Result<(Node, &[u8]), Problem> {
         let vfs = &self.image.vfs;
         let last = vfs.walk_parent(WHO, vfs.root(), &self.path).map_err(|error| self.problem(&error))?;
         Ok((last.dir, last.name))
     }
 
-    /// The place that has the name `name` in this one, a directory.
+    /// The location of `name` in this directory.
     pub(crate) fn below(&self, name: &[u8]) -> Location {
         Location { image: self.image.clone(), path: join(&self.path, name), directory: false }
     }
 
-    /// Whether the user put a slash behind it: only a directory can be meant.
+    /// Whether the argument ended with a slash, so that only a directory may be there.
     pub(crate) fn is_directory_meant(&self) -> bool {
         self.directory
     }
 
-    /// What went wrong here.
+    /// An error at this location.
     pub(crate) fn problem(&self, error: &Error) -> Problem {
         self.image.problem(&self.path, error)
     }
 
-    /// What is wrong here, in other words than those of an error.
+    /// A refusal at this location, in words of its own.
     pub(crate) fn refusal(&self, message: impl Into<String>) -> Problem {
         Problem::new(self.image.at(&self.path), Status::Failed, message)
     }
 }
 
-/// What one run of the program shares: options, opened images, problems.
+/// State of one run of the program: options, opened images, problems.
 pub(crate) struct Session {
     pub(crate) options: Global,
     pub(crate) report: Report,
     images: RefCell<Vec<Arc<Image>>>,
-    /// Set by Ctrl-C, once an image is changed.
+    /// Set by Ctrl-C, once an image is opened for writing.
     interrupted: OnceCell<Arc<AtomicBool>>,
 }
 
@@ -244,17 +242,18 @@ impl Session {
         }
     }
 
-    /// The images that were opened, in that order.
+    /// The opened images, in the order of their opening.
     pub(crate) fn images(&self) -> Vec<Arc<Image>> {
         self.images.borrow().clone()
     }
 
-    /// Opens `file`, once however often it is asked for.
+    /// Opens `file` for reading, once for all calls.
     pub(crate) fn open(&self, file: &OsStr) -> Result<Arc<Image>, Problem> {
         self.open_at(file, &self.options, Access::ReadOnly)
     }
 
-    /// As [`open`](Self::open), to be changed perhaps, and where the place within the file need not be what the global options say.
+    /// As [`open`](Self::open), with another access, and another place in the file than the global
+    /// options say.
     pub(crate) fn open_at(
         &self,
         file: &OsStr,
@@ -273,13 +272,13 @@ impl Session {
         Ok(image)
     }
 
-    /// Opens the image that `argument` names.
+    /// Opens the image of `argument`.
     pub(crate) fn locate(&self, argument: &OsStr) -> Result<Location, Problem> {
         self.locate_for(argument, Access::ReadOnly)
     }
 
-    /// Opens the image that `argument` names, to change it. From then on Ctrl-C lets the command come to a good end, for
-    /// which it asks [`is_interrupted`](Self::is_interrupted).
+    /// Opens the image of `argument` for writing. From then on Ctrl-C only sets
+    /// [`is_interrupted`](Self::is_interrupted), for an orderly end.
     pub(crate) fn locate_to_change(&self, argument: &OsStr) -> Result<Location, Problem> {
         if self.interrupted.get().is_none() {
             let flag = interruptible("signals")?;
@@ -295,12 +294,12 @@ impl Session {
         Ok(Location { image, path: tidy(&path), directory })
     }
 
-    /// Whether Ctrl-C was pressed in a command that changes an image.
+    /// Whether Ctrl-C was pressed after an image was opened for writing.
     pub(crate) fn is_interrupted(&self) -> bool {
         self.interrupted.get().is_some_and(|flag| flag.load(Ordering::Relaxed))
     }
 
-    /// Does `change` at each argument. What fails is reported, and the others are done; Ctrl-C ends it behind one.
+    /// Calls `change` for each argument until Ctrl-C. Failures are reported.
     pub(crate) fn change_each(
         &self,
         arguments: &[OsString],
@@ -316,7 +315,7 @@ impl Session {
         }
     }
 
-    /// Closes what was changed, and says so where Ctrl-C has cut it short.
+    /// Closes the images, and reports an interruption.
     pub(crate) fn close(&self) {
         for image in self.images() {
             if let Err(problem) = image.close() {
@@ -329,7 +328,7 @@ impl Session {
         }
     }
 
-    /// Opens and finds each argument; those that fail are reported and left out.
+    /// Opens and walks each argument; failures are reported and left out.
     pub(crate) fn walk_each(&self, arguments: &[OsString], options: WalkOptions) -> Vec<(Location, Node)> {
         let find = |argument: &OsString| {
             let location = self.locate(argument)?;
@@ -347,7 +346,7 @@ impl Session {
     }
 }
 
-/// Absolute and without doubled slashes or slashes at the end.
+/// The absolute path without doubled or trailing slashes.
 fn tidy(path: &[u8]) -> Vec<u8> {
     let mut tidied = Vec::with_capacity(path.len() + 1);
     for name in path.split(|&byte| byte == b'/').filter(|name| !name.is_empty()) {
@@ -357,9 +356,9 @@ fn tidy(path: &[u8]) -> Vec<u8> {
     if tidied.is_empty() { b"/".to_vec() } else { tidied }
 }
 
-/// Splits `IMAGE:PATH`. The image is what stands before the first `:/` such that a file of that name exists; else the
-/// whole argument where such a file exists, with the root as path; else what stands before the first `:` such that a
-/// file of that name exists. Where nothing exists, the first `:/` (or `:`) divides, for the message.
+/// Splits `IMAGE:PATH`. The image ends at the first `:/` before which a file of that name exists;
+/// else it is the whole argument, if that exists; else it ends at the first `:` before which one
+/// exists. Where no file exists, the first `:/` (or `:`) splits, for the message.
 fn split(argument: &OsStr, exists: impl Fn(&Path) -> bool) -> (OsString, Vec<u8>) {
     let bytes = argument.as_bytes();
     let file = |end: usize| Path::new(OsStr::from_bytes(&bytes[..end]));
@@ -376,8 +375,8 @@ fn split(argument: &OsStr, exists: impl Fn(&Path) -> bool) -> (OsString, Vec<u8>
     (OsString::from_vec(bytes[..end].to_vec()), path.to_vec())
 }
 
-/// Whether `argument`, where local paths may stand too, names a place in an image: there is a file before a colon, or nothing at
-/// all and a colon with a slash.
+/// Whether `argument`, which may also be a local path, names a path in an image: an existing file
+/// before the colon, or nothing there and a colon with a slash.
 pub(crate) fn names_image(argument: &OsStr) -> bool {
     let (file, _) = split(argument, |file| file.exists());
     let has_path = file.len() < argument.len();
@@ -390,7 +389,7 @@ pub(crate) fn names_image(argument: &OsStr) -> bool {
 
 #[cfg(test)]
 impl Image {
-    /// The file system on a device, for reading.
+    /// Opens the file system on a device for reading.
     pub(crate) fn on(disk: Arc<dyn BlockDevice>) -> dentree_vfs::Result<Self> {
         let device = Arc::new(MeteredDevice::new(disk));
         let fs = Ext4::open(device.clone(), Options::default())?;

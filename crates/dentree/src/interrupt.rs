@@ -1,4 +1,4 @@
-//! Ctrl-C, and signals that mean the same, where something must be put in order first.
+//! Ctrl-C, SIGTERM and SIGHUP for commands that need an orderly end.
 
 use crate::report::{Problem, Status};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -6,12 +6,13 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-/// A flag that the first Ctrl-C sets, for command `command` to ask; the second ends the program at once.
+/// A flag that the first signal sets; the second ends the program at once. `command` labels errors.
 pub(crate) fn interruptible(command: &str) -> Result<Arc<AtomicBool>, Problem> {
     let flag = Arc::new(AtomicBool::new(false));
     let register = || -> io::Result<()> {
         let ignored = ignored();
-        // nohup(1), and a shell for what it runs in the background, want signals to be ignored that they had ignored.
+        // Signals ignored at the start stay ignored: nohup(1) and shells' background jobs rely on
+        // it.
         for signal in [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|signal| ignored >> (signal - 1) & 1 == 0)
         {
             signal_hook::flag::register_conditional_shutdown(signal, 1, flag.clone())?;
@@ -23,7 +24,7 @@ pub(crate) fn interruptible(command: &str) -> Result<Arc<AtomicBool>, Problem> {
     Ok(flag)
 }
 
-/// The signals that this process ignores, a bit each from 1 on; none where the system does not tell.
+/// The ignored signals as a bit mask from signal 1 on; 0 where the system does not say.
 fn ignored() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

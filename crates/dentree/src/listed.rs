@@ -1,4 +1,4 @@
-//! Paths from a file, as tar(1) takes them by `--files-from`: many at once, so that lookups overlap.
+//! Paths from a file, as tar(1) takes them by `--files-from`: in batches, whose lookups overlap.
 
 use crate::args::ListedArgs;
 use crate::image::{Location, Node, Session, WHO};
@@ -9,11 +9,11 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 use std::path::Path;
 
-/// Paths that are looked up together.
+/// Paths per batch.
 const BATCH: usize = 256;
 
-/// Calls `each` with what the arguments name, or with what the file of paths names below the one
-/// argument. Paths at which nothing is are reported and left out.
+/// Calls `each` for each argument, or for the paths of a file below the one argument. Missing paths
+/// are reported and left out.
 pub(crate) fn walk(
     session: &Session,
     arguments: &[OsString],
@@ -34,7 +34,7 @@ pub(crate) fn walk(
     Ok(())
 }
 
-/// The one argument that the paths of a file are below.
+/// The one argument to which the paths of a file are relative.
 pub(crate) fn only<'a>(arguments: &'a [OsString], kind: &str) -> Result<&'a OsStr, Problem> {
     match arguments {
         [argument] => Ok(argument),
@@ -42,7 +42,7 @@ pub(crate) fn only<'a>(arguments: &'a [OsString], kind: &str) -> Result<&'a OsSt
     }
 }
 
-/// The directory of an image that the paths of a file are below.
+/// The directory of an image to which the paths of a file are relative.
 pub(crate) struct Base<'s> {
     session: &'s Session,
     pub(crate) at: Location,
@@ -58,7 +58,7 @@ impl<'s> Base<'s> {
         Ok(Base { session, at, dir, options })
     }
 
-    /// The paths at which something is, and what. The others are reported.
+    /// The paths that exist, with their inodes. The others are reported.
     pub(crate) fn walk<'p>(&self, batch: &'p [Vec<u8>]) -> Vec<(&'p [u8], Node)> {
         let found = self.at.image.vfs.walk_many(WHO, &self.dir, batch, self.options);
         let found = batch.iter().zip(found).filter_map(|(path, found)| match found {
@@ -77,8 +77,7 @@ pub(crate) fn components(path: &[u8]) -> Vec<&[u8]> {
     path.split(|&byte| byte == b'/').filter(|name| !name.is_empty() && *name != b".").collect()
 }
 
-/// Paths of a file, each ended by a byte. Empty ones are left out, and slashes before a path have no
-/// meaning.
+/// Paths of a file, each ended by a byte. Empty ones and leading slashes are dropped.
 pub(crate) struct Paths<'a> {
     lines: Box<dyn BufRead>,
     end: u8,

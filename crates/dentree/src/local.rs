@@ -1,4 +1,4 @@
-//! Files of this machine, as those who copy them into an image read them.
+//! Reading local files that are copied into an image.
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{SeekFrom, seek};
@@ -9,15 +9,16 @@ use std::ops::{ControlFlow, Range};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// How much content moves at a time.
+/// Bytes per read.
 const CHUNK: usize = 1 << 20;
 
 /// An extended attribute: full name and value.
 pub(crate) type Xattr = (Vec<u8>, Vec<u8>);
 
-/// Calls `each` for the data in the first `size` bytes of a file with the offset of each piece, and leaves holes out; answers where the
-/// last piece ended, or what `each` broke off with. No piece reaches across a multiple of 1 MiB. Data is widened to multiples
-/// of `grain` bytes: with more than 1, what the machine's file system can leave out between them does not show.
+/// Calls `each` with offset and bytes of the data in the first `size` bytes of a file; holes are
+/// left out. Returns the end of the last piece, or the value that `each` broke with. No piece
+/// crosses a multiple of 1 MiB. Data is widened to multiples of `grain` bytes, which hides how
+/// finely the local file system stores holes.
 pub(crate) fn each_data<B>(
     file: &File,
     size: u64,
@@ -42,7 +43,7 @@ pub(crate) fn each_data<B>(
     Ok(ControlFlow::Continue(end))
 }
 
-/// The next run of data behind `offset`, within the first `size` bytes, in whole grains.
+/// The next run of data from `offset` on, within the first `size` bytes, in whole grains.
 fn next_data(file: &File, offset: u64, size: u64, grain: u64) -> io::Result<Option<Range<u64>>> {
     if offset >= size {
         return Ok(None);
@@ -50,7 +51,7 @@ fn next_data(file: &File, offset: u64, size: u64, grain: u64) -> io::Result<Opti
     let start = match seek(file, SeekFrom::Data(offset)) {
         Ok(start) => start,
         Err(Errno::NXIO) => return Ok(None),
-        // A file system that does not know its holes.
+        // The file system does not report holes.
         Err(Errno::INVAL) => return Ok(Some(offset..size)),
         Err(error) => return Err(error.into()),
     };
@@ -59,8 +60,8 @@ fn next_data(file: &File, offset: u64, size: u64, grain: u64) -> io::Result<Opti
     Ok((start < end).then_some(whole))
 }
 
-/// Reads what comes next from a file that was opened without waiting; `None` where nothing has come for a moment, in which a signal may
-/// have.
+/// Reads from a file opened with `O_NONBLOCK`; `None` after a short wait without data, so that the
+/// caller can check for signals.
 pub(crate) fn read_ready(file: &mut File, buf: &mut [u8]) -> io::Result<Option<usize>> {
     const MOMENT: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
     match poll(&mut [PollFd::new(&*file, PollFlags::IN)], Some(&MOMENT)) {
@@ -73,9 +74,9 @@ pub(crate) fn read_ready(file: &mut File, buf: &mut [u8]) -> io::Result<Option<u
     }
 }
 
-/// The extended attributes of a file, or of a link itself, in the order of their names.
+/// The extended attributes of a file, or of a link itself, sorted by name.
 pub(crate) fn read_xattrs(path: &Path) -> io::Result<Vec<Xattr>> {
-    // The most that the kernel gives out.
+    // The kernel's limit (`XATTR_LIST_MAX`).
     let mut names = vec![0; 64 << 10];
     let len = match rustix::fs::llistxattr(path, &mut names[..]) {
         Ok(len) => len,

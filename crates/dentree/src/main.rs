@@ -1,4 +1,4 @@
-//! ext4 images from the command line.
+//! The program `dentree`: ext4 images from the command line.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
@@ -29,7 +29,7 @@ fn main() -> ExitCode {
     match command::run(&session, &cli.command) {
         Ok(()) => {}
         Err(Stop::Problem(problem)) => session.report.problem(&problem),
-        // Whoever reads has read enough: `dentree find … | head`.
+        // The reader of a pipe has closed it: `dentree find … | head`.
         Err(Stop::Output(error)) if error.kind() == ErrorKind::BrokenPipe => {}
         Err(Stop::Output(error)) => {
             report::say(format_args!("dentree: cannot write to standard output: {error}"));

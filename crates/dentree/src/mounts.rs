@@ -1,4 +1,4 @@
-//! The system's mount table: FUSE mounts, and where cgroup v2 is.
+//! The mount table: FUSE mounts, and where cgroup v2 is.
 
 use std::ffi::OsString;
 use std::fs;
@@ -10,16 +10,16 @@ use std::path::{Path, PathBuf};
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Mount {
     point: PathBuf,
-    /// The type of the file system: of a FUSE mount `fuse.` and the program's name, as a rule.
+    /// File system type; for FUSE `fuse.` and usually the program's name.
     pub(crate) kind: String,
-    /// The device: of a FUSE mount the image, as a rule.
+    /// The device; for FUSE usually the image.
     pub(crate) source: PathBuf,
     pub(crate) read_only: bool,
 }
 
 /// The mount at `point`, an absolute path without links.
 pub(crate) fn at(point: &Path) -> Option<Mount> {
-    // The last one covers those before it.
+    // The last mount covers earlier ones.
     table().into_iter().rfind(|mount| mount.point == point)
 }
 
@@ -34,7 +34,7 @@ fn table() -> Vec<Mount> {
     lines().filter_map(|(_, mount)| mount.kind.starts_with("fuse.").then_some(mount)).collect()
 }
 
-/// Where cgroup v2 is mounted, and which of its directories is there.
+/// The mount point of cgroup v2, and its root within the hierarchy.
 pub(crate) fn cgroup2() -> Option<(PathBuf, OsString)> {
     lines().find(|(_, mount)| mount.kind == "cgroup2").map(|(root, mount)| (mount.point, root))
 }
@@ -58,7 +58,7 @@ fn parse(line: &[u8]) -> Option<(OsString, Mount)> {
     Some((root, Mount { point, kind, source, read_only }))
 }
 
-/// Blanks and backslashes stand in the table as `\` and three octal digits.
+/// Decodes `\ooo`, which stands for blanks and backslashes.
 fn unescape(field: &[u8]) -> OsString {
     let mut bytes = Vec::with_capacity(field.len());
     let mut rest = field;
@@ -71,7 +71,7 @@ fn unescape(field: &[u8]) -> OsString {
     OsString::from_vec(bytes)
 }
 
-/// The absolute path of a mount point, which may be one that nobody serves any more.
+/// The absolute path of a mount point, also where its server is gone.
 pub(crate) fn point(directory: &Path) -> std::io::Result<PathBuf> {
     fs::canonicalize(directory).or_else(|error| {
         let name = directory.file_name().filter(|name| !name.as_bytes().is_empty()).ok_or(error)?;

@@ -2,7 +2,7 @@
 //!
 //! One thread sleeps in poll(2) until the kernel's pressure stall information (PSI; kernel
 //! documentation, `accounting/psi.rst`) fires: tasks have waited for memory during 15% of two
-//! seconds. Each time, names and inodes shrink to [`KEPT_PERCENT`] of the memory that they take.
+//! seconds. Each event shrinks names and inodes to [`KEPT_PERCENT`] of their memory.
 //!
 //! The source of events is the first of these that can be opened:
 //! 1. `$MEMORY_PRESSURE_WATCH`, which systemd sets (<https://systemd.io/MEMORY_PRESSURE>): a
@@ -11,11 +11,14 @@
 //! 3. `/proc/pressure/memory`.
 //!
 //! PSI decides, not the cgroup's limit: the page cache fills a cgroup up to its limit without harm.
-//! The limit only tells the cause, see [`cause`].
+//! The limit only names the [`cause`].
 //!
-//! Known limits: inodes and names of more than 32 bytes return to the system, as far as whole pages
-//! of the heap become free; slots of the name cache are kept for later names. Inodes that the
-//! kernel knows stay until it forgets them, and the block cache keeps its budget.
+//! # Limits
+//!
+//! - Inodes and names of more than 32 bytes return to the system as far as whole pages of the heap
+//!   become free. Slots of the name cache are kept for later names.
+//! - Inodes that the kernel has looked up stay until it forgets them.
+//! - The block cache keeps its budget.
 
 use crate::mounts;
 use base64::Engine;
@@ -36,10 +39,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 
-/// What a shrink leaves of the memory that names and inodes take.
+/// The part of the memory of names and inodes that a shrink leaves.
 pub(crate) const KEPT_PERCENT: u8 = 75;
-/// Stall and window in microseconds. Without privilege the window must be a multiple of two seconds.
-/// The newline is needed: the kernel drops the last byte.
+/// Stall and window in microseconds. Unprivileged processes need a window of a multiple of 2 s. The
+/// kernel overwrites the last byte: the newline.
 const TRIGGER: &[u8] = b"some 300000 2000000\n";
 const OF_THE_MACHINE: &str = "/proc/pressure/memory";
 
@@ -48,7 +51,7 @@ const OF_THE_MACHINE: &str = "/proc/pressure/memory";
 pub(crate) enum Cause {
     /// Tasks waited for memory.
     Stalls,
-    /// So did they in a cgroup that had `used` bytes of its `limit`.
+    /// Tasks waited for memory in a cgroup that had `used` bytes of its `limit`.
     Limit { used: u64, limit: u64 },
 }
 
@@ -61,10 +64,10 @@ impl fmt::Display for Cause {
     }
 }
 
-/// What the watch of one image listens to, and has done.
+/// Source and figures of the watch on one image.
 #[derive(Clone, Debug)]
 pub(crate) struct Shrinks {
-    /// The file that events come from, or why there are none.
+    /// The file that reports events, or why there is none.
     pub(crate) source: Result<PathBuf, String>,
     pub(crate) count: u64,
     pub(crate) names: u64,
@@ -72,7 +75,7 @@ pub(crate) struct Shrinks {
     pub(crate) last: Option<Cause>,
 }
 
-/// The figures of a watch; `None` where none was started.
+/// The figures of a watch; `None` before its start.
 #[derive(Default)]
 pub(crate) struct Figures(Mutex<Option<Shrinks>>);
 
@@ -116,17 +119,17 @@ impl Drop for Watch {
     fn drop(&mut self) {
         if let Some((stop, thread)) = self.0.take() {
             drop(stop);
-            // Where it panicked there is nothing left to do.
+            // A panic leaves nothing to clean up.
             let _ = thread.join();
         }
     }
 }
 
-/// An open file that poll(2) reports events of.
+/// An open file that poll(2) watches.
 struct Source {
     path: PathBuf,
     file: File,
-    /// A FIFO has bytes to read; a pressure file has a trigger that fires.
+    /// A FIFO becomes readable; a pressure file has a trigger that fires (`POLLPRI`).
     is_fifo: bool,
 }
 
@@ -140,14 +143,14 @@ impl Source {
             .map_or_else(|| Source::pressure(OF_THE_MACHINE.into(), TRIGGER), Ok)
     }
 
-    /// By systemd's protocol.
+    /// The source of systemd's protocol.
     fn asked_for(path: PathBuf) -> Result<Source, String> {
         if path == Path::new("/dev/null") {
             return Err("turned off by $MEMORY_PRESSURE_WATCH".to_owned());
         }
         let kind = fs::metadata(&path).map_err(|error| message(&path, &error))?.file_type();
         if kind.is_fifo() {
-            // For writing too: a FIFO that nothing writes to reports its end for ever.
+            // Also for writing: a FIFO without writers reports its end for ever.
             let file = open(&path)?;
             return Ok(Source { path, file, is_fifo: true });
         }
@@ -157,14 +160,14 @@ impl Source {
         Source::pressure(path, &trigger)
     }
 
-    /// A pressure file, with a trigger that ends as it is closed.
+    /// A pressure file with a trigger, which lasts until it is closed.
     fn pressure(path: PathBuf, trigger: &[u8]) -> Result<Source, String> {
         let mut file = open(&path)?;
         file.write_all(trigger).map_err(|error| message(&path, &error))?;
         Ok(Source { path, file, is_fifo: false })
     }
 
-    /// Shrinks the caches at each event until `stopped` has no writer.
+    /// Shrinks the caches at each event until the writer of `stopped` is dropped.
     fn listen(mut self, stopped: &PipeReader, vfs: &Vfs<Ext4>, figures: &Figures) {
         let wanted = if self.is_fifo { PollFlags::IN } else { PollFlags::PRI };
         loop {
@@ -176,7 +179,7 @@ impl Source {
             if event.intersects(PollFlags::ERR | PollFlags::NVAL) {
                 return self.give_up(figures, &io::Error::other("its cgroup is gone"));
             }
-            // Before the end is looked at, so that an event which came before it counts.
+            // Before `end` is looked at: an event that came before the end counts.
             if event.intersects(wanted) {
                 if self.is_fifo {
                     let _ = self.file.read(&mut [0; 4096]);
@@ -217,7 +220,7 @@ fn shrink(vfs: &Vfs<Ext4>, figures: &Figures) {
     });
 }
 
-/// `memory.current`, `memory.high` and `memory.max` of one cgroup, as they are read.
+/// `memory.current`, `memory.high` and `memory.max` of one cgroup, as read.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 struct Limits {
     current: String,
@@ -225,9 +228,9 @@ struct Limits {
     max: String,
 }
 
-/// Why tasks waited: the first cgroup that has all but a sixteenth of its limit, if any does.
+/// The nearest cgroup that uses 15/16 of its limit, else plain stalls.
 fn cause(limits: &[Limits]) -> Cause {
-    // `max` means that there is no limit.
+    // `max` means no limit.
     let number = |text: &str| text.trim().parse::<u64>().ok();
     let at_limit = |cgroup: &Limits| {
         let used = number(&cgroup.current)?;
@@ -241,7 +244,7 @@ fn cause(limits: &[Limits]) -> Cause {
 #[derive(PartialEq, Eq, Debug)]
 struct Cgroup {
     dir: PathBuf,
-    /// Where the hierarchy is mounted.
+    /// The mount point of the hierarchy.
     top: PathBuf,
 }
 
@@ -250,7 +253,7 @@ impl Cgroup {
         Cgroup::new(&fs::read("/proc/self/cgroup").ok()?, mounts::cgroup2()?)
     }
 
-    /// The cgroup that a text as in `/proc/self/cgroup` names, below a mount of `root`.
+    /// The cgroup in the text of `/proc/self/cgroup`, below a mount of `root` at `top`.
     fn new(cgroups: &[u8], (top, root): (PathBuf, OsString)) -> Option<Cgroup> {
         let path = cgroups.split(|&byte| byte == b'\n').find_map(|line| line.strip_prefix(b"0::"))?;
         let path = Path::new(OsStr::from_bytes(path)).strip_prefix(root).ok()?;
@@ -258,7 +261,7 @@ impl Cgroup {
         Some(Cgroup { dir, top })
     }
 
-    /// The limits of this cgroup and of those above it.
+    /// The limits of this cgroup and its ancestors.
     fn limits(&self) -> Vec<Limits> {
         let here = self.dir.ancestors().take_while(|dir| dir.starts_with(&self.top));
         let limits = here.map(|dir| {

@@ -1,5 +1,5 @@
-//! Problems: what, where, what to do; one line each on standard error, and the exit code in the end. A process in the background has
-//! no standard error: its problems go to the system's log.
+//! Problems: location, cause and remedy, in one line each on standard error, and the exit code. A
+//! background process reports to the system log.
 
 use crate::output::escape;
 use dentree_vfs::Error;
@@ -9,7 +9,7 @@ use std::os::unix::net::UnixDatagram;
 use std::process::{self, ExitCode};
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
-/// How a command ended. The worst of several problems is the one that counts: later variants are worse.
+/// The outcome of a command. Later variants are worse, and the worst one counts.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Status {
     Done,
@@ -19,7 +19,7 @@ pub(crate) enum Status {
     Unsupported,
     /// The image is damaged.
     Damaged,
-    /// The command line makes no sense.
+    /// Wrong usage.
     Usage,
 }
 
@@ -27,7 +27,7 @@ impl Status {
     const ALL: [Status; 5] =
         [Status::Done, Status::Failed, Status::Unsupported, Status::Damaged, Status::Usage];
 
-    /// The number that DESIGN and the help promise.
+    /// The exit code of the help text.
     pub(crate) fn exit_code(self) -> ExitCode {
         ExitCode::from(match self {
             Status::Done => 0,
@@ -39,7 +39,7 @@ impl Status {
     }
 }
 
-/// One thing that went wrong, in one place.
+/// One error with its location.
 #[derive(Debug)]
 pub(crate) struct Problem {
     at: String,
@@ -56,18 +56,17 @@ impl Problem {
         Problem::new(at, Status::Usage, message)
     }
 
-    /// How bad it is.
     pub(crate) fn status(&self) -> Status {
         self.status
     }
 
-    /// The same with a word about what else can be done.
+    /// Appends a hint.
     pub(crate) fn with_hint(mut self, hint: &str) -> Self {
         self.message = format!("{} ({hint})", self.message);
         self
     }
 
-    /// A problem inside an image.
+    /// An error inside an image.
     pub(crate) fn inside(at: impl Into<String>, error: &Error) -> Self {
         let status = match error {
             Error::Corrupt(_) => Status::Damaged,
@@ -77,7 +76,7 @@ impl Problem {
         Problem::new(at, status, error.to_string())
     }
 
-    /// A problem of this machine's own files.
+    /// An error of a local file.
     pub(crate) fn local(path: &[u8], error: &io::Error) -> Self {
         let message = error.to_string();
         let message = message.split(" (os error").next().unwrap_or(&message);
@@ -91,24 +90,24 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Nobody sees standard error any more.
+/// Standard error is /dev/null.
 static IN_BACKGROUND: AtomicBool = AtomicBool::new(false);
 
-/// From now on problems go to the system's log.
+/// From now on problems go to the system log.
 pub(crate) fn go_to_background() {
     IN_BACKGROUND.store(true, Ordering::Relaxed);
 }
 
-/// Says something that is no problem, in one line on standard error.
+/// Prints one line on standard error.
 pub(crate) fn say(text: impl fmt::Display) {
     // Not `eprintln`, which panics where the terminal is gone.
     let _ = io::stderr().write_all(format!("{text}\n").as_bytes());
 }
 
-/// Tells a problem, in one line.
+/// Prints or logs a problem.
 pub(crate) fn tell(problem: &Problem) {
     if IN_BACKGROUND.load(Ordering::Relaxed) {
-        // As syslog(3) has it: of a user's program, an error. Where nobody logs nobody can be told.
+        // User-level error, as in syslog(3). Without a log daemon it is lost.
         let line = format!("<11>dentree[{}]: {problem}", process::id());
         let _ = UnixDatagram::unbound().and_then(|log| log.send_to(line.as_bytes(), "/dev/log"));
     } else {
@@ -116,20 +115,20 @@ pub(crate) fn tell(problem: &Problem) {
     }
 }
 
-/// Takes problems from all threads.
+/// Collects problems of all threads.
 #[derive(Debug, Default)]
 pub(crate) struct Report {
     worst: AtomicU8,
 }
 
 impl Report {
-    /// Tells a problem and remembers how bad it is.
+    /// Prints a problem and remembers its status.
     pub(crate) fn problem(&self, problem: &Problem) {
         tell(problem);
         self.remember(problem.status);
     }
 
-    /// Remembers how bad something is that was told otherwise.
+    /// Remembers the status of a problem that was printed elsewhere.
     pub(crate) fn remember(&self, status: Status) {
         self.worst.fetch_max(status as u8, Ordering::Relaxed);
     }
@@ -139,11 +138,11 @@ impl Report {
     }
 }
 
-/// Why a command did not go on.
+/// Why a command stopped.
 #[derive(Debug)]
 pub(crate) enum Stop {
     Problem(Problem),
-    /// Standard output does not take any more.
+    /// Standard output failed.
     Output(io::Error),
 }
 

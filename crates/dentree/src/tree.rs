@@ -1,6 +1,5 @@
-//! Directories of an image as the commands go through them: entries read at once, damage reported, loops noticed.
-//!
-//! Commands differ in what they do with an entry; what they share is here and in [`fanout`](crate::fanout).
+//! Directories of an image as all commands traverse them: whole listings, reported damage, loop
+//! detection. [`fanout`](crate::fanout) runs the traversal.
 
 use crate::image::{Image, Node, WHO};
 use crate::path::join;
@@ -10,13 +9,13 @@ use std::collections::HashSet;
 use std::ops::{ControlFlow, Range};
 use std::sync::{Mutex, PoisonError};
 
-/// Entries that one thread takes from a big directory at a time.
+/// Entries of a large directory per job.
 const PART: usize = 512;
 
-/// So much of what is damaged in one directory is told.
+/// Damaged places reported per directory.
 const MOST_DAMAGE: usize = 20;
 
-/// The entries of a directory: names one behind the other, so that a directory costs two allocations.
+/// The entries of a directory. Names share one buffer: two allocations per directory.
 #[derive(Debug, Default)]
 pub(crate) struct Listing {
     names: Vec<u8>,
@@ -31,12 +30,11 @@ struct Listed {
     len: usize,
 }
 
-/// One entry.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Entry<'a> {
     pub(crate) name: &'a [u8],
     pub(crate) ino: Ino,
-    /// Where the directory says so.
+    /// If the directory entry has it.
     pub(crate) kind: Option<FileType>,
 }
 
@@ -59,12 +57,11 @@ impl Listing {
         self.entries.iter().map(|listed| show(&self.names, listed))
     }
 
-    /// In the order of inode numbers: neighbours in the inode table are read together.
+    /// Sorts by inode number: neighbours in the inode table are read together.
     pub(crate) fn sort_by_inode(&mut self) {
         self.entries.sort_unstable_by_key(|listed| listed.ino);
     }
 
-    /// In the order of the names' bytes.
     pub(crate) fn sort_by_name(&mut self) {
         let names = &self.names;
         self.entries.sort_unstable_by(|a, b| show(names, a).name.cmp(show(names, b).name));
@@ -80,11 +77,11 @@ fn show<'a>(names: &'a [u8], listed: &Listed) -> Entry<'a> {
     Entry { name: &names[listed.start..listed.start + listed.len], ino: listed.ino, kind: listed.kind }
 }
 
-/// Goes through one image for one command.
+/// State of one command's traversal of one image.
 pub(crate) struct Tree<'a> {
     pub(crate) image: &'a Image,
     pub(crate) report: &'a Report,
-    /// Directories that were entered.
+    /// Directories already listed.
     entered: Mutex<HashSet<Ino>>,
 }
 
@@ -93,8 +90,9 @@ impl<'a> Tree<'a> {
         Tree { image, report, entered: Mutex::default() }
     }
 
-    /// The entries of directory `dir` at `path`, in no particular order. What is damaged is reported; what can be read is
-    /// there. A directory that was entered before is damage too (no directory has two names), and has no entries here.
+    /// The entries of directory `dir` at `path`, in any order. Damage is reported, and the readable
+    /// entries are returned. A directory listed before is damage too (no directory has two names),
+    /// and returns nothing.
     pub(crate) fn list(&self, dir: &Node, path: &[u8]) -> Listing {
         let mut listing = Listing::default();
         if !self.entered.lock().unwrap_or_else(PoisonError::into_inner).insert(dir.ino()) {
@@ -108,7 +106,7 @@ impl<'a> Tree<'a> {
         };
         let mut told: Vec<String> = Vec::new();
         let mut damaged = |error: Error| {
-            // What is wrong with one node of a map is met again at each block that it maps.
+            // A damaged node of a block map fails again for each block that it maps.
             let message = error.to_string();
             if told.len() < MOST_DAMAGE && !told.contains(&message) {
                 self.problem(path, &error);
@@ -121,12 +119,12 @@ impl<'a> Tree<'a> {
         listing
     }
 
-    /// Lets the inodes of entries be on their way that `inode` will be asked for.
+    /// Starts reading the inodes of entries.
     pub(crate) fn expect<'e>(&self, entries: impl Iterator<Item = Entry<'e>>) {
         self.image.vfs.expect_inodes(entries.map(|entry| entry.ino));
     }
 
-    /// Lets directories among entries be on their way that `list` will be asked for.
+    /// Starts reading the directories among entries.
     pub(crate) fn expect_lists<'e>(&self, entries: impl Iterator<Item = Entry<'e>>) {
         let dirs = entries.filter(|entry| entry.kind == Some(FileType::Directory)).map(|entry| entry.ino);
         let mut dirs: Vec<_> = dirs.collect();
@@ -141,18 +139,19 @@ impl<'a> Tree<'a> {
         self.image.inode(ino).map_err(|error| self.problem(path, &error)).ok()
     }
 
-    /// The attributes of an inode, of which `path` says where it was met; `None` after a report.
+    /// The attributes of an inode found at `path`; `None` after a report.
     pub(crate) fn attr(&self, ino: Ino, path: impl FnOnce() -> Vec<u8>) -> Option<Attr> {
         self.image.vfs.attr(ino).map_err(|error| self.problem(&path(), &error)).ok()
     }
 
-    /// The type of an entry at `path`, from its inode where the directory does not say; `None` after a report.
+    /// The type of an entry at `path`, from its inode where the entry lacks it; `None` after a
+    /// report.
     pub(crate) fn kind(&self, entry: Entry<'_>, path: &[u8]) -> Option<FileType> {
         entry.kind.or_else(|| self.attr(entry.ino, || path.to_vec()).map(|attr| attr.kind))
     }
 
-    /// Calls `each` for `node` at `path` and for all that is below it, a directory before what is in it, until `stopped`. Links are not
-    /// followed.
+    /// Calls `each` for `node` at `path` and everything below, directories before their contents,
+    /// until `stopped`. Links are not followed.
     pub(crate) fn each(
         &self,
         node: &Node,
@@ -166,7 +165,7 @@ impl<'a> Tree<'a> {
             }
         };
         visit(node, path);
-        // Numbers, not inodes: those stay in memory as long as somebody holds them.
+        // Numbers, not inodes: held inodes cannot be evicted.
         let mut left = if node.is_dir() { vec![(node.ino(), path.to_vec())] } else { Vec::new() };
         while let Some((ino, path)) = left.pop() {
             let Some(directory) = self.inode(ino, &path) else { continue };
@@ -189,17 +188,16 @@ impl<'a> Tree<'a> {
     }
 }
 
-/// A step through a directory such that all paths come in the order of their bytes. What is inside `a` stands behind
-/// `a-b`, for `-` is less than `/`: a directory is two steps, one at `a` and one at `a/`.
+/// A step through a directory in the byte order of full paths. The contents of `a` come after
+/// `a-b`, as `-` is less than `/`: a directory is two steps, one for `a` and one for `a/`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Step {
-    /// The entry itself.
     Entry(usize),
-    /// What is inside it.
+    /// Its contents.
     Inside(usize),
 }
 
-/// The steps through a directory, given its names and which of them are directories.
+/// The steps through a directory of these names; the flag marks directories.
 pub(crate) fn in_path_order<'a>(names: impl Iterator<Item = (&'a [u8], bool)>) -> Vec<Step> {
     let mut keys: Vec<(&[u8], Step)> = Vec::new();
     for (index, (name, is_dir)) in names.enumerate() {

@@ -1,17 +1,18 @@
-//! What tests of several crates share. Only tests use it.
+//! What tests of several crates share.
 //!
-//! Tests of one binary run in threads of one process. A program that one thread starts has, between
-//! `fork` and `exec`, a copy of every file that the other threads have open. So for a moment
-//! - a program that was written by this process cannot be run (`ETXTBSY`): [`program_in`];
-//! - a file system from which a file was read cannot be unmounted (`EBUSY`): [`unmount`].
-//!
-//! The moment ends with `exec`. On a busy machine it can be long.
+//! Tests of one binary are threads of one process. A program started by one thread has, between
+//! `fork` and `exec`, copies of all open files of the process. Until `exec`, which may take long on
+//! a busy machine,
+//! - a program that this process has written cannot be run (`ETXTBSY`): [`program_in`];
+//! - a file system with a file that this process had open cannot be unmounted (`EBUSY`):
+//!   [`unmount`].
 //!
 //! # Rules
 //! - T1: a test waits for a condition, never for time to pass: [`wait_until`].
 //! - T2: a limit on waiting only ends a test that hangs. It is the same for all: [`PATIENCE`].
-//! - T3: what a test mounts or attaches goes with a value, also where the test fails.
-//! - T4: what the machine has once is locked while a test changes it or relies on it: [`Global`].
+//! - T3: mounts and attached devices are owned by a value, which ends them also where the test
+//!   fails.
+//! - T4: machine-wide state is locked by tests that change it or rely on it: [`Global`].
 //!
 //! `cargo xtask tidy` finds tests that sleep, unmount or lock by themselves.
 #![forbid(unsafe_code)]
@@ -27,10 +28,10 @@ use std::process::{Command, Output};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// After so long a test fails: longer than any step takes on a machine that is ten times too busy.
+/// Limit of a wait: longer than any step on a machine that is ten times overloaded.
 pub const PATIENCE: Duration = Duration::from_secs(180);
 
-/// Waits for a condition. It is asked often at first, then up to a hundred times a second.
+/// Polls a condition, often at first, later a hundred times a second.
 ///
 /// # Panics
 /// After [`PATIENCE`], with `what`, which completes "not …".
@@ -45,17 +46,17 @@ pub fn wait_until(what: &str, mut happened: impl FnMut() -> bool) {
     }
 }
 
-/// Lets other threads run for some time. A test may become more telling by it; its outcome must be
-/// the same without.
+/// Yields to other threads for some time. It may make a test stricter, and must not change its
+/// outcome.
 pub fn linger(time: Duration) {
     thread::sleep(time);
 }
 
-/// A copy of `program` in `dir`, which can be run at once: `cp` writes it, whose files no thread of
-/// this process hands on.
+/// Copies `program` into `dir`, ready to run: `cp` writes it, whose files no thread of this process
+/// inherits.
 ///
 /// # Panics
-/// Where it cannot be copied.
+/// Where the copy fails.
 pub fn program_in(dir: &Path, program: &str) -> PathBuf {
     let copy = dir.join(Path::new(program).file_name().expect("a program has a name"));
     let output = Command::new("cp").args(["-p", "--", program]).arg(&copy).output();
@@ -64,7 +65,7 @@ pub fn program_in(dir: &Path, program: &str) -> PathBuf {
     copy
 }
 
-/// Both outputs of a program.
+/// Standard output and error of a program.
 pub fn said(output: &Output) -> String {
     String::from_utf8_lossy(&[&output.stdout[..], &output.stderr].concat()).into_owned()
 }

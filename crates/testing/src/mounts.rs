@@ -1,4 +1,4 @@
-//! Mounts and loop devices that end with the values that stand for them.
+//! Mounts and loop devices that end when their values are dropped.
 
 use crate::{said, wait_until};
 use rustix::io::Errno;
@@ -10,16 +10,16 @@ use std::{fs, thread};
 /// Whether something is mounted at `path`.
 ///
 /// # Panics
-/// Where there is no mount table.
+/// Without a mount table.
 pub fn is_mount_point(path: &Path) -> bool {
     let table = fs::read_to_string("/proc/self/mountinfo").expect("a mount table");
     table.lines().any(|line| line.split(' ').nth(4) == path.to_str())
 }
 
-/// Unmounts what is mounted at `path`, once nobody has a file of it open.
+/// Unmounts `path`, waiting until no file of it is open.
 ///
 /// # Panics
-/// Where that takes longer than [`PATIENCE`](crate::PATIENCE), and where nothing is mounted there.
+/// Where that takes longer than [`PATIENCE`](crate::PATIENCE), or where nothing is mounted.
 #[track_caller]
 pub fn unmount(path: &Path) {
     wait_until(&format!("unmounted, {}", path.display()), || {
@@ -31,14 +31,14 @@ pub fn unmount(path: &Path) {
     });
 }
 
-/// Takes away what is mounted at `path`, if anything, whoever uses it.
+/// Detaches a mount at `path`, if there is one, also while it is in use.
 pub fn detach(path: &Path) {
     if is_mount_point(path) {
         let _ = rustix::mount::unmount(path, UnmountFlags::DETACH);
     }
 }
 
-/// A place where nothing is mounted once this value is gone.
+/// A mount point that is detached on drop.
 #[derive(Debug)]
 pub struct Place(pub PathBuf);
 
@@ -48,23 +48,22 @@ impl Drop for Place {
     }
 }
 
-/// The kernel's own mount of an image. It ends with this value: what was written is in the image
-/// then, unless the test has failed.
+/// The kernel's mount of an image. Drop unmounts it, and writes it back unless the test failed.
 #[derive(Debug)]
 pub struct LoopMount {
     at: PathBuf,
 }
 
 impl LoopMount {
-    /// Mounts `image` at `at`, which is made where it is missing, with `options` of mount(8).
+    /// Mounts `image` at `at`, made if missing, with `options` of mount(8).
     ///
     /// # Errors
-    /// What mount(8) says.
+    /// The output of mount(8).
     pub fn new(image: &Path, at: &Path, options: &str) -> Result<LoopMount, String> {
         fs::create_dir_all(at).map_err(|error| error.to_string())?;
         let wants_to_write = !options.split(',').any(|option| option == "ro");
         let mut mount = Err(String::new());
-        // A loop device of an earlier, read-only mount, as long as it is there, is taken again.
+        // The kernel reuses an existing, read-only loop device of the image.
         wait_until("mounted for writing", || {
             mount = Self::mount(image, at, &format!("loop,{options}"));
             !matches!(&mount, Ok(mount) if wants_to_write && mount.is_read_only())
@@ -72,16 +71,16 @@ impl LoopMount {
         mount
     }
 
-    /// Mounts what is on `device`, which must outlive the mount, at `at`.
+    /// Mounts `device`, which must outlive the mount, at `at`.
     ///
     /// # Errors
-    /// What mount(8) says.
+    /// The output of mount(8).
     pub fn of(device: &LoopDevice, at: &Path, options: &str) -> Result<LoopMount, String> {
         Self::mount(device.path(), at, options)
     }
 
     fn mount(source: &Path, at: &Path, options: &str) -> Result<LoopMount, String> {
-        // The ext4 driver, also where there is one for ext2.
+        // Forces the ext4 driver where there is one for ext2.
         let output = Command::new("mount").args(["-t", "ext4", "-o", options]).args([source, at]).output();
         let output = output.map_err(|error| format!("mount: {error}"))?;
         if !output.status.success() {
@@ -95,7 +94,7 @@ impl LoopMount {
         flags.is_ok_and(|flags| flags.contains(rustix::fs::StatVfsMountFlags::RDONLY))
     }
 
-    /// Where it is.
+    /// The mount point.
     pub fn path(&self) -> &Path {
         &self.at
     }
@@ -103,7 +102,7 @@ impl LoopMount {
 
 impl Drop for LoopMount {
     fn drop(&mut self) {
-        // Also where a file of the test itself keeps it from being unmounted.
+        // Detaches it also where a file of the test keeps it busy.
         let _gone = Place(self.at.clone());
         if !thread::panicking() {
             unmount(&self.at);
@@ -111,15 +110,15 @@ impl Drop for LoopMount {
     }
 }
 
-/// A loop device on a file. It is detached with this value.
+/// A loop device on a file, detached on drop.
 #[derive(Debug)]
 pub struct LoopDevice(String);
 
 impl LoopDevice {
-    /// Attaches `file`, with further options of losetup(8).
+    /// Attaches `file`, with more options of losetup(8).
     ///
     /// # Errors
-    /// What losetup(8) says.
+    /// The output of losetup(8).
     pub fn new(file: &Path, options: &[&str]) -> Result<LoopDevice, String> {
         let output = Command::new("losetup").args(["--find", "--show"]).args(options).arg(file).output();
         let output = output.map_err(|error| format!("losetup: {error}"))?;
@@ -129,7 +128,7 @@ impl LoopDevice {
         Ok(LoopDevice(String::from_utf8_lossy(&output.stdout).trim().to_owned()))
     }
 
-    /// The device's file.
+    /// The device's path.
     pub fn path(&self) -> &Path {
         Path::new(&self.0)
     }

@@ -1,5 +1,6 @@
-//! Programs that other threads start have, for a moment, the files that this thread has open. `dentree`'s test
-//! `an_ordinary_user_writes_through_fusermount3` failed by it ("Text file busy") on a busy machine.
+//! Programs started by other threads briefly have copies of this thread's open files. `dentree`'s
+//! test `an_ordinary_user_writes_through_fusermount3` failed because of it ("Text file busy") on a
+//! busy machine.
 
 use dentree_testing::{Place, program_in, unmount};
 use std::fs;
@@ -7,7 +8,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 
-/// Ends the threads also where the test fails.
+/// Ends the threads, also where the test fails.
 struct Ended<'a>(&'a AtomicBool);
 
 impl Drop for Ended<'_> {

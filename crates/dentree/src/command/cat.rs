@@ -1,4 +1,4 @@
-//! `dentree cat`: content to standard output.
+//! `dentree cat`: prints the content of files.
 
 use crate::args::CatArgs;
 use crate::image::{Location, Node, Session};

@@ -1,4 +1,4 @@
-//! `dentree chmod`: permissions, in chmod(1)'s words.
+//! `dentree chmod`: permissions, in the syntax of chmod(1).
 
 use crate::args::ChmodArgs;
 use crate::image::{Node, Session, WHO};
@@ -9,7 +9,7 @@ use dentree_vfs::{FileType, SetAttr, WalkOptions};
 const SET_UID: u16 = 0o4000;
 const SET_GID: u16 = 0o2000;
 const STICKY: u16 = 0o1000;
-/// Owner's, group's and others' execute bits.
+/// The execute bits of owner, group and others.
 const EXECUTE: u16 = 0o111;
 
 pub(crate) fn run(session: &Session, args: &ChmodArgs) -> Result<(), Stop> {
@@ -28,7 +28,7 @@ pub(crate) fn run(session: &Session, args: &ChmodArgs) -> Result<(), Stop> {
         }
         let tree = Tree::new(&at.image, &session.report);
         tree.each(&node, &at.path, || session.is_interrupted(), &mut |node, _| match node.kind() {
-            // They have none of their own.
+            // Links have no permissions.
             FileType::Symlink => Ok(()),
             _ => change(node),
         });
@@ -37,45 +37,46 @@ pub(crate) fn run(session: &Session, args: &ChmodArgs) -> Result<(), Stop> {
     Ok(())
 }
 
-/// What the process takes from new files.
+/// The process's umask.
 pub(super) fn umask() -> u16 {
     // It can only be read by setting it.
     let umask = rustix::process::umask(rustix::fs::Mode::empty());
     rustix::process::umask(umask);
-    // Cut to what permissions have.
+    // The mask leaves permission bits only.
     (umask.as_raw_mode() & 0o777) as u16
 }
 
-/// How permissions change.
+/// A change of permissions.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Mode {
-    /// To these; without `all` a directory keeps its set-user-ID and set-group-ID bits.
+    /// Set these; without `all` a directory keeps its set-user-ID and set-group-ID bits.
     Octal { bits: u16, all: bool },
-    /// By these, one after the other.
+    /// Apply these in order.
     Symbolic(Vec<Clause>),
 }
 
 /// `u+rwX`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Clause {
-    /// The bits of the classes that it is about.
+    /// The bits of the classes before the operator.
     who: u16,
     operator: u8,
     what: What,
-    /// What an operator without a class must leave alone.
+    /// Umask bits, which an operator without a class leaves alone.
     spare: u16,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum What {
-    /// These bits, and where `x_if` says so also `x`: for directories, and for files that somebody may execute.
+    /// These bits, and with `x_if` (`X`) also `x` for directories and for files with an execute
+    /// bit.
     Bits { bits: u16, x_if: bool },
-    /// The bits of another class, which begin here.
+    /// The bits of the class at this shift.
     Copy(u16),
 }
 
 impl Mode {
-    /// Reads what a user typed.
+    /// Parses the argument.
     pub(super) fn parse(text: &str, umask: u16) -> Result<Mode, Problem> {
         let wrong = || {
             let message = "no mode: 0755, or u+rwX,go-w with letters of rwxXst, or one of u, g and o";
@@ -92,7 +93,7 @@ impl Mode {
         Ok(Mode::Symbolic(clauses))
     }
 
-    /// What becomes of permissions.
+    /// The permissions after the change.
     pub(super) fn of(&self, before: u16, is_dir: bool) -> u16 {
         match self {
             Mode::Octal { bits, all } if is_dir && !all => bits | before & (SET_UID | SET_GID),
@@ -102,7 +103,7 @@ impl Mode {
     }
 }
 
-/// One who and several operators: `u=rw+x`.
+/// Parses classes and their operators: `u=rw+x`.
 fn parse_clauses(part: &[u8], umask: u16, clauses: &mut Vec<Clause>) -> Option<()> {
     let classes = part.iter().take_while(|byte| b"ugoa".contains(byte)).count();
     let who = part[..classes].iter().fold(0, |who, class| {
@@ -218,7 +219,7 @@ mod tests {
             for before in [0o000_u16, 0o644, 0o755, 0o4710, 0o2070, 0o1777, 0o7777, 0o002] {
                 for (path, is_dir) in [(&file, false), (&sub, true)] {
                     fs::set_permissions(path, Permissions::from_mode(before.into())).unwrap();
-                    // It fails where the umask has kept it from what was asked for, and has changed the rest.
+                    // chmod fails where the umask suppressed a bit, after changing the others.
                     let script = "umask 027; chmod -- \"$1\" \"$2\" 2>/dev/null";
                     Command::new("sh").args(["-c", script, "sh", mode]).arg(path).status().unwrap();
                     let theirs = fs::metadata(path).unwrap().permissions().mode() & 0o7777;

@@ -27,7 +27,7 @@ pub(crate) fn run(session: &Session, args: &ChownArgs) -> Result<(), Stop> {
 /// `UID`, `UID:GID`, `:GID`.
 fn parse(text: &str) -> Result<SetAttr, &'static str> {
     const NAMES: &str = "owner and group are numbers, UID:GID: which number a name has stands in the image's own /etc/passwd and /etc/group";
-    // The last number means "unchanged" to system calls.
+    // The highest number means "unchanged" in system calls.
     let number = |text: &str| text.parse().ok().filter(|number| *number != u32::MAX).ok_or(NAMES);
     let (uid, gid) = text.split_once(':').map_or((text, None), |(uid, gid)| (uid, Some(gid)));
     let uid = if uid.is_empty() && gid.is_some() { None } else { Some(number(uid)?) };

@@ -1,5 +1,5 @@
-//! `dentree dedup`: files with the same extended attributes come to share the blocks that these are in, and equal values that are in inodes of
-//! their own the inodes.
+//! `dentree dedup`: files with equal extended attributes share their xattr blocks, and equal large
+//! values share their inodes.
 
 use crate::args::DedupArgs;
 use crate::image::{Location, Session};
@@ -30,13 +30,13 @@ fn dedup(session: &Session, image: &std::ffi::OsStr) -> Result<String, Problem> 
     let work = Work { session, at: &at, top };
     let block_of = |fs: &Ext4, node: &Node| Ok(fs.attribute_block(node)?.into_iter().collect());
     let share_block = |fs: &Ext4, node: &Node| Ok(fs.share_attribute_block(node)?.into_iter().collect());
-    // All have to be known before the first is left: else some would be left for one that is left later.
+    // All blocks and values are known before the first is released, to find those released later.
     let (blocks, values) = (work.pass(&block_of), work.pass(&Ext4::attribute_values));
     let fs = at.image.vfs.fs();
-    // What is given back is free once that is on the device.
+    // Freed blocks count as free after a sync.
     let free = || fs.sync().and_then(|()| fs.statfs()).map_err(|error| at.problem(&error));
     let free_before = free()?.blocks_free;
-    // Blocks name the inodes that values are in: they can be equal only when those are.
+    // Values first: blocks contain the inode numbers of values, and are equal only when those are.
     let values_now = work.share(&Ext4::share_attribute_values);
     let blocks_now = work.share(&share_block);
     let saved = free()?.blocks_free.saturating_sub(free_before);
@@ -62,14 +62,14 @@ struct Work<'a> {
     top: crate::image::Node,
 }
 
-/// What a file uses that can be shared: asked for, or changed.
+/// Returns what a file uses, or changes it.
 type Uses<'a, T> = &'a dyn Fn(&Ext4, &Node) -> dentree_ext4::Result<Vec<T>>;
 
-/// What files use, by inode.
+/// Blocks or value inodes used, by inode.
 type Used<T> = HashMap<Ino, Vec<T>>;
 
 impl Work<'_> {
-    /// Asks every file, or changes it.
+    /// Calls `of` for every file.
     fn pass<T>(&self, of: Uses<'_, T>) -> Used<T> {
         let mut used = HashMap::new();
         let (image, report) = (&self.at.image, &self.session.report);
@@ -84,7 +84,8 @@ impl Work<'_> {
         used
     }
 
-    /// Changes files until nothing changes any more: who comes to something early may find that its other users have gone on to another.
+    /// Repeats `change` until nothing changes: early files may point to blocks that later files
+    /// leave.
     fn share<T: Eq>(&self, change: Uses<'_, T>) -> Used<T> {
         let mut before = self.pass(change);
         loop {
@@ -97,7 +98,7 @@ impl Work<'_> {
     }
 }
 
-/// How many different ones are used.
+/// The number of distinct items.
 fn different<T: Eq + Hash>(used: &Used<T>) -> usize {
     used.values().flatten().collect::<HashSet<_>>().len()
 }

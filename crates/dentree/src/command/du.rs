@@ -1,4 +1,5 @@
-//! `dentree du`: allocated space, directory by directory. A file with several names counts where it is met first.
+//! `dentree du`: allocated space by directory. A file with several names counts once, where it is
+//! met first.
 
 use crate::args::DuArgs;
 use crate::fanout::{self, Emit, Order};
@@ -45,10 +46,10 @@ enum Job {
     Part { path: Arc<[u8]>, listing: Arc<Listing>, range: Range<usize> },
 }
 
-/// What the sum is made of, in the order of the tree. Blocks have 512 bytes.
+/// Summands in the order of the tree. Blocks have 512 bytes.
 enum Event {
     Enter(Vec<u8>),
-    /// Files, by the sum of those with one name and one by one those with more.
+    /// Files: the sum of those with one name, and the others one by one.
     Files {
         blocks: u64,
         linked: Vec<(Ino, u64)>,
@@ -113,7 +114,7 @@ impl Sum<'_> {
 struct Totals<'a> {
     args: &'a DuArgs,
     names: Names,
-    /// Directories that are being summed up, the innermost last.
+    /// Open directories with their sums, the innermost last.
     stack: Vec<(Vec<u8>, u64)>,
     counted: HashSet<Ino>,
 }
@@ -155,7 +156,7 @@ fn print(out: &mut Output, args: &DuArgs, names: Names, blocks: u64, path: &[u8]
     out.write_all(if args.null { b"\0" } else { b"\n" })
 }
 
-/// The blocks of a whole image, and how many directories it has: what a test measures.
+/// The blocks of a whole image, and the number of its directories: for a test.
 #[cfg(test)]
 pub(super) fn sum_up(image: &crate::image::Image) -> (u64, usize) {
     let report = crate::report::Report::default();

@@ -1,4 +1,4 @@
-//! `dentree info`: what the superblock says.
+//! `dentree info`: the superblock.
 
 use crate::args::InfoArgs;
 use crate::image::Session;
@@ -110,7 +110,7 @@ fn print(out: &mut Output, info: &Info, sb: &Superblock) -> io::Result<()> {
     writeln!(out, "{:>14}  {}", "features", info.features.join(" "))
 }
 
-/// The name under which people know a file system with these features.
+/// The usual name of a file system with these features.
 fn kind(sb: &Superblock) -> &'static str {
     let ext4 =
         Incompat(Incompat::EXTENTS.0 | Incompat::FLEX_BG.0 | Incompat::BITS64.0 | Incompat::INLINE_DATA.0);

@@ -1,4 +1,4 @@
-//! `dentree ln`: more names, and symbolic links.
+//! `dentree ln`: hard and symbolic links.
 
 use crate::args::LnArgs;
 use crate::image::{Location, Node, Session, WHO};
@@ -63,8 +63,8 @@ fn symbolic(args: &LnArgs, link: &Location, is_dir: bool, target: &OsStr) -> Res
     .map_err(|error| at.problem(&error))
 }
 
-/// Makes something by `make` in `dir` under `name`. Where that is taken and may be replaced, it is made under another name and
-/// renamed: at each moment there is the old or the new.
+/// Creates `name` in `dir` by `make`. A name that is taken and may be replaced is replaced by a
+/// rename: at each moment the old or the new file has it.
 pub(super) fn place(
     vfs: &Vfs<Ext4>,
     (dir, name): (&Node, &[u8]),
@@ -75,7 +75,7 @@ pub(super) fn place(
         Err(Error::Exists) if replace => {
             let draft = make_draft(make)?;
             let renamed = vfs.rename(WHO, dir, &draft, dir, name, OnExisting::Replace);
-            // Stays where the rename failed, and where both were names of one file already.
+            // Left over where the rename failed, or where both were names of one file.
             match vfs.unlink(WHO, dir, &draft) {
                 Err(Error::NotFound) => renamed.map(drop),
                 gone => renamed.and(gone),
@@ -85,7 +85,7 @@ pub(super) fn place(
     }
 }
 
-/// Makes something under a name that is not taken, and answers the name.
+/// Calls `make` with an unused name, and returns the name.
 fn make_draft(make: &mut dyn FnMut(&[u8]) -> Result<(), Error>) -> Result<Vec<u8>, Error> {
     let mut number = 0_u32;
     loop {

@@ -1,5 +1,5 @@
-//! `dentree ls`: directories as people know them from ls(1). Owners are numbers: the names that belong to them are in
-//! the image, not on this machine.
+//! `dentree ls`: listings as of ls(1). Owners are numbers: their names are in the image, not on
+//! this machine.
 
 use crate::args::LsArgs;
 use crate::fanout::{self, Emit, Order};
@@ -89,7 +89,7 @@ impl List<'_> {
         below.into_iter().for_each(|job| emit.spawn(job));
     }
 
-    /// What is listed of a directory, sorted.
+    /// The rows of a directory, sorted.
     fn read(&self, dir: &Node, path: &[u8]) -> Vec<Row> {
         let style = self.style;
         let mut listing = self.tree.list(dir, path);
@@ -133,7 +133,7 @@ struct Row {
     name: Vec<u8>,
     ino: Ino,
     kind: FileType,
-    /// Where attributes are printed.
+    /// Loaded where attributes are printed.
     node: Option<Node>,
 }
 
@@ -141,13 +141,13 @@ struct Style<'a> {
     args: &'a LsArgs,
     names: Names,
     end: u8,
-    /// Columns of the terminal, where names are set side by side.
+    /// Width of the terminal where names are printed in columns.
     width: Option<usize>,
     clock: Clock,
 }
 
 impl Style<'_> {
-    /// Rows of the directory at `dir` as text.
+    /// The text of the rows of directory `dir`.
     fn rows(&self, image: &Image, report: &Report, dir: &[u8], rows: Vec<Row>) -> Vec<u8> {
         if self.args.long {
             return self.table(image, report, dir, &rows);
@@ -176,7 +176,7 @@ impl Style<'_> {
             for (i, (cell, &width)) in
                 cells.iter().zip(&widths).enumerate().skip(usize::from(!self.args.inode))
             {
-                // The mode and the time are left-aligned, numbers right-aligned.
+                // Mode and time are left-aligned, numbers right-aligned.
                 let padded = if i == 1 { format!("{cell:<width$} ") } else { format!("{cell:>width$} ") };
                 text.extend_from_slice(padded.as_bytes());
             }
@@ -223,7 +223,7 @@ impl Style<'_> {
     }
 }
 
-/// Cells side by side, down the columns first.
+/// Cells in columns, filled column by column.
 fn columns(cells: &[Vec<u8>], width: usize) -> Vec<u8> {
     let len = |cell: &Vec<u8>| String::from_utf8_lossy(cell).chars().count();
     let widest = cells.iter().map(len).max().unwrap_or(0) + 2;

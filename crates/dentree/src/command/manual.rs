@@ -1,4 +1,4 @@
-//! `dentree completions` and `dentree man`: made from the definitions that parse the command line.
+//! `dentree completions` and `dentree man`, generated from the argument definitions.
 
 use crate::args::{Cli, CompletionsArgs, ManArgs};
 use crate::report::{Problem, Stop};

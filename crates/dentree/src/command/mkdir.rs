@@ -1,4 +1,4 @@
-//! `dentree mkdir`: new directories.
+//! `dentree mkdir`: makes directories.
 
 use super::chmod::{Mode, umask};
 use crate::args::MkdirArgs;
@@ -9,7 +9,7 @@ use dentree_vfs::{Error, NewKind, WalkOptions};
 pub(crate) fn run(session: &Session, args: &MkdirArgs) -> Result<(), Stop> {
     let umask = umask();
     let wanted = match &args.mode {
-        // What it is applied to is what a directory would be without it.
+        // A symbolic mode changes the default of a directory without umask.
         Some(text) => Mode::parse(text, umask)?.of(0o777, true),
         None => 0o777 & !umask,
     };
@@ -38,7 +38,7 @@ fn with_parents(at: &Location, permissions: u16, umask: u16) -> Result<Node, Pro
         path.push(b'/');
         path.extend_from_slice(name);
         let is_last = index + 1 == names.len();
-        // Those above can be entered by their owner, whatever the umask says.
+        // Missing parents stay accessible to their owner, whatever the umask.
         let permissions = if is_last { permissions } else { 0o777 & !umask | 0o300 };
         let problem = |error: &Error| at.image.problem(&path, error);
         let found = match vfs.walk(WHO, &dir, name, WalkOptions::FOLLOW) {

@@ -31,7 +31,7 @@ use crate::args::Command;
 use crate::image::Session;
 use crate::report::Stop;
 
-/// Does what the user asked for. Problems with single files are reported on the way.
+/// Runs a command. Problems with single files are reported on the way.
 pub(crate) fn run(session: &Session, command: &Command) -> Result<(), Stop> {
     match command {
         Command::Info(args) => info::run(session, args),

@@ -1,4 +1,4 @@
-//! `dentree mv`: other names within an image.
+//! `dentree mv`: renames within an image.
 
 use crate::args::MvArgs;
 use crate::image::{Location, Session, WHO};
@@ -33,7 +33,7 @@ fn rename(from: &Location, to: &Location, no_clobber: bool) -> Result<(), Proble
     let ((from_dir, old), (to_dir, new)) = (from.last()?, to.last()?);
     match vfs.lookup(WHO, &to_dir, new).map_err(|error| to.problem(&error))? {
         Some(_) if no_clobber => return Ok(()),
-        // Of two names of one file a rename would keep both.
+        // rename(2) does nothing for two names of one file.
         Some(there) if there.ino() == moved.ino() => {
             return Err(from.refusal(format!("is the same file as {}", to.image.at(&to.path))));
         }

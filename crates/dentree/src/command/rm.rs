@@ -1,4 +1,4 @@
-//! `dentree rm`: names go, and with an inode's last name its space.
+//! `dentree rm`: removes names, and with the last name the inode.
 
 use crate::args::RmArgs;
 use crate::image::{Location, Node, Session, WHO};
@@ -46,14 +46,15 @@ struct Emptied {
     name: Vec<u8>,
     node: Node,
     path: Vec<u8>,
-    /// The directories that are still in it, the next one last: numbers, as inodes stay in memory while somebody holds them.
+    /// Its subdirectories that are left, the next one last: numbers, as held inodes cannot be
+    /// evicted.
     directories: Vec<(Vec<u8>, Ino)>,
-    /// Something in it stays, so it does too.
+    /// An entry could not be removed, so the directory stays.
     stays: bool,
 }
 
 impl Removal<'_> {
-    /// Removes `node`, which `parent` has under `name`, and all that is below it.
+    /// Removes `node`, `name` in `parent`, with its contents.
     fn directory(&self, parent: Node, name: Vec<u8>, node: Node, path: Vec<u8>) {
         let mut above = vec![self.emptied(parent, name, node, path)];
         while let Some(mut current) = above.pop() {
@@ -81,7 +82,7 @@ impl Removal<'_> {
         }
     }
 
-    /// Removes all from a directory that is no directory itself.
+    /// Removes all entries of a directory but its subdirectories.
     fn emptied(&self, parent: Node, name: Vec<u8>, node: Node, path: Vec<u8>) -> Emptied {
         let listing: Listing = self.tree.list(&node, &path);
         let mut emptied = Emptied { parent, name, node, path, directories: Vec::new(), stays: false };

@@ -1,4 +1,4 @@
-//! `dentree serve`: an image for browsers.
+//! `dentree serve`: an image over HTTP.
 
 use crate::args::ServeArgs;
 use crate::image::{Image, Session};
@@ -20,15 +20,15 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// Lines of the access log that may wait to be written; more are dropped and counted, so that a log that is stuck
-/// does not stop the server.
+/// Capacity of the access log's queue. Further lines are dropped and counted, so that a blocked log
+/// does not block the server.
 const LINES_WAITING: usize = 16_384;
-/// How late a line may be.
+/// The longest delay of a log line.
 const GATHERING: Duration = Duration::from_millis(20);
-/// File descriptors that connections leave to the rest of the program.
+/// File descriptors that are not for connections.
 const DESCRIPTORS_KEPT: u64 = 64;
 
-/// Serves until a signal comes; at the first, requests under way may finish, at the second they may not.
+/// Serves until a signal. The first lets requests under way finish, the second does not.
 pub(super) fn run(session: &Session, args: &ServeArgs) -> Result<(), Stop> {
     let image = session.open(&args.image)?;
     let signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(|error| local(&image, &error))?;
@@ -62,7 +62,7 @@ pub(super) fn run(session: &Session, args: &ServeArgs) -> Result<(), Stop> {
         let message = format!("{cut} connections were cut off");
         session.report.problem(&Problem::new(image.at(b""), Status::Failed, message));
     }
-    // The server has dropped its log: the writer ends behind the last line.
+    // The server has dropped its sender: the writer ends after the last line.
     match writer.join() {
         Ok(written) => Ok(written?),
         Err(panic) => std::panic::resume_unwind(panic),
@@ -73,7 +73,7 @@ fn local(image: &Image, error: &io::Error) -> Problem {
     Problem::new(image.at(b""), Status::Failed, error.to_string())
 }
 
-/// The image's name without the way to it.
+/// The file name of the image.
 fn title(args: &ServeArgs) -> String {
     let path = std::path::Path::new(&args.image);
     escape::terminal(path.file_name().unwrap_or(&args.image).as_bytes()).into_owned()
@@ -94,13 +94,13 @@ fn cannot_listen(error: &io::Error) -> String {
     }
 }
 
-/// As many connections as this process may open files, after the limit is raised as far as that goes without root.
+/// The limit of connections: the limit of open files, raised as far as possible without root.
 fn connections() -> usize {
     let mut limit = getrlimit(Resource::Nofile);
     let highest = limit.maximum;
     if limit.current != highest {
         limit.current = highest;
-        // Where it cannot be raised, what there is has to do.
+        // On failure the present limit holds.
         let _ = setrlimit(Resource::Nofile, limit);
     }
     match getrlimit(Resource::Nofile).current {
@@ -109,7 +109,7 @@ fn connections() -> usize {
     }
 }
 
-/// What device, block cache, memory pressure and the log did.
+/// Figures of device, block cache, memory pressure and log.
 fn figures(image: Arc<Image>, dropped: Arc<AtomicU64>) -> Box<dyn Fn() -> Vec<Figure> + Send + Sync> {
     Box::new(move || {
         let device = image.device.counts();
@@ -166,7 +166,7 @@ fn stop_on(mut signals: Signals, handle: &Handle) {
     }
 }
 
-/// The server's log: requests to whoever writes them, problems to standard error.
+/// The server's log: requests to the access log, problems to standard error.
 struct Messages {
     image: Arc<Image>,
     lines: SyncSender<Access>,
@@ -185,7 +185,7 @@ impl Log for Messages {
     }
 }
 
-/// The access log, and the thread that writes it until its last sender is gone.
+/// The queue of the access log, and the thread that writes it until the last sender is dropped.
 fn access_log(args: &ServeArgs) -> Result<(SyncSender<Access>, JoinHandle<io::Result<()>>), Problem> {
     let to: Box<dyn Write + Send> = match &args.access_log {
         None => Box::new(io::stdout()),
@@ -198,8 +198,8 @@ fn access_log(args: &ServeArgs) -> Result<(SyncSender<Access>, JoinHandle<io::Re
     Ok((lines, thread::spawn(move || write_lines(&waiting, BufWriter::new(to)))))
 }
 
-/// Writes what is there together, and then lets lines gather, so that not each request wakes this thread. Ends early
-/// where nobody reads any more: the server goes on without a log.
+/// Writes all waiting lines, then lets some gather: not each request wakes this thread. Ends early
+/// where the reader of a pipe is gone: the server goes on without a log.
 fn write_lines(waiting: &Receiver<Access>, mut to: impl Write) -> io::Result<()> {
     while let Ok(access) = waiting.recv() {
         writeln!(to, "{access}")?;

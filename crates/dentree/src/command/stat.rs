@@ -1,4 +1,4 @@
-//! `dentree stat`: all that an inode says.
+//! `dentree stat`: the attributes of inodes.
 
 use crate::args::StatArgs;
 use crate::image::{Location, Node, Session};
@@ -66,7 +66,7 @@ fn describe(
     writeln!(out, " Birth: {}", attr.crtime.map_or("-".into(), |time| clock.exact(time)))
 }
 
-/// The names that chattr(1) and the kernel have for `FS_*_FL`.
+/// `FS_*_FL` under the names of chattr(1) and the kernel.
 fn flags(flags: u32) -> String {
     const NAMES: [(u32, &str); 17] = [
         (0x8, "sync"),

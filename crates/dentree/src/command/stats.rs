@@ -1,4 +1,4 @@
-//! `--stats`: what caches and device did.
+//! `--stats`: figures of caches and device.
 
 use crate::image::{Image, Session};
 use crate::output::human;
@@ -7,7 +7,7 @@ use crate::report;
 use dentree_blockdev::DeviceCounts;
 use dentree_vfs::{Fallback, NameStats};
 
-/// Prints the figures of every image that was opened, on standard error.
+/// Prints the figures of all opened images on standard error.
 pub(crate) fn print(session: &Session) {
     for image in session.images() {
         report::say(format_args!("{}", image.at(b"")));
@@ -78,7 +78,7 @@ fn fallbacks(names: &NameStats) -> String {
     if shown.is_empty() { "none".into() } else { shown.join(", ") }
 }
 
-/// What memory pressure did; only mounts and servers listen for it.
+/// Shrinks by memory pressure; only mounts and servers watch it.
 fn pressure(shrinks: &Shrinks) -> String {
     let source = match &shrinks.source {
         Ok(path) => format!("by {}", path.display()),

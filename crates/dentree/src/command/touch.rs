@@ -1,4 +1,4 @@
-//! `dentree touch`: times, and empty files.
+//! `dentree touch`: sets times, and makes empty files.
 
 use super::chmod::umask;
 use crate::args::TouchArgs;
@@ -12,11 +12,11 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 
-/// Access and modification.
+/// Access and modification time.
 type Times = (SetTime, SetTime);
 
 pub(crate) fn run(session: &Session, args: &TouchArgs) -> Result<(), Stop> {
-    // The reference may lie in an image that is changed: opened once, to be changed.
+    // The reference may be in an image that is changed: that one is opened for writing first.
     for argument in &args.locations {
         let _ = session.locate_to_change(argument);
     }
@@ -48,7 +48,7 @@ pub(super) fn make(at: &Location, permissions: u16) -> Result<Node, Problem> {
     let (dir, name) = at.last()?;
     let made = at.image.vfs.make(WHO, &dir, name, NewKind::Regular, permissions);
     made.map_err(|error| match error {
-        // A link that leads nowhere.
+        // A dangling link.
         Error::Exists => at.refusal("is a symbolic link to a file that is not there"),
         error => at.problem(&error),
     })
@@ -83,12 +83,12 @@ fn of_file(session: &Session, file: &OsStr) -> Result<Times, Problem> {
     }
 }
 
-/// Seconds that are rounded down, and the rest.
+/// Seconds rounded down, and nanoseconds.
 fn timestamp(time: jiff::Timestamp) -> Timestamp {
     let (seconds, nanos) = (time.as_second(), time.subsec_nanosecond());
     match u32::try_from(nanos) {
         Ok(nanos) => Timestamp { seconds, nanos },
-        // Before 1970 both count backwards.
+        // Before 1970 both parts are negative.
         Err(_) => {
             Timestamp { seconds: seconds - 1, nanos: u32::try_from(1_000_000_000 + nanos).unwrap_or(0) }
         }
@@ -120,7 +120,7 @@ fn parse_stamp(text: &str, zone: &TimeZone) -> Option<jiff::Timestamp> {
     }
     let year: i16 = match digits.len() {
         8 => jiff::Timestamp::now().to_zoned(zone.clone()).year(),
-        // POSIX: 69 to 99 are of the twentieth century.
+        // POSIX: 69 to 99 are 1969 to 1999.
         10 => match digits[..2].parse().ok()? {
             year @ 69.. => 1900 + year,
             year => 2000 + year,

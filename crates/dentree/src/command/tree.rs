@@ -1,4 +1,4 @@
-//! `dentree tree`: a directory drawn with all that is below it.
+//! `dentree tree`: draws a directory with its contents.
 
 use crate::args::TreeArgs;
 use crate::fanout::{self, Emit, Order};
@@ -46,12 +46,12 @@ pub(crate) fn run(session: &Session, args: &TreeArgs) -> Result<(), Stop> {
 struct Job {
     path: Vec<u8>,
     ino: Ino,
-    /// What stands left of this directory's entries.
+    /// Text to the left of this directory's entries.
     indent: String,
     depth: u32,
 }
 
-/// Some lines, and what they count.
+/// Lines, and counts of their entries.
 #[derive(Default)]
 struct Part {
     text: Vec<u8>,

@@ -1,4 +1,4 @@
-//! `dentree truncate`: files are cut, or lengthened by holes.
+//! `dentree truncate`: shortens files, or extends them by holes.
 
 use super::chmod::umask;
 use super::touch::make;
@@ -16,7 +16,7 @@ pub(crate) fn run(session: &Session, args: &TruncateArgs) -> Result<(), Stop> {
             None => make(at, permissions)?,
         };
         let size = args.size.of(node.attr().size);
-        // As truncate(2) does, also where the size stays as it is.
+        // As by truncate(2), also where the size does not change.
         let changes =
             SetAttr { size: Some(size), mtime: Some(dentree_vfs::SetTime::Now), ..SetAttr::default() };
         at.image.vfs.set_attr(WHO, &node, &changes).map_err(|error| at.problem(&error))

@@ -1,7 +1,7 @@
 //! `dentree umount`: ends a mount and waits until its image is closed.
 //!
-//! The kernel's umount returns when the mount is gone, and only then does the program that served it write and commit what
-//! is still in memory. That program is the one that has the image locked.
+//! umount(2) returns when the mount is gone; only then does the server commit what is in memory.
+//! The server is the process that holds the lock of the image.
 
 use crate::args::UmountArgs;
 use crate::mounts::{self, Mount};
@@ -15,9 +15,9 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 
-/// What `dentree mount` calls itself in the table unless it is told otherwise.
+/// The file system type of mounts without `subtype=`.
 const KIND: &str = "fuse.dentree";
-/// How long it takes until the user is told what is waited for.
+/// The wait before the user is told what is waited for.
 const SILENCE: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 
 pub(super) fn run(args: &UmountArgs) -> Result<(), Stop> {
@@ -26,7 +26,7 @@ pub(super) fn run(args: &UmountArgs) -> Result<(), Stop> {
     let local = |error: io::Error| Problem::local(args.directory.as_os_str().as_bytes(), &error);
     let point = mounts::point(&args.directory).map_err(local)?;
     let mount = mounts::at(&point).ok_or_else(|| failed("nothing that dentree serves is mounted here"))?;
-    // Looked for before the mount goes: the process may end at once.
+    // Found before the unmount, after which the process may end at once.
     let server = server(&mount);
     if server.is_none() && mount.kind != KIND {
         return Err(failed("is not dentree's mount; umount(8) ends it").into());
@@ -41,7 +41,7 @@ pub(super) fn run(args: &UmountArgs) -> Result<(), Stop> {
     }
 }
 
-/// The process that serves a mount for writing.
+/// The process that serves a writable mount.
 fn server(mount: &Mount) -> Option<(Holder, OwnedFd)> {
     let holder = writer_of(&mount.source).filter(|_| !mount.read_only)?;
     let Holder::Process { pid, .. } = &holder else { return None };
@@ -50,7 +50,7 @@ fn server(mount: &Mount) -> Option<(Holder, OwnedFd)> {
     Some((holder, process))
 }
 
-/// Waits until a process has ended.
+/// Waits for the end of a process.
 fn wait(process: &OwnedFd, holder: &Holder, label: &str) -> io::Result<()> {
     let mut patience = Some(&SILENCE);
     loop {

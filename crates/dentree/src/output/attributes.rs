@@ -4,7 +4,7 @@ use dentree_vfs::{Attr, FileType, Timestamp};
 use jiff::tz::TimeZone;
 use std::fmt::Write;
 
-/// `drwxr-xr-x`, with `+` behind where there is an ACL.
+/// `drwxr-xr-x`, followed by `+` where there is an ACL.
 pub(crate) fn mode(attr: &Attr) -> String {
     let kind = match attr.kind {
         FileType::Regular => '-',
@@ -29,7 +29,7 @@ pub(crate) fn mode(attr: &Attr) -> String {
     text
 }
 
-/// The words that people use for a type.
+/// The name of a file type.
 pub(crate) fn kind(kind: FileType) -> &'static str {
     match kind {
         FileType::Regular => "regular file",
@@ -42,7 +42,7 @@ pub(crate) fn kind(kind: FileType) -> &'static str {
     }
 }
 
-/// Shows times in the machine's time zone.
+/// Formats times in the local time zone.
 #[derive(Clone, Debug)]
 pub(crate) struct Clock {
     zone: TimeZone,
@@ -53,12 +53,12 @@ impl Clock {
         Clock { zone: TimeZone::system() }
     }
 
-    /// To the minute: `2026-11-21 09:34`.
+    /// Minutes: `2026-11-21 09:34`.
     pub(crate) fn minute(&self, time: Timestamp) -> String {
         self.format(time, "%Y-%m-%d %H:%M")
     }
 
-    /// To the nanosecond: `2026-11-21 09:34:43.123456789 +0100`.
+    /// Nanoseconds: `2026-11-21 09:34:43.123456789 +0100`.
     pub(crate) fn exact(&self, time: Timestamp) -> String {
         self.format(time, "%Y-%m-%d %H:%M:%S.%9f %z")
     }
@@ -76,7 +76,7 @@ fn instant(time: Timestamp) -> Option<jiff::Timestamp> {
     seconds.checked_add(jiff::SignedDuration::from_nanos(i64::from(time.nanos))).ok()
 }
 
-/// `seconds.nanoseconds` since 1970 as `find -printf %T@` prints it: `-1.500000000` is one and a half seconds before.
+/// `seconds.nanoseconds` since 1970 as of `find -printf %T@`: `-1.500000000` is 1.5 s before.
 pub(crate) fn epoch(time: Timestamp) -> String {
     let mut text = String::new();
     if time.seconds < 0 && time.nanos > 0 {

@@ -1,21 +1,21 @@
-//! Names are bytes: how they are shown where raw bytes would do harm.
+//! Escaping of names, which are arbitrary bytes.
 
 use std::borrow::Cow;
 use std::fmt::Write;
 
-/// A name for a terminal: what would move the cursor, hide or reorder text is shown as `\n`, `\x1b` or `\u{202e}`,
-/// bytes that are not UTF-8 as `\xff`, and a backslash doubled.
+/// A name for a terminal: control, invisible and reordering characters as `\n`, `\x1b` or
+/// `\u{202e}`, bytes that are not UTF-8 as `\xff`, a backslash doubled.
 pub(crate) fn terminal(name: &[u8]) -> Cow<'_, str> {
     escape(name, |c| match c {
         '\\' => true,
         ' '..='~' => false,
-        // `escape_debug` knows which characters have no picture of their own.
+        // `escape_debug` escapes characters that are not printable.
         _ => c.is_ascii() || c.escape_debug().len() != 1,
     })
 }
 
-/// A name for a field of `dentree checksum`: control bytes and bytes that are not UTF-8 as `\xff`, a backslash doubled,
-/// the rest as it is, on every machine.
+/// A name for a field of `dentree checksum`: control bytes and bytes that are not UTF-8 as `\xff`,
+/// a backslash doubled, the same on every machine.
 pub(crate) fn field(name: &[u8]) -> Cow<'_, str> {
     escape(name, |c| c == '\\' || c.is_ascii_control())
 }

@@ -1,11 +1,12 @@
-//! What `--json` prints of a file.
+//! JSON of files for `--json`.
 
 use crate::output::attributes::{epoch, kind};
 use dentree_vfs::{Attr, FileType, Timestamp};
 use serde::Serialize;
 use std::io::{self, Write};
 
-/// A name: a string where it is UTF-8; otherwise a string with replacement characters, and the bytes in hex beside.
+/// A name as a string; bytes that are not UTF-8 become replacement characters, with the hex in a
+/// second field.
 #[derive(Serialize)]
 pub(crate) struct Path<'a> {
     path: std::borrow::Cow<'a, str>,
@@ -24,7 +25,7 @@ impl<'a> Path<'a> {
     }
 }
 
-/// All attributes of a file. Times are decimal strings of seconds since 1970, exact to the nanosecond.
+/// The attributes of a file. Times are decimal strings of seconds since 1970, with nanoseconds.
 #[derive(Serialize)]
 pub(crate) struct File<'a> {
     #[serde(flatten)]

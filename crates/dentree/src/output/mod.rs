@@ -1,4 +1,4 @@
-//! What goes to standard output.
+//! Standard output.
 
 pub(crate) mod attributes;
 pub(crate) mod escape;
@@ -7,7 +7,7 @@ pub(crate) mod json;
 use std::borrow::Cow;
 use std::io::{self, BufWriter, IsTerminal, Stdout, Write};
 
-/// Standard output behind a big buffer. Names go raw into pipes and files, escaped to a terminal.
+/// Buffered standard output. Names are raw in pipes and files, escaped on a terminal.
 pub(crate) struct Output {
     to: BufWriter<Stdout>,
     terminal: bool,
@@ -20,13 +20,13 @@ impl Output {
         Output { to: BufWriter::with_capacity(128 << 10, stdout), terminal }
     }
 
-    /// Columns of the terminal; `None` where this is none.
+    /// Width of the terminal; `None` if it is none.
     pub(crate) fn terminal_width(&self) -> Option<usize> {
         let columns = || rustix::termios::tcgetwinsize(self.to.get_ref()).map_or(80, |size| size.ws_col);
         self.terminal.then(|| usize::from(columns()).max(1))
     }
 
-    /// How names are shown here.
+    /// How names are printed here.
     pub(crate) fn names(&self) -> Names {
         Names { escaped: self.terminal }
     }
@@ -42,14 +42,14 @@ impl Write for Output {
     }
 }
 
-/// How names are shown.
+/// How names are printed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Names {
     escaped: bool,
 }
 
 impl Names {
-    /// As they are, for programs.
+    /// Unescaped, for programs.
     pub(crate) const RAW: Names = Names { escaped: false };
 
     pub(crate) fn is_raw(self) -> bool {
@@ -67,7 +67,7 @@ impl Names {
     }
 }
 
-/// A number of bytes as people read it: `1.2K`, `34M`.
+/// A human-readable number of bytes: `1.2K`, `34M`.
 pub(crate) fn human(bytes: u64) -> String {
     const UNITS: [&str; 7] = ["", "K", "M", "G", "T", "P", "E"];
     let mut value = bytes as f64;

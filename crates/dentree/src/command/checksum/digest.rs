@@ -2,13 +2,13 @@
 
 use blake3::Hasher;
 
-/// Blocks that are all zeros are left out; so are holes.
+/// Block size: blocks of zeros do not count, as holes do not.
 pub(super) const BLOCK: u64 = 4096;
 
-/// How much is read at a time: a multiple of [`BLOCK`].
+/// Bytes per read, a multiple of [`BLOCK`].
 const CHUNK: u64 = 1 << 20;
 
-/// Sums up content that is given as runs of data.
+/// Digest of content, which comes as runs of data.
 pub(super) struct Content {
     hasher: Hasher,
     buf: Vec<u8>,
@@ -21,8 +21,8 @@ impl Content {
         Content { hasher: Hasher::new(), buf: Vec::new(), done: 0 }
     }
 
-    /// Adds the blocks that `start..end` touches, read by `read(offset, buf)`, which answers fewer bytes than asked only
-    /// at the end of file. Runs come in ascending order and need not begin or end at blocks.
+    /// Adds the blocks that `start..end` touches. `read(offset, buf)` returns fewer bytes only at
+    /// the end of the file. Runs ascend, and need not align to blocks.
     pub(super) fn data<E>(
         &mut self,
         start: u64,
@@ -57,7 +57,7 @@ impl Content {
     }
 }
 
-/// Sums up extended attributes.
+/// Digest of extended attributes.
 pub(super) fn xattrs(mut xattrs: Vec<(Vec<u8>, Vec<u8>)>) -> blake3::Hash {
     xattrs.sort_unstable();
     let mut hasher = Hasher::new();

@@ -1,6 +1,6 @@
-//! How a file is told in one line.
+//! The format of a line.
 
-/// The help of the command, which is where the format is written down.
+/// The long help of the command documents the format.
 pub(crate) const FORMAT: &str = "\
 Print one line per file, to compare two trees with diff
 

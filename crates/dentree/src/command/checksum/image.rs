@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 pub(super) struct InImage<'a> {
     tree: Tree<'a>,
-    /// Where the tree begins in the image, for messages.
+    /// The tree's path in the image, for messages.
     base: Vec<u8>,
 }
 
@@ -24,7 +24,7 @@ impl<'a> InImage<'a> {
         self.tree.image
     }
 
-    /// `./x` of the tree as the image has it.
+    /// The path in the image of `./x` in the tree.
     fn path(&self, path: &[u8]) -> Vec<u8> {
         let path = [&self.base, path.strip_prefix(b".").unwrap_or(path)].concat();
         if path.is_empty() { b"/".to_vec() } else { path }

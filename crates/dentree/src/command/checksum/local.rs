@@ -1,4 +1,4 @@
-//! A tree on this machine, as its kernel shows it. Every step is taken from an open directory and follows no link.
+//! A local tree. Each step starts at an open directory and follows no link.
 
 use super::digest::Content;
 use super::{Facts, Source};
@@ -25,10 +25,10 @@ pub(super) struct Local<'a> {
 pub(super) struct LocalFile {
     stat: Stat,
     kind: FileType,
-    /// The directory that the name is in; `None` for the root of the tree.
+    /// The directory of its name; `None` for the root of the tree.
     parent: Option<Arc<LocalFile>>,
     name: Vec<u8>,
-    /// Directories are open.
+    /// Open for directories.
     fd: Option<OwnedFd>,
 }
 
@@ -37,7 +37,8 @@ impl LocalFile {
         self.fd.as_ref().ok_or_else(|| Errno::NOTDIR.into())
     }
 
-    /// A path that leads here and no way else, for calls that take no descriptor: the last component is never followed.
+    /// A path for calls that take no descriptor: only its last component may be a link, which those
+    /// calls do not follow.
     fn path(&self) -> io::Result<PathBuf> {
         Ok(match &self.parent {
             Some(parent) => Path::new(&format!("/proc/self/fd/{}", parent.fd()?.as_raw_fd()))
@@ -56,7 +57,7 @@ impl<'a> Local<'a> {
         Local { report, base }
     }
 
-    /// The directory itself; links to it are followed, for the user named it.
+    /// The root of the tree, a user's argument: links are followed.
     pub(super) fn root(&self) -> Result<LocalFile, Problem> {
         let open = || -> io::Result<LocalFile> {
             let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -67,8 +68,8 @@ impl<'a> Local<'a> {
         open().map_err(|error| Problem::local(self.base.as_os_str().as_bytes(), &error))
     }
 
-    /// The file at a path such as `./a/b` below `root`. Links on the way lead where they would with `root` as `/`, as in
-    /// an image; a link at the end is not followed.
+    /// The file at a path such as `./a/b` below `root`. Links in the middle resolve with `root` as
+    /// `/`, as in an image; a link at the end is not followed.
     pub(super) fn listed(&self, root: &LocalFile, path: &[u8]) -> Option<LocalFile> {
         let at = path.iter().rposition(|&byte| byte == b'/').map_or(path.len(), |slash| slash);
         let (above, name) = match path.get(at + 1..) {
@@ -147,7 +148,7 @@ impl Source for Local<'_> {
             permissions: stat.st_mode & 0o7777,
             uid: stat.st_uid,
             gid: stat.st_gid,
-            // Neither is ever negative.
+            // The kernel reports no negative sizes.
             size: stat.st_size as u64,
             mtime: Timestamp { seconds: stat.st_mtime, nanos: stat.st_mtime_nsec as u32 },
             nlink: stat.st_nlink,
@@ -194,7 +195,7 @@ fn sum_up(file: &File) -> io::Result<blake3::Hash> {
         let start = match rustix::fs::seek(file, SeekFrom::Data(offset)) {
             Ok(start) => start,
             Err(Errno::NXIO) => return Ok(content.finish()),
-            // No holes here as far as the file system knows.
+            // The file system does not report holes.
             Err(Errno::INVAL | Errno::OPNOTSUPP) => offset,
             Err(error) => return Err(error.into()),
         };
@@ -221,7 +222,7 @@ fn read_full(file: &File, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
     Ok(len)
 }
 
-/// What a call fills a buffer with, however long it is.
+/// Calls `call` with growing buffers until the result fits.
 fn grow(call: impl Fn(&mut [u8]) -> Result<usize, Errno>) -> Result<Vec<u8>, Errno> {
     let mut buf = vec![0; 256];
     loop {

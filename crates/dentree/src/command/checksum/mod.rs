@@ -1,4 +1,4 @@
-//! `dentree checksum`: one line per file, the same for the same tree wherever it lies.
+//! `dentree checksum`: one line per file, equal for equal trees in images and directories.
 
 mod digest;
 pub(crate) mod format;
@@ -23,7 +23,7 @@ use std::sync::Arc;
 
 /// A tree that can be summed up.
 trait Source: Sync {
-    /// A file that has been found: attributes known, content within reach.
+    /// A file with its attributes.
     type File: Send + Sync;
 
     /// The entries of a directory, in any order, with their types. Problems are reported.
@@ -39,7 +39,7 @@ trait Source: Sync {
     fn content(&self, file: &Self::File, path: &[u8]) -> Option<blake3::Hash>;
 }
 
-/// What `stat(2)` says, as far as lines tell it.
+/// The fields of `stat(2)` that a line has.
 struct Facts {
     kind: FileType,
     permissions: u32,
@@ -81,7 +81,7 @@ pub(crate) fn run(session: &Session, args: &ChecksumArgs) -> Result<(), Stop> {
     Ok(())
 }
 
-/// A listed path as lines have it.
+/// A listed path in the form of a line.
 fn label(path: &[u8]) -> Vec<u8> {
     [&[&b"."[..]], &components(path)[..]].concat().join(&b'/')
 }
@@ -105,9 +105,9 @@ fn print<S: Source>(source: &S, jobs: Vec<Job<S::File>>) -> Result<(), Stop> {
 
 enum Job<F> {
     Root(Arc<F>),
-    /// A file with its path, without what is in it.
+    /// A file and its path; its contents are not traversed.
     Listed(F, Vec<u8>),
-    /// What is inside directory `name` of `parent`.
+    /// The contents of directory `name` in `parent`.
     Inside {
         parent: Arc<F>,
         listing: Arc<Listing>,

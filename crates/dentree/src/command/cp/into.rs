@@ -1,8 +1,8 @@
-//! Out of the file system of this machine into an image.
+//! From the local file system into an image.
 //!
-//! One thread, in the order of the names' bytes. A new file has no name until it is complete: what an interrupted copy has begun
-//! goes by itself, also where the machine stops. A file that is there is written through, as by cp(1). A directory gets its
-//! attributes when all that is below it has been made.
+//! One thread, in the byte order of names. A new file has no name until it is complete: an
+//! interrupted copy leaves no part of one, even after a crash. Existing files are written to, as by
+//! cp(1). A directory gets its attributes after everything below it.
 
 use super::keep::{Keeper, Loss};
 use super::place::is_plain_name;
@@ -46,20 +46,20 @@ pub(super) fn run(session: &Session, args: &CpArgs) -> Result<(), Stop> {
     Ok(())
 }
 
-/// What was found on this machine, and where it is to be in the image.
+/// A local file, and its path in the image.
 pub(super) struct Found {
     pub(super) local: PathBuf,
     pub(super) metadata: Metadata,
     pub(super) path: Vec<u8>,
-    /// The user named it, and what it is to be called.
+    /// The user gave the name in the image.
     pub(super) named: bool,
 }
 
-/// What is still to be done, the next one last.
+/// Work to do.
 enum Step {
-    /// A directory to be made in `parent` under `name`, and filled.
+    /// Make the directory `name` in `parent`, and fill it.
     Directory { parent: Node, name: Vec<u8>, found: Found },
-    /// A directory whose entries have been made.
+    /// Set the attributes of a directory that is filled.
     Attributes { node: Node, found: Found },
 }
 
@@ -67,16 +67,16 @@ pub(super) struct Copy<'a> {
     session: &'a Session,
     image: &'a Image,
     pub(super) archive: bool,
-    /// What is there is replaced, and never written through.
+    /// Replace existing files instead of writing to them.
     remove: bool,
-    /// Names that operands were copied to.
+    /// Names made for operands.
     made: HashSet<Vec<u8>>,
     keeper: &'a Keeper,
     progress: &'a Progress,
-    /// Inodes of this machine with several names, by device and number.
+    /// Copied local files with several names, by device and inode number.
     links: HashMap<(u64, u64), Ino>,
     left: Vec<Step>,
-    /// The image has no room for more.
+    /// The image is full.
     is_full: bool,
 }
 
@@ -84,12 +84,12 @@ pub(super) struct Copy<'a> {
 enum Failed {
     Image(Error),
     Local(io::Error),
-    /// What is there may not be written to.
+    /// The existing file may not be written to.
     Refused(&'static str),
     Interrupted,
 }
 
-/// How much of a pipe or a device is read at a time.
+/// Bytes per read of a pipe or device.
 const CHUNK: usize = 64 << 10;
 
 impl From<Error> for Failed {
@@ -119,16 +119,16 @@ impl<'a> Copy<'a> {
         }
     }
 
-    /// What is at `local`. A link is followed, unless links are kept.
+    /// The metadata at `local`, of a link itself with `archive`.
     pub(super) fn metadata(&self, local: &Path) -> Result<Metadata, Problem> {
         let metadata = if self.archive { fs::symlink_metadata(local) } else { fs::metadata(local) };
         metadata.map_err(|error| local_problem(local, &error))
     }
 
-    /// Begins with what the user named: into `directory`, if `target` is one, or under the name of the target.
+    /// Copies an operand: into `directory`, if `target` is one, else to the target's name.
     fn source(&mut self, source: &Path, target: &Location, directory: Option<&Node>) -> Result<(), Problem> {
         let bytes = source.as_os_str().as_bytes();
-        // `.`, `..` and `/` name nothing that could be made: what is in them goes into the directory.
+        // `.`, `..` and `/` have no name to make: their contents go into the directory.
         let name = bytes
             .split(|&byte| byte == b'/')
             .rfind(|name| !name.is_empty())
@@ -158,16 +158,16 @@ impl<'a> Copy<'a> {
         Ok(())
     }
 
-    /// Whether nothing more is to be made.
+    /// Whether the copy ends early.
     pub(super) fn is_cut_short(&self) -> bool {
         self.is_full || self.session.is_interrupted()
     }
 
-    /// Does all that is left.
+    /// Runs all steps, the last one first.
     fn work(&mut self) {
         while let Some(step) = self.left.pop() {
             match step {
-                // Those that were made get what they were to have.
+                // Finished directories still get their attributes.
                 Step::Directory { .. } if self.is_cut_short() => {}
                 Step::Directory { parent, name, found } => match self.directory(&parent, &name) {
                     Ok((node, made)) => self.contents(node, made, found),
@@ -178,28 +178,28 @@ impl<'a> Copy<'a> {
         }
     }
 
-    /// Gives a directory whose entries have been made what was found.
+    /// Sets the attributes of a filled directory.
     pub(super) fn attributes(&mut self, node: &Node, found: &Found) {
         if let Err(error) = self.keep(node, found) {
             self.failed(found, error);
         }
     }
 
-    /// The directory `name`, and whether it was made.
+    /// Makes or finds the directory `name`, and tells whether it was made.
     pub(super) fn directory(&self, parent: &Node, name: &[u8]) -> Result<(Node, bool), Error> {
         let vfs = &self.image.vfs;
         match vfs.make(WHO, parent, name, NewKind::Directory, 0o700) {
             Ok(node) => Ok((node, true)),
             Err(Error::Exists) => match vfs.lookup(WHO, parent, name)? {
                 Some(node) if node.is_dir() => Ok((node, false)),
-                // A link is not entered: it may lead anywhere.
+                // Links are not followed: they may lead anywhere.
                 _ => Err(Error::NotADirectory),
             },
             Err(error) => Err(error),
         }
     }
 
-    /// Makes all in `node` that is directly in the directory that was found, and leaves the directories in it for later.
+    /// Copies the entries of a local directory into `node`; subdirectories become steps.
     fn contents(&mut self, node: Node, made: bool, found: Found) {
         let list = || -> io::Result<Vec<OsString>> {
             fs::read_dir(&found.local)?.map(|entry| Ok(entry?.file_name())).collect()
@@ -232,7 +232,7 @@ impl<'a> Copy<'a> {
         self.left[first..].reverse();
     }
 
-    /// Makes anything but a directory, which is left for later.
+    /// Copies an entry; a directory becomes a step.
     pub(super) fn entry(&mut self, dir: &Node, name: Vec<u8>, found: Found) {
         if found.metadata.is_dir() {
             self.left.push(Step::Directory { parent: dir.clone(), name, found });
@@ -264,7 +264,7 @@ impl<'a> Copy<'a> {
         }
     }
 
-    /// What went wrong in the image; where it has no room for more, nothing more is copied.
+    /// An error in the image. A full image ends the copy.
     pub(super) fn image_problem(&mut self, path: &[u8], error: &Error) -> Problem {
         let problem = self.image.problem(path, error);
         if !matches!(error, Error::NoSpace) {
@@ -302,7 +302,7 @@ impl<'a> Copy<'a> {
         Ok(())
     }
 
-    /// Copies content to what is there, or makes a file.
+    /// Copies a regular file to an existing or a new one.
     fn regular(&self, dir: &Node, name: &[u8], found: &Found) -> Result<Node, Failed> {
         let vfs = &self.image.vfs;
         let Some(node) = self.to_write_through(dir, name, found)? else {
@@ -323,7 +323,7 @@ impl<'a> Copy<'a> {
         Ok(node)
     }
 
-    /// The regular file that `dir` has under `name`, which stays the file that it is; `None` where a new one is made.
+    /// The existing regular file to write to; `None` where a new one is made.
     fn to_write_through(&self, dir: &Node, name: &[u8], found: &Found) -> Result<Option<Node>, Failed> {
         let vfs = &self.image.vfs;
         let Some(mut there) = vfs.lookup(WHO, dir, name)? else { return Ok(None) };
@@ -336,7 +336,7 @@ impl<'a> Copy<'a> {
         match there.kind() {
             FileType::Directory => Err(Error::IsADirectory.into()),
             _ if self.remove => Ok(None),
-            // A file with other names is not the copy of them all.
+            // The other names of that file would change too.
             FileType::Regular if self.archive && there.attr().nlink > 1 => Ok(None),
             FileType::Regular => Ok(Some(there)),
             _ => Err(Failed::Refused(IN_THE_WAY)),
@@ -345,7 +345,7 @@ impl<'a> Copy<'a> {
 
     /// Copies data; holes stay holes.
     fn content(&self, node: &Node, found: &Found) -> Result<(), Failed> {
-        // Without waiting for somebody at the other end of a pipe: that is done where Ctrl-C is heard.
+        // Does not block on the other end of a pipe: `read_ready` waits where Ctrl-C is noticed.
         let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
         let file = OpenOptions::new().read(true).custom_flags(flags).open(&found.local);
         let mut file = file.map_err(Failed::Local)?;
@@ -371,7 +371,7 @@ impl<'a> Copy<'a> {
         self.rest(node, &mut file, size)
     }
 
-    /// Copies what is behind the size that a file has by its attributes: pipes, devices and files of /proc have none.
+    /// Copies what follows the reported size: pipes, devices and files of /proc report 0.
     fn rest(&self, node: &Node, file: &mut File, size: u64) -> Result<(), Failed> {
         if size > 0 {
             file.seek(SeekFrom::Start(size)).map_err(Failed::Local)?;
@@ -401,16 +401,16 @@ impl<'a> Copy<'a> {
         Ok(())
     }
 
-    /// Gives `node` what was found: everything, or what `cp -r` keeps.
+    /// Sets attributes: all with `archive`, else those of `cp -r`.
     fn keep(&self, node: &Node, found: &Found) -> Result<(), Failed> {
         let Found { metadata, path, .. } = found;
         let permissions = if self.archive { metadata.mode() } else { self.keeper.reduced(metadata.mode()) };
-        // Cut to what permissions have.
+        // The mask leaves permission bits only.
         let permissions = (node.kind() != FileType::Symlink).then_some((permissions & 0o7777) as u16);
         if !self.archive {
             return Ok(self.image.vfs.set_attr(WHO, node, &SetAttr { permissions, ..SetAttr::default() })?);
         }
-        // First: with its owner a file loses capabilities and special bits.
+        // The owner first: a change of it clears capabilities and special bits.
         let owner = SetAttr { uid: Some(metadata.uid()), gid: Some(metadata.gid()), ..SetAttr::default() };
         self.image.vfs.set_attr(WHO, node, &owner)?;
         for (name, value) in read_xattrs(&found.local).map_err(Failed::Local)? {

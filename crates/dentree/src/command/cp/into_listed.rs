@@ -1,4 +1,4 @@
-//! Into an image: the paths that a file lists.
+//! Into an image: the paths of a list.
 
 use super::into::{Copy, Found};
 use super::keep::Keeper;
@@ -52,16 +52,16 @@ struct Listed<'a> {
     copy: Copy<'a>,
     base: &'a Path,
     target: &'a Location,
-    /// The image's directory at `target`.
+    /// The directory at `target`.
     top: Node,
-    /// The directory that the last path was made in: lists have neighbours together.
+    /// Cache of the last parent: neighbours in a list often share it.
     last: (Vec<Vec<u8>>, Node),
-    /// Directories that get their attributes at the end, each behind those above it.
+    /// Directories that get their attributes at the end, parents before children.
     directories: Vec<(Node, Found)>,
 }
 
 impl Listed<'_> {
-    /// Copies the path of these names: a directory without what is in it.
+    /// Copies one path, a directory without its contents.
     fn path(&mut self, names: &[Vec<u8>]) -> Result<(), Problem> {
         let local = self.local(names);
         if !names.iter().all(|name| is_plain_name(name)) {
@@ -82,8 +82,7 @@ impl Listed<'_> {
         self.base.join(OsStr::from_bytes(&names.join(&b'/')))
     }
 
-    /// The directory with these names below the target, made with those above it where it is not
-    /// there.
+    /// The directory of these names below the target, made with its parents where missing.
     fn directory(&mut self, names: &[Vec<u8>], is_listed: bool) -> Result<Node, Problem> {
         if !is_listed && self.last.0 == names {
             return Ok(self.last.1.clone());
@@ -99,7 +98,7 @@ impl Listed<'_> {
             };
             if made || (is_listed && depth == names.len() && self.copy.archive) {
                 let local = self.local(below);
-                // A link on the way is a directory in the copy.
+                // A link to a directory becomes a directory.
                 let metadata = local.metadata().map_err(|error| local_problem(&local, &error))?;
                 self.directories.push((node.clone(), Found { local, metadata, path: at.path, named: false }));
             }

@@ -1,4 +1,4 @@
-//! Attributes of copies: what can be kept is kept, what cannot is counted and told at the end.
+//! Attributes of copies. Those that cannot be set are counted and reported at the end.
 
 use super::place::Target;
 use crate::image::{Image, Node};
@@ -12,7 +12,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
-/// What could not be kept, as the note calls it.
+/// An attribute that could not be set, in the words of the report.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Loss {
     Owner,
@@ -38,7 +38,7 @@ impl Loss {
 
 /// Sets attributes of copies, and counts failures.
 pub(super) struct Keeper {
-    /// Keep all, not only what `cp -r` keeps.
+    /// Set all attributes, not only those of `cp -r`.
     archive: bool,
     /// Permissions that new files do not get.
     umask: u32,
@@ -47,23 +47,23 @@ pub(super) struct Keeper {
 
 struct Lost {
     count: u64,
-    /// The first of them, and why.
+    /// The first file, and the error.
     example: String,
 }
 
 impl Keeper {
-    /// Takes the process's umask away, so that modes are what is asked for.
+    /// Clears the process's umask, so that modes are set exactly.
     pub(super) fn new(archive: bool) -> Self {
         let umask = rustix::process::umask(Mode::empty()).as_raw_mode();
         Keeper { archive, umask, lost: Mutex::default() }
     }
 
-    /// The permissions that a copy of a file with permissions `mode` gets where not everything is kept.
+    /// The permissions of a copy without `archive`.
     pub(super) fn reduced(&self, mode: u32) -> u32 {
         mode & 0o777 & !self.umask
     }
 
-    /// Gives `target` what `node` has. To be called when nothing more is written to it.
+    /// Sets the attributes of `node` on `target`. Call it after the last write.
     pub(super) fn apply(&self, image: &Image, node: &Node, target: &Target<'_>, label: &Path) {
         let attr = node.attr();
         let has_mode = attr.kind != FileType::Symlink;
@@ -84,13 +84,13 @@ impl Keeper {
         }
         self.check(Loss::Times, label, target.set_times(timespec(attr.atime), timespec(attr.mtime)));
         if has_mode {
-            // Last: it may take away our own right to do the rest. Set-user-ID means the owner's rights: not for another.
+            // Last, as it may revoke our access. Set-user-ID bits only for the right owner.
             let permissions = if owned { permissions } else { permissions & !0o6000 };
             self.check(Loss::Mode, label, target.set_mode(permissions));
         }
     }
 
-    /// Counts a failure; tells whether there was none.
+    /// Counts a failure; returns whether there was none.
     pub(super) fn check(&self, loss: Loss, label: &Path, result: io::Result<()>) -> bool {
         let Err(error) = result else { return true };
         let mut lost = self.lost.lock().unwrap_or_else(PoisonError::into_inner);
@@ -99,7 +99,7 @@ impl Keeper {
         false
     }
 
-    /// Tells what could not be kept.
+    /// Reports the counts.
     pub(super) fn tell(&self, report: &Report) {
         for (loss, lost) in &*self.lost.lock().unwrap_or_else(PoisonError::into_inner) {
             report::say(format_args!(

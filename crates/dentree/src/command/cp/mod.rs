@@ -1,4 +1,4 @@
-//! `dentree cp`: between an image and the file system of this machine, whichever way the image stands.
+//! `dentree cp`: copies between an image and the local file system, in either direction.
 
 mod into;
 mod into_listed;
@@ -44,12 +44,12 @@ pub(crate) fn run(session: &Session, args: &CpArgs) -> Result<(), Stop> {
     }
 }
 
-/// Why something that is there is not written to.
+/// Why an existing entry is not written to.
 const DANGLING: &str = "a symbolic link to nothing is there, and nothing is written through it";
 const IN_THE_WAY: &str = "something that is no regular file is in the way; --remove-destination replaces it";
-/// Of a file that was written through.
+/// State of an existing file after an interruption.
 const CUT_SHORT: &str = "interrupted: it holds a part of what it was to hold";
-/// Two operands have one name: the second is no reason to write to what the first has made, nor through it.
+/// Two operands have one name: the second neither overwrites nor follows what the first made.
 const JUST_MADE: &str = "not copied over what this command has just made";
 
 const LEADS_OUT: &str = "not copied: a listed path may not contain `..`";
@@ -67,7 +67,7 @@ fn local_problem(path: &Path, error: &io::Error) -> Problem {
     Problem::local(path.as_os_str().as_bytes(), error)
 }
 
-/// A line on the terminal that says how far the copy is.
+/// Progress on the terminal.
 struct Progress {
     bar: ProgressBar,
     files: AtomicU64,

@@ -1,8 +1,8 @@
-//! Out of an image into the file system of this machine.
+//! From an image to the local file system.
 //!
-//! Directories are made first and get their attributes when all that is directly in them has been made; new files get
-//! their name when they are complete, and files that are there are written through. So an interrupted copy leaves new files
-//! whole, and new directories at most open to their owner alone.
+//! A directory is made first and gets its attributes after its direct entries. A new file gets its
+//! name when it is complete; an existing file is written to. So an interrupted copy leaves new
+//! files whole, and new directories at most accessible to their owner alone.
 
 use super::keep::{Keeper, Loss};
 use super::place::{Destination, Place, Rules, Target, is_plain_name};
@@ -28,7 +28,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// How much content moves at a time.
+/// Bytes per read.
 const CHUNK: usize = 1 << 20;
 
 pub(super) fn run(session: &Session, args: &CpArgs) -> Result<(), Stop> {
@@ -45,7 +45,7 @@ pub(super) fn run(session: &Session, args: &CpArgs) -> Result<(), Stop> {
     let keeper = Keeper::new(args.archive);
     let mut made = HashSet::new();
     for (at, node) in &found {
-        // The root of an image has no name, nor have `.` and `..`: what is in them goes into the directory.
+        // An image's root, `.` and `..` have no name to make: their contents go into the directory.
         let name =
             at.path.rsplit(|&byte| byte == b'/').next().filter(|name| is_plain_name(name)).unwrap_or(b"");
         let (top, name) = if is_dir { (local, name) } else { split(local) };
@@ -74,7 +74,7 @@ pub(super) fn run(session: &Session, args: &CpArgs) -> Result<(), Stop> {
     told_interrupted(&interrupted)
 }
 
-/// The directory that a new name is made in, and the name.
+/// The parent directory and the name.
 fn split(local: &Path) -> (&Path, &[u8]) {
     let parent = local.parent().filter(|parent| !parent.as_os_str().is_empty());
     (parent.unwrap_or(Path::new(".")), local.file_name().map_or(b"", |name| name.as_bytes()))
@@ -85,28 +85,28 @@ struct Filling {
     place: Place,
     node: Node,
     made: bool,
-    /// Jobs that still make something directly in it.
+    /// Jobs with entries directly in it, and one for its listing.
     pending: AtomicUsize,
 }
 
 enum Job {
-    /// A file or directory to be made in `into`, which the user named.
+    /// An operand, to be made in `into`.
     Start { into: Arc<Place>, name: Vec<u8>, node: Node, path: Vec<u8> },
-    /// What is in the image's root, into the directory that the user named.
+    /// The contents of an image's root, into an existing directory.
     Contents { into: Arc<Place>, node: Node, path: Vec<u8> },
-    /// A directory to be made in `into`.
+    /// A subdirectory.
     Directory { into: Arc<Filling>, name: Vec<u8>, ino: Ino, path: Vec<u8> },
-    /// Some entries to be made in `into`; none of them is a directory.
+    /// A part of a directory's other entries.
     Part { into: Arc<Filling>, listing: Arc<Listing>, range: Range<usize>, path: Arc<[u8]> },
 }
 
-/// Where an inode's first name was made; `None` until then. Locked while it is being made.
+/// The first copied name of an inode, `None` before. Locked while it is made.
 type FirstName = Arc<Mutex<Option<Vec<Vec<u8>>>>>;
 
 pub(super) struct Copy<'a> {
     tree: Tree<'a>,
     archive: bool,
-    /// What is there is replaced, and never written through.
+    /// Replace existing files instead of writing to them.
     remove: bool,
     keeper: &'a Keeper,
     top: Arc<Place>,
@@ -192,7 +192,7 @@ impl<'a> Copy<'a> {
         }
     }
 
-    /// Spawns jobs for all that is in directory `node`.
+    /// Spawns jobs for the contents of directory `node`.
     fn fill(&self, place: Place, made: bool, node: Node, path: Vec<u8>, emit: &mut Emit<'_, Job, ()>) {
         let mut listing = self.tree.list(&node, &path);
         listing.sort_by_inode();
@@ -229,9 +229,9 @@ impl<'a> Copy<'a> {
         plain
     }
 
-    /// One job less makes something in `into`; after the last it gets its attributes.
+    /// Ends a job of `into`; the last one sets its attributes.
     fn done(&self, into: &Filling) {
-        // Each job's work happens before its decrement, and the last decrement sees them all.
+        // AcqRel: the last decrement sees what all other jobs made.
         if into.pending.fetch_sub(1, Ordering::AcqRel) == 1 && (into.made || self.archive) {
             self.keeper.apply(
                 self.image(),
@@ -242,7 +242,7 @@ impl<'a> Copy<'a> {
         }
     }
 
-    /// Makes anything but a directory, under a name that the user gave or one of the image's.
+    /// Copies an entry that is no directory; `named` means that the user gave its name.
     pub(super) fn entry(&self, into: &Place, name: &[u8], named: bool, node: &Node, path: &[u8]) {
         let linked = self.archive && node.attr().nlink > 1;
         let copied = if linked {
@@ -283,7 +283,7 @@ impl<'a> Copy<'a> {
         Ok(draft.publish(name, Existing::Replace)?)
     }
 
-    /// Copies a regular file to what is there, or makes one.
+    /// Copies a regular file to an existing or a new one.
     fn file(&self, into: &Place, name: &[u8], named: bool, node: &Node) -> Result<(), Failed> {
         let rules = Rules { named, archive: self.archive, remove: self.remove };
         let (draft, existing) = match into.destination(name, rules)? {
@@ -299,7 +299,7 @@ impl<'a> Copy<'a> {
         Ok(draft.publish(name, existing)?)
     }
 
-    /// Writes through a regular file that is there: it stays the file that it is, under all of its names.
+    /// Writes to an existing regular file, which keeps its inode and its names.
     fn through(&self, file: &File, label: &Path, node: &Node) -> Result<(), Failed> {
         if self.image().is_file(&file.metadata()?) {
             return Err(io::Error::other("is the image itself").into());
@@ -315,7 +315,7 @@ impl<'a> Copy<'a> {
         Ok(())
     }
 
-    /// Writes to a pipe or a device, from the first byte to the last.
+    /// Writes to a pipe or device.
     fn stream(&self, node: &Node, file: &mut File) -> Result<(), Failed> {
         let mut buf = vec![0; CHUNK];
         let mut offset = 0;

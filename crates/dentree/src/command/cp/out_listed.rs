@@ -1,8 +1,7 @@
-//! Out of an image: the paths that a file lists.
+//! Out of an image: the paths of a list.
 //!
-//! A batch of paths is looked up together. Directories, listed or above a listed path, are made one
-//! after the other, and get their attributes at the end, the deepest first. Other files of a batch
-//! are copied in parallel.
+//! A batch of paths is looked up together. Directories are made one by one, and get their
+//! attributes at the end, the deepest first. The other files of a batch are copied in parallel.
 
 use super::keep::Keeper;
 use super::out::Copy;
@@ -72,14 +71,14 @@ struct Listed<'a> {
     archive: bool,
     copy: Copy<'a>,
     top: Arc<Place>,
-    /// The directory that the last path was made in: lists have neighbours together.
+    /// Cache of the last parent: neighbours in a list often share it.
     last: Option<(Vec<Vec<u8>>, Arc<Place>)>,
     /// Directories that get their attributes at the end.
     directories: Vec<(Vec<Vec<u8>>, Node)>,
 }
 
 impl Listed<'_> {
-    /// Makes the directories above a path, and the path itself where it is a directory.
+    /// Makes the parents of a path, and the path itself if it is a directory.
     fn job(&mut self, names: Vec<Vec<u8>>, path: &[u8], node: Node) -> Option<Job> {
         if !names.iter().all(|name| is_plain_name(name)) {
             self.copy.report().problem(&self.base.at.below(path).refusal(LEADS_OUT));
@@ -103,8 +102,8 @@ impl Listed<'_> {
         self.copy.report().problem(problem);
     }
 
-    /// The directory with these names below the target, made with those above it where it is not
-    /// there. `listed` is the image's, where the list names it.
+    /// The directory of these names below the target, made with its parents where missing. `listed`
+    /// is its inode in the image, if the list names it.
     fn directory(&mut self, names: &[Vec<u8>], listed: Option<Node>) -> Result<Arc<Place>, Problem> {
         if let Some((last, place)) = &self.last
             && listed.is_none()
@@ -131,7 +130,7 @@ impl Listed<'_> {
         Ok(place)
     }
 
-    /// The image's directory with these names below the source.
+    /// The image's directory of these names below the source.
     fn original(&self, names: &[Vec<u8>]) -> Result<Node, Problem> {
         let options = WalkOptions { directory: true, ..WalkOptions::FOLLOW };
         let at = names.iter().fold(self.base.at.path.clone(), |path, name| join(&path, name));
@@ -140,9 +139,9 @@ impl Listed<'_> {
         found.map_err(|error| self.base.at.image.problem(&at, &error))
     }
 
-    /// Gives directories their attributes, now that all is in them.
+    /// Sets the attributes of directories.
     fn finish(&mut self, keeper: &Keeper) {
-        // The deepest first: its directory may not be searched afterwards.
+        // The deepest first: a parent may become inaccessible.
         self.directories.sort_by_key(|(names, _)| Reverse(names.len()));
         for (names, node) in &self.directories {
             let opened = names.iter().try_fold(None::<Place>, |above, name| {

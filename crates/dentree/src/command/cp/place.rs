@@ -1,9 +1,9 @@
-//! Where copies go: directories that are open, in which names are made one by one.
+//! Target directories: open descriptors in which entries are made one name at a time.
 //!
-//! Nothing here takes a path of more than one component. Below a directory that is copied no link is followed, and nothing but a
-//! regular file is written to: whatever an image names its files, and whatever lies in the target already, a copy stays below the
-//! directory that the user named. A name that the user gave means what it means to cp(1): links are followed, and a pipe or a device is
-//! written to.
+//! No call here takes a path of more than one component. Below a copied directory no link is
+//! followed, and only regular files are written to: whatever names the image has and whatever
+//! exists in the target, a copy stays below the directory that the user named. A name that the user
+//! gave means what it means to cp(1): links are followed, and pipes and devices are written to.
 
 use super::{DANGLING, IN_THE_WAY};
 use crate::draft::Draft;
@@ -22,14 +22,14 @@ const OPEN_DIRECTORY: OFlags =
 /// An open directory of the target.
 pub(super) struct Place {
     fd: OwnedFd,
-    /// Components below the top of the copy, from which it can be found again.
+    /// Components below the top directory, to reopen it.
     below: Vec<Vec<u8>>,
     /// For messages.
     label: PathBuf,
 }
 
 impl Place {
-    /// The directory at `path`, which the user named: links in it are followed.
+    /// The directory at `path`, a user's argument: links are followed.
     pub(super) fn top(path: &Path) -> io::Result<Place> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let fd = rustix::fs::open(path, flags, Mode::empty())?;
@@ -40,12 +40,12 @@ impl Place {
         self.label.join(OsStr::from_bytes(name))
     }
 
-    /// Components from the top to `name` here.
+    /// The components from the top to `name`.
     pub(super) fn below(&self, name: &[u8]) -> Vec<Vec<u8>> {
         [&self.below[..], &[name.to_vec()]].concat()
     }
 
-    /// Opens directory `name`, made if it is not there; also tells whether it was made.
+    /// Opens or makes the directory `name`, and tells whether it was made.
     pub(super) fn directory(&self, name: &[u8]) -> io::Result<(Place, bool)> {
         let made = match rustix::fs::mkdirat(&self.fd, name, Mode::RWXU) {
             Ok(()) => true,
@@ -65,7 +65,7 @@ impl Place {
         Ok((Place { fd, below: self.below(name), label: self.label(name) }, made))
     }
 
-    /// Where the content of a file goes that is to be called `name`.
+    /// Where to write the content of the file `name`.
     pub(super) fn destination(&self, name: &[u8], rules: Rules) -> io::Result<Destination<'_>> {
         let follows = rules.named && !rules.remove;
         let flags = if follows { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
@@ -91,16 +91,16 @@ impl Place {
         rustix::fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW).is_ok()
     }
 
-    /// Opens what is there for writing.
+    /// Opens an existing entry for writing.
     fn open(&self, name: &[u8], follows: bool) -> io::Result<File> {
-        // Without waiting, where something else may have come in the place of a file.
+        // NONBLOCK: another process may have replaced the file by a pipe.
         let careful = if follows { OFlags::empty() } else { OFlags::NOFOLLOW | OFlags::NONBLOCK };
         let flags = OFlags::WRONLY | OFlags::CLOEXEC | careful;
         let file: File = rustix::fs::openat(&self.fd, name, flags, Mode::empty())?.into();
         if follows || file.metadata()?.is_file() { Ok(file) } else { Err(io::Error::other(IN_THE_WAY)) }
     }
 
-    /// A new file for reading and writing by its owner alone.
+    /// A new regular file with mode 0600.
     fn file(&self) -> io::Result<Draft<'_>> {
         Draft::file(self.fd.as_fd(), Mode::RUSR | Mode::WUSR)
     }
@@ -116,7 +116,7 @@ impl Place {
         Draft::entry(self.fd.as_fd(), |name| rustix::fs::mknodat(&self.fd, name, kind, Mode::RUSR, device))
     }
 
-    /// Another name for the file that was made at `below` under `top`.
+    /// A hard link to the file at `below` under `top`.
     pub(super) fn link(&self, top: &Place, below: &[Vec<u8>]) -> io::Result<Draft<'_>> {
         let Some((name, directories)) = below.split_last() else { return Err(Errno::INVAL.into()) };
         let mut dir = rustix::fs::openat(&top.fd, ".", OPEN_DIRECTORY, Mode::empty())?;
@@ -132,27 +132,27 @@ impl Place {
 /// How a file is copied to a name.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rules {
-    /// The user gave the name.
+    /// The user gave the name: links are followed.
     pub(super) named: bool,
-    /// Hard links are kept: a file there that has other names is not the copy of them all.
+    /// Hard links are kept: an existing file with other names is replaced.
     pub(super) archive: bool,
-    /// What is there is replaced, whatever it is.
+    /// An existing entry is replaced.
     pub(super) remove: bool,
 }
 
 /// Where the content of a file goes.
 pub(super) enum Destination<'a> {
-    /// Nothing is there.
+    /// Nothing exists.
     New(Draft<'a>),
-    /// What is there is replaced.
+    /// The existing entry is replaced.
     Instead(Draft<'a>),
-    /// A regular file that is there.
+    /// An existing regular file.
     Through(File),
     /// A pipe or a device.
     Stream(File),
 }
 
-/// Something of the target whose attributes can be set.
+/// A copy whose attributes can be set.
 pub(super) enum Target<'a> {
     Open(BorrowedFd<'a>),
     /// A link, device, fifo or socket.
@@ -180,7 +180,7 @@ impl<'a> Target<'a> {
         Ok(())
     }
 
-    /// Not for symbolic links: they have no mode of their own.
+    /// Not for symbolic links, which have no mode.
     pub(super) fn set_mode(&self, permissions: u32) -> io::Result<()> {
         let mode = Mode::from_raw_mode(permissions);
         match self {
@@ -198,7 +198,7 @@ impl<'a> Target<'a> {
             Target::Open(fd) => rustix::fs::fsetxattr(fd, name, value, XattrFlags::empty())?,
             Target::Entry(draft) => {
                 let (dir, file) = draft.at();
-                // A link as the last component is not followed, and there is no other one.
+                // lsetxattr does not follow the last component, and no other one is a link.
                 let path = format!("/proc/self/fd/{}/{file}", dir.as_raw_fd());
                 rustix::fs::lsetxattr(path, name, value, XattrFlags::empty())?;
             }
@@ -219,7 +219,7 @@ impl<'a> Target<'a> {
     }
 }
 
-/// Whether a name from an image may be given to a file here.
+/// Whether a name of an image is valid here.
 pub(super) fn is_plain_name(name: &[u8]) -> bool {
     !name.is_empty() && name != b"." && name != b".." && !name.contains(&b'/') && !name.contains(&0)
 }

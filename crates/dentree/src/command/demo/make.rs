@@ -1,4 +1,4 @@
-//! The image of the demo: a tree such as a small system has, with made-up content; the same each time.
+//! The image of the demo: the tree of a small system with random but reproducible content.
 
 use crate::image::{Node, WHO};
 use dentree_blockdev::{Access, FileDevice};
@@ -10,12 +10,12 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-/// How large the image is, in MiB.
+/// Size of the image in MiB.
 pub(super) const MIB: u64 = 24;
 
 const UUID: [u8; 16] = *b"\x3f\x6f\x2d\x6a\x5c\x1e\x4c\x59\x9a\x0e\x1d\x2f\x3a\x4b\x5c\x6d";
 const HASH_SEED: [u32; 4] = [0x3d2c_1b0a, 0x7160_5f4e, 0xb5a4_9382, 0xf9e8_d7c6];
-/// Everything is made then, in seconds since 1970.
+/// The time of all files, in seconds since 1970.
 const NOW: i64 = 1_700_000_000;
 
 const WORDS: [&str; 16] = [
@@ -23,7 +23,7 @@ const WORDS: [&str; 16] = [
     "socket", "parser", "timer", "shell",
 ];
 
-/// Makes the image in `file`; tells how many things are in it.
+/// Makes the image in `file`; returns the number of files in it.
 pub(super) fn make(file: &Path) -> io::Result<usize> {
     File::create(file)?.set_len(MIB << 20)?;
     let device = FileDevice::open(file, Access::ReadWrite).map_err(io::Error::other)?;
@@ -33,7 +33,7 @@ pub(super) fn make(file: &Path) -> io::Result<usize> {
     let options =
         Options { writable: true, journaled: false, clock: Clock::Fixed(now), ..Options::default() };
     let fs = Ext4::open(Arc::new(device), options).map_err(io::Error::other)?;
-    // There is lost+found already.
+    // lost+found exists already.
     let mut tree = Builder { vfs: Vfs::new(fs).map_err(io::Error::other)?, things: 1, random: 2002 };
     tree.system().map_err(io::Error::other)?;
     tree.vfs.fs().close().map_err(io::Error::other)?;
@@ -77,7 +77,7 @@ impl Builder {
         self.special()
     }
 
-    /// Links, and a file that is all holes but for nine bytes.
+    /// Links, and a sparse file with nine bytes of data.
     fn special(&mut self) -> Result<()> {
         for word in &WORDS[..8] {
             let target = format!("../usr/lib/{word}");
@@ -95,7 +95,7 @@ impl Builder {
         self.vfs.walk(WHO, self.vfs.root(), path.as_bytes(), WalkOptions::KEEP_LINK)
     }
 
-    /// The directory at `path`, made with those above it where it is not there.
+    /// The directory at `path`, made with its parents where missing.
     fn directory(&mut self, path: &str) -> Result<Node> {
         if path.is_empty() {
             return Ok(self.vfs.root().clone());
@@ -122,11 +122,11 @@ impl Builder {
         self.vfs.make(WHO, &dir, name.as_bytes(), kind, permissions)
     }
 
-    /// One word, by the generator of Knuth's MMIX.
+    /// A word chosen by Knuth's MMIX generator.
     fn word(&mut self) -> &'static str {
         self.random =
             self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        // The upper bits are the better ones.
+        // The high bits are more random.
         WORDS[(self.random >> 60) as usize]
     }
 

@@ -1,4 +1,4 @@
-//! `dentree demo`: the main job, on an image that it makes.
+//! `dentree demo`: shows the main commands on an image of its own.
 
 mod make;
 
@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long each way of looking up is measured.
+/// Duration of each measurement.
 const MEASURE: Duration = Duration::from_millis(300);
 
 pub(crate) fn run(session: &Session) -> Result<(), Stop> {
@@ -105,7 +105,7 @@ fn paths(session: &Session, image: &Image) -> Vec<Vec<u8>> {
     paths
 }
 
-/// Looks up every path; tells how many.
+/// Looks up every path; returns the number.
 fn look_up_all(image: &Image, paths: &[Vec<u8>]) -> Result<usize, Stop> {
     for path in paths {
         let node = image.vfs.walk(WHO, image.vfs.root(), path, WalkOptions::KEEP_LINK);
@@ -114,7 +114,7 @@ fn look_up_all(image: &Image, paths: &[Vec<u8>]) -> Result<usize, Stop> {
     Ok(paths.len())
 }
 
-/// Nanoseconds per look-up, the best round of as many as fit the time, after one that fills the caches.
+/// Nanoseconds per lookup in the best round that fits the time, after one that fills the caches.
 fn measure<E>(mut round: impl FnMut() -> Result<usize, E>) -> Result<f64, E> {
     round()?;
     let began = Instant::now();
@@ -127,7 +127,8 @@ fn measure<E>(mut round: impl FnMut() -> Result<usize, E>) -> Result<f64, E> {
     Ok(best)
 }
 
-/// The same through the kernel: a loop mount and `lstat(2)`. Fails with why that cannot be had.
+/// The same through the kernel: a loop mount and `lstat(2)`. Fails with the reason where that is
+/// impossible.
 fn kernel_stat(dir: &Path, image: &Path, paths: &[Vec<u8>]) -> Result<f64, String> {
     if !rustix::process::geteuid().is_root() {
         return Err("only root can mount the image".into());
@@ -146,7 +147,7 @@ fn kernel_stat(dir: &Path, image: &Path, paths: &[Vec<u8>]) -> Result<f64, Strin
     })
 }
 
-/// A loop mount that ends with this value.
+/// A loop mount, ended on drop.
 struct Mount {
     at: PathBuf,
 }

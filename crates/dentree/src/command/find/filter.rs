@@ -1,4 +1,4 @@
-//! The conditions of `dentree find`, as find(1) means them.
+//! The conditions of `dentree find`, with the meaning of find(1).
 
 use super::glob;
 use crate::args::FindArgs;
@@ -7,7 +7,7 @@ use regex::bytes::Regex;
 use std::cmp::Ordering;
 use std::os::unix::ffi::OsStrExt;
 
-/// All conditions of one search; an entry is found where all hold.
+/// The conditions of one search; all must hold.
 pub(crate) struct Filter {
     names: Vec<Regex>,
     kinds: Option<Vec<FileType>>,
@@ -18,7 +18,7 @@ pub(crate) struct Filter {
 }
 
 impl Filter {
-    /// From what was typed; fails with what does not make sense.
+    /// Parses the options.
     pub(crate) fn new(args: &FindArgs, newer: Option<Timestamp>, now: Timestamp) -> Result<Self, String> {
         let exact = args.name.iter().map(|pattern| glob::compile(pattern.as_bytes(), false));
         let folded = args.iname.iter().map(|pattern| glob::compile(pattern.as_bytes(), true));
@@ -32,7 +32,7 @@ impl Filter {
         })
     }
 
-    /// Whether the name meets its conditions.
+    /// Whether the name matches.
     pub(crate) fn entry(&self, name: &[u8]) -> bool {
         self.names.iter().all(|regex| regex.is_match(name))
     }
@@ -45,7 +45,7 @@ impl Filter {
         self.kinds.as_ref().is_none_or(|kinds| kinds.contains(&kind))
     }
 
-    /// Whether [`attributes`](Filter::attributes) has anything to look at.
+    /// Whether any condition needs [`attributes`](Filter::attributes).
     pub(crate) fn needs_attributes(&self) -> bool {
         !self.sizes.is_empty() || self.newer.is_some() || !self.ages.is_empty()
     }
@@ -60,7 +60,7 @@ impl Filter {
 /// `+N`, `-N` or `N`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Number {
-    /// How what is compared must stand to N.
+    /// The required order of the value relative to N.
     is: Ordering,
     n: i64,
 }
@@ -84,7 +84,7 @@ impl Number {
     }
 }
 
-/// A number of units, to which sizes are rounded up.
+/// A number of units; sizes are rounded up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Size {
     number: Number,
@@ -128,11 +128,11 @@ fn kinds(letters: &str) -> Result<Vec<FileType>, String> {
     letters.split(',').map(kind).collect()
 }
 
-/// Whole days from `then` to `now`; a day begun does not count, and the future is before day 0.
+/// Whole days from `then` to `now`, rounded down; the future is negative.
 fn days_between(then: Timestamp, now: Timestamp) -> i64 {
     let nanos = |time: Timestamp| i128::from(time.seconds) * 1_000_000_000 + i128::from(time.nanos);
     let days = (nanos(now) - nanos(then)).div_euclid(86_400 * 1_000_000_000);
-    // 64 bits of seconds are fewer days.
+    // Seconds of 64 bits are fewer days.
     i64::try_from(days).unwrap_or(i64::MAX)
 }
 

@@ -1,16 +1,16 @@
-//! Patterns of fnmatch(3) as regular expressions, which match in linear time whatever the name.
+//! Patterns of fnmatch(3), compiled to regular expressions, which match in linear time.
 
 use regex::bytes::{Regex, RegexBuilder};
 use std::fmt::Write;
 
-/// A character of a pattern, or a byte that belongs to none.
+/// A character of a pattern, or a byte that is not UTF-8.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Token {
     Char(char),
     Byte(u8),
 }
 
-/// Compiles a pattern of `*`, `?`, `[set]`, `[!set]` and `\`-escapes, to match a whole name.
+/// Compiles a pattern of `*`, `?`, `[set]`, `[!set]` and `\`-escapes, anchored at both ends.
 pub(crate) fn compile(pattern: &[u8], ignore_case: bool) -> Result<Regex, String> {
     let tokens = tokens(pattern);
     let mut regex = String::from("^");
@@ -62,7 +62,7 @@ fn literal(token: Token, regex: &mut String) {
     };
 }
 
-/// The class behind a `[`, and what stands behind its `]`; `None` where it is no set, so that the `[` means itself.
+/// The class after a `[`, and the tokens after its `]`; `None` where the `[` is literal.
 fn set(tokens: &[Token]) -> Option<(String, &[Token])> {
     let mut class = String::from("[");
     let mut rest = tokens;
@@ -103,7 +103,7 @@ fn set(tokens: &[Token]) -> Option<(String, &[Token])> {
     }
 }
 
-/// A single character of a set.
+/// One character of a set.
 fn member(tokens: &[Token]) -> Option<(char, &[Token])> {
     match tokens {
         [Token::Char('\\'), Token::Char(c), behind @ ..] | [Token::Char(c), behind @ ..] => {

@@ -1,7 +1,7 @@
-//! `dentree find`: entries that meet all conditions, as fast as directories can be read.
+//! `dentree find`: searches directories.
 //!
-//! Most searches are answered by directories alone: an inode is loaded only where a condition or the output asks for
-//! more than name and type, or where the directory does not record types.
+//! Most searches read directories alone: inodes are loaded only for conditions or output beyond
+//! name and type, or where directories do not record types.
 
 mod filter;
 mod glob;
@@ -26,7 +26,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Found paths are handed on in buffers of about this many bytes.
+/// Bytes of output per buffer, about.
 const BATCH: usize = 32 << 10;
 
 pub(crate) fn run(session: &Session, args: &FindArgs) -> Result<(), Stop> {
@@ -63,7 +63,7 @@ pub(crate) fn run(session: &Session, args: &FindArgs) -> Result<(), Stop> {
     Ok(out.flush()?)
 }
 
-/// When the content of the file that `-newer` names changed.
+/// The modification time of the file of `-newer`.
 fn newer(session: &Session, args: &FindArgs) -> Result<Option<Timestamp>, Problem> {
     let Some(file) = &args.newer else { return Ok(None) };
     match Path::new(file).metadata() {
@@ -93,16 +93,16 @@ struct Search<'a> {
     filter: &'a Filter,
     style: Style,
     order: Order,
-    /// How many levels down.
+    /// Levels below the start.
     depth: u32,
 }
 
 enum Job {
-    /// The start itself, and what is inside it.
+    /// The start, and its contents.
     Start { path: Arc<[u8]>, node: Node },
-    /// What is inside a directory.
+    /// The contents of a directory.
     Directory { path: Arc<[u8]>, ino: Ino, depth: u32 },
-    /// Some steps through a directory whose entries' inodes are asked for.
+    /// A part of a directory whose inodes are needed.
     Part { path: Arc<[u8]>, listing: Arc<Listing>, steps: Arc<[Step]>, range: Range<usize>, depth: u32 },
 }
 
@@ -175,7 +175,7 @@ impl Search<'_> {
         }
     }
 
-    /// Whether inodes are loaded for what the directory itself could not answer.
+    /// Whether inodes are loaded for what directories lack.
     fn asks_inodes(&self) -> bool {
         self.style.json || self.filter.needs_attributes()
     }
@@ -220,7 +220,7 @@ impl Search<'_> {
         kind.is_some_and(|kind| self.filter.kind(kind))
     }
 
-    /// Prints an entry at `dir/name`, or at `dir` itself, unless its attributes fail the conditions.
+    /// Prints the entry `dir/name`, or `dir` itself, if its attributes match.
     fn print(&self, found: &mut Vec<u8>, entry: Entry<'_>, dir: &[u8], name: Option<&[u8]>) {
         let begin = found.len();
         let join = |out: &mut Vec<u8>| match name {
@@ -269,7 +269,7 @@ fn flush(found: &mut Vec<u8>, emit: &mut Emit<'_, Job, Vec<u8>>) {
     }
 }
 
-/// What was found so far stands before what is spawned next, where that matters.
+/// In a stable order, emits the output before the next job is spawned.
 fn flush_in_order(order: Order, found: &mut Vec<u8>, emit: &mut Emit<'_, Job, Vec<u8>>) {
     if order == Order::Stable {
         flush(found, emit);

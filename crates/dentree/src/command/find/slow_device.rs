@@ -1,8 +1,9 @@
-//! A search of an image that nobody has in memory, and a sum of it, on a device that answers late: they may take twice the time of reading
-//! the same metadata from one end to the other.
+//! A traversal of a cold image on a slow device, by `find` and `du`, takes at most twice the time
+//! of reading the same metadata sequentially.
 //!
-//! What a machine is busy with does not change how often is waited: that is asserted. Times, on devices of 0.1, 1 and 8 ms, are told by
-//! `cargo test --release -p dentree --bin dentree slow_device -- --ignored --nocapture`.
+//! The test asserts the number of waits, which does not depend on the machine's load. Times for
+//! devices of 0.1, 1 and 8 ms: `cargo test --release -p dentree --bin dentree slow_device --
+//! --ignored --nocapture`.
 
 use super::*;
 use crate::image::Image;
@@ -13,7 +14,7 @@ use dentree_ext4::{BlockSize, Ext4, InodeTime, Options};
 use dentree_vfs::{Identity, NewKind, Vfs};
 use std::time::{Duration, Instant};
 
-/// How many directories there are on each level, and files in each of the lowest.
+/// Directories per level, and files in each of the lowest.
 #[derive(Clone, Copy)]
 struct Shape {
     top: usize,
@@ -59,7 +60,7 @@ fn image(shape: Shape) -> MemoryDevice {
     device
 }
 
-/// Looks at every inode of the image; answers how many entries there are.
+/// Loads every inode of the image; returns the number of entries.
 fn search(image: &Image) -> usize {
     let args = FindArgs {
         locations: Vec::new(),
@@ -92,10 +93,10 @@ fn search(image: &Image) -> usize {
     found
 }
 
-/// Its name, and what goes through an image as it does.
+/// A command's name, and its traversal.
 type Command = (&'static str, fn(&Image, Shape));
 
-/// Looks at every inode of the image, as `find` does and as `du` does.
+/// The traversals of `find` and `du`.
 const COMMANDS: [Command; 2] = [
     ("find", |image, shape| assert_eq!(search(image), shape.entries() + 1, "and lost+found")),
     ("du", |image, shape| {

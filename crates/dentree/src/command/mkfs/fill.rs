@@ -1,7 +1,8 @@
-//! Filling a new file system from a directory and a manifest.
+//! Fills a new file system from a directory and a manifest.
 //!
-//! One thread, and everything in the order of the names' bytes: the same tree gives the same image. A directory's entries are
-//! made before anything below them, so that its inodes lie together; its times are set when all of them are there.
+//! One thread, in the byte order of names: the same tree gives the same image. The entries of a
+//! directory are made before anything below them, so that their inodes are adjacent; its times are
+//! set after all of them.
 
 use super::source::{Source, Thing};
 use super::stopped::Stopped;
@@ -18,19 +19,19 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What holes are made in: no block of a file system that is made here is larger.
+/// Granularity of holes: the largest block size made here.
 const GRAIN: usize = 4096;
 
-/// Hears how far it is.
+/// Receives progress.
 pub(super) trait Watch {
-    /// So many more things, and bytes, are in the image.
+    /// `things` more files and `bytes` more bytes are in the image.
     fn add(&self, things: u64, bytes: u64);
 
-    /// An attribute of this path could not be kept.
+    /// An attribute of `path` could not be set.
     fn lost(&self, path: &[u8], name: &[u8], error: &Error);
 }
 
-/// Copies the directory's tree into the root of `fs`, and makes it durable.
+/// Copies the tree into the root of `fs`, and syncs.
 pub(super) fn fill<F: FileSystem>(
     fs: &F,
     source: &Source<'_>,
@@ -61,11 +62,11 @@ pub(super) fn fill<F: FileSystem>(
     fs.sync().map_err(at)
 }
 
-/// A directory of the image whose entries are still to be made.
+/// A directory of the image to fill.
 struct Directory<N> {
     node: N,
     path: Vec<u8>,
-    /// Where they come from; `None` for one that only the manifest has.
+    /// The local directory; `None` if only the manifest has it.
     local: Option<PathBuf>,
 }
 
@@ -74,13 +75,13 @@ struct Filler<'a, F: FileSystem> {
     source: &'a Source<'a>,
     watch: &'a dyn Watch,
     interrupted: &'a AtomicBool,
-    /// Inodes of this machine with several names, by device and number.
+    /// Local inodes with several names, by device and inode number.
     links: HashMap<(u64, u64), Arc<F::Node>>,
     made: BTreeSet<Vec<u8>>,
 }
 
 impl<F: FileSystem> Filler<'_, F> {
-    /// Makes the entries of a directory, and gives it its attributes; answers the directories among them.
+    /// Makes the entries of a directory and sets its attributes; returns its subdirectories.
     fn directory(&mut self, directory: &Directory<F::Node>) -> Result<Vec<Directory<F::Node>>, Stopped> {
         let mut below = Vec::new();
         for name in self.source.names(&directory.path, directory.local.as_deref())? {
@@ -102,7 +103,7 @@ impl<F: FileSystem> Filler<'_, F> {
         Ok(below)
     }
 
-    /// Makes one entry with its content; answers the node of a directory.
+    /// Makes one entry with its content; returns the node of a directory.
     fn make(
         &mut self,
         directory: &Directory<F::Node>,
@@ -113,7 +114,7 @@ impl<F: FileSystem> Filler<'_, F> {
         if thing.kind == FileType::Directory
             && let Some(found) = self.fs.lookup(&directory.node, name).map_err(at)?
         {
-            // `lost+found`: it keeps its blocks.
+            // `lost+found` keeps its blocks.
             return self.fs.load(found.ino).map(Some).map_err(at);
         }
         let several =
@@ -144,8 +145,8 @@ impl<F: FileSystem> Filler<'_, F> {
         Ok(None)
     }
 
-    /// Copies a file's content. What reads as zeros becomes a hole, whether or not it was one: a copy of a directory often has other
-    /// holes than the directory, and is to give the same image.
+    /// Copies content. Zeros become holes, whether or not they were: a copy of a directory often
+    /// has other holes, and should give the same image.
     fn content(&self, node: &F::Node, thing: &Thing, local: &Path, size: u64) -> Result<(), Stopped> {
         let failed = |error| Stopped::Local(local.to_owned(), error);
         let at = |error| Stopped::Image(thing.path.clone(), error);
@@ -175,8 +176,9 @@ impl<F: FileSystem> Filler<'_, F> {
         Ok(())
     }
 
-    /// Attributes: the owner first, with whom capabilities would go, then extended ones, mode and times. When something was read last says nothing about an image: it is when it was
-    /// written.
+    /// Sets attributes: the owner first, which would clear capabilities, then extended attributes,
+    /// mode and times. The access time is that of modification: that of the local file says nothing
+    /// about the image.
     fn keep(&self, node: &F::Node, thing: &Thing) -> Result<(), Stopped> {
         let at = |error| Stopped::Image(thing.path.clone(), error);
         let owner = SetAttr { uid: Some(thing.uid), gid: Some(thing.gid), ..SetAttr::default() };
@@ -295,7 +297,7 @@ mod tests {
         );
         assert_eq!(memory.at("/another"), memory.at("/sub/file"));
         assert_eq!(held(&memory, "/link").target, b"sub/file");
-        // Set behind what was made in it.
+        // The time is set after the entries are made.
         assert_eq!(held(&memory, "/sub").mtime, 88);
         let sparse = held(&memory, "/sparse");
         assert_eq!((sparse.size, sparse.content.get(8 << 20)), (20 << 20, Some(&b'x')));

@@ -1,4 +1,4 @@
-//! What tells one file system from another: UUID and hash seed.
+//! UUID and hash seed of a new file system.
 
 use super::source::Source;
 use super::stopped::Stopped;
@@ -13,7 +13,7 @@ pub(super) struct Identity {
 }
 
 impl Identity {
-    /// One that no other file system has.
+    /// Random.
     pub(super) fn random() -> io::Result<Identity> {
         let mut bytes = [0; 32];
         let mut filled = 0;
@@ -23,7 +23,7 @@ impl Identity {
         Ok(Identity::of(bytes, 4))
     }
 
-    /// One that follows from the options, and from paths, owners, modes, sizes and times of what the image is filled with.
+    /// A digest of the options, and of paths, owners, modes, sizes and times of the tree.
     pub(super) fn reproducible(args: &MkfsArgs, source: Option<&Source<'_>>) -> Result<Identity, Stopped> {
         let mut hasher = blake3::Hasher::new_derive_key("dentree mkfs --reproducible 2026");
         let mut add = |bytes: &[u8]| {
@@ -45,7 +45,7 @@ impl Identity {
                     [u32::from(thing.permissions), thing.uid, thing.gid, major, minor, thing.mtime.nanos];
                 numbers.iter().for_each(|number| add(&number.to_le_bytes()));
                 add(&[thing.kind.letter() as u8]);
-                // What a directory is long says something about the machine's file system, not about it.
+                // The size of a directory depends on the local file system.
                 add(&if thing.kind == dentree_vfs::FileType::Directory { 0 } else { size }.to_le_bytes());
                 add(&thing.mtime.seconds.to_le_bytes());
             })?;
@@ -53,7 +53,7 @@ impl Identity {
         Ok(Identity::of(*hasher.finalize().as_bytes(), 8))
     }
 
-    /// RFC 9562: version 4 is random, version 8 is whatever its maker made it of.
+    /// RFC 9562: version 4 is random, version 8 custom.
     fn of(bytes: [u8; 32], version: u8) -> Identity {
         let mut uuid = [0; 16];
         uuid.copy_from_slice(&bytes[..16]);

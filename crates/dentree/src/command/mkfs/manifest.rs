@@ -1,4 +1,4 @@
-//! The manifest: what the image gets that the directory does not have, or has otherwise.
+//! The manifest: entries and attributes of the image that the directory lacks or has otherwise.
 
 use crate::report::{Problem, Status};
 use dentree_vfs::FileType;
@@ -20,15 +20,15 @@ Empty lines, and lines that begin with #, are passed over.";
 /// One line.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Line {
-    /// Counted from 1.
+    /// Line number from 1.
     pub(super) number: usize,
     pub(super) kind: Option<FileType>,
     pub(super) permissions: Option<u16>,
     pub(super) uid: Option<u32>,
     pub(super) gid: Option<u32>,
-    /// Major and minor number of a device.
+    /// Major and minor number.
     pub(super) device: (u32, u32),
-    /// Of a symbolic link.
+    /// Target of a symbolic link.
     pub(super) target: Vec<u8>,
 }
 
@@ -36,7 +36,7 @@ pub(super) struct Line {
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Manifest {
     lines: BTreeMap<Vec<u8>, Line>,
-    /// The line of everything else.
+    /// The `*` line, for all other paths.
     rest: Line,
 }
 
@@ -61,12 +61,12 @@ impl Manifest {
         Ok(manifest)
     }
 
-    /// What is said of `path`, which is absolute.
+    /// The line of `path`, which is absolute.
     pub(super) fn of(&self, path: &[u8]) -> &Line {
         self.lines.get(path).unwrap_or(&self.rest)
     }
 
-    /// The names that lines give to things directly in directory `path`.
+    /// The names that lines have directly in directory `path`.
     pub(super) fn names_in(&self, path: &[u8]) -> impl Iterator<Item = &[u8]> {
         let prefix = if path == b"/" { b"/".to_vec() } else { [path, b"/"].concat() };
         let below = self.lines.range(prefix.clone()..).take_while({
@@ -126,7 +126,7 @@ fn kind_of(letter: u8) -> Option<FileType> {
     kinds.into_iter().find(|kind| kind.letter() == char::from(letter))
 }
 
-/// Absolute and tidy, or `*`.
+/// An absolute, normalised path, or `*`.
 fn parse_path(word: &[u8]) -> Result<Vec<u8>, String> {
     let path = unescape(word)?;
     if path == b"*" || path == b"/" {
@@ -154,7 +154,7 @@ fn required(word: &[u8]) -> Result<u32, String> {
     number_of(word, 10)
 }
 
-/// Turns `\040` into a space, and so on.
+/// Decodes `\040` and other octal escapes.
 fn unescape(word: &[u8]) -> Result<Vec<u8>, String> {
     let mut parts = word.split(|byte| *byte == b'\\');
     let mut out = parts.next().unwrap_or_default().to_vec();

@@ -1,4 +1,4 @@
-//! A file system in memory, so that filling is tested by itself. It keeps the least that shows what filling asked for.
+//! A minimal file system in memory, to test filling alone.
 
 use dentree_vfs::{
     Attr, DirEntry, Error, Extent, FileSystem, FileType, FsStat, Ino, Lookup, NewInode, NewKind,
@@ -17,7 +17,7 @@ pub(super) struct Held {
     pub(super) links: u32,
     pub(super) device: (u32, u32),
     pub(super) target: Vec<u8>,
-    /// As far as it was written.
+    /// Up to the last written byte.
     pub(super) content: Vec<u8>,
     pub(super) size: u64,
     pub(super) written: u64,
@@ -28,7 +28,7 @@ pub(super) struct Held {
 /// Inode numbers index the vector; a node is its number.
 pub(super) struct Memory {
     pub(super) inodes: Mutex<Vec<Held>>,
-    /// How many bytes it takes before it is full.
+    /// Bytes left until it is full.
     pub(super) room: u64,
 }
 
@@ -40,7 +40,7 @@ impl Memory {
         Memory { inodes: Mutex::new(vec![root, directory]), room }
     }
 
-    /// What is at an absolute path.
+    /// The file at an absolute path.
     pub(super) fn at(&self, path: &str) -> Option<(u64, Held)> {
         let inodes = self.inodes.lock().unwrap();
         let mut ino = 0;

@@ -1,7 +1,7 @@
 //! `dentree mkfs`: makes an image.
 //!
-//! The image is made in a file beside it that has no name, and gets its name when it is complete: whatever ends the program
-//! before leaves what was there.
+//! The image is made in a file without a name in the same directory, and gets its name when it is
+//! complete: an interruption leaves the previous file.
 
 mod fill;
 mod identity;
@@ -104,7 +104,7 @@ fn filled(
     fs.close().map_err(|error| Problem::inside(place.name(), &error.into()))
 }
 
-/// A line on the terminal that says how far it is, and what could not be kept.
+/// Progress on the terminal, and attributes that could not be set.
 struct Progress {
     bar: ProgressBar,
     things: Cell<u64>,
@@ -180,7 +180,7 @@ fn describe(made: &Made) -> String {
     format!("{size} in {blocks} blocks of {block_size} bytes, {inodes} inodes, {journal}")
 }
 
-/// Where the image goes.
+/// The path of the image.
 struct Place<'a> {
     image: &'a Path,
 }
@@ -222,7 +222,7 @@ impl Place<'_> {
         }
     }
 
-    /// Refuses an image that would be among what it is filled from.
+    /// Refuses an image inside the directory that fills it.
     fn check_outside(&self, directory: &Path) -> Result<(), Problem> {
         let canonical = |path: &Path| std::fs::canonicalize(path);
         let inside = canonical(self.parent())
@@ -234,13 +234,13 @@ impl Place<'_> {
         Ok(())
     }
 
-    /// The directory that the image lies in.
+    /// Its directory.
     fn parent(&self) -> &Path {
         let parent = self.image.parent().filter(|parent| !parent.as_os_str().is_empty());
         parent.unwrap_or(Path::new("."))
     }
 
-    /// Refuses what must not be replaced. Answers the file that will be, locked against those who would write it meanwhile.
+    /// Refuses to replace what must stay. Returns the file to replace, locked against writers.
     fn check(&self, force: bool) -> Result<Option<(FileDevice, Metadata)>, Problem> {
         let found = match std::fs::symlink_metadata(self.image) {
             Ok(found) => found,
@@ -268,11 +268,11 @@ impl Place<'_> {
         })
     }
 
-    /// Gives the image its name, and the owner and mode of what it replaces. What somebody else has put there meanwhile is not replaced
-    /// unless something was to be.
+    /// Publishes the image, with owner and mode of the replaced file. A file that appeared
+    /// meanwhile is replaced only if one was to be.
     fn publish(&self, draft: Draft<'_>, replaced: Option<&Metadata>) -> io::Result<()> {
         if let (Some(file), Some(found)) = (draft.open(), replaced) {
-            // A group or an owner that may not be given: the mode is for those that the file has then.
+            // Where the owner cannot be set, the mode applies to the present one.
             let _ = fchown(file, Some(found.uid()), Some(found.gid()));
             file.set_permissions(found.permissions())?;
         }

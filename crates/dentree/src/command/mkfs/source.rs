@@ -1,4 +1,4 @@
-//! What an image is filled from: a directory, and what the manifest says instead.
+//! The source of a new image: a directory, and the manifest that overrides it.
 
 use super::manifest::{Line, Manifest};
 use super::stopped::Stopped;
@@ -17,14 +17,14 @@ use std::path::{Path, PathBuf};
 pub(super) struct Source<'a> {
     pub(super) directory: &'a Path,
     pub(super) manifest: &'a Manifest,
-    /// The time of what only the manifest has, and what later times become.
+    /// The time of entries of the manifest, and the limit of other times.
     pub(super) time: Time,
 }
 
-/// Something to be made: what the manifest says of it, and else what the directory has.
+/// An entry to make, by the manifest, else by the directory.
 pub(super) struct Thing {
     pub(super) path: Vec<u8>,
-    /// Where content and attributes come from.
+    /// The source of content and attributes.
     pub(super) local: Option<(PathBuf, Metadata)>,
     pub(super) kind: FileType,
     pub(super) permissions: u16,
@@ -51,7 +51,7 @@ impl Thing {
 }
 
 impl Source<'_> {
-    /// The names of this machine's directory and of the manifest, in order.
+    /// The names in the local directory and in the manifest, sorted.
     pub(super) fn names(&self, path: &[u8], local: Option<&Path>) -> Result<BTreeSet<Vec<u8>>, Stopped> {
         let mut names: BTreeSet<Vec<u8>> = self.manifest.names_in(path).map(<[u8]>::to_vec).collect();
         if let Some(local) = local {
@@ -66,7 +66,7 @@ impl Source<'_> {
         Ok(names)
     }
 
-    /// What is to be made at `path`, where this machine has `local`, or only the manifest has it.
+    /// The entry at `path`, for the local file `local` or for the manifest alone.
     pub(super) fn thing(&self, path: Vec<u8>, local: Option<PathBuf>) -> Result<Thing, Stopped> {
         let line = self.manifest.of(&path);
         let local = match local {
@@ -77,7 +77,7 @@ impl Source<'_> {
                 Err(error) => return Err(Stopped::Local(local, error)),
             },
         };
-        // The root may be a link to the directory that is meant.
+        // The root may be a link to a directory.
         let local = match local {
             Some((local, found)) if path == b"/" && found.is_symlink() => {
                 let found =
@@ -122,7 +122,7 @@ impl Source<'_> {
         Ok(Thing {
             path,
             kind,
-            // Cut to what permissions have.
+            // The mask leaves permission bits only.
             permissions: line.permissions.unwrap_or((found.mode() & 0o7777) as u16),
             uid: line.uid.unwrap_or(found.uid()),
             gid: line.gid.unwrap_or(found.gid()),
@@ -155,7 +155,8 @@ impl Source<'_> {
         })
     }
 
-    /// Calls `each` for everything below `/`, directories before what is in them: the listing that the identity of an image follows from.
+    /// Calls `each` for everything below `/`, directories before their contents: the input of the
+    /// image's identity.
     pub(super) fn each(&self, each: &mut dyn FnMut(&Thing)) -> Result<(), Stopped> {
         let mut left = vec![(b"/".to_vec(), Some(self.directory.to_owned()))];
         while let Some((path, local)) = left.pop() {

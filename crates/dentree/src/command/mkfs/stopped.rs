@@ -1,17 +1,17 @@
-//! Why an image is not made.
+//! Errors that end the making of an image.
 
 use dentree_vfs::Error;
 use std::io;
 use std::path::PathBuf;
 
-/// Why the file system is not full as it should be.
+/// Why the tree was not copied.
 #[derive(Debug)]
 pub(super) enum Stopped {
-    /// Something of this machine could not be read.
+    /// A local file could not be read.
     Local(PathBuf, io::Error),
-    /// The file system refused, at this path of it.
+    /// The new file system failed at this path.
     Image(Vec<u8>, Error),
-    /// A line of the manifest makes no sense with this directory.
+    /// A line of the manifest does not fit the directory.
     Line(usize, String),
     /// Ctrl-C.
     Interrupted,

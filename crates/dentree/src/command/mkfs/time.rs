@@ -1,14 +1,14 @@
-//! When things of an image were made.
+//! Times in a new image.
 
 use crate::report::Problem;
 use dentree_vfs::Timestamp;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// The time that things are made at.
+/// The time of new files.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Time {
     pub(super) now: Timestamp,
-    /// What times of files that are later become: as `SOURCE_DATE_EPOCH` is meant.
+    /// Limit of the times of files, as `SOURCE_DATE_EPOCH` requires.
     pub(super) latest: Option<Timestamp>,
 }
 
@@ -19,7 +19,7 @@ impl Time {
         Time { now: Timestamp { seconds, nanos: 0 }, latest: None }
     }
 
-    /// What `SOURCE_DATE_EPOCH` says, or else 1970.
+    /// `SOURCE_DATE_EPOCH`, else 1970.
     pub(super) fn fixed() -> Result<Time, Problem> {
         let Ok(text) = std::env::var("SOURCE_DATE_EPOCH") else {
             return Ok(Time { now: Timestamp::default(), latest: None });

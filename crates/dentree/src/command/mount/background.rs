@@ -1,8 +1,9 @@
-//! `--background`: the program starts itself a second time and waits until that one has mounted.
+//! `--background`: the program starts itself again and waits until that process has mounted.
 //!
-//! A process that has threads cannot be forked and go on, so the second one is started from scratch, with the
-//! same arguments. It says on its standard output, a pipe, that the mount can be used; where it ends without saying so
-//! it has told its problem on standard error, and its exit status is ours. What goes wrong later is told to the system's log.
+//! A process with threads cannot fork and go on, so the second process starts from scratch with the
+//! same arguments. It writes to its standard output, a pipe, when the mount is ready. If it ends
+//! before, it has reported its problem on standard error, and its exit status is ours. Later
+//! problems go to the system log.
 
 use crate::report::{self, Stop};
 use std::env;
@@ -19,7 +20,7 @@ pub(super) fn is_background() -> bool {
     env::var_os(VARIABLE).is_some()
 }
 
-/// Starts the second process and returns when it is ready; does not return where it fails.
+/// Starts the second process and returns when it is ready; exits with its status where it fails.
 pub(super) fn start() -> Result<(), Stop> {
     let mut second = Command::new(env::current_exe()?)
         .args(env::args_os().skip(1))
@@ -37,12 +38,12 @@ pub(super) fn start() -> Result<(), Stop> {
     process::exit(second.wait()?.code().unwrap_or(1));
 }
 
-/// Leaves the terminal and its signals, and tells the first process that the mount can be used.
+/// Leaves the terminal's session, and tells the first process that the mount is ready.
 pub(super) fn announce() -> io::Result<()> {
     rustix::process::setsid()?;
     env::set_current_dir("/")?;
     let nothing = File::options().read(true).write(true).open("/dev/null")?;
-    // Fails where the first process is gone, interrupted while it waited: then nobody wants the mount.
+    // Fails where the first process was interrupted: then the mount is not wanted.
     io::stdout().write_all(READY)?;
     io::stdout().flush()?;
     report::go_to_background();

@@ -1,7 +1,7 @@
-//! `dentree mount`: an image where every program can reach it.
+//! `dentree mount`: an image as a FUSE mount.
 //!
-//! When the mount is gone, the kernel has handed over all that was written; then the image is closed, which writes and commits what
-//! is still in memory. So it is where a signal unmounts, and where a second one does not wait for open files.
+//! The image is closed when the mount is gone: by then the kernel has sent all written data. So a
+//! signal unmounts, and a second one closes the image without waiting for open files.
 
 mod background;
 mod options;
@@ -24,7 +24,7 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use write_back::WriteBack;
 
-/// Mounts, and serves until the mount is gone. With `--background`, returns as soon as the mount can be used.
+/// Mounts, and serves until the mount is gone. With `--background` returns when the mount is ready.
 pub(super) fn run(session: &Session, args: &MountArgs) -> Result<(), Stop> {
     let wishes = options::parse(args, &session.options)?;
     if args.background && !background::is_background() {
@@ -41,7 +41,7 @@ pub(super) fn run(session: &Session, args: &MountArgs) -> Result<(), Stop> {
     })?;
     let directory = escape::terminal(args.directory.as_os_str().as_bytes());
     let local = |error: io::Error| Problem::local(args.directory.as_os_str().as_bytes(), &error);
-    // From here on, not from the mount on: a signal in between would leave a mount that nobody serves.
+    // Before the mount: a signal in between would leave a mount without a server.
     let signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(local)?;
     let listening = signals.handle();
     let mounted = dentree_fuse::mount(image.vfs.clone(), &args.directory, &wishes.mount)
@@ -70,10 +70,10 @@ pub(super) fn run(session: &Session, args: &MountArgs) -> Result<(), Stop> {
     Ok(served.map_err(local)?)
 }
 
-/// So many troubles are told: what is wrong with one image, and no more than anybody reads.
+/// Limit of distinct errors that are reported.
 const MOST_TROUBLES: usize = 100;
 
-/// Tells each trouble once: programs try again.
+/// Reports each error once: programs retry.
 fn told_once(tell: impl Fn(&dentree_vfs::Error) + Send + Sync) -> impl Fn(&dentree_vfs::Error) + Send + Sync {
     let told = Mutex::new(HashSet::new());
     move |error| {
@@ -84,7 +84,8 @@ fn told_once(tell: impl Fn(&dentree_vfs::Error) + Send + Sync) -> impl Fn(&dentr
     }
 }
 
-/// Unmounts at the first signal. Files that are open go on working until they are closed, or until a second signal.
+/// Unmounts at the first signal. Open files keep working until they are closed, or until a second
+/// signal.
 fn unmount_on(mut signals: Signals, handle: &Handle, image: &Image) {
     let mut asked = false;
     for signal in signals.forever() {

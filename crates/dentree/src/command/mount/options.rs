@@ -1,4 +1,4 @@
-//! What stands behind `-o`, in the words of mount(8) and fuse2fs(1).
+//! The options of `-o`, as of mount(8) and fuse2fs(1).
 
 use crate::args::{Global, MountArgs};
 use crate::report::Problem;
@@ -9,7 +9,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
-/// Options that ask for what is so anyway, or for what makes no difference here: no reading sets a time of access.
+/// Options that are the default, or make no difference: reads set no access times.
 const HARMLESS: &[&str] = &[
     "acl",
     "async",
@@ -45,21 +45,21 @@ const HARMLESS: &[&str] = &[
     "users",
 ];
 
-/// Options that ask for what only a mount that nobody writes to does anyway.
+/// Options that make no difference on a read-only mount.
 const HARMLESS_READ_ONLY: &[&str] = &["dirsync", "strictatime", "sync"];
 
-/// What a user asked for.
+/// Parsed options.
 #[derive(Debug)]
 pub(super) struct Wishes {
-    /// Where the file system lies.
+    /// Where the file system is in the image.
     pub(super) place: Global,
     pub(super) access: Access,
     pub(super) mount: Options,
-    /// The last of [`HARMLESS_READ_ONLY`].
+    /// The last option of [`HARMLESS_READ_ONLY`].
     wants_read_only: Option<String>,
 }
 
-/// Reads the options of `args`; `global` has what `--offset` and `--partition` say.
+/// Parses the options of `args`; `global` has `--offset` and `--partition`.
 pub(super) fn parse(args: &MountArgs, global: &Global) -> Result<Wishes, Problem> {
     let source = fs::canonicalize(&args.image).map_or_else(|_| args.image.clone(), OsString::from);
     let mount = Options { source, ..Options::default() };
@@ -79,7 +79,7 @@ pub(super) fn parse(args: &MountArgs, global: &Global) -> Result<Wishes, Problem
 }
 
 impl Wishes {
-    /// Takes one option; fails with what is wrong with it.
+    /// Applies one option.
     fn take(&mut self, option: &OsStr) -> Result<(), String> {
         let bytes = option.as_bytes();
         let (name, value) = match bytes.iter().position(|&byte| byte == b'=') {
@@ -169,7 +169,7 @@ fn once<T: PartialEq>(place: &mut Option<T>, value: T) -> Result<(), String> {
     Ok(())
 }
 
-/// The options of a comma list; a backslash takes a comma or a backslash behind it as it is.
+/// Splits a comma-separated list; a backslash escapes a comma or a backslash.
 fn split(list: &OsStr) -> Vec<OsString> {
     let mut options = vec![Vec::new()];
     let mut bytes = list.as_bytes().iter().copied();

@@ -1,4 +1,5 @@
-//! `dentree xattr`: extended attributes are listed, shown, set and removed; dumps are those of getfattr(1).
+//! `dentree xattr`: lists, prints, sets and removes extended attributes; dumps are those of
+//! getfattr(1).
 
 mod text;
 
@@ -46,7 +47,7 @@ pub(crate) fn run(session: &Session, args: &XattrArgs) -> Result<(), Stop> {
     }
 }
 
-/// What went wrong with one attribute.
+/// An error of one attribute.
 fn of_attribute(at: &Location, name: &[u8], error: &dentree_vfs::Error) -> Problem {
     at.refusal(format!("{}: {error}", escape::terminal(name)))
 }
@@ -80,13 +81,13 @@ fn get(session: &Session, args: &XattrGet) -> Result<(), Stop> {
     }
 }
 
-/// All attributes of one file; nothing where there are none.
+/// Appends all attributes of one file, if it has any.
 fn dump(at: &Location, node: &Node, path: &[u8], shown: &mut Vec<u8>) -> Result<()> {
     let names = names(at, node)?;
     if names.is_empty() {
         return Ok(());
     }
-    // As getfattr shows it, from where setfattr takes it: relative to the root.
+    // Relative to the root, as setfattr expects it.
     let relative = match path.strip_prefix(b"/").unwrap_or(path) {
         b"" => b".",
         relative => relative,
@@ -105,7 +106,7 @@ fn dump(at: &Location, node: &Node, path: &[u8], shown: &mut Vec<u8>) -> Result<
     Ok(())
 }
 
-/// Sorted.
+/// The names, sorted.
 fn names(at: &Location, node: &Node) -> Result<Vec<Vec<u8>>> {
     let mut names = at.image.vfs.listxattr(node)?;
     names.sort_unstable();
@@ -127,7 +128,7 @@ fn set(session: &Session, args: &XattrSet) -> Result<(), Stop> {
     Ok(done.map_err(|error| of_attribute(&at, name.as_bytes(), &error))?)
 }
 
-/// Sets what a dump says, of files below `at`.
+/// Sets the attributes of a dump on files below `at`.
 fn restore(session: &Session, at: &Location, file: &OsStr) -> Result<(), Stop> {
     let mut dump = Vec::new();
     let read = match file.as_bytes() {
@@ -156,7 +157,7 @@ fn restore(session: &Session, at: &Location, file: &OsStr) -> Result<(), Stop> {
                     session.report.problem(&of_attribute(place, &name, &error));
                 }
             }
-            // The file is not there, which was told.
+            // The missing file was reported.
             (Some(Line::Attribute(..)), Some(Err(_))) => {}
             (Some(Line::Attribute(..)), None) => {
                 return Err(Problem::usage(told, "no \"# file:\" stands before the attribute").into());

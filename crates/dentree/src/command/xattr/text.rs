@@ -13,18 +13,18 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use std::fmt::Write as _;
 
-/// What of a dump one line says.
+/// A parsed line of a dump.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Line {
-    /// Whose attributes follow.
+    /// The file of the following attributes.
     File(Vec<u8>),
-    /// A name, and a value.
+    /// Name and value.
     Attribute(Vec<u8>, Vec<u8>),
-    /// Nothing: it is empty, or a comment.
+    /// An empty line or a comment.
     Nothing,
 }
 
-/// Text in quotes; anything else in Base64.
+/// A value as quoted text, or else in Base64.
 pub(super) fn show_value(value: &[u8]) -> String {
     let text = std::str::from_utf8(value).ok().filter(|text| !text.chars().any(char::is_control));
     match text {
@@ -33,7 +33,7 @@ pub(super) fn show_value(value: &[u8]) -> String {
     }
 }
 
-/// A name or a path, in which `special` bytes, backslashes and ends of lines are octal.
+/// A name or path; `special` bytes, backslashes and newlines become octal.
 pub(super) fn show_name(name: &[u8], special: &[u8]) -> Vec<u8> {
     let mut shown = Vec::new();
     for &byte in name {
@@ -48,7 +48,7 @@ pub(super) fn show_name(name: &[u8], special: &[u8]) -> Vec<u8> {
     shown
 }
 
-/// A value as the user has typed it; `None` where it is none.
+/// Parses a value; `None` where it is malformed.
 pub(super) fn parse_value(text: &[u8]) -> Option<Vec<u8>> {
     match text {
         [b'0', b'x' | b'X', digits @ ..] => parse_hex(digits),
@@ -65,7 +65,7 @@ fn parse_hex(digits: &[u8]) -> Option<Vec<u8>> {
     rest.is_empty().then(|| pairs.iter().map(|[high, low]| high << 4 | low).collect())
 }
 
-/// Three octal digits behind a backslash are a byte; anything else behind one is itself.
+/// Decodes octal escapes; a backslash before anything else is dropped.
 fn unescape(text: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut rest = text;
@@ -90,7 +90,7 @@ fn unescape(text: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// One line of a dump, without its end; `None` where it says nothing that makes sense.
+/// Parses a line without its end; `None` where it is malformed.
 pub(super) fn parse_line(line: &[u8]) -> Option<Line> {
     if let Some(path) = line.strip_prefix(b"# file: ") {
         return Some(Line::File(unescape(path)));
