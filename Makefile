@@ -35,6 +35,7 @@ model-tests:
 model-libs:
 	$(LOOM) -p dentree-jbd2 -p dentree-ext4 --lib models
 model-locks:
+	$(LOOM) -p dentree-sync --lib models
 	$(LOOM) -p dentree-lockmeter --no-default-features --test loom
 model-interleavings:
 	RUSTFLAGS="--cfg shuttle" CARGO_TARGET_DIR=target/shuttle cargo test --release --quiet \

@@ -40,6 +40,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         ],
     ),
     ("dentree", &["dentree-blockdev", "dentree-ext4", "dentree-fuse", "dentree-http", "dentree-vfs"]),
+    ("dentree-sync", &[]),
     ("dentree-testing", &[]),
     ("xtask", &[]),
 ];
