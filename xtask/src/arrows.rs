@@ -7,11 +7,11 @@ use std::collections::BTreeSet;
 /// A crate and all of ours that it may use. Development dependencies are free: tests may reach across.
 const ARROWS: &[(&str, &[&str])] = &[
     ("dentree-blockdev", &[]),
-    ("dentree-bufcache", &["dentree-blockdev"]),
+    ("dentree-bufcache", &["dentree-blockdev", "dentree-sync"]),
     ("dentree-dcache", &[]),
     ("dentree-ext4-format", &[]),
-    ("dentree-mbcache", &[]),
-    ("dentree-jbd2", &["dentree-blockdev", "dentree-bufcache"]),
+    ("dentree-mbcache", &["dentree-sync"]),
+    ("dentree-jbd2", &["dentree-blockdev", "dentree-bufcache", "dentree-sync"]),
     ("dentree-lockmeter", &[]),
     ("dentree-vfs", &["dentree-dcache", "dentree-lockmeter"]),
     (

@@ -7,9 +7,9 @@
 //! compares; [`Store::leave`] lets the last user free a block that no thread can find meanwhile.
 
 use dentree_mbcache::{MbCache, Users};
+use dentree_sync::{Mutex, MutexGuard};
 use std::convert::Infallible;
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 const BLOCK: usize = 4096;
 
@@ -69,7 +69,7 @@ impl Store {
     }
 
     fn blocks(&self) -> MutexGuard<'_, Vec<(Vec<u8>, u32)>> {
-        self.blocks.lock().unwrap_or_else(PoisonError::into_inner)
+        self.blocks.lock()
     }
 }
 

@@ -14,7 +14,7 @@
 //! [`put`](Entry::put) follow, until the thread that holds the stripe's lock [claims](Entry::claim)
 //! it with no other holder left.
 
-use crate::sync::{AtomicU64, Ordering};
+use dentree_sync::atomic::{AtomicU64, Ordering};
 
 /// Found by key: the block has room for one more user.
 pub(crate) const REUSABLE: u64 = 1 << 24;

@@ -53,13 +53,13 @@
 
 mod entry;
 mod slab;
-mod sync;
 mod table;
 
+use dentree_sync::atomic::{AtomicUsize, Ordering};
+use dentree_sync::{Condvar, Mutex};
 use entry::{Entry, REFERENCED, REUSABLE, WAITED};
 use slab::Slab;
 use std::fmt;
-use sync::{AtomicUsize, Condvar, Mutex, Ordering, lock};
 use table::{Stripe, Table};
 
 /// Bytes of an entry: its slot, its share of the heads of all table sizes, its place on the free
@@ -218,7 +218,7 @@ impl MbCache {
 
     /// Removes up to `count` unused entries in CLOCK order. Returns how many.
     pub fn shrink(&self, count: usize) -> usize {
-        let mut hand = lock(&self.hand);
+        let mut hand = self.hand.lock();
         let used = self.slab.used();
         let mut removed = 0;
         // Two rounds: the first clears the reference flags.
@@ -285,7 +285,7 @@ impl MbCache {
         if entry.put().is(WAITED) {
             // Under the waiters' lock: a waiter looks later and sees the state, or sleeps already
             // and is woken.
-            let _waiters = lock(&self.waiters);
+            let _waiters = self.waiters.lock();
             self.gone.notify_all();
         }
     }
@@ -332,10 +332,10 @@ impl<'c> EntryRef<'c> {
     /// Waits until the caller is the only holder. One caller may wait for an entry at a time: two
     /// would wait for each other.
     pub fn wait_unused(&self) {
-        let mut waiters = lock(&self.cache.waiters);
+        let mut waiters = self.cache.waiters.lock();
         self.entry.set(WAITED);
         while self.entry.state().refs() > OURS {
-            waiters = self.cache.gone.wait(waiters).unwrap_or_else(|poisoned| poisoned.into_inner());
+            waiters = self.cache.gone.wait(waiters);
         }
         self.entry.clear(WAITED);
     }

@@ -4,7 +4,7 @@
 //! another generation. So readers need no reclamation scheme.
 
 use crate::entry::Entry;
-use crate::sync::{Mutex, lock};
+use dentree_sync::Mutex;
 use std::sync::OnceLock;
 
 /// Slots of a chunk.
@@ -36,7 +36,7 @@ impl Slab {
 
     /// Takes a free slot. `None`: all are in use.
     pub(crate) fn take(&self) -> Option<(u32, &Entry)> {
-        let mut spare = lock(&self.spare);
+        let mut spare = self.spare.lock();
         let number = match spare.freed.pop() {
             Some(number) => number,
             None if spare.never_used < self.slots_max => {
@@ -55,12 +55,12 @@ impl Slab {
 
     /// Gives a slot back. Its `refs` is 0, and no chain leads to it.
     pub(crate) fn give(&self, number: u32) {
-        lock(&self.spare).freed.push(number);
+        self.spare.lock().freed.push(number);
     }
 
     /// Number of slots ever used: the range of the pruner's sweep.
     pub(crate) fn used(&self) -> usize {
-        lock(&self.spare).never_used
+        self.spare.lock().never_used
     }
 
     /// The most entries possible.
@@ -71,6 +71,6 @@ impl Slab {
     /// Bytes that the slots take.
     pub(crate) fn bytes(&self) -> usize {
         let made = self.chunks.iter().filter_map(OnceLock::get);
-        made.map(|chunk| size_of_val(&**chunk)).sum::<usize>() + lock(&self.spare).freed.capacity() * 4
+        made.map(|chunk| size_of_val(&**chunk)).sum::<usize>() + self.spare.lock().freed.capacity() * 4
     }
 }

@@ -14,7 +14,8 @@
 
 use crate::entry::{Entry, Link};
 use crate::slab::Slab;
-use crate::sync::{AtomicU32, AtomicUsize, Mutex, MutexGuard, Ordering, lock};
+use dentree_sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use dentree_sync::{Mutex, MutexGuard};
 use std::sync::OnceLock;
 
 /// Writers of different stripes run in parallel.
@@ -118,7 +119,7 @@ impl Table {
 
     /// Locks the stripe of `key`.
     pub(crate) fn stripe(&self, key: u32) -> Stripe<'_> {
-        let locked = lock(&self.stripes[spread(key) as usize & (STRIPES - 1)]);
+        let locked = self.stripes[spread(key) as usize & (STRIPES - 1)].lock();
         // The level cannot change while a stripe is locked.
         Stripe { bucket: self.bucket(key), _locked: locked }
     }
@@ -130,7 +131,7 @@ impl Table {
         if !crowded(self.level.load(Ordering::Relaxed)) {
             return;
         }
-        let _all: Vec<_> = self.stripes.iter().map(lock).collect();
+        let _all: Vec<_> = self.stripes.iter().map(Mutex::lock).collect();
         let level = self.level.load(Ordering::Relaxed);
         if crowded(level) {
             self.grow(slab, level);
