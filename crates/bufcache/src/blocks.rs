@@ -3,13 +3,13 @@
 use std::hash::BuildHasher;
 use std::sync::Arc;
 
+use dentree_sync::{Mutex, MutexGuard};
 use foldhash::fast::RandomState;
 
 use crate::feedback::Feedback;
 use crate::recent::{BhLruSize, Recent};
 use crate::shard::{Found, SLOT_OVERHEAD, Shard, Soon};
 use crate::stats::Stats;
-use crate::sync::{Mutex, MutexGuard, lock};
 
 /// What a cache has of its device. Reads under way share it, so that none of them keeps the device open.
 pub(crate) struct Blocks {
@@ -54,26 +54,26 @@ impl Blocks {
     }
 
     pub(crate) fn shard_of(&self, block: u64) -> MutexGuard<'_, Shard> {
-        lock(self.shard_for(self.hash(block)))
+        self.shard_for(self.hash(block)).lock()
     }
 
     /// A block by its shard; with `to_copy` also the watch on a version that is marked.
     #[inline]
     pub(crate) fn find_or_claim(&self, block: u64, to_copy: bool) -> Found {
         let hash = self.hash(block);
-        lock(self.shard_for(hash)).find_or_claim(block, hash, to_copy)
+        self.shard_for(hash).lock().find_or_claim(block, hash, to_copy)
     }
 
     pub(crate) fn claim_ahead(&self, block: u64) -> Soon {
         let hash = self.hash(block);
-        lock(self.shard_for(hash)).claim_ahead(block, hash)
+        self.shard_for(hash).lock().claim_ahead(block, hash)
     }
 
     pub(crate) fn stats(&self) -> Stats {
         let recent_hits = self.recent.hits();
         let mut sum = Stats { hits: recent_hits, recent_hits, ..Stats::default() };
         for shard in &self.shards {
-            sum += lock(shard).stats(self.block_size);
+            sum += shard.lock().stats(self.block_size);
         }
         sum
     }

@@ -4,6 +4,7 @@ use std::io::{self, IoSliceMut};
 use std::sync::Arc;
 
 use dentree_blockdev::{BlockDevice, check_range};
+use dentree_sync::MutexGuard;
 
 use crate::blocks::Blocks;
 use crate::buffer::Buffer;
@@ -13,7 +14,6 @@ use crate::pending::Pending;
 use crate::recent::{BhLruSize, Known, Watch};
 use crate::shard::{Changed, Found, Place, Shard, Stamp};
 use crate::stats::Stats;
-use crate::sync::{MutexGuard, lock};
 
 /// Cached blocks of a device, see the [crate's page](crate).
 pub struct BufCache {
@@ -182,7 +182,7 @@ impl BufCache {
     ) -> io::Result<Changed<R>> {
         let hash = self.blocks.hash(block);
         let vacancy = loop {
-            let mut shard = lock(self.blocks.shard_for(hash));
+            let mut shard = self.blocks.shard_for(hash).lock();
             let pending = match shard.place(block, hash) {
                 Place::Ready(slot) => match shard.next_version(slot, stamp) {
                     Some((bytes, is_first)) => return Ok(Changed { value: change(bytes), is_first }),
@@ -227,13 +227,13 @@ impl BufCache {
     /// The bytes of a block that `stamp` changed last and that is still pinned by it.
     pub fn pinned(&self, block: u64, stamp: Stamp) -> Option<Buffer> {
         let hash = self.blocks.hash(block);
-        lock(self.blocks.shard_for(hash)).pinned(block, hash, stamp)
+        self.blocks.shard_for(hash).lock().pinned(block, hash, stamp)
     }
 
     /// Says that the version that `stamp` made is home. Does nothing where a later change pins the block.
     pub fn unpin(&self, block: u64, stamp: Stamp) {
         let hash = self.blocks.hash(block);
-        lock(self.blocks.shard_for(hash)).unpin(block, hash, stamp);
+        self.blocks.shard_for(hash).lock().unpin(block, hash, stamp);
     }
 
     /// Notes something on a version of a block, for those who get it later: that it was verified, say. The note passes to the versions that
@@ -256,7 +256,7 @@ impl BufCache {
     /// ```
     pub fn set_mark(&self, block: u64, version: &Buffer, mark: u64) {
         let hash = self.blocks.hash(block);
-        lock(self.blocks.shard_for(hash)).set_mark(block, hash, version, mark);
+        self.blocks.shard_for(hash).lock().set_mark(block, hash, version, mark);
     }
 
     /// Whether the cache has this version of a block, and no newer one. `false` also where it has none any more, and where
@@ -280,7 +280,7 @@ impl BufCache {
             return is_newest;
         }
         let hash = self.blocks.hash(block);
-        lock(self.blocks.shard_for(hash)).is_newest(block, hash, version)
+        self.blocks.shard_for(hash).lock().is_newest(block, hash, version)
     }
 
     /// Drops blocks, pinned ones too: they were freed, and their content is nobody's. Those who hold a [`Buffer`] keep it.
@@ -297,7 +297,7 @@ impl BufCache {
     /// The shard of a block that no thread is reading.
     fn lock_unread(&self, block: u64, hash: u64) -> MutexGuard<'_, Shard> {
         loop {
-            let shard = lock(self.blocks.shard_for(hash));
+            let shard = self.blocks.shard_for(hash).lock();
             let Place::Reading(pending) = shard.place(block, hash) else { return shard };
             drop(shard);
             // A read that failed is over, too.

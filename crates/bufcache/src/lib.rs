@@ -85,7 +85,6 @@ mod queues;
 mod recent;
 mod shard;
 mod stats;
-mod sync;
 
 pub use ahead::{First, Runs};
 pub use buffer::Buffer;

@@ -1,8 +1,9 @@
 //! Where threads wait for a read that another thread is making.
 
+use dentree_sync::{Condvar, Mutex};
+
 use crate::buffer::Buffer;
 use crate::error::ReadError;
-use crate::sync::{Condvar, Mutex, lock, wait};
 
 /// A read under way.
 pub(crate) struct Pending {
@@ -32,7 +33,7 @@ impl Pending {
 
     /// Waits until [`end`](Pending::end) has been called. `None` where one has to look for the block again.
     pub(crate) fn wait(&self) -> Result<Option<Buffer>, ReadError> {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         loop {
             match &state.outcome {
                 Some(Outcome::Read(buffer)) => return Ok(Some(buffer.clone())),
@@ -40,7 +41,7 @@ impl Pending {
                 Some(Outcome::Forgotten) => return Ok(None),
                 None => {
                     state.waiting += 1;
-                    state = wait(&self.ended, state);
+                    state = self.ended.wait(state);
                     state.waiting -= 1;
                 }
             }
@@ -48,7 +49,7 @@ impl Pending {
     }
 
     pub(crate) fn end(&self, outcome: Outcome) {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         state.outcome = Some(outcome);
         if state.waiting > 0 {
             self.ended.notify_all();

@@ -29,12 +29,13 @@
 
 use std::cell::RefCell;
 use std::sync::Arc;
-// Numbers that decide nothing which threads meet at: models need not know of them.
-use std::sync::atomic::{AtomicU64, AtomicUsize};
+// Counters, which no other access depends on: models need not know of them.
+use std::sync::atomic::AtomicU64;
+
+use dentree_sync::atomic::{AtomicBool, Ordering::Relaxed};
+use dentree_sync::{Padded, thread_local, thread_slot};
 
 use crate::buffer::Buffer;
-use crate::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use crate::sync::thread_local;
 
 /// How many blocks each thread has copies of in front of the shards, 1 to 64; or none.
 ///
@@ -114,17 +115,13 @@ pub(crate) struct Recent {
     /// So many copies a thread may have when it takes one of this cache.
     size: usize,
     /// Each thread counts in one of these.
-    hits: [Line; LINES],
+    hits: [Padded<AtomicU64>; LINES],
 }
 
 const LINES: usize = 16;
 
 /// A copy stays for so many times as many looks as the thread may have copies.
 const PATIENCE: u64 = 16;
-
-#[derive(Default)]
-#[repr(align(128))]
-struct Line(AtomicU64);
 
 /// What a thread has of a block.
 pub(crate) enum Known {
@@ -145,8 +142,6 @@ struct Mine {
     next: usize,
     /// Counts looks.
     now: u64,
-    /// Where this thread counts its hits.
-    line: usize,
 }
 
 struct Own {
@@ -179,7 +174,7 @@ impl Recent {
             let mine = &mut *mine.borrow_mut();
             let known = mine.look((self.cache, block), self.size);
             if matches!(known, Known::Copy(_)) {
-                self.hits[mine.line].0.fetch_add(1, Relaxed);
+                self.hits[thread_slot::get() as usize % LINES].0.fetch_add(1, Relaxed);
             }
             known
         };
@@ -219,9 +214,7 @@ impl Own {
 
 impl Mine {
     fn new() -> Mine {
-        static THREADS: AtomicUsize = AtomicUsize::new(0);
-        let line = THREADS.fetch_add(1, Relaxed) % LINES;
-        Mine { names: Vec::new(), copies: Vec::new(), asked: Vec::new(), next: 0, now: 0, line }
+        Mine { names: Vec::new(), copies: Vec::new(), asked: Vec::new(), next: 0, now: 0 }
     }
 
     fn find(&self, of: Name) -> Option<usize> {
