@@ -6,13 +6,14 @@
 
 use std::sync::Arc;
 
+use dentree_sync::atomic::Ordering::Relaxed;
+
 use crate::error::Cause;
 use crate::home;
 use crate::last::LastChanges;
 use crate::log::Batch;
 use crate::shared::{Job, Pieces, Shared, Work};
 use crate::store::{Action, Begun};
-use crate::sync::atomic::Ordering::Relaxed;
 use crate::tid::Tid;
 
 /// Does what nobody waits for, or who waits cannot do, until the journal is closed: the journal's

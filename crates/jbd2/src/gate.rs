@@ -15,9 +15,9 @@
 //!   opens ends the round. Who shuts looks at the word with the mutex held; the last to leave takes the mutex
 //!   after that, and then wakes it.
 
-use crate::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use crate::sync::atomic::{AtomicBool, AtomicU64};
-use crate::sync::{Condvar, Mutex, lock, wait};
+use dentree_sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use dentree_sync::atomic::{AtomicBool, AtomicU64};
+use dentree_sync::{Condvar, Mutex};
 
 const CREDIT: u64 = 1;
 const HANDLE: u64 = 1 << 32;
@@ -112,16 +112,16 @@ impl Gate {
     #[cold]
     fn enter_next(&self, wanted: u32, when_full: impl Fn()) -> Option<usize> {
         loop {
-            let round = *lock(&self.rounds);
+            let round = *self.rounds.lock();
             match self.enter(wanted) {
                 Entry::Inside(before) => return Some(before),
                 Entry::Closed => return None,
                 Entry::Full => when_full(),
                 Entry::Shut => {}
             }
-            let mut rounds = lock(&self.rounds);
+            let mut rounds = self.rounds.lock();
             while *rounds == round {
-                rounds = wait(&self.moved, rounds);
+                rounds = self.moved.wait(rounds);
             }
         }
     }
@@ -147,7 +147,7 @@ impl Gate {
         let before = self.word.0.fetch_sub(HANDLE + CREDIT * u64::from(unused), Release);
         if before & SHUT != 0 && before & HANDLES == HANDLE {
             // `shut` looks with the mutex held: either it looks after this, or it waits already.
-            drop(lock(&self.rounds));
+            drop(self.rounds.lock());
             self.moved.notify_all();
         }
         credits(before) - unused
@@ -166,10 +166,10 @@ impl Gate {
     /// Shuts the door, and waits until nobody is inside. One thread at a time, which then calls [`open`](Gate::open).
     pub(crate) fn shut(&self) {
         self.word.0.fetch_or(SHUT, Relaxed);
-        let mut rounds = lock(&self.rounds);
+        let mut rounds = self.rounds.lock();
         // Acquire: partner of `leave`.
         while self.word.0.load(Acquire) & HANDLES != 0 {
-            rounds = wait(&self.moved, rounds);
+            rounds = self.moved.wait(rounds);
         }
     }
 
@@ -188,7 +188,7 @@ impl Gate {
     }
 
     fn wake(&self) {
-        *lock(&self.rounds) += 1;
+        *self.rounds.lock() += 1;
         self.moved.notify_all();
     }
 }
@@ -197,7 +197,8 @@ impl Gate {
 #[cfg(all(test, loom))]
 mod models {
     use super::*;
-    use crate::sync::{atomic::AtomicU32, thread};
+    use dentree_sync::atomic::AtomicU32;
+    use dentree_sync::thread;
     use std::sync::Arc;
 
     /// A gate, the number of the transaction behind it, and how many handles each has had.
@@ -233,7 +234,7 @@ mod models {
 
         /// Returns how many handles the transaction had.
         fn commit(&self) -> u32 {
-            let _one = lock(&self.committer);
+            let _one = self.committer.lock();
             self.gate.shut();
             let number = self.running.load(Relaxed);
             let handles = self.handles[number as usize].load(Relaxed);

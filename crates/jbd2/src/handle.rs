@@ -3,10 +3,11 @@
 use std::io;
 use std::sync::Arc;
 
+use dentree_sync::atomic::Ordering::Relaxed;
+
 use crate::error::{Cause, Error};
 use crate::home;
 use crate::shared::{Pieces, Shared};
-use crate::sync::atomic::Ordering::Relaxed;
 use crate::tid::Tid;
 
 /// One operation's part of a transaction, see [`Journal::start`](crate::Journal::start). All that is changed through it

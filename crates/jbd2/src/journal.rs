@@ -4,6 +4,8 @@ use std::io;
 use std::sync::Arc;
 
 use dentree_bufcache::BufCache;
+use dentree_sync::atomic::Ordering::Relaxed;
+use dentree_sync::{Mutex, thread};
 
 use crate::committer;
 use crate::error::{Cause, Error};
@@ -13,8 +15,6 @@ use crate::log::{JournalOptions, Log};
 use crate::reader::JournalLocation;
 use crate::shared::Shared;
 use crate::store::Store;
-use crate::sync::atomic::Ordering::Relaxed;
-use crate::sync::{Mutex, lock, thread};
 use crate::tid::Tid;
 
 /// Makes changes of a file system's metadata atomic, see the [crate's page](crate).
@@ -228,7 +228,7 @@ impl Journal {
 
     fn end(&self) {
         self.shared.close();
-        if let Some(thread) = lock(&self.thread).take() {
+        if let Some(thread) = self.thread.lock().take() {
             // Had it panicked, the failure says so.
             let _ = thread.join();
         }
@@ -238,7 +238,7 @@ impl Journal {
 /// Closes the journal as well as can be done. Whoever wants to know the outcome calls [`close`](Journal::close).
 impl Drop for Journal {
     fn drop(&mut self) {
-        if lock(&self.thread).is_some() && !std::thread::panicking() {
+        if self.thread.lock().is_some() && !std::thread::panicking() {
             let _ = self.checkpoint();
         }
         self.end();

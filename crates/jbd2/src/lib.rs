@@ -82,7 +82,6 @@ mod revoke;
 mod shared;
 mod store;
 mod superblock;
-mod sync;
 mod tid;
 
 pub use error::{Cause, Damage, Error};

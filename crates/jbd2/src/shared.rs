@@ -23,15 +23,13 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use dentree_bufcache::BufCache;
+use dentree_sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use dentree_sync::{Condvar, Mutex};
 
 use crate::error::Cause;
 use crate::gate::Gate;
 use crate::last::Finish;
 use crate::store::{Action, Store};
-use crate::sync::atomic::AtomicU32;
-use crate::sync::atomic::AtomicU64;
-use crate::sync::atomic::Ordering::Relaxed;
-use crate::sync::{Condvar, Mutex, lock, wait, wait_for};
 use crate::tid::Tid;
 
 /// What handles that have stopped leave to their transaction.
@@ -193,27 +191,27 @@ impl Shared {
     /// Leaves what a handle has collected to the running transaction, which the handle must still
     /// be inside.
     pub(crate) fn deposit(&self, seat: usize, pieces: &mut Pieces) {
-        lock(&self.seats[seat % SEATS].0).append(pieces);
+        self.seats[seat % SEATS].0.lock().append(pieces);
     }
 
     /// Takes over what was left to the transaction, and starts the next one. The gate is shut.
     pub(crate) fn take_over(&self, mut take: impl FnMut(Pieces)) {
         for seat in &self.seats {
-            take(std::mem::take(&mut *lock(&seat.0)));
+            take(std::mem::take(&mut *seat.0.lock()));
         }
-        let _state = lock(&self.state);
+        let _state = self.state.lock();
         self.running.store(self.running().next().0, Relaxed);
     }
 
     /// Whether somebody waits for a transaction behind `tid`, and so will commit it.
     pub(crate) fn awaits_behind(&self, tid: Tid) -> bool {
-        lock(&self.state).awaited.is_after(tid)
+        self.state.lock().awaited.is_after(tid)
     }
 
     /// Asks for the commit of `tid`, if it is not on its way, and leaves it to the journal's
     /// thread.
     pub(crate) fn request(&self, tid: Tid) {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         let tid = self.not_ahead(tid);
         if tid.is_after(state.wanted) {
             state.wanted = tid;
@@ -229,7 +227,7 @@ impl Shared {
     /// Asks for the commit of `tid`. Waits until it is made, or until nobody works: then the caller
     /// is to commit.
     pub(crate) fn work_towards(&self, tid: Tid) -> Result<Option<Work<'_>>, Arc<Cause>> {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         let wanted = self.not_ahead(tid);
         state.wanted = state.wanted.later(wanted);
         state.awaited = state.awaited.later(wanted);
@@ -242,14 +240,14 @@ impl Shared {
             }
             state = match state.store.take() {
                 Some(store) => return Ok(Some(Work { shared: self, store })),
-                None => wait(&self.done, state),
+                None => self.done.wait(state),
             };
         }
     }
 
     /// Asks for a checkpoint of all that is committed, and waits for it.
     pub(crate) fn checkpoint(&self) -> Result<(), Arc<Cause>> {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         state.checkpoints.0 += 1;
         let mine = state.checkpoints.0;
         self.work.notify_one();
@@ -260,31 +258,31 @@ impl Shared {
             if state.checkpoints.1 >= mine {
                 return Ok(());
             }
-            state = wait(&self.done, state);
+            state = self.done.wait(state);
         }
     }
 
     /// Tells the journal's thread to end.
     pub(crate) fn close(&self) {
-        lock(&self.state).is_closing = true;
+        self.state.lock().is_closing = true;
         self.work.notify_one();
     }
 
     /// Ends the journal before its time. The first cause stays.
     pub(crate) fn fail(&self, cause: Arc<Cause>) {
-        lock(&self.state).failure.get_or_insert(cause);
+        self.state.lock().failure.get_or_insert(cause);
         self.gate.close();
         self.work.notify_one();
         self.done.notify_all();
     }
 
     pub(crate) fn failure(&self) -> Option<Arc<Cause>> {
-        lock(&self.state).failure.clone()
+        self.state.lock().failure.clone()
     }
 
     /// Waits for work for the journal's thread; `None` where there will be none.
     pub(crate) fn next_job(&self) -> Option<(Job, Work<'_>)> {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         loop {
             if let Some(store) = state.store.take() {
                 if let Some(job) = state.job() {
@@ -298,7 +296,7 @@ impl Shared {
                 }
             }
             let is_late;
-            (state, is_late) = wait_for(&self.work, state, self.interval);
+            (state, is_late) = self.work.wait_for(state, self.interval);
             if is_late && self.gate.credits() > 0 {
                 state.wanted = self.running();
             }
@@ -307,7 +305,7 @@ impl Shared {
 
     /// Ends somebody's work.
     fn rest(&self, store: Store) {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         state.store = Some(store);
         if state.is_for_thread() {
             self.work.notify_one();
@@ -316,12 +314,12 @@ impl Shared {
     }
 
     pub(crate) fn committed(&self, tid: Tid, needs_relief: bool) {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         state.committed = tid;
         state.needs_relief = needs_relief;
     }
 
     pub(crate) fn checkpointed(&self, request: u64) {
-        lock(&self.state).checkpoints.1 = request;
+        self.state.lock().checkpoints.1 = request;
     }
 }
