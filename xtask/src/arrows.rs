@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 const ARROWS: &[(&str, &[&str])] = &[
     ("dentree-blockdev", &[]),
     ("dentree-bufcache", &["dentree-blockdev", "dentree-sync"]),
-    ("dentree-dcache", &[]),
+    ("dentree-dcache", &["dentree-sync"]),
     ("dentree-ext4-format", &[]),
     ("dentree-mbcache", &["dentree-sync"]),
     ("dentree-jbd2", &["dentree-blockdev", "dentree-bufcache", "dentree-sync"]),

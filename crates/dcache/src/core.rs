@@ -39,13 +39,14 @@ use crate::lookup::path_cache::PathCache;
 use crate::reclaim::clock::{Clock, Mark, Marks};
 use crate::reclaim::epoch::Epoch;
 use crate::reclaim::pool::Memory;
-use crate::sync::{AtomicU64, Mutex, MutexGuard, lock};
 use crate::table::chunks::Chunks;
 use crate::table::dentry::{Dentry, Left};
 use crate::table::id::Id;
 use crate::table::index::Index;
 use crate::table::record::{Count, Flags, Record, Rewrite};
 use crate::{Child, DentryId, Handle, PrefetchMode};
+use dentree_sync::atomic::AtomicU64;
+use dentree_sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 /// The most locks of directories: one for so many entries that the budget holds, as a small cache
@@ -173,14 +174,14 @@ impl<H: Handle> Core<H> {
 
     /// Locks the names and children of `dir`.
     pub(crate) fn lock_dir(&self, dir: Id) -> MutexGuard<'_, ()> {
-        lock(&self.dir_locks[self.stripe(dir)].0)
+        self.dir_locks[self.stripe(dir)].0.lock()
     }
 
     /// Locks two directories, in order, each stripe once.
     pub(crate) fn lock_dirs(&self, a: Id, b: Id) -> (MutexGuard<'_, ()>, Option<MutexGuard<'_, ()>>) {
         let (low, high) = (self.stripe(a).min(self.stripe(b)), self.stripe(a).max(self.stripe(b)));
-        let first = lock(&self.dir_locks[low].0);
-        (first, (low != high).then(|| lock(&self.dir_locks[high].0)))
+        let first = self.dir_locks[low].0.lock();
+        (first, (low != high).then(|| self.dir_locks[high].0.lock()))
     }
 
     /// Counts a user's reference that was taken or given up.

@@ -1,7 +1,7 @@
 //! Counts that cost a walk no shared line: each thread adds to its own slot, readers sum the slots
 //! up.
 
-use crate::sync::{AtomicU64, Ordering};
+use dentree_sync::atomic::{AtomicU64, Ordering};
 
 /// A count that one thread at a time writes.
 #[derive(Default)]

@@ -15,8 +15,9 @@
 //! what is cached below a directory that was reachable then was true then, as nothing that was
 //! changed by another entry can have been changed before.
 
-use crate::sync::{AtomicU32, AtomicUsize, Ordering};
 use std::time::Duration;
+
+use dentree_sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 const TICK: Duration = Duration::from_millis(10);
 

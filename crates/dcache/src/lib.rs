@@ -122,7 +122,6 @@ mod models;
 mod mutate;
 mod reclaim;
 mod stats;
-mod sync;
 mod table;
 mod types;
 

@@ -5,10 +5,12 @@ use crate::hash::name::Name;
 use crate::lookup::in_lookup::InLookup;
 use crate::mutate::tree::Cleanup;
 use crate::mutate::tree::Entry;
-use crate::sync::{Ordering, thread_number};
 use crate::table::id::Id;
 use crate::table::record::Flags;
 use crate::{Child, Fill, Handle};
+use dentree_sync::atomic::Ordering;
+use dentree_sync::thread_slot;
+
 /// What the cache says of one name.
 pub(crate) enum Known {
     /// The entry, held.
@@ -41,7 +43,7 @@ impl<H: Handle> Core<H> {
                     let asker = in_lookup.asker;
                     debug_assert_ne!(
                         asker,
-                        thread_number::get(),
+                        thread_slot::get(),
                         "`fill` looks up the name that it was asked for"
                     );
                     self.epoch.thread_slot().counters.fill_waits.add(1);

@@ -20,10 +20,11 @@
 //! the question comes after it and its result is true. The directory's lock orders both, so the
 //! count is read relaxed.
 
+use dentree_sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use dentree_sync::{Arc, Condvar, Mutex, thread_slot};
+
 use crate::hash::name::Name;
-use crate::sync::{Arc, AtomicBool, AtomicUsize, Condvar, Mutex, Ordering, lock, thread_number};
 use crate::table::id::Id;
-use std::sync::PoisonError;
 
 const STRIPES: usize = if cfg!(any(loom, shuttle)) { 1 } else { 64 };
 
@@ -70,14 +71,14 @@ impl InLookups {
     /// Begins a lookup, or returns the one of the same name that is under way.
     pub(crate) fn begin(&self, dir: Id, name: &Name<'_>) -> Result<Asking<'_>, Arc<InLookup>> {
         let stripe = self.stripe(dir, name);
-        let mut in_lookups = lock(&stripe.in_lookups);
+        let mut in_lookups = stripe.in_lookups.lock();
         if let Some(in_lookup) = in_lookups.iter().find(|in_lookup| in_lookup.asks(dir, name)) {
             return Err(in_lookup.clone());
         }
         let in_lookup = Arc::new(InLookup {
             dir,
             name: name.bytes.into(),
-            asker: thread_number::get(),
+            asker: thread_slot::get(),
             overtaken: AtomicBool::new(false),
             is_done: Mutex::new(false),
             done: Condvar::new(),
@@ -94,7 +95,7 @@ impl InLookups {
         if stripe.count.load(Ordering::Relaxed) == 0 {
             return;
         }
-        let in_lookups = lock(&stripe.in_lookups);
+        let in_lookups = stripe.in_lookups.lock();
         if let Some(in_lookup) = in_lookups.iter().find(|in_lookup| in_lookup.asks(dir, name)) {
             // Relaxed: read under the same directory lock.
             in_lookup.overtaken.store(true, Ordering::Relaxed);
@@ -108,20 +109,20 @@ impl InLookup {
     }
 
     pub(crate) fn wait(&self) {
-        let mut is_done = lock(&self.is_done);
+        let mut is_done = self.is_done.lock();
         while !*is_done {
-            is_done = self.done.wait(is_done).unwrap_or_else(PoisonError::into_inner);
+            is_done = self.done.wait(is_done);
         }
     }
 }
 
 impl Drop for Asking<'_> {
     fn drop(&mut self) {
-        let mut in_lookups = lock(&self.stripe.in_lookups);
+        let mut in_lookups = self.stripe.in_lookups.lock();
         in_lookups.retain(|in_lookup| !Arc::ptr_eq(in_lookup, &self.in_lookup));
         self.stripe.count.store(in_lookups.len(), Ordering::Relaxed);
         drop(in_lookups);
-        *lock(&self.in_lookup.is_done) = true;
+        *self.in_lookup.is_done.lock() = true;
         self.in_lookup.done.notify_all();
     }
 }

@@ -59,9 +59,10 @@
 //! may lie in one of two places. The table has a fixed size, a sixty-fourth of the cache's budget
 //! at most, which it is taken from.
 
+use dentree_sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
+
 use crate::Kind;
 use crate::hash::name::Digest;
-use crate::sync::{AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 use crate::table::chunks::{Chunks, Zeroed};
 use crate::table::id::Id;
 use crate::table::record::{InlineHandle, order_reads, wraps};

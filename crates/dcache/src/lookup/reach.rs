@@ -2,9 +2,10 @@
 
 use crate::Handle;
 use crate::core::Core;
-use crate::sync::Backoff;
 use crate::table::id::Id;
 use crate::table::record::order_reads;
+use dentree_sync::Backoff;
+
 impl<H: Handle> Core<H> {
     /// Whether an entry that the caller holds has a name, and so have all directories above it up
     /// to the root.

@@ -7,8 +7,8 @@
 //! is not even tried.
 
 use crate::PrefetchMode;
-use crate::sync::{AtomicBool, AtomicU32, Ordering};
 use crate::table::index::Extent;
+use dentree_sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 /// Batches of a thread per trial of either kind.

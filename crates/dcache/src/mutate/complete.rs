@@ -9,12 +9,14 @@
 //! Nothing that may change behind the cache's back is ever complete: an entry with a time to live
 //! spoils it.
 
+use dentree_sync::atomic::Ordering;
+use dentree_sync::{Backoff, MutexGuard};
+
 use crate::core::Core;
 use crate::expiry::Asked;
 use crate::hash::name::INLINE;
 use crate::mutate::tree::Cleanup;
 use crate::mutate::tree::Entry;
-use crate::sync::{Backoff, MutexGuard, Ordering};
 use crate::table::id::Id;
 use crate::table::record::Flags;
 use crate::table::record::order_reads;

@@ -8,11 +8,11 @@
 use crate::core::Core;
 use crate::expiry::Asked;
 use crate::hash::name::Name;
-use crate::sync::{Backoff, lock};
 use crate::table::dentry::LongName;
 use crate::table::id::Id;
 use crate::table::record::Flags;
 use crate::{Child, Handle, Kind};
+use dentree_sync::Backoff;
 use std::time::Duration;
 
 /// Negative entries that are evicted with their directory at once; the clock takes care of more.
@@ -463,7 +463,7 @@ impl<H: Handle> Core<H> {
         rename: impl FnOnce(Option<Id>, &mut Cleanup),
     ) {
         let mut cleanup = Cleanup::default();
-        let _renaming = (old_dir != new_dir).then(|| lock(&self.renaming));
+        let _renaming = (old_dir != new_dir).then(|| self.renaming.lock());
         {
             let _dirs = self.lock_dirs(old_dir, new_dir);
             self.in_lookups.overtake(old_dir, from);
@@ -485,7 +485,7 @@ impl<H: Handle> Core<H> {
         }
         let room = self.allocate_names(&[a.len(), b.len()]);
         let mut cleanup = Cleanup::default();
-        let _renaming = (dir_a != dir_b).then(|| lock(&self.renaming));
+        let _renaming = (dir_a != dir_b).then(|| self.renaming.lock());
         {
             let _dirs = self.lock_dirs(dir_a, dir_b);
             self.in_lookups.overtake(dir_a, &name_a);

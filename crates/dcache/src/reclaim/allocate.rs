@@ -1,9 +1,11 @@
 //! Taking slots and bytes, and giving them back: from the pool, by eviction; after a grace period.
 
+use dentree_sync::atomic::Ordering;
+use dentree_sync::thread::yield_now;
+
 use crate::Handle;
 use crate::core::Core;
 use crate::reclaim::pool::{Pool, Retired, long_name_bytes, saturating};
-use crate::sync::{Ordering, lock, yield_now};
 use crate::table::dentry::{Dentry, LongName};
 use crate::table::id::Id;
 use crate::table::record::{Count, Record};
@@ -23,7 +25,7 @@ impl<H: Handle> Core<H> {
         let long = long_name_bytes(name_len);
         self.memory.add_long_names(long);
         self.reserve(Self::ENTRY + Self::OVERFLOW + long);
-        let id = self.slot(&mut lock(&self.memory.stock.pool));
+        let id = self.slot(&mut self.memory.stock.pool.lock());
         self.memory.stock.live.fetch_add(1, Ordering::Relaxed);
         id
     }
@@ -86,7 +88,7 @@ impl<H: Handle> Core<H> {
         if ids.is_empty() {
             return;
         }
-        let mut pool = lock(&self.memory.stock.pool);
+        let mut pool = self.memory.stock.pool.lock();
         for &id in ids {
             self.dentry(id).set_next(pool.free);
             pool.free = id;
@@ -155,7 +157,7 @@ impl<H: Handle> Core<H> {
 
     /// How many things wait for their grace period.
     fn waiting(&self) -> usize {
-        lock(&self.memory.stock.pool).limbo.len()
+        self.memory.stock.pool.lock().limbo.len()
     }
 
     /// Reuses an unlinked slot after a grace period. Returns whether it is time to look for one.
@@ -173,7 +175,7 @@ impl<H: Handle> Core<H> {
         if retired.len() == 0 {
             return false;
         }
-        let mut pool = lock(&self.memory.stock.pool);
+        let mut pool = self.memory.stock.pool.lock();
         let tag = self.epoch.tag();
         pool.limbo.extend(retired.map(|retired| (tag, retired)));
         let is_time = pool.limbo.len() >= pool.attempt_at as usize;
@@ -189,7 +191,7 @@ impl<H: Handle> Core<H> {
     /// held: handles are dropped here.
     pub(crate) fn reclaim(&self) -> usize {
         {
-            let pool = lock(&self.memory.stock.pool);
+            let pool = self.memory.stock.pool.lock();
             if pool.limbo.is_empty() {
                 return 0;
             }
@@ -199,7 +201,7 @@ impl<H: Handle> Core<H> {
         let mut freed = 0;
         loop {
             let ready: Vec<Retired> = {
-                let mut pool = lock(&self.memory.stock.pool);
+                let mut pool = self.memory.stock.pool.lock();
                 let waited = |(tag, _): &(u64, Retired)| *tag < oldest;
                 let n = pool.limbo.iter().take(BATCH).take_while(|entry| waited(entry)).count();
                 pool.limbo.drain(..n).map(|(_, retired)| retired).collect()
@@ -210,7 +212,7 @@ impl<H: Handle> Core<H> {
             freed += ready.len();
             self.free_all(ready);
         }
-        let mut pool = lock(&self.memory.stock.pool);
+        let mut pool = self.memory.stock.pool.lock();
         pool.attempt_at = saturating((pool.limbo.len() * 2).max(self.memory.limbo));
         freed
     }

@@ -18,9 +18,9 @@
 //! Rings hold `(number, generation)`; what went another way is found stale and skipped. [clock]
 //! guards all of it and is a leaf: victims are collected under it and evicted without it.
 
-use crate::sync::{AtomicU64, Ordering};
 use crate::table::chunks::{Chunks, Zeroed, prefetch};
 use crate::table::id::Id;
+use dentree_sync::atomic::{AtomicU64, Ordering};
 use std::collections::VecDeque;
 
 /// One entry in so many may be on probation.

@@ -34,8 +34,9 @@
 use crate::counters::Counters;
 use crate::lookup::path_cache::HitRate;
 use crate::lookup::trials::Trials;
-use crate::sync::{AtomicU64, Ordering, Padded, fence, thread_number};
 use crate::table::chunks::{Chunks, Zeroed};
+use dentree_sync::atomic::{AtomicU64, Ordering, fence};
+use dentree_sync::{Padded, thread_slot};
 use std::marker::PhantomData;
 
 const THREAD_SLOTS: u32 = if cfg!(any(loom, shuttle)) { 4 } else { 64 };
@@ -73,7 +74,7 @@ impl Epoch {
     /// The calling thread's slot.
     #[inline]
     pub(crate) fn thread_slot(&self) -> &ThreadSlot {
-        let number = thread_number::get();
+        let number = thread_slot::get();
         if number >= THREAD_SLOTS {
             self.slots.ensure(number);
         }
@@ -112,7 +113,7 @@ impl Epoch {
     pub(crate) fn oldest(&self) -> u64 {
         self.barriers.heavy();
         // A thread without a number at this point has not entered before the barrier.
-        let slots = (0..thread_number::limit()).map(|number| {
+        let slots = (0..thread_slot::limit()).map(|number| {
             self.slots.ensure(number);
             // Acquire: pairs with the Release of `Pin::drop`.
             self.slots.get(number).inside.load(Ordering::Acquire)
@@ -122,7 +123,7 @@ impl Epoch {
 
     /// All slots, for summing up what threads have counted.
     pub(crate) fn thread_slots(&self) -> impl Iterator<Item = &ThreadSlot> {
-        (0..thread_number::limit()).map(|number| {
+        (0..thread_slot::limit()).map(|number| {
             self.slots.ensure(number);
             self.slots.get(number)
         })

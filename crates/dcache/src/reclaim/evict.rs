@@ -1,9 +1,10 @@
 //! Eviction: what the clock chooses, one entry, or all below a directory.
 
+use dentree_sync::atomic::Ordering;
+
 use crate::Handle;
 use crate::core::Core;
 use crate::reclaim::clock::Marks;
-use crate::sync::{Ordering, lock};
 use crate::table::id::Id;
 use crate::table::record::Flags;
 
@@ -16,14 +17,14 @@ impl<H: Handle> Core<H> {
     /// Enlists an entry that a scan brought in: it goes first unless it is used.
     pub(crate) fn enlist_cold(&self, id: Id) {
         // What is pushed out of probation at its far end has become an ordinary entry.
-        lock(&self.clock).cold.push((id, self.record(id).generation()));
+        self.clock.lock().cold.push((id, self.record(id).generation()));
     }
 
     /// Enlists a negative entry; returns the one that has to go for it. That one gets a second
     /// chance if it was used, at the expense of the next.
     #[must_use]
     pub(crate) fn enlist_negative(&self, id: Id) -> Option<Id> {
-        let mut clock = lock(&self.clock);
+        let mut clock = self.clock.lock();
         let mut ticket = clock.negative.push((id, self.record(id).generation()))?;
         for _ in 0..BATCH {
             let (oldest, generation) = ticket;
@@ -47,7 +48,7 @@ impl<H: Handle> Core<H> {
     /// Bytes that `used` counts already for the rings and the path cache, and that they do not take
     /// yet.
     pub(crate) fn bytes_to_come(&self) -> usize {
-        lock(&self.clock).bytes_to_come() + self.paths.bytes_to_come()
+        self.clock.lock().bytes_to_come() + self.paths.bytes_to_come()
     }
 
     /// Evicts some [`BATCH`] entries; 0 means that nothing can be evicted.
@@ -77,7 +78,7 @@ impl<H: Handle> Core<H> {
     /// Chooses victims: from probation, then as the hand meets them. Returns whether the hand has
     /// come to the end of the slots.
     fn choose(&self, victims: &mut Vec<Id>, slots: u32) -> bool {
-        let mut clock = lock(&self.clock);
+        let mut clock = self.clock.lock();
         let quota = clock.cold.limit / 2;
         while victims.len() < BATCH && clock.cold.queue.len() > quota {
             let Some((id, generation)) = clock.cold.queue.pop_front() else { break };

@@ -13,9 +13,10 @@
 //! Free slots are chained through their dentries, so a free list takes no memory. Handles are
 //! dropped outside of every lock and pin (G7).
 
-use crate::sync::{AtomicBool, AtomicU32, AtomicUsize, Mutex, Ordering};
 use crate::table::dentry::LongName;
 use crate::table::id::Id;
+use dentree_sync::Mutex;
+use dentree_sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::collections::VecDeque;
 
 /// The fewest retired things worth a `membarrier`, which interrupts every processor (2 to 10 µs).

@@ -11,8 +11,10 @@
 //! is stale. `get` costs a compare that is always predicted and a choice between two pointers, none
 //! of them dependent on another load, as a table of chunks would be.
 
-use crate::sync::{AtomicPtr, Mutex, Ordering, lock};
 use std::hint::select_unpredictable;
+
+use dentree_sync::Mutex;
+use dentree_sync::atomic::{AtomicPtr, Ordering};
 
 /// Types for which all zero bytes are a value, and the one that a fresh slot shall have.
 ///
@@ -100,7 +102,7 @@ impl<T: Zeroed> Chunks<T> {
         if self.get_if_made(i).is_some() {
             return;
         }
-        let _growing = lock(&self.growing);
+        let _growing = self.growing.lock();
         if self.get_if_made(i).is_some() {
             return;
         }
@@ -216,7 +218,7 @@ pub(crate) fn prefetch<T>(value: &T) {
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;
-    use crate::sync::AtomicU64;
+    use dentree_sync::atomic::AtomicU64;
 
     // SAFETY: an atomic integer of zero bytes is zero.
     unsafe impl Zeroed for AtomicU64 {}

@@ -19,9 +19,9 @@
 //!  0…31        users: one for each `DentryRef`
 //! ```
 
-use crate::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use crate::table::chunks::Zeroed;
 use crate::table::id::Id;
+use dentree_sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use std::{cell::UnsafeCell, mem::MaybeUninit};
 
 const USER: u64 = 1;

@@ -30,8 +30,10 @@
 //! its old and new hash are both locked. So an unchanged bucket also means that no record with such
 //! a hash was renamed.
 
+use dentree_sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+use dentree_sync::{Backoff, Mutex, loom_switch_point};
+
 use crate::hash::bytes::positions;
-use crate::sync::{AtomicU32, AtomicU64, Backoff, Mutex, Ordering, fence, lock, switch_point};
 use crate::table::chunks::Chunks;
 use crate::table::chunks::Zeroed;
 use crate::table::chunks::prefetch;
@@ -138,7 +140,7 @@ impl Bucket {
 
     /// [bucket seq]
     fn set(&self, slot: usize, id: Id, tag: u8) {
-        switch_point();
+        loom_switch_point();
         self.ids[slot].store(id.0, Ordering::Relaxed);
         if slot < 8 {
             let mut tags = self.tags_low.load(Ordering::Relaxed).to_le_bytes();
@@ -167,7 +169,7 @@ impl Bucket {
             {
                 // I1.
                 fence(Ordering::Release);
-                switch_point();
+                loom_switch_point();
                 return Locked(self, seq);
             }
             backoff.wait();
@@ -221,7 +223,7 @@ struct Locked<'a>(&'a Bucket, u32);
 
 impl Drop for Locked<'_> {
     fn drop(&mut self) {
-        switch_point();
+        loom_switch_point();
         // I1.
         self.0.seq.store(self.1.wrapping_add(2), Ordering::Release);
     }
@@ -270,10 +272,10 @@ impl Index {
     ) -> Result<R, Miss> {
         let number = extent.bucket(hash);
         let bucket = self.buckets.get(number);
-        switch_point();
+        loom_switch_point();
         // I1.
         let seq = bucket.seq.load(Ordering::Acquire);
-        switch_point();
+        loom_switch_point();
         let mut part = bucket;
         loop {
             // Not `find_map`: that keeps the closure from being inlined, 30 instructions a
@@ -303,7 +305,7 @@ impl Index {
     /// Whether the miss still holds: nothing with such a hash came, went or was renamed since the
     /// search.
     pub(crate) fn still_misses(&self, miss: Miss) -> bool {
-        switch_point();
+        loom_switch_point();
         // I1, I2: the bucket's count first, so that a split that emptied it shows in `count`.
         fence(Ordering::Acquire);
         let seq = self.buckets.get(miss.bucket).seq.load(Ordering::Acquire);
@@ -431,12 +433,12 @@ impl Index {
     fn drop_part(&self, before: &Bucket, empty: &Bucket) -> usize {
         let number = before.next.load(Ordering::Relaxed) - 1;
         before.next.store(empty.next.load(Ordering::Relaxed), Ordering::Release);
-        lock(&self.spare).free.push(number);
+        self.spare.lock().free.push(number);
         size_of::<Bucket>()
     }
 
     fn take_spare(&self) -> u32 {
-        let mut spare = lock(&self.spare);
+        let mut spare = self.spare.lock();
         let number = spare.free.pop().unwrap_or_else(|| {
             spare.made += 1;
             spare.made - 1
@@ -459,7 +461,7 @@ impl Index {
     /// Splits a few buckets, unless another thread is at it. `hash_of` tells a record's hash.
     /// Returns the bytes that were added and freed.
     pub(crate) fn grow(&self, hash_of: impl Fn(Id) -> u32) -> (usize, usize) {
-        let Ok(_growing) = self.growing.try_lock() else { return (0, 0) };
+        let Some(_growing) = self.growing.try_lock() else { return (0, 0) };
         let (mut added, mut freed) = (0, 0);
         for _ in 0..SPLITS_AT_ONCE {
             let (more, less) = self.split(&hash_of);
@@ -486,7 +488,7 @@ impl Index {
             .filter(|&(_, hash)| after.bucket(hash) == count)
             .collect();
         let added: usize = moving.iter().map(|&(id, hash)| self.put(new.0, hash, id)).sum();
-        switch_point();
+        loom_switch_point();
         // I2: from here on both buckets have them; nothing is taken out before this is seen.
         self.count.store(count + 1, Ordering::Release);
         let freed: usize = moving.iter().map(|&(id, _)| self.take(old.0, id)).sum();
@@ -496,7 +498,7 @@ impl Index {
     /// Bytes of all buckets that are in use.
     #[cfg(all(test, not(any(loom, shuttle))))]
     pub(crate) fn bytes(&self) -> usize {
-        let spare = lock(&self.spare);
+        let spare = self.spare.lock();
         let overflow = spare.made as usize - spare.free.len();
         (self.count.load(Ordering::Relaxed) as usize + overflow) * size_of::<Bucket>()
     }

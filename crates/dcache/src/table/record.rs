@@ -40,9 +40,11 @@
 //! Limit: a reader that sleeps while a record is rewritten 2³¹ times may believe it unchanged. What
 //! is kept longer than a walk takes compares the [`wraps`] as well.
 
+use dentree_sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
+use dentree_sync::{Backoff, loom_switch_point};
+
 use crate::Kind;
 use crate::hash::name::Name;
-use crate::sync::{AtomicU16, AtomicU32, AtomicU64, Backoff, Ordering, fence, switch_point};
 use crate::table::chunks::Zeroed;
 use crate::table::id::Id;
 
@@ -325,7 +327,7 @@ impl Record {
                 count.set(next);
                 // R1, R5.
                 fence(Ordering::Release);
-                switch_point();
+                loom_switch_point();
                 return Rewrite { record: self, next };
             }
             backoff.wait();
