@@ -13,7 +13,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("dentree-mbcache", &["dentree-sync"]),
     ("dentree-jbd2", &["dentree-blockdev", "dentree-bufcache", "dentree-sync"]),
     ("dentree-lockmeter", &[]),
-    ("dentree-vfs", &["dentree-dcache", "dentree-lockmeter"]),
+    ("dentree-vfs", &["dentree-dcache", "dentree-sync"]),
     (
         "dentree-ext4",
         &[

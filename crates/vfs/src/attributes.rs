@@ -5,7 +5,6 @@
 
 use crate::acl::{ACCESS, Acl, DEFAULT};
 use crate::permissions::{APPEND_ONLY, IMMUTABLE, SET_GID, STICKY, Touch, after_writing};
-use crate::sync::lock;
 use crate::{
     Access, Attr, Error, FileSystem, FileType, Identity, Inode, Result, SetAttr, SetTime, SetXattr,
     Timestamp, Vfs,
@@ -31,7 +30,7 @@ impl<F: FileSystem> Vfs<F> {
         }
         self.check_writable()?;
         let entry = if changes.permissions.is_some() { self.entry_to_tell(inode)? } else { None };
-        let _rights = lock(&inode.rights);
+        let _rights = inode.rights.lock();
         let attr = inode.attr();
         self.check_set_attr(who, inode, &attr, changes)?;
         let mut changes = *changes;
@@ -64,7 +63,7 @@ impl<F: FileSystem> Vfs<F> {
     /// have come after that change.
     pub fn write_back_times(&self, inode: &Inode<F>, mtime: Timestamp, ctime: Timestamp) -> Result<()> {
         self.check_writable()?;
-        let _rights = lock(&inode.rights);
+        let _rights = inode.rights.lock();
         let [mtime, ctime] = [mtime, ctime].map(|time| Some(SetTime::At(time)));
         self.fs().set_attr(inode.node(), &SetAttr { mtime, ctime, ..SetAttr::default() })
     }
@@ -87,7 +86,7 @@ impl<F: FileSystem> Vfs<F> {
     /// ```
     pub fn set_flags(&self, who: &Identity, inode: &Inode<F>, flags: u32) -> Result<()> {
         self.check_writable()?;
-        let _rights = lock(&inode.rights);
+        let _rights = inode.rights.lock();
         let attr = inode.attr();
         let changed = attr.flags ^ flags;
         let stays_immutable = attr.flags & flags & IMMUTABLE != 0;
@@ -148,7 +147,7 @@ impl<F: FileSystem> Vfs<F> {
         if !who.is_bound() {
             return Ok(());
         }
-        let _rights = lock(&file.rights);
+        let _rights = file.rights.lock();
         self.drop_capability(file)?;
         let attr = file.attr();
         let left = after_writing(who, &attr);
@@ -187,7 +186,7 @@ impl<F: FileSystem> Vfs<F> {
             DEFAULT if !inode.is_dir() && !matches!(Acl::parse(value), Ok(None)) => Err(Error::AccessDenied),
             DEFAULT => self.set_default_acl(inode, Acl::parse(value)?),
             _ => {
-                let _rights = lock(&inode.rights);
+                let _rights = inode.rights.lock();
                 self.fs().setxattr(inode.node(), name, value, how)
             }
         }
@@ -201,7 +200,7 @@ impl<F: FileSystem> Vfs<F> {
             ACCESS => self.set_access_acl(who, inode, None),
             DEFAULT => self.set_default_acl(inode, None),
             _ => {
-                let _rights = lock(&inode.rights);
+                let _rights = inode.rights.lock();
                 self.fs().removexattr(inode.node(), name)
             }
         }
@@ -214,7 +213,7 @@ impl<F: FileSystem> Vfs<F> {
             return Err(Error::Unsupported("symbolic links have no access control lists".into()));
         }
         let entry = self.entry_to_tell(inode)?;
-        let _rights = lock(&inode.rights);
+        let _rights = inode.rights.lock();
         let attr = inode.attr();
         let mut permissions = attr.permissions;
         if let Some(acl) = &acl {
@@ -232,7 +231,7 @@ impl<F: FileSystem> Vfs<F> {
 
     /// Sets the list that is handed down.
     fn set_default_acl(&self, inode: &Inode<F>, acl: Option<Acl>) -> Result<()> {
-        let _rights = lock(&inode.rights);
+        let _rights = inode.rights.lock();
         match acl {
             Some(acl) => self.fs().setxattr(inode.node(), DEFAULT, &acl.encode(), SetXattr::Any),
             None => match self.fs().removexattr(inode.node(), DEFAULT) {

@@ -4,14 +4,14 @@
 //! A [`Claim`] is the right to change one name of one directory: two changes of one name come one after the other, those of different
 //! names side by side. [`Sides`] lets either changes or listings into a directory: a listing hands out numbers of inodes, which
 //! must not change hands meanwhile. Both are taken with the directory's lock ([`Inode::names`](crate::Inode)) shared; who
-//! holds that alone needs neither. Where many changes came since the last who listed, or had the directory alone, a change takes a seat of the
-//! directory's [`Crowd`] in place of both.
+//! holds that alone needs neither. Where many changes came since the last who listed, or had the directory alone, a change is a biased
+//! read ([`ReaderBias`]) in place of both.
 //!
 //! | what | guard |
 //! |---|---|
 //! | claimed names | [`Claims`], one mutex for a part of all directories and names; a leaf |
 //! | who is in, who waits, whose turn it is | [`Sides`], one mutex; a leaf |
-//! | changes that sit | the crowd: opened by a change that has the lock shared, in a hold of that mutex in which nobody lists or wants to; closed by a listing in the hold in which it comes in or begins to wait |
+//! | biased changes | the bias: it goes on by a change that has the lock shared, in a hold of that mutex in which nobody lists or wants to; off by a listing in the hold in which it comes in or begins to wait |
 //!
 //! What is claimed is a digest of the directory and the name, keyed anew for each file system: so a claim takes no memory, and writes one cache line, which
 //! another thread has to hand over half of the time. Two names of one digest would wait for each other, and while one is made the other
@@ -25,11 +25,9 @@
 //!   [`Claims::is_being_made`].
 
 use crate::Ino;
-use crate::sync::lock;
-use dentree_lockmeter::Crowd;
+use dentree_sync::{Condvar, Mutex, ReaderBias};
 use std::hash::{BuildHasher, RandomState};
 use std::iter;
-use std::sync::{Condvar, Mutex, PoisonError};
 
 const SHARDS: usize = 128;
 
@@ -105,10 +103,10 @@ impl Claims {
     /// Claims a name of directory `dir` in the one form that all its spellings share; waits where somebody has it.
     pub(crate) fn claim(&self, dir: Ino, name: &[u8]) -> Claim<'_> {
         let (shard, digest) = self.digest(dir, name);
-        let mut names = lock(&shard.names);
+        let mut names = shard.names.lock();
         while names.find(digest).is_some() {
             names.waiting += 1;
-            names = shard.freed.wait(names).unwrap_or_else(PoisonError::into_inner);
+            names = shard.freed.wait(names);
             names.waiting -= 1;
         }
         names.add(digest);
@@ -119,14 +117,14 @@ impl Claims {
     /// told no after it has seen the name finds the inode in the cache.
     pub(crate) fn is_being_made(&self, dir: Ino, name: &[u8]) -> bool {
         let (shard, digest) = self.digest(dir, name);
-        lock(&shard.names).find(digest).is_some_and(|word| *word & BEING_MADE != 0)
+        shard.names.lock().find(digest).is_some_and(|word| *word & BEING_MADE != 0)
     }
 }
 
 impl Claim<'_> {
     /// There is no such name, and its owner is about to make it.
     pub(crate) fn begin_making(&self) {
-        if let Some(word) = lock(&self.shard.names).find(self.digest) {
+        if let Some(word) = self.shard.names.lock().find(self.digest) {
             *word |= BEING_MADE;
         }
     }
@@ -134,7 +132,7 @@ impl Claim<'_> {
 
 impl Drop for Claim<'_> {
     fn drop(&mut self) {
-        let mut names = lock(&self.shard.names);
+        let mut names = self.shard.names.lock();
         names.remove(self.digest);
         if names.waiting > 0 {
             self.shard.freed.notify_all();
@@ -179,14 +177,14 @@ pub(crate) struct Inside<'a> {
 }
 
 impl Sides {
-    /// Comes in. A change opens the crowd where it may; of a listing none is there any more when this returns.
-    pub(crate) fn enter(&self, side: Side, crowd: &Crowd) -> Inside<'_> {
+    /// Comes in. A change turns the bias on where it may; on return of a listing there is no biased change.
+    pub(crate) fn enter(&self, side: Side, bias: &ReaderBias) -> Inside<'_> {
         let is_list = side == Side::List;
         let side = side as usize;
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         if is_list {
             // Before a change can come that finds nobody who lists.
-            crowd.close();
+            bias.stop();
         }
         if !state.may_enter(side) {
             state.waiting[side] += 1;
@@ -195,16 +193,16 @@ impl Sides {
                     // Those who are in leave, and nobody follows them (C2).
                     state.turn = side;
                 }
-                state = self.left.wait(state).unwrap_or_else(PoisonError::into_inner);
+                state = self.left.wait(state);
             }
             state.waiting[side] -= 1;
         }
         state.inside[side] += 1;
         if is_list {
             drop(state);
-            crowd.clear();
+            bias.revoke();
         } else if state.waiting[Side::List as usize] == 0 {
-            crowd.note_shared();
+            bias.note_slow_read();
         }
         Inside { sides: self, side }
     }
@@ -212,7 +210,7 @@ impl Sides {
 
 impl Drop for Inside<'_> {
     fn drop(&mut self) {
-        let mut state = lock(&self.sides.state);
+        let mut state = self.sides.state.lock();
         state.inside[self.side] -= 1;
         if state.inside[self.side] == 0 && state.waiting != [0, 0] {
             self.sides.left.notify_all();
@@ -248,19 +246,19 @@ mod tests {
 
     #[test]
     fn sides_are_never_in_together_and_none_waits_for_ever() {
-        let (sides, crowd, inside) = (Sides::default(), Crowd::default(), AtomicI32::new(0));
+        let (sides, bias, inside) = (Sides::default(), ReaderBias::default(), AtomicI32::new(0));
         std::thread::scope(|scope| {
             for thread in 0..4 {
-                let (sides, crowd, inside) = (&sides, &crowd, &inside);
+                let (sides, bias, inside) = (&sides, &bias, &inside);
                 scope.spawn(move || {
                     let (side, sign) = if thread % 2 == 0 { (Side::Change, 1) } else { (Side::List, -1) };
                     for round in 0..2000 {
-                        // Listings come in bursts, so that changes sit in between.
+                        // Listings come in bursts, so that changes are biased in between.
                         if side == Side::List && round % 100 == 0 {
                             dentree_testing::linger(std::time::Duration::from_micros(500));
                         }
-                        let seat = if side == Side::Change { crowd.sit() } else { None };
-                        let _inside = seat.is_none().then(|| sides.enter(side, crowd));
+                        let biased = if side == Side::Change { bias.try_read() } else { None };
+                        let _inside = biased.is_none().then(|| sides.enter(side, bias));
                         assert!((inside.fetch_add(sign, SeqCst) + sign) * sign > 0);
                         std::thread::yield_now();
                         inside.fetch_sub(sign, SeqCst);
@@ -274,23 +272,23 @@ mod tests {
     #[test]
     fn who_waits_is_not_overtaken_by_the_other_side() {
         let sides = Sides::default();
-        let crowd = Crowd::default();
-        let first = sides.enter(Side::List, &crowd);
+        let bias = ReaderBias::default();
+        let first = sides.enter(Side::List, &bias);
         let (told, hear) = mpsc::channel();
         std::thread::scope(|scope| {
-            let (sides, crowd, waiting) = (&sides, &crowd, told.clone());
+            let (sides, bias, waiting) = (&sides, &bias, told.clone());
             scope.spawn(move || {
-                let _change = sides.enter(Side::Change, crowd);
+                let _change = sides.enter(Side::Change, bias);
                 waiting.send("change").unwrap();
             });
-            while lock(&sides.state).waiting == [0, 0] {
+            while sides.state.lock().waiting == [0, 0] {
                 std::thread::yield_now();
             }
             scope.spawn(move || {
-                let _list = sides.enter(Side::List, crowd);
+                let _list = sides.enter(Side::List, bias);
                 told.send("list").unwrap();
             });
-            while lock(&sides.state).waiting != [1, 1] {
+            while sides.state.lock().waiting != [1, 1] {
                 std::thread::yield_now();
             }
             drop(first);

@@ -9,7 +9,6 @@
 //! has one entry, and a change of a name has one entry to change.
 
 use crate::limits::{NAME_MAX, PATH_MAX};
-use crate::sync::lock;
 use crate::{Access, DirEntry, Error, FileSystem, FileType, Identity, Ino, Inode, Result, Vfs};
 use crate::{Lookup, ReaddirStart};
 use dentree_dcache::{Child, DentryId, DentryRef, Fill, Handle, Kind, Seen};
@@ -208,7 +207,7 @@ impl<F: FileSystem> Vfs<F> {
             return;
         }
         // A change of the permissions before this is seen here, and one after it finds the entry.
-        let _rights = lock(&dir.rights);
+        let _rights = dir.rights.lock();
         dir.entry.store(id, Ordering::Relaxed);
         self.names.set_search(entry, dir.attr().all_may_search());
     }

@@ -42,17 +42,16 @@
 
 use crate::by_number::ByNumber;
 use crate::claims::{Inside, Side, Sides};
-use crate::sync::lock;
 use crate::{Attr, FileSystem, FileType, Ino, Result};
-use dentree_lockmeter::{Crowd, Seated};
+use dentree_sync::{
+    BiasedReader, Condvar, Mutex, MutexGuard, ReaderBias, RwLock, RwLockReadGuard, RwLockWriteGuard,
+};
 use quick_cache::sync::Cache;
 use quick_cache::{Lifecycle, OptionsBuilder, Weighter};
 use std::collections::HashMap;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{
-    Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak,
-};
+use std::sync::{Arc, Weak};
 
 const AWAY_SHARDS: usize = 16;
 
@@ -103,14 +102,14 @@ struct Entrance {
     lock: RwLock<()>,
     /// Whether those who share the lock change a name, or list. Who looks up is on neither side.
     sides: Sides,
-    /// Changes that are not seen in either.
-    crowd: Crowd,
+    /// Changes that are seen in neither.
+    bias: ReaderBias,
 }
 
 /// A change of one name is in a directory, or one listing.
 #[expect(dead_code, reason = "it is held, not read")]
 pub(crate) enum Sharing<'a> {
-    Seated(Seated<'a>),
+    Biased(BiasedReader<'a>),
     Locked(RwLockReadGuard<'a, ()>, Option<Inside<'a>>),
 }
 
@@ -175,15 +174,15 @@ impl<F: FileSystem> Inode<F> {
             Names::OfFile(lock) => lock,
             Names::OfDirectory(entrance) => &entrance.lock,
         };
-        lock.read().unwrap_or_else(PoisonError::into_inner)
+        lock.read()
     }
 
     /// Shares them to change one name, which is claimed then.
     pub(crate) fn share_to_change(&self) -> Sharing<'_> {
         if let Names::OfDirectory(entrance) = &self.names
-            && let Some(seat) = entrance.crowd.sit()
+            && let Some(reader) = entrance.bias.try_read()
         {
-            return Sharing::Seated(seat);
+            return Sharing::Biased(reader);
         }
         self.share_on(Side::Change)
     }
@@ -197,7 +196,7 @@ impl<F: FileSystem> Inode<F> {
         let shared = self.share_names();
         let inside = match &self.names {
             Names::OfFile(_) => None,
-            Names::OfDirectory(entrance) => Some(entrance.sides.enter(side, &entrance.crowd)),
+            Names::OfDirectory(entrance) => Some(entrance.sides.enter(side, &entrance.bias)),
         };
         Sharing::Locked(shared, inside)
     }
@@ -205,10 +204,10 @@ impl<F: FileSystem> Inode<F> {
     /// Has its names alone.
     pub(crate) fn lock_names(&self) -> RwLockWriteGuard<'_, ()> {
         match &self.names {
-            Names::OfFile(lock) => lock.write().unwrap_or_else(PoisonError::into_inner),
+            Names::OfFile(lock) => lock.write(),
             Names::OfDirectory(entrance) => {
-                let alone = entrance.lock.write().unwrap_or_else(PoisonError::into_inner);
-                entrance.crowd.clear();
+                let alone = entrance.lock.write();
+                entrance.bias.revoke();
                 alone
             }
         }
@@ -320,7 +319,7 @@ impl<F: FileSystem> Home<F> {
 
     fn shard(&self, ino: Ino) -> (&Away<F>, MutexGuard<'_, Numbered<F>>) {
         let shard = &self.away[Self::place(ino)];
-        (shard, lock(&shard.inodes))
+        (shard, shard.inodes.lock())
     }
 
     fn goes_away(&self, inode: &Arc<Inode<F>>) {
@@ -362,7 +361,7 @@ impl<F: FileSystem> Home<F> {
                 return Some(inode);
             }
             shard.waiting.fetch_add(1, Ordering::Relaxed);
-            inodes = shard.gone.wait(inodes).unwrap_or_else(PoisonError::into_inner);
+            inodes = shard.gone.wait(inodes);
             shard.waiting.fetch_sub(1, Ordering::Relaxed);
         }
     }
@@ -550,7 +549,7 @@ impl<F: FileSystem> InodeCache<F> {
             bytes: self.cache.weight(),
             hits: self.cache.hits(),
             misses: self.loads.load(Ordering::Relaxed),
-            away: self.home.away.iter().map(|shard| lock(&shard.inodes).len() as u64).sum(),
+            away: self.home.away.iter().map(|shard| shard.inodes.lock().len() as u64).sum(),
         }
     }
 

@@ -27,7 +27,6 @@ mod memory;
 mod names;
 mod permissions;
 mod rename;
-mod sync;
 mod vfs;
 mod walk;
 

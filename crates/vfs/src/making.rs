@@ -13,37 +13,24 @@
 //! evictions and the file system alone. A thread that has it exclusively waits for the same, and
 //! for one that has an inode alone (I4), which takes no lock of `vfs`.
 
-use dentree_lockmeter::{Crowd, Seated};
-use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use dentree_sync::lockstat::Class;
+use dentree_sync::{BiasedReadGuard, BiasedRwLock, BiasedWriteGuard};
 
 /// Shared by threads that make inodes, each writing a cache line of its own.
-#[derive(Default)]
-pub(crate) struct Making {
-    lock: RwLock<()>,
-    crowd: Crowd,
-}
-
-/// An inode is being made.
-#[expect(dead_code, reason = "it is held, not read")]
-pub(crate) enum Made<'a> {
-    Seated(Seated<'a>),
-    Locked(RwLockReadGuard<'a, ()>),
-}
+pub(crate) struct Making(BiasedRwLock);
 
 impl Making {
-    pub(crate) fn begin(&self) -> Made<'_> {
-        if let Some(seat) = self.crowd.sit() {
-            return Made::Seated(seat);
-        }
-        let shared = self.lock.read().unwrap_or_else(PoisonError::into_inner);
-        self.crowd.note_shared();
-        Made::Locked(shared)
+    pub(crate) fn new() -> Making {
+        Making(BiasedRwLock::new(Class::named("inodes being made")))
+    }
+
+    /// An inode is being made while the guard lives.
+    pub(crate) fn begin(&self) -> BiasedReadGuard<'_> {
+        self.0.read()
     }
 
     /// Waits until nothing is being made, and keeps it so.
-    pub(crate) fn stop(&self) -> RwLockWriteGuard<'_, ()> {
-        let alone = self.lock.write().unwrap_or_else(PoisonError::into_inner);
-        self.crowd.clear();
-        alone
+    pub(crate) fn stop(&self) -> BiasedWriteGuard<'_> {
+        self.0.write()
     }
 }

@@ -6,9 +6,9 @@
 use crate::entry::{Entry, child};
 use crate::inode::Life;
 use crate::names::check_name;
-use crate::sync::lock;
 use crate::{Access, Error, FileSystem, Identity, Inode, NameIn, NewKind, OnExisting, Rename, Result, Vfs};
-use std::sync::{Arc, RwLockWriteGuard};
+use dentree_sync::RwLockWriteGuard;
+use std::sync::Arc;
 
 /// One end of a rename.
 struct End<'a, F: FileSystem> {
@@ -79,7 +79,7 @@ impl<F: FileSystem> Vfs<F> {
             self.check_writable()?;
             let from = End { dir: old_dir, entry: self.entry(old_dir)?, name: old };
             let to = End { dir: new_dir, entry: self.entry(new_dir)?, name: new };
-            let _renaming = (old_dir.ino() != new_dir.ino()).then(|| lock(&self.renaming));
+            let _renaming = (old_dir.ino() != new_dir.ino()).then(|| self.renaming.lock());
             let _dirs = self.lock_both(&from, &to);
             self.rename_locked(who, &from, &to, on_existing, leaves_whiteout)
         })

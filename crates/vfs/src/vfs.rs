@@ -7,9 +7,10 @@ use crate::{
     Access, Attr, DirEntry, Error, Extent, FileSystem, FileType, FsStat, Identity, Ino, ReaddirStart, Result,
 };
 use dentree_dcache::{Child, Dcache, Stats as NameStats};
+use dentree_sync::Mutex;
 use std::ops::{ControlFlow, Range};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex};
 
 /// How much memory the caches may take, in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -60,7 +61,7 @@ impl<F: FileSystem> Vfs<F> {
             budget_of_names,
             renaming: Mutex::new(()),
             claims: Claims::new(),
-            making: Making::default(),
+            making: Making::new(),
             root,
         })
     }
