@@ -26,7 +26,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "dentree-vfs",
         ],
     ),
-    ("dentree-fuse", &["dentree-vfs"]),
+    ("dentree-fuse", &["dentree-sync", "dentree-vfs"]),
     ("dentree-http", &["dentree-vfs"]),
     (
         "dentree-lab",

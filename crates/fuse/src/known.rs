@@ -16,9 +16,10 @@
 //! The kernel tells that it has forgotten an inode, and does not wait until we have: whoever removes a file that fills the disk and
 //! writes another may find it full still, while a second thread gives the space back. [`Departures`] is what such a writer waits for.
 
+use dentree_sync::{Condvar, Mutex, MutexGuard};
 use dentree_vfs::{FileSystem, Inode};
 use std::collections::HashMap;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// A node id of the FUSE protocol. 1 is the root.
@@ -92,7 +93,7 @@ impl<F: FileSystem> Known<F> {
     fn hold_in(&self, told: &mut Told<F>, inode: Arc<Inode<F>>) {
         if told.held.is_none() {
             told.held = Some(inode);
-            lock(&self.departures).held += 1;
+            self.departures.lock().held += 1;
         }
     }
 
@@ -118,26 +119,25 @@ impl<F: FileSystem> Known<F> {
         if let Some(inode) = forgotten.and_then(|told| told.held) {
             // Perhaps the last holder: the file system frees the inode here.
             drop(inode);
-            lock(&self.departures).gone += 1;
+            self.departures.lock().gone += 1;
             self.departed.notify_all();
         }
     }
 
     /// How many inodes without a name have gone so far.
     pub(crate) fn departures(&self) -> u64 {
-        lock(&self.departures).gone
+        self.departures.lock().gone
     }
 
     /// Whether more of them have gone than `before`. Waits for that as long as `patience` where some are held that nobody has waited for
     /// in vain: what the kernel forgot before it sent the caller's request may still be in another thread's hands.
     pub(crate) fn another_departed(&self, before: u64, patience: Duration) -> bool {
-        let mut now = lock(&self.departures);
+        let mut now = self.departures.lock();
         if now.in_vain < now.held {
             let still = |now: &mut Departures| now.gone == before && now.gone < now.held;
-            let waited = self.departed.wait_timeout_while(now, patience, still);
-            let (after, time) = waited.unwrap_or_else(PoisonError::into_inner);
-            now = after;
-            if time.timed_out() {
+            let is_over;
+            (now, is_over) = self.departed.wait_while_for(now, patience, still);
+            if is_over {
                 now.in_vain = now.held;
             }
         }
@@ -151,18 +151,13 @@ impl<F: FileSystem> Known<F> {
 
     /// How many nodes the kernel knows.
     pub(crate) fn len(&self) -> usize {
-        self.shards.iter().map(|shard| lock(shard).len()).sum()
+        self.shards.iter().map(|shard| shard.lock().len()).sum()
     }
 
     fn shard(&self, node: NodeId) -> MutexGuard<'_, Shard<F>> {
         // Neighbours share a shard: the inodes of one directory are mostly neighbours, and one thread lists it.
-        lock(&self.shards[(node.0 >> 6) as usize % SHARDS])
+        self.shards[(node.0 >> 6) as usize % SHARDS].lock()
     }
-}
-
-/// A panic in another thread leaves a map consistent: each operation on it is one call.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@
 //! unmounted it; and it names no subtype.
 
 use crate::options::{MountError, Options, Visibility};
+use dentree_sync::Mutex;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags};
@@ -20,7 +21,6 @@ use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::{Mutex, PoisonError};
 
 const DEVICE: &str = "/dev/fuse";
 /// Newest first; libfuse 2 calls it without the 3.
@@ -69,7 +69,7 @@ impl Attached {
     /// Takes the mount out of the name space. Who still uses files in it may go on doing so, and
     /// the session ends with the last of them. Does nothing where somebody else has unmounted it.
     pub(crate) fn detach(&self) -> io::Result<()> {
-        let mut detached = self.detached.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut detached = self.detached.lock();
         if *detached || self.is_disconnected() {
             return Ok(());
         }

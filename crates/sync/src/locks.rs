@@ -1,7 +1,7 @@
 //! `std`'s locks without poisoning.
 
 use std::sync::{PoisonError, TryLockError, TryLockResult};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::primitive::{MutexGuard, RwLockReadGuard, RwLockWriteGuard, sync};
 
@@ -141,6 +141,25 @@ impl Condvar {
             }
             _ => (self.wait(guard), false),
         }
+    }
+
+    /// Waits while `condition` holds, for `at_most`. Returns whether the time is over with the
+    /// condition still true.
+    pub fn wait_while_for<'a, T>(
+        &self,
+        mut guard: MutexGuard<'a, T>,
+        at_most: Duration,
+        mut condition: impl FnMut(&mut T) -> bool,
+    ) -> (MutexGuard<'a, T>, bool) {
+        let end = Instant::now() + at_most;
+        while condition(&mut guard) {
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return (guard, true);
+            }
+            (guard, _) = self.wait_for(guard, Some(left));
+        }
+        (guard, false)
     }
 
     /// Wakes one waiter.
