@@ -15,7 +15,9 @@
 //! `AsReady` one for the sink, outside that of the queue.
 
 use std::ops::ControlFlow;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+
+use dentree_sync::{Condvar, Mutex};
 
 /// The order in which the sink gets outputs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -106,7 +108,7 @@ impl<J, O> Slot<J, O> {
 
     /// Takes the job, unless it has begun.
     fn begin(&self) -> Option<J> {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         match std::mem::replace(&mut *state, State::Running) {
             State::Queued(job) => Some(job),
             other => {
@@ -118,20 +120,20 @@ impl<J, O> Slot<J, O> {
 
     fn finish(&self, pieces: Vec<Piece<J, O>>) {
         // A notify without a waiter would be a system call, too.
-        if let State::Awaited = std::mem::replace(&mut *lock(&self.state), State::Done(pieces)) {
+        if let State::Awaited = std::mem::replace(&mut *self.state.lock(), State::Done(pieces)) {
             self.done.notify_one();
         }
     }
 
     /// Waits for the pieces of a job that has begun. Only the sink calls it.
     fn take(&self) -> Vec<Piece<J, O>> {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         loop {
             if let State::Done(pieces) = &mut *state {
                 return std::mem::take(pieces);
             }
             *state = State::Awaited;
-            state = self.done.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = self.done.wait(state);
         }
     }
 }
@@ -165,7 +167,7 @@ impl<J, O> Queue<J, O> {
         J: 'a,
         O: 'a,
     {
-        let mut state = lock(&self.inner);
+        let mut state = self.inner.lock();
         let before = state.stack.len();
         state.stack.extend(pieces.rev().filter_map(|piece| match piece {
             Piece::Job(slot) => Some(slot.clone()),
@@ -184,7 +186,7 @@ impl<J, O> Queue<J, O> {
 
     /// Waits for the next slot; `None` when all work is done.
     fn pop(&self) -> Option<Arc<Slot<J, O>>> {
-        let mut state = lock(&self.inner);
+        let mut state = self.inner.lock();
         loop {
             if state.stopped || state.open == 0 {
                 return None;
@@ -195,14 +197,14 @@ impl<J, O> Queue<J, O> {
                 return Some(slot);
             }
             state.idle += 1;
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = self.changed.wait(state);
             state.idle -= 1;
         }
     }
 
     /// Finishes a popped slot; with `waits` its pieces wait for the sink.
     fn close(&self, waits: bool) {
-        let mut state = lock(&self.inner);
+        let mut state = self.inner.lock();
         state.open -= 1;
         state.ahead += usize::from(waits);
         if state.open == 0 {
@@ -212,7 +214,7 @@ impl<J, O> Queue<J, O> {
 
     /// The sink has consumed a finished job.
     fn consumed(&self) {
-        let mut state = lock(&self.inner);
+        let mut state = self.inner.lock();
         state.ahead -= 1;
         if state.ahead == AHEAD - 1 {
             self.changed.notify_all();
@@ -220,7 +222,7 @@ impl<J, O> Queue<J, O> {
     }
 
     fn stop(&self) {
-        lock(&self.inner).stopped = true;
+        self.inner.lock().stopped = true;
         self.changed.notify_all();
     }
 }
@@ -260,7 +262,7 @@ fn run_as_ready<J: Send, O: Send>(
     // `None` once it broke: later outputs are dropped.
     let sink = Mutex::new(Some(sink));
     let direct = |output| {
-        let mut sink = lock(&sink);
+        let mut sink = sink.lock();
         if sink.as_mut().is_some_and(|sink| sink(output).is_break()) {
             *sink = None;
             queue.stop();
@@ -338,10 +340,6 @@ fn run_stable<J: Send, O: Send>(
 
 fn as_pieces<J, O>(jobs: Vec<J>) -> Vec<Piece<J, O>> {
     jobs.into_iter().map(|job| Piece::Job(Arc::new(Slot::new(job)))).collect()
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

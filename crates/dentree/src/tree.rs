@@ -4,10 +4,10 @@
 use crate::image::{Image, Node, WHO};
 use crate::path::join;
 use crate::report::{Problem, Report, Status};
+use dentree_sync::Mutex;
 use dentree_vfs::{Attr, DirEntry, Error, FileType, Ino};
 use std::collections::HashSet;
 use std::ops::{ControlFlow, Range};
-use std::sync::{Mutex, PoisonError};
 
 /// Entries of a large directory per job.
 const PART: usize = 512;
@@ -95,7 +95,7 @@ impl<'a> Tree<'a> {
     /// and returns nothing.
     pub(crate) fn list(&self, dir: &Node, path: &[u8]) -> Listing {
         let mut listing = Listing::default();
-        if !self.entered.lock().unwrap_or_else(PoisonError::into_inner).insert(dir.ino()) {
+        if !self.entered.lock().insert(dir.ino()) {
             let message = format!("directory inode {} has a second name here; not entered again", dir.ino());
             self.report.problem(&Problem::new(self.image.at(path), Status::Damaged, message));
             return listing;

@@ -4,13 +4,13 @@ use super::place::Target;
 use crate::image::{Image, Node};
 use crate::output::escape;
 use crate::report::{self, Report, Status};
+use dentree_sync::Mutex;
 use dentree_vfs::{FileType, Timestamp};
 use rustix::fs::{Mode, Timespec};
 use std::collections::BTreeMap;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
 
 /// An attribute that could not be set, in the words of the report.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -93,7 +93,7 @@ impl Keeper {
     /// Counts a failure; returns whether there was none.
     pub(super) fn check(&self, loss: Loss, label: &Path, result: io::Result<()>) -> bool {
         let Err(error) = result else { return true };
-        let mut lost = self.lost.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut lost = self.lost.lock();
         let example = || format!("{}: {error}", escape::terminal(label.as_os_str().as_bytes()));
         lost.entry(loss).or_insert_with(|| Lost { count: 0, example: example() }).count += 1;
         false
@@ -101,7 +101,7 @@ impl Keeper {
 
     /// Reports the counts.
     pub(super) fn tell(&self, report: &Report) {
-        for (loss, lost) in &*self.lost.lock().unwrap_or_else(PoisonError::into_inner) {
+        for (loss, lost) in &*self.lost.lock() {
             report::say(format_args!(
                 "dentree: not kept: {} {} (first {})",
                 lost.count,

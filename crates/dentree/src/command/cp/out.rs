@@ -15,6 +15,7 @@ use crate::interrupt::interruptible;
 use crate::path::join;
 use crate::report::{Problem, Report, Status, Stop};
 use crate::tree::{Entry, Listing, Tree, parts};
+use dentree_sync::Mutex;
 use dentree_vfs::{Error, Extent, FileType, Ino, WalkOptions};
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
@@ -25,8 +26,8 @@ use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 /// Bytes per read.
 const CHUNK: usize = 1 << 20;
@@ -246,10 +247,10 @@ impl<'a> Copy<'a> {
     pub(super) fn entry(&self, into: &Place, name: &[u8], named: bool, node: &Node, path: &[u8]) {
         let linked = self.archive && node.attr().nlink > 1;
         let copied = if linked {
-            let mut links = self.links.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut links = self.links.lock();
             let first = links.entry(node.ino()).or_default().clone();
             drop(links);
-            let mut first = first.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut first = first.lock();
             let link = match &*first {
                 Some(below) => {
                     let link = into.link(&self.top, below);

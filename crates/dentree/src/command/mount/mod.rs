@@ -14,13 +14,13 @@ use crate::pressure;
 use crate::report::{self, Problem, Status, Stop};
 use dentree_blockdev::Access;
 use dentree_fuse::{Handle, MountError};
+use dentree_sync::Mutex;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::collections::HashSet;
 use std::io::{self, IsTerminal};
 use std::os::unix::ffi::OsStrExt;
 use std::process;
-use std::sync::{Mutex, PoisonError};
 use std::thread;
 use write_back::WriteBack;
 
@@ -77,7 +77,7 @@ const MOST_TROUBLES: usize = 100;
 fn told_once(tell: impl Fn(&dentree_vfs::Error) + Send + Sync) -> impl Fn(&dentree_vfs::Error) + Send + Sync {
     let told = Mutex::new(HashSet::new());
     move |error| {
-        let mut told = told.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut told = told.lock();
         if told.len() < MOST_TROUBLES && told.insert(error.to_string()) {
             tell(error);
         }
