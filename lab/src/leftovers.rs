@@ -7,8 +7,8 @@
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::sync::{Mutex, PoisonError};
 
+use dentree_sync::Mutex;
 use tempfile::TempDir;
 
 use crate::unavailable::Unavailable;
@@ -27,7 +27,7 @@ static ROOM: Mutex<Option<Room>> = Mutex::new(None);
 
 /// A new folder, to hold files or to be mounted at.
 pub(crate) fn folder() -> Result<TempDir, Unavailable> {
-    let mut room = ROOM.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut room = ROOM.lock();
     let room = match &mut *room {
         Some(room) => room,
         none => none.insert(Room::new()?),

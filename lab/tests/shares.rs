@@ -2,8 +2,6 @@
 //!
 //! Clients take turns on one thread, so that the counts are the same on every machine and in every run.
 
-use std::sync::{Mutex, PoisonError};
-
 use dentree_lab::schemes::{SCHEMES, Variant};
 use dentree_lab::tree::HOT;
 use dentree_lab::workloads::dbench::Dbench;
@@ -12,6 +10,7 @@ use dentree_lab::workloads::study::LockTable;
 use dentree_lab::workloads::web::Web;
 use dentree_lab::workloads::{Front, Workload};
 use dentree_lockmeter::Recording;
+use dentree_sync::Mutex;
 
 const CLIENTS: usize = 2;
 
@@ -25,7 +24,7 @@ fn scheme(number: usize) -> Variant {
 /// The lock table of so many operations of each client, after as many that nobody watched; and what the scheme counted by itself for
 /// look-ups.
 fn record(load: &dyn Workload, number: usize, steps: usize) -> (LockTable, u64) {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = ALONE.lock();
     let variant = scheme(number);
     let front = Front::new((variant.build)(load.config(CLIENTS)));
     load.prepare(&front, CLIENTS);

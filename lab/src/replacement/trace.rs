@@ -7,6 +7,7 @@
 use dentree_blockdev::{BlockDevice, MemoryDevice};
 use dentree_ext4::mkfs::{Features, MkfsOptions, mkfs};
 use dentree_ext4::{BlockSize, Clock, Ext4, InodeTime, Options};
+use dentree_sync::Mutex;
 use dentree_vfs::{Identity, Ino, Inode, NewKind, ReaddirStart, Vfs, WalkOptions};
 use foldhash::HashSet;
 use rand::rngs::Xoshiro256PlusPlus;
@@ -14,7 +15,7 @@ use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
 use std::io;
 use std::ops::ControlFlow;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 const BLOCK: usize = 4096;
 const WHO: Identity = Identity::Superuser;
@@ -44,7 +45,7 @@ struct Watched {
 
 impl Watched {
     fn take(&self, name: &'static str) -> Trace {
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = self.seen.lock();
         let (blocks, index) = std::mem::take(&mut *seen);
         Trace { name, blocks, index }
     }
@@ -57,7 +58,7 @@ impl BlockDevice for Watched {
 
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
         self.device.read_at(offset, buf)?;
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = self.seen.lock();
         for (block, bytes) in (offset / BLOCK as u64..).zip(buf.chunks(BLOCK)) {
             seen.0.push(block);
             if is_index(bytes) {

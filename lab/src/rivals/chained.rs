@@ -14,7 +14,8 @@
 use std::hash::BuildHasher;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU32, AtomicU64, fence};
-use std::sync::{Mutex, PoisonError};
+
+use dentree_sync::Mutex;
 
 use super::key::{KeyRef, descend};
 use super::{Hasher, NameCache, hasher};
@@ -182,7 +183,7 @@ impl NameCache for Chained {
     }
 
     fn rename(&self, rename: &Rename) {
-        let _writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        let _writer = self.writer.lock();
         let count = self.renames.load(Relaxed);
         self.renames.store(count.wrapping_add(1), Relaxed);
         fence(Release); // pairs with the acquire fence in `walk`

@@ -1,7 +1,6 @@
 //! One reader-writer lock around one hash map: what most programs begin with. The lock is taken once per path.
 
-use std::sync::{PoisonError, RwLock};
-
+use dentree_sync::RwLock;
 use hashbrown::HashMap;
 
 use super::key::{Key, KeyRef, descend};
@@ -26,12 +25,12 @@ impl LockedMap {
 
 impl NameCache for LockedMap {
     fn walk(&self, path: Path<'_>) -> Option<u64> {
-        let map = self.map.read().unwrap_or_else(PoisonError::into_inner);
+        let map = self.map.read();
         descend(path, |key| map.get(&key).copied())
     }
 
     fn rename(&self, rename: &Rename) {
-        let mut map = self.map.write().unwrap_or_else(PoisonError::into_inner);
+        let mut map = self.map.write();
         map.remove(&KeyRef { parent: rename.from_parent, name: rename.from_name() });
         map.insert(Key::new(rename.to_parent, rename.to_name()), rename.node);
     }

@@ -8,7 +8,7 @@
 //! Lock order: directories' locks by number of their stripe, then whatever the scheme takes. The locks are not metered: the
 //! sources' tables have none but the cache's own.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use dentree_sync::{Mutex, MutexGuard};
 
 use crate::schemes::{Dentry, Inode, Path, Resolved, Scheme, Usage};
 
@@ -136,6 +136,6 @@ impl Front {
     }
 
     fn stripe(&self, number: usize) -> MutexGuard<'_, ()> {
-        self.i_sems[number].lock().unwrap_or_else(PoisonError::into_inner)
+        self.i_sems[number].lock()
     }
 }

@@ -12,8 +12,9 @@
 //! it alone. Readers are counted before they wait, and so go before writers. Who has to wait, for whichever entry, sleeps in
 //! the one queue that there is, and all in it wake when an entry is let go that somebody waits for.
 
+use dentree_sync::{Condvar, Mutex, MutexGuard};
+
 use super::{BlockCache, Joined, Left, Uses};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 const BUCKETS: usize = 1 << 10;
 /// The end of a list.
@@ -116,7 +117,7 @@ impl<const INDEXES: usize> Old<INDEXES> {
     }
 
     fn lock(&self) -> Locked<'_, INDEXES> {
-        self.lists.lock().unwrap_or_else(PoisonError::into_inner)
+        self.lists.lock()
     }
 
     /// Notes a block of a file system under its keys, unless it is noted already.
@@ -218,7 +219,7 @@ impl<const INDEXES: usize> Old<INDEXES> {
     fn sleep<'a>(&self, mut lists: Locked<'a, INDEXES>, number: usize) -> Locked<'a, INDEXES> {
         lists.waits += 1;
         lists.entries[number].queued += 1;
-        let mut lists = self.queue.wait(lists).unwrap_or_else(PoisonError::into_inner);
+        let mut lists = self.queue.wait(lists);
         lists.entries[number].queued -= 1;
         lists
     }

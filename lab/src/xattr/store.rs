@@ -3,9 +3,9 @@
 use super::bench::{Cell, Setter};
 use super::{BlockCache, Joined, Left, Uses};
 use dentree_mbcache::{MbCache, Users};
+use dentree_sync::Mutex;
 use std::convert::Infallible;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Most users of a block, as in ext4.
 const USERS_MAX: u32 = 1024;
@@ -52,7 +52,7 @@ impl<C: BlockCache> Store<C> {
 
     /// Becomes a user of a block that has this value, room, and users.
     fn join(&self, block: u64, value: u64) -> Joined {
-        let mut block = lock(&self.blocks[block as usize]);
+        let mut block = self.blocks[block as usize].lock();
         if block.value != value || !(1..USERS_MAX).contains(&block.users) {
             return Joined::No;
         }
@@ -68,7 +68,7 @@ impl<C: BlockCache> Store<C> {
                 users[block as usize] += 1;
             }
         }
-        let counted = |block: &Mutex<Block>| lock(block).users;
+        let counted = |block: &Mutex<Block>| block.lock().users;
         users.iter().zip(&self.blocks).all(|(users, block)| counted(block) == *users && *users <= USERS_MAX)
     }
 }
@@ -77,7 +77,7 @@ impl<C: BlockCache> Setter for Store<C> {
     fn set(&self, client: usize, file: usize, value: usize) {
         let (file, value) = (&self.files[client][file], value as u64);
         let old = file.load(Ordering::Relaxed);
-        let has = (old != NONE).then(|| lock(&self.blocks[old as usize]).value);
+        let has = (old != NONE).then(|| self.blocks[old as usize].lock().value);
         if has == Some(value) {
             return;
         }
@@ -85,8 +85,8 @@ impl<C: BlockCache> Setter for Store<C> {
         let new = self.cache.share(key, &|block| self.join(block, value));
         let new = new.map(|block| block as u32).unwrap_or_else(|| {
             let block =
-                lock(&self.free).pop().expect("there is a block for each file and one for each client");
-            *lock(&self.blocks[block as usize]) = Block { value, users: 1 };
+                self.free.lock().pop().expect("there is a block for each file and one for each client");
+            *self.blocks[block as usize].lock() = Block { value, users: 1 };
             self.cache.insert(key, u64::from(block));
             block
         });
@@ -94,14 +94,14 @@ impl<C: BlockCache> Setter for Store<C> {
         if let Some(has) = has
             && self.cache.leave(key_of(has), u64::from(old), &Use(&self.blocks[old as usize]))
         {
-            lock(&self.free).push(old);
+            self.free.lock().push(old);
         }
     }
 }
 
 impl Uses for Use<'_> {
     fn one_less(&self) -> Left {
-        let mut block = lock(self.0);
+        let mut block = self.0.lock();
         let users = block.users;
         block.users -= u32::from(users > 1);
         match users {
@@ -112,7 +112,7 @@ impl Uses for Use<'_> {
     }
 
     fn end(&self) -> bool {
-        let mut block = lock(self.0);
+        let mut block = self.0.lock();
         let alone = block.users == 1;
         block.users -= u32::from(alone);
         alone
@@ -163,8 +163,4 @@ impl BlockCache for MbCache {
 /// A hash of the value, as the blocks' own.
 fn key_of(value: u64) -> u32 {
     (value.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as u32
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
