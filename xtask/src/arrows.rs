@@ -12,7 +12,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("dentree-ext4-format", &[]),
     ("dentree-mbcache", &["dentree-sync"]),
     ("dentree-jbd2", &["dentree-blockdev", "dentree-bufcache", "dentree-sync"]),
-    ("dentree-lockmeter", &[]),
+    ("dentree-lockmeter", &["dentree-sync"]),
     ("dentree-vfs", &["dentree-dcache", "dentree-sync"]),
     (
         "dentree-ext4",

@@ -174,7 +174,7 @@ impl Recent {
             let mine = &mut *mine.borrow_mut();
             let known = mine.look((self.cache, block), self.size);
             if matches!(known, Known::Copy(_)) {
-                self.hits[thread_slot::get() as usize % LINES].0.fetch_add(1, Relaxed);
+                self.hits[thread_slot::index(LINES)].0.fetch_add(1, Relaxed);
             }
             known
         };

@@ -3,7 +3,8 @@
 //! Each case is the best of 9 runs of 2 million rounds, cases interleaved; the best, because other work on the machine
 //! only ever adds.
 
-use dentree_lockmeter::{BigReaderLock, BitLock, Class, Mutex, RwLock, SpinLock};
+use dentree_lockmeter::{BigReaderLock, BitLock, Class, SpinLock};
+use dentree_sync::lockstat::{NamedMutex, NamedRwLock};
 use std::hint::black_box;
 use std::sync::atomic::AtomicU32;
 use std::time::Instant;
@@ -18,7 +19,7 @@ fn nanoseconds(mut body: impl FnMut()) -> f64 {
 
 fn measure() -> [f64; 6] {
     let class = Class::named("cost");
-    let (spin, mutex, rw) = (SpinLock::new(class, 0), Mutex::new(class, 0), RwLock::new(class, 0));
+    let (spin, mutex, rw) = (SpinLock::new(class, 0), NamedMutex::new(class, 0), NamedRwLock::new(class, 0));
     let (big, bit, word) = (BigReaderLock::new(class, 0), BitLock::new(class, 31), AtomicU32::new(0));
     [
         nanoseconds(|| *black_box(&spin).lock() += 1),

@@ -1,16 +1,17 @@
 //! A lock in one bit of a word.
 //!
-//! The kernel keeps such locks in the heads of hash chains (`hlist_bl`) and beside reference counts (`lockref`),
-//! where a word for the lock alone would cost more than it locks. What the bit protects is its owner's to say:
-//! the guard gives access to nothing. The other bits of the word may be changed by anybody at any time, but only
-//! by read-modify-write, or the lock bit is lost.
+//! The kernel has such locks in the heads of hash chains (`hlist_bl`) and beside reference counts
+//! (`lockref`), where a word for the lock alone costs more than what it protects. The guard gives
+//! access to nothing. Other bits may change at any time, but only by read-modify-write: a plain
+//! store loses the lock bit.
 
-use crate::sync::{AtomicU32, Ordering, wait_until};
-use crate::{Class, Hold, Mode, Request};
+use crate::wait::wait_until;
+use dentree_sync::atomic::{AtomicU32, Ordering};
+use dentree_sync::lockstat::{Class, Held, Kind, Request};
 use std::marker::PhantomData;
 use std::panic::Location;
 
-/// How to lock a bit: which one, and under which name it records. Copied where it is needed; the word is elsewhere.
+/// How to lock a bit: its number and its class. The word is elsewhere.
 #[derive(Clone, Copy, Debug)]
 pub struct BitLock {
     class: Class,
@@ -18,7 +19,7 @@ pub struct BitLock {
 }
 
 impl BitLock {
-    /// The lock in bit `bit` (0 to 31) of whatever word it is given; bits above 31 count from 0 again.
+    /// The lock in bit `bit`, taken modulo 32.
     #[must_use]
     pub fn new(class: Class, bit: u32) -> Self {
         Self { class, mask: 1_u32.rotate_left(bit) }
@@ -28,46 +29,46 @@ impl BitLock {
     #[track_caller]
     #[inline]
     pub fn lock<'a>(&self, word: &'a AtomicU32) -> BitGuard<'a> {
-        let mut request = Request::blocking(self.class, Mode::Bit, word, Location::caller());
+        let mut request = Request::blocking(self.class, Kind::Bit, word, Location::caller());
         if !self.take(word) {
             request.waits();
             while !self.take(word) {
                 wait_until(|| !self.is_locked(word));
             }
         }
-        self.guard(word, request.granted())
+        self.guard(word, request.acquired())
     }
 
-    /// Takes the bit of `word` if nobody holds it.
+    /// Takes the bit of `word` if it is free.
     #[track_caller]
     #[inline]
     pub fn try_lock<'a>(&self, word: &'a AtomicU32) -> Option<BitGuard<'a>> {
-        let request = Request::attempt(self.class, Mode::Bit, word, Location::caller());
+        let request = Request::attempt(self.class, Kind::Bit, word, Location::caller());
         if self.take(word) {
-            return Some(self.guard(word, request.granted()));
+            return Some(self.guard(word, request.acquired()));
         }
-        request.refused();
+        request.failed();
         None
     }
 
-    /// Whether somebody holds the bit of `word`.
+    /// Whether the bit of `word` is taken.
     #[inline]
     #[must_use]
     pub fn is_locked(&self, word: &AtomicU32) -> bool {
         word.load(Ordering::Relaxed) & self.mask != 0
     }
 
-    /// Acquire: partner of the release in [`BitGuard`]'s drop. If that came first, this reads a word that follows it
-    /// in the word's release sequence, whatever was done to the other bits since (read-modify-writes all), and
-    /// sees all that the holder wrote; if not, the bit is set and this fails, having changed nothing.
+    /// Acquire: partner of the release in [`BitGuard`]'s drop. If that came first, this reads a
+    /// word of its release sequence, as changes of other bits are read-modify-writes, and sees what
+    /// the holder wrote. Otherwise the bit is set, and this fails without a change.
     #[inline]
     fn take(&self, word: &AtomicU32) -> bool {
         word.fetch_or(self.mask, Ordering::Acquire) & self.mask == 0
     }
 
     #[inline]
-    fn guard<'a>(&self, word: &'a AtomicU32, hold: Hold) -> BitGuard<'a> {
-        BitGuard { word, mask: self.mask, hold, stays: PhantomData }
+    fn guard<'a>(&self, word: &'a AtomicU32, held: Held) -> BitGuard<'a> {
+        BitGuard { word, mask: self.mask, held, not_send: PhantomData }
     }
 }
 
@@ -77,14 +78,14 @@ impl BitLock {
 pub struct BitGuard<'a> {
     word: &'a AtomicU32,
     mask: u32,
-    hold: Hold,
-    stays: PhantomData<*const ()>, // counted in the table of the thread that took it
+    held: Held,
+    not_send: PhantomData<*const ()>, // reported by the thread that took it
 }
 
 impl Drop for BitGuard<'_> {
     #[inline]
     fn drop(&mut self) {
-        self.hold.ends();
+        self.held.ends();
         // Release: partner of the `fetch_or` in `take`.
         self.word.fetch_and(!self.mask, Ordering::Release);
     }

@@ -1,6 +1,6 @@
-//! The clock of holds and waits, in ticks; a [`Recording`](crate::Recording) finds how long a tick is.
+//! The clock of holds and waits, in ticks; [`Report`](crate::Report) finds how long a tick is.
 
-/// Ticks since some moment. About 8 ns on x86-64, where `Instant::now` takes 25 (same machine, KVM).
+/// Ticks since a fixed moment. About 8 ns on x86-64, where `Instant::now` takes 25 (KVM).
 #[cfg(target_arch = "x86_64")]
 #[inline]
 pub(crate) fn now() -> u64 {

@@ -28,9 +28,8 @@
 //! the lock: who takes it alone for each operation finds the crowd closed, which is one load.
 //! Threads share seats where there are more of them; who finds no seat free shares the lock.
 
-use crate::sync::{
-    AtomicU32, AtomicUsize, Condvar, Mutex, Ordering, lock, sequentially_consistent, thread_number, wait,
-};
+use dentree_sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use dentree_sync::{Condvar, Mutex, fence_for_loom, thread_slot};
 
 const SEATS: usize = if cfg!(loom) { 1 } else { 64 };
 /// A thread sits in so many crowds at once.
@@ -117,14 +116,14 @@ impl Crowd {
         if self.state.load(Ordering::Relaxed) != OPEN {
             return None;
         }
-        let Seat(places) = &hall().seats[thread_number() % SEATS];
+        let Seat(places) = &hall().seats[thread_slot::index(SEATS)];
         let name = self.name();
         // D1 a.
         let place = places
             .iter()
             .find(|place| place.compare_exchange(0, name, Ordering::SeqCst, Ordering::Relaxed).is_ok())?;
         let seated = Seated { crowd: self, place };
-        sequentially_consistent();
+        fence_for_loom();
         // D1 b, D2. Who may not stay gets up as everybody does.
         (self.state.load(Ordering::SeqCst) == OPEN).then_some(seated)
     }
@@ -163,14 +162,14 @@ impl Crowd {
     fn wait_until_empty(&self) {
         // D1 c.
         self.state.store(CLOSING, Ordering::SeqCst);
-        sequentially_consistent();
+        fence_for_loom();
         self.shared.store(0, Ordering::Relaxed);
         let (hall, name) = (hall(), self.name());
-        let mut waiting = lock(&hall.waiting);
+        let mut waiting = hall.waiting.lock();
         // D1 d, D3.
         let is_in = |place: &AtomicUsize| place.load(Ordering::SeqCst) == name;
         while hall.seats.iter().any(|Seat(places)| places.iter().any(is_in)) {
-            waiting = wait(&hall.left, waiting);
+            waiting = hall.left.wait(waiting);
         }
         drop(waiting);
         self.state.store(CLOSED, Ordering::Release);
@@ -190,7 +189,7 @@ impl Drop for Seated<'_> {
     fn drop(&mut self) {
         // D2, D3.
         self.place.swap(0, Ordering::SeqCst);
-        sequentially_consistent();
+        fence_for_loom();
         if self.crowd.state.load(Ordering::SeqCst) != OPEN {
             wake();
         }
@@ -201,6 +200,6 @@ impl Drop for Seated<'_> {
 fn wake() {
     let hall = hall();
     // Who clears looks with the mutex held: either it looks after this, or it waits already.
-    drop(lock(&hall.waiting));
+    drop(hall.waiting.lock());
     hall.left.notify_all();
 }

@@ -1,27 +1,25 @@
-//! Locks that can tell who waited, where and how long.
+//! Lock statistics for the lab: who waited, where and how long.
 //!
-//! Five locks, each recording per lock class *and* per call site what SGI's lockmeter recorded for the study
-//! "Scalable Directory Entry Cache" (Sarma, Soni, Linder, Wilson; 2002), in the very columns of its tables:
+//! A [`Recording`] collects what the named locks of the process report
+//! ([`dentree_sync::lockstat`]), per lock class *and* per call site. Its columns are those of SGI's
+//! lockmeter in the study "Scalable Directory Entry Cache" (Sarma, Soni, Linder, Wilson; 2002):
 //!
 //! | column | of a lock class or call site |
 //! |---|---|
 //! | UTIL | time held ÷ time recorded; above 100% where the class has many locks, or readers overlap |
-//! | CON | share of requests that found the lock busy |
+//! | CON | share of requests that found the lock taken |
 //! | HOLD | mean and longest time held |
 //! | WAIT | mean and longest wait of the requests that waited, and all waits ÷ (time recorded × CPUs) |
 //! | TOTAL | requests |
-//! | NOWAIT, SPIN, RJECT | share of requests granted at once, granted after waiting, refused (`try_lock`) |
+//! | NOWAIT, SPIN, RJECT | share of requests granted at once, granted after a wait, refused (`try_lock`) |
 //!
-//! | lock | is | guards |
+//! Three locks of the study's kernels are here, for the lab's schemes alone:
+//!
+//! | lock | is | protects |
 //! |---|---|---|
 //! | [`SpinLock`] | test and test-and-set; yields the CPU after a while | a value |
-//! | [`Mutex`] | the standard library's: sleeps | a value |
-//! | [`RwLock`] | the standard library's: sleeps | a value |
 //! | [`BigReaderLock`] | a reader counts in one of as many slots as there are CPUs; a writer waits for all | a value |
 //! | [`BitLock`] | one bit of a word that holds other things too | what its owner says |
-//!
-//! Beside any of them that many share and few take alone, a [`Crowd`] lets those who share write a cache line of their own in place of the
-//! lock's; they are in no report.
 //!
 //! ```
 //! # #[cfg(feature = "meter")] {
@@ -38,75 +36,53 @@
 //! # }
 //! ```
 //!
-//! # What it costs
-//! Counters are per thread, written by their owner alone and merged on reading. Switched off, each request tests one
-//! word that nobody writes, and the guard's drop tests it again in a register. Nanoseconds per uncontended lock and
-//! unlock (2 CPUs of an AMD EPYC under KVM, best of 9 runs; `cargo bench -p dentree-lockmeter --bench cost`):
+//! # Cost
+//! Counters are per thread, written by their owner alone and merged on reading. Nanoseconds per
+//! uncontended lock and unlock (2 CPUs of an AMD EPYC under KVM, best of 9 runs; `cargo bench -p
+//! dentree-lockmeter --bench cost`, for the first column with `--no-default-features`):
 //!
 //! | | compiled out | switched off | recording |
 //! |---|---|---|---|
-//! | [`SpinLock`] | 3.8 | 5.8 | 40 |
-//! | [`BitLock`] | 5.0 | 7.1 | 43 |
-//! | [`Mutex`] | 5.0 | 6.5 | 33 |
-//! | [`RwLock::read`] | 5.6 | 11 | 41 |
-//! | [`BigReaderLock::read`] | 4.7 | 6.2 | 42 |
-//! | [`BigReaderLock::write`] | 3.9 | 4.1 | 38 |
-//!
-//! # Lock order
-//! With `debug_assertions` each thread keeps the locks that it holds, and each new pair "B taken while A is held"
-//! is added to a graph of classes. A pair that closes a circle panics with the places of both, before it can
-//! deadlock. Two locks of one class must be taken in the order of their addresses. A `try_lock` cannot deadlock,
-//! so it adds no pair.
+//! | [`SpinLock`] | 2.2 | 2.5 | 20 |
+//! | [`BitLock`] | 4.5 | 4.7 | 21 |
+//! | [`NamedMutex`](dentree_sync::lockstat::NamedMutex) | 4.5 | 5.0 | 21 |
+//! | [`NamedRwLock`](dentree_sync::lockstat::NamedRwLock), to read | 5.0 | 5.2 | 20 |
+//! | [`BigReaderLock::read`] | 3.7 | 4.0 | 23 |
+//! | [`BigReaderLock::write`] | 2.2 | 4.4 | 20 |
 //!
 //! # Known limits
-//! * [`Recording::finish`] is exact for threads that have been joined, or hold and want no lock; a thread that is
-//!   inside a lock then is counted up to a moment close to it.
-//! * On x86-64 time is the CPU's time stamp counter, which all CPUs of one machine have in step since about 2008;
-//!   where they have not, times of a thread that moved between CPUs are wrong (never negative).
-//! * At most 512 pairs of class and call site per thread; requests of more are counted in [`Report::unplaced`].
+//! - [`Recording::finish`] is exact for threads that have ended, or use no lock. Other threads are
+//!   counted up to a moment close to it.
+//! - On x86-64 time is the CPU's time stamp counter. CPUs of one machine have had it in step since
+//!   about 2008; elsewhere times of threads that change CPUs are wrong, though never negative.
+//! - A thread's table has room for 512 pairs of class and call site; further requests are counted
+//!   in [`Report::unplaced`].
+//! - Biased reads of a [`BiasedRwLock`](dentree_sync::BiasedRwLock) are not reported.
 
 mod big_reader;
 mod bit;
 mod crowd;
-mod mutex;
-mod rwlock;
 mod spin;
-mod sync;
+mod wait;
 
-#[cfg(feature = "meter")]
-mod class;
 #[cfg(feature = "meter")]
 mod clock;
 #[cfg(feature = "meter")]
 mod meter;
-#[cfg(all(feature = "meter", debug_assertions))]
-mod order;
 #[cfg(feature = "meter")]
 mod report;
-#[cfg(not(feature = "meter"))]
-mod unmetered;
 
 pub use big_reader::{BigReaderGuard, BigReaderLock, BigWriterGuard};
 pub use bit::{BitGuard, BitLock};
 pub use crowd::{Crowd, Seated};
-pub use mutex::{Mutex, MutexGuard};
-pub use rwlock::{ReadGuard, RwLock, WriteGuard};
+pub use dentree_sync::lockstat::{
+    Class, Kind, NamedMutex as Mutex, NamedMutexGuard as MutexGuard, NamedReadGuard as ReadGuard,
+    NamedRwLock as RwLock, NamedWriteGuard as WriteGuard,
+};
 pub use spin::{SpinGuard, SpinLock};
 
 #[cfg(feature = "meter")]
 pub use {
-    class::Class,
     meter::Recording,
-    report::{Figures, Kind, LockFigures, Report, SiteFigures},
-};
-
-#[cfg(not(feature = "meter"))]
-pub use unmetered::Class;
-
-#[cfg(not(feature = "meter"))]
-use unmetered::{Hold, Mode, Request};
-#[cfg(feature = "meter")]
-use {
-    meter::{Hold, Request},
-    report::Kind as Mode,
+    report::{Figures, LockFigures, Report, SiteFigures, heading},
 };

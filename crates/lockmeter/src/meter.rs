@@ -1,165 +1,67 @@
-//! Who waited and held, counted per thread.
+//! Statistics per thread.
 //!
 //! ```text
-//! GENERATION   0: nothing is recorded; else the number of the recording that runs
-//! REGISTRY ─► tables of threads that live ─► slots: (class, kind, call site) → counters
+//! GENERATION   0: nothing is recorded; else the number of the recording in progress
+//! REGISTRY ─► tables of live threads ─► slots: (class, kind, call site) → counters
 //!          └► sums of threads that ended during the recording
 //! ```
-//! Who protects what: a slot's key is set once, by the owner of the table; its counters are written by the owner
-//! alone, with plain loads and stores (no lock prefix), and read by [`Recording::finish`]. A table's counters
-//! belong to the recording that its `generation` names: the owner clears them when it first records for a new one.
+//! A slot's key is set once, by the owner of the table. Its counters are written by the owner alone,
+//! with plain loads and stores, and read by [`Recording::finish`]. A table's counters belong to the
+//! recording that its `generation` names: the owner clears them when it first records for a new one.
 //!
-//! Guarantees: counters of a recording never mix with those of another; a thread that ends leaves its figures behind;
-//! a thread inside its own teardown is not recorded.
+//! Guarantees: counters of recordings never mix; a thread that ends leaves its figures behind; a
+//! thread in its teardown is not recorded.
 
-use crate::Class;
 use crate::clock;
-#[cfg(debug_assertions)]
-use crate::order;
-use crate::report::{Kind, Place, Report, Sums};
+use crate::report::{Place, Report, Sums};
+use dentree_sync::lockstat::{self, Key, Recorder};
 use std::collections::HashMap;
-use std::panic::Location;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
-/// Relaxed everywhere: a thread that sees a new value late records a little later, or for a recording whose
-/// number its table no longer bears, which is then dropped.
+/// Relaxed everywhere: a thread that sees a new value late drops a request, or keeps it for a
+/// recording that is over.
 static GENERATION: AtomicU32 = AtomicU32::new(0);
 
 /// Slots of a thread's table; a power of two.
 const SLOTS: usize = 512;
 
-/// What figures are kept by.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Key {
-    pub(crate) class: Class,
-    pub(crate) kind: Kind,
-    pub(crate) site: &'static Location<'static>,
+/// Whether two keys have one site, by its address: [`Report`] adds up sites with several.
+fn is_same(one: &Key, other: &Key) -> bool {
+    one.class == other.class && one.kind == other.kind && std::ptr::eq(one.site, other.site)
 }
 
-impl Key {
-    /// The same site, by its address: one call site may have several, which [`Report`] adds up.
-    fn is(&self, other: &Self) -> bool {
-        self.class == other.class && self.kind == other.kind && std::ptr::eq(self.site, other.site)
-    }
-
-    fn slot(&self) -> usize {
-        let site = std::ptr::from_ref(self.site).addr() >> 3;
-        (site ^ self.class.index().wrapping_mul(0x9e37_79b9) ^ self.kind as usize) % SLOTS
-    }
+fn first_slot(key: &Key) -> usize {
+    let site = std::ptr::from_ref(key.site).addr() >> 3;
+    (site ^ key.class.index().wrapping_mul(0x9e37_79b9) ^ key.kind as usize) % SLOTS
 }
 
-/// A thread that wants a lock.
-pub(crate) struct Request {
-    key: Key,
-    generation: u32,
-    contended: bool,
-    began: u64,
-    #[cfg(debug_assertions)]
-    address: usize,
-}
+struct Meter;
 
-impl Request {
-    /// By a thread that will wait if it must.
-    #[inline]
-    pub(crate) fn blocking<L>(class: Class, kind: Kind, lock: &L, site: &'static Location<'static>) -> Self {
-        #[cfg(debug_assertions)]
-        order::check(class, std::ptr::from_ref(lock).addr(), site);
-        Self::attempt(class, kind, lock, site)
+impl Recorder for Meter {
+    fn now(&self) -> u64 {
+        clock::now()
     }
 
-    /// By a thread that will take no for an answer.
-    #[inline]
-    pub(crate) fn attempt<L>(class: Class, kind: Kind, lock: &L, site: &'static Location<'static>) -> Self {
-        let _ = lock;
-        Self {
-            key: Key { class, kind, site },
-            generation: GENERATION.load(Ordering::Relaxed),
-            contended: false,
-            began: 0,
-            #[cfg(debug_assertions)]
-            address: std::ptr::from_ref(lock).addr(),
-        }
+    fn released(&self, recording: u32, key: &Key, held: u64, waited: Option<u64>) {
+        record(recording, key, |counters| {
+            add(&counters.total, 1);
+            add(&counters.held, held);
+            raise(&counters.held_max, held);
+            if let Some(waited) = waited {
+                add(&counters.waiters, 1);
+                add(&counters.waited, waited);
+                raise(&counters.waited_max, waited);
+            }
+        });
     }
 
-    /// The lock was found busy.
-    #[inline]
-    pub(crate) fn waits(&mut self) {
-        if self.generation != 0 && !self.contended {
-            self.contended = true;
-            self.began = clock::now();
-        }
-    }
-
-    /// The lock was busy, and the thread goes its way.
-    #[inline]
-    pub(crate) fn refused(self) {
-        if self.generation != 0 {
-            record(self.generation, &self.key, |counters| {
-                add(&counters.total, 1);
-                add(&counters.refused, 1);
-            });
-        }
-    }
-
-    /// The lock is the thread's.
-    #[inline]
-    pub(crate) fn granted(self) -> Hold {
-        let since = if self.generation != 0 { clock::now() } else { 0 };
-        #[cfg(debug_assertions)]
-        order::took(self.key.class, self.address, self.key.site);
-        Hold {
-            waited: if self.contended { Some(since.saturating_sub(self.began)) } else { None },
-            key: self.key,
-            generation: self.generation,
-            since,
-            held: 0,
-            #[cfg(debug_assertions)]
-            address: self.address,
-        }
-    }
-}
-
-/// A thread that has a lock; counts itself when dropped, which guards do after they have unlocked.
-#[derive(Debug)]
-pub(crate) struct Hold {
-    key: Key,
-    generation: u32,
-    waited: Option<u64>,
-    since: u64,
-    held: u64,
-    #[cfg(debug_assertions)]
-    address: usize,
-}
-
-impl Hold {
-    /// The lock is about to be released.
-    #[inline]
-    pub(crate) fn ends(&mut self) {
-        if self.generation != 0 {
-            self.held = clock::now().saturating_sub(self.since);
-        }
-    }
-}
-
-impl Drop for Hold {
-    #[inline]
-    fn drop(&mut self) {
-        #[cfg(debug_assertions)]
-        order::released(self.key.class, self.address);
-        if self.generation != 0 {
-            record(self.generation, &self.key, |counters| {
-                add(&counters.total, 1);
-                add(&counters.held, self.held);
-                raise(&counters.held_max, self.held);
-                if let Some(waited) = self.waited {
-                    add(&counters.waiters, 1);
-                    add(&counters.waited, waited);
-                    raise(&counters.waited_max, waited);
-                }
-            });
-        }
+    fn failed(&self, recording: u32, key: &Key) {
+        record(recording, key, |counters| {
+            add(&counters.total, 1);
+            add(&counters.refused, 1);
+        });
     }
 }
 
@@ -216,7 +118,7 @@ struct Slot {
 struct Table {
     generation: AtomicU32,
     slots: Box<[Slot]>,
-    unplaced: AtomicU64, // requests for which no slot was left
+    unplaced: AtomicU64, // requests without a slot
 }
 
 impl Table {
@@ -225,16 +127,17 @@ impl Table {
         Self { generation: AtomicU32::new(0), slots, unplaced: AtomicU64::new(0) }
     }
 
-    /// The counters of `key`; none if the table is full. Called by the owner alone.
+    /// The counters of `key`; `None` if the table is full. Called by the owner alone.
     fn counters(&self, key: &Key) -> Option<&Counters> {
-        let first = key.slot();
+        let first = first_slot(key);
         (0..SLOTS).map(|step| &self.slots[(first + step) % SLOTS]).find_map(|slot| {
             let taken = slot.key.get_or_init(|| *key);
-            taken.is(key).then_some(&slot.counters)
+            is_same(taken, key).then_some(&slot.counters)
         })
     }
 
-    /// Makes the table ready for `generation`, if that is the recording that runs. Called by the owner alone.
+    /// Prepares the table for `generation` if that recording is in progress. Called by the owner
+    /// alone.
     fn belongs_to(&self, generation: u32) -> bool {
         if self.generation.load(Ordering::Relaxed) == generation {
             return true;
@@ -244,14 +147,14 @@ impl Table {
         }
         self.slots.iter().flat_map(|slot| slot.counters.all()).for_each(|c| c.store(0, Ordering::Relaxed));
         self.unplaced.store(0, Ordering::Relaxed);
-        // Release: partner of the load in `Registry::gather`. If the reader sees this number, it sees cleared
-        // counters or newer ones; if not, it leaves the table alone.
+        // Release: partner of the load in `Registry::gather`. A reader that sees this number sees
+        // cleared counters or newer ones; any other reader leaves the table alone.
         self.generation.store(generation, Ordering::Release);
         true
     }
 }
 
-/// The table that the running thread owns, known to the registry while the thread lives.
+/// The running thread's table, in the registry while the thread lives.
 struct Owned(Arc<Table>);
 
 impl Owned {
@@ -274,7 +177,7 @@ thread_local!(static TABLE: Owned = Owned::new());
 
 #[cold]
 fn record(generation: u32, key: &Key, count: impl FnOnce(&Counters)) {
-    // A thread that is being torn down has no table any more: what it still locks is not recorded.
+    // A thread in its teardown has no table any more.
     let _ = TABLE.try_with(|Owned(table)| {
         if !table.belongs_to(generation) {
             return;
@@ -286,7 +189,7 @@ fn record(generation: u32, key: &Key, count: impl FnOnce(&Counters)) {
     });
 }
 
-/// All tables, and what threads that ended have left.
+/// All tables, and the sums of ended threads.
 struct Registry {
     tables: Vec<Arc<Table>>,
     generation: u32,
@@ -302,7 +205,7 @@ fn registry() -> MutexGuard<'static, Registry> {
 }
 
 impl Registry {
-    /// Adds what `table` holds for the recording that runs or has just stopped.
+    /// Adds what `table` holds for the recording in progress, or just stopped.
     fn gather(&mut self, table: &Table) {
         // Acquire: partner of the store in `Table::belongs_to`.
         if self.generation == 0 || table.generation.load(Ordering::Acquire) != self.generation {
@@ -320,9 +223,9 @@ impl Registry {
     }
 }
 
-/// Locks of this process are recorded while this lives. There is one at a time.
+/// Named locks of this process are recorded while this lives. There is one at a time.
 ///
-/// Threads that are already inside a lock when it starts are not counted for that time.
+/// Locks that are held when it starts are not counted.
 #[derive(Debug)]
 pub struct Recording {
     started: Instant,
@@ -331,7 +234,7 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// Starts recording; waits for another recording to end first.
+    /// Starts recording, after the end of a recording in progress.
     #[must_use]
     pub fn start() -> Self {
         static ALONE: Mutex<()> = Mutex::new(());
@@ -346,15 +249,16 @@ impl Recording {
             registry.unplaced = 0;
         }
         GENERATION.store(generation, Ordering::Relaxed);
+        lockstat::start(&Meter, generation);
         Self { started: Instant::now(), ticks: clock::now(), _alone: alone }
     }
 
-    /// Stops recording and adds up what all threads have counted.
+    /// Stops recording and adds up the counters of all threads.
     #[must_use]
     pub fn finish(self) -> Report {
         let ticks = clock::now().saturating_sub(self.ticks).max(1);
         let elapsed = self.started.elapsed();
-        GENERATION.store(0, Ordering::Relaxed);
+        stop();
         let mut registry = registry();
         for table in registry.tables.clone() {
             registry.gather(&table);
@@ -365,8 +269,13 @@ impl Recording {
     }
 }
 
+fn stop() {
+    lockstat::stop();
+    GENERATION.store(0, Ordering::Relaxed);
+}
+
 impl Drop for Recording {
     fn drop(&mut self) {
-        GENERATION.store(0, Ordering::Relaxed);
+        stop();
     }
 }

@@ -1,46 +1,25 @@
-//! What a recording found, as figures, as text in the layout of the sources, and as JSON.
+//! The result of a recording: figures, text in the layout of the study's tables, and JSON.
 
-use crate::Class;
+use dentree_sync::lockstat::{Class, Kind};
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write;
 use std::time::Duration;
 
-/// What was taken: the kind of lock, and how.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Kind {
-    /// A [`SpinLock`](crate::SpinLock).
-    Spin,
-    /// A [`BitLock`](crate::BitLock).
-    Bit,
-    /// A [`Mutex`](crate::Mutex).
-    Mutex,
-    /// A [`BigReaderLock`](crate::BigReaderLock), to read.
-    BigRead,
-    /// A [`BigReaderLock`](crate::BigReaderLock), to write.
-    BigWrite,
-    /// A [`RwLock`](crate::RwLock), to read.
-    Read,
-    /// A [`RwLock`](crate::RwLock), to write.
-    Write,
-}
-
-impl Kind {
-    /// The heading of its part of the text.
-    #[must_use]
-    pub fn heading(self) -> &'static str {
-        match self {
-            Self::Spin => "SPINLOCKS",
-            Self::Bit => "BIT LOCKS",
-            Self::Mutex => "MUTEXES",
-            Self::BigRead => "BRLOCK READS",
-            Self::BigWrite => "BRLOCK WRITES",
-            Self::Read => "RWLOCK READS",
-            Self::Write => "RWLOCK WRITES",
-        }
+/// The heading of the part of the text for locks of this kind.
+#[must_use]
+pub fn heading(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Spin => "SPINLOCKS",
+        Kind::Bit => "BIT LOCKS",
+        Kind::Mutex => "MUTEXES",
+        Kind::BigRead => "BRLOCK READS",
+        Kind::BigWrite => "BRLOCK WRITES",
+        Kind::Read => "RWLOCK READS",
+        Kind::Write => "RWLOCK WRITES",
     }
 }
 
-/// What was taken, and where: file, line and column, in which equal call sites are equal.
+/// A lock and a call site: file, line and column, which are equal for equal sites.
 pub(crate) type Place = (Class, Kind, &'static str, u32, u32);
 
 /// Counters of one call site, of one thread or several; times in ticks.
@@ -67,12 +46,12 @@ impl Sums {
     }
 }
 
-/// The columns of one line of the sources' tables.
+/// The columns of one line of the study's tables.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Figures {
-    /// Time held ÷ time recorded, in percent; see the crate's table for when it exceeds 100.
+    /// Time held ÷ time recorded, in percent; above 100 where holds overlap.
     pub util: f64,
-    /// Requests that found the lock busy, in percent of all.
+    /// Requests that found the lock taken, in percent of all.
     pub con: f64,
     /// Mean time held, in nanoseconds.
     pub hold_mean: f64,
@@ -88,13 +67,13 @@ pub struct Figures {
     pub total: u64,
     /// Requests granted at once, in percent of all.
     pub nowait: f64,
-    /// Requests granted after waiting, in percent of all.
+    /// Requests granted after a wait, in percent of all.
     pub spin: f64,
     /// Requests refused, in percent of all.
     pub rject: f64,
 }
 
-/// What makes ticks into figures.
+/// Converts ticks to figures.
 struct Scale {
     nanoseconds_per_tick: f64,
     elapsed: f64, // nanoseconds
@@ -123,7 +102,7 @@ impl Figures {
         }
     }
 
-    /// One line of the sources' tables, without its end.
+    /// One line of the study's tables, without its end.
     #[must_use]
     pub fn line(&self, name: &str) -> String {
         let waits = if self.wait_mean > 0.0 {
@@ -177,8 +156,8 @@ fn percent(value: f64) -> String {
     }
 }
 
-/// A time in six characters: `0us`, `45ns`, `2.1us`, `23us`, `6668us`, `14ms`. The sources have no nanoseconds; they had no
-/// locks held for so short a time.
+/// A time in six characters: `0us`, `45ns`, `2.1us`, `23us`, `6668us`, `14ms`. The study's tables
+/// have no nanoseconds: no lock was held so briefly.
 fn time(nanoseconds: f64) -> String {
     let microseconds = nanoseconds / 1e3;
     if nanoseconds == 0.0 {
@@ -207,10 +186,10 @@ pub struct SiteFigures {
     pub figures: Figures,
 }
 
-/// The figures of one lock class, taken in one way.
+/// The figures of one lock class and kind.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LockFigures {
-    /// What was taken, and how.
+    /// What was taken.
     pub kind: Kind,
     /// The class's name.
     pub name: &'static str,
@@ -220,14 +199,14 @@ pub struct LockFigures {
     pub sites: Vec<SiteFigures>,
 }
 
-/// What a [`Recording`](crate::Recording) found.
+/// The result of a [`Recording`](crate::Recording).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Report {
-    /// How long was recorded.
+    /// Time recorded.
     pub elapsed: Duration,
     /// CPUs that this process may use.
     pub cpus: usize,
-    /// Requests that no figure holds, because their thread used more call sites than its table has room for.
+    /// Requests that are in no figure, because their thread's table was full.
     pub unplaced: u64,
     /// The classes that were used, by kind and name.
     pub locks: Vec<LockFigures>,
@@ -262,13 +241,13 @@ impl Report {
         Self { elapsed, cpus, unplaced, locks: locks.collect() }
     }
 
-    /// The figures of the class `name`; of the way it was taken most, if in several.
+    /// The figures of the class `name`; of the kind with most requests, if there are several.
     #[must_use]
     pub fn lock(&self, name: &str) -> Option<&LockFigures> {
         self.locks.iter().filter(|lock| lock.name == name).max_by_key(|lock| lock.all.total)
     }
 
-    /// The sources' tables, call sites as `file:line`.
+    /// The study's tables, call sites as `file:line`.
     #[must_use]
     pub fn text(&self) -> String {
         self.text_with(|file, line| {
@@ -276,7 +255,7 @@ impl Report {
         })
     }
 
-    /// The sources' tables, call sites as `name` has them: who knows the functions can print `d_lookup+0x58`.
+    /// The study's tables, call sites as `name` returns them, such as `d_lookup+0x58`.
     #[must_use]
     pub fn text_with(&self, name: impl Fn(&str, u32) -> String) -> String {
         let mut text = String::new();
@@ -285,7 +264,7 @@ impl Report {
             if kind != Some(lock.kind) {
                 let gap = if kind.is_some() { "\n" } else { "" };
                 kind = Some(lock.kind);
-                let _ = writeln!(text, "{gap}{:<18}HOLD            WAIT", lock.kind.heading());
+                let _ = writeln!(text, "{gap}{:<18}HOLD            WAIT", heading(lock.kind));
                 let columns =
                     "  UTIL  CON    MEAN(  MAX )   MEAN(  MAX )(% CPU)     TOTAL NOWAIT SPIN RJECT  NAME";
                 let _ = writeln!(text, "{columns}");
@@ -326,7 +305,7 @@ fn json_of_lock(lock: &LockFigures) -> String {
         .collect();
     format!(
         "{{\"kind\":{},\"name\":{},{},\"sites\":[{}]}}",
-        json_string(lock.kind.heading()),
+        json_string(heading(lock.kind)),
         json_string(lock.name),
         lock.all.json(),
         sites.join(",")

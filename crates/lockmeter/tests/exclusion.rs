@@ -1,4 +1,4 @@
-//! The home-made locks keep holders apart on real threads; `loom.rs` tries every interleaving of small cases.
+//! The locks exclude holders on real threads; `loom.rs` explores small cases.
 #![cfg(not(loom))]
 
 use dentree_lockmeter::{BigReaderLock, BitLock, Class, SpinLock};

@@ -121,9 +121,7 @@ impl ReaderBias {
         if self.state.load(Ordering::Relaxed) != ON {
             return None;
         }
-        // One slot is the harder case for loom.
-        let number = if cfg!(loom) { 0 } else { thread_slot::get() as usize };
-        let Padded(locks) = &visible_readers().slots[number % SLOTS];
+        let Padded(locks) = &visible_readers().slots[thread_slot::index(SLOTS)];
         let address = self.address();
         // B1 a.
         let slot = locks

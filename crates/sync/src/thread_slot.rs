@@ -4,6 +4,14 @@
 
 pub use imp::{get, limit};
 
+/// An index below `slots` for the calling thread. Threads share slots where there are more of them.
+///
+/// Under loom all threads share one: the harder case, and the one with the fewest runs.
+#[inline]
+pub fn index(slots: usize) -> usize {
+    if cfg!(loom) { 0 } else { get() as usize % slots }
+}
+
 #[cfg(not(any(loom, shuttle)))]
 mod imp {
     use std::cell::Cell;
