@@ -1,7 +1,8 @@
 //! [`FileSystem`] over the parts.
 
-use crate::content::Times;
-use crate::{Ext4, Node, Snapshot};
+use crate::file::Times;
+use crate::inode::Snapshot;
+use crate::{Ext4, Node};
 use dentree_ext4_format::{InodeFlags, InodeNumber};
 use dentree_vfs::{
     Allocate, Attr, DirEntry, Durability, Error, Extent, FileSystem, FileType, FsStat, Ino, Lookup, NewInode,
@@ -13,7 +14,7 @@ use std::time::Duration;
 /// The longest name in bytes.
 const NAME_MAX: usize = 255;
 
-/// `readdir` cookies stay valid while names come and go: see `listing.rs`.
+/// `readdir` cookies stay valid while names come and go: see `dir/list.rs`.
 impl FileSystem for Ext4 {
     type Node = Node;
 

@@ -40,52 +40,32 @@
 #[cfg(all(test, not(loom)))]
 extern crate self as dentree_ext4;
 
-mod ahead;
-mod attributes;
-mod checked;
+mod alloc;
 // What the tests of files share, for those tests that must look inside.
 #[cfg(all(test, not(loom)))]
 #[path = "../tests/common/mod.rs"]
 mod common;
-mod content;
-mod copies;
 mod dir;
 mod error;
-mod extents;
 mod file;
 mod fs;
-mod group;
-mod groups;
-mod index;
-mod indirect;
-mod inline;
 mod inode;
-mod inodes;
-mod journal;
-mod listing;
 mod map;
 pub mod mkfs;
-mod name;
-mod names;
-mod node;
 mod open;
-mod remap;
-mod session;
-mod space;
+mod read_ahead;
 mod statfs;
-mod symlink;
 mod sync;
-mod writer;
+mod txn;
+mod verified;
 mod xattr;
 
-pub use ahead::DxReadAhead;
 pub use dentree_bufcache::BhLruSize;
 pub use dentree_ext4_format::{
     BlockNumber, BlockSize, Compat, GroupNumber, Incompat, InodeNumber, InodeTime, LogicalBlock, Problem,
     RoCompat, Superblock,
 };
 pub use error::{Error, Place, Result, Structure};
-pub(crate) use inode::Snapshot;
-pub(crate) use node::Held;
-pub use node::Node;
+pub use inode::Node;
 pub use open::{Clock, Ext4, Notice, Options};
+pub use read_ahead::DxReadAhead;

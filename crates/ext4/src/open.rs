@@ -1,8 +1,8 @@
 //! Opening: superblock, features, journal.
 
-use crate::ahead::{DxReadAhead, Windows};
-use crate::group::InodeTables;
-use crate::writer::Writer;
+use crate::alloc::InodeTables;
+use crate::read_ahead::{DxReadAhead, Windows};
+use crate::txn::Writer;
 use crate::{Error, Place, Result, Structure};
 use dentree_blockdev::BlockDevice;
 use dentree_bufcache::{AheadOutcome, BhLruSize, BufCache, Buffer, First, Runs};

@@ -1,7 +1,7 @@
 //! What `statfs(2)` tells.
 
 use crate::Ext4;
-use crate::writer::Writer;
+use crate::txn::Writer;
 use dentree_ext4_format::{Compat, Incompat};
 use dentree_vfs::FsStat;
 

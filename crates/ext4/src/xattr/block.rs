@@ -1,8 +1,9 @@
 //! Blocks of attributes: which of them an inode gets, and what becomes of the one it had.
 
 use super::Shared;
-use crate::space::Claim;
-use crate::{Ext4, Place, Result, Snapshot, Structure};
+use crate::alloc::Claim;
+use crate::inode::Snapshot;
+use crate::{Ext4, Place, Result, Structure};
 use dentree_bufcache::Buffer;
 use dentree_ext4_format::xattr::{
     MAX_BLOCK_USERS, XattrBlock, XattrEntry, XattrList, block_hash, fits_in_block, overwrite_block,

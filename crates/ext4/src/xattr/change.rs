@@ -4,8 +4,9 @@ use super::block::{BLOCK_CREDITS, Placed, Used};
 use super::fields::Grown;
 use super::lists::{Lists, Spot};
 use super::value::{VALUE_CREDITS, inodes_of};
-use crate::attributes::apply;
-use crate::{Error, Ext4, Node, Result, Snapshot, Structure};
+use crate::inode::Snapshot;
+use crate::inode::apply;
+use crate::{Error, Ext4, Node, Result, Structure};
 use dentree_ext4_format::xattr::{
     Namespace, XattrEntry, XattrList, XattrValue, fits_in_block, fits_in_inode, remove_in_inode,
     write_in_inode,

@@ -1,7 +1,8 @@
 //! Inodes with fewer fields than the file system wants: their attributes make room.
 
 use super::lists::Lists;
-use crate::{Ext4, Result, Snapshot};
+use crate::inode::Snapshot;
+use crate::{Ext4, Result};
 use dentree_ext4_format::xattr::{Namespace, XattrEntry, XattrValue, fits_in_block, fits_in_inode};
 
 /// Where the fields end that every inode has; what follows begins with how long it is.

@@ -2,7 +2,8 @@
 
 use super::block::BLOCK_CREDITS;
 use super::change::{on_disk, settable};
-use crate::{Ext4, Result, Snapshot, Structure};
+use crate::inode::Snapshot;
+use crate::{Ext4, Result, Structure};
 use dentree_ext4_format::xattr::{Namespace, XattrEntry, XattrList, fits_in_inode, write_in_inode};
 use dentree_jbd2::Handle;
 

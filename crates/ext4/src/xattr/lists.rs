@@ -2,7 +2,8 @@
 
 use super::block::Used;
 use super::value::inodes_of;
-use crate::{Ext4, Place, Result, Snapshot, Structure};
+use crate::inode::Snapshot;
+use crate::{Ext4, Place, Result, Structure};
 use dentree_ext4_format::InodeNumber;
 use dentree_ext4_format::xattr::{XattrEntry, XattrList, XattrValue};
 

@@ -39,7 +39,8 @@ mod initial;
 mod lists;
 mod value;
 
-use crate::{Ext4, Node, Place, Result, Snapshot, Structure};
+use crate::inode::Snapshot;
+use crate::{Ext4, Node, Place, Result, Structure};
 pub(crate) use change::{adopt_inline_data, remove_inline_data};
 use dentree_ext4_format::xattr::{Namespace, XattrEntry, XattrList, XattrValue};
 use dentree_ext4_format::{InodeFlags, InodeNumber, Problem, acl_to_xattr};

@@ -5,9 +5,10 @@
 //! again, in the same transaction, and is freed after that.
 
 use super::Shared;
-use crate::content::Times;
-use crate::inodes::ORPHAN_CREDITS;
-use crate::{Error, Ext4, Node, Result, Snapshot, Structure};
+use crate::file::Times;
+use crate::inode::ORPHAN_CREDITS;
+use crate::inode::Snapshot;
+use crate::{Error, Ext4, Node, Result, Structure};
 use dentree_ext4_format::xattr::{XattrEntry, XattrValue};
 use dentree_ext4_format::{Inode, InodeFlags, InodeNumber, InodeTime, Problem};
 use dentree_jbd2::Handle;

@@ -1,0 +1,311 @@
+//! Taking blocks: runs as long as wanted, as near as can be to where they are wanted.
+
+use super::{Claim, bit_of};
+use crate::map::write::Mapped;
+use crate::verified::Checked;
+use crate::{Error, Ext4, Result, Structure};
+use dentree_bufcache::Buffer;
+use dentree_ext4_format::{
+    BlockNumber, FreeRun, GroupDesc, GroupFlags, GroupNumber, InodeNumber, Problem, find_free, set_bits,
+};
+use dentree_jbd2::Handle;
+use std::ops::{Deref, Range, RangeInclusive};
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Blocks that taking a run changes: the group's bitmap and its descriptor.
+pub(crate) const TAKE_CREDITS: u32 = 2;
+
+/// Groups that are searched for a run of full length, and then for one of a part of it, before any run will do.
+const PASSES: [(u32, u32); 3] = [(1, 32), (8, 128), (u32::MAX, u32::MAX)];
+
+/// A group's block bitmap.
+pub(super) enum Bitmap {
+    There(Buffer),
+    /// Made up: nothing was taken from the group yet.
+    New(Vec<u8>),
+}
+
+impl Deref for Bitmap {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Bitmap::There(buffer) => buffer,
+            Bitmap::New(bytes) => bytes,
+        }
+    }
+}
+
+impl Ext4 {
+    /// Takes up to `want` blocks (at least one) that lie together, `goal` first where that is free; answers the first and how many. They were
+    /// [promised](super::Space::promise) to the caller, who is promised as many less afterwards.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`] where all that is free waits for a commit: see [`with_space`](Ext4::with_space).
+    pub(crate) fn take_blocks(
+        &self,
+        handle: &mut Handle<'_>,
+        goal: BlockNumber,
+        want: u32,
+    ) -> Result<(BlockNumber, u32)> {
+        let space = &self.writer()?.space;
+        let mut rooms_made = None;
+        loop {
+            if let Some(taken) = self.take_near(handle, goal, want, rooms_made.is_some())? {
+                return Ok(taken);
+            }
+            // Rooms of directories give way. Where none was made since they last did, none was in the way of this search, which went everywhere:
+            // what a group was noted to lack may have become free while that was noted.
+            let made = Some(space.give_up_rooms());
+            if made == rooms_made {
+                return Err(Error::NoSpace);
+            }
+            rooms_made = made;
+        }
+    }
+
+    /// The same, but for rooms; `everywhere`: also where the last search has found nothing.
+    fn take_near(
+        &self,
+        handle: &mut Handle<'_>,
+        goal: BlockNumber,
+        want: u32,
+        everywhere: bool,
+    ) -> Result<Option<(BlockNumber, u32)>> {
+        let (near, goal_bit) = bit_of(&self.sb, goal);
+        let space = &self.writer()?.space;
+        for (part, groups) in PASSES {
+            let least = (want / part).max(1);
+            for step in 0..groups.min(self.sb.groups) {
+                let group = GroupNumber((near.0 + step) % self.sb.groups);
+                if !everywhere && !space.group(group).may_have(least) {
+                    continue;
+                }
+                let from = if step == 0 { goal_bit } else { 0 };
+                let wish = Wish { from, lens: least..=want, dir: None };
+                if let Some(taken) = self.take_in_group(handle, group, &wish)? {
+                    return Ok(Some(taken));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// Takes the first block of a free run of a group, and makes the rest the room of a directory, in the place of that which it had; if there is a run that is as
+    /// long as the least of `lens`.
+    pub(super) fn take_with_room(
+        &self,
+        handle: &mut Handle<'_>,
+        dir: InodeNumber,
+        group: GroupNumber,
+        from: usize,
+        lens: RangeInclusive<u32>,
+    ) -> Result<Option<BlockNumber>> {
+        let taken = self.take_in_group(handle, group, &Wish { from, lens, dir: Some(dir) })?;
+        Ok(taken.map(|(block, _)| block))
+    }
+
+    /// [Promises](super::Space::promise) and takes: for blocks that nobody was promised before.
+    pub(crate) fn allocate_blocks(
+        &self,
+        handle: &mut Handle<'_>,
+        goal: BlockNumber,
+        want: u32,
+        claim: Claim,
+    ) -> Result<(BlockNumber, u32)> {
+        let space = &self.writer()?.space;
+        space.promise(u64::from(want), claim)?;
+        match self.take_blocks(handle, goal, want) {
+            Ok((first, count)) => {
+                space.release(u64::from(want - count));
+                Ok((first, count))
+            }
+            Err(error) => {
+                space.release(u64::from(want));
+                Err(error)
+            }
+        }
+    }
+
+    /// As [`allocate_blocks`](Ext4::allocate_blocks), one block for a directory that has `blocks` of them: see [`prealloc`](super::prealloc).
+    pub(crate) fn allocate_to_grow(
+        &self,
+        handle: &mut Handle<'_>,
+        dir: InodeNumber,
+        goal: BlockNumber,
+        blocks: u64,
+        claim: Claim,
+    ) -> Result<BlockNumber> {
+        let space = &self.writer()?.space;
+        space.promise(1, claim)?;
+        self.take_to_grow(handle, dir, goal, blocks).inspect_err(|_| space.release(1))
+    }
+
+    /// Takes blocks for nodes of a file's block map, all or none, and counts them as the file's.
+    pub(crate) fn allocate_tree_blocks(
+        &self,
+        handle: &mut Handle<'_>,
+        file: &mut Mapped<'_>,
+        goal: BlockNumber,
+        count: usize,
+    ) -> Result<Vec<BlockNumber>> {
+        let mut blocks: Vec<BlockNumber> = Vec::new();
+        while blocks.len() < count {
+            let near = blocks.last().copied().unwrap_or(goal);
+            match self.allocate_blocks(handle, near, 1, Claim::Promised) {
+                Ok((block, _)) => blocks.push(block),
+                Err(error) => {
+                    for block in blocks {
+                        self.free_blocks(handle, block, 1, false)?;
+                    }
+                    return Err(error);
+                }
+            }
+        }
+        file.count_blocks(self, i64::try_from(count).unwrap_or(0));
+        Ok(blocks)
+    }
+
+    /// Takes a run of a group, if there is one as wished; answers its first block and how many were taken.
+    fn take_in_group(
+        &self,
+        handle: &mut Handle<'_>,
+        group: GroupNumber,
+        wish: &Wish,
+    ) -> Result<Option<(BlockNumber, u32)>> {
+        let least = *wish.lens.start();
+        if self.writer()?.group(group).free_blocks < least {
+            return Ok(None);
+        }
+        let space = &self.writer()?.space;
+        let bits = usize::try_from(self.sb.blocks_in_group(group)).unwrap_or(usize::MAX);
+        self.change_group(handle, group, |desc, handle| {
+            let bitmap = self.block_bitmap(group, desc)?;
+            if let Some(dir) = wish.dir {
+                // What is taken may be its own.
+                space.give_up_room(dir);
+            }
+            let run = match space.group(group).taken_in(&bitmap) {
+                None => wish.search(&bitmap, bits),
+                Some(seen) => wish.search(&seen, bits),
+            };
+            let found = u32::try_from(run.len).unwrap_or(0);
+            if found < least {
+                space.group(group).none_of.store(found + 1, Relaxed);
+                return Ok(None);
+            }
+            let count = if wish.dir.is_some() { 1 } else { found };
+            let end = run.first + usize::try_from(count).unwrap_or(0);
+            let first = BlockNumber(self.sb.group_start(group).0 + u64::try_from(run.first).unwrap_or(0));
+            let place = Structure::BlockBitmap(group).at(desc.block_bitmap);
+            let left = desc.free_blocks.checked_sub(count);
+            let range = Problem::Range {
+                field: "bg_free_blocks_count",
+                value: u64::from(desc.free_blocks),
+                min: u64::from(count),
+                max: u64::from(u32::MAX),
+            };
+            let left = left.ok_or_else(|| place.corrupt(range))?;
+            if let Some(taken) = space.system.within(first, u64::from(count)).next() {
+                let because = "is free in the bitmap, and holds metadata";
+                let field = "block";
+                return Err(place.corrupt(Problem::Value { field, value: taken.start, because }));
+            }
+            self.change_block_bitmap(handle, group, desc, bitmap, run.first..end, set_bits)?;
+            desc.free_blocks = left;
+            space.free.fetch_sub(u64::from(count), Relaxed);
+            if let Some(dir) = wish.dir {
+                space.make_room(dir, group, end..run.first + run.len);
+            }
+            Ok(Some((first, count)))
+        })
+    }
+
+    /// A group's block bitmap; for a group that never had one, what it is then.
+    pub(super) fn block_bitmap(&self, group: GroupNumber, desc: &GroupDesc) -> Result<Bitmap> {
+        let place = Structure::BlockBitmap(group).at(desc.block_bitmap);
+        let is_new = self.sb.has_group_checksums() && desc.flags.has(GroupFlags::BLOCK_UNINIT);
+        if !is_new {
+            let ahead = |_| Some(|| self.bitmaps_behind(group, desc));
+            let bytes = self.metadata_ahead(desc.block_bitmap, place, ahead)?;
+            let check = || match self.sb.block_bitmap_sum(&bytes) {
+                Some(sum) => Problem::check_sum(desc.block_bitmap_sum, sum),
+                None => Ok(()),
+            };
+            self.check_once(place, &bytes, Checked::BlockBitmap(group), check)?;
+            return Ok(Bitmap::There(bytes));
+        }
+        let mut bytes = vec![0; self.sb.block_size.in_memory()];
+        let start = self.sb.group_start(group);
+        let count = self.sb.blocks_in_group(group);
+        let bit = |block: u64| usize::try_from(block - start.0).unwrap_or(usize::MAX);
+        for range in self.writer()?.space.system.within(start, u64::from(count)) {
+            set_bits(&mut bytes, bit(range.start), bit(range.end));
+        }
+        let all = bytes.len() * 8;
+        set_bits(&mut bytes, usize::try_from(count).unwrap_or(all), all);
+        Ok(Bitmap::New(bytes))
+    }
+
+    /// Changes bits, all of them by `change`, in a group's block bitmap, which is as `bitmap` says, and its sum in the descriptor.
+    pub(super) fn change_block_bitmap(
+        &self,
+        handle: &mut Handle<'_>,
+        group: GroupNumber,
+        desc: &mut GroupDesc,
+        bitmap: Bitmap,
+        bits: Range<usize>,
+        change: fn(&mut [u8], usize, usize),
+    ) -> Result<()> {
+        let place = Structure::BlockBitmap(group).at(desc.block_bitmap);
+        let sum = desc.block_bitmap_sum;
+        let changed = match bitmap {
+            Bitmap::New(initial) => handle.create(desc.block_bitmap.0, |bytes| {
+                bytes.copy_from_slice(&initial);
+                change(bytes, bits.start, bits.end);
+                self.sb.block_bitmap_sum(bytes).unwrap_or(sum)
+            }),
+            Bitmap::There(buffer) => {
+                // Who holds a version of a block makes its change copy it.
+                drop(buffer);
+                handle.update(desc.block_bitmap.0, |bytes| {
+                    change(bytes, bits.start, bits.end);
+                    self.sb.changed_block_bitmap_sum(sum, bits, bytes)
+                })
+            }
+        };
+        desc.block_bitmap_sum = changed.map_err(|source| place.io(source))?;
+        desc.flags = desc.flags.without(GroupFlags::BLOCK_UNINIT);
+        Ok(())
+    }
+}
+
+/// What is looked for in a group.
+struct Wish {
+    /// The bit that it had best begin at.
+    from: usize,
+    /// How many blocks, at least and at most.
+    lens: RangeInclusive<u32>,
+    /// One block is taken for this directory, and the others are its room.
+    dir: Option<InodeNumber>,
+}
+
+impl Wish {
+    /// The run to take: at the goal if it is long enough there, else the first of full length from there on, else from the beginning; where
+    /// there is none the longest.
+    fn search(&self, bitmap: &[u8], bits: usize) -> FreeRun {
+        let [least, want] =
+            [self.lens.start(), self.lens.end()].map(|&len| usize::try_from(len).unwrap_or(usize::MAX));
+        let from = self.from;
+        let here = find_free(bitmap, from, bits.min(from.saturating_add(want)), want);
+        if here.len >= least && here.len > 0 && here.first == from && from > 0 {
+            return here;
+        }
+        let behind = find_free(bitmap, from, bits, want);
+        if behind.len == want {
+            return behind;
+        }
+        let before = find_free(bitmap, 0, bits.min(from.saturating_add(want)), want);
+        if before.len > behind.len { before } else { behind }
+    }
+}

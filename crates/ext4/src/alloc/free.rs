@@ -1,0 +1,172 @@
+//! Giving blocks back.
+
+use super::bit_of;
+use crate::map::write::Mapped;
+use crate::{Ext4, Result, Structure};
+use dentree_ext4_format::{BlockNumber, GroupNumber, Problem, Superblock, all_set, clear_bits};
+use dentree_jbd2::Handle;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+impl Ext4 {
+    /// Frees `count` blocks from `first` on; they can be taken again once the handle's transaction is committed. `is_metadata`: they were
+    /// changed through the journal.
+    ///
+    /// # Errors
+    /// `Corrupt`, where they are outside of the file system, hold metadata of fixed place, or are free already.
+    pub(crate) fn free_blocks(
+        &self,
+        handle: &mut Handle<'_>,
+        first: BlockNumber,
+        count: u64,
+        is_metadata: bool,
+    ) -> Result<()> {
+        let place = Structure::FreedBlocks.at(first);
+        self.sb.check_blocks("block", first, count).map_err(|problem| place.corrupt(problem))?;
+        if is_metadata {
+            handle.forget(first.0, count);
+        }
+        for (group, bits) in parts(&self.sb, first, count) {
+            self.free_in_group(handle, group, bits)?;
+        }
+        Ok(())
+    }
+
+    /// Checks that `count` blocks from `first` on can be freed.
+    ///
+    /// # Errors
+    /// Those of [`free_blocks`](Ext4::free_blocks).
+    pub(crate) fn check_in_use(&self, first: BlockNumber, count: u64) -> Result<()> {
+        let place = Structure::FreedBlocks.at(first);
+        self.sb.check_blocks("block", first, count).map_err(|problem| place.corrupt(problem))?;
+        for (group, bits) in parts(&self.sb, first, count) {
+            // A bitmap that is read now is no older than the descriptor, and was verified if it is newer.
+            let desc = self.writer()?.group(group);
+            self.check_bits(group, &bits, &self.block_bitmap(group, &desc)?)?;
+        }
+        Ok(())
+    }
+
+    /// Checks that runs of blocks can be freed under one handle: each [is in use](Ext4::check_in_use), and none comes twice.
+    pub(crate) fn check_distinct(&self, runs: impl Iterator<Item = (BlockNumber, u64)>) -> Result<()> {
+        let mut runs: Vec<_> = runs.collect();
+        runs.sort_unstable();
+        let mut end = 0;
+        for (first, count) in runs {
+            self.check_in_use(first, count)?;
+            if first.0 < end {
+                let because = "is mapped twice";
+                let twice = Problem::Value { field: "block", value: first.0, because };
+                return Err(Structure::FreedBlocks.at(first).corrupt(twice));
+            }
+            end = first.0 + count;
+        }
+        Ok(())
+    }
+
+    fn check_bits(&self, group: GroupNumber, bits: &Range<usize>, bitmap: &[u8]) -> Result<()> {
+        let first = block_of(&self.sb, group, bits);
+        let count = u64::try_from(bits.len()).unwrap_or(u64::MAX);
+        let wrong = |because| {
+            let problem = Problem::Value { field: "block", value: first.0, because };
+            Err(Structure::FreedBlocks.at(first).corrupt(problem))
+        };
+        if self.writer()?.space.system.within(first, count).next().is_some() {
+            return wrong("holds metadata of the file system");
+        }
+        if !all_set(bitmap, bits.start, bits.end) {
+            return wrong("is free already, or one behind it");
+        }
+        Ok(())
+    }
+
+    fn free_in_group(&self, handle: &mut Handle<'_>, group: GroupNumber, bits: Range<usize>) -> Result<()> {
+        let space = &self.writer()?.space;
+        let count = u64::try_from(bits.len()).unwrap_or(0);
+        let tid = handle.tid();
+        let is_first = self.change_group(handle, group, |desc, handle| {
+            let bitmap = self.block_bitmap(group, desc)?;
+            self.check_bits(group, &bits, &bitmap)?;
+            self.change_block_bitmap(handle, group, desc, bitmap, bits.clone(), clear_bits)?;
+            desc.free_blocks += u32::try_from(count).unwrap_or(0);
+            // Before anybody else sees the bits.
+            Ok(space.group(group).pending().add(tid, &bits))
+        })?;
+        space.waiting.fetch_add(count, Relaxed);
+        space.free.fetch_add(count, Relaxed);
+        space.release(count);
+        // One for all that the transaction frees in the group.
+        if is_first {
+            let space = Arc::clone(space);
+            handle.after_commit(move |outcome| {
+                // Of a transaction that never happened nothing was freed.
+                if outcome.is_ok() {
+                    let state = space.group(group);
+                    let freed = state.pending().remove(tid);
+                    state.none_of.store(0, Relaxed);
+                    space.waiting.fetch_sub(u64::try_from(freed).unwrap_or(0), Relaxed);
+                }
+            });
+        }
+        Ok(())
+    }
+
+    /// Frees blocks that a file's map pointed at.
+    pub(crate) fn free_mapped(
+        &self,
+        handle: &mut Handle<'_>,
+        file: &mut Mapped<'_>,
+        first: BlockNumber,
+        count: u64,
+    ) -> Result<()> {
+        let freed = self.free_blocks(handle, first, count, !file.inode.is_file());
+        self.all_or_abort(freed)?;
+        file.count_blocks(self, -i64::try_from(count).unwrap_or(0));
+        Ok(())
+    }
+
+    /// Frees blocks that nodes of a file's map lay in.
+    pub(crate) fn free_tree_blocks(
+        &self,
+        handle: &mut Handle<'_>,
+        file: &mut Mapped<'_>,
+        blocks: &[BlockNumber],
+    ) -> Result<()> {
+        for &block in blocks {
+            let freed = self.free_blocks(handle, block, 1, true);
+            self.all_or_abort(freed)?;
+        }
+        file.count_blocks(self, -i64::try_from(blocks.len()).unwrap_or(0));
+        Ok(())
+    }
+
+    /// A change that is half made cannot be taken back: where it failed, the file system takes no more.
+    pub(crate) fn all_or_abort<R>(&self, outcome: Result<R>) -> Result<R> {
+        if let (Err(error), Some(writer)) = (&outcome, &self.writer) {
+            writer.journal.abort(format!("a change failed half way: {error}"));
+        }
+        outcome
+    }
+}
+
+/// A run of blocks, which has been checked, group by group: which of its bits.
+fn parts(
+    sb: &Superblock,
+    first: BlockNumber,
+    count: u64,
+) -> impl Iterator<Item = (GroupNumber, Range<usize>)> + use<'_> {
+    let (mut next, end) = (first.0, first.0 + count);
+    std::iter::from_fn(move || {
+        let (group, bit) = bit_of(sb, BlockNumber(next));
+        let left = u64::from(sb.blocks_per_group) - u64::try_from(bit).unwrap_or(0);
+        let part = left.min(end - next);
+        next += part;
+        (part > 0).then(|| (group, bit..bit + usize::try_from(part).unwrap_or(0)))
+    })
+}
+
+/// The first block of these bits of a group.
+fn block_of(sb: &Superblock, group: GroupNumber, bits: &Range<usize>) -> BlockNumber {
+    BlockNumber(sb.group_start(group).0 + u64::try_from(bits.start).unwrap_or(0))
+}

@@ -1,0 +1,107 @@
+//! In which groups an inode is looked for.
+//!
+//! After Orlov's allocator of BSD: directories of the root are spread over the file system, because what is below them has
+//! little to do with each other; other directories stay near their parent, as long as there is room for what comes into
+//! them; files stay with their directory. With flex_bg a place is not a group but all whose inode tables lie together.
+
+use crate::inode::Snapshot;
+use crate::{Ext4, Result};
+use dentree_ext4_format::{GroupNumber, InodeFlags, InodeNumber};
+use dentree_vfs::FileType;
+
+/// A place that has less than one in so many of its inodes or blocks free gets no new directories, if another has more.
+const SPARE: u64 = 8;
+
+/// What there is in a flex group.
+#[derive(Clone, Copy, Default)]
+struct Room {
+    inodes: u64,
+    blocks: u64,
+    directories: u64,
+}
+
+impl Ext4 {
+    /// All groups, the best for a new inode in `parent` first.
+    pub(crate) fn groups_for(
+        &self,
+        parent: &Snapshot,
+        kind: FileType,
+    ) -> Result<impl Iterator<Item = GroupNumber> + use<>> {
+        let beside = GroupNumber((parent.ino.0 - 1) / self.sb.inodes_per_group);
+        let flex = self.flex_of(beside);
+        let (first, flex) = if kind != FileType::Directory {
+            (Some(beside), flex)
+        } else if parent.ino == InodeNumber::ROOT || parent.has(InodeFlags::TOPDIR) {
+            (None, self.emptiest_flex()?)
+        } else {
+            (None, self.near_flex(flex)?)
+        };
+        let groups = self.sb.groups;
+        let start = flex * self.sb.groups_per_flex;
+        let all = (start..groups).chain(0..start).map(GroupNumber);
+        Ok(first.into_iter().chain(all))
+    }
+
+    /// The groups whose inode tables lie with that of the directory's, from its own on, without the first `past` of them.
+    pub(super) fn groups_together(
+        &self,
+        dir: &Snapshot,
+        past: u32,
+    ) -> impl Iterator<Item = GroupNumber> + use<> {
+        let beside = (dir.ino.0 - 1) / self.sb.inodes_per_group;
+        let in_flex = self.sb.groups_per_flex;
+        let start = beside - beside % in_flex;
+        let count = in_flex.min(self.sb.groups - start);
+        (past.min(count)..count).map(move |step| GroupNumber(start + (beside - start + step) % count))
+    }
+
+    fn flex_of(&self, group: GroupNumber) -> u32 {
+        group.0 / self.sb.groups_per_flex
+    }
+
+    fn flexes(&self) -> u32 {
+        self.sb.groups.div_ceil(self.sb.groups_per_flex)
+    }
+
+    fn room(&self, flex: u32) -> Result<Room> {
+        let writer = self.writer()?;
+        let start = flex * self.sb.groups_per_flex;
+        let end = start.saturating_add(self.sb.groups_per_flex).min(self.sb.groups);
+        Ok((start..end).fold(Room::default(), |sum, group| {
+            let desc = writer.group(GroupNumber(group));
+            Room {
+                inodes: sum.inodes + u64::from(desc.free_inodes),
+                blocks: sum.blocks + u64::from(desc.free_blocks),
+                directories: sum.directories + u64::from(desc.used_dirs),
+            }
+        }))
+    }
+
+    /// The one with the fewest directories, of those that have no less free than the average.
+    fn emptiest_flex(&self) -> Result<u32> {
+        let rooms = (0..self.flexes()).map(|flex| self.room(flex)).collect::<Result<Vec<_>>>()?;
+        let count = u64::from(self.flexes());
+        let inodes = rooms.iter().map(|room| room.inodes).sum::<u64>() / count;
+        let blocks = rooms.iter().map(|room| room.blocks).sum::<u64>() / count;
+        let good = (0..).zip(&rooms).filter(|(_, room)| {
+            room.inodes > 0
+                && room.inodes >= inodes.min(u64::from(self.sb.inodes_per_group))
+                && room.blocks >= blocks
+        });
+        Ok(good.min_by_key(|(_, room)| room.directories).map_or(0, |(flex, _)| flex))
+    }
+
+    /// The first from `flex` on with room to spare.
+    fn near_flex(&self, flex: u32) -> Result<u32> {
+        let in_flex = u64::from(self.sb.groups_per_flex.min(self.sb.groups));
+        let inodes = in_flex * u64::from(self.sb.inodes_per_group) / SPARE;
+        let blocks = in_flex * u64::from(self.sb.clusters_per_group()) / SPARE;
+        for near in (flex..self.flexes()).chain(0..flex) {
+            let room = self.room(near)?;
+            if room.inodes >= inodes && room.blocks >= blocks {
+                return Ok(near);
+            }
+        }
+        Ok(flex)
+    }
+}

@@ -1,0 +1,144 @@
+//! Directories within their inode: 56 bytes of entries in `i_block`, and those in attribute `system.data`.
+//!
+//! Entries are added where the two pieces have room as they are; a directory that needs more is moved to a block.
+
+use super::Draft;
+use crate::inode::Snapshot;
+use crate::{Ext4, Node, Result, Structure};
+use dentree_ext4_format::xattr::{Namespace, XattrList, remove_in_inode};
+use dentree_ext4_format::{
+    EntriesMut, I_BLOCK_LEN, Incompat, InodeFlags, InodeNumber, NewEntry, Problem, room_for,
+    write_extent_leaf,
+};
+use dentree_vfs::FileType;
+use std::ops::Range;
+
+/// An inline directory begins with its parent's number.
+const PARENT_LEN: usize = 4;
+/// Where the two pieces begin, as positions in the directory.
+const FIRST: u64 = 4;
+const SECOND: u64 = 60;
+
+impl Ext4 {
+    pub(super) fn has_inline_room(&self, dir: &Snapshot, name_len: usize) -> Result<bool> {
+        for (_, bytes) in self.inline_entries(dir)? {
+            let place = dir.place(Structure::InlineData);
+            if room_for(self.entries(bytes), name_len).map_err(|problem| place.corrupt(problem))?.is_some() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Adds an entry to the piece that has room.
+    pub(super) fn add_inline(&self, draft: &mut Snapshot, entry: &NewEntry<'_>) -> Result<()> {
+        let place = draft.place(Structure::InlineData);
+        for second in [false, true] {
+            let added = self.change_piece(draft, second, |area| area.insert(entry))?;
+            if added {
+                return Ok(());
+            }
+        }
+        Err(place.corrupt(Problem::Missing { what: "the room that was found" }))
+    }
+
+    /// Changes the entry at a position of an inline directory.
+    pub(super) fn change_inline_entry(
+        &self,
+        draft: &mut Snapshot,
+        position: u64,
+        change: impl FnOnce(&mut EntriesMut<'_>, usize) -> Result<(), Problem>,
+    ) -> Result<()> {
+        let second = position >= SECOND;
+        let start = position.saturating_sub(if second { SECOND } else { FIRST });
+        let start = usize::try_from(start).unwrap_or(usize::MAX);
+        self.change_piece(draft, second, |area| change(area, start))
+    }
+
+    fn change_piece<R>(
+        &self,
+        draft: &mut Snapshot,
+        second: bool,
+        change: impl FnOnce(&mut EntriesMut<'_>) -> Result<R, Problem>,
+    ) -> Result<R> {
+        let place = draft.place(Structure::InlineData);
+        let piece = if second {
+            let range = second_piece(&draft.tail).map_err(|problem| place.corrupt(problem))?;
+            draft.tail.get_mut(range).unwrap_or_default()
+        } else {
+            draft.inode.block.get_mut(PARENT_LEN..).unwrap_or_default()
+        };
+        change(&mut EntriesMut::new(piece, self.sb.block_size, self.sb.inodes_count))
+            .map_err(|problem| place.corrupt(problem))
+    }
+
+    /// Makes a new directory one within its inode, where the file system has such and the inode has room for it.
+    pub(super) fn init_inline(&self, made: &mut Snapshot, parent: InodeNumber) -> Result<bool> {
+        if !self.sb.incompat.has(Incompat::INLINE_DATA) {
+            return Ok(false);
+        }
+        let Some(tail) = self.tail_with_inline(made, &[])? else { return Ok(false) };
+        made.tail = tail;
+        let inode = &mut made.inode;
+        inode.flags = inode.flags.without(InodeFlags::EXTENTS).with(InodeFlags::INLINE_DATA);
+        (inode.block, inode.size) = ([0; I_BLOCK_LEN], SECOND);
+        Ext4::set_inline_parent(made, parent);
+        self.change_piece(made, false, |area| {
+            area.clear();
+            Ok(())
+        })?;
+        Ok(true)
+    }
+
+    pub(super) fn set_inline_parent(draft: &mut Snapshot, parent: InodeNumber) {
+        if let Some(place) = draft.inode.block.first_chunk_mut() {
+            *place = parent.0.to_le_bytes();
+        }
+    }
+
+    /// Moves the entries of an inline directory to a block, in a transaction of its own.
+    pub(super) fn move_out_of_inode(&self, dir: &Node) -> Result<()> {
+        let old = dir.snapshot();
+        let place = old.place(Structure::InlineData);
+        let corrupt = |problem| place.corrupt(problem);
+        let file_type = self.entry_type(FileType::Directory);
+        let dots = [(&b"."[..], old.ino), (b"..", self.inline_parent(&old)?)];
+        let mut all: Vec<_> =
+            dots.map(|(name, inode)| NewEntry { name, inode, file_type }).into_iter().collect();
+        for (_, bytes) in self.inline_entries(&old)? {
+            for entry in self.entries(bytes) {
+                all.push(entry.map_err(corrupt)?.into());
+            }
+        }
+        let mut draft = Draft::of(dir);
+        draft.inode.flags = draft.inode.flags.without(InodeFlags::INLINE_DATA);
+        remove_in_inode(&mut draft.tail, Namespace::System, b"data").map_err(corrupt)?;
+        self.init_map(&mut draft);
+        let mut handle = self.start(super::insert::NEW_BLOCK_CREDITS)?;
+        let fresh = self.append_blocks(&mut handle, &mut draft, 1)?;
+        let moved = fresh.iter().try_for_each(|&(_, at)| {
+            let short = Problem::Missing { what: "room in a block for the entries" };
+            self.create_leaf(&mut handle, &draft, at, |area| area.fill(&all).then_some(()).ok_or(short))
+        });
+        let moved = moved.and_then(|()| self.publish_layout(&mut handle, dir, &mut draft));
+        self.all_or_abort(moved)?;
+        handle.stop();
+        Ok(())
+    }
+
+    /// Makes the block map of a draft an empty one, of the kind that the file system uses for new inodes.
+    pub(super) fn init_map(&self, draft: &mut Snapshot) {
+        draft.inode.size = 0;
+        draft.inode.block.fill(0);
+        if self.sb.incompat.has(Incompat::EXTENTS) {
+            draft.inode.flags = draft.inode.flags.with(InodeFlags::EXTENTS);
+            write_extent_leaf(&mut draft.inode.block, &[]);
+        }
+    }
+}
+
+/// Where the value of `system.data` lies behind the inode's fields.
+fn second_piece(tail: &[u8]) -> Result<Range<usize>, Problem> {
+    let Some(list) = XattrList::in_inode(tail) else { return Ok(0..0) };
+    Ok(list.place_in_inode(Namespace::System, b"data")?.unwrap_or_default())
+}

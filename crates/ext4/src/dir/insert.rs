@@ -1,0 +1,258 @@
+//! Where a new entry finds room, and how a directory grows for it.
+//!
+//! The way of it is found before the transaction begins ([`Ext4::plan_entry`]): so that the handle asks for no more than is
+//! needed, and nothing that is damaged is met halfway. The plan holds as long as what it was made under is held (`beside`).
+
+use super::Draft;
+use super::split::Split;
+use crate::alloc::{Claim, TAKE_CREDITS};
+use crate::dir::lookup::Way;
+use crate::inode::Snapshot;
+use crate::map::Placed;
+use crate::map::write::{Mapped, STEP_CREDITS, Target};
+use crate::{Error, Ext4, Node, Place, Result, Structure};
+use dentree_bufcache::Buffer;
+use dentree_ext4_format::hash::{HashAlgorithm, HashVersion};
+use dentree_ext4_format::{
+    BlockNumber, Compat, EntriesMut, InodeFlags, LogicalBlock, NewEntry, Problem, leaf_room, room_for,
+};
+use dentree_jbd2::Handle;
+
+/// Blocks that giving a directory or link its first block changes, its inode included.
+pub(super) const NEW_BLOCK_CREDITS: u32 = 2 + STEP_CREDITS + TAKE_CREDITS;
+
+/// How an entry is to be added.
+pub(super) enum Plan {
+    /// In the inode.
+    Inline,
+    /// A leaf has room for it as it is, at the entry that begins at this byte.
+    Leaf(Place, usize),
+    /// A leaf has room for it once its entries are packed.
+    Pack(Place, Buffer),
+    /// It gets a new leaf at the end, for want of an index.
+    Append,
+    /// The one block there is becomes the root of an index.
+    MakeIndex(Buffer, HashVersion),
+    /// A leaf of the index is split.
+    Split(Split),
+}
+
+impl Plan {
+    /// How many blocks carrying it out changes, the directory's inode included.
+    pub(super) fn credits(&self) -> u32 {
+        match self {
+            Plan::Inline => 1,
+            Plan::Leaf(..) | Plan::Pack(..) => 2,
+            Plan::Append => NEW_BLOCK_CREDITS,
+            Plan::MakeIndex(..) => 4 + STEP_CREDITS + 2 * TAKE_CREDITS,
+            // Each level may change a block and take one, and so may the leaf; all are mapped behind each other.
+            Plan::Split(split) => {
+                let blocks = u32::try_from(split.new_blocks).unwrap_or(u32::MAX);
+                2 + blocks * (2 + TAKE_CREDITS) + STEP_CREDITS
+            }
+        }
+    }
+
+    /// Whether it leaves every other entry of the directory where it is.
+    pub(super) fn keeps_entries(&self) -> bool {
+        matches!(self, Plan::Leaf(..) | Plan::Append)
+    }
+}
+
+impl Ext4 {
+    /// Finds how to add `name` to a directory, which does not have it. A directory without room in its inode is moved to a block,
+    /// in a transaction of its own.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`] where its index cannot grow any more; [`Error::Encrypted`], [`Error::InvalidName`].
+    pub(super) fn plan_entry(&self, dir: &Node, name: &[u8]) -> Result<Plan> {
+        let snapshot = dir.snapshot();
+        if snapshot.has(InodeFlags::ENCRYPT) {
+            return Err(Error::Encrypted(snapshot.ino));
+        }
+        let wanted = self.wanted(&snapshot, name).ok_or(Error::InvalidName)?;
+        if snapshot.has(InodeFlags::INLINE_DATA) {
+            if self.has_inline_room(&snapshot, name.len())? {
+                return Ok(Plan::Inline);
+            }
+            self.move_out_of_inode(dir)?;
+            return self.plan_entry(dir, name);
+        }
+        if self.is_indexed(&snapshot) {
+            let way = self.way_for(&snapshot, &wanted)?.ok_or(Error::Encrypted(snapshot.ino))?;
+            return self.plan_indexed(&snapshot, way, name);
+        }
+        let (blocks, mut placed) = (self.dir_blocks(&snapshot)?, Placed::default());
+        for block in (0..blocks).map(LogicalBlock) {
+            let mapping = || placed.next(self, &snapshot, block, blocks);
+            let Some((buffer, place)) = self.dir_leaf_at(&snapshot, block, mapping, |_| None)? else {
+                continue;
+            };
+            let room = room_for(self.leaf_entries(&buffer), name.len());
+            if let Some(start) = room.map_err(|problem| place.corrupt(problem))? {
+                return Ok(Plan::Leaf(place, start));
+            }
+        }
+        self.plan_growth(&snapshot)
+    }
+
+    /// What becomes of a directory without an index and without room.
+    fn plan_growth(&self, dir: &Snapshot) -> Result<Plan> {
+        let version = HashVersion::from_disk(self.sb.default_hash_version, self.hash_sign());
+        let version = version.filter(|version| version.algorithm != HashAlgorithm::SipHash);
+        if let Some(version) = version
+            && self.sb.compat.has(Compat::DIR_INDEX)
+            && self.dir_blocks(dir)? == 1
+            && let Some((buffer, _)) = self.dir_leaf(dir, LogicalBlock(0), |_| None)?
+        {
+            return Ok(Plan::MakeIndex(buffer, version));
+        }
+        Ok(Plan::Append)
+    }
+
+    /// The same under an index, at the end of a way that leads to the leaf for the name.
+    pub(super) fn plan_indexed(&self, dir: &Snapshot, way: Way, name: &[u8]) -> Result<Plan> {
+        let (buffer, place) = self.promised_leaf(dir, way.leaf.block)?;
+        let corrupt = |problem| place.corrupt(problem);
+        let room_from = |start| room_for(self.leaf_entries(&buffer).starting_at(start), name.len());
+        let last = place.block.and_then(|at| self.writer.as_ref()?.last_entries.of(at));
+        // What is wrong is told by a search through all of it.
+        let start = match last.and_then(|last| room_from(last).ok()?) {
+            Some(start) => Some(start),
+            None => room_from(0).map_err(corrupt)?,
+        };
+        if let Some(start) = start {
+            return Ok(Plan::Leaf(place, start));
+        }
+        let mut used = dentree_ext4_format::entry_len(name.len());
+        for entry in self.leaf_entries(&buffer) {
+            used += dentree_ext4_format::entry_len(entry.map_err(corrupt)?.name.len());
+        }
+        if used <= self.leaf_room() {
+            return Ok(Plan::Pack(place, buffer));
+        }
+        Ok(Plan::Split(self.plan_split(way, buffer)?))
+    }
+
+    pub(super) fn leaf_room(&self) -> usize {
+        leaf_room(self.sb.block_size, self.sb.has_metadata_csum())
+    }
+
+    /// The entries of a leaf, its checksum left out.
+    pub(super) fn leaf_entries<'a>(&self, bytes: &'a [u8]) -> dentree_ext4_format::Entries<'a> {
+        self.entries(bytes.get(..self.leaf_room()).unwrap_or_default())
+    }
+
+    /// Adds an entry as planned. Where that fails for want of space nothing was changed. Where the directory grows its new layout is published
+    /// before anything leads to what is new.
+    pub(super) fn add_entry(
+        &self,
+        handle: &mut Handle<'_>,
+        dir: &Node,
+        draft: &mut Draft,
+        plan: Plan,
+        entry: &NewEntry<'_>,
+    ) -> Result<()> {
+        let full = Problem::Missing { what: "the room that was found" };
+        match plan {
+            Plan::Inline => self.add_inline(draft, entry),
+            Plan::Leaf(place, start) => {
+                // An index that the file system has no feature for is none: it lies where an entry may come.
+                draft.inode.flags = match self.is_indexed(draft) {
+                    true => draft.inode.flags,
+                    false => draft.inode.flags.without(InodeFlags::INDEX),
+                };
+                let add = |area: &mut EntriesMut<'_>| area.insert_from(start, entry)?.ok_or(full);
+                let start = self.change_leaf(handle, draft, place, add)?;
+                if let Some(at) = place.block {
+                    self.writer()?.last_entries.note(at, start);
+                }
+                Ok(())
+            }
+            Plan::Pack(place, buffer) => {
+                let entries = self.leaf_entries(&buffer).map(|entry| entry.map(NewEntry::from));
+                let mut all: Vec<_> =
+                    entries.collect::<Result<_, _>>().map_err(|problem| place.corrupt(problem))?;
+                all.push(*entry);
+                self.change_leaf(handle, draft, place, |area| area.fill(&all).then_some(()).ok_or(full))
+            }
+            Plan::Append => {
+                let fresh = self.append_blocks(handle, draft, 1)?;
+                let added = fresh.iter().try_for_each(|&(_, at)| {
+                    self.create_leaf(handle, draft, at, |area| area.insert(entry).map(drop))
+                });
+                draft.inode.flags = draft.inode.flags.without(InodeFlags::INDEX);
+                self.all_or_abort(added.and_then(|()| self.publish_layout(handle, dir, draft)))
+            }
+            Plan::MakeIndex(buffer, version) => self.make_index(handle, dir, draft, &buffer, version, entry),
+            Plan::Split(split) => self.split_for(handle, dir, draft, split, entry),
+        }
+    }
+
+    /// Gives a directory or a symbolic link `count` blocks more at its end, all or none. Nothing is written to them yet.
+    pub(super) fn append_blocks(
+        &self,
+        handle: &mut Handle<'_>,
+        draft: &mut Snapshot,
+        count: u32,
+    ) -> Result<Vec<(LogicalBlock, BlockNumber)>> {
+        let first = draft.inode.size >> self.sb.block_size.log2();
+        let mut fresh = Vec::new();
+        let before = draft.clone();
+        for logical in first..first + u64::from(count) {
+            match self.append_block(handle, draft, logical) {
+                Ok(block) => fresh.push((LogicalBlock(u32::try_from(logical).unwrap_or(u32::MAX)), block)),
+                Err(error) => {
+                    let mut at = first;
+                    while at < logical {
+                        let mut file = Mapped { ino: draft.ino, inode: &mut draft.inode };
+                        let undone = self.remap(handle, &mut file, at..logical, None);
+                        at = self.all_or_abort(undone)?;
+                    }
+                    *draft = before;
+                    return Err(error);
+                }
+            }
+        }
+        draft.inode.size = (first + u64::from(count)) << self.sb.block_size.log2();
+        Ok(fresh)
+    }
+
+    fn append_block(
+        &self,
+        handle: &mut Handle<'_>,
+        draft: &mut Snapshot,
+        logical: u64,
+    ) -> Result<BlockNumber> {
+        // Without large_dir a directory's size has 31 bits.
+        let large = self.sb.incompat.has(dentree_ext4_format::Incompat::LARGEDIR);
+        let size = (logical + 1) << self.sb.block_size.log2();
+        if logical >= u64::from(u32::MAX) || size >= 1 << 31 && !large {
+            return Err(Error::NoSpace);
+        }
+        let last = logical.checked_sub(1).and_then(|last| u32::try_from(last).ok()).map(LogicalBlock);
+        let last = last.map(|last| self.place_of(draft, last, Structure::DirectoryLeaf(last))).transpose()?;
+        let goal = match last {
+            Some((at, _)) if at.0 + 1 < self.sb.blocks_count => BlockNumber(at.0 + 1),
+            _ => self.goal_of(draft.ino),
+        };
+        let claim = Claim::of_owner(draft.inode.uid);
+        let start = match logical {
+            0 => self.allocate_blocks(handle, goal, 1, claim)?.0,
+            blocks => self.allocate_to_grow(handle, draft.ino, goal, blocks, claim)?,
+        };
+        let mut file = Mapped { ino: draft.ino, inode: &mut draft.inode };
+        let target = Target { start, unwritten: false };
+        match self.remap(handle, &mut file, logical..logical + 1, Some(target)) {
+            Ok(_) => {
+                file.count_blocks(self, 1);
+                Ok(start)
+            }
+            Err(error) => {
+                let undone = self.free_blocks(handle, start, 1, false);
+                self.all_or_abort(undone)?;
+                Err(error)
+            }
+        }
+    }
+}

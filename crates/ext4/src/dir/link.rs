@@ -1,0 +1,141 @@
+//! More names, fewer names.
+
+use super::lock::Spot;
+use super::{Draft, ENTRY_CREDITS, MAX_LINKS};
+use crate::dir::format::Found;
+use crate::inode::ORPHAN_CREDITS;
+use crate::inode::Snapshot;
+use crate::{Error, Ext4, Node, Result};
+use dentree_ext4_format::{InodeTime, NewEntry};
+use dentree_jbd2::Handle;
+use dentree_vfs::FileType;
+
+impl Ext4 {
+    /// Gives an inode, not a directory, one more name, which `dir` does not have. One without any lives again.
+    pub(crate) fn add_link(&self, dir: &Node, name: &[u8], node: &Node) -> Result<()> {
+        self.with_space(|| {
+            let target = node.snapshot();
+            if target.inode.links >= MAX_LINKS {
+                return Err(Error::TooManyLinks(target.ino));
+            }
+            let Spot { plan, hold: _hold } = self.place_entry(dir, name, false)?;
+            let mut draft = Draft::of(dir);
+            let mut handle = self.start(plan.credits() + 1 + ORPHAN_CREDITS)?;
+            let entry = NewEntry { name, inode: target.ino, file_type: self.entry_type(target.kind) };
+            self.add_entry(&mut handle, dir, &mut draft, plan, &entry)?;
+            let now = self.writer()?.now();
+            let done = self.publish_directory(&mut handle, dir, &draft).and_then(|()| {
+                let before = self.change_inode(&mut handle, node, |snapshot| {
+                    let before = snapshot.inode.links;
+                    snapshot.inode.links = before + 1;
+                    snapshot.inode.ctime = now;
+                    before
+                })?;
+                if before == 0 { self.remove_orphan(&mut handle, target.ino, 0) } else { Ok(()) }
+            });
+            self.all_or_abort(done)?;
+            handle.stop();
+            Ok(())
+        })
+    }
+
+    /// Takes the name from an inode that is not a directory.
+    pub(crate) fn remove_link(&self, dir: &Node, name: &[u8], node: &Node) -> Result<()> {
+        let (found, _hold) = self.entry_held(dir, name, node)?;
+        let mut draft = Draft::of(dir);
+        let mut handle = self.start(ENTRY_CREDITS + 1 + ORPHAN_CREDITS)?;
+        let now = self.writer()?.now();
+        self.remove_entry(&mut handle, &mut draft, found)?;
+        let done = self
+            .publish_directory(&mut handle, dir, &draft)
+            .and_then(|()| self.drop_link(&mut handle, node, now));
+        self.all_or_abort(done)?;
+        handle.stop();
+        Ok(())
+    }
+
+    /// Removes an empty directory.
+    pub(crate) fn remove_directory(&self, dir: &Node, name: &[u8], node: &Node) -> Result<()> {
+        let mut draft = Draft::of(dir);
+        let found = self.entry_for(&draft, name, node)?;
+        self.check_empty(&node.snapshot())?;
+        let mut handle = self.start(ENTRY_CREDITS + 1 + ORPHAN_CREDITS)?;
+        let now = self.writer()?.now();
+        self.remove_entry(&mut handle, &mut draft, found)?;
+        Ext4::uncount_subdirectory(&mut draft);
+        let done = self
+            .publish_directory(&mut handle, dir, &draft)
+            .and_then(|()| self.drop_directory(&mut handle, node, now));
+        self.all_or_abort(done)?;
+        handle.stop();
+        Ok(())
+    }
+
+    /// Takes its only name from an inode that nobody else has, of whatever kind, and frees it, under one handle; answers `false`, and has
+    /// changed nothing, where that must go in steps.
+    pub(crate) fn remove_and_free(&self, dir: &Node, name: &[u8], node: &Node) -> Result<bool> {
+        let snapshot = node.snapshot();
+        let is_dir = snapshot.kind == FileType::Directory;
+        if !is_dir && snapshot.inode.links != 1 {
+            return Ok(false);
+        }
+        let Some(end) = self.end_in_one(&snapshot) else { return Ok(false) };
+        let credits = ENTRY_CREDITS + end.credits;
+        // Nobody writes to it any more, but what was written may just be on its way to the device.
+        let Some(mut content) = node.try_content_mut().filter(|_| credits <= self.most_credits()) else {
+            return Ok(false);
+        };
+        let (found, _hold) = if is_dir {
+            let found = self.entry_for(&dir.snapshot(), name, node)?;
+            self.check_empty(&snapshot)?;
+            (found, None)
+        } else {
+            let (found, hold) = self.entry_held(dir, name, node)?;
+            (found, Some(hold))
+        };
+        let mut draft = Draft::of(dir);
+        let mut handle = self.start(credits)?;
+        let now = self.writer()?.now();
+        self.remove_entry(&mut handle, &mut draft, found)?;
+        if is_dir {
+            Ext4::uncount_subdirectory(&mut draft);
+        }
+        let mut unused = Vec::new();
+        let done = self
+            .publish_directory(&mut handle, dir, &draft)
+            .and_then(|()| self.end_inode(&mut handle, &snapshot, &end, now, &mut unused))
+            .and_then(|()| self.drop_content_of(node, &mut content));
+        self.all_or_abort(done)?;
+        handle.stop();
+        drop(content);
+        self.free_values(unused);
+        Ok(true)
+    }
+
+    /// An inode has one name less; without any it is an orphan.
+    pub(super) fn drop_link(&self, handle: &mut Handle<'_>, node: &Node, now: InodeTime) -> Result<()> {
+        let links = self.change_inode(handle, node, |snapshot| {
+            snapshot.inode.links = snapshot.inode.links.saturating_sub(1);
+            snapshot.inode.ctime = now;
+            snapshot.inode.links
+        })?;
+        if links == 0 { self.add_orphan(handle, node.snapshot().ino) } else { Ok(()) }
+    }
+
+    /// A directory has lost its name: it is an orphan.
+    pub(super) fn drop_directory(&self, handle: &mut Handle<'_>, node: &Node, now: InodeTime) -> Result<()> {
+        let ino = self.change_inode(handle, node, |snapshot| {
+            snapshot.inode.links = 0;
+            snapshot.inode.ctime = now;
+            snapshot.ino
+        })?;
+        self.add_orphan(handle, ino)
+    }
+
+    /// The entry of a name that must be there, and name this inode.
+    pub(super) fn entry_for(&self, dir: &Snapshot, name: &[u8], node: &Node) -> Result<Found> {
+        let found = self.entry_at(dir, name)?;
+        let ino = dentree_vfs::Ino(u64::from(node.snapshot().ino.0));
+        if found.lookup.ino == ino { Ok(found) } else { Err(Ext4::no_entry(dir)) }
+    }
+}

@@ -1,0 +1,299 @@
+//! Listing a directory: in the order of its bytes, or by hash.
+//!
+//! A listing may come in parts, with changes between them, and goes on behind the last name that it told of. In a file system
+//! that is only read a name stays where it is, and its byte is its cookie: so a directory is read from its first block to its last. Where
+//! it may be changed a split moves names to another block, and packing moves them within one. Their hash stays: so such a directory is told of
+//! in the order of its hashes, which is that of its leaves in the index, as the kernel does. A directory of one block, which may become
+//! one with an index, is sorted.
+//!
+//! # Cookies by hash
+//! Bit 62 says that it is one; below it 31 bits of the hash that the index is ordered by, and 31 bits of another one, so that
+//! names are told apart. Where both agree the names follow each other by name, each with the next free number: so nothing is lost,
+//! or told twice, as long as none of *those* is removed in between.
+//!
+//! On a damaged image a name may stand in a leaf that its hash does not belong to. It is told of with that leaf.
+
+use crate::dir::format::Each;
+use crate::dir::lookup::Way;
+use crate::inode::Snapshot;
+use crate::map::Placed;
+use crate::read_ahead::joined;
+use crate::{Ext4, Place, Result, Structure};
+use dentree_bufcache::{Buffer, First};
+use dentree_ext4_format::hash::{HashAlgorithm, HashVersion, MajorHash, NameHash, half_md4_of_all};
+use dentree_ext4_format::{Compat, Entry, InodeFlags, LogicalBlock};
+use std::ops::{ControlFlow, Range};
+
+mod order;
+
+use order::{Order, major_and_number};
+
+/// Says that a cookie is of a hash.
+const BY_HASH: u64 = 1 << 62;
+/// The largest lower half.
+const LOW_MAX: u32 = (1 << 31) - 1;
+
+/// Leaves of a directory that does not fit into its part of the cache that a listing by hash has on their way: as many as devices take
+/// requests at once, and as many again, since each may be a request of its own.
+const LEAVES_AHEAD: usize = 128;
+
+/// Leaves whose names are sorted together: those that no other leaf shares a hash with, mostly one.
+struct Batch {
+    pieces: Vec<(Buffer, Place)>,
+    /// The least hash that a name here may have, and the least of what comes behind.
+    hashes: Range<u32>,
+}
+
+/// More entries than most leaves have.
+const MANY: usize = 128;
+
+impl Ext4 {
+    /// Calls `each` with every entry behind that with cookie `after`, and with its own cookie; maybe with `.` and `..` too.
+    pub(crate) fn each_listed(&self, dir: &Snapshot, after: Option<u64>, each: &mut Each<'_>) -> Result<()> {
+        // A position that no listing gave may be any number: one without the bit is before all hashes.
+        let by_hash = self.writer.is_some() || after.is_some_and(|cookie| cookie & BY_HASH != 0);
+        match self.listed_hash(dir).filter(|_| by_hash) {
+            Some(version) => {
+                let after = after.filter(|cookie| cookie & BY_HASH != 0).unwrap_or(0);
+                self.each_by_hash(dir, version, after, each)
+            }
+            None => self.each_entry(dir, after.unwrap_or(0) & !BY_HASH, each),
+        }
+    }
+
+    /// How names are ordered in a directory whose names may move; `None` where they stay in place.
+    fn listed_hash(&self, dir: &Snapshot) -> Option<HashVersion> {
+        if dir.has(InodeFlags::ENCRYPT) || !self.sb.compat.has(Compat::DIR_INDEX) {
+            return None;
+        }
+        let is_short =
+            dir.has(InodeFlags::INLINE_DATA) || dir.inode.size == u64::from(self.sb.block_size.bytes());
+        let version = if self.is_indexed(dir) && !dir.has(InodeFlags::INLINE_DATA) {
+            // With a root that cannot be read it is listed block by block, as if it had none.
+            self.way_by(dir, |_| Some(MajorHash::default())).ok()??.version
+        } else if is_short {
+            HashVersion::from_disk(self.sb.default_hash_version, self.hash_sign())?
+        } else {
+            return None;
+        };
+        Some(version).filter(|version| version.algorithm != HashAlgorithm::SipHash)
+    }
+
+    fn each_by_hash(
+        &self,
+        dir: &Snapshot,
+        version: HashVersion,
+        after: u64,
+        each: &mut Each<'_>,
+    ) -> Result<()> {
+        let everything = 0..u32::MAX;
+        let order = &mut Order::default();
+        if dir.has(InodeFlags::INLINE_DATA) {
+            let place = dir.place(Structure::InlineData);
+            let pieces = self.inline_entries(dir)?;
+            let pieces = pieces.iter().map(|&(_, bytes)| (bytes, place));
+            return self.each_sorted(dir, version, pieces, order.over(everything), after, each).map(drop);
+        }
+        if !self.is_indexed(dir) {
+            let Some((buffer, place)) = self.dir_leaf(dir, LogicalBlock(0), |_| None)? else { return Ok(()) };
+            let pieces = std::iter::once((&*buffer, place));
+            return self.each_sorted(dir, version, pieces, order.over(everything), after, each).map(drop);
+        }
+        let from = MajorHash::from_raw(hash_of(after));
+        let Some(way) = self.way_by(dir, |_| Some(from))? else { return Ok(()) };
+        let (mut way, mut placed) = (Some(way), Placed::default());
+        // No leaf comes twice.
+        for _ in 0..self.dir_blocks(dir)? {
+            let Some(batch) = self.next_batch(dir, &mut way, &mut placed)? else { return Ok(()) };
+            let pieces = batch.pieces.iter().map(|(buffer, place)| (&**buffer, *place));
+            if self.each_sorted(dir, version, pieces, order.over(batch.hashes), after, each)?.is_break() {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// The leaf at the end of the way, with those that go on with its last hash; the way then leads to the next.
+    fn next_batch(
+        &self,
+        dir: &Snapshot,
+        next: &mut Option<Way>,
+        placed: &mut Placed,
+    ) -> Result<Option<Batch>> {
+        let Some(mut way) = next.take() else { return Ok(None) };
+        let mut pieces = Vec::new();
+        let first = way.leaf.hash().get();
+        let blocks = self.dir_blocks(dir)?;
+        let end = loop {
+            pieces.push(self.listed_leaf(dir, &way, blocks, placed)?);
+            let is_more = self.advance(dir, &mut way, &mut Vec::new())?;
+            if !is_more || u32::try_from(pieces.len()).unwrap_or(u32::MAX) >= blocks {
+                break u32::MAX;
+            }
+            if !way.leaf.is_continuation() {
+                let end = way.leaf.hash().get();
+                *next = Some(way);
+                break end;
+            }
+        };
+        Ok(Some(Batch { pieces, hashes: first..end }))
+    }
+
+    /// Reads the leaf at the end of a way, and ahead of it what a listing will want: all of a directory that fits into a part of the cache, of
+    /// another one the leaves that come next in the index.
+    fn listed_leaf(
+        &self,
+        dir: &Snapshot,
+        way: &Way,
+        blocks: u32,
+        placed: &mut Placed,
+    ) -> Result<(Buffer, Place)> {
+        let block = way.leaf.block;
+        let LogicalBlock(at) = block;
+        let most = u32::try_from(self.cache_blocks() / 4).unwrap_or(u32::MAX).max(1);
+        let ahead = |first| {
+            let runs = match first {
+                First::Miss if blocks <= most => vec![0..at, at + 1..blocks],
+                First::Use if blocks <= most => Vec::new(),
+                _ => self.leaves_ahead(way, first, most),
+            };
+            let runs: Vec<_> = runs.into_iter().filter(|run| !run.is_empty()).collect();
+            (!runs.is_empty()).then_some(runs)
+        };
+        let mapping = || placed.find(self, dir, block, || self.leaves_below(way));
+        match self.dir_leaf_at(dir, block, mapping, ahead)? {
+            Some(leaf) => Ok(leaf),
+            None => self.promised_leaf(dir, block),
+        }
+    }
+
+    /// The leaves that the last index block of a way leads to.
+    fn leaves_below(&self, way: &Way) -> Vec<Range<u64>> {
+        // What is wrong with it is told by who goes on along the way.
+        let Some(Ok(index)) = way.frames.last().map(|frame| self.parse_index(frame)) else {
+            return Vec::new();
+        };
+        let mut leaves: Vec<_> = (0..).map_while(|at| index.get(at)).map(|entry| entry.block.0).collect();
+        leaves.sort_unstable();
+        leaves.dedup();
+        leaves.into_iter().map(|block| u64::from(block)..u64::from(block) + 1).collect()
+    }
+
+    /// Blocks that come next in the index, behind those that earlier leaves have asked for; with the next index block where they are the last of
+    /// theirs.
+    fn leaves_ahead(&self, way: &Way, first: First, most: u32) -> Vec<Range<u32>> {
+        let most = usize::try_from(most).unwrap_or(usize::MAX);
+        let stride = LEAVES_AHEAD.min(most);
+        let Some((frame, above)) = way.frames.split_last() else { return Vec::new() };
+        let behind = match first {
+            First::Miss => 1,
+            First::Use if frame.at.is_multiple_of((stride / 2).max(1)) => stride / 2,
+            First::Use => return Vec::new(),
+        };
+        // What is wrong with the index is told when it is used.
+        let Ok(index) = self.parse_index(frame) else { return Vec::new() };
+        let from = frame.at + behind;
+        let mut blocks: Vec<u32> =
+            (from..from + stride).map_while(|at| index.get(at)).map(|entry| entry.block.0).collect();
+        if blocks.len() < stride
+            && let Some(above) = above.last()
+            && let Some(next) = self.parse_index(above).ok().and_then(|index| index.get(above.at + 1))
+        {
+            blocks.push(next.block.0);
+        }
+        blocks.sort_unstable();
+        joined(blocks.into_iter().map(|block| block..block.saturating_add(1)), 0)
+    }
+
+    /// Tells of the entries of some pieces of a directory in their order, those behind `after`.
+    fn each_sorted<'a>(
+        &self,
+        dir: &Snapshot,
+        version: HashVersion,
+        pieces: impl Iterator<Item = (&'a [u8], Place)>,
+        order: &mut Order,
+        after: u64,
+        each: &mut Each<'_>,
+    ) -> Result<ControlFlow<()>> {
+        let mut entries = Vec::with_capacity(MANY);
+        for (bytes, place) in pieces {
+            let first = entries.len();
+            for entry in self.entries(bytes) {
+                entries.push(entry.map_err(|problem| place.corrupt(problem))?);
+            }
+            self.hash_all(dir, version, bytes, entries.get(first..).unwrap_or_default(), order);
+        }
+        order.sort(&entries);
+        let Order { keys, lows, .. } = order;
+        let mut previous = None;
+        for &mut key in keys {
+            let (major, at) = major_and_number(key);
+            let (Some(&entry), Some(&low)) = (entries.get(at), lows.get(at)) else { continue };
+            let low = match previous {
+                Some((before, least)) if before == major => low.max(least),
+                _ => low,
+            };
+            previous = Some((major, low.saturating_add(1).min(LOW_MAX)));
+            let cookie = cookie_of(major, low);
+            if cookie > after && each(entry, cookie)?.is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
+    /// Adds the hashes of a piece's entries. The dots come before all names.
+    fn hash_all(
+        &self,
+        dir: &Snapshot,
+        version: HashVersion,
+        bytes: &[u8],
+        entries: &[Entry<'_>],
+        order: &mut Order,
+    ) {
+        let mut digests = std::mem::take(&mut order.digests);
+        digests.clear();
+        let names = entries.iter().map(Entry::name_range);
+        half_md4_of_all(bytes, names, version.sign, self.hash_seed(), &mut digests);
+        // One digest has both hashes, as nearly everywhere.
+        let is_one = version.algorithm == HashAlgorithm::HalfMd4 && !self.is_casefolded(dir);
+        for (entry, &other) in entries.iter().zip(&digests) {
+            let (major, low) = match entry.name {
+                b"." | b".." => (0, 0),
+                _ if is_one => (other.major.get(), low_of(other)),
+                name => (self.entry_hash(dir, name, version).get(), low_of(other)),
+            };
+            order.add(major, low);
+        }
+        order.digests = digests;
+    }
+}
+
+/// What the other hash gives to a cookie; 0 is of the dots.
+fn low_of(other: NameHash) -> u32 {
+    (other.minor >> 1).max(1)
+}
+
+fn cookie_of(major: u32, low: u32) -> u64 {
+    BY_HASH | u64::from(major >> 1) << 31 | u64::from(low)
+}
+
+/// The hash that a cookie is of.
+fn hash_of(cookie: u64) -> u32 {
+    u32::try_from((cookie & !BY_HASH) >> 31).unwrap_or(0) << 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cookies_ascend_with_both_hashes_and_stay_below_what_a_file_offset_may_be() {
+        let most = cookie_of(MajorHash::from_raw(u32::MAX).get(), LOW_MAX);
+        assert!(most < (1 << 63) - 4);
+        let ordered =
+            [(0, 0), (0, 5), (2, 0), (2, LOW_MAX), (4, 0)].map(|(major, low)| cookie_of(major, low));
+        assert!(ordered.is_sorted() && ordered.iter().all(|&cookie| cookie & BY_HASH != 0));
+        assert_eq!(hash_of(cookie_of(0xFFFF_FFFC, 77)), 0xFFFF_FFFC);
+    }
+}

@@ -1,0 +1,207 @@
+//! Inodes with their first name, or none.
+
+use super::Draft;
+use super::insert::NEW_BLOCK_CREDITS;
+use super::lock::Spot;
+use crate::alloc::INODE_CREDITS;
+use crate::inode::ORPHAN_CREDITS;
+use crate::inode::Snapshot;
+use crate::map::write::Mapped;
+use crate::{Error, Ext4, Node, Result, Structure};
+use dentree_ext4_format::{DeviceNumber, Inode, InodeFlags, InodeNumber, LogicalBlock, NewEntry};
+use dentree_jbd2::Handle;
+use dentree_vfs::{FileType, NewInode, NewKind};
+
+/// Targets of up to so many bytes stand in the inode.
+const FAST_LINK_MAX: usize = 59;
+
+impl Ext4 {
+    /// Makes an inode under `name`, which `dir` does not have.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`], [`Error::TooManyLinks`] of `dir`, [`Error::InvalidName`] also of a link's target; nothing was changed.
+    pub(crate) fn make_named(&self, dir: &Node, name: &[u8], new: &NewInode<'_>) -> Result<Node> {
+        self.with_space(|| self.try_make_named(dir, name, new))
+    }
+
+    fn try_make_named(&self, dir: &Node, name: &[u8], new: &NewInode<'_>) -> Result<Node> {
+        let kind = kind_of(&new.kind);
+        let Spot { plan, hold: _hold } = self.place_entry(dir, name, kind == FileType::Directory)?;
+        let mut draft = Draft::of(dir);
+        if kind == FileType::Directory {
+            self.count_subdirectory(&mut draft)?;
+        }
+        let of_attributes = self.initial_credits(new.xattrs);
+        let mut handle = self.start(plan.credits() + INODE_CREDITS + NEW_BLOCK_CREDITS + of_attributes)?;
+        let mut made = self.make_inode(&mut handle, &draft, new)?;
+        let entry = NewEntry { name, inode: made.ino, file_type: self.entry_type(kind) };
+        if let Err(error) = self.add_entry(&mut handle, dir, &mut draft, plan, &entry) {
+            let undone = self.unmake_inode(&mut handle, &mut made);
+            self.all_or_abort(undone)?;
+            return Err(error);
+        }
+        let done = self
+            .write_new_inode(&mut handle, &made)
+            .and_then(|()| self.publish_directory(&mut handle, dir, &draft));
+        self.all_or_abort(done)?;
+        Ok(Node::new(made, Some(handle.stop())))
+    }
+
+    /// Makes an inode without a name, near `dir`.
+    pub(crate) fn make_nameless(&self, dir: &Node, new: &NewInode<'_>) -> Result<Node> {
+        self.with_space(|| {
+            let of_attributes = self.initial_credits(new.xattrs);
+            let mut handle =
+                self.start(INODE_CREDITS + NEW_BLOCK_CREDITS + ORPHAN_CREDITS + of_attributes)?;
+            let mut made = self.make_inode(&mut handle, &dir.snapshot(), new)?;
+            made.inode.links = 0;
+            let done = self
+                .write_new_inode(&mut handle, &made)
+                .and_then(|()| self.add_orphan(&mut handle, made.ino));
+            self.all_or_abort(done)?;
+            Ok(Node::new(made, Some(handle.stop())))
+        })
+    }
+
+    /// Takes an inode and what its kind needs; it is not written yet.
+    fn make_inode(&self, handle: &mut Handle<'_>, parent: &Snapshot, new: &NewInode<'_>) -> Result<Snapshot> {
+        let kind = kind_of(&new.kind);
+        let mode = u16::try_from(kind.mode_bits()).unwrap_or(0) | new.permissions & 0o7777;
+        let now = self.writer()?.now();
+        let (ino, generation) = self.take_inode(handle, parent, kind)?;
+        let mut inode = Inode::new(ino, mode, generation, now, &self.sb);
+        inode.uid = new.uid;
+        inode.gid = new.gid;
+        inode.flags = inherited(parent.inode.flags, kind);
+        let mut made = Snapshot {
+            ino,
+            kind,
+            inode,
+            tail: Box::default(),
+            has_acl: false,
+            stored_size: None,
+            promised: 0,
+        };
+        if let Err(error) = self.init_attributes(handle, &mut made, new.xattrs) {
+            let undone = self.give_back_inode(handle, ino, kind);
+            self.all_or_abort(undone)?;
+            return Err(error);
+        }
+        match self.init_content(handle, &mut made, parent.ino, new.kind) {
+            Ok(()) => Ok(made),
+            Err(error) => {
+                let undone = self.drop_initial_attributes(handle, &made);
+                let undone = undone.and_then(|()| self.give_back_inode(handle, ino, kind));
+                self.all_or_abort(undone)?;
+                Err(error)
+            }
+        }
+    }
+
+    /// Where it fails nothing was changed.
+    fn init_content(
+        &self,
+        handle: &mut Handle<'_>,
+        made: &mut Snapshot,
+        parent: InodeNumber,
+        kind: NewKind<'_>,
+    ) -> Result<()> {
+        match kind {
+            NewKind::Regular => self.init_map(made),
+            NewKind::Directory => {
+                self.init_map(made);
+                made.inode.links = 2;
+                self.init_directory(handle, made, parent)?;
+            }
+            NewKind::Symlink(target) => self.init_link(handle, made, target)?,
+            NewKind::Fifo | NewKind::Socket => {}
+            NewKind::CharDevice { major, minor } | NewKind::BlockDevice { major, minor } => {
+                made.inode.set_device(DeviceNumber { major, minor });
+            }
+        }
+        Ok(())
+    }
+
+    fn init_directory(
+        &self,
+        handle: &mut Handle<'_>,
+        made: &mut Snapshot,
+        parent: InodeNumber,
+    ) -> Result<()> {
+        if self.init_inline(made, parent)? {
+            return Ok(());
+        }
+        let file_type = self.entry_type(FileType::Directory);
+        let dots =
+            [(&b"."[..], made.ino), (b"..", parent)].map(|(name, inode)| NewEntry { name, inode, file_type });
+        let fresh = self.append_blocks(handle, made, 1)?;
+        let filled = fresh.iter().try_for_each(|&(_, at)| {
+            self.create_leaf(handle, made, at, |area| {
+                area.fill(&dots);
+                Ok(())
+            })
+        });
+        self.all_or_abort(filled)
+    }
+
+    /// A short target stands in the inode, a longer one in a block of its own, which is metadata.
+    fn init_link(&self, handle: &mut Handle<'_>, made: &mut Snapshot, target: &[u8]) -> Result<()> {
+        if target.is_empty() || target.contains(&0) || target.len() >= self.sb.block_size.in_memory() {
+            return Err(Error::InvalidName);
+        }
+        if target.len() <= FAST_LINK_MAX {
+            made.inode.block.iter_mut().zip(target).for_each(|(to, from)| *to = *from);
+        } else {
+            self.init_map(made);
+            let fresh = self.append_blocks(handle, made, 1)?;
+            let place = made.place(Structure::SymlinkTarget);
+            let written = fresh.iter().try_for_each(|&(_, at)| {
+                let write =
+                    |bytes: &mut [u8]| bytes.iter_mut().zip(target).for_each(|(to, from)| *to = *from);
+                handle.create(at.0, write).map_err(|source| place.at(at).io(source))
+            });
+            self.all_or_abort(written)?;
+        }
+        made.inode.size = u64::try_from(target.len()).unwrap_or(u64::MAX);
+        Ok(())
+    }
+
+    /// Gives back what [`make_inode`](Ext4::make_inode) took.
+    fn unmake_inode(&self, handle: &mut Handle<'_>, made: &mut Snapshot) -> Result<()> {
+        self.drop_initial_attributes(handle, made)?;
+        let of_attributes = made.inode.xattr_block.map_or(0, |_| u64::from(self.sb.block_size.bytes()) / 512);
+        if made.inode.sectors > of_attributes {
+            let mut file = Mapped { ino: made.ino, inode: &mut made.inode };
+            self.remap(handle, &mut file, 0..1, None)?;
+        }
+        self.give_back_inode(handle, made.ino, made.kind)
+    }
+
+    /// The target of a link that has a block for it.
+    pub(crate) fn read_link_block(&self, link: &Snapshot, len: usize) -> Result<Vec<u8>> {
+        let (at, place) = self.place_of(link, LogicalBlock(0), Structure::SymlinkTarget)?;
+        Ok(self.metadata(at, place)?.get(..len).unwrap_or_default().to_vec())
+    }
+}
+
+fn kind_of(new: &NewKind<'_>) -> FileType {
+    match new {
+        NewKind::Regular => FileType::Regular,
+        NewKind::Directory => FileType::Directory,
+        NewKind::Symlink(_) => FileType::Symlink,
+        NewKind::Fifo => FileType::Fifo,
+        NewKind::Socket => FileType::Socket,
+        NewKind::CharDevice { .. } => FileType::CharDevice,
+        NewKind::BlockDevice { .. } => FileType::BlockDevice,
+    }
+}
+
+/// The flags that a new inode gets from its directory.
+fn inherited(parent: InodeFlags, kind: FileType) -> InodeFlags {
+    let flags = InodeFlags(parent.0 & InodeFlags::INHERITED.0);
+    match kind {
+        FileType::Directory => flags,
+        FileType::Regular => flags.without(InodeFlags::DIRECTORIES_ONLY),
+        _ => InodeFlags(flags.0 & InodeFlags::OTHERS_ALSO.0),
+    }
+}

@@ -1,0 +1,142 @@
+//! Files whose content lies in the inode.
+//!
+//! With inline_data an empty file gets its first bytes there, and a write that leaves it short enough stays there. Such a write is in the inode
+//! table at once. Whatever else changes the content, its length or its map moves it out into a block first, and no file with a block
+//! moves back in.
+
+use super::Content;
+use super::write::Times;
+use super::writeback::adopt_map;
+use crate::alloc::TAKE_CREDITS;
+use crate::inode::Snapshot;
+use crate::map::FILE_END;
+use crate::map::write::{Mapped, STEP_CREDITS, Target};
+use crate::xattr::remove_inline_data;
+use crate::{Ext4, Node, Result, Structure};
+use dentree_ext4_format::{Extent, I_BLOCK_LEN, Incompat, InodeFlags, write_extent_leaf};
+use dentree_vfs::FileType;
+use std::sync::RwLockWriteGuard;
+
+impl Ext4 {
+    /// The attribute lock of a file whose content may come to lie, or lies, in the inode when so many bytes are written at `offset` or at the end:
+    /// both share the space behind the inode's fields. To be asked for before the content lock.
+    pub(super) fn lock_for_inline<'n>(
+        &self,
+        node: &'n Node,
+        offset: Option<u64>,
+        len: usize,
+    ) -> Option<RwLockWriteGuard<'n, ()>> {
+        let has_inline = self.sb.incompat.has(Incompat::INLINE_DATA);
+        let is_short = || {
+            node.look(|snapshot| {
+                let end = offset.unwrap_or(snapshot.inode.size).saturating_add(len as u64);
+                end.max(snapshot.inode.size) < u64::from(self.sb.inode_size)
+            })
+        };
+        (has_inline && is_short()).then(|| node.attributes_mut())
+    }
+
+    /// Writes into the inode where the file lies there, or has nothing yet, and that has room; else answers that nothing was done. The caller has
+    /// the attribute lock and the content lock.
+    pub(super) fn write_inline(
+        &self,
+        node: &Node,
+        content: &mut Content,
+        (offset, data): (u64, &[u8]),
+        times: Times,
+    ) -> Result<bool> {
+        let snapshot = node.snapshot();
+        let Some(mut bytes) = self.content_to_be_inline(content, &snapshot)? else { return Ok(false) };
+        let start = usize::try_from(offset).unwrap_or(usize::MAX);
+        bytes.resize(bytes.len().max(start.saturating_add(data.len())), 0);
+        bytes.iter_mut().skip(start).zip(data).for_each(|(to, from)| *to = *from);
+        self.put_inline(node, content, &bytes, times)
+    }
+
+    /// Cuts or lengthens a file that lies in the inode where that has room; else answers that nothing was done. The caller has the attribute lock
+    /// and the content lock.
+    pub(super) fn set_inline_size(&self, node: &Node, content: &mut Content, size: u64) -> Result<bool> {
+        let snapshot = node.snapshot();
+        if !snapshot.has(InodeFlags::INLINE_DATA) {
+            return Ok(false);
+        }
+        let Some(mut bytes) = self.content_to_be_inline(content, &snapshot)? else { return Ok(false) };
+        bytes.resize(usize::try_from(size).unwrap_or(usize::MAX), 0);
+        self.put_inline(node, content, &bytes, Times::Now)
+    }
+
+    /// Makes these bytes, no more than an inode has, the content of a file that has no block.
+    fn put_inline(&self, node: &Node, content: &mut Content, bytes: &[u8], times: Times) -> Result<bool> {
+        let (first, rest) = bytes.split_at(bytes.len().min(I_BLOCK_LEN));
+        let Some(tail) = self.tail_with_inline(&node.snapshot(), rest)? else { return Ok(false) };
+        let now = self.writer()?.now();
+        let mut handle = self.start(1)?;
+        self.change_inode(&mut handle, node, |snapshot| {
+            let inode = &mut snapshot.inode;
+            inode.flags = inode.flags.without(InodeFlags::EXTENTS).with(InodeFlags::INLINE_DATA);
+            inode.block = [0; I_BLOCK_LEN];
+            inode.block.iter_mut().zip(first).for_each(|(to, from)| *to = *from);
+            inode.size = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+            if times == Times::Now {
+                (inode.mtime, inode.ctime) = (now, now);
+            }
+            (snapshot.tail, snapshot.stored_size) = (tail, None);
+        })?;
+        handle.stop();
+        content.is_inode_unstored = false;
+        self.list_unstored(node, content)?;
+        Ok(true)
+    }
+
+    /// What a file has in its inode, or could have there as it has nothing at all; `None` of others. What has no name may become
+    /// the value of an attribute, which must have blocks.
+    fn content_to_be_inline(&self, content: &Content, snapshot: &Snapshot) -> Result<Option<Vec<u8>>> {
+        if snapshot.has(InodeFlags::INLINE_DATA) {
+            let mut bytes = vec![0; usize::try_from(snapshot.inode.size).unwrap_or(usize::MAX)];
+            self.read_inline(snapshot, 0, &mut bytes)?;
+            return Ok(Some(bytes));
+        }
+        let is_empty = content.blocks.is_empty() && snapshot.inode.size == 0;
+        let may_be = snapshot.kind == FileType::Regular && snapshot.inode.links > 0;
+        Ok((is_empty && may_be && self.next_mapped(snapshot, 0..FILE_END)?.is_none()).then(Vec::new))
+    }
+
+    /// Moves a file's content from the inode into a block. The caller has the content lock.
+    pub(super) fn move_inline_out(&self, node: &Node, snapshot: &Snapshot) -> Result<()> {
+        let len = usize::try_from(snapshot.inode.size).unwrap_or(usize::MAX);
+        let size = self.sb.block_size.in_memory();
+        let mut bytes = vec![0; size];
+        self.read_inline(snapshot, 0, bytes.get_mut(..len.min(size)).unwrap_or_default())?;
+        let mut handle = self.start(TAKE_CREDITS + STEP_CREDITS + 1)?;
+        let mut inode = snapshot.inode.clone();
+        inode.flags = inode.flags.without(InodeFlags::INLINE_DATA);
+        inode.block = [0; I_BLOCK_LEN];
+        if self.sb.incompat.has(Incompat::EXTENTS) {
+            inode.flags = inode.flags.with(InodeFlags::EXTENTS);
+            write_extent_leaf(&mut inode.block, &[] as &[Extent]);
+        }
+        if len > 0 {
+            let goal = self.goal_of(snapshot.ino);
+            let (start, _) = self.allocate_blocks(&mut handle, goal, 1, self.claim_of(node))?;
+            let place = snapshot.place(Structure::Content).at(start);
+            let written = self.device.write_at(start.0 << self.sb.block_size.log2(), &bytes);
+            let mut file = Mapped { ino: snapshot.ino, inode: &mut inode };
+            let mapped = written.map_err(|source| place.io_write(source)).and_then(|()| {
+                self.remap(&mut handle, &mut file, 0..1, Some(Target { start, unwritten: false }))
+            });
+            if let Err(error) = mapped {
+                self.free_blocks(&mut handle, start, 1, false)?;
+                return Err(error);
+            }
+            file.count_blocks(self, 1);
+        }
+        let changed = self.change_inode(&mut handle, node, |now| {
+            adopt_map(now, &inode, snapshot.inode.sectors);
+            remove_inline_data(&mut now.tail)
+        });
+        let removed = changed.and_then(|removed| {
+            removed.map_err(|problem| snapshot.place(Structure::InlineData).corrupt(problem))
+        });
+        self.all_or_abort(removed)
+    }
+}

@@ -1,0 +1,157 @@
+//! Cutting and lengthening files, and freeing what they map.
+
+use crate::alloc::Claim;
+use crate::inode::ORPHAN_CREDITS;
+use crate::inode::Snapshot;
+use crate::map::FILE_END;
+use crate::map::write::{Mapped, STEP_CREDITS};
+use crate::txn::extended;
+use crate::{Error, Ext4, Node, Result};
+use dentree_jbd2::Handle;
+use std::ops::Range;
+
+use super::writeback::adopt_map;
+
+/// Blocks that one step of unmapping changes: the map, and the inode.
+const UNMAP_CREDITS: u32 = STEP_CREDITS + 1;
+
+impl Ext4 {
+    /// Sets a file's length: cuts it, or lengthens it by a hole.
+    pub(crate) fn set_size(&self, node: &Node, size: u64) -> Result<()> {
+        self.with_space(|| {
+            let may_be_inline = self.lock_for_inline(node, Some(size), 0);
+            let mut content = node.content_mut();
+            let snapshot = node.snapshot();
+            self.check_changeable(&snapshot)?;
+            if size > self.max_size(&snapshot) {
+                return Err(Error::FileTooLarge(snapshot.ino));
+            }
+            if may_be_inline.is_some() && self.set_inline_size(node, &mut content, size)? {
+                return Ok(());
+            }
+            let snapshot = self.without_inline(node, snapshot)?;
+            let now = self.writer()?.now();
+            let old = snapshot.inode.size;
+            let log2 = self.sb.block_size.log2();
+            let kept = self.sb.block_size.blocks_for(size);
+            // Before anything is changed: what cannot be freed is not cut.
+            self.check_map(&snapshot, kept..FILE_END)?;
+            if size > old {
+                self.zero_tail(&mut content, &snapshot)?;
+            } else {
+                self.drop_unstored(&mut content, kept, FILE_END)?;
+                if size < kept << log2 {
+                    self.zero_part(&mut content, &snapshot, size, kept << log2)?;
+                }
+            }
+            let cuts = size < old || self.next_mapped(&snapshot, kept..FILE_END)?.is_some();
+            let mut handle = self.start(UNMAP_CREDITS + ORPHAN_CREDITS)?;
+            if cuts {
+                // It may take several transactions: a crash between them must not leave blocks behind the end.
+                let noted = self.add_orphan(&mut handle, snapshot.ino);
+                self.all_or_abort(noted)?;
+            }
+            let changed = self.change_inode(&mut handle, node, |snapshot| {
+                // What is to be stored yet moves the length on again.
+                snapshot.stored_size = snapshot.stored_size.filter(|&stored| stored < size);
+                snapshot.set_size(size, !content.blocks.is_empty());
+                (snapshot.inode.mtime, snapshot.inode.ctime) = (now, now);
+            });
+            self.all_or_abort(changed)?;
+            if cuts {
+                let unmapped = self.unmap(handle, node, kept..FILE_END);
+                let (handle, cut) = match unmapped {
+                    Ok(handle) => (handle, Ok(())),
+                    // What is left lies behind the end of file. To try again each time the image is opened does not help.
+                    Err(error) => (self.start(2 * ORPHAN_CREDITS)?, Err(error)),
+                };
+                self.end_truncation(handle, node)?;
+                cut?;
+            } else {
+                handle.stop();
+            }
+            content.is_inode_unstored |= !content.blocks.is_empty();
+            self.list_unstored(node, &content)
+        })
+    }
+
+    /// A file that has a name is no orphan once it is cut.
+    fn end_truncation(&self, handle: Handle<'_>, node: &Node) -> Result<()> {
+        let snapshot = node.snapshot();
+        if snapshot.inode.links == 0 {
+            handle.stop();
+            return Ok(());
+        }
+        let mut handle = extended(handle, 2 * ORPHAN_CREDITS)?;
+        let mut done = self.remove_orphan(&mut handle, snapshot.ino, 0);
+        // Who has taken the last name meanwhile has found it noted already.
+        if node.snapshot().inode.links == 0 {
+            done = done.and_then(|()| self.add_orphan(&mut handle, snapshot.ino));
+        }
+        self.all_or_abort(done)?;
+        handle.stop();
+        Ok(())
+    }
+
+    /// Frees all that a file, a directory or a symbolic link maps: nobody will read it again. It is on the list of orphans. Answers the
+    /// handle of the last step, where there was any.
+    ///
+    /// Where the map is damaged nothing is freed: what it names may be another file's. The blocks stay in use, which the next sync tells.
+    pub(crate) fn free_content(&self, node: &Node) -> Result<Option<Handle<'_>>> {
+        self.drop_content(node)?;
+        let _content = node.content_mut();
+        if node.look(Snapshot::maps_nothing) {
+            return Ok(None);
+        }
+        match self.free_sound_map(node) {
+            Err(cause @ Error::Corrupt { .. }) => {
+                let lost = Error::BlocksLost { ino: node.ino(), cause: Box::new(cause) };
+                self.contain(Err(lost)).map(|()| None)
+            }
+            freed => freed,
+        }
+    }
+
+    fn free_sound_map(&self, node: &Node) -> Result<Option<Handle<'_>>> {
+        let all = 0..FILE_END;
+        let snapshot = node.snapshot();
+        self.check_map(&snapshot, all.clone())?;
+        if self.next_mapped(&snapshot, all.clone())?.is_none() {
+            return Ok(None);
+        }
+        let handle = self.start(UNMAP_CREDITS)?;
+        self.unmap(handle, node, all).map(Some)
+    }
+
+    /// Unmaps the file blocks of `range` and frees what they were mapped to, in as many transactions as it takes. The handle has
+    /// credits for the first step; the caller has the content lock.
+    pub(super) fn unmap<'a>(
+        &'a self,
+        handle: Handle<'a>,
+        node: &Node,
+        range: Range<u64>,
+    ) -> Result<Handle<'a>> {
+        let (mut handle, mut at) = (handle, range.start);
+        let mut is_first = true;
+        while let Some(here) = self.next_mapped(&node.snapshot(), at..range.end)? {
+            if !is_first {
+                handle = extended(handle, UNMAP_CREDITS)?;
+            }
+            is_first = false;
+            let snapshot = node.snapshot();
+            let mut inode = snapshot.inode.clone();
+            let mut file = Mapped { ino: snapshot.ino, inode: &mut inode };
+            let next = self.remap(&mut handle, &mut file, here..range.end, None)?;
+            let changed =
+                self.change_inode(&mut handle, node, |now| adopt_map(now, &inode, snapshot.inode.sectors));
+            self.all_or_abort(changed)?;
+            at = next;
+        }
+        Ok(handle)
+    }
+
+    /// Whose claim on space a file makes.
+    pub(super) fn claim_of(&self, node: &Node) -> Claim {
+        Claim::of_owner(node.snapshot().inode.uid)
+    }
+}

@@ -1,0 +1,254 @@
+//! Writing into memory.
+
+use super::{Block, Content, FILE_BUDGET, TOTAL_BUDGET};
+use crate::alloc::Claim;
+use crate::inode::{Held, Snapshot};
+use crate::map::{Mapping, Run};
+use crate::{Error, Ext4, Node, Result, Structure};
+use dentree_ext4_format::{InodeFlags, LogicalBlock};
+use std::sync::atomic::Ordering::Relaxed;
+
+/// How a file's blocks are mapped from one on: what was asked last.
+type LastRun = Option<(u32, Run)>;
+
+/// What a write does to the times of a file.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Times {
+    /// It was changed now.
+    Now,
+    /// Whoever writes has set them, or is about to.
+    Kept,
+}
+
+impl Ext4 {
+    /// Writes `data` at byte `offset`, or at the end; answers where, and how many bytes: fewer than given only where space ran out, the
+    /// file can be no longer, or a block that is changed in part cannot be read. The error comes with the next write.
+    pub(crate) fn write_file(
+        &self,
+        node: &Node,
+        offset: Option<u64>,
+        data: &[u8],
+        times: Times,
+    ) -> Result<(u64, usize)> {
+        let written = self.with_space(|| {
+            let may_be_inline = self.lock_for_inline(node, offset, data.len());
+            let mut content = node.content_mut();
+            let snapshot = node.snapshot();
+            self.check_changeable(&snapshot)?;
+            let offset = offset.unwrap_or(snapshot.inode.size);
+            let room = self.max_size(&snapshot).saturating_sub(offset);
+            let data =
+                data.get(..usize::try_from(room).unwrap_or(usize::MAX).min(data.len())).unwrap_or_default();
+            if data.is_empty() {
+                let too_large = room == 0;
+                return if too_large { Err(Error::FileTooLarge(snapshot.ino)) } else { Ok((offset, 0)) };
+            }
+            if may_be_inline.is_some() && self.write_inline(node, &mut content, (offset, data), times)? {
+                return Ok((offset, data.len()));
+            }
+            let mut snapshot = self.without_inline(node, snapshot)?;
+            if self.held_bytes(&content) >= FILE_BUDGET {
+                self.store_content(node, &mut content)?;
+                snapshot = node.snapshot();
+            }
+            if offset > snapshot.inode.size {
+                self.zero_tail(&mut content, &snapshot)?;
+            }
+            let at_once = self.write_at_once(node, &mut content, offset, data);
+            let rest = data.get(at_once..).unwrap_or_default();
+            let behind = offset + u64::try_from(at_once).unwrap_or(u64::MAX);
+            let done = match self.write_blocks(&mut content, &node.snapshot(), behind, rest) {
+                Err(_) if at_once > 0 => Ok(at_once),
+                done => done.map(|done| at_once + done),
+            };
+            self.note_written(node, &mut content, offset, *done.as_ref().unwrap_or(&0), times)?;
+            Ok((offset, done?))
+        });
+        self.relieve()?;
+        written
+    }
+
+    fn held_bytes(&self, content: &Content) -> u64 {
+        u64::try_from(content.blocks.len()).unwrap_or(u64::MAX) << self.sb.block_size.log2()
+    }
+
+    /// Stores files until there is room in memory again.
+    fn relieve(&self) -> Result<()> {
+        let unstored = &self.writer()?.unstored;
+        if unstored.bytes() <= TOTAL_BUDGET {
+            return Ok(());
+        }
+        for node in unstored.all() {
+            // Whose file it is will be told by its fsync, or by the next sync.
+            let _ = self.store(&node);
+            if unstored.bytes() <= TOTAL_BUDGET / 2 {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Moves length and times on, of a file that was written to.
+    fn note_written(
+        &self,
+        node: &Node,
+        content: &mut Content,
+        offset: u64,
+        len: usize,
+        times: Times,
+    ) -> Result<()> {
+        let now = self.writer()?.now();
+        let end = offset + u64::try_from(len).unwrap_or(0);
+        if len > 0 {
+            content.is_inode_unstored = true;
+            node.change(|snapshot| {
+                snapshot.set_size(end.max(snapshot.inode.size), true);
+                if times == Times::Now {
+                    (snapshot.inode.mtime, snapshot.inode.ctime) = (now, now);
+                }
+            });
+        }
+        self.list_unstored(node, content)
+    }
+
+    /// Puts data into blocks in memory; answers how many bytes: fewer than all where space ran out, or what is to be changed cannot be
+    /// read. An error means none.
+    fn write_blocks(
+        &self,
+        content: &mut Content,
+        snapshot: &Snapshot,
+        offset: u64,
+        data: &[u8],
+    ) -> Result<usize> {
+        let size = self.sb.block_size.in_memory();
+        let mut last = None;
+        let mut done = 0;
+        while let Some(rest) = data.get(done..).filter(|rest| !rest.is_empty()) {
+            let at = offset + u64::try_from(done).unwrap_or(u64::MAX);
+            let too_large = || Error::FileTooLarge(snapshot.ino);
+            let (block, within) = self.sb.block_size.split(at).ok_or_else(too_large)?;
+            let len = rest.len().min(size - within);
+            let part = rest.get(..len).unwrap_or_default();
+            match self.write_block(content, snapshot, block, within, part, &mut last) {
+                Ok(()) => done += len,
+                Err(_) if done > 0 => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(done)
+    }
+
+    fn write_block(
+        &self,
+        content: &mut Content,
+        snapshot: &Snapshot,
+        block: LogicalBlock,
+        within: usize,
+        part: &[u8],
+        last: &mut LastRun,
+    ) -> Result<()> {
+        let whole = part.len() == self.sb.block_size.in_memory();
+        let mapping = match content.blocks.contains_key(&block.0) {
+            true => None,
+            false => Some(self.mapping_of(snapshot, block, last)?),
+        };
+        if let Some(mapping) = mapping {
+            let initial = if whole { Some(part) } else { None };
+            self.bring(content, snapshot, block, mapping, initial)?;
+            if whole {
+                return Ok(());
+            }
+        }
+        let held = content.blocks.get_mut(&block.0).and_then(|held| held.bytes.get_mut(within..));
+        held.unwrap_or_default().iter_mut().zip(part).for_each(|(to, from)| *to = *from);
+        Ok(())
+    }
+
+    fn mapping_of(&self, snapshot: &Snapshot, block: LogicalBlock, last: &mut LastRun) -> Result<Mapping> {
+        let run = match last {
+            Some((first, run)) if u64::from(block.0.wrapping_sub(*first)) < run.len => {
+                return Ok(run.mapping_at(block.0 - *first));
+            }
+            _ => self.map(snapshot, block)?,
+        };
+        if let Mapping::Data(start) | Mapping::Unwritten(start) = run.mapping {
+            self.check_content_place(snapshot.place(Structure::Content).at(start), start, run.len)?;
+        }
+        *last = Some((block.0, run));
+        Ok(run.mapping)
+    }
+
+    /// Brings a block into memory: with `initial` content, or as it is on the device, with zeros behind the end of file.
+    fn bring(
+        &self,
+        content: &mut Content,
+        snapshot: &Snapshot,
+        block: LogicalBlock,
+        mapping: Mapping,
+        initial: Option<&[u8]>,
+    ) -> Result<()> {
+        let writer = self.writer()?;
+        let size = self.sb.block_size.in_memory();
+        let bytes: Box<[u8]> = match (mapping, initial) {
+            (_, Some(initial)) => initial.into(),
+            (Mapping::Data(start), None) => {
+                let mut bytes = vec![0; size];
+                let place = snapshot.place(Structure::Content).at(start);
+                let at = start.0 << self.sb.block_size.log2();
+                self.device.read_at(at, &mut bytes).map_err(|source| place.io(source))?;
+                let left =
+                    snapshot.inode.size.saturating_sub(u64::from(block.0) << self.sb.block_size.log2());
+                let valid = usize::try_from(left).unwrap_or(usize::MAX).min(size);
+                bytes.get_mut(valid..).unwrap_or_default().fill(0);
+                bytes.into()
+            }
+            _ => vec![0; size].into(),
+        };
+        let is_promised = mapping == Mapping::Hole;
+        if is_promised {
+            writer.space.promise(1, Claim::of_owner(snapshot.inode.uid))?;
+        }
+        content.promised += u64::from(is_promised);
+        content.blocks.insert(block.0, Block { bytes, is_promised });
+        writer.unstored.bytes.fetch_add(u64::from(self.sb.block_size.bytes()), Relaxed);
+        Ok(())
+    }
+
+    /// Makes the bytes from `from` to before `end`, which lie in one block, zeros, unless they are by being mapped nowhere.
+    pub(super) fn zero_part(
+        &self,
+        content: &mut Content,
+        snapshot: &Snapshot,
+        from: u64,
+        end: u64,
+    ) -> Result<()> {
+        let Some((block, within)) = self.sb.block_size.split(from) else { return Ok(()) };
+        if !content.blocks.contains_key(&block.0) {
+            let mapping = self.map(snapshot, block)?.mapping;
+            if !matches!(mapping, Mapping::Data(_)) {
+                return Ok(());
+            }
+            self.bring(content, snapshot, block, mapping, None)?;
+        }
+        let len = usize::try_from(end - from).unwrap_or(usize::MAX);
+        let held = content.blocks.get_mut(&block.0).and_then(|held| held.bytes.get_mut(within..within + len));
+        held.unwrap_or_default().fill(0);
+        Ok(())
+    }
+
+    /// Makes what lies behind the end of file in its last block zeros: the file is about to become longer.
+    pub(super) fn zero_tail(&self, content: &mut Content, snapshot: &Snapshot) -> Result<()> {
+        let size = snapshot.inode.size;
+        let end = self.sb.block_size.blocks_for(size) << self.sb.block_size.log2();
+        if size == end { Ok(()) } else { self.zero_part(content, snapshot, size, end) }
+    }
+
+    /// A snapshot of a file whose content does not lie in the inode: it is moved out if need be.
+    pub(super) fn without_inline(&self, node: &Node, snapshot: Held) -> Result<Held> {
+        if !snapshot.has(InodeFlags::INLINE_DATA) {
+            return Ok(snapshot);
+        }
+        self.move_inline_out(node, &snapshot)?;
+        Ok(node.snapshot())
+    }
+}

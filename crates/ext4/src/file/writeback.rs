@@ -1,0 +1,244 @@
+//! Storing: from memory to the device.
+
+use super::Content;
+use super::source::Source;
+use crate::alloc::TAKE_CREDITS;
+use crate::inode::Snapshot;
+use crate::map::write::{Mapped, STEP_CREDITS, Target};
+use crate::map::{Mapping, Run};
+use crate::{Ext4, Node, Result, Structure};
+use dentree_ext4_format::{BlockNumber, Inode, LogicalBlock};
+use dentree_jbd2::Handle;
+use std::io::IoSlice;
+use std::ops::ControlFlow;
+
+/// Blocks that storing a run changes: taking it, mapping it, and the inode.
+const RUN_CREDITS: u32 = TAKE_CREDITS + STEP_CREDITS + 1;
+
+/// Most blocks that are stored at once.
+const MOST_BLOCKS: usize = 4096;
+
+/// How far before a file block its predecessor is looked for: what several threads write of one file comes in nearly its order.
+const NEAR: u32 = 4096;
+
+/// So many bytes side by side are a stream: they go to the disk while the next are collected, and whoever reads them soon has them from
+/// who wrote them, or has waited for no fewer than these.
+const WRITTEN_OUT: u32 = 1 << 20;
+
+impl Ext4 {
+    /// Stores what of a file is in memory.
+    ///
+    /// # Errors
+    /// What was not stored stays in memory, and is tried again the next time.
+    pub(crate) fn store(&self, node: &Node) -> Result<()> {
+        let mut content = node.content_mut();
+        self.with_space(|| self.store_content(node, &mut content))
+    }
+
+    /// As [`store`](Ext4::store), for who has the content lock.
+    pub(super) fn store_content(&self, node: &Node, content: &mut Content) -> Result<()> {
+        // Also what changes no map must be in front of a commit that an fsync can wait for.
+        content.is_inode_unstored |= !content.blocks.is_empty();
+        while let Some((&first, _)) = content.blocks.first_key_value() {
+            let snapshot = node.snapshot();
+            let run = self.map(&snapshot, LogicalBlock(first))?;
+            let most = usize::try_from(run.len).unwrap_or(usize::MAX).min(MOST_BLOCKS);
+            let together = (u64::from(first)..)
+                .zip(content.blocks.keys())
+                .take_while(|(n, block)| *n == u64::from(**block));
+            let count = u32::try_from(together.take(most).count()).unwrap_or(u32::MAX);
+            let stored = match run.mapping {
+                Mapping::Data(start) => {
+                    self.write_run(&snapshot, Source::Held(content), first, count, start)?;
+                    count
+                }
+                _ => self.store_run(node, &snapshot, Source::Held(content), first, count, run)?,
+            };
+            let is_new = run.mapping == Mapping::Hole;
+            for block in first..first + stored {
+                self.forget_block(content, LogicalBlock(block), !is_new)?;
+            }
+        }
+        if content.is_inode_unstored {
+            let mut handle = self.start(1)?;
+            self.change_inode(&mut handle, node, |snapshot| snapshot.stored_size = None)?;
+            content.is_inode_unstored = false;
+        }
+        self.list_unstored(node, content)
+    }
+
+    /// Writes `count` blocks to the device.
+    pub(super) fn write_run(
+        &self,
+        snapshot: &Snapshot,
+        source: Source<'_>,
+        first: u32,
+        count: u32,
+        start: BlockNumber,
+    ) -> Result<()> {
+        let slices = match source {
+            Source::Held(content) => {
+                let blocks = content.blocks.range(first..first + count);
+                blocks.map(|(_, block)| IoSlice::new(&block.bytes)).collect()
+            }
+            Source::Given(given) => vec![IoSlice::new(given.blocks(first, count))],
+        };
+        let place = snapshot.place(Structure::Content).at(start);
+        self.check_content_place(place, start, u64::from(count))?;
+        let at = start.0 << self.sb.block_size.log2();
+        let written = if count << self.sb.block_size.log2() >= WRITTEN_OUT {
+            self.device.write_out_at(at, &slices)
+        } else {
+            self.device.write_vectored_at(at, &slices)
+        };
+        written.map_err(|source| place.io_write(source))
+    }
+
+    /// Writes up to `count` blocks to where nothing, or nothing written, is mapped so far, and maps them; answers how many.
+    pub(super) fn store_run(
+        &self,
+        node: &Node,
+        snapshot: &Snapshot,
+        source: Source<'_>,
+        first: u32,
+        count: u32,
+        run: Run,
+    ) -> Result<u32> {
+        let mut handle = self.start(RUN_CREDITS)?;
+        let (start, count, is_new) = match run.mapping {
+            Mapping::Unwritten(start) => (start, count, false),
+            _ => {
+                let goal = self.goal_before(snapshot, first)?;
+                let (start, count) = self.take_blocks(&mut handle, goal, count)?;
+                (start, count, true)
+            }
+        };
+        let written = self.write_run(snapshot, source, first, count, start);
+        let target = Target { start, unwritten: false };
+        let mapped = written.and_then(|()| self.map_run(&mut handle, node, first, count, target, is_new));
+        let done = *mapped.as_ref().unwrap_or(&0);
+        if is_new && done < count {
+            let left = u64::from(count - done);
+            self.free_blocks(&mut handle, BlockNumber(start.0 + u64::from(done)), left, false)?;
+            // Still promised, to be tried again.
+            self.writer()?.space.promise(left, crate::alloc::Claim::Promised)?;
+        }
+        mapped
+    }
+
+    /// Maps `count` file blocks from `first` on to a target, which the file has so far (if `is_new` does not say so), and moves the length on the device; answers
+    /// how many it could.
+    pub(super) fn map_run(
+        &self,
+        handle: &mut Handle<'_>,
+        node: &Node,
+        first: u32,
+        count: u32,
+        target: Target,
+        is_new: bool,
+    ) -> Result<u32> {
+        let mut inode = node.snapshot().inode.clone();
+        let before = inode.sectors;
+        let mut file = Mapped { ino: node.snapshot().ino, inode: &mut inode };
+        let (begin, end) = (u64::from(first), u64::from(first) + u64::from(count));
+        let mut at = begin;
+        let mut outcome = Ok(());
+        while at < end {
+            if at > begin && !handle.extend(STEP_CREDITS) {
+                break;
+            }
+            let here = Target { start: BlockNumber(target.start.0 + (at - begin)), ..target };
+            match self.remap(handle, &mut file, at..end, Some(here)) {
+                Ok(next) => at = next,
+                Err(error) => {
+                    outcome = Err(error);
+                    break;
+                }
+            }
+        }
+        if at == begin {
+            return outcome.map(|()| 0);
+        }
+        if is_new {
+            file.count_blocks(self, i64::try_from(at - begin).unwrap_or(0));
+        }
+        self.store_map(handle, node, &inode, before, at, target.unwritten)?;
+        Ok(u32::try_from(at - begin).unwrap_or(u32::MAX))
+    }
+
+    /// Makes a changed map the inode's. `end`: the file block behind what was mapped.
+    fn store_map(
+        &self,
+        handle: &mut Handle<'_>,
+        node: &Node,
+        inode: &Inode,
+        sectors_before: u64,
+        end: u64,
+        unwritten: bool,
+    ) -> Result<()> {
+        let end = end << self.sb.block_size.log2();
+        let changed = self.change_inode(handle, node, |snapshot| {
+            adopt_map(snapshot, inode, sectors_before);
+            if let Some(stored) = snapshot.stored_size.filter(|_| !unwritten) {
+                let now = stored.max(end.min(snapshot.inode.size));
+                snapshot.stored_size = Some(now).filter(|&now| now < snapshot.inode.size);
+            }
+        });
+        self.all_or_abort(changed)
+    }
+
+    /// Where a file block had best lie: as far behind the nearest before it as in the file, so that those between find room there.
+    pub(super) fn goal_before(&self, snapshot: &Snapshot, block: u32) -> Result<BlockNumber> {
+        let mut goal = None;
+        for near in [1, NEAR] {
+            let range = u64::from(block.saturating_sub(near))..u64::from(block);
+            self.map_range(snapshot, range, &mut |at, run| {
+                if let Mapping::Data(start) | Mapping::Unwritten(start) = run.mapping {
+                    goal = Some(BlockNumber(start.0 + u64::from(block - at.0)));
+                }
+                Ok(ControlFlow::Continue(()))
+            })?;
+            if goal.is_some() {
+                break;
+            }
+        }
+        Ok(goal.filter(|goal| goal.0 < self.sb.blocks_count).unwrap_or_else(|| self.goal_of(snapshot.ino)))
+    }
+
+    /// Forgets what is in memory of a file that nobody will ever read again.
+    pub(crate) fn drop_content(&self, node: &Node) -> Result<()> {
+        self.drop_content_of(node, &mut node.content_mut())
+    }
+
+    /// The same, for who has the content lock.
+    pub(crate) fn drop_content_of(&self, node: &Node, content: &mut Content) -> Result<()> {
+        if content.is_stored() {
+            return Ok(());
+        }
+        self.drop_unstored(content, 0, 1 << 32)?;
+        content.is_inode_unstored = false;
+        self.list_unstored(node, content)
+    }
+
+    /// Stores a file that nobody holds any more, when that is due; what cannot be stored is told by the next sync.
+    pub(crate) fn store_or_remember(&self, node: &Node) {
+        if node.content().is_stored() {
+            return;
+        }
+        if let Err(error) = self.store(node)
+            && let Some(writer) = &self.writer
+        {
+            writer.unstored.remember(error);
+        }
+    }
+}
+
+/// Takes over the block map of `inode`, a copy that was changed, and what its changes did to the count of blocks.
+pub(crate) fn adopt_map(snapshot: &mut Snapshot, inode: &Inode, sectors_before: u64) {
+    snapshot.inode.block = inode.block;
+    snapshot.inode.flags = inode.flags;
+    // Attributes may have taken and freed blocks meanwhile.
+    let gained = inode.sectors.saturating_sub(sectors_before);
+    let lost = sectors_before.saturating_sub(inode.sectors);
+    snapshot.inode.sectors = snapshot.inode.sectors.saturating_add(gained).saturating_sub(lost);
+}

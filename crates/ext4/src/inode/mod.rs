@@ -1,0 +1,232 @@
+//! Reading inodes.
+
+mod attributes;
+mod copies;
+mod evict;
+mod inline;
+mod node;
+mod orphans;
+
+pub(crate) use attributes::apply;
+pub(crate) use node::Held;
+pub use node::Node;
+pub(crate) use orphans::{ORPHAN_CREDITS, Orphans};
+
+use crate::{Ext4, Place, Result, Structure};
+use dentree_bufcache::Buffer;
+use dentree_ext4_format::{
+    BlockNumber, DeviceNumber, GroupNumber, Inode, InodeFlags, InodeNumber, InodeTime, Problem, Superblock,
+};
+use dentree_vfs::{Attr, FileType, Ino, Timestamp};
+
+/// An inode as it was at one instant.
+#[derive(Clone, Debug)]
+pub(crate) struct Snapshot {
+    pub(crate) ino: InodeNumber,
+    pub(crate) kind: FileType,
+    pub(crate) inode: Inode,
+    /// Bytes of the inode behind its fields, where attributes or inline data stand.
+    pub(crate) tail: Box<[u8]>,
+    pub(crate) has_acl: bool,
+    /// The length on the device, where content is not there yet: `inode.size` includes it.
+    pub(crate) stored_size: Option<u64>,
+    /// Blocks that content in memory will take.
+    pub(crate) promised: u64,
+}
+
+impl Snapshot {
+    /// A structure of this inode, for errors.
+    pub(crate) fn place(&self, structure: Structure) -> Place {
+        structure.of(self.ino)
+    }
+
+    pub(crate) fn has(&self, flags: InodeFlags) -> bool {
+        self.inode.flags.has(flags)
+    }
+
+    /// Whether `i_block` maps no blocks: it holds something else, or the inode has no space at all.
+    pub(crate) fn maps_nothing(&self) -> bool {
+        let maps = match self.kind {
+            FileType::Regular | FileType::Directory => !self.has(InodeFlags::INLINE_DATA),
+            // A short target lies in `i_block`; a long one has blocks besides those of attributes.
+            FileType::Symlink => self.inode.size >= 60 && !self.has(InodeFlags::INLINE_DATA),
+            _ => false,
+        };
+        !maps
+    }
+
+    /// Sets the length. `is_unstored`: some content is only in memory, of a file that grows the zeros behind its old end at least; on the
+    /// device it grows once that is stored.
+    pub(crate) fn set_size(&mut self, size: u64, is_unstored: bool) {
+        if size > self.inode.size && is_unstored {
+            self.stored_size.get_or_insert(self.inode.size);
+        }
+        self.inode.size = size;
+    }
+
+    /// Writes the inode over its `inode_size` bytes.
+    pub(crate) fn encode(&self, bytes: &mut [u8], sb: &Superblock) {
+        if let Some(tail) = bytes.get_mut(self.inode.fields_len..) {
+            tail.fill(0);
+            tail.iter_mut().zip(&self.tail).for_each(|(to, from)| *to = *from);
+        }
+        match self.stored_size {
+            Some(size) => {
+                let mut inode = self.inode.clone();
+                inode.size = size;
+                inode.encode(bytes, sb);
+            }
+            None => self.inode.encode(bytes, sb),
+        }
+    }
+}
+
+impl Ext4 {
+    /// Reads inode `ino`.
+    pub(crate) fn read_inode(&self, ino: InodeNumber) -> Result<Snapshot> {
+        self.read_inode_as(ino, Inode::parse)
+    }
+
+    /// Reads inode `ino`, which may have no name left.
+    pub(crate) fn read_orphan(&self, ino: InodeNumber) -> Result<Snapshot> {
+        self.read_inode_as(ino, Inode::parse_orphan)
+    }
+
+    /// Whether `ino` is the number of an inode that a directory may lead to: one that is in use, that
+    /// the file system does not keep for itself, and that has links.
+    pub(crate) fn is_named(&self, ino: InodeNumber) -> Result<bool> {
+        let kept = ino.0 < self.sb.first_ino && ino != InodeNumber::ROOT || ino.0 == self.sb.orphan_file_inum;
+        if kept || self.sb.check_inode("the inode number", ino).is_err() || !self.is_inode_in_use(ino)? {
+            return Ok(false);
+        }
+        let inode = self.read_orphan(ino)?.inode;
+        Ok(inode.links > 0 && !inode.flags.has(InodeFlags::EA_INODE))
+    }
+
+    /// The block with inode `ino`, which inode of that block it is, and where that is.
+    fn inode_block(&self, ino: InodeNumber) -> Result<(Buffer, usize, Place)> {
+        let place = Structure::Inode.of(ino);
+        self.sb.check_inode("the inode number", ino).map_err(|problem| place.corrupt(problem))?;
+        let (block, within) = self.find_inode(ino)?;
+        let place = place.at(block);
+        let plan = |first| self.inodes_beside(ino, block, first).map(|runs| move || runs);
+        Ok((self.metadata_ahead(block, place, plan)?, within, place))
+    }
+
+    /// The bytes of the inode that is so many behind the first of its block.
+    fn inode_in<'b>(&self, buffer: &'b Buffer, within: usize) -> &'b [u8] {
+        let size = usize::try_from(self.sb.inode_size).unwrap_or(usize::MAX);
+        buffer.chunks_exact(size).nth(within).unwrap_or_default()
+    }
+
+    /// The bytes of inode `ino` in the table.
+    pub(crate) fn inode_bytes(&self, ino: InodeNumber) -> Result<(Vec<u8>, Place)> {
+        let (buffer, within, place) = self.inode_block(ino)?;
+        Ok((self.inode_in(&buffer, within).to_vec(), place))
+    }
+
+    fn read_inode_as(
+        &self,
+        ino: InodeNumber,
+        parse: fn(&[u8], InodeNumber, &Superblock) -> Result<Inode, Problem>,
+    ) -> Result<Snapshot> {
+        let (buffer, within, place) = self.inode_block(ino)?;
+        let bytes = self.inode_in(&buffer, within);
+        let inode = parse(bytes, ino, &self.sb).map_err(|problem| place.corrupt(problem))?;
+        self.check_parsed(&inode, place).map(|kind| self.keep(ino, kind, inode, bytes))
+    }
+
+    /// The type of an inode that was parsed, if what it says makes sense to the file system.
+    fn check_parsed(&self, inode: &Inode, place: Place) -> Result<FileType> {
+        let kind = FileType::from_mode(u32::from(inode.mode)).ok_or_else(|| {
+            let because = "names no type of file";
+            place.corrupt(Problem::Value { field: "i_mode", value: u64::from(inode.mode), because })
+        })?;
+        if let Some(block) = inode.xattr_block {
+            self.sb.check_blocks("i_file_acl", block, 1).map_err(|problem| place.corrupt(problem))?;
+        }
+        Ok(kind)
+    }
+
+    fn keep(&self, ino: InodeNumber, kind: FileType, inode: Inode, bytes: &[u8]) -> Snapshot {
+        let tail = tail(&inode, bytes).into();
+        let mut node = Snapshot { ino, kind, inode, tail, has_acl: false, stored_size: None, promised: 0 };
+        // Where the attributes are damaged, the error comes when they are asked for.
+        node.has_acl = self.has_access_acl(&node).unwrap_or(true);
+        node
+    }
+
+    /// The attributes of inode `ino` as it stands in the table, without a copy of it.
+    pub(crate) fn stored_attr(&self, ino: InodeNumber) -> Result<Attr> {
+        let (buffer, within, place) = self.inode_block(ino)?;
+        let bytes = self.inode_in(&buffer, within);
+        let inode = Inode::parse(bytes, ino, &self.sb).map_err(|problem| place.corrupt(problem))?;
+        let kind = self.check_parsed(&inode, place)?;
+        if inode.xattr_block.is_none() && tail(&inode, bytes).is_empty() {
+            return Ok(self.attr_from(ino, kind, &inode, 0, false));
+        }
+        Ok(self.attr_of(&self.keep(ino, kind, inode, bytes)))
+    }
+
+    /// The block of the inode table that `ino` lies in, and which inode of that block it is.
+    pub(crate) fn find_inode(&self, ino: InodeNumber) -> Result<(BlockNumber, usize)> {
+        let index = ino.0 - 1;
+        let table = self.inode_table(GroupNumber(index / self.sb.inodes_per_group))?;
+        let in_group = index % self.sb.inodes_per_group;
+        let per_block = self.sb.block_size.bytes() / self.sb.inode_size;
+        let block = BlockNumber(table.0 + u64::from(in_group / per_block));
+        Ok((block, usize::try_from(in_group % per_block).unwrap_or(usize::MAX)))
+    }
+
+    pub(crate) fn attr_of(&self, node: &Snapshot) -> Attr {
+        let promised = node.promised << (self.sb.block_size.log2() - 9);
+        self.attr_from(node.ino, node.kind, &node.inode, promised, node.has_acl)
+    }
+
+    /// `promised`: units of 512 bytes that content in memory will take.
+    fn attr_from(
+        &self,
+        ino: InodeNumber,
+        kind: FileType,
+        inode: &Inode,
+        promised: u64,
+        has_acl: bool,
+    ) -> Attr {
+        let device = match kind {
+            FileType::CharDevice | FileType::BlockDevice => inode.device(),
+            _ => DeviceNumber { major: 0, minor: 0 },
+        };
+        // The kernel counts the bytes of an inline file, though they take no block.
+        let inline = inode.is_file() && inode.flags.has(InodeFlags::INLINE_DATA);
+        Attr {
+            ino: Ino(u64::from(ino.0)),
+            kind,
+            permissions: inode.mode & 0o7777,
+            nlink: u32::from(inode.links),
+            uid: inode.uid,
+            gid: inode.gid,
+            rdev_major: device.major,
+            rdev_minor: device.minor,
+            size: inode.size,
+            blocks: inode.sectors + promised + if inline { inode.size.div_ceil(512) } else { 0 },
+            block_size: self.sb.block_size.bytes(),
+            atime: timestamp(inode.atime),
+            mtime: timestamp(inode.mtime),
+            ctime: timestamp(inode.ctime),
+            crtime: inode.crtime.map(timestamp),
+            generation: inode.generation,
+            flags: inode.flags.0 & InodeFlags::USER_VISIBLE.0,
+            has_acl,
+        }
+    }
+}
+
+/// What stands behind the fields of an inode, if anything does.
+fn tail<'b>(inode: &Inode, bytes: &'b [u8]) -> &'b [u8] {
+    let tail = bytes.get(inode.fields_len..).unwrap_or_default();
+    if tail.iter().all(|&byte| byte == 0) { &[] } else { tail }
+}
+
+fn timestamp(time: InodeTime) -> Timestamp {
+    Timestamp { seconds: time.seconds, nanos: time.nanos }
+}

@@ -1,0 +1,112 @@
+//! Block pointers of ext2 and ext3: twelve direct ones, then trees of one, two and three levels.
+
+use crate::inode::Snapshot;
+use crate::map::{FILE_END, Mapping, Run, Sought};
+use crate::{Ext4, Result, Structure};
+use dentree_ext4_format::BlockNumber;
+use std::ops::ControlFlow;
+
+const DIRECT: usize = 12;
+const POINTER_LEN: usize = 4;
+
+/// Pointers of a tree, the first of which maps the file blocks from `first` on.
+#[derive(Clone, Copy)]
+struct Pointers<'a> {
+    bytes: &'a [u8],
+    first: u64,
+    /// Levels below: pointers to blocks of the file have none.
+    below: u32,
+}
+
+impl Ext4 {
+    /// Follows the pointers of an inode to blocks of the file.
+    pub(crate) fn map_pointers(
+        &self,
+        node: &Snapshot,
+        sought: &mut Sought<'_, '_>,
+    ) -> Result<ControlFlow<()>> {
+        let (direct, roots) = node.inode.block.split_at(DIRECT * POINTER_LEN);
+        let mut flow = self.follow(node, Pointers { bytes: direct, first: 0, below: 0 }, sought)?;
+        let mut first = 12;
+        for (below, root) in (1..).zip(roots.chunks_exact(POINTER_LEN)) {
+            if flow.is_break() {
+                return Ok(flow);
+            }
+            flow = self.follow(node, Pointers { bytes: root, first, below }, sought)?;
+            first += self.span(below);
+        }
+        while flow.is_continue()
+            && let Some(block) = sought.before(FILE_END)
+        {
+            flow = sought.found(block, Run { mapping: Mapping::Hole, len: FILE_END - u64::from(block.0) })?;
+        }
+        Ok(flow)
+    }
+
+    /// How many file blocks a tree of so many levels maps.
+    fn span(&self, levels: u32) -> u64 {
+        1 << ((self.sb.block_size.log2() - 2) * levels)
+    }
+
+    /// Finds the blocks that these pointers lead to.
+    fn follow(
+        &self,
+        node: &Snapshot,
+        from: Pointers<'_>,
+        sought: &mut Sought<'_, '_>,
+    ) -> Result<ControlFlow<()>> {
+        let span = self.span(from.below);
+        let end = from.first + u64::try_from(from.bytes.len() / POINTER_LEN).unwrap_or(0) * span;
+        while let Some(block) = sought.before(end) {
+            let index = (u64::from(block.0) - from.first) / span;
+            let rest = pointers_from(from.bytes, index).unwrap_or_default();
+            let first = from.first + index * span;
+            let flow = match pointers(rest).next().unwrap_or_default() {
+                _ if from.below == 0 => sought.found(block, self.run_of_pointers(node, rest)?)?,
+                0 => {
+                    let len = first + span - u64::from(block.0);
+                    sought.found(block, Run { mapping: Mapping::Hole, len })?
+                }
+                pointer => {
+                    let child = BlockNumber(u64::from(pointer));
+                    let place = node.place(Structure::IndirectBlock).at(child);
+                    self.sb
+                        .check_blocks("block pointer", child, 1)
+                        .map_err(|problem| place.corrupt(problem))?;
+                    let bytes = &self.metadata(child, place)?;
+                    self.follow(node, Pointers { bytes, first, below: from.below - 1 }, sought)?
+                }
+            };
+            if flow.is_break() {
+                return Ok(flow);
+            }
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
+    /// The run that the first of these pointers begins.
+    fn run_of_pointers(&self, node: &Snapshot, bytes: &[u8]) -> Result<Run> {
+        let first = pointers(bytes).next().unwrap_or_default();
+        if first == 0 {
+            let len = (1..).zip(pointers(bytes)).take_while(|&(_, pointer)| pointer == 0).last();
+            return Ok(Run { mapping: Mapping::Hole, len: len.map_or(1, |(count, _)| count) });
+        }
+        let start = u64::from(first);
+        let len = (0..).zip(pointers(bytes)).take_while(|&(n, next)| u64::from(next) == start + n).count();
+        let len = u64::try_from(len).unwrap_or(1);
+        let start = BlockNumber(start);
+        let place = node.place(Structure::IndirectBlock);
+        self.sb.check_blocks("block pointer", start, len).map_err(|problem| place.corrupt(problem))?;
+        Ok(Run { mapping: Mapping::Data(start), len })
+    }
+}
+
+fn pointers(bytes: &[u8]) -> impl Iterator<Item = u32> {
+    bytes.as_chunks().0.iter().copied().map(u32::from_le_bytes)
+}
+
+/// The pointers from number `index` on; `None` past the last.
+fn pointers_from(bytes: &[u8], index: u64) -> Option<&[u8]> {
+    let at = usize::try_from(index).ok()?.checked_mul(POINTER_LEN)?;
+    bytes.get(at..).filter(|rest| !rest.is_empty())
+}

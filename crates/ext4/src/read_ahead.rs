@@ -1,0 +1,378 @@
+//! Which blocks of a directory, or of the inode table, are read ahead of their use.
+//!
+//! Who goes through a directory reads it in order: the blocks behind are read ahead in a window that grows ([`Sequence`]). Who looks
+//! for a name goes to one leaf, and the next name may be in any other: those that cost least are the neighbours, which come by
+//! one request ([`DxReadAhead`]). The same holds for blocks of the inode table, whose inodes are looked at one by one.
+
+use crate::Ext4;
+use crate::inode::Snapshot;
+use crate::map::Mapping;
+use dentree_bufcache::{AheadOutcome, First, Runs};
+use dentree_ext4_format::{BlockNumber, GroupNumber, InodeFlags, InodeNumber, LogicalBlock};
+use dentree_vfs::FileType;
+use std::ops::{ControlFlow, Range};
+use std::str::FromStr;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+
+/// What a look-up in an indexed directory reads ahead when it finds a leaf missing; at a directory's first miss nothing, so that
+/// who wants one name of it waits no longer than without.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum DxReadAhead {
+    /// Nothing.
+    Off,
+    /// The whole directory.
+    Whole,
+    /// Some blocks to both sides: twice as many at each miss, and half as many where more of what is read ahead turns out to be in vain than is
+    /// used. Directories learn from each other.
+    #[default]
+    Window,
+}
+
+impl DxReadAhead {
+    /// What a user calls each.
+    pub const NAMES: [&str; 3] = ["off", "whole", "window"];
+}
+
+impl FromStr for DxReadAhead {
+    type Err = String;
+
+    fn from_str(name: &str) -> std::result::Result<DxReadAhead, String> {
+        match name {
+            "off" => Ok(DxReadAhead::Off),
+            "whole" => Ok(DxReadAhead::Whole),
+            "window" => Ok(DxReadAhead::Window),
+            _ => Err(format!("is none of {}", DxReadAhead::NAMES.join(", "))),
+        }
+    }
+}
+
+/// Most blocks that a window has, as a power of two: all of a directory of 100,000 names.
+const WIDEST: u32 = 10;
+/// Most blocks that a directory begins with because others have come to so many: what one request brings where they lie in a row.
+const WIDEST_FIRST: u32 = 5;
+
+/// Most blocks of the inode table that are read where one is missing: as many as the kernel reads (`inode_readahead_blks`).
+const WIDEST_OF_INODES: u32 = 32;
+
+/// The windows of directories, by a hash of their inode numbers; or of groups' inode tables, by that of the first inode of each.
+///
+/// What threads that meet in a slot lose is a better guess, so relaxed loads and stores do.
+pub(crate) struct Windows {
+    slots: Box<[AtomicU64]>,
+    /// The width that a directory has come to lately.
+    lately: AtomicU32,
+}
+
+const SLOTS: u32 = 1 << 14;
+
+/// The window of a directory at its last miss.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Window {
+    dir: u32,
+    /// What had come of reading ahead by then, of whatever directory: the lowest [`COUNT_BITS`] bits.
+    used: u32,
+    in_vain: u32,
+    /// How many blocks, as a power of two.
+    width: u32,
+}
+
+const COUNT_BITS: u32 = 14;
+const COUNT_MASK: u32 = (1 << COUNT_BITS) - 1;
+
+impl Window {
+    fn pack(self) -> u64 {
+        let low = self.used << (COUNT_BITS + 4) | self.in_vain << 4 | self.width;
+        u64::from(self.dir) << 32 | u64::from(low)
+    }
+
+    fn unpack(slot: u64) -> Window {
+        let low = slot as u32;
+        Window {
+            dir: (slot >> 32) as u32,
+            used: low >> (COUNT_BITS + 4),
+            in_vain: low >> 4 & COUNT_MASK,
+            width: low & 15,
+        }
+    }
+}
+
+impl Windows {
+    pub(crate) fn new() -> Windows {
+        Windows { slots: (0..SLOTS).map(|_| AtomicU64::new(0)).collect(), lately: AtomicU32::new(0) }
+    }
+
+    /// How many blocks around one that was missing are to be read, with that one.
+    fn next(&self, dir: InodeNumber, outcome: AheadOutcome) -> u32 {
+        // Directories tend to have numbers that many low bits are the same of.
+        let slot = &self.slots[(dir.0.wrapping_mul(0x9E37_79B9) >> (u32::BITS - SLOTS.ilog2())) as usize];
+        let (used, in_vain) = (outcome.used as u32 & COUNT_MASK, outcome.in_vain as u32 & COUNT_MASK);
+        let last = Window::unpack(slot.load(Relaxed));
+        let since = |now: u32, then: u32| now.wrapping_sub(then) & COUNT_MASK;
+        let lately = self.lately.load(Relaxed);
+        let width = if last.dir != dir.0 {
+            lately.min(WIDEST_FIRST)
+        } else {
+            let is_in_vain = since(in_vain, last.in_vain) > since(used, last.used);
+            let width = if is_in_vain {
+                last.width.min(lately).saturating_sub(1)
+            } else {
+                last.width.max(lately) + 1
+            };
+            let width = width.min(WIDEST);
+            self.lately.store(width, Relaxed);
+            width
+        };
+        slot.store(Window { dir: dir.0, used, in_vain, width }.pack(), Relaxed);
+        1 << width
+    }
+}
+
+/// How far a listing has read ahead.
+#[derive(Default)]
+pub(crate) struct Sequence {
+    /// The first block that has not been.
+    next: u32,
+    width: u32,
+}
+
+/// Most blocks that a listing reads ahead at once.
+const MAX_STRIDE: u32 = 128;
+
+impl Sequence {
+    /// The blocks to read ahead when block `at` of `end` is missing or used first.
+    pub(crate) fn plan(&mut self, at: LogicalBlock, end: u32) -> Option<Vec<Range<u32>>> {
+        let LogicalBlock(at) = at;
+        // There is enough on its way.
+        if at + self.width / 2 < self.next {
+            return None;
+        }
+        self.width = (self.width * 4).clamp(4, MAX_STRIDE);
+        let start = self.next.max(at + 1);
+        self.next = start.saturating_add(self.width).min(end);
+        (start < self.next).then(|| std::iter::once(start..self.next).collect())
+    }
+}
+
+impl Ext4 {
+    /// The blocks to read ahead when a look-up finds leaf `block` missing.
+    pub(crate) fn beside(
+        &self,
+        dir: &Snapshot,
+        block: LogicalBlock,
+        first: First,
+    ) -> Option<Vec<Range<u32>>> {
+        let LogicalBlock(block) = block;
+        let blocks = self.dir_blocks(dir).ok()?;
+        if first == First::Use {
+            return None;
+        }
+        if self.dx_read_ahead == DxReadAhead::Off {
+            return None;
+        }
+        let width = self.windows.next(dir.ino, self.ahead_outcome());
+        let range = match self.dx_read_ahead {
+            DxReadAhead::Whole if width > 1 => 0..blocks,
+            DxReadAhead::Window if width > 1 => {
+                let start = block.saturating_sub(width / 2).min(blocks.saturating_sub(width));
+                start..start.saturating_add(width).min(blocks)
+            }
+            _ => return None,
+        };
+        let beside = [range.start..block, block + 1..range.end];
+        let beside: Vec<_> = beside.into_iter().filter(|range| !range.is_empty()).collect();
+        (!beside.is_empty()).then_some(beside)
+    }
+
+    /// The blocks to read ahead when `block`, which inode `ino` lies in, is missing: of the same group's table.
+    pub(crate) fn inodes_beside(&self, ino: InodeNumber, block: BlockNumber, first: First) -> Option<Runs> {
+        if first == First::Use {
+            return None;
+        }
+        let in_group = (ino.0 - 1) % self.sb.inodes_per_group;
+        let in_block = self.sb.block_size.bytes() / self.sb.inode_size;
+        let table = block.0.saturating_sub(u64::from(in_group / in_block));
+        let end = table + u64::from(self.sb.inodes_per_group.div_ceil(in_block));
+        let width = self.table_windows.next(InodeNumber(ino.0 - in_group), self.ahead_outcome());
+        let width = u64::from(width.min(WIDEST_OF_INODES));
+        // Aligned, so that two misses never want the same.
+        let start = block.0 - (block.0 - table) % width;
+        let behind = start.saturating_add(width).min(end);
+        let beside: Runs =
+            [start..block.0, block.0 + 1..behind].into_iter().filter(|run| !run.is_empty()).collect();
+        (!beside.is_empty()).then_some(beside)
+    }
+
+    /// Where blocks of a directory lie. A hole, or a map that cannot be read, is for those to tell who want the block.
+    pub(crate) fn on_device(&self, dir: &Snapshot, wanted: &[Range<u32>]) -> Runs {
+        let mut runs = Runs::new();
+        let wanted: Vec<_> =
+            wanted.iter().map(|range| u64::from(range.start)..u64::from(range.end)).collect();
+        let mapped = self.map_blocks(dir, &wanted, &mut |_, run| {
+            if let Mapping::Data(start) = run.mapping {
+                match runs.last_mut() {
+                    Some(last) if last.end == start.0 => last.end += run.len,
+                    _ => runs.push(start.0..start.0 + run.len),
+                }
+            }
+            Ok(ControlFlow::Continue(()))
+        });
+        drop(mapped);
+        runs
+    }
+}
+
+/// Most index blocks below the root that are read before they are wanted: those of some 700,000 names, with blocks of 4 KiB.
+const FIRST_OF_INDEX: usize = 16;
+
+impl Ext4 {
+    /// Reads the root of a directory's index, if it has one, and the blocks below it, one after the other. Who looks a name up meanwhile
+    /// reads what it wants by itself, unless that is on its way: it waits for nobody who was not asked.
+    pub(crate) fn read_index_ahead(&self, dir: &Snapshot) {
+        let reads = self.dx_read_ahead != DxReadAhead::Off && self.is_indexed(dir);
+        if !reads || dir.kind != FileType::Directory || dir.has(InodeFlags::INLINE_DATA) {
+            return;
+        }
+        // What is wrong with it is told to who looks a name up.
+        for block in self.below_root(dir, FIRST_OF_INDEX).unwrap_or_default() {
+            let _ = self.index_frame(dir, block);
+        }
+    }
+
+    /// Begins to read the blocks of the inode table that these inodes lie in, in the order of the device, neighbours (and what lies between
+    /// near ones) in one request. No more than a part of the cache holds.
+    pub(crate) fn read_inodes_ahead(&self, inos: impl Iterator<Item = InodeNumber>) {
+        let mut inos: Vec<_> =
+            inos.filter(|&ino| self.sb.check_inode("the inode number", ino).is_ok()).collect();
+        inos.sort_unstable();
+        let per_block = self.sb.block_size.bytes() / self.sb.inode_size;
+        let (mut blocks, mut table) = (Vec::new(), None);
+        for InodeNumber(ino) in inos {
+            let (group, within) =
+                ((ino - 1) / self.sb.inodes_per_group, (ino - 1) % self.sb.inodes_per_group);
+            if table.is_none_or(|(of, _)| of != group) {
+                // What is wrong with it is told when the inode is loaded.
+                let Ok(desc) = self.group(GroupNumber(group)) else { continue };
+                table = Some((group, desc.inode_table.0));
+            }
+            let block = table.map_or(0, |(_, first)| first) + u64::from(within / per_block);
+            if blocks.last() != Some(&block) {
+                blocks.push(block);
+            }
+        }
+        // Tables need not lie in the order of their groups.
+        blocks.sort_unstable();
+        blocks.dedup();
+        blocks.truncate((self.cache_blocks() / 4).max(1));
+        self.read_ahead(joined(blocks.into_iter().map(|block| block..block + 1), MAX_GAP));
+    }
+
+    /// Begins to read what directories begin with, in the order of the device. Waits for their inodes, which are on their way together; no more
+    /// blocks than a part of the cache holds.
+    pub(crate) fn read_directories_ahead(&self, inos: impl Iterator<Item = InodeNumber> + Clone) {
+        self.read_inodes_ahead(inos.clone());
+        let (mut runs, mut left) = (Runs::new(), (self.cache_blocks() / 8) as u64);
+        for ino in inos {
+            // What is wrong with it is told when it is listed.
+            let Ok(dir) = self.read_inode(ino) else { continue };
+            if dir.kind != FileType::Directory || dir.has(InodeFlags::INLINE_DATA) {
+                continue;
+            }
+            let Ok(blocks) = self.dir_blocks(&dir) else { continue };
+            let begin = std::iter::once(0..blocks.min(FIRST_BLOCKS)).collect::<Vec<_>>();
+            runs.extend(self.on_device(&dir, &begin));
+            left = left.saturating_sub(u64::from(FIRST_BLOCKS.min(blocks)));
+            if left == 0 {
+                break;
+            }
+        }
+        runs.sort_unstable_by_key(|run| run.start);
+        self.read_ahead(joined(runs, 0));
+    }
+}
+
+/// So many blocks of a directory that is to be listed are read before anybody lists it.
+const FIRST_BLOCKS: u32 = 4;
+
+/// So many blocks that nobody wants are read along with their neighbours: it costs less than another request.
+const MAX_GAP: u64 = 3;
+
+/// Ascending runs, of which those with at most `gap` blocks between them are one, with what lies there.
+pub(crate) fn joined<B>(runs: impl IntoIterator<Item = Range<B>>, gap: u64) -> Vec<Range<B>>
+where
+    B: Copy + Ord + Into<u64>,
+{
+    let mut all = Vec::<Range<B>>::new();
+    for run in runs {
+        match all.last_mut() {
+            Some(last) if run.start.into() <= last.end.into().saturating_add(gap) => {
+                last.end = last.end.max(run.end)
+            }
+            _ => all.push(run),
+        }
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn outcome(used: u64, in_vain: u64) -> AheadOutcome {
+        AheadOutcome { used, in_vain }
+    }
+
+    #[test]
+    fn a_window_grows_while_more_is_used_than_in_vain_and_shrinks_when_less_is() {
+        let (windows, dir) = (Windows::new(), InodeNumber(12));
+        // The counts wrap around.
+        let end = 1 << COUNT_BITS;
+        let steps = [(0, 0), (0, 0), (1, 0), (9, 4), (9, 5), (9, 20), (end + 9, 21), (end + 8, end + 22)];
+        let widths = steps.map(|(used, in_vain)| windows.next(dir, outcome(used, in_vain)));
+        assert_eq!(widths, [1, 2, 4, 8, 4, 2, 1, 2]);
+        let widest = (0..20).map(|_| windows.next(dir, outcome(8, 22))).max();
+        assert_eq!(widest, Some(1 << WIDEST));
+    }
+
+    #[test]
+    fn directories_learn_from_each_other() {
+        let windows = Windows::new();
+        assert_eq!([1, 2, 3].map(|dir| windows.next(InodeNumber(dir), outcome(0, 0))), [1; 3]);
+        for _ in 0..20 {
+            windows.next(InodeNumber(1), outcome(0, 0));
+        }
+        assert_eq!(windows.next(InodeNumber(4), outcome(0, 0)), 1 << WIDEST_FIRST);
+        // And goes on from there.
+        assert_eq!(windows.next(InodeNumber(2), outcome(0, 0)), 1 << WIDEST);
+        assert_eq!(windows.next(InodeNumber(3), outcome(0, 1)), 1);
+        assert_eq!(windows.next(InodeNumber(5), outcome(0, 1)), 1);
+    }
+
+    #[test]
+    fn a_window_is_kept_whole() {
+        let window = Window { dir: u32::MAX, used: COUNT_MASK, in_vain: 1, width: WIDEST };
+        assert_eq!(Window::unpack(window.pack()), window);
+    }
+
+    #[test]
+    fn runs_that_lie_near_are_one() {
+        let runs = [3_u64..5, 5..6, 5..6, 9..10, 21..22, 22..23];
+        assert_eq!(joined(runs.clone(), 0), [3..6, 9..10, 21..23]);
+        assert_eq!(joined(runs, MAX_GAP), [3..10, 21..23]);
+        assert_eq!(joined([3_u32..5, 9..10], MAX_GAP), [3..5, 9..10]);
+        assert_eq!(joined(Runs::new(), MAX_GAP), Runs::new());
+    }
+
+    #[test]
+    fn a_listing_reads_each_block_ahead_once_and_ends_with_the_directory() {
+        let mut sequence = Sequence::default();
+        let mut ahead = vec![false; 1000];
+        ahead[0] = true;
+        for at in 0..1000 {
+            assert!(ahead[at as usize], "block {at} was not read ahead");
+            for block in sequence.plan(LogicalBlock(at), 1000).unwrap_or_default().into_iter().flatten() {
+                assert!(!std::mem::replace(&mut ahead[block as usize], true));
+            }
+        }
+        assert_eq!(Sequence::default().plan(LogicalBlock(0), 1), None);
+    }
+}
