@@ -13,7 +13,7 @@ use syn::visit::{self, Visit};
 use syn::{Attribute, ImplItemFn, Item, ItemMod, ItemUse, Meta, UseTree, Visibility};
 
 /// Crates that still have circles, until they are rebuilt.
-const EXCEPT: &[&str] = &["dentree-ext4"];
+const EXCEPT: &[&str] = &[];
 
 /// A module's path from the root of the crate, or that of an item.
 type Names = Vec<String>;

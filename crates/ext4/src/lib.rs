@@ -67,5 +67,30 @@ pub use dentree_ext4_format::{
 };
 pub use error::{Error, Place, Result, Structure};
 pub use inode::Node;
-pub use open::{Clock, Ext4, Notice, Options};
+pub use open::{Notice, Options};
 pub use read_ahead::DxReadAhead;
+pub use txn::Clock;
+
+use alloc::InodeTables;
+use dentree_blockdev::BlockDevice;
+use dentree_bufcache::BufCache;
+use read_ahead::Windows;
+use std::sync::Arc;
+use txn::Writer;
+
+/// An ext2, ext3 or ext4 file system.
+pub struct Ext4 {
+    pub(crate) sb: Superblock,
+    /// The block that the superblock in use lies in: descriptors follow it.
+    pub(crate) superblock_at: BlockNumber,
+    /// With the replayed journal over it.
+    pub(crate) device: Arc<dyn BlockDevice>,
+    pub(crate) cache: Arc<BufCache>,
+    pub(crate) dx_read_ahead: DxReadAhead,
+    pub(crate) windows: Windows,
+    pub(crate) table_windows: Windows,
+    pub(crate) inode_tables: InodeTables,
+    notices: Vec<Notice>,
+    /// Where the file system may be changed.
+    pub(crate) writer: Option<Writer>,
+}

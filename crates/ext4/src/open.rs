@@ -2,12 +2,12 @@
 
 use crate::alloc::InodeTables;
 use crate::read_ahead::{DxReadAhead, Windows};
-use crate::txn::Writer;
-use crate::{Error, Place, Result, Structure};
+use crate::txn::{Clock, Writer};
+use crate::{Error, Ext4, Place, Result, Structure};
 use dentree_blockdev::BlockDevice;
 use dentree_bufcache::{AheadOutcome, BhLruSize, BufCache, Buffer, First, Runs};
 use dentree_ext4_format::{
-    BlockNumber, Incompat, InodeNumber, InodeTime, Problem, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, Superblock,
+    BlockNumber, Incompat, InodeNumber, Problem, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, Superblock,
 };
 use dentree_jbd2::{Journal, JournalOptions};
 use dentree_vfs::FileType;
@@ -40,16 +40,6 @@ pub struct Options {
     pub dx_read_ahead: DxReadAhead,
     /// How many blocks of directory indexes each thread may have copies of, in front of the buffer cache.
     pub bh_lru_size: BhLruSize,
-}
-
-/// Where times come from.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Clock {
-    /// The machine.
-    #[default]
-    System,
-    /// It is always this time: for images that come out the same each time they are made.
-    Fixed(InodeTime),
 }
 
 impl Default for Options {
@@ -125,23 +115,6 @@ impl fmt::Display for Notice {
             ),
         }
     }
-}
-
-/// An ext2, ext3 or ext4 file system.
-pub struct Ext4 {
-    pub(crate) sb: Superblock,
-    /// The block that the superblock in use lies in: descriptors follow it.
-    pub(crate) superblock_at: BlockNumber,
-    /// With the replayed journal over it.
-    pub(crate) device: Arc<dyn BlockDevice>,
-    pub(crate) cache: Arc<BufCache>,
-    pub(crate) dx_read_ahead: DxReadAhead,
-    pub(crate) windows: Windows,
-    pub(crate) table_windows: Windows,
-    pub(crate) inode_tables: InodeTables,
-    notices: Vec<Notice>,
-    /// Where the file system may be changed.
-    pub(crate) writer: Option<Writer>,
 }
 
 impl Ext4 {

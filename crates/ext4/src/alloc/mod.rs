@@ -26,7 +26,6 @@
 
 mod bitmaps;
 mod blocks;
-mod descriptors;
 mod free;
 mod goal;
 mod groups;
@@ -42,8 +41,7 @@ use dentree_ext4_format::{
     BlockNumber, GroupDesc, GroupNumber, InodeNumber, Problem, Superblock, clear_bits, set_bits,
 };
 use dentree_jbd2::Tid;
-pub(crate) use descriptors::InodeTables;
-pub(crate) use groups::{Groups, Kept};
+pub(crate) use groups::{Groups, InodeTables, Kept};
 pub(crate) use inodes::INODE_CREDITS;
 use prealloc::Rooms;
 use std::ops::Range;

@@ -1,19 +1,17 @@
 //! Directories, block by block.
 
-use crate::dir::name::Wanted;
 use crate::inode::Snapshot;
 use crate::map::{Mapping, Placed};
 use crate::read_ahead::Sequence;
 use crate::verified::Checked;
-use crate::{Error, Ext4, Place, Result, Structure};
+use crate::{Error, Ext4, Node, Place, Result, Structure};
 use dentree_bufcache::{Buffer, First};
-use dentree_ext4_format::hash::HashVersion;
 use dentree_ext4_format::{
-    BlockNumber, BlockRole, Compat, Entries, Entry, Incompat, InodeFlags, InodeNumber, LogicalBlock, Problem,
-    block_role, verify_leaf,
+    BlockNumber, BlockRole, Compat, Entries, EntriesMut, Entry, Incompat, InodeFlags, InodeNumber,
+    LogicalBlock, Problem, block_role, htree, leaf_room, reseal_leaf, seal_leaf, verify_leaf,
 };
-use dentree_vfs::{DirEntry, FileType, Ino, Lookup, ReaddirStart};
-use std::borrow::Cow;
+use dentree_jbd2::Handle;
+use dentree_vfs::{FileType, Ino, Lookup};
 use std::ops::{ControlFlow, Range};
 
 /// What is done with an entry and its position or cookie.
@@ -215,54 +213,12 @@ impl Ext4 {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// Searches one leaf, which no index block can be.
-    pub(crate) fn search_leaf(
-        &self,
-        dir: &Snapshot,
-        block: LogicalBlock,
-        wanted: &Wanted<'_>,
-    ) -> Result<Option<Found>> {
-        let (buffer, place) = self.promised_leaf(dir, block)?;
-        for entry in self.entries(&buffer) {
-            let entry = entry.map_err(|problem| place.corrupt(problem))?;
-            if wanted.is(entry.name) {
-                let start = u64::from(block.0) << self.sb.block_size.log2();
-                let position = start + u64::try_from(entry.start).unwrap_or(u64::MAX);
-                let (lookup, leaf) = (self.lookup_of(&entry), Some(place));
-                return Ok(Some(Found { lookup, position, leaf }));
-            }
-        }
-        Ok(None)
-    }
-
-    /// The inode under a name: through the htree where the directory has one.
-    pub(crate) fn find_entry(&self, dir: &Snapshot, wanted: &Wanted<'_>) -> Result<Option<Found>> {
-        if self.is_indexed(dir) {
-            return self.find_indexed(dir, wanted);
-        }
-        self.find_linearly(dir, wanted)
-    }
-
-    /// Searches every entry: of directories without an index, or with one that needs a key to be used.
-    pub(crate) fn find_linearly(&self, dir: &Snapshot, wanted: &Wanted<'_>) -> Result<Option<Found>> {
-        let mut found = None;
-        self.each_entry(dir, 0, &mut |entry, end| {
-            if !wanted.is(entry.name) {
-                return Ok(ControlFlow::Continue(()));
-            }
-            let position = end - u64::try_from(entry.end - entry.start).unwrap_or(0);
-            found = Some(Found { lookup: self.lookup_of(&entry), position, leaf: None });
-            Ok(ControlFlow::Break(()))
-        })?;
-        Ok(found)
-    }
-
     /// What an entry says of its inode.
-    fn lookup_of(&self, entry: &Entry<'_>) -> Lookup {
+    pub(super) fn lookup_of(&self, entry: &Entry<'_>) -> Lookup {
         Lookup { ino: Ino(u64::from(entry.inode.0)), kind: self.kind_of(entry) }
     }
 
-    fn kind_of(&self, entry: &Entry<'_>) -> Option<FileType> {
+    pub(super) fn kind_of(&self, entry: &Entry<'_>) -> Option<FileType> {
         if !self.sb.incompat.has(Incompat::FILETYPE) {
             return None;
         }
@@ -278,76 +234,6 @@ impl Ext4 {
         })
     }
 
-    /// Reports the entries behind `start`, without `.` and `..`.
-    pub(crate) fn list(
-        &self,
-        dir: &Snapshot,
-        start: ReaddirStart,
-        each: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
-    ) -> Result<()> {
-        let after = match start {
-            ReaddirStart::First => None,
-            ReaddirStart::After(cookie) => Some(cookie),
-        };
-        let hash = self.hash_to_show(dir)?;
-        self.each_listed(dir, after, &mut |entry, cookie| self.show(dir, hash, &entry, cookie, each))
-    }
-
-    /// The same for all entries, in the order of their places; what is damaged is told to `damaged`, and passed over.
-    pub(crate) fn list_past_damage(
-        &self,
-        dir: &Snapshot,
-        each: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
-        damaged: &mut dyn FnMut(Error),
-    ) -> Result<()> {
-        let hash = self.hash_to_show(dir)?;
-        let mut misnamed = Vec::new();
-        let mut show = |entry: Entry<'_>, end| {
-            let shown = self.show(dir, hash, &entry, end, each);
-            // One that cannot be shown keeps nobody from those behind it.
-            Ok(shown.unwrap_or_else(|error| {
-                misnamed.push(error);
-                ControlFlow::Continue(())
-            }))
-        };
-        self.each_entry_past(dir, 0, &mut show, &mut |error| match error {
-            Error::Corrupt { .. } | Error::Io { .. } => {
-                damaged(error);
-                Ok(())
-            }
-            other => Err(other),
-        })?;
-        misnamed.into_iter().for_each(damaged);
-        Ok(())
-    }
-
-    /// What encrypted names are shown by.
-    fn hash_to_show(&self, dir: &Snapshot) -> Result<Option<HashVersion>> {
-        if dir.has(InodeFlags::ENCRYPT) { self.shown_hash(dir) } else { Ok(None) }
-    }
-
-    /// Reports an entry, unless it is one of the dots.
-    fn show(
-        &self,
-        dir: &Snapshot,
-        hash: Option<HashVersion>,
-        entry: &Entry<'_>,
-        cookie: u64,
-        each: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
-    ) -> Result<ControlFlow<()>> {
-        if entry.name == b"." || entry.name == b".." {
-            return Ok(ControlFlow::Continue(()));
-        }
-        let name = if dir.has(InodeFlags::ENCRYPT) {
-            Cow::Owned(self.shown_name(entry.name, hash))
-        } else {
-            Cow::Borrowed(entry.name)
-        };
-        check_name(&name).map_err(|problem| dir.place(Structure::DirectoryEntry).corrupt(problem))?;
-        let ino = Ino(u64::from(entry.inode.0));
-        Ok(each(DirEntry { name: &name, ino, kind: self.kind_of(entry), cookie }))
-    }
-
     /// The inode of the parent directory: the second entry of the first block, which an htree root has too.
     pub(crate) fn parent_of(&self, dir: &Snapshot) -> Result<InodeNumber> {
         if dir.has(InodeFlags::INLINE_DATA) {
@@ -361,66 +247,198 @@ impl Ext4 {
             _ => Err(place.corrupt(Problem::Missing { what: "the entry `..`" })),
         }
     }
-}
 
-/// Refuses what no path could name, and what could lead a copy astray.
-#[inline]
-fn check_name(name: &[u8]) -> Result<(), Problem> {
-    if has_separator(name) { Err(separator_in(name)) } else { Ok(()) }
-}
-
-#[cold]
-fn separator_in(name: &[u8]) -> Problem {
-    let value = name.iter().copied().find(|&byte| is_separator(byte)).unwrap_or_default();
-    let because = "stands in a name, where neither `/` (47) nor NUL may be";
-    Problem::Value { field: "a byte", value: u64::from(value), because }
-}
-
-fn is_separator(byte: u8) -> bool {
-    matches!(byte, 0 | b'/')
-}
-
-/// Whether any byte of a name ends a component of a path. Eight bytes are looked at together, the last eight maybe for a second time:
-/// byte by byte it was a quarter of what listing a name costs.
-#[inline]
-fn has_separator(name: &[u8]) -> bool {
-    let (words, rest) = name.as_chunks();
-    let in_words = words.iter().fold(0, |found, word| found | separators(*word));
-    match name.last_chunk() {
-        Some(last) => in_words | separators(*last) != 0,
-        None => rest.iter().any(|&byte| is_separator(byte)),
+    /// `file_type` of a directory entry.
+    pub(super) fn entry_type(&self, kind: FileType) -> u8 {
+        if !self.sb.incompat.has(dentree_ext4_format::Incompat::FILETYPE) {
+            return 0;
+        }
+        match kind {
+            FileType::Regular => 1,
+            FileType::Directory => 2,
+            FileType::CharDevice => 3,
+            FileType::BlockDevice => 4,
+            FileType::Fifo => 5,
+            FileType::Socket => 6,
+            FileType::Symlink => 7,
+        }
     }
-}
 
-/// Not zero where a byte of a word is one: of those that are zero, and above them maybe others, the upper bit is set.
-fn separators(word: [u8; 8]) -> u64 {
-    const ONES: u64 = u64::from_ne_bytes([1; 8]);
-    let zeros = |word: u64| word.wrapping_sub(ONES) & !word & (ONES << 7);
-    let word = u64::from_ne_bytes(word);
-    zeros(word) | zeros(word ^ u64::from_ne_bytes([b'/'; 8]))
-}
+    /// Refuses a directory that has entries.
+    pub(super) fn check_empty(&self, dir: &Snapshot) -> Result<()> {
+        let mut empty = true;
+        self.each_entry(dir, 0, &mut |entry, _| {
+            if entry.name == b"." || entry.name == b".." {
+                return Ok(ControlFlow::Continue(()));
+            }
+            empty = false;
+            Ok(ControlFlow::Break(()))
+        })?;
+        if empty { Ok(()) } else { Err(Error::NotEmpty(dir.ino)) }
+    }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+    /// Removes an entry that was found.
+    pub(super) fn remove_entry(
+        &self,
+        handle: &mut Handle<'_>,
+        dir: &mut Snapshot,
+        found: Found,
+    ) -> Result<()> {
+        self.change_entry(handle, dir, found, |area, start| area.remove(start))
+    }
 
-    #[test]
-    fn a_byte_that_ends_a_component_is_found_wherever_it_stands() {
-        for len in 1..=255 {
-            let mut name = vec![b'.'; len];
-            assert_eq!(check_name(&name), Ok(()));
-            for at in 0..len {
-                for byte in [0, b'/'] {
-                    name[at] = byte;
-                    let found = check_name(&name);
-                    assert!(
-                        matches!(found, Err(Problem::Value { value, .. }) if value == u64::from(byte)),
-                        "{byte} at {at} of {len}"
-                    );
-                }
-                name[at] = 0xAF;
-                assert_eq!(check_name(&name), Ok(()));
+    /// Lets an entry that was found name another inode.
+    pub(super) fn point_entry(
+        &self,
+        handle: &mut Handle<'_>,
+        dir: &mut Snapshot,
+        found: Found,
+        (ino, kind): (InodeNumber, FileType),
+    ) -> Result<()> {
+        let file_type = self.entry_type(kind);
+        self.change_entry(handle, dir, found, |area, start| area.point(start, ino, file_type))
+    }
+
+    fn change_entry(
+        &self,
+        handle: &mut Handle<'_>,
+        dir: &mut Snapshot,
+        Found { position, leaf, .. }: Found,
+        change: impl FnOnce(&mut EntriesMut<'_>, usize) -> Result<(), Problem>,
+    ) -> Result<()> {
+        if dir.has(InodeFlags::INLINE_DATA) {
+            return self.change_inline_entry(dir, position, change);
+        }
+        let place = dir.place(Structure::DirectoryEntry);
+        let Some((block, start)) = self.sb.block_size.split(position) else {
+            return Err(place.corrupt(Problem::Missing { what: "its block" }));
+        };
+        let leaf = match leaf {
+            Some(leaf) => leaf,
+            None => self.place_of(dir, block, Structure::DirectoryLeaf(block))?.1,
+        };
+        self.change_leaf(handle, dir, leaf, |area| change(area, start))
+    }
+
+    /// Changes the entries of the leaf at `place`. `change` fails only before it has changed anything.
+    pub(super) fn change_leaf<R>(
+        &self,
+        handle: &mut Handle<'_>,
+        dir: &Snapshot,
+        place: Place,
+        change: impl FnOnce(&mut EntriesMut<'_>) -> Result<R, Problem>,
+    ) -> Result<R> {
+        let at = place.block.ok_or_else(|| place.corrupt(Problem::Missing { what: "its block" }))?;
+        self.writer()?.last_entries.forget(at);
+        self.update(handle, at, place, |bytes| self.change_leaf_bytes(dir, bytes, change))?
+            .map_err(|problem| place.corrupt(problem))
+    }
+
+    /// Makes a block, which was just allocated, a leaf.
+    pub(super) fn create_leaf(
+        &self,
+        handle: &mut Handle<'_>,
+        dir: &Snapshot,
+        at: BlockNumber,
+        fill: impl FnOnce(&mut EntriesMut<'_>) -> Result<(), Problem>,
+    ) -> Result<()> {
+        let place = dir.place(Structure::DirectoryLeaf(LogicalBlock(0))).at(at);
+        self.writer()?.last_entries.forget(at);
+        let create = |bytes: &mut [u8]| {
+            self.change_leaf_bytes(dir, bytes, |area| {
+                area.clear();
+                fill(area)
+            })
+        };
+        handle
+            .create(at.0, create)
+            .map_err(|source| place.io(source))?
+            .map_err(|problem| place.corrupt(problem))?;
+        // It was sealed just now: who looks at it next need not sum it up.
+        self.note_checked(place, Checked::DirectoryLeaf(dir.inode.checksum_seed))
+    }
+
+    fn change_leaf_bytes<R>(
+        &self,
+        dir: &Snapshot,
+        bytes: &mut [u8],
+        change: impl FnOnce(&mut EntriesMut<'_>) -> Result<R, Problem>,
+    ) -> Result<R, Problem> {
+        let has_sum = self.sb.has_metadata_csum();
+        let room = leaf_room(self.sb.block_size, has_sum);
+        let area = bytes.get_mut(..room).unwrap_or_default();
+        let mut area = EntriesMut::new(area, self.sb.block_size, self.sb.inodes_count);
+        let answer = change(&mut area)?;
+        if has_sum {
+            match area.sum_change() {
+                Some(change) => reseal_leaf(bytes, change),
+                None => seal_leaf(bytes, dir.inode.checksum_seed),
             }
         }
+        Ok(answer)
+    }
+
+    /// Where a block of a directory lies.
+    pub(crate) fn place_of(
+        &self,
+        dir: &Snapshot,
+        block: LogicalBlock,
+        structure: Structure,
+    ) -> Result<(BlockNumber, Place)> {
+        let place = dir.place(structure);
+        match self.map(dir, block)?.mapping {
+            Mapping::Data(at) => Ok((at, place.at(at))),
+            Mapping::Unwritten(_) | Mapping::Hole => {
+                Err(place.corrupt(Problem::Missing { what: "the block" }))
+            }
+        }
+    }
+
+    /// Lets `..` of a directory that has moved name its new parent.
+    pub(super) fn point_to_parent(
+        &self,
+        handle: &mut Handle<'_>,
+        dir: &Node,
+        parent: InodeNumber,
+    ) -> Result<()> {
+        let dir = &*match dir.snapshot() {
+            inline if inline.has(InodeFlags::INLINE_DATA) => {
+                return self.change_inode(handle, dir, |inline| Ext4::set_inline_parent(inline, parent));
+            }
+            in_blocks => in_blocks,
+        };
+        let block = LogicalBlock(0);
+        let (at, place) = self.place_of(dir, block, Structure::DirectoryLeaf(block))?;
+        let buffer = self.metadata(at, place)?;
+        let Some(Ok(dotdot)) = self
+            .entries(&buffer)
+            .nth(1)
+            .filter(|entry| entry.as_ref().is_ok_and(|entry| entry.name == b".."))
+        else {
+            return Err(place.corrupt(Problem::Missing { what: "the entry `..`" }));
+        };
+        let is_root = self.is_indexed(dir);
+        let file_type = self.entry_type(FileType::Directory);
+        self.update(handle, at, place, |bytes| {
+            if !is_root {
+                return self
+                    .change_leaf_bytes(dir, bytes, |area| area.point(dotdot.start, parent, file_type));
+            }
+            EntriesMut::new(bytes, self.sb.block_size, self.sb.inodes_count).point(
+                dotdot.start,
+                parent,
+                file_type,
+            )?;
+            self.seal_index(dir, bytes, true)
+        })?
+        .map_err(|problem| place.corrupt(problem))
+    }
+
+    /// Writes the checksum of an index block, where the file system has any.
+    pub(super) fn seal_index(&self, dir: &Snapshot, bytes: &mut [u8], is_root: bool) -> Result<(), Problem> {
+        if self.sb.has_metadata_csum() {
+            htree::seal_index(bytes, is_root, dir.inode.checksum_seed)?;
+        }
+        Ok(())
     }
 }

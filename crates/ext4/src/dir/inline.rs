@@ -3,12 +3,12 @@
 //! Entries are added where the two pieces have room as they are; a directory that needs more is moved to a block.
 
 use super::Draft;
+use super::insert::NEW_BLOCK_CREDITS;
 use crate::inode::Snapshot;
 use crate::{Ext4, Node, Result, Structure};
 use dentree_ext4_format::xattr::{Namespace, XattrList, remove_in_inode};
 use dentree_ext4_format::{
     EntriesMut, I_BLOCK_LEN, Incompat, InodeFlags, InodeNumber, NewEntry, Problem, room_for,
-    write_extent_leaf,
 };
 use dentree_vfs::FileType;
 use std::ops::Range;
@@ -20,6 +20,23 @@ const FIRST: u64 = 4;
 const SECOND: u64 = 60;
 
 impl Ext4 {
+    /// The pieces of an inline directory that hold entries, each with its position.
+    pub(super) fn inline_entries<'a>(&self, dir: &'a Snapshot) -> Result<[(u64, &'a [u8]); 2]> {
+        let (first, rest) = self.inline_parts(dir)?;
+        let entries = first.get(PARENT_LEN..).unwrap_or_default();
+        Ok([(4, entries), (60, rest)])
+    }
+
+    /// The parent of an inline directory.
+    pub(super) fn inline_parent(&self, dir: &Snapshot) -> Result<InodeNumber> {
+        let (first, _) = self.inline_parts(dir)?;
+        let parent = InodeNumber(first.first_chunk().copied().map_or(0, u32::from_le_bytes));
+        self.sb
+            .check_inode("the parent directory", parent)
+            .map_err(|problem| dir.place(Structure::InlineData).corrupt(problem))?;
+        Ok(parent)
+    }
+
     pub(super) fn has_inline_room(&self, dir: &Snapshot, name_len: usize) -> Result<bool> {
         for (_, bytes) in self.inline_entries(dir)? {
             let place = dir.place(Structure::InlineData);
@@ -114,7 +131,7 @@ impl Ext4 {
         draft.inode.flags = draft.inode.flags.without(InodeFlags::INLINE_DATA);
         remove_in_inode(&mut draft.tail, Namespace::System, b"data").map_err(corrupt)?;
         self.init_map(&mut draft);
-        let mut handle = self.start(super::insert::NEW_BLOCK_CREDITS)?;
+        let mut handle = self.start(NEW_BLOCK_CREDITS)?;
         let fresh = self.append_blocks(&mut handle, &mut draft, 1)?;
         let moved = fresh.iter().try_for_each(|&(_, at)| {
             let short = Problem::Missing { what: "room in a block for the entries" };
@@ -124,16 +141,6 @@ impl Ext4 {
         self.all_or_abort(moved)?;
         handle.stop();
         Ok(())
-    }
-
-    /// Makes the block map of a draft an empty one, of the kind that the file system uses for new inodes.
-    pub(super) fn init_map(&self, draft: &mut Snapshot) {
-        draft.inode.size = 0;
-        draft.inode.block.fill(0);
-        if self.sb.incompat.has(Incompat::EXTENTS) {
-            draft.inode.flags = draft.inode.flags.with(InodeFlags::EXTENTS);
-            write_extent_leaf(&mut draft.inode.block, &[]);
-        }
     }
 }
 

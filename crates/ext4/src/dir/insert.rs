@@ -190,7 +190,7 @@ impl Ext4 {
     }
 
     /// Gives a directory or a symbolic link `count` blocks more at its end, all or none. Nothing is written to them yet.
-    pub(super) fn append_blocks(
+    pub(crate) fn append_blocks(
         &self,
         handle: &mut Handle<'_>,
         draft: &mut Snapshot,

@@ -2,9 +2,7 @@
 
 use super::lock::Spot;
 use super::{Draft, ENTRY_CREDITS, MAX_LINKS};
-use crate::dir::format::Found;
 use crate::inode::ORPHAN_CREDITS;
-use crate::inode::Snapshot;
 use crate::{Error, Ext4, Node, Result};
 use dentree_ext4_format::{InodeTime, NewEntry};
 use dentree_jbd2::Handle;
@@ -130,12 +128,5 @@ impl Ext4 {
             snapshot.ino
         })?;
         self.add_orphan(handle, ino)
-    }
-
-    /// The entry of a name that must be there, and name this inode.
-    pub(super) fn entry_for(&self, dir: &Snapshot, name: &[u8], node: &Node) -> Result<Found> {
-        let found = self.entry_at(dir, name)?;
-        let ino = dentree_vfs::Ino(u64::from(node.snapshot().ino.0));
-        if found.lookup.ino == ino { Ok(found) } else { Err(Ext4::no_entry(dir)) }
     }
 }

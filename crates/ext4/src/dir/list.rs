@@ -18,10 +18,12 @@ use crate::dir::lookup::Way;
 use crate::inode::Snapshot;
 use crate::map::Placed;
 use crate::read_ahead::joined;
-use crate::{Ext4, Place, Result, Structure};
+use crate::{Error, Ext4, Place, Result, Structure};
 use dentree_bufcache::{Buffer, First};
 use dentree_ext4_format::hash::{HashAlgorithm, HashVersion, MajorHash, NameHash, half_md4_of_all};
-use dentree_ext4_format::{Compat, Entry, InodeFlags, LogicalBlock};
+use dentree_ext4_format::{Compat, Entry, InodeFlags, LogicalBlock, Problem};
+use dentree_vfs::{DirEntry, Ino, ReaddirStart};
+use std::borrow::Cow;
 use std::ops::{ControlFlow, Range};
 
 mod order;
@@ -48,6 +50,49 @@ struct Batch {
 const MANY: usize = 128;
 
 impl Ext4 {
+    /// Reports the entries behind `start`, without `.` and `..`.
+    pub(crate) fn list(
+        &self,
+        dir: &Snapshot,
+        start: ReaddirStart,
+        each: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
+    ) -> Result<()> {
+        let after = match start {
+            ReaddirStart::First => None,
+            ReaddirStart::After(cookie) => Some(cookie),
+        };
+        let hash = self.hash_to_show(dir)?;
+        self.each_listed(dir, after, &mut |entry, cookie| self.show(dir, hash, &entry, cookie, each))
+    }
+
+    /// The same for all entries, in the order of their places; what is damaged is told to `damaged`, and passed over.
+    pub(crate) fn list_past_damage(
+        &self,
+        dir: &Snapshot,
+        each: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
+        damaged: &mut dyn FnMut(Error),
+    ) -> Result<()> {
+        let hash = self.hash_to_show(dir)?;
+        let mut misnamed = Vec::new();
+        let mut show = |entry: Entry<'_>, end| {
+            let shown = self.show(dir, hash, &entry, end, each);
+            // One that cannot be shown keeps nobody from those behind it.
+            Ok(shown.unwrap_or_else(|error| {
+                misnamed.push(error);
+                ControlFlow::Continue(())
+            }))
+        };
+        self.each_entry_past(dir, 0, &mut show, &mut |error| match error {
+            Error::Corrupt { .. } | Error::Io { .. } => {
+                damaged(error);
+                Ok(())
+            }
+            other => Err(other),
+        })?;
+        misnamed.into_iter().for_each(damaged);
+        Ok(())
+    }
+
     /// Calls `each` with every entry behind that with cookie `after`, and with its own cookie; maybe with `.` and `..` too.
     pub(crate) fn each_listed(&self, dir: &Snapshot, after: Option<u64>, each: &mut Each<'_>) -> Result<()> {
         // A position that no listing gave may be any number: one without the bit is before all hashes.
@@ -205,6 +250,33 @@ impl Ext4 {
         joined(blocks.into_iter().map(|block| block..block.saturating_add(1)), 0)
     }
 
+    /// What encrypted names are shown by.
+    fn hash_to_show(&self, dir: &Snapshot) -> Result<Option<HashVersion>> {
+        if dir.has(InodeFlags::ENCRYPT) { self.shown_hash(dir) } else { Ok(None) }
+    }
+
+    /// Reports an entry, unless it is one of the dots.
+    fn show(
+        &self,
+        dir: &Snapshot,
+        hash: Option<HashVersion>,
+        entry: &Entry<'_>,
+        cookie: u64,
+        each: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
+    ) -> Result<ControlFlow<()>> {
+        if entry.name == b"." || entry.name == b".." {
+            return Ok(ControlFlow::Continue(()));
+        }
+        let name = if dir.has(InodeFlags::ENCRYPT) {
+            Cow::Owned(self.shown_name(entry.name, hash))
+        } else {
+            Cow::Borrowed(entry.name)
+        };
+        check_name(&name).map_err(|problem| dir.place(Structure::DirectoryEntry).corrupt(problem))?;
+        let ino = Ino(u64::from(entry.inode.0));
+        Ok(each(DirEntry { name: &name, ino, kind: self.kind_of(entry), cookie }))
+    }
+
     /// Tells of the entries of some pieces of a directory in their order, those behind `after`.
     fn each_sorted<'a>(
         &self,
@@ -283,6 +355,43 @@ fn hash_of(cookie: u64) -> u32 {
     u32::try_from((cookie & !BY_HASH) >> 31).unwrap_or(0) << 1
 }
 
+/// Refuses what no path could name, and what could lead a copy astray.
+#[inline]
+fn check_name(name: &[u8]) -> Result<(), Problem> {
+    if has_separator(name) { Err(separator_in(name)) } else { Ok(()) }
+}
+
+#[cold]
+fn separator_in(name: &[u8]) -> Problem {
+    let value = name.iter().copied().find(|&byte| is_separator(byte)).unwrap_or_default();
+    let because = "stands in a name, where neither `/` (47) nor NUL may be";
+    Problem::Value { field: "a byte", value: u64::from(value), because }
+}
+
+fn is_separator(byte: u8) -> bool {
+    matches!(byte, 0 | b'/')
+}
+
+/// Whether any byte of a name ends a component of a path. Eight bytes are looked at together, the last eight maybe for a second time:
+/// byte by byte it was a quarter of what listing a name costs.
+#[inline]
+fn has_separator(name: &[u8]) -> bool {
+    let (words, rest) = name.as_chunks();
+    let in_words = words.iter().fold(0, |found, word| found | separators(*word));
+    match name.last_chunk() {
+        Some(last) => in_words | separators(*last) != 0,
+        None => rest.iter().any(|&byte| is_separator(byte)),
+    }
+}
+
+/// Not zero where a byte of a word is one: of those that are zero, and above them maybe others, the upper bit is set.
+fn separators(word: [u8; 8]) -> u64 {
+    const ONES: u64 = u64::from_ne_bytes([1; 8]);
+    let zeros = |word: u64| word.wrapping_sub(ONES) & !word & (ONES << 7);
+    let word = u64::from_ne_bytes(word);
+    zeros(word) | zeros(word ^ u64::from_ne_bytes([b'/'; 8]))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -295,5 +404,25 @@ mod tests {
             [(0, 0), (0, 5), (2, 0), (2, LOW_MAX), (4, 0)].map(|(major, low)| cookie_of(major, low));
         assert!(ordered.is_sorted() && ordered.iter().all(|&cookie| cookie & BY_HASH != 0));
         assert_eq!(hash_of(cookie_of(0xFFFF_FFFC, 77)), 0xFFFF_FFFC);
+    }
+
+    #[test]
+    fn a_byte_that_ends_a_component_is_found_wherever_it_stands() {
+        for len in 1..=255 {
+            let mut name = vec![b'.'; len];
+            assert_eq!(check_name(&name), Ok(()));
+            for at in 0..len {
+                for byte in [0, b'/'] {
+                    name[at] = byte;
+                    let found = check_name(&name);
+                    assert!(
+                        matches!(found, Err(Problem::Value { value, .. }) if value == u64::from(byte)),
+                        "{byte} at {at} of {len}"
+                    );
+                }
+                name[at] = 0xAF;
+                assert_eq!(check_name(&name), Ok(()));
+            }
+        }
     }
 }

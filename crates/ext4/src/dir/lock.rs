@@ -58,21 +58,17 @@
 //! threads' time; the leaves are waited for nine to twenty-eight times as long. One thread alone has it 7% of its time, so that it is a limit where
 //! more than a dozen threads run at once. `cargo run --release -p dentree-ext4 --example growth_waits`.
 
+use super::format::Found;
 use super::insert::Plan;
-use crate::dir::format::Found;
-use crate::dir::lookup::Way;
-use crate::inode::Held;
-use crate::inode::Snapshot;
+use super::lookup::{TRIES, Way};
+use crate::inode::{Held, Snapshot};
 use crate::sync::{Mutex, MutexGuard, ReadGuard, RwLock, WriteGuard, alone, lock, mutexes, rw_locks, share};
-use crate::{Error, Ext4, Node, Result};
+use crate::{Ext4, Node, Result};
 use dentree_ext4_format::{InodeFlags, InodeNumber, LogicalBlock};
 use dentree_lockmeter::{Crowd, Seated};
 
 const TREES: usize = if cfg!(loom) { 1 } else { 256 };
 const LEAVES: usize = if cfg!(loom) { 2 } else { 1024 };
-
-/// How often a leaf may be split under who wants to change it before that has the directory alone, and under who looks up.
-const TRIES: usize = 8;
 
 /// Directories with so many links are changed alone by who adds one: the limit is exact.
 const CROWDED: u16 = super::MAX_LINKS - 1000;
@@ -157,53 +153,7 @@ pub(super) struct Spot<'a> {
     pub(super) hold: Hold<'a>,
 }
 
-/// Searches where `way` leads until that has not moved in the meantime. `moved` answers the way as it is now if it is another.
-pub(crate) fn settle<W, R, E>(
-    way: W,
-    mut search: impl FnMut(&W) -> std::result::Result<Option<R>, E>,
-    mut moved: impl FnMut(&W) -> std::result::Result<Option<W>, E>,
-) -> std::result::Result<Option<R>, E> {
-    let mut way = way;
-    loop {
-        if let Some(found) = search(&way)? {
-            return Ok(Some(found));
-        }
-        match moved(&way)? {
-            Some(other) => way = other,
-            None => return Ok(None),
-        }
-    }
-}
-
 impl Ext4 {
-    /// The inode under a name of a directory that others may be changing (P2).
-    pub(crate) fn look_up(&self, dir: &Node, name: &[u8]) -> Result<Option<Found>> {
-        let mut before = dir.snapshot();
-        let Some(writer) = &self.writer else { return self.find_name(&before, name) };
-        for _ in 0..TRIES {
-            let outcome = self.find_name(&before, name);
-            let after = dir.snapshot();
-            let is_believed = match &outcome {
-                Ok(Some(_)) => {
-                    before.inode.flags == after.inode.flags && tree_depth(&before) == tree_depth(&after)
-                }
-                Ok(None) => has_same_layout(&before, &after),
-                Err(_) => break,
-            };
-            if is_believed {
-                return outcome;
-            }
-            before = after;
-        }
-        let _still = writer.directories.tree_alone(before.ino);
-        self.find_name(&dir.snapshot(), name)
-    }
-
-    fn find_name(&self, dir: &Snapshot, name: &[u8]) -> Result<Option<Found>> {
-        let wanted = self.wanted(dir, name).ok_or(Error::InvalidName)?;
-        self.find_entry(dir, &wanted)
-    }
-
     /// Finds how to add `name`, which `dir` does not have, and holds what that takes. `is_counted`: it is a directory's.
     ///
     /// # Errors
@@ -315,15 +265,4 @@ impl Ext4 {
     fn way_again(&self, dir: &Node, name: &[u8], snapshot: Held, way: Way) -> Option<(Held, Way)> {
         if self.are_current(&way.frames) { Some((snapshot, way)) } else { self.way_now(dir, name) }
     }
-}
-
-/// Whether two snapshots of a directory say the same of where its names are.
-fn has_same_layout(a: &Snapshot, b: &Snapshot) -> bool {
-    let layout = |dir: &Snapshot| (dir.inode.size, dir.inode.flags, dir.inode.block);
-    std::ptr::eq(a, b) || layout(a) == layout(b) && (!a.has(InodeFlags::INLINE_DATA) || a.tail == b.tail)
-}
-
-/// `eh_depth` of a root: a tree that was folded into the inode has lost a block.
-fn tree_depth(dir: &Snapshot) -> Option<&[u8]> {
-    dir.inode.block.get(6..8)
 }

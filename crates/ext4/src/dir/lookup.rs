@@ -3,16 +3,19 @@
 //! A search goes from the root to one leaf, one block a level. Names that share a hash may go on in the next leaf:
 //! then that leaf's index entry says so, and the search follows.
 
-use crate::dir::format::Found;
-use crate::dir::lock::settle;
-use crate::dir::name::Wanted;
+use super::format::Found;
+use super::name::Wanted;
 use crate::inode::Snapshot;
 use crate::verified::Checked;
-use crate::{Ext4, Place, Result, Structure};
+use crate::{Error, Ext4, Node, Place, Result, Structure};
 use dentree_bufcache::Buffer;
 use dentree_ext4_format::hash::{HashVersion, MajorHash};
 use dentree_ext4_format::htree::{IndexBlock, IndexEntry, IndexRoot};
-use dentree_ext4_format::{Incompat, LogicalBlock, Problem};
+use dentree_ext4_format::{Incompat, InodeFlags, LogicalBlock, Problem};
+use std::ops::ControlFlow;
+
+/// How often a leaf may be split under who wants to change it before that has the directory alone, and under who looks up.
+pub(super) const TRIES: usize = 8;
 
 /// An index block on the way from the root, and the entry that the way goes through.
 #[derive(Clone)]
@@ -47,6 +50,89 @@ struct Leaves {
 }
 
 impl Ext4 {
+    /// The inode under a name of a directory that others may be changing (P2).
+    pub(crate) fn look_up(&self, dir: &Node, name: &[u8]) -> Result<Option<Found>> {
+        let mut before = dir.snapshot();
+        let Some(writer) = &self.writer else { return self.find_name(&before, name) };
+        for _ in 0..TRIES {
+            let outcome = self.find_name(&before, name);
+            let after = dir.snapshot();
+            let is_believed = match &outcome {
+                Ok(Some(_)) => {
+                    before.inode.flags == after.inode.flags && tree_depth(&before) == tree_depth(&after)
+                }
+                Ok(None) => has_same_layout(&before, &after),
+                Err(_) => break,
+            };
+            if is_believed {
+                return outcome;
+            }
+            before = after;
+        }
+        let _still = writer.directories.tree_alone(before.ino);
+        self.find_name(&dir.snapshot(), name)
+    }
+
+    pub(super) fn find_name(&self, dir: &Snapshot, name: &[u8]) -> Result<Option<Found>> {
+        let wanted = self.wanted(dir, name).ok_or(Error::InvalidName)?;
+        self.find_entry(dir, &wanted)
+    }
+
+    /// The inode under a name: through the htree where the directory has one.
+    pub(crate) fn find_entry(&self, dir: &Snapshot, wanted: &Wanted<'_>) -> Result<Option<Found>> {
+        if self.is_indexed(dir) {
+            return self.find_indexed(dir, wanted);
+        }
+        self.find_linearly(dir, wanted)
+    }
+
+    /// Searches one leaf, which no index block can be.
+    pub(crate) fn search_leaf(
+        &self,
+        dir: &Snapshot,
+        block: LogicalBlock,
+        wanted: &Wanted<'_>,
+    ) -> Result<Option<Found>> {
+        let (buffer, place) = self.promised_leaf(dir, block)?;
+        for entry in self.entries(&buffer) {
+            let entry = entry.map_err(|problem| place.corrupt(problem))?;
+            if wanted.is(entry.name) {
+                let start = u64::from(block.0) << self.sb.block_size.log2();
+                let position = start + u64::try_from(entry.start).unwrap_or(u64::MAX);
+                let (lookup, leaf) = (self.lookup_of(&entry), Some(place));
+                return Ok(Some(Found { lookup, position, leaf }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Searches every entry: of directories without an index, or with one that needs a key to be used.
+    pub(crate) fn find_linearly(&self, dir: &Snapshot, wanted: &Wanted<'_>) -> Result<Option<Found>> {
+        let mut found = None;
+        self.each_entry(dir, 0, &mut |entry, end| {
+            if !wanted.is(entry.name) {
+                return Ok(ControlFlow::Continue(()));
+            }
+            let position = end - u64::try_from(entry.end - entry.start).unwrap_or(0);
+            found = Some(Found { lookup: self.lookup_of(&entry), position, leaf: None });
+            Ok(ControlFlow::Break(()))
+        })?;
+        Ok(found)
+    }
+
+    /// The entry of a name that must be there.
+    pub(super) fn entry_at(&self, dir: &Snapshot, name: &[u8]) -> Result<Found> {
+        let wanted = self.wanted(dir, name).ok_or(Error::InvalidName)?;
+        self.find_entry(dir, &wanted)?.ok_or_else(|| Ext4::no_entry(dir))
+    }
+
+    /// The entry of a name that must be there, and name this inode.
+    pub(super) fn entry_for(&self, dir: &Snapshot, name: &[u8], node: &Node) -> Result<Found> {
+        let found = self.entry_at(dir, name)?;
+        let ino = dentree_vfs::Ino(u64::from(node.snapshot().ino.0));
+        if found.lookup.ino == ino { Ok(found) } else { Err(Ext4::no_entry(dir)) }
+    }
+
     /// The way to the first leaf that may hold a name; `None` where only a key could tell.
     pub(crate) fn way_for(&self, dir: &Snapshot, wanted: &Wanted<'_>) -> Result<Option<Way>> {
         let seed = self.hash_seed();
@@ -199,4 +285,33 @@ impl Ext4 {
         let missing = Problem::Missing { what: "an index entry" };
         self.parse_index(frame)?.get(frame.at).ok_or_else(|| frame.place.corrupt(missing))
     }
+}
+
+/// Searches where `way` leads until that has not moved in the meantime. `moved` answers the way as it is now if it is another.
+pub(crate) fn settle<W, R, E>(
+    way: W,
+    mut search: impl FnMut(&W) -> std::result::Result<Option<R>, E>,
+    mut moved: impl FnMut(&W) -> std::result::Result<Option<W>, E>,
+) -> std::result::Result<Option<R>, E> {
+    let mut way = way;
+    loop {
+        if let Some(found) = search(&way)? {
+            return Ok(Some(found));
+        }
+        match moved(&way)? {
+            Some(other) => way = other,
+            None => return Ok(None),
+        }
+    }
+}
+
+/// Whether two snapshots of a directory say the same of where its names are.
+fn has_same_layout(a: &Snapshot, b: &Snapshot) -> bool {
+    let layout = |dir: &Snapshot| (dir.inode.size, dir.inode.flags, dir.inode.block);
+    std::ptr::eq(a, b) || layout(a) == layout(b) && (!a.has(InodeFlags::INLINE_DATA) || a.tail == b.tail)
+}
+
+/// `eh_depth` of a root: a tree that was folded into the inode has lost a block.
+fn tree_depth(dir: &Snapshot) -> Option<&[u8]> {
+    dir.inode.block.get(6..8)
 }

@@ -7,13 +7,10 @@ use crate::alloc::INODE_CREDITS;
 use crate::inode::ORPHAN_CREDITS;
 use crate::inode::Snapshot;
 use crate::map::write::Mapped;
-use crate::{Error, Ext4, Node, Result, Structure};
-use dentree_ext4_format::{DeviceNumber, Inode, InodeFlags, InodeNumber, LogicalBlock, NewEntry};
+use crate::{Ext4, Node, Result};
+use dentree_ext4_format::{DeviceNumber, Inode, InodeFlags, InodeNumber, NewEntry};
 use dentree_jbd2::Handle;
 use dentree_vfs::{FileType, NewInode, NewKind};
-
-/// Targets of up to so many bytes stand in the inode.
-const FAST_LINK_MAX: usize = 59;
 
 impl Ext4 {
     /// Makes an inode under `name`, which `dir` does not have.
@@ -144,28 +141,6 @@ impl Ext4 {
         self.all_or_abort(filled)
     }
 
-    /// A short target stands in the inode, a longer one in a block of its own, which is metadata.
-    fn init_link(&self, handle: &mut Handle<'_>, made: &mut Snapshot, target: &[u8]) -> Result<()> {
-        if target.is_empty() || target.contains(&0) || target.len() >= self.sb.block_size.in_memory() {
-            return Err(Error::InvalidName);
-        }
-        if target.len() <= FAST_LINK_MAX {
-            made.inode.block.iter_mut().zip(target).for_each(|(to, from)| *to = *from);
-        } else {
-            self.init_map(made);
-            let fresh = self.append_blocks(handle, made, 1)?;
-            let place = made.place(Structure::SymlinkTarget);
-            let written = fresh.iter().try_for_each(|&(_, at)| {
-                let write =
-                    |bytes: &mut [u8]| bytes.iter_mut().zip(target).for_each(|(to, from)| *to = *from);
-                handle.create(at.0, write).map_err(|source| place.at(at).io(source))
-            });
-            self.all_or_abort(written)?;
-        }
-        made.inode.size = u64::try_from(target.len()).unwrap_or(u64::MAX);
-        Ok(())
-    }
-
     /// Gives back what [`make_inode`](Ext4::make_inode) took.
     fn unmake_inode(&self, handle: &mut Handle<'_>, made: &mut Snapshot) -> Result<()> {
         self.drop_initial_attributes(handle, made)?;
@@ -175,12 +150,6 @@ impl Ext4 {
             self.remap(handle, &mut file, 0..1, None)?;
         }
         self.give_back_inode(handle, made.ino, made.kind)
-    }
-
-    /// The target of a link that has a block for it.
-    pub(crate) fn read_link_block(&self, link: &Snapshot, len: usize) -> Result<Vec<u8>> {
-        let (at, place) = self.place_of(link, LogicalBlock(0), Structure::SymlinkTarget)?;
-        Ok(self.metadata(at, place)?.get(..len).unwrap_or_default().to_vec())
     }
 }
 

@@ -27,11 +27,10 @@
 //! rename, nobody else holds one. Its owner, mode and times are not: of a draft only the rest is taken over, and
 //! that only where it differs from what the draft was made of.
 
-mod entries;
 mod format;
 mod inline;
 mod insert;
-mod last;
+mod last_insert;
 mod link;
 mod list;
 mod lock;
@@ -44,7 +43,7 @@ mod presize;
 mod rename;
 mod split;
 
-pub(crate) use last::LastEntries;
+pub(crate) use last_insert::LastEntries;
 pub(crate) use lock::DirectoryLocks;
 
 use crate::inode::Snapshot;
@@ -52,7 +51,6 @@ use crate::xattr::adopt_inline_data;
 use crate::{Ext4, Node, Result, Structure};
 use dentree_ext4_format::{Inode, InodeFlags, InodeTime, Problem};
 use dentree_jbd2::Handle;
-use dentree_vfs::FileType;
 use std::ops::{Deref, DerefMut};
 
 /// Most names that an inode has; directories with dir_nlink may have more, and then say 1.
@@ -170,22 +168,6 @@ impl Ext4 {
 
     fn counts_many(&self, dir: &Snapshot) -> bool {
         self.sb.ro_compat.has(dentree_ext4_format::RoCompat::DIR_NLINK) && self.is_indexed(dir)
-    }
-
-    /// `file_type` of a directory entry.
-    fn entry_type(&self, kind: FileType) -> u8 {
-        if !self.sb.incompat.has(dentree_ext4_format::Incompat::FILETYPE) {
-            return 0;
-        }
-        match kind {
-            FileType::Regular => 1,
-            FileType::Directory => 2,
-            FileType::CharDevice => 3,
-            FileType::BlockDevice => 4,
-            FileType::Fifo => 5,
-            FileType::Socket => 6,
-            FileType::Symlink => 7,
-        }
     }
 
     /// That a name which `vfs` has found is not there.

@@ -3,7 +3,8 @@
 //! A directory of two levels whose blocks are versions behind mutexes, as those of `bufcache` are; the locks and the search are the real
 //! ones, and the order of the steps is that of `split_for` and `enter`.
 
-use super::lock::{DirectoryLocks, settle};
+use super::lock::DirectoryLocks;
+use super::lookup::settle;
 use dentree_ext4_format::{InodeNumber, LogicalBlock};
 use loom::sync::{Arc, Mutex};
 use loom::thread;

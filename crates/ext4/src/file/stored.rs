@@ -65,6 +65,21 @@ impl Ext4 {
         Ok(rest)
     }
 
+    /// Fills `buf`, which ends within the file, from byte `offset`.
+    pub(super) fn read_inline(&self, node: &Snapshot, offset: u64, buf: &mut [u8]) -> Result<()> {
+        let (first, rest) = self.inline_parts(node)?;
+        let have = first.len() + rest.len();
+        let need = usize::try_from(node.inode.size).unwrap_or(usize::MAX);
+        if need > have {
+            let short = Problem::Short { what: "the file", need, have };
+            return Err(node.place(Structure::InlineData).corrupt(short));
+        }
+        let skip = usize::try_from(offset).unwrap_or(usize::MAX);
+        let bytes = first.iter().chain(rest).skip(skip);
+        buf.iter_mut().zip(bytes).for_each(|(to, from)| *to = *from);
+        Ok(())
+    }
+
     /// Whether the byte at `offset`, before the end of file, is data or hole, and where that run ends.
     pub(crate) fn extent_at(&self, node: &Snapshot, offset: u64) -> Result<Extent> {
         let size = node.inode.size;

@@ -1,8 +1,12 @@
 //! Targets of symbolic links.
 
 use crate::inode::Snapshot;
-use crate::{Ext4, Result, Structure};
-use dentree_ext4_format::{InodeFlags, Problem};
+use crate::{Error, Ext4, Result, Structure};
+use dentree_ext4_format::{InodeFlags, LogicalBlock, Problem};
+use dentree_jbd2::Handle;
+
+/// Targets of up to so many bytes stand in the inode.
+const FAST_LINK_MAX: usize = 59;
 
 impl Ext4 {
     /// The target: in the inode where it takes no blocks (a fast link), else as content.
@@ -32,5 +36,38 @@ impl Ext4 {
         let cluster_sectors = 1 << (self.sb.block_size.log2() + self.sb.log_cluster_ratio - 9);
         let xattrs = if node.inode.xattr_block.is_some() { cluster_sectors } else { 0 };
         !node.has(InodeFlags::INLINE_DATA) && node.inode.sectors == xattrs
+    }
+
+    /// The target of a link that has a block for it.
+    fn read_link_block(&self, link: &Snapshot, len: usize) -> Result<Vec<u8>> {
+        let (at, place) = self.place_of(link, LogicalBlock(0), Structure::SymlinkTarget)?;
+        Ok(self.metadata(at, place)?.get(..len).unwrap_or_default().to_vec())
+    }
+
+    /// A short target stands in the inode, a longer one in a block of its own, which is metadata.
+    pub(crate) fn init_link(
+        &self,
+        handle: &mut Handle<'_>,
+        made: &mut Snapshot,
+        target: &[u8],
+    ) -> Result<()> {
+        if target.is_empty() || target.contains(&0) || target.len() >= self.sb.block_size.in_memory() {
+            return Err(Error::InvalidName);
+        }
+        if target.len() <= FAST_LINK_MAX {
+            made.inode.block.iter_mut().zip(target).for_each(|(to, from)| *to = *from);
+        } else {
+            self.init_map(made);
+            let fresh = self.append_blocks(handle, made, 1)?;
+            let place = made.place(Structure::SymlinkTarget);
+            let written = fresh.iter().try_for_each(|&(_, at)| {
+                let write =
+                    |bytes: &mut [u8]| bytes.iter_mut().zip(target).for_each(|(to, from)| *to = *from);
+                handle.create(at.0, write).map_err(|source| place.at(at).io(source))
+            });
+            self.all_or_abort(written)?;
+        }
+        made.inode.size = u64::try_from(target.len()).unwrap_or(u64::MAX);
+        Ok(())
     }
 }

@@ -3,7 +3,6 @@
 mod attributes;
 mod copies;
 mod evict;
-mod inline;
 mod node;
 mod orphans;
 
@@ -14,6 +13,7 @@ pub(crate) use orphans::{ORPHAN_CREDITS, Orphans};
 
 use crate::{Ext4, Place, Result, Structure};
 use dentree_bufcache::Buffer;
+use dentree_ext4_format::xattr::{Namespace, XattrList, XattrValue};
 use dentree_ext4_format::{
     BlockNumber, DeviceNumber, GroupNumber, Inode, InodeFlags, InodeNumber, InodeTime, Problem, Superblock,
 };
@@ -154,6 +154,21 @@ impl Ext4 {
         // Where the attributes are damaged, the error comes when they are asked for.
         node.has_acl = self.has_access_acl(&node).unwrap_or(true);
         node
+    }
+
+    /// The two parts of inline content.
+    pub(crate) fn inline_parts<'a>(&self, node: &'a Snapshot) -> Result<(&'a [u8; 60], &'a [u8])> {
+        let corrupt = |problem| node.place(Structure::InlineData).corrupt(problem);
+        let Some(list) = XattrList::in_inode(&node.tail) else { return Ok((&node.inode.block, &[])) };
+        let rest = match list.find(Namespace::System, b"data").map_err(corrupt)?.map(|entry| entry.value) {
+            None => &[],
+            Some(XattrValue::Inline(value)) => value,
+            Some(XattrValue::Inode { inode, .. }) => {
+                let (field, because) = ("e_value_inum", "is no place for inline data");
+                return Err(corrupt(Problem::Value { field, value: u64::from(inode.0), because }));
+            }
+        };
+        Ok((&node.inode.block, rest))
     }
 
     /// The attributes of inode `ino` as it stands in the table, without a copy of it.

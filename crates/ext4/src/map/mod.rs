@@ -4,13 +4,12 @@
 //! up, verifies and parses each node that leads to any of the blocks once. Who needs blocks one after the other keeps what one
 //! walk has told of many ([`Placed`]).
 
-mod extents;
-mod indirect;
+mod read;
 pub(crate) mod write;
 
 use crate::inode::Snapshot;
 use crate::{Ext4, Result};
-use dentree_ext4_format::{BlockNumber, InodeFlags, LogicalBlock};
+use dentree_ext4_format::{BlockNumber, Incompat, InodeFlags, LogicalBlock, write_extent_leaf};
 use std::ops::{ControlFlow, Range};
 
 #[cfg(all(test, not(loom)))]
@@ -121,6 +120,16 @@ impl Ext4 {
     /// The same for one range.
     pub(crate) fn map_range(&self, node: &Snapshot, wanted: Range<u64>, each: &mut Each<'_>) -> Result<()> {
         self.map_blocks(node, std::slice::from_ref(&wanted), each)
+    }
+
+    /// Makes the block map of a draft an empty one, of the kind that the file system uses for new inodes.
+    pub(crate) fn init_map(&self, draft: &mut Snapshot) {
+        draft.inode.size = 0;
+        draft.inode.block.fill(0);
+        if self.sb.incompat.has(Incompat::EXTENTS) {
+            draft.inode.flags = draft.inode.flags.with(InodeFlags::EXTENTS);
+            write_extent_leaf(&mut draft.inode.block, &[]);
+        }
     }
 
     /// How the file's blocks from `block` on are mapped.

@@ -4,4 +4,5 @@ mod journal;
 mod session;
 mod writer;
 
+pub use writer::Clock;
 pub(crate) use writer::{Writer, extended};

@@ -10,7 +10,7 @@ use crate::file::Unstored;
 use crate::inode::Orphans;
 use crate::inode::Snapshot;
 use crate::xattr::Shared;
-use crate::{Clock, Error, Ext4, Node, Place, Result, Structure};
+use crate::{Error, Ext4, Node, Place, Result, Structure};
 use dentree_ext4_format::{
     BlockNumber, GroupDesc, GroupNumber, InodeNumber, InodeTime, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE,
 };
@@ -111,6 +111,16 @@ impl Writer {
     pub(crate) fn now(&self) -> InodeTime {
         self.clock.now().clamped(self.has_extra_times)
     }
+}
+
+/// Where times come from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Clock {
+    /// The machine.
+    #[default]
+    System,
+    /// It is always this time: for images that come out the same each time they are made.
+    Fixed(InodeTime),
 }
 
 impl Clock {
