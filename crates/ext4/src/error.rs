@@ -1,4 +1,4 @@
-//! What can be wrong with an image, and where.
+//! Errors, and the structures that they name.
 
 use dentree_ext4_format::{BlockNumber, GroupNumber, InodeNumber, LogicalBlock, Problem};
 use std::fmt;
@@ -7,11 +7,11 @@ use std::io;
 /// Result of an ext4 operation.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why an image cannot be read, or not here.
+/// Why an operation failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// There is no superblock where one must be, nor an intact backup.
+    /// There is no superblock and no intact backup.
     #[error(
         "this is no ext2, ext3 or ext4 file system, and no backup superblock was found: {0}. \
              For a partitioned disk give the partition or its offset"
@@ -20,66 +20,66 @@ pub enum Error {
     /// The image is damaged.
     #[error("damaged: {place}: {problem}. `e2fsck -fn` tells more")]
     Corrupt {
-        /// Which structure.
+        /// The damaged structure.
         place: Place,
-        /// Which check it failed.
+        /// The check that failed.
         problem: Problem,
     },
-    /// The image is intact, but of a kind that is not read here.
+    /// The image is intact but has features that this crate lacks.
     #[error("not supported: {0}")]
     Unsupported(String),
-    /// The device failed.
+    /// The device failed to read.
     #[error("reading {place}: {source}")]
     Io {
         /// What was being read.
         place: Place,
-        /// The device's own error.
+        /// The device's error.
         source: io::Error,
     },
-    /// The device failed.
+    /// The device failed to write.
     #[error("writing {place}: {source}")]
     Write {
         /// What was being written.
         place: Place,
-        /// The device's own error.
+        /// The device's error.
         source: io::Error,
     },
-    /// A file that nobody names any more is gone, and its blocks are not free.
+    /// An inode without names was removed, but its blocks could not be freed.
     #[error("inode {ino} is removed, but its blocks stay in use until e2fsck frees them: {cause}")]
     BlocksLost {
-        /// The file.
+        /// The inode.
         ino: InodeNumber,
-        /// What is wrong with its block map, or its attributes.
+        /// The damage in its block map or attributes.
         cause: Box<Error>,
     },
-    /// The journal cannot be replayed.
+    /// The journal failed.
     #[error(transparent)]
     Journal(#[from] dentree_jbd2::Error),
-    /// Changes are refused.
+    /// The file system is read-only.
     #[error("the file system was opened for reading, or an error has made it so")]
     ReadOnly,
-    /// There is no inode left, or no block, or no room in a directory's index.
+    /// No free inode or block, or no room in a directory's index.
     #[error("no space left on the file system")]
     NoSpace,
-    /// More names than an inode can have.
+    /// The inode has the maximum number of links.
     #[error("inode {0} has as many names as it can have")]
     TooManyLinks(InodeNumber),
-    /// A directory to be removed or replaced has entries.
+    /// A directory to remove or replace has entries.
     #[error("directory {0} is not empty")]
     NotEmpty(InodeNumber),
-    /// The file system takes no such names.
+    /// The file system does not accept the name.
     #[error("the name is not valid Unicode 12.1 text in UTF-8, or it is too long")]
     InvalidName,
-    /// A file can not be that long.
+    /// The file would be too long.
     #[error("inode {0} cannot hold a file that long")]
     FileTooLarge(InodeNumber),
     /// No such extended attribute.
     #[error("no such attribute")]
     NoAttribute,
-    /// An extended attribute that must not be there is.
+    /// The extended attribute exists already.
     #[error("the attribute exists already")]
     AttributeExists,
-    /// A value that is no access control list, and should be one.
+    /// The value is no access control list.
     #[error("not an access control list: {0}")]
     InvalidValue(Problem),
     /// The content is encrypted.
@@ -90,11 +90,11 @@ pub enum Error {
 /// A structure of an image, as errors name it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Place {
-    /// What it is.
+    /// The kind.
     pub structure: Structure,
     /// The inode that it belongs to.
     pub inode: Option<InodeNumber>,
-    /// The block that it lies in, or begins with.
+    /// The block that it lies in, or starts at.
     pub block: Option<BlockNumber>,
 }
 
@@ -108,9 +108,9 @@ pub enum Structure {
     GroupDescriptor(GroupNumber),
     /// The block bitmap of a group.
     BlockBitmap(GroupNumber),
-    /// Blocks that are to be freed.
+    /// Blocks to be freed.
     FreedBlocks,
-    /// Blocks that are free.
+    /// Free blocks.
     FreeBlocks,
     /// An inode.
     Inode,
@@ -132,13 +132,13 @@ pub enum Structure {
     DirectoryEntry,
     /// A block of a directory's htree index.
     DirectoryIndex(LogicalBlock),
-    /// Content or entries kept in the inode.
+    /// Content or entries in the inode.
     InlineData,
-    /// A symbolic link's target.
+    /// The target of a symbolic link.
     SymlinkTarget,
     /// Extended attributes in the inode.
     InodeXattrs,
-    /// The block of extended attributes.
+    /// A block of extended attributes.
     XattrBlock,
     /// The value of an extended attribute in an inode of its own.
     XattrValue,
@@ -200,22 +200,22 @@ impl Structure {
 }
 
 impl Place {
-    /// The same, in `block`.
+    /// This place, in `block`.
     pub(crate) fn at(self, block: BlockNumber) -> Place {
         Place { block: Some(block), ..self }
     }
 
-    /// That this place fails a check.
+    /// An error for a failed check.
     pub(crate) fn corrupt(self, problem: Problem) -> Error {
         Error::Corrupt { place: self, problem }
     }
 
-    /// That this place could not be written.
+    /// An error for a failed write.
     pub(crate) fn io_write(self, source: io::Error) -> Error {
         Error::Write { place: self, source }
     }
 
-    /// That this place could not be read.
+    /// An error for a failed read.
     pub(crate) fn io(self, source: io::Error) -> Error {
         Error::Io { place: self, source }
     }

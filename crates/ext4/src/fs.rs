@@ -1,4 +1,4 @@
-//! [`FileSystem`] over the parts.
+//! [`FileSystem`] for [`Ext4`]: checks the kind of each node and converts errors.
 
 use crate::file::Times;
 use crate::inode::Snapshot;
@@ -14,7 +14,7 @@ use std::time::Duration;
 /// The longest name in bytes.
 const NAME_MAX: usize = 255;
 
-/// `readdir` cookies stay valid while names come and go: see `dir/list.rs`.
+/// `readdir` cookies stay valid while names change: see `dir/list.rs`.
 impl FileSystem for Ext4 {
     type Node = Node;
 
@@ -29,7 +29,7 @@ impl FileSystem for Ext4 {
         if let Some(node) = writer.unstored.node(ino) {
             return Ok(node);
         }
-        // Who held it last may have changed it in the running transaction.
+        // The running transaction may have changed it.
         Ok(Node::new(self.read_inode(ino)?, Some(writer.journal.running())))
     }
 
@@ -51,7 +51,7 @@ impl FileSystem for Ext4 {
     }
 
     fn node_bytes(&self, node: &Node) -> usize {
-        // Told once, of what may come to be changed as if it were.
+        // Asked once per node, so a node that may change counts as changed.
         let (own, tails) = if self.writer.is_some() { (Node::CHANGED_BYTES, 2) } else { (Node::BYTES, 1) };
         own + tails * node.look(|snapshot| snapshot.tail.len())
     }
@@ -61,7 +61,7 @@ impl FileSystem for Ext4 {
     }
 
     fn stat(&self, ino: Ino) -> Option<Result<Attr>> {
-        // What is in memory may be newer.
+        // The state in memory may be newer.
         if self.writer.is_some() {
             return None;
         }
@@ -251,7 +251,7 @@ fn directory(node: &Snapshot) -> Result<()> {
     if node.kind == FileType::Directory { Ok(()) } else { Err(Error::NotADirectory) }
 }
 
-/// Refuses nodes that have no content to read.
+/// Returns an error for nodes without readable content.
 fn content(node: &Snapshot) -> Result<()> {
     match node.kind {
         FileType::Regular if node.has(InodeFlags::ENCRYPT) => Err(Error::Encrypted),

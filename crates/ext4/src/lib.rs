@@ -1,7 +1,8 @@
 //! The ext4 file system (and ext2, ext3): inodes, block maps, directories, extended attributes.
 //!
-//! [`Ext4::open`] reads a superblock and, where the journal needs recovery, replays it in memory; the image is
-//! never written. Everything else is read when it is asked for. [`Ext4`] implements
+//! [`Ext4::open`] reads the superblock, and the journal where that needs recovery. Opened for
+//! reading, an image is never written: the journal is replayed in memory. Opened for writing, the
+//! journal is replayed onto the device, and later changes go through it. [`Ext4`] implements
 //! [`FileSystem`](dentree_vfs::FileSystem).
 //!
 //! ```
@@ -25,15 +26,17 @@
 //! ```
 //!
 //! # Who protects what
-//! An [`Ext4`] is immutable once open: its methods take `&self`, share no state but the buffer cache, and take
-//! no lock of their own. Metadata is read through the cache; file content goes straight from the device into the
-//! caller's buffer, one request for each run of blocks that lie together.
+//! An [`Ext4`] opened for reading has no mutable state but the buffer cache and hints for
+//! read-ahead, and takes no lock of its own. One opened for writing also has a `Writer`
+//! (`txn/writer.rs`) with the journal, and locks of directories, inodes and block groups: see
+//! `docs/LOCKING.md` and `docs/internals/writing.md`. Metadata is read through the buffer cache;
+//! file content goes straight from the device into the caller's buffer, one request for each run of
+//! adjacent blocks.
 //!
 //! # What is verified
-//! Every structure's checksum where the file system has any, each time it is used, but for where a group's inode table
-//! begins, which is kept; every pointer against the
-//! file system's size before it is followed. Extent trees and htrees get one level shallower with each step, so no
-//! image can send a reader in circles.
+//! Each metadata block's checksum, when the block is first used as what it is; each pointer,
+//! against the file system's size. Extent trees and htrees lose a level with each step down, so no
+//! image can make a search loop.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
@@ -41,7 +44,7 @@
 extern crate self as dentree_ext4;
 
 mod alloc;
-// What the tests of files share, for those tests that must look inside.
+// Shared with the integration tests, for unit tests that need private items.
 #[cfg(all(test, not(loom)))]
 #[path = "../tests/common/mod.rs"]
 mod common;
@@ -81,9 +84,9 @@ use txn::Writer;
 /// An ext2, ext3 or ext4 file system.
 pub struct Ext4 {
     pub(crate) sb: Superblock,
-    /// The block that the superblock in use lies in: descriptors follow it.
+    /// The block of the superblock in use; the descriptors follow it.
     pub(crate) superblock_at: BlockNumber,
-    /// With the replayed journal over it.
+    /// With the replayed journal as an overlay.
     pub(crate) device: Arc<dyn BlockDevice>,
     pub(crate) cache: Arc<BufCache>,
     pub(crate) dx_read_ahead: DxReadAhead,
@@ -91,6 +94,6 @@ pub struct Ext4 {
     pub(crate) table_windows: Windows,
     pub(crate) inode_tables: InodeTables,
     notices: Vec<Notice>,
-    /// Where the file system may be changed.
+    /// Present if the file system may be changed.
     pub(crate) writer: Option<Writer>,
 }

@@ -15,30 +15,30 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// `s_encoding`: the one encoding there is.
+/// `s_encoding`: the only encoding there is.
 const UTF8_12_1: u16 = 1;
 
-/// How long a change waits for its commit when nobody asks for one, as the kernel has it.
+/// The age at which a transaction is committed, as in the kernel.
 const COMMIT_INTERVAL: Duration = Duration::from_secs(5);
 
-/// How to open.
+/// Options for opening.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Budget of the buffer cache for metadata, in bytes.
     pub cache_bytes: usize,
-    /// Whether a journal that needs recovery is replayed, in memory. Without, the image is shown as it stands, as
-    /// `mount -o noload` does: what was written last may be missing or half there.
+    /// Whether a journal that needs recovery is replayed. Otherwise the image is shown as it
+    /// stands, as by `mount -o noload`: the last changes may be missing or incomplete.
     pub replay_journal: bool,
     /// Whether the file system may be changed. Its journal is then replayed onto the device first.
     pub writable: bool,
-    /// Whether changes go through the journal, where there is one. Without, a crash may leave them half done: for a file system that is
-    /// still being made, whose journal then stays as empty as it was.
+    /// Whether changes go through the journal, if there is one. Without it a crash may leave
+    /// changes half done, and the journal stays empty: for a file system that is still being made.
     pub journaled: bool,
-    /// What times changes are made at.
+    /// The source of timestamps.
     pub clock: Clock,
-    /// What look-ups in large directories read ahead.
+    /// What lookups in large directories read ahead.
     pub dx_read_ahead: DxReadAhead,
-    /// How many blocks of directory indexes each thread may have copies of, in front of the buffer cache.
+    /// Directory index blocks that each thread may cache in front of the buffer cache.
     pub bh_lru_size: BhLruSize,
 }
 
@@ -56,13 +56,13 @@ impl Default for Options {
     }
 }
 
-/// Something about an opened image that its user should be told.
+/// Something that the user of an opened image should know.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Notice {
-    /// The primary superblock is damaged; this backup was used.
+    /// The primary superblock is damaged; a backup was used.
     BackupSuperblock {
-        /// Where the backup lies, in bytes from the start of the file system.
+        /// The backup's position in bytes from the start of the file system.
         offset: u64,
         /// What is wrong with the primary.
         problem: Problem,
@@ -71,7 +71,7 @@ pub enum Notice {
     JournalReplayed {
         /// How many transactions it held.
         transactions: u32,
-        /// How many blocks now read from the journal.
+        /// How many blocks are now read from the journal.
         blocks: usize,
     },
     /// The journal needed recovery and was replayed into the image.
@@ -83,9 +83,9 @@ pub enum Notice {
     },
     /// The image ends before the file system does.
     Truncated {
-        /// Bytes that the superblock promises.
+        /// Bytes according to the superblock.
         expected: u64,
-        /// Bytes there are.
+        /// Bytes in the image.
         found: u64,
     },
 }
@@ -118,17 +118,19 @@ impl fmt::Display for Notice {
 }
 
 impl Ext4 {
-    /// Opens the file system that begins at the first byte of `device`.
+    /// Opens the file system that starts at the first byte of `device`.
     ///
-    /// Reads the superblock, and nothing else unless the journal needs recovery.
+    /// For reading, it reads only the superblock unless the journal needs recovery. For writing, it
+    /// also replays the journal, reads all group descriptors, marks the file system as in use, and
+    /// frees orphans.
     ///
     /// # Errors
-    /// [`Error::NotExt4`], [`Error::Unsupported`] naming the features, or what is damaged.
+    /// [`Error::NotExt4`], [`Error::Unsupported`] naming the features, or the damage.
     pub fn open(device: Arc<dyn BlockDevice>, options: Options) -> Result<Ext4> {
         let mut notices = Vec::new();
         let (sb, offset) = find_superblock(&*device, &mut notices)?;
         let fs = Ext4::over(device, sb, offset, &options)?;
-        // A backup is as old as the file system: it does not say what the journal holds.
+        // A backup is as old as the file system and does not say what the journal holds.
         let must_recover = fs.sb.incompat.has(Incompat::RECOVER) || !notices.is_empty();
         if must_recover && options.writable && !options.replay_journal {
             let what = "the journal must be replayed before anything is changed";
@@ -148,14 +150,14 @@ impl Ext4 {
         if options.writable { fs.opened_for_writing(&options) } else { Ok(fs) }
     }
 
-    /// This file system, ready to be changed.
+    /// Prepares the file system for changes.
     fn opened_for_writing(mut self, options: &Options) -> Result<Ext4> {
         self.check_writable()?;
         let clock = options.clock;
         let journal_options = JournalOptions {
             has_checksums: self.sb.has_metadata_csum(),
             is_64bit: self.sb.is_64bit(),
-            // An image that is to come out the same each time is not committed by the clock.
+            // A reproducible image is not committed by the clock.
             interval: (clock == Clock::System).then_some(COMMIT_INTERVAL),
         };
         let location = self.journal_location()?;
@@ -181,7 +183,7 @@ impl Ext4 {
         Ok(self)
     }
 
-    /// The file system that superblock `sb`, found at byte `offset`, describes.
+    /// The file system described by the superblock `sb`, which was found at byte `offset`.
     pub(crate) fn over(
         device: Arc<dyn BlockDevice>,
         sb: Superblock,
@@ -213,32 +215,32 @@ impl Ext4 {
         &self.sb
     }
 
-    /// What the user should be told about this image.
+    /// What the user of this image should know.
     pub fn notices(&self) -> &[Notice] {
         &self.notices
     }
 
-    /// What the cache of metadata blocks has done, and what it holds.
+    /// Counters and size of the metadata cache.
     pub fn buffer_stats(&self) -> dentree_bufcache::Stats {
         self.cache.stats()
     }
 
-    /// Begins to read blocks of metadata, and waits for none.
+    /// Starts reading metadata blocks without waiting.
     pub(crate) fn read_ahead(&self, runs: Runs) {
         self.cache.read_ahead(runs);
     }
 
-    /// How many blocks of metadata the cache has room for.
+    /// The capacity of the metadata cache in blocks.
     pub(crate) fn cache_blocks(&self) -> usize {
         self.cache.capacity()
     }
 
-    /// What came of reading metadata ahead.
+    /// How much metadata that was read ahead was used or wasted.
     pub(crate) fn ahead_outcome(&self) -> AheadOutcome {
         self.cache.ahead_outcome()
     }
 
-    /// A block of metadata, and what `plan` reads ahead on account of it, see [`BufCache::get_ahead`].
+    /// Reads a metadata block, and ahead what `plan` returns: see [`BufCache::get_ahead`].
     pub(crate) fn metadata_ahead<F: FnOnce() -> Runs>(
         &self,
         block: BlockNumber,
@@ -248,12 +250,12 @@ impl Ext4 {
         self.cache.get_ahead(block.0, plan).map_err(|source| place.at(block).io(source))
     }
 
-    /// A block of metadata that many threads use and few change, see [`BufCache::get_often`].
+    /// Reads a metadata block that is used often and rarely changed: see [`BufCache::get_often`].
     pub(crate) fn metadata_often(&self, block: BlockNumber, place: Place) -> Result<Buffer> {
         self.cache.get_often(block.0).map_err(|source| place.at(block).io(source))
     }
 
-    /// A block of metadata. `block` has been checked against the file system's size.
+    /// Reads a metadata block. `block` was checked against the file system's size.
     pub(crate) fn metadata(&self, block: BlockNumber, place: Place) -> Result<Buffer> {
         self.cache.get(block.0).map_err(|source| place.at(block).io(source))
     }
@@ -294,8 +296,8 @@ pub(crate) fn read_superblock(
     Ok(Superblock::parse(&bytes))
 }
 
-/// Where the first backups lie, in bytes, for each block size with groups as large as a bitmap block allows, and
-/// the same for bigalloc with its default of 16 blocks a cluster.
+/// Byte positions of the first backups: for each block size with the largest groups, and for
+/// bigalloc with its default of 16 blocks per cluster.
 fn backup_offsets() -> impl Iterator<Item = u64> {
     [0_u32, 4].into_iter().flat_map(|log_ratio| {
         (10_u32..=16).flat_map(move |log_block| {
@@ -306,7 +308,7 @@ fn backup_offsets() -> impl Iterator<Item = u64> {
     })
 }
 
-/// Whether a superblock describes a file system in which it lies where it was found.
+/// Whether a superblock belongs where it was found.
 fn lies_at(sb: &Superblock, offset: u64) -> bool {
     let group = dentree_ext4_format::GroupNumber(u32::from(sb.block_group_nr));
     sb.group_start(group).0 << sb.block_size.log2() == offset

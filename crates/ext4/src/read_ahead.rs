@@ -1,8 +1,8 @@
-//! Which blocks of a directory, or of the inode table, are read ahead of their use.
+//! Read-ahead of directory blocks and inode table blocks.
 //!
-//! Who goes through a directory reads it in order: the blocks behind are read ahead in a window that grows ([`Sequence`]). Who looks
-//! for a name goes to one leaf, and the next name may be in any other: those that cost least are the neighbours, which come by
-//! one request ([`DxReadAhead`]). The same holds for blocks of the inode table, whose inodes are looked at one by one.
+//! A listing reads a directory in order; a growing window precedes it ([`Sequence`]). Lookups are
+//! random: their neighbours are cheapest to read along, in one request ([`DxReadAhead`]). The same
+//! holds for inode table blocks.
 
 use crate::Ext4;
 use crate::inode::Snapshot;
@@ -14,22 +14,22 @@ use std::ops::{ControlFlow, Range};
 use std::str::FromStr;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
-/// What a look-up in an indexed directory reads ahead when it finds a leaf missing; at a directory's first miss nothing, so that
-/// who wants one name of it waits no longer than without.
+/// What a lookup in an indexed directory reads ahead on a miss. At a directory's first miss it
+/// reads nothing ahead, so that a single lookup waits no longer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum DxReadAhead {
     /// Nothing.
     Off,
     /// The whole directory.
     Whole,
-    /// Some blocks to both sides: twice as many at each miss, and half as many where more of what is read ahead turns out to be in vain than is
-    /// used. Directories learn from each other.
+    /// Blocks on both sides: twice as many at each miss, half as many if more of the blocks read
+    /// ahead are wasted than used. Directories learn from each other.
     #[default]
     Window,
 }
 
 impl DxReadAhead {
-    /// What a user calls each.
+    /// The names of the values, for users.
     pub const NAMES: [&str; 3] = ["off", "whole", "window"];
 }
 
@@ -46,20 +46,21 @@ impl FromStr for DxReadAhead {
     }
 }
 
-/// Most blocks that a window has, as a power of two: all of a directory of 100,000 names.
+/// The widest window, as a power of two: all of a directory of 100,000 names.
 const WIDEST: u32 = 10;
-/// Most blocks that a directory begins with because others have come to so many: what one request brings where they lie in a row.
+/// The widest first window of a directory: what one request reads from adjacent blocks.
 const WIDEST_FIRST: u32 = 5;
 
-/// Most blocks of the inode table that are read where one is missing: as many as the kernel reads (`inode_readahead_blks`).
+/// The widest window in the inode table, as in the kernel (`inode_readahead_blks`).
 const WIDEST_OF_INODES: u32 = 32;
 
-/// The windows of directories, by a hash of their inode numbers; or of groups' inode tables, by that of the first inode of each.
+/// The windows of directories, by a hash of the inode number; or of inode tables, by their first
+/// inode.
 ///
-/// What threads that meet in a slot lose is a better guess, so relaxed loads and stores do.
+/// Relaxed: threads that race for a slot lose only a better estimate.
 pub(crate) struct Windows {
     slots: Box<[AtomicU64]>,
-    /// The width that a directory has come to lately.
+    /// The last width of any directory.
     lately: AtomicU32,
 }
 
@@ -69,10 +70,10 @@ const SLOTS: u32 = 1 << 14;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Window {
     dir: u32,
-    /// What had come of reading ahead by then, of whatever directory: the lowest [`COUNT_BITS`] bits.
+    /// Blocks of all directories read ahead and used by then: the lowest [`COUNT_BITS`] bits.
     used: u32,
     in_vain: u32,
-    /// How many blocks, as a power of two.
+    /// Log2 of the number of blocks.
     width: u32,
 }
 
@@ -101,9 +102,9 @@ impl Windows {
         Windows { slots: (0..SLOTS).map(|_| AtomicU64::new(0)).collect(), lately: AtomicU32::new(0) }
     }
 
-    /// How many blocks around one that was missing are to be read, with that one.
+    /// How many blocks to read around a missing one, including it.
     fn next(&self, dir: InodeNumber, outcome: AheadOutcome) -> u32 {
-        // Directories tend to have numbers that many low bits are the same of.
+        // Directories tend to agree in many low bits of their numbers.
         let slot = &self.slots[(dir.0.wrapping_mul(0x9E37_79B9) >> (u32::BITS - SLOTS.ilog2())) as usize];
         let (used, in_vain) = (outcome.used as u32 & COUNT_MASK, outcome.in_vain as u32 & COUNT_MASK);
         let last = Window::unpack(slot.load(Relaxed));
@@ -130,19 +131,19 @@ impl Windows {
 /// How far a listing has read ahead.
 #[derive(Default)]
 pub(crate) struct Sequence {
-    /// The first block that has not been.
+    /// The first block not read ahead.
     next: u32,
     width: u32,
 }
 
-/// Most blocks that a listing reads ahead at once.
+/// The most blocks that a listing reads ahead at once.
 const MAX_STRIDE: u32 = 128;
 
 impl Sequence {
-    /// The blocks to read ahead when block `at` of `end` is missing or used first.
+    /// The blocks to read ahead when block `at` of `end` is missing or first used.
     pub(crate) fn plan(&mut self, at: LogicalBlock, end: u32) -> Option<Vec<Range<u32>>> {
         let LogicalBlock(at) = at;
-        // There is enough on its way.
+        // Enough blocks are in flight.
         if at + self.width / 2 < self.next {
             return None;
         }
@@ -154,7 +155,7 @@ impl Sequence {
 }
 
 impl Ext4 {
-    /// The blocks to read ahead when a look-up finds leaf `block` missing.
+    /// The blocks to read ahead when a lookup misses leaf `block`.
     pub(crate) fn beside(
         &self,
         dir: &Snapshot,
@@ -183,7 +184,8 @@ impl Ext4 {
         (!beside.is_empty()).then_some(beside)
     }
 
-    /// The blocks to read ahead when `block`, which inode `ino` lies in, is missing: of the same group's table.
+    /// The blocks of the inode table to read ahead when `block`, which contains inode `ino`, is
+    /// missing.
     pub(crate) fn inodes_beside(&self, ino: InodeNumber, block: BlockNumber, first: First) -> Option<Runs> {
         if first == First::Use {
             return None;
@@ -194,7 +196,7 @@ impl Ext4 {
         let end = table + u64::from(self.sb.inodes_per_group.div_ceil(in_block));
         let width = self.table_windows.next(InodeNumber(ino.0 - in_group), self.ahead_outcome());
         let width = u64::from(width.min(WIDEST_OF_INODES));
-        // Aligned, so that two misses never want the same.
+        // Aligned, so that two misses never request the same block.
         let start = block.0 - (block.0 - table) % width;
         let behind = start.saturating_add(width).min(end);
         let beside: Runs =
@@ -202,7 +204,7 @@ impl Ext4 {
         (!beside.is_empty()).then_some(beside)
     }
 
-    /// Where blocks of a directory lie. A hole, or a map that cannot be read, is for those to tell who want the block.
+    /// The device blocks of directory blocks. Errors show when a block is used.
     pub(crate) fn on_device(&self, dir: &Snapshot, wanted: &[Range<u32>]) -> Runs {
         let mut runs = Runs::new();
         let wanted: Vec<_> =
@@ -221,25 +223,26 @@ impl Ext4 {
     }
 }
 
-/// Most index blocks below the root that are read before they are wanted: those of some 700,000 names, with blocks of 4 KiB.
+/// The most index blocks below the root that are prefetched: those of some 700,000 names with
+/// blocks of 4 KiB.
 const FIRST_OF_INDEX: usize = 16;
 
 impl Ext4 {
-    /// Reads the root of a directory's index, if it has one, and the blocks below it, one after the other. Who looks a name up meanwhile
-    /// reads what it wants by itself, unless that is on its way: it waits for nobody who was not asked.
+    /// Reads the root of a directory's index, if it has one, and the blocks below it one by one. A
+    /// concurrent lookup reads what it needs by itself, unless that is in flight.
     pub(crate) fn read_index_ahead(&self, dir: &Snapshot) {
         let reads = self.dx_read_ahead != DxReadAhead::Off && self.is_indexed(dir);
         if !reads || dir.kind != FileType::Directory || dir.has(InodeFlags::INLINE_DATA) {
             return;
         }
-        // What is wrong with it is told to who looks a name up.
+        // Errors show in lookups.
         for block in self.below_root(dir, FIRST_OF_INDEX).unwrap_or_default() {
             let _ = self.index_frame(dir, block);
         }
     }
 
-    /// Begins to read the blocks of the inode table that these inodes lie in, in the order of the device, neighbours (and what lies between
-    /// near ones) in one request. No more than a part of the cache holds.
+    /// Starts reading the inode table blocks of these inodes in device order; near ones share a
+    /// request. Limited to a part of the cache.
     pub(crate) fn read_inodes_ahead(&self, inos: impl Iterator<Item = InodeNumber>) {
         let mut inos: Vec<_> =
             inos.filter(|&ino| self.sb.check_inode("the inode number", ino).is_ok()).collect();
@@ -250,7 +253,7 @@ impl Ext4 {
             let (group, within) =
                 ((ino - 1) / self.sb.inodes_per_group, (ino - 1) % self.sb.inodes_per_group);
             if table.is_none_or(|(of, _)| of != group) {
-                // What is wrong with it is told when the inode is loaded.
+                // Errors show when the inode is loaded.
                 let Ok(desc) = self.group(GroupNumber(group)) else { continue };
                 table = Some((group, desc.inode_table.0));
             }
@@ -259,20 +262,20 @@ impl Ext4 {
                 blocks.push(block);
             }
         }
-        // Tables need not lie in the order of their groups.
+        // Inode tables need not lie in the order of their groups.
         blocks.sort_unstable();
         blocks.dedup();
         blocks.truncate((self.cache_blocks() / 4).max(1));
         self.read_ahead(joined(blocks.into_iter().map(|block| block..block + 1), MAX_GAP));
     }
 
-    /// Begins to read what directories begin with, in the order of the device. Waits for their inodes, which are on their way together; no more
-    /// blocks than a part of the cache holds.
+    /// Starts reading the first blocks of directories in device order, after waiting for their
+    /// inodes, which are read together. Limited to a part of the cache.
     pub(crate) fn read_directories_ahead(&self, inos: impl Iterator<Item = InodeNumber> + Clone) {
         self.read_inodes_ahead(inos.clone());
         let (mut runs, mut left) = (Runs::new(), (self.cache_blocks() / 8) as u64);
         for ino in inos {
-            // What is wrong with it is told when it is listed.
+            // Errors show when it is listed.
             let Ok(dir) = self.read_inode(ino) else { continue };
             if dir.kind != FileType::Directory || dir.has(InodeFlags::INLINE_DATA) {
                 continue;
@@ -290,13 +293,13 @@ impl Ext4 {
     }
 }
 
-/// So many blocks of a directory that is to be listed are read before anybody lists it.
+/// Blocks prefetched per directory that is to be listed.
 const FIRST_BLOCKS: u32 = 4;
 
-/// So many blocks that nobody wants are read along with their neighbours: it costs less than another request.
+/// Up to so many unneeded blocks are read between two needed ones: cheaper than another request.
 const MAX_GAP: u64 = 3;
 
-/// Ascending runs, of which those with at most `gap` blocks between them are one, with what lies there.
+/// Merges ascending runs that are at most `gap` blocks apart.
 pub(crate) fn joined<B>(runs: impl IntoIterator<Item = Range<B>>, gap: u64) -> Vec<Range<B>>
 where
     B: Copy + Ord + Into<u64>,
@@ -341,7 +344,7 @@ mod tests {
             windows.next(InodeNumber(1), outcome(0, 0));
         }
         assert_eq!(windows.next(InodeNumber(4), outcome(0, 0)), 1 << WIDEST_FIRST);
-        // And goes on from there.
+        // It continues with the shared width.
         assert_eq!(windows.next(InodeNumber(2), outcome(0, 0)), 1 << WIDEST);
         assert_eq!(windows.next(InodeNumber(3), outcome(0, 1)), 1);
         assert_eq!(windows.next(InodeNumber(5), outcome(0, 1)), 1);

@@ -1,4 +1,4 @@
-//! What `statfs(2)` tells.
+//! `statfs(2)`.
 
 use crate::Ext4;
 use crate::txn::Writer;
@@ -6,10 +6,11 @@ use dentree_ext4_format::{Compat, Incompat};
 use dentree_vfs::FsStat;
 
 impl Ext4 {
-    /// Sizes and free counts: from the superblock, or as they are by now.
+    /// Sizes and free counts: current ones if the file system may be changed, else the
+    /// superblock's.
     pub(crate) fn counts(&self) -> FsStat {
         let sb = &self.sb;
-        // Blocks promised to content in memory are as good as taken.
+        // Blocks reserved for content in memory count as used.
         let free = self.writer.as_ref().map_or(sb.free_blocks_count, |writer| writer.space.available());
         let blocks = sb.blocks_count.saturating_sub(self.overhead());
         let [low, high] = [0, 8].map(|at| {
@@ -27,19 +28,19 @@ impl Ext4 {
         }
     }
 
-    /// Blocks that the kernel keeps back for delayed allocation, which it has only where there are extents.
+    /// Blocks that the kernel reserves for delayed allocation, which needs extents.
     fn kept_back(&self) -> u64 {
         if self.sb.incompat.has(Incompat::EXTENTS) { self.kept_for_metadata() } else { 0 }
     }
 
-    /// Blocks that are kept for the maps of content whose place is not decided yet: a fiftieth, at most 4096 clusters.
+    /// Blocks reserved for the maps of content not allocated yet: 2%, at most 4096 clusters.
     pub(crate) fn kept_for_metadata(&self) -> u64 {
         let sb = &self.sb;
         ((sb.blocks_count >> sb.log_cluster_ratio) / 50).min(4096) << sb.log_cluster_ratio
     }
 
-    /// Blocks taken by metadata that is never freed: as mke2fs or the kernel recorded it; where neither did, counted
-    /// from the layout, without the journal.
+    /// Blocks of permanent metadata: as mke2fs or the kernel recorded them, else counted from the
+    /// layout, without the journal.
     fn overhead(&self) -> u64 {
         let sb = &self.sb;
         if sb.overhead_clusters != 0 {

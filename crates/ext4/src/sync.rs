@@ -1,4 +1,4 @@
-//! The locks of directories: metered ones, or those of `loom` where it checks every interleaving.
+//! Locks of directories: those of `lockmeter`, or of `loom` in models.
 
 #[cfg(not(loom))]
 pub(crate) use dentree_lockmeter::{Mutex, MutexGuard, ReadGuard, RwLock, WriteGuard};
@@ -7,14 +7,14 @@ pub(crate) use loom::sync::{
     Mutex, MutexGuard, RwLock, RwLockReadGuard as ReadGuard, RwLockWriteGuard as WriteGuard,
 };
 
-/// So many locks of one kind.
+/// `count` mutexes of one class.
 #[cfg(not(loom))]
 pub(crate) fn mutexes(name: &'static str, count: usize) -> Box<[Mutex<()>]> {
     let class = dentree_lockmeter::Class::named(name);
     (0..count).map(|_| Mutex::new(class, ())).collect()
 }
 
-/// So many locks of one kind.
+/// `count` reader-writer locks of one class.
 #[cfg(not(loom))]
 pub(crate) fn rw_locks(name: &'static str, count: usize) -> Box<[RwLock<()>]> {
     let class = dentree_lockmeter::Class::named(name);

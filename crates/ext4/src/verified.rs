@@ -1,22 +1,23 @@
-//! Blocks of metadata are verified once, not at each use: 12% of a creation's time went into checksums of blocks that had been read or
-//! changed just before.
+//! Metadata blocks are verified once, not at each use. Checksums of blocks read or changed just
+//! before took 12% of the time of a creation.
 
 use crate::{Ext4, Place, Result};
 use dentree_bufcache::Buffer;
 use dentree_ext4_format::{ChecksumSeed, GroupNumber, Problem};
 
-/// What a block was found to be, by its checksum: on a hostile image it may be claimed as several things.
+/// What a block was verified as. A hostile image may use one block as several things, and each use
+/// verifies it.
 #[derive(Clone, Copy)]
 pub(crate) enum Checked {
-    /// A leaf of the directory whose checksums begin with this.
+    /// A leaf of the directory with this seed.
     DirectoryLeaf(ChecksumSeed),
-    /// A block of its index.
+    /// An index block of the directory with this seed.
     DirectoryIndex(ChecksumSeed),
-    /// A node of the extent tree of such an inode.
+    /// An extent node of the inode with this seed.
     ExtentNode(ChecksumSeed),
-    /// The bitmap of a group's inodes.
+    /// The inode bitmap of a group.
     InodeBitmap(GroupNumber),
-    /// The bitmap of a group's blocks.
+    /// The block bitmap of a group.
     BlockBitmap(GroupNumber),
 }
 
@@ -34,8 +35,8 @@ impl Checked {
 }
 
 impl Ext4 {
-    /// Checks the checksum and the like of the block of metadata at `place`, unless that was done since it was read. Who changes a block
-    /// leaves it as sound as it was, so that its later versions need no check.
+    /// Runs `check` on the metadata block at `place`, unless it passed before. Changes keep a block
+    /// valid, so its later versions inherit the mark.
     pub(crate) fn check_once(
         &self,
         place: Place,
@@ -53,7 +54,7 @@ impl Ext4 {
         Ok(())
     }
 
-    /// Notes that the block of metadata at `place`, which was just made, is sound.
+    /// Marks a metadata block that was just created as valid.
     pub(crate) fn note_checked(&self, place: Place, checked: Checked) -> Result<()> {
         if let Some(block) = place.block {
             let made = self.cache.get(block.0).map_err(|source| place.io(source))?;

@@ -1,18 +1,20 @@
-//! Block groups of a file system that may be changed: their descriptors as they are now.
+//! Block groups: descriptors on disk and in memory.
 //!
 //! # Data
-//! The descriptor in memory is the truth. A block of the device has the descriptors of many groups, which many threads change at once: so who
-//! changes one first in a transaction puts it into the block, and who changes it later leaves that to the commit ([`Groups::finish`]),
-//! which puts the last state there before the transaction is taken over. What is committed has descriptors that fit their
-//! bitmaps, and nobody reads them from the blocks while they are changed.
+//! In a writable file system the descriptor in memory is authoritative. A device block holds many
+//! descriptors, which threads change concurrently. So the first change of a group in a transaction
+//! writes the block; later ones leave that to the commit ([`Groups::write_dirty`]), which writes
+//! the last state before the transaction is locked. Committed descriptors thus match their bitmaps,
+//! and the blocks are not read meanwhile.
 //!
 //! # Who protects what
-//! A group's lock guards its descriptor and its bitmaps. The list of changed groups has a lock of its own, inside which nothing is taken.
-//! The commit takes one after the other, when no handle is inside: so nobody who has one of them waits for the commit.
+//! A group's lock guards its descriptor and bitmaps. The list of changed groups has its own lock, a
+//! leaf. The commit takes these locks one by one, with no handle open: a thread that holds one does
+//! not wait for the commit.
 //!
 //! # Guarantees
-//! - *Credits.* The block is among those of the transaction from the first change on, which has paid for it.
-//! - *No read at a commit.* From then on it is pinned, so that it is in memory.
+//! - *Credits.* The first change brings the block into the transaction and pays for it.
+//! - *No read at commit.* From then on the block is pinned in memory.
 
 use crate::{Ext4, Result, Structure};
 use dentree_ext4_format::{BlockNumber, GroupDesc, GroupNumber, Incompat, Superblock};
@@ -25,29 +27,29 @@ use std::sync::{Mutex as PlainMutex, MutexGuard as PlainGuard, PoisonError};
 /// All block groups.
 pub(crate) struct Groups {
     all: Box<[Group]>,
-    /// Groups that the running transaction has changed, each once.
+    /// Groups changed by the running transaction, each once.
     changed: PlainMutex<Vec<GroupNumber>>,
     sb: Superblock,
 }
 
-/// A block group. On lines of its own: other threads change its neighbours.
+/// A block group. Aligned, as other threads change its neighbours.
 #[repr(align(128))]
 struct Group {
     desc: Mutex<Kept>,
-    /// No inode of the group before this one is free, and none at all where it is the one behind the last: who looks for one asks for no
-    /// lock then. A hint, relaxed; written under the lock.
+    /// No inode before this one is free; `inodes_per_group` means that the group is full. A relaxed
+    /// hint, written under the lock and read without it.
     first_free_inode: AtomicU32,
 }
 
-/// A descriptor.
+/// A group's descriptor and its state.
 pub(crate) struct Kept {
-    /// As it is now.
+    /// The current descriptor.
     pub(crate) desc: GroupDesc,
-    /// Where it lies: the block, and which of that block's it is.
+    /// Its block, and its index in the block.
     place: (BlockNumber, usize),
-    /// The last transaction that has put it into its block.
+    /// The last transaction that has it in its block.
     put_in: Option<Tid>,
-    /// It was changed since.
+    /// It has changed since.
     is_newer: bool,
 }
 
@@ -73,17 +75,17 @@ impl Groups {
         self.group(group).desc.lock()
     }
 
-    /// The same, if nobody has its lock.
+    /// Locks a group, unless that would wait.
     pub(crate) fn try_lock(&self, group: GroupNumber) -> Option<MutexGuard<'_, Kept>> {
         self.all.get(usize::try_from(group.0).ok()?)?.desc.try_lock()
     }
 
-    /// From where on to look for a free inode of a group; the number of its inodes where none is.
+    /// Where to start the search for a free inode; `inodes_per_group` means that the group is full.
     pub(crate) fn first_free_inode(&self, group: GroupNumber) -> &AtomicU32 {
         &self.group(group).first_free_inode
     }
 
-    /// Free inodes, as the descriptors say.
+    /// Free inodes according to the descriptors.
     pub(crate) fn free_inodes(&self) -> u64 {
         self.all.iter().map(|group| u64::from(group.desc.lock().desc.free_inodes)).sum()
     }
@@ -92,7 +94,8 @@ impl Groups {
         self.changed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes `next` the descriptor of a group by a handle of transaction `tid`. `put` puts it into its block.
+    /// Sets the descriptor of a group by a handle of transaction `tid`. `put` writes it to its
+    /// block.
     pub(crate) fn replace<E>(
         &self,
         group: GroupNumber,
@@ -119,7 +122,7 @@ impl Groups {
         }
     }
 
-    /// Puts the descriptors into their blocks that have changed since that was last done in the transaction which is taken over.
+    /// Writes descriptors changed since their last write to their blocks. For the commit.
     pub(crate) fn finish(&self, last: &mut LastChanges<'_>) -> io::Result<()> {
         let changed = std::mem::take(&mut *self.changed());
         for group in changed {
@@ -133,13 +136,15 @@ impl Groups {
     }
 }
 
-/// Where inode tables begin, of groups whose descriptors were read: a table never moves, and each inode that is read asks for its.
+/// Where inode tables start, for groups whose descriptor was read: a table never moves, and each
+/// read of an inode needs it.
 ///
-/// The slot of a group is that of its low bits. It holds the group's other bits, 16 of them, over the table's block, which is
-/// below 2^48 and never 0. A slot is all there is to a fact, so relaxed loads and stores do.
+/// A group's slot is chosen by its low bits. It holds the 16 other bits of the number over the
+/// table's block, which is below 2^48 and never 0. A slot is self-contained, so it is accessed
+/// relaxed.
 pub(crate) struct InodeTables(Box<[AtomicU64]>);
 
-/// Enough for 512 GiB of 4 KiB blocks; of more, groups take each other's slots.
+/// Enough for 512 GiB with blocks of 4 KiB; in larger file systems groups share slots.
 const SLOTS: u32 = 1 << 12;
 
 impl InodeTables {
@@ -147,7 +152,8 @@ impl InodeTables {
         InodeTables((0..groups.clamp(1, SLOTS)).map(|_| AtomicU64::new(0)).collect())
     }
 
-    /// The slot of a group, and what it holds above a table's block; `None` for a group whose number is too large to be told from others.
+    /// A group's slot, and the upper bits that it holds. `None` if the number is too large for
+    /// them.
     fn slot(&self, group: GroupNumber) -> Option<(&AtomicU64, u64)> {
         let (above, low) = (group.0 / SLOTS, group.0 % SLOTS);
         let slot = self.0.get(usize::try_from(low).ok()?)?;
@@ -168,7 +174,7 @@ impl InodeTables {
 }
 
 impl Ext4 {
-    /// The block in which the inode table of a group, which is below `sb.groups`, begins.
+    /// The first block of the inode table of a group, which is below `sb.groups`.
     pub(crate) fn inode_table(&self, group: GroupNumber) -> Result<BlockNumber> {
         if let Some(table) = self.inode_tables.get(group) {
             return Ok(table);
@@ -178,7 +184,7 @@ impl Ext4 {
         Ok(table)
     }
 
-    /// The descriptor of a group; `group` is below `sb.groups`.
+    /// The descriptor of a group, which is below `sb.groups`, from its block.
     pub(crate) fn group(&self, group: GroupNumber) -> Result<GroupDesc> {
         let (block, within) = self.descriptor_place(group);
         let place = Structure::GroupDescriptor(group).at(block);
@@ -188,14 +194,15 @@ impl Ext4 {
         GroupDesc::parse(bytes, group, &self.sb).map_err(|problem| place.corrupt(problem))
     }
 
-    /// The block that a descriptor lies in, and which of that block's it is.
+    /// The block of a descriptor, and its index in the block.
     pub(crate) fn descriptor_place(&self, group: GroupNumber) -> (BlockNumber, usize) {
         let within = usize::try_from(group.0 % self.sb.descs_per_block()).unwrap_or(usize::MAX);
         (self.descriptor_block(group), within)
     }
 
-    /// Behind the superblock; with meta_bg, those of a meta block group (as many groups as a block holds
-    /// descriptors) lie in its first group, behind that group's superblock if it has one.
+    /// Descriptors follow the superblock. With meta_bg, those of a meta block group (as many groups
+    /// as a block holds descriptors) are in its first group, behind that group's superblock if it
+    /// has one.
     fn descriptor_block(&self, group: GroupNumber) -> BlockNumber {
         let sb = &self.sb;
         let meta_group = group.0 / sb.descs_per_block();
@@ -204,7 +211,8 @@ impl Ext4 {
         }
         let first = GroupNumber(meta_group * sb.descs_per_block());
         let start = sb.group_start(first).0 + u64::from(sb.group_has_superblock(first));
-        // The superblock lies in block 1 with blocks of 1 KiB, also where group 0 begins with block 0 (bigalloc).
+        // With blocks of 1 KiB the superblock is in block 1, also if group 0 starts with block 0
+        // (bigalloc).
         let shifted = first.0 == 0 && sb.block_size.bytes() == 1024 && sb.first_data_block == 0;
         BlockNumber(start + u64::from(shifted))
     }

@@ -1,4 +1,4 @@
-//! Directories, block by block.
+//! Directory blocks and entries: reading, verifying and changing them.
 
 use crate::inode::Snapshot;
 use crate::map::{Mapping, Placed};
@@ -14,22 +14,22 @@ use dentree_jbd2::Handle;
 use dentree_vfs::{FileType, Ino, Lookup};
 use std::ops::{ControlFlow, Range};
 
-/// What is done with an entry and its position or cookie.
+/// Receives an entry and the position behind it, or its cookie.
 pub(crate) type Each<'a> = dyn FnMut(Entry<'_>, u64) -> Result<ControlFlow<()>> + 'a;
 
-/// An entry that was looked for.
+/// The result of a search.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Found {
     pub(crate) lookup: Lookup,
-    /// The byte within the directory that it begins at.
+    /// Byte offset of the entry within the directory.
     pub(crate) position: u64,
-    /// The leaf that it is in, where a search of one leaf has found it.
+    /// The leaf, if a search of a single leaf found the entry.
     pub(crate) leaf: Option<Place>,
 }
 
 impl Ext4 {
-    /// How many blocks a directory has. No two of them are the same block, so there are no more than the device
-    /// has: this is what ends the listing of a directory whose map names one block a million times.
+    /// The number of blocks of a directory. Its blocks are distinct, so the device's size bounds
+    /// it: a map that names one block a million times does not keep a listing busy.
     pub(crate) fn dir_blocks(&self, dir: &Snapshot) -> Result<u32> {
         let blocks = dir.inode.size >> self.sb.block_size.log2();
         let on_device = self.device.size() >> self.sb.block_size.log2();
@@ -39,7 +39,7 @@ impl Ext4 {
         Ok(u32::try_from(blocks).unwrap_or(u32::MAX))
     }
 
-    /// Reads a block of a directory, which may have no holes. Its checksum is not verified yet.
+    /// Reads a block of a directory without verifying its checksum. A hole is an error.
     pub(crate) fn dir_block(
         &self,
         dir: &Snapshot,
@@ -49,7 +49,7 @@ impl Ext4 {
         self.dir_block_by(dir, block, place, || self.mapping(dir, block), Ext4::metadata)
     }
 
-    /// The same of a block that leads to others, and so is read often.
+    /// Like `dir_block`, through the per-thread buffer LRU: for index blocks, which are read often.
     pub(crate) fn dir_block_often(
         &self,
         dir: &Snapshot,
@@ -59,8 +59,8 @@ impl Ext4 {
         self.dir_block_by(dir, block, place, || self.mapping(dir, block), Ext4::metadata_often)
     }
 
-    /// The same, of a block that `mapping` knows where to find. Where it is missing or used first, `ahead` says what else to read of
-    /// the directory; it must not use the buffer cache.
+    /// Like `dir_block`, with the mapping from `mapping`. On a miss, or at the first use of a block
+    /// that was read ahead, `ahead` plans further read-ahead; it must not use the buffer cache.
     fn dir_block_ahead(
         &self,
         dir: &Snapshot,
@@ -73,7 +73,7 @@ impl Ext4 {
         self.dir_block_by(dir, block, place, mapping, |fs, at, place| fs.metadata_ahead(at, place, plan))
     }
 
-    /// The same, of a block that `mapping` knows where to find and `read` reads.
+    /// Reads a block of a directory with the mapping from `mapping`, by `read`.
     fn dir_block_by(
         &self,
         dir: &Snapshot,
@@ -93,7 +93,7 @@ impl Ext4 {
         }
     }
 
-    /// Reads a leaf block and verifies its checksum; `None` where the block belongs to the index.
+    /// Reads a leaf and verifies its checksum. `None` if the block belongs to the index.
     pub(crate) fn dir_leaf(
         &self,
         dir: &Snapshot,
@@ -107,7 +107,7 @@ impl Ext4 {
         Ok(self.map(dir, block)?.mapping)
     }
 
-    /// The same, of a block that `mapping` knows where to find.
+    /// Like `dir_leaf`, with the mapping from `mapping`.
     pub(crate) fn dir_leaf_at(
         &self,
         dir: &Snapshot,
@@ -127,7 +127,8 @@ impl Ext4 {
         Ok(Some((buffer, place)))
     }
 
-    /// Reads a leaf block that the index leads to. Without a checksum behind it an empty one looks as an index block does.
+    /// Reads a leaf that the index points to. Without checksums an empty leaf looks like an index
+    /// block.
     pub(crate) fn promised_leaf(&self, dir: &Snapshot, block: LogicalBlock) -> Result<(Buffer, Place)> {
         if let Some(leaf) = self.dir_leaf(dir, block, |first| self.beside(dir, block, first))? {
             return Ok(leaf);
@@ -139,24 +140,26 @@ impl Ext4 {
         self.dir_block(dir, block, dir.place(Structure::DirectoryLeaf(block)))
     }
 
-    /// Whether a directory is looked up through an htree.
+    /// Whether the directory has an htree.
     pub(crate) fn is_indexed(&self, dir: &Snapshot) -> bool {
         dir.has(InodeFlags::INDEX) && self.sb.compat.has(Compat::DIR_INDEX)
     }
 
-    /// The entries in use in a piece of directory.
+    /// The entries in use in part of a directory.
     pub(crate) fn entries<'a>(&self, bytes: &'a [u8]) -> Entries<'a> {
         Entries::new(bytes, self.sb.block_size, self.sb.inodes_count)
     }
 
-    /// Calls `each` with every entry, `.` and `..` too, behind position `from`, and its own end as a position.
+    /// Calls `each` for every entry from position `from` on, `.` and `..` included, with the
+    /// position behind it.
     ///
-    /// Positions are byte offsets within the directory; one that is no entry's end means the next entry.
+    /// Positions are byte offsets in the directory. One between two entries means the next entry.
     pub(crate) fn each_entry(&self, dir: &Snapshot, from: u64, each: &mut Each<'_>) -> Result<()> {
         self.each_entry_past(dir, from, each, &mut Err)
     }
 
-    /// The same, where `damage` decides of each piece that cannot be read, or not to its end, whether to go on behind it.
+    /// Like `each_entry`. `damage` decides for each block that cannot be read to its end whether to
+    /// go on behind it.
     pub(crate) fn each_entry_past(
         &self,
         dir: &Snapshot,
@@ -194,7 +197,7 @@ impl Ext4 {
         Ok(())
     }
 
-    /// The same for one piece of a directory, which begins at position `start`.
+    /// Calls `each` for the entries of one part of a directory, which starts at position `start`.
     fn each_entry_in(
         &self,
         bytes: &[u8],
@@ -213,7 +216,7 @@ impl Ext4 {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// What an entry says of its inode.
+    /// The inode number and type in an entry.
     pub(super) fn lookup_of(&self, entry: &Entry<'_>) -> Lookup {
         Lookup { ino: Ino(u64::from(entry.inode.0)), kind: self.kind_of(entry) }
     }
@@ -234,7 +237,7 @@ impl Ext4 {
         })
     }
 
-    /// The inode of the parent directory: the second entry of the first block, which an htree root has too.
+    /// The parent directory, from the second entry of the first block; an htree root has it too.
     pub(crate) fn parent_of(&self, dir: &Snapshot) -> Result<InodeNumber> {
         if dir.has(InodeFlags::INLINE_DATA) {
             return self.inline_parent(dir);
@@ -248,7 +251,7 @@ impl Ext4 {
         }
     }
 
-    /// `file_type` of a directory entry.
+    /// The `file_type` of a directory entry.
     pub(super) fn entry_type(&self, kind: FileType) -> u8 {
         if !self.sb.incompat.has(dentree_ext4_format::Incompat::FILETYPE) {
             return 0;
@@ -264,7 +267,7 @@ impl Ext4 {
         }
     }
 
-    /// Refuses a directory that has entries.
+    /// Returns an error if the directory has entries.
     pub(super) fn check_empty(&self, dir: &Snapshot) -> Result<()> {
         let mut empty = true;
         self.each_entry(dir, 0, &mut |entry, _| {
@@ -277,7 +280,7 @@ impl Ext4 {
         if empty { Ok(()) } else { Err(Error::NotEmpty(dir.ino)) }
     }
 
-    /// Removes an entry that was found.
+    /// Removes an entry.
     pub(super) fn remove_entry(
         &self,
         handle: &mut Handle<'_>,
@@ -287,7 +290,7 @@ impl Ext4 {
         self.change_entry(handle, dir, found, |area, start| area.remove(start))
     }
 
-    /// Lets an entry that was found name another inode.
+    /// Makes an entry name another inode.
     pub(super) fn point_entry(
         &self,
         handle: &mut Handle<'_>,
@@ -320,7 +323,7 @@ impl Ext4 {
         self.change_leaf(handle, dir, leaf, |area| change(area, start))
     }
 
-    /// Changes the entries of the leaf at `place`. `change` fails only before it has changed anything.
+    /// Changes the entries of a leaf. `change` must fail before it changes anything.
     pub(super) fn change_leaf<R>(
         &self,
         handle: &mut Handle<'_>,
@@ -334,7 +337,7 @@ impl Ext4 {
             .map_err(|problem| place.corrupt(problem))
     }
 
-    /// Makes a block, which was just allocated, a leaf.
+    /// Makes a newly allocated block a leaf.
     pub(super) fn create_leaf(
         &self,
         handle: &mut Handle<'_>,
@@ -354,7 +357,7 @@ impl Ext4 {
             .create(at.0, create)
             .map_err(|source| place.io(source))?
             .map_err(|problem| place.corrupt(problem))?;
-        // It was sealed just now: who looks at it next need not sum it up.
+        // The checksum was just computed: no reader need verify it.
         self.note_checked(place, Checked::DirectoryLeaf(dir.inode.checksum_seed))
     }
 
@@ -378,7 +381,7 @@ impl Ext4 {
         Ok(answer)
     }
 
-    /// Where a block of a directory lies.
+    /// The device block of a directory block.
     pub(crate) fn place_of(
         &self,
         dir: &Snapshot,
@@ -394,7 +397,7 @@ impl Ext4 {
         }
     }
 
-    /// Lets `..` of a directory that has moved name its new parent.
+    /// Makes `..` of a moved directory name its new parent.
     pub(super) fn point_to_parent(
         &self,
         handle: &mut Handle<'_>,
@@ -434,7 +437,7 @@ impl Ext4 {
         .map_err(|problem| place.corrupt(problem))
     }
 
-    /// Writes the checksum of an index block, where the file system has any.
+    /// Updates the checksum of an index block, if the file system has checksums.
     pub(super) fn seal_index(&self, dir: &Snapshot, bytes: &mut [u8], is_root: bool) -> Result<(), Problem> {
         if self.sb.has_metadata_csum() {
             htree::seal_index(bytes, is_root, dir.inode.checksum_seed)?;

@@ -1,6 +1,6 @@
-//! Directories within their inode: 56 bytes of entries in `i_block`, and those in attribute `system.data`.
+//! Directories in the inode: 56 bytes of entries in `i_block`, the rest in attribute `system.data`.
 //!
-//! Entries are added where the two pieces have room as they are; a directory that needs more is moved to a block.
+//! Entries are added while the two areas have room; a directory that needs more moves to a block.
 
 use super::Draft;
 use super::insert::NEW_BLOCK_CREDITS;
@@ -13,14 +13,14 @@ use dentree_ext4_format::{
 use dentree_vfs::FileType;
 use std::ops::Range;
 
-/// An inline directory begins with its parent's number.
+/// An inline directory starts with its parent's inode number; `.` and `..` have no entries.
 const PARENT_LEN: usize = 4;
-/// Where the two pieces begin, as positions in the directory.
+/// Positions of the two areas in the directory.
 const FIRST: u64 = 4;
 const SECOND: u64 = 60;
 
 impl Ext4 {
-    /// The pieces of an inline directory that hold entries, each with its position.
+    /// The areas of an inline directory, each with its position.
     pub(super) fn inline_entries<'a>(&self, dir: &'a Snapshot) -> Result<[(u64, &'a [u8]); 2]> {
         let (first, rest) = self.inline_parts(dir)?;
         let entries = first.get(PARENT_LEN..).unwrap_or_default();
@@ -47,7 +47,7 @@ impl Ext4 {
         Ok(false)
     }
 
-    /// Adds an entry to the piece that has room.
+    /// Adds an entry to the area that has room.
     pub(super) fn add_inline(&self, draft: &mut Snapshot, entry: &NewEntry<'_>) -> Result<()> {
         let place = draft.place(Structure::InlineData);
         for second in [false, true] {
@@ -89,7 +89,7 @@ impl Ext4 {
             .map_err(|problem| place.corrupt(problem))
     }
 
-    /// Makes a new directory one within its inode, where the file system has such and the inode has room for it.
+    /// Makes a new directory inline, if the file system has the feature and the inode has room.
     pub(super) fn init_inline(&self, made: &mut Snapshot, parent: InodeNumber) -> Result<bool> {
         if !self.sb.incompat.has(Incompat::INLINE_DATA) {
             return Ok(false);

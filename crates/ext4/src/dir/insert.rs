@@ -1,7 +1,8 @@
-//! Where a new entry finds room, and how a directory grows for it.
+//! Insertion of an entry: finding room, and growth of the directory.
 //!
-//! The way of it is found before the transaction begins ([`Ext4::plan_entry`]): so that the handle asks for no more than is
-//! needed, and nothing that is damaged is met halfway. The plan holds as long as what it was made under is held (`beside`).
+//! A plan ([`Ext4::plan_insert`]) comes before the transaction, so that the handle asks for few
+//! credits and damage shows early. It is valid while the locks under which it was made are held
+//! (`lock.rs`).
 
 use super::Draft;
 use super::split::Split;
@@ -18,34 +19,35 @@ use dentree_ext4_format::{
 };
 use dentree_jbd2::Handle;
 
-/// Blocks that giving a directory or link its first block changes, its inode included.
+/// Blocks that allocating the first block of a directory or symbolic link changes, with its inode.
 pub(super) const NEW_BLOCK_CREDITS: u32 = 2 + STEP_CREDITS + TAKE_CREDITS;
 
-/// How an entry is to be added.
+/// How an entry is inserted.
 pub(super) enum Plan {
     /// In the inode.
     Inline,
-    /// A leaf has room for it as it is, at the entry that begins at this byte.
+    /// In a leaf with room, at the entry that starts at this byte.
     Leaf(Place, usize),
-    /// A leaf has room for it once its entries are packed.
+    /// In a leaf that has room once its entries are packed.
     Pack(Place, Buffer),
-    /// It gets a new leaf at the end, for want of an index.
+    /// In a new leaf at the end; there is no index.
     Append,
-    /// The one block there is becomes the root of an index.
+    /// The only block becomes the root of an index.
     MakeIndex(Buffer, HashVersion),
     /// A leaf of the index is split.
     Split(Split),
 }
 
 impl Plan {
-    /// How many blocks carrying it out changes, the directory's inode included.
+    /// How many blocks carrying out the plan changes, with the directory's inode.
     pub(super) fn credits(&self) -> u32 {
         match self {
             Plan::Inline => 1,
             Plan::Leaf(..) | Plan::Pack(..) => 2,
             Plan::Append => NEW_BLOCK_CREDITS,
             Plan::MakeIndex(..) => 4 + STEP_CREDITS + 2 * TAKE_CREDITS,
-            // Each level may change a block and take one, and so may the leaf; all are mapped behind each other.
+            // The leaf and each level may change one block and allocate one; all are mapped in one
+            // run.
             Plan::Split(split) => {
                 let blocks = u32::try_from(split.new_blocks).unwrap_or(u32::MAX);
                 2 + blocks * (2 + TAKE_CREDITS) + STEP_CREDITS
@@ -53,18 +55,18 @@ impl Plan {
         }
     }
 
-    /// Whether it leaves every other entry of the directory where it is.
+    /// Whether all other entries stay in place.
     pub(super) fn keeps_entries(&self) -> bool {
         matches!(self, Plan::Leaf(..) | Plan::Append)
     }
 }
 
 impl Ext4 {
-    /// Finds how to add `name` to a directory, which does not have it. A directory without room in its inode is moved to a block,
-    /// in a transaction of its own.
+    /// Plans the insertion of `name`, which the directory lacks. A directory that is full in its
+    /// inode is moved to a block, in a transaction of its own.
     ///
     /// # Errors
-    /// [`Error::NoSpace`] where its index cannot grow any more; [`Error::Encrypted`], [`Error::InvalidName`].
+    /// [`Error::NoSpace`] if its index cannot grow; [`Error::Encrypted`], [`Error::InvalidName`].
     pub(super) fn plan_entry(&self, dir: &Node, name: &[u8]) -> Result<Plan> {
         let snapshot = dir.snapshot();
         if snapshot.has(InodeFlags::ENCRYPT) {
@@ -96,7 +98,7 @@ impl Ext4 {
         self.plan_growth(&snapshot)
     }
 
-    /// What becomes of a directory without an index and without room.
+    /// Plans the growth of a full directory without an index.
     fn plan_growth(&self, dir: &Snapshot) -> Result<Plan> {
         let version = HashVersion::from_disk(self.sb.default_hash_version, self.hash_sign());
         let version = version.filter(|version| version.algorithm != HashAlgorithm::SipHash);
@@ -110,13 +112,13 @@ impl Ext4 {
         Ok(Plan::Append)
     }
 
-    /// The same under an index, at the end of a way that leads to the leaf for the name.
+    /// Plans the insertion into the leaf of an htree path.
     pub(super) fn plan_indexed(&self, dir: &Snapshot, way: Way, name: &[u8]) -> Result<Plan> {
         let (buffer, place) = self.promised_leaf(dir, way.leaf.block)?;
         let corrupt = |problem| place.corrupt(problem);
         let room_from = |start| room_for(self.leaf_entries(&buffer).starting_at(start), name.len());
         let last = place.block.and_then(|at| self.writer.as_ref()?.last_entries.of(at));
-        // What is wrong is told by a search through all of it.
+        // Errors show in the full search.
         let start = match last.and_then(|last| room_from(last).ok()?) {
             Some(start) => Some(start),
             None => room_from(0).map_err(corrupt)?,
@@ -138,13 +140,13 @@ impl Ext4 {
         leaf_room(self.sb.block_size, self.sb.has_metadata_csum())
     }
 
-    /// The entries of a leaf, its checksum left out.
+    /// The entries of a leaf, without its checksum.
     pub(super) fn leaf_entries<'a>(&self, bytes: &'a [u8]) -> dentree_ext4_format::Entries<'a> {
         self.entries(bytes.get(..self.leaf_room()).unwrap_or_default())
     }
 
-    /// Adds an entry as planned. Where that fails for want of space nothing was changed. Where the directory grows its new layout is published
-    /// before anything leads to what is new.
+    /// Inserts an entry as planned. On [`Error::NoSpace`] nothing has changed. A directory that
+    /// grows publishes its new layout before anything points to the new blocks.
     pub(super) fn add_entry(
         &self,
         handle: &mut Handle<'_>,
@@ -157,7 +159,8 @@ impl Ext4 {
         match plan {
             Plan::Inline => self.add_inline(draft, entry),
             Plan::Leaf(place, start) => {
-                // An index that the file system has no feature for is none: it lies where an entry may come.
+                // Without the feature dir_index the flag is void, and the entry may overwrite index
+                // blocks.
                 draft.inode.flags = match self.is_indexed(draft) {
                     true => draft.inode.flags,
                     false => draft.inode.flags.without(InodeFlags::INDEX),
@@ -189,7 +192,7 @@ impl Ext4 {
         }
     }
 
-    /// Gives a directory or a symbolic link `count` blocks more at its end, all or none. Nothing is written to them yet.
+    /// Appends `count` unwritten blocks to a directory or symbolic link, all or none.
     pub(crate) fn append_blocks(
         &self,
         handle: &mut Handle<'_>,

@@ -1,24 +1,27 @@
-//! Where the last entry of a leaf was put: there is room behind it, most of the time.
+//! The position of each leaf's last insertion: there is mostly room behind it.
 //!
-//! Who adds an entry to a leaf would go through half of its entries, each of which says where the next one begins; in a large directory they come from
-//! memory, line by line. A split packs a leaf, so that all its room is behind the last entry, and so it stays while entries are only added.
+//! Without it an insertion would walk half of the leaf's entries, each of which gives the next
+//! one's position; in a large directory each step misses the processor's cache. A split packs a
+//! leaf, so all free space is behind its last entry, and stays there while entries are only added.
 //!
 //! # Data
-//! A word for each leaf, which those share whose blocks are so many apart: the leaf's block, and the byte at which the entry begins that was added
-//! last. No two leaves of a file system have one block, so a word is of the leaf that it names.
+//! One word per leaf: its block, and where the entry added last starts. Leaves whose block numbers
+//! are equal modulo the table's size share a word. Block numbers are unique, so a word belongs to
+//! the leaf that it names.
 //!
 //! # Who protects what
-//! Who changes a leaf holds it (`lock.rs`) and forgets its word first; who has added an entry notes it. Who asks holds the leaf, too. So a word
-//! is true of the leaf as it is. Relaxed: the leaf's lock orders those of one leaf, and others do not believe them.
+//! The leaf's lock (`lock.rs`): a change of a leaf clears its word first, an insertion then sets
+//! it, and readers hold the lock too. So a word describes the leaf as it is. Relaxed: the lock
+//! orders accesses to one leaf, and other leaves ignore the word.
 
 use dentree_ext4_format::BlockNumber;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 const WORDS: usize = 4096;
-/// The lowest bits are a quarter of the byte; the block stands above them.
+/// Low bits: the entry's position divided by four. High bits: the block.
 const PLACE_BITS: u32 = 16;
 
-/// The last entries of leaves.
+/// The last insertion into each leaf.
 pub(crate) struct LastEntries(Box<[AtomicU64]>);
 
 impl LastEntries {
@@ -30,14 +33,14 @@ impl LastEntries {
         &self.0[usize::try_from(leaf.0 % WORDS as u64).unwrap_or(0)]
     }
 
-    /// At which byte the entry begins that was added last to a leaf, if that is known.
+    /// Where the entry added last to a leaf starts, if known.
     pub(super) fn of(&self, leaf: BlockNumber) -> Option<usize> {
         let word = self.word(leaf).load(Relaxed);
         let place = word & ((1 << PLACE_BITS) - 1);
         (word != 0 && word >> PLACE_BITS == leaf.0).then(|| usize::try_from(4 * place).unwrap_or(usize::MAX))
     }
 
-    /// Notes the entry that was added last.
+    /// Records an insertion.
     pub(super) fn note(&self, leaf: BlockNumber, start: usize) {
         let place = u64::try_from(start / 4).unwrap_or(u64::MAX);
         // A block number has 48 bits.
@@ -46,7 +49,7 @@ impl LastEntries {
         }
     }
 
-    /// Says that a leaf is changed, or another block becomes one.
+    /// Forgets a leaf that is changed, or a block that becomes one.
     pub(super) fn forget(&self, leaf: BlockNumber) {
         let word = self.word(leaf);
         if word.load(Relaxed) >> PLACE_BITS == leaf.0 {

@@ -1,4 +1,4 @@
-//! More names, fewer names.
+//! Adding and removing links.
 
 use super::lock::Spot;
 use super::{Draft, ENTRY_CREDITS, MAX_LINKS};
@@ -9,7 +9,7 @@ use dentree_jbd2::Handle;
 use dentree_vfs::FileType;
 
 impl Ext4 {
-    /// Gives an inode, not a directory, one more name, which `dir` does not have. One without any lives again.
+    /// Links an inode, not a directory, to a name that `dir` lacks. An orphan comes back to life.
     pub(crate) fn add_link(&self, dir: &Node, name: &[u8], node: &Node) -> Result<()> {
         self.with_space(|| {
             let target = node.snapshot();
@@ -37,7 +37,7 @@ impl Ext4 {
         })
     }
 
-    /// Takes the name from an inode that is not a directory.
+    /// Removes a link of an inode that is not a directory.
     pub(crate) fn remove_link(&self, dir: &Node, name: &[u8], node: &Node) -> Result<()> {
         let (found, _hold) = self.entry_held(dir, name, node)?;
         let mut draft = Draft::of(dir);
@@ -69,8 +69,8 @@ impl Ext4 {
         Ok(())
     }
 
-    /// Takes its only name from an inode that nobody else has, of whatever kind, and frees it, under one handle; answers `false`, and has
-    /// changed nothing, where that must go in steps.
+    /// Removes the last link of an inode of any kind that has no other user, and frees it, under
+    /// one handle. Returns `false`, with nothing changed, if it must be freed in steps.
     pub(crate) fn remove_and_free(&self, dir: &Node, name: &[u8], node: &Node) -> Result<bool> {
         let snapshot = node.snapshot();
         let is_dir = snapshot.kind == FileType::Directory;
@@ -79,7 +79,7 @@ impl Ext4 {
         }
         let Some(end) = self.end_in_one(&snapshot) else { return Ok(false) };
         let credits = ENTRY_CREDITS + end.credits;
-        // Nobody writes to it any more, but what was written may just be on its way to the device.
+        // Nothing writes to it any more, but write-back may be in progress.
         let Some(mut content) = node.try_content_mut().filter(|_| credits <= self.most_credits()) else {
             return Ok(false);
         };
@@ -110,7 +110,7 @@ impl Ext4 {
         Ok(true)
     }
 
-    /// An inode has one name less; without any it is an orphan.
+    /// Decrements the link count. An inode with none is an orphan.
     pub(super) fn drop_link(&self, handle: &mut Handle<'_>, node: &Node, now: InodeTime) -> Result<()> {
         let links = self.change_inode(handle, node, |snapshot| {
             snapshot.inode.links = snapshot.inode.links.saturating_sub(1);
@@ -120,7 +120,7 @@ impl Ext4 {
         if links == 0 { self.add_orphan(handle, node.snapshot().ino) } else { Ok(()) }
     }
 
-    /// A directory has lost its name: it is an orphan.
+    /// Makes a directory that lost its name an orphan.
     pub(super) fn drop_directory(&self, handle: &mut Handle<'_>, node: &Node, now: InodeTime) -> Result<()> {
         let ino = self.change_inode(handle, node, |snapshot| {
             snapshot.inode.links = 0;

@@ -1,17 +1,18 @@
-//! Listing a directory: in the order of its bytes, or by hash.
+//! Listings: in order of byte position, or by hash.
 //!
-//! A listing may come in parts, with changes between them, and goes on behind the last name that it told of. In a file system
-//! that is only read a name stays where it is, and its byte is its cookie: so a directory is read from its first block to its last. Where
-//! it may be changed a split moves names to another block, and packing moves them within one. Their hash stays: so such a directory is told of
-//! in the order of its hashes, which is that of its leaves in the index, as the kernel does. A directory of one block, which may become
-//! one with an index, is sorted.
+//! A listing may come in parts with changes in between; each part continues behind the last
+//! reported name. In a read-only file system names stay in place: the cookie is the byte position,
+//! and blocks are read from first to last. In a writable one a split moves names to another block,
+//! and packing moves them within a block, but their hashes stay: such a directory is listed in hash
+//! order, the order of its leaves in the index, as the kernel does. A directory of one block, which
+//! may become indexed, is sorted.
 //!
-//! # Cookies by hash
-//! Bit 62 says that it is one; below it 31 bits of the hash that the index is ordered by, and 31 bits of another one, so that
-//! names are told apart. Where both agree the names follow each other by name, each with the next free number: so nothing is lost,
-//! or told twice, as long as none of *those* is removed in between.
+//! # Hash cookies
+//! Bit 62 marks one. Below it stand 31 bits of the index hash and 31 bits of a second hash. Names
+//! that agree in both follow each other by name, each with the next free number: no name is lost or
+//! repeated unless one of *those* names is removed between two parts.
 //!
-//! On a damaged image a name may stand in a leaf that its hash does not belong to. It is told of with that leaf.
+//! On a damaged image a name may stand in a leaf of other hashes. It is listed with that leaf.
 
 use crate::dir::format::Each;
 use crate::dir::lookup::Way;
@@ -30,19 +31,19 @@ mod order;
 
 use order::{Order, major_and_number};
 
-/// Says that a cookie is of a hash.
+/// Marks a hash cookie.
 const BY_HASH: u64 = 1 << 62;
-/// The largest lower half.
+/// The largest lower half of a hash cookie.
 const LOW_MAX: u32 = (1 << 31) - 1;
 
-/// Leaves of a directory that does not fit into its part of the cache that a listing by hash has on their way: as many as devices take
-/// requests at once, and as many again, since each may be a request of its own.
+/// Leaves in flight for a listing by hash of a directory that does not fit into its share of the
+/// cache: twice the requests that a device takes at once, as each leaf may need one of its own.
 const LEAVES_AHEAD: usize = 128;
 
-/// Leaves whose names are sorted together: those that no other leaf shares a hash with, mostly one.
+/// Leaves that are sorted together: all that share a hash, mostly one.
 struct Batch {
     pieces: Vec<(Buffer, Place)>,
-    /// The least hash that a name here may have, and the least of what comes behind.
+    /// From the least hash of these names to the least that follows.
     hashes: Range<u32>,
 }
 
@@ -65,7 +66,8 @@ impl Ext4 {
         self.each_listed(dir, after, &mut |entry, cookie| self.show(dir, hash, &entry, cookie, each))
     }
 
-    /// The same for all entries, in the order of their places; what is damaged is told to `damaged`, and passed over.
+    /// Reports all entries in order of position. `damaged` receives what cannot be read; that is
+    /// skipped.
     pub(crate) fn list_past_damage(
         &self,
         dir: &Snapshot,
@@ -76,7 +78,7 @@ impl Ext4 {
         let mut misnamed = Vec::new();
         let mut show = |entry: Entry<'_>, end| {
             let shown = self.show(dir, hash, &entry, end, each);
-            // One that cannot be shown keeps nobody from those behind it.
+            // An entry that cannot be shown does not hide those behind it.
             Ok(shown.unwrap_or_else(|error| {
                 misnamed.push(error);
                 ControlFlow::Continue(())
@@ -93,9 +95,9 @@ impl Ext4 {
         Ok(())
     }
 
-    /// Calls `each` with every entry behind that with cookie `after`, and with its own cookie; maybe with `.` and `..` too.
+    /// Calls `each` for every entry behind cookie `after`, maybe with `.` and `..`.
     pub(crate) fn each_listed(&self, dir: &Snapshot, after: Option<u64>, each: &mut Each<'_>) -> Result<()> {
-        // A position that no listing gave may be any number: one without the bit is before all hashes.
+        // A position from no listing may be any number. Without the mark it lies before all hashes.
         let by_hash = self.writer.is_some() || after.is_some_and(|cookie| cookie & BY_HASH != 0);
         match self.listed_hash(dir).filter(|_| by_hash) {
             Some(version) => {
@@ -106,7 +108,7 @@ impl Ext4 {
         }
     }
 
-    /// How names are ordered in a directory whose names may move; `None` where they stay in place.
+    /// The hash that orders a listing. `None` for a directory whose names stay in place.
     fn listed_hash(&self, dir: &Snapshot) -> Option<HashVersion> {
         if dir.has(InodeFlags::ENCRYPT) || !self.sb.compat.has(Compat::DIR_INDEX) {
             return None;
@@ -114,7 +116,8 @@ impl Ext4 {
         let is_short =
             dir.has(InodeFlags::INLINE_DATA) || dir.inode.size == u64::from(self.sb.block_size.bytes());
         let version = if self.is_indexed(dir) && !dir.has(InodeFlags::INLINE_DATA) {
-            // With a root that cannot be read it is listed block by block, as if it had none.
+            // With an unreadable root the directory is listed block by block, as if it had no
+            // index.
             self.way_by(dir, |_| Some(MajorHash::default())).ok()??.version
         } else if is_short {
             HashVersion::from_disk(self.sb.default_hash_version, self.hash_sign())?
@@ -147,7 +150,7 @@ impl Ext4 {
         let from = MajorHash::from_raw(hash_of(after));
         let Some(way) = self.way_by(dir, |_| Some(from))? else { return Ok(()) };
         let (mut way, mut placed) = (Some(way), Placed::default());
-        // No leaf comes twice.
+        // Leaves are distinct.
         for _ in 0..self.dir_blocks(dir)? {
             let Some(batch) = self.next_batch(dir, &mut way, &mut placed)? else { return Ok(()) };
             let pieces = batch.pieces.iter().map(|(buffer, place)| (&**buffer, *place));
@@ -158,7 +161,7 @@ impl Ext4 {
         Ok(())
     }
 
-    /// The leaf at the end of the way, with those that go on with its last hash; the way then leads to the next.
+    /// Reads the path's leaf and those that continue its last hash, and moves the path behind them.
     fn next_batch(
         &self,
         dir: &Snapshot,
@@ -184,8 +187,8 @@ impl Ext4 {
         Ok(Some(Batch { pieces, hashes: first..end }))
     }
 
-    /// Reads the leaf at the end of a way, and ahead of it what a listing will want: all of a directory that fits into a part of the cache, of
-    /// another one the leaves that come next in the index.
+    /// Reads the path's leaf, and ahead: the whole directory if it fits into its share of the
+    /// cache, else the leaves that follow in the index.
     fn listed_leaf(
         &self,
         dir: &Snapshot,
@@ -212,9 +215,9 @@ impl Ext4 {
         }
     }
 
-    /// The leaves that the last index block of a way leads to.
+    /// The leaves below the path's last index block.
     fn leaves_below(&self, way: &Way) -> Vec<Range<u64>> {
-        // What is wrong with it is told by who goes on along the way.
+        // Errors show when the path is followed.
         let Some(Ok(index)) = way.frames.last().map(|frame| self.parse_index(frame)) else {
             return Vec::new();
         };
@@ -224,8 +227,8 @@ impl Ext4 {
         leaves.into_iter().map(|block| u64::from(block)..u64::from(block) + 1).collect()
     }
 
-    /// Blocks that come next in the index, behind those that earlier leaves have asked for; with the next index block where they are the last of
-    /// theirs.
+    /// The next leaves in the index behind those already requested, and the next index block if
+    /// they are the last of theirs.
     fn leaves_ahead(&self, way: &Way, first: First, most: u32) -> Vec<Range<u32>> {
         let most = usize::try_from(most).unwrap_or(usize::MAX);
         let stride = LEAVES_AHEAD.min(most);
@@ -235,7 +238,7 @@ impl Ext4 {
             First::Use if frame.at.is_multiple_of((stride / 2).max(1)) => stride / 2,
             First::Use => return Vec::new(),
         };
-        // What is wrong with the index is told when it is used.
+        // Errors show when the index is used.
         let Ok(index) = self.parse_index(frame) else { return Vec::new() };
         let from = frame.at + behind;
         let mut blocks: Vec<u32> =
@@ -250,12 +253,12 @@ impl Ext4 {
         joined(blocks.into_iter().map(|block| block..block.saturating_add(1)), 0)
     }
 
-    /// What encrypted names are shown by.
+    /// The hash in no-key names of an encrypted directory.
     fn hash_to_show(&self, dir: &Snapshot) -> Result<Option<HashVersion>> {
         if dir.has(InodeFlags::ENCRYPT) { self.shown_hash(dir) } else { Ok(None) }
     }
 
-    /// Reports an entry, unless it is one of the dots.
+    /// Reports an entry other than `.` and `..`.
     fn show(
         &self,
         dir: &Snapshot,
@@ -277,7 +280,7 @@ impl Ext4 {
         Ok(each(DirEntry { name: &name, ino, kind: self.kind_of(entry), cookie }))
     }
 
-    /// Tells of the entries of some pieces of a directory in their order, those behind `after`.
+    /// Reports the entries of some blocks in order, those behind `after`.
     fn each_sorted<'a>(
         &self,
         dir: &Snapshot,
@@ -314,7 +317,7 @@ impl Ext4 {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// Adds the hashes of a piece's entries. The dots come before all names.
+    /// Adds the hashes of a block's entries. `.` and `..` come first.
     fn hash_all(
         &self,
         dir: &Snapshot,
@@ -327,7 +330,7 @@ impl Ext4 {
         digests.clear();
         let names = entries.iter().map(Entry::name_range);
         half_md4_of_all(bytes, names, version.sign, self.hash_seed(), &mut digests);
-        // One digest has both hashes, as nearly everywhere.
+        // In nearly all directories one digest yields both hashes.
         let is_one = version.algorithm == HashAlgorithm::HalfMd4 && !self.is_casefolded(dir);
         for (entry, &other) in entries.iter().zip(&digests) {
             let (major, low) = match entry.name {
@@ -341,7 +344,7 @@ impl Ext4 {
     }
 }
 
-/// What the other hash gives to a cookie; 0 is of the dots.
+/// The second hash in a cookie; 0 is for `.` and `..`.
 fn low_of(other: NameHash) -> u32 {
     (other.minor >> 1).max(1)
 }
@@ -350,12 +353,12 @@ fn cookie_of(major: u32, low: u32) -> u64 {
     BY_HASH | u64::from(major >> 1) << 31 | u64::from(low)
 }
 
-/// The hash that a cookie is of.
+/// The index hash in a cookie.
 fn hash_of(cookie: u64) -> u32 {
     u32::try_from((cookie & !BY_HASH) >> 31).unwrap_or(0) << 1
 }
 
-/// Refuses what no path could name, and what could lead a copy astray.
+/// Returns an error for a name that no path could contain and that could mislead a copying program.
 #[inline]
 fn check_name(name: &[u8]) -> Result<(), Problem> {
     if has_separator(name) { Err(separator_in(name)) } else { Ok(()) }
@@ -372,8 +375,8 @@ fn is_separator(byte: u8) -> bool {
     matches!(byte, 0 | b'/')
 }
 
-/// Whether any byte of a name ends a component of a path. Eight bytes are looked at together, the last eight maybe for a second time:
-/// byte by byte it was a quarter of what listing a name costs.
+/// Whether a name contains NUL or `/`. Tests eight bytes at a time, and the last eight maybe twice:
+/// byte by byte this took a quarter of the time of listing a name.
 #[inline]
 fn has_separator(name: &[u8]) -> bool {
     let (words, rest) = name.as_chunks();
@@ -384,7 +387,8 @@ fn has_separator(name: &[u8]) -> bool {
     }
 }
 
-/// Not zero where a byte of a word is one: of those that are zero, and above them maybe others, the upper bit is set.
+/// Nonzero if a byte of the word is NUL or `/`. The top bit is set of matching bytes, and maybe of
+/// bytes above them.
 fn separators(word: [u8; 8]) -> u64 {
     const ONES: u64 = u64::from_ne_bytes([1; 8]);
     let zeros = |word: u64| word.wrapping_sub(ONES) & !word & (ONES << 7);

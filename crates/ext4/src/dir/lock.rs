@@ -1,62 +1,78 @@
-//! Changes side by side in one directory.
+//! Locks of concurrent changes in one directory (Lustre calls this pdirops).
 //!
-//! # Data
-//! An indexed directory is a tree of blocks: index blocks, and below them leaves, each with the names of a range of hashes. A split
-//! moves the upper part of a leaf's range to a new leaf and enters that in the index. Nothing is ever merged: a leaf's range only shrinks, and
-//! what a block has lost lies to its right.
+//! An htree is a tree of index blocks over leaves, each with the names of one hash range. A split
+//! moves the upper part of a leaf's range to a new leaf and enters that in the index. Leaves are
+//! never merged: a leaf's range only shrinks, and what it loses lies to its right.
 //!
-//! `vfs` lets several threads make, link and unlink different names of one directory at once, and look names up meanwhile. Renames, and
-//! removals of directories, come alone; listings never come together with changes.
+//! `vfs` lets threads make, link and unlink different names of one directory concurrently, and look
+//! names up meanwhile. Renames and removals of directories run alone; listings never overlap
+//! changes.
 //!
-//! # Who protects what
+//! # Lock order
 //! ```text
-//! tree      RwLock  shared: one leaf is changed, or split; alone: everything else, as for directories without an index
-//! └─ leaf   Mutex   the entries and the range of one leaf
-//!    └─ growth  Mutex   the block map and the size of the directory, and its index blocks while the tree is shared
-//!       └─ handle       a transaction stays open; below it the inode's fields, groups, blocks
+//! tree      RwLock  shared: change or split one leaf; exclusive: all else, and directories without index
+//! └─ leaf   Mutex   entries and hash range of one leaf
+//!    └─ growth  Mutex   block map and size of the directory; its index blocks while the tree is shared
+//!       └─ handle       keeps the transaction open; below it inode fields, groups, blocks
 //! ```
-//! Who shares the tree sits in its crowd ([`Crowd`]) once many do, and writes nothing that others write then.
-//! Each is one of many that directories (and leaves) share by a few bits of their numbers: an operation holds one of each kind at most, so
-//! sharing costs waits, and no circles. All are taken before the handle: who has an open handle waits for none of them, and so a commit,
-//! for which handles wait, comes to its end.
+//! All are hashed: directories, and leaves, share a fixed number of locks. An operation holds at
+//! most one of each kind, so sharing costs waits but no deadlock. All are taken before the handle:
+//! no thread waits for them with a handle open, so a commit, which waits for handles, makes
+//! progress.
+//!
+//! The tree lock is biased to readers ([`Crowd`]): once many threads share it, a reader writes
+//! nothing that other readers write.
 //!
 //! # Guarantees
-//! - **P1** Changes of different leaves do not wait for each other. Splits of one directory do, for as long as a split takes; an index
-//!   block that is split, which is every few thousandth insertion, has the directory alone.
-//! - **P2** A look-up takes none of these locks. What it finds was there; what it does not find was not there at some instant of the call.
-//! - **P3** A listing goes by hash where names may move (`list.rs`), so that no split between two parts of it hides or repeats a name.
+//! - **P1** Changes of different leaves do not wait for each other. Splits of one directory do, for
+//!   the duration of a split. A split of an index block, one insertion in thousands, takes the tree
+//!   exclusively.
+//! - **P2** A lookup takes no lock. What it finds existed; what it does not find was missing at
+//!   some instant during the call.
+//! - **P3** Listings go by hash where entries may move (`list.rs`): no split between two parts of a
+//!   listing hides or repeats a name.
 //!
-//! # Why a look-up may go without a lock
-//! A block is read as one version of it, whole. Each change that moves names goes *right to left*: (1) the new block is written, which
-//! nobody reaches yet; (2) the inode's new size and map are published; (3) the index entry is put in, which is one change of
-//! one block; (4) the old block loses what the new one has. An index block is split the same way: the new one, its entry above, the old one.
-//! A look-up reads left to right: inode, index blocks from the root, leaf.
+//! # Why lookups need no lock
+//! A block is read as one immutable version. A change that moves names proceeds from right to left:
+//! (1) it writes the new block, which nothing points to yet; (2) it publishes the inode's new size
+//! and map; (3) it inserts the index entry, one change of one block; (4) it removes the moved names
+//! from the old block. An index block is split the same way. A lookup reads from left to right:
+//! inode, index blocks from the root, leaf.
 //!
-//! - It read the index entry (after 3): the new leaf has been written (1), and so has the size (2), if the snapshot of the inode is read again.
-//! - It read the index before (3), and the old leaf before (4): the name is still there.
-//! - It read the index before (3), and the old leaf after (4): the name is missing there. But a miss is believed only if the index,
-//!   read again, still leads to the same leaves ([`settle`]). The second reading of the index comes after (4), so after (3): it leads to the new leaf.
+//! - It reads the index after (3): the new leaf (1) and the size (2) are there, if it reads the
+//!   inode's snapshot again.
+//! - It reads the index before (3) and the old leaf before (4): the name is still there.
+//! - It reads the index before (3) and the old leaf after (4): the name is missing there. But a
+//!   miss counts only if the index, read again, leads to the same leaves (`search_until_stable`).
+//!   The second read comes after (4), thus after (3), and leads to the new leaf.
 //!
-//! Reading it twice is enough, whatever goes on meanwhile: a way is only wrong because it passed a block that had just been split, to the left
-//! of where it should be; the second time it goes to the right of that. Equal ways are right ones. Each further
-//! round means that somebody else has split what the look-up wants: some thread always gets on.
+//! Two readings suffice, whatever happens meanwhile. A path is wrong only because it passed a block
+//! just split, to the left of its target; the next reading goes to the right. Equal paths are
+//! right. Each further round means that another thread has split the target's leaf, so some thread
+//! makes progress.
 //!
-//! The block map of a directory may be changed under a look-up too: an extent block is split while the snapshot of the inode says nothing of it
-//! yet. That shows as an error, never as another block: a directory has no holes, and its blocks are not freed while it grows. So what fails
-//! is done again with the tree held still, and only that is told. The same holds for the one block that becomes an index's root.
+//! The block map may change under a lookup too: an extent block is split before the snapshot of the
+//! inode says so. That shows as an error, never as another block, as a directory has no holes and
+//! frees no block while it grows. So a lookup that fails is repeated under the exclusive tree lock,
+//! and only that outcome is reported. The same holds for a block that becomes the first index root.
 //!
-//! Those who change read what they change under the leaf's lock, and no index block is split while they share the tree; so one walk is enough for
-//! them: the index leads to the leaf that they hold, or they go on to the one it leads to.
+//! Changes read under the leaf's lock, and no index block is split while they share the tree. One
+//! walk suffices for them: the index leads to the locked leaf, or they retry with the one it leads
+//! to.
 //!
-//! Checked by `RUSTFLAGS="--cfg loom" cargo test -p dentree-ext4 --lib models`, and at work by the test `one_directory`.
+//! Models of all interleavings: `RUSTFLAGS="--cfg loom" cargo test -p dentree-ext4 --lib models`.
+//! Stress test: `one_directory`.
 //!
 //! # Known limits
-//! A directory without an index has one change at a time. The bits that share locks can make two directories wait for each other.
+//! A directory without an index has one change at a time. Two directories may share a lock and wait
+//! for each other.
 //!
-//! Splits of one directory come one at a time, also under different index blocks: both take blocks at the directory's end, and change its one size and block
-//! map. With eight threads that make 60,000 files in it, on two processors, 840 splits ask for the growth lock and 21 to 63 of them wait, in all 1 to 4% of the
-//! threads' time; the leaves are waited for nine to twenty-eight times as long. One thread alone has it 7% of its time, so that it is a limit where
-//! more than a dozen threads run at once. `cargo run --release -p dentree-ext4 --example growth_waits`.
+//! Splits of one directory are serial, also under different index blocks: each extends the size and
+//! the block map. With 8 threads that make 60,000 files on 2 processors, 21 to 63 of 840 splits
+//! wait for the growth lock, for 1 to 4% of the threads' time; waits for leaves take 9 to 28 times
+//! as long. A single thread holds the growth lock for 7% of its time, so it limits more than a
+//! dozen threads that run at once. Measured by `cargo run --release -p dentree-ext4 --example
+//! growth_waits`.
 
 use super::format::Found;
 use super::insert::Plan;
@@ -70,25 +86,25 @@ use dentree_lockmeter::{Crowd, Seated};
 const TREES: usize = if cfg!(loom) { 1 } else { 256 };
 const LEAVES: usize = if cfg!(loom) { 2 } else { 1024 };
 
-/// Directories with so many links are changed alone by who adds one: the limit is exact.
+/// From this link count on a change locks the directory exclusively, as the limit is exact.
 const CROWDED: u16 = super::MAX_LINKS - 1000;
 
-/// The locks of all directories, see the module's text.
+/// The locks of all directories.
 pub(crate) struct DirectoryLocks {
     trees: Box<[Tree]>,
     growths: Box<[Mutex<()>]>,
     leaves: Box<[Mutex<()>]>,
 }
 
-/// On a cache line of its own.
+/// Aligned to a cache line.
 #[repr(align(64))]
 struct Tree {
     lock: RwLock<()>,
-    /// Those who share the tree and have no part of the lock.
+    /// Biased readers of the tree, which do not hold `lock`.
     crowd: Crowd,
 }
 
-/// A directory's tree is shared.
+/// A shared tree lock.
 #[expect(dead_code, reason = "guards are held, not read")]
 pub(super) enum Shared<'a> {
     Seated(Seated<'a>),
@@ -115,7 +131,7 @@ impl DirectoryLocks {
             return Shared::Seated(seat);
         }
         let shared = share(lock);
-        // A crowd has models of its own: these here would be ten times as many.
+        // The biased mode has its own models; here it would multiply their number by ten.
         if cfg!(not(loom)) {
             crowd.note_shared();
         }
@@ -139,7 +155,7 @@ impl DirectoryLocks {
     }
 }
 
-/// What a change of a directory's names holds while it goes on.
+/// The locks that a change of a directory's entries holds.
 #[expect(dead_code, reason = "guards are held, not read")]
 pub(super) enum Hold<'a> {
     Alone(WriteGuard<'a, ()>),
@@ -147,17 +163,18 @@ pub(super) enum Hold<'a> {
     Growth(MutexGuard<'a, ()>, MutexGuard<'a, ()>, Shared<'a>),
 }
 
-/// Where an entry is to come, and what is held for it.
+/// Where an entry goes, and the locks for it.
 pub(super) struct Spot<'a> {
     pub(super) plan: Plan,
     pub(super) hold: Hold<'a>,
 }
 
 impl Ext4 {
-    /// Finds how to add `name`, which `dir` does not have, and holds what that takes. `is_counted`: it is a directory's.
+    /// Plans the insertion of `name`, which `dir` lacks, and takes the locks. `is_counted`: the
+    /// entry counts as a link of `dir`.
     ///
     /// # Errors
-    /// Those of [`plan_entry`](Ext4::plan_entry).
+    /// Those of [`plan_insert`](Ext4::plan_insert).
     pub(super) fn place_entry(&self, dir: &Node, name: &[u8], is_counted: bool) -> Result<Spot<'_>> {
         let is_crowded = is_counted && dir.snapshot().inode.links >= CROWDED;
         if !is_crowded && let Some(spot) = self.place_beside(dir, name)? {
@@ -167,7 +184,8 @@ impl Ext4 {
         Ok(Spot { plan: self.plan_entry(dir, name)?, hold })
     }
 
-    /// As [`place_entry`](Ext4::place_entry), beside others; `None` where that cannot be, or where something is wrong.
+    /// Like [`lock_for_insert`](Ext4::lock_for_insert) with the tree shared. `None` if that is not
+    /// possible, or on any error.
     fn place_beside(&self, dir: &Node, name: &[u8]) -> Result<Option<Spot<'_>>> {
         let locks = &self.writer()?.directories;
         let tree = locks.share_tree(dir.ino());
@@ -179,7 +197,8 @@ impl Ext4 {
             let Some((snapshot, way)) = self.way_in(snapshot, name) else { return Ok(None) };
             let block = way.leaf.block;
             let leaf = locks.leaf(dir.ino(), block);
-            // Splits come right to left: what leads here now that the leaf is held is what this leaf has.
+            // Splits go from right to left: under the leaf's lock the index leads here only for
+            // names of this leaf.
             let Some((snapshot, way)) = self.way_again(dir, name, snapshot, way) else { return Ok(None) };
             if way.leaf.block != block {
                 continue;
@@ -202,7 +221,7 @@ impl Ext4 {
         Ok(None)
     }
 
-    /// The entry of `name`, which must be there and name `node`, and what removing it holds.
+    /// Finds the entry of `name`, which must exist and name `node`, and locks it for removal.
     pub(super) fn entry_held(&self, dir: &Node, name: &[u8], node: &Node) -> Result<(Found, Hold<'_>)> {
         if let Some(held) = self.entry_beside(dir, name, node)? {
             return Ok(held);
@@ -219,7 +238,8 @@ impl Ext4 {
         let locks = &self.writer()?.directories;
         let tree = locks.share_tree(first.ino);
         for attempt in 0..TRIES {
-            // Nearly always it is in the first leaf for its hash; the others are worth a search of their own.
+            // Nearly all names are in the first leaf of their hash; only the others need a full
+            // search.
             let block = match attempt {
                 0 => self.way_now(dir, name).map(|(_, way)| way.leaf.block),
                 _ => self
@@ -236,7 +256,7 @@ impl Ext4 {
                 Ok(Some(found)) if found.lookup.ino.0 == u64::from(node.snapshot().ino.0) => {
                     return Ok(Some((found, Hold::Leaf(leaf, tree))));
                 }
-                // It was moved by a split, or is in a further leaf.
+                // A split moved it, or it is in a later leaf of its hash.
                 Ok(None) => {}
                 _ => return Ok(None),
             }
@@ -244,24 +264,24 @@ impl Ext4 {
         Ok(None)
     }
 
-    /// Whether a directory has leaves that can be changed one by one.
+    /// Whether the directory's leaves can be locked one by one.
     fn has_leaves(&self, dir: &Snapshot) -> bool {
         self.is_indexed(dir) && !dir.has(InodeFlags::INLINE_DATA) && !dir.has(InodeFlags::ENCRYPT)
     }
 
-    /// The way to the leaf for a name, in a directory whose tree is shared; `None` where it cannot be read.
+    /// The current path to the leaf of a name, with the tree shared. `None` if it cannot be read.
     fn way_now(&self, dir: &Node, name: &[u8]) -> Option<(Held, Way)> {
         self.way_in(dir.snapshot(), name)
     }
 
-    /// The same in a snapshot of the directory.
+    /// The path in a snapshot of the directory.
     fn way_in(&self, snapshot: Held, name: &[u8]) -> Option<(Held, Way)> {
         let wanted = self.wanted(&snapshot, name)?;
         let way = self.way_for(&snapshot, &wanted).ok()??;
         Some((snapshot, way))
     }
 
-    /// `way`, if that is how it is now, else the one that is.
+    /// `path` if it is still current, else the current one.
     fn way_again(&self, dir: &Node, name: &[u8], snapshot: Held, way: Way) -> Option<(Held, Way)> {
         if self.are_current(&way.frames) { Some((snapshot, way)) } else { self.way_now(dir, name) }
     }

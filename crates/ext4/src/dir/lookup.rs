@@ -1,7 +1,8 @@
-//! Look-ups through a directory's htree.
+//! Lookups, and paths through a directory's htree.
 //!
-//! A search goes from the root to one leaf, one block a level. Names that share a hash may go on in the next leaf:
-//! then that leaf's index entry says so, and the search follows.
+//! A search reads one block per level, from the root to a leaf. Names of equal hash may continue in
+//! the next leaf; that leaf's index entry then says so, and the search goes on there. Why a lookup
+//! takes no lock: see `lock.rs`.
 
 use super::format::Found;
 use super::name::Wanted;
@@ -14,10 +15,10 @@ use dentree_ext4_format::htree::{IndexBlock, IndexEntry, IndexRoot};
 use dentree_ext4_format::{Incompat, InodeFlags, LogicalBlock, Problem};
 use std::ops::ControlFlow;
 
-/// How often a leaf may be split under who wants to change it before that has the directory alone, and under who looks up.
+/// Retries after a concurrent split before the directory is locked exclusively.
 pub(super) const TRIES: usize = 8;
 
-/// An index block on the way from the root, and the entry that the way goes through.
+/// An index block on an htree path (`dx_frame`), and the entry that the path takes.
 #[derive(Clone)]
 pub(crate) struct Frame {
     pub(crate) buffer: Buffer,
@@ -34,23 +35,23 @@ impl Frame {
 
 /// The index blocks from the root to a leaf.
 pub(crate) struct Way {
-    /// The root first.
+    /// Root first.
     pub(crate) frames: Vec<Frame>,
     pub(crate) leaf: IndexEntry,
-    /// What was looked for.
+    /// The hash that was searched for.
     pub(crate) hash: MajorHash,
-    /// How the names of the directory are hashed.
+    /// The hash function of the directory.
     pub(crate) version: HashVersion,
 }
 
-/// The leaves that may hold names of one hash, and the index blocks that say so.
+/// The leaves that may hold names of one hash, and the index blocks that were read for them.
 struct Leaves {
     blocks: Vec<LogicalBlock>,
     seen: Vec<Frame>,
 }
 
 impl Ext4 {
-    /// The inode under a name of a directory that others may be changing (P2).
+    /// Looks up a name while other threads may change the directory (guarantee P2 of `lock.rs`).
     pub(crate) fn look_up(&self, dir: &Node, name: &[u8]) -> Result<Option<Found>> {
         let mut before = dir.snapshot();
         let Some(writer) = &self.writer else { return self.find_name(&before, name) };
@@ -78,7 +79,7 @@ impl Ext4 {
         self.find_entry(dir, &wanted)
     }
 
-    /// The inode under a name: through the htree where the directory has one.
+    /// Finds a name: through the htree if there is one.
     pub(crate) fn find_entry(&self, dir: &Snapshot, wanted: &Wanted<'_>) -> Result<Option<Found>> {
         if self.is_indexed(dir) {
             return self.find_indexed(dir, wanted);
@@ -86,7 +87,7 @@ impl Ext4 {
         self.find_linearly(dir, wanted)
     }
 
-    /// Searches one leaf, which no index block can be.
+    /// Searches one leaf.
     pub(crate) fn search_leaf(
         &self,
         dir: &Snapshot,
@@ -106,7 +107,7 @@ impl Ext4 {
         Ok(None)
     }
 
-    /// Searches every entry: of directories without an index, or with one that needs a key to be used.
+    /// Searches every entry: without an index, or where the hash cannot be computed without a key.
     pub(crate) fn find_linearly(&self, dir: &Snapshot, wanted: &Wanted<'_>) -> Result<Option<Found>> {
         let mut found = None;
         self.each_entry(dir, 0, &mut |entry, end| {
@@ -120,26 +121,27 @@ impl Ext4 {
         Ok(found)
     }
 
-    /// The entry of a name that must be there.
+    /// Finds the entry of a name that must exist.
     pub(super) fn entry_at(&self, dir: &Snapshot, name: &[u8]) -> Result<Found> {
         let wanted = self.wanted(dir, name).ok_or(Error::InvalidName)?;
         self.find_entry(dir, &wanted)?.ok_or_else(|| Ext4::no_entry(dir))
     }
 
-    /// The entry of a name that must be there, and name this inode.
+    /// Finds the entry of a name that must exist and name this inode.
     pub(super) fn entry_for(&self, dir: &Snapshot, name: &[u8], node: &Node) -> Result<Found> {
         let found = self.entry_at(dir, name)?;
         let ino = dentree_vfs::Ino(u64::from(node.snapshot().ino.0));
         if found.lookup.ino == ino { Ok(found) } else { Err(Ext4::no_entry(dir)) }
     }
 
-    /// The way to the first leaf that may hold a name; `None` where only a key could tell.
+    /// The path to the first leaf that may hold a name. `None` if its hash cannot be computed
+    /// without a key.
     pub(crate) fn way_for(&self, dir: &Snapshot, wanted: &Wanted<'_>) -> Result<Option<Way>> {
         let seed = self.hash_seed();
         self.way_by(dir, |version| wanted.hash(version, seed))
     }
 
-    /// The way to the first leaf that may hold names of the hash that `hash` answers.
+    /// The path to the first leaf that may hold names of the hash that `hash` returns.
     pub(crate) fn way_by(
         &self,
         dir: &Snapshot,
@@ -186,11 +188,12 @@ impl Ext4 {
         )
     }
 
-    /// The leaves that may hold names of the hash that the way is for: that one, and those after it that go on with the hash.
+    /// The leaves that may hold names of the path's hash: its leaf, and those that continue the
+    /// hash.
     fn leaves_of(&self, dir: &Snapshot, mut way: Way) -> Result<Leaves> {
         let mut blocks = vec![way.leaf.block];
         let mut seen = Vec::new();
-        // Each leaf is another block, so there cannot be more of them than the directory has blocks.
+        // The leaves are distinct, so they are no more than the directory's blocks.
         for _ in 0..self.dir_blocks(dir)? {
             let goes_on = self.entry_behind(&way)?.is_some_and(|next| next.continues(way.hash));
             if !goes_on || !self.advance(dir, &mut way, &mut seen)? {
@@ -203,8 +206,8 @@ impl Ext4 {
         Err(place.corrupt(Problem::Missing { what: "an end to the leaves of one hash" }))
     }
 
-    /// The entry with the hash that the next leaf begins with, which need not be the one that leads to it: where an index block ends that of the next stands
-    /// above, so that nobody has to read that one to learn that it does not matter.
+    /// The index entry behind the path's, for its hash. It may stand in a level above: the first
+    /// hash of the next index block stands there too, so that block need not be read.
     fn entry_behind(&self, way: &Way) -> Result<Option<IndexEntry>> {
         for frame in way.frames.iter().rev() {
             if let Some(entry) = self.parse_index(frame)?.get(frame.at + 1) {
@@ -214,7 +217,8 @@ impl Ext4 {
         Ok(None)
     }
 
-    /// Moves to the next leaf, if there is one. Index blocks that the way led through before are added to `seen`.
+    /// Moves the path to the next leaf. Returns `false` at the end. Index blocks that the path
+    /// leaves are added to `left`.
     pub(crate) fn advance(&self, dir: &Snapshot, way: &mut Way, seen: &mut Vec<Frame>) -> Result<bool> {
         let levels = way.frames.len();
         while let Some(mut frame) = way.frames.pop() {
@@ -226,7 +230,7 @@ impl Ext4 {
             way.frames.push(frame);
             while way.frames.len() < levels {
                 let first = self.index_frame(dir, entry.block)?;
-                // Its first entry has no hash of its own: that stands above.
+                // The first entry of an index block has no hash of its own; the level above has it.
                 let below = self.entry_of(&first)?;
                 entry = entry.leading_to(below.block);
                 way.frames.push(first);
@@ -237,7 +241,7 @@ impl Ext4 {
         Ok(false)
     }
 
-    /// The first index blocks below the root, no more than `most`; none where the root leads to leaves.
+    /// Up to `max` index blocks below the root; none if the root points to leaves.
     pub(crate) fn below_root(&self, dir: &Snapshot, most: usize) -> Result<Vec<LogicalBlock>> {
         let root = self.index_frame(dir, LogicalBlock(0))?;
         let parsed = self.parse_root(&root.buffer).map_err(|problem| root.place.corrupt(problem))?;
@@ -247,14 +251,15 @@ impl Ext4 {
         Ok(blocks.filter(|block| block.0 < end).collect())
     }
 
-    /// Whether index blocks are still the versions that were read; of one that nobody has in memory any more that is not known.
+    /// Whether index blocks are still the cached versions. `false` for a block that was evicted, as
+    /// nothing is known of it.
     pub(crate) fn are_current(&self, frames: &[Frame]) -> bool {
         frames.iter().all(|Frame { buffer, place, .. }| {
             place.block.is_some_and(|at| self.cache.is_newest(at.0, buffer))
         })
     }
 
-    /// Reads an index block and verifies it whole.
+    /// Reads an index block and verifies all of it.
     pub(crate) fn index_frame(&self, dir: &Snapshot, block: LogicalBlock) -> Result<Frame> {
         let place = dir.place(Structure::DirectoryIndex(block));
         let (buffer, place) = self.dir_block_often(dir, block, place)?;
@@ -280,14 +285,15 @@ impl Ext4 {
         block.map_err(|problem| frame.place.corrupt(problem))
     }
 
-    /// The entry that the way goes through.
+    /// The entry that the path takes through an index block.
     fn entry_of(&self, frame: &Frame) -> Result<IndexEntry> {
         let missing = Problem::Missing { what: "an index entry" };
         self.parse_index(frame)?.get(frame.at).ok_or_else(|| frame.place.corrupt(missing))
     }
 }
 
-/// Searches where `way` leads until that has not moved in the meantime. `moved` answers the way as it is now if it is another.
+/// Searches the leaves of `path` until a search succeeds or the path is stable. `moved` returns the
+/// current path if that is another one.
 pub(crate) fn settle<W, R, E>(
     way: W,
     mut search: impl FnMut(&W) -> std::result::Result<Option<R>, E>,
@@ -305,13 +311,14 @@ pub(crate) fn settle<W, R, E>(
     }
 }
 
-/// Whether two snapshots of a directory say the same of where its names are.
+/// Whether two snapshots of a directory have their entries in the same blocks.
 fn has_same_layout(a: &Snapshot, b: &Snapshot) -> bool {
     let layout = |dir: &Snapshot| (dir.inode.size, dir.inode.flags, dir.inode.block);
     std::ptr::eq(a, b) || layout(a) == layout(b) && (!a.has(InodeFlags::INLINE_DATA) || a.tail == b.tail)
 }
 
-/// `eh_depth` of a root: a tree that was folded into the inode has lost a block.
+/// `eh_depth` of the extent root. It changes when a tree is folded into the inode, which frees a
+/// block.
 fn tree_depth(dir: &Snapshot) -> Option<&[u8]> {
     dir.inode.block.get(6..8)
 }

@@ -1,4 +1,4 @@
-//! Inodes with their first name, or none.
+//! Making inodes.
 
 use super::Draft;
 use super::insert::NEW_BLOCK_CREDITS;
@@ -13,10 +13,11 @@ use dentree_jbd2::Handle;
 use dentree_vfs::{FileType, NewInode, NewKind};
 
 impl Ext4 {
-    /// Makes an inode under `name`, which `dir` does not have.
+    /// Makes an inode under `name`, which `dir` lacks.
     ///
     /// # Errors
-    /// [`Error::NoSpace`], [`Error::TooManyLinks`] of `dir`, [`Error::InvalidName`] also of a link's target; nothing was changed.
+    /// `Error::NoSpace`, `Error::TooManyLinks` of `dir`, `Error::InvalidName` also for a
+    /// link's target; then nothing has changed.
     pub(crate) fn make_named(&self, dir: &Node, name: &[u8], new: &NewInode<'_>) -> Result<Node> {
         self.with_space(|| self.try_make_named(dir, name, new))
     }
@@ -60,7 +61,7 @@ impl Ext4 {
         })
     }
 
-    /// Takes an inode and what its kind needs; it is not written yet.
+    /// Allocates an inode and what its kind needs, without writing the inode.
     fn make_inode(&self, handle: &mut Handle<'_>, parent: &Snapshot, new: &NewInode<'_>) -> Result<Snapshot> {
         let kind = kind_of(&new.kind);
         let mode = u16::try_from(kind.mode_bits()).unwrap_or(0) | new.permissions & 0o7777;
@@ -95,7 +96,7 @@ impl Ext4 {
         }
     }
 
-    /// Where it fails nothing was changed.
+    /// On an error nothing has changed.
     fn init_content(
         &self,
         handle: &mut Handle<'_>,
@@ -141,7 +142,7 @@ impl Ext4 {
         self.all_or_abort(filled)
     }
 
-    /// Gives back what [`make_inode`](Ext4::make_inode) took.
+    /// Frees what [`new_inode`](Ext4::new_inode) allocated.
     fn unmake_inode(&self, handle: &mut Handle<'_>, made: &mut Snapshot) -> Result<()> {
         self.drop_initial_attributes(handle, made)?;
         let of_attributes = made.inode.xattr_block.map_or(0, |_| u64::from(self.sb.block_size.bytes()) / 512);
@@ -165,7 +166,7 @@ fn kind_of(new: &NewKind<'_>) -> FileType {
     }
 }
 
-/// The flags that a new inode gets from its directory.
+/// The flags that a new inode inherits from its directory.
 fn inherited(parent: InodeFlags, kind: FileType) -> InodeFlags {
     let flags = InodeFlags(parent.0 & InodeFlags::INHERITED.0);
     match kind {

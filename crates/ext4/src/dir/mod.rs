@@ -1,31 +1,30 @@
-//! Changes of names: entries are added to directories, pointed elsewhere and removed, and the operations that are made of that.
+//! Directories: lookup, listing, and the operations that change names.
 //!
-//! | file | what |
+//! | file | contents |
 //! |---|---|
-//! | `format` | blocks and their entries |
-//! | `name` | names: shown, compared, hashed |
-//! | `lookup` | the way through an htree |
+//! | `format` | directory blocks and entries: reading, verifying, changing |
+//! | `name` | how names are compared, hashed and shown |
+//! | `lookup` | lookups and htree paths |
 //! | `list` | listings |
-//! | `entries` | one entry of a directory, wherever it stands |
-//! | `lock` | who holds what while names are changed side by side |
-//! | `insert` | where a new entry finds room, and how a directory grows for it |
-//! | `last` | where a leaf's last entry was put, behind which the next one goes |
-//! | `split` | the same under an htree: splits of leaves and index blocks |
-//! | `presize` | directories that are laid out for the entries to come |
-//! | `inline` | directories within their inode |
-//! | `make` | inodes with their first name, or none |
-//! | `link` | more names, fewer names, and the last one together with its inode |
-//! | `rename` | other names |
+//! | `lock` | locks of concurrent changes in one directory |
+//! | `insert` | where a new entry goes; growth of linear directories |
+//! | `last_insert` | where each leaf's last entry was added |
+//! | `split` | htree splits and the first index |
+//! | `presize` | an htree for an expected number of entries |
+//! | `inline` | directories in the inode |
+//! | `make`, `link`, `rename` | the operations |
 //!
-//! # How an operation goes
-//! It works on a *draft*: a copy of the directory's snapshot, which new blocks are mapped in. All that can fail for want of
-//! space, or because an image is damaged, comes before the first change of a block, or is undone; then the blocks are
-//! changed, and last what the draft says is made the directory's state. What fails after the first change aborts the
-//! journal ([`Ext4::all_or_abort`]): half an operation is not committed.
+//! # Steps of an operation
+//! It works on a copy of the directory's snapshot ([`DirUpdate`]), which maps the new blocks.
+//! Everything that can fail for lack of space or on a damaged image comes before the first change
+//! of a block, or is undone. Then the blocks change, and last the copy is published. A failure
+//! after the first change aborts the journal ([`Ext4::all_or_abort`]): no half operation is
+//! committed.
 //!
-//! The names of a directory are guarded by the locks of `lock`, its blocks and size too; where `vfs` has the directory alone, for a
-//! rename, nobody else holds one. Its owner, mode and times are not: of a draft only the rest is taken over, and
-//! that only where it differs from what the draft was made of.
+//! # Who protects what
+//! The locks of `lock` guard a directory's entries, blocks and size. For a rename `vfs` locks the
+//! directory exclusively instead. Owner, mode and times are guarded by neither: publishing takes
+//! over only the layout, and only where it differs from the copy's origin.
 
 mod format;
 mod inline;
@@ -53,18 +52,19 @@ use dentree_ext4_format::{Inode, InodeFlags, InodeTime, Problem};
 use dentree_jbd2::Handle;
 use std::ops::{Deref, DerefMut};
 
-/// Most names that an inode has; directories with dir_nlink may have more, and then say 1.
+/// The most links of an inode. A directory with dir_nlink may have more; its count is then 1.
 const MAX_LINKS: u16 = 65_000;
 
-/// Blocks that removing or changing an entry changes: the leaf, and the directory's inode.
+/// Blocks that removing or changing an entry changes: the leaf and the directory's inode.
 const ENTRY_CREDITS: u32 = 2;
 
-/// A directory as it is to become.
+/// The new state of a directory.
 struct Draft {
     next: Snapshot,
-    /// As it was, or was last published. A copy: while a snapshot is held, the next one cannot be made in its place.
+    /// The state when last published. A clone, because holding the snapshot itself would force a
+    /// copy at the next change.
     before: Snapshot,
-    /// The number of links as it was.
+    /// The link count at the start.
     links_before: u16,
 }
 
@@ -80,12 +80,12 @@ impl Draft {
             || self.next.has(InodeFlags::INLINE_DATA) && self.next.tail != self.before.tail
     }
 
-    /// Makes the layout of the draft that of a snapshot of the directory.
+    /// Applies the new layout to a snapshot of the directory.
     fn lay_out(&self, snapshot: &mut Snapshot) -> std::result::Result<(), Problem> {
         let inode = &mut snapshot.inode;
         inode.block = self.inode.block;
         inode.size = self.inode.size;
-        // Attributes may take and free blocks meanwhile.
+        // Attribute blocks may have been allocated or freed meanwhile.
         let before = self.before.inode.sectors;
         let gained = self.inode.sectors.saturating_sub(before);
         let lost = before.saturating_sub(self.inode.sectors);
@@ -113,10 +113,11 @@ impl DerefMut for Draft {
 }
 
 impl Ext4 {
-    /// Makes what the draft of a directory says its state, as of now.
+    /// Publishes the new state of a directory, with the current time.
     ///
-    /// Where that is its state already, as another name was changed in the same tick of the clock, its inode is left alone: it is in the table, or
-    /// whoever has made it so is about to write it there, by a handle of this transaction.
+    /// If another change in the same clock tick already published that state, the inode is left
+    /// alone: it is in the table, or the thread that changed it is about to write it in this
+    /// transaction.
     fn publish_directory(&self, handle: &mut Handle<'_>, dir: &Node, draft: &Draft) -> Result<()> {
         let writer = self.writer()?;
         let has_same_counts = draft.inode.links == draft.links_before && !draft.has_new_layout();
@@ -125,10 +126,10 @@ impl Ext4 {
             return Ok(());
         }
         let changed = self.change_inode(handle, dir, |snapshot| {
-            // Asked here, where one comes after the other: times do not go back.
+            // Read under the inode's write lock, so that times never go back.
             let now = writer.now();
             let inode = &mut snapshot.inode;
-            // Others may have made subdirectories meanwhile.
+            // Other threads may have made subdirectories meanwhile.
             let links = i32::from(inode.links) + i32::from(draft.inode.links) - i32::from(draft.links_before);
             inode.links = u16::try_from(links).unwrap_or(u16::MAX);
             inode.mtime = now;
@@ -138,7 +139,7 @@ impl Ext4 {
         changed.map_err(|problem| draft.place(Structure::InlineData).corrupt(problem))
     }
 
-    /// Makes what the draft says of the directory's blocks its state, ahead of the rest.
+    /// Publishes the new blocks before the rest.
     fn publish_layout(&self, handle: &mut Handle<'_>, dir: &Node, draft: &mut Draft) -> Result<()> {
         let changed = self.change_inode(handle, dir, |snapshot| draft.lay_out(snapshot))?;
         changed.map_err(|problem| draft.place(Structure::InlineData).corrupt(problem))?;
@@ -146,7 +147,7 @@ impl Ext4 {
         Ok(())
     }
 
-    /// One more subdirectory. Past the limit of an indexed directory the count says 1, for "many".
+    /// Counts one more subdirectory. Past the limit an indexed directory has count 1, "many".
     fn count_subdirectory(&self, dir: &mut Snapshot) -> Result<()> {
         let links = dir.inode.links;
         let many = self.counts_many(dir);
@@ -159,7 +160,7 @@ impl Ext4 {
         Ok(())
     }
 
-    /// One subdirectory less.
+    /// Counts one subdirectory less.
     fn uncount_subdirectory(dir: &mut Snapshot) {
         if dir.inode.links > 2 {
             dir.inode.links -= 1;
@@ -170,7 +171,7 @@ impl Ext4 {
         self.sb.ro_compat.has(dentree_ext4_format::RoCompat::DIR_NLINK) && self.is_indexed(dir)
     }
 
-    /// That a name which `vfs` has found is not there.
+    /// The error for a name that `vfs` found and the directory lacks.
     fn no_entry(dir: &Snapshot) -> crate::Error {
         dir.place(Structure::DirectoryEntry).corrupt(Problem::Missing { what: "the name" })
     }

@@ -1,7 +1,9 @@
-//! The protocol of `lock` in every interleaving: `RUSTFLAGS="--cfg loom" cargo test --release -p dentree-ext4 --lib models`.
+//! Models of `lock.rs` in every interleaving: `RUSTFLAGS="--cfg loom" cargo test --release -p
+//! dentree-ext4 --lib models`.
 //!
-//! A directory of two levels whose blocks are versions behind mutexes, as those of `bufcache` are; the locks and the search are the real
-//! ones, and the order of the steps is that of `split_for` and `enter`.
+//! The directory has two levels. Its blocks are versions behind mutexes, like those of `bufcache`;
+//! the locks and the search loop are the real ones, and the steps have the order of
+//! `split_leaf_for` and `insert_index_entry`.
 
 use super::lock::DirectoryLocks;
 use super::lookup::settle;
@@ -11,7 +13,7 @@ use loom::thread;
 
 const DIR: InodeNumber = InodeNumber(12);
 
-/// A block: the names of a leaf, or where each block of an index begins.
+/// The names of a leaf, or the least name of each block below an index block.
 #[derive(Clone, PartialEq, Debug)]
 enum Block {
     Leaf(Vec<u32>),
@@ -20,9 +22,9 @@ enum Block {
 
 struct Directory {
     locks: DirectoryLocks,
-    /// The root first. One that nobody has taken yet is an empty leaf.
+    /// Root first. A free block is an empty leaf.
     blocks: Vec<Mutex<Arc<Block>>>,
-    /// The size in blocks, as the inode says it.
+    /// The inode's size in blocks.
     size: Mutex<usize>,
 }
 
@@ -46,7 +48,8 @@ impl Directory {
         *self.size.lock().unwrap()
     }
 
-    /// The blocks from the root to the leaf for `name`; `None` where one lies behind the size that was read before.
+    /// The blocks from the root to the leaf for `name`. `None` if one lies behind the size read
+    /// before.
     fn way(&self, name: u32) -> Option<Vec<usize>> {
         let size = self.size();
         let mut way = vec![0];
@@ -68,7 +71,7 @@ impl Directory {
 
     fn leaf(&self, name: u32) -> usize {
         loop {
-            // A snapshot that is too old shows as an error: it is read again.
+            // A stale snapshot shows as an error and is read again.
             if let Some(way) = self.way(name) {
                 return *way.last().unwrap();
             }
@@ -93,7 +96,7 @@ impl Directory {
         names.clone()
     }
 
-    /// Adds a name beside others; its leaf has room for two.
+    /// Adds a name concurrently; a leaf has room for two.
     fn add(&self, name: u32) {
         let _tree = self.locks.share_tree(DIR);
         loop {
@@ -116,7 +119,7 @@ impl Directory {
         }
     }
 
-    /// The upper part of a leaf goes to a new one: right to left.
+    /// Moves the upper part of a leaf to a new one, from right to left.
     fn grow(&self, leaf: usize, low: Vec<u32>, high: Vec<u32>) {
         let first = high[0];
         let way = self.way(first).expect("who holds the growth sees the size");
@@ -125,7 +128,7 @@ impl Directory {
         self.write(leaf, Block::Leaf(low));
     }
 
-    /// Takes and writes a block, then publishes the size.
+    /// Allocates and writes a block, then publishes the size.
     fn take(&self, block: Block) -> usize {
         let new = self.size();
         self.write(new, block);
@@ -141,7 +144,7 @@ impl Directory {
         self.write(parent, Block::Index(entries));
     }
 
-    /// Splits the index block `at` below the root, alone.
+    /// Splits the index block `at` below the root, under the exclusive lock.
     fn split_index(&self, at: usize) {
         let _tree = self.locks.tree_alone(DIR);
         let Block::Index(entries) = &*self.read(at) else { unreachable!("it is an index block") };

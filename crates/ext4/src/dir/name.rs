@@ -1,4 +1,4 @@
-//! Names: how entries are shown, and how a look-up compares them.
+//! Names: comparison, hashing, and how encrypted ones are shown.
 
 use crate::inode::Snapshot;
 use crate::{Ext4, Result, Structure};
@@ -6,25 +6,25 @@ use dentree_ext4_format::casefold::FoldedName;
 use dentree_ext4_format::hash::{CharSign, HashSeed, HashVersion, MajorHash};
 use dentree_ext4_format::{Incompat, InodeFlags, LogicalBlock, NoKeyName};
 
-/// `s_encoding_flags`: names that are not of the encoding are refused.
+/// `s_encoding_flags`: invalid names are refused.
 const STRICT_ENCODING: u16 = 1;
-/// `s_flags`: names were hashed as unsigned bytes.
+/// `s_flags`: names are hashed as unsigned bytes.
 const UNSIGNED_HASH: u32 = 2;
 
-/// A name that is looked for.
+/// A name to search for.
 pub(crate) enum Wanted<'a> {
-    /// Byte by byte.
+    /// Compared byte by byte.
     Exact(&'a [u8]),
-    /// Whatever its case.
+    /// Compared regardless of case.
     Folded(FoldedName<'a>),
-    /// By what is shown of an encrypted name.
+    /// The no-key form of an encrypted name.
     NoKey(NoKeyName),
-    /// A name that nothing has: in an encrypted directory, one that no encrypted name is shown as.
+    /// Matches nothing: in an encrypted directory, a name that is no no-key name.
     Impossible,
 }
 
 impl Wanted<'_> {
-    /// Whether an entry has the name.
+    /// Whether an entry has this name.
     pub(crate) fn is(&self, entry: &[u8]) -> bool {
         match self {
             Wanted::Exact(name) => *name == entry,
@@ -34,7 +34,7 @@ impl Wanted<'_> {
         }
     }
 
-    /// The hash that places the name in an htree; `None` where only a key could tell.
+    /// The hash for the htree. `None` if it cannot be computed without the key.
     pub(crate) fn hash(&self, version: HashVersion, seed: HashSeed) -> Option<MajorHash> {
         let bytes = match self {
             Wanted::Exact(name) => name,
@@ -47,12 +47,12 @@ impl Wanted<'_> {
 }
 
 impl Ext4 {
-    /// Whether a directory ignores case.
+    /// Whether the directory ignores case.
     pub(crate) fn is_casefolded(&self, dir: &Snapshot) -> bool {
         dir.has(InodeFlags::CASEFOLD) && self.sb.incompat.has(Incompat::CASEFOLD)
     }
 
-    /// The form that all spellings of `name` share in `dir`, where it ignores case.
+    /// The folded form of `name`, if `dir` ignores case.
     pub(crate) fn folded(&self, dir: &Snapshot, name: &[u8]) -> Option<Vec<u8>> {
         let folds = self.is_casefolded(dir) && !dir.has(InodeFlags::ENCRYPT);
         folds.then(|| {
@@ -60,7 +60,7 @@ impl Ext4 {
         })
     }
 
-    /// How `name` is looked for in `dir`; `None` where the file system takes no such names.
+    /// The search for `name` in `dir`. `None` if the file system accepts no such name.
     pub(crate) fn wanted<'a>(&self, dir: &Snapshot, name: &'a [u8]) -> Option<Wanted<'a>> {
         if dir.has(InodeFlags::ENCRYPT) {
             return Some(NoKeyName::decode(name).map_or(Wanted::Impossible, Wanted::NoKey));
@@ -72,7 +72,7 @@ impl Ext4 {
         FoldedName::new(name, strict).ok().map(Wanted::Folded)
     }
 
-    /// Whether the file system hashes names as signed or as unsigned bytes.
+    /// Whether names are hashed as signed or unsigned bytes.
     pub(crate) fn hash_sign(&self) -> CharSign {
         if self.sb.flags & UNSIGNED_HASH != 0 { CharSign::Unsigned } else { CharSign::Signed }
     }
@@ -81,8 +81,8 @@ impl Ext4 {
         HashSeed::new(self.sb.hash_seed)
     }
 
-    /// How the names of an encrypted directory are hashed to be shown: as its index says, else (one block, or
-    /// inline) by default; `None` for directories that the kernel lists without hashes.
+    /// The hash that no-key names of an encrypted directory carry: that of its index, else (one
+    /// block, or inline) the default. `None` for directories that the kernel lists without hashes.
     pub(crate) fn shown_hash(&self, dir: &Snapshot) -> Result<Option<HashVersion>> {
         if self.is_indexed(dir) {
             let block = LogicalBlock(0);
@@ -95,7 +95,7 @@ impl Ext4 {
         Ok(HashVersion::from_disk(self.sb.default_hash_version, self.hash_sign()).filter(|_| short))
     }
 
-    /// An encrypted name as the kernel shows it without the key.
+    /// The no-key name of an encrypted name, as the kernel shows it.
     pub(crate) fn shown_name(&self, encrypted: &[u8], version: Option<HashVersion>) -> Vec<u8> {
         let hash = version.and_then(|version| version.hash(encrypted, self.hash_seed()));
         let hashes = hash.map_or([0, 0], |hash| [hash.major.get(), hash.minor]);

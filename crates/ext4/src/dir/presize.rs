@@ -1,7 +1,8 @@
-//! Directories that are laid out for the entries to come: leaves and index in one piece, so that filling them splits nothing.
+//! An htree for an expected number of entries: filling such a directory splits nothing.
 //!
-//! The leaves come first, some of them a transaction: until the last one the directory has no index, and is one of many empty
-//! blocks. That transaction makes the blocks behind the first one index blocks, and the first one the root over them.
+//! The leaves come first, a number of them per transaction; until the last transaction the
+//! directory has no index and many empty blocks. The last one makes the first block the index root,
+//! and those behind it index blocks.
 
 use super::Draft;
 use crate::alloc::TAKE_CREDITS;
@@ -11,13 +12,13 @@ use dentree_ext4_format::hash::{HashAlgorithm, HashVersion};
 use dentree_ext4_format::htree::{fill_root, init_index, init_root};
 use dentree_ext4_format::{Compat, InodeFlags, LogicalBlock, NewEntry, Problem};
 
-/// Bytes that an entry takes: 8 and its name, which is thought to have about twenty.
+/// Bytes of a typical entry: 8, and a name of twenty.
 const TYPICAL_ENTRY: u64 = 28;
 
-/// Blocks that one transaction adds.
+/// Blocks added per transaction.
 const STEP: u32 = 32;
 
-/// The blocks of an index and its leaves: the root, index blocks (none, or those below the root), leaves.
+/// The blocks of an htree: root, index blocks (or none), leaves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Layout {
     nodes: u32,
@@ -25,7 +26,8 @@ struct Layout {
 }
 
 impl Layout {
-    /// For so many leaves, with index blocks that are three quarters full. More than two levels hold come later, by splits.
+    /// The layout for so many leaves, with index blocks three quarters full. It has two levels at
+    /// most; splits add more.
     fn of(leaves: u64, block_size: usize, has_tail: bool, most_nodes: u32) -> Layout {
         let room = |head: usize| (block_size - head - if has_tail { 8 } else { 0 }) / 8 * 3 / 4;
         let (root, node) = (room(32) as u64, room(8) as u64);
@@ -40,13 +42,13 @@ impl Layout {
         1 + self.nodes + self.leaves
     }
 
-    /// A leaf: the least hash of its names, and where it lies. All have the same share of the hashes.
+    /// The least hash of a leaf, and its block. All leaves have equal ranges.
     fn leaf(self, number: u32) -> (u32, LogicalBlock) {
         let hash = (u64::from(number) << 32) / u64::from(self.leaves);
         (u32::try_from(hash).unwrap_or(u32::MAX) & !1, LogicalBlock(1 + self.nodes + number))
     }
 
-    /// The first leaf below an index block, or behind the last one.
+    /// The first leaf below an index block, or the number of leaves.
     fn first_below(self, node: u32) -> u32 {
         let first = u64::from(node) * u64::from(self.leaves) / u64::from(self.nodes);
         u32::try_from(first).unwrap_or(u32::MAX)
@@ -54,12 +56,12 @@ impl Layout {
 }
 
 impl Ext4 {
-    /// Lays an empty directory out for so many entries. One that is large already, or for so few that a block holds them, stays as it
-    /// is.
+    /// Gives an empty directory an htree for so many entries. One that is already large stays as it
+    /// is, and so does one whose entries fit into a block.
     ///
     /// # Errors
-    /// [`Error::NotEmpty`]; [`Error::Unsupported`] where the file system has no indexes; [`Error::NoSpace`], upon which it may have become
-    /// longer, and is empty still.
+    /// [`Error::NotEmpty`]; [`Error::Unsupported`] without the feature dir_index;
+    /// [`Error::NoSpace`], after which the directory may be longer, but is still empty.
     pub(crate) fn lay_out_for(&self, dir: &Node, entries: u64) -> Result<()> {
         let snapshot = dir.snapshot();
         let _alone = self.writer()?.directories.tree_alone(snapshot.ino);
@@ -93,12 +95,12 @@ impl Ext4 {
             self.with_space(|| self.add_leaves(dir, more))?;
             blocks += more;
         }
-        // It has what it is to have.
+        // It needs no more blocks.
         self.writer()?.space.give_up_room(dir.snapshot().ino);
         self.index_leaves(dir, layout)
     }
 
-    /// Gives a directory without an index so many empty leaves more.
+    /// Adds empty leaves to a directory without an index.
     fn add_leaves(&self, dir: &Node, count: u32) -> Result<()> {
         let mut draft = Draft::of(dir);
         let credits = 2 + count * (1 + TAKE_CREDITS) + crate::map::write::STEP_CREDITS;
@@ -113,7 +115,7 @@ impl Ext4 {
         Ok(())
     }
 
-    /// Makes the first blocks of a directory, all of whose blocks are empty, an index over the others.
+    /// Makes the first blocks of a directory with empty blocks only an index over the others.
     fn index_leaves(&self, dir: &Node, layout: Layout) -> Result<()> {
         let mut draft = Draft::of(dir);
         draft.inode.flags = draft.inode.flags.with(InodeFlags::INDEX);
@@ -146,7 +148,7 @@ impl Ext4 {
         Ok(())
     }
 
-    /// Makes a block of a directory one of its index.
+    /// Writes an index block.
     fn write_index(
         &self,
         handle: &mut dentree_jbd2::Handle<'_>,

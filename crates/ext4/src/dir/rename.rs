@@ -1,6 +1,7 @@
-//! Other names.
+//! Renames.
 //!
-//! Within one directory both changes work on one draft. What may find no space is only the new entry; it comes first.
+//! Within one directory both changes are made to one [`DirUpdate`]. Only the new entry may find no
+//! space, so it comes first.
 
 use super::{Draft, ENTRY_CREDITS};
 use crate::dir::format::Found;
@@ -10,10 +11,10 @@ use dentree_ext4_format::{InodeNumber, InodeTime, NewEntry};
 use dentree_jbd2::Handle;
 use dentree_vfs::{FileType, Rename};
 
-/// The directories of a rename as they are to become.
+/// The new states of the directories.
 struct Drafts {
     from: Draft,
-    /// `None` where both names are in one directory.
+    /// `None` if both names are in one directory.
     to: Option<Draft>,
 }
 
@@ -29,19 +30,19 @@ impl Drafts {
     }
 }
 
-/// Both inodes of a rename as they were.
+/// The inodes as they were.
 struct Parties {
     moved: (InodeNumber, FileType),
     replaced: Option<(InodeNumber, FileType)>,
 }
 
-/// What a whiteout adds to a rename: its inode, and the list of orphans.
+/// Credits for a whiteout: its inode and the orphan list.
 fn left_credits(rename: &Rename<'_, Node>) -> u32 {
     if rename.left.is_some() { 1 + ORPHAN_CREDITS } else { 0 }
 }
 
 impl Ext4 {
-    /// Moves an inode to another name, or exchanges two.
+    /// Renames an inode, or exchanges two.
     pub(crate) fn rename_entry(&self, rename: &Rename<'_, Node>) -> Result<()> {
         let identity = |node: &Node| {
             let snapshot = node.snapshot();
@@ -57,18 +58,18 @@ impl Ext4 {
         }
     }
 
-    /// To a name that is not there yet: `vfs` has looked, and kept others from making it.
+    /// Moves to a name that does not exist: `vfs` has looked it up and holds its lock.
     fn move_entry(&self, rename: &Rename<'_, Node>, parties: &Parties) -> Result<()> {
         let (ino, kind) = parties.moved;
         if parties.replaced.is_some() {
-            // Two names of one inode, or two spellings of one: rename(2) leaves both.
+            // Two names of one inode, or two spellings of one name: rename(2) keeps both.
             return Ok(());
         }
         let plan = self.plan_entry(rename.to.dir, rename.to.name)?;
-        // Made of what is there after the plan, which may have moved a directory out of its inode.
+        // Read after the plan, which may have moved a directory out of its inode.
         let mut drafts = Drafts::of(rename);
         let source = self.entry_for(&drafts.from, rename.from.name, rename.moved)?;
-        // Where entries of a leaf are moved it may be the old one's leaf.
+        // Moved entries may include the old one.
         let source = Some(source).filter(|_| plan.keeps_entries());
         self.count_move(&mut drafts, kind, 0)?;
         let mut handle = self.start(plan.credits() + 2 * ENTRY_CREDITS + 3 + left_credits(rename))?;
@@ -80,7 +81,7 @@ impl Ext4 {
         Ok(())
     }
 
-    /// The new name is there: takes the old one away, whose entry is `source`, if that is known.
+    /// Removes the old name, whose entry is `source` if known, once the new one is in place.
     fn finish_move(
         &self,
         handle: &mut Handle<'_>,
@@ -103,7 +104,7 @@ impl Ext4 {
         self.publish_both(handle, rename, &drafts)
     }
 
-    /// Gives the old name, whose entry is `source`, to an inode that is an orphan so far.
+    /// Gives the old name, with entry `source`, to a whiteout, which is an orphan so far.
     fn leave(
         &self,
         handle: &mut Handle<'_>,
@@ -121,7 +122,7 @@ impl Ext4 {
         self.remove_orphan(handle, ino, 0)
     }
 
-    /// To a name that another inode has so far, which loses it.
+    /// Replaces the inode of an existing name.
     fn replace(&self, rename: &Rename<'_, Node>, replaced: &Node, parties: &Parties) -> Result<()> {
         let mut drafts = Drafts::of(rename);
         let source = self.entry_for(&drafts.from, rename.from.name, rename.moved)?;
@@ -146,7 +147,7 @@ impl Ext4 {
         Ok(())
     }
 
-    /// Two names change their inodes.
+    /// Exchanges the inodes of two names.
     fn exchange(&self, rename: &Rename<'_, Node>, other: &Node, parties: &Parties) -> Result<()> {
         let Some(replaced) = parties.replaced else { return Ok(()) };
         let mut drafts = Drafts::of(rename);
@@ -178,7 +179,7 @@ impl Ext4 {
         Ok(())
     }
 
-    /// The link counts of the directories: `gone` subdirectories of the target are replaced.
+    /// Updates the directories' link counts; `gone` subdirectories of the target are replaced.
     fn count_move(&self, drafts: &mut Drafts, kind: FileType, gone: u16) -> Result<()> {
         if kind != FileType::Directory {
             return Ok(());
@@ -193,7 +194,7 @@ impl Ext4 {
         Ok(())
     }
 
-    /// What a move changes in the inode that moved: its time, and in a directory with a new parent `..`.
+    /// Updates the moved inode: its time, and `..` of a directory with a new parent.
     fn touch_moved(
         &self,
         handle: &mut Handle<'_>,

@@ -1,8 +1,8 @@
-//! How an htree grows: the root is made of the one block of a directory, full leaves are split, and full index blocks
-//! above them.
+//! Growth of an htree: the first index root, splits of full leaves and of full index blocks.
 //!
-//! All blocks that a split needs are taken first; what follows cannot run out of space. It goes from right to left, as `beside` says: what is
-//! new is written, the directory's size published, the index told, and last the old block loses what has moved.
+//! A split allocates all its blocks first; what follows cannot run out of space. It proceeds from
+//! right to left (`lock.rs`): write the new block, publish the directory's size, change the index,
+//! and last remove from the old block what has moved.
 
 use super::Draft;
 use crate::dir::lookup::{Frame, Way};
@@ -17,19 +17,19 @@ use dentree_jbd2::Handle;
 /// Levels of index blocks below the root; one more with large_dir.
 const MAX_LEVELS: usize = 1;
 
-/// A leaf that is to be split.
+/// A planned split of a leaf.
 pub(super) struct Split {
     way: Way,
     leaf: Buffer,
-    /// How many blocks the directory gets for it.
+    /// How many blocks it adds to the directory.
     pub(super) new_blocks: usize,
 }
 
-/// Blocks that were taken for an index to grow.
+/// Blocks allocated for the index to grow.
 type Fresh = Vec<(LogicalBlock, BlockNumber)>;
 
 impl Ext4 {
-    /// What splitting the leaf at the end of the way takes.
+    /// Plans a split of the path's leaf.
     pub(super) fn plan_split(&self, way: Way, leaf: Buffer) -> Result<Split> {
         let mut full = 0;
         for frame in way.frames.iter().rev() {
@@ -45,7 +45,7 @@ impl Ext4 {
         Ok(Split { way, leaf, new_blocks: 1 + full })
     }
 
-    /// Makes the one block of a directory the root of an index, and its entries and `new` leaves of it.
+    /// Makes the only block of a directory an index root, and leaves of its entries and `new`.
     pub(super) fn make_index(
         &self,
         handle: &mut Handle<'_>,
@@ -110,7 +110,7 @@ impl Ext4 {
         .map_err(|problem| place.corrupt(problem))
     }
 
-    /// Splits a leaf that has no room for `new`, and the index blocks above that have none for its other half.
+    /// Splits a leaf that has no room for `new`, and full index blocks above it.
     pub(super) fn split_for(
         &self,
         handle: &mut Handle<'_>,
@@ -139,7 +139,7 @@ impl Ext4 {
         self.all_or_abort(done)
     }
 
-    /// Enters a new block behind the last place of the way.
+    /// Inserts an index entry for a new block behind the path's.
     fn enter(
         &self,
         handle: &mut Handle<'_>,
@@ -158,7 +158,7 @@ impl Ext4 {
                 insert_index(bytes, is_root, has_tail, frame.at, hash, block)
             });
         }
-        // On copies: what is new is written, then entered above, and what is old changed last.
+        // On copies: write the new block, insert its entry above, and change the old block last.
         let (new, new_at) = take(fresh)?;
         let (mut old, mut other) = (frame.buffer.to_vec(), vec![0; size.in_memory()]);
         let corrupt = |problem| frame.place.corrupt(problem);
@@ -182,7 +182,7 @@ impl Ext4 {
         })
     }
 
-    /// Changes an index block, and seals it.
+    /// Changes an index block and its checksum.
     fn change_index<R>(
         &self,
         handle: &mut Handle<'_>,
@@ -211,11 +211,11 @@ impl Ext4 {
         handle.create(at.0, |bytes| bytes.copy_from_slice(&content)).map_err(|source| place.io(source))
     }
 
-    /// The hash of a name that stands in a directory.
+    /// The hash of a name in a directory.
     pub(crate) fn entry_hash(&self, dir: &Snapshot, name: &[u8], version: HashVersion) -> MajorHash {
         let seed = self.hash_seed();
         let folded = self.wanted(dir, name).and_then(|wanted| wanted.hash(version, seed));
-        // A name that a strict file system would not take any more is hashed as it stands.
+        // A name that a strict file system would refuse today is hashed byte by byte.
         folded.or_else(|| version.hash(name, seed).map(|hash| hash.major)).unwrap_or_default()
     }
 }
@@ -224,7 +224,7 @@ fn fill(area: &mut EntriesMut<'_>, entries: &[NewEntry<'_>]) -> Result<(), Probl
     area.fill(entries).then_some(()).ok_or(Problem::Missing { what: "room for half of a leaf" })
 }
 
-/// As many blocks were taken as the plan counted.
+/// The plan counted the blocks.
 fn take(fresh: &mut Fresh) -> Result<(LogicalBlock, BlockNumber)> {
     fresh.pop().ok_or(Error::NoSpace)
 }

@@ -1,4 +1,4 @@
-//! File content.
+//! Reading content from the device or the inode.
 
 use crate::inode::Snapshot;
 use crate::map::{Mapping, Run};
@@ -8,7 +8,8 @@ use dentree_vfs::Extent;
 use std::ops::ControlFlow;
 
 impl Ext4 {
-    /// Reads content from byte `offset`; answers how many bytes, fewer than asked only at the end.
+    /// Reads content from byte `offset`. Returns fewer bytes than requested only at the end of
+    /// file.
     pub(crate) fn read_content(&self, node: &Snapshot, offset: u64, buf: &mut [u8]) -> Result<usize> {
         let left = node.inode.size.saturating_sub(offset);
         let len = usize::try_from(left).unwrap_or(usize::MAX).min(buf.len());
@@ -43,7 +44,7 @@ impl Ext4 {
         Ok(len)
     }
 
-    /// Fills the beginning of `buf` with a run from its byte `within` on, in one request; answers what is behind that.
+    /// Reads a run from its byte `within` in one request. Returns the rest of `buf`.
     fn read_run<'a>(
         &self,
         node: &Snapshot,
@@ -80,7 +81,8 @@ impl Ext4 {
         Ok(())
     }
 
-    /// Whether the byte at `offset`, before the end of file, is data or hole, and where that run ends.
+    /// Whether the byte at `offset`, before the end of file, is data or hole, and where that run
+    /// ends.
     pub(crate) fn extent_at(&self, node: &Snapshot, offset: u64) -> Result<Extent> {
         let size = node.inode.size;
         if node.has(InodeFlags::INLINE_DATA) {

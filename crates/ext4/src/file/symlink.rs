@@ -1,15 +1,15 @@
-//! Targets of symbolic links.
+//! Symbolic links.
 
 use crate::inode::Snapshot;
 use crate::{Error, Ext4, Result, Structure};
 use dentree_ext4_format::{InodeFlags, LogicalBlock, Problem};
 use dentree_jbd2::Handle;
 
-/// Targets of up to so many bytes stand in the inode.
+/// The longest target that fits into the inode.
 const FAST_LINK_MAX: usize = 59;
 
 impl Ext4 {
-    /// The target: in the inode where it takes no blocks (a fast link), else as content.
+    /// The target: from the inode for a fast link, which has no blocks, else from content.
     pub(crate) fn link_target(&self, node: &Snapshot) -> Result<Vec<u8>> {
         let max = u64::from(self.sb.block_size.bytes());
         let corrupt = |problem| node.place(Structure::SymlinkTarget).corrupt(problem);
@@ -17,7 +17,7 @@ impl Ext4 {
         let len = usize::try_from(node.inode.size).unwrap_or(usize::MAX);
         let target = match node.inode.block.get(..len).filter(|_| self.is_fast_link(node)) {
             Some(target) => target.to_vec(),
-            // Journalled, and so newer in the cache than on the device.
+            // The block is metadata: the cache may be newer than the device.
             None if !node.has(InodeFlags::INLINE_DATA) => self.read_link_block(node, len)?,
             None => {
                 let mut target = vec![0; len];
@@ -31,7 +31,7 @@ impl Ext4 {
         Ok(target)
     }
 
-    /// Whether the target stands in `i_block`: no space is allocated but for extended attributes.
+    /// Whether the target is in `i_block`: only extended attributes have blocks.
     fn is_fast_link(&self, node: &Snapshot) -> bool {
         let cluster_sectors = 1 << (self.sb.block_size.log2() + self.sb.log_cluster_ratio - 9);
         let xattrs = if node.inode.xattr_block.is_some() { cluster_sectors } else { 0 };
@@ -44,7 +44,7 @@ impl Ext4 {
         Ok(self.metadata(at, place)?.get(..len).unwrap_or_default().to_vec())
     }
 
-    /// A short target stands in the inode, a longer one in a block of its own, which is metadata.
+    /// Stores the target of a new link: in the inode, or in a metadata block of its own.
     pub(crate) fn init_link(
         &self,
         handle: &mut Handle<'_>,

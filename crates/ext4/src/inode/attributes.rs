@@ -1,4 +1,4 @@
-//! Attributes that are set.
+//! Setting attributes and flags.
 
 use crate::{Error, Ext4, Node, Result};
 use dentree_ext4_format::{Inode, InodeFlags, InodeTime};
@@ -8,7 +8,7 @@ use dentree_vfs::{FileType, SetAttr, SetTime};
 const CREDITS: u32 = 1;
 
 impl Ext4 {
-    /// Sets all that is given, in one transaction.
+    /// Sets all given attributes; all but the size in one transaction.
     pub(crate) fn set_attributes(&self, node: &Node, changes: &SetAttr) -> Result<()> {
         let now = self.writer()?.now();
         let mut handle = self.start(CREDITS)?;
@@ -19,7 +19,7 @@ impl Ext4 {
 }
 
 impl Ext4 {
-    /// Makes the flags those of `flags` that a caller may set; others that are shown stay.
+    /// Sets the flags that a caller may set to those of `flags`; other visible ones stay.
     pub(crate) fn set_inode_flags(&self, node: &Node, flags: InodeFlags) -> Result<()> {
         let (kind, before) = node.look(|snapshot| (snapshot.kind, snapshot.inode.flags));
         let of_kind = match kind {
@@ -33,7 +33,8 @@ impl Ext4 {
         let changed =
             InodeFlags(flags.0 & InodeFlags::USER_VISIBLE.0 ^ before.0 & InodeFlags::USER_VISIBLE.0);
         let unknown = flags.without(InodeFlags::USER_VISIBLE);
-        // `chattr` hands back all that `lsattr` shows: what is only shown may come, changed or not.
+        // `chattr` passes back all that `lsattr` shows, so flags that are only visible are accepted
+        // unchanged.
         let refused = unknown.with(wanted.without(of_kind)).with(InodeFlags(changed.0 & InodeFlags::FIXED.0));
         if refused != InodeFlags(0) {
             let ino = node.ino();
@@ -54,7 +55,7 @@ impl Ext4 {
     }
 }
 
-/// Sets all that is given, but for the length.
+/// Applies all given attributes but the size.
 pub(crate) fn apply(changes: &SetAttr, now: InodeTime, inode: &mut Inode) {
     let time = |set: SetTime| match set {
         SetTime::Now => now,

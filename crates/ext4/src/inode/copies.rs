@@ -1,18 +1,21 @@
-//! Snapshots of directories that threads use again and again: copies of their own.
+//! Per-thread copies of directories' snapshots.
 //!
-//! Each operation on a name looks at its directory several times, and to take a snapshot writes a lock and the number of its users: lines that go
-//! from processor to processor where many threads work in one directory. A copy that is still good is used without writing anything that
-//! another thread reads.
+//! An operation on a name reads its directory's snapshot several times. Taking it writes the lock
+//! and the reference count: cache lines that bounce when many threads work in one directory. Using
+//! a current copy writes nothing that other threads read.
 //!
 //! # Data
-//! A node that is changed has a word: [`UNCHANGED`], then [`CHANGED`] from each change on; [`ASKED`] once it was asked for; and when it is asked
-//! for again a *stamp*, which no other snapshot of any node ever has. Each thread keeps a few copies with their stamps.
+//! Each node that is changed has a word: [`UNCHANGED`], then [`CHANGED`] after each change,
+//! [`ASKED`] after the first use, and after the second a *version* that no other snapshot of any
+//! node has. A thread keeps a few copies with their versions.
 //!
-//! # The promise
-//! *A copy whose stamp the node has is the newest snapshot.* The stamp is given under the node's lock, shared, with the snapshot in sight; a change holds
-//! the lock alone, and takes the stamp away. Who loads the word just before that has the snapshot from before the change, as if it had
-//! taken the lock first. Relaxed: no memory is read on account of the word but the copy, which is the thread's own, or what a node was made with; and
-//! who has learnt of a change by whatever the changer did after it finds the stamp gone.
+//! # Guarantee
+//! A copy whose version is the node's is the current snapshot. The version is assigned under the
+//! node's lock, shared, while the snapshot is read; a change holds the lock exclusively and removes
+//! the version. A load of the word just before that sees the snapshot from before the change, as if
+//! it had taken the lock first. Relaxed suffices: the word guards no memory but the thread's own
+//! copy and the node's first snapshot, and a thread that has learnt of a change through a later
+//! write of the changing thread finds the version gone.
 
 use crate::inode::Snapshot;
 use std::cell::{Cell, RefCell};
@@ -23,7 +26,7 @@ const UNCHANGED: u64 = 0;
 const CHANGED: u64 = 1;
 const ASKED: u64 = 2;
 
-/// So many copies a thread has.
+/// Copies per thread.
 const COPIES: usize = 4;
 
 /// The word of a node.
@@ -33,17 +36,17 @@ pub(crate) struct Stamp(AtomicU64);
 #[derive(Default)]
 struct Mine {
     copies: [(u64, Option<Arc<Snapshot>>); COPIES],
-    /// The one that makes room next.
+    /// Replaced next.
     oldest: usize,
 }
 
 thread_local! {
     static MINE: RefCell<Mine> = RefCell::default();
-    /// The next stamp of this thread, where that is no multiple of [`STAMPS`].
+    /// The next version of this thread, unless it is a multiple of [`BATCH`].
     static NEXT: Cell<u64> = const { Cell::new(0) };
 }
 
-/// A thread takes so many stamps at a time.
+/// Versions that a thread takes at a time.
 const STAMPS: u64 = 1024;
 
 fn new_stamp() -> u64 {
@@ -56,16 +59,16 @@ fn new_stamp() -> u64 {
     stamp
 }
 
-/// What there is without the node's lock.
+/// What is known without the node's lock.
 pub(crate) enum Known {
-    /// The node is as it was made.
+    /// The node has not changed since it was made.
     Unchanged,
     Copy(Arc<Snapshot>),
     Nothing,
 }
 
 impl Stamp {
-    /// What this thread knows of the newest snapshot.
+    /// What this thread knows of the current snapshot.
     pub(crate) fn look(&self) -> Known {
         let stamp = self.0.load(Relaxed);
         match stamp {
@@ -81,21 +84,22 @@ impl Stamp {
         }
     }
 
-    /// Notes a change. The caller has the node's lock alone.
+    /// Records a change. The caller holds the node's lock exclusively.
     pub(crate) fn note_change(&self) {
         if self.0.load(Relaxed) != CHANGED {
             self.0.store(CHANGED, Relaxed);
         }
     }
 
-    /// Notes that the newest snapshot was asked for, and copies it for this thread where it was before. The caller shares the node's lock.
+    /// Records a use of the current snapshot, and copies it for this thread from the second use on.
+    /// The caller shares the node's lock.
     pub(crate) fn note_use(&self, newest: &Snapshot) {
         let stamp = match self.0.load(Relaxed) {
             UNCHANGED => return,
             CHANGED => return self.0.store(ASKED, Relaxed),
             ASKED => {
                 let new = new_stamp();
-                // Another thread may have come first.
+                // Another thread may have been first.
                 match self.0.compare_exchange(ASKED, new, Relaxed, Relaxed) {
                     Ok(_) => new,
                     Err(other) => other,
@@ -108,7 +112,7 @@ impl Stamp {
             mine.copies[mine.oldest] = (stamp, Some(Arc::new(newest.clone())));
             mine.oldest = (mine.oldest + 1) % COPIES;
         };
-        // A thread that ends keeps nothing.
+        // A thread that ends keeps no copy.
         let _ = MINE.try_with(keep);
     }
 }

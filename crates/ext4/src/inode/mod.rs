@@ -1,4 +1,12 @@
-//! Reading inodes.
+//! Inodes: reading them from the table, and snapshots.
+//!
+//! | file | contents |
+//! |---|---|
+//! | `node` | an inode in memory: its current snapshot and its locks |
+//! | `copies` | per-thread copies of directories' snapshots |
+//! | `attributes` | setting attributes and flags |
+//! | `orphans` | the orphan list and the orphan file |
+//! | `evict` | freeing inodes without names |
 
 mod attributes;
 mod copies;
@@ -19,18 +27,18 @@ use dentree_ext4_format::{
 };
 use dentree_vfs::{Attr, FileType, Ino, Timestamp};
 
-/// An inode as it was at one instant.
+/// An inode at one instant.
 #[derive(Clone, Debug)]
 pub(crate) struct Snapshot {
     pub(crate) ino: InodeNumber,
     pub(crate) kind: FileType,
     pub(crate) inode: Inode,
-    /// Bytes of the inode behind its fields, where attributes or inline data stand.
+    /// Bytes behind the inode's fields: attributes or inline data.
     pub(crate) tail: Box<[u8]>,
     pub(crate) has_acl: bool,
-    /// The length on the device, where content is not there yet: `inode.size` includes it.
+    /// The size on the device if content is in memory only; `inode.size` includes that content.
     pub(crate) stored_size: Option<u64>,
-    /// Blocks that content in memory will take.
+    /// Blocks reserved for content in memory.
     pub(crate) promised: u64,
 }
 
@@ -44,19 +52,19 @@ impl Snapshot {
         self.inode.flags.has(flags)
     }
 
-    /// Whether `i_block` maps no blocks: it holds something else, or the inode has no space at all.
+    /// Whether `i_block` maps no blocks.
     pub(crate) fn maps_nothing(&self) -> bool {
         let maps = match self.kind {
             FileType::Regular | FileType::Directory => !self.has(InodeFlags::INLINE_DATA),
-            // A short target lies in `i_block`; a long one has blocks besides those of attributes.
+            // A short target is in `i_block`; a long one has a block.
             FileType::Symlink => self.inode.size >= 60 && !self.has(InodeFlags::INLINE_DATA),
             _ => false,
         };
         !maps
     }
 
-    /// Sets the length. `is_unstored`: some content is only in memory, of a file that grows the zeros behind its old end at least; on the
-    /// device it grows once that is stored.
+    /// Sets the size. `is_unstored`: some content is in memory only, or the zeros behind the old
+    /// end of a file that grows; the size on the device grows when that is written.
     pub(crate) fn set_size(&mut self, size: u64, is_unstored: bool) {
         if size > self.inode.size && is_unstored {
             self.stored_size.get_or_insert(self.inode.size);
@@ -87,13 +95,12 @@ impl Ext4 {
         self.read_inode_as(ino, Inode::parse)
     }
 
-    /// Reads inode `ino`, which may have no name left.
+    /// Reads inode `ino`, which may have no links.
     pub(crate) fn read_orphan(&self, ino: InodeNumber) -> Result<Snapshot> {
         self.read_inode_as(ino, Inode::parse_orphan)
     }
 
-    /// Whether `ino` is the number of an inode that a directory may lead to: one that is in use, that
-    /// the file system does not keep for itself, and that has links.
+    /// Whether a directory may name `ino`: the inode is in use, not reserved, and has links.
     pub(crate) fn is_named(&self, ino: InodeNumber) -> Result<bool> {
         let kept = ino.0 < self.sb.first_ino && ino != InodeNumber::ROOT || ino.0 == self.sb.orphan_file_inum;
         if kept || self.sb.check_inode("the inode number", ino).is_err() || !self.is_inode_in_use(ino)? {
@@ -103,7 +110,7 @@ impl Ext4 {
         Ok(inode.links > 0 && !inode.flags.has(InodeFlags::EA_INODE))
     }
 
-    /// The block with inode `ino`, which inode of that block it is, and where that is.
+    /// The block of inode `ino`, its index in the block, and the place.
     fn inode_block(&self, ino: InodeNumber) -> Result<(Buffer, usize, Place)> {
         let place = Structure::Inode.of(ino);
         self.sb.check_inode("the inode number", ino).map_err(|problem| place.corrupt(problem))?;
@@ -113,7 +120,7 @@ impl Ext4 {
         Ok((self.metadata_ahead(block, place, plan)?, within, place))
     }
 
-    /// The bytes of the inode that is so many behind the first of its block.
+    /// The bytes of an inode, by its index in the block.
     fn inode_in<'b>(&self, buffer: &'b Buffer, within: usize) -> &'b [u8] {
         let size = usize::try_from(self.sb.inode_size).unwrap_or(usize::MAX);
         buffer.chunks_exact(size).nth(within).unwrap_or_default()
@@ -136,7 +143,7 @@ impl Ext4 {
         self.check_parsed(&inode, place).map(|kind| self.keep(ino, kind, inode, bytes))
     }
 
-    /// The type of an inode that was parsed, if what it says makes sense to the file system.
+    /// Checks a parsed inode against the file system and returns its type.
     fn check_parsed(&self, inode: &Inode, place: Place) -> Result<FileType> {
         let kind = FileType::from_mode(u32::from(inode.mode)).ok_or_else(|| {
             let because = "names no type of file";
@@ -151,12 +158,12 @@ impl Ext4 {
     fn keep(&self, ino: InodeNumber, kind: FileType, inode: Inode, bytes: &[u8]) -> Snapshot {
         let tail = tail(&inode, bytes).into();
         let mut node = Snapshot { ino, kind, inode, tail, has_acl: false, stored_size: None, promised: 0 };
-        // Where the attributes are damaged, the error comes when they are asked for.
+        // Errors in the attributes show when they are read.
         node.has_acl = self.has_access_acl(&node).unwrap_or(true);
         node
     }
 
-    /// The two parts of inline content.
+    /// The two parts of inline data: `i_block` and attribute `system.data`.
     pub(crate) fn inline_parts<'a>(&self, node: &'a Snapshot) -> Result<(&'a [u8; 60], &'a [u8])> {
         let corrupt = |problem| node.place(Structure::InlineData).corrupt(problem);
         let Some(list) = XattrList::in_inode(&node.tail) else { return Ok((&node.inode.block, &[])) };
@@ -171,7 +178,7 @@ impl Ext4 {
         Ok((&node.inode.block, rest))
     }
 
-    /// The attributes of inode `ino` as it stands in the table, without a copy of it.
+    /// The attributes of inode `ino` in the table, without making a snapshot.
     pub(crate) fn stored_attr(&self, ino: InodeNumber) -> Result<Attr> {
         let (buffer, within, place) = self.inode_block(ino)?;
         let bytes = self.inode_in(&buffer, within);
@@ -183,7 +190,7 @@ impl Ext4 {
         Ok(self.attr_of(&self.keep(ino, kind, inode, bytes)))
     }
 
-    /// The block of the inode table that `ino` lies in, and which inode of that block it is.
+    /// The block of the inode table that contains `ino`, and its index in the block.
     pub(crate) fn find_inode(&self, ino: InodeNumber) -> Result<(BlockNumber, usize)> {
         let index = ino.0 - 1;
         let table = self.inode_table(GroupNumber(index / self.sb.inodes_per_group))?;
@@ -198,7 +205,7 @@ impl Ext4 {
         self.attr_from(node.ino, node.kind, &node.inode, promised, node.has_acl)
     }
 
-    /// `promised`: units of 512 bytes that content in memory will take.
+    /// `promised`: 512-byte units reserved for content in memory.
     fn attr_from(
         &self,
         ino: InodeNumber,
@@ -211,7 +218,7 @@ impl Ext4 {
             FileType::CharDevice | FileType::BlockDevice => inode.device(),
             _ => DeviceNumber { major: 0, minor: 0 },
         };
-        // The kernel counts the bytes of an inline file, though they take no block.
+        // The kernel counts the bytes of an inline file, though it has no block.
         let inline = inode.is_file() && inode.flags.has(InodeFlags::INLINE_DATA);
         Attr {
             ino: Ino(u64::from(ino.0)),
@@ -236,7 +243,7 @@ impl Ext4 {
     }
 }
 
-/// What stands behind the fields of an inode, if anything does.
+/// The bytes behind the fields of an inode; empty if all are zero.
 fn tail<'b>(inode: &Inode, bytes: &'b [u8]) -> &'b [u8] {
     let tail = bytes.get(inode.fields_len..).unwrap_or_default();
     if tail.iter().all(|&byte| byte == 0) { &[] } else { tail }

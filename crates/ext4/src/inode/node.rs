@@ -12,46 +12,47 @@ use std::sync::{
     Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError,
 };
 
-/// An inode in memory: the newest snapshot of it, and what of its content is not on the device yet.
+/// An inode in memory: its current snapshot, and content not yet on the device.
 ///
-/// Who reads takes a snapshot and keeps it as long as it likes; who changes makes the next one. What must not change between
-/// two snapshots is guarded by other locks: names in a directory by `vfs`'s, content and block map by the content lock, extended
-/// attributes by the attribute lock.
+/// Readers take a snapshot and keep it; a change makes the next one. What must not change between
+/// two snapshots is guarded by other locks: names in a directory by `vfs`, content and block map by
+/// the content lock, extended attributes by the attribute lock.
 ///
-/// Most inodes are only looked at: until one of its locks is taken, a node is the snapshot that was read and nothing else.
+/// Most inodes are only read. Such a node is the snapshot that was read and nothing else, until one
+/// of its locks is taken.
 ///
-/// A clone is the same inode: the list of inodes with unstored content has some.
+/// A clone is the same inode; the list of inodes with unwritten content holds some.
 #[derive(Clone, Debug)]
 pub struct Node(Arc<State>);
 
 #[derive(Debug)]
 struct State {
-    /// As it was when the node was made.
+    /// The snapshot with which the node was made.
     first: Snapshot,
     /// The last transaction that may have changed the inode before.
     tid: Option<Tid>,
-    /// Made when the first lock is taken.
+    /// Allocated when the first lock is taken.
     life: OnceLock<Box<Life>>,
 }
 
-/// What a node needs that is more than looked at.
+/// The part of a node that only locking needs.
 #[derive(Debug, Default)]
 struct Life {
-    /// `None` before the first change. Held for no longer than a snapshot takes to be taken or made, and nothing is taken inside.
+    /// `None` before the first change. Held briefly; a leaf.
     newest: RwLock<Option<Arc<Snapshot>>>,
-    /// Of the newest snapshot: who has a copy need not lock it.
+    /// Tells whether a thread's copy of the snapshot is current.
     stamp: Stamp,
-    /// Held from a change to its being in the inode table, so that snapshots reach it in their order.
+    /// Held from a change until it is in the inode table, so that snapshots are written in order.
     writing: Mutex<()>,
-    /// The transaction that the last change is part of, see [`Node::note_change`]; 0 where there is none.
+    /// The transaction of the last change, or 0; see [`Node::note_change`].
     changed: AtomicU64,
     /// The attribute lock: guards the extended attributes.
     attributes: RwLock<()>,
-    /// The content lock: guards the bytes and the block map of a file.
+    /// The content lock: guards a file's bytes and block map.
     content: RwLock<Content>,
 }
 
-/// A snapshot that is held. It stays as it is.
+/// A snapshot in use. It does not change.
 pub(crate) enum Held {
     First(Node),
     Newest(Arc<Snapshot>),
@@ -69,9 +70,9 @@ impl Deref for Held {
 }
 
 impl Node {
-    /// What a node takes in memory beside its snapshot's tail, once a lock was taken: what is counted where it may be changed.
+    /// Memory of a node without its snapshot's tail, once a lock was taken.
     pub(crate) const CHANGED_BYTES: usize = Node::BYTES + size_of::<Life>() + size_of::<Snapshot>();
-    /// What it takes before.
+    /// Memory of a node without its snapshot's tail, before.
     pub(crate) const BYTES: usize = size_of::<State>() + 2 * size_of::<usize>();
 
     /// `tid`: the last transaction that may have changed the inode.
@@ -85,9 +86,9 @@ impl Node {
         self.0.life.get_or_init(begin)
     }
 
-    /// The inode as it is now.
+    /// The current snapshot.
     pub(crate) fn snapshot(&self) -> Held {
-        // Who begins to change it now has not changed it yet.
+        // A concurrent change has not happened yet.
         let Some(life) = self.0.life.get() else { return Held::First(self.clone()) };
         match life.stamp.look() {
             Known::Unchanged => return Held::First(self.clone()),
@@ -96,7 +97,7 @@ impl Node {
         }
         match &*life.newest.read().unwrap_or_else(PoisonError::into_inner) {
             Some(newest) => {
-                // A file has one user most of the time, who changes it each time.
+                // A file mostly has one user, who changes it each time: a copy would not pay.
                 if newest.kind == FileType::Directory {
                     life.stamp.note_use(newest);
                 }
@@ -106,7 +107,7 @@ impl Node {
         }
     }
 
-    /// Looks at the inode as it is now: takes no reference, but may hold the lock of the newest snapshot.
+    /// Runs `look` on the current snapshot, maybe under its lock, without taking a reference.
     pub(crate) fn look<R>(&self, look: impl FnOnce(&Snapshot) -> R) -> R {
         let Some(life) = self.0.life.get() else { return look(&self.0.first) };
         match life.stamp.look() {
@@ -118,17 +119,17 @@ impl Node {
         look(newest.as_deref().unwrap_or(&self.0.first))
     }
 
-    /// The inode's number, which no change changes.
+    /// The inode number. It never changes.
     pub(crate) fn ino(&self) -> InodeNumber {
         self.0.first.ino
     }
 
-    /// Makes the next snapshot by `change`, and returns what it answers.
+    /// Makes the next snapshot by `change`, and returns the result of that.
     pub(crate) fn change<R>(&self, change: impl FnOnce(&mut Snapshot) -> R) -> R {
         self.change_and_hold(change).0
     }
 
-    /// The same, and holds that snapshot.
+    /// Like [`change`](Node::change); also returns the new snapshot.
     pub(crate) fn change_and_hold<R>(&self, change: impl FnOnce(&mut Snapshot) -> R) -> (R, Held) {
         let life = self.life();
         let mut newest = life.newest.write().unwrap_or_else(PoisonError::into_inner);
@@ -136,25 +137,26 @@ impl Node {
         let newest = newest.get_or_insert_with(|| Arc::new(self.0.first.clone()));
         let snapshot = Arc::make_mut(newest);
         let answer = change(snapshot);
-        // A time that the inode cannot hold would be another after the next mount.
+        // A time that the inode cannot hold would differ after the next mount.
         snapshot.inode.clamp_times();
         (answer, Held::Newest(Arc::clone(newest)))
     }
 
-    /// Whether both are clones of one node. Of an inode number that was freed and used again there may be an old one.
+    /// Whether both are one node. There may be an old node of a reused inode number.
     pub(crate) fn is_same(&self, other: &Node) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// Who has the lock writes the inode table.
+    /// Taken to write the inode table.
     pub(crate) fn lock_writing(&self) -> MutexGuard<'_, ()> {
         self.life().writing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes that the inode, or of a directory a name in it, is changed in transaction `tid`, by who has a handle of that.
+    /// Records that transaction `tid` changes the inode or a name in the directory. The caller has
+    /// a handle of it.
     ///
-    /// Relaxed, and by a plain store: those who are inside a transaction note the same, and it begins when all of the one before have left, which
-    /// the journal orders. Who syncs has heard of the change, so of this.
+    /// A relaxed plain store: all threads in a transaction store the same value, and the journal
+    /// orders transactions. A thread that syncs has learnt of the change, and thus of this store.
     pub(crate) fn note_change(&self, tid: Tid) {
         let changed = &self.life().changed;
         if changed.load(Relaxed) != word_of(tid) {
@@ -162,7 +164,7 @@ impl Node {
         }
     }
 
-    /// The transaction that the last change is part of.
+    /// The transaction of the last change.
     pub(crate) fn last_change(&self) -> Option<Tid> {
         let Some(life) = self.0.life.get() else { return self.0.tid };
         match life.changed.load(Relaxed) {
@@ -171,27 +173,27 @@ impl Node {
         }
     }
 
-    /// Extended attributes are read.
+    /// Locks the extended attributes for reading.
     pub(crate) fn attributes(&self) -> RwLockReadGuard<'_, ()> {
         self.life().attributes.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Extended attributes are changed.
+    /// Locks the extended attributes for changes.
     pub(crate) fn attributes_mut(&self) -> RwLockWriteGuard<'_, ()> {
         self.life().attributes.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The content, to be read.
+    /// Locks the content for reading.
     pub(crate) fn content(&self) -> RwLockReadGuard<'_, Content> {
         self.life().content.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The content, to be changed.
+    /// Locks the content for changes.
     pub(crate) fn content_mut(&self) -> RwLockWriteGuard<'_, Content> {
         self.life().content.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The same, if nobody has it.
+    /// Locks the content for changes, unless that would wait.
     pub(crate) fn try_content_mut(&self) -> Option<RwLockWriteGuard<'_, Content>> {
         match self.life().content.try_write() {
             Ok(content) => Some(content),
@@ -201,7 +203,7 @@ impl Node {
     }
 }
 
-/// A transaction as a word that is not 0.
+/// A transaction as a nonzero word.
 fn word_of(tid: Tid) -> u64 {
     1 << 32 | u64::from(tid.0)
 }

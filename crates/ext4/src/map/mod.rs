@@ -1,8 +1,8 @@
-//! From blocks of a file to blocks of the device: extents, or direct and indirect pointers.
+//! Block maps: from file blocks to device blocks, by extents or by direct and indirect pointers.
 //!
-//! There is one walk, for a block, a run of blocks or a list of runs: [`Ext4::map_blocks`]. It goes through the tree from left to right, and looks
-//! up, verifies and parses each node that leads to any of the blocks once. Who needs blocks one after the other keeps what one
-//! walk has told of many ([`Placed`]).
+//! [`Ext4::map_blocks`] serves a block, a run or a list of runs in one walk from left to right,
+//! which reads, verifies and parses each node once. Callers that need blocks one by one keep the
+//! result of one walk for many ([`MapCache`]). `write/` changes maps.
 
 mod read;
 pub(crate) mod write;
@@ -15,30 +15,30 @@ use std::ops::{ControlFlow, Range};
 #[cfg(all(test, not(loom)))]
 mod tests;
 
-/// The file block behind the last that there can be.
+/// The number of blocks that a file can have.
 pub(crate) const FILE_END: u64 = 1 << 32;
 
-/// Where a run of a file's blocks lies.
+/// What a run of file blocks is mapped to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Mapping {
-    /// On the device from this block on, within the file system.
+    /// Device blocks from this one on, within the file system.
     Data(BlockNumber),
-    /// There, too, but never written: reads as zeros.
+    /// Device blocks that were never written: reads as zeros.
     Unwritten(BlockNumber),
-    /// Nowhere: reads as zeros.
+    /// Nothing: reads as zeros.
     Hole,
 }
 
-/// Blocks of a file, from the one asked for on, that are mapped alike.
+/// File blocks from the requested one on with equal mapping.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Run {
     pub(crate) mapping: Mapping,
-    /// How many blocks, at least one.
+    /// At least one.
     pub(crate) len: u64,
 }
 
 impl Run {
-    /// How the block is mapped that is so many behind the first.
+    /// The mapping of the block `offset` behind the first.
     pub(crate) fn mapping_at(&self, offset: u32) -> Mapping {
         match self.mapping {
             Mapping::Data(start) => Mapping::Data(BlockNumber(start.0 + u64::from(offset))),
@@ -57,19 +57,19 @@ impl Run {
     }
 }
 
-/// Who is told of the runs that a walk finds, each with its first file block.
+/// Receives each run of a walk with its first file block.
 pub(crate) type Each<'a> = dyn FnMut(LogicalBlock, Run) -> Result<ControlFlow<()>> + 'a;
 
-/// What a walk is still to find.
+/// What a walk has yet to find.
 pub(crate) struct Sought<'a, 'e> {
-    /// The first of these ranges, which ascend and share nothing, is sought from `at` on.
+    /// Ascending and disjoint. Of the first range, blocks from `at` on.
     ranges: &'a [Range<u64>],
     at: u64,
     each: &'a mut Each<'e>,
 }
 
 impl Sought<'_, '_> {
-    /// The first block that is sought, if it lies before `end`.
+    /// The next block to find, if it lies before `end`.
     pub(crate) fn before(&mut self, end: u64) -> Option<LogicalBlock> {
         while let Some(range) = self.ranges.first() {
             self.at = self.at.max(range.start);
@@ -81,7 +81,7 @@ impl Sought<'_, '_> {
         None
     }
 
-    /// The first block that is sought begins this run; answers whether to go on behind it.
+    /// Reports a run that contains the next block. Returns whether to continue.
     pub(crate) fn found(&mut self, first: LogicalBlock, run: Run) -> Result<ControlFlow<()>> {
         let end = u64::from(first.0) + run.len;
         while let Some(block) = self.before(end) {
@@ -97,11 +97,13 @@ impl Sought<'_, '_> {
 }
 
 impl Ext4 {
-    /// Tells `each`, in their order, of the runs that the file's blocks in `wanted` (ranges that ascend and share nothing) are mapped by, until it breaks. Runs
-    /// that lie behind each other on the device need not come as one. The content must not be in the inode.
+    /// Calls `each`, in order, for the runs that map the file blocks in `wanted` (ascending,
+    /// disjoint ranges), until it breaks. Runs adjacent on the device may be reported separately.
+    /// Not for inline content.
     ///
     /// # Errors
-    /// `Corrupt` and `Io` at the first node that cannot be used, and those of `each`; of what lies before `each` was told.
+    /// `Corrupt` and `Io` at the first unusable node, and those of `each`; runs before it were
+    /// reported.
     pub(crate) fn map_blocks(
         &self,
         node: &Snapshot,
@@ -117,12 +119,12 @@ impl Ext4 {
         walked.map(drop)
     }
 
-    /// The same for one range.
+    /// Like [`map_blocks`](Ext4::map_blocks), for one range.
     pub(crate) fn map_range(&self, node: &Snapshot, wanted: Range<u64>, each: &mut Each<'_>) -> Result<()> {
         self.map_blocks(node, std::slice::from_ref(&wanted), each)
     }
 
-    /// Makes the block map of a draft an empty one, of the kind that the file system uses for new inodes.
+    /// Makes the block map empty, of the kind for new inodes.
     pub(crate) fn init_map(&self, draft: &mut Snapshot) {
         draft.inode.size = 0;
         draft.inode.block.fill(0);
@@ -132,7 +134,7 @@ impl Ext4 {
         }
     }
 
-    /// How the file's blocks from `block` on are mapped.
+    /// The mapping of the file blocks from `block` on.
     pub(crate) fn map(&self, node: &Snapshot, block: LogicalBlock) -> Result<Run> {
         let mut first = Run { mapping: Mapping::Hole, len: 1 };
         self.map_range(node, u64::from(block.0)..FILE_END, &mut |_, run| {
@@ -143,21 +145,22 @@ impl Ext4 {
     }
 }
 
-/// Runs that a walk may find more than it is given ranges: so much memory a fragmented file takes.
+/// Runs kept beyond one for each requested range: bounds the memory for fragmented files.
 const MOST_RUNS: usize = 256;
 
-/// Where blocks of a file lie that are wanted one after the other, as far as one walk has told.
+/// The mappings that one walk found, for callers that need one block after the other.
 #[derive(Default)]
 pub(crate) struct Placed {
-    /// With their first blocks, which ascend.
+    /// With their first blocks, ascending.
     runs: Vec<(u32, Run)>,
 }
 
 impl Placed {
-    /// How a block is mapped. Where that is not known yet, what `wanted` answers is mapped with it.
+    /// The mapping of a block. If it is not known, one walk also maps the blocks that `wanted`
+    /// returns.
     ///
     /// # Errors
-    /// Of this block: what is wrong with the others is told when they are asked for.
+    /// Only of this block; errors in others show when they are requested.
     pub(crate) fn find(
         &mut self,
         fs: &Ext4,
@@ -181,7 +184,7 @@ impl Placed {
         }
     }
 
-    /// The same for one that is read in order, with all up to before `end`.
+    /// Like `find` for sequential access: also maps all blocks before `end`.
     pub(crate) fn next(
         &mut self,
         fs: &Ext4,

@@ -1,4 +1,4 @@
-//! Extent trees.
+//! Lookups in extent trees and in trees of block pointers.
 
 use crate::inode::Snapshot;
 use crate::map::{FILE_END, Mapping, Run, Sought};
@@ -20,7 +20,7 @@ impl Ext4 {
         self.map_below(node, &root, FILE_END, sought)
     }
 
-    /// Finds those that a node of the tree maps, which end before `end`.
+    /// Finds blocks before `end` below a node.
     fn map_below(
         &self,
         node: &Snapshot,
@@ -35,7 +35,7 @@ impl Ext4 {
                     let len = end - u64::from(block.0);
                     sought.found(block, Run { mapping: Mapping::Hole, len })?
                 }
-                // Only nodes above the leaves send a search down: so each step is one level shallower.
+                // Only inner nodes lead down, so each step loses a level.
                 Step::Down { child, range } => {
                     self.map_child(node, tree.depth() - 1, child, range, sought)?
                 }
@@ -47,7 +47,7 @@ impl Ext4 {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// Finds those that the node in block `child` maps, `depth` levels above the leaves and for the file blocks of `range`.
+    /// Finds blocks below the node in block `child`, at `depth` and for the file blocks of `range`.
     fn map_child(
         &self,
         node: &Snapshot,
@@ -59,7 +59,7 @@ impl Ext4 {
         let place = node.place(Structure::ExtentNode).at(child);
         let corrupt = |problem| place.corrupt(problem);
         self.sb.check_blocks("ei_leaf", child, 1).map_err(corrupt)?;
-        // Who looks up a name, or makes one, comes by here.
+        // Lookups and creations read it.
         let is_dir = node.kind == FileType::Directory;
         let buffer = if is_dir { self.metadata_often(child, place) } else { self.metadata(child, place) }?;
         if self.sb.has_metadata_csum() {
@@ -87,17 +87,18 @@ impl Ext4 {
 const DIRECT: usize = 12;
 const POINTER_LEN: usize = 4;
 
-/// Pointers of a tree, the first of which maps the file blocks from `first` on.
+/// Pointers of a tree; the first maps file block `first`.
 #[derive(Clone, Copy)]
 struct Pointers<'a> {
     bytes: &'a [u8],
     first: u64,
-    /// Levels below: pointers to blocks of the file have none.
+    /// Levels below; 0 for pointers to file blocks.
     below: u32,
 }
 
 impl Ext4 {
-    /// Follows the pointers of an inode to blocks of the file.
+    /// Finds blocks by the pointers of an inode (ext2, ext3): twelve direct ones, then trees of
+    /// one, two and three levels.
     pub(crate) fn map_pointers(
         &self,
         node: &Snapshot,
@@ -121,12 +122,12 @@ impl Ext4 {
         Ok(flow)
     }
 
-    /// How many file blocks a tree of so many levels maps.
+    /// The file blocks that a tree of so many levels maps.
     fn span(&self, levels: u32) -> u64 {
         1 << ((self.sb.block_size.log2() - 2) * levels)
     }
 
-    /// Finds the blocks that these pointers lead to.
+    /// Finds blocks below these pointers.
     fn follow(
         &self,
         node: &Snapshot,
@@ -162,7 +163,7 @@ impl Ext4 {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// The run that the first of these pointers begins.
+    /// The run that starts at the first of these pointers.
     fn run_of_pointers(&self, node: &Snapshot, bytes: &[u8]) -> Result<Run> {
         let first = pointers(bytes).next().unwrap_or_default();
         if first == 0 {

@@ -1,4 +1,5 @@
-//! One walk answers what walks block by block answer, and what debugfs says, and looks each node of the tree up once.
+//! One walk returns what block-by-block walks and debugfs return, and reads each node of the tree
+//! once.
 
 use super::*;
 use crate::common::writing::Dice;
@@ -9,7 +10,7 @@ use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// How each of these blocks is mapped, by one walk; and how many blocks of metadata that looked at.
+/// The mappings of these blocks by one walk, and how many metadata blocks that read.
 fn at_once(fs: &Ext4, node: &Snapshot, wanted: &[Range<u64>]) -> (Vec<(u64, Mapping)>, u64) {
     let before = fs.buffer_stats();
     let mut found = Vec::new();
@@ -34,7 +35,7 @@ fn one_by_one(fs: &Ext4, node: &Snapshot, blocks: impl Iterator<Item = u64>) -> 
     blocks.map(|block| (block, map(block))).collect()
 }
 
-/// What debugfs says of a block, in its words.
+/// What debugfs says of a block.
 fn in_words(mapping: Mapping) -> String {
     match mapping {
         Mapping::Data(BlockNumber(at)) => at.to_string(),
@@ -43,7 +44,7 @@ fn in_words(mapping: Mapping) -> String {
     }
 }
 
-/// Ranges that ascend, of one block or some, up to before `end`.
+/// Ascending ranges of one or more blocks, before `end`.
 fn some_of(dice: &mut Dice, end: u64, gap: usize) -> Vec<Range<u64>> {
     let (mut ranges, mut at) = (Vec::new(), 0);
     while at < end {
@@ -54,7 +55,7 @@ fn some_of(dice: &mut Dice, end: u64, gap: usize) -> Vec<Range<u64>> {
     ranges
 }
 
-/// Compares all ways to map the file at `path`; answers how many nodes its tree has below the inode.
+/// Compares all ways to map the file at `path`. Returns the number of tree nodes below the inode.
 fn check(image: &Image, path: &str) -> u64 {
     let fs = image.open();
     let node = find(&fs, path);
@@ -74,7 +75,7 @@ fn check(image: &Image, path: &str) -> u64 {
         assert!(found == one_by_one(&fs, node, wanted.into_iter().flatten()), "{path}");
         assert!(looked <= whole, "{path}: {looked} looks for a list, {whole} for the whole file");
     }
-    // Whoever breaks is asked no more.
+    // After a break there are no more calls.
     let mut told = 0;
     fs.map_range(node, 0..end, &mut |_, _| {
         told += 1;
@@ -102,7 +103,7 @@ fn compare_with_debugfs(image: &Image, path: &str, all: &[(u64, Mapping)], dice:
     assert_eq!(ours, said, "{path}");
 }
 
-/// Writes pieces with holes between them, so many of `len` bytes each.
+/// Writes `count` pieces of `len` bytes with holes between them.
 fn write_pieces(path: &Path, count: u64, len: u64) {
     let file = File::create(path).unwrap();
     let piece = vec![0xC3; usize::try_from(len).unwrap()];
@@ -131,7 +132,7 @@ fn files_that_mke2fs_has_copied_with_their_holes() {
         for path in ["one", "empty"] {
             assert_eq!(check(&image, path), 0, "{options}");
         }
-        // Nobody counts its blocks one by one.
+        // Too large to check block by block.
         let fs = image.open();
         let hole = find(&fs, "hole");
         let mut runs = Vec::new();
@@ -149,7 +150,7 @@ fn files_that_mke2fs_has_copied_with_their_holes() {
 fn files_that_the_kernel_has_written_in_trees_of_up_to_three_levels() {
     let image = Image::new("-t ext4 -b 1024 -O ^has_journal", "80M", |_| ());
     let made = image.change("", |top| {
-        // 84 extents to a block and 4 to the root: more than 28,224 take a third level.
+        // A block has 84 extents and the root 4: more than 28,224 need a third level.
         write_pieces(&top.join("deep"), 29_000, 1024);
         write_pieces(&top.join("wide"), 900, 1024);
         let mixed = File::create(top.join("mixed")).unwrap();
@@ -197,7 +198,7 @@ fn listing_a_directory_in_many_pieces_looks_at_its_map_once() {
         let dirs: Vec<_> = (0..6).map(|n| top.join(format!("dir{n}"))).collect();
         dirs.iter().for_each(|dir| fs::create_dir(dir).unwrap());
         File::create(top.join("file")).unwrap();
-        // In turn, so that no block of one lies behind another.
+        // In turn, so that no two blocks of a file are adjacent.
         for name in 0..4000 {
             dirs.iter().for_each(|dir| {
                 fs::hard_link(top.join("file"), dir.join(format!("a name of some length {name}"))).unwrap();
@@ -225,7 +226,7 @@ fn listing_a_directory_in_many_pieces_looks_at_its_map_once() {
         let looked = looks(&fs) - before;
         println!("{looked} looks to list {blocks} blocks that {nodes} nodes map, by hash: {by_hash}");
         assert_eq!(names, 4000);
-        // Once for the blocks, and a few times for what is read ahead.
+        // Once for the blocks, and a few times for read-ahead.
         assert!(looked < blocks + 6 * nodes + 8, "{looked} looks for {blocks} blocks and {nodes} nodes");
     }
 }

@@ -1,4 +1,4 @@
-//! Where the journal is, and the file system as it is once replayed.
+//! Finding and replaying the journal.
 
 use crate::map::Mapping;
 use crate::open::read_superblock;
@@ -8,10 +8,8 @@ use dentree_jbd2::JournalLocation;
 use std::ops::ControlFlow;
 
 impl Ext4 {
-    /// This file system with its journal replayed, in memory or, where it is to be written, onto the device; `offset` is where its superblock
-    /// was found.
-    ///
-    /// The superblock is read again: its journalled copy is the newer one.
+    /// Replays the journal in memory, or onto the device if it is writable, and reads the
+    /// superblock again: its journaled copy is newer. `offset` is where the superblock was found.
     pub(crate) fn recovered(self, offset: u64, options: &Options, notices: &mut Vec<Notice>) -> Result<Ext4> {
         if options.writable {
             self.check_writable()?;
@@ -31,7 +29,7 @@ impl Ext4 {
         Ext4::over(recovered.device, sb, offset, options)
     }
 
-    /// This file system with its journal replayed onto the device.
+    /// Replays the journal onto the device.
     fn replayed(
         self,
         offset: u64,
@@ -50,7 +48,7 @@ impl Ext4 {
         Ext4::over(device, sb, offset, options)
     }
 
-    /// The runs of blocks of the journal's inode; `None` where there is no journal.
+    /// The block runs of the journal's inode; `None` without a journal.
     pub(crate) fn journal_location(&self) -> Result<Option<JournalLocation>> {
         let sb = &self.sb;
         if !sb.compat.has(Compat::HAS_JOURNAL) {
@@ -65,7 +63,7 @@ impl Ext4 {
         let journal = self.read_inode(sb.journal_inum)?;
         let corrupt = |problem| journal.place(Structure::Journal).corrupt(problem);
         let blocks = sb.block_size.blocks_for(journal.inode.size);
-        // Its blocks are distinct: one that is mapped a million times is not followed that often.
+        // Its blocks are distinct: this bounds the work for one that is mapped a million times.
         let on_device = self.device.size() >> sb.block_size.log2();
         let max = sb.blocks_count.min(on_device).min(u64::from(u32::MAX));
         Problem::check_range("the journal's blocks", blocks, 1, max).map_err(corrupt)?;

@@ -1,4 +1,4 @@
-//! Changing a file system: the journal, transactions, and what opening for writing marks.
+//! Changes of a file system: the journal, transactions, and marks of a session in the superblock.
 
 mod journal;
 mod session;

@@ -1,7 +1,7 @@
-//! What opening for writing marks in the superblock, and closing takes back.
+//! What opening for writing marks in the superblock, and closing clears.
 //!
-//! The marks are written to the device directly, around the journal's life: before its first transaction, and after its last one is
-//! home. In between only transactions change the superblock's block.
+//! The marks are written directly to the device: before the journal's first transaction, and after
+//! its last checkpoint. In between, only transactions change the superblock's block.
 
 use crate::{Error, Ext4, Result, Structure};
 use dentree_blockdev::BlockDevice;
@@ -18,10 +18,10 @@ const STATE_ERROR: u16 = 2;
 const CODE_IO: u8 = 2;
 
 impl Ext4 {
-    /// Refuses, by name, what cannot be kept right while it is changed.
+    /// Returns an error naming what prevents correct changes.
     ///
     /// # Errors
-    /// [`Error::Unsupported`]: it can be read all the same.
+    /// [`Error::Unsupported`]: the file system can still be opened for reading.
     pub(crate) fn check_writable(&self) -> Result<()> {
         let sb = &self.sb;
         let refuse = |what: String| Err(Error::Unsupported(format!("{what}; open it for reading")));
@@ -69,11 +69,13 @@ impl Ext4 {
         })
     }
 
-    /// Stores and commits everything, and marks the file system as unmounted cleanly: nothing can be changed any more. Where nothing could be
-    /// changed there is nothing to do. Dropping does the same, and keeps errors to itself.
+    /// Writes and commits everything, and marks the file system as unmounted cleanly. It cannot be
+    /// changed any more. Does nothing if it was opened for reading. Dropping does the same and
+    /// ignores errors.
     ///
     /// # Errors
-    /// What could not be stored or committed. Where the journal has failed the superblock says so, as far as the device lets it.
+    /// What could not be written or committed. After a journal failure the superblock records the
+    /// error, if the device permits.
     pub fn close(&self) -> Result<()> {
         let Some(writer) = &self.writer else { return Ok(()) };
         if writer.is_closed.swap(true, std::sync::atomic::Ordering::Relaxed) {
@@ -108,15 +110,15 @@ impl Ext4 {
 
 impl Drop for Ext4 {
     fn drop(&mut self) {
-        // What a panic has left half done is not to be committed.
+        // A panic may have left changes half done: do not commit them.
         if !std::thread::panicking() {
-            // Nobody is left to tell; the superblock has a note.
+            // No caller is left; the superblock has a record.
             let _ = self.close();
         }
     }
 }
 
-/// Features that only writers need to know, and that are known.
+/// Features for writers only that are supported.
 const WRITABLE: RoCompat = RoCompat(
     RoCompat::SPARSE_SUPER.0
         | RoCompat::LARGE_FILE.0
@@ -158,7 +160,7 @@ fn change_superblock(device: &dyn BlockDevice, change: impl FnOnce(&mut Superblo
     change(&mut sb);
     sb.encode(&mut bytes);
     if let Err(source) = device.write_at(SUPERBLOCK_OFFSET, &bytes) {
-        // A part of it may have been written, and half a superblock is none: it is as it was, if the device can do that.
+        // The write may have been partial: restore the old superblock if the device permits.
         let _ = device.write_at(SUPERBLOCK_OFFSET, &before);
         return Err(place.io_write(source));
     }

@@ -1,7 +1,7 @@
-//! What an [`Ext4`] that may be changed has beside one that is read: the journal, the groups' state, the clock.
+//! The state of a file system that may be changed: journal, group descriptors, clock.
 //!
-//! An operation starts a [`Handle`], changes snapshots, groups and blocks through it, and stops it. Lock order and what a
-//! crash may show: `docs/internals/writing.md`.
+//! An operation starts a [`Handle`], changes snapshots, groups and blocks through it, and stops it.
+//! Lock order and what a crash may show: `docs/internals/writing.md`.
 
 use crate::alloc::Space;
 use crate::alloc::{Groups, Kept};
@@ -24,7 +24,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 pub(crate) struct Writer {
     pub(crate) journal: Journal,
     pub(crate) clock: Clock,
-    /// Inodes have room for times past 2038 and for nanoseconds.
+    /// Inodes have fields for times past 2038 and for nanoseconds.
     has_extra_times: bool,
     pub(crate) orphans: Orphans,
     groups: Arc<Groups>,
@@ -34,18 +34,18 @@ pub(crate) struct Writer {
     pub(crate) last_entries: LastEntries,
     /// The free blocks.
     pub(crate) space: Arc<Space>,
-    /// Content that is not on the device yet.
+    /// Content not yet on the device.
     pub(crate) unstored: Unstored,
-    /// Attributes that can be shared.
+    /// Shared attribute blocks and values.
     pub(crate) shared: Shared,
-    /// Of the next inode whose place in the table was used before.
+    /// The next generation of an inode that was used before.
     generation: AtomicU32,
-    /// [`Ext4::close`] has been called.
+    /// [`Ext4::close`] was called.
     pub(crate) is_closed: AtomicBool,
 }
 
 impl Writer {
-    /// Reads every group descriptor.
+    /// Reads all group descriptors.
     pub(crate) fn new(
         fs: &Ext4,
         journal: Journal,
@@ -60,7 +60,7 @@ impl Writer {
         });
         let groups = groups.collect::<Result<Vec<_>>>()?;
         let space = Space::new(fs, &groups, journal_runs)?;
-        // Far from what an earlier session began with; 1 is that of inodes whose place in the table was never used.
+        // Far from the first one of earlier sessions. An inode that was never used gets 1.
         let InodeTime { seconds, nanos } = clock.now();
         let generation = (u32::try_from(seconds & 0xFFFF_FFFF).unwrap_or(0).rotate_left(16) ^ nanos).max(2);
         let groups = Arc::new(Groups::new(fs, groups));
@@ -82,50 +82,50 @@ impl Writer {
         })
     }
 
-    /// The descriptor of a group, below `sb.groups`, as it is now.
+    /// The current descriptor of a group, which is below `sb.groups`.
     pub(crate) fn group(&self, group: GroupNumber) -> GroupDesc {
         self.groups.lock(group).desc
     }
 
-    /// The same, if nobody has its lock.
+    /// Like [`group`](Writer::group), unless that would wait for the group's lock.
     pub(crate) fn try_group(&self, group: GroupNumber) -> Option<GroupDesc> {
         self.groups.try_lock(group).map(|kept| kept.desc)
     }
 
-    /// Free inodes, as the descriptors say.
+    /// Free inodes according to the descriptors.
     pub(crate) fn free_inodes(&self) -> u64 {
         self.groups.free_inodes()
     }
 
-    /// From where on to look for a free inode of a group; the number of its inodes where none is.
+    /// Where to start the search for a free inode; `inodes_per_group` means that the group is full.
     pub(crate) fn first_free_inode(&self, group: GroupNumber) -> &AtomicU32 {
         self.groups.first_free_inode(group)
     }
 
-    /// A generation for an inode whose place was used before: in one session none comes twice.
+    /// A generation for a reused inode, unique in this session.
     pub(crate) fn next_generation(&self) -> u32 {
         self.generation.fetch_add(1, Relaxed)
     }
 
-    /// The time that changes are made at, as new inodes hold it.
+    /// The current time, as new inodes can hold it.
     pub(crate) fn now(&self) -> InodeTime {
         self.clock.now().clamped(self.has_extra_times)
     }
 }
 
-/// Where times come from.
+/// The source of timestamps.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Clock {
-    /// The machine.
+    /// The system's clock.
     #[default]
     System,
-    /// It is always this time: for images that come out the same each time they are made.
+    /// Always this time: for reproducible images.
     Fixed(InodeTime),
 }
 
 impl Clock {
-    /// The machine's clock moves by ticks here, of 1 to 10 ms: that is the one which the kernel's file systems take, and changes within
-    /// a tick find the time of their directory written already.
+    /// The coarse clock, with ticks of 1 to 10 ms, as in the kernel's file systems. Within a tick
+    /// the directory's time is already written.
     pub(crate) fn now(self) -> InodeTime {
         match self {
             Clock::Fixed(time) => time,
@@ -137,14 +137,14 @@ impl Clock {
     }
 }
 
-/// A handle with so many credits more; where its transaction has no room for them, another, and what was changed so far may be committed
-/// without what comes.
+/// Adds credits to a handle. If its transaction has no room for them, restarts it: what was changed
+/// so far may then be committed without what follows.
 pub(crate) fn extended(mut handle: Handle<'_>, credits: u32) -> Result<Handle<'_>> {
     Ok(if handle.extend(credits) { handle } else { handle.restart(credits)? })
 }
 
 impl Ext4 {
-    /// What changes go through.
+    /// The state for changes.
     ///
     /// # Errors
     /// [`Error::ReadOnly`].
@@ -152,17 +152,17 @@ impl Ext4 {
         self.writer.as_ref().ok_or(Error::ReadOnly)
     }
 
-    /// Starts a change of at most `credits` blocks of metadata.
+    /// Starts a handle for changes of at most `credits` metadata blocks.
     pub(crate) fn start(&self, credits: u32) -> Result<Handle<'_>> {
         Ok(self.writer()?.journal.start(credits)?)
     }
 
-    /// The most credits that a handle can have; 0 where nothing is changed.
+    /// The most credits of a handle; 0 in a read-only file system.
     pub(crate) fn most_credits(&self) -> u32 {
         self.writer.as_ref().map_or(0, |writer| writer.journal.most_credits())
     }
 
-    /// Looks at a group under its lock: neither its descriptor nor its bitmaps change meanwhile.
+    /// Runs `look` under the group's lock, which guards descriptor and bitmaps.
     pub(crate) fn look_at_group<R>(
         &self,
         group: GroupNumber,
@@ -174,8 +174,9 @@ impl Ext4 {
         }
     }
 
-    /// Changes a group under its lock. `change` is given the descriptor, which comes into its block with the transaction where it was changed, and the
-    /// handle, for the group's bitmaps. It fails only before it has changed anything.
+    /// Runs `change` on a group's descriptor under the group's lock; the handle is for its bitmaps.
+    /// A changed descriptor reaches its block with the transaction. `change` must fail before it
+    /// changes anything.
     pub(crate) fn change_group<R>(
         &self,
         handle: &mut Handle<'_>,
@@ -186,7 +187,7 @@ impl Ext4 {
         self.change_locked_group(handle, group, writer, writer.groups.lock(group), change)
     }
 
-    /// The same, if nobody has its lock.
+    /// Like [`change_group`](Ext4::change_group); `None` if the lock is taken.
     pub(crate) fn try_change_group<R>(
         &self,
         handle: &mut Handle<'_>,
@@ -224,7 +225,7 @@ impl Ext4 {
         node: &Node,
         change: impl FnOnce(&mut Snapshot) -> R,
     ) -> Result<R> {
-        // Of two changes the later must also be the later one on disk.
+        // Writes to the table have the order of the changes.
         let _writing = node.lock_writing();
         let (answer, snapshot) = node.change_and_hold(change);
         self.update_inode(handle, node.ino(), |bytes| snapshot.encode(bytes, &self.sb))?;
@@ -265,7 +266,7 @@ impl Ext4 {
         })
     }
 
-    /// Changes a block of metadata, which has been checked against the file system's size.
+    /// Changes a metadata block, which was checked against the file system's size.
     pub(crate) fn update<R>(
         &self,
         handle: &mut Handle<'_>,

@@ -1,30 +1,30 @@
-//! The order in which the names of a leaf are told of.
+//! The order in which a listing reports the names of a leaf.
 
 use dentree_ext4_format::Entry;
 use dentree_ext4_format::hash::NameHash;
 use std::ops::Range;
 
-/// The order of some entries: by the hash of the index, then by another one, then by name.
+/// The order of some entries: by index hash, then by second hash, then by name.
 #[derive(Default)]
 pub(super) struct Order {
-    /// The least hash that a name may have, and the least of what comes behind.
+    /// From the least hash of a name to the least that follows.
     hashes: Range<u32>,
-    /// Of each entry the hash of the index above, and below it its number.
+    /// Index hash (upper half) and number (lower half) of each entry.
     pub(super) keys: Vec<u64>,
-    /// The other hash of each entry, by number.
+    /// The second hash of each entry, by number.
     pub(super) lows: Vec<u32>,
-    /// Memory for the hashes of names, and for keys.
+    /// Reused buffers for hashes and for keys.
     pub(super) digests: Vec<NameHash>,
     spread: Vec<u64>,
 }
 
-/// Parts of a leaf's hashes that its names are spread over.
+/// Buckets of the hash range.
 const PARTS: usize = 256;
-/// Fewer names than this are sorted as they are; and all, where more than this come into one part.
+/// Fewer names than this are sorted directly; so are all if a bucket would hold more.
 const FEW: u16 = 16;
 
 impl Order {
-    /// Of no entries yet, with hashes in this range.
+    /// Starts anew, with hashes in this range.
     pub(super) fn over(&mut self, hashes: Range<u32>) -> &mut Order {
         self.keys.clear();
         self.lows.clear();
@@ -40,7 +40,7 @@ impl Order {
         self.lows.push(low);
     }
 
-    /// Brings the keys into their order: as numbers, and the few that share a hash once more.
+    /// Sorts the keys as numbers, then the few of equal hash.
     pub(super) fn sort(&mut self, entries: &[Entry<'_>]) {
         if !self.sort_spread() {
             self.keys.sort_unstable();
@@ -59,9 +59,9 @@ impl Order {
         }
     }
 
-    /// Hashes are as good as random: where they are spread over their range, each comes close to its place, and is put there by
-    /// few comparisons; half of what sorting by comparisons alone takes. Says whether it did: whoever chooses names may choose some
-    /// that come together.
+    /// Bucket sort: hashes are nearly random, so each key lands close to its place. Takes half the
+    /// time of comparison sorting. Returns `false` if a bucket would overflow: an adversary may
+    /// choose the names.
     fn sort_spread(&mut self) -> bool {
         let Order { hashes, keys, spread, .. } = self;
         if !(usize::from(FEW)..PARTS * usize::from(FEW)).contains(&keys.len()) {
@@ -95,7 +95,7 @@ impl Order {
     }
 }
 
-/// Sorts keys of which each is near its place.
+/// Insertion sort, for keys close to their places.
 fn sort_nearly_sorted(keys: &mut [u64]) {
     for at in 1..keys.len() {
         let key = keys[at];
@@ -124,7 +124,7 @@ mod tests {
         order
     }
 
-    /// Numbers without a pattern, which are the same each time.
+    /// Numbers without a pattern, the same in each run.
     fn numbers() -> impl Iterator<Item = u32> {
         (1_u32..).map(|n| n.wrapping_mul(0x9E37_79B9).rotate_left(15).wrapping_mul(0x85EB_CA6B))
     }
