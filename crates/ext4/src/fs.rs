@@ -39,15 +39,15 @@ impl FileSystem for Ext4 {
     }
 
     fn expect_loads(&self, inos: &[Ino]) {
-        self.read_inodes_ahead(inos.iter().filter_map(|ino| u32::try_from(ino.0).ok()).map(InodeNumber));
+        self.prefetch_inodes(inos.iter().filter_map(|ino| u32::try_from(ino.0).ok()).map(InodeNumber));
     }
 
     fn expect_listings(&self, dirs: &[Ino]) {
-        self.read_directories_ahead(dirs.iter().filter_map(|ino| u32::try_from(ino.0).ok()).map(InodeNumber));
+        self.prefetch_directories(dirs.iter().filter_map(|ino| u32::try_from(ino.0).ok()).map(InodeNumber));
     }
 
     fn expect_lookups(&self, dir: &Node) {
-        self.read_index_ahead(&dir.snapshot());
+        self.prefetch_index(&dir.snapshot());
     }
 
     fn node_bytes(&self, node: &Node) -> usize {
@@ -74,7 +74,7 @@ impl FileSystem for Ext4 {
         if name.len() > NAME_MAX {
             return Err(Error::NameTooLong);
         }
-        Ok(self.look_up(dir, name)?.map(|found| found.lookup))
+        Ok(self.lookup(dir, name)?)
     }
 
     fn fold_name(&self, dir: &Node, name: &[u8]) -> Option<Vec<u8>> {
@@ -87,9 +87,8 @@ impl FileSystem for Ext4 {
         start: ReaddirStart,
         each: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
     ) -> Result<()> {
-        let dir = &*dir.snapshot();
-        directory(dir)?;
-        Ok(self.list(dir, start, each)?)
+        dir.look(directory)?;
+        Ok(self.readdir(dir, start, each)?)
     }
 
     fn readdir_past_damage(
@@ -98,9 +97,8 @@ impl FileSystem for Ext4 {
         each: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
         damaged: &mut dyn FnMut(Error),
     ) -> Result<()> {
-        let dir = &*dir.snapshot();
-        directory(dir)?;
-        Ok(self.list_past_damage(dir, each, &mut |error| damaged(error.into()))?)
+        dir.look(directory)?;
+        Ok(self.readdir_past_damage(dir, each, &mut |error| damaged(error.into()))?)
     }
 
     fn parent(&self, dir: &Node) -> Result<Ino> {
@@ -124,14 +122,12 @@ impl FileSystem for Ext4 {
     }
 
     fn readlink(&self, node: &Node) -> Result<Vec<u8>> {
-        let node = &*node.snapshot();
-        if node.kind != FileType::Symlink {
-            return Err(Error::Invalid);
-        }
-        if node.has(InodeFlags::ENCRYPT) {
-            return Err(Error::Encrypted);
-        }
-        Ok(self.link_target(node)?)
+        node.look(|node| match node.kind {
+            FileType::Symlink if node.has(InodeFlags::ENCRYPT) => Err(Error::Encrypted),
+            FileType::Symlink => Ok(()),
+            _ => Err(Error::Invalid),
+        })?;
+        Ok(self.readlink(node)?)
     }
 
     fn getxattr(&self, node: &Node, name: &[u8]) -> Result<Option<Vec<u8>>> {
@@ -143,7 +139,7 @@ impl FileSystem for Ext4 {
     }
 
     fn statfs(&self) -> Result<FsStat> {
-        Ok(self.counts())
+        Ok(self.fs_stat())
     }
 
     fn trim(&self, bytes: Range<u64>, least: u64) -> Result<u64> {
@@ -159,7 +155,7 @@ impl FileSystem for Ext4 {
     }
 
     fn make(&self, dir: &Node, name: &[u8], new: &NewInode<'_>) -> Result<Node> {
-        Ok(self.make_named(dir, name, new)?)
+        Ok(self.make(dir, name, new)?)
     }
 
     fn make_unnamed(&self, dir: &Node, new: &NewInode<'_>) -> Result<Node> {
@@ -167,27 +163,27 @@ impl FileSystem for Ext4 {
     }
 
     fn expect_entries(&self, dir: &Node, entries: u64) -> Result<()> {
-        Ok(self.lay_out_for(dir, entries)?)
+        Ok(self.presize_directory(dir, entries)?)
     }
 
     fn link(&self, dir: &Node, name: &[u8], node: &Node) -> Result<()> {
-        Ok(self.add_link(dir, name, node)?)
+        Ok(self.link(dir, name, node)?)
     }
 
     fn unlink(&self, dir: &Node, name: &[u8], node: &Node) -> Result<()> {
-        Ok(self.remove_link(dir, name, node)?)
+        Ok(self.unlink(dir, name, node)?)
     }
 
     fn rmdir(&self, dir: &Node, name: &[u8], node: &Node) -> Result<()> {
-        Ok(self.remove_directory(dir, name, node)?)
+        Ok(self.rmdir(dir, name, node)?)
     }
 
     fn unlink_and_free(&self, dir: &Node, name: &[u8], node: &Node) -> Result<bool> {
-        Ok(self.remove_and_free(dir, name, node)?)
+        Ok(self.unlink_and_free(dir, name, node)?)
     }
 
     fn rename(&self, rename: &Rename<'_, Node>) -> Result<()> {
-        Ok(self.rename_entry(rename)?)
+        Ok(self.rename(rename)?)
     }
 
     fn evict(&self, node: &Node) {

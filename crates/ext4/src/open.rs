@@ -137,7 +137,7 @@ impl Ext4 {
             return Err(Error::Unsupported(what.to_owned()));
         }
         let mut fs = if must_recover && options.replay_journal {
-            fs.recovered(offset, &options, &mut notices)?
+            fs.with_journal_replayed(offset, &options, &mut notices)?
         } else {
             fs
         };

@@ -61,7 +61,7 @@ const WIDEST_OF_INODES: u32 = 32;
 pub(crate) struct Windows {
     slots: Box<[AtomicU64]>,
     /// The last width of any directory.
-    lately: AtomicU32,
+    recent_width: AtomicU32,
 }
 
 const SLOTS: u32 = 1 << 14;
@@ -99,7 +99,7 @@ impl Window {
 
 impl Windows {
     pub(crate) fn new() -> Windows {
-        Windows { slots: (0..SLOTS).map(|_| AtomicU64::new(0)).collect(), lately: AtomicU32::new(0) }
+        Windows { slots: (0..SLOTS).map(|_| AtomicU64::new(0)).collect(), recent_width: AtomicU32::new(0) }
     }
 
     /// How many blocks to read around a missing one, including it.
@@ -109,18 +109,18 @@ impl Windows {
         let (used, in_vain) = (outcome.used as u32 & COUNT_MASK, outcome.in_vain as u32 & COUNT_MASK);
         let last = Window::unpack(slot.load(Relaxed));
         let since = |now: u32, then: u32| now.wrapping_sub(then) & COUNT_MASK;
-        let lately = self.lately.load(Relaxed);
+        let recent_width = self.recent_width.load(Relaxed);
         let width = if last.dir != dir.0 {
-            lately.min(WIDEST_FIRST)
+            recent_width.min(WIDEST_FIRST)
         } else {
-            let is_in_vain = since(in_vain, last.in_vain) > since(used, last.used);
-            let width = if is_in_vain {
-                last.width.min(lately).saturating_sub(1)
+            let is_wasted = since(in_vain, last.in_vain) > since(used, last.used);
+            let width = if is_wasted {
+                last.width.min(recent_width).saturating_sub(1)
             } else {
-                last.width.max(lately) + 1
+                last.width.max(recent_width) + 1
             };
             let width = width.min(WIDEST);
-            self.lately.store(width, Relaxed);
+            self.recent_width.store(width, Relaxed);
             width
         };
         slot.store(Window { dir: dir.0, used, in_vain, width }.pack(), Relaxed);
@@ -156,7 +156,7 @@ impl Sequence {
 
 impl Ext4 {
     /// The blocks to read ahead when a lookup misses leaf `block`.
-    pub(crate) fn beside(
+    pub(crate) fn leaf_neighbours(
         &self,
         dir: &Snapshot,
         block: LogicalBlock,
@@ -179,14 +179,19 @@ impl Ext4 {
             }
             _ => return None,
         };
-        let beside = [range.start..block, block + 1..range.end];
-        let beside: Vec<_> = beside.into_iter().filter(|range| !range.is_empty()).collect();
-        (!beside.is_empty()).then_some(beside)
+        let around = [range.start..block, block + 1..range.end];
+        let around: Vec<_> = around.into_iter().filter(|range| !range.is_empty()).collect();
+        (!around.is_empty()).then_some(around)
     }
 
     /// The blocks of the inode table to read ahead when `block`, which contains inode `ino`, is
     /// missing.
-    pub(crate) fn inodes_beside(&self, ino: InodeNumber, block: BlockNumber, first: First) -> Option<Runs> {
+    pub(crate) fn inode_table_neighbours(
+        &self,
+        ino: InodeNumber,
+        block: BlockNumber,
+        first: First,
+    ) -> Option<Runs> {
         if first == First::Use {
             return None;
         }
@@ -199,9 +204,9 @@ impl Ext4 {
         // Aligned, so that two misses never request the same block.
         let start = block.0 - (block.0 - table) % width;
         let behind = start.saturating_add(width).min(end);
-        let beside: Runs =
+        let around: Runs =
             [start..block.0, block.0 + 1..behind].into_iter().filter(|run| !run.is_empty()).collect();
-        (!beside.is_empty()).then_some(beside)
+        (!around.is_empty()).then_some(around)
     }
 
     /// The device blocks of directory blocks. Errors show when a block is used.
@@ -230,20 +235,20 @@ const FIRST_OF_INDEX: usize = 16;
 impl Ext4 {
     /// Reads the root of a directory's index, if it has one, and the blocks below it one by one. A
     /// concurrent lookup reads what it needs by itself, unless that is in flight.
-    pub(crate) fn read_index_ahead(&self, dir: &Snapshot) {
+    pub(crate) fn prefetch_index(&self, dir: &Snapshot) {
         let reads = self.dx_read_ahead != DxReadAhead::Off && self.is_indexed(dir);
         if !reads || dir.kind != FileType::Directory || dir.has(InodeFlags::INLINE_DATA) {
             return;
         }
         // Errors show in lookups.
-        for block in self.below_root(dir, FIRST_OF_INDEX).unwrap_or_default() {
+        for block in self.first_index_blocks(dir, FIRST_OF_INDEX).unwrap_or_default() {
             let _ = self.index_frame(dir, block);
         }
     }
 
     /// Starts reading the inode table blocks of these inodes in device order; near ones share a
     /// request. Limited to a part of the cache.
-    pub(crate) fn read_inodes_ahead(&self, inos: impl Iterator<Item = InodeNumber>) {
+    pub(crate) fn prefetch_inodes(&self, inos: impl Iterator<Item = InodeNumber>) {
         let mut inos: Vec<_> =
             inos.filter(|&ino| self.sb.check_inode("the inode number", ino).is_ok()).collect();
         inos.sort_unstable();
@@ -271,8 +276,8 @@ impl Ext4 {
 
     /// Starts reading the first blocks of directories in device order, after waiting for their
     /// inodes, which are read together. Limited to a part of the cache.
-    pub(crate) fn read_directories_ahead(&self, inos: impl Iterator<Item = InodeNumber> + Clone) {
-        self.read_inodes_ahead(inos.clone());
+    pub(crate) fn prefetch_directories(&self, inos: impl Iterator<Item = InodeNumber> + Clone) {
+        self.prefetch_inodes(inos.clone());
         let (mut runs, mut left) = (Runs::new(), (self.cache_blocks() / 8) as u64);
         for ino in inos {
             // Errors show when it is listed.

@@ -8,7 +8,7 @@ use dentree_vfs::FsStat;
 impl Ext4 {
     /// Sizes and free counts: current ones if the file system may be changed, else the
     /// superblock's.
-    pub(crate) fn counts(&self) -> FsStat {
+    pub(crate) fn fs_stat(&self) -> FsStat {
         let sb = &self.sb;
         // Blocks reserved for content in memory count as used.
         let free = self.writer.as_ref().map_or(sb.free_blocks_count, |writer| writer.space.available());
@@ -20,7 +20,9 @@ impl Ext4 {
             block_size: sb.block_size.bytes(),
             blocks,
             blocks_free: free,
-            blocks_available: free.saturating_sub(sb.reserved_blocks_count).saturating_sub(self.kept_back()),
+            blocks_available: free
+                .saturating_sub(sb.reserved_blocks_count)
+                .saturating_sub(self.delalloc_reserve()),
             inodes: u64::from(sb.inodes_count),
             inodes_free: self.writer.as_ref().map_or(u64::from(sb.free_inodes_count), Writer::free_inodes),
             name_max: 255,
@@ -29,7 +31,7 @@ impl Ext4 {
     }
 
     /// Blocks that the kernel reserves for delayed allocation, which needs extents.
-    fn kept_back(&self) -> u64 {
+    fn delalloc_reserve(&self) -> u64 {
         if self.sb.incompat.has(Incompat::EXTENTS) { self.kept_for_metadata() } else { 0 }
     }
 

@@ -55,7 +55,7 @@ impl Ext4 {
     }
 
     /// Marks a metadata block that was just created as valid.
-    pub(crate) fn note_checked(&self, place: Place, checked: Checked) -> Result<()> {
+    pub(crate) fn set_verified(&self, place: Place, checked: Checked) -> Result<()> {
         if let Some(block) = place.block {
             let made = self.cache.get(block.0).map_err(|source| place.io(source))?;
             self.cache.set_mark(block.0, &made, checked.mark());

@@ -35,22 +35,22 @@ pub(crate) struct Groups {
 /// A block group. Aligned, as other threads change its neighbours.
 #[repr(align(128))]
 struct Group {
-    desc: Mutex<Kept>,
+    desc: Mutex<GroupState>,
     /// No inode before this one is free; `inodes_per_group` means that the group is full. A relaxed
     /// hint, written under the lock and read without it.
     first_free_inode: AtomicU32,
 }
 
 /// A group's descriptor and its state.
-pub(crate) struct Kept {
+pub(crate) struct GroupState {
     /// The current descriptor.
     pub(crate) desc: GroupDesc,
     /// Its block, and its index in the block.
     place: (BlockNumber, usize),
     /// The last transaction that has it in its block.
-    put_in: Option<Tid>,
+    written_in: Option<Tid>,
     /// It has changed since.
-    is_newer: bool,
+    is_dirty: bool,
 }
 
 impl Groups {
@@ -60,7 +60,12 @@ impl Groups {
             first_free_inode: AtomicU32::new(if desc.free_inodes == 0 { fs.sb.inodes_per_group } else { 0 }),
             desc: Mutex::new(
                 class,
-                Kept { desc, place: fs.descriptor_place(GroupNumber(number)), put_in: None, is_newer: false },
+                GroupState {
+                    desc,
+                    place: fs.descriptor_place(GroupNumber(number)),
+                    written_in: None,
+                    is_dirty: false,
+                },
             ),
         });
         Groups { all: all.collect(), changed: PlainMutex::default(), sb: fs.sb.clone() }
@@ -71,12 +76,12 @@ impl Groups {
     }
 
     /// Locks a group, which is below `sb.groups`.
-    pub(crate) fn lock(&self, group: GroupNumber) -> MutexGuard<'_, Kept> {
+    pub(crate) fn lock(&self, group: GroupNumber) -> MutexGuard<'_, GroupState> {
         self.group(group).desc.lock()
     }
 
     /// Locks a group, unless that would wait.
-    pub(crate) fn try_lock(&self, group: GroupNumber) -> Option<MutexGuard<'_, Kept>> {
+    pub(crate) fn try_lock(&self, group: GroupNumber) -> Option<MutexGuard<'_, GroupState>> {
         self.all.get(usize::try_from(group.0).ok()?)?.desc.try_lock()
     }
 
@@ -96,21 +101,21 @@ impl Groups {
 
     /// Sets the descriptor of a group by a handle of transaction `tid`. `put` writes it to its
     /// block.
-    pub(crate) fn replace<E>(
+    pub(crate) fn set<E>(
         &self,
         group: GroupNumber,
-        kept: &mut Kept,
+        state: &mut GroupState,
         next: GroupDesc,
         tid: Tid,
         put: impl FnOnce(BlockNumber, &dyn Fn(&mut [u8])) -> Result<(), E>,
     ) -> Result<(), E> {
-        if kept.put_in == Some(tid) {
-            (kept.desc, kept.is_newer) = (next, true);
+        if state.written_in == Some(tid) {
+            (state.desc, state.is_dirty) = (next, true);
             return Ok(());
         }
-        let (block, within) = kept.place;
+        let (block, within) = state.place;
         put(block, &|bytes| self.encode(bytes, within, group, &next))?;
-        (kept.desc, kept.put_in, kept.is_newer) = (next, Some(tid), false);
+        (state.desc, state.written_in, state.is_dirty) = (next, Some(tid), false);
         self.changed().push(group);
         Ok(())
     }
@@ -123,13 +128,13 @@ impl Groups {
     }
 
     /// Writes descriptors changed since their last write to their blocks. For the commit.
-    pub(crate) fn finish(&self, last: &mut LastChanges<'_>) -> io::Result<()> {
+    pub(crate) fn write_dirty(&self, last: &mut LastChanges<'_>) -> io::Result<()> {
         let changed = std::mem::take(&mut *self.changed());
         for group in changed {
-            let mut kept = self.lock(group);
-            if std::mem::take(&mut kept.is_newer) {
-                let (block, within) = kept.place;
-                last.update(block.0, |bytes| self.encode(bytes, within, group, &kept.desc))?;
+            let mut state = self.lock(group);
+            if std::mem::take(&mut state.is_dirty) {
+                let (block, within) = state.place;
+                last.update(block.0, |bytes| self.encode(bytes, within, group, &state.desc))?;
             }
         }
         Ok(())

@@ -41,7 +41,7 @@ use dentree_ext4_format::{
     BlockNumber, GroupDesc, GroupNumber, InodeNumber, Problem, Superblock, clear_bits, set_bits,
 };
 use dentree_jbd2::Tid;
-pub(crate) use groups::{Groups, InodeTables, Kept};
+pub(crate) use groups::{GroupState, Groups, InodeTables};
 pub(crate) use inodes::INODE_CREDITS;
 use prealloc::Rooms;
 use std::ops::Range;

@@ -46,7 +46,7 @@ impl Ext4 {
         block: LogicalBlock,
         place: Place,
     ) -> Result<(Buffer, Place)> {
-        self.dir_block_by(dir, block, place, || self.mapping(dir, block), Ext4::metadata)
+        self.dir_block_with(dir, block, place, || self.mapping(dir, block), Ext4::metadata)
     }
 
     /// Like `dir_block`, through the per-thread buffer LRU: for index blocks, which are read often.
@@ -56,7 +56,7 @@ impl Ext4 {
         block: LogicalBlock,
         place: Place,
     ) -> Result<(Buffer, Place)> {
-        self.dir_block_by(dir, block, place, || self.mapping(dir, block), Ext4::metadata_often)
+        self.dir_block_with(dir, block, place, || self.mapping(dir, block), Ext4::metadata_often)
     }
 
     /// Like `dir_block`, with the mapping from `mapping`. On a miss, or at the first use of a block
@@ -70,11 +70,11 @@ impl Ext4 {
         ahead: impl FnOnce(First) -> Option<Vec<Range<u32>>>,
     ) -> Result<(Buffer, Place)> {
         let plan = |first| ahead(first).map(|wanted| move || self.on_device(dir, &wanted));
-        self.dir_block_by(dir, block, place, mapping, |fs, at, place| fs.metadata_ahead(at, place, plan))
+        self.dir_block_with(dir, block, place, mapping, |fs, at, place| fs.metadata_ahead(at, place, plan))
     }
 
     /// Reads a block of a directory with the mapping from `mapping`, by `read`.
-    fn dir_block_by(
+    fn dir_block_with(
         &self,
         dir: &Snapshot,
         block: LogicalBlock,
@@ -129,8 +129,8 @@ impl Ext4 {
 
     /// Reads a leaf that the index points to. Without checksums an empty leaf looks like an index
     /// block.
-    pub(crate) fn promised_leaf(&self, dir: &Snapshot, block: LogicalBlock) -> Result<(Buffer, Place)> {
-        if let Some(leaf) = self.dir_leaf(dir, block, |first| self.beside(dir, block, first))? {
+    pub(crate) fn indexed_leaf(&self, dir: &Snapshot, block: LogicalBlock) -> Result<(Buffer, Place)> {
+        if let Some(leaf) = self.dir_leaf(dir, block, |first| self.leaf_neighbours(dir, block, first))? {
             return Ok(leaf);
         }
         if block.0 == 0 || self.sb.has_metadata_csum() {
@@ -155,12 +155,12 @@ impl Ext4 {
     ///
     /// Positions are byte offsets in the directory. One between two entries means the next entry.
     pub(crate) fn each_entry(&self, dir: &Snapshot, from: u64, each: &mut Each<'_>) -> Result<()> {
-        self.each_entry_past(dir, from, each, &mut Err)
+        self.each_entry_past_damage(dir, from, each, &mut Err)
     }
 
     /// Like `each_entry`. `damage` decides for each block that cannot be read to its end whether to
     /// go on behind it.
-    pub(crate) fn each_entry_past(
+    pub(crate) fn each_entry_past_damage(
         &self,
         dir: &Snapshot,
         from: u64,
@@ -291,7 +291,7 @@ impl Ext4 {
     }
 
     /// Makes an entry name another inode.
-    pub(super) fn point_entry(
+    pub(super) fn set_entry_inode(
         &self,
         handle: &mut Handle<'_>,
         dir: &mut Snapshot,
@@ -332,7 +332,7 @@ impl Ext4 {
         change: impl FnOnce(&mut EntriesMut<'_>) -> Result<R, Problem>,
     ) -> Result<R> {
         let at = place.block.ok_or_else(|| place.corrupt(Problem::Missing { what: "its block" }))?;
-        self.writer()?.last_entries.forget(at);
+        self.writer()?.last_inserts.clear(at);
         self.update(handle, at, place, |bytes| self.change_leaf_bytes(dir, bytes, change))?
             .map_err(|problem| place.corrupt(problem))
     }
@@ -346,7 +346,7 @@ impl Ext4 {
         fill: impl FnOnce(&mut EntriesMut<'_>) -> Result<(), Problem>,
     ) -> Result<()> {
         let place = dir.place(Structure::DirectoryLeaf(LogicalBlock(0))).at(at);
-        self.writer()?.last_entries.forget(at);
+        self.writer()?.last_inserts.clear(at);
         let create = |bytes: &mut [u8]| {
             self.change_leaf_bytes(dir, bytes, |area| {
                 area.clear();
@@ -358,7 +358,7 @@ impl Ext4 {
             .map_err(|source| place.io(source))?
             .map_err(|problem| place.corrupt(problem))?;
         // The checksum was just computed: no reader need verify it.
-        self.note_checked(place, Checked::DirectoryLeaf(dir.inode.checksum_seed))
+        self.set_verified(place, Checked::DirectoryLeaf(dir.inode.checksum_seed))
     }
 
     fn change_leaf_bytes<R>(
@@ -398,12 +398,7 @@ impl Ext4 {
     }
 
     /// Makes `..` of a moved directory name its new parent.
-    pub(super) fn point_to_parent(
-        &self,
-        handle: &mut Handle<'_>,
-        dir: &Node,
-        parent: InodeNumber,
-    ) -> Result<()> {
+    pub(super) fn set_parent(&self, handle: &mut Handle<'_>, dir: &Node, parent: InodeNumber) -> Result<()> {
         let dir = &*match dir.snapshot() {
             inline if inline.has(InodeFlags::INLINE_DATA) => {
                 return self.change_inode(handle, dir, |inline| Ext4::set_inline_parent(inline, parent));
@@ -432,13 +427,18 @@ impl Ext4 {
                 parent,
                 file_type,
             )?;
-            self.seal_index(dir, bytes, true)
+            self.update_index_sum(dir, bytes, true)
         })?
         .map_err(|problem| place.corrupt(problem))
     }
 
     /// Updates the checksum of an index block, if the file system has checksums.
-    pub(super) fn seal_index(&self, dir: &Snapshot, bytes: &mut [u8], is_root: bool) -> Result<(), Problem> {
+    pub(super) fn update_index_sum(
+        &self,
+        dir: &Snapshot,
+        bytes: &mut [u8],
+        is_root: bool,
+    ) -> Result<(), Problem> {
         if self.sb.has_metadata_csum() {
             htree::seal_index(bytes, is_root, dir.inode.checksum_seed)?;
         }

@@ -2,7 +2,7 @@
 //!
 //! Entries are added while the two areas have room; a directory that needs more moves to a block.
 
-use super::Draft;
+use super::DirUpdate;
 use super::insert::NEW_BLOCK_CREDITS;
 use crate::inode::Snapshot;
 use crate::{Ext4, Node, Result, Structure};
@@ -48,10 +48,10 @@ impl Ext4 {
     }
 
     /// Adds an entry to the area that has room.
-    pub(super) fn add_inline(&self, draft: &mut Snapshot, entry: &NewEntry<'_>) -> Result<()> {
-        let place = draft.place(Structure::InlineData);
+    pub(super) fn insert_inline(&self, updated: &mut Snapshot, entry: &NewEntry<'_>) -> Result<()> {
+        let place = updated.place(Structure::InlineData);
         for second in [false, true] {
-            let added = self.change_piece(draft, second, |area| area.insert(entry))?;
+            let added = self.change_piece(updated, second, |area| area.insert(entry))?;
             if added {
                 return Ok(());
             }
@@ -62,28 +62,28 @@ impl Ext4 {
     /// Changes the entry at a position of an inline directory.
     pub(super) fn change_inline_entry(
         &self,
-        draft: &mut Snapshot,
+        updated: &mut Snapshot,
         position: u64,
         change: impl FnOnce(&mut EntriesMut<'_>, usize) -> Result<(), Problem>,
     ) -> Result<()> {
         let second = position >= SECOND;
         let start = position.saturating_sub(if second { SECOND } else { FIRST });
         let start = usize::try_from(start).unwrap_or(usize::MAX);
-        self.change_piece(draft, second, |area| change(area, start))
+        self.change_piece(updated, second, |area| change(area, start))
     }
 
     fn change_piece<R>(
         &self,
-        draft: &mut Snapshot,
+        updated: &mut Snapshot,
         second: bool,
         change: impl FnOnce(&mut EntriesMut<'_>) -> Result<R, Problem>,
     ) -> Result<R> {
-        let place = draft.place(Structure::InlineData);
+        let place = updated.place(Structure::InlineData);
         let piece = if second {
-            let range = second_piece(&draft.tail).map_err(|problem| place.corrupt(problem))?;
-            draft.tail.get_mut(range).unwrap_or_default()
+            let range = second_piece(&updated.tail).map_err(|problem| place.corrupt(problem))?;
+            updated.tail.get_mut(range).unwrap_or_default()
         } else {
-            draft.inode.block.get_mut(PARENT_LEN..).unwrap_or_default()
+            updated.inode.block.get_mut(PARENT_LEN..).unwrap_or_default()
         };
         change(&mut EntriesMut::new(piece, self.sb.block_size, self.sb.inodes_count))
             .map_err(|problem| place.corrupt(problem))
@@ -107,14 +107,14 @@ impl Ext4 {
         Ok(true)
     }
 
-    pub(super) fn set_inline_parent(draft: &mut Snapshot, parent: InodeNumber) {
-        if let Some(place) = draft.inode.block.first_chunk_mut() {
+    pub(super) fn set_inline_parent(updated: &mut Snapshot, parent: InodeNumber) {
+        if let Some(place) = updated.inode.block.first_chunk_mut() {
             *place = parent.0.to_le_bytes();
         }
     }
 
     /// Moves the entries of an inline directory to a block, in a transaction of its own.
-    pub(super) fn move_out_of_inode(&self, dir: &Node) -> Result<()> {
+    pub(super) fn move_to_block(&self, dir: &Node) -> Result<()> {
         let old = dir.snapshot();
         let place = old.place(Structure::InlineData);
         let corrupt = |problem| place.corrupt(problem);
@@ -127,17 +127,17 @@ impl Ext4 {
                 all.push(entry.map_err(corrupt)?.into());
             }
         }
-        let mut draft = Draft::of(dir);
-        draft.inode.flags = draft.inode.flags.without(InodeFlags::INLINE_DATA);
-        remove_in_inode(&mut draft.tail, Namespace::System, b"data").map_err(corrupt)?;
-        self.init_map(&mut draft);
+        let mut updated = DirUpdate::of(dir);
+        updated.inode.flags = updated.inode.flags.without(InodeFlags::INLINE_DATA);
+        remove_in_inode(&mut updated.tail, Namespace::System, b"data").map_err(corrupt)?;
+        self.init_map(&mut updated);
         let mut handle = self.start(NEW_BLOCK_CREDITS)?;
-        let fresh = self.append_blocks(&mut handle, &mut draft, 1)?;
+        let fresh = self.append_blocks(&mut handle, &mut updated, 1)?;
         let moved = fresh.iter().try_for_each(|&(_, at)| {
             let short = Problem::Missing { what: "room in a block for the entries" };
-            self.create_leaf(&mut handle, &draft, at, |area| area.fill(&all).then_some(()).ok_or(short))
+            self.create_leaf(&mut handle, &updated, at, |area| area.fill(&all).then_some(()).ok_or(short))
         });
-        let moved = moved.and_then(|()| self.publish_layout(&mut handle, dir, &mut draft));
+        let moved = moved.and_then(|()| self.publish_layout(&mut handle, dir, &mut updated));
         self.all_or_abort(moved)?;
         handle.stop();
         Ok(())

@@ -4,10 +4,10 @@
 //! credits and damage shows early. It is valid while the locks under which it was made are held
 //! (`lock.rs`).
 
-use super::Draft;
+use super::DirUpdate;
 use super::split::Split;
 use crate::alloc::{Claim, TAKE_CREDITS};
-use crate::dir::lookup::Way;
+use crate::dir::lookup::HtreePath;
 use crate::inode::Snapshot;
 use crate::map::Placed;
 use crate::map::write::{Mapped, STEP_CREDITS, Target};
@@ -67,22 +67,22 @@ impl Ext4 {
     ///
     /// # Errors
     /// [`Error::NoSpace`] if its index cannot grow; [`Error::Encrypted`], [`Error::InvalidName`].
-    pub(super) fn plan_entry(&self, dir: &Node, name: &[u8]) -> Result<Plan> {
+    pub(super) fn plan_insert(&self, dir: &Node, name: &[u8]) -> Result<Plan> {
         let snapshot = dir.snapshot();
         if snapshot.has(InodeFlags::ENCRYPT) {
             return Err(Error::Encrypted(snapshot.ino));
         }
-        let wanted = self.wanted(&snapshot, name).ok_or(Error::InvalidName)?;
+        let search_name = self.search_name(&snapshot, name).ok_or(Error::InvalidName)?;
         if snapshot.has(InodeFlags::INLINE_DATA) {
             if self.has_inline_room(&snapshot, name.len())? {
                 return Ok(Plan::Inline);
             }
-            self.move_out_of_inode(dir)?;
-            return self.plan_entry(dir, name);
+            self.move_to_block(dir)?;
+            return self.plan_insert(dir, name);
         }
         if self.is_indexed(&snapshot) {
-            let way = self.way_for(&snapshot, &wanted)?.ok_or(Error::Encrypted(snapshot.ino))?;
-            return self.plan_indexed(&snapshot, way, name);
+            let path = self.path_for(&snapshot, &search_name)?.ok_or(Error::Encrypted(snapshot.ino))?;
+            return self.plan_htree_insert(&snapshot, path, name);
         }
         let (blocks, mut placed) = (self.dir_blocks(&snapshot)?, Placed::default());
         for block in (0..blocks).map(LogicalBlock) {
@@ -113,11 +113,11 @@ impl Ext4 {
     }
 
     /// Plans the insertion into the leaf of an htree path.
-    pub(super) fn plan_indexed(&self, dir: &Snapshot, way: Way, name: &[u8]) -> Result<Plan> {
-        let (buffer, place) = self.promised_leaf(dir, way.leaf.block)?;
+    pub(super) fn plan_htree_insert(&self, dir: &Snapshot, path: HtreePath, name: &[u8]) -> Result<Plan> {
+        let (buffer, place) = self.indexed_leaf(dir, path.leaf.block)?;
         let corrupt = |problem| place.corrupt(problem);
         let room_from = |start| room_for(self.leaf_entries(&buffer).starting_at(start), name.len());
-        let last = place.block.and_then(|at| self.writer.as_ref()?.last_entries.of(at));
+        let last = place.block.and_then(|at| self.writer.as_ref()?.last_inserts.get(at));
         // Errors show in the full search.
         let start = match last.and_then(|last| room_from(last).ok()?) {
             Some(start) => Some(start),
@@ -133,7 +133,7 @@ impl Ext4 {
         if used <= self.leaf_room() {
             return Ok(Plan::Pack(place, buffer));
         }
-        Ok(Plan::Split(self.plan_split(way, buffer)?))
+        Ok(Plan::Split(self.plan_split(path, buffer)?))
     }
 
     pub(super) fn leaf_room(&self) -> usize {
@@ -147,28 +147,28 @@ impl Ext4 {
 
     /// Inserts an entry as planned. On [`Error::NoSpace`] nothing has changed. A directory that
     /// grows publishes its new layout before anything points to the new blocks.
-    pub(super) fn add_entry(
+    pub(super) fn insert_entry(
         &self,
         handle: &mut Handle<'_>,
         dir: &Node,
-        draft: &mut Draft,
+        updated: &mut DirUpdate,
         plan: Plan,
         entry: &NewEntry<'_>,
     ) -> Result<()> {
         let full = Problem::Missing { what: "the room that was found" };
         match plan {
-            Plan::Inline => self.add_inline(draft, entry),
+            Plan::Inline => self.insert_inline(updated, entry),
             Plan::Leaf(place, start) => {
                 // Without the feature dir_index the flag is void, and the entry may overwrite index
                 // blocks.
-                draft.inode.flags = match self.is_indexed(draft) {
-                    true => draft.inode.flags,
-                    false => draft.inode.flags.without(InodeFlags::INDEX),
+                updated.inode.flags = match self.is_indexed(updated) {
+                    true => updated.inode.flags,
+                    false => updated.inode.flags.without(InodeFlags::INDEX),
                 };
                 let add = |area: &mut EntriesMut<'_>| area.insert_from(start, entry)?.ok_or(full);
-                let start = self.change_leaf(handle, draft, place, add)?;
+                let start = self.change_leaf(handle, updated, place, add)?;
                 if let Some(at) = place.block {
-                    self.writer()?.last_entries.note(at, start);
+                    self.writer()?.last_inserts.set(at, start);
                 }
                 Ok(())
             }
@@ -177,18 +177,20 @@ impl Ext4 {
                 let mut all: Vec<_> =
                     entries.collect::<Result<_, _>>().map_err(|problem| place.corrupt(problem))?;
                 all.push(*entry);
-                self.change_leaf(handle, draft, place, |area| area.fill(&all).then_some(()).ok_or(full))
+                self.change_leaf(handle, updated, place, |area| area.fill(&all).then_some(()).ok_or(full))
             }
             Plan::Append => {
-                let fresh = self.append_blocks(handle, draft, 1)?;
+                let fresh = self.append_blocks(handle, updated, 1)?;
                 let added = fresh.iter().try_for_each(|&(_, at)| {
-                    self.create_leaf(handle, draft, at, |area| area.insert(entry).map(drop))
+                    self.create_leaf(handle, updated, at, |area| area.insert(entry).map(drop))
                 });
-                draft.inode.flags = draft.inode.flags.without(InodeFlags::INDEX);
-                self.all_or_abort(added.and_then(|()| self.publish_layout(handle, dir, draft)))
+                updated.inode.flags = updated.inode.flags.without(InodeFlags::INDEX);
+                self.all_or_abort(added.and_then(|()| self.publish_layout(handle, dir, updated)))
             }
-            Plan::MakeIndex(buffer, version) => self.make_index(handle, dir, draft, &buffer, version, entry),
-            Plan::Split(split) => self.split_for(handle, dir, draft, split, entry),
+            Plan::MakeIndex(buffer, version) => {
+                self.make_index(handle, dir, updated, &buffer, version, entry)
+            }
+            Plan::Split(split) => self.split_leaf_for(handle, dir, updated, split, entry),
         }
     }
 
@@ -196,35 +198,35 @@ impl Ext4 {
     pub(crate) fn append_blocks(
         &self,
         handle: &mut Handle<'_>,
-        draft: &mut Snapshot,
+        updated: &mut Snapshot,
         count: u32,
     ) -> Result<Vec<(LogicalBlock, BlockNumber)>> {
-        let first = draft.inode.size >> self.sb.block_size.log2();
+        let first = updated.inode.size >> self.sb.block_size.log2();
         let mut fresh = Vec::new();
-        let before = draft.clone();
+        let before = updated.clone();
         for logical in first..first + u64::from(count) {
-            match self.append_block(handle, draft, logical) {
+            match self.append_block(handle, updated, logical) {
                 Ok(block) => fresh.push((LogicalBlock(u32::try_from(logical).unwrap_or(u32::MAX)), block)),
                 Err(error) => {
                     let mut at = first;
                     while at < logical {
-                        let mut file = Mapped { ino: draft.ino, inode: &mut draft.inode };
+                        let mut file = Mapped { ino: updated.ino, inode: &mut updated.inode };
                         let undone = self.remap(handle, &mut file, at..logical, None);
                         at = self.all_or_abort(undone)?;
                     }
-                    *draft = before;
+                    *updated = before;
                     return Err(error);
                 }
             }
         }
-        draft.inode.size = (first + u64::from(count)) << self.sb.block_size.log2();
+        updated.inode.size = (first + u64::from(count)) << self.sb.block_size.log2();
         Ok(fresh)
     }
 
     fn append_block(
         &self,
         handle: &mut Handle<'_>,
-        draft: &mut Snapshot,
+        updated: &mut Snapshot,
         logical: u64,
     ) -> Result<BlockNumber> {
         // Without large_dir a directory's size has 31 bits.
@@ -234,17 +236,18 @@ impl Ext4 {
             return Err(Error::NoSpace);
         }
         let last = logical.checked_sub(1).and_then(|last| u32::try_from(last).ok()).map(LogicalBlock);
-        let last = last.map(|last| self.place_of(draft, last, Structure::DirectoryLeaf(last))).transpose()?;
+        let last =
+            last.map(|last| self.place_of(updated, last, Structure::DirectoryLeaf(last))).transpose()?;
         let goal = match last {
             Some((at, _)) if at.0 + 1 < self.sb.blocks_count => BlockNumber(at.0 + 1),
-            _ => self.goal_of(draft.ino),
+            _ => self.goal_of(updated.ino),
         };
-        let claim = Claim::of_owner(draft.inode.uid);
+        let claim = Claim::of_owner(updated.inode.uid);
         let start = match logical {
             0 => self.allocate_blocks(handle, goal, 1, claim)?.0,
-            blocks => self.allocate_to_grow(handle, draft.ino, goal, blocks, claim)?,
+            blocks => self.allocate_to_grow(handle, updated.ino, goal, blocks, claim)?,
         };
-        let mut file = Mapped { ino: draft.ino, inode: &mut draft.inode };
+        let mut file = Mapped { ino: updated.ino, inode: &mut updated.inode };
         let target = Target { start, unwritten: false };
         match self.remap(handle, &mut file, logical..logical + 1, Some(target)) {
             Ok(_) => {

@@ -22,11 +22,11 @@ const WORDS: usize = 4096;
 const PLACE_BITS: u32 = 16;
 
 /// The last insertion into each leaf.
-pub(crate) struct LastEntries(Box<[AtomicU64]>);
+pub(crate) struct LastInserts(Box<[AtomicU64]>);
 
-impl LastEntries {
-    pub(crate) fn new() -> LastEntries {
-        LastEntries((0..WORDS).map(|_| AtomicU64::new(0)).collect())
+impl LastInserts {
+    pub(crate) fn new() -> LastInserts {
+        LastInserts((0..WORDS).map(|_| AtomicU64::new(0)).collect())
     }
 
     fn word(&self, leaf: BlockNumber) -> &AtomicU64 {
@@ -34,14 +34,14 @@ impl LastEntries {
     }
 
     /// Where the entry added last to a leaf starts, if known.
-    pub(super) fn of(&self, leaf: BlockNumber) -> Option<usize> {
+    pub(super) fn get(&self, leaf: BlockNumber) -> Option<usize> {
         let word = self.word(leaf).load(Relaxed);
         let place = word & ((1 << PLACE_BITS) - 1);
         (word != 0 && word >> PLACE_BITS == leaf.0).then(|| usize::try_from(4 * place).unwrap_or(usize::MAX))
     }
 
     /// Records an insertion.
-    pub(super) fn note(&self, leaf: BlockNumber, start: usize) {
+    pub(super) fn set(&self, leaf: BlockNumber, start: usize) {
         let place = u64::try_from(start / 4).unwrap_or(u64::MAX);
         // A block number has 48 bits.
         if place >> PLACE_BITS == 0 && leaf.0 >> (u64::BITS - PLACE_BITS) == 0 {
@@ -50,7 +50,7 @@ impl LastEntries {
     }
 
     /// Forgets a leaf that is changed, or a block that becomes one.
-    pub(super) fn forget(&self, leaf: BlockNumber) {
+    pub(super) fn clear(&self, leaf: BlockNumber) {
         let word = self.word(leaf);
         if word.load(Relaxed) >> PLACE_BITS == leaf.0 {
             word.store(0, Relaxed);
@@ -64,18 +64,18 @@ mod tests {
 
     #[test]
     fn leaves_that_share_a_word_are_told_apart() {
-        let last = LastEntries::new();
+        let last = LastInserts::new();
         let (one, other) = (BlockNumber(7), BlockNumber(7 + WORDS as u64));
-        last.note(one, 4084);
-        assert_eq!((last.of(one), last.of(other)), (Some(4084), None));
-        last.forget(other);
-        assert_eq!(last.of(one), Some(4084));
-        last.note(other, 0);
-        assert_eq!((last.of(one), last.of(other)), (None, Some(0)));
-        last.forget(other);
-        assert_eq!(last.of(other), None);
-        last.note(BlockNumber(1 << 48), 12);
-        last.note(BlockNumber(0), 1 << 18);
-        assert_eq!((last.of(BlockNumber(1 << 48)), last.of(BlockNumber(0))), (None, None));
+        last.set(one, 4084);
+        assert_eq!((last.get(one), last.get(other)), (Some(4084), None));
+        last.clear(other);
+        assert_eq!(last.get(one), Some(4084));
+        last.set(other, 0);
+        assert_eq!((last.get(one), last.get(other)), (None, Some(0)));
+        last.clear(other);
+        assert_eq!(last.get(other), None);
+        last.set(BlockNumber(1 << 48), 12);
+        last.set(BlockNumber(0), 1 << 18);
+        assert_eq!((last.get(BlockNumber(1 << 48)), last.get(BlockNumber(0))), (None, None));
     }
 }

@@ -1,7 +1,7 @@
 //! Adding and removing links.
 
-use super::lock::Spot;
-use super::{Draft, ENTRY_CREDITS, MAX_LINKS};
+use super::lock::Insertion;
+use super::{DirUpdate, ENTRY_CREDITS, MAX_LINKS};
 use crate::inode::ORPHAN_CREDITS;
 use crate::{Error, Ext4, Node, Result};
 use dentree_ext4_format::{InodeTime, NewEntry};
@@ -10,19 +10,19 @@ use dentree_vfs::FileType;
 
 impl Ext4 {
     /// Links an inode, not a directory, to a name that `dir` lacks. An orphan comes back to life.
-    pub(crate) fn add_link(&self, dir: &Node, name: &[u8], node: &Node) -> Result<()> {
+    pub(crate) fn link(&self, dir: &Node, name: &[u8], node: &Node) -> Result<()> {
         self.with_space(|| {
             let target = node.snapshot();
             if target.inode.links >= MAX_LINKS {
                 return Err(Error::TooManyLinks(target.ino));
             }
-            let Spot { plan, hold: _hold } = self.place_entry(dir, name, false)?;
-            let mut draft = Draft::of(dir);
+            let Insertion { plan, guard: _guard } = self.lock_for_insert(dir, name, false)?;
+            let mut updated = DirUpdate::of(dir);
             let mut handle = self.start(plan.credits() + 1 + ORPHAN_CREDITS)?;
             let entry = NewEntry { name, inode: target.ino, file_type: self.entry_type(target.kind) };
-            self.add_entry(&mut handle, dir, &mut draft, plan, &entry)?;
+            self.insert_entry(&mut handle, dir, &mut updated, plan, &entry)?;
             let now = self.writer()?.now();
-            let done = self.publish_directory(&mut handle, dir, &draft).and_then(|()| {
+            let done = self.publish_directory(&mut handle, dir, &updated).and_then(|()| {
                 let before = self.change_inode(&mut handle, node, |snapshot| {
                     let before = snapshot.inode.links;
                     snapshot.inode.links = before + 1;
@@ -38,32 +38,32 @@ impl Ext4 {
     }
 
     /// Removes a link of an inode that is not a directory.
-    pub(crate) fn remove_link(&self, dir: &Node, name: &[u8], node: &Node) -> Result<()> {
-        let (found, _hold) = self.entry_held(dir, name, node)?;
-        let mut draft = Draft::of(dir);
+    pub(crate) fn unlink(&self, dir: &Node, name: &[u8], node: &Node) -> Result<()> {
+        let (found, _guard) = self.lock_entry(dir, name, node)?;
+        let mut updated = DirUpdate::of(dir);
         let mut handle = self.start(ENTRY_CREDITS + 1 + ORPHAN_CREDITS)?;
         let now = self.writer()?.now();
-        self.remove_entry(&mut handle, &mut draft, found)?;
+        self.remove_entry(&mut handle, &mut updated, found)?;
         let done = self
-            .publish_directory(&mut handle, dir, &draft)
-            .and_then(|()| self.drop_link(&mut handle, node, now));
+            .publish_directory(&mut handle, dir, &updated)
+            .and_then(|()| self.decrement_links(&mut handle, node, now));
         self.all_or_abort(done)?;
         handle.stop();
         Ok(())
     }
 
     /// Removes an empty directory.
-    pub(crate) fn remove_directory(&self, dir: &Node, name: &[u8], node: &Node) -> Result<()> {
-        let mut draft = Draft::of(dir);
-        let found = self.entry_for(&draft, name, node)?;
+    pub(crate) fn rmdir(&self, dir: &Node, name: &[u8], node: &Node) -> Result<()> {
+        let mut updated = DirUpdate::of(dir);
+        let found = self.entry_of_node(&updated, name, node)?;
         self.check_empty(&node.snapshot())?;
         let mut handle = self.start(ENTRY_CREDITS + 1 + ORPHAN_CREDITS)?;
         let now = self.writer()?.now();
-        self.remove_entry(&mut handle, &mut draft, found)?;
-        Ext4::uncount_subdirectory(&mut draft);
+        self.remove_entry(&mut handle, &mut updated, found)?;
+        Ext4::uncount_subdirectory(&mut updated);
         let done = self
-            .publish_directory(&mut handle, dir, &draft)
-            .and_then(|()| self.drop_directory(&mut handle, node, now));
+            .publish_directory(&mut handle, dir, &updated)
+            .and_then(|()| self.orphan_directory(&mut handle, node, now));
         self.all_or_abort(done)?;
         handle.stop();
         Ok(())
@@ -71,7 +71,7 @@ impl Ext4 {
 
     /// Removes the last link of an inode of any kind that has no other user, and frees it, under
     /// one handle. Returns `false`, with nothing changed, if it must be freed in steps.
-    pub(crate) fn remove_and_free(&self, dir: &Node, name: &[u8], node: &Node) -> Result<bool> {
+    pub(crate) fn unlink_and_free(&self, dir: &Node, name: &[u8], node: &Node) -> Result<bool> {
         let snapshot = node.snapshot();
         let is_dir = snapshot.kind == FileType::Directory;
         if !is_dir && snapshot.inode.links != 1 {
@@ -80,27 +80,27 @@ impl Ext4 {
         let Some(end) = self.end_in_one(&snapshot) else { return Ok(false) };
         let credits = ENTRY_CREDITS + end.credits;
         // Nothing writes to it any more, but write-back may be in progress.
-        let Some(mut content) = node.try_content_mut().filter(|_| credits <= self.most_credits()) else {
+        let Some(mut content) = node.try_content_mut().filter(|_| credits <= self.max_credits()) else {
             return Ok(false);
         };
-        let (found, _hold) = if is_dir {
-            let found = self.entry_for(&dir.snapshot(), name, node)?;
+        let (found, _guard) = if is_dir {
+            let found = self.entry_of_node(&dir.snapshot(), name, node)?;
             self.check_empty(&snapshot)?;
             (found, None)
         } else {
-            let (found, hold) = self.entry_held(dir, name, node)?;
-            (found, Some(hold))
+            let (found, guard) = self.lock_entry(dir, name, node)?;
+            (found, Some(guard))
         };
-        let mut draft = Draft::of(dir);
+        let mut updated = DirUpdate::of(dir);
         let mut handle = self.start(credits)?;
         let now = self.writer()?.now();
-        self.remove_entry(&mut handle, &mut draft, found)?;
+        self.remove_entry(&mut handle, &mut updated, found)?;
         if is_dir {
-            Ext4::uncount_subdirectory(&mut draft);
+            Ext4::uncount_subdirectory(&mut updated);
         }
         let mut unused = Vec::new();
         let done = self
-            .publish_directory(&mut handle, dir, &draft)
+            .publish_directory(&mut handle, dir, &updated)
             .and_then(|()| self.end_inode(&mut handle, &snapshot, &end, now, &mut unused))
             .and_then(|()| self.drop_content_of(node, &mut content));
         self.all_or_abort(done)?;
@@ -111,7 +111,7 @@ impl Ext4 {
     }
 
     /// Decrements the link count. An inode with none is an orphan.
-    pub(super) fn drop_link(&self, handle: &mut Handle<'_>, node: &Node, now: InodeTime) -> Result<()> {
+    pub(super) fn decrement_links(&self, handle: &mut Handle<'_>, node: &Node, now: InodeTime) -> Result<()> {
         let links = self.change_inode(handle, node, |snapshot| {
             snapshot.inode.links = snapshot.inode.links.saturating_sub(1);
             snapshot.inode.ctime = now;
@@ -121,7 +121,12 @@ impl Ext4 {
     }
 
     /// Makes a directory that lost its name an orphan.
-    pub(super) fn drop_directory(&self, handle: &mut Handle<'_>, node: &Node, now: InodeTime) -> Result<()> {
+    pub(super) fn orphan_directory(
+        &self,
+        handle: &mut Handle<'_>,
+        node: &Node,
+        now: InodeTime,
+    ) -> Result<()> {
         let ino = self.change_inode(handle, node, |snapshot| {
             snapshot.inode.links = 0;
             snapshot.inode.ctime = now;

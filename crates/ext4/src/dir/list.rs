@@ -15,11 +15,11 @@
 //! On a damaged image a name may stand in a leaf of other hashes. It is listed with that leaf.
 
 use crate::dir::format::Each;
-use crate::dir::lookup::Way;
+use crate::dir::lookup::HtreePath;
 use crate::inode::Snapshot;
 use crate::map::Placed;
 use crate::read_ahead::joined;
-use crate::{Error, Ext4, Place, Result, Structure};
+use crate::{Error, Ext4, Node, Place, Result, Structure};
 use dentree_bufcache::{Buffer, First};
 use dentree_ext4_format::hash::{HashAlgorithm, HashVersion, MajorHash, NameHash, half_md4_of_all};
 use dentree_ext4_format::{Compat, Entry, InodeFlags, LogicalBlock, Problem};
@@ -29,7 +29,7 @@ use std::ops::{ControlFlow, Range};
 
 mod order;
 
-use order::{Order, major_and_number};
+use order::{HashOrder, major_and_number};
 
 /// Marks a hash cookie.
 const BY_HASH: u64 = 1 << 62;
@@ -52,39 +52,41 @@ const MANY: usize = 128;
 
 impl Ext4 {
     /// Reports the entries behind `start`, without `.` and `..`.
-    pub(crate) fn list(
+    pub(crate) fn readdir(
         &self,
-        dir: &Snapshot,
+        dir: &Node,
         start: ReaddirStart,
         each: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
     ) -> Result<()> {
+        let dir = &*dir.snapshot();
         let after = match start {
             ReaddirStart::First => None,
             ReaddirStart::After(cookie) => Some(cookie),
         };
-        let hash = self.hash_to_show(dir)?;
-        self.each_listed(dir, after, &mut |entry, cookie| self.show(dir, hash, &entry, cookie, each))
+        let hash = self.nokey_hash_to_show(dir)?;
+        self.list_from(dir, after, &mut |entry, cookie| self.report(dir, hash, &entry, cookie, each))
     }
 
     /// Reports all entries in order of position. `damaged` receives what cannot be read; that is
     /// skipped.
-    pub(crate) fn list_past_damage(
+    pub(crate) fn readdir_past_damage(
         &self,
-        dir: &Snapshot,
+        dir: &Node,
         each: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
         damaged: &mut dyn FnMut(Error),
     ) -> Result<()> {
-        let hash = self.hash_to_show(dir)?;
+        let dir = &*dir.snapshot();
+        let hash = self.nokey_hash_to_show(dir)?;
         let mut misnamed = Vec::new();
         let mut show = |entry: Entry<'_>, end| {
-            let shown = self.show(dir, hash, &entry, end, each);
+            let shown = self.report(dir, hash, &entry, end, each);
             // An entry that cannot be shown does not hide those behind it.
             Ok(shown.unwrap_or_else(|error| {
                 misnamed.push(error);
                 ControlFlow::Continue(())
             }))
         };
-        self.each_entry_past(dir, 0, &mut show, &mut |error| match error {
+        self.each_entry_past_damage(dir, 0, &mut show, &mut |error| match error {
             Error::Corrupt { .. } | Error::Io { .. } => {
                 damaged(error);
                 Ok(())
@@ -96,10 +98,10 @@ impl Ext4 {
     }
 
     /// Calls `each` for every entry behind cookie `after`, maybe with `.` and `..`.
-    pub(crate) fn each_listed(&self, dir: &Snapshot, after: Option<u64>, each: &mut Each<'_>) -> Result<()> {
+    pub(crate) fn list_from(&self, dir: &Snapshot, after: Option<u64>, each: &mut Each<'_>) -> Result<()> {
         // A position from no listing may be any number. Without the mark it lies before all hashes.
         let by_hash = self.writer.is_some() || after.is_some_and(|cookie| cookie & BY_HASH != 0);
-        match self.listed_hash(dir).filter(|_| by_hash) {
+        match self.listing_hash(dir).filter(|_| by_hash) {
             Some(version) => {
                 let after = after.filter(|cookie| cookie & BY_HASH != 0).unwrap_or(0);
                 self.each_by_hash(dir, version, after, each)
@@ -109,7 +111,7 @@ impl Ext4 {
     }
 
     /// The hash that orders a listing. `None` for a directory whose names stay in place.
-    fn listed_hash(&self, dir: &Snapshot) -> Option<HashVersion> {
+    fn listing_hash(&self, dir: &Snapshot) -> Option<HashVersion> {
         if dir.has(InodeFlags::ENCRYPT) || !self.sb.compat.has(Compat::DIR_INDEX) {
             return None;
         }
@@ -118,7 +120,7 @@ impl Ext4 {
         let version = if self.is_indexed(dir) && !dir.has(InodeFlags::INLINE_DATA) {
             // With an unreadable root the directory is listed block by block, as if it had no
             // index.
-            self.way_by(dir, |_| Some(MajorHash::default())).ok()??.version
+            self.path_by_hash(dir, |_| Some(MajorHash::default())).ok()??.version
         } else if is_short {
             HashVersion::from_disk(self.sb.default_hash_version, self.hash_sign())?
         } else {
@@ -135,26 +137,26 @@ impl Ext4 {
         each: &mut Each<'_>,
     ) -> Result<()> {
         let everything = 0..u32::MAX;
-        let order = &mut Order::default();
+        let order = &mut HashOrder::default();
         if dir.has(InodeFlags::INLINE_DATA) {
             let place = dir.place(Structure::InlineData);
             let pieces = self.inline_entries(dir)?;
             let pieces = pieces.iter().map(|&(_, bytes)| (bytes, place));
-            return self.each_sorted(dir, version, pieces, order.over(everything), after, each).map(drop);
+            return self.each_sorted(dir, version, pieces, order.restart(everything), after, each).map(drop);
         }
         if !self.is_indexed(dir) {
             let Some((buffer, place)) = self.dir_leaf(dir, LogicalBlock(0), |_| None)? else { return Ok(()) };
             let pieces = std::iter::once((&*buffer, place));
-            return self.each_sorted(dir, version, pieces, order.over(everything), after, each).map(drop);
+            return self.each_sorted(dir, version, pieces, order.restart(everything), after, each).map(drop);
         }
         let from = MajorHash::from_raw(hash_of(after));
-        let Some(way) = self.way_by(dir, |_| Some(from))? else { return Ok(()) };
-        let (mut way, mut placed) = (Some(way), Placed::default());
+        let Some(path) = self.path_by_hash(dir, |_| Some(from))? else { return Ok(()) };
+        let (mut path, mut placed) = (Some(path), Placed::default());
         // Leaves are distinct.
         for _ in 0..self.dir_blocks(dir)? {
-            let Some(batch) = self.next_batch(dir, &mut way, &mut placed)? else { return Ok(()) };
+            let Some(batch) = self.next_batch(dir, &mut path, &mut placed)? else { return Ok(()) };
             let pieces = batch.pieces.iter().map(|(buffer, place)| (&**buffer, *place));
-            if self.each_sorted(dir, version, pieces, order.over(batch.hashes), after, each)?.is_break() {
+            if self.each_sorted(dir, version, pieces, order.restart(batch.hashes), after, each)?.is_break() {
                 return Ok(());
             }
         }
@@ -165,22 +167,22 @@ impl Ext4 {
     fn next_batch(
         &self,
         dir: &Snapshot,
-        next: &mut Option<Way>,
+        next: &mut Option<HtreePath>,
         placed: &mut Placed,
     ) -> Result<Option<Batch>> {
-        let Some(mut way) = next.take() else { return Ok(None) };
+        let Some(mut path) = next.take() else { return Ok(None) };
         let mut pieces = Vec::new();
-        let first = way.leaf.hash().get();
+        let first = path.leaf.hash().get();
         let blocks = self.dir_blocks(dir)?;
         let end = loop {
-            pieces.push(self.listed_leaf(dir, &way, blocks, placed)?);
-            let is_more = self.advance(dir, &mut way, &mut Vec::new())?;
+            pieces.push(self.read_listed_leaf(dir, &path, blocks, placed)?);
+            let is_more = self.advance(dir, &mut path, &mut Vec::new())?;
             if !is_more || u32::try_from(pieces.len()).unwrap_or(u32::MAX) >= blocks {
                 break u32::MAX;
             }
-            if !way.leaf.is_continuation() {
-                let end = way.leaf.hash().get();
-                *next = Some(way);
+            if !path.leaf.is_continuation() {
+                let end = path.leaf.hash().get();
+                *next = Some(path);
                 break end;
             }
         };
@@ -189,36 +191,36 @@ impl Ext4 {
 
     /// Reads the path's leaf, and ahead: the whole directory if it fits into its share of the
     /// cache, else the leaves that follow in the index.
-    fn listed_leaf(
+    fn read_listed_leaf(
         &self,
         dir: &Snapshot,
-        way: &Way,
+        path: &HtreePath,
         blocks: u32,
         placed: &mut Placed,
     ) -> Result<(Buffer, Place)> {
-        let block = way.leaf.block;
+        let block = path.leaf.block;
         let LogicalBlock(at) = block;
         let most = u32::try_from(self.cache_blocks() / 4).unwrap_or(u32::MAX).max(1);
         let ahead = |first| {
             let runs = match first {
                 First::Miss if blocks <= most => vec![0..at, at + 1..blocks],
                 First::Use if blocks <= most => Vec::new(),
-                _ => self.leaves_ahead(way, first, most),
+                _ => self.leaves_ahead(path, first, most),
             };
             let runs: Vec<_> = runs.into_iter().filter(|run| !run.is_empty()).collect();
             (!runs.is_empty()).then_some(runs)
         };
-        let mapping = || placed.find(self, dir, block, || self.leaves_below(way));
+        let mapping = || placed.find(self, dir, block, || self.leaves_below(path));
         match self.dir_leaf_at(dir, block, mapping, ahead)? {
             Some(leaf) => Ok(leaf),
-            None => self.promised_leaf(dir, block),
+            None => self.indexed_leaf(dir, block),
         }
     }
 
     /// The leaves below the path's last index block.
-    fn leaves_below(&self, way: &Way) -> Vec<Range<u64>> {
+    fn leaves_below(&self, path: &HtreePath) -> Vec<Range<u64>> {
         // Errors show when the path is followed.
-        let Some(Ok(index)) = way.frames.last().map(|frame| self.parse_index(frame)) else {
+        let Some(Ok(index)) = path.frames.last().map(|frame| self.parse_index(frame)) else {
             return Vec::new();
         };
         let mut leaves: Vec<_> = (0..).map_while(|at| index.get(at)).map(|entry| entry.block.0).collect();
@@ -229,10 +231,10 @@ impl Ext4 {
 
     /// The next leaves in the index behind those already requested, and the next index block if
     /// they are the last of theirs.
-    fn leaves_ahead(&self, way: &Way, first: First, most: u32) -> Vec<Range<u32>> {
+    fn leaves_ahead(&self, path: &HtreePath, first: First, most: u32) -> Vec<Range<u32>> {
         let most = usize::try_from(most).unwrap_or(usize::MAX);
         let stride = LEAVES_AHEAD.min(most);
-        let Some((frame, above)) = way.frames.split_last() else { return Vec::new() };
+        let Some((frame, above)) = path.frames.split_last() else { return Vec::new() };
         let behind = match first {
             First::Miss => 1,
             First::Use if frame.at.is_multiple_of((stride / 2).max(1)) => stride / 2,
@@ -254,12 +256,12 @@ impl Ext4 {
     }
 
     /// The hash in no-key names of an encrypted directory.
-    fn hash_to_show(&self, dir: &Snapshot) -> Result<Option<HashVersion>> {
-        if dir.has(InodeFlags::ENCRYPT) { self.shown_hash(dir) } else { Ok(None) }
+    fn nokey_hash_to_show(&self, dir: &Snapshot) -> Result<Option<HashVersion>> {
+        if dir.has(InodeFlags::ENCRYPT) { self.nokey_hash_version(dir) } else { Ok(None) }
     }
 
     /// Reports an entry other than `.` and `..`.
-    fn show(
+    fn report(
         &self,
         dir: &Snapshot,
         hash: Option<HashVersion>,
@@ -271,7 +273,7 @@ impl Ext4 {
             return Ok(ControlFlow::Continue(()));
         }
         let name = if dir.has(InodeFlags::ENCRYPT) {
-            Cow::Owned(self.shown_name(entry.name, hash))
+            Cow::Owned(self.nokey_name(entry.name, hash))
         } else {
             Cow::Borrowed(entry.name)
         };
@@ -286,7 +288,7 @@ impl Ext4 {
         dir: &Snapshot,
         version: HashVersion,
         pieces: impl Iterator<Item = (&'a [u8], Place)>,
-        order: &mut Order,
+        order: &mut HashOrder,
         after: u64,
         each: &mut Each<'_>,
     ) -> Result<ControlFlow<()>> {
@@ -299,7 +301,7 @@ impl Ext4 {
             self.hash_all(dir, version, bytes, entries.get(first..).unwrap_or_default(), order);
         }
         order.sort(&entries);
-        let Order { keys, lows, .. } = order;
+        let HashOrder { keys, lows, .. } = order;
         let mut previous = None;
         for &mut key in keys {
             let (major, at) = major_and_number(key);
@@ -324,7 +326,7 @@ impl Ext4 {
         version: HashVersion,
         bytes: &[u8],
         entries: &[Entry<'_>],
-        order: &mut Order,
+        order: &mut HashOrder,
     ) {
         let mut digests = std::mem::take(&mut order.digests);
         digests.clear();
@@ -361,11 +363,11 @@ fn hash_of(cookie: u64) -> u32 {
 /// Returns an error for a name that no path could contain and that could mislead a copying program.
 #[inline]
 fn check_name(name: &[u8]) -> Result<(), Problem> {
-    if has_separator(name) { Err(separator_in(name)) } else { Ok(()) }
+    if has_separator(name) { Err(separator_problem(name)) } else { Ok(()) }
 }
 
 #[cold]
-fn separator_in(name: &[u8]) -> Problem {
+fn separator_problem(name: &[u8]) -> Problem {
     let value = name.iter().copied().find(|&byte| is_separator(byte)).unwrap_or_default();
     let because = "stands in a name, where neither `/` (47) nor NUL may be";
     Problem::Value { field: "a byte", value: u64::from(value), because }

@@ -76,7 +76,7 @@
 
 use super::format::Found;
 use super::insert::Plan;
-use super::lookup::{TRIES, Way};
+use super::lookup::{HtreePath, TRIES};
 use crate::inode::{Held, Snapshot};
 use crate::sync::{Mutex, MutexGuard, ReadGuard, RwLock, WriteGuard, alone, lock, mutexes, rw_locks, share};
 use crate::{Ext4, Node, Result};
@@ -87,7 +87,7 @@ const TREES: usize = if cfg!(loom) { 1 } else { 256 };
 const LEAVES: usize = if cfg!(loom) { 2 } else { 1024 };
 
 /// From this link count on a change locks the directory exclusively, as the limit is exact.
-const CROWDED: u16 = super::MAX_LINKS - 1000;
+const NEAR_MAX_LINKS: u16 = super::MAX_LINKS - 1000;
 
 /// The locks of all directories.
 pub(crate) struct DirectoryLocks {
@@ -157,16 +157,16 @@ impl DirectoryLocks {
 
 /// The locks that a change of a directory's entries holds.
 #[expect(dead_code, reason = "guards are held, not read")]
-pub(super) enum Hold<'a> {
-    Alone(WriteGuard<'a, ()>),
+pub(super) enum DirGuard<'a> {
+    Exclusive(WriteGuard<'a, ()>),
     Leaf(MutexGuard<'a, ()>, Shared<'a>),
     Growth(MutexGuard<'a, ()>, MutexGuard<'a, ()>, Shared<'a>),
 }
 
 /// Where an entry goes, and the locks for it.
-pub(super) struct Spot<'a> {
+pub(super) struct Insertion<'a> {
     pub(super) plan: Plan,
-    pub(super) hold: Hold<'a>,
+    pub(super) guard: DirGuard<'a>,
 }
 
 impl Ext4 {
@@ -175,46 +175,47 @@ impl Ext4 {
     ///
     /// # Errors
     /// Those of [`plan_insert`](Ext4::plan_insert).
-    pub(super) fn place_entry(&self, dir: &Node, name: &[u8], is_counted: bool) -> Result<Spot<'_>> {
-        let is_crowded = is_counted && dir.snapshot().inode.links >= CROWDED;
-        if !is_crowded && let Some(spot) = self.place_beside(dir, name)? {
-            return Ok(spot);
+    pub(super) fn lock_for_insert(&self, dir: &Node, name: &[u8], is_counted: bool) -> Result<Insertion<'_>> {
+        let is_near_limit = is_counted && dir.snapshot().inode.links >= NEAR_MAX_LINKS;
+        if !is_near_limit && let Some(insertion) = self.lock_leaf_for_insert(dir, name)? {
+            return Ok(insertion);
         }
-        let hold = Hold::Alone(self.writer()?.directories.tree_alone(dir.snapshot().ino));
-        Ok(Spot { plan: self.plan_entry(dir, name)?, hold })
+        let guard = DirGuard::Exclusive(self.writer()?.directories.tree_alone(dir.snapshot().ino));
+        Ok(Insertion { plan: self.plan_insert(dir, name)?, guard })
     }
 
     /// Like [`lock_for_insert`](Ext4::lock_for_insert) with the tree shared. `None` if that is not
     /// possible, or on any error.
-    fn place_beside(&self, dir: &Node, name: &[u8]) -> Result<Option<Spot<'_>>> {
+    fn lock_leaf_for_insert(&self, dir: &Node, name: &[u8]) -> Result<Option<Insertion<'_>>> {
         let locks = &self.writer()?.directories;
         let tree = locks.share_tree(dir.ino());
         for _ in 0..TRIES {
             let snapshot = dir.snapshot();
-            if !self.has_leaves(&snapshot) {
+            if !self.has_leaf_locks(&snapshot) {
                 return Ok(None);
             }
-            let Some((snapshot, way)) = self.way_in(snapshot, name) else { return Ok(None) };
-            let block = way.leaf.block;
+            let Some((snapshot, path)) = self.path_in(snapshot, name) else { return Ok(None) };
+            let block = path.leaf.block;
             let leaf = locks.leaf(dir.ino(), block);
             // Splits go from right to left: under the leaf's lock the index leads here only for
             // names of this leaf.
-            let Some((snapshot, way)) = self.way_again(dir, name, snapshot, way) else { return Ok(None) };
-            if way.leaf.block != block {
+            let Some((snapshot, path)) = self.revalidate(dir, name, snapshot, path) else { return Ok(None) };
+            if path.leaf.block != block {
                 continue;
             }
-            return Ok(match self.plan_indexed(&snapshot, way, name) {
+            return Ok(match self.plan_htree_insert(&snapshot, path, name) {
                 Ok(Plan::Split(_)) => {
                     let growth = locks.growth(dir.ino());
-                    let Some((snapshot, way)) = self.way_now(dir, name) else { return Ok(None) };
-                    match self.plan_indexed(&snapshot, way, name) {
-                        Ok(Plan::Split(split)) if split.new_blocks == 1 => {
-                            Some(Spot { plan: Plan::Split(split), hold: Hold::Growth(growth, leaf, tree) })
-                        }
+                    let Some((snapshot, path)) = self.current_path(dir, name) else { return Ok(None) };
+                    match self.plan_htree_insert(&snapshot, path, name) {
+                        Ok(Plan::Split(split)) if split.new_blocks == 1 => Some(Insertion {
+                            plan: Plan::Split(split),
+                            guard: DirGuard::Growth(growth, leaf, tree),
+                        }),
                         _ => None,
                     }
                 }
-                Ok(plan) => Some(Spot { plan, hold: Hold::Leaf(leaf, tree) }),
+                Ok(plan) => Some(Insertion { plan, guard: DirGuard::Leaf(leaf, tree) }),
                 Err(_) => None,
             });
         }
@@ -222,17 +223,22 @@ impl Ext4 {
     }
 
     /// Finds the entry of `name`, which must exist and name `node`, and locks it for removal.
-    pub(super) fn entry_held(&self, dir: &Node, name: &[u8], node: &Node) -> Result<(Found, Hold<'_>)> {
-        if let Some(held) = self.entry_beside(dir, name, node)? {
+    pub(super) fn lock_entry(&self, dir: &Node, name: &[u8], node: &Node) -> Result<(Found, DirGuard<'_>)> {
+        if let Some(held) = self.lock_leaf_of_entry(dir, name, node)? {
             return Ok(held);
         }
-        let hold = Hold::Alone(self.writer()?.directories.tree_alone(dir.snapshot().ino));
-        Ok((self.entry_for(&dir.snapshot(), name, node)?, hold))
+        let guard = DirGuard::Exclusive(self.writer()?.directories.tree_alone(dir.snapshot().ino));
+        Ok((self.entry_of_node(&dir.snapshot(), name, node)?, guard))
     }
 
-    fn entry_beside(&self, dir: &Node, name: &[u8], node: &Node) -> Result<Option<(Found, Hold<'_>)>> {
+    fn lock_leaf_of_entry(
+        &self,
+        dir: &Node,
+        name: &[u8],
+        node: &Node,
+    ) -> Result<Option<(Found, DirGuard<'_>)>> {
         let first = dir.snapshot();
-        if !self.has_leaves(&first) {
+        if !self.has_leaf_locks(&first) {
             return Ok(None);
         }
         let locks = &self.writer()?.directories;
@@ -241,7 +247,7 @@ impl Ext4 {
             // Nearly all names are in the first leaf of their hash; only the others need a full
             // search.
             let block = match attempt {
-                0 => self.way_now(dir, name).map(|(_, way)| way.leaf.block),
+                0 => self.current_path(dir, name).map(|(_, path)| path.leaf.block),
                 _ => self
                     .find_name(&dir.snapshot(), name)
                     .ok()
@@ -251,10 +257,10 @@ impl Ext4 {
             let Some(block) = block else { return Ok(None) };
             let leaf = locks.leaf(first.ino, block);
             let snapshot = dir.snapshot();
-            let Some(wanted) = self.wanted(&snapshot, name) else { return Ok(None) };
-            match self.search_leaf(&snapshot, block, &wanted) {
+            let Some(search_name) = self.search_name(&snapshot, name) else { return Ok(None) };
+            match self.search_leaf(&snapshot, block, &search_name) {
                 Ok(Some(found)) if found.lookup.ino.0 == u64::from(node.snapshot().ino.0) => {
-                    return Ok(Some((found, Hold::Leaf(leaf, tree))));
+                    return Ok(Some((found, DirGuard::Leaf(leaf, tree))));
                 }
                 // A split moved it, or it is in a later leaf of its hash.
                 Ok(None) => {}
@@ -265,24 +271,30 @@ impl Ext4 {
     }
 
     /// Whether the directory's leaves can be locked one by one.
-    fn has_leaves(&self, dir: &Snapshot) -> bool {
+    fn has_leaf_locks(&self, dir: &Snapshot) -> bool {
         self.is_indexed(dir) && !dir.has(InodeFlags::INLINE_DATA) && !dir.has(InodeFlags::ENCRYPT)
     }
 
     /// The current path to the leaf of a name, with the tree shared. `None` if it cannot be read.
-    fn way_now(&self, dir: &Node, name: &[u8]) -> Option<(Held, Way)> {
-        self.way_in(dir.snapshot(), name)
+    fn current_path(&self, dir: &Node, name: &[u8]) -> Option<(Held, HtreePath)> {
+        self.path_in(dir.snapshot(), name)
     }
 
     /// The path in a snapshot of the directory.
-    fn way_in(&self, snapshot: Held, name: &[u8]) -> Option<(Held, Way)> {
-        let wanted = self.wanted(&snapshot, name)?;
-        let way = self.way_for(&snapshot, &wanted).ok()??;
-        Some((snapshot, way))
+    fn path_in(&self, snapshot: Held, name: &[u8]) -> Option<(Held, HtreePath)> {
+        let search_name = self.search_name(&snapshot, name)?;
+        let path = self.path_for(&snapshot, &search_name).ok()??;
+        Some((snapshot, path))
     }
 
     /// `path` if it is still current, else the current one.
-    fn way_again(&self, dir: &Node, name: &[u8], snapshot: Held, way: Way) -> Option<(Held, Way)> {
-        if self.are_current(&way.frames) { Some((snapshot, way)) } else { self.way_now(dir, name) }
+    fn revalidate(
+        &self,
+        dir: &Node,
+        name: &[u8],
+        snapshot: Held,
+        path: HtreePath,
+    ) -> Option<(Held, HtreePath)> {
+        if self.are_current(&path.frames) { Some((snapshot, path)) } else { self.current_path(dir, name) }
     }
 }

@@ -5,7 +5,7 @@
 //! takes no lock: see `lock.rs`.
 
 use super::format::Found;
-use super::name::Wanted;
+use super::name::SearchName;
 use crate::inode::Snapshot;
 use crate::verified::Checked;
 use crate::{Error, Ext4, Node, Place, Result, Structure};
@@ -13,6 +13,7 @@ use dentree_bufcache::Buffer;
 use dentree_ext4_format::hash::{HashVersion, MajorHash};
 use dentree_ext4_format::htree::{IndexBlock, IndexEntry, IndexRoot};
 use dentree_ext4_format::{Incompat, InodeFlags, LogicalBlock, Problem};
+use dentree_vfs::Lookup;
 use std::ops::ControlFlow;
 
 /// Retries after a concurrent split before the directory is locked exclusively.
@@ -34,7 +35,7 @@ impl Frame {
 }
 
 /// The index blocks from the root to a leaf.
-pub(crate) struct Way {
+pub(crate) struct HtreePath {
     /// Root first.
     pub(crate) frames: Vec<Frame>,
     pub(crate) leaf: IndexEntry,
@@ -47,44 +48,45 @@ pub(crate) struct Way {
 /// The leaves that may hold names of one hash, and the index blocks that were read for them.
 struct Leaves {
     blocks: Vec<LogicalBlock>,
-    seen: Vec<Frame>,
+    index_frames: Vec<Frame>,
 }
 
 impl Ext4 {
     /// Looks up a name while other threads may change the directory (guarantee P2 of `lock.rs`).
-    pub(crate) fn look_up(&self, dir: &Node, name: &[u8]) -> Result<Option<Found>> {
+    pub(crate) fn lookup(&self, dir: &Node, name: &[u8]) -> Result<Option<Lookup>> {
+        let lookup = |found: Option<Found>| found.map(|found| found.lookup);
         let mut before = dir.snapshot();
-        let Some(writer) = &self.writer else { return self.find_name(&before, name) };
+        let Some(writer) = &self.writer else { return self.find_name(&before, name).map(lookup) };
         for _ in 0..TRIES {
             let outcome = self.find_name(&before, name);
             let after = dir.snapshot();
-            let is_believed = match &outcome {
+            let is_valid = match &outcome {
                 Ok(Some(_)) => {
                     before.inode.flags == after.inode.flags && tree_depth(&before) == tree_depth(&after)
                 }
                 Ok(None) => has_same_layout(&before, &after),
                 Err(_) => break,
             };
-            if is_believed {
-                return outcome;
+            if is_valid {
+                return outcome.map(lookup);
             }
             before = after;
         }
-        let _still = writer.directories.tree_alone(before.ino);
-        self.find_name(&dir.snapshot(), name)
+        let _tree = writer.directories.tree_alone(before.ino);
+        self.find_name(&dir.snapshot(), name).map(lookup)
     }
 
     pub(super) fn find_name(&self, dir: &Snapshot, name: &[u8]) -> Result<Option<Found>> {
-        let wanted = self.wanted(dir, name).ok_or(Error::InvalidName)?;
-        self.find_entry(dir, &wanted)
+        let search_name = self.search_name(dir, name).ok_or(Error::InvalidName)?;
+        self.find_entry(dir, &search_name)
     }
 
     /// Finds a name: through the htree if there is one.
-    pub(crate) fn find_entry(&self, dir: &Snapshot, wanted: &Wanted<'_>) -> Result<Option<Found>> {
+    pub(crate) fn find_entry(&self, dir: &Snapshot, search_name: &SearchName<'_>) -> Result<Option<Found>> {
         if self.is_indexed(dir) {
-            return self.find_indexed(dir, wanted);
+            return self.find_in_htree(dir, search_name);
         }
-        self.find_linearly(dir, wanted)
+        self.find_linear(dir, search_name)
     }
 
     /// Searches one leaf.
@@ -92,12 +94,12 @@ impl Ext4 {
         &self,
         dir: &Snapshot,
         block: LogicalBlock,
-        wanted: &Wanted<'_>,
+        search_name: &SearchName<'_>,
     ) -> Result<Option<Found>> {
-        let (buffer, place) = self.promised_leaf(dir, block)?;
+        let (buffer, place) = self.indexed_leaf(dir, block)?;
         for entry in self.entries(&buffer) {
             let entry = entry.map_err(|problem| place.corrupt(problem))?;
-            if wanted.is(entry.name) {
+            if search_name.matches(entry.name) {
                 let start = u64::from(block.0) << self.sb.block_size.log2();
                 let position = start + u64::try_from(entry.start).unwrap_or(u64::MAX);
                 let (lookup, leaf) = (self.lookup_of(&entry), Some(place));
@@ -108,10 +110,10 @@ impl Ext4 {
     }
 
     /// Searches every entry: without an index, or where the hash cannot be computed without a key.
-    pub(crate) fn find_linearly(&self, dir: &Snapshot, wanted: &Wanted<'_>) -> Result<Option<Found>> {
+    pub(crate) fn find_linear(&self, dir: &Snapshot, search_name: &SearchName<'_>) -> Result<Option<Found>> {
         let mut found = None;
         self.each_entry(dir, 0, &mut |entry, end| {
-            if !wanted.is(entry.name) {
+            if !search_name.matches(entry.name) {
                 return Ok(ControlFlow::Continue(()));
             }
             let position = end - u64::try_from(entry.end - entry.start).unwrap_or(0);
@@ -122,31 +124,31 @@ impl Ext4 {
     }
 
     /// Finds the entry of a name that must exist.
-    pub(super) fn entry_at(&self, dir: &Snapshot, name: &[u8]) -> Result<Found> {
-        let wanted = self.wanted(dir, name).ok_or(Error::InvalidName)?;
-        self.find_entry(dir, &wanted)?.ok_or_else(|| Ext4::no_entry(dir))
+    pub(super) fn existing_entry(&self, dir: &Snapshot, name: &[u8]) -> Result<Found> {
+        let search_name = self.search_name(dir, name).ok_or(Error::InvalidName)?;
+        self.find_entry(dir, &search_name)?.ok_or_else(|| Ext4::no_entry(dir))
     }
 
     /// Finds the entry of a name that must exist and name this inode.
-    pub(super) fn entry_for(&self, dir: &Snapshot, name: &[u8], node: &Node) -> Result<Found> {
-        let found = self.entry_at(dir, name)?;
+    pub(super) fn entry_of_node(&self, dir: &Snapshot, name: &[u8], node: &Node) -> Result<Found> {
+        let found = self.existing_entry(dir, name)?;
         let ino = dentree_vfs::Ino(u64::from(node.snapshot().ino.0));
         if found.lookup.ino == ino { Ok(found) } else { Err(Ext4::no_entry(dir)) }
     }
 
     /// The path to the first leaf that may hold a name. `None` if its hash cannot be computed
     /// without a key.
-    pub(crate) fn way_for(&self, dir: &Snapshot, wanted: &Wanted<'_>) -> Result<Option<Way>> {
+    pub(crate) fn path_for(&self, dir: &Snapshot, search_name: &SearchName<'_>) -> Result<Option<HtreePath>> {
         let seed = self.hash_seed();
-        self.way_by(dir, |version| wanted.hash(version, seed))
+        self.path_by_hash(dir, |version| search_name.hash(version, seed))
     }
 
     /// The path to the first leaf that may hold names of the hash that `hash` returns.
-    pub(crate) fn way_by(
+    pub(crate) fn path_by_hash(
         &self,
         dir: &Snapshot,
         hash: impl FnOnce(HashVersion) -> Option<MajorHash>,
-    ) -> Result<Option<Way>> {
+    ) -> Result<Option<HtreePath>> {
         let mut frame = self.index_frame(dir, LogicalBlock(0))?;
         let parsed = self.parse_root(&frame.buffer).map_err(|problem| frame.place.corrupt(problem))?;
         let (levels, version) = (parsed.indirect_levels, parsed.hash_version);
@@ -161,28 +163,32 @@ impl Ext4 {
             leaf = self.entry_of(&frame)?;
             frames.push(frame);
         }
-        Ok(Some(Way { frames, leaf, hash, version }))
+        Ok(Some(HtreePath { frames, leaf, hash, version }))
     }
 
     /// Searches the leaves that may hold the name.
-    pub(crate) fn find_indexed(&self, dir: &Snapshot, wanted: &Wanted<'_>) -> Result<Option<Found>> {
-        let Some(way) = self.way_for(dir, wanted)? else { return self.find_linearly(dir, wanted) };
-        settle(
-            self.leaves_of(dir, way)?,
+    pub(crate) fn find_in_htree(
+        &self,
+        dir: &Snapshot,
+        search_name: &SearchName<'_>,
+    ) -> Result<Option<Found>> {
+        let Some(path) = self.path_for(dir, search_name)? else { return self.find_linear(dir, search_name) };
+        search_until_stable(
+            self.candidate_leaves(dir, path)?,
             |leaves| {
                 for &leaf in &leaves.blocks {
-                    if let Some(found) = self.search_leaf(dir, leaf, wanted)? {
+                    if let Some(found) = self.search_leaf(dir, leaf, search_name)? {
                         return Ok(Some(found));
                     }
                 }
                 Ok(None)
             },
             |leaves| {
-                if self.writer.is_none() || self.are_current(&leaves.seen) {
+                if self.writer.is_none() || self.are_current(&leaves.index_frames) {
                     return Ok(None);
                 }
-                let Some(way) = self.way_for(dir, wanted)? else { return Ok(None) };
-                let now = self.leaves_of(dir, way)?;
+                let Some(path) = self.path_for(dir, search_name)? else { return Ok(None) };
+                let now = self.candidate_leaves(dir, path)?;
                 Ok((now.blocks != leaves.blocks).then_some(now))
             },
         )
@@ -190,17 +196,17 @@ impl Ext4 {
 
     /// The leaves that may hold names of the path's hash: its leaf, and those that continue the
     /// hash.
-    fn leaves_of(&self, dir: &Snapshot, mut way: Way) -> Result<Leaves> {
-        let mut blocks = vec![way.leaf.block];
-        let mut seen = Vec::new();
+    fn candidate_leaves(&self, dir: &Snapshot, mut path: HtreePath) -> Result<Leaves> {
+        let mut blocks = vec![path.leaf.block];
+        let mut index_frames = Vec::new();
         // The leaves are distinct, so they are no more than the directory's blocks.
         for _ in 0..self.dir_blocks(dir)? {
-            let goes_on = self.entry_behind(&way)?.is_some_and(|next| next.continues(way.hash));
-            if !goes_on || !self.advance(dir, &mut way, &mut seen)? {
-                seen.append(&mut way.frames);
-                return Ok(Leaves { blocks, seen });
+            let goes_on = self.next_entry(&path)?.is_some_and(|next| next.continues(path.hash));
+            if !goes_on || !self.advance(dir, &mut path, &mut index_frames)? {
+                index_frames.append(&mut path.frames);
+                return Ok(Leaves { blocks, index_frames });
             }
-            blocks.push(way.leaf.block);
+            blocks.push(path.leaf.block);
         }
         let place = dir.place(Structure::DirectoryIndex(LogicalBlock(0)));
         Err(place.corrupt(Problem::Missing { what: "an end to the leaves of one hash" }))
@@ -208,8 +214,8 @@ impl Ext4 {
 
     /// The index entry behind the path's, for its hash. It may stand in a level above: the first
     /// hash of the next index block stands there too, so that block need not be read.
-    fn entry_behind(&self, way: &Way) -> Result<Option<IndexEntry>> {
-        for frame in way.frames.iter().rev() {
+    fn next_entry(&self, path: &HtreePath) -> Result<Option<IndexEntry>> {
+        for frame in path.frames.iter().rev() {
             if let Some(entry) = self.parse_index(frame)?.get(frame.at + 1) {
                 return Ok(Some(entry));
             }
@@ -218,34 +224,39 @@ impl Ext4 {
     }
 
     /// Moves the path to the next leaf. Returns `false` at the end. Index blocks that the path
-    /// leaves are added to `left`.
-    pub(crate) fn advance(&self, dir: &Snapshot, way: &mut Way, seen: &mut Vec<Frame>) -> Result<bool> {
-        let levels = way.frames.len();
-        while let Some(mut frame) = way.frames.pop() {
+    /// leaves are added to `index_frames`.
+    pub(crate) fn advance(
+        &self,
+        dir: &Snapshot,
+        path: &mut HtreePath,
+        index_frames: &mut Vec<Frame>,
+    ) -> Result<bool> {
+        let levels = path.frames.len();
+        while let Some(mut frame) = path.frames.pop() {
             frame.at += 1;
             let Some(mut entry) = self.parse_index(&frame)?.get(frame.at) else {
-                seen.push(frame);
+                index_frames.push(frame);
                 continue;
             };
-            way.frames.push(frame);
-            while way.frames.len() < levels {
+            path.frames.push(frame);
+            while path.frames.len() < levels {
                 let first = self.index_frame(dir, entry.block)?;
                 // The first entry of an index block has no hash of its own; the level above has it.
                 let below = self.entry_of(&first)?;
                 entry = entry.leading_to(below.block);
-                way.frames.push(first);
+                path.frames.push(first);
             }
-            way.leaf = entry;
+            path.leaf = entry;
             return Ok(true);
         }
         Ok(false)
     }
 
     /// Up to `max` index blocks below the root; none if the root points to leaves.
-    pub(crate) fn below_root(&self, dir: &Snapshot, most: usize) -> Result<Vec<LogicalBlock>> {
+    pub(crate) fn first_index_blocks(&self, dir: &Snapshot, max: usize) -> Result<Vec<LogicalBlock>> {
         let root = self.index_frame(dir, LogicalBlock(0))?;
         let parsed = self.parse_root(&root.buffer).map_err(|problem| root.place.corrupt(problem))?;
-        let count = if parsed.indirect_levels == 0 { 0 } else { most };
+        let count = if parsed.indirect_levels == 0 { 0 } else { max };
         let end = self.dir_blocks(dir)?;
         let blocks = (0..count).map_while(|at| parsed.entries.get(at)).map(|entry| entry.block);
         Ok(blocks.filter(|block| block.0 < end).collect())
@@ -294,18 +305,18 @@ impl Ext4 {
 
 /// Searches the leaves of `path` until a search succeeds or the path is stable. `moved` returns the
 /// current path if that is another one.
-pub(crate) fn settle<W, R, E>(
-    way: W,
+pub(crate) fn search_until_stable<W, R, E>(
+    path: W,
     mut search: impl FnMut(&W) -> std::result::Result<Option<R>, E>,
     mut moved: impl FnMut(&W) -> std::result::Result<Option<W>, E>,
 ) -> std::result::Result<Option<R>, E> {
-    let mut way = way;
+    let mut path = path;
     loop {
-        if let Some(found) = search(&way)? {
+        if let Some(found) = search(&path)? {
             return Ok(Some(found));
         }
-        match moved(&way)? {
-            Some(other) => way = other,
+        match moved(&path)? {
+            Some(other) => path = other,
             None => return Ok(None),
         }
     }

@@ -1,8 +1,8 @@
 //! Making inodes.
 
-use super::Draft;
+use super::DirUpdate;
 use super::insert::NEW_BLOCK_CREDITS;
-use super::lock::Spot;
+use super::lock::Insertion;
 use crate::alloc::INODE_CREDITS;
 use crate::inode::ORPHAN_CREDITS;
 use crate::inode::Snapshot;
@@ -18,29 +18,30 @@ impl Ext4 {
     /// # Errors
     /// `Error::NoSpace`, `Error::TooManyLinks` of `dir`, `Error::InvalidName` also for a
     /// link's target; then nothing has changed.
-    pub(crate) fn make_named(&self, dir: &Node, name: &[u8], new: &NewInode<'_>) -> Result<Node> {
-        self.with_space(|| self.try_make_named(dir, name, new))
+    pub(crate) fn make(&self, dir: &Node, name: &[u8], new: &NewInode<'_>) -> Result<Node> {
+        self.with_space(|| self.try_make(dir, name, new))
     }
 
-    fn try_make_named(&self, dir: &Node, name: &[u8], new: &NewInode<'_>) -> Result<Node> {
+    fn try_make(&self, dir: &Node, name: &[u8], new: &NewInode<'_>) -> Result<Node> {
         let kind = kind_of(&new.kind);
-        let Spot { plan, hold: _hold } = self.place_entry(dir, name, kind == FileType::Directory)?;
-        let mut draft = Draft::of(dir);
+        let Insertion { plan, guard: _guard } =
+            self.lock_for_insert(dir, name, kind == FileType::Directory)?;
+        let mut updated = DirUpdate::of(dir);
         if kind == FileType::Directory {
-            self.count_subdirectory(&mut draft)?;
+            self.count_subdirectory(&mut updated)?;
         }
         let of_attributes = self.initial_credits(new.xattrs);
         let mut handle = self.start(plan.credits() + INODE_CREDITS + NEW_BLOCK_CREDITS + of_attributes)?;
-        let mut made = self.make_inode(&mut handle, &draft, new)?;
+        let mut made = self.new_inode(&mut handle, &updated, new)?;
         let entry = NewEntry { name, inode: made.ino, file_type: self.entry_type(kind) };
-        if let Err(error) = self.add_entry(&mut handle, dir, &mut draft, plan, &entry) {
-            let undone = self.unmake_inode(&mut handle, &mut made);
+        if let Err(error) = self.insert_entry(&mut handle, dir, &mut updated, plan, &entry) {
+            let undone = self.discard_inode(&mut handle, &mut made);
             self.all_or_abort(undone)?;
             return Err(error);
         }
         let done = self
             .write_new_inode(&mut handle, &made)
-            .and_then(|()| self.publish_directory(&mut handle, dir, &draft));
+            .and_then(|()| self.publish_directory(&mut handle, dir, &updated));
         self.all_or_abort(done)?;
         Ok(Node::new(made, Some(handle.stop())))
     }
@@ -51,7 +52,7 @@ impl Ext4 {
             let of_attributes = self.initial_credits(new.xattrs);
             let mut handle =
                 self.start(INODE_CREDITS + NEW_BLOCK_CREDITS + ORPHAN_CREDITS + of_attributes)?;
-            let mut made = self.make_inode(&mut handle, &dir.snapshot(), new)?;
+            let mut made = self.new_inode(&mut handle, &dir.snapshot(), new)?;
             made.inode.links = 0;
             let done = self
                 .write_new_inode(&mut handle, &made)
@@ -62,7 +63,7 @@ impl Ext4 {
     }
 
     /// Allocates an inode and what its kind needs, without writing the inode.
-    fn make_inode(&self, handle: &mut Handle<'_>, parent: &Snapshot, new: &NewInode<'_>) -> Result<Snapshot> {
+    fn new_inode(&self, handle: &mut Handle<'_>, parent: &Snapshot, new: &NewInode<'_>) -> Result<Snapshot> {
         let kind = kind_of(&new.kind);
         let mode = u16::try_from(kind.mode_bits()).unwrap_or(0) | new.permissions & 0o7777;
         let now = self.writer()?.now();
@@ -111,7 +112,7 @@ impl Ext4 {
                 made.inode.links = 2;
                 self.init_directory(handle, made, parent)?;
             }
-            NewKind::Symlink(target) => self.init_link(handle, made, target)?,
+            NewKind::Symlink(target) => self.init_symlink(handle, made, target)?,
             NewKind::Fifo | NewKind::Socket => {}
             NewKind::CharDevice { major, minor } | NewKind::BlockDevice { major, minor } => {
                 made.inode.set_device(DeviceNumber { major, minor });
@@ -143,7 +144,7 @@ impl Ext4 {
     }
 
     /// Frees what [`new_inode`](Ext4::new_inode) allocated.
-    fn unmake_inode(&self, handle: &mut Handle<'_>, made: &mut Snapshot) -> Result<()> {
+    fn discard_inode(&self, handle: &mut Handle<'_>, made: &mut Snapshot) -> Result<()> {
         self.drop_initial_attributes(handle, made)?;
         let of_attributes = made.inode.xattr_block.map_or(0, |_| u64::from(self.sb.block_size.bytes()) / 512);
         if made.inode.sectors > of_attributes {

@@ -42,7 +42,7 @@ mod presize;
 mod rename;
 mod split;
 
-pub(crate) use last_insert::LastEntries;
+pub(crate) use last_insert::LastInserts;
 pub(crate) use lock::DirectoryLocks;
 
 use crate::inode::Snapshot;
@@ -59,7 +59,7 @@ const MAX_LINKS: u16 = 65_000;
 const ENTRY_CREDITS: u32 = 2;
 
 /// The new state of a directory.
-struct Draft {
+struct DirUpdate {
     next: Snapshot,
     /// The state when last published. A clone, because holding the snapshot itself would force a
     /// copy at the next change.
@@ -68,10 +68,10 @@ struct Draft {
     links_before: u16,
 }
 
-impl Draft {
-    fn of(dir: &Node) -> Draft {
+impl DirUpdate {
+    fn of(dir: &Node) -> DirUpdate {
         let before = dir.look(Snapshot::clone);
-        Draft { next: before.clone(), links_before: before.inode.links, before }
+        DirUpdate { next: before.clone(), links_before: before.inode.links, before }
     }
 
     fn has_new_layout(&self) -> bool {
@@ -98,7 +98,7 @@ impl Draft {
     }
 }
 
-impl Deref for Draft {
+impl Deref for DirUpdate {
     type Target = Snapshot;
 
     fn deref(&self) -> &Snapshot {
@@ -106,7 +106,7 @@ impl Deref for Draft {
     }
 }
 
-impl DerefMut for Draft {
+impl DerefMut for DirUpdate {
     fn deref_mut(&mut self) -> &mut Snapshot {
         &mut self.next
     }
@@ -118,9 +118,9 @@ impl Ext4 {
     /// If another change in the same clock tick already published that state, the inode is left
     /// alone: it is in the table, or the thread that changed it is about to write it in this
     /// transaction.
-    fn publish_directory(&self, handle: &mut Handle<'_>, dir: &Node, draft: &Draft) -> Result<()> {
+    fn publish_directory(&self, handle: &mut Handle<'_>, dir: &Node, updated: &DirUpdate) -> Result<()> {
         let writer = self.writer()?;
-        let has_same_counts = draft.inode.links == draft.links_before && !draft.has_new_layout();
+        let has_same_counts = updated.inode.links == updated.links_before && !updated.has_new_layout();
         if has_same_counts && dir.look(|now| is_changed_at(&now.inode, writer.now())) {
             dir.note_change(handle.tid());
             return Ok(());
@@ -130,20 +130,21 @@ impl Ext4 {
             let now = writer.now();
             let inode = &mut snapshot.inode;
             // Other threads may have made subdirectories meanwhile.
-            let links = i32::from(inode.links) + i32::from(draft.inode.links) - i32::from(draft.links_before);
+            let links =
+                i32::from(inode.links) + i32::from(updated.inode.links) - i32::from(updated.links_before);
             inode.links = u16::try_from(links).unwrap_or(u16::MAX);
             inode.mtime = now;
             inode.ctime = now;
-            if draft.has_new_layout() { draft.lay_out(snapshot) } else { Ok(()) }
+            if updated.has_new_layout() { updated.lay_out(snapshot) } else { Ok(()) }
         })?;
-        changed.map_err(|problem| draft.place(Structure::InlineData).corrupt(problem))
+        changed.map_err(|problem| updated.place(Structure::InlineData).corrupt(problem))
     }
 
     /// Publishes the new blocks before the rest.
-    fn publish_layout(&self, handle: &mut Handle<'_>, dir: &Node, draft: &mut Draft) -> Result<()> {
-        let changed = self.change_inode(handle, dir, |snapshot| draft.lay_out(snapshot))?;
-        changed.map_err(|problem| draft.place(Structure::InlineData).corrupt(problem))?;
-        draft.before.clone_from(&draft.next);
+    fn publish_layout(&self, handle: &mut Handle<'_>, dir: &Node, updated: &mut DirUpdate) -> Result<()> {
+        let changed = self.change_inode(handle, dir, |snapshot| updated.lay_out(snapshot))?;
+        changed.map_err(|problem| updated.place(Structure::InlineData).corrupt(problem))?;
+        updated.before.clone_from(&updated.next);
         Ok(())
     }
 

@@ -6,7 +6,7 @@
 //! `split_leaf_for` and `insert_index_entry`.
 
 use super::lock::DirectoryLocks;
-use super::lookup::settle;
+use super::lookup::search_until_stable;
 use dentree_ext4_format::{InodeNumber, LogicalBlock};
 use loom::sync::{Arc, Mutex};
 use loom::thread;
@@ -50,20 +50,20 @@ impl Directory {
 
     /// The blocks from the root to the leaf for `name`. `None` if one lies behind the size read
     /// before.
-    fn way(&self, name: u32) -> Option<Vec<usize>> {
+    fn path(&self, name: u32) -> Option<Vec<usize>> {
         let size = self.size();
-        let mut way = vec![0];
+        let mut path = vec![0];
         loop {
-            let at = *way.last().unwrap();
+            let at = *path.last().unwrap();
             match &*self.read(at) {
                 Block::Leaf(_) if at == 0 => unreachable!("the root is an index"),
-                Block::Leaf(_) => return Some(way),
+                Block::Leaf(_) => return Some(path),
                 Block::Index(entries) => {
                     let &(_, child) = entries.iter().rev().find(|&&(from, _)| from <= name).unwrap();
-                    way.push(child);
+                    path.push(child);
                 }
             }
-            if *way.last().unwrap() >= size {
+            if *path.last().unwrap() >= size {
                 return None;
             }
         }
@@ -72,8 +72,8 @@ impl Directory {
     fn leaf(&self, name: u32) -> usize {
         loop {
             // A stale snapshot shows as an error and is read again.
-            if let Some(way) = self.way(name) {
-                return *way.last().unwrap();
+            if let Some(path) = self.path(name) {
+                return *path.last().unwrap();
             }
             thread::yield_now();
         }
@@ -88,7 +88,7 @@ impl Directory {
             let now = self.leaf(name);
             Ok((now != leaf).then_some(now))
         };
-        settle(self.leaf(name), search, moved).unwrap().is_some()
+        search_until_stable(self.leaf(name), search, moved).unwrap().is_some()
     }
 
     fn names(&self, leaf: usize) -> Vec<u32> {
@@ -122,9 +122,9 @@ impl Directory {
     /// Moves the upper part of a leaf to a new one, from right to left.
     fn grow(&self, leaf: usize, low: Vec<u32>, high: Vec<u32>) {
         let first = high[0];
-        let way = self.way(first).expect("who holds the growth sees the size");
+        let path = self.path(first).expect("the size is current under the growth lock");
         let new = self.take(Block::Leaf(high));
-        self.enter(way[way.len() - 2], first, new);
+        self.enter(path[path.len() - 2], first, new);
         self.write(leaf, Block::Leaf(low));
     }
 

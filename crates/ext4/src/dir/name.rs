@@ -12,7 +12,7 @@ const STRICT_ENCODING: u16 = 1;
 const UNSIGNED_HASH: u32 = 2;
 
 /// A name to search for.
-pub(crate) enum Wanted<'a> {
+pub(crate) enum SearchName<'a> {
     /// Compared byte by byte.
     Exact(&'a [u8]),
     /// Compared regardless of case.
@@ -23,24 +23,24 @@ pub(crate) enum Wanted<'a> {
     Impossible,
 }
 
-impl Wanted<'_> {
+impl SearchName<'_> {
     /// Whether an entry has this name.
-    pub(crate) fn is(&self, entry: &[u8]) -> bool {
+    pub(crate) fn matches(&self, entry: &[u8]) -> bool {
         match self {
-            Wanted::Exact(name) => *name == entry,
-            Wanted::Folded(name) => name.matches(entry),
-            Wanted::NoKey(name) => name.matches(entry),
-            Wanted::Impossible => false,
+            SearchName::Exact(name) => *name == entry,
+            SearchName::Folded(name) => name.matches(entry),
+            SearchName::NoKey(name) => name.matches(entry),
+            SearchName::Impossible => false,
         }
     }
 
     /// The hash for the htree. `None` if it cannot be computed without the key.
     pub(crate) fn hash(&self, version: HashVersion, seed: HashSeed) -> Option<MajorHash> {
         let bytes = match self {
-            Wanted::Exact(name) => name,
-            Wanted::Folded(name) => name.hash_input(),
-            Wanted::NoKey(name) => return version.hash(b"", seed).map(|_| name.hash()),
-            Wanted::Impossible => b"",
+            SearchName::Exact(name) => name,
+            SearchName::Folded(name) => name.hash_input(),
+            SearchName::NoKey(name) => return version.hash(b"", seed).map(|_| name.hash()),
+            SearchName::Impossible => b"",
         };
         version.hash(bytes, seed).map(|hash| hash.major)
     }
@@ -61,15 +61,15 @@ impl Ext4 {
     }
 
     /// The search for `name` in `dir`. `None` if the file system accepts no such name.
-    pub(crate) fn wanted<'a>(&self, dir: &Snapshot, name: &'a [u8]) -> Option<Wanted<'a>> {
+    pub(crate) fn search_name<'a>(&self, dir: &Snapshot, name: &'a [u8]) -> Option<SearchName<'a>> {
         if dir.has(InodeFlags::ENCRYPT) {
-            return Some(NoKeyName::decode(name).map_or(Wanted::Impossible, Wanted::NoKey));
+            return Some(NoKeyName::decode(name).map_or(SearchName::Impossible, SearchName::NoKey));
         }
         if !self.is_casefolded(dir) {
-            return Some(Wanted::Exact(name));
+            return Some(SearchName::Exact(name));
         }
         let strict = self.sb.encoding_flags & STRICT_ENCODING != 0;
-        FoldedName::new(name, strict).ok().map(Wanted::Folded)
+        FoldedName::new(name, strict).ok().map(SearchName::Folded)
     }
 
     /// Whether names are hashed as signed or unsigned bytes.
@@ -83,7 +83,7 @@ impl Ext4 {
 
     /// The hash that no-key names of an encrypted directory carry: that of its index, else (one
     /// block, or inline) the default. `None` for directories that the kernel lists without hashes.
-    pub(crate) fn shown_hash(&self, dir: &Snapshot) -> Result<Option<HashVersion>> {
+    pub(crate) fn nokey_hash_version(&self, dir: &Snapshot) -> Result<Option<HashVersion>> {
         if self.is_indexed(dir) {
             let block = LogicalBlock(0);
             let (buffer, place) = self.dir_block(dir, block, dir.place(Structure::DirectoryIndex(block)))?;
@@ -96,7 +96,7 @@ impl Ext4 {
     }
 
     /// The no-key name of an encrypted name, as the kernel shows it.
-    pub(crate) fn shown_name(&self, encrypted: &[u8], version: Option<HashVersion>) -> Vec<u8> {
+    pub(crate) fn nokey_name(&self, encrypted: &[u8], version: Option<HashVersion>) -> Vec<u8> {
         let hash = version.and_then(|version| version.hash(encrypted, self.hash_seed()));
         let hashes = hash.map_or([0, 0], |hash| [hash.major.get(), hash.minor]);
         NoKeyName::new(encrypted, hashes).encode()

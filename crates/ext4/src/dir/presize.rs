@@ -4,7 +4,7 @@
 //! directory has no index and many empty blocks. The last one makes the first block the index root,
 //! and those behind it index blocks.
 
-use super::Draft;
+use super::DirUpdate;
 use crate::alloc::TAKE_CREDITS;
 use crate::inode::Snapshot;
 use crate::{Error, Ext4, Node, Result, Structure};
@@ -62,7 +62,7 @@ impl Ext4 {
     /// # Errors
     /// [`Error::NotEmpty`]; [`Error::Unsupported`] without the feature dir_index;
     /// [`Error::NoSpace`], after which the directory may be longer, but is still empty.
-    pub(crate) fn lay_out_for(&self, dir: &Node, entries: u64) -> Result<()> {
+    pub(crate) fn presize_directory(&self, dir: &Node, entries: u64) -> Result<()> {
         let snapshot = dir.snapshot();
         let _alone = self.writer()?.directories.tree_alone(snapshot.ino);
         self.check_empty(&snapshot)?;
@@ -81,7 +81,7 @@ impl Ext4 {
             return Ok(());
         }
         if snapshot.has(InodeFlags::INLINE_DATA) {
-            self.move_out_of_inode(dir)?;
+            self.move_to_block(dir)?;
         }
         if self.dir_blocks(&dir.snapshot())? > 1 {
             return Ok(());
@@ -102,14 +102,14 @@ impl Ext4 {
 
     /// Adds empty leaves to a directory without an index.
     fn add_leaves(&self, dir: &Node, count: u32) -> Result<()> {
-        let mut draft = Draft::of(dir);
+        let mut updated = DirUpdate::of(dir);
         let credits = 2 + count * (1 + TAKE_CREDITS) + crate::map::write::STEP_CREDITS;
         let mut handle = self.start(credits)?;
-        let fresh = self.append_blocks(&mut handle, &mut draft, count)?;
+        let fresh = self.append_blocks(&mut handle, &mut updated, count)?;
         let done = fresh
             .iter()
-            .try_for_each(|&(_, at)| self.create_leaf(&mut handle, &draft, at, |_| Ok(())))
-            .and_then(|()| self.publish_layout(&mut handle, dir, &mut draft));
+            .try_for_each(|&(_, at)| self.create_leaf(&mut handle, &updated, at, |_| Ok(())))
+            .and_then(|()| self.publish_layout(&mut handle, dir, &mut updated));
         self.all_or_abort(done)?;
         handle.stop();
         Ok(())
@@ -117,9 +117,9 @@ impl Ext4 {
 
     /// Makes the first blocks of a directory with empty blocks only an index over the others.
     fn index_leaves(&self, dir: &Node, layout: Layout) -> Result<()> {
-        let mut draft = Draft::of(dir);
-        draft.inode.flags = draft.inode.flags.with(InodeFlags::INDEX);
-        let dots = [(&b"."[..], draft.ino), (b"..", self.parent_of(&draft)?)];
+        let mut updated = DirUpdate::of(dir);
+        updated.inode.flags = updated.inode.flags.with(InodeFlags::INDEX);
+        let dots = [(&b"."[..], updated.ino), (b"..", self.parent_of(&updated)?)];
         let file_type = self.entry_type(dentree_vfs::FileType::Directory);
         let dots = dots.map(|(name, inode)| NewEntry { name, inode, file_type });
         let nodes: Vec<_> = (0..layout.nodes)
@@ -132,16 +132,16 @@ impl Ext4 {
             for (node, &(_, block)) in (0..).zip(&nodes) {
                 let below = layout.first_below(node)..layout.first_below(node + 1);
                 let below = leaves.get(below.start as usize..below.end as usize).unwrap_or_default();
-                self.write_index(&mut handle, &draft, block, |bytes| {
+                self.write_index(&mut handle, &updated, block, |bytes| {
                     init_index(bytes, size, has_tail, below)
                 })?;
             }
             let (levels, all) = if nodes.is_empty() { (0, &leaves) } else { (1, &nodes) };
-            self.write_index(&mut handle, &draft, LogicalBlock(0), |bytes| {
+            self.write_index(&mut handle, &updated, LogicalBlock(0), |bytes| {
                 init_root(bytes, size, has_tail, dots, self.sb.default_hash_version, LogicalBlock(1))?;
                 fill_root(bytes, has_tail, levels, all)
             })?;
-            self.publish_layout(&mut handle, dir, &mut draft)
+            self.publish_layout(&mut handle, dir, &mut updated)
         })();
         self.all_or_abort(done)?;
         handle.stop();
@@ -159,7 +159,7 @@ impl Ext4 {
         let (at, place) = self.place_of(dir, block, Structure::DirectoryIndex(block))?;
         self.update(handle, at, place, |bytes| {
             write(bytes)?;
-            self.seal_index(dir, bytes, block.0 == 0)
+            self.update_index_sum(dir, bytes, block.0 == 0)
         })?
         .map_err(|problem| place.corrupt(problem))
     }

@@ -3,7 +3,7 @@
 //! Within one directory both changes are made to one [`DirUpdate`]. Only the new entry may find no
 //! space, so it comes first.
 
-use super::{Draft, ENTRY_CREDITS};
+use super::{DirUpdate, ENTRY_CREDITS};
 use crate::dir::format::Found;
 use crate::inode::ORPHAN_CREDITS;
 use crate::{Ext4, Node, Result};
@@ -12,70 +12,70 @@ use dentree_jbd2::Handle;
 use dentree_vfs::{FileType, Rename};
 
 /// The new states of the directories.
-struct Drafts {
-    from: Draft,
+struct DirUpdates {
+    from: DirUpdate,
     /// `None` if both names are in one directory.
-    to: Option<Draft>,
+    to: Option<DirUpdate>,
 }
 
-impl Drafts {
-    fn of(rename: &Rename<'_, Node>) -> Drafts {
-        let (from, to) = (Draft::of(rename.from.dir), Draft::of(rename.to.dir));
+impl DirUpdates {
+    fn of(rename: &Rename<'_, Node>) -> DirUpdates {
+        let (from, to) = (DirUpdate::of(rename.from.dir), DirUpdate::of(rename.to.dir));
         let across = to.ino != from.ino;
-        Drafts { from, to: Some(to).filter(|_| across) }
+        DirUpdates { from, to: Some(to).filter(|_| across) }
     }
 
-    fn to(&mut self) -> &mut Draft {
+    fn to(&mut self) -> &mut DirUpdate {
         self.to.as_mut().unwrap_or(&mut self.from)
     }
 }
 
 /// The inodes as they were.
-struct Parties {
+struct RenamedInodes {
     moved: (InodeNumber, FileType),
     replaced: Option<(InodeNumber, FileType)>,
 }
 
 /// Credits for a whiteout: its inode and the orphan list.
-fn left_credits(rename: &Rename<'_, Node>) -> u32 {
+fn whiteout_credits(rename: &Rename<'_, Node>) -> u32 {
     if rename.left.is_some() { 1 + ORPHAN_CREDITS } else { 0 }
 }
 
 impl Ext4 {
     /// Renames an inode, or exchanges two.
-    pub(crate) fn rename_entry(&self, rename: &Rename<'_, Node>) -> Result<()> {
+    pub(crate) fn rename(&self, rename: &Rename<'_, Node>) -> Result<()> {
         let identity = |node: &Node| {
             let snapshot = node.snapshot();
             (snapshot.ino, snapshot.kind)
         };
-        let parties = Parties { moved: identity(rename.moved), replaced: rename.replaced.map(identity) };
+        let inodes = RenamedInodes { moved: identity(rename.moved), replaced: rename.replaced.map(identity) };
         match rename.replaced {
-            Some(replaced) if rename.exchange => self.exchange(rename, replaced, &parties),
-            Some(replaced) if parties.replaced.is_some_and(|(ino, _)| ino != parties.moved.0) => {
-                self.replace(rename, replaced, &parties)
+            Some(replaced) if rename.exchange => self.exchange(rename, replaced, &inodes),
+            Some(replaced) if inodes.replaced.is_some_and(|(ino, _)| ino != inodes.moved.0) => {
+                self.replace(rename, replaced, &inodes)
             }
-            _ => self.with_space(|| self.move_entry(rename, &parties)),
+            _ => self.with_space(|| self.move_entry(rename, &inodes)),
         }
     }
 
     /// Moves to a name that does not exist: `vfs` has looked it up and holds its lock.
-    fn move_entry(&self, rename: &Rename<'_, Node>, parties: &Parties) -> Result<()> {
-        let (ino, kind) = parties.moved;
-        if parties.replaced.is_some() {
+    fn move_entry(&self, rename: &Rename<'_, Node>, inodes: &RenamedInodes) -> Result<()> {
+        let (ino, kind) = inodes.moved;
+        if inodes.replaced.is_some() {
             // Two names of one inode, or two spellings of one name: rename(2) keeps both.
             return Ok(());
         }
-        let plan = self.plan_entry(rename.to.dir, rename.to.name)?;
+        let plan = self.plan_insert(rename.to.dir, rename.to.name)?;
         // Read after the plan, which may have moved a directory out of its inode.
-        let mut drafts = Drafts::of(rename);
-        let source = self.entry_for(&drafts.from, rename.from.name, rename.moved)?;
+        let mut dirs = DirUpdates::of(rename);
+        let source = self.entry_of_node(&dirs.from, rename.from.name, rename.moved)?;
         // Moved entries may include the old one.
         let source = Some(source).filter(|_| plan.keeps_entries());
-        self.count_move(&mut drafts, kind, 0)?;
-        let mut handle = self.start(plan.credits() + 2 * ENTRY_CREDITS + 3 + left_credits(rename))?;
+        self.count_move(&mut dirs, kind, 0)?;
+        let mut handle = self.start(plan.credits() + 2 * ENTRY_CREDITS + 3 + whiteout_credits(rename))?;
         let entry = NewEntry { name: rename.to.name, inode: ino, file_type: self.entry_type(kind) };
-        self.add_entry(&mut handle, rename.to.dir, drafts.to(), plan, &entry)?;
-        let done = self.finish_move(&mut handle, rename, drafts, source, parties);
+        self.insert_entry(&mut handle, rename.to.dir, dirs.to(), plan, &entry)?;
+        let done = self.finish_move(&mut handle, rename, dirs, source, inodes);
         self.all_or_abort(done)?;
         handle.stop();
         Ok(())
@@ -86,35 +86,35 @@ impl Ext4 {
         &self,
         handle: &mut Handle<'_>,
         rename: &Rename<'_, Node>,
-        mut drafts: Drafts,
+        mut dirs: DirUpdates,
         source: Option<Found>,
-        parties: &Parties,
+        inodes: &RenamedInodes,
     ) -> Result<()> {
         let now = self.writer()?.now();
         let source = match source {
             Some(source) => source,
-            None => self.entry_for(&drafts.from, rename.from.name, rename.moved)?,
+            None => self.entry_of_node(&dirs.from, rename.from.name, rename.moved)?,
         };
         match rename.left {
-            None => self.remove_entry(handle, &mut drafts.from, source)?,
-            Some(left) => self.leave(handle, &mut drafts.from, source, left, now)?,
+            None => self.remove_entry(handle, &mut dirs.from, source)?,
+            Some(left) => self.put_whiteout(handle, &mut dirs.from, source, left, now)?,
         }
-        let to = drafts.to().ino;
-        self.touch_moved(handle, rename.moved, drafts.to.is_some().then_some(to), parties.moved.1, now)?;
-        self.publish_both(handle, rename, &drafts)
+        let to = dirs.to().ino;
+        self.touch_moved(handle, rename.moved, dirs.to.is_some().then_some(to), inodes.moved.1, now)?;
+        self.publish_both(handle, rename, &dirs)
     }
 
     /// Gives the old name, with entry `source`, to a whiteout, which is an orphan so far.
-    fn leave(
+    fn put_whiteout(
         &self,
         handle: &mut Handle<'_>,
-        dir: &mut Draft,
+        dir: &mut DirUpdate,
         source: Found,
         left: &Node,
         now: InodeTime,
     ) -> Result<()> {
         let (ino, kind) = left.look(|snapshot| (snapshot.ino, snapshot.kind));
-        self.point_entry(handle, dir, source, (ino, kind))?;
+        self.set_entry_inode(handle, dir, source, (ino, kind))?;
         self.change_inode(handle, left, |snapshot| {
             snapshot.inode.links = 1;
             snapshot.inode.ctime = now;
@@ -123,23 +123,23 @@ impl Ext4 {
     }
 
     /// Replaces the inode of an existing name.
-    fn replace(&self, rename: &Rename<'_, Node>, replaced: &Node, parties: &Parties) -> Result<()> {
-        let mut drafts = Drafts::of(rename);
-        let source = self.entry_for(&drafts.from, rename.from.name, rename.moved)?;
-        let target = self.entry_for(drafts.to(), rename.to.name, replaced)?;
-        let is_dir = parties.replaced.is_some_and(|(_, kind)| kind == FileType::Directory);
+    fn replace(&self, rename: &Rename<'_, Node>, replaced: &Node, inodes: &RenamedInodes) -> Result<()> {
+        let mut dirs = DirUpdates::of(rename);
+        let source = self.entry_of_node(&dirs.from, rename.from.name, rename.moved)?;
+        let target = self.entry_of_node(dirs.to(), rename.to.name, replaced)?;
+        let is_dir = inodes.replaced.is_some_and(|(_, kind)| kind == FileType::Directory);
         if is_dir {
             self.check_empty(&replaced.snapshot())?;
         }
-        self.count_move(&mut drafts, parties.moved.1, u16::from(is_dir))?;
-        let mut handle = self.start(2 * ENTRY_CREDITS + 4 + ORPHAN_CREDITS + left_credits(rename))?;
-        self.point_entry(&mut handle, drafts.to(), target, parties.moved)?;
+        self.count_move(&mut dirs, inodes.moved.1, u16::from(is_dir))?;
+        let mut handle = self.start(2 * ENTRY_CREDITS + 4 + ORPHAN_CREDITS + whiteout_credits(rename))?;
+        self.set_entry_inode(&mut handle, dirs.to(), target, inodes.moved)?;
         let now = self.writer()?.now();
-        let done = self.finish_move(&mut handle, rename, drafts, Some(source), parties).and_then(|()| {
+        let done = self.finish_move(&mut handle, rename, dirs, Some(source), inodes).and_then(|()| {
             if is_dir {
-                self.drop_directory(&mut handle, replaced, now)
+                self.orphan_directory(&mut handle, replaced, now)
             } else {
-                self.drop_link(&mut handle, replaced, now)
+                self.decrement_links(&mut handle, replaced, now)
             }
         });
         self.all_or_abort(done)?;
@@ -148,31 +148,31 @@ impl Ext4 {
     }
 
     /// Exchanges the inodes of two names.
-    fn exchange(&self, rename: &Rename<'_, Node>, other: &Node, parties: &Parties) -> Result<()> {
-        let Some(replaced) = parties.replaced else { return Ok(()) };
-        let mut drafts = Drafts::of(rename);
-        let source = self.entry_for(&drafts.from, rename.from.name, rename.moved)?;
-        let target = self.entry_for(drafts.to(), rename.to.name, other)?;
-        if let Some(to) = &mut drafts.to {
+    fn exchange(&self, rename: &Rename<'_, Node>, other: &Node, inodes: &RenamedInodes) -> Result<()> {
+        let Some(replaced) = inodes.replaced else { return Ok(()) };
+        let mut dirs = DirUpdates::of(rename);
+        let source = self.entry_of_node(&dirs.from, rename.from.name, rename.moved)?;
+        let target = self.entry_of_node(dirs.to(), rename.to.name, other)?;
+        if let Some(to) = &mut dirs.to {
             let is_dir = |(_, kind): (InodeNumber, FileType)| kind == FileType::Directory;
-            let (gains, loses) = match (is_dir(parties.moved), is_dir(replaced)) {
-                (true, false) => (Some(to), Some(&mut drafts.from)),
-                (false, true) => (Some(&mut drafts.from), Some(to)),
+            let (gains, loses) = match (is_dir(inodes.moved), is_dir(replaced)) {
+                (true, false) => (Some(to), Some(&mut dirs.from)),
+                (false, true) => (Some(&mut dirs.from), Some(to)),
                 _ => (None, None),
             };
             gains.map_or(Ok(()), |dir| self.count_subdirectory(dir))?;
             loses.into_iter().for_each(|dir| Ext4::uncount_subdirectory(dir));
         }
         let mut handle = self.start(2 * ENTRY_CREDITS + 4)?;
-        self.point_entry(&mut handle, &mut drafts.from, source, replaced)?;
+        self.set_entry_inode(&mut handle, &mut dirs.from, source, replaced)?;
         let now = self.writer()?.now();
         let done = (|| {
-            self.point_entry(&mut handle, drafts.to(), target, parties.moved)?;
-            let across = drafts.to.as_ref().map(|to| (to.ino, drafts.from.ino));
+            self.set_entry_inode(&mut handle, dirs.to(), target, inodes.moved)?;
+            let across = dirs.to.as_ref().map(|to| (to.ino, dirs.from.ino));
             let (to, from) = across.unzip();
-            self.touch_moved(&mut handle, rename.moved, to, parties.moved.1, now)?;
+            self.touch_moved(&mut handle, rename.moved, to, inodes.moved.1, now)?;
             self.touch_moved(&mut handle, other, from, replaced.1, now)?;
-            self.publish_both(&mut handle, rename, &drafts)
+            self.publish_both(&mut handle, rename, &dirs)
         })();
         self.all_or_abort(done)?;
         handle.stop();
@@ -180,16 +180,16 @@ impl Ext4 {
     }
 
     /// Updates the directories' link counts; `gone` subdirectories of the target are replaced.
-    fn count_move(&self, drafts: &mut Drafts, kind: FileType, gone: u16) -> Result<()> {
+    fn count_move(&self, dirs: &mut DirUpdates, kind: FileType, gone: u16) -> Result<()> {
         if kind != FileType::Directory {
             return Ok(());
         }
         if gone > 0 {
-            Ext4::uncount_subdirectory(drafts.to());
+            Ext4::uncount_subdirectory(dirs.to());
         }
-        if drafts.to.is_some() {
-            self.count_subdirectory(drafts.to())?;
-            Ext4::uncount_subdirectory(&mut drafts.from);
+        if dirs.to.is_some() {
+            self.count_subdirectory(dirs.to())?;
+            Ext4::uncount_subdirectory(&mut dirs.from);
         }
         Ok(())
     }
@@ -204,7 +204,7 @@ impl Ext4 {
         now: InodeTime,
     ) -> Result<()> {
         if let Some(parent) = parent.filter(|_| kind == FileType::Directory) {
-            self.point_to_parent(handle, node, parent)?;
+            self.set_parent(handle, node, parent)?;
         }
         self.change_inode(handle, node, |snapshot| snapshot.inode.ctime = now)
     }
@@ -213,11 +213,11 @@ impl Ext4 {
         &self,
         handle: &mut Handle<'_>,
         rename: &Rename<'_, Node>,
-        drafts: &Drafts,
+        dirs: &DirUpdates,
     ) -> Result<()> {
-        if let Some(to) = &drafts.to {
+        if let Some(to) = &dirs.to {
             self.publish_directory(handle, rename.to.dir, to)?;
         }
-        self.publish_directory(handle, rename.from.dir, &drafts.from)
+        self.publish_directory(handle, rename.from.dir, &dirs.from)
     }
 }

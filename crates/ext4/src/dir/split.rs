@@ -4,8 +4,8 @@
 //! right to left (`lock.rs`): write the new block, publish the directory's size, change the index,
 //! and last remove from the old block what has moved.
 
-use super::Draft;
-use crate::dir::lookup::{Frame, Way};
+use super::DirUpdate;
+use crate::dir::lookup::{Frame, HtreePath};
 use crate::inode::Snapshot;
 use crate::{Error, Ext4, Node, Result, Structure};
 use dentree_bufcache::Buffer;
@@ -19,7 +19,7 @@ const MAX_LEVELS: usize = 1;
 
 /// A planned split of a leaf.
 pub(super) struct Split {
-    way: Way,
+    path: HtreePath,
     leaf: Buffer,
     /// How many blocks it adds to the directory.
     pub(super) new_blocks: usize,
@@ -30,19 +30,19 @@ type Fresh = Vec<(LogicalBlock, BlockNumber)>;
 
 impl Ext4 {
     /// Plans a split of the path's leaf.
-    pub(super) fn plan_split(&self, way: Way, leaf: Buffer) -> Result<Split> {
+    pub(super) fn plan_split(&self, path: HtreePath, leaf: Buffer) -> Result<Split> {
         let mut full = 0;
-        for frame in way.frames.iter().rev() {
+        for frame in path.frames.iter().rev() {
             if !self.parse_index(frame)?.is_full() {
                 break;
             }
             full += 1;
         }
         let max = MAX_LEVELS + usize::from(self.sb.incompat.has(Incompat::LARGEDIR));
-        if full == way.frames.len() && way.frames.len() > max {
+        if full == path.frames.len() && path.frames.len() > max {
             return Err(Error::NoSpace);
         }
-        Ok(Split { way, leaf, new_blocks: 1 + full })
+        Ok(Split { path, leaf, new_blocks: 1 + full })
     }
 
     /// Makes the only block of a directory an index root, and leaves of its entries and `new`.
@@ -50,12 +50,12 @@ impl Ext4 {
         &self,
         handle: &mut Handle<'_>,
         dir: &Node,
-        draft: &mut Draft,
+        updated: &mut DirUpdate,
         block: &Buffer,
         version: HashVersion,
         new: &NewEntry<'_>,
     ) -> Result<()> {
-        let place = draft.place(Structure::DirectoryLeaf(LogicalBlock(0)));
+        let place = updated.place(Structure::DirectoryLeaf(LogicalBlock(0)));
         let entries = self.leaf_entries(block).map(|entry| entry.map(NewEntry::from));
         let mut all: Vec<_> = entries.collect::<Result<_, _>>().map_err(|problem| place.corrupt(problem))?;
         let dots = match all.first_chunk() {
@@ -68,9 +68,9 @@ impl Ext4 {
         let split = if need <= self.leaf_room() {
             None
         } else {
-            split_leaf(all.iter().copied(), |name| self.entry_hash(draft, name, version))
+            split_leaf(all.iter().copied(), |name| self.entry_hash(updated, name, version))
         };
-        let fresh = self.append_blocks(handle, draft, if split.is_some() { 2 } else { 1 })?;
+        let fresh = self.append_blocks(handle, updated, if split.is_some() { 2 } else { 1 })?;
         let halves = match &split {
             Some(split) => vec![&split.low, &split.high],
             None => vec![&all],
@@ -78,11 +78,11 @@ impl Ext4 {
         let second = split.as_ref().map(|split| split.hash);
         let made = (|| {
             for (entries, &(_, at)) in halves.into_iter().zip(&fresh) {
-                self.create_leaf(handle, draft, at, |area| fill(area, entries))?;
+                self.create_leaf(handle, updated, at, |area| fill(area, entries))?;
             }
-            draft.inode.flags = draft.inode.flags.with(InodeFlags::INDEX);
-            self.publish_layout(handle, dir, draft)?;
-            self.write_first_root(handle, draft, dots, &fresh, second)
+            updated.inode.flags = updated.inode.flags.with(InodeFlags::INDEX);
+            self.publish_layout(handle, dir, updated)?;
+            self.write_first_root(handle, updated, dots, &fresh, second)
         })();
         self.all_or_abort(made)
     }
@@ -90,13 +90,13 @@ impl Ext4 {
     fn write_first_root(
         &self,
         handle: &mut Handle<'_>,
-        draft: &Snapshot,
+        updated: &Snapshot,
         dots: [NewEntry<'_>; 2],
         fresh: &Fresh,
         second: Option<u32>,
     ) -> Result<()> {
         let (at, place) =
-            self.place_of(draft, LogicalBlock(0), Structure::DirectoryIndex(LogicalBlock(0)))?;
+            self.place_of(updated, LogicalBlock(0), Structure::DirectoryIndex(LogicalBlock(0)))?;
         let has_tail = self.sb.has_metadata_csum();
         let blocks: Vec<LogicalBlock> = fresh.iter().map(|&(logical, _)| logical).collect();
         self.update(handle, at, place, |bytes| {
@@ -105,56 +105,56 @@ impl Ext4 {
             if let (Some(hash), Some(&block)) = (second, blocks.get(1)) {
                 insert_index(bytes, true, has_tail, 0, hash, block)?;
             }
-            self.seal_index(draft, bytes, true)
+            self.update_index_sum(updated, bytes, true)
         })?
         .map_err(|problem| place.corrupt(problem))
     }
 
     /// Splits a leaf that has no room for `new`, and full index blocks above it.
-    pub(super) fn split_for(
+    pub(super) fn split_leaf_for(
         &self,
         handle: &mut Handle<'_>,
         dir: &Node,
-        draft: &mut Draft,
+        updated: &mut DirUpdate,
         split: Split,
         new: &NewEntry<'_>,
     ) -> Result<()> {
-        let Split { way, leaf, new_blocks } = split;
-        let (version, old) = (way.version, way.leaf.block);
-        let place = draft.place(Structure::DirectoryLeaf(way.leaf.block));
+        let Split { path, leaf, new_blocks } = split;
+        let (version, old) = (path.version, path.leaf.block);
+        let place = updated.place(Structure::DirectoryLeaf(path.leaf.block));
         let entries = self.leaf_entries(&leaf).map(|entry| entry.map(NewEntry::from));
         let mut all: Vec<_> = entries.collect::<Result<_, _>>().map_err(|problem| place.corrupt(problem))?;
         all.push(*new);
-        let halves = split_leaf(all, |name| self.entry_hash(draft, name, version))
+        let halves = split_leaf(all, |name| self.entry_hash(updated, name, version))
             .ok_or_else(|| place.corrupt(Problem::Missing { what: "room for one entry" }))?;
-        let mut fresh = self.append_blocks(handle, draft, u32::try_from(new_blocks).unwrap_or(u32::MAX))?;
+        let mut fresh = self.append_blocks(handle, updated, u32::try_from(new_blocks).unwrap_or(u32::MAX))?;
         let done = (|| {
             let (logical, at) = take(&mut fresh)?;
-            let old = self.place_of(draft, old, Structure::DirectoryLeaf(old))?.1;
-            self.create_leaf(handle, draft, at, |area| fill(area, &halves.high))?;
-            self.publish_layout(handle, dir, draft)?;
-            self.enter(handle, draft, way.frames, halves.hash, logical, &mut fresh)?;
-            self.change_leaf(handle, draft, old, |area| fill(area, &halves.low))
+            let old = self.place_of(updated, old, Structure::DirectoryLeaf(old))?.1;
+            self.create_leaf(handle, updated, at, |area| fill(area, &halves.high))?;
+            self.publish_layout(handle, dir, updated)?;
+            self.insert_index_entry(handle, updated, path.frames, halves.hash, logical, &mut fresh)?;
+            self.change_leaf(handle, updated, old, |area| fill(area, &halves.low))
         })();
         self.all_or_abort(done)
     }
 
     /// Inserts an index entry for a new block behind the path's.
-    fn enter(
+    fn insert_index_entry(
         &self,
         handle: &mut Handle<'_>,
-        draft: &Snapshot,
-        mut way: Vec<Frame>,
+        updated: &Snapshot,
+        mut path: Vec<Frame>,
         hash: u32,
         block: LogicalBlock,
         fresh: &mut Fresh,
     ) -> Result<()> {
         let has_tail = self.sb.has_metadata_csum();
         let size = self.sb.block_size;
-        let Some(frame) = way.pop() else { return Err(Error::NoSpace) };
+        let Some(frame) = path.pop() else { return Err(Error::NoSpace) };
         let is_root = frame.is_root();
         if !self.parse_index(&frame)?.is_full() {
-            return self.change_index(handle, draft, frame.block, |bytes| {
+            return self.change_index(handle, updated, frame.block, |bytes| {
                 insert_index(bytes, is_root, has_tail, frame.at, hash, block)
             });
         }
@@ -165,7 +165,7 @@ impl Ext4 {
         if is_root {
             grow_root(&mut old, &mut other, size, has_tail, new).map_err(corrupt)?;
             insert_index(&mut other, false, has_tail, frame.at, hash, block).map_err(corrupt)?;
-            self.create_index(handle, draft, new_at, other)?;
+            self.create_index(handle, updated, new_at, other)?;
         } else {
             let (first, stay) = split_index(&mut old, &mut other, size, has_tail).map_err(corrupt)?;
             match frame.at.checked_sub(stay) {
@@ -173,10 +173,10 @@ impl Ext4 {
                 Some(at) => insert_index(&mut other, false, has_tail, at, hash, block),
             }
             .map_err(corrupt)?;
-            self.create_index(handle, draft, new_at, other)?;
-            self.enter(handle, draft, way, first, new, fresh)?;
+            self.create_index(handle, updated, new_at, other)?;
+            self.insert_index_entry(handle, updated, path, first, new, fresh)?;
         }
-        self.change_index(handle, draft, frame.block, |bytes| {
+        self.change_index(handle, updated, frame.block, |bytes| {
             bytes.copy_from_slice(&old);
             Ok(())
         })
@@ -193,7 +193,7 @@ impl Ext4 {
         let (at, place) = self.place_of(dir, block, Structure::DirectoryIndex(block))?;
         self.update(handle, at, place, |bytes| {
             let answer = change(bytes)?;
-            self.seal_index(dir, bytes, block.0 == 0)?;
+            self.update_index_sum(dir, bytes, block.0 == 0)?;
             Ok(answer)
         })?
         .map_err(|problem| place.corrupt(problem))
@@ -207,14 +207,14 @@ impl Ext4 {
         mut content: Vec<u8>,
     ) -> Result<()> {
         let place = dir.place(Structure::DirectoryIndex(LogicalBlock(0))).at(at);
-        self.seal_index(dir, &mut content, false).map_err(|problem| place.corrupt(problem))?;
+        self.update_index_sum(dir, &mut content, false).map_err(|problem| place.corrupt(problem))?;
         handle.create(at.0, |bytes| bytes.copy_from_slice(&content)).map_err(|source| place.io(source))
     }
 
     /// The hash of a name in a directory.
     pub(crate) fn entry_hash(&self, dir: &Snapshot, name: &[u8], version: HashVersion) -> MajorHash {
         let seed = self.hash_seed();
-        let folded = self.wanted(dir, name).and_then(|wanted| wanted.hash(version, seed));
+        let folded = self.search_name(dir, name).and_then(|search_name| search_name.hash(version, seed));
         // A name that a strict file system would refuse today is hashed byte by byte.
         folded.or_else(|| version.hash(name, seed).map(|hash| hash.major)).unwrap_or_default()
     }

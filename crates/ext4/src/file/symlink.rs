@@ -1,24 +1,25 @@
 //! Symbolic links.
 
 use crate::inode::Snapshot;
-use crate::{Error, Ext4, Result, Structure};
+use crate::{Error, Ext4, Node, Result, Structure};
 use dentree_ext4_format::{InodeFlags, LogicalBlock, Problem};
 use dentree_jbd2::Handle;
 
 /// The longest target that fits into the inode.
-const FAST_LINK_MAX: usize = 59;
+const FAST_SYMLINK_MAX: usize = 59;
 
 impl Ext4 {
     /// The target: from the inode for a fast link, which has no blocks, else from content.
-    pub(crate) fn link_target(&self, node: &Snapshot) -> Result<Vec<u8>> {
+    pub(crate) fn readlink(&self, node: &Node) -> Result<Vec<u8>> {
+        let node = &*node.snapshot();
         let max = u64::from(self.sb.block_size.bytes());
         let corrupt = |problem| node.place(Structure::SymlinkTarget).corrupt(problem);
         Problem::check_range("i_size", node.inode.size, 1, max).map_err(corrupt)?;
         let len = usize::try_from(node.inode.size).unwrap_or(usize::MAX);
-        let target = match node.inode.block.get(..len).filter(|_| self.is_fast_link(node)) {
+        let target = match node.inode.block.get(..len).filter(|_| self.is_fast_symlink(node)) {
             Some(target) => target.to_vec(),
             // The block is metadata: the cache may be newer than the device.
-            None if !node.has(InodeFlags::INLINE_DATA) => self.read_link_block(node, len)?,
+            None if !node.has(InodeFlags::INLINE_DATA) => self.read_symlink_block(node, len)?,
             None => {
                 let mut target = vec![0; len];
                 self.read_content(node, 0, &mut target)?;
@@ -32,20 +33,20 @@ impl Ext4 {
     }
 
     /// Whether the target is in `i_block`: only extended attributes have blocks.
-    fn is_fast_link(&self, node: &Snapshot) -> bool {
+    fn is_fast_symlink(&self, node: &Snapshot) -> bool {
         let cluster_sectors = 1 << (self.sb.block_size.log2() + self.sb.log_cluster_ratio - 9);
         let xattrs = if node.inode.xattr_block.is_some() { cluster_sectors } else { 0 };
         !node.has(InodeFlags::INLINE_DATA) && node.inode.sectors == xattrs
     }
 
     /// The target of a link that has a block for it.
-    fn read_link_block(&self, link: &Snapshot, len: usize) -> Result<Vec<u8>> {
+    fn read_symlink_block(&self, link: &Snapshot, len: usize) -> Result<Vec<u8>> {
         let (at, place) = self.place_of(link, LogicalBlock(0), Structure::SymlinkTarget)?;
         Ok(self.metadata(at, place)?.get(..len).unwrap_or_default().to_vec())
     }
 
     /// Stores the target of a new link: in the inode, or in a metadata block of its own.
-    pub(crate) fn init_link(
+    pub(crate) fn init_symlink(
         &self,
         handle: &mut Handle<'_>,
         made: &mut Snapshot,
@@ -54,7 +55,7 @@ impl Ext4 {
         if target.is_empty() || target.contains(&0) || target.len() >= self.sb.block_size.in_memory() {
             return Err(Error::InvalidName);
         }
-        if target.len() <= FAST_LINK_MAX {
+        if target.len() <= FAST_SYMLINK_MAX {
             made.inode.block.iter_mut().zip(target).for_each(|(to, from)| *to = *from);
         } else {
             self.init_map(made);

@@ -31,7 +31,7 @@ const COPIES: usize = 4;
 
 /// The word of a node.
 #[derive(Debug, Default)]
-pub(crate) struct Stamp(AtomicU64);
+pub(crate) struct SnapshotVersion(AtomicU64);
 
 #[derive(Default)]
 struct Mine {
@@ -47,39 +47,39 @@ thread_local! {
 }
 
 /// Versions that a thread takes at a time.
-const STAMPS: u64 = 1024;
+const BATCH: u64 = 1024;
 
-fn new_stamp() -> u64 {
+fn new_version() -> u64 {
     static TAKEN: AtomicU64 = AtomicU64::new(0);
-    let mut stamp = NEXT.get();
-    if stamp.is_multiple_of(STAMPS) {
-        stamp = (TAKEN.fetch_add(1, Relaxed) + 1) * STAMPS;
+    let mut version = NEXT.get();
+    if version.is_multiple_of(BATCH) {
+        version = (TAKEN.fetch_add(1, Relaxed) + 1) * BATCH;
     }
-    NEXT.set(stamp + 1);
-    stamp
+    NEXT.set(version + 1);
+    version
 }
 
 /// What is known without the node's lock.
-pub(crate) enum Known {
+pub(crate) enum LocalCopy {
     /// The node has not changed since it was made.
     Unchanged,
     Copy(Arc<Snapshot>),
-    Nothing,
+    Unknown,
 }
 
-impl Stamp {
+impl SnapshotVersion {
     /// What this thread knows of the current snapshot.
-    pub(crate) fn look(&self) -> Known {
-        let stamp = self.0.load(Relaxed);
-        match stamp {
-            UNCHANGED => Known::Unchanged,
-            CHANGED | ASKED => Known::Nothing,
+    pub(crate) fn look(&self) -> LocalCopy {
+        let version = self.0.load(Relaxed);
+        match version {
+            UNCHANGED => LocalCopy::Unchanged,
+            CHANGED | ASKED => LocalCopy::Unknown,
             _ => {
                 let find = |mine: &RefCell<Mine>| {
                     let copies = &mine.borrow().copies;
-                    copies.iter().find(|(of, _)| *of == stamp).and_then(|(_, copy)| copy.clone())
+                    copies.iter().find(|(of, _)| *of == version).and_then(|(_, copy)| copy.clone())
                 };
-                MINE.try_with(find).ok().flatten().map_or(Known::Nothing, Known::Copy)
+                MINE.try_with(find).ok().flatten().map_or(LocalCopy::Unknown, LocalCopy::Copy)
             }
         }
     }
@@ -94,22 +94,22 @@ impl Stamp {
     /// Records a use of the current snapshot, and copies it for this thread from the second use on.
     /// The caller shares the node's lock.
     pub(crate) fn note_use(&self, newest: &Snapshot) {
-        let stamp = match self.0.load(Relaxed) {
+        let version = match self.0.load(Relaxed) {
             UNCHANGED => return,
             CHANGED => return self.0.store(ASKED, Relaxed),
             ASKED => {
-                let new = new_stamp();
+                let new = new_version();
                 // Another thread may have been first.
                 match self.0.compare_exchange(ASKED, new, Relaxed, Relaxed) {
                     Ok(_) => new,
                     Err(other) => other,
                 }
             }
-            stamp => stamp,
+            version => version,
         };
         let keep = |mine: &RefCell<Mine>| {
             let mine = &mut *mine.borrow_mut();
-            mine.copies[mine.oldest] = (stamp, Some(Arc::new(newest.clone())));
+            mine.copies[mine.oldest] = (version, Some(Arc::new(newest.clone())));
             mine.oldest = (mine.oldest + 1) % COPIES;
         };
         // A thread that ends keeps no copy.

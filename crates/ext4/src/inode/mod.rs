@@ -116,7 +116,7 @@ impl Ext4 {
         self.sb.check_inode("the inode number", ino).map_err(|problem| place.corrupt(problem))?;
         let (block, within) = self.find_inode(ino)?;
         let place = place.at(block);
-        let plan = |first| self.inodes_beside(ino, block, first).map(|runs| move || runs);
+        let plan = |first| self.inode_table_neighbours(ino, block, first).map(|runs| move || runs);
         Ok((self.metadata_ahead(block, place, plan)?, within, place))
     }
 

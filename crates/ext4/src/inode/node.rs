@@ -2,7 +2,7 @@
 
 use crate::file::Content;
 use crate::inode::Snapshot;
-use crate::inode::copies::{Known, Stamp};
+use crate::inode::copies::{LocalCopy, SnapshotVersion};
 use dentree_ext4_format::InodeNumber;
 use dentree_jbd2::Tid;
 use dentree_vfs::FileType;
@@ -32,16 +32,16 @@ struct State {
     /// The last transaction that may have changed the inode before.
     tid: Option<Tid>,
     /// Allocated when the first lock is taken.
-    life: OnceLock<Box<Life>>,
+    active: OnceLock<Box<Active>>,
 }
 
 /// The part of a node that only locking needs.
 #[derive(Debug, Default)]
-struct Life {
+struct Active {
     /// `None` before the first change. Held briefly; a leaf.
     newest: RwLock<Option<Arc<Snapshot>>>,
     /// Tells whether a thread's copy of the snapshot is current.
-    stamp: Stamp,
+    version: SnapshotVersion,
     /// Held from a change until it is in the inode table, so that snapshots are written in order.
     writing: Mutex<()>,
     /// The transaction of the last change, or 0; see [`Node::note_change`].
@@ -71,35 +71,35 @@ impl Deref for Held {
 
 impl Node {
     /// Memory of a node without its snapshot's tail, once a lock was taken.
-    pub(crate) const CHANGED_BYTES: usize = Node::BYTES + size_of::<Life>() + size_of::<Snapshot>();
+    pub(crate) const CHANGED_BYTES: usize = Node::BYTES + size_of::<Active>() + size_of::<Snapshot>();
     /// Memory of a node without its snapshot's tail, before.
     pub(crate) const BYTES: usize = size_of::<State>() + 2 * size_of::<usize>();
 
     /// `tid`: the last transaction that may have changed the inode.
     pub(crate) fn new(snapshot: Snapshot, tid: Option<Tid>) -> Node {
-        Node(Arc::new(State { first: snapshot, tid, life: OnceLock::new() }))
+        Node(Arc::new(State { first: snapshot, tid, active: OnceLock::new() }))
     }
 
-    fn life(&self) -> &Life {
+    fn active(&self) -> &Active {
         let changed = self.0.tid.map_or(0, word_of);
-        let begin = || Box::new(Life { changed: AtomicU64::new(changed), ..Life::default() });
-        self.0.life.get_or_init(begin)
+        let begin = || Box::new(Active { changed: AtomicU64::new(changed), ..Active::default() });
+        self.0.active.get_or_init(begin)
     }
 
     /// The current snapshot.
     pub(crate) fn snapshot(&self) -> Held {
         // A concurrent change has not happened yet.
-        let Some(life) = self.0.life.get() else { return Held::First(self.clone()) };
-        match life.stamp.look() {
-            Known::Unchanged => return Held::First(self.clone()),
-            Known::Copy(copy) => return Held::Newest(copy),
-            Known::Nothing => {}
+        let Some(active) = self.0.active.get() else { return Held::First(self.clone()) };
+        match active.version.look() {
+            LocalCopy::Unchanged => return Held::First(self.clone()),
+            LocalCopy::Copy(copy) => return Held::Newest(copy),
+            LocalCopy::Unknown => {}
         }
-        match &*life.newest.read().unwrap_or_else(PoisonError::into_inner) {
+        match &*active.newest.read().unwrap_or_else(PoisonError::into_inner) {
             Some(newest) => {
                 // A file mostly has one user, who changes it each time: a copy would not pay.
                 if newest.kind == FileType::Directory {
-                    life.stamp.note_use(newest);
+                    active.version.note_use(newest);
                 }
                 Held::Newest(Arc::clone(newest))
             }
@@ -109,13 +109,13 @@ impl Node {
 
     /// Runs `look` on the current snapshot, maybe under its lock, without taking a reference.
     pub(crate) fn look<R>(&self, look: impl FnOnce(&Snapshot) -> R) -> R {
-        let Some(life) = self.0.life.get() else { return look(&self.0.first) };
-        match life.stamp.look() {
-            Known::Unchanged => return look(&self.0.first),
-            Known::Copy(copy) => return look(&copy),
-            Known::Nothing => {}
+        let Some(active) = self.0.active.get() else { return look(&self.0.first) };
+        match active.version.look() {
+            LocalCopy::Unchanged => return look(&self.0.first),
+            LocalCopy::Copy(copy) => return look(&copy),
+            LocalCopy::Unknown => {}
         }
-        let newest = life.newest.read().unwrap_or_else(PoisonError::into_inner);
+        let newest = active.newest.read().unwrap_or_else(PoisonError::into_inner);
         look(newest.as_deref().unwrap_or(&self.0.first))
     }
 
@@ -131,9 +131,9 @@ impl Node {
 
     /// Like [`change`](Node::change); also returns the new snapshot.
     pub(crate) fn change_and_hold<R>(&self, change: impl FnOnce(&mut Snapshot) -> R) -> (R, Held) {
-        let life = self.life();
-        let mut newest = life.newest.write().unwrap_or_else(PoisonError::into_inner);
-        life.stamp.note_change();
+        let active = self.active();
+        let mut newest = active.newest.write().unwrap_or_else(PoisonError::into_inner);
+        active.version.note_change();
         let newest = newest.get_or_insert_with(|| Arc::new(self.0.first.clone()));
         let snapshot = Arc::make_mut(newest);
         let answer = change(snapshot);
@@ -148,8 +148,8 @@ impl Node {
     }
 
     /// Taken to write the inode table.
-    pub(crate) fn lock_writing(&self) -> MutexGuard<'_, ()> {
-        self.life().writing.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn lock_table_write(&self) -> MutexGuard<'_, ()> {
+        self.active().writing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Records that transaction `tid` changes the inode or a name in the directory. The caller has
@@ -158,7 +158,7 @@ impl Node {
     /// A relaxed plain store: all threads in a transaction store the same value, and the journal
     /// orders transactions. A thread that syncs has learnt of the change, and thus of this store.
     pub(crate) fn note_change(&self, tid: Tid) {
-        let changed = &self.life().changed;
+        let changed = &self.active().changed;
         if changed.load(Relaxed) != word_of(tid) {
             changed.store(word_of(tid), Relaxed);
         }
@@ -166,8 +166,8 @@ impl Node {
 
     /// The transaction of the last change.
     pub(crate) fn last_change(&self) -> Option<Tid> {
-        let Some(life) = self.0.life.get() else { return self.0.tid };
-        match life.changed.load(Relaxed) {
+        let Some(active) = self.0.active.get() else { return self.0.tid };
+        match active.changed.load(Relaxed) {
             0 => None,
             word => Some(Tid(u32::try_from(word & 0xFFFF_FFFF).unwrap_or(0))),
         }
@@ -175,27 +175,27 @@ impl Node {
 
     /// Locks the extended attributes for reading.
     pub(crate) fn attributes(&self) -> RwLockReadGuard<'_, ()> {
-        self.life().attributes.read().unwrap_or_else(PoisonError::into_inner)
+        self.active().attributes.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Locks the extended attributes for changes.
     pub(crate) fn attributes_mut(&self) -> RwLockWriteGuard<'_, ()> {
-        self.life().attributes.write().unwrap_or_else(PoisonError::into_inner)
+        self.active().attributes.write().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Locks the content for reading.
     pub(crate) fn content(&self) -> RwLockReadGuard<'_, Content> {
-        self.life().content.read().unwrap_or_else(PoisonError::into_inner)
+        self.active().content.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Locks the content for changes.
     pub(crate) fn content_mut(&self) -> RwLockWriteGuard<'_, Content> {
-        self.life().content.write().unwrap_or_else(PoisonError::into_inner)
+        self.active().content.write().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Locks the content for changes, unless that would wait.
     pub(crate) fn try_content_mut(&self) -> Option<RwLockWriteGuard<'_, Content>> {
-        match self.life().content.try_write() {
+        match self.active().content.try_write() {
             Ok(content) => Some(content),
             Err(TryLockError::Poisoned(content)) => Some(content.into_inner()),
             Err(TryLockError::WouldBlock) => None,

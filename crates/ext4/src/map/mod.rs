@@ -61,14 +61,14 @@ impl Run {
 pub(crate) type Each<'a> = dyn FnMut(LogicalBlock, Run) -> Result<ControlFlow<()>> + 'a;
 
 /// What a walk has yet to find.
-pub(crate) struct Sought<'a, 'e> {
+pub(crate) struct Wanted<'a, 'e> {
     /// Ascending and disjoint. Of the first range, blocks from `at` on.
     ranges: &'a [Range<u64>],
     at: u64,
     each: &'a mut Each<'e>,
 }
 
-impl Sought<'_, '_> {
+impl Wanted<'_, '_> {
     /// The next block to find, if it lies before `end`.
     pub(crate) fn before(&mut self, end: u64) -> Option<LogicalBlock> {
         while let Some(range) = self.ranges.first() {
@@ -110,11 +110,11 @@ impl Ext4 {
         wanted: &[Range<u64>],
         each: &mut Each<'_>,
     ) -> Result<()> {
-        let mut sought = Sought { ranges: wanted, at: 0, each };
+        let mut wanted = Wanted { ranges: wanted, at: 0, each };
         let walked = if node.has(InodeFlags::EXTENTS) {
-            self.map_extents(node, &mut sought)
+            self.map_extents(node, &mut wanted)
         } else {
-            self.map_pointers(node, &mut sought)
+            self.map_pointers(node, &mut wanted)
         };
         walked.map(drop)
     }
@@ -125,12 +125,12 @@ impl Ext4 {
     }
 
     /// Makes the block map empty, of the kind for new inodes.
-    pub(crate) fn init_map(&self, draft: &mut Snapshot) {
-        draft.inode.size = 0;
-        draft.inode.block.fill(0);
+    pub(crate) fn init_map(&self, inode: &mut Snapshot) {
+        inode.inode.size = 0;
+        inode.inode.block.fill(0);
         if self.sb.incompat.has(Incompat::EXTENTS) {
-            draft.inode.flags = draft.inode.flags.with(InodeFlags::EXTENTS);
-            write_extent_leaf(&mut draft.inode.block, &[]);
+            inode.inode.flags = inode.inode.flags.with(InodeFlags::EXTENTS);
+            write_extent_leaf(&mut inode.inode.block, &[]);
         }
     }
 

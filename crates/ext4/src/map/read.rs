@@ -1,7 +1,7 @@
 //! Lookups in extent trees and in trees of block pointers.
 
 use crate::inode::Snapshot;
-use crate::map::{FILE_END, Mapping, Run, Sought};
+use crate::map::{FILE_END, Mapping, Run, Wanted};
 use crate::verified::Checked;
 use crate::{Ext4, Result, Structure};
 use dentree_ext4_format::{BlockNumber, Extent, ExtentNode, LogicalBlock, Step, verify_extent_block};
@@ -13,11 +13,11 @@ impl Ext4 {
     pub(crate) fn map_extents(
         &self,
         node: &Snapshot,
-        sought: &mut Sought<'_, '_>,
+        wanted: &mut Wanted<'_, '_>,
     ) -> Result<ControlFlow<()>> {
         let place = node.place(Structure::ExtentNode);
         let root = ExtentNode::parse_root(&node.inode.block).map_err(|problem| place.corrupt(problem))?;
-        self.map_below(node, &root, FILE_END, sought)
+        self.map_below(node, &root, FILE_END, wanted)
     }
 
     /// Finds blocks before `end` below a node.
@@ -26,18 +26,18 @@ impl Ext4 {
         node: &Snapshot,
         tree: &ExtentNode<'_>,
         end: u64,
-        sought: &mut Sought<'_, '_>,
+        wanted: &mut Wanted<'_, '_>,
     ) -> Result<ControlFlow<()>> {
-        while let Some(block) = sought.before(end) {
+        while let Some(block) = wanted.before(end) {
             let flow = match tree.step(block) {
-                Step::Mapped(extent) => sought.found(block, self.run_in_extent(node, extent, block)?)?,
+                Step::Mapped(extent) => wanted.found(block, self.run_in_extent(node, extent, block)?)?,
                 Step::Hole { end } => {
                     let len = end - u64::from(block.0);
-                    sought.found(block, Run { mapping: Mapping::Hole, len })?
+                    wanted.found(block, Run { mapping: Mapping::Hole, len })?
                 }
                 // Only inner nodes lead down, so each step loses a level.
                 Step::Down { child, range } => {
-                    self.map_child(node, tree.depth() - 1, child, range, sought)?
+                    self.map_child(node, tree.depth() - 1, child, range, wanted)?
                 }
             };
             if flow.is_break() {
@@ -54,7 +54,7 @@ impl Ext4 {
         depth: u16,
         child: BlockNumber,
         range: Range<u64>,
-        sought: &mut Sought<'_, '_>,
+        wanted: &mut Wanted<'_, '_>,
     ) -> Result<ControlFlow<()>> {
         let place = node.place(Structure::ExtentNode).at(child);
         let corrupt = |problem| place.corrupt(problem);
@@ -69,7 +69,7 @@ impl Ext4 {
         }
         let end = range.end;
         let tree = ExtentNode::parse(&buffer, depth, range).map_err(corrupt)?;
-        self.map_below(node, &tree, end, sought)
+        self.map_below(node, &tree, end, wanted)
     }
 
     fn run_in_extent(&self, node: &Snapshot, extent: Extent, block: LogicalBlock) -> Result<Run> {
@@ -102,22 +102,22 @@ impl Ext4 {
     pub(crate) fn map_pointers(
         &self,
         node: &Snapshot,
-        sought: &mut Sought<'_, '_>,
+        wanted: &mut Wanted<'_, '_>,
     ) -> Result<ControlFlow<()>> {
         let (direct, roots) = node.inode.block.split_at(DIRECT * POINTER_LEN);
-        let mut flow = self.follow(node, Pointers { bytes: direct, first: 0, below: 0 }, sought)?;
+        let mut flow = self.follow(node, Pointers { bytes: direct, first: 0, below: 0 }, wanted)?;
         let mut first = 12;
         for (below, root) in (1..).zip(roots.chunks_exact(POINTER_LEN)) {
             if flow.is_break() {
                 return Ok(flow);
             }
-            flow = self.follow(node, Pointers { bytes: root, first, below }, sought)?;
+            flow = self.follow(node, Pointers { bytes: root, first, below }, wanted)?;
             first += self.span(below);
         }
         while flow.is_continue()
-            && let Some(block) = sought.before(FILE_END)
+            && let Some(block) = wanted.before(FILE_END)
         {
-            flow = sought.found(block, Run { mapping: Mapping::Hole, len: FILE_END - u64::from(block.0) })?;
+            flow = wanted.found(block, Run { mapping: Mapping::Hole, len: FILE_END - u64::from(block.0) })?;
         }
         Ok(flow)
     }
@@ -132,19 +132,19 @@ impl Ext4 {
         &self,
         node: &Snapshot,
         from: Pointers<'_>,
-        sought: &mut Sought<'_, '_>,
+        wanted: &mut Wanted<'_, '_>,
     ) -> Result<ControlFlow<()>> {
         let span = self.span(from.below);
         let end = from.first + u64::try_from(from.bytes.len() / POINTER_LEN).unwrap_or(0) * span;
-        while let Some(block) = sought.before(end) {
+        while let Some(block) = wanted.before(end) {
             let index = (u64::from(block.0) - from.first) / span;
             let rest = pointers_from(from.bytes, index).unwrap_or_default();
             let first = from.first + index * span;
             let flow = match pointers(rest).next().unwrap_or_default() {
-                _ if from.below == 0 => sought.found(block, self.run_of_pointers(node, rest)?)?,
+                _ if from.below == 0 => wanted.found(block, self.run_of_pointers(node, rest)?)?,
                 0 => {
                     let len = first + span - u64::from(block.0);
-                    sought.found(block, Run { mapping: Mapping::Hole, len })?
+                    wanted.found(block, Run { mapping: Mapping::Hole, len })?
                 }
                 pointer => {
                     let child = BlockNumber(u64::from(pointer));
@@ -153,7 +153,7 @@ impl Ext4 {
                         .check_blocks("block pointer", child, 1)
                         .map_err(|problem| place.corrupt(problem))?;
                     let bytes = &self.metadata(child, place)?;
-                    self.follow(node, Pointers { bytes, first, below: from.below - 1 }, sought)?
+                    self.follow(node, Pointers { bytes, first, below: from.below - 1 }, wanted)?
                 }
             };
             if flow.is_break() {

@@ -10,13 +10,18 @@ use std::ops::ControlFlow;
 impl Ext4 {
     /// Replays the journal in memory, or onto the device if it is writable, and reads the
     /// superblock again: its journaled copy is newer. `offset` is where the superblock was found.
-    pub(crate) fn recovered(self, offset: u64, options: &Options, notices: &mut Vec<Notice>) -> Result<Ext4> {
+    pub(crate) fn with_journal_replayed(
+        self,
+        offset: u64,
+        options: &Options,
+        notices: &mut Vec<Notice>,
+    ) -> Result<Ext4> {
         if options.writable {
             self.check_writable()?;
         }
         let Some(location) = self.journal_location()? else { return Ok(self) };
         if options.writable {
-            return self.replayed(offset, &location, options, notices);
+            return self.replay_to_device(offset, &location, options, notices);
         }
         let recovered = dentree_jbd2::recover(self.device.clone(), &location)?;
         let (transactions, blocks) = (recovered.transactions, recovered.blocks);
@@ -30,7 +35,7 @@ impl Ext4 {
     }
 
     /// Replays the journal onto the device.
-    fn replayed(
+    fn replay_to_device(
         self,
         offset: u64,
         location: &JournalLocation,

@@ -95,7 +95,7 @@ impl Ext4 {
         change_superblock(&*self.device, |sb| {
             sb.write_time = now;
             if let Some(failure) = failure {
-                return note_error(sb, &failure, now);
+                return record_error(sb, &failure, now);
             }
             sb.incompat.0 &= !Incompat::RECOVER.0;
             if !has_orphans {
@@ -132,7 +132,7 @@ const WRITABLE: RoCompat = RoCompat(
 );
 
 /// Records an error as the kernel does.
-fn note_error(sb: &mut Superblock, what: &str, now: dentree_ext4_format::InodeTime) {
+fn record_error(sb: &mut Superblock, what: &str, now: dentree_ext4_format::InodeTime) {
     let record =
         ErrorRecord { function: what.bytes().take(31).collect(), code: CODE_IO, ..ErrorRecord::default() };
     sb.state |= STATE_ERROR;

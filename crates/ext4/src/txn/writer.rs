@@ -4,8 +4,8 @@
 //! Lock order and what a crash may show: `docs/internals/writing.md`.
 
 use crate::alloc::Space;
-use crate::alloc::{Groups, Kept};
-use crate::dir::{DirectoryLocks, LastEntries};
+use crate::alloc::{GroupState, Groups};
+use crate::dir::{DirectoryLocks, LastInserts};
 use crate::file::Unstored;
 use crate::inode::Orphans;
 use crate::inode::Snapshot;
@@ -31,7 +31,7 @@ pub(crate) struct Writer {
     /// The locks of directories.
     pub(crate) directories: DirectoryLocks,
     /// Where entries were added last.
-    pub(crate) last_entries: LastEntries,
+    pub(crate) last_inserts: LastInserts,
     /// The free blocks.
     pub(crate) space: Arc<Space>,
     /// Content not yet on the device.
@@ -64,8 +64,8 @@ impl Writer {
         let InodeTime { seconds, nanos } = clock.now();
         let generation = (u32::try_from(seconds & 0xFFFF_FFFF).unwrap_or(0).rotate_left(16) ^ nanos).max(2);
         let groups = Arc::new(Groups::new(fs, groups));
-        let its = Arc::clone(&groups);
-        journal.before_commit(move |last| its.finish(last));
+        let for_commit = Arc::clone(&groups);
+        journal.before_commit(move |last| for_commit.write_dirty(last));
         Ok(Writer {
             journal,
             clock,
@@ -73,7 +73,7 @@ impl Writer {
             orphans: fs.read_orphans()?,
             groups,
             directories: DirectoryLocks::new(),
-            last_entries: LastEntries::new(),
+            last_inserts: LastInserts::new(),
             space,
             unstored: Unstored::default(),
             shared: Shared::default(),
@@ -89,7 +89,7 @@ impl Writer {
 
     /// Like [`group`](Writer::group), unless that would wait for the group's lock.
     pub(crate) fn try_group(&self, group: GroupNumber) -> Option<GroupDesc> {
-        self.groups.try_lock(group).map(|kept| kept.desc)
+        self.groups.try_lock(group).map(|state| state.desc)
     }
 
     /// Free inodes according to the descriptors.
@@ -158,7 +158,7 @@ impl Ext4 {
     }
 
     /// The most credits of a handle; 0 in a read-only file system.
-    pub(crate) fn most_credits(&self) -> u32 {
+    pub(crate) fn max_credits(&self) -> u32 {
         self.writer.as_ref().map_or(0, |writer| writer.journal.most_credits())
     }
 
@@ -195,8 +195,8 @@ impl Ext4 {
         change: impl FnOnce(&mut GroupDesc, &mut Handle<'_>) -> Result<R>,
     ) -> Result<Option<R>> {
         let writer = self.writer()?;
-        let Some(kept) = writer.groups.try_lock(group) else { return Ok(None) };
-        self.change_locked_group(handle, group, writer, kept, change).map(Some)
+        let Some(state) = writer.groups.try_lock(group) else { return Ok(None) };
+        self.change_locked_group(handle, group, writer, state, change).map(Some)
     }
 
     fn change_locked_group<R>(
@@ -204,14 +204,14 @@ impl Ext4 {
         handle: &mut Handle<'_>,
         group: GroupNumber,
         writer: &Writer,
-        mut kept: MutexGuard<'_, Kept>,
+        mut state: MutexGuard<'_, GroupState>,
         change: impl FnOnce(&mut GroupDesc, &mut Handle<'_>) -> Result<R>,
     ) -> Result<R> {
-        let mut next = kept.desc;
+        let mut next = state.desc;
         let answer = change(&mut next, handle)?;
-        if next != kept.desc {
+        if next != state.desc {
             let tid = handle.tid();
-            writer.groups.replace(group, &mut kept, next, tid, |block, encode| {
+            writer.groups.set(group, &mut state, next, tid, |block, encode| {
                 self.update(handle, block, Structure::GroupDescriptor(group).at(block), encode)
             })?;
         }
@@ -226,7 +226,7 @@ impl Ext4 {
         change: impl FnOnce(&mut Snapshot) -> R,
     ) -> Result<R> {
         // Writes to the table have the order of the changes.
-        let _writing = node.lock_writing();
+        let _writing = node.lock_table_write();
         let (answer, snapshot) = node.change_and_hold(change);
         self.update_inode(handle, node.ino(), |bytes| snapshot.encode(bytes, &self.sb))?;
         node.note_change(handle.tid());

@@ -6,7 +6,7 @@ use std::ops::Range;
 
 /// The order of some entries: by index hash, then by second hash, then by name.
 #[derive(Default)]
-pub(super) struct Order {
+pub(super) struct HashOrder {
     /// From the least hash of a name to the least that follows.
     hashes: Range<u32>,
     /// Index hash (upper half) and number (lower half) of each entry.
@@ -15,17 +15,17 @@ pub(super) struct Order {
     pub(super) lows: Vec<u32>,
     /// Reused buffers for hashes and for keys.
     pub(super) digests: Vec<NameHash>,
-    spread: Vec<u64>,
+    sorted: Vec<u64>,
 }
 
 /// Buckets of the hash range.
-const PARTS: usize = 256;
+const BUCKETS: usize = 256;
 /// Fewer names than this are sorted directly; so are all if a bucket would hold more.
-const FEW: u16 = 16;
+const BUCKET_MAX: u16 = 16;
 
-impl Order {
+impl HashOrder {
     /// Starts anew, with hashes in this range.
-    pub(super) fn over(&mut self, hashes: Range<u32>) -> &mut Order {
+    pub(super) fn restart(&mut self, hashes: Range<u32>) -> &mut HashOrder {
         self.keys.clear();
         self.lows.clear();
         self.hashes = hashes;
@@ -42,10 +42,10 @@ impl Order {
 
     /// Sorts the keys as numbers, then the few of equal hash.
     pub(super) fn sort(&mut self, entries: &[Entry<'_>]) {
-        if !self.sort_spread() {
+        if !self.bucket_sort() {
             self.keys.sort_unstable();
         }
-        let Order { keys, lows, .. } = self;
+        let HashOrder { keys, lows, .. } = self;
         let share = |keys: &[u64; 2]| keys[0] >> 32 == keys[1] >> 32;
         if !keys.array_windows().fold(false, |any, keys| any | share(keys)) {
             return;
@@ -62,17 +62,17 @@ impl Order {
     /// Bucket sort: hashes are nearly random, so each key lands close to its place. Takes half the
     /// time of comparison sorting. Returns `false` if a bucket would overflow: an adversary may
     /// choose the names.
-    fn sort_spread(&mut self) -> bool {
-        let Order { hashes, keys, spread, .. } = self;
-        if !(usize::from(FEW)..PARTS * usize::from(FEW)).contains(&keys.len()) {
+    fn bucket_sort(&mut self) -> bool {
+        let HashOrder { hashes, keys, sorted, .. } = self;
+        if !(usize::from(BUCKET_MAX)..BUCKETS * usize::from(BUCKET_MAX)).contains(&keys.len()) {
             return false;
         }
         let width = u64::from(hashes.end.saturating_sub(hashes.start).max(1));
-        let (least, scale) = (u64::from(hashes.start), ((PARTS as u64) << 32) / width);
-        let part_of = |key: u64| ((((key >> 32) - least) * scale) >> 32) as usize % PARTS;
-        let mut ends = [0_u16; PARTS];
-        keys.iter().for_each(|&key| ends[part_of(key)] += 1);
-        if ends.iter().any(|&count| count > FEW) {
+        let (least, scale) = (u64::from(hashes.start), ((BUCKETS as u64) << 32) / width);
+        let bucket_of = |key: u64| ((((key >> 32) - least) * scale) >> 32) as usize % BUCKETS;
+        let mut ends = [0_u16; BUCKETS];
+        keys.iter().for_each(|&key| ends[bucket_of(key)] += 1);
+        if ends.iter().any(|&count| count > BUCKET_MAX) {
             return false;
         }
         let mut end = 0;
@@ -80,23 +80,23 @@ impl Order {
             end += *count;
             *count = end;
         }
-        spread.clear();
-        spread.resize(keys.len(), 0);
+        sorted.clear();
+        sorted.resize(keys.len(), 0);
         for &key in &*keys {
-            let end = &mut ends[part_of(key)];
+            let end = &mut ends[bucket_of(key)];
             *end -= 1;
-            if let Some(place) = spread.get_mut(usize::from(*end)) {
+            if let Some(place) = sorted.get_mut(usize::from(*end)) {
                 *place = key;
             }
         }
-        sort_nearly_sorted(spread);
-        std::mem::swap(keys, spread);
+        insertion_sort(sorted);
+        std::mem::swap(keys, sorted);
         true
     }
 }
 
 /// Insertion sort, for keys close to their places.
-fn sort_nearly_sorted(keys: &mut [u64]) {
+fn insertion_sort(keys: &mut [u64]) {
     for at in 1..keys.len() {
         let key = keys[at];
         let mut to = at;
@@ -117,9 +117,9 @@ pub(super) fn major_and_number(key: u64) -> (u32, usize) {
 mod tests {
     use super::*;
 
-    fn order(hashes: Range<u32>, majors: impl Iterator<Item = u32>) -> Order {
-        let mut order = Order::default();
-        order.over(hashes);
+    fn order(hashes: Range<u32>, majors: impl Iterator<Item = u32>) -> HashOrder {
+        let mut order = HashOrder::default();
+        order.restart(hashes);
         majors.for_each(|major| order.add(major, 1));
         order
     }
@@ -150,8 +150,8 @@ mod tests {
 
     #[test]
     fn keys_are_spread_unless_they_come_together() {
-        assert!(order(0..u32::MAX, numbers().take(200)).sort_spread());
-        assert!(order(1 << 30..1 << 31, numbers().map(|n| n >> 2 | 1 << 30).take(100)).sort_spread());
-        assert!(!order(0..u32::MAX, 0..200).sort_spread());
+        assert!(order(0..u32::MAX, numbers().take(200)).bucket_sort());
+        assert!(order(1 << 30..1 << 31, numbers().map(|n| n >> 2 | 1 << 30).take(100)).bucket_sort());
+        assert!(!order(0..u32::MAX, 0..200).bucket_sort());
     }
 }
