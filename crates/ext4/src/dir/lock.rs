@@ -20,9 +20,6 @@
 //! no thread waits for them with a handle open, so a commit, which waits for handles, makes
 //! progress.
 //!
-//! The tree lock is biased to readers ([`Crowd`]): once many threads share it, a reader writes
-//! nothing that other readers write.
-//!
 //! # Guarantees
 //! - **P1** Changes of different leaves do not wait for each other. Splits of one directory do, for
 //!   the duration of a split. A split of an index block, one insertion in thousands, takes the tree
@@ -81,7 +78,6 @@ use crate::inode::{Held, Snapshot};
 use crate::sync::{Mutex, MutexGuard, ReadGuard, RwLock, WriteGuard, alone, lock, mutexes, rw_locks, share};
 use crate::{Ext4, Node, Result};
 use dentree_ext4_format::{InodeFlags, InodeNumber, LogicalBlock};
-use dentree_lockmeter::{Crowd, Seated};
 
 const TREES: usize = if cfg!(loom) { 1 } else { 256 };
 const LEAVES: usize = if cfg!(loom) { 2 } else { 1024 };
@@ -91,58 +87,26 @@ const NEAR_MAX_LINKS: u16 = super::MAX_LINKS - 1000;
 
 /// The locks of all directories.
 pub(crate) struct DirectoryLocks {
-    trees: Box<[Tree]>,
+    trees: Box<[RwLock<()>]>,
     growths: Box<[Mutex<()>]>,
     leaves: Box<[Mutex<()>]>,
 }
 
-/// Aligned to a cache line.
-#[repr(align(64))]
-struct Tree {
-    lock: RwLock<()>,
-    /// Biased readers of the tree, which do not hold `lock`.
-    crowd: Crowd,
-}
-
-/// A shared tree lock.
-#[expect(dead_code, reason = "guards are held, not read")]
-pub(super) enum Shared<'a> {
-    Seated(Seated<'a>),
-    Locked(ReadGuard<'a, ()>),
-}
-
 impl DirectoryLocks {
     pub(crate) fn new() -> DirectoryLocks {
-        let trees = rw_locks("directory tree", TREES).into_iter();
         DirectoryLocks {
-            trees: trees.map(|lock| Tree { lock, crowd: Crowd::default() }).collect(),
+            trees: rw_locks("directory tree", TREES),
             growths: mutexes("directory growth", TREES),
             leaves: mutexes("directory leaf", LEAVES),
         }
     }
 
-    fn tree(&self, dir: InodeNumber) -> &Tree {
-        &self.trees[dir.0 as usize % TREES]
-    }
-
-    pub(super) fn share_tree(&self, dir: InodeNumber) -> Shared<'_> {
-        let Tree { lock, crowd } = self.tree(dir);
-        if let Some(seat) = crowd.sit() {
-            return Shared::Seated(seat);
-        }
-        let shared = share(lock);
-        // The biased mode has its own models; here it would multiply their number by ten.
-        if cfg!(not(loom)) {
-            crowd.note_shared();
-        }
-        Shared::Locked(shared)
+    pub(super) fn share_tree(&self, dir: InodeNumber) -> ReadGuard<'_, ()> {
+        share(&self.trees[dir.0 as usize % TREES])
     }
 
     pub(super) fn tree_alone(&self, dir: InodeNumber) -> WriteGuard<'_, ()> {
-        let Tree { lock, crowd } = self.tree(dir);
-        let alone = alone(lock);
-        crowd.clear();
-        alone
+        alone(&self.trees[dir.0 as usize % TREES])
     }
 
     pub(super) fn leaf(&self, dir: InodeNumber, leaf: LogicalBlock) -> MutexGuard<'_, ()> {
@@ -159,8 +123,8 @@ impl DirectoryLocks {
 #[expect(dead_code, reason = "guards are held, not read")]
 pub(super) enum DirGuard<'a> {
     Exclusive(WriteGuard<'a, ()>),
-    Leaf(MutexGuard<'a, ()>, Shared<'a>),
-    Growth(MutexGuard<'a, ()>, MutexGuard<'a, ()>, Shared<'a>),
+    Leaf(MutexGuard<'a, ()>, ReadGuard<'a, ()>),
+    Growth(MutexGuard<'a, ()>, MutexGuard<'a, ()>, ReadGuard<'a, ()>),
 }
 
 /// Where an entry goes, and the locks for it.
