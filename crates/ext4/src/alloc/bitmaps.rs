@@ -1,19 +1,19 @@
-//! Bitmaps of the groups that will be looked at next come in while one is waited for.
+//! Read-ahead of bitmaps.
 //!
-//! Who takes blocks or inodes goes from group to group, in their order, until one has what is wanted, and an inode's blocks lie where the inode does.
-//! So where a bitmap is missing, or one that was read ahead is used first, both bitmaps of its group and of those
-//! behind it are asked for: with flex_bg most lie side by side, and come by a request or two.
+//! An allocation goes from group to group, and an inode's blocks lie in its group. So a miss of a
+//! bitmap, or the first use of one read ahead, requests both bitmaps of its group and of the next
+//! ones. With flex_bg most are adjacent: a request or two read them.
 
 use crate::Ext4;
 use crate::read_ahead::joined;
 use dentree_bufcache::Runs;
 use dentree_ext4_format::{GroupDesc, GroupFlags, GroupNumber};
 
-/// Groups behind one whose bitmap is read.
+/// Groups read ahead.
 const GROUPS: usize = 8;
 
 impl Ext4 {
-    /// The bitmaps to read on account of one of a group, whose descriptor the caller has locked.
+    /// The bitmaps to read together with one of `group`, whose descriptor the caller has locked.
     pub(crate) fn bitmaps_behind(&self, group: GroupNumber, desc: &GroupDesc) -> Runs {
         let Some(writer) = &self.writer else { return Runs::new() };
         let mut blocks = Vec::new();
@@ -29,7 +29,7 @@ impl Ext4 {
         add(desc);
         let behind = (group.0 + 1..self.sb.groups).chain(0..group.0);
         for next in behind.take(GROUPS).map(GroupNumber) {
-            // Who has another group's lock may wait for this one's: what is locked is not asked for.
+            // Only trylock: a thread with another group's lock may wait for this one's.
             if let Some(desc) = writer.try_group(next) {
                 add(&desc);
             }

@@ -1,4 +1,4 @@
-//! Taking blocks: runs as long as wanted, as near as can be to where they are wanted.
+//! Allocation of blocks: contiguous runs near a goal.
 
 use super::{Claim, bit_of};
 use crate::map::write::Mapped;
@@ -12,16 +12,16 @@ use dentree_jbd2::Handle;
 use std::ops::{Deref, Range, RangeInclusive};
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Blocks that taking a run changes: the group's bitmap and its descriptor.
+/// Blocks that allocating a run changes: the group's bitmap and descriptor.
 pub(crate) const TAKE_CREDITS: u32 = 2;
 
-/// Groups that are searched for a run of full length, and then for one of a part of it, before any run will do.
+/// Search passes: the part of the wanted length that suffices, and how many groups are searched.
 const PASSES: [(u32, u32); 3] = [(1, 32), (8, 128), (u32::MAX, u32::MAX)];
 
 /// A group's block bitmap.
 pub(super) enum Bitmap {
     There(Buffer),
-    /// Made up: nothing was taken from the group yet.
+    /// Of an uninitialized group (`BLOCK_UNINIT`): built from the layout.
     New(Vec<u8>),
 }
 
@@ -37,11 +37,13 @@ impl Deref for Bitmap {
 }
 
 impl Ext4 {
-    /// Takes up to `want` blocks (at least one) that lie together, `goal` first where that is free; answers the first and how many. They were
-    /// [promised](super::Space::promise) to the caller, who is promised as many less afterwards.
+    /// Allocates up to `want` (at least one) contiguous blocks, at `goal` if that is free. Returns
+    /// the first and the count. The caller has [reserved](super::Space::reserve) them; the
+    /// reservation shrinks by that count.
     ///
     /// # Errors
-    /// [`Error::NoSpace`] where all that is free waits for a commit: see [`with_space`](Ext4::with_space).
+    /// [`Error::NoSpace`] if all free blocks wait for a commit: see
+    /// [`retry_after_commit`](Ext4::retry_after_commit).
     pub(crate) fn take_blocks(
         &self,
         handle: &mut Handle<'_>,
@@ -54,8 +56,9 @@ impl Ext4 {
             if let Some(taken) = self.take_near(handle, goal, want, rooms_made.is_some())? {
                 return Ok(taken);
             }
-            // Rooms of directories give way. Where none was made since they last did, none was in the way of this search, which went everywhere:
-            // what a group was noted to lack may have become free while that was noted.
+            // The first round trusts the groups' hints; the next ones search everywhere, as a block
+            // may be freed while a hint is stored. If no preallocation was made since the last
+            // discard, none hid blocks from the last round.
             let made = Some(space.give_up_rooms());
             if made == rooms_made {
                 return Err(Error::NoSpace);
@@ -64,7 +67,7 @@ impl Ext4 {
         }
     }
 
-    /// The same, but for rooms; `everywhere`: also where the last search has found nothing.
+    /// One round, without touching preallocations; `everywhere` ignores the groups' hints.
     fn take_near(
         &self,
         handle: &mut Handle<'_>,
@@ -91,8 +94,8 @@ impl Ext4 {
         Ok(None)
     }
 
-    /// Takes the first block of a free run of a group, and makes the rest the room of a directory, in the place of that which it had; if there is a run that is as
-    /// long as the least of `lens`.
+    /// Allocates the first block of a free run that has one of these lengths, and preallocates the
+    /// rest to the directory in place of its last preallocation.
     pub(super) fn take_with_room(
         &self,
         handle: &mut Handle<'_>,
@@ -105,7 +108,7 @@ impl Ext4 {
         Ok(taken.map(|(block, _)| block))
     }
 
-    /// [Promises](super::Space::promise) and takes: for blocks that nobody was promised before.
+    /// Reserves and allocates.
     pub(crate) fn allocate_blocks(
         &self,
         handle: &mut Handle<'_>,
@@ -127,7 +130,8 @@ impl Ext4 {
         }
     }
 
-    /// As [`allocate_blocks`](Ext4::allocate_blocks), one block for a directory that has `blocks` of them: see [`prealloc`](super::prealloc).
+    /// Like [`allocate_blocks`](Ext4::allocate_blocks), for one block of a directory that has
+    /// `blocks`: see [`prealloc`](super::prealloc).
     pub(crate) fn allocate_to_grow(
         &self,
         handle: &mut Handle<'_>,
@@ -141,7 +145,7 @@ impl Ext4 {
         self.take_to_grow(handle, dir, goal, blocks).inspect_err(|_| space.release(1))
     }
 
-    /// Takes blocks for nodes of a file's block map, all or none, and counts them as the file's.
+    /// Allocates blocks for nodes of a file's block map, all or none, and adds them to `i_blocks`.
     pub(crate) fn allocate_tree_blocks(
         &self,
         handle: &mut Handle<'_>,
@@ -166,7 +170,7 @@ impl Ext4 {
         Ok(blocks)
     }
 
-    /// Takes a run of a group, if there is one as wished; answers its first block and how many were taken.
+    /// Allocates a run in a group. Returns its first block and the count, or `None` if no run fits.
     fn take_in_group(
         &self,
         handle: &mut Handle<'_>,
@@ -182,7 +186,7 @@ impl Ext4 {
         self.change_group(handle, group, |desc, handle| {
             let bitmap = self.block_bitmap(group, desc)?;
             if let Some(dir) = wish.dir {
-                // What is taken may be its own.
+                // The run may be in this preallocation.
                 space.give_up_room(dir);
             }
             let run = match space.group(group).taken_in(&bitmap) {
@@ -221,7 +225,7 @@ impl Ext4 {
         })
     }
 
-    /// A group's block bitmap; for a group that never had one, what it is then.
+    /// A group's block bitmap; for an uninitialized group the one that its layout gives.
     pub(super) fn block_bitmap(&self, group: GroupNumber, desc: &GroupDesc) -> Result<Bitmap> {
         let place = Structure::BlockBitmap(group).at(desc.block_bitmap);
         let is_new = self.sb.has_group_checksums() && desc.flags.has(GroupFlags::BLOCK_UNINIT);
@@ -247,7 +251,8 @@ impl Ext4 {
         Ok(Bitmap::New(bytes))
     }
 
-    /// Changes bits, all of them by `change`, in a group's block bitmap, which is as `bitmap` says, and its sum in the descriptor.
+    /// Applies `change` to a range of bits in a group's block bitmap, whose current content is
+    /// `bitmap`, and updates its checksum in the descriptor.
     pub(super) fn change_block_bitmap(
         &self,
         handle: &mut Handle<'_>,
@@ -266,7 +271,7 @@ impl Ext4 {
                 self.sb.block_bitmap_sum(bytes).unwrap_or(sum)
             }),
             Bitmap::There(buffer) => {
-                // Who holds a version of a block makes its change copy it.
+                // While a version of the block is held, its change makes a copy.
                 drop(buffer);
                 handle.update(desc.block_bitmap.0, |bytes| {
                     change(bytes, bits.start, bits.end);
@@ -280,19 +285,19 @@ impl Ext4 {
     }
 }
 
-/// What is looked for in a group.
+/// A request to search one group.
 struct Wish {
-    /// The bit that it had best begin at.
+    /// The preferred first bit.
     from: usize,
-    /// How many blocks, at least and at most.
+    /// The acceptable lengths; the longest is preferred.
     lens: RangeInclusive<u32>,
-    /// One block is taken for this directory, and the others are its room.
+    /// Allocate one block for this directory and preallocate the rest.
     dir: Option<InodeNumber>,
 }
 
 impl Wish {
-    /// The run to take: at the goal if it is long enough there, else the first of full length from there on, else from the beginning; where
-    /// there is none the longest.
+    /// The run to allocate: at the goal if it is long enough, else the first of full length after
+    /// the goal, else before it, else the longest.
     fn search(&self, bitmap: &[u8], bits: usize) -> FreeRun {
         let [least, want] =
             [self.lens.start(), self.lens.end()].map(|&len| usize::try_from(len).unwrap_or(usize::MAX));

@@ -1,4 +1,4 @@
-//! Giving blocks back.
+//! Freeing blocks.
 
 use super::bit_of;
 use crate::map::write::Mapped;
@@ -10,11 +10,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 impl Ext4 {
-    /// Frees `count` blocks from `first` on; they can be taken again once the handle's transaction is committed. `is_metadata`: they were
-    /// changed through the journal.
+    /// Frees `count` blocks from `first`. They become available with the commit of the handle's
+    /// transaction. `is_metadata`: they were changed through the journal.
     ///
     /// # Errors
-    /// `Corrupt`, where they are outside of the file system, hold metadata of fixed place, or are free already.
+    /// `Corrupt` if they are outside of the file system, system blocks, or already free.
     pub(crate) fn free_blocks(
         &self,
         handle: &mut Handle<'_>,
@@ -33,7 +33,7 @@ impl Ext4 {
         Ok(())
     }
 
-    /// Checks that `count` blocks from `first` on can be freed.
+    /// Checks that `count` blocks from `first` can be freed.
     ///
     /// # Errors
     /// Those of [`free_blocks`](Ext4::free_blocks).
@@ -41,14 +41,16 @@ impl Ext4 {
         let place = Structure::FreedBlocks.at(first);
         self.sb.check_blocks("block", first, count).map_err(|problem| place.corrupt(problem))?;
         for (group, bits) in parts(&self.sb, first, count) {
-            // A bitmap that is read now is no older than the descriptor, and was verified if it is newer.
+            // Without the group's lock: the bitmap is no older than the descriptor, and was
+            // verified if it is newer.
             let desc = self.writer()?.group(group);
             self.check_bits(group, &bits, &self.block_bitmap(group, &desc)?)?;
         }
         Ok(())
     }
 
-    /// Checks that runs of blocks can be freed under one handle: each [is in use](Ext4::check_in_use), and none comes twice.
+    /// Checks that runs of blocks can be freed under one handle: each [is in
+    /// use](Ext4::check_in_use), and none overlap.
     pub(crate) fn check_distinct(&self, runs: impl Iterator<Item = (BlockNumber, u64)>) -> Result<()> {
         let mut runs: Vec<_> = runs.collect();
         runs.sort_unstable();
@@ -90,17 +92,17 @@ impl Ext4 {
             self.check_bits(group, &bits, &bitmap)?;
             self.change_block_bitmap(handle, group, desc, bitmap, bits.clone(), clear_bits)?;
             desc.free_blocks += u32::try_from(count).unwrap_or(0);
-            // Before anybody else sees the bits.
+            // Before the group's lock is released.
             Ok(space.group(group).pending().add(tid, &bits))
         })?;
         space.waiting.fetch_add(count, Relaxed);
         space.free.fetch_add(count, Relaxed);
         space.release(count);
-        // One for all that the transaction frees in the group.
+        // One callback for all that the transaction frees in the group.
         if is_first {
             let space = Arc::clone(space);
             handle.after_commit(move |outcome| {
-                // Of a transaction that never happened nothing was freed.
+                // An aborted transaction has freed nothing.
                 if outcome.is_ok() {
                     let state = space.group(group);
                     let freed = state.pending().remove(tid);
@@ -112,7 +114,7 @@ impl Ext4 {
         Ok(())
     }
 
-    /// Frees blocks that a file's map pointed at.
+    /// Frees blocks that a file's map pointed to.
     pub(crate) fn free_mapped(
         &self,
         handle: &mut Handle<'_>,
@@ -126,7 +128,7 @@ impl Ext4 {
         Ok(())
     }
 
-    /// Frees blocks that nodes of a file's map lay in.
+    /// Frees blocks that held nodes of a file's map.
     pub(crate) fn free_tree_blocks(
         &self,
         handle: &mut Handle<'_>,
@@ -141,7 +143,7 @@ impl Ext4 {
         Ok(())
     }
 
-    /// A change that is half made cannot be taken back: where it failed, the file system takes no more.
+    /// Aborts the journal if a change failed: half of it cannot be undone.
     pub(crate) fn all_or_abort<R>(&self, outcome: Result<R>) -> Result<R> {
         if let (Err(error), Some(writer)) = (&outcome, &self.writer) {
             writer.journal.abort(format!("a change failed half way: {error}"));
@@ -150,7 +152,7 @@ impl Ext4 {
     }
 }
 
-/// A run of blocks, which has been checked, group by group: which of its bits.
+/// Splits a run of blocks, which has been checked, by group.
 fn parts(
     sb: &Superblock,
     first: BlockNumber,

@@ -1,32 +1,33 @@
-//! How far from a directory's group a thread takes inodes for its files.
+//! Per-thread goal groups for new files.
 //!
-//! Threads that fill one directory would take turns at its group: its lock, its bitmap, the inode table's block that is being filled. So who
-//! finds the group locked steps on to the next one whose table lies with it, and stays there for some files: then each thread fills blocks
-//! of its own, in ascending order. One thread alone never meets a lock, and has all files beside their directory.
+//! Threads that create files in one directory would contend for its group: the lock, the bitmap,
+//! and the inode table block being filled. A thread that finds the group locked moves to the next
+//! group of the flex group for [`STAY`] files, so each thread fills blocks of its own in ascending
+//! order. A single thread never meets a lock and stays in the directory's group.
 //!
-//! Nothing is reserved: what one thread leaves free any other may take, to the last inode.
+//! Nothing is reserved: any thread may allocate the last inode of any group.
 
 use dentree_ext4_format::InodeNumber;
 use std::cell::Cell;
 
-/// So many files are made there before the directory's own group is tried again.
+/// Files created there before the directory's own group is tried again.
 const STAY: u32 = 1024;
 
 #[derive(Clone, Copy)]
 struct Aside {
     dir: InodeNumber,
-    /// So many groups are passed over.
+    /// Groups to skip.
     past: u32,
-    /// For so many files yet.
+    /// Files left before the goal expires.
     files: u32,
 }
 
 thread_local! {
-    /// A hint: of another file system's directory of that number it is as good as any.
+    /// A hint; a directory of another file system with the same number may use it too.
     static ASIDE: Cell<Aside> = const { Cell::new(Aside { dir: InodeNumber(0), past: 0, files: 0 }) };
 }
 
-/// How many groups this thread passes over for its next file of a directory.
+/// How many groups this thread skips for its next file in a directory.
 pub(super) fn groups_past(dir: InodeNumber) -> u32 {
     let aside = ASIDE.get();
     if aside.dir != dir {
@@ -41,7 +42,7 @@ pub(super) fn groups_past(dir: InodeNumber) -> u32 {
     }
 }
 
-/// Another thread has the group: this one goes to the next.
+/// Moves this thread's goal to the next group, as another thread holds the current one.
 pub(super) fn step(dir: InodeNumber) {
     let aside = ASIDE.get();
     let past = if aside.dir == dir && aside.files > 0 { aside.past } else { 0 };

@@ -1,4 +1,4 @@
-//! Taking an inode of a group, and giving it back.
+//! Allocating and freeing an inode of a group.
 
 use super::goal;
 use crate::inode::Snapshot;
@@ -12,15 +12,15 @@ use dentree_jbd2::Handle;
 use dentree_vfs::FileType;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Blocks that taking or giving back an inode may change: inode bitmap, descriptor, the inode's block of the table.
+/// Blocks that this may change: inode bitmap, descriptor, and the inode's block of the table.
 pub(crate) const INODE_CREDITS: u32 = 3;
 
 impl Ext4 {
-    /// Takes a free inode for something in `parent`; answers its number and generation. Its place in the table still holds
-    /// what was there before: see [`write_new_inode`](Ext4::write_new_inode).
+    /// Allocates an inode for a child of `parent`. Returns its number and generation. The table
+    /// still holds the previous inode: see [`write_new_inode`](Ext4::write_new_inode).
     ///
     /// # Errors
-    /// [`Error::NoSpace`]; nothing was changed.
+    /// [`Error::NoSpace`]; nothing has changed.
     pub(crate) fn take_inode(
         &self,
         handle: &mut Handle<'_>,
@@ -45,8 +45,8 @@ impl Ext4 {
         Err(Error::NoSpace)
     }
 
-    /// Takes an inode for a file where no other thread is taking one: in the group of its directory, or, where somebody has that, in one whose
-    /// inode table lies behind it, to which this thread then keeps for a while (see [`goal`](super::goal)). `None` where there is none.
+    /// Allocates an inode for a file in a group that no other thread holds: the directory's, or one
+    /// after it in the flex group, which becomes the thread's [goal](super::goal).
     fn take_inode_aside(
         &self,
         handle: &mut Handle<'_>,
@@ -94,11 +94,11 @@ impl Ext4 {
         };
         let Some(index) = index else { return Ok(None) };
         let ino = InodeNumber(group.0 * self.sb.inodes_per_group + index + 1);
-        // All that has to be read is, before anything is changed.
+        // The last read: from here on nothing fails before something has changed.
         let generation = self.prepare_table(handle, desc, index, bitmap.as_deref())?;
         let place = Structure::InodeBitmap(group).at(desc.inode_bitmap);
         let bit = usize::try_from(index).unwrap_or(usize::MAX);
-        // Who holds a version of a block makes its change copy it.
+        // While a version of the block is held, its change makes a copy.
         let is_written = bitmap.map(drop).is_some();
         if is_written {
             let sum = desc.inode_bitmap_sum;
@@ -125,7 +125,7 @@ impl Ext4 {
         Ok(Some((ino, generation)))
     }
 
-    /// Whether the bitmap of its group has inode `ino`, which is one of the file system, in use.
+    /// Whether the group's bitmap has an inode, whose number is valid, in use.
     pub(crate) fn is_inode_in_use(&self, ino: InodeNumber) -> Result<bool> {
         let group = GroupNumber((ino.0 - 1) / self.sb.inodes_per_group);
         let index = (ino.0 - 1) % self.sb.inodes_per_group;
@@ -134,7 +134,7 @@ impl Ext4 {
         })
     }
 
-    /// The inode bitmap of a group; `None` where it was never written.
+    /// A group's inode bitmap; `None` if it was never written.
     fn inode_bitmap(&self, group: GroupNumber, desc: &GroupDesc) -> Result<Option<Buffer>> {
         if self.sb.has_group_checksums() && desc.flags.has(GroupFlags::INODE_UNINIT) {
             return Ok(None);
@@ -150,10 +150,12 @@ impl Ext4 {
         Ok(Some(bitmap))
     }
 
-    /// Makes sure that the table up to inode `index` of the group can be read as inodes; answers which generation that inode gets.
+    /// Prepares the inode table up to inode `index` of the group for use. Returns the new inode's
+    /// generation.
     ///
-    /// mkfs leaves the end of a table as it found it. What of that comes into use is zeroed, to the end of its block. A block in which no
-    /// other inode is in use begins as zeros, too: who fills a directory would wait for it to be read once for each few files.
+    /// mkfs does not clear the end of a table; what comes into use is zeroed, to the end of its
+    /// block. A block without inodes in use starts as zeros without a read: else a thread that
+    /// fills a directory would wait for a read every few files.
     fn prepare_table(
         &self,
         handle: &mut Handle<'_>,
@@ -198,7 +200,7 @@ impl Ext4 {
         Ok(1)
     }
 
-    /// Writes a new inode to its place in the table, where nothing of the one before is left.
+    /// Writes a new inode to the table, over the previous one.
     pub(crate) fn write_new_inode(&self, handle: &mut Handle<'_>, inode: &Snapshot) -> Result<()> {
         let (block, within) = self.find_inode(inode.ino)?;
         let place = Structure::Inode.of(inode.ino).at(block);
@@ -211,7 +213,7 @@ impl Ext4 {
         })
     }
 
-    /// Gives back an inode that nothing refers to any more.
+    /// Frees an inode without references.
     pub(crate) fn give_back_inode(
         &self,
         handle: &mut Handle<'_>,
@@ -248,7 +250,7 @@ fn bit_of(bitmap: &[u8], index: u32) -> bool {
     bitmap.get(at).is_some_and(|byte| byte >> (index % 8) & 1 == 1)
 }
 
-/// The first bit from `from` to before `end` that is clear.
+/// The first clear bit from `from` to before `end`.
 fn first_free(bitmap: &[u8], from: u32, end: u32) -> Option<u32> {
     let free = find_free(bitmap, usize::try_from(from).ok()?, usize::try_from(end).ok()?, 1);
     u32::try_from(free.first).ok().filter(|_| free.len > 0)

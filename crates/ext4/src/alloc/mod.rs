@@ -1,28 +1,31 @@
-//! Which blocks are free: taking them, and giving them back.
+//! Allocation of blocks and inodes.
 //!
 //! # Data
-//! The truth is a bitmap and a descriptor for each group, changed under the group's lock through a handle. [`Space`] keeps beside them
-//! what is true of this session only: how many blocks may still be promised, which blocks were freed by a transaction
-//! that is not yet committed, which are left to directories that grow (`prealloc.rs`), and how long a group's free runs can be at most.
+//! On disk: a bitmap and a descriptor for each group, changed under the group's lock through a
+//! handle. [`Space`] holds what is valid for this session only: blocks that may still be reserved,
+//! blocks freed by a transaction not yet committed, preallocated blocks of directories
+//! (`prealloc.rs`), and a limit of the length of a group's free runs.
 //!
 //! # Who protects what
-//! Counters are atomics of their own: no other memory depends on them. A group's *pending* frees are added under the group's lock and
-//! taken away by the committer, under their own mutex, inside which nothing is taken. Its *marks* are the same of rooms.
+//! Counters are atomics; no other memory depends on them. Two mutexes of a group are leaves:
+//! `uncommitted` guards its uncommitted frees, added under the group's lock and removed by the
+//! committer; `preallocated` guards its preallocated blocks. The group's lock also guards the
+//! unused end of its inode table.
 //!
 //! # Guarantees
-//! - *A promise is kept.* Blocks are promised ([`Space::promise`]) before data is accepted; what was promised is not promised to anybody
-//!   else, so taking it finds a block, maybe after a commit that sets freed ones free.
-//! - *Freed blocks wait.* A block that was freed is taken again only after the commit of the transaction that freed it.
-//! - *Metadata stays.* Nobody takes or frees blocks that bitmaps, inode tables or descriptors lie in, whatever a bitmap or a file says.
+//! - *Reservations hold.* Blocks are reserved ([`Space::reserve`]) before data is accepted, for one
+//!   owner. Their allocation succeeds, at worst after a commit that releases freed blocks.
+//! - *No early reuse.* A freed block is allocated again only after the commit of the transaction
+//!   that freed it.
+//! - *System blocks are safe.* Blocks of bitmaps, inode tables and descriptors are never allocated
+//!   or freed, whatever a bitmap or a file says.
 //!
 //! # Inodes
 //! | file | what |
 //! |---|---|
-//! | `orlov` | in which groups to look: directories spread, files beside their directory |
-//! | `goal` | where several threads make files: how far from their directory each takes its inodes |
-//! | `inodes` | taking an inode of a group and giving it back: bitmap, descriptor, table |
-//!
-//! Bitmap, descriptor and the never used end of an inode table: the group's lock.
+//! | `orlov` | the groups to search: directories are spread, files stay near their directory |
+//! | `goal` | several threads in one directory: the group that each allocates from |
+//! | `inodes` | allocating and freeing an inode: bitmap, descriptor, table |
 
 mod bitmaps;
 mod blocks;
@@ -49,31 +52,31 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use system::SystemBlocks;
 
-/// Who may have the last blocks.
+/// How far a reservation may use up the free blocks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Claim {
-    /// A user: leaves what is reserved for root, and what metadata of promised blocks may need.
+    /// A user: leaves the blocks reserved for root and for metadata.
     User,
-    /// Root: leaves what metadata may need.
+    /// Root: leaves the blocks reserved for metadata.
     Root,
-    /// Work that was promised must not fail: may have all.
+    /// Metadata of reserved blocks, and reservations that are renewed: may use all.
     Promised,
 }
 
 impl Claim {
-    /// Whose claim is made for an inode of this owner.
+    /// The class of an inode of this owner.
     pub(crate) fn of_owner(uid: u32) -> Claim {
         if uid == 0 { Claim::Root } else { Claim::User }
     }
 }
 
-/// What this session knows of the free blocks.
+/// The free blocks, as this session knows them.
 pub(crate) struct Space {
-    /// Blocks that are free and promised to nobody.
+    /// Free blocks that are not reserved.
     available: AtomicU64,
-    /// Free blocks, as the descriptors say.
+    /// Free blocks according to the descriptors.
     free: AtomicU64,
-    /// Blocks freed by transactions that are not committed; counted as free and available.
+    /// Blocks freed by uncommitted transactions; included in `free` and `available`.
     waiting: AtomicU64,
     reserved_for_root: u64,
     kept_back: u64,
@@ -84,11 +87,11 @@ pub(crate) struct Space {
 
 #[derive(Default)]
 struct GroupSpace {
-    /// Blocks freed by transactions that are not committed. [its mutex]
+    /// Blocks freed by uncommitted transactions. [its mutex]
     pending: Mutex<Pending>,
-    /// Blocks of rooms. [its mutex]
+    /// Preallocated blocks. [its mutex]
     marks: Mutex<Bits>,
-    /// No free run is as long as this, as of the last search that failed; 0 is unknown.
+    /// No free run has this length, according to the last failed search; 0 means unknown.
     none_of: AtomicU32,
 }
 
@@ -101,13 +104,13 @@ impl GroupSpace {
         self.marks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether a free run of this length is worth a search.
+    /// Whether the group is worth a search for a run of this length.
     fn may_have(&self, len: u32) -> bool {
         let none_of = self.none_of.load(Relaxed);
         none_of == 0 || len < none_of
     }
 
-    /// The group's bitmap with all that must not be taken, where there is any such.
+    /// The group's bitmap with uncommitted frees and preallocations set; `None` if there are none.
     fn taken_in(&self, bitmap: &[u8]) -> Option<Vec<u8>> {
         let mut seen = self.pending().bits.cover(bitmap);
         if let Some(both) = self.marks().cover(seen.as_deref().unwrap_or(bitmap)) {
@@ -117,16 +120,16 @@ impl GroupSpace {
     }
 }
 
-/// Blocks of a group that wait for the commit of who freed them.
+/// A group's blocks freed by uncommitted transactions.
 #[derive(Default)]
 struct Pending {
     bits: Bits,
-    /// The same, by transaction: one running, and those that are being committed.
+    /// The same by transaction: the running one, and those being committed.
     of: Vec<(Tid, Vec<Range<usize>>)>,
 }
 
 impl Pending {
-    /// Adds what a transaction frees; answers whether it is the first that it frees in this group.
+    /// Adds blocks freed by a transaction. Returns whether they are its first in this group.
     fn add(&mut self, tid: Tid, bits: &Range<usize>) -> bool {
         self.bits.add(bits);
         if let Some((_, all)) = self.of.iter_mut().find(|(of, _)| *of == tid) {
@@ -137,7 +140,7 @@ impl Pending {
         true
     }
 
-    /// Takes out what a transaction has freed; answers how many blocks.
+    /// Removes the blocks freed by a transaction. Returns how many.
     fn remove(&mut self, tid: Tid) -> usize {
         let Some(at) = self.of.iter().position(|(of, _)| *of == tid) else { return 0 };
         let (_, all) = self.of.swap_remove(at);
@@ -146,11 +149,11 @@ impl Pending {
     }
 }
 
-/// Blocks of a group that are free in its bitmap and must not be taken. None is added twice: not freed, since none is taken before; not marked, since
-/// the search for a room leaves marks alone.
+/// Blocks of a group that are free in its bitmap but must not be allocated. None is added twice: a
+/// block is freed only while allocated, and preallocated only while it is in no set.
 #[derive(Default)]
 struct Bits {
-    /// A bitmap as the group's, as far as it was needed.
+    /// A bitmap like the group's, up to the last byte that was needed.
     bits: Vec<u8>,
     count: usize,
 }
@@ -171,7 +174,7 @@ impl Bits {
         }
     }
 
-    /// The group's bitmap with these blocks taken, where there are any.
+    /// The group's bitmap with these blocks set; `None` if there are none.
     fn cover(&self, bitmap: &[u8]) -> Option<Vec<u8>> {
         if self.count == 0 {
             return None;
@@ -183,7 +186,7 @@ impl Bits {
 }
 
 impl Space {
-    /// The state of a file system with these groups, whose journal has these runs of blocks.
+    /// The state for these group descriptors; `journal` lists the journal's runs of blocks.
     pub(crate) fn new(fs: &Ext4, descs: &[GroupDesc], journal: &[(u64, u64)]) -> Result<Arc<Space>> {
         let free = descs.iter().map(|desc| u64::from(desc.free_blocks)).sum();
         Ok(Arc::new(Space {
@@ -198,7 +201,7 @@ impl Space {
         }))
     }
 
-    /// Promises so many blocks to the caller, who takes them or [releases](Space::release) them.
+    /// Reserves blocks. The caller allocates or [releases](Space::release) them.
     ///
     /// # Errors
     /// [`Error::NoSpace`].
@@ -212,22 +215,22 @@ impl Space {
         self.available.fetch_update(Relaxed, Relaxed, left).map(drop).map_err(|_| Error::NoSpace)
     }
 
-    /// Gives up a promise of so many blocks.
+    /// Releases reserved blocks.
     pub(crate) fn release(&self, count: u64) {
         self.available.fetch_add(count, Relaxed);
     }
 
-    /// Free blocks that are promised to nobody.
+    /// Free blocks that are not reserved.
     pub(crate) fn available(&self) -> u64 {
         self.available.load(Relaxed)
     }
 
-    /// Free blocks, as the descriptors say.
+    /// Free blocks according to the descriptors.
     pub(crate) fn free(&self) -> u64 {
         self.free.load(Relaxed)
     }
 
-    /// Whether a commit would set blocks free.
+    /// Whether a commit would make blocks available.
     pub(crate) fn has_waiting(&self) -> bool {
         self.waiting.load(Relaxed) > 0
     }
@@ -238,7 +241,8 @@ impl Space {
 }
 
 impl Ext4 {
-    /// Does something that may need blocks which wait for a commit: where it finds no space, once more after that. No handle may be open.
+    /// Runs `attempt`; on [`Error::NoSpace`] commits, if that makes blocks available, and runs it
+    /// again. The caller has no open handle.
     pub(crate) fn with_space<R>(&self, mut attempt: impl FnMut() -> Result<R>) -> Result<R> {
         let writer = self.writer()?;
         match attempt() {
@@ -250,7 +254,7 @@ impl Ext4 {
         }
     }
 
-    /// Refuses to write content to where a damaged block map leads: over metadata of fixed place.
+    /// Refuses to write content over metadata of fixed place: the block map is damaged.
     pub(crate) fn check_content_place(&self, place: Place, first: BlockNumber, count: u64) -> Result<()> {
         let taken = self.writer()?.space.system.within(first, count).next();
         let because = "holds metadata of the file system";
@@ -259,13 +263,13 @@ impl Ext4 {
         })
     }
 
-    /// Where the first block of an inode had best lie.
+    /// The goal for the first block of an inode: its group.
     pub(crate) fn goal_of(&self, ino: InodeNumber) -> BlockNumber {
         self.sb.group_start(GroupNumber((ino.0 - 1) / self.sb.inodes_per_group))
     }
 }
 
-/// The group that a block lies in, and its bit there; `block` has been checked.
+/// The group of a block, which has been checked, and the block's bit there.
 fn bit_of(sb: &Superblock, block: BlockNumber) -> (GroupNumber, usize) {
     let within = block.0.saturating_sub(u64::from(sb.first_data_block));
     let per_group = u64::from(sb.blocks_per_group);

@@ -1,18 +1,20 @@
-//! In which groups an inode is looked for.
+//! The groups to search for an inode.
 //!
-//! After Orlov's allocator of BSD: directories of the root are spread over the file system, because what is below them has
-//! little to do with each other; other directories stay near their parent, as long as there is room for what comes into
-//! them; files stay with their directory. With flex_bg a place is not a group but all whose inode tables lie together.
+//! After Orlov's allocator of BSD: directories in the root are spread over the file system, as
+//! their subtrees have little to do with each other; other directories stay near their parent while
+//! there is room for their children; files stay in their directory's group. The unit for
+//! directories is the flex group: all groups whose inode tables are adjacent.
 
 use crate::inode::Snapshot;
 use crate::{Ext4, Result};
 use dentree_ext4_format::{GroupNumber, InodeFlags, InodeNumber};
 use dentree_vfs::FileType;
 
-/// A place that has less than one in so many of its inodes or blocks free gets no new directories, if another has more.
+/// A flex group with less than 1/8 of its inodes or blocks free gets no new directories, if another
+/// has more.
 const SPARE: u64 = 8;
 
-/// What there is in a flex group.
+/// Free resources of a flex group.
 #[derive(Clone, Copy, Default)]
 struct Room {
     inodes: u64,
@@ -42,7 +44,7 @@ impl Ext4 {
         Ok(first.into_iter().chain(all))
     }
 
-    /// The groups whose inode tables lie with that of the directory's, from its own on, without the first `past` of them.
+    /// The groups of the directory's flex group, starting at its own, without the first `skip`.
     pub(super) fn groups_together(
         &self,
         dir: &Snapshot,
@@ -77,7 +79,7 @@ impl Ext4 {
         }))
     }
 
-    /// The one with the fewest directories, of those that have no less free than the average.
+    /// The flex group with the fewest directories, of those with at least average free space.
     fn emptiest_flex(&self) -> Result<u32> {
         let rooms = (0..self.flexes()).map(|flex| self.room(flex)).collect::<Result<Vec<_>>>()?;
         let count = u64::from(self.flexes());
@@ -91,7 +93,7 @@ impl Ext4 {
         Ok(good.min_by_key(|(_, room)| room.directories).map_or(0, |(flex, _)| flex))
     }
 
-    /// The first from `flex` on with room to spare.
+    /// The first flex group from `flex` on with room to spare.
     fn near_flex(&self, flex: u32) -> Result<u32> {
         let in_flex = u64::from(self.sb.groups_per_flex.min(self.sb.groups));
         let inodes = in_flex * u64::from(self.sb.inodes_per_group) / SPARE;

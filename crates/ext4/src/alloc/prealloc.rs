@@ -1,20 +1,22 @@
-//! Room for directories to grow: runs of free blocks that others leave alone, so that a directory's blocks lie together though thousands of
-//! directories grow in turn.
+//! Preallocation for directories: runs of free blocks set aside for a directory's growth, so that
+//! its blocks are contiguous although thousands of directories grow in turn.
 //!
 //! # Data
-//! A directory that needs another block, and has no room, gets the first block of a run of free ones; the rest is its room, from which it
-//! takes its next blocks. The room is as large as the directory, [`LEAST`] to [`MOST`] blocks, so that it doubles with each. It is
-//! in memory alone: its blocks are free on disk, count as free, and are promised to whoever asks. A crash loses nothing, and there is nothing to
-//! give back on disk. It is given up when nobody holds the directory any more.
+//! A directory that needs a block and has no preallocation gets the first block of a free run; the
+//! rest is preallocated for its next blocks. A preallocation is as large as the directory,
+//! [`LEAST`] to [`MOST`] blocks, so directories double. It exists in memory only: on disk its
+//! blocks are free, they count as free and may be reserved, and a crash leaves nothing behind.
+//! Eviction of the directory discards it.
 //!
 //! # Who protects what
-//! One mutex, the table's: which directory has which room. Under it a group's marks are made and taken away (a mutex of their own, a leaf). Rooms are
-//! made under their group's lock, so that no two share a block; they may be given up without it.
+//! The table's mutex guards which directory has which preallocation. Inside it the group's
+//! `preallocated` mutex, a leaf, is taken. Preallocations are made under the group's lock, so no
+//! two share a block, and discarded without it.
 //!
 //! # Guarantees
-//! - *Nothing is withheld.* Who finds no free block takes all rooms away and looks again, as often as new ones were made meanwhile: so a
-//!   device is full when its last block is taken.
-//! - *Bounded.* All rooms together are no more than a [`SHARE`]th of what is free when the last one was made.
+//! - *No false ENOSPC.* A failed search discards all preallocations and repeats, as long as new
+//!   ones appear meanwhile.
+//! - *Bounded.* A new preallocation keeps their total within 1/[`SHARE`] of the blocks available.
 
 use super::Space;
 use crate::{Ext4, Result};
@@ -25,28 +27,29 @@ use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Fewest blocks of a room. With 8, then 16 and 32, a directory of 57 blocks has no more extents than its inode holds.
+/// Fewest blocks of a preallocation. With 8, then 16 and 32, a directory of 57 blocks needs no more
+/// extents than its inode holds.
 const LEAST: u64 = 8;
 
-/// Most blocks of a room.
+/// Most blocks of a preallocation.
 const MOST: u64 = 128;
 
-/// Groups that are searched for a room.
+/// Groups searched for a run to preallocate.
 const GROUPS: u32 = 4;
 
-/// The part of the free blocks that rooms may have.
+/// The part of the available blocks that may be preallocated.
 const SHARE: u64 = 8;
 
-/// The rooms of directories.
+/// The preallocations of all directories.
 #[derive(Default)]
 pub(super) struct Rooms(Mutex<Table>);
 
 #[derive(Default)]
 struct Table {
     of: HashMap<InodeNumber, Room>,
-    /// Blocks of all.
+    /// Blocks of all preallocations.
     blocks: u64,
-    /// How many were made so far.
+    /// Preallocations made so far.
     made: u64,
 }
 
@@ -63,7 +66,7 @@ impl Room {
     }
 }
 
-/// How large a room a directory of so many blocks gets.
+/// The size of the preallocation for a directory of `blocks` blocks.
 fn room_for(blocks: u64) -> u64 {
     blocks.checked_next_power_of_two().unwrap_or(MOST).clamp(LEAST, MOST)
 }
@@ -79,7 +82,7 @@ impl Space {
         group.none_of.store(0, Relaxed);
     }
 
-    /// Gives up the room of a directory, if it has one.
+    /// Discards a directory's preallocation, if it has one.
     pub(crate) fn give_up_room(&self, dir: InodeNumber) {
         let mut table = self.rooms();
         if let Some(room) = table.of.remove(&dir) {
@@ -88,7 +91,7 @@ impl Space {
         }
     }
 
-    /// Gives up all rooms; answers how many were made so far.
+    /// Discards all preallocations. Returns how many were made so far.
     pub(super) fn give_up_rooms(&self) -> u64 {
         let mut table = self.rooms();
         for (_, room) in std::mem::take(&mut table.of) {
@@ -98,7 +101,8 @@ impl Space {
         table.made
     }
 
-    /// Makes these blocks, which are free and in nobody's room, the directory's. The caller has the group's lock.
+    /// Preallocates blocks, free and in no other preallocation, to a directory. The caller has the
+    /// group's lock.
     pub(super) fn make_room(&self, dir: InodeNumber, group: GroupNumber, bits: Range<usize>) {
         if bits.is_empty() {
             return;
@@ -118,18 +122,18 @@ impl Space {
         self.rooms().of.get(&dir).cloned()
     }
 
-    /// Whether there may be a room of so many blocks more.
+    /// Whether `blocks` more may be preallocated.
     fn may_have_room(&self, blocks: u64) -> bool {
         self.rooms().blocks + blocks <= self.available() / SHARE
     }
 }
 
 impl Ext4 {
-    /// Takes a block for a directory of `blocks` blocks: from its room, else at `goal` or near it, and then room behind it. It was promised to the
-    /// caller.
+    /// Allocates a reserved block for a directory of `blocks` blocks: from its preallocation, else
+    /// near `goal`, with a new preallocation after it.
     ///
     /// # Errors
-    /// Those of [`take_blocks`](Ext4::take_blocks).
+    /// Those of [`allocate_reserved`](Ext4::allocate_reserved).
     pub(super) fn take_to_grow(
         &self,
         handle: &mut Handle<'_>,

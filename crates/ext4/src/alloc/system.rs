@@ -1,17 +1,17 @@
-//! The blocks that metadata with a fixed place lies in.
+//! System blocks: those of metadata with a fixed place.
 
 use crate::{Ext4, Result, Structure};
 use dentree_ext4_format::{BlockNumber, Compat, GroupDesc, GroupNumber, Incompat, Problem};
 use std::ops::Range;
 
-/// Superblocks, descriptors, bitmaps, inode tables and the journal, as ranges of blocks that ascend without overlap.
+/// Superblocks, descriptors, bitmaps, inode tables and the journal, as ascending disjoint ranges.
 pub(super) struct SystemBlocks(Vec<Range<u64>>);
 
 impl SystemBlocks {
-    /// `journal`: the runs of its blocks.
+    /// `journal`: its runs of blocks.
     ///
     /// # Errors
-    /// [`Error::Corrupt`](crate::Error::Corrupt) where a block belongs to two of them.
+    /// [`Error::Corrupt`](crate::Error::Corrupt) if two of them overlap.
     pub(super) fn new(fs: &Ext4, descs: &[GroupDesc], journal: &[(u64, u64)]) -> Result<SystemBlocks> {
         let sb = &fs.sb;
         let before_groups = 0..u64::from(sb.first_data_block);
@@ -25,7 +25,7 @@ impl SystemBlocks {
             let within = group.0 % sb.descs_per_block();
             let is_meta =
                 sb.incompat.has(Incompat::META_BG) && group.0 / sb.descs_per_block() >= sb.first_meta_bg;
-            // The descriptors of a meta block group lie in its first, its second and its last group.
+            // The descriptors of a meta block group are in its first, second and last group.
             if is_meta && (within <= 1 || within == sb.descs_per_block() - 1) {
                 ranges.push(start + copies..start + copies + 1);
             }
@@ -49,7 +49,7 @@ impl SystemBlocks {
         Ok(SystemBlocks(merged))
     }
 
-    /// Those that touch `count` blocks from `first` on.
+    /// The intersections with `count` blocks from `first`.
     pub(super) fn within(&self, first: BlockNumber, count: u64) -> impl Iterator<Item = Range<u64>> {
         let end = first.0 + count;
         let from = self.0.partition_point(|range| range.end <= first.0);
@@ -60,7 +60,7 @@ impl SystemBlocks {
     }
 }
 
-/// How many blocks of descriptors, and kept for them, follow a group's superblock.
+/// Blocks of descriptors, used and reserved, after a group's superblock.
 fn descriptor_blocks(fs: &Ext4) -> u64 {
     let sb = &fs.sb;
     let all = if sb.incompat.has(Incompat::META_BG) {

@@ -1,4 +1,4 @@
-//! Telling the device which blocks are free.
+//! Discarding free blocks.
 
 use crate::{Error, Ext4, Result, Structure};
 use dentree_ext4_format::{BlockNumber, GroupNumber, Problem, free_runs};
@@ -6,15 +6,15 @@ use std::io;
 use std::ops::Range;
 
 impl Ext4 {
-    /// Gives free blocks back to the device, of those that lie in `bytes` of the file system, in runs of at
-    /// least `least` bytes. Returns how many bytes.
+    /// Discards the free blocks within `bytes` of the file system, in runs of at least `least`
+    /// bytes. Returns how many bytes.
     ///
-    /// It is done under the lock of each group, so that no thread takes a block that is being given back.
-    /// What was freed by a transaction that is not committed stays, as a crash brings its file back; and so
-    /// do the preallocations of directories, which are about to be written.
+    /// Each group's lock is held, so no thread allocates a block that is being discarded.
+    /// Uncommitted frees are left out, as a crash brings their file back, and so are preallocations
+    /// of directories, which are written soon.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] where the device takes nothing back.
+    /// [`Error::Unsupported`] if the device cannot discard.
     pub(crate) fn trim_free(&self, bytes: Range<u64>, least: u64) -> Result<u64> {
         let log2 = self.sb.block_size.log2();
         let (start, end) = (bytes.start >> log2, (bytes.end >> log2).min(self.sb.blocks_count));
@@ -31,7 +31,7 @@ impl Ext4 {
         Ok(given_back << log2)
     }
 
-    /// The same of a group's blocks, by their number in the group; returns how many blocks.
+    /// Like [`trim_free`](Ext4::trim_free), for bits of one group. Returns how many blocks.
     fn trim_group(&self, group: GroupNumber, blocks: Range<u64>, least: u64) -> Result<u64> {
         let space = &self.writer()?.space;
         let [from, to] = [blocks.start, blocks.end].map(|block| usize::try_from(block).unwrap_or(usize::MAX));
