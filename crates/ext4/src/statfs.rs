@@ -32,11 +32,11 @@ impl Ext4 {
 
     /// Blocks that the kernel reserves for delayed allocation, which needs extents.
     fn delalloc_reserve(&self) -> u64 {
-        if self.sb.incompat.has(Incompat::EXTENTS) { self.kept_for_metadata() } else { 0 }
+        if self.sb.incompat.has(Incompat::EXTENTS) { self.reserved_for_metadata() } else { 0 }
     }
 
     /// Blocks reserved for the maps of content not allocated yet: 2%, at most 4096 clusters.
-    pub(crate) fn kept_for_metadata(&self) -> u64 {
+    pub(crate) fn reserved_for_metadata(&self) -> u64 {
         let sb = &self.sb;
         ((sb.blocks_count >> sb.log_cluster_ratio) / 50).min(4096) << sb.log_cluster_ratio
     }

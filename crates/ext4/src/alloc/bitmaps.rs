@@ -14,7 +14,7 @@ const GROUPS: usize = 8;
 
 impl Ext4 {
     /// The bitmaps to read together with one of `group`, whose descriptor the caller has locked.
-    pub(crate) fn bitmaps_behind(&self, group: GroupNumber, desc: &GroupDesc) -> Runs {
+    pub(crate) fn bitmaps_ahead(&self, group: GroupNumber, desc: &GroupDesc) -> Runs {
         let Some(writer) = &self.writer else { return Runs::new() };
         let mut blocks = Vec::new();
         let mut add = |desc: &GroupDesc| {

@@ -1,6 +1,6 @@
 //! Allocation of blocks: contiguous runs near a goal.
 
-use super::{Claim, bit_of};
+use super::{ReservationClass, bit_of};
 use crate::map::write::Mapped;
 use crate::verified::Checked;
 use crate::{Error, Ext4, Result, Structure};
@@ -13,14 +13,14 @@ use std::ops::{Deref, Range, RangeInclusive};
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Blocks that allocating a run changes: the group's bitmap and descriptor.
-pub(crate) const TAKE_CREDITS: u32 = 2;
+pub(crate) const ALLOC_CREDITS: u32 = 2;
 
 /// Search passes: the part of the wanted length that suffices, and how many groups are searched.
 const PASSES: [(u32, u32); 3] = [(1, 32), (8, 128), (u32::MAX, u32::MAX)];
 
 /// A group's block bitmap.
 pub(super) enum Bitmap {
-    There(Buffer),
+    Stored(Buffer),
     /// Of an uninitialized group (`BLOCK_UNINIT`): built from the layout.
     New(Vec<u8>),
 }
@@ -30,7 +30,7 @@ impl Deref for Bitmap {
 
     fn deref(&self) -> &[u8] {
         match self {
-            Bitmap::There(buffer) => buffer,
+            Bitmap::Stored(buffer) => buffer,
             Bitmap::New(bytes) => bytes,
         }
     }
@@ -44,31 +44,31 @@ impl Ext4 {
     /// # Errors
     /// [`Error::NoSpace`] if all free blocks wait for a commit: see
     /// [`retry_after_commit`](Ext4::retry_after_commit).
-    pub(crate) fn take_blocks(
+    pub(crate) fn allocate_reserved(
         &self,
         handle: &mut Handle<'_>,
         goal: BlockNumber,
         want: u32,
     ) -> Result<(BlockNumber, u32)> {
         let space = &self.writer()?.space;
-        let mut rooms_made = None;
+        let mut preallocs_made = None;
         loop {
-            if let Some(taken) = self.take_near(handle, goal, want, rooms_made.is_some())? {
+            if let Some(taken) = self.allocate_near(handle, goal, want, preallocs_made.is_some())? {
                 return Ok(taken);
             }
             // The first round trusts the groups' hints; the next ones search everywhere, as a block
             // may be freed while a hint is stored. If no preallocation was made since the last
             // discard, none hid blocks from the last round.
-            let made = Some(space.give_up_rooms());
-            if made == rooms_made {
+            let made = Some(space.discard_all_preallocs());
+            if made == preallocs_made {
                 return Err(Error::NoSpace);
             }
-            rooms_made = made;
+            preallocs_made = made;
         }
     }
 
     /// One round, without touching preallocations; `everywhere` ignores the groups' hints.
-    fn take_near(
+    fn allocate_near(
         &self,
         handle: &mut Handle<'_>,
         goal: BlockNumber,
@@ -81,12 +81,12 @@ impl Ext4 {
             let least = (want / part).max(1);
             for step in 0..groups.min(self.sb.groups) {
                 let group = GroupNumber((near.0 + step) % self.sb.groups);
-                if !everywhere && !space.group(group).may_have(least) {
+                if !everywhere && !space.group(group).may_have_run(least) {
                     continue;
                 }
                 let from = if step == 0 { goal_bit } else { 0 };
-                let wish = Wish { from, lens: least..=want, dir: None };
-                if let Some(taken) = self.take_in_group(handle, group, &wish)? {
+                let request = Request { from, lens: least..=want, dir: None };
+                if let Some(taken) = self.allocate_in_group(handle, group, &request)? {
                     return Ok(Some(taken));
                 }
             }
@@ -96,7 +96,7 @@ impl Ext4 {
 
     /// Allocates the first block of a free run that has one of these lengths, and preallocates the
     /// rest to the directory in place of its last preallocation.
-    pub(super) fn take_with_room(
+    pub(super) fn allocate_and_preallocate(
         &self,
         handle: &mut Handle<'_>,
         dir: InodeNumber,
@@ -104,7 +104,7 @@ impl Ext4 {
         from: usize,
         lens: RangeInclusive<u32>,
     ) -> Result<Option<BlockNumber>> {
-        let taken = self.take_in_group(handle, group, &Wish { from, lens, dir: Some(dir) })?;
+        let taken = self.allocate_in_group(handle, group, &Request { from, lens, dir: Some(dir) })?;
         Ok(taken.map(|(block, _)| block))
     }
 
@@ -114,11 +114,11 @@ impl Ext4 {
         handle: &mut Handle<'_>,
         goal: BlockNumber,
         want: u32,
-        claim: Claim,
+        class: ReservationClass,
     ) -> Result<(BlockNumber, u32)> {
         let space = &self.writer()?.space;
-        space.promise(u64::from(want), claim)?;
-        match self.take_blocks(handle, goal, want) {
+        space.reserve(u64::from(want), class)?;
+        match self.allocate_reserved(handle, goal, want) {
             Ok((first, count)) => {
                 space.release(u64::from(want - count));
                 Ok((first, count))
@@ -132,17 +132,17 @@ impl Ext4 {
 
     /// Like [`allocate_blocks`](Ext4::allocate_blocks), for one block of a directory that has
     /// `blocks`: see [`prealloc`](super::prealloc).
-    pub(crate) fn allocate_to_grow(
+    pub(crate) fn allocate_dir_block(
         &self,
         handle: &mut Handle<'_>,
         dir: InodeNumber,
         goal: BlockNumber,
         blocks: u64,
-        claim: Claim,
+        class: ReservationClass,
     ) -> Result<BlockNumber> {
         let space = &self.writer()?.space;
-        space.promise(1, claim)?;
-        self.take_to_grow(handle, dir, goal, blocks).inspect_err(|_| space.release(1))
+        space.reserve(1, class)?;
+        self.allocate_reserved_dir_block(handle, dir, goal, blocks).inspect_err(|_| space.release(1))
     }
 
     /// Allocates blocks for nodes of a file's block map, all or none, and adds them to `i_blocks`.
@@ -156,7 +156,7 @@ impl Ext4 {
         let mut blocks: Vec<BlockNumber> = Vec::new();
         while blocks.len() < count {
             let near = blocks.last().copied().unwrap_or(goal);
-            match self.allocate_blocks(handle, near, 1, Claim::Promised) {
+            match self.allocate_blocks(handle, near, 1, ReservationClass::Guaranteed) {
                 Ok((block, _)) => blocks.push(block),
                 Err(error) => {
                     for block in blocks {
@@ -171,13 +171,13 @@ impl Ext4 {
     }
 
     /// Allocates a run in a group. Returns its first block and the count, or `None` if no run fits.
-    fn take_in_group(
+    fn allocate_in_group(
         &self,
         handle: &mut Handle<'_>,
         group: GroupNumber,
-        wish: &Wish,
+        request: &Request,
     ) -> Result<Option<(BlockNumber, u32)>> {
-        let least = *wish.lens.start();
+        let least = *request.lens.start();
         if self.writer()?.group(group).free_blocks < least {
             return Ok(None);
         }
@@ -185,20 +185,20 @@ impl Ext4 {
         let bits = usize::try_from(self.sb.blocks_in_group(group)).unwrap_or(usize::MAX);
         self.change_group(handle, group, |desc, handle| {
             let bitmap = self.block_bitmap(group, desc)?;
-            if let Some(dir) = wish.dir {
+            if let Some(dir) = request.dir {
                 // The run may be in this preallocation.
-                space.give_up_room(dir);
+                space.discard_prealloc(dir);
             }
-            let run = match space.group(group).taken_in(&bitmap) {
-                None => wish.search(&bitmap, bits),
-                Some(seen) => wish.search(&seen, bits),
+            let run = match space.group(group).with_unavailable(&bitmap) {
+                None => request.search(&bitmap, bits),
+                Some(seen) => request.search(&seen, bits),
             };
             let found = u32::try_from(run.len).unwrap_or(0);
             if found < least {
-                space.group(group).none_of.store(found + 1, Relaxed);
+                space.group(group).no_run_of.store(found + 1, Relaxed);
                 return Ok(None);
             }
-            let count = if wish.dir.is_some() { 1 } else { found };
+            let count = if request.dir.is_some() { 1 } else { found };
             let end = run.first + usize::try_from(count).unwrap_or(0);
             let first = BlockNumber(self.sb.group_start(group).0 + u64::try_from(run.first).unwrap_or(0));
             let place = Structure::BlockBitmap(group).at(desc.block_bitmap);
@@ -218,8 +218,8 @@ impl Ext4 {
             self.change_block_bitmap(handle, group, desc, bitmap, run.first..end, set_bits)?;
             desc.free_blocks = left;
             space.free.fetch_sub(u64::from(count), Relaxed);
-            if let Some(dir) = wish.dir {
-                space.make_room(dir, group, end..run.first + run.len);
+            if let Some(dir) = request.dir {
+                space.preallocate(dir, group, end..run.first + run.len);
             }
             Ok(Some((first, count)))
         })
@@ -230,14 +230,14 @@ impl Ext4 {
         let place = Structure::BlockBitmap(group).at(desc.block_bitmap);
         let is_new = self.sb.has_group_checksums() && desc.flags.has(GroupFlags::BLOCK_UNINIT);
         if !is_new {
-            let ahead = |_| Some(|| self.bitmaps_behind(group, desc));
+            let ahead = |_| Some(|| self.bitmaps_ahead(group, desc));
             let bytes = self.metadata_ahead(desc.block_bitmap, place, ahead)?;
             let check = || match self.sb.block_bitmap_sum(&bytes) {
                 Some(sum) => Problem::check_sum(desc.block_bitmap_sum, sum),
                 None => Ok(()),
             };
             self.check_once(place, &bytes, Checked::BlockBitmap(group), check)?;
-            return Ok(Bitmap::There(bytes));
+            return Ok(Bitmap::Stored(bytes));
         }
         let mut bytes = vec![0; self.sb.block_size.in_memory()];
         let start = self.sb.group_start(group);
@@ -270,7 +270,7 @@ impl Ext4 {
                 change(bytes, bits.start, bits.end);
                 self.sb.block_bitmap_sum(bytes).unwrap_or(sum)
             }),
-            Bitmap::There(buffer) => {
+            Bitmap::Stored(buffer) => {
                 // While a version of the block is held, its change makes a copy.
                 drop(buffer);
                 handle.update(desc.block_bitmap.0, |bytes| {
@@ -286,7 +286,7 @@ impl Ext4 {
 }
 
 /// A request to search one group.
-struct Wish {
+struct Request {
     /// The preferred first bit.
     from: usize,
     /// The acceptable lengths; the longest is preferred.
@@ -295,7 +295,7 @@ struct Wish {
     dir: Option<InodeNumber>,
 }
 
-impl Wish {
+impl Request {
     /// The run to allocate: at the goal if it is long enough, else the first of full length after
     /// the goal, else before it, else the longest.
     fn search(&self, bitmap: &[u8], bits: usize) -> FreeRun {

@@ -27,7 +27,7 @@ impl Ext4 {
         if is_metadata {
             handle.forget(first.0, count);
         }
-        for (group, bits) in parts(&self.sb, first, count) {
+        for (group, bits) in by_group(&self.sb, first, count) {
             self.free_in_group(handle, group, bits)?;
         }
         Ok(())
@@ -40,11 +40,11 @@ impl Ext4 {
     pub(crate) fn check_in_use(&self, first: BlockNumber, count: u64) -> Result<()> {
         let place = Structure::FreedBlocks.at(first);
         self.sb.check_blocks("block", first, count).map_err(|problem| place.corrupt(problem))?;
-        for (group, bits) in parts(&self.sb, first, count) {
+        for (group, bits) in by_group(&self.sb, first, count) {
             // Without the group's lock: the bitmap is no older than the descriptor, and was
             // verified if it is newer.
             let desc = self.writer()?.group(group);
-            self.check_bits(group, &bits, &self.block_bitmap(group, &desc)?)?;
+            self.check_allocated(group, &bits, &self.block_bitmap(group, &desc)?)?;
         }
         Ok(())
     }
@@ -67,7 +67,7 @@ impl Ext4 {
         Ok(())
     }
 
-    fn check_bits(&self, group: GroupNumber, bits: &Range<usize>, bitmap: &[u8]) -> Result<()> {
+    fn check_allocated(&self, group: GroupNumber, bits: &Range<usize>, bitmap: &[u8]) -> Result<()> {
         let first = block_of(&self.sb, group, bits);
         let count = u64::try_from(bits.len()).unwrap_or(u64::MAX);
         let wrong = |because| {
@@ -89,13 +89,13 @@ impl Ext4 {
         let tid = handle.tid();
         let is_first = self.change_group(handle, group, |desc, handle| {
             let bitmap = self.block_bitmap(group, desc)?;
-            self.check_bits(group, &bits, &bitmap)?;
+            self.check_allocated(group, &bits, &bitmap)?;
             self.change_block_bitmap(handle, group, desc, bitmap, bits.clone(), clear_bits)?;
             desc.free_blocks += u32::try_from(count).unwrap_or(0);
             // Before the group's lock is released.
-            Ok(space.group(group).pending().add(tid, &bits))
+            Ok(space.group(group).uncommitted().add(tid, &bits))
         })?;
-        space.waiting.fetch_add(count, Relaxed);
+        space.uncommitted.fetch_add(count, Relaxed);
         space.free.fetch_add(count, Relaxed);
         space.release(count);
         // One callback for all that the transaction frees in the group.
@@ -105,9 +105,9 @@ impl Ext4 {
                 // An aborted transaction has freed nothing.
                 if outcome.is_ok() {
                     let state = space.group(group);
-                    let freed = state.pending().remove(tid);
-                    state.none_of.store(0, Relaxed);
-                    space.waiting.fetch_sub(u64::try_from(freed).unwrap_or(0), Relaxed);
+                    let freed = state.uncommitted().remove(tid);
+                    state.no_run_of.store(0, Relaxed);
+                    space.uncommitted.fetch_sub(u64::try_from(freed).unwrap_or(0), Relaxed);
                 }
             });
         }
@@ -153,7 +153,7 @@ impl Ext4 {
 }
 
 /// Splits a run of blocks, which has been checked, by group.
-fn parts(
+fn by_group(
     sb: &Superblock,
     first: BlockNumber,
     count: u64,

@@ -14,39 +14,39 @@ use std::cell::Cell;
 const STAY: u32 = 1024;
 
 #[derive(Clone, Copy)]
-struct Aside {
+struct Goal {
     dir: InodeNumber,
     /// Groups to skip.
-    past: u32,
+    skip: u32,
     /// Files left before the goal expires.
     files: u32,
 }
 
 thread_local! {
     /// A hint; a directory of another file system with the same number may use it too.
-    static ASIDE: Cell<Aside> = const { Cell::new(Aside { dir: InodeNumber(0), past: 0, files: 0 }) };
+    static GOAL: Cell<Goal> = const { Cell::new(Goal { dir: InodeNumber(0), skip: 0, files: 0 }) };
 }
 
 /// How many groups this thread skips for its next file in a directory.
-pub(super) fn groups_past(dir: InodeNumber) -> u32 {
-    let aside = ASIDE.get();
-    if aside.dir != dir {
+pub(super) fn groups_to_skip(dir: InodeNumber) -> u32 {
+    let goal = GOAL.get();
+    if goal.dir != dir {
         return 0;
     }
-    match aside.files.checked_sub(1) {
+    match goal.files.checked_sub(1) {
         Some(files) => {
-            ASIDE.set(Aside { files, ..aside });
-            aside.past
+            GOAL.set(Goal { files, ..goal });
+            goal.skip
         }
         None => 0,
     }
 }
 
 /// Moves this thread's goal to the next group, as another thread holds the current one.
-pub(super) fn step(dir: InodeNumber) {
-    let aside = ASIDE.get();
-    let past = if aside.dir == dir && aside.files > 0 { aside.past } else { 0 };
-    ASIDE.set(Aside { dir, past: past + 1, files: STAY });
+pub(super) fn skip_group(dir: InodeNumber) {
+    let goal = GOAL.get();
+    let skip = if goal.dir == dir && goal.files > 0 { goal.skip } else { 0 };
+    GOAL.set(Goal { dir, skip: skip + 1, files: STAY });
 }
 
 #[cfg(test)]
@@ -54,19 +54,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_steps_aside_stays_for_some_files_and_comes_back() {
+    fn a_goal_group_lasts_for_some_files() {
         let (dir, other) = (InodeNumber(12), InodeNumber(13));
-        assert_eq!(groups_past(dir), 0);
-        step(dir);
-        step(dir);
-        assert_eq!((groups_past(dir), groups_past(other)), (2, 0));
+        assert_eq!(groups_to_skip(dir), 0);
+        skip_group(dir);
+        skip_group(dir);
+        assert_eq!((groups_to_skip(dir), groups_to_skip(other)), (2, 0));
         for _ in 1..STAY {
-            assert_eq!(groups_past(dir), 2);
+            assert_eq!(groups_to_skip(dir), 2);
         }
-        assert_eq!(groups_past(dir), 0, "it has been there long enough");
-        step(dir);
-        assert_eq!(groups_past(dir), 1, "from the directory's own group on");
-        step(other);
-        assert_eq!((groups_past(dir), groups_past(other)), (0, 1), "one directory at a time");
+        assert_eq!(groups_to_skip(dir), 0, "it has been there long enough");
+        skip_group(dir);
+        assert_eq!(groups_to_skip(dir), 1, "from the directory's own group on");
+        skip_group(other);
+        assert_eq!((groups_to_skip(dir), groups_to_skip(other)), (0, 1), "one directory at a time");
     }
 }

@@ -21,14 +21,14 @@ impl Ext4 {
     ///
     /// # Errors
     /// [`Error::NoSpace`]; nothing has changed.
-    pub(crate) fn take_inode(
+    pub(crate) fn allocate_inode(
         &self,
         handle: &mut Handle<'_>,
         parent: &Snapshot,
         kind: FileType,
     ) -> Result<(InodeNumber, u32)> {
         let is_dir = kind == FileType::Directory;
-        if !is_dir && let Some(taken) = self.take_inode_aside(handle, parent)? {
+        if !is_dir && let Some(taken) = self.allocate_uncontended_inode(handle, parent)? {
             return Ok(taken);
         }
         for group in self.groups_for(parent, kind)? {
@@ -36,7 +36,7 @@ impl Ext4 {
                 continue;
             }
             let taken = self.change_group(handle, group, |desc, handle| {
-                self.take_inode_in(handle, group, desc, is_dir)
+                self.allocate_inode_in(handle, group, desc, is_dir)
             })?;
             if let Some(taken) = taken {
                 return Ok(taken);
@@ -47,22 +47,22 @@ impl Ext4 {
 
     /// Allocates an inode for a file in a group that no other thread holds: the directory's, or one
     /// after it in the flex group, which becomes the thread's [goal](super::goal).
-    fn take_inode_aside(
+    fn allocate_uncontended_inode(
         &self,
         handle: &mut Handle<'_>,
         parent: &Snapshot,
     ) -> Result<Option<(InodeNumber, u32)>> {
-        for group in self.groups_together(parent, goal::groups_past(parent.ino)) {
+        for group in self.flex_group_members(parent, goal::groups_to_skip(parent.ino)) {
             if !self.may_have_inodes(group)? {
                 continue;
             }
             let taken = self.try_change_group(handle, group, |desc, handle| {
-                self.take_inode_in(handle, group, desc, false)
+                self.allocate_inode_in(handle, group, desc, false)
             })?;
             match taken {
                 Some(Some(taken)) => return Ok(Some(taken)),
                 Some(None) => {}
-                None => goal::step(parent.ino),
+                None => goal::skip_group(parent.ino),
             }
         }
         Ok(None)
@@ -73,7 +73,7 @@ impl Ext4 {
         Ok(self.writer()?.first_free_inode(group).load(Relaxed) < self.sb.inodes_per_group)
     }
 
-    fn take_inode_in(
+    fn allocate_inode_in(
         &self,
         handle: &mut Handle<'_>,
         group: GroupNumber,
@@ -140,7 +140,7 @@ impl Ext4 {
             return Ok(None);
         }
         let place = Structure::InodeBitmap(group).at(desc.inode_bitmap);
-        let ahead = |_| Some(|| self.bitmaps_behind(group, desc));
+        let ahead = |_| Some(|| self.bitmaps_ahead(group, desc));
         let bitmap = self.metadata_ahead(desc.inode_bitmap, place, ahead)?;
         let check = || match self.sb.inode_bitmap_sum(&bitmap) {
             Some(computed) => Problem::check_sum(desc.inode_bitmap_sum, computed),
@@ -214,12 +214,7 @@ impl Ext4 {
     }
 
     /// Frees an inode without references.
-    pub(crate) fn give_back_inode(
-        &self,
-        handle: &mut Handle<'_>,
-        ino: InodeNumber,
-        kind: FileType,
-    ) -> Result<()> {
+    pub(crate) fn free_inode(&self, handle: &mut Handle<'_>, ino: InodeNumber, kind: FileType) -> Result<()> {
         let group = GroupNumber((ino.0 - 1) / self.sb.inodes_per_group);
         let index = (ino.0 - 1) % self.sb.inodes_per_group;
         self.change_group(handle, group, |desc, handle| {

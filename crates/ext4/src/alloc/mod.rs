@@ -39,14 +39,14 @@ mod system;
 mod trim;
 
 use crate::{Error, Ext4, Place, Result};
-pub(crate) use blocks::TAKE_CREDITS;
+pub(crate) use blocks::ALLOC_CREDITS;
 use dentree_ext4_format::{
     BlockNumber, GroupDesc, GroupNumber, InodeNumber, Problem, Superblock, clear_bits, set_bits,
 };
 use dentree_jbd2::Tid;
 pub(crate) use groups::{GroupState, Groups, InodeTables};
 pub(crate) use inodes::INODE_CREDITS;
-use prealloc::Rooms;
+use prealloc::Preallocations;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -54,19 +54,19 @@ use system::SystemBlocks;
 
 /// How far a reservation may use up the free blocks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Claim {
+pub(crate) enum ReservationClass {
     /// A user: leaves the blocks reserved for root and for metadata.
     User,
     /// Root: leaves the blocks reserved for metadata.
     Root,
     /// Metadata of reserved blocks, and reservations that are renewed: may use all.
-    Promised,
+    Guaranteed,
 }
 
-impl Claim {
+impl ReservationClass {
     /// The class of an inode of this owner.
-    pub(crate) fn of_owner(uid: u32) -> Claim {
-        if uid == 0 { Claim::Root } else { Claim::User }
+    pub(crate) fn of_owner(uid: u32) -> ReservationClass {
+        if uid == 0 { ReservationClass::Root } else { ReservationClass::User }
     }
 }
 
@@ -77,43 +77,43 @@ pub(crate) struct Space {
     /// Free blocks according to the descriptors.
     free: AtomicU64,
     /// Blocks freed by uncommitted transactions; included in `free` and `available`.
-    waiting: AtomicU64,
+    uncommitted: AtomicU64,
     reserved_for_root: u64,
-    kept_back: u64,
+    reserved_for_metadata: u64,
     groups: Box<[GroupSpace]>,
-    rooms: Rooms,
+    preallocs: Preallocations,
     system: SystemBlocks,
 }
 
 #[derive(Default)]
 struct GroupSpace {
     /// Blocks freed by uncommitted transactions. [its mutex]
-    pending: Mutex<Pending>,
+    uncommitted: Mutex<UncommittedFrees>,
     /// Preallocated blocks. [its mutex]
-    marks: Mutex<Bits>,
+    preallocated: Mutex<BlockSet>,
     /// No free run has this length, according to the last failed search; 0 means unknown.
-    none_of: AtomicU32,
+    no_run_of: AtomicU32,
 }
 
 impl GroupSpace {
-    fn pending(&self) -> MutexGuard<'_, Pending> {
-        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+    fn uncommitted(&self) -> MutexGuard<'_, UncommittedFrees> {
+        self.uncommitted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn marks(&self) -> MutexGuard<'_, Bits> {
-        self.marks.lock().unwrap_or_else(PoisonError::into_inner)
+    fn preallocated(&self) -> MutexGuard<'_, BlockSet> {
+        self.preallocated.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether the group is worth a search for a run of this length.
-    fn may_have(&self, len: u32) -> bool {
-        let none_of = self.none_of.load(Relaxed);
-        none_of == 0 || len < none_of
+    fn may_have_run(&self, len: u32) -> bool {
+        let no_run_of = self.no_run_of.load(Relaxed);
+        no_run_of == 0 || len < no_run_of
     }
 
     /// The group's bitmap with uncommitted frees and preallocations set; `None` if there are none.
-    fn taken_in(&self, bitmap: &[u8]) -> Option<Vec<u8>> {
-        let mut seen = self.pending().bits.cover(bitmap);
-        if let Some(both) = self.marks().cover(seen.as_deref().unwrap_or(bitmap)) {
+    fn with_unavailable(&self, bitmap: &[u8]) -> Option<Vec<u8>> {
+        let mut seen = self.uncommitted().bits.cover(bitmap);
+        if let Some(both) = self.preallocated().cover(seen.as_deref().unwrap_or(bitmap)) {
             seen = Some(both);
         }
         seen
@@ -122,13 +122,13 @@ impl GroupSpace {
 
 /// A group's blocks freed by uncommitted transactions.
 #[derive(Default)]
-struct Pending {
-    bits: Bits,
+struct UncommittedFrees {
+    bits: BlockSet,
     /// The same by transaction: the running one, and those being committed.
     of: Vec<(Tid, Vec<Range<usize>>)>,
 }
 
-impl Pending {
+impl UncommittedFrees {
     /// Adds blocks freed by a transaction. Returns whether they are its first in this group.
     fn add(&mut self, tid: Tid, bits: &Range<usize>) -> bool {
         self.bits.add(bits);
@@ -152,13 +152,13 @@ impl Pending {
 /// Blocks of a group that are free in its bitmap but must not be allocated. None is added twice: a
 /// block is freed only while allocated, and preallocated only while it is in no set.
 #[derive(Default)]
-struct Bits {
+struct BlockSet {
     /// A bitmap like the group's, up to the last byte that was needed.
     bits: Vec<u8>,
     count: usize,
 }
 
-impl Bits {
+impl BlockSet {
     fn add(&mut self, bits: &Range<usize>) {
         let len = bits.end.div_ceil(8).max(self.bits.len());
         self.bits.resize(len, 0);
@@ -192,11 +192,11 @@ impl Space {
         Ok(Arc::new(Space {
             available: AtomicU64::new(free),
             free: AtomicU64::new(free),
-            waiting: AtomicU64::new(0),
+            uncommitted: AtomicU64::new(0),
             reserved_for_root: fs.sb.reserved_blocks_count,
-            kept_back: fs.kept_for_metadata(),
+            reserved_for_metadata: fs.reserved_for_metadata(),
             groups: descs.iter().map(|_| GroupSpace::default()).collect(),
-            rooms: Rooms::default(),
+            preallocs: Preallocations::default(),
             system: SystemBlocks::new(fs, descs, journal)?,
         }))
     }
@@ -205,11 +205,11 @@ impl Space {
     ///
     /// # Errors
     /// [`Error::NoSpace`].
-    pub(crate) fn promise(&self, count: u64, claim: Claim) -> Result<()> {
-        let floor = match claim {
-            Claim::User => self.reserved_for_root.saturating_add(self.kept_back),
-            Claim::Root => self.kept_back,
-            Claim::Promised => 0,
+    pub(crate) fn reserve(&self, count: u64, class: ReservationClass) -> Result<()> {
+        let floor = match class {
+            ReservationClass::User => self.reserved_for_root.saturating_add(self.reserved_for_metadata),
+            ReservationClass::Root => self.reserved_for_metadata,
+            ReservationClass::Guaranteed => 0,
         };
         let left = |available: u64| available.checked_sub(count).filter(|&left| left >= floor || count == 0);
         self.available.fetch_update(Relaxed, Relaxed, left).map(drop).map_err(|_| Error::NoSpace)
@@ -231,8 +231,8 @@ impl Space {
     }
 
     /// Whether a commit would make blocks available.
-    pub(crate) fn has_waiting(&self) -> bool {
-        self.waiting.load(Relaxed) > 0
+    pub(crate) fn has_uncommitted_frees(&self) -> bool {
+        self.uncommitted.load(Relaxed) > 0
     }
 
     fn group(&self, group: GroupNumber) -> &GroupSpace {
@@ -243,10 +243,10 @@ impl Space {
 impl Ext4 {
     /// Runs `attempt`; on [`Error::NoSpace`] commits, if that makes blocks available, and runs it
     /// again. The caller has no open handle.
-    pub(crate) fn with_space<R>(&self, mut attempt: impl FnMut() -> Result<R>) -> Result<R> {
+    pub(crate) fn retry_after_commit<R>(&self, mut attempt: impl FnMut() -> Result<R>) -> Result<R> {
         let writer = self.writer()?;
         match attempt() {
-            Err(Error::NoSpace) if writer.space.has_waiting() => {
+            Err(Error::NoSpace) if writer.space.has_uncommitted_frees() => {
                 writer.journal.force_commit()?;
                 attempt()
             }

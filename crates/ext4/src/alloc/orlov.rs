@@ -16,7 +16,7 @@ const SPARE: u64 = 8;
 
 /// Free resources of a flex group.
 #[derive(Clone, Copy, Default)]
-struct Room {
+struct FlexStats {
     inodes: u64,
     blocks: u64,
     directories: u64,
@@ -29,10 +29,10 @@ impl Ext4 {
         parent: &Snapshot,
         kind: FileType,
     ) -> Result<impl Iterator<Item = GroupNumber> + use<>> {
-        let beside = GroupNumber((parent.ino.0 - 1) / self.sb.inodes_per_group);
-        let flex = self.flex_of(beside);
+        let own = GroupNumber((parent.ino.0 - 1) / self.sb.inodes_per_group);
+        let flex = self.flex_of(own);
         let (first, flex) = if kind != FileType::Directory {
-            (Some(beside), flex)
+            (Some(own), flex)
         } else if parent.ino == InodeNumber::ROOT || parent.has(InodeFlags::TOPDIR) {
             (None, self.emptiest_flex()?)
         } else {
@@ -45,16 +45,16 @@ impl Ext4 {
     }
 
     /// The groups of the directory's flex group, starting at its own, without the first `skip`.
-    pub(super) fn groups_together(
+    pub(super) fn flex_group_members(
         &self,
         dir: &Snapshot,
-        past: u32,
+        skip: u32,
     ) -> impl Iterator<Item = GroupNumber> + use<> {
-        let beside = (dir.ino.0 - 1) / self.sb.inodes_per_group;
+        let own = (dir.ino.0 - 1) / self.sb.inodes_per_group;
         let in_flex = self.sb.groups_per_flex;
-        let start = beside - beside % in_flex;
+        let start = own - own % in_flex;
         let count = in_flex.min(self.sb.groups - start);
-        (past.min(count)..count).map(move |step| GroupNumber(start + (beside - start + step) % count))
+        (skip.min(count)..count).map(move |step| GroupNumber(start + (own - start + step) % count))
     }
 
     fn flex_of(&self, group: GroupNumber) -> u32 {
@@ -65,13 +65,13 @@ impl Ext4 {
         self.sb.groups.div_ceil(self.sb.groups_per_flex)
     }
 
-    fn room(&self, flex: u32) -> Result<Room> {
+    fn stats(&self, flex: u32) -> Result<FlexStats> {
         let writer = self.writer()?;
         let start = flex * self.sb.groups_per_flex;
         let end = start.saturating_add(self.sb.groups_per_flex).min(self.sb.groups);
-        Ok((start..end).fold(Room::default(), |sum, group| {
+        Ok((start..end).fold(FlexStats::default(), |sum, group| {
             let desc = writer.group(GroupNumber(group));
-            Room {
+            FlexStats {
                 inodes: sum.inodes + u64::from(desc.free_inodes),
                 blocks: sum.blocks + u64::from(desc.free_blocks),
                 directories: sum.directories + u64::from(desc.used_dirs),
@@ -81,16 +81,16 @@ impl Ext4 {
 
     /// The flex group with the fewest directories, of those with at least average free space.
     fn emptiest_flex(&self) -> Result<u32> {
-        let rooms = (0..self.flexes()).map(|flex| self.room(flex)).collect::<Result<Vec<_>>>()?;
+        let stats = (0..self.flexes()).map(|flex| self.stats(flex)).collect::<Result<Vec<_>>>()?;
         let count = u64::from(self.flexes());
-        let inodes = rooms.iter().map(|room| room.inodes).sum::<u64>() / count;
-        let blocks = rooms.iter().map(|room| room.blocks).sum::<u64>() / count;
-        let good = (0..).zip(&rooms).filter(|(_, room)| {
-            room.inodes > 0
-                && room.inodes >= inodes.min(u64::from(self.sb.inodes_per_group))
-                && room.blocks >= blocks
+        let inodes = stats.iter().map(|stats| stats.inodes).sum::<u64>() / count;
+        let blocks = stats.iter().map(|stats| stats.blocks).sum::<u64>() / count;
+        let good = (0..).zip(&stats).filter(|(_, stats)| {
+            stats.inodes > 0
+                && stats.inodes >= inodes.min(u64::from(self.sb.inodes_per_group))
+                && stats.blocks >= blocks
         });
-        Ok(good.min_by_key(|(_, room)| room.directories).map_or(0, |(flex, _)| flex))
+        Ok(good.min_by_key(|(_, stats)| stats.directories).map_or(0, |(flex, _)| flex))
     }
 
     /// The first flex group from `flex` on with room to spare.
@@ -99,8 +99,8 @@ impl Ext4 {
         let inodes = in_flex * u64::from(self.sb.inodes_per_group) / SPARE;
         let blocks = in_flex * u64::from(self.sb.clusters_per_group()) / SPARE;
         for near in (flex..self.flexes()).chain(0..flex) {
-            let room = self.room(near)?;
-            if room.inodes >= inodes && room.blocks >= blocks {
+            let stats = self.stats(near)?;
+            if stats.inodes >= inodes && stats.blocks >= blocks {
                 return Ok(near);
             }
         }

@@ -42,11 +42,11 @@ const SHARE: u64 = 8;
 
 /// The preallocations of all directories.
 #[derive(Default)]
-pub(super) struct Rooms(Mutex<Table>);
+pub(super) struct Preallocations(Mutex<Table>);
 
 #[derive(Default)]
 struct Table {
-    of: HashMap<InodeNumber, Room>,
+    of: HashMap<InodeNumber, Prealloc>,
     /// Blocks of all preallocations.
     blocks: u64,
     /// Preallocations made so far.
@@ -55,47 +55,47 @@ struct Table {
 
 /// Blocks of a group, by their bits.
 #[derive(Clone, PartialEq, Eq, Debug)]
-struct Room {
+struct Prealloc {
     group: GroupNumber,
     bits: Range<usize>,
 }
 
-impl Room {
+impl Prealloc {
     fn len(&self) -> u64 {
         u64::try_from(self.bits.len()).unwrap_or(u64::MAX)
     }
 }
 
 /// The size of the preallocation for a directory of `blocks` blocks.
-fn room_for(blocks: u64) -> u64 {
+fn prealloc_len(blocks: u64) -> u64 {
     blocks.checked_next_power_of_two().unwrap_or(MOST).clamp(LEAST, MOST)
 }
 
 impl Space {
-    fn rooms(&self) -> MutexGuard<'_, Table> {
-        self.rooms.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn preallocs(&self) -> MutexGuard<'_, Table> {
+        self.preallocs.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn unmark(&self, room: &Room) {
-        let group = self.group(room.group);
-        group.marks().remove(&room.bits);
-        group.none_of.store(0, Relaxed);
+    fn clear_prealloc(&self, prealloc: &Prealloc) {
+        let group = self.group(prealloc.group);
+        group.preallocated().remove(&prealloc.bits);
+        group.no_run_of.store(0, Relaxed);
     }
 
     /// Discards a directory's preallocation, if it has one.
-    pub(crate) fn give_up_room(&self, dir: InodeNumber) {
-        let mut table = self.rooms();
-        if let Some(room) = table.of.remove(&dir) {
-            table.blocks -= room.len();
-            self.unmark(&room);
+    pub(crate) fn discard_prealloc(&self, dir: InodeNumber) {
+        let mut table = self.preallocs();
+        if let Some(prealloc) = table.of.remove(&dir) {
+            table.blocks -= prealloc.len();
+            self.clear_prealloc(&prealloc);
         }
     }
 
     /// Discards all preallocations. Returns how many were made so far.
-    pub(super) fn give_up_rooms(&self) -> u64 {
-        let mut table = self.rooms();
-        for (_, room) in std::mem::take(&mut table.of) {
-            self.unmark(&room);
+    pub(super) fn discard_all_preallocs(&self) -> u64 {
+        let mut table = self.preallocs();
+        for (_, prealloc) in std::mem::take(&mut table.of) {
+            self.clear_prealloc(&prealloc);
         }
         table.blocks = 0;
         table.made
@@ -103,28 +103,28 @@ impl Space {
 
     /// Preallocates blocks, free and in no other preallocation, to a directory. The caller has the
     /// group's lock.
-    pub(super) fn make_room(&self, dir: InodeNumber, group: GroupNumber, bits: Range<usize>) {
+    pub(super) fn preallocate(&self, dir: InodeNumber, group: GroupNumber, bits: Range<usize>) {
         if bits.is_empty() {
             return;
         }
-        let mut table = self.rooms();
-        self.group(group).marks().add(&bits);
-        let room = Room { group, bits };
-        table.blocks += room.len();
+        let mut table = self.preallocs();
+        self.group(group).preallocated().add(&bits);
+        let prealloc = Prealloc { group, bits };
+        table.blocks += prealloc.len();
         table.made += 1;
-        if let Some(before) = table.of.insert(dir, room) {
+        if let Some(before) = table.of.insert(dir, prealloc) {
             table.blocks -= before.len();
-            self.unmark(&before);
+            self.clear_prealloc(&before);
         }
     }
 
-    fn room_of(&self, dir: InodeNumber) -> Option<Room> {
-        self.rooms().of.get(&dir).cloned()
+    fn prealloc_of(&self, dir: InodeNumber) -> Option<Prealloc> {
+        self.preallocs().of.get(&dir).cloned()
     }
 
     /// Whether `blocks` more may be preallocated.
-    fn may_have_room(&self, blocks: u64) -> bool {
-        self.rooms().blocks + blocks <= self.available() / SHARE
+    fn may_preallocate(&self, blocks: u64) -> bool {
+        self.preallocs().blocks + blocks <= self.available() / SHARE
     }
 }
 
@@ -134,7 +134,7 @@ impl Ext4 {
     ///
     /// # Errors
     /// Those of [`allocate_reserved`](Ext4::allocate_reserved).
-    pub(super) fn take_to_grow(
+    pub(super) fn allocate_reserved_dir_block(
         &self,
         handle: &mut Handle<'_>,
         dir: InodeNumber,
@@ -142,27 +142,29 @@ impl Ext4 {
         blocks: u64,
     ) -> Result<BlockNumber> {
         let space = &self.writer()?.space;
-        if let Some(room) = space.room_of(dir) {
-            let len = u32::try_from(room.len()).unwrap_or(u32::MAX);
-            if let Some(block) = self.take_with_room(handle, dir, room.group, room.bits.start, 1..=len)? {
+        if let Some(prealloc) = space.prealloc_of(dir) {
+            let len = u32::try_from(prealloc.len()).unwrap_or(u32::MAX);
+            if let Some(block) =
+                self.allocate_and_preallocate(handle, dir, prealloc.group, prealloc.bits.start, 1..=len)?
+            {
                 return Ok(block);
             }
         }
-        let room = room_for(blocks);
-        if space.may_have_room(room) {
+        let prealloc = prealloc_len(blocks);
+        if space.may_preallocate(prealloc) {
             let (near, bit) = super::bit_of(&self.sb, goal);
-            let len = u32::try_from(room + 1).unwrap_or(u32::MAX);
+            let len = u32::try_from(prealloc + 1).unwrap_or(u32::MAX);
             for step in 0..GROUPS.min(self.sb.groups) {
                 let group = GroupNumber((near.0 + step) % self.sb.groups);
                 let from = if step == 0 { bit } else { 0 };
-                if space.group(group).may_have(len)
-                    && let Some(block) = self.take_with_room(handle, dir, group, from, len..=len)?
+                if space.group(group).may_have_run(len)
+                    && let Some(block) = self.allocate_and_preallocate(handle, dir, group, from, len..=len)?
                 {
                     return Ok(block);
                 }
             }
         }
-        Ok(self.take_blocks(handle, goal, 1)?.0)
+        Ok(self.allocate_reserved(handle, goal, 1)?.0)
     }
 }
 
@@ -171,14 +173,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_room_doubles_with_its_directory_between_two_bounds() {
+    fn a_preallocation_doubles_with_its_directory_between_two_bounds() {
         let mut extents = 1;
         let mut blocks = 1;
         while blocks < 57 {
-            blocks += 1 + room_for(blocks);
+            blocks += 1 + prealloc_len(blocks);
             extents += 1;
         }
         assert!(extents <= 4, "{extents} extents for {blocks} blocks");
-        assert_eq!([1, 8, 9, 100, 129, u64::MAX].map(room_for), [LEAST, 8, 16, 128, MOST, MOST]);
+        assert_eq!([1, 8, 9, 100, 129, u64::MAX].map(prealloc_len), [LEAST, 8, 16, 128, MOST, MOST]);
     }
 }

@@ -18,17 +18,17 @@ impl Ext4 {
     pub(crate) fn trim_free(&self, bytes: Range<u64>, least: u64) -> Result<u64> {
         let log2 = self.sb.block_size.log2();
         let (start, end) = (bytes.start >> log2, (bytes.end >> log2).min(self.sb.blocks_count));
-        let mut given_back = 0;
+        let mut discarded = 0;
         for group in (0..self.sb.groups).map(GroupNumber) {
             let first = self.sb.group_start(group).0;
             let within =
                 |block: u64| block.saturating_sub(first).min(u64::from(self.sb.blocks_in_group(group)));
             let blocks = within(start)..within(end);
             if !blocks.is_empty() {
-                given_back += self.trim_group(group, blocks, (least >> log2).max(1))?;
+                discarded += self.trim_group(group, blocks, (least >> log2).max(1))?;
             }
         }
-        Ok(given_back << log2)
+        Ok(discarded << log2)
     }
 
     /// Like [`trim_free`](Ext4::trim_free), for bits of one group. Returns how many blocks.
@@ -38,8 +38,8 @@ impl Ext4 {
         let first = self.sb.group_start(group).0;
         self.look_at_group(group, |desc| {
             let bitmap = self.block_bitmap(group, desc)?;
-            let covered = space.group(group).taken_in(&bitmap);
-            let mut given_back = 0;
+            let covered = space.group(group).with_unavailable(&bitmap);
+            let mut discarded = 0;
             for run in free_runs(covered.as_deref().unwrap_or(&bitmap), from, to) {
                 let count = u64::try_from(run.len).unwrap_or(0);
                 let start = BlockNumber(first + u64::try_from(run.first).unwrap_or(0));
@@ -51,17 +51,17 @@ impl Ext4 {
                     let problem = Problem::Value { field, value: system.start, because };
                     return Err(Structure::BlockBitmap(group).at(desc.block_bitmap).corrupt(problem));
                 }
-                self.give_back(start, count)?;
-                given_back += count;
+                self.discard(start, count)?;
+                discarded += count;
             }
-            Ok(given_back)
+            Ok(discarded)
         })
     }
 
-    fn give_back(&self, first: BlockNumber, count: u64) -> Result<()> {
+    fn discard(&self, first: BlockNumber, count: u64) -> Result<()> {
         let log2 = self.sb.block_size.log2();
         self.device.discard(first.0 << log2, count << log2).map_err(|source| match source.kind() {
-            io::ErrorKind::Unsupported => Error::Unsupported("the device takes no blocks back".to_owned()),
+            io::ErrorKind::Unsupported => Error::Unsupported("the device cannot discard blocks".to_owned()),
             _ => Structure::FreeBlocks.at(first).io_write(source),
         })
     }

@@ -6,7 +6,7 @@
 
 use super::DirUpdate;
 use super::split::Split;
-use crate::alloc::{Claim, TAKE_CREDITS};
+use crate::alloc::{ALLOC_CREDITS, ReservationClass};
 use crate::dir::lookup::HtreePath;
 use crate::inode::Snapshot;
 use crate::map::Placed;
@@ -20,7 +20,7 @@ use dentree_ext4_format::{
 use dentree_jbd2::Handle;
 
 /// Blocks that allocating the first block of a directory or symbolic link changes, with its inode.
-pub(super) const NEW_BLOCK_CREDITS: u32 = 2 + STEP_CREDITS + TAKE_CREDITS;
+pub(super) const NEW_BLOCK_CREDITS: u32 = 2 + STEP_CREDITS + ALLOC_CREDITS;
 
 /// How an entry is inserted.
 pub(super) enum Plan {
@@ -45,12 +45,12 @@ impl Plan {
             Plan::Inline => 1,
             Plan::Leaf(..) | Plan::Pack(..) => 2,
             Plan::Append => NEW_BLOCK_CREDITS,
-            Plan::MakeIndex(..) => 4 + STEP_CREDITS + 2 * TAKE_CREDITS,
+            Plan::MakeIndex(..) => 4 + STEP_CREDITS + 2 * ALLOC_CREDITS,
             // The leaf and each level may change one block and allocate one; all are mapped in one
             // run.
             Plan::Split(split) => {
                 let blocks = u32::try_from(split.new_blocks).unwrap_or(u32::MAX);
-                2 + blocks * (2 + TAKE_CREDITS) + STEP_CREDITS
+                2 + blocks * (2 + ALLOC_CREDITS) + STEP_CREDITS
             }
         }
     }
@@ -242,10 +242,10 @@ impl Ext4 {
             Some((at, _)) if at.0 + 1 < self.sb.blocks_count => BlockNumber(at.0 + 1),
             _ => self.goal_of(updated.ino),
         };
-        let claim = Claim::of_owner(updated.inode.uid);
+        let class = ReservationClass::of_owner(updated.inode.uid);
         let start = match logical {
-            0 => self.allocate_blocks(handle, goal, 1, claim)?.0,
-            blocks => self.allocate_to_grow(handle, updated.ino, goal, blocks, claim)?,
+            0 => self.allocate_blocks(handle, goal, 1, class)?.0,
+            blocks => self.allocate_dir_block(handle, updated.ino, goal, blocks, class)?,
         };
         let mut file = Mapped { ino: updated.ino, inode: &mut updated.inode };
         let target = Target { start, unwritten: false };

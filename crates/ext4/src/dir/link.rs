@@ -11,7 +11,7 @@ use dentree_vfs::FileType;
 impl Ext4 {
     /// Links an inode, not a directory, to a name that `dir` lacks. An orphan comes back to life.
     pub(crate) fn link(&self, dir: &Node, name: &[u8], node: &Node) -> Result<()> {
-        self.with_space(|| {
+        self.retry_after_commit(|| {
             let target = node.snapshot();
             if target.inode.links >= MAX_LINKS {
                 return Err(Error::TooManyLinks(target.ino));

@@ -19,7 +19,7 @@ impl Ext4 {
     /// `Error::NoSpace`, `Error::TooManyLinks` of `dir`, `Error::InvalidName` also for a
     /// link's target; then nothing has changed.
     pub(crate) fn make(&self, dir: &Node, name: &[u8], new: &NewInode<'_>) -> Result<Node> {
-        self.with_space(|| self.try_make(dir, name, new))
+        self.retry_after_commit(|| self.try_make(dir, name, new))
     }
 
     fn try_make(&self, dir: &Node, name: &[u8], new: &NewInode<'_>) -> Result<Node> {
@@ -48,7 +48,7 @@ impl Ext4 {
 
     /// Makes an inode without a name, near `dir`.
     pub(crate) fn make_nameless(&self, dir: &Node, new: &NewInode<'_>) -> Result<Node> {
-        self.with_space(|| {
+        self.retry_after_commit(|| {
             let of_attributes = self.initial_credits(new.xattrs);
             let mut handle =
                 self.start(INODE_CREDITS + NEW_BLOCK_CREDITS + ORPHAN_CREDITS + of_attributes)?;
@@ -67,7 +67,7 @@ impl Ext4 {
         let kind = kind_of(&new.kind);
         let mode = u16::try_from(kind.mode_bits()).unwrap_or(0) | new.permissions & 0o7777;
         let now = self.writer()?.now();
-        let (ino, generation) = self.take_inode(handle, parent, kind)?;
+        let (ino, generation) = self.allocate_inode(handle, parent, kind)?;
         let mut inode = Inode::new(ino, mode, generation, now, &self.sb);
         inode.uid = new.uid;
         inode.gid = new.gid;
@@ -82,7 +82,7 @@ impl Ext4 {
             promised: 0,
         };
         if let Err(error) = self.init_attributes(handle, &mut made, new.xattrs) {
-            let undone = self.give_back_inode(handle, ino, kind);
+            let undone = self.free_inode(handle, ino, kind);
             self.all_or_abort(undone)?;
             return Err(error);
         }
@@ -90,7 +90,7 @@ impl Ext4 {
             Ok(()) => Ok(made),
             Err(error) => {
                 let undone = self.drop_initial_attributes(handle, &made);
-                let undone = undone.and_then(|()| self.give_back_inode(handle, ino, kind));
+                let undone = undone.and_then(|()| self.free_inode(handle, ino, kind));
                 self.all_or_abort(undone)?;
                 Err(error)
             }
@@ -151,7 +151,7 @@ impl Ext4 {
             let mut file = Mapped { ino: made.ino, inode: &mut made.inode };
             self.remap(handle, &mut file, 0..1, None)?;
         }
-        self.give_back_inode(handle, made.ino, made.kind)
+        self.free_inode(handle, made.ino, made.kind)
     }
 }
 

@@ -5,7 +5,7 @@
 //! and those behind it index blocks.
 
 use super::DirUpdate;
-use crate::alloc::TAKE_CREDITS;
+use crate::alloc::ALLOC_CREDITS;
 use crate::inode::Snapshot;
 use crate::{Error, Ext4, Node, Result, Structure};
 use dentree_ext4_format::hash::{HashAlgorithm, HashVersion};
@@ -92,18 +92,18 @@ impl Ext4 {
         let mut blocks = 1;
         while blocks < layout.blocks() {
             let more = STEP.min(layout.blocks() - blocks);
-            self.with_space(|| self.add_leaves(dir, more))?;
+            self.retry_after_commit(|| self.add_leaves(dir, more))?;
             blocks += more;
         }
         // It needs no more blocks.
-        self.writer()?.space.give_up_room(dir.snapshot().ino);
+        self.writer()?.space.discard_prealloc(dir.snapshot().ino);
         self.index_leaves(dir, layout)
     }
 
     /// Adds empty leaves to a directory without an index.
     fn add_leaves(&self, dir: &Node, count: u32) -> Result<()> {
         let mut updated = DirUpdate::of(dir);
-        let credits = 2 + count * (1 + TAKE_CREDITS) + crate::map::write::STEP_CREDITS;
+        let credits = 2 + count * (1 + ALLOC_CREDITS) + crate::map::write::STEP_CREDITS;
         let mut handle = self.start(credits)?;
         let fresh = self.append_blocks(&mut handle, &mut updated, count)?;
         let done = fresh

@@ -54,7 +54,7 @@ impl Ext4 {
             Some(replaced) if inodes.replaced.is_some_and(|(ino, _)| ino != inodes.moved.0) => {
                 self.replace(rename, replaced, &inodes)
             }
-            _ => self.with_space(|| self.move_entry(rename, &inodes)),
+            _ => self.retry_after_commit(|| self.move_entry(rename, &inodes)),
         }
     }
 

@@ -63,7 +63,7 @@ impl Ext4 {
         }
         let promised = if run.mapping == Mapping::Hole { u64::from(count) } else { 0 };
         let space = &self.writer()?.space;
-        space.promise(promised, self.claim_of(node))?;
+        space.reserve(promised, self.reservation_class(node))?;
         // On the device the length moves with the map.
         let end = u64::from(first + count) << self.sb.block_size.log2();
         node.change(|snapshot| snapshot.set_size(end.max(snapshot.inode.size), true));

@@ -1,7 +1,7 @@
 //! `fallocate`.
 
 use super::Content;
-use crate::alloc::TAKE_CREDITS;
+use crate::alloc::ALLOC_CREDITS;
 use crate::map::Mapping;
 use crate::map::write::{STEP_CREDITS, Target};
 use crate::{Error, Ext4, Node, Result};
@@ -10,7 +10,7 @@ use dentree_vfs::Allocate;
 use std::ops::Range;
 
 /// Blocks that mapping a run changes: taking it, the map, and the inode.
-const RUN_CREDITS: u32 = TAKE_CREDITS + STEP_CREDITS + 1;
+const RUN_CREDITS: u32 = ALLOC_CREDITS + STEP_CREDITS + 1;
 
 /// Most blocks of an extent that was never written.
 const MOST_BLOCKS: u64 = 32767;
@@ -18,7 +18,7 @@ const MOST_BLOCKS: u64 = 32767;
 impl Ext4 {
     /// Changes the space under `len` bytes from `offset`.
     pub(crate) fn allocate_space(&self, node: &Node, offset: u64, len: u64, how: Allocate) -> Result<()> {
-        self.with_space(|| {
+        self.retry_after_commit(|| {
             let mut content = node.content_mut();
             let snapshot = node.snapshot();
             self.check_changeable(&snapshot)?;
@@ -79,7 +79,7 @@ impl Ext4 {
             Ok(run.end)
         })?;
         let space = &self.writer()?.space;
-        space.promise(missing, self.claim_of(node))?;
+        space.reserve(missing, self.reservation_class(node))?;
         let filled = self.each_run(node, blocks, |mapping, run| {
             if mapping != Mapping::Hole {
                 return Ok(run.end);
@@ -88,7 +88,7 @@ impl Ext4 {
             let want = u32::try_from((run.end - run.start).min(MOST_BLOCKS)).unwrap_or(u32::MAX);
             let mut handle = self.start(RUN_CREDITS)?;
             let goal = self.goal_before(&node.snapshot(), first)?;
-            let (start, count) = self.take_blocks(&mut handle, goal, want)?;
+            let (start, count) = self.allocate_reserved(&mut handle, goal, want)?;
             let target = Target { start, unwritten: true };
             let mapped = self.map_run(&mut handle, node, first, count, target, true);
             let done = *mapped.as_ref().unwrap_or(&0);
@@ -99,7 +99,7 @@ impl Ext4 {
                     u64::from(count - done),
                     false,
                 )?;
-                space.promise(u64::from(count - done), crate::alloc::Claim::Promised)?;
+                space.reserve(u64::from(count - done), crate::alloc::ReservationClass::Guaranteed)?;
             }
             missing -= u64::from(done);
             handle.stop();

@@ -7,7 +7,7 @@
 use super::Content;
 use super::write::Times;
 use super::writeback::adopt_map;
-use crate::alloc::TAKE_CREDITS;
+use crate::alloc::ALLOC_CREDITS;
 use crate::inode::Snapshot;
 use crate::map::FILE_END;
 use crate::map::write::{Mapped, STEP_CREDITS, Target};
@@ -107,7 +107,7 @@ impl Ext4 {
         let size = self.sb.block_size.in_memory();
         let mut bytes = vec![0; size];
         self.read_inline(snapshot, 0, bytes.get_mut(..len.min(size)).unwrap_or_default())?;
-        let mut handle = self.start(TAKE_CREDITS + STEP_CREDITS + 1)?;
+        let mut handle = self.start(ALLOC_CREDITS + STEP_CREDITS + 1)?;
         let mut inode = snapshot.inode.clone();
         inode.flags = inode.flags.without(InodeFlags::INLINE_DATA);
         inode.block = [0; I_BLOCK_LEN];
@@ -117,7 +117,7 @@ impl Ext4 {
         }
         if len > 0 {
             let goal = self.goal_of(snapshot.ino);
-            let (start, _) = self.allocate_blocks(&mut handle, goal, 1, self.claim_of(node))?;
+            let (start, _) = self.allocate_blocks(&mut handle, goal, 1, self.reservation_class(node))?;
             let place = snapshot.place(Structure::Content).at(start);
             let written = self.device.write_at(start.0 << self.sb.block_size.log2(), &bytes);
             let mut file = Mapped { ino: snapshot.ino, inode: &mut inode };

@@ -1,6 +1,6 @@
 //! Cutting and lengthening files, and freeing what they map.
 
-use crate::alloc::Claim;
+use crate::alloc::ReservationClass;
 use crate::inode::ORPHAN_CREDITS;
 use crate::inode::Snapshot;
 use crate::map::FILE_END;
@@ -18,7 +18,7 @@ const UNMAP_CREDITS: u32 = STEP_CREDITS + 1;
 impl Ext4 {
     /// Sets a file's length: cuts it, or lengthens it by a hole.
     pub(crate) fn set_size(&self, node: &Node, size: u64) -> Result<()> {
-        self.with_space(|| {
+        self.retry_after_commit(|| {
             let may_be_inline = self.lock_for_inline(node, Some(size), 0);
             let mut content = node.content_mut();
             let snapshot = node.snapshot();
@@ -151,7 +151,7 @@ impl Ext4 {
     }
 
     /// Whose claim on space a file makes.
-    pub(super) fn claim_of(&self, node: &Node) -> Claim {
-        Claim::of_owner(node.snapshot().inode.uid)
+    pub(super) fn reservation_class(&self, node: &Node) -> ReservationClass {
+        ReservationClass::of_owner(node.snapshot().inode.uid)
     }
 }

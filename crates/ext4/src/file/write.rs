@@ -1,7 +1,7 @@
 //! Writing into memory.
 
 use super::{Block, Content, FILE_BUDGET, TOTAL_BUDGET};
-use crate::alloc::Claim;
+use crate::alloc::ReservationClass;
 use crate::inode::{Held, Snapshot};
 use crate::map::{Mapping, Run};
 use crate::{Error, Ext4, Node, Result, Structure};
@@ -30,7 +30,7 @@ impl Ext4 {
         data: &[u8],
         times: Times,
     ) -> Result<(u64, usize)> {
-        let written = self.with_space(|| {
+        let written = self.retry_after_commit(|| {
             let may_be_inline = self.lock_for_inline(node, offset, data.len());
             let mut content = node.content_mut();
             let snapshot = node.snapshot();
@@ -206,7 +206,7 @@ impl Ext4 {
         };
         let is_promised = mapping == Mapping::Hole;
         if is_promised {
-            writer.space.promise(1, Claim::of_owner(snapshot.inode.uid))?;
+            writer.space.reserve(1, ReservationClass::of_owner(snapshot.inode.uid))?;
         }
         content.promised += u64::from(is_promised);
         content.blocks.insert(block.0, Block { bytes, is_promised });

@@ -2,7 +2,7 @@
 
 use super::Content;
 use super::source::Source;
-use crate::alloc::TAKE_CREDITS;
+use crate::alloc::ALLOC_CREDITS;
 use crate::inode::Snapshot;
 use crate::map::write::{Mapped, STEP_CREDITS, Target};
 use crate::map::{Mapping, Run};
@@ -13,7 +13,7 @@ use std::io::IoSlice;
 use std::ops::ControlFlow;
 
 /// Blocks that storing a run changes: taking it, mapping it, and the inode.
-const RUN_CREDITS: u32 = TAKE_CREDITS + STEP_CREDITS + 1;
+const RUN_CREDITS: u32 = ALLOC_CREDITS + STEP_CREDITS + 1;
 
 /// Most blocks that are stored at once.
 const MOST_BLOCKS: usize = 4096;
@@ -32,7 +32,7 @@ impl Ext4 {
     /// What was not stored stays in memory, and is tried again the next time.
     pub(crate) fn store(&self, node: &Node) -> Result<()> {
         let mut content = node.content_mut();
-        self.with_space(|| self.store_content(node, &mut content))
+        self.retry_after_commit(|| self.store_content(node, &mut content))
     }
 
     /// As [`store`](Ext4::store), for who has the content lock.
@@ -109,7 +109,7 @@ impl Ext4 {
             Mapping::Unwritten(start) => (start, count, false),
             _ => {
                 let goal = self.goal_before(snapshot, first)?;
-                let (start, count) = self.take_blocks(&mut handle, goal, count)?;
+                let (start, count) = self.allocate_reserved(&mut handle, goal, count)?;
                 (start, count, true)
             }
         };
@@ -121,7 +121,7 @@ impl Ext4 {
             let left = u64::from(count - done);
             self.free_blocks(&mut handle, BlockNumber(start.0 + u64::from(done)), left, false)?;
             // Still promised, to be tried again.
-            self.writer()?.space.promise(left, crate::alloc::Claim::Promised)?;
+            self.writer()?.space.reserve(left, crate::alloc::ReservationClass::Guaranteed)?;
         }
         mapped
     }

@@ -27,7 +27,7 @@ impl Ext4 {
     pub(crate) fn evict_node(&self, node: &Node) {
         let Some(writer) = &self.writer else { return };
         if node.look(|snapshot| snapshot.kind == FileType::Directory) {
-            writer.space.give_up_room(node.look(|snapshot| snapshot.ino));
+            writer.space.discard_prealloc(node.look(|snapshot| snapshot.ino));
         }
         if node.snapshot().inode.links > 0 {
             return self.store_or_remember(node);
@@ -40,7 +40,7 @@ impl Ext4 {
     /// Frees an orphan that nobody will use again.
     pub(crate) fn free_orphan(&self, node: &Node) -> Result<()> {
         let mut unused = Vec::new();
-        self.free_inode(node, &mut unused)?;
+        self.free_one_orphan(node, &mut unused)?;
         self.free_values(unused);
         Ok(())
     }
@@ -49,7 +49,7 @@ impl Ext4 {
     pub(crate) fn free_values(&self, mut unused: Vec<InodeNumber>) {
         while let Some(ino) = unused.pop() {
             let orphan = self.read_orphan(ino).map(|orphan| Node::new(orphan, None));
-            let freed = orphan.and_then(|node| self.free_inode(&node, &mut unused));
+            let freed = orphan.and_then(|node| self.free_one_orphan(&node, &mut unused));
             if let (Err(error), Some(writer)) = (freed, &self.writer) {
                 writer.unstored.remember(error);
             }
@@ -57,7 +57,7 @@ impl Ext4 {
     }
 
     /// Frees an orphan; `unused` gets the values that it was the last to have, orphans now.
-    fn free_inode(&self, node: &Node, unused: &mut Vec<InodeNumber>) -> Result<()> {
+    fn free_one_orphan(&self, node: &Node, unused: &mut Vec<InodeNumber>) -> Result<()> {
         let freed = self.free_content(node)?;
         let snapshot = node.snapshot();
         let of_attributes = match self.release_credits(&snapshot) {
@@ -80,7 +80,7 @@ impl Ext4 {
         };
         let done = released
             .and_then(|()| self.remove_orphan(&mut handle, snapshot.ino, dtime))
-            .and_then(|()| self.give_back_inode(&mut handle, snapshot.ino, snapshot.kind));
+            .and_then(|()| self.free_inode(&mut handle, snapshot.ino, snapshot.kind));
         self.all_or_abort(done)?;
         handle.stop();
         Ok(())
@@ -121,7 +121,7 @@ impl Ext4 {
     ) -> Result<()> {
         let (ino, mut inode) = (snapshot.ino, snapshot.inode.clone());
         if snapshot.kind == FileType::Directory {
-            self.writer()?.space.give_up_room(ino);
+            self.writer()?.space.discard_prealloc(ino);
         }
         if end.maps {
             self.remap(handle, &mut Mapped { ino, inode: &mut inode }, 0..1 << 32, None)?;
@@ -130,7 +130,7 @@ impl Ext4 {
         (inode.links, inode.ctime) = (0, now);
         let dtime = self.dtime_at(now);
         self.update_inode(handle, ino, |bytes| inode.encode_freed(bytes, dtime, &self.sb))?;
-        self.give_back_inode(handle, ino, snapshot.kind)
+        self.free_inode(handle, ino, snapshot.kind)
     }
 
     /// `i_dtime` of an inode that is freed. Past 2106 the low half of the time is kept. 0 would say that it was never freed, and what could be

@@ -1,7 +1,7 @@
 //! Blocks of attributes: which of them an inode gets, and what becomes of the one it had.
 
 use super::Shared;
-use crate::alloc::Claim;
+use crate::alloc::ReservationClass;
 use crate::inode::Snapshot;
 use crate::{Ext4, Place, Result, Structure};
 use dentree_bufcache::Buffer;
@@ -118,8 +118,8 @@ impl Ext4 {
         {
             return Ok(Placed::Rewritten(old.number));
         }
-        let claim = Claim::of_owner(inode.inode.uid);
-        let (number, _) = self.allocate_blocks(handle, self.goal_of(inode.ino), 1, claim)?;
+        let class = ReservationClass::of_owner(inode.inode.uid);
+        let (number, _) = self.allocate_blocks(handle, self.goal_of(inode.ino), 1, class)?;
         let place = inode.place(Structure::XattrBlock).at(number);
         let created = handle.create(number.0, |to| {
             write_block(to, entries);

@@ -102,7 +102,7 @@ impl Ext4 {
 
     fn change_xattr(&self, node: &Node, change: &Change<'_>) -> Result<()> {
         let (mut made, mut unused) = (None, Vec::new());
-        let outcome = self.with_space(|| {
+        let outcome = self.retry_after_commit(|| {
             let _attributes = node.attributes_mut();
             match self.try_change(node, change, true, &mut made, &mut unused) {
                 // There may be room for the change, if not for fields that the inode lacks.
