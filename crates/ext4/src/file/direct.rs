@@ -1,7 +1,8 @@
-//! Large writes go to the device at once, from where they are.
+//! Large writes go directly to the device, from the caller's buffer.
 //!
-//! What a front door has gathered gains nothing by being gathered here again, and costs a copy and memory for it; but for files that are removed
-//! before anybody stores them. So it is for those that are longer than what is gathered of one: they would be stored in any case.
+//! The FUSE or HTTP layer has gathered such a write already; another copy in memory would only
+//! cost. Files that are removed before write-back gain from delay, though: so only what lies beyond
+//! the first [`DELAYED_BLOCKS`] is written directly, as it would be written back in any case.
 
 use super::Content;
 use super::source::{Given, Source};
@@ -9,20 +10,21 @@ use crate::map::Mapping;
 use crate::{Ext4, Node, Result};
 use dentree_ext4_format::LogicalBlock;
 
-/// So many blocks in one write are not gathered: to take space for them and map it costs less than copying them does.
+/// From this number of blocks on, allocation and mapping cost less than copying.
 const AT_ONCE: u32 = 32;
 
-/// What lies before this file block is gathered: 8 MiB with blocks of 4 KiB. Of the files that dbench makes, and removes again, two thirds of the bytes so
-/// never reach the device.
+/// Blocks before this one are delayed: 8 MiB with blocks of 4 KiB. With dbench, two thirds of the
+/// bytes of files that are removed again never reach the device.
 const FROM: u32 = 2048;
 
-/// Most blocks that are stored under one handle: who commits waits for it.
+/// Most blocks per handle: a commit waits for open handles.
 const MOST_BLOCKS: u32 = 4096;
 
 impl Ext4 {
-    /// Stores the whole blocks that a large write begins with, as if they had been written and stored; answers how many bytes. The rest is to be written as any
-    /// other: all where the write is small or nothing is gained, and what is behind a failure, which who stores that will meet again. The caller has the
-    /// content lock, and has made zeros of what lies behind the end of file.
+    /// Writes whole blocks at the start of a large write and maps them. Returns how many bytes; the
+    /// caller writes the rest to memory. That is all of it if the write is small, and the rest
+    /// after an error, which write-back will meet again. The caller has the content lock, and has
+    /// zeroed the last block past the end of file.
     pub(super) fn write_at_once(
         &self,
         node: &Node,
@@ -36,7 +38,8 @@ impl Ext4 {
         if first < FROM || count < AT_ONCE {
             return 0;
         }
-        // In the order in which it was written, so that the length on the device passes nothing that is in memory alone, zeros above all.
+        // Older dirty data first, so that the length on disk never passes data that is only in
+        // memory, above all zeros.
         if !content.blocks.is_empty() && self.store_content(node, content).is_err() {
             return 0;
         }
@@ -51,7 +54,7 @@ impl Ext4 {
         usize::try_from(at - first).unwrap_or(usize::MAX) * block_size
     }
 
-    /// Stores up to `count` blocks that are mapped alike; answers how many.
+    /// Writes up to `count` blocks with the same kind of mapping. Returns how many.
     fn store_given(&self, node: &Node, given: Given<'_>, first: u32, count: u32) -> Result<u32> {
         let before = node.snapshot();
         let run = self.map(&before, LogicalBlock(first))?;
@@ -64,7 +67,7 @@ impl Ext4 {
         let promised = if run.mapping == Mapping::Hole { u64::from(count) } else { 0 };
         let space = &self.writer()?.space;
         space.reserve(promised, self.reservation_class(node))?;
-        // On the device the length moves with the map.
+        // The length on disk advances together with the map.
         let end = u64::from(first + count) << self.sb.block_size.log2();
         node.change(|snapshot| snapshot.set_size(end.max(snapshot.inode.size), true));
         let stored = self.store_run(node, &node.snapshot(), source, first, count, run);

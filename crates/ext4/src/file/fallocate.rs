@@ -9,14 +9,14 @@ use dentree_ext4_format::{BlockNumber, InodeFlags, LogicalBlock};
 use dentree_vfs::Allocate;
 use std::ops::Range;
 
-/// Blocks that mapping a run changes: taking it, the map, and the inode.
+/// Blocks that mapping a run changes: allocation, map and inode.
 const RUN_CREDITS: u32 = ALLOC_CREDITS + STEP_CREDITS + 1;
 
-/// Most blocks of an extent that was never written.
+/// Most blocks of an unwritten extent.
 const MOST_BLOCKS: u64 = 32767;
 
 impl Ext4 {
-    /// Changes the space under `len` bytes from `offset`.
+    /// Changes the allocation of `len` bytes from `offset`.
     pub(crate) fn allocate_space(&self, node: &Node, offset: u64, len: u64, how: Allocate) -> Result<()> {
         self.retry_after_commit(|| {
             let mut content = node.content_mut();
@@ -38,7 +38,7 @@ impl Ext4 {
                 }
                 Allocate::PunchHole => self.zero(node, &mut content, offset..end, true)?,
                 Allocate::ZeroRange | Allocate::ZeroRangeKeepSize => {
-                    // The blocks at the edges, too, are to have space.
+                    // Partial blocks at the edges get space too.
                     self.fill_holes(node, &self.whole_blocks(offset, end))?;
                     self.zero(node, &mut content, offset..end, false)?;
                 }
@@ -48,12 +48,12 @@ impl Ext4 {
         })
     }
 
-    /// The blocks that have a byte from `offset` to before `end`.
+    /// The blocks with a byte from `offset` to before `end`.
     fn whole_blocks(&self, offset: u64, end: u64) -> Range<u64> {
         offset >> self.sb.block_size.log2()..self.sb.block_size.blocks_for(end)
     }
 
-    /// Sets length and times of a file whose space was changed.
+    /// Sets length and times after a change of the allocation.
     fn note_allocated(&self, node: &Node, content: &mut Content, end: Option<u64>) -> Result<()> {
         let now = self.writer()?.now();
         let snapshot = node.snapshot();
@@ -71,7 +71,7 @@ impl Ext4 {
         self.list_unstored(node, content)
     }
 
-    /// Gives the holes among `blocks` space that reads as zeros: all of them, or an error.
+    /// Allocates unwritten extents for all holes in `blocks`, or fails.
     fn fill_holes(&self, node: &Node, blocks: &Range<u64>) -> Result<()> {
         let mut missing = 0;
         self.each_run(node, blocks, |mapping, run| {
@@ -109,7 +109,8 @@ impl Ext4 {
         filled
     }
 
-    /// Makes bytes zeros: whole blocks by their mapping, without one (`punch`) or as unwritten.
+    /// Zeroes bytes: whole blocks by unmapping (`punch`) or marking as unwritten, the others in
+    /// memory.
     fn zero(&self, node: &Node, content: &mut Content, bytes: Range<u64>, punch: bool) -> Result<()> {
         let log2 = self.sb.block_size.log2();
         let snapshot = node.snapshot();
@@ -119,7 +120,7 @@ impl Ext4 {
             return Ok(());
         }
         if punch {
-            // Before anything is changed: what cannot be freed is not punched.
+            // First of all: a map that cannot be freed is not punched.
             self.check_map(&snapshot, inner.clone())?;
         }
         if bytes.start < inner.start << log2 {
@@ -145,7 +146,7 @@ impl Ext4 {
         })
     }
 
-    /// Calls `each` for every run among `blocks`, which says where to go on.
+    /// Calls `each` for the runs of `blocks`; it returns where to continue.
     fn each_run(
         &self,
         node: &Node,

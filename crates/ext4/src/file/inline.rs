@@ -1,8 +1,8 @@
-//! Files whose content lies in the inode.
+//! Inline data: file content in the inode.
 //!
-//! With inline_data an empty file gets its first bytes there, and a write that leaves it short enough stays there. Such a write is in the inode
-//! table at once. Whatever else changes the content, its length or its map moves it out into a block first, and no file with a block
-//! moves back in.
+//! With the feature inline_data, the first bytes of an empty file go there, and so do later writes
+//! while they fit; they change the inode table at once. Any other change of content, length or map
+//! moves the content to a block. Files with blocks never become inline.
 
 use super::Content;
 use super::write::Times;
@@ -18,8 +18,8 @@ use dentree_vfs::FileType;
 use std::sync::RwLockWriteGuard;
 
 impl Ext4 {
-    /// The attribute lock of a file whose content may come to lie, or lies, in the inode when so many bytes are written at `offset` or at the end:
-    /// both share the space behind the inode's fields. To be asked for before the content lock.
+    /// The attribute lock, if a write of `len` bytes at `offset` (or at the end) may leave the file
+    /// inline: attributes share the space after the inode's fields. Taken before the content lock.
     pub(super) fn lock_for_inline<'n>(
         &self,
         node: &'n Node,
@@ -36,8 +36,8 @@ impl Ext4 {
         (has_inline && is_short()).then(|| node.attributes_mut())
     }
 
-    /// Writes into the inode where the file lies there, or has nothing yet, and that has room; else answers that nothing was done. The caller has
-    /// the attribute lock and the content lock.
+    /// Writes into the inode if the file is inline or empty and the result fits. Returns whether it
+    /// did. The caller has the attribute lock and the content lock.
     pub(super) fn write_inline(
         &self,
         node: &Node,
@@ -53,8 +53,8 @@ impl Ext4 {
         self.put_inline(node, content, &bytes, times)
     }
 
-    /// Cuts or lengthens a file that lies in the inode where that has room; else answers that nothing was done. The caller has the attribute lock
-    /// and the content lock.
+    /// Truncates or extends an inline file if the result fits. Returns whether it did. The caller
+    /// has the attribute lock and the content lock.
     pub(super) fn set_inline_size(&self, node: &Node, content: &mut Content, size: u64) -> Result<bool> {
         let snapshot = node.snapshot();
         if !snapshot.has(InodeFlags::INLINE_DATA) {
@@ -65,7 +65,7 @@ impl Ext4 {
         self.put_inline(node, content, &bytes, Times::Now)
     }
 
-    /// Makes these bytes, no more than an inode has, the content of a file that has no block.
+    /// Sets the content, at most an inode's size, of a file without blocks.
     fn put_inline(&self, node: &Node, content: &mut Content, bytes: &[u8], times: Times) -> Result<bool> {
         let (first, rest) = bytes.split_at(bytes.len().min(I_BLOCK_LEN));
         let Some(tail) = self.tail_with_inline(&node.snapshot(), rest)? else { return Ok(false) };
@@ -88,8 +88,8 @@ impl Ext4 {
         Ok(true)
     }
 
-    /// What a file has in its inode, or could have there as it has nothing at all; `None` of others. What has no name may become
-    /// the value of an attribute, which must have blocks.
+    /// The content of an inline file, or of an empty one that may become inline; else `None`. A
+    /// file without links may become an attribute's value, which must have blocks.
     fn content_to_be_inline(&self, content: &Content, snapshot: &Snapshot) -> Result<Option<Vec<u8>>> {
         if snapshot.has(InodeFlags::INLINE_DATA) {
             let mut bytes = vec![0; usize::try_from(snapshot.inode.size).unwrap_or(usize::MAX)];
@@ -101,7 +101,7 @@ impl Ext4 {
         Ok((is_empty && may_be && self.next_mapped(snapshot, 0..FILE_END)?.is_none()).then(Vec::new))
     }
 
-    /// Moves a file's content from the inode into a block. The caller has the content lock.
+    /// Moves inline content to a block. The caller has the content lock.
     pub(super) fn move_inline_out(&self, node: &Node, snapshot: &Snapshot) -> Result<()> {
         let len = usize::try_from(snapshot.inode.size).unwrap_or(usize::MAX);
         let size = self.sb.block_size.in_memory();

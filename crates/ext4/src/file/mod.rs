@@ -1,16 +1,18 @@
-//! Changes of file content.
+//! File content: reads, writes and write-back.
 //!
-//! What is written stays in memory ([`Content`]) until it is *stored*: space for it is promised at once, so that a full device is
-//! told to the writer, but where it goes is decided when much of it is there. Storing takes a run of blocks, writes the data, maps the
-//! run, and moves the length on the device, in this order and under one handle: see `docs/internals/writing.md`. A large write is stored
-//! from where it is, without having been in memory here ([`direct`]).
+//! Allocation is delayed: written data stays in memory ([`Content`]), with its space reserved at
+//! once, so that a full device fails the write. Write-back allocates a run of blocks, writes the
+//! data, maps the run, and advances the length on disk, in this order under one handle: see
+//! `docs/internals/writing.md`. Large writes bypass the memory ([`direct`]).
 //!
 //! # Who protects what
-//! The content lock of a [`Node`] guards its [`Content`] and its block map: shared for reading, exclusive for everything else, storing
-//! included. [`Unstored`] lists the inodes that have something to store; its lock is taken inside content locks and holds for no I/O.
+//! A [`Node`]'s content lock guards its [`Content`] and block map: shared for reads, exclusive for
+//! everything else, including write-back. [`DirtyInodes`] has a lock of its own, taken inside
+//! content locks and not held during I/O.
 //!
-//! # How much is in memory
-//! A file that has [`FILE_BUDGET`] is stored by who writes to it; where all have [`TOTAL_BUDGET`], who writes stores others' too.
+//! # Limits of memory
+//! A writer writes back its file when that has [`FILE_BUDGET`] of dirty data, and all files when
+//! they have [`TOTAL_BUDGET`].
 
 mod direct;
 mod fallocate;
@@ -33,37 +35,37 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Bytes of one file that are not stored, at most.
+/// Most dirty bytes of one file.
 const FILE_BUDGET: u64 = 8 << 20;
 
-/// Bytes of all files that are not stored, at most.
+/// Most dirty bytes of all files.
 const TOTAL_BUDGET: u64 = 64 << 20;
 
-/// The content of a file that is not stored.
+/// The dirty content of a file.
 #[derive(Debug, Default)]
 pub(crate) struct Content {
     blocks: BTreeMap<u32, Block>,
-    /// How many of them are promised a block of the device.
+    /// How many of them have a reserved block.
     promised: u64,
-    /// Times or length have changed without the inode table.
+    /// Times or length differ from the inode table.
     is_inode_unstored: bool,
 }
 
-/// A block of a file, as it is to be.
+/// A dirty block.
 #[derive(Debug)]
 struct Block {
     bytes: Box<[u8]>,
-    /// A block of the device was promised for it: it has none yet.
+    /// A block is reserved for it, as none is allocated.
     is_promised: bool,
 }
 
 impl Content {
-    /// Whether there is nothing to store.
+    /// Whether there is nothing to write back.
     fn is_stored(&self) -> bool {
         self.blocks.is_empty() && !self.is_inode_unstored
     }
 
-    /// The first block from `from` to before `end` that is here.
+    /// The first dirty block from `from` to before `end`.
     fn next_block(&self, from: u64, end: u64) -> Option<u32> {
         let from = u32::try_from(from).ok()?;
         let next = self.blocks.range(from..).next().map(|(&block, _)| block);
@@ -71,12 +73,12 @@ impl Content {
     }
 }
 
-/// The inodes that have content to store.
+/// The inodes with dirty content.
 #[derive(Default)]
 pub(crate) struct Unstored {
     nodes: Mutex<BTreeMap<InodeNumber, Node>>,
     bytes: AtomicU64,
-    /// What could not be stored, of inodes that nobody holds any more.
+    /// The first write-back error of an inode that was evicted.
     lost: Mutex<Option<Error>>,
 }
 
@@ -85,12 +87,12 @@ impl Unstored {
         self.nodes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The inode, if it has content to store: there must be no second of it.
+    /// The inode if it has dirty content: an inode has only one node.
     pub(crate) fn node(&self, ino: InodeNumber) -> Option<Node> {
         self.nodes().get(&ino).cloned()
     }
 
-    /// Keeps an error that nobody waits for, for the next sync.
+    /// Keeps an error for the next sync.
     pub(crate) fn remember(&self, error: Error) {
         self.lost.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
     }
@@ -105,10 +107,10 @@ impl Unstored {
 }
 
 impl Ext4 {
-    /// Stores what of a file is in memory, and waits until that and the inode survive a power cut.
+    /// Writes back a file, and waits until its content and inode are durable.
     pub(crate) fn sync_node(&self, node: &Node, durability: Durability) -> Result<()> {
         let Some(writer) = &self.writer else { return Ok(()) };
-        // With data alone its map and length go, too: there is nothing to save.
+        // Syncing only the data would save nothing: map and length are needed too.
         let _ = durability;
         self.store(node)?;
         match node.last_change() {
@@ -117,7 +119,7 @@ impl Ext4 {
         }
     }
 
-    /// Stores all that is in memory, and waits until everything survives a power cut.
+    /// Writes back all files, and waits until everything is durable.
     pub(crate) fn sync_all(&self) -> Result<()> {
         let Some(writer) = &self.writer else { return Ok(()) };
         let stored = self.store_all();
@@ -127,14 +129,14 @@ impl Ext4 {
         lost.map_or(Ok(()), Err)
     }
 
-    /// Whether [`sync`](dentree_vfs::FileSystem::sync) has something to write. Changes that other threads
-    /// are making may be missed.
+    /// Whether [`sync`](dentree_vfs::FileSystem::sync) has something to write. Concurrent changes
+    /// may be missed.
     pub fn has_unsynced(&self) -> bool {
         let Some(writer) = &self.writer else { return false };
         !writer.unstored.nodes().is_empty() || writer.journal.has_changes()
     }
 
-    /// Stores all that is in memory, of as many files as can be. They are in the image then, but for a crash before the next commit.
+    /// Writes back as many files as possible. Only a crash before the next commit can undo that.
     pub(crate) fn store_all(&self) -> Result<()> {
         let Some(writer) = &self.writer else { return Ok(()) };
         let mut outcome = Ok(());
@@ -144,7 +146,7 @@ impl Ext4 {
         outcome
     }
 
-    /// Refuses files whose content must not be changed here.
+    /// Refuses files whose content cannot be changed here.
     fn check_changeable(&self, snapshot: &Snapshot) -> Result<()> {
         if self.writer()?.journal.is_aborted() {
             return Err(Error::ReadOnly);
@@ -161,10 +163,10 @@ impl Ext4 {
         Ok(())
     }
 
-    /// The longest that a file can be.
+    /// The maximum size of a file.
     fn max_size(&self, snapshot: &Snapshot) -> u64 {
         let log2 = self.sb.block_size.log2();
-        // What lies in the inode would be moved out to what the file system uses for new files.
+        // Inline content would move to the kind of map that new files get.
         let inline = snapshot.has(InodeFlags::INLINE_DATA) && self.sb.incompat.has(Incompat::EXTENTS);
         let by_map = if inline || snapshot.has(InodeFlags::EXTENTS) {
             (1 << 32) - 1
@@ -173,14 +175,14 @@ impl Ext4 {
             (12 + (1 << log_room) + (1 << (2 * log_room)) + (1_u64 << (3 * log_room))).min((1 << 32) - 1)
         };
         let huge = self.sb.ro_compat.has(RoCompat::HUGE_FILE);
-        // `i_blocks` counts sectors, of pointer blocks too, in 32 or 48 bits.
+        // `i_blocks` counts sectors, those of pointer blocks too, in 32 or 48 bits.
         let by_count = if huge { u64::MAX } else { ((1_u64 << 32) - 1) / 100 * 99 * 512 };
         let large = self.sb.ro_compat.has(RoCompat::LARGE_FILE);
         let by_size = if large || self.sb.incompat.has(Incompat::EXTENTS) { u64::MAX } else { (1 << 31) - 1 };
         (by_map << log2).min(by_count).min(by_size)
     }
 
-    /// Drops what is in memory of the file blocks from `from` to before `end`, as if it had never been written.
+    /// Discards dirty blocks from `from` to before `end`, as if never written.
     fn drop_unstored(&self, content: &mut Content, from: u64, end: u64) -> Result<()> {
         while let Some(block) = content.next_block(from, end) {
             self.forget_block(content, LogicalBlock(block), true)?;
@@ -188,7 +190,7 @@ impl Ext4 {
         Ok(())
     }
 
-    /// Takes a block out of memory. `release`: what was promised for it is not needed.
+    /// Removes a dirty block. `release`: its reservation is not needed.
     fn forget_block(&self, content: &mut Content, block: LogicalBlock, release: bool) -> Result<()> {
         let writer = self.writer()?;
         if let Some(gone) = content.blocks.remove(&block.0) {
@@ -201,7 +203,8 @@ impl Ext4 {
         Ok(())
     }
 
-    /// Notes whether a file has something to store, and how much space that will take. The caller has its content lock.
+    /// Updates the inode's place in the dirty list and its count of reserved blocks. The caller has
+    /// the content lock.
     fn list_unstored(&self, node: &Node, content: &Content) -> Result<()> {
         let writer = self.writer()?;
         let snapshot = node.snapshot();

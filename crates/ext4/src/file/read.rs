@@ -1,4 +1,4 @@
-//! Reading what was written, stored or not.
+//! Reads of content, dirty or on the device.
 
 use super::Content;
 use crate::inode::Snapshot;
@@ -8,7 +8,8 @@ use dentree_ext4_format::{InodeFlags, LogicalBlock};
 use dentree_vfs::Extent;
 
 impl Ext4 {
-    /// Reads content from byte `offset`; answers how many bytes, fewer than asked only at the end.
+    /// Reads content from byte `offset`. Returns the length, less than requested only at the end of
+    /// file.
     pub(crate) fn read_file(&self, node: &Node, offset: u64, buf: &mut [u8]) -> Result<usize> {
         let content = node.content();
         let snapshot = node.snapshot();
@@ -27,7 +28,7 @@ impl Ext4 {
             done += match next {
                 Some(block) if u64::from(block) == at >> log2 => self.copy_block(&content, block, at, rest),
                 _ => {
-                    // What lies before it is as it is on the device.
+                    // Up to the next dirty block the device is current.
                     let until = next.map_or(u64::MAX, |block| u64::from(block) << log2);
                     let before = usize::try_from(until - at).unwrap_or(usize::MAX).min(rest.len());
                     self.read_content(&snapshot, at, rest.get_mut(..before).unwrap_or_default())?
@@ -46,7 +47,8 @@ impl Ext4 {
         len
     }
 
-    /// Whether the byte at `offset`, before the end of file, is data or hole, and where that run ends.
+    /// Whether the byte at `offset`, before the end of file, is data or a hole, and where that run
+    /// ends.
     pub(crate) fn extent_of_file(&self, node: &Node, offset: u64) -> Result<Extent> {
         let content = node.content();
         let snapshot = node.snapshot();
@@ -70,7 +72,7 @@ impl Ext4 {
         Ok(if data { Extent::Data(end) } else { Extent::Hole(end) })
     }
 
-    /// Whether a block has data, and a block behind it up to which that is so.
+    /// Whether block `at` has data, and a block up to which that holds.
     fn piece(&self, content: &Content, snapshot: &Snapshot, at: u64, end: u64) -> Result<(bool, u64)> {
         let next = content.next_block(at, end).map_or(end, u64::from);
         if next == at {

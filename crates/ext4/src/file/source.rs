@@ -1,27 +1,27 @@
-//! Where bytes of a file are before they are on the device.
+//! The source of blocks that are written to the device.
 
 use super::Content;
 
-/// Where the bytes are that are stored.
+/// Where the blocks are.
 #[derive(Clone, Copy)]
 pub(super) enum Source<'a> {
-    /// In memory.
+    /// Dirty blocks in memory.
     Held(&'a Content),
-    /// With who writes them.
+    /// In the caller's buffer.
     Given(Given<'a>),
 }
 
-/// Blocks of a file as who writes them has them.
+/// Blocks in the caller's buffer.
 #[derive(Clone, Copy)]
 pub(super) struct Given<'a> {
-    /// The file block that they begin with.
+    /// The first one's number in the file.
     pub(super) first: u32,
     pub(super) bytes: &'a [u8],
     pub(super) block_size: usize,
 }
 
 impl<'a> Given<'a> {
-    /// `count` of them from `first` on.
+    /// `count` blocks from `first`.
     pub(super) fn blocks(self, first: u32, count: u32) -> &'a [u8] {
         let bytes =
             |blocks: u32| usize::try_from(blocks).unwrap_or(usize::MAX).saturating_mul(self.block_size);

@@ -1,4 +1,4 @@
-//! Cutting and lengthening files, and freeing what they map.
+//! Truncation, and freeing of mapped blocks.
 
 use crate::alloc::ReservationClass;
 use crate::inode::ORPHAN_CREDITS;
@@ -12,11 +12,11 @@ use std::ops::Range;
 
 use super::writeback::adopt_map;
 
-/// Blocks that one step of unmapping changes: the map, and the inode.
+/// Blocks that one step of unmapping changes: map and inode.
 const UNMAP_CREDITS: u32 = STEP_CREDITS + 1;
 
 impl Ext4 {
-    /// Sets a file's length: cuts it, or lengthens it by a hole.
+    /// Sets a file's length; growth makes a hole.
     pub(crate) fn set_size(&self, node: &Node, size: u64) -> Result<()> {
         self.retry_after_commit(|| {
             let may_be_inline = self.lock_for_inline(node, Some(size), 0);
@@ -34,7 +34,7 @@ impl Ext4 {
             let old = snapshot.inode.size;
             let log2 = self.sb.block_size.log2();
             let kept = self.sb.block_size.blocks_for(size);
-            // Before anything is changed: what cannot be freed is not cut.
+            // First of all: a map that cannot be freed is not truncated.
             self.check_map(&snapshot, kept..FILE_END)?;
             if size > old {
                 self.zero_tail(&mut content, &snapshot)?;
@@ -47,12 +47,13 @@ impl Ext4 {
             let cuts = size < old || self.next_mapped(&snapshot, kept..FILE_END)?.is_some();
             let mut handle = self.start(UNMAP_CREDITS + ORPHAN_CREDITS)?;
             if cuts {
-                // It may take several transactions: a crash between them must not leave blocks behind the end.
+                // Several transactions may be needed; after a crash the orphan list finishes the
+                // work.
                 let noted = self.add_orphan(&mut handle, snapshot.ino);
                 self.all_or_abort(noted)?;
             }
             let changed = self.change_inode(&mut handle, node, |snapshot| {
-                // What is to be stored yet moves the length on again.
+                // Write-back advances it again.
                 snapshot.stored_size = snapshot.stored_size.filter(|&stored| stored < size);
                 snapshot.set_size(size, !content.blocks.is_empty());
                 (snapshot.inode.mtime, snapshot.inode.ctime) = (now, now);
@@ -62,7 +63,8 @@ impl Ext4 {
                 let unmapped = self.unmap(handle, node, kept..FILE_END);
                 let (handle, cut) = match unmapped {
                     Ok(handle) => (handle, Ok(())),
-                    // What is left lies behind the end of file. To try again each time the image is opened does not help.
+                    // The rest stays mapped past the end of file. Retrying at each mount would not
+                    // help.
                     Err(error) => (self.start(2 * ORPHAN_CREDITS)?, Err(error)),
                 };
                 self.end_truncation(handle, node)?;
@@ -75,7 +77,7 @@ impl Ext4 {
         })
     }
 
-    /// A file that has a name is no orphan once it is cut.
+    /// Ends the orphan state of a file that has links.
     fn end_truncation(&self, handle: Handle<'_>, node: &Node) -> Result<()> {
         let snapshot = node.snapshot();
         if snapshot.inode.links == 0 {
@@ -84,7 +86,7 @@ impl Ext4 {
         }
         let mut handle = extended(handle, 2 * ORPHAN_CREDITS)?;
         let mut done = self.remove_orphan(&mut handle, snapshot.ino, 0);
-        // Who has taken the last name meanwhile has found it noted already.
+        // An unlink meanwhile found it on the orphan list and did not add it.
         if node.snapshot().inode.links == 0 {
             done = done.and_then(|()| self.add_orphan(&mut handle, snapshot.ino));
         }
@@ -93,10 +95,11 @@ impl Ext4 {
         Ok(())
     }
 
-    /// Frees all that a file, a directory or a symbolic link maps: nobody will read it again. It is on the list of orphans. Answers the
-    /// handle of the last step, where there was any.
+    /// Frees all that an orphan maps, of whatever type; nothing will read it again. Returns the
+    /// handle of the last step, if there was one.
     ///
-    /// Where the map is damaged nothing is freed: what it names may be another file's. The blocks stay in use, which the next sync tells.
+    /// Of a damaged map nothing is freed, as its blocks may be another file's; the next sync
+    /// reports them as lost.
     pub(crate) fn free_content(&self, node: &Node) -> Result<Option<Handle<'_>>> {
         self.drop_content(node)?;
         let _content = node.content_mut();
@@ -123,8 +126,8 @@ impl Ext4 {
         self.unmap(handle, node, all).map(Some)
     }
 
-    /// Unmaps the file blocks of `range` and frees what they were mapped to, in as many transactions as it takes. The handle has
-    /// credits for the first step; the caller has the content lock.
+    /// Unmaps the blocks of `range` and frees them, in as many transactions as needed. The handle
+    /// has credits for the first step; the caller has the content lock.
     pub(super) fn unmap<'a>(
         &'a self,
         handle: Handle<'a>,
@@ -150,7 +153,7 @@ impl Ext4 {
         Ok(handle)
     }
 
-    /// Whose claim on space a file makes.
+    /// The reservation class of a file's owner.
     pub(super) fn reservation_class(&self, node: &Node) -> ReservationClass {
         ReservationClass::of_owner(node.snapshot().inode.uid)
     }

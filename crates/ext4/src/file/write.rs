@@ -1,4 +1,4 @@
-//! Writing into memory.
+//! Writes to memory.
 
 use super::{Block, Content, FILE_BUDGET, TOTAL_BUDGET};
 use crate::alloc::ReservationClass;
@@ -8,21 +8,22 @@ use crate::{Error, Ext4, Node, Result, Structure};
 use dentree_ext4_format::{InodeFlags, LogicalBlock};
 use std::sync::atomic::Ordering::Relaxed;
 
-/// How a file's blocks are mapped from one on: what was asked last.
+/// The result of the last map lookup, and the block it starts at.
 type LastRun = Option<(u32, Run)>;
 
-/// What a write does to the times of a file.
+/// What a write does to the file's times.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Times {
-    /// It was changed now.
+    /// Sets them to now.
     Now,
-    /// Whoever writes has set them, or is about to.
+    /// Leaves them to the caller.
     Kept,
 }
 
 impl Ext4 {
-    /// Writes `data` at byte `offset`, or at the end; answers where, and how many bytes: fewer than given only where space ran out, the
-    /// file can be no longer, or a block that is changed in part cannot be read. The error comes with the next write.
+    /// Writes `data` at byte `offset` or at the end. Returns where, and how many bytes: fewer than
+    /// given if space runs out, the file reaches its maximum size, or a partly changed block cannot
+    /// be read. The next write returns the error.
     pub(crate) fn write_file(
         &self,
         node: &Node,
@@ -72,14 +73,14 @@ impl Ext4 {
         u64::try_from(content.blocks.len()).unwrap_or(u64::MAX) << self.sb.block_size.log2()
     }
 
-    /// Stores files until there is room in memory again.
+    /// Writes back files until dirty data is within its budget.
     fn relieve(&self) -> Result<()> {
         let unstored = &self.writer()?.unstored;
         if unstored.bytes() <= TOTAL_BUDGET {
             return Ok(());
         }
         for node in unstored.all() {
-            // Whose file it is will be told by its fsync, or by the next sync.
+            // The file's fsync or the next sync reports the error.
             let _ = self.store(&node);
             if unstored.bytes() <= TOTAL_BUDGET / 2 {
                 break;
@@ -88,7 +89,7 @@ impl Ext4 {
         Ok(())
     }
 
-    /// Moves length and times on, of a file that was written to.
+    /// Updates length and times after a write.
     fn note_written(
         &self,
         node: &Node,
@@ -111,8 +112,8 @@ impl Ext4 {
         self.list_unstored(node, content)
     }
 
-    /// Puts data into blocks in memory; answers how many bytes: fewer than all where space ran out, or what is to be changed cannot be
-    /// read. An error means none.
+    /// Copies data into dirty blocks. Returns how many bytes: fewer if space runs out, or a partly
+    /// changed block cannot be read. An error means none.
     fn write_blocks(
         &self,
         content: &mut Content,
@@ -178,7 +179,8 @@ impl Ext4 {
         Ok(run.mapping)
     }
 
-    /// Brings a block into memory: with `initial` content, or as it is on the device, with zeros behind the end of file.
+    /// Makes a block dirty, with `initial` content or that of the device, zeroed past the end of
+    /// file.
     fn bring(
         &self,
         content: &mut Content,
@@ -214,7 +216,8 @@ impl Ext4 {
         Ok(())
     }
 
-    /// Makes the bytes from `from` to before `end`, which lie in one block, zeros, unless they are by being mapped nowhere.
+    /// Zeroes the bytes from `from` to before `end`, within one block, unless the block is
+    /// unmapped.
     pub(super) fn zero_part(
         &self,
         content: &mut Content,
@@ -236,14 +239,14 @@ impl Ext4 {
         Ok(())
     }
 
-    /// Makes what lies behind the end of file in its last block zeros: the file is about to become longer.
+    /// Zeroes the last block past the end of file, before the file grows.
     pub(super) fn zero_tail(&self, content: &mut Content, snapshot: &Snapshot) -> Result<()> {
         let size = snapshot.inode.size;
         let end = self.sb.block_size.blocks_for(size) << self.sb.block_size.log2();
         if size == end { Ok(()) } else { self.zero_part(content, snapshot, size, end) }
     }
 
-    /// A snapshot of a file whose content does not lie in the inode: it is moved out if need be.
+    /// Moves inline content to a block. Returns the current snapshot.
     pub(super) fn without_inline(&self, node: &Node, snapshot: Held) -> Result<Held> {
         if !snapshot.has(InodeFlags::INLINE_DATA) {
             return Ok(snapshot);

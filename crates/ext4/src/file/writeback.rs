@@ -1,4 +1,4 @@
-//! Storing: from memory to the device.
+//! Write-back of dirty content.
 
 use super::Content;
 use super::source::Source;
@@ -12,32 +12,33 @@ use dentree_jbd2::Handle;
 use std::io::IoSlice;
 use std::ops::ControlFlow;
 
-/// Blocks that storing a run changes: taking it, mapping it, and the inode.
+/// Blocks that a run changes: allocation, map and inode.
 const RUN_CREDITS: u32 = ALLOC_CREDITS + STEP_CREDITS + 1;
 
-/// Most blocks that are stored at once.
+/// Most blocks of a run.
 const MOST_BLOCKS: usize = 4096;
 
-/// How far before a file block its predecessor is looked for: what several threads write of one file comes in nearly its order.
+/// How far back to look for a mapped block: several threads' writes to one file arrive nearly in
+/// order.
 const NEAR: u32 = 4096;
 
-/// So many bytes side by side are a stream: they go to the disk while the next are collected, and whoever reads them soon has them from
-/// who wrote them, or has waited for no fewer than these.
+/// A run of this length is a stream. It is sent to the disk at once, while the next is collected,
+/// and a reader shortly after finds it in the page cache or waits for no fewer bytes.
 const WRITTEN_OUT: u32 = 1 << 20;
 
 impl Ext4 {
-    /// Stores what of a file is in memory.
+    /// Writes back a file.
     ///
     /// # Errors
-    /// What was not stored stays in memory, and is tried again the next time.
+    /// What was not written stays dirty and is retried.
     pub(crate) fn store(&self, node: &Node) -> Result<()> {
         let mut content = node.content_mut();
         self.retry_after_commit(|| self.store_content(node, &mut content))
     }
 
-    /// As [`store`](Ext4::store), for who has the content lock.
+    /// Like [`write_back`](Ext4::write_back), for a caller with the content lock.
     pub(super) fn store_content(&self, node: &Node, content: &mut Content) -> Result<()> {
-        // Also what changes no map must be in front of a commit that an fsync can wait for.
+        // A write that changes no map also needs a transaction for an fsync to wait for.
         content.is_inode_unstored |= !content.blocks.is_empty();
         while let Some((&first, _)) = content.blocks.first_key_value() {
             let snapshot = node.snapshot();
@@ -94,7 +95,7 @@ impl Ext4 {
         written.map_err(|source| place.io_write(source))
     }
 
-    /// Writes up to `count` blocks to where nothing, or nothing written, is mapped so far, and maps them; answers how many.
+    /// Writes up to `count` blocks to a hole or an unwritten run, and maps them. Returns how many.
     pub(super) fn store_run(
         &self,
         node: &Node,
@@ -120,14 +121,14 @@ impl Ext4 {
         if is_new && done < count {
             let left = u64::from(count - done);
             self.free_blocks(&mut handle, BlockNumber(start.0 + u64::from(done)), left, false)?;
-            // Still promised, to be tried again.
+            // Reserved again for the retry.
             self.writer()?.space.reserve(left, crate::alloc::ReservationClass::Guaranteed)?;
         }
         mapped
     }
 
-    /// Maps `count` file blocks from `first` on to a target, which the file has so far (if `is_new` does not say so), and moves the length on the device; answers
-    /// how many it could.
+    /// Maps `count` file blocks from `first` to a target, newly allocated if `is_new`, and advances
+    /// the length on disk. Returns how many were mapped.
     pub(super) fn map_run(
         &self,
         handle: &mut Handle<'_>,
@@ -166,7 +167,7 @@ impl Ext4 {
         Ok(u32::try_from(at - begin).unwrap_or(u32::MAX))
     }
 
-    /// Makes a changed map the inode's. `end`: the file block behind what was mapped.
+    /// Writes a changed map to the inode. `end`: the file block after those mapped.
     fn store_map(
         &self,
         handle: &mut Handle<'_>,
@@ -187,7 +188,8 @@ impl Ext4 {
         self.all_or_abort(changed)
     }
 
-    /// Where a file block had best lie: as far behind the nearest before it as in the file, so that those between find room there.
+    /// The goal for a file block: as far after its nearest mapped predecessor as in the file, which
+    /// leaves space for those between.
     pub(super) fn goal_before(&self, snapshot: &Snapshot, block: u32) -> Result<BlockNumber> {
         let mut goal = None;
         for near in [1, NEAR] {
@@ -205,12 +207,12 @@ impl Ext4 {
         Ok(goal.filter(|goal| goal.0 < self.sb.blocks_count).unwrap_or_else(|| self.goal_of(snapshot.ino)))
     }
 
-    /// Forgets what is in memory of a file that nobody will ever read again.
+    /// Discards the dirty content of a file that nothing will read again.
     pub(crate) fn drop_content(&self, node: &Node) -> Result<()> {
         self.drop_content_of(node, &mut node.content_mut())
     }
 
-    /// The same, for who has the content lock.
+    /// Like [`discard_content`](Ext4::discard_content), for a caller with the content lock.
     pub(crate) fn drop_content_of(&self, node: &Node, content: &mut Content) -> Result<()> {
         if content.is_stored() {
             return Ok(());
@@ -220,7 +222,7 @@ impl Ext4 {
         self.list_unstored(node, content)
     }
 
-    /// Stores a file that nobody holds any more, when that is due; what cannot be stored is told by the next sync.
+    /// Writes back an evicted inode, if it is dirty. The next sync reports an error.
     pub(crate) fn store_or_remember(&self, node: &Node) {
         if node.content().is_stored() {
             return;
@@ -233,11 +235,11 @@ impl Ext4 {
     }
 }
 
-/// Takes over the block map of `inode`, a copy that was changed, and what its changes did to the count of blocks.
+/// Copies the block map of `inode`, a changed copy, and the change of its block count.
 pub(crate) fn adopt_map(snapshot: &mut Snapshot, inode: &Inode, sectors_before: u64) {
     snapshot.inode.block = inode.block;
     snapshot.inode.flags = inode.flags;
-    // Attributes may have taken and freed blocks meanwhile.
+    // Attributes may have changed the count meanwhile.
     let gained = inode.sectors.saturating_sub(sectors_before);
     let lost = sectors_before.saturating_sub(inode.sectors);
     snapshot.inode.sectors = snapshot.inode.sectors.saturating_add(gained).saturating_sub(lost);

@@ -1,8 +1,9 @@
-//! The end of inodes without names: what they have is freed, then the inode.
+//! Freeing of inodes without links.
 //!
-//! An inode that somebody holds when it loses its last name is an orphan until it is let go, and may go in several
-//! transactions. One that nobody holds then goes together with its name under one handle, and is never noted as an orphan, where what it has
-//! is named by the inode itself ([`Ext4::end_in_one`]): a crash shows both, or neither.
+//! An inode that is in use when it loses its last link is an orphan until its eviction, and may
+//! take several transactions. An unused one is freed with its last link under one handle, without
+//! ever being an orphan, if its own bytes name all that it maps ([`Ext4::plan_free`]): a crash
+//! shows both or neither.
 
 use super::ORPHAN_CREDITS;
 use crate::alloc::INODE_CREDITS;
@@ -14,7 +15,7 @@ use dentree_ext4_format::{ExtentNode, Inode, InodeFlags, InodeNumber, InodeTime}
 use dentree_jbd2::Handle;
 use dentree_vfs::FileType;
 
-/// What it takes to free an inode under one handle.
+/// The cost of freeing an inode under one handle.
 pub(crate) struct EndInOne {
     /// Whether it maps blocks.
     maps: bool,
@@ -22,8 +23,9 @@ pub(crate) struct EndInOne {
 }
 
 impl Ext4 {
-    /// Nobody holds an inode any more. Without a name it is freed; what of it is in memory alone is stored when that is due. An error is
-    /// kept for the next sync; an inode that could not be freed stays an orphan, for whoever opens the file system next.
+    /// Evicts an inode that is no longer in use: frees it if it has no links, else writes it back.
+    /// Errors are kept for the next sync; an inode that could not be freed stays an orphan until
+    /// the next mount.
     pub(crate) fn evict_node(&self, node: &Node) {
         let Some(writer) = &self.writer else { return };
         if node.look(|snapshot| snapshot.kind == FileType::Directory) {
@@ -37,7 +39,7 @@ impl Ext4 {
         }
     }
 
-    /// Frees an orphan that nobody will use again.
+    /// Frees an orphan that is no longer in use.
     pub(crate) fn free_orphan(&self, node: &Node) -> Result<()> {
         let mut unused = Vec::new();
         self.free_one_orphan(node, &mut unused)?;
@@ -45,7 +47,8 @@ impl Ext4 {
         Ok(())
     }
 
-    /// Frees orphans that held values of attributes. What fails is told by the next sync; the inode stays an orphan.
+    /// Frees orphans that held attribute values. The next sync reports errors; the inode then stays
+    /// an orphan.
     pub(crate) fn free_values(&self, mut unused: Vec<InodeNumber>) {
         while let Some(ino) = unused.pop() {
             let orphan = self.read_orphan(ino).map(|orphan| Node::new(orphan, None));
@@ -56,7 +59,7 @@ impl Ext4 {
         }
     }
 
-    /// Frees an orphan; `unused` gets the values that it was the last to have, orphans now.
+    /// Frees an orphan. Adds attribute values that lost their last user, now orphans, to `unused`.
     fn free_one_orphan(&self, node: &Node, unused: &mut Vec<InodeNumber>) -> Result<()> {
         let freed = self.free_content(node)?;
         let snapshot = node.snapshot();
@@ -86,8 +89,8 @@ impl Ext4 {
         Ok(())
     }
 
-    /// What it takes to free an inode, that nobody holds, together with its name. `None` where the blocks that it maps are named by others, or
-    /// where something is damaged: then it becomes an orphan.
+    /// The cost of freeing an unused inode together with its last link. `None` if other blocks name
+    /// what it maps, or on damage: it then becomes an orphan.
     pub(crate) fn end_in_one(&self, snapshot: &Snapshot) -> Option<EndInOne> {
         let maps = !snapshot.maps_nothing() && self.maps_by_itself(&snapshot.inode)?;
         let of_map = if maps { STEP_CREDITS } else { 0 };
@@ -95,7 +98,8 @@ impl Ext4 {
         Some(EndInOne { maps, credits })
     }
 
-    /// Whether an inode maps blocks, if its own bytes say so and which: at most four extents.
+    /// Whether an inode maps blocks; `None` if they are not all named by its own bytes (at most
+    /// four extents).
     fn maps_by_itself(&self, inode: &Inode) -> Option<bool> {
         if !inode.flags.has(InodeFlags::EXTENTS) {
             return inode.block.iter().all(|&byte| byte == 0).then_some(false);
@@ -109,8 +113,8 @@ impl Ext4 {
         Some(!runs.is_empty())
     }
 
-    /// Frees an inode whose last name goes under the same handle, and what it has; `unused` gets the values that it was the last to have,
-    /// orphans now.
+    /// Frees an inode whose last link is removed under the same handle. Adds attribute values that
+    /// lost their last user, now orphans, to `unused`.
     pub(crate) fn end_inode(
         &self,
         handle: &mut Handle<'_>,
@@ -133,13 +137,13 @@ impl Ext4 {
         self.free_inode(handle, ino, snapshot.kind)
     }
 
-    /// `i_dtime` of an inode that is freed. Past 2106 the low half of the time is kept. 0 would say that it was never freed, and what could be
-    /// an inode number, of a clock that was never set, that it is an orphan.
+    /// The `i_dtime` of a freed inode: past 2106 the low half of the time. At least the number of
+    /// inodes: 0 means "not freed", and an inode number, from a clock that was never set, "orphan".
     fn dtime_at(&self, now: InodeTime) -> u32 {
         u32::try_from(now.seconds & 0xFFFF_FFFF).unwrap_or(0).max(self.sb.inodes_count)
     }
 
-    /// Finishes what a crash has left: inodes without names are freed, others are cut to their size.
+    /// Finishes what a crash left: frees inodes without links, truncates the others to their size.
     pub(crate) fn clean_up_orphans(&self) -> Result<()> {
         for ino in self.writer()?.orphans.all() {
             let node = Node::new(self.read_orphan(ino)?, None);
@@ -153,7 +157,7 @@ impl Ext4 {
         Ok(())
     }
 
-    /// Cuts an orphan that has a name to its size.
+    /// Truncates an orphan with links to its size.
     fn cut_orphan(&self, node: &Node) -> Result<()> {
         let cut = self.set_size(node, node.snapshot().inode.size);
         self.contain(cut)?;
@@ -164,7 +168,8 @@ impl Ext4 {
         Ok(())
     }
 
-    /// Leaves damage of one file to the next sync to tell: it must not keep anybody from the others. Not where a change stopped half way.
+    /// Defers the report of one file's damage to the next sync, as other files are not affected;
+    /// not if the journal is aborted.
     pub(crate) fn contain(&self, outcome: Result<()>) -> Result<()> {
         let writer = self.writer()?;
         match outcome {

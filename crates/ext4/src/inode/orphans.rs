@@ -1,8 +1,8 @@
-//! Inodes that have no name left but are still held, or that are being made shorter: after a crash they are to be freed, or
-//! cut to their size.
+//! Orphans: inodes in use without links, and files being truncated. After a crash they are freed or
+//! truncated.
 //!
-//! They are kept in one of two ways. The old one is a list that begins in the superblock and goes on in each orphan's
-//! `i_dtime`. With the feature orphan_file there are blocks of inode numbers, and the list takes what finds no slot there.
+//! On disk they form a list from the superblock through each one's `i_dtime`. With the feature
+//! orphan_file, blocks of inode numbers hold them, and the list only those that find no free slot.
 
 use crate::map::{Mapping, Placed};
 use crate::{Ext4, Place, Result, Structure};
@@ -14,11 +14,11 @@ use dentree_jbd2::Handle;
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Blocks that noting or striking off an orphan may change: the superblock or a block of the orphan file, the inode, and
-/// its neighbour in the list.
+/// Blocks that adding or removing an orphan may change: the superblock or a block of the orphan
+/// file, the inode, and its neighbour in the list.
 pub(crate) const ORPHAN_CREDITS: u32 = 3;
 
-/// Which inodes are orphans, and where on disk that is noted.
+/// The orphans and their places on disk.
 #[derive(Default)]
 pub(crate) struct Orphans {
     state: Mutex<State>,
@@ -32,10 +32,10 @@ struct State {
     file: Option<OrphanFile>,
 }
 
-/// Where an orphan is noted.
+/// An orphan's place on disk.
 #[derive(Clone, Copy)]
 enum Noted {
-    /// In the list, between the one that was noted after it and the one before.
+    /// In the list, between its neighbours.
     Listed { newer: Option<InodeNumber>, older: Option<InodeNumber> },
     /// In a slot of the orphan file.
     Filed(Slot),
@@ -49,7 +49,7 @@ struct Slot {
 
 struct OrphanFile {
     ino: InodeNumber,
-    /// `None` where nothing is summed.
+    /// `None` without checksums.
     seed: Option<ChecksumSeed>,
     free: Vec<Slot>,
 }
@@ -65,14 +65,13 @@ impl Orphans {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// All of them.
     pub(crate) fn all(&self) -> Vec<InodeNumber> {
         self.lock().places.keys().copied().collect()
     }
 }
 
 impl Ext4 {
-    /// Reads which inodes a crash has left without a name.
+    /// Reads the orphans that a crash left.
     pub(crate) fn read_orphans(&self) -> Result<Orphans> {
         let mut state = State::default();
         let mut next = self.sb.last_orphan;
@@ -96,7 +95,7 @@ impl Ext4 {
         if self.sb.compat.has(Compat::ORPHAN_FILE) {
             self.read_orphan_file(&mut state)?;
         }
-        // Those that cannot be read are found before anything is changed.
+        // Unreadable ones fail the mount before anything has changed.
         state.places.keys().try_for_each(|&ino| self.read_orphan(ino).map(drop))?;
         Ok(Orphans { state: Mutex::new(state) })
     }
@@ -109,7 +108,7 @@ impl Ext4 {
         let seed = self.sb.has_metadata_csum().then_some(file.inode.checksum_seed);
         let mut free = Vec::new();
         let blocks = self.sb.block_size.blocks_for(file.inode.size);
-        // Its blocks are distinct: one that is mapped a million times is not read that often.
+        // A bound: its blocks are distinct, so a file with more would read one many times.
         let max = self.sb.blocks_count.min(u64::from(u32::MAX));
         let place = file.place(Structure::OrphanFile);
         Problem::check_range("the orphan file's blocks", blocks, 1, max).map_err(|p| place.corrupt(p))?;
@@ -131,13 +130,13 @@ impl Ext4 {
                 state.places.insert(InodeNumber(number), Noted::Filed(slot));
             }
         }
-        // The first is taken first.
+        // Slots are used in ascending order.
         free.reverse();
         state.file = Some(OrphanFile { ino: file.ino, seed, free });
         Ok(())
     }
 
-    /// Notes that an inode is to be freed, or cut to its size, after a crash. Nothing happens where that is noted already.
+    /// Adds an orphan, to be freed or truncated after a crash. Does nothing if it is one already.
     pub(crate) fn add_orphan(&self, handle: &mut Handle<'_>, ino: InodeNumber) -> Result<()> {
         let mut state = self.writer()?.orphans.lock();
         if state.places.contains_key(&ino) {
@@ -161,7 +160,7 @@ impl Ext4 {
         Ok(())
     }
 
-    /// Strikes an inode off, and leaves `dtime` in it: when it was freed, or 0.
+    /// Removes an orphan and sets its `i_dtime`: the time of its freeing, or 0.
     pub(crate) fn remove_orphan(&self, handle: &mut Handle<'_>, ino: InodeNumber, dtime: u32) -> Result<()> {
         let mut state = self.writer()?.orphans.lock();
         match state.places.get(&ino).copied() {
@@ -203,7 +202,7 @@ impl Ext4 {
         })
     }
 
-    /// Changes `i_dtime` where it lies, and nothing else: snapshots do not have it.
+    /// Changes only `i_dtime` in the table; snapshots do not hold it.
     fn set_dtime(&self, handle: &mut Handle<'_>, ino: InodeNumber, dtime: u32) -> Result<()> {
         let (block, within) = self.find_inode(ino)?;
         let place = Structure::Inode.of(ino).at(block);
