@@ -26,7 +26,7 @@ impl FileSystem for Ext4 {
         let ino = u32::try_from(ino.0).map_err(|_| Error::Stale)?;
         let ino = InodeNumber(ino);
         let Some(writer) = &self.writer else { return Ok(Node::new(self.read_inode(ino)?, None)) };
-        if let Some(node) = writer.unstored.node(ino) {
+        if let Some(node) = writer.dirty.node(ino) {
             return Ok(node);
         }
         // The running transaction may have changed it.

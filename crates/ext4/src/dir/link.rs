@@ -77,7 +77,7 @@ impl Ext4 {
         if !is_dir && snapshot.inode.links != 1 {
             return Ok(false);
         }
-        let Some(end) = self.end_in_one(&snapshot) else { return Ok(false) };
+        let Some(end) = self.plan_free(&snapshot) else { return Ok(false) };
         let credits = ENTRY_CREDITS + end.credits;
         // Nothing writes to it any more, but write-back may be in progress.
         let Some(mut content) = node.try_content_mut().filter(|_| credits <= self.max_credits()) else {
@@ -101,8 +101,8 @@ impl Ext4 {
         let mut unused = Vec::new();
         let done = self
             .publish_directory(&mut handle, dir, &updated)
-            .and_then(|()| self.end_inode(&mut handle, &snapshot, &end, now, &mut unused))
-            .and_then(|()| self.drop_content_of(node, &mut content));
+            .and_then(|()| self.free_with_link(&mut handle, &snapshot, &end, now, &mut unused))
+            .and_then(|()| self.discard_content_locked(node, &mut content));
         self.all_or_abort(done)?;
         handle.stop();
         drop(content);

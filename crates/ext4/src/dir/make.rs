@@ -72,15 +72,8 @@ impl Ext4 {
         inode.uid = new.uid;
         inode.gid = new.gid;
         inode.flags = inherited(parent.inode.flags, kind);
-        let mut made = Snapshot {
-            ino,
-            kind,
-            inode,
-            tail: Box::default(),
-            has_acl: false,
-            stored_size: None,
-            promised: 0,
-        };
+        let mut made =
+            Snapshot { ino, kind, inode, tail: Box::default(), has_acl: false, disk_size: None, reserved: 0 };
         if let Err(error) = self.init_attributes(handle, &mut made, new.xattrs) {
             let undone = self.free_inode(handle, ino, kind);
             self.all_or_abort(undone)?;

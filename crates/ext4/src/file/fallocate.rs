@@ -24,14 +24,14 @@ impl Ext4 {
             self.check_changeable(&snapshot)?;
             let end = offset.checked_add(len).filter(|&end| end <= self.max_size(&snapshot));
             let end = end.ok_or(Error::FileTooLarge(snapshot.ino))?;
-            let snapshot = self.without_inline(node, snapshot)?;
+            let snapshot = self.convert_inline(node, snapshot)?;
             if how != Allocate::PunchHole && !snapshot.has(InodeFlags::EXTENTS) {
                 let ino = snapshot.ino;
                 return Err(Error::Unsupported(format!(
                     "inode {ino} is mapped by block pointers, which cannot mark blocks as unwritten"
                 )));
             }
-            self.store_content(node, &mut content)?;
+            self.write_back_locked(node, &mut content)?;
             match how {
                 Allocate::Reserve | Allocate::ReserveKeepSize => {
                     self.fill_holes(node, &self.whole_blocks(offset, end))?
@@ -44,7 +44,7 @@ impl Ext4 {
                 }
             }
             let grows = matches!(how, Allocate::Reserve | Allocate::ZeroRange);
-            self.note_allocated(node, &mut content, grows.then_some(end))
+            self.update_after_fallocate(node, &mut content, grows.then_some(end))
         })
     }
 
@@ -54,7 +54,7 @@ impl Ext4 {
     }
 
     /// Sets length and times after a change of the allocation.
-    fn note_allocated(&self, node: &Node, content: &mut Content, end: Option<u64>) -> Result<()> {
+    fn update_after_fallocate(&self, node: &Node, content: &mut Content, end: Option<u64>) -> Result<()> {
         let now = self.writer()?.now();
         let snapshot = node.snapshot();
         let longer = end.filter(|&end| end > snapshot.inode.size);
@@ -67,8 +67,8 @@ impl Ext4 {
             (snapshot.inode.mtime, snapshot.inode.ctime) = (now, now);
         })?;
         handle.stop();
-        content.is_inode_unstored |= !content.blocks.is_empty();
-        self.list_unstored(node, content)
+        content.is_inode_dirty |= !content.blocks.is_empty();
+        self.update_dirty_list(node, content)
     }
 
     /// Allocates unwritten extents for all holes in `blocks`, or fails.

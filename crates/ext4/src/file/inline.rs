@@ -46,11 +46,11 @@ impl Ext4 {
         times: Times,
     ) -> Result<bool> {
         let snapshot = node.snapshot();
-        let Some(mut bytes) = self.content_to_be_inline(content, &snapshot)? else { return Ok(false) };
+        let Some(mut bytes) = self.inline_candidate(content, &snapshot)? else { return Ok(false) };
         let start = usize::try_from(offset).unwrap_or(usize::MAX);
         bytes.resize(bytes.len().max(start.saturating_add(data.len())), 0);
         bytes.iter_mut().skip(start).zip(data).for_each(|(to, from)| *to = *from);
-        self.put_inline(node, content, &bytes, times)
+        self.set_inline(node, content, &bytes, times)
     }
 
     /// Truncates or extends an inline file if the result fits. Returns whether it did. The caller
@@ -60,13 +60,13 @@ impl Ext4 {
         if !snapshot.has(InodeFlags::INLINE_DATA) {
             return Ok(false);
         }
-        let Some(mut bytes) = self.content_to_be_inline(content, &snapshot)? else { return Ok(false) };
+        let Some(mut bytes) = self.inline_candidate(content, &snapshot)? else { return Ok(false) };
         bytes.resize(usize::try_from(size).unwrap_or(usize::MAX), 0);
-        self.put_inline(node, content, &bytes, Times::Now)
+        self.set_inline(node, content, &bytes, Times::Now)
     }
 
     /// Sets the content, at most an inode's size, of a file without blocks.
-    fn put_inline(&self, node: &Node, content: &mut Content, bytes: &[u8], times: Times) -> Result<bool> {
+    fn set_inline(&self, node: &Node, content: &mut Content, bytes: &[u8], times: Times) -> Result<bool> {
         let (first, rest) = bytes.split_at(bytes.len().min(I_BLOCK_LEN));
         let Some(tail) = self.tail_with_inline(&node.snapshot(), rest)? else { return Ok(false) };
         let now = self.writer()?.now();
@@ -80,17 +80,17 @@ impl Ext4 {
             if times == Times::Now {
                 (inode.mtime, inode.ctime) = (now, now);
             }
-            (snapshot.tail, snapshot.stored_size) = (tail, None);
+            (snapshot.tail, snapshot.disk_size) = (tail, None);
         })?;
         handle.stop();
-        content.is_inode_unstored = false;
-        self.list_unstored(node, content)?;
+        content.is_inode_dirty = false;
+        self.update_dirty_list(node, content)?;
         Ok(true)
     }
 
     /// The content of an inline file, or of an empty one that may become inline; else `None`. A
     /// file without links may become an attribute's value, which must have blocks.
-    fn content_to_be_inline(&self, content: &Content, snapshot: &Snapshot) -> Result<Option<Vec<u8>>> {
+    fn inline_candidate(&self, content: &Content, snapshot: &Snapshot) -> Result<Option<Vec<u8>>> {
         if snapshot.has(InodeFlags::INLINE_DATA) {
             let mut bytes = vec![0; usize::try_from(snapshot.inode.size).unwrap_or(usize::MAX)];
             self.read_inline(snapshot, 0, &mut bytes)?;

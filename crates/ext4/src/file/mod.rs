@@ -46,9 +46,9 @@ const TOTAL_BUDGET: u64 = 64 << 20;
 pub(crate) struct Content {
     blocks: BTreeMap<u32, Block>,
     /// How many of them have a reserved block.
-    promised: u64,
+    reserved: u64,
     /// Times or length differ from the inode table.
-    is_inode_unstored: bool,
+    is_inode_dirty: bool,
 }
 
 /// A dirty block.
@@ -56,13 +56,13 @@ pub(crate) struct Content {
 struct Block {
     bytes: Box<[u8]>,
     /// A block is reserved for it, as none is allocated.
-    is_promised: bool,
+    is_reserved: bool,
 }
 
 impl Content {
     /// Whether there is nothing to write back.
-    fn is_stored(&self) -> bool {
-        self.blocks.is_empty() && !self.is_inode_unstored
+    fn is_clean(&self) -> bool {
+        self.blocks.is_empty() && !self.is_inode_dirty
     }
 
     /// The first dirty block from `from` to before `end`.
@@ -75,14 +75,14 @@ impl Content {
 
 /// The inodes with dirty content.
 #[derive(Default)]
-pub(crate) struct Unstored {
+pub(crate) struct DirtyInodes {
     nodes: Mutex<BTreeMap<InodeNumber, Node>>,
     bytes: AtomicU64,
     /// The first write-back error of an inode that was evicted.
-    lost: Mutex<Option<Error>>,
+    write_error: Mutex<Option<Error>>,
 }
 
-impl Unstored {
+impl DirtyInodes {
     fn nodes(&self) -> MutexGuard<'_, BTreeMap<InodeNumber, Node>> {
         self.nodes.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -93,11 +93,11 @@ impl Unstored {
     }
 
     /// Keeps an error for the next sync.
-    pub(crate) fn remember(&self, error: Error) {
-        self.lost.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+    pub(crate) fn record_error(&self, error: Error) {
+        self.write_error.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
     }
 
-    fn all(&self) -> Vec<Node> {
+    fn nodes_to_write(&self) -> Vec<Node> {
         self.nodes().values().cloned().collect()
     }
 
@@ -112,7 +112,7 @@ impl Ext4 {
         let Some(writer) = &self.writer else { return Ok(()) };
         // Syncing only the data would save nothing: map and length are needed too.
         let _ = durability;
-        self.store(node)?;
+        self.write_back(node)?;
         match node.last_change() {
             Some(tid) => Ok(writer.journal.wait_commit(tid)?),
             None => Ok(()),
@@ -122,26 +122,26 @@ impl Ext4 {
     /// Writes back all files, and waits until everything is durable.
     pub(crate) fn sync_all(&self) -> Result<()> {
         let Some(writer) = &self.writer else { return Ok(()) };
-        let stored = self.store_all();
+        let written = self.write_back_all();
         writer.journal.force_commit()?;
-        stored?;
-        let lost = writer.unstored.lost.lock().unwrap_or_else(PoisonError::into_inner).take();
-        lost.map_or(Ok(()), Err)
+        written?;
+        let write_error = writer.dirty.write_error.lock().unwrap_or_else(PoisonError::into_inner).take();
+        write_error.map_or(Ok(()), Err)
     }
 
     /// Whether [`sync`](dentree_vfs::FileSystem::sync) has something to write. Concurrent changes
     /// may be missed.
     pub fn has_unsynced(&self) -> bool {
         let Some(writer) = &self.writer else { return false };
-        !writer.unstored.nodes().is_empty() || writer.journal.has_changes()
+        !writer.dirty.nodes().is_empty() || writer.journal.has_changes()
     }
 
     /// Writes back as many files as possible. Only a crash before the next commit can undo that.
-    pub(crate) fn store_all(&self) -> Result<()> {
+    pub(crate) fn write_back_all(&self) -> Result<()> {
         let Some(writer) = &self.writer else { return Ok(()) };
         let mut outcome = Ok(());
-        for node in writer.unstored.all() {
-            outcome = outcome.and(self.store(&node));
+        for node in writer.dirty.nodes_to_write() {
+            outcome = outcome.and(self.write_back(&node));
         }
         outcome
     }
@@ -183,20 +183,20 @@ impl Ext4 {
     }
 
     /// Discards dirty blocks from `from` to before `end`, as if never written.
-    fn drop_unstored(&self, content: &mut Content, from: u64, end: u64) -> Result<()> {
+    fn discard_dirty(&self, content: &mut Content, from: u64, end: u64) -> Result<()> {
         while let Some(block) = content.next_block(from, end) {
-            self.forget_block(content, LogicalBlock(block), true)?;
+            self.remove_block(content, LogicalBlock(block), true)?;
         }
         Ok(())
     }
 
     /// Removes a dirty block. `release`: its reservation is not needed.
-    fn forget_block(&self, content: &mut Content, block: LogicalBlock, release: bool) -> Result<()> {
+    fn remove_block(&self, content: &mut Content, block: LogicalBlock, release: bool) -> Result<()> {
         let writer = self.writer()?;
         if let Some(gone) = content.blocks.remove(&block.0) {
-            writer.unstored.bytes.fetch_sub(u64::from(self.sb.block_size.bytes()), Relaxed);
-            if gone.is_promised {
-                content.promised -= 1;
+            writer.dirty.bytes.fetch_sub(u64::from(self.sb.block_size.bytes()), Relaxed);
+            if gone.is_reserved {
+                content.reserved -= 1;
                 writer.space.release(u64::from(release));
             }
         }
@@ -205,20 +205,20 @@ impl Ext4 {
 
     /// Updates the inode's place in the dirty list and its count of reserved blocks. The caller has
     /// the content lock.
-    fn list_unstored(&self, node: &Node, content: &Content) -> Result<()> {
+    fn update_dirty_list(&self, node: &Node, content: &Content) -> Result<()> {
         let writer = self.writer()?;
         let snapshot = node.snapshot();
         let ino = snapshot.ino;
-        if snapshot.promised != content.promised {
-            node.change(|snapshot| snapshot.promised = content.promised);
+        if snapshot.reserved != content.reserved {
+            node.change(|snapshot| snapshot.reserved = content.reserved);
         }
-        if content.is_stored() {
-            let mut nodes = writer.unstored.nodes();
+        if content.is_clean() {
+            let mut nodes = writer.dirty.nodes();
             if nodes.get(&ino).is_some_and(|listed| listed.is_same(node)) {
                 nodes.remove(&ino);
             }
         } else {
-            writer.unstored.nodes().entry(ino).or_insert_with(|| node.clone());
+            writer.dirty.nodes().entry(ino).or_insert_with(|| node.clone());
         }
         Ok(())
     }

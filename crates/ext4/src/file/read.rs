@@ -59,10 +59,10 @@ impl Ext4 {
         let log2 = self.sb.block_size.log2();
         let blocks = self.sb.block_size.blocks_for(size);
         let mut at = offset >> log2;
-        let (data, end) = self.piece(&content, &snapshot, at, blocks)?;
+        let (data, end) = self.block_run(&content, &snapshot, at, blocks)?;
         at = end;
         while at < blocks {
-            let (next, end) = self.piece(&content, &snapshot, at, blocks)?;
+            let (next, end) = self.block_run(&content, &snapshot, at, blocks)?;
             if next != data {
                 break;
             }
@@ -73,7 +73,7 @@ impl Ext4 {
     }
 
     /// Whether block `at` has data, and a block up to which that holds.
-    fn piece(&self, content: &Content, snapshot: &Snapshot, at: u64, end: u64) -> Result<(bool, u64)> {
+    fn block_run(&self, content: &Content, snapshot: &Snapshot, at: u64, end: u64) -> Result<(bool, u64)> {
         let next = content.next_block(at, end).map_or(end, u64::from);
         if next == at {
             return Ok((true, at + 1));

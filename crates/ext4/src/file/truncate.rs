@@ -29,7 +29,7 @@ impl Ext4 {
             if may_be_inline.is_some() && self.set_inline_size(node, &mut content, size)? {
                 return Ok(());
             }
-            let snapshot = self.without_inline(node, snapshot)?;
+            let snapshot = self.convert_inline(node, snapshot)?;
             let now = self.writer()?.now();
             let old = snapshot.inode.size;
             let log2 = self.sb.block_size.log2();
@@ -39,7 +39,7 @@ impl Ext4 {
             if size > old {
                 self.zero_tail(&mut content, &snapshot)?;
             } else {
-                self.drop_unstored(&mut content, kept, FILE_END)?;
+                self.discard_dirty(&mut content, kept, FILE_END)?;
                 if size < kept << log2 {
                     self.zero_part(&mut content, &snapshot, size, kept << log2)?;
                 }
@@ -54,7 +54,7 @@ impl Ext4 {
             }
             let changed = self.change_inode(&mut handle, node, |snapshot| {
                 // Write-back advances it again.
-                snapshot.stored_size = snapshot.stored_size.filter(|&stored| stored < size);
+                snapshot.disk_size = snapshot.disk_size.filter(|&disk_size| disk_size < size);
                 snapshot.set_size(size, !content.blocks.is_empty());
                 (snapshot.inode.mtime, snapshot.inode.ctime) = (now, now);
             });
@@ -67,18 +67,18 @@ impl Ext4 {
                     // help.
                     Err(error) => (self.start(2 * ORPHAN_CREDITS)?, Err(error)),
                 };
-                self.end_truncation(handle, node)?;
+                self.finish_truncate(handle, node)?;
                 cut?;
             } else {
                 handle.stop();
             }
-            content.is_inode_unstored |= !content.blocks.is_empty();
-            self.list_unstored(node, &content)
+            content.is_inode_dirty |= !content.blocks.is_empty();
+            self.update_dirty_list(node, &content)
         })
     }
 
     /// Ends the orphan state of a file that has links.
-    fn end_truncation(&self, handle: Handle<'_>, node: &Node) -> Result<()> {
+    fn finish_truncate(&self, handle: Handle<'_>, node: &Node) -> Result<()> {
         let snapshot = node.snapshot();
         if snapshot.inode.links == 0 {
             handle.stop();
@@ -101,7 +101,7 @@ impl Ext4 {
     /// Of a damaged map nothing is freed, as its blocks may be another file's; the next sync
     /// reports them as lost.
     pub(crate) fn free_content(&self, node: &Node) -> Result<Option<Handle<'_>>> {
-        self.drop_content(node)?;
+        self.discard_content(node)?;
         let _content = node.content_mut();
         if node.look(Snapshot::maps_nothing) {
             return Ok(None);
@@ -109,7 +109,7 @@ impl Ext4 {
         match self.free_sound_map(node) {
             Err(cause @ Error::Corrupt { .. }) => {
                 let lost = Error::BlocksLost { ino: node.ino(), cause: Box::new(cause) };
-                self.contain(Err(lost)).map(|()| None)
+                self.defer_damage(Err(lost)).map(|()| None)
             }
             freed => freed,
         }

@@ -47,42 +47,42 @@ impl Ext4 {
             if may_be_inline.is_some() && self.write_inline(node, &mut content, (offset, data), times)? {
                 return Ok((offset, data.len()));
             }
-            let mut snapshot = self.without_inline(node, snapshot)?;
-            if self.held_bytes(&content) >= FILE_BUDGET {
-                self.store_content(node, &mut content)?;
+            let mut snapshot = self.convert_inline(node, snapshot)?;
+            if self.dirty_bytes(&content) >= FILE_BUDGET {
+                self.write_back_locked(node, &mut content)?;
                 snapshot = node.snapshot();
             }
             if offset > snapshot.inode.size {
                 self.zero_tail(&mut content, &snapshot)?;
             }
-            let at_once = self.write_at_once(node, &mut content, offset, data);
-            let rest = data.get(at_once..).unwrap_or_default();
-            let behind = offset + u64::try_from(at_once).unwrap_or(u64::MAX);
+            let direct = self.write_direct(node, &mut content, offset, data);
+            let rest = data.get(direct..).unwrap_or_default();
+            let behind = offset + u64::try_from(direct).unwrap_or(u64::MAX);
             let done = match self.write_blocks(&mut content, &node.snapshot(), behind, rest) {
-                Err(_) if at_once > 0 => Ok(at_once),
-                done => done.map(|done| at_once + done),
+                Err(_) if direct > 0 => Ok(direct),
+                done => done.map(|done| direct + done),
             };
-            self.note_written(node, &mut content, offset, *done.as_ref().unwrap_or(&0), times)?;
+            self.update_after_write(node, &mut content, offset, *done.as_ref().unwrap_or(&0), times)?;
             Ok((offset, done?))
         });
-        self.relieve()?;
+        self.balance_dirty()?;
         written
     }
 
-    fn held_bytes(&self, content: &Content) -> u64 {
+    fn dirty_bytes(&self, content: &Content) -> u64 {
         u64::try_from(content.blocks.len()).unwrap_or(u64::MAX) << self.sb.block_size.log2()
     }
 
     /// Writes back files until dirty data is within its budget.
-    fn relieve(&self) -> Result<()> {
-        let unstored = &self.writer()?.unstored;
-        if unstored.bytes() <= TOTAL_BUDGET {
+    fn balance_dirty(&self) -> Result<()> {
+        let dirty = &self.writer()?.dirty;
+        if dirty.bytes() <= TOTAL_BUDGET {
             return Ok(());
         }
-        for node in unstored.all() {
+        for node in dirty.nodes_to_write() {
             // The file's fsync or the next sync reports the error.
-            let _ = self.store(&node);
-            if unstored.bytes() <= TOTAL_BUDGET / 2 {
+            let _ = self.write_back(&node);
+            if dirty.bytes() <= TOTAL_BUDGET / 2 {
                 break;
             }
         }
@@ -90,7 +90,7 @@ impl Ext4 {
     }
 
     /// Updates length and times after a write.
-    fn note_written(
+    fn update_after_write(
         &self,
         node: &Node,
         content: &mut Content,
@@ -101,7 +101,7 @@ impl Ext4 {
         let now = self.writer()?.now();
         let end = offset + u64::try_from(len).unwrap_or(0);
         if len > 0 {
-            content.is_inode_unstored = true;
+            content.is_inode_dirty = true;
             node.change(|snapshot| {
                 snapshot.set_size(end.max(snapshot.inode.size), true);
                 if times == Times::Now {
@@ -109,7 +109,7 @@ impl Ext4 {
                 }
             });
         }
-        self.list_unstored(node, content)
+        self.update_dirty_list(node, content)
     }
 
     /// Copies data into dirty blocks. Returns how many bytes: fewer if space runs out, or a partly
@@ -155,7 +155,7 @@ impl Ext4 {
         };
         if let Some(mapping) = mapping {
             let initial = if whole { Some(part) } else { None };
-            self.bring(content, snapshot, block, mapping, initial)?;
+            self.load_block(content, snapshot, block, mapping, initial)?;
             if whole {
                 return Ok(());
             }
@@ -181,7 +181,7 @@ impl Ext4 {
 
     /// Makes a block dirty, with `initial` content or that of the device, zeroed past the end of
     /// file.
-    fn bring(
+    fn load_block(
         &self,
         content: &mut Content,
         snapshot: &Snapshot,
@@ -206,13 +206,13 @@ impl Ext4 {
             }
             _ => vec![0; size].into(),
         };
-        let is_promised = mapping == Mapping::Hole;
-        if is_promised {
+        let is_reserved = mapping == Mapping::Hole;
+        if is_reserved {
             writer.space.reserve(1, ReservationClass::of_owner(snapshot.inode.uid))?;
         }
-        content.promised += u64::from(is_promised);
-        content.blocks.insert(block.0, Block { bytes, is_promised });
-        writer.unstored.bytes.fetch_add(u64::from(self.sb.block_size.bytes()), Relaxed);
+        content.reserved += u64::from(is_reserved);
+        content.blocks.insert(block.0, Block { bytes, is_reserved });
+        writer.dirty.bytes.fetch_add(u64::from(self.sb.block_size.bytes()), Relaxed);
         Ok(())
     }
 
@@ -231,7 +231,7 @@ impl Ext4 {
             if !matches!(mapping, Mapping::Data(_)) {
                 return Ok(());
             }
-            self.bring(content, snapshot, block, mapping, None)?;
+            self.load_block(content, snapshot, block, mapping, None)?;
         }
         let len = usize::try_from(end - from).unwrap_or(usize::MAX);
         let held = content.blocks.get_mut(&block.0).and_then(|held| held.bytes.get_mut(within..within + len));
@@ -247,7 +247,7 @@ impl Ext4 {
     }
 
     /// Moves inline content to a block. Returns the current snapshot.
-    pub(super) fn without_inline(&self, node: &Node, snapshot: Held) -> Result<Held> {
+    pub(super) fn convert_inline(&self, node: &Node, snapshot: Held) -> Result<Held> {
         if !snapshot.has(InodeFlags::INLINE_DATA) {
             return Ok(snapshot);
         }

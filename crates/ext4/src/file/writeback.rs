@@ -24,22 +24,22 @@ const NEAR: u32 = 4096;
 
 /// A run of this length is a stream. It is sent to the disk at once, while the next is collected,
 /// and a reader shortly after finds it in the page cache or waits for no fewer bytes.
-const WRITTEN_OUT: u32 = 1 << 20;
+const STREAM_BYTES: u32 = 1 << 20;
 
 impl Ext4 {
     /// Writes back a file.
     ///
     /// # Errors
     /// What was not written stays dirty and is retried.
-    pub(crate) fn store(&self, node: &Node) -> Result<()> {
+    pub(crate) fn write_back(&self, node: &Node) -> Result<()> {
         let mut content = node.content_mut();
-        self.retry_after_commit(|| self.store_content(node, &mut content))
+        self.retry_after_commit(|| self.write_back_locked(node, &mut content))
     }
 
     /// Like [`write_back`](Ext4::write_back), for a caller with the content lock.
-    pub(super) fn store_content(&self, node: &Node, content: &mut Content) -> Result<()> {
+    pub(super) fn write_back_locked(&self, node: &Node, content: &mut Content) -> Result<()> {
         // A write that changes no map also needs a transaction for an fsync to wait for.
-        content.is_inode_unstored |= !content.blocks.is_empty();
+        content.is_inode_dirty |= !content.blocks.is_empty();
         while let Some((&first, _)) = content.blocks.first_key_value() {
             let snapshot = node.snapshot();
             let run = self.map(&snapshot, LogicalBlock(first))?;
@@ -48,24 +48,24 @@ impl Ext4 {
                 .zip(content.blocks.keys())
                 .take_while(|(n, block)| *n == u64::from(**block));
             let count = u32::try_from(together.take(most).count()).unwrap_or(u32::MAX);
-            let stored = match run.mapping {
+            let written = match run.mapping {
                 Mapping::Data(start) => {
-                    self.write_run(&snapshot, Source::Held(content), first, count, start)?;
+                    self.write_run(&snapshot, Source::Dirty(content), first, count, start)?;
                     count
                 }
-                _ => self.store_run(node, &snapshot, Source::Held(content), first, count, run)?,
+                _ => self.write_new_run(node, &snapshot, Source::Dirty(content), first, count, run)?,
             };
             let is_new = run.mapping == Mapping::Hole;
-            for block in first..first + stored {
-                self.forget_block(content, LogicalBlock(block), !is_new)?;
+            for block in first..first + written {
+                self.remove_block(content, LogicalBlock(block), !is_new)?;
             }
         }
-        if content.is_inode_unstored {
+        if content.is_inode_dirty {
             let mut handle = self.start(1)?;
-            self.change_inode(&mut handle, node, |snapshot| snapshot.stored_size = None)?;
-            content.is_inode_unstored = false;
+            self.change_inode(&mut handle, node, |snapshot| snapshot.disk_size = None)?;
+            content.is_inode_dirty = false;
         }
-        self.list_unstored(node, content)
+        self.update_dirty_list(node, content)
     }
 
     /// Writes `count` blocks to the device.
@@ -78,16 +78,16 @@ impl Ext4 {
         start: BlockNumber,
     ) -> Result<()> {
         let slices = match source {
-            Source::Held(content) => {
+            Source::Dirty(content) => {
                 let blocks = content.blocks.range(first..first + count);
                 blocks.map(|(_, block)| IoSlice::new(&block.bytes)).collect()
             }
-            Source::Given(given) => vec![IoSlice::new(given.blocks(first, count))],
+            Source::Direct(blocks) => vec![IoSlice::new(blocks.range(first, count))],
         };
         let place = snapshot.place(Structure::Content).at(start);
         self.check_content_place(place, start, u64::from(count))?;
         let at = start.0 << self.sb.block_size.log2();
-        let written = if count << self.sb.block_size.log2() >= WRITTEN_OUT {
+        let written = if count << self.sb.block_size.log2() >= STREAM_BYTES {
             self.device.write_out_at(at, &slices)
         } else {
             self.device.write_vectored_at(at, &slices)
@@ -96,7 +96,7 @@ impl Ext4 {
     }
 
     /// Writes up to `count` blocks to a hole or an unwritten run, and maps them. Returns how many.
-    pub(super) fn store_run(
+    pub(super) fn write_new_run(
         &self,
         node: &Node,
         snapshot: &Snapshot,
@@ -163,12 +163,12 @@ impl Ext4 {
         if is_new {
             file.count_blocks(self, i64::try_from(at - begin).unwrap_or(0));
         }
-        self.store_map(handle, node, &inode, before, at, target.unwritten)?;
+        self.set_map(handle, node, &inode, before, at, target.unwritten)?;
         Ok(u32::try_from(at - begin).unwrap_or(u32::MAX))
     }
 
     /// Writes a changed map to the inode. `end`: the file block after those mapped.
-    fn store_map(
+    fn set_map(
         &self,
         handle: &mut Handle<'_>,
         node: &Node,
@@ -180,9 +180,9 @@ impl Ext4 {
         let end = end << self.sb.block_size.log2();
         let changed = self.change_inode(handle, node, |snapshot| {
             adopt_map(snapshot, inode, sectors_before);
-            if let Some(stored) = snapshot.stored_size.filter(|_| !unwritten) {
-                let now = stored.max(end.min(snapshot.inode.size));
-                snapshot.stored_size = Some(now).filter(|&now| now < snapshot.inode.size);
+            if let Some(size) = snapshot.disk_size.filter(|_| !unwritten) {
+                let now = size.max(end.min(snapshot.inode.size));
+                snapshot.disk_size = Some(now).filter(|&now| now < snapshot.inode.size);
             }
         });
         self.all_or_abort(changed)
@@ -208,29 +208,29 @@ impl Ext4 {
     }
 
     /// Discards the dirty content of a file that nothing will read again.
-    pub(crate) fn drop_content(&self, node: &Node) -> Result<()> {
-        self.drop_content_of(node, &mut node.content_mut())
+    pub(crate) fn discard_content(&self, node: &Node) -> Result<()> {
+        self.discard_content_locked(node, &mut node.content_mut())
     }
 
     /// Like [`discard_content`](Ext4::discard_content), for a caller with the content lock.
-    pub(crate) fn drop_content_of(&self, node: &Node, content: &mut Content) -> Result<()> {
-        if content.is_stored() {
+    pub(crate) fn discard_content_locked(&self, node: &Node, content: &mut Content) -> Result<()> {
+        if content.is_clean() {
             return Ok(());
         }
-        self.drop_unstored(content, 0, 1 << 32)?;
-        content.is_inode_unstored = false;
-        self.list_unstored(node, content)
+        self.discard_dirty(content, 0, 1 << 32)?;
+        content.is_inode_dirty = false;
+        self.update_dirty_list(node, content)
     }
 
     /// Writes back an evicted inode, if it is dirty. The next sync reports an error.
-    pub(crate) fn store_or_remember(&self, node: &Node) {
-        if node.content().is_stored() {
+    pub(crate) fn write_back_evicted(&self, node: &Node) {
+        if node.content().is_clean() {
             return;
         }
-        if let Err(error) = self.store(node)
+        if let Err(error) = self.write_back(node)
             && let Some(writer) = &self.writer
         {
-            writer.unstored.remember(error);
+            writer.dirty.record_error(error);
         }
     }
 }

@@ -16,7 +16,7 @@ use dentree_jbd2::Handle;
 use dentree_vfs::FileType;
 
 /// The cost of freeing an inode under one handle.
-pub(crate) struct EndInOne {
+pub(crate) struct FreePlan {
     /// Whether it maps blocks.
     maps: bool,
     pub(crate) credits: u32,
@@ -32,10 +32,10 @@ impl Ext4 {
             writer.space.discard_prealloc(node.look(|snapshot| snapshot.ino));
         }
         if node.snapshot().inode.links > 0 {
-            return self.store_or_remember(node);
+            return self.write_back_evicted(node);
         }
         if let Err(error) = self.free_orphan(node) {
-            writer.unstored.remember(error);
+            writer.dirty.record_error(error);
         }
     }
 
@@ -54,7 +54,7 @@ impl Ext4 {
             let orphan = self.read_orphan(ino).map(|orphan| Node::new(orphan, None));
             let freed = orphan.and_then(|node| self.free_one_orphan(&node, &mut unused));
             if let (Err(error), Some(writer)) = (freed, &self.writer) {
-                writer.unstored.remember(error);
+                writer.dirty.record_error(error);
             }
         }
     }
@@ -66,7 +66,7 @@ impl Ext4 {
         let of_attributes = match self.release_credits(&snapshot) {
             Err(cause @ Error::Corrupt { .. }) => {
                 let lost = Error::BlocksLost { ino: snapshot.ino, cause: Box::new(cause) };
-                self.contain(Err(lost))?;
+                self.defer_damage(Err(lost))?;
                 None
             }
             credits => Some(credits?),
@@ -91,16 +91,16 @@ impl Ext4 {
 
     /// The cost of freeing an unused inode together with its last link. `None` if other blocks name
     /// what it maps, or on damage: it then becomes an orphan.
-    pub(crate) fn end_in_one(&self, snapshot: &Snapshot) -> Option<EndInOne> {
-        let maps = !snapshot.maps_nothing() && self.maps_by_itself(&snapshot.inode)?;
+    pub(crate) fn plan_free(&self, snapshot: &Snapshot) -> Option<FreePlan> {
+        let maps = !snapshot.maps_nothing() && self.maps_in_inode(&snapshot.inode)?;
         let of_map = if maps { STEP_CREDITS } else { 0 };
         let credits = INODE_CREDITS + of_map + self.release_credits(snapshot).ok()?;
-        Some(EndInOne { maps, credits })
+        Some(FreePlan { maps, credits })
     }
 
     /// Whether an inode maps blocks; `None` if they are not all named by its own bytes (at most
     /// four extents).
-    fn maps_by_itself(&self, inode: &Inode) -> Option<bool> {
+    fn maps_in_inode(&self, inode: &Inode) -> Option<bool> {
         if !inode.flags.has(InodeFlags::EXTENTS) {
             return inode.block.iter().all(|&byte| byte == 0).then_some(false);
         }
@@ -115,11 +115,11 @@ impl Ext4 {
 
     /// Frees an inode whose last link is removed under the same handle. Adds attribute values that
     /// lost their last user, now orphans, to `unused`.
-    pub(crate) fn end_inode(
+    pub(crate) fn free_with_link(
         &self,
         handle: &mut Handle<'_>,
         snapshot: &Snapshot,
-        end: &EndInOne,
+        end: &FreePlan,
         now: InodeTime,
         unused: &mut Vec<InodeNumber>,
     ) -> Result<()> {
@@ -150,17 +150,17 @@ impl Ext4 {
             let done = if node.snapshot().inode.links == 0 {
                 self.free_orphan(&node)
             } else {
-                self.cut_orphan(&node)
+                self.truncate_orphan(&node)
             };
-            self.contain(done)?;
+            self.defer_damage(done)?;
         }
         Ok(())
     }
 
     /// Truncates an orphan with links to its size.
-    fn cut_orphan(&self, node: &Node) -> Result<()> {
+    fn truncate_orphan(&self, node: &Node) -> Result<()> {
         let cut = self.set_size(node, node.snapshot().inode.size);
-        self.contain(cut)?;
+        self.defer_damage(cut)?;
         let mut handle = self.start(ORPHAN_CREDITS)?;
         let done = self.remove_orphan(&mut handle, node.ino(), 0);
         self.all_or_abort(done)?;
@@ -170,13 +170,13 @@ impl Ext4 {
 
     /// Defers the report of one file's damage to the next sync, as other files are not affected;
     /// not if the journal is aborted.
-    pub(crate) fn contain(&self, outcome: Result<()>) -> Result<()> {
+    pub(crate) fn defer_damage(&self, outcome: Result<()>) -> Result<()> {
         let writer = self.writer()?;
         match outcome {
             Err(damage @ (Error::Corrupt { .. } | Error::BlocksLost { .. }))
                 if !writer.journal.is_aborted() =>
             {
-                writer.unstored.remember(damage);
+                writer.dirty.record_error(damage);
                 Ok(())
             }
             outcome => outcome,

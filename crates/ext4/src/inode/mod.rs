@@ -37,9 +37,9 @@ pub(crate) struct Snapshot {
     pub(crate) tail: Box<[u8]>,
     pub(crate) has_acl: bool,
     /// The size on the device if content is in memory only; `inode.size` includes that content.
-    pub(crate) stored_size: Option<u64>,
+    pub(crate) disk_size: Option<u64>,
     /// Blocks reserved for content in memory.
-    pub(crate) promised: u64,
+    pub(crate) reserved: u64,
 }
 
 impl Snapshot {
@@ -63,11 +63,11 @@ impl Snapshot {
         !maps
     }
 
-    /// Sets the size. `is_unstored`: some content is in memory only, or the zeros behind the old
+    /// Sets the size. `is_dirty`: some content is in memory only, or the zeros behind the old
     /// end of a file that grows; the size on the device grows when that is written.
-    pub(crate) fn set_size(&mut self, size: u64, is_unstored: bool) {
-        if size > self.inode.size && is_unstored {
-            self.stored_size.get_or_insert(self.inode.size);
+    pub(crate) fn set_size(&mut self, size: u64, is_dirty: bool) {
+        if size > self.inode.size && is_dirty {
+            self.disk_size.get_or_insert(self.inode.size);
         }
         self.inode.size = size;
     }
@@ -78,7 +78,7 @@ impl Snapshot {
             tail.fill(0);
             tail.iter_mut().zip(&self.tail).for_each(|(to, from)| *to = *from);
         }
-        match self.stored_size {
+        match self.disk_size {
             Some(size) => {
                 let mut inode = self.inode.clone();
                 inode.size = size;
@@ -157,7 +157,7 @@ impl Ext4 {
 
     fn keep(&self, ino: InodeNumber, kind: FileType, inode: Inode, bytes: &[u8]) -> Snapshot {
         let tail = tail(&inode, bytes).into();
-        let mut node = Snapshot { ino, kind, inode, tail, has_acl: false, stored_size: None, promised: 0 };
+        let mut node = Snapshot { ino, kind, inode, tail, has_acl: false, disk_size: None, reserved: 0 };
         // Errors in the attributes show when they are read.
         node.has_acl = self.has_access_acl(&node).unwrap_or(true);
         node
@@ -201,17 +201,17 @@ impl Ext4 {
     }
 
     pub(crate) fn attr_of(&self, node: &Snapshot) -> Attr {
-        let promised = node.promised << (self.sb.block_size.log2() - 9);
-        self.attr_from(node.ino, node.kind, &node.inode, promised, node.has_acl)
+        let reserved = node.reserved << (self.sb.block_size.log2() - 9);
+        self.attr_from(node.ino, node.kind, &node.inode, reserved, node.has_acl)
     }
 
-    /// `promised`: 512-byte units reserved for content in memory.
+    /// `reserved`: 512-byte units reserved for content in memory.
     fn attr_from(
         &self,
         ino: InodeNumber,
         kind: FileType,
         inode: &Inode,
-        promised: u64,
+        reserved: u64,
         has_acl: bool,
     ) -> Attr {
         let device = match kind {
@@ -230,7 +230,7 @@ impl Ext4 {
             rdev_major: device.major,
             rdev_minor: device.minor,
             size: inode.size,
-            blocks: inode.sectors + promised + if inline { inode.size.div_ceil(512) } else { 0 },
+            blocks: inode.sectors + reserved + if inline { inode.size.div_ceil(512) } else { 0 },
             block_size: self.sb.block_size.bytes(),
             atime: timestamp(inode.atime),
             mtime: timestamp(inode.mtime),

@@ -28,17 +28,17 @@ pub(crate) struct Orphans {
 struct State {
     /// The head of the list.
     newest: Option<InodeNumber>,
-    places: HashMap<InodeNumber, Noted>,
+    places: HashMap<InodeNumber, OrphanPlace>,
     file: Option<OrphanFile>,
 }
 
 /// An orphan's place on disk.
 #[derive(Clone, Copy)]
-enum Noted {
+enum OrphanPlace {
     /// In the list, between its neighbours.
-    Listed { newer: Option<InodeNumber>, older: Option<InodeNumber> },
+    List { newer: Option<InodeNumber>, older: Option<InodeNumber> },
     /// In a slot of the orphan file.
-    Filed(Slot),
+    File(Slot),
 }
 
 #[derive(Clone, Copy)]
@@ -85,7 +85,7 @@ impl Ext4 {
             let (bytes, _) = self.inode_bytes(ino)?;
             next = Inode::dtime(&bytes);
             let older = (next != 0).then_some(InodeNumber(next));
-            if state.places.insert(ino, Noted::Listed { newer, older }).is_some() {
+            if state.places.insert(ino, OrphanPlace::List { newer, older }).is_some() {
                 let missing = Problem::Missing { what: "an end to the list of orphans" };
                 return Err(place.corrupt(missing));
             }
@@ -127,7 +127,7 @@ impl Ext4 {
                     continue;
                 }
                 self.sb.check_inode("an orphan", InodeNumber(number)).map_err(corrupt)?;
-                state.places.insert(InodeNumber(number), Noted::Filed(slot));
+                state.places.insert(InodeNumber(number), OrphanPlace::File(slot));
             }
         }
         // Slots are used in ascending order.
@@ -146,17 +146,17 @@ impl Ext4 {
             && let Some(slot) = file.free.pop()
         {
             self.write_slot(handle, file, slot, ino.0)?;
-            state.places.insert(ino, Noted::Filed(slot));
+            state.places.insert(ino, OrphanPlace::File(slot));
             return Ok(());
         }
         let older = state.newest;
         self.set_dtime(handle, ino, older.map_or(0, |older| older.0))?;
         self.set_last_orphan(handle, Some(ino))?;
-        if let Some(Noted::Listed { newer, .. }) = older.and_then(|older| state.places.get_mut(&older)) {
+        if let Some(OrphanPlace::List { newer, .. }) = older.and_then(|older| state.places.get_mut(&older)) {
             *newer = Some(ino);
         }
         state.newest = Some(ino);
-        state.places.insert(ino, Noted::Listed { newer: None, older });
+        state.places.insert(ino, OrphanPlace::List { newer: None, older });
         Ok(())
     }
 
@@ -165,23 +165,23 @@ impl Ext4 {
         let mut state = self.writer()?.orphans.lock();
         match state.places.get(&ino).copied() {
             None => {}
-            Some(Noted::Filed(slot)) => {
+            Some(OrphanPlace::File(slot)) => {
                 if let Some(file) = &mut state.file {
                     self.write_slot(handle, file, slot, 0)?;
                     file.free.push(slot);
                 }
             }
-            Some(Noted::Listed { newer, older }) => {
+            Some(OrphanPlace::List { newer, older }) => {
                 match newer {
                     Some(newer) => self.set_dtime(handle, newer, older.map_or(0, |older| older.0))?,
                     None => self.set_last_orphan(handle, older)?,
                 }
-                if let Some(Noted::Listed { older: link, .. }) =
+                if let Some(OrphanPlace::List { older: link, .. }) =
                     newer.and_then(|newer| state.places.get_mut(&newer))
                 {
                     *link = older;
                 }
-                if let Some(Noted::Listed { newer: link, .. }) =
+                if let Some(OrphanPlace::List { newer: link, .. }) =
                     older.and_then(|older| state.places.get_mut(&older))
                 {
                     *link = newer;

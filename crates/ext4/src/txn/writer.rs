@@ -6,7 +6,7 @@
 use crate::alloc::Space;
 use crate::alloc::{GroupState, Groups};
 use crate::dir::{DirectoryLocks, LastInserts};
-use crate::file::Unstored;
+use crate::file::DirtyInodes;
 use crate::inode::Orphans;
 use crate::inode::Snapshot;
 use crate::xattr::Shared;
@@ -35,7 +35,7 @@ pub(crate) struct Writer {
     /// The free blocks.
     pub(crate) space: Arc<Space>,
     /// Content not yet on the device.
-    pub(crate) unstored: Unstored,
+    pub(crate) dirty: DirtyInodes,
     /// Shared attribute blocks and values.
     pub(crate) shared: Shared,
     /// The next generation of an inode that was used before.
@@ -75,7 +75,7 @@ impl Writer {
             directories: DirectoryLocks::new(),
             last_inserts: LastInserts::new(),
             space,
-            unstored: Unstored::default(),
+            dirty: DirtyInodes::default(),
             shared: Shared::default(),
             generation: AtomicU32::new(generation),
             is_closed: AtomicBool::new(false),

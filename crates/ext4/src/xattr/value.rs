@@ -78,9 +78,9 @@ impl Ext4 {
         let kind = NewKind::Regular;
         let new = NewInode { kind, permissions: 0o600, uid: inode.uid, gid: inode.gid, xattrs: &[] };
         let made = self.make_nameless(owner, &new)?;
-        let written = self
-            .write_file(&made, Some(0), value, Times::Now)
-            .and_then(|(_, len)| if len < value.len() { Err(Error::NoSpace) } else { self.store(&made) });
+        let written = self.write_file(&made, Some(0), value, Times::Now).and_then(|(_, len)| {
+            if len < value.len() { Err(Error::NoSpace) } else { self.write_back(&made) }
+        });
         match written {
             Ok(()) => Ok(made),
             Err(error) => {
