@@ -1,4 +1,4 @@
-//! Blocks of attributes: which of them an inode gets, and what becomes of the one it had.
+//! Attribute blocks: sharing, rewriting, allocating and freeing.
 
 use super::Shared;
 use crate::alloc::ReservationClass;
@@ -13,21 +13,21 @@ use dentree_ext4_format::{BlockNumber, ChecksumSeed};
 use dentree_jbd2::Handle;
 use dentree_mbcache::Users;
 
-/// Blocks that replacing an inode's block changes: one that just got its last user; bitmap and descriptor for a new one, and that; bitmap
-/// and descriptor of the old one, or itself; the superblock.
+/// Blocks that replacing an inode's block changes: a candidate that was just filled; a new block
+/// with bitmap and descriptor; the old one, or its bitmap and descriptor; the superblock.
 pub(super) const BLOCK_CREDITS: u32 = 1 + 3 + 3 + 1;
 
-/// A block of attributes, verified, that an inode uses.
+/// The verified attribute block of an inode.
 pub(super) struct Used {
     pub(super) number: BlockNumber,
     pub(super) place: Place,
-    /// What it is found by: its hash. Tools that fill images leave that out, so it is computed then.
+    /// Its hash in the cache; computed if the block has none, as some image builders leave it out.
     pub(super) key: u32,
-    /// How many used it when it was looked at.
+    /// Its users when it was read.
     users: u32,
 }
 
-/// The same with its bytes, which stay as they are. It is for those who read: a block that somebody holds does not change in place.
+/// The same with its bytes, for readers: a version of a block that is held does not change.
 pub(super) struct Held {
     pub(super) block: Used,
     bytes: Buffer,
@@ -40,14 +40,14 @@ impl Held {
     }
 }
 
-/// The block that an inode gets for its list.
+/// The block for an inode's list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Placed {
-    /// None: the list is empty.
+    /// None, as the list is empty.
     Nowhere,
-    /// One of others, which are as many users more as they were.
+    /// Another inode's; the user is counted.
     Shared(BlockNumber),
-    /// The one it had, which nobody else uses.
+    /// The old one, which has no other users.
     Rewritten(BlockNumber),
     /// A new one.
     Created(BlockNumber),
@@ -63,7 +63,8 @@ impl Placed {
 }
 
 impl Ext4 {
-    /// The block of attributes of an inode, remembered as one that can be shared. The caller has the attribute lock, or the only node.
+    /// The attribute block of an inode; it is cached for sharing. The caller has the attribute lock
+    /// or the only node.
     pub(super) fn xattr_block(&self, node: &Snapshot) -> Result<Option<Held>> {
         let Some(number) = node.inode.xattr_block else { return Ok(None) };
         let place = node.place(Structure::XattrBlock).at(number);
@@ -73,7 +74,7 @@ impl Ext4 {
         let key = if parsed.hash == 0 { block_hash(hashes()) } else { parsed.hash };
         let users = parsed.refcount;
         let shared = self.writer.as_ref().map(|writer| &writer.shared);
-        // What is remembered has been verified, or was written here.
+        // Cached blocks have been verified, or written here.
         if !shared.is_some_and(|shared| shared.has_block(key, number, users)) {
             if let Some(seed) = self.xattr_seed() {
                 parsed.verify(seed, number).map_err(|problem| place.corrupt(problem))?;
@@ -85,16 +86,17 @@ impl Ext4 {
         Ok(Some(Held { block: Used { number, place, key, users }, bytes }))
     }
 
-    /// What blocks of attributes are sealed with.
+    /// The checksum seed of attribute blocks.
     fn xattr_seed(&self) -> Option<ChecksumSeed> {
         self.sb.has_metadata_csum().then_some(self.sb.checksum_seed)
     }
 
-    /// Finds a block for the sorted list `entries` of an inode that has had `old` so far: a shared one, the old one, or a new one. The inode
-    /// is counted as a user of what is answered, and still of `old`.
+    /// Finds a block for the sorted list `entries` of an inode whose block is `old`: a shared one,
+    /// the old one, or a new one. The inode is then a user of the result, and still of `old`.
     ///
     /// # Errors
-    /// [`Error::NoSpace`](crate::Error::NoSpace), also where the list is too long for a block; nothing was changed.
+    /// [`Error::NoSpace`](crate::Error::NoSpace), also if the list is too long for a block; nothing
+    /// has changed.
     pub(super) fn place_in_block(
         &self,
         handle: &mut Handle<'_>,
@@ -130,7 +132,7 @@ impl Ext4 {
         Ok(Placed::Created(number))
     }
 
-    /// Seals a block of one user that was just written.
+    /// Sets the checksum of a new block with one user.
     fn seal(&self, to: &mut [u8], number: BlockNumber) {
         if let Some(seed) = self.xattr_seed() {
             seal_block(to, number, seed);
@@ -151,7 +153,7 @@ impl Ext4 {
         let mut candidate = self.writer()?.shared.blocks.find_first(hash);
         while let Some(entry) = candidate {
             let number = BlockNumber(entry.value());
-            // Its content cannot change while the entry is held.
+            // A held entry's block does not change its content.
             if wanted(number) && self.has_list(number, entries)? {
                 let shared = self.update(handle, number, Structure::XattrBlock.at(number), |bytes| {
                     let users = XattrBlock::parse(bytes).map_or(0, |block| block.refcount);
@@ -163,7 +165,7 @@ impl Ext4 {
                     has_room
                 })?;
                 entry.touch();
-                // Where others have filled it meanwhile it is not worth a search: there is credit for one such block.
+                // If others have just filled it, the search ends: the credits cover one such block.
                 return Ok(shared.then_some(number));
             }
             candidate = entry.find_next();
@@ -171,7 +173,7 @@ impl Ext4 {
         Ok(None)
     }
 
-    /// Whether a block that is remembered has exactly this list, and room for another user.
+    /// Whether a cached block has exactly this list, and room for another user.
     fn has_list(&self, number: BlockNumber, entries: &[XattrEntry<'_>]) -> Result<bool> {
         let bytes = self.metadata(number, Structure::XattrBlock.at(number))?;
         let Ok(block) = XattrBlock::parse(&bytes) else { return Ok(false) };
@@ -179,7 +181,7 @@ impl Ext4 {
         Ok(has_room && block.list.iter().map(Result::ok).eq(entries.iter().copied().map(Some)))
     }
 
-    /// Puts a list with this hash into a block, if it has no other users.
+    /// Writes a list with this hash to a block, if it has no other users.
     fn rewrite_block(
         &self,
         handle: &mut Handle<'_>,
@@ -204,7 +206,7 @@ impl Ext4 {
         Ok(rewritten)
     }
 
-    /// Uses a block no longer; without users it is freed. Answers whether it was.
+    /// Removes a user of a block, and frees it without users. Returns whether it did.
     pub(super) fn release_block(&self, handle: &mut Handle<'_>, old: &Used) -> Result<bool> {
         let &Used { number, place, key, .. } = old;
         let blocks = &self.writer()?.shared.blocks;
@@ -220,7 +222,8 @@ impl Ext4 {
             if users <= 1 {
                 return Ok(Users::Alone);
             }
-            // It has room again. Who fills it at once may have said so before: then it is looked at in vain until somebody leaves.
+            // The block has room again. A thread that fills it right now may have marked it full
+            // before; searches then try it for nothing until a user leaves.
             if users == MAX_BLOCK_USERS && !is_hidden {
                 blocks.get(key, number.0).iter().for_each(|entry| entry.set_reusable(true));
             }
@@ -235,16 +238,16 @@ impl Ext4 {
 }
 
 impl Shared {
-    /// Whether it is noted that a block can be shared, which the caller has found to have so many users.
+    /// Whether a block with `users` users is cached; updates the entry.
     fn has_block(&self, hash: u32, number: BlockNumber, users: u32) -> bool {
-        // Nothing is shared by the hash that means "none".
+        // The hash 0 means "none"; nothing is shared by it.
         let entry = if hash == 0 { None } else { self.blocks.get(hash, number.0) };
-        // It may have been noted by somebody who had seen it full.
+        // The entry may date from when the block was full.
         entry.iter().filter(|_| users < MAX_BLOCK_USERS).for_each(|entry| entry.set_reusable(true));
         entry.is_some()
     }
 
-    /// Notes that a block can be shared. The caller is a user of it.
+    /// Caches a block for sharing. The caller is a user of it.
     fn remember_block(&self, hash: u32, number: BlockNumber, users: u32) {
         if hash != 0 {
             self.blocks.insert(hash, number.0, users < MAX_BLOCK_USERS);

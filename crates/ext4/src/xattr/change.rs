@@ -1,4 +1,4 @@
-//! One attribute is set or removed, in one transaction.
+//! Setting or removing one attribute, in one transaction.
 
 use super::block::{BLOCK_CREDITS, Placed, Used};
 use super::fields::Grown;
@@ -17,47 +17,49 @@ use dentree_mbcache::EntryRef;
 use dentree_vfs::{SetAttr, SetXattr};
 use std::borrow::Cow;
 
-/// What is to become of an attribute.
+/// A change of one attribute.
 struct Change<'a> {
     namespace: Namespace,
     name: &'a [u8],
-    /// `None`: it is removed.
+    /// `None` removes it.
     value: Option<&'a [u8]>,
-    /// Whether it must be there, or must not.
+    /// Whether it must exist, or must not.
     how: SetXattr,
-    /// Other attributes that are set with it.
+    /// Inode attributes set with it.
     attributes: SetAttr,
-    /// The value, which is in this inode, comes to be in one with a lower number; where there is none, nothing is changed.
+    /// Moves the value from this inode to one with a lower number; without such an inode nothing
+    /// changes.
     instead_of: Option<InodeNumber>,
 }
 
-/// The attributes of an inode as they are to become.
+/// An inode's attributes after the change.
 struct Plan<'a> {
     next: Lists<'a>,
-    /// Where the attribute was, and where it comes to be.
+    /// The attribute's place before and after.
     from: Option<(Spot, XattrEntry<'a>)>,
     to: Option<Spot>,
-    /// Bytes of the inode that its fields take then.
+    /// The length of the inode's fields.
     fields_len: usize,
-    /// Other attributes make room for those fields: they move into the block.
+    /// Other attributes move to the block to make room for fields.
     moves_others: bool,
-    /// Inodes with values of those entries of the block that stay as they are.
+    /// Value inodes of entries that stay in the block.
     kept_values: Vec<InodeNumber>,
-    /// Inodes with values of those entries that move from the inode into the block.
+    /// Value inodes of entries that move from the inode to the block.
     moved_values: Vec<InodeNumber>,
-    /// The value goes into an inode of its own, and this is its hash: the number in its entry is not known yet.
+    /// The hash of a value that goes into an inode of its own; its entry lacks the inode number
+    /// yet.
     value_hash: Option<u32>,
-    /// Inodes with values of entries of the block as it was.
+    /// Value inodes of the old block's entries.
     old_values: Vec<InodeNumber>,
-    /// What the attributes have added to `i_blocks` so far.
+    /// The attributes' share of `i_blocks` before.
     old_sectors: u64,
 }
 
-/// The inode that a value goes into.
+/// The inode for a value.
 struct ValueInode<'a, 'c> {
-    /// One that was made for it, and is not used yet.
+    /// A new one without users.
     made: &'a mut Option<Node>,
-    /// One that others use already.
+    /// An existing one with users.
     held: Option<EntryRef<'c>>,
 }
 
@@ -68,27 +70,28 @@ impl Plan<'_> {
 }
 
 impl Ext4 {
-    /// Sets the attribute that users call `name`.
+    /// Sets an attribute, by its full name.
     pub(crate) fn set_xattr(&self, node: &Node, name: &[u8], value: &[u8], how: SetXattr) -> Result<()> {
         let (namespace, rest) = settable(name)?;
         let value = &*on_disk(namespace, value)?;
         self.change_xattr(node, &Change::of(namespace, rest, Some(value), how))
     }
 
-    /// Removes the attribute that users call `name`, which must be there.
+    /// Removes an existing attribute, by its full name.
     pub(crate) fn remove_xattr(&self, node: &Node, name: &[u8]) -> Result<()> {
         let (namespace, rest) = settable(name)?;
         self.change_xattr(node, &Change::of(namespace, rest, None, SetXattr::Replace))
     }
 
-    /// Sets the access ACL, or removes it if there is any, and with it other attributes.
+    /// Sets or removes the access ACL, together with inode attributes.
     pub(crate) fn set_access_acl(&self, node: &Node, acl: Option<&[u8]>, attributes: &SetAttr) -> Result<()> {
         let disk = acl.map(acl_from_xattr).transpose().map_err(Error::InvalidValue)?;
         let change = Change::of(Namespace::PosixAclAccess, b"", disk.as_deref(), SetXattr::Any);
         self.change_xattr(node, &Change { attributes: *attributes, ..change })
     }
 
-    /// Lets an attribute whose value is in `holder` have it in an inode with a lower number, if one is noted that has that value.
+    /// Moves a value from inode `holder` to a cached one with equal content and a lower number, if
+    /// there is one.
     pub(super) fn share_value(
         &self,
         node: &Node,
@@ -105,7 +108,7 @@ impl Ext4 {
         let outcome = self.retry_after_commit(|| {
             let _attributes = node.attributes_mut();
             match self.try_change(node, change, true, &mut made, &mut unused) {
-                // There may be room for the change, if not for fields that the inode lacks.
+                // The change may fit without the missing fields.
                 Err(Error::NoSpace) if self.lacks_fields(&node.snapshot()) => {
                     self.try_change(node, change, false, &mut made, &mut unused)
                 }
@@ -121,8 +124,8 @@ impl Ext4 {
         outcome
     }
 
-    /// `may_grow`: whether attributes may leave the inode, or not come into it, for fields that it lacks. `made`: an inode that was made for the
-    /// value and is not used yet. `unused`: values that are to be freed.
+    /// `may_grow`: extend the inode's fields at the expense of its attributes. `made`: an inode
+    /// made for the value, not used yet. `unused`: values to free.
     fn try_change(
         &self,
         node: &Node,
@@ -148,7 +151,7 @@ impl Ext4 {
         let mut plan = self.plan(&snapshot, lists, old.is_some(), from, change, may_grow)?;
         let values = if plan.value_hash.is_some() || values > 0 { 2 * (values + 1) } else { 0 };
         let block = if plan.changes_block() { BLOCK_CREDITS } else { 0 };
-        // The inode, and the superblock where that is the first attribute of all.
+        // The inode, and the superblock for the file system's first attribute.
         let credits = 2 + block + VALUE_CREDITS * values;
         let mut handle = self.start(credits)?;
         let mut inode = ValueInode { made, held: None };
@@ -176,7 +179,7 @@ impl Ext4 {
             .count_new_values(&mut handle, &plan, placed, inode)
             .and_then(|()| self.release_old(&mut handle, &plan, placed, old.as_ref(), unused))
             .and_then(|()| self.note_feature(&mut handle));
-        // Who holds it makes the next one a copy.
+        // While a snapshot is held, the next change copies it.
         drop(snapshot);
         let done = done.and_then(|()| self.store_list(&mut handle, node, change, &plan, placed));
         self.all_or_abort(done)?;
@@ -184,7 +187,7 @@ impl Ext4 {
         Ok(())
     }
 
-    /// Finds room for what is to become of an attribute that was found at `from`.
+    /// Finds room for the change of an attribute now at `from`.
     fn plan<'a>(
         &self,
         snapshot: &Snapshot,
@@ -234,7 +237,7 @@ impl Ext4 {
                     Spot::Block => fits_in_block(self.sb.block_size.in_memory(), list),
                 };
                 if fits {
-                    // Of a damaged list it may be that it was not sorted before.
+                    // A damaged list may have been unsorted.
                     plan.next.in_block.sort_by(XattrEntry::order_in_block);
                     plan.to = Some(spot);
                     plan.value_hash = is_apart.then(|| self.sb.checksum_seed.sum(value));
@@ -246,7 +249,7 @@ impl Ext4 {
         Err(Error::NoSpace)
     }
 
-    /// Counts one more user of each value that is now named in one more list.
+    /// Adds a user to each value that another list now names.
     fn count_new_values(
         &self,
         handle: &mut Handle<'_>,
@@ -267,13 +270,13 @@ impl Ext4 {
         }
         drop(inode);
         if matches!(placed, Placed::Created(_)) {
-            // For a moment they are named in the old block, too.
+            // The old block names them too, until it is released.
             plan.kept_values.iter().try_for_each(|&ino| self.use_value(handle, ino))?;
         }
         Ok(())
     }
 
-    /// Gives back the old block, and the values that are named no longer.
+    /// Releases the old block, and the values no longer named.
     fn release_old(
         &self,
         handle: &mut Handle<'_>,
@@ -289,7 +292,7 @@ impl Ext4 {
             None => Vec::new(),
         };
         if matches!(placed, Placed::Shared(_)) {
-            // That block counts as their user already; in another it is what the entry in the inode was.
+            // The shared block is already a user of them; the entry in the inode was another.
             gone.extend(&plan.moved_values);
         }
         if let Some(old) = old.filter(|_| !stays)
@@ -300,7 +303,7 @@ impl Ext4 {
         gone.into_iter().try_for_each(|ino| self.release_value(handle, ino, unused))
     }
 
-    /// Makes the lists of a plan the inode's.
+    /// Writes the lists of a plan to the inode.
     fn store_list(
         &self,
         handle: &mut Handle<'_>,
@@ -329,7 +332,7 @@ impl Ext4 {
         changed.map_err(|problem| node.snapshot().place(Structure::InodeXattrs).corrupt(problem))
     }
 
-    /// The attribute stays as it is.
+    /// Sets the inode attributes when the attribute itself does not change.
     fn set_others(&self, node: &Node, change: &Change<'_>) -> Result<()> {
         if change.attributes == SetAttr::default() {
             Ok(())
@@ -338,7 +341,7 @@ impl Ext4 {
         }
     }
 
-    /// Says in the superblock that there are attributes, where it does not say so yet.
+    /// Sets the superblock's feature flag, if it is missing.
     pub(super) fn note_feature(&self, handle: &mut Handle<'_>) -> Result<()> {
         if self.sb.compat.has(Compat::EXT_ATTR) {
             return Ok(());
@@ -346,7 +349,8 @@ impl Ext4 {
         self.update_superblock(handle, Superblock::set_has_attributes)
     }
 
-    /// Blocks that [`release_attributes`](Self::release_attributes) will change. Fails for damaged attributes.
+    /// Blocks that [`release_attributes`](Self::release_attributes) will change. Fails on damaged
+    /// attributes.
     pub(crate) fn release_credits(&self, snapshot: &Snapshot) -> Result<u32> {
         let mut text = Vec::new();
         let (lists, old) = self.lists(snapshot, &mut text)?;
@@ -354,7 +358,8 @@ impl Ext4 {
         Ok(if old.is_some() { BLOCK_CREDITS } else { 0 } + VALUE_CREDITS * values)
     }
 
-    /// Gives back what an inode that goes has of attributes. Values that are unused then are the caller's to free.
+    /// Releases the attributes of an inode that is freed. The caller frees the values added to
+    /// `unused`.
     pub(crate) fn release_attributes(
         &self,
         handle: &mut Handle<'_>,
@@ -377,13 +382,13 @@ impl ValueInode<'_, '_> {
     fn number(&self) -> InodeNumber {
         let held = self.held.as_ref().and_then(|held| u32::try_from(held.value()).ok()).map(InodeNumber);
         let made = self.made.as_ref().map(|made| made.snapshot().ino);
-        // There is one of them.
+        // One of them exists.
         held.or(made).unwrap_or(InodeNumber(0))
     }
 }
 
 impl<'a> Change<'a> {
-    /// Of one attribute, and nothing else.
+    /// A change of one attribute and nothing else.
     fn of(namespace: Namespace, name: &'a [u8], value: Option<&'a [u8]>, how: SetXattr) -> Change<'a> {
         Change { namespace, name, value, how, attributes: SetAttr::default(), instead_of: None }
     }
@@ -394,7 +399,7 @@ impl<'a> Change<'a> {
 }
 
 impl<'a> Plan<'a> {
-    /// Fills in which inode the value is in.
+    /// Sets the inode that holds the value.
     fn name_value(&mut self, change: &Change<'a>, ino: InodeNumber, hash: u32, len: usize) {
         let size = u32::try_from(len).unwrap_or(u32::MAX);
         let entry = XattrEntry::new_in_inode(change.namespace.index(), change.name, ino, size, hash);
@@ -403,7 +408,7 @@ impl<'a> Plan<'a> {
     }
 }
 
-/// A value as it is stored.
+/// The on-disk form of a value.
 pub(super) fn on_disk(namespace: Namespace, value: &[u8]) -> Result<Cow<'_, [u8]>> {
     match namespace {
         Namespace::PosixAclAccess | Namespace::PosixAclDefault => {
@@ -413,7 +418,7 @@ pub(super) fn on_disk(namespace: Namespace, value: &[u8]) -> Result<Cow<'_, [u8]
     }
 }
 
-/// The two parts of a name under which something can be stored.
+/// Splits the full name of a supported attribute.
 pub(super) fn settable(name: &[u8]) -> Result<(Namespace, &[u8])> {
     let found = Namespace::split(name).filter(|(namespace, _)| namespace.is_listed());
     found.ok_or_else(|| {
@@ -423,8 +428,8 @@ pub(super) fn settable(name: &[u8]) -> Result<(Namespace, &[u8])> {
     })
 }
 
-/// Takes the content of an inline file or directory over into a new list of attributes in the inode, from the list that is there: that
-/// content may have changed, or have been moved out, while the new list was made.
+/// Copies inline content from the old list in the inode to the new one; it may have changed, or
+/// moved out, since the new list was built.
 pub(crate) fn adopt_inline_data(to: &mut [u8], from: &[u8]) -> Result<(), Problem> {
     let place = |bytes: &[u8]| match XattrList::in_inode(bytes) {
         Some(list) => list.place_in_inode(Namespace::System, b"data"),
@@ -442,7 +447,7 @@ pub(crate) fn adopt_inline_data(to: &mut [u8], from: &[u8]) -> Result<(), Proble
     }
 }
 
-/// Removes what of an inode's content lies among its attributes.
+/// Removes inline content from an inode's attributes.
 pub(crate) fn remove_inline_data(tail: &mut [u8]) -> Result<(), Problem> {
     remove_in_inode(tail, Namespace::System, b"data")
 }

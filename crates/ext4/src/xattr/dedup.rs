@@ -1,4 +1,4 @@
-//! Sharing after the fact.
+//! Sharing of existing blocks and values.
 
 use super::block::BLOCK_CREDITS;
 use super::value::{VALUE_CREDITS, inodes_of};
@@ -7,21 +7,21 @@ use dentree_ext4_format::InodeNumber;
 use dentree_ext4_format::xattr::{Namespace, XattrValue};
 
 impl Ext4 {
-    /// The block that an inode's attributes are in; as anybody who reads it, this notes the block as one that can be shared.
+    /// The attribute block of an inode. Like any read, this caches it for sharing.
     ///
     /// # Errors
-    /// That the block is damaged, or cannot be read.
+    /// Those of reading a block that may be damaged.
     pub fn attribute_block(&self, node: &Node) -> Result<Option<BlockNumber>> {
         let _attributes = node.attributes();
         Ok(self.xattr_block(&node.snapshot())?.map(|held| held.block.number))
     }
 
-    /// Lets an inode use a block with the same attributes and a lower number instead of its own, where one is noted that has room;
-    /// answers the block it uses then. With all of a file system's blocks noted, and this done for all inodes until nothing changes any
-    /// more, there are as few as can be.
+    /// Replaces an inode's attribute block by a cached one with equal content, room, and a lower
+    /// number. Returns the block in use then. After all blocks were cached, repeating this for all
+    /// inodes until nothing changes leaves the fewest possible blocks.
     ///
     /// # Errors
-    /// As [`attribute_block`](Ext4::attribute_block), and those of any change.
+    /// Those of [`attribute_block`](Ext4::attribute_block), and of any change.
     pub fn share_attribute_block(&self, node: &Node) -> Result<Option<BlockNumber>> {
         let mut unused = Vec::new();
         let _attributes = node.attributes_mut();
@@ -46,21 +46,22 @@ impl Ext4 {
         Ok(Some(shared))
     }
 
-    /// The inodes that values of an inode's attributes are in, once for each attribute; this reads those values, and notes the inodes as
-    /// ones that can be shared.
+    /// The inodes that hold values of an inode's attributes, one for each attribute. Reads the
+    /// values, which caches the inodes for sharing.
     ///
     /// # Errors
-    /// That one is damaged, or cannot be read.
+    /// Those of reading values that may be damaged.
     pub fn attribute_values(&self, node: &Node) -> Result<Vec<InodeNumber>> {
         let values = self.values_in_inodes(node)?;
         Ok(values.into_iter().map(|found| found.holder).collect())
     }
 
-    /// Lets an inode's attributes have their values in inodes with lower numbers, where such are noted that hold the same; answers as
-    /// [`attribute_values`](Ext4::attribute_values). What is said of [blocks](Ext4::share_attribute_block) goes for them, too.
+    /// Moves values of an inode's attributes to cached inodes with equal content and lower numbers.
+    /// Returns the same as [`attribute_values`](Ext4::attribute_values). Repetition works as for
+    /// [blocks](Ext4::share_attribute_block).
     ///
     /// # Errors
-    /// As [`attribute_values`](Ext4::attribute_values), and those of any change.
+    /// Those of [`attribute_values`](Ext4::attribute_values), and of any change.
     pub fn share_attribute_values(&self, node: &Node) -> Result<Vec<InodeNumber>> {
         for found in self.values_in_inodes(node)? {
             self.share_value(node, (found.namespace, &found.name), &found.value, found.holder)?;

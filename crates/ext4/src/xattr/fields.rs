@@ -1,40 +1,40 @@
-//! Inodes with fewer fields than the file system wants: their attributes make room.
+//! Extending the fields of inodes that have fewer than the file system wants.
 
 use super::lists::Lists;
 use crate::inode::Snapshot;
 use crate::{Ext4, Result};
 use dentree_ext4_format::xattr::{Namespace, XattrEntry, XattrValue, fits_in_block, fits_in_inode};
 
-/// Where the fields end that every inode has; what follows begins with how long it is.
+/// The length of the fields that every inode has; `i_extra_isize` follows.
 const CLASSIC_LEN: usize = 128;
 
-/// What becomes of an inode that has fewer fields than the file system wants.
+/// The result of extending an inode's fields.
 pub(super) struct Grown<'a> {
-    /// Bytes that its fields are to take.
+    /// The length of the fields.
     pub(super) fields_len: usize,
-    /// Attributes that make room for them: they move into the block.
+    /// Attributes that move to the block to make room.
     pub(super) moved: Vec<XattrEntry<'a>>,
 }
 
 impl Ext4 {
-    /// Bytes for attributes behind the fields of an inode. Of one without a word for how long its fields are there are none.
+    /// Bytes for attributes after the fields. None without `i_extra_isize`.
     pub(super) fn room_behind(&self, fields_len: usize) -> usize {
         let size = usize::try_from(self.sb.inode_size).unwrap_or(usize::MAX);
         if fields_len > CLASSIC_LEN { size.saturating_sub(fields_len) } else { 0 }
     }
 
-    /// How many bytes the file system wants an inode's fields to take.
+    /// The length of the fields that the file system wants.
     fn wanted_fields_len(&self) -> usize {
         CLASSIC_LEN + usize::from(self.sb.extra_isize())
     }
 
-    /// Whether an inode has fewer fields than the file system wants, which it has room for.
+    /// Whether an inode has fewer fields than the file system wants, and space for them.
     pub(super) fn lacks_fields(&self, snapshot: &Snapshot) -> bool {
         snapshot.inode.fields_len < self.wanted_fields_len()
     }
 
-    /// Gives an inode's fields as many bytes as the file system wants, where its attributes still have room behind them, or those that
-    /// do not fit in the block, into which they are moved then; else all stays as it is.
+    /// Extends an inode's fields to the wanted length if its attributes still fit, after moving
+    /// some to the block if need be; else changes nothing.
     pub(super) fn grow_fields<'a>(
         &self,
         snapshot: &Snapshot,
@@ -61,8 +61,8 @@ impl Ext4 {
         Ok(Grown { fields_len: wanted, moved })
     }
 
-    /// Takes one of an inode's attributes out, for the others to fit into `room` bytes, and answers it as it is to stand in a block: the
-    /// smallest that is enough, else the largest.
+    /// Removes one of an inode's attributes so that the others fit into `room` bytes: the smallest
+    /// that suffices, else the largest. Returns it in the form for a block.
     fn take_for_room<'a>(
         &self,
         list: &mut Vec<XattrEntry<'a>>,
@@ -86,14 +86,14 @@ impl Ext4 {
         };
         let entry = list.remove(number);
         Ok(Some(match entry.value {
-            // In the inode its hash may have been left out.
+            // In the inode its hash may be missing.
             XattrValue::Inline(value) => XattrEntry::new(entry.name_index, entry.name, value),
             XattrValue::Inode { .. } => entry,
         }))
     }
 
-    /// Whether an attribute of an inode can stand in a block: not what is there of a file's content, and no value whose inode names its
-    /// one owner, as in the time before values had hashes: others would come to share it.
+    /// Whether an attribute may move from the inode to a block: not inline content, and no value
+    /// whose inode names its one owner (from before values had hashes), as others would share it.
     fn is_movable(&self, entry: &XattrEntry<'_>) -> Result<bool> {
         match entry.value {
             XattrValue::Inline(_) => Ok(entry.name_index != Namespace::System.index()),

@@ -1,4 +1,4 @@
-//! The attributes that a new inode begins with.
+//! The attributes of a new inode, and inline content.
 
 use super::block::BLOCK_CREDITS;
 use super::change::{on_disk, settable};
@@ -16,10 +16,11 @@ impl Ext4 {
         if xattrs.is_empty() { 0 } else { BLOCK_CREDITS }
     }
 
-    /// Gives a new inode, which is not written yet, its first attributes: in the inode as far as they fit there, the others in a block.
+    /// Sets the attributes of a new inode, not written yet: in the inode while they fit, the others
+    /// in a block.
     ///
     /// # Errors
-    /// [`Error::NoSpace`](crate::Error::NoSpace); nothing was changed.
+    /// [`Error::NoSpace`](crate::Error::NoSpace); nothing has changed.
     pub(crate) fn init_attributes(
         &self,
         handle: &mut Handle<'_>,
@@ -54,14 +55,14 @@ impl Ext4 {
         self.all_or_abort(noted)
     }
 
-    /// Gives back what [`init_attributes`](Self::init_attributes) took.
+    /// Undoes [`init_attributes`](Self::init_attributes).
     pub(crate) fn drop_initial_attributes(&self, handle: &mut Handle<'_>, made: &Snapshot) -> Result<()> {
-        // No value of them is in an inode of its own.
+        // None of the values is in an inode of its own.
         self.release_attributes(handle, made, &mut Vec::new())
     }
 
-    /// What stands behind an inode's fields when `rest` of its content, behind what `i_block` has, comes to lie among its attributes; `None`
-    /// where there is no room for that.
+    /// The bytes after an inode's fields with `rest` of its inline content, the part after
+    /// `i_block`, among the attributes; `None` if they do not fit.
     pub(crate) fn tail_with_inline(&self, snapshot: &Snapshot, rest: &[u8]) -> Result<Option<Box<[u8]>>> {
         let room = self.room_behind(snapshot.inode.fields_len);
         let entry = XattrEntry::new(Namespace::System.index(), b"data", rest);

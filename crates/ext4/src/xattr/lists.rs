@@ -1,4 +1,4 @@
-//! All attributes of one inode.
+//! All attributes of an inode.
 
 use super::block::Used;
 use super::value::inodes_of;
@@ -29,22 +29,23 @@ impl<'a> Lists<'a> {
         }
     }
 
-    /// The first attribute that is meant, and where it is.
+    /// The first matching attribute and its list.
     pub(super) fn find(&self, means: impl Fn(&XattrEntry<'_>) -> bool) -> Option<(Spot, XattrEntry<'a>)> {
         let find = |list: &[XattrEntry<'a>]| list.iter().copied().find(&means);
         let in_inode = find(&self.in_inode).map(|entry| (Spot::Inode, entry));
         in_inode.or_else(|| find(&self.in_block).map(|entry| (Spot::Block, entry)))
     }
 
-    /// The inodes that values are in.
+    /// The inodes that hold values.
     pub(super) fn values(&self) -> impl Iterator<Item = InodeNumber> {
         inodes_of(&self.in_inode).chain(inodes_of(&self.in_block))
     }
 }
 
 impl Ext4 {
-    /// All attributes of an inode, and the block that some of them are in. Their names and values are put into `text`: nobody need hold the
-    /// block's bytes, or the snapshot, which would be copied as a whole when they change.
+    /// All attributes of an inode, and its attribute block. Their names and values are copied to
+    /// `text`, so that the caller need not hold the block or the snapshot, which a change would
+    /// then have to copy.
     pub(super) fn lists<'a>(
         &self,
         snapshot: &Snapshot,
@@ -63,7 +64,7 @@ impl Ext4 {
         Ok((Lists { in_inode, in_block }, held.map(|held| held.block)))
     }
 
-    /// What attributes add to `i_blocks`: the block, and the values in inodes, whoever else has them.
+    /// The attributes' share of `i_blocks`: the block, and values in inodes, even shared ones.
     pub(super) fn sectors_of(&self, lists: &Lists<'_>, has_block: bool) -> u64 {
         let values = lists.in_inode.iter().chain(&lists.in_block).map(|entry| match entry.value {
             XattrValue::Inode { size, .. } => self.sb.block_size.blocks_for(u64::from(size)),
@@ -72,7 +73,7 @@ impl Ext4 {
         (values.sum::<u64>() + u64::from(has_block)) << (self.sb.block_size.log2() - 9)
     }
 
-    /// Checks the inodes that values are in; answers how many.
+    /// Checks the inodes that hold values. Returns how many.
     pub(super) fn check_values(&self, lists: &Lists<'_>) -> Result<u32> {
         let mut count = 0;
         for ino in lists.values() {
@@ -83,7 +84,7 @@ impl Ext4 {
     }
 }
 
-/// The entries of a list at `place`, whose names and values are added to `text`.
+/// The entries of a list at `place`; copies their names and values to `text`.
 fn read_list<'a>(
     list: Option<XattrList<'a>>,
     place: Place,
@@ -103,7 +104,7 @@ fn read_list<'a>(
     Ok(entries)
 }
 
-/// The entry, with the name and the value that `text` begins with, which goes on behind them.
+/// The entry with name and value taken from the start of `text`, which advances past them.
 fn move_to<'a>(text: &mut &'a [u8], entry: XattrEntry<'_>) -> XattrEntry<'a> {
     let mut next = |len| {
         let (first, rest) = text.split_at(len);

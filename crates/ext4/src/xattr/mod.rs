@@ -1,35 +1,40 @@
-//! Extended attributes: in the inode, in a block that inodes may share, and as content of inodes of their own.
+//! Extended attributes: in the inode, in a block that inodes may share, and values in inodes of
+//! their own.
 //!
 //! | file | what |
 //! |---|---|
 //! | this one | reading |
-//! | `change` | one attribute is set or removed: where it goes, and in which order things happen |
-//! | `fields` | attributes make room where an inode lacks fields |
-//! | `block` | blocks of attributes and who shares them |
-//! | `initial` | what a new inode begins with |
-//! | `dedup` | sharing after the fact |
-//! | `value` | values in inodes of their own and who shares those |
+//! | `change` | setting or removing one attribute |
+//! | `fields` | extending an inode's fields at the expense of its attributes |
+//! | `block` | attribute blocks and their sharing |
+//! | `initial` | the attributes of a new inode |
+//! | `dedup` | sharing of existing blocks and values |
+//! | `value` | values in inodes of their own, and their sharing |
 //!
-//! # Where an attribute goes
-//! Into the inode if it fits there beside the others; else into the block; else, where the file system has ea_inode, its value into an
-//! inode of its own, which the entry names. The others stay where they are, but for an inode with fewer fields than the file system wants:
-//! it gets those, and what has no room behind them then goes into the block.
+//! # Placement
+//! An attribute goes into the inode if it fits there, else into the block; else, with ea_inode, its
+//! value goes into an inode of its own, which the entry names. The other attributes stay in place,
+//! unless the inode has fewer fields than the file system wants: it gets those, and attributes that
+//! no longer fit move to the block.
 //!
 //! # Who protects what
-//! Attributes of an inode: the attribute lock of its [`Node`], shared to read, exclusive to change; taken before content locks
-//! and handles. What is in the inode itself also changes with inline content, under other locks: whoever puts a new list there takes
-//! that content over from the newest snapshot ([`adopt_inline_data`]).
-//!
-//! A block's users and content: the closure that [`update`](Ext4::update) runs on it is the one step in which either changes. A block
-//! with several users never changes but in their number. The same holds for values in inodes.
+//! - An inode's attributes: the attribute lock of its [`Node`], shared for reads, exclusive for
+//!   changes, taken before content locks and handles. Inline content shares the inode's space under
+//!   other locks, so a new list takes that content from the newest snapshot
+//!   ([`adopt_inline_data`]).
+//! - A block's users and content: they change only within the closure that [`update`](Ext4::update)
+//!   runs on it. While a block has several users, only their number changes. The same holds for
+//!   values in inodes.
 //!
 //! # Sharing
-//! Two caches ([`dentree_mbcache`]) say which blocks, and which values, have a hash. They are filled by who writes one and by who reads
-//! one, always while it is a user of it, under its attribute lock. Who has found an entry holds it while it compares and until
-//! it is counted as a user; who is the last user takes the entry out of the cache, waiting for those who hold it, before it frees or
-//! rewrites what the entry stands for ([`leave`](MbCache::leave), which is tried in all interleavings). So nobody becomes a user of something that is gone. Holders of a block's entry wait for nobody;
-//! holders of a value's entry wait at most for those; and entries are looked for with the handle open, so that nobody who
-//! holds one waits for a commit.
+//! Two caches ([`dentree_mbcache`]) map hashes to blocks and to values. Readers and writers add
+//! what they use, under the attribute lock. An operation that finds an entry holds it while it
+//! compares the content and until it is counted as a user. The last user removes the entry and
+//! waits for its holders, before it frees or rewrites the content ([`leave`](MbCache::leave),
+//! tested in all interleavings). So nothing freed gets a new user.
+//!
+//! No deadlock: holders of a block's entry wait for nothing; holders of a value's entry wait at
+//! most for those; and entries are looked up with the handle open, so no holder waits for a commit.
 
 mod block;
 mod change;
@@ -46,14 +51,14 @@ use dentree_ext4_format::xattr::{Namespace, XattrEntry, XattrList, XattrValue};
 use dentree_ext4_format::{InodeFlags, InodeNumber, Problem, acl_to_xattr};
 use dentree_mbcache::MbCache;
 
-/// Most memory of each of the two caches, in bytes: a hundred thousand blocks.
+/// Most memory of each cache: about a hundred thousand entries.
 const CACHE_BYTES: usize = 4 << 20;
 
-/// What can be shared with more users.
+/// What can be shared.
 pub(crate) struct Shared {
-    /// Hash of a block of attributes → block number.
+    /// Hash of an attribute block → its number.
     blocks: MbCache,
-    /// Hash of a value → number of the inode that holds it.
+    /// Hash of a value → its inode.
     values: MbCache,
 }
 
@@ -64,9 +69,9 @@ impl Default for Shared {
 }
 
 impl Ext4 {
-    /// The value of the attribute that users call `name`.
+    /// The value of an attribute, by its full name.
     pub(crate) fn get_xattr(&self, node: &Node, name: &[u8]) -> Result<Option<Vec<u8>>> {
-        // So it is with most inodes, at this instant: each file that is made asks its directory for a default ACL.
+        // Most inodes have none; each creation of a file asks its directory for a default ACL.
         if node.look(|node| node.inode.xattr_block.is_none() && node.tail.is_empty()) {
             return Ok(None);
         }
@@ -74,7 +79,7 @@ impl Ext4 {
         self.xattr(&node.snapshot(), name)
     }
 
-    /// The names that users see.
+    /// The full names of the attributes.
     pub(crate) fn list_xattrs(&self, node: &Node) -> Result<Vec<Vec<u8>>> {
         let _attributes = node.attributes();
         self.xattr_names(&node.snapshot())
@@ -130,7 +135,7 @@ impl Ext4 {
         Ok(found)
     }
 
-    /// Calls `visit` for the list in the inode and for that in its attribute block.
+    /// Calls `visit` for the list in the inode and for the one in its block.
     fn in_each_list(
         &self,
         node: &Snapshot,
@@ -152,7 +157,7 @@ impl Ext4 {
         }
     }
 
-    /// Reads a value that is the content of an inode, and verifies the hashes that inode and entry have of it.
+    /// Reads a value from its inode, and verifies the hashes in that inode and in the entry.
     fn value_in_inode(
         &self,
         node: &Snapshot,
@@ -173,7 +178,7 @@ impl Ext4 {
         self.read_content(&holder, 0, &mut value)?;
         let [stored, parent] = holder.inode.raw_times;
         let computed = self.sb.checksum_seed.sum(&value);
-        // Lustre's way, from before there were hashes: the inode names its one owner.
+        // From Lustre, before there were hashes: the value's inode names its one owner.
         let owned = parent == node.ino.0 && holder.inode.generation == node.inode.generation;
         if stored != computed && owned {
             return Ok(value);

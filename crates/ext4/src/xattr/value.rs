@@ -1,8 +1,8 @@
 //! Values in inodes of their own.
 //!
-//! Such an inode has no name: the entries that mean it are counted in it. It is made as a file without a name, an orphan, of
-//! which a crash leaves nothing, and becomes a value together with its first entry. With its last entry it becomes an orphan
-//! again, in the same transaction, and is freed after that.
+//! Such an inode has no name; it counts the entries that refer to it. It is created as an orphan
+//! file, of which a crash leaves nothing, and becomes a value together with its first entry. The
+//! removal of its last entry makes it an orphan again in the same transaction; then it is freed.
 
 use super::Shared;
 use crate::file::Times;
@@ -15,10 +15,10 @@ use dentree_jbd2::Handle;
 use dentree_mbcache::{EntryRef, Users};
 use dentree_vfs::{NewInode, NewKind};
 
-/// Blocks that one more or one less user of a value changes.
+/// Blocks that adding or removing a user of a value changes.
 pub(super) const VALUE_CREDITS: u32 = 1 + ORPHAN_CREDITS;
 
-/// The inodes that the values of these attributes are in.
+/// The inodes that hold values of these attributes.
 pub(super) fn inodes_of(entries: &[XattrEntry<'_>]) -> impl Iterator<Item = InodeNumber> {
     entries.iter().filter_map(|entry| match entry.value {
         XattrValue::Inode { inode, .. } => Some(inode),
@@ -27,7 +27,8 @@ pub(super) fn inodes_of(entries: &[XattrEntry<'_>]) -> impl Iterator<Item = Inod
 }
 
 impl Ext4 {
-    /// Finds an inode that holds `value`, whose hash is `hash`, and is wanted. It does not go while the answer is held.
+    /// Finds a wanted inode that holds `value`, whose hash is `hash`. The inode is not freed while
+    /// the entry is held.
     pub(super) fn find_value(
         &self,
         hash: u32,
@@ -59,7 +60,7 @@ impl Ext4 {
         Ok(held == value)
     }
 
-    /// An inode that holds a value, and how many attributes have that.
+    /// The inode that holds a value, and its number of users.
     pub(super) fn value_inode(&self, ino: InodeNumber) -> Result<(Snapshot, u64)> {
         let holder = self.read_inode(ino)?;
         if !holder.has(InodeFlags::EA_INODE) || holder.has(InodeFlags::INLINE_DATA) {
@@ -72,7 +73,7 @@ impl Ext4 {
         Ok((holder, Inode::value_users(&bytes)))
     }
 
-    /// Makes a file without a name that holds `value`, near `owner`. No handle may be open.
+    /// Creates an orphan file that holds `value`, near `owner`. The caller has no open handle.
     pub(super) fn make_value(&self, owner: &Node, value: &[u8]) -> Result<Node> {
         let inode = &owner.snapshot().inode;
         let kind = NewKind::Regular;
@@ -90,7 +91,7 @@ impl Ext4 {
         }
     }
 
-    /// Makes a file without a name the value of one attribute.
+    /// Makes an orphan file the value of one attribute.
     pub(super) fn become_value(&self, handle: &mut Handle<'_>, made: &Node, hash: u32) -> Result<()> {
         let ino = self.change_inode(handle, made, |snapshot| {
             let inode = &mut snapshot.inode;
@@ -106,7 +107,7 @@ impl Ext4 {
         Ok(())
     }
 
-    /// One more attribute has the value in an inode, which somebody else uses, or whose entry in the cache the caller holds.
+    /// Adds a user of a value. The value has another one, or the caller holds its cache entry.
     pub(super) fn use_value(&self, handle: &mut Handle<'_>, ino: InodeNumber) -> Result<()> {
         self.change_value_inode(handle, ino, |bytes| {
             let users = Inode::value_users(bytes).checked_add(1).ok_or(TOO_MANY)?;
@@ -114,8 +115,8 @@ impl Ext4 {
         })
     }
 
-    /// One attribute less has the value in an inode. Without any the inode becomes an orphan, which the caller
-    /// [frees](Ext4::free_values) once the handle is stopped.
+    /// Removes a user of a value. Without users the inode becomes an orphan, which the caller
+    /// [frees](Ext4::free_values) after stopping the handle.
     pub(super) fn release_value(
         &self,
         handle: &mut Handle<'_>,
@@ -168,7 +169,7 @@ const TOO_MANY: Problem =
     Problem::Value { field: "the count of a value's users", value: u64::MAX, because: "can grow no more" };
 
 impl Shared {
-    /// Notes that a value can be shared. The caller's attribute has it.
+    /// Caches a value for sharing. The caller's attribute uses it.
     pub(super) fn remember_value(&self, hash: u32, ino: InodeNumber) {
         if self.values.get(hash, u64::from(ino.0)).is_none() {
             self.values.insert(hash, u64::from(ino.0), true);

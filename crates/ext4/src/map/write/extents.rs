@@ -1,4 +1,4 @@
-//! Extent trees.
+//! Changes of extent trees.
 
 use super::{Mapped, STEP_EXTENTS, Target};
 use crate::{Ext4, Result, Structure};
@@ -9,17 +9,17 @@ use dentree_ext4_format::{
 use dentree_jbd2::Handle;
 use std::ops::Range;
 
-/// Entries in the root, which lies in the inode.
+/// Entries in the root, which is in the inode.
 const ROOT_ROOM: usize = 4;
 
 /// The nodes from the root to the leaf that may map a file block.
 struct Path {
     /// Those above the leaf, the root first.
     above: Vec<Level>,
-    /// Where the leaf is; `None` where it is the root.
+    /// The leaf's block; `None` if it is the root.
     leaf_at: Option<BlockNumber>,
     extents: Vec<Extent>,
-    /// The file block behind those that the leaf may map.
+    /// The end of the leaf's range of file blocks.
     end: u64,
 }
 
@@ -28,11 +28,11 @@ struct Level {
     /// `None` for the root.
     at: Option<BlockNumber>,
     indices: Vec<ExtentIndex>,
-    /// Which of them the path takes.
+    /// The index of the path's entry.
     taken: usize,
 }
 
-/// What a node holds.
+/// The entries of a node.
 enum Entries {
     Leaf(Vec<Extent>),
     Index(Vec<ExtentIndex>),
@@ -61,7 +61,7 @@ impl Entries {
         }
     }
 
-    /// Makes a node of these over `bytes`; `depth` is that of a node above the leaves.
+    /// Writes a node over `bytes`; `depth` applies above the leaves.
     fn write(&self, bytes: &mut [u8], depth: u16) {
         match self {
             Entries::Leaf(extents) => write_extent_leaf(bytes, extents),
@@ -70,18 +70,18 @@ impl Entries {
     }
 }
 
-/// What changes of the tree have to work with.
+/// The state of one change.
 struct Edit<'a, 'h, 'j> {
     fs: &'a Ext4,
     handle: &'h mut Handle<'j>,
     /// Blocks for new nodes.
     fresh: Vec<BlockNumber>,
-    /// Blocks of nodes that are no more.
+    /// Blocks of removed nodes.
     gone: Vec<BlockNumber>,
 }
 
 impl Ext4 {
-    /// As [`remap`](Ext4::remap), of a file that is mapped by extents.
+    /// [`remap`](Ext4::remap) for a file with extents.
     pub(super) fn remap_extents(
         &self,
         handle: &mut Handle<'_>,
@@ -130,8 +130,8 @@ impl Ext4 {
         (self.sb.block_size.in_memory() - 12) / 12
     }
 
-    /// Reads the path to the leaf that may map `block`: that which the block's place is in, or the first. `may_be_empty`: also to a node
-    /// above the leaves that points at nothing.
+    /// Reads the path to the leaf that may map `block`: the last one that starts at or before it,
+    /// else the first. `may_be_empty`: the path may end at a node above the leaves without entries.
     fn extent_path(&self, file: &Mapped<'_>, block: u64, may_be_empty: bool) -> Result<Path> {
         let place = Structure::ExtentNode.of(file.ino);
         let root = ExtentNode::parse_root(&file.inode.block).map_err(|problem| place.corrupt(problem))?;
@@ -152,7 +152,7 @@ impl Ext4 {
             let taken =
                 indices.partition_point(|index| u64::from(index.logical.0) <= block).saturating_sub(1);
             let Some(&index) = indices.get(taken) else {
-                // It goes as a leaf without an extent does; nothing can be put below it.
+                // Treated like a leaf without extents, except that nothing can be inserted.
                 if may_be_empty {
                     return Ok(Path { above: path, leaf_at: at, extents: Vec::new(), end: range.end });
                 }
@@ -182,7 +182,7 @@ fn extent_of(first: u64, end: u64, target: Target) -> Extent {
 }
 
 impl Path {
-    /// How many blocks for new nodes it takes to store this path, `room` entries to a block.
+    /// How many new nodes writing this path needs, with `room` entries to a block.
     fn blocks_needed(&self, room: usize) -> usize {
         let (mut needed, mut more) = (0, 0);
         let leaf = (self.leaf_at, self.extents.len());
@@ -202,14 +202,15 @@ impl Path {
         self.above.iter().filter_map(|level| level.at).chain(self.leaf_at)
     }
 
-    /// Where new nodes had best lie.
+    /// The goal for new nodes.
     fn goal(&self, file: &Mapped<'_>, fs: &Ext4) -> BlockNumber {
         self.leaf_at.unwrap_or_else(|| fs.goal_of(file.ino))
     }
 }
 
 impl Edit<'_, '_, '_> {
-    /// Stores the leaf, and above it what has to change for that. `appended`: entries came at the end, where more will come.
+    /// Writes the leaf and the nodes above that change with it. `appended`: entries were added at
+    /// the end, where more will follow.
     fn store_path(&mut self, file: &mut Mapped<'_>, path: Path, appended: bool) -> Result<()> {
         let seed = file.inode.checksum_seed;
         let (mut at, mut entries) = (path.leaf_at, Entries::Leaf(path.extents));
@@ -218,7 +219,7 @@ impl Edit<'_, '_, '_> {
         let levels = path.above.len();
         for (above, mut level) in path.above.into_iter().enumerate().rev() {
             let Some(block) = at else { break };
-            // An only child that fits takes its parent's place in the inode.
+            // An only child that fits replaces its parent in the inode.
             if above == 0 && level.indices.len() == 1 && entries.len() <= ROOT_ROOM {
                 self.gone.push(block);
                 break;
@@ -239,7 +240,8 @@ impl Edit<'_, '_, '_> {
         self.store_root(file, entries, depth)
     }
 
-    /// Stores the node in `block`, and what does not fit in a new one; answers the pointers that its parent has to them.
+    /// Writes a node to `block`, and its overflow to a new one. Returns the entries that its parent
+    /// needs for them.
     fn store_node(
         &mut self,
         seed: dentree_ext4_format::ChecksumSeed,
@@ -255,7 +257,7 @@ impl Edit<'_, '_, '_> {
         let room = self.fs.extents_in_block();
         let mut children = vec![ExtentIndex { logical: entries.first(), child: block }];
         if entries.len() > room {
-            // A file that grows leaves full nodes behind.
+            // A growing file leaves full nodes behind.
             let behind = entries.split_off(if appended { room } else { entries.len() / 2 });
             if let Some(new) = self.fresh.pop() {
                 children.push(ExtentIndex { logical: behind.first(), child: new });
@@ -286,7 +288,7 @@ impl Edit<'_, '_, '_> {
         written.map_err(|source| Structure::ExtentNode.at(block).io(source))
     }
 
-    /// Stores the root, and gives it a level more where it is too small.
+    /// Writes the root; adds a level if it overflows.
     fn store_root(&mut self, file: &mut Mapped<'_>, entries: Entries, depth: u16) -> Result<()> {
         match self.fresh.pop() {
             _ if entries.len() == 0 => Entries::Leaf(Vec::new()).write(&mut file.inode.block, 0),

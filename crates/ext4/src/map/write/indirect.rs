@@ -1,4 +1,4 @@
-//! Block pointers of ext2 and ext3.
+//! Changes of indirect blocks, as in ext2 and ext3.
 
 use super::{Mapped, STEP_EXTENTS};
 use crate::{Ext4, Result, Structure};
@@ -6,29 +6,29 @@ use dentree_ext4_format::{BlockNumber, Problem};
 use dentree_jbd2::Handle;
 use std::ops::Range;
 
-/// Pointers in the inode to blocks of the file; behind them those to trees of one, two and three levels.
+/// Direct pointers in the inode; after them those to trees of one, two and three levels.
 const DIRECT: u64 = 12;
 const POINTER_LEN: usize = 4;
 
-/// The pointer blocks from the inode to what points at a file block.
+/// The pointer blocks from the inode to the pointer of a file block.
 struct Path {
-    /// Which pointer of the inode.
+    /// The index of the pointer in the inode.
     root: usize,
-    /// Which pointer of each block below, down to the one that points at the file's block.
+    /// The index in each pointer block below, down to the file block's pointer.
     slots: Vec<usize>,
-    /// The blocks that are there, from the top.
+    /// The existing pointer blocks, from the top.
     blocks: Vec<BlockNumber>,
 }
 
 impl Path {
-    /// The blocks that are there, as runs.
+    /// The existing pointer blocks, as runs.
     fn nodes(&self) -> impl Iterator<Item = (BlockNumber, u64)> {
         self.blocks.iter().map(|&block| (block, 1))
     }
 }
 
 impl Ext4 {
-    /// As [`remap`](Ext4::remap), of a file that is mapped by pointers.
+    /// [`remap`](Ext4::remap) for a file with indirect blocks.
     pub(super) fn remap_pointers(
         &self,
         handle: &mut Handle<'_>,
@@ -51,7 +51,7 @@ impl Ext4 {
         let fresh = self.allocate_tree_blocks(handle, file, goal, missing)?;
         let linked = self.link_blocks(handle, file, &mut path, &fresh);
         self.all_or_abort(linked)?;
-        // A step frees no more than extents do: each run may lie in a group of its own.
+        // The same limit as with extents: each run may be in another group.
         let (end, removed) = self.set_pointers(handle, file, &path, range.start..end, target)?;
         for (start, count) in removed {
             self.free_mapped(handle, file, start, count)?;
@@ -92,7 +92,7 @@ impl Ext4 {
         Ok(path)
     }
 
-    /// Puts new pointer blocks where the path has none yet.
+    /// Creates pointer blocks for the missing part of the path.
     fn link_blocks(
         &self,
         handle: &mut Handle<'_>,
@@ -109,7 +109,8 @@ impl Ext4 {
         Ok(())
     }
 
-    /// Writes `count` pointers that level `level` of the path has, from the path's on: to consecutive blocks from `target` on, or none.
+    /// Writes `count` pointers at a level of the path, from its slot on: to consecutive blocks from
+    /// `target`, or zeros.
     fn write_pointers(
         &self,
         handle: &mut Handle<'_>,
@@ -122,7 +123,7 @@ impl Ext4 {
         let write = |bytes: &mut [u8], slot: usize| {
             let places = bytes.chunks_exact_mut(POINTER_LEN).skip(slot).take(count);
             for (n, place) in (0..).zip(places) {
-                // Files are mapped by pointers only below 2^32 blocks.
+                // Files with indirect blocks use only blocks below 2^32.
                 let value = target.map_or(0, |target| u32::try_from(target.0 + n).unwrap_or(0));
                 place.copy_from_slice(&value.to_le_bytes());
             }
@@ -138,8 +139,8 @@ impl Ext4 {
         handle.update(block.0, |bytes| write(bytes, slot)).map_err(|source| place.io(source))
     }
 
-    /// Sets the pointers to the file blocks of `range`, which the path's last block has, as far as that frees few runs; answers where that
-    /// ends, and the runs.
+    /// Sets the pointers of file blocks in `range`, all in the path's last block, until that frees
+    /// too many runs. Returns where it stopped, and the freed runs.
     fn set_pointers(
         &self,
         handle: &mut Handle<'_>,
@@ -176,7 +177,7 @@ impl Ext4 {
         Ok((end, removed))
     }
 
-    /// Frees the path's blocks that point at nothing any more, from the last up.
+    /// Frees the path's pointer blocks that are all zeros, from the last up.
     fn drop_empty(&self, handle: &mut Handle<'_>, file: &mut Mapped<'_>, mut path: Path) -> Result<()> {
         while let Some(&block) = path.blocks.last() {
             let place = Structure::IndirectBlock.of(file.ino).at(block);
@@ -191,7 +192,8 @@ impl Ext4 {
     }
 }
 
-/// Which pointer of the inode leads to a file block, through how many levels of blocks, and the block's number below that.
+/// The inode's pointer for a file block, the levels of blocks below it, and the block's number
+/// within that tree.
 fn pointer_root(block: u64, log_room: u32) -> Option<(usize, u32, u64)> {
     if block < DIRECT {
         return Some((usize::try_from(block).ok()?, 0, 0));

@@ -1,9 +1,9 @@
-//! Changes of a file's block map: extent trees and trees of block pointers.
+//! Changes of a file's block map: extent trees and indirect blocks.
 //!
-//! There is one change: a range of file blocks gets a new mapping, or none ([`Ext4::remap`]). It is made on a copy of the
-//! inode, which the caller then makes the current one, and step by step: each step changes one leaf of the tree, so that it needs
-//! few credits, and leaves the tree whole. Blocks for new nodes are taken before anything is changed: where the device is full
-//! nothing has happened.
+//! The only change is [`Ext4::remap`]: it maps a range of file blocks, or unmaps it. It works on a
+//! copy of the inode, which the caller then makes current, and in steps: each changes one leaf, so
+//! that it needs few credits, and leaves the tree valid. Blocks for new nodes are allocated first,
+//! so a full device fails before any change.
 
 mod extents;
 mod indirect;
@@ -14,21 +14,21 @@ use dentree_ext4_format::{BlockNumber, Inode, InodeFlags, InodeNumber};
 use dentree_jbd2::Handle;
 use std::ops::Range;
 
-/// An inode whose block map is being changed: `inode` is the caller's copy.
+/// An inode whose block map is changed: `inode` is the caller's copy.
 pub(crate) struct Mapped<'a> {
     pub(crate) ino: InodeNumber,
     pub(crate) inode: &'a mut Inode,
 }
 
 impl Mapped<'_> {
-    /// Counts blocks that the file got, or lost.
+    /// Adds blocks to `i_blocks`, or subtracts them.
     pub(crate) fn count_blocks(&mut self, fs: &Ext4, blocks: i64) {
         let sectors = blocks << (fs.sb.block_size.log2() - 9);
         self.inode.sectors = self.inode.sectors.saturating_add_signed(sectors);
     }
 }
 
-/// What a range of file blocks is to be mapped to.
+/// What a range of file blocks is mapped to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Target {
     /// The first block on the device; the others follow.
@@ -37,19 +37,21 @@ pub(crate) struct Target {
     pub(crate) unwritten: bool,
 }
 
-/// Blocks that one step may change: a path of nodes, as many new ones, and for all that it takes or frees the bitmap and descriptor of a group.
+/// Blocks that one step may change: the nodes of a path, as many new ones, and a bitmap and
+/// descriptor for each run allocated or freed.
 pub(crate) const STEP_CREDITS: u32 = 48;
 
-/// Most extents that one step unmaps: each may lie in a group of its own.
+/// Most extents that one step unmaps: each may be in another group.
 const STEP_EXTENTS: usize = 8;
 
 impl Ext4 {
-    /// Maps a part of `range`, from its beginning, to the beginning of `target`, or to nothing; answers where that part ends. At most
-    /// [`STEP_CREDITS`] blocks are changed. Blocks that are mapped no longer are freed; `i_blocks` is kept, but not for blocks of `target`:
-    /// those the caller has taken, and accounted.
+    /// Maps a first part of `range` to the beginning of `target`, or unmaps it. Returns where that
+    /// part ends. Changes at most [`STEP_CREDITS`] blocks. Frees blocks that are no longer mapped,
+    /// and updates `i_blocks`, except for blocks of `target`, which the caller has allocated and
+    /// counted.
     ///
     /// # Errors
-    /// `NoSpace`, `Corrupt` and `Io` before anything was changed.
+    /// `NoSpace`, `Corrupt` and `Io` before any change.
     pub(crate) fn remap(
         &self,
         handle: &mut Handle<'_>,

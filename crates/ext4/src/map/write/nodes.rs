@@ -1,7 +1,8 @@
-//! What a block map is made of: the blocks of its nodes and the blocks of the file.
+//! Walks over a block map with its nodes.
 //!
-//! Lookups see the mappings alone ([`crate::map`]). A map that is taken apart has nodes, too, and other programs leave nodes that map
-//! nothing: pointer blocks of zeros, extent leaves without an extent. Whatever frees a map goes by this walk.
+//! Lookups see only mappings ([`crate::map`]). Freeing needs the nodes too, also those that map
+//! nothing, which other programs leave behind: pointer blocks of zeros, extent leaves without
+//! extents.
 
 use crate::inode::Snapshot;
 use crate::map::FILE_END;
@@ -22,27 +23,28 @@ pub(crate) enum Part {
     /// A node in a block of its own.
     Node {
         block: BlockNumber,
-        /// It points at nothing.
+        /// It has no entries.
         is_empty: bool,
     },
-    /// Blocks of the file that lie together on the device.
+    /// A contiguous run of the file's blocks.
     Run { start: BlockNumber, len: u64 },
 }
 
-/// Is told of parts, each with the first file block of the range that it is for. The numbers of the device's blocks are not checked yet.
+/// Called with each part and the first file block of its range; device block numbers are not
+/// checked yet.
 type Visit<'a> = dyn FnMut(u64, Part) -> Result<ControlFlow<()>> + 'a;
 
-/// Pointers of a map, the first of which is for the file blocks from `first` on.
+/// Pointers of a map; the first one covers the file blocks from `first`.
 #[derive(Clone, Copy)]
 struct Pointers<'a> {
     bytes: &'a [u8],
     first: u64,
-    /// Levels below: pointers to blocks of the file have none.
+    /// Levels below: 0 for pointers to blocks of the file.
     below: u32,
 }
 
 impl Ext4 {
-    /// The first file block of `range` that something of the map is for: a block of the file, or a node that maps nothing.
+    /// The first file block of `range` covered by a mapped block or by a node without entries.
     pub(crate) fn next_mapped(&self, node: &Snapshot, range: Range<u64>) -> Result<Option<u64>> {
         let mut next = None;
         self.map_parts(node, range, &mut |at, part| {
@@ -55,7 +57,8 @@ impl Ext4 {
         Ok(next)
     }
 
-    /// Checks that what is mapped in `range` can be freed, nodes included: all of it is in use and none is metadata of fixed place.
+    /// Checks that everything mapped in `range` can be freed, nodes included: it is in use, and
+    /// none of it system blocks.
     ///
     /// # Errors
     /// `Corrupt` and `Io`.
@@ -66,7 +69,8 @@ impl Ext4 {
                 Part::Node { block, .. } => (block, 1),
                 Part::Run { start, len } => (start, len),
             };
-            // The parts of a sound map are distinct: one that is pointed at a million times is not followed that often.
+            // A bound: the parts of a valid map are distinct, so more blocks than exist mean that
+            // some are mapped many times.
             seen += count;
             let place = node.place(Structure::FreedBlocks);
             Problem::check_range("the number of blocks", seen, 1, self.sb.blocks_count)
@@ -96,7 +100,7 @@ impl Ext4 {
         Ok(())
     }
 
-    /// Visits what is below a node of an extent tree, which is for file blocks before `end`.
+    /// Visits what is below a node of an extent tree whose range ends at `end`.
     fn extent_parts(
         &self,
         node: &Snapshot,
@@ -136,7 +140,7 @@ impl Ext4 {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// The block that a node of an extent tree lies in.
+    /// Reads a node of an extent tree.
     pub(super) fn extent_block(
         &self,
         ino: InodeNumber,
@@ -153,12 +157,12 @@ impl Ext4 {
         Ok(buffer)
     }
 
-    /// How many file blocks a pointer is for, to a tree of so many levels.
+    /// How many file blocks a pointer covers that has `below` levels below it.
     fn pointer_span(&self, below: u32) -> u64 {
         1 << ((self.sb.block_size.log2() - 2) * below)
     }
 
-    /// Visits what these pointers lead to.
+    /// Visits what these pointers point to.
     fn pointer_parts(
         &self,
         node: &Snapshot,
