@@ -82,7 +82,7 @@ impl Ext4 {
         match self.init_content(handle, &mut made, parent.ino, new.kind) {
             Ok(()) => Ok(made),
             Err(error) => {
-                let undone = self.drop_initial_attributes(handle, &made);
+                let undone = self.undo_init_attributes(handle, &made);
                 let undone = undone.and_then(|()| self.free_inode(handle, ino, kind));
                 self.all_or_abort(undone)?;
                 Err(error)
@@ -138,7 +138,7 @@ impl Ext4 {
 
     /// Frees what [`new_inode`](Ext4::new_inode) allocated.
     fn discard_inode(&self, handle: &mut Handle<'_>, made: &mut Snapshot) -> Result<()> {
-        self.drop_initial_attributes(handle, made)?;
+        self.undo_init_attributes(handle, made)?;
         let of_attributes = made.inode.xattr_block.map_or(0, |_| u64::from(self.sb.block_size.bytes()) / 512);
         if made.inode.sectors > of_attributes {
             let mut file = Mapped { ino: made.ino, inode: &mut made.inode };

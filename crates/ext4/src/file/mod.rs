@@ -193,9 +193,9 @@ impl Ext4 {
     /// Removes a dirty block. `release`: its reservation is not needed.
     fn remove_block(&self, content: &mut Content, block: LogicalBlock, release: bool) -> Result<()> {
         let writer = self.writer()?;
-        if let Some(gone) = content.blocks.remove(&block.0) {
+        if let Some(removed) = content.blocks.remove(&block.0) {
             writer.dirty.bytes.fetch_sub(u64::from(self.sb.block_size.bytes()), Relaxed);
-            if gone.is_reserved {
+            if removed.is_reserved {
                 content.reserved -= 1;
                 writer.space.release(u64::from(release));
             }

@@ -9,7 +9,7 @@ use crate::dir::{DirectoryLocks, LastInserts};
 use crate::file::DirtyInodes;
 use crate::inode::Orphans;
 use crate::inode::Snapshot;
-use crate::xattr::Shared;
+use crate::xattr::XattrCaches;
 use crate::{Error, Ext4, Node, Place, Result, Structure};
 use dentree_ext4_format::{
     BlockNumber, GroupDesc, GroupNumber, InodeNumber, InodeTime, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE,
@@ -37,7 +37,7 @@ pub(crate) struct Writer {
     /// Content not yet on the device.
     pub(crate) dirty: DirtyInodes,
     /// Shared attribute blocks and values.
-    pub(crate) shared: Shared,
+    pub(crate) xattr_caches: XattrCaches,
     /// The next generation of an inode that was used before.
     generation: AtomicU32,
     /// [`Ext4::close`] was called.
@@ -76,7 +76,7 @@ impl Writer {
             last_inserts: LastInserts::new(),
             space,
             dirty: DirtyInodes::default(),
-            shared: Shared::default(),
+            xattr_caches: XattrCaches::default(),
             generation: AtomicU32::new(generation),
             is_closed: AtomicBool::new(false),
         })

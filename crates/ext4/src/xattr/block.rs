@@ -1,6 +1,6 @@
 //! Attribute blocks: sharing, rewriting, allocating and freeing.
 
-use super::Shared;
+use super::XattrCaches;
 use crate::alloc::ReservationClass;
 use crate::inode::Snapshot;
 use crate::{Ext4, Place, Result, Structure};
@@ -18,7 +18,7 @@ use dentree_mbcache::Users;
 pub(super) const BLOCK_CREDITS: u32 = 1 + 3 + 3 + 1;
 
 /// The verified attribute block of an inode.
-pub(super) struct Used {
+pub(super) struct AttrBlock {
     pub(super) number: BlockNumber,
     pub(super) place: Place,
     /// Its hash in the cache; computed if the block has none, as some image builders leave it out.
@@ -28,12 +28,12 @@ pub(super) struct Used {
 }
 
 /// The same with its bytes, for readers: a version of a block that is held does not change.
-pub(super) struct Held {
-    pub(super) block: Used,
+pub(super) struct AttrBlockData {
+    pub(super) block: AttrBlock,
     bytes: Buffer,
 }
 
-impl Held {
+impl AttrBlockData {
     pub(super) fn list(&self) -> Result<XattrList<'_>> {
         let parsed = XattrBlock::parse(&self.bytes);
         parsed.map(|parsed| parsed.list).map_err(|problem| self.block.place.corrupt(problem))
@@ -42,9 +42,9 @@ impl Held {
 
 /// The block for an inode's list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Placed {
+pub(super) enum NewBlock {
     /// None, as the list is empty.
-    Nowhere,
+    None,
     /// Another inode's; the user is counted.
     Shared(BlockNumber),
     /// The old one, which has no other users.
@@ -53,11 +53,13 @@ pub(super) enum Placed {
     Created(BlockNumber),
 }
 
-impl Placed {
+impl NewBlock {
     pub(super) fn number(self) -> Option<BlockNumber> {
         match self {
-            Placed::Nowhere => None,
-            Placed::Shared(number) | Placed::Rewritten(number) | Placed::Created(number) => Some(number),
+            NewBlock::None => None,
+            NewBlock::Shared(number) | NewBlock::Rewritten(number) | NewBlock::Created(number) => {
+                Some(number)
+            }
         }
     }
 }
@@ -65,7 +67,7 @@ impl Placed {
 impl Ext4 {
     /// The attribute block of an inode; it is cached for sharing. The caller has the attribute lock
     /// or the only node.
-    pub(super) fn xattr_block(&self, node: &Snapshot) -> Result<Option<Held>> {
+    pub(super) fn xattr_block(&self, node: &Snapshot) -> Result<Option<AttrBlockData>> {
         let Some(number) = node.inode.xattr_block else { return Ok(None) };
         let place = node.place(Structure::XattrBlock).at(number);
         let bytes = self.metadata(number, place)?;
@@ -73,21 +75,21 @@ impl Ext4 {
         let hashes = || parsed.list.iter().map(|entry| entry.map_or(0, |entry| entry.hash));
         let key = if parsed.hash == 0 { block_hash(hashes()) } else { parsed.hash };
         let users = parsed.refcount;
-        let shared = self.writer.as_ref().map(|writer| &writer.shared);
+        let caches = self.writer.as_ref().map(|writer| &writer.xattr_caches);
         // Cached blocks have been verified, or written here.
-        if !shared.is_some_and(|shared| shared.has_block(key, number, users)) {
-            if let Some(seed) = self.xattr_seed() {
+        if !caches.is_some_and(|caches| caches.is_block_cached(key, number, users)) {
+            if let Some(seed) = self.xattr_checksum_seed() {
                 parsed.verify(seed, number).map_err(|problem| place.corrupt(problem))?;
             }
-            if let Some(shared) = shared {
-                shared.remember_block(key, number, users);
+            if let Some(caches) = caches {
+                caches.cache_block(key, number, users);
             }
         }
-        Ok(Some(Held { block: Used { number, place, key, users }, bytes }))
+        Ok(Some(AttrBlockData { block: AttrBlock { number, place, key, users }, bytes }))
     }
 
     /// The checksum seed of attribute blocks.
-    fn xattr_seed(&self) -> Option<ChecksumSeed> {
+    fn xattr_checksum_seed(&self) -> Option<ChecksumSeed> {
         self.sb.has_metadata_csum().then_some(self.sb.checksum_seed)
     }
 
@@ -97,15 +99,15 @@ impl Ext4 {
     /// # Errors
     /// [`Error::NoSpace`](crate::Error::NoSpace), also if the list is too long for a block; nothing
     /// has changed.
-    pub(super) fn place_in_block(
+    pub(super) fn choose_block(
         &self,
         handle: &mut Handle<'_>,
         inode: &Snapshot,
-        old: Option<&Used>,
+        old: Option<&AttrBlock>,
         entries: &[XattrEntry<'_>],
-    ) -> Result<Placed> {
+    ) -> Result<NewBlock> {
         if entries.is_empty() {
-            return Ok(Placed::Nowhere);
+            return Ok(NewBlock::None);
         }
         if !fits_in_block(self.sb.block_size.in_memory(), entries) {
             return Err(crate::Error::NoSpace);
@@ -113,12 +115,12 @@ impl Ext4 {
         let hash = block_hash(entries.iter().map(|entry| entry.hash));
         let is_other = |number| old.is_none_or(|old| old.number != number);
         if let Some(number) = self.share_block(handle, is_other, hash, entries)? {
-            return Ok(Placed::Shared(number));
+            return Ok(NewBlock::Shared(number));
         }
         if let Some(old) = old
             && self.rewrite_block(handle, old, entries, hash)?
         {
-            return Ok(Placed::Rewritten(old.number));
+            return Ok(NewBlock::Rewritten(old.number));
         }
         let class = ReservationClass::of_owner(inode.inode.uid);
         let (number, _) = self.allocate_blocks(handle, self.goal_of(inode.ino), 1, class)?;
@@ -128,13 +130,13 @@ impl Ext4 {
             self.seal(to, number);
         });
         self.all_or_abort(created.map_err(|source| place.io(source)))?;
-        self.writer()?.shared.remember_block(hash, number, 1);
-        Ok(Placed::Created(number))
+        self.writer()?.xattr_caches.cache_block(hash, number, 1);
+        Ok(NewBlock::Created(number))
     }
 
     /// Sets the checksum of a new block with one user.
     fn seal(&self, to: &mut [u8], number: BlockNumber) {
-        if let Some(seed) = self.xattr_seed() {
+        if let Some(seed) = self.xattr_checksum_seed() {
             seal_block(to, number, seed);
         }
     }
@@ -150,16 +152,16 @@ impl Ext4 {
         if hash == 0 {
             return Ok(None);
         }
-        let mut candidate = self.writer()?.shared.blocks.find_first(hash);
+        let mut candidate = self.writer()?.xattr_caches.blocks.find_first(hash);
         while let Some(entry) = candidate {
             let number = BlockNumber(entry.value());
             // A held entry's block does not change its content.
-            if wanted(number) && self.has_list(number, entries)? {
+            if wanted(number) && self.has_equal_list(number, entries)? {
                 let shared = self.update(handle, number, Structure::XattrBlock.at(number), |bytes| {
                     let users = XattrBlock::parse(bytes).map_or(0, |block| block.refcount);
                     let has_room = (1..MAX_BLOCK_USERS).contains(&users);
                     if has_room {
-                        set_block_refcount(bytes, users + 1, self.xattr_seed().is_some());
+                        set_block_refcount(bytes, users + 1, self.xattr_checksum_seed().is_some());
                         entry.set_reusable(users + 1 < MAX_BLOCK_USERS);
                     }
                     has_room
@@ -174,7 +176,7 @@ impl Ext4 {
     }
 
     /// Whether a cached block has exactly this list, and room for another user.
-    fn has_list(&self, number: BlockNumber, entries: &[XattrEntry<'_>]) -> Result<bool> {
+    fn has_equal_list(&self, number: BlockNumber, entries: &[XattrEntry<'_>]) -> Result<bool> {
         let bytes = self.metadata(number, Structure::XattrBlock.at(number))?;
         let Ok(block) = XattrBlock::parse(&bytes) else { return Ok(false) };
         let has_room = (1..MAX_BLOCK_USERS).contains(&block.refcount);
@@ -185,15 +187,15 @@ impl Ext4 {
     fn rewrite_block(
         &self,
         handle: &mut Handle<'_>,
-        old: &Used,
+        old: &AttrBlock,
         entries: &[XattrEntry<'_>],
         hash: u32,
     ) -> Result<bool> {
         if old.users != 1 {
             return Ok(false);
         }
-        let shared = &self.writer()?.shared;
-        shared.blocks.hide(old.key, old.number.0);
+        let caches = &self.writer()?.xattr_caches;
+        caches.blocks.hide(old.key, old.number.0);
         let rewritten = self.update(handle, old.number, old.place, |to| {
             let is_ours = XattrBlock::parse(to).is_ok_and(|block| block.refcount == 1);
             if is_ours {
@@ -202,19 +204,19 @@ impl Ext4 {
             }
             is_ours
         })?;
-        shared.remember_block(if rewritten { hash } else { old.key }, old.number, 1);
+        caches.cache_block(if rewritten { hash } else { old.key }, old.number, 1);
         Ok(rewritten)
     }
 
     /// Removes a user of a block, and frees it without users. Returns whether it did.
-    pub(super) fn release_block(&self, handle: &mut Handle<'_>, old: &Used) -> Result<bool> {
-        let &Used { number, place, key, .. } = old;
-        let blocks = &self.writer()?.shared.blocks;
+    pub(super) fn release_block(&self, handle: &mut Handle<'_>, old: &AttrBlock) -> Result<bool> {
+        let &AttrBlock { number, place, key, .. } = old;
+        let blocks = &self.writer()?.xattr_caches.blocks;
         let step = |is_hidden: bool| -> Result<Users> {
             let users = self.update(handle, number, place, |bytes| {
                 let users = XattrBlock::parse(bytes)?.refcount;
                 if users > 1 && !is_hidden {
-                    set_block_refcount(bytes, users - 1, self.xattr_seed().is_some());
+                    set_block_refcount(bytes, users - 1, self.xattr_checksum_seed().is_some());
                 }
                 Ok(users)
             })?;
@@ -237,9 +239,9 @@ impl Ext4 {
     }
 }
 
-impl Shared {
+impl XattrCaches {
     /// Whether a block with `users` users is cached; updates the entry.
-    fn has_block(&self, hash: u32, number: BlockNumber, users: u32) -> bool {
+    fn is_block_cached(&self, hash: u32, number: BlockNumber, users: u32) -> bool {
         // The hash 0 means "none"; nothing is shared by it.
         let entry = if hash == 0 { None } else { self.blocks.get(hash, number.0) };
         // The entry may date from when the block was full.
@@ -248,7 +250,7 @@ impl Shared {
     }
 
     /// Caches a block for sharing. The caller is a user of it.
-    fn remember_block(&self, hash: u32, number: BlockNumber, users: u32) {
+    fn cache_block(&self, hash: u32, number: BlockNumber, users: u32) {
         if hash != 0 {
             self.blocks.insert(hash, number.0, users < MAX_BLOCK_USERS);
         }

@@ -1,8 +1,8 @@
 //! Setting or removing one attribute, in one transaction.
 
-use super::block::{BLOCK_CREDITS, Placed, Used};
-use super::fields::Grown;
-use super::lists::{Lists, Spot};
+use super::block::{AttrBlock, BLOCK_CREDITS, NewBlock};
+use super::fields::ExtendedFields;
+use super::lists::{Lists, Location};
 use super::value::{VALUE_CREDITS, inodes_of};
 use crate::inode::Snapshot;
 use crate::inode::apply;
@@ -29,21 +29,21 @@ struct Change<'a> {
     attributes: SetAttr,
     /// Moves the value from this inode to one with a lower number; without such an inode nothing
     /// changes.
-    instead_of: Option<InodeNumber>,
+    moves_from: Option<InodeNumber>,
 }
 
 /// An inode's attributes after the change.
-struct Plan<'a> {
+struct ChangePlan<'a> {
     next: Lists<'a>,
     /// The attribute's place before and after.
-    from: Option<(Spot, XattrEntry<'a>)>,
-    to: Option<Spot>,
+    from: Option<(Location, XattrEntry<'a>)>,
+    to: Option<Location>,
     /// The length of the inode's fields.
     fields_len: usize,
     /// Other attributes move to the block to make room for fields.
     moves_others: bool,
     /// Value inodes of entries that stay in the block.
-    kept_values: Vec<InodeNumber>,
+    remaining_values: Vec<InodeNumber>,
     /// Value inodes of entries that move from the inode to the block.
     moved_values: Vec<InodeNumber>,
     /// The hash of a value that goes into an inode of its own; its entry lacks the inode number
@@ -58,14 +58,16 @@ struct Plan<'a> {
 /// The inode for a value.
 struct ValueInode<'a, 'c> {
     /// A new one without users.
-    made: &'a mut Option<Node>,
+    new_inode: &'a mut Option<Node>,
     /// An existing one with users.
-    held: Option<EntryRef<'c>>,
+    cached: Option<EntryRef<'c>>,
 }
 
-impl Plan<'_> {
+impl ChangePlan<'_> {
     fn changes_block(&self) -> bool {
-        self.moves_others || self.to == Some(Spot::Block) || matches!(self.from, Some((Spot::Block, _)))
+        self.moves_others
+            || self.to == Some(Location::Block)
+            || matches!(self.from, Some((Location::Block, _)))
     }
 }
 
@@ -100,23 +102,23 @@ impl Ext4 {
         holder: InodeNumber,
     ) -> Result<()> {
         let change = Change::of(namespace, name, Some(value), SetXattr::Replace);
-        self.change_xattr(node, &Change { instead_of: Some(holder), ..change })
+        self.change_xattr(node, &Change { moves_from: Some(holder), ..change })
     }
 
     fn change_xattr(&self, node: &Node, change: &Change<'_>) -> Result<()> {
-        let (mut made, mut unused) = (None, Vec::new());
+        let (mut new_inode, mut unused) = (None, Vec::new());
         let outcome = self.retry_after_commit(|| {
             let _attributes = node.attributes_mut();
-            match self.try_change(node, change, true, &mut made, &mut unused) {
+            match self.try_change(node, change, true, &mut new_inode, &mut unused) {
                 // The change may fit without the missing fields.
                 Err(Error::NoSpace) if self.lacks_fields(&node.snapshot()) => {
-                    self.try_change(node, change, false, &mut made, &mut unused)
+                    self.try_change(node, change, false, &mut new_inode, &mut unused)
                 }
                 done => done,
             }
         });
-        if let Some(made) = made {
-            self.free_orphan(&made)?;
+        if let Some(new_inode) = new_inode {
+            self.free_orphan(&new_inode)?;
         }
         if outcome.is_ok() {
             self.free_values(unused);
@@ -124,64 +126,64 @@ impl Ext4 {
         outcome
     }
 
-    /// `may_grow`: extend the inode's fields at the expense of its attributes. `made`: an inode
-    /// made for the value, not used yet. `unused`: values to free.
+    /// `may_grow`: extend the inode's fields at the expense of its attributes. `new_inode`: created for
+    /// the value, without users yet. `unused`: values to free.
     fn try_change(
         &self,
         node: &Node,
         change: &Change<'_>,
         may_grow: bool,
-        made: &mut Option<Node>,
+        new_inode: &mut Option<Node>,
         unused: &mut Vec<InodeNumber>,
     ) -> Result<()> {
         let snapshot = node.snapshot();
         let mut text = Vec::new();
         let (lists, old) = self.lists(&snapshot, &mut text)?;
-        let from = lists.find(|entry| change.means(entry));
+        let from = lists.find(|entry| change.matches(entry));
         match (from, change.how) {
             (Some(_), SetXattr::Create) => return Err(Error::AttributeExists),
             (None, SetXattr::Replace) => return Err(Error::NoAttribute),
             (Some((_, entry)), _) if change.value.map(XattrValue::Inline) == Some(entry.value) => {
-                return self.set_others(node, change);
+                return self.set_inode_attributes(node, change);
             }
-            (None, _) if change.value.is_none() => return self.set_others(node, change),
+            (None, _) if change.value.is_none() => return self.set_inode_attributes(node, change),
             _ => {}
         }
         let values = self.check_values(&lists)?;
         let mut plan = self.plan(&snapshot, lists, old.is_some(), from, change, may_grow)?;
         let values = if plan.value_hash.is_some() || values > 0 { 2 * (values + 1) } else { 0 };
-        let block = if plan.changes_block() { BLOCK_CREDITS } else { 0 };
+        let block_credits = if plan.changes_block() { BLOCK_CREDITS } else { 0 };
         // The inode, and the superblock for the file system's first attribute.
-        let credits = 2 + block + VALUE_CREDITS * values;
+        let credits = 2 + block_credits + VALUE_CREDITS * values;
         let mut handle = self.start(credits)?;
-        let mut inode = ValueInode { made, held: None };
+        let mut inode = ValueInode { new_inode, cached: None };
         if let (Some(hash), Some(value)) = (plan.value_hash, change.value) {
-            if inode.made.is_none() {
-                let is_wanted = |ino| change.instead_of.is_none_or(|holder| ino < holder);
-                inode.held = self.find_value(hash, value, is_wanted)?;
+            if inode.new_inode.is_none() {
+                let is_wanted = |ino| change.moves_from.is_none_or(|holder| ino < holder);
+                inode.cached = self.find_value(hash, value, is_wanted)?;
             }
-            if inode.made.is_none() && inode.held.is_none() {
-                if change.instead_of.is_some() {
+            if inode.new_inode.is_none() && inode.cached.is_none() {
+                if change.moves_from.is_some() {
                     return Ok(());
                 }
                 handle.stop();
-                *inode.made = Some(self.make_value(node, value)?);
+                *inode.new_inode = Some(self.create_value_file(node, value)?);
                 handle = self.start(credits)?;
             }
-            plan.name_value(change, inode.number(), hash, value.len());
+            plan.set_value_inode(change, inode.number(), hash, value.len());
         }
-        let placed = match (plan.changes_block(), &old) {
-            (true, old) => self.place_in_block(&mut handle, &snapshot, old.as_ref(), &plan.next.in_block)?,
-            (false, Some(old)) => Placed::Rewritten(old.number),
-            (false, None) => Placed::Nowhere,
+        let block = match (plan.changes_block(), &old) {
+            (true, old) => self.choose_block(&mut handle, &snapshot, old.as_ref(), &plan.next.in_block)?,
+            (false, Some(old)) => NewBlock::Rewritten(old.number),
+            (false, None) => NewBlock::None,
         };
         let done = self
-            .count_new_values(&mut handle, &plan, placed, inode)
-            .and_then(|()| self.release_old(&mut handle, &plan, placed, old.as_ref(), unused))
-            .and_then(|()| self.note_feature(&mut handle));
+            .add_new_value_users(&mut handle, &plan, block, inode)
+            .and_then(|()| self.release_old(&mut handle, &plan, block, old.as_ref(), unused))
+            .and_then(|()| self.set_ext_attr_feature(&mut handle));
         // While a snapshot is held, the next change copies it.
         drop(snapshot);
-        let done = done.and_then(|()| self.store_list(&mut handle, node, change, &plan, placed));
+        let done = done.and_then(|()| self.write_lists(&mut handle, node, change, &plan, block));
         self.all_or_abort(done)?;
         handle.stop();
         Ok(())
@@ -193,24 +195,24 @@ impl Ext4 {
         snapshot: &Snapshot,
         lists: Lists<'a>,
         has_block: bool,
-        from: Option<(Spot, XattrEntry<'a>)>,
+        from: Option<(Location, XattrEntry<'a>)>,
         change: &Change<'a>,
         may_grow: bool,
-    ) -> Result<Plan<'a>> {
+    ) -> Result<ChangePlan<'a>> {
         let old_values = inodes_of(&lists.in_block).collect();
         let old_sectors = self.sectors_of(&lists, has_block);
         let mut next = lists;
-        next.in_inode.retain(|entry| !change.means(entry));
-        next.in_block.retain(|entry| !change.means(entry));
-        let kept_values = inodes_of(&next.in_block).collect();
-        let Grown { fields_len, moved } = self.grow_fields(snapshot, &mut next, may_grow)?;
-        let mut plan = Plan {
+        next.in_inode.retain(|entry| !change.matches(entry));
+        next.in_block.retain(|entry| !change.matches(entry));
+        let remaining_values = inodes_of(&next.in_block).collect();
+        let ExtendedFields { fields_len, moved } = self.extend_fields(snapshot, &mut next, may_grow)?;
+        let mut plan = ChangePlan {
             next,
             from,
             to: None,
             fields_len,
             moves_others: !moved.is_empty(),
-            kept_values,
+            remaining_values,
             moved_values: inodes_of(&moved).collect(),
             value_hash: None,
             old_values,
@@ -220,27 +222,27 @@ impl Ext4 {
         let index = change.namespace.index();
         let has_inodes = self.sb.incompat.has(Incompat::EA_INODE);
         let size = u32::try_from(value.len()).unwrap_or(u32::MAX);
-        for is_apart in [false, true] {
-            let is_allowed = if is_apart { has_inodes } else { change.instead_of.is_none() };
+        for in_own_inode in [false, true] {
+            let is_allowed = if in_own_inode { has_inodes } else { change.moves_from.is_none() };
             if !is_allowed {
                 continue;
             }
-            let entry = match is_apart {
+            let entry = match in_own_inode {
                 true => XattrEntry::new_in_inode(index, change.name, InodeNumber(0), size, 0),
                 false => XattrEntry::new(index, change.name, value),
             };
-            for spot in [Spot::Inode, Spot::Block] {
-                let list = plan.next.of(spot);
+            for location in [Location::Inode, Location::Block] {
+                let list = plan.next.of(location);
                 list.push(entry);
-                let fits = match spot {
-                    Spot::Inode => fits_in_inode(self.room_behind(fields_len), list),
-                    Spot::Block => fits_in_block(self.sb.block_size.in_memory(), list),
+                let fits = match location {
+                    Location::Inode => fits_in_inode(self.space_after_fields(fields_len), list),
+                    Location::Block => fits_in_block(self.sb.block_size.in_memory(), list),
                 };
                 if fits {
                     // A damaged list may have been unsorted.
                     plan.next.in_block.sort_by(XattrEntry::order_in_block);
-                    plan.to = Some(spot);
-                    plan.value_hash = is_apart.then(|| self.sb.checksum_seed.sum(value));
+                    plan.to = Some(location);
+                    plan.value_hash = in_own_inode.then(|| self.sb.checksum_seed.sum(value));
                     return Ok(plan);
                 }
                 list.pop();
@@ -250,28 +252,28 @@ impl Ext4 {
     }
 
     /// Adds a user to each value that another list now names.
-    fn count_new_values(
+    fn add_new_value_users(
         &self,
         handle: &mut Handle<'_>,
-        plan: &Plan<'_>,
-        placed: Placed,
+        plan: &ChangePlan<'_>,
+        block: NewBlock,
         inode: ValueInode<'_, '_>,
     ) -> Result<()> {
-        let in_shared = plan.to == Some(Spot::Block) && matches!(placed, Placed::Shared(_));
+        let in_shared = plan.to == Some(Location::Block) && matches!(block, NewBlock::Shared(_));
         if let Some(hash) = plan.value_hash.filter(|_| !in_shared) {
-            match &inode.held {
-                Some(_) => self.use_value(handle, inode.number())?,
+            match &inode.cached {
+                Some(_) => self.add_value_user(handle, inode.number())?,
                 None => {
-                    if let Some(made) = inode.made.take() {
-                        self.become_value(handle, &made, hash)?;
+                    if let Some(new_inode) = inode.new_inode.take() {
+                        self.turn_into_value(handle, &new_inode, hash)?;
                     }
                 }
             }
         }
         drop(inode);
-        if matches!(placed, Placed::Created(_)) {
+        if matches!(block, NewBlock::Created(_)) {
             // The old block names them too, until it is released.
-            plan.kept_values.iter().try_for_each(|&ino| self.use_value(handle, ino))?;
+            plan.remaining_values.iter().try_for_each(|&ino| self.add_value_user(handle, ino))?;
         }
         Ok(())
     }
@@ -280,49 +282,49 @@ impl Ext4 {
     fn release_old(
         &self,
         handle: &mut Handle<'_>,
-        plan: &Plan<'_>,
-        placed: Placed,
-        old: Option<&Used>,
+        plan: &ChangePlan<'_>,
+        block: NewBlock,
+        old: Option<&AttrBlock>,
         unused: &mut Vec<InodeNumber>,
     ) -> Result<()> {
-        let stays = matches!(placed, Placed::Rewritten(_));
-        let mut gone: Vec<InodeNumber> = match plan.from {
-            Some((Spot::Block, _)) if !stays => Vec::new(),
+        let stays = matches!(block, NewBlock::Rewritten(_));
+        let mut released: Vec<InodeNumber> = match plan.from {
+            Some((Location::Block, _)) if !stays => Vec::new(),
             Some((_, entry)) => inodes_of(&[entry]).collect(),
             None => Vec::new(),
         };
-        if matches!(placed, Placed::Shared(_)) {
+        if matches!(block, NewBlock::Shared(_)) {
             // The shared block is already a user of them; the entry in the inode was another.
-            gone.extend(&plan.moved_values);
+            released.extend(&plan.moved_values);
         }
         if let Some(old) = old.filter(|_| !stays)
             && self.release_block(handle, old)?
         {
-            gone.extend(&plan.old_values);
+            released.extend(&plan.old_values);
         }
-        gone.into_iter().try_for_each(|ino| self.release_value(handle, ino, unused))
+        released.into_iter().try_for_each(|ino| self.remove_value_user(handle, ino, unused))
     }
 
     /// Writes the lists of a plan to the inode.
-    fn store_list(
+    fn write_lists(
         &self,
         handle: &mut Handle<'_>,
         node: &Node,
         change: &Change<'_>,
-        plan: &Plan<'_>,
-        placed: Placed,
+        plan: &ChangePlan<'_>,
+        block: NewBlock,
     ) -> Result<()> {
-        let mut tail = vec![0; self.room_behind(plan.fields_len)];
+        let mut tail = vec![0; self.space_after_fields(plan.fields_len)];
         write_in_inode(&mut tail, &plan.next.in_inode);
         let now = self.writer()?.now();
-        let after = self.sectors_of(&plan.next, placed.number().is_some());
+        let after = self.sectors_of(&plan.next, block.number().is_some());
         let changed = self.change_inode(handle, node, |snapshot| {
             let adopted = adopt_inline_data(&mut tail, &snapshot.tail);
             snapshot.tail = if tail.iter().all(|&byte| byte == 0) { Box::default() } else { tail.into() };
             let inode = &mut snapshot.inode;
             inode.fields_len = plan.fields_len;
             inode.sectors = inode.sectors.saturating_add(after).saturating_sub(plan.old_sectors);
-            inode.xattr_block = placed.number();
+            inode.xattr_block = block.number();
             apply(&change.attributes, now, inode);
             if change.namespace == Namespace::PosixAclAccess {
                 snapshot.has_acl = change.value.is_some();
@@ -333,7 +335,7 @@ impl Ext4 {
     }
 
     /// Sets the inode attributes when the attribute itself does not change.
-    fn set_others(&self, node: &Node, change: &Change<'_>) -> Result<()> {
+    fn set_inode_attributes(&self, node: &Node, change: &Change<'_>) -> Result<()> {
         if change.attributes == SetAttr::default() {
             Ok(())
         } else {
@@ -342,7 +344,7 @@ impl Ext4 {
     }
 
     /// Sets the superblock's feature flag, if it is missing.
-    pub(super) fn note_feature(&self, handle: &mut Handle<'_>) -> Result<()> {
+    pub(super) fn set_ext_attr_feature(&self, handle: &mut Handle<'_>) -> Result<()> {
         if self.sb.compat.has(Compat::EXT_ATTR) {
             return Ok(());
         }
@@ -368,43 +370,44 @@ impl Ext4 {
     ) -> Result<()> {
         let mut text = Vec::new();
         let (lists, old) = self.lists(snapshot, &mut text)?;
-        let mut gone: Vec<InodeNumber> = inodes_of(&lists.in_inode).collect();
+        let mut released: Vec<InodeNumber> = inodes_of(&lists.in_inode).collect();
         if let Some(old) = &old
             && self.release_block(handle, old)?
         {
-            gone.extend(inodes_of(&lists.in_block));
+            released.extend(inodes_of(&lists.in_block));
         }
-        gone.into_iter().try_for_each(|ino| self.release_value(handle, ino, unused))
+        released.into_iter().try_for_each(|ino| self.remove_value_user(handle, ino, unused))
     }
 }
 
 impl ValueInode<'_, '_> {
     fn number(&self) -> InodeNumber {
-        let held = self.held.as_ref().and_then(|held| u32::try_from(held.value()).ok()).map(InodeNumber);
-        let made = self.made.as_ref().map(|made| made.snapshot().ino);
+        let cached =
+            self.cached.as_ref().and_then(|cached| u32::try_from(cached.value()).ok()).map(InodeNumber);
+        let new_inode = self.new_inode.as_ref().map(|new_inode| new_inode.snapshot().ino);
         // One of them exists.
-        held.or(made).unwrap_or(InodeNumber(0))
+        cached.or(new_inode).unwrap_or(InodeNumber(0))
     }
 }
 
 impl<'a> Change<'a> {
     /// A change of one attribute and nothing else.
     fn of(namespace: Namespace, name: &'a [u8], value: Option<&'a [u8]>, how: SetXattr) -> Change<'a> {
-        Change { namespace, name, value, how, attributes: SetAttr::default(), instead_of: None }
+        Change { namespace, name, value, how, attributes: SetAttr::default(), moves_from: None }
     }
 
-    fn means(&self, entry: &XattrEntry<'_>) -> bool {
+    fn matches(&self, entry: &XattrEntry<'_>) -> bool {
         entry.name_index == self.namespace.index() && entry.name == self.name
     }
 }
 
-impl<'a> Plan<'a> {
+impl<'a> ChangePlan<'a> {
     /// Sets the inode that holds the value.
-    fn name_value(&mut self, change: &Change<'a>, ino: InodeNumber, hash: u32, len: usize) {
+    fn set_value_inode(&mut self, change: &Change<'a>, ino: InodeNumber, hash: u32, len: usize) {
         let size = u32::try_from(len).unwrap_or(u32::MAX);
         let entry = XattrEntry::new_in_inode(change.namespace.index(), change.name, ino, size, hash);
-        let list = self.next.of(self.to.unwrap_or(Spot::Inode));
-        list.iter_mut().filter(|entry| change.means(entry)).for_each(|place| *place = entry);
+        let list = self.next.of(self.to.unwrap_or(Location::Inode));
+        list.iter_mut().filter(|entry| change.matches(entry)).for_each(|place| *place = entry);
     }
 }
 

@@ -13,7 +13,7 @@ impl Ext4 {
     /// Those of reading a block that may be damaged.
     pub fn attribute_block(&self, node: &Node) -> Result<Option<BlockNumber>> {
         let _attributes = node.attributes();
-        Ok(self.xattr_block(&node.snapshot())?.map(|held| held.block.number))
+        Ok(self.xattr_block(&node.snapshot())?.map(|block| block.block.number))
     }
 
     /// Replaces an inode's attribute block by a cached one with equal content, room, and a lower
@@ -36,8 +36,8 @@ impl Ext4 {
             return Ok(Some(old.number));
         };
         let moved = self.release_block(&mut handle, &old).and_then(|is_freed| {
-            let gone = inodes_of(&lists.in_block).filter(|_| is_freed);
-            gone.into_iter().try_for_each(|ino| self.release_value(&mut handle, ino, &mut unused))?;
+            let released = inodes_of(&lists.in_block).filter(|_| is_freed);
+            released.into_iter().try_for_each(|ino| self.remove_value_user(&mut handle, ino, &mut unused))?;
             self.change_inode(&mut handle, node, |snapshot| snapshot.inode.xattr_block = Some(shared))
         });
         self.all_or_abort(moved)?;

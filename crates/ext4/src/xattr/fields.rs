@@ -9,7 +9,7 @@ use dentree_ext4_format::xattr::{Namespace, XattrEntry, XattrValue, fits_in_bloc
 const CLASSIC_LEN: usize = 128;
 
 /// The result of extending an inode's fields.
-pub(super) struct Grown<'a> {
+pub(super) struct ExtendedFields<'a> {
     /// The length of the fields.
     pub(super) fields_len: usize,
     /// Attributes that move to the block to make room.
@@ -18,7 +18,7 @@ pub(super) struct Grown<'a> {
 
 impl Ext4 {
     /// Bytes for attributes after the fields. None without `i_extra_isize`.
-    pub(super) fn room_behind(&self, fields_len: usize) -> usize {
+    pub(super) fn space_after_fields(&self, fields_len: usize) -> usize {
         let size = usize::try_from(self.sb.inode_size).unwrap_or(usize::MAX);
         if fields_len > CLASSIC_LEN { size.saturating_sub(fields_len) } else { 0 }
     }
@@ -35,35 +35,35 @@ impl Ext4 {
 
     /// Extends an inode's fields to the wanted length if its attributes still fit, after moving
     /// some to the block if need be; else changes nothing.
-    pub(super) fn grow_fields<'a>(
+    pub(super) fn extend_fields<'a>(
         &self,
         snapshot: &Snapshot,
         lists: &mut Lists<'a>,
         may_grow: bool,
-    ) -> Result<Grown<'a>> {
-        let as_now = Grown { fields_len: snapshot.inode.fields_len, moved: Vec::new() };
+    ) -> Result<ExtendedFields<'a>> {
+        let unchanged = ExtendedFields { fields_len: snapshot.inode.fields_len, moved: Vec::new() };
         if !may_grow || !self.lacks_fields(snapshot) {
-            return Ok(as_now);
+            return Ok(unchanged);
         }
         let wanted = self.wanted_fields_len();
-        let room = self.room_behind(wanted);
+        let room = self.space_after_fields(wanted);
         let (mut grown, mut moved) = (lists.clone(), Vec::new());
         while !fits_in_inode(room, &grown.in_inode) {
-            let Some(entry) = self.take_for_room(&mut grown.in_inode, room)? else { return Ok(as_now) };
+            let Some(entry) = self.remove_for_space(&mut grown.in_inode, room)? else { return Ok(unchanged) };
             moved.push(entry);
         }
         grown.in_block.extend(&moved);
         if !moved.is_empty() && !fits_in_block(self.sb.block_size.in_memory(), &grown.in_block) {
-            return Ok(as_now);
+            return Ok(unchanged);
         }
         grown.in_block.sort_by(XattrEntry::order_in_block);
         *lists = grown;
-        Ok(Grown { fields_len: wanted, moved })
+        Ok(ExtendedFields { fields_len: wanted, moved })
     }
 
     /// Removes one of an inode's attributes so that the others fit into `room` bytes: the smallest
     /// that suffices, else the largest. Returns it in the form for a block.
-    fn take_for_room<'a>(
+    fn remove_for_space<'a>(
         &self,
         list: &mut Vec<XattrEntry<'a>>,
         room: usize,

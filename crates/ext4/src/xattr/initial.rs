@@ -24,7 +24,7 @@ impl Ext4 {
     pub(crate) fn init_attributes(
         &self,
         handle: &mut Handle<'_>,
-        made: &mut Snapshot,
+        new_inode: &mut Snapshot,
         xattrs: Initial<'_>,
     ) -> Result<()> {
         if xattrs.is_empty() {
@@ -33,7 +33,7 @@ impl Ext4 {
         let names = xattrs.iter().map(|(name, _)| settable(name)).collect::<Result<Vec<_>>>()?;
         let values = names.iter().zip(xattrs).map(|((namespace, _), (_, value))| on_disk(*namespace, value));
         let values = values.collect::<Result<Vec<_>>>()?;
-        let room = self.room_behind(made.inode.fields_len);
+        let room = self.space_after_fields(new_inode.inode.fields_len);
         let (mut in_inode, mut in_block) = (Vec::new(), Vec::new());
         for ((namespace, name), value) in names.iter().zip(&values) {
             in_inode.push(XattrEntry::new(namespace.index(), name, value));
@@ -42,29 +42,29 @@ impl Ext4 {
             }
         }
         in_block.sort_by(XattrEntry::order_in_block);
-        let placed = self.place_in_block(handle, made, None, &in_block)?;
-        made.inode.xattr_block = placed.number();
-        if placed.number().is_some() {
-            made.inode.sectors += u64::from(self.sb.block_size.bytes()) / 512;
+        let block = self.choose_block(handle, new_inode, None, &in_block)?;
+        new_inode.inode.xattr_block = block.number();
+        if block.number().is_some() {
+            new_inode.inode.sectors += u64::from(self.sb.block_size.bytes()) / 512;
         }
         let mut tail = vec![0; room];
         write_in_inode(&mut tail, &in_inode);
-        made.tail = tail.into();
-        made.has_acl = names.iter().any(|(namespace, _)| *namespace == Namespace::PosixAclAccess);
-        let noted = self.note_feature(handle);
+        new_inode.tail = tail.into();
+        new_inode.has_acl = names.iter().any(|(namespace, _)| *namespace == Namespace::PosixAclAccess);
+        let noted = self.set_ext_attr_feature(handle);
         self.all_or_abort(noted)
     }
 
     /// Undoes [`init_attributes`](Self::init_attributes).
-    pub(crate) fn drop_initial_attributes(&self, handle: &mut Handle<'_>, made: &Snapshot) -> Result<()> {
+    pub(crate) fn undo_init_attributes(&self, handle: &mut Handle<'_>, new_inode: &Snapshot) -> Result<()> {
         // None of the values is in an inode of its own.
-        self.release_attributes(handle, made, &mut Vec::new())
+        self.release_attributes(handle, new_inode, &mut Vec::new())
     }
 
     /// The bytes after an inode's fields with `rest` of its inline content, the part after
     /// `i_block`, among the attributes; `None` if they do not fit.
     pub(crate) fn tail_with_inline(&self, snapshot: &Snapshot, rest: &[u8]) -> Result<Option<Box<[u8]>>> {
-        let room = self.room_behind(snapshot.inode.fields_len);
+        let room = self.space_after_fields(snapshot.inode.fields_len);
         let entry = XattrEntry::new(Namespace::System.index(), b"data", rest);
         let place = snapshot.place(Structure::InodeXattrs);
         let there = XattrList::in_inode(&snapshot.tail).into_iter().flat_map(|list| list.iter());

@@ -1,6 +1,6 @@
 //! All attributes of an inode.
 
-use super::block::Used;
+use super::block::AttrBlock;
 use super::value::inodes_of;
 use crate::inode::Snapshot;
 use crate::{Ext4, Place, Result, Structure};
@@ -16,24 +16,27 @@ pub(super) struct Lists<'a> {
 
 /// Which list an attribute is in.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Spot {
+pub(super) enum Location {
     Inode,
     Block,
 }
 
 impl<'a> Lists<'a> {
-    pub(super) fn of(&mut self, spot: Spot) -> &mut Vec<XattrEntry<'a>> {
-        match spot {
-            Spot::Inode => &mut self.in_inode,
-            Spot::Block => &mut self.in_block,
+    pub(super) fn of(&mut self, location: Location) -> &mut Vec<XattrEntry<'a>> {
+        match location {
+            Location::Inode => &mut self.in_inode,
+            Location::Block => &mut self.in_block,
         }
     }
 
     /// The first matching attribute and its list.
-    pub(super) fn find(&self, means: impl Fn(&XattrEntry<'_>) -> bool) -> Option<(Spot, XattrEntry<'a>)> {
-        let find = |list: &[XattrEntry<'a>]| list.iter().copied().find(&means);
-        let in_inode = find(&self.in_inode).map(|entry| (Spot::Inode, entry));
-        in_inode.or_else(|| find(&self.in_block).map(|entry| (Spot::Block, entry)))
+    pub(super) fn find(
+        &self,
+        matches: impl Fn(&XattrEntry<'_>) -> bool,
+    ) -> Option<(Location, XattrEntry<'a>)> {
+        let find = |list: &[XattrEntry<'a>]| list.iter().copied().find(&matches);
+        let in_inode = find(&self.in_inode).map(|entry| (Location::Inode, entry));
+        in_inode.or_else(|| find(&self.in_block).map(|entry| (Location::Block, entry)))
     }
 
     /// The inodes that hold values.
@@ -50,18 +53,18 @@ impl Ext4 {
         &self,
         snapshot: &Snapshot,
         text: &'a mut Vec<u8>,
-    ) -> Result<(Lists<'a>, Option<Used>)> {
-        let held = self.xattr_block(snapshot)?;
+    ) -> Result<(Lists<'a>, Option<AttrBlock>)> {
+        let block = self.xattr_block(snapshot)?;
         let place = snapshot.place(Structure::InodeXattrs);
         let in_inode = read_list(XattrList::in_inode(&snapshot.tail), place, text)?;
-        let in_block = match &held {
-            Some(held) => read_list(Some(held.list()?), held.block.place, text)?,
+        let in_block = match &block {
+            Some(block) => read_list(Some(block.list()?), block.block.place, text)?,
             None => Vec::new(),
         };
         let mut text = &text[..];
-        let in_inode = in_inode.into_iter().map(|entry| move_to(&mut text, entry)).collect();
-        let in_block = in_block.into_iter().map(|entry| move_to(&mut text, entry)).collect();
-        Ok((Lists { in_inode, in_block }, held.map(|held| held.block)))
+        let in_inode = in_inode.into_iter().map(|entry| entry_from(&mut text, entry)).collect();
+        let in_block = in_block.into_iter().map(|entry| entry_from(&mut text, entry)).collect();
+        Ok((Lists { in_inode, in_block }, block.map(|block| block.block)))
     }
 
     /// The attributes' share of `i_blocks`: the block, and values in inodes, even shared ones.
@@ -105,7 +108,7 @@ fn read_list<'a>(
 }
 
 /// The entry with name and value taken from the start of `text`, which advances past them.
-fn move_to<'a>(text: &mut &'a [u8], entry: XattrEntry<'_>) -> XattrEntry<'a> {
+fn entry_from<'a>(text: &mut &'a [u8], entry: XattrEntry<'_>) -> XattrEntry<'a> {
     let mut next = |len| {
         let (first, rest) = text.split_at(len);
         *text = rest;

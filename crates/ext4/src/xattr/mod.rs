@@ -55,16 +55,16 @@ use dentree_mbcache::MbCache;
 const CACHE_BYTES: usize = 4 << 20;
 
 /// What can be shared.
-pub(crate) struct Shared {
+pub(crate) struct XattrCaches {
     /// Hash of an attribute block → its number.
     blocks: MbCache,
     /// Hash of a value → its inode.
     values: MbCache,
 }
 
-impl Default for Shared {
-    fn default() -> Shared {
-        Shared { blocks: MbCache::new(CACHE_BYTES), values: MbCache::new(CACHE_BYTES) }
+impl Default for XattrCaches {
+    fn default() -> XattrCaches {
+        XattrCaches { blocks: MbCache::new(CACHE_BYTES), values: MbCache::new(CACHE_BYTES) }
     }
 }
 
@@ -145,7 +145,7 @@ impl Ext4 {
             visit(list, node.place(Structure::InodeXattrs))?;
         }
         match self.xattr_block(node)? {
-            Some(held) => visit(held.list()?, held.block.place),
+            Some(block) => visit(block.list()?, block.block.place),
             None => Ok(()),
         }
     }
@@ -186,7 +186,7 @@ impl Ext4 {
         Problem::check_sum(stored, computed).map_err(corrupt)?;
         entry.verify_hash(stored).map_err(|problem| place.corrupt(problem))?;
         if let Some(writer) = self.writer.as_ref().filter(|_| !owned) {
-            writer.shared.remember_value(stored, ino);
+            writer.xattr_caches.cache_value(stored, ino);
         }
         Ok(value)
     }

@@ -4,7 +4,7 @@
 //! file, of which a crash leaves nothing, and becomes a value together with its first entry. The
 //! removal of its last entry makes it an orphan again in the same transaction; then it is freed.
 
-use super::Shared;
+use super::XattrCaches;
 use crate::file::Times;
 use crate::inode::ORPHAN_CREDITS;
 use crate::inode::Snapshot;
@@ -35,7 +35,7 @@ impl Ext4 {
         value: &[u8],
         is_wanted: impl Fn(InodeNumber) -> bool,
     ) -> Result<Option<EntryRef<'_>>> {
-        let mut candidate = self.writer()?.shared.values.find_first(hash);
+        let mut candidate = self.writer()?.xattr_caches.values.find_first(hash);
         while let Some(entry) = candidate {
             if let Ok(ino) = u32::try_from(entry.value()).map(InodeNumber)
                 && is_wanted(ino)
@@ -55,9 +55,9 @@ impl Ext4 {
         if users == 0 || holder.inode.size != len || holder.inode.raw_times[0] != hash {
             return Ok(false);
         }
-        let mut held = vec![0; value.len()];
-        self.read_content(&holder, 0, &mut held)?;
-        Ok(held == value)
+        let mut content = vec![0; value.len()];
+        self.read_content(&holder, 0, &mut content)?;
+        Ok(content == value)
     }
 
     /// The inode that holds a value, and its number of users.
@@ -74,26 +74,26 @@ impl Ext4 {
     }
 
     /// Creates an orphan file that holds `value`, near `owner`. The caller has no open handle.
-    pub(super) fn make_value(&self, owner: &Node, value: &[u8]) -> Result<Node> {
+    pub(super) fn create_value_file(&self, owner: &Node, value: &[u8]) -> Result<Node> {
         let inode = &owner.snapshot().inode;
         let kind = NewKind::Regular;
         let new = NewInode { kind, permissions: 0o600, uid: inode.uid, gid: inode.gid, xattrs: &[] };
-        let made = self.make_nameless(owner, &new)?;
-        let written = self.write_file(&made, Some(0), value, Times::Now).and_then(|(_, len)| {
-            if len < value.len() { Err(Error::NoSpace) } else { self.write_back(&made) }
+        let new_inode = self.make_nameless(owner, &new)?;
+        let written = self.write_file(&new_inode, Some(0), value, Times::Now).and_then(|(_, len)| {
+            if len < value.len() { Err(Error::NoSpace) } else { self.write_back(&new_inode) }
         });
         match written {
-            Ok(()) => Ok(made),
+            Ok(()) => Ok(new_inode),
             Err(error) => {
-                self.free_orphan(&made)?;
+                self.free_orphan(&new_inode)?;
                 Err(error)
             }
         }
     }
 
     /// Makes an orphan file the value of one attribute.
-    pub(super) fn become_value(&self, handle: &mut Handle<'_>, made: &Node, hash: u32) -> Result<()> {
-        let ino = self.change_inode(handle, made, |snapshot| {
+    pub(super) fn turn_into_value(&self, handle: &mut Handle<'_>, new_inode: &Node, hash: u32) -> Result<()> {
+        let ino = self.change_inode(handle, new_inode, |snapshot| {
             let inode = &mut snapshot.inode;
             inode.links = 1;
             inode.flags = inode.flags.with(InodeFlags::EA_INODE);
@@ -103,12 +103,12 @@ impl Ext4 {
         })?;
         self.change_value_inode(handle, ino, |bytes| Inode::set_value_users(bytes, ino, 1, &self.sb))?;
         self.remove_orphan(handle, ino, 0)?;
-        self.writer()?.shared.remember_value(hash, ino);
+        self.writer()?.xattr_caches.cache_value(hash, ino);
         Ok(())
     }
 
     /// Adds a user of a value. The value has another one, or the caller holds its cache entry.
-    pub(super) fn use_value(&self, handle: &mut Handle<'_>, ino: InodeNumber) -> Result<()> {
+    pub(super) fn add_value_user(&self, handle: &mut Handle<'_>, ino: InodeNumber) -> Result<()> {
         self.change_value_inode(handle, ino, |bytes| {
             let users = Inode::value_users(bytes).checked_add(1).ok_or(TOO_MANY)?;
             Inode::set_value_users(bytes, ino, users, &self.sb)
@@ -117,14 +117,14 @@ impl Ext4 {
 
     /// Removes a user of a value. Without users the inode becomes an orphan, which the caller
     /// [frees](Ext4::free_values) after stopping the handle.
-    pub(super) fn release_value(
+    pub(super) fn remove_value_user(
         &self,
         handle: &mut Handle<'_>,
         ino: InodeNumber,
         unused: &mut Vec<InodeNumber>,
     ) -> Result<()> {
         let hash = self.value_inode(ino)?.0.inode.raw_times[0];
-        let values = &self.writer()?.shared.values;
+        let values = &self.writer()?.xattr_caches.values;
         let is_unused = values.leave(hash, u64::from(ino.0), |is_hidden| {
             self.change_value_inode(handle, ino, |bytes| match Inode::value_users(bytes) {
                 0 => Err(Problem::Missing { what: "a user of the value" }),
@@ -168,9 +168,9 @@ impl Ext4 {
 const TOO_MANY: Problem =
     Problem::Value { field: "the count of a value's users", value: u64::MAX, because: "can grow no more" };
 
-impl Shared {
+impl XattrCaches {
     /// Caches a value for sharing. The caller's attribute uses it.
-    pub(super) fn remember_value(&self, hash: u32, ino: InodeNumber) {
+    pub(super) fn cache_value(&self, hash: u32, ino: InodeNumber) {
         if self.values.get(hash, u64::from(ino.0)).is_none() {
             self.values.insert(hash, u64::from(ino.0), true);
         }

@@ -10,7 +10,7 @@ use dentree_jbd2::Handle;
 use std::ops::Range;
 
 /// Entries in the root, which is in the inode.
-const ROOT_ROOM: usize = 4;
+const ROOT_CAPACITY: usize = 4;
 
 /// The nodes from the root to the leaf that may map a file block.
 struct Path {
@@ -29,7 +29,7 @@ struct Level {
     at: Option<BlockNumber>,
     indices: Vec<ExtentIndex>,
     /// The index of the path's entry.
-    taken: usize,
+    slot: usize,
 }
 
 /// The entries of a node.
@@ -75,9 +75,9 @@ struct Edit<'a, 'h, 'j> {
     fs: &'a Ext4,
     handle: &'h mut Handle<'j>,
     /// Blocks for new nodes.
-    fresh: Vec<BlockNumber>,
+    new_blocks: Vec<BlockNumber>,
     /// Blocks of removed nodes.
-    gone: Vec<BlockNumber>,
+    freed_nodes: Vec<BlockNumber>,
 }
 
 impl Ext4 {
@@ -114,12 +114,12 @@ impl Ext4 {
         let appended =
             path.extents.last().is_some_and(|last| last.end() <= end) && path.extents.len() > before;
         let count = path.blocks_needed(self.extents_in_block());
-        let fresh = self.allocate_tree_blocks(handle, file, path.goal(file, self), count)?;
-        let mut edit = Edit { fs: self, handle, fresh, gone: Vec::new() };
-        let stored = edit.store_path(file, path, appended);
-        let gone = edit.gone;
+        let new_blocks = self.allocate_tree_blocks(handle, file, path.goal(file, self), count)?;
+        let mut edit = Edit { fs: self, handle, new_blocks, freed_nodes: Vec::new() };
+        let stored = edit.write_path(file, path, appended);
+        let freed_nodes = edit.freed_nodes;
         self.all_or_abort(stored)?;
-        self.free_tree_blocks(handle, file, &gone)?;
+        self.free_tree_blocks(handle, file, &freed_nodes)?;
         for (start, count) in freed {
             self.free_mapped(handle, file, start, count)?;
         }
@@ -149,19 +149,18 @@ impl Ext4 {
             }
             let depth = node.depth() - 1;
             let indices: Vec<ExtentIndex> = node.indices().collect();
-            let taken =
-                indices.partition_point(|index| u64::from(index.logical.0) <= block).saturating_sub(1);
-            let Some(&index) = indices.get(taken) else {
+            let slot = indices.partition_point(|index| u64::from(index.logical.0) <= block).saturating_sub(1);
+            let Some(&index) = indices.get(slot) else {
                 // Treated like a leaf without extents, except that nothing can be inserted.
                 if may_be_empty {
                     return Ok(Path { above: path, leaf_at: at, extents: Vec::new(), end: range.end });
                 }
                 return Err(place.corrupt(Problem::Missing { what: "an entry" }));
             };
-            let end = indices.get(taken + 1).map_or(range.end, |next| u64::from(next.logical.0));
+            let end = indices.get(slot + 1).map_or(range.end, |next| u64::from(next.logical.0));
             let place = place.at(index.child);
             let bytes = buffer.insert(self.extent_block(file.ino, index.child, file.inode.checksum_seed)?);
-            path.push(Level { at, indices, taken });
+            path.push(Level { at, indices, slot });
             range = u64::from(index.logical.0)..end;
             node =
                 ExtentNode::parse(bytes, depth, range.clone()).map_err(|problem| place.corrupt(problem))?;
@@ -188,7 +187,7 @@ impl Path {
         let leaf = (self.leaf_at, self.extents.len());
         let above = self.above.iter().rev().map(|level| (level.at, level.indices.len()));
         for (at, len) in std::iter::once(leaf).chain(above) {
-            more = usize::from(len + more > if at.is_some() { room } else { ROOT_ROOM });
+            more = usize::from(len + more > if at.is_some() { room } else { ROOT_CAPACITY });
             needed += more;
             if more == 0 {
                 break;
@@ -211,7 +210,7 @@ impl Path {
 impl Edit<'_, '_, '_> {
     /// Writes the leaf and the nodes above that change with it. `appended`: entries were added at
     /// the end, where more will follow.
-    fn store_path(&mut self, file: &mut Mapped<'_>, path: Path, appended: bool) -> Result<()> {
+    fn write_path(&mut self, file: &mut Mapped<'_>, path: Path, appended: bool) -> Result<()> {
         let seed = file.inode.checksum_seed;
         let (mut at, mut entries) = (path.leaf_at, Entries::Leaf(path.extents));
         let mut appended = appended;
@@ -220,29 +219,28 @@ impl Edit<'_, '_, '_> {
         for (above, mut level) in path.above.into_iter().enumerate().rev() {
             let Some(block) = at else { break };
             // An only child that fits replaces its parent in the inode.
-            if above == 0 && level.indices.len() == 1 && entries.len() <= ROOT_ROOM {
-                self.gone.push(block);
+            if above == 0 && level.indices.len() == 1 && entries.len() <= ROOT_CAPACITY {
+                self.freed_nodes.push(block);
                 break;
             }
-            let children = self.store_node(seed, block, entries, depth, appended)?;
+            let children = self.write_node(seed, block, entries, depth, appended)?;
             depth += 1;
             at = level.at;
-            appended &= level.taken + 1 == level.indices.len();
-            let same =
-                children.as_slice() == level.indices.get(level.taken..=level.taken).unwrap_or_default();
+            appended &= level.slot + 1 == level.indices.len();
+            let same = children.as_slice() == level.indices.get(level.slot..=level.slot).unwrap_or_default();
             if same {
                 return Ok(());
             }
-            level.indices.splice(level.taken..=level.taken, children);
+            level.indices.splice(level.slot..=level.slot, children);
             entries = Entries::Index(level.indices);
             debug_assert!(usize::from(depth) <= levels);
         }
-        self.store_root(file, entries, depth)
+        self.write_root(file, entries, depth)
     }
 
     /// Writes a node to `block`, and its overflow to a new one. Returns the entries that its parent
     /// needs for them.
-    fn store_node(
+    fn write_node(
         &mut self,
         seed: dentree_ext4_format::ChecksumSeed,
         block: BlockNumber,
@@ -251,7 +249,7 @@ impl Edit<'_, '_, '_> {
         appended: bool,
     ) -> Result<Vec<ExtentIndex>> {
         if entries.len() == 0 {
-            self.gone.push(block);
+            self.freed_nodes.push(block);
             return Ok(Vec::new());
         }
         let room = self.fs.extents_in_block();
@@ -259,7 +257,7 @@ impl Edit<'_, '_, '_> {
         if entries.len() > room {
             // A growing file leaves full nodes behind.
             let behind = entries.split_off(if appended { room } else { entries.len() / 2 });
-            if let Some(new) = self.fresh.pop() {
+            if let Some(new) = self.new_blocks.pop() {
                 children.push(ExtentIndex { logical: behind.first(), child: new });
                 self.write_block(seed, new, &behind, depth, true)?;
             }
@@ -289,10 +287,10 @@ impl Edit<'_, '_, '_> {
     }
 
     /// Writes the root; adds a level if it overflows.
-    fn store_root(&mut self, file: &mut Mapped<'_>, entries: Entries, depth: u16) -> Result<()> {
-        match self.fresh.pop() {
+    fn write_root(&mut self, file: &mut Mapped<'_>, entries: Entries, depth: u16) -> Result<()> {
+        match self.new_blocks.pop() {
             _ if entries.len() == 0 => Entries::Leaf(Vec::new()).write(&mut file.inode.block, 0),
-            Some(child) if entries.len() > ROOT_ROOM => {
+            Some(child) if entries.len() > ROOT_CAPACITY => {
                 self.write_block(file.inode.checksum_seed, child, &entries, depth, true)?;
                 let root = vec![ExtentIndex { logical: entries.first(), child }];
                 Entries::Index(root).write(&mut file.inode.block, depth + 1);

@@ -44,12 +44,12 @@ impl Ext4 {
         let missing = path.slots.len() - path.blocks.len();
         if target.is_none() && missing > 0 {
             self.check_distinct(path.nodes())?;
-            self.drop_empty(handle, file, path)?;
+            self.free_empty_nodes(handle, file, path)?;
             return Ok(end);
         }
         let goal = path.blocks.last().copied().unwrap_or_else(|| self.goal_of(file.ino));
-        let fresh = self.allocate_tree_blocks(handle, file, goal, missing)?;
-        let linked = self.link_blocks(handle, file, &mut path, &fresh);
+        let new_blocks = self.allocate_tree_blocks(handle, file, goal, missing)?;
+        let linked = self.create_path(handle, file, &mut path, &new_blocks);
         self.all_or_abort(linked)?;
         // The same limit as with extents: each run may be in another group.
         let (end, removed) = self.set_pointers(handle, file, &path, range.start..end, target)?;
@@ -57,7 +57,7 @@ impl Ext4 {
             self.free_mapped(handle, file, start, count)?;
         }
         if target.is_none() {
-            self.drop_empty(handle, file, path)?;
+            self.free_empty_nodes(handle, file, path)?;
         }
         Ok(end)
     }
@@ -93,14 +93,14 @@ impl Ext4 {
     }
 
     /// Creates pointer blocks for the missing part of the path.
-    fn link_blocks(
+    fn create_path(
         &self,
         handle: &mut Handle<'_>,
         file: &mut Mapped<'_>,
         path: &mut Path,
-        fresh: &[BlockNumber],
+        new_blocks: &[BlockNumber],
     ) -> Result<()> {
-        for &block in fresh {
+        for &block in new_blocks {
             let create = handle.create(block.0, |_| ());
             create.map_err(|source| Structure::IndirectBlock.at(block).io(source))?;
             self.write_pointers(handle, file, path, path.blocks.len(), 1, Some(block))?;
@@ -178,7 +178,7 @@ impl Ext4 {
     }
 
     /// Frees the path's pointer blocks that are all zeros, from the last up.
-    fn drop_empty(&self, handle: &mut Handle<'_>, file: &mut Mapped<'_>, mut path: Path) -> Result<()> {
+    fn free_empty_nodes(&self, handle: &mut Handle<'_>, file: &mut Mapped<'_>, mut path: Path) -> Result<()> {
         while let Some(&block) = path.blocks.last() {
             let place = Structure::IndirectBlock.of(file.ino).at(block);
             if self.metadata(block, place)?.iter().any(|&byte| byte != 0) {
