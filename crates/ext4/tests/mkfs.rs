@@ -4,7 +4,7 @@ mod common;
 
 use common::{fsck, run};
 use dentree_blockdev::{Access, FileDevice, MemoryDevice, MeteredDevice, RecordingDevice, Survivors};
-use dentree_ext4::mkfs::{Features, Made, MkfsError, MkfsOptions, mkfs};
+use dentree_ext4::mkfs::{Features, MkfsError, MkfsOptions, NewFileSystem, mkfs};
 use dentree_ext4::{BlockSize, Ext4, InodeTime, Options};
 use dentree_testing::LoopMount;
 use std::collections::{BTreeMap, BTreeSet};
@@ -48,7 +48,7 @@ impl Image {
         self.scratch.path().join("image")
     }
 
-    fn make(&self, options: &MkfsOptions) -> Result<Made, MkfsError> {
+    fn make(&self, options: &MkfsOptions) -> Result<NewFileSystem, MkfsError> {
         mkfs(&FileDevice::open(self.path(), Access::ReadWrite).unwrap(), options)
     }
 }
@@ -57,7 +57,7 @@ fn check(image: &Path, what: &str) {
     fsck::is_clean(image).unwrap_or_else(|text| panic!("{what}: {text}"));
 }
 
-fn make_and_check(bytes: u64, features: &str, block_size: Option<u32>) -> Made {
+fn make_and_check(bytes: u64, features: &str, block_size: Option<u32>) -> NewFileSystem {
     let what = format!("{bytes} bytes, -O {features:?}, blocks of {block_size:?}");
     let image = Image::sparse(bytes);
     let made = image.make(&options(features, block_size)).unwrap_or_else(|error| panic!("{what}: {error}"));

@@ -1,8 +1,8 @@
-//! What the first inodes hold: root, `lost+found`, resize inode, journal, orphan file.
+//! The first inodes: root, `lost+found`, resize inode, journal, orphan file.
 
 use super::geometry::base_blocks;
 use super::layout::{LOST_AND_FOUND, Layout, ORPHAN_FILE};
-use super::space::Space;
+use super::space::UsedBlocks;
 use dentree_ext4_format::{
     BlockNumber, Compat, Extent, ExtentIndex, GroupNumber, Incompat, Inode, InodeFlags, InodeNumber,
     InodeTime, LogicalBlock, NewEntry, Superblock, leaf_room, seal_extent_block, seal_leaf, write_entry,
@@ -13,39 +13,40 @@ use std::ops::Range;
 const RESIZE: u32 = 7;
 const JOURNAL: u32 = 8;
 
-/// The longest extent that is not marked unwritten.
+/// The longest initialized extent.
 const EXTENT_MAX: u64 = 32768;
-/// How many extents or pointers an inode holds itself.
+/// Extents and direct pointers in the inode.
 const ROOT_EXTENTS: usize = 4;
 const DIRECT: usize = 12;
 
 const DIRECTORY: u8 = 2;
 const ORPHAN_MAGIC: u32 = 0x0B10_CA04;
 
-/// What the file system begins its life with.
+/// The initial inodes and blocks.
 #[derive(Default)]
 pub(super) struct Files {
     pub(super) inodes: Vec<(InodeNumber, Inode)>,
-    /// Blocks with something other than zeros in them.
+    /// Blocks that are not all zeros.
     pub(super) blocks: Vec<(u64, Vec<u8>)>,
 }
 
-/// Makes the inodes and their content; takes the blocks that map what an inode cannot map itself. `None` where there is no room.
+/// Builds the inodes and their content; allocates blocks for their maps. `None` if there is no
+/// space.
 pub(super) fn files(sb: &mut Superblock, layout: &mut Layout, now: InodeTime) -> Option<Files> {
-    let mut maker = Maker { sb, space: &mut layout.space, now, files: Files::default() };
-    maker.directory(InodeNumber::ROOT, 0o40_755, 3, &layout.root)?;
-    maker.directory(InodeNumber(LOST_AND_FOUND), 0o40_700, 2, &layout.lost_and_found)?;
+    let mut builder = Builder { sb, space: &mut layout.space, now, files: Files::default() };
+    builder.directory(InodeNumber::ROOT, 0o40_755, 3, &layout.root)?;
+    builder.directory(InodeNumber(LOST_AND_FOUND), 0o40_700, 2, &layout.lost_and_found)?;
     if let Some(pointers) = layout.resize {
-        maker.resize(pointers)?;
+        builder.resize(pointers)?;
     }
     if !layout.orphans.is_empty() {
-        maker.orphan_file(&layout.orphans)?;
+        builder.orphan_file(&layout.orphans)?;
     }
-    let mut files = maker.files;
+    let mut files = builder.files;
     if !layout.journal.is_empty() {
-        let mut maker = Maker { sb, space: &mut layout.space, now, files };
-        let backup = maker.journal(&layout.journal)?;
-        files = maker.files;
+        let mut builder = Builder { sb, space: &mut layout.space, now, files };
+        let backup = builder.journal(&layout.journal)?;
+        files = builder.files;
         sb.journal_inum = InodeNumber(JOURNAL);
         sb.journal_backup = Some(backup);
     }
@@ -55,19 +56,19 @@ pub(super) fn files(sb: &mut Superblock, layout: &mut Layout, now: InodeTime) ->
     Some(files)
 }
 
-struct Maker<'a> {
+struct Builder<'a> {
     sb: &'a Superblock,
-    space: &'a mut Space,
+    space: &'a mut UsedBlocks,
     now: InodeTime,
     files: Files,
 }
 
-impl Maker<'_> {
+impl Builder<'_> {
     fn block(&self) -> Vec<u8> {
         vec![0; self.sb.block_size.in_memory()]
     }
 
-    /// A new inode of `len` blocks, which are those of `runs`.
+    /// A new inode with the blocks of `runs`.
     fn inode(&mut self, ino: InodeNumber, mode: u16, runs: &[Range<u64>]) -> Option<Inode> {
         let mut inode = Inode::new(ino, mode, 0, self.now, self.sb);
         let data: u64 = runs.iter().map(|run| run.end - run.start).sum();
@@ -76,7 +77,7 @@ impl Maker<'_> {
             inode.flags = InodeFlags::EXTENTS;
             self.map_by_extents(&mut inode, runs)?;
         } else {
-            self.map_by_pointers(&mut inode, runs)?;
+            self.map_by_indirect_blocks(&mut inode, runs)?;
         }
         let mapping = u64::try_from(self.files.blocks.len() - before).ok()?;
         inode.size = data << self.sb.block_size.log2();
@@ -110,11 +111,11 @@ impl Maker<'_> {
             return Some(());
         }
         let mut leaf = self.block();
-        // Header and entries have twelve bytes each.
+        // Header and entries have 12 bytes each.
         if extents.len() > leaf.len() / 12 - 1 {
             return None;
         }
-        let child = self.space.take_in_group(self.sb, runs.first()?.start, 1)?;
+        let child = self.space.allocate_in_group(self.sb, runs.first()?.start, 1)?;
         write_extent_leaf(&mut leaf, &extents);
         if self.sb.has_metadata_csum() {
             seal_extent_block(&mut leaf, inode.checksum_seed);
@@ -125,8 +126,8 @@ impl Maker<'_> {
         Some(())
     }
 
-    /// Twelve blocks directly, then one, two and three levels of blocks of pointers.
-    fn map_by_pointers(&mut self, inode: &mut Inode, runs: &[Range<u64>]) -> Option<()> {
+    /// Twelve direct pointers, then one, two and three levels of pointer blocks.
+    fn map_by_indirect_blocks(&mut self, inode: &mut Inode, runs: &[Range<u64>]) -> Option<()> {
         let near = runs.first()?.start;
         let mut blocks = runs.iter().cloned().flatten();
         for (slot, place) in inode.block.chunks_exact_mut(4).enumerate() {
@@ -137,7 +138,8 @@ impl Maker<'_> {
         blocks.next().is_none().then_some(())
     }
 
-    /// The next block of the file, or a block with pointers to the next, `level` levels above them; `Some(None)` where there is no next.
+    /// The file's next block, or a pointer block `level` levels above it; `Some(None)` after the
+    /// last.
     fn pointer(
         &mut self,
         blocks: &mut impl Iterator<Item = u64>,
@@ -153,7 +155,7 @@ impl Maker<'_> {
             let Some(pointer) = self.pointer(blocks, level - 1, near)? else { break };
             place.copy_from_slice(&pointer.to_le_bytes());
             if own.is_none() {
-                own = Some(self.space.take_in_group(self.sb, near, 1)?);
+                own = Some(self.space.allocate_in_group(self.sb, near, 1)?);
             }
         }
         let Some(own) = own else { return Some(None) };
@@ -161,7 +163,8 @@ impl Maker<'_> {
         Some(Some(u32::try_from(own).ok()?))
     }
 
-    /// A directory whose first block has `.` and `..`, and the root's `lost+found`; the others are empty.
+    /// A directory: its first block has `.` and `..`, and in the root `lost+found`; the others are
+    /// empty.
     fn directory(&mut self, ino: InodeNumber, mode: u16, links: u16, run: &Range<u64>) -> Option<()> {
         let sb = self.sb;
         let mut inode = self.inode(ino, mode, std::slice::from_ref(run))?;
@@ -191,8 +194,9 @@ impl Maker<'_> {
         Some(())
     }
 
-    /// The resize inode maps the reserved descriptor blocks: block `pointers` points at those behind the first superblock, and each of them at
-    /// its counterparts behind the other copies. A pointer stands where descriptors are counted from the first block of them.
+    /// The resize inode maps the reserved descriptor blocks. Block `pointers` points to those after
+    /// the first superblock, each of them to its counterparts after the backups. A pointer's slot
+    /// is its block's index among all descriptor blocks.
     fn resize(&mut self, pointers: u64) -> Option<()> {
         let sb = self.sb;
         let per_block = u64::from(sb.block_size.bytes() / 4);
@@ -216,7 +220,7 @@ impl Maker<'_> {
         }
         self.files.blocks.push((pointers, top));
         let mut inode = Inode::new(InodeNumber(RESIZE), 0o100_600, 0, self.now, sb);
-        // The slot of doubly indirect blocks.
+        // The doubly indirect pointer.
         inode.block.get_mut(13 * 4..14 * 4)?.copy_from_slice(&u32::try_from(pointers).ok()?.to_le_bytes());
         inode.size = (12 + per_block + per_block * per_block) << sb.block_size.log2();
         inode.sectors = self.sectors(1 + reserved * (1 + u64::try_from(backups.len()).ok()?));
@@ -224,7 +228,7 @@ impl Maker<'_> {
         Some(())
     }
 
-    /// The journal, empty; answers what the superblock keeps of its inode.
+    /// The empty journal. Returns the superblock's backup of its inode.
     fn journal(&mut self, runs: &[Range<u64>]) -> Option<[u32; 17]> {
         let inode = self.inode(InodeNumber(JOURNAL), 0o100_600, runs)?;
         let blocks: u64 = runs.iter().map(|run| run.end - run.start).sum();
@@ -246,7 +250,8 @@ impl Maker<'_> {
         Some(backup)
     }
 
-    /// The orphan file: kernel document `orphan.rst`. Each block ends with a magic number and a sum that covers where the block lies.
+    /// The orphan file (kernel document `orphan.rst`). Each block ends with a magic number and a
+    /// checksum that covers the block's number.
     fn orphan_file(&mut self, run: &Range<u64>) -> Option<()> {
         let ino = InodeNumber(ORPHAN_FILE);
         let inode = self.inode(ino, 0o100_600, std::slice::from_ref(run))?;

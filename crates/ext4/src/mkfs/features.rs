@@ -1,9 +1,9 @@
-//! Which features a new file system gets: the syntax of `mke2fs -O`, and what goes together.
+//! The features of a new file system: the syntax of `mke2fs -O`, and dependencies.
 
 use super::MkfsError;
 use dentree_ext4_format::{Compat, Incompat, RoCompat};
 
-/// One feature, in whichever of the three sets it is.
+/// A feature of one of the three sets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Feature {
     Compat(Compat),
@@ -11,8 +11,8 @@ enum Feature {
     RoCompat(RoCompat),
 }
 
-/// What can be asked for, by its name for mke2fs.
-const MADE: &[(&str, Feature)] = &[
+/// Supported features, by their mke2fs names.
+const SUPPORTED: &[(&str, Feature)] = &[
     ("has_journal", Feature::Compat(Compat::HAS_JOURNAL)),
     ("ext_attr", Feature::Compat(Compat::EXT_ATTR)),
     ("resize_inode", Feature::Compat(Compat::RESIZE_INODE)),
@@ -35,8 +35,8 @@ const MADE: &[(&str, Feature)] = &[
     ("metadata_csum", Feature::RoCompat(RoCompat::METADATA_CSUM)),
 ];
 
-/// Features of mke2fs that are not made here.
-const NOT_MADE: &[&str] = &[
+/// Features that only mke2fs supports.
+const UNSUPPORTED: &[&str] = &[
     "bigalloc",
     "casefold",
     "dir_prealloc",
@@ -53,18 +53,19 @@ const NOT_MADE: &[&str] = &[
     "verity",
 ];
 
-/// What must be there for something to make sense.
+/// Dependencies: feature, required feature.
 const NEEDS: &[(&str, &str)] = &[
     ("64bit", "extent"),
     ("large_dir", "dir_index"),
     ("metadata_csum_seed", "metadata_csum"),
     ("orphan_file", "has_journal"),
-    // Whose file is larger than 2 GiB, and whose place in a group must not depend on how many copies there are.
+    // Its file is larger than 2 GiB, and its blocks' order must not depend on the number of
+    // backups.
     ("resize_inode", "large_file"),
     ("resize_inode", "sparse_super"),
 ];
 
-/// A set of features that can be made and go together.
+/// A set of supported features with their dependencies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Features {
     pub(super) compat: Compat,
@@ -79,12 +80,12 @@ impl Features {
     const EXT3: &str = "ext2,has_journal";
     const EXT4: &str = "ext3,extent,64bit,flex_bg,huge_file,dir_nlink,extra_isize,metadata_csum";
 
-    /// Those of `mke2fs -t ext4` (version 1.47, Debian 12), changed by `list`: names with commas between them, `^` before one that is to be
-    /// left out. The words `ext2`, `ext3` and `ext4` stand for all that mke2fs gives those and nothing else, `none` for nothing; so they
-    /// come first.
+    /// The features of `mke2fs -t ext4` (version 1.47, Debian 12), changed by `list`:
+    /// comma-separated names, with `^` before those to remove. The words `ext2`, `ext3` and `ext4`
+    /// replace all before them by mke2fs's features for that type; `none` by nothing.
     ///
     /// # Errors
-    /// A name that is not known, or not made here, and a feature that another one needs.
+    /// Unknown or unsupported names, and missing dependencies.
     ///
     /// ```
     /// use dentree_ext4::mkfs::Features;
@@ -99,7 +100,7 @@ impl Features {
         for word in list.split(',').map(str::trim).filter(|word| !word.is_empty()) {
             features = features.apply(word)?;
         }
-        // Sums by CRC32c take the place of the older ones.
+        // CRC32c checksums replace the older ones.
         if features.has("metadata_csum") {
             features = features.with("uninit_bg", false)?;
         }
@@ -129,10 +130,14 @@ impl Features {
     }
 
     fn with(mut self, name: &str, on: bool) -> Result<Features, MkfsError> {
-        let Some((_, feature)) = MADE.iter().find(|(known, _)| *known == name) else {
+        let Some((_, feature)) = SUPPORTED.iter().find(|(known, _)| *known == name) else {
             let name = name.to_owned();
-            let known = NOT_MADE.contains(&name.as_str());
-            return Err(if known { MkfsError::NotMade { name } } else { MkfsError::UnknownFeature { name } });
+            let known = UNSUPPORTED.contains(&name.as_str());
+            return Err(if known {
+                MkfsError::Unsupported { name }
+            } else {
+                MkfsError::UnknownFeature { name }
+            });
         };
         let set = |bits: u32, flag: u32| if on { bits | flag } else { bits & !flag };
         match *feature {
@@ -144,7 +149,7 @@ impl Features {
     }
 
     fn has(self, name: &str) -> bool {
-        MADE.iter().any(|(known, feature)| {
+        SUPPORTED.iter().any(|(known, feature)| {
             *known == name
                 && match *feature {
                     Feature::Compat(flag) => self.compat.has(flag),
@@ -154,7 +159,7 @@ impl Features {
         })
     }
 
-    /// Without a journal, and without what needs one.
+    /// The set without the journal and the features that need it.
     pub(super) fn without_journal(self) -> Features {
         let gone = Compat(Compat::HAS_JOURNAL.0 | Compat::ORPHAN_FILE.0);
         Features { compat: self.compat.without(gone), ..self }
@@ -164,13 +169,13 @@ impl Features {
 impl Default for Features {
     /// Those of `mke2fs -t ext4`.
     fn default() -> Features {
-        // The list is ours, and a test parses it.
+        // A test parses this constant list.
         Features::NONE.apply_all(Features::EXT4).unwrap_or(Features::NONE)
     }
 }
 
 impl std::fmt::Display for Features {
-    /// The names, as dumpe2fs prints them.
+    /// The names as dumpe2fs prints them.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let names = [self.compat.names(), self.incompat.names(), self.ro_compat.names()].concat();
         f.write_str(&names.join(" "))
@@ -205,13 +210,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_unknown_not_made_or_lacks_what_it_needs_is_named() {
+    fn unknown_unsupported_and_incomplete_features_are_named() {
         let says = |list: &str| Features::parse(list).unwrap_err().to_string();
         assert!(says("^quotas").contains("quotas"));
         assert!(says("bigalloc").contains("bigalloc"));
         assert_eq!(
             says("^has_journal,orphan_file"),
-            "orphan_file needs has_journal: add it, or leave out the other"
+            "orphan_file needs has_journal: add it, or leave out orphan_file"
         );
         assert!(says("ext2,64bit").contains("extent"));
     }

@@ -1,22 +1,23 @@
-//! How large everything is: from the size of the device and the options to a superblock that lacks only what is counted later.
+//! Sizes: the superblock for a device and options, except for the counts made later.
 
 use super::{MkfsError, MkfsOptions};
 use dentree_ext4_format::{BlockSize, Compat, GroupNumber, Incompat, Superblock};
 
-/// Inodes that are reserved, `lost+found` and the orphan file, and one to make something with.
+/// The reserved inodes, `lost+found`, the orphan file, and a few to use.
 const LEAST_INODES: u64 = 16;
-/// Without as many blocks behind its own metadata, a last group is not worth having: mke2fs leaves it out, too.
+/// mke2fs, too, drops a last group with fewer blocks besides its metadata.
 const LEAST_DATA: u64 = 50;
-/// `user_xattr` and `acl`, as the `mke2fs.conf` of Debian has it.
+/// `user_xattr` and `acl`, as in Debian's `mke2fs.conf`.
 const DEFAULT_MOUNT_OPTS: u32 = 0xC;
-/// What inodes above the classic 128 bytes have in extra fields.
+/// The length of the fields after the first 128 bytes of an inode.
 const EXTRA_ISIZE: u16 = 32;
-/// Blocks are given out up to a page's border, so that a device is never read or written across its end.
+/// The block count ends at a page boundary, so that no page crosses the device's end.
 const PAGE: u64 = 4096;
-/// Block numbers of resize inode and journal have 32 bits, and so far all of ours.
+/// Block numbers in the resize inode and in the journal's backup have 32 bits, so ours do.
 const MOST_BLOCKS: u64 = u32::MAX as u64;
 
-/// The block size, and bytes for each inode, that mke2fs takes for a device of this size.
+/// mke2fs's defaults for the size of a device: the block size, as a power of two, and bytes per
+/// inode.
 fn by_size(bytes: u64) -> (u32, u64) {
     const MIB: u64 = 1 << 20;
     const TIB: u64 = 1 << 40;
@@ -29,7 +30,7 @@ fn by_size(bytes: u64) -> (u32, u64) {
     }
 }
 
-/// How many blocks mke2fs gives the journal of a file system of so many blocks; 0 where none fits.
+/// mke2fs's journal size for a number of blocks; 0 if it has no space for one.
 pub(super) fn journal_blocks(blocks: u64) -> u32 {
     const KI: u64 = 1024;
     match blocks {
@@ -45,17 +46,17 @@ pub(super) fn journal_blocks(blocks: u64) -> u32 {
     }
 }
 
-/// How many blocks mke2fs gives the orphan file.
+/// mke2fs's size of the orphan file in blocks.
 pub(super) fn orphan_file_blocks(blocks: u64) -> u64 {
     (blocks / 4096).clamp(32, 512)
 }
 
-/// How many blocks `lost+found` has from the start, so that e2fsck need not find any when space may be wrong.
+/// Initial blocks of `lost+found`, so that e2fsck need not allocate any in a damaged file system.
 pub(super) fn lost_and_found_blocks(block_size: BlockSize) -> u64 {
     (16384 >> block_size.log2()).min(12)
 }
 
-/// The superblock of a file system on a device of `bytes` bytes. Free counts are still zero.
+/// The superblock for a device of `bytes` bytes. Free counts are still zero.
 pub(super) fn superblock(bytes: u64, options: &MkfsOptions) -> Result<Superblock, MkfsError> {
     let (log_block_size, bytes_per_inode) = by_size(bytes);
     let by_size = BlockSize::from_log_block_size(log_block_size - 10);
@@ -100,8 +101,8 @@ fn set_features(sb: &mut Superblock, blocks: u64, options: &MkfsOptions) {
     (sb.min_extra_isize, sb.want_extra_isize) = (EXTRA_ISIZE, EXTRA_ISIZE);
 }
 
-/// Divides the blocks into groups. A last group that is hardly more than its own metadata is left out, and what lies behind the
-/// others unused. `None` where not one is large enough.
+/// Divides the blocks into groups. A last group with little more than its own metadata is dropped,
+/// and its blocks stay unused. `None` if no group remains.
 fn set_groups(sb: &mut Superblock, blocks: u64, inodes: u64) -> Option<()> {
     let first = u64::from(sb.first_data_block);
     let per_group = u64::from(sb.blocks_per_group);
@@ -117,12 +118,13 @@ fn set_groups(sb: &mut Superblock, blocks: u64, inodes: u64) -> Option<()> {
         if rest == per_group || rest >= own + LEAST_DATA {
             return Some(());
         }
-        // What is left is whole groups, or nothing.
+        // Only whole groups remain.
         sb.blocks_count = sb.group_start(last).0;
     }
 }
 
-/// At least `inodes` inodes, but for rounding; every block of a table is full, and every bitmap ends with a byte.
+/// Sets at least `inodes` inodes, up to rounding: inode tables fill whole blocks, and inode bitmaps
+/// whole bytes.
 fn set_inodes(sb: &mut Superblock, inodes: u64) -> Option<()> {
     let groups = u64::from(sb.groups);
     let most = (u64::from(sb.block_size.bytes()) * 8).min(u64::from(u32::MAX) / groups);
@@ -133,7 +135,8 @@ fn set_inodes(sb: &mut Superblock, inodes: u64) -> Option<()> {
     (u64::from(sb.inodes_per_group) >= LEAST_INODES).then_some(())
 }
 
-/// Room for the descriptors of a file system a thousand times as large, within what one block of pointers reaches.
+/// Space for the descriptors of a file system 1024 times as large, within the reach of one pointer
+/// block.
 fn reserved_gdt_blocks(sb: &Superblock) -> Option<u16> {
     if !sb.compat.has(Compat::RESIZE_INODE) {
         return Some(0);
@@ -145,7 +148,7 @@ fn reserved_gdt_blocks(sb: &Superblock) -> Option<u16> {
     u16::try_from(reserved).ok()
 }
 
-/// How many blocks a group begins with: superblock, descriptors, and room for more descriptors.
+/// Blocks at the start of a group: superblock, descriptors, reserved descriptor blocks.
 pub(super) fn base_blocks(sb: &Superblock, group: GroupNumber) -> u64 {
     if sb.group_has_superblock(group) {
         1 + u64::from(sb.desc_blocks()) + u64::from(sb.reserved_gdt_blocks)

@@ -1,27 +1,28 @@
-//! Where everything lies.
+//! The places of all structures.
 //!
-//! As mke2fs lays it out: groups with a copy begin with superblock, descriptors and room for more of them; bitmaps and inode
-//! tables lie in their group, or with flex_bg those of sixteen groups together in the first of them (and in the next, where they do not
-//! fit). Then come the root directory, `lost+found`, what the resize inode needs, the orphan file, and in the middle of
-//! the file system, from where no block is very far, the journal.
+//! As with mke2fs: groups with a backup start with superblock, descriptors and reserved descriptor
+//! blocks. Bitmaps and inode tables are in their group; with flex_bg those of sixteen groups are in
+//! the first of them, and what does not fit in the next. Then follow the root directory,
+//! `lost+found`, the resize inode's block and the orphan file; the journal is in the middle of the
+//! file system, to shorten seeks.
 
 use super::MkfsError;
 use super::geometry::{base_blocks, journal_blocks, lost_and_found_blocks, orphan_file_blocks};
-use super::space::Space;
+use super::space::UsedBlocks;
 use dentree_ext4_format::{BlockNumber, Compat, GroupDesc, GroupFlags, GroupNumber, Superblock};
 use std::ops::Range;
 
-/// The inodes that a new file system has in use beside the reserved ones: `lost+found`, and the orphan file behind it.
+/// The inodes in use besides the reserved ones: `lost+found`, then the orphan file.
 pub(super) const LOST_AND_FOUND: u32 = 11;
 pub(super) const ORPHAN_FILE: u32 = 12;
 
-/// Who has which blocks.
+/// The places of all structures.
 pub(super) struct Layout {
     pub(super) groups: Vec<GroupDesc>,
-    pub(super) space: Space,
+    pub(super) space: UsedBlocks,
     pub(super) root: Range<u64>,
     pub(super) lost_and_found: Range<u64>,
-    /// The block that points at the reserved descriptor blocks; `None` without a resize inode.
+    /// The resize inode's pointer block; `None` without a resize inode.
     pub(super) resize: Option<u64>,
     /// Empty without an orphan file.
     pub(super) orphans: Range<u64>,
@@ -35,29 +36,29 @@ impl Layout {
     /// Lays out the file system that `sb` describes.
     pub(super) fn of(sb: &Superblock, bytes: u64) -> Result<Layout, MkfsError> {
         let too_small = || MkfsError::TooSmall { bytes };
-        let mut space = Space::default();
+        let mut space = UsedBlocks::default();
         for group in (0..sb.groups).map(GroupNumber) {
             let start = sb.group_start(group).0;
             let base = base_blocks(sb, group);
             if base > u64::from(sb.blocks_in_group(group)) {
                 return Err(too_small());
             }
-            space.take(start..start + base);
+            space.allocate(start..start + base);
         }
         let groups = place_tables(sb, &mut space).ok_or_else(too_small)?;
         place_files(sb, groups, space).ok_or_else(too_small)
     }
 }
 
-/// Bitmaps and inode tables.
-fn place_tables(sb: &Superblock, space: &mut Space) -> Option<Vec<GroupDesc>> {
+/// Places bitmaps and inode tables.
+fn place_tables(sb: &Superblock, space: &mut UsedBlocks) -> Option<Vec<GroupDesc>> {
     let mut groups = Vec::new();
     while groups.len() < usize::try_from(sb.groups).ok()? {
         let first = u32::try_from(groups.len()).ok()?;
         let together = sb.groups_per_flex.min(sb.groups - first);
         let goal = sb.group_start(GroupNumber(first)).0;
         let mut place = |len: u64| {
-            (0..together).map(|_| space.take_in_group(sb, goal, len)).collect::<Option<Vec<u64>>>()
+            (0..together).map(|_| space.allocate_in_group(sb, goal, len)).collect::<Option<Vec<u64>>>()
         };
         let block_bitmaps = place(1)?;
         let inode_bitmaps = place(1)?;
@@ -82,10 +83,10 @@ fn place_tables(sb: &Superblock, space: &mut Space) -> Option<Vec<GroupDesc>> {
     Some(groups)
 }
 
-fn place_files(sb: &Superblock, groups: Vec<GroupDesc>, mut space: Space) -> Option<Layout> {
+fn place_files(sb: &Superblock, groups: Vec<GroupDesc>, mut space: UsedBlocks) -> Option<Layout> {
     let start = u64::from(sb.first_data_block);
     let mut place = |len: u64| {
-        let first = space.take_in_group(sb, start, len)?;
+        let first = space.allocate_in_group(sb, start, len)?;
         Some(first..first + len)
     };
     let root = place(1)?;
@@ -95,7 +96,7 @@ fn place_files(sb: &Superblock, groups: Vec<GroupDesc>, mut space: Space) -> Opt
     let orphans = place(if has_orphans { orphan_file_blocks(sb.blocks_count) } else { 0 })?;
     let journal = if sb.compat.has(Compat::HAS_JOURNAL) {
         let middle = sb.group_start(GroupNumber(sb.groups / 2)).0;
-        space.take_runs(sb, middle, u64::from(journal_blocks(sb.blocks_count)))?
+        space.allocate_runs(sb, middle, u64::from(journal_blocks(sb.blocks_count)))?
     } else {
         Vec::new()
     };

@@ -1,4 +1,4 @@
-//! Which blocks are taken, while a file system is laid out: few long runs, however large it is.
+//! The blocks in use during the layout: few long runs, whatever the size.
 
 use dentree_ext4_format::Superblock;
 use std::collections::BTreeMap;
@@ -6,14 +6,14 @@ use std::ops::Range;
 
 /// The blocks in use, as runs that neither overlap nor touch.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Space {
-    /// First block → the block behind the last.
+pub(super) struct UsedBlocks {
+    /// First block → end.
     used: BTreeMap<u64, u64>,
 }
 
-impl Space {
-    /// Takes `range`, of which nothing is taken yet.
-    pub(super) fn take(&mut self, range: Range<u64>) {
+impl UsedBlocks {
+    /// Allocates `range`, which is free.
+    pub(super) fn allocate(&mut self, range: Range<u64>) {
         if range.is_empty() {
             return;
         }
@@ -26,8 +26,8 @@ impl Space {
         }
     }
 
-    /// The taken parts of `range`, ascending.
-    pub(super) fn taken(&self, range: Range<u64>) -> impl Iterator<Item = Range<u64>> + '_ {
+    /// The used parts of `range`, ascending.
+    pub(super) fn used(&self, range: Range<u64>) -> impl Iterator<Item = Range<u64>> + '_ {
         let first = self.used.range(..=range.start).next_back().map_or(range.start, |(start, _)| *start);
         self.used.range(first..range.end.max(first)).filter_map(move |(&start, &end)| {
             let part = start.max(range.start)..end.min(range.end);
@@ -35,16 +35,16 @@ impl Space {
         })
     }
 
-    /// How many blocks of `range` are taken.
+    /// How many blocks of `range` are in use.
     pub(super) fn count(&self, range: Range<u64>) -> u64 {
-        self.taken(range).map(|part| part.end - part.start).sum()
+        self.used(range).map(|part| part.end - part.start).sum()
     }
 
     /// The free parts of `range`, ascending.
     fn free(&self, range: Range<u64>) -> Vec<Range<u64>> {
         let mut free = Vec::new();
         let mut at = range.start;
-        for part in self.taken(range.clone()) {
+        for part in self.used(range.clone()) {
             free.push(at..part.start);
             at = part.end;
         }
@@ -53,9 +53,9 @@ impl Space {
         free
     }
 
-    /// Takes the first `len` free blocks in a row behind `goal`, or else before it; all within one group, so that no table lies
-    /// across a border.
-    pub(super) fn take_in_group(&mut self, sb: &Superblock, goal: u64, len: u64) -> Option<u64> {
+    /// Allocates the first `len` contiguous free blocks after `goal`, else before it; all in one
+    /// group, so that no table crosses a group's end.
+    pub(super) fn allocate_in_group(&mut self, sb: &Superblock, goal: u64, len: u64) -> Option<u64> {
         let first_block = u64::from(sb.first_data_block);
         let per_group = u64::from(sb.blocks_per_group);
         let fits = |part: Range<u64>| {
@@ -66,12 +66,12 @@ impl Space {
         let start = [goal..sb.blocks_count, first_block..goal]
             .into_iter()
             .find_map(|side| self.free(side).into_iter().find_map(fits))?;
-        self.take(start..start + len);
+        self.allocate(start..start + len);
         Some(start)
     }
 
-    /// Takes `len` free blocks behind `goal`, or else before it: in one run where there is one, else wherever they are.
-    pub(super) fn take_runs(&mut self, sb: &Superblock, goal: u64, len: u64) -> Option<Vec<Range<u64>>> {
+    /// Allocates `len` free blocks after `goal`, else before it; in one run if possible.
+    pub(super) fn allocate_runs(&mut self, sb: &Superblock, goal: u64, len: u64) -> Option<Vec<Range<u64>>> {
         let sides = [goal..sb.blocks_count, u64::from(sb.first_data_block)..goal];
         let free: Vec<_> = sides.into_iter().flat_map(|side| self.free(side)).collect();
         let mut runs = Vec::new();
@@ -92,7 +92,7 @@ impl Space {
             }
         }
         runs.retain(|run| !run.is_empty());
-        runs.iter().for_each(|run| self.take(run.clone()));
+        runs.iter().for_each(|run| self.allocate(run.clone()));
         Some(runs)
     }
 }
@@ -108,40 +108,40 @@ mod tests {
         sb
     }
 
-    fn runs(space: &Space) -> Vec<Range<u64>> {
-        space.taken(0..300).collect()
+    fn runs(space: &UsedBlocks) -> Vec<Range<u64>> {
+        space.used(0..300).collect()
     }
 
     #[test]
-    fn runs_that_touch_are_one() {
-        let mut space = Space::default();
+    fn adjacent_runs_are_merged() {
+        let mut space = UsedBlocks::default();
         for range in [10..20, 30..40, 20..30, 5..10, 50..50] {
-            space.take(range);
+            space.allocate(range);
         }
         assert!(runs(&space).into_iter().eq(std::iter::once(5..40)));
         assert_eq!((space.count(0..300), space.count(38..50), space.count(0..6)), (35, 2, 1));
     }
 
     #[test]
-    fn a_run_within_a_group_is_looked_for_behind_the_goal_and_then_before_it() {
-        let mut space = Space::default();
-        space.take(0..70);
+    fn a_run_within_a_group_is_allocated_after_the_goal_else_before_it() {
+        let mut space = UsedBlocks::default();
+        space.allocate(0..70);
         let sb = superblock();
-        assert_eq!(space.take_in_group(&sb, 0, 40), Some(100), "70 to 110 lies across a border");
-        assert_eq!(space.take_in_group(&sb, 0, 30), Some(70));
-        assert_eq!(space.take_in_group(&sb, 280, 30), Some(140));
-        assert_eq!(space.take_in_group(&sb, 0, 101), None);
+        assert_eq!(space.allocate_in_group(&sb, 0, 40), Some(100), "70 to 110 lies across a border");
+        assert_eq!(space.allocate_in_group(&sb, 0, 30), Some(70));
+        assert_eq!(space.allocate_in_group(&sb, 280, 30), Some(140));
+        assert_eq!(space.allocate_in_group(&sb, 0, 101), None);
     }
 
     #[test]
-    fn blocks_are_taken_in_one_run_where_there_is_one_and_else_wherever_they_are() {
-        let mut space = Space::default();
+    fn blocks_are_allocated_in_one_run_if_there_is_one() {
+        let mut space = UsedBlocks::default();
         let sb = superblock();
-        space.take(90..110);
-        let one = space.take_runs(&sb, 50, 60).unwrap();
+        space.allocate(90..110);
+        let one = space.allocate_runs(&sb, 50, 60).unwrap();
         assert!(one.into_iter().eq(std::iter::once(110..170)));
-        assert_eq!(space.take_runs(&sb, 150, 200), Some(vec![170..300, 0..70]));
-        assert_eq!(space.take_runs(&sb, 0, 21), None);
-        assert_eq!(space.take_runs(&sb, 0, 0), Some(vec![]));
+        assert_eq!(space.allocate_runs(&sb, 150, 200), Some(vec![170..300, 0..70]));
+        assert_eq!(space.allocate_runs(&sb, 0, 21), None);
+        assert_eq!(space.allocate_runs(&sb, 0, 0), Some(vec![]));
     }
 }

@@ -1,4 +1,4 @@
-//! Counting what is taken, and writing it all down.
+//! Counting blocks and inodes, and writing the file system.
 
 use super::MkfsError;
 use super::content::Files;
@@ -13,7 +13,7 @@ use std::ops::Range;
 
 static ZEROS: [u8; 1 << 16] = [0; 1 << 16];
 
-/// Writes the file system: its parts, a flush, and then the superblock that makes it one.
+/// Writes all structures, a flush, and then the primary superblock.
 pub(super) fn write(
     device: &dyn BlockDevice,
     sb: &mut Superblock,
@@ -21,16 +21,12 @@ pub(super) fn write(
     files: &Files,
     reads_as_zeros: bool,
 ) -> Result<(), MkfsError> {
-    let out = Out { device, log_block_size: sb.block_size.log2(), reads_as_zeros };
+    let out = Output { device, log_block_size: sb.block_size.log2(), reads_as_zeros };
     if !reads_as_zeros {
-        out.zero(
-            "the place of the superblock",
-            0,
-            SUPERBLOCK_OFFSET + u64::try_from(SUPERBLOCK_SIZE).unwrap_or(1024),
-        )?;
+        out.zero("the first blocks", 0, SUPERBLOCK_OFFSET + u64::try_from(SUPERBLOCK_SIZE).unwrap_or(1024))?;
     }
     let journal: u64 = layout.journal.iter().map(|run| run.end - run.start).sum();
-    // Block 0 is in no group where blocks have 1 KiB. All of it are blocks, whose count has 32 bits.
+    // With blocks of 1 KiB, block 0 is in no group. Block counts have 32 bits.
     sb.overhead_clusters = sb.first_data_block + u32::try_from(journal).unwrap_or(0);
     for group in (0..sb.groups).map(GroupNumber) {
         write_bitmaps(&out, sb, layout, group)?;
@@ -50,19 +46,19 @@ pub(super) fn write(
     out.flush()
 }
 
-/// The device, in blocks.
-struct Out<'a> {
+/// The device in blocks.
+struct Output<'a> {
     device: &'a dyn BlockDevice,
     log_block_size: u32,
     reads_as_zeros: bool,
 }
 
-impl Out<'_> {
+impl Output<'_> {
     fn put_bytes(&self, what: &'static str, offset: u64, bytes: &[u8]) -> Result<(), MkfsError> {
         self.device.write_at(offset, bytes).map_err(|source| MkfsError::Device { what, source })
     }
 
-    /// Writes whole blocks, unless they are what the device already reads as.
+    /// Writes whole blocks, unless the device already reads so.
     fn put(&self, what: &'static str, block: u64, bytes: &[u8]) -> Result<(), MkfsError> {
         if self.reads_as_zeros && bytes.iter().all(|byte| *byte == 0) {
             return Ok(());
@@ -85,9 +81,7 @@ impl Out<'_> {
     }
 
     fn flush(&self) -> Result<(), MkfsError> {
-        self.device
-            .flush()
-            .map_err(|source| MkfsError::Device { what: "what was kept in the device's cache", source })
+        self.device.flush().map_err(|source| MkfsError::Device { what: "the device's cache", source })
     }
 }
 
@@ -101,9 +95,10 @@ fn number(index: u64) -> usize {
     usize::try_from(index).unwrap_or(usize::MAX)
 }
 
-/// Fills in a descriptor's counts and flags and the superblock's, and writes the bitmaps of what is initialised.
+/// Sets the counts and flags of a descriptor and the superblock, and writes the group's initialized
+/// bitmaps.
 fn write_bitmaps(
-    out: &Out<'_>,
+    out: &Output<'_>,
     sb: &mut Superblock,
     layout: &mut Layout,
     group: GroupNumber,
@@ -113,7 +108,7 @@ fn write_bitmaps(
     let blocks = u64::from(sb.blocks_in_group(group));
     let used = layout.space.count(start..start + blocks);
     let inodes = if group.0 == 0 { layout.last_inode } else { 0 };
-    // Neither is larger than a group.
+    // Neither exceeds a group.
     desc.free_blocks = u32::try_from(blocks - used).unwrap_or(0);
     desc.free_inodes = sb.inodes_per_group - inodes;
     desc.used_dirs = if group.0 == 0 { 2 } else { 0 };
@@ -127,7 +122,7 @@ fn write_bitmaps(
     let bits = sb.block_size.in_memory() * 8;
     if !desc.flags.has(GroupFlags::BLOCK_UNINIT) {
         let mut bitmap = vec![0; bits / 8];
-        for run in layout.space.taken(start..start + blocks) {
+        for run in layout.space.used(start..start + blocks) {
             set_bits(&mut bitmap, number(run.start - start), number(run.end - start));
         }
         set_bits(&mut bitmap, number(blocks), bits);
@@ -144,8 +139,8 @@ fn write_bitmaps(
     Ok(())
 }
 
-/// Only what everybody computes the same is left uninitialised: groups in which nothing but the copy of the superblock and their own
-/// bitmaps and table lies, and not the last, which may be short.
+/// A group is uninitialized only if its bitmaps follow from the layout: it holds at most a
+/// superblock backup and its own bitmaps and table, and is not the last, which may be short.
 fn flags(sb: &Superblock, group: GroupNumber, used: u64, reads_as_zeros: bool) -> GroupFlags {
     let mut flags = GroupFlags::default();
     if group.0 == 0 || reads_as_zeros {
@@ -162,12 +157,13 @@ fn flags(sb: &Superblock, group: GroupNumber, used: u64, reads_as_zeros: bool) -
 }
 
 fn overhead(sb: &Superblock, group: GroupNumber) -> u32 {
-    // Blocks of one file system, whose count has 32 bits.
+    // Below the block count, which has 32 bits.
     u32::try_from(base_blocks(sb, group) + 2 + sb.inode_table_blocks()).unwrap_or(0)
 }
 
-/// Tables that are read before whoever mounts zeroes them: the first, and all where no descriptor can say that they are uninitialised.
-fn zero_tables(out: &Out<'_>, sb: &Superblock, layout: &Layout) -> Result<(), MkfsError> {
+/// Zeroes tables that are read before a mount initializes them: the first one, and without
+/// descriptor checksums all.
+fn zero_tables(out: &Output<'_>, sb: &Superblock, layout: &Layout) -> Result<(), MkfsError> {
     let read_first = if sb.has_group_checksums() { 1 } else { layout.groups.len() };
     for desc in layout.groups.iter().take(read_first) {
         let start = desc.inode_table.0;
@@ -176,8 +172,8 @@ fn zero_tables(out: &Out<'_>, sb: &Superblock, layout: &Layout) -> Result<(), Mk
     Ok(())
 }
 
-/// The first inodes, all in the first table.
-fn write_inodes(out: &Out<'_>, sb: &Superblock, layout: &Layout, files: &Files) -> Result<(), MkfsError> {
+/// Writes the first inodes, all in the first table.
+fn write_inodes(out: &Output<'_>, sb: &Superblock, layout: &Layout, files: &Files) -> Result<(), MkfsError> {
     let Some(table) = layout.groups.first().map(|desc| desc.inode_table.0) else { return Ok(()) };
     let mut blocks: BTreeMap<u64, Vec<u8>> = BTreeMap::new();
     for (ino, inode) in &files.inodes {
@@ -195,8 +191,8 @@ fn write_inodes(out: &Out<'_>, sb: &Superblock, layout: &Layout, files: &Files) 
     Ok(())
 }
 
-/// The descriptors behind the first superblock, and all other copies with theirs.
-fn write_copies(out: &Out<'_>, sb: &mut Superblock, layout: &Layout) -> Result<(), MkfsError> {
+/// Writes the descriptors after the primary superblock, and the backups of both.
+fn write_copies(out: &Output<'_>, sb: &mut Superblock, layout: &Layout) -> Result<(), MkfsError> {
     let descriptors = descriptors(sb, &layout.groups);
     for group in
         (0..sb.groups).map(GroupNumber).filter(|&group| sb.group_has_superblock(group)).collect::<Vec<_>>()
@@ -204,7 +200,7 @@ fn write_copies(out: &Out<'_>, sb: &mut Superblock, layout: &Layout) -> Result<(
         let start = sb.group_start(group).0;
         out.put("group descriptors", start + 1, &descriptors)?;
         if group.0 != 0 {
-            // Where a copy lies is told as far as the field reaches.
+            // The field has 16 bits.
             sb.block_group_nr = u16::try_from(group.0).unwrap_or(u16::MAX);
             let mut block = vec![0; sb.block_size.in_memory()];
             block[..SUPERBLOCK_SIZE].copy_from_slice(&encoded(sb));

@@ -19,7 +19,7 @@ use crate::interrupt::interruptible;
 use crate::output::{Output, escape, human};
 use crate::report::{Problem, Status, Stop};
 use dentree_blockdev::{Access, FileDevice};
-use dentree_ext4::mkfs::{Features, Made, MkfsError, MkfsOptions, mkfs};
+use dentree_ext4::mkfs::{Features, MkfsError, MkfsOptions, NewFileSystem, mkfs};
 use dentree_ext4::{BlockSize, Clock, Ext4, InodeTime, Options};
 use fill::{Watch, fill};
 use identity::Identity;
@@ -169,7 +169,7 @@ fn options(
 }
 
 /// `20G in 5242880 blocks of 4096 bytes, 1310720 inodes, a journal of 128M`.
-fn describe(made: &Made) -> String {
+fn describe(made: &NewFileSystem) -> String {
     let bytes = |blocks: u64| human(blocks << made.block_size.log2());
     let journal = match made.journal_blocks {
         0 => "no journal".to_owned(),
@@ -200,7 +200,7 @@ impl Place<'_> {
 
     fn refused(&self, error: &MkfsError) -> Problem {
         let status = match error {
-            MkfsError::NotMade { .. } => Status::Unsupported,
+            MkfsError::Unsupported { .. } => Status::Unsupported,
             MkfsError::Device { .. } => Status::Failed,
             _ => Status::Usage,
         };
