@@ -230,12 +230,10 @@ impl Ext4 {
         self.cache.read_ahead(runs);
     }
 
-    /// The capacity of the metadata cache in blocks.
     pub(crate) fn cache_blocks(&self) -> usize {
         self.cache.capacity()
     }
 
-    /// How much metadata that was read ahead was used or wasted.
     pub(crate) fn ahead_outcome(&self) -> AheadOutcome {
         self.cache.ahead_outcome()
     }

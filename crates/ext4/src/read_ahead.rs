@@ -240,7 +240,6 @@ impl Ext4 {
         if !reads || dir.kind != FileType::Directory || dir.has(InodeFlags::INLINE_DATA) {
             return;
         }
-        // Errors show in lookups.
         for block in self.first_index_blocks(dir, FIRST_OF_INDEX).unwrap_or_default() {
             let _ = self.index_frame(dir, block);
         }
@@ -258,7 +257,6 @@ impl Ext4 {
             let (group, within) =
                 ((ino - 1) / self.sb.inodes_per_group, (ino - 1) % self.sb.inodes_per_group);
             if table.is_none_or(|(of, _)| of != group) {
-                // Errors show when the inode is loaded.
                 let Ok(desc) = self.group(GroupNumber(group)) else { continue };
                 table = Some((group, desc.inode_table.0));
             }
@@ -280,7 +278,6 @@ impl Ext4 {
         self.prefetch_inodes(inos.clone());
         let (mut runs, mut left) = (Runs::new(), (self.cache_blocks() / 8) as u64);
         for ino in inos {
-            // Errors show when it is listed.
             let Ok(dir) = self.read_inode(ino) else { continue };
             if dir.kind != FileType::Directory || dir.has(InodeFlags::INLINE_DATA) {
                 continue;

@@ -3,9 +3,8 @@
 //! # Data
 //! In a writable file system the descriptor in memory is authoritative. A device block holds many
 //! descriptors, which threads change concurrently. So the first change of a group in a transaction
-//! writes the block; later ones leave that to the commit ([`Groups::write_dirty`]), which writes
-//! the last state before the transaction is locked. Committed descriptors thus match their bitmaps,
-//! and the blocks are not read meanwhile.
+//! writes the block; later ones leave that to the commit ([`Groups::write_dirty`]), so committed
+//! descriptors match their bitmaps. The blocks are not read meanwhile.
 //!
 //! # Who protects what
 //! A group's lock guards its descriptor and bitmaps. The list of changed groups has its own lock, a
@@ -24,7 +23,6 @@ use std::io;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex as PlainMutex, MutexGuard as PlainGuard, PoisonError};
 
-/// All block groups.
 pub(crate) struct Groups {
     all: Box<[Group]>,
     /// Groups changed by the running transaction, each once.
@@ -43,7 +41,6 @@ struct Group {
 
 /// A group's descriptor and its state.
 pub(crate) struct GroupState {
-    /// The current descriptor.
     pub(crate) desc: GroupDesc,
     /// Its block, and its index in the block.
     place: (BlockNumber, usize),
@@ -90,7 +87,6 @@ impl Groups {
         &self.group(group).first_free_inode
     }
 
-    /// Free inodes according to the descriptors.
     pub(crate) fn free_inodes(&self) -> u64 {
         self.all.iter().map(|group| u64::from(group.desc.lock().desc.free_inodes)).sum()
     }
@@ -179,7 +175,6 @@ impl InodeTables {
 }
 
 impl Ext4 {
-    /// The first block of the inode table of a group, which is below `sb.groups`.
     pub(crate) fn inode_table(&self, group: GroupNumber) -> Result<BlockNumber> {
         if let Some(table) = self.inode_tables.get(group) {
             return Ok(table);

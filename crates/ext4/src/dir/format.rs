@@ -73,7 +73,7 @@ impl Ext4 {
         self.dir_block_with(dir, block, place, mapping, |fs, at, place| fs.metadata_ahead(at, place, plan))
     }
 
-    /// Reads a block of a directory with the mapping from `mapping`, by `read`.
+    /// Like `dir_block`, with the mapping from `mapping`, read by `read`.
     fn dir_block_with(
         &self,
         dir: &Snapshot,
@@ -140,20 +140,16 @@ impl Ext4 {
         self.dir_block(dir, block, dir.place(Structure::DirectoryLeaf(block)))
     }
 
-    /// Whether the directory has an htree.
     pub(crate) fn is_indexed(&self, dir: &Snapshot) -> bool {
         dir.has(InodeFlags::INDEX) && self.sb.compat.has(Compat::DIR_INDEX)
     }
 
-    /// The entries in use in part of a directory.
     pub(crate) fn entries<'a>(&self, bytes: &'a [u8]) -> Entries<'a> {
         Entries::new(bytes, self.sb.block_size, self.sb.inodes_count)
     }
 
-    /// Calls `each` for every entry from position `from` on, `.` and `..` included, with the
-    /// position behind it.
-    ///
-    /// Positions are byte offsets in the directory. One between two entries means the next entry.
+    /// Calls `each` for every entry from byte position `from` on, `.` and `..` included, with the
+    /// position behind it. A position between two entries means the next one.
     pub(crate) fn each_entry(&self, dir: &Snapshot, from: u64, each: &mut Each<'_>) -> Result<()> {
         self.each_entry_past_damage(dir, from, each, &mut Err)
     }
@@ -216,7 +212,6 @@ impl Ext4 {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// The inode number and type in an entry.
     pub(super) fn lookup_of(&self, entry: &Entry<'_>) -> Lookup {
         Lookup { ino: Ino(u64::from(entry.inode.0)), kind: self.kind_of(entry) }
     }
@@ -251,7 +246,6 @@ impl Ext4 {
         }
     }
 
-    /// The `file_type` of a directory entry.
     pub(super) fn entry_type(&self, kind: FileType) -> u8 {
         if !self.sb.incompat.has(dentree_ext4_format::Incompat::FILETYPE) {
             return 0;
@@ -267,7 +261,6 @@ impl Ext4 {
         }
     }
 
-    /// Returns an error if the directory has entries.
     pub(super) fn check_empty(&self, dir: &Snapshot) -> Result<()> {
         let mut empty = true;
         self.each_entry(dir, 0, &mut |entry, _| {
@@ -280,7 +273,6 @@ impl Ext4 {
         if empty { Ok(()) } else { Err(Error::NotEmpty(dir.ino)) }
     }
 
-    /// Removes an entry.
     pub(super) fn remove_entry(
         &self,
         handle: &mut Handle<'_>,
@@ -290,7 +282,6 @@ impl Ext4 {
         self.change_entry(handle, dir, found, |area, start| area.remove(start))
     }
 
-    /// Makes an entry name another inode.
     pub(super) fn set_entry_inode(
         &self,
         handle: &mut Handle<'_>,
@@ -432,7 +423,6 @@ impl Ext4 {
         .map_err(|problem| place.corrupt(problem))
     }
 
-    /// Updates the checksum of an index block, if the file system has checksums.
     pub(super) fn update_index_sum(
         &self,
         dir: &Snapshot,

@@ -27,7 +27,6 @@ impl Ext4 {
         Ok([(4, entries), (60, rest)])
     }
 
-    /// The parent of an inline directory.
     pub(super) fn inline_parent(&self, dir: &Snapshot) -> Result<InodeNumber> {
         let (first, _) = self.inline_parts(dir)?;
         let parent = InodeNumber(first.first_chunk().copied().map_or(0, u32::from_le_bytes));
@@ -47,7 +46,6 @@ impl Ext4 {
         Ok(false)
     }
 
-    /// Adds an entry to the area that has room.
     pub(super) fn insert_inline(&self, updated: &mut Snapshot, entry: &NewEntry<'_>) -> Result<()> {
         let place = updated.place(Structure::InlineData);
         for second in [false, true] {
@@ -59,7 +57,6 @@ impl Ext4 {
         Err(place.corrupt(Problem::Missing { what: "the room that was found" }))
     }
 
-    /// Changes the entry at a position of an inline directory.
     pub(super) fn change_inline_entry(
         &self,
         updated: &mut Snapshot,

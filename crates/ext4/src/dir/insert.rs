@@ -24,7 +24,6 @@ pub(super) const NEW_BLOCK_CREDITS: u32 = 2 + STEP_CREDITS + ALLOC_CREDITS;
 
 /// How an entry is inserted.
 pub(super) enum Plan {
-    /// In the inode.
     Inline,
     /// In a leaf with room, at the entry that starts at this byte.
     Leaf(Place, usize),
@@ -98,7 +97,6 @@ impl Ext4 {
         self.plan_growth(&snapshot)
     }
 
-    /// Plans the growth of a full directory without an index.
     fn plan_growth(&self, dir: &Snapshot) -> Result<Plan> {
         let version = HashVersion::from_disk(self.sb.default_hash_version, self.hash_sign());
         let version = version.filter(|version| version.algorithm != HashAlgorithm::SipHash);
@@ -112,7 +110,6 @@ impl Ext4 {
         Ok(Plan::Append)
     }
 
-    /// Plans the insertion into the leaf of an htree path.
     pub(super) fn plan_htree_insert(&self, dir: &Snapshot, path: HtreePath, name: &[u8]) -> Result<Plan> {
         let (buffer, place) = self.indexed_leaf(dir, path.leaf.block)?;
         let corrupt = |problem| place.corrupt(problem);

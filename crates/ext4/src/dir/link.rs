@@ -52,7 +52,6 @@ impl Ext4 {
         Ok(())
     }
 
-    /// Removes an empty directory.
     pub(crate) fn rmdir(&self, dir: &Node, name: &[u8], node: &Node) -> Result<()> {
         let mut updated = DirUpdate::of(dir);
         let found = self.entry_of_node(&updated, name, node)?;
@@ -120,7 +119,6 @@ impl Ext4 {
         if links == 0 { self.add_orphan(handle, node.snapshot().ino) } else { Ok(()) }
     }
 
-    /// Makes a directory that lost its name an orphan.
     pub(super) fn orphan_directory(
         &self,
         handle: &mut Handle<'_>,

@@ -1,11 +1,10 @@
 //! Listings: in order of byte position, or by hash.
 //!
 //! A listing may come in parts with changes in between; each part continues behind the last
-//! reported name. In a read-only file system names stay in place: the cookie is the byte position,
-//! and blocks are read from first to last. In a writable one a split moves names to another block,
-//! and packing moves them within a block, but their hashes stay: such a directory is listed in hash
-//! order, the order of its leaves in the index, as the kernel does. A directory of one block, which
-//! may become indexed, is sorted.
+//! reported name. In a read-only file system names stay in place, and the cookie is the byte
+//! position. In a writable one splits and packing move names, but their hashes stay: such a
+//! directory is listed in hash order, the order of its leaves in the index, as in the kernel. A
+//! directory of one block, which may become indexed, is sorted.
 //!
 //! # Hash cookies
 //! Bit 62 marks one. Below it stand 31 bits of the index hash and 31 bits of a second hash. Names
@@ -33,7 +32,6 @@ use order::{HashOrder, major_and_number};
 
 /// Marks a hash cookie.
 const BY_HASH: u64 = 1 << 62;
-/// The largest lower half of a hash cookie.
 const LOW_MAX: u32 = (1 << 31) - 1;
 
 /// Leaves in flight for a listing by hash of a directory that does not fit into its share of the
@@ -47,7 +45,6 @@ struct Batch {
     hashes: Range<u32>,
 }
 
-/// More entries than most leaves have.
 const MANY: usize = 128;
 
 impl Ext4 {
@@ -152,7 +149,6 @@ impl Ext4 {
         let from = MajorHash::from_raw(hash_of(after));
         let Some(path) = self.path_by_hash(dir, |_| Some(from))? else { return Ok(()) };
         let (mut path, mut placed) = (Some(path), Placed::default());
-        // Leaves are distinct.
         for _ in 0..self.dir_blocks(dir)? {
             let Some(batch) = self.next_batch(dir, &mut path, &mut placed)? else { return Ok(()) };
             let pieces = batch.pieces.iter().map(|(buffer, place)| (&**buffer, *place));
@@ -219,7 +215,6 @@ impl Ext4 {
 
     /// The leaves below the path's last index block.
     fn leaves_below(&self, path: &HtreePath) -> Vec<Range<u64>> {
-        // Errors show when the path is followed.
         let Some(Ok(index)) = path.frames.last().map(|frame| self.parse_index(frame)) else {
             return Vec::new();
         };
@@ -240,7 +235,6 @@ impl Ext4 {
             First::Use if frame.at.is_multiple_of((stride / 2).max(1)) => stride / 2,
             First::Use => return Vec::new(),
         };
-        // Errors show when the index is used.
         let Ok(index) = self.parse_index(frame) else { return Vec::new() };
         let from = frame.at + behind;
         let mut blocks: Vec<u32> =
@@ -255,12 +249,10 @@ impl Ext4 {
         joined(blocks.into_iter().map(|block| block..block.saturating_add(1)), 0)
     }
 
-    /// The hash in no-key names of an encrypted directory.
     fn nokey_hash_to_show(&self, dir: &Snapshot) -> Result<Option<HashVersion>> {
         if dir.has(InodeFlags::ENCRYPT) { self.nokey_hash_version(dir) } else { Ok(None) }
     }
 
-    /// Reports an entry other than `.` and `..`.
     fn report(
         &self,
         dir: &Snapshot,
@@ -355,7 +347,6 @@ fn cookie_of(major: u32, low: u32) -> u64 {
     BY_HASH | u64::from(major >> 1) << 31 | u64::from(low)
 }
 
-/// The index hash in a cookie.
 fn hash_of(cookie: u64) -> u32 {
     u32::try_from((cookie & !BY_HASH) >> 31).unwrap_or(0) << 1
 }

@@ -15,15 +15,13 @@
 //!    └─ growth  Mutex   block map and size of the directory; its index blocks while the tree is shared
 //!       └─ handle       keeps the transaction open; below it inode fields, groups, blocks
 //! ```
-//! All are hashed: directories, and leaves, share a fixed number of locks. An operation holds at
-//! most one of each kind, so sharing costs waits but no deadlock. All are taken before the handle:
-//! no thread waits for them with a handle open, so a commit, which waits for handles, makes
-//! progress.
+//! Directories, and leaves, share a fixed number of locks by a hash. An operation holds at most one
+//! of each kind, so sharing costs waits but no deadlock. No thread waits for them with a handle
+//! open, so a commit, which waits for handles, makes progress.
 //!
 //! # Guarantees
-//! - **P1** Changes of different leaves do not wait for each other. Splits of one directory do, for
-//!   the duration of a split. A split of an index block, one insertion in thousands, takes the tree
-//!   exclusively.
+//! - **P1** Changes of different leaves do not wait for each other. Splits of one directory do. A
+//!   split of an index block, one insertion in thousands, takes the tree exclusively.
 //! - **P2** A lookup takes no lock. What it finds existed; what it does not find was missing at
 //!   some instant during the call.
 //! - **P3** Listings go by hash where entries may move (`list.rs`): no split between two parts of a
@@ -31,10 +29,10 @@
 //!
 //! # Why lookups need no lock
 //! A block is read as one immutable version. A change that moves names proceeds from right to left:
-//! (1) it writes the new block, which nothing points to yet; (2) it publishes the inode's new size
-//! and map; (3) it inserts the index entry, one change of one block; (4) it removes the moved names
-//! from the old block. An index block is split the same way. A lookup reads from left to right:
-//! inode, index blocks from the root, leaf.
+//! (1) write the new block, which nothing points to; (2) publish the inode's new size and map; (3)
+//! insert the index entry, one change of one block; (4) remove the moved names from the old block.
+//! An index block is split the same way. A lookup reads from left to right: inode, index blocks
+//! from the root, leaf.
 //!
 //! - It reads the index after (3): the new leaf (1) and the size (2) are there, if it reads the
 //!   inode's snapshot again.
@@ -43,33 +41,29 @@
 //!   miss counts only if the index, read again, leads to the same leaves (`search_until_stable`).
 //!   The second read comes after (4), thus after (3), and leads to the new leaf.
 //!
-//! Two readings suffice, whatever happens meanwhile. A path is wrong only because it passed a block
-//! just split, to the left of its target; the next reading goes to the right. Equal paths are
-//! right. Each further round means that another thread has split the target's leaf, so some thread
-//! makes progress.
+//! Two readings suffice. A path is wrong only because it passed a block just split, to the left of
+//! its target; the next reading goes to the right. Equal paths are right. Each further round means
+//! that another thread has split the target's leaf, so some thread makes progress.
 //!
 //! The block map may change under a lookup too: an extent block is split before the snapshot of the
 //! inode says so. That shows as an error, never as another block, as a directory has no holes and
-//! frees no block while it grows. So a lookup that fails is repeated under the exclusive tree lock,
-//! and only that outcome is reported. The same holds for a block that becomes the first index root.
+//! frees no block while it grows. So a failed lookup is repeated under the exclusive tree lock, and
+//! only that outcome is reported. The same holds for a block that becomes the first index root.
 //!
 //! Changes read under the leaf's lock, and no index block is split while they share the tree. One
-//! walk suffices for them: the index leads to the locked leaf, or they retry with the one it leads
-//! to.
+//! walk suffices: the index leads to the locked leaf, or they retry with the one it leads to.
 //!
 //! Models of all interleavings: `RUSTFLAGS="--cfg loom" cargo test -p dentree-ext4 --lib models`.
 //! Stress test: `one_directory`.
 //!
 //! # Known limits
-//! A directory without an index has one change at a time. Two directories may share a lock and wait
-//! for each other.
+//! A directory without an index has one change at a time. Two directories may share a lock.
 //!
-//! Splits of one directory are serial, also under different index blocks: each extends the size and
-//! the block map. With 8 threads that make 60,000 files on 2 processors, 21 to 63 of 840 splits
-//! wait for the growth lock, for 1 to 4% of the threads' time; waits for leaves take 9 to 28 times
-//! as long. A single thread holds the growth lock for 7% of its time, so it limits more than a
-//! dozen threads that run at once. Measured by `cargo run --release -p dentree-ext4 --example
-//! growth_waits`.
+//! Splits of one directory are serial, as each extends its size and block map. With 8 threads that
+//! make 60,000 files on 2 processors, 21 to 63 of 840 splits wait for the growth lock, for 1 to 4%
+//! of the threads' time; waits for leaves take 9 to 28 times as long. A single thread holds the
+//! growth lock for 7% of its time, so it limits more than a dozen threads that run at once.
+//! Measured by `cargo run --release -p dentree-ext4 --example growth_waits`.
 
 use super::format::Found;
 use super::insert::Plan;

@@ -1,8 +1,7 @@
 //! Lookups, and paths through a directory's htree.
 //!
-//! A search reads one block per level, from the root to a leaf. Names of equal hash may continue in
-//! the next leaf; that leaf's index entry then says so, and the search goes on there. Why a lookup
-//! takes no lock: see `lock.rs`.
+//! A search reads one block per level. Names of equal hash may continue in the next leaf, whose
+//! index entry then says so. Why lookups take no lock: see `lock.rs`.
 
 use super::format::Found;
 use super::name::SearchName;
@@ -41,7 +40,6 @@ pub(crate) struct HtreePath {
     pub(crate) leaf: IndexEntry,
     /// The hash that was searched for.
     pub(crate) hash: MajorHash,
-    /// The hash function of the directory.
     pub(crate) version: HashVersion,
 }
 
@@ -81,7 +79,6 @@ impl Ext4 {
         self.find_entry(dir, &search_name)
     }
 
-    /// Finds a name: through the htree if there is one.
     pub(crate) fn find_entry(&self, dir: &Snapshot, search_name: &SearchName<'_>) -> Result<Option<Found>> {
         if self.is_indexed(dir) {
             return self.find_in_htree(dir, search_name);
@@ -89,7 +86,6 @@ impl Ext4 {
         self.find_linear(dir, search_name)
     }
 
-    /// Searches one leaf.
     pub(crate) fn search_leaf(
         &self,
         dir: &Snapshot,
@@ -166,7 +162,6 @@ impl Ext4 {
         Ok(Some(HtreePath { frames, leaf, hash, version }))
     }
 
-    /// Searches the leaves that may hold the name.
     pub(crate) fn find_in_htree(
         &self,
         dir: &Snapshot,
@@ -199,7 +194,6 @@ impl Ext4 {
     fn candidate_leaves(&self, dir: &Snapshot, mut path: HtreePath) -> Result<Leaves> {
         let mut blocks = vec![path.leaf.block];
         let mut index_frames = Vec::new();
-        // The leaves are distinct, so they are no more than the directory's blocks.
         for _ in 0..self.dir_blocks(dir)? {
             let goes_on = self.next_entry(&path)?.is_some_and(|next| next.continues(path.hash));
             if !goes_on || !self.advance(dir, &mut path, &mut index_frames)? {
@@ -212,8 +206,8 @@ impl Ext4 {
         Err(place.corrupt(Problem::Missing { what: "an end to the leaves of one hash" }))
     }
 
-    /// The index entry behind the path's, for its hash. It may stand in a level above: the first
-    /// hash of the next index block stands there too, so that block need not be read.
+    /// The index entry behind the path's. It may stand a level above, with the next index block's
+    /// first hash.
     fn next_entry(&self, path: &HtreePath) -> Result<Option<IndexEntry>> {
         for frame in path.frames.iter().rev() {
             if let Some(entry) = self.parse_index(frame)?.get(frame.at + 1) {
@@ -270,7 +264,6 @@ impl Ext4 {
         })
     }
 
-    /// Reads an index block and verifies all of it.
     pub(crate) fn index_frame(&self, dir: &Snapshot, block: LogicalBlock) -> Result<Frame> {
         let place = dir.place(Structure::DirectoryIndex(block));
         let (buffer, place) = self.dir_block_often(dir, block, place)?;

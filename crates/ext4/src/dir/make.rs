@@ -46,7 +46,6 @@ impl Ext4 {
         Ok(Node::new(made, Some(handle.stop())))
     }
 
-    /// Makes an inode without a name, near `dir`.
     pub(crate) fn make_nameless(&self, dir: &Node, new: &NewInode<'_>) -> Result<Node> {
         self.retry_after_commit(|| {
             let of_attributes = self.initial_credits(new.xattrs);
@@ -160,7 +159,6 @@ fn kind_of(new: &NewKind<'_>) -> FileType {
     }
 }
 
-/// The flags that a new inode inherits from its directory.
 fn inherited(parent: InodeFlags, kind: FileType) -> InodeFlags {
     let flags = InodeFlags(parent.0 & InodeFlags::INHERITED.0);
     match kind {

@@ -2,8 +2,8 @@
 //!
 //! | file | contents |
 //! |---|---|
-//! | `format` | directory blocks and entries: reading, verifying, changing |
-//! | `name` | how names are compared, hashed and shown |
+//! | `format` | directory blocks and entries |
+//! | `name` | comparing, hashing and showing names |
 //! | `lookup` | lookups and htree paths |
 //! | `list` | listings |
 //! | `lock` | locks of concurrent changes in one directory |
@@ -15,16 +15,15 @@
 //! | `make`, `link`, `rename` | the operations |
 //!
 //! # Steps of an operation
-//! It works on a copy of the directory's snapshot ([`DirUpdate`]), which maps the new blocks.
-//! Everything that can fail for lack of space or on a damaged image comes before the first change
-//! of a block, or is undone. Then the blocks change, and last the copy is published. A failure
-//! after the first change aborts the journal ([`Ext4::all_or_abort`]): no half operation is
-//! committed.
+//! It works on a copy of the directory's snapshot ([`DirUpdate`]). What can fail for lack of space
+//! or on a damaged image comes before the first change of a block, or is undone. Then the blocks
+//! change, and last the copy is published. A failure after the first change aborts the journal
+//! ([`Ext4::all_or_abort`]): no half operation is committed.
 //!
 //! # Who protects what
-//! The locks of `lock` guard a directory's entries, blocks and size. For a rename `vfs` locks the
-//! directory exclusively instead. Owner, mode and times are guarded by neither: publishing takes
-//! over only the layout, and only where it differs from the copy's origin.
+//! The locks of `lock` guard a directory's entries, blocks and size; for a rename `vfs` locks it
+//! exclusively. Owner, mode and times are guarded by neither: publishing takes over only the
+//! layout, and only where it differs from the copy's origin.
 
 mod format;
 mod inline;
@@ -148,7 +147,7 @@ impl Ext4 {
         Ok(())
     }
 
-    /// Counts one more subdirectory. Past the limit an indexed directory has count 1, "many".
+    /// Past the limit an indexed directory has count 1, "many".
     fn count_subdirectory(&self, dir: &mut Snapshot) -> Result<()> {
         let links = dir.inode.links;
         let many = self.counts_many(dir);
@@ -161,7 +160,6 @@ impl Ext4 {
         Ok(())
     }
 
-    /// Counts one subdirectory less.
     fn uncount_subdirectory(dir: &mut Snapshot) {
         if dir.inode.links > 2 {
             dir.inode.links -= 1;

@@ -13,9 +13,7 @@ const UNSIGNED_HASH: u32 = 2;
 
 /// A name to search for.
 pub(crate) enum SearchName<'a> {
-    /// Compared byte by byte.
     Exact(&'a [u8]),
-    /// Compared regardless of case.
     Folded(FoldedName<'a>),
     /// The no-key form of an encrypted name.
     NoKey(NoKeyName),
@@ -24,7 +22,6 @@ pub(crate) enum SearchName<'a> {
 }
 
 impl SearchName<'_> {
-    /// Whether an entry has this name.
     pub(crate) fn matches(&self, entry: &[u8]) -> bool {
         match self {
             SearchName::Exact(name) => *name == entry,
@@ -47,7 +44,6 @@ impl SearchName<'_> {
 }
 
 impl Ext4 {
-    /// Whether the directory ignores case.
     pub(crate) fn is_casefolded(&self, dir: &Snapshot) -> bool {
         dir.has(InodeFlags::CASEFOLD) && self.sb.incompat.has(Incompat::CASEFOLD)
     }
@@ -72,7 +68,6 @@ impl Ext4 {
         FoldedName::new(name, strict).ok().map(SearchName::Folded)
     }
 
-    /// Whether names are hashed as signed or unsigned bytes.
     pub(crate) fn hash_sign(&self) -> CharSign {
         if self.sb.flags & UNSIGNED_HASH != 0 { CharSign::Unsigned } else { CharSign::Signed }
     }

@@ -15,7 +15,6 @@ use dentree_ext4_format::{Compat, InodeFlags, LogicalBlock, NewEntry, Problem};
 /// Bytes of a typical entry: 8, and a name of twenty.
 const TYPICAL_ENTRY: u64 = 28;
 
-/// Blocks added per transaction.
 const STEP: u32 = 32;
 
 /// The blocks of an htree: root, index blocks (or none), leaves.
@@ -148,7 +147,6 @@ impl Ext4 {
         Ok(())
     }
 
-    /// Writes an index block.
     fn write_index(
         &self,
         handle: &mut dentree_jbd2::Handle<'_>,

@@ -11,7 +11,6 @@ use dentree_ext4_format::{InodeNumber, InodeTime, NewEntry};
 use dentree_jbd2::Handle;
 use dentree_vfs::{FileType, Rename};
 
-/// The new states of the directories.
 struct DirUpdates {
     from: DirUpdate,
     /// `None` if both names are in one directory.
@@ -30,7 +29,6 @@ impl DirUpdates {
     }
 }
 
-/// The inodes as they were.
 struct RenamedInodes {
     moved: (InodeNumber, FileType),
     replaced: Option<(InodeNumber, FileType)>,
@@ -147,7 +145,6 @@ impl Ext4 {
         Ok(())
     }
 
-    /// Exchanges the inodes of two names.
     fn exchange(&self, rename: &Rename<'_, Node>, other: &Node, inodes: &RenamedInodes) -> Result<()> {
         let Some(replaced) = inodes.replaced else { return Ok(()) };
         let mut dirs = DirUpdates::of(rename);

@@ -17,7 +17,6 @@ use dentree_jbd2::Handle;
 /// Levels of index blocks below the root; one more with large_dir.
 const MAX_LEVELS: usize = 1;
 
-/// A planned split of a leaf.
 pub(super) struct Split {
     path: HtreePath,
     leaf: Buffer,
@@ -224,7 +223,6 @@ fn fill(area: &mut EntriesMut<'_>, entries: &[NewEntry<'_>]) -> Result<(), Probl
     area.fill(entries).then_some(()).ok_or(Problem::Missing { what: "room for half of a leaf" })
 }
 
-/// The plan counted the blocks.
 fn take(fresh: &mut Fresh) -> Result<(LogicalBlock, BlockNumber)> {
     fresh.pop().ok_or(Error::NoSpace)
 }

@@ -43,7 +43,6 @@ pub(crate) struct Snapshot {
 }
 
 impl Snapshot {
-    /// A structure of this inode, for errors.
     pub(crate) fn place(&self, structure: Structure) -> Place {
         structure.of(self.ino)
     }
@@ -90,7 +89,6 @@ impl Snapshot {
 }
 
 impl Ext4 {
-    /// Reads inode `ino`.
     pub(crate) fn read_inode(&self, ino: InodeNumber) -> Result<Snapshot> {
         self.read_inode_as(ino, Inode::parse)
     }
@@ -126,7 +124,6 @@ impl Ext4 {
         buffer.chunks_exact(size).nth(within).unwrap_or_default()
     }
 
-    /// The bytes of inode `ino` in the table.
     pub(crate) fn inode_bytes(&self, ino: InodeNumber) -> Result<(Vec<u8>, Place)> {
         let (buffer, within, place) = self.inode_block(ino)?;
         Ok((self.inode_in(&buffer, within).to_vec(), place))

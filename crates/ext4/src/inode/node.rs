@@ -119,7 +119,6 @@ impl Node {
         look(newest.as_deref().unwrap_or(&self.0.first))
     }
 
-    /// The inode number. It never changes.
     pub(crate) fn ino(&self) -> InodeNumber {
         self.0.first.ino
     }
@@ -147,7 +146,6 @@ impl Node {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// Taken to write the inode table.
     pub(crate) fn lock_table_write(&self) -> MutexGuard<'_, ()> {
         self.active().writing.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -164,7 +162,6 @@ impl Node {
         }
     }
 
-    /// The transaction of the last change.
     pub(crate) fn last_change(&self) -> Option<Tid> {
         let Some(active) = self.0.active.get() else { return self.0.tid };
         match active.changed.load(Relaxed) {
@@ -173,27 +170,23 @@ impl Node {
         }
     }
 
-    /// Locks the extended attributes for reading.
     pub(crate) fn attributes(&self) -> RwLockReadGuard<'_, ()> {
         self.active().attributes.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Locks the extended attributes for changes.
     pub(crate) fn attributes_mut(&self) -> RwLockWriteGuard<'_, ()> {
         self.active().attributes.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Locks the content for reading.
     pub(crate) fn content(&self) -> RwLockReadGuard<'_, Content> {
         self.active().content.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Locks the content for changes.
     pub(crate) fn content_mut(&self) -> RwLockWriteGuard<'_, Content> {
         self.active().content.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Locks the content for changes, unless that would wait.
+    /// `None` if that would wait.
     pub(crate) fn try_content_mut(&self) -> Option<RwLockWriteGuard<'_, Content>> {
         match self.active().content.try_write() {
             Ok(content) => Some(content),

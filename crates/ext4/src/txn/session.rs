@@ -53,7 +53,6 @@ impl Ext4 {
         if at == 0 { SUPERBLOCK_OFFSET } else { at }
     }
 
-    /// Marks the file system as in use.
     pub(crate) fn mark_in_use(&self, now: dentree_ext4_format::InodeTime) -> Result<()> {
         change_superblock(&*self.device, |sb| {
             if sb.compat.has(Compat::HAS_JOURNAL) {
@@ -143,7 +142,6 @@ fn record_error(sb: &mut Superblock, what: &str, now: dentree_ext4_format::Inode
     sb.error_count = sb.error_count.saturating_add(1);
 }
 
-/// The bytes of the primary superblock.
 fn superblock_bytes(device: &dyn BlockDevice) -> Result<[u8; SUPERBLOCK_SIZE]> {
     let mut bytes = [0; SUPERBLOCK_SIZE];
     let read = device.read_at(SUPERBLOCK_OFFSET, &mut bytes);

@@ -28,11 +28,8 @@ pub(crate) struct Writer {
     has_extra_times: bool,
     pub(crate) orphans: Orphans,
     groups: Arc<Groups>,
-    /// The locks of directories.
     pub(crate) directories: DirectoryLocks,
-    /// Where entries were added last.
     pub(crate) last_inserts: LastInserts,
-    /// The free blocks.
     pub(crate) space: Arc<Space>,
     /// Content not yet on the device.
     pub(crate) dirty: DirtyInodes,
@@ -40,7 +37,6 @@ pub(crate) struct Writer {
     pub(crate) xattr_caches: XattrCaches,
     /// The next generation of an inode that was used before.
     generation: AtomicU32,
-    /// [`Ext4::close`] was called.
     pub(crate) is_closed: AtomicBool,
 }
 
@@ -92,7 +88,6 @@ impl Writer {
         self.groups.try_lock(group).map(|state| state.desc)
     }
 
-    /// Free inodes according to the descriptors.
     pub(crate) fn free_inodes(&self) -> u64 {
         self.groups.free_inodes()
     }
@@ -102,7 +97,7 @@ impl Writer {
         self.groups.first_free_inode(group)
     }
 
-    /// A generation for a reused inode, unique in this session.
+    /// Unique in this session.
     pub(crate) fn next_generation(&self) -> u32 {
         self.generation.fetch_add(1, Relaxed)
     }
@@ -233,7 +228,6 @@ impl Ext4 {
         Ok(answer)
     }
 
-    /// Changes the bytes of an inode in the table.
     pub(crate) fn update_inode(
         &self,
         handle: &mut Handle<'_>,

@@ -32,7 +32,6 @@ impl HashOrder {
         self
     }
 
-    /// Adds an entry by its two hashes.
     #[inline]
     pub(super) fn add(&mut self, major: u32, low: u32) {
         let last = self.hashes.end.saturating_sub(2).max(self.hashes.start);
@@ -108,7 +107,6 @@ fn insertion_sort(keys: &mut [u64]) {
     }
 }
 
-/// The two halves of a key.
 pub(super) fn major_and_number(key: u64) -> (u32, usize) {
     ((key >> 32) as u32, (key & u64::from(u32::MAX)) as usize)
 }
