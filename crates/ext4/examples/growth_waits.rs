@@ -1,8 +1,9 @@
-//! What threads wait for that fill one directory, and what it costs the processors:
-//! `cargo run --release -p dentree-ext4 --example growth_waits -- [THREADS] [FILES] [IMAGE]`.
+//! What threads that fill one directory wait for, and what it costs the processors: `cargo run
+//! --release -p dentree-ext4 --example growth_waits -- [THREADS] [FILES] [IMAGE]`.
 //!
-//! The image is made in memory, or as the file that is named. Times on a processor, ready for one, and asleep are the kernel's, so that
-//! they tell apart what other programs take from what these threads wait for of each other.
+//! The image is made in memory, or as the file named. Times on a processor, ready for one, and
+//! asleep are the kernel's, which separates the load of other programs from waits among these
+//! threads.
 
 use std::iter::Sum;
 use std::path::Path;
@@ -18,17 +19,17 @@ use dentree_vfs::{Identity, NewKind, Vfs};
 
 const IMAGE_BYTES: usize = 1 << 30;
 
-/// What a thread did with its time.
+/// How a thread spent its time.
 #[derive(Clone, Copy, Default)]
 struct Spent {
     running: Duration,
-    /// It could have run, and other threads had the processors.
+    /// Runnable, while other threads had the processors.
     ready: Duration,
     asleep: Duration,
 }
 
 impl Spent {
-    /// Of a thread so far, as its folder in `/proc` says; `asleep` is not known there.
+    /// The times of a thread so far, from its folder in `/proc`; `asleep` is not known there.
     fn of(thread: &Path) -> io::Result<Spent> {
         let text = fs::read_to_string(thread.join("schedstat"))?;
         let mut nanos = text.split_whitespace().map_while(|word| word.parse().ok()).map(Duration::from_nanos);

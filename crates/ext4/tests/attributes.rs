@@ -1,4 +1,4 @@
-//! Attributes that we set are those that the kernel's tools read, in an image that `e2fsck` calls clean.
+//! The kernel's tools read the attributes that we set, and `e2fsck` calls the image clean.
 
 mod common;
 

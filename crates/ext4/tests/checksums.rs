@@ -1,4 +1,4 @@
-//! A checksum that does not hold names the structure, and nothing is read around it.
+//! A wrong checksum is an error that names the structure; the reader does not go around it.
 
 mod common;
 

@@ -1,6 +1,7 @@
-//! A file whose block map is damaged keeps nobody from the rest of the image.
+//! A file with a damaged block map does not keep the rest of the image from being used.
 //!
-//! The bug: `rm` of one failed, the name was gone, the inode stayed an orphan, and the image refused to be opened for writing from then on.
+//! The bug: removing one failed, the name was gone, the inode stayed an orphan, and the image could
+//! no longer be opened for writing.
 
 mod common;
 
@@ -23,7 +24,7 @@ const KINDS: [&str; 5] = [
     "-t ext2 -b 1024",
 ];
 
-/// How often the image is opened and used, and the number of a file that goes each time.
+/// How often the image is opened and used, with one more file removed each time.
 const ROUNDS: usize = 3;
 const GONE: usize = 7;
 
@@ -56,14 +57,15 @@ fn nodes_of_file(image: &Image) -> Vec<u64> {
     nodes.map(|(_, number)| number.trim().parse().unwrap()).collect()
 }
 
-/// What a pointer can be made that is not one to another file's block: whose that is nobody can tell. `is_part`: nor to one that the
-/// file has elsewhere.
+/// A bad pointer that is not one to another file's block, as that cannot be detected. `is_part`:
+/// nor to one that the file has elsewhere.
 fn bad_pointer(dice: &mut Dice, nodes: &[u64], is_part: bool) -> u32 {
     let node = u32::try_from(nodes[dice.roll(nodes.len())]).unwrap();
     [1, 2, 40, 8195, 16_384, u32::MAX, 1 << 30, node][dice.roll(if is_part { 7 } else { 8 })]
 }
 
-/// Damages the map, in a node or in the inode; tells how. `is_part`: a part of the map will be freed, for which nobody looks at the rest.
+/// Damages the map, in a node or in the inode, and returns how. `is_part`: a part of the map will
+/// be freed, without a check of the rest.
 fn damage(image: &Image, nodes: &[u64], dice: &mut Dice, is_part: bool) -> String {
     let block = nodes[dice.roll(nodes.len())];
     let file = fs::OpenOptions::new().read(true).write(true).open(image.path()).unwrap();
@@ -73,7 +75,7 @@ fn damage(image: &Image, nodes: &[u64], dice: &mut Dice, is_part: bool) -> Strin
     let mut put = |at: usize, value: &[u8]| bytes[at..at + value.len()].copy_from_slice(value);
     let how = match dice.roll(6) {
         0 => {
-            // In whole words, so that none becomes the number of a block of somebody else.
+            // In whole words, so that none becomes the number of another file's block.
             let (from, words) = (4 * dice.roll(250), 1 + dice.roll(6));
             (0..4 * words).for_each(|at| put(from + at, &[0xF0 | dice.roll(16) as u8]));
             format!("block {block}: {words} words from {from}")
@@ -84,7 +86,7 @@ fn damage(image: &Image, nodes: &[u64], dice: &mut Dice, is_part: bool) -> Strin
             format!("block {block}: header, {at}")
         }
         1..=3 => {
-            // The low half of where an extent lies, or a pointer.
+            // The low half of an extent's position, or a pointer.
             let (at, value) = (12 + 12 * dice.roll(60), bad_pointer(dice, nodes, is_part));
             put(at + 8, &value.to_le_bytes());
             format!("block {block}: entry at {at} to {value}")
@@ -163,7 +165,7 @@ fn use_others(fs: &Ext4, round: usize) {
     fs.evict(&gone_node);
 }
 
-/// All that is there but for the damaged file has its content.
+/// Everything but the damaged file has its content.
 fn check_others(image: &Image, what: &str) {
     let fs = image.open();
     let new =
@@ -185,7 +187,7 @@ fn check(options: &str, seed: u64) {
     let outcome = act(&fs);
     assert!(matches!(outcome, Ok(()) | Err(Error::Corrupt(_))), "{what}: {outcome:?}");
     use_others(&fs, 0);
-    // Where blocks are lost, or content could not be stored, this tells it.
+    // Reports lost blocks and content that could not be written.
     let _ = fs.sync();
     let _ = fs.close();
     drop(fs);
@@ -195,7 +197,7 @@ fn check(options: &str, seed: u64) {
         fs.close().unwrap_or_else(|error| panic!("{what}: {error}"));
     }
     check_others(&image, &what);
-    // What claims others' blocks gets copies of them.
+    // Blocks in use twice are copied.
     Command::new("e2fsck").arg("-fy").arg(image.path()).output().unwrap();
     check_others(&image, &format!("{what}, and e2fsck"));
 }

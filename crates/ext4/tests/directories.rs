@@ -1,4 +1,4 @@
-//! Directories of every kind grow and stay what the kernel and `e2fsck` take them for.
+//! Directories of every kind grow and stay valid for the kernel and `e2fsck`.
 
 mod common;
 mod writing;
@@ -21,7 +21,7 @@ fn two_hundred_thousand_names_are_found_again() {
     let file = tree.file("file");
     let count = 200_000;
     for n in 0..count {
-        // An inode has at most 65,000 names.
+        // An inode has at most 65,000 links.
         let target = match n % 4 {
             0 => file.clone(),
             k => tree
@@ -90,7 +90,8 @@ fn an_index_that_cannot_grow_takes_no_more_names_and_stays_whole() {
         }
     };
     assert!(matches!(error, Error::NoSpace), "{error}");
-    // Leaves and nodes that are split evenly are two thirds full on average: 123 nodes of 126 leaves of 3 names.
+    // Leaves and nodes that are split evenly are two thirds full on average: 123 nodes of 126
+    // leaves of 3 names.
     assert!(made > 15_000, "{made}");
     drop((many, files));
     tree.close();
@@ -139,7 +140,7 @@ fn directories_in_inodes_are_written_and_moved_out() {
         fs::create_dir_all(tree.join("other")).unwrap();
     });
     let Some(()) = image.change("noatime", |at| {
-        // The kernel keeps directories in their inodes, and uses the second piece.
+        // The kernel makes inline directories and uses their second area.
         for n in 0..12 {
             fs::write(at.join(format!("other/{n}")), "").unwrap();
         }

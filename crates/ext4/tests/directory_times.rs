@@ -1,5 +1,5 @@
-//! A directory's times say when its names were changed last, by the clock that the kernel's file systems take: it moves by ticks, and
-//! within one the directory's inode is written once.
+//! A directory's times say when its names last changed, by the coarse clock of the kernel's file
+//! systems; within a tick its inode is written once.
 
 mod common;
 
@@ -36,8 +36,9 @@ fn make(fs: &Ext4, dir: &Node, name: &str) -> Node {
     make_as(fs, dir, name, NewKind::Regular)
 }
 
-/// Leaf, inode and bitmap, and now and then a block of the inode table that comes into use: the directory's own inode would be a fourth for each, and so
-/// would the group's descriptor, which is put into its block once in a transaction.
+/// Leaf, inode and bitmap, and now and then a new block of the inode table. The directory's own
+/// inode would be a fourth for each, and so would the group's descriptor, which is written once per
+/// transaction.
 #[test]
 fn names_made_in_one_tick_write_the_inode_of_their_directory_once() {
     let fs = open(NOON);
@@ -51,7 +52,8 @@ fn names_made_in_one_tick_write_the_inode_of_their_directory_once() {
     assert!((3 * 50..3 * 50 + 25).contains(&changes), "{changes} changes for 50 files");
 }
 
-/// The second name changes nothing in the directory's inode, and yet an fsync of the directory is to wait for it.
+/// The second name changes nothing in the directory's inode; an fsync of the directory waits for
+/// it.
 #[test]
 fn an_fsync_of_a_directory_waits_for_names_that_left_its_inode_alone() {
     let device = Arc::new(RecordingDevice::new(image()));

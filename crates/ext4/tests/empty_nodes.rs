@@ -1,6 +1,7 @@
-//! Nodes of a block map that map nothing, as other programs leave them, go with their file.
+//! Nodes of a block map that map nothing, as other programs leave them, are freed with their file.
 //!
-//! The bug: what frees a map skipped holes, and with them pointer blocks of zeros. They stayed in use, and `e2fsck` found them only then.
+//! The bug: freeing a map skipped holes, and with them pointer blocks of zeros. They stayed in use
+//! until `e2fsck` found them.
 
 mod common;
 
@@ -15,10 +16,11 @@ use std::process::Command;
 
 const BLOCK: u64 = 1024;
 
-/// File blocks behind the pointers in the inode, and below each of the trees of one, two and three levels: 256 pointers a block.
+/// File blocks behind the pointers in the inode, and below each of the trees of one, two and three
+/// levels: 256 pointers a block.
 const SPARSE: [u64; 8] = [0, 5, 12, 20, 271, 2069, 65_809, 66_573];
 
-/// The blocks of nodes of a kind (`IND`, `DIND`, `TIND`, `ETB1`, …) that debugfs lists of `/file`, in order.
+/// The nodes of a kind (`IND`, `DIND`, `TIND`, `ETB1`, …) that debugfs lists for `/file`, in order.
 fn nodes(image: &Image, kind: &str) -> Vec<u64> {
     let stat = image.debugfs("stat /file\n");
     let mark = format!("({kind}):");
@@ -41,7 +43,7 @@ fn overwrite(image: &Image, block: u64, within: u64, bytes: &[u8]) {
     file.write_all_at(bytes, block * BLOCK + within).unwrap();
 }
 
-/// What frees all that `/file` maps, or a part, by name.
+/// Ways to free all or a part of what `/file` maps, by name.
 type Freeing = (&'static str, fn(&Ext4));
 
 const FREEING: [Freeing; 4] = [
@@ -88,7 +90,7 @@ fn pointer_blocks_that_map_nothing_are_freed_with_what_is_around_them() {
                     assert!(!nodes.is_empty());
                     nodes.iter().for_each(|&node| overwrite(&image, node, 0, &[0; BLOCK as usize]));
                 }
-                // What they pointed at is free, as if it never had been there.
+                // The blocks below them are free.
                 Command::new("e2fsck").arg("-fy").arg(image.path()).output().unwrap();
                 is_clean(&image.path()).unwrap();
                 let kept: Vec<u64> =
@@ -131,7 +133,7 @@ fn nodes_of_an_extent_tree_that_map_nothing_are_freed_with_their_file() {
             remove(&fs);
             fs.close().unwrap();
             drop(fs);
-            // What these nodes led to before nobody can know.
+            // What these nodes pointed to is unknown.
             for node in gone {
                 let tested =
                     run(Command::new("debugfs").arg("-R").arg(format!("testb {node}")).arg(image.path()));

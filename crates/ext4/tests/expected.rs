@@ -1,4 +1,5 @@
-//! Directories that are laid out for the entries to come: sound for e2fsck and the kernel, and filled with hardly a split.
+//! Directories presized for the entries to come: clean for e2fsck and the kernel, and filled with
+//! hardly a split.
 
 mod common;
 mod writing;
@@ -21,7 +22,8 @@ fn a_directory_that_is_laid_out_holds_what_was_expected_with_hardly_a_split() {
         ("-t ext4 -O inline_data -I 512 -N 30000", 4096, 2_000),
         ("-t ext3 -b 1024 -N 30000", 1024, 5_000),
     ] {
-        // Which names share a leaf is the seed's: chance would overfill one more leaf here and there.
+        // The seed decides which names share a leaf; a random one would overfill one more leaf at
+        // times.
         let seeded = format!("{options} -E hash_seed=e1c3a2a0-6e6d-4f5b-9a63-0a4f7d0b5c11");
         let image = Image::new(&seeded, "48M", |_| ());
         let tree = Tree::open(&image);
@@ -38,7 +40,7 @@ fn a_directory_that_is_laid_out_holds_what_was_expected_with_hardly_a_split() {
         for number in 0..entries {
             tree.make(&dir, &format!("a common name {number:06}"), NewKind::Fifo);
         }
-        // Leaves get their share of the hashes, and so more names or fewer; those of few entries differ more.
+        // Leaves have equal hash ranges, so their numbers of names vary; small ones vary more.
         let filled = blocks(&tree, "dir", block_size);
         assert!(filled <= laid_out + 2.max(laid_out / 10), "{options}: {laid_out} blocks became {filled}");
         drop(dir);
@@ -62,7 +64,7 @@ fn what_cannot_be_laid_out_is_refused_or_stays_as_it_is() {
     assert!(matches!(expect("full", 1000), Err(Error::NotEmpty)));
     expect("full/of", 3).unwrap();
     assert_eq!(blocks(&tree, "full/of", 1024), 1);
-    // As much as there is space for, in a directory that is sound and empty.
+    // As much as there is space for, in a directory that is valid and empty.
     assert!(matches!(expect("full/of", 10_000_000), Err(Error::NoSpace)));
     assert!(tree.names("full/of").is_empty());
     tree.make(&tree.at("full/of"), "name", NewKind::Symlink(b"target"));

@@ -1,5 +1,5 @@
-//! On a full image every operation either does what it does in memory, or says that there is no space and has done nothing; what is
-//! removed makes room again, to the last block.
+//! On a full image every operation either does what it does in memory, or returns ENOSPC and has
+//! done nothing; what is removed frees its space, to the last block.
 
 mod common;
 
@@ -21,10 +21,10 @@ const KINDS: [&str; 7] = [
     OURS,
 ];
 
-/// Bytes that are left free to begin with.
+/// Bytes left free at the beginning.
 const ROOM: u64 = 150_000;
 
-/// Takes the space but for [`ROOM`] bytes with a file that has no part in what comes.
+/// Uses all space but [`ROOM`] bytes for a file that takes no further part.
 fn fill<F: FileSystem>(vfs: &Vfs<F>) {
     let who = &Identity::Superuser;
     let ballast = vfs.make(who, vfs.root(), b"ballast", NewKind::Regular, 0o600).unwrap();
@@ -60,7 +60,7 @@ fn remove_below<F: FileSystem>(vfs: &Vfs<F>, dir: &Arc<Inode<F>>) {
     }
 }
 
-/// What the model is to do of an operation that wrote less than it was asked to.
+/// What the model does for an operation that wrote less than requested.
 fn done_of(op: &Op, answer: u64) -> Op {
     let mut done = op.clone();
     if let Op::Write { len, .. } | Op::Append { len, .. } = &mut done {
@@ -69,7 +69,7 @@ fn done_of(op: &Op, answer: u64) -> Op {
     done
 }
 
-/// Works where there is little space; answers how often there was none.
+/// Works where there is little space; returns how often there was none.
 fn work(options: &str, seed: u64, steps: usize) -> usize {
     let image = new_image(options, "8M");
     let ours = Vfs::new(open(&image)).unwrap();

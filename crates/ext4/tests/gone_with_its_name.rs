@@ -1,4 +1,5 @@
-//! What nobody holds goes with its last name, in one step; what somebody holds lives on with its bytes until it is let go.
+//! An inode without users is freed with its last name, in one step; one in use keeps its bytes
+//! until its last user lets go.
 
 mod common;
 mod writing;
@@ -15,7 +16,8 @@ fn new(kind: NewKind<'_>) -> NewInode<'_> {
     NewInode { kind, permissions: 0o755, uid: 0, gid: 0, xattrs: &[] }
 }
 
-/// Whether what `prepare` has made under the name "victim" goes in one step. It goes in any case.
+/// Whether what `prepare` made under the name "victim" is freed in one step. It is freed in any
+/// case.
 fn goes(fs: &Ext4, root: &Inner, kind: NewKind<'_>, prepare: impl FnOnce(&Inner)) -> bool {
     let is_dir = kind == NewKind::Directory;
     let node = fs.make(root, b"victim", &new(kind)).unwrap();
@@ -93,7 +95,7 @@ impl Random {
     }
 }
 
-/// A file that somebody holds, and what it was found to say.
+/// A file in use, and the content found in it.
 struct Held {
     node: Node,
     says: Option<u64>,
@@ -103,7 +105,7 @@ struct Held {
 struct Worker<'a> {
     tree: &'a Tree,
     dir: Node,
-    /// What the next file will say.
+    /// The content of the next file.
     next: &'a AtomicU64,
     random: Random,
     held: Vec<Held>,
@@ -135,7 +137,7 @@ impl Worker<'_> {
                 vfs.link(who, &node, &self.dir, other.as_bytes())?;
             }
             9 => {
-                // What was just found, let go of at once.
+                // What was just found, dropped at once.
                 let node = vfs.lookup(who, &self.dir, name)?.ok_or(Error::NotFound)?;
                 assert_eq!(node.attr().ino, node.ino());
             }
@@ -147,7 +149,7 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// Reads something that is held: all of it says the same as before.
+    /// Reads a file in use: all of it is as before.
     fn read(&mut self) {
         if self.held.is_empty() {
             return;
@@ -174,7 +176,7 @@ fn whoever_holds_a_removed_file_keeps_it_and_nothing_is_left_of_the_others() {
         let image = Image::new(options, size, |_| ());
         let tree = Tree::open(&image);
         let dir = tree.dir("shared");
-        // It does not grow out of its inode later.
+        // It does not outgrow its inode later.
         drop(tree.file(&format!("shared/{}", "lasting".repeat(30))));
         tree.vfs.fs().sync().unwrap();
         let free = tree.free();

@@ -1,4 +1,4 @@
-//! Directories that grow in turn have their blocks in few pieces, and what is left to them to grow is nobody's loss.
+//! Directories that grow in turn have few extents, and preallocation withholds no space.
 
 mod common;
 mod writing;
@@ -53,7 +53,7 @@ fn few_extents_and_no_blocks_lost() {
     let before = tree.vfs.statfs().unwrap();
     let dirs = grow(&tree);
     let taken: u64 = dirs.iter().map(|dir| dir.attr().blocks / 2).sum();
-    // What directories may still grow into is free.
+    // Preallocated blocks count as free.
     assert_eq!(tree.vfs.statfs().unwrap().blocks_free, before.blocks_free - taken);
     let blocks = dirs.iter().map(|dir| dir.attr().size / 1024).min().unwrap();
     drop(dirs);
@@ -79,7 +79,7 @@ fn few_extents_and_no_blocks_lost() {
     }
 }
 
-/// Appends until there is no space; answers how much there is then.
+/// Appends until there is no space; returns the length then.
 fn fill(tree: &Tree) -> (u64, FsStat) {
     let ballast = tree.file("ballast");
     let piece = [0xBA; 64 << 10];
@@ -102,11 +102,12 @@ fn a_full_image_has_no_room_left_for_anybody() {
     let tree = Tree::open(&image);
     let dirs = grow(&tree);
     tree.vfs.sync().unwrap();
-    // As it is at this moment, but that nothing is left to anybody there.
+    // The image at this moment, without preallocations.
     fs::copy(image.path(), other.path()).unwrap();
-    // More blocks are left to the 48 directories than to metadata in the end, so that the ballast needs them.
+    // In the end the 48 directories have more preallocated blocks than metadata has reserved ones:
+    // the ballast needs them.
     let (len, with_rooms) = fill(&tree);
-    // With the last blocks the directories still grow, each by itself.
+    // The directories still grow into the last blocks.
     let file = tree.at("file");
     let mut refused = 0;
     for number in NAMES..2 * NAMES {

@@ -1,4 +1,5 @@
-//! With inline_data small files and new directories lie in their inodes, where the kernel would put them, and leave when they grow.
+//! With inline_data small files and new directories are in their inodes, like the kernel's, and
+//! leave when they grow.
 
 mod common;
 
@@ -12,14 +13,14 @@ use std::path::Path;
 
 const WHO: &Identity = &Identity::Superuser;
 
-/// More than what fits in an inode of 512 bytes, by the byte where that ends.
+/// Past what fits in an inode of 512 bytes, byte by byte.
 const SIZES: std::ops::Range<usize> = 1..430;
 
 fn bytes(len: usize) -> Vec<u8> {
     (0..len).map(|n| u8::try_from(n % 251).unwrap()).collect()
 }
 
-/// Which of these files lie in their inodes.
+/// Which of these files are in their inodes.
 fn inline<'a>(image: &Image, paths: &[&'a str]) -> Vec<&'a str> {
     let stats = image.debugfs(&paths.iter().map(|path| format!("stat {path}\n")).collect::<String>());
     let flags = stats.split("Flags: 0x").skip(1).map(|rest| {

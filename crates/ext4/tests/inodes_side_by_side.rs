@@ -1,4 +1,5 @@
-//! Which inodes files get: beside their directory and in order where one thread makes them, and to the last one where several do.
+//! Which inodes files get: near their directory and in order for one thread, and all of them for
+//! several.
 
 mod common;
 
@@ -9,14 +10,15 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Barrier};
 
 const WHO: Identity = Identity::Superuser;
-/// Four groups of 256 inodes each, whose tables lie together.
+/// Four groups of 256 inodes each, whose tables are adjacent.
 const FOUR_GROUPS: &str = "-t ext4 -b 1024 -N 1024";
 
 fn make(vfs: &Vfs<Ext4>, dir: &Arc<Inode<Ext4>>, name: &str, kind: NewKind<'_>) -> Result<u64, Error> {
     vfs.make(&WHO, dir, name.as_bytes(), kind, 0o755).map(|made| made.ino().0)
 }
 
-/// Makes files in a directory by so many threads until there is no inode left; answers their names and numbers.
+/// Makes files in a directory by so many threads until there is no inode left; returns their names
+/// and numbers.
 fn fill(vfs: &Vfs<Ext4>, dir: &Arc<Inode<Ext4>>, threads: usize) -> Vec<(String, u64)> {
     let begin = &Barrier::new(threads);
     let one = |thread: usize| {
@@ -49,7 +51,7 @@ fn several_threads_take_every_inode_once_and_an_image_is_full_only_then() {
     assert_eq!(files.len() as u64, free);
     let inos: BTreeSet<_> = files.iter().map(|(_, ino)| ino).collect();
     assert_eq!(inos.len(), files.len(), "an inode was taken twice");
-    // What one thread gives back another gets.
+    // Another thread gets what one frees.
     for (name, _) in [&files[0], &files[files.len() - 1]] {
         vfs.unlink(&WHO, &dir, name.as_bytes()).unwrap();
     }

@@ -13,7 +13,8 @@ fn set_xattr(path: &Path, name: &str, value: &[u8]) {
     rustix::fs::lsetxattr(path, name, value, XattrFlags::empty()).unwrap_or_else(|e| panic!("{name}: {e}"));
 }
 
-/// Attributes of every namespace and of sizes for inode, block and (where there is the feature) inodes of their own.
+/// Attributes of every namespace, of sizes for inode, block and (with ea_inode) inodes of their
+/// own.
 fn attributes(tree: &Path, largest: usize) {
     let acl = [
         &2_u32.to_le_bytes()[..],
@@ -147,7 +148,7 @@ fn a_directory_with_an_index_of_three_levels_is_listed_and_looked_up() {
     assert_eq!(index_levels(&image), 2);
 }
 
-/// What `debugfs` says of the levels below the root of the index of `/many`.
+/// The levels below the root of the index of `/many`, from `debugfs`.
 fn index_levels(image: &Image) -> u32 {
     let dump = image.debugfs("htree_dump /many\n");
     let line = dump.lines().find(|line| line.contains("Indirect levels"));
@@ -156,8 +157,8 @@ fn index_levels(image: &Image) -> u32 {
 
 #[test]
 fn names_whose_hashes_collide_across_leaves_are_found() {
-    // The legacy hash of single-character differences collides often, and leaves of 1 KiB hold four names of
-    // 200 bytes, so that names of one hash are cut apart between leaves.
+    // The legacy hash of single-character differences collides often, and leaves of 1 KiB hold four
+    // names of 200 bytes, so names of one hash are spread over leaves.
     let image = Image::new("-t ext4 -b 1024", "64M", |_| {});
     run(Command::new("tune2fs").args(["-E", "hash_alg=legacy"]).arg(image.path()));
     let made = image.change("", |tree| {

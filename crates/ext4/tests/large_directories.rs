@@ -1,7 +1,7 @@
-//! What large directories that nobody has in memory cost in requests to the device.
+//! The requests to the device that large uncached directories take.
 //!
-//! `cargo test --release -p dentree-ext4 --test large_directories -- --ignored --nocapture` tells what a directory of a million entries takes on
-//! devices that answer late.
+//! `cargo test --release -p dentree-ext4 --test large_directories -- --ignored --nocapture`
+//! measures a directory of a million entries on slow devices.
 
 mod common;
 mod writing;
@@ -27,16 +27,16 @@ fn name(number: u64) -> String {
     format!("a common name {number:06}")
 }
 
-/// An image with `dir`, laid out for its entries, which are names of one file.
+/// An image with `dir`, presized for its entries, which are links of one file.
 fn image() -> Image {
-    // Which names share a hash is the seed's, and these would need two leaves.
+    // The seed decides which names share a hash; a random one would need two leaves for some.
     let options = "-t ext4 -b 1024 -N 4000 -E hash_seed=e1c3a2a0-6e6d-4f5b-9a63-0a4f7d0b5c11";
     laid_out(options, "64M", ENTRIES)
 }
 
-/// An image with `dir`, laid out for so many entries.
+/// An image with `dir`, presized for so many entries.
 fn laid_out(options: &str, size: &str, entries: u64) -> Image {
-    // Names that one inode may have.
+    // The links that one inode may have.
     const LINKS: u64 = 60_000;
     let image = Image::new(options, size, |_| ());
     let tree = Tree::open(&image);
@@ -51,7 +51,7 @@ fn laid_out(options: &str, size: &str, entries: u64) -> Image {
     image
 }
 
-/// A file system that was just opened, its directory, and how many reads there have been.
+/// A file system just opened, its directory, and the reads so far.
 struct Cold {
     fs: Ext4,
     dir: Node,
@@ -105,7 +105,8 @@ fn one_name_of_a_cold_directory_takes_its_leaf_and_the_index_above_it_in_every_m
             }
         }
     }
-    // Index blocks stay: without read-ahead the next names take their leaf each, and an index block now and then.
+    // Index blocks stay cached: without read-ahead the next names take a leaf each, and an index
+    // block now and then.
     let cold = Cold::open(&image.path(), Options { dx_read_ahead: DxReadAhead::Off, ..Options::default() });
     let numbers: Vec<_> = (0..ENTRIES).step_by(997).collect();
     assert!(numbers.iter().all(|&number| cold.finds(&name(number))));
@@ -122,7 +123,8 @@ fn a_cold_directory_is_listed_with_hardly_more_requests_than_its_bytes_take() {
         assert_eq!(cold.list(), ENTRIES);
         let (reads, sequential) = (cold.reads(), bytes.div_ceil(REQUEST));
         println!("writable {writable}: {reads} requests for {bytes} bytes, {sequential} of the largest");
-        // The first window of one who reads block by block is small; who goes by the index reads that first.
+        // The first window of sequential reading is small; reading by the index starts with the
+        // index.
         assert!(reads * 10 <= sequential * 13 + 10 * INDEX_LEVELS, "{reads} of {sequential}");
         cold.fs.close().unwrap();
     }
@@ -168,7 +170,7 @@ fn files_made_where_all_inodes_near_by_are_free_read_no_table() {
         }
         let reads = device.counts().total_reads() - before;
         println!("round {round}: {reads} reads for {FILES} files");
-        // There are four inodes in a block. What is read are bitmaps, and the directory.
+        // A block has four inodes. The reads are of bitmaps and the directory.
         assert!(reads < FILES / 4 / 4, "round {round}: {reads} reads for {FILES} files");
         (0..FILES).for_each(|number| tree.unlink(&dir, &name(number)));
         drop(dir);

@@ -1,5 +1,6 @@
-//! The same random operations on an image that the kernel has mounted and on one of ours: each answers and leaves the same, in
-//! every field that `lstat` shows but for the inode's number, and the size of directories, which are packed better here.
+//! The same random operations on an image that the kernel has mounted and on one of ours: each
+//! returns and leaves the same, in every field that `lstat` shows but the inode number and the size
+//! of directories, which are packed better here.
 
 mod common;
 
@@ -15,11 +16,12 @@ use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// Not with inline_data: what has left its inode does not come back here, and directories leave it earlier.
+/// Not with inline_data: what has left its inode does not return here, and directories leave it
+/// earlier.
 const KINDS: [&str; 4] =
     ["-t ext4", "-t ext4 -b 1024 -O metadata_csum_seed,orphan_file", "-t ext3 -b 1024", "-t ext2"];
 
-/// What both trees' times are set to before each operation: what has another has changed.
+/// Both trees' times are set to this before each operation: any other time is a change.
 const BEFORE: i64 = 1_000_000;
 
 /// What `lstat` shows.
@@ -28,9 +30,9 @@ struct Shown {
     mode: u32,
     nlink: u32,
     owner: (u32, u32),
-    /// 0 of a directory.
+    /// 0 for a directory.
     size: u64,
-    /// In 512 bytes; 0 before everything is stored, as space for content in memory is an estimate.
+    /// In 512 bytes; 0 before write-back, as reserved space is an estimate.
     blocks: u64,
     is_modified: bool,
     same_as: String,
@@ -228,7 +230,7 @@ fn do_both(options: &str, seed: u64, steps: usize) {
     ours.sync().unwrap();
     let (mut shown, must) = (tree(&ours, true), kernel.tree(true));
     for (path, shown) in &mut shown {
-        // One may lie in more pieces than the other, and need a block for its map.
+        // One may have more extents than the other, and need a block for its map.
         let there = must.get(path).map_or(0, |must| must.blocks);
         shown.blocks = if shown.blocks.abs_diff(there) <= 1024 / 512 { there } else { shown.blocks };
     }

@@ -1,4 +1,4 @@
-//! Images whose structures lead back to themselves: readers end, and say so where there is no right answer.
+//! Images with cyclic structures: readers end, and report an error where there is no right result.
 
 mod damage;
 #[path = "damage/examine.rs"]
@@ -48,7 +48,7 @@ impl Patient {
         u32::try_from(found.0).unwrap()
     }
 
-    /// Where an inode lies in the image: all of ours have one inode table, that of group 0.
+    /// An inode's offset in the image: all of ours have one inode table, that of group 0.
     fn inode(&self, ino: u32) -> usize {
         let table = usize::try_from(self.u32(2 * BLOCK + 8)).unwrap();
         let size = usize::from(u16::from_le_bytes([self.image.bytes[0x458], self.image.bytes[0x459]]));
@@ -126,7 +126,7 @@ fn a_pointer_block_that_points_to_itself_ends_after_three_levels() {
 fn an_htree_node_that_is_its_own_child_is_damage() {
     let mut patient = Patient::new("two-levels");
     let large = patient.find("/large");
-    // The root's entries name index blocks of the directory: send the first back to the root, the second to itself.
+    // The root's entries name index blocks: point the first back to the root, the second to itself.
     let root = patient.image.bytes.chunks(BLOCK).position(|block| {
         block.get(..4) == Some(&large.to_le_bytes()) && block[0x1E] == 1 && block[0x1D] == 8
     });
@@ -188,8 +188,8 @@ fn a_directory_that_maps_one_block_a_million_times_is_damage() {
     let large = patient.find("/large");
     let inode = patient.inode(large);
     let leaf = patient.u32(inode + I_BLOCK + 4);
-    // A block of pointers to the leaf, under a block of pointers to that, under a block of pointers to that: the
-    // last three blocks.
+    // A block of pointers to the leaf, under a block of pointers to that, under a block of pointers
+    // to that: the last three blocks.
     let blocks = u32::try_from(patient.image.bytes.len() / BLOCK).unwrap();
     for level in [leaf, blocks - 3, blocks - 2] {
         let block = if level == leaf { blocks - 3 } else { level + 1 };

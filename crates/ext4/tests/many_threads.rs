@@ -1,4 +1,5 @@
-//! Random operations from several threads, each in directories of its own and in one that all share, against trees in memory.
+//! Random operations by several threads, each in directories of its own and in a shared one,
+//! against trees in memory.
 
 mod common;
 mod writing;
@@ -12,15 +13,15 @@ use writing::{KINDS, Node, Tree, check};
 const THREADS: u64 = 3;
 const STEPS: usize = 1500;
 
-/// What a directory of the model has.
+/// An entry of a directory of the model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Thing {
-    /// A file with this identity: names of one file share it.
+    /// A file with this identity: its links share it.
     File(u64),
     Dir(BTreeMap<String, Thing>),
 }
 
-/// A small generator of its own: what a seed does stays the same.
+/// A fixed generator, so that a seed always does the same.
 struct Random(u64);
 
 impl Random {

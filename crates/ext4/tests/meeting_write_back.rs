@@ -1,7 +1,8 @@
-//! A file is cut, punched or lengthened while what was written to it is on its way to the device.
+//! A file is truncated, punched or extended during its write-back.
 //!
-//! The device holds one of the requests of an fsync, or of a write that goes there at once, each in turn, until the other thread has ended or
-//! sleeps: so every place of the write-back is met, and the same one each time.
+//! The device holds one request of an fsync, or of a write that goes to the device at once, each in
+//! turn, until the other thread has ended or sleeps: so each point of the write-back is met
+//! reproducibly.
 
 mod common;
 
@@ -17,10 +18,10 @@ use std::sync::{Arc, Condvar, Mutex};
 
 const BLOCK: usize = 1024;
 
-/// Where the content begins, behind a hole: from here on what is large goes to the device at once.
+/// Where the content begins, behind a hole: from here on large writes go to the device at once.
 const BASE: usize = 2048 * BLOCK;
 
-/// A device in memory that holds one write or flush back.
+/// A device in memory that holds one write or flush.
 struct Holding {
     device: MemoryDevice,
     state: Mutex<State>,
@@ -31,9 +32,9 @@ struct Holding {
 enum State {
     /// Requests pass.
     Open,
-    /// The request behind so many others is to be held.
+    /// The request behind so many others will be held.
     Armed(u32),
-    /// It is held.
+    /// One request is held.
     Held,
 }
 
@@ -43,7 +44,7 @@ impl Holding {
         self.moved.notify_all();
     }
 
-    /// Returns when a request is held, or requests pass; answers whether it is held.
+    /// Returns when a request is held or requests pass, and whether one is held.
     fn wait(&self) -> bool {
         let armed = |state: &mut State| matches!(state, State::Armed(_));
         *self.moved.wait_while(self.state.lock().unwrap(), armed).unwrap() == State::Held
@@ -58,7 +59,7 @@ impl Holding {
                 drop(self.moved.wait_while(state, |state| *state == State::Held).unwrap());
             }
             State::Armed(before) => *state = State::Armed(before - 1),
-            // Others may pass what is held.
+            // Other requests pass the held one.
             State::Open | State::Held => {}
         }
     }
@@ -95,7 +96,7 @@ fn sleeps(thread: rustix::thread::Pid) -> bool {
     stat.is_ok_and(|stat| stat.rsplit(')').next().is_some_and(|rest| rest.starts_with(" S")))
 }
 
-/// What meets the write-back, or begins it, on the device and in the model.
+/// What meets the write-back, or starts it, on the device and in the model.
 struct Meeting {
     what: &'static str,
     there: fn(&Ext4, &Node),
@@ -108,7 +109,7 @@ fn set_size(fs: &Ext4, file: &Node, size: usize) {
 
 const WRITE_BACKS: [Meeting; 2] = [
     Meeting { what: "synced", there: |fs, file| fs.fsync(file, Durability::Full).unwrap(), model: |_| {} },
-    // Over what is on the device, what is in memory, holes, and the end.
+    // Over written blocks, dirty blocks, holes, and the end.
     Meeting {
         what: "written to at length",
         there: |fs, file| assert_eq!(fs.write(file, (BASE + 6 * BLOCK) as u64, &[0xC7; LONG]).unwrap(), LONG),
@@ -119,7 +120,7 @@ const WRITE_BACKS: [Meeting; 2] = [
     },
 ];
 
-/// No whole number of blocks.
+/// Not a whole number of blocks.
 const LONG: usize = 50 * BLOCK + 200;
 
 const MEETINGS: [Meeting; 7] = [
@@ -172,7 +173,8 @@ const MEETINGS: [Meeting; 7] = [
     },
 ];
 
-/// Writes to a file of which some blocks are on the device, some are a hole and some are promised; answers what it holds then.
+/// Writes to a file so that some blocks are on the device, some are a hole and some are reserved;
+/// returns its content.
 fn prepare(fs: &Ext4, file: &Node) -> Vec<u8> {
     let mut content = vec![0; BASE + 44 * BLOCK + 17];
     let mut write = |from: usize, to: usize, byte: u8| {
@@ -189,7 +191,8 @@ fn prepare(fs: &Ext4, file: &Node) -> Vec<u8> {
     content
 }
 
-/// Lets `meeting` begin while request `at` of `write_back` is held; `false` where there is no such request.
+/// Starts `meeting` while request `at` of `write_back` is held; `false` if there is no such
+/// request.
 fn meet(image: &[u8], write_back: &Meeting, meeting: &Meeting, at: u32) -> bool {
     let what = format!("{}, while it is {} and request {at} is held", meeting.what, write_back.what);
     let held = Arc::new(Holding {
@@ -205,7 +208,7 @@ fn meet(image: &[u8], write_back: &Meeting, meeting: &Meeting, at: u32) -> bool 
         let (fs, device) = (&fs, &held);
         let storing = scope.spawn(move || {
             (write_back.there)(fs, file);
-            // No request was held where there are not so many.
+            // With fewer requests none was held.
             device.set(State::Open);
         });
         let is_held = held.wait();
@@ -240,7 +243,7 @@ fn a_file_that_changes_while_it_is_stored_is_as_if_it_had_changed_before_or_afte
     for options in ["-t ext4 -b 1024", "-t ext3 -b 1024"] {
         let image = Image::new(options, "16M", |tree| std::fs::write(tree.join("file"), "").unwrap());
         let image = std::fs::read(image.path()).unwrap();
-        // The other is as long by pointers as by extents.
+        // The other takes as long by pointers as by extents.
         let write_backs = if options.contains("ext3") { &WRITE_BACKS[..1] } else { &WRITE_BACKS };
         for write_back in write_backs {
             let mut met = 0;
@@ -251,7 +254,8 @@ fn a_file_that_changes_while_it_is_stored_is_as_if_it_had_changed_before_or_afte
                 met += (0..).take_while(|&at| meet(&image, write_back, meeting, at)).count();
             }
             println!("{options}: {met} requests held while a file was {}", write_back.what);
-            // Data, log, commit block and two flushes; or what was in memory, and two runs of the data: at the least.
+            // At least data, log, commit block and two flushes; or the dirty blocks, and two runs
+            // of the data.
             let least = if write_back.what == "synced" { 5 } else { 3 };
             assert!(met >= least * MEETINGS.len().saturating_sub(1), "{options}: {met} requests held");
         }

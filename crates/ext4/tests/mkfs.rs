@@ -32,7 +32,7 @@ fn options(features: &str, block_size: Option<u32>) -> MkfsOptions {
     }
 }
 
-/// An image file that goes away.
+/// An image file, removed when dropped.
 struct Image {
     scratch: TempDir,
 }
@@ -112,7 +112,7 @@ fn e2fsck_finds_nothing_wrong_with_large_ones() {
 /// A file system that mke2fs makes with the same options.
 fn by_mke2fs(bytes: u64, features: &str, block_size: Option<u32>) -> Image {
     let image = Image::sparse(bytes);
-    // Not the machine's mke2fs.conf: what it says differs, what mke2fs brings along does not.
+    // Not the machine's mke2fs.conf, which varies, but the one in mke2fs.
     let config = image.scratch.path().join("mke2fs.conf");
     std::fs::write(&config, "[defaults]\ndefault_mntopts = acl,user_xattr\nenable_periodic_fsck = 0\n")
         .unwrap();
@@ -151,9 +151,9 @@ fn header(image: &Image) -> BTreeMap<String, String> {
     fields.map(|(name, value)| (name.to_owned(), value.trim().to_owned())).collect()
 }
 
-/// Fields that differ for a reason: see the head of `mkfs/mod.rs`.
+/// Fields that differ for a reason: see `mkfs/mod.rs`.
 const DIFFER: &[&str] = &[
-    // The sum of a superblock in which something differs; nothing was written to the file system yet.
+    // The superblocks differ; the file system was not written to yet.
     "Checksum",
     "Lifetime writes",
 ];
@@ -172,7 +172,7 @@ fn dumpe2fs_shows_what_it_shows_of_an_image_by_mke2fs() {
         (20 * GIB, None),
     ] {
         for features in FEATURES {
-            // mke2fs adds what it thinks a feature needs.
+            // mke2fs adds what it considers required by a feature.
             if matches!(*features, "none" | "^resize_inode,^sparse_super") {
                 continue;
             }
@@ -215,7 +215,7 @@ fn groups_without_a_journal_have_the_same_counts_as_those_of_mke2fs() {
     }
 }
 
-/// A kernel mount that ends with this value.
+/// A kernel mount, unmounted when dropped.
 fn mount(image: &Image) -> Option<LoopMount> {
     if !rustix::process::geteuid().is_root() {
         eprintln!("skipped: mounting needs root");
@@ -302,7 +302,7 @@ fn twenty_gibibytes_take_few_writes_and_little_space() {
     let device = MeteredDevice::new(Arc::new(disk));
     mkfs(&device, &options("", None)).unwrap();
     let counts = device.counts();
-    // The reserved descriptor blocks are most of them: each points at its copies.
+    // Most are reserved descriptor blocks: each points at its copies.
     assert!(counts.total_writes() < 1200, "{counts:?}");
     assert!(counts.written_bytes < 6 << 20, "{counts:?}");
     assert!(std::fs::metadata(image.path()).unwrap().blocks() * 512 < 8 << 20);
@@ -318,7 +318,7 @@ fn what_is_cut_short_is_no_file_system() {
     for cut in 0..end {
         for survivors in [Survivors::None, Survivors::Sectors { seed: 1 }] {
             let disk = Arc::new(MemoryDevice::from(replay.image(cut, survivors)));
-            // The superblock is the last that is written, and then there is a flush.
+            // The superblock is written last, before a flush.
             let complete = cut + 1 >= end;
             assert!(complete || Ext4::open(disk, Options::default()).is_err(), "cut {cut}");
         }

@@ -1,8 +1,8 @@
-//! Random changes by several threads come out as they do in memory, in images that `e2fsck` calls clean and that the kernel goes on
-//! with.
+//! Random changes by several threads have the same results as in memory, in images that `e2fsck`
+//! calls clean and that the kernel continues.
 //!
-//! Each thread changes names of its own, in directories of its own and in shared ones: so what each of its operations answers, and
-//! what the tree is in the end, does not depend on who was quicker.
+//! Each thread changes names of its own, in directories of its own and in shared ones, so the
+//! results and the final tree do not depend on timing.
 
 mod common;
 
@@ -77,7 +77,7 @@ fn run(options: &str, size: &str, seed: u64, steps: usize) {
     let (ours, model) = (Vfs::new(open(&image)).unwrap(), reference());
     make_shared(&ours);
     make_shared(&model);
-    // Extents alone can be given space ahead of content.
+    // Only extents allow preallocation of files.
     let allocates = options.contains("ext4") || options == OURS;
     let barrier = Barrier::new(THREADS);
     std::thread::scope(|scope| {
@@ -107,7 +107,7 @@ fn run(options: &str, size: &str, seed: u64, steps: usize) {
     kernel_goes_on(&image, &what);
 }
 
-/// The kernel sees the tree, and changes it; then this crate sees what the kernel did.
+/// The kernel sees the tree and changes it; then this crate sees the changes.
 fn kernel_goes_on(image: &Image, what: &str) {
     image.agrees_with_the_kernel();
     let changed = image.change("", |mount| {

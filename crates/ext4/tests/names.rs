@@ -1,4 +1,4 @@
-//! Names that are made, moved and removed are those that the kernel sees, in images that `e2fsck` calls clean.
+//! The kernel sees the names made, moved and removed here, in images that `e2fsck` calls clean.
 
 mod common;
 mod writing;

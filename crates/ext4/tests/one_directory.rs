@@ -1,8 +1,8 @@
-//! Many threads in one directory: they make, link, rename, remove, look up and list at once. Each knows what its own names must be; some
-//! names are anybody's, and some are there from the beginning to the end.
+//! Several threads make, link, rename, remove, look up and list in one directory. Each knows the
+//! state of its own names; some names are shared, and some stay throughout.
 //!
-//! `cargo test --release -p dentree-ext4 --test one_directory -- --ignored --nocapture` does ten million operations (`make crash` too), and says every
-//! ten seconds how far it is.
+//! `cargo test --release -p dentree-ext4 --test one_directory -- --ignored --nocapture` does ten
+//! million operations (`make crash` too), and prints its progress every ten seconds.
 
 mod common;
 mod writing;
@@ -21,12 +21,12 @@ use std::time::{Duration, Instant};
 use writing::{Node, Tree, check};
 
 const WHO: Identity = Identity::Superuser;
-/// Names that are there all the time.
+/// Names that stay throughout.
 const LASTING: usize = 200;
 /// Names that every thread makes and removes.
 const CONTESTED: usize = 24;
 
-/// What a run is like.
+/// The parameters of a run.
 #[derive(Clone, Copy)]
 struct Load {
     threads: u64,
@@ -38,7 +38,7 @@ struct Load {
     listing: u64,
 }
 
-/// A small generator of its own: what a seed does stays the same.
+/// A fixed generator, so that a seed always does the same.
 struct Random(u64);
 
 impl Random {
@@ -85,7 +85,7 @@ struct Worker<'a> {
     random: Random,
     owner: String,
     load: Load,
-    /// Its own names that are there.
+    /// Its own names that exist.
     has: HashMap<String, Own>,
     next: u64,
 }
@@ -181,7 +181,7 @@ impl Worker<'_> {
         self.stage.vfs.lookup(&WHO, &self.stage.dir, name.as_bytes()).unwrap().is_some()
     }
 
-    /// A name that others make and remove as well.
+    /// A name that other threads make and remove too.
     fn contend(&mut self) {
         let number = usize::try_from(self.random.below(CONTESTED as u64)).unwrap();
         let (name, Stage { vfs, dir, balance, .. }) = (contested(number), self.stage);
@@ -196,7 +196,7 @@ impl Worker<'_> {
         }
     }
 
-    /// In parts, between which others change the directory: what is there all the time comes once, nothing comes twice.
+    /// In parts, with changes in between: names that stay come once, no name comes twice.
     fn list(&mut self) {
         let (mine, part) = (format!("{}.", self.owner), 1 + usize::try_from(self.random.below(100)).unwrap());
         let all = list(self.stage, &mine, part);
@@ -206,7 +206,8 @@ impl Worker<'_> {
     }
 }
 
-/// The names of the directory, listed `part` at a time, by one who leaves the names of `lister` alone meanwhile.
+/// The names of the directory, listed `part` at a time, by a thread that leaves the names of
+/// `lister` alone meanwhile.
 fn list(stage: &Stage, lister: &str, part: usize) -> HashSet<String> {
     let (mut all, mut next) = (HashSet::new(), ReaddirStart::First);
     loop {
@@ -218,7 +219,7 @@ fn list(stage: &Stage, lister: &str, part: usize) -> HashSet<String> {
             count += 1;
             next = ReaddirStart::After(entry.cookie);
             let name = String::from_utf8(entry.name.to_vec()).unwrap();
-            // Where there is no index a name that is removed and made again may come to stand behind the listing.
+            // Without an index a name that is removed and made again may end up behind the listing.
             let is_remade = stage.is_linear && !name.starts_with("lasting") && !name.starts_with(lister);
             assert!(all.insert(name.clone()) || is_remade, "{name} comes twice");
             assert_eq!(stage.vfs.inode(entry.ino).unwrap().ino(), entry.ino);
@@ -232,12 +233,12 @@ fn list(stage: &Stage, lister: &str, part: usize) -> HashSet<String> {
     }
 }
 
-/// Does a load, and checks what it leaves; answers how many operations there were.
+/// Runs a load, and checks the result; returns the number of operations.
 fn run(options: &str, size: &str, load: Load) -> u64 {
     let image = Image::new(options, size, |_| ());
     let device = FileDevice::open(image.path(), Access::ReadWrite).unwrap();
     let fs = Ext4::open(Arc::new(device), Options { writable: true, ..Options::default() }).unwrap();
-    // So little that most names are asked of the file system.
+    // So small that most lookups reach the file system.
     let vfs = Vfs::with_budgets(fs, Budgets { names: 0, inodes: 1 << 20 }).unwrap();
     let dir = vfs.make(&WHO, vfs.root(), b"dir", NewKind::Directory, 0o755).unwrap();
     let balance = (0..CONTESTED).map(|_| AtomicI64::new(0)).collect();
@@ -276,7 +277,7 @@ fn run(options: &str, size: &str, load: Load) -> u64 {
     load.threads * load.steps
 }
 
-/// Does a load; answers what each thread has left.
+/// Runs a load; returns the names that each thread has left.
 fn work(stage: &Stage, load: Load) -> Vec<HashMap<String, Own>> {
     let (end, ended) = channel::<()>();
     let start = Instant::now();

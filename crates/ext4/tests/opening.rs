@@ -1,4 +1,4 @@
-//! Opening: what is read, what is refused, and what the user is told.
+//! Opening: what is read, what is refused, and which notices are given.
 
 mod common;
 

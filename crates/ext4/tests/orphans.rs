@@ -1,4 +1,4 @@
-//! What was open without a name when the power went is freed by whoever opens the image next.
+//! Inodes in use without a name at a power cut are freed when the image is opened next.
 
 mod common;
 mod writing;
@@ -9,7 +9,8 @@ use std::fs;
 use std::process::Command;
 use writing::{KINDS, Tree, check};
 
-/// Leaves orphans of every kind, more than one so that they are linked to each other, and copies the image as it is on the device then.
+/// Leaves orphans of every kind, several so that they are linked to each other, and copies the
+/// image as it is on the device then.
 fn with_orphans(options: &str, size: &str) -> (Image, Image, (u64, u64)) {
     let image = Image::new(options, size, |_| ());
     let tree = Tree::open(&image);
@@ -64,7 +65,7 @@ fn e2fsck_and_the_kernel_free_what_a_crash_left_without_a_name() {
         let tree = Tree::open(&copy);
         assert_eq!(tree.free(), free, "{options}");
         tree.close();
-        // The kernel asks of images without a journal that they were checked.
+        // The kernel requires that images without a journal were checked.
         if options.contains("ext2") || options.contains("^has_journal") {
             continue;
         }

@@ -1,6 +1,6 @@
-//! Positions in a directory that no listing has given out.
+//! Positions in a directory that no listing has returned.
 //!
-//! `seekdir(3)` takes any number. A listing by hash took a small one for a byte of the directory and
+//! `seekdir(3)` takes any number. The bug: a listing by hash took a small one for a byte offset and
 //! ended at once, so that `xfstests` generic/676 met the end of a directory with names in it.
 
 mod common;
@@ -12,7 +12,7 @@ use dentree_vfs::ReaddirStart;
 use std::ops::ControlFlow;
 use writing::{KINDS, Node, Tree};
 
-/// The cookies that a listing from `start` gives.
+/// The cookies of a listing from `start`.
 fn listed(tree: &Tree, dir: &Node, start: ReaddirStart) -> Vec<u64> {
     let mut cookies = Vec::new();
     let each = &mut |entry: dentree_vfs::DirEntry<'_>| {
@@ -40,7 +40,7 @@ fn a_listing_from_any_position_gives_the_names_behind_it() {
             for position in random.chain([0, 1, 12, 4096, last - 1, last, last + 1]) {
                 let behind: Vec<u64> = all.iter().copied().filter(|&cookie| cookie > position).collect();
                 let mut found = listed(&tree, &dir, ReaddirStart::After(position));
-                // Where a position is a byte, it may lie within an entry, which is then passed over.
+                // A byte position may lie within an entry, which is then skipped.
                 if !options.contains("^dir_index") || all.contains(&position) {
                     assert_eq!(found, behind, "{options}: {count} names, from {position:#x}");
                 } else {

@@ -1,5 +1,5 @@
-//! The power is cut at every flush of random work, and anywhere between: after the replay of `e2fsck`, and after ours, the image is clean, and
-//! holds what was acknowledged.
+//! The power is cut at every flush of random work, and anywhere between: after the replay of
+//! `e2fsck`, and after ours, the image is clean and holds what was acknowledged.
 
 mod common;
 
@@ -14,7 +14,8 @@ use dentree_vfs::{FileSystem, Identity, NewKind, Vfs};
 use std::fs;
 use std::sync::Arc;
 
-/// Kinds of image: mke2fs options, size. All have a journal: without one a cut leaves what `e2fsck` must repair.
+/// Kinds of image: mke2fs options, size. All have a journal: without one a cut leaves what `e2fsck`
+/// must repair.
 const KINDS: [(&str, &str); 6] = [
     ("-t ext4 -b 4096 -J size=4", "12M"),
     ("-t ext4 -b 4096 -O metadata_csum_seed,orphan_file -J size=4", "12M"),
@@ -39,8 +40,8 @@ impl Work for Stories {
     }
 }
 
-/// What is there before anything is done: a directory for those who work together, and for each a file and a directory with a file,
-/// which lie in their inodes where there is inline data.
+/// The initial tree: a directory for threads that work together, and for each a file and a
+/// directory with a file, inline where the image has the feature.
 fn begin<F: FileSystem>(vfs: &Vfs<F>) {
     let who = &Identity::Superuser;
     let make = |path: &str, kind, permissions| {
@@ -57,12 +58,12 @@ fn begin<F: FileSystem>(vfs: &Vfs<F>) {
     }
 }
 
-/// What names begin with, of one who is alone and of some who work together.
+/// Prefixes of the names of a single thread and of several.
 const TOPS: [&str; 4] = ["", "shared/0 ", "shared/1 ", "shared/2 "];
 
 const FIRST_CONTENT: &[u8] = b"short enough for an inode";
 
-/// A new image that is as [`begin`] leaves one.
+/// A new image with the tree of [`begin`].
 fn new_begun_image(options: &str, size: &str) -> Vec<u8> {
     let image = if options == OURS {
         let image = new_image(options, size);
@@ -84,7 +85,8 @@ fn new_begun_image(options: &str, size: &str) -> Vec<u8> {
     fs::read(image.path()).unwrap()
 }
 
-/// One thread works on a new image, all over it, or several, each on names of its own that begin in one directory.
+/// One thread works all over a new image, or several do, each on names with its own prefix in one
+/// directory.
 fn work(options: &str, size: &str, seed: u64, threads: usize) -> Run<Stories> {
     let device = Arc::new(RecordingDevice::new(new_begun_image(options, size)));
     let ours = Vfs::with_budgets(Ext4::open(device.clone(), writable()).unwrap(), SMALL).unwrap();
@@ -113,8 +115,8 @@ fn work(options: &str, size: &str, seed: u64, threads: usize) -> Run<Stories> {
     Run { what, recording: device.recording(), work: Stories(stories) }
 }
 
-/// Looks at so many cuts of each kind of image, of work from one seed: of one thread, and then of several at once. Answers how many,
-/// and what was wrong.
+/// Checks so many cuts of each kind of image, with the work of one seed: of one thread, then of
+/// several. Returns how many, and what was wrong.
 fn cut(seed: u64, count: usize) -> (usize, Vec<String>) {
     let (mut done, mut problems) = (0, Vec::new());
     for ((options, size), workers) in KINDS.into_iter().flat_map(|kind| [(kind, 1), (kind, 3)]) {

@@ -1,4 +1,5 @@
-//! An image whose journal needs recovery is read as the kernel reads it after its own replay, and is not changed.
+//! An image whose journal needs recovery is read as the kernel reads it after its replay, and is
+//! not changed.
 
 mod common;
 
@@ -9,7 +10,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Changes that end up in the journal, with blocks that are freed and used again.
+/// Changes that stay in the journal, with blocks that are freed and reused.
 fn work(tree: &Path, round: usize) {
     let dir = tree.join(format!("round {round}"));
     fs::create_dir(&dir).unwrap();

@@ -1,5 +1,5 @@
-//! Blocks of metadata that are freed and used again, for data and then for metadata, while the journal still has their old copies: a replay must not
-//! bring those back. The kernel calls what prevents it a revoke record.
+//! Metadata blocks that are freed and reused, for data and then for metadata, while the journal
+//! still has their old copies: a replay must not restore those. Revoke records prevent it.
 
 mod common;
 
@@ -46,7 +46,7 @@ fn byte(at: u64) -> u8 {
     (at / 1024 % 199 + 40) as u8
 }
 
-/// Writes a file until there is no space; answers its length.
+/// Writes a file until there is no space; returns its length.
 fn fill(vfs: &Vfs<Ext4>) -> u64 {
     let file = vfs.make(WHO, vfs.root(), b"data", NewKind::Regular, 0o644).unwrap();
     let mut at = 0;
@@ -77,7 +77,7 @@ fn blocks_of(image: &Image, device: &RecordingDevice, top: &str) -> BTreeSet<u64
     text.split_whitespace().filter_map(|word| word.parse().ok()).collect()
 }
 
-/// Calls `check` with the image as a cut leaves it, after each way to replay it.
+/// Calls `check` with the image after a cut, once for each way to replay it.
 fn after_replays(image: &Image, left: Vec<u8>, what: &str, check: &dyn Fn(&Vfs<Ext4>, &str)) {
     let theirs = image.beside("theirs");
     replayed_by_e2fsck(&left, &theirs.path());
@@ -103,7 +103,8 @@ fn holds(bytes: &[u8], what: &[u8]) -> bool {
     bytes.windows(what.len()).any(|here| here == what)
 }
 
-/// Without the revoke records the old leaves come back over the file's content: that is what this test showed when they were left out.
+/// Without revoke records the old leaves overwrite the file's content: this test showed that when
+/// they were left out.
 fn reuse(options: &str) {
     let image = Image::new(options, "8M", |_| {});
     let device = Arc::new(RecordingDevice::new(std::fs::read(image.path()).unwrap()));
@@ -133,7 +134,7 @@ fn reuse(options: &str) {
         assert_eq!(wrong, None, "{what}: the file holds something else there");
     });
 
-    // And back: what was revoked is journalled again, and that must be replayed.
+    // And back: a revoked block is journaled again, and must be replayed.
     vfs.unlink(WHO, vfs.root(), b"data").unwrap();
     vfs.sync().unwrap();
     make(&vfs, "new");

@@ -1,9 +1,7 @@
-//! Every field of the superblock with values that no program writes, and a checksum that is right.
+//! Every field of the superblock with values that no program writes, and a valid checksum.
 //!
-//! An image is opened for writing, and refused with an error; or all works, and `e2fsck` finds
-//! nothing afterwards that it would not have found before.
-//!
-//! The bug: `s_want_extra_isize` was taken as it was. 1024 led to inodes that could not be read.
+//! An image is opened for writing, and refused with an error; or all works, and `e2fsck` then finds
+//! nothing new. The bug: `s_want_extra_isize` was taken as it was; 1024 led to unreadable inodes.
 
 mod common;
 
@@ -29,7 +27,7 @@ use tempfile::TempDir;
 /// A field: its name in the kernel, the bytes of one element, and how many elements it has.
 type Field = (&'static str, usize, usize);
 
-/// All of them, in order and without gaps.
+/// All fields, in order and without gaps.
 const FIELDS: [Field; 103] = [
     ("s_inodes_count", 4, 1),
     ("s_blocks_count_lo", 4, 1),
@@ -136,7 +134,7 @@ const FIELDS: [Field; 103] = [
     ("s_checksum", 4, 1),
 ];
 
-/// Where the fields lie that tests ask for.
+/// The offset of a field.
 fn offset_of(name: &str) -> usize {
     let before = FIELDS.iter().take_while(|(field, ..)| *field != name);
     before.map(|(_, width, count)| width * count).sum()
@@ -154,7 +152,7 @@ fn names(dir: &'static str, count: usize) -> impl Iterator<Item = Op> {
     (0..count).map(move |at| Op::Create(format!("/{dir}/{at} {}", "long ".repeat(20))))
 }
 
-/// What is in an image before a field is changed.
+/// The content of an image before a field is changed.
 fn before() -> Vec<Op> {
     let mut ops = vec![
         Op::Mkdir("/kept".to_owned()),
@@ -169,7 +167,7 @@ fn before() -> Vec<Op> {
     ops
 }
 
-/// What is done after it.
+/// The work done after it.
 fn work() -> Vec<Op> {
     let mut ops = vec![
         Op::Create("/new".to_owned()),
@@ -178,7 +176,7 @@ fn work() -> Vec<Op> {
         Op::Rename { from: "/old".to_owned(), to: "/dir/renamed".to_owned(), how: OnExisting::Replace },
         Op::SetXattr { path: "/dir/renamed".to_owned(), name: "user.b", value: vec![b'b'; 40] },
         Op::SetXattr { path: "/new".to_owned(), name: "user.a", value: vec![b'a'; 300] },
-        // An orphan until it is let go.
+        // An orphan until its last user lets go.
         Op::Hold("/gone".to_owned()),
         Op::Unlink("/gone".to_owned()),
         Op::Sync,
@@ -198,7 +196,7 @@ fn open(image: &Path) -> Result<Vfs<Ext4>, Error> {
     Ok(Vfs::with_budgets(Ext4::open(Arc::new(device), options)?, SMALL).unwrap())
 }
 
-/// Does all of them, or says which cannot be done because the image is damaged.
+/// Does all operations, or returns which one failed because the image is damaged.
 fn apply(vfs: &Vfs<Ext4>, ops: &[Op]) -> Result<(), String> {
     let mut hands = Hands::new(vfs);
     ops.iter().try_for_each(|op| match hands.try_apply(op) {
@@ -276,14 +274,14 @@ fn values(&(name, width, count): &Field, now: &[u8], dice: &mut Dice) -> BTreeSe
     values
 }
 
-/// What e2fsck says of an image, without numbers and lists of them.
+/// The complaints of e2fsck, without numbers.
 fn complaints(image: &Path) -> BTreeSet<String> {
     let Err(text) = is_clean(image) else { return BTreeSet::new() };
     let without_lists = text.lines().map(|line| line.split_once("differences:").map_or(line, |both| both.0));
     without_lists.map(|line| line.replace(|c: char| c.is_ascii_digit(), "")).collect()
 }
 
-/// What an image must show in the end.
+/// The state that an image must have in the end.
 struct Expected {
     tree: Tree,
     contents: BTreeMap<String, Vec<u8>>,
@@ -300,10 +298,10 @@ impl Expected {
     }
 }
 
-/// What became of an image with a hostile field.
+/// The outcome of a hostile field.
 enum Outcome {
     Refused,
-    /// An operation was refused, because what it met contradicts the field.
+    /// An operation failed, because an object contradicts the field.
     Contained(String),
     Worked,
 }
@@ -312,7 +310,7 @@ enum Outcome {
 fn use_image(image: &Path, expected: &Expected) -> Outcome {
     let Ok(vfs) = open(image) else { return Outcome::Refused };
     if let Err(refused) = apply(&vfs, &work()) {
-        // What was met is told when the image is closed, too.
+        // Closing reports the error too.
         let _ = vfs.into_fs().unwrap().close();
         return Outcome::Contained(refused);
     }
@@ -324,7 +322,7 @@ fn use_image(image: &Path, expected: &Expected) -> Outcome {
     Outcome::Worked
 }
 
-/// What `use_image` answers; its panic, or that it does not end, in words.
+/// The result of `use_image`; a panic or a hang, in words.
 fn try_image(image: &Path, expected: &Arc<Expected>) -> Result<Outcome, String> {
     let (image, expected) = (image.to_owned(), Arc::clone(expected));
     let (sender, receiver) = mpsc::channel();
@@ -355,12 +353,12 @@ fn each_hostile(bytes: &[u8], mut each: impl FnMut(&'static str, String, &[u8]))
     }
 }
 
-/// Fields that contradict what is only met later. No value can be told from a right one when the
-/// image is opened: the names of indexed directories were hashed with another seed, directories
-/// were written with other features.
+/// Fields that only contradict objects met later, so that no value can be judged at opening: names
+/// of indexed directories were hashed with another seed, directories were written with other
+/// features.
 const MET_LATER: [&str; 3] = ["s_hash_seed", "s_feature_compat", "s_feature_ro_compat"];
 
-/// What is wrong with how an image with one hostile field is dealt with.
+/// What is wrong with the handling of an image with one hostile field.
 fn judge(name: &str, image: &Path, hostile: &[u8], expected: &Arc<Expected>) -> Result<(), String> {
     fs::write(image, hostile).unwrap();
     match try_image(image, expected) {
@@ -369,7 +367,7 @@ fn judge(name: &str, image: &Path, hostile: &[u8], expected: &Arc<Expected>) -> 
         Ok(Outcome::Contained(_)) if MET_LATER.contains(&name) => {}
         Ok(Outcome::Contained(refused)) => return Err(refused),
         Ok(Outcome::Worked) => {}
-        // Names that are there are not found.
+        // Existing names are not found.
         Err(_) if name == "s_hash_seed" => return Ok(()),
         Err(failure) => return Err(failure),
     }
@@ -415,14 +413,14 @@ fn hostile_fields_are_refused_or_all_works_with_meta_block_groups() {
     every_field_is_refused_or_all_works(KINDS[3]);
 }
 
-/// A loop device, to ask the kernel about images.
+/// A loop device, to compare with the kernel.
 struct Kernel {
     device: LoopDevice,
     mount_point: TempDir,
 }
 
 impl Kernel {
-    /// `None`, with the reason printed, where nothing can be mounted. `image` is written to.
+    /// `None`, with the reason printed, if mounting is impossible. `image` is overwritten.
     fn new(image: &Path) -> Option<Kernel> {
         if !rustix::process::geteuid().is_root() {
             eprintln!("skipped: mounting needs root");
@@ -440,7 +438,7 @@ impl Kernel {
     /// Whether it mounts an image of these bytes, and for writing.
     fn mounts(&self, bytes: &[u8]) -> bool {
         fs::OpenOptions::new().write(true).open(self.device.path()).unwrap().write_all_at(bytes, 0).unwrap();
-        // Not what the superblock says of errors: that may be a panic.
+        // Not the superblock's error behaviour: that may be a panic.
         let Ok(mount) = LoopMount::of(&self.device, self.mount_point.path(), "errors=continue") else {
             return false;
         };
@@ -449,31 +447,31 @@ impl Kernel {
     }
 }
 
-/// Fields of which we refuse values that the kernel takes.
+/// Fields of which we refuse values that the kernel accepts.
 const STRICTER: [&str; 9] = [
-    // It mounts what has recorded errors, and warns.
+    // It mounts a file system with recorded errors, and warns.
     "s_state",
-    // It takes numbers above that of all inodes, and then finds no free one.
+    // It accepts numbers above that of all inodes, and then finds no free one.
     "s_first_ino",
     // It ignores them, and records an error.
     "s_last_orphan",
-    // It takes sizes that are no multiple of 4, and cannot read inodes that it makes.
+    // It accepts sizes that are no multiple of 4, and cannot read the inodes that it makes.
     "s_min_extra_isize",
     "s_want_extra_isize",
-    // It takes a file that has no block.
+    // It accepts a file without blocks.
     "s_orphan_file_inum",
-    // It does not see that the descriptors of groups overlap their bitmaps.
+    // It does not notice that group descriptors overlap bitmaps.
     "s_first_meta_bg",
     // Features that nothing uses, that are not written here, or that exclude each other.
     "s_feature_incompat",
     "s_feature_ro_compat",
 ];
 
-/// Fields of which we take values that the kernel refuses.
+/// Fields of which we accept values that the kernel refuses.
 const LAXER: [&str; 2] = [
-    // fast_commit, with a journal too small for them: none is written here.
+    // fast_commit with a journal too small for it: none is written here.
     "s_feature_compat",
-    // Mount options: none is followed here.
+    // Mount options: ignored here.
     "s_mount_opts",
 ];
 

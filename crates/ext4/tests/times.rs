@@ -1,6 +1,7 @@
-//! Times that an inode cannot hold: what is shown is what is stored, and what the kernel makes of the same.
+//! Times that an inode cannot hold: the stored time is shown, as by the kernel.
 //!
-//! The bug: on inodes of 128 bytes the year 2100 became 1963, and years before 1901 or after 2446 were shown until the next mount.
+//! The bug: on inodes of 128 bytes the year 2100 became 1963, and years before 1901 or after 2446
+//! were shown until the next mount.
 
 mod common;
 
@@ -45,7 +46,7 @@ fn at(seconds: i64) -> Option<SetTime> {
     Some(SetTime::At(Timestamp { seconds, nanos: NANOS }))
 }
 
-/// Access and modification; the time of change is that of the machine.
+/// Access and modification; the change time is the clock's.
 fn set(attr: &Attr) -> [Timestamp; 2] {
     [attr.atime, attr.mtime]
 }

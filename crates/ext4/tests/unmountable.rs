@@ -1,4 +1,4 @@
-//! What the kernel of this machine may not mount: judged by the tree that the image was made of.
+//! Images that this machine's kernel may not mount, compared with the tree that they were made of.
 
 mod common;
 
@@ -50,7 +50,7 @@ fn blocks_of_64_kib_are_read() {
     fs::create_dir(original.path().join("lost+found")).unwrap();
     for features in ["metadata_csum", "^metadata_csum", "inline_data", "^extent,^64bit"] {
         let image = Image::new(&format!("-t ext4 -b 65536 -I 256 -N 6000 -O {features}"), "300M", tree);
-        // Without an index first: mke2fs makes none, e2fsck does.
+        // Without an index first: e2fsck makes it, mke2fs does not.
         same_as(&image.open(), "", original.path());
         reindex(&image);
         same_as(&image.open(), "", original.path());

@@ -1,6 +1,6 @@
-//! Renames that leave a whiteout (RENAME_WHITEOUT), cut short by the power.
+//! Renames that leave a whiteout (RENAME_WHITEOUT), under power cuts.
 //!
-//! In an overlay a lower file shows through where neither the file nor its whiteout is under the name.
+//! In an overlay a lower file shows through if neither the file nor its whiteout has the name.
 
 mod common;
 
@@ -27,7 +27,7 @@ fn names(n: usize) -> (String, String) {
     (format!("a/file {n}"), format!("{}/moved {n}", if n.is_multiple_of(2) { "a" } else { "b" }))
 }
 
-/// Where the device was when each rename had been made durable.
+/// The device's position when each rename had been made durable.
 struct Renames(Vec<usize>);
 
 fn kind(vfs: &Vfs<Ext4>, path: &str) -> Result<Option<(FileType, u64)>, String> {

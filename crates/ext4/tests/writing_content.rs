@@ -1,4 +1,4 @@
-//! What is written into files is what the kernel's tools read, in images that `e2fsck` calls clean.
+//! The kernel's tools read what is written into files, in images that `e2fsck` calls clean.
 
 mod common;
 
@@ -30,7 +30,7 @@ fn a_file_that_was_written_is_there_for_everybody() {
     }
 }
 
-/// A file and what it must hold.
+/// A file and its expected content.
 struct Pair {
     node: Node,
     content: Vec<u8>,
@@ -96,7 +96,7 @@ impl Pair {
         }
     }
 
-    /// Compares what is around a place.
+    /// Compares the surroundings of a position.
     fn compare(&self, fs: &Ext4, at: usize, len: usize) {
         let from = at.saturating_sub(5000);
         let mut read = vec![0xEE; len + 10_000];
@@ -105,7 +105,7 @@ impl Pair {
         assert!(read[..count] == must[..must.len().min(read.len())], "content differs around {at}");
     }
 
-    /// What is called a hole reads as zeros, and the runs cover the file.
+    /// Holes read as zeros, and the runs cover the file.
     fn check_extents(&self, fs: &Ext4) {
         let (mut at, size) = (0, u64::try_from(self.content.len()).unwrap());
         while at < size {

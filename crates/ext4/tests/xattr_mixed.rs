@@ -1,7 +1,10 @@
-//! Threads set attributes of many files to few values, round after round on the same image; the power goes in the middle of each round, the
-//! journal is replayed by us, by the kernel, or by e2fsck, and between rounds the kernel sets attributes, too. After each step
-//! debugfs, which knows nothing of us, says what the files have: a state that the file was in, none older than what was synced; every
-//! block of attributes counts as many users as there are inodes that point at it, and none more than 1,024; and e2fsck finds nothing.
+//! Threads set attributes of many files to few values, round after round on one image, and the
+//! power is cut in the middle of each round. We, the kernel, or e2fsck replay the journal; between
+//! rounds the kernel sets attributes too.
+//!
+//! After each step debugfs, an independent reader, shows the files' attributes: a state that the
+//! file was in, none older than what was synced; every block of attributes has as many users as
+//! inodes point at it, and none more than 1,024; and e2fsck finds nothing.
 
 mod common;
 
@@ -20,20 +23,20 @@ const KINDS: [(&str, &str, usize); 2] = [
     ("-t ext4 -I 128 -b 1024 -N 3000 -J size=1 -O ea_inode", "24M", 3000),
 ];
 const THREADS: usize = 4;
-/// Of each thread: together more than can share one block.
+/// Per thread: together more than can share one block.
 const FILES: usize = 320;
 const VALUES: usize = 7;
 const WORK: usize = 260;
 const NAMES: [&str; 2] = ["user.label", "trusted.other"];
 const ROUNDS: u64 = 3;
-/// No block has more.
+/// The most users of a block.
 const MOST_USERS: u32 = 1024;
 const MAGIC: u32 = 0xEA02_0000;
 
 /// The values of a file's attributes, by number.
 type State = [Option<usize>; NAMES.len()];
 
-/// What a file has been, one after the other, and from which position of the device on the n-th was durable.
+/// The successive states of a file, and the position of the device from which the n-th was durable.
 struct History {
     states: Vec<State>,
     durable: Vec<(usize, usize)>,
@@ -74,7 +77,7 @@ fn work(
 ) -> Vec<History> {
     let mut histories: Vec<History> =
         begin.iter().map(|state| History { states: vec![*state], durable: vec![(0, 0)] }).collect();
-    // Every file once, so that one value gets its crowd, and then any.
+    // Every file once, so that one value has many users, then random files.
     for step in 0..FILES + WORK {
         let file = if step < FILES { step } else { dice.roll(FILES) };
         if dice.roll(60) == 0 {
@@ -102,7 +105,8 @@ fn work(
     histories
 }
 
-/// Lets all threads work, and the power go; answers the position where it went, and what all files were.
+/// All threads work until the power is cut; returns the position of the cut, and the files'
+/// histories.
 fn round(image: &Image, begin: &[State], seed: u64, longest: usize) -> (usize, Vec<History>) {
     let device = Arc::new(RecordingDevice::new(std::fs::read(image.path()).unwrap()));
     let options = Options { writable: true, clock: Clock::Fixed(InodeTime::default()), ..Options::default() };
@@ -128,7 +132,7 @@ fn round(image: &Image, begin: &[State], seed: u64, longest: usize) -> (usize, V
     (cut, all)
 }
 
-/// All files come to have one attribute of one value, who had none before: more than one block may have.
+/// All files get one value, which none had: more users than one block may have.
 fn crowd(image: &Image, longest: usize) {
     let fs = open(image);
     let nodes: Vec<Node> = all_files().iter().map(|name| node(&fs, name)).collect();
@@ -161,7 +165,7 @@ fn states(image: &Image, longest: usize) -> Vec<State> {
     answers.chunks_exact(NAMES.len()).map(|of| of.try_into().unwrap()).collect()
 }
 
-/// e2fsck is content, and each block of attributes counts its users right; answers the most users of a block.
+/// e2fsck finds nothing, and each attribute block counts its users right; returns the most users.
 fn check(image: &Image, what: &str) -> u32 {
     fsck::is_clean(&image.path()).unwrap_or_else(|text| panic!("{what}: {text}"));
     let commands: String = all_files().iter().map(|name| format!("stat /{name}\n")).collect();
@@ -239,7 +243,8 @@ fn threads_crashes_and_the_kernel_leave_every_value_and_every_count_of_users_rig
             }
             compare_by_kernel(&image, &found, longest, &what);
             reference = found;
-            // Kernels (6.18 still) lose count of the users of values in inodes when blocks that name those are shared.
+            // Kernels (6.18 still) miscount the users of values in inodes when blocks that name
+            // those are shared.
             if !options.contains("ea_inode") {
                 change_by_kernel(&image, &mut reference, &mut Dice(seed), longest);
             }

@@ -1,4 +1,5 @@
-//! Attributes that we set: what was acknowledged is there, `e2fsck` calls the image clean, and the kernel sees the same.
+//! Attributes that we set: what was acknowledged is there, `e2fsck` calls the image clean, and the
+//! kernel sees the same.
 
 mod common;
 
@@ -8,7 +9,8 @@ use dentree_ext4::{Ext4, Node};
 use dentree_vfs::{Error, FileSystem, SetXattr};
 use std::collections::BTreeMap;
 
-/// Kinds of image: mke2fs options, size. With the feature `ea_inode` values may be longer than a block.
+/// Kinds of image: mke2fs options, size. With the feature `ea_inode` values may be longer than a
+/// block.
 const KINDS: [(&str, &str); 8] = [
     ("-t ext4", "32M"),
     ("-t ext4 -I 128 -b 1024", "24M"),
@@ -52,7 +54,7 @@ fn nodes(fs: &Ext4) -> Vec<Node> {
     (0..FILES).map(|file| common::writing::node(fs, &file_name(file))).collect()
 }
 
-/// A value of few, so that files come to have the same ones.
+/// One of few values, so that files come to share them.
 fn value(dice: &mut Dice, longest: usize) -> Vec<u8> {
     let len = match dice.roll(10) {
         0 => 0,
@@ -63,7 +65,7 @@ fn value(dice: &mut Dice, longest: usize) -> Vec<u8> {
     vec![b'a' + u8::try_from(dice.roll(3)).unwrap(); len - len % 7.min(len.max(1))]
 }
 
-/// Sets and removes, and notes what was acknowledged.
+/// Sets and removes attributes, and records what was acknowledged.
 fn work(fs: &Ext4, reference: &mut Reference, dice: &mut Dice, count: usize, longest: usize) -> usize {
     let nodes = nodes(fs);
     let mut full = 0;
@@ -131,7 +133,7 @@ fn what_was_set_is_there_in_every_kind_of_image() {
     }
 }
 
-/// How many users the blocks of attributes have, from debugfs, by block number.
+/// The numbers of users of attribute blocks, from debugfs, by block number.
 fn users(image: &Image, names: &[String]) -> BTreeMap<u64, u32> {
     let commands: String = names.iter().map(|name| format!("stat /{name}\n")).collect();
     let mut users = BTreeMap::new();
@@ -145,7 +147,7 @@ fn users(image: &Image, names: &[String]) -> BTreeMap<u64, u32> {
     users
 }
 
-/// An image of small inodes with so many files, which has no room for attributes but in blocks.
+/// An image of small inodes with so many files; attributes fit into blocks only.
 fn crowd(count: usize) -> (Image, Vec<String>) {
     let names: Vec<String> = (0..count).map(|file| format!("file{file}")).collect();
     let image = Image::new("-t ext4 -I 128 -N 4000", "32M", |tree| {
@@ -169,7 +171,8 @@ fn files_with_the_same_attributes_share_blocks_of_at_most_1024() {
     counts.sort_unstable();
     assert_eq!(counts, [2500 - 2048, 1024, 1024]);
 
-    // Once one leaves a full block there is room in it again; whoever changes its copy leaves the others alone.
+    // Once a file leaves a full block there is room again; a file that changes its copy does not
+    // affect the others.
     let fs = open(&image);
     fs.setxattr(&node(&fs, &names[0]), b"user.label", b"another", SetXattr::Replace).unwrap();
     assert_eq!(fs.getxattr(&node(&fs, &names[1]), b"user.label").unwrap().unwrap(), b"the same for all");
@@ -201,7 +204,7 @@ fn blocks_that_the_kernel_wrote_are_shared_and_blocks_that_we_wrote_the_kernel_r
     }
     assert_eq!(users(&image, &names).into_values().collect::<Vec<_>>(), [10]);
     let fs = open(&image);
-    // What is read once can be shared.
+    // What was read once can be shared.
     assert_eq!(fs.getxattr(&node(&fs, &names[0]), b"user.from").unwrap().unwrap(), b"somebody");
     for name in &names[10..] {
         fs.setxattr(&node(&fs, name), b"trusted.longer", &[7; 300], SetXattr::Create).unwrap();
@@ -211,7 +214,7 @@ fn blocks_that_the_kernel_wrote_are_shared_and_blocks_that_we_wrote_the_kernel_r
     check(&image, &[], "the kernel's block is shared");
     assert_eq!(users(&image, &names).into_values().collect::<Vec<_>>(), [20]);
     image.agrees_with_the_kernel();
-    // And the kernel leaves one of ours.
+    // The kernel leaves a block of ours.
     image.change("noatime", |mount| set(&mount.join(&names[15]), "user.from", b"another"));
     check(&image, &[], "the kernel has left our block");
     let mut counts: Vec<u32> = users(&image, &names).into_values().collect();
@@ -235,7 +238,7 @@ fn long_values_are_shared_between_inodes_and_go_with_the_last() {
     let (blocks, inodes) = (fs.statfs().unwrap().blocks_free, fs.statfs().unwrap().inodes_free);
     let long = vec![b'k'; 30_000];
     if by_kernel.is_some() {
-        // What is read once can be shared, also while there is no place for another.
+        // What was read once can be shared, also when there is no space for another.
         assert_eq!(fs.getxattr(&node(&fs, "file0"), b"user.long").unwrap().unwrap(), long);
         fs.setxattr(&node(&fs, "file1"), b"user.long", &long, SetXattr::Any).unwrap();
         assert_eq!(fs.statfs().unwrap().inodes_free, inodes);
@@ -255,7 +258,7 @@ fn long_values_are_shared_between_inodes_and_go_with_the_last() {
     for name in &names {
         let node = node(&fs, name);
         match name.ends_with('3') {
-            // The last to have it is deleted.
+            // The last user is deleted.
             true => {
                 fs.removexattr(&node, b"user.again").unwrap();
                 fs.unlink(&root, name.as_bytes(), &node).unwrap();
@@ -317,7 +320,7 @@ fn the_content_of_an_inline_directory_stays_with_its_attributes() {
             assert_eq!(fs.getxattr(node, b"user.value").unwrap().unwrap(), value);
         }
     }
-    // Names come, until the directory has to move out; the attributes are what they were.
+    // Names are added until the directory must leave the inode; the attributes stay.
     let new = dentree_vfs::NewInode {
         kind: dentree_vfs::NewKind::Regular,
         permissions: 0o644,
@@ -341,7 +344,7 @@ fn the_content_of_an_inline_directory_stays_with_its_attributes() {
 #[test]
 fn fields_that_an_old_inode_lacks_get_room_before_its_attributes() {
     let image = Image::new("-t ext4 -I 256", "16M", |tree| std::fs::write(tree.join("file"), "x").unwrap());
-    // As a file system has them that was made when inodes had fewer fields: all of which are in use then.
+    // As in a file system made when inodes had fewer fields, all of which are in use then.
     image.debugfs("set_inode_field /file extra_isize 8\nea_set /file user.old value\nset_inode_field /file extra_isize 8\n");
     let fs = open(&image);
     let file = node(&fs, "file");
@@ -354,12 +357,13 @@ fn fields_that_an_old_inode_lacks_get_room_before_its_attributes() {
     image.agrees_with_the_kernel();
 }
 
-/// As a file system has it that was made when inodes had fewer fields: its attributes fill the inode.
+/// As in a file system made when inodes had fewer fields: the attributes fill the inode.
 fn full_old_inode(size: &str) -> Image {
     let image = Image::new("-t ext4 -I 256 -b 1024 -m 0", size, |tree| {
         (0..2).for_each(|file| std::fs::write(tree.join(format!("file{file}")), "x").unwrap());
     });
-    // 4 bytes of header, 80 and 28 of entries with their values, 4 at the end, of 120 that are there behind 8 bytes of fields.
+    // 4 bytes of header, 80 and 28 of entries with their values, 4 at the end, of 120 behind 8
+    // bytes of fields.
     let large = "l".repeat(60);
     image.debugfs(&format!(
         "set_inode_field /file0 extra_isize 8\nea_set /file0 user.large {large}\nea_set /file0 user.small 1234\n\
@@ -378,7 +382,7 @@ fn attributes_leave_the_inode_for_fields_that_it_lacks() {
     check(&image, &[("file0", b"x")], "grown");
     let stat = image.debugfs("stat /file0\n");
     assert!(stat.contains("Size of extra inode fields: 32") && !stat.contains("File ACL: 0"), "{stat}");
-    // The smaller one was enough, and the larger one stayed.
+    // Moving the smaller one was enough.
     let told = image
         .debugfs("ea_get -V /file0 user.large\nea_get -V /file0 user.small\nea_get -V /file0 user.new\n");
     for value in [&*"l".repeat(60), "1234", "value"] {
@@ -405,8 +409,9 @@ fn without_a_block_to_move_attributes_to_they_are_changed_where_they_are() {
     image.agrees_with_the_kernel();
 }
 
-/// As a file system has it that asks for more fields later: the kernel has filled inodes with attributes behind 32 bytes of fields,
-/// whose values are in inodes, and 96 are wanted. The last file has a block, too.
+/// As in a file system that requires more fields later: the kernel has filled inodes with
+/// attributes behind 32 bytes of fields, whose values are in inodes, and 96 are wanted. The last
+/// file has a block too.
 fn wants_more_fields() -> Option<Image> {
     let image = Image::new("-t ext4 -I 256 -b 1024 -O ea_inode", "16M", |tree| {
         (0..3).for_each(|file| std::fs::write(tree.join(format!("file{file}")), "x").unwrap());
@@ -434,12 +439,12 @@ fn values_in_inodes_leave_the_inode_for_fields_that_it_lacks_as_the_kernel_moves
     let Some(image) = wants_more_fields() else { return };
     let theirs = wants_more_fields().unwrap();
     theirs.change("noatime", |mount| {
-        // It gives an inode its fields when something else of it changes.
+        // It adds an inode's fields when something else of it changes.
         rustix::fs::chmod(mount.join("file0"), rustix::fs::Mode::RUSR).unwrap();
         set_by_kernel(&mount.join("file0"), "user.new", b"value");
     });
     let fs = open(&image);
-    // Into a new block, into that as a second user, and into one that is there.
+    // Into a new block, into that as its second user, and into an existing one.
     for name in ["file0", "file1", "file2"] {
         fs.setxattr(&node(&fs, name), b"user.new", b"value", SetXattr::Any).unwrap();
     }
@@ -456,7 +461,7 @@ fn values_in_inodes_leave_the_inode_for_fields_that_it_lacks_as_the_kernel_moves
     assert_eq!(users(&image, &names).into_values().collect::<Vec<_>>(), [1, 2]);
     image.agrees_with_the_kernel();
 
-    // The two values go with the last that has them.
+    // The two values are freed with their last user.
     let fs = open(&image);
     let inodes = fs.statfs().unwrap().inodes_free;
     for (attribute, freed) in [("user.first", 1), ("user.second", 2)] {

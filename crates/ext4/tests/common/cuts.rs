@@ -1,4 +1,5 @@
-//! The power goes at every flush of what was recorded, and anywhere between; what is left must be right after every way to recover it.
+//! The power is cut at every flush of a recording, and anywhere between; the image must be right
+//! after each way to recover it.
 
 use super::fsck;
 use super::writing::Dice;
@@ -12,11 +13,12 @@ use std::time::Instant;
 
 /// What was done while a device was recorded.
 pub trait Work: Sync {
-    /// Compares a file system with it, given how far the device had come when the power went, and closes the file system.
+    /// Compares a file system with the work, given the device's position at the cut, and closes the
+    /// file system.
     fn compare(&self, fs: Ext4, cut: usize) -> Result<(), String>;
 }
 
-/// Work on an image, which can be cut.
+/// Recorded work on an image.
 pub struct Run<W> {
     pub what: String,
     pub recording: Recording,
@@ -27,7 +29,7 @@ pub fn writable() -> Options {
     Options { writable: true, clock: Clock::Fixed(InodeTime::default()), ..Options::default() }
 }
 
-/// Where the power goes: at every flush, or evenly so many, and then as often anywhere.
+/// The cuts: at every flush, or at so many evenly, and as often anywhere.
 fn cuts(recording: &Recording, count: usize, seed: u64) -> Vec<(usize, Survivors)> {
     let boundaries = recording.flush_boundaries();
     let mut dice = Dice(0x9E37_79B9 * seed + 1);
@@ -46,16 +48,16 @@ fn cuts(recording: &Recording, count: usize, seed: u64) -> Vec<(usize, Survivors
     cuts
 }
 
-/// What a cut leaves.
+/// The image after a cut.
 ///
-/// The superblock's 1024 bytes arrive whole or not at all: its checksum stands in the second of two sectors, and what tells that
-/// the journal is in use in the first, so that ext4 counts on a disk (of 4 KiB sectors, as most are) for that. `e2fsck` has the
-/// backups where it fails.
+/// The superblock's 1024 bytes arrive whole or not at all: its checksum is in the second of two
+/// sectors, and the mark of a journal in use in the first, so ext4 relies on a disk of 4 KiB
+/// sectors, as most have. `e2fsck` has backups where it fails.
 fn left(replay: &mut Replay<'_>, cut: usize, survivors: Survivors) -> Vec<u8> {
     replay.image_where(cut, |step, sector| survivors.has(step, if sector == 3 { 2 } else { sector }))
 }
 
-/// Writes an image into a file; zeros are left out.
+/// Writes an image into a file without its zeros.
 fn put(path: &Path, image: &[u8]) {
     let file = fs::File::create(path).unwrap();
     file.set_len(image.len() as u64).unwrap();
@@ -66,7 +68,7 @@ fn put(path: &Path, image: &[u8]) {
     }
 }
 
-/// What one cut leaves is right after every way to recover it.
+/// One cut's image is right after each way to recover it.
 fn check<W: Work>(run: &Run<W>, image: Vec<u8>, cut: usize, scratch: &Path) -> Result<(), String> {
     let compare = |fs: dentree_ext4::Result<Ext4>, what: &str| {
         let fs = fs.map_err(|error| format!("{what}: {error}"))?;
@@ -87,7 +89,7 @@ fn check<W: Work>(run: &Run<W>, image: Vec<u8>, cut: usize, scratch: &Path) -> R
     fsck::is_clean(&ours).map_err(|text| format!("after our replay: {text}"))
 }
 
-/// Looks at some cuts; answers what was wrong with the first that were not right.
+/// Checks some cuts; returns what was wrong with the first bad ones.
 fn check_some<W: Work>(run: &Run<W>, cuts: &[(usize, Survivors)]) -> Vec<String> {
     let scratch = fsck::scratch();
     let mut replay = run.recording.replay();
@@ -109,7 +111,7 @@ fn check_some<W: Work>(run: &Run<W>, cuts: &[(usize, Survivors)]) -> Vec<String>
     problems
 }
 
-/// Looks at so many cuts of one run. Answers how many there were, and what was wrong.
+/// Checks so many cuts of one run. Returns how many there were, and what was wrong.
 pub fn check_all<W: Work>(run: &Run<W>, count: usize, seed: u64) -> (usize, Vec<String>) {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let cuts = cuts(&run.recording, count, seed);
@@ -121,8 +123,8 @@ pub fn check_all<W: Work>(run: &Run<W>, count: usize, seed: u64) -> (usize, Vec<
     (cuts.len(), problems)
 }
 
-/// Cuts what one seed after the other gives, from `SEED` on, until there were `CUTS`, and says after each how many: to go on where a run was
-/// ended, give it the seed that it printed last.
+/// Cuts the work of one seed after the other, from `SEED` on, until there were `CUTS`, and prints
+/// the count after each. To continue an ended run, pass the seed that it printed last.
 pub fn go_on(cut: impl Fn(u64) -> (usize, Vec<String>)) {
     let number = |name: &str| std::env::var(name).ok().map(|value| value.parse::<u64>().expect(name));
     let (first, wanted) = (number("SEED").unwrap_or(100), number("CUTS").unwrap_or(30_000));

@@ -1,9 +1,9 @@
-//! What `e2fsck` and `dumpe2fs` say of an image.
+//! What `e2fsck` and `dumpe2fs` report of an image.
 
 use std::path::Path;
 use std::process::Command;
 
-/// A directory for images that is in memory where there is such a place.
+/// A directory for images, in memory if possible.
 pub fn scratch() -> tempfile::TempDir {
     match tempfile::tempdir_in("/dev/shm") {
         Ok(dir) => dir,
@@ -11,24 +11,26 @@ pub fn scratch() -> tempfile::TempDir {
     }
 }
 
-/// Finds nothing to repair, or tells what.
+/// Finds nothing to repair, or returns what.
 pub fn is_clean(image: &Path) -> Result<(), String> {
     let check = Command::new("e2fsck").arg("-fn").arg(image).output().unwrap();
     let text = String::from_utf8_lossy(&check.stdout).into_owned();
-    // Of some repairs that it is not allowed it asks, and calls the image clean all the same; a tree that could be less deep
-    // is none.
+    // It asks for some repairs that it may not do and calls the image clean all the same; a tree
+    // that could be less deep is no damage.
     let asks = text.replace("Optimize? no", "").contains("? no");
     if check.status.success() && !asks { Ok(()) } else { Err(text) }
 }
 
-/// Replays the journal and frees what has no names, as at boot; tells whatever else it had to say but for `also`.
+/// Replays the journal and frees orphans, as at boot; returns whatever else it reported but `also`.
 pub fn recover(image: &Path, also: &[&str]) -> Result<(), String> {
     let check = Command::new("e2fsck").arg("-fp").arg(image).output().unwrap();
     let text = String::from_utf8_lossy(&check.stdout).into_owned();
-    // Free counts of the superblock are behind while a file system is in use, and its mark that there may be orphans is before them.
+    // The superblock's free counts are stale while a file system is in use, and its mark of orphans
+    // is set early.
     let expected = ["recovering journal", "orphan", "count wrong (", "non-contiguous"];
     let unmarked = "orphan_present is set but orphan file is clean.\nCLEARED.";
-    // It leaves those it has freed in that file until its last pass, and finds them there: so in an image of the kernel's, too.
+    // It leaves those it has freed in the orphan file until its last pass, and finds them there: in
+    // an image of the kernel's too.
     let freed = " is not clean.\nCLEARED.";
     let text = text.replace(unmarked, "orphan_present cleared").replace(freed, " had orphans");
     let expected = expected.iter().chain(also);
@@ -48,7 +50,7 @@ pub fn header(image: &Path, field: &str) -> Option<String> {
     Some(line.trim_start_matches(':').trim().to_owned())
 }
 
-/// Free blocks and inodes: of the superblock, and added up over the groups.
+/// Free blocks and inodes: of the superblock, and the sums over the groups.
 pub fn free_counts(image: &Path) -> [(u64, u64); 2] {
     let number = |field| header(image, field).unwrap().parse().unwrap();
     let dump = Command::new("dumpe2fs").arg(image).output().unwrap();

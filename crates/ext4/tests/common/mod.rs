@@ -22,14 +22,15 @@ use std::process::Command;
 use std::sync::Arc;
 use tempfile::TempDir;
 
-/// An image in a directory of its own that goes away with the last image in it.
+/// An image in a directory of its own, which is removed with the last image in it.
 pub struct Image {
     scratch: Arc<TempDir>,
     name: &'static str,
 }
 
 impl Image {
-    /// An image of `size` (as mke2fs takes it), made with `options`, of the tree that `fill` makes.
+    /// An image of `size` (in mke2fs's notation), made with `options`, of the tree that `fill`
+    /// makes.
     pub fn new(options: &str, size: &str, fill: impl FnOnce(&Path)) -> Image {
         let scratch = Arc::new(tempfile::tempdir().unwrap());
         let tree = scratch.path().join("tree");
@@ -47,7 +48,7 @@ impl Image {
         self.scratch.path().join(self.name)
     }
 
-    /// A place for another image in the same directory; nothing is there yet.
+    /// A path for another image in the same directory.
     pub fn beside(&self, name: &'static str) -> Image {
         Image { scratch: self.scratch.clone(), name }
     }
@@ -68,7 +69,7 @@ impl Image {
         run(Command::new("debugfs").arg("-w").arg("-f").arg(&script).arg(self.path()))
     }
 
-    /// Mounts for reading; `None`, with the reason printed, where that is not possible here.
+    /// Mounts for reading; `None`, with the reason printed, if that is not possible.
     pub fn mount(&self) -> Option<Mount> {
         Mount::new(self, "ro")
     }
@@ -85,7 +86,7 @@ impl Image {
         Some(())
     }
 
-    /// Checks that the kernel's mount shows the same tree as this crate; skips where nothing can be mounted.
+    /// Checks that the kernel's mount shows the same tree as this crate; skipped if mounting fails.
     pub fn agrees_with_the_kernel(&self) {
         if let Some(mount) = self.mount() {
             compare(&self.open(), mount.path());
@@ -93,7 +94,7 @@ impl Image {
     }
 }
 
-/// Runs a command that must succeed and gives what it printed.
+/// Runs a command that must succeed and returns its output.
 pub fn run(command: &mut Command) -> String {
     let output = command.output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -204,7 +205,7 @@ fn compare_node(fs: &Ext4, node: &Node, path: &Path) {
     compare_xattrs(fs, node, path);
 }
 
-/// Everything that `lstat` tells: inode, mode, links and owners; device, size, blocks; times.
+/// All that `lstat` shows: inode, mode, links and owners; device, size, blocks; times.
 type Stat = ((u64, u32, u64, u32, u32), (u32, u32, u64, u64, u64), [(i64, i64); 3]);
 
 fn stat_of(attr: &Attr) -> Stat {
@@ -229,7 +230,7 @@ fn stat_of_kernel(meta: &fs::Metadata) -> Stat {
     )
 }
 
-/// Compares where data is, then the data; of small files also all of it in one read.
+/// Compares the extents of data, then the data; of small files also all of it in one read.
 fn compare_content(fs: &Ext4, node: &Node, path: &Path) {
     let size = fs.attr(node).size;
     let file = match fs::File::open(path) {
@@ -240,7 +241,8 @@ fn compare_content(fs: &Ext4, node: &Node, path: &Path) {
         }
         Err(error) => panic!("{path:?}: {error}"),
     };
-    // Asked before any read: the kernel counts unwritten blocks as data once they are in its page cache.
+    // Queried before any read: the kernel counts unwritten blocks as data once they are in its page
+    // cache.
     let theirs = kernel_extents(&file, size);
     assert_eq!(extents(fs, node, size), theirs, "{path:?}");
     for (start, end) in theirs {

@@ -1,4 +1,5 @@
-//! Random changes by paths, the same for every file system under `Vfs`, and what can be seen of a tree afterwards.
+//! Random changes by path, the same for every file system under `Vfs`, and the visible state of a
+//! tree.
 
 use super::writing::Dice;
 use dentree_vfs::*;
@@ -7,7 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-/// Something that a program does.
+/// An operation of a program.
 #[derive(Clone, Debug)]
 pub enum Op {
     Create(String),
@@ -61,7 +62,7 @@ pub enum Op {
         path: String,
         name: &'static str,
     },
-    /// Opened, so that it lives on without a name.
+    /// Opened, so that it stays without a name.
     Hold(String),
     Release,
     Fsync(String),
@@ -73,9 +74,9 @@ pub enum Op {
 pub struct Wishes {
     /// In front of every path: nothing, or a directory with a slash.
     pub top: String,
-    /// Whether space is given to files ahead of their content.
+    /// Whether space is preallocated for files.
     pub allocates: bool,
-    /// One of so many operations makes something durable; never, where it is 0.
+    /// One of so many operations makes something durable; 0 for none.
     pub durable_one_of: usize,
 }
 
@@ -93,7 +94,8 @@ impl Wishes {
         let is_large = dice.roll(8) == 0;
         let at = u64::try_from(dice.roll(60_000)).unwrap();
         let (at, most) = match is_large {
-            // With blocks of 1 KiB, what is large and so far from the beginning goes to the device at once.
+            // With blocks of 1 KiB, a large write so far from the beginning goes to the device at
+            // once.
             true if dice.roll(2) == 0 => ((2 << 20) + (at & !1023), 90_000),
             true => (at, 90_000),
             false => (at, 6000),
@@ -153,18 +155,18 @@ impl Wishes {
     }
 }
 
-/// An inode for as long as it lives: numbers are used again.
+/// An inode during its life: numbers are reused.
 pub type Id = (u64, u32);
 
 pub fn id<F: FileSystem>(inode: &Inode<F>) -> Id {
     (inode.ino().0, inode.attr().generation)
 }
 
-/// Does what is asked.
+/// Executes operations.
 pub struct Hands<'a, F: FileSystem> {
     vfs: &'a Vfs<F>,
     held: Vec<Arc<Inode<F>>>,
-    /// What the last operation has changed, or made durable.
+    /// What the last operation changed, or made durable.
     pub touched: Vec<Arc<Inode<F>>>,
 }
 
@@ -173,7 +175,7 @@ impl<'a, F: FileSystem> Hands<'a, F> {
         Hands { vfs, held: Vec::new(), touched: Vec::new() }
     }
 
-    /// Does it; answers a number or error that is the same whatever file system it is.
+    /// Executes an operation; returns a number or error that is the same for all file systems.
     pub fn apply(&mut self, op: &Op) -> std::result::Result<u64, Errno> {
         self.try_apply(op).map_err(|error| error.errno())
     }
@@ -213,7 +215,7 @@ impl<'a, F: FileSystem> Hands<'a, F> {
             Op::Unlink(path) | Op::Rmdir(path) => {
                 let at = self.vfs.walk_parent(who, self.vfs.root(), path.as_bytes())?;
                 self.touched.push(at.dir.clone());
-                // What nobody holds goes with its name, or as an orphan.
+                // An inode without users is freed with its name, or as an orphan.
                 match (op, path.len().is_multiple_of(3)) {
                     (Op::Unlink(_), false) => self.vfs.unlink(who, &at.dir, at.name)?,
                     (Op::Unlink(_), true) => drop(self.vfs.unlink_and_hold(who, &at.dir, at.name)?),
@@ -283,12 +285,12 @@ impl<'a, F: FileSystem> Hands<'a, F> {
     }
 }
 
-/// Bytes that tell which write they are from, and differ from sector to sector.
+/// Bytes that identify their write, and differ from sector to sector.
 pub fn data(fill: u8, len: usize) -> Vec<u8> {
     (0..len).map(|at| fill.wrapping_add((at / 512) as u8) | 1).collect()
 }
 
-/// What can be seen under one path, but for the content of files.
+/// What is visible under one path, but for the content of files.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Seen {
     pub mode: u32,
@@ -365,7 +367,7 @@ pub fn content<F: FileSystem>(vfs: &Vfs<F>, file: &Inode<F>) -> Vec<u8> {
     bytes
 }
 
-/// How two trees differ, in words; empty where they do not.
+/// The differences of two trees, in words; empty if there are none.
 pub fn differences(ours: &Tree, theirs: &Tree) -> String {
     let mut text = String::new();
     for path in ours.keys().chain(theirs.keys().filter(|path| !ours.contains_key(*path))) {

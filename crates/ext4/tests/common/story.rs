@@ -1,11 +1,12 @@
 //! What was done to a file system that may end at any moment, and what must be found of it then.
 //!
-//! Names are changed one after the other, and each change is atomic: so what is found is the tree as it was behind some
-//! operation, and none before the last that was made durable. Content is written when the file system likes: each byte of a file is
-//! one that it has had since the file was last made durable, or zero where the file was cut off in between: in its last block zeros may
-//! be written before the new length.
+//! Names are changed one after the other, and each change is atomic: so the tree found is the one
+//! after some operation, and none before the last that was made durable. Content is written at any
+//! time: each byte of a file is one that it has had since the file was last made durable, or zero
+//! if the file was truncated in between; in its last block zeros may be written before the new
+//! length.
 //!
-//! Several stories can go on at once in one file system, each in names of its own.
+//! Several stories can run at once in one file system, each on names of its own.
 
 use super::ops::{Hands, Id, Op, Tree, Wishes, content, differences, id, tree, walk};
 use super::writing::Dice;
@@ -15,24 +16,25 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-/// Something that was acknowledged: it must be found in every cut from `from` on. Operations are counted from one.
+/// Something acknowledged: it must be found in every cut from `from` on. Operations are counted
+/// from one.
 struct Durable {
-    /// How far the device had come.
+    /// The device's position.
     from: usize,
-    /// The operation whose tree it has to be, or a later one.
+    /// The operation whose tree, or a later one, must be found.
     tree: usize,
-    /// The file whose content, as it was behind operation `content`, is there; none for all files.
+    /// The file whose content after operation `content` is there; `None` for all files.
     file: Option<Id>,
     content: usize,
 }
 
-/// Operations, and what was there behind each of them.
+/// Operations, and the state after each.
 pub struct Story {
-    /// What the names of this story begin with.
+    /// The prefix of this story's names.
     top: String,
     model: Arc<Vfs<MemoryFs>>,
     ops: Vec<Op>,
-    /// How far the device had come when each operation began.
+    /// The device's position when each operation began.
     begun: Vec<usize>,
     /// One more than there are operations.
     trees: Vec<Tree>,
@@ -68,8 +70,8 @@ impl Story {
         story
     }
 
-    /// Does `steps` random operations. `position` tells how far the device has come. Answers the errors of the device: what they
-    /// are answers to has not happened.
+    /// Does `steps` random operations. `position` returns the device's position. Returns the
+    /// device's errors; a failed operation has not happened.
     pub fn go_on(
         &mut self,
         ours: &Vfs<Ext4>,
@@ -123,7 +125,7 @@ impl Story {
                 self.durable.push(Durable { from: position, tree, file: Some(touched[0]), content: now });
             }
             Some(Op::Sync) => self.synced(position),
-            // What changes nothing, as a value that was set already, is part of no transaction.
+            // What changes nothing, as setting the same value again, is part of no transaction.
             _ if self.trees.last() != Some(&self.told(tree(&self.model))) => {
                 self.changed.extend(touched.iter().map(|&id| (id, now)));
             }
@@ -148,7 +150,8 @@ impl Story {
         self.files.push(files);
     }
 
-    /// The part of a tree that this story is of. What many change is in no story: the root, where others have names.
+    /// The part of a tree that belongs to this story. Shared objects belong to none, such as the
+    /// root.
     fn told(&self, mut tree: Tree) -> Tree {
         tree.retain(|path, _| path.starts_with(&self.top));
         tree
@@ -158,7 +161,7 @@ impl Story {
         self.ops.len()
     }
 
-    /// Compares what is found after a cut at `position`.
+    /// Compares the state found after a cut at `position`.
     ///
     /// # Errors
     /// In words.

@@ -1,4 +1,4 @@
-//! Images that are written to, and what the kernel's tools say of them.
+//! Images that are written to, checked by the kernel's tools.
 
 use super::{Image, fsck};
 use dentree_blockdev::{Access, FileDevice};
@@ -7,7 +7,8 @@ use dentree_ext4::{Ext4, InodeTime, Node, Options};
 use dentree_vfs::{Budgets, FileSystem};
 use std::sync::Arc;
 
-/// For tests that open thousands of images: to fill caches of the usual size with zeros takes longer than all else that is done with one.
+/// For tests that open thousands of images: zeroing caches of the usual size takes longer than all
+/// else.
 pub const SMALL: Budgets = Budgets { names: 1 << 20, inodes: 16 << 20 };
 
 /// Kinds of image: mke2fs options, size, and whether files are mapped by extents.
@@ -54,7 +55,7 @@ pub fn node(fs: &Ext4, name: &str) -> Node {
     fs.load(fs.lookup(&root, name.as_bytes()).unwrap().unwrap().ino).unwrap()
 }
 
-/// `e2fsck -fn` finds nothing, and debugfs reads what the files must hold.
+/// `e2fsck -fn` finds nothing, and debugfs reads the expected content.
 pub fn check(image: &Image, files: &[(&str, &[u8])], what: &str) {
     fsck::is_clean(&image.path()).unwrap_or_else(|text| panic!("{what}: {text}"));
     for (name, content) in files {
@@ -73,7 +74,7 @@ pub fn read_all(fs: &Ext4, node: &Node) -> Vec<u8> {
     content
 }
 
-/// Numbers that look random and are the same each time.
+/// Reproducible pseudorandom numbers.
 pub struct Dice(pub u64);
 
 impl Dice {

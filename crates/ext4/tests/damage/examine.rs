@@ -1,4 +1,4 @@
-//! Opens and visits an image, counting what that costs.
+//! Opens and visits an image, and counts the cost.
 
 #![allow(dead_code, reason = "each user takes what it needs")]
 
@@ -13,11 +13,12 @@ use std::sync::{Arc, Mutex};
 
 /// The least block size; damage goes by blocks of this size.
 pub const BLOCK: usize = 1024;
-/// A visit may read this many times what visiting the intact image reads, and hold this much memory.
+/// A visit may do this many times the reads of a visit to the intact image, and hold this much
+/// memory.
 const READS_FACTOR: u64 = 20;
 const BYTES_MAX: u64 = 8 << 20;
 
-/// A device that counts reads and remembers the blocks they touch.
+/// A device that counts reads and records the blocks they touch.
 struct Watched {
     memory: MemoryDevice,
     reads: AtomicU64,
@@ -46,7 +47,7 @@ impl BlockDevice for Watched {
     }
 }
 
-/// What came of opening and visiting an image.
+/// The result of opening and visiting an image.
 pub struct Outcome {
     pub findings: Findings,
     pub reads: u64,
@@ -70,7 +71,7 @@ pub fn examine(bytes: Vec<u8>) -> Outcome {
 }
 
 impl Outcome {
-    /// Checks what must hold of any image; `what` says how this one was damaged.
+    /// Checks what must hold for any image; `what` says how this one was damaged.
     pub fn check(&self, intact: &Outcome, what: &str) {
         assert!(self.reads <= intact.reads * READS_FACTOR, "{what}: {} reads", self.reads);
         assert!(self.memory <= BYTES_MAX, "{what}: {} bytes of memory", self.memory);

@@ -1,5 +1,5 @@
-//! What the hostile-image tests and the fuzz targets share: small intact images, and a visitor that asks a file
-//! system everything it can be asked.
+//! Shared by the hostile-image tests and the fuzz targets: small intact images, and a visitor that
+//! uses every operation of a file system.
 
 #![allow(dead_code, reason = "each user takes what it needs")]
 

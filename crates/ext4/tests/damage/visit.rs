@@ -1,11 +1,11 @@
-//! Asks a file system everything: every inode that the root leads to, each through every operation.
+//! Visits every inode reachable from the root, by every operation.
 
 use dentree_ext4::{Ext4, Node};
 use dentree_vfs::{DirEntry, Error, Extent, FileSystem, FileType, Ino, ReaddirStart};
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 
-/// Entries read of one directory, look-ups made in it, and extents of a file: an image may have more.
+/// Entries read of one directory, lookups in it, and extents of a file: an image may have more.
 const ENTRIES_MAX: usize = 2000;
 const LOOKUPS_MAX: usize = 80;
 const EXTENTS_MAX: usize = 64;
@@ -17,9 +17,10 @@ const PIECE: usize = 2048;
 /// What a visit found.
 #[derive(Default)]
 pub struct Findings {
-    /// One line for each fact that checksums protect: attributes, names, targets of fast links, attributes.
+    /// One line for each fact that checksums protect: attributes, names, targets of fast links,
+    /// xattrs.
     pub facts: Vec<String>,
-    /// What could not be told.
+    /// What could not be read.
     pub errors: Vec<Error>,
 }
 
@@ -29,7 +30,7 @@ impl Findings {
     }
 }
 
-/// Visits all that the root leads to.
+/// Visits all that is reachable from the root.
 pub fn everything(fs: &Ext4) -> Findings {
     let mut findings = Findings::default();
     let mut queue = vec![fs.root()];
@@ -47,7 +48,7 @@ pub fn everything(fs: &Ext4) -> Findings {
     findings
 }
 
-/// Visits one inode; answers those that it leads to.
+/// Visits one inode; returns those that it leads to.
 fn inode(fs: &Ext4, ino: Ino, findings: &mut Findings) -> Vec<Ino> {
     let Some(node) = findings.note(fs.load(ino)) else { return Vec::new() };
     let attr = fs.attr(&node);
@@ -76,7 +77,7 @@ fn inode(fs: &Ext4, ino: Ino, findings: &mut Findings) -> Vec<Ino> {
     }
 }
 
-/// Lists a directory, looks its names up, and goes on from the middle.
+/// Lists a directory, looks its names up, and continues from the middle.
 pub fn directory(fs: &Ext4, node: &Node, findings: &mut Findings) -> Vec<Ino> {
     let mut entries = Vec::new();
     let listed = fs.readdir(node, ReaddirStart::First, &mut |entry| {

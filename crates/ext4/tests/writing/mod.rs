@@ -122,7 +122,7 @@ impl Tree {
         (blocks_free, inodes_free)
     }
 
-    /// Ends all, and checks that it could.
+    /// Closes the file system, and checks the result.
     pub fn close(self) {
         let fs = self.vfs.into_fs().expect("nobody holds an inode");
         fs.close().unwrap();
