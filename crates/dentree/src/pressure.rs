@@ -24,6 +24,7 @@ use crate::mounts;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use dentree_ext4::Ext4;
+use dentree_sync::Mutex;
 use dentree_vfs::Vfs;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::OFlags;
@@ -36,7 +37,7 @@ use std::io::{self, PipeReader, PipeWriter, Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
 /// The part of the memory of names and inodes that a shrink leaves.
@@ -81,19 +82,15 @@ pub(crate) struct Figures(Mutex<Option<Shrinks>>);
 
 impl Figures {
     pub(crate) fn get(&self) -> Option<Shrinks> {
-        self.lock().clone()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Option<Shrinks>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().clone()
     }
 
     fn begin(&self, source: Result<PathBuf, String>) {
-        *self.lock() = Some(Shrinks { source, count: 0, names: 0, inodes: 0, last: None });
+        *self.0.lock() = Some(Shrinks { source, count: 0, names: 0, inodes: 0, last: None });
     }
 
     fn update(&self, change: impl FnOnce(&mut Shrinks)) {
-        self.lock().as_mut().map(change);
+        self.0.lock().as_mut().map(change);
     }
 }
 
