@@ -162,3 +162,8 @@ fn total_len(lens: impl Iterator<Item = usize>) -> io::Result<u64> {
         .try_fold(0u64, u64::checked_add)
         .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "more than 2^64 bytes in one request"))
 }
+
+// The example on the crate's page compiles and runs.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

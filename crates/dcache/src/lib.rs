@@ -132,3 +132,8 @@ pub use ends::{Stopped, Walk};
 pub use reclaim::heap::release_free_heap;
 pub use stats::{MemoryStats, Stats};
 pub use types::{Child, DentryId, Fill, Handle, Kind, PrefetchMode, Reason, Seen, WalkOptions};
+
+// The example on the crate's page compiles and runs.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

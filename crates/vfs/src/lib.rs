@@ -41,3 +41,8 @@ pub use limits::{NAME_MAX, PATH_MAX, SYMLINKS_MAX};
 pub use memory::{MemoryFs, MemoryLimits, MemoryNode};
 pub use vfs::{Budgets, Stats, Vfs};
 pub use walk::{LastLink, LastName, WalkOptions};
+
+// The example on the crate's page compiles and runs.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
