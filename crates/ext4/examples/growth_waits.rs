@@ -1,9 +1,8 @@
-//! What threads that fill one directory wait for, and what it costs the processors: `cargo run
-//! --release -p dentree-ext4 --example growth_waits -- [THREADS] [FILES] [IMAGE]`.
+//! The waits and processor time of threads that fill one directory: `cargo run --release -p
+//! dentree-ext4 --example growth_waits -- [THREADS] [FILES] [IMAGE]`.
 //!
-//! The image is made in memory, or as the file named. Times on a processor, ready for one, and
-//! asleep are the kernel's, which separates the load of other programs from waits among these
-//! threads.
+//! The image is in memory, or the file IMAGE. The kernel reports running, runnable and sleeping
+//! time, which separates the load of other programs from waits between these threads.
 
 use std::iter::Sum;
 use std::path::Path;
@@ -23,13 +22,13 @@ const IMAGE_BYTES: usize = 1 << 30;
 #[derive(Clone, Copy, Default)]
 struct Spent {
     running: Duration,
-    /// Runnable, while other threads had the processors.
+    /// Runnable, but without a processor.
     ready: Duration,
     asleep: Duration,
 }
 
 impl Spent {
-    /// The times of a thread so far, from its folder in `/proc`; `asleep` is not known there.
+    /// A thread's time so far, from its directory in `/proc`, which lacks `asleep`.
     fn of(thread: &Path) -> io::Result<Spent> {
         let text = fs::read_to_string(thread.join("schedstat"))?;
         let mut nanos = text.split_whitespace().map_while(|word| word.parse().ok()).map(Duration::from_nanos);
@@ -48,7 +47,7 @@ impl Sum for Spent {
     }
 }
 
-/// How long each thread of this process has run, by name.
+/// The running time of each thread of this process, by name.
 fn others() -> io::Result<Vec<(String, Duration)>> {
     let threads = fs::read_dir("/proc/self/task")?.map(|thread| {
         let thread = thread?.path();

@@ -1,9 +1,7 @@
-//! What operations on names cost in process, through the library: `name_cost IMAGE [COUNT [DIR]]`,
-//! on an image that may be changed.
-//!
-//! With DIR, a directory on a file system of the kernel, its system calls do the same there, by
-//! turns. The best of three rounds counts for each operation, in processor time of the calling
-//! thread: both sides commit and write back in others.
+//! The cost of namespace operations through the library: `name_cost IMAGE [COUNT [DIR]]`, on a
+//! writable image. With DIR, a directory of a kernel file system, system calls do the same there in
+//! turns. The best of three rounds counts, in processor time of the calling thread, as both sides
+//! commit and write back in others.
 
 use dentree_blockdev::{Access, FileDevice};
 use dentree_ext4::{Ext4, Options};
@@ -23,11 +21,10 @@ const OPERATIONS: [&str; 8] =
     ["create", "list", "stat", "stat missing", "rename", "unlink", "mkdir", "rmdir"];
 const ROUNDS: usize = 3;
 
-/// The kernel keeps each block in memory that it has room for: 50,000 directories have 200 MB of
-/// them.
+/// As much as the kernel would cache: 50,000 directories have 200 MB.
 const CACHE_BYTES: usize = 512 << 20;
 
-/// Runs an operation a number of times, on names that the operations before it have left.
+/// Runs an operation a number of times, on the names that the previous operations left.
 type Contender<'a> = Box<dyn FnMut(&str, u32) -> Outcome + 'a>;
 
 fn name(n: u32) -> String {

@@ -1,4 +1,4 @@
-//! The kernel's tools read the attributes that we set, and `e2fsck` calls the image clean.
+//! The kernel's tools read attributes set here, and `e2fsck` calls the image clean.
 
 mod common;
 

@@ -1,4 +1,4 @@
-//! A search for space in many groups does not wait for their bitmaps one by one.
+//! A search of many groups does not wait for their bitmaps one by one.
 
 mod common;
 
@@ -10,7 +10,7 @@ use dentree_vfs::{Allocate, Durability, FileSystem, NewInode, NewKind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Groups, of 1024 blocks of 1 KiB.
+/// Groups of 1024 blocks of 1 KiB.
 const GROUPS: u64 = 32;
 
 fn open(image: &Image, latency: Duration) -> (Ext4, Arc<MeteredDevice>) {
@@ -20,7 +20,7 @@ fn open(image: &Image, latency: Duration) -> (Ext4, Arc<MeteredDevice>) {
     (Ext4::open(device.clone(), Options { writable: true, ..Options::default() }).unwrap(), device)
 }
 
-/// An image in which every other block is free, as far as files can have them.
+/// An image with every other block free.
 fn in_pieces(options: &str) -> Image {
     let image = Image::new(options, "32M", |tree| std::fs::write(tree.join("file"), "").unwrap());
     let (fs, _) = open(&image, Duration::ZERO);
@@ -39,7 +39,7 @@ fn in_pieces(options: &str) -> Image {
 
 #[test]
 fn a_search_in_many_groups_waits_for_few_of_their_bitmaps() {
-    // Adjacent for many groups, and in each group.
+    // Bitmaps adjacent for many groups, and in each group.
     for flex in ["", ",^flex_bg"] {
         let options = &format!("-t ext4 -b 1024 -g 1024 -O ^has_journal{flex} -N 2048");
         let image = in_pieces(options);
@@ -57,7 +57,7 @@ fn a_search_in_many_groups_waits_for_few_of_their_bitmaps() {
             "{options}: {misses} blocks waited for by themselves, {ahead} used that were read ahead, {reads} requests, {:?}",
             began.elapsed()
         );
-        // A run of a hundred blocks is searched in most groups; none has one.
+        // Most groups are searched for a run of a hundred blocks, which none has.
         assert!(misses + ahead >= GROUPS * 3 / 4, "{misses} and {ahead}: it is not in pieces");
         assert!(misses <= 8, "{options}: {misses} blocks were waited for one after the other");
         drop((file, root));

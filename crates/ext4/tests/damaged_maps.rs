@@ -1,7 +1,7 @@
-//! A file with a damaged block map does not keep the rest of the image from being used.
+//! A file with a damaged block map leaves the rest of the image usable.
 //!
-//! The bug: removing one failed, the name was gone, the inode stayed an orphan, and the image could
-//! no longer be opened for writing.
+//! The bug: `rm` of such a file failed, its name was gone, the inode stayed an orphan, and from
+//! then on the image could not be opened for writing.
 
 mod common;
 
@@ -15,7 +15,8 @@ use std::process::Command;
 
 const BLOCK: u64 = 1024;
 
-/// mke2fs options: extents with and without checksums, pointers, the three ways to keep orphans.
+/// mke2fs options: extents with and without checksums, indirect blocks, the three ways to keep
+/// orphans.
 const KINDS: [&str; 5] = [
     "-t ext4 -b 1024",
     "-t ext4 -b 1024 -O ^metadata_csum",
@@ -24,7 +25,7 @@ const KINDS: [&str; 5] = [
     "-t ext2 -b 1024",
 ];
 
-/// How often the image is opened and used, with one more file removed each time.
+/// How often the image is opened and used, and the number of a file that is removed each time.
 const ROUNDS: usize = 3;
 const GONE: usize = 7;
 
@@ -34,7 +35,7 @@ fn others_content(name: &str) -> Vec<u8> {
     name.bytes().cycle().take(50_000).collect()
 }
 
-/// A file of many pieces, between others.
+/// A fragmented file among others.
 fn image(options: &str) -> Image {
     Image::new(options, "16M", |tree| {
         fs::create_dir(tree.join("dir")).unwrap();
@@ -57,14 +58,14 @@ fn nodes_of_file(image: &Image) -> Vec<u64> {
     nodes.map(|(_, number)| number.trim().parse().unwrap()).collect()
 }
 
-/// A bad pointer that is not one to another file's block, as that cannot be detected. `is_part`:
-/// nor to one that the file has elsewhere.
+/// A wrong pointer that does not lead to another file's block, as that error cannot be seen.
+/// `is_part`: nor to another block of the same file.
 fn bad_pointer(dice: &mut Dice, nodes: &[u64], is_part: bool) -> u32 {
     let node = u32::try_from(nodes[dice.roll(nodes.len())]).unwrap();
     [1, 2, 40, 8195, 16_384, u32::MAX, 1 << 30, node][dice.roll(if is_part { 7 } else { 8 })]
 }
 
-/// Damages the map, in a node or in the inode, and returns how. `is_part`: a part of the map will
+/// Damages the map, in a node or in the inode. Returns how. `is_part`: only a part of the map will
 /// be freed, without a check of the rest.
 fn damage(image: &Image, nodes: &[u64], dice: &mut Dice, is_part: bool) -> String {
     let block = nodes[dice.roll(nodes.len())];
@@ -75,7 +76,7 @@ fn damage(image: &Image, nodes: &[u64], dice: &mut Dice, is_part: bool) -> Strin
     let mut put = |at: usize, value: &[u8]| bytes[at..at + value.len()].copy_from_slice(value);
     let how = match dice.roll(6) {
         0 => {
-            // In whole words, so that none becomes the number of another file's block.
+            // Whole words, so that none becomes the number of another file's block.
             let (from, words) = (4 * dice.roll(250), 1 + dice.roll(6));
             (0..4 * words).for_each(|at| put(from + at, &[0xF0 | dice.roll(16) as u8]));
             format!("block {block}: {words} words from {from}")
@@ -86,7 +87,7 @@ fn damage(image: &Image, nodes: &[u64], dice: &mut Dice, is_part: bool) -> Strin
             format!("block {block}: header, {at}")
         }
         1..=3 => {
-            // The low half of an extent's position, or a pointer.
+            // The low half of an extent's start, or a pointer.
             let (at, value) = (12 + 12 * dice.roll(60), bad_pointer(dice, nodes, is_part));
             put(at + 8, &value.to_le_bytes());
             format!("block {block}: entry at {at} to {value}")
@@ -117,7 +118,7 @@ fn damage(image: &Image, nodes: &[u64], dice: &mut Dice, is_part: bool) -> Strin
 
 type Use = fn(&Ext4) -> Result<()>;
 
-/// What is done to the damaged file.
+/// Operations on the damaged file.
 const USES: [(&str, Use); 6] = [
     ("remove", |fs| {
         let (root, file) = (fs.load(fs.root())?, node(fs, "file"));
@@ -165,7 +166,7 @@ fn use_others(fs: &Ext4, round: usize) {
     fs.evict(&gone_node);
 }
 
-/// Everything but the damaged file has its content.
+/// Checks the content of everything but the damaged file.
 fn check_others(image: &Image, what: &str) {
     let fs = image.open();
     let new =
@@ -187,7 +188,7 @@ fn check(options: &str, seed: u64) {
     let outcome = act(&fs);
     assert!(matches!(outcome, Ok(()) | Err(Error::Corrupt(_))), "{what}: {outcome:?}");
     use_others(&fs, 0);
-    // Reports lost blocks and content that could not be written.
+    // Lost blocks and failed write-back are reported here.
     let _ = fs.sync();
     let _ = fs.close();
     drop(fs);
@@ -197,7 +198,7 @@ fn check(options: &str, seed: u64) {
         fs.close().unwrap_or_else(|error| panic!("{what}: {error}"));
     }
     check_others(&image, &what);
-    // Blocks in use twice are copied.
+    // It copies blocks that several files map.
     Command::new("e2fsck").arg("-fy").arg(image.path()).output().unwrap();
     check_others(&image, &format!("{what}, and e2fsck"));
 }

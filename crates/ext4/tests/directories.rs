@@ -1,4 +1,4 @@
-//! Directories of every kind grow and stay valid for the kernel and `e2fsck`.
+//! Directories of every kind grow, and stay valid for the kernel and `e2fsck`.
 
 mod common;
 mod writing;
@@ -90,8 +90,8 @@ fn an_index_that_cannot_grow_takes_no_more_names_and_stays_whole() {
         }
     };
     assert!(matches!(error, Error::NoSpace), "{error}");
-    // Leaves and nodes that are split evenly are two thirds full on average: 123 nodes of 126
-    // leaves of 3 names.
+    // Evenly split leaves and nodes are two thirds full on average: 123 nodes of 126 leaves of 3
+    // names.
     assert!(made > 15_000, "{made}");
     drop((many, files));
     tree.close();
@@ -140,7 +140,7 @@ fn directories_in_inodes_are_written_and_moved_out() {
         fs::create_dir_all(tree.join("other")).unwrap();
     });
     let Some(()) = image.change("noatime", |at| {
-        // The kernel makes inline directories and uses their second area.
+        // The kernel keeps directories in their inodes, and uses the part after `i_block`.
         for n in 0..12 {
             fs::write(at.join(format!("other/{n}")), "").unwrap();
         }
@@ -178,7 +178,7 @@ fn names_that_differ_in_case_are_one_name() {
     let image = Image::new("-t ext4 -O casefold -E encoding=utf8", "16M", |tree| {
         fs::create_dir(tree.join("folded")).unwrap();
     });
-    // As `chattr +F` does, which needs a kernel that knows the feature.
+    // Like `chattr +F`, which needs kernel support.
     image.debugfs("set_inode_field /folded flags 0x40080000\n");
     let tree = Tree::open(&image);
     for n in 0..400 {

@@ -1,5 +1,5 @@
-//! A directory's times say when its names last changed, by the coarse clock of the kernel's file
-//! systems; within a tick its inode is written once.
+//! A directory's times follow the coarse clock of the kernel's file systems: within one of its
+//! ticks the directory's inode is written once.
 
 mod common;
 
@@ -36,9 +36,9 @@ fn make(fs: &Ext4, dir: &Node, name: &str) -> Node {
     make_as(fs, dir, name, NewKind::Regular)
 }
 
-/// Leaf, inode and bitmap, and now and then a new block of the inode table. The directory's own
-/// inode would be a fourth for each, and so would the group's descriptor, which is written once per
-/// transaction.
+/// A name changes a leaf, an inode and a bitmap, and sometimes a fresh block of the inode table.
+/// The directory's inode would be a fourth block for each name, as would the group's descriptor,
+/// which is written once per transaction.
 #[test]
 fn names_made_in_one_tick_write_the_inode_of_their_directory_once() {
     let fs = open(NOON);
@@ -52,8 +52,8 @@ fn names_made_in_one_tick_write_the_inode_of_their_directory_once() {
     assert!((3 * 50..3 * 50 + 25).contains(&changes), "{changes} changes for 50 files");
 }
 
-/// The second name changes nothing in the directory's inode; an fsync of the directory waits for
-/// it.
+/// The second name does not change the directory's inode, but an fsync of the directory must wait
+/// for it.
 #[test]
 fn an_fsync_of_a_directory_waits_for_names_that_left_its_inode_alone() {
     let device = Arc::new(RecordingDevice::new(image()));
@@ -80,7 +80,7 @@ fn a_later_tick_shows_in_the_directory() {
     let before = fs.attr(&dir);
     assert_eq!(before.mtime, before.ctime);
     let mut number = 0;
-    // Each file's time is the clock's: one of them is in a later tick.
+    // Each file has the time of the clock: some file is in a later tick.
     while fs.attr(&make(&fs, &dir, &format!("{number}"))).mtime <= before.mtime {
         number += 1;
     }

@@ -1,4 +1,4 @@
-//! What another file's commit makes durable, and what an fsync must still do.
+//! The duties of an fsync after another file's commit.
 
 mod common;
 
@@ -15,8 +15,8 @@ fn writable() -> Options {
     Options { writable: true, ..Options::default() }
 }
 
-/// Calls `change` with a file of [`CONTENT`], commits by an fsync of another file, calls `then`,
-/// cuts the power, and returns the file's content.
+/// Calls `change` with a file of [`CONTENT`], commits it by an fsync of another file, calls `then`,
+/// and cuts the power. Returns the file's content.
 fn after_a_cut(change: impl FnOnce(&Ext4, &Node), then: impl FnOnce(&Ext4, &Node)) -> Vec<u8> {
     let image = Image::new("-t ext4", "16M", |tree| {
         std::fs::write(tree.join("file"), CONTENT).unwrap();
@@ -38,8 +38,8 @@ fn set_size(fs: &Ext4, file: &Node, size: u64) {
     fs.set_attr(file, &SetAttr { size: Some(size), ..SetAttr::default() }).unwrap();
 }
 
-/// The bug: the edges of a hole are written to mapped blocks; the file's fsync found the inode
-/// committed and flushed nothing.
+/// The bug: an fsync after a punched hole found the inode committed and did not flush the hole's
+/// edges, written to existing blocks.
 #[test]
 fn an_fsync_flushes_what_changed_no_block_map() {
     let punch = |fs: &Ext4, file: &Node| fs.allocate(file, 100, 200, Allocate::PunchHole).unwrap();
@@ -49,7 +49,8 @@ fn an_fsync_flushes_what_changed_no_block_map() {
     assert!(after_a_cut(punch, sync) == expected);
 }
 
-/// The length was committed at once, but the zeros behind the old one only at a later write-back.
+/// The bug: the new length was committed at once, the zeros past the old one only with the next
+/// write-back.
 #[test]
 fn what_was_cut_off_does_not_come_back_when_a_file_grows_again() {
     let change = |fs: &Ext4, file: &Node| {

@@ -1,7 +1,7 @@
-//! Nodes of a block map that map nothing, as other programs leave them, are freed with their file.
+//! Nodes of a block map without entries, as other programs leave them, are freed with their file.
 //!
-//! The bug: freeing a map skipped holes, and with them pointer blocks of zeros. They stayed in use
-//! until `e2fsck` found them.
+//! The bug: freeing skipped holes, and with them pointer blocks of zeros. They stayed in use, which
+//! only `e2fsck` noticed.
 
 mod common;
 
@@ -16,11 +16,12 @@ use std::process::Command;
 
 const BLOCK: u64 = 1024;
 
-/// File blocks behind the pointers in the inode, and below each of the trees of one, two and three
-/// levels: 256 pointers a block.
+/// File blocks in the direct pointers, and in trees of one, two and three levels, with 256 pointers
+/// to a block.
 const SPARSE: [u64; 8] = [0, 5, 12, 20, 271, 2069, 65_809, 66_573];
 
-/// The nodes of a kind (`IND`, `DIND`, `TIND`, `ETB1`, …) that debugfs lists for `/file`, in order.
+/// The blocks of nodes of one kind (`IND`, `DIND`, `TIND`, `ETB1`, …) that debugfs lists for
+/// `/file`, in order.
 fn nodes(image: &Image, kind: &str) -> Vec<u64> {
     let stat = image.debugfs("stat /file\n");
     let mark = format!("({kind}):");
@@ -43,7 +44,7 @@ fn overwrite(image: &Image, block: u64, within: u64, bytes: &[u8]) {
     file.write_all_at(bytes, block * BLOCK + within).unwrap();
 }
 
-/// Ways to free all or a part of what `/file` maps, by name.
+/// Operations that free all or part of `/file`'s map, by name.
 type Freeing = (&'static str, fn(&Ext4));
 
 const FREEING: [Freeing; 4] = [
@@ -90,7 +91,7 @@ fn pointer_blocks_that_map_nothing_are_freed_with_what_is_around_them() {
                     assert!(!nodes.is_empty());
                     nodes.iter().for_each(|&node| overwrite(&image, node, 0, &[0; BLOCK as usize]));
                 }
-                // The blocks below them are free.
+                // The blocks that they pointed to are free.
                 Command::new("e2fsck").arg("-fy").arg(image.path()).output().unwrap();
                 is_clean(&image.path()).unwrap();
                 let kept: Vec<u64> =
@@ -133,7 +134,7 @@ fn nodes_of_an_extent_tree_that_map_nothing_are_freed_with_their_file() {
             remove(&fs);
             fs.close().unwrap();
             drop(fs);
-            // What these nodes pointed to is unknown.
+            // The blocks below the removed nodes are unknown.
             for node in gone {
                 let tested =
                     run(Command::new("debugfs").arg("-R").arg(format!("testb {node}")).arg(image.path()));

@@ -1,5 +1,4 @@
-//! Directories presized for the entries to come: clean for e2fsck and the kernel, and filled with
-//! hardly a split.
+//! Presized directories: valid for e2fsck and the kernel, and filled with few splits.
 
 mod common;
 mod writing;
@@ -8,7 +7,7 @@ use common::Image;
 use dentree_vfs::{Error, NewKind};
 use writing::{Tree, check};
 
-/// Blocks of a directory at a path.
+/// Blocks of the directory at a path.
 fn blocks(tree: &Tree, path: &str, block_size: u64) -> u64 {
     tree.at(path).attr().size / block_size
 }
@@ -22,8 +21,7 @@ fn a_directory_that_is_laid_out_holds_what_was_expected_with_hardly_a_split() {
         ("-t ext4 -O inline_data -I 512 -N 30000", 4096, 2_000),
         ("-t ext3 -b 1024 -N 30000", 1024, 5_000),
     ] {
-        // The seed decides which names share a leaf; a random one would overfill one more leaf at
-        // times.
+        // A fixed seed: which names share a leaf depends on it, and a leaf more might overflow.
         let seeded = format!("{options} -E hash_seed=e1c3a2a0-6e6d-4f5b-9a63-0a4f7d0b5c11");
         let image = Image::new(&seeded, "48M", |_| ());
         let tree = Tree::open(&image);
@@ -40,7 +38,8 @@ fn a_directory_that_is_laid_out_holds_what_was_expected_with_hardly_a_split() {
         for number in 0..entries {
             tree.make(&dir, &format!("a common name {number:06}"), NewKind::Fifo);
         }
-        // Leaves have equal hash ranges, so their numbers of names vary; small ones vary more.
+        // Leaves get equal shares of the hash range, and so varying numbers of names; the more so
+        // if they hold few.
         let filled = blocks(&tree, "dir", block_size);
         assert!(filled <= laid_out + 2.max(laid_out / 10), "{options}: {laid_out} blocks became {filled}");
         drop(dir);
@@ -64,7 +63,7 @@ fn what_cannot_be_laid_out_is_refused_or_stays_as_it_is() {
     assert!(matches!(expect("full", 1000), Err(Error::NotEmpty)));
     expect("full/of", 3).unwrap();
     assert_eq!(blocks(&tree, "full/of", 1024), 1);
-    // As much as there is space for, in a directory that is valid and empty.
+    // As far as there is space, in a valid, empty directory.
     assert!(matches!(expect("full/of", 10_000_000), Err(Error::NoSpace)));
     assert!(tree.names("full/of").is_empty());
     tree.make(&tree.at("full/of"), "name", NewKind::Symlink(b"target"));

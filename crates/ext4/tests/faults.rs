@@ -1,5 +1,5 @@
-//! The device fails once, or for good, at any request of random work: an error is reported, nothing
-//! acknowledged is lost, and the image is clean once its journal is replayed.
+//! The device fails once, or for good, at any request of random work. The failure is reported,
+//! nothing acknowledged is lost, and the image is clean after the replay of its journal.
 
 mod common;
 
@@ -39,7 +39,7 @@ fn options() -> Options {
     Options { writable: true, clock: Clock::Fixed(InodeTime::default()), ..Options::default() }
 }
 
-/// Works on a copy of `image` while `fault` strikes; returns whether it did.
+/// Works on a copy of `image` with `fault`. Returns whether the fault struck.
 fn work(image: &[u8], wishes: &Wishes, fault: Fault, scratch: &Path) -> Result<bool, String> {
     let memory = MemoryDevice::from(image.to_vec());
     let device = Arc::new(FaultDevice::new(Arc::new(memory.clone())));
@@ -84,7 +84,7 @@ fn work(image: &[u8], wishes: &Wishes, fault: Fault, scratch: &Path) -> Result<b
     Ok(struck)
 }
 
-/// If nothing can be changed any more, each change says so, and the reason was reported before.
+/// A journal that has aborted refuses every change, and its cause was reported before.
 fn is_settled(vfs: &Vfs<Ext4>, errors: &[Error]) -> Result<(), String> {
     if !vfs.fs().is_read_only() {
         return Ok(());

@@ -1,5 +1,5 @@
-//! On a full image every operation either does what it does in memory, or returns ENOSPC and has
-//! done nothing; what is removed frees its space, to the last block.
+//! On a full image every operation has the same effect as in memory, or fails with ENOSPC and none.
+//! Removals free the space, to the last block.
 
 mod common;
 
@@ -21,10 +21,10 @@ const KINDS: [&str; 7] = [
     OURS,
 ];
 
-/// Bytes left free at the beginning.
+/// Bytes left free at first.
 const ROOM: u64 = 150_000;
 
-/// Uses all space but [`ROOM`] bytes for a file that takes no further part.
+/// Fills all but [`ROOM`] bytes with a file that takes no further part.
 fn fill<F: FileSystem>(vfs: &Vfs<F>) {
     let who = &Identity::Superuser;
     let ballast = vfs.make(who, vfs.root(), b"ballast", NewKind::Regular, 0o600).unwrap();
@@ -60,7 +60,7 @@ fn remove_below<F: FileSystem>(vfs: &Vfs<F>, dir: &Arc<Inode<F>>) {
     }
 }
 
-/// What the model does for an operation that wrote less than requested.
+/// The operation for the model after one that wrote less than asked.
 fn done_of(op: &Op, answer: u64) -> Op {
     let mut done = op.clone();
     if let Op::Write { len, .. } | Op::Append { len, .. } = &mut done {
@@ -69,7 +69,7 @@ fn done_of(op: &Op, answer: u64) -> Op {
     done
 }
 
-/// Works where there is little space; returns how often there was none.
+/// Works with little space. Returns how often there was none.
 fn work(options: &str, seed: u64, steps: usize) -> usize {
     let image = new_image(options, "8M");
     let ours = Vfs::new(open(&image)).unwrap();
@@ -106,7 +106,7 @@ fn work(options: &str, seed: u64, steps: usize) -> usize {
     remove_below(&ours, &ours.root().clone());
     ours.sync().unwrap();
     let after = ours.statfs().unwrap();
-    // The root directory stays as large as it became.
+    // The root directory does not shrink.
     let root = ours.root().attr().blocks * 512 / u64::from(after.block_size) - 1;
     assert_eq!(after.blocks_free + root, before.blocks_free, "{options}, seed {seed}: free blocks");
     assert_eq!(after.inodes_free, before.inodes_free, "{options}, seed {seed}: free inodes");

@@ -1,5 +1,5 @@
-//! An inode without users is freed with its last name, in one step; one in use keeps its bytes
-//! until its last user lets go.
+//! An unused inode is freed with its last link in one step; one in use keeps its content until it
+//! is released.
 
 mod common;
 mod writing;
@@ -16,8 +16,7 @@ fn new(kind: NewKind<'_>) -> NewInode<'_> {
     NewInode { kind, permissions: 0o755, uid: 0, gid: 0, xattrs: &[] }
 }
 
-/// Whether what `prepare` made under the name "victim" is freed in one step. It is freed in any
-/// case.
+/// Whether the inode that `prepare` made as "victim" is freed in one step. It is freed in any case.
 fn goes(fs: &Ext4, root: &Inner, kind: NewKind<'_>, prepare: impl FnOnce(&Inner)) -> bool {
     let is_dir = kind == NewKind::Directory;
     let node = fs.make(root, b"victim", &new(kind)).unwrap();
@@ -81,7 +80,7 @@ fn a_name_and_an_inode_that_names_its_blocks_itself_go_in_one_step() {
     }
 }
 
-/// Names that all threads make, look up, link and remove.
+/// Names that all threads create, look up, link and remove.
 const NAMES: u64 = 5;
 const THREADS: u64 = 4;
 const STEPS: u64 = 3000;
@@ -95,7 +94,7 @@ impl Random {
     }
 }
 
-/// A file in use, and the content found in it.
+/// A file in use, and its content.
 struct Held {
     node: Node,
     says: Option<u64>,
@@ -137,7 +136,7 @@ impl Worker<'_> {
                 vfs.link(who, &node, &self.dir, other.as_bytes())?;
             }
             9 => {
-                // What was just found, dropped at once.
+                // Looked up and released at once.
                 let node = vfs.lookup(who, &self.dir, name)?.ok_or(Error::NotFound)?;
                 assert_eq!(node.attr().ino, node.ino());
             }
@@ -149,7 +148,7 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// Reads a file in use: all of it is as before.
+    /// Checks that a file in use has its content.
     fn read(&mut self) {
         if self.held.is_empty() {
             return;
@@ -176,7 +175,7 @@ fn whoever_holds_a_removed_file_keeps_it_and_nothing_is_left_of_the_others() {
         let image = Image::new(options, size, |_| ());
         let tree = Tree::open(&image);
         let dir = tree.dir("shared");
-        // It does not outgrow its inode later.
+        // So that it does not leave its inode later.
         drop(tree.file(&format!("shared/{}", "lasting".repeat(30))));
         tree.vfs.fs().sync().unwrap();
         let free = tree.free();

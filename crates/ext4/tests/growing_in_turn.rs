@@ -1,4 +1,5 @@
-//! Directories that grow in turn have few extents, and preallocation withholds no space.
+//! Directories that grow in turn have few extents, and preallocation for them costs others no
+//! space.
 
 mod common;
 mod writing;
@@ -16,7 +17,7 @@ fn name(number: usize) -> String {
     format!("a name that is as long as many are {number}")
 }
 
-/// Makes the directories, and one name after the other in all of them.
+/// Creates the directories, then names in all of them in turn.
 fn grow(tree: &Tree) -> Vec<Node> {
     let dirs: Vec<_> = (0..DIRS).map(|n| tree.dir(&format!("dir{n}"))).collect();
     let file = tree.file("file");
@@ -31,7 +32,7 @@ fn extents(image: &Image) -> Vec<usize> {
     let script: String = (0..DIRS).map(|n| format!("dump_extents -l /dir{n}\n")).collect();
     let mut counts = Vec::new();
     for line in image.debugfs(&script).lines() {
-        // ` 0/ 0   1/  4     0 -     0   677 -   677      1`, below a heading for each.
+        // ` 0/ 0   1/  4     0 -     0   677 -   677      1`, under a heading for each.
         if line.starts_with("Level") {
             counts.push(0);
         } else if line.trim_start().starts_with(|first: char| first.is_ascii_digit())
@@ -79,7 +80,7 @@ fn few_extents_and_no_blocks_lost() {
     }
 }
 
-/// Appends until there is no space; returns the length then.
+/// Appends until there is no space. Returns the length, and the statistics then.
 fn fill(tree: &Tree) -> (u64, FsStat) {
     let ballast = tree.file("ballast");
     let piece = [0xBA; 64 << 10];
@@ -102,12 +103,12 @@ fn a_full_image_has_no_room_left_for_anybody() {
     let tree = Tree::open(&image);
     let dirs = grow(&tree);
     tree.vfs.sync().unwrap();
-    // The image at this moment, without preallocations.
+    // The current state without preallocations.
     fs::copy(image.path(), other.path()).unwrap();
-    // In the end the 48 directories have more preallocated blocks than metadata has reserved ones:
-    // the ballast needs them.
+    // The 48 directories hold more preallocated blocks than the reserve for metadata, so the file
+    // needs them.
     let (len, with_rooms) = fill(&tree);
-    // The directories still grow into the last blocks.
+    // The directories grow into the last blocks; then links are refused.
     let file = tree.at("file");
     let mut refused = 0;
     for number in NAMES..2 * NAMES {
@@ -130,7 +131,7 @@ fn a_full_image_has_no_room_left_for_anybody() {
         "{len} and {other_len} bytes, {} and {} blocks free",
         with_rooms.blocks_free, without.blocks_free
     );
-    // The ballast's map may take a block more or less.
+    // The file's map may need one block more or less.
     assert!(len.abs_diff(other_len) <= 8 << 10, "{len} bytes with rooms, {other_len} without");
     assert!(with_rooms.blocks_free.abs_diff(without.blocks_free) <= 8);
 }

@@ -1,9 +1,9 @@
-//! Damaged images cause an error that names the place, or a right result: never a panic, nor more
+//! Damaged images give an error that names the place, or a right answer: never a panic, nor more
 //! reads or memory than an image of that size justifies.
 //!
-//! Each image of `tests/images` is damaged in thousands of ways, the same in each run: bits and
-//! fields of the blocks that a reader of the intact image touches, blocks zeroed, blocks replaced
-//! by others, the image cut short. Loops, which random damage seldom makes, are in `loops.rs`.
+//! Each image of `tests/images` is damaged in thousands of ways, always the same ones: bits and
+//! fields of the blocks that a reader of the intact image touches, zeroed blocks, swapped blocks,
+//! truncation. Loops, which random damage seldom makes, are in `loops.rs`.
 
 mod damage;
 #[path = "damage/examine.rs"]
@@ -15,7 +15,7 @@ use dentree_ext4::{Ext4, Options};
 use examine::{BLOCK, Outcome, examine};
 use std::sync::Arc;
 
-/// Damaged copies made of each image.
+/// Damaged copies of each image.
 const ROUNDS: u64 = 500;
 
 /// The same numbers in every run.
@@ -34,7 +34,7 @@ impl Random {
     }
 }
 
-/// Damages one of the blocks `touched`, and returns how.
+/// Damages one of the blocks `touched`. Returns how.
 fn damage(bytes: &mut [u8], touched: &[usize], random: &mut Random) -> String {
     let block = random.pick(touched);
     let at = block * BLOCK + random.next(BLOCK);

@@ -1,5 +1,5 @@
-//! With inline_data small files and new directories are in their inodes, like the kernel's, and
-//! leave when they grow.
+//! With inline_data, small files and new directories are in their inodes, as with the kernel, and
+//! move out as they grow.
 
 mod common;
 
@@ -13,14 +13,14 @@ use std::path::Path;
 
 const WHO: &Identity = &Identity::Superuser;
 
-/// Past what fits in an inode of 512 bytes, byte by byte.
+/// Lengths up to one that exceeds the space in an inode of 512 bytes, one byte at a time.
 const SIZES: std::ops::Range<usize> = 1..430;
 
 fn bytes(len: usize) -> Vec<u8> {
     (0..len).map(|n| u8::try_from(n % 251).unwrap()).collect()
 }
 
-/// Which of these files are in their inodes.
+/// Which of these files are inline.
 fn inline<'a>(image: &Image, paths: &[&'a str]) -> Vec<&'a str> {
     let stats = image.debugfs(&paths.iter().map(|path| format!("stat {path}\n")).collect::<String>());
     let flags = stats.split("Flags: 0x").skip(1).map(|rest| {

@@ -1,4 +1,4 @@
-//! Which inodes files get: near their directory and in order for one thread, and all of them for
+//! Allocation of inodes: near the directory and in order by one thread, and to the last one by
 //! several.
 
 mod common;
@@ -10,15 +10,15 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Barrier};
 
 const WHO: Identity = Identity::Superuser;
-/// Four groups of 256 inodes each, whose tables are adjacent.
+/// Four groups of 256 inodes, with adjacent tables.
 const FOUR_GROUPS: &str = "-t ext4 -b 1024 -N 1024";
 
 fn make(vfs: &Vfs<Ext4>, dir: &Arc<Inode<Ext4>>, name: &str, kind: NewKind<'_>) -> Result<u64, Error> {
     vfs.make(&WHO, dir, name.as_bytes(), kind, 0o755).map(|made| made.ino().0)
 }
 
-/// Makes files in a directory by so many threads until there is no inode left; returns their names
-/// and numbers.
+/// Creates files in a directory by several threads until no inode is left. Returns their names and
+/// numbers.
 fn fill(vfs: &Vfs<Ext4>, dir: &Arc<Inode<Ext4>>, threads: usize) -> Vec<(String, u64)> {
     let begin = &Barrier::new(threads);
     let one = |thread: usize| {
@@ -51,7 +51,7 @@ fn several_threads_take_every_inode_once_and_an_image_is_full_only_then() {
     assert_eq!(files.len() as u64, free);
     let inos: BTreeSet<_> = files.iter().map(|(_, ino)| ino).collect();
     assert_eq!(inos.len(), files.len(), "an inode was taken twice");
-    // Another thread gets what one frees.
+    // An inode freed by one thread is available to another.
     for (name, _) in [&files[0], &files[files.len() - 1]] {
         vfs.unlink(&WHO, &dir, name.as_bytes()).unwrap();
     }

@@ -1,4 +1,4 @@
-//! What only a mounted file system can make: the kernel writes it, then both sides read it.
+//! Contents that need a mounted file system: the kernel writes them, then both sides read them.
 
 mod common;
 
@@ -13,8 +13,8 @@ fn set_xattr(path: &Path, name: &str, value: &[u8]) {
     rustix::fs::lsetxattr(path, name, value, XattrFlags::empty()).unwrap_or_else(|e| panic!("{name}: {e}"));
 }
 
-/// Attributes of every namespace, of sizes for inode, block and (with ea_inode) inodes of their
-/// own.
+/// Attributes of every namespace, with sizes for the inode, the block and (with the feature) inodes
+/// of their own.
 fn attributes(tree: &Path, largest: usize) {
     let acl = [
         &2_u32.to_le_bytes()[..],
@@ -50,7 +50,7 @@ fn attributes(tree: &Path, largest: usize) {
     set_xattr(&tree.join("link"), "security.big on a link", &[b'v'; 300]);
 }
 
-/// Devices in both encodings, times past both ends of 32 bits, unwritten extents and holes.
+/// Devices in both encodings, times beyond both ends of 32 bits, unwritten extents and holes.
 fn oddities(tree: &Path) {
     let mode = Mode::from_raw_mode(0o4751);
     for (name, kind, major, minor) in [
@@ -124,7 +124,7 @@ fn inline_files_and_directories_that_the_kernel_writes_are_read() {
     });
 }
 
-/// One directory of `count` names of 30 bytes.
+/// A directory of `count` names of 30 bytes.
 fn many_names(tree: &Path, count: usize) {
     fs::create_dir(tree.join("many")).unwrap();
     for n in 0..count {
@@ -148,7 +148,7 @@ fn a_directory_with_an_index_of_three_levels_is_listed_and_looked_up() {
     assert_eq!(index_levels(&image), 2);
 }
 
-/// The levels below the root of the index of `/many`, from `debugfs`.
+/// How many index levels `debugfs` shows below the root of `/many`.
 fn index_levels(image: &Image) -> u32 {
     let dump = image.debugfs("htree_dump /many\n");
     let line = dump.lines().find(|line| line.contains("Indirect levels"));
@@ -157,8 +157,8 @@ fn index_levels(image: &Image) -> u32 {
 
 #[test]
 fn names_whose_hashes_collide_across_leaves_are_found() {
-    // The legacy hash of single-character differences collides often, and leaves of 1 KiB hold four
-    // names of 200 bytes, so names of one hash are spread over leaves.
+    // The legacy hash of names that differ in one character collides often, and leaves of 1 KiB
+    // hold four names of 200 bytes, so names with one hash span leaves.
     let image = Image::new("-t ext4 -b 1024", "64M", |_| {});
     run(Command::new("tune2fs").args(["-E", "hash_alg=legacy"]).arg(image.path()));
     let made = image.change("", |tree| {
@@ -220,7 +220,7 @@ fn free_space_is_what_the_kernel_counts() {
 fn names_in_encrypted_directories_are_those_that_the_kernel_shows_without_the_key() {
     let image = Image::new("-t ext4 -b 1024 -O encrypt", "64M", |_| {});
     let made = image.change("", |tree| {
-        // The key lives in the session keyring of this shell and goes away with it.
+        // The key is in the session keyring of this shell, and vanishes with it.
         let script = r#"
             mkdir "$1/few" "$1/many"
             e4crypt new_session

@@ -1,7 +1,7 @@
-//! The requests to the device that large uncached directories take.
+//! The requests to the device that large uncached directories cost.
 //!
-//! `cargo test --release -p dentree-ext4 --test large_directories -- --ignored --nocapture`
-//! measures a directory of a million entries on slow devices.
+//! `cargo test --release -p dentree-ext4 --test large_directories -- --ignored --nocapture` prints
+//! the cost of a directory of a million entries on slow devices.
 
 mod common;
 mod writing;
@@ -16,27 +16,27 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use writing::Tree;
 
-/// Two levels of index in blocks of 1 KiB.
+/// Two index levels with blocks of 1 KiB.
 const ENTRIES: u64 = 50_000;
 const INDEX_LEVELS: u64 = 2;
 const MODES: [DxReadAhead; 3] = [DxReadAhead::Off, DxReadAhead::Whole, DxReadAhead::Window];
-/// Bytes of the largest requests that read ahead.
+/// Bytes of the largest read-ahead request.
 const REQUEST: u64 = 128 << 10;
 
 fn name(number: u64) -> String {
     format!("a common name {number:06}")
 }
 
-/// An image with `dir`, presized for its entries, which are links of one file.
+/// An image with `dir`, presized for its entries, which are links to one file.
 fn image() -> Image {
-    // The seed decides which names share a hash; a random one would need two leaves for some.
+    // Which names share a hash depends on the seed; these would need two leaves.
     let options = "-t ext4 -b 1024 -N 4000 -E hash_seed=e1c3a2a0-6e6d-4f5b-9a63-0a4f7d0b5c11";
     laid_out(options, "64M", ENTRIES)
 }
 
-/// An image with `dir`, presized for so many entries.
+/// An image with `dir`, presized for `entries`.
 fn laid_out(options: &str, size: &str, entries: u64) -> Image {
-    // The links that one inode may have.
+    // Links to one inode.
     const LINKS: u64 = 60_000;
     let image = Image::new(options, size, |_| ());
     let tree = Tree::open(&image);
@@ -51,7 +51,7 @@ fn laid_out(options: &str, size: &str, entries: u64) -> Image {
     image
 }
 
-/// A file system just opened, its directory, and the reads so far.
+/// A file system just opened, its directory, and a count of reads.
 struct Cold {
     fs: Ext4,
     dir: Node,
@@ -105,8 +105,8 @@ fn one_name_of_a_cold_directory_takes_its_leaf_and_the_index_above_it_in_every_m
             }
         }
     }
-    // Index blocks stay cached: without read-ahead the next names take a leaf each, and an index
-    // block now and then.
+    // Index blocks stay cached: without read-ahead each further name reads its leaf, and sometimes
+    // an index block.
     let cold = Cold::open(&image.path(), Options { dx_read_ahead: DxReadAhead::Off, ..Options::default() });
     let numbers: Vec<_> = (0..ENTRIES).step_by(997).collect();
     assert!(numbers.iter().all(|&number| cold.finds(&name(number))));
@@ -123,8 +123,7 @@ fn a_cold_directory_is_listed_with_hardly_more_requests_than_its_bytes_take() {
         assert_eq!(cold.list(), ENTRIES);
         let (reads, sequential) = (cold.reads(), bytes.div_ceil(REQUEST));
         println!("writable {writable}: {reads} requests for {bytes} bytes, {sequential} of the largest");
-        // The first window of sequential reading is small; reading by the index starts with the
-        // index.
+        // A sequential reader's first window is small; a listing by the index reads that first.
         assert!(reads * 10 <= sequential * 13 + 10 * INDEX_LEVELS, "{reads} of {sequential}");
         cold.fs.close().unwrap();
     }
@@ -170,7 +169,7 @@ fn files_made_where_all_inodes_near_by_are_free_read_no_table() {
         }
         let reads = device.counts().total_reads() - before;
         println!("round {round}: {reads} reads for {FILES} files");
-        // A block has four inodes. The reads are of bitmaps and the directory.
+        // Four inodes fit in a block. The reads are bitmaps and the directory.
         assert!(reads < FILES / 4 / 4, "round {round}: {reads} reads for {FILES} files");
         (0..FILES).for_each(|number| tree.unlink(&dir, &name(number)));
         drop(dir);

@@ -1,5 +1,5 @@
-//! Large writes go to the device at once: their blocks are contiguous, and what the device refuses
-//! is kept.
+//! Large writes go directly to the device: their blocks are contiguous, and data of a failed write
+//! stays in memory.
 
 mod common;
 
@@ -11,10 +11,10 @@ use dentree_ext4::{Ext4, Node, Options};
 use dentree_vfs::{Durability, FileSystem, NewInode, NewKind};
 use std::sync::Arc;
 
-/// With blocks of 4 KiB: a large write.
+/// A large write with blocks of 4 KiB.
 const PIECE: usize = 128 << 10;
 
-/// From here on large writes go to the device at once.
+/// From this offset large writes are direct.
 const FAR: usize = 8 << 20;
 
 fn writable(device: Arc<dyn BlockDevice>) -> Ext4 {
@@ -36,7 +36,7 @@ fn pieces_that_come_a_little_out_of_order_are_on_the_device_at_once_and_in_one_r
     let file = make(&fs, "file");
     let mut content = vec![0; FAR + 20 * PIECE];
     let before = device.counts().written_bytes;
-    // The order in which several threads hand over what one program writes.
+    // The order in which several threads may deliver one program's writes.
     for at in [0, 3, 1, 2, 4, 6, 5, 7, 11, 10, 9, 8, 12, 14, 13, 18, 15, 16, 17, 19] {
         let begin = FAR + at * PIECE;
         let piece = &mut content[begin..begin + PIECE];
@@ -67,7 +67,7 @@ fn what_the_device_refuses_is_kept_in_memory_and_told_by_fsync() {
         let file = if times == 1 { make(&fs, "file") } else { node(&fs, "file") };
         fs.fsync(&file, Durability::Full).unwrap();
         device.inject(Fault { operation: Operation::Write, after: 0, times, failure: Failure::Io });
-        // Over the second half, and behind the end.
+        // Over the middle of existing content, and past its end.
         let at = FAR + (content.len() - FAR) / 2 / PIECE * PIECE;
         content.truncate(at);
         content.resize(at + 4 * PIECE, u8::try_from(times % 100).unwrap());
@@ -95,7 +95,7 @@ fn what_is_small_or_near_the_beginning_waits_in_memory() {
     fs.write(&file, (FAR - PIECE) as u64, &vec![1; PIECE]).unwrap();
     fs.write(&file, FAR as u64, &vec![2; PIECE - 4096]).unwrap();
     assert_eq!(device.counts().written_bytes, before);
-    // Dirty blocks are written first, so that the length on the device covers none of them.
+    // Dirty data is written first, so that the length on disk does not pass it.
     fs.write(&file, (FAR + PIECE) as u64, &vec![3; PIECE]).unwrap();
     assert!(device.counts().written_bytes - before >= 3 * PIECE as u64 - 4096);
     drop(file);

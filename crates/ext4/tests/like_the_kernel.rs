@@ -1,6 +1,6 @@
-//! The same random operations on an image that the kernel has mounted and on one of ours: each
-//! returns and leaves the same, in every field that `lstat` shows but the inode number and the size
-//! of directories, which are packed better here.
+//! The same random operations on a kernel's mount and here give the same results and the same
+//! trees, in all fields of `lstat` except inode numbers and the size of directories, which are
+//! packed better here.
 
 mod common;
 
@@ -16,15 +16,14 @@ use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// Not with inline_data: what has left its inode does not return here, and directories leave it
-/// earlier.
+/// Without inline_data: files do not return to their inode here, and directories leave it earlier.
 const KINDS: [&str; 4] =
     ["-t ext4", "-t ext4 -b 1024 -O metadata_csum_seed,orphan_file", "-t ext3 -b 1024", "-t ext2"];
 
-/// Both trees' times are set to this before each operation: any other time is a change.
+/// All times are set to this before each operation; other times show a change.
 const BEFORE: i64 = 1_000_000;
 
-/// What `lstat` shows.
+/// The fields of `lstat`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Shown {
     mode: u32,
@@ -32,7 +31,7 @@ struct Shown {
     owner: (u32, u32),
     /// 0 for a directory.
     size: u64,
-    /// In 512 bytes; 0 before write-back, as reserved space is an estimate.
+    /// In units of 512 bytes; 0 before write-back, as reserved space is an estimate.
     blocks: u64,
     is_modified: bool,
     same_as: String,
@@ -41,7 +40,7 @@ struct Shown {
 
 type Tree = BTreeMap<String, Shown>;
 
-/// Does operations on a mount.
+/// Applies operations to a mount.
 struct Kernel {
     top: PathBuf,
     held: Vec<File>,
@@ -205,7 +204,7 @@ fn differences(ours: &Tree, theirs: &Tree) -> String {
 
 fn do_both(options: &str, seed: u64, steps: usize) {
     let image = Image::new(options, "32M", |_| {});
-    // A copy: with the same seed names go to the same leaves.
+    // A copy: with the same hash seed, names have the same leaves.
     let theirs = image.beside("theirs");
     fs::copy(image.path(), theirs.path()).unwrap();
     let Some(mount) = theirs.mount_and_replay() else { return };
@@ -230,7 +229,7 @@ fn do_both(options: &str, seed: u64, steps: usize) {
     ours.sync().unwrap();
     let (mut shown, must) = (tree(&ours, true), kernel.tree(true));
     for (path, shown) in &mut shown {
-        // One may have more extents than the other, and need a block for its map.
+        // The fragmentation may differ, and with it the need for a block of the map.
         let there = must.get(path).map_or(0, |must| must.blocks);
         shown.blocks = if shown.blocks.abs_diff(there) <= 1024 / 512 { there } else { shown.blocks };
     }

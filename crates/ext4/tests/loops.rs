@@ -1,4 +1,5 @@
-//! Images with cyclic structures: readers end, and report an error where there is no right result.
+//! Images whose structures form loops: readers end, and report an error if there is no right
+//! answer.
 
 mod damage;
 #[path = "damage/examine.rs"]
@@ -11,7 +12,7 @@ use dentree_vfs::{Extent, FileSystem, Ino};
 use examine::{BLOCK, Outcome, examine};
 use std::sync::Arc;
 
-/// Offsets in the superblock and in inodes, under the kernel's names.
+/// Offsets in the superblock and in inodes, with the kernel's names.
 const S_LAST_ORPHAN: usize = 0x400 + 0xE8;
 const I_SIZE: usize = 0x04;
 const I_DTIME: usize = 0x14;
@@ -48,7 +49,7 @@ impl Patient {
         u32::try_from(found.0).unwrap()
     }
 
-    /// An inode's offset in the image: all of ours have one inode table, that of group 0.
+    /// An inode's position in the image: these images have one inode table.
     fn inode(&self, ino: u32) -> usize {
         let table = usize::try_from(self.u32(2 * BLOCK + 8)).unwrap();
         let size = usize::from(u16::from_le_bytes([self.image.bytes[0x458], self.image.bytes[0x459]]));
@@ -67,7 +68,7 @@ impl Patient {
         self.put(at, &value.to_le_bytes());
     }
 
-    /// Visits the whole image, within the bounds of any damaged image.
+    /// Visits the whole image, within the limits for damaged images.
     fn examine(&self, what: &str) -> Outcome {
         let outcome = examine(self.image.bytes.clone());
         outcome.check(&self.intact, what);
@@ -86,7 +87,7 @@ fn an_extent_node_that_is_its_own_child_is_damage() {
     let root = patient.inode(holes) + I_BLOCK;
     let leaf = patient.u32(root + 12 + 4);
     let leaf_at = usize::try_from(leaf).unwrap() * BLOCK;
-    // The root says that two levels of nodes follow; both are the block that was the only leaf.
+    // The root claims two levels of nodes; both are the block that was the only leaf.
     patient.put(root + 6, &[2, 0]);
     patient.put(leaf_at + 2, &[1, 0]);
     patient.put(leaf_at + 6, &[1, 0]);
@@ -126,7 +127,8 @@ fn a_pointer_block_that_points_to_itself_ends_after_three_levels() {
 fn an_htree_node_that_is_its_own_child_is_damage() {
     let mut patient = Patient::new("two-levels");
     let large = patient.find("/large");
-    // The root's entries name index blocks: point the first back to the root, the second to itself.
+    // The root's entries name index blocks of the directory: point the first to the root, the
+    // second to itself.
     let root = patient.image.bytes.chunks(BLOCK).position(|block| {
         block.get(..4) == Some(&large.to_le_bytes()) && block[0x1E] == 1 && block[0x1D] == 8
     });
@@ -145,7 +147,7 @@ fn an_htree_node_that_is_its_own_child_is_damage() {
 fn a_directory_below_itself_is_listed_once_and_walked_as_deep_as_asked() {
     let mut patient = Patient::new("ext4-bare");
     let (upper, lower, child) = (patient.find("/a"), patient.find("/a/b"), patient.find("/a/b/c"));
-    // In /a/b, make the entry of c one of /a.
+    // In /a/b, point the entry of c to /a.
     let entry = [&child.to_le_bytes()[..], &[0, 0, 1, 2, b'c']].concat();
     let at = patient
         .image
@@ -188,8 +190,7 @@ fn a_directory_that_maps_one_block_a_million_times_is_damage() {
     let large = patient.find("/large");
     let inode = patient.inode(large);
     let leaf = patient.u32(inode + I_BLOCK + 4);
-    // A block of pointers to the leaf, under a block of pointers to that, under a block of pointers
-    // to that: the last three blocks.
+    // The last three blocks: pointers to the leaf, pointers to that block, pointers to that one.
     let blocks = u32::try_from(patient.image.bytes.len() / BLOCK).unwrap();
     for level in [leaf, blocks - 3, blocks - 2] {
         let block = if level == leaf { blocks - 3 } else { level + 1 };

@@ -13,15 +13,15 @@ use writing::{KINDS, Node, Tree, check};
 const THREADS: u64 = 3;
 const STEPS: usize = 1500;
 
-/// An entry of a directory of the model.
+/// An entry of a directory in the model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Thing {
-    /// A file with this identity: its links share it.
+    /// A file with this identity, which its links share.
     File(u64),
     Dir(BTreeMap<String, Thing>),
 }
 
-/// A fixed generator, so that a seed always does the same.
+/// A deterministic generator: a seed's work never changes.
 struct Random(u64);
 
 impl Random {
@@ -31,7 +31,7 @@ impl Random {
     }
 }
 
-/// One thread's directories: each has a node and the model of it.
+/// One thread's directories: a node and a model for each.
 struct Worker<'a> {
     tree: &'a Tree,
     random: Random,
@@ -176,7 +176,7 @@ fn threads_in_directories_of_their_own_do_what_a_tree_in_memory_does() {
     }
 }
 
-/// Removes everything: what was free at first is free again.
+/// Removes everything and checks that the space is free again.
 fn remove_all(image: &Image, free: (u64, u64)) {
     let tree = Tree::open(image);
     for name in tree.names("/").into_iter().filter(|name| name != "lost+found") {

@@ -1,8 +1,8 @@
 //! A file is truncated, punched or extended during its write-back.
 //!
-//! The device holds one request of an fsync, or of a write that goes to the device at once, each in
-//! turn, until the other thread has ended or sleeps: so each point of the write-back is met
-//! reproducibly.
+//! The device holds one request of an fsync, or of a direct write, until the other thread has ended
+//! or sleeps. Each request is held in turn, so every point of write-back is covered,
+//! deterministically.
 
 mod common;
 
@@ -18,7 +18,7 @@ use std::sync::{Arc, Condvar, Mutex};
 
 const BLOCK: usize = 1024;
 
-/// Where the content begins, behind a hole: from here on large writes go to the device at once.
+/// The start of the content, after a hole: from here on large writes are direct.
 const BASE: usize = 2048 * BLOCK;
 
 /// A device in memory that holds one write or flush.
@@ -32,9 +32,9 @@ struct Holding {
 enum State {
     /// Requests pass.
     Open,
-    /// The request behind so many others will be held.
+    /// The request after this many others will be held.
     Armed(u32),
-    /// One request is held.
+    /// A request is held.
     Held,
 }
 
@@ -44,7 +44,7 @@ impl Holding {
         self.moved.notify_all();
     }
 
-    /// Returns when a request is held or requests pass, and whether one is held.
+    /// Waits until a request is held, or requests pass. Returns whether one is held.
     fn wait(&self) -> bool {
         let armed = |state: &mut State| matches!(state, State::Armed(_));
         *self.moved.wait_while(self.state.lock().unwrap(), armed).unwrap() == State::Held
@@ -59,7 +59,7 @@ impl Holding {
                 drop(self.moved.wait_while(state, |state| *state == State::Held).unwrap());
             }
             State::Armed(before) => *state = State::Armed(before - 1),
-            // Other requests pass the held one.
+            // Others pass the held one.
             State::Open | State::Held => {}
         }
     }
@@ -96,7 +96,7 @@ fn sleeps(thread: rustix::thread::Pid) -> bool {
     stat.is_ok_and(|stat| stat.rsplit(')').next().is_some_and(|rest| rest.starts_with(" S")))
 }
 
-/// What meets the write-back, or starts it, on the device and in the model.
+/// A change during write-back, or the start of write-back, on the device and in the model.
 struct Meeting {
     what: &'static str,
     there: fn(&Ext4, &Node),
@@ -120,7 +120,7 @@ const WRITE_BACKS: [Meeting; 2] = [
     },
 ];
 
-/// Not a whole number of blocks.
+/// Not a multiple of the block size.
 const LONG: usize = 50 * BLOCK + 200;
 
 const MEETINGS: [Meeting; 7] = [
@@ -173,8 +173,7 @@ const MEETINGS: [Meeting; 7] = [
     },
 ];
 
-/// Writes to a file so that some blocks are on the device, some are a hole and some are reserved;
-/// returns its content.
+/// Writes to a file with blocks on the device, a hole, and reserved blocks. Returns its content.
 fn prepare(fs: &Ext4, file: &Node) -> Vec<u8> {
     let mut content = vec![0; BASE + 44 * BLOCK + 17];
     let mut write = |from: usize, to: usize, byte: u8| {
@@ -208,7 +207,7 @@ fn meet(image: &[u8], write_back: &Meeting, meeting: &Meeting, at: u32) -> bool 
         let (fs, device) = (&fs, &held);
         let storing = scope.spawn(move || {
             (write_back.there)(fs, file);
-            // With fewer requests none was held.
+            // Fewer requests than that: none was held.
             device.set(State::Open);
         });
         let is_held = held.wait();
@@ -243,7 +242,7 @@ fn a_file_that_changes_while_it_is_stored_is_as_if_it_had_changed_before_or_afte
     for options in ["-t ext4 -b 1024", "-t ext3 -b 1024"] {
         let image = Image::new(options, "16M", |tree| std::fs::write(tree.join("file"), "").unwrap());
         let image = std::fs::read(image.path()).unwrap();
-        // The other takes as long by pointers as by extents.
+        // Direct writes issue the same requests with indirect blocks as with extents.
         let write_backs = if options.contains("ext3") { &WRITE_BACKS[..1] } else { &WRITE_BACKS };
         for write_back in write_backs {
             let mut met = 0;
@@ -254,8 +253,8 @@ fn a_file_that_changes_while_it_is_stored_is_as_if_it_had_changed_before_or_afte
                 met += (0..).take_while(|&at| meet(&image, write_back, meeting, at)).count();
             }
             println!("{options}: {met} requests held while a file was {}", write_back.what);
-            // At least data, log, commit block and two flushes; or the dirty blocks, and two runs
-            // of the data.
+            // At least: data, log, commit block and two flushes; or dirty data, and two runs of the
+            // data.
             let least = if write_back.what == "synced" { 5 } else { 3 };
             assert!(met >= least * MEETINGS.len().saturating_sub(1), "{options}: {met} requests held");
         }

@@ -1,4 +1,4 @@
-//! File systems made by `mkfs`, judged by e2fsck, dumpe2fs, resize2fs and the kernel.
+//! File systems made by `mkfs`, checked by e2fsck, dumpe2fs, resize2fs and the kernel.
 
 mod common;
 
@@ -32,7 +32,7 @@ fn options(features: &str, block_size: Option<u32>) -> MkfsOptions {
     }
 }
 
-/// An image file, removed when dropped.
+/// A temporary image file.
 struct Image {
     scratch: TempDir,
 }
@@ -104,7 +104,7 @@ fn e2fsck_finds_nothing_wrong_with_large_ones() {
         make_and_check(20 * GIB, features, None);
     }
     make_and_check(20 * GIB + 3 * MIB, "", Some(1024));
-    // Longer journals than an inode can map with four extents.
+    // Journals that need more than four extents.
     make_and_check(64 * GIB, "", None);
     make_and_check(16 * GIB, "^flex_bg", Some(1024));
 }
@@ -112,7 +112,7 @@ fn e2fsck_finds_nothing_wrong_with_large_ones() {
 /// A file system that mke2fs makes with the same options.
 fn by_mke2fs(bytes: u64, features: &str, block_size: Option<u32>) -> Image {
     let image = Image::sparse(bytes);
-    // Not the machine's mke2fs.conf, which varies, but the one in mke2fs.
+    // The built-in configuration, as the machine's mke2fs.conf may differ.
     let config = image.scratch.path().join("mke2fs.conf");
     std::fs::write(&config, "[defaults]\ndefault_mntopts = acl,user_xattr\nenable_periodic_fsck = 0\n")
         .unwrap();
@@ -151,9 +151,9 @@ fn header(image: &Image) -> BTreeMap<String, String> {
     fields.map(|(name, value)| (name.to_owned(), value.trim().to_owned())).collect()
 }
 
-/// Fields that differ for a reason: see `mkfs/mod.rs`.
+/// Fields that differ on purpose: see `mkfs/mod.rs`.
 const DIFFER: &[&str] = &[
-    // The superblocks differ; the file system was not written to yet.
+    // The superblock's checksum; nothing was written to the file system yet.
     "Checksum",
     "Lifetime writes",
 ];
@@ -172,7 +172,7 @@ fn dumpe2fs_shows_what_it_shows_of_an_image_by_mke2fs() {
         (20 * GIB, None),
     ] {
         for features in FEATURES {
-            // mke2fs adds what it considers required by a feature.
+            // mke2fs adds features that others need.
             if matches!(*features, "none" | "^resize_inode,^sparse_super") {
                 continue;
             }
@@ -197,7 +197,7 @@ fn dumpe2fs_shows_what_it_shows_of_an_image_by_mke2fs() {
     }
 }
 
-/// Every group's line of free blocks, free inodes and directories.
+/// Each group's line of free blocks, free inodes and directories.
 fn totals(image: &Image) -> Vec<String> {
     let text = run(Command::new("dumpe2fs").arg(image.path()));
     let counts =
@@ -215,7 +215,7 @@ fn groups_without_a_journal_have_the_same_counts_as_those_of_mke2fs() {
     }
 }
 
-/// A kernel mount, unmounted when dropped.
+/// A kernel mount, unmounted on drop.
 fn mount(image: &Image) -> Option<LoopMount> {
     if !rustix::process::geteuid().is_root() {
         eprintln!("skipped: mounting needs root");
@@ -302,7 +302,7 @@ fn twenty_gibibytes_take_few_writes_and_little_space() {
     let device = MeteredDevice::new(Arc::new(disk));
     mkfs(&device, &options("", None)).unwrap();
     let counts = device.counts();
-    // Most are reserved descriptor blocks: each points at its copies.
+    // Most are reserved descriptor blocks: each points to its backups.
     assert!(counts.total_writes() < 1200, "{counts:?}");
     assert!(counts.written_bytes < 6 << 20, "{counts:?}");
     assert!(std::fs::metadata(image.path()).unwrap().blocks() * 512 < 8 << 20);

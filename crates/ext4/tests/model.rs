@@ -1,8 +1,8 @@
-//! Random changes by several threads have the same results as in memory, in images that `e2fsck`
-//! calls clean and that the kernel continues.
+//! Random operations by several threads have the same results as in memory; `e2fsck` calls the
+//! images clean, and the kernel continues with them.
 //!
-//! Each thread changes names of its own, in directories of its own and in shared ones, so the
-//! results and the final tree do not depend on timing.
+//! Each thread has names of its own, in directories of its own and in shared ones, so results and
+//! final tree do not depend on the schedule.
 
 mod common;
 
@@ -12,7 +12,7 @@ use common::{Image, fsck};
 use dentree_vfs::{FileSystem, Identity, NewKind, Vfs};
 use std::sync::Barrier;
 
-/// Kinds of image: what is in their names, mke2fs options, size.
+/// Name, mke2fs options, size.
 const KINDS: [(&str, &str); 10] = [
     ("-t ext4", "48M"),
     ("-t ext4 -O metadata_csum_seed,orphan_file", "48M"),
@@ -38,7 +38,7 @@ fn make_shared<F: FileSystem>(vfs: &Vfs<F>) {
     }
 }
 
-/// One thread's changes, of both file systems.
+/// One thread's operations, on both file systems.
 fn change<F: FileSystem, G: FileSystem>(
     ours: &Vfs<F>,
     model: &Vfs<G>,
@@ -54,7 +54,7 @@ fn change<F: FileSystem, G: FileSystem>(
     }
 }
 
-/// Two trees are the same, byte by byte.
+/// Checks that two trees are equal, byte by byte.
 fn agree<F: FileSystem, G: FileSystem>(ours: &Vfs<F>, model: &Vfs<G>, what: &str) {
     let differences = differences(&tree(ours), &tree(model));
     assert!(differences.is_empty(), "{what}: {differences}");
@@ -77,7 +77,7 @@ fn run(options: &str, size: &str, seed: u64, steps: usize) {
     let (ours, model) = (Vfs::new(open(&image)).unwrap(), reference());
     make_shared(&ours);
     make_shared(&model);
-    // Only extents allow preallocation of files.
+    // Only extents support allocation ahead of content.
     let allocates = options.contains("ext4") || options == OURS;
     let barrier = Barrier::new(THREADS);
     std::thread::scope(|scope| {
@@ -107,7 +107,7 @@ fn run(options: &str, size: &str, seed: u64, steps: usize) {
     kernel_goes_on(&image, &what);
 }
 
-/// The kernel sees the tree and changes it; then this crate sees the changes.
+/// The kernel reads the tree and changes it; then this crate reads the result.
 fn kernel_goes_on(image: &Image, what: &str) {
     image.agrees_with_the_kernel();
     let changed = image.change("", |mount| {

@@ -1,4 +1,5 @@
-//! The kernel sees the names made, moved and removed here, in images that `e2fsck` calls clean.
+//! The kernel sees names that are created, moved and removed here, and `e2fsck` calls the images
+//! clean.
 
 mod common;
 mod writing;
@@ -9,7 +10,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use writing::{KINDS, Tree, check};
 
-/// A bit of everything.
+/// Files of all types.
 fn mixed(tree: &Tree) {
     let root = tree.root();
     let deep = tree.dir("a/b/c");

@@ -1,8 +1,8 @@
-//! Several threads make, link, rename, remove, look up and list in one directory. Each knows the
-//! state of its own names; some names are shared, and some stay throughout.
+//! Many threads create, link, rename, remove, look up and list in one directory. Each knows the
+//! state of its own names; some names are contested, and some last for the whole run.
 //!
 //! `cargo test --release -p dentree-ext4 --test one_directory -- --ignored --nocapture` does ten
-//! million operations (`make crash` too), and prints its progress every ten seconds.
+//! million operations (as does `make crash`), and prints its progress every ten seconds.
 
 mod common;
 mod writing;
@@ -21,24 +21,24 @@ use std::time::{Duration, Instant};
 use writing::{Node, Tree, check};
 
 const WHO: Identity = Identity::Superuser;
-/// Names that stay throughout.
+/// Names that exist all the time.
 const LASTING: usize = 200;
-/// Names that every thread makes and removes.
+/// Names that every thread creates and removes.
 const CONTESTED: usize = 24;
 
-/// The parameters of a run.
+/// Parameters of a run.
 #[derive(Clone, Copy)]
 struct Load {
     threads: u64,
     /// Operations of each thread.
     steps: u64,
-    /// Names of its own that each thread chooses from.
+    /// Each thread's number of own names.
     own: u64,
-    /// One operation in so many, a multiple of 100, lists the directory.
+    /// One in this many operations, a multiple of 100, lists the directory.
     listing: u64,
 }
 
-/// A fixed generator, so that a seed always does the same.
+/// A deterministic generator: a seed's work never changes.
 struct Random(u64);
 
 impl Random {
@@ -65,12 +65,12 @@ fn contested(number: usize) -> String {
 struct Stage {
     vfs: Vfs<Ext4>,
     dir: Node,
-    /// How often each contested name was made, less how often it was removed.
+    /// Creations less removals of each contested name.
     balance: Vec<AtomicI64>,
     listed: AtomicU64,
     /// Operations so far, by all threads.
     done: AtomicU64,
-    /// The directory can have no index.
+    /// The directory cannot have an index.
     is_linear: bool,
 }
 
@@ -85,7 +85,7 @@ struct Worker<'a> {
     random: Random,
     owner: String,
     load: Load,
-    /// Its own names that exist.
+    /// The existing own names.
     has: HashMap<String, Own>,
     next: u64,
 }
@@ -181,7 +181,7 @@ impl Worker<'_> {
         self.stage.vfs.lookup(&WHO, &self.stage.dir, name.as_bytes()).unwrap().is_some()
     }
 
-    /// A name that other threads make and remove too.
+    /// Changes a name that others change too.
     fn contend(&mut self) {
         let number = usize::try_from(self.random.below(CONTESTED as u64)).unwrap();
         let (name, Stage { vfs, dir, balance, .. }) = (contested(number), self.stage);
@@ -196,7 +196,8 @@ impl Worker<'_> {
         }
     }
 
-    /// In parts, with changes in between: names that stay come once, no name comes twice.
+    /// Lists in parts, with changes by others in between: lasting names appear once, none appears
+    /// twice.
     fn list(&mut self) {
         let (mine, part) = (format!("{}.", self.owner), 1 + usize::try_from(self.random.below(100)).unwrap());
         let all = list(self.stage, &mine, part);
@@ -206,8 +207,7 @@ impl Worker<'_> {
     }
 }
 
-/// The names of the directory, listed `part` at a time, by a thread that leaves the names of
-/// `lister` alone meanwhile.
+/// The names of the directory, listed `part` at a time, while `lister`'s names do not change.
 fn list(stage: &Stage, lister: &str, part: usize) -> HashSet<String> {
     let (mut all, mut next) = (HashSet::new(), ReaddirStart::First);
     loop {
@@ -219,7 +219,8 @@ fn list(stage: &Stage, lister: &str, part: usize) -> HashSet<String> {
             count += 1;
             next = ReaddirStart::After(entry.cookie);
             let name = String::from_utf8(entry.name.to_vec()).unwrap();
-            // Without an index a name that is removed and made again may end up behind the listing.
+            // Without an index, a name that is removed and created again may reappear after the
+            // listing's position.
             let is_remade = stage.is_linear && !name.starts_with("lasting") && !name.starts_with(lister);
             assert!(all.insert(name.clone()) || is_remade, "{name} comes twice");
             assert_eq!(stage.vfs.inode(entry.ino).unwrap().ino(), entry.ino);
@@ -233,12 +234,12 @@ fn list(stage: &Stage, lister: &str, part: usize) -> HashSet<String> {
     }
 }
 
-/// Runs a load, and checks the result; returns the number of operations.
+/// Runs a load and checks the result. Returns the number of operations.
 fn run(options: &str, size: &str, load: Load) -> u64 {
     let image = Image::new(options, size, |_| ());
     let device = FileDevice::open(image.path(), Access::ReadWrite).unwrap();
     let fs = Ext4::open(Arc::new(device), Options { writable: true, ..Options::default() }).unwrap();
-    // So small that most lookups reach the file system.
+    // So small that most names are looked up in the file system.
     let vfs = Vfs::with_budgets(fs, Budgets { names: 0, inodes: 1 << 20 }).unwrap();
     let dir = vfs.make(&WHO, vfs.root(), b"dir", NewKind::Directory, 0o755).unwrap();
     let balance = (0..CONTESTED).map(|_| AtomicI64::new(0)).collect();
@@ -277,7 +278,7 @@ fn run(options: &str, size: &str, load: Load) -> u64 {
     load.threads * load.steps
 }
 
-/// Runs a load; returns the names that each thread has left.
+/// Runs a load. Returns the names that each thread left.
 fn work(stage: &Stage, load: Load) -> Vec<HashMap<String, Own>> {
     let (end, ended) = channel::<()>();
     let start = Instant::now();

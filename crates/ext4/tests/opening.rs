@@ -1,4 +1,4 @@
-//! Opening: what is read, what is refused, and which notices are given.
+//! Opening: what is read, what is refused, and the messages.
 
 mod common;
 

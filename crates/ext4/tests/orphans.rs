@@ -1,4 +1,4 @@
-//! Inodes in use without a name at a power cut are freed when the image is opened next.
+//! Inodes without links that a power cut left are freed when the image is next opened.
 
 mod common;
 mod writing;
@@ -9,8 +9,8 @@ use std::fs;
 use std::process::Command;
 use writing::{KINDS, Tree, check};
 
-/// Leaves orphans of every kind, several so that they are linked to each other, and copies the
-/// image as it is on the device then.
+/// Leaves several orphans of every type, linked to each other, and copies the image as it is on the
+/// device.
 fn with_orphans(options: &str, size: &str) -> (Image, Image, (u64, u64)) {
     let image = Image::new(options, size, |_| ());
     let tree = Tree::open(&image);
@@ -27,7 +27,7 @@ fn with_orphans(options: &str, size: &str) -> (Image, Image, (u64, u64)) {
         tree.unlink(&tree.root(), &file);
         tree.rmdir(&tree.root(), &dir);
     }
-    // Some go before the others, from the middle of the list.
+    // Some are freed earlier, from the middle of the list.
     for n in [70, 41, 40, 3, 0] {
         held.swap_remove(n);
     }
@@ -65,7 +65,7 @@ fn e2fsck_and_the_kernel_free_what_a_crash_left_without_a_name() {
         let tree = Tree::open(&copy);
         assert_eq!(tree.free(), free, "{options}");
         tree.close();
-        // The kernel requires that images without a journal were checked.
+        // The kernel wants images without a journal checked first.
         if options.contains("ext2") || options.contains("^has_journal") {
             continue;
         }

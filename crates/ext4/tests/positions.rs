@@ -1,7 +1,7 @@
-//! Positions in a directory that no listing has returned.
+//! Positions in a directory that no listing returned.
 //!
-//! `seekdir(3)` takes any number. The bug: a listing by hash took a small one for a byte offset and
-//! ended at once, so that `xfstests` generic/676 met the end of a directory with names in it.
+//! `seekdir(3)` takes any number. The bug, found by `xfstests` generic/676: a listing by hash took
+//! a small one for a byte offset and ended at once.
 
 mod common;
 mod writing;
@@ -12,7 +12,7 @@ use dentree_vfs::ReaddirStart;
 use std::ops::ControlFlow;
 use writing::{KINDS, Node, Tree};
 
-/// The cookies of a listing from `start`.
+/// The cookies that a listing from `start` returns.
 fn listed(tree: &Tree, dir: &Node, start: ReaddirStart) -> Vec<u64> {
     let mut cookies = Vec::new();
     let each = &mut |entry: dentree_vfs::DirEntry<'_>| {
@@ -40,7 +40,7 @@ fn a_listing_from_any_position_gives_the_names_behind_it() {
             for position in random.chain([0, 1, 12, 4096, last - 1, last, last + 1]) {
                 let behind: Vec<u64> = all.iter().copied().filter(|&cookie| cookie > position).collect();
                 let mut found = listed(&tree, &dir, ReaddirStart::After(position));
-                // A byte position may lie within an entry, which is then skipped.
+                // A position that is a byte offset may be inside an entry, which is then skipped.
                 if !options.contains("^dir_index") || all.contains(&position) {
                     assert_eq!(found, behind, "{options}: {count} names, from {position:#x}");
                 } else {

@@ -1,5 +1,5 @@
-//! The power is cut at every flush of random work, and anywhere between: after the replay of
-//! `e2fsck`, and after ours, the image is clean and holds what was acknowledged.
+//! Power cuts at every flush of random work, and in between: after replay by `e2fsck` and by this
+//! crate, the image is clean and holds what was acknowledged.
 
 mod common;
 
@@ -14,8 +14,7 @@ use dentree_vfs::{FileSystem, Identity, NewKind, Vfs};
 use std::fs;
 use std::sync::Arc;
 
-/// Kinds of image: mke2fs options, size. All have a journal: without one a cut leaves what `e2fsck`
-/// must repair.
+/// mke2fs options, size. All have a journal: without one, a cut leaves damage to repair.
 const KINDS: [(&str, &str); 6] = [
     ("-t ext4 -b 4096 -J size=4", "12M"),
     ("-t ext4 -b 4096 -O metadata_csum_seed,orphan_file -J size=4", "12M"),
@@ -40,8 +39,8 @@ impl Work for Stories {
     }
 }
 
-/// The initial tree: a directory for threads that work together, and for each a file and a
-/// directory with a file, inline where the image has the feature.
+/// The initial tree: a directory for concurrent stories, and for each story a file and a directory
+/// with a file, inline with inline_data.
 fn begin<F: FileSystem>(vfs: &Vfs<F>) {
     let who = &Identity::Superuser;
     let make = |path: &str, kind, permissions| {
@@ -58,7 +57,7 @@ fn begin<F: FileSystem>(vfs: &Vfs<F>) {
     }
 }
 
-/// Prefixes of the names of a single thread and of several.
+/// Prefixes of names, for a single story and for concurrent ones.
 const TOPS: [&str; 4] = ["", "shared/0 ", "shared/1 ", "shared/2 "];
 
 const FIRST_CONTENT: &[u8] = b"short enough for an inode";
@@ -85,7 +84,7 @@ fn new_begun_image(options: &str, size: &str) -> Vec<u8> {
     fs::read(image.path()).unwrap()
 }
 
-/// One thread works all over a new image, or several do, each on names with its own prefix in one
+/// One thread works all over a new image, or several, each on names of its own in a shared
 /// directory.
 fn work(options: &str, size: &str, seed: u64, threads: usize) -> Run<Stories> {
     let device = Arc::new(RecordingDevice::new(new_begun_image(options, size)));
@@ -115,8 +114,8 @@ fn work(options: &str, size: &str, seed: u64, threads: usize) -> Run<Stories> {
     Run { what, recording: device.recording(), work: Stories(stories) }
 }
 
-/// Checks so many cuts of each kind of image, with the work of one seed: of one thread, then of
-/// several. Returns how many, and what was wrong.
+/// Checks `count` cuts of each kind of image, for work from one seed, by one thread and by several.
+/// Returns how many, and the problems.
 fn cut(seed: u64, count: usize) -> (usize, Vec<String>) {
     let (mut done, mut problems) = (0, Vec::new());
     for ((options, size), workers) in KINDS.into_iter().flat_map(|kind| [(kind, 1), (kind, 3)]) {

@@ -1,4 +1,4 @@
-//! What read-ahead costs and saves in requests to the device, on a directory that the kernel made.
+//! The requests that read-ahead costs and saves, on a directory made by the kernel.
 
 mod common;
 
@@ -17,7 +17,7 @@ fn names() -> impl Iterator<Item = String> {
     (0..ENTRIES).map(|number| format!("a name that is as long as many are {number}"))
 }
 
-/// A file system just opened, and the number of reads for that.
+/// A file system just opened, and how many reads that took.
 fn open(image: &Path, dx_read_ahead: DxReadAhead) -> (Ext4, Arc<MeteredDevice>, u64) {
     let file = FileDevice::open(image, Access::ReadOnly).unwrap();
     let device = Arc::new(MeteredDevice::new(Arc::new(file)));
@@ -61,7 +61,7 @@ fn inodes_come_in_few_requests_and_in_fewer_where_they_are_expected() {
         (0..inos.len()).for_each(|at| drop(fs.load(inos[at * step % inos.len()]).unwrap()));
         device.counts().total_reads() - before
     };
-    // With lost+found they are 4001, a prime: such steps visit each of them, and never a neighbour.
+    // With lost+found there are 4001, a prime: these steps reach each of them, never a neighbour.
     let (expected, near, far) = (reads(true, 1), reads(false, 1), reads(false, 1013));
     println!(
         "{blocks} blocks of inodes: {expected} reads where they were expected, {near} one by one, {far} across"
@@ -90,7 +90,7 @@ fn a_look_up_that_is_expected_waits_for_its_leaf_alone() {
         let ahead = device.counts().total_reads();
         assert!(fs.lookup(&dir, names().nth(7).unwrap().as_bytes()).unwrap().is_some());
         let first = device.counts().total_reads() - ahead;
-        // Another one, below another index block.
+        // Another one, in another index block.
         assert!(fs.lookup(&dir, names().last().unwrap().as_bytes()).unwrap().is_some());
         (first, device.counts().total_reads() - ahead - first)
     };

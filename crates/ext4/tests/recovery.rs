@@ -1,5 +1,5 @@
-//! An image whose journal needs recovery is read as the kernel reads it after its replay, and is
-//! not changed.
+//! An image whose journal needs recovery is shown as the kernel shows it after its own replay, and
+//! is not changed.
 
 mod common;
 

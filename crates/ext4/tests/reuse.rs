@@ -1,5 +1,5 @@
-//! Metadata blocks that are freed and reused, for data and then for metadata, while the journal
-//! still has their old copies: a replay must not restore those. Revoke records prevent it.
+//! Metadata blocks that are freed and reused, for data and for metadata, while the journal still
+//! has old copies: a replay must not restore those. Revoke records prevent it.
 
 mod common;
 
@@ -22,7 +22,7 @@ fn name(n: usize) -> String {
     format!("name {n:04} of a directory whose blocks others get")
 }
 
-/// A directory of many blocks, and a link with a block of its own.
+/// A directory of many blocks, and a symbolic link with a block of its own.
 fn make(vfs: &Vfs<Ext4>, top: &str) {
     let dir = vfs.make(WHO, vfs.root(), top.as_bytes(), NewKind::Directory, 0o755).unwrap();
     for n in 0..NAMES {
@@ -41,12 +41,12 @@ fn remove(vfs: &Vfs<Ext4>, top: &str) {
     vfs.rmdir(WHO, vfs.root(), top.as_bytes()).unwrap();
 }
 
-/// What stands in a file that has all blocks.
+/// The content of a file that fills the image.
 fn byte(at: u64) -> u8 {
     (at / 1024 % 199 + 40) as u8
 }
 
-/// Writes a file until there is no space; returns its length.
+/// Writes a file until there is no space. Returns its length.
 fn fill(vfs: &Vfs<Ext4>) -> u64 {
     let file = vfs.make(WHO, vfs.root(), b"data", NewKind::Regular, 0o644).unwrap();
     let mut at = 0;
@@ -62,7 +62,7 @@ fn fill(vfs: &Vfs<Ext4>) -> u64 {
     at
 }
 
-/// An image in a file, its journal replayed by `e2fsck`.
+/// An image file whose journal `e2fsck` replayed.
 fn replayed_by_e2fsck(image: &[u8], path: &Path) {
     std::fs::write(path, image).unwrap();
     fsck::recover(path, &[]).unwrap_or_else(|text| panic!("e2fsck repairs: {text}"));
@@ -77,7 +77,7 @@ fn blocks_of(image: &Image, device: &RecordingDevice, top: &str) -> BTreeSet<u64
     text.split_whitespace().filter_map(|word| word.parse().ok()).collect()
 }
 
-/// Calls `check` with the image after a cut, once for each way to replay it.
+/// Calls `check` with the image that a cut leaves, after each way to replay it.
 fn after_replays(image: &Image, left: Vec<u8>, what: &str, check: &dyn Fn(&Vfs<Ext4>, &str)) {
     let theirs = image.beside("theirs");
     replayed_by_e2fsck(&left, &theirs.path());
@@ -103,8 +103,7 @@ fn holds(bytes: &[u8], what: &[u8]) -> bool {
     bytes.windows(what.len()).any(|here| here == what)
 }
 
-/// Without revoke records the old leaves overwrite the file's content: this test showed that when
-/// they were left out.
+/// Without revoke records, this test shows the old leaves in the file's content.
 fn reuse(options: &str) {
     let image = Image::new(options, "8M", |_| {});
     let device = Arc::new(RecordingDevice::new(std::fs::read(image.path()).unwrap()));
@@ -134,7 +133,7 @@ fn reuse(options: &str) {
         assert_eq!(wrong, None, "{what}: the file holds something else there");
     });
 
-    // And back: a revoked block is journaled again, and must be replayed.
+    // The reverse: revoked blocks are journalled again, and must be replayed.
     vfs.unlink(WHO, vfs.root(), b"data").unwrap();
     vfs.sync().unwrap();
     make(&vfs, "new");

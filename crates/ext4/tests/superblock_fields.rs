@@ -1,7 +1,9 @@
-//! Every field of the superblock with values that no program writes, and a valid checksum.
+//! Every field of the superblock with unusual values and a valid checksum.
 //!
-//! An image is opened for writing, and refused with an error; or all works, and `e2fsck` then finds
-//! nothing new. The bug: `s_want_extra_isize` was taken as it was; 1024 led to unreadable inodes.
+//! Opening the image for writing is refused with an error; or everything works, and `e2fsck` finds
+//! nothing new afterwards.
+//!
+//! The bug: any `s_want_extra_isize` was accepted. 1024 led to unreadable inodes.
 
 mod common;
 
@@ -24,7 +26,7 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use tempfile::TempDir;
 
-/// A field: its name in the kernel, the bytes of one element, and how many elements it has.
+/// A field: its kernel name, the bytes of an element, the number of elements.
 type Field = (&'static str, usize, usize);
 
 /// All fields, in order and without gaps.
@@ -140,7 +142,7 @@ fn offset_of(name: &str) -> usize {
     before.map(|(_, width, count)| width * count).sum()
 }
 
-/// Kinds of image: mke2fs options and size.
+/// mke2fs options and size.
 const KINDS: [(&str, &str); 4] = [
     ("-t ext4 -b 1024 -g 4096 -N 2048 -O orphan_file", "12M"),
     ("-t ext4 -b 1024 -I 256 -N 2048 -O ^metadata_csum,uninit_bg,^64bit,^flex_bg,inline_data", "12M"),
@@ -152,7 +154,7 @@ fn names(dir: &'static str, count: usize) -> impl Iterator<Item = Op> {
     (0..count).map(move |at| Op::Create(format!("/{dir}/{at} {}", "long ".repeat(20))))
 }
 
-/// The content of an image before a field is changed.
+/// Operations before a field is changed.
 fn before() -> Vec<Op> {
     let mut ops = vec![
         Op::Mkdir("/kept".to_owned()),
@@ -167,7 +169,7 @@ fn before() -> Vec<Op> {
     ops
 }
 
-/// The work done after it.
+/// Operations after it.
 fn work() -> Vec<Op> {
     let mut ops = vec![
         Op::Create("/new".to_owned()),
@@ -176,7 +178,7 @@ fn work() -> Vec<Op> {
         Op::Rename { from: "/old".to_owned(), to: "/dir/renamed".to_owned(), how: OnExisting::Replace },
         Op::SetXattr { path: "/dir/renamed".to_owned(), name: "user.b", value: vec![b'b'; 40] },
         Op::SetXattr { path: "/new".to_owned(), name: "user.a", value: vec![b'a'; 300] },
-        // An orphan until its last user lets go.
+        // An orphan until its release.
         Op::Hold("/gone".to_owned()),
         Op::Unlink("/gone".to_owned()),
         Op::Sync,
@@ -196,7 +198,7 @@ fn open(image: &Path) -> Result<Vfs<Ext4>, Error> {
     Ok(Vfs::with_budgets(Ext4::open(Arc::new(device), options)?, SMALL).unwrap())
 }
 
-/// Does all operations, or returns which one failed because the image is damaged.
+/// Applies the operations. Returns those that fail because of damage.
 fn apply(vfs: &Vfs<Ext4>, ops: &[Op]) -> Result<(), String> {
     let mut hands = Hands::new(vfs);
     ops.iter().try_for_each(|op| match hands.try_apply(op) {
@@ -220,7 +222,7 @@ fn close(vfs: Vfs<Ext4>) {
     vfs.into_fs().unwrap().close().unwrap();
 }
 
-/// An image with something in it, as bytes.
+/// An image with content, as bytes.
 fn filled(options: &str, size: &str) -> Vec<u8> {
     let image = new_image(options, size);
     let vfs = open(&image.path()).unwrap();
@@ -235,7 +237,7 @@ fn superblock(image: &mut [u8]) -> &mut [u8] {
     &mut image[at..at + SUPERBLOCK_SIZE]
 }
 
-/// Writes a field, and the checksum where there is one.
+/// Writes a field, and the checksum if there is one.
 fn put(image: &mut [u8], name: &str, value: &[u8]) {
     let sb = superblock(image);
     let at = offset_of(name);
@@ -248,7 +250,7 @@ fn put(image: &mut [u8], name: &str, value: &[u8]) {
     }
 }
 
-/// Hostile values of a field that now has the bytes `now`.
+/// Hostile values of a field whose bytes are `now`.
 fn values(&(name, width, count): &Field, now: &[u8], dice: &mut Dice) -> BTreeSet<Vec<u8>> {
     let len = width * count;
     let mut random = || (0..len).map(|_| u8::try_from(dice.roll(256)).unwrap()).collect::<Vec<u8>>();
@@ -274,14 +276,14 @@ fn values(&(name, width, count): &Field, now: &[u8], dice: &mut Dice) -> BTreeSe
     values
 }
 
-/// The complaints of e2fsck, without numbers.
+/// The complaints of e2fsck about an image, without numbers and lists of them.
 fn complaints(image: &Path) -> BTreeSet<String> {
     let Err(text) = is_clean(image) else { return BTreeSet::new() };
     let without_lists = text.lines().map(|line| line.split_once("differences:").map_or(line, |both| both.0));
     without_lists.map(|line| line.replace(|c: char| c.is_ascii_digit(), "")).collect()
 }
 
-/// The state that an image must have in the end.
+/// The expected final tree.
 struct Expected {
     tree: Tree,
     contents: BTreeMap<String, Vec<u8>>,
@@ -298,10 +300,10 @@ impl Expected {
     }
 }
 
-/// The outcome of a hostile field.
+/// The result with a hostile field.
 enum Outcome {
     Refused,
-    /// An operation failed, because an object contradicts the field.
+    /// An operation met a contradiction with the field and failed.
     Contained(String),
     Worked,
 }
@@ -310,7 +312,7 @@ enum Outcome {
 fn use_image(image: &Path, expected: &Expected) -> Outcome {
     let Ok(vfs) = open(image) else { return Outcome::Refused };
     if let Err(refused) = apply(&vfs, &work()) {
-        // Closing reports the error too.
+        // Closing repeats the error.
         let _ = vfs.into_fs().unwrap().close();
         return Outcome::Contained(refused);
     }
@@ -322,7 +324,7 @@ fn use_image(image: &Path, expected: &Expected) -> Outcome {
     Outcome::Worked
 }
 
-/// The result of `use_image`; a panic or a hang, in words.
+/// The result of `use_image`; a panic or a hang in words.
 fn try_image(image: &Path, expected: &Arc<Expected>) -> Result<Outcome, String> {
     let (image, expected) = (image.to_owned(), Arc::clone(expected));
     let (sender, receiver) = mpsc::channel();
@@ -353,12 +355,11 @@ fn each_hostile(bytes: &[u8], mut each: impl FnMut(&'static str, String, &[u8]))
     }
 }
 
-/// Fields that only contradict objects met later, so that no value can be judged at opening: names
-/// of indexed directories were hashed with another seed, directories were written with other
-/// features.
+/// Fields whose errors only later reads can show: the names of indexed directories were hashed with
+/// another seed, directories were written with other features.
 const MET_LATER: [&str; 3] = ["s_hash_seed", "s_feature_compat", "s_feature_ro_compat"];
 
-/// What is wrong with the handling of an image with one hostile field.
+/// The fault in the handling of an image with one hostile field.
 fn judge(name: &str, image: &Path, hostile: &[u8], expected: &Arc<Expected>) -> Result<(), String> {
     fs::write(image, hostile).unwrap();
     match try_image(image, expected) {
@@ -413,14 +414,14 @@ fn hostile_fields_are_refused_or_all_works_with_meta_block_groups() {
     every_field_is_refused_or_all_works(KINDS[3]);
 }
 
-/// A loop device, to compare with the kernel.
+/// A loop device, for comparison with the kernel.
 struct Kernel {
     device: LoopDevice,
     mount_point: TempDir,
 }
 
 impl Kernel {
-    /// `None`, with the reason printed, if mounting is impossible. `image` is overwritten.
+    /// `None`, with the reason printed, if nothing can be mounted. Overwrites `image`.
     fn new(image: &Path) -> Option<Kernel> {
         if !rustix::process::geteuid().is_root() {
             eprintln!("skipped: mounting needs root");
@@ -435,10 +436,10 @@ impl Kernel {
         }
     }
 
-    /// Whether it mounts an image of these bytes, and for writing.
+    /// Whether the kernel mounts an image of these bytes for writing.
     fn mounts(&self, bytes: &[u8]) -> bool {
         fs::OpenOptions::new().write(true).open(self.device.path()).unwrap().write_all_at(bytes, 0).unwrap();
-        // Not the superblock's error behaviour: that may be a panic.
+        // Overrides the superblock's behaviour on errors, which may be a panic.
         let Ok(mount) = LoopMount::of(&self.device, self.mount_point.path(), "errors=continue") else {
             return false;
         };
@@ -447,31 +448,31 @@ impl Kernel {
     }
 }
 
-/// Fields of which we refuse values that the kernel accepts.
+/// Fields with values that only the kernel accepts.
 const STRICTER: [&str; 9] = [
     // It mounts a file system with recorded errors, and warns.
     "s_state",
-    // It accepts numbers above that of all inodes, and then finds no free one.
+    // It accepts numbers above the inode count, and then finds no free inode.
     "s_first_ino",
     // It ignores them, and records an error.
     "s_last_orphan",
-    // It accepts sizes that are no multiple of 4, and cannot read the inodes that it makes.
+    // It accepts sizes that are no multiple of 4, and cannot read inodes that it creates.
     "s_min_extra_isize",
     "s_want_extra_isize",
     // It accepts a file without blocks.
     "s_orphan_file_inum",
-    // It does not notice that group descriptors overlap bitmaps.
+    // It does not notice descriptors that overlap their bitmaps.
     "s_first_meta_bg",
-    // Features that nothing uses, that are not written here, or that exclude each other.
+    // Unused features, features that cannot be written here, or that exclude each other.
     "s_feature_incompat",
     "s_feature_ro_compat",
 ];
 
-/// Fields of which we accept values that the kernel refuses.
+/// Fields with values that only this crate accepts.
 const LAXER: [&str; 2] = [
-    // fast_commit with a journal too small for it: none is written here.
+    // fast_commit with a journal too small for it; none is written here.
     "s_feature_compat",
-    // Mount options: ignored here.
+    // Mount options; none is applied here.
     "s_mount_opts",
 ];
 
@@ -512,7 +513,7 @@ fn the_page_of_the_superblock_tells_of_every_field() {
     assert!(missing.is_empty(), "{missing:?}");
 }
 
-/// How many bytes of extra fields the inode of a path has.
+/// The length of the extra fields of the inode at a path.
 fn extra_fields(image: &Image, path: &str) -> String {
     let stat = image.debugfs(&format!("stat {path}\n"));
     let size = stat.lines().find_map(|line| line.strip_prefix("Size of extra inode fields: "));

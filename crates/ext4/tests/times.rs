@@ -1,4 +1,5 @@
-//! Times that an inode cannot hold: the stored time is shown, as by the kernel.
+//! Times that an inode cannot hold: what is shown equals what is stored, and what the kernel
+//! stores.
 //!
 //! The bug: on inodes of 128 bytes the year 2100 became 1963, and years before 1901 or after 2446
 //! were shown until the next mount.
@@ -14,7 +15,7 @@ use dentree_vfs::{Attr, FileSystem, NewInode, NewKind, SetAttr, SetTime, SetXatt
 use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, utimensat};
 use std::sync::Arc;
 
-/// Seconds since 1970: the ends of what inodes hold, and beyond; the years 1800, 2100 and 2600.
+/// Seconds since 1970: the limits of inodes, and beyond; the years 1800, 2100 and 2600.
 const SECONDS: [i64; 14] = [
     -5_364_662_400,
     -0x8000_0001,
@@ -46,7 +47,7 @@ fn at(seconds: i64) -> Option<SetTime> {
     Some(SetTime::At(Timestamp { seconds, nanos: NANOS }))
 }
 
-/// Access and modification; the change time is the clock's.
+/// Access and modification; the time of change is the machine's.
 fn set(attr: &Attr) -> [Timestamp; 2] {
     [attr.atime, attr.mtime]
 }

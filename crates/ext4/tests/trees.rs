@@ -1,4 +1,4 @@
-//! The tree of an image is the one that the kernel's mount shows.
+//! The tree of an image equals the kernel's mount.
 
 mod common;
 
@@ -6,7 +6,7 @@ use common::Image;
 use std::fs;
 use std::path::Path;
 
-/// Files, directories, links and devices of every shape that needs no mount to make.
+/// Files, directories, links and devices of every kind that can be made without a mount.
 fn mixed(tree: &Path) {
     use std::os::unix::fs::{FileExt, symlink};
     fs::write(tree.join("empty"), "").unwrap();

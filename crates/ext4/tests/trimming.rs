@@ -1,7 +1,7 @@
-//! Free blocks that are given back to the device (FITRIM).
+//! Discarding free blocks (FITRIM).
 //!
-//! A removed file returns if the power is cut before the commit: its blocks must still hold its
-//! content then. The recorded device overwrites discarded blocks.
+//! A crash before a removal is committed restores the file: its blocks must still hold its content.
+//! The recorded device overwrites what is discarded.
 
 mod common;
 
@@ -25,7 +25,7 @@ fn content(n: usize) -> Vec<u8> {
     (0..20_000_usize).map(|at| (n * 31 + at / 100) as u8).collect()
 }
 
-/// Files that all exist or are removed, the first so many for good.
+/// The position from which each file's removal is durable.
 struct Removals(Vec<usize>);
 
 impl Work for Removals {
@@ -123,7 +123,7 @@ fn an_image_takes_less_room_and_is_whole_while_others_write() {
         });
         let after = fs::metadata(image.path()).unwrap().blocks();
         assert!(after + (6 << 20) / 512 < before, "{options}: {before} blocks, then {after}");
-        // Nothing is within the first block, and no run is as long as the image.
+        // The first block has no free space, and no run is as long as the image.
         assert_eq!(vfs.trim(0..512, 0).unwrap() + vfs.trim(0..u64::MAX, 1 << 40).unwrap(), 0, "{options}");
         vfs.into_fs().expect("nobody holds an inode").close().unwrap();
         check(&image, &[], options);

@@ -1,4 +1,5 @@
-//! Images that this machine's kernel may not mount, compared with the tree that they were made of.
+//! Images that this machine's kernel may not mount, compared with the tree that they were made
+//! from.
 
 mod common;
 
@@ -50,7 +51,7 @@ fn blocks_of_64_kib_are_read() {
     fs::create_dir(original.path().join("lost+found")).unwrap();
     for features in ["metadata_csum", "^metadata_csum", "inline_data", "^extent,^64bit"] {
         let image = Image::new(&format!("-t ext4 -b 65536 -I 256 -N 6000 -O {features}"), "300M", tree);
-        // Without an index first: e2fsck makes it, mke2fs does not.
+        // First without an index, which mke2fs does not make, but e2fsck.
         same_as(&image.open(), "", original.path());
         reindex(&image);
         same_as(&image.open(), "", original.path());

@@ -1,4 +1,4 @@
-//! Renames that leave a whiteout (RENAME_WHITEOUT), under power cuts.
+//! Renames that leave a whiteout (RENAME_WHITEOUT), and power cuts.
 //!
 //! In an overlay a lower file shows through if neither the file nor its whiteout has the name.
 
@@ -22,12 +22,12 @@ const KINDS: [(&str, &str); 5] = [
 
 const FILES: usize = 60;
 
-/// Every third replaces a file, and every second goes to another directory.
+/// Every third replaces a file, and every second crosses directories.
 fn names(n: usize) -> (String, String) {
     (format!("a/file {n}"), format!("{}/moved {n}", if n.is_multiple_of(2) { "a" } else { "b" }))
 }
 
-/// The device's position when each rename had been made durable.
+/// The device's position after each durable rename.
 struct Renames(Vec<usize>);
 
 fn kind(vfs: &Vfs<Ext4>, path: &str) -> Result<Option<(FileType, u64)>, String> {

@@ -1,4 +1,4 @@
-//! The kernel's tools read what is written into files, in images that `e2fsck` calls clean.
+//! The kernel's tools read what is written to files, and `e2fsck` calls the images clean.
 
 mod common;
 
@@ -49,7 +49,7 @@ impl Pair {
         self.content[at.min(len)..end.min(len)].fill(0);
     }
 
-    /// Does something to both.
+    /// A random change of both.
     fn step(&mut self, fs: &Ext4, dice: &mut Dice) {
         let most = if dice.roll(10) == 0 { 600_000 } else { 9000 };
         let (at, len) = (dice.roll(400_000), 1 + dice.roll(most));
@@ -96,7 +96,7 @@ impl Pair {
         }
     }
 
-    /// Compares the surroundings of a position.
+    /// Compares the bytes around a place.
     fn compare(&self, fs: &Ext4, at: usize, len: usize) {
         let from = at.saturating_sub(5000);
         let mut read = vec![0xEE; len + 10_000];
@@ -105,7 +105,7 @@ impl Pair {
         assert!(read[..count] == must[..must.len().min(read.len())], "content differs around {at}");
     }
 
-    /// Holes read as zeros, and the runs cover the file.
+    /// Checks that holes read as zeros, and that the runs cover the file.
     fn check_extents(&self, fs: &Ext4) {
         let (mut at, size) = (0, u64::try_from(self.content.len()).unwrap());
         while at < size {

@@ -1,5 +1,5 @@
-//! Devices that fail during writes, and corrupt images: errors are reported, nothing acknowledged
-//! is lost, and nothing panics.
+//! Failing devices and damaged images: errors are reported, nothing acknowledged is lost, nothing
+//! panics.
 
 mod common;
 
@@ -69,7 +69,8 @@ fn a_device_that_fails_at_any_write_or_flush_loses_nothing_that_was_acknowledged
     assert!(told > 10 && survived == 30, "{told} of {survived}");
 }
 
-/// The program ends before it can mark the superblock; only the journal has the record.
+/// The program ends before it can mark the superblock; only the journal holds the error, which was
+/// not read.
 #[test]
 fn an_abort_that_only_the_journal_tells_of_is_for_e2fsck_to_look_at() {
     let image = Image::new("-t ext4 -b 1024 -J size=1", "16M", |tree| {
@@ -83,7 +84,7 @@ fn an_abort_that_only_the_journal_tells_of_is_for_e2fsck_to_look_at() {
     fs.append(&node(&fs, "file"), b" and lost").unwrap();
     device.inject(Fault { operation: Operation::Flush, after: 0, times: 1, failure: Failure::Io });
     fs.sync().unwrap_err();
-    // The record is written after the error is returned; closing the journal waits for it.
+    // The error is recorded after the failing call returns; closing waits for it.
     let _ = fs.close();
     std::fs::write(image.path(), disk.to_vec()).unwrap();
     image.debugfs("set_super_value state 1\n");
@@ -107,7 +108,7 @@ fn an_image_that_lies_makes_errors_and_no_panic() {
         for seed in 1..=150 {
             let mut dice = Dice(seed * 7_919);
             let mut damaged = bytes.clone();
-            // The superblock stays; behind the first tables most blocks are content.
+            // The superblock stays intact, and blocks after the first tables are mostly content.
             for _ in 0..1 + dice.roll(40) {
                 let at = 2048 + dice.roll(100_000);
                 damaged[at] = u8::try_from(dice.roll(256)).unwrap();

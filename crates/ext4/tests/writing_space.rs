@@ -1,5 +1,5 @@
-//! Allocation and freeing agree with `e2fsck`: on full images, in trees of several levels and by
-//! many threads.
+//! Blocks are allocated and freed as `e2fsck` expects, on full images, in trees of several levels
+//! and by several threads.
 
 mod common;
 
@@ -28,7 +28,7 @@ fn a_map_of_many_pieces_grows_and_shrinks_by_levels() {
         let file = node(&fs, "file");
         let block = fs.superblock().block_size.in_memory();
         let mut content = vec![0; 2 * 1500 * block];
-        // Backwards, and every other block only: no two blocks are contiguous.
+        // Backwards, and only every other block: no extent continues another.
         for n in (0..1500).rev() {
             let at = 2 * n * block;
             let data = vec![u8::try_from(n % 255).unwrap() + 1; block];
@@ -40,7 +40,7 @@ fn a_map_of_many_pieces_grows_and_shrinks_by_levels() {
         }
         content.truncate((2 * 1499 + 1) * block);
         assert!(read_all(&fs, &file) == content, "{options}");
-        // A hole in the middle; whole leaves are freed.
+        // A hole in the middle, which removes whole leaves.
         let (from, len) = (700 * block + 10, 1200 * block);
         fs.allocate(&file, u64::try_from(from).unwrap(), u64::try_from(len).unwrap(), Allocate::PunchHole)
             .unwrap();
@@ -96,7 +96,7 @@ fn a_full_image_says_so_at_the_write_and_stays_sound() {
         fs.fsync(&file, Durability::Full).unwrap_or_else(|e| panic!("{options}: {e} {:?}", fs.statfs()));
         assert!(read_all(&fs, &file) == content, "{options}");
         assert!(content.len() > 4 << 20, "{options}: full with {} bytes", content.len());
-        // Freed blocks can be reused at once, before the commit.
+        // Freed space is available at once, before its transaction is committed.
         for _ in 0..3 {
             set_size(&fs, &file, 0);
             let again = vec![0x5A; content.len()];
@@ -143,7 +143,7 @@ fn threads_write_files_of_their_own_at_once() {
     }
 }
 
-/// Writes, truncates and syncs; returns the expected content.
+/// Writes, truncates and syncs. Returns the expected content.
 fn write_at_random(fs: &Ext4, node: &Node, seed: u64) -> Vec<u8> {
     let mut dice = Dice(seed);
     let mut content: Vec<u8> = Vec::new();
@@ -176,7 +176,7 @@ fn what_fsync_acknowledged_is_there_after_a_crash_for_us_and_for_e2fsck() {
     fs.fsync(&file, Durability::Data).unwrap();
     // Not acknowledged.
     fs.append(&file, &content).unwrap();
-    // The image at this moment, as after a power cut.
+    // The image that a power cut at this moment leaves.
     let [ours, theirs] = ["ours", "theirs"].map(|name| {
         let copy = image.beside(name);
         std::fs::copy(image.path(), copy.path()).unwrap();

@@ -1,5 +1,5 @@
 //! Access control lists: the same operations on a kernel's mount and through `Vfs` leave the same
-//! permissions and lists, and permit the same users the same.
+//! permissions and lists, and allow the same users the same.
 
 mod common;
 
@@ -17,7 +17,7 @@ const DEFAULT: &str = "system.posix_acl_default";
 const USERS: [u32; 3] = [1001, 1002, 1003];
 const GROUPS: [u32; 3] = [2001, 2002, 2003];
 
-/// Requesters: user, group, supplementary groups.
+/// User, group, supplementary groups.
 const ASKING: [(u32, u32, &[u32]); 5] = [
     (1001, 2001, &[]),
     (1002, 2002, &[2001]),
@@ -26,7 +26,7 @@ const ASKING: [(u32, u32, &[u32]); 5] = [
     (1004, 100, &[2003]),
 ];
 
-/// A complete list in order.
+/// A complete, sorted list.
 fn acl(dice: &mut Dice) -> Vec<u8> {
     let mut value = vec![2, 0, 0, 0];
     let mut put = |tag: u16, permissions: usize, id: u32| {
@@ -153,7 +153,7 @@ fn lists_are_inherited_changed_and_obeyed_as_the_kernel_does() {
         let theirs = Image::new(options, "16M", |_| {});
         let ours = Image::new(options, "16M", |_| {});
         let Some(mount) = theirs.mount_and_replay() else { return };
-        // Other users must be able to reach it.
+        // Other users must reach the mount.
         let all = std::env::temp_dir();
         let parents = mount.path().ancestors().skip(1).take_while(|path| *path != all);
         for path in parents {
@@ -190,7 +190,7 @@ fn lists_are_inherited_changed_and_obeyed_as_the_kernel_does() {
         }
         vfs.into_fs().unwrap().close().unwrap();
         check(&ours, &[], options);
-        // The kernel's view of ours, and our view of the kernel's.
+        // The kernel reads our lists, and we read the kernel's.
         ours.agrees_with_the_kernel();
         drop(mount);
         theirs.agrees_with_the_kernel();

@@ -1,10 +1,10 @@
-//! Threads set attributes of many files to few values, round after round on one image, and the
-//! power is cut in the middle of each round. We, the kernel, or e2fsck replay the journal; between
-//! rounds the kernel sets attributes too.
+//! Threads set attributes of many files to few values, in rounds on one image. The power is cut in
+//! each round; the journal is replayed by this crate, the kernel, or e2fsck; between rounds the
+//! kernel sets attributes too.
 //!
-//! After each step debugfs, an independent reader, shows the files' attributes: a state that the
-//! file was in, none older than what was synced; every block of attributes has as many users as
-//! inodes point at it, and none more than 1,024; and e2fsck finds nothing.
+//! After each step debugfs shows for each file a state of its history, none before the last sync;
+//! every attribute block counts as many users as inodes point to it, at most 1,024; and e2fsck
+//! finds nothing.
 
 mod common;
 
@@ -29,14 +29,14 @@ const VALUES: usize = 7;
 const WORK: usize = 260;
 const NAMES: [&str; 2] = ["user.label", "trusted.other"];
 const ROUNDS: u64 = 3;
-/// The most users of a block.
+/// The limit of users of a block.
 const MOST_USERS: u32 = 1024;
 const MAGIC: u32 = 0xEA02_0000;
 
 /// The values of a file's attributes, by number.
 type State = [Option<usize>; NAMES.len()];
 
-/// The successive states of a file, and the position of the device from which the n-th was durable.
+/// The states of a file, and the position from which the n-th was durable.
 struct History {
     states: Vec<State>,
     durable: Vec<(usize, usize)>,
@@ -50,7 +50,7 @@ fn all_files() -> Vec<String> {
     (0..THREADS).flat_map(|thread| (0..FILES).map(move |file| file_name(thread, file))).collect()
 }
 
-/// Text, so that debugfs prints it as it is; some are long.
+/// Text, which debugfs prints unchanged; some are long.
 fn text(value: usize, longest: usize) -> String {
     let len = [1, 9, 40, 100, longest][value % 5];
     format!("{value}{}", "v".repeat(len))
@@ -61,12 +61,12 @@ fn number(found: &str, longest: usize) -> usize {
     value.unwrap_or_else(|| panic!("nobody has set {found:?}"))
 }
 
-/// Most files come to have the first value.
+/// Most files get the first value.
 fn draw(dice: &mut Dice) -> usize {
     if dice.roll(10) < 8 { 0 } else { dice.roll(VALUES) }
 }
 
-/// One thread's work on its files, which begin as `begin` says.
+/// One thread's work on its files, whose initial states are `begin`.
 fn work(
     fs: &Ext4,
     device: &RecordingDevice,
@@ -77,7 +77,7 @@ fn work(
 ) -> Vec<History> {
     let mut histories: Vec<History> =
         begin.iter().map(|state| History { states: vec![*state], durable: vec![(0, 0)] }).collect();
-    // Every file once, so that one value has many users, then random files.
+    // Every file once, so that one value gets many users, then random ones.
     for step in 0..FILES + WORK {
         let file = if step < FILES { step } else { dice.roll(FILES) };
         if dice.roll(60) == 0 {
@@ -105,8 +105,8 @@ fn work(
     histories
 }
 
-/// All threads work until the power is cut; returns the position of the cut, and the files'
-/// histories.
+/// Runs all threads and cuts the power. Returns the position of the cut, and the history of all
+/// files.
 fn round(image: &Image, begin: &[State], seed: u64, longest: usize) -> (usize, Vec<History>) {
     let device = Arc::new(RecordingDevice::new(std::fs::read(image.path()).unwrap()));
     let options = Options { writable: true, clock: Clock::Fixed(InodeTime::default()), ..Options::default() };
@@ -132,7 +132,8 @@ fn round(image: &Image, begin: &[State], seed: u64, longest: usize) -> (usize, V
     (cut, all)
 }
 
-/// All files get one value, which none had: more users than one block may have.
+/// Sets one attribute of all files, which have none, to one value: more users than one block may
+/// have.
 fn crowd(image: &Image, longest: usize) {
     let fs = open(image);
     let nodes: Vec<Node> = all_files().iter().map(|name| node(&fs, name)).collect();
@@ -149,7 +150,7 @@ fn crowd(image: &Image, longest: usize) {
     fs.close().unwrap();
 }
 
-/// What files have, as debugfs reads it.
+/// The files' attributes, as debugfs reads them.
 fn states(image: &Image, longest: usize) -> Vec<State> {
     let files = all_files();
     let asked = files.iter().flat_map(|file| NAMES.map(|name| format!("ea_get -V /{file} {name}\n")));
@@ -165,7 +166,7 @@ fn states(image: &Image, longest: usize) -> Vec<State> {
     answers.chunks_exact(NAMES.len()).map(|of| of.try_into().unwrap()).collect()
 }
 
-/// e2fsck finds nothing, and each attribute block counts its users right; returns the most users.
+/// Checks with e2fsck, and each attribute block's user count. Returns the highest one.
 fn check(image: &Image, what: &str) -> u32 {
     fsck::is_clean(&image.path()).unwrap_or_else(|text| panic!("{what}: {text}"));
     let commands: String = all_files().iter().map(|name| format!("stat /{name}\n")).collect();
@@ -205,7 +206,7 @@ fn change_by_kernel(image: &Image, states: &mut [State], dice: &mut Dice, longes
     });
 }
 
-/// The kernel reads what debugfs reads.
+/// Compares the kernel's reads with those of debugfs.
 fn compare_by_kernel(image: &Image, states: &[State], longest: usize, what: &str) {
     let Some(mount) = image.mount() else { return };
     for (file, state) in all_files().iter().zip(states) {
@@ -243,8 +244,8 @@ fn threads_crashes_and_the_kernel_leave_every_value_and_every_count_of_users_rig
             }
             compare_by_kernel(&image, &found, longest, &what);
             reference = found;
-            // Kernels (6.18 still) miscount the users of values in inodes when blocks that name
-            // those are shared.
+            // Kernels (6.18 too) miscount users of values in inodes when blocks that name those are
+            // shared.
             if !options.contains("ea_inode") {
                 change_by_kernel(&image, &mut reference, &mut Dice(seed), longest);
             }

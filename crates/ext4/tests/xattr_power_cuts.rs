@@ -1,6 +1,6 @@
-//! Threads set attributes of their files from few values, so that files come to share blocks and
-//! values. After a power cut every file has the attributes of one of its states, none older than
-//! what was synced, and `e2fsck` finds every count of users right.
+//! Threads set attributes of their files to few values, so that files share blocks and values.
+//! After a power cut every file has a state of its history, none before the last sync, and `e2fsck`
+//! accepts every user count.
 
 mod common;
 
@@ -28,7 +28,7 @@ const NAMES: [&str; 3] = ["user.a", "user.longer-name", "trusted.t"];
 
 type Attributes = BTreeMap<&'static str, Vec<u8>>;
 
-/// The successive attributes of a file, and the device position from which the n-th were durable.
+/// The states of a file's attributes, and the position from which the n-th was durable.
 #[derive(Default)]
 struct History {
     states: Vec<Attributes>,
@@ -90,11 +90,11 @@ fn attributes(fs: &Ext4, node: &Node) -> Result<Attributes, Error> {
     Ok(found)
 }
 
-/// For each thread those of its files.
+/// By thread and file.
 struct Histories(Vec<Vec<History>>);
 
 impl Work for Histories {
-    /// Every file has a state of its history, none older than the durable one.
+    /// Checks that every file has a state of its history that is not before the durable one.
     fn compare(&self, fs: Ext4, cut: usize) -> Result<(), String> {
         for (thread, histories) in self.0.iter().enumerate() {
             for (file, history) in histories.iter().enumerate() {
@@ -132,7 +132,7 @@ fn run(options: &str, size: &str, seed: u64) -> Run<Histories> {
     Run { what, recording: device.recording(), work: Histories(all) }
 }
 
-/// Checks so many cuts of each kind of image, with the work of one seed.
+/// Checks `count` cuts of each kind of image, for work from one seed.
 fn cut(seed: u64, count: usize) -> (usize, Vec<String>) {
     let (mut done, mut problems) = (0, Vec::new());
     for (options, size) in KINDS {

@@ -1,5 +1,5 @@
-//! Attributes that we set: what was acknowledged is there, `e2fsck` calls the image clean, and the
-//! kernel sees the same.
+//! Attributes set here: what was acknowledged is there, `e2fsck` calls the image clean, and the
+//! kernel agrees.
 
 mod common;
 
@@ -9,8 +9,7 @@ use dentree_ext4::{Ext4, Node};
 use dentree_vfs::{Error, FileSystem, SetXattr};
 use std::collections::BTreeMap;
 
-/// Kinds of image: mke2fs options, size. With the feature `ea_inode` values may be longer than a
-/// block.
+/// mke2fs options, size. With `ea_inode` values may exceed a block.
 const KINDS: [(&str, &str); 8] = [
     ("-t ext4", "32M"),
     ("-t ext4 -I 128 -b 1024", "24M"),
@@ -31,7 +30,7 @@ fn file_name(file: usize) -> String {
     if file % 4 == 3 { format!("d{file}") } else { format!("f{file}") }
 }
 
-/// An image with files and directories; inline ones where it has the feature.
+/// An image with files and directories, inline with that feature.
 fn image(options: &str, size: &str) -> Image {
     Image::new(options, size, |tree| {
         for file in 0..FILES {
@@ -54,7 +53,7 @@ fn nodes(fs: &Ext4) -> Vec<Node> {
     (0..FILES).map(|file| common::writing::node(fs, &file_name(file))).collect()
 }
 
-/// One of few values, so that files come to share them.
+/// One of few values, so that files share them.
 fn value(dice: &mut Dice, longest: usize) -> Vec<u8> {
     let len = match dice.roll(10) {
         0 => 0,
@@ -133,7 +132,7 @@ fn what_was_set_is_there_in_every_kind_of_image() {
     }
 }
 
-/// The numbers of users of attribute blocks, from debugfs, by block number.
+/// The user counts of attribute blocks, from debugfs, by block number.
 fn users(image: &Image, names: &[String]) -> BTreeMap<u64, u32> {
     let commands: String = names.iter().map(|name| format!("stat /{name}\n")).collect();
     let mut users = BTreeMap::new();
@@ -147,7 +146,7 @@ fn users(image: &Image, names: &[String]) -> BTreeMap<u64, u32> {
     users
 }
 
-/// An image of small inodes with so many files; attributes fit into blocks only.
+/// An image of `count` files with small inodes, whose attributes need blocks.
 fn crowd(count: usize) -> (Image, Vec<String>) {
     let names: Vec<String> = (0..count).map(|file| format!("file{file}")).collect();
     let image = Image::new("-t ext4 -I 128 -N 4000", "32M", |tree| {
@@ -171,8 +170,8 @@ fn files_with_the_same_attributes_share_blocks_of_at_most_1024() {
     counts.sort_unstable();
     assert_eq!(counts, [2500 - 2048, 1024, 1024]);
 
-    // Once a file leaves a full block there is room again; a file that changes its copy does not
-    // affect the others.
+    // After a user leaves a full block there is room again; a change of one user's attributes
+    // leaves the others alone.
     let fs = open(&image);
     fs.setxattr(&node(&fs, &names[0]), b"user.label", b"another", SetXattr::Replace).unwrap();
     assert_eq!(fs.getxattr(&node(&fs, &names[1]), b"user.label").unwrap().unwrap(), b"the same for all");
@@ -204,7 +203,7 @@ fn blocks_that_the_kernel_wrote_are_shared_and_blocks_that_we_wrote_the_kernel_r
     }
     assert_eq!(users(&image, &names).into_values().collect::<Vec<_>>(), [10]);
     let fs = open(&image);
-    // What was read once can be shared.
+    // Reading makes it shareable.
     assert_eq!(fs.getxattr(&node(&fs, &names[0]), b"user.from").unwrap().unwrap(), b"somebody");
     for name in &names[10..] {
         fs.setxattr(&node(&fs, name), b"trusted.longer", &[7; 300], SetXattr::Create).unwrap();
@@ -214,7 +213,7 @@ fn blocks_that_the_kernel_wrote_are_shared_and_blocks_that_we_wrote_the_kernel_r
     check(&image, &[], "the kernel's block is shared");
     assert_eq!(users(&image, &names).into_values().collect::<Vec<_>>(), [20]);
     image.agrees_with_the_kernel();
-    // The kernel leaves a block of ours.
+    // The kernel releases one of our blocks.
     image.change("noatime", |mount| set(&mount.join(&names[15]), "user.from", b"another"));
     check(&image, &[], "the kernel has left our block");
     let mut counts: Vec<u32> = users(&image, &names).into_values().collect();
@@ -238,7 +237,7 @@ fn long_values_are_shared_between_inodes_and_go_with_the_last() {
     let (blocks, inodes) = (fs.statfs().unwrap().blocks_free, fs.statfs().unwrap().inodes_free);
     let long = vec![b'k'; 30_000];
     if by_kernel.is_some() {
-        // What was read once can be shared, also when there is no space for another.
+        // Reading makes it shareable, even without space for another.
         assert_eq!(fs.getxattr(&node(&fs, "file0"), b"user.long").unwrap().unwrap(), long);
         fs.setxattr(&node(&fs, "file1"), b"user.long", &long, SetXattr::Any).unwrap();
         assert_eq!(fs.statfs().unwrap().inodes_free, inodes);
@@ -258,7 +257,7 @@ fn long_values_are_shared_between_inodes_and_go_with_the_last() {
     for name in &names {
         let node = node(&fs, name);
         match name.ends_with('3') {
-            // The last user is deleted.
+            // Its last user is deleted.
             true => {
                 fs.removexattr(&node, b"user.again").unwrap();
                 fs.unlink(&root, name.as_bytes(), &node).unwrap();
@@ -320,7 +319,7 @@ fn the_content_of_an_inline_directory_stays_with_its_attributes() {
             assert_eq!(fs.getxattr(node, b"user.value").unwrap().unwrap(), value);
         }
     }
-    // Names are added until the directory must leave the inode; the attributes stay.
+    // New names move the directory out; its attributes stay.
     let new = dentree_vfs::NewInode {
         kind: dentree_vfs::NewKind::Regular,
         permissions: 0o644,
@@ -344,7 +343,7 @@ fn the_content_of_an_inline_directory_stays_with_its_attributes() {
 #[test]
 fn fields_that_an_old_inode_lacks_get_room_before_its_attributes() {
     let image = Image::new("-t ext4 -I 256", "16M", |tree| std::fs::write(tree.join("file"), "x").unwrap());
-    // As in a file system made when inodes had fewer fields, all of which are in use then.
+    // As in a file system made when inodes had fewer fields, all of them in use.
     image.debugfs("set_inode_field /file extra_isize 8\nea_set /file user.old value\nset_inode_field /file extra_isize 8\n");
     let fs = open(&image);
     let file = node(&fs, "file");
@@ -357,13 +356,13 @@ fn fields_that_an_old_inode_lacks_get_room_before_its_attributes() {
     image.agrees_with_the_kernel();
 }
 
-/// As in a file system made when inodes had fewer fields: the attributes fill the inode.
+/// As in a file system made when inodes had fewer fields, with an inode full of attributes.
 fn full_old_inode(size: &str) -> Image {
     let image = Image::new("-t ext4 -I 256 -b 1024 -m 0", size, |tree| {
         (0..2).for_each(|file| std::fs::write(tree.join(format!("file{file}")), "x").unwrap());
     });
-    // 4 bytes of header, 80 and 28 of entries with their values, 4 at the end, of 120 behind 8
-    // bytes of fields.
+    // Of 120 bytes after 8 bytes of fields: 4 of header, 80 and 28 of entries with values, 4 at the
+    // end.
     let large = "l".repeat(60);
     image.debugfs(&format!(
         "set_inode_field /file0 extra_isize 8\nea_set /file0 user.large {large}\nea_set /file0 user.small 1234\n\
@@ -382,7 +381,7 @@ fn attributes_leave_the_inode_for_fields_that_it_lacks() {
     check(&image, &[("file0", b"x")], "grown");
     let stat = image.debugfs("stat /file0\n");
     assert!(stat.contains("Size of extra inode fields: 32") && !stat.contains("File ACL: 0"), "{stat}");
-    // Moving the smaller one was enough.
+    // The smaller one was enough; the larger one stayed.
     let told = image
         .debugfs("ea_get -V /file0 user.large\nea_get -V /file0 user.small\nea_get -V /file0 user.new\n");
     for value in [&*"l".repeat(60), "1234", "value"] {
@@ -409,9 +408,8 @@ fn without_a_block_to_move_attributes_to_they_are_changed_where_they_are() {
     image.agrees_with_the_kernel();
 }
 
-/// As in a file system that requires more fields later: the kernel has filled inodes with
-/// attributes behind 32 bytes of fields, whose values are in inodes, and 96 are wanted. The last
-/// file has a block too.
+/// As in a file system that later wants more fields (96 bytes): the kernel filled inodes with
+/// attributes after 32 bytes of fields, with values in inodes. The last file has a block too.
 fn wants_more_fields() -> Option<Image> {
     let image = Image::new("-t ext4 -I 256 -b 1024 -O ea_inode", "16M", |tree| {
         (0..3).for_each(|file| std::fs::write(tree.join(format!("file{file}")), "x").unwrap());
@@ -439,12 +437,12 @@ fn values_in_inodes_leave_the_inode_for_fields_that_it_lacks_as_the_kernel_moves
     let Some(image) = wants_more_fields() else { return };
     let theirs = wants_more_fields().unwrap();
     theirs.change("noatime", |mount| {
-        // It adds an inode's fields when something else of it changes.
+        // It extends an inode's fields with any change of it.
         rustix::fs::chmod(mount.join("file0"), rustix::fs::Mode::RUSR).unwrap();
         set_by_kernel(&mount.join("file0"), "user.new", b"value");
     });
     let fs = open(&image);
-    // Into a new block, into that as its second user, and into an existing one.
+    // Into a new block, into that one as a second user, and into an existing one.
     for name in ["file0", "file1", "file2"] {
         fs.setxattr(&node(&fs, name), b"user.new", b"value", SetXattr::Any).unwrap();
     }

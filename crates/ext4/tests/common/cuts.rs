@@ -1,5 +1,5 @@
-//! The power is cut at every flush of a recording, and anywhere between; the image must be right
-//! after each way to recover it.
+//! Power cuts at every flush of a recorded device, and in between. The image must be right after
+//! every way to recover it.
 
 use super::fsck;
 use super::writing::Dice;
@@ -11,10 +11,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// What was done while a device was recorded.
+/// Work done while a device was recorded.
 pub trait Work: Sync {
-    /// Compares a file system with the work, given the device's position at the cut, and closes the
-    /// file system.
+    /// Compares a file system with the work, given the recorded position of the cut, and closes it.
     fn compare(&self, fs: Ext4, cut: usize) -> Result<(), String>;
 }
 
@@ -29,7 +28,7 @@ pub fn writable() -> Options {
     Options { writable: true, clock: Clock::Fixed(InodeTime::default()), ..Options::default() }
 }
 
-/// The cuts: at every flush, or at so many evenly, and as often anywhere.
+/// The cuts: half of them at flushes, evenly spread, and half anywhere.
 fn cuts(recording: &Recording, count: usize, seed: u64) -> Vec<(usize, Survivors)> {
     let boundaries = recording.flush_boundaries();
     let mut dice = Dice(0x9E37_79B9 * seed + 1);
@@ -48,16 +47,16 @@ fn cuts(recording: &Recording, count: usize, seed: u64) -> Vec<(usize, Survivors
     cuts
 }
 
-/// The image after a cut.
+/// The image that a cut leaves.
 ///
-/// The superblock's 1024 bytes arrive whole or not at all: its checksum is in the second of two
-/// sectors, and the mark of a journal in use in the first, so ext4 relies on a disk of 4 KiB
-/// sectors, as most have. `e2fsck` has backups where it fails.
+/// The superblock's 1024 bytes survive or vanish together: its checksum is in the second of two
+/// sectors, the flag for journal recovery in the first. ext4 relies on disks with sectors of 4 KiB,
+/// as most are; otherwise `e2fsck` has the backups.
 fn left(replay: &mut Replay<'_>, cut: usize, survivors: Survivors) -> Vec<u8> {
     replay.image_where(cut, |step, sector| survivors.has(step, if sector == 3 { 2 } else { sector }))
 }
 
-/// Writes an image into a file without its zeros.
+/// Writes an image to a file, without zeros.
 fn put(path: &Path, image: &[u8]) {
     let file = fs::File::create(path).unwrap();
     file.set_len(image.len() as u64).unwrap();
@@ -68,7 +67,7 @@ fn put(path: &Path, image: &[u8]) {
     }
 }
 
-/// One cut's image is right after each way to recover it.
+/// Checks the image that a cut leaves after every way to recover it.
 fn check<W: Work>(run: &Run<W>, image: Vec<u8>, cut: usize, scratch: &Path) -> Result<(), String> {
     let compare = |fs: dentree_ext4::Result<Ext4>, what: &str| {
         let fs = fs.map_err(|error| format!("{what}: {error}"))?;
@@ -89,7 +88,7 @@ fn check<W: Work>(run: &Run<W>, image: Vec<u8>, cut: usize, scratch: &Path) -> R
     fsck::is_clean(&ours).map_err(|text| format!("after our replay: {text}"))
 }
 
-/// Checks some cuts; returns what was wrong with the first bad ones.
+/// Checks cuts until three have problems. Returns those.
 fn check_some<W: Work>(run: &Run<W>, cuts: &[(usize, Survivors)]) -> Vec<String> {
     let scratch = fsck::scratch();
     let mut replay = run.recording.replay();
@@ -111,7 +110,7 @@ fn check_some<W: Work>(run: &Run<W>, cuts: &[(usize, Survivors)]) -> Vec<String>
     problems
 }
 
-/// Checks so many cuts of one run. Returns how many there were, and what was wrong.
+/// Checks `count` cuts of one run. Returns how many there were, and the problems.
 pub fn check_all<W: Work>(run: &Run<W>, count: usize, seed: u64) -> (usize, Vec<String>) {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let cuts = cuts(&run.recording, count, seed);
@@ -123,8 +122,8 @@ pub fn check_all<W: Work>(run: &Run<W>, count: usize, seed: u64) -> (usize, Vec<
     (cuts.len(), problems)
 }
 
-/// Cuts the work of one seed after the other, from `SEED` on, until there were `CUTS`, and prints
-/// the count after each. To continue an ended run, pass the seed that it printed last.
+/// Runs seeds from `SEED` on until `CUTS` cuts are checked. It prints each seed: pass the last one
+/// to continue an interrupted run.
 pub fn go_on(cut: impl Fn(u64) -> (usize, Vec<String>)) {
     let number = |name: &str| std::env::var(name).ok().map(|value| value.parse::<u64>().expect(name));
     let (first, wanted) = (number("SEED").unwrap_or(100), number("CUTS").unwrap_or(30_000));

@@ -1,4 +1,4 @@
-//! What `e2fsck` and `dumpe2fs` report of an image.
+//! Reports of `e2fsck` and `dumpe2fs` on an image.
 
 use std::path::Path;
 use std::process::Command;
@@ -11,26 +11,27 @@ pub fn scratch() -> tempfile::TempDir {
     }
 }
 
-/// Finds nothing to repair, or returns what.
+/// Returns the report if there is anything to repair.
 pub fn is_clean(image: &Path) -> Result<(), String> {
     let check = Command::new("e2fsck").arg("-fn").arg(image).output().unwrap();
     let text = String::from_utf8_lossy(&check.stdout).into_owned();
-    // It asks for some repairs that it may not do and calls the image clean all the same; a tree
-    // that could be less deep is no damage.
+    // For some repairs that `-n` forbids it asks, but reports success. A tree that could be less
+    // deep needs no repair.
     let asks = text.replace("Optimize? no", "").contains("? no");
     if check.status.success() && !asks { Ok(()) } else { Err(text) }
 }
 
-/// Replays the journal and frees orphans, as at boot; returns whatever else it reported but `also`.
+/// Replays the journal and frees orphans, as at boot. Returns the report if it has more than that
+/// and `also`.
 pub fn recover(image: &Path, also: &[&str]) -> Result<(), String> {
     let check = Command::new("e2fsck").arg("-fp").arg(image).output().unwrap();
     let text = String::from_utf8_lossy(&check.stdout).into_owned();
-    // The superblock's free counts are stale while a file system is in use, and its mark of orphans
-    // is set early.
+    // Free counts of the superblock are old while a file system is in use, and its orphan_present
+    // flag precedes the orphans.
     let expected = ["recovering journal", "orphan", "count wrong (", "non-contiguous"];
     let unmarked = "orphan_present is set but orphan file is clean.\nCLEARED.";
-    // It leaves those it has freed in the orphan file until its last pass, and finds them there: in
-    // an image of the kernel's too.
+    // It keeps freed orphans in the orphan file until its last pass, which then reports them; the
+    // kernel's images do the same.
     let freed = " is not clean.\nCLEARED.";
     let text = text.replace(unmarked, "orphan_present cleared").replace(freed, " had orphans");
     let expected = expected.iter().chain(also);
@@ -50,7 +51,7 @@ pub fn header(image: &Path, field: &str) -> Option<String> {
     Some(line.trim_start_matches(':').trim().to_owned())
 }
 
-/// Free blocks and inodes: of the superblock, and the sums over the groups.
+/// Free blocks and inodes: of the superblock, and the sum over groups.
 pub fn free_counts(image: &Path) -> [(u64, u64); 2] {
     let number = |field| header(image, field).unwrap().parse().unwrap();
     let dump = Command::new("dumpe2fs").arg(image).output().unwrap();

@@ -1,4 +1,4 @@
-//! Images made by `mke2fs`, shown by the kernel's mount, compared with what this crate reads.
+//! Images made by `mke2fs`, and their comparison with the kernel's mount.
 #![allow(dead_code, reason = "each test file uses its part")]
 
 pub mod cuts;
@@ -22,15 +22,14 @@ use std::process::Command;
 use std::sync::Arc;
 use tempfile::TempDir;
 
-/// An image in a directory of its own, which is removed with the last image in it.
+/// An image in a directory, which is removed with its last image.
 pub struct Image {
     scratch: Arc<TempDir>,
     name: &'static str,
 }
 
 impl Image {
-    /// An image of `size` (in mke2fs's notation), made with `options`, of the tree that `fill`
-    /// makes.
+    /// An image of `size`, made by mke2fs with `options` from the tree that `fill` creates.
     pub fn new(options: &str, size: &str, fill: impl FnOnce(&Path)) -> Image {
         let scratch = Arc::new(tempfile::tempdir().unwrap());
         let tree = scratch.path().join("tree");
@@ -48,7 +47,7 @@ impl Image {
         self.scratch.path().join(self.name)
     }
 
-    /// A path for another image in the same directory.
+    /// Another image in the same directory; the file does not exist yet.
     pub fn beside(&self, name: &'static str) -> Image {
         Image { scratch: self.scratch.clone(), name }
     }
@@ -69,7 +68,7 @@ impl Image {
         run(Command::new("debugfs").arg("-w").arg("-f").arg(&script).arg(self.path()))
     }
 
-    /// Mounts for reading; `None`, with the reason printed, if that is not possible.
+    /// Mounts read-only; `None`, with the reason printed, if that is impossible here.
     pub fn mount(&self) -> Option<Mount> {
         Mount::new(self, "ro")
     }
@@ -86,7 +85,7 @@ impl Image {
         Some(())
     }
 
-    /// Checks that the kernel's mount shows the same tree as this crate; skipped if mounting fails.
+    /// Checks that the kernel's mount shows the same tree; skipped if nothing can be mounted.
     pub fn agrees_with_the_kernel(&self) {
         if let Some(mount) = self.mount() {
             compare(&self.open(), mount.path());
@@ -94,7 +93,7 @@ impl Image {
     }
 }
 
-/// Runs a command that must succeed and returns its output.
+/// Runs a command, which must succeed. Returns its output.
 pub fn run(command: &mut Command) -> String {
     let output = command.output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -102,7 +101,7 @@ pub fn run(command: &mut Command) -> String {
     text
 }
 
-/// A kernel mount of an image, unmounted when dropped.
+/// A kernel mount of an image, unmounted on drop.
 pub struct Mount {
     mount: LoopMount,
     _dir: TempDir,
@@ -205,7 +204,7 @@ fn compare_node(fs: &Ext4, node: &Node, path: &Path) {
     compare_xattrs(fs, node, path);
 }
 
-/// All that `lstat` shows: inode, mode, links and owners; device, size, blocks; times.
+/// All fields of `lstat`: inode, mode, links, owners; device, size, blocks; times.
 type Stat = ((u64, u32, u64, u32, u32), (u32, u32, u64, u64, u64), [(i64, i64); 3]);
 
 fn stat_of(attr: &Attr) -> Stat {
@@ -230,7 +229,7 @@ fn stat_of_kernel(meta: &fs::Metadata) -> Stat {
     )
 }
 
-/// Compares the extents of data, then the data; of small files also all of it in one read.
+/// Compares the data extents, then the data; small files also in one read.
 fn compare_content(fs: &Ext4, node: &Node, path: &Path) {
     let size = fs.attr(node).size;
     let file = match fs::File::open(path) {
@@ -241,8 +240,7 @@ fn compare_content(fs: &Ext4, node: &Node, path: &Path) {
         }
         Err(error) => panic!("{path:?}: {error}"),
     };
-    // Queried before any read: the kernel counts unwritten blocks as data once they are in its page
-    // cache.
+    // Before any read: the kernel counts unwritten blocks as data once they are in its page cache.
     let theirs = kernel_extents(&file, size);
     assert_eq!(extents(fs, node, size), theirs, "{path:?}");
     for (start, end) in theirs {

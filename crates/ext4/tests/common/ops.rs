@@ -1,5 +1,4 @@
-//! Random changes by path, the same for every file system under `Vfs`, and the visible state of a
-//! tree.
+//! Random operations on paths, for any file system under `Vfs`, and the visible tree afterwards.
 
 use super::writing::Dice;
 use dentree_vfs::*;
@@ -62,25 +61,25 @@ pub enum Op {
         path: String,
         name: &'static str,
     },
-    /// Opened, so that it stays without a name.
+    /// Opens a file, which then survives its removal.
     Hold(String),
     Release,
     Fsync(String),
     Sync,
 }
 
-/// Which changes are made, and where.
+/// Which operations are generated.
 #[derive(Clone, Debug, Default)]
 pub struct Wishes {
-    /// In front of every path: nothing, or a directory with a slash.
+    /// Prefix of every path: empty, or a directory with a slash.
     pub top: String,
-    /// Whether space is preallocated for files.
+    /// Whether `fallocate` is among them.
     pub allocates: bool,
-    /// One of so many operations makes something durable; 0 for none.
+    /// One in this many operations is a sync; 0 for none.
     pub durable_one_of: usize,
 }
 
-/// Names of directories, and of other things at times.
+/// Names of directories, sometimes of other files.
 const DIRS: [&str; 3] = ["a", "b", "c"];
 
 const XATTRS: [&str; 3] = ["user.a", "user.longer", "trusted.t"];
@@ -94,8 +93,7 @@ impl Wishes {
         let is_large = dice.roll(8) == 0;
         let at = u64::try_from(dice.roll(60_000)).unwrap();
         let (at, most) = match is_large {
-            // With blocks of 1 KiB, a large write so far from the beginning goes to the device at
-            // once.
+            // With blocks of 1 KiB, large writes at such offsets are direct.
             true if dice.roll(2) == 0 => ((2 << 20) + (at & !1023), 90_000),
             true => (at, 90_000),
             false => (at, 6000),
@@ -124,7 +122,7 @@ impl Wishes {
             26..=28 => Op::Unlink(path),
             29 => Op::Rmdir(self.directory(dice)),
             30 => Op::Hold(path),
-            // Few values, so that some share a block; all together fit into one.
+            // Few values, so that some inodes share a block; all fit into one.
             31..=33 => {
                 let value = vec![fill % 3; [10, 40, 240][dice.roll(3)]];
                 Op::SetXattr { path, name: XATTRS[dice.roll(3)], value }
@@ -139,7 +137,7 @@ impl Wishes {
         format!("{}{}", self.top, names.join("/"))
     }
 
-    /// A path; some names are so long that a few fill a block of a directory.
+    /// A path; some names are so long that a few fill a directory block.
     fn path(&self, dice: &mut Dice) -> String {
         let mut path = self.top.clone();
         for _ in 0..dice.roll(3) {
@@ -155,18 +153,18 @@ impl Wishes {
     }
 }
 
-/// An inode during its life: numbers are reused.
+/// An inode's identity: numbers are reused, generations are not.
 pub type Id = (u64, u32);
 
 pub fn id<F: FileSystem>(inode: &Inode<F>) -> Id {
     (inode.ino().0, inode.attr().generation)
 }
 
-/// Executes operations.
+/// Applies operations.
 pub struct Hands<'a, F: FileSystem> {
     vfs: &'a Vfs<F>,
     held: Vec<Arc<Inode<F>>>,
-    /// What the last operation changed, or made durable.
+    /// Inodes that the last operation changed, or made durable.
     pub touched: Vec<Arc<Inode<F>>>,
 }
 
@@ -175,7 +173,7 @@ impl<'a, F: FileSystem> Hands<'a, F> {
         Hands { vfs, held: Vec::new(), touched: Vec::new() }
     }
 
-    /// Executes an operation; returns a number or error that is the same for all file systems.
+    /// Applies an operation. Returns a number or an error that does not depend on the file system.
     pub fn apply(&mut self, op: &Op) -> std::result::Result<u64, Errno> {
         self.try_apply(op).map_err(|error| error.errno())
     }
@@ -215,7 +213,7 @@ impl<'a, F: FileSystem> Hands<'a, F> {
             Op::Unlink(path) | Op::Rmdir(path) => {
                 let at = self.vfs.walk_parent(who, self.vfs.root(), path.as_bytes())?;
                 self.touched.push(at.dir.clone());
-                // An inode without users is freed with its name, or as an orphan.
+                // An unused inode is freed with its last link, or as an orphan.
                 match (op, path.len().is_multiple_of(3)) {
                     (Op::Unlink(_), false) => self.vfs.unlink(who, &at.dir, at.name)?,
                     (Op::Unlink(_), true) => drop(self.vfs.unlink_and_hold(who, &at.dir, at.name)?),
@@ -285,17 +283,17 @@ impl<'a, F: FileSystem> Hands<'a, F> {
     }
 }
 
-/// Bytes that identify their write, and differ from sector to sector.
+/// Bytes that depend on the write and the sector.
 pub fn data(fill: u8, len: usize) -> Vec<u8> {
     (0..len).map(|at| fill.wrapping_add((at / 512) as u8) | 1).collect()
 }
 
-/// What is visible under one path, but for the content of files.
+/// All that is visible at one path, except a file's content.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Seen {
     pub mode: u32,
     pub nlink: u32,
-    /// The first path under which the same inode was met.
+    /// The first path of the same inode.
     pub same_as: String,
     pub target: Vec<u8>,
     pub xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
@@ -303,7 +301,7 @@ pub struct Seen {
 
 pub type Tree = BTreeMap<String, Seen>;
 
-/// Calls `each` for everything in the tree, with its path, parents first and names in order.
+/// Calls `each` for everything in the tree, with its path, parents first, in order of names.
 pub fn walk<F: FileSystem>(vfs: &Vfs<F>, each: &mut dyn FnMut(&str, &Arc<Inode<F>>)) {
     walk_below(vfs, vfs.root(), "", each);
 }
@@ -367,7 +365,7 @@ pub fn content<F: FileSystem>(vfs: &Vfs<F>, file: &Inode<F>) -> Vec<u8> {
     bytes
 }
 
-/// The differences of two trees, in words; empty if there are none.
+/// The differences of two trees in words; empty if there are none.
 pub fn differences(ours: &Tree, theirs: &Tree) -> String {
     let mut text = String::new();
     for path in ours.keys().chain(theirs.keys().filter(|path| !ours.contains_key(*path))) {
@@ -378,7 +376,7 @@ pub fn differences(ours: &Tree, theirs: &Tree) -> String {
     text
 }
 
-/// A reference in memory that begins as `mke2fs` leaves a tree.
+/// A reference in memory with the initial tree of `mke2fs`.
 pub fn reference() -> Vfs<MemoryFs> {
     let vfs = Vfs::new(MemoryFs::default()).unwrap();
     vfs.make(&Identity::Superuser, vfs.root(), b"lost+found", NewKind::Directory, 0o700).unwrap();

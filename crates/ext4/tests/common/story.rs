@@ -1,12 +1,11 @@
-//! What was done to a file system that may end at any moment, and what must be found of it then.
+//! A record of operations on a file system, and the states that a power cut may leave.
 //!
-//! Names are changed one after the other, and each change is atomic: so the tree found is the one
-//! after some operation, and none before the last that was made durable. Content is written at any
-//! time: each byte of a file is one that it has had since the file was last made durable, or zero
-//! if the file was truncated in between; in its last block zeros may be written before the new
-//! length.
+//! Namespace operations are sequential and atomic: a cut leaves the tree after some operation, not
+//! before the last durable one. Content is written at any time: each byte has a value that it had
+//! since the file was last made durable, or is zero if the file was truncated meanwhile, as zeros
+//! may be written to its last block before the new length.
 //!
-//! Several stories can run at once in one file system, each on names of its own.
+//! Several stories may run concurrently in one file system, each on names of its own.
 
 use super::ops::{Hands, Id, Op, Tree, Wishes, content, differences, id, tree, walk};
 use super::writing::Dice;
@@ -16,38 +15,37 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-/// Something acknowledged: it must be found in every cut from `from` on. Operations are counted
-/// from one.
+/// A durable state: every cut at position `from` or later must show it. Operations count from one.
 struct Durable {
-    /// The device's position.
+    /// The position of the device.
     from: usize,
-    /// The operation whose tree, or a later one, must be found.
+    /// The operation after which the tree may be found, or any later one.
     tree: usize,
-    /// The file whose content after operation `content` is there; `None` for all files.
+    /// The file whose content after operation `content` is durable; `None` for all files.
     file: Option<Id>,
     content: usize,
 }
 
-/// Operations, and the state after each.
+/// Operations, and the state after each of them.
 pub struct Story {
     /// The prefix of this story's names.
     top: String,
     model: Arc<Vfs<MemoryFs>>,
     ops: Vec<Op>,
-    /// The device's position when each operation began.
+    /// The position of the device at the start of each operation.
     begun: Vec<usize>,
-    /// One more than there are operations.
+    /// One more than operations.
     trees: Vec<Tree>,
     files: Vec<BTreeMap<String, Id>>,
-    /// The content of a file from an operation on.
+    /// A file's content from an operation on.
     versions: HashMap<Id, Vec<(usize, Vec<u8>)>>,
-    /// The last operation that has changed an inode, and with it the tree.
+    /// The last operation that changed an inode.
     changed: HashMap<Id, usize>,
     durable: Vec<Durable>,
 }
 
 impl Story {
-    /// A story in `model`, which is as the file system is.
+    /// A story over `model`, which equals the file system.
     pub fn new(top: &str, model: Vfs<MemoryFs>) -> Story {
         let mut story = Story {
             top: format!("/{top}"),
@@ -70,8 +68,8 @@ impl Story {
         story
     }
 
-    /// Does `steps` random operations. `position` returns the device's position. Returns the
-    /// device's errors; a failed operation has not happened.
+    /// Applies `steps` random operations. `position` returns the position of the device. Returns
+    /// the device's errors; a failed operation has not happened.
     pub fn go_on(
         &mut self,
         ours: &Vfs<Ext4>,
@@ -125,7 +123,7 @@ impl Story {
                 self.durable.push(Durable { from: position, tree, file: Some(touched[0]), content: now });
             }
             Some(Op::Sync) => self.synced(position),
-            // What changes nothing, as setting the same value again, is part of no transaction.
+            // An operation that changes nothing is in no transaction.
             _ if self.trees.last() != Some(&self.told(tree(&self.model))) => {
                 self.changed.extend(touched.iter().map(|&id| (id, now)));
             }
@@ -133,7 +131,7 @@ impl Story {
         }
     }
 
-    /// All that was done is durable now.
+    /// Marks everything as durable.
     pub fn synced(&mut self, position: usize) {
         let now = self.ops.len();
         self.durable.push(Durable { from: position, tree: now, file: None, content: now });
@@ -150,8 +148,7 @@ impl Story {
         self.files.push(files);
     }
 
-    /// The part of a tree that belongs to this story. Shared objects belong to none, such as the
-    /// root.
+    /// This story's part of a tree. The root, which all change, is in no story.
     fn told(&self, mut tree: Tree) -> Tree {
         tree.retain(|path, _| path.starts_with(&self.top));
         tree
@@ -161,7 +158,7 @@ impl Story {
         self.ops.len()
     }
 
-    /// Compares the state found after a cut at `position`.
+    /// Compares the file system found after a cut at `position`.
     ///
     /// # Errors
     /// In words.

@@ -1,4 +1,4 @@
-//! Images that are written to, checked by the kernel's tools.
+//! Images that are written to, and reports of the kernel's tools on them.
 
 use super::{Image, fsck};
 use dentree_blockdev::{Access, FileDevice};
@@ -7,11 +7,10 @@ use dentree_ext4::{Ext4, InodeTime, Node, Options};
 use dentree_vfs::{Budgets, FileSystem};
 use std::sync::Arc;
 
-/// For tests that open thousands of images: zeroing caches of the usual size takes longer than all
-/// else.
+/// For tests that open thousands of images: zeroing caches of the usual size would dominate them.
 pub const SMALL: Budgets = Budgets { names: 1 << 20, inodes: 16 << 20 };
 
-/// Kinds of image: mke2fs options, size, and whether files are mapped by extents.
+/// mke2fs options and size.
 pub const KINDS: [(&str, &str); 9] = [
     ("-t ext4 -O ^has_journal", "24M"),
     ("-t ext4", "32M"),
@@ -24,7 +23,7 @@ pub const KINDS: [(&str, &str); 9] = [
     ("-t ext3 -b 1024", "24M"),
 ];
 
-/// Instead of mke2fs options: made by this crate.
+/// In place of mke2fs options: this crate's mkfs.
 pub const OURS: &str = "dentree mkfs";
 
 /// An empty image, made by mke2fs with these options, or by this crate.
@@ -55,7 +54,7 @@ pub fn node(fs: &Ext4, name: &str) -> Node {
     fs.load(fs.lookup(&root, name.as_bytes()).unwrap().unwrap().ino).unwrap()
 }
 
-/// `e2fsck -fn` finds nothing, and debugfs reads the expected content.
+/// Checks that `e2fsck -fn` finds nothing and debugfs reads the files' content.
 pub fn check(image: &Image, files: &[(&str, &[u8])], what: &str) {
     fsck::is_clean(&image.path()).unwrap_or_else(|text| panic!("{what}: {text}"));
     for (name, content) in files {
@@ -74,7 +73,7 @@ pub fn read_all(fs: &Ext4, node: &Node) -> Vec<u8> {
     content
 }
 
-/// Reproducible pseudorandom numbers.
+/// A deterministic random generator.
 pub struct Dice(pub u64);
 
 impl Dice {

@@ -1,4 +1,4 @@
-//! Opens and visits an image, and counts the cost.
+//! Opens and visits an image, and measures the cost.
 
 #![allow(dead_code, reason = "each user takes what it needs")]
 
@@ -11,14 +11,13 @@ use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// The least block size; damage goes by blocks of this size.
+/// The smallest block size, and the unit of damage.
 pub const BLOCK: usize = 1024;
-/// A visit may do this many times the reads of a visit to the intact image, and hold this much
-/// memory.
+/// A visit may read this many times as much as one of the intact image, and hold this much memory.
 const READS_FACTOR: u64 = 20;
 const BYTES_MAX: u64 = 8 << 20;
 
-/// A device that counts reads and records the blocks they touch.
+/// A device that counts reads and records their blocks.
 struct Watched {
     memory: MemoryDevice,
     reads: AtomicU64,
@@ -51,7 +50,7 @@ impl BlockDevice for Watched {
 pub struct Outcome {
     pub findings: Findings,
     pub reads: u64,
-    /// The most memory held at once, in bytes.
+    /// The peak of memory, in bytes.
     pub memory: u64,
     /// The blocks that were read.
     pub touched: BTreeSet<usize>,
@@ -71,7 +70,7 @@ pub fn examine(bytes: Vec<u8>) -> Outcome {
 }
 
 impl Outcome {
-    /// Checks what must hold for any image; `what` says how this one was damaged.
+    /// Checks the limits for every image; `what` describes the damage.
     pub fn check(&self, intact: &Outcome, what: &str) {
         assert!(self.reads <= intact.reads * READS_FACTOR, "{what}: {} reads", self.reads);
         assert!(self.memory <= BYTES_MAX, "{what}: {} bytes of memory", self.memory);

@@ -5,7 +5,7 @@ use std::io::Read as _;
 
 macro_rules! images {
     ($($name:literal),* $(,)?) => {
-        /// Name and gzip'ed bytes of each image.
+        /// Name and gzipped bytes of each image.
         const PACKED: &[(&str, &[u8])] =
             &[$(($name, include_bytes!(concat!("../images/", $name, ".img.gz")))),*];
     };
@@ -30,7 +30,7 @@ pub struct Image {
     pub bytes: Vec<u8>,
 }
 
-/// All images, unpacked. Their order is fixed: fuzz inputs name them by number.
+/// All images, unpacked. Their order is fixed: fuzz inputs refer to it.
 pub fn all() -> Vec<Image> {
     let unpack = |&(name, packed): &(&'static str, &[u8])| {
         let mut bytes = Vec::new();
@@ -40,7 +40,7 @@ pub fn all() -> Vec<Image> {
     PACKED.iter().map(unpack).collect()
 }
 
-/// The image of that name.
+/// The image with that name.
 pub fn named(name: &str) -> Image {
     all().into_iter().find(|image| image.name == name).unwrap()
 }

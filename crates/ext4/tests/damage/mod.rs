@@ -1,5 +1,5 @@
-//! Shared by the hostile-image tests and the fuzz targets: small intact images, and a visitor that
-//! uses every operation of a file system.
+//! For the hostile-image tests and the fuzz targets: small intact images, and a visitor that calls
+//! every operation of a file system.
 
 #![allow(dead_code, reason = "each user takes what it needs")]
 

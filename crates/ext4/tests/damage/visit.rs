@@ -1,26 +1,26 @@
-//! Visits every inode reachable from the root, by every operation.
+//! Calls every operation on every inode below the root.
 
 use dentree_ext4::{Ext4, Node};
 use dentree_vfs::{DirEntry, Error, Extent, FileSystem, FileType, Ino, ReaddirStart};
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 
-/// Entries read of one directory, lookups in it, and extents of a file: an image may have more.
+/// Limits of entries read and looked up in a directory, and of extents of a file.
 const ENTRIES_MAX: usize = 2000;
 const LOOKUPS_MAX: usize = 80;
 const EXTENTS_MAX: usize = 64;
-/// Inodes visited.
+/// Limit of inodes.
 const INODES_MAX: usize = 2000;
 /// Bytes read at the start, in the middle and at the end of a file.
 const PIECE: usize = 2048;
 
-/// What a visit found.
+/// The result of a visit.
 #[derive(Default)]
 pub struct Findings {
     /// One line for each fact that checksums protect: attributes, names, targets of fast links,
-    /// xattrs.
+    /// extended attributes.
     pub facts: Vec<String>,
-    /// What could not be read.
+    /// The errors.
     pub errors: Vec<Error>,
 }
 
@@ -30,7 +30,7 @@ impl Findings {
     }
 }
 
-/// Visits all that is reachable from the root.
+/// Visits everything below the root.
 pub fn everything(fs: &Ext4) -> Findings {
     let mut findings = Findings::default();
     let mut queue = vec![fs.root()];
@@ -48,7 +48,7 @@ pub fn everything(fs: &Ext4) -> Findings {
     findings
 }
 
-/// Visits one inode; returns those that it leads to.
+/// Visits one inode. Returns those that it leads to.
 fn inode(fs: &Ext4, ino: Ino, findings: &mut Findings) -> Vec<Ino> {
     let Some(node) = findings.note(fs.load(ino)) else { return Vec::new() };
     let attr = fs.attr(&node);
@@ -77,7 +77,7 @@ fn inode(fs: &Ext4, ino: Ino, findings: &mut Findings) -> Vec<Ino> {
     }
 }
 
-/// Lists a directory, looks its names up, and continues from the middle.
+/// Lists a directory, looks up its names, and continues the listing from the middle.
 pub fn directory(fs: &Ext4, node: &Node, findings: &mut Findings) -> Vec<Ino> {
     let mut entries = Vec::new();
     let listed = fs.readdir(node, ReaddirStart::First, &mut |entry| {
@@ -124,7 +124,7 @@ pub fn directory(fs: &Ext4, node: &Node, findings: &mut Findings) -> Vec<Ino> {
     entries.into_iter().map(|(_, ino, _)| ino).collect()
 }
 
-/// Reads pieces of a file and walks its extents.
+/// Reads parts of a file and walks its extents.
 pub fn file(fs: &Ext4, node: &Node, findings: &mut Findings) {
     let size = fs.attr(node).size;
     let mut piece = [0; PIECE];

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-/// Kinds of image: mke2fs options and size.
+/// mke2fs options and size.
 pub const KINDS: [(&str, &str); 10] = [
     ("-t ext4", "24M"),
     ("-t ext4 -O metadata_csum_seed,orphan_file", "24M"),
@@ -25,7 +25,7 @@ pub const KINDS: [(&str, &str); 10] = [
 
 pub type Node = Arc<Inode<Ext4>>;
 
-/// A file system that is being changed.
+/// A file system being changed.
 pub struct Tree {
     pub vfs: Vfs<Ext4>,
     pub who: Identity,
@@ -43,7 +43,7 @@ impl Tree {
         self.vfs.root().clone()
     }
 
-    /// What is at a path.
+    /// The inode at a path.
     pub fn at(&self, path: &str) -> Node {
         path.split('/').filter(|name| !name.is_empty()).fold(self.root(), |dir, name| {
             let found = self.vfs.lookup(&self.who, &dir, name.as_bytes()).unwrap();
@@ -57,7 +57,7 @@ impl Tree {
             .unwrap_or_else(|error| panic!("{name}: {error}"))
     }
 
-    /// Makes directories as far as they are missing.
+    /// Creates missing directories of a path.
     pub fn dir(&self, path: &str) -> Node {
         path.split('/').filter(|name| !name.is_empty()).fold(self.root(), |dir, name| {
             let found = self.vfs.lookup(&self.who, &dir, name.as_bytes()).unwrap();
@@ -122,14 +122,14 @@ impl Tree {
         (blocks_free, inodes_free)
     }
 
-    /// Closes the file system, and checks the result.
+    /// Closes the file system, which must succeed.
     pub fn close(self) {
         let fs = self.vfs.into_fs().expect("nobody holds an inode");
         fs.close().unwrap();
     }
 }
 
-/// `e2fsck -fn` finds nothing.
+/// Checks that `e2fsck -fn` finds nothing.
 pub fn check(image: &Image, what: &str) {
     fsck::is_clean(&image.path()).unwrap_or_else(|text| panic!("{what}: {text}"));
 }
