@@ -10,7 +10,7 @@ use std::process::Command;
 use std::sync::Arc;
 
 #[test]
-fn attributes_are_set_where_there_is_no_journal() {
+fn attributes_are_set_without_a_journal() {
     let image =
         Image::new("-t ext4 -O ^has_journal", "8M", |tree| std::fs::write(tree.join("file"), "x").unwrap());
     let device = FileDevice::open(image.path(), Access::ReadWrite).unwrap();

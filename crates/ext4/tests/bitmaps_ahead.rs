@@ -38,7 +38,7 @@ fn in_pieces(options: &str) -> Image {
 }
 
 #[test]
-fn a_search_in_many_groups_waits_for_few_of_their_bitmaps() {
+fn a_search_of_many_groups_waits_for_few_bitmaps() {
     // Bitmaps adjacent for many groups, and in each group.
     for flex in ["", ",^flex_bg"] {
         let options = &format!("-t ext4 -b 1024 -g 1024 -O ^has_journal{flex} -N 2048");

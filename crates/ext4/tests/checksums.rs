@@ -44,7 +44,7 @@ fn block_of(image: &Image, command: &str) -> usize {
 }
 
 #[test]
-fn checksums_blame_the_damaged_structure() {
+fn checksum_errors_name_the_damaged_structure() {
     let image = Image::new("-t ext4 -b 1024 -N 400", "8M", tree);
     let flipped = |at: usize| {
         let mut bytes = fs::read(image.path()).unwrap();
@@ -91,7 +91,7 @@ fn dump(image: &Image, label: &str) -> usize {
 }
 
 #[test]
-fn a_damaged_index_is_blamed_and_not_walked_around() {
+fn a_damaged_index_is_an_error_and_not_bypassed() {
     let image = Image::new("-t ext4 -b 1024 -N 400", "8M", tree);
     let _ = Command::new("e2fsck").arg("-fyD").arg(image.path()).output();
     let mut bytes = fs::read(image.path()).unwrap();

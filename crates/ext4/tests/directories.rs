@@ -73,7 +73,7 @@ fn with_large_dir_an_index_gets_three_levels() {
 }
 
 #[test]
-fn an_index_that_cannot_grow_takes_no_more_names_and_stays_whole() {
+fn a_full_index_refuses_names_and_stays_valid() {
     let image = Image::new("-t ext4 -b 1024 -N 64", "64M", |_| ());
     let tree = Tree::open(&image);
     let many = tree.dir("many");
@@ -99,7 +99,7 @@ fn an_index_that_cannot_grow_takes_no_more_names_and_stays_whole() {
 }
 
 #[test]
-fn more_subdirectories_than_links_are_counted_as_many() {
+fn too_many_subdirectories_make_the_link_count_1() {
     let image = Image::new("-t ext4 -b 1024 -N 66000 -I 128 -O ^has_journal", "120M", |_| ());
     let tree = Tree::open(&image);
     let many = tree.dir("many");

@@ -55,7 +55,7 @@ fn names_made_in_one_tick_write_the_inode_of_their_directory_once() {
 /// The second name does not change the directory's inode, but an fsync of the directory must wait
 /// for it.
 #[test]
-fn an_fsync_of_a_directory_waits_for_names_that_left_its_inode_alone() {
+fn an_fsync_of_a_directory_waits_for_entries_that_did_not_change_its_inode() {
     let device = Arc::new(RecordingDevice::new(image()));
     let fs = Ext4::open(device.clone(), options(NOON)).unwrap();
     let dir = make_dir(&fs);
@@ -89,7 +89,7 @@ fn a_later_tick_shows_in_the_directory() {
 }
 
 #[test]
-fn times_of_a_directory_do_not_go_back_however_many_change_it() {
+fn directory_times_never_go_back() {
     let fs = &open(Clock::System);
     let dir = &make_dir(fs);
     std::thread::scope(|scope| {

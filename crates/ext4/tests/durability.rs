@@ -41,7 +41,7 @@ fn set_size(fs: &Ext4, file: &Node, size: u64) {
 /// The bug: an fsync after a punched hole found the inode committed and did not flush the hole's
 /// edges, written to existing blocks.
 #[test]
-fn an_fsync_flushes_what_changed_no_block_map() {
+fn an_fsync_flushes_writes_that_changed_no_block_map() {
     let punch = |fs: &Ext4, file: &Node| fs.allocate(file, 100, 200, Allocate::PunchHole).unwrap();
     let sync = |fs: &Ext4, file: &Node| fs.fsync(file, Durability::Full).unwrap();
     let mut expected = CONTENT.to_vec();
@@ -52,7 +52,7 @@ fn an_fsync_flushes_what_changed_no_block_map() {
 /// The bug: the new length was committed at once, the zeros past the old one only with the next
 /// write-back.
 #[test]
-fn what_was_cut_off_does_not_come_back_when_a_file_grows_again() {
+fn truncated_bytes_do_not_reappear_when_a_file_grows() {
     let change = |fs: &Ext4, file: &Node| {
         set_size(fs, file, 5000);
         set_size(fs, file, 7000);
@@ -71,7 +71,7 @@ fn what_was_cut_off_does_not_come_back_when_a_file_grows_again() {
 }
 
 #[test]
-fn a_file_system_says_whether_anything_is_in_memory_alone() {
+fn has_unsynced_says_whether_changes_are_only_in_memory() {
     let image = Image::new("-t ext4", "16M", |tree| std::fs::write(tree.join("file"), CONTENT).unwrap());
     let device = Arc::new(MemoryDevice::from(std::fs::read(image.path()).unwrap()));
     let fs = Ext4::open(device, writable()).unwrap();

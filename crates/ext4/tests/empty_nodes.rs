@@ -79,7 +79,7 @@ fn remove(fs: &Ext4) {
 }
 
 #[test]
-fn pointer_blocks_that_map_nothing_are_freed_with_what_is_around_them() {
+fn empty_pointer_blocks_are_freed_with_the_range_around_them() {
     for options in ["-t ext2 -b 1024", "-t ext3 -b 1024"] {
         let empty = free_counts(&Image::new(options, "32M", |_| ()).path());
         for emptied in [&["IND"][..], &["DIND"], &["TIND"], &["IND", "DIND"], &["DIND", "TIND"]] {
@@ -117,7 +117,7 @@ fn pointer_blocks_that_map_nothing_are_freed_with_what_is_around_them() {
 }
 
 #[test]
-fn nodes_of_an_extent_tree_that_map_nothing_are_freed_with_their_file() {
+fn empty_extent_nodes_are_freed_with_their_file() {
     const ENTRIES_AT: u64 = 2;
     for (what, free) in FREEING {
         for emptied in ["ETB0", "ETB1"] {

@@ -13,7 +13,7 @@ fn blocks(tree: &Tree, path: &str, block_size: u64) -> u64 {
 }
 
 #[test]
-fn a_directory_that_is_laid_out_holds_what_was_expected_with_hardly_a_split() {
+fn a_presized_directory_takes_the_expected_names_with_few_splits() {
     for (options, block_size, entries) in [
         ("-t ext4 -b 1024 -N 30000", 1024, 20_000_u64),
         ("-t ext4 -N 30000", 4096, 20_000),
@@ -55,7 +55,7 @@ fn a_directory_that_is_laid_out_holds_what_was_expected_with_hardly_a_split() {
 }
 
 #[test]
-fn what_cannot_be_laid_out_is_refused_or_stays_as_it_is() {
+fn a_directory_that_cannot_be_presized_is_refused_or_unchanged() {
     let image = Image::new("-t ext4 -b 1024", "8M", |_| ());
     let tree = Tree::open(&image);
     let expect = |path: &str, entries| tree.vfs.expect_entries(&tree.who, &tree.at(path), entries);

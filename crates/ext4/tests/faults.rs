@@ -135,12 +135,12 @@ fn strike_everywhere(stride: u64) {
 }
 
 #[test]
-fn whatever_request_fails_somebody_is_told_and_nothing_acknowledged_is_lost() {
+fn a_failed_request_is_reported_and_nothing_acknowledged_is_lost() {
     strike_everywhere(11);
 }
 
 #[test]
 #[ignore = "long: make crash"]
-fn whichever_of_all_requests_fails_somebody_is_told_and_nothing_acknowledged_is_lost() {
+fn each_failed_request_is_reported_and_nothing_acknowledged_is_lost() {
     strike_everywhere(1);
 }

@@ -116,7 +116,7 @@ fn work(options: &str, seed: u64, steps: usize) -> usize {
 }
 
 #[test]
-fn a_full_image_does_what_it_can_and_nothing_by_halves() {
+fn operations_on_a_full_image_succeed_or_change_nothing() {
     for options in KINDS {
         let refused: usize = (1..=3).map(|seed| work(options, seed, 300)).sum();
         assert!(refused > 20, "{options}: there was space all but {refused} times");

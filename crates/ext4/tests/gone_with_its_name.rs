@@ -33,7 +33,7 @@ fn goes(fs: &Ext4, root: &Inner, kind: NewKind<'_>, prepare: impl FnOnce(&Inner)
 }
 
 #[test]
-fn a_name_and_an_inode_that_names_its_blocks_itself_go_in_one_step() {
+fn an_unused_inode_without_map_blocks_is_freed_with_its_last_link() {
     for (options, size) in KINDS {
         let image = Image::new(options, size, |_| ());
         let device = FileDevice::open(image.path(), Access::ReadWrite).unwrap();
@@ -170,7 +170,7 @@ impl Worker<'_> {
 }
 
 #[test]
-fn whoever_holds_a_removed_file_keeps_it_and_nothing_is_left_of_the_others() {
+fn files_in_use_survive_removal_and_the_others_leave_nothing() {
     for (options, size) in [KINDS[0], KINDS[1], KINDS[5], KINDS[8]] {
         let image = Image::new(options, size, |_| ());
         let tree = Tree::open(&image);

@@ -45,7 +45,7 @@ fn extents(image: &Image) -> Vec<usize> {
 }
 
 #[test]
-fn few_extents_and_no_blocks_lost() {
+fn directories_that_grow_in_turn_have_few_extents_and_lose_no_blocks() {
     let image = Image::new("-t ext4 -b 1024 -O ^has_journal -N 1024", "32M", |_| ());
     let theirs = image.beside("theirs");
     fs::copy(image.path(), theirs.path()).unwrap();
@@ -97,7 +97,7 @@ fn fill(tree: &Tree) -> (u64, FsStat) {
 }
 
 #[test]
-fn a_full_image_has_no_room_left_for_anybody() {
+fn a_full_image_holds_no_preallocated_blocks() {
     let image = Image::new("-t ext4 -b 1024 -O ^has_journal -N 1024", "16M", |_| ());
     let other = image.beside("other");
     let tree = Tree::open(&image);

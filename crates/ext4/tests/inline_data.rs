@@ -46,7 +46,7 @@ fn change(image: &Image, change: impl FnOnce(&Vfs<Ext4>)) {
 }
 
 #[test]
-fn small_files_lie_in_the_inode_up_to_the_length_that_the_kernel_has_there() {
+fn small_files_are_inline_up_to_the_kernels_length() {
     for options in ["-t ext4 -O inline_data -I 256", "-t ext4 -O inline_data -I 512 -b 1024"] {
         let ours = Image::new(options, "32M", |_| ());
         change(&ours, |vfs| {
@@ -76,7 +76,7 @@ fn small_files_lie_in_the_inode_up_to_the_length_that_the_kernel_has_there() {
 }
 
 #[test]
-fn files_stay_in_the_inode_while_they_fit_beside_their_attributes() {
+fn files_stay_inline_while_they_fit_next_to_their_attributes() {
     let image = Image::new("-t ext4 -O inline_data -I 256", "16M", |_| ());
     change(&image, |vfs| {
         let make = |name: &[u8]| vfs.make(WHO, vfs.root(), name, NewKind::Regular, 0o644).unwrap();
@@ -116,7 +116,7 @@ fn files_stay_in_the_inode_while_they_fit_beside_their_attributes() {
 }
 
 #[test]
-fn files_and_directories_go_from_us_to_the_kernel_and_back() {
+fn inline_files_and_directories_are_changed_here_and_by_the_kernel_in_turn() {
     let image = Image::new("-t ext4 -O inline_data -I 256", "16M", |_| ());
     change(&image, |vfs| {
         for n in 0..20_u8 {

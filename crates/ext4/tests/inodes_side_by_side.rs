@@ -41,7 +41,7 @@ fn fill(vfs: &Vfs<Ext4>, dir: &Arc<Inode<Ext4>>, threads: usize) -> Vec<(String,
 }
 
 #[test]
-fn several_threads_take_every_inode_once_and_an_image_is_full_only_then() {
+fn several_threads_allocate_every_inode_once() {
     let image = new_image(FOUR_GROUPS, "32M");
     let vfs = Vfs::new(open(&image)).unwrap();
     let dir = vfs.make(&WHO, vfs.root(), b"dir", NewKind::Directory, 0o755).unwrap();
@@ -62,7 +62,7 @@ fn several_threads_take_every_inode_once_and_an_image_is_full_only_then() {
 }
 
 #[test]
-fn the_files_of_one_thread_are_behind_each_other_and_its_directory() {
+fn one_threads_files_have_consecutive_inodes_near_their_directory() {
     let image = new_image(FOUR_GROUPS, "32M");
     let vfs = Vfs::new(open(&image)).unwrap();
     let dir = vfs.make(&WHO, vfs.root(), b"dir", NewKind::Directory, 0o755).unwrap();

@@ -91,19 +91,19 @@ fn check(options: &str, size: &str, change: impl FnOnce(&Path)) -> Image {
 }
 
 #[test]
-fn attributes_in_inodes_and_blocks_are_those_that_the_kernel_gives() {
+fn attributes_in_inodes_and_blocks_equal_the_kernels() {
     check("-t ext4 -b 4096", "64M", |tree| attributes(tree, 2000));
     check("-t ext4 -I 128 -b 1024 -O ^metadata_csum", "64M", |tree| attributes(tree, 400));
 }
 
 #[test]
-fn attribute_values_in_inodes_are_those_that_the_kernel_gives() {
+fn attribute_values_in_inodes_equal_the_kernels() {
     check("-t ext4 -b 4096 -O ea_inode", "64M", |tree| attributes(tree, 60_000));
     check("-t ext4 -O ea_inode,^metadata_csum", "64M", |tree| attributes(tree, 60_000));
 }
 
 #[test]
-fn devices_times_and_unwritten_extents_are_those_that_the_kernel_gives() {
+fn devices_times_and_unwritten_extents_equal_the_kernels() {
     check("-t ext4 -b 4096", "128M", oddities);
     check("-t ext4 -O ^extent,^64bit", "128M", |tree| {
         fs::write(tree.join("file"), vec![1; 9 << 20]).unwrap();
@@ -196,7 +196,7 @@ fn every_hash_and_both_signednesses_find_what_the_kernel_wrote() {
 }
 
 #[test]
-fn free_space_is_what_the_kernel_counts() {
+fn free_space_equals_the_kernels() {
     for options in [
         "-t ext4 -b 4096",
         "-t ext2 -b 1024",
@@ -217,7 +217,7 @@ fn free_space_is_what_the_kernel_counts() {
 }
 
 #[test]
-fn names_in_encrypted_directories_are_those_that_the_kernel_shows_without_the_key() {
+fn encrypted_names_without_the_key_equal_the_kernels() {
     let image = Image::new("-t ext4 -b 1024 -O encrypt", "64M", |_| {});
     let made = image.change("", |tree| {
         // The key is in the session keyring of this shell, and vanishes with it.

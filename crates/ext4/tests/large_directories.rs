@@ -93,7 +93,7 @@ impl Cold {
 }
 
 #[test]
-fn one_name_of_a_cold_directory_takes_its_leaf_and_the_index_above_it_in_every_mode() {
+fn a_cold_lookup_reads_one_leaf_and_its_index_blocks_in_every_mode() {
     let image = image();
     for number in (0..ENTRIES).step_by(ENTRIES as usize / 12) {
         for dx_read_ahead in MODES {
@@ -115,7 +115,7 @@ fn one_name_of_a_cold_directory_takes_its_leaf_and_the_index_above_it_in_every_m
 }
 
 #[test]
-fn a_cold_directory_is_listed_with_hardly_more_requests_than_its_bytes_take() {
+fn a_cold_listing_needs_few_more_requests_than_a_sequential_read() {
     let image = image();
     for writable in [false, true] {
         let cold = Cold::open(&image.path(), Options { writable, ..Options::default() });
@@ -130,7 +130,7 @@ fn a_cold_directory_is_listed_with_hardly_more_requests_than_its_bytes_take() {
 }
 
 #[test]
-fn a_listing_by_hash_of_more_than_the_cache_holds_waits_seldom() {
+fn a_listing_by_hash_larger_than_the_cache_waits_seldom() {
     let image = image();
     let options = Options { writable: true, cache_bytes: 1 << 20, ..Options::default() };
     let cold = Cold::open(&image.path(), options);
@@ -148,7 +148,7 @@ fn a_listing_by_hash_of_more_than_the_cache_holds_waits_seldom() {
 }
 
 #[test]
-fn files_made_where_all_inodes_near_by_are_free_read_no_table() {
+fn files_created_among_free_inodes_read_no_inode_table() {
     const FILES: u64 = 400;
     let image = Image::new("-t ext4 -b 1024 -N 4000", "24M", |_| ());
     let mut generations = Vec::new();
@@ -183,7 +183,7 @@ fn files_made_where_all_inodes_near_by_are_free_read_no_table() {
 }
 
 #[test]
-fn directories_that_are_expected_are_listed_with_few_misses() {
+fn presized_directories_are_listed_with_few_misses() {
     const DIRS: u64 = 300;
     let image = Image::new("-t ext4 -b 1024 -N 4000", "24M", |top| {
         (0..DIRS).for_each(|number| std::fs::create_dir_all(top.join(name(number)).join("inside")).unwrap());
@@ -207,7 +207,7 @@ fn directories_that_are_expected_are_listed_with_few_misses() {
 
 #[test]
 #[ignore = "measures: minutes with --release"]
-fn a_million_entries_on_devices_that_answer_late() {
+fn a_million_entries_on_slow_devices() {
     const MILLION: u64 = 1_000_000;
     let image = laid_out("-t ext4 -b 4096 -N 4000", "256M", MILLION);
     let memory = Arc::new(MemoryDevice::from(std::fs::read(image.path()).unwrap()));

@@ -28,7 +28,7 @@ fn make(fs: &Ext4, name: &str) -> Node {
 }
 
 #[test]
-fn pieces_that_come_a_little_out_of_order_are_on_the_device_at_once_and_in_one_run() {
+fn large_writes_slightly_out_of_order_are_direct_and_in_one_run() {
     let image = new_image("-t ext4 -b 4096", "32M");
     let file = FileDevice::open(image.path(), Access::ReadWrite).unwrap();
     let device = Arc::new(MeteredDevice::new(Arc::new(file)));
@@ -57,7 +57,7 @@ fn pieces_that_come_a_little_out_of_order_are_on_the_device_at_once_and_in_one_r
 }
 
 #[test]
-fn what_the_device_refuses_is_kept_in_memory_and_told_by_fsync() {
+fn data_of_a_failed_write_stays_in_memory_and_fsync_reports_it() {
     let image = new_image("-t ext4 -b 4096", "32M");
     let mut content = vec![0; FAR];
     for times in [1, 2, u64::MAX] {
@@ -85,7 +85,7 @@ fn what_the_device_refuses_is_kept_in_memory_and_told_by_fsync() {
 }
 
 #[test]
-fn what_is_small_or_near_the_beginning_waits_in_memory() {
+fn small_writes_and_the_start_of_a_file_stay_in_memory() {
     let image = new_image("-t ext4 -b 4096", "32M");
     let file = FileDevice::open(image.path(), Access::ReadWrite).unwrap();
     let device = Arc::new(MeteredDevice::new(Arc::new(file)));

@@ -243,7 +243,7 @@ fn do_both(options: &str, seed: u64, steps: usize) {
 }
 
 #[test]
-fn whatever_is_done_leaves_what_the_kernel_leaves() {
+fn random_operations_leave_the_same_tree_as_the_kernel() {
     rustix::process::umask(Mode::empty());
     for options in KINDS {
         for seed in [1, 5] {

@@ -144,7 +144,7 @@ fn an_htree_node_that_is_its_own_child_is_damage() {
 }
 
 #[test]
-fn a_directory_below_itself_is_listed_once_and_walked_as_deep_as_asked() {
+fn a_directory_below_itself_is_listed_once_and_walked_to_any_depth() {
     let mut patient = Patient::new("ext4-bare");
     let (upper, lower, child) = (patient.find("/a"), patient.find("/a/b"), patient.find("/a/b/c"));
     // In /a/b, point the entry of c to /a.
@@ -160,7 +160,7 @@ fn a_directory_below_itself_is_listed_once_and_walked_as_deep_as_asked() {
 }
 
 #[test]
-fn an_orphan_list_that_leads_to_itself_stops_nobody() {
+fn an_orphan_list_with_a_loop_does_not_hang() {
     let mut patient = Patient::new("ext4-bare");
     let hello = patient.find("/hello");
     patient.put_u32(S_LAST_ORPHAN, hello);

@@ -141,7 +141,7 @@ impl Worker<'_> {
 }
 
 #[test]
-fn threads_in_directories_of_their_own_do_what_a_tree_in_memory_does() {
+fn threads_in_own_directories_match_a_tree_in_memory() {
     for (seed, (options, _)) in (1..).zip(KINDS) {
         let image = Image::new(options, "32M", |_| ());
         let tree = Tree::open(&image);

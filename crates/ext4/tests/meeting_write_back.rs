@@ -238,7 +238,7 @@ fn meet(image: &[u8], write_back: &Meeting, meeting: &Meeting, at: u32) -> bool 
 }
 
 #[test]
-fn a_file_that_changes_while_it_is_stored_is_as_if_it_had_changed_before_or_after() {
+fn a_change_during_write_back_equals_one_before_or_after_it() {
     for options in ["-t ext4 -b 1024", "-t ext3 -b 1024"] {
         let image = Image::new(options, "16M", |tree| std::fs::write(tree.join("file"), "").unwrap());
         let image = std::fs::read(image.path()).unwrap();

@@ -84,7 +84,7 @@ const FEATURES: &[&str] = &[
 ];
 
 #[test]
-fn e2fsck_finds_nothing_wrong_whatever_the_size_and_the_features() {
+fn e2fsck_accepts_all_sizes_and_features() {
     let sizes =
         [256 * KIB, 300 * KIB + 513, MIB, 3 * MIB, 8500 * KIB, 8700 * KIB, 64 * MIB, 131 * MIB + 77 * KIB];
     for features in FEATURES {
@@ -99,7 +99,7 @@ fn e2fsck_finds_nothing_wrong_whatever_the_size_and_the_features() {
 }
 
 #[test]
-fn e2fsck_finds_nothing_wrong_with_large_ones() {
+fn e2fsck_accepts_large_file_systems() {
     for features in ["", "ext3", "orphan_file", "^flex_bg"] {
         make_and_check(20 * GIB, features, None);
     }
@@ -159,7 +159,7 @@ const DIFFER: &[&str] = &[
 ];
 
 #[test]
-fn dumpe2fs_shows_what_it_shows_of_an_image_by_mke2fs() {
+fn dumpe2fs_shows_the_same_as_for_mke2fs() {
     for (bytes, block_size) in [
         (300 * KIB, None),
         (MIB, None),
@@ -226,7 +226,7 @@ fn mount(image: &Image) -> Option<LoopMount> {
 }
 
 #[test]
-fn the_kernel_mounts_and_fills_it_and_e2fsck_is_still_content() {
+fn the_kernel_fills_it_and_e2fsck_accepts_it() {
     for (bytes, features, block_size) in [
         (64 * MIB, "", None),
         (600 * MIB, "", None),
@@ -255,7 +255,7 @@ fn the_kernel_mounts_and_fills_it_and_e2fsck_is_still_content() {
 }
 
 #[test]
-fn resize2fs_grows_it_within_the_room_that_was_kept() {
+fn resize2fs_grows_it_into_the_reserved_descriptor_blocks() {
     for (features, block_size) in
         [("", None), ("ext3", None), ("^flex_bg", Some(2048)), ("orphan_file", Some(4096))]
     {
@@ -270,7 +270,7 @@ fn resize2fs_grows_it_within_the_room_that_was_kept() {
 }
 
 #[test]
-fn a_device_that_held_something_else_before_is_made_clean() {
+fn a_device_with_old_content_is_cleaned() {
     for features in ["", "ext3", "^flex_bg,orphan_file"] {
         let image = Image::sparse(0);
         std::fs::write(image.path(), vec![0xA5; 24 << 20]).unwrap();
@@ -309,7 +309,7 @@ fn twenty_gibibytes_take_few_writes_and_little_space() {
 }
 
 #[test]
-fn what_is_cut_short_is_no_file_system() {
+fn an_interrupted_mkfs_leaves_no_file_system() {
     let device = RecordingDevice::new(vec![0; 8 << 20]);
     mkfs(&device, &options("", None)).unwrap();
     let recording = device.recording();
@@ -330,7 +330,7 @@ fn what_is_cut_short_is_no_file_system() {
 }
 
 #[test]
-fn impossible_wishes_are_refused_before_anything_is_written() {
+fn impossible_options_are_refused_before_any_write() {
     let refused = |bytes: usize, options: &MkfsOptions| {
         let device = MemoryDevice::from(vec![0xA5; bytes]);
         let error = mkfs(&device, options).unwrap_err();

@@ -130,7 +130,7 @@ fn kernel_goes_on(image: &Image, what: &str) {
 }
 
 #[test]
-fn threads_leave_the_tree_that_they_leave_in_memory() {
+fn threads_leave_the_same_tree_as_in_memory() {
     for (options, size) in KINDS {
         for seed in 1..=2 {
             run(options, size, seed, 300);

@@ -49,7 +49,7 @@ fn mixed(tree: &Tree) {
 }
 
 #[test]
-fn names_are_those_that_the_kernel_sees() {
+fn the_kernel_sees_the_same_names() {
     for (options, size) in KINDS {
         let image = Image::new(options, size, |_| ());
         let tree = Tree::open(&image);
@@ -102,7 +102,7 @@ fn a_large_directory_is_indexed_and_emptied_again() {
 }
 
 #[test]
-fn what_is_open_lives_without_a_name() {
+fn open_files_survive_without_a_name() {
     for (options, size) in KINDS {
         let image = Image::new(options, size, |_| ());
         let tree = Tree::open(&image);
@@ -124,7 +124,7 @@ fn what_is_open_lives_without_a_name() {
 }
 
 #[test]
-fn attributes_go_with_the_last_file_that_has_them() {
+fn attributes_are_freed_with_their_last_file() {
     for options in ["-t ext4 -b 1024 -I 128 -O ^has_journal,^metadata_csum", "-t ext4 -b 1024"] {
         let image = Image::new(options, "16M", |_| ());
         let value = [7; 600];
@@ -152,7 +152,7 @@ fn attributes_go_with_the_last_file_that_has_them() {
 }
 
 #[test]
-fn directories_that_are_not_empty_and_names_that_are_there_are_refused() {
+fn nonempty_directories_and_existing_names_are_refused() {
     let image = Image::new("-t ext4", "16M", |_| ());
     let tree = Tree::open(&image);
     tree.file("a/b");
@@ -170,7 +170,7 @@ fn directories_that_are_not_empty_and_names_that_are_there_are_refused() {
 }
 
 #[test]
-fn a_full_file_system_stays_whole() {
+fn a_full_file_system_stays_valid() {
     for options in ["-t ext4 -N 64 -b 1024", "-t ext4 -b 1024 -N 4096", "-t ext2 -b 1024 -N 4096"] {
         let image = Image::new(options, "4M", |_| ());
         let tree = Tree::open(&image);
@@ -198,7 +198,7 @@ fn a_full_file_system_stays_whole() {
 }
 
 #[test]
-fn kinds_of_file_are_told_by_their_names() {
+fn a_created_fifo_is_found_as_a_fifo() {
     let image = Image::new("-t ext4", "16M", |_| ());
     let tree = Tree::open(&image);
     tree.make(&tree.root(), "fifo", NewKind::Fifo);

@@ -307,7 +307,7 @@ fn work(stage: &Stage, load: Load) -> Vec<HashMap<String, Own>> {
 }
 
 #[test]
-fn threads_that_change_one_directory_at_once_lose_nothing() {
+fn threads_that_change_one_directory_lose_nothing() {
     let load = Load { threads: 4, steps: 4000, own: 700, listing: 1000 };
     for options in [
         "-t ext4 -b 1024 -N 8000",

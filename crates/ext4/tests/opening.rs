@@ -21,7 +21,7 @@ fn open(bytes: Vec<u8>) -> dentree_ext4::Result<Ext4> {
 }
 
 #[test]
-fn a_backup_superblock_serves_where_the_primary_is_damaged() {
+fn a_backup_superblock_replaces_a_damaged_one() {
     for (options, size) in [("-b 1024", "20M"), ("-b 4096", "300M")] {
         let image = Image::new(&format!("-t ext4 {options} -N 400"), size, tree);
         let mut bytes = fs::read(image.path()).unwrap();
@@ -47,7 +47,7 @@ fn features_that_cannot_be_read_are_refused_by_name() {
 }
 
 #[test]
-fn a_truncated_image_is_told_of() {
+fn a_truncated_image_is_reported() {
     let image = Image::new("-t ext4 -N 400", "8M", tree);
     let bytes = fs::read(image.path()).unwrap();
     let ours = open(bytes[..6 << 20].to_vec()).unwrap();
@@ -55,7 +55,7 @@ fn a_truncated_image_is_told_of() {
 }
 
 #[test]
-fn opening_a_large_image_and_one_look_up_take_a_handful_of_reads() {
+fn opening_a_large_image_and_one_lookup_take_a_handful_of_reads() {
     let image = Image::new("-t ext4", "4G", tree);
     let file = FileDevice::open(image.path(), Access::ReadOnly).unwrap();
     let device = Arc::new(MeteredDevice::new(Arc::new(file)));

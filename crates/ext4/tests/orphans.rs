@@ -42,7 +42,7 @@ fn with_orphans(options: &str, size: &str) -> (Image, Image, (u64, u64)) {
 }
 
 #[test]
-fn opening_frees_what_a_crash_left_without_a_name() {
+fn opening_frees_orphans_of_a_crash() {
     for (options, size) in KINDS {
         let (_image, copy, free) = with_orphans(options, size);
         let tree = Tree::open(&copy);
@@ -53,7 +53,7 @@ fn opening_frees_what_a_crash_left_without_a_name() {
 }
 
 #[test]
-fn e2fsck_and_the_kernel_free_what_a_crash_left_without_a_name() {
+fn e2fsck_and_the_kernel_free_orphans_of_a_crash() {
     for (options, size) in KINDS {
         let (_image, copy, free) = with_orphans(options, size);
         let by_kernel = copy.beside("by the kernel");

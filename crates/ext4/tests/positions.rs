@@ -24,7 +24,7 @@ fn listed(tree: &Tree, dir: &Node, start: ReaddirStart) -> Vec<u64> {
 }
 
 #[test]
-fn a_listing_from_any_position_gives_the_names_behind_it() {
+fn a_listing_from_any_position_returns_the_names_after_it() {
     for (options, size) in KINDS {
         let image = Image::new(options, size, |_| ());
         let tree = Tree::open(&image);

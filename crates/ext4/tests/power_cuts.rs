@@ -127,7 +127,7 @@ fn cut(seed: u64, count: usize) -> (usize, Vec<String>) {
 }
 
 #[test]
-fn whenever_the_power_goes_the_image_is_clean_and_holds_what_was_acknowledged() {
+fn after_a_power_cut_the_image_is_clean_and_holds_what_was_acknowledged() {
     let (done, problems) = cut(1, 50);
     println!("{done} power cuts");
     assert!(problems.is_empty(), "{}", problems.join("\n\n"));
@@ -135,6 +135,6 @@ fn whenever_the_power_goes_the_image_is_clean_and_holds_what_was_acknowledged() 
 
 #[test]
 #[ignore = "long: make crash"]
-fn whenever_the_power_goes_in_tens_of_thousands_of_cuts() {
+fn tens_of_thousands_of_power_cuts_leave_clean_images() {
     go_on(|seed| cut(seed, 250));
 }

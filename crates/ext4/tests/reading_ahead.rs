@@ -34,7 +34,7 @@ fn directory(fs: &Ext4) -> Ino {
 }
 
 #[test]
-fn inodes_come_in_few_requests_and_in_fewer_where_they_are_expected() {
+fn inodes_take_few_requests_and_fewer_if_expected() {
     let image = Image::new("-t ext4 -b 1024 -N 30000", "64M", |_| {});
     let made = image.change("", |top| {
         names().take(4000).for_each(|name| drop(fs::File::create(top.join(name)).unwrap()));
@@ -71,7 +71,7 @@ fn inodes_come_in_few_requests_and_in_fewer_where_they_are_expected() {
 }
 
 #[test]
-fn a_look_up_that_is_expected_waits_for_its_leaf_alone() {
+fn an_expected_lookup_waits_only_for_its_leaf() {
     let image = Image::new("-t ext4 -b 1024 -N 30000", "64M", |_| {});
     let made = image.change("", |top| {
         let dir = top.join("dir");
@@ -101,7 +101,7 @@ fn a_look_up_that_is_expected_waits_for_its_leaf_alone() {
 }
 
 #[test]
-fn a_large_directory_takes_few_reads_to_list_and_as_few_as_before_to_look_up_one_name() {
+fn read_ahead_saves_reads_in_listings_and_costs_none_in_lookups() {
     let image = Image::new("-t ext4 -b 1024 -N 30000", "64M", |_| {});
     let made = image.change("", |top| {
         let dir = top.join("dir");

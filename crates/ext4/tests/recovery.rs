@@ -52,17 +52,17 @@ fn crash(options: &str, mount_options: &str) {
 }
 
 #[test]
-fn a_journal_with_checksums_is_replayed_as_the_kernel_does() {
+fn a_journal_with_checksums_is_replayed_as_by_the_kernel() {
     crash("-t ext4 -b 1024", "");
 }
 
 #[test]
-fn a_journal_of_file_content_is_replayed_as_the_kernel_does() {
+fn a_data_journal_is_replayed_as_by_the_kernel() {
     crash("-t ext4 -b 4096", "data=journal");
 }
 
 #[test]
-fn a_journal_without_checksums_is_replayed_as_the_kernel_does() {
+fn a_journal_without_checksums_is_replayed_as_by_the_kernel() {
     crash("-t ext3 -b 1024", "");
     crash("-t ext4 -b 1024 -O ^metadata_csum,^64bit", "");
 }
@@ -85,7 +85,7 @@ fn a_journal_with_fast_commits_is_replayed_or_refused_by_name() {
 }
 
 #[test]
-fn without_replay_the_image_is_shown_as_it_stands() {
+fn without_replay_the_raw_image_is_shown() {
     let image = Image::new("-t ext4 -b 1024", "64M", |_| {});
     let crashed = image.beside("crashed");
     let made = image.change("", |tree| {

@@ -155,11 +155,11 @@ fn reuse(options: &str) {
 }
 
 #[test]
-fn metadata_that_was_freed_does_not_come_back_over_data_with_checksums() {
+fn freed_metadata_does_not_overwrite_data_with_checksums() {
     reuse("-t ext4 -b 1024 -J size=2");
 }
 
 #[test]
-fn metadata_that_was_freed_does_not_come_back_over_data_without_checksums() {
+fn freed_metadata_does_not_overwrite_data_without_checksums() {
     reuse("-t ext3 -b 1024 -J size=2");
 }

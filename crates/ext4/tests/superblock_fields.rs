@@ -400,7 +400,7 @@ fn hostile_fields_are_refused_or_all_works_with_checksums_journal_and_orphan_fil
 }
 
 #[test]
-fn hostile_fields_are_refused_or_all_works_with_sums_of_groups_alone() {
+fn hostile_fields_are_refused_or_all_works_with_group_checksums_only() {
     every_field_is_refused_or_all_works(KINDS[1]);
 }
 
@@ -495,17 +495,17 @@ fn opens_what_the_kernel_mounts((options, size): (&str, &str)) {
 }
 
 #[test]
-fn what_the_kernel_refuses_to_mount_for_writing_is_refused() {
+fn images_that_the_kernel_cannot_write_are_refused() {
     opens_what_the_kernel_mounts(KINDS[0]);
 }
 
 #[test]
-fn what_the_kernel_refuses_to_mount_for_writing_is_refused_with_meta_block_groups() {
+fn images_that_the_kernel_cannot_write_are_refused_with_meta_block_groups() {
     opens_what_the_kernel_mounts(KINDS[3]);
 }
 
 #[test]
-fn the_page_of_the_superblock_tells_of_every_field() {
+fn the_documentation_of_the_superblock_covers_every_field() {
     assert_eq!(offset_of("none"), SUPERBLOCK_SIZE, "the fields fill the superblock");
     let page = include_str!("../../../docs/internals/superblock.md");
     let missing = FIELDS.iter().filter(|(name, ..)| !page.contains(&format!("`{name}`")));

@@ -61,7 +61,7 @@ fn image(options: &str) -> Image {
 }
 
 #[test]
-fn a_time_that_is_set_is_shown_as_it_is_stored_and_as_the_kernel_clamps_it() {
+fn a_set_time_is_shown_as_stored_and_clamped_like_the_kernels() {
     for options in KINDS {
         let (ours, theirs) = (image(options), image(options));
         let fs = open(&ours);
@@ -98,7 +98,7 @@ fn a_time_that_is_set_is_shown_as_it_is_stored_and_as_the_kernel_clamps_it() {
 }
 
 #[test]
-fn an_inode_without_the_fields_shows_what_its_classic_ones_hold() {
+fn an_inode_of_128_bytes_shows_the_times_it_can_hold() {
     let image = image("-t ext4 -I 256");
     let old = name(0);
     image.debugfs(&format!("sif {old} extra_isize 0\n"));
@@ -116,7 +116,7 @@ fn an_inode_without_the_fields_shows_what_its_classic_ones_hold() {
 }
 
 #[test]
-fn whatever_changes_an_inode_past_2038_leaves_the_time_that_is_shown() {
+fn changes_of_an_inode_past_2038_keep_its_times() {
     let clock = Clock::Fixed(InodeTime { seconds: 4_102_444_800, nanos: NANOS });
     for options in KINDS {
         let image = image(options);

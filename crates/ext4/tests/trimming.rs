@@ -64,7 +64,7 @@ fn filled(options: &str, size: &str) -> Vec<u8> {
 }
 
 #[test]
-fn what_a_crash_brings_back_has_its_content_although_free_blocks_were_given_back() {
+fn files_restored_by_a_crash_keep_their_content_after_discard() {
     for (options, size) in [
         ("-t ext4 -J size=4", "12M"),
         ("-t ext3 -b 1024 -J size=1", "8M"),
@@ -94,7 +94,7 @@ fn what_a_crash_brings_back_has_its_content_although_free_blocks_were_given_back
 }
 
 #[test]
-fn an_image_takes_less_room_and_is_whole_while_others_write() {
+fn discard_shrinks_an_image_during_writes() {
     for (options, size) in KINDS.into_iter().chain([(OURS, "32M")]) {
         let image = new_image(options, size);
         let vfs = Vfs::new(open(&image)).unwrap();

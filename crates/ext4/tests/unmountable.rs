@@ -66,7 +66,7 @@ fn reindex(image: &Image) {
 }
 
 #[test]
-fn directories_that_ignore_case_find_names_in_any_case() {
+fn casefolded_directories_find_names_in_any_case() {
     let image = Image::new("-t ext4 -b 1024 -O casefold", "64M", |tree| {
         fs::create_dir(tree.join("folded")).unwrap();
         for n in 0..600 {

@@ -97,7 +97,7 @@ fn work(options: &str, size: &str) -> Run<Renames> {
 }
 
 #[test]
-fn a_whiteout_comes_with_its_rename_wherever_the_power_goes() {
+fn a_power_cut_leaves_a_rename_with_its_whiteout_or_neither() {
     for (options, size) in KINDS {
         let (done, problems) = check_all(&work(options, size), 30, 1);
         println!("{options}: {done} cuts");

@@ -8,7 +8,7 @@ use dentree_ext4::{Ext4, Node};
 use dentree_vfs::{Allocate, Durability, Error, Extent, FileSystem, SetAttr};
 
 #[test]
-fn a_file_that_was_written_is_there_for_everybody() {
+fn written_files_are_read_by_the_kernels_tools() {
     for (options, size) in KINDS {
         let image = Image::new(options, size, |tree| std::fs::write(tree.join("file"), "x").unwrap());
         let fs = open(&image);
@@ -125,7 +125,7 @@ impl Pair {
 }
 
 #[test]
-fn random_changes_of_two_files_come_out_as_in_memory() {
+fn random_changes_of_two_files_match_memory() {
     for (options, size) in KINDS {
         for seed in 1..=3 {
             let what = format!("{options}, seed {seed}");

@@ -16,7 +16,7 @@ fn writable() -> Options {
 }
 
 #[test]
-fn a_device_that_fails_at_any_write_or_flush_loses_nothing_that_was_acknowledged() {
+fn a_failed_write_or_flush_loses_nothing_acknowledged() {
     let pristine = Image::new("-t ext4 -b 1024 -J size=1", "16M", |tree| {
         std::fs::write(tree.join("file"), "").unwrap();
         std::fs::write(tree.join("other"), "").unwrap();
@@ -72,7 +72,7 @@ fn a_device_that_fails_at_any_write_or_flush_loses_nothing_that_was_acknowledged
 /// The program ends before it can mark the superblock; only the journal holds the error, which was
 /// not read.
 #[test]
-fn an_abort_that_only_the_journal_tells_of_is_for_e2fsck_to_look_at() {
+fn an_abort_recorded_only_in_the_journal_reaches_e2fsck() {
     let image = Image::new("-t ext4 -b 1024 -J size=1", "16M", |tree| {
         std::fs::write(tree.join("file"), "").unwrap();
     });
@@ -98,7 +98,7 @@ fn an_abort_that_only_the_journal_tells_of_is_for_e2fsck_to_look_at() {
 }
 
 #[test]
-fn an_image_that_lies_makes_errors_and_no_panic() {
+fn a_damaged_image_causes_errors_but_no_panic() {
     for options in ["-t ext2 -b 1024", "-t ext4 -b 1024 -O ^metadata_csum,^has_journal,^uninit_bg"] {
         let image = Image::new(options, "2M", |tree| {
             std::fs::write(tree.join("one"), vec![1; 300_000]).unwrap();

@@ -21,7 +21,7 @@ fn make(fs: &Ext4, name: &str) -> Node {
 }
 
 #[test]
-fn a_map_of_many_pieces_grows_and_shrinks_by_levels() {
+fn a_fragmented_map_gains_and_loses_levels() {
     for (options, size) in KINDS {
         let image = Image::new(options, size, |tree| std::fs::write(tree.join("file"), "").unwrap());
         let fs = open(&image);
@@ -71,7 +71,7 @@ fn a_map_of_many_pieces_grows_and_shrinks_by_levels() {
 }
 
 #[test]
-fn a_full_image_says_so_at_the_write_and_stays_sound() {
+fn a_full_image_fails_the_write_and_stays_valid() {
     for (options, size) in [("-t ext4 -O ^has_journal", "8M"), ("-t ext4", "16M"), ("-t ext2 -b 1024", "8M")]
     {
         let image = Image::new(options, size, |tree| std::fs::write(tree.join("file"), "").unwrap());
@@ -118,7 +118,7 @@ fn a_full_image_says_so_at_the_write_and_stays_sound() {
 }
 
 #[test]
-fn threads_write_files_of_their_own_at_once() {
+fn threads_write_their_own_files_concurrently() {
     for (options, size) in
         [("-t ext4", "64M"), ("-t ext4 -b 1024 -O ^has_journal", "48M"), ("-t ext3", "64M")]
     {
@@ -167,7 +167,7 @@ fn write_at_random(fs: &Ext4, node: &Node, seed: u64) -> Vec<u8> {
 }
 
 #[test]
-fn what_fsync_acknowledged_is_there_after_a_crash_for_us_and_for_e2fsck() {
+fn data_acknowledged_by_fsync_survives_a_crash() {
     let image = Image::new("-t ext4", "32M", |tree| std::fs::write(tree.join("file"), "").unwrap());
     let fs = open(&image);
     let file = node(&fs, "file");
@@ -192,7 +192,7 @@ fn what_fsync_acknowledged_is_there_after_a_crash_for_us_and_for_e2fsck() {
 }
 
 #[test]
-fn far_offsets_are_written_up_to_the_last_byte_that_a_file_can_have() {
+fn a_file_can_be_written_up_to_its_maximum_size() {
     for (options, size) in KINDS {
         let image = Image::new(options, size, |tree| std::fs::write(tree.join("file"), "begin").unwrap());
         let fs = open(&image);
@@ -224,7 +224,7 @@ fn far_offsets_are_written_up_to_the_last_byte_that_a_file_can_have() {
 }
 
 #[test]
-fn what_cannot_be_kept_right_is_refused_by_name_and_stays_readable() {
+fn unsupported_changes_are_refused_by_name_and_files_stay_readable() {
     for (options, name) in [
         ("-t ext4 -O bigalloc", "bigalloc"),
         ("-t ext4 -O quota", "quota"),

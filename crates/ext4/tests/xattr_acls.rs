@@ -148,7 +148,7 @@ impl Both<'_> {
 }
 
 #[test]
-fn lists_are_inherited_changed_and_obeyed_as_the_kernel_does() {
+fn acls_are_inherited_changed_and_enforced_as_by_the_kernel() {
     for (options, seed) in [("-t ext4", 11), ("-t ext4 -I 128", 12), ("-t ext4 -I 128 -b 1024", 13)] {
         let theirs = Image::new(options, "16M", |_| {});
         let ours = Image::new(options, "16M", |_| {});

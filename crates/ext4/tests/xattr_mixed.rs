@@ -220,7 +220,7 @@ fn compare_by_kernel(image: &Image, states: &[State], longest: usize, what: &str
 }
 
 #[test]
-fn threads_crashes_and_the_kernel_leave_every_value_and_every_count_of_users_right() {
+fn threads_crashes_and_the_kernel_keep_all_values_and_user_counts() {
     for (options, size, longest) in KINDS {
         let image = Image::new(options, size, |tree| {
             all_files().iter().for_each(|name| std::fs::write(tree.join(name), "x").unwrap());

@@ -144,7 +144,7 @@ fn cut(seed: u64, count: usize) -> (usize, Vec<String>) {
 }
 
 #[test]
-fn whenever_the_power_goes_files_have_attributes_that_they_had_and_every_count_is_right() {
+fn after_a_power_cut_attributes_and_user_counts_are_right() {
     let (done, problems) = cut(1, 75);
     println!("{done} power cuts");
     assert!(problems.is_empty(), "{}", problems.join("\n\n"));
@@ -152,6 +152,6 @@ fn whenever_the_power_goes_files_have_attributes_that_they_had_and_every_count_i
 
 #[test]
 #[ignore = "long: make crash"]
-fn whenever_the_power_goes_in_thousands_of_cuts() {
+fn thousands_of_power_cuts_keep_attributes_and_user_counts() {
     go_on(|seed| cut(seed, 250));
 }

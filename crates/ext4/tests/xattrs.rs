@@ -113,7 +113,7 @@ fn compare(fs: &Ext4, reference: &Reference, what: &str) {
 }
 
 #[test]
-fn what_was_set_is_there_in_every_kind_of_image() {
+fn attributes_are_kept_in_every_kind_of_image() {
     for (options, size) in KINDS {
         let image = image(options, size);
         let mut reference = Reference::new();
@@ -156,7 +156,7 @@ fn crowd(count: usize) -> (Image, Vec<String>) {
 }
 
 #[test]
-fn files_with_the_same_attributes_share_blocks_of_at_most_1024() {
+fn files_with_equal_attributes_share_blocks_up_to_1024_users() {
     let (image, names) = crowd(2500);
     let fs = open(&image);
     let free = fs.statfs().unwrap().blocks_free;
@@ -187,7 +187,7 @@ fn files_with_the_same_attributes_share_blocks_of_at_most_1024() {
 }
 
 #[test]
-fn blocks_that_the_kernel_wrote_are_shared_and_blocks_that_we_wrote_the_kernel_reads() {
+fn attribute_blocks_are_shared_with_the_kernel() {
     let (image, names) = crowd(20);
     let set = |at: &std::path::Path, name: &str, value: &[u8]| {
         rustix::fs::setxattr(at, name, value, rustix::fs::XattrFlags::empty()).unwrap();
@@ -223,7 +223,7 @@ fn blocks_that_the_kernel_wrote_are_shared_and_blocks_that_we_wrote_the_kernel_r
 }
 
 #[test]
-fn long_values_are_shared_between_inodes_and_go_with_the_last() {
+fn long_values_are_shared_and_freed_with_their_last_user() {
     let image = Image::new("-t ext4 -O ea_inode", "32M", |tree| {
         (0..8).for_each(|file| std::fs::write(tree.join(format!("file{file}")), "x").unwrap());
     });
@@ -277,7 +277,7 @@ fn long_values_are_shared_between_inodes_and_go_with_the_last() {
 }
 
 #[test]
-fn where_there_is_no_space_the_old_value_stays() {
+fn without_space_the_old_value_stays() {
     for options in ["-t ext4 -I 128 -b 1024 -m 0", "-t ext4 -I 128 -b 1024 -O ea_inode -m 0"] {
         let image = Image::new(options, "4M", |tree| {
             (0..4).for_each(|file| std::fs::write(tree.join(format!("file{file}")), "x").unwrap());
@@ -305,7 +305,7 @@ fn where_there_is_no_space_the_old_value_stays() {
 }
 
 #[test]
-fn the_content_of_an_inline_directory_stays_with_its_attributes() {
+fn an_inline_directory_keeps_its_attributes_as_it_grows() {
     let image = Image::new("-t ext4 -O inline_data -I 256", "16M", |tree| {
         std::fs::create_dir(tree.join("dir")).unwrap();
         (0..6).for_each(|file| std::fs::write(tree.join(format!("dir/entry{file}")), "").unwrap());
@@ -341,7 +341,7 @@ fn the_content_of_an_inline_directory_stays_with_its_attributes() {
 }
 
 #[test]
-fn fields_that_an_old_inode_lacks_get_room_before_its_attributes() {
+fn missing_fields_of_an_old_inode_are_added_before_its_attributes() {
     let image = Image::new("-t ext4 -I 256", "16M", |tree| std::fs::write(tree.join("file"), "x").unwrap());
     // As in a file system made when inodes had fewer fields, all of them in use.
     image.debugfs("set_inode_field /file extra_isize 8\nea_set /file user.old value\nset_inode_field /file extra_isize 8\n");
@@ -373,7 +373,7 @@ fn full_old_inode(size: &str) -> Image {
 }
 
 #[test]
-fn attributes_leave_the_inode_for_fields_that_it_lacks() {
+fn attributes_move_to_the_block_for_missing_fields() {
     let image = full_old_inode("16M");
     let fs = open(&image);
     fs.setxattr(&node(&fs, "file0"), b"user.new", b"value", SetXattr::Any).unwrap();
@@ -391,7 +391,7 @@ fn attributes_leave_the_inode_for_fields_that_it_lacks() {
 }
 
 #[test]
-fn without_a_block_to_move_attributes_to_they_are_changed_where_they_are() {
+fn without_a_block_attributes_are_changed_in_place() {
     let image = full_old_inode("4M");
     let fs = open(&image);
     let (old, hog) = (node(&fs, "file0"), node(&fs, "file1"));
@@ -433,7 +433,7 @@ fn set_by_kernel(at: &std::path::Path, name: &str, value: &[u8]) {
 }
 
 #[test]
-fn values_in_inodes_leave_the_inode_for_fields_that_it_lacks_as_the_kernel_moves_them() {
+fn value_entries_move_to_the_block_for_missing_fields_as_by_the_kernel() {
     let Some(image) = wants_more_fields() else { return };
     let theirs = wants_more_fields().unwrap();
     theirs.change("noatime", |mount| {
