@@ -12,9 +12,6 @@ use std::path::{Path, PathBuf};
 use syn::visit::{self, Visit};
 use syn::{Attribute, ImplItemFn, Item, ItemMod, ItemUse, Meta, UseTree, Visibility};
 
-/// Crates that still have circles, until they are rebuilt.
-const EXCEPT: &[&str] = &[];
-
 /// A module's path from the root of the crate, or that of an item.
 type Names = Vec<String>;
 
@@ -38,20 +35,11 @@ pub(crate) fn check(metadata: &Metadata) -> Findings {
     let mut findings = Findings::new();
     for package in metadata.workspace_packages() {
         let shipped = package.targets.iter().filter(|target| target.is_lib() || target.is_bin());
-        let found: Findings = shipped
-            .flat_map(|target| {
-                let mut modules = Modules::new();
-                collect(target.src_path.as_std_path(), Names::new(), &mut modules);
-                circles(&uses(&modules))
-            })
-            .collect();
-        match EXCEPT.contains(&package.name.as_str()) {
-            true if found.is_empty() => {
-                findings.push(format!("{}: no circle any more; strike it from EXCEPT", package.name));
-            }
-            true => {}
-            false => findings.extend(found),
-        }
+        findings.extend(shipped.flat_map(|target| {
+            let mut modules = Modules::new();
+            collect(target.src_path.as_std_path(), Names::new(), &mut modules);
+            circles(&uses(&modules))
+        }));
     }
     findings
 }

@@ -8,7 +8,9 @@ use crate::Ext4;
 use crate::inode::Snapshot;
 use crate::map::Mapping;
 use dentree_bufcache::{AheadOutcome, First, Runs};
-use dentree_ext4_format::{BlockNumber, GroupNumber, InodeFlags, InodeNumber, LogicalBlock};
+use dentree_ext4_format::{
+    BlockNumber, GroupDesc, GroupFlags, GroupNumber, InodeFlags, InodeNumber, LogicalBlock,
+};
 use dentree_vfs::FileType;
 use std::ops::{ControlFlow, Range};
 use std::str::FromStr;
@@ -297,6 +299,38 @@ impl Ext4 {
 
 /// Blocks prefetched per directory that is to be listed.
 const FIRST_BLOCKS: u32 = 4;
+
+/// Groups whose bitmaps are read ahead.
+const BITMAP_GROUPS: usize = 8;
+
+impl Ext4 {
+    /// The bitmaps to read together with one of `group`, whose descriptor the caller has locked, at
+    /// a miss or the first use of a block read ahead: both of this group and of the next ones. An
+    /// allocation goes from group to group, and with flex_bg most bitmaps are adjacent.
+    pub(crate) fn bitmaps_ahead(&self, group: GroupNumber, desc: &GroupDesc) -> Runs {
+        let Some(writer) = &self.writer else { return Runs::new() };
+        let mut blocks = Vec::new();
+        let mut add = |desc: &GroupDesc| {
+            let is_there = |flag| !self.sb.has_group_checksums() || !desc.flags.has(flag);
+            if desc.free_blocks > 0 && is_there(GroupFlags::BLOCK_UNINIT) {
+                blocks.push(desc.block_bitmap.0);
+            }
+            if desc.free_inodes > 0 && is_there(GroupFlags::INODE_UNINIT) {
+                blocks.push(desc.inode_bitmap.0);
+            }
+        };
+        add(desc);
+        let behind = (group.0 + 1..self.sb.groups).chain(0..group.0);
+        for next in behind.take(BITMAP_GROUPS).map(GroupNumber) {
+            // Only trylock: a thread with another group's lock may wait for this one's.
+            if let Some(desc) = writer.try_group(next) {
+                add(&desc);
+            }
+        }
+        blocks.sort_unstable();
+        joined(blocks.into_iter().map(|block| block..block + 1), 0)
+    }
+}
 
 /// Up to so many unneeded blocks are read between two needed ones: cheaper than another request.
 const MAX_GAP: u64 = 3;

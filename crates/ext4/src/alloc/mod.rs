@@ -27,7 +27,6 @@
 //! | `goal` | several threads in one directory: the group that each allocates from |
 //! | `inodes` | allocating and freeing an inode: bitmap, descriptor, table |
 
-mod bitmaps;
 mod blocks;
 mod free;
 mod goal;
@@ -36,7 +35,6 @@ mod inodes;
 mod orlov;
 mod prealloc;
 mod system;
-mod trim;
 
 use crate::{Error, Ext4, Place, Result};
 pub(crate) use blocks::ALLOC_CREDITS;

@@ -4,8 +4,8 @@
 //! cost. Files that are removed before write-back gain from delay, though: so only what lies beyond
 //! the first [`DELAYED_BLOCKS`] is written directly, as it would be written back in any case.
 
-use super::Content;
-use super::source::{CallerBlocks, Source};
+use super::content::Content;
+use super::content::{CallerBlocks, Source};
 use crate::map::Mapping;
 use crate::{Ext4, Node, Result};
 use dentree_ext4_format::LogicalBlock;

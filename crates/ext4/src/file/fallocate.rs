@@ -1,6 +1,6 @@
 //! `fallocate`.
 
-use super::Content;
+use super::content::Content;
 use crate::alloc::ALLOC_CREDITS;
 use crate::map::Mapping;
 use crate::map::write::{STEP_CREDITS, Target};

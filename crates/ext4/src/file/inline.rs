@@ -4,7 +4,7 @@
 //! while they fit; they change the inode table at once. Any other change of content, length or map
 //! moves the content to a block. Files with blocks never become inline.
 
-use super::Content;
+use super::content::Content;
 use super::write::Times;
 use super::writeback::adopt_map;
 use crate::alloc::ALLOC_CREDITS;

@@ -14,17 +14,17 @@
 //! A writer writes back its file when that has [`FILE_BUDGET`] of dirty data, and all files when
 //! they have [`TOTAL_BUDGET`].
 
+mod content;
 mod direct;
 mod fallocate;
 mod inline;
 mod read;
-mod source;
-mod stored;
 mod symlink;
 mod truncate;
 mod write;
 mod writeback;
 
+pub(crate) use content::Content;
 pub(crate) use write::Times;
 
 use crate::inode::Snapshot;
@@ -40,38 +40,6 @@ const FILE_BUDGET: u64 = 8 << 20;
 
 /// Most dirty bytes of all files.
 const TOTAL_BUDGET: u64 = 64 << 20;
-
-/// The dirty content of a file.
-#[derive(Debug, Default)]
-pub(crate) struct Content {
-    blocks: BTreeMap<u32, Block>,
-    /// How many of them have a reserved block.
-    reserved: u64,
-    /// Times or length differ from the inode table.
-    is_inode_dirty: bool,
-}
-
-/// A dirty block.
-#[derive(Debug)]
-struct Block {
-    bytes: Box<[u8]>,
-    /// A block is reserved for it, as none is allocated.
-    is_reserved: bool,
-}
-
-impl Content {
-    /// Whether there is nothing to write back.
-    fn is_clean(&self) -> bool {
-        self.blocks.is_empty() && !self.is_inode_dirty
-    }
-
-    /// The first dirty block from `from` to before `end`.
-    fn next_block(&self, from: u64, end: u64) -> Option<u32> {
-        let from = u32::try_from(from).ok()?;
-        let next = self.blocks.range(from..).next().map(|(&block, _)| block);
-        next.filter(|&block| u64::from(block) < end)
-    }
-}
 
 /// The inodes with dirty content.
 #[derive(Default)]

@@ -1,6 +1,7 @@
 //! Writes to memory.
 
-use super::{Block, Content, FILE_BUDGET, TOTAL_BUDGET};
+use super::content::{Block, Content};
+use super::{FILE_BUDGET, TOTAL_BUDGET};
 use crate::alloc::ReservationClass;
 use crate::inode::{Held, Snapshot};
 use crate::map::{Mapping, Run};

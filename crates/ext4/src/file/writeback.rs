@@ -1,7 +1,7 @@
 //! Write-back of dirty content.
 
-use super::Content;
-use super::source::Source;
+use super::content::Content;
+use super::content::Source;
 use crate::alloc::ALLOC_CREDITS;
 use crate::inode::Snapshot;
 use crate::map::write::{Mapped, STEP_CREDITS, Target};
