@@ -53,11 +53,11 @@ impl FileSystem for Ext4 {
     fn node_bytes(&self, node: &Node) -> usize {
         // Asked once per node, so a node that may change counts as changed.
         let (own, tails) = if self.writer.is_some() { (Node::CHANGED_BYTES, 2) } else { (Node::BYTES, 1) };
-        own + tails * node.look(|snapshot| snapshot.tail.len())
+        own + tails * node.with_snapshot(|snapshot| snapshot.tail.len())
     }
 
     fn attr(&self, node: &Node) -> Attr {
-        node.look(|snapshot| self.attr_of(snapshot))
+        node.with_snapshot(|snapshot| self.attr_of(snapshot))
     }
 
     fn stat(&self, ino: Ino) -> Option<Result<Attr>> {
@@ -70,7 +70,7 @@ impl FileSystem for Ext4 {
     }
 
     fn lookup(&self, dir: &Node, name: &[u8]) -> Result<Option<Lookup>> {
-        dir.look(directory)?;
+        dir.with_snapshot(directory)?;
         if name.len() > NAME_MAX {
             return Err(Error::NameTooLong);
         }
@@ -78,7 +78,7 @@ impl FileSystem for Ext4 {
     }
 
     fn fold_name(&self, dir: &Node, name: &[u8]) -> Option<Vec<u8>> {
-        dir.look(|dir| self.folded(dir, name))
+        dir.with_snapshot(|dir| self.folded(dir, name))
     }
 
     fn readdir(
@@ -87,7 +87,7 @@ impl FileSystem for Ext4 {
         start: ReaddirStart,
         each: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
     ) -> Result<()> {
-        dir.look(directory)?;
+        dir.with_snapshot(directory)?;
         Ok(self.readdir(dir, start, each)?)
     }
 
@@ -97,7 +97,7 @@ impl FileSystem for Ext4 {
         each: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
         damaged: &mut dyn FnMut(Error),
     ) -> Result<()> {
-        dir.look(directory)?;
+        dir.with_snapshot(directory)?;
         Ok(self.readdir_past_damage(dir, each, &mut |error| damaged(error.into()))?)
     }
 
@@ -108,7 +108,7 @@ impl FileSystem for Ext4 {
     }
 
     fn read(&self, node: &Node, offset: u64, buf: &mut [u8]) -> Result<usize> {
-        node.look(content)?;
+        node.with_snapshot(content)?;
         Ok(self.read_file(node, offset, buf)?)
     }
 
@@ -118,11 +118,11 @@ impl FileSystem for Ext4 {
         if offset >= snapshot.inode.size {
             return Err(Error::NoExtent);
         }
-        Ok(self.extent_of_file(node, offset)?)
+        Ok(self.extent(node, offset)?)
     }
 
     fn readlink(&self, node: &Node) -> Result<Vec<u8>> {
-        node.look(|node| match node.kind {
+        node.with_snapshot(|node| match node.kind {
             FileType::Symlink if node.has(InodeFlags::ENCRYPT) => Err(Error::Encrypted),
             FileType::Symlink => Ok(()),
             _ => Err(Error::Invalid),
@@ -131,11 +131,11 @@ impl FileSystem for Ext4 {
     }
 
     fn getxattr(&self, node: &Node, name: &[u8]) -> Result<Option<Vec<u8>>> {
-        Ok(self.get_xattr(node, name)?)
+        Ok(self.getxattr(node, name)?)
     }
 
     fn listxattr(&self, node: &Node) -> Result<Vec<Vec<u8>>> {
-        Ok(self.list_xattrs(node)?)
+        Ok(self.listxattr(node)?)
     }
 
     fn statfs(&self) -> Result<FsStat> {
@@ -143,7 +143,7 @@ impl FileSystem for Ext4 {
     }
 
     fn trim(&self, bytes: Range<u64>, least: u64) -> Result<u64> {
-        Ok(self.trim_free(bytes, least)?)
+        Ok(self.trim(bytes, least)?)
     }
 
     fn time_granularity(&self) -> Duration {
@@ -159,7 +159,7 @@ impl FileSystem for Ext4 {
     }
 
     fn make_unnamed(&self, dir: &Node, new: &NewInode<'_>) -> Result<Node> {
-        Ok(self.make_nameless(dir, new)?)
+        Ok(self.make_unnamed(dir, new)?)
     }
 
     fn expect_entries(&self, dir: &Node, entries: u64) -> Result<()> {
@@ -187,15 +187,14 @@ impl FileSystem for Ext4 {
     }
 
     fn evict(&self, node: &Node) {
-        self.evict_node(node);
+        self.evict(node);
     }
 
     fn set_attr(&self, node: &Node, changes: &SetAttr) -> Result<()> {
-        if let Some(size) = changes.size {
-            node.look(content)?;
-            self.set_size(node, size)?;
+        if changes.size.is_some() {
+            node.with_snapshot(content)?;
         }
-        Ok(self.set_attributes(node, changes)?)
+        Ok(self.set_attr(node, changes)?)
     }
 
     fn set_flags(&self, node: &Node, flags: u32) -> Result<()> {
@@ -203,43 +202,43 @@ impl FileSystem for Ext4 {
     }
 
     fn write(&self, node: &Node, offset: u64, data: &[u8]) -> Result<usize> {
-        node.look(content)?;
+        node.with_snapshot(content)?;
         Ok(self.write_file(node, Some(offset), data, Times::Now)?.1)
     }
 
     fn write_back(&self, node: &Node, offset: u64, data: &[u8]) -> Result<usize> {
-        node.look(content)?;
+        node.with_snapshot(content)?;
         Ok(self.write_file(node, Some(offset), data, Times::Kept)?.1)
     }
 
     fn append(&self, node: &Node, data: &[u8]) -> Result<(u64, usize)> {
-        node.look(content)?;
+        node.with_snapshot(content)?;
         Ok(self.write_file(node, None, data, Times::Now)?)
     }
 
     fn allocate(&self, node: &Node, offset: u64, len: u64, how: Allocate) -> Result<()> {
-        node.look(content)?;
-        Ok(self.allocate_space(node, offset, len, how)?)
+        node.with_snapshot(content)?;
+        Ok(self.allocate(node, offset, len, how)?)
     }
 
     fn fsync(&self, node: &Node, durability: Durability) -> Result<()> {
-        Ok(self.sync_node(node, durability)?)
+        Ok(self.fsync(node, durability)?)
     }
 
     fn sync(&self) -> Result<()> {
-        Ok(self.sync_all()?)
+        Ok(self.sync()?)
     }
 
     fn setxattr(&self, node: &Node, name: &[u8], value: &[u8], how: SetXattr) -> Result<()> {
-        Ok(self.set_xattr(node, name, value, how)?)
+        Ok(self.setxattr(node, name, value, how)?)
     }
 
     fn set_acl(&self, node: &Node, acl: Option<&[u8]>, attributes: &SetAttr) -> Result<()> {
-        Ok(self.set_access_acl(node, acl, attributes)?)
+        Ok(self.set_acl(node, acl, attributes)?)
     }
 
     fn removexattr(&self, node: &Node, name: &[u8]) -> Result<()> {
-        Ok(self.remove_xattr(node, name)?)
+        Ok(self.removexattr(node, name)?)
     }
 }
 

@@ -271,7 +271,7 @@ impl Ext4 {
         blocks.sort_unstable();
         blocks.dedup();
         blocks.truncate((self.cache_blocks() / 4).max(1));
-        self.read_ahead(joined(blocks.into_iter().map(|block| block..block + 1), MAX_GAP));
+        self.read_ahead(merge_runs(blocks.into_iter().map(|block| block..block + 1), MAX_GAP));
     }
 
     /// Starts reading the first blocks of directories in device order, after waiting for their
@@ -293,7 +293,7 @@ impl Ext4 {
             }
         }
         runs.sort_unstable_by_key(|run| run.start);
-        self.read_ahead(joined(runs, 0));
+        self.read_ahead(merge_runs(runs, 0));
     }
 }
 
@@ -328,7 +328,7 @@ impl Ext4 {
             }
         }
         blocks.sort_unstable();
-        joined(blocks.into_iter().map(|block| block..block + 1), 0)
+        merge_runs(blocks.into_iter().map(|block| block..block + 1), 0)
     }
 }
 
@@ -336,7 +336,7 @@ impl Ext4 {
 const MAX_GAP: u64 = 3;
 
 /// Merges ascending runs that are at most `gap` blocks apart.
-pub(crate) fn joined<B>(runs: impl IntoIterator<Item = Range<B>>, gap: u64) -> Vec<Range<B>>
+pub(crate) fn merge_runs<B>(runs: impl IntoIterator<Item = Range<B>>, gap: u64) -> Vec<Range<B>>
 where
     B: Copy + Ord + Into<u64>,
 {
@@ -395,10 +395,10 @@ mod tests {
     #[test]
     fn runs_that_lie_near_are_one() {
         let runs = [3_u64..5, 5..6, 5..6, 9..10, 21..22, 22..23];
-        assert_eq!(joined(runs.clone(), 0), [3..6, 9..10, 21..23]);
-        assert_eq!(joined(runs, MAX_GAP), [3..10, 21..23]);
-        assert_eq!(joined([3_u32..5, 9..10], MAX_GAP), [3..5, 9..10]);
-        assert_eq!(joined(Runs::new(), MAX_GAP), Runs::new());
+        assert_eq!(merge_runs(runs.clone(), 0), [3..6, 9..10, 21..23]);
+        assert_eq!(merge_runs(runs, MAX_GAP), [3..10, 21..23]);
+        assert_eq!(merge_runs([3_u32..5, 9..10], MAX_GAP), [3..5, 9..10]);
+        assert_eq!(merge_runs(Runs::new(), MAX_GAP), Runs::new());
     }
 
     #[test]

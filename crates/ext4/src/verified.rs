@@ -8,7 +8,7 @@ use dentree_ext4_format::{ChecksumSeed, GroupNumber, Problem};
 /// What a block was verified as. A hostile image may use one block as several things, and each use
 /// verifies it.
 #[derive(Clone, Copy)]
-pub(crate) enum Checked {
+pub(crate) enum VerifiedAs {
     /// A leaf of the directory with this seed.
     DirectoryLeaf(ChecksumSeed),
     /// An index block of the directory with this seed.
@@ -21,14 +21,14 @@ pub(crate) enum Checked {
     BlockBitmap(GroupNumber),
 }
 
-impl Checked {
+impl VerifiedAs {
     fn mark(self) -> u64 {
         let (kind, whose) = match self {
-            Checked::DirectoryLeaf(seed) => (1, seed.0),
-            Checked::DirectoryIndex(seed) => (2, seed.0),
-            Checked::ExtentNode(seed) => (3, seed.0),
-            Checked::InodeBitmap(group) => (4, group.0),
-            Checked::BlockBitmap(group) => (5, group.0),
+            VerifiedAs::DirectoryLeaf(seed) => (1, seed.0),
+            VerifiedAs::DirectoryIndex(seed) => (2, seed.0),
+            VerifiedAs::ExtentNode(seed) => (3, seed.0),
+            VerifiedAs::InodeBitmap(group) => (4, group.0),
+            VerifiedAs::BlockBitmap(group) => (5, group.0),
         };
         kind << 32 | u64::from(whose)
     }
@@ -37,11 +37,11 @@ impl Checked {
 impl Ext4 {
     /// Runs `check` on the metadata block at `place`, unless it passed before. Changes keep a block
     /// valid, so its later versions inherit the mark.
-    pub(crate) fn check_once(
+    pub(crate) fn verify_once(
         &self,
         place: Place,
         buffer: &Buffer,
-        checked: Checked,
+        checked: VerifiedAs,
         check: impl FnOnce() -> Result<(), Problem>,
     ) -> Result<()> {
         let mark = checked.mark();
@@ -55,7 +55,7 @@ impl Ext4 {
     }
 
     /// Marks a metadata block that was just created as valid.
-    pub(crate) fn set_verified(&self, place: Place, checked: Checked) -> Result<()> {
+    pub(crate) fn set_verified(&self, place: Place, checked: VerifiedAs) -> Result<()> {
         if let Some(block) = place.block {
             let made = self.cache.get(block.0).map_err(|source| place.io(source))?;
             self.cache.set_mark(block.0, &made, checked.mark());

@@ -2,7 +2,7 @@
 
 use super::{ReservationClass, bit_of};
 use crate::map::write::Mapped;
-use crate::verified::Checked;
+use crate::verified::VerifiedAs;
 use crate::{Error, Ext4, Result, Structure};
 use dentree_bufcache::Buffer;
 use dentree_ext4_format::{
@@ -236,7 +236,7 @@ impl Ext4 {
                 Some(sum) => Problem::check_sum(desc.block_bitmap_sum, sum),
                 None => Ok(()),
             };
-            self.check_once(place, &bytes, Checked::BlockBitmap(group), check)?;
+            self.verify_once(place, &bytes, VerifiedAs::BlockBitmap(group), check)?;
             return Ok(Bitmap::Stored(bytes));
         }
         let mut bytes = vec![0; self.sb.block_size.in_memory()];

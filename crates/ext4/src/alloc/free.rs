@@ -184,7 +184,7 @@ impl Ext4 {
     ///
     /// # Errors
     /// [`Error::Unsupported`] if the device cannot discard.
-    pub(crate) fn trim_free(&self, bytes: Range<u64>, least: u64) -> Result<u64> {
+    pub(crate) fn trim(&self, bytes: Range<u64>, least: u64) -> Result<u64> {
         let log2 = self.sb.block_size.log2();
         let (start, end) = (bytes.start >> log2, (bytes.end >> log2).min(self.sb.blocks_count));
         let mut discarded = 0;
@@ -200,12 +200,12 @@ impl Ext4 {
         Ok(discarded << log2)
     }
 
-    /// Like [`trim_free`](Ext4::trim_free), for bits of one group. Returns how many blocks.
+    /// Like [`trim`](Ext4::trim), for bits of one group. Returns how many blocks.
     fn trim_group(&self, group: GroupNumber, blocks: Range<u64>, least: u64) -> Result<u64> {
         let space = &self.writer()?.space;
         let [from, to] = [blocks.start, blocks.end].map(|block| usize::try_from(block).unwrap_or(usize::MAX));
         let first = self.sb.group_start(group).0;
-        self.look_at_group(group, |desc| {
+        self.with_group(group, |desc| {
             let bitmap = self.block_bitmap(group, desc)?;
             let covered = space.group(group).with_unavailable(&bitmap);
             let mut discarded = 0;

@@ -2,7 +2,7 @@
 
 use super::goal;
 use crate::inode::Snapshot;
-use crate::verified::Checked;
+use crate::verified::VerifiedAs;
 use crate::{Error, Ext4, Result, Structure};
 use dentree_bufcache::Buffer;
 use dentree_ext4_format::{
@@ -129,7 +129,7 @@ impl Ext4 {
     pub(crate) fn is_inode_in_use(&self, ino: InodeNumber) -> Result<bool> {
         let group = GroupNumber((ino.0 - 1) / self.sb.inodes_per_group);
         let index = (ino.0 - 1) % self.sb.inodes_per_group;
-        self.look_at_group(group, |desc| {
+        self.with_group(group, |desc| {
             Ok(self.inode_bitmap(group, desc)?.is_some_and(|bitmap| bit_of(&bitmap, index)))
         })
     }
@@ -146,7 +146,7 @@ impl Ext4 {
             Some(computed) => Problem::check_sum(desc.inode_bitmap_sum, computed),
             None => Ok(()),
         };
-        self.check_once(place, &bitmap, Checked::InodeBitmap(group), check)?;
+        self.verify_once(place, &bitmap, VerifiedAs::InodeBitmap(group), check)?;
         Ok(Some(bitmap))
     }
 

@@ -1,9 +1,9 @@
 //! Directory blocks and entries: reading, verifying and changing them.
 
 use crate::inode::Snapshot;
-use crate::map::{Mapping, Placed};
+use crate::map::{MapCache, Mapping};
 use crate::read_ahead::Sequence;
-use crate::verified::Checked;
+use crate::verified::VerifiedAs;
 use crate::{Error, Ext4, Node, Place, Result, Structure};
 use dentree_bufcache::{Buffer, First};
 use dentree_ext4_format::{
@@ -122,7 +122,7 @@ impl Ext4 {
         }
         if self.sb.has_metadata_csum() {
             let seed = dir.inode.checksum_seed;
-            self.check_once(place, &buffer, Checked::DirectoryLeaf(seed), || verify_leaf(&buffer, seed))?;
+            self.verify_once(place, &buffer, VerifiedAs::DirectoryLeaf(seed), || verify_leaf(&buffer, seed))?;
         }
         Ok(Some((buffer, place)))
     }
@@ -175,10 +175,10 @@ impl Ext4 {
         }
         let blocks = self.dir_blocks(dir)?;
         let first = u32::try_from(from >> self.sb.block_size.log2()).unwrap_or(u32::MAX);
-        let (mut sequence, mut placed) = (Sequence::default(), Placed::default());
+        let (mut sequence, mut maps) = (Sequence::default(), MapCache::default());
         for block in (first..blocks).map(LogicalBlock) {
             let ahead = |_| sequence.plan(block, blocks);
-            let mapping = || placed.next(self, dir, block, blocks);
+            let mapping = || maps.next(self, dir, block, blocks);
             let start = u64::from(block.0) << self.sb.block_size.log2();
             let read = match self.dir_leaf_at(dir, block, mapping, ahead) {
                 Ok(Some((buffer, place))) => self.each_entry_in(&buffer, place, start, from, each),
@@ -309,7 +309,7 @@ impl Ext4 {
         };
         let leaf = match leaf {
             Some(leaf) => leaf,
-            None => self.place_of(dir, block, Structure::DirectoryLeaf(block))?.1,
+            None => self.block_place(dir, block, Structure::DirectoryLeaf(block))?.1,
         };
         self.change_leaf(handle, dir, leaf, |area| change(area, start))
     }
@@ -349,7 +349,7 @@ impl Ext4 {
             .map_err(|source| place.io(source))?
             .map_err(|problem| place.corrupt(problem))?;
         // The checksum was just computed: no reader need verify it.
-        self.set_verified(place, Checked::DirectoryLeaf(dir.inode.checksum_seed))
+        self.set_verified(place, VerifiedAs::DirectoryLeaf(dir.inode.checksum_seed))
     }
 
     fn change_leaf_bytes<R>(
@@ -373,7 +373,7 @@ impl Ext4 {
     }
 
     /// The device block of a directory block.
-    pub(crate) fn place_of(
+    pub(crate) fn block_place(
         &self,
         dir: &Snapshot,
         block: LogicalBlock,
@@ -397,7 +397,7 @@ impl Ext4 {
             in_blocks => in_blocks,
         };
         let block = LogicalBlock(0);
-        let (at, place) = self.place_of(dir, block, Structure::DirectoryLeaf(block))?;
+        let (at, place) = self.block_place(dir, block, Structure::DirectoryLeaf(block))?;
         let buffer = self.metadata(at, place)?;
         let Some(Ok(dotdot)) = self
             .entries(&buffer)

@@ -9,7 +9,7 @@ use super::split::Split;
 use crate::alloc::{ALLOC_CREDITS, ReservationClass};
 use crate::dir::lookup::HtreePath;
 use crate::inode::Snapshot;
-use crate::map::Placed;
+use crate::map::MapCache;
 use crate::map::write::{Mapped, STEP_CREDITS, Target};
 use crate::{Error, Ext4, Node, Place, Result, Structure};
 use dentree_bufcache::Buffer;
@@ -83,9 +83,9 @@ impl Ext4 {
             let path = self.path_for(&snapshot, &search_name)?.ok_or(Error::Encrypted(snapshot.ino))?;
             return self.plan_htree_insert(&snapshot, path, name);
         }
-        let (blocks, mut placed) = (self.dir_blocks(&snapshot)?, Placed::default());
+        let (blocks, mut maps) = (self.dir_blocks(&snapshot)?, MapCache::default());
         for block in (0..blocks).map(LogicalBlock) {
-            let mapping = || placed.next(self, &snapshot, block, blocks);
+            let mapping = || maps.next(self, &snapshot, block, blocks);
             let Some((buffer, place)) = self.dir_leaf_at(&snapshot, block, mapping, |_| None)? else {
                 continue;
             };
@@ -234,7 +234,7 @@ impl Ext4 {
         }
         let last = logical.checked_sub(1).and_then(|last| u32::try_from(last).ok()).map(LogicalBlock);
         let last =
-            last.map(|last| self.place_of(updated, last, Structure::DirectoryLeaf(last))).transpose()?;
+            last.map(|last| self.block_place(updated, last, Structure::DirectoryLeaf(last))).transpose()?;
         let goal = match last {
             Some((at, _)) if at.0 + 1 < self.sb.blocks_count => BlockNumber(at.0 + 1),
             _ => self.goal_of(updated.ino),

@@ -16,8 +16,8 @@
 use crate::dir::format::Each;
 use crate::dir::lookup::HtreePath;
 use crate::inode::Snapshot;
-use crate::map::Placed;
-use crate::read_ahead::joined;
+use crate::map::MapCache;
+use crate::read_ahead::merge_runs;
 use crate::{Error, Ext4, Node, Place, Result, Structure};
 use dentree_bufcache::{Buffer, First};
 use dentree_ext4_format::hash::{HashAlgorithm, HashVersion, MajorHash, NameHash, half_md4_of_all};
@@ -148,9 +148,9 @@ impl Ext4 {
         }
         let from = MajorHash::from_raw(hash_of(after));
         let Some(path) = self.path_by_hash(dir, |_| Some(from))? else { return Ok(()) };
-        let (mut path, mut placed) = (Some(path), Placed::default());
+        let (mut path, mut maps) = (Some(path), MapCache::default());
         for _ in 0..self.dir_blocks(dir)? {
-            let Some(batch) = self.next_batch(dir, &mut path, &mut placed)? else { return Ok(()) };
+            let Some(batch) = self.next_batch(dir, &mut path, &mut maps)? else { return Ok(()) };
             let pieces = batch.pieces.iter().map(|(buffer, place)| (&**buffer, *place));
             if self.each_sorted(dir, version, pieces, order.restart(batch.hashes), after, each)?.is_break() {
                 return Ok(());
@@ -164,14 +164,14 @@ impl Ext4 {
         &self,
         dir: &Snapshot,
         next: &mut Option<HtreePath>,
-        placed: &mut Placed,
+        maps: &mut MapCache,
     ) -> Result<Option<Batch>> {
         let Some(mut path) = next.take() else { return Ok(None) };
         let mut pieces = Vec::new();
         let first = path.leaf.hash().get();
         let blocks = self.dir_blocks(dir)?;
         let end = loop {
-            pieces.push(self.read_listed_leaf(dir, &path, blocks, placed)?);
+            pieces.push(self.read_listed_leaf(dir, &path, blocks, maps)?);
             let is_more = self.advance(dir, &mut path, &mut Vec::new())?;
             if !is_more || u32::try_from(pieces.len()).unwrap_or(u32::MAX) >= blocks {
                 break u32::MAX;
@@ -192,7 +192,7 @@ impl Ext4 {
         dir: &Snapshot,
         path: &HtreePath,
         blocks: u32,
-        placed: &mut Placed,
+        maps: &mut MapCache,
     ) -> Result<(Buffer, Place)> {
         let block = path.leaf.block;
         let LogicalBlock(at) = block;
@@ -206,7 +206,7 @@ impl Ext4 {
             let runs: Vec<_> = runs.into_iter().filter(|run| !run.is_empty()).collect();
             (!runs.is_empty()).then_some(runs)
         };
-        let mapping = || placed.find(self, dir, block, || self.leaves_below(path));
+        let mapping = || maps.find(self, dir, block, || self.leaves_below(path));
         match self.dir_leaf_at(dir, block, mapping, ahead)? {
             Some(leaf) => Ok(leaf),
             None => self.indexed_leaf(dir, block),
@@ -246,7 +246,7 @@ impl Ext4 {
             blocks.push(next.block.0);
         }
         blocks.sort_unstable();
-        joined(blocks.into_iter().map(|block| block..block.saturating_add(1)), 0)
+        merge_runs(blocks.into_iter().map(|block| block..block.saturating_add(1)), 0)
     }
 
     fn nokey_hash_to_show(&self, dir: &Snapshot) -> Result<Option<HashVersion>> {

@@ -68,7 +68,7 @@
 use super::format::Found;
 use super::insert::Plan;
 use super::lookup::{HtreePath, TRIES};
-use crate::inode::{Held, Snapshot};
+use crate::inode::{Snapshot, SnapshotRef};
 use crate::sync::{Mutex, MutexGuard, ReadGuard, RwLock, WriteGuard, alone, lock, mutexes, rw_locks, share};
 use crate::{Ext4, Node, Result};
 use dentree_ext4_format::{InodeFlags, InodeNumber, LogicalBlock};
@@ -234,12 +234,12 @@ impl Ext4 {
     }
 
     /// The current path to the leaf of a name, with the tree shared. `None` if it cannot be read.
-    fn current_path(&self, dir: &Node, name: &[u8]) -> Option<(Held, HtreePath)> {
+    fn current_path(&self, dir: &Node, name: &[u8]) -> Option<(SnapshotRef, HtreePath)> {
         self.path_in(dir.snapshot(), name)
     }
 
     /// The path in a snapshot of the directory.
-    fn path_in(&self, snapshot: Held, name: &[u8]) -> Option<(Held, HtreePath)> {
+    fn path_in(&self, snapshot: SnapshotRef, name: &[u8]) -> Option<(SnapshotRef, HtreePath)> {
         let search_name = self.search_name(&snapshot, name)?;
         let path = self.path_for(&snapshot, &search_name).ok()??;
         Some((snapshot, path))
@@ -250,9 +250,9 @@ impl Ext4 {
         &self,
         dir: &Node,
         name: &[u8],
-        snapshot: Held,
+        snapshot: SnapshotRef,
         path: HtreePath,
-    ) -> Option<(Held, HtreePath)> {
+    ) -> Option<(SnapshotRef, HtreePath)> {
         if self.are_current(&path.frames) { Some((snapshot, path)) } else { self.current_path(dir, name) }
     }
 }

@@ -6,7 +6,7 @@
 use super::format::Found;
 use super::name::SearchName;
 use crate::inode::Snapshot;
-use crate::verified::Checked;
+use crate::verified::VerifiedAs;
 use crate::{Error, Ext4, Node, Place, Result, Structure};
 use dentree_bufcache::Buffer;
 use dentree_ext4_format::hash::{HashVersion, MajorHash};
@@ -271,7 +271,7 @@ impl Ext4 {
         let seed = dir.inode.checksum_seed;
         let summed = self.sb.has_metadata_csum().then_some(seed);
         let index = self.parse_index(&frame)?;
-        self.check_once(place, &frame.buffer, Checked::DirectoryIndex(seed), || index.verify(summed))?;
+        self.verify_once(place, &frame.buffer, VerifiedAs::DirectoryIndex(seed), || index.verify(summed))?;
         Ok(frame)
     }
 

@@ -46,7 +46,7 @@ impl Ext4 {
         Ok(Node::new(made, Some(handle.stop())))
     }
 
-    pub(crate) fn make_nameless(&self, dir: &Node, new: &NewInode<'_>) -> Result<Node> {
+    pub(crate) fn make_unnamed(&self, dir: &Node, new: &NewInode<'_>) -> Result<Node> {
         self.retry_after_commit(|| {
             let of_attributes = self.initial_credits(new.xattrs);
             let mut handle =

@@ -69,7 +69,7 @@ struct DirUpdate {
 
 impl DirUpdate {
     fn of(dir: &Node) -> DirUpdate {
-        let before = dir.look(Snapshot::clone);
+        let before = dir.with_snapshot(Snapshot::clone);
         DirUpdate { next: before.clone(), links_before: before.inode.links, before }
     }
 
@@ -120,7 +120,7 @@ impl Ext4 {
     fn publish_directory(&self, handle: &mut Handle<'_>, dir: &Node, updated: &DirUpdate) -> Result<()> {
         let writer = self.writer()?;
         let has_same_counts = updated.inode.links == updated.links_before && !updated.has_new_layout();
-        if has_same_counts && dir.look(|now| is_changed_at(&now.inode, writer.now())) {
+        if has_same_counts && dir.with_snapshot(|now| is_changed_at(&now.inode, writer.now())) {
             dir.note_change(handle.tid());
             return Ok(());
         }

@@ -154,7 +154,7 @@ impl Ext4 {
         block: LogicalBlock,
         write: impl FnOnce(&mut [u8]) -> Result<(), Problem>,
     ) -> Result<()> {
-        let (at, place) = self.place_of(dir, block, Structure::DirectoryIndex(block))?;
+        let (at, place) = self.block_place(dir, block, Structure::DirectoryIndex(block))?;
         self.update(handle, at, place, |bytes| {
             write(bytes)?;
             self.update_index_sum(dir, bytes, block.0 == 0)

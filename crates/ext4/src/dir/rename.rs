@@ -111,7 +111,7 @@ impl Ext4 {
         left: &Node,
         now: InodeTime,
     ) -> Result<()> {
-        let (ino, kind) = left.look(|snapshot| (snapshot.ino, snapshot.kind));
+        let (ino, kind) = left.with_snapshot(|snapshot| (snapshot.ino, snapshot.kind));
         self.set_entry_inode(handle, dir, source, (ino, kind))?;
         self.change_inode(handle, left, |snapshot| {
             snapshot.inode.links = 1;

@@ -95,7 +95,7 @@ impl Ext4 {
         second: Option<u32>,
     ) -> Result<()> {
         let (at, place) =
-            self.place_of(updated, LogicalBlock(0), Structure::DirectoryIndex(LogicalBlock(0)))?;
+            self.block_place(updated, LogicalBlock(0), Structure::DirectoryIndex(LogicalBlock(0)))?;
         let has_tail = self.sb.has_metadata_csum();
         let blocks: Vec<LogicalBlock> = fresh.iter().map(|&(logical, _)| logical).collect();
         self.update(handle, at, place, |bytes| {
@@ -129,7 +129,7 @@ impl Ext4 {
         let mut fresh = self.append_blocks(handle, updated, u32::try_from(new_blocks).unwrap_or(u32::MAX))?;
         let done = (|| {
             let (logical, at) = take(&mut fresh)?;
-            let old = self.place_of(updated, old, Structure::DirectoryLeaf(old))?.1;
+            let old = self.block_place(updated, old, Structure::DirectoryLeaf(old))?.1;
             self.create_leaf(handle, updated, at, |area| fill(area, &halves.high))?;
             self.publish_layout(handle, dir, updated)?;
             self.insert_index_entry(handle, updated, path.frames, halves.hash, logical, &mut fresh)?;
@@ -189,7 +189,7 @@ impl Ext4 {
         block: LogicalBlock,
         change: impl FnOnce(&mut [u8]) -> Result<R, Problem>,
     ) -> Result<R> {
-        let (at, place) = self.place_of(dir, block, Structure::DirectoryIndex(block))?;
+        let (at, place) = self.block_place(dir, block, Structure::DirectoryIndex(block))?;
         self.update(handle, at, place, |bytes| {
             let answer = change(bytes)?;
             self.update_index_sum(dir, bytes, block.0 == 0)?;

@@ -17,7 +17,7 @@ const MOST_BLOCKS: u64 = 32767;
 
 impl Ext4 {
     /// Changes the allocation of `len` bytes from `offset`.
-    pub(crate) fn allocate_space(&self, node: &Node, offset: u64, len: u64, how: Allocate) -> Result<()> {
+    pub(crate) fn allocate(&self, node: &Node, offset: u64, len: u64, how: Allocate) -> Result<()> {
         self.retry_after_commit(|| {
             let mut content = node.content_mut();
             let snapshot = node.snapshot();

@@ -28,7 +28,7 @@ impl Ext4 {
     ) -> Option<RwLockWriteGuard<'n, ()>> {
         let has_inline = self.sb.incompat.has(Incompat::INLINE_DATA);
         let is_short = || {
-            node.look(|snapshot| {
+            node.with_snapshot(|snapshot| {
                 let end = offset.unwrap_or(snapshot.inode.size).saturating_add(len as u64);
                 end.max(snapshot.inode.size) < u64::from(self.sb.inode_size)
             })

@@ -76,7 +76,7 @@ impl DirtyInodes {
 
 impl Ext4 {
     /// Writes back a file, and waits until its content and inode are durable.
-    pub(crate) fn sync_node(&self, node: &Node, durability: Durability) -> Result<()> {
+    pub(crate) fn fsync(&self, node: &Node, durability: Durability) -> Result<()> {
         let Some(writer) = &self.writer else { return Ok(()) };
         // Syncing only the data would save nothing: map and length are needed too.
         let _ = durability;
@@ -88,7 +88,7 @@ impl Ext4 {
     }
 
     /// Writes back all files, and waits until everything is durable.
-    pub(crate) fn sync_all(&self) -> Result<()> {
+    pub(crate) fn sync(&self) -> Result<()> {
         let Some(writer) = &self.writer else { return Ok(()) };
         let written = self.write_back_all();
         writer.journal.force_commit()?;

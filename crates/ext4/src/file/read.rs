@@ -50,7 +50,7 @@ impl Ext4 {
 
     /// Whether the byte at `offset`, before the end of file, is data or a hole, and where that run
     /// ends.
-    pub(crate) fn extent_of_file(&self, node: &Node, offset: u64) -> Result<Extent> {
+    pub(crate) fn extent(&self, node: &Node, offset: u64) -> Result<Extent> {
         let content = node.content();
         let snapshot = node.snapshot();
         let size = snapshot.inode.size;

@@ -41,7 +41,7 @@ impl Ext4 {
 
     /// The target of a link that has a block for it.
     fn read_symlink_block(&self, link: &Snapshot, len: usize) -> Result<Vec<u8>> {
-        let (at, place) = self.place_of(link, LogicalBlock(0), Structure::SymlinkTarget)?;
+        let (at, place) = self.block_place(link, LogicalBlock(0), Structure::SymlinkTarget)?;
         Ok(self.metadata(at, place)?.get(..len).unwrap_or_default().to_vec())
     }
 

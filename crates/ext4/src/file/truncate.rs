@@ -5,7 +5,7 @@ use crate::inode::ORPHAN_CREDITS;
 use crate::inode::Snapshot;
 use crate::map::FILE_END;
 use crate::map::write::{Mapped, STEP_CREDITS};
-use crate::txn::extended;
+use crate::txn::extend_or_restart;
 use crate::{Error, Ext4, Node, Result};
 use dentree_jbd2::Handle;
 use std::ops::Range;
@@ -84,7 +84,7 @@ impl Ext4 {
             handle.stop();
             return Ok(());
         }
-        let mut handle = extended(handle, 2 * ORPHAN_CREDITS)?;
+        let mut handle = extend_or_restart(handle, 2 * ORPHAN_CREDITS)?;
         let mut done = self.remove_orphan(&mut handle, snapshot.ino, 0);
         // An unlink meanwhile found it on the orphan list and did not add it.
         if node.snapshot().inode.links == 0 {
@@ -103,7 +103,7 @@ impl Ext4 {
     pub(crate) fn free_content(&self, node: &Node) -> Result<Option<Handle<'_>>> {
         self.discard_content(node)?;
         let _content = node.content_mut();
-        if node.look(Snapshot::maps_nothing) {
+        if node.with_snapshot(Snapshot::maps_nothing) {
             return Ok(None);
         }
         match self.free_sound_map(node) {
@@ -138,7 +138,7 @@ impl Ext4 {
         let mut is_first = true;
         while let Some(here) = self.next_mapped(&node.snapshot(), at..range.end)? {
             if !is_first {
-                handle = extended(handle, UNMAP_CREDITS)?;
+                handle = extend_or_restart(handle, UNMAP_CREDITS)?;
             }
             is_first = false;
             let snapshot = node.snapshot();

@@ -3,7 +3,7 @@
 use super::content::{Block, Content};
 use super::{FILE_BUDGET, TOTAL_BUDGET};
 use crate::alloc::ReservationClass;
-use crate::inode::{Held, Snapshot};
+use crate::inode::{Snapshot, SnapshotRef};
 use crate::map::{Mapping, Run};
 use crate::{Error, Ext4, Node, Result, Structure};
 use dentree_ext4_format::{InodeFlags, LogicalBlock};
@@ -248,7 +248,7 @@ impl Ext4 {
     }
 
     /// Moves inline content to a block. Returns the current snapshot.
-    pub(super) fn convert_inline(&self, node: &Node, snapshot: Held) -> Result<Held> {
+    pub(super) fn convert_inline(&self, node: &Node, snapshot: SnapshotRef) -> Result<SnapshotRef> {
         if !snapshot.has(InodeFlags::INLINE_DATA) {
             return Ok(snapshot);
         }

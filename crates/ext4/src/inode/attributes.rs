@@ -9,7 +9,10 @@ const CREDITS: u32 = 1;
 
 impl Ext4 {
     /// Sets all given attributes; all but the size in one transaction.
-    pub(crate) fn set_attributes(&self, node: &Node, changes: &SetAttr) -> Result<()> {
+    pub(crate) fn set_attr(&self, node: &Node, changes: &SetAttr) -> Result<()> {
+        if let Some(size) = changes.size {
+            self.set_size(node, size)?;
+        }
         let now = self.writer()?.now();
         let mut handle = self.start(CREDITS)?;
         self.change_inode(&mut handle, node, |snapshot| apply(changes, now, &mut snapshot.inode))?;
@@ -21,7 +24,7 @@ impl Ext4 {
 impl Ext4 {
     /// Sets the flags that a caller may set to those of `flags`; other visible ones stay.
     pub(crate) fn set_inode_flags(&self, node: &Node, flags: InodeFlags) -> Result<()> {
-        let (kind, before) = node.look(|snapshot| (snapshot.kind, snapshot.inode.flags));
+        let (kind, before) = node.with_snapshot(|snapshot| (snapshot.kind, snapshot.inode.flags));
         let of_kind = match kind {
             FileType::Directory => InodeFlags::SETTABLE,
             FileType::Regular => {

@@ -69,7 +69,7 @@ pub(crate) enum LocalCopy {
 
 impl SnapshotVersion {
     /// What this thread knows of the current snapshot.
-    pub(crate) fn look(&self) -> LocalCopy {
+    pub(crate) fn get(&self) -> LocalCopy {
         let version = self.0.load(Relaxed);
         match version {
             UNCHANGED => LocalCopy::Unchanged,

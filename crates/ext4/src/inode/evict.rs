@@ -9,7 +9,7 @@ use super::ORPHAN_CREDITS;
 use crate::alloc::INODE_CREDITS;
 use crate::inode::Snapshot;
 use crate::map::write::{Mapped, STEP_CREDITS};
-use crate::txn::extended;
+use crate::txn::extend_or_restart;
 use crate::{Error, Ext4, Node, Result};
 use dentree_ext4_format::{ExtentNode, Inode, InodeFlags, InodeNumber, InodeTime};
 use dentree_jbd2::Handle;
@@ -26,10 +26,10 @@ impl Ext4 {
     /// Evicts an inode that is no longer in use: frees it if it has no links, else writes it back.
     /// Errors are kept for the next sync; an inode that could not be freed stays an orphan until
     /// the next mount.
-    pub(crate) fn evict_node(&self, node: &Node) {
+    pub(crate) fn evict(&self, node: &Node) {
         let Some(writer) = &self.writer else { return };
-        if node.look(|snapshot| snapshot.kind == FileType::Directory) {
-            writer.space.discard_prealloc(node.look(|snapshot| snapshot.ino));
+        if node.with_snapshot(|snapshot| snapshot.kind == FileType::Directory) {
+            writer.space.discard_prealloc(node.with_snapshot(|snapshot| snapshot.ino));
         }
         if node.snapshot().inode.links > 0 {
             return self.write_back_evicted(node);
@@ -73,7 +73,7 @@ impl Ext4 {
         };
         let credits = INODE_CREDITS + ORPHAN_CREDITS + of_attributes.unwrap_or(0);
         let mut handle = match freed {
-            Some(handle) => extended(handle, credits)?,
+            Some(handle) => extend_or_restart(handle, credits)?,
             None => self.start(credits)?,
         };
         let dtime = self.dtime_at(self.writer()?.clock.now());

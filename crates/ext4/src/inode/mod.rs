@@ -15,8 +15,8 @@ mod node;
 mod orphans;
 
 pub(crate) use attributes::apply;
-pub(crate) use node::Held;
 pub use node::Node;
+pub(crate) use node::SnapshotRef;
 pub(crate) use orphans::{ORPHAN_CREDITS, Orphans};
 
 use crate::{Ext4, Place, Result, Structure};

@@ -53,18 +53,18 @@ struct Active {
 }
 
 /// A snapshot in use. It does not change.
-pub(crate) enum Held {
+pub(crate) enum SnapshotRef {
     First(Node),
     Newest(Arc<Snapshot>),
 }
 
-impl Deref for Held {
+impl Deref for SnapshotRef {
     type Target = Snapshot;
 
     fn deref(&self) -> &Snapshot {
         match self {
-            Held::First(node) => &node.0.first,
-            Held::Newest(snapshot) => snapshot,
+            SnapshotRef::First(node) => &node.0.first,
+            SnapshotRef::Newest(snapshot) => snapshot,
         }
     }
 }
@@ -87,12 +87,12 @@ impl Node {
     }
 
     /// The current snapshot.
-    pub(crate) fn snapshot(&self) -> Held {
+    pub(crate) fn snapshot(&self) -> SnapshotRef {
         // A concurrent change has not happened yet.
-        let Some(active) = self.0.active.get() else { return Held::First(self.clone()) };
-        match active.version.look() {
-            LocalCopy::Unchanged => return Held::First(self.clone()),
-            LocalCopy::Copy(copy) => return Held::Newest(copy),
+        let Some(active) = self.0.active.get() else { return SnapshotRef::First(self.clone()) };
+        match active.version.get() {
+            LocalCopy::Unchanged => return SnapshotRef::First(self.clone()),
+            LocalCopy::Copy(copy) => return SnapshotRef::Newest(copy),
             LocalCopy::Unknown => {}
         }
         match &*active.newest.read().unwrap_or_else(PoisonError::into_inner) {
@@ -101,16 +101,16 @@ impl Node {
                 if newest.kind == FileType::Directory {
                     active.version.note_use(newest);
                 }
-                Held::Newest(Arc::clone(newest))
+                SnapshotRef::Newest(Arc::clone(newest))
             }
-            None => Held::First(self.clone()),
+            None => SnapshotRef::First(self.clone()),
         }
     }
 
     /// Runs `look` on the current snapshot, maybe under its lock, without taking a reference.
-    pub(crate) fn look<R>(&self, look: impl FnOnce(&Snapshot) -> R) -> R {
+    pub(crate) fn with_snapshot<R>(&self, look: impl FnOnce(&Snapshot) -> R) -> R {
         let Some(active) = self.0.active.get() else { return look(&self.0.first) };
-        match active.version.look() {
+        match active.version.get() {
             LocalCopy::Unchanged => return look(&self.0.first),
             LocalCopy::Copy(copy) => return look(&copy),
             LocalCopy::Unknown => {}
@@ -129,7 +129,7 @@ impl Node {
     }
 
     /// Like [`change`](Node::change); also returns the new snapshot.
-    pub(crate) fn change_and_hold<R>(&self, change: impl FnOnce(&mut Snapshot) -> R) -> (R, Held) {
+    pub(crate) fn change_and_hold<R>(&self, change: impl FnOnce(&mut Snapshot) -> R) -> (R, SnapshotRef) {
         let active = self.active();
         let mut newest = active.newest.write().unwrap_or_else(PoisonError::into_inner);
         active.version.note_change();
@@ -138,7 +138,7 @@ impl Node {
         let answer = change(snapshot);
         // A time that the inode cannot hold would differ after the next mount.
         snapshot.inode.clamp_times();
-        (answer, Held::Newest(Arc::clone(newest)))
+        (answer, SnapshotRef::Newest(Arc::clone(newest)))
     }
 
     /// Whether both are one node. There may be an old node of a reused inode number.

@@ -4,7 +4,7 @@
 //! On disk they form a list from the superblock through each one's `i_dtime`. With the feature
 //! orphan_file, blocks of inode numbers hold them, and the list only those that find no free slot.
 
-use crate::map::{Mapping, Placed};
+use crate::map::{MapCache, Mapping};
 use crate::{Ext4, Place, Result, Structure};
 use dentree_ext4_format::{
     BlockNumber, ChecksumSeed, Compat, Inode, InodeNumber, LogicalBlock, Problem, Superblock, orphan_slots,
@@ -112,9 +112,9 @@ impl Ext4 {
         let max = self.sb.blocks_count.min(u64::from(u32::MAX));
         let place = file.place(Structure::OrphanFile);
         Problem::check_range("the orphan file's blocks", blocks, 1, max).map_err(|p| place.corrupt(p))?;
-        let (blocks, mut placed) = (u32::try_from(blocks).unwrap_or(u32::MAX), Placed::default());
+        let (blocks, mut maps) = (u32::try_from(blocks).unwrap_or(u32::MAX), MapCache::default());
         for logical in (0..blocks).map(LogicalBlock) {
-            let Mapping::Data(block) = placed.next(self, &file, logical, blocks)? else {
+            let Mapping::Data(block) = maps.next(self, &file, logical, blocks)? else {
                 return Err(place.corrupt(Problem::Missing { what: "a block of it" }));
             };
             let bytes = self.metadata(block, place)?;

@@ -150,12 +150,12 @@ const MOST_RUNS: usize = 256;
 
 /// The mappings that one walk found, for callers that need one block after the other.
 #[derive(Default)]
-pub(crate) struct Placed {
+pub(crate) struct MapCache {
     /// With their first blocks, ascending.
     runs: Vec<(u32, Run)>,
 }
 
-impl Placed {
+impl MapCache {
     /// The mapping of a block. If it is not known, one walk also maps the blocks that `wanted`
     /// returns.
     ///

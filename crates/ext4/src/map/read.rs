@@ -2,7 +2,7 @@
 
 use crate::inode::Snapshot;
 use crate::map::{FILE_END, Mapping, Run, Wanted};
-use crate::verified::Checked;
+use crate::verified::VerifiedAs;
 use crate::{Ext4, Result, Structure};
 use dentree_ext4_format::{BlockNumber, Extent, ExtentNode, LogicalBlock, Step, verify_extent_block};
 use dentree_vfs::FileType;
@@ -65,7 +65,7 @@ impl Ext4 {
         if self.sb.has_metadata_csum() {
             let seed = node.inode.checksum_seed;
             let check = || verify_extent_block(&buffer, seed);
-            self.check_once(place, &buffer, Checked::ExtentNode(seed), check)?;
+            self.verify_once(place, &buffer, VerifiedAs::ExtentNode(seed), check)?;
         }
         let end = range.end;
         let tree = ExtentNode::parse(&buffer, depth, range).map_err(corrupt)?;

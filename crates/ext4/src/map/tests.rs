@@ -83,10 +83,10 @@ fn check(image: &Image, path: &str) -> u64 {
     })
     .unwrap();
     assert_eq!(told, 1);
-    let mut placed = Placed::default();
+    let mut maps = MapCache::default();
     for &(block, mapping) in &all {
         let block = LogicalBlock(u32::try_from(block).unwrap());
-        assert_eq!(placed.next(&fs, node, block, u32::try_from(end).unwrap()).unwrap(), mapping);
+        assert_eq!(maps.next(&fs, node, block, u32::try_from(end).unwrap()).unwrap(), mapping);
     }
     compare_with_debugfs(image, path, &all, &mut dice);
     whole

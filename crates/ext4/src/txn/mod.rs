@@ -5,4 +5,4 @@ mod session;
 mod writer;
 
 pub use writer::Clock;
-pub(crate) use writer::{Writer, extended};
+pub(crate) use writer::{Writer, extend_or_restart};

@@ -80,7 +80,7 @@ impl Ext4 {
         if writer.is_closed.swap(true, std::sync::atomic::Ordering::Relaxed) {
             return Ok(());
         }
-        let stored = self.sync_all();
+        let stored = self.sync();
         debug_assert_eq!(writer.journal.overdrafts(), 0, "credits were estimated too low");
         let closed = writer.journal.close().map_err(Error::from);
         debug_assert_eq!(writer.journal.overdrafts(), 0, "an operation asked for too few credits");

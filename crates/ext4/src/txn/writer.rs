@@ -134,7 +134,7 @@ impl Clock {
 
 /// Adds credits to a handle. If its transaction has no room for them, restarts it: what was changed
 /// so far may then be committed without what follows.
-pub(crate) fn extended(mut handle: Handle<'_>, credits: u32) -> Result<Handle<'_>> {
+pub(crate) fn extend_or_restart(mut handle: Handle<'_>, credits: u32) -> Result<Handle<'_>> {
     Ok(if handle.extend(credits) { handle } else { handle.restart(credits)? })
 }
 
@@ -158,7 +158,7 @@ impl Ext4 {
     }
 
     /// Runs `look` under the group's lock, which guards descriptor and bitmaps.
-    pub(crate) fn look_at_group<R>(
+    pub(crate) fn with_group<R>(
         &self,
         group: GroupNumber,
         look: impl FnOnce(&GroupDesc) -> Result<R>,

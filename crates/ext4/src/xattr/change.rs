@@ -73,20 +73,20 @@ impl ChangePlan<'_> {
 
 impl Ext4 {
     /// Sets an attribute, by its full name.
-    pub(crate) fn set_xattr(&self, node: &Node, name: &[u8], value: &[u8], how: SetXattr) -> Result<()> {
+    pub(crate) fn setxattr(&self, node: &Node, name: &[u8], value: &[u8], how: SetXattr) -> Result<()> {
         let (namespace, rest) = settable(name)?;
         let value = &*on_disk(namespace, value)?;
         self.change_xattr(node, &Change::of(namespace, rest, Some(value), how))
     }
 
     /// Removes an existing attribute, by its full name.
-    pub(crate) fn remove_xattr(&self, node: &Node, name: &[u8]) -> Result<()> {
+    pub(crate) fn removexattr(&self, node: &Node, name: &[u8]) -> Result<()> {
         let (namespace, rest) = settable(name)?;
         self.change_xattr(node, &Change::of(namespace, rest, None, SetXattr::Replace))
     }
 
     /// Sets or removes the access ACL, together with inode attributes.
-    pub(crate) fn set_access_acl(&self, node: &Node, acl: Option<&[u8]>, attributes: &SetAttr) -> Result<()> {
+    pub(crate) fn set_acl(&self, node: &Node, acl: Option<&[u8]>, attributes: &SetAttr) -> Result<()> {
         let disk = acl.map(acl_from_xattr).transpose().map_err(Error::InvalidValue)?;
         let change = Change::of(Namespace::PosixAclAccess, b"", disk.as_deref(), SetXattr::Any);
         self.change_xattr(node, &Change { attributes: *attributes, ..change })
@@ -336,11 +336,7 @@ impl Ext4 {
 
     /// Sets the inode attributes when the attribute itself does not change.
     fn set_inode_attributes(&self, node: &Node, change: &Change<'_>) -> Result<()> {
-        if change.attributes == SetAttr::default() {
-            Ok(())
-        } else {
-            self.set_attributes(node, &change.attributes)
-        }
+        if change.attributes == SetAttr::default() { Ok(()) } else { self.set_attr(node, &change.attributes) }
     }
 
     /// Sets the superblock's feature flag, if it is missing.

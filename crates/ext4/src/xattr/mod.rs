@@ -70,9 +70,9 @@ impl Default for XattrCaches {
 
 impl Ext4 {
     /// The value of an attribute, by its full name.
-    pub(crate) fn get_xattr(&self, node: &Node, name: &[u8]) -> Result<Option<Vec<u8>>> {
+    pub(crate) fn getxattr(&self, node: &Node, name: &[u8]) -> Result<Option<Vec<u8>>> {
         // Most inodes have none; each creation of a file asks its directory for a default ACL.
-        if node.look(|node| node.inode.xattr_block.is_none() && node.tail.is_empty()) {
+        if node.with_snapshot(|node| node.inode.xattr_block.is_none() && node.tail.is_empty()) {
             return Ok(None);
         }
         let _attributes = node.attributes();
@@ -80,7 +80,7 @@ impl Ext4 {
     }
 
     /// The full names of the attributes.
-    pub(crate) fn list_xattrs(&self, node: &Node) -> Result<Vec<Vec<u8>>> {
+    pub(crate) fn listxattr(&self, node: &Node) -> Result<Vec<Vec<u8>>> {
         let _attributes = node.attributes();
         self.xattr_names(&node.snapshot())
     }

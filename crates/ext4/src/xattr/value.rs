@@ -78,7 +78,7 @@ impl Ext4 {
         let inode = &owner.snapshot().inode;
         let kind = NewKind::Regular;
         let new = NewInode { kind, permissions: 0o600, uid: inode.uid, gid: inode.gid, xattrs: &[] };
-        let new_inode = self.make_nameless(owner, &new)?;
+        let new_inode = self.make_unnamed(owner, &new)?;
         let written = self.write_file(&new_inode, Some(0), value, Times::Now).and_then(|(_, len)| {
             if len < value.len() { Err(Error::NoSpace) } else { self.write_back(&new_inode) }
         });

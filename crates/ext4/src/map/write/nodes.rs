@@ -6,7 +6,7 @@
 
 use crate::inode::Snapshot;
 use crate::map::FILE_END;
-use crate::verified::Checked;
+use crate::verified::VerifiedAs;
 use crate::{Ext4, Result, Structure};
 use dentree_bufcache::Buffer;
 use dentree_ext4_format::{
@@ -152,7 +152,7 @@ impl Ext4 {
         let buffer = self.metadata(block, place)?;
         if self.sb.has_metadata_csum() {
             let check = || verify_extent_block(&buffer, seed);
-            self.check_once(place, &buffer, Checked::ExtentNode(seed), check)?;
+            self.verify_once(place, &buffer, VerifiedAs::ExtentNode(seed), check)?;
         }
         Ok(buffer)
     }
