@@ -1,13 +1,13 @@
 //! Block and inode bitmaps: kernel document `bitmaps.rst`. Bit `n` is bit `n % 8` of byte `n / 8`;
-//! set is in use.
+//! set means in use.
 //!
-//! A bitmap takes a whole block. Bits past the group's last one are set, and the checksum leaves
-//! out what is past a group of regular size.
+//! A bitmap takes a whole block. Bits past the group's last one are set; the checksum leaves out
+//! those past a group of regular size.
 
 use crate::{SumChange, Superblock, crc32c, raw::split16};
 use std::ops::Range;
 
-/// Bits: where more change the bitmap is summed up anew.
+/// A change of more bits computes the checksum from scratch.
 const MOST_CHANGED: usize = 256;
 
 impl Superblock {
@@ -16,18 +16,18 @@ impl Superblock {
         self.bitmap_sum(bitmap, self.clusters_per_group())
     }
 
-    /// The same of an inode bitmap.
+    /// Like [`block_bitmap_sum`](Superblock::block_bitmap_sum), for an inode bitmap.
     pub fn inode_bitmap_sum(&self, bitmap: &[u8]) -> Option<u32> {
         self.bitmap_sum(bitmap, self.inodes_per_group)
     }
 
-    /// Updates the checksum `sum` for a change of all bits of a range; the bitmap is the one after
-    /// the change.
+    /// Updates checksum `sum` for a flip of all bits of a range; `bitmap` is the result.
     pub fn changed_block_bitmap_sum(&self, sum: u32, changed: Range<usize>, bitmap: &[u8]) -> u32 {
         self.changed_sum(sum, changed, bitmap, self.clusters_per_group())
     }
 
-    /// The same of an inode bitmap.
+    /// Like [`changed_block_bitmap_sum`](Superblock::changed_block_bitmap_sum), for an inode
+    /// bitmap.
     pub fn changed_inode_bitmap_sum(&self, sum: u32, changed: Range<usize>, bitmap: &[u8]) -> u32 {
         self.changed_sum(sum, changed, bitmap, self.inodes_per_group)
     }
@@ -49,13 +49,13 @@ impl Superblock {
     fn bitmap_sum(&self, bitmap: &[u8], bits: u32) -> Option<u32> {
         let len = usize::try_from(bits / 8).unwrap_or(usize::MAX);
         let sum = self.checksum_seed.sum(bitmap.get(..len).unwrap_or(bitmap));
-        // A short descriptor has room for the low half.
+        // Short descriptors hold only the low half.
         let stored = if self.is_64bit() { sum } else { u32::from(split16(sum).1) };
         self.has_metadata_csum().then_some(stored)
     }
 }
 
-/// Sets the bits from `from` to before `to`; those that the bitmap does not have are passed over.
+/// Sets the bits from `from` to before `to`; ignores those past the bitmap.
 pub fn set_bits(bitmap: &mut [u8], from: usize, to: usize) {
     for (at, mask) in masks(from, to) {
         if let Some(byte) = bitmap.get_mut(at) {
@@ -64,7 +64,7 @@ pub fn set_bits(bitmap: &mut [u8], from: usize, to: usize) {
     }
 }
 
-/// Clears the bits from `from` to before `to`; those that the bitmap does not have are passed over.
+/// Clears the bits from `from` to before `to`; ignores those past the bitmap.
 pub fn clear_bits(bitmap: &mut [u8], from: usize, to: usize) {
     for (at, mask) in masks(from, to) {
         if let Some(byte) = bitmap.get_mut(at) {
@@ -78,7 +78,7 @@ pub fn all_set(bitmap: &[u8], from: usize, to: usize) -> bool {
     masks(from, to).all(|(at, mask)| bitmap.get(at).is_some_and(|byte| byte & mask == mask))
 }
 
-/// The bytes that hold the bits from `from` to before `to`, each with the mask of those bits.
+/// The bytes with the bits from `from` to before `to`, each with its mask.
 fn masks(from: usize, to: usize) -> impl Iterator<Item = (usize, u8)> {
     (from / 8..to.div_ceil(8)).map(move |at| {
         let low = if at == from / 8 { 0xFF << (from % 8) } else { 0xFF_u32 };
@@ -87,17 +87,16 @@ fn masks(from: usize, to: usize) -> impl Iterator<Item = (usize, u8)> {
     })
 }
 
-/// Bits that are clear, one after the other.
+/// A run of clear bits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct FreeRun {
-    /// The first.
+    /// The first bit.
     pub first: usize,
-    /// How many.
+    /// The number of bits.
     pub len: usize,
 }
 
-/// The first run of `want` clear bits in `from..to`; without one, the longest run, which may be
-/// empty.
+/// The first run of `want` clear bits in `from..to`; without one, the longest run, maybe empty.
 pub fn find_free(bitmap: &[u8], from: usize, to: usize, want: usize) -> FreeRun {
     let mut longest = FreeRun::default();
     let mut at = from;
@@ -115,7 +114,7 @@ pub fn find_free(bitmap: &[u8], from: usize, to: usize, want: usize) -> FreeRun 
     longest
 }
 
-/// All runs of clear bits from `from` to before `to`, each as long as can be.
+/// All maximal runs of clear bits from `from` to before `to`.
 pub fn free_runs(bitmap: &[u8], from: usize, to: usize) -> impl Iterator<Item = FreeRun> {
     let mut at = from;
     std::iter::from_fn(move || {

@@ -22,7 +22,7 @@ use unicode_normalization::UnicodeNormalization as _;
 #[error("the name is not valid Unicode 12.1 text in UTF-8, which this file system insists on")]
 pub struct InvalidName;
 
-/// A name made ready for many comparisons.
+/// A name prepared for many comparisons.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FoldedName<'a> {
     bytes: Cow<'a, [u8]>,
@@ -30,7 +30,7 @@ pub struct FoldedName<'a> {
 }
 
 impl<'a> FoldedName<'a> {
-    /// Folds `name`. A `strict` file system refuses an invalid name; any other takes it as bytes.
+    /// Folds `name`. A `strict` file system refuses an invalid name; others treat it as bytes.
     pub fn new(name: &'a [u8], strict: bool) -> Result<Self, InvalidName> {
         match fold(name) {
             Some(bytes) => Ok(Self { bytes, valid: true }),
@@ -53,7 +53,7 @@ impl<'a> FoldedName<'a> {
     }
 }
 
-/// The folded form of `name`, or `None` where it is invalid.
+/// The folded form of `name`; `None` if it is invalid.
 fn fold(name: &[u8]) -> Option<Cow<'_, [u8]>> {
     if name.is_ascii() {
         return Some(if name.iter().any(u8::is_ascii_uppercase) {

@@ -16,17 +16,17 @@ pub fn crc16(crc: u16, data: &[u8]) -> u16 {
     })
 }
 
-/// The running value that metadata checksums start from: the file system's, or one inode's.
+/// The start value of metadata checksums: of the file system, or of one inode.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ChecksumSeed(pub u32);
 
 impl ChecksumSeed {
-    /// The file system's seed where the superblock stores none: of its UUID.
+    /// The file system's seed, from its UUID, if the superblock stores none.
     pub fn of_uuid(uuid: &[u8; 16]) -> ChecksumSeed {
         ChecksumSeed(crc32c(!0, uuid))
     }
 
-    /// The seed of all structures that belong to one inode.
+    /// The seed of all structures of one inode.
     pub fn of_inode(self, ino: u32, generation: u32) -> ChecksumSeed {
         ChecksumSeed(crc32c(crc32c(self.0, &ino.to_le_bytes()), &generation.to_le_bytes()))
     }
@@ -40,16 +40,16 @@ impl ChecksumSeed {
 /// The polynomial of CRC32c, reflected: bit 31 stands for x⁰.
 const CRC32C_POLYNOMIAL: u32 = 0x82F6_3B78;
 
-/// The effect of a change of 32 bits on the CRC32c of the data around them.
+/// The effect of changed bits on the CRC32c of the data around them.
 ///
-/// CRCs are linear: the sums of two strings of one length differ by the sum, started at 0, of their
-/// difference; zeros after a difference multiply its sum by a power of x. The same computes what
-/// zeros do to a running value.
+/// CRCs are linear: the checksums of two strings of equal length differ by the checksum, started at
+/// 0, of their difference. Zeros after a difference multiply its checksum by a power of x.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SumChange(u32);
 
 impl SumChange {
-    /// For 32 bits that begin so many bytes before the end of what is summed; or for so many zeros.
+    /// For 32 bits that start `bytes_to_end` bytes before the end of the data; or for that many
+    /// zeros.
     pub const fn at(bytes_to_end: usize) -> SumChange {
         let (mut power, mut rest) = (POWERS[0][bytes_to_end & 0xFF], bytes_to_end >> 8);
         if rest < POWERS[1].len() {
@@ -66,14 +66,14 @@ impl SumChange {
         SumChange(power)
     }
 
-    /// The XOR of the sum for an XOR of `difference` into the 32 bits (little-endian), or the
-    /// running value that `difference` becomes after the zeros.
+    /// The change of the checksum for an XOR of `difference` into the 32 bits (little-endian), or
+    /// the running value that the zeros make of `difference`.
     pub const fn of(self, difference: u32) -> u32 {
         multiply(difference, self.0)
     }
 }
 
-/// The product of two polynomials modulo that of CRC32c. Without branches, which would be
+/// The product of two polynomials modulo that of CRC32c. Branchless, as branches would be
 /// mispredicted half of the time.
 const fn multiply(one: u32, other: u32) -> u32 {
     let (mut product, mut shifted, mut bit) = (0, other, 32);
@@ -85,7 +85,7 @@ const fn multiply(one: u32, other: u32) -> u32 {
     product
 }
 
-/// x⁸ to the powers from 0 to 256, and to these times 256: what bytes to the end of 64 KiB take.
+/// x⁸ to the powers from 0 to 256, and to those times 256: enough for 64 KiB.
 static POWERS: [[u32; 257]; 2] = [powers(1 << 23), powers(powers(1 << 23)[256])];
 
 const fn powers(of: u32) -> [u32; 257] {

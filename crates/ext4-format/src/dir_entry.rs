@@ -7,7 +7,7 @@ use zerocopy::{FromBytes, little_endian as le};
 
 pub(crate) const HEADER_LEN: usize = 8;
 const TAIL_LEN: usize = 12;
-/// The least an entry takes: header and a name of 1 to 4 bytes.
+/// The shortest entry: header and a name of 1 to 4 bytes.
 const MIN_ENTRY_LEN: usize = 12;
 const TAIL_FILE_TYPE: u8 = 0xDE;
 
@@ -38,7 +38,7 @@ raw_layout! {
 pub struct Entry<'a> {
     /// The name: 1 to 255 bytes. Neither `/` nor NUL has been ruled out.
     pub name: &'a [u8],
-    /// The inode, which exists.
+    /// The inode, a valid number.
     pub inode: InodeNumber,
     /// `file_type`; meaningless without the filetype feature.
     pub file_type: u8,
@@ -49,7 +49,7 @@ pub struct Entry<'a> {
 }
 
 impl Entry<'_> {
-    /// The bytes of what holds the entry that the name is in.
+    /// The position of the name in the block.
     #[inline]
     pub fn name_range(&self) -> Range<usize> {
         let start = self.start + HEADER_LEN;
@@ -57,7 +57,7 @@ impl Entry<'_> {
     }
 }
 
-/// An entry to be written.
+/// An entry to write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NewEntry<'a> {
     /// The name: 1 to 255 bytes.
@@ -69,7 +69,7 @@ pub struct NewEntry<'a> {
     pub file_type: u8,
 }
 
-/// The entries in use of a leaf block, or of the part of an inode that holds entries.
+/// The entries in use of a leaf block, or of inline entries in an inode.
 #[derive(Clone, Debug)]
 pub struct Entries<'a> {
     pub(crate) bytes: &'a [u8],
@@ -84,14 +84,13 @@ impl<'a> Entries<'a> {
         Entries { bytes, at: 0, block_size, inodes_count }
     }
 
-    /// Those from byte `start` on, where an entry begins.
+    /// Starts at byte `start`, the beginning of an entry.
     pub fn starting_at(self, start: usize) -> Entries<'a> {
         Entries { at: start, ..self }
     }
 
-    /// Skips used entries with less than `need` spare bytes, as long as they are plainly sound and
-    /// not the last; [`parse`](Entries::parse) judges the rest. Adding an entry scans the whole
-    /// leaf.
+    /// Skips used entries with less than `need` spare bytes while they are plainly valid and not
+    /// the last; [`parse`](Entries::parse) judges the rest. An insertion scans the whole leaf.
     pub(crate) fn pass_full(&mut self, need: usize) {
         if self.block_size.log2() == 16 {
             return;
@@ -135,7 +134,7 @@ impl<'a> Entries<'a> {
 impl<'a> Iterator for Entries<'a> {
     type Item = Result<Entry<'a>, Problem>;
 
-    // A search scans half of a leaf on average, from another crate.
+    // Inlined, as a search in another crate scans half of a leaf on average.
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
         while self.at < self.bytes.len() {
@@ -183,16 +182,16 @@ fn check_rec_len(len: usize, need: usize, left: usize) -> Result<(), Problem> {
     Err(Problem::Value { field: "rec_len", value: wide(len), because })
 }
 
-/// What a block of a directory holds.
+/// The kind of a directory's block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum BlockRole {
-    /// Entries, and a checksum behind them.
+    /// Entries and a checksum.
     Leaf,
     /// Part of the htree index, disguised as an unused entry (the first block: as `.` and `..`).
     Index,
 }
 
-/// The role of block `block` of a directory that has an index or not.
+/// The role of block `block` of a directory; `indexed`: it has an index.
 pub fn block_role(bytes: &[u8], block: LogicalBlock, indexed: bool, block_size: BlockSize) -> BlockRole {
     let whole = RawEntry::ref_from_prefix(bytes).is_ok_and(|(first, _)| {
         first.inode.get() == 0 && rec_len(first.rec_len.get(), block_size) == block_size.in_memory()
@@ -229,7 +228,7 @@ pub fn write_entry(
     raw.file_type = entry.file_type;
 }
 
-/// How many bytes of a leaf block are for entries: all, but for the checksum.
+/// The bytes of a leaf block without the checksum.
 pub fn leaf_room(block_size: BlockSize, has_checksums: bool) -> usize {
     block_size.in_memory() - if has_checksums { TAIL_LEN } else { 0 }
 }

@@ -1,8 +1,8 @@
-//! Changes of directory entries, in a leaf block or in the part of an inode that holds entries.
+//! Changes of directory entries, in a leaf block or inline in an inode.
 //!
-//! Entries fill their area without gaps. Free space is the end of an entry's `rec_len` behind its
-//! name, or an entry without an inode. A new entry takes the first space that is large enough; a
-//! removed one joins the entry before it.
+//! Entries fill their area without gaps. Free space is the end of an entry's `rec_len` after its
+//! name, or an entry without an inode. A new entry takes the first space that suffices; a removed
+//! one joins the entry before it.
 
 use crate::dir_entry::{HEADER_LEN, RawEntry, stored_rec_len, write_entry};
 use crate::{BlockSize, Entries, Entry, InodeNumber, NewEntry, Problem, SumChange, crc32c};
@@ -15,12 +15,12 @@ impl<'a> From<Entry<'a>> for NewEntry<'a> {
     }
 }
 
-/// Bytes that an entry takes whose name has `name_len` bytes.
+/// The length of an entry whose name has `name_len` bytes.
 pub fn entry_len(name_len: usize) -> usize {
     (HEADER_LEN + name_len).next_multiple_of(4)
 }
 
-/// An area of entries that can be changed. No change grows it, and none leaves it half changed.
+/// A writable area of entries. Its length is fixed, and a change that fails leaves no trace.
 #[derive(Debug)]
 pub struct EntriesMut<'a> {
     bytes: &'a mut [u8],
@@ -30,17 +30,17 @@ pub struct EntriesMut<'a> {
     sum_change: Option<u32>,
 }
 
-/// A stretch of the area that one `rec_len` covers.
+/// The part of the area that one `rec_len` covers.
 #[derive(Clone, Copy)]
 struct Slot {
     start: usize,
     end: usize,
-    /// Bytes that an entry in use needs of it; 0 where none is.
+    /// Bytes that its entry needs; 0 for an unused one.
     used: usize,
 }
 
 impl<'a> EntriesMut<'a> {
-    /// The entries in `bytes`, a checksum behind them left out.
+    /// The entries in `bytes`, without a checksum.
     pub fn new(bytes: &'a mut [u8], block_size: BlockSize, inodes_count: u32) -> EntriesMut<'a> {
         EntriesMut { bytes, block_size, inodes_count, sum_change: Some(0) }
     }
@@ -51,9 +51,9 @@ impl<'a> EntriesMut<'a> {
         self.sum_change
     }
 
-    /// Runs `change`, which changes the bytes of a range and no others.
+    /// Runs `change`, which changes only the bytes of a range.
     fn change(&mut self, range: Range<usize>, change: impl FnOnce(&mut Self)) {
-        // The sums of more than a part would cost as much as that of all.
+        // The incremental update of a larger part would cost as much as a full checksum.
         let is_part = range.len() <= self.bytes.len() / 4;
         let sum = |area: &Self| crc32c(0, area.bytes.get(range.clone()).unwrap_or_default());
         let before = is_part.then(|| sum(self));
@@ -72,13 +72,13 @@ impl<'a> EntriesMut<'a> {
         });
     }
 
-    /// Adds an entry where it fits; `false` where it does not, and nothing is changed.
+    /// Adds an entry; `false`, with no change, if it does not fit.
     pub fn insert(&mut self, entry: &NewEntry<'_>) -> Result<bool, Problem> {
         Ok(self.insert_from(0, entry)?.is_some())
     }
 
-    /// The same, starting at the entry at byte `start`, where [`room_for`] found space. Returns the
-    /// byte of the new entry.
+    /// Like [`insert`](EntriesMut::insert), from the entry at byte `start`, where [`room_for`]
+    /// found space. Returns the position of the new entry.
     pub fn insert_from(&mut self, start: usize, entry: &NewEntry<'_>) -> Result<Option<usize>, Problem> {
         let mut entries = self.entries();
         entries.at = start;
@@ -110,7 +110,7 @@ impl<'a> EntriesMut<'a> {
         true
     }
 
-    /// Removes the entry that begins at byte `start`, name and all.
+    /// Removes the entry at byte `start`, and clears its name.
     pub fn remove(&mut self, start: usize) -> Result<(), Problem> {
         let (before, slot) =
             self.find_entry(start)?.ok_or(Problem::Missing { what: "the entry to be removed" })?;
@@ -122,7 +122,7 @@ impl<'a> EntriesMut<'a> {
         Ok(())
     }
 
-    /// Lets the entry that begins at byte `start` name another inode.
+    /// Points the entry at byte `start` to another inode.
     pub fn point(&mut self, start: usize, inode: InodeNumber, file_type: u8) -> Result<(), Problem> {
         let missing = Problem::Missing { what: "the entry to be changed" };
         self.find_entry(start)?.ok_or(missing)?;
@@ -136,7 +136,7 @@ impl<'a> EntriesMut<'a> {
         Ok(())
     }
 
-    /// The entry in use that begins at byte `start`, and the slot before it.
+    /// The used entry at byte `start`, and the slot before it.
     fn find_entry(&self, start: usize) -> Result<Option<(Option<Slot>, Slot)>, Problem> {
         let mut before = None;
         for slot in self.slots() {
@@ -157,7 +157,7 @@ impl<'a> EntriesMut<'a> {
         slots(self.entries())
     }
 
-    /// Writes an entry with the `rec_len` up to `end`. It has room from `start` on.
+    /// Writes an entry at `start` with a `rec_len` up to `end`; it fits.
     fn write(&mut self, start: usize, end: usize, entry: &NewEntry<'_>) {
         let room = start..start + entry_len(entry.name.len());
         self.bytes.get_mut(room).unwrap_or_default().fill(0);
@@ -172,7 +172,7 @@ impl<'a> EntriesMut<'a> {
     }
 }
 
-/// The entry (used or not, by its byte) behind which a name of `name_len` bytes fits.
+/// The position of the entry, used or not, after which a name of `name_len` bytes fits.
 pub fn room_for(entries: Entries<'_>, name_len: usize) -> Result<Option<usize>, Problem> {
     Ok(find_room(entries, entry_len(name_len))?.map(|slot| slot.start))
 }
@@ -188,7 +188,7 @@ fn find_room(mut entries: Entries<'_>, need: usize) -> Result<Option<Slot>, Prob
     Ok(None)
 }
 
-/// The stretches that the entries, used or not, fill their area with.
+/// The slots of an area, used or not.
 fn slots(mut entries: Entries<'_>) -> impl Iterator<Item = Result<Slot, Problem>> {
     let len = entries.bytes.len();
     std::iter::from_fn(move || {

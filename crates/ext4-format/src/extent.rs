@@ -5,7 +5,7 @@ use crate::{BlockNumber, ChecksumSeed, LogicalBlock, Problem};
 use std::ops::Range;
 use zerocopy::{FromBytes, little_endian as le};
 
-/// The deepest tree that there can be: five levels of index above the leaves map 2^32 blocks.
+/// The deepest possible tree: five index levels above the leaves map 2^32 blocks.
 pub const MAX_DEPTH: u16 = 5;
 
 const MAGIC: u16 = 0xF30A;
@@ -13,9 +13,9 @@ const HEADER_LEN: usize = 12;
 const ENTRY_LEN: usize = 12;
 /// Lengths above this mark an extent that is allocated but reads as zeros.
 const MAX_INIT_LEN: u16 = 32768;
-/// Most blocks of an extent that was written.
+/// Most blocks of an initialized extent.
 pub(crate) const MAX_WRITTEN_LEN: u32 = 32768;
-/// Most blocks of one that was not: its mark takes the highest length.
+/// Most blocks of an unwritten extent: its mark takes the highest length.
 pub(crate) const MAX_UNWRITTEN_LEN: u32 = 32767;
 
 raw_layout! {
@@ -49,7 +49,7 @@ raw_layout! {
     }
 }
 
-/// Blocks of a file that lie together on the device.
+/// A contiguous run of a file's blocks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Extent {
     /// First block within the file.
@@ -71,7 +71,7 @@ pub struct ExtentIndex {
     pub child: BlockNumber,
 }
 
-/// A node whose entries ascend without overlap within the range that its parent gives it.
+/// A node. Its entries ascend without overlap within the range that its parent gives.
 #[derive(Clone, Copy, Debug)]
 pub struct ExtentNode<'a> {
     depth: u16,
@@ -119,17 +119,17 @@ impl From<RawIndex> for ExtentIndex {
     }
 }
 
-/// What a node says of a block of the file.
+/// What a node says about a file block.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Step {
     /// This extent maps it.
     Mapped(Extent),
-    /// Nothing maps it, nor any block before this one.
+    /// A hole, with all blocks up to its end.
     Hole {
         /// The block after the hole, up to 2^32.
         end: u64,
     },
-    /// The child knows.
+    /// See the child.
     Down {
         /// The child's block.
         child: BlockNumber,
@@ -173,13 +173,13 @@ impl<'a> ExtentNode<'a> {
         self.depth
     }
 
-    /// The extents of a leaf; none of any other node.
+    /// The extents of a leaf; empty for other nodes.
     pub fn extents(&self) -> impl ExactSizeIterator<Item = Extent> + 'a {
         let extents = if let Entries::Leaf(extents) = self.entries { extents } else { &[] };
         extents.iter().copied().map(Extent::from)
     }
 
-    /// The pointers of a node above the leaves; none of a leaf.
+    /// The pointers of a node above the leaves; empty for a leaf.
     pub fn indices(&self) -> impl ExactSizeIterator<Item = ExtentIndex> + 'a {
         let indices = if let Entries::Index(indices) = self.entries { indices } else { &[] };
         indices.iter().copied().map(ExtentIndex::from)
@@ -208,7 +208,7 @@ impl<'a> ExtentNode<'a> {
         }
     }
 
-    /// Finds what maps file block `block`, which lies in this node's range.
+    /// Looks up file block `block`, which is in this node's range.
     pub fn step(&self, block: LogicalBlock) -> Step {
         match self.entries {
             Entries::Leaf(extents) => {
@@ -261,7 +261,7 @@ pub fn write_extent_leaf(bytes: &mut [u8], extents: &[Extent]) {
     }
 }
 
-/// As [`write_extent_leaf`], a node `depth` levels above the leaves, of pointers to nodes below.
+/// Like [`write_extent_leaf`], for a node `depth` levels above the leaves.
 pub fn write_extent_index(bytes: &mut [u8], depth: u16, indices: &[ExtentIndex]) {
     let Some(entries) = write_header(bytes, depth, indices.len()) else { return };
     let Ok((places, _)) = <[RawIndex]>::mut_from_prefix_with_elems(entries, entries.len() / ENTRY_LEN) else {
@@ -287,7 +287,7 @@ fn write_header(bytes: &mut [u8], depth: u16, entries: usize) -> Option<&mut [u8
     Some(rest)
 }
 
-/// Writes the checksum behind the last possible entry of an extent block.
+/// Writes the checksum after the last possible entry of an extent block.
 pub fn seal_extent_block(bytes: &mut [u8], inode_seed: ChecksumSeed) {
     let Ok((header, _)) = header(bytes) else { return };
     let tail = HEADER_LEN + ENTRY_LEN * usize::from(header.eh_max.get());
@@ -297,7 +297,7 @@ pub fn seal_extent_block(bytes: &mut [u8], inode_seed: ChecksumSeed) {
     }
 }
 
-/// Verifies the checksum behind the last possible entry of an extent block.
+/// Verifies the checksum after the last possible entry of an extent block.
 pub fn verify_extent_block(bytes: &[u8], inode_seed: ChecksumSeed) -> Result<(), Problem> {
     let tail = HEADER_LEN + ENTRY_LEN * usize::from(header(bytes)?.0.eh_max.get());
     let short = Problem::Short { what: "an extent block's checksum", need: tail + 4, have: bytes.len() };

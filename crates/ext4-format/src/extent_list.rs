@@ -9,12 +9,12 @@ use crate::{BlockNumber, Extent, LogicalBlock};
 use std::ops::Range;
 
 impl Extent {
-    /// The file block behind it, up to 2^32.
+    /// The file block after the extent, up to 2^32.
     pub fn end(&self) -> u64 {
         u64::from(self.logical.0) + u64::from(self.len)
     }
 
-    /// The part of it that maps blocks of `range`; `None` where there is none.
+    /// The part of the extent within `range`, if any.
     pub fn part(&self, range: Range<u64>) -> Option<Extent> {
         let first = range.start.max(u64::from(self.logical.0));
         let end = range.end.min(self.end());
@@ -25,12 +25,12 @@ impl Extent {
         Some(Extent { logical: LogicalBlock(logical), len, start, unwritten: self.unwritten })
     }
 
-    /// Most blocks that an extent of this kind can have.
+    /// Most blocks of an extent of this kind.
     fn max_len(&self) -> u32 {
         if self.unwritten { MAX_UNWRITTEN_LEN } else { MAX_WRITTEN_LEN }
     }
 
-    /// Takes `next` in, if it goes on where this one ends, in the file and on the device.
+    /// Merges with `next`, if that continues this extent in the file and on the device.
     fn absorb(&mut self, next: &Extent) -> bool {
         let fits = self.unwritten == next.unwritten
             && self.end() == u64::from(next.logical.0)
@@ -43,9 +43,8 @@ impl Extent {
     }
 }
 
-/// Gives the file blocks of `range` the mapping `with`, or none, and returns their old mappings.
-/// `extents` ascend without overlap, before and after; adjacent ones are merged up to the length
-/// limit.
+/// Maps the file blocks of `range` to `with`, or unmaps them. Returns their old mappings. `extents`
+/// ascend without overlap, before and after; adjacent ones are merged up to the length limit.
 pub fn remap(extents: &mut Vec<Extent>, range: Range<u64>, with: Option<Extent>) -> Vec<Extent> {
     let first = extents.partition_point(|extent| extent.end() <= range.start);
     let last = extents.partition_point(|extent| u64::from(extent.logical.0) < range.end).max(first);
@@ -53,7 +52,7 @@ pub fn remap(extents: &mut Vec<Extent>, range: Range<u64>, with: Option<Extent>)
     let removed = touched.iter().filter_map(|extent| extent.part(range.clone())).collect();
     let before = touched.first().and_then(|extent| extent.part(0..range.start));
     let after = touched.last().and_then(|extent| extent.part(range.end..u64::MAX));
-    // With a neighbour on each side, for them to merge with.
+    // With a neighbour on each side, for merging.
     let (from, to) = (first.saturating_sub(1), (last + 1).min(extents.len()));
     let left = extents.get(from..first).unwrap_or_default().iter().copied();
     let right = extents.get(last..to).unwrap_or_default().iter().copied();
@@ -72,7 +71,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// What each of the first blocks is mapped to.
+    /// The mapping of each of the first blocks.
     type Model = Vec<Option<(u64, bool)>>;
 
     fn model_of(extents: &[Extent]) -> Model {
@@ -87,7 +86,7 @@ mod tests {
         model
     }
 
-    /// First block, how many, and what they are mapped to.
+    /// First block, count, and mapping.
     type Change = (u32, u32, Option<(u64, bool)>);
 
     fn changes() -> impl Strategy<Value = Vec<Change>> {
@@ -101,7 +100,7 @@ mod tests {
             let (mut extents, mut model) = (Vec::new(), model_of(&[]));
             for (first, len, with) in changes {
                 let range = u64::from(first)..u64::from(first + len);
-                // A multiple of the block's number: some changes go on where others end.
+                // A multiple of the block's number, so that some changes continue others.
                 let with = with.map(|(start, unwritten)| Extent {
                     logical: LogicalBlock(first),
                     len,

@@ -16,13 +16,12 @@ macro_rules! feature_set {
                 self.0 & flags.0 == flags.0
             }
 
-            /// Those that are set here and not in `known`.
+            /// The set flags that are not in `known`.
             pub fn without(self, known: $name) -> $name {
                 $name(self.0 & !known.0)
             }
 
-            /// The names of all flags that are set, lowest bit first; one without a name by set and
-            /// bit.
+            /// The names of all set flags, lowest bit first; an unnamed one by set and bit.
             pub fn names(self) -> Vec<String> {
                 (0..32)
                     .filter(|bit| self.0 & 1 << bit != 0)
@@ -43,21 +42,21 @@ feature_set! {
         DIR_PREALLOC = 0x1, "dir_prealloc";
         /// Of the AFS server; nothing uses it.
         IMAGIC_INODES = 0x2, "imagic_inodes";
-        /// There is a journal.
+        /// It has a journal.
         HAS_JOURNAL = 0x4, "has_journal";
-        /// There may be extended attributes.
+        /// Extended attributes may exist.
         EXT_ATTR = 0x8, "ext_attr";
-        /// Blocks behind the group descriptors are kept for growth.
+        /// Blocks after the group descriptors are reserved for growth.
         RESIZE_INODE = 0x10, "resize_inode";
         /// Directories may have an htree index.
         DIR_INDEX = 0x20, "dir_index";
-        /// Groups may not be initialised; nothing uses it.
+        /// Groups may be uninitialized; unused.
         LAZY_BG = 0x40, "lazy_bg";
         /// Of the snapshot patches; nothing uses it.
         EXCLUDE_INODE = 0x80, "exclude_inode";
         /// Of the snapshot patches; nothing uses it.
         EXCLUDE_BITMAP = 0x100, "snapshot_bitmap";
-        /// At most two backups of the superblock, where `s_backup_bgs` says.
+        /// At most two backups of the superblock, in the groups of `s_backup_bgs`.
         SPARSE_SUPER2 = 0x200, "sparse_super2";
         /// The journal may hold fast commits.
         FAST_COMMIT = 0x400, "fast_commit";
@@ -79,7 +78,7 @@ feature_set! {
         RECOVER = 0x4, "needs_recovery";
         /// This is an external journal, no file system.
         JOURNAL_DEV = 0x8, "journal_dev";
-        /// Group descriptors lie in their meta block groups.
+        /// Group descriptors are in their meta block groups.
         META_BG = 0x10, "meta_bg";
         /// Files may be mapped by extents.
         EXTENTS = 0x40, "extent";
@@ -87,7 +86,7 @@ feature_set! {
         BITS64 = 0x80, "64bit";
         /// Protected against a second mount.
         MMP = 0x100, "mmp";
-        /// Bitmaps and inode tables may lie in other groups.
+        /// Bitmaps and inode tables may be in other groups.
         FLEX_BG = 0x200, "flex_bg";
         /// Large attribute values in inodes of their own.
         EA_INODE = 0x400, "ea_inode";
@@ -117,7 +116,7 @@ feature_set! {
         BTREE_DIR = 0x4, "btree_dir";
         /// Files above 2 TiB: `i_blocks` may count file system blocks.
         HUGE_FILE = 0x8, "huge_file";
-        /// Group descriptors carry a CRC16 and may mark uninitialised groups.
+        /// Group descriptors have a CRC16 and may mark uninitialized groups.
         GDT_CSUM = 0x10, "uninit_bg";
         /// Directories of more than 65,000 subdirectories.
         DIR_NLINK = 0x20, "dir_nlink";
@@ -127,9 +126,9 @@ feature_set! {
         HAS_SNAPSHOT = 0x80, "snapshot";
         /// Quota files are file system metadata.
         QUOTA = 0x100, "quota";
-        /// Space is given out in clusters of several blocks.
+        /// Space is allocated in clusters of several blocks.
         BIGALLOC = 0x200, "bigalloc";
-        /// All metadata carries CRC32c checksums.
+        /// All metadata has CRC32c checksums.
         METADATA_CSUM = 0x400, "metadata_csum";
         /// Of a patch that was never merged.
         REPLICA = 0x800, "replica";
@@ -147,7 +146,7 @@ feature_set! {
 }
 
 impl Incompat {
-    /// All that this crate can read.
+    /// The features that can be read here.
     pub const READABLE: Incompat = Incompat(
         Incompat::FILETYPE.0
             | Incompat::RECOVER.0

@@ -4,7 +4,7 @@ use crate::raw::{join, join16, raw_layout, split, split16};
 use crate::{BlockNumber, GroupNumber, Incompat, Problem, Superblock, crc16};
 use zerocopy::{FromBytes, FromZeros, little_endian as le};
 
-/// Where `bg_checksum` lies: sums leave it out or take it as zero.
+/// The offset of `bg_checksum`: checksums leave it out or take it as zero.
 const CHECKSUM_AT: usize = 0x1E;
 
 raw_layout! {
@@ -42,17 +42,17 @@ raw_layout! {
     }
 }
 
-/// `bg_flags`: what of a group has never been written. Only where descriptors are summed.
+/// `bg_flags`: what was never written in a group. Only with descriptor checksums.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct GroupFlags(pub u16);
 
 impl GroupFlags {
-    /// No inode of the group was ever used: inode bitmap and table are not initialised.
+    /// No inode of the group was ever used: inode bitmap and table are uninitialized.
     pub const INODE_UNINIT: GroupFlags = GroupFlags(0x1);
-    /// Only mkfs's metadata is in use: the block bitmap is not initialised and follows from the
+    /// Only mkfs's metadata is in use: the block bitmap is uninitialized and follows from the
     /// layout.
     pub const BLOCK_UNINIT: GroupFlags = GroupFlags(0x2);
-    /// Inodes that were never in use read as zeros.
+    /// Never used inodes read as zeros.
     pub const ITABLE_ZEROED: GroupFlags = GroupFlags(0x4);
 
     /// Whether all of `flags` are set.
@@ -60,18 +60,18 @@ impl GroupFlags {
         self.0 & flags.0 == flags.0
     }
 
-    /// These and `flags`.
+    /// The union with `flags`.
     pub fn with(self, flags: GroupFlags) -> GroupFlags {
         GroupFlags(self.0 | flags.0)
     }
 
-    /// These but for `flags`.
+    /// The difference to `flags`.
     pub fn without(self, flags: GroupFlags) -> GroupFlags {
         GroupFlags(self.0 & !flags.0)
     }
 }
 
-/// A group descriptor whose inode table lies within the file system. [`check`](GroupDesc::check)
+/// A group descriptor whose inode table is within the file system. [`check`](GroupDesc::check)
 /// checks the rest.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct GroupDesc {
@@ -87,13 +87,13 @@ pub struct GroupDesc {
     pub free_inodes: u32,
     /// Directories among the inodes in use.
     pub used_dirs: u32,
-    /// Inodes at the end of the table that were never in use. Only where descriptors are summed.
+    /// Never used inodes at the end of the table. Only with descriptor checksums.
     pub itable_unused: u32,
     /// What has never been written.
     pub flags: GroupFlags,
-    /// Sum of the block bitmap: see [`Superblock::block_bitmap_sum`].
+    /// Checksum of the block bitmap: see [`Superblock::block_bitmap_sum`].
     pub block_bitmap_sum: u32,
-    /// Sum of the inode bitmap: see [`Superblock::inode_bitmap_sum`].
+    /// Checksum of the inode bitmap: see [`Superblock::inode_bitmap_sum`].
     pub inode_bitmap_sum: u32,
 }
 
@@ -127,7 +127,7 @@ impl GroupDesc {
         Ok(desc)
     }
 
-    /// Checks what readers do not use: the places of the bitmaps, and that no count exceeds the
+    /// Checks what readers do not use: the positions of the bitmaps, and that no count exceeds the
     /// group.
     pub fn check(&self, group: GroupNumber, sb: &Superblock) -> Result<(), Problem> {
         let places = [
@@ -137,7 +137,7 @@ impl GroupDesc {
         ];
         for (field, first, count) in places {
             sb.check_blocks(field, first, count)?;
-            // With flex_bg they may lie in other groups.
+            // With flex_bg they may be in other groups.
             if !sb.incompat.has(Incompat::FLEX_BG) {
                 let start = sb.group_start(group).0;
                 let end = start + u64::from(sb.blocks_in_group(group));
@@ -152,7 +152,7 @@ impl GroupDesc {
         at_most("bg_itable_unused", self.itable_unused, self.free_inodes)
     }
 
-    /// Writes every field over the descriptor's `desc_size` bytes, and its checksum where the file
+    /// Writes every field over the descriptor's `desc_size` bytes, and its checksum if the file
     /// system has any. Other bytes do not change. Fields past the end of `bytes` are left out.
     pub fn encode(&self, bytes: &mut [u8], group: GroupNumber, sb: &Superblock) {
         let mut unused = RawGroupDescHigh::new_zeroed();
@@ -189,7 +189,7 @@ impl GroupDesc {
     }
 }
 
-/// The checksum of a descriptor's bytes; `None` where the file system has none.
+/// The checksum of a descriptor's bytes, if the file system has any.
 fn checksum(bytes: &[u8], group: GroupNumber, sb: &Superblock) -> Option<u16> {
     let before = bytes.get(..CHECKSUM_AT).unwrap_or_default();
     let after = bytes.get(CHECKSUM_AT + 2..).unwrap_or_default();
@@ -272,7 +272,7 @@ mod tests {
             let sb = superblock(incompat, RoCompat::METADATA_CSUM);
             let mut bitmap = [0x55; 1024];
             let mut sum = sb.inode_bitmap_sum(&bitmap).unwrap();
-            // The group has 2048 inodes: the last bits are not summed.
+            // The group has 2048 inodes: the last bits are not in the checksum.
             for bits in
                 [0..1, 1..2, 7..9, 8..16, 5..5, 3..259, 4..261, 0..2048, 2047..2048, 2040..2050, 2048..2049]
             {

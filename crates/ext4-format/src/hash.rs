@@ -1,10 +1,10 @@
-//! Directory hashes: which leaf of an htree directory has a name.
+//! Directory hashes, which place a name in a leaf of an htree directory.
 //!
-//! There are three algorithms, each for signed and unsigned name bytes (`s_flags` of the superblock
-//! says which, because the first kernels hashed the `char` of their machine), and SipHash, which
-//! needs the directory's encryption key and is only named here. Sources: the kernel's
+//! There are three algorithms, each for signed and unsigned name bytes (a flag in `s_flags`,
+//! because the first kernels hashed the `char` of their machine), and SipHash, which needs the
+//! directory's encryption key and is not computed here. Sources: the kernel's
 //! `Documentation/filesystems/ext4/directory.rst` ("Hash Tree Directories"), RFC 1320 (MD4's round
-//! functions; the directory hash takes 8 input words for 16, hence "half"), and Wheeler and
+//! functions; the directory hash takes 8 input words instead of 16, hence "half"), and Wheeler and
 //! Needham's TEA paper (16 cycles).
 
 mod half_md4;
@@ -13,17 +13,16 @@ use fearless_simd::Level;
 use std::fmt;
 use std::ops::Range;
 
-/// The major hash of a name, by which dx entries are ordered. Bit 0 is clear in a name's hash; in a
-/// dx entry it says that names of this hash continue from the block before.
+/// The major hash of a name, which orders dx entries. Bit 0 is clear in a name's hash; in a dx
+/// entry it means that names of this hash continue from the previous block.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct MajorHash(u32);
 
 impl MajorHash {
-    /// The end-of-directory hash, shifted as hashes are: no name has it.
+    /// The end-of-directory hash, shifted like the others: no name has it.
     const END: u32 = 0x7fff_ffff << 1;
 
-    /// The hash that an algorithm's raw word stands for: bit 0 clear, and never the
-    /// end-of-directory value.
+    /// The hash of an algorithm's raw word: bit 0 clear, and not the end-of-directory value.
     pub const fn from_raw(raw: u32) -> Self {
         let even = raw & !1;
         Self(if even == Self::END { Self::END - 2 } else { even })
@@ -34,7 +33,7 @@ impl MajorHash {
         Self(raw & !1)
     }
 
-    /// The value as it stands in a dx entry.
+    /// The value in a dx entry.
     pub const fn get(self) -> u32 {
         self.0
     }
@@ -50,7 +49,7 @@ impl fmt::Debug for MajorHash {
 /// the legacy algorithm has none (0).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct NameHash {
-    /// What the htree is ordered by.
+    /// The order of the htree.
     pub major: MajorHash,
     /// Further 32 bits of the same digest.
     pub minor: u32,
@@ -78,18 +77,18 @@ pub enum HashAlgorithm {
     SipHash,
 }
 
-/// Whether bytes from 0x80 up count as negative numbers (`s_flags` bit 0) or not (bit 1).
+/// The sign of bytes from 0x80 up: negative (`s_flags` bit 0) or not (bit 1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum CharSign {
-    /// As `char` is on x86; what mke2fs writes there, and what neither bit means.
+    /// Like `char` on x86; mke2fs's choice there, and the default without either bit.
     #[default]
     Signed,
-    /// As `char` is on ARM, PowerPC and s390.
+    /// Like `char` on ARM, PowerPC and s390.
     Unsigned,
 }
 
 impl CharSign {
-    /// A name byte as the 32-bit word that the hashes add up.
+    /// A name byte as a 32-bit word for the sums.
     pub(crate) fn widen(self, byte: u8) -> u32 {
         match self {
             Self::Signed => i32::from(byte.cast_signed()).cast_unsigned(),
@@ -98,12 +97,12 @@ impl CharSign {
     }
 }
 
-/// How the names of one directory are hashed.
+/// The hash function of a directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HashVersion {
-    /// The function.
+    /// The algorithm.
     pub algorithm: HashAlgorithm,
-    /// How it reads name bytes.
+    /// The sign of name bytes.
     pub sign: CharSign,
 }
 
@@ -151,9 +150,9 @@ impl HashVersion {
     }
 }
 
-/// Hashes names in `bytes` by half of MD4, as [`HashVersion::hash`] does each of them: sixteen side
-/// by side, which takes a quarter to half of the time. Adds the hashes in the order of the names. A
-/// name that is not within the bytes counts as empty.
+/// Hashes names in `bytes` like [`HashVersion::hash`] with half of MD4, sixteen in parallel, in a
+/// quarter to half of the time. Appends the hashes in the order of the names. A name outside of the
+/// bytes counts as empty.
 pub fn half_md4_of_all(
     bytes: &[u8],
     names: impl IntoIterator<Item = Range<usize>>,
@@ -164,8 +163,7 @@ pub fn half_md4_of_all(
     half_md4::side_by_side(Level::new(), bytes, names.into_iter(), sign, seed, hashes);
 }
 
-/// The four words that the seeded hashes start from: `s_hash_seed`, or MD4's initial state where
-/// that is zero.
+/// The initial words of the seeded hashes: `s_hash_seed`, or MD4's initial state if that is zero.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct HashSeed([u32; 4]);
 
@@ -195,7 +193,7 @@ fn legacy(name: &[u8], sign: CharSign) -> u32 {
     newer << 1
 }
 
-/// Feeds `name` to `transform`, `BYTES` bytes (`WORDS` words) a time. An empty name is never fed.
+/// Feeds `name` to `transform`, `BYTES` bytes (`WORDS` words) at a time; nothing if it is empty.
 fn digest<const BYTES: usize, const WORDS: usize>(
     name: &[u8],
     sign: CharSign,
@@ -211,9 +209,9 @@ fn digest<const BYTES: usize, const WORDS: usize>(
     state
 }
 
-/// Packs the head of `rest` into words, first byte highest; what is missing is filled with the
-/// length of `rest`, repeated in each byte. The addition carries on purpose: signed bytes borrow
-/// from their neighbours.
+/// Packs the head of `rest` into words, first byte highest; the gap is filled with the length of
+/// `rest`, repeated in each byte. The addition carries on purpose: signed bytes borrow from their
+/// neighbours.
 fn input_words<const WORDS: usize>(rest: &[u8], sign: CharSign) -> [u32; WORDS] {
     let len = u32::try_from(rest.len()).unwrap_or(u32::MAX);
     let half = len | len.wrapping_shl(8);
@@ -222,7 +220,7 @@ fn input_words<const WORDS: usize>(rest: &[u8], sign: CharSign) -> [u32; WORDS] 
     let (whole, part) = rest.as_chunks();
     for (word, &bytes) in words.iter_mut().zip(whole) {
         let word_of = u32::from_be_bytes(bytes);
-        // A signed byte from 0x80 up is 0x100 less, which its left neighbour loses one for.
+        // A signed byte from 0x80 up is 0x100 less, borrowed from its left neighbour.
         let borrowed = match sign {
             CharSign::Signed => (word_of & 0x8080_8080) << 1,
             CharSign::Unsigned => 0,

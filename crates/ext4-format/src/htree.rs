@@ -1,8 +1,7 @@
-//! Index blocks of htree directories: which leaf block holds the names of which hashes.
+//! Index blocks of htree directories, which map hashes to leaf blocks.
 //!
-//! Block 0 of an indexed directory is the root, further index blocks are nodes; both look to an old
-//! reader like directory blocks with one or two entries and much free space, the index hiding in
-//! that space:
+//! Block 0 of an indexed directory is the root, further index blocks are nodes. To an old reader
+//! both are directory blocks with one or two entries and much free space, which hides the index:
 //!
 //! ```text
 //!         root                                    node
@@ -12,15 +11,15 @@
 //!         8, indirect_levels, unused_flags        …
 //! 0x20    limit, count, block of entry 0
 //! 0x28    entry 1: hash, block
-//! …                                               (behind `limit` entries, under metadata_csum: the tail)
+//! …                                               (under metadata_csum: a tail after `limit`)
 //! ```
 //!
-//! Some printings of the kernel's `directory.rst` put a node's block and entry 1 at 0xE and 0x12;
+//! Some versions of the kernel's `directory.rst` put a node's block and entry 1 at 0xE and 0x12;
 //! the field widths, and every image, say 0xC and 0x10.
 //!
-//! Entry 0 has no hash of its own: it takes everything below entry 1. Parsing looks at the head of
-//! a block only, because it happens at each look-up; [`IndexBlock::verify`] looks at all of it,
-//! once, when it is read.
+//! Entry 0 has no hash of its own: it covers everything below entry 1. Parsing reads only the head
+//! of a block, as every lookup needs it; [`IndexBlock::verify`] checks the whole block once, when
+//! it is read.
 
 use crate::hash::{CharSign, HashVersion, MajorHash};
 use crate::raw::{raw_layout, u32_at};
@@ -69,7 +68,7 @@ raw_layout! {
 }
 
 raw_layout! {
-    /// `struct dx_countlimit`, which stands in the place of entry 0's hash.
+    /// `struct dx_countlimit`, in place of entry 0's hash.
     RawCountLimit, size 4 {
         0x0 limit: le::U16,
         0x2 count: le::U16,
@@ -86,39 +85,39 @@ raw_layout! {
 
 /// Bytes of `struct dx_tail`: a reserved word, then the checksum.
 const TAIL_SIZE: usize = 8;
-/// The upper four bits of a block number were once meant for a fill hint.
+/// The upper four bits of a block number were once reserved for a fill hint.
 const BLOCK_MASK: u32 = 0x0fff_ffff;
 /// Root plus one level of nodes; one more with the `large_dir` feature.
 const MAX_LEVELS: u8 = 1;
 
-/// What an index block says to the look-up of one hash.
+/// The result of looking up a hash in an index block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IndexEntry {
-    /// The least hash of the block, as stored.
+    /// The lowest hash of the block, as stored.
     hash: u32,
-    /// Where it lies in the directory: an index block of the next level, or a leaf. Not checked
-    /// against the directory's size.
+    /// A block of the directory: an index block of the next level, or a leaf. Not checked against
+    /// the directory's size.
     pub block: LogicalBlock,
 }
 
 impl IndexEntry {
-    /// The least hash of a name in the block; 0 in entry 0 of an index block.
+    /// The lowest hash of a name in the block; 0 in entry 0 of an index block.
     pub fn hash(self) -> MajorHash {
         MajorHash::stored(self.hash)
     }
 
-    /// The same of another block: what a first entry, which has no hash of its own, inherits from
-    /// above.
+    /// The same hash with another block: a first entry, which has no hash, inherits that of the
+    /// level above.
     pub fn leading_to(self, block: LogicalBlock) -> IndexEntry {
         IndexEntry { block, ..self }
     }
 
-    /// Whether names of this entry's own hash may also stand in the block of the entry before it.
+    /// Whether names with this entry's hash may also be in the previous entry's block.
     pub fn is_continuation(self) -> bool {
         self.hash & 1 == 1
     }
 
-    /// Whether a search for `hash` that ended in the block before this one has to go on here.
+    /// Whether a search for `hash` in the previous block must continue here.
     pub fn continues(self, hash: MajorHash) -> bool {
         self.is_continuation() && self.hash() == hash
     }
@@ -129,9 +128,9 @@ impl IndexEntry {
 pub struct IndexBlock<'a> {
     bytes: &'a [u8],
     entries: &'a [RawDxEntry],
-    /// Where the entries begin.
+    /// The position of the entries.
     offset: usize,
-    /// How many entries there is room for.
+    /// The capacity.
     limit: usize,
 }
 
@@ -169,18 +168,18 @@ impl<'a> IndexBlock<'a> {
         Self::parse(bytes, size_of::<RawDxNode>(), has_tail)
     }
 
-    /// Whether there is no room for another entry.
+    /// Whether it is full.
     pub fn is_full(&self) -> bool {
         self.entries.len() == self.limit
     }
 
-    /// How many entries there are; at least one.
+    /// The number of entries, at least one.
     #[expect(clippy::len_without_is_empty, reason = "an index block is never empty")]
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Entry `at`, or `None` behind the last.
+    /// Entry `at`; `None` past the last.
     pub fn get(&self, at: usize) -> Option<IndexEntry> {
         let raw = self.entries.get(at)?;
         let hash = if at == 0 { 0 } else { raw.hash.get() };
@@ -193,14 +192,13 @@ impl<'a> IndexBlock<'a> {
         (0..block.len()).filter_map(move |at| block.get(at))
     }
 
-    /// The place of the entry whose block holds `hash`: the last one that does not begin behind it.
-    /// Entries out of order give some place in the block.
+    /// The index of the entry whose block holds `hash`: the last one that does not start after it.
+    /// Unsorted entries give some valid index.
     pub fn find(&self, hash: MajorHash) -> usize {
         self.entries[1..].partition_point(|entry| entry.hash.get() <= hash.get())
     }
 
-    /// Checks what parsing does not look at: that hashes ascend and, with a seed, the block's
-    /// checksum.
+    /// Checks what parsing leaves out: that hashes ascend and, with a seed, the checksum.
     pub fn verify(&self, seed: Option<ChecksumSeed>) -> Result<(), Problem> {
         if let Some(seed) = seed {
             let (stored, computed) = self.checksums(seed)?;
@@ -221,8 +219,8 @@ impl<'a> IndexBlock<'a> {
         Ok(())
     }
 
-    /// The checksum in the tail, and the one over all entries in use, then the tail with a checksum
-    /// of zero.
+    /// The stored checksum, and the computed one: over all entries in use, then the tail with a
+    /// checksum of zero.
     fn checksums(&self, seed: ChecksumSeed) -> Result<(u32, u32), Problem> {
         let tail_at = self.offset + self.limit * size_of::<RawDxEntry>();
         let used = self.offset + size_of_val(self.entries);
@@ -240,7 +238,7 @@ impl<'a> IndexBlock<'a> {
 /// The root of a directory's index: block 0 of the directory.
 #[derive(Clone, Copy)]
 pub struct IndexRoot<'a> {
-    /// How the names of this directory are hashed.
+    /// The hash function of this directory.
     pub hash_version: HashVersion,
     /// Levels of index blocks below the root: with 0, the root's entries are leaves.
     pub indirect_levels: u8,
@@ -290,7 +288,7 @@ fn not_an_index(field: &'static str, value: u64) -> Problem {
     Problem::Value { field, value, because: "no directory index block has there" }
 }
 
-/// Checks a record length; in 64 KiB blocks 0 and 65535 stand for the whole block.
+/// Checks a record length; in 64 KiB blocks 0 and 65535 mean the whole block.
 fn check_rec_len(stored: le::U16, expected: usize, block: usize) -> Result<(), Problem> {
     let stored = stored.get();
     let len = match stored {

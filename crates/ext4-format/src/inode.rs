@@ -8,11 +8,11 @@ use zerocopy::{FromBytes, little_endian as le};
 
 /// Bytes of `i_block`.
 pub const I_BLOCK_LEN: usize = 60;
-/// Where the fields end that every inode has.
+/// The end of the fields that every inode has.
 const CLASSIC_LEN: usize = 128;
 const CHECKSUM_LO_AT: usize = 0x7C;
 const CHECKSUM_HI_AT: usize = 0x82;
-/// Where the fields of times end that an inode may lack.
+/// The ends of time fields that an inode may lack.
 const CTIME_EXTRA_END: usize = 0x88;
 const MTIME_EXTRA_END: usize = 0x8C;
 const ATIME_EXTRA_END: usize = 0x90;
@@ -53,7 +53,7 @@ raw_layout! {
 }
 
 raw_layout! {
-    /// What follows where `i_extra_isize` has room for it, offsets from 0x80.
+    /// The rest, as far as `i_extra_isize` reaches, offsets from 0x80.
     RawInodeExtra, size 0x20 {
         0x00 i_extra_isize: le::U16,
         0x02 i_checksum_hi: le::U16,
@@ -78,7 +78,7 @@ impl InodeFlags {
     pub const INDEX: InodeFlags = InodeFlags(0x1000);
     /// `i_blocks` counts file system blocks.
     pub const HUGE_FILE: InodeFlags = InodeFlags(0x4_0000);
-    /// Subdirectories are spread over the file system, as those of the root are.
+    /// Subdirectories are spread over the file system, like those of the root.
     pub const TOPDIR: InodeFlags = InodeFlags(0x2_0000);
     /// The content is mapped by extents.
     pub const EXTENTS: InodeFlags = InodeFlags(0x8_0000);
@@ -86,36 +86,35 @@ impl InodeFlags {
     pub const VERITY: InodeFlags = InodeFlags(0x10_0000);
     /// Holds the value of an extended attribute.
     pub const EA_INODE: InodeFlags = InodeFlags(0x20_0000);
-    /// The content lies in the inode.
+    /// The content is in the inode.
     pub const INLINE_DATA: InodeFlags = InodeFlags(0x1000_0000);
     /// The directory ignores case.
     pub const CASEFOLD: InodeFlags = InodeFlags(0x4000_0000);
-    /// Those that `FS_IOC_GETFLAGS` shows (`EXT4_FL_USER_VISIBLE`).
+    /// The flags that `FS_IOC_GETFLAGS` shows (`EXT4_FL_USER_VISIBLE`).
     pub const USER_VISIBLE: InodeFlags = InodeFlags(0x725B_DFFF);
-    /// Those that `FS_IOC_SETFLAGS` sets and clears: secure deletion, undelete, compress,
+    /// The flags that `FS_IOC_SETFLAGS` sets and clears: secure deletion, undelete, compress,
     /// synchronous, immutable, append-only, no dump, no atime, no tail merging, synchronous
     /// directory, top directory, project.
     pub const SETTABLE: InodeFlags = InodeFlags(0x2003_80FF);
-    /// Those that change how the inode is laid out or written, so that they cannot just be set:
-    /// journalled data, extents, direct access, casefold.
+    /// Flags of the inode's layout, which cannot just be set: journalled data, extents, direct
+    /// access, casefold.
     pub const FIXED: InodeFlags = InodeFlags(0x4208_4000);
 
-    /// Those that a new inode gets from its directory: synchronous, no dump, no atime, journalled
-    /// data, synchronous directory, project, casefold.
+    /// The flags that a new inode inherits from its directory: synchronous, no dump, no atime,
+    /// journalled data, synchronous directory, project, casefold.
     pub const INHERITED: InodeFlags = InodeFlags(0x6001_40C8);
-    /// Of those, the ones that make sense for a regular file only in part: synchronous directory,
-    /// casefold, project.
+    /// Those of them that regular files do not inherit: synchronous directory, casefold, project.
     pub const DIRECTORIES_ONLY: InodeFlags = InodeFlags(0x6001_0000);
-    /// Of those, the ones that make sense for what has no content: no dump, no atime.
+    /// Those of them that inodes without content inherit: no dump, no atime.
     pub const OTHERS_ALSO: InodeFlags = InodeFlags(0xC0);
 
-    /// These and `flags`.
+    /// The union with `flags`.
     #[must_use]
     pub fn with(self, flags: InodeFlags) -> InodeFlags {
         InodeFlags(self.0 | flags.0)
     }
 
-    /// These but for `flags`.
+    /// The difference to `flags`.
     #[must_use]
     pub fn without(self, flags: InodeFlags) -> InodeFlags {
         InodeFlags(self.0 & !flags.0)
@@ -130,9 +129,9 @@ impl InodeFlags {
 /// The number of a character or block device.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct DeviceNumber {
-    /// Which driver.
+    /// The driver.
     pub major: u32,
-    /// Which of the driver's devices.
+    /// The driver's device.
     pub minor: u32,
 }
 
@@ -150,13 +149,13 @@ pub struct Inode {
     pub size: u64,
     /// Allocated space in units of 512 bytes.
     pub sectors: u64,
-    /// Number of names.
+    /// Number of links.
     pub links: u16,
     /// Flags.
     pub flags: InodeFlags,
-    /// Changes when the number is used again.
+    /// Changes when the number is reused.
     pub generation: u32,
-    /// The block with extended attributes, where there is one.
+    /// The block with extended attributes, if any.
     pub xattr_block: Option<BlockNumber>,
     /// Last access.
     pub atime: InodeTime,
@@ -164,15 +163,15 @@ pub struct Inode {
     pub mtime: InodeTime,
     /// Last change of the inode.
     pub ctime: InodeTime,
-    /// Creation, where there is room for it.
+    /// Creation, if the inode has the field.
     pub crtime: Option<InodeTime>,
     /// `i_block`: extent tree root, block pointers, inline data, link target or device number.
     pub block: [u8; I_BLOCK_LEN],
-    /// Low halves of `i_atime` and `i_mtime`: in an attribute value's inode, hash and parent.
+    /// Low halves of `i_atime` and `i_mtime`; in an attribute value's inode, hash and parent.
     pub raw_times: [u32; 2],
-    /// How many bytes of the inode the fields take; extended attributes follow. 128 where none can.
+    /// The length of the fields; extended attributes follow. 128 if there can be none.
     pub fields_len: usize,
-    /// What checksums of this inode's blocks start from.
+    /// The start value of checksums of this inode's blocks.
     pub checksum_seed: ChecksumSeed,
 }
 
@@ -185,7 +184,7 @@ impl Inode {
         if inode.links == 0 { Err(Problem::Missing { what: "an inode in use" }) } else { Ok(inode) }
     }
 
-    /// As [`parse`](Inode::parse), but it may be without any name left: an orphan.
+    /// Like [`parse`](Inode::parse), but also for an orphan, which has no links.
     pub fn parse_orphan(bytes: &[u8], ino: InodeNumber, sb: &Superblock) -> Result<Inode, Problem> {
         let short = |_| Problem::Short { what: "an inode", need: CLASSIC_LEN, have: bytes.len() };
         let (raw, rest) = RawInode::ref_from_prefix(bytes).map_err(|e| short(e.map_src(drop)))?;
@@ -239,8 +238,8 @@ impl Inode {
         self.crtime = has(CRTIME_END).then_some(crtime);
     }
 
-    /// Writes every field over the inode's `inode_size` bytes, and its checksum where the file
-    /// system has any. Other bytes do not change. Fields past the end of `bytes` are left out.
+    /// Writes every field over the inode's `inode_size` bytes, and its checksum if the file system
+    /// has any. Other bytes do not change. Fields past the end of `bytes` are left out.
     pub fn encode(&self, bytes: &mut [u8], sb: &Superblock) {
         let Ok((raw, rest)) = RawInode::mut_from_prefix(bytes) else { return };
         raw.i_mode.set(self.mode);
@@ -260,7 +259,7 @@ impl Inode {
         self.seal(bytes, sb);
     }
 
-    /// As [`encode`](Inode::encode), of an inode that is freed at `dtime`.
+    /// Like [`encode`](Inode::encode), for an inode freed at `dtime`.
     pub fn encode_freed(&self, bytes: &mut [u8], dtime: u32, sb: &Superblock) {
         if let Ok((raw, _)) = RawInode::mut_from_prefix(bytes) {
             raw.i_dtime.set(dtime);
@@ -268,7 +267,7 @@ impl Inode {
         self.encode(bytes, sb);
     }
 
-    /// Writes the checksum, where the file system has any.
+    /// Writes the checksum, if the file system has any.
     fn seal(&self, bytes: &mut [u8], sb: &Superblock) {
         if sb.has_metadata_csum() {
             let (high, low) = split16(checksum(bytes, self.fields_len, self.checksum_seed));
@@ -303,7 +302,7 @@ impl Inode {
         }
     }
 
-    /// An attribute value's inode keeps hash and parent where others have times.
+    /// An attribute value's inode has hash and parent in place of times.
     fn encode_times(&self, raw: &mut RawInode, rest: &mut [u8]) {
         let has = |end: usize| end <= self.fields_len;
         let encoded = |time: InodeTime, end| time.clamped(has(end)).encode();
@@ -315,7 +314,7 @@ impl Inode {
         }
         (raw.i_atime, raw.i_mtime, raw.i_ctime) = (atime.0, mtime.0, ctime.0);
         let Some(was) = rest.first_chunk().copied().map(u16::from_le_bytes).map(usize::from) else { return };
-        // Attributes stood where fields come to be.
+        // Attributes were where new fields are.
         rest.get_mut(was.max(2)..self.fields_len - CLASSIC_LEN).unwrap_or_default().fill(0);
         let Ok((extra, _)) = RawInodeExtra::mut_from_prefix(rest) else { return };
         // At most the inode's size.
@@ -338,14 +337,14 @@ impl Inode {
         }
     }
 
-    /// `i_dtime` of an inode's bytes: when it was freed, in seconds; of an orphan, the next in the
-    /// list of orphans.
+    /// `i_dtime` from an inode's bytes: the time of its freeing in seconds; for an orphan, the next
+    /// orphan of the list.
     pub fn dtime(bytes: &[u8]) -> u32 {
         RawInode::ref_from_prefix(bytes).map_or(0, |(raw, _)| raw.i_dtime.get())
     }
 
-    /// Writes `i_dtime` over the bytes of inode `ino`, and the checksum where the file system has
-    /// any. No effect if it is set.
+    /// Writes `i_dtime` over the bytes of inode `ino`, and the checksum if the file system has any.
+    /// No effect if it is set.
     pub fn set_dtime(bytes: &mut [u8], ino: InodeNumber, dtime: u32, sb: &Superblock) -> Result<(), Problem> {
         if Inode::dtime(bytes) == dtime {
             return Ok(());
@@ -358,14 +357,13 @@ impl Inode {
         Ok(())
     }
 
-    /// How many attributes have the content of this inode, by its bytes, as their value.
+    /// The number of attributes whose value is this inode's content, from its bytes.
     pub fn value_users(bytes: &[u8]) -> u64 {
         let of = |raw: &RawInode| join(raw.i_ctime.get(), raw.l_i_version.get());
         RawInode::ref_from_prefix(bytes).map_or(0, |(raw, _)| of(raw))
     }
 
-    /// Sets in the bytes of inode `ino` how many attributes have its content as their value, and
-    /// its checksum.
+    /// Writes the number of attributes whose value is inode `ino`'s content, and the checksum.
     pub fn set_value_users(
         bytes: &mut [u8],
         ino: InodeNumber,
@@ -382,7 +380,7 @@ impl Inode {
         Ok(())
     }
 
-    /// Makes it a character or block device of this number: in the old form where that has room.
+    /// Sets the number of a character or block device, in the old form if that suffices.
     pub fn set_device(&mut self, device: DeviceNumber) {
         let DeviceNumber { major, minor } = device;
         let words = if major < 256 && minor < 256 {
@@ -396,8 +394,8 @@ impl Inode {
         }
     }
 
-    /// The device number of a character or block device: the old 16-bit form where it is set, else
-    /// the new one.
+    /// The number of a character or block device: the old 16-bit form if it is set, else the new
+    /// one.
     pub fn device(&self) -> DeviceNumber {
         let word = |at| crate::raw::u32_at(&self.block, at).unwrap_or(0);
         match (word(0), word(4)) {
@@ -414,8 +412,7 @@ impl Inode {
     }
 }
 
-/// The bytes that fixed fields take, from `i_extra_isize` where the inode is larger than the
-/// classic one.
+/// The length of the fixed fields, from `i_extra_isize` if the inode is larger than 128 bytes.
 fn fields_len(bytes: &[u8], rest: &[u8]) -> Result<usize, Problem> {
     let Some(size) = rest.first_chunk().copied().map(u16::from_le_bytes) else {
         return Ok(CLASSIC_LEN);
@@ -429,12 +426,13 @@ fn fields_len(bytes: &[u8], rest: &[u8]) -> Result<usize, Problem> {
     Ok(CLASSIC_LEN + usize::from(size))
 }
 
-/// Where the high half of the checksum lies, in inodes that have room for it.
+/// Whether the inode has the field for the checksum's high half.
 fn has_long_checksum(fields_len: usize) -> bool {
     fields_len >= CHECKSUM_HI_AT + 2
 }
 
-/// The checksum of an inode's bytes; of one without room for it all, the low half.
+/// The checksum of an inode's bytes; only the low half if the inode lacks the field for the high
+/// one.
 fn checksum(bytes: &[u8], fields_len: usize, seed: ChecksumSeed) -> u32 {
     let part = |from: usize, to: usize| bytes.get(from..to).unwrap_or_default();
     let sum = seed.sum(part(0, CHECKSUM_LO_AT));
@@ -453,7 +451,7 @@ fn verify(bytes: &[u8], raw: &RawInode, fields_len: usize, seed: ChecksumSeed) -
     Problem::check_sum(join16(high, raw.l_i_checksum_lo.get()), checksum(bytes, fields_len, seed))
 }
 
-/// The extra fields, each there only as far as `i_extra_isize` reaches.
+/// The extra fields, as far as `i_extra_isize` reaches.
 struct Extra<'a> {
     raw: Option<&'a RawInodeExtra>,
     fields_len: usize,

@@ -9,17 +9,17 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use sha2::{Digest, Sha256};
 
-/// How much of an encrypted name is shown as it is.
+/// How many bytes of an encrypted name are shown unchanged.
 const SHOWN_LEN: usize = 149;
 const DIGEST_LEN: usize = 32;
 
-/// The name of an entry whose directory's key is not here.
+/// The name of an entry in a directory whose key is missing.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NoKeyName {
     hashes: [u32; 2],
     /// The first bytes of the encrypted name.
     shown: Vec<u8>,
-    /// Of the rest, where there is more.
+    /// The digest of the rest, if any.
     digest: Option<[u8; DIGEST_LEN]>,
 }
 
@@ -32,14 +32,14 @@ impl NoKeyName {
         NoKeyName { hashes, shown: shown.to_vec(), digest }
     }
 
-    /// The name as users see it.
+    /// The name shown to users.
     pub fn encode(&self) -> Vec<u8> {
         let [major, minor] = self.hashes.map(u32::to_le_bytes);
         let digest = self.digest.as_ref().map_or(&[][..], |digest| digest);
         URL_SAFE_NO_PAD.encode([&major, &minor, &self.shown[..], digest].concat()).into_bytes()
     }
 
-    /// From a name as users see it; `None` where it is no such name.
+    /// Parses a name from a user; `None` if it has another form.
     pub fn decode(name: &[u8]) -> Option<NoKeyName> {
         let bytes = URL_SAFE_NO_PAD.decode(name).ok()?;
         let (major, rest) = bytes.split_first_chunk()?;
@@ -50,7 +50,7 @@ impl NoKeyName {
         (!shown.is_empty()).then(|| NoKeyName { hashes, shown: shown.to_vec(), digest })
     }
 
-    /// Whether it is the name of the entry that is called `encrypted` on disk.
+    /// Whether it is the name of the entry called `encrypted` on disk.
     pub fn matches(&self, encrypted: &[u8]) -> bool {
         let other = NoKeyName::new(encrypted, self.hashes);
         other == *self

@@ -1,6 +1,6 @@
 //! Blocks of the orphan file: kernel document `orphan.rst`.
 //!
-//! A block is an array of inode numbers, 0 where there is none, and a tail.
+//! A block is an array of inode numbers, 0 in free slots, and a tail.
 
 use crate::raw::raw_layout;
 use crate::{BlockNumber, ChecksumSeed, Problem};
@@ -24,7 +24,7 @@ pub fn orphan_slots(bytes: &[u8]) -> impl Iterator<Item = u32> {
     slots.as_chunks::<SLOT_LEN>().0.iter().copied().map(u32::from_le_bytes)
 }
 
-/// Writes slot `at` of a block: an inode number, or 0. One behind the last is left alone.
+/// Writes slot `at` of a block: an inode number, or 0. Does nothing past the last slot.
 pub fn set_orphan(bytes: &mut [u8], at: usize, ino: u32) {
     let room = bytes.len().saturating_sub(size_of::<RawTail>());
     let slots = bytes.get_mut(..room).unwrap_or_default();
@@ -33,17 +33,17 @@ pub fn set_orphan(bytes: &mut [u8], at: usize, ino: u32) {
     }
 }
 
-/// Writes the tail of block `number`, with its checksum where the file system has any. `inode_seed`
-/// is the orphan file's.
+/// Writes the tail of block `number`, with its checksum if the file system has any. `inode_seed` is
+/// the orphan file's.
 pub fn seal_orphan_block(bytes: &mut [u8], number: BlockNumber, inode_seed: Option<ChecksumSeed>) {
     let sum = inode_seed.map_or(0, |seed| checksum(bytes, number, seed));
     let tail = RawTail { ob_magic: le::U32::new(MAGIC), ob_checksum: le::U32::new(sum) };
     let at = bytes.len().saturating_sub(size_of::<RawTail>());
-    // Where there is no room for a tail there is no block.
+    // A block without space for a tail does not exist.
     let _ = tail.write_to_suffix(bytes.get_mut(at..).unwrap_or_default());
 }
 
-/// Checks the tail of block `number`, and its checksum where the file system has any.
+/// Checks the tail of block `number`, and its checksum if the file system has any.
 pub fn verify_orphan_block(
     bytes: &[u8],
     number: BlockNumber,

@@ -1,9 +1,9 @@
-//! What is wrong with bytes that should be a structure.
+//! Errors of bytes that should be a structure.
 
 /// The check that a structure failed. The caller knows where the bytes came from and adds it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Problem {
-    /// The structure does not begin with its magic number.
+    /// A wrong magic number.
     #[error("magic number is {found:#x}, not {expected:#x}")]
     Magic {
         /// The value on disk.
@@ -11,7 +11,7 @@ pub enum Problem {
         /// The value required.
         expected: u64,
     },
-    /// The stored checksum is not that of the bytes.
+    /// The stored checksum differs from the computed one.
     #[error("checksum is {stored:#x}, its content gives {computed:#x}")]
     Checksum {
         /// As stored.
@@ -19,49 +19,49 @@ pub enum Problem {
         /// As computed.
         computed: u32,
     },
-    /// A field has a value outside of what it may have.
+    /// A field is out of its range.
     #[error("{field} is {value}, must be {min} to {max}")]
     Range {
         /// The field, under its kernel name.
         field: &'static str,
         /// Its value.
         value: u64,
-        /// The least allowed value.
+        /// The lowest allowed value.
         min: u64,
-        /// The greatest allowed value.
+        /// The highest allowed value.
         max: u64,
     },
-    /// A field has one of the values that it may not have.
+    /// A field has a forbidden value.
     #[error("{field} is {value}, which {because}")]
     Value {
         /// The field, under its kernel name.
         field: &'static str,
         /// Its value.
         value: u64,
-        /// What is wrong with it.
+        /// The reason.
         because: &'static str,
     },
-    /// Entries that must ascend do not.
+    /// Entries are not in ascending order.
     #[error("{field} {value} follows {previous}: entries must ascend without overlap")]
     Order {
-        /// What must ascend.
+        /// The field that must ascend.
         field: &'static str,
         /// The entry out of order.
         value: u64,
-        /// The one before it, or where it ends.
+        /// The entry before it, or its end.
         previous: u64,
     },
-    /// The structure ends behind the bytes that hold it.
+    /// The structure exceeds the bytes that hold it.
     #[error("{what} needs {need} bytes, there are {have}")]
     Short {
         /// What does not fit.
         what: &'static str,
         /// Bytes needed.
         need: usize,
-        /// Bytes there.
+        /// Bytes available.
         have: usize,
     },
-    /// Something that must be there is not.
+    /// A required part is missing.
     #[error("{what} is missing")]
     Missing {
         /// What is missing.
@@ -76,7 +76,7 @@ impl Problem {
         if (min..=max).contains(&value) { Ok(()) } else { Err(Problem::Range { field, value, min, max }) }
     }
 
-    /// Checks that two checksums are the same.
+    /// Compares two checksums.
     pub fn check_sum(stored: u32, computed: u32) -> Result<(), Problem> {
         if stored == computed { Ok(()) } else { Err(Problem::Checksum { stored, computed }) }
     }

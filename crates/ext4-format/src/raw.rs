@@ -1,4 +1,4 @@
-//! How raw layouts are written down.
+//! Declaration of raw layouts.
 
 /// Declares a little-endian on-disk structure: every field under its kernel name at its offset,
 /// both checked by the compiler, as is the whole size.
@@ -27,7 +27,7 @@ pub(crate) fn join(high: impl Into<u32>, low: impl Into<u32>) -> u64 {
 
 /// A 64-bit number in two halves, high and low: undoes [`join`].
 pub(crate) fn split(value: u64) -> (u32, u32) {
-    // Cut on purpose.
+    // Truncation intended.
     ((value >> 32) as u32, value as u32)
 }
 

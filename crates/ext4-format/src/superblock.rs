@@ -10,7 +10,7 @@ use zerocopy::{IntoBytes, little_endian as le};
 mod encode;
 mod writers;
 
-/// Where the primary superblock lies on the device, in bytes.
+/// The byte offset of the primary superblock on the device.
 pub const SUPERBLOCK_OFFSET: u64 = 1024;
 /// The size of a superblock in bytes.
 pub const SUPERBLOCK_SIZE: usize = 1024;
@@ -130,15 +130,15 @@ raw_layout! {
     }
 }
 
-/// A superblock whose fields fit each other.
+/// A superblock whose fields are consistent.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Superblock {
     /// Features that may be ignored.
     pub compat: Compat,
-    /// Features that must be known.
+    /// Features that a reader must know.
     pub incompat: Incompat,
-    /// Features that must be known by a writer.
+    /// Features that a writer must know.
     pub ro_compat: RoCompat,
     /// Revision: 0 (fixed inode size, no features) or 1.
     pub revision: u32,
@@ -146,23 +146,23 @@ pub struct Superblock {
     pub block_size: BlockSize,
     /// Base-2 logarithm of the blocks in a cluster; 0 without bigalloc.
     pub log_cluster_ratio: u32,
-    /// Blocks in all.
+    /// All blocks.
     pub blocks_count: u64,
-    /// Blocks for root only.
+    /// Blocks reserved for root.
     pub reserved_blocks_count: u64,
     /// Free blocks.
     pub free_blocks_count: u64,
-    /// Inodes in all.
+    /// All inodes.
     pub inodes_count: u32,
     /// Free inodes.
     pub free_inodes_count: u32,
-    /// The block that group 0 begins with: 1 with blocks of 1 KiB and no bigalloc, else 0.
+    /// The first block of group 0: 1 with blocks of 1 KiB and no bigalloc, else 0.
     pub first_data_block: u32,
     /// Blocks in a group.
     pub blocks_per_group: u32,
     /// Inodes in a group.
     pub inodes_per_group: u32,
-    /// How many groups there are.
+    /// The number of groups.
     pub groups: u32,
     /// Size of an inode on disk in bytes: a power of two, 128 to the block size.
     pub inode_size: u32,
@@ -170,57 +170,57 @@ pub struct Superblock {
     pub first_ino: u32,
     /// Size of a group descriptor in bytes: 32, or a power of two from 64 to 1024.
     pub desc_size: u32,
-    /// The first meta block group; descriptors of those before lie behind the superblock.
+    /// The first meta block group; descriptors of those before it follow the superblock.
     pub first_meta_bg: u32,
-    /// Descriptor blocks kept for growth.
+    /// Descriptor blocks reserved for growth.
     pub reserved_gdt_blocks: u16,
     /// Groups with a backup under sparse_super2.
     pub backup_groups: [u32; 2],
-    /// The group that this copy says to lie in.
+    /// The group of this copy, as recorded in it.
     pub block_group_nr: u16,
-    /// Clusters taken by metadata, 0 where not recorded.
+    /// Clusters of metadata; 0 if not recorded.
     pub overhead_clusters: u32,
-    /// Groups whose bitmaps and inode tables lie together; 1 without flex_bg.
+    /// Groups whose bitmaps and inode tables are adjacent; 1 without flex_bg.
     pub groups_per_flex: u32,
     /// UUID.
     pub uuid: [u8; 16],
     /// Label, up to the first NUL.
     pub volume_name: Vec<u8>,
-    /// Where it was mounted last, up to the first NUL.
+    /// The last mount point, up to the first NUL.
     pub last_mounted: Vec<u8>,
-    /// Mount options that hold by default, up to the first NUL.
+    /// Default mount options, up to the first NUL.
     pub mount_opts: Vec<u8>,
     /// `s_default_mount_opts`: 4 user_xattr, 8 acl, and more.
     pub default_mount_opts: u32,
     /// `s_state`: 1 cleanly unmounted, 2 errors found, 4 orphans being recovered.
     pub state: u16,
-    /// What to do on errors: 1 go on, 2 remount read-only, 3 panic.
+    /// Behaviour on errors: 1 continue, 2 remount read-only, 3 panic.
     pub errors: u16,
-    /// The system that made it: 0 Linux, 1 Hurd, 2 Masix, 3 FreeBSD, 4 Lites.
+    /// The creating system: 0 Linux, 1 Hurd, 2 Masix, 3 FreeBSD, 4 Lites.
     pub creator_os: u32,
-    /// When it was made.
+    /// Time of creation.
     pub mkfs_time: InodeTime,
-    /// When it was mounted last; 0 for never.
+    /// Time of the last mount; 0 for never.
     pub mount_time: InodeTime,
-    /// When it was written last.
+    /// Time of the last write.
     pub write_time: InodeTime,
-    /// When it was checked last.
+    /// Time of the last check.
     pub lastcheck: InodeTime,
     /// Mounts since the last check.
     pub mount_count: u16,
-    /// Mounts after which to check; not above 0 for never.
+    /// Mounts between checks; 0 or less for never.
     pub max_mount_count: i16,
     /// Kilobytes ever written.
     pub kbytes_written: u64,
-    /// Errors that the kernel has recorded.
+    /// The number of errors recorded by the kernel.
     pub error_count: u32,
-    /// When the first was.
+    /// Time of the first error.
     pub first_error_time: InodeTime,
-    /// When the last was.
+    /// Time of the last error.
     pub last_error_time: InodeTime,
-    /// Where the first was.
+    /// The first error.
     pub first_error: ErrorRecord,
-    /// Where the last was.
+    /// The last error.
     pub last_error: ErrorRecord,
     /// The journal's inode, 0 for none.
     pub journal_inum: InodeNumber,
@@ -228,7 +228,7 @@ pub struct Superblock {
     pub journal_uuid: [u8; 16],
     /// Device number of the external journal, 0 for none.
     pub journal_dev: u32,
-    /// `i_block` and size (high, low) of the journal's inode, for its repair.
+    /// `i_block` and size (high, low) of the journal's inode, for repair.
     pub journal_backup: Option<[u32; 17]>,
     /// First orphan of the list, 0 for none.
     pub last_orphan: u32,
@@ -242,36 +242,36 @@ pub struct Superblock {
     pub flags: u32,
     /// Encoding of casefolded names: 1 is UTF-8 12.1.
     pub encoding: u16,
-    /// Flags of the encoding: 1 refuses names that are not of it.
+    /// Flags of the encoding: 1 refuses invalid names.
     pub encoding_flags: u16,
-    /// Bytes of extra fields that every inode has room for.
+    /// Bytes of extra fields that every inode has.
     pub min_extra_isize: u16,
     /// Bytes of extra fields that new inodes get.
     pub want_extra_isize: u16,
-    /// What metadata checksums start from.
+    /// The start value of metadata checksums.
     pub checksum_seed: ChecksumSeed,
 }
 
-/// Where an error was met that was recorded in the superblock. Zeros where nothing is known.
+/// An error recorded in the superblock. Zeros mean unknown.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ErrorRecord {
     /// The inode.
     pub inode: u32,
     /// The block.
     pub block: u64,
-    /// The function of the kernel, or whatever names the place: at most 32 bytes.
+    /// The function of the kernel, or another name of the place: at most 32 bytes.
     pub function: Vec<u8>,
     /// The line.
     pub line: u32,
-    /// Which error: 0 unknown, 1 EIO, 2 ENOMEM, 3 EFSBADCRC, 4 EFSCORRUPTED, 5 ENOSPC, 6 ENOKEY, 7
+    /// The error: 0 unknown, 1 EIO, 2 ENOMEM, 3 EFSBADCRC, 4 EFSCORRUPTED, 5 ENOSPC, 6 ENOKEY, 7
     /// EROFS, 8 EFBIG, 9 EEXIST, …
     pub code: u8,
 }
 
 impl Superblock {
-    /// Parses a superblock and verifies its checksum where it has one.
+    /// Parses a superblock and verifies its checksum if it has one.
     ///
-    /// Features are not judged here: see [`Incompat::READABLE`].
+    /// Features are not checked here: see [`Incompat::READABLE`].
     pub fn parse(bytes: &[u8; SUPERBLOCK_SIZE]) -> Result<Superblock, Problem> {
         let raw: RawSuperblock = zerocopy::transmute!(*bytes);
         let magic = u64::from(raw.s_magic.get());
@@ -288,7 +288,7 @@ impl Superblock {
         self.ro_compat.has(RoCompat::METADATA_CSUM)
     }
 
-    /// Whether inodes have room for nanoseconds and for times past 2038.
+    /// Whether inodes have fields for nanoseconds and for times past 2038.
     pub fn has_extra_times(&self) -> bool {
         self.inode_size > GOOD_OLD_INODE_SIZE
     }
@@ -303,7 +303,7 @@ impl Superblock {
         BlockNumber(u64::from(self.first_data_block) + u64::from(group.0) * u64::from(self.blocks_per_group))
     }
 
-    /// How many blocks a group has: the last may be shorter than the others.
+    /// The number of blocks of a group; the last one may be shorter.
     pub fn blocks_in_group(&self, group: GroupNumber) -> u32 {
         let left = self.blocks_count.saturating_sub(self.group_start(group).0);
         u32::try_from(left).unwrap_or(u32::MAX).min(self.blocks_per_group)
@@ -314,17 +314,17 @@ impl Superblock {
         self.blocks_per_group >> self.log_cluster_ratio
     }
 
-    /// Whether group descriptors are summed, and groups may be left uninitialised.
+    /// Whether group descriptors have checksums, and groups may be uninitialized.
     pub fn has_group_checksums(&self) -> bool {
         self.has_metadata_csum() || self.ro_compat.has(RoCompat::GDT_CSUM)
     }
 
-    /// How many blocks an inode table takes.
+    /// The number of blocks of an inode table.
     pub fn inode_table_blocks(&self) -> u64 {
         self.block_size.blocks_for(u64::from(self.inodes_per_group) * u64::from(self.inode_size))
     }
 
-    /// Whether a group begins with a copy of the superblock.
+    /// Whether a group starts with a copy of the superblock.
     pub fn group_has_superblock(&self, group: GroupNumber) -> bool {
         if group.0 == 0 {
             return true;
@@ -338,7 +338,7 @@ impl Superblock {
         group.0 % 2 == 1 && [3, 5, 7].iter().any(|&base| is_power_of(group.0, base))
     }
 
-    /// How many groups begin with a copy of the superblock.
+    /// The number of groups that start with a copy of the superblock.
     pub fn superblock_copies(&self) -> u64 {
         let groups = u64::from(self.groups);
         if self.compat.has(Compat::SPARSE_SUPER2) {
@@ -356,7 +356,7 @@ impl Superblock {
         groups.min(2) + u64::try_from(powers.iter().sum::<usize>()).unwrap_or(u64::MAX)
     }
 
-    /// How many group descriptors a block holds.
+    /// The number of group descriptors in a block.
     pub fn descs_per_block(&self) -> u32 {
         self.block_size.bytes() / self.desc_size
     }

@@ -13,16 +13,16 @@ pub struct InodeTime {
 }
 
 impl InodeTime {
-    /// From the classic 32-bit field and, where the inode has room, its `_extra` field: two bits
-    /// that extend the seconds to the year 2446, and 30 bits of nanoseconds.
+    /// Decodes the 32-bit field and, if the inode has it, its `_extra` field: two bits that extend
+    /// the seconds to the year 2446, and 30 bits of nanoseconds.
     pub(crate) fn decode(seconds: le::U32, extra: Option<le::U32>) -> InodeTime {
         let low = i64::from(seconds.get().cast_signed());
         let extra = extra.map_or(0, le::U32::get);
         InodeTime { seconds: low + (i64::from(extra & 3) << 32), nanos: (extra >> 2).min(999_999_999) }
     }
 
-    /// The nearest time that the fields hold: 1901 to 2446 with nanoseconds where there is an
-    /// `_extra` field, 1901 to 2038 in whole seconds without. The first and the last second have no
+    /// The nearest time that the fields can hold: 1901 to 2446 with nanoseconds with an `_extra`
+    /// field, 1901 to 2038 in whole seconds without. The first and the last second have no
     /// nanoseconds, as in the kernel.
     #[must_use]
     pub fn clamped(self, has_extra: bool) -> InodeTime {
@@ -33,7 +33,8 @@ impl InodeTime {
         InodeTime { seconds: self.seconds.clamp(min, max), nanos }
     }
 
-    /// The classic field and its `_extra` field, of a time that [these hold](InodeTime::clamped).
+    /// The 32-bit field and its `_extra` field, for a time that [they can
+    /// hold](InodeTime::clamped).
     pub(crate) fn encode(self) -> (le::U32, le::U32) {
         let low = split(self.seconds.cast_unsigned()).1;
         let epoch = split((self.seconds - i64::from(low.cast_signed())).cast_unsigned()).0;

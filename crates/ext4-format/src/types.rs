@@ -1,4 +1,4 @@
-//! Numbers that must not be mixed up.
+//! Number types that must not be mixed up.
 
 use std::fmt;
 
@@ -61,13 +61,13 @@ impl BlockSize {
         1_usize << self.log2
     }
 
-    /// How many blocks hold `bytes` bytes, the last one perhaps in part.
+    /// The number of blocks for `bytes` bytes, including a partial one.
     pub fn blocks_for(self, bytes: u64) -> u64 {
         bytes.div_ceil(1 << self.log2)
     }
 
-    /// The file block that byte `offset` lies in, and the place within it; `None` past the largest
-    /// file.
+    /// The file block of byte `offset`, and the position within it; `None` past the maximum file
+    /// size.
     pub fn split(self, offset: u64) -> Option<(LogicalBlock, usize)> {
         let block = u32::try_from(offset >> self.log2).ok()?;
         let within = usize::try_from(offset & u64::from(self.bytes() - 1)).ok()?;

@@ -1,10 +1,10 @@
-//! Extended attributes: name and value pairs behind an inode's own fields, and in a block that
+//! Extended attributes: name and value pairs after an inode's own fields, and in a block that
 //! inodes may share.
 //!
-//! Both places hold the same list: entries one after the other, each with its name behind it, ended
-//! by four zero bytes; values lie towards the end, at offsets from the first entry (inode) or from
-//! the block's start. With the `ea_inode` feature an entry can name an inode whose content is the
-//! value. A POSIX access control list is a value too, see [`crate::acl_to_xattr`].
+//! Both hold the same list: entries, each followed by its name, and four zero bytes at the end.
+//! Values are at the end of the space, at offsets from the first entry (inode) or from the block's
+//! start. With the `ea_inode` feature an entry can name an inode whose content is the value. A
+//! POSIX access control list is a value too, see [`crate::acl_to_xattr`].
 //!
 //! Source: the kernel's `Documentation/filesystems/ext4/attributes.rst`.
 
@@ -51,12 +51,12 @@ raw_layout! {
 }
 
 const MAGIC: u32 = 0xea02_0000;
-/// Entries, values and the end mark lie at multiples of this.
+/// The alignment of entries, values and the end mark.
 const ALIGN: usize = 4;
-/// The longest value that the kernel takes; longer ones are damage.
+/// The kernel's limit of a value; a longer one is damage.
 const MAX_VALUE: u32 = 1 << 24;
 
-/// What stands in place of a name's prefix on disk.
+/// The namespace of a name, stored in place of its prefix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Namespace {
     /// `user.`: anyone who may write the file.
@@ -71,18 +71,18 @@ pub enum Namespace {
     Lustre,
     /// `security.`: labels and capabilities.
     Security,
-    /// `system.`: ext4's own, as `system.data` for the tail of an inline file.
+    /// `system.`: ext4's own, like `system.data` for the tail of an inline file.
     System,
     /// `system.richacl`, a whole name.
     RichAcl,
-    /// The context of an encrypted inode; users never see it.
+    /// The encryption context of an inode; not visible to users.
     Encryption,
     /// `gnu.`: translators of GNU Hurd.
     Hurd,
 }
 
-/// Namespaces, their `e_name_index` and their prefix. Where one prefix begins another, the longer
-/// stands first.
+/// Namespaces, their `e_name_index` and prefix. Of two prefixes that share a beginning the longer
+/// comes first.
 const NAMESPACES: [(Namespace, u8, &str); 10] = [
     (Namespace::User, 1, "user."),
     (Namespace::PosixAclAccess, 2, "system.posix_acl_access"),
@@ -97,7 +97,7 @@ const NAMESPACES: [(Namespace, u8, &str); 10] = [
 ];
 
 impl Namespace {
-    /// From `e_name_index`; `None` for numbers that nobody defined.
+    /// From `e_name_index`; `None` for unassigned numbers.
     pub fn from_index(index: u8) -> Option<Self> {
         NAMESPACES.iter().find(|(_, i, _)| *i == index).map(|(namespace, ..)| *namespace)
     }
@@ -107,13 +107,12 @@ impl Namespace {
         NAMESPACES.iter().find(|(namespace, ..)| *namespace == self).map_or(0, |(_, index, _)| *index)
     }
 
-    /// What users write before the stored name. For a whole name, the stored name is empty.
+    /// The prefix of full names. The stored name of a whole name is empty.
     pub fn prefix(self) -> &'static str {
         NAMESPACES.iter().find(|(namespace, ..)| *namespace == self).map_or("", |(.., prefix)| *prefix)
     }
 
-    /// Splits a name as users write it into namespace and stored name. `None`: nothing of that name
-    /// can be stored.
+    /// Splits a full name into namespace and stored name. `None`: no such name can be stored.
     pub fn split(name: &[u8]) -> Option<(Self, &[u8])> {
         NAMESPACES.iter().find_map(|&(namespace, _, prefix)| {
             let rest = name.strip_prefix(prefix.as_bytes())?;
@@ -121,7 +120,7 @@ impl Namespace {
         })
     }
 
-    /// Whether `listxattr(2)` shows such names; the others are ext4's own business.
+    /// Whether `listxattr(2)` shows such names; the others are internal to ext4.
     pub fn is_listed(self) -> bool {
         matches!(
             self,
@@ -130,37 +129,37 @@ impl Namespace {
     }
 }
 
-/// Where a value is.
+/// The location of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum XattrValue<'a> {
-    /// Beside the entry.
+    /// In the same list.
     Inline(&'a [u8]),
     /// The content of an inode (`ea_inode`).
     Inode {
-        /// Which inode. Not checked.
+        /// The inode. Not checked.
         inode: InodeNumber,
-        /// How many bytes, at most 16 MiB.
+        /// The length, at most 16 MiB.
         size: u32,
     },
 }
 
-/// One attribute.
+/// An attribute.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct XattrEntry<'a> {
     /// `e_name_index`: see [`Namespace::from_index`].
     pub name_index: u8,
-    /// The name behind its namespace's prefix.
+    /// The name after its namespace's prefix.
     pub name: &'a [u8],
-    /// Its value, or where that is.
+    /// Its value, or the value's location.
     pub value: XattrValue<'a>,
-    /// `e_hash`: of name and value. 0 where it was not computed, as in inodes.
+    /// `e_hash` of name and value. 0 if not computed, as in inodes.
     pub hash: u32,
 }
 
 impl XattrEntry<'_> {
     /// Checks `e_hash` against name and value; for a value in an inode, `inode_hash` is the hash
-    /// that the inode stores. Kernels of machines with signed and unsigned `char` hashed names
-    /// differently, both are right.
+    /// stored there. Kernels with signed and unsigned `char` hashed names differently; both are
+    /// valid.
     pub fn verify_hash(&self, inode_hash: u32) -> Result<(), Problem> {
         let computed = |sign| match self.value {
             XattrValue::Inline(value) => entry_hash(self.name, value, sign),
@@ -173,31 +172,31 @@ impl XattrEntry<'_> {
     }
 }
 
-/// The list of attributes in one place. Its entries are checked one by one as they are visited.
+/// A list of attributes. Entries are checked one by one as they are visited.
 #[derive(Debug, Clone, Copy)]
 pub struct XattrList<'a> {
-    /// From the first entry to the end of the place.
+    /// From the first entry to the end of the space.
     entries: &'a [u8],
-    /// What value offsets count from, to the end of the place.
+    /// From the base of value offsets to the end of the space.
     values: &'a [u8],
 }
 
 impl<'a> XattrList<'a> {
-    /// The list in `space`, all that lies behind an inode's own fields (from 128 + `i_extra_isize`
-    /// to the inode's end). `None`: no list was ever written there.
+    /// The list in `space`, everything after an inode's own fields (from 128 + `i_extra_isize` to
+    /// the inode's end). `None` if no list was ever written.
     pub fn in_inode(space: &'a [u8]) -> Option<Self> {
         let (header, entries) = RawInodeHeader::ref_from_prefix(space).ok()?;
         let there = header.h_magic.get() == MAGIC && entries.len() >= ALIGN;
         there.then_some(Self { entries, values: entries })
     }
 
-    /// Visits the attributes in their order on disk. After an error, which names the damage, there
-    /// are no more.
+    /// Iterates over the attributes in their order on disk. Ends after an error, which names the
+    /// damage.
     pub fn iter(&self) -> XattrIter<'a> {
         XattrIter { list: *self, at: Some(0) }
     }
 
-    /// Finds one attribute by the two parts of its name.
+    /// Finds an attribute by the two parts of its name.
     pub fn find(&self, namespace: Namespace, name: &[u8]) -> Result<Option<XattrEntry<'a>>, Problem> {
         let index = namespace.index();
         self.iter()
@@ -205,7 +204,7 @@ impl<'a> XattrList<'a> {
             .transpose()
     }
 
-    /// Where in the bytes behind an inode's fields the value of an attribute of the inode lies.
+    /// The range of an attribute's value in the bytes after an inode's fields.
     pub fn place_in_inode(&self, namespace: Namespace, name: &[u8]) -> Result<Option<Range<usize>>, Problem> {
         let index = namespace.index();
         let mut at = 0;
@@ -220,13 +219,13 @@ impl<'a> XattrList<'a> {
         Ok(None)
     }
 
-    /// Where in `values` the value begins of the entry at byte `at`.
+    /// The offset in `values` of the value of the entry at byte `at`.
     fn value_offset(&self, at: usize) -> usize {
         let raw = RawEntry::ref_from_prefix(self.entries.get(at..).unwrap_or_default());
         raw.map_or(0, |(raw, _)| usize::from(raw.e_value_offs.get()))
     }
 
-    /// How many bytes the entries take, and where in `values` the first of their values begins.
+    /// The length of the entries, and the offset in `values` of the first value.
     fn bounds(&self) -> Result<(usize, usize), Problem> {
         let (mut at, mut first) = (0, self.values.len());
         while let Some((entry, next)) = self.entry(at)? {
@@ -238,7 +237,7 @@ impl<'a> XattrList<'a> {
         Ok((at, first))
     }
 
-    /// The entry at byte `at` and where the next one begins; `None` at the end mark.
+    /// The entry at byte `at` and the position of the next one; `None` at the end mark.
     fn entry(&self, at: usize) -> Result<Option<(XattrEntry<'a>, usize)>, Problem> {
         let rest = self.entries.get(at..).unwrap_or_default();
         let first =
@@ -283,8 +282,8 @@ impl<'a> XattrList<'a> {
     }
 }
 
-/// Removes an attribute from the bytes behind an inode's fields. The space of its value stays
-/// unused until the list is packed.
+/// Removes an attribute from the bytes after an inode's fields. Its value's space stays unused
+/// until the list is packed.
 pub fn remove_in_inode(space: &mut [u8], namespace: Namespace, name: &[u8]) -> Result<(), Problem> {
     let Some(list) = XattrList::in_inode(space) else { return Ok(()) };
     let value = list.place_in_inode(namespace, name)?;
@@ -302,7 +301,7 @@ pub fn remove_in_inode(space: &mut [u8], namespace: Namespace, name: &[u8]) -> R
         return Ok(());
     }
     space.get_mut(value.unwrap_or_default()).unwrap_or_default().fill(0);
-    // Behind the entries comes the end mark, which moves with them.
+    // The end mark after the entries moves with them.
     let entries = space.get_mut(ALIGN..ALIGN + at + ALIGN).unwrap_or_default();
     let kept = entries.len() - (to - from);
     entries.copy_within(to.., from);
@@ -310,11 +309,11 @@ pub fn remove_in_inode(space: &mut [u8], namespace: Namespace, name: &[u8]) -> R
     Ok(())
 }
 
-/// Visits an [`XattrList`].
+/// Iterates over an [`XattrList`].
 #[derive(Debug, Clone)]
 pub struct XattrIter<'a> {
     list: XattrList<'a>,
-    /// Where the next entry begins; `None` after the last.
+    /// The position of the next entry; `None` after the last.
     at: Option<usize>,
 }
 
@@ -322,7 +321,7 @@ impl<'a> Iterator for XattrIter<'a> {
     type Item = Result<XattrEntry<'a>, Problem>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        // Each entry is at least 16 bytes long, so a place is left behind after finitely many.
+        // Each entry has at least 16 bytes, so the iteration ends.
         match self.list.entry(self.at.take()?).transpose()? {
             Ok((entry, next)) => {
                 self.at = Some(next);
@@ -333,13 +332,13 @@ impl<'a> Iterator for XattrIter<'a> {
     }
 }
 
-/// A block of attributes, which all inodes with the same attributes may share.
+/// An attribute block, which all inodes with equal attributes may share.
 #[derive(Debug, Clone, Copy)]
 pub struct XattrBlock<'a> {
     bytes: &'a [u8],
-    /// How many inodes use the block.
+    /// The number of inodes that use the block.
     pub refcount: u32,
-    /// `h_hash`: of all entries; what a cache of shared blocks is keyed by. 0: not to be shared.
+    /// `h_hash` of all entries, the key in a cache of shared blocks. 0: not to be shared.
     pub hash: u32,
     /// `h_checksum`.
     checksum: u32,
@@ -369,7 +368,7 @@ impl<'a> XattrBlock<'a> {
         })
     }
 
-    /// Checks the block's checksum (`metadata_csum`): of its number, then of its bytes with a
+    /// Verifies the block's checksum (`metadata_csum`): of its number, then of its bytes with a
     /// checksum of zero.
     pub fn verify(&self, seed: ChecksumSeed, number: BlockNumber) -> Result<(), Problem> {
         let computed = block_checksum(self.bytes, number, seed);
@@ -377,12 +376,12 @@ impl<'a> XattrBlock<'a> {
     }
 }
 
-/// Bytes at the start of a block that are summed directly: the header, and entries of a few
-/// attributes.
+/// Bytes at the start of a block whose checksum is computed directly: the header, and entries of a
+/// few attributes.
 const HEAD: usize = 128;
 
-/// Sets the number of inodes that use a block. If the block `is_sealed`, updates its checksum from
-/// the old one and the change, so that sharing a block does not read all of it.
+/// Sets the number of inodes that use a block. With `has_checksum`, updates the checksum from the
+/// old one and the change, so that sharing a block does not read all of it.
 pub fn set_block_refcount(bytes: &mut [u8], refcount: u32, is_sealed: bool) {
     const AT: usize = std::mem::offset_of!(RawBlockHeader, h_refcount);
     let len = bytes.len();
@@ -395,7 +394,7 @@ pub fn set_block_refcount(bytes: &mut [u8], refcount: u32, is_sealed: bool) {
     }
 }
 
-/// Seals block `number` anew.
+/// Writes the checksum of block `number`.
 pub fn seal_block(bytes: &mut [u8], number: BlockNumber, seed: ChecksumSeed) {
     let sum = block_checksum(bytes, number, seed);
     if let Ok((header, _)) = RawBlockHeader::mut_from_prefix(bytes) {
@@ -404,8 +403,8 @@ pub fn seal_block(bytes: &mut [u8], number: BlockNumber, seed: ChecksumSeed) {
 }
 
 /// The checksum of the block's number and of its bytes with a checksum of zero. Most of a block is
-/// zeros between entries and values. Zeros do not change a sum that starts with 0, so the values
-/// are summed apart and joined to the head's sum.
+/// zeros between entries and values, and zeros do not change a checksum that starts with 0: the
+/// values' checksum is computed apart and joined to the head's.
 fn block_checksum(bytes: &[u8], number: BlockNumber, seed: ChecksumSeed) -> u32 {
     const AT: usize = std::mem::offset_of!(RawBlockHeader, h_checksum);
     const STEP: usize = 64;
@@ -419,8 +418,8 @@ fn block_checksum(bytes: &[u8], number: BlockNumber, seed: ChecksumSeed) -> u32 
     SumChange::at(rest.len()).of(of_head) ^ crc32c(0, values)
 }
 
-/// `e_hash` of an attribute whose value stands beside it. For a value in an inode, `value` is that
-/// inode's hash as four little-endian bytes.
+/// `e_hash` of an attribute in the list. For a value in an inode, `value` is that inode's hash as
+/// four little-endian bytes.
 pub fn entry_hash(name: &[u8], value: &[u8], sign: CharSign) -> u32 {
     let of_name = name.iter().fold(0_u32, |hash, &byte| hash.rotate_left(5) ^ sign.widen(byte));
     value.chunks(ALIGN).fold(of_name, |hash, chunk| {
@@ -430,8 +429,8 @@ pub fn entry_hash(name: &[u8], value: &[u8], sign: CharSign) -> u32 {
     })
 }
 
-/// `h_hash` of a block whose entries have these `e_hash`es, in their order. 0, which forbids
-/// sharing, where one of them was not computed.
+/// `h_hash` of a block whose entries have these `e_hash`es, in order. 0, which forbids sharing, if
+/// one of them was not computed.
 pub fn block_hash(entries: impl IntoIterator<Item = u32>) -> u32 {
     entries
         .into_iter()
@@ -447,7 +446,7 @@ mod tests {
     /// An attribute to write: index, name, value.
     type Attribute = (u8, Vec<u8>, Vec<u8>);
 
-    /// Lays attributes out as the kernel does: entries from the front, values from the back.
+    /// Lays out attributes like the kernel: entries from the front, values from the back.
     fn build_list(size: usize, base: usize, attributes: &[Attribute]) -> Vec<u8> {
         let mut bytes = vec![0; size];
         let (mut front, mut back) = (0, size);
@@ -613,11 +612,11 @@ mod tests {
                 assert_eq!(parsed.verify(seed, number), Ok(()), "{size} bytes, {users} users");
                 assert!(parsed.verify(seed, BlockNumber(6)).is_err());
             }
-            // What was wrong before stays wrong.
+            // An error before the change persists.
             block[size - 1] ^= 1;
             set_block_refcount(&mut block, 9, true);
             assert!(XattrBlock::parse(&block).unwrap().verify(seed, number).is_err());
-            // Nothing is written over what is no checksum.
+            // Without a checksum the field stays unchanged.
             set_block_refcount(&mut block, 10, false);
             seal_block(&mut block, number, seed);
             assert_eq!(XattrBlock::parse(&block).unwrap().verify(seed, number), Ok(()));

@@ -1,5 +1,6 @@
-//! Superblocks, group descriptors, inodes, extent nodes and directory entries from any bytes: no panic, and what
-//! parses keeps its promises. Bytes are random, or those of an intact structure with a few changed.
+//! Superblocks, group descriptors, inodes, extent nodes and directory entries from any bytes: no
+//! panic, and what parses is valid. The bytes are random, or an intact structure with a few
+//! changes.
 
 use dentree_ext4_format::{
     BlockRole, BlockSize, ChecksumSeed, Entries, ExtentNode, GroupDesc, GroupNumber, Inode, InodeNumber,
@@ -12,7 +13,7 @@ use std::io::Read as _;
 use std::sync::LazyLock;
 
 const BLOCK: usize = 1024;
-/// What these tests know of the image: where its structures lie.
+/// The positions of the image's structures.
 const ROOT_INODE: usize = 256;
 
 static IMAGE: LazyLock<Vec<u8>> = LazyLock::new(|| {
@@ -39,7 +40,7 @@ fn root_directory() -> &'static [u8] {
     &IMAGE[usize::try_from(extent.start.0).unwrap() * BLOCK..][..BLOCK]
 }
 
-/// Places and values to put there; values that mean something to a length or count come often.
+/// Positions and values to write; values with a meaning for a length or count come often.
 fn changes() -> impl Strategy<Value = Vec<(prop::sample::Index, u8)>> {
     let value = prop_oneof![any::<u8>(), prop::sample::select(vec![0, 1, 2, 4, 8, 0x7f, 0x80, 0xff])];
     vec((any::<prop::sample::Index>(), value), 0..6)

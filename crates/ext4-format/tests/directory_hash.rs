@@ -1,5 +1,5 @@
-//! Directory hashes agree with e2fsprogs': known answers that `debugfs dx_hash` gave, and the program itself over
-//! many names where it is installed.
+//! Directory hashes equal those of e2fsprogs: recorded answers of `debugfs dx_hash`, and the
+//! program itself over many names if it is installed.
 
 use dentree_ext4_format::hash::{CharSign, HashSeed, HashVersion, half_md4_of_all};
 use proptest::prelude::*;
@@ -7,8 +7,8 @@ use std::io::Write as _;
 use std::ops::Range;
 use std::process::Command;
 
-/// `debugfs -R "dx_hash -h VERSION -s SEED NAME"`: version, name, major, minor. Versions 3 to 5 are the unsigned
-/// flavours. The seed is 01020304-0506-0708-090a-0b0c0d0e0f10.
+/// `debugfs -R "dx_hash -h VERSION -s SEED NAME"`: version, name, major, minor. Versions 3 to 5 are
+/// unsigned. The seed is 01020304-0506-0708-090a-0b0c0d0e0f10.
 const SEEDED: &[(u8, &[u8], u32, u32)] = &[
     (0, b"seeded", 0xa19d_44f4, 0),
     (1, b"seeded", 0x9247_07b0, 0x7c1e_a7f0),
@@ -76,7 +76,7 @@ fn seed(bytes: [u8; 16]) -> HashSeed {
     HashSeed::new(words)
 }
 
-/// The seed as debugfs reads it.
+/// The seed in the form of debugfs.
 fn uuid(bytes: [u8; 16]) -> String {
     let hex: String = bytes.iter().map(|b| format!("{b:02x}")).collect();
     format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
@@ -102,7 +102,7 @@ fn hashes_are_those_that_debugfs_gave() {
     }
 }
 
-/// Names in the same bytes, and where each is.
+/// Names in shared bytes, and their ranges.
 fn one_behind_another<'a>(names: impl Iterator<Item = &'a [u8]>) -> (Vec<u8>, Vec<Range<usize>>) {
     let (mut bytes, mut places) = (Vec::new(), Vec::new());
     for name in names {
@@ -118,7 +118,7 @@ fn together(bytes: &[u8], names: Vec<Range<usize>>, sign: CharSign, seed: HashSe
     hashes.into_iter().map(|hash| (hash.major.get(), hash.minor)).collect()
 }
 
-/// Names of all lengths meet, side by side.
+/// Names of all lengths in parallel.
 #[test]
 fn names_side_by_side_have_the_hashes_that_debugfs_gave() {
     for (version, sign) in [(1, CharSign::Signed), (4, CharSign::Unsigned)] {
@@ -156,7 +156,8 @@ fn the_superblock_decides_the_sign_of_versions_0_to_2() {
     }
 }
 
-/// Names that a debugfs command line can carry: no blanks, quotes or NUL, and nothing that reads as an option.
+/// Names that a debugfs command line can carry: no blanks, quotes or NUL, and none that looks like
+/// an option.
 fn names() -> Vec<Vec<u8>> {
     let mut state = 0x2545_f491_4f6c_dd1d_u64;
     let mut next = move || {

@@ -1,4 +1,4 @@
-//! Directories that `e2fsck -D` indexed: every name stands in the leaf that its hash leads to.
+//! Directories indexed by `e2fsck -D`: every name is in the leaf that its hash leads to.
 
 mod common;
 
@@ -8,12 +8,12 @@ use dentree_ext4_format::hash::{CharSign, HashSeed, MajorHash};
 use dentree_ext4_format::htree::{IndexBlock, IndexEntry, IndexRoot};
 use dentree_ext4_format::{ChecksumSeed, Entries, LogicalBlock, Superblock};
 
-/// A directory read whole.
+/// A directory in memory.
 struct Directory {
     sb: Superblock,
     content: Vec<u8>,
     sign: CharSign,
-    /// The checksum seed, where there are checksums.
+    /// The checksum seed, if there are checksums.
     seed: Option<ChecksumSeed>,
 }
 
@@ -27,7 +27,7 @@ impl Directory {
         IndexRoot::parse(self.block(LogicalBlock(0)), self.sign, true, self.seed.is_some()).unwrap()
     }
 
-    /// The leaves below `index` in hash order, each with its least hash.
+    /// The leaves below `index` in hash order, each with its lowest hash.
     fn leaves(&self, index: IndexBlock<'_>, levels: u8) -> Vec<IndexEntry> {
         index.verify(self.seed).unwrap();
         let below = |entry: IndexEntry| {

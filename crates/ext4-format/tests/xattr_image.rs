@@ -1,4 +1,5 @@
-//! Attributes that debugfs and the kernel wrote: names, values, hashes and checksums are as they should be.
+//! Attributes written by debugfs and the kernel have the expected names, values, hashes and
+//! checksums.
 
 mod common;
 
@@ -83,7 +84,7 @@ fn the_kernel_puts_values_that_fit_nowhere_into_inodes() {
     let list = XattrList::in_inode(&record[inode.fields_len..]).unwrap();
     let entry = list.find(Namespace::User, b"big").unwrap().unwrap();
     let XattrValue::Inode { inode: value_inode, size: 5000 } = entry.value else { panic!("{entry:?}") };
-    // The inode that holds a value keeps the value's checksum where others keep their access time.
+    // A value's inode has the value's checksum in place of its access time.
     let (value_inode, ..) = image.inode(&format!("<{value_inode}>")).unwrap();
     let sb = superblock(&image.bytes());
     assert_eq!(value_inode.raw_times[0], sb.checksum_seed.sum(&[b'v'; 5000]));

@@ -13,14 +13,14 @@ use super::{CharSign, HashSeed, NameHash};
 use fearless_simd::{Level, Simd, dispatch, prelude::*, u8x32, u32x8, u32x16};
 use std::ops::{BitAnd, BitOr, BitXor, Range};
 
-/// Bytes of a name that are digested at once.
+/// Bytes of a name per transform.
 pub(super) const BYTES: usize = 32;
-/// The same in words.
+/// Words of a name per transform.
 pub(super) const WORDS: usize = BYTES / 4;
-/// Names that are digested side by side.
+/// Names hashed in parallel.
 const LANES: usize = 16;
 
-/// What MD4 computes with: a word of one name, or one word of each of several.
+/// The operand of MD4: a word of one name, or one word of each of several.
 pub(super) trait Word:
     Copy + BitAnd<Output = Self> + BitOr<Output = Self> + BitXor<Output = Self>
 {
@@ -78,7 +78,7 @@ fn parity<W: Word>(x: W, y: W, z: W) -> W {
     x ^ y ^ z
 }
 
-/// One round of MD4: eight steps, each with the input word whose turn it is.
+/// A round of MD4: eight steps, each with its input word.
 #[inline(always)]
 fn round<W: Word>(
     [mut a, mut b, mut c, mut d]: [W; 4],
@@ -88,16 +88,16 @@ fn round<W: Word>(
     shifts: [u32; 4],
 ) -> [W; 4] {
     for (step, word) in words.into_iter().enumerate() {
-        // What the step before has written comes in last.
+        // The result of the previous step is added last.
         let sum = a.plus(word.plus_all(constant)).plus(function(b, c, d));
-        // MD4 names the four registers anew at each step: the one just written becomes `b` of the
-        // next.
+        // MD4 rotates the names of the four registers: the one just written is `b` of the next
+        // step.
         (a, b, c, d) = (d, sum.rotated(shifts[step % 4]), b, c);
     }
     [a, b, c, d]
 }
 
-/// Takes the next words of a name into the state.
+/// Mixes the next words of a name into the state.
 #[inline(always)]
 pub(super) fn transform<W: Word>(state: &mut [W; 4], input: &[W; WORDS]) {
     let [i0, i1, i2, i3, i4, i5, i6, i7] = *input;
@@ -109,7 +109,7 @@ pub(super) fn transform<W: Word>(state: &mut [W; 4], input: &[W; WORDS]) {
     }
 }
 
-/// Adds the hashes of names in the order of the names.
+/// Appends the hashes of names in order.
 pub(super) fn side_by_side(
     level: Level,
     bytes: &[u8],
@@ -146,7 +146,7 @@ fn digest_all<S: Simd>(
             let input = words_of_all(simd, bytes, &starts, at, left, sign);
             let before = state;
             transform(&mut state, &input);
-            // Names that have come to their end stay as they are.
+            // Names that have ended keep their state.
             let is_fed = left.simd_gt(u32x16::splat(simd, 0));
             for (word, before) in state.iter_mut().zip(before) {
                 *word = is_fed.select(*word, before);
@@ -163,8 +163,7 @@ fn digest_all<S: Simd>(
     }
 }
 
-/// The words that [`input_words`](super::input_words) makes of each name from byte `at` on; `left`
-/// are its bytes left.
+/// [`input_words`](super::input_words) of each name from byte `at`; `left` are its remaining bytes.
 #[inline(always)]
 fn words_of_all<S: Simd>(
     simd: S,
@@ -197,7 +196,7 @@ fn words_of_all<S: Simd>(
         part = whole.simd_eq(at).select(read, part);
         *word = whole.simd_gt(at).select(less_borrowed(read, sign_bits), padding);
     }
-    // A word is shifted out of itself by two steps: by one it cannot be.
+    // Two shifts, as a single one by the width of a word is undefined.
     let bits = (left & 3) << 3;
     let part = (part >> 1) >> (u32x16::splat(simd, u32::BITS - 1) - bits);
     let part = (padding << bits) + less_borrowed(part, sign_bits);
@@ -207,7 +206,7 @@ fn words_of_all<S: Simd>(
     words
 }
 
-/// Eight words from byte `at` behind `start`, as they are in memory, with zeros past the end.
+/// Eight words from byte `at` after `start`, in memory order, with zeros past the end.
 #[inline(always)]
 fn load<S: Simd>(simd: S, bytes: &[u8], start: usize, at: usize) -> u32x8<S> {
     let rest = bytes.get(start.saturating_add(at)..).unwrap_or_default();
@@ -236,7 +235,7 @@ fn rotated<S: Simd>([r0, r1, r2, r3, r4, r5, r6, r7]: [u32x16<S>; WORDS]) -> [u3
     [s0, s1, s2, s3, s4, s5, s6, s7]
 }
 
-/// Words as they are in memory to words whose first byte is the highest.
+/// Converts words from memory order to first byte highest.
 #[inline(always)]
 fn first_highest<S: Simd>(word: u32x16<S>) -> u32x16<S> {
     if cfg!(target_endian = "big") {
@@ -245,7 +244,7 @@ fn first_highest<S: Simd>(word: u32x16<S>) -> u32x16<S> {
     (word << 24) | ((word & 0xff00) << 8) | ((word >> 8) & 0xff00) | (word >> 24)
 }
 
-/// A signed byte from 0x80 up is 0x100 less, which its left neighbour loses one for.
+/// A signed byte from 0x80 up is 0x100 less, borrowed from its left neighbour.
 #[inline(always)]
 fn less_borrowed<S: Simd>(word: u32x16<S>, sign_bits: u32) -> u32x16<S> {
     word - ((word & sign_bits) << 1)
@@ -257,7 +256,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// All that this processor has.
+    /// All vector levels of this processor.
     fn levels() -> Vec<Level> {
         let mut levels = vec![Level::new(), Level::baseline()];
         #[cfg(target_arch = "x86_64")]

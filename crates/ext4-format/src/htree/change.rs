@@ -1,9 +1,10 @@
-//! Changes of an index: a root, a block more, split leaves and index blocks, a level more.
+//! Changes of an index: creating a root, adding a block, splitting leaves and index blocks, adding
+//! a level.
 //!
-//! An index grows from leaf to root. [`split_leaf`] splits a full leaf, and [`insert_index`] enters
-//! its upper half. [`split_index`] splits a full index block first, and [`grow_root`] gives a full
-//! root a new level. Each function changes one or two blocks and leaves both sound; [`seal_index`]
-//! writes the checksum. All take blocks that parsed.
+//! An index grows from leaf to root. [`split_leaf`] splits a full leaf, and [`insert_index`] adds
+//! an entry for its upper half. [`split_index`] first splits a full index block, and [`grow_root`]
+//! gives a full root a new level. Each function changes one or two blocks and leaves both valid;
+//! [`set_index_checksum`] writes the checksum. The blocks have been parsed.
 
 use super::{
     IndexBlock, RawCountLimit, RawDxEntry, RawDxNode, RawDxRoot, RawFakeDirent, TAIL_SIZE, not_an_index,
@@ -20,20 +21,19 @@ const ENTRY_SIZE: usize = size_of::<RawDxEntry>();
 /// `info_length`: bytes from `reserved_zero` to the entries.
 const INFO_LENGTH: u8 = 8;
 
-/// The entries of a leaf without room and of the one name that it has no room for, in two leaves.
+/// The entries of a full leaf and the new one, divided into two leaves.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LeafSplit<'a> {
-    /// What stays.
+    /// The entries that stay.
     pub low: Vec<NewEntry<'a>>,
-    /// What moves to the new leaf.
+    /// The entries that move to the new leaf.
     pub high: Vec<NewEntry<'a>>,
-    /// The hash of the new leaf's index entry, as stored: with bit 0 where `low` ends with names of
+    /// The hash of the new leaf's index entry, as stored: with bit 0 if `low` ends with names of
     /// the same hash.
     pub hash: u32,
 }
 
-/// Divides entries by hash into two leaves of about the same number of bytes; `None` where there
-/// are fewer than two.
+/// Divides entries by hash into two leaves of about equal size; `None` if there are fewer than two.
 pub fn split_leaf<'a>(
     entries: impl IntoIterator<Item = NewEntry<'a>>,
     hash: impl Fn(&[u8]) -> MajorHash,
@@ -78,8 +78,8 @@ pub fn init_root(
     set_entries(bytes, size_of::<RawDxRoot>(), has_tail, &[RawDxEntry::new(0, leaf)])
 }
 
-/// Makes a block an index node over these blocks: the least hash and the place of each, ascending,
-/// at least one.
+/// Makes a block an index node over these blocks: the lowest hash and the number of each,
+/// ascending, at least one.
 pub fn init_index(
     bytes: &mut [u8],
     block_size: BlockSize,
@@ -104,12 +104,12 @@ pub fn fill_root(
     set_entries(bytes, size_of::<RawDxRoot>(), has_tail, &all)
 }
 
-/// Whether block `bytes` (the root, or a node) has room for another entry.
+/// Whether index block `bytes` (the root, or a node) has room for another entry.
 pub fn has_index_room(bytes: &[u8], is_root: bool, has_tail: bool) -> Result<bool, Problem> {
     Ok(!entries(bytes, is_root, has_tail)?.is_full())
 }
 
-/// Adds an entry behind entry `after`: `hash` as stored, with its continuation bit.
+/// Adds an entry after entry `after`: `hash` as stored, with its continuation bit.
 pub fn insert_index(
     bytes: &mut [u8],
     is_root: bool,
@@ -218,7 +218,7 @@ fn entries(bytes: &[u8], is_root: bool, has_tail: bool) -> Result<IndexBlock<'_>
     IndexBlock::parse(bytes, size_of::<RawDxRoot>(), has_tail)
 }
 
-/// Writes all entries, and how many there are and could be, where entry 0 has no hash.
+/// Writes all entries, their count and their limit; entry 0 has no hash.
 fn set_entries(bytes: &mut [u8], offset: usize, has_tail: bool, all: &[RawDxEntry]) -> Result<(), Problem> {
     let len = bytes.len();
     let tail = if has_tail { TAIL_SIZE } else { 0 };
@@ -273,7 +273,7 @@ mod tests {
         })
     }
 
-    /// A directory of blocks in memory, changed as a file system would.
+    /// A directory in memory, changed like a file system's.
     struct Directory {
         blocks: Vec<Vec<u8>>,
         has_tail: bool,
@@ -311,7 +311,7 @@ mod tests {
             IndexBlock::parse_node(&self.blocks[block], self.has_tail).unwrap()
         }
 
-        /// Index blocks and places from the root to the leaf, and the leaf.
+        /// The htree path: index blocks and positions from the root to the leaf, and the leaf.
         fn way(&self, hash: MajorHash) -> (Vec<(usize, usize)>, usize) {
             let mut way = Vec::new();
             let mut block = 0;
@@ -341,7 +341,7 @@ mod tests {
             self.enter(way, split.hash, upper);
         }
 
-        /// Enters a new block behind the last place of `way`.
+        /// Adds a new block after the last position of `path`.
         fn enter(&mut self, mut way: Vec<(usize, usize)>, hash: u32, block: usize) {
             let (index, at) = way.pop().unwrap();
             let logical = |block| LogicalBlock(u32::try_from(block).unwrap());
@@ -365,7 +365,7 @@ mod tests {
             self.enter(way, first, new);
         }
 
-        /// Checks every block, and gives all names in the order of the index.
+        /// Checks every block. Returns all names in the order of the index.
         fn verified(&mut self) -> BTreeMap<Vec<u8>, u32> {
             let mut names = BTreeMap::new();
             let levels = self.root().indirect_levels;
@@ -374,7 +374,7 @@ mod tests {
             names
         }
 
-        /// Checks a subtree whose hashes start at `least`, and returns its greatest hash.
+        /// Checks a subtree whose hashes start at `least`. Returns its highest hash.
         fn verify_below(
             &mut self,
             block: usize,

@@ -1,4 +1,4 @@
-//! From a [`Superblock`] to its bytes.
+//! Encoding of a [`Superblock`].
 
 use super::{
     CHECKSUM_TYPE_CRC32C, ErrorRecord, GOOD_OLD_REVISION, MAGIC, RawSuperblock, SUPERBLOCK_SIZE, Superblock,
@@ -10,7 +10,7 @@ use zerocopy::{IntoBytes, little_endian as le};
 const JOURNAL_BACKUP_INODE_BLOCKS: u8 = 1;
 
 impl Superblock {
-    /// A file system of revision 1 without features, groups, times or name, to be filled in.
+    /// A file system of revision 1 without features, groups, times or name.
     pub fn new(block_size: BlockSize, uuid: [u8; 16]) -> Superblock {
         let never = InodeTime::default();
         Superblock {
@@ -75,8 +75,8 @@ impl Superblock {
         }
     }
 
-    /// Writes every field over `bytes`, and the checksum where the file system has any. Other bytes
-    /// do not change: pass zeros for a new superblock, else the bytes read.
+    /// Writes every field over `bytes`, and the checksum if the file system has any. Other bytes do
+    /// not change: pass zeros for a new superblock, else the bytes read.
     ///
     /// A label or path that is too long is cut.
     pub fn encode(&self, bytes: &mut [u8; SUPERBLOCK_SIZE]) {
@@ -108,7 +108,7 @@ impl Superblock {
         }
     }
 
-    /// Sets the xattr feature in a superblock's bytes, and updates the checksum where there is one.
+    /// Sets the xattr feature in a superblock's bytes, and updates the checksum if there is one.
     pub fn set_has_attributes(bytes: &mut [u8; SUPERBLOCK_SIZE]) {
         let mut raw: RawSuperblock = zerocopy::transmute!(*bytes);
         raw.s_feature_compat.set(raw.s_feature_compat.get() | Compat::EXT_ATTR.0);
@@ -221,12 +221,12 @@ impl Superblock {
     }
 }
 
-/// What `s_jnl_blocks` says, where it says anything.
+/// The journal inode's backup in `s_jnl_blocks`, if there is one.
 pub(super) fn journal_backup(raw: &RawSuperblock) -> Option<[u32; 17]> {
     (raw.s_jnl_backup_type == JOURNAL_BACKUP_INODE_BLOCKS).then(|| raw.s_jnl_blocks.map(le::U32::get))
 }
 
-/// Sizes whose fields are narrower than the arithmetic with them; a value that parsed fits.
+/// Converts to a narrower field; a parsed value fits.
 fn narrow(value: u32) -> u16 {
     u16::try_from(value).unwrap_or(u16::MAX)
 }
@@ -237,7 +237,7 @@ fn padded<const N: usize>(text: &[u8]) -> [u8; N] {
     field
 }
 
-/// Superblock times are unsigned and have 40 bits; one before 1970 becomes 1970.
+/// Superblock times are unsigned and have 40 bits; times before 1970 become 1970.
 fn set_time(time: InodeTime, low: &mut le::U32, high: &mut u8) {
     let (upper, lower) = split(u64::try_from(time.seconds).unwrap_or(0));
     low.set(lower);

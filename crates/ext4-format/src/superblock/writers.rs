@@ -1,7 +1,7 @@
-//! What a writer relies on in a superblock beyond what a reader does.
+//! The superblock fields that only a writer relies on.
 //!
-//! A reader that goes by a wrong field finds damage. A writer makes it. The page
-//! `docs/internals/superblock.md` says of each field what relies on it and what is checked.
+//! A wrong field makes a reader find damage, but a writer cause it. `docs/internals/superblock.md`
+//! lists for each field what relies on it and what is checked.
 
 use super::{
     GOOD_OLD_FIRST_INO, GOOD_OLD_INODE_SIZE, RawSuperblock, SUPERBLOCK_SIZE, Superblock, verify_checksum,
@@ -9,20 +9,20 @@ use super::{
 use crate::hash::{CharSign, HashAlgorithm, HashVersion};
 use crate::{Compat, Incompat, Problem, RoCompat};
 
-/// `s_rev_level`: the newest there is.
+/// The newest `s_rev_level`.
 const DYNAMIC_REVISION: u32 = 1;
 /// `s_creator_os`: GNU Hurd.
 const CREATOR_HURD: u32 = 1;
-/// `s_log_groups_per_flex`: more are no 32-bit number of groups.
+/// The limit of `s_log_groups_per_flex`: above, the number of groups exceeds 32 bits.
 const LOG_GROUPS_PER_FLEX_MAX: u64 = 31;
-/// The extra fields of an inode as of today, in bytes.
+/// The length of all extra fields of an inode known today, in bytes.
 const EXTRA_ISIZE: u16 = 32;
 
 impl Superblock {
-    /// Checks the fields that only a writer relies on, in the bytes of a superblock that
-    /// [`parse`](Superblock::parse)s to this.
+    /// Checks the fields that only a writer relies on, in the bytes that were
+    /// [parsed](Superblock::parse) to this superblock.
     ///
-    /// Features are not judged here, nor what lies in other blocks.
+    /// Features and other blocks are not checked here.
     pub fn check_for_writing(&self, bytes: &[u8; SUPERBLOCK_SIZE]) -> Result<(), Problem> {
         let raw: RawSuperblock = zerocopy::transmute!(*bytes);
         verify_checksum(&raw)?;
@@ -34,8 +34,8 @@ impl Superblock {
         self.check_creator()
     }
 
-    /// Bytes of extra fields that new inodes get: what the superblock wants, and no fewer than
-    /// there are fields today. A file system without the feature `extra_isize` cannot want any.
+    /// The length of the extra fields of new inodes: what the superblock wants, at least that of
+    /// all fields known today. Without the feature `extra_isize` a file system cannot want any.
     pub fn extra_isize(&self) -> u16 {
         let wanted = self.want_extra_isize.max(self.min_extra_isize);
         match self.inode_size {
@@ -45,7 +45,7 @@ impl Superblock {
         }
     }
 
-    /// Where groups begin and end, and which blocks of them are metadata. Bigalloc is refused as a
+    /// The boundaries of groups, and which of their blocks are metadata. Bigalloc is refused as a
     /// feature.
     fn check_layout(&self, raw: &RawSuperblock) -> Result<(), Problem> {
         let exactly = |field, value: u32, expected: u32| {
@@ -85,7 +85,7 @@ impl Superblock {
         Err(Problem::Value { field: "s_want_extra_isize", value, because: "is no multiple of 4" })
     }
 
-    /// The hash of the directories that come to be indexed.
+    /// The hash of directories that will get an index.
     fn check_hash(&self) -> Result<(), Problem> {
         let version = self.default_hash_version;
         match HashVersion::from_disk(version, CharSign::Signed) {
@@ -122,7 +122,7 @@ impl Superblock {
     }
 }
 
-/// Bitmaps are summed by bytes.
+/// Checksums of bitmaps cover whole bytes.
 fn whole_bytes(field: &'static str, bits: u32) -> Result<(), Problem> {
     if bits.is_multiple_of(8) {
         return Ok(());

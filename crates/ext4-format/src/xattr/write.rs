@@ -1,5 +1,4 @@
-//! Writing lists of attributes: entries from the front, values from the back, as the kernel lays
-//! them out.
+//! Writing lists of attributes like the kernel: entries from the front, values from the back.
 
 use super::{
     ALIGN, MAGIC, RawBlockHeader, RawEntry, RawInodeHeader, XattrBlock, XattrEntry, XattrValue, block_hash,
@@ -10,11 +9,11 @@ use crate::hash::CharSign;
 use std::cmp::Ordering;
 use zerocopy::{FromBytes, IntoBytes};
 
-/// The most inodes that share a block of attributes. A block with so many gets no new user.
+/// The most inodes that share an attribute block. A full block gets no new user.
 pub const MAX_BLOCK_USERS: u32 = 1024;
 
 impl<'a> XattrEntry<'a> {
-    /// An attribute whose value stands beside its entry.
+    /// An attribute with its value in the list.
     pub fn new(name_index: u8, name: &'a [u8], value: &'a [u8]) -> Self {
         let hash = entry_hash(name, value, CharSign::Unsigned);
         XattrEntry { name_index, name, value: XattrValue::Inline(value), hash }
@@ -33,13 +32,13 @@ impl<'a> XattrEntry<'a> {
         XattrEntry { name_index, name, value: XattrValue::Inode { inode, size }, hash }
     }
 
-    /// Where the entry stands in a block, whose entries are sorted.
+    /// The order of entries in a block.
     pub fn order_in_block(&self, other: &XattrEntry<'_>) -> Ordering {
         let key = |entry: &XattrEntry<'a>| (entry.name_index, entry.name.len(), entry.name);
         key(self).cmp(&(other.name_index, other.name.len(), other.name))
     }
 
-    /// Bytes that entry and value take in a list.
+    /// The length of entry and value in a list.
     pub fn len_in_list(&self) -> usize {
         self.entry_len() + self.inline_value().len().next_multiple_of(ALIGN)
     }
@@ -56,12 +55,12 @@ impl<'a> XattrEntry<'a> {
     }
 }
 
-/// Whether a list of these attributes fits behind an inode's fields, where there are `space` bytes.
+/// Whether a list of these attributes fits into the `space` bytes after an inode's fields.
 pub fn fits_in_inode(space: usize, attributes: &[XattrEntry<'_>]) -> bool {
     attributes.is_empty() || size_of::<RawInodeHeader>() + list_len(attributes) <= space
 }
 
-/// Whether a list of these attributes fits in a block of so many bytes.
+/// Whether a list of these attributes fits into a block.
 pub fn fits_in_block(block_size: usize, attributes: &[XattrEntry<'_>]) -> bool {
     size_of::<RawBlockHeader>() + list_len(attributes) <= block_size
 }
@@ -70,11 +69,11 @@ fn list_len(attributes: &[XattrEntry<'_>]) -> usize {
     attributes.iter().map(XattrEntry::len_in_list).sum::<usize>() + ALIGN
 }
 
-/// Writes a list over `space`, all bytes behind an inode's fields; without attributes it clears
-/// them. Hashes of values beside their entries are left out, as by kernels that change such values
-/// without updating them.
+/// Writes a list over `space`, all bytes after an inode's fields; without attributes it clears
+/// them. Hashes of values in the list are left out, as by kernels that change such values without
+/// updating them.
 ///
-/// `space` must be large enough: see [`fits_in_inode`].
+/// `space` must suffice: see [`fits_in_inode`].
 pub fn write_in_inode(space: &mut [u8], attributes: &[XattrEntry<'_>]) {
     space.fill(0);
     if attributes.is_empty() {
@@ -85,8 +84,8 @@ pub fn write_in_inode(space: &mut [u8], attributes: &[XattrEntry<'_>]) {
     write_list(list, 0, attributes, false);
 }
 
-/// Writes a block of attributes with one user over zeros, without checksum, and returns its hash.
-/// The entries are [in order](XattrEntry::order_in_block), and fit: see [`fits_in_block`].
+/// Writes an attribute block with one user over zeros, without checksum, and returns its hash. The
+/// entries are [in order](XattrEntry::order_in_block), and fit: see [`fits_in_block`].
 pub fn write_block(bytes: &mut [u8], attributes: &[XattrEntry<'_>]) -> u32 {
     let hash = block_hash(attributes.iter().map(|attribute| attribute.hash));
     let Ok((header, _)) = RawBlockHeader::mut_from_prefix(bytes) else { return hash };
@@ -98,8 +97,8 @@ pub fn write_block(bytes: &mut [u8], attributes: &[XattrEntry<'_>]) -> u32 {
     hash
 }
 
-/// The same over a block with a list, clearing only the bytes that entries and values of the old or
-/// the new list take.
+/// Like [`write_block`], over an existing list; clears only the bytes of old and new entries and
+/// values.
 pub fn overwrite_block(bytes: &mut [u8], attributes: &[XattrEntry<'_>]) -> u32 {
     let (entries, values) =
         XattrBlock::parse(bytes).and_then(|block| block.list.bounds()).unwrap_or_default();
@@ -161,7 +160,7 @@ mod tests {
         proptest::collection::vec((1_u8..11, name, value, 0_u32..4), 0..10)
     }
 
-    /// Of four attributes one has its value in an inode.
+    /// Every fourth attribute has its value in an inode.
     fn entries(of: &[(u8, Vec<u8>, Vec<u8>, u32)]) -> Vec<XattrEntry<'_>> {
         of.iter()
             .map(|(index, name, value, inode)| match inode {
@@ -215,7 +214,7 @@ mod tests {
             prop_assert_eq!((parsed.refcount, parsed.hash), (2, hash));
             prop_assert_eq!(parsed.verify(ChecksumSeed(1), BlockNumber(9)), Ok(()));
             prop_assert_eq!(read(parsed.list), entries.clone());
-            // Over one list and over bytes that are none; both ways between few and many.
+            // Over a list and over arbitrary bytes; in both directions between few and many.
             let some = &entries[entries.len() / 2..];
             let mut written = block.clone();
             for list in [some, &entries] {

@@ -5,15 +5,15 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use tempfile::TempDir;
 
-/// An image file, and a folder beside it for whatever it is filled from.
+/// An image file, and a directory for its initial content.
 pub struct Image {
     folder: TempDir,
 }
 
-/// Runs a program to its end. `None`, with the reason printed, where it is missing or fails.
+/// Runs a program to its end. `None`, with the reason printed, if it is missing or fails.
 pub fn run(program: &str, arguments: &[&str]) -> Option<String> {
     match Command::new(program).args(arguments).stdin(Stdio::null()).output() {
-        // e2fsck answers 1 when it has changed something, as it was asked to.
+        // e2fsck returns 1 when it has changed something.
         Ok(output) if output.status.success() || (program == "e2fsck" && output.status.code() == Some(1)) => {
             Some(String::from_utf8_lossy(&output.stdout).into_owned())
         }
@@ -29,7 +29,8 @@ pub fn run(program: &str, arguments: &[&str]) -> Option<String> {
 }
 
 impl Image {
-    /// Makes a file system of `size` (as mke2fs reads it) with the content that `fill` puts into a folder.
+    /// Makes a file system of `size` (in mke2fs's syntax) with the content that `fill` puts into a
+    /// directory.
     pub fn new(size: &str, mke2fs: &[&str], fill: impl FnOnce(&Path)) -> Option<Self> {
         let image = Self { folder: TempDir::new().unwrap() };
         let source = image.folder.path().join("source");
@@ -41,7 +42,7 @@ impl Image {
         Some(image)
     }
 
-    /// A folder that goes away with the image.
+    /// A directory that is removed with the image.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
@@ -50,7 +51,7 @@ impl Image {
         self.folder().join("image")
     }
 
-    /// Runs one command of debugfs, which may write.
+    /// Runs one debugfs command, which may write.
     pub fn debugfs(&self, command: &str) -> Option<String> {
         run("debugfs", &["-w", "-R", command, self.path().to_str().unwrap()])
     }
@@ -59,7 +60,7 @@ impl Image {
         std::fs::read(self.path()).unwrap()
     }
 
-    /// The inode of a path, its number, and the bytes of its record.
+    /// The inode of a path, its number, and its bytes.
     pub fn inode(&self, path: &str) -> Option<(Inode, InodeNumber, Vec<u8>)> {
         let answer = self.debugfs(&format!("imap {path}"))?;
         let number = answer.strip_prefix("Inode ")?.split(' ').next()?.parse().ok()?;
