@@ -94,7 +94,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn ids_stand_in_every_entry_of_the_long_form() {
+    fn every_entry_of_the_long_form_has_an_id() {
         let disk = [1, 0, 0, 0, 1, 0, 6, 0, 2, 0, 4, 0, 0xE8, 3, 0, 0, 0x20, 0, 4, 0];
         let value = acl_to_xattr(&disk).unwrap();
         assert_eq!(value.len(), 4 + 3 * 8);
@@ -121,7 +121,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn lists_survive_the_way_there_and_back(
+        fn lists_survive_conversion_in_both_directions(
             entries in proptest::collection::vec((0_u32..6, 0_u16..8, any::<u32>()), 0..20),
         ) {
             let mut disk = DISK_VERSION.to_le_bytes().to_vec();

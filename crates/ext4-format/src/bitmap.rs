@@ -163,7 +163,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn runs_are_found_as_by_looking_at_each_bit(
+        fn runs_are_found_like_bit_by_bit(
             bytes in proptest::collection::vec(proptest::prelude::prop_oneof![
                 proptest::prelude::Just(0_u8), proptest::prelude::Just(0xFF), proptest::prelude::any::<u8>()
             ], 24),

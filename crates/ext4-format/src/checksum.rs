@@ -105,7 +105,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_sum_changes_with_four_bytes_as_it_is_said(
+        fn a_changed_word_changes_the_checksum_as_computed(
             mut bytes in prop::collection::vec(any::<u8>(), 4..300),
             seed: u32,
             at: prop::sample::Index,
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn zeros_behind_a_difference_are_counted_however_many() {
+    fn any_number_of_zeros_after_a_difference_is_covered() {
         for zeros in [0, 1, 255, 256, 257, 65_535, 65_536, 65_791, 65_792, 200_000] {
             let mut bytes = vec![0; zeros + 4];
             bytes[0] = 0x5A;
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn the_check_values_of_both_algorithms_hold() {
+    fn both_algorithms_give_their_check_values() {
         // Check values of CRC-32/ISCSI (inverted at the end) and CRC-16/MODBUS (not inverted).
         assert_eq!(!crc32c(!0, b"123456789"), 0xE306_9283);
         assert_eq!(crc16(!0, b"123456789"), 0x4B37);

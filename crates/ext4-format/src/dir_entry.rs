@@ -91,7 +91,7 @@ impl<'a> Entries<'a> {
 
     /// Skips used entries with less than `need` spare bytes while they are plainly valid and not
     /// the last; [`parse`](Entries::parse) judges the rest. An insertion scans the whole leaf.
-    pub(crate) fn pass_full(&mut self, need: usize) {
+    pub(crate) fn skip_full(&mut self, need: usize) {
         if self.block_size.log2() == 16 {
             return;
         }
@@ -234,7 +234,7 @@ pub fn leaf_room(block_size: BlockSize, has_checksums: bool) -> usize {
 }
 
 /// Writes the checksum at the end of a leaf block.
-pub fn seal_leaf(bytes: &mut [u8], inode_seed: ChecksumSeed) {
+pub fn set_leaf_checksum(bytes: &mut [u8], inode_seed: ChecksumSeed) {
     let at = bytes.len().saturating_sub(TAIL_LEN);
     let (summed, tail) = bytes.split_at_mut(at);
     let Ok(tail) = RawTail::mut_from_bytes(tail) else { return };
@@ -246,7 +246,7 @@ pub fn seal_leaf(bytes: &mut [u8], inode_seed: ChecksumSeed) {
 
 /// Updates a leaf's checksum for the changes of its entries, by
 /// [`EntriesMut::sum_change`](crate::EntriesMut::sum_change). The checksum was right before them.
-pub fn reseal_leaf(bytes: &mut [u8], sum_change: u32) {
+pub fn update_leaf_checksum(bytes: &mut [u8], sum_change: u32) {
     let at = bytes.len().saturating_sub(TAIL_LEN);
     if let Some(Ok(tail)) = bytes.get_mut(at..).map(RawTail::mut_from_bytes) {
         tail.det_checksum.set(tail.det_checksum.get() ^ sum_change);
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn unused_entries_are_passed_over() {
+    fn unused_entries_are_skipped() {
         let bytes = [entry(5, 12, b"a"), entry(0, 16, b"gone"), entry(6, 24, b"last")].concat();
         assert_eq!(names(&bytes).unwrap(), [b"a".as_slice(), b"last"]);
     }
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn lengths_in_64_kib_blocks_have_two_bits_moved() {
+    fn lengths_in_64_kib_blocks_move_two_bits() {
         let big = BlockSize::from_log_block_size(6).unwrap();
         assert_eq!(rec_len(0xFFFF, big), 65536);
         assert_eq!(rec_len(0, big), 65536);
@@ -326,14 +326,14 @@ mod tests {
     }
 
     #[test]
-    fn a_leaf_that_was_written_lists_its_entries_and_is_sealed() {
+    fn a_written_leaf_lists_its_entries_with_a_valid_checksum() {
         let mut block = vec![0; 1024];
         let end = leaf_room(block_size(), true);
         let entry = |name, inode| Some(NewEntry { name, inode: InodeNumber(inode), file_type: 2 });
         write_entry(&mut block, 0, 12, entry(b".", 2), block_size());
         write_entry(&mut block, 12, 40, None, block_size());
         write_entry(&mut block, 40, end, entry(b"lost+found", 11), block_size());
-        seal_leaf(&mut block, ChecksumSeed(3));
+        set_leaf_checksum(&mut block, ChecksumSeed(3));
         assert_eq!(names(&block[..end]).unwrap(), [b".".as_slice(), b"lost+found"]);
         assert_eq!(verify_leaf(&block, ChecksumSeed(3)), Ok(()));
         assert!(verify_leaf(&block, ChecksumSeed(4)).is_err());

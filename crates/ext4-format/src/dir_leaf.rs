@@ -178,7 +178,7 @@ pub fn room_for(entries: Entries<'_>, name_len: usize) -> Result<Option<usize>, 
 }
 
 fn find_room(mut entries: Entries<'_>, need: usize) -> Result<Option<Slot>, Problem> {
-    entries.pass_full(need);
+    entries.skip_full(need);
     for slot in slots(entries) {
         let slot = slot?;
         if slot.end - slot.start - slot.used >= need {
@@ -209,7 +209,7 @@ fn slots(mut entries: Entries<'_>) -> impl Iterator<Item = Result<Slot, Problem>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{ChecksumSeed, leaf_room, seal_leaf};
+    use crate::{ChecksumSeed, leaf_room, set_leaf_checksum};
     use proptest::prelude::*;
     use std::collections::BTreeMap;
 
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_removed_name_is_not_left_behind() {
+    fn a_removed_name_is_cleared() {
         let mut bytes = vec![0xFF; 1024];
         let mut area = EntriesMut::new(&mut bytes, size(0), INODES);
         area.clear();
@@ -252,7 +252,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn room_is_where_a_walk_through_all_entries_finds_it(
+        fn room_is_found_like_by_a_scan_of_all_entries(
             names in proptest::collection::vec((0..60_usize, 0..40_usize, 0..4_u32), 0..30),
             damage in proptest::collection::vec((0..1012_usize, any::<u8>()), 0..3),
             need in 1..60_usize,
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_that_are_not_there_are_not_changed() {
+    fn missing_entries_are_not_changed() {
         let mut bytes = vec![0; 1024];
         let mut area = EntriesMut::new(&mut bytes, size(0), INODES);
         area.clear();
@@ -315,7 +315,7 @@ mod tests {
         let mut bytes = vec![0; 1024];
         let room = leaf_room(size(0), true);
         EntriesMut::new(&mut bytes[..room], size(0), INODES).fill(&[entry(b"name", 5)]);
-        seal_leaf(&mut bytes, ChecksumSeed(77));
+        set_leaf_checksum(&mut bytes, ChecksumSeed(77));
         assert_eq!(crate::verify_leaf(&bytes, ChecksumSeed(77)), Ok(()));
         assert!(crate::verify_leaf(&bytes, ChecksumSeed(78)).is_err());
         assert_eq!(read(&bytes, size(0)).len(), 1);

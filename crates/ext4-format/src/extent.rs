@@ -244,7 +244,7 @@ fn header(bytes: &[u8]) -> Result<(&RawHeader, &[u8]), Problem> {
 }
 
 /// Writes a leaf of ascending `extents` over `bytes`: an inode's `i_block`, or a block that
-/// [`seal_extent_block`] finishes. Extents past `(bytes.len() - 12) / 12` are left out.
+/// [`set_extent_checksum`] finishes. Extents past `(bytes.len() - 12) / 12` are left out.
 pub fn write_extent_leaf(bytes: &mut [u8], extents: &[Extent]) {
     let Some(entries) = write_header(bytes, 0, extents.len()) else { return };
     let Ok((places, _)) = <[RawExtent]>::mut_from_prefix_with_elems(entries, entries.len() / ENTRY_LEN)
@@ -288,7 +288,7 @@ fn write_header(bytes: &mut [u8], depth: u16, entries: usize) -> Option<&mut [u8
 }
 
 /// Writes the checksum after the last possible entry of an extent block.
-pub fn seal_extent_block(bytes: &mut [u8], inode_seed: ChecksumSeed) {
+pub fn set_extent_checksum(bytes: &mut [u8], inode_seed: ChecksumSeed) {
     let Ok((header, _)) = header(bytes) else { return };
     let tail = HEADER_LEN + ENTRY_LEN * usize::from(header.eh_max.get());
     let sum = inode_seed.sum(bytes.get(..tail).unwrap_or_default());
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn holes_before_between_and_behind_extents_have_their_ends() {
+    fn holes_before_between_and_after_extents_have_their_ends() {
         let bytes = leaf(&[(10, 5, 100), (20, 32768 + 2, 200)]);
         let node = ExtentNode::parse(&bytes, 0, 0..50).unwrap();
         assert_eq!(node.step(LogicalBlock(0)), Step::Hole { end: 10 });
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_that_were_written_parse_to_the_same_and_are_sealed() {
+    fn written_nodes_parse_to_the_same_with_a_valid_checksum() {
         let extent = |logical, len, start, unwritten| Extent {
             logical: LogicalBlock(logical),
             len,
@@ -359,7 +359,7 @@ mod tests {
         };
         let mut block = vec![0; 1024];
         write_extent_leaf(&mut block, &[extent(0, 32768, 1 << 40, false), extent(40_000, 32767, 7, true)]);
-        seal_extent_block(&mut block, ChecksumSeed(1));
+        set_extent_checksum(&mut block, ChecksumSeed(1));
         assert_eq!(verify_extent_block(&block, ChecksumSeed(1)), Ok(()));
         assert!(verify_extent_block(&block, ChecksumSeed(2)).is_err());
         let node = ExtentNode::parse(&block, 0, 0..1 << 32).unwrap();

@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn extents_do_not_grow_beyond_what_their_length_field_holds() {
+    fn extents_do_not_exceed_their_length_field() {
         for (unwritten, max) in [(false, 32768), (true, 32767)] {
             let extent = |logical, len| Extent {
                 logical: LogicalBlock(logical),

@@ -169,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn flags_are_named_and_unknown_bits_by_their_place() {
+    fn flags_are_named_and_unknown_bits_numbered() {
         let set = Incompat(Incompat::FILETYPE.0 | Incompat::BITS64.0 | 1 << 30);
         assert_eq!(set.names(), ["filetype", "64bit", "FEATURE_I30"]);
         assert_eq!(set.without(Incompat::READABLE), Incompat(1 << 30));

@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_encoded_parses_to_the_same_with_every_kind_of_checksum() {
+    fn encoding_and_parsing_are_inverse_with_every_kind_of_checksum() {
         for (incompat, ro_compat) in [
             (Incompat::BITS64, RoCompat::METADATA_CSUM),
             (Incompat::BITS64, RoCompat::GDT_CSUM),
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn sums_of_bitmaps_have_32_bits_only_in_long_descriptors() {
+    fn bitmap_checksums_have_32_bits_only_in_long_descriptors() {
         let long = superblock(Incompat::BITS64, RoCompat::METADATA_CSUM);
         let short = superblock(Incompat(0), RoCompat::METADATA_CSUM);
         let bitmap = [0x55; 1024];
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn the_sum_of_a_bitmap_follows_the_bits_that_change() {
+    fn a_bitmaps_checksum_follows_changed_bits() {
         for incompat in [Incompat::BITS64, Incompat(0)] {
             let sb = superblock(incompat, RoCompat::METADATA_CSUM);
             let mut bitmap = [0x55; 1024];
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_above_what_the_group_has_and_bitmaps_outside_are_refused() {
+    fn counts_above_the_groups_size_and_bitmaps_outside_are_refused() {
         let sb = superblock(Incompat::BITS64, RoCompat::METADATA_CSUM);
         assert_eq!(desc().check(GroupNumber(0), &sb), Ok(()));
         for break_it in [

@@ -153,14 +153,14 @@ impl HashVersion {
 /// Hashes names in `bytes` like [`HashVersion::hash`] with half of MD4, sixteen in parallel, in a
 /// quarter to half of the time. Appends the hashes in the order of the names. A name outside of the
 /// bytes counts as empty.
-pub fn half_md4_of_all(
+pub fn half_md4_batch(
     bytes: &[u8],
     names: impl IntoIterator<Item = Range<usize>>,
     sign: CharSign,
     seed: HashSeed,
     hashes: &mut Vec<NameHash>,
 ) {
-    half_md4::side_by_side(Level::new(), bytes, names.into_iter(), sign, seed, hashes);
+    half_md4::hash_in_parallel(Level::new(), bytes, names.into_iter(), sign, seed, hashes);
 }
 
 /// The initial words of the seeded hashes: `s_hash_seed`, or MD4's initial state if that is zero.
@@ -256,7 +256,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_name_hashes_to_the_end_of_the_directory() {
+    fn no_name_has_the_end_of_directory_hash() {
         assert_eq!(MajorHash::from_raw(0xffff_ffff).get(), 0xffff_fffc);
         assert_eq!(MajorHash::from_raw(0xffff_fffe).get(), 0xffff_fffc);
         assert_eq!(MajorHash::from_raw(0xffff_fffd).get(), 0xffff_fffc);
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn siphash_is_named_and_not_computed() {
+    fn siphash_is_recognized_but_not_computed() {
         let version = HashVersion::from_disk(6, CharSign::Signed).unwrap();
         assert_eq!(version.algorithm, HashAlgorithm::SipHash);
         assert_eq!(version.hash(b"name", HashSeed::DEFAULT), None);

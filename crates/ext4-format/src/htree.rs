@@ -29,7 +29,7 @@ use zerocopy::{FromBytes, little_endian as le};
 mod change;
 
 pub use change::{
-    LeafSplit, fill_root, grow_root, has_index_room, init_index, init_root, insert_index, seal_index,
+    LeafSplit, fill_root, grow_root, has_index_room, init_index, init_root, insert_index, set_index_checksum,
     split_index, split_leaf,
 };
 
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hash_belongs_to_the_last_entry_that_does_not_begin_behind_it() {
+    fn a_hash_belongs_to_the_last_entry_that_does_not_start_after_it() {
         let block = build(1024, true, false, &[(0, 1), (0x100, 2), (0x201, 3), (0x300, 0xf000_0004)]);
         let index = IndexBlock::parse_node(&block, false).unwrap();
         let places = [0, 0xfe, 0x100, 0x1fe, 0x200, 0x202, 0x300, 0xffff_fffc].map(|h| index.find(hash(h)));
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn a_search_goes_on_in_blocks_that_continue_its_hash() {
+    fn a_search_continues_in_blocks_with_the_same_hash() {
         let block = build(1024, true, false, &[(0, 1), (0x100, 2), (0x201, 3), (0x300, 4)]);
         let index = IndexBlock::parse_node(&block, false).unwrap();
         assert!(index.get(2).unwrap().continues(hash(0x200)));
@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn a_root_says_how_names_are_hashed_and_how_deep_the_index_is() {
+    fn a_root_holds_hash_version_and_depth() {
         let block = build(4096, false, true, &[(0, 1), (0x8000_0000, 2)]);
         let root = IndexRoot::parse(&block, CharSign::Unsigned, false, true).unwrap();
         assert_eq!(root.hash_version.algorithm, HashAlgorithm::HalfMd4);
@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_of_64_kib_write_their_length_as_0() {
+    fn blocks_of_64_kib_have_length_0() {
         let block = build(1 << 16, true, true, &[(0, 1)]);
         assert_eq!(IndexBlock::parse_node(&block, true).unwrap().len(), 1);
         let block = build(1 << 16, false, true, &[(0, 1)]);
@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_head_names_its_field() {
+    fn a_damaged_header_names_its_field() {
         let good = build(1024, false, false, &[(0, 1)]);
         for (at, value, field) in [
             (0x04, 16, "rec_len"),
@@ -436,7 +436,7 @@ mod tests {
         }
 
         #[test]
-        fn entries_come_back_as_written_and_are_found_where_a_linear_search_finds_them(
+        fn entries_are_read_as_written_and_found_like_by_a_linear_search(
             mut hashes in proptest::collection::vec(any::<u32>(), 1..100),
             node in any::<bool>(),
             has_tail in any::<bool>(),

@@ -256,7 +256,7 @@ impl Inode {
         wide(self.gid, &mut raw.l_i_gid_high, &mut raw.i_gid);
         self.encode_sizes(raw, sb);
         self.encode_times(raw, rest);
-        self.seal(bytes, sb);
+        self.set_checksum(bytes, sb);
     }
 
     /// Like [`encode`](Inode::encode), for an inode freed at `dtime`.
@@ -268,7 +268,7 @@ impl Inode {
     }
 
     /// Writes the checksum, if the file system has any.
-    fn seal(&self, bytes: &mut [u8], sb: &Superblock) {
+    fn set_checksum(&self, bytes: &mut [u8], sb: &Superblock) {
         if sb.has_metadata_csum() {
             let (high, low) = split16(checksum(bytes, self.fields_len, self.checksum_seed));
             let mut put = |at: usize, half: u16| {
@@ -353,7 +353,7 @@ impl Inode {
         if let Ok((raw, _)) = RawInode::mut_from_prefix(bytes) {
             raw.i_dtime.set(dtime);
         }
-        inode.seal(bytes, sb);
+        inode.set_checksum(bytes, sb);
         Ok(())
     }
 
@@ -376,7 +376,7 @@ impl Inode {
             raw.i_ctime.set(high);
             raw.l_i_version.set(low);
         }
-        inode.seal(bytes, sb);
+        inode.set_checksum(bytes, sb);
         Ok(())
     }
 
@@ -522,7 +522,7 @@ mod tests {
     }
 
     #[test]
-    fn times_before_1970_and_past_2038_are_told_apart_by_the_epoch_bits() {
+    fn epoch_bits_separate_times_before_1970_and_after_2038() {
         assert_eq!(time(0xFFFF_FFFF, Some(0)).seconds, -1);
         assert_eq!(time(0x8000_0000, Some(1)).seconds, 0x8000_0000);
         assert_eq!(time(0x7FFF_FFFF, Some(3)).seconds, 0x3_7FFF_FFFF);
@@ -531,7 +531,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_is_encoded_to_what_decodes_to_it() {
+    fn times_survive_encoding() {
         for seconds in [-1, 0, 1, 1 - 0x8000_0000, 0x7FFF_FFFF, 0x8000_0000, 0x1_0000_0000, 0x3_7FFF_FFFE] {
             let time = InodeTime { seconds, nanos: 999_999_999 };
             assert_eq!(time.clamped(true), time);
@@ -541,7 +541,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_that_fields_cannot_hold_becomes_the_nearest() {
+    fn a_time_out_of_range_is_clamped() {
         for (seconds, classic, with_extra) in [
             (-0x8000_0001, (-0x8000_0000, 0), (-0x8000_0000, 0)),
             (-1, (-1, 0), (-1, 7)),
@@ -567,7 +567,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_encoded_parses_to_the_same_also_in_classic_inodes() {
+    fn encoding_and_parsing_are_inverse_also_for_128_bytes() {
         for size in [128_u32, 256] {
             let sb = superblock(size);
             let now = InodeTime { seconds: 1_700_000_000, nanos: if size == 128 { 0 } else { 5 } };
@@ -587,7 +587,7 @@ mod tests {
     }
 
     #[test]
-    fn extended_attributes_behind_the_fields_are_kept_and_summed() {
+    fn extended_attributes_after_the_fields_are_kept_and_covered_by_the_checksum() {
         let sb = superblock(256);
         let inode = Inode::new(InodeNumber(12), 0o100_644, 9, InodeTime::default(), &sb);
         let mut bytes = vec![0xAA; 256];

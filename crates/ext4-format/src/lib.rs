@@ -34,12 +34,12 @@ pub use acl::{acl_from_xattr, acl_to_xattr};
 pub use bitmap::{FreeRun, all_set, clear_bits, find_free, free_runs, set_bits};
 pub use checksum::{ChecksumSeed, SumChange, crc16, crc32c};
 pub use dir_entry::{
-    BlockRole, Entries, Entry, NewEntry, block_role, leaf_room, reseal_leaf, seal_leaf, verify_leaf,
-    write_entry,
+    BlockRole, Entries, Entry, NewEntry, block_role, leaf_room, set_leaf_checksum, update_leaf_checksum,
+    verify_leaf, write_entry,
 };
 pub use dir_leaf::{EntriesMut, entry_len, room_for};
 pub use extent::{
-    Extent, ExtentIndex, ExtentNode, MAX_DEPTH, Step, seal_extent_block, verify_extent_block,
+    Extent, ExtentIndex, ExtentNode, MAX_DEPTH, Step, set_extent_checksum, verify_extent_block,
     write_extent_index, write_extent_leaf,
 };
 pub use extent_list::remap;
@@ -47,7 +47,7 @@ pub use features::{Compat, Incompat, RoCompat};
 pub use group_desc::{GroupDesc, GroupFlags};
 pub use inode::{DeviceNumber, I_BLOCK_LEN, Inode, InodeFlags};
 pub use no_key_name::NoKeyName;
-pub use orphan::{orphan_slots, seal_orphan_block, set_orphan, verify_orphan_block};
+pub use orphan::{orphan_slots, set_orphan, verify_orphan_block, write_orphan_tail};
 pub use problem::Problem;
 pub use superblock::{ErrorRecord, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, Superblock};
 pub use time::InodeTime;

@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_found_again_by_what_is_shown_of_it() {
+    fn a_name_is_found_by_its_shown_form() {
         for len in [1, 16, 148, 149, 150, 255] {
             let encrypted: Vec<u8> = (1..=255).take(len).collect();
             let shown = NoKeyName::new(&encrypted, [0xABCD_EF00, 7]).encode();
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_such_name_is_not_decoded() {
+    fn other_names_are_not_decoded() {
         for name in [&b""[..], b"AAAA", b"plain name", &[b'A'; 255]] {
             assert_eq!(NoKeyName::decode(name), None);
         }

@@ -35,7 +35,7 @@ pub fn set_orphan(bytes: &mut [u8], at: usize, ino: u32) {
 
 /// Writes the tail of block `number`, with its checksum if the file system has any. `inode_seed` is
 /// the orphan file's.
-pub fn seal_orphan_block(bytes: &mut [u8], number: BlockNumber, inode_seed: Option<ChecksumSeed>) {
+pub fn write_orphan_tail(bytes: &mut [u8], number: BlockNumber, inode_seed: Option<ChecksumSeed>) {
     let sum = inode_seed.map_or(0, |seed| checksum(bytes, number, seed));
     let tail = RawTail { ob_magic: le::U32::new(MAGIC), ob_checksum: le::U32::new(sum) };
     let at = bytes.len().saturating_sub(size_of::<RawTail>());
@@ -75,12 +75,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn slots_keep_what_is_written_and_the_tail_seals_it() {
+    fn slots_are_read_as_written_and_covered_by_the_tail() {
         let (seed, number) = (Some(ChecksumSeed(5)), BlockNumber(9));
         let mut block = vec![0; 1024];
         set_orphan(&mut block, 253, 77);
         set_orphan(&mut block, 254, 78);
-        seal_orphan_block(&mut block, number, seed);
+        write_orphan_tail(&mut block, number, seed);
         assert_eq!(orphan_slots(&block).count(), 254);
         assert_eq!(orphan_slots(&block).last(), Some(77));
         assert_eq!(verify_orphan_block(&block, number, seed), Ok(()));

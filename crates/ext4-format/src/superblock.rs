@@ -639,7 +639,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_that_do_not_fit_each_other_are_refused() {
+    fn inconsistent_sizes_are_refused() {
         for break_it in [
             (|raw| raw.s_log_block_size.set(7)) as fn(&mut RawSuperblock),
             |raw| raw.s_inode_size.set(129),

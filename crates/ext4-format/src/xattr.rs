@@ -382,20 +382,20 @@ const HEAD: usize = 128;
 
 /// Sets the number of inodes that use a block. With `has_checksum`, updates the checksum from the
 /// old one and the change, so that sharing a block does not read all of it.
-pub fn set_block_refcount(bytes: &mut [u8], refcount: u32, is_sealed: bool) {
+pub fn set_block_refcount(bytes: &mut [u8], refcount: u32, has_checksum: bool) {
     const AT: usize = std::mem::offset_of!(RawBlockHeader, h_refcount);
     let len = bytes.len();
     let Ok((header, _)) = RawBlockHeader::mut_from_prefix(bytes) else { return };
     let difference = header.h_refcount.get() ^ refcount;
     header.h_refcount.set(refcount);
-    if is_sealed {
+    if has_checksum {
         let change = SumChange::at(len - AT).of(difference);
         header.h_checksum.set(header.h_checksum.get() ^ change);
     }
 }
 
 /// Writes the checksum of block `number`.
-pub fn seal_block(bytes: &mut [u8], number: BlockNumber, seed: ChecksumSeed) {
+pub fn set_block_checksum(bytes: &mut [u8], number: BlockNumber, seed: ChecksumSeed) {
     let sum = block_checksum(bytes, number, seed);
     if let Ok((header, _)) = RawBlockHeader::mut_from_prefix(bytes) {
         header.h_checksum.set(sum);
@@ -493,7 +493,7 @@ mod tests {
     }
 
     #[test]
-    fn names_split_into_namespace_and_rest_and_join_again() {
+    fn full_names_split_into_namespace_and_stored_name() {
         for (name, namespace, rest) in [
             ("user.comment", Namespace::User, "comment"),
             ("system.posix_acl_access", Namespace::PosixAclAccess, ""),
@@ -551,7 +551,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_in_an_inode_is_named_and_not_looked_for() {
+    fn a_value_in_an_inode_is_not_read() {
         let mut block = build_block(1024, &[attribute(1, b"big", b"")]);
         block[32 + 4] = 99;
         block[32 + 8..32 + 12].copy_from_slice(&(1_u32 << 20).to_le_bytes());
@@ -580,7 +580,7 @@ mod tests {
     }
 
     #[test]
-    fn damage_is_named_and_ends_the_list() {
+    fn damage_is_reported_and_ends_the_list() {
         let good = build_block(1024, &[attribute(1, b"name", b"value"), attribute(1, b"other", b"")]);
         for (at, bytes, message) in [
             (32, &[255_u8][..], "e_name"),
@@ -600,11 +600,11 @@ mod tests {
     }
 
     #[test]
-    fn a_count_of_users_that_was_set_is_sealed() {
+    fn a_set_user_count_updates_the_checksum() {
         let (number, seed) = (BlockNumber(5), ChecksumSeed(3));
         for size in [1024, 1152, 2048, 4096, 65536] {
             let mut block = build_block(size, &[attribute(1, b"a", b"one")]);
-            seal_block(&mut block, number, seed);
+            set_block_checksum(&mut block, number, seed);
             for users in [7, 1024, 1, 1023, u32::MAX, 1] {
                 set_block_refcount(&mut block, users, true);
                 let parsed = XattrBlock::parse(&block).unwrap();
@@ -618,7 +618,7 @@ mod tests {
             assert!(XattrBlock::parse(&block).unwrap().verify(seed, number).is_err());
             // Without a checksum the field stays unchanged.
             set_block_refcount(&mut block, 10, false);
-            seal_block(&mut block, number, seed);
+            set_block_checksum(&mut block, number, seed);
             assert_eq!(XattrBlock::parse(&block).unwrap().verify(seed, number), Ok(()));
         }
     }
@@ -640,7 +640,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn attributes_come_back_as_written(attributes in attributes()) {
+        fn attributes_are_read_as_written(attributes in attributes()) {
             let inode = build_inode(1100, &attributes);
             prop_assert_eq!(read(XattrList::in_inode(&inode).unwrap()).unwrap(), attributes.clone());
             let block = build_block(1152, &attributes);
@@ -651,7 +651,7 @@ mod tests {
         }
 
         #[test]
-        fn a_block_is_summed_up_as_a_whole(
+        fn a_blocks_checksum_equals_that_of_all_its_bytes(
             size in prop::sample::select(vec![127, 128, 1000, 1024, 4096, 65536]),
             set in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..20),
             number: u64,

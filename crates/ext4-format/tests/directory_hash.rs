@@ -1,7 +1,7 @@
 //! Directory hashes equal those of e2fsprogs: recorded answers of `debugfs dx_hash`, and the
 //! program itself over many names if it is installed.
 
-use dentree_ext4_format::hash::{CharSign, HashSeed, HashVersion, half_md4_of_all};
+use dentree_ext4_format::hash::{CharSign, HashSeed, HashVersion, half_md4_batch};
 use proptest::prelude::*;
 use std::io::Write as _;
 use std::ops::Range;
@@ -88,7 +88,7 @@ fn ours(version: u8, name: &[u8], seed: HashSeed) -> (u32, u32) {
 }
 
 #[test]
-fn hashes_are_those_that_debugfs_gave() {
+fn hashes_equal_those_of_debugfs() {
     for &(version, name, major, minor) in KNOWN {
         assert_eq!(
             ours(version, name, HashSeed::DEFAULT),
@@ -114,13 +114,13 @@ fn one_behind_another<'a>(names: impl Iterator<Item = &'a [u8]>) -> (Vec<u8>, Ve
 
 fn together(bytes: &[u8], names: Vec<Range<usize>>, sign: CharSign, seed: HashSeed) -> Vec<(u32, u32)> {
     let mut hashes = Vec::new();
-    half_md4_of_all(bytes, names, sign, seed, &mut hashes);
+    half_md4_batch(bytes, names, sign, seed, &mut hashes);
     hashes.into_iter().map(|hash| (hash.major.get(), hash.minor)).collect()
 }
 
 /// Names of all lengths in parallel.
 #[test]
-fn names_side_by_side_have_the_hashes_that_debugfs_gave() {
+fn parallel_hashes_equal_those_of_debugfs() {
     for (version, sign) in [(1, CharSign::Signed), (4, CharSign::Unsigned)] {
         let known = || KNOWN.iter().filter(move |&&(of, ..)| of == version);
         for count in 0..=known().count() {
@@ -134,7 +134,7 @@ fn names_side_by_side_have_the_hashes_that_debugfs_gave() {
 
 proptest! {
     #[test]
-    fn names_side_by_side_have_the_hashes_that_each_has_alone(
+    fn parallel_hashes_equal_single_ones(
         names in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..=255), 0..40),
         unsigned in any::<bool>(),
         bytes in any::<[u8; 16]>(),
@@ -182,7 +182,7 @@ fn names() -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn hashes_of_a_thousand_names_in_all_flavours_are_those_of_debugfs() {
+fn hashes_of_a_thousand_names_in_all_versions_equal_those_of_debugfs() {
     let mut script = tempfile::NamedTempFile::new().unwrap();
     let mut asked = Vec::new();
     for (i, name) in names().into_iter().enumerate() {
@@ -219,7 +219,7 @@ fn hashes_of_a_thousand_names_in_all_flavours_are_those_of_debugfs() {
 
 proptest! {
     #[test]
-    fn every_name_hashes_to_an_even_value_before_the_end(
+    fn every_hash_is_even_and_below_the_end_of_directory(
         name in proptest::collection::vec(any::<u8>(), 0..300),
         version in 0_u8..6,
         words in any::<[u32; 4]>(),

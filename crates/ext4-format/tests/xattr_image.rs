@@ -45,7 +45,7 @@ fn debugfs_writes_small_values_into_the_inode_and_large_ones_into_a_block() {
 }
 
 #[test]
-fn the_kernel_shares_a_block_between_equal_inodes_under_the_hash_that_we_compute() {
+fn the_kernel_shares_blocks_by_the_same_hash() {
     let Some(image) = image(&["-O", "metadata_csum", "-b", "1024"]) else { return };
     {
         let Some(mount) = mount(&image) else { return };
@@ -74,7 +74,7 @@ fn the_kernel_shares_a_block_between_equal_inodes_under_the_hash_that_we_compute
 }
 
 #[test]
-fn the_kernel_puts_values_that_fit_nowhere_into_inodes() {
+fn the_kernel_puts_large_values_into_inodes() {
     let Some(image) = image(&["-O", "metadata_csum,ea_inode", "-b", "1024"]) else { return };
     {
         let Some(mount) = mount(&image) else { return };

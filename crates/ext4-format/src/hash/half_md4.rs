@@ -110,7 +110,7 @@ pub(super) fn transform<W: Word>(state: &mut [W; 4], input: &[W; WORDS]) {
 }
 
 /// Appends the hashes of names in order.
-pub(super) fn side_by_side(
+pub(super) fn hash_in_parallel(
     level: Level,
     bytes: &[u8],
     names: impl Iterator<Item = Range<usize>>,
@@ -269,7 +269,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn names_in_a_block_have_the_words_that_each_leads_to_alone_with_vectors_of_every_width(
+        fn parallel_input_words_equal_single_ones_for_every_vector_width(
             bytes in prop::collection::vec(any::<u8>(), 0..700),
             cuts in prop::collection::vec((any::<prop::sample::Index>(), 0..=255_usize), 0..40),
             unsigned in any::<bool>(),
@@ -290,7 +290,7 @@ mod tests {
             let expected: Vec<_> = names.iter().map(alone).collect();
             for level in levels() {
                 let mut found = Vec::new();
-                side_by_side(level, &bytes, names.iter().cloned(), sign, seed, &mut found);
+                hash_in_parallel(level, &bytes, names.iter().cloned(), sign, seed, &mut found);
                 prop_assert_eq!(&found, &expected, "{:?}", level);
             }
         }

@@ -164,7 +164,7 @@ pub fn grow_root(
 }
 
 /// Writes the checksum of an index block.
-pub fn seal_index(bytes: &mut [u8], is_root: bool, inode_seed: ChecksumSeed) -> Result<(), Problem> {
+pub fn set_index_checksum(bytes: &mut [u8], is_root: bool, inode_seed: ChecksumSeed) -> Result<(), Problem> {
     let (_, computed) = entries(bytes, is_root, true)?.checksums(inode_seed)?;
     if let Some(stored) = bytes.last_chunk_mut::<4>() {
         *stored = computed.to_le_bytes();
@@ -253,7 +253,7 @@ mod tests {
     use super::super::IndexRoot;
     use super::*;
     use crate::hash::{CharSign, HashSeed, HashVersion};
-    use crate::{Entries, EntriesMut, InodeNumber, leaf_room, seal_leaf, verify_leaf};
+    use crate::{Entries, EntriesMut, InodeNumber, leaf_room, set_leaf_checksum, verify_leaf};
     use proptest::prelude::*;
     use std::collections::BTreeMap;
 
@@ -312,21 +312,21 @@ mod tests {
         }
 
         /// The htree path: index blocks and positions from the root to the leaf, and the leaf.
-        fn way(&self, hash: MajorHash) -> (Vec<(usize, usize)>, usize) {
-            let mut way = Vec::new();
+        fn path_to(&self, hash: MajorHash) -> (Vec<(usize, usize)>, usize) {
+            let mut path = Vec::new();
             let mut block = 0;
             for _ in 0..=self.root().indirect_levels {
                 let at = self.index(block).find(hash);
-                way.push((block, at));
+                path.push((block, at));
                 block = usize::try_from(self.index(block).get(at).unwrap().block.0).unwrap();
             }
-            (way, block)
+            (path, block)
         }
 
         fn insert(&mut self, name: &[u8], inode: u32) {
             let new = NewEntry { name, inode: InodeNumber(inode), file_type: 1 };
             let hash = self.hash(name);
-            let (way, leaf) = self.way(hash);
+            let (path, leaf) = self.path_to(hash);
             if self.area(leaf).insert(&new).unwrap() {
                 return;
             }
@@ -338,12 +338,12 @@ mod tests {
             let upper = self.blocks.len() - 1;
             assert!(self.area(leaf).fill(&split.low));
             assert!(self.area(upper).fill(&split.high));
-            self.enter(way, split.hash, upper);
+            self.enter(path, split.hash, upper);
         }
 
         /// Adds a new block after the last position of `path`.
-        fn enter(&mut self, mut way: Vec<(usize, usize)>, hash: u32, block: usize) {
-            let (index, at) = way.pop().unwrap();
+        fn enter(&mut self, mut path: Vec<(usize, usize)>, hash: u32, block: usize) {
+            let (index, at) = path.pop().unwrap();
             let logical = |block| LogicalBlock(u32::try_from(block).unwrap());
             if has_index_room(&self.blocks[index], index == 0, self.has_tail).unwrap() {
                 let bytes = &mut self.blocks[index];
@@ -362,7 +362,7 @@ mod tests {
             self.blocks.push(fresh);
             let (index, at) = if at < stay { (index, at) } else { (new, at - stay) };
             insert_index(&mut self.blocks[index], false, self.has_tail, at, hash, logical(block)).unwrap();
-            self.enter(way, first, new);
+            self.enter(path, first, new);
         }
 
         /// Checks every block. Returns all names in the order of the index.
@@ -383,7 +383,7 @@ mod tests {
             mut least: u32,
         ) -> u32 {
             if self.has_tail {
-                seal_index(&mut self.blocks[block], block == 0, SEED).unwrap();
+                set_index_checksum(&mut self.blocks[block], block == 0, SEED).unwrap();
             }
             self.index(block).verify(self.has_tail.then_some(SEED)).unwrap();
             let entries: Vec<_> = self.index(block).iter().collect();
@@ -408,7 +408,7 @@ mod tests {
         fn verify_leaf(&mut self, block: usize, names: &mut BTreeMap<Vec<u8>, u32>, least: u32) -> u32 {
             let room = leaf_room(block_size(), self.has_tail);
             if self.has_tail {
-                seal_leaf(&mut self.blocks[block], SEED);
+                set_leaf_checksum(&mut self.blocks[block], SEED);
                 verify_leaf(&self.blocks[block], SEED).unwrap();
             }
             let mut greatest = least;
@@ -494,7 +494,7 @@ mod tests {
             let _ = insert_index(&mut bytes.clone(), is_root, has_tail, after, 5, LogicalBlock(1));
             let _ = split_index(&mut bytes.clone(), &mut other, block_size(), has_tail);
             let _ = grow_root(&mut bytes.clone(), &mut other, block_size(), has_tail, LogicalBlock(1));
-            let _ = seal_index(&mut bytes, is_root, SEED);
+            let _ = set_index_checksum(&mut bytes, is_root, SEED);
         }
     }
 }

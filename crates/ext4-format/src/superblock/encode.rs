@@ -89,7 +89,7 @@ impl Superblock {
         self.encode_journal(&mut raw);
         if self.has_metadata_csum() {
             raw.s_checksum_type = CHECKSUM_TYPE_CRC32C;
-            seal(&mut raw);
+            set_checksum(&mut raw);
         }
         *bytes = zerocopy::transmute!(raw);
     }
@@ -113,7 +113,7 @@ impl Superblock {
         let mut raw: RawSuperblock = zerocopy::transmute!(*bytes);
         raw.s_feature_compat.set(raw.s_feature_compat.get() | Compat::EXT_ATTR.0);
         if RoCompat(raw.s_feature_ro_compat.get()).has(RoCompat::METADATA_CSUM) {
-            seal(&mut raw);
+            set_checksum(&mut raw);
         }
         *bytes = zerocopy::transmute!(raw);
     }
@@ -245,7 +245,7 @@ fn set_time(time: InodeTime, low: &mut le::U32, high: &mut u8) {
 }
 
 /// Writes the checksum.
-fn seal(raw: &mut RawSuperblock) {
+fn set_checksum(raw: &mut RawSuperblock) {
     let summed = raw.as_bytes();
     let sum = crc32c(!0, summed.get(..summed.len() - 4).unwrap_or_default());
     raw.s_checksum.set(sum);
@@ -278,14 +278,14 @@ mod tests {
     }
 
     #[test]
-    fn what_was_encoded_parses_to_the_same() {
+    fn encoding_and_parsing_are_inverse() {
         let mut bytes = [0; SUPERBLOCK_SIZE];
         filled().encode(&mut bytes);
         assert_eq!(Superblock::parse(&bytes), Ok(filled()));
     }
 
     #[test]
-    fn bytes_that_no_field_stands_for_are_kept() {
+    fn bytes_without_a_field_are_kept() {
         let mut bytes = [0xAA; SUPERBLOCK_SIZE];
         filled().encode(&mut bytes);
         // s_checkinterval, s_raid_stride and s_reserved.

@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_that_ends_with_its_space_still_fits() {
+    fn a_list_that_fills_its_space_fits() {
         let value = [7; 100];
         let one = [XattrEntry::new(1, b"name", &value)];
         // Magic number, entry with its name, value, end mark.
@@ -195,7 +195,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(attributes in attributes()) {
+        fn written_lists_are_read_back(attributes in attributes()) {
             let mut entries = entries(&attributes);
             let mut space = vec![0xFF; 1100];
             write_in_inode(&mut space, &entries);
@@ -208,7 +208,7 @@ mod tests {
             entries.sort_by(XattrEntry::order_in_block);
             let mut block = vec![0; 2048];
             let hash = write_block(&mut block, &entries);
-            super::super::seal_block(&mut block, BlockNumber(9), ChecksumSeed(1));
+            super::super::set_block_checksum(&mut block, BlockNumber(9), ChecksumSeed(1));
             super::super::set_block_refcount(&mut block, 2, true);
             let parsed = XattrBlock::parse(&block).unwrap();
             prop_assert_eq!((parsed.refcount, parsed.hash), (2, hash));

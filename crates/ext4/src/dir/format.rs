@@ -8,7 +8,8 @@ use crate::{Error, Ext4, Node, Place, Result, Structure};
 use dentree_bufcache::{Buffer, First};
 use dentree_ext4_format::{
     BlockNumber, BlockRole, Compat, Entries, EntriesMut, Entry, Incompat, InodeFlags, InodeNumber,
-    LogicalBlock, Problem, block_role, htree, leaf_room, reseal_leaf, seal_leaf, verify_leaf,
+    LogicalBlock, Problem, block_role, htree, leaf_room, set_leaf_checksum, update_leaf_checksum,
+    verify_leaf,
 };
 use dentree_jbd2::Handle;
 use dentree_vfs::{FileType, Ino, Lookup};
@@ -365,8 +366,8 @@ impl Ext4 {
         let answer = change(&mut area)?;
         if has_sum {
             match area.sum_change() {
-                Some(change) => reseal_leaf(bytes, change),
-                None => seal_leaf(bytes, dir.inode.checksum_seed),
+                Some(change) => update_leaf_checksum(bytes, change),
+                None => set_leaf_checksum(bytes, dir.inode.checksum_seed),
             }
         }
         Ok(answer)
@@ -430,7 +431,7 @@ impl Ext4 {
         is_root: bool,
     ) -> Result<(), Problem> {
         if self.sb.has_metadata_csum() {
-            htree::seal_index(bytes, is_root, dir.inode.checksum_seed)?;
+            htree::set_index_checksum(bytes, is_root, dir.inode.checksum_seed)?;
         }
         Ok(())
     }

@@ -20,7 +20,7 @@ use crate::map::MapCache;
 use crate::read_ahead::merge_runs;
 use crate::{Error, Ext4, Node, Place, Result, Structure};
 use dentree_bufcache::{Buffer, First};
-use dentree_ext4_format::hash::{HashAlgorithm, HashVersion, MajorHash, NameHash, half_md4_of_all};
+use dentree_ext4_format::hash::{HashAlgorithm, HashVersion, MajorHash, NameHash, half_md4_batch};
 use dentree_ext4_format::{Compat, Entry, InodeFlags, LogicalBlock, Problem};
 use dentree_vfs::{DirEntry, Ino, ReaddirStart};
 use std::borrow::Cow;
@@ -323,7 +323,7 @@ impl Ext4 {
         let mut digests = std::mem::take(&mut order.digests);
         digests.clear();
         let names = entries.iter().map(Entry::name_range);
-        half_md4_of_all(bytes, names, version.sign, self.hash_seed(), &mut digests);
+        half_md4_batch(bytes, names, version.sign, self.hash_seed(), &mut digests);
         // In nearly all directories one digest yields both hashes.
         let is_one = version.algorithm == HashAlgorithm::HalfMd4 && !self.is_casefolded(dir);
         for (entry, &other) in entries.iter().zip(&digests) {

@@ -8,7 +8,7 @@ use crate::map::{MapCache, Mapping};
 use crate::{Ext4, Place, Result, Structure};
 use dentree_ext4_format::{
     BlockNumber, ChecksumSeed, Compat, Inode, InodeNumber, LogicalBlock, Problem, Superblock, orphan_slots,
-    seal_orphan_block, set_orphan, verify_orphan_block,
+    set_orphan, verify_orphan_block, write_orphan_tail,
 };
 use dentree_jbd2::Handle;
 use std::collections::HashMap;
@@ -198,7 +198,7 @@ impl Ext4 {
     fn write_slot(&self, handle: &mut Handle<'_>, file: &OrphanFile, slot: Slot, number: u32) -> Result<()> {
         self.update(handle, slot.block, file.place(slot.block), |bytes| {
             set_orphan(bytes, slot.at, number);
-            seal_orphan_block(bytes, slot.block, file.seed);
+            write_orphan_tail(bytes, slot.block, file.seed);
         })
     }
 

@@ -5,8 +5,8 @@ use super::layout::{LOST_AND_FOUND, Layout, ORPHAN_FILE};
 use super::space::UsedBlocks;
 use dentree_ext4_format::{
     BlockNumber, Compat, Extent, ExtentIndex, GroupNumber, Incompat, Inode, InodeFlags, InodeNumber,
-    InodeTime, LogicalBlock, NewEntry, Superblock, leaf_room, seal_extent_block, seal_leaf, write_entry,
-    write_extent_index, write_extent_leaf,
+    InodeTime, LogicalBlock, NewEntry, Superblock, leaf_room, set_extent_checksum, set_leaf_checksum,
+    write_entry, write_extent_index, write_extent_leaf,
 };
 use std::ops::Range;
 
@@ -118,7 +118,7 @@ impl Builder<'_> {
         let child = self.space.allocate_in_group(self.sb, runs.first()?.start, 1)?;
         write_extent_leaf(&mut leaf, &extents);
         if self.sb.has_metadata_csum() {
-            seal_extent_block(&mut leaf, inode.checksum_seed);
+            set_extent_checksum(&mut leaf, inode.checksum_seed);
         }
         let index = ExtentIndex { logical: LogicalBlock(0), child: BlockNumber(child) };
         write_extent_index(&mut inode.block, 1, &[index]);
@@ -186,7 +186,7 @@ impl Builder<'_> {
                 write_entry(&mut bytes, 12, room, entry(b"..", InodeNumber::ROOT), sb.block_size);
             }
             if sb.has_metadata_csum() {
-                seal_leaf(&mut bytes, inode.checksum_seed);
+                set_leaf_checksum(&mut bytes, inode.checksum_seed);
             }
             self.files.blocks.push((block, bytes));
         }

@@ -7,7 +7,7 @@ use crate::{Ext4, Place, Result, Structure};
 use dentree_bufcache::Buffer;
 use dentree_ext4_format::xattr::{
     MAX_BLOCK_USERS, XattrBlock, XattrEntry, XattrList, block_hash, fits_in_block, overwrite_block,
-    seal_block, set_block_refcount, write_block,
+    set_block_checksum, set_block_refcount, write_block,
 };
 use dentree_ext4_format::{BlockNumber, ChecksumSeed};
 use dentree_jbd2::Handle;
@@ -127,7 +127,7 @@ impl Ext4 {
         let place = inode.place(Structure::XattrBlock).at(number);
         let created = handle.create(number.0, |to| {
             write_block(to, entries);
-            self.seal(to, number);
+            self.set_checksum(to, number);
         });
         self.all_or_abort(created.map_err(|source| place.io(source)))?;
         self.writer()?.xattr_caches.cache_block(hash, number, 1);
@@ -135,9 +135,9 @@ impl Ext4 {
     }
 
     /// Sets the checksum of a new block with one user.
-    fn seal(&self, to: &mut [u8], number: BlockNumber) {
+    fn set_checksum(&self, to: &mut [u8], number: BlockNumber) {
         if let Some(seed) = self.xattr_checksum_seed() {
-            seal_block(to, number, seed);
+            set_block_checksum(to, number, seed);
         }
     }
 
@@ -200,7 +200,7 @@ impl Ext4 {
             let is_ours = XattrBlock::parse(to).is_ok_and(|block| block.refcount == 1);
             if is_ours {
                 overwrite_block(to, entries);
-                self.seal(to, old.number);
+                self.set_checksum(to, old.number);
             }
             is_ours
         })?;

@@ -3,7 +3,7 @@
 use super::{Mapped, STEP_EXTENTS, Target};
 use crate::{Ext4, Result, Structure};
 use dentree_ext4_format::{
-    BlockNumber, Extent, ExtentIndex, ExtentNode, LogicalBlock, Problem, remap, seal_extent_block,
+    BlockNumber, Extent, ExtentIndex, ExtentNode, LogicalBlock, Problem, remap, set_extent_checksum,
     write_extent_index, write_extent_leaf,
 };
 use dentree_jbd2::Handle;
@@ -278,7 +278,7 @@ impl Edit<'_, '_, '_> {
         let write = |bytes: &mut [u8]| {
             entries.write(bytes, depth);
             if has_sum {
-                seal_extent_block(bytes, seed);
+                set_extent_checksum(bytes, seed);
             }
         };
         let written =
