@@ -108,7 +108,6 @@ impl Ext4 {
         Ok(taken.map(|(block, _)| block))
     }
 
-    /// Reserves and allocates.
     pub(crate) fn allocate_blocks(
         &self,
         handle: &mut Handle<'_>,
@@ -285,7 +284,6 @@ impl Ext4 {
     }
 }
 
-/// A request to search one group.
 struct Request {
     /// The preferred first bit.
     from: usize,

@@ -169,7 +169,6 @@ fn by_group(
     })
 }
 
-/// The first block of these bits of a group.
 fn block_of(sb: &Superblock, group: GroupNumber, bits: &Range<usize>) -> BlockNumber {
     BlockNumber(sb.group_start(group).0 + u64::try_from(bits.start).unwrap_or(0))
 }

@@ -16,7 +16,6 @@ const STAY: u32 = 1024;
 #[derive(Clone, Copy)]
 struct Goal {
     dir: InodeNumber,
-    /// Groups to skip.
     skip: u32,
     /// Files left before the goal expires.
     files: u32,

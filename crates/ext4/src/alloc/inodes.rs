@@ -46,7 +46,7 @@ impl Ext4 {
     }
 
     /// Allocates an inode for a file in a group that no other thread holds: the directory's, or one
-    /// after it in the flex group, which becomes the thread's [goal](super::goal).
+    /// after it in the flex group, which becomes the thread's [goal].
     fn allocate_uncontended_inode(
         &self,
         handle: &mut Handle<'_>,
@@ -213,7 +213,6 @@ impl Ext4 {
         })
     }
 
-    /// Frees an inode without references.
     pub(crate) fn free_inode(&self, handle: &mut Handle<'_>, ino: InodeNumber, kind: FileType) -> Result<()> {
         let group = GroupNumber((ino.0 - 1) / self.sb.inodes_per_group);
         let index = (ino.0 - 1) % self.sb.inodes_per_group;

@@ -62,7 +62,6 @@ pub(crate) enum ReservationClass {
 }
 
 impl ReservationClass {
-    /// The class of an inode of this owner.
     pub(crate) fn of_owner(uid: u32) -> ReservationClass {
         if uid == 0 { ReservationClass::Root } else { ReservationClass::User }
     }
@@ -118,7 +117,6 @@ impl GroupSpace {
     }
 }
 
-/// A group's blocks freed by uncommitted transactions.
 #[derive(Default)]
 struct UncommittedFrees {
     bits: BlockSet,
@@ -213,17 +211,14 @@ impl Space {
         self.available.fetch_update(Relaxed, Relaxed, left).map(drop).map_err(|_| Error::NoSpace)
     }
 
-    /// Releases reserved blocks.
     pub(crate) fn release(&self, count: u64) {
         self.available.fetch_add(count, Relaxed);
     }
 
-    /// Free blocks that are not reserved.
     pub(crate) fn available(&self) -> u64 {
         self.available.load(Relaxed)
     }
 
-    /// Free blocks according to the descriptors.
     pub(crate) fn free(&self) -> u64 {
         self.free.load(Relaxed)
     }

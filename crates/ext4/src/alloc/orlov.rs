@@ -14,7 +14,6 @@ use dentree_vfs::FileType;
 /// has more.
 const SPARE: u64 = 8;
 
-/// Free resources of a flex group.
 #[derive(Clone, Copy, Default)]
 struct FlexStats {
     inodes: u64,

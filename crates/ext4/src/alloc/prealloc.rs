@@ -31,16 +31,13 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// extents than its inode holds.
 const LEAST: u64 = 8;
 
-/// Most blocks of a preallocation.
 const MOST: u64 = 128;
 
-/// Groups searched for a run to preallocate.
 const GROUPS: u32 = 4;
 
 /// The part of the available blocks that may be preallocated.
 const SHARE: u64 = 8;
 
-/// The preallocations of all directories.
 #[derive(Default)]
 pub(super) struct Preallocations(Mutex<Table>);
 
@@ -49,11 +46,9 @@ struct Table {
     of: HashMap<InodeNumber, Prealloc>,
     /// Blocks of all preallocations.
     blocks: u64,
-    /// Preallocations made so far.
     made: u64,
 }
 
-/// Blocks of a group, by their bits.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Prealloc {
     group: GroupNumber,
@@ -82,7 +77,6 @@ impl Space {
         group.no_run_of.store(0, Relaxed);
     }
 
-    /// Discards a directory's preallocation, if it has one.
     pub(crate) fn discard_prealloc(&self, dir: InodeNumber) {
         let mut table = self.preallocs();
         if let Some(prealloc) = table.of.remove(&dir) {

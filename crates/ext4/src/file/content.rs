@@ -12,7 +12,6 @@ pub(crate) struct Content {
     pub(super) is_inode_dirty: bool,
 }
 
-/// A dirty block.
 #[derive(Debug)]
 pub(super) struct Block {
     pub(super) bytes: Box<[u8]>,
@@ -26,7 +25,6 @@ impl Content {
         self.blocks.is_empty() && !self.is_inode_dirty
     }
 
-    /// The first dirty block from `from` to before `end`.
     pub(super) fn next_block(&self, from: u64, end: u64) -> Option<u32> {
         let from = u32::try_from(from).ok()?;
         let next = self.blocks.range(from..).next().map(|(&block, _)| block);
@@ -39,11 +37,9 @@ impl Content {
 pub(super) enum Source<'a> {
     /// Dirty blocks in memory.
     Dirty(&'a Content),
-    /// In the caller's buffer.
     Direct(CallerBlocks<'a>),
 }
 
-/// Blocks in the caller's buffer.
 #[derive(Clone, Copy)]
 pub(super) struct CallerBlocks<'a> {
     /// The first one's number in the file.
@@ -53,7 +49,6 @@ pub(super) struct CallerBlocks<'a> {
 }
 
 impl<'a> CallerBlocks<'a> {
-    /// `count` blocks from `first`.
     pub(super) fn range(self, first: u32, count: u32) -> &'a [u8] {
         let bytes =
             |blocks: u32| usize::try_from(blocks).unwrap_or(usize::MAX).saturating_mul(self.block_size);

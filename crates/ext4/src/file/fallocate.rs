@@ -12,11 +12,9 @@ use std::ops::Range;
 /// Blocks that mapping a run changes: allocation, map and inode.
 const RUN_CREDITS: u32 = ALLOC_CREDITS + STEP_CREDITS + 1;
 
-/// Most blocks of an unwritten extent.
 const MOST_BLOCKS: u64 = 32767;
 
 impl Ext4 {
-    /// Changes the allocation of `len` bytes from `offset`.
     pub(crate) fn allocate(&self, node: &Node, offset: u64, len: u64, how: Allocate) -> Result<()> {
         self.retry_after_commit(|| {
             let mut content = node.content_mut();

@@ -41,7 +41,6 @@ const FILE_BUDGET: u64 = 8 << 20;
 /// Most dirty bytes of all files.
 const TOTAL_BUDGET: u64 = 64 << 20;
 
-/// The inodes with dirty content.
 #[derive(Default)]
 pub(crate) struct DirtyInodes {
     nodes: Mutex<BTreeMap<InodeNumber, Node>>,
@@ -131,7 +130,6 @@ impl Ext4 {
         Ok(())
     }
 
-    /// The maximum size of a file.
     fn max_size(&self, snapshot: &Snapshot) -> u64 {
         let log2 = self.sb.block_size.log2();
         // Inline content would move to the kind of map that new files get.

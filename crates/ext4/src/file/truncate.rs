@@ -153,7 +153,6 @@ impl Ext4 {
         Ok(handle)
     }
 
-    /// The reservation class of a file's owner.
     pub(super) fn reservation_class(&self, node: &Node) -> ReservationClass {
         ReservationClass::of_owner(node.snapshot().inode.uid)
     }

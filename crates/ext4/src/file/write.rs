@@ -15,7 +15,6 @@ type LastRun = Option<(u32, Run)>;
 /// What a write does to the file's times.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Times {
-    /// Sets them to now.
     Now,
     /// Leaves them to the caller.
     Kept,
@@ -90,7 +89,6 @@ impl Ext4 {
         Ok(())
     }
 
-    /// Updates length and times after a write.
     fn update_after_write(
         &self,
         node: &Node,

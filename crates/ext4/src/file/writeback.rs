@@ -15,15 +15,14 @@ use std::ops::ControlFlow;
 /// Blocks that a run changes: allocation, map and inode.
 const RUN_CREDITS: u32 = ALLOC_CREDITS + STEP_CREDITS + 1;
 
-/// Most blocks of a run.
 const MOST_BLOCKS: usize = 4096;
 
 /// How far back to look for a mapped block: several threads' writes to one file arrive nearly in
 /// order.
 const NEAR: u32 = 4096;
 
-/// A run of this length is a stream. It is sent to the disk at once, while the next is collected,
-/// and a reader shortly after finds it in the page cache or waits for no fewer bytes.
+/// A run of this length is a stream: an uncached write sends it to the disk while the next is
+/// collected. A later reader waits for a large read at least.
 const STREAM_BYTES: u32 = 1 << 20;
 
 impl Ext4 {
@@ -68,7 +67,6 @@ impl Ext4 {
         self.update_dirty_list(node, content)
     }
 
-    /// Writes `count` blocks to the device.
     pub(super) fn write_run(
         &self,
         snapshot: &Snapshot,

@@ -157,7 +157,6 @@ impl Ext4 {
         Ok(())
     }
 
-    /// Truncates an orphan with links to its size.
     fn truncate_orphan(&self, node: &Node) -> Result<()> {
         let cut = self.set_size(node, node.snapshot().inode.size);
         self.defer_damage(cut)?;

@@ -18,7 +18,6 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// file, the inode, and its neighbour in the list.
 pub(crate) const ORPHAN_CREDITS: u32 = 3;
 
-/// The orphans and their places on disk.
 #[derive(Default)]
 pub(crate) struct Orphans {
     state: Mutex<State>,
@@ -32,7 +31,6 @@ struct State {
     file: Option<OrphanFile>,
 }
 
-/// An orphan's place on disk.
 #[derive(Clone, Copy)]
 enum OrphanPlace {
     /// In the list, between its neighbours.

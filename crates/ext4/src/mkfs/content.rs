@@ -22,7 +22,6 @@ const DIRECT: usize = 12;
 const DIRECTORY: u8 = 2;
 const ORPHAN_MAGIC: u32 = 0x0B10_CA04;
 
-/// The initial inodes and blocks.
 #[derive(Default)]
 pub(super) struct Files {
     pub(super) inodes: Vec<(InodeNumber, Inode)>,
@@ -68,7 +67,6 @@ impl Builder<'_> {
         vec![0; self.sb.block_size.in_memory()]
     }
 
-    /// A new inode with the blocks of `runs`.
     fn inode(&mut self, ino: InodeNumber, mode: u16, runs: &[Range<u64>]) -> Option<Inode> {
         let mut inode = Inode::new(ino, mode, 0, self.now, self.sb);
         let data: u64 = runs.iter().map(|run| run.end - run.start).sum();

@@ -3,7 +3,6 @@
 use super::MkfsError;
 use dentree_ext4_format::{Compat, Incompat, RoCompat};
 
-/// A feature of one of the three sets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Feature {
     Compat(Compat),
@@ -11,7 +10,6 @@ enum Feature {
     RoCompat(RoCompat),
 }
 
-/// Supported features, by their mke2fs names.
 const SUPPORTED: &[(&str, Feature)] = &[
     ("has_journal", Feature::Compat(Compat::HAS_JOURNAL)),
     ("ext_attr", Feature::Compat(Compat::EXT_ATTR)),
@@ -159,7 +157,6 @@ impl Features {
         })
     }
 
-    /// The set without the journal and the features that need it.
     pub(super) fn without_journal(self) -> Features {
         let gone = Compat(Compat::HAS_JOURNAL.0 | Compat::ORPHAN_FILE.0);
         Features { compat: self.compat.without(gone), ..self }

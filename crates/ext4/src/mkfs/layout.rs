@@ -28,12 +28,10 @@ pub(super) struct Layout {
     pub(super) orphans: Range<u64>,
     /// Empty without a journal.
     pub(super) journal: Vec<Range<u64>>,
-    /// The last inode in use.
     pub(super) last_inode: u32,
 }
 
 impl Layout {
-    /// Lays out the file system that `sb` describes.
     pub(super) fn of(sb: &Superblock, bytes: u64) -> Result<Layout, MkfsError> {
         let too_small = || MkfsError::TooSmall { bytes };
         let mut space = UsedBlocks::default();
@@ -50,7 +48,6 @@ impl Layout {
     }
 }
 
-/// Places bitmaps and inode tables.
 fn place_tables(sb: &Superblock, space: &mut UsedBlocks) -> Option<Vec<GroupDesc>> {
     let mut groups = Vec::new();
     while groups.len() < usize::try_from(sb.groups).ok()? {

@@ -35,12 +35,10 @@ impl UsedBlocks {
         })
     }
 
-    /// How many blocks of `range` are in use.
     pub(super) fn count(&self, range: Range<u64>) -> u64 {
         self.used(range).map(|part| part.end - part.start).sum()
     }
 
-    /// The free parts of `range`, ascending.
     fn free(&self, range: Range<u64>) -> Vec<Range<u64>> {
         let mut free = Vec::new();
         let mut at = range.start;

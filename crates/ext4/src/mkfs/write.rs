@@ -46,7 +46,6 @@ pub(super) fn write(
     out.flush()
 }
 
-/// The device in blocks.
 struct Output<'a> {
     device: &'a dyn BlockDevice,
     log_block_size: u32,
@@ -172,7 +171,6 @@ fn zero_tables(out: &Output<'_>, sb: &Superblock, layout: &Layout) -> Result<(),
     Ok(())
 }
 
-/// Writes the first inodes, all in the first table.
 fn write_inodes(out: &Output<'_>, sb: &Superblock, layout: &Layout, files: &Files) -> Result<(), MkfsError> {
     let Some(table) = layout.groups.first().map(|desc| desc.inode_table.0) else { return Ok(()) };
     let mut blocks: BTreeMap<u64, Vec<u8>> = BTreeMap::new();

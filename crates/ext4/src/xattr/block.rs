@@ -49,7 +49,6 @@ pub(super) enum NewBlock {
     Shared(BlockNumber),
     /// The old one, which has no other users.
     Rewritten(BlockNumber),
-    /// A new one.
     Created(BlockNumber),
 }
 

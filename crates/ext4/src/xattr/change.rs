@@ -17,7 +17,6 @@ use dentree_mbcache::EntryRef;
 use dentree_vfs::{SetAttr, SetXattr};
 use std::borrow::Cow;
 
-/// A change of one attribute.
 struct Change<'a> {
     namespace: Namespace,
     name: &'a [u8],
@@ -38,7 +37,6 @@ struct ChangePlan<'a> {
     /// The attribute's place before and after.
     from: Option<(Location, XattrEntry<'a>)>,
     to: Option<Location>,
-    /// The length of the inode's fields.
     fields_len: usize,
     /// Other attributes move to the block to make room for fields.
     moves_others: bool,
@@ -55,7 +53,6 @@ struct ChangePlan<'a> {
     old_sectors: u64,
 }
 
-/// The inode for a value.
 struct ValueInode<'a, 'c> {
     /// A new one without users.
     new_inode: &'a mut Option<Node>,
@@ -126,8 +123,8 @@ impl Ext4 {
         outcome
     }
 
-    /// `may_grow`: extend the inode's fields at the expense of its attributes. `new_inode`: created for
-    /// the value, without users yet. `unused`: values to free.
+    /// `may_grow`: extend the inode's fields at the expense of its attributes. `new_inode`: created
+    /// for the value, without users yet. `unused`: values to free.
     fn try_change(
         &self,
         node: &Node,
@@ -305,7 +302,6 @@ impl Ext4 {
         released.into_iter().try_for_each(|ino| self.remove_value_user(handle, ino, unused))
     }
 
-    /// Writes the lists of a plan to the inode.
     fn write_lists(
         &self,
         handle: &mut Handle<'_>,
@@ -387,7 +383,6 @@ impl ValueInode<'_, '_> {
 }
 
 impl<'a> Change<'a> {
-    /// A change of one attribute and nothing else.
     fn of(namespace: Namespace, name: &'a [u8], value: Option<&'a [u8]>, how: SetXattr) -> Change<'a> {
         Change { namespace, name, value, how, attributes: SetAttr::default(), moves_from: None }
     }
@@ -398,7 +393,6 @@ impl<'a> Change<'a> {
 }
 
 impl<'a> ChangePlan<'a> {
-    /// Sets the inode that holds the value.
     fn set_value_inode(&mut self, change: &Change<'a>, ino: InodeNumber, hash: u32, len: usize) {
         let size = u32::try_from(len).unwrap_or(u32::MAX);
         let entry = XattrEntry::new_in_inode(change.namespace.index(), change.name, ino, size, hash);
@@ -446,7 +440,6 @@ pub(crate) fn adopt_inline_data(to: &mut [u8], from: &[u8]) -> Result<(), Proble
     }
 }
 
-/// Removes inline content from an inode's attributes.
 pub(crate) fn remove_inline_data(tail: &mut [u8]) -> Result<(), Problem> {
     remove_in_inode(tail, Namespace::System, b"data")
 }

@@ -92,7 +92,6 @@ impl Ext4 {
     }
 }
 
-/// An attribute whose value is in an inode.
 struct Found {
     namespace: Namespace,
     name: Vec<u8>,

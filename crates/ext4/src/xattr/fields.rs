@@ -8,9 +8,7 @@ use dentree_ext4_format::xattr::{Namespace, XattrEntry, XattrValue, fits_in_bloc
 /// The length of the fields that every inode has; `i_extra_isize` follows.
 const CLASSIC_LEN: usize = 128;
 
-/// The result of extending an inode's fields.
 pub(super) struct ExtendedFields<'a> {
-    /// The length of the fields.
     pub(super) fields_len: usize,
     /// Attributes that move to the block to make room.
     pub(super) moved: Vec<XattrEntry<'a>>,
@@ -23,7 +21,6 @@ impl Ext4 {
         if fields_len > CLASSIC_LEN { size.saturating_sub(fields_len) } else { 0 }
     }
 
-    /// The length of the fields that the file system wants.
     fn wanted_fields_len(&self) -> usize {
         CLASSIC_LEN + usize::from(self.sb.extra_isize())
     }

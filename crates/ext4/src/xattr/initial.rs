@@ -11,7 +11,6 @@ use dentree_jbd2::Handle;
 pub(crate) type Initial<'a> = &'a [(&'a [u8], Vec<u8>)];
 
 impl Ext4 {
-    /// Blocks that [`init_attributes`](Self::init_attributes) changes.
     pub(crate) fn initial_credits(&self, xattrs: Initial<'_>) -> u32 {
         if xattrs.is_empty() { 0 } else { BLOCK_CREDITS }
     }

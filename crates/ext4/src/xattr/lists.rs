@@ -7,14 +7,12 @@ use crate::{Ext4, Place, Result, Structure};
 use dentree_ext4_format::InodeNumber;
 use dentree_ext4_format::xattr::{XattrEntry, XattrList, XattrValue};
 
-/// The attributes of an inode.
 #[derive(Clone)]
 pub(super) struct Lists<'a> {
     pub(super) in_inode: Vec<XattrEntry<'a>>,
     pub(super) in_block: Vec<XattrEntry<'a>>,
 }
 
-/// Which list an attribute is in.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Location {
     Inode,

@@ -123,7 +123,6 @@ impl Ext4 {
         Ok(names)
     }
 
-    /// Whether the inode has an access ACL.
     pub(crate) fn has_access_acl(&self, node: &Snapshot) -> Result<bool> {
         let mut found = false;
         self.in_each_list(node, |list, place| {
@@ -135,7 +134,6 @@ impl Ext4 {
         Ok(found)
     }
 
-    /// Calls `visit` for the list in the inode and for the one in its block.
     fn in_each_list(
         &self,
         node: &Snapshot,

@@ -32,7 +32,6 @@ struct Level {
     slot: usize,
 }
 
-/// The entries of a node.
 enum Entries {
     Leaf(Vec<Extent>),
     Index(Vec<ExtentIndex>),
@@ -70,7 +69,6 @@ impl Entries {
     }
 }
 
-/// The state of one change.
 struct Edit<'a, 'h, 'j> {
     fs: &'a Ext4,
     handle: &'h mut Handle<'j>,
@@ -196,12 +194,10 @@ impl Path {
         needed
     }
 
-    /// The blocks of its nodes.
     fn nodes(&self) -> impl Iterator<Item = BlockNumber> {
         self.above.iter().filter_map(|level| level.at).chain(self.leaf_at)
     }
 
-    /// The goal for new nodes.
     fn goal(&self, file: &Mapped<'_>, fs: &Ext4) -> BlockNumber {
         self.leaf_at.unwrap_or_else(|| fs.goal_of(file.ino))
     }
