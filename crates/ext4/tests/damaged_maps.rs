@@ -229,7 +229,7 @@ fn a_file_whose_attributes_are_damaged_can_be_removed() {
         let fs = open(&image);
         USES[0].1(&fs).unwrap();
         use_others(&fs, 0);
-        assert!(matches!(fs.sync(), Err(Error::Corrupt(_))), "{options}: it is told");
+        assert!(matches!(fs.sync(), Err(Error::Corrupt(_))), "{options}: it is reported");
         fs.close().unwrap();
         drop(fs);
         for round in 1..ROUNDS {

@@ -4,7 +4,7 @@
 mod common;
 
 use common::fsck;
-use common::ops::{Wishes, reference};
+use common::ops::{OpMix, reference};
 use common::story::Story;
 use common::writing::{Dice, SMALL, new_image};
 use dentree_blockdev::{Failure, Fault, FaultDevice, MemoryDevice, Operation};
@@ -40,7 +40,7 @@ fn options() -> Options {
 }
 
 /// Works on a copy of `image` with `fault`. Returns whether the fault struck.
-fn work(image: &[u8], wishes: &Wishes, fault: Fault, scratch: &Path) -> Result<bool, String> {
+fn work(image: &[u8], mix: &OpMix, fault: Fault, scratch: &Path) -> Result<bool, String> {
     let memory = MemoryDevice::from(image.to_vec());
     let device = Arc::new(FaultDevice::new(Arc::new(memory.clone())));
     device.inject(fault);
@@ -50,7 +50,7 @@ fn work(image: &[u8], wishes: &Wishes, fault: Fault, scratch: &Path) -> Result<b
     match opened.and_then(|fs| Vfs::with_budgets(fs, SMALL)) {
         Err(error) => errors.push(error),
         Ok(vfs) => {
-            errors = story.go_on(&vfs, wishes, &mut Dice(0x5851_F42D), WORK, &|| 0);
+            errors = story.go_on(&vfs, mix, &mut Dice(0x5851_F42D), WORK, &|| 0);
             is_settled(&vfs, &errors)?;
             is_recorded = vfs.fs().is_read_only();
             let fs = vfs.into_fs().ok_or("somebody holds an inode")?;
@@ -101,17 +101,17 @@ fn strike_everywhere(stride: u64) {
     let (mut struck, mut problems) = (0, Vec::new());
     for (options, size) in KINDS {
         let image = fs::read(new_image(options, size).path()).unwrap();
-        let wishes = Wishes { top: String::new(), allocates: options.contains("ext4"), durable_one_of: 8 };
+        let mix = OpMix { top: String::new(), allocates: options.contains("ext4"), durable_one_of: 8 };
         std::thread::scope(|scope| {
             let work = FAULTS.map(|(operation, failure, times)| {
-                let (image, wishes) = (&image, &wishes);
+                let (image, mix) = (&image, &mix);
                 scope.spawn(move || {
                     let scratch = fsck::scratch();
                     let mut problems = Vec::new();
                     let mut struck = 0;
                     for after in (0..).step_by(usize::try_from(stride).unwrap()) {
                         let fault = Fault { operation, after, times, failure };
-                        match work(image, wishes, fault, scratch.path()) {
+                        match work(image, mix, fault, scratch.path()) {
                             Ok(true) => struck += 1,
                             Ok(false) => break,
                             Err(problem) => problems.push(format!("{options}, {fault:?}: {problem}")),

@@ -4,7 +4,7 @@
 mod common;
 
 use common::fsck;
-use common::ops::{Hands, Op, Wishes, contents, differences, reference, tree};
+use common::ops::{Op, OpMix, Runner, contents, differences, reference, tree};
 use common::writing::{Dice, OURS, new_image, open};
 use dentree_vfs::{FileSystem, FileType, Identity, Inode, NewKind, ReaddirStart, Vfs};
 use rustix::io::Errno;
@@ -76,15 +76,15 @@ fn work(options: &str, seed: u64, steps: usize) -> usize {
     let before = ours.statfs().unwrap();
     fill(&ours);
     let model = reference();
-    let (mut hands, mut reference) = (Hands::new(&ours), Hands::new(&model));
+    let (mut runner, mut reference) = (Runner::new(&ours), Runner::new(&model));
     let allocates = options.contains("ext4") || options == OURS;
-    let wishes = Wishes { top: String::new(), allocates, durable_one_of: 15 };
+    let mix = OpMix { top: String::new(), allocates, durable_one_of: 15 };
     let mut dice = Dice(0x5851_F42D * seed + 1);
     let mut refused = 0;
     for step in 0..steps {
-        let op = wishes.op(&mut dice);
+        let op = mix.op(&mut dice);
         let what = format!("{options}, seed {seed}, step {step}: {op:?}");
-        let answer = hands.apply(&op);
+        let answer = runner.apply(&op);
         match answer {
             Err(Errno::NOSPC) => refused += 1,
             Ok(count) => assert_eq!(Ok(count), reference.apply(&done_of(&op, count)), "{what}"),
@@ -95,7 +95,7 @@ fn work(options: &str, seed: u64, steps: usize) -> usize {
         let differences = differences(&shown, &tree(&model));
         assert!(differences.is_empty(), "{what}, {answer:?}: {differences}");
     }
-    drop((hands, reference));
+    drop((runner, reference));
     let mut found = contents(&ours);
     found.remove("/ballast");
     assert!(found == contents(&model), "{options}, seed {seed}: contents");

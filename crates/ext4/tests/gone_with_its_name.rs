@@ -17,7 +17,7 @@ fn new(kind: NewKind<'_>) -> NewInode<'_> {
 }
 
 /// Whether the inode that `prepare` made as "victim" is freed in one step. It is freed in any case.
-fn goes(fs: &Ext4, root: &Inner, kind: NewKind<'_>, prepare: impl FnOnce(&Inner)) -> bool {
+fn is_freed_at_once(fs: &Ext4, root: &Inner, kind: NewKind<'_>, prepare: impl FnOnce(&Inner)) -> bool {
     let is_dir = kind == NewKind::Directory;
     let node = fs.make(root, b"victim", &new(kind)).unwrap();
     prepare(&node);
@@ -43,19 +43,22 @@ fn an_unused_inode_without_map_blocks_is_freed_with_its_last_link() {
         let free = fs.statfs().unwrap();
         let has_extents = options.contains("ext4");
 
-        assert!(goes(&fs, &root, NewKind::Regular, |_| ()), "{options}: an empty file");
-        assert!(goes(&fs, &root, NewKind::Symlink(b"target"), |_| ()), "{options}: a link");
+        assert!(is_freed_at_once(&fs, &root, NewKind::Regular, |_| ()), "{options}: an empty file");
+        assert!(is_freed_at_once(&fs, &root, NewKind::Symlink(b"target"), |_| ()), "{options}: a link");
         let write = |node: &Inner, at| assert_eq!(fs.write(node, at, &[7; 9000]).unwrap(), 9000);
-        assert!(goes(&fs, &root, NewKind::Regular, |node| write(node, 0)), "{options}: bytes in memory");
+        assert!(
+            is_freed_at_once(&fs, &root, NewKind::Regular, |node| write(node, 0)),
+            "{options}: bytes in memory"
+        );
         let store = |node: &Inner, runs: u64| {
             (0..runs).for_each(|run| write(node, run * 50_000));
             fs.fsync(node, Durability::Full).unwrap();
         };
-        let stored = |runs| goes(&fs, &root, NewKind::Regular, |node| store(node, runs));
+        let stored = |runs| is_freed_at_once(&fs, &root, NewKind::Regular, |node| store(node, runs));
         assert_eq!(stored(4), has_extents, "{options}: bytes on the device");
         assert!(!stored(5), "{options}: a file with a tree of extents");
         let is_inline = options.contains("inline_data");
-        let dir = goes(&fs, &root, NewKind::Directory, |_| ());
+        let dir = is_freed_at_once(&fs, &root, NewKind::Directory, |_| ());
         assert_eq!(dir, has_extents || is_inline, "{options}: a directory");
         let link = |node: &Inner| fs.link(&root, b"other", node).unwrap();
         let node = fs.make(&root, b"victim", &new(NewKind::Regular)).unwrap();

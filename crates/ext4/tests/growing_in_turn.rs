@@ -107,7 +107,7 @@ fn a_full_image_holds_no_preallocated_blocks() {
     fs::copy(image.path(), other.path()).unwrap();
     // The 48 directories hold more preallocated blocks than the reserve for metadata, so the file
     // needs them.
-    let (len, with_rooms) = fill(&tree);
+    let (len, with_preallocs) = fill(&tree);
     // The directories grow into the last blocks; then links are refused.
     let file = tree.at("file");
     let mut refused = 0;
@@ -129,9 +129,9 @@ fn a_full_image_holds_no_preallocated_blocks() {
     tree.close();
     println!(
         "{len} and {other_len} bytes, {} and {} blocks free",
-        with_rooms.blocks_free, without.blocks_free
+        with_preallocs.blocks_free, without.blocks_free
     );
     // The file's map may need one block more or less.
-    assert!(len.abs_diff(other_len) <= 8 << 10, "{len} bytes with rooms, {other_len} without");
-    assert!(with_rooms.blocks_free.abs_diff(without.blocks_free) <= 8);
+    assert!(len.abs_diff(other_len) <= 8 << 10, "{len} bytes with preallocations, {other_len} without");
+    assert!(with_preallocs.blocks_free.abs_diff(without.blocks_free) <= 8);
 }

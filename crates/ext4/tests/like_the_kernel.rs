@@ -5,7 +5,7 @@
 mod common;
 
 use common::Image;
-use common::ops::{Hands, Op, Wishes, contents, walk};
+use common::ops::{Op, OpMix, Runner, contents, walk};
 use common::writing::{Dice, open};
 use dentree_vfs::{Allocate, FileSystem, Identity, OnExisting, SetAttr, SetTime, Timestamp, Vfs};
 use rustix::fs::{AtFlags, FallocateFlags, Mode, OFlags, RenameFlags, Timestamps, XattrFlags};
@@ -210,20 +210,20 @@ fn do_both(options: &str, seed: u64, steps: usize) {
     let Some(mount) = theirs.mount_and_replay() else { return };
     let mut kernel = Kernel { top: mount.path().to_owned(), held: Vec::new() };
     let ours = Vfs::new(open(&image)).unwrap();
-    let mut hands = Hands::new(&ours);
-    let wishes = Wishes { top: String::new(), allocates: options.contains("ext4"), durable_one_of: 30 };
+    let mut runner = Runner::new(&ours);
+    let mix = OpMix { top: String::new(), allocates: options.contains("ext4"), durable_one_of: 30 };
     let mut dice = Dice(0x2545_F491 * seed + 1);
     for step in 0..steps {
         kernel.reset_times();
         reset_times(&ours);
-        let op = wishes.op(&mut dice);
-        let (answer, must) = (hands.apply(&op), kernel.apply(&op));
+        let op = mix.op(&mut dice);
+        let (answer, must) = (runner.apply(&op), kernel.apply(&op));
         let what = format!("{options}, seed {seed}, step {step}: {op:?}");
         assert_eq!(answer.is_ok(), must.is_ok(), "{what}: {answer:?}, but the kernel {must:?}");
         let differences = differences(&tree(&ours, false), &kernel.tree(false));
         assert!(differences.is_empty(), "{what}: {differences}");
     }
-    drop(hands);
+    drop(runner);
     kernel.held.clear();
     kernel.sync();
     ours.sync().unwrap();

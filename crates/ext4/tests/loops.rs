@@ -23,15 +23,15 @@ const I_FILE_ACL: usize = 0x68;
 const JOURNAL_INODE: u32 = 8;
 
 /// An image being changed.
-struct Patient {
+struct PatchedImage {
     image: Image,
     intact: Outcome,
 }
 
-impl Patient {
+impl PatchedImage {
     fn new(name: &str) -> Self {
         let image = images::named(name);
-        Patient { intact: examine(image.bytes.clone()), image }
+        PatchedImage { intact: examine(image.bytes.clone()), image }
     }
 
     fn open(&self) -> Ext4 {
@@ -82,38 +82,38 @@ fn messages(outcome: &Outcome) -> String {
 
 #[test]
 fn an_extent_node_that_is_its_own_child_is_damage() {
-    let mut patient = Patient::new("ext4-bare");
-    let holes = patient.find("/holes");
-    let root = patient.inode(holes) + I_BLOCK;
-    let leaf = patient.u32(root + 12 + 4);
+    let mut patched = PatchedImage::new("ext4-bare");
+    let holes = patched.find("/holes");
+    let root = patched.inode(holes) + I_BLOCK;
+    let leaf = patched.u32(root + 12 + 4);
     let leaf_at = usize::try_from(leaf).unwrap() * BLOCK;
     // The root claims two levels of nodes; both are the block that was the only leaf.
-    patient.put(root + 6, &[2, 0]);
-    patient.put(leaf_at + 2, &[1, 0]);
-    patient.put(leaf_at + 6, &[1, 0]);
-    patient.put_u32(leaf_at + 12, 0);
-    patient.put_u32(leaf_at + 16, leaf);
-    patient.put_u32(leaf_at + 20, 0);
-    let messages = messages(&patient.examine("an extent loop"));
+    patched.put(root + 6, &[2, 0]);
+    patched.put(leaf_at + 2, &[1, 0]);
+    patched.put(leaf_at + 6, &[1, 0]);
+    patched.put_u32(leaf_at + 12, 0);
+    patched.put_u32(leaf_at + 16, leaf);
+    patched.put_u32(leaf_at + 20, 0);
+    let messages = messages(&patched.examine("an extent loop"));
     let place = format!("damaged: extent tree node, inode {holes}, block {leaf}: ");
     assert!(messages.contains(&place), "{messages}");
 }
 
 #[test]
 fn a_pointer_block_that_points_to_itself_ends_after_three_levels() {
-    let mut patient = Patient::new("ext2");
-    let sparse = patient.find("/sparse");
-    let root = patient.inode(sparse) + I_BLOCK;
-    let double = patient.u32(root + 13 * 4);
+    let mut patched = PatchedImage::new("ext2");
+    let sparse = patched.find("/sparse");
+    let root = patched.inode(sparse) + I_BLOCK;
+    let double = patched.u32(root + 13 * 4);
     let at = usize::try_from(double).unwrap() * BLOCK;
     for slot in 0..BLOCK / 4 {
-        patient.put_u32(at + slot * 4, double);
+        patched.put_u32(at + slot * 4, double);
     }
     for levels in 12..15 {
-        patient.put_u32(root + levels * 4, double);
+        patched.put_u32(root + levels * 4, double);
     }
-    patient.examine("a pointer loop");
-    let fs = patient.open();
+    patched.examine("a pointer loop");
+    let fs = patched.open();
     let node = fs.load(Ino(u64::from(sparse))).unwrap();
     let size = fs.attr(&node).size;
     let mut offset = 0;
@@ -125,18 +125,18 @@ fn a_pointer_block_that_points_to_itself_ends_after_three_levels() {
 
 #[test]
 fn an_htree_node_that_is_its_own_child_is_damage() {
-    let mut patient = Patient::new("two-levels");
-    let large = patient.find("/large");
+    let mut patched = PatchedImage::new("two-levels");
+    let large = patched.find("/large");
     // The root's entries name index blocks of the directory: point the first to the root, the
     // second to itself.
-    let root = patient.image.bytes.chunks(BLOCK).position(|block| {
+    let root = patched.image.bytes.chunks(BLOCK).position(|block| {
         block.get(..4) == Some(&large.to_le_bytes()) && block[0x1E] == 1 && block[0x1D] == 8
     });
     let root = root.unwrap() * BLOCK;
-    let own = patient.u32(root + 0x28 + 4);
+    let own = patched.u32(root + 0x28 + 4);
     for target in [0, own] {
-        patient.put_u32(root + 0x24, target);
-        let outcome = patient.examine("an htree loop");
+        patched.put_u32(root + 0x24, target);
+        let outcome = patched.examine("an htree loop");
         let messages = messages(&outcome);
         let place = format!("damaged: directory index (block {target} of it), inode {large}");
         assert!(target != 0 || messages.contains(&place), "{messages}");
@@ -145,80 +145,80 @@ fn an_htree_node_that_is_its_own_child_is_damage() {
 
 #[test]
 fn a_directory_below_itself_is_listed_once_and_walked_to_any_depth() {
-    let mut patient = Patient::new("ext4-bare");
-    let (upper, lower, child) = (patient.find("/a"), patient.find("/a/b"), patient.find("/a/b/c"));
+    let mut patched = PatchedImage::new("ext4-bare");
+    let (upper, lower, child) = (patched.find("/a"), patched.find("/a/b"), patched.find("/a/b/c"));
     // In /a/b, point the entry of c to /a.
     let entry = [&child.to_le_bytes()[..], &[0, 0, 1, 2, b'c']].concat();
-    let at = patient
+    let at = patched
         .image
         .bytes
         .windows(entry.len())
         .position(|bytes| bytes[..4] == entry[..4] && bytes[6..] == entry[6..]);
-    patient.put_u32(at.unwrap(), upper);
-    patient.examine("a directory loop");
-    assert_eq!(patient.find("/a/b/c/b/c/b/c/b"), lower);
+    patched.put_u32(at.unwrap(), upper);
+    patched.examine("a directory loop");
+    assert_eq!(patched.find("/a/b/c/b/c/b/c/b"), lower);
 }
 
 #[test]
 fn an_orphan_list_with_a_loop_does_not_hang() {
-    let mut patient = Patient::new("ext4-bare");
-    let hello = patient.find("/hello");
-    patient.put_u32(S_LAST_ORPHAN, hello);
-    let inode = patient.inode(hello);
-    patient.put_u32(inode + I_DTIME, hello);
-    let outcome = patient.examine("an orphan loop");
+    let mut patched = PatchedImage::new("ext4-bare");
+    let hello = patched.find("/hello");
+    patched.put_u32(S_LAST_ORPHAN, hello);
+    let inode = patched.inode(hello);
+    patched.put_u32(inode + I_DTIME, hello);
+    let outcome = patched.examine("an orphan loop");
     assert!(outcome.findings.errors.is_empty(), "{}", messages(&outcome));
 }
 
 #[test]
 fn an_attribute_whose_value_is_its_own_inode_is_damage() {
-    let mut patient = Patient::new("inline");
-    let blocks = patient.find("/blocks");
-    let inode = patient.inode(blocks);
-    let acl_block = usize::try_from(patient.u32(inode + I_FILE_ACL)).unwrap() * BLOCK;
+    let mut patched = PatchedImage::new("inline");
+    let blocks = patched.find("/blocks");
+    let inode = patched.inode(blocks);
+    let acl_block = usize::try_from(patched.u32(inode + I_FILE_ACL)).unwrap() * BLOCK;
     let name = b"big";
     let space = if acl_block == 0 { inode..inode + 256 } else { acl_block..acl_block + BLOCK };
-    let name_at = patient.image.bytes[space.clone()].windows(3).position(|bytes| bytes == name).unwrap();
-    patient.put_u32(space.start + name_at - 16 + 4, blocks);
-    let messages = messages(&patient.examine("a value loop"));
+    let name_at = patched.image.bytes[space.clone()].windows(3).position(|bytes| bytes == name).unwrap();
+    patched.put_u32(space.start + name_at - 16 + 4, blocks);
+    let messages = messages(&patched.examine("a value loop"));
     assert!(messages.contains("damaged: extended attribute value"), "{messages}");
 }
 
 #[test]
 fn a_directory_that_maps_one_block_a_million_times_is_damage() {
-    let mut patient = Patient::new("ext2");
-    let large = patient.find("/large");
-    let inode = patient.inode(large);
-    let leaf = patient.u32(inode + I_BLOCK + 4);
+    let mut patched = PatchedImage::new("ext2");
+    let large = patched.find("/large");
+    let inode = patched.inode(large);
+    let leaf = patched.u32(inode + I_BLOCK + 4);
     // The last three blocks: pointers to the leaf, pointers to that block, pointers to that one.
-    let blocks = u32::try_from(patient.image.bytes.len() / BLOCK).unwrap();
+    let blocks = u32::try_from(patched.image.bytes.len() / BLOCK).unwrap();
     for level in [leaf, blocks - 3, blocks - 2] {
         let block = if level == leaf { blocks - 3 } else { level + 1 };
         let pointers = level.to_le_bytes().repeat(BLOCK / 4);
-        patient.put(usize::try_from(block).unwrap() * BLOCK, &pointers);
+        patched.put(usize::try_from(block).unwrap() * BLOCK, &pointers);
     }
-    patient.put_u32(inode + I_BLOCK + 14 * 4, blocks - 1);
-    patient.put_u32(inode + I_FLAGS, 0);
-    patient.put_u32(inode + I_SIZE, 1 << 31);
-    let messages = messages(&patient.examine("a directory of one block"));
+    patched.put_u32(inode + I_BLOCK + 14 * 4, blocks - 1);
+    patched.put_u32(inode + I_FLAGS, 0);
+    patched.put_u32(inode + I_SIZE, 1 << 31);
+    let messages = messages(&patched.examine("a directory of one block"));
     let place = format!("damaged: inode, inode {large}: the directory's blocks is {}", (1 << 31) / BLOCK);
     assert!(messages.contains(&place), "{messages}");
 }
 
 #[test]
 fn a_name_that_is_a_path_is_damage() {
-    let mut patient = Patient::new("ext4-bare");
-    let at = patient.image.bytes.windows(5).position(|bytes| bytes == b"hello").unwrap();
-    patient.put(at, b"../..");
-    let messages = messages(&patient.examine("a name with slashes"));
+    let mut patched = PatchedImage::new("ext4-bare");
+    let at = patched.image.bytes.windows(5).position(|bytes| bytes == b"hello").unwrap();
+    patched.put(at, b"../..");
+    let messages = messages(&patched.examine("a name with slashes"));
     assert!(messages.contains("damaged: directory entry, inode 2"), "{messages}");
 }
 
 #[test]
 fn a_journal_larger_than_the_device_is_not_followed() {
-    let mut patient = Patient::new("journal-bare");
-    let inode = patient.inode(JOURNAL_INODE);
-    patient.put_u32(inode + I_SIZE, 1 << 31);
-    let messages = messages(&patient.examine("a large journal"));
+    let mut patched = PatchedImage::new("journal-bare");
+    let inode = patched.inode(JOURNAL_INODE);
+    patched.put_u32(inode + I_SIZE, 1 << 31);
+    let messages = messages(&patched.examine("a large journal"));
     assert!(messages.starts_with("damaged: journal, inode 8: the journal's blocks is 2097152"), "{messages}");
 }

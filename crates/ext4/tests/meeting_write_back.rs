@@ -22,7 +22,7 @@ const BLOCK: usize = 1024;
 const BASE: usize = 2048 * BLOCK;
 
 /// A device in memory that holds one write or flush.
-struct Holding {
+struct HoldingDevice {
     device: MemoryDevice,
     state: Mutex<State>,
     moved: Condvar,
@@ -38,7 +38,7 @@ enum State {
     Held,
 }
 
-impl Holding {
+impl HoldingDevice {
     fn set(&self, state: State) {
         *self.state.lock().unwrap() = state;
         self.moved.notify_all();
@@ -65,7 +65,7 @@ impl Holding {
     }
 }
 
-impl BlockDevice for Holding {
+impl BlockDevice for HoldingDevice {
     fn size(&self) -> u64 {
         self.device.size()
     }
@@ -97,7 +97,7 @@ fn sleeps(thread: rustix::thread::Pid) -> bool {
 }
 
 /// A change during write-back, or the start of write-back, on the device and in the model.
-struct Meeting {
+struct Change {
     what: &'static str,
     there: fn(&Ext4, &Node),
     model: fn(&mut Vec<u8>),
@@ -107,10 +107,10 @@ fn set_size(fs: &Ext4, file: &Node, size: usize) {
     fs.set_attr(file, &SetAttr { size: Some(size as u64), ..SetAttr::default() }).unwrap();
 }
 
-const WRITE_BACKS: [Meeting; 2] = [
-    Meeting { what: "synced", there: |fs, file| fs.fsync(file, Durability::Full).unwrap(), model: |_| {} },
+const WRITE_BACKS: [Change; 2] = [
+    Change { what: "synced", there: |fs, file| fs.fsync(file, Durability::Full).unwrap(), model: |_| {} },
     // Over written blocks, dirty blocks, holes, and the end.
-    Meeting {
+    Change {
         what: "written to at length",
         there: |fs, file| assert_eq!(fs.write(file, (BASE + 6 * BLOCK) as u64, &[0xC7; LONG]).unwrap(), LONG),
         model: |content| {
@@ -123,14 +123,14 @@ const WRITE_BACKS: [Meeting; 2] = [
 /// Not a multiple of the block size.
 const LONG: usize = 50 * BLOCK + 200;
 
-const MEETINGS: [Meeting; 7] = [
-    Meeting { what: "cut to nothing", there: |fs, file| set_size(fs, file, 0), model: Vec::clear },
-    Meeting {
+const CHANGES: [Change; 7] = [
+    Change { what: "cut to nothing", there: |fs, file| set_size(fs, file, 0), model: Vec::clear },
+    Change {
         what: "cut within a block",
         there: |fs, file| set_size(fs, file, BASE + 20 * BLOCK + 300),
         model: |content| content.truncate(BASE + 20 * BLOCK + 300),
     },
-    Meeting {
+    Change {
         what: "cut and lengthened",
         there: |fs, file| {
             set_size(fs, file, BASE + 5 * BLOCK + 1);
@@ -141,14 +141,14 @@ const MEETINGS: [Meeting; 7] = [
             content.resize(BASE + 30 * BLOCK, 0);
         },
     },
-    Meeting {
+    Change {
         what: "punched",
         there: |fs, file| {
             fs.allocate(file, (BASE + 3 * BLOCK + 5) as u64, 25 * BLOCK as u64, Allocate::PunchHole).unwrap()
         },
         model: |content| content[BASE + 3 * BLOCK + 5..BASE + 28 * BLOCK + 5].fill(0),
     },
-    Meeting {
+    Change {
         what: "zeroed",
         there: |fs, file| {
             fs.allocate(file, (BASE + 10 * BLOCK + 5) as u64, 9 * BLOCK as u64, Allocate::ZeroRangeKeepSize)
@@ -156,14 +156,14 @@ const MEETINGS: [Meeting; 7] = [
         },
         model: |content| content[BASE + 10 * BLOCK + 5..BASE + 19 * BLOCK + 5].fill(0),
     },
-    Meeting {
+    Change {
         what: "written to",
         there: |fs, file| {
             assert_eq!(fs.write(file, (BASE + 15 * BLOCK - 7) as u64, &[0xB2; 6000]).unwrap(), 6000)
         },
         model: |content| content[BASE + 15 * BLOCK - 7..BASE + 15 * BLOCK - 7 + 6000].fill(0xB2),
     },
-    Meeting {
+    Change {
         what: "lengthened far behind its end",
         there: |fs, file| assert_eq!(fs.write(file, (BASE + 90 * BLOCK + 1) as u64, b"far").unwrap(), 3),
         model: |content| {
@@ -190,11 +190,11 @@ fn prepare(fs: &Ext4, file: &Node) -> Vec<u8> {
     content
 }
 
-/// Starts `meeting` while request `at` of `write_back` is held; `false` if there is no such
+/// Starts `change` while request `at` of `write_back` is held; `false` if there is no such
 /// request.
-fn meet(image: &[u8], write_back: &Meeting, meeting: &Meeting, at: u32) -> bool {
-    let what = format!("{}, while it is {} and request {at} is held", meeting.what, write_back.what);
-    let held = Arc::new(Holding {
+fn change_during(image: &[u8], write_back: &Change, change: &Change, at: u32) -> bool {
+    let what = format!("{}, while it is {} and request {at} is held", change.what, write_back.what);
+    let held = Arc::new(HoldingDevice {
         device: MemoryDevice::from(image.to_vec()),
         state: Mutex::new(State::Open),
         moved: Condvar::new(),
@@ -214,7 +214,7 @@ fn meet(image: &[u8], write_back: &Meeting, meeting: &Meeting, at: u32) -> bool 
         let (tell, told) = channel();
         let other = scope.spawn(move || {
             tell.send(rustix::thread::gettid()).unwrap();
-            (meeting.there)(fs, file);
+            (change.there)(fs, file);
         });
         let thread = told.recv().unwrap();
         wait_until("met", || other.is_finished() || sleeps(thread));
@@ -224,7 +224,7 @@ fn meet(image: &[u8], write_back: &Meeting, meeting: &Meeting, at: u32) -> bool 
         is_held
     });
     (write_back.model)(&mut expected);
-    (meeting.model)(&mut expected);
+    (change.model)(&mut expected);
     assert!(read_all(&fs, file) == expected, "{what}: other content");
     fs.close().unwrap();
     drop(fs);
@@ -246,17 +246,17 @@ fn a_change_during_write_back_equals_one_before_or_after_it() {
         let write_backs = if options.contains("ext3") { &WRITE_BACKS[..1] } else { &WRITE_BACKS };
         for write_back in write_backs {
             let mut met = 0;
-            for meeting in &MEETINGS {
-                if options.contains("ext3") && matches!(meeting.what, "zeroed") {
+            for change in &CHANGES {
+                if options.contains("ext3") && matches!(change.what, "zeroed") {
                     continue;
                 }
-                met += (0..).take_while(|&at| meet(&image, write_back, meeting, at)).count();
+                met += (0..).take_while(|&at| change_during(&image, write_back, change, at)).count();
             }
             println!("{options}: {met} requests held while a file was {}", write_back.what);
             // At least: data, log, commit block and two flushes; or dirty data, and two runs of the
             // data.
             let least = if write_back.what == "synced" { 5 } else { 3 };
-            assert!(met >= least * MEETINGS.len().saturating_sub(1), "{options}: {met} requests held");
+            assert!(met >= least * CHANGES.len().saturating_sub(1), "{options}: {met} requests held");
         }
     }
 }

@@ -6,7 +6,7 @@
 
 mod common;
 
-use common::ops::{Hands, Wishes, contents, differences, reference, tree};
+use common::ops::{OpMix, Runner, contents, differences, reference, tree};
 use common::writing::{Dice, OURS, new_image, open};
 use common::{Image, fsck};
 use dentree_vfs::{FileSystem, Identity, NewKind, Vfs};
@@ -42,13 +42,13 @@ fn make_shared<F: FileSystem>(vfs: &Vfs<F>) {
 fn change<F: FileSystem, G: FileSystem>(
     ours: &Vfs<F>,
     model: &Vfs<G>,
-    wishes: &[Wishes],
+    mix: &[OpMix],
     dice: &mut Dice,
     steps: usize,
 ) {
-    let (mut ours, mut model) = (Hands::new(ours), Hands::new(model));
+    let (mut ours, mut model) = (Runner::new(ours), Runner::new(model));
     for step in 0..steps {
-        let op = wishes[dice.roll(wishes.len())].op(dice);
+        let op = mix[dice.roll(mix.len())].op(dice);
         let (answer, must) = (ours.apply(&op), model.apply(&op));
         assert_eq!(answer, must, "step {step}: {op:?}");
     }
@@ -89,10 +89,10 @@ fn run(options: &str, size: &str, seed: u64, steps: usize) {
                     format!("shared/{thread} "),
                     format!("shared/below/{thread} "),
                 ];
-                let wishes = tops.map(|top| Wishes { top, allocates, durable_one_of: 40 });
+                let mix = tops.map(|top| OpMix { top, allocates, durable_one_of: 40 });
                 let mut dice = Dice(0x9E37_79B9 * (seed * 100 + thread as u64 + 1));
                 barrier.wait();
-                change(ours, model, &wishes, &mut dice, steps);
+                change(ours, model, &mix, &mut dice, steps);
             });
         }
     });

@@ -5,7 +5,7 @@ mod common;
 
 use common::Image;
 use common::cuts::{Run, Work, check_all, go_on, writable};
-use common::ops::{Wishes, reference};
+use common::ops::{OpMix, reference};
 use common::story::Story;
 use common::writing::{Dice, OURS, SMALL, new_image, open};
 use dentree_blockdev::RecordingDevice;
@@ -99,8 +99,8 @@ fn work(options: &str, size: &str, seed: u64, threads: usize) -> Run<Stories> {
                 begin(&model);
                 let mut story = Story::new(top, model);
                 let mut dice = Dice(0x5851_F42D * (seed * 100 + thread) + 1);
-                let wishes = Wishes { top: top.to_owned(), allocates, durable_one_of: 8 };
-                let errors = story.go_on(ours, &wishes, &mut dice, WORK / threads, &|| device.position());
+                let mix = OpMix { top: top.to_owned(), allocates, durable_one_of: 8 };
+                let errors = story.go_on(ours, &mix, &mut dice, WORK / threads, &|| device.position());
                 assert!(errors.is_empty(), "{errors:?}");
                 story
             })

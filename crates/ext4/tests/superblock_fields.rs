@@ -9,7 +9,7 @@ mod common;
 
 use common::Image;
 use common::fsck::{is_clean, scratch};
-use common::ops::{Hands, Op, Tree, contents, differences, reference, tree};
+use common::ops::{Op, Runner, Tree, contents, differences, reference, tree};
 use common::writing::{Dice, SMALL, new_image};
 use dentree_blockdev::{Access, FileDevice};
 use dentree_ext4::{Error, Ext4, Options};
@@ -200,8 +200,8 @@ fn open(image: &Path) -> Result<Vfs<Ext4>, Error> {
 
 /// Applies the operations. Returns those that fail because of damage.
 fn apply(vfs: &Vfs<Ext4>, ops: &[Op]) -> Result<(), String> {
-    let mut hands = Hands::new(vfs);
-    ops.iter().try_for_each(|op| match hands.try_apply(op) {
+    let mut runner = Runner::new(vfs);
+    ops.iter().try_for_each(|op| match runner.try_apply(op) {
         Ok(_) => Ok(()),
         Err(error @ vfs::Error::Corrupt(_)) => Err(format!("{op:?}: {error}")),
         Err(error) => panic!("{op:?}: {error}"),
@@ -292,9 +292,9 @@ struct Expected {
 impl Expected {
     fn new() -> Expected {
         let model = reference();
-        let mut hands = Hands::new(&model);
+        let mut runner = Runner::new(&model);
         for op in before().iter().chain(&work()) {
-            hands.try_apply(op).unwrap();
+            runner.try_apply(op).unwrap();
         }
         Expected { tree: tree(&model), contents: contents(&model) }
     }

@@ -21,7 +21,7 @@ fn a_failed_write_or_flush_loses_nothing_acknowledged() {
         std::fs::write(tree.join("file"), "").unwrap();
         std::fs::write(tree.join("other"), "").unwrap();
     });
-    let (mut told, mut survived) = (0, 0);
+    let (mut reported, mut survived) = (0, 0);
     for after in (0..60).step_by(6) {
         for (operation, failure) in [
             (Operation::Write, Failure::Io),
@@ -42,7 +42,7 @@ fn a_failed_write_or_flush_loses_nothing_acknowledged() {
                 let written =
                     fs.append(&file, &piece).and_then(|_| fs.write(&other, u64::from(n) * 9000, &piece));
                 if written.and_then(|_| fs.fsync(&file, Durability::Full)).is_err() {
-                    told += 1;
+                    reported += 1;
                     break;
                 }
                 acknowledged.extend_from_slice(&piece);
@@ -52,7 +52,7 @@ fn a_failed_write_or_flush_loses_nothing_acknowledged() {
             drop((file, other));
             assert!(
                 fs.close().is_err() || !failed,
-                "after {after} of {operation:?} {failure:?}: nobody was told"
+                "after {after} of {operation:?} {failure:?}: nobody was reported"
             );
             drop((fs, device));
             let repaired = Command::new("e2fsck").arg("-fy").arg(image.path()).output().unwrap();
@@ -66,7 +66,7 @@ fn a_failed_write_or_flush_loses_nothing_acknowledged() {
             check(&image, &[], "repaired");
         }
     }
-    assert!(told > 10 && survived == 30, "{told} of {survived}");
+    assert!(reported > 10 && survived == 30, "{reported} of {survived}");
 }
 
 /// The program ends before it can mark the superblock; only the journal holds the error, which was

@@ -134,7 +134,7 @@ fn round(image: &Image, begin: &[State], seed: u64, longest: usize) -> (usize, V
 
 /// Sets one attribute of all files, which have none, to one value: more users than one block may
 /// have.
-fn crowd(image: &Image, longest: usize) {
+fn share_with_all(image: &Image, longest: usize) {
     let fs = open(image);
     let nodes: Vec<Node> = all_files().iter().map(|name| node(&fs, name)).collect();
     for (node, name) in nodes.iter().flat_map(|node| NAMES.map(|name| (node, name))) {
@@ -252,7 +252,7 @@ fn threads_crashes_and_the_kernel_keep_all_values_and_user_counts() {
             check(&image, &format!("{what}, the kernel"));
             assert!(states(&image, longest) == reference, "{what}: the kernel's");
         }
-        crowd(&image, longest);
+        share_with_all(&image, longest);
         assert_eq!(check(&image, &format!("{options}, crowded")), MOST_USERS, "{options}");
     }
 }

@@ -147,7 +147,7 @@ fn users(image: &Image, names: &[String]) -> BTreeMap<u64, u32> {
 }
 
 /// An image of `count` files with small inodes, whose attributes need blocks.
-fn crowd(count: usize) -> (Image, Vec<String>) {
+fn files_with_small_inodes(count: usize) -> (Image, Vec<String>) {
     let names: Vec<String> = (0..count).map(|file| format!("file{file}")).collect();
     let image = Image::new("-t ext4 -I 128 -N 4000", "32M", |tree| {
         names.iter().for_each(|name| std::fs::write(tree.join(name), "x").unwrap());
@@ -157,7 +157,7 @@ fn crowd(count: usize) -> (Image, Vec<String>) {
 
 #[test]
 fn files_with_equal_attributes_share_blocks_up_to_1024_users() {
-    let (image, names) = crowd(2500);
+    let (image, names) = files_with_small_inodes(2500);
     let fs = open(&image);
     let free = fs.statfs().unwrap().blocks_free;
     for name in &names {
@@ -188,7 +188,7 @@ fn files_with_equal_attributes_share_blocks_up_to_1024_users() {
 
 #[test]
 fn attribute_blocks_are_shared_with_the_kernel() {
-    let (image, names) = crowd(20);
+    let (image, names) = files_with_small_inodes(20);
     let set = |at: &std::path::Path, name: &str, value: &[u8]| {
         rustix::fs::setxattr(at, name, value, rustix::fs::XattrFlags::empty()).unwrap();
     };
@@ -382,10 +382,10 @@ fn attributes_move_to_the_block_for_missing_fields() {
     let stat = image.debugfs("stat /file0\n");
     assert!(stat.contains("Size of extra inode fields: 32") && !stat.contains("File ACL: 0"), "{stat}");
     // The smaller one was enough; the larger one stayed.
-    let told = image
+    let dump = image
         .debugfs("ea_get -V /file0 user.large\nea_get -V /file0 user.small\nea_get -V /file0 user.new\n");
     for value in [&*"l".repeat(60), "1234", "value"] {
-        assert!(told.lines().any(|line| line == value), "{told}");
+        assert!(dump.lines().any(|line| line == value), "{dump}");
     }
     image.agrees_with_the_kernel();
 }

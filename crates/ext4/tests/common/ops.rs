@@ -70,7 +70,7 @@ pub enum Op {
 
 /// Which operations are generated.
 #[derive(Clone, Debug, Default)]
-pub struct Wishes {
+pub struct OpMix {
     /// Prefix of every path: empty, or a directory with a slash.
     pub top: String,
     /// Whether `fallocate` is among them.
@@ -84,7 +84,7 @@ const DIRS: [&str; 3] = ["a", "b", "c"];
 
 const XATTRS: [&str; 3] = ["user.a", "user.longer", "trusted.t"];
 
-impl Wishes {
+impl OpMix {
     pub fn op(&self, dice: &mut Dice) -> Op {
         if self.durable_one_of > 0 && dice.roll(self.durable_one_of) == 0 {
             return if dice.roll(5) == 0 { Op::Sync } else { Op::Fsync(self.path(dice)) };
@@ -161,16 +161,16 @@ pub fn id<F: FileSystem>(inode: &Inode<F>) -> Id {
 }
 
 /// Applies operations.
-pub struct Hands<'a, F: FileSystem> {
+pub struct Runner<'a, F: FileSystem> {
     vfs: &'a Vfs<F>,
     held: Vec<Arc<Inode<F>>>,
     /// Inodes that the last operation changed, or made durable.
     pub touched: Vec<Arc<Inode<F>>>,
 }
 
-impl<'a, F: FileSystem> Hands<'a, F> {
+impl<'a, F: FileSystem> Runner<'a, F> {
     pub fn new(vfs: &'a Vfs<F>) -> Self {
-        Hands { vfs, held: Vec::new(), touched: Vec::new() }
+        Runner { vfs, held: Vec::new(), touched: Vec::new() }
     }
 
     /// Applies an operation. Returns a number or an error that does not depend on the file system.

@@ -7,7 +7,7 @@
 //!
 //! Several stories may run concurrently in one file system, each on names of its own.
 
-use super::ops::{Hands, Id, Op, Tree, Wishes, content, differences, id, tree, walk};
+use super::ops::{Id, Op, OpMix, Runner, Tree, content, differences, id, tree, walk};
 use super::writing::Dice;
 use dentree_ext4::Ext4;
 use dentree_vfs::{Error, FileType, MemoryFs, Vfs};
@@ -61,10 +61,10 @@ impl Story {
         let model = Arc::clone(&story.model);
         walk(&model, &mut |_, inode| {
             if inode.kind() == FileType::Regular {
-                story.note_content(id(inode), content(&model, inode));
+                story.record_content(id(inode), content(&model, inode));
             }
         });
-        story.note_tree();
+        story.record_tree();
         story
     }
 
@@ -73,18 +73,18 @@ impl Story {
     pub fn go_on(
         &mut self,
         ours: &Vfs<Ext4>,
-        wishes: &Wishes,
+        mix: &OpMix,
         dice: &mut Dice,
         steps: usize,
         position: &dyn Fn() -> usize,
     ) -> Vec<Error> {
         let model = Arc::clone(&self.model);
-        let (mut hands, mut reference) = (Hands::new(ours), Hands::new(&*model));
+        let (mut runner, mut reference) = (Runner::new(ours), Runner::new(&*model));
         let mut errors = Vec::new();
         for _ in 0..steps {
-            let op = wishes.op(dice);
+            let op = mix.op(dice);
             let begun = position();
-            let answer = match hands.try_apply(&op) {
+            let answer = match runner.try_apply(&op) {
                 Err(error @ (Error::Io(_) | Error::ReadOnly | Error::Corrupt(_))) => {
                     errors.push(error);
                     continue;
@@ -96,26 +96,26 @@ impl Story {
             self.ops.push(op);
             for inode in &reference.touched {
                 if inode.kind() == FileType::Regular {
-                    self.note_content(id(inode), content(&*model, inode));
+                    self.record_content(id(inode), content(&*model, inode));
                 }
             }
             if answer.is_ok() {
                 let touched: Vec<Id> = reference.touched.iter().map(|inode| id(inode)).collect();
-                self.note_done(&touched, position());
+                self.record_done(&touched, position());
             }
-            self.note_tree();
+            self.record_tree();
         }
         errors
     }
 
-    fn note_content(&mut self, file: Id, content: Vec<u8>) {
+    fn record_content(&mut self, file: Id, content: Vec<u8>) {
         let versions = self.versions.entry(file).or_default();
         if versions.last().is_none_or(|(_, last)| *last != content) {
             versions.push((self.ops.len(), content));
         }
     }
 
-    fn note_done(&mut self, touched: &[Id], position: usize) {
+    fn record_done(&mut self, touched: &[Id], position: usize) {
         let now = self.ops.len();
         match self.ops.last() {
             Some(Op::Fsync(_)) => {
@@ -124,7 +124,7 @@ impl Story {
             }
             Some(Op::Sync) => self.synced(position),
             // An operation that changes nothing is in no transaction.
-            _ if self.trees.last() != Some(&self.told(tree(&self.model))) => {
+            _ if self.trees.last() != Some(&self.own_part(tree(&self.model))) => {
                 self.changed.extend(touched.iter().map(|&id| (id, now)));
             }
             _ => {}
@@ -137,19 +137,19 @@ impl Story {
         self.durable.push(Durable { from: position, tree: now, file: None, content: now });
     }
 
-    fn note_tree(&mut self) {
+    fn record_tree(&mut self) {
         let mut files = BTreeMap::new();
         walk(&self.model, &mut |path, inode| {
             if inode.kind() == FileType::Regular {
                 files.insert(path.to_owned(), id(inode));
             }
         });
-        self.trees.push(self.told(tree(&self.model)));
+        self.trees.push(self.own_part(tree(&self.model)));
         self.files.push(files);
     }
 
     /// This story's part of a tree. The root, which all change, is in no story.
-    fn told(&self, mut tree: Tree) -> Tree {
+    fn own_part(&self, mut tree: Tree) -> Tree {
         tree.retain(|path, _| path.starts_with(&self.top));
         tree
     }
@@ -166,7 +166,7 @@ impl Story {
         let begun = self.begun.partition_point(|&begun| begun <= position);
         let acknowledged = self.durable.iter().filter(|durable| durable.from <= position);
         let least = acknowledged.map(|durable| durable.tree).max().unwrap_or(0);
-        let seen = self.told(tree(found));
+        let seen = self.own_part(tree(found));
         let Some(at) = (least..=begun).rev().find(|&at| self.trees[at] == seen) else {
             return Err(self.explain(&seen, least..=begun));
         };
