@@ -74,7 +74,7 @@ struct Window {
     dir: u32,
     /// Blocks of all directories read ahead and used by then: the lowest [`COUNT_BITS`] bits.
     used: u32,
-    in_vain: u32,
+    wasted: u32,
     /// Log2 of the number of blocks.
     width: u32,
 }
@@ -84,7 +84,7 @@ const COUNT_MASK: u32 = (1 << COUNT_BITS) - 1;
 
 impl Window {
     fn pack(self) -> u64 {
-        let low = self.used << (COUNT_BITS + 4) | self.in_vain << 4 | self.width;
+        let low = self.used << (COUNT_BITS + 4) | self.wasted << 4 | self.width;
         u64::from(self.dir) << 32 | u64::from(low)
     }
 
@@ -93,7 +93,7 @@ impl Window {
         Window {
             dir: (slot >> 32) as u32,
             used: low >> (COUNT_BITS + 4),
-            in_vain: low >> 4 & COUNT_MASK,
+            wasted: low >> 4 & COUNT_MASK,
             width: low & 15,
         }
     }
@@ -108,14 +108,14 @@ impl Windows {
     fn next(&self, dir: InodeNumber, outcome: AheadOutcome) -> u32 {
         // Directories tend to agree in many low bits of their numbers.
         let slot = &self.slots[(dir.0.wrapping_mul(0x9E37_79B9) >> (u32::BITS - SLOTS.ilog2())) as usize];
-        let (used, in_vain) = (outcome.used as u32 & COUNT_MASK, outcome.in_vain as u32 & COUNT_MASK);
+        let (used, wasted) = (outcome.used as u32 & COUNT_MASK, outcome.in_vain as u32 & COUNT_MASK);
         let last = Window::unpack(slot.load(Relaxed));
         let since = |now: u32, then: u32| now.wrapping_sub(then) & COUNT_MASK;
         let recent_width = self.recent_width.load(Relaxed);
         let width = if last.dir != dir.0 {
             recent_width.min(WIDEST_FIRST)
         } else {
-            let is_wasted = since(in_vain, last.in_vain) > since(used, last.used);
+            let is_wasted = since(wasted, last.wasted) > since(used, last.used);
             let width = if is_wasted {
                 last.width.min(recent_width).saturating_sub(1)
             } else {
@@ -125,7 +125,7 @@ impl Windows {
             self.recent_width.store(width, Relaxed);
             width
         };
-        slot.store(Window { dir: dir.0, used, in_vain, width }.pack(), Relaxed);
+        slot.store(Window { dir: dir.0, used, wasted, width }.pack(), Relaxed);
         1 << width
     }
 }
@@ -356,17 +356,17 @@ where
 mod tests {
     use super::*;
 
-    fn outcome(used: u64, in_vain: u64) -> AheadOutcome {
-        AheadOutcome { used, in_vain }
+    fn outcome(used: u64, wasted: u64) -> AheadOutcome {
+        AheadOutcome { used, in_vain: wasted }
     }
 
     #[test]
-    fn a_window_grows_while_more_is_used_than_in_vain_and_shrinks_when_less_is() {
+    fn a_window_grows_while_more_is_used_than_wasted_and_shrinks_when_less_is() {
         let (windows, dir) = (Windows::new(), InodeNumber(12));
         // The counts wrap around.
         let end = 1 << COUNT_BITS;
         let steps = [(0, 0), (0, 0), (1, 0), (9, 4), (9, 5), (9, 20), (end + 9, 21), (end + 8, end + 22)];
-        let widths = steps.map(|(used, in_vain)| windows.next(dir, outcome(used, in_vain)));
+        let widths = steps.map(|(used, wasted)| windows.next(dir, outcome(used, wasted)));
         assert_eq!(widths, [1, 2, 4, 8, 4, 2, 1, 2]);
         let widest = (0..20).map(|_| windows.next(dir, outcome(8, 22))).max();
         assert_eq!(widest, Some(1 << WIDEST));
@@ -388,7 +388,7 @@ mod tests {
 
     #[test]
     fn a_window_is_kept_whole() {
-        let window = Window { dir: u32::MAX, used: COUNT_MASK, in_vain: 1, width: WIDEST };
+        let window = Window { dir: u32::MAX, used: COUNT_MASK, wasted: 1, width: WIDEST };
         assert_eq!(Window::unpack(window.pack()), window);
     }
 

@@ -363,14 +363,14 @@ impl Ext4 {
         let room = leaf_room(self.sb.block_size, has_sum);
         let area = bytes.get_mut(..room).unwrap_or_default();
         let mut area = EntriesMut::new(area, self.sb.block_size, self.sb.inodes_count);
-        let answer = change(&mut area)?;
+        let result = change(&mut area)?;
         if has_sum {
             match area.sum_change() {
                 Some(change) => update_leaf_checksum(bytes, change),
                 None => set_leaf_checksum(bytes, dir.inode.checksum_seed),
             }
         }
-        Ok(answer)
+        Ok(result)
     }
 
     /// The device block of a directory block.

@@ -191,9 +191,9 @@ impl Ext4 {
     ) -> Result<R> {
         let (at, place) = self.block_place(dir, block, Structure::DirectoryIndex(block))?;
         self.update(handle, at, place, |bytes| {
-            let answer = change(bytes)?;
+            let result = change(bytes)?;
             self.update_index_sum(dir, bytes, block.0 == 0)?;
-            Ok(answer)
+            Ok(result)
         })?
         .map_err(|problem| place.corrupt(problem))
     }

@@ -6,7 +6,7 @@
 //!
 //! # Data
 //! Each node that is changed has a word: [`UNCHANGED`], then [`CHANGED`] after each change,
-//! [`ASKED`] after the first use, and after the second a *version* that no other snapshot of any
+//! [`USED_ONCE`] after the first use, and after the second a *version* that no other snapshot of any
 //! node has. A thread keeps a few copies with their versions.
 //!
 //! # Guarantee
@@ -24,7 +24,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 const UNCHANGED: u64 = 0;
 const CHANGED: u64 = 1;
-const ASKED: u64 = 2;
+const USED_ONCE: u64 = 2;
 
 /// Copies per thread.
 const COPIES: usize = 4;
@@ -34,14 +34,14 @@ const COPIES: usize = 4;
 pub(crate) struct SnapshotVersion(AtomicU64);
 
 #[derive(Default)]
-struct Mine {
+struct Local {
     copies: [(u64, Option<Arc<Snapshot>>); COPIES],
     /// Replaced next.
     oldest: usize,
 }
 
 thread_local! {
-    static MINE: RefCell<Mine> = RefCell::default();
+    static LOCAL: RefCell<Local> = RefCell::default();
     /// The next version of this thread, unless it is a multiple of [`BATCH`].
     static NEXT: Cell<u64> = const { Cell::new(0) };
 }
@@ -73,13 +73,13 @@ impl SnapshotVersion {
         let version = self.0.load(Relaxed);
         match version {
             UNCHANGED => LocalCopy::Unchanged,
-            CHANGED | ASKED => LocalCopy::Unknown,
+            CHANGED | USED_ONCE => LocalCopy::Unknown,
             _ => {
-                let find = |mine: &RefCell<Mine>| {
-                    let copies = &mine.borrow().copies;
+                let find = |local: &RefCell<Local>| {
+                    let copies = &local.borrow().copies;
                     copies.iter().find(|(of, _)| *of == version).and_then(|(_, copy)| copy.clone())
                 };
-                MINE.try_with(find).ok().flatten().map_or(LocalCopy::Unknown, LocalCopy::Copy)
+                LOCAL.try_with(find).ok().flatten().map_or(LocalCopy::Unknown, LocalCopy::Copy)
             }
         }
     }
@@ -96,23 +96,23 @@ impl SnapshotVersion {
     pub(crate) fn note_use(&self, newest: &Snapshot) {
         let version = match self.0.load(Relaxed) {
             UNCHANGED => return,
-            CHANGED => return self.0.store(ASKED, Relaxed),
-            ASKED => {
+            CHANGED => return self.0.store(USED_ONCE, Relaxed),
+            USED_ONCE => {
                 let new = new_version();
                 // Another thread may have been first.
-                match self.0.compare_exchange(ASKED, new, Relaxed, Relaxed) {
+                match self.0.compare_exchange(USED_ONCE, new, Relaxed, Relaxed) {
                     Ok(_) => new,
                     Err(other) => other,
                 }
             }
             version => version,
         };
-        let keep = |mine: &RefCell<Mine>| {
-            let mine = &mut *mine.borrow_mut();
-            mine.copies[mine.oldest] = (version, Some(Arc::new(newest.clone())));
-            mine.oldest = (mine.oldest + 1) % COPIES;
+        let keep = |local: &RefCell<Local>| {
+            let local = &mut *local.borrow_mut();
+            local.copies[local.oldest] = (version, Some(Arc::new(newest.clone())));
+            local.oldest = (local.oldest + 1) % COPIES;
         };
         // A thread that ends keeps no copy.
-        let _ = MINE.try_with(keep);
+        let _ = LOCAL.try_with(keep);
     }
 }

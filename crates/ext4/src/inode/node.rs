@@ -135,10 +135,10 @@ impl Node {
         active.version.note_change();
         let newest = newest.get_or_insert_with(|| Arc::new(self.0.first.clone()));
         let snapshot = Arc::make_mut(newest);
-        let answer = change(snapshot);
+        let result = change(snapshot);
         // A time that the inode cannot hold would differ after the next mount.
         snapshot.inode.clamp_times();
-        (answer, SnapshotRef::Newest(Arc::clone(newest)))
+        (result, SnapshotRef::Newest(Arc::clone(newest)))
     }
 
     /// Whether both are one node. There may be an old node of a reused inode number.

@@ -76,13 +76,13 @@ fn check(image: &Image, path: &str) -> u64 {
         assert!(looked <= whole, "{path}: {looked} looks for a list, {whole} for the whole file");
     }
     // After a break there are no more calls.
-    let mut told = 0;
+    let mut calls = 0;
     fs.map_range(node, 0..end, &mut |_, _| {
-        told += 1;
+        calls += 1;
         Ok(ControlFlow::Break(()))
     })
     .unwrap();
-    assert_eq!(told, 1);
+    assert_eq!(calls, 1);
     let mut maps = MapCache::default();
     for &(block, mapping) in &all {
         let block = LogicalBlock(u32::try_from(block).unwrap());

@@ -203,14 +203,14 @@ impl Ext4 {
         change: impl FnOnce(&mut GroupDesc, &mut Handle<'_>) -> Result<R>,
     ) -> Result<R> {
         let mut next = state.desc;
-        let answer = change(&mut next, handle)?;
+        let result = change(&mut next, handle)?;
         if next != state.desc {
             let tid = handle.tid();
             writer.groups.set(group, &mut state, next, tid, |block, encode| {
                 self.update(handle, block, Structure::GroupDescriptor(group).at(block), encode)
             })?;
         }
-        Ok(answer)
+        Ok(result)
     }
 
     /// Makes the next snapshot of an inode, and writes it to the inode table.
@@ -222,10 +222,10 @@ impl Ext4 {
     ) -> Result<R> {
         // Writes to the table have the order of the changes.
         let _writing = node.lock_table_write();
-        let (answer, snapshot) = node.change_and_hold(change);
+        let (result, snapshot) = node.change_and_hold(change);
         self.update_inode(handle, node.ino(), |bytes| snapshot.encode(bytes, &self.sb))?;
         node.note_change(handle.tid());
-        Ok(answer)
+        Ok(result)
     }
 
     pub(crate) fn update_inode(
