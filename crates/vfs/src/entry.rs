@@ -157,7 +157,7 @@ impl<F: FileSystem> Vfs<F> {
                 return Err(Error::Stale);
             }
             let key = self.key(dir, name);
-            let is_hidden = |_: &Lookup| self.claims.is_being_made(dir.ino(), key.claimed());
+            let is_hidden = |_: &Lookup| self.name_locks.is_being_created(dir.ino(), key.locked());
             self.fill_locked(entry, dir, &key, is_hidden)?
         };
         if found.is_none() {
@@ -262,8 +262,8 @@ impl Key<'_> {
         }
     }
 
-    /// The name that is claimed.
-    pub(crate) fn claimed(&self) -> &[u8] {
+    /// The form of the name that is locked: the case-folded one.
+    pub(crate) fn locked(&self) -> &[u8] {
         self.folded.as_deref().unwrap_or(self.name)
     }
 }

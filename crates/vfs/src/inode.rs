@@ -41,7 +41,7 @@
 //! `evict` runs in whichever thread lets go last, maybe under directory locks, never under locks of a cache.
 
 use crate::by_number::ByNumber;
-use crate::claims::{Inside, Side, Sides};
+use crate::name_lock::{Group, GroupGuard, GroupLock};
 use crate::{Attr, FileSystem, FileType, Ino, Result};
 use dentree_sync::{
     BiasedReader, Condvar, Mutex, MutexGuard, ReaderBias, RwLock, RwLockReadGuard, RwLockWriteGuard,
@@ -101,8 +101,8 @@ struct Entrance {
     /// Shared for looking names up and listing, and for changes that concern one name; exclusive for the others.
     lock: RwLock<()>,
     /// Whether those who share the lock change a name, or list. Who looks up is on neither side.
-    sides: Sides,
-    /// Changes that are seen in neither.
+    group_lock: GroupLock,
+    /// Changes that are not seen in either.
     bias: ReaderBias,
 }
 
@@ -110,7 +110,7 @@ struct Entrance {
 #[expect(dead_code, reason = "it is held, not read")]
 pub(crate) enum Sharing<'a> {
     Biased(BiasedReader<'a>),
-    Locked(RwLockReadGuard<'a, ()>, Option<Inside<'a>>),
+    Locked(RwLockReadGuard<'a, ()>, Option<GroupGuard<'a>>),
 }
 
 #[cfg(not(loom))]
@@ -184,19 +184,19 @@ impl<F: FileSystem> Inode<F> {
         {
             return Sharing::Biased(reader);
         }
-        self.share_on(Side::Change)
+        self.share_in(Group::Change)
     }
 
     /// Shares them to list them.
     pub(crate) fn share_to_list(&self) -> Sharing<'_> {
-        self.share_on(Side::List)
+        self.share_in(Group::List)
     }
 
-    fn share_on(&self, side: Side) -> Sharing<'_> {
+    fn share_in(&self, group: Group) -> Sharing<'_> {
         let shared = self.share_names();
         let inside = match &self.names {
             Names::OfFile(_) => None,
-            Names::OfDirectory(entrance) => Some(entrance.sides.enter(side, &entrance.bias)),
+            Names::OfDirectory(entrance) => Some(entrance.group_lock.enter(group, &entrance.bias)),
         };
         Sharing::Locked(shared, inside)
     }

@@ -67,11 +67,11 @@ impl<F: FileSystem> Vfs<F> {
             let entry = self.entry(dir)?;
             let key = self.key(dir, name);
             let _names = dir.share_to_change();
-            let claim = self.claims.claim(dir.ino(), key.claimed());
+            let name_lock = self.name_locks.lock(dir.ino(), key.locked());
             match self.find_locked(who, &entry, dir, &key)? {
                 Some(_) => Err(Error::Exists),
                 None => {
-                    claim.begin_making();
+                    name_lock.begin_creating();
                     self.make_locked(who, dir, &entry, &key, kind, mode)
                 }
             }
@@ -96,11 +96,11 @@ impl<F: FileSystem> Vfs<F> {
             let entry = self.entry(dir)?;
             let key = self.key(dir, name);
             let _names = dir.share_to_change();
-            let claim = self.claims.claim(dir.ino(), key.claimed());
+            let name_lock = self.name_locks.lock(dir.ino(), key.locked());
             match self.find_locked(who, &entry, dir, &key)? {
                 Some(found) => Ok((self.inode_of(&found)?, false)),
                 None => {
-                    claim.begin_making();
+                    name_lock.begin_creating();
                     let made = self.make_locked(who, dir, &entry, &key, NewKind::Regular, mode)?;
                     Ok((made, true))
                 }
@@ -202,7 +202,7 @@ impl<F: FileSystem> Vfs<F> {
             let entry = self.entry(dir)?;
             let key = self.key(dir, name);
             let _names = dir.share_to_change();
-            let _claim = self.claims.claim(dir.ino(), key.claimed());
+            let _name_lock = self.name_locks.lock(dir.ino(), key.locked());
             if self.find_locked(who, &entry, dir, &key)?.is_some() {
                 return Err(Error::Exists);
             }
@@ -253,7 +253,7 @@ impl<F: FileSystem> Vfs<F> {
             let key = self.key(dir, name);
             let entry = self.entry(dir)?;
             let _names = dir.share_to_change();
-            let _claim = self.claims.claim(dir.ino(), key.claimed());
+            let _name_lock = self.name_locks.lock(dir.ino(), key.locked());
             unlink(&entry, &key)
         })
     }

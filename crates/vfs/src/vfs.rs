@@ -1,8 +1,8 @@
 //! The front doors' view of a file system.
 
-use crate::claims::Claims;
 use crate::inode::{Inode, InodeCache, InodeCacheStats};
 use crate::making::Making;
+use crate::name_lock::NameLocks;
 use crate::{
     Access, Attr, DirEntry, Error, Extent, FileSystem, FileType, FsStat, Identity, Ino, ReaddirStart, Result,
 };
@@ -35,8 +35,7 @@ pub struct Vfs<F: FileSystem> {
     pub(crate) budget_of_names: usize,
     /// Held while a directory changes its parent, or may: the shape of the tree stands still then.
     pub(crate) renaming: Mutex<()>,
-    /// Names that are being changed.
-    pub(crate) claims: Claims,
+    pub(crate) name_locks: NameLocks,
     pub(crate) making: Making,
     root: Arc<Inode<F>>,
 }
@@ -60,7 +59,7 @@ impl<F: FileSystem> Vfs<F> {
             names,
             budget_of_names,
             renaming: Mutex::new(()),
-            claims: Claims::new(),
+            name_locks: NameLocks::new(),
             making: Making::new(),
             root,
         })
