@@ -18,7 +18,7 @@ const ME: &Identity = &Identity::Superuser;
 fn main() -> Result<(), Box<dyn Error>> {
     let operands: Vec<_> = env::args_os().skip(1).collect();
     let [image, path] = &operands[..] else { return Err("usage: write_file IMAGE PATH".into()) };
-    let path = Path::new(path);
+    let path = Path::new("/").join(path);
     let (dir, name) = path.parent().zip(path.file_name()).ok_or("PATH has no file name")?;
 
     // A writable device is locked: a second writer is refused.

@@ -111,7 +111,7 @@ impl FileSystem for Squares {
     }
 
     fn readlink(&self, _node: &Node) -> Result<Vec<u8>> {
-        Err(Error::InvalidArgument)
+        Err(Error::Invalid)
     }
 
     fn getxattr(&self, _node: &Node, _name: &[u8]) -> Result<Option<Vec<u8>>> {
