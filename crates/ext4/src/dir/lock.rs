@@ -10,9 +10,9 @@
 //!
 //! # Lock order
 //! ```text
-//! tree      RwLock  shared: change or split one leaf; exclusive: all else, and directories without index
+//! tree      RwLock  shared: change or split a leaf; exclusive: all else, linear directories
 //! └─ leaf   Mutex   entries and hash range of one leaf
-//!    └─ growth  Mutex   block map and size of the directory; its index blocks while the tree is shared
+//!    └─ growth  Mutex   block map and size; the index while the tree is shared
 //!       └─ handle       keeps the transaction open; below it inode fields, groups, blocks
 //! ```
 //! Directories, and leaves, share a fixed number of locks by a hash. An operation holds at most one
