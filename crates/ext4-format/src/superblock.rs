@@ -361,12 +361,12 @@ impl Superblock {
         self.block_size.bytes() / self.desc_size
     }
 
-    /// How many blocks all group descriptors take.
+    /// The number of blocks of all group descriptors.
     pub fn desc_blocks(&self) -> u32 {
         self.groups.div_ceil(self.descs_per_block())
     }
 
-    /// Checks that `count` blocks from `first` lie within the file system, behind its first block.
+    /// Checks that `count` blocks from `first` are in the file system, after its first block.
     pub fn check_blocks(&self, field: &'static str, first: BlockNumber, count: u64) -> Result<(), Problem> {
         let min = u64::from(self.first_data_block) + 1;
         let max = self.blocks_count - 1;
@@ -404,7 +404,7 @@ fn verify_checksum(raw: &RawSuperblock) -> Result<(), Problem> {
     Problem::check_sum(raw.s_checksum.get(), crc32c(!0, summed))
 }
 
-/// The fields that all addresses are computed from, checked against each other.
+/// The fields that determine all addresses, checked against each other.
 struct Geometry {
     block_size: BlockSize,
     log_cluster_ratio: u32,

@@ -1,8 +1,8 @@
 //! Large writes go directly to the device, from the caller's buffer.
 //!
-//! The FUSE or HTTP layer has gathered such a write already; another copy in memory would only
-//! cost. Files that are removed before write-back gain from delay, though: so only what lies beyond
-//! the first [`DELAYED_BLOCKS`] is written directly, as it would be written back in any case.
+//! The FUSE or HTTP layer has gathered such a write already, so another copy would only cost. But
+//! files that are removed before write-back gain from delay: so only blocks past the first
+//! [`DELAYED_BLOCKS`] are written directly, as they would be written back in any case.
 
 use super::content::Content;
 use super::content::{CallerBlocks, Source};
