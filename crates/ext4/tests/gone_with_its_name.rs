@@ -214,7 +214,7 @@ fn files_in_use_survive_removal_and_the_others_leave_nothing() {
                 None => {}
             }
         }
-        assert_eq!(tree.vfs.stats().inodes.away, 0, "{options}");
+        assert_eq!(tree.vfs.stats().inodes.unhashed, 0, "{options}");
         tree.vfs.fs().sync().unwrap();
         assert_eq!(tree.free(), free, "{options}");
         drop(dir);

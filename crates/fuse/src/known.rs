@@ -224,7 +224,7 @@ mod tests {
             known.forget(leaving, 1);
             assert!(waiting.join().unwrap());
         });
-        assert_eq!(vfs.stats().inodes.away, 1);
+        assert_eq!(vfs.stats().inodes.unhashed, 1);
         known.forget(open, 1);
         assert!(known.another_departed(1, LONG));
         assert!(!known.another_departed(2, LONG));
@@ -245,9 +245,9 @@ mod tests {
                 known.told(node, Some(&inode));
             }
             drop(inode);
-            assert_eq!(vfs.stats().inodes.away, 1);
+            assert_eq!(vfs.stats().inodes.unhashed, 1);
             known.forget(node, 1);
-            assert_eq!(vfs.stats().inodes.away, 0);
+            assert_eq!(vfs.stats().inodes.unhashed, 0);
         }
     }
 }

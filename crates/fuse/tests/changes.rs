@@ -152,7 +152,7 @@ fn a_file_that_is_removed_while_open_works_until_it_is_closed() {
     drop((file, opened));
     fs::remove_file(&path).unwrap();
     // The kernel forgets in its own time.
-    wait_until("forgotten", || vfs.statfs().unwrap().blocks_free == free && vfs.stats().inodes.away == 0);
+    wait_until("forgotten", || vfs.statfs().unwrap().blocks_free == free && vfs.stats().inodes.unhashed == 0);
 }
 
 #[test]
@@ -181,7 +181,7 @@ fn many_files_that_come_and_go_leave_nothing_behind() {
     for entry in fs::read_dir(&mounted.path).unwrap() {
         fs::remove_file(entry.unwrap().path()).unwrap();
     }
-    wait_until("forgotten", || mounted.handle.known_inodes() == 1 && vfs.stats().inodes.away == 0);
+    wait_until("forgotten", || mounted.handle.known_inodes() == 1 && vfs.stats().inodes.unhashed == 0);
     assert_eq!(vfs.statfs().unwrap(), free);
 }
 

@@ -29,8 +29,8 @@ impl<F: FileSystem> Vfs<F> {
             return Ok(());
         }
         self.check_writable()?;
-        let entry = if changes.permissions.is_some() { self.entry_to_tell(inode)? } else { None };
-        let _rights = inode.rights.lock();
+        let entry = if changes.permissions.is_some() { self.dentry_to_update(inode)? } else { None };
+        let _attr_lock = inode.attr_lock.lock();
         let attr = inode.attr();
         self.check_set_attr(who, inode, &attr, changes)?;
         let mut changes = *changes;
@@ -55,7 +55,7 @@ impl<F: FileSystem> Vfs<F> {
             Some(permissions) => self.set_attr_and_acl(inode, permissions, &changes)?,
             None => self.fs().set_attr(inode.node(), &changes)?,
         }
-        self.tell_permissions(inode, entry);
+        self.update_search_permission(inode, entry);
         Ok(())
     }
 
@@ -63,7 +63,7 @@ impl<F: FileSystem> Vfs<F> {
     /// have come after that change.
     pub fn write_back_times(&self, inode: &Inode<F>, mtime: Timestamp, ctime: Timestamp) -> Result<()> {
         self.check_writable()?;
-        let _rights = inode.rights.lock();
+        let _attr_lock = inode.attr_lock.lock();
         let [mtime, ctime] = [mtime, ctime].map(|time| Some(SetTime::At(time)));
         self.fs().set_attr(inode.node(), &SetAttr { mtime, ctime, ..SetAttr::default() })
     }
@@ -86,7 +86,7 @@ impl<F: FileSystem> Vfs<F> {
     /// ```
     pub fn set_flags(&self, who: &Identity, inode: &Inode<F>, flags: u32) -> Result<()> {
         self.check_writable()?;
-        let _rights = inode.rights.lock();
+        let _attr_lock = inode.attr_lock.lock();
         let attr = inode.attr();
         let changed = attr.flags ^ flags;
         let stays_immutable = attr.flags & flags & IMMUTABLE != 0;
@@ -147,7 +147,7 @@ impl<F: FileSystem> Vfs<F> {
         if !who.is_bound() {
             return Ok(());
         }
-        let _rights = file.rights.lock();
+        let _attr_lock = file.attr_lock.lock();
         self.drop_capability(file)?;
         let attr = file.attr();
         let left = after_writing(who, &attr);
@@ -186,7 +186,7 @@ impl<F: FileSystem> Vfs<F> {
             DEFAULT if !inode.is_dir() && !matches!(Acl::parse(value), Ok(None)) => Err(Error::AccessDenied),
             DEFAULT => self.set_default_acl(inode, Acl::parse(value)?),
             _ => {
-                let _rights = inode.rights.lock();
+                let _attr_lock = inode.attr_lock.lock();
                 self.fs().setxattr(inode.node(), name, value, how)
             }
         }
@@ -200,7 +200,7 @@ impl<F: FileSystem> Vfs<F> {
             ACCESS => self.set_access_acl(who, inode, None),
             DEFAULT => self.set_default_acl(inode, None),
             _ => {
-                let _rights = inode.rights.lock();
+                let _attr_lock = inode.attr_lock.lock();
                 self.fs().removexattr(inode.node(), name)
             }
         }
@@ -212,8 +212,8 @@ impl<F: FileSystem> Vfs<F> {
         if inode.kind() == FileType::Symlink {
             return Err(Error::Unsupported("symbolic links have no access control lists".into()));
         }
-        let entry = self.entry_to_tell(inode)?;
-        let _rights = inode.rights.lock();
+        let entry = self.dentry_to_update(inode)?;
+        let _attr_lock = inode.attr_lock.lock();
         let attr = inode.attr();
         let mut permissions = attr.permissions;
         if let Some(acl) = &acl {
@@ -225,13 +225,13 @@ impl<F: FileSystem> Vfs<F> {
         let kept = acl.filter(|acl| !acl.is_minimal()).map(|acl| acl.encode());
         let attributes = SetAttr { permissions: Some(permissions), ..SetAttr::default() };
         self.fs().set_acl(inode.node(), kept.as_deref(), &attributes)?;
-        self.tell_permissions(inode, entry);
+        self.update_search_permission(inode, entry);
         Ok(())
     }
 
     /// Sets the list that is handed down.
     fn set_default_acl(&self, inode: &Inode<F>, acl: Option<Acl>) -> Result<()> {
-        let _rights = inode.rights.lock();
+        let _attr_lock = inode.attr_lock.lock();
         match acl {
             Some(acl) => self.fs().setxattr(inode.node(), DEFAULT, &acl.encode(), SetXattr::Any),
             None => match self.fs().removexattr(inode.node(), DEFAULT) {

@@ -1,44 +1,55 @@
 //! Inodes in memory, within a budget.
 //!
 //! # Data
-//! An [`Inode`] is what a file system parsed. [`InodeCache`] keeps inodes within a budget; those that somebody holds are
-//! pinned. An inode that is alive outside of the cache is *away*: it lost its last name, never had one, was just
-//! evicted and its memory is being given back, or one thread has it alone.
+//! An [`Inode`] is what a file system parsed. [`InodeCache`] keeps inodes within a budget; inodes
+//! with references are pinned. An *unhashed* inode is alive outside of the cache: it has lost its
+//! last name, never had one, was just evicted and is being freed, or is held exclusively.
 //!
-//! | what | guard |
-//! |---|---|
-//! | cached inodes | the cache's own locks, one per shard |
-//! | away inodes | [`Home::away`], one mutex per shard; a leaf. Where there are none, nobody takes it: their number is read without |
-//! | names of a directory | [`Inode::names`], and below it its sides and the claims of `claims.rs` |
-//! | owner, permissions and ACL, from check to change | [`Inode::rights`] |
-//! | [`Inode::life`] | written with [`Inode::names`] held exclusively |
+//! | what                                             | guard                                    |
+//! |--------------------------------------------------|------------------------------------------|
+//! | cached inodes                                    | the cache's own locks, one per shard     |
+//! | unhashed inodes                                  | [`Superblock::unhashed`], one mutex per shard (leaf) |
+//! | names of a directory, link count of a file       | the inode lock, [`Inode::lock`] (`i_rwsem`) |
+//! | owner, permissions and ACL, from check to change | the attribute lock, [`Inode::attr_lock`] |
+//! | [`Inode::life`]                                  | written with the inode lock exclusive    |
+//!
+//! Below the inode lock of a directory are its group lock and name locks (`name_lock.rs`). A shard
+//! without unhashed inodes is skipped without taking its mutex.
 //!
 //! # Guarantees
-//! - **I1** At any moment there is at most one `Inode` of a number. Whoever is alive is in the cache or away; a number is loaded
-//!   only by the one thread that holds the cache's place for it, and only when it is not away.
-//! - **I2** [`FileSystem::evict`] is called once for each `Inode`, when the last holder is gone, and before anybody loads or adopts
-//!   that number again: the number stays away until `evict` has returned.
-//!   An inode that was freed together with its name ([`FileSystem::unlink_and_free`]) has been evicted by that.
-//! - **I3** A number that a name led to is loaded only while it has that name: `get_named` asks whether the name is still there
-//!   when the place in the cache is taken. So a number that was freed and is used again is never mistaken for its former owner:
-//!   whoever removes a name tells the name cache first and lets go of the inode then.
-//! - **I4** An inode that [`InodeCache::take_alone`] has answered nobody else has, and nobody gets: whoever asks for its number waits until
-//!   it was dropped, or [shared again](InodeCache::share_again).
+//! - **I1** There is at most one `Inode` of a number. A live inode is cached or unhashed. A number
+//!   is loaded only by the one thread that holds the cache's placeholder for it, and only if it is
+//!   not unhashed.
+//! - **I2** [`FileSystem::evict`] is called once for each `Inode`, when the last reference is
+//!   dropped, and before that number is loaded or adopted again: the number stays unhashed until
+//!   `evict` has returned. An inode that was freed together with its name
+//!   ([`FileSystem::unlink_and_free`]) counts as evicted.
+//! - **I3** A number found under a name is loaded only while it has that name: `get_named` checks
+//!   the name with the placeholder held. So a number that was freed and reused is not mistaken for
+//!   its former inode: removal of a name updates the name cache before it drops the inode.
+//! - **I4** An inode returned by [`InodeCache::take_exclusive`] has no other reference and gets
+//!   none: threads that ask for its number wait until it is dropped or
+//!   [shared again](InodeCache::share).
 //!
-//! # Why one thread can have an inode alone
-//! References are given out by three: the cache, under the lock of its shard; the map of those that are away, under its mutex; and whoever
-//! has one and clones it. `take_alone` looks at the count under the exclusive lock of the shard. Where it is that of the cache and the
-//! caller, nobody clones one, and the cache gives none away meanwhile. In that same hold the inode leaves the cache, and its number goes away with nothing behind it:
+//! # Why exclusive ownership holds
+//! References come from three places: the cache, under the lock of its shard; the unhashed map,
+//! under its mutex; and clones of existing references. `take_exclusive` reads the count under the
+//! exclusive lock of the cache's shard. If it counts the cache and the caller only, no clone can be
+//! under way, and the cache gives out none meanwhile. In the same critical section the inode leaves
+//! the cache, and its number becomes unhashed with a dead reference:
 //!
-//! - Who asked the cache before has a reference: the count says so, and the inode stays where it is.
-//! - Who asks the cache after misses it there, and so looks among those that are away, sees a number without an inode, and sleeps
-//!   as for one on its last way; so does who adopts that number for a new file.
+//! - A thread that asked the cache before has a reference: the count shows it, and the inode stays.
+//! - A thread that asks the cache after misses there, looks into the unhashed map, finds the number
+//!   without an inode and sleeps, as for an inode that is being evicted. So does a thread that
+//!   adopts that number for a new file.
 //!
-//! The count is looked at to leave inodes in the cache that others hold; that the caller is alone is told by [`Arc::try_unwrap`], which hands the
-//! inode out by value, and by nothing else. Nobody sleeps for ever: who has an inode alone asks for no lock of `vfs` before it lets go,
-//! only the file system and the name cache, and who sleeps for it holds none of theirs.
+//! The count only keeps inodes with other references in the cache. Exclusive ownership is proved by
+//! [`Arc::try_unwrap`], which returns the inode by value. No sleep is endless: an exclusive owner
+//! takes no lock of `vfs`, only calls file system and name cache, and the sleepers hold none of
+//! their locks.
 //!
-//! `evict` runs in whichever thread lets go last, maybe under directory locks, never under locks of a cache.
+//! `evict` runs in the thread that drops the last reference, possibly under inode locks, never
+//! under locks of a cache.
 
 use crate::by_number::ByNumber;
 use crate::name_lock::{Group, GroupGuard, GroupLock};
@@ -53,19 +64,18 @@ use std::ops::Deref;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
-const AWAY_SHARDS: usize = 16;
+const UNHASHED_SHARDS: usize = 16;
 
 /// Whether an inode has names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub(crate) enum Life {
-    /// It has.
     Named,
-    /// It was made without, and may be given one.
+    /// Created without a name; may be linked.
     Unnamed,
-    /// It has lost the last one, for good.
+    /// Its last name is removed, for good.
     Removed,
-    /// It was freed with the last one: there is nothing to evict.
+    /// Freed together with its last name: there is nothing to evict.
     Freed,
 }
 
@@ -74,39 +84,41 @@ pub struct Inode<F: FileSystem> {
     ino: Ino,
     kind: FileType,
     node: F::Node,
-    /// What it takes in memory.
+    /// Size in memory.
     bytes: u64,
-    home: Arc<Door<F>>,
+    sb: Arc<SuperblockRef<F>>,
     life: AtomicU8,
-    /// The id of a directory's entry in the name cache, 0 where it has none: a hint.
-    pub(crate) entry: AtomicU64,
-    names: Names,
-    /// Names that the file system was asked for and did not have in this directory, since it was last listed for them.
-    pub(crate) asked_in_vain: AtomicU32,
-    /// Held while attributes that decide permissions are checked and changed.
-    pub(crate) rights: Mutex<()>,
+    /// Id of a directory's dentry in the name cache, 0 for none: a hint.
+    pub(crate) dentry: AtomicU64,
+    lock: InodeLock,
+    /// Lookups in this directory that the file system answered with "no such name", since the
+    /// directory was last listed into the name cache.
+    pub(crate) negative_lookups: AtomicU32,
+    /// The attribute lock: held from check to change of attributes that decide permissions.
+    pub(crate) attr_lock: Mutex<()>,
 }
 
-/// The locks of an inode's names.
-enum Names {
-    /// Of other inodes than directories: exclusive where their number of names changes.
-    OfFile(RwLock<()>),
-    OfDirectory(Box<Entrance>),
+/// The inode lock (kernel: `i_rwsem`).
+enum InodeLock {
+    /// Exclusive while the link count changes.
+    File(RwLock<()>),
+    Directory(Box<Entrance>),
 }
 
-/// What everybody writes who comes to a directory for its names. On a cache line of its own: the inode beside it they only read.
+/// The locks of a directory, which users of its names write. On a separate cache line, as the
+/// inode is otherwise only read.
 #[derive(Default)]
 #[repr(align(64))]
 struct Entrance {
-    /// Shared for looking names up and listing, and for changes that concern one name; exclusive for the others.
+    /// Shared for lookups, listings and changes of one name; exclusive for other changes.
     lock: RwLock<()>,
-    /// Whether those who share the lock change a name, or list. Who looks up is on neither side.
+    /// Separates changers of names from listers. Lookups do not take it.
     group_lock: GroupLock,
-    /// Changes that are not seen in either.
+    /// Changes in biased mode, which take neither of the two.
     bias: ReaderBias,
 }
 
-/// A change of one name is in a directory, or one listing.
+/// Guard of a change of one name, or of a listing.
 #[expect(dead_code, reason = "it is held, not read")]
 pub(crate) enum Sharing<'a> {
     Biased(BiasedReader<'a>),
@@ -117,24 +129,24 @@ pub(crate) enum Sharing<'a> {
 const _: () = assert!(size_of::<Entrance>() == 64);
 
 impl<F: FileSystem> Inode<F> {
-    fn new(doors: &Doors<F>, node: F::Node, life: Life) -> Arc<Self> {
-        let attr = doors.0[0].fs.attr(&node);
-        let home = doors.of(attr.ino);
-        let (names, outside) = match attr.kind {
-            FileType::Directory => (Names::OfDirectory(Box::default()), size_of::<Entrance>()),
-            _ => (Names::OfFile(RwLock::new(())), 0),
+    fn new(superblock: &SuperblockRefs<F>, node: F::Node, life: Life) -> Arc<Self> {
+        let attr = superblock.0[0].fs.attr(&node);
+        let sb = superblock.of(attr.ino);
+        let (lock, outside) = match attr.kind {
+            FileType::Directory => (InodeLock::Directory(Box::default()), size_of::<Entrance>()),
+            _ => (InodeLock::File(RwLock::new(())), 0),
         };
         Arc::new(Inode {
             ino: attr.ino,
             kind: attr.kind,
-            bytes: (size_of::<Self>() + outside + home.fs.node_bytes(&node)) as u64,
+            bytes: (size_of::<Self>() + outside + sb.fs.node_bytes(&node)) as u64,
             node,
-            home: home.clone(),
+            sb: sb.clone(),
             life: AtomicU8::new(life as u8),
-            entry: AtomicU64::new(0),
-            names,
-            asked_in_vain: AtomicU32::new(0),
-            rights: Mutex::new(()),
+            dentry: AtomicU64::new(0),
+            lock,
+            negative_lookups: AtomicU32::new(0),
+            attr_lock: Mutex::new(()),
         })
     }
 
@@ -143,14 +155,14 @@ impl<F: FileSystem> Inode<F> {
         self.ino
     }
 
-    /// What kind of thing it is: that never changes.
+    /// Its type, which never changes.
     pub fn kind(&self) -> FileType {
         self.kind
     }
 
-    /// Its attributes as of now.
+    /// Its current attributes.
     pub fn attr(&self) -> Attr {
-        self.home.fs.attr(&self.node)
+        self.sb.fs.attr(&self.node)
     }
 
     /// Whether it is a directory.
@@ -158,54 +170,54 @@ impl<F: FileSystem> Inode<F> {
         self.kind == FileType::Directory
     }
 
-    /// Whether it has lost its last name: it goes with its last holder.
+    /// Whether its last name is removed: it is freed when the last reference is dropped.
     pub fn is_removed(&self) -> bool {
         matches!(self.life(), Life::Removed | Life::Freed)
     }
 
-    /// The file system's own form of it.
+    /// The file system's representation.
     pub fn node(&self) -> &F::Node {
         &self.node
     }
 
-    /// Shares its names, to look one up.
-    pub(crate) fn share_names(&self) -> RwLockReadGuard<'_, ()> {
-        let lock = match &self.names {
-            Names::OfFile(lock) => lock,
-            Names::OfDirectory(entrance) => &entrance.lock,
+    /// Locks the inode shared, for lookups.
+    pub(crate) fn lock_shared(&self) -> RwLockReadGuard<'_, ()> {
+        let lock = match &self.lock {
+            InodeLock::File(lock) => lock,
+            InodeLock::Directory(entrance) => &entrance.lock,
         };
         lock.read()
     }
 
-    /// Shares them to change one name, which is claimed then.
-    pub(crate) fn share_to_change(&self) -> Sharing<'_> {
-        if let Names::OfDirectory(entrance) = &self.names
+    /// Locks the inode shared, and the group of changers. The caller then locks one name.
+    pub(crate) fn lock_for_change(&self) -> Sharing<'_> {
+        if let InodeLock::Directory(entrance) = &self.lock
             && let Some(reader) = entrance.bias.try_read()
         {
             return Sharing::Biased(reader);
         }
-        self.share_in(Group::Change)
+        self.lock_in_group(Group::Change)
     }
 
-    /// Shares them to list them.
-    pub(crate) fn share_to_list(&self) -> Sharing<'_> {
-        self.share_in(Group::List)
+    /// Locks the inode shared, and the group of listers.
+    pub(crate) fn lock_for_listing(&self) -> Sharing<'_> {
+        self.lock_in_group(Group::List)
     }
 
-    fn share_in(&self, group: Group) -> Sharing<'_> {
-        let shared = self.share_names();
-        let inside = match &self.names {
-            Names::OfFile(_) => None,
-            Names::OfDirectory(entrance) => Some(entrance.group_lock.enter(group, &entrance.bias)),
+    fn lock_in_group(&self, group: Group) -> Sharing<'_> {
+        let shared = self.lock_shared();
+        let inside = match &self.lock {
+            InodeLock::File(_) => None,
+            InodeLock::Directory(entrance) => Some(entrance.group_lock.enter(group, &entrance.bias)),
         };
         Sharing::Locked(shared, inside)
     }
 
-    /// Has its names alone.
-    pub(crate) fn lock_names(&self) -> RwLockWriteGuard<'_, ()> {
-        match &self.names {
-            Names::OfFile(lock) => lock.write(),
-            Names::OfDirectory(entrance) => {
+    /// Locks the inode exclusively.
+    pub(crate) fn lock_exclusive(&self) -> RwLockWriteGuard<'_, ()> {
+        match &self.lock {
+            InodeLock::File(lock) => lock.write(),
+            InodeLock::Directory(entrance) => {
                 let alone = entrance.lock.write();
                 entrance.bias.revoke();
                 alone
@@ -214,7 +226,7 @@ impl<F: FileSystem> Inode<F> {
     }
 
     pub(crate) fn life(&self) -> Life {
-        // Relaxed: who decides by it holds `names`; others may see it late.
+        // Relaxed: decisions hold the inode lock; other readers may see an old value.
         match self.life.load(Ordering::Relaxed) {
             life if life == Life::Named as u8 => Life::Named,
             life if life == Life::Unnamed as u8 => Life::Unnamed,
@@ -231,66 +243,67 @@ impl<F: FileSystem> Inode<F> {
 impl<F: FileSystem> Drop for Inode<F> {
     fn drop(&mut self) {
         if self.life() != Life::Freed {
-            self.home.fs.evict(&self.node);
+            self.sb.fs.evict(&self.node);
         }
-        self.home.has_gone(self.ino);
+        self.sb.remove_unhashed(self.ino);
     }
 }
 
-/// Neighbours that have one door, as a power of two.
-const DOOR_RANGE: u32 = 6;
-const DOORS: usize = 16;
+/// Consecutive inode numbers that share a reference, as a power of two.
+const REF_RANGE: u32 = 6;
+const SUPERBLOCK_REFS: usize = 16;
 
-/// What an inode has its home by. There are several, so that threads which make inodes do not count their users on one cache line, and it
-/// is not on the line of that count.
+/// One of 16 references to the superblock, sharded to avoid contention on its reference count and
+/// aligned to keep the pointer off the count's cache line.
 #[repr(align(128))]
-struct Door<F: FileSystem>(Arc<Home<F>>);
+struct SuperblockRef<F: FileSystem>(Arc<Superblock<F>>);
 
-impl<F: FileSystem> Deref for Door<F> {
-    type Target = Home<F>;
+impl<F: FileSystem> Deref for SuperblockRef<F> {
+    type Target = Superblock<F>;
 
-    fn deref(&self) -> &Home<F> {
+    fn deref(&self) -> &Superblock<F> {
         &self.0
     }
 }
 
-struct Doors<F: FileSystem>([Arc<Door<F>>; DOORS]);
+struct SuperblockRefs<F: FileSystem>([Arc<SuperblockRef<F>>; SUPERBLOCK_REFS]);
 
-impl<F: FileSystem> Doors<F> {
-    fn new(home: &Arc<Home<F>>) -> Doors<F> {
-        Doors(std::array::from_fn(|_| Arc::new(Door(home.clone()))))
+impl<F: FileSystem> SuperblockRefs<F> {
+    fn new(sb: &Arc<Superblock<F>>) -> SuperblockRefs<F> {
+        SuperblockRefs(std::array::from_fn(|_| Arc::new(SuperblockRef(sb.clone()))))
     }
 
-    fn of(&self, ino: Ino) -> &Arc<Door<F>> {
-        // Mixed: parts of the inode tables that threads fill begin at round numbers, and they would meet at the doors.
-        let mixed = (ino.0 >> DOOR_RANGE).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        &self.0[(mixed >> 32) as usize % DOORS]
+    fn of(&self, ino: Ino) -> &Arc<SuperblockRef<F>> {
+        // Mixed, as the inode tables that threads fill begin at round numbers.
+        let mixed = (ino.0 >> REF_RANGE).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        &self.0[(mixed >> 32) as usize % SUPERBLOCK_REFS]
     }
 }
 
-/// The file system, and the inodes that are alive outside of the cache.
-pub(crate) struct Home<F: FileSystem> {
+/// The file system and its unhashed inodes.
+pub(crate) struct Superblock<F: FileSystem> {
     pub(crate) fs: F,
-    away: [Away<F>; AWAY_SHARDS],
+    unhashed: [UnhashedShard<F>; UNHASHED_SHARDS],
 }
 
-type Numbered<F> = HashMap<Ino, Weak<Inode<F>>>;
+type InodeMap<F> = HashMap<Ino, Weak<Inode<F>>>;
 
-struct Away<F: FileSystem> {
-    /// Of one on its last way, or that one thread has alone, there is nothing to be had.
-    inodes: Mutex<Numbered<F>>,
-    /// One of them has gone, or is to be had again.
+struct UnhashedShard<F: FileSystem> {
+    /// The reference is dead while an inode is being evicted or held exclusively.
+    inodes: Mutex<InodeMap<F>>,
+    /// Signalled when a waited-for inode is gone, or shared again.
     gone: Condvar,
-    /// How many wait for that: to wake nobody is a system call, too. [inodes]
+    /// Number of waiters: without any, the notification is skipped, as it costs a system call.
+    /// [inodes]
     waiting: AtomicUsize,
-    /// How many they are. [inodes to write]
+    /// Number of `inodes`. [inodes to write]
     count: AtomicUsize,
 }
 
-impl<F: FileSystem> Away<F> {
+impl<F: FileSystem> UnhashedShard<F> {
     /// [inodes]
-    fn has_changed(&self, inodes: &Numbered<F>) {
-        // Release: partner of `Home::away`.
+    fn publish_count(&self, inodes: &InodeMap<F>) {
+        // Release: partner of `Superblock::unhashed`.
         self.count.store(inodes.len(), Ordering::Release);
     }
 
@@ -302,57 +315,59 @@ impl<F: FileSystem> Away<F> {
     }
 }
 
-impl<F: FileSystem> Home<F> {
+impl<F: FileSystem> Superblock<F> {
     fn new(fs: F) -> Arc<Self> {
-        let away = std::array::from_fn(|_| Away {
+        let unhashed = std::array::from_fn(|_| UnhashedShard {
             inodes: Mutex::default(),
             gone: Condvar::new(),
             waiting: AtomicUsize::new(0),
             count: AtomicUsize::new(0),
         });
-        Arc::new(Home { fs, away })
+        Arc::new(Superblock { fs, unhashed })
     }
 
     fn place(ino: Ino) -> usize {
-        ino.0 as usize % AWAY_SHARDS
+        ino.0 as usize % UNHASHED_SHARDS
     }
 
-    fn shard(&self, ino: Ino) -> (&Away<F>, MutexGuard<'_, Numbered<F>>) {
-        let shard = &self.away[Self::place(ino)];
+    fn shard(&self, ino: Ino) -> (&UnhashedShard<F>, MutexGuard<'_, InodeMap<F>>) {
+        let shard = &self.unhashed[Self::place(ino)];
         (shard, shard.inodes.lock())
     }
 
-    fn goes_away(&self, inode: &Arc<Inode<F>>) {
+    fn insert_unhashed(&self, inode: &Arc<Inode<F>>) {
         let (shard, mut inodes) = self.shard(inode.ino);
         if inodes.insert(inode.ino, Arc::downgrade(inode)).is_some() {
             shard.wake();
         } else {
-            shard.has_changed(&inodes);
+            shard.publish_count(&inodes);
         }
     }
 
-    /// One thread is about to have the inode alone.
-    fn goes_away_alone(&self, ino: Ino) {
+    /// The caller is about to own the inode exclusively.
+    fn insert_exclusive(&self, ino: Ino) {
         let (shard, mut inodes) = self.shard(ino);
         inodes.insert(ino, Weak::new());
-        shard.has_changed(&inodes);
+        shard.publish_count(&inodes);
     }
 
-    fn has_gone(&self, ino: Ino) {
+    fn remove_unhashed(&self, ino: Ino) {
         let (shard, mut inodes) = self.shard(ino);
         if inodes.remove(&ino).is_some() {
-            shard.has_changed(&inodes);
+            shard.publish_count(&inodes);
             shard.wake();
         }
     }
 
-    /// The inode if it is away; waits where it is on its last way, or one thread has it alone.
-    fn away(&self, ino: Ino) -> Option<Arc<Inode<F>>> {
-        // Acquire: partner of `Away::has_changed`. Who has to find the number here knows that it went away: it has missed it in the
-        // cache, which it left under the lock of its shard after it was noted here, or was given it by the file system, which had
-        // it freed after that. So it sees no earlier count than the one that has it; and where it sees a later one of 0, the number has
-        // come back, and all that was done before that is seen, too.
-        if self.away[Self::place(ino)].count.load(Ordering::Acquire) == 0 {
+    /// The inode if it is unhashed; waits while it is being evicted or held exclusively.
+    fn unhashed(&self, ino: Ino) -> Option<Arc<Inode<F>>> {
+        // Acquire: partner of `UnhashedShard::publish_count`. A caller that must find the number
+        // here is ordered after its insertion: it missed the number in the cache, which the inode
+        // left, under the lock of the cache's shard, after the insertion; or the file system
+        // allocated the number, which was freed after the insertion. So the load sees the count of
+        // the insertion or a later one. If it sees a later 0, the number has been removed again,
+        // and all that happened before the removal is visible.
+        if self.unhashed[Self::place(ino)].count.load(Ordering::Acquire) == 0 {
             return None;
         }
         let (shard, mut inodes) = self.shard(ino);
@@ -367,62 +382,62 @@ impl<F: FileSystem> Home<F> {
     }
 }
 
-/// The inode cache's figures.
+/// Statistics of the inode cache.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct InodeCacheStats {
     /// Inodes in memory.
     pub cached: u64,
-    /// What they weigh, in bytes.
+    /// Their weight in bytes.
     pub bytes: u64,
-    /// Look-ups that found the inode.
+    /// Lookups that found the inode.
     pub hits: u64,
-    /// Look-ups that had to load it.
+    /// Lookups that loaded it.
     pub misses: u64,
-    /// Inodes that are held outside of the cache: those without a name above all.
-    pub away: u64,
+    /// Inodes alive outside of the cache, mostly open files without a name.
+    pub unhashed: u64,
 }
 
-/// Weighs an inode by what the file system said of its node at first: the cache's sums rest on a weight that does not change.
+/// Weighs an inode by its size when it was loaded: the cache needs constant weights.
 #[derive(Clone)]
-struct ByNode;
+struct InitialBytes;
 
-impl<F: FileSystem> Weighter<Ino, Arc<Inode<F>>> for ByNode {
+impl<F: FileSystem> Weighter<Ino, Arc<Inode<F>>> for InitialBytes {
     fn weight(&self, _: &Ino, inode: &Arc<Inode<F>>) -> u64 {
         inode.bytes
     }
 }
 
-/// Keeps inodes that somebody holds.
+/// Pins inodes that have references outside of the cache.
 #[derive(Clone)]
-struct PinHeld;
+struct PinReferenced;
 
-impl<F: FileSystem> Lifecycle<Ino, Arc<Inode<F>>> for PinHeld {
-    /// Evicted inodes are dropped here, after the cache's lock is released.
+impl<F: FileSystem> Lifecycle<Ino, Arc<Inode<F>>> for PinReferenced {
+    /// Evicted inodes, dropped after the cache's lock is released.
     type RequestState = Vec<Arc<Inode<F>>>;
 
     fn is_pinned(&self, _: &Ino, inode: &Arc<Inode<F>>) -> bool {
         Arc::strong_count(inode) > 1
     }
 
-    /// Under the shard's lock, so nobody misses the inode before it is away (I1).
+    /// Runs under the shard's lock: a cache miss of the inode finds it unhashed (I1).
     fn on_evict(&self, evicted: &mut Self::RequestState, _: Ino, inode: Arc<Inode<F>>) {
-        inode.home.goes_away(&inode);
+        inode.sb.insert_unhashed(&inode);
         evicted.push(inode);
     }
 }
 
 /// Inode number → inode.
 pub(crate) struct InodeCache<F: FileSystem> {
-    home: Arc<Home<F>>,
-    doors: Doors<F>,
-    cache: Cache<Ino, Arc<Inode<F>>, ByNode, ByNumber, PinHeld>,
-    /// Counted here: the cache looks twice before it loads, and counts both.
+    sb: Arc<Superblock<F>>,
+    refs: SuperblockRefs<F>,
+    cache: Cache<Ino, Arc<Inode<F>>, InitialBytes, ByNumber, PinReferenced>,
+    /// Loads. The cache's own count of misses includes the second check before a load.
     loads: AtomicU64,
 }
 
 /// Why a number did not become a cached inode.
 enum NotCached<F: FileSystem> {
-    Away(Arc<Inode<F>>),
+    Unhashed(Arc<Inode<F>>),
     Failed(crate::Error),
 }
 
@@ -434,91 +449,95 @@ impl<F: FileSystem> InodeCache<F> {
             .weight_capacity(budget_bytes)
             .build()
             .expect("both capacities are given");
-        let cache = Cache::with_options(options, ByNode, ByNumber::default(), PinHeld);
-        let home = Home::new(fs);
-        InodeCache { doors: Doors::new(&home), home, cache, loads: AtomicU64::new(0) }
+        let cache = Cache::with_options(options, InitialBytes, ByNumber::default(), PinReferenced);
+        let sb = Superblock::new(fs);
+        InodeCache { refs: SuperblockRefs::new(&sb), sb, cache, loads: AtomicU64::new(0) }
     }
 
     pub(crate) fn fs(&self) -> &F {
-        &self.home.fs
+        &self.sb.fs
     }
 
-    /// Inode `ino`, loaded once however many ask for it. The caller knows that it has a name, or holds it.
+    /// Inode `ino`, loaded once however many threads ask for it. The caller knows that it has a
+    /// name or a reference.
     pub(crate) fn get(&self, ino: Ino) -> Result<Arc<Inode<F>>> {
         self.get_named(ino, || true)
     }
 
-    /// Inode `ino`, to which a name has led; [`Error::Stale`](crate::Error::Stale) where it has to be loaded and the
-    /// name is not there any more (I3).
+    /// Inode `ino`, found under a name. [`Error::Stale`](crate::Error::Stale) if it needs loading
+    /// and `still_there` says that the name is gone (I3).
     pub(crate) fn get_named(&self, ino: Ino, still_there: impl FnOnce() -> bool) -> Result<Arc<Inode<F>>> {
         let found = self.cache.get_or_insert_with(&ino, || {
-            if let Some(inode) = self.home.away(ino) {
-                return Err(NotCached::Away(inode));
+            if let Some(inode) = self.sb.unhashed(ino) {
+                return Err(NotCached::Unhashed(inode));
             }
             if !still_there() {
                 return Err(NotCached::Failed(crate::Error::Stale));
             }
             self.loads.fetch_add(1, Ordering::Relaxed);
-            let node = self.home.fs.load(ino).map_err(NotCached::Failed)?;
-            Ok(Inode::new(&self.doors, node, Life::Named))
+            let node = self.sb.fs.load(ino).map_err(NotCached::Failed)?;
+            Ok(Inode::new(&self.refs, node, Life::Named))
         });
         found.or_else(|why| match why {
-            NotCached::Away(inode) => Ok(inode),
+            NotCached::Unhashed(inode) => Ok(inode),
             NotCached::Failed(error) => Err(error),
         })
     }
 
-    /// The inode of a node that the file system has just made.
+    /// The inode of a node that the file system has just created.
     pub(crate) fn adopt(&self, node: F::Node, life: Life) -> Result<Arc<Inode<F>>> {
-        let ino = self.home.fs.attr(&node).ino;
-        // The number may have been freed by an eviction that is still on its way out: `away` waits for it.
-        if self.home.away(ino).is_some() || self.cache.peek(&ino).is_some() {
+        let ino = self.sb.fs.attr(&node).ino;
+        // If an eviction that is still running freed the number, `unhashed` waits for its end.
+        if self.sb.unhashed(ino).is_some() || self.cache.peek(&ino).is_some() {
             let what =
                 format!("inode {ino} was taken for a new file while it is in use; run e2fsck on the image");
             return Err(crate::Error::Corrupt(what.into()));
         }
-        let inode = Inode::new(&self.doors, node, life);
+        let inode = Inode::new(&self.refs, node, life);
         match life {
             Life::Named => self.cache.insert(ino, inode.clone()),
-            Life::Unnamed | Life::Removed | Life::Freed => self.home.goes_away(&inode),
+            Life::Unnamed | Life::Removed | Life::Freed => self.sb.insert_unhashed(&inode),
         }
         Ok(inode)
     }
 
-    /// Takes an inode that has lost its last name out of the cache, so that it goes with its last holder.
-    pub(crate) fn bury(&self, inode: &Arc<Inode<F>>) {
+    /// Unhashes an inode whose last name is removed, so that its last reference frees it.
+    pub(crate) fn unhash(&self, inode: &Arc<Inode<F>>) {
         inode.set_life(Life::Removed);
-        // Away before it leaves the cache: in between it is in both (I1).
-        self.home.goes_away(inode);
+        // Unhashed before it leaves the cache: in between it is in both (I1).
+        self.sb.insert_unhashed(inode);
         self.cache.remove(&inode.ino);
     }
 
-    /// The inode by value, where nobody else has it (I4); else it stays what it is.
-    pub(crate) fn take_alone(&self, inode: Arc<Inode<F>>) -> std::result::Result<Inode<F>, Arc<Inode<F>>> {
+    /// Takes the inode by value if there is no other reference (I4).
+    pub(crate) fn take_exclusive(
+        &self,
+        inode: Arc<Inode<F>>,
+    ) -> std::result::Result<Inode<F>, Arc<Inode<F>>> {
         let taken = self.cache.remove_if(&inode.ino, |cached| {
-            let is_alone = Arc::strong_count(cached) == 2 && Arc::ptr_eq(cached, &inode);
-            if is_alone {
-                self.home.goes_away_alone(inode.ino);
+            let is_unshared = Arc::strong_count(cached) == 2 && Arc::ptr_eq(cached, &inode);
+            if is_unshared {
+                self.sb.insert_exclusive(inode.ino);
             }
-            is_alone
+            is_unshared
         });
         if taken.is_none() {
             return Err(inode);
         }
         drop(taken);
-        Arc::try_unwrap(inode).inspect_err(|inode| self.home.goes_away(inode))
+        Arc::try_unwrap(inode).inspect_err(|inode| self.sb.insert_unhashed(inode))
     }
 
-    /// Lets others have an inode again that was taken alone. It is away until they let go.
-    pub(crate) fn share_again(&self, alone: Inode<F>) -> Arc<Inode<F>> {
-        let inode = Arc::new(alone);
-        self.home.goes_away(&inode);
+    /// Ends exclusive ownership. The inode is unhashed until its last reference is dropped.
+    pub(crate) fn share(&self, owned: Inode<F>) -> Arc<Inode<F>> {
+        let inode = Arc::new(owned);
+        self.sb.insert_unhashed(&inode);
         inode
     }
 
-    /// Lets go of an inode that was freed with its last name, which the name cache does not have any more.
-    pub(crate) fn let_go_freed(&self, alone: Inode<F>) {
-        alone.set_life(Life::Freed);
+    /// Drops an inode that was freed with its last name. The name cache no longer has the name.
+    pub(crate) fn drop_freed(&self, owned: Inode<F>) {
+        owned.set_life(Life::Freed);
     }
 
     /// Inode `ino` if it is in memory.
@@ -526,7 +545,7 @@ impl<F: FileSystem> InodeCache<F> {
         self.cache.get(&ino)
     }
 
-    /// Whether inode `ino` is in the cache; it does not count as used.
+    /// Whether inode `ino` is cached; does not count as a use.
     pub(crate) fn has(&self, ino: Ino) -> bool {
         self.cache.peek(&ino).is_some()
     }
@@ -549,14 +568,14 @@ impl<F: FileSystem> InodeCache<F> {
             bytes: self.cache.weight(),
             hits: self.cache.hits(),
             misses: self.loads.load(Ordering::Relaxed),
-            away: self.home.away.iter().map(|shard| shard.inodes.lock().len() as u64).sum(),
+            unhashed: self.sb.unhashed.iter().map(|shard| shard.inodes.lock().len() as u64).sum(),
         }
     }
 
-    /// The file system itself, if no inode is held any more.
+    /// The file system, if no inode has a reference.
     pub(crate) fn into_fs(self) -> Option<F> {
-        let InodeCache { home, doors, cache, .. } = self;
-        drop((cache, doors));
-        Arc::into_inner(home).map(|home| home.fs)
+        let InodeCache { sb, refs, cache, .. } = self;
+        drop((cache, refs));
+        Arc::into_inner(sb).map(|sb| sb.fs)
     }
 }

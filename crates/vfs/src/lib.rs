@@ -15,7 +15,7 @@ mod by_number;
 mod change;
 mod complete;
 mod content;
-mod entry;
+mod dentry;
 mod error;
 mod filesystem;
 mod identity;

@@ -8,7 +8,7 @@
 //! |----------------------------------|------------------------------------------------------|
 //! | locked names                     | the shard's mutex (leaf)                             |
 //! | changers, listers, waiting queue | the group lock's mutex (leaf)                        |
-//! | changes in biased mode           | the reader bias, switched under the group lock's mutex |
+//! | the reader bias                  | switched under the group lock's mutex                |
 //!
 //! Both locks are taken with the directory's inode lock shared; holding that lock exclusively
 //! makes them unnecessary. After many changes in a row the inode lock is biased ([`ReaderBias`]): a
@@ -180,8 +180,8 @@ pub(crate) struct GroupGuard<'a> {
 }
 
 impl GroupLock {
-    /// Enters. A change turns the reader bias on if it may; when a listing has entered, no change is
-    /// in biased mode.
+    /// Enters. A change turns the reader bias on if it may; when a listing has entered, no change
+    /// is in biased mode.
     pub(crate) fn enter(&self, group: Group, bias: &ReaderBias) -> GroupGuard<'_> {
         let is_list = group == Group::List;
         let group = group as usize;

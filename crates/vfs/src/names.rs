@@ -28,7 +28,7 @@
 //!   system the inode is had alone (I4), and who is led to its number meanwhile waits until the name is gone.
 //! - **N4** A new name is looked up only once its inode is in the cache: until then it is hidden from those who ask the file system.
 
-use crate::entry::{Entry, Key, child};
+use crate::dentry::{Dentry, Key, child};
 use crate::inode::Life;
 use crate::limits::NAME_MAX;
 use crate::permissions::Touch;
@@ -64,9 +64,9 @@ impl<F: FileSystem> Vfs<F> {
         check_name(name, Error::Exists)?;
         let mode = mode.into();
         self.retry(|| {
-            let entry = self.entry(dir)?;
+            let entry = self.dentry(dir)?;
             let key = self.key(dir, name);
-            let _names = dir.share_to_change();
+            let _names = dir.lock_for_change();
             let name_lock = self.name_locks.lock(dir.ino(), key.locked());
             match self.find_locked(who, &entry, dir, &key)? {
                 Some(_) => Err(Error::Exists),
@@ -93,9 +93,9 @@ impl<F: FileSystem> Vfs<F> {
             return Ok((found, false));
         }
         self.retry(|| {
-            let entry = self.entry(dir)?;
+            let entry = self.dentry(dir)?;
             let key = self.key(dir, name);
-            let _names = dir.share_to_change();
+            let _names = dir.lock_for_change();
             let name_lock = self.name_locks.lock(dir.ino(), key.locked());
             match self.find_locked(who, &entry, dir, &key)? {
                 Some(found) => Ok((self.inode_of(&found)?, false)),
@@ -112,7 +112,7 @@ impl<F: FileSystem> Vfs<F> {
         &self,
         who: &Identity,
         dir: &Arc<Inode<F>>,
-        entry: &Entry<'_>,
+        entry: &Dentry<'_>,
         key: &Key<'_>,
         kind: NewKind<'_>,
         mode: Mode,
@@ -148,7 +148,7 @@ impl<F: FileSystem> Vfs<F> {
         if !dir.is_dir() {
             return Err(Error::NotADirectory);
         }
-        let _names = dir.lock_names();
+        let _names = dir.lock_exclusive();
         if dir.is_removed() {
             return Err(Error::NotFound);
         }
@@ -199,9 +199,9 @@ impl<F: FileSystem> Vfs<F> {
     ) -> Result<()> {
         check_name(name, Error::Exists)?;
         self.retry(|| {
-            let entry = self.entry(dir)?;
+            let entry = self.dentry(dir)?;
             let key = self.key(dir, name);
-            let _names = dir.share_to_change();
+            let _names = dir.lock_for_change();
             let _name_lock = self.name_locks.lock(dir.ino(), key.locked());
             if self.find_locked(who, &entry, dir, &key)?.is_some() {
                 return Err(Error::Exists);
@@ -212,7 +212,7 @@ impl<F: FileSystem> Vfs<F> {
             if inode.is_dir() {
                 return Err(Error::NotPermitted);
             }
-            let _links = inode.lock_names();
+            let _links = inode.lock_exclusive();
             if inode.is_removed() {
                 return Err(Error::NotFound);
             }
@@ -246,13 +246,13 @@ impl<F: FileSystem> Vfs<F> {
         &self,
         dir: &Arc<Inode<F>>,
         name: &[u8],
-        unlink: impl Fn(&Entry<'_>, &Key<'_>) -> Result<R>,
+        unlink: impl Fn(&Dentry<'_>, &Key<'_>) -> Result<R>,
     ) -> Result<R> {
         check_name(name, Error::IsADirectory)?;
         self.retry(|| {
             let key = self.key(dir, name);
-            let entry = self.entry(dir)?;
-            let _names = dir.share_to_change();
+            let entry = self.dentry(dir)?;
+            let _names = dir.lock_for_change();
             let _name_lock = self.name_locks.lock(dir.ino(), key.locked());
             unlink(&entry, &key)
         })
@@ -279,13 +279,13 @@ impl<F: FileSystem> Vfs<F> {
         &self,
         dir: &Arc<Inode<F>>,
         name: &[u8],
-        rmdir: impl Fn(&Entry<'_>, &Key<'_>) -> Result<R>,
+        rmdir: impl Fn(&Dentry<'_>, &Key<'_>) -> Result<R>,
     ) -> Result<R> {
         check_name(name, if name == b".." { Error::NotEmpty } else { Error::Invalid })?;
         self.retry(|| {
             let key = self.key(dir, name);
-            let entry = self.entry(dir)?;
-            let _names = dir.lock_names();
+            let entry = self.dentry(dir)?;
+            let _names = dir.lock_exclusive();
             rmdir(&entry, &key)
         })
     }
@@ -296,7 +296,7 @@ impl<F: FileSystem> Vfs<F> {
         &self,
         who: &Identity,
         dir: &Arc<Inode<F>>,
-        entry: &Entry<'_>,
+        entry: &Dentry<'_>,
         key: &Key<'_>,
         as_directory: bool,
     ) -> Result<Arc<Inode<F>>> {
@@ -311,20 +311,20 @@ impl<F: FileSystem> Vfs<F> {
     fn remove(
         &self,
         dir: &Arc<Inode<F>>,
-        entry: &Entry<'_>,
+        entry: &Dentry<'_>,
         key: &Key<'_>,
         victim: Arc<Inode<F>>,
     ) -> Result<Option<Arc<Inode<F>>>> {
         // Others than the last name are taken where the inode is: it stays in the cache.
         let is_last = victim.is_dir() || victim.attr().nlink == 1;
-        let taken = if is_last { self.inodes.take_alone(victim) } else { Err(victim) };
+        let taken = if is_last { self.inodes.take_exclusive(victim) } else { Err(victim) };
         let victim = match taken {
             Ok(alone) if self.fs().unlink_and_free(dir.node(), key.name(), alone.node())? => {
                 self.names.unlink(entry, key.cached());
-                self.inodes.let_go_freed(alone);
+                self.inodes.drop_freed(alone);
                 return Ok(None);
             }
-            Ok(alone) => self.inodes.share_again(alone),
+            Ok(alone) => self.inodes.share(alone),
             Err(held) => held,
         };
         self.remove_held(dir, entry, key, victim).map(Some)
@@ -333,27 +333,27 @@ impl<F: FileSystem> Vfs<F> {
     fn remove_held(
         &self,
         dir: &Arc<Inode<F>>,
-        entry: &Entry<'_>,
+        entry: &Dentry<'_>,
         key: &Key<'_>,
         victim: Arc<Inode<F>>,
     ) -> Result<Arc<Inode<F>>> {
         {
-            let _links = victim.lock_names();
+            let _links = victim.lock_exclusive();
             if victim.is_dir() {
                 self.fs().rmdir(dir.node(), key.name(), victim.node())?;
             } else {
                 self.fs().unlink(dir.node(), key.name(), victim.node())?;
             }
             self.names.unlink(entry, key.cached());
-            self.lost_a_name(&victim);
+            self.unhash_if_unlinked(&victim);
         }
         Ok(victim)
     }
 
     /// Lets go of an inode that was unlinked if that was its last name. [names of `inode`]
-    pub(crate) fn lost_a_name(&self, inode: &Arc<Inode<F>>) {
+    pub(crate) fn unhash_if_unlinked(&self, inode: &Arc<Inode<F>>) {
         if inode.kind() == FileType::Directory || inode.attr().nlink == 0 {
-            self.inodes.bury(inode);
+            self.inodes.unhash(inode);
         }
     }
 
@@ -361,10 +361,10 @@ impl<F: FileSystem> Vfs<F> {
     pub(crate) fn find_locked<'a>(
         &'a self,
         who: &Identity,
-        entry: &Entry<'a>,
+        entry: &Dentry<'a>,
         dir: &Inode<F>,
         key: &Key<'_>,
-    ) -> Result<Option<Entry<'a>>> {
+    ) -> Result<Option<Dentry<'a>>> {
         if dir.is_removed() {
             return Err(Error::NotFound);
         }

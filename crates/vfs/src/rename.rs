@@ -1,9 +1,10 @@
-//! Renaming: the one change that concerns two directories.
+//! Rename, the one change that concerns two directories.
 //!
-//! Locks and guarantees are those of `names.rs`. A rename between two directories holds [`Vfs::renaming`], under which no
-//! directory changes its parent: the way up from an entry, read from the name cache, stands still then.
+//! Locks and guarantees are those of `names.rs`. A rename between two directories holds
+//! [`Vfs::renaming`] (kernel: `s_vfs_rename_mutex`). No directory changes its parent meanwhile, so
+//! the ancestors of a dentry, read from the name cache, are stable.
 
-use crate::entry::{Entry, child};
+use crate::dentry::{Dentry, child};
 use crate::inode::Life;
 use crate::names::check_name;
 use crate::{Access, Error, FileSystem, Identity, Inode, NameIn, NewKind, OnExisting, Rename, Result, Vfs};
@@ -13,17 +14,22 @@ use std::sync::Arc;
 /// One end of a rename.
 struct End<'a, F: FileSystem> {
     dir: &'a Arc<Inode<F>>,
-    entry: Entry<'a>,
+    entry: Dentry<'a>,
     name: &'a [u8],
 }
 
 impl<F: FileSystem> Vfs<F> {
-    /// Gives what `old_dir` has under `old` the name `new` in `new_dir`: `renameat2(2)`. Answers the inode that had the new name and
-    /// has lost it.
+    /// Renames `old` in `old_dir` to `new` in `new_dir`: `renameat2(2)`. Returns the inode that was
+    /// replaced.
     ///
-    /// Two names of one inode stay as they are. Fails with [`Error::NotFound`] where there is no old name, [`Error::Exists`] as
-    /// [`OnExisting`] says, [`Error::Invalid`] where a directory would come below itself, [`Error::NotEmpty`] where a directory
-    /// with entries would be replaced, [`Error::IsADirectory`] and [`Error::NotADirectory`] where the kinds differ.
+    /// Two names of one inode stay as they are.
+    ///
+    /// # Errors
+    /// - [`Error::NotFound`]: the old name does not exist.
+    /// - [`Error::Exists`]: see [`OnExisting`].
+    /// - [`Error::Invalid`]: a directory would become its own descendant.
+    /// - [`Error::NotEmpty`]: the directory to be replaced has entries.
+    /// - [`Error::IsADirectory`], [`Error::NotADirectory`]: one of the two is a directory.
     ///
     /// ```
     /// use dentree_vfs::{Identity, MemoryFs, NewKind, OnExisting, Vfs};
@@ -48,8 +54,9 @@ impl<F: FileSystem> Vfs<F> {
         self.rename_and_leave(who, (old_dir, old), (new_dir, new), on_existing, false)
     }
 
-    /// As [`rename`](Self::rename), and leaves a whiteout under the old name: a character device 0/0, by which an overlay says that
-    /// a lower layer's file is gone (`RENAME_WHITEOUT`). Not for an exchange, which leaves nothing to be covered.
+    /// As [`rename`](Self::rename), and leaves a whiteout under the old name (`RENAME_WHITEOUT`): a
+    /// character device 0/0, with which an overlay marks a lower layer's file as deleted. With
+    /// [`OnExisting::Exchange`] it fails with [`Error::Invalid`].
     pub fn rename_leaving_whiteout(
         &self,
         who: &Identity,
@@ -77,8 +84,8 @@ impl<F: FileSystem> Vfs<F> {
         check_name(new, if on_existing == OnExisting::Fail { Error::Exists } else { Error::Busy })?;
         self.retry(|| {
             self.check_writable()?;
-            let from = End { dir: old_dir, entry: self.entry(old_dir)?, name: old };
-            let to = End { dir: new_dir, entry: self.entry(new_dir)?, name: new };
+            let from = End { dir: old_dir, entry: self.dentry(old_dir)?, name: old };
+            let to = End { dir: new_dir, entry: self.dentry(new_dir)?, name: new };
             let _renaming = (old_dir.ino() != new_dir.ino()).then(|| self.renaming.lock());
             let _dirs = self.lock_both(&from, &to);
             self.rename_locked(who, &from, &to, on_existing, leaves_whiteout)
@@ -103,10 +110,10 @@ impl<F: FileSystem> Vfs<F> {
             (None, OnExisting::Exchange) => return Err(Error::NotFound),
             _ => {}
         }
-        if self.is_above(&old, &to.entry) {
+        if self.is_ancestor(&old, &to.entry) {
             return Err(Error::Invalid);
         }
-        if new.as_ref().is_some_and(|new| self.is_above(new, &from.entry)) {
+        if new.as_ref().is_some_and(|new| self.is_ancestor(new, &from.entry)) {
             return Err(if exchange { Error::Invalid } else { Error::NotEmpty });
         }
         let moved = self.inode_of(&old)?;
@@ -140,13 +147,13 @@ impl<F: FileSystem> Vfs<F> {
             }
         }
         if let Some(replaced) = &replaced {
-            self.lost_a_name(replaced);
+            self.unhash_if_unlinked(replaced);
         }
         drop(_ends);
         Ok(replaced)
     }
 
-    /// A whiteout for a name in `dir`, so far without one: where the rename fails it goes.
+    /// Creates a whiteout without a name near `dir`; dropping it after a failed rename frees it.
     fn make_whiteout(&self, who: &Identity, dir: &Inode<F>) -> Result<Arc<Inode<F>>> {
         let kind = NewKind::CharDevice { major: 0, minor: 0 };
         self.make_without_name(who, dir, kind, 0.into())
@@ -169,7 +176,7 @@ impl<F: FileSystem> Vfs<F> {
                 self.check_remove(who, to.dir, replaced, kind.is_dir())?;
             }
         }
-        // A directory that changes its parent is written: its `..` changes.
+        // A directory that changes its parent is written, as its `..` changes.
         if from.dir.ino() != to.dir.ino() {
             for dir in
                 [Some(moved), replaced.filter(|_| exchange)].into_iter().flatten().filter(|end| end.is_dir())
@@ -180,8 +187,8 @@ impl<F: FileSystem> Vfs<F> {
         Ok(())
     }
 
-    /// Whether `entry` is `other` or above it. [renaming, or one directory]
-    fn is_above(&self, entry: &Entry<'_>, other: &Entry<'_>) -> bool {
+    /// Whether `entry` is `other` or its ancestor. [renaming, or both in one directory]
+    fn is_ancestor(&self, entry: &Dentry<'_>, other: &Dentry<'_>) -> bool {
         let root = self.names.root();
         let mut at = other.clone();
         while at != *entry && at != root {
@@ -193,17 +200,17 @@ impl<F: FileSystem> Vfs<F> {
     fn lock_both<'a>(&self, from: &End<'a, F>, to: &End<'a, F>) -> Vec<RwLockWriteGuard<'a, ()>> {
         let (a, b) = (from.dir, to.dir);
         if a.ino() == b.ino() {
-            return vec![a.lock_names()];
+            return vec![a.lock_exclusive()];
         }
-        let b_first = !self.is_above(&from.entry, &to.entry)
-            && (self.is_above(&to.entry, &from.entry) || b.ino() < a.ino());
+        let b_first = !self.is_ancestor(&from.entry, &to.entry)
+            && (self.is_ancestor(&to.entry, &from.entry) || b.ino() < a.ino());
         let (first, second) = if b_first { (b, a) } else { (a, b) };
-        vec![first.lock_names(), second.lock_names()]
+        vec![first.lock_exclusive(), second.lock_exclusive()]
     }
 }
 
-/// Locks what is in the directories of a rename and changes more than its name: what loses a name, and directories that get
-/// another parent.
+/// Locks the inodes of a rename whose link count or parent changes: the replaced one, and
+/// directories that get another parent.
 fn lock_ends<'a, F: FileSystem>(
     changes_parent: bool,
     exchange: bool,
@@ -214,5 +221,5 @@ fn lock_ends<'a, F: FileSystem>(
     let replaced = replaced.filter(|replaced| !exchange || changes_parent && replaced.is_dir());
     let mut ends: Vec<_> = moved.into_iter().chain(replaced).collect();
     ends.sort_by_key(|inode| (!inode.is_dir(), inode.ino()));
-    ends.into_iter().map(|inode| inode.lock_names()).collect()
+    ends.into_iter().map(|inode| inode.lock_exclusive()).collect()
 }

@@ -133,11 +133,11 @@ impl<F: FileSystem> Vfs<F> {
             return Err(Error::NotADirectory);
         }
         self.check(who, dir, Access::READ)?;
-        let _names = dir.share_to_list();
+        let _names = dir.lock_for_listing();
         match start {
             _ if dir.is_removed() => Ok(()),
             // Where names have been missed they will be again; where not, as by `find`, it would only cost.
-            ReaddirStart::First if dir.asked_in_vain.load(Ordering::Relaxed) > 0 => {
+            ReaddirStart::First if dir.negative_lookups.load(Ordering::Relaxed) > 0 => {
                 self.list_and_complete(dir, each)
             }
             _ => self.fs().readdir(dir.node(), start, each),
@@ -157,7 +157,7 @@ impl<F: FileSystem> Vfs<F> {
             return Err(Error::NotADirectory);
         }
         self.check(who, dir, Access::READ)?;
-        let _names = dir.share_to_list();
+        let _names = dir.lock_for_listing();
         if dir.is_removed() { Ok(()) } else { self.fs().readdir_past_damage(dir.node(), each, damaged) }
     }
 

@@ -1,6 +1,6 @@
 //! From a path to an inode.
 
-use crate::entry::Entry;
+use crate::dentry::Dentry;
 use crate::limits::{PATH_MAX, SYMLINKS_MAX};
 use crate::{Access, Attr, Error, FileSystem, Identity, Ino, Inode, Result, Vfs};
 use dentree_dcache::{self as names, DentryId, Reason, Seen};
@@ -82,7 +82,7 @@ impl<F: FileSystem> Vfs<F> {
             return Err(Error::NameTooLong);
         }
         self.retry(|| {
-            let start = self.entry(start)?;
+            let start = self.dentry(start)?;
             let in_names = options.of_names(&start);
             let mut walk = Walk { vfs: self, who, options, in_names, links: 0, denied: None };
             walk.run(start, path)
@@ -128,7 +128,7 @@ impl<F: FileSystem> Vfs<F> {
         if !self.is_plain(start, path, options) {
             return None;
         }
-        let start = self.remembered_entry(start)?;
+        let start = self.cached_dentry(start)?;
         // An access control list would have to be read.
         let may_search = |attr: &Attr| who.may(attr, Access::SEARCH) && !(attr.has_acl && who.is_bound());
         let searchable = |ino: &Ino| self.inodes.cached(*ino).is_some_and(|dir| may_search(&dir.attr()));
@@ -154,7 +154,7 @@ impl<F: FileSystem> Vfs<F> {
     ) -> Vec<Result<Arc<Inode<F>>>> {
         let one_by_one = |path: &[u8]| self.walk(who, start, path, options);
         let together = paths.iter().all(|path| self.is_plain(start, path.as_ref(), options));
-        let Some(entry) = self.entry(start).ok().filter(|_| together) else {
+        let Some(entry) = self.dentry(start).ok().filter(|_| together) else {
             return paths.iter().map(|path| one_by_one(path.as_ref())).collect();
         };
         let may_search = |ino: &Ino| matches!(self.may_search(who, *ino), Ok(Some(true)));
@@ -175,8 +175,8 @@ impl<F: FileSystem> Vfs<F> {
     /// Whether `who` may search a directory; `None` where it does not know its entry, which so has not been told whether everybody may.
     fn may_search(&self, who: &Identity, ino: Ino) -> Result<Option<bool>> {
         let dir = self.inode(ino)?;
-        // Relaxed: as in `remembered_entry`, but nobody need hold it.
-        let entry = DentryId::from_bits(dir.entry.load(Ordering::Relaxed));
+        // Relaxed: as in `cached_dentry`, but nobody need hold it.
+        let entry = DentryId::from_bits(dir.dentry.load(Ordering::Relaxed));
         if ino != self.root().ino() && !self.names.is_linked(entry) {
             return Ok(None);
         }
@@ -195,7 +195,7 @@ impl<F: FileSystem> Vfs<F> {
 
 impl WalkOptions {
     /// The part of the options that the name cache knows, for a walk that begins at `start`.
-    fn of_names(self, start: &Entry<'_>) -> names::WalkOptions {
+    fn of_names(self, start: &Dentry<'_>) -> names::WalkOptions {
         names::WalkOptions {
             floor: self.beneath.then(|| start.id()),
             keep_last_link: self.last_link == LastLink::Keep,
@@ -224,7 +224,7 @@ struct Walk<'a, F: FileSystem> {
 }
 
 impl<'a, F: FileSystem> Walk<'a, F> {
-    fn run(&mut self, start: Entry<'a>, path: &[u8]) -> Result<Arc<Inode<F>>> {
+    fn run(&mut self, start: Dentry<'a>, path: &[u8]) -> Result<Arc<Inode<F>>> {
         let mut rest = Cow::Borrowed(path);
         let mut at = self.enter(start, &rest)?;
         loop {
@@ -251,7 +251,7 @@ impl<'a, F: FileSystem> Walk<'a, F> {
         }
     }
 
-    fn as_far_as_cached(&mut self, at: &Entry<'a>, rest: &[u8]) -> names::Walk<'a, Ino, Seen<Ino>> {
+    fn as_far_as_cached(&mut self, at: &Dentry<'a>, rest: &[u8]) -> names::Walk<'a, Ino, Seen<Ino>> {
         let Walk { vfs, who, in_names, denied, .. } = self;
         vfs.names.find(at, rest, *in_names, |ino| match vfs.may_search(who, *ino) {
             Ok(None) => {
@@ -270,7 +270,7 @@ impl<'a, F: FileSystem> Walk<'a, F> {
     }
 
     /// Does what the cache stopped for. Answers the entry that is next, and how much of the path it used up.
-    fn resume(&mut self, stopped: names::Stopped<'a, Ino>, rest: &[u8]) -> Result<(Entry<'a>, usize)> {
+    fn resume(&mut self, stopped: names::Stopped<'a, Ino>, rest: &[u8]) -> Result<(Dentry<'a>, usize)> {
         let names::Stopped { dir, link, rest: at, why } = stopped;
         match why {
             Reason::Symlink => Ok((link.expect("a walk that stops at a link answers it"), at)),
@@ -295,7 +295,7 @@ impl<'a, F: FileSystem> Walk<'a, F> {
     }
 
     /// The target of a link that is to be followed.
-    fn follow(&mut self, link: &Entry<'a>, last: bool) -> Result<Vec<u8>> {
+    fn follow(&mut self, link: &Dentry<'a>, last: bool) -> Result<Vec<u8>> {
         let refused = last && self.options.last_link == LastLink::Refuse;
         if refused && self.options.directory {
             return Err(Error::NotADirectory);
@@ -308,7 +308,7 @@ impl<'a, F: FileSystem> Walk<'a, F> {
     }
 
     /// Where a path, or a link's target, that was met in `dir` begins.
-    fn enter(&self, dir: Entry<'a>, path: &[u8]) -> Result<Entry<'a>> {
+    fn enter(&self, dir: Dentry<'a>, path: &[u8]) -> Result<Dentry<'a>> {
         match path.first() {
             Some(b'/') if self.options.beneath => Err(Error::Escapes),
             Some(b'/') => Ok(self.vfs.names.root()),

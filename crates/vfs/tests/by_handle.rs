@@ -56,5 +56,5 @@ fn a_number_is_asked_for_at_any_moment_and_leads_to_its_only_inode_or_none() {
         ended.into_iter().for_each(|ended| ended.unwrap());
     });
     assert!(found.into_inner() > 0);
-    assert_eq!(vfs.stats().inodes.away, 0);
+    assert_eq!(vfs.stats().inodes.unhashed, 0);
 }

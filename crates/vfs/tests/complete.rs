@@ -89,7 +89,7 @@ fn a_listing_that_is_broken_off_completes_nothing() {
 }
 
 #[test]
-fn a_directory_that_is_asked_in_vain_often_enough_is_listed() {
+fn a_directory_that_is_negative_lookups_often_enough_is_listed() {
     for (files, most) in [(10, 16), (250, 16), (260, 32), (1000, 64), (4000, 256)] {
         let vfs = vfs(files, Budgets::default());
         let asked = questions(&vfs, || miss(&vfs, 0..5000));

@@ -255,7 +255,7 @@ fn run(budgets: Budgets, threads: u64, steps: usize) {
             });
         }
     });
-    assert_eq!(vfs.stats().inodes.away, 0, "nobody holds an inode");
+    assert_eq!(vfs.stats().inodes.unhashed, 0, "nobody holds an inode");
     // What the caches say, and then what the file system says by itself.
     let cached = tree::of_vfs(&vfs);
     let watched = vfs.into_fs().expect("nobody holds an inode");

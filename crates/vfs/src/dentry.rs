@@ -1,12 +1,13 @@
-//! Names in the cache, filled from the file system.
+//! Dentries of the name cache, filled from the file system.
 //!
-//! The file system is asked for names under the shared lock of the directory, while others change names beside (`names.rs`): an answer
-//! that a change of the same name has overtaken is not entered, the name cache sees to that. What was found without a lock is checked afterwards: an entry that
-//! still has its name stands for the inode whose number it carries, and one that has lost it is
-//! [`Error::Stale`], upon which [`Vfs::retry`] begins again.
+//! The file system is asked for names with the directory's inode lock shared, while other threads
+//! change other names (`names.rs`). The name cache rejects a result that a change of the same name
+//! has overtaken. Results of lockless lookups are validated afterwards: a dentry that still has its
+//! name stands for the inode with its number; one that lost it is [`Error::Stale`], upon which
+//! [`Vfs::retry`] starts over.
 //!
-//! A directory that ignores case is cached under folded names, so that there is one entry for all spellings: a directory below it
-//! has one entry, and a change of a name has one entry to change.
+//! A case-insensitive directory is cached under folded names, so that all spellings share one
+//! dentry. A directory below it thus has one dentry, and a change of a name updates one.
 
 use crate::limits::{NAME_MAX, PATH_MAX};
 use crate::{Access, DirEntry, Error, FileSystem, FileType, Identity, Ino, Inode, Result, Vfs};
@@ -16,13 +17,14 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// A held name: the inode behind it is its handle.
-pub(crate) type Entry<'a> = DentryRef<'a, Ino>;
+/// A referenced dentry; its handle is the inode number.
+pub(crate) type Dentry<'a> = DentryRef<'a, Ino>;
 
-/// How deep a directory may lie below the root: as many names as fit a path.
+/// Maximum depth of a directory: the number of names that fit into a path.
 const DEPTH_MAX: usize = PATH_MAX / 2;
 
-/// How often something begins again because others were faster. Each time somebody else has got ahead.
+/// Attempts at an operation that races with removals. With each retry another thread has made
+/// progress.
 const RETRIES: usize = 64;
 
 impl Handle for Ino {
@@ -38,7 +40,7 @@ impl Handle for Ino {
 }
 
 impl<F: FileSystem> Vfs<F> {
-    /// Does what may meet a name that is just being removed, again where it did.
+    /// Runs `what`, and again while it meets a name that is being removed.
     pub(crate) fn retry<T>(&self, mut what: impl FnMut() -> Result<T>) -> Result<T> {
         for _ in 1..RETRIES {
             match what() {
@@ -49,24 +51,24 @@ impl<F: FileSystem> Vfs<F> {
         what()
     }
 
-    /// The entry that `dir` has in the name cache; [`Error::NotFound`] where it was removed.
+    /// The dentry of `dir`; [`Error::NotFound`] if `dir` was removed.
     ///
-    /// An inode remembers its entry. Where that was evicted, the way up to the nearest cached directory is asked
-    /// of the file system and entered again.
-    pub(crate) fn entry(&self, dir: &Inode<F>) -> Result<Entry<'_>> {
+    /// An inode keeps the id of its dentry. If that was evicted, the ancestors up to the nearest
+    /// cached one are read from the file system and cached again.
+    pub(crate) fn dentry(&self, dir: &Inode<F>) -> Result<Dentry<'_>> {
         if !dir.is_dir() {
             return Err(Error::NotADirectory);
         }
         if dir.is_removed() {
             return Err(Error::NotFound);
         }
-        if let Some(entry) = self.remembered_entry(dir) {
+        if let Some(entry) = self.cached_dentry(dir) {
             return Ok(entry);
         }
         let mut missing = vec![dir.ino()];
         let mut above = self.parent(dir)?;
         let mut entry = loop {
-            if let Some(entry) = self.remembered_entry(&above) {
+            if let Some(entry) = self.cached_dentry(&above) {
                 break entry;
             }
             if missing.len() == DEPTH_MAX {
@@ -86,25 +88,25 @@ impl<F: FileSystem> Vfs<F> {
         Ok(entry)
     }
 
-    /// The entry of `dir`, if it is still cached.
-    pub(crate) fn remembered_entry(&self, dir: &Inode<F>) -> Option<Entry<'_>> {
+    /// The dentry of `dir`, if it is still cached.
+    pub(crate) fn cached_dentry(&self, dir: &Inode<F>) -> Option<Dentry<'_>> {
         if dir.ino() == self.root().ino() {
             return Some(self.names.root());
         }
-        // Relaxed: the id alone is the message; a stale one does not lead to an entry.
-        let id = DentryId::from_bits(dir.entry.load(Ordering::Relaxed));
+        // Relaxed: no other data depends on the id; a stale one leads to no dentry.
+        let id = DentryId::from_bits(dir.dentry.load(Ordering::Relaxed));
         self.names.get(id).filter(|entry| *entry.handle() == dir.ino() && entry.is_linked())
     }
 
-    /// Whether an entry still has its name, or is the root's.
-    pub(crate) fn is_current(&self, entry: &Entry<'_>) -> bool {
+    /// Whether a dentry still has its name, or is the root.
+    pub(crate) fn is_current(&self, entry: &Dentry<'_>) -> bool {
         entry.is_linked() || *entry == self.names.root()
     }
 
     /// The name that directory `dir` has for the directory `child`.
     fn name_in(&self, dir: &Inode<F>, child: Ino) -> Result<Vec<u8>> {
         let mut name = None;
-        let _names = dir.share_to_list();
+        let _names = dir.lock_for_listing();
         self.fs().readdir(dir.node(), ReaddirStart::First, &mut |entry: DirEntry<'_>| {
             if entry.ino != child {
                 return ControlFlow::Continue(());
@@ -115,11 +117,11 @@ impl<F: FileSystem> Vfs<F> {
         name.ok_or(Error::Stale)
     }
 
-    /// The inode behind an entry; [`Error::Stale`] where the entry has lost its name.
-    pub(crate) fn inode_of(&self, entry: &Entry<'_>) -> Result<Arc<Inode<F>>> {
+    /// The inode of a dentry; [`Error::Stale`] if the dentry has lost its name.
+    pub(crate) fn inode_of(&self, entry: &Dentry<'_>) -> Result<Arc<Inode<F>>> {
         let inode = self.inodes.get_named(*entry.handle(), || self.is_current(entry));
-        // A cached inode may be one that uses the number again. Its number was free only after the name was gone, and we
-        // have met it after that: so we see that the name is gone.
+        // The cached inode may be one that reuses the number. The number was free only after the
+        // name was gone, so this check after the lookup sees that.
         let inode = if self.is_current(entry) { inode? } else { return Err(Error::Stale) };
         if inode.is_dir() {
             self.remember(&inode, entry);
@@ -127,14 +129,14 @@ impl<F: FileSystem> Vfs<F> {
         Ok(inode)
     }
 
-    /// The inode behind an entry that a walk has seen; [`Error::Stale`] where the entry has lost its name.
+    /// The inode of a dentry seen by a walk; [`Error::Stale`] if the dentry has lost its name.
     pub(crate) fn inode_seen(&self, seen: &Seen<Ino>) -> Result<Arc<Inode<F>>> {
         let is_current = || self.names.is_linked(seen.id);
         let inode = self.inodes.get_named(seen.handle, is_current);
         // As in `inode_of`.
         let inode = if is_current() { inode? } else { return Err(Error::Stale) };
         if inode.is_dir()
-            && inode.entry.load(Ordering::Relaxed) != seen.id.to_bits()
+            && inode.dentry.load(Ordering::Relaxed) != seen.id.to_bits()
             && let Some(entry) = self.names.get(seen.id)
         {
             self.remember(&inode, &entry);
@@ -142,17 +144,17 @@ impl<F: FileSystem> Vfs<F> {
         Ok(inode)
     }
 
-    /// What directory `dir` has under `name`, if `who` may search it.
-    pub(crate) fn step(&self, who: &Identity, dir: &Entry<'_>, name: &[u8]) -> Result<Option<Entry<'_>>> {
+    /// The dentry of `name` in directory `dir`, if `who` may search it.
+    pub(crate) fn step(&self, who: &Identity, dir: &Dentry<'_>, name: &[u8]) -> Result<Option<Dentry<'_>>> {
         let inode = self.inode_of(dir)?;
         self.check(who, &inode, Access::SEARCH)?;
         self.fill(dir, &inode, name)
     }
 
-    /// What directory `dir` has under `name`; the file system is asked once, however many miss it.
-    fn fill(&self, entry: &Entry<'_>, dir: &Inode<F>, name: &[u8]) -> Result<Option<Entry<'_>>> {
+    /// The dentry of `name` in directory `dir`. Concurrent misses ask the file system once.
+    fn fill(&self, entry: &Dentry<'_>, dir: &Inode<F>, name: &[u8]) -> Result<Option<Dentry<'_>>> {
         let found = {
-            let _names = dir.share_names();
+            let _names = dir.lock_shared();
             if !self.is_current(entry) {
                 return Err(Error::Stale);
             }
@@ -166,72 +168,74 @@ impl<F: FileSystem> Vfs<F> {
         Ok(found)
     }
 
-    /// As `fill`, with the lock of `dir` held and `entry` found to be its. An inode for which
-    /// `is_hidden` holds is not there yet.
+    /// As `fill`, with the inode lock of `dir` held and `entry` validated as its dentry. An inode
+    /// for which `is_hidden` holds does not exist yet.
     pub(crate) fn fill_locked(
         &self,
-        entry: &Entry<'_>,
+        entry: &Dentry<'_>,
         dir: &Inode<F>,
         key: &Key<'_>,
         is_hidden: impl Fn(&Lookup) -> bool,
-    ) -> Result<Option<Entry<'_>>> {
-        let look = || self.fs().lookup(dir.node(), key.name());
-        let found = self.names.lookup_or_fill(entry, key.cached(), || {
-            Ok(match look()? {
-                Some(found) if is_hidden(&found) => Fill::NotCached(None),
-                Some(found) => Fill::Positive(
-                    self.child(found, || look().is_ok_and(|now| now == Some(found)) && !is_hidden(&found))?,
-                ),
-                None => {
-                    // Relaxed: a few more or less do not matter.
-                    dir.asked_in_vain.fetch_add(1, Ordering::Relaxed);
-                    Fill::Negative { ttl: None }
-                }
-            })
-        })?;
+    ) -> Result<Option<Dentry<'_>>> {
+        let lookup = || self.fs().lookup(dir.node(), key.name());
+        let found =
+            self.names.lookup_or_fill(entry, key.cached(), || {
+                Ok(match lookup()? {
+                    Some(found) if is_hidden(&found) => Fill::NotCached(None),
+                    Some(found) => Fill::Positive(self.child(found, || {
+                        lookup().is_ok_and(|now| now == Some(found)) && !is_hidden(&found)
+                    })?),
+                    None => {
+                        // Relaxed: an approximate count will do.
+                        dir.negative_lookups.fetch_add(1, Ordering::Relaxed);
+                        Fill::Negative { ttl: None }
+                    }
+                })
+            })?;
         if let Some(found) = found.as_ref().filter(|found| found.kind() == Kind::Directory) {
             self.remember(&*self.inode(*found.handle())?, found);
         }
         Ok(found)
     }
 
-    /// What stands for `name` of `dir`.
+    /// The keys of `name` in `dir`.
     pub(crate) fn key<'n>(&self, dir: &Inode<F>, name: &'n [u8]) -> Key<'n> {
         Key { name, folded: self.fs().fold_name(dir.node(), name) }
     }
 
-    /// Notes a directory's entry in its inode, and its permissions in the entry.
-    pub(crate) fn remember(&self, dir: &Inode<F>, entry: &Entry<'_>) {
+    /// Stores a directory's dentry in its inode, and its search permission in the dentry.
+    pub(crate) fn remember(&self, dir: &Inode<F>, entry: &Dentry<'_>) {
         let id = entry.id().to_bits();
-        if dir.entry.load(Ordering::Relaxed) == id {
+        if dir.dentry.load(Ordering::Relaxed) == id {
             return;
         }
-        // A change of the permissions before this is seen here, and one after it finds the entry.
-        let _rights = dir.rights.lock();
-        dir.entry.store(id, Ordering::Relaxed);
+        // An earlier change of permissions is visible here; a later one finds the dentry.
+        let _attr_lock = dir.attr_lock.lock();
+        dir.dentry.store(id, Ordering::Relaxed);
         self.names.set_search(entry, dir.attr().all_may_search());
     }
 
-    /// The entry that must hear of new permissions of `dir`; `None` for what is no directory, or was removed. Looked for where the
-    /// inode does not remember one: it may be younger in its cache than the entry is in its own.
-    pub(crate) fn entry_to_tell(&self, dir: &Inode<F>) -> Result<Option<Entry<'_>>> {
+    /// The dentry to update when the permissions of `dir` change; `None` if `dir` is no directory
+    /// or was removed. Searched for if the inode has none: the inode may have been reloaded after
+    /// its dentry was cached.
+    pub(crate) fn dentry_to_update(&self, dir: &Inode<F>) -> Result<Option<Dentry<'_>>> {
         if !dir.is_dir() {
             return Ok(None);
         }
-        match self.retry(|| self.entry(dir)) {
+        match self.retry(|| self.dentry(dir)) {
             Err(Error::NotFound) => Ok(None),
             found => found.map(Some),
         }
     }
 
-    /// Brings the permissions in the name cache up to date. [`Inode::rights`]
-    pub(crate) fn tell_permissions(&self, dir: &Inode<F>, entry: Option<Entry<'_>>) {
+    /// Updates the search permission in the name cache. [`Inode::attr_lock`]
+    pub(crate) fn update_search_permission(&self, dir: &Inode<F>, entry: Option<Dentry<'_>>) {
         if let Some(entry) = entry {
             self.names.set_search(&entry, dir.attr().all_may_search());
         }
     }
 
-    /// What the cache keeps of a directory's answer: the type from the directory where it says.
+    /// What the name cache keeps of a lookup's result: the type from the directory if it has it.
     fn child(&self, found: Lookup, still_there: impl FnOnce() -> bool) -> Result<Child<Ino>> {
         let kind = match found.kind {
             Some(kind) => kind,
@@ -241,14 +245,14 @@ impl<F: FileSystem> Vfs<F> {
     }
 }
 
-/// What stands for a name, however it is spelt.
+/// A name and its case-folded form.
 pub(crate) struct Key<'n> {
     name: &'n [u8],
     folded: Option<Vec<u8>>,
 }
 
 impl Key<'_> {
-    /// The name as it was spelt.
+    /// The name as given.
     pub(crate) fn name(&self) -> &[u8] {
         self.name
     }
@@ -256,7 +260,7 @@ impl Key<'_> {
     /// The name under which the cache keeps it.
     pub(crate) fn cached(&self) -> &[u8] {
         match &self.folded {
-            // A form too long to be cached is not used: the spellings of such a name are then cached one by one.
+            // Spellings whose folded form is too long for the cache are cached one by one.
             Some(folded) if folded.len() <= NAME_MAX => folded,
             _ => self.name,
         }
@@ -268,7 +272,7 @@ impl Key<'_> {
     }
 }
 
-/// What the cache keeps of an inode. Whether everybody may search a directory is told when that is certain.
+/// What the name cache keeps of an inode. `Vfs::remember` sets a directory's search permission.
 pub(crate) fn child(ino: Ino, kind: FileType) -> Child<Ino> {
     match kind {
         FileType::Directory => Child { search: false, ..Child::directory(ino) },
