@@ -1,21 +1,22 @@
-//! POSIX access control lists: who may do what beyond owner, group and others. Source: acl(5).
+//! POSIX access control lists. Source: acl(5).
 //!
-//! File systems keep lists as the extended attributes [`ACCESS`] and [`DEFAULT`], in the form of `getxattr(2)` (`linux/posix_acl_xattr.h`):
-//! a version, then entries of tag, permissions and id. The permission bits are a part of an access list: the owner's entry, the mask (or
-//! the group's entry where there is none), and that of others. So both always change together.
+//! File systems store lists as the extended attributes [`ACCESS`] and [`DEFAULT`], in the format of
+//! `getxattr(2)` (`linux/posix_acl_xattr.h`): a version, then entries of tag, permissions and id.
+//! The permission bits mirror three entries of an access list: the owner's, the mask (or the
+//! group's if there is none), and that of others. Bits and entries always change together.
 
 use crate::{Access, Error, Result};
 
 /// The attribute with the list that decides access.
 pub(crate) const ACCESS: &[u8] = b"system.posix_acl_access";
-/// The attribute with the list that what is made in a directory begins with.
+/// The attribute with the list that new inodes of a directory inherit.
 pub(crate) const DEFAULT: &[u8] = b"system.posix_acl_default";
 
 const VERSION: [u8; 4] = 2_u32.to_le_bytes();
 const ENTRY_LEN: usize = 8;
 const ALL: u16 = 7;
 
-/// Whom an entry is about, in the order of a list.
+/// The subject of an entry, in the order of a list.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Tag {
     Owner = 0x01,
@@ -32,16 +33,16 @@ const TAGS: [Tag; 6] = [Tag::Owner, Tag::User, Tag::Group, Tag::NamedGroup, Tag:
 struct Entry {
     tag: Tag,
     permissions: u16,
-    /// Of a named user or group.
+    /// User or group id, for named ones.
     id: u32,
 }
 
-/// A list that is complete and in order.
+/// A valid list: complete and in order.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Acl(Vec<Entry>);
 
 impl Acl {
-    /// From an attribute's value; `None` for a list without entries.
+    /// Parses an attribute's value; `None` for a list without entries.
     ///
     /// # Errors
     /// [`Error::Invalid`].
@@ -53,7 +54,7 @@ impl Acl {
         }
         let entries = entries.iter().map(|&[t0, t1, p0, p1, i0, i1, i2, i3]| {
             let (tag, permissions) = (u16::from_le_bytes([t0, t1]), u16::from_le_bytes([p0, p1]));
-            let tag = TAGS.into_iter().find(|known| *known as u16 == tag).ok_or(Error::Invalid)?;
+            let tag = TAGS.into_iter().find(|candidate| *candidate as u16 == tag).ok_or(Error::Invalid)?;
             if permissions & !ALL != 0 {
                 return Err(Error::Invalid);
             }
@@ -66,7 +67,8 @@ impl Acl {
         if acl.is_valid() { Ok(Some(acl)) } else { Err(Error::Invalid) }
     }
 
-    /// In order, one entry of each kind that is not named, and a mask where anybody is.
+    /// In order, with one entry each for owner, group and others, and a mask if a user or group is
+    /// named.
     fn is_valid(&self) -> bool {
         let count = |tag| self.0.iter().filter(|entry| entry.tag == tag).count();
         let has_named = count(Tag::User) + count(Tag::NamedGroup) > 0;
@@ -76,7 +78,7 @@ impl Acl {
             && (!has_named || count(Tag::Mask) == 1)
     }
 
-    /// As an attribute's value.
+    /// The attribute's value.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut value = VERSION.to_vec();
         for entry in &self.0 {
@@ -88,7 +90,7 @@ impl Acl {
         value
     }
 
-    /// Whether it says no more than permission bits can.
+    /// Whether permission bits can express it.
     pub(crate) fn is_minimal(&self) -> bool {
         self.0.len() == 3
     }
@@ -97,7 +99,7 @@ impl Acl {
         self.0.iter().find(|entry| entry.tag == tag).map(|entry| entry.permissions)
     }
 
-    /// The entry that the group's permission bits stand for.
+    /// The entry that the group's permission bits mirror.
     fn group_class(&self) -> Tag {
         if self.of(Tag::Mask).is_some() { Tag::Mask } else { Tag::Group }
     }
@@ -108,17 +110,18 @@ impl Acl {
         of(Tag::Owner) << 6 | of(self.group_class()) << 3 | of(Tag::Others)
     }
 
-    /// Makes it the access list of an inode whose permission bits were set to these.
+    /// Sets the entries that mirror permission bits.
     pub(crate) fn set_permissions(&mut self, permissions: u16) {
         self.each_class(|entry, shift| entry.permissions = permissions >> shift & ALL);
     }
 
-    /// Makes a default list the access list of something that is made with these permission bits: it has what both allow.
+    /// Turns a default list into the access list of a new inode: the entries that mirror permission
+    /// bits keep only what these bits allow.
     pub(crate) fn restrict(&mut self, permissions: u16) {
         self.each_class(|entry, shift| entry.permissions &= permissions >> shift & ALL);
     }
 
-    /// Calls `each` for the entries that permission bits stand for, with where those bits begin.
+    /// Calls `each` for the entries that mirror permission bits, with the bits' shift.
     fn each_class(&mut self, each: impl Fn(&mut Entry, u16)) {
         let group = self.group_class();
         for entry in &mut self.0 {
@@ -131,7 +134,8 @@ impl Acl {
         }
     }
 
-    /// Whether it lets a user that is not the owner do something. `is_in`: whether that user is in a group; `group`: that of the inode.
+    /// Whether it grants `access` to a user that is not the owner. `is_in`: whether the user is in a
+    /// group; `group`: the inode's group.
     pub(crate) fn grants(&self, uid: u32, is_in: impl Fn(u32) -> bool, group: u32, access: Access) -> bool {
         let allows = |permissions: u16| access.is_within(permissions);
         let mask = self.of(Tag::Mask).unwrap_or(ALL);
@@ -178,14 +182,14 @@ mod tests {
     }
 
     #[test]
-    fn a_list_is_read_and_written_as_it_is() {
+    fn encoding_a_parsed_list_restores_its_value() {
         let entries = [(1, 6, !0), (2, 7, 7), (4, 4, !0), (8, 6, 9), (16, 6, !0), (32, 0, !0)];
         assert_eq!(acl(&entries).encode(), value(&entries));
         assert_eq!(Acl::parse(&VERSION).unwrap(), None);
     }
 
     #[test]
-    fn lists_that_are_not_complete_and_in_order_are_refused() {
+    fn incomplete_or_unordered_lists_are_invalid() {
         for entries in [
             &[(1, 6, 0), (4, 4, 0)][..],
             &[(4, 4, 0), (1, 6, 0), (32, 0, 0)],
@@ -201,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_named_entry_counts_before_groups_and_groups_before_others() {
+    fn named_users_precede_groups_and_groups_precede_others() {
         let may =
             |uid: u32, groups: &[u32], access| example().grants(uid, |id| groups.contains(&id), 100, access);
         assert!(may(7, &[], Access::WRITE), "a named user");
@@ -213,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn permission_bits_are_a_part_of_the_list() {
+    fn permission_bits_mirror_entries_of_the_list() {
         let mut acl = example();
         assert_eq!(acl.permissions(), 0o660);
         acl.set_permissions(0o751);

@@ -1,7 +1,8 @@
-//! Changing owner, permissions, times, length and extended attributes.
+//! Changes of owner, permissions, times, length and extended attributes.
 //!
-//! What decides permissions is checked and changed under one lock per inode ([`Inode::rights`]), so that a check is never older than the
-//! change it allows, and the name cache, which knows which directories everybody may search, follows in order.
+//! Attributes that decide permissions are checked and changed under the attribute lock
+//! ([`Inode::attr_lock`]), so that no check is older than the change that it allows. The name
+//! cache, which knows the directories that everybody may search, is updated under it, too.
 
 use crate::acl::{ACCESS, Acl, DEFAULT};
 use crate::permissions::{APPEND_ONLY, IMMUTABLE, SET_GID, STICKY, Touch, after_writing};
@@ -10,9 +11,9 @@ use crate::{
     Timestamp, Vfs,
 };
 
-/// The capabilities of a program, which a change of its content or owner takes away.
+/// File capabilities, which a change of content or owner removes.
 const CAPABILITY: &[u8] = b"security.capability";
-/// The longest name and value of an extended attribute, as in the kernel.
+/// Maximum lengths of an extended attribute's name and value, as in the kernel.
 const XATTR_NAME_MAX: usize = 255;
 const XATTR_VALUE_MAX: usize = 64 << 10;
 const UNKNOWN_SPACE: &str = "extended attributes have names in user., trusted., security. or system.";
@@ -20,10 +21,10 @@ const UNKNOWN_SPACE: &str = "extended attributes have names in user., trusted., 
 impl<F: FileSystem> Vfs<F> {
     /// Sets attributes, all or none: `chmod(2)`, `chown(2)`, `utimensat(2)`, `truncate(2)`.
     ///
-    /// Only the owner changes permissions, the superuser the owner, the owner the group to one of its own; else
-    /// [`Error::NotPermitted`]. Times are set by the owner, both to now also by whoever may write. A new length needs the permission
-    /// to write. As in Linux, a new owner or group takes the setuid and setgid bits of a file away (and its capabilities), and so
-    /// does a new length that is set by an ordinary user.
+    /// The superuser may set everything. The owner may set permissions, times, and the group to one
+    /// of its own; others get [`Error::NotPermitted`]. Write permission suffices to set both times
+    /// to now, and is required to set the length. As in Linux, a new owner or group clears a file's
+    /// setuid and setgid bits and its capabilities; so does a new length set by an ordinary user.
     pub fn set_attr(&self, who: &Identity, inode: &Inode<F>, changes: &SetAttr) -> Result<()> {
         if *changes == SetAttr::default() {
             return Ok(());
@@ -59,8 +60,8 @@ impl<F: FileSystem> Vfs<F> {
         Ok(())
     }
 
-    /// Sets the times of a change that a front door gathered and now hands on. Flags that forbid changes
-    /// have come after that change.
+    /// Sets the times of a change in a front end's write-back cache. Ignores flags that forbid
+    /// changes, as they were set after that change.
     pub fn write_back_times(&self, inode: &Inode<F>, mtime: Timestamp, ctime: Timestamp) -> Result<()> {
         self.check_writable()?;
         let _attr_lock = inode.attr_lock.lock();
@@ -70,9 +71,10 @@ impl<F: FileSystem> Vfs<F> {
 
     /// Sets the flags of [`Attr::flags`]: `chattr(1)`, `FS_IOC_SETFLAGS`.
     ///
-    /// By the owner; whether an inode is immutable or append-only is the superuser's to say. An inode
-    /// that is and stays immutable keeps its other flags. Else [`Error::NotPermitted`].
-    /// [`Error::Unsupported`] where the file system has no such flag for the inode.
+    /// # Errors
+    /// - [`Error::NotPermitted`]: `who` is not the owner; or not the superuser, and changes the
+    ///   immutable or append-only flag; or the inode is immutable and would stay so.
+    /// - [`Error::Unsupported`]: the file system has no such flag for the inode.
     ///
     /// ```
     /// use dentree_vfs::{Error, Identity, MemoryFs, NewKind, Vfs};
@@ -99,7 +101,7 @@ impl<F: FileSystem> Vfs<F> {
         self.fs().set_flags(inode.node(), flags)
     }
 
-    /// New permission bits are new entries of the access ACL, too.
+    /// Sets permission bits, and the entries of the access ACL that mirror them.
     fn set_attr_and_acl(&self, inode: &Inode<F>, permissions: u16, changes: &SetAttr) -> Result<()> {
         let acl = self.acl(inode, ACCESS)?.map(|mut acl| {
             acl.set_permissions(permissions);
@@ -133,7 +135,7 @@ impl<F: FileSystem> Vfs<F> {
         }
         match (changes.atime, changes.mtime) {
             (None, None) => {}
-            // Touching needs no more than writing.
+            // `touch` needs write permission only.
             (Some(SetTime::Now), Some(SetTime::Now)) if !who.owns(attr) => {
                 self.check(who, inode, Access::WRITE)?
             }
@@ -142,7 +144,8 @@ impl<F: FileSystem> Vfs<F> {
         permitted(changes.ctime.is_none() || !who.is_bound())
     }
 
-    /// Takes from a file what it must not keep when `who` writes to it.
+    /// Clears setuid and setgid bits and capabilities that a write by `who` removes
+    /// (kernel: `file_remove_privs`).
     pub(crate) fn drop_privileges(&self, who: &Identity, file: &Inode<F>) -> Result<()> {
         if !who.is_bound() {
             return Ok(());
@@ -166,8 +169,11 @@ impl<F: FileSystem> Vfs<F> {
 
     /// Sets the extended attribute with the full name `name`: `setxattr(2)`.
     ///
-    /// `user.` is for regular files and directories (in a sticky directory's case its owner) whose content `who` may write;
-    /// `trusted.` and `security.` for the superuser; the ACLs of `system.` for the owner, whatever `how` says. Other name spaces are unknown.
+    /// - `user.`: regular files and directories that `who` may write; a sticky directory's owner.
+    /// - `trusted.`, `security.`: the superuser.
+    /// - `system.`, the ACLs: the owner; `how` is ignored.
+    ///
+    /// Other name spaces are [`Error::Unsupported`].
     pub fn setxattr(
         &self,
         who: &Identity,
@@ -182,7 +188,7 @@ impl<F: FileSystem> Vfs<F> {
         self.check_xattr(who, inode, name)?;
         match name {
             ACCESS => self.set_access_acl(who, inode, Acl::parse(value)?),
-            // A list without entries is none, and that any inode may have.
+            // An ACL without entries means no ACL, which any inode may have.
             DEFAULT if !inode.is_dir() && !matches!(Acl::parse(value), Ok(None)) => Err(Error::AccessDenied),
             DEFAULT => self.set_default_acl(inode, Acl::parse(value)?),
             _ => {
@@ -192,8 +198,8 @@ impl<F: FileSystem> Vfs<F> {
         }
     }
 
-    /// Removes the extended attribute with the full name `name`; the rules are those of [`setxattr`](Self::setxattr).
-    /// Fails with [`Error::NoAttribute`] where there is none, but not for ACLs.
+    /// Removes the extended attribute `name` (full name), under the rules of
+    /// [`setxattr`](Self::setxattr). Fails with [`Error::NoAttribute`] if it is missing and no ACL.
     pub fn removexattr(&self, who: &Identity, inode: &Inode<F>, name: &[u8]) -> Result<()> {
         self.check_xattr(who, inode, name)?;
         match name {
@@ -206,8 +212,9 @@ impl<F: FileSystem> Vfs<F> {
         }
     }
 
-    /// Sets the list that decides access, and the permission bits, which are a part of it. A list that says no more than those is not
-    /// kept. As in Linux, who is not in the file's group takes its setgid bit away, and without a list the bits stay as they are.
+    /// Sets the access ACL and the permission bits that it implies. An ACL equivalent to permission
+    /// bits is not stored. As in Linux, a caller outside of the file's group clears the setgid bit,
+    /// and removing the ACL leaves the bits unchanged.
     fn set_access_acl(&self, who: &Identity, inode: &Inode<F>, acl: Option<Acl>) -> Result<()> {
         if inode.kind() == FileType::Symlink {
             return Err(Error::Unsupported("symbolic links have no access control lists".into()));
@@ -222,14 +229,14 @@ impl<F: FileSystem> Vfs<F> {
                 permissions &= !SET_GID;
             }
         }
-        let kept = acl.filter(|acl| !acl.is_minimal()).map(|acl| acl.encode());
+        let stored = acl.filter(|acl| !acl.is_minimal()).map(|acl| acl.encode());
         let attributes = SetAttr { permissions: Some(permissions), ..SetAttr::default() };
-        self.fs().set_acl(inode.node(), kept.as_deref(), &attributes)?;
+        self.fs().set_acl(inode.node(), stored.as_deref(), &attributes)?;
         self.update_search_permission(inode, entry);
         Ok(())
     }
 
-    /// Sets the list that is handed down.
+    /// Sets the default ACL, which new inodes of a directory inherit.
     fn set_default_acl(&self, inode: &Inode<F>, acl: Option<Acl>) -> Result<()> {
         let _attr_lock = inode.attr_lock.lock();
         match acl {

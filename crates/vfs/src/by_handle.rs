@@ -1,15 +1,14 @@
-//! Inodes that are asked for by their number alone, as file handles do: see `making.rs`.
+//! Inodes by number, for file handles (kernel: exportfs). See `creation.rs`.
 
 use crate::inode::Inode;
 use crate::{Error, FileSystem, Ino, Result, Vfs};
 use std::sync::Arc;
 
 impl<F: FileSystem> Vfs<F> {
-    /// The inode with this number, whatever the number is: for clients that keep numbers while files
-    /// come and go. They keep [`Attr::generation`](crate::Attr::generation) too, and compare it: a
-    /// number is used again.
+    /// The inode with any number: for clients that store numbers across deletions of files. They
+    /// also store and compare [`Attr::generation`](crate::Attr::generation), as numbers are reused.
     ///
-    /// Fails with [`Error::Stale`] where no inode with a name has the number.
+    /// Fails with [`Error::Stale`] if no inode with a name has the number.
     ///
     /// ```
     /// use dentree_vfs::{Error, Identity, MemoryFs, NewKind, Vfs};
@@ -25,7 +24,7 @@ impl<F: FileSystem> Vfs<F> {
         let found = match self.inodes.cached(ino) {
             Some(inode) => inode,
             None => {
-                let _nothing_is_made = self.making.stop();
+                let _no_creation = self.creation.stop();
                 let mut failed = None;
                 let has_name = || {
                     self.fs().has_name(ino).unwrap_or_else(|error| {

@@ -66,7 +66,7 @@ impl<F: FileSystem> Vfs<F> {
         let ignores_case = self.fs().fold_name(dir.node(), b"").is_some();
         let entry = self.cached_dentry(dir).filter(|_| !ignores_case);
         let mut completion = entry.as_ref().map(|entry| self.names.begin_complete(entry));
-        let mut quota = self.budget_of_names / CACHE_FRACTION / NAME_BYTES;
+        let mut quota = self.name_budget / CACHE_FRACTION / NAME_BYTES;
         self.fs().readdir(dir.node(), ReaddirStart::First, &mut |listed| {
             // An entry without a type would need its inode, which is not worth a read.
             let found = listed.kind.filter(|_| quota > 0).map(|kind| child(listed.ino, kind));

@@ -1,7 +1,7 @@
-//! Changing what is in a file, and making sure that it stays.
+//! Changes of file content, and their durability.
 //!
-//! Like `read`, none of this checks permissions: whoever opened the file did. `who` matters for the bits that writing takes
-//! away.
+//! Like `read`, none of these checks permissions: `open` did. `who` decides which permission bits a
+//! write clears.
 
 use crate::permissions::Touch;
 use crate::{Allocate, Durability, Error, FileSystem, FileType, Identity, Inode, Result, Vfs};
@@ -15,8 +15,9 @@ fn check_end(offset: u64, len: u64) -> Result<()> {
 }
 
 impl<F: FileSystem> Vfs<F> {
-    /// Writes `data` at byte `offset` of a regular file and lengthens it where need be: `pwrite(2)`. Answers how many bytes: fewer than
-    /// given only where space ran out behind them. An append-only file takes what comes behind its end. Takes setuid and setgid bits away unless `who` is the superuser.
+    /// Writes `data` at byte `offset` of a regular file, lengthening it if needed: `pwrite(2)`.
+    /// Returns the number of bytes, less than given only if space ran out. An append-only file
+    /// accepts writes at or past its end. Clears setuid and setgid bits unless `who` is the superuser.
     pub fn write(&self, who: &Identity, file: &Inode<F>, offset: u64, data: &[u8]) -> Result<usize> {
         let repeated = self.check_write(file, offset, data)?;
         if repeated == data.len() {
@@ -27,8 +28,8 @@ impl<F: FileSystem> Vfs<F> {
         Ok(repeated + self.fs().write(file.node(), offset + repeated as u64, &data[repeated..])?)
     }
 
-    /// Writes what a front door has gathered from programs, which has done what else a write does: set the times, and taken setuid and
-    /// setgid bits away. Answers as [`write`](Self::write).
+    /// Writes back data of a front end's write-back cache. The front end has already set the times
+    /// and cleared setuid and setgid bits. Returns as [`write`](Self::write).
     pub fn write_back(&self, file: &Inode<F>, offset: u64, data: &[u8]) -> Result<usize> {
         let repeated = self.check_write(file, offset, data)?;
         if repeated == data.len() {
@@ -38,9 +39,8 @@ impl<F: FileSystem> Vfs<F> {
         Ok(repeated + self.fs().write_back(file.node(), offset + repeated as u64, &data[repeated..])?)
     }
 
-    /// Whether these bytes may be written; returns how many of them are there already. Those are looked at
-    /// in an append-only file alone: a front door that gathers whole pages repeats what was there before
-    /// what was appended.
+    /// Checks a write. In an append-only file, returns how many leading bytes of `data` are already
+    /// in the file: a front end that writes back whole pages repeats the bytes before an append.
     fn check_write(&self, file: &Inode<F>, offset: u64, data: &[u8]) -> Result<usize> {
         self.check_content(file, Touch::Append)?;
         let attr = file.attr();
@@ -48,13 +48,13 @@ impl<F: FileSystem> Vfs<F> {
             return Ok(0);
         }
         let below = attr.size.saturating_sub(offset).min(data.len() as u64) as usize;
-        let mut there = vec![0; below];
-        self.fs().read(file.node(), offset, &mut there)?;
-        if there == data[..below] { Ok(below) } else { Err(Error::NotPermitted) }
+        let mut present = vec![0; below];
+        self.fs().read(file.node(), offset, &mut present)?;
+        if present == data[..below] { Ok(below) } else { Err(Error::NotPermitted) }
     }
 
-    /// Writes `data` at the end of a regular file, wherever that is by now: `write(2)` with `O_APPEND`. Answers the offset, and how many
-    /// bytes.
+    /// Writes `data` at the current end of a regular file: `write(2)` with `O_APPEND`. Returns the
+    /// offset and the number of bytes.
     pub fn append(&self, who: &Identity, file: &Inode<F>, data: &[u8]) -> Result<(u64, usize)> {
         self.check_content(file, Touch::Append)?;
         if data.is_empty() {
@@ -91,8 +91,8 @@ impl<F: FileSystem> Vfs<F> {
         }
     }
 
-    /// Returns once what was written to `inode` before, or for a directory the changes of its names, will survive a power cut:
-    /// `fsync(2)`, `fdatasync(2)`.
+    /// Returns when earlier writes to `inode`, or earlier changes of a directory's names, survive a
+    /// power failure: `fsync(2)`, `fdatasync(2)`.
     pub fn fsync(&self, inode: &Inode<F>, durability: Durability) -> Result<()> {
         self.fs().fsync(inode.node(), durability)
     }

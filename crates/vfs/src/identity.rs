@@ -1,8 +1,8 @@
-//! Who asks, and what the permission bits let them do.
+//! A caller's identity, and checks of permission bits.
 
 use crate::Attr;
 
-/// What someone wants to do with an inode: any union of the three bits of `access(2)`.
+/// Access to an inode: any union of the three bits of `access(2)`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Access(u16);
 
@@ -16,28 +16,28 @@ impl Access {
     /// Search a directory: pass through it on a walk.
     pub const SEARCH: Access = Access::EXECUTE;
 
-    /// Whether these three bits grant it.
+    /// Whether the low three bits of `permissions` grant it.
     pub(crate) fn is_within(self, permissions: u16) -> bool {
         permissions & self.0 == self.0
     }
 
-    /// Both of two wishes.
+    /// The union of two.
     pub const fn and(self, other: Access) -> Access {
         Access(self.0 | other.0)
     }
 }
 
-/// Who asks: a user, a group and supplementary groups.
+/// The caller: a user, a group and supplementary groups.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Identity {
-    /// Passes every permission check: whoever holds the image's bytes can read them all. What is made belongs to root.
+    /// Passes every permission check. New inodes belong to root.
     Superuser,
-    /// Somebody whom the front door has checked, as the kernel does for FUSE with `default_permissions`: passes every
-    /// check, and the bits that a change takes away are taken away by the front door too.
+    /// Checked by the front end, as by the kernel for FUSE with `default_permissions`: passes every
+    /// check here. The front end also clears the permission bits that a change clears.
     Checked {
-        /// The owner of what is made.
+        /// Owner of new inodes.
         uid: u32,
-        /// The group of what is made.
+        /// Group of new inodes.
         gid: u32,
     },
     /// An ordinary user.
@@ -52,9 +52,9 @@ pub enum Identity {
 }
 
 impl Identity {
-    /// Whether the permission bits of `attr` grant `access`, which count where there is no access control list ([`Vfs::check`](crate::Vfs::check)
-    /// looks at both): owner's bits for the owner, group's bits for the
-    /// group, others' bits for the rest, and never a later class when an earlier one matches (POSIX 4.7).
+    /// Whether the permission bits of `attr` grant `access`; only the first class counts that
+    /// matches of owner, group and others (POSIX 4.7). [`Vfs::check`](crate::Vfs::check) considers
+    /// an access control list, too.
     pub fn may(&self, attr: &Attr, access: Access) -> bool {
         let Identity::User { uid, .. } = self else {
             return true;
@@ -69,7 +69,7 @@ impl Identity {
         access.is_within(attr.permissions >> shift)
     }
 
-    /// The user and the group to which belongs what is made.
+    /// Owner and group of new inodes.
     pub(crate) fn owner(&self) -> (u32, u32) {
         match *self {
             Identity::Superuser => (0, 0),
@@ -77,17 +77,17 @@ impl Identity {
         }
     }
 
-    /// Whether permissions bind it at all.
+    /// Whether permissions apply to it.
     pub(crate) fn is_bound(&self) -> bool {
         matches!(self, Identity::User { .. })
     }
 
-    /// Whether it may do what only the owner of `attr` may.
+    /// Whether it has the rights of the owner of `attr`.
     pub(crate) fn owns(&self, attr: &Attr) -> bool {
         !matches!(self, Identity::User { uid, .. } if *uid != attr.uid)
     }
 
-    /// Whether it is a member of the group, or bound by no permissions.
+    /// Whether it is a member of the group, or permissions do not apply to it.
     pub(crate) fn is_in(&self, group: u32) -> bool {
         match self {
             Identity::User { gid, groups, .. } => *gid == group || groups.contains(&group),

@@ -5,16 +5,17 @@
 //! with references are pinned. An *unhashed* inode is alive outside of the cache: it has lost its
 //! last name, never had one, was just evicted and is being freed, or is held exclusively.
 //!
-//! | what                                             | guard                                    |
-//! |--------------------------------------------------|------------------------------------------|
-//! | cached inodes                                    | the cache's own locks, one per shard     |
-//! | unhashed inodes                                  | [`Superblock::unhashed`], one mutex per shard (leaf) |
-//! | names of a directory, link count of a file       | the inode lock, [`Inode::lock`] (`i_rwsem`) |
-//! | owner, permissions and ACL, from check to change | the attribute lock, [`Inode::attr_lock`] |
-//! | [`Inode::life`]                                  | written with the inode lock exclusive    |
+//! | what                                             | guard                                   |
+//! |--------------------------------------------------|-----------------------------------------|
+//! | cached inodes                                    | the cache's own locks, one per shard    |
+//! | unhashed inodes                                  | [`Superblock::unhashed`]: sharded mutex |
+//! | names of a directory, link count of a file       | the inode lock, [`Inode::lock`]         |
+//! | owner, permissions and ACL, from check to change | the attribute lock, `Inode::attr_lock`  |
+//! | [`Inode::life`]                                  | written with the inode lock exclusive   |
 //!
-//! Below the inode lock of a directory are its group lock and name locks (`name_lock.rs`). A shard
-//! without unhashed inodes is skipped without taking its mutex.
+//! The inode lock is the kernel's `i_rwsem`; below a directory's are its group lock and name locks
+//! (`name_lock.rs`). The mutexes of unhashed inodes are leaves; a shard without such inodes is
+//! skipped without taking its mutex.
 //!
 //! # Guarantees
 //! - **I1** There is at most one `Inode` of a number. A live inode is cached or unhashed. A number
@@ -51,7 +52,7 @@
 //! `evict` runs in the thread that drops the last reference, possibly under inode locks, never
 //! under locks of a cache.
 
-use crate::by_number::ByNumber;
+use crate::ino_hash::HashNumber;
 use crate::name_lock::{Group, GroupGuard, GroupLock};
 use crate::{Attr, FileSystem, FileType, Ino, Result};
 use dentree_sync::{
@@ -430,7 +431,7 @@ impl<F: FileSystem> Lifecycle<Ino, Arc<Inode<F>>> for PinReferenced {
 pub(crate) struct InodeCache<F: FileSystem> {
     sb: Arc<Superblock<F>>,
     refs: SuperblockRefs<F>,
-    cache: Cache<Ino, Arc<Inode<F>>, InitialBytes, ByNumber, PinReferenced>,
+    cache: Cache<Ino, Arc<Inode<F>>, InitialBytes, HashNumber, PinReferenced>,
     /// Loads. The cache's own count of misses includes the second check before a load.
     loads: AtomicU64,
 }
@@ -449,7 +450,7 @@ impl<F: FileSystem> InodeCache<F> {
             .weight_capacity(budget_bytes)
             .build()
             .expect("both capacities are given");
-        let cache = Cache::with_options(options, InitialBytes, ByNumber::default(), PinReferenced);
+        let cache = Cache::with_options(options, InitialBytes, HashNumber::default(), PinReferenced);
         let sb = Superblock::new(fs);
         InodeCache { refs: SuperblockRefs::new(&sb), sb, cache, loads: AtomicU64::new(0) }
     }

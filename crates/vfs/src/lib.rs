@@ -1,9 +1,9 @@
 //! The [`FileSystem`] trait, path walk, permissions and inode cache.
 //!
-//! A file system below implements [`FileSystem`] in terms of inode numbers and single names; it never sees a
-//! path. A front door above (command line, FUSE, HTTP) talks to [`Vfs`], which walks paths through the
-//! directory entry cache and asks the file system only for what is not cached. The crate `dentree-ext4` shows both
-//! ends at work.
+//! A file system implements [`FileSystem`] in terms of inode numbers and single names; it sees no
+//! paths. A front end (command line, FUSE, HTTP) calls [`Vfs`], which walks paths through the
+//! directory entry cache and calls the file system only on a miss. The crate `dentree-ext4` shows
+//! both ends in use.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
@@ -11,17 +11,17 @@ mod acl;
 mod attr;
 mod attributes;
 mod by_handle;
-mod by_number;
 mod change;
 mod complete;
 mod content;
+mod creation;
 mod dentry;
 mod error;
 mod filesystem;
 mod identity;
+mod ino_hash;
 mod inode;
 mod limits;
-mod making;
 mod memory;
 mod name_lock;
 mod names;

@@ -1,8 +1,8 @@
-//! What the kernel allows in a path.
+//! Linux's limits of paths.
 
-/// The most symbolic links that one walk follows, as in the kernel (`MAXSYMLINKS`).
+/// Maximum number of symbolic links followed in one walk (kernel: `MAXSYMLINKS`).
 pub const SYMLINKS_MAX: usize = 40;
-/// The longest component in bytes.
+/// Maximum length of a component in bytes.
 pub const NAME_MAX: usize = 255;
-/// The longest path in bytes, as `PATH_MAX` less its NUL.
+/// Maximum length of a path in bytes: the C constant less its NUL.
 pub const PATH_MAX: usize = 4095;

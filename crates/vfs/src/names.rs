@@ -1,32 +1,36 @@
-//! Changing the names in a directory.
+//! Changes of the names in a directory.
 //!
 //! # Who protects what
-//! One name of a directory is changed with the directory's lock ([`Inode::names`]) shared and the name claimed (`claims.rs`), from the
-//! check to the last step: what was checked is what is changed, and the name cache follows the file system in the order of the changes of
-//! that name. So many make, link and unlink in one directory side by side, while others look up. Removing a directory and
-//! renaming hold the lock exclusively. Who removes or links an inode holds that inode's lock too: its number of names is changed by one at
-//! a time, and a directory that is removed gets no new entry.
+//! A change of one name holds the directory's inode lock ([`Inode::lock`]) shared and the name lock
+//! (`name_lock.rs`), from the checks to the last step. So the checked state is the changed one, and
+//! the name cache is updated in the order of the changes of that name; creations, links and unlinks
+//! in one directory run in parallel, and with lookups. `rmdir` and rename hold the inode lock
+//! exclusively. A change that removes or links an inode holds that inode's lock too: link counts
+//! change one at a time, and a removed directory gets no new entry.
 //!
 //! ```text
 //! renaming                      while a directory may change its parent (`rename.rs`)
-//! └─ names of directories       ancestors first, else by number; a directory before what it holds
-//!    └─ side, then claim        of a directory that is shared, and of one name in it
-//!       └─ names of other inodes   by number
-//!          └─ rights            one inode's; nothing of `vfs` is taken inside
+//! └─ directories' inode locks   ancestors first, else by number; a directory before what it holds
+//!    └─ group lock, name lock   of a directory that is locked shared, and of one name in it
+//!       └─ other inode locks    by number
+//!          └─ attribute lock    one inode's; no lock of `vfs` is taken inside
 //! ```
 //!
-//! No circle can form: two directories, neither below the other, are locked together only by a rename between them,
-//! and of those there is one at a time, as `renaming` is held; whoever else holds a directory asks only for what is in it, by number
-//! where it is two. Who holds a claim asks for nothing of that directory. While the file system is asked for a missing name the directory is shared, and entries of ancestors are found
-//! before anything is locked.
+//! There is no deadlock. Only a rename between two directories locks two of which neither is an
+//! ancestor of the other, and `renaming` admits one such rename at a time. All other operations
+//! lock a directory and then inodes in it, two of them by number. The holder of a name lock locks
+//! nothing else of that directory. A lookup in the file system holds the directory's inode lock
+//! shared; dentries of ancestors are found before anything is locked.
 //!
 //! # Guarantees
-//! - **N1** When a change has returned, the name cache says what the file system says. Before that a walk sees the old
-//!   state or the new one.
-//! - **N2** An error has changed nothing.
-//! - **N3** A name is taken from the cache before its inode can go, so a freed number has no name there. Where both are one step of the file
-//!   system the inode is had alone (I4), and who is led to its number meanwhile waits until the name is gone.
-//! - **N4** A new name is looked up only once its inode is in the cache: until then it is hidden from those who ask the file system.
+//! - **N1** When a change has returned, the name cache agrees with the file system. Before that, a
+//!   walk sees the old state or the new one.
+//! - **N2** A failed operation has changed nothing.
+//! - **N3** A name is removed from the cache before its inode is freed, so no name leads to a freed
+//!   number. If the file system does both in one step, the inode is held exclusively (I4), and
+//!   threads that ask for its number wait until the name is gone.
+//! - **N4** A new name is visible only once its inode is cached; until then lookups in the file
+//!   system hide it.
 
 use crate::dentry::{Dentry, Key, child};
 use crate::inode::Life;
@@ -36,12 +40,15 @@ use crate::{Access, Error, FileSystem, FileType, Identity, Inode, Mode, NewKind,
 use std::sync::Arc;
 
 impl<F: FileSystem> Vfs<F> {
-    /// Makes an inode and gives it the name `name` in `dir`: `mkdir(2)`, `mknod(2)`, `symlink(2)`, `open(2)` with `O_CREAT` and
-    /// `O_EXCL`. `mode` means nothing for a symbolic link. Where `dir` has a default ACL
-    /// that is handed down, and the umask is not applied.
+    /// Creates an inode with the name `name` in `dir`: `mkdir(2)`, `mknod(2)`, `symlink(2)`,
+    /// `open(2)` with `O_CREAT | O_EXCL`. `mode` is ignored for a symbolic link. If `dir` has a
+    /// default ACL, the inode inherits it and the umask is not applied.
     ///
-    /// Fails with [`Error::Exists`] where the name is there, [`Error::NotFound`] where `dir` was removed,
-    /// [`Error::AccessDenied`] where `who` may not write `dir`, [`Error::NotPermitted`] for a device made by an ordinary user.
+    /// # Errors
+    /// - [`Error::Exists`]: the name exists.
+    /// - [`Error::NotFound`]: `dir` was removed.
+    /// - [`Error::AccessDenied`]: `who` may not write `dir`.
+    /// - [`Error::NotPermitted`]: a device, and `who` is not the superuser.
     ///
     /// ```
     /// use dentree_vfs::{Identity, MemoryFs, NewKind, Vfs};
@@ -66,20 +73,20 @@ impl<F: FileSystem> Vfs<F> {
         self.retry(|| {
             let entry = self.dentry(dir)?;
             let key = self.key(dir, name);
-            let _names = dir.lock_for_change();
+            let _lock = dir.lock_for_change();
             let name_lock = self.name_locks.lock(dir.ino(), key.locked());
             match self.find_locked(who, &entry, dir, &key)? {
                 Some(_) => Err(Error::Exists),
                 None => {
                     name_lock.begin_creating();
-                    self.make_locked(who, dir, &entry, &key, kind, mode)
+                    self.create_locked(who, dir, &entry, &key, kind, mode)
                 }
             }
         })
     }
 
-    /// The inode that `dir` has under `name`, or else a new regular file of that name: `open(2)` with `O_CREAT`. Tells whether it
-    /// is new. A symbolic link is answered as one.
+    /// The inode of `name` in `dir`, or a new regular file of that name (`open(2)` with `O_CREAT`),
+    /// and whether it is new. A symbolic link is returned, not followed.
     pub fn open_or_create(
         &self,
         who: &Identity,
@@ -95,20 +102,20 @@ impl<F: FileSystem> Vfs<F> {
         self.retry(|| {
             let entry = self.dentry(dir)?;
             let key = self.key(dir, name);
-            let _names = dir.lock_for_change();
+            let _lock = dir.lock_for_change();
             let name_lock = self.name_locks.lock(dir.ino(), key.locked());
             match self.find_locked(who, &entry, dir, &key)? {
                 Some(found) => Ok((self.inode_of(&found)?, false)),
                 None => {
                     name_lock.begin_creating();
-                    let made = self.make_locked(who, dir, &entry, &key, NewKind::Regular, mode)?;
+                    let made = self.create_locked(who, dir, &entry, &key, NewKind::Regular, mode)?;
                     Ok((made, true))
                 }
             }
         })
     }
 
-    fn make_locked(
+    fn create_locked(
         &self,
         who: &Identity,
         dir: &Arc<Inode<F>>,
@@ -125,15 +132,15 @@ impl<F: FileSystem> Vfs<F> {
         if matches!(kind, NewKind::Symlink(target) if target.is_empty()) {
             return Err(Error::NotFound);
         }
-        let making = self.making.begin();
+        let creating = self.creation.begin();
         let node =
             self.with_inherited(who, dir, kind, mode, |new| self.fs().make(dir.node(), key.name(), new))?;
         let inode = self.inodes.adopt(node, Life::Named)?;
-        drop(making);
+        drop(creating);
         let made = self.names.create(entry, key.cached(), child(inode.ino(), inode.kind()));
         if inode.is_dir() {
             self.remember(&inode, &made);
-            // Nothing is in it: names that come later are entered, so no miss has to be asked for.
+            // Complete: it is empty, and names created later enter the cache.
             if self.fs().fold_name(inode.node(), b"").is_none() {
                 self.names.begin_complete(&made).finish();
             }
@@ -141,14 +148,16 @@ impl<F: FileSystem> Vfs<F> {
         Ok(inode)
     }
 
-    /// Makes the empty directory `dir` ready for so many entries, as far as the file system can.
+    /// Prepares the empty directory `dir` for `entries` entries, as far as the file system can.
     ///
-    /// Fails with [`Error::NotEmpty`] where it has some, [`Error::AccessDenied`] where `who` may not write it.
+    /// # Errors
+    /// - [`Error::NotEmpty`]: it has entries.
+    /// - [`Error::AccessDenied`]: `who` may not write it.
     pub fn expect_entries(&self, who: &Identity, dir: &Arc<Inode<F>>, entries: u64) -> Result<()> {
         if !dir.is_dir() {
             return Err(Error::NotADirectory);
         }
-        let _names = dir.lock_exclusive();
+        let _lock = dir.lock_exclusive();
         if dir.is_removed() {
             return Err(Error::NotFound);
         }
@@ -157,8 +166,8 @@ impl<F: FileSystem> Vfs<F> {
         self.fs().expect_entries(dir.node(), entries)
     }
 
-    /// Makes a regular file without a name near `dir`: `open(2)` with `O_TMPFILE`. It goes with its last holder, unless it is
-    /// [linked](Self::link) before.
+    /// Creates a regular file without a name near `dir`: `open(2)` with `O_TMPFILE`. Unless it is
+    /// [linked](Self::link) before, it is freed when its last reference is dropped.
     pub fn make_unnamed(
         &self,
         who: &Identity,
@@ -180,16 +189,19 @@ impl<F: FileSystem> Vfs<F> {
         kind: NewKind<'_>,
         mode: Mode,
     ) -> Result<Arc<Inode<F>>> {
-        let _making = self.making.begin();
+        let _creating = self.creation.begin();
         let node =
             self.with_inherited(who, dir, kind, mode, |new| self.fs().make_unnamed(dir.node(), new))?;
         self.inodes.adopt(node, Life::Unnamed)
     }
 
-    /// Gives `inode` the further name `name` in `dir`: `link(2)`.
+    /// Creates the hard link `name` to `inode` in `dir`: `link(2)`.
     ///
-    /// Fails with [`Error::NotPermitted`] for a directory, [`Error::NotFound`] where the inode has lost its last name,
-    /// [`Error::Exists`] where the name is there, [`Error::TooManyLinks`] where the file system has no room for it.
+    /// # Errors
+    /// - [`Error::NotPermitted`]: `inode` is a directory.
+    /// - [`Error::NotFound`]: the inode's last name was removed.
+    /// - [`Error::Exists`]: the name exists.
+    /// - [`Error::TooManyLinks`]: the file system's limit is reached.
     pub fn link(
         &self,
         who: &Identity,
@@ -201,7 +213,7 @@ impl<F: FileSystem> Vfs<F> {
         self.retry(|| {
             let entry = self.dentry(dir)?;
             let key = self.key(dir, name);
-            let _names = dir.lock_for_change();
+            let _lock = dir.lock_for_change();
             let _name_lock = self.name_locks.lock(dir.ino(), key.locked());
             if self.find_locked(who, &entry, dir, &key)?.is_some() {
                 return Err(Error::Exists);
@@ -223,8 +235,8 @@ impl<F: FileSystem> Vfs<F> {
         })
     }
 
-    /// Takes the name `name` from `dir`, which must not be a directory's: `unlink(2)`. Without any name left, the inode goes with its last
-    /// holder: where nobody has it, at once.
+    /// Removes the name `name` of an inode that is no directory from `dir`: `unlink(2)`. An inode
+    /// without names is freed when its last reference is dropped, or at once if it has none.
     pub fn unlink(&self, who: &Identity, dir: &Arc<Inode<F>>, name: &[u8]) -> Result<()> {
         self.lock_to_unlink(dir, name, |entry, key| {
             let victim = self.victim(who, dir, entry, key, false)?;
@@ -233,8 +245,8 @@ impl<F: FileSystem> Vfs<F> {
         .map(drop)
     }
 
-    /// As [`unlink`](Self::unlink), and answers the inode that had the name, which lives on as long as it is held: for front doors whose
-    /// clients may have inodes that nobody holds here.
+    /// As [`unlink`](Self::unlink), and returns the inode, which lives until the reference is
+    /// dropped. For servers whose clients may use inodes without a reference here.
     pub fn unlink_and_hold(&self, who: &Identity, dir: &Arc<Inode<F>>, name: &[u8]) -> Result<Arc<Inode<F>>> {
         self.lock_to_unlink(dir, name, |entry, key| {
             let victim = self.victim(who, dir, entry, key, false)?;
@@ -252,13 +264,14 @@ impl<F: FileSystem> Vfs<F> {
         self.retry(|| {
             let key = self.key(dir, name);
             let entry = self.dentry(dir)?;
-            let _names = dir.lock_for_change();
+            let _lock = dir.lock_for_change();
             let _name_lock = self.name_locks.lock(dir.ino(), key.locked());
             unlink(&entry, &key)
         })
     }
 
-    /// Removes the empty directory that `dir` has under `name`: `rmdir(2)`. It goes as a file does that is [unlinked](Self::unlink).
+    /// Removes the empty directory `name` from `dir`: `rmdir(2)`. It is freed like an
+    /// [unlinked](Self::unlink) file.
     pub fn rmdir(&self, who: &Identity, dir: &Arc<Inode<F>>, name: &[u8]) -> Result<()> {
         self.lock_to_rmdir(dir, name, |entry, key| {
             let victim = self.victim(who, dir, entry, key, true)?;
@@ -267,7 +280,8 @@ impl<F: FileSystem> Vfs<F> {
         .map(drop)
     }
 
-    /// As [`rmdir`](Self::rmdir), and answers the directory: see [`unlink_and_hold`](Self::unlink_and_hold).
+    /// As [`rmdir`](Self::rmdir), and returns the directory: see
+    /// [`unlink_and_hold`](Self::unlink_and_hold).
     pub fn rmdir_and_hold(&self, who: &Identity, dir: &Arc<Inode<F>>, name: &[u8]) -> Result<Arc<Inode<F>>> {
         self.lock_to_rmdir(dir, name, |entry, key| {
             let victim = self.victim(who, dir, entry, key, true)?;
@@ -285,13 +299,13 @@ impl<F: FileSystem> Vfs<F> {
         self.retry(|| {
             let key = self.key(dir, name);
             let entry = self.dentry(dir)?;
-            let _names = dir.lock_exclusive();
+            let _lock = dir.lock_exclusive();
             rmdir(&entry, &key)
         })
     }
 
-    /// What `dir` has under a name that `who` may take from it. [the lock of `dir` and a claim of the name, or that lock alone; as for the
-    /// two below]
+    /// The inode of a name in `dir` that `who` may remove. For this and the two functions below:
+    /// [inode lock of `dir` shared and the name lock, or the inode lock exclusive]
     fn victim(
         &self,
         who: &Identity,
@@ -307,7 +321,7 @@ impl<F: FileSystem> Vfs<F> {
         Ok(victim)
     }
 
-    /// Takes a name from its inode. Answers the inode if it lives on.
+    /// Removes a name of an inode. Returns the inode unless it was freed.
     fn remove(
         &self,
         dir: &Arc<Inode<F>>,
@@ -315,16 +329,16 @@ impl<F: FileSystem> Vfs<F> {
         key: &Key<'_>,
         victim: Arc<Inode<F>>,
     ) -> Result<Option<Arc<Inode<F>>>> {
-        // Others than the last name are taken where the inode is: it stays in the cache.
+        // An inode that keeps other names stays in the cache.
         let is_last = victim.is_dir() || victim.attr().nlink == 1;
-        let taken = if is_last { self.inodes.take_exclusive(victim) } else { Err(victim) };
-        let victim = match taken {
-            Ok(alone) if self.fs().unlink_and_free(dir.node(), key.name(), alone.node())? => {
+        let owned = if is_last { self.inodes.take_exclusive(victim) } else { Err(victim) };
+        let victim = match owned {
+            Ok(owned) if self.fs().unlink_and_free(dir.node(), key.name(), owned.node())? => {
                 self.names.unlink(entry, key.cached());
-                self.inodes.drop_freed(alone);
+                self.inodes.drop_freed(owned);
                 return Ok(None);
             }
-            Ok(alone) => self.inodes.share(alone),
+            Ok(owned) => self.inodes.share(owned),
             Err(held) => held,
         };
         self.remove_held(dir, entry, key, victim).map(Some)
@@ -350,14 +364,15 @@ impl<F: FileSystem> Vfs<F> {
         Ok(victim)
     }
 
-    /// Lets go of an inode that was unlinked if that was its last name. [names of `inode`]
+    /// Unhashes an inode if it has lost its last name. [inode lock of `inode`]
     pub(crate) fn unhash_if_unlinked(&self, inode: &Arc<Inode<F>>) {
         if inode.kind() == FileType::Directory || inode.attr().nlink == 0 {
             self.inodes.unhash(inode);
         }
     }
 
-    /// What `dir`, whose entry is `entry`, has under a name, if `who` may search it. [its lock, or that shared and a claim of the name]
+    /// The dentry of a name in `dir`, whose dentry is `entry`, if `who` may search `dir`.
+    /// [inode lock of `dir` shared and the name lock, or the inode lock exclusive]
     pub(crate) fn find_locked<'a>(
         &'a self,
         who: &Identity,
@@ -376,7 +391,7 @@ impl<F: FileSystem> Vfs<F> {
     }
 }
 
-/// Whether `name` can be a name at all; `special` is what is wrong with `.` and `..`.
+/// Whether `name` is a valid name; `special` is the error for `.` and `..`.
 pub(crate) fn check_name(name: &[u8], special: Error) -> Result<()> {
     match name {
         b"" => Err(Error::NotFound),

@@ -1,6 +1,6 @@
-//! Who may change what: POSIX's rules and those that Linux adds, in one place.
+//! Permission checks of changes: the rules of POSIX and Linux.
 //!
-//! The order of the checks is Linux's, as it decides which of several errors a caller sees.
+//! The order of the checks is Linux's, as it decides which of several errors is returned.
 
 use crate::acl::{ACCESS, Acl, DEFAULT};
 use crate::{Access, Attr, Error, FileSystem, Identity, Inode, Mode, NewInode, NewKind, Result, Vfs};
@@ -16,10 +16,10 @@ pub(crate) const STICKY: u16 = 0o1000;
 const GROUP_CLASS: u16 = 0o070;
 pub(crate) const GROUP_EXECUTE: u16 = 0o010;
 
-/// A change that the inode's own flags may forbid, to everybody.
+/// A change that the inode's flags may forbid, regardless of the caller.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Touch {
-    /// Bytes or names come to it.
+    /// Bytes or names are added.
     Append,
     /// Anything else.
     Change,
@@ -30,19 +30,20 @@ impl<F: FileSystem> Vfs<F> {
         if self.fs().is_read_only() { Err(Error::ReadOnly) } else { Ok(()) }
     }
 
-    /// Whether the inode's flags let it be changed.
+    /// Whether the inode's flags allow the change.
     pub(crate) fn check_flags(&self, attr: &Attr, touch: Touch) -> Result<()> {
         let forbidden = if touch == Touch::Append { IMMUTABLE } else { IMMUTABLE | APPEND_ONLY };
         if attr.flags & forbidden == 0 { Ok(()) } else { Err(Error::NotPermitted) }
     }
 
-    /// Whether `who` may give `dir` one more name.
+    /// Whether `who` may add a name to `dir`.
     pub(crate) fn check_add(&self, who: &Identity, dir: &Inode<F>) -> Result<()> {
         self.check_flags(&dir.attr(), Touch::Append)?;
         self.check(who, dir, Access::WRITE.and(Access::SEARCH))
     }
 
-    /// Whether `who` may take a name of `victim` from `dir`, as that of a directory or of something else.
+    /// Whether `who` may remove a name of `victim` from `dir` by `rmdir` (`as_directory`) or
+    /// `unlink`.
     pub(crate) fn check_remove(
         &self,
         who: &Identity,
@@ -66,9 +67,10 @@ impl<F: FileSystem> Vfs<F> {
         }
     }
 
-    /// Whether `who` may do `access` with `inode`.
+    /// Whether `who` is granted `access` to `inode`.
     ///
-    /// As in Linux, the owner's bits alone say what the owner may, and a list whose mask allows nothing is not looked at.
+    /// As in Linux, the owner's bits alone decide for the owner, and an ACL with an empty mask is
+    /// ignored.
     pub(crate) fn may(&self, who: &Identity, inode: &Inode<F>, access: Access) -> Result<bool> {
         let attr = inode.attr();
         let Identity::User { uid, .. } = *who else { return Ok(true) };
@@ -82,7 +84,7 @@ impl<F: FileSystem> Vfs<F> {
         Ok(who.may(&attr, access))
     }
 
-    /// The access control list that an inode has under `name`.
+    /// The access control list in the attribute `name`.
     pub(crate) fn acl(&self, inode: &Inode<F>, name: &[u8]) -> Result<Option<Acl>> {
         let Some(value) = self.fs().getxattr(inode.node(), name)? else { return Ok(None) };
         Acl::parse(&value).map_err(|_| {
@@ -91,8 +93,8 @@ impl<F: FileSystem> Vfs<F> {
         })
     }
 
-    /// Owner, group, bits and access control lists of what `who` makes in `dir`: a setgid directory hands its group down, and
-    /// directories their setgid bit too; a directory with a default ACL hands that down.
+    /// Calls `make` with owner, group, bits and ACLs of a new inode of `who` in `dir`. It inherits
+    /// the group of a setgid directory (a new directory its setgid bit, too), and a default ACL.
     pub(crate) fn with_inherited<R>(
         &self,
         who: &Identity,
@@ -148,16 +150,16 @@ impl<F: FileSystem> Vfs<F> {
     }
 }
 
-/// The permissions that are left of `attr`'s once `who` has changed the content: a program that somebody else wrote to is
-/// no longer its owner's.
+/// The permissions that remain after `who` has changed the content: setuid and setgid bits are
+/// cleared, as the owner no longer vouches for a program that another user wrote to.
 pub(crate) fn after_writing(who: &Identity, attr: &Attr) -> u16 {
     if who.is_bound() { who.without_set_id(attr) } else { attr.permissions }
 }
 
 impl Identity {
-    /// The permissions that a file keeps when this identity changes its content, or its owner changes: setuid and
-    /// setgid bits go. A setgid bit without execution by the group means mandatory locking and goes only where the
-    /// identity is not in the group.
+    /// The permissions of a file without setuid and setgid bits, after this identity has changed its
+    /// content, or after its owner has changed. A setgid bit without group execution means
+    /// mandatory locking; it is cleared only if the identity is not in the group.
     pub fn without_set_id(&self, attr: &Attr) -> u16 {
         let drops_set_gid = attr.permissions & GROUP_EXECUTE != 0 || !self.is_in(attr.gid);
         attr.permissions & !SET_UID & !(if drops_set_gid { SET_GID } else { 0 })

@@ -1,7 +1,7 @@
-//! The front doors' view of a file system.
+//! The interface of front ends to a file system.
 
+use crate::creation::Creation;
 use crate::inode::{Inode, InodeCache, InodeCacheStats};
-use crate::making::Making;
 use crate::name_lock::NameLocks;
 use crate::{
     Access, Attr, DirEntry, Error, Extent, FileSystem, FileType, FsStat, Identity, Ino, ReaddirStart, Result,
@@ -12,7 +12,7 @@ use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// How much memory the caches may take, in bytes.
+/// Memory budgets of the caches, in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Budgets {
     /// For cached names.
@@ -27,50 +27,50 @@ impl Default for Budgets {
     }
 }
 
-/// A file system behind its caches. Every method may be called by many threads at once.
+/// A file system and its caches. Every method may be called concurrently.
 pub struct Vfs<F: FileSystem> {
     pub(crate) inodes: InodeCache<F>,
     pub(crate) names: Dcache<Ino>,
-    /// The memory that they may take, in bytes.
-    pub(crate) budget_of_names: usize,
-    /// Held while a directory changes its parent, or may: the shape of the tree stands still then.
+    /// Memory budget of `names`, in bytes.
+    pub(crate) name_budget: usize,
+    /// Held while a directory changes its parent, or may: no other directory moves meanwhile.
     pub(crate) renaming: Mutex<()>,
     pub(crate) name_locks: NameLocks,
-    pub(crate) making: Making,
+    pub(crate) creation: Creation,
     root: Arc<Inode<F>>,
 }
 
 impl<F: FileSystem> Vfs<F> {
-    /// Puts caches of the default size before `fs`. Reads the root inode.
+    /// Wraps `fs` with caches of the default size. Reads the root inode.
     pub fn new(fs: F) -> Result<Self> {
         Self::with_budgets(fs, Budgets::default())
     }
 
-    /// Puts caches of the given sizes before `fs`. Reads the root inode.
+    /// Wraps `fs` with caches of the given sizes. Reads the root inode.
     pub fn with_budgets(fs: F, budgets: Budgets) -> Result<Self> {
         let inodes = InodeCache::new(fs, budgets.inodes as u64);
         let root = inodes.get(inodes.fs().root())?;
         let search = root.attr().all_may_search();
         let names =
             Dcache::builder().memory(budgets.names).build(Child { search, ..Child::directory(root.ino()) });
-        let budget_of_names = names.stats().memory.budget;
+        let name_budget = names.stats().memory.budget;
         Ok(Vfs {
             inodes,
             names,
-            budget_of_names,
+            name_budget,
             renaming: Mutex::new(()),
             name_locks: NameLocks::new(),
-            making: Making::new(),
+            creation: Creation::default(),
             root,
         })
     }
 
-    /// The file system behind.
+    /// The file system.
     pub fn fs(&self) -> &F {
         self.inodes.fs()
     }
 
-    /// Gives the file system back, every inode evicted; `None` where somebody still holds an inode.
+    /// Evicts all inodes and returns the file system; `None` while an inode is referenced.
     pub fn into_fs(self) -> Option<F> {
         let Vfs { inodes, names, root, .. } = self;
         drop((names, root));
@@ -82,13 +82,14 @@ impl<F: FileSystem> Vfs<F> {
         &self.root
     }
 
-    /// The inode with this number, which must be one that has a name or is held: a number that was freed may have come to mean
-    /// another inode.
+    /// The inode with this number. It must have a name or a reference: a freed number may be in use
+    /// for another inode. See [`inode_by_handle`](Self::inode_by_handle) for other numbers.
     pub fn inode(&self, ino: Ino) -> Result<Arc<Inode<F>>> {
         self.inodes.get(ino)
     }
 
-    /// Says that these inodes will be asked for soon, so that those that are not in memory can be on their way. Waits for nothing.
+    /// Hints that these inodes will be used soon: starts reads of those not in memory. Does not
+    /// block.
     pub fn expect_inodes(&self, inos: impl IntoIterator<Item = Ino>) {
         let missing: Vec<_> = inos.into_iter().filter(|ino| !self.inodes.has(*ino)).collect();
         if !missing.is_empty() {
@@ -96,32 +97,33 @@ impl<F: FileSystem> Vfs<F> {
         }
     }
 
-    /// Says that these directories will be listed soon, so that what they begin with can be on its way. May wait for their inodes.
+    /// Hints that these directories will be listed soon: starts reads of their first blocks. May
+    /// wait for their inodes.
     pub fn expect_listings(&self, dirs: &[Ino]) {
         self.fs().expect_listings(dirs);
     }
 
-    /// Says that names will be looked up in this directory soon, so that what each look-up there begins with is in memory, or on its way.
-    /// May wait for a part of it.
+    /// Hints that names will be looked up in this directory soon: reads, or starts to read, the
+    /// blocks that every lookup needs. May wait for some of them.
     pub fn expect_lookups(&self, dir: &Inode<F>) {
         self.fs().expect_lookups(dir.node());
     }
 
-    /// The attributes of the inode with this number, which must be one that has a name or is held. Where the file system cannot change the
-    /// inode does not stay in memory: who asks for very many inodes does not push out those that are used.
+    /// The attributes of the inode with this number, which must have a name or a reference. On a
+    /// read-only file system the inode is not cached, so a scan of many inodes evicts none.
     pub fn attr(&self, ino: Ino) -> Result<Attr> {
         self.fs().stat(ino).unwrap_or_else(|| self.inode(ino).map(|inode| inode.attr()))
     }
 
-    /// Fails with [`Error::AccessDenied`] unless `who` may do `access` with `inode`: by its access control list where it has one, else by its
-    /// permission bits.
+    /// Fails with [`Error::AccessDenied`] unless the ACL of `inode`, or its permission bits if it
+    /// has none, grants `access` to `who`.
     pub fn check(&self, who: &Identity, inode: &Inode<F>, access: Access) -> Result<()> {
         if self.may(who, inode, access)? { Ok(()) } else { Err(Error::AccessDenied) }
     }
 
-    /// Calls `each` for every entry of `dir` behind `start` until it breaks; without `.` and `..`. `each` may ask for
-    /// inodes by their number, and must not look names up or change any. A directory that was removed has none.
-    /// Fails with [`Error::AccessDenied`] where `who` may not read `dir`.
+    /// Calls `each` for every entry of `dir` after `start`, except `.` and `..`, until it breaks.
+    /// `each` may load inodes by number; it must not look up or change names. A removed directory
+    /// is empty. Fails with [`Error::AccessDenied`] if `who` may not read `dir`.
     pub fn readdir(
         &self,
         who: &Identity,
@@ -136,7 +138,7 @@ impl<F: FileSystem> Vfs<F> {
         let _names = dir.lock_for_listing();
         match start {
             _ if dir.is_removed() => Ok(()),
-            // Where names have been missed they will be again; where not, as by `find`, it would only cost.
+            // Negative lookups predict more of them; without any, as with `find`, it does not pay.
             ReaddirStart::First if dir.negative_lookups.load(Ordering::Relaxed) > 0 => {
                 self.list_and_complete(dir, each)
             }
@@ -144,8 +146,8 @@ impl<F: FileSystem> Vfs<F> {
         }
     }
 
-    /// As [`readdir`](Self::readdir) from the first entry on, past parts that cannot be read: `damaged` is told of each. For those who
-    /// rather have a part than nothing. A cookie leads nowhere.
+    /// As [`readdir`](Self::readdir) from the first entry on, but skips unreadable parts and
+    /// reports each to `damaged`. The entries' cookies are not valid.
     pub fn readdir_past_damage(
         &self,
         who: &Identity,
@@ -172,8 +174,8 @@ impl<F: FileSystem> Vfs<F> {
         })
     }
 
-    /// Reads into `buf` from byte `offset` of a regular file; answers how many bytes: fewer than asked only at
-    /// the end of file. Like `read(2)`, does not check permissions: whoever opened the file did.
+    /// Reads into `buf` from byte `offset` of a regular file. Returns the number of bytes, less
+    /// than `buf` holds only at the end of file. Like `read(2)`, does not check permissions: `open` did.
     pub fn read(&self, file: &Inode<F>, offset: u64, buf: &mut [u8]) -> Result<usize> {
         match file.kind() {
             FileType::Regular => self.fs().read(file.node(), offset, buf),
@@ -182,7 +184,7 @@ impl<F: FileSystem> Vfs<F> {
         }
     }
 
-    /// Whether the byte at `offset` of a regular file is data or hole, and where that run ends;
+    /// Whether the byte at `offset` of a regular file is data or hole, and the end of that run.
     /// [`Error::NoExtent`] at or past the end of file.
     pub fn extent(&self, file: &Inode<F>, offset: u64) -> Result<Extent> {
         self.fs().extent(file.node(), offset)
@@ -193,7 +195,7 @@ impl<F: FileSystem> Vfs<F> {
         if link.kind() == FileType::Symlink { self.fs().readlink(link.node()) } else { Err(Error::Invalid) }
     }
 
-    /// The value of the extended attribute with the full name `name`; [`Error::NoAttribute`] where there is none.
+    /// The value of the extended attribute `name` (full name). [`Error::NoAttribute`] if missing.
     pub fn getxattr(&self, inode: &Inode<F>, name: &[u8]) -> Result<Vec<u8>> {
         self.fs().getxattr(inode.node(), name)?.ok_or(Error::NoAttribute)
     }
@@ -208,29 +210,20 @@ impl<F: FileSystem> Vfs<F> {
         self.fs().statfs()
     }
 
-    /// Gives free space back to the device: `fstrim(8)`. Of what lies in these bytes of it, in runs of at least
-    /// `least` bytes; returns how many bytes.
+    /// Discards free space of the device: `fstrim(8)`. Limited to runs of at least `least` bytes
+    /// within `bytes`. Returns the number of bytes discarded.
     pub fn trim(&self, bytes: Range<u64>, least: u64) -> Result<u64> {
         self.check_writable()?;
         self.fs().trim(bytes, least)
     }
 
-    /// Evicts until names and inodes take about `percent` of the memory that they take now, and
-    /// returns free pages of the heap to the system. What is held stays; the budgets stay.
-    pub fn shrink(&self, percent: u8) {
-        let kept = self.names.stats().memory.used / 100 * usize::from(percent);
-        self.names.shrink_to(kept);
-        self.inodes.shrink(percent.into());
-        dentree_dcache::release_free_heap();
-    }
-
-    /// The caches' figures.
+    /// Statistics of the caches.
     pub fn stats(&self) -> Stats {
         Stats { names: self.names.stats(), inodes: self.inodes.stats() }
     }
 }
 
-/// The caches' figures.
+/// Statistics of the caches.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Stats {
     /// The name cache.
