@@ -134,8 +134,8 @@ impl Acl {
         }
     }
 
-    /// Whether it grants `access` to a user that is not the owner. `is_in`: whether the user is in a
-    /// group; `group`: the inode's group.
+    /// Whether it grants `access` to a user that is not the owner. `is_in`: whether the user is in
+    /// a group; `group`: the inode's group.
     pub(crate) fn grants(&self, uid: u32, is_in: impl Fn(u32) -> bool, group: u32, access: Access) -> bool {
         let allows = |permissions: u16| access.is_within(permissions);
         let mask = self.of(Tag::Mask).unwrap_or(ALL);

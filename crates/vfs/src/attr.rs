@@ -1,4 +1,4 @@
-//! What `stat(2)` tells of an inode.
+//! The attributes of an inode: `stat(2)`.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ impl fmt::Display for Ino {
     }
 }
 
-/// What kind of thing an inode is: the `S_IFMT` part of its mode.
+/// The type of an inode: the `S_IFMT` part of its mode.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum FileType {
     /// A regular file.
@@ -32,7 +32,7 @@ pub enum FileType {
 }
 
 impl FileType {
-    /// The type that a `st_mode` carries, or `None` for bits that name no type.
+    /// The type in a `st_mode`, or `None` for invalid type bits.
     pub fn from_mode(mode: u32) -> Option<FileType> {
         Some(match mode & 0o170_000 {
             0o010_000 => FileType::Fifo,
@@ -73,7 +73,8 @@ impl FileType {
     }
 }
 
-/// Seconds since 1970-01-01 UTC, negative before, and nanoseconds (0–999,999,999) after that second.
+/// Seconds since 1970-01-01 UTC, negative before, and nanoseconds (0–999,999,999) after that
+/// second.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Timestamp {
     /// Whole seconds since the epoch.
@@ -113,13 +114,13 @@ pub struct Attr {
     pub mtime: Timestamp,
     /// Last change of the inode.
     pub ctime: Timestamp,
-    /// Creation, where the inode has room for it.
+    /// Creation, if the inode has the field.
     pub crtime: Option<Timestamp>,
-    /// Generation number: differs when an inode number is used again.
+    /// Generation number: changes when the inode number is reused.
     pub generation: u32,
     /// `FS_*_FL` flags as `lsattr` and `FS_IOC_GETFLAGS` give them.
     pub flags: u32,
-    /// The inode carries an access ACL beyond its permission bits.
+    /// The inode has an access ACL beyond its permission bits.
     pub has_acl: bool,
 }
 
@@ -129,7 +130,7 @@ impl Attr {
         self.kind.mode_bits() | u32::from(self.permissions)
     }
 
-    /// Whether everybody may search this directory, so that walks need not ask.
+    /// Whether everybody may search this directory, so that walks skip the check.
     pub(crate) fn all_may_search(&self) -> bool {
         self.permissions & 0o111 == 0o111 && !self.has_acl
     }

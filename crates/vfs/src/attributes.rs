@@ -169,7 +169,8 @@ impl<F: FileSystem> Vfs<F> {
 
     /// Sets the extended attribute with the full name `name`: `setxattr(2)`.
     ///
-    /// - `user.`: regular files and directories that `who` may write; a sticky directory's owner.
+    /// - `user.`: regular files and directories that `who` may write; in a sticky directory only
+    ///   its owner.
     /// - `trusted.`, `security.`: the superuser.
     /// - `system.`, the ACLs: the owner; `how` is ignored.
     ///

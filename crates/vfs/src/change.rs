@@ -1,11 +1,11 @@
-//! What a caller may ask a file system to change: plain values.
+//! Arguments of changes: plain values.
 
 use crate::{FileType, Timestamp};
 
-/// An inode to be made.
+/// An inode to create.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NewInode<'a> {
-    /// What kind of thing it is.
+    /// Its type.
     pub kind: NewKind<'a>,
     /// Permission, setuid, setgid and sticky bits: `st_mode & 0o7777`, umask already applied.
     pub permissions: u16,
@@ -13,27 +13,27 @@ pub struct NewInode<'a> {
     pub uid: u32,
     /// Group; the rule of setgid directories is already applied.
     pub gid: u32,
-    /// Extended attributes that it has from the beginning, by full name: access control lists.
+    /// Initial extended attributes by full name: access control lists.
     pub xattrs: &'a [(&'a [u8], Vec<u8>)],
 }
 
-/// Permissions that something is to be made with.
+/// Permissions for a new inode.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Mode {
     /// Permission, setuid, setgid and sticky bits: `st_mode & 0o7777`.
     pub permissions: u16,
-    /// Those that are taken away, unless the directory has a default ACL, which is then what counts.
+    /// Bits to clear, unless the directory has a default ACL.
     pub umask: u16,
 }
 
-/// Without an umask, or with one that is applied already.
+/// Without umask, or with the umask already applied.
 impl From<u16> for Mode {
     fn from(permissions: u16) -> Mode {
         Mode { permissions, umask: 0 }
     }
 }
 
-/// The kind of an inode to be made, with what only that kind has.
+/// The type of an inode to create, with the data specific to that type.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NewKind<'a> {
     /// An empty regular file.
@@ -62,7 +62,7 @@ pub enum NewKind<'a> {
     },
 }
 
-/// Attributes to set: those that are given. The change time is always set to now, unless it is given.
+/// Attributes to set. The change time is set to now unless it is given.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SetAttr {
     /// Permission, setuid, setgid and sticky bits.
@@ -71,13 +71,13 @@ pub struct SetAttr {
     pub uid: Option<u32>,
     /// Group.
     pub gid: Option<u32>,
-    /// Length in bytes of a regular file: cuts it, or lengthens it by a hole.
+    /// Length of a regular file in bytes: truncates it, or lengthens it by a hole.
     pub size: Option<u64>,
     /// Last access.
     pub atime: Option<SetTime>,
     /// Last change of content.
     pub mtime: Option<SetTime>,
-    /// Last change of the inode, for those who keep it themselves (a kernel's write-back cache).
+    /// Last change of the inode, for callers that track it (a kernel's write-back cache).
     pub ctime: Option<SetTime>,
 }
 
@@ -101,26 +101,27 @@ impl NewKind<'_> {
 pub enum SetTime {
     /// The file system's current time.
     Now,
-    /// This one.
+    /// A given time.
     At(Timestamp),
 }
 
-/// What `fallocate(2)` is to do with a range.
+/// The mode of `fallocate(2)`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Allocate {
-    /// Give it space that reads as zeros where it had none; lengthen the file to its end if need be.
+    /// Allocate zeroed space where there is none; lengthen the file if needed.
     Reserve,
-    /// As `Reserve`, but leave the length (`FALLOC_FL_KEEP_SIZE`).
+    /// As `Reserve`, but keep the length (`FALLOC_FL_KEEP_SIZE`).
     ReserveKeepSize,
-    /// Free its whole blocks and zero the rest (`FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE`).
+    /// Free whole blocks and zero the rest of the range
+    /// (`FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE`).
     PunchHole,
-    /// Make it read as zeros, and keep space for it; lengthen the file if need be (`FALLOC_FL_ZERO_RANGE`).
+    /// Zero the range and keep it allocated; lengthen the file if needed (`FALLOC_FL_ZERO_RANGE`).
     ZeroRange,
-    /// As `ZeroRange`, but leave the length.
+    /// As `ZeroRange`, but keep the length.
     ZeroRangeKeepSize,
 }
 
-/// What a rename does where the new name is there already.
+/// What a rename does if the new name exists.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum OnExisting {
     /// Replaces it: `rename(2)`.
@@ -128,27 +129,27 @@ pub enum OnExisting {
     Replace,
     /// Fails with [`Error::Exists`](crate::Error::Exists): `RENAME_NOREPLACE`.
     Fail,
-    /// Gives it the old name; fails with [`Error::NotFound`](crate::Error::NotFound) where it is not there:
-    /// `RENAME_EXCHANGE`.
+    /// Exchanges the two names; fails with [`Error::NotFound`](crate::Error::NotFound) if the new
+    /// name does not exist: `RENAME_EXCHANGE`.
     Exchange,
 }
 
-/// How far a file must have come when `fsync` returns.
+/// What `fsync` makes durable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Durability {
-    /// Content, and what is needed to read it back (`fdatasync(2)`).
+    /// Content, and the metadata needed to read it (`fdatasync(2)`).
     Data,
     /// Content and all attributes (`fsync(2)`).
     Full,
 }
 
-/// What `setxattr(2)` is to do about an attribute that is, or is not, there.
+/// The flags of `setxattr(2)`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SetXattr {
     /// Create or replace.
     Any,
-    /// Create; fail where it is there (`XATTR_CREATE`).
+    /// Create; fail if it exists (`XATTR_CREATE`).
     Create,
-    /// Replace; fail where it is not there (`XATTR_REPLACE`).
+    /// Replace; fail if it does not exist (`XATTR_REPLACE`).
     Replace,
 }

@@ -17,7 +17,8 @@ fn check_end(offset: u64, len: u64) -> Result<()> {
 impl<F: FileSystem> Vfs<F> {
     /// Writes `data` at byte `offset` of a regular file, lengthening it if needed: `pwrite(2)`.
     /// Returns the number of bytes, less than given only if space ran out. An append-only file
-    /// accepts writes at or past its end. Clears setuid and setgid bits unless `who` is the superuser.
+    /// accepts writes at or past its end. Clears setuid and setgid bits unless `who` is the
+    /// superuser.
     pub fn write(&self, who: &Identity, file: &Inode<F>, offset: u64, data: &[u8]) -> Result<usize> {
         let repeated = self.check_write(file, offset, data)?;
         if repeated == data.len() {

@@ -1,15 +1,15 @@
-//! What can go wrong, and the one place where an errno is made of it.
+//! Errors, and their conversion to errno.
 
 use rustix::io::Errno;
 use std::error::Error as StdError;
 
-/// The cause below: the file system's or the device's own error, which names structure, inode and block.
+/// The underlying error of the file system or device, which names structure, inode and block.
 pub type Cause = Box<dyn StdError + Send + Sync + 'static>;
 
 /// Result of a file system operation.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why an operation did not succeed.
+/// Why an operation failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// No such name.
@@ -21,7 +21,7 @@ pub enum Error {
     /// The operation does not apply to directories.
     #[error("is a directory")]
     IsADirectory,
-    /// More than 40 symbolic links on the way, or a link where none may be followed.
+    /// More than 40 symbolic links, or a link where none may be followed.
     #[error("too many levels of symbolic links")]
     Loop,
     /// A component of more than 255 bytes.
@@ -30,13 +30,13 @@ pub enum Error {
     /// The identity may not do this.
     #[error("permission denied")]
     AccessDenied,
-    /// Not for this identity whatever the permission bits say.
+    /// Not allowed for this identity, regardless of the permission bits.
     #[error("operation not permitted")]
     NotPermitted,
     /// A beneath-only walk would have left its root.
     #[error("the path leaves the directory that it must stay beneath")]
     Escapes,
-    /// The file system was opened for reading, or an error has made it so.
+    /// Opened read-only, or read-only after an error.
     #[error("read-only file system")]
     ReadOnly,
     /// No such extended attribute.
@@ -45,7 +45,7 @@ pub enum Error {
     /// Seek past the last data or hole.
     #[error("no data or hole there")]
     NoExtent,
-    /// The name is already there.
+    /// The name exists.
     #[error("the name exists already")]
     Exists,
     /// A directory that must be empty has entries.
@@ -54,7 +54,7 @@ pub enum Error {
     /// The root, or `.` or `..`, which cannot be removed or renamed.
     #[error("in use by the file system itself")]
     Busy,
-    /// No space for it, or no space that this identity may use.
+    /// No free space, or none that this identity may use.
     #[error("no space left on the file system")]
     NoSpace,
     /// A file longer than the file system can hold.
@@ -63,22 +63,22 @@ pub enum Error {
     /// More names than an inode can have.
     #[error("too many links")]
     TooManyLinks,
-    /// A name or value that is too long for what it is meant for.
+    /// A name or value is too long.
     #[error("out of range")]
     Range,
-    /// An argument that means nothing here.
+    /// Invalid argument.
     #[error("invalid argument")]
     Invalid,
     /// A handle whose inode is gone.
     #[error("stale handle")]
     Stale,
-    /// The content is encrypted and no key is here.
+    /// The content is encrypted; there is no key.
     #[error("the content is encrypted; dentree has no keys: mount it where the key is")]
     Encrypted,
     /// The image is damaged.
     #[error(transparent)]
     Corrupt(Cause),
-    /// The image uses something that Dentree does not know.
+    /// The image uses a feature that Dentree does not support.
     #[error(transparent)]
     Unsupported(Cause),
     /// The device failed.
@@ -87,7 +87,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// The errno that `open(2)`, FUSE and the like answer with.
+    /// The errno for system calls and FUSE.
     pub fn errno(&self) -> Errno {
         match self {
             Error::NotFound => Errno::NOENT,

@@ -157,8 +157,8 @@ pub(crate) fn after_writing(who: &Identity, attr: &Attr) -> u16 {
 }
 
 impl Identity {
-    /// The permissions of a file without setuid and setgid bits, after this identity has changed its
-    /// content, or after its owner has changed. A setgid bit without group execution means
+    /// The permissions of a file without setuid and setgid bits, after this identity has changed
+    /// its content, or after its owner has changed. A setgid bit without group execution means
     /// mandatory locking; it is cleared only if the identity is not in the group.
     pub fn without_set_id(&self, attr: &Attr) -> u16 {
         let drops_set_gid = attr.permissions & GROUP_EXECUTE != 0 || !self.is_in(attr.gid);

@@ -175,7 +175,8 @@ impl<F: FileSystem> Vfs<F> {
     }
 
     /// Reads into `buf` from byte `offset` of a regular file. Returns the number of bytes, less
-    /// than `buf` holds only at the end of file. Like `read(2)`, does not check permissions: `open` did.
+    /// than `buf` holds only at the end of file. Like `read(2)`, does not check permissions: `open`
+    /// did.
     pub fn read(&self, file: &Inode<F>, offset: u64, buf: &mut [u8]) -> Result<usize> {
         match file.kind() {
             FileType::Regular => self.fs().read(file.node(), offset, buf),
