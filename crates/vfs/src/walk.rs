@@ -1,4 +1,4 @@
-//! From a path to an inode.
+//! The path walk: from a path to an inode.
 
 use crate::dentry::Dentry;
 use crate::limits::{PATH_MAX, SYMLINKS_MAX};
@@ -8,28 +8,28 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// What a walk does with a symbolic link that is the last component.
+/// Treatment of a symbolic link that is the last component.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum LastLink {
-    /// Goes on to its target, as `stat(2)`.
+    /// Follow it, as `stat(2)`.
     #[default]
     Follow,
-    /// Answers the link itself, as `lstat(2)`.
+    /// Return the link itself, as `lstat(2)`.
     Keep,
-    /// Fails with [`Error::Loop`], as `open(2)` with `O_NOFOLLOW`.
+    /// Fail with [`Error::Loop`], as `open(2)` with `O_NOFOLLOW`.
     Refuse,
 }
 
-/// How to walk.
+/// Options of a walk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct WalkOptions {
-    /// What to do with a link at the end. A trailing slash always follows it.
+    /// Treatment of a link at the end. A trailing slash always follows it.
     pub last_link: LastLink,
-    /// Fail with [`Error::Loop`] at any link, as `RESOLVE_NO_SYMLINKS` of `openat2(2)`; a last link is still
-    /// answered where `last_link` says `Keep`.
+    /// Fail with [`Error::Loop`] at any link, as `RESOLVE_NO_SYMLINKS` of `openat2(2)`. With
+    /// [`LastLink::Keep`] a last link is still returned.
     pub no_links: bool,
-    /// Fail with [`Error::Escapes`] where the path, or a link on it, leads above the start or is absolute, as
-    /// `RESOLVE_BENEATH` of `openat2(2)`.
+    /// Fail with [`Error::Escapes`] if the path, or a link on it, leads above the start or is
+    /// absolute, as `RESOLVE_BENEATH` of `openat2(2)`.
     pub beneath: bool,
     /// Fail with [`Error::NotADirectory`] unless the path ends at a directory.
     pub directory: bool,
@@ -39,12 +39,12 @@ impl WalkOptions {
     /// Follows links, the last one too: `stat(2)`.
     pub const FOLLOW: WalkOptions =
         WalkOptions { last_link: LastLink::Follow, no_links: false, beneath: false, directory: false };
-    /// Answers a link at the end: `lstat(2)`.
+    /// Returns a link at the end: `lstat(2)`.
     pub const KEEP_LINK: WalkOptions = WalkOptions { last_link: LastLink::Keep, ..WalkOptions::FOLLOW };
 }
 
 impl<F: FileSystem> Vfs<F> {
-    /// What `dir` has under the single name `name` (`.` and `..` too), or `None`.
+    /// The inode of the single name `name` (possibly `.` or `..`) in `dir`, or `None`.
     pub fn lookup(&self, who: &Identity, dir: &Arc<Inode<F>>, name: &[u8]) -> Result<Option<Arc<Inode<F>>>> {
         if !dir.is_dir() {
             return Err(Error::NotADirectory);
@@ -62,12 +62,16 @@ impl<F: FileSystem> Vfs<F> {
         }
     }
 
-    /// Walks `path` from `start` for `who`. A path that begins with `/` starts at the root instead.
+    /// Walks `path` from `start` for `who`; an absolute path starts at the root.
     ///
-    /// Fails with [`Error::NotFound`] for an empty path or a missing name, [`Error::NotADirectory`] where a
-    /// component before the last (or the last before a trailing slash) is none, [`Error::AccessDenied`] where a
-    /// directory may not be searched, [`Error::Loop`] past [`SYMLINKS_MAX`] links, [`Error::NameTooLong`] past
-    /// [`NAME_MAX`](crate::NAME_MAX) or [`PATH_MAX`].
+    /// # Errors
+    /// - [`Error::NotFound`]: the path is empty or a name is missing.
+    /// - [`Error::NotADirectory`]: a component before the last, or before a trailing slash, is no
+    ///   directory.
+    /// - [`Error::AccessDenied`]: `who` may not search a directory.
+    /// - [`Error::Loop`]: more than [`SYMLINKS_MAX`] links.
+    /// - [`Error::NameTooLong`]: a name exceeds [`NAME_MAX`](crate::NAME_MAX), or the path
+    ///   [`PATH_MAX`].
     pub fn walk(
         &self,
         who: &Identity,
@@ -89,10 +93,10 @@ impl<F: FileSystem> Vfs<F> {
         })
     }
 
-    /// Walks to the directory in which `path` has its last component: what makes, removes and renames needs.
+    /// Walks to the directory of the last component, for operations that create, remove or rename.
     ///
-    /// Fails as [`walk`](Self::walk) does for what stands before the last component, and with [`Error::AccessDenied`] where
-    /// the directory may not be searched.
+    /// Fails as [`walk`](Self::walk) for the components before the last, and with
+    /// [`Error::AccessDenied`] if `who` may not search the directory.
     pub fn walk_parent<'p>(
         &self,
         who: &Identity,
@@ -116,8 +120,8 @@ impl<F: FileSystem> Vfs<F> {
         Ok(LastName { dir, name, slash })
     }
 
-    /// Walks as [`walk`](Self::walk) does, in memory alone: never asks the file system, and so never waits for a device.
-    /// `None` where it would have to, and at symbolic links.
+    /// As [`walk`](Self::walk), but never calls the file system, and so never waits for a device.
+    /// `None` if that would be needed, and at symbolic links.
     pub fn walk_cached(
         &self,
         who: &Identity,
@@ -129,12 +133,12 @@ impl<F: FileSystem> Vfs<F> {
             return None;
         }
         let start = self.cached_dentry(start)?;
-        // An access control list would have to be read.
+        // No: an access control list would have to be read.
         let may_search = |attr: &Attr| who.may(attr, Access::SEARCH) && !(attr.has_acl && who.is_bound());
         let searchable = |ino: &Ino| self.inodes.cached(*ino).is_some_and(|dir| may_search(&dir.attr()));
         match self.names.find(&start, path, options.of_names(&start), searchable) {
             names::Walk::Found(seen) => match options.accept(seen.kind, path) {
-                // As in `inode_of`: the number may be another file's by now.
+                // As in `inode_of`: the number may have been reused.
                 Ok(()) => self.inodes.cached(seen.handle).filter(|_| self.names.is_linked(seen.id)).map(Ok),
                 Err(error) => Some(Err(error)),
             },
@@ -143,8 +147,9 @@ impl<F: FileSystem> Vfs<F> {
         }
     }
 
-    /// Walks several paths as [`walk`](Self::walk) does, answers in their order. Where the names are cached the
-    /// waits for memory overlap: for paths that the processor's caches do not hold several times as fast.
+    /// Walks several paths as [`walk`](Self::walk), with results in their order. Cache misses of
+    /// cached names overlap, which makes it several times as fast when the processor's caches do
+    /// not hold them.
     pub fn walk_many(
         &self,
         who: &Identity,
@@ -159,7 +164,7 @@ impl<F: FileSystem> Vfs<F> {
         };
         let may_search = |ino: &Ino| matches!(self.may_search(who, *ino), Ok(Some(true)));
         let cached = self.names.find_many(&entry, paths, options.of_names(&entry), may_search);
-        let answers = cached.into_iter().zip(paths).map(|(walk, path)| match walk {
+        let results = cached.into_iter().zip(paths).map(|(walk, path)| match walk {
             names::Walk::Found(seen) => {
                 match options.accept(seen.kind, path.as_ref()).and_then(|()| self.inode_seen(&seen)) {
                     Err(Error::Stale) => one_by_one(path.as_ref()),
@@ -169,13 +174,14 @@ impl<F: FileSystem> Vfs<F> {
             names::Walk::Negative { .. } => Err(Error::NotFound),
             names::Walk::Stopped(_) => one_by_one(path.as_ref()),
         });
-        answers.collect()
+        results.collect()
     }
 
-    /// Whether `who` may search a directory; `None` where it does not know its entry, which so has not been told whether everybody may.
+    /// Whether `who` may search a directory. `None` if the inode has no dentry: then the dentry
+    /// does not know yet whether everybody may search it.
     fn may_search(&self, who: &Identity, ino: Ino) -> Result<Option<bool>> {
         let dir = self.inode(ino)?;
-        // Relaxed: as in `cached_dentry`, but nobody need hold it.
+        // Relaxed: as in `cached_dentry`.
         let entry = DentryId::from_bits(dir.dentry.load(Ordering::Relaxed));
         if ino != self.root().ino() && !self.names.is_linked(entry) {
             return Ok(None);
@@ -183,7 +189,7 @@ impl<F: FileSystem> Vfs<F> {
         self.may(who, &dir, Access::SEARCH).map(Some)
     }
 
-    /// Whether a walk of `path` from `start` begins there, as far as its first byte and its length tell.
+    /// Whether a walk of `path` begins at `start`, and the path is neither empty nor too long.
     fn is_plain(&self, start: &Inode<F>, path: &[u8], options: WalkOptions) -> bool {
         let begins_here = match path.first() {
             Some(b'/') => !options.beneath && start.ino() == self.root().ino(),
@@ -194,7 +200,7 @@ impl<F: FileSystem> Vfs<F> {
 }
 
 impl WalkOptions {
-    /// The part of the options that the name cache knows, for a walk that begins at `start`.
+    /// The options of the name cache, for a walk that begins at `start`.
     fn of_names(self, start: &Dentry<'_>) -> names::WalkOptions {
         names::WalkOptions {
             floor: self.beneath.then(|| start.id()),
@@ -202,7 +208,7 @@ impl WalkOptions {
         }
     }
 
-    /// Whether a walk of `path` may end at what is of this kind.
+    /// Whether a walk of `path` may end at an inode of this type.
     fn accept(self, kind: names::Kind, path: &[u8]) -> Result<()> {
         let must_be_directory = self.directory || path.last() == Some(&b'/');
         let is_directory = kind == names::Kind::Directory;
@@ -210,42 +216,44 @@ impl WalkOptions {
     }
 }
 
-/// A walk under way: the cache goes as far as it can by itself, and this does what it stopped for.
+/// A walk in progress. The name cache walks as far as it can; `Walk` handles the reasons for which
+/// it stops.
 struct Walk<'a, F: FileSystem> {
     vfs: &'a Vfs<F>,
     who: &'a Identity,
     options: WalkOptions,
-    /// What of the options the name cache knows.
+    /// The options of the name cache.
     in_names: names::WalkOptions,
     /// Links followed so far.
     links: usize,
-    /// Why the last question for search permission was answered with no; `None` where the directory has to be met first.
+    /// Why search permission was denied last; `None` if the directory's dentry must be stored in
+    /// its inode first.
     denied: Option<Error>,
 }
 
 impl<'a, F: FileSystem> Walk<'a, F> {
     fn run(&mut self, start: Dentry<'a>, path: &[u8]) -> Result<Arc<Inode<F>>> {
         let mut rest = Cow::Borrowed(path);
-        let mut at = self.enter(start, &rest)?;
+        let mut at = self.start_of(start, &rest)?;
         loop {
             let (next, used) = match self.as_far_as_cached(&at, &rest) {
                 names::Walk::Found(seen) => {
                     self.options.accept(seen.kind, &rest)?;
-                    // What had to be asked for is held as `at`, so that it is not evicted before it is used.
+                    // `at` references what was filled, which is thus not evicted before its use.
                     return self.vfs.inode_seen(&seen);
                 }
                 names::Walk::Negative { .. } => return Err(Error::NotFound),
                 names::Walk::Stopped(stopped) => self.resume(stopped, &rest)?,
             };
-            let behind = &rest[used..];
-            let last = behind.is_empty();
+            let after = &rest[used..];
+            let last = after.is_empty();
             if next.kind() == names::Kind::Symlink && !(last && self.options.last_link == LastLink::Keep) {
                 let target = self.follow(&next, last)?;
                 let dir = next.parent();
-                rest = Cow::Owned([&target, behind].concat());
-                at = self.enter(dir, &rest)?;
+                rest = Cow::Owned([&target, after].concat());
+                at = self.start_of(dir, &rest)?;
             } else {
-                rest = Cow::Owned(behind.to_vec());
+                rest = Cow::Owned(after.to_vec());
                 at = next;
             }
         }
@@ -269,22 +277,23 @@ impl<'a, F: FileSystem> Walk<'a, F> {
         })
     }
 
-    /// Does what the cache stopped for. Answers the entry that is next, and how much of the path it used up.
+    /// Handles the reason for which the cache stopped. Returns the next dentry and the length of
+    /// path consumed.
     fn resume(&mut self, stopped: names::Stopped<'a, Ino>, rest: &[u8]) -> Result<(Dentry<'a>, usize)> {
         let names::Stopped { dir, link, rest: at, why } = stopped;
         match why {
-            Reason::Symlink => Ok((link.expect("a walk that stops at a link answers it"), at)),
+            Reason::Symlink => Ok((link.expect("a walk that stops at a link returns it"), at)),
             Reason::NotADirectory => Err(Error::NotADirectory),
             Reason::Denied => match self.denied.take() {
                 Some(error) => Err(error),
-                // From now on it is known whether everybody may search it.
+                // `inode_of` stores whether everybody may search it.
                 None => self.vfs.inode_of(&dir).map(|_| (dir, at)),
             },
             Reason::NameTooLong => Err(Error::NameTooLong),
             Reason::Floor if self.options.beneath => Err(Error::Escapes),
             Reason::Floor | Reason::Miss | Reason::Expired | Reason::Busy => {
-                let (name, behind) = split(&rest[at..]).ok_or(Error::NotFound)?;
-                let used = rest.len() - behind.len();
+                let (name, after) = split(&rest[at..]).ok_or(Error::NotFound)?;
+                let used = rest.len() - after.len();
                 match name {
                     b"." => Ok((dir, used)),
                     b".." => Ok((dir.parent(), used)),
@@ -294,7 +303,7 @@ impl<'a, F: FileSystem> Walk<'a, F> {
         }
     }
 
-    /// The target of a link that is to be followed.
+    /// The target of a link to follow.
     fn follow(&mut self, link: &Dentry<'a>, last: bool) -> Result<Vec<u8>> {
         let refused = last && self.options.last_link == LastLink::Refuse;
         if refused && self.options.directory {
@@ -307,8 +316,8 @@ impl<'a, F: FileSystem> Walk<'a, F> {
         self.vfs.readlink(&*self.vfs.inode_of(link)?)
     }
 
-    /// Where a path, or a link's target, that was met in `dir` begins.
-    fn enter(&self, dir: Dentry<'a>, path: &[u8]) -> Result<Dentry<'a>> {
+    /// The start of a path, or of the target of a link in `dir`.
+    fn start_of(&self, dir: Dentry<'a>, path: &[u8]) -> Result<Dentry<'a>> {
         match path.first() {
             Some(b'/') if self.options.beneath => Err(Error::Escapes),
             Some(b'/') => Ok(self.vfs.names.root()),
@@ -317,17 +326,17 @@ impl<'a, F: FileSystem> Walk<'a, F> {
     }
 }
 
-/// Where a path ends: a name in a directory, whether or not there is such a name.
+/// The end of a path: a name in a directory, which may not exist.
 pub struct LastName<'p, F: FileSystem> {
     /// The directory.
     pub dir: Arc<Inode<F>>,
     /// The last component, which may be `.` or `..`; `.` for the root.
     pub name: &'p [u8],
-    /// A slash stands behind it: only a directory can be meant.
+    /// A slash follows it: it must be a directory.
     pub slash: bool,
 }
 
-/// The first component of `path` and what stands behind it; `None` where only slashes are left.
+/// The first component of `path` and the rest; `None` if only slashes are left.
 fn split(path: &[u8]) -> Option<(&[u8], &[u8])> {
     let from = path.iter().position(|&b| b != b'/')?;
     let len = path[from..].iter().position(|&b| b == b'/').unwrap_or(path.len() - from);

@@ -1,5 +1,5 @@
-//! The same operations on a [`Vfs`] over memory and on a directory of the kernel, one after the other, end with the same errno and
-//! leave the same tree: for root and for an ordinary user among files of several owners.
+//! The same operations on a [`Vfs`] over memory and in a directory of the kernel return the same
+//! errno and leave the same tree: for root, and for an ordinary user among files of several owners.
 
 mod common;
 
@@ -11,12 +11,12 @@ use proptest::test_runner::{Config, TestRunner};
 
 fn compare(who: &Identity, cases: u32) {
     let who = who.clone();
-    // A thread of its own, which becomes the user; the tree is set up before that.
+    // A separate thread takes the user's credentials after the tree is set up.
     let config = Config { cases, failure_persistence: None, max_shrink_iters: 2000, ..Config::default() };
     TestRunner::new(config)
         .run(&any_ops(60), |ops| {
             let kernel = Kernel::new();
-            // Caches so small that entries and inodes are evicted now and then.
+            // Small caches, so that dentries and inodes are evicted.
             let vfs = Vfs::with_budgets(MemoryFs::default(), Budgets { names: 0, inodes: 2000 }).unwrap();
             common::ops::prepare(&kernel, &vfs);
             let outcome = std::thread::scope(|scope| {
@@ -50,21 +50,21 @@ fn is_root() -> bool {
 }
 
 #[test]
-fn what_root_does_ends_as_in_the_kernel() {
+fn operations_of_root_end_as_in_the_kernel() {
     if is_root() {
         compare(&Identity::Superuser, 300);
     }
 }
 
 #[test]
-fn what_a_user_does_ends_as_in_the_kernel() {
+fn operations_of_a_user_end_as_in_the_kernel() {
     if is_root() {
         compare(&Identity::User { uid: NOBODY, gid: NOBODY, groups: vec![7] }, 1000);
     }
 }
 
 #[test]
-fn the_cases_that_chance_may_miss_end_as_in_the_kernel() {
+fn rare_cases_end_as_in_the_kernel() {
     if !is_root() {
         return;
     }

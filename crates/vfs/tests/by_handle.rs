@@ -1,19 +1,19 @@
-//! Inodes asked for by number while numbers are taken, freed and used again.
+//! Lookups by number while numbers are allocated, freed and reused.
 //!
-//! An inode that is asked for after its number was taken, and before the cache has it, would be there
-//! twice: `make` then finds a stranger in the cache and calls the file system damaged.
+//! The bug: an inode loaded between the allocation of its number and its insertion into the cache
+//! exists twice. `make` then finds another inode in the cache and reports corruption.
 
 use dentree_vfs::{Budgets, Error, Identity, Ino, MemoryFs, NewKind, Vfs};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread;
 
 const ROUNDS: u32 = 30_000;
-/// Numbers that are taken and freed all the time: `MemoryFs` gives a freed one to the next file.
+/// Numbers that are allocated and freed all the time: `MemoryFs` reuses a freed one at once.
 const NUMBERS: u64 = 12;
 
 #[test]
-fn a_number_is_asked_for_at_any_moment_and_leads_to_its_only_inode_or_none() {
-    // Nothing stays in the cache that is not held: what is asked for has to be loaded.
+fn a_number_leads_to_its_only_inode_or_none_at_any_moment() {
+    // A tiny cache keeps only referenced inodes: lookups have to load.
     let vfs = Vfs::with_budgets(MemoryFs::default(), Budgets { names: 1 << 20, inodes: 1 }).unwrap();
     let (who, goes_on) = (Identity::Superuser, AtomicBool::new(true));
     let found = AtomicU64::new(0);

@@ -1,4 +1,5 @@
-//! Directories that are listed, or asked in vain, and from then on answer for the file system.
+//! Complete directories: after a listing, or enough negative lookups, misses no longer ask the file
+//! system.
 
 mod common;
 
@@ -15,7 +16,7 @@ fn leak(text: String) -> &'static str {
     text.leak()
 }
 
-/// A directory `d` of so many files and one directory, over a file system that counts what it is asked.
+/// A directory `d` with `files` files and one directory, over a file system that counts lookups.
 fn vfs(files: usize, budgets: Budgets) -> Vfs<MemFs> {
     let mut lines: Vec<Line> = vec![dir("d"), dir("d/sub"), file("d/sub/deep")];
     lines.extend((0..files).map(|number| file(leak(format!("d/f{number}")))));
@@ -45,8 +46,8 @@ fn directory(vfs: &Vfs<MemFs>) -> Arc<Inode<MemFs>> {
     vfs.walk(&WHO, vfs.root(), b"d", WalkOptions::FOLLOW).unwrap()
 }
 
-/// How many questions `work` takes.
-fn questions(vfs: &Vfs<MemFs>, work: impl FnOnce()) -> u64 {
+/// Lookups in the file system during `work`.
+fn lookups(vfs: &Vfs<MemFs>, work: impl FnOnce()) -> u64 {
     let before = vfs.fs().lookups.load(Ordering::Relaxed);
     work();
     vfs.fs().lookups.load(Ordering::Relaxed) - before
@@ -57,19 +58,19 @@ fn miss(vfs: &Vfs<MemFs>, names: std::ops::Range<usize>) {
 }
 
 #[test]
-fn after_a_listing_missing_names_are_not_asked_for() {
+fn after_a_listing_misses_do_not_ask_the_file_system() {
     let vfs = vfs(200, Budgets::default());
     miss(&vfs, 0..1);
     assert_eq!(list(&vfs, &directory(&vfs), usize::MAX).len(), 201);
-    assert_eq!(questions(&vfs, || miss(&vfs, 1..1000)), 0);
-    // Nor those that are there.
+    assert_eq!(lookups(&vfs, || miss(&vfs, 1..1000)), 0);
+    // Nor do hits.
     let found = || (0..200).for_each(|number| assert!(is_there(&vfs, &format!("d/f{number}"))));
-    assert_eq!(questions(&vfs, found), 0);
-    assert_eq!(questions(&vfs, || assert!(is_there(&vfs, "d/sub/deep"))), 1, "only what is below");
+    assert_eq!(lookups(&vfs, found), 0);
+    assert_eq!(lookups(&vfs, || assert!(is_there(&vfs, "d/sub/deep"))), 1, "only what is below");
 }
 
 #[test]
-fn a_listing_where_nothing_was_missed_enters_nothing() {
+fn a_listing_without_negative_lookups_caches_nothing() {
     let vfs = vfs(200, Budgets::default());
     let entries = || vfs.stats().names.entries;
     let (dir, before) = (directory(&vfs), entries());
@@ -78,36 +79,36 @@ fn a_listing_where_nothing_was_missed_enters_nothing() {
 }
 
 #[test]
-fn a_listing_that_is_broken_off_completes_nothing() {
+fn an_incomplete_listing_completes_nothing() {
     let vfs = vfs(200, Budgets::default());
     miss(&vfs, 0..1);
     assert_eq!(list(&vfs, &directory(&vfs), 200).len(), 200);
-    assert_eq!(questions(&vfs, || miss(&vfs, 1..6)), 5);
+    assert_eq!(lookups(&vfs, || miss(&vfs, 1..6)), 5);
     let behind = ReaddirStart::After(4);
     vfs.readdir(&WHO, &directory(&vfs), behind, &mut |_| ControlFlow::Continue(())).unwrap();
-    assert_eq!(questions(&vfs, || miss(&vfs, 6..11)), 5);
+    assert_eq!(lookups(&vfs, || miss(&vfs, 6..11)), 5);
 }
 
 #[test]
-fn a_directory_that_is_negative_lookups_often_enough_is_listed() {
+fn a_directory_is_listed_after_enough_negative_lookups() {
     for (files, most) in [(10, 16), (250, 16), (260, 32), (1000, 64), (4000, 256)] {
         let vfs = vfs(files, Budgets::default());
-        let asked = questions(&vfs, || miss(&vfs, 0..5000));
-        // One more is for the directory.
+        let asked = lookups(&vfs, || miss(&vfs, 0..5000));
+        // One more for the directory.
         assert_eq!(asked, most + 1, "{files} files");
     }
 }
 
 #[test]
-fn a_directory_too_large_for_that_is_asked_each_time() {
+fn a_large_directory_is_not_completed() {
     let vfs = vfs(5000, Budgets::default());
-    assert_eq!(questions(&vfs, || miss(&vfs, 0..5000)), 5001);
+    assert_eq!(lookups(&vfs, || miss(&vfs, 0..5000)), 5001);
     let small = self::vfs(1000, Budgets { names: 1 << 20, inodes: 1 << 20 });
-    assert_eq!(questions(&small, || miss(&small, 0..2000)), 2001, "not of a small cache either");
+    assert_eq!(lookups(&small, || miss(&small, 0..2000)), 2001, "not of a small cache either");
 }
 
 #[test]
-fn permissions_of_directories_that_a_listing_entered_are_learnt() {
+fn search_permissions_of_listed_directories_are_cached() {
     let private = Line { permissions: 0o700, uid: 1, ..dir("d/private") };
     let lines = vec![dir("d"), dir("d/sub"), file("d/sub/f"), private, file("d/private/f")];
     let vfs = Vfs::new(MemFs::new(&lines)).unwrap();
@@ -131,9 +132,9 @@ fn permissions_of_directories_that_a_listing_entered_are_learnt() {
     assert_eq!(asked(), before, "everybody may search it, and that is known");
 }
 
-/// What is made, renamed and removed beside listings and misses is there, or not, from the moment the change returns.
+/// Creations, renames and removals during listings and misses are visible when they return.
 #[test]
-fn changes_beside_listings_are_not_lost() {
+fn changes_during_listings_are_not_lost() {
     const ROUNDS: usize = 60;
     const OTHERS: usize = 3000;
     let vfs = Vfs::with_budgets(MemoryFs::default(), Budgets { names: 256 << 10, inodes: 1 << 20 }).unwrap();
@@ -166,7 +167,7 @@ fn changes_beside_listings_are_not_lost() {
             for round in 0..ROUNDS {
                 (0..20).for_each(|i| assert!(!is_there(vfs, &format!("d/no{round}-{i}"))));
                 assert!(list(vfs, dir, usize::MAX).len() >= 50);
-                // So that names of the directory go, and it is no longer complete.
+                // Evicts names of the directory, which ends its completeness.
                 (0..200)
                     .for_each(|i| assert!(is_there(vfs, &format!("other{}", (round * 200 + i) % OTHERS))));
             }

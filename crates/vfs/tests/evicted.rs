@@ -1,4 +1,4 @@
-//! Directories whose entries were evicted while somebody held their inodes.
+//! Directories whose dentries were evicted while their inodes were referenced.
 
 mod common;
 
@@ -7,7 +7,7 @@ use dentree_vfs::{Budgets, Identity, Vfs, WalkOptions};
 use std::sync::atomic::Ordering;
 
 #[test]
-fn a_walk_begins_in_a_directory_whose_entry_was_evicted() {
+fn a_walk_starts_in_a_directory_whose_dentry_was_evicted() {
     let leak = |text: String| -> &'static str { text.leak() };
     let mut lines: Vec<Line> = vec![dir("a"), dir("a/b"), dir("a/b/c"), file("a/b/c/f")];
     lines.extend((0..3000).map(|number| file(leak(format!("f{number}")))));

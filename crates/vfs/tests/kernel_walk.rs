@@ -1,5 +1,5 @@
-//! Every walk ends where the kernel's `openat2(2)` ends, or fails with its errno: random paths over a tree full
-//! of links, for root and for an ordinary user, with each combination of the options.
+//! Walks agree with the kernel's `openat2(2)` in result or errno: random paths over a tree full of
+//! links, for root and an ordinary user, with each combination of options.
 
 mod common;
 
@@ -51,7 +51,7 @@ fn tree() -> Vec<Line> {
             _ => {}
         }
     }
-    // A chain on the edge of what may be followed: l39 takes 40 links to the file, l40 one too many.
+    // A chain at the limit: l39 takes 40 links to the file, l40 one too many.
     for number in 1..=40 {
         let leak = |text: String| -> &'static str { text.leak() };
         lines.push(link(leak(format!("l{number}")), leak(format!("l{}", number - 1))));
@@ -59,7 +59,8 @@ fn tree() -> Vec<Line> {
     lines
 }
 
-/// Makes the list below `top` in the kernel's file system; answers the inode numbers there by number here.
+/// Creates the list below `top` in the kernel's file system. Returns a map from inode numbers there
+/// to numbers here.
 fn make(top: &Path, lines: &[Line]) -> HashMap<u64, Ino> {
     let mut same = HashMap::from([(fs::metadata(top).unwrap().ino(), Ino(1))]);
     for (index, line) in lines.iter().enumerate() {
@@ -88,12 +89,12 @@ fn kernel(top: &File, path: &str, options: WalkOptions) -> Result<u64, Errno> {
     flags.set(OFlags::DIRECTORY, options.directory);
     resolve.set(ResolveFlags::NO_SYMLINKS, options.no_links);
     let open = || rustix::fs::openat2(top.as_fd(), path, flags, Mode::empty(), resolve);
-    // A kernel walk that begins without references and has to begin again counts its links twice, and then finds
-    // too many of them where there are more than 20. With all names in its cache it does not begin again.
+    // A kernel walk that restarts after its RCU mode fails counts links twice, and fails with more
+    // than 20 of them. With all names in its cache it does not restart.
     let found = open().or_else(|error| if error == Errno::LOOP { open() } else { Err(error) })?;
     let found = rustix::fs::fstat(found)?;
     let is_link = rustix::fs::FileType::from_raw_mode(found.st_mode).is_symlink();
-    // With O_PATH the kernel answers a last link; without it O_NOFOLLOW fails as `Refuse` does.
+    // With O_PATH the kernel returns a last link; without it O_NOFOLLOW fails as `Refuse` does.
     if is_link && options.last_link == LastLink::Refuse { Err(Errno::LOOP) } else { Ok(found.st_ino) }
 }
 
@@ -112,7 +113,7 @@ fn any_options() -> impl Strategy<Value = WalkOptions> {
     )
 }
 
-/// Becomes `who` in this thread alone.
+/// Sets this thread's credentials to `who`.
 fn become_user(who: &Identity) {
     if let Identity::User { uid, gid, groups } = who {
         assert!(groups.is_empty());
@@ -139,7 +140,7 @@ fn compare(who: &Identity, paths: u32) {
                 let ours = ours.map(|inode| inode.ino()).map_err(|error| error.errno());
                 let theirs = kernel(&here, &path, options).map(|ino| same[&ino]);
                 prop_assert_eq!(ours, theirs, "{} {:?}", path, options);
-                // The same path among others, several at a time.
+                // The same path in a batch.
                 let paths = [path.as_str(), "a/b/c/f", &path, "/a/none"];
                 for (path, ours) in paths.iter().zip(vfs.walk_many(who, vfs.root(), &paths, options)) {
                     let ours = ours.map(|inode| inode.ino()).map_err(|error| error.errno());

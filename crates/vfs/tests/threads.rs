@@ -1,4 +1,5 @@
-//! Many threads change one tree at once: no deadlock, no inode lost or evicted twice, and both caches say what the file system says.
+//! Threads change one tree concurrently: no deadlock, no inode lost or evicted twice, and both
+//! caches agree with the file system.
 
 mod common;
 
@@ -9,7 +10,8 @@ use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Barrier, Mutex};
 
-/// [`MemoryFs`] that watches over what `Vfs` promises: one node of an inode at a time, each evicted or freed once.
+/// [`MemoryFs`] that checks the guarantees of `Vfs`: one node per inode, each evicted or freed
+/// once.
 struct Watched {
     fs: MemoryFs,
     alive: Mutex<HashSet<Ino>>,
@@ -87,7 +89,7 @@ impl FileSystem for Watched {
     fn make(&self, dir: &Self::Node, name: &[u8], new: &NewInode<'_>) -> Result<Self::Node> {
         assert!(self.fs.lookup(dir, name)?.is_none(), "the name is there");
         let node = self.fs.make(dir, name, new)?;
-        // The number may be one whose former node is on its last way: `evicted` has been counted by then.
+        // The number may belong to a node under eviction, which `evicted` has counted already.
         self.born(&node);
         Ok(node)
     }
@@ -111,11 +113,11 @@ impl FileSystem for Watched {
     fn unlink_and_free(&self, dir: &Self::Node, name: &[u8], node: &Self::Node) -> Result<bool> {
         let ino = self.fs.attr(node).ino;
         assert_eq!(self.fs.lookup(dir, name)?.unwrap().ino, ino);
-        // Sometimes it takes more steps.
+        // Sometimes pretend that it takes more than one step.
         if self.born.load(Relaxed).is_multiple_of(8) {
             return Ok(false);
         }
-        // Before the number can be taken again.
+        // Before the number can be reused.
         assert!(self.alive.lock().unwrap().remove(&ino), "inode {ino} is freed twice");
         match self.fs.unlink_and_free(dir, name, node) {
             Ok(true) => {
@@ -164,7 +166,7 @@ impl Random {
     }
 }
 
-/// One random operation; what it answers depends on the other threads.
+/// One random operation, whose result depends on the other threads.
 fn step(
     vfs: &Vfs<Watched>,
     who: &Identity,
@@ -221,7 +223,7 @@ fn step(
         }
         _ => {
             if let Some(inode) = held.last() {
-                // Whoever is held can be found by number, with or without a name.
+                // A referenced inode can be found by number, with or without a name.
                 assert!(Arc::ptr_eq(&vfs.inode(inode.ino())?, inode));
             }
         }
@@ -229,7 +231,7 @@ fn step(
     Ok(())
 }
 
-/// Whether an error is one that others can have caused.
+/// Whether concurrent threads can have caused the error.
 fn is_expected(error: &Error) -> bool {
     !matches!(error, Error::Stale | Error::Corrupt(_) | Error::Io(_) | Error::AccessDenied)
 }
@@ -256,7 +258,7 @@ fn run(budgets: Budgets, threads: u64, steps: usize) {
         }
     });
     assert_eq!(vfs.stats().inodes.unhashed, 0, "nobody holds an inode");
-    // What the caches say, and then what the file system says by itself.
+    // The tree as the caches have it, and then the file system's own.
     let cached = tree::of_vfs(&vfs);
     let watched = vfs.into_fs().expect("nobody holds an inode");
     let [born, evicted, freed] = [&watched.born, &watched.evicted, &watched.freed].map(|n| n.load(Relaxed));
@@ -269,17 +271,17 @@ fn run(budgets: Budgets, threads: u64, steps: usize) {
 }
 
 #[test]
-fn threads_in_small_caches_leave_what_the_file_system_says() {
+fn small_caches_agree_with_the_file_system_after_concurrent_changes() {
     run(Budgets { names: 0, inodes: 1500 }, 4, 20_000);
 }
 
 #[test]
-fn threads_in_large_caches_leave_what_the_file_system_says() {
+fn large_caches_agree_with_the_file_system_after_concurrent_changes() {
     run(Budgets::default(), 4, 20_000);
 }
 
 #[test]
-fn an_unnamed_file_can_be_linked_once_and_goes_with_its_last_holder() {
+fn an_unnamed_file_can_be_linked_once_and_is_freed_with_its_last_reference() {
     let vfs = Vfs::new(MemoryFs::default()).unwrap();
     let (who, root) = (Identity::Superuser, vfs.root().clone());
     let free = vfs.statfs().unwrap();
@@ -293,14 +295,14 @@ fn an_unnamed_file_can_be_linked_once_and_goes_with_its_last_holder() {
     let file = vfs.lookup(&who, &root, b"named").unwrap().unwrap();
     assert_eq!((file.attr().size, file.attr().nlink), (7, 1));
     vfs.unlink(&who, &root, b"named").unwrap();
-    // Once it had a name and has lost it, it gets no other.
+    // After the removal of its last name it cannot be linked again.
     assert!(matches!(vfs.link(&who, &file, &root, b"again"), Err(Error::NotFound)));
     drop(file);
     assert_eq!(vfs.statfs().unwrap(), free);
 }
 
 #[test]
-fn nothing_is_found_or_made_in_a_directory_that_was_removed() {
+fn a_removed_directory_has_no_names_and_accepts_none() {
     let vfs = Vfs::new(MemoryFs::default()).unwrap();
     let (who, root) = (Identity::Superuser, vfs.root().clone());
     let dir = vfs.make(&who, &root, b"d", NewKind::Directory, 0o755).unwrap();
@@ -308,7 +310,7 @@ fn nothing_is_found_or_made_in_a_directory_that_was_removed() {
     assert!(vfs.lookup(&who, &dir, b"x").unwrap().is_none());
     assert!(matches!(vfs.make(&who, &dir, b"x", NewKind::Regular, 0o644), Err(Error::NotFound)));
     vfs.readdir(&who, &dir, ReaddirStart::First, &mut |_| panic!("it has no entries")).unwrap();
-    // The number is used again, and does not lead to the old directory.
+    // The number is reused, and does not lead to the old directory.
     let ino = dir.ino();
     drop(dir);
     let file = vfs.make(&who, &root, b"f", NewKind::Regular, 0o644).unwrap();

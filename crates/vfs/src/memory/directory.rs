@@ -1,10 +1,10 @@
-//! The names in a directory, in the order in which they came.
+//! The names in a directory, in order of creation.
 
 use crate::{DirEntry, FileType, Ino, ReaddirStart};
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
 
-/// Names by themselves, and in order by a number that is never used again: the cookie of a listing.
+/// Entries by name, and in order by a number that is never reused: the cookie of a listing.
 pub(super) struct Directory {
     pub(super) parent: Ino,
     by_name: HashMap<Box<[u8]>, u64>,
@@ -12,7 +12,7 @@ pub(super) struct Directory {
     next: u64,
 }
 
-/// What a directory has of one name.
+/// An entry of a directory.
 #[derive(Clone)]
 pub(super) struct Named {
     pub(super) name: Box<[u8]>,
@@ -45,21 +45,21 @@ impl Directory {
         }
     }
 
-    /// Lets a name mean another inode.
+    /// Links a name to another inode.
     pub(super) fn replace(&mut self, name: &[u8], ino: Ino, kind: FileType) {
         if let Some(named) = self.by_name.get(name).and_then(|cookie| self.in_order.get_mut(cookie)) {
             (named.ino, named.kind) = (ino, kind);
         }
     }
 
-    /// Up to `max` names behind `start` with their cookies.
+    /// Up to `max` entries after `start` with their cookies.
     pub(super) fn list(&self, start: ReaddirStart, max: usize) -> Vec<(u64, Named)> {
         let from = match start {
             ReaddirStart::First => Bound::Unbounded,
             ReaddirStart::After(cookie) => Bound::Excluded(cookie),
         };
-        let behind = self.in_order.range((from, Bound::Unbounded));
-        behind.take(max).map(|(&cookie, named)| (cookie, named.clone())).collect()
+        let after = self.in_order.range((from, Bound::Unbounded));
+        after.take(max).map(|(&cookie, named)| (cookie, named.clone())).collect()
     }
 }
 

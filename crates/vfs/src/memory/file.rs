@@ -1,4 +1,4 @@
-//! The bytes of a file: pages by number; where there is none, a hole.
+//! The content of a file: pages by number; a missing page is a hole.
 
 use crate::{Error, Extent, Result};
 use std::collections::BTreeMap;
@@ -8,14 +8,14 @@ pub(super) const PAGE: usize = 4096;
 
 type Page = Box<[u8; PAGE]>;
 
-/// Invariant: bytes of a stored page behind the length are zero.
+/// Invariant: bytes of a stored page past the length are zero.
 #[derive(Default)]
 pub(super) struct Pages {
     size: u64,
     pages: BTreeMap<u64, Page>,
 }
 
-/// The parts that the pages have of the bytes from `offset` to `end`: page number, first byte in it, length.
+/// Splits the bytes from `offset` to `end` by page: page number, first byte within it, length.
 fn parts(offset: u64, end: u64) -> impl Iterator<Item = (u64, usize, usize)> {
     let mut at = offset;
     std::iter::from_fn(move || {
@@ -31,7 +31,7 @@ impl Pages {
         self.size
     }
 
-    /// How many pages are stored.
+    /// Number of stored pages.
     pub(super) fn stored(&self) -> u64 {
         self.pages.len() as u64
     }
@@ -40,17 +40,18 @@ impl Pages {
         let len = self.size.saturating_sub(offset).min(buf.len() as u64) as usize;
         let mut rest = &mut buf[..len];
         for (number, from, len) in parts(offset, offset + len as u64) {
-            let (part, behind) = std::mem::take(&mut rest).split_at_mut(len);
+            let (part, after) = std::mem::take(&mut rest).split_at_mut(len);
             match self.pages.get(&number) {
                 Some(page) => part.copy_from_slice(&page[from..from + len]),
                 None => part.fill(0),
             }
-            rest = behind;
+            rest = after;
         }
         len
     }
 
-    /// Writes as far as `take` gives room for missing pages, one at a time; answers how many bytes.
+    /// Writes until `take`, called for each missing page, returns false. Returns the number of
+    /// bytes.
     pub(super) fn write(
         &mut self,
         offset: u64,
@@ -85,7 +86,7 @@ impl Pages {
         stored
     }
 
-    /// How many pages between the two offsets are holes.
+    /// Number of holes, in pages, between the two offsets.
     pub(super) fn missing(&self, offset: u64, end: u64) -> u64 {
         let (first, last) = (offset / PAGE as u64, end.div_ceil(PAGE as u64));
         (last - first) - self.pages.range(first..last).count() as u64
@@ -98,7 +99,7 @@ impl Pages {
         }
     }
 
-    /// Makes the bytes between the two offsets zero without changing what is stored.
+    /// Zeroes the bytes between the two offsets; holes stay holes.
     pub(super) fn zero(&mut self, offset: u64, end: u64) {
         let (first, last) = (offset / PAGE as u64, end.div_ceil(PAGE as u64));
         for (&number, page) in self.pages.range_mut(first..last.max(first)) {
@@ -109,7 +110,8 @@ impl Pages {
         }
     }
 
-    /// Makes the bytes between the two offsets zero and a hole of whole pages; answers how many pages that freed.
+    /// Zeroes the bytes between the two offsets and frees whole pages. Returns the number of pages
+    /// freed.
     pub(super) fn punch(&mut self, offset: u64, end: u64) -> u64 {
         self.zero(offset, end);
         let (first, last) = (offset.div_ceil(PAGE as u64), end / PAGE as u64);
@@ -117,7 +119,7 @@ impl Pages {
         whole.iter().filter(|number| self.pages.remove(number).is_some()).count() as u64
     }
 
-    /// Sets the length; answers how many pages that freed.
+    /// Sets the length. Returns the number of pages freed.
     pub(super) fn resize(&mut self, size: u64) -> u64 {
         let before = self.stored();
         if size <= self.size {
@@ -134,10 +136,10 @@ impl Pages {
         }
         let first = offset / PAGE as u64;
         let until = |number: u64| (number * PAGE as u64).min(self.size);
-        let mut behind = self.pages.range(first..).map(|(&number, _)| number);
-        Ok(match behind.next() {
+        let mut stored = self.pages.range(first..).map(|(&number, _)| number);
+        Ok(match stored.next() {
             Some(number) if number == first => {
-                let run = behind.zip(first + 1..).take_while(|(number, expected)| number == expected).count();
+                let run = stored.zip(first + 1..).take_while(|(number, expected)| number == expected).count();
                 Extent::Data(until(first + 1 + run as u64))
             }
             next => Extent::Hole(next.map_or(self.size, until)),

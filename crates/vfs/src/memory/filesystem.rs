@@ -12,7 +12,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Names that a listing copies at a time, so that it holds no lock while it tells of them.
+/// Entries that a listing copies at a time: it holds no lock while it calls back.
 const LISTED_AT_ONCE: usize = 256;
 
 impl FileSystem for MemoryFs {
@@ -317,14 +317,14 @@ fn must_be_empty(dir: &MemoryNode) -> Result<()> {
     }
 }
 
-/// A directory has lost its name, and with it its own `.`.
+/// Updates the link count of a removed directory, which loses its name and its `.`.
 fn end(dir: &MemoryNode) {
     let mut state = dir.state_mut();
     state.nlink = 0;
     state.changed();
 }
 
-/// Takes a name away.
+/// Removes a name.
 fn take(name: &NameIn<'_, Arc<MemoryNode>>) {
     let mut state = name.dir.state_mut();
     if let Some(directory) = state.directory_mut() {
@@ -333,7 +333,7 @@ fn take(name: &NameIn<'_, Arc<MemoryNode>>) {
     state.modified();
 }
 
-/// Lets a name, which may be new, mean `node`.
+/// Links a name, which may exist, to `node`.
 fn put(name: &NameIn<'_, Arc<MemoryNode>>, node: &MemoryNode) {
     let mut state = name.dir.state_mut();
     if let Some(directory) = state.directory_mut() {
@@ -345,7 +345,7 @@ fn put(name: &NameIn<'_, Arc<MemoryNode>>, node: &MemoryNode) {
     state.modified();
 }
 
-/// Tells a directory, if `node` is one, and both parents of its move.
+/// Updates the moved inode, if it is a directory, and both parents.
 fn change_parent(node: &MemoryNode, from: &MemoryNode, to: &MemoryNode) {
     if let Some(directory) = node.state_mut().directory_mut() {
         directory.parent = to.ino;

@@ -1,17 +1,18 @@
-//! A complete file system in memory: what the caches are tested over, an example for whoever implements
-//! [`FileSystem`](crate::FileSystem), and the bound of what a mount can reach.
+//! A complete file system in memory: the caches are tested over it; it is an example of a
+//! [`FileSystem`](crate::FileSystem), and an upper bound of a mount's speed.
 //!
 //! # Data
-//! [`MemoryFs`] has a table of inodes by number; a [`MemoryNode`] is one inode. Its number is given to the next inode as soon as it is
-//! free, with another generation: users of a number that has changed hands show early.
+//! [`MemoryFs`] has a table of inodes by number; a [`MemoryNode`] is one inode. A freed number is
+//! reused first, with another generation, so that use of a stale number shows early.
 //!
-//! | what | guard |
-//! |---|---|
-//! | table and free numbers | `MemoryFs::table`; nothing is taken inside |
-//! | all that changes of an inode | `MemoryNode::state`; of two one after the other, never both |
-//! | free space | one atomic word |
+//! | what                     | guard                                            |
+//! |--------------------------|--------------------------------------------------|
+//! | table and free numbers   | `MemoryFs::table` (leaf)                         |
+//! | mutable state of an inode | `MemoryNode::state`; never two at the same time |
+//! | free space               | one atomic word                                  |
 //!
-//! A change of several inodes (a rename) shows in one after the other. That is enough: `Vfs` holds the locks of the directories.
+//! A rename changes several inodes one after the other, and concurrent readers see the steps. `Vfs`
+//! hides them, as it holds the directories' inode locks.
 
 mod directory;
 mod file;
@@ -26,13 +27,13 @@ use node::{Content, State};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-/// As in ext4, so that nobody takes it for 1.
+/// As in ext4.
 const ROOT: Ino = Ino(2);
 
-/// How much a [`MemoryFs`] holds.
+/// Capacity of a [`MemoryFs`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MemoryLimits {
-    /// Content of files in bytes, in units of 4096.
+    /// Bytes for the content of files, in pages of 4096.
     pub bytes: u64,
     /// Inodes, the root included.
     pub inodes: u64,
@@ -44,7 +45,7 @@ impl Default for MemoryLimits {
     }
 }
 
-/// A file system in memory: see [`Vfs::make`](crate::Vfs::make) for an example. All is gone when it is dropped.
+/// A file system in memory: see [`Vfs::make`](crate::Vfs::make) for an example.
 pub struct MemoryFs {
     table: RwLock<Table>,
     limits: MemoryLimits,
@@ -52,7 +53,7 @@ pub struct MemoryFs {
     next_generation: AtomicU32,
 }
 
-/// Inodes by number, and the numbers below its length that are free.
+/// Inodes by number, and the free numbers below its length.
 struct Table {
     nodes: Vec<Option<Arc<MemoryNode>>>,
     free: Vec<u64>,
@@ -71,7 +72,7 @@ impl Default for MemoryFs {
 }
 
 impl MemoryFs {
-    /// An empty file system: a root directory that belongs to root and that everybody may read and search.
+    /// An empty file system. Its root directory belongs to root and has mode 0755.
     pub fn new(limits: MemoryLimits) -> Self {
         let fs = MemoryFs {
             table: RwLock::new(Table { nodes: vec![None, None], free: Vec::new() }),
@@ -92,7 +93,7 @@ impl MemoryFs {
         self.table.write()
     }
 
-    /// Makes an inode with `nlink` names.
+    /// Creates an inode with `nlink` names.
     fn allocate(&self, new: &NewInode<'_>, parent: Ino, nlink: u32) -> Result<Arc<MemoryNode>> {
         if self.table().used() >= self.limits.inodes {
             return Err(Error::NoSpace);
@@ -101,14 +102,14 @@ impl MemoryFs {
     }
 
     fn insert(&self, content: Content, new: &NewInode<'_>, nlink: u32) -> Arc<MemoryNode> {
-        // Relaxed: a number that differs is all that is asked for.
+        // Relaxed: generations only have to differ.
         let generation = self.next_generation.fetch_add(1, Ordering::Relaxed);
         let state = State::new(content, new, nlink);
         let mut table = self.table_mut();
         let number = table.free.pop().unwrap_or(table.nodes.len() as u64);
         let node = Arc::new(MemoryNode::new(Ino(number), new.kind.file_type(), generation, state));
         match table.nodes.get_mut(number as usize) {
-            Some(place) => *place = Some(node.clone()),
+            Some(slot) => *slot = Some(node.clone()),
             None => table.nodes.push(Some(node.clone())),
         }
         node
@@ -116,8 +117,8 @@ impl MemoryFs {
 
     fn remove(&self, node: &MemoryNode) {
         let mut table = self.table_mut();
-        if let Some(place) = table.nodes.get_mut(node.ino.0 as usize).filter(|place| place.is_some()) {
-            *place = None;
+        if let Some(slot) = table.nodes.get_mut(node.ino.0 as usize).filter(|slot| slot.is_some()) {
+            *slot = None;
             table.free.push(node.ino.0);
         }
     }
@@ -126,10 +127,10 @@ impl MemoryFs {
         self.table().nodes.get(ino.0 as usize)?.clone()
     }
 
-    /// Takes room for as many of `wanted` pages as there is.
+    /// Allocates up to `wanted` pages; returns how many.
     fn take_pages(&self, wanted: u64) -> u64 {
         let mut taken = 0;
-        // Relaxed: the count alone is what matters.
+        // Relaxed: no other data depends on the count.
         let _ = self.pages_left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
             taken = wanted.min(left);
             Some(left - taken)

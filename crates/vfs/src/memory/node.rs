@@ -1,4 +1,4 @@
-//! One inode in memory.
+//! An inode of the file system in memory.
 
 use super::directory::Directory;
 use super::file::{PAGE, Pages};
@@ -16,7 +16,7 @@ pub struct MemoryNode {
     state: RwLock<State>,
 }
 
-/// What changes of an inode.
+/// The mutable state of an inode.
 pub(super) struct State {
     pub(super) content: Content,
     pub(super) nlink: u32,
@@ -31,7 +31,7 @@ pub(super) struct State {
     pub(super) flags: u32,
 }
 
-/// What only one kind of inode has.
+/// The data specific to a type of inode.
 pub(super) enum Content {
     Directory(Directory),
     File(Pages),
@@ -120,13 +120,13 @@ impl State {
         }
     }
 
-    /// Notes that the content has changed.
+    /// Updates the times after a change of content.
     pub(super) fn modified(&mut self) {
         let now = now();
         (self.mtime, self.ctime) = (now, now);
     }
 
-    /// Notes that something else has changed.
+    /// Updates the time after another change.
     pub(super) fn changed(&mut self) {
         self.ctime = now();
     }

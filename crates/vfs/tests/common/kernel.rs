@@ -1,4 +1,4 @@
-//! Operations on a directory of the kernel.
+//! Operations in a directory of the kernel.
 
 use super::model::Outcome;
 use super::ops::Op;
@@ -17,7 +17,7 @@ pub struct Kernel {
     _dir: TempDir,
 }
 
-/// Becomes `who` in this thread alone.
+/// Sets this thread's credentials to `who`.
 pub fn become_user(who: &Identity) {
     if let Identity::User { uid, gid, groups } = who {
         let groups: Vec<Gid> = groups.iter().map(|&group| Gid::from_raw(group)).collect();
@@ -45,7 +45,7 @@ impl Kernel {
     }
 
     fn open(&self, path: &str, flags: OFlags, mode: u16) -> Result<File, Errno> {
-        // O_NONBLOCK: a pipe that nobody reads answers ENXIO instead of waiting.
+        // O_NONBLOCK: a pipe without a reader fails with ENXIO instead of waiting.
         let flags = flags | OFlags::CLOEXEC | OFlags::NONBLOCK;
         Ok(openat(&self.here, path, flags, Mode::from_raw_mode(mode.into()))?.into())
     }
@@ -78,7 +78,8 @@ impl Kernel {
             }
             Op::Chmod { path, mode: bits } => chmodat(here, path, mode(*bits), AtFlags::empty())?,
             Op::Chown { path, uid, gid } => {
-                // Without either, the kernel still takes bits away; that is not asked for here.
+                // Without either, the kernel still clears bits, which `Vfs` is not asked to do
+                // here.
                 if uid.is_some() || gid.is_some() {
                     let (uid, gid) = (uid.map(Uid::from_raw), gid.map(Gid::from_raw));
                     chownat(here, path, uid, gid, AtFlags::empty())?;
@@ -161,12 +162,12 @@ fn errno(error: &std::io::Error) -> Errno {
     Errno::from_io_error(error).unwrap_or(Errno::IO)
 }
 
-/// A pipe opened for writing that nobody reads was opened as far as permissions go.
+/// ENXIO for a pipe without a reader: the permission checks have passed.
 fn no_reader(opened: Result<(), Errno>) -> Result<(), Errno> {
     if opened == Err(Errno::NXIO) { Ok(()) } else { opened }
 }
 
-/// What is no regular file has no content to change: `Vfs` says so with EINVAL.
+/// `Vfs` fails with EINVAL for files other than regular ones.
 fn no_pipe(opened: Result<File, Errno>) -> Result<File, Errno> {
     opened.map_err(|errno| if errno == Errno::NXIO { Errno::INVAL } else { errno })
 }

@@ -1,10 +1,10 @@
-//! Operations on a `Vfs`, by path as system calls do them.
+//! Operations on a `Vfs` by path, as system calls.
 
 use super::ops::Op;
 use dentree_vfs::*;
 use std::sync::Arc;
 
-/// What an operation tells beside that it is done.
+/// The result of an operation.
 pub type Outcome = std::result::Result<Vec<u64>, i32>;
 
 pub fn apply<F: FileSystem>(vfs: &Vfs<F>, who: &Identity, op: &Op) -> Outcome {
@@ -110,7 +110,7 @@ fn run<F: FileSystem>(vfs: &Vfs<F>, who: &Identity, op: &Op) -> Result<Vec<u64>>
     Ok(Vec::new())
 }
 
-/// What `open(2)` with `O_WRONLY` and `O_NOFOLLOW` checks of what is there.
+/// The checks of `open(2)` with `O_WRONLY | O_NOFOLLOW` on an existing inode.
 fn open_for_writing<F: FileSystem>(vfs: &Vfs<F>, who: &Identity, inode: &Inode<F>) -> Result<()> {
     match inode.kind() {
         FileType::Symlink => Err(Error::Loop),

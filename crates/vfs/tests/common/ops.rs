@@ -1,4 +1,4 @@
-//! Operations on paths, and the tree that they begin with.
+//! Operations on paths, and the initial tree.
 
 use super::kernel::Kernel;
 use super::model;
@@ -7,10 +7,10 @@ use proptest::prelude::*;
 
 /// An ordinary user's id, and its group's.
 pub const NOBODY: u32 = 65534;
-/// Somebody else's.
+/// Another user's.
 pub const OTHER: u32 = 1234;
 
-/// What is done; paths are relative to the top.
+/// An operation; paths are relative to the top.
 #[derive(Clone, Debug)]
 pub enum Op {
     Create {
@@ -55,7 +55,7 @@ pub enum Op {
         uid: Option<u32>,
         gid: Option<u32>,
     },
-    /// The times: `None` as they are, `Some(None)` now, else seconds.
+    /// The times: `None` keeps, `Some(None)` sets to now, else seconds.
     Utimes {
         path: String,
         atime: Option<Option<i64>>,
@@ -87,7 +87,7 @@ pub enum Op {
         path: String,
         name: &'static str,
     },
-    /// Is anybody there, and with which permissions?
+    /// Whether the path exists, and its permissions.
     Stat {
         path: String,
     },
@@ -161,7 +161,8 @@ pub fn any_ops(most: usize) -> impl Strategy<Value = Vec<Op>> {
     prop::collection::vec(any_op(), 1..most)
 }
 
-/// The same small tree on both sides, with directories that are sticky, hand their group down, or belong to somebody else.
+/// Creates the same small tree on both sides, with sticky and setgid directories and another
+/// user's.
 pub fn prepare(kernel: &Kernel, vfs: &Vfs<MemoryFs>) {
     let dir = |path: &str, mode| Op::Mkdir { path: path.into(), mode };
     let file = |path: &str, mode| Op::Create { path: path.into(), exclusive: true, mode };
@@ -194,7 +195,8 @@ pub fn prepare(kernel: &Kernel, vfs: &Vfs<MemoryFs>) {
 }
 
 impl Op {
-    /// Whether Linux goes by POSIX here: with `fs.protected_hardlinks` a user may not link what belongs to others.
+    /// Whether Linux follows POSIX here: with `fs.protected_hardlinks` a user may not link others'
+    /// files.
     pub fn is_comparable(&self, vfs: &Vfs<MemoryFs>, who: &Identity) -> bool {
         let Op::Link { from, .. } = self else { return true };
         let Identity::User { uid, .. } = who else { return true };
@@ -202,7 +204,7 @@ impl Op {
         found.is_ok_and(|inode| inode.attr().uid == *uid)
     }
 
-    /// What chance hardly meets.
+    /// Cases that random operations rarely reach.
     pub fn special() -> Vec<Op> {
         let rename = |from: &str, to: &str, how| Op::Rename { from: from.into(), to: to.into(), how };
         let long = "n".repeat(256);

@@ -1,4 +1,4 @@
-//! What can be seen of a tree, in a form that can be compared.
+//! The visible state of a tree, in comparable form.
 
 use super::kernel::Kernel;
 use dentree_vfs::{FileSystem, FileType, Identity, Ino, Inode, ReaddirStart, Vfs};
@@ -15,19 +15,19 @@ pub struct Seen {
     uid: u32,
     gid: u32,
     nlink: u64,
-    /// The first path under which the same inode was met.
+    /// The first path of the same inode.
     same_as: String,
     /// Length and content of a file, target of a link.
     size: u64,
     content: Vec<u8>,
     xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
-    /// Whole seconds, where it was set to a time that is long past. (The kernel moves an atime that is behind it.)
+    /// Whole seconds, if set to a time long past. (The kernel updates an atime that is older.)
     old_mtime: Option<i64>,
 }
 
 pub type Tree = BTreeMap<String, Seen>;
 
-/// Bytes at the beginning that are compared.
+/// Leading bytes that are compared.
 const COMPARED: usize = 64 << 10;
 
 fn old(seconds: i64) -> Option<i64> {
@@ -147,7 +147,7 @@ fn see_kernel(at: &Path, path: &str, tree: &mut Tree, first: &mut HashMap<u64, S
     }
 }
 
-/// How many inodes a tree has.
+/// Number of inodes of a tree.
 pub fn inodes(tree: &Tree) -> u64 {
     tree.iter().filter(|(path, seen)| **path == seen.same_as).count() as u64
 }
