@@ -1,6 +1,6 @@
 //! Figures, and Prometheus' text format for them.
 
-use dentree_vfs::{Fallback, Stats};
+use dentree_vfs::{Fallback, VfsStats};
 use std::fmt::{Display, Write};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -95,7 +95,7 @@ impl Counters {
 }
 
 /// Everything in Prometheus' text format.
-pub(crate) fn text(counters: &Counters, caches: &Stats, more: &[Figure]) -> String {
+pub(crate) fn text(counters: &Counters, caches: &VfsStats, more: &[Figure]) -> String {
     let mut text = String::with_capacity(8 << 10);
     let statuses =
         counters.statuses.iter().zip(100_u16..).map(|(count, status)| (status, count.load(Relaxed)));
@@ -152,7 +152,7 @@ fn word(why: Fallback) -> &'static str {
     }
 }
 
-fn cache_figures(caches: &Stats) -> [Figure; 15] {
+fn cache_figures(caches: &VfsStats) -> [Figure; 15] {
     let (names, inodes) = (&caches.names, &caches.inodes);
     let (counter, gauge) = (Figure::counter, Figure::gauge);
     [
@@ -187,7 +187,7 @@ mod tests {
         let counters = Counters::new();
         counters.answered(200);
         counters.answered(7);
-        let text = text(&counters, &Stats::default(), &[Figure::gauge("dentree_x", "X.", 3)]);
+        let text = text(&counters, &VfsStats::default(), &[Figure::gauge("dentree_x", "X.", 3)]);
         assert!(
             text.contains("\ndentree_http_requests_total{status=\"200\"} 1\n")
                 && text.ends_with("\ndentree_x 3\n")

@@ -4,7 +4,7 @@ use rustix::io::Errno;
 use std::error::Error as StdError;
 
 /// The underlying error of the file system or device, which names structure, inode and block.
-pub type Cause = Box<dyn StdError + Send + Sync + 'static>;
+pub type ErrorSource = Box<dyn StdError + Send + Sync + 'static>;
 
 /// Result of a file system operation.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -77,13 +77,13 @@ pub enum Error {
     Encrypted,
     /// The image is damaged.
     #[error(transparent)]
-    Corrupt(Cause),
+    Corrupt(ErrorSource),
     /// The image uses a feature that Dentree does not support.
     #[error(transparent)]
-    Unsupported(Cause),
+    Unsupported(ErrorSource),
     /// The device failed.
     #[error(transparent)]
-    Io(Cause),
+    Io(ErrorSource),
 }
 
 impl Error {

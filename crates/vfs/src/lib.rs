@@ -33,13 +33,13 @@ mod walk;
 pub use attr::{Attr, FileType, Ino, Timestamp};
 pub use change::{Allocate, Durability, Mode, NewInode, NewKind, OnExisting, SetAttr, SetTime, SetXattr};
 pub use dentree_dcache::{MemoryStats as NameMemory, Reason as Fallback, Stats as NameStats};
-pub use error::{Cause, Error, Result};
+pub use error::{Error, ErrorSource, Result};
 pub use filesystem::{DirEntry, Extent, FileSystem, FsStat, Lookup, NameIn, ReaddirStart, Rename};
 pub use identity::{Access, Identity};
 pub use inode::{Inode, InodeCacheStats};
 pub use limits::{NAME_MAX, PATH_MAX, SYMLINKS_MAX};
 pub use memory::{MemoryFs, MemoryLimits, MemoryNode};
-pub use vfs::{Budgets, Stats, Vfs};
+pub use vfs::{Budgets, Vfs, VfsStats};
 pub use walk::{LastLink, LastName, WalkOptions};
 
 // The example on the crate's page compiles and runs.

@@ -4,17 +4,17 @@
 //! not. Listings exclude changes, because a listing reports inode numbers, which must not be
 //! reused while it runs.
 //!
-//! | state                            | protected by                                         |
-//! |----------------------------------|------------------------------------------------------|
-//! | locked names                     | the shard's mutex (leaf)                             |
-//! | changers, listers, waiting queue | the group lock's mutex (leaf)                        |
-//! | the reader bias                  | switched under the group lock's mutex                |
+//! | state                            | protected by                          |
+//! |----------------------------------|---------------------------------------|
+//! | locked names                     | the shard's mutex (leaf)              |
+//! | changers, listers, waiting queue | the group lock's mutex (leaf)         |
+//! | the reader bias                  | switched under the group lock's mutex |
 //!
 //! Both locks are taken with the directory's inode lock shared; holding that lock exclusively
 //! makes them unnecessary. After many changes in a row the inode lock is biased ([`ReaderBias`]): a
 //! change then takes a reader slot in place of inode lock and group lock. A change that holds the
 //! inode lock shared turns the bias on, but only while there is no lister. A lister turns it off
-//! when it enters or starts to wait.
+//! when it enters or starts to wait; so does a thread that locks the inode exclusively.
 //!
 //! A name lock is a 62-bit keyed digest of (directory, name): one word, and no allocation for the
 //! first of a shard. Names with equal digests block each other, and creating one hides the other;

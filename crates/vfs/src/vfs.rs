@@ -219,14 +219,14 @@ impl<F: FileSystem> Vfs<F> {
     }
 
     /// Statistics of the caches.
-    pub fn stats(&self) -> Stats {
-        Stats { names: self.names.stats(), inodes: self.inodes.stats() }
+    pub fn stats(&self) -> VfsStats {
+        VfsStats { names: self.names.stats(), inodes: self.inodes.stats() }
     }
 }
 
 /// Statistics of the caches.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Stats {
+pub struct VfsStats {
     /// The name cache.
     pub names: NameStats,
     /// The inode cache.
