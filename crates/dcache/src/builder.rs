@@ -1,4 +1,4 @@
-//! Choosing a cache's size and habits.
+//! Configuration of a cache.
 
 use crate::core::{Config, Core};
 use crate::{Child, Dcache, Handle, PrefetchMode};
@@ -7,17 +7,17 @@ use std::marker::PhantomData;
 use std::time::{Duration, Instant};
 
 const MEBIBYTE: usize = 1 << 20;
-/// Bytes per entry that the default quota of negative entries reckons with.
+/// Bytes per entry assumed by the default quota of negative entries.
 const TYPICAL_ENTRY: usize = 124;
 
 impl<H: Handle> Dcache<H> {
-    /// Begins to set up a cache.
+    /// A builder with the default settings.
     pub fn builder() -> Builder<H> {
         Builder::new()
     }
 }
 
-/// Sets up a [`Dcache`].
+/// Builder of a [`Dcache`].
 pub struct Builder<H> {
     memory: usize,
     negatives: Option<usize>,
@@ -40,14 +40,14 @@ impl<H: Handle> Builder<H> {
         }
     }
 
-    /// The most bytes that the cache may use beside what users hold; 64 MiB unless set, 64 KiB at
-    /// least. An entry takes about 124 bytes.
+    /// Maximum memory in bytes, without entries that users reference. Default 64 MiB, minimum
+    /// 64 KiB. An entry takes about 124 bytes.
     pub fn memory(mut self, bytes: usize) -> Self {
         self.memory = bytes.max(crate::core::BUDGET_MIN);
         self
     }
 
-    /// The most negative entries (at least one); a quarter of all that fit unless set.
+    /// Maximum number of negative entries, at least 1. Default: a quarter of the entries that fit.
     pub fn negatives(mut self, entries: usize) -> Self {
         self.negatives = Some(entries);
         self
@@ -59,20 +59,20 @@ impl<H: Handle> Builder<H> {
         self
     }
 
-    /// Fixes what is otherwise random, so that a test finds every entry in the same place again.
+    /// Seed of the hash, for tests that need reproducible placement.
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = Some(seed);
         self
     }
 
-    /// The time that times to live are measured in, since any fixed point; it must not run
-    /// backwards. The system's monotonic clock unless set.
+    /// The clock of times to live: time since a fixed point, never decreasing. Default: the
+    /// system's monotonic clock.
     pub fn clock(mut self, clock: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
         self.clock = Box::new(clock);
         self
     }
 
-    /// Makes the cache, with the root directory in it for good.
+    /// Builds the cache. The root directory stays in it.
     pub fn build(self, root: Child<H>) -> Dcache<H> {
         let random = || RandomState::new().hash_one("dcache");
         let config = Config {

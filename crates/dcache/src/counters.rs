@@ -1,14 +1,13 @@
-//! Counts that cost a walk no shared line: each thread adds to its own slot, readers sum the slots
-//! up.
+//! Per-thread counters: each thread adds to its own slot, readers sum the slots.
 
 use dentree_sync::atomic::{AtomicU64, Ordering};
 
-/// A count that one thread at a time writes.
+/// A counter with one writing thread at a time.
 #[derive(Default)]
 pub(crate) struct Counter(AtomicU64);
 
 impl Counter {
-    /// Adds without a locked instruction: only the slot's thread writes.
+    /// Adds without an atomic read-modify-write, as only the slot's thread writes.
     #[inline]
     pub(crate) fn add(&self, n: u64) {
         self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
@@ -21,7 +20,7 @@ impl Counter {
 
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// What one thread has counted.
+        /// The counters of one thread.
         #[derive(Default)]
         pub(crate) struct Counters {
             $($(#[$doc])* pub(crate) $name: Counter,)*
@@ -30,7 +29,7 @@ macro_rules! counters {
         }
 
         impl Counters {
-            /// Adds another thread's counts to a sum.
+            /// Adds another thread's counters to a sum.
             pub(crate) fn add_all(&self, other: &Counters) {
                 $(self.$name.add(other.$name.get());)*
                 for (sum, part) in self.stopped.iter().zip(&other.stopped) {
@@ -42,21 +41,21 @@ macro_rules! counters {
 }
 
 counters! {
-    /// Walks begun, each path of a batch counted.
+    /// Walks started, counting each path of a batch.
     walks,
-    /// Components that walks resolved without asking anyone.
+    /// Components resolved by walks without a call.
     components,
     /// Walks that ended at an entry.
     found,
     /// Walks that ended at a negative entry.
     negative,
-    /// Walks that ended at a name which a complete directory does not have.
+    /// Walks that ended at a name missing in a complete directory.
     complete_negative,
-    /// Walks begun anew because something they had read was changed meanwhile.
+    /// Retries of walks whose read set was changed.
     retries,
-    /// Intermediate directories whose search permission had to be asked for.
+    /// Intermediate directories whose search permission was asked of the caller.
     searches_asked,
-    /// Walks that asked for all of their lines beforehand.
+    /// Walks that prefetched all of their cache lines.
     prefetched,
     /// Walks that the path cache ended.
     cached_paths,
@@ -64,15 +63,15 @@ counters! {
     inserted_paths,
     /// Names found only under the directory's lock.
     locked_hits,
-    /// Questions put to the file system.
+    /// Lookups in the file system.
     fills,
-    /// Waits for another thread's question about the same name.
+    /// Waits for another thread's lookup of the same name.
     fill_waits,
-    /// Answers that were not kept because the name had changed meanwhile.
+    /// Results discarded because the name changed during the lookup.
     fills_overtaken,
-    /// Names made, removed and renamed.
+    /// Names created, removed and renamed.
     changes,
-    /// Entries that gained their first user less entries that lost their last (wrapping, as threads
-    /// differ).
+    /// Entries that gained their first reference minus those that lost their last. Wrapping, as the
+    /// two may happen in different threads.
     held,
 }

@@ -1,36 +1,35 @@
-//! How a walk ends.
+//! Results of a walk.
 
 use crate::dentry_ref::DentryRef;
 use crate::types::{Handle, Reason};
 
-/// How a walk ended.
+/// Result of a walk.
 #[derive(Debug)]
 pub enum Walk<'c, H: Handle, F = DentryRef<'c, H>> {
-    /// At the entry that the path names. At some instant during the call every component was linked
-    /// as the path says (G1).
+    /// The entry of the path. At some instant during the call every component was linked as the
+    /// path says (G1).
     Found(F),
-    /// At a name that does not exist, and did not at some instant during the call (G2).
+    /// A name that did not exist at some instant during the call (G2).
     Negative {
-        /// Where in the path the name begins.
+        /// Start of the name in the path.
         at: usize,
-        /// Where it ends: there is nothing but slashes behind it if it is the last one.
+        /// End of the name in the path; only slashes follow the last one.
         end: usize,
     },
-    /// Where the cache cannot go on by itself.
+    /// The cache alone cannot continue.
     Stopped(Stopped<'c, H>),
 }
 
 /// Where and why a walk stopped.
 #[derive(Debug)]
 pub struct Stopped<'c, H: Handle> {
-    /// The deepest directory reached (or what stands in a directory's place, for
-    /// [`Reason::NotADirectory`] at the very start).
+    /// The deepest directory reached; for [`Reason::NotADirectory`] at the start, the entry there.
     pub dir: DentryRef<'c, H>,
     /// The link, for [`Reason::Symlink`].
     pub link: Option<DentryRef<'c, H>>,
-    /// Where in the path that begins which has not been resolved: the component that stopped the
-    /// walk, or what is behind the link.
+    /// Start of the unresolved part of the path: the component that stopped the walk, or the part
+    /// after the link.
     pub rest: usize,
-    /// What stopped it.
+    /// The reason.
     pub why: Reason,
 }

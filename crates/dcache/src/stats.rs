@@ -1,75 +1,75 @@
-//! What the cache has done and what it weighs.
+//! Statistics of the cache.
 
 use crate::Reason;
 
-/// Counts since the cache was built, and its size now. Threads count for themselves, so that
-/// counting costs no shared line; a sum taken while they run is not of one instant.
+/// Counts since the cache was built, and its current size. Counters are per thread, to avoid shared
+/// cache lines; a sum taken while threads run is not of one instant.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct Stats {
-    /// Walks begun.
+    /// Walks started.
     pub walks: u64,
-    /// Components that were resolved without a lock and without asking.
+    /// Components resolved without a lock and without a call.
     pub components: u64,
     /// Walks that ended at an entry.
     pub found: u64,
     /// Walks that ended at a negative entry.
     pub negative: u64,
-    /// Walks that ended at a name which a complete directory does not have.
+    /// Walks that ended at a name missing in a complete directory.
     pub complete_negative: u64,
     /// Walks that stopped, by reason, in the order of [`Reason::ALL`].
     pub stopped: [u64; Reason::COUNT],
-    /// Attempts that writers made void.
+    /// Attempts invalidated by writers.
     pub retries: u64,
-    /// Directories whose search permission had to be asked for.
+    /// Directories whose search permission was asked of the caller.
     pub searches_asked: u64,
     /// Walks of batches whose lines were prefetched.
     pub prefetched: u64,
     /// Walks that the path cache ended.
     pub cached_paths: u64,
-    /// Names that were found only under their directory's lock.
+    /// Names found only under their directory's lock.
     pub locked_hits: u64,
-    /// Questions to the file system.
+    /// Lookups in the file system.
     pub fills: u64,
-    /// Waits for another thread's question about the same name.
+    /// Waits for another thread's lookup of the same name.
     pub fill_waits: u64,
-    /// Results not kept because the name had changed meanwhile.
+    /// Results discarded because the name changed during the lookup.
     pub fills_overtaken: u64,
-    /// Names that were made, removed and renamed, by their owners' word.
+    /// Names created, removed and renamed.
     pub changes: u64,
     /// Entries evicted.
     pub evicted: u64,
-    /// Entries that someone holds, the root not counted.
+    /// Referenced entries, without the root.
     pub held: u64,
-    /// Entries in memory, negative ones and those that wait for reuse included.
+    /// Entries in memory, including negative ones and those awaiting reuse.
     pub entries: u64,
     /// Negative entries.
     pub negatives: u64,
-    /// What the cache weighs.
+    /// Memory of the cache.
     pub memory: MemoryStats,
 }
 
 impl Stats {
-    /// How many walks stopped for this reason.
+    /// Number of walks that stopped for this reason.
     pub fn stopped_for(&self, why: Reason) -> u64 {
         self.stopped[why as usize]
     }
 }
 
-/// Bytes in use. Address space is set aside beyond that; the system backs it as it is first used.
+/// Bytes in use. More address space is reserved; the system backs it on first use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct MemoryStats {
     /// The budget.
     pub budget: usize,
-    /// All of the following together. More than the budget only by what is held.
+    /// Sum of the following. Only referenced entries can make it exceed the budget.
     pub used: usize,
-    /// Records: what walks read.
+    /// Records, which walks read.
     pub records: usize,
-    /// Dentries: what is written.
+    /// Dentries, which changes write.
     pub dentries: usize,
     /// Names of more than 32 bytes.
     pub long_names: usize,
-    /// The index, the path cache, the lists that eviction keeps, and what an empty cache takes.
+    /// The index, the path cache, the lists of eviction, and the fixed part.
     pub index: usize,
 }
