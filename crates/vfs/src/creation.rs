@@ -15,37 +15,23 @@
 //! for evictions and the file system only. An exclusive holder waits for these, and for a thread
 //! that owns an inode exclusively (I4), which takes no lock of `vfs`.
 
-use dentree_lockmeter::{Crowd, Seated};
-use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use dentree_sync::lockstat::Class;
+use dentree_sync::{BiasedReadGuard, BiasedRwLock, BiasedWriteGuard};
 
 /// The lock of creations: shared in biased mode, in which each thread writes its own cache line.
-#[derive(Default)]
-pub(crate) struct Creation {
-    lock: RwLock<()>,
-    bias: ReaderBias,
-}
-
-/// Guard of a creation.
-#[expect(dead_code, reason = "it is held, not read")]
-pub(crate) enum CreationGuard<'a> {
-    Biased(BiasedReader<'a>),
-    Locked(RwLockReadGuard<'a, ()>),
-}
+pub(crate) struct Creation(BiasedRwLock);
 
 impl Creation {
-    pub(crate) fn begin(&self) -> CreationGuard<'_> {
-        if let Some(seat) = self.bias.try_read() {
-            return CreationGuard::Seated(seat);
-        }
-        let shared = self.lock.read();
-        self.bias.note_slow_read();
-        CreationGuard::Locked(shared)
+    pub(crate) fn new() -> Creation {
+        Creation(BiasedRwLock::new(Class::named("creations of inodes")))
+    }
+
+    pub(crate) fn begin(&self) -> BiasedReadGuard<'_> {
+        self.0.read()
     }
 
     /// Waits for the end of all creations, and blocks new ones.
-    pub(crate) fn stop(&self) -> RwLockWriteGuard<'_, ()> {
-        let alone = self.lock.write();
-        self.bias.revoke();
-        alone
+    pub(crate) fn stop(&self) -> BiasedWriteGuard<'_> {
+        self.0.write()
     }
 }

@@ -60,7 +60,7 @@ impl<F: FileSystem> Vfs<F> {
             name_budget,
             renaming: Mutex::new(()),
             name_locks: NameLocks::new(),
-            creation: Creation::default(),
+            creation: Creation::new(),
             root,
         })
     }
@@ -216,6 +216,15 @@ impl<F: FileSystem> Vfs<F> {
     pub fn trim(&self, bytes: Range<u64>, least: u64) -> Result<u64> {
         self.check_writable()?;
         self.fs().trim(bytes, least)
+    }
+
+    /// Evicts until names and inodes take about `percent` of the memory that they take now, and
+    /// returns free pages of the heap to the system. Held entries stay; the budgets stay.
+    pub fn shrink(&self, percent: u8) {
+        let kept = self.names.stats().memory.used / 100 * usize::from(percent);
+        self.names.shrink_to(kept);
+        self.inodes.shrink(percent.into());
+        dentree_dcache::release_free_heap();
     }
 
     /// Statistics of the caches.

@@ -22,10 +22,11 @@ mod node;
 pub use node::MemoryNode;
 
 use crate::{Error, Ino, NewInode, NewKind, Result};
+use dentree_sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use file::PAGE;
 use node::{Content, State};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// As in ext4.
 const ROOT: Ino = Ino(2);

@@ -4,8 +4,8 @@ use super::directory::Directory;
 use super::file::{PAGE, Pages};
 use crate::acl::ACCESS;
 use crate::{Attr, FileType, Ino, NewInode, NewKind, SetAttr, SetTime, Timestamp};
+use dentree_sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::collections::BTreeMap;
-use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// An inode of a [`MemoryFs`](super::MemoryFs).
