@@ -1,14 +1,15 @@
-//! Prints what a hit costs, by how many blocks each thread may have copies of and how many blocks are in use:
-//! `cargo run --release -p dentree-bufcache --example hit_cost`.
+//! Prints what a hit costs, by how many blocks each thread may have copies of and how many blocks
+//! are in use: `cargo run --release -p dentree-bufcache --example hit_cost`.
 //!
-//! With `SIZE SET CHANGES` it makes one thread's hits once and prints nothing, to count instructions under valgrind.
+//! With `SIZE SET CHANGES` it makes one thread's hits once and prints nothing, to count
+//! instructions under valgrind.
 
 use std::hint::black_box;
 use std::sync::Arc;
 use std::time::Instant;
 
 use dentree_blockdev::MemoryDevice;
-use dentree_bufcache::{BhLruSize, BufCache, Stamp};
+use dentree_bufcache::{BhLruSize, BufCache, PinId};
 
 const BLOCKS: u64 = 16 << 10;
 const HITS: u32 = 200_000;
@@ -76,7 +77,8 @@ fn measure(caches: &[BufCache], load: Load) {
     );
 }
 
-/// Hits blocks of a set in an order that no prefetcher knows; the threads have some of them in common.
+/// Hits blocks of a set in an order that no prefetcher knows; the threads have some of them in
+/// common.
 fn walk(cache: &BufCache, thread: u64, load: Load) {
     let mut at = thread;
     for hit in 0..HITS {
@@ -86,7 +88,7 @@ fn walk(cache: &BufCache, thread: u64, load: Load) {
         let block = if block.is_multiple_of(2) { block } else { (block + thread * load.set) % BLOCKS };
         let _ = black_box(cache.get_often(block));
         if load.changes != 0 && hit % load.changes == 0 {
-            let _ = cache.update(block, Stamp(1), |bytes| bytes[0] = bytes[0].wrapping_add(1));
+            let _ = cache.update(block, PinId(1), |bytes| bytes[0] = bytes[0].wrapping_add(1));
         }
     }
 }

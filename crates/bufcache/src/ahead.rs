@@ -1,42 +1,42 @@
-//! Reading ahead: blocks that may be wanted soon come in without anybody waiting.
+//! Reading ahead.
 
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
 use crate::buffer::Buffer;
+use crate::buffer_lock::BufferLock;
 use crate::cache::BufCache;
-use crate::claim::Claim;
 use crate::feedback::AheadOutcome;
-use crate::shard::{Found, Origin, Soon};
+use crate::shard::{AheadSlot, Found, Origin};
 
 /// Runs of neighbouring blocks.
 pub type Runs = Vec<Range<u64>>;
 
-/// What is new about a block that was asked for: when to think of what comes next.
+/// Why a request for a block may start reading ahead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum First {
-    /// It was not in memory.
+    /// The block was not in memory.
     Miss,
-    /// It had been read ahead, and nobody had asked for it before.
+    /// The block had been read ahead, and this is its first use.
     Use,
 }
 
-/// Bytes that one request reads ahead at most: what comes first of it is not to wait for much more.
+/// Most bytes of a request: its first block waits for all of it.
 const REQUEST_BYTES: usize = 128 << 10;
 
-/// So many blocks in a row that there is no room for, whose shards are others, say that there is none at all.
-const MOST_REFUSED: usize = 16;
+/// After so many blocks in a row without room, each in another shard, there is none anywhere.
+const MOST_WITHOUT_ROOM: usize = 16;
 
 impl BufCache {
-    /// The bytes of a block as [`get`](BufCache::get) gives them. Where it was missing or is first used, `plan` is asked whether to read
-    /// ahead; and what it answers, what.
+    /// As [`get`](BufCache::get); on a miss or a first use, `plan` decides whether to read ahead,
+    /// and the closure that it returns decides what.
     ///
-    /// The block that is wanted goes to the device before what is read ahead. `plan` must not use the cache; what it answers
-    /// may, because this thread then has no read that others could wait for.
+    /// The requested block goes to the device first. `plan` must not use the cache; its closure
+    /// may, because by then no other thread can wait for a read of this one.
     ///
     /// # Errors
-    /// Those of [`get`](BufCache::get). What cannot be read ahead is no error: who asks for it is told.
+    /// Those of [`get`](BufCache::get). A failure to read ahead is none.
     ///
     /// ```
     /// # use std::sync::Arc;
@@ -55,19 +55,19 @@ impl BufCache {
         block: u64,
         plan: impl FnOnce(First) -> Option<F>,
     ) -> io::Result<Buffer> {
-        let (found, ahead) = match self.blocks().find_or_claim(block, false) {
+        let (found, ahead) = match self.blocks().find_or_lock(block, false) {
             Found::Ready(buffer, Origin::Used, _) => return Ok(buffer),
             Found::Ready(buffer, Origin::ReadAhead, _) => (Ok(buffer), plan(First::Use)),
             Found::Reading(pending, Origin::Used) => (Err(pending), None),
             Found::Reading(pending, Origin::ReadAhead) => (Err(pending), plan(First::Use)),
-            Found::Missing(vacancy) => {
-                let pending = Arc::clone(&vacancy.pending);
-                let claim = Claim::new(self.blocks(), block, vacancy);
+            Found::Missing(locked) => {
+                let pending = Arc::clone(&locked.pending);
+                let lock = BufferLock::new(self.blocks(), block, locked);
                 let ahead = plan(First::Miss);
                 if ahead.is_none() {
-                    return Ok(self.read_one(claim)?);
+                    return Ok(self.read_one(lock)?);
                 }
-                self.submit(vec![claim]);
+                self.submit(vec![lock]);
                 (Err(pending), ahead)
             }
         };
@@ -80,58 +80,58 @@ impl BufCache {
         }
     }
 
-    /// What came of reading ahead so far. Takes no lock.
+    /// The outcome of reading ahead so far. Takes no lock.
     pub fn ahead_outcome(&self) -> AheadOutcome {
         self.blocks().feedback.outcome()
     }
 
-    /// Begins to read blocks, neighbours in one request, and waits for none. Those that are in memory, that are not on the device, or
-    /// that there is no room for, are left out; where there is none for some in a row, all that come after are.
+    /// Starts to read blocks, neighbours in one request, and does not wait. Skips blocks that are
+    /// in memory, not on the device, or without room; after some in a row without room, all others.
     pub fn read_ahead(&self, runs: Runs) {
         let most = (REQUEST_BYTES / self.block_size()).max(1);
         let end = self.device().size() / self.block_size() as u64;
-        let mut refused = 0;
+        let mut without_room = 0;
         for run in runs {
-            let mut claims = Vec::new();
+            let mut locks = Vec::new();
             for block in run.start..run.end.min(end) {
-                match self.blocks().claim_ahead(block) {
-                    Soon::Claimed(vacancy) => {
-                        refused = 0;
-                        claims.push(Claim::new(self.blocks(), block, vacancy));
+                match self.blocks().lock_ahead(block) {
+                    AheadSlot::Locked(locked) => {
+                        without_room = 0;
+                        locks.push(BufferLock::new(self.blocks(), block, locked));
                     }
-                    Soon::Here => self.submit(std::mem::take(&mut claims)),
-                    Soon::Refused => {
-                        refused += 1;
-                        self.submit(std::mem::take(&mut claims));
+                    AheadSlot::Present => self.submit(std::mem::take(&mut locks)),
+                    AheadSlot::NoRoom => {
+                        without_room += 1;
+                        self.submit(std::mem::take(&mut locks));
                     }
                 }
-                if refused == MOST_REFUSED {
+                if without_room == MOST_WITHOUT_ROOM {
                     return;
                 }
-                if claims.len() == most {
-                    self.submit(std::mem::take(&mut claims));
+                if locks.len() == most {
+                    self.submit(std::mem::take(&mut locks));
                 }
             }
-            self.submit(claims);
+            self.submit(locks);
         }
     }
 
-    /// Reads neighbours in one request that is not waited for.
-    fn submit(&self, mut claims: Vec<Claim>) {
-        let Some(first) = claims.first().map(|claim| claim.block) else { return };
+    /// Reads neighbours in one request, and does not wait.
+    fn submit(&self, mut locks: Vec<BufferLock>) {
+        let Some(first) = locks.first().map(|lock| lock.block) else { return };
         self.blocks().shard_of(first).count_device_read();
         let Ok(offset) = self.offset(first) else { return };
         let block_size = self.block_size();
-        let bytes = vec![0; claims.len() * block_size];
-        let done = move |read: io::Result<Vec<u8>>| match (read, claims.pop()) {
+        let bytes = vec![0; locks.len() * block_size];
+        let done = move |read: io::Result<Vec<u8>>| match (read, locks.pop()) {
             (Ok(bytes), last) => {
-                for (mut claim, bytes) in claims.into_iter().chain(last).zip(bytes.chunks_exact(block_size)) {
-                    claim.fill(bytes);
-                    claim.succeed(None);
+                for (mut lock, bytes) in locks.into_iter().chain(last).zip(bytes.chunks_exact(block_size)) {
+                    lock.fill(bytes);
+                    lock.succeed(None);
                 }
             }
-            (Err(source), Some(only)) if claims.is_empty() => drop(only.fail(source)),
-            // One bad block must not fail its neighbours: who waits for one of them looks again.
+            (Err(source), Some(only)) if locks.is_empty() => drop(only.fail(source)),
+            // One bad block must not fail its neighbours: their waiters look again.
             (Err(_), _) => {}
         };
         Arc::clone(self.device()).submit(offset, bytes, Box::new(done));

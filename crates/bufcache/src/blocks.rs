@@ -1,4 +1,4 @@
-//! The blocks in memory: which shard has which.
+//! The blocks in memory, by shard.
 
 use std::hash::BuildHasher;
 use std::sync::Arc;
@@ -6,24 +6,24 @@ use std::sync::Arc;
 use dentree_sync::{Mutex, MutexGuard};
 use foldhash::fast::RandomState;
 
+use crate::bh_lru::{BhLru, BhLruSize};
 use crate::feedback::Feedback;
-use crate::recent::{BhLruSize, Recent};
-use crate::shard::{Found, SLOT_OVERHEAD, Shard, Soon};
+use crate::shard::{AheadSlot, Found, SLOT_OVERHEAD, Shard};
 use crate::stats::Stats;
 
-/// What a cache has of its device. Reads under way share it, so that none of them keeps the device open.
+/// A cache without its device. Submitted reads share it, so they do not keep the device open.
 pub(crate) struct Blocks {
     pub(crate) block_size: usize,
     /// Blocks that the budget has room for.
     pub(crate) capacity: usize,
     hasher: RandomState,
-    pub(crate) recent: Recent,
+    pub(crate) bh_lru: BhLru,
     pub(crate) feedback: Arc<Feedback>,
     /// A power of two.
     shards: Box<[Mutex<Shard>]>,
 }
 
-/// Fewer blocks than this in a shard, and chance would fill one while others have room.
+/// With fewer blocks in a shard, chance would fill one while others have room.
 const MIN_SHARD_BLOCKS: usize = 64;
 const MAX_SHARDS: usize = 64;
 
@@ -33,13 +33,13 @@ impl Blocks {
         let shards = (capacity / MIN_SHARD_BLOCKS + 1).next_power_of_two() / 2;
         let shards = shards.clamp(1, MAX_SHARDS);
         let hasher = RandomState::default();
-        let recent = Recent::new(bh_lru_size, capacity);
+        let bh_lru = BhLru::new(bh_lru_size, capacity);
         let feedback = Arc::new(Feedback::default());
         let make = |_| {
             let feedback = Arc::clone(&feedback);
             Mutex::new(Shard::new(capacity / shards, hasher.clone(), feedback))
         };
-        Blocks { block_size, capacity, shards: (0..shards).map(make).collect(), hasher, recent, feedback }
+        Blocks { block_size, capacity, shards: (0..shards).map(make).collect(), hasher, bh_lru, feedback }
     }
 
     #[inline]
@@ -57,20 +57,20 @@ impl Blocks {
         self.shard_for(self.hash(block)).lock()
     }
 
-    /// A block by its shard; with `to_copy` also the watch on a version that is marked.
+    /// A block from its shard; with `to_copy` also the invalidation flag of a marked version.
     #[inline]
-    pub(crate) fn find_or_claim(&self, block: u64, to_copy: bool) -> Found {
+    pub(crate) fn find_or_lock(&self, block: u64, to_copy: bool) -> Found {
         let hash = self.hash(block);
-        self.shard_for(hash).lock().find_or_claim(block, hash, to_copy)
+        self.shard_for(hash).lock().find_or_lock(block, hash, to_copy)
     }
 
-    pub(crate) fn claim_ahead(&self, block: u64) -> Soon {
+    pub(crate) fn lock_ahead(&self, block: u64) -> AheadSlot {
         let hash = self.hash(block);
-        self.shard_for(hash).lock().claim_ahead(block, hash)
+        self.shard_for(hash).lock().lock_ahead(block, hash)
     }
 
     pub(crate) fn stats(&self) -> Stats {
-        let recent_hits = self.recent.hits();
+        let recent_hits = self.bh_lru.hits();
         let mut sum = Stats { hits: recent_hits, recent_hits, ..Stats::default() };
         for shard in &self.shards {
             sum += shard.lock().stats(self.block_size);

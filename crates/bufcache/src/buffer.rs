@@ -1,9 +1,9 @@
-//! A block's bytes, shared.
+//! Shared bytes of a block.
 
 use std::ops::Deref;
 use std::sync::Arc;
 
-/// The bytes of a block. Cheap to clone; the bytes stay as they are for as long as it is held.
+/// The bytes of a block. Cheap to clone; the bytes never change.
 #[derive(Clone)]
 pub struct Buffer {
     bytes: Arc<[u8]>,
@@ -15,8 +15,8 @@ impl Buffer {
         Buffer { bytes, mark: 0 }
     }
 
-    /// What its users have noted on this version or one that it was made of, see [`BufCache::set_mark`](crate::BufCache::set_mark);
-    /// 0 for nothing.
+    /// The users' mark on this version or one that it was made from, 0 without one; see
+    /// [`BufCache::set_mark`](crate::BufCache::set_mark).
     pub fn mark(&self) -> u64 {
         self.mark
     }
@@ -26,35 +26,35 @@ impl Buffer {
         Arc::ptr_eq(&self.bytes, &other.bytes)
     }
 
-    /// Notes `mark` if the bytes are those of `version`.
+    /// Sets the mark if the bytes are those of `version`.
     pub(crate) fn mark_as(&mut self, version: &Buffer, mark: u64) {
         if self.is_same(version) {
             self.mark = mark;
         }
     }
 
-    /// Whether anyone but the slot has it. Final when false and asked under the shard's lock.
+    /// Whether there is a holder beside the slot. Final if false under the shard's mutex.
     pub(crate) fn is_held(&self) -> bool {
         self.holders() > 1
     }
 
-    /// How many have it, the slot included.
+    /// Number of holders, the slot included.
     pub(crate) fn holders(&self) -> usize {
         Arc::strong_count(&self.bytes)
     }
 
-    /// A block of so many zeros.
+    /// A block of `len` zeros.
     pub(crate) fn zeros(len: usize) -> Buffer {
-        // Made by an iterator that knows its length, the bytes are allocated once, behind their count.
+        // An iterator of known length allocates once, the reference count included.
         Buffer::new(std::iter::repeat_n(0, len).collect())
     }
 
-    /// The bytes of the next version: these where nobody else has them, else a copy.
+    /// The bytes of the next version: these if there is no other holder, otherwise a copy.
     pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
         Arc::make_mut(&mut self.bytes)
     }
 
-    /// The same in memory of its own.
+    /// A copy in memory of its own.
     pub(crate) fn copied(&self) -> Buffer {
         Buffer { bytes: Arc::from(&self.bytes[..]), mark: self.mark }
     }

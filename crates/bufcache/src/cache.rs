@@ -1,4 +1,4 @@
-//! The cache: which shard, and what to ask the device for.
+//! The cache: chooses shards, and reads from the device.
 
 use std::io::{self, IoSliceMut};
 use std::sync::Arc;
@@ -6,29 +6,30 @@ use std::sync::Arc;
 use dentree_blockdev::{BlockDevice, check_range};
 use dentree_sync::MutexGuard;
 
+use crate::bh_lru::{BhLruSize, Invalidation, Lookup};
 use crate::blocks::Blocks;
 use crate::buffer::Buffer;
-use crate::claim::Claim;
+use crate::buffer_lock::BufferLock;
 use crate::error::ReadError;
 use crate::pending::Pending;
-use crate::recent::{BhLruSize, Known, Watch};
-use crate::shard::{Changed, Found, Place, Shard, Stamp};
+use crate::shard::{Changed, Found, PinId, Residency, Shard};
 use crate::stats::Stats;
 
-/// Cached blocks of a device, see the [crate's page](crate).
+/// Cached blocks of a device; see the [crate](crate).
 pub struct BufCache {
     device: Arc<dyn BlockDevice>,
     blocks: Arc<Blocks>,
 }
 
 impl BufCache {
-    /// A cache of `device` in blocks of `block_size` bytes, that keeps no more than `budget_bytes`, its own tables
-    /// included, but for pinned blocks. A budget smaller than a block keeps none.
+    /// A cache of `device` in blocks of `block_size` bytes, which takes at most `budget_bytes`, its
+    /// tables included and pinned blocks apart. With a budget below one block it caches none.
     pub fn new(device: Arc<dyn BlockDevice>, block_size: usize, budget_bytes: usize) -> Self {
         BufCache::with_bh_lru(device, block_size, budget_bytes, BhLruSize::default())
     }
 
-    /// The same, with so many blocks that each thread may have copies of ([`get_often`](BufCache::get_often)); a sixteenth of the cache at most.
+    /// The same, with the number of copies per thread ([`get_often`](BufCache::get_often)), at most
+    /// a sixteenth of the cache.
     pub fn with_bh_lru(
         device: Arc<dyn BlockDevice>,
         block_size: usize,
@@ -52,37 +53,39 @@ impl BufCache {
         self.blocks.block_size
     }
 
-    /// The bytes of a block, from memory or else from the device.
+    /// The bytes of a block, from memory or from the device.
     ///
     /// # Errors
-    /// What the device says, as a [`ReadError`] that names the block. A block that is not wholly on the device fails with
-    /// [`io::ErrorKind::UnexpectedEof`].
+    /// The device's error, as a [`ReadError`] that names the block. A block that is not wholly on
+    /// the device fails with [`io::ErrorKind::UnexpectedEof`].
     #[inline]
     pub fn get(&self, block: u64) -> io::Result<Buffer> {
         Ok(self.find(block, false)?.0)
     }
 
-    /// A block from its shard or from the device; with `to_copy` also the watch on a version that is marked and was there.
+    /// A block from its shard or the device; with `to_copy` also the invalidation flag of a marked
+    /// version that was in memory.
     #[inline]
-    fn find(&self, block: u64, to_copy: bool) -> io::Result<(Buffer, Option<Arc<Watch>>)> {
+    fn find(&self, block: u64, to_copy: bool) -> io::Result<(Buffer, Option<Arc<Invalidation>>)> {
         loop {
-            match self.blocks.find_or_claim(block, to_copy) {
-                Found::Ready(buffer, _, watch) => return Ok((buffer, watch)),
+            match self.blocks.find_or_lock(block, to_copy) {
+                Found::Ready(buffer, _, invalidation) => return Ok((buffer, invalidation)),
                 Found::Reading(pending, _) => {
                     if let Some(buffer) = pending.wait()? {
                         return Ok((buffer, None));
                     }
                 }
-                Found::Missing(vacancy) => {
-                    return Ok((self.read_one(Claim::new(&self.blocks, block, vacancy))?, None));
+                Found::Missing(locked) => {
+                    return Ok((self.read_one(BufferLock::new(&self.blocks, block, locked))?, None));
                 }
             }
         }
     }
 
-    /// The bytes of a block as [`get`](BufCache::get) gives them, for one that all threads use and few change. A thread that asks for it again
-    /// gets a copy of its own, as long as that is the newest version: then nothing is written that another thread reads. Only what was
-    /// [marked](BufCache::set_mark) is copied: the copy has the mark.
+    /// As [`get`](BufCache::get), for a block that many threads read and few change. From its
+    /// second request on, a thread reads a copy of its own while that is the newest version: it
+    /// writes nothing that other threads read. Only [marked](BufCache::set_mark) versions are
+    /// copied, with their mark.
     ///
     /// # Errors
     /// Those of [`get`](BufCache::get).
@@ -90,56 +93,56 @@ impl BufCache {
     /// ```
     /// # use std::sync::Arc;
     /// # use dentree_blockdev::MemoryDevice;
-    /// # use dentree_bufcache::{BufCache, Stamp};
+    /// # use dentree_bufcache::{BufCache, PinId};
     /// let cache = BufCache::new(Arc::new(MemoryDevice::new(4096)), 1024, 1 << 20);
     /// cache.set_mark(2, &cache.get(2)?, 7);
     /// for _ in 0..9 {
     ///     assert_eq!((cache.get_often(2)?[0], cache.get_often(2)?.mark()), (0, 7));
     /// }
     /// assert!(cache.stats().recent_hits > 12);
-    /// cache.update(2, Stamp(1), |bytes| bytes[0] = 1)?;
+    /// cache.update(2, PinId(1), |bytes| bytes[0] = 1)?;
     /// assert_eq!(cache.get_often(2)?[0], 1);
     /// # Ok::<(), std::io::Error>(())
     /// ```
     #[inline]
     pub fn get_often(&self, block: u64) -> io::Result<Buffer> {
-        match self.blocks.recent.look(block) {
-            Known::Copy(copy) => Ok(copy),
-            Known::Often => match self.find(block, true)? {
-                (version, Some(watch)) => Ok(self.blocks.recent.copy(block, &version, watch)),
+        match self.blocks.bh_lru.get(block) {
+            Lookup::Copy(copy) => Ok(copy),
+            Lookup::Frequent => match self.find(block, true)? {
+                (version, Some(invalidation)) => Ok(self.blocks.bh_lru.copy(block, &version, invalidation)),
                 (version, None) => Ok(version),
             },
-            Known::Nothing => self.get(block),
+            Lookup::Absent => self.get(block),
         }
     }
 
-    /// The bytes of `count` blocks from `first` on. Neighbours that are not in memory are read in one request.
+    /// The bytes of `count` blocks from `first` on. Missing neighbours are read in one request.
     ///
     /// # Errors
-    /// Those of [`get`](BufCache::get), for the first block that fails; the others are kept. A run that is not wholly
-    /// on the device is refused before anything is allocated or read.
+    /// Those of [`get`](BufCache::get), for the first block that fails; the others are cached. A
+    /// run that is not wholly on the device fails before any allocation or read.
     pub fn get_run(&self, first: u64, count: usize) -> io::Result<Vec<Buffer>> {
         self.check_run(first, count)?;
-        let mut claims: Vec<Claim> = Vec::new();
-        let found: Vec<Slot> = (first..)
+        let mut locks: Vec<BufferLock> = Vec::new();
+        let found: Vec<RunBlock> = (first..)
             .take(count)
-            .map(|block| match self.blocks.find_or_claim(block, false) {
-                Found::Ready(buffer, _, _) => Slot::Ready(buffer),
-                Found::Reading(pending, _) => Slot::Reading(block, pending),
-                Found::Missing(vacancy) => {
-                    claims.push(Claim::new(&self.blocks, block, vacancy));
-                    Slot::Claimed
+            .map(|block| match self.blocks.find_or_lock(block, false) {
+                Found::Ready(buffer, _, _) => RunBlock::Ready(buffer),
+                Found::Reading(pending, _) => RunBlock::Reading(block, pending),
+                Found::Missing(locked) => {
+                    locks.push(BufferLock::new(&self.blocks, block, locked));
+                    RunBlock::Locked
                 }
             })
             .collect();
-        let mut ours = self.read_claims(claims).into_iter();
-        // Our own reads have ended: now it is safe to wait for others.
+        let mut ours = self.read_locked(locks).into_iter();
+        // This thread's reads have ended: now it may wait for others.
         found
             .into_iter()
             .map(|slot| match slot {
-                Slot::Ready(buffer) => Ok(buffer),
-                Slot::Reading(block, pending) => pending.wait()?.map_or_else(|| self.get(block), Ok),
-                Slot::Claimed => match ours.next() {
+                RunBlock::Ready(buffer) => Ok(buffer),
+                RunBlock::Reading(block, pending) => pending.wait()?.map_or_else(|| self.get(block), Ok),
+                RunBlock::Locked => match ours.next() {
                     Some(outcome) => Ok(outcome?),
                     None => Err(io::ErrorKind::UnexpectedEof.into()),
                 },
@@ -152,105 +155,106 @@ impl BufCache {
         self.blocks.capacity
     }
 
-    /// Makes the next version of a block: `change` is shown the bytes, and those who hold a [`Buffer`] of the block keep
-    /// what they have. The block is pinned by `stamp`, in the place of who pinned it before.
+    /// Makes the next version of a block with `change`; holders of a [`Buffer`] keep their version.
+    /// The block is pinned with `pin`, which replaces an earlier pin.
     ///
-    /// `change` may run under a lock of the cache: it must be short, and must not use the cache.
+    /// `change` may run under a lock of the cache: it must be short and must not use the cache.
     ///
     /// # Errors
-    /// Those of [`get`](BufCache::get); `change` was then not called.
+    /// Those of [`get`](BufCache::get), without a call of `change`.
     ///
     /// ```
     /// # use std::sync::Arc;
     /// # use dentree_blockdev::MemoryDevice;
-    /// use dentree_bufcache::{BufCache, Stamp};
+    /// use dentree_bufcache::{BufCache, PinId};
     ///
     /// let cache = BufCache::new(Arc::new(MemoryDevice::new(4096)), 1024, 1 << 20);
     /// let old = cache.get(2)?;
-    /// cache.update(2, Stamp(7), |bytes| bytes[0] = 1)?;
+    /// cache.update(2, PinId(7), |bytes| bytes[0] = 1)?;
     /// assert_eq!((old[0], cache.get(2)?[0]), (0, 1));
-    /// // Once its home is written.
-    /// cache.unpin(2, Stamp(7));
+    /// // After the block was written to the device.
+    /// cache.unpin(2, PinId(7));
     /// # Ok::<(), std::io::Error>(())
     /// ```
     #[inline]
     pub fn update<R>(
         &self,
         block: u64,
-        stamp: Stamp,
+        pin: PinId,
         change: impl FnOnce(&mut [u8]) -> R,
     ) -> io::Result<Changed<R>> {
         let hash = self.blocks.hash(block);
-        let vacancy = loop {
+        let locked = loop {
             let mut shard = self.blocks.shard_for(hash).lock();
             let pending = match shard.place(block, hash) {
-                Place::Ready(slot) => match shard.next_version(slot, stamp) {
+                Residency::Ready(slot) => match shard.next_version(slot, pin) {
                     Some((bytes, is_first)) => return Ok(Changed { value: change(bytes), is_first }),
-                    // It is ready: this does not happen.
+                    // Unreachable: the slot is ready.
                     None => continue,
                 },
-                Place::Missing => break shard.claim(block, hash),
-                Place::Reading(pending) => pending,
+                Residency::Missing => break shard.lock_missing(block, hash),
+                Residency::Reading(pending) => pending,
             };
             drop(shard);
             pending.wait()?;
         };
-        let mut claim = Claim::new(&self.blocks, block, vacancy);
-        if let Err(source) = self.read_into(&mut claim) {
-            return Err(claim.fail(source).into());
+        let mut lock = BufferLock::new(&self.blocks, block, locked);
+        if let Err(source) = self.read_into(&mut lock) {
+            return Err(lock.fail(source).into());
         }
-        // Nobody else has the bytes yet.
-        let value = change(claim.bytes());
-        claim.succeed(Some(stamp));
+        // The bytes have no other holder yet.
+        let value = change(lock.bytes());
+        lock.succeed(Some(pin));
         Ok(Changed { value, is_first: true })
     }
 
-    /// Makes a version of a block that begins as zeros, whatever the block was before, and pins it. The device is
-    /// not read.
+    /// Makes a version of a block from zeros instead of its content, and pins it. The device is not
+    /// read.
     ///
     /// # Errors
-    /// A block that is not wholly on the device; `change` was then not called.
+    /// A block that is not wholly on the device, without a call of `change`.
     pub fn create<R>(
         &self,
         block: u64,
-        stamp: Stamp,
+        pin: PinId,
         change: impl FnOnce(&mut [u8]) -> R,
     ) -> io::Result<Changed<R>> {
         self.check_run(block, 1)?;
         let mut buffer = Buffer::zeros(self.blocks.block_size);
         let value = change(buffer.bytes_mut());
         let hash = self.blocks.hash(block);
-        let is_first = self.lock_unread(block, hash).replace(block, hash, buffer, stamp);
+        let is_first = self.lock_unread(block, hash).replace(block, hash, buffer, pin);
         Ok(Changed { value, is_first })
     }
 
-    /// The bytes of a block that `stamp` changed last and that is still pinned by it.
-    pub fn pinned(&self, block: u64, stamp: Stamp) -> Option<Buffer> {
+    /// The bytes of a block that is pinned with `pin`.
+    pub fn pinned(&self, block: u64, pin: PinId) -> Option<Buffer> {
         let hash = self.blocks.hash(block);
-        self.blocks.shard_for(hash).lock().pinned(block, hash, stamp)
+        self.blocks.shard_for(hash).lock().pinned(block, hash, pin)
     }
 
-    /// Says that the version that `stamp` made is home. Does nothing where a later change pins the block.
-    pub fn unpin(&self, block: u64, stamp: Stamp) {
+    /// Unpins a block whose version with `pin` has been written. No effect if a later change pins
+    /// it.
+    pub fn unpin(&self, block: u64, pin: PinId) {
         let hash = self.blocks.hash(block);
-        self.blocks.shard_for(hash).lock().unpin(block, hash, stamp);
+        self.blocks.shard_for(hash).lock().unpin(block, hash, pin);
     }
 
-    /// Notes something on a version of a block, for those who get it later: that it was verified, say. The note passes to the versions that
-    /// are [made of it](BufCache::update), and is gone when the block is read or created anew. Where the cache has another version by now
-    /// nothing is noted.
+    /// Sets a mark on a version of a block, for example that it was verified. Versions that are
+    /// [made from it](BufCache::update) inherit the mark; a block that is read or created anew has
+    /// none. No effect if the cache has another version.
     ///
     /// ```
     /// # use std::sync::Arc;
     /// # use dentree_blockdev::MemoryDevice;
-    /// # use dentree_bufcache::{BufCache, Stamp};
+    /// # use dentree_bufcache::{BufCache, PinId};
     /// let cache = BufCache::new(Arc::new(MemoryDevice::new(4096)), 1024, 1 << 20);
     /// let block = cache.get(2)?;
     /// cache.set_mark(2, &block, 7);
     /// assert_eq!((block.mark(), cache.get(2)?.mark()), (0, 7));
-    /// cache.update(2, Stamp(1), |bytes| bytes[0] = 1)?;
+    /// cache.update(2, PinId(1), |bytes| bytes[0] = 1)?;
     /// assert_eq!(cache.get(2)?.mark(), 7);
-    /// cache.create(2, Stamp(1), |_| ())?;
+    /// cache.create(2, PinId(1), |_| ())?;
     /// assert_eq!(cache.get(2)?.mark(), 0);
     /// # Ok::<(), std::io::Error>(())
     /// ```
@@ -259,64 +263,64 @@ impl BufCache {
         self.blocks.shard_for(hash).lock().set_mark(block, hash, version, mark);
     }
 
-    /// Whether the cache has this version of a block, and no newer one. `false` also where it has none any more, and where
-    /// the version is a copy that this thread [has let go](BufCache::get_often).
+    /// Whether the cache has this version of a block. `false` also if it has no version any more,
+    /// or if this is a [copy](BufCache::get_often) that the thread has dropped.
     ///
-    /// Cheaper than to get the block and compare: the count of the version's users, which all who use the block write, stays as it is.
+    /// Cheaper than to get the block and compare: it does not write the version's reference count.
     ///
     /// ```
     /// # use std::sync::Arc;
     /// # use dentree_blockdev::MemoryDevice;
-    /// # use dentree_bufcache::{BufCache, Stamp};
+    /// # use dentree_bufcache::{BufCache, PinId};
     /// let cache = BufCache::new(Arc::new(MemoryDevice::new(4096)), 1024, 1 << 20);
     /// let block = cache.get(2)?;
     /// assert!(cache.is_newest(2, &block));
-    /// cache.update(2, Stamp(1), |bytes| bytes[0] = 1)?;
+    /// cache.update(2, PinId(1), |bytes| bytes[0] = 1)?;
     /// assert!(!cache.is_newest(2, &block) && !cache.is_newest(3, &block));
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn is_newest(&self, block: u64, version: &Buffer) -> bool {
-        if let Some(is_newest) = self.blocks.recent.is_newest(block, version) {
+        if let Some(is_newest) = self.blocks.bh_lru.is_newest(block, version) {
             return is_newest;
         }
         let hash = self.blocks.hash(block);
         self.blocks.shard_for(hash).lock().is_newest(block, hash, version)
     }
 
-    /// Drops blocks, pinned ones too: they were freed, and their content is nobody's. Those who hold a [`Buffer`] keep it.
+    /// Drops blocks, pinned ones too, because they were freed. Holders of a [`Buffer`] keep it.
     pub fn discard(&self, first: u64, count: u64) {
         for block in (first..).take(usize::try_from(count).unwrap_or(usize::MAX)) {
             let hash = self.blocks.hash(block);
             let mut shard = self.lock_unread(block, hash);
-            if let Place::Ready(slot) = shard.place(block, hash) {
+            if let Residency::Ready(slot) = shard.place(block, hash) {
                 shard.discard(slot);
             }
         }
     }
 
-    /// The shard of a block that no thread is reading.
+    /// The shard of a block, after any read of the block in progress.
     fn lock_unread(&self, block: u64, hash: u64) -> MutexGuard<'_, Shard> {
         loop {
             let shard = self.blocks.shard_for(hash).lock();
-            let Place::Reading(pending) = shard.place(block, hash) else { return shard };
+            let Residency::Reading(pending) = shard.place(block, hash) else { return shard };
             drop(shard);
-            // A read that failed is over, too.
+            // A failed read has ended, too.
             let _ = pending.wait();
         }
     }
 
-    /// What the cache has done and holds. Looks at every slot: not for hot paths.
+    /// Statistics. Looks at every slot: not for hot paths.
     pub fn stats(&self) -> Stats {
         self.blocks.stats()
     }
 
-    /// Reads claimed blocks, each group of neighbours in one request.
-    fn read_claims(&self, claims: Vec<Claim>) -> Vec<Result<Buffer, ReadError>> {
-        let mut outcomes = Vec::with_capacity(claims.len());
-        let mut claims = claims.into_iter().peekable();
-        while let Some(claim) = claims.next() {
-            let mut run = vec![claim];
-            while let Some(next) = claims.next_if(|next| next.block == run[0].block + run.len() as u64) {
+    /// Reads locked blocks, neighbours in one request.
+    fn read_locked(&self, locks: Vec<BufferLock>) -> Vec<Result<Buffer, ReadError>> {
+        let mut outcomes = Vec::with_capacity(locks.len());
+        let mut locks = locks.into_iter().peekable();
+        while let Some(lock) = locks.next() {
+            let mut run = vec![lock];
+            while let Some(next) = locks.next_if(|next| next.block == run[0].block + run.len() as u64) {
                 run.push(next);
             }
             self.read_run(run, &mut outcomes);
@@ -324,33 +328,33 @@ impl BufCache {
         outcomes
     }
 
-    fn read_run(&self, mut run: Vec<Claim>, outcomes: &mut Vec<Result<Buffer, ReadError>>) {
+    fn read_run(&self, mut run: Vec<BufferLock>, outcomes: &mut Vec<Result<Buffer, ReadError>>) {
         if run.len() > 1 {
             let first = run[0].block;
             let mut bufs: Vec<IoSliceMut<'_>> =
-                run.iter_mut().map(|claim| IoSliceMut::new(claim.bytes())).collect();
+                run.iter_mut().map(|lock| IoSliceMut::new(lock.bytes())).collect();
             self.blocks.shard_of(first).count_device_read();
             let read = self.offset(first).and_then(|offset| self.device.read_vectored_at(offset, &mut bufs));
             if read.is_ok() {
-                outcomes.extend(run.into_iter().map(|claim| Ok(claim.succeed(None))));
+                outcomes.extend(run.into_iter().map(|lock| Ok(lock.succeed(None))));
                 return;
             }
         }
-        // One bad block must not fail its neighbours, for which others may wait.
-        outcomes.extend(run.into_iter().map(|claim| self.read_one(claim)));
+        // One bad block must not fail its neighbours.
+        outcomes.extend(run.into_iter().map(|lock| self.read_one(lock)));
     }
 
     #[cold]
-    pub(crate) fn read_one(&self, mut claim: Claim) -> Result<Buffer, ReadError> {
-        match self.read_into(&mut claim) {
-            Ok(()) => Ok(claim.succeed(None)),
-            Err(source) => Err(claim.fail(source)),
+    pub(crate) fn read_one(&self, mut lock: BufferLock) -> Result<Buffer, ReadError> {
+        match self.read_into(&mut lock) {
+            Ok(()) => Ok(lock.succeed(None)),
+            Err(source) => Err(lock.fail(source)),
         }
     }
 
-    fn read_into(&self, claim: &mut Claim) -> io::Result<()> {
-        self.blocks.shard_of(claim.block).count_device_read();
-        self.offset(claim.block).and_then(|offset| self.device.read_at(offset, claim.bytes()))
+    fn read_into(&self, lock: &mut BufferLock) -> io::Result<()> {
+        self.blocks.shard_of(lock.block).count_device_read();
+        self.offset(lock.block).and_then(|offset| self.device.read_at(offset, lock.bytes()))
     }
 
     fn check_run(&self, first: u64, count: usize) -> io::Result<()> {
@@ -359,16 +363,16 @@ impl BufCache {
         check_range(offset, len, self.device.size())
     }
 
-    /// Where a block begins on the device.
+    /// The position of a block on the device.
     pub(crate) fn offset(&self, block: u64) -> io::Result<u64> {
         let outside = || io::Error::new(io::ErrorKind::UnexpectedEof, "it lies past any device's end");
         block.checked_mul(self.block_size() as u64).ok_or_else(outside)
     }
 }
 
-/// How a block of a run was found.
-enum Slot {
+/// A block of a run.
+enum RunBlock {
     Ready(Buffer),
     Reading(u64, Arc<Pending>),
-    Claimed,
+    Locked,
 }

@@ -3,7 +3,8 @@
 use std::io;
 use std::sync::Arc;
 
-/// A block that could not be read: what an [`io::Error`] of this crate carries. All who waited for the read share it.
+/// A block that could not be read: the source of an [`io::Error`] of this crate. All waiters of the
+/// read share it.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("cannot read block {block} of {block_size} bytes: {source}")]
 pub struct ReadError {
@@ -11,7 +12,7 @@ pub struct ReadError {
     pub block: u64,
     /// Its size in bytes.
     pub block_size: usize,
-    /// What the device said.
+    /// The device's error.
     pub source: Arc<io::Error>,
 }
 

@@ -1,23 +1,23 @@
-//! What came of reading ahead, of all shards together, for who decides how much to read ahead next.
+//! The outcome of reading ahead, over all shards, which decides how much is read ahead next.
 //!
-//! Both are statistics, no decision needs them exact, and they are touched only where something was read ahead: relaxed atomics, of `std`
-//! under `loom` too, which then has nothing of them to explore.
+//! No decision needs the counts exact, and only reading ahead touches them: relaxed atomics,
+//! `std`'s under loom too, so that models have nothing to explore.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Counts since the cache was made.
+/// Counts since the cache was created.
 #[derive(Default)]
 pub(crate) struct Feedback {
     used: AtomicU64,
     in_vain: AtomicU64,
 }
 
-/// What came of blocks that were to be read ahead, see [`BufCache::ahead_outcome`](crate::BufCache::ahead_outcome).
+/// The outcome of reading ahead, see [`BufCache::ahead_outcome`](crate::BufCache::ahead_outcome).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct AheadOutcome {
-    /// Asked for by somebody since.
+    /// Blocks that were requested later.
     pub used: u64,
-    /// Thrown out before anybody asked, not readable, or not read for want of room.
+    /// Blocks that were evicted before a request, not readable, or without room.
     pub in_vain: u64,
 }
 

@@ -1,11 +1,11 @@
-//! Where threads wait for a read that another thread is making.
+//! Waiting for another thread's read.
 
 use dentree_sync::{Condvar, Mutex};
 
 use crate::buffer::Buffer;
 use crate::error::ReadError;
 
-/// A read under way.
+/// A read in progress.
 pub(crate) struct Pending {
     state: Mutex<State>,
     ended: Condvar,
@@ -13,7 +13,8 @@ pub(crate) struct Pending {
 
 struct State {
     outcome: Option<Outcome>,
-    /// How many wait for it: to wake nobody is a system call, too, and most of what is read ahead nobody waits for.
+    /// Number of waiters: without one, mostly after reading ahead, a wake-up is a wasted system
+    /// call.
     waiting: usize,
 }
 
@@ -22,8 +23,8 @@ struct State {
 pub(crate) enum Outcome {
     Read(Buffer),
     Failed(ReadError),
-    /// It was made ahead, and failed: who wants the block reads it.
-    Forgotten,
+    /// A read ahead failed: the waiter reads the block itself.
+    Retry,
 }
 
 impl Pending {
@@ -31,14 +32,14 @@ impl Pending {
         Pending { state: Mutex::new(State { outcome: None, waiting: 0 }), ended: Condvar::new() }
     }
 
-    /// Waits until [`end`](Pending::end) has been called. `None` where one has to look for the block again.
+    /// Waits for [`end`](Pending::end). `None`: the caller must look for the block again.
     pub(crate) fn wait(&self) -> Result<Option<Buffer>, ReadError> {
         let mut state = self.state.lock();
         loop {
             match &state.outcome {
                 Some(Outcome::Read(buffer)) => return Ok(Some(buffer.clone())),
                 Some(Outcome::Failed(error)) => return Err(error.clone()),
-                Some(Outcome::Forgotten) => return Ok(None),
+                Some(Outcome::Retry) => return Ok(None),
                 None => {
                     state.waiting += 1;
                     state = self.ended.wait(state);

@@ -1,17 +1,17 @@
-//! In which order blocks have to go: two queues, and a memory of who went.
+//! The order of eviction: two queues, and the ghosts of evicted blocks.
 
 use std::iter::successors;
 
-/// Where a slot waits for its turn to make room.
+/// The queue of a slot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Queue {
-    /// Blocks that have yet to show that they are used more than once.
+    /// Blocks that were not used more than once so far.
     Small,
-    /// Those that have.
+    /// Blocks that were.
     Main,
 }
 
-/// The queues of a shard, linked by slot numbers, so that one that is dropped leaves at once.
+/// The queues of a shard, linked by slot numbers, so that any slot can be removed in one step.
 #[derive(Default)]
 pub(crate) struct Queues {
     links: Vec<Link>,
@@ -49,14 +49,14 @@ impl Queues {
         Some(self.lists[queue as usize].oldest).filter(|slot| *slot != NONE)
     }
 
-    /// The slots of a queue, the oldest first.
+    /// The slots of a queue, oldest first.
     pub(crate) fn iter(&self, queue: Queue) -> impl Iterator<Item = u32> {
         successors(self.oldest(queue), |slot| {
             Some(self.links[*slot as usize].newer).filter(|newer| *newer != NONE)
         })
     }
 
-    /// Puts a slot behind all others of a queue, wherever it was before.
+    /// Moves a slot to the end of a queue.
     pub(crate) fn push(&mut self, slot: u32, queue: Queue) {
         self.remove(slot);
         let at = slot as usize;
@@ -73,7 +73,7 @@ impl Queues {
         list.len += 1;
     }
 
-    /// Takes a slot out of its queue, if it is in one.
+    /// Removes a slot from its queue, if it is in one.
     pub(crate) fn remove(&mut self, slot: u32) {
         let Some(link) = self.links.get_mut(slot as usize) else { return };
         let Some(queue) = link.queue.take() else { return };
@@ -91,15 +91,17 @@ impl Queues {
     }
 }
 
-/// Which blocks went lately without having been used more than once: by a part of their hash, in a table in which a later one takes the place of an
-/// earlier. So each is remembered while about as many others go as the cache has blocks; that some are forgotten sooner, and one in
-/// many millions is taken for another, costs a miss.
+/// The ghosts of S3-FIFO: blocks that were recently evicted from the small queue.
+///
+/// A table of parts of their hashes, in which a later block replaces an earlier one. So a ghost
+/// lasts for about as many evictions as the cache has blocks. One that is lost sooner, or taken for
+/// another block (one in many millions), costs a miss.
 #[derive(Default)]
-pub(crate) struct Gone(Box<[u32]>);
+pub(crate) struct Ghosts(Box<[u32]>);
 
-impl Gone {
-    /// Notes a block; the table for a cache of `capacity` is made for the first.
-    pub(crate) fn note(&mut self, hash: u64, capacity: usize) {
+impl Ghosts {
+    /// Inserts a block; the first one allocates the table, for a cache of `capacity` blocks.
+    pub(crate) fn insert(&mut self, hash: u64, capacity: usize) {
         if self.0.is_empty() {
             self.0 = vec![0; capacity.max(1).next_power_of_two()].into();
         }
@@ -107,7 +109,7 @@ impl Gone {
         self.0[at] = print;
     }
 
-    /// Whether a block went lately. It is forgotten by that.
+    /// Removes a block. Returns whether it was there.
     pub(crate) fn take(&mut self, hash: u64) -> bool {
         if self.0.is_empty() {
             return false;
@@ -121,7 +123,7 @@ impl Gone {
     }
 
     fn place(&self, hash: u64) -> (usize, u32) {
-        // The length is a power of two. Zero means nobody.
+        // The length is a power of two. A hash part is never 0.
         (hash as usize & (self.0.len() - 1), (hash >> 32) as u32 | 1)
     }
 }
@@ -131,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn slots_leave_in_the_order_in_which_they_came_but_for_those_that_are_taken_out() {
+    fn slots_leave_in_the_order_of_their_arrival() {
         let mut queues = Queues::default();
         let small = |queues: &Queues| queues.iter(Queue::Small).collect::<Vec<_>>();
         [3, 1, 4, 0].into_iter().for_each(|slot| queues.push(slot, Queue::Small));
@@ -150,15 +152,16 @@ mod tests {
     }
 
     #[test]
-    fn who_went_is_remembered_once() {
-        let mut gone = Gone::default();
+    fn a_ghost_is_found_once() {
+        let mut ghosts = Ghosts::default();
         let hash = |block: u64| block.wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        assert!(!gone.take(hash(5)));
-        gone.note(hash(5), 64);
-        assert!(!gone.take(hash(6)) && gone.take(hash(5)) && !gone.take(hash(5)));
-        // Of 64 that went last, most are known; of those long before, few.
-        (0..10_000).for_each(|block| gone.note(hash(block), 64));
-        let mut known = |blocks: std::ops::Range<u64>| blocks.filter(|block| gone.take(hash(*block))).count();
+        assert!(!ghosts.take(hash(5)));
+        ghosts.insert(hash(5), 64);
+        assert!(!ghosts.take(hash(6)) && ghosts.take(hash(5)) && !ghosts.take(hash(5)));
+        // Most of the last 64 are found, and few older ones.
+        (0..10_000).for_each(|block| ghosts.insert(hash(block), 64));
+        let mut known =
+            |blocks: std::ops::Range<u64>| blocks.filter(|block| ghosts.take(hash(*block))).count();
         assert!(known(9_936..10_000) >= 32 && known(0..9_000) < 8);
     }
 }

@@ -1,10 +1,11 @@
-//! One shard: slots, the table that finds them, and the queues by which they are freed. See the crate's page.
+//! One shard: slots, the table that finds them, and the queues by which they are evicted.
 //!
-//! Who makes room is S3-FIFO's to say. A block that is read because somebody wants it waits in the *small* queue, a tenth of the shard. Used twice
-//! by the time it is its turn, it moves to the *main* queue, else it goes, and is remembered: if it comes back soon it is put into the main queue
-//! at once. There a block whose turn it is waits again for each use, of three at most, that was noted since. What is read
-//! ahead goes to the main queue, or it would have to be used before others are read; its first use counts as its reading.
-//! `dentree-lab replacement` compares this with LRU, CLOCK and SIEVE.
+//! Eviction is S3-FIFO. A requested block enters the *small* queue, a tenth of the shard. At its
+//! head, a block that was used twice moves to the *main* queue; any other is evicted and leaves a
+//! ghost, by which it enters the main queue if it returns soon. At the head of the main queue a
+//! block with uses, of which at most three are counted, loses one and goes to the end. Blocks that
+//! are read ahead enter the main queue, because the small one is too short for them; their first
+//! use counts as their read. `dentree-lab replacement` compares this with LRU, CLOCK and SIEVE.
 
 use std::hash::BuildHasher;
 use std::sync::Arc;
@@ -12,56 +13,56 @@ use std::sync::Arc;
 use foldhash::fast::RandomState;
 use hashbrown::HashTable;
 
+use crate::bh_lru::Invalidation;
 use crate::buffer::Buffer;
 use crate::feedback::Feedback;
 use crate::pending::Pending;
-use crate::queues::{Gone, Link, Queue, Queues};
-use crate::recent::Watch;
+use crate::queues::{Ghosts, Link, Queue, Queues};
 use crate::stats::Stats;
 
-/// What a look at a shard finds, or does.
+/// The result of a lookup.
 pub(crate) enum Found {
-    /// With the watch on its version, where it is to be copied.
-    Ready(Buffer, Origin, Option<Arc<Watch>>),
+    /// With the invalidation flag if it is to be copied.
+    Ready(Buffer, Origin, Option<Arc<Invalidation>>),
     /// Another thread reads it.
     Reading(Arc<Pending>, Origin),
-    /// The caller is to read it.
-    Missing(Vacancy),
+    /// The caller must read it.
+    Missing(LockedSlot),
 }
 
-/// What becomes of a block that may be wanted soon.
-pub(crate) enum Soon {
-    /// The caller is to read it.
-    Claimed(Vacancy),
-    /// It is in memory, or on its way.
-    Here,
-    /// There is no room that nobody needs more.
-    Refused,
+/// The result of a request to read ahead.
+pub(crate) enum AheadSlot {
+    /// The caller must read it.
+    Locked(LockedSlot),
+    /// The block is in memory or being read.
+    Present,
+    /// All blocks that could be evicted are more useful.
+    NoRoom,
 }
 
-/// How a block came to be in memory.
+/// Why a block is in memory.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Origin {
-    /// Somebody has used it before.
+    /// It was used before.
     Used,
     /// It was read ahead, and this is its first use.
     ReadAhead,
 }
 
-/// A promise to read a block, and where to put it.
-pub(crate) struct Vacancy {
+/// A slot whose block must be read.
+pub(crate) struct LockedSlot {
     /// The slot, now *reading*.
     pub(crate) slot: u32,
-    /// Where those wait who come for the block meanwhile.
+    /// Where other threads wait for the block.
     pub(crate) pending: Arc<Pending>,
-    /// The bytes of the block that had the slot before.
+    /// The memory of the evicted block.
     pub(crate) memory: Option<Arc<[u8]>>,
-    /// Nobody has asked for the block yet.
+    /// The block is read ahead.
     pub(crate) is_ahead: bool,
 }
 
-/// What a change of a block is told.
-pub(crate) enum Place {
+/// The state of a block, for a change.
+pub(crate) enum Residency {
     /// In this slot.
     Ready(u32),
     /// Another thread reads it.
@@ -69,82 +70,83 @@ pub(crate) enum Place {
     Missing,
 }
 
-/// Who changed a block last: it pins the block until its home is written, see [`BufCache::update`](crate::BufCache::update).
+/// Pins a changed block until it is written, see [`BufCache::update`](crate::BufCache::update).
+/// Changes that are written together have one id, such as a transaction's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stamp(pub u32);
+pub struct PinId(pub u32);
 
-/// A slot costs the budget this much besides the block: itself, its table entry at the table's least load, and the count
-/// in front of the bytes; its links, and what is remembered of one that went.
+/// Bytes that a slot takes of the budget beside the block: the slot, its table entry at the table's
+/// lowest load, the reference count before the bytes, its links, and a ghost.
 pub(crate) const SLOT_OVERHEAD: usize = size_of::<Slot>()
     + 2 * size_of::<Entry>()
     + 2 * size_of::<usize>()
     + size_of::<Link>()
     + 2 * size_of::<u32>();
 
-// What the tests take a slot for at most: with more, caches that are to have room for one block would have room for none.
+// Tests assume this for caches with room for one block.
 const _: () = assert!(SLOT_OVERHEAD <= 192);
 
-/// So many slots are looked at for one that can be given to a block that is read ahead.
+/// Most slots that are considered for eviction to read one block ahead.
 const AHEAD_LOOKS: usize = 16;
 
-/// What a change of a block came to.
+/// The result of a change.
 #[derive(Clone, Copy, Debug)]
 pub struct Changed<R> {
     /// What the closure returned.
     pub value: R,
-    /// The block was not pinned by this stamp before.
+    /// The block was not pinned with this id before.
     pub is_first: bool,
 }
 
 struct Slot {
     block: u64,
-    /// Uses that are to its credit.
+    /// Counted uses.
     uses: u8,
-    /// The last change of the block is not in its home.
-    pinned: Option<Stamp>,
+    /// The last change of the block has not been written.
+    pinned: Option<PinId>,
     /// Read ahead, and not used yet.
     is_ahead: bool,
-    /// Threads may have copies of the version.
-    watch: Option<Arc<Watch>>,
+    /// Of the version, if threads may have copies of it.
+    invalidation: Option<Arc<Invalidation>>,
     state: State,
 }
 
-/// More uses than this are not noted.
+/// Most uses that are counted.
 const MOST_USES: u8 = 3;
 
-/// The small queue has one in so many of a shard's slots.
+/// The small queue has this fraction of a shard's slots.
 const SMALL: usize = 10;
 
-fn note_use(uses: &mut u8) {
+fn count_use(uses: &mut u8) {
     *uses = (*uses + 1).min(MOST_USES);
 }
 
 impl Slot {
     fn new(block: u64, state: State) -> Slot {
-        Slot { block, uses: 0, pinned: None, is_ahead: false, watch: None, state }
+        Slot { block, uses: 0, pinned: None, is_ahead: false, invalidation: None, state }
     }
 
-    /// Its version goes: nobody is to use a copy of it.
-    fn end_watch(&mut self) {
-        if let Some(watch) = self.watch.take() {
-            watch.end();
+    /// The version ends, and with it all copies.
+    fn invalidate_copies(&mut self) {
+        if let Some(invalidation) = self.invalidation.take() {
+            invalidation.set();
         }
     }
 }
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        self.end_watch();
+        self.invalidate_copies();
     }
 }
 
-/// Whether a block makes room.
+/// Whether a block is evicted.
 enum Verdict {
-    Goes,
-    /// It has earned another turn, in this queue.
-    Waits(Queue),
-    /// Somebody holds, reads or has pinned it.
-    Stuck,
+    Evict,
+    /// It goes to the end of this queue.
+    Requeue(Queue),
+    /// It is held, being read, or pinned.
+    Busy,
 }
 
 enum State {
@@ -158,7 +160,7 @@ struct Entry {
     slot: u32,
 }
 
-/// On cache lines of its own: neighbours are locked by other threads.
+/// On cache lines of its own: other threads lock its neighbours.
 #[repr(align(128))]
 pub(crate) struct Shard {
     table: HashTable<Entry>,
@@ -167,8 +169,8 @@ pub(crate) struct Shard {
     /// Slots that are `is_ahead`.
     ahead: usize,
     queues: Queues,
-    gone: Gone,
-    /// Most slots there may be.
+    ghosts: Ghosts,
+    /// Most slots.
     capacity: usize,
     hasher: RandomState,
     counts: Stats,
@@ -183,7 +185,7 @@ impl Shard {
             vacant: Vec::new(),
             ahead: 0,
             queues: Queues::default(),
-            gone: Gone::default(),
+            ghosts: Ghosts::default(),
             capacity: capacity.min(u32::MAX as usize),
             hasher,
             counts: Stats::default(),
@@ -191,9 +193,10 @@ impl Shard {
         }
     }
 
-    /// Finds `block`, or claims a slot for it. With `to_copy` the version that it finds is watched if it is marked.
+    /// Finds `block`, or locks a slot for it. With `to_copy` a marked version gets an invalidation
+    /// flag.
     #[inline]
-    pub(crate) fn find_or_claim(&mut self, block: u64, hash: u64, to_copy: bool) -> Found {
+    pub(crate) fn find_or_lock(&mut self, block: u64, hash: u64, to_copy: bool) -> Found {
         self.counts.looks += 1;
         if let Some(slot) = self.slot_of(block, hash) {
             let origin = self.first_use(slot);
@@ -201,25 +204,26 @@ impl Shard {
             match &slot.state {
                 State::Ready(buffer) => {
                     if origin == Origin::Used {
-                        note_use(&mut slot.uses);
+                        count_use(&mut slot.uses);
                     }
                     self.counts.hits += 1;
                     let is_copied = to_copy && buffer.mark() != 0;
-                    let watch = is_copied.then(|| Arc::clone(slot.watch.get_or_insert_default()));
-                    return Found::Ready(buffer.clone(), origin, watch);
+                    let invalidation =
+                        is_copied.then(|| Arc::clone(slot.invalidation.get_or_insert_default()));
+                    return Found::Ready(buffer.clone(), origin, invalidation);
                 }
                 State::Reading(pending) => {
                     self.counts.waits += 1;
                     return Found::Reading(Arc::clone(pending), origin);
                 }
-                // An entry leaves the table when its slot is vacated.
+                // Unreachable: a vacated slot has no table entry.
                 State::Vacant => {}
             }
         }
-        Found::Missing(self.claim(block, hash))
+        Found::Missing(self.lock_missing(block, hash))
     }
 
-    /// Notes that a slot's block is used.
+    /// Clears `is_ahead` at a use. Returns what it was.
     #[inline]
     fn first_use(&mut self, slot: u32) -> Origin {
         if !std::mem::take(&mut self.slots[slot as usize].is_ahead) {
@@ -236,49 +240,50 @@ impl Shard {
         self.table.find(hash, |entry| entry.block == block).map(|entry| entry.slot)
     }
 
-    /// Where `block` is, for who is to change or drop it.
-    pub(crate) fn place(&self, block: u64, hash: u64) -> Place {
+    /// The state of `block`, to change or drop it.
+    pub(crate) fn place(&self, block: u64, hash: u64) -> Residency {
         match self.slot_of(block, hash) {
-            None => Place::Missing,
+            None => Residency::Missing,
             Some(slot) => match &self.slots[slot as usize].state {
-                State::Ready(_) => Place::Ready(slot),
-                State::Reading(pending) => Place::Reading(Arc::clone(pending)),
-                State::Vacant => Place::Missing,
+                State::Ready(_) => Residency::Ready(slot),
+                State::Reading(pending) => Residency::Reading(Arc::clone(pending)),
+                State::Vacant => Residency::Missing,
             },
         }
     }
 
     #[cold]
-    pub(crate) fn claim(&mut self, block: u64, hash: u64) -> Vacancy {
+    pub(crate) fn lock_missing(&mut self, block: u64, hash: u64) -> LockedSlot {
         self.counts.misses += 1;
         let queue = self.queue_for(hash);
         let memory = if self.resident() < self.capacity { None } else { self.evict() };
-        self.claim_slot(block, hash, queue, memory)
+        self.lock_slot(block, hash, queue, memory)
     }
 
-    /// Where a block that is wanted comes in.
+    /// The queue that a requested block enters.
     fn queue_for(&mut self, hash: u64) -> Queue {
-        if self.gone.take(hash) { Queue::Main } else { Queue::Small }
+        if self.ghosts.take(hash) { Queue::Main } else { Queue::Small }
     }
 
-    /// Claims a slot for a block that may be wanted soon, if it is not there and there is room that nobody needs more: what is read
-    /// ahead takes a quarter of the cache at most, and pushes out nothing that has a use to its credit.
-    pub(crate) fn claim_ahead(&mut self, block: u64, hash: u64) -> Soon {
+    /// Locks a slot to read a block ahead. Such blocks take at most a quarter of the cache, and
+    /// evict nothing with a counted use.
+    pub(crate) fn lock_ahead(&mut self, block: u64, hash: u64) -> AheadSlot {
         if self.slot_of(block, hash).is_some() {
-            return Soon::Here;
+            return AheadSlot::Present;
         }
         let Some(memory) = self.room_ahead() else {
             self.feedback.in_vain(1);
-            return Soon::Refused;
+            return AheadSlot::NoRoom;
         };
-        let vacancy = Vacancy { is_ahead: true, ..self.claim_slot(block, hash, Queue::Main, memory) };
-        self.slots[vacancy.slot as usize].is_ahead = true;
+        let locked = LockedSlot { is_ahead: true, ..self.lock_slot(block, hash, Queue::Main, memory) };
+        self.slots[locked.slot as usize].is_ahead = true;
         self.ahead += 1;
         self.counts.ahead_read += 1;
-        Soon::Claimed(vacancy)
+        AheadSlot::Locked(locked)
     }
 
-    /// Room for one more that is read ahead, and the memory of who had it.
+    /// Makes room for a block that is read ahead. `Some`: there is room, with the evicted block's
+    /// memory.
     fn room_ahead(&mut self) -> Option<Option<Arc<[u8]>>> {
         if self.ahead >= self.capacity.div_ceil(4) {
             return None;
@@ -286,19 +291,19 @@ impl Shard {
         if self.resident() < self.capacity { Some(None) } else { self.evict_unused().map(Some) }
     }
 
-    fn claim_slot(&mut self, block: u64, hash: u64, queue: Queue, memory: Option<Arc<[u8]>>) -> Vacancy {
+    fn lock_slot(&mut self, block: u64, hash: u64, queue: Queue, memory: Option<Arc<[u8]>>) -> LockedSlot {
         let pending = Arc::new(Pending::new());
         let slot = self.insert(block, hash, queue, State::Reading(Arc::clone(&pending)));
-        Vacancy { slot, pending, memory, is_ahead: false }
+        LockedSlot { slot, pending, memory, is_ahead: false }
     }
 
-    /// Gives `block`, which is in no slot, a slot.
+    /// Gives a slot to `block`, which has none.
     fn insert(&mut self, block: u64, hash: u64, queue: Queue, state: State) -> u32 {
         let slot = match self.vacant.pop() {
             Some(slot) => slot,
             None => {
                 self.slots.push(Slot::new(block, State::Vacant));
-                // As many blocks do not fit into memory.
+                // More blocks do not fit into memory.
                 u32::try_from(self.slots.len() - 1).expect("a shard has less than 2^32 slots")
             }
         };
@@ -313,57 +318,57 @@ impl Shard {
         self.slots.len() - self.vacant.len()
     }
 
-    /// Whose turn it is to make room: the small queue while it has its share.
+    /// The order in which queues are tried: the small queue first while it has its share.
     fn turn(&self) -> [Queue; 2] {
         let is_full = self.queues.len(Queue::Small) >= (self.capacity / SMALL).max(1);
         if is_full { [Queue::Small, Queue::Main] } else { [Queue::Main, Queue::Small] }
     }
 
-    /// Vacates the slot of a block that nobody needs, if there is one, and returns its memory.
+    /// Evicts a block if one can be, and returns its memory.
     fn evict(&mut self) -> Option<Arc<[u8]>> {
-        // Of each queue, how many were met that cannot go now. Every other step takes a use, moves a block, or ends.
-        let mut stuck = [0; 2];
+        // Busy blocks met in each queue. Any other step consumes a use, moves a block, or ends.
+        let mut busy = [0; 2];
         loop {
-            let has_hope = |queue: &Queue| stuck[*queue as usize] < self.queues.len(*queue);
+            let has_hope = |queue: &Queue| busy[*queue as usize] < self.queues.len(*queue);
             let queue = self.turn().into_iter().find(has_hope)?;
             let slot = self.queues.oldest(queue)?;
             match self.judge(slot, queue) {
-                Verdict::Goes => return Some(self.evict_slot(slot, queue)),
-                Verdict::Waits(next) => self.queues.push(slot, next),
-                Verdict::Stuck => {
-                    stuck[queue as usize] += 1;
+                Verdict::Evict => return Some(self.evict_slot(slot, queue)),
+                Verdict::Requeue(next) => self.queues.push(slot, next),
+                Verdict::Busy => {
+                    busy[queue as usize] += 1;
                     self.queues.push(slot, queue);
                 }
             }
         }
     }
 
-    /// What becomes of the slot whose turn it is.
+    /// What becomes of the slot at the head of a queue.
     fn judge(&mut self, slot: u32, queue: Queue) -> Verdict {
-        let Slot { uses, pinned, watch, state, .. } = &mut self.slots[slot as usize];
-        let State::Ready(buffer) = state else { return Verdict::Stuck };
+        let Slot { uses, pinned, invalidation, state, .. } = &mut self.slots[slot as usize];
+        let State::Ready(buffer) = state else { return Verdict::Busy };
         if pinned.is_some() {
-            return Verdict::Stuck;
+            return Verdict::Busy;
         }
         match queue {
             Queue::Small if *uses > 1 => {
                 *uses = 0;
-                return Verdict::Waits(Queue::Main);
+                return Verdict::Requeue(Queue::Main);
             }
             Queue::Main if *uses > 0 => {
                 *uses -= 1;
-                return Verdict::Waits(Queue::Main);
+                return Verdict::Requeue(Queue::Main);
             }
             _ => {}
         }
-        // What was used as a copy was not noted here.
-        if watch.as_ref().is_some_and(|watch| watch.take_use()) {
-            return Verdict::Waits(Queue::Main);
+        // Uses of copies are not counted in the slot.
+        if invalidation.as_ref().is_some_and(|invalidation| invalidation.take_use()) {
+            return Verdict::Requeue(Queue::Main);
         }
-        if buffer.is_held() { Verdict::Stuck } else { Verdict::Goes }
+        if buffer.is_held() { Verdict::Busy } else { Verdict::Evict }
     }
 
-    /// The same as [`evict`](Self::evict) for one who must not take anything from those that were used: looks at a few of each queue.
+    /// As [`evict`](Self::evict), but only unused blocks, among a few of each queue.
     fn evict_unused(&mut self) -> Option<Arc<[u8]>> {
         for queue in self.turn() {
             let found = self.queues.iter(queue).take(AHEAD_LOOKS).find(|slot| self.is_unused(*slot));
@@ -371,7 +376,7 @@ impl Shard {
                 return Some(self.evict_slot(slot, queue));
             }
         }
-        // The next one looks at others. The order of the small queue is for those who miss to change.
+        // The next call looks at others. Only misses change the order of the small queue.
         for _ in 0..AHEAD_LOOKS.min(self.queues.len(Queue::Main)) {
             if let Some(slot) = self.queues.oldest(Queue::Main) {
                 self.queues.push(slot, Queue::Main);
@@ -381,32 +386,32 @@ impl Shard {
     }
 
     fn is_unused(&self, slot: u32) -> bool {
-        let Slot { uses, pinned, is_ahead, watch, state, .. } = &self.slots[slot as usize];
-        let is_free = *uses == 0 && pinned.is_none() && !*is_ahead && watch.is_none();
+        let Slot { uses, pinned, is_ahead, invalidation, state, .. } = &self.slots[slot as usize];
+        let is_free = *uses == 0 && pinned.is_none() && !*is_ahead && invalidation.is_none();
         is_free && matches!(state, State::Ready(buffer) if !buffer.is_held())
     }
 
-    /// Vacates the slot of a ready block that nobody holds or remembers.
+    /// Evicts a ready block without other holders.
     fn evict_slot(&mut self, slot: u32, queue: Queue) -> Arc<[u8]> {
         let Slot { block, state, .. } = &mut self.slots[slot as usize];
         let memory = match std::mem::replace(state, State::Vacant) {
             State::Ready(buffer) => buffer.into_memory(),
-            // It was ready: this does not happen.
+            // Unreachable: it was ready.
             _ => Arc::default(),
         };
         if queue == Queue::Small {
-            self.gone.note(self.hasher.hash_one(*block), self.capacity);
+            self.ghosts.insert(self.hasher.hash_one(*block), self.capacity);
         }
         self.counts.evictions += 1;
         self.vacate(slot);
         memory
     }
 
-    /// Takes a slot's block out of the table.
+    /// Removes a slot's block from the table.
     fn vacate(&mut self, slot: u32) {
         self.vacant.push(slot);
         self.queues.remove(slot);
-        self.slots[slot as usize].end_watch();
+        self.slots[slot as usize].invalidate_copies();
         let Slot { block, state, pinned, is_ahead, .. } = &mut self.slots[slot as usize];
         (*state, *pinned) = (State::Vacant, None);
         let (block, was_ahead) = (*block, std::mem::take(is_ahead));
@@ -419,39 +424,39 @@ impl Shard {
         }
     }
 
-    /// Ends a claim well. `stamp` is who has changed the block since it was read.
-    pub(crate) fn publish(&mut self, slot: u32, buffer: Buffer, stamp: Option<Stamp>) {
-        self.counts.changes += u64::from(stamp.is_some());
+    /// Ends a read. `pin` is of a change since.
+    pub(crate) fn publish(&mut self, slot: u32, buffer: Buffer, pin: Option<PinId>) {
+        self.counts.changes += u64::from(pin.is_some());
         let Slot { state, pinned, .. } = &mut self.slots[slot as usize];
-        (*state, *pinned) = (State::Ready(buffer), stamp);
-        if self.resident() > self.capacity && stamp.is_none() {
+        (*state, *pinned) = (State::Ready(buffer), pin);
+        if self.resident() > self.capacity && pin.is_none() {
             self.counts.uncached += 1;
             self.vacate(slot);
         }
     }
 
-    /// Ends a claim badly.
+    /// Ends a failed read.
     pub(crate) fn give_up(&mut self, slot: u32) {
         self.vacate(slot);
     }
 
-    /// The bytes of the next version of a ready block, which is pinned by that; and whether `stamp` had not pinned it before.
+    /// Pins a ready block. Returns the bytes of its next version, and whether `pin` is new.
     #[inline]
-    pub(crate) fn next_version(&mut self, slot: u32, stamp: Stamp) -> Option<(&mut [u8], bool)> {
+    pub(crate) fn next_version(&mut self, slot: u32, pin: PinId) -> Option<(&mut [u8], bool)> {
         self.first_use(slot);
         let slot = &mut self.slots[slot as usize];
-        slot.end_watch();
+        slot.invalidate_copies();
         let State::Ready(buffer) = &mut slot.state else { return None };
-        note_use(&mut slot.uses);
+        count_use(&mut slot.uses);
         self.counts.changes += 1;
         self.counts.copies += u64::from(buffer.is_held());
-        let is_first = slot.pinned.replace(stamp) != Some(stamp);
+        let is_first = slot.pinned.replace(pin) != Some(pin);
         Some((buffer.bytes_mut(), is_first))
     }
 
-    /// Puts a version of `block`, which nobody is reading, in the place of what is known of it, and pins it. Returns whether
-    /// `stamp` had not pinned it before.
-    pub(crate) fn replace(&mut self, block: u64, hash: u64, buffer: Buffer, stamp: Stamp) -> bool {
+    /// Replaces `block`, which is not being read, by a version, and pins it. Returns whether `pin`
+    /// is new.
+    pub(crate) fn replace(&mut self, block: u64, hash: u64, buffer: Buffer, pin: PinId) -> bool {
         self.counts.changes += 1;
         let slot = match self.slot_of(block, hash) {
             Some(slot) => slot,
@@ -465,28 +470,28 @@ impl Shard {
         };
         self.first_use(slot);
         let slot = &mut self.slots[slot as usize];
-        slot.end_watch();
+        slot.invalidate_copies();
         slot.state = State::Ready(buffer);
-        note_use(&mut slot.uses);
-        slot.pinned.replace(stamp) != Some(stamp)
+        count_use(&mut slot.uses);
+        slot.pinned.replace(pin) != Some(pin)
     }
 
-    /// The bytes of `block`, if `stamp` changed it last and it is not home yet.
-    pub(crate) fn pinned(&self, block: u64, hash: u64, stamp: Stamp) -> Option<Buffer> {
+    /// The bytes of `block` if it is pinned with `pin`.
+    pub(crate) fn pinned(&self, block: u64, hash: u64, pin: PinId) -> Option<Buffer> {
         let slot = &self.slots[self.slot_of(block, hash)? as usize];
         match &slot.state {
-            State::Ready(buffer) if slot.pinned == Some(stamp) => Some(buffer.clone()),
+            State::Ready(buffer) if slot.pinned == Some(pin) => Some(buffer.clone()),
             _ => None,
         }
     }
 
-    /// Whether a block is still a version.
+    /// Whether `version` is the block's newest.
     pub(crate) fn is_newest(&self, block: u64, hash: u64, version: &Buffer) -> bool {
         let slot = self.slot_of(block, hash).map(|slot| &self.slots[slot as usize].state);
         matches!(slot, Some(State::Ready(buffer)) if buffer.is_same(version))
     }
 
-    /// Notes a mark on a version, if the block is still that.
+    /// Sets a mark on `version` if it is the block's newest.
     pub(crate) fn set_mark(&mut self, block: u64, hash: u64, version: &Buffer, mark: u64) {
         let Some(at) = self.slot_of(block, hash) else { return };
         let slot = &mut self.slots[at as usize];
@@ -495,10 +500,10 @@ impl Shard {
         }
     }
 
-    pub(crate) fn unpin(&mut self, block: u64, hash: u64, stamp: Stamp) {
+    pub(crate) fn unpin(&mut self, block: u64, hash: u64, pin: PinId) {
         let Some(at) = self.slot_of(block, hash) else { return };
         let slot = &mut self.slots[at as usize];
-        if slot.pinned == Some(stamp) {
+        if slot.pinned == Some(pin) {
             slot.pinned = None;
             if self.resident() > self.capacity {
                 self.vacate(at);
@@ -506,7 +511,7 @@ impl Shard {
         }
     }
 
-    /// Drops a ready block, also a pinned one.
+    /// Drops a ready block, even a pinned one.
     pub(crate) fn discard(&mut self, slot: u32) {
         self.vacate(slot);
     }

@@ -1,43 +1,43 @@
-//! What a cache has done.
+//! Statistics.
 
 use std::ops::AddAssign;
 
-/// What a cache has done since it was made, and what it holds now.
+/// Events since the cache was created, and what it holds now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
     /// Blocks found in memory.
     pub hits: u64,
-    /// Those that the thread had a copy of, which asked no shard. Part of `hits`.
+    /// Blocks found in the thread's own copies, without a shard. Part of `hits`.
     pub recent_hits: u64,
-    /// Looks into a shard's table by those who read a block: one for each that is not a recent hit.
+    /// Lookups of a block in a shard's table: one for each read that is not a recent hit.
     pub looks: u64,
-    /// Blocks not found, and read for the one who asked.
+    /// Blocks not found, and read.
     pub misses: u64,
-    /// Blocks found to be read by another thread, and waited for.
+    /// Waits for a read of another thread.
     pub waits: u64,
-    /// Misses whose block was not kept, because all that could make room for it was held or pinned. Part of `misses`.
+    /// Misses whose block was not cached, because all blocks were held or pinned. Part of `misses`.
     pub uncached: u64,
-    /// Blocks thrown out for others.
+    /// Blocks evicted for others.
     pub evictions: u64,
-    /// Requests to the device, of one block or a run. A run that fails is read again block by block.
+    /// Requests to the device, of a block or a run. A run that fails is read again block by block.
     pub device_reads: u64,
-    /// Blocks read ahead of being asked for. Those that are neither used nor wasted wait in memory.
+    /// Blocks read ahead. Those that are neither used nor wasted are in memory.
     pub ahead_read: u64,
-    /// Blocks asked for that had been read ahead. Part of `hits` or `waits`.
+    /// Requests for blocks that had been read ahead. Part of `hits` or `waits`.
     pub ahead_used: u64,
-    /// Blocks read ahead that were thrown out before anybody asked for them, or could not be read.
+    /// Blocks read ahead that were evicted before a request, or could not be read.
     pub ahead_wasted: u64,
     /// Changes of blocks.
     pub changes: u64,
-    /// Changes that copied the block, because somebody held the version before. Part of `changes`.
+    /// Changes that copied the block, because its version had a holder. Part of `changes`.
     pub copies: u64,
-    /// Bytes of blocks in the cache, with those being read.
+    /// Bytes of blocks in the cache, including those being read.
     pub resident_bytes: u64,
-    /// The part of `resident_bytes` that users hold and that cannot be evicted.
+    /// The part of `resident_bytes` that users hold, so that it cannot be evicted.
     pub held_bytes: u64,
-    /// The part of `resident_bytes` that waits to be written home and that cannot be evicted.
+    /// The part of `resident_bytes` that is changed and not written, so that it cannot be evicted.
     pub pinned_bytes: u64,
-    /// The part of `resident_bytes` that is more than the budget: blocks that are pinned or being read.
+    /// The part of `resident_bytes` beyond the budget: blocks that are pinned or being read.
     pub over_budget_bytes: u64,
 }
 

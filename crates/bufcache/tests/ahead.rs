@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 
 use dentree_blockdev::{BlockDevice, Done, Failure, Fault, FaultDevice, MemoryDevice, Operation};
-use dentree_bufcache::{BufCache, First, Runs, Stamp};
+use dentree_bufcache::{BufCache, First, PinId, Runs};
 
 const BLOCK: usize = 1024;
 const BUDGET: usize = 1 << 20;
@@ -104,7 +104,7 @@ fn the_plan_is_asked_at_a_miss_and_at_the_first_use_of_what_was_read_ahead() {
 }
 
 #[test]
-fn one_who_wants_a_block_that_is_on_its_way_waits_for_it() {
+fn a_request_for_a_block_that_is_being_read_ahead_waits_for_it() {
     let device = Held::new(16);
     let cache = BufCache::new(device.clone(), BLOCK, BUDGET);
     cache.read_ahead(vec![4..8]);
@@ -128,14 +128,14 @@ fn one_who_wants_a_block_that_is_on_its_way_waits_for_it() {
 }
 
 #[test]
-fn a_read_ahead_that_fails_harms_nobody_who_then_asks() {
+fn a_failed_read_ahead_does_not_fail_later_requests() {
     let device = Arc::new(FaultDevice::new(Arc::new(disk(16))));
     let cache = BufCache::new(device.clone(), BLOCK, BUDGET);
     device.inject(Fault { operation: Operation::Read, after: 0, times: 1, failure: Failure::Io });
     cache.read_ahead(vec![4..8]);
     assert_eq!(cache.stats().ahead_wasted, 4);
     assert_eq!(cache.get(6).unwrap()[0], 6);
-    // The wanted block's own error is told.
+    // The requested block's own error is returned.
     device.inject(Fault { operation: Operation::Read, after: 0, times: 1, failure: Failure::Io });
     let error = cache.get_ahead(9, |_| Some(|| vec![10..11])).unwrap_err();
     assert!(error.to_string().contains('9'), "{error}");
@@ -143,14 +143,14 @@ fn a_read_ahead_that_fails_harms_nobody_who_then_asks() {
 }
 
 #[test]
-fn what_lies_behind_the_device_is_left_out() {
+fn blocks_beyond_the_device_are_skipped() {
     let cache = BufCache::new(Arc::new(disk(8)), BLOCK, BUDGET);
     cache.read_ahead(vec![6..20, 30..40, 9..u64::MAX]);
     assert_eq!(cache.stats().ahead_read, 2);
 }
 
 #[test]
-fn reading_ahead_pushes_out_nothing_that_is_used_changed_or_held_and_keeps_to_its_share() {
+fn reading_ahead_evicts_nothing_used_changed_or_held_and_keeps_to_its_share() {
     let cache = BufCache::new(Arc::new(disk(4096)), BLOCK, 200 * BLOCK);
     let room = cache.capacity() as u64;
     let used: Vec<u64> = (0..room / 4).collect();
@@ -159,7 +159,7 @@ fn reading_ahead_pushes_out_nothing_that_is_used_changed_or_held_and_keeps_to_it
         cache.get(block).unwrap();
     }
     for block in room / 4..room / 2 {
-        cache.update(block, Stamp(1), |bytes| bytes[0] ^= 1).unwrap();
+        cache.update(block, PinId(1), |bytes| bytes[0] ^= 1).unwrap();
     }
     cache.read_ahead(vec![1000..4000]);
     let misses = cache.stats().misses;

@@ -1,4 +1,4 @@
-//! What the cache promises: one read, a hard budget, no lost answer.
+//! The cache's guarantees: one read, a hard budget, no lost wake-up.
 #![cfg(not(loom))]
 
 use dentree_testing::wait_until;
@@ -24,7 +24,7 @@ fn cache(budget: usize) -> BufCache {
     BufCache::new(Arc::new(image()), BLOCK, budget)
 }
 
-/// A device whose reads wait until so many threads wait in the cache, and then do what it is told.
+/// A device whose reads wait until so many threads wait in the cache, then end as configured.
 #[derive(Default)]
 struct Gate {
     cache: OnceLock<Weak<BufCache>>,
@@ -54,7 +54,7 @@ impl BlockDevice for Gate {
         wait_until("waited for", || cache.stats().waits >= self.waiters);
         assert!(!self.panics, "this device panics");
         if self.fails.load(SeqCst) {
-            return Err(io::Error::new(ErrorKind::TimedOut, "no answer from the disk"));
+            return Err(io::Error::new(ErrorKind::TimedOut, "the disk does not respond"));
         }
         buf.fill(7);
         Ok(())
@@ -89,7 +89,7 @@ fn eight_threads_that_miss_one_block_read_it_once() {
 }
 
 #[test]
-fn a_failed_read_fails_all_who_wait_by_name_and_is_not_kept() {
+fn a_failed_read_fails_all_waiters_by_name_and_is_not_cached() {
     let (gate, cache) = Gate { waiters: 3, fails: AtomicBool::new(true), ..Gate::default() }.cache();
     for answer in get_in_threads(&cache, 4) {
         let error = answer.unwrap().unwrap_err();
@@ -104,7 +104,7 @@ fn a_failed_read_fails_all_who_wait_by_name_and_is_not_kept() {
 }
 
 #[test]
-fn a_device_that_panics_leaves_nobody_waiting() {
+fn a_device_that_panics_leaves_no_thread_waiting() {
     let (_gate, cache) = Gate { waiters: 2, panics: true, ..Gate::default() }.cache();
     let answers = get_in_threads(&cache, 3);
     assert_eq!(answers.iter().filter(|answer| answer.is_err()).count(), 1);
@@ -204,7 +204,7 @@ fn what_is_read_often_survives_a_scan_of_everything() {
 }
 
 #[test]
-fn what_comes_back_soon_after_it_went_stays_through_a_scan() {
+fn a_block_read_again_soon_after_eviction_survives_a_scan() {
     let cache = cache(40 * (BLOCK + OVERHEAD));
     let misses = |block| {
         let before = cache.stats().misses;
@@ -220,7 +220,7 @@ fn what_comes_back_soon_after_it_went_stays_through_a_scan() {
 }
 
 #[test]
-fn held_blocks_stay_and_a_full_cache_hands_out_others_without_keeping_them() {
+fn held_blocks_stay_and_a_full_cache_returns_others_uncached() {
     let cache = cache(8 * (BLOCK + OVERHEAD));
     let held: Vec<_> = (0..BLOCKS).map(|block| cache.get(block).unwrap()).collect();
     let stats = cache.stats();

@@ -8,12 +8,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use dentree_blockdev::BlockDevice;
-use dentree_bufcache::{BhLruSize, BufCache, Stamp};
+use dentree_bufcache::{BhLruSize, BufCache, PinId};
 use loom::sync::atomic::AtomicBool;
 use loom::sync::atomic::Ordering::{Acquire, Release};
 use loom::thread;
 
-/// Each byte is its block's number. The first `failures` reads fail. Other threads may run while one reads.
+/// Each byte is its block's number. The first `failures` reads fail. Other threads may run while
+/// one reads.
 struct Disk {
     reads: AtomicUsize,
     failures: usize,
@@ -69,7 +70,7 @@ fn two_threads_that_miss_one_block_read_it_once() {
 }
 
 #[test]
-fn a_failed_read_is_answered_to_all_who_waited_and_not_kept() {
+fn a_failed_read_fails_all_waiters_and_is_not_cached() {
     model(1, ROOMY, |cache, disk| {
         let other = Arc::clone(cache);
         let thread = thread::spawn(move || other.get(5).is_err());
@@ -115,7 +116,7 @@ fn a_change_that_meets_a_read_is_neither_lost_nor_torn() {
             // The block before the change, or after it.
             assert!(seen[..] == [5; 64] || seen[..] == [9; 64]);
         });
-        let changed = cache.update(5, Stamp(1), |bytes| bytes.fill(9)).unwrap();
+        let changed = cache.update(5, PinId(1), |bytes| bytes.fill(9)).unwrap();
         assert!(changed.is_first);
         thread.join().unwrap();
         assert_eq!(cache.get(5).unwrap()[0], 9);
@@ -123,7 +124,7 @@ fn a_change_that_meets_a_read_is_neither_lost_nor_torn() {
 }
 
 #[test]
-fn who_has_heard_of_a_change_is_not_given_a_copy_from_before() {
+fn a_thread_that_knows_of_a_change_gets_no_copy_from_before() {
     model(0, ROOMY, |cache, _| {
         cache.set_mark(5, &cache.get(5).unwrap(), 1);
         for _ in 0..2 {
@@ -132,7 +133,7 @@ fn who_has_heard_of_a_change_is_not_given_a_copy_from_before() {
         let heard = Arc::new(AtomicBool::new(false));
         let (other, tells) = (Arc::clone(cache), Arc::clone(&heard));
         let thread = thread::spawn(move || {
-            other.update(5, Stamp(1), |bytes| bytes.fill(9)).unwrap();
+            other.update(5, PinId(1), |bytes| bytes.fill(9)).unwrap();
             tells.store(true, Release);
         });
         let has_heard = heard.load(Acquire);
@@ -147,7 +148,7 @@ fn who_has_heard_of_a_change_is_not_given_a_copy_from_before() {
 fn changes_by_two_threads_both_happen_and_one_is_the_first() {
     model(0, ROOMY, |cache, _| {
         let other = Arc::clone(cache);
-        let change = |cache: &BufCache| cache.update(5, Stamp(1), |bytes| bytes[0] += 1).unwrap().is_first;
+        let change = |cache: &BufCache| cache.update(5, PinId(1), |bytes| bytes[0] += 1).unwrap().is_first;
         let thread = thread::spawn(move || change(&other));
         let firsts = [change(cache), thread.join().unwrap()];
         assert_eq!(cache.get(5).unwrap()[0], 7);
@@ -160,7 +161,7 @@ fn a_pinned_block_is_not_evicted_for_another() {
     model(0, ONE_BLOCK, |cache, disk| {
         let other = Arc::clone(cache);
         let thread = thread::spawn(move || other.get(2).unwrap()[0]);
-        cache.update(1, Stamp(1), |bytes| bytes[0] = 9).unwrap();
+        cache.update(1, PinId(1), |bytes| bytes[0] = 9).unwrap();
         assert_eq!(thread.join().unwrap(), 2);
         let reads = disk.reads.load(Relaxed);
         assert_eq!((cache.get(1).unwrap()[0], disk.reads.load(Relaxed)), (9, reads));
@@ -168,16 +169,17 @@ fn a_pinned_block_is_not_evicted_for_another() {
 }
 
 #[test]
-fn a_home_that_is_late_does_not_unpin_a_later_change() {
+fn a_late_write_does_not_unpin_a_later_change() {
     model(0, ONE_BLOCK, |cache, _| {
-        cache.update(1, Stamp(1), |bytes| bytes[0] = 7).unwrap();
+        cache.update(1, PinId(1), |bytes| bytes[0] = 7).unwrap();
         let other = Arc::clone(cache);
-        let thread = thread::spawn(move || other.unpin(1, Stamp(1)));
-        cache.update(1, Stamp(2), |bytes| bytes[1] = 8).unwrap();
+        let thread = thread::spawn(move || other.unpin(1, PinId(1)));
+        cache.update(1, PinId(2), |bytes| bytes[1] = 8).unwrap();
         thread.join().unwrap();
-        // The device knows nothing of the first change, if it was evicted in between: the caller had said that it did.
+        // The device knows nothing of the first change, if it was evicted in between: the caller
+        // had said that it did.
         assert_eq!(cache.get(1).unwrap()[1], 8);
-        assert!(cache.pinned(1, Stamp(2)).is_some() && cache.pinned(1, Stamp(1)).is_none());
+        assert!(cache.pinned(1, PinId(2)).is_some() && cache.pinned(1, PinId(1)).is_none());
         cache.get(2).unwrap();
         assert_eq!(cache.get(1).unwrap()[1], 8);
     });
@@ -191,7 +193,7 @@ fn a_new_block_wins_over_a_read_of_what_it_was() {
             let seen = other.get(5).unwrap();
             assert!(seen[..] == [5; 64] || seen[1..] == [0; 63]);
         });
-        cache.create(5, Stamp(1), |bytes| bytes[0] = 9).unwrap();
+        cache.create(5, PinId(1), |bytes| bytes[0] = 9).unwrap();
         thread.join().unwrap();
         let now = cache.get(5).unwrap();
         assert_eq!((now[0], now[1]), (9, 0));
@@ -199,7 +201,7 @@ fn a_new_block_wins_over_a_read_of_what_it_was() {
 }
 
 #[test]
-fn a_block_that_is_read_ahead_comes_to_whoever_wants_it_meanwhile() {
+fn a_block_that_is_read_ahead_reaches_a_request_meanwhile() {
     for failures in [0, 1] {
         model(failures, ROOMY, move |cache, _| {
             let other = Arc::clone(cache);
@@ -214,7 +216,7 @@ fn a_block_that_is_read_ahead_comes_to_whoever_wants_it_meanwhile() {
 }
 
 #[test]
-fn memory_that_goes_to_another_block_is_not_taken_for_the_first() {
+fn memory_reused_for_another_block_is_not_taken_for_the_first() {
     model(0, ONE_BLOCK, |cache, _| {
         cache.set_mark(5, &cache.get(5).unwrap(), 1);
         for _ in 0..2 {

@@ -129,14 +129,14 @@ impl Work<'_> {
         blocks.sort_unstable();
         blocks.dedup();
         freed.sort_unstable();
-        let stamp = home::stamp(tid);
+        let pin = home::pin(tid);
         let is_freed = |block: u64| {
             let behind = freed.partition_point(|&(first, _)| first <= block);
             freed[..behind].last().is_some_and(|&(first, count)| block - first < count)
         };
         let mut versions = Vec::with_capacity(blocks.len());
         for block in blocks {
-            match (self.shared.cache.pinned(block, stamp), is_freed(block)) {
+            match (self.shared.cache.pinned(block, pin), is_freed(block)) {
                 (Some(buffer), false) => versions.push((block, buffer)),
                 (None, true) => {}
                 (Some(_), true) | (None, false) => return (Err(Cause::UsedAfterFree { block }), actions),

@@ -56,7 +56,7 @@ impl<'a> Handle<'a> {
     /// That the block cannot be read: nothing was changed.
     #[inline]
     pub fn update<R>(&mut self, block: u64, change: impl FnOnce(&mut [u8]) -> R) -> io::Result<R> {
-        let changed = self.shared.cache.update(block, home::stamp(self.tid), change)?;
+        let changed = self.shared.cache.update(block, home::pin(self.tid), change)?;
         if changed.is_first {
             self.add(block);
         }
@@ -68,7 +68,7 @@ impl<'a> Handle<'a> {
     /// # Errors
     /// That the block is not on the device.
     pub fn create<R>(&mut self, block: u64, change: impl FnOnce(&mut [u8]) -> R) -> io::Result<R> {
-        let changed = self.shared.cache.create(block, home::stamp(self.tid), change)?;
+        let changed = self.shared.cache.create(block, home::pin(self.tid), change)?;
         if changed.is_first {
             self.add(block);
         }

@@ -4,7 +4,7 @@ use std::io::{self, IoSlice};
 use std::ops::Deref;
 
 use dentree_blockdev::BlockDevice;
-use dentree_bufcache::Stamp;
+use dentree_bufcache::PinId;
 
 use crate::error::Cause;
 use crate::tid::Tid;
@@ -13,8 +13,8 @@ use crate::tid::Tid;
 pub(crate) const MOST_BLOCKS: usize = 1024;
 
 /// By which a transaction pins the blocks that it changed last, until they are home.
-pub(crate) fn stamp(tid: Tid) -> Stamp {
-    Stamp(tid.0)
+pub(crate) fn pin(tid: Tid) -> PinId {
+    PinId(tid.0)
 }
 
 /// Writes blocks home. Neighbours, which must stand side by side in `blocks`, go in one request.

@@ -40,7 +40,7 @@ impl<'a> LastChanges<'a> {
     /// # Errors
     /// That the block cannot be read: nothing was changed.
     pub fn update<R>(&mut self, block: u64, change: impl FnOnce(&mut [u8]) -> R) -> io::Result<R> {
-        let changed = self.cache.update(block, home::stamp(self.tid), change)?;
+        let changed = self.cache.update(block, home::pin(self.tid), change)?;
         if changed.is_first {
             self.blocks.push(block);
         }

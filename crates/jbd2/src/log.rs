@@ -24,7 +24,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use dentree_blockdev::BlockDevice;
-use dentree_bufcache::{BufCache, Buffer, Stamp};
+use dentree_bufcache::{BufCache, Buffer, PinId};
 use foldhash::fast::RandomState;
 
 use crate::encode::{Encoder, LogBlock};
@@ -88,7 +88,7 @@ struct Live {
 struct Latest {
     tid: Tid,
     /// What was committed, and who pins it in the cache, until that is home or freed.
-    version: Option<(Buffer, Stamp)>,
+    version: Option<(Buffer, PinId)>,
 }
 
 /// How far a transaction has come.
@@ -315,10 +315,10 @@ impl Log {
             }
         }
         let tid = self.next;
-        let stamp = home::stamp(batch.tid);
+        let pin = home::pin(batch.tid);
         let blocks = batch.blocks.iter().map(|&(block, _)| block).collect();
         for (block, version) in batch.blocks {
-            let old = self.latest.insert(block, Latest { tid, version: Some((version, stamp)) });
+            let old = self.latest.insert(block, Latest { tid, version: Some((version, pin)) });
             self.waiting += usize::from(old.is_none_or(|old| old.version.is_none()));
         }
         // Fits into the log, whose length is a u32.
@@ -389,8 +389,8 @@ impl Log {
         self.set_tail(Some(start), tid)?;
         self.flush()?;
         for (block, _) in versions {
-            if let Some((_, stamp)) = self.latest.get_mut(&block).and_then(|latest| latest.version.take()) {
-                self.cache.unpin(block, stamp);
+            if let Some((_, pin)) = self.latest.get_mut(&block).and_then(|latest| latest.version.take()) {
+                self.cache.unpin(block, pin);
                 self.waiting -= 1;
             }
         }

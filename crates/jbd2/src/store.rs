@@ -94,7 +94,7 @@ fn write_home(cache: &BufCache, batch: &Batch) -> Result<(), Cause> {
     home::write(&**cache.device(), cache.block_size(), &batch.blocks)
         .map_err(Cause::during("writing changed blocks"))?;
     // Whoever reads them again finds them on the device, flushed or not.
-    let stamp = home::stamp(batch.tid);
-    batch.blocks.iter().for_each(|&(block, _)| cache.unpin(block, stamp));
+    let pin = home::pin(batch.tid);
+    batch.blocks.iter().for_each(|&(block, _)| cache.unpin(block, pin));
     Ok(())
 }

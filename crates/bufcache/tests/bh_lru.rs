@@ -1,4 +1,4 @@
-//! The buffer LRU: one look at each level, and never a version that is over.
+//! The buffer LRU: one lookup at each level, and never an old version.
 #![cfg(not(loom))]
 #![allow(clippy::single_range_in_vec_init, reason = "a run is a range of blocks")]
 
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
 use dentree_blockdev::{BlockDevice, MemoryDevice};
-use dentree_bufcache::{BhLruSize, BufCache, Stamp, Stats};
+use dentree_bufcache::{BhLruSize, BufCache, PinId, Stats};
 use proptest::prelude::*;
 
 const BLOCK: usize = 512;
@@ -54,7 +54,7 @@ fn copy(cache: &BufCache, block: u64) {
 }
 
 #[test]
-fn who_wants_a_block_looks_once_at_each_level_however_it_is_found() {
+fn a_request_makes_one_lookup_at_each_level() {
     let cache = cache(16);
     let often = |block| cost(&cache, || cache.get_often(block));
     // Missing; then in the shard; copied from there; then this thread's own.
@@ -66,7 +66,7 @@ fn who_wants_a_block_looks_once_at_each_level_however_it_is_found() {
     assert_eq!((often(6), often(6), often(6)), ((1, 0, 0), (1, 1, 0), (1, 1, 0)));
     // Not on the device: a failure takes no second look.
     assert_eq!(cost(&cache, || cache.get_often(BLOCKS).unwrap_err()), (1, 0, 0));
-    // Who does not want it often looks into the shard alone.
+    // A plain `get` looks into the shard alone.
     assert_eq!(cost(&cache, || cache.get(5)), (1, 1, 0));
     let get_ahead = |block| cost(&cache, || cache.get_ahead(block, |_| Some(|| vec![21..23])));
     assert_eq!((get_ahead(20), get_ahead(20), get_ahead(21)), ((1, 0, 0), (1, 1, 0), (1, 1, 0)));
@@ -75,7 +75,7 @@ fn who_wants_a_block_looks_once_at_each_level_however_it_is_found() {
 }
 
 #[test]
-fn the_one_used_longest_ago_makes_room_once_that_is_long_ago() {
+fn the_least_recently_used_copy_is_replaced_once_its_use_is_long_ago() {
     for size in [1, 2, 8, 16, 64] {
         let cache = cache(size);
         let others = 1..size as u64;
@@ -83,10 +83,10 @@ fn the_one_used_longest_ago_makes_room_once_that_is_long_ago() {
         let newcomer = size as u64;
         mark(&cache, newcomer);
         let is_own = |block| cost(&cache, || get(&cache, block)).2 == 1;
-        // Asked for, but not copied yet.
+        // Requested, but not copied yet.
         assert!(!is_own(newcomer) && !is_own(newcomer), "size {size}");
         assert!(others.clone().all(is_own) && is_own(0), "size {size}");
-        // Nobody comes back to block 0.
+        // Block 0 is not requested again.
         for _ in 0..20 * size {
             assert!(others.clone().all(is_own), "size {size}");
             get(&cache, newcomer);
@@ -97,7 +97,7 @@ fn the_one_used_longest_ago_makes_room_once_that_is_long_ago() {
 }
 
 #[test]
-fn without_any_each_look_up_goes_to_the_shard() {
+fn without_copies_each_lookup_goes_to_the_shard() {
     let cache = cache(0);
     mark(&cache, 7);
     for _ in 0..5 {
@@ -112,7 +112,7 @@ fn a_copy_is_used_until_the_block_changes() {
     let old = cache.get_often(3).unwrap();
     assert!(cache.is_newest(3, &old));
     for change in 100..110 {
-        cache.update(3, Stamp(1), |bytes| bytes[0] = change).unwrap();
+        cache.update(3, PinId(1), |bytes| bytes[0] = change).unwrap();
         assert!(!cache.is_newest(3, &old));
         for _ in 0..3 {
             let new = cache.get_often(3).unwrap();
@@ -122,7 +122,7 @@ fn a_copy_is_used_until_the_block_changes() {
     }
     // That this thread had a copy is no reason to make another for the change.
     assert_eq!((old[0], old[1], cache.stats().copies), (3, 3, 0));
-    cache.create(3, Stamp(1), |bytes| bytes[0] = 1).unwrap();
+    cache.create(3, PinId(1), |bytes| bytes[0] = 1).unwrap();
     let new = cache.get_often(3).unwrap();
     assert_eq!((new[0], new[1], new.mark()), (1, 0, 0));
 }
@@ -139,9 +139,9 @@ fn a_block_that_was_dropped_is_read_anew() {
 }
 
 #[test]
-fn caches_of_several_devices_are_told_apart() {
+fn copies_of_several_caches_do_not_mix() {
     let (one, other) = (cache(8), cache(8));
-    other.update(3, Stamp(1), |bytes| bytes.fill(100)).unwrap();
+    other.update(3, PinId(1), |bytes| bytes.fill(100)).unwrap();
     copy(&one, 3);
     copy(&other, 3);
     for _ in 0..3 {
@@ -150,11 +150,11 @@ fn caches_of_several_devices_are_told_apart() {
 }
 
 #[test]
-fn what_is_copied_is_neither_held_nor_kept_from_eviction() {
+fn a_copied_block_is_neither_held_nor_protected_from_eviction() {
     let cache = with_budget(16, 256 * (BLOCK + OVERHEAD));
     (0..8).for_each(|block| copy(&cache, block));
     assert_eq!(cache.stats().held_bytes, 0);
-    // Others that are used as often, and nobody comes back to the eight.
+    // Others are used as often, and the eight are not requested again.
     (8..BLOCKS).for_each(|block| (0..3).for_each(|_| drop(cache.get(block))));
     let misses = cache.stats().misses;
     (0..8).for_each(|block| drop(cache.get(block)));
@@ -178,12 +178,12 @@ fn a_block_whose_copies_are_used_stays_beside_those_that_are_read_once() {
 }
 
 #[test]
-fn no_thread_ever_sees_an_older_version_again() {
+fn no_thread_sees_an_older_version_again() {
     const VERSIONS: u64 = 20_000;
     // Room for some blocks only, so that eviction takes part.
     let cache = with_budget(8, 128 * (BLOCK + OVERHEAD));
     let (latest, ended) = (AtomicU64::new(0), AtomicBool::new(false));
-    cache.create(1, Stamp(1), |bytes| bytes.fill(0)).unwrap();
+    cache.create(1, PinId(1), |bytes| bytes.fill(0)).unwrap();
     mark(&cache, 1);
     std::thread::scope(|scope| {
         for thread in 0..4 {
@@ -209,7 +209,7 @@ fn no_thread_ever_sees_an_older_version_again() {
                 bytes[..8].copy_from_slice(&version.to_le_bytes());
                 bytes[BLOCK - 8..].copy_from_slice(&version.to_le_bytes());
             };
-            cache.update(1, Stamp(1), change).unwrap();
+            cache.update(1, PinId(1), change).unwrap();
             latest.store(version, SeqCst);
         }
         ended.store(true, SeqCst);
@@ -218,7 +218,7 @@ fn no_thread_ever_sees_an_older_version_again() {
 
 proptest! {
     #[test]
-    fn any_order_of_reads_and_changes_is_as_without(
+    fn any_order_of_reads_and_changes_equals_no_copies(
         size in 0usize..=64,
         budget in 8usize..200,
         steps in prop::collection::vec((0u8..5, 0u64..40, any::<u8>()), 0..400),
@@ -227,8 +227,8 @@ proptest! {
         for (what, block, value) in steps {
             for cache in [&cache, &plain] {
                 match what {
-                    0 => drop(cache.update(block, Stamp(1), |bytes| bytes[0] = value).unwrap()),
-                    1 => drop(cache.create(block, Stamp(1), |bytes| bytes[1] = value).unwrap()),
+                    0 => drop(cache.update(block, PinId(1), |bytes| bytes[0] = value).unwrap()),
+                    1 => drop(cache.create(block, PinId(1), |bytes| bytes[1] = value).unwrap()),
                     2 => cache.discard(block, 1),
                     _ => {}
                 }

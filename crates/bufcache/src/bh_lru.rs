@@ -1,0 +1,279 @@
+//! The buffer LRU: per-thread copies of blocks that many threads read and few change.
+//!
+//! A read through a shard writes a mutex, counters and a reference count, whose cache lines move
+//! between processors if all threads read one block, such as the root of a large directory's index.
+//! A read of a valid copy writes nothing that another thread reads. Linux has a buffer LRU for each
+//! processor; one for each thread needs no lock, and no lookup of the processor.
+//!
+//! # Data
+//! Each thread has [`BhLruSize`] copies, of all caches together. A block is copied at its second
+//! request, if the thread still remembers the first: of other blocks only the numbers are kept. The
+//! least recently used copy is replaced, if its use is [long enough ago](KEEP_FACTOR): with more
+//! frequent blocks than copies, some stay and are found. A copy comes with the [`Invalidation`]
+//! flag of its version, which stands in the block's slot for all threads with a copy.
+//!
+//! # Who protects what
+//! Copies are the thread's copied. The flag's place in the slot is protected by the shard's mutex.
+//! The flag itself is two booleans without a lock.
+//!
+//! # Guarantee
+//! *A copy whose flag is clear is the newest version.* A flag is put into a slot under the shard's
+//! mutex, while the slot has the version to be copied. A change, drop or eviction of the block
+//! first sets the flag, under the mutex. A reader that loads the flag
+//! - clear, has the version before the change, as if it had taken the mutex first;
+//! - set, goes to the shard.
+//!
+//! Relaxed: the flag guards no memory but the copy, which is the thread's copied. A thread that
+//! knows of the change by anything that the changer did later, of which the release of the mutex is
+//! the first, sees the flag set.
+//!
+//! # Known limits
+//! Copies are not part of the budget. They stay until they are replaced or the thread ends;
+//! invalidated ones, such as all of a dropped cache, are replaced first.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+// Counters, which no other access depends on: models need not know of them.
+use std::sync::atomic::AtomicU64;
+
+use dentree_sync::atomic::{AtomicBool, Ordering::Relaxed};
+use dentree_sync::{Padded, thread_local, thread_slot};
+
+use crate::buffer::Buffer;
+
+/// Number of copies per thread: 1 to 64, or none.
+///
+/// ```
+/// use dentree_bufcache::BhLruSize;
+///
+/// assert_eq!(BhLruSize::default().buffers(), 8);
+/// assert_eq!(BhLruSize::new(16).unwrap().buffers(), 16);
+/// assert!(BhLruSize::new(0).is_none() && BhLruSize::new(65).is_none());
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BhLruSize(u8);
+
+impl BhLruSize {
+    /// No copies.
+    pub const OFF: BhLruSize = BhLruSize(0);
+
+    /// `buffers` copies, 1 to 64.
+    pub fn new(buffers: usize) -> Option<BhLruSize> {
+        match u8::try_from(buffers) {
+            Ok(buffers @ 1..=64) => Some(BhLruSize(buffers)),
+            _ => None,
+        }
+    }
+
+    /// The number, 0 for none.
+    pub fn buffers(self) -> usize {
+        self.0.into()
+    }
+}
+
+impl Default for BhLruSize {
+    /// As in Linux, 8: root and second level of an index and its extents, for two directories.
+    fn default() -> BhLruSize {
+        BhLruSize(8)
+    }
+}
+
+/// Of a version of a block that threads have copies of.
+#[derive(Default)]
+pub(crate) struct Invalidation {
+    /// It is not the newest version any more.
+    is_set: AtomicBool,
+    /// A copy was used since the block was last considered for eviction. Written once in between.
+    was_used: AtomicBool,
+}
+
+impl Invalidation {
+    /// Ends the version. [shard]
+    pub(crate) fn set(&self) {
+        self.is_set.store(true, Relaxed);
+    }
+
+    fn is_set(&self) -> bool {
+        self.is_set.load(Relaxed)
+    }
+
+    fn note_use(&self) {
+        if !self.was_used.load(Relaxed) {
+            self.was_used.store(true, Relaxed);
+        }
+    }
+
+    /// Whether a copy was used since the last call.
+    pub(crate) fn take_use(&self) -> bool {
+        self.was_used.swap(false, Relaxed)
+    }
+}
+
+/// Number of the cache, and block.
+type BlockKey = (u64, u64);
+
+/// The copies of a cache.
+pub(crate) struct BhLru {
+    /// Unique in the process.
+    cache: u64,
+    /// Most copies of a thread, whatever their cache, when it adds one of this cache.
+    size: usize,
+    /// Per-thread counters.
+    hits: [Padded<AtomicU64>; COUNTERS],
+}
+
+const COUNTERS: usize = 16;
+
+/// A copy stays for this many lookups, times the number of copies.
+const KEEP_FACTOR: u64 = 16;
+
+/// The result of a lookup.
+pub(crate) enum Lookup {
+    /// The newest version.
+    Copy(Buffer),
+    /// No copy, but there is room and the block is worth one.
+    Frequent,
+    Absent,
+}
+
+/// The copies of one thread.
+struct ThreadLru {
+    /// The blocks of `copies`, in its order.
+    keys: Vec<BlockKey>,
+    copies: Vec<Copied>,
+    /// The last blocks requested without a copy, as a ring.
+    requested: Vec<BlockKey>,
+    next: usize,
+    /// Lookups so far.
+    now: u64,
+}
+
+struct Copied {
+    used_at: u64,
+    copy: Buffer,
+    invalidation: Arc<Invalidation>,
+}
+
+thread_local! {
+    static THREAD_LRU: RefCell<ThreadLru> = RefCell::new(ThreadLru::new());
+}
+
+impl BhLru {
+    /// A thread's copies are at most a sixteenth of the cache, and one if the cache has any block.
+    pub(crate) fn new(size: BhLruSize, capacity: usize) -> BhLru {
+        static CACHES: AtomicU64 = AtomicU64::new(0);
+        BhLru {
+            cache: CACHES.fetch_add(1, Relaxed),
+            size: size.buffers().min(capacity.div_ceil(16)),
+            hits: Default::default(),
+        }
+    }
+
+    /// Looks for a block among this thread's copies, and remembers the request.
+    pub(crate) fn get(&self, block: u64) -> Lookup {
+        if self.size == 0 {
+            return Lookup::Absent;
+        }
+        let get = |lru: &RefCell<ThreadLru>| {
+            let lru = &mut *lru.borrow_mut();
+            let found = lru.get((self.cache, block), self.size);
+            if matches!(found, Lookup::Copy(_)) {
+                self.hits[thread_slot::index(COUNTERS)].0.fetch_add(1, Relaxed);
+            }
+            found
+        };
+        THREAD_LRU.try_with(get).unwrap_or(Lookup::Absent)
+    }
+
+    /// Copies a version, with its invalidation flag, for this thread.
+    pub(crate) fn copy(&self, block: u64, version: &Buffer, invalidation: Arc<Invalidation>) -> Buffer {
+        let copy = version.copied();
+        let kept = copy.clone();
+        // A thread in its teardown keeps nothing.
+        let _ = THREAD_LRU
+            .try_with(|lru| lru.borrow_mut().insert((self.cache, block), self.size, kept, invalidation));
+        copy
+    }
+
+    /// Whether `version` is the newest, if it is a copy of this thread.
+    pub(crate) fn is_newest(&self, block: u64, version: &Buffer) -> Option<bool> {
+        let get = |lru: &RefCell<ThreadLru>| {
+            let lru = lru.borrow();
+            let copied = &lru.copies[lru.find((self.cache, block))?];
+            copied.copy.is_same(version).then(|| !copied.invalidation.is_set())
+        };
+        THREAD_LRU.try_with(get).ok().flatten()
+    }
+
+    pub(crate) fn hits(&self) -> u64 {
+        self.hits.iter().map(|counter| counter.0.load(Relaxed)).sum()
+    }
+}
+
+impl Copied {
+    /// The last use; `None` after its invalidation.
+    fn used_at(&self) -> Option<u64> {
+        (!self.invalidation.is_set()).then_some(self.used_at)
+    }
+}
+
+impl ThreadLru {
+    fn new() -> ThreadLru {
+        ThreadLru { keys: Vec::new(), copies: Vec::new(), requested: Vec::new(), next: 0, now: 0 }
+    }
+
+    fn find(&self, key: BlockKey) -> Option<usize> {
+        self.keys.iter().position(|known| *known == key)
+    }
+
+    fn get(&mut self, key: BlockKey, size: usize) -> Lookup {
+        self.now += 1;
+        if let Some(at) = self.find(key) {
+            let copied = &mut self.copies[at];
+            if copied.invalidation.is_set() {
+                self.remove(at);
+                return Lookup::Frequent;
+            }
+            copied.invalidation.note_use();
+            copied.used_at = self.now;
+            return Lookup::Copy(copied.copy.clone());
+        }
+        if self.requested.contains(&key) {
+            return if self.has_room(size) { Lookup::Frequent } else { Lookup::Absent };
+        }
+        if self.next >= size {
+            self.next = 0;
+        }
+        match self.requested.get_mut(self.next) {
+            Some(oldest) => *oldest = key,
+            None => self.requested.push(key),
+        }
+        self.next += 1;
+        Lookup::Absent
+    }
+
+    /// Whether there is room for one more copy, or a copy can be replaced.
+    fn has_room(&self, size: usize) -> bool {
+        let is_long_ago = |used_at: u64| used_at + KEEP_FACTOR * (size as u64) < self.now;
+        self.copies.len() < size
+            || self.oldest().is_some_and(|at| self.copies[at].used_at().is_none_or(is_long_ago))
+    }
+
+    fn oldest(&self) -> Option<usize> {
+        (0..self.copies.len()).min_by_key(|at| self.copies[*at].used_at())
+    }
+
+    fn insert(&mut self, key: BlockKey, size: usize, copy: Buffer, invalidation: Arc<Invalidation>) {
+        while self.copies.len() >= size {
+            let Some(at) = self.oldest() else { return };
+            self.remove(at);
+        }
+        self.keys.push(key);
+        self.copies.push(Copied { used_at: self.now, copy, invalidation });
+    }
+
+    fn remove(&mut self, at: usize) {
+        self.keys.swap_remove(at);
+        self.copies.swap_remove(at);
+    }
+}
