@@ -5,7 +5,7 @@
 # Makes an ext4 image, walks it cold and warm, and says what to type next.
 run:
 	@tools/setup run
-	cargo run --release --quiet --bin dentree -- demo
+	cargo run --release --quiet -p dentree -- demo
 
 # Everything that must hold before a change lands. All that does not hold is shown, not only the first.
 test:
@@ -44,14 +44,15 @@ model-interleavings:
 # Walks, find and mounts, every rival in the same run; tables on the terminal, rows in target/bench/.
 bench:
 	@tools/setup bench
-	cargo build --release --quiet --bin dentree --bin dentree-lab
+	cargo build --release --quiet -p dentree
+	cargo build --release --quiet -p dentree-lab
 	cargo build --release --quiet -p dentree-fuse --example limit
 	cargo bench --quiet -p dentree-lab --bench walk --bench find --bench onedir --bench mount
 
 # The studies of name caches in short; a page with charts in report/.
 lab:
 	@tools/setup lab
-	cargo build --release --quiet --bin dentree
+	cargo build --release --quiet -p dentree
 	cargo run --release --quiet --bin dentree-lab -- all --out report
 
 # Each fuzz target for a while; needs a nightly toolchain and cargo-fuzz.
@@ -69,13 +70,13 @@ crash:
 # What POSIX says of each system call, on the mount and on the kernel's: needs root.
 posix:
 	@tools/setup test
-	cargo build --release --quiet --bin dentree
+	cargo build --release --quiet -p dentree
 	tools/posix
 
 # fio --verify, fsx, dbench and stress-ng on mounts of images of several kinds, e2fsck behind each: needs root.
 stress:
 	@tools/setup stress
-	cargo build --release --quiet --bin dentree
+	cargo build --release --quiet -p dentree
 	tools/stress
 
 install:

@@ -58,7 +58,6 @@ pub mod mkfs;
 mod open;
 mod read_ahead;
 mod statfs;
-mod sync;
 mod txn;
 mod verified;
 mod xattr;

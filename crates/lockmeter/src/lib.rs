@@ -61,7 +61,6 @@
 
 mod big_reader;
 mod bit;
-mod crowd;
 mod spin;
 mod wait;
 
@@ -74,11 +73,7 @@ mod report;
 
 pub use big_reader::{BigReaderGuard, BigReaderLock, BigWriterGuard};
 pub use bit::{BitGuard, BitLock};
-pub use crowd::{Crowd, Seated};
-pub use dentree_sync::lockstat::{
-    Class, Kind, NamedMutex as Mutex, NamedMutexGuard as MutexGuard, NamedReadGuard as ReadGuard,
-    NamedRwLock as RwLock, NamedWriteGuard as WriteGuard,
-};
+pub use dentree_sync::lockstat::{Class, Kind};
 pub use spin::{SpinGuard, SpinLock};
 
 #[cfg(feature = "meter")]

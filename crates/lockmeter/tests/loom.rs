@@ -1,10 +1,10 @@
-//! Every interleaving of small cases of the home-made locks, in loom's model of memory.
+//! Every interleaving of small cases of the locks, in loom's model of memory.
 #![cfg(loom)]
 
-use dentree_lockmeter::{BigReaderLock, BitLock, Class, Crowd, SpinLock};
+use dentree_lockmeter::{BigReaderLock, BitLock, Class, SpinLock};
 use loom::cell::UnsafeCell;
+use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU32, Ordering};
-use loom::sync::{Arc, RwLock};
 use loom::thread;
 
 /// A value whose unordered use loom reports.
@@ -127,69 +127,5 @@ fn writers_of_a_big_reader_lock_exclude_each_other() {
         }
         thread.join().expect("thread");
         assert_eq!(shared.1.get(), 2);
-    });
-}
-
-/// A lock with a crowd beside it, and what both guard: `readers` are in, or one is alone.
-struct Shared {
-    lock: RwLock<()>,
-    crowd: Crowd,
-    value: Watched,
-}
-
-impl Shared {
-    fn new() -> Arc<Shared> {
-        Arc::new(Shared { lock: RwLock::new(()), crowd: Crowd::default(), value: Watched::new() })
-    }
-
-    /// Tells whether it sat.
-    fn read(&self) -> (u32, bool) {
-        if let Some(_seat) = self.crowd.sit() {
-            return (self.value.get(), true);
-        }
-        let _shared = self.lock.read().expect("no thread panics");
-        self.crowd.note_shared();
-        (self.value.get(), false)
-    }
-
-    fn write(&self) {
-        let _alone = self.lock.write().expect("no thread panics");
-        self.crowd.clear();
-        self.value.add();
-    }
-}
-
-#[test]
-fn who_has_cleared_a_crowd_is_alone() {
-    loom::model(|| {
-        let shared = Shared::new();
-        assert_eq!(shared.read(), (0, false), "opens it");
-        let other = Arc::clone(&shared);
-        let thread = thread::spawn(move || other.read());
-        shared.write();
-        thread.join().expect("thread");
-        assert_eq!(shared.read().0, 1);
-    });
-}
-
-#[test]
-fn a_crowd_opens_and_closes_beside_those_who_come() {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(3);
-    builder.check(|| {
-        let shared = Shared::new();
-        let others = [true, false].map(|writes| {
-            let other = Arc::clone(&shared);
-            thread::spawn(move || {
-                other.read();
-                if writes {
-                    other.write();
-                }
-            })
-        });
-        shared.write();
-        shared.read();
-        others.into_iter().for_each(|other| other.join().expect("thread"));
-        assert_eq!(shared.read().0, 2);
     });
 }

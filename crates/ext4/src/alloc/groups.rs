@@ -18,22 +18,22 @@
 use crate::{Ext4, Result, Structure};
 use dentree_ext4_format::{BlockNumber, GroupDesc, GroupNumber, Incompat, Superblock};
 use dentree_jbd2::{LastChanges, Tid};
-use dentree_lockmeter::{Class, Mutex, MutexGuard};
+use dentree_sync::lockstat::{Class, NamedMutex, NamedMutexGuard};
+use dentree_sync::{Mutex, MutexGuard};
 use std::io;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
-use std::sync::{Mutex as PlainMutex, MutexGuard as PlainGuard, PoisonError};
 
 pub(crate) struct Groups {
     all: Box<[Group]>,
     /// Groups changed by the running transaction, each once.
-    changed: PlainMutex<Vec<GroupNumber>>,
+    changed: Mutex<Vec<GroupNumber>>,
     sb: Superblock,
 }
 
 /// A block group. Aligned, as other threads change its neighbours.
 #[repr(align(128))]
 struct Group {
-    desc: Mutex<GroupState>,
+    desc: NamedMutex<GroupState>,
     /// No inode before this one is free; `inodes_per_group` means that the group is full. A relaxed
     /// hint, written under the lock and read without it.
     first_free_inode: AtomicU32,
@@ -55,7 +55,7 @@ impl Groups {
         let class = Class::named("block group");
         let all = (0..).zip(descs).map(|(number, desc)| Group {
             first_free_inode: AtomicU32::new(if desc.free_inodes == 0 { fs.sb.inodes_per_group } else { 0 }),
-            desc: Mutex::new(
+            desc: NamedMutex::new(
                 class,
                 GroupState {
                     desc,
@@ -65,7 +65,7 @@ impl Groups {
                 },
             ),
         });
-        Groups { all: all.collect(), changed: PlainMutex::default(), sb: fs.sb.clone() }
+        Groups { all: all.collect(), changed: Mutex::default(), sb: fs.sb.clone() }
     }
 
     fn group(&self, group: GroupNumber) -> &Group {
@@ -73,12 +73,12 @@ impl Groups {
     }
 
     /// Locks a group, which is below `sb.groups`.
-    pub(crate) fn lock(&self, group: GroupNumber) -> MutexGuard<'_, GroupState> {
+    pub(crate) fn lock(&self, group: GroupNumber) -> NamedMutexGuard<'_, GroupState> {
         self.group(group).desc.lock()
     }
 
     /// Locks a group, unless that would wait.
-    pub(crate) fn try_lock(&self, group: GroupNumber) -> Option<MutexGuard<'_, GroupState>> {
+    pub(crate) fn try_lock(&self, group: GroupNumber) -> Option<NamedMutexGuard<'_, GroupState>> {
         self.all.get(usize::try_from(group.0).ok()?)?.desc.try_lock()
     }
 
@@ -91,8 +91,8 @@ impl Groups {
         self.all.iter().map(|group| u64::from(group.desc.lock().desc.free_inodes)).sum()
     }
 
-    fn changed(&self) -> PlainGuard<'_, Vec<GroupNumber>> {
-        self.changed.lock().unwrap_or_else(PoisonError::into_inner)
+    fn changed(&self) -> MutexGuard<'_, Vec<GroupNumber>> {
+        self.changed.lock()
     }
 
     /// Sets the descriptor of a group by a handle of transaction `tid`. `put` writes it to its

@@ -42,12 +42,13 @@ use dentree_ext4_format::{
     BlockNumber, GroupDesc, GroupNumber, InodeNumber, Problem, Superblock, clear_bits, set_bits,
 };
 use dentree_jbd2::Tid;
+use dentree_sync::{Mutex, MutexGuard};
 pub(crate) use groups::{GroupState, Groups, InodeTables};
 pub(crate) use inodes::INODE_CREDITS;
 use prealloc::Preallocations;
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use system::SystemBlocks;
 
 /// How far a reservation may use up the free blocks.
@@ -94,11 +95,11 @@ struct GroupSpace {
 
 impl GroupSpace {
     fn uncommitted(&self) -> MutexGuard<'_, UncommittedFrees> {
-        self.uncommitted.lock().unwrap_or_else(PoisonError::into_inner)
+        self.uncommitted.lock()
     }
 
     fn preallocated(&self) -> MutexGuard<'_, BlockSet> {
-        self.preallocated.lock().unwrap_or_else(PoisonError::into_inner)
+        self.preallocated.lock()
     }
 
     /// Whether the group is worth a search for a run of this length.

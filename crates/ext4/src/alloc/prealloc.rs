@@ -22,10 +22,10 @@ use super::Space;
 use crate::{Ext4, Result};
 use dentree_ext4_format::{BlockNumber, GroupNumber, InodeNumber};
 use dentree_jbd2::Handle;
+use dentree_sync::{Mutex, MutexGuard};
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Fewest blocks of a preallocation. With 8, then 16 and 32, a directory of 57 blocks needs no more
 /// extents than its inode holds.
@@ -68,7 +68,7 @@ fn prealloc_len(blocks: u64) -> u64 {
 
 impl Space {
     fn preallocs(&self) -> MutexGuard<'_, Table> {
-        self.preallocs.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.preallocs.0.lock()
     }
 
     fn clear_prealloc(&self, prealloc: &Prealloc) {

@@ -69,9 +69,11 @@ use super::format::Found;
 use super::insert::Plan;
 use super::lookup::{HtreePath, TRIES};
 use crate::inode::{Snapshot, SnapshotRef};
-use crate::sync::{Mutex, MutexGuard, ReadGuard, RwLock, WriteGuard, alone, lock, mutexes, rw_locks, share};
 use crate::{Ext4, Node, Result};
 use dentree_ext4_format::{InodeFlags, InodeNumber, LogicalBlock};
+use dentree_sync::lockstat::{
+    Class, NamedMutex, NamedMutexGuard, NamedReadGuard, NamedRwLock, NamedWriteGuard,
+};
 
 const TREES: usize = if cfg!(loom) { 1 } else { 256 };
 const LEAVES: usize = if cfg!(loom) { 2 } else { 1024 };
@@ -81,44 +83,50 @@ const NEAR_MAX_LINKS: u16 = super::MAX_LINKS - 1000;
 
 /// The locks of all directories.
 pub(crate) struct DirectoryLocks {
-    trees: Box<[RwLock<()>]>,
-    growths: Box<[Mutex<()>]>,
-    leaves: Box<[Mutex<()>]>,
+    trees: Box<[NamedRwLock<()>]>,
+    growths: Box<[NamedMutex<()>]>,
+    leaves: Box<[NamedMutex<()>]>,
+}
+
+/// `count` locks of one class.
+fn named<L>(name: &'static str, count: usize, new: impl Fn(Class, ()) -> L) -> Box<[L]> {
+    let class = Class::named(name);
+    (0..count).map(|_| new(class, ())).collect()
 }
 
 impl DirectoryLocks {
     pub(crate) fn new() -> DirectoryLocks {
         DirectoryLocks {
-            trees: rw_locks("directory tree", TREES),
-            growths: mutexes("directory growth", TREES),
-            leaves: mutexes("directory leaf", LEAVES),
+            trees: named("directory tree", TREES, NamedRwLock::new),
+            growths: named("directory growth", TREES, NamedMutex::new),
+            leaves: named("directory leaf", LEAVES, NamedMutex::new),
         }
     }
 
-    pub(super) fn share_tree(&self, dir: InodeNumber) -> ReadGuard<'_, ()> {
-        share(&self.trees[dir.0 as usize % TREES])
+    pub(super) fn share_tree(&self, dir: InodeNumber) -> NamedReadGuard<'_, ()> {
+        self.trees[dir.0 as usize % TREES].read()
     }
 
-    pub(super) fn tree_alone(&self, dir: InodeNumber) -> WriteGuard<'_, ()> {
-        alone(&self.trees[dir.0 as usize % TREES])
+    pub(super) fn tree_alone(&self, dir: InodeNumber) -> NamedWriteGuard<'_, ()> {
+        self.trees[dir.0 as usize % TREES].write()
     }
 
-    pub(super) fn leaf(&self, dir: InodeNumber, leaf: LogicalBlock) -> MutexGuard<'_, ()> {
+    pub(super) fn leaf(&self, dir: InodeNumber, leaf: LogicalBlock) -> NamedMutexGuard<'_, ()> {
         let mixed = dir.0.wrapping_mul(0x9E37_79B1).wrapping_add(leaf.0);
-        lock(&self.leaves[mixed as usize % LEAVES])
+        self.leaves[mixed as usize % LEAVES].lock()
     }
 
-    pub(super) fn growth(&self, dir: InodeNumber) -> MutexGuard<'_, ()> {
-        lock(&self.growths[dir.0 as usize % TREES])
+    pub(super) fn growth(&self, dir: InodeNumber) -> NamedMutexGuard<'_, ()> {
+        self.growths[dir.0 as usize % TREES].lock()
     }
 }
 
 /// The locks that a change of a directory's entries holds.
 #[expect(dead_code, reason = "guards are held, not read")]
 pub(super) enum DirGuard<'a> {
-    Exclusive(WriteGuard<'a, ()>),
-    Leaf(MutexGuard<'a, ()>, ReadGuard<'a, ()>),
-    Growth(MutexGuard<'a, ()>, MutexGuard<'a, ()>, ReadGuard<'a, ()>),
+    Exclusive(NamedWriteGuard<'a, ()>),
+    Leaf(NamedMutexGuard<'a, ()>, NamedReadGuard<'a, ()>),
+    Growth(NamedMutexGuard<'a, ()>, NamedMutexGuard<'a, ()>, NamedReadGuard<'a, ()>),
 }
 
 /// Where an entry goes, and the locks for it.

@@ -14,8 +14,8 @@ use crate::map::write::{Mapped, STEP_CREDITS, Target};
 use crate::xattr::remove_inline_data;
 use crate::{Ext4, Node, Result, Structure};
 use dentree_ext4_format::{Extent, I_BLOCK_LEN, Incompat, InodeFlags, write_extent_leaf};
+use dentree_sync::RwLockWriteGuard;
 use dentree_vfs::FileType;
-use std::sync::RwLockWriteGuard;
 
 impl Ext4 {
     /// The attribute lock, if a write of `len` bytes at `offset` (or at the end) may leave the file

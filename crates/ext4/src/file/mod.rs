@@ -30,10 +30,10 @@ pub(crate) use write::Times;
 use crate::inode::Snapshot;
 use crate::{Error, Ext4, Node, Result};
 use dentree_ext4_format::{Incompat, InodeFlags, InodeNumber, LogicalBlock, RoCompat};
+use dentree_sync::{Mutex, MutexGuard};
 use dentree_vfs::Durability;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Most dirty bytes of one file.
 const FILE_BUDGET: u64 = 8 << 20;
@@ -51,7 +51,7 @@ pub(crate) struct DirtyInodes {
 
 impl DirtyInodes {
     fn nodes(&self) -> MutexGuard<'_, BTreeMap<InodeNumber, Node>> {
-        self.nodes.lock().unwrap_or_else(PoisonError::into_inner)
+        self.nodes.lock()
     }
 
     /// The inode if it has dirty content: an inode has only one node.
@@ -61,7 +61,7 @@ impl DirtyInodes {
 
     /// Keeps an error for the next sync.
     pub(crate) fn record_error(&self, error: Error) {
-        self.write_error.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+        self.write_error.lock().get_or_insert(error);
     }
 
     fn nodes_to_write(&self) -> Vec<Node> {
@@ -92,7 +92,7 @@ impl Ext4 {
         let written = self.write_back_all();
         writer.journal.force_commit()?;
         written?;
-        let write_error = writer.dirty.write_error.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let write_error = writer.dirty.write_error.lock().take();
         write_error.map_or(Ok(()), Err)
     }
 

@@ -5,12 +5,11 @@ use crate::inode::Snapshot;
 use crate::inode::copies::{LocalCopy, SnapshotVersion};
 use dentree_ext4_format::InodeNumber;
 use dentree_jbd2::Tid;
+use dentree_sync::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use dentree_vfs::FileType;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{
-    Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError,
-};
+use std::sync::{Arc, OnceLock};
 
 /// An inode in memory: its current snapshot, and content not yet on the device.
 ///
@@ -95,7 +94,7 @@ impl Node {
             LocalCopy::Copy(copy) => return SnapshotRef::Newest(copy),
             LocalCopy::Unknown => {}
         }
-        match &*active.newest.read().unwrap_or_else(PoisonError::into_inner) {
+        match &*active.newest.read() {
             Some(newest) => {
                 // A file mostly has one user, who changes it each time: a copy would not pay.
                 if newest.kind == FileType::Directory {
@@ -115,7 +114,7 @@ impl Node {
             LocalCopy::Copy(copy) => return look(&copy),
             LocalCopy::Unknown => {}
         }
-        let newest = active.newest.read().unwrap_or_else(PoisonError::into_inner);
+        let newest = active.newest.read();
         look(newest.as_deref().unwrap_or(&self.0.first))
     }
 
@@ -131,7 +130,7 @@ impl Node {
     /// Like [`change`](Node::change); also returns the new snapshot.
     pub(crate) fn change_and_hold<R>(&self, change: impl FnOnce(&mut Snapshot) -> R) -> (R, SnapshotRef) {
         let active = self.active();
-        let mut newest = active.newest.write().unwrap_or_else(PoisonError::into_inner);
+        let mut newest = active.newest.write();
         active.version.note_change();
         let newest = newest.get_or_insert_with(|| Arc::new(self.0.first.clone()));
         let snapshot = Arc::make_mut(newest);
@@ -147,7 +146,7 @@ impl Node {
     }
 
     pub(crate) fn lock_table_write(&self) -> MutexGuard<'_, ()> {
-        self.active().writing.lock().unwrap_or_else(PoisonError::into_inner)
+        self.active().writing.lock()
     }
 
     /// Records that transaction `tid` changes the inode or a name in the directory. The caller has
@@ -171,28 +170,24 @@ impl Node {
     }
 
     pub(crate) fn attributes(&self) -> RwLockReadGuard<'_, ()> {
-        self.active().attributes.read().unwrap_or_else(PoisonError::into_inner)
+        self.active().attributes.read()
     }
 
     pub(crate) fn attributes_mut(&self) -> RwLockWriteGuard<'_, ()> {
-        self.active().attributes.write().unwrap_or_else(PoisonError::into_inner)
+        self.active().attributes.write()
     }
 
     pub(crate) fn content(&self) -> RwLockReadGuard<'_, Content> {
-        self.active().content.read().unwrap_or_else(PoisonError::into_inner)
+        self.active().content.read()
     }
 
     pub(crate) fn content_mut(&self) -> RwLockWriteGuard<'_, Content> {
-        self.active().content.write().unwrap_or_else(PoisonError::into_inner)
+        self.active().content.write()
     }
 
     /// `None` if that would wait.
     pub(crate) fn try_content_mut(&self) -> Option<RwLockWriteGuard<'_, Content>> {
-        match self.active().content.try_write() {
-            Ok(content) => Some(content),
-            Err(TryLockError::Poisoned(content)) => Some(content.into_inner()),
-            Err(TryLockError::WouldBlock) => None,
-        }
+        self.active().content.try_write()
     }
 }
 

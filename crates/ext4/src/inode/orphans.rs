@@ -11,8 +11,8 @@ use dentree_ext4_format::{
     set_orphan, verify_orphan_block, write_orphan_tail,
 };
 use dentree_jbd2::Handle;
+use dentree_sync::{Mutex, MutexGuard};
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Blocks that adding or removing an orphan may change: the superblock or a block of the orphan
 /// file, the inode, and its neighbour in the list.
@@ -60,7 +60,7 @@ impl OrphanFile {
 
 impl Orphans {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     pub(crate) fn all(&self) -> Vec<InodeNumber> {

@@ -15,7 +15,7 @@ use dentree_ext4_format::{
     BlockNumber, GroupDesc, GroupNumber, InodeNumber, InodeTime, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE,
 };
 use dentree_jbd2::{Handle, Journal};
-use dentree_lockmeter::MutexGuard;
+use dentree_sync::lockstat::NamedMutexGuard;
 use rustix::time::{ClockId, clock_gettime};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
@@ -199,7 +199,7 @@ impl Ext4 {
         handle: &mut Handle<'_>,
         group: GroupNumber,
         writer: &Writer,
-        mut state: MutexGuard<'_, GroupState>,
+        mut state: NamedMutexGuard<'_, GroupState>,
         change: impl FnOnce(&mut GroupDesc, &mut Handle<'_>) -> Result<R>,
     ) -> Result<R> {
         let mut next = state.desc;
