@@ -1,4 +1,5 @@
-//! The commands that change an image, against the programs of the same name on the kernel's file system.
+//! Commands that change an image, compared with the programs of the same name on the kernel's file
+//! system.
 
 mod common;
 mod judged;
@@ -310,7 +311,7 @@ fn an_image_that_somebody_writes_is_refused_with_who_does() {
         assert!(message.contains(&format!("process {}", std::process::id())), "{args:?}: {message}");
     }
     assert!(before == fs::read(&image.file).unwrap());
-    // Who only looks is let in.
+    // Opening for reading is allowed.
     succeeds(["ls", &image.at("/")]);
 }
 
@@ -336,7 +337,7 @@ fn an_image_that_was_not_closed_is_recovered_before_it_is_changed() {
         return;
     }
     let image = Image::new(64, &["-t", "ext4"]);
-    // A copy of what is mounted is what a crash would leave.
+    // A copy of a mounted image is in the state after a crash.
     let copy = Image { file: image.dir.path().join("copy.img"), dir: tempfile::tempdir().unwrap() };
     {
         let mount = image.mount("rw").unwrap();

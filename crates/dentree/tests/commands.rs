@@ -1,4 +1,4 @@
-//! What the commands print, and with which exit status they end.
+//! Output and exit status of the commands.
 
 mod common;
 
@@ -40,7 +40,7 @@ fn ls_lists_names_in_order_and_dots_when_asked() {
         ".\n..\n.hidden\nconf-x\nconf.d\nhosts\nto-hosts\n"
     );
     assert_eq!(succeeds(["ls", "-0", &image.at("/etc")]), b"conf-x\0conf.d\0hosts\0to-hosts\0");
-    // A link that is named is followed, as ls(1) does it.
+    // A link argument is followed, as by ls(1).
     assert_eq!(succeeds(["ls", &image.at("/link")]), succeeds(["ls", &image.at("/etc")]));
 }
 
@@ -98,7 +98,6 @@ fn stat_describes_a_link_itself_and_prints_json() {
     assert_eq!(shown["mtime"], "86400.000000000");
 }
 
-/// The paths come from a file or from standard input, and what is missing hides nothing else.
 #[test]
 fn stat_and_cat_take_their_paths_from_a_file() {
     let Some(image) = small() else { return };
@@ -135,7 +134,7 @@ fn info_names_label_and_features() {
     assert_eq!(shown["label"], "small");
 }
 
-/// Compares with find(1) on the mount, both with paths of the image.
+/// Compares with find(1) on the mount, with paths of the image.
 fn same_as_find(image: &Image, options: &[&str]) {
     let mount = image.mount("ro").unwrap();
     let output = Command::new("find").arg(".").args(options).current_dir(&mount.at).output().unwrap();
@@ -149,7 +148,7 @@ fn same_as_find(image: &Image, options: &[&str]) {
     args.extend(options.iter().map(|&option| option.to_owned()));
     let mut ours: Vec<String> = text(&succeeds(&args)).lines().map(str::to_owned).collect();
     ours.sort();
-    // find(1) calls its start `.`, ours is `/`: a pattern may match one and not the other.
+    // The start is `.` for find(1) and `/` for us: a pattern may match one of them.
     ours.retain(|path| path != "/");
     theirs.retain(|path| path != "/");
     assert_eq!(ours, theirs, "{options:?}");

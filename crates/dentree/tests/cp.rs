@@ -1,4 +1,4 @@
-//! `dentree cp`: what is kept, and that nothing is written outside the target.
+//! `dentree cp`: attributes are kept, and nothing is written outside the target.
 
 mod common;
 mod judged;
@@ -107,7 +107,7 @@ fn an_ordinary_user_gets_a_copy_and_a_note_of_what_could_not_be_kept() {
     );
 }
 
-/// A directory that an attacker would like to write into.
+/// A directory that an attacker wants to write into.
 fn victim(image: &Image) -> std::path::PathBuf {
     let victim = image.dir.path().join("victim");
     fs::create_dir(&victim).unwrap();
@@ -139,7 +139,7 @@ fn a_link_and_a_directory_of_the_same_name_do_not_lead_outside() {
     ]);
     rename_on_disk(&image, b"SAME-NAME", b"same-name");
     let target = image.dir.path().join("copy");
-    // Whichever comes first; the second time both are there already.
+    // The order varies; the second time both exist.
     for _ in 0..2 {
         let output = dentree(["cp", "-a", &image.at("/"), target.to_str().unwrap()]);
         assert!(is_empty(&victim), "written through a link; {}", text(&output.stderr));
@@ -149,7 +149,7 @@ fn a_link_and_a_directory_of_the_same_name_do_not_lead_outside() {
 
 #[test]
 fn names_made_of_dots_and_slashes_do_not_lead_outside() {
-    // The image holds a name of letters, which is then overwritten in the directory block.
+    // The image gets a name of letters, which is then overwritten in the directory block.
     for name in ["../v/e.vl", "{}/v/evil", "x/../y/ev", "..\0\0\0\0\0\0\0"] {
         let image = Image::new(8, &["-t", "ext4", "-O", "^metadata_csum,^dir_index"]);
         let name = name.replace("{}", image.dir.path().to_str().unwrap());

@@ -1,4 +1,4 @@
-//! `dentree cp` into an image: what is kept, what is replaced, and what a copy that was cut short leaves.
+//! `dentree cp` into an image: what is kept, what is replaced, and the result of an interruption.
 
 mod common;
 mod judged;
@@ -31,7 +31,7 @@ fn an_archive_copy_keeps_everything_there_and_back() {
         let image = Image::new(160, &[&["-t", "ext4"], options].concat());
         succeeds(["cp", "-a", &from, &image.at("/")]);
         assert_same_lines(&checksum(&image.file), &expected);
-        // Once more, in the place of what is there.
+        // Again, over the existing copy.
         succeeds(["cp", "-a", &from, &image.at("/")]);
         assert_same_lines(&checksum(&image.file), &expected);
         let sparse = image.mount("ro").unwrap();
@@ -44,7 +44,7 @@ fn an_archive_copy_keeps_everything_there_and_back() {
     }
 }
 
-/// A tree that every kind of image can hold, with times in whole seconds.
+/// A tree for every kind of image, with times in whole seconds.
 fn modest(root: &Path) {
     fs::create_dir_all(root.join("a/b/c")).unwrap();
     fs::create_dir(root.join("empty")).unwrap();
@@ -81,14 +81,14 @@ fn a_copy_into_each_kind_of_image_is_what_cp_makes() {
         succeeds(["cp", source.to_str().unwrap(), &image.at("/")]);
         let mount = image.mount("ro").unwrap();
         assert_same_lines(&checksum(&mount.at.join("archive")), &checksum(&source));
-        // Without -a: links are copied apart, and all is root's.
+        // Without -a links are copied as files, and root owns all.
         let plain = twin.join("source");
         if !plain.exists() {
             common::tool(
                 "cp",
                 ["-r".as_ref(), "--sparse=always".as_ref(), source.as_os_str(), twin.as_os_str()],
             );
-            // Theirs keeps the sticky bit of directories also without -a; ours no special bit.
+            // cp(1) keeps the sticky bit of directories without -a; ours clears all special bits.
             fs::set_permissions(plain.join("empty"), PermissionsExt::from_mode(0o755)).unwrap();
         }
         assert_same_lines(tree(&mount.at.join("source")).as_bytes(), tree(&plain).as_bytes());
@@ -112,7 +112,7 @@ fn what_is_there_is_replaced_or_filled_and_links_are_not_entered() {
     succeeds(["touch", &image.at("/to/file"), &image.at("/to/dir/stays"), &image.at("/victim/file")]);
     succeeds(["ln", "-s", "/victim/file", &image.at("/to/link")]);
     let into = format!("{}/.", local.display());
-    // Below a directory a link is not written through, and not replaced without being asked for.
+    // Below a directory a link is neither written through nor replaced unless asked.
     let refused = dentree(["cp", &into, &image.at("/to")]);
     let message = text(&refused.stderr);
     assert!(refused.status.code() == Some(1) && message.contains("/to/link: something"), "{message}");
@@ -122,14 +122,14 @@ fn what_is_there_is_replaced_or_filled_and_links_are_not_entered() {
     assert_eq!(text(&succeeds(["cat", &image.at("/victim/file")])), "");
     assert_eq!(text(&succeeds(["ls", &image.at("/to/dir")])), "inside\nstays\n");
 
-    // A link where a directory is to be is no directory.
+    // A link does not serve as a directory.
     succeeds(["rm", "-r", &image.at("/to/dir")]);
     succeeds(["ln", "-s", "/victim", &image.at("/to/dir")]);
     let refused = dentree(["cp", &into, &image.at("/to")]);
     let message = text(&refused.stderr);
     assert!(refused.status.code() == Some(1) && message.contains("/to/dir: not a directory"), "{message}");
     assert_eq!(text(&succeeds(["ls", &image.at("/victim")])), "file\n");
-    // One that the user names is followed.
+    // A link argument is followed.
     succeeds(["cp", &into, &image.at("/to/dir")]);
     assert_eq!(text(&succeeds(["ls", &image.at("/victim")])), "dir\nfile\nlink\n");
     assert_kernel_agrees(&image);
@@ -161,7 +161,7 @@ fn a_full_image_says_so_once_and_stays_whole_and_usable() {
     if !can_mount() {
         return;
     }
-    // The last one has no room for so many files, the others none for so many bytes.
+    // The last image lacks inodes for the files, the others blocks for the bytes.
     for (options, count, size) in [
         (&["-t", "ext4"][..], 40, 600_000),
         (&["-t", "ext2"], 40, 600_000),
@@ -178,7 +178,7 @@ fn a_full_image_says_so_once_and_stays_whole_and_usable() {
         assert_eq!(output.status.code(), Some(1), "{message}");
         assert_eq!(message.lines().count(), 1, "{message}");
         assert!(message.contains("/local/f") && message.contains("no space left"), "{message}");
-        // What has its name is complete.
+        // Files with a name are complete.
         let mount = image.mount("ro").unwrap();
         let copied: Vec<_> = fs::read_dir(mount.at.join("local")).unwrap().map(Result::unwrap).collect();
         assert!(!copied.is_empty() && copied.len() < count);

@@ -1,7 +1,8 @@
-//! `dentree cp` beside cp(1): what becomes of what the target was, and what is taken of a source that is no regular file.
+//! `dentree cp` compared with cp(1): what happens to an existing target, and what is read from a
+//! source that is no regular file.
 //!
-//! A case is a shell script. It runs once with the system's cp on files, and once with `dentree cp` where one side is an image; then
-//! both must have ended the same way, printed the same, and left the same.
+//! A case is a shell script. It runs once with the system's cp on local files, and once with
+//! `dentree cp` where one side is an image. Both must end alike, print alike and leave the same.
 
 mod common;
 
@@ -10,13 +11,13 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
-/// What is copied out of an image: files of several kinds.
+/// Sources in the image.
 const SOURCES: &str = "
 mkdir src src/dir src/other; printf new >src/file; chmod 640 src/file; printf sub >src/dir/sub; ln -s file src/link
 ln -s nowhere src/dangling; printf other >src/other/file; ln -s /dev/null src/other/link; printf second >src/dir/link
 truncate -s 300000 src/holes; printf end >>src/holes; ln -s dir src/dirlink; touch src/empty";
 
-/// What is there already, in each of these places.
+/// Existing targets.
 const TARGETS: &str = "
 printf old-and-longer >file; chmod 604 file; ln file hard; ln -s file link; ln -s nowhere dangling; ln -s self self
 mkdir dir dir/full; printf old >dir/file; ln dir/file dir/hard; ln -s dir dirlink; printf kept >alone; mkfifo pipe; ln -s pipe pipelink
@@ -35,7 +36,7 @@ fn bash(dir: &Path, script: &str, words: &[(&str, &str)]) -> Output {
     for (word, meaning) in words {
         script = script.replace(word, meaning);
     }
-    // What a failure leaves waiting for the other end of a pipe ends some time.
+    // Ends commands that a failure leaves waiting on a pipe.
     Command::new("timeout").args(["60", "bash", "-c", &script]).current_dir(dir).output().unwrap()
 }
 
@@ -44,14 +45,14 @@ fn prepare(dir: &Path, script: &str) {
     assert!(done.status.success(), "{}", text(&done.stderr));
 }
 
-/// Type, mode, number of names, target and content of all that is below `dir`.
+/// Type, mode, number of names, target and content of everything below `dir`.
 fn description(dir: &Path) -> Vec<u8> {
     let script = r"find . -mindepth 1 -printf '%P|%y|%m|%n|%l\n' | sort
         find . -type f -print0 | sort -z | xargs -0 -r sha256sum";
     bash(dir, script, &[]).stdout
 }
 
-/// What `CP` means where `dentree cp` is tested, which enters directories without being asked to.
+/// The value of `CP` for `dentree cp`, which is always recursive.
 const OURS: [(&str, &str); 3] = [("CP -rH", PROGRAM), ("CP -r", PROGRAM), ("CP", PROGRAM)];
 const PROGRAM: &str = concat!(env!("CARGO_BIN_EXE_dentree"), " cp");
 const THEIRS: [(&str, &str); 1] = [("CP", "cp")];
@@ -62,7 +63,7 @@ fn same_end(case: &str, ours: &Output, theirs: &Output) {
     assert_eq!(text(&ours.stdout), text(&theirs.stdout), "{case}");
 }
 
-/// Runs each case with the sources in an image (`SRC/`) and the targets on this machine.
+/// Runs each case with the sources in an image (`SRC/`) and local targets.
 fn out_of_an_image(cases: &[&str]) {
     let image = Image::new(32, &["-t", "ext4"]);
     prepare(image.dir.path(), SOURCES);
@@ -145,7 +146,7 @@ fn an_archive_copy_treats_a_target_on_this_machine_as_cp_does() {
     ]);
 }
 
-/// Links to devices stand for them: what replaced its target would replace these.
+/// Links to devices stand for devices, which a replaced target would destroy.
 #[test]
 fn a_pipe_a_device_and_standard_output_are_written_to() {
     if !has_bash() {
@@ -162,7 +163,7 @@ fn a_pipe_a_device_and_standard_output_are_written_to() {
         "cat pipe >got & CP SRC/file pipelink; wait",
         "CP SRC/file >(cat >got); wait; sync; until test -s got; do :; done",
     ]);
-    // Theirs gives a pipe the mode of the file; ours leaves all but regular files as they are.
+    // cp(1) gives a pipe the mode of the source; ours changes regular files only.
     let image = Image::new(8, &["-t", "ext4"]);
     prepare(image.dir.path(), TARGETS);
     succeeds(["cp", "-a", image.dir.path().join("file").to_str().unwrap(), &image.at("/file")]);
@@ -188,7 +189,7 @@ fn the_image_is_not_written_over_by_what_is_in_it() {
     }
 }
 
-/// Runs each case with the sources on this machine (`SRC/`) and the targets in an image (`DST/`).
+/// Runs each case with local sources (`SRC/`) and the targets in an image (`DST/`).
 fn into_an_image(cases: &[&str]) {
     let top = tempfile::tempdir().unwrap();
     prepare(top.path(), SOURCES);

@@ -1,4 +1,4 @@
-//! `--files-from` of `checksum` and `cp`; that of `stat` and `cat` is in `commands.rs`.
+//! `--files-from` of `checksum` and `cp`; `commands.rs` tests that of `stat` and `cat`.
 
 mod common;
 
@@ -18,14 +18,14 @@ fn fill(root: &Path) {
     symlink("hosts", root.join("etc/to-hosts")).unwrap();
     fs::set_permissions(root.join("etc/conf.d"), fs::Permissions::from_mode(0o2751)).unwrap();
     rustix::fs::chown(root.join("etc"), Some(rustix::fs::Uid::from_raw(12)), None).unwrap();
-    // More paths than are looked up together.
+    // More paths than a batch.
     fs::create_dir(root.join("many")).unwrap();
     for n in 0..600 {
         fs::write(root.join(format!("many/{n}")), n.to_string()).unwrap();
     }
 }
 
-/// An image and a directory with one tree, a file that lists all of it, and a place for more.
+/// One tree in an image and in a directory, a list of all its paths, and scratch space.
 struct Trees {
     image: Image,
     local: TempDir,
@@ -47,12 +47,12 @@ fn trees() -> Option<Trees> {
 }
 
 impl Trees {
-    /// The list as an option, and how its paths end.
+    /// Options for the list.
     fn all(&self) -> [&str; 3] {
         ["--null", "--files-from", self.list.to_str().unwrap()]
     }
 
-    /// Another list, of lines.
+    /// Options for another list, of lines.
     fn lines(&self, lines: &str) -> [String; 2] {
         let list = self.dir.path().join("lines");
         fs::write(&list, lines).unwrap();
@@ -66,7 +66,7 @@ impl Trees {
     }
 }
 
-/// Lines of checksums in the order of their bytes, without the tree itself.
+/// Checksum lines, sorted, without the root.
 fn checksums(args: &[&str], tree: &str) -> Vec<String> {
     let printed = text(&succeeds([&["checksum"], args, &[tree]].concat()));
     let mut lines: Vec<String> = printed.lines().map(str::to_owned).collect();
@@ -85,7 +85,8 @@ fn checksums_of_listed_paths_are_those_of_the_tree() {
     fs::create_dir(trees.local.path().join("lost+found")).unwrap();
     assert_eq!(checksums(&trees.all(), local), whole);
 
-    // In the order of the list, a directory without what is in it, links on the way in the tree.
+    // In the order of the list; directories without contents; links in the middle resolve in the
+    // tree.
     let lines = trees.lines("etc/to-hosts\nnone\netc//conf.d/.\nlink/hosts\n");
     let names = ["./etc/to-hosts", "./etc/conf.d", "./link/hosts"];
     for tree in [local, &trees.image.at("/")] {
@@ -125,7 +126,7 @@ fn only_listed_paths_are_copied_each_once_with_the_directories_above_them() {
         trees.lines("etc/conf.d/a b\nnone\n./etc//conf.d/a b\n../hard\nlink/hosts\netc/conf-x\n");
     let expected = "etc\netc/conf-x\netc/conf.d\netc/conf.d/a b\nlink\nlink/hosts\n";
     let out = [&*option, &list, &trees.image.at("/"), target.to_str().unwrap()];
-    // The tree's absolute link leads out of it here.
+    // An absolute link leads out of a local tree here.
     fs::remove_file(trees.local.path().join("link")).unwrap();
     symlink("etc", trees.local.path().join("link")).unwrap();
     let into = [&*option, &list, trees.local.path().to_str().unwrap(), &other.at("/")];

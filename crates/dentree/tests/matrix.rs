@@ -1,7 +1,7 @@
-//! The promise that everything else rests on: an image shows the same tree as the kernel's mount of it.
+//! An image shows the same tree as the kernel's mount of it.
 //!
-//! Each case makes an image with some features, fills it through the kernel with all kinds of files, and compares
-//! `dentree checksum` of the image with the same of the mount, then every attribute that lstat(2) tells.
+//! Each case makes an image with some features, fills it through the kernel with all kinds of
+//! files, and compares `dentree checksum` of image and mount, then all attributes of lstat(2).
 
 mod common;
 mod population;
@@ -14,7 +14,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// One case: what to do with an image before it is filled.
+/// A change to an image before it is filled.
 struct Case {
     mke2fs: &'static [&'static str],
     tune2fs: &'static [&'static str],
@@ -45,7 +45,7 @@ fn kernel_and_dentree_agree(case: &Case) {
     compare(&image);
 }
 
-/// Compares the image with the kernel's view of it, read anew.
+/// Compares the image with the kernel's view, read afresh.
 fn compare(image: &Image) {
     let mount = image.mount("ro").unwrap();
     let ours = succeeds(["checksum".as_ref(), image.file.as_os_str()]);
@@ -54,7 +54,8 @@ fn compare(image: &Image) {
     compare_attributes(image, &mount);
 }
 
-/// What lines leave out (sizes and link counts of directories, inode numbers, blocks, other times) agrees too.
+/// Compares what checksum lines lack: sizes and link counts of directories, inode numbers, blocks,
+/// other times.
 fn compare_attributes(image: &Image, mount: &Mount) {
     let found = succeeds(["find".as_ref(), image.file.as_os_str(), "--json".as_ref()]);
     let mut seen = 0;
@@ -185,7 +186,7 @@ fn an_image_copied_while_mounted_shows_what_its_journal_says() {
         let image = Image::new(64, options);
         let copies = ["first.img", "second.img"].map(|name| image.dir.path().join(name));
         {
-            // The journal is committed by syncfs; what it says reaches its place much later.
+            // syncfs commits the journal; checkpoints come much later.
             let mount = image.mount("rw,commit=300").unwrap();
             population::many_files(&mount.at, 300);
             common::tool("sync", ["-f".as_ref(), mount.at.as_os_str()]);

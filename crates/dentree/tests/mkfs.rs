@@ -1,4 +1,4 @@
-//! `dentree mkfs`: what it makes, what it refuses, and what is there when it fails.
+//! `dentree mkfs`: its images, refusals and failures.
 
 mod common;
 
@@ -35,7 +35,7 @@ impl Scratch {
     }
 }
 
-/// Runs mkfs, which must fail with this exit code, and gives what it said.
+/// Runs mkfs, which must fail with this exit code; returns its messages.
 fn refused(code: i32, args: &[&str]) -> String {
     let output = dentree(["mkfs"].iter().chain(args));
     assert_eq!(output.status.code(), Some(code), "{args:?}: {}", text(&output.stderr));

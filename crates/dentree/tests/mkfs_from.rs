@@ -1,4 +1,5 @@
-//! `dentree mkfs --from`: an image with a directory's tree in it, without root, and the same bytes each time.
+//! `dentree mkfs --from`: an image with a directory's tree, without root, with the same bytes each
+//! time.
 
 mod common;
 mod judged;
@@ -18,7 +19,7 @@ use std::process::{Child, Command, Output, Stdio};
 
 const NOBODY: u32 = 65534;
 
-/// A folder with a place for an image.
+/// A temporary directory with a path for an image.
 fn scratch() -> Image {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("disk.img");
@@ -57,14 +58,14 @@ fn the_image_has_what_the_directory_has() {
         let image = scratch();
         made(&image.file, &mount.at, more);
         assert_same_lines(&checksum(&image.file), &expected);
-        // Nothing has gone through the journal of an image that nobody had yet.
+        // The journal of a new image is unused.
         assert_eq!(journal_sequence(&image.file), 1);
         assert!(fs::metadata(&image.file).unwrap().blocks() * 512 < 40 << 20);
         assert_kernel_agrees(&image);
     }
 }
 
-/// A tree of an ordinary user, with several megabytes in it.
+/// A tree of an ordinary user, with several megabytes of data.
 fn own_tree(root: &Path) {
     fs::create_dir_all(root.join("etc")).unwrap();
     fs::create_dir_all(root.join("usr/lib/deep/er")).unwrap();
@@ -111,7 +112,7 @@ fn an_ordinary_user_makes_an_image_with_owners_and_devices() {
     fs::create_dir(at("tree")).unwrap();
     own_tree(&at("tree"));
     fs::write(at("manifest"), MANIFEST).unwrap();
-    // Where it was built an ordinary user may not reach it.
+    // The build directory may be inaccessible to ordinary users.
     let program = program_in(image.dir.path(), env!("CARGO_BIN_EXE_dentree"));
     tool("chown", ["-R", "65534:65534", image.dir.path().to_str().unwrap()]);
     let output = Command::new(program)
@@ -159,7 +160,7 @@ fn the_same_tree_gives_the_same_bytes() {
     fs::create_dir(at("tree")).unwrap();
     own_tree(&at("tree"));
     fs::write(at("manifest"), MANIFEST).unwrap();
-    // A copy that was made in another order, without holes, elsewhere; hard links and times are those of the tree.
+    // A copy made in another order and without holes; hard links and times are the same.
     fs::create_dir(at("copy")).unwrap();
     let copied = "find . | LC_ALL=C sort -r | tar -c --format=pax --no-recursion -T - | tar -x -p -C ../copy";
     assert!(Command::new("sh").args(["-ec", copied]).current_dir(at("tree")).status().unwrap().success());
@@ -201,7 +202,7 @@ fn an_image_that_is_too_small_is_not_made_and_the_file_is_named() {
     assert_eq!(left, ["tree"]);
 }
 
-/// Making an image that takes long, stopped in the middle.
+/// A long mkfs, stopped in the middle.
 fn long_making(image: &Image) -> Child {
     let from = image.dir.path().join("tree");
     fs::create_dir(&from).unwrap();

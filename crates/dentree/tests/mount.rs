@@ -1,4 +1,4 @@
-//! `dentree mount`, on images that mke2fs and the kernel made, against the kernel's own mount of them.
+//! `dentree mount` of images made by mke2fs and the kernel, compared with the kernel's mount.
 
 mod mounts;
 
@@ -19,14 +19,14 @@ use tempfile::TempDir;
 /// An ordinary user's id.
 const NOBODY: u32 = 65534;
 
-/// Runs a shell command in `dir`; fails the test with what it said where it fails.
+/// Runs a shell command in `dir`; panics with its output where it fails.
 fn shell(dir: &Path, command: &str) -> String {
     let output = Command::new("sh").args(["-ec", command]).current_dir(dir).output().unwrap();
     assert!(output.status.success(), "{command}: {}", said(&output));
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// Everything about a tree that both mounts must agree on, one line each.
+/// Everything that both mounts of a tree must agree on.
 fn description(top: &Path) -> Vec<(&'static str, String)> {
     let commands = [
         ("attributes", r"find . -printf '%P|%y|%m|%U|%G|%n|%s|%b|%i|%T@|%C@|%A@|%l\n' | LC_ALL=C sort"),
@@ -39,7 +39,7 @@ fn description(top: &Path) -> Vec<(&'static str, String)> {
     commands.map(|(what, command)| (what, shell(top, command))).to_vec()
 }
 
-/// Offsets where data and holes begin, in turn, as SEEK_DATA and SEEK_HOLE find them.
+/// Starts of data and holes in turn, by SEEK_DATA and SEEK_HOLE.
 fn runs(path: &Path) -> Vec<u64> {
     let file = File::open(path).unwrap();
     let mut found = Vec::new();
@@ -90,7 +90,7 @@ fn populate(top: &Path) {
     }
 }
 
-/// An image of what `populate` makes, by mke2fs with `options`.
+/// An image of the tree that `populate` makes, by mke2fs with `options`.
 fn image_of(dir: &TempDir, options: &str, populate: impl Fn(&Path)) -> PathBuf {
     let tree = dir.path().join("tree");
     fs::create_dir(&tree).unwrap();
@@ -101,7 +101,7 @@ fn image_of(dir: &TempDir, options: &str, populate: impl Fn(&Path)) -> PathBuf {
     image
 }
 
-/// A small image and a place to mount it; `None`, with the reason printed, where that cannot be done here.
+/// A small image and a mount point; `None`, with the reason printed, where mounting is impossible.
 fn small() -> Option<(TempDir, PathBuf)> {
     if !mountable() {
         return None;
@@ -196,12 +196,12 @@ fn sparse_files_are_copied_sparse_and_programs_are_mapped() {
         return;
     }
     let dir = tempfile::tempdir().unwrap();
-    // Blocks as large as those of the file system that the copy is made on, or runs end elsewhere.
+    // The block size of the host file system, or runs end elsewhere.
     let image = image_of(&dir, "-b 4096", |top| {
         populate(top);
         fs::copy("/bin/cat", top.join("program")).unwrap();
     });
-    // A mount for writing does not tell holes: the kernel has data that it has not handed over yet.
+    // A writable mount does not report holes: the kernel may have unsent data.
     let ours = Mounted::new(&image, &["-o", "ro"]);
     shell(dir.path(), &format!("cp {}/sparse copy", ours.path().display()));
     assert_eq!(runs(&dir.path().join("copy")), runs(&ours.path().join("sparse")));
@@ -301,7 +301,8 @@ fn in_the_background_it_returns_when_the_mount_is_ready() {
     let Some((dir, image)) = small() else { return };
     let place = dir.path().join("mnt");
     let _cleared = Place(place.clone());
-    // `output` returns when nobody holds its pipes: the process in the background must have let go of them.
+    // `output` returns when all writers of its pipes are gone: the background process must have
+    // closed them.
     let started = dentree().args(["mount", "--background"]).args([&image, &place]).output().unwrap();
     let serving = mounts::Background::find(&place);
     assert!(started.status.success(), "{}", said(&started));
@@ -340,7 +341,7 @@ fn an_ordinary_user_mounts_through_fusermount3() {
     let _device = device_for_all();
     let place = dir.path().join("mnt");
     std::os::unix::fs::chown(&place, Some(NOBODY), Some(NOBODY)).unwrap();
-    // Where it was built an ordinary user may not reach it.
+    // The build directory may be inaccessible to ordinary users.
     let program = program_in(dir.path(), env!("CARGO_BIN_EXE_dentree"));
     let mut command = Command::new(&program);
     command.args(["mount", "-o", "ro,fakeroot"]).args([&image, &place]).uid(NOBODY).gid(NOBODY);
@@ -353,7 +354,7 @@ fn an_ordinary_user_mounts_through_fusermount3() {
     assert_eq!(as_nobody("cat").stdout, b"hello\n");
     let shown = said(&as_nobody("stat"));
     assert!(shown.contains("nobody"), "{shown}");
-    // Not even root looks into it.
+    // Not even root may access it.
     assert!(fs::metadata(place.join("text")).is_err());
     ours.signal(Signal::INT);
     assert!(ours.wait().success());
@@ -420,7 +421,7 @@ fn a_place_that_cannot_be_mounted_on_is_told_with_the_reason() {
         assert_eq!(refused.status.code(), Some(1));
         assert!(said(&refused).contains(reason), "{}", said(&refused));
     }
-    // A name space of its own, in which /dev is empty.
+    // A mount namespace in which /dev is empty.
     let hidden = format!(
         "mount -t tmpfs none /dev && exec {} mount {} {}",
         env!("CARGO_BIN_EXE_dentree"),
@@ -436,7 +437,7 @@ fn interrupted_before_it_was_ready_a_background_mount_does_not_stay() {
     let Some((dir, image)) = small() else { return };
     let place = dir.path().join("mnt");
     let _cleared = Place(place.clone());
-    // The first process, played here, is gone when the second one reports.
+    // The first process, played by this test, is gone when the second reports.
     let mut second = dentree();
     second.args(["mount", "--background"]).args([&image, &place]).env("DENTREE_MOUNT_BACKGROUND", "1");
     let mut second =
@@ -470,7 +471,7 @@ fn memory_pressure_shrinks_the_caches_of_a_mount() {
     assert!(all_are_there());
     events.write_all(b"x").unwrap();
     assert!(all_are_there());
-    // An event that came before the end counts.
+    // An event before the end counts.
     mounted.signal(Signal::INT);
     assert!(mounted.wait().success());
     let told = mounted.told();

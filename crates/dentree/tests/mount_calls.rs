@@ -1,4 +1,4 @@
-//! `lsattr`, `chattr` and `fstrim` on the mount, and writes beyond what a file can hold.
+//! `lsattr`, `chattr` and `fstrim` on the mount, and writes beyond the largest file size.
 
 mod common;
 mod judged;
@@ -16,7 +16,7 @@ use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Flags and version numbers of all that is below `root`, as `lsattr` shows them.
+/// Flags and version numbers of everything below `root`, as of `lsattr`.
 fn shown(root: &Path) -> Vec<u8> {
     let list = "(lsattr -vd .; lsattr -vR .) | grep -v '^$' | sort";
     let output = Command::new("sh").args(["-ec", list]).current_dir(root).output().unwrap();
@@ -28,7 +28,7 @@ fn chattr(flags: &str, path: &Path) -> bool {
     Command::new("chattr").arg(flags).arg(path).output().unwrap().status.success()
 }
 
-/// Takes flags away that keep a temporary directory from being removed, whatever happens.
+/// Clears flags that keep a temporary directory from being removed.
 struct Clear(PathBuf);
 
 impl Drop for Clear {
@@ -75,7 +75,7 @@ fn flags_are_those_that_the_kernel_and_debugfs_show_and_those_that_the_kernel_se
         }
         fs::write(ours.path().join("dir/heir"), "").unwrap();
         let seen = shown(ours.path());
-        // What another layout or another way of writing would take is refused, and changes nothing.
+        // Flags that need another layout or another way of writing are refused.
         for (flags, path) in [("+j", "file"), ("+F", "dir")] {
             assert!(!chattr(flags, &ours.path().join(path)), "{flags} {path}");
         }
@@ -152,7 +152,7 @@ fn nothing_changes_what_is_immutable_and_nothing_but_additions_what_is_append_on
         log.write_all(word.as_bytes()).unwrap();
         log.sync_all().unwrap();
     }
-    // The kernel's FUSE opens by itself, and takes writes before it asks: these are refused when it sends them.
+    // FUSE opens and takes writes without asking: they fail when the kernel sends them.
     for name in ["fixed", "log"] {
         let open = OpenOptions::new().write(true).open(at(name)).unwrap();
         open.write_all_at(b"xxxx", 0).unwrap();
@@ -206,7 +206,7 @@ fn fstrim_gives_the_room_of_removed_files_back_to_the_disk_below() {
     let full = fs::metadata(&image.file).unwrap().blocks();
     fs::remove_file(ours.path().join("removed")).unwrap();
     File::open(ours.path()).unwrap().sync_all().unwrap();
-    // The space of a removed file is free when the kernel has forgotten it and that is committed. Meanwhile the
+    // The space of a removed file is free after the kernel forgets it and a commit. Meanwhile the
     // journal takes some.
     wait_until("given back", || {
         File::open(ours.path()).unwrap().sync_all().unwrap();
@@ -239,7 +239,7 @@ fn what_a_file_cannot_hold_is_refused_at_once_or_when_it_is_sent_and_leaves_the_
         assert_eq!(errno(file.set_len(FAR)), Some(Errno::FBIG));
         let far = rustix::fs::fallocate(&file, FallocateFlags::KEEP_SIZE, FAR, 4096);
         assert!(far == Err(Errno::FBIG) || far == Err(Errno::OPNOTSUPP), "{far:?}");
-        // The kernel takes it: its FUSE does not know how long a file may be.
+        // The kernel accepts it: FUSE does not know the largest file size.
         file.write_all_at(b"far", FAR).unwrap();
         assert!(file.sync_all().is_err());
         drop(file);

@@ -1,7 +1,8 @@
-//! File handles through the mount: `name_to_handle_at(2)` and `open_by_handle_at(2)`, as file servers use them.
+//! File handles through the mount: `name_to_handle_at(2)` and `open_by_handle_at(2)`, for file
+//! servers.
 //!
-//! The kernel asks for a node that it has forgotten by LOOKUP of `.`; refused, each handle of a file
-//! that was not in its cache was stale (`xfstests` generic/426, 467, 477, 756, 777).
+//! The bug: the kernel asks for a forgotten node by LOOKUP of `.`, which was refused, so every
+//! handle of an uncached file was stale (`xfstests` generic/426, 467, 477, 756, 777).
 
 mod common;
 mod judged;
@@ -62,13 +63,13 @@ fn python<'a>(args: impl IntoIterator<Item = &'a str>) -> Vec<String> {
     text(&output.stdout).lines().map(str::to_owned).collect()
 }
 
-/// Handles of what is at `paths` below `root`.
+/// Handles of `paths` below `root`.
 fn take(root: &Path, paths: &[&str]) -> Vec<String> {
     let full: Vec<_> = paths.iter().map(|path| root.join(path).to_str().unwrap().to_owned()).collect();
     python(std::iter::once("take").chain(full.iter().map(String::as_str)))
 }
 
-/// What the handles lead to, none of whose nodes is in the kernel's cache if that lets go of them.
+/// What the handles lead to, after the kernel was asked to forget the nodes.
 fn open(root: &Path, handles: &[String]) -> Vec<String> {
     dentree_testing::drop_caches(&dentree_testing::Global::caches_go());
     python(["open", root.to_str().unwrap()].into_iter().chain(handles.iter().map(String::as_str)))
@@ -121,12 +122,12 @@ fn a_handle_of_a_removed_file_is_stale_also_when_its_number_is_used_again() {
     fs::remove_file(&file).unwrap();
     fs::remove_dir(&dir).unwrap();
     assert_eq!(open(ours.path(), &handles), [STALE; 2]);
-    // One of them has the number, and another generation.
+    // One of them reuses the number, with another generation.
     (0..20).for_each(|n| fs::write(ours.path().join(format!("new {n}")), "new").unwrap());
     let found = open(ours.path(), &handles);
     assert_eq!(found, [STALE; 2]);
 
-    // A file that is open and has no name is not led to; it can be read to its end.
+    // A handle does not lead to an open file without a name; the file is readable to its end.
     let mut open_file = File::create(&file).unwrap();
     open_file.write_all(b"open").unwrap();
     let of_open = take(ours.path(), &["file"]);
@@ -148,7 +149,7 @@ fn a_made_up_handle_leads_nowhere() {
         let image = maker.make(32);
         let ours = Mounted::new(&image.file, &[]);
         fs::write(ours.path().join("file"), "content").unwrap();
-        // Type 0x81: the node's upper and lower half, and its generation.
+        // Type 0x81: upper and lower half of the node, and its generation.
         let handle = take(ours.path(), &["file"]).remove(0);
         let (kind, data) = handle.split_once(':').unwrap();
         let forged = |node: u64, generation: u32| {
@@ -158,7 +159,7 @@ fn a_made_up_handle_leads_nowhere() {
             assert_eq!(hex.len(), data.len(), "the kernel's handle has another form");
             format!("{kind}:{hex}")
         };
-        // Of the file system itself, free, beyond the last, and no number of an inode at all.
+        // Reserved, free, past the last, and invalid inode numbers.
         let nodes = (0..=10).filter(|&node| node != 1).chain([
             12,
             500,

@@ -1,5 +1,5 @@
-//! A busy mount is killed, again and again: the image replays, by us and by `e2fsck`, nothing is wrong with it, and what fsync
-//! acknowledged is there.
+//! A busy mount is killed again and again: its image replays, by us and by `e2fsck`, is consistent,
+//! and has what fsync acknowledged.
 
 mod mounts;
 mod writing;
@@ -18,21 +18,21 @@ use std::thread;
 use writing::{Dice, Image, end};
 
 const WRITERS: u64 = 3;
-/// Files that each writer replaces by turns.
+/// Files that each writer replaces in turn.
 const REPLACED: u64 = 5;
-/// Bytes of a record in a log.
+/// Bytes per record of a log.
 const RECORD: usize = 100;
 
 /// What fsync has acknowledged to one writer.
 #[derive(Default)]
 struct Acknowledged {
-    /// Of each name the version that is at least there.
+    /// The oldest version that each name may have.
     versions: HashMap<String, u64>,
     /// Records of the log.
     records: u64,
 }
 
-/// What a file holds whose content is version `version`: the number says the rest.
+/// The content of version `version`, derived from the number.
 fn content(version: u64) -> Vec<u8> {
     let mut dice = Dice(version);
     let len = 8 + dice.roll(60_000);
@@ -45,18 +45,18 @@ fn record(number: u64) -> [u8; RECORD] {
     [number.wrapping_mul(31).to_le_bytes()[0]; RECORD]
 }
 
-/// Writes until the mount is gone. Tells of each acknowledgement.
+/// Writes until the mount is gone. Sends a message for each acknowledgement.
 fn write(top: &Path, dice: &mut Dice, known: &mut Acknowledged, tell: &Sender<()>) -> io::Result<()> {
     fs::create_dir_all(top)?;
     let mut log = File::options().append(true).create(true).open(top.join("log"))?;
     log.sync_all()?;
     File::open(top)?.sync_all()?;
-    // Without a name from now on.
+    // Without a name from here on.
     let unnamed = File::create(top.join("unnamed"))?;
     fs::remove_file(top.join("unnamed"))?;
     for step in 0.. {
         let name = format!("file-{}", dice.roll(REPLACED as usize));
-        // A new version takes the place of the old one when all of it is there.
+        // A complete new version replaces the old one.
         let version = known.versions.get(&name).copied().unwrap_or_default() + 1;
         let mut file = File::create(top.join("new"))?;
         file.write_all(&content(version))?;
@@ -76,7 +76,7 @@ fn write(top: &Path, dice: &mut Dice, known: &mut Acknowledged, tell: &Sender<()
     Ok(())
 }
 
-/// What nobody waits for.
+/// Operations without fsync.
 fn noise(top: &Path, step: u64, dice: &mut Dice, mut unnamed: &File) -> io::Result<()> {
     let dir = top.join(format!("noise-{}", step % 7));
     match dice.roll(5) {
@@ -94,7 +94,7 @@ fn noise(top: &Path, step: u64, dice: &mut Dice, mut unnamed: &File) -> io::Resu
     Ok(())
 }
 
-/// Lets the writers write, and kills the mount after so many acknowledgements.
+/// Lets the writers write, and kills the mount after some acknowledgements.
 fn kill_after(
     acknowledgements: usize,
     mut mounted: Mounted,
@@ -122,7 +122,7 @@ fn kill_after(
     assert!(!mounted.wait().success());
 }
 
-/// What was acknowledged is there, and replaced files are whole.
+/// Checks that acknowledged data is there, and that replaced files are whole.
 fn find_all(top: &Path, known: &HashMap<u64, Acknowledged>) {
     for (writer, known) in known {
         let top = top.join(format!("writer-{writer}"));
@@ -144,11 +144,11 @@ fn find_all(top: &Path, known: &HashMap<u64, Acknowledged>) {
     }
 }
 
-/// What e2fsck does at boot: it replays the journal and frees what has no name. More must not be needed.
+/// As at boot: e2fsck replays the journal and frees orphans. Nothing else may need repair.
 fn recover_by_e2fsck(image: &Image) {
     let check = Command::new("e2fsck").arg("-fp").arg(image.path()).output().unwrap();
     let text = said(&check);
-    // Free counts of the superblock are behind while a file system is in use.
+    // Free counts of the superblock lag while a file system is in use.
     let expected = ["recovering journal", "rphan", "CLEARED.", "count wrong (", "non-contiguous"];
     let rest: Vec<_> =
         text.lines().filter(|line| !expected.iter().any(|words| line.contains(words))).collect();
@@ -171,7 +171,7 @@ fn kill(times: usize, options: &str) {
         let mounted = image.mount();
         find_all(mounted.path(), &known);
         count_versions(mounted.path(), &mut known);
-        // Every other time the next writers find a file system that was in use when the last ones died.
+        // Every other time the next writers start on an unclean file system.
         if time % 2 == 0 {
             end(mounted);
             image.check();
@@ -182,7 +182,7 @@ fn kill(times: usize, options: &str) {
     println!("killed {times} times ({options})");
 }
 
-/// What was not acknowledged may be there too: the writers go on from what is.
+/// Counts unacknowledged versions that survived: the writers go on from there.
 fn count_versions(top: &Path, known: &mut HashMap<u64, Acknowledged>) {
     for (writer, known) in known {
         let top = top.join(format!("writer-{writer}"));

@@ -1,6 +1,6 @@
 //! The mount as the upper layer of an overlay, which moves files with RENAME_WHITEOUT.
 //!
-//! Refused, overlayfs warns and copies, and `xfstests` generic/631 skips.
+//! The bug: where that is refused, overlayfs warns and copies, and `xfstests` generic/631 skips.
 
 mod common;
 mod judged;
@@ -14,14 +14,14 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 use std::process::Command;
 
-/// What is done to `low/`, `gone`, `moved`, `replaced` of the lower layer.
+/// Changes of `low/`, `gone`, `moved`, `replaced` of the lower layer.
 const SCRIPT: &str = "
 rm gone; mv moved elsewhere; echo new >x; mv x replaced; echo more >>appended; chmod 600 appended
 mkdir dir; mv low/a dir/a; mv -T dir/a low/b; rm -r low/sub; mkdir low/sub; echo fresh >low/sub/f
 ln elsewhere hard; ln -s hard soft; mv elsewhere gone; mv appended low/appended; setfattr -n user.k -v v hard || true
 ";
 
-/// An overlay of a lower directory and an upper one, unmounted when dropped.
+/// An overlay of two directories, unmounted on drop.
 struct Overlay<'a>(&'a Path);
 
 impl<'a> Overlay<'a> {

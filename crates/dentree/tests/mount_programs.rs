@@ -1,5 +1,5 @@
-//! Real programs on an image that is mounted for writing: what they write they find again, `e2fsck` finds nothing wrong, and the
-//! kernel's mount shows the same tree.
+//! Real programs on a writable mount: they read back what they wrote, `e2fsck` finds nothing wrong,
+//! and the kernel's mount shows the same tree.
 
 mod mounts;
 mod writing;
@@ -117,7 +117,7 @@ fn git_commits_clones_and_finds_everything_sound() {
         ),
     );
     image.finish(mounted, tree);
-    // And after all of that was read from the device.
+    // Again, read from the device.
     let mounted = image.mount();
     shell(
         mounted.path(),
@@ -134,7 +134,7 @@ fn sqlite_keeps_its_integrity() {
     let Some(image) = Image::new("-t ext4", "128M") else { return };
     let mounted = image.mount();
     for mode in ["delete", "truncate", "persist", "wal"] {
-        // What is inserted twice is rolled back; two connections share the memory of `wal`.
+        // A duplicate insertion is rolled back; two connections share the memory of `wal`.
         shell(
             mounted.path(),
             &format!(
@@ -164,7 +164,7 @@ fn sqlite_keeps_its_integrity() {
     image.check();
 }
 
-/// The source of Lua, as the crate `lua-src` brings it.
+/// The source of Lua, from the crate `lua-src`.
 fn lua_source() -> PathBuf {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let metadata = Command::new(cargo)
@@ -179,7 +179,7 @@ fn lua_source() -> PathBuf {
     manifest.parent().unwrap().join("lua-5.4.9")
 }
 
-/// Objects depend on the headers that the compiler says; the program is what the crate leaves out.
+/// Objects depend on the headers that the compiler lists; the crate lacks the main program.
 const MAKEFILE: &str = "\
 objects := $(patsubst %.c,%.o,$(wildcard *.c))
 lua: $(objects)
@@ -261,7 +261,7 @@ fn fio_verifies_what_it_wrote() {
         "--rw=write --bsrange=512-96k --ioengine=psync --fdatasync=30 --numjobs=2 --fallocate=native",
     );
     image.finish(mounted, tree);
-    // Written there, verified here: by way of the device.
+    // Written there, verified here, by way of the device.
     let mounted = image.mount();
     shell(
         mounted.path(),

@@ -1,4 +1,4 @@
-//! Random work on an image that is mounted for writing comes out as on the kernel's own ext4.
+//! Random operations on a writable mount, compared with the kernel's ext4.
 
 mod mounts;
 mod writing;
@@ -17,10 +17,10 @@ use std::sync::Barrier;
 use std::thread;
 use writing::{Dice, Image, KINDS, end, has, same_trees, shell};
 
-/// What an operation answered, in words.
+/// The result of an operation, as text.
 type Answer = Result<String, Errno>;
 
-/// One operation on a tree, by paths in it.
+/// An operation on a tree, by paths in it.
 #[derive(Debug)]
 enum Op {
     Create(String, usize),
@@ -41,11 +41,11 @@ enum Op {
     Rename(String, String, RenameFlags),
     Permissions(String, u32),
     Times(String, i64),
-    /// Created, unlinked, written and read again.
+    /// Create, unlink, write and read.
     Unnamed(String, usize),
 }
 
-/// Who thinks of operations, on names of its own.
+/// Generates operations on names of its own.
 struct Wishes {
     dice: Dice,
     tops: Vec<String>,
@@ -111,7 +111,7 @@ fn open(path: &Path, flags: OFlags) -> Result<File, Errno> {
 }
 
 impl Op {
-    /// Does it in the tree below `top`.
+    /// Runs it in the tree below `top`.
     fn apply(&self, top: &Path) -> Answer {
         let at = |path: &str| top.join(path);
         match self {
@@ -176,14 +176,14 @@ impl Op {
     }
 }
 
-/// A short name for content.
+/// A short digest of content.
 fn sum(content: &[u8]) -> String {
     let sum = content.iter().fold(0_u64, |sum, &byte| sum.wrapping_mul(31).wrapping_add(u64::from(byte) + 1));
     format!("{} bytes, sum {sum:x}", content.len())
 }
 
-/// What two file systems agree on: not which numbers inodes have, nor how large directories are. And no times: of space that
-/// was changed the kernel has them by its clock, and we by ours.
+/// What two file systems agree on: not inode numbers, sizes of directories, or times, as the two
+/// clocks differ.
 fn common_tree(top: &Path) -> String {
     shell(
         top,
@@ -193,12 +193,13 @@ fn common_tree(top: &Path) -> String {
     )
 }
 
-/// The directories that all threads change.
+/// Directories that all threads change.
 const SHARED: [&str; 2] = ["shared", "shared/below"];
 const THREADS: usize = 4;
 
 fn random_changes(kind: &str, seed: u64, steps: usize) {
-    // In files with inline data the kernel shows other bytes before it has unmounted than afterwards: it works on extents.
+    // With inline data the kernel shows other bytes before its unmount than after it: it works on
+    // extents.
     let (Some(image), Some(theirs)) = (Image::new(kind, "256M"), Image::new("-t ext4", "256M")) else {
         return;
     };
@@ -239,7 +240,7 @@ fn random_changes(kind: &str, seed: u64, steps: usize) {
 #[test]
 fn random_changes_by_several_threads_come_out_as_on_the_kernels_ext4() {
     for (seed, kind) in (1..).zip(KINDS) {
-        // Only extents know of space that is not written.
+        // Only extents have unwritten space.
         if kind != "-t ext3" && kind != "-t ext2" {
             random_changes(kind, seed, 1200);
         }
@@ -267,17 +268,17 @@ fn the_kernel_goes_on_with_the_image_and_we_with_what_it_wrote() {
     }
 }
 
-/// The longest that the file of the second test gets.
+/// The largest size of the file in the second test.
 const LONGEST: usize = 3 << 20;
 
-/// A file, and what must be in it.
+/// A file, and its expected content.
 struct Shadowed {
     path: PathBuf,
     /// Two descriptors of one file.
     files: [File; 2],
     shadow: Vec<u8>,
     mapper: Option<Mapper>,
-    /// What was done.
+    /// Operations so far.
     history: Vec<String>,
 }
 
@@ -294,7 +295,7 @@ impl Drop for Shadowed {
     }
 }
 
-/// Another process, which maps the file: what it does through memory is seen through system calls, and the other way round.
+/// Another process that maps the file: memory and system calls must agree.
 struct Mapper {
     child: Child,
     wishes: ChildStdin,
@@ -324,7 +325,8 @@ for line in sys.stdin:
         Mapper { child, wishes, answers: BufReader::new(answers) }
     }
 
-    /// Reads (0), writes (1), or writes and flushes (2) `len` bytes at `at`; answers what is there then.
+    /// Reads (0), writes (1), or writes and flushes (2) `len` bytes at `at`; returns the bytes
+    /// then.
     fn map(&mut self, how: u8, at: usize, len: usize, byte: u8) -> Vec<u8> {
         writeln!(self.wishes, "{how} {at} {len} {byte}").unwrap();
         let mut content = vec![0; len];
@@ -368,7 +370,7 @@ impl Shadowed {
                 "fsync".to_owned()
             }
             10 => {
-                // What is clean is read again from the file system.
+                // Clean data is read from the file system again.
                 file.sync_data().unwrap();
                 rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
                 "fdatasync and forget".to_owned()
@@ -423,7 +425,7 @@ impl Shadowed {
         format!("map ({how}) {len} at {at}")
     }
 
-    /// Within the file, to where it does not overlap.
+    /// Copies within the file, without overlap.
     fn copy(&mut self, file: &File, dice: &mut Dice) -> String {
         let half = self.shadow.len() / 2;
         let len = 1 + dice.roll(half.min(150_000));
@@ -442,7 +444,7 @@ impl Shadowed {
         format!("copy {len} from {from} to {to}")
     }
 
-    /// No byte that is not zero may be said to be in a hole.
+    /// A byte that is not zero must not be in a hole.
     fn seek(&mut self, file: &File, at: usize) -> String {
         let size = self.shadow.len();
         let data = match rustix::fs::seek(file, SeekFrom::Data(at as u64)) {

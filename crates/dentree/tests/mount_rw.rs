@@ -1,4 +1,4 @@
-//! `dentree mount` for writing: what programs do in the mount is in the image, however the mount ends.
+//! Writable mounts: what programs write is in the image, however the mount ends.
 
 mod common;
 mod judged;
@@ -19,7 +19,7 @@ use std::process::Command;
 
 const NOBODY: u32 = 65534;
 
-/// What programs do to a tree.
+/// Changes of a tree by programs.
 const SCRIPT: &str = "
 mkdir -p a/b/c many; echo hello >a/text; cp -p /bin/ls program; ln a/text a/b/hard; ln -s ../text a/b/soft
 for n in $(seq 150); do echo $n >many/file-$n; done; rm many/file-*7
@@ -37,7 +37,7 @@ fn run_script(root: &Path) {
     assert!(output.status.success(), "{}", text(&output.stderr));
 }
 
-/// The tree without the root itself, whose mode is the place's own in one of two cases.
+/// The tree without its root, whose mode is that of the mount point in one of two cases.
 fn lines(root: &Path) -> Vec<u8> {
     let all = tree(root);
     all.lines()
@@ -91,7 +91,7 @@ fn a_read_only_mount_refuses_to_write_and_leaves_every_byte() {
     read_only(fs::create_dir(ours.path().join("dir")).unwrap_err());
     read_only(fs::remove_file(ours.path().join("file")).unwrap_err());
     assert_eq!(fs::read(ours.path().join("file")).unwrap(), b"");
-    // Who reads keeps nobody from writing.
+    // A reader does not exclude a writer.
     let other = Mounted::new(&image.file, &["-o", "ro"]);
     drop(other);
     ours.signal(Signal::INT);
@@ -188,7 +188,7 @@ fn a_full_image_is_a_full_disk_and_stays_whole() {
     let full = fill("large").unwrap_err();
     assert_eq!(full.raw_os_error(), Some(28), "{full}");
     fs::remove_file(top.join("large")).unwrap();
-    // The space of the large file is there for the next one at once.
+    // The space of the large file is free for the next one at once.
     for round in 0..8 {
         let small = File::create(top.join("small")).unwrap();
         small.write_all_at(&vec![7; 10 << 20], 0).unwrap();
@@ -217,14 +217,14 @@ fn an_ordinary_user_writes_through_fusermount3() {
     let place = image.dir.path().join("mnt");
     fs::create_dir(&place).unwrap();
     succeeds(["chown", "65534:65534", &image.at("/")]);
-    // Where it was built an ordinary user may not reach it.
+    // The build directory may be inaccessible to ordinary users.
     let program = program_in(image.dir.path(), env!("CARGO_BIN_EXE_dentree"));
     let as_nobody = |program: &Path| {
         let mut command = Command::new(program);
         command.uid(NOBODY).gid(NOBODY);
         command
     };
-    // An image that may only be read is told how it can be mounted.
+    // The refusal of a read-only image has a hint.
     let refused = as_nobody(&program).arg("mount").args([&image.file, &place]).output().unwrap();
     assert!(refused.status.code() == Some(1), "{}", text(&refused.stderr));
     tool("chown", ["-R", "65534:65534", image.dir.path().to_str().unwrap()]);
@@ -268,12 +268,12 @@ fn in_the_background_the_image_is_closed_when_the_mount_is_gone() {
     assert_eq!(text(&succeeds(["cat", &image.at("/file")])), "written");
 }
 
-/// Where system logs listen, if nobody does here.
+/// The socket of the system log, if no daemon listens.
 struct Log(UnixDatagram);
 
 impl Log {
     fn new() -> Option<Log> {
-        // One that a test has left behind when it was killed is nobody's.
+        // Left behind by a killed test.
         let connected = UnixDatagram::unbound().unwrap().connect("/dev/log");
         if connected.is_err_and(|error| error.kind() == std::io::ErrorKind::ConnectionRefused) {
             fs::remove_file("/dev/log").unwrap();
@@ -316,13 +316,13 @@ fn in_the_background_a_disk_that_is_full_below_the_image_is_told_to_the_log_and_
     fs::create_dir(&place.0).unwrap();
     succeeds(["mount", "--background", image.file.to_str().unwrap(), place.0.to_str().unwrap()]);
     let serving = Background::find(&place.0);
-    // In memory there is room for it.
+    // It fits into memory.
     let _ = fs::write(place.0.join("large"), vec![7; 7 << 20]);
     unmount(&place.0);
     serving.wait();
     let told = log.read();
     assert!(told.contains("dentree[") && told.contains("disk.img"), "{told:?}");
-    // Whoever opens it next hears of it.
+    // The next open reports it.
     let refused = dentree(["mkdir", &image.at("/a")]);
     assert_ne!(refused.status.code(), Some(0), "{}", text(&refused.stderr));
 }

@@ -1,5 +1,5 @@
-//! Setuid and setgid bits and capabilities go when somebody changes a file, as they do on the kernel's
-//! own mount: the mode that is shown, the identity that an execution takes, and what is stored.
+//! Changes of a file clear setuid and setgid bits and capabilities, as on the kernel's mount: in
+//! the mode that is shown, for the next execution, and in the image.
 
 mod common;
 mod mounts;
@@ -24,10 +24,10 @@ const ROOT: u32 = 0;
 const USER: u32 = 1001;
 /// A supplementary group of the user.
 const SUPPLEMENTARY: u32 = 2000;
-/// A group that the user is not in.
+/// A group without the user.
 const FOREIGN: u32 = 3000;
 
-/// Where the bytes behind the program begin, which can change without harm to it.
+/// Bytes from here on can change without harm to the program.
 const PADDING: u64 = 128 << 10;
 const BLOCK: usize = 4096;
 
@@ -63,7 +63,7 @@ const ATTRIBUTES: [(&str, Change); 4] = [
         Ok(setxattr(path, "system.posix_acl_access", &access_list(), XattrFlags::empty())?)
     }),
     ("access-list-removed", |path| match removexattr(path, "system.posix_acl_access") {
-        // The kernel's ext4 has removed what is not there.
+        // On the kernel's ext4 the removal of a missing list succeeds.
         Err(Errno::NODATA) => Ok(()),
         done => Ok(done?),
     }),
@@ -78,7 +78,7 @@ fn for_writing(path: &Path) -> std::io::Result<File> {
     OpenOptions::new().write(true).open(path)
 }
 
-/// The program's beginning.
+/// The first block of the program.
 fn head(path: &Path) -> std::io::Result<[u8; BLOCK]> {
     let mut head = [0; BLOCK];
     File::open(path)?.read_exact(&mut head)?;
@@ -104,7 +104,7 @@ fn capability() -> Vec<u8> {
     [0x0200_0001_u32, 1 << 13, 0, 0, 0].into_iter().flat_map(u32::to_le_bytes).collect()
 }
 
-/// Does `work` as the user.
+/// Runs `work` as the user.
 fn as_user<R: Send>(work: impl FnOnce() -> R + Send) -> R {
     let work = || {
         let (user, group) = (Uid::from_raw(USER), Gid::from_raw(USER));
@@ -116,7 +116,7 @@ fn as_user<R: Send>(work: impl FnOnce() -> R + Send) -> R {
     thread::scope(|scope| scope.spawn(work).join().unwrap())
 }
 
-/// Makes a program that prints whom it runs as.
+/// Makes a program that prints its identity.
 fn make(path: &Path, (owner, group): (u32, u32), mode: u32) {
     let mut program = fs::read("/usr/bin/id").unwrap();
     assert!(program.len() < PADDING as usize);
@@ -127,19 +127,19 @@ fn make(path: &Path, (owner, group): (u32, u32), mode: u32) {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
 }
 
-/// Asks for the mode alone: an answer that has to bring more may bring a newer mode, too.
+/// Asks for the mode alone: another query may fetch a newer mode.
 fn mode_and_capability(path: &Path) -> String {
     let mode = statx(CWD, path, AtFlags::empty(), StatxFlags::MODE).unwrap().stx_mode;
     let capable = rustix::fs::getxattr(path, "security.capability", &mut [0; 64][..]).is_ok();
     format!("{mode:o} {}", if capable { "capable" } else { "plain" })
 }
 
-/// Makes a file, changes it and executes it; answers what is seen of that.
+/// Makes a file, changes it and executes it; returns the observations.
 fn observe(path: &Path, by: u32, change: Change) -> String {
     let before = mode_and_capability(path);
     let change = || change(path).map_err(|error| error.raw_os_error());
     let changed = if by == ROOT { change() } else { as_user(change) };
-    // First, as a look at the attributes could bring newer ones.
+    // First, as a query of attributes could fetch newer ones.
     let ran = as_user(|| match Command::new(path).output() {
         Ok(output) => String::from_utf8_lossy(&output.stdout).into_owned(),
         Err(error) => format!("{error}\n"),
@@ -147,7 +147,7 @@ fn observe(path: &Path, by: u32, change: Change) -> String {
     format!("{before}: {changed:?} {} {ran}", mode_and_capability(path))
 }
 
-/// Every change of files of every kind below `top`, a line each.
+/// All changes of files of all kinds below `top`, a line each.
 fn observe_all(top: &Path) -> String {
     let mut lines = String::new();
     let mut each = |owner, modes: &[u32], changes: &[(&str, Change)]| {
@@ -169,7 +169,7 @@ fn observe_all(top: &Path) -> String {
     lines
 }
 
-/// What is stored of the files below `top`, a line each.
+/// The stored state of the files below `top`, a line each.
 fn stored(top: &Path) -> String {
     let mut lines: Vec<_> = fs::read_dir(top)
         .unwrap()

@@ -1,4 +1,4 @@
-//! syncfs(2) on a mount: the kernel sends what it has gathered, and tells nobody why.
+//! syncfs(2) on a mount: the kernel writes back, without telling the server why.
 
 mod mounts;
 mod writing;
@@ -11,10 +11,10 @@ use std::io::Write;
 use std::time::{Duration, Instant};
 use writing::Image;
 
-/// Long for a commit that comes within a second, and short of the half minute after which the kernel writes back.
+/// Long for a commit within a second, and short of the kernel's write-back after half a minute.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// What is in the image as it stands, once its journal is replayed.
+/// The content of the image after journal replay.
 fn stored(image: &Image) -> Vec<u8> {
     let copy = image.copy();
     let file = format!("{}:/dir/file", copy.path().display());

@@ -1,6 +1,7 @@
-//! Times on the mount: what is shown is what the image holds, so it is the same after the next mount.
+//! Times on the mount: it shows what the image holds, so they are the same after the next mount.
 //!
-//! The bug: on inodes of 128 bytes nanoseconds were shown until the next mount, and so were the years 1800 and 2600 on those of 256.
+//! The bug: inodes of 128 bytes showed nanoseconds until the next mount, and those of 256 the years
+//! 1800 and 2600.
 
 mod common;
 mod mounts;
@@ -29,11 +30,11 @@ fn make(root: &Path) {
             utimensat(CWD, path, &times, AtFlags::SYMLINK_NOFOLLOW).unwrap();
         }
     }
-    // Its times are those of the machine's clock.
+    // With times of the local clock.
     fs::write(root.join("written"), "x").unwrap();
 }
 
-/// Access, modification and change, of all that is there.
+/// Access, modification and change time of everything.
 fn times(root: &Path) -> Vec<(String, [(i64, i64); 3])> {
     let mut all: Vec<_> = fs::read_dir(root)
         .unwrap()
@@ -63,7 +64,7 @@ fn what_the_mount_shows_of_times_is_there_after_the_next_mount() {
         let mut ours = Mounted::new(&image.file, &[]);
         make(ours.path());
         let mut shown = times(ours.path());
-        // While it knows a regular file the kernel keeps the time of modification that it was asked to set.
+        // For a cached regular file the kernel keeps the modification time that was set.
         for (_, [_, mtime, _]) in shown.iter_mut().filter(|(name, _)| name.starts_with("file")) {
             let seconds = mtime.0.clamp(-0x8000_0000, last);
             *mtime = (seconds, if seconds == mtime.0 { mtime.1 } else { 0 });

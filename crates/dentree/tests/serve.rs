@@ -1,4 +1,4 @@
-//! `dentree serve` on an image that mke2fs made.
+//! `dentree serve` of an image made by mke2fs.
 
 use dentree_testing::{PATIENCE, wait_until};
 use rustix::process::{Pid, Resource, Signal, getrlimit, kill_process, setrlimit};
@@ -11,15 +11,15 @@ use tempfile::TempDir;
 
 const IDLE: u64 = 10_000;
 
-/// Bytes of `large.bin`: more than the sockets' buffers on both sides take.
+/// Size of `large.bin`: more than the sockets buffer.
 const LARGE: u32 = 24 << 20;
 
-/// A folder with `disk.img`, made of what lies in `tree` beside it.
+/// A temporary directory with `disk.img`, made from `tree` in it.
 fn image() -> TempDir {
     image_with(|_| ())
 }
 
-/// As [`image`], with what `fill` adds to the tree.
+/// As [`image`], with more files by `fill`.
 fn image_with(fill: impl FnOnce(&Path)) -> TempDir {
     let dir = tempfile::tempdir().unwrap();
     let tree = dir.path().join("tree");
@@ -39,7 +39,7 @@ fn image_with(fill: impl FnOnce(&Path)) -> TempDir {
     dir
 }
 
-/// The server; it ends with this value.
+/// A server, killed on drop.
 struct Serving {
     child: Child,
     stderr: BufReader<std::process::ChildStderr>,
@@ -54,7 +54,7 @@ impl Serving {
         Self::with(image, |_| ())
     }
 
-    /// As [`new`](Self::new), with what `change` does to the command.
+    /// As [`new`](Self::new), with changes to the command.
     fn with(image: &Path, change: impl FnOnce(&mut Command)) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let log = dir.path().join("access.log");
@@ -88,7 +88,7 @@ impl Serving {
         status.unwrap()
     }
 
-    /// What `--stats` says of memory pressure, once the server has ended.
+    /// Ends the server; returns the line of `--stats` on memory pressure.
     fn pressure(&mut self) -> String {
         self.signal(Signal::TERM);
         assert!(self.wait().success());
@@ -133,7 +133,7 @@ fn connect(address: SocketAddr) -> TcpStream {
     stream
 }
 
-/// The head and body of a response, on a connection of its own.
+/// Head and body of a response, on a new connection.
 fn get(address: SocketAddr, path: &str) -> (String, Vec<u8>) {
     let mut stream = connect(address);
     write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
@@ -162,7 +162,7 @@ fn files_of_an_image_arrive_as_they_were_put_in() {
     assert!(serving.wait().success());
     let log = fs::read_to_string(&serving.log).unwrap();
     let requests: Vec<&str> = log.lines().map(|line| line.split_once("] ").unwrap().1).collect();
-    // A request is told of when it has ended, which the client may see before.
+    // A request is logged after its end, which the client may see first.
     for expected in ["\"GET /etc/hosts HTTP/1.1\" 200 20", "\"GET /large.bin HTTP/1.1\" 200 25165824"] {
         assert!(requests.contains(&expected), "{expected} in {requests:?}");
     }

@@ -1,6 +1,6 @@
-//! The end of a mount: who waits for the image to be closed, and for how long.
+//! The end of a mount, and waiting for the close of the image.
 //!
-//! A program that is stopped stands for one that has much to write.
+//! A stopped server stands for one that has much to write.
 
 mod common;
 mod mounts;
@@ -22,8 +22,8 @@ fn start<'a>(args: impl IntoIterator<Item = &'a str>) -> Child {
     mounts::dentree().args(args).stderr(Stdio::piped()).spawn().unwrap()
 }
 
-/// Unmounts without waiting, and finds the program that served it stopped before it has closed the image. Not by umount(8), which asks
-/// that program something.
+/// Unmounts without waiting, and finds the server stopped before the close. Not by umount(8), which
+/// queries the server.
 fn stopped_at_the_end(ours: &Mounted) {
     ours.signal(Signal::STOP);
     let mut waiting = start(["umount", ours.path().to_str().unwrap()]);
@@ -42,7 +42,7 @@ fn when_umount_returns_the_image_is_closed_and_free() {
         let mut ours = Mounted::new(&image.file, &[]);
         fs::write(ours.path().join("file"), vec![round; 20 << 20]).unwrap();
         let ended = dentree(["umount", ours.path().to_str().unwrap()]);
-        // Nothing in between: what is there now is what a copy would have.
+        // At this moment, as a copy would: the lock is not waited for.
         let lock =
             rustix::fs::flock(File::open(&image.file).unwrap(), FlockOperation::NonBlockingLockExclusive);
         assert!(ended.status.success() && ended.stderr.is_empty(), "{}", text(&ended.stderr));
@@ -94,7 +94,7 @@ fn what_cannot_be_unmounted_is_told() {
     assert!(dentree(["umount", ours.path().to_str().unwrap()]).status.success());
     assert!(ours.wait().success());
 
-    // One that is read-only has nothing to close; one whose program was killed, nobody who closes.
+    // A read-only mount has nothing to close; a killed server closes nothing.
     let mut ours = Mounted::new(&image.file, &["-o", "ro"]);
     assert!(dentree(["umount", ours.path().to_str().unwrap()]).status.success());
     assert!(ours.wait().success());
@@ -123,7 +123,7 @@ fn a_command_waits_for_a_program_that_is_closing_the_image() {
     assert!(next.wait().unwrap().success() && ours.wait().success(), "{rest}{}", ours.told());
     assert_clean(&image.file);
 
-    // Not for ever, and not at all where it is still mounted.
+    // Not for ever, and not while it is mounted.
     let mut ours = Mounted::new(&image.file, &[]);
     let refused = dentree(["mkdir", &image.at("/behind")]);
     assert!(
@@ -137,8 +137,8 @@ fn a_command_waits_for_a_program_that_is_closing_the_image() {
     wait_until("closed", || dentree(["mkdir", "-p", &image.at("/behind")]).status.success());
 }
 
-/// A helper for ordinary users that has unmounted again when it ends: the connection is gone before
-/// the kernel and the program have agreed on a protocol.
+/// A helper for ordinary users that unmounts before it ends: the connection is gone before kernel
+/// and server have agreed on a protocol.
 const HASTY_HELPER: &str = "#!/bin/sh
 PATH=${PATH#*:}
 fusermount3 \"$@\" || exit

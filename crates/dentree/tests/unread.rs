@@ -1,6 +1,6 @@
-//! Programs whose messages no one reads: the terminal is gone.
+//! Programs whose standard error is gone.
 //!
-//! The bug: `eprintln!` panics then. What was to be said of an image that was opened ended the command.
+//! The bug: `eprintln!` panics then, so a notice on opening an image ended the command.
 
 mod common;
 
@@ -9,7 +9,7 @@ use std::fs::File;
 use std::io::pipe;
 use std::process::{Command, Output, Stdio};
 
-/// Runs the program with `args`; its messages go where they are not read, where `unread`.
+/// Runs the program with `args`; with `unread` standard error has no reader.
 fn run(args: &[&str], stdout: Stdio, unread: bool) -> Output {
     let mut program = Command::new(env!("CARGO_BIN_EXE_dentree"));
     let stderr = if unread { Stdio::from(pipe().unwrap().1) } else { Stdio::piped() };
@@ -20,7 +20,7 @@ fn run(args: &[&str], stdout: Stdio, unread: bool) -> Output {
 #[test]
 fn what_no_one_reads_changes_neither_the_answer_nor_the_exit_status() {
     let image = Image::new(8, &["-t", "ext4"]);
-    // Of this something is said when it is opened.
+    // Opening it prints a notice.
     File::options().write(true).open(&image.file).unwrap().set_len(7 << 20).unwrap();
     let root = image.at("/");
     for args in [&["ls", &root][..], &["ls", "--stats", &root], &["ls", &image.at("/none")], &["ls", "/none"]]

@@ -1,5 +1,5 @@
-//! Extended attributes and access lists at the front doors: the mount, in the hands of the usual programs, and the command line.
-//! The judges are the kernel's mount of the same image, and e2fsck.
+//! Extended attributes and access lists through the mount and on the command line, checked by the
+//! kernel's mount of the same image and by e2fsck.
 
 mod common;
 mod mounts;
@@ -11,17 +11,17 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// Runs a shell command in `dir`; fails the test with what it said where it fails.
+/// Runs a shell command in `dir`; panics with its output where it fails.
 fn shell(dir: &Path, command: &str) -> String {
     let output = Command::new("sh").args(["-ec", command]).current_dir(dir).output().unwrap();
     assert!(output.status.success(), "{command}: {}", said(&output));
     text(&output.stdout)
 }
 
-/// A dump of all attributes, in the order of names.
+/// A dump of all attributes, by name.
 const ALL: &str = "find . -print0 | LC_ALL=C sort -z | xargs -0 getfattr -h -d -m - -e hex";
 
-/// Modes, attributes and lists of a tree.
+/// Modes, attributes and access lists of a tree.
 fn description(top: &Path) -> String {
     shell(
         top,
@@ -31,7 +31,8 @@ fn description(top: &Path) -> String {
     )
 }
 
-/// What the shell makes of attributes and lists. Of the last two copies, labels in one come by `--selinux` alone.
+/// Changes of attributes and lists by a shell. Of the last two copies one has labels only with
+/// `--selinux`.
 const STORY: &str = "
     umask 027
     mkdir -p src/dir/sub; echo x >src/dir/file; echo y >src/run; chmod 755 src/run; ln -s dir/file src/link
@@ -56,7 +57,7 @@ const STORY: &str = "
     mkdir by-label; tar --selinux -xpf all.tar -C by-label
     rm all.tar";
 
-/// Says so where tar carries no labels by `--selinux` alone: some are built without that.
+/// Prints whether tar lacks labels with `--selinux`: some builds have no support.
 fn note_labels(top: &Path) {
     let label =
         "getfattr --absolute-names -n security.selinux --only-values by-label/src/run 2>/dev/null || true";
@@ -150,12 +151,12 @@ fn dumps_go_to_setfattr_and_come_from_getfattr() {
     let mount = full.mount("ro").unwrap();
     let theirs = shell(&mount.at, ALL);
     drop(mount);
-    // Ours into the kernel's mount, by setfattr.
+    // Our dump, by setfattr, on the kernel's mount.
     let mount = empty.mount("rw").unwrap();
     shell(&mount.at, &format!("setfattr -h --restore={}", ours.display()));
     assert_eq!(shell(&mount.at, ALL), theirs);
     drop(mount);
-    // Getfattr's into an image, by us.
+    // The dump of getfattr, by us, in an image.
     let other = Image::filled(&["-t", "ext4"], |top| fill(top, false));
     let dump = other.dir.path().join("theirs.dump");
     fs::write(&dump, &theirs).unwrap();
@@ -198,8 +199,8 @@ fn dedup_shares_equal_blocks_and_says_what_it_saved() {
 #[test]
 fn dedup_shares_equal_long_values_and_the_blocks_that_name_them() {
     let image = Image::new(16, &["-t", "ext4", "-I", "128", "-b", "1024", "-O", "ea_inode"]);
-    // debugfs gives each file an inode of its own for its value, and a block that names it. Later files come to use what the
-    // earlier ones do, also where a file between them had a higher number.
+    // debugfs gives each file a value inode and a block of its own. Later files share those of
+    // earlier ones, also where a file in between had a higher number.
     let long = |kind: usize| vec![b'a' + kind as u8; 1024];
     let mut commands = vec!["cd /".to_owned()];
     for kind in 0..3 {
@@ -211,7 +212,7 @@ fn dedup_shares_equal_long_values_and_the_blocks_that_name_them() {
         commands.push(format!("ea_set -f {} file{file} user.long", value.display()));
     }
     image.debugfs(&commands.iter().map(String::as_str).collect::<Vec<_>>());
-    // It does not count the blocks of such values as those of the files.
+    // e2fsck does not count blocks of such values to files.
     let mended = Command::new("e2fsck").arg("-fy").arg(&image.file).output().unwrap();
     assert_eq!(mended.status.code(), Some(1), "{}", said(&mended));
     assert_clean(&image.file);

@@ -1,6 +1,6 @@
-//! Images made by mke2fs, filled through the kernel, and the program run on them.
+//! Images made by mke2fs and filled through the kernel, and runs of the program.
 //!
-//! The kernel is the oracle: what it writes and what it shows. Where this machine cannot mount, tests skip and say so.
+//! The kernel is the oracle. Where this machine cannot mount, tests skip with a message.
 
 #![allow(dead_code)] // each test binary uses a part
 
@@ -16,14 +16,15 @@ pub fn dentree<I: AsRef<OsStr>>(args: impl IntoIterator<Item = I>) -> Output {
     Command::new(env!("CARGO_BIN_EXE_dentree")).args(args).env("TZ", "UTC").output().unwrap()
 }
 
-/// The program as a terminal starts it: what runs in the background, or under nohup(1), ignores signals, which it respects.
+/// The program with default signal handling: background jobs and nohup(1) ignore signals, which it
+/// respects.
 pub fn from_a_terminal() -> Command {
     let mut program = Command::new("env");
     program.args(["--default-signal=HUP,INT,TERM", env!("CARGO_BIN_EXE_dentree")]);
     program
 }
 
-/// What the program prints when it succeeds without a word on standard error.
+/// The output of a run that succeeds without messages.
 pub fn succeeds<I: AsRef<OsStr>>(args: impl IntoIterator<Item = I>) -> Vec<u8> {
     let output = dentree(args);
     assert!(output.status.success(), "{}", text(&output.stderr));
@@ -44,14 +45,14 @@ pub fn tool<I: AsRef<OsStr>>(name: &str, args: impl IntoIterator<Item = I>) -> V
     output.stdout
 }
 
-/// e2fsck finds nothing wrong.
+/// Panics unless e2fsck finds nothing wrong.
 pub fn assert_clean(image: impl AsRef<Path>) {
     let said = text(&tool("e2fsck", ["-fn".as_ref(), image.as_ref().as_os_str()]));
-    // Of some repairs that it is not allowed it asks, and calls the image clean all the same; a tree that could be less deep is none.
+    // e2fsck calls an image clean although it proposes repairs; a shallower tree is none.
     assert!(!said.replace("Optimize? no", "").contains("? no"), "{said}");
 }
 
-/// Whether this machine lets us mount images; prints why not.
+/// Whether images can be mounted here; prints why not.
 pub fn can_mount() -> bool {
     let can = rustix::process::geteuid().is_root() && Path::new("/dev/loop-control").exists();
     if !can {
@@ -60,7 +61,7 @@ pub fn can_mount() -> bool {
     can
 }
 
-/// An image in a folder of its own.
+/// An image in a temporary directory.
 pub struct Image {
     pub dir: TempDir,
     pub file: PathBuf,
@@ -82,19 +83,19 @@ impl Image {
         format!("{}:{path}", self.file.display())
     }
 
-    /// Mounts it; fails with what mount(8) said.
+    /// The kernel's mount; fails with the output of mount(8).
     pub fn mount(&self, options: &str) -> Result<Mount, String> {
         Mount::new(&self.file, self.dir.path().join("mnt"), options)
     }
 
-    /// An image with what `fill` makes, filled through the kernel.
+    /// An image filled through the kernel.
     pub fn filled(options: &[&str], fill: impl FnOnce(&Path)) -> Image {
         let image = Image::new(64, options);
         fill(&image.mount("rw").unwrap().at);
         image
     }
 
-    /// Lets debugfs change it, command by command.
+    /// Runs commands of debugfs.
     pub fn debugfs(&self, commands: &[&str]) {
         let script = self.dir.path().join("debugfs-script");
         fs::write(&script, commands.join("\n")).unwrap();
@@ -102,7 +103,7 @@ impl Image {
     }
 }
 
-/// A loop mount that ends with this value.
+/// A loop mount, ended on drop.
 pub struct Mount {
     pub at: PathBuf,
     _mount: LoopMount,
@@ -115,7 +116,7 @@ impl Mount {
     }
 }
 
-/// Fails with the first lines that differ.
+/// Panics with the first lines that differ.
 pub fn assert_same_lines(ours: &[u8], theirs: &[u8]) {
     if ours == theirs {
         return;

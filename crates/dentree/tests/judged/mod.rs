@@ -1,4 +1,4 @@
-//! Images of every kind that is written, and the judges of what was written: e2fsck, and the kernel's mount.
+//! Images of every kind that is written, and their checks: e2fsck, and the kernel's mount.
 
 #![allow(dead_code)] // each test binary uses a part
 
@@ -12,7 +12,7 @@ use std::fs::{self, File};
 use std::path::Path;
 use std::process::{Child, Command, Output};
 
-/// How images come to be, each with a name.
+/// Names and makers of images.
 pub const KINDS: &[(&str, Maker)] = &[
     ("mke2fs", Maker::Mke2fs(&["-t", "ext4"])),
     ("mke2fs upstream", Maker::Mke2fs(&["-t", "ext4", "-O", "orphan_file,metadata_csum_seed"])),
@@ -27,7 +27,7 @@ pub const KINDS: &[(&str, Maker)] = &[
     ("mkfs ext2", Maker::Ours(&["-O", "ext2"])),
 ];
 
-/// Who makes an image, with which options.
+/// The program that makes an image, with its options.
 pub enum Maker {
     Mke2fs(&'static [&'static str]),
     Ours(&'static [&'static str]),
@@ -58,7 +58,8 @@ pub fn on_each_kind(mib: u64, test: impl Fn(&Image)) {
     }
 }
 
-/// e2fsck finds nothing wrong, the kernel mounts the image and sees what Dentree sees, and writes to it; and Dentree sees that.
+/// Checks that e2fsck finds nothing wrong, that the kernel sees what Dentree sees, and the other
+/// way round after the kernel has written.
 pub fn assert_kernel_agrees(image: &Image) {
     assert_clean(&image.file);
     {
@@ -81,7 +82,7 @@ fn large() -> Vec<u8> {
     (0..300_000_u32).flat_map(|n| (n / 3).to_le_bytes()).collect()
 }
 
-/// Changes a tree in the ways that would meet what is wrong with its bitmaps and directories.
+/// Changes that would fail on wrong bitmaps or directories.
 fn kernel_writes(root: &Path) {
     let dir = root.join("of-the-kernel");
     fs::create_dir(&dir).unwrap();
@@ -95,7 +96,7 @@ fn kernel_writes(root: &Path) {
     fs::rename(dir.join("name-1"), root.join("moved-by-the-kernel")).unwrap();
 }
 
-/// Everything about a tree that does not depend on when it was made, one line a file.
+/// A tree without its times, a line per file.
 pub fn tree(root: &Path) -> String {
     let find = r"find . -path ./lost+found -prune -o -path ./of-the-kernel -prune -o \( ! -type d -printf '%P|%y|%m|%U|%G|%n|%s|%l\n' , -type d -printf '%P|%y|%m|%U|%G\n' , -type f -exec sha256sum {} + \)";
     let output = Command::new("sh")
@@ -107,8 +108,8 @@ pub fn tree(root: &Path) -> String {
     text(&output.stdout)
 }
 
-/// Runs the same commands here with the programs of this machine and in the image with ours, and compares how each ended and what both
-/// have made. `@` stands for the root of the tree.
+/// Runs commands with the local programs here and with ours on the image, and compares exit status
+/// and results. `@` stands for the root of the tree.
 pub fn assert_same_as_coreutils(image: &Image, commands: &[&str]) {
     let twin = image.dir.path().join("twin");
     fs::create_dir(&twin).unwrap();
@@ -144,7 +145,7 @@ pub fn assert_same_as_coreutils(image: &Image, commands: &[&str]) {
     assert_kernel_agrees(image);
 }
 
-/// The number of the transaction that comes next in the image's journal.
+/// The next transaction number of the image's journal.
 pub fn journal_sequence(image: &Path) -> u64 {
     let shown = text(&tool("dumpe2fs", ["-h".as_ref(), image.as_os_str()]));
     let line = shown.lines().find(|line| line.starts_with("Journal sequence:")).unwrap();
@@ -152,7 +153,7 @@ pub fn journal_sequence(image: &Path) -> u64 {
     u64::from_str_radix(hex, 16).unwrap()
 }
 
-/// A process that `start` starts, which is going to read 300 MiB, stopped when it has read some of that and not all.
+/// A process of `start`, which will read 300 MiB, stopped after some of it.
 pub fn stopped_midway(start: impl Fn() -> Child) -> Child {
     loop {
         let mut child = start();
@@ -161,7 +162,7 @@ pub fn stopped_midway(start: impl Fn() -> Child) -> Child {
         let read_so_far = || -> u64 {
             about("io").lines().find_map(|line| line.strip_prefix("rchar: ")).unwrap().parse().unwrap()
         };
-        // Nobody but us waits for it: it is here until then, if only as a zombie.
+        // Only we wait for it, so it exists until then, if only as a zombie.
         let is =
             |states: [&str; 2]| states.iter().any(|state| about("stat").contains(&format!(") {state} ")));
         wait_until("midway", || is(["Z", "Z"]) || read_so_far() >= 30 << 20);
@@ -176,7 +177,7 @@ pub fn stopped_midway(start: impl Fn() -> Child) -> Child {
     }
 }
 
-/// Whether the file system of `dir` has files without names (`O_TMPFILE`); prints where not.
+/// Whether the file system of `dir` supports `O_TMPFILE`; prints if not.
 pub fn makes_files_without_names(dir: &Path) -> bool {
     let made = rustix::fs::open(dir, OFlags::TMPFILE | OFlags::RDWR, Mode::RWXU);
     if let Err(error) = &made {
@@ -185,7 +186,7 @@ pub fn makes_files_without_names(dir: &Path) -> bool {
     made.is_ok()
 }
 
-/// Sends a stopped process a signal, and what it says when it has ended.
+/// Sends a stopped process a signal; returns its output.
 pub fn end_with(child: Child, signal: Signal) -> Output {
     let pid = Pid::from_child(&child);
     kill_process(pid, signal).unwrap();

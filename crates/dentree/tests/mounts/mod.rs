@@ -1,4 +1,4 @@
-//! Mounts and processes that end with the test that made them.
+//! Mounts and processes that end with their test.
 
 #![allow(dead_code)] // each test binary uses a part
 
@@ -17,7 +17,7 @@ pub fn dentree() -> Command {
     Command::new(env!("CARGO_BIN_EXE_dentree"))
 }
 
-/// Whether mounts can be made here; prints why not.
+/// Whether mounts are possible here; prints why not.
 pub fn mountable() -> bool {
     let root = rustix::process::geteuid().is_root();
     let fuse = Path::new("/dev/fuse").exists();
@@ -29,7 +29,7 @@ pub fn mountable() -> bool {
     can
 }
 
-/// The kernel's own mount of an image.
+/// The kernel's mount of an image.
 pub struct Loop {
     mount: LoopMount,
     _dir: TempDir,
@@ -51,7 +51,7 @@ impl Loop {
 pub struct Mounted {
     child: Child,
     path: PathBuf,
-    /// Held for its end: it is removed after the mount in it.
+    /// Dropped, and so removed, after the mount in it.
     _dir: Option<TempDir>,
 }
 
@@ -59,7 +59,7 @@ impl Mounted {
     /// Mounts `image` with `options` in a fresh directory.
     pub fn new(image: &Path, options: &[&str]) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        // Others reach a mount that is meant for them.
+        // Other users may access the mount.
         fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
         let mut command = dentree();
         command.arg("mount").args(options).args([image, dir.path()]);
@@ -69,7 +69,7 @@ impl Mounted {
         mounted
     }
 
-    /// Runs `command`, which mounts at `path`, and returns when the mount is there.
+    /// Runs `command`, which mounts at `path`, and waits for the mount.
     pub fn start(mut command: Command, path: &Path) -> Self {
         let child = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let mut mounted = Mounted { child, path: path.to_owned(), _dir: None };
@@ -79,8 +79,8 @@ impl Mounted {
             }
             is_mount_point(&mounted.path)
         });
-        // It is in the table before the kernel and the program have agreed: an `umount` in between cuts that off. An answer of
-        // whatever kind comes behind it.
+        // The mount appears before kernel and server have agreed on a protocol, which `umount`
+        // would interrupt. Any reply comes after that.
         let _ = fs::metadata(path);
         mounted
     }
@@ -93,7 +93,7 @@ impl Mounted {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
-    /// What it has written to standard error, once it has ended.
+    /// Standard error of the ended program.
     pub fn told(&mut self) -> String {
         let mut text = Vec::new();
         if let Some(stderr) = &mut self.child.stderr {
@@ -123,11 +123,11 @@ impl Drop for Mounted {
     }
 }
 
-/// A file system in memory of a few MiB, that ends with this value.
+/// A small tmpfs, unmounted on drop.
 pub struct Small(PathBuf);
 
 impl Small {
-    /// Mounted at `at`, which it makes.
+    /// Mounts it at `at`, which it makes.
     pub fn new(at: &Path, mib: u32) -> Small {
         fs::create_dir(at).unwrap();
         let size = format!("size={mib}m");
@@ -148,14 +148,14 @@ impl Drop for Small {
     }
 }
 
-/// A process that serves a mount in the background.
+/// The background server of a mount.
 pub struct Background {
     pid: Pid,
     place: PathBuf,
 }
 
 impl Background {
-    /// The process that was started with `place` as its last argument.
+    /// Finds the process whose last argument is `place`.
     pub fn find(place: &Path) -> Self {
         let ending = [place.as_os_str().as_encoded_bytes(), b"\0"].concat();
         let found = fs::read_dir("/proc").unwrap().flatten().find_map(|entry| {
@@ -172,7 +172,7 @@ impl Background {
     }
 
     fn is_running(&self) -> bool {
-        // A process that nobody waits for stays as a zombie, with no arguments.
+        // Without a parent that waits it stays as a zombie, without arguments.
         let line = fs::read(format!("/proc/{}/cmdline", self.pid.as_raw_pid())).unwrap_or_default();
         !line.is_empty()
     }

@@ -1,4 +1,4 @@
-//! Trees that hold all that can make a file special.
+//! Trees with every special case of files.
 
 use rustix::fs::{AtFlags, CWD, FallocateFlags, FileType, Mode, Timespec, Timestamps, XattrFlags};
 use rustix::io::Errno;
@@ -38,7 +38,7 @@ fn names(root: &Path) {
     for name in names {
         fs::write(dir.join(OsStr::from_bytes(name)), name).unwrap();
     }
-    // What is in `a` sorts behind `a-b`.
+    // The contents of `a` sort after `a-b`.
     fs::create_dir(dir.join("a")).unwrap();
     fs::write(dir.join("a/z"), "").unwrap();
     fs::write(dir.join("a-b"), "").unwrap();
@@ -85,7 +85,7 @@ fn contents(root: &Path) {
         holes.write_all_at(b"data between holes", at).unwrap();
     }
     holes.set_len((7 << 20) + 100_000).unwrap();
-    // Every second block is a hole: more extents than one node of the tree holds.
+    // Every second block is a hole: more extents than one node holds.
     let extents = File::create(dir.join("extents")).unwrap();
     for n in 0..700 {
         extents.write_all_at(&[(n % 255) as u8 + 1; 100], n << 13).unwrap();
@@ -99,7 +99,7 @@ fn contents(root: &Path) {
     assert!(matches!(beyond, Ok(()) | Err(Errno::OPNOTSUPP)), "{beyond:?}");
 }
 
-/// A file of 1 TiB with a little data in it, or as large as the file system lets it be.
+/// A sparse file of 1 TiB, or of the largest size possible.
 fn sparse(path: &Path) {
     let file = File::create(path).unwrap();
     let size = [1_u64 << 40, 1 << 33].into_iter().find(|&size| file.set_len(size).is_ok()).unwrap();
@@ -130,7 +130,7 @@ fn attributes(root: &Path) {
     set(&small, "security.capability", &[1, 0, 0, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0])
         .unwrap();
     let large = file("large");
-    // Whatever fits: a block of its own, or an inode of its own where the file system has them.
+    // As far as the file system allows: in a block, or in an inode of its own.
     for len in [300, 600, 2_500, 20_000] {
         let _ = set(&large, &format!("user.of-{len}"), &vec![len as u8; len]);
     }

@@ -1,4 +1,4 @@
-//! Images that are mounted for writing, and what must hold of them afterwards.
+//! Images that are mounted for writing, and checks afterwards.
 
 #![allow(dead_code)] // each test binary uses a part
 
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use tempfile::TempDir;
 
-/// mke2fs options: its defaults, what upstream's newer defaults add, and images of the ancestors.
+/// Options of mke2fs: its defaults, newer defaults of upstream, ext2 and ext3.
 pub const KINDS: [&str; 5] = [
     "-t ext4",
     "-t ext4 -O metadata_csum_seed,orphan_file",
@@ -17,13 +17,14 @@ pub const KINDS: [&str; 5] = [
     "-t ext2",
 ];
 
-/// An image in a folder of its own.
+/// An image in a temporary directory.
 pub struct Image {
     folder: TempDir,
 }
 
 impl Image {
-    /// Made by mke2fs with `options`, and empty; `None`, with the reason printed, where nothing can be mounted here.
+    /// Made by mke2fs with `options`; `None`, with the reason printed, where mounting is
+    /// impossible.
     pub fn new(options: &str, size: &str) -> Option<Image> {
         if !mountable() {
             return None;
@@ -37,28 +38,28 @@ impl Image {
         self.folder.path().join("image")
     }
 
-    /// Mounts it for writing, by the program under test.
+    /// Mounts it for writing by the program under test.
     pub fn mount(&self) -> Mounted {
         Mounted::new(&self.path(), &[])
     }
 
-    /// A copy as it is now.
+    /// A copy of its present state.
     pub fn copy(&self) -> Image {
         let copy = Image { folder: folder() };
         shell(copy.folder.path(), &format!("cp --sparse=always {} image", self.path().display()));
         copy
     }
 
-    /// Fails where `e2fsck` finds anything to repair.
+    /// Panics where `e2fsck` finds anything to repair.
     pub fn check(&self) {
         let check = tool("e2fsck").arg("-fn").arg(self.path()).output().unwrap();
         let said = said(&check);
-        // Of some repairs that it is not allowed it asks, and calls the image clean all the same; a tree that could be less deep is none.
+        // e2fsck calls an image clean although it proposes repairs; a shallower tree is none.
         let asks = said.replace("Optimize? no", "").contains("? no");
         assert!(check.status.success() && !asks, "e2fsck: {said}");
     }
 
-    /// Ends the mount and checks the image; then the kernel's mount must show what ours showed.
+    /// Unmounts and checks the image; the kernel's mount must show what ours showed.
     pub fn finish(&self, mounted: Mounted, description: impl Fn(&Path) -> String) {
         let shown = description(mounted.path());
         end(mounted);
@@ -68,19 +69,19 @@ impl Image {
     }
 }
 
-/// In memory where there is such a place: what is tested is not the disk below.
+/// In memory where possible: the local disk is not under test.
 pub fn folder() -> TempDir {
     tempfile::tempdir_in("/dev/shm").unwrap_or_else(|_| tempfile::tempdir().unwrap())
 }
 
-/// Unmounts, and waits until the program has closed the image, which must succeed.
+/// Unmounts, and waits until the program has closed the image successfully.
 pub fn end(mut mounted: Mounted) {
     unmount(mounted.path());
     let status = mounted.wait();
     assert!(status.success(), "the mount ended with {status}");
 }
 
-/// Whether a program is here; prints where not.
+/// Whether a program is installed; prints if not.
 pub fn has(program: &str) -> bool {
     let found = tool(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok();
     if !found {
@@ -89,7 +90,7 @@ pub fn has(program: &str) -> bool {
     found
 }
 
-/// A program that may lie where administrators have theirs.
+/// A program, also searched in sbin.
 fn tool(program: &str) -> Command {
     let path = std::env::var("PATH").unwrap_or_default();
     let mut command = Command::new(program);
@@ -97,7 +98,7 @@ fn tool(program: &str) -> Command {
     command
 }
 
-/// Runs a shell script in `dir`; fails the test with what it said where it fails.
+/// Runs a shell script in `dir`; panics with its output where it fails.
 pub fn shell(dir: &Path, script: &str) -> String {
     let output = tool("sh")
         .args(["-euc", script])
@@ -111,7 +112,7 @@ pub fn shell(dir: &Path, script: &str) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// Numbers that are the same in every run.
+/// Reproducible random numbers.
 pub struct Dice(pub u64);
 
 impl Dice {
@@ -130,8 +131,8 @@ impl Dice {
     }
 }
 
-/// Everything about a tree that two mounts of it must agree on, one line each. Not when inodes last changed: of files the kernel has
-/// that time in memory, by its clock, and of a link or a rename we by ours.
+/// What two mounts of a tree must agree on. Not the change times of inodes: those of the kernel's
+/// writes and of our links and renames come from two clocks.
 pub fn tree(top: &Path) -> String {
     shell(
         top,
@@ -142,7 +143,7 @@ pub fn tree(top: &Path) -> String {
     )
 }
 
-/// Fails with the first line that differs.
+/// Panics with the first line that differs.
 pub fn same_trees(ours: &str, theirs: &str) {
     let differing = ours.lines().zip(theirs.lines()).find(|(ours, theirs)| ours != theirs);
     let lines = (ours.lines().count(), theirs.lines().count());
