@@ -22,7 +22,6 @@ use dentree_sync::{Condvar, Mutex};
 /// The order in which the sink gets outputs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Order {
-    /// As they come.
     AsReady,
     /// At the place of their job, depth first.
     Stable,
@@ -34,12 +33,10 @@ const AHEAD: usize = 256;
 /// Collects outputs and jobs of a job.
 pub(crate) struct Emit<'a, J, O> {
     pieces: Vec<Piece<J, O>>,
-    /// Takes outputs as they come.
     direct: Option<&'a (dyn Fn(O) + Sync)>,
 }
 
 impl<J, O> Emit<'_, J, O> {
-    /// Sends an output to the sink.
     pub(crate) fn put(&mut self, output: O) {
         match self.direct {
             Some(direct) => direct(output),
@@ -87,7 +84,6 @@ enum Piece<J, O> {
     Job(Arc<Slot<J, O>>),
 }
 
-/// A job and its state.
 struct Slot<J, O> {
     state: Mutex<State<J, O>>,
     done: Condvar,

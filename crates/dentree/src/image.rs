@@ -25,13 +25,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// An inode of an image.
 pub(crate) type Node = Arc<Inode<Ext4>>;
 
 /// No permissions are checked: a process that can read the image file can read all of it.
-pub(crate) const WHO: &Identity = &Identity::Superuser;
+pub(crate) const SUPERUSER: &Identity = &Identity::Superuser;
 
-/// An opened image.
 pub(crate) struct Image {
     /// As the user named it.
     name: OsString,
@@ -45,7 +43,6 @@ pub(crate) struct Image {
 }
 
 impl Image {
-    /// Opens the file system in `file`.
     fn open(file: &OsStr, options: &Global, access: Access) -> Result<Self, Problem> {
         let label = || escape::terminal(file.as_bytes()).into_owned();
         let disk = open_device(Path::new(file), access).map_err(|error| device_problem(&label(), &error))?;
@@ -62,13 +59,20 @@ impl Image {
             let dx_read_ahead = options.dx_read_ahead.unwrap_or_default();
             let fs = Ext4::open(part, Options { writable, dx_read_ahead, ..Options::default() })?;
             for notice in fs.notices() {
-                report::say(format_args!("dentree: {}: {}", label(), told(notice, writable)));
+                report::print(format_args!("dentree: {}: {}", label(), notice_text(notice, writable)));
             }
             Vfs::with_budgets(fs, Budgets::default())
         };
         let vfs = open(Arc::new(part)).map_err(|error| Problem::inside(label(), &error))?;
         let shrinks = Arc::default();
-        Ok(Image { name: file.to_owned(), file: identity(file), access, vfs: Arc::new(vfs), device, shrinks })
+        Ok(Image {
+            name: file.to_owned(),
+            file: device_and_inode(file),
+            access,
+            vfs: Arc::new(vfs),
+            device,
+            shrinks,
+        })
     }
 
     /// Commits all changes and marks the file system clean. Later changes fail.
@@ -92,7 +96,6 @@ impl Image {
         format!("{}:{}", escape::terminal(self.name.as_bytes()), escape::terminal(path))
     }
 
-    /// An error at `path`.
     pub(crate) fn problem(&self, path: &[u8], error: &dentree_vfs::Error) -> Problem {
         Problem::inside(self.at(path), error)
     }
@@ -104,23 +107,23 @@ impl Image {
 
 /// Opens a device. Waits a few seconds for a process that is closing the image.
 pub(crate) fn open_device(path: &Path, access: Access) -> Result<FileDevice, dentree_blockdev::Error> {
-    const PATIENCE: Duration = Duration::from_secs(5);
-    const SILENCE: Duration = Duration::from_millis(300);
-    const PAUSE: Duration = Duration::from_millis(20);
+    const TIMEOUT: Duration = Duration::from_secs(5);
+    const QUIET_PERIOD: Duration = Duration::from_millis(300);
+    const POLL_INTERVAL: Duration = Duration::from_millis(20);
     let began = Instant::now();
     let mut is_told = false;
     loop {
         match FileDevice::open(path, access) {
             Err(dentree_blockdev::Error::Locked { holder: Some(holder), .. })
-                if began.elapsed() < PATIENCE && may_be_closing(&holder, path) =>
+                if began.elapsed() < TIMEOUT && may_be_closing(&holder, path) =>
             {
-                if !is_told && began.elapsed() > SILENCE {
+                if !is_told && began.elapsed() > QUIET_PERIOD {
                     let path = escape::terminal(path.as_os_str().as_bytes());
                     let message = format!("waiting for {holder} to close it");
-                    report::tell(&Problem::new(path, Status::Done, message));
+                    report::print_problem(&Problem::new(path, Status::Done, message));
                     is_told = true;
                 }
-                thread::sleep(PAUSE);
+                thread::sleep(POLL_INTERVAL);
             }
             opened => return opened,
         }
@@ -137,7 +140,7 @@ fn may_be_closing(holder: &Holder, path: &Path) -> bool {
 }
 
 /// The text of a notice; `writable` means that the image may change.
-fn told(notice: &Notice, writable: bool) -> String {
+fn notice_text(notice: &Notice, writable: bool) -> String {
     match notice {
         Notice::JournalReplayed { transactions, blocks } if writable => format!(
             "the file system was not unmounted cleanly: {transactions} transactions of its journal ({blocks} blocks) \
@@ -148,13 +151,13 @@ fn told(notice: &Notice, writable: bool) -> String {
 }
 
 /// Device and inode number, the same for all names of a file.
-fn identity(file: &OsStr) -> Option<(u64, u64)> {
+fn device_and_inode(file: &OsStr) -> Option<(u64, u64)> {
     fs::metadata(file).ok().map(|found| (found.dev(), found.ino()))
 }
 
 fn device_problem(at: &str, error: &dentree_blockdev::Error) -> Problem {
     let message = error.to_string();
-    // Messages that begin with the file's name need no label.
+    // ServerLog that begin with the file's name need no label.
     let message = message.strip_prefix(at).map_or(&*message, |rest| rest.trim_start_matches([':', ' ']));
     let status = match error {
         dentree_blockdev::Error::PartitionTable { .. } => Status::Damaged,
@@ -180,7 +183,7 @@ impl Location {
         let options =
             if self.directory { WalkOptions { last_link: Default::default(), ..options } } else { options };
         let vfs = &self.image.vfs;
-        vfs.walk(WHO, vfs.root(), &self.path, options).map_err(|error| self.problem(&error))
+        vfs.walk(SUPERUSER, vfs.root(), &self.path, options).map_err(|error| self.problem(&error))
     }
 
     /// The inode, or `None` where the path does not exist. Unlike [`walk`](Self::walk), a trailing
@@ -188,7 +191,7 @@ impl Location {
     pub(crate) fn find(&self, options: WalkOptions) -> Result<Option<Node>, Problem> {
         let (vfs, path) = (&self.image.vfs, &self.path);
         let options = WalkOptions { directory: self.directory, ..options };
-        match vfs.walk(WHO, vfs.root(), path, options) {
+        match vfs.walk(SUPERUSER, vfs.root(), path, options) {
             Ok(node) => Ok(Some(node)),
             Err(Error::NotFound) => Ok(None),
             Err(error) => Err(self.problem(&error)),
@@ -198,7 +201,8 @@ impl Location {
     /// The parent directory and the last name: `.` for the root.
     pub(crate) fn last(&self) -> Result<(Node, &[u8]), Problem> {
         let vfs = &self.image.vfs;
-        let last = vfs.walk_parent(WHO, vfs.root(), &self.path).map_err(|error| self.problem(&error))?;
+        let last =
+            vfs.walk_parent(SUPERUSER, vfs.root(), &self.path).map_err(|error| self.problem(&error))?;
         Ok((last.dir, last.name))
     }
 
@@ -208,16 +212,14 @@ impl Location {
     }
 
     /// Whether the argument ended with a slash, so that only a directory may be there.
-    pub(crate) fn is_directory_meant(&self) -> bool {
+    pub(crate) fn requires_directory(&self) -> bool {
         self.directory
     }
 
-    /// An error at this location.
     pub(crate) fn problem(&self, error: &Error) -> Problem {
         self.image.problem(&self.path, error)
     }
 
-    /// A refusal at this location, in words of its own.
     pub(crate) fn refusal(&self, message: impl Into<String>) -> Problem {
         Problem::new(self.image.at(&self.path), Status::Failed, message)
     }
@@ -252,34 +254,33 @@ impl Session {
         self.open_at(file, &self.options, Access::ReadOnly)
     }
 
-    /// As [`open`](Self::open), with another access, and another place in the file than the global
+    /// As [`open`](Self::open), with another access, and another partition or offset than the global
     /// options say.
     pub(crate) fn open_at(
         &self,
         file: &OsStr,
-        place: &Global,
+        within: &Global,
         access: Access,
     ) -> Result<Arc<Image>, Problem> {
-        let wanted = identity(file);
+        let wanted = device_and_inode(file);
         let serves = |image: &&Arc<Image>| {
             wanted.is_some() && image.file == wanted && (access == Access::ReadOnly || image.access == access)
         };
         if let Some(image) = self.images.borrow().iter().find(serves) {
             return Ok(image.clone());
         }
-        let image = Arc::new(Image::open(file, place, access)?);
+        let image = Arc::new(Image::open(file, within, access)?);
         self.images.borrow_mut().push(image.clone());
         Ok(image)
     }
 
-    /// Opens the image of `argument`.
     pub(crate) fn locate(&self, argument: &OsStr) -> Result<Location, Problem> {
         self.locate_for(argument, Access::ReadOnly)
     }
 
     /// Opens the image of `argument` for writing. From then on Ctrl-C only sets
     /// [`is_interrupted`](Self::is_interrupted), for an orderly end.
-    pub(crate) fn locate_to_change(&self, argument: &OsStr) -> Result<Location, Problem> {
+    pub(crate) fn locate_for_writing(&self, argument: &OsStr) -> Result<Location, Problem> {
         if self.interrupted.get().is_none() {
             let flag = interruptible("signals")?;
             self.interrupted.get_or_init(|| flag);
@@ -306,7 +307,7 @@ impl Session {
         mut change: impl FnMut(&Location) -> Result<(), Problem>,
     ) {
         for argument in arguments {
-            if let Err(problem) = self.locate_to_change(argument).and_then(|at| change(&at)) {
+            if let Err(problem) = self.locate_for_writing(argument).and_then(|at| change(&at)) {
                 self.report.problem(&problem);
             }
             if self.is_interrupted() {
@@ -323,7 +324,7 @@ impl Session {
             }
         }
         if self.is_interrupted() {
-            let message = "what was done until then is in the image";
+            let message = "completed changes are in the image";
             self.report.problem(&Problem::new("interrupted", Status::Failed, message));
         }
     }
@@ -414,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn the_path_begins_behind_the_first_colon_and_slash() {
+    fn the_path_begins_after_the_first_colon_and_slash() {
         assert_eq!(split_with("d.img:/etc/x", &["d.img"]), pair("d.img", "/etc/x"));
         assert_eq!(split_with("d.img:/a:/b", &["d.img"]), pair("d.img", "/a:/b"));
         assert_eq!(split_with("gone.img:/a", &[]), pair("gone.img", "/a"));

@@ -1,7 +1,7 @@
 //! Paths from a file, as tar(1) takes them by `--files-from`: in batches, whose lookups overlap.
 
 use crate::args::ListedArgs;
-use crate::image::{Location, Node, Session, WHO};
+use crate::image::{Location, Node, SUPERUSER, Session};
 use crate::report::{Problem, Status, Stop};
 use dentree_vfs::{LastLink, WalkOptions};
 use std::ffi::{OsStr, OsString};
@@ -60,7 +60,7 @@ impl<'s> Base<'s> {
 
     /// The paths that exist, with their inodes. The others are reported.
     pub(crate) fn walk<'p>(&self, batch: &'p [Vec<u8>]) -> Vec<(&'p [u8], Node)> {
-        let found = self.at.image.vfs.walk_many(WHO, &self.dir, batch, self.options);
+        let found = self.at.image.vfs.walk_many(SUPERUSER, &self.dir, batch, self.options);
         let found = batch.iter().zip(found).filter_map(|(path, found)| match found {
             Ok(node) => Some((&path[..], node)),
             Err(error) => {

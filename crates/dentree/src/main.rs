@@ -4,7 +4,6 @@
 
 mod args;
 mod command;
-mod draft;
 mod fanout;
 mod image;
 mod interrupt;
@@ -15,6 +14,7 @@ mod output;
 mod path;
 mod pressure;
 mod report;
+mod temp_entry;
 mod tree;
 
 use clap::Parser;
@@ -32,7 +32,7 @@ fn main() -> ExitCode {
         // The reader of a pipe has closed it: `dentree find … | head`.
         Err(Stop::Output(error)) if error.kind() == ErrorKind::BrokenPipe => {}
         Err(Stop::Output(error)) => {
-            report::say(format_args!("dentree: cannot write to standard output: {error}"));
+            report::print(format_args!("dentree: cannot write to standard output: {error}"));
             session.report.remember(Status::Failed);
         }
     }

@@ -6,7 +6,6 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// A line of the table.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Mount {
     point: PathBuf,
@@ -85,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_of_the_table_says_where_from_what_and_how() {
+    fn a_line_of_the_mount_table_is_parsed() {
         let line =
             br"36 35 0:40 / /mnt/a\040b\134c rw,nosuid shared:1 - fuse.dentree /disk\0401.img ro,user_id=0";
         let expected = Mount {

@@ -7,7 +7,6 @@ pub(crate) fn join(dir: &[u8], name: &[u8]) -> Vec<u8> {
     path
 }
 
-/// Appends `dir/name`.
 pub(crate) fn join_into(out: &mut Vec<u8>, dir: &[u8], name: &[u8]) {
     out.extend_from_slice(dir);
     if dir != b"/" {

@@ -15,11 +15,8 @@ pub(crate) enum Status {
     Done,
     /// Something was not found, differed, or could not be kept.
     Failed,
-    /// The image uses something that is not supported.
     Unsupported,
-    /// The image is damaged.
     Damaged,
-    /// Wrong usage.
     Usage,
 }
 
@@ -39,7 +36,6 @@ impl Status {
     }
 }
 
-/// One error with its location.
 #[derive(Debug)]
 pub(crate) struct Problem {
     at: String,
@@ -60,13 +56,11 @@ impl Problem {
         self.status
     }
 
-    /// Appends a hint.
     pub(crate) fn with_hint(mut self, hint: &str) -> Self {
         self.message = format!("{} ({hint})", self.message);
         self
     }
 
-    /// An error inside an image.
     pub(crate) fn inside(at: impl Into<String>, error: &Error) -> Self {
         let status = match error {
             Error::Corrupt(_) => Status::Damaged,
@@ -76,7 +70,6 @@ impl Problem {
         Problem::new(at, status, error.to_string())
     }
 
-    /// An error of a local file.
     pub(crate) fn local(path: &[u8], error: &io::Error) -> Self {
         let message = error.to_string();
         let message = message.split(" (os error").next().unwrap_or(&message);
@@ -99,19 +92,19 @@ pub(crate) fn go_to_background() {
 }
 
 /// Prints one line on standard error.
-pub(crate) fn say(text: impl fmt::Display) {
+pub(crate) fn print(text: impl fmt::Display) {
     // Not `eprintln`, which panics where the terminal is gone.
     let _ = io::stderr().write_all(format!("{text}\n").as_bytes());
 }
 
 /// Prints or logs a problem.
-pub(crate) fn tell(problem: &Problem) {
+pub(crate) fn print_problem(problem: &Problem) {
     if IN_BACKGROUND.load(Ordering::Relaxed) {
         // User-level error, as in syslog(3). Without a log daemon it is lost.
         let line = format!("<11>dentree[{}]: {problem}", process::id());
         let _ = UnixDatagram::unbound().and_then(|log| log.send_to(line.as_bytes(), "/dev/log"));
     } else {
-        say(format_args!("dentree: {problem}"));
+        print(format_args!("dentree: {problem}"));
     }
 }
 
@@ -124,7 +117,7 @@ pub(crate) struct Report {
 impl Report {
     /// Prints a problem and remembers its status.
     pub(crate) fn problem(&self, problem: &Problem) {
-        tell(problem);
+        print_problem(problem);
         self.remember(problem.status);
     }
 
@@ -142,7 +135,6 @@ impl Report {
 #[derive(Debug)]
 pub(crate) enum Stop {
     Problem(Problem),
-    /// Standard output failed.
     Output(io::Error),
 }
 

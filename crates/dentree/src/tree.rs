@@ -1,7 +1,7 @@
 //! Directories of an image as all commands traverse them: whole listings, reported damage, loop
 //! detection. [`fanout`](crate::fanout) runs the traversal.
 
-use crate::image::{Image, Node, WHO};
+use crate::image::{Image, Node, SUPERUSER};
 use crate::path::join;
 use crate::report::{Problem, Report, Status};
 use dentree_sync::Mutex;
@@ -13,7 +13,7 @@ use std::ops::{ControlFlow, Range};
 const PART: usize = 512;
 
 /// Damaged places reported per directory.
-const MOST_DAMAGE: usize = 20;
+const MAX_DAMAGE_REPORTS: usize = 20;
 
 /// The entries of a directory. Names share one buffer: two allocations per directory.
 #[derive(Debug, Default)]
@@ -104,16 +104,16 @@ impl<'a> Tree<'a> {
             listing.push(Entry { name: entry.name, ino: entry.ino, kind: entry.kind });
             ControlFlow::Continue(())
         };
-        let mut told: Vec<String> = Vec::new();
+        let mut reported: Vec<String> = Vec::new();
         let mut damaged = |error: Error| {
             // A damaged node of a block map fails again for each block that it maps.
             let message = error.to_string();
-            if told.len() < MOST_DAMAGE && !told.contains(&message) {
+            if reported.len() < MAX_DAMAGE_REPORTS && !reported.contains(&message) {
                 self.problem(path, &error);
-                told.push(message);
+                reported.push(message);
             }
         };
-        if let Err(error) = self.image.vfs.readdir_past_damage(WHO, dir, &mut each, &mut damaged) {
+        if let Err(error) = self.image.vfs.readdir_past_damage(SUPERUSER, dir, &mut each, &mut damaged) {
             self.problem(path, &error);
         }
         listing
@@ -193,7 +193,6 @@ impl<'a> Tree<'a> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Step {
     Entry(usize),
-    /// Its contents.
     Inside(usize),
 }
 
@@ -218,7 +217,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_inside_a_directory_stands_where_its_slash_sorts() {
+    fn contents_of_a_directory_sort_by_its_slash() {
         let names: [(&[u8], bool); 4] = [(b"a", true), (b"a-b", false), (b"a0", false), (b"A", true)];
         let steps = in_path_order(names.into_iter());
         use Step::{Entry, Inside};

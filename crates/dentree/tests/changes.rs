@@ -2,15 +2,15 @@
 //! system.
 
 mod common;
-mod judged;
+mod oracle;
 
 use common::{Image, can_mount, dentree, succeeds, text, tool};
-use judged::{assert_clean, assert_kernel_agrees, assert_same_as_coreutils, journal_sequence, on_each_kind};
+use oracle::{assert_clean, assert_kernel_agrees, assert_same_as_coreutils, journal_sequence, on_each_kind};
 use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt};
 
 #[test]
-fn directories_files_and_names_are_made_changed_and_removed_as_by_the_programs_of_the_same_name() {
+fn commands_change_an_image_like_the_programs_of_the_same_name() {
     if !can_mount() {
         return;
     }
@@ -85,7 +85,7 @@ fn directories_files_and_names_are_made_changed_and_removed_as_by_the_programs_o
 }
 
 #[test]
-fn times_are_set_as_they_were_asked_for() {
+fn touch_sets_the_requested_times() {
     if !can_mount() {
         return;
     }
@@ -122,7 +122,7 @@ fn times_are_set_as_they_were_asked_for() {
 }
 
 #[test]
-fn what_one_command_does_is_one_transaction() {
+fn one_command_is_one_transaction() {
     let image = Image::new(64, &["-t", "ext4"]);
     let transactions = |args: &[String]| {
         let before = journal_sequence(&image.file);
@@ -146,7 +146,7 @@ fn what_one_command_does_is_one_transaction() {
 }
 
 #[test]
-fn the_root_and_what_would_be_reached_through_a_link_are_not_removed() {
+fn the_root_and_targets_of_links_are_not_removed() {
     let image = Image::new(32, &["-t", "ext4"]);
     succeeds(["mkdir", "-p", &image.at("/d/below")]);
     succeeds(["touch", &image.at("/d/kept"), &image.at("/file")]);
@@ -165,7 +165,7 @@ fn the_root_and_what_would_be_reached_through_a_link_are_not_removed() {
 }
 
 #[test]
-fn a_slash_behind_a_file_is_an_error() {
+fn a_slash_after_a_file_is_an_error() {
     let image = Image::new(32, &["-t", "ext4"]);
     succeeds(["touch", &image.at("/file")]);
     for command in
@@ -220,7 +220,7 @@ fn errors_name_the_image_the_path_and_what_to_do_and_the_rest_is_done() {
 }
 
 #[test]
-fn what_cannot_be_kept_right_is_refused_by_name_and_stays_as_it_is() {
+fn unsupported_features_are_refused_for_writing_by_name() {
     for (features, word) in
         [("quota", "quota"), ("bigalloc", "bigalloc"), ("mmp", "mmp"), ("encrypt", "encrypt")]
     {
@@ -261,7 +261,7 @@ fn a_damaged_image_ends_with_3_and_stays_as_it_is() {
 }
 
 #[test]
-fn a_partition_is_changed_and_nothing_beside_it() {
+fn a_change_stays_within_its_partition() {
     const START: u64 = 1 << 20;
     let image = Image::new(16, &["-t", "ext4"]);
     let disk = image.dir.path().join("whole.img");
@@ -287,7 +287,7 @@ fn a_partition_is_changed_and_nothing_beside_it() {
 }
 
 #[test]
-fn an_image_that_somebody_writes_is_refused_with_who_does() {
+fn an_image_with_a_writer_is_refused_and_the_writer_named() {
     let image = Image::new(32, &["-t", "ext4"]);
     let held = fs::File::open(&image.file).unwrap();
     rustix::fs::flock(&held, rustix::fs::FlockOperation::LockExclusive).unwrap();

@@ -243,7 +243,7 @@ fn du_sums_up_as_du_of_the_system_does() {
 }
 
 #[test]
-fn a_name_that_is_not_there_is_told_and_the_rest_is_done() {
+fn a_missing_name_is_reported_and_the_rest_is_done() {
     let Some(image) = small() else { return };
     let output = dentree(["cat", &image.at("/nope"), &image.at("/etc/hosts"), &image.at("/etc/hosts/x")]);
     assert_eq!(output.status.code(), Some(1));
@@ -303,7 +303,7 @@ fn an_unknown_feature_ends_with_4_and_is_named() {
 }
 
 #[test]
-fn a_reader_that_has_enough_ends_it_quietly() {
+fn a_closed_pipe_ends_the_program_quietly() {
     let Some(image) = small() else { return };
     let mut child = Command::new(env!("CARGO_BIN_EXE_dentree"))
         .args(["find".as_ref(), image.file.as_os_str()])
@@ -329,7 +329,7 @@ fn a_file_system_behind_an_offset_is_found() {
 }
 
 #[test]
-fn stats_tell_what_caches_and_device_did() {
+fn stats_show_caches_and_device() {
     let Some(image) = small() else { return };
     let output = dentree(["cat", "--stats", &image.at("/etc/hosts")]);
     assert_eq!(output.stdout, b"127.0.0.1 localhost\n");
@@ -338,7 +338,7 @@ fn stats_tell_what_caches_and_device_did() {
 }
 
 #[test]
-fn an_open_and_one_look_up_take_a_handful_of_reads() {
+fn opening_and_one_lookup_take_a_handful_of_reads() {
     if !can_mount() {
         return;
     }
@@ -403,7 +403,7 @@ fn checksum_of_a_local_tree_needs_no_image() {
 #[test]
 fn the_demo_runs_and_says_what_to_type_next() {
     let shown = text(&succeeds(["demo"]));
-    assert!(shown.contains("look-ups/s") && shown.contains("dentree info disk.img"), "{shown}");
+    assert!(shown.contains("lookups/s") && shown.contains("dentree info disk.img"), "{shown}");
 }
 
 #[test]

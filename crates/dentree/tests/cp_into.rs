@@ -1,12 +1,12 @@
 //! `dentree cp` into an image: what is kept, what is replaced, and the result of an interruption.
 
 mod common;
-mod judged;
 mod mounts;
+mod oracle;
 mod population;
 
 use common::{Image, assert_same_lines, can_mount, dentree, from_a_terminal, succeeds, text};
-use judged::{Maker, assert_clean, assert_kernel_agrees, end_with, on_each_kind, stopped_midway, tree};
+use oracle::{Maker, assert_clean, assert_kernel_agrees, end_with, on_each_kind, stopped_midway, tree};
 use rustix::process::Signal;
 use std::ffi::OsStr;
 use std::fs;
@@ -98,7 +98,7 @@ fn a_copy_into_each_kind_of_image_is_what_cp_makes() {
 }
 
 #[test]
-fn what_is_there_is_replaced_or_filled_and_links_are_not_entered() {
+fn existing_entries_are_replaced_or_filled_and_links_are_not_followed() {
     if !can_mount() {
         return;
     }
@@ -115,7 +115,7 @@ fn what_is_there_is_replaced_or_filled_and_links_are_not_entered() {
     // Below a directory a link is neither written through nor replaced unless asked.
     let refused = dentree(["cp", &into, &image.at("/to")]);
     let message = text(&refused.stderr);
-    assert!(refused.status.code() == Some(1) && message.contains("/to/link: something"), "{message}");
+    assert!(refused.status.code() == Some(1) && message.contains("/to/link: exists and is not"), "{message}");
     assert_eq!(text(&succeeds(["cat", &image.at("/to/file")])), "new");
     succeeds(["cp", "--remove-destination", &into, &image.at("/to")]);
     assert_eq!(text(&succeeds(["cat", &image.at("/to/link")])), "new");
@@ -136,7 +136,7 @@ fn what_is_there_is_replaced_or_filled_and_links_are_not_entered() {
 }
 
 #[test]
-fn the_image_itself_is_not_copied_into_it_and_what_cannot_be_read_is_told() {
+fn the_image_is_not_copied_into_itself_and_unreadable_files_are_reported() {
     let image = Image::new(32, &["-t", "ext4"]);
     fs::write(image.dir.path().join("beside"), "copied").unwrap();
     let output = dentree(["cp", image.dir.path().to_str().unwrap(), &image.at("/all")]);
@@ -247,7 +247,7 @@ fn a_copy_that_is_killed_leaves_an_image_that_recovers() {
 }
 
 #[test]
-fn a_terminal_is_told_how_far_the_copy_is() {
+fn a_terminal_shows_the_progress_of_a_copy() {
     if Command::new("script").arg("--version").output().is_err() {
         println!("skipped: script(1) is not installed");
         return;

@@ -260,7 +260,7 @@ fn a_target_in_an_image_is_written_as_cp_writes_it() {
 }
 
 #[test]
-fn an_operand_is_followed_and_its_bytes_are_copied_unless_all_is_kept() {
+fn an_operand_is_followed_unless_archived() {
     if !has_bash() {
         return;
     }

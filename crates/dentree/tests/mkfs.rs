@@ -76,7 +76,7 @@ fn an_image_is_made_as_the_options_say() {
 }
 
 #[test]
-fn twenty_gibibytes_take_no_space_to_speak_of() {
+fn an_image_of_twenty_gibibytes_is_sparse() {
     let scratch = Scratch::new();
     succeeds(["mkfs", &scratch.image(), "--size", "20G"]);
     let found = fs::metadata(scratch.image()).unwrap();
@@ -85,7 +85,7 @@ fn twenty_gibibytes_take_no_space_to_speak_of() {
 }
 
 #[test]
-fn two_images_differ_unless_they_are_to_be_reproducible() {
+fn two_images_differ_unless_reproducible() {
     let scratch = Scratch::new();
     let make = |name: &str, args: &[&str], epoch: Option<&str>| {
         let image = scratch.path(name);
@@ -118,7 +118,7 @@ fn a_file_that_is_not_empty_is_replaced_only_by_force() {
 }
 
 #[test]
-fn a_file_that_is_replaced_keeps_its_owner_and_mode_and_one_of_several_names_is_not_replaced() {
+fn a_replaced_file_keeps_owner_and_mode_and_one_with_hard_links_is_refused() {
     let scratch = Scratch::new();
     let image = scratch.image();
     fs::write(&image, "").unwrap();
@@ -131,7 +131,7 @@ fn a_file_that_is_replaced_keeps_its_owner_and_mode_and_one_of_several_names_is_
 
     fs::hard_link(&image, scratch.path("other")).unwrap();
     let before = fs::read(&image).unwrap();
-    assert!(refused(1, &[&image, "--size", "2M", "--force"]).contains("other names"));
+    assert!(refused(1, &[&image, "--size", "2M", "--force"]).contains("other hard links"));
     fs::remove_file(scratch.path("other")).unwrap();
     std::os::unix::fs::symlink(&image, scratch.path("link")).unwrap();
     let link = scratch.path("link");
@@ -140,7 +140,7 @@ fn a_file_that_is_replaced_keeps_its_owner_and_mode_and_one_of_several_names_is_
 }
 
 #[test]
-fn wishes_that_cannot_be_met_are_refused_by_name_and_leave_nothing() {
+fn unusable_options_are_refused_by_name_and_leave_nothing() {
     let scratch = Scratch::new();
     let image = scratch.image();
     for (code, args, word) in [
@@ -163,7 +163,7 @@ fn wishes_that_cannot_be_met_are_refused_by_name_and_leave_nothing() {
 }
 
 #[test]
-fn an_image_that_somebody_writes_is_not_replaced() {
+fn an_image_with_a_writer_is_not_replaced() {
     let scratch = Scratch::new();
     let image = scratch.image();
     succeeds(["mkfs", &image, "--size", "1M"]);

@@ -2,12 +2,12 @@
 //! time.
 
 mod common;
-mod judged;
+mod oracle;
 mod population;
 
 use common::{Image, assert_same_lines, can_mount, dentree, from_a_terminal, succeeds, text, tool};
 use dentree_testing::program_in;
-use judged::{
+use oracle::{
     assert_clean, assert_kernel_agrees, end_with, journal_sequence, makes_files_without_names, stopped_midway,
 };
 use rustix::process::Signal;
@@ -217,7 +217,7 @@ fn long_making(image: &Image) -> Child {
 }
 
 #[test]
-fn an_image_whose_making_is_interrupted_is_not_made() {
+fn an_interrupted_mkfs_makes_no_image() {
     let image = scratch();
     let output = end_with(long_making(&image), Signal::INT);
     assert_eq!(output.status.code(), Some(1));
@@ -226,7 +226,7 @@ fn an_image_whose_making_is_interrupted_is_not_made() {
 }
 
 #[test]
-fn an_image_whose_making_is_killed_leaves_nothing_behind() {
+fn a_killed_mkfs_leaves_nothing_behind() {
     let image = scratch();
     if !makes_files_without_names(image.dir.path()) {
         return;
@@ -238,7 +238,7 @@ fn an_image_whose_making_is_killed_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_manifest_that_makes_no_sense_is_refused_by_its_line_and_an_image_among_its_sources_by_its_place() {
+fn a_wrong_manifest_is_refused_by_line_and_an_image_inside_its_source_by_path() {
     let image = scratch();
     let at = |name: &str| image.dir.path().join(name);
     fs::create_dir(at("tree")).unwrap();
@@ -254,7 +254,7 @@ fn a_manifest_that_makes_no_sense_is_refused_by_its_line_and_an_image_among_its_
     assert!(message.contains("manifest:2: a device has MAJOR and MINOR"), "{message}");
     fs::write(at("manifest"), "\n/none/null c 666 0 0 1 3\n").unwrap();
     let message = refused("tree", &more);
-    assert!(message.contains("line 2") && message.contains("a line of its own"), "{message}");
+    assert!(message.contains("line 2") && message.contains("add a line for it"), "{message}");
     let message = refused("", &["--size", "8M"]);
     assert!(message.contains("make it elsewhere"), "{message}");
     assert!(!image.file.exists());

@@ -2,7 +2,7 @@
 
 mod mounts;
 
-use dentree_testing::{Place, device_for_all, is_mount_point, program_in, said, unmount, wait_until};
+use dentree_testing::{MountPoint, device_for_all, is_mount_point, program_in, said, unmount, wait_until};
 use mounts::{Loop, Mounted, dentree, mountable};
 use rustix::fs::{SeekFrom, XattrFlags};
 use rustix::process::Signal;
@@ -16,7 +16,6 @@ use std::process::{Command, Stdio};
 use std::thread;
 use tempfile::TempDir;
 
-/// An ordinary user's id.
 const NOBODY: u32 = 65534;
 
 /// Runs a shell command in `dir`; panics with its output where it fails.
@@ -244,7 +243,7 @@ fn a_signal_unmounts_and_ends_it_with_success() {
 }
 
 #[test]
-fn what_is_wrong_with_the_image_is_told_once_in_words() {
+fn an_error_of_the_image_is_reported_once() {
     let Some((_dir, image)) = small() else { return };
     let place = shell(image.parent().unwrap(), "debugfs -R 'imap text' test.img 2>/dev/null");
     let numbers: Vec<u64> = place
@@ -289,7 +288,7 @@ fn open_files_outlive_the_first_signal_and_not_the_second() {
 }
 
 #[test]
-fn it_ends_with_success_when_somebody_else_unmounts() {
+fn an_unmount_by_another_program_is_a_success() {
     let Some((_dir, image)) = small() else { return };
     let mut ours = Mounted::new(&image, &[]);
     unmount(ours.path());
@@ -300,7 +299,7 @@ fn it_ends_with_success_when_somebody_else_unmounts() {
 fn in_the_background_it_returns_when_the_mount_is_ready() {
     let Some((dir, image)) = small() else { return };
     let place = dir.path().join("mnt");
-    let _cleared = Place(place.clone());
+    let _cleared = MountPoint(place.clone());
     // `output` returns when all writers of its pipes are gone: the background process must have
     // closed them.
     let started = dentree().args(["mount", "--background"]).args([&image, &place]).output().unwrap();
@@ -313,7 +312,7 @@ fn in_the_background_it_returns_when_the_mount_is_ready() {
 }
 
 #[test]
-fn in_the_background_a_failure_is_told_and_is_the_exit_status() {
+fn a_background_failure_is_reported_and_is_the_exit_status() {
     let Some((dir, image)) = small() else { return };
     let run = |image: &Path, place: &str| {
         let place = dir.path().join(place);
@@ -412,7 +411,7 @@ fn options_show_in_the_mount_and_wrong_ones_are_usage_errors() {
 }
 
 #[test]
-fn a_place_that_cannot_be_mounted_on_is_told_with_the_reason() {
+fn an_unusable_mount_point_is_refused_with_the_reason() {
     let Some((dir, image)) = small() else { return };
     fs::write(dir.path().join("file"), "x").unwrap();
     for (place, reason) in [("none", "does not exist"), ("file", "not a directory"), ("", "not empty")] {
@@ -433,10 +432,10 @@ fn a_place_that_cannot_be_mounted_on_is_told_with_the_reason() {
 }
 
 #[test]
-fn interrupted_before_it_was_ready_a_background_mount_does_not_stay() {
+fn a_background_mount_interrupted_at_its_start_does_not_stay() {
     let Some((dir, image)) = small() else { return };
     let place = dir.path().join("mnt");
-    let _cleared = Place(place.clone());
+    let _cleared = MountPoint(place.clone());
     // The first process, played by this test, is gone when the second reports.
     let mut second = dentree();
     second.args(["mount", "--background"]).args([&image, &place]).env("DENTREE_MOUNT_BACKGROUND", "1");
@@ -462,7 +461,7 @@ fn memory_pressure_shrinks_the_caches_of_a_mount() {
     let fifo = dir.path().join("pressure");
     shell(dir.path(), "mkfifo pressure");
     let mut events = File::options().read(true).write(true).open(&fifo).unwrap();
-    let place = Place(dir.path().join("mnt"));
+    let place = MountPoint(dir.path().join("mnt"));
     fs::create_dir(&place.0).unwrap();
     let mut command = dentree();
     command.args(["mount", "--stats"]).args([&image, &place.0]).env("MEMORY_PRESSURE_WATCH", &fifo);

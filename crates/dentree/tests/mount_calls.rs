@@ -1,13 +1,13 @@
 //! `lsattr`, `chattr` and `fstrim` on the mount, and writes beyond the largest file size.
 
 mod common;
-mod judged;
 mod mounts;
+mod oracle;
 
 use common::{assert_clean, assert_same_lines, text, tool};
 use dentree_testing::wait_until;
-use judged::{KINDS, Maker};
 use mounts::{Mounted, mountable};
+use oracle::{KINDS, Maker};
 use rustix::fs::{CWD, FallocateFlags, Timespec, Timestamps, UTIME_OMIT, XattrFlags};
 use rustix::io::Errno;
 use std::fs::{self, File, OpenOptions};
@@ -50,7 +50,7 @@ fn has_tools() -> bool {
 }
 
 #[test]
-fn flags_are_those_that_the_kernel_and_debugfs_show_and_those_that_the_kernel_sets() {
+fn flags_agree_with_the_kernel_and_debugfs() {
     if !has_tools() {
         return;
     }
@@ -102,7 +102,7 @@ fn flags_are_those_that_the_kernel_and_debugfs_show_and_those_that_the_kernel_se
 }
 
 #[test]
-fn nothing_changes_what_is_immutable_and_nothing_but_additions_what_is_append_only() {
+fn immutable_files_do_not_change_and_append_only_files_only_grow() {
     if !has_tools() {
         return;
     }
@@ -168,7 +168,7 @@ fn nothing_changes_what_is_immutable_and_nothing_but_additions_what_is_append_on
 }
 
 #[test]
-fn what_was_written_before_a_file_became_immutable_is_kept_with_its_times() {
+fn data_written_before_a_file_became_immutable_is_kept_with_its_times() {
     if !has_tools() {
         return;
     }
@@ -191,7 +191,7 @@ fn what_was_written_before_a_file_became_immutable_is_kept_with_its_times() {
 }
 
 #[test]
-fn fstrim_gives_the_room_of_removed_files_back_to_the_disk_below() {
+fn fstrim_returns_the_space_of_removed_files() {
     if !mountable() || Command::new("fstrim").arg("-V").output().is_err() {
         println!("skipped: needs fstrim too");
         return;
@@ -225,7 +225,7 @@ fn fstrim_gives_the_room_of_removed_files_back_to_the_disk_below() {
 }
 
 #[test]
-fn what_a_file_cannot_hold_is_refused_at_once_or_when_it_is_sent_and_leaves_the_file_as_it_was() {
+fn a_write_past_the_largest_size_fails_and_leaves_the_file_unchanged() {
     const FAR: u64 = 1 << 45;
     if !mountable() {
         return;

@@ -5,12 +5,12 @@
 //! handle of an uncached file was stale (`xfstests` generic/426, 467, 477, 756, 777).
 
 mod common;
-mod judged;
 mod mounts;
+mod oracle;
 
 use common::{assert_clean, text};
-use judged::{KINDS, Maker};
 use mounts::{Mounted, mountable};
+use oracle::{KINDS, Maker};
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::Path;

@@ -204,7 +204,7 @@ fn count_versions(top: &Path, known: &mut HashMap<u64, Acknowledged>) {
 // A hundred kills in all.
 
 #[test]
-fn a_busy_mount_that_is_killed_leaves_a_sound_image_with_all_that_was_acknowledged() {
+fn a_killed_busy_mount_leaves_a_sound_image_with_all_acknowledged_data() {
     kill(50, "-t ext4");
 }
 

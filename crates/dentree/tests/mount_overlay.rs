@@ -3,12 +3,12 @@
 //! The bug: where that is refused, overlayfs warns and copies, and `xfstests` generic/631 skips.
 
 mod common;
-mod judged;
 mod mounts;
+mod oracle;
 
 use common::{Image, assert_clean, assert_same_lines, text};
-use judged::{KINDS, tree};
 use mounts::{Mounted, mountable};
+use oracle::{KINDS, tree};
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
@@ -62,7 +62,7 @@ fn lower(image: &Image) -> std::path::PathBuf {
 }
 
 #[test]
-fn an_overlay_over_the_mount_is_what_it_is_over_the_kernels_own() {
+fn an_overlay_over_the_mount_works_as_over_the_kernels() {
     if !mountable() {
         return;
     }
@@ -107,7 +107,7 @@ fn a_rename_that_leaves_a_whiteout_is_one_step_and_obeys_its_other_flag() {
         return;
     }
     use rustix::fs::{CWD, RenameFlags, renameat_with};
-    let image = judged::Maker::Ours(&[]).make(32);
+    let image = oracle::Maker::Ours(&[]).make(32);
     let mut ours = Mounted::new(&image.file, &[]);
     let at = |name: &str| ours.path().join(name);
     let whiteout = RenameFlags::WHITEOUT;

@@ -18,7 +18,7 @@ use std::thread;
 use writing::{Dice, Image, KINDS, end, has, same_trees, shell};
 
 /// The result of an operation, as text.
-type Answer = Result<String, Errno>;
+type Outcome = Result<String, Errno>;
 
 /// An operation on a tree, by paths in it.
 #[derive(Debug)]
@@ -46,12 +46,12 @@ enum Op {
 }
 
 /// Generates operations on names of its own.
-struct Wishes {
+struct Generator {
     dice: Dice,
     tops: Vec<String>,
 }
 
-impl Wishes {
+impl Generator {
     fn path(&mut self) -> String {
         let top = self.dice.roll(self.tops.len());
         let mut path = format!("{}{}", self.tops[top], self.dice.roll(4));
@@ -112,7 +112,7 @@ fn open(path: &Path, flags: OFlags) -> Result<File, Errno> {
 
 impl Op {
     /// Runs it in the tree below `top`.
-    fn apply(&self, top: &Path) -> Answer {
+    fn apply(&self, top: &Path) -> Outcome {
         let at = |path: &str| top.join(path);
         match self {
             Op::Create(path, len) => {
@@ -213,7 +213,7 @@ fn random_changes(kind: &str, seed: u64, steps: usize) {
             let (ours, kernel, barrier) = (mounted.path(), kernel.path(), &barrier);
             let tops =
                 [format!("own-{thread}-"), format!("shared/{thread}-"), format!("shared/below/{thread}-")];
-            let mut wishes = Wishes { dice: Dice(seed * 1000 + thread as u64), tops: tops.to_vec() };
+            let mut wishes = Generator { dice: Dice(seed * 1000 + thread as u64), tops: tops.to_vec() };
             scope.spawn(move || {
                 barrier.wait();
                 let mut done = 0;
@@ -248,10 +248,10 @@ fn random_changes_by_several_threads_come_out_as_on_the_kernels_ext4() {
 }
 
 #[test]
-fn the_kernel_goes_on_with_the_image_and_we_with_what_it_wrote() {
+fn the_kernel_and_dentree_continue_each_others_images() {
     for kind in KINDS {
         let Some(image) = Image::new(kind, "64M") else { return };
-        let mut wishes = Wishes { dice: Dice(5), tops: vec![String::new()] };
+        let mut wishes = Generator { dice: Dice(5), tops: vec![String::new()] };
         for _ in 0..3 {
             let mounted = image.mount();
             (0..300).for_each(|_| drop(wishes.op().apply(mounted.path())));
@@ -278,7 +278,6 @@ struct Shadowed {
     files: [File; 2],
     shadow: Vec<u8>,
     mapper: Option<Mapper>,
-    /// Operations so far.
     history: Vec<String>,
 }
 
@@ -351,7 +350,6 @@ impl Shadowed {
         Shadowed { path, files, shadow: Vec::new(), mapper, history: Vec::new() }
     }
 
-    /// One random operation.
     fn step(&mut self, dice: &mut Dice, extents: bool) {
         let file = self.files[dice.roll(2)].try_clone().unwrap();
         let at = dice.roll(LONGEST);
@@ -476,7 +474,7 @@ impl Shadowed {
 }
 
 #[test]
-fn a_file_that_is_read_written_cut_mapped_and_punched_at_random_holds_what_it_must() {
+fn random_operations_on_one_file_keep_its_content() {
     for (seed, kind) in (1..).zip(KINDS) {
         let Some(image) = Image::new(kind, "64M") else { return };
         let mounted = image.mount();

@@ -1,13 +1,13 @@
 //! Writable mounts: what programs write is in the image, however the mount ends.
 
 mod common;
-mod judged;
 mod mounts;
+mod oracle;
 
 use common::{Image, assert_same_lines, dentree, succeeds, text, tool};
-use dentree_testing::{Place, device_for_all, is_mount_point, program_in, unmount, wait_until};
-use judged::{KINDS, Maker, assert_clean, assert_kernel_agrees, tree};
+use dentree_testing::{MountPoint, device_for_all, is_mount_point, program_in, unmount, wait_until};
 use mounts::{Background, Mounted, Small, mountable};
+use oracle::{KINDS, Maker, assert_clean, assert_kernel_agrees, tree};
 use rustix::process::Signal;
 use std::fs::{self, File};
 use std::io::Write;
@@ -100,7 +100,7 @@ fn a_read_only_mount_refuses_to_write_and_leaves_every_byte() {
 }
 
 #[test]
-fn while_it_is_mounted_nobody_else_may_write() {
+fn a_mounted_image_excludes_other_writers() {
     if !mountable() {
         return;
     }
@@ -257,7 +257,7 @@ fn in_the_background_the_image_is_closed_when_the_mount_is_gone() {
         return;
     }
     let image = Maker::Ours(&[]).make(32);
-    let place = Place(image.dir.path().join("mnt"));
+    let place = MountPoint(image.dir.path().join("mnt"));
     fs::create_dir(&place.0).unwrap();
     succeeds(["mount", "--background", image.file.to_str().unwrap(), place.0.to_str().unwrap()]);
     let serving = Background::find(&place.0);
@@ -300,7 +300,7 @@ impl Drop for Log {
 }
 
 #[test]
-fn in_the_background_a_disk_that_is_full_below_the_image_is_told_to_the_log_and_the_image_says_so() {
+fn a_background_mount_on_a_full_disk_reports_to_the_log_and_marks_the_image() {
     if !mountable() {
         return;
     }
@@ -312,7 +312,7 @@ fn in_the_background_a_disk_that_is_full_below_the_image_is_told_to_the_log_and_
     let below = Small::new(&dir.path().join("below"), 6);
     let image = Image { dir, file: below.path().join("disk.img") };
     succeeds(["mkfs", image.file.to_str().unwrap(), "--size", "64M", "-b", "4096"]);
-    let place = Place(image.dir.path().join("mnt"));
+    let place = MountPoint(image.dir.path().join("mnt"));
     fs::create_dir(&place.0).unwrap();
     succeeds(["mount", "--background", image.file.to_str().unwrap(), place.0.to_str().unwrap()]);
     let serving = Background::find(&place.0);

@@ -182,7 +182,7 @@ fn stored(top: &Path) -> String {
 }
 
 #[test]
-fn who_changes_a_file_takes_its_privileges_as_on_the_kernels_mount() {
+fn a_change_clears_set_id_bits_and_capabilities_as_on_the_kernels_mount() {
     if !mountable() {
         return;
     }

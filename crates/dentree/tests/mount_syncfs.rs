@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use writing::Image;
 
 /// Long for a commit within a second, and short of the kernel's write-back after half a minute.
-const PATIENCE: Duration = Duration::from_secs(15);
+const COMMIT_DEADLINE: Duration = Duration::from_secs(15);
 
 /// The content of the image after journal replay.
 fn stored(image: &Image) -> Vec<u8> {
@@ -34,7 +34,10 @@ fn what_syncfs_has_sent_outlives_a_kill_about_a_second_later() {
         syncfs(&file).unwrap();
         let begun = Instant::now();
         while stored(&image) != content {
-            assert!(begun.elapsed() < PATIENCE, "on {kind}, it is not there after {PATIENCE:?}");
+            assert!(
+                begun.elapsed() < COMMIT_DEADLINE,
+                "on {kind}, it is not there after {COMMIT_DEADLINE:?}"
+            );
         }
         mounted.signal(Signal::KILL);
         assert!(!mounted.wait().success());

@@ -54,7 +54,7 @@ fn times(root: &Path) -> Vec<(String, [(i64, i64); 3])> {
 }
 
 #[test]
-fn what_the_mount_shows_of_times_is_there_after_the_next_mount() {
+fn times_are_the_same_after_the_next_mount() {
     if !mountable() {
         return;
     }

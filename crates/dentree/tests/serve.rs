@@ -102,7 +102,6 @@ impl Serving {
         fs::read_dir(format!("/proc/{}/fd", self.child.id())).unwrap().count()
     }
 
-    /// Resident memory in KiB.
     fn resident(&self) -> u64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
@@ -215,7 +214,7 @@ fn a_server_that_cannot_watch_memory_pressure_says_why() {
 }
 
 #[test]
-fn an_image_that_cannot_be_served_is_said_so() {
+fn an_image_that_cannot_be_served_is_reported() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     let serve =

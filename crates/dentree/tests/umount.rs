@@ -15,7 +15,6 @@ use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 
-/// An ordinary user's id.
 const NOBODY: u32 = 65534;
 
 fn start<'a>(args: impl IntoIterator<Item = &'a str>) -> Child {
@@ -53,7 +52,7 @@ fn when_umount_returns_the_image_is_closed_and_free() {
 }
 
 #[test]
-fn umount_waits_for_the_program_that_serves_and_says_so() {
+fn umount_waits_for_the_server_and_says_so() {
     if !mountable() {
         return;
     }
@@ -72,7 +71,7 @@ fn umount_waits_for_the_program_that_serves_and_says_so() {
 }
 
 #[test]
-fn what_cannot_be_unmounted_is_told() {
+fn a_failed_unmount_is_reported() {
     if !mountable() {
         return;
     }
@@ -147,7 +146,7 @@ for place; do :; done
 ";
 
 #[test]
-fn an_unmount_before_the_kernel_and_the_program_have_agreed_is_a_success() {
+fn an_unmount_before_the_fuse_handshake_is_a_success() {
     if !mountable() {
         return;
     }

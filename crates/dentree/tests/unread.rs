@@ -18,7 +18,7 @@ fn run(args: &[&str], stdout: Stdio, unread: bool) -> Output {
 }
 
 #[test]
-fn what_no_one_reads_changes_neither_the_answer_nor_the_exit_status() {
+fn unread_messages_change_neither_output_nor_exit_status() {
     let image = Image::new(8, &["-t", "ext4"]);
     // Opening it prints a notice.
     File::options().write(true).open(&image.file).unwrap().set_len(7 << 20).unwrap();

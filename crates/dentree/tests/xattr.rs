@@ -18,7 +18,6 @@ fn shell(dir: &Path, command: &str) -> String {
     text(&output.stdout)
 }
 
-/// A dump of all attributes, by name.
 const ALL: &str = "find . -print0 | LC_ALL=C sort -z | xargs -0 getfattr -h -d -m - -e hex";
 
 /// Modes, attributes and access lists of a tree.
@@ -67,7 +66,7 @@ fn note_labels(top: &Path) {
 }
 
 #[test]
-fn the_usual_programs_do_through_the_mount_what_they_do_on_the_kernels() {
+fn attribute_programs_work_as_on_the_kernels_mount() {
     if !mountable() {
         return;
     }

@@ -21,7 +21,7 @@ mod global;
 mod mounts;
 
 pub use global::{DeviceForAll, Global, device_for_all, drop_caches};
-pub use mounts::{LoopDevice, LoopMount, Place, detach, is_mount_point, unmount};
+pub use mounts::{LoopDevice, LoopMount, MountPoint, detach, is_mount_point, unmount};
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

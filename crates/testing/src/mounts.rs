@@ -40,9 +40,9 @@ pub fn detach(path: &Path) {
 
 /// A mount point that is detached on drop.
 #[derive(Debug)]
-pub struct Place(pub PathBuf);
+pub struct MountPoint(pub PathBuf);
 
-impl Drop for Place {
+impl Drop for MountPoint {
     fn drop(&mut self) {
         detach(&self.0);
     }
@@ -103,7 +103,7 @@ impl LoopMount {
 impl Drop for LoopMount {
     fn drop(&mut self) {
         // Detaches it also where a file of the test keeps it busy.
-        let _gone = Place(self.at.clone());
+        let _gone = MountPoint(self.at.clone());
         if !thread::panicking() {
             unmount(&self.at);
         }

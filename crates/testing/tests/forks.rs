@@ -2,7 +2,7 @@
 //! test `an_ordinary_user_writes_through_fusermount3` failed because of it ("Text file busy") on a
 //! busy machine.
 
-use dentree_testing::{Place, program_in, unmount};
+use dentree_testing::{MountPoint, program_in, unmount};
 use std::fs;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -50,7 +50,7 @@ fn a_file_system_whose_files_were_just_closed_is_unmounted_whatever_other_thread
         return println!("skipped: mounting needs root");
     }
     let dir = tempfile::tempdir().unwrap();
-    let place = Place(dir.path().to_owned());
+    let place = MountPoint(dir.path().to_owned());
     while_others_start_programs(|| {
         for _ in 0..100 {
             let mounted = Command::new("mount").args(["-t", "tmpfs", "none"]).arg(&place.0).status();

@@ -1,7 +1,7 @@
 //! `dentree chmod`: permissions, in the syntax of chmod(1).
 
 use crate::args::ChmodArgs;
-use crate::image::{Node, Session, WHO};
+use crate::image::{Node, SUPERUSER, Session};
 use crate::report::{Problem, Stop};
 use crate::tree::Tree;
 use dentree_vfs::{FileType, SetAttr, WalkOptions};
@@ -21,7 +21,7 @@ pub(crate) fn run(session: &Session, args: &ChmodArgs) -> Result<(), Stop> {
             let attr = node.attr();
             let changes =
                 SetAttr { permissions: Some(mode.of(attr.permissions, node.is_dir())), ..SetAttr::default() };
-            vfs.set_attr(WHO, node, &changes)
+            vfs.set_attr(SUPERUSER, node, &changes)
         };
         if !args.recursive {
             return change(&node).map_err(|error| at.problem(&error));
@@ -37,7 +37,6 @@ pub(crate) fn run(session: &Session, args: &ChmodArgs) -> Result<(), Stop> {
     Ok(())
 }
 
-/// The process's umask.
 pub(super) fn umask() -> u16 {
     // It can only be read by setting it.
     let umask = rustix::process::umask(rustix::fs::Mode::empty());
@@ -46,7 +45,6 @@ pub(super) fn umask() -> u16 {
     (umask.as_raw_mode() & 0o777) as u16
 }
 
-/// A change of permissions.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Mode {
     /// Set these; without `all` a directory keeps its set-user-ID and set-group-ID bits.
@@ -59,7 +57,7 @@ pub(super) enum Mode {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Clause {
     /// The bits of the classes before the operator.
-    who: u16,
+    mask: u16,
     operator: u8,
     what: What,
     /// Umask bits, which an operator without a class leaves alone.
@@ -76,10 +74,9 @@ enum What {
 }
 
 impl Mode {
-    /// Parses the argument.
     pub(super) fn parse(text: &str, umask: u16) -> Result<Mode, Problem> {
         let wrong = || {
-            let message = "no mode: 0755, or u+rwX,go-w with letters of rwxXst, or one of u, g and o";
+            let message = "not a mode: 0755, or u+rwX,go-w with letters of rwxXst, or one of u, g and o";
             Problem::usage(format!("{text:?}"), message)
         };
         if text.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -93,7 +90,6 @@ impl Mode {
         Ok(Mode::Symbolic(clauses))
     }
 
-    /// The permissions after the change.
     pub(super) fn of(&self, before: u16, is_dir: bool) -> u16 {
         match self {
             Mode::Octal { bits, all } if is_dir && !all => bits | before & (SET_UID | SET_GID),
@@ -106,15 +102,15 @@ impl Mode {
 /// Parses classes and their operators: `u=rw+x`.
 fn parse_clauses(part: &[u8], umask: u16, clauses: &mut Vec<Clause>) -> Option<()> {
     let classes = part.iter().take_while(|byte| b"ugoa".contains(byte)).count();
-    let who = part[..classes].iter().fold(0, |who, class| {
-        who | match class {
+    let mask = part[..classes].iter().fold(0, |mask, class| {
+        mask | match class {
             b'u' => SET_UID | 0o700,
             b'g' => SET_GID | 0o070,
             b'o' => STICKY | 0o007,
             _ => 0o7777,
         }
     });
-    let (who, spare) = if classes == 0 { (0o7777, umask) } else { (who, 0) };
+    let (mask, spare) = if classes == 0 { (0o7777, umask) } else { (mask, 0) };
     let mut rest = &part[classes..];
     if rest.is_empty() {
         return None;
@@ -125,7 +121,7 @@ fn parse_clauses(part: &[u8], umask: u16, clauses: &mut Vec<Clause>) -> Option<(
         }
         let len = behind.iter().take_while(|byte| !b"+-=".contains(byte)).count();
         let what = parse_what(&behind[..len])?;
-        clauses.push(Clause { who, operator, what, spare });
+        clauses.push(Clause { mask, operator, what, spare });
         rest = &behind[len..];
     }
     Some(())
@@ -160,13 +156,13 @@ impl Clause {
             What::Bits { bits, .. } => bits,
             What::Copy(shift) => (before >> shift & 0o7) * EXECUTE,
         };
-        let named = bits & self.who & !self.spare;
+        let named = bits & self.mask & !self.spare;
         match self.operator {
             b'+' => before | named,
             b'-' => before & !named,
             _ => {
                 let kept = if is_dir { (SET_UID | SET_GID) & !bits } else { 0 };
-                before & (!self.who | kept) | named
+                before & (!self.mask | kept) | named
             }
         }
     }
@@ -235,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_mode_is_refused() {
+    fn invalid_modes_are_refused() {
         for wrong in ["", "8", "10000", "u", "rwx", "u+q", "u+x,", "z+x", "755u"] {
             assert!(Mode::parse(wrong, 0).is_err(), "{wrong}");
         }

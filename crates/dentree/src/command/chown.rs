@@ -1,7 +1,7 @@
 //! `dentree chown`: owner and group, by number.
 
 use crate::args::ChownArgs;
-use crate::image::{Session, WHO};
+use crate::image::{SUPERUSER, Session};
 use crate::report::{Problem, Stop};
 use crate::tree::Tree;
 use dentree_vfs::{SetAttr, WalkOptions};
@@ -13,11 +13,11 @@ pub(crate) fn run(session: &Session, args: &ChownArgs) -> Result<(), Stop> {
         let vfs = &at.image.vfs;
         let node = at.walk(last_link)?;
         if !args.recursive {
-            return vfs.set_attr(WHO, &node, &changes).map_err(|error| at.problem(&error));
+            return vfs.set_attr(SUPERUSER, &node, &changes).map_err(|error| at.problem(&error));
         }
         let tree = Tree::new(&at.image, &session.report);
         tree.each(&node, &at.path, || session.is_interrupted(), &mut |node, _| {
-            vfs.set_attr(WHO, node, &changes)
+            vfs.set_attr(SUPERUSER, node, &changes)
         });
         Ok(())
     });
@@ -26,7 +26,8 @@ pub(crate) fn run(session: &Session, args: &ChownArgs) -> Result<(), Stop> {
 
 /// `UID`, `UID:GID`, `:GID`.
 fn parse(text: &str) -> Result<SetAttr, &'static str> {
-    const NAMES: &str = "owner and group are numbers, UID:GID: which number a name has stands in the image's own /etc/passwd and /etc/group";
+    const NAMES: &str =
+        "owner and group are numbers, UID:GID; the image's /etc/passwd and /etc/group have those of names";
     // The highest number means "unchanged" in system calls.
     let number = |text: &str| text.parse().ok().filter(|number| *number != u32::MAX).ok_or(NAMES);
     let (uid, gid) = text.split_once(':').map_or((text, None), |(uid, gid)| (uid, Some(gid)));

@@ -17,7 +17,7 @@ pub(crate) fn run(session: &Session, args: &DedupArgs) -> Result<(), Stop> {
     let mut out = Output::new();
     for image in &args.images {
         match dedup(session, image) {
-            Ok(told) => writeln!(out, "{told}")?,
+            Ok(summary) => writeln!(out, "{summary}")?,
             Err(problem) => session.report.problem(&problem),
         }
     }
@@ -25,7 +25,7 @@ pub(crate) fn run(session: &Session, args: &DedupArgs) -> Result<(), Stop> {
 }
 
 fn dedup(session: &Session, image: &std::ffi::OsStr) -> Result<String, Problem> {
-    let at = session.locate_to_change(image)?;
+    let at = session.locate_for_writing(image)?;
     let top = at.walk(WalkOptions::FOLLOW)?;
     let work = Work { session, at: &at, top };
     let block_of = |fs: &Ext4, node: &Node| Ok(fs.attribute_block(node)?.into_iter().collect());
@@ -40,7 +40,7 @@ fn dedup(session: &Session, image: &std::ffi::OsStr) -> Result<String, Problem> 
     let values_now = work.share(&Ext4::share_attribute_values);
     let blocks_now = work.share(&share_block);
     let saved = free()?.blocks_free.saturating_sub(free_before);
-    let mut told = format!(
+    let mut summary = format!(
         "{}: {} files have attributes in blocks: {} blocks before, {} now",
         at.image.name().display(),
         blocks.len(),
@@ -49,10 +49,10 @@ fn dedup(session: &Session, image: &std::ffi::OsStr) -> Result<String, Problem> 
     );
     if !values.is_empty() {
         let (before, now) = (different(&values), different(&values_now));
-        let _ = write!(told, "; {} have long values: {before} inodes before, {now} now", values.len());
+        let _ = write!(summary, "; {} have long values: {before} inodes before, {now} now", values.len());
     }
-    let _ = write!(told, ", {} bytes saved", saved * u64::from(fs.superblock().block_size.bytes()));
-    Ok(told)
+    let _ = write!(summary, ", {} bytes saved", saved * u64::from(fs.superblock().block_size.bytes()));
+    Ok(summary)
 }
 
 /// The files of an image.

@@ -1,7 +1,7 @@
 //! `dentree ln`: hard and symbolic links.
 
 use crate::args::LnArgs;
-use crate::image::{Location, Node, Session, WHO};
+use crate::image::{Location, Node, SUPERUSER, Session};
 use crate::report::{Problem, Stop};
 use dentree_ext4::Ext4;
 use dentree_vfs::{Error, NewKind, OnExisting, Vfs, WalkOptions};
@@ -10,16 +10,16 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
 pub(crate) fn run(session: &Session, args: &LnArgs) -> Result<(), Stop> {
-    let link = session.locate_to_change(&args.link)?;
+    let link = session.locate_for_writing(&args.link)?;
     let is_dir = link.find(WalkOptions::FOLLOW)?.is_some_and(|node| node.is_dir());
-    if !is_dir && (args.targets.len() > 1 || link.is_directory_meant()) {
+    if !is_dir && (args.targets.len() > 1 || link.requires_directory()) {
         return Err(link.problem(&Error::NotADirectory).into());
     }
     for target in &args.targets {
         let done = if args.symbolic {
             symbolic(args, &link, is_dir, target)
         } else {
-            session.locate_to_change(target).and_then(|target| hard(args, &link, is_dir, &target))
+            session.locate_for_writing(target).and_then(|target| hard(args, &link, is_dir, &target))
         };
         if let Err(problem) = done {
             session.report.problem(&problem);
@@ -33,17 +33,17 @@ pub(crate) fn run(session: &Session, args: &LnArgs) -> Result<(), Stop> {
 
 fn hard(args: &LnArgs, link: &Location, is_dir: bool, target: &Location) -> Result<(), Problem> {
     if !Arc::ptr_eq(&link.image, &target.image) {
-        return Err(target.refusal("lies in another image, and a file has its names in one"));
+        return Err(target.refusal("is in another image; hard links stay in one"));
     }
     let node = target.walk(WalkOptions::KEEP_LINK)?;
     if node.is_dir() {
-        return Err(target.refusal("is a directory, which has one name; -s makes a symbolic link"));
+        return Err(target.refusal("is a directory, which cannot have hard links; -s makes a symbolic link"));
     }
     let (_, name) = target.last()?;
     let at = if is_dir { link.below(name) } else { link.clone() };
     let (dir, name) = at.last()?;
     let vfs = &link.image.vfs;
-    place(vfs, (&dir, name), args.force, &mut |name| vfs.link(WHO, &node, &dir, name))
+    create_or_replace(vfs, (&dir, name), args.force, &mut |name| vfs.link(SUPERUSER, &node, &dir, name))
         .map_err(|error| at.problem(&error))
 }
 
@@ -57,15 +57,15 @@ fn symbolic(args: &LnArgs, link: &Location, is_dir: bool, target: &OsStr) -> Res
     let at = if is_dir { link.below(name) } else { link.clone() };
     let (dir, name) = at.last()?;
     let vfs = &link.image.vfs;
-    place(vfs, (&dir, name), args.force, &mut |name| {
-        vfs.make(WHO, &dir, name, NewKind::Symlink(text), 0o777).map(drop)
+    create_or_replace(vfs, (&dir, name), args.force, &mut |name| {
+        vfs.make(SUPERUSER, &dir, name, NewKind::Symlink(text), 0o777).map(drop)
     })
     .map_err(|error| at.problem(&error))
 }
 
 /// Creates `name` in `dir` by `make`. A name that is taken and may be replaced is replaced by a
 /// rename: at each moment the old or the new file has it.
-pub(super) fn place(
+pub(super) fn create_or_replace(
     vfs: &Vfs<Ext4>,
     (dir, name): (&Node, &[u8]),
     replace: bool,
@@ -73,10 +73,10 @@ pub(super) fn place(
 ) -> Result<(), Error> {
     match make(name) {
         Err(Error::Exists) if replace => {
-            let draft = make_draft(make)?;
-            let renamed = vfs.rename(WHO, dir, &draft, dir, name, OnExisting::Replace);
+            let temporary = make_temporary(make)?;
+            let renamed = vfs.rename(SUPERUSER, dir, &temporary, dir, name, OnExisting::Replace);
             // Left over where the rename failed, or where both were names of one file.
-            match vfs.unlink(WHO, dir, &draft) {
+            match vfs.unlink(SUPERUSER, dir, &temporary) {
                 Err(Error::NotFound) => renamed.map(drop),
                 gone => renamed.and(gone),
             }
@@ -86,7 +86,7 @@ pub(super) fn place(
 }
 
 /// Calls `make` with an unused name, and returns the name.
-fn make_draft(make: &mut dyn FnMut(&[u8]) -> Result<(), Error>) -> Result<Vec<u8>, Error> {
+fn make_temporary(make: &mut dyn FnMut(&[u8]) -> Result<(), Error>) -> Result<Vec<u8>, Error> {
     let mut number = 0_u32;
     loop {
         let name = format!(".dentree-{number}").into_bytes();

@@ -2,7 +2,7 @@
 
 use super::chmod::{Mode, umask};
 use crate::args::MkdirArgs;
-use crate::image::{Location, Node, Session, WHO};
+use crate::image::{Location, Node, SUPERUSER, Session};
 use crate::report::{Problem, Stop};
 use dentree_vfs::{Error, NewKind, WalkOptions};
 
@@ -16,7 +16,7 @@ pub(crate) fn run(session: &Session, args: &MkdirArgs) -> Result<(), Stop> {
     session.change_each(&args.locations, |at| {
         let made = if args.parents { with_parents(at, wanted, umask)? } else { make(at, wanted)? };
         let Some(entries) = args.expect else { return Ok(()) };
-        at.image.vfs.expect_entries(WHO, &made, entries).map_err(|error| at.problem(&error))
+        at.image.vfs.expect_entries(SUPERUSER, &made, entries).map_err(|error| at.problem(&error))
     });
     Ok(())
 }
@@ -24,8 +24,9 @@ pub(crate) fn run(session: &Session, args: &MkdirArgs) -> Result<(), Stop> {
 fn make(at: &Location, permissions: u16) -> Result<Node, Problem> {
     let (dir, name) = at.last()?;
     let vfs = &at.image.vfs;
-    let made =
-        vfs.make(WHO, &dir, name, NewKind::Directory, permissions).map_err(|error| at.problem(&error))?;
+    let made = vfs
+        .make(SUPERUSER, &dir, name, NewKind::Directory, permissions)
+        .map_err(|error| at.problem(&error))?;
     Ok(made)
 }
 
@@ -41,10 +42,10 @@ fn with_parents(at: &Location, permissions: u16, umask: u16) -> Result<Node, Pro
         // Missing parents stay accessible to their owner, whatever the umask.
         let permissions = if is_last { permissions } else { 0o777 & !umask | 0o300 };
         let problem = |error: &Error| at.image.problem(&path, error);
-        let found = match vfs.walk(WHO, &dir, name, WalkOptions::FOLLOW) {
-            Err(Error::NotFound) => {
-                vfs.make(WHO, &dir, name, NewKind::Directory, permissions).map_err(|error| problem(&error))?
-            }
+        let found = match vfs.walk(SUPERUSER, &dir, name, WalkOptions::FOLLOW) {
+            Err(Error::NotFound) => vfs
+                .make(SUPERUSER, &dir, name, NewKind::Directory, permissions)
+                .map_err(|error| problem(&error))?,
             found => found.map_err(|error| problem(&error))?,
         };
         if !found.is_dir() {

@@ -1,7 +1,7 @@
 //! `dentree rm`: removes names, and with the last name the inode.
 
 use crate::args::RmArgs;
-use crate::image::{Location, Node, Session, WHO};
+use crate::image::{Location, Node, SUPERUSER, Session};
 use crate::path::join;
 use crate::report::{Problem, Stop};
 use crate::tree::{Listing, Tree};
@@ -25,10 +25,10 @@ fn remove(session: &Session, args: &RmArgs, at: &Location) -> Result<(), Problem
     }
     let vfs = &at.image.vfs;
     if !node.is_dir() {
-        return vfs.unlink(WHO, &dir, name).map_err(|error| at.problem(&error));
+        return vfs.unlink(SUPERUSER, &dir, name).map_err(|error| at.problem(&error));
     }
     if !args.recursive {
-        return Err(at.refusal("is a directory; -r removes it with all that is in it"));
+        return Err(at.refusal("is a directory; -r removes it with its contents"));
     }
     let tree = Tree::new(&at.image, &session.report);
     Removal { session, tree: &tree }.directory(dir, name.to_vec(), node, at.path.clone());
@@ -95,7 +95,7 @@ impl Removal<'_> {
             match self.tree.kind(entry, &path) {
                 Some(FileType::Directory) => emptied.directories.push((entry.name.to_vec(), entry.ino)),
                 Some(_) => {
-                    let gone = self.tree.image.vfs.unlink(WHO, &emptied.node, entry.name);
+                    let gone = self.tree.image.vfs.unlink(SUPERUSER, &emptied.node, entry.name);
                     emptied.stays |= !self.done(&path, gone);
                 }
                 None => emptied.stays = true,
@@ -105,7 +105,7 @@ impl Removal<'_> {
     }
 
     fn remove_empty(&self, emptied: &Emptied) -> Result<(), Error> {
-        self.tree.image.vfs.rmdir(WHO, &emptied.parent, &emptied.name)
+        self.tree.image.vfs.rmdir(SUPERUSER, &emptied.parent, &emptied.name)
     }
 
     fn done(&self, path: &[u8], result: Result<(), Error>) -> bool {

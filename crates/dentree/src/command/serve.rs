@@ -22,11 +22,11 @@ use std::time::Duration;
 
 /// Capacity of the access log's queue. Further lines are dropped and counted, so that a blocked log
 /// does not block the server.
-const LINES_WAITING: usize = 16_384;
+const LOG_QUEUE: usize = 16_384;
 /// The longest delay of a log line.
-const GATHERING: Duration = Duration::from_millis(20);
+const LOG_DELAY: Duration = Duration::from_millis(20);
 /// File descriptors that are not for connections.
-const DESCRIPTORS_KEPT: u64 = 64;
+const RESERVED_DESCRIPTORS: u64 = 64;
 
 /// Serves until a signal. The first lets requests under way finish, the second does not.
 pub(super) fn run(session: &Session, args: &ServeArgs) -> Result<(), Stop> {
@@ -34,7 +34,7 @@ pub(super) fn run(session: &Session, args: &ServeArgs) -> Result<(), Stop> {
     let signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(|error| local(&image, &error))?;
     let (lines, writer) = access_log(args)?;
     let dropped = Arc::new(AtomicU64::new(0));
-    let log = Arc::new(Messages { image: image.clone(), lines, dropped: dropped.clone() });
+    let log = Arc::new(ServerLog { image: image.clone(), lines, dropped: dropped.clone() });
 
     let mut options = Options::new(title(args));
     options.listen = args.listen;
@@ -43,13 +43,13 @@ pub(super) fn run(session: &Session, args: &ServeArgs) -> Result<(), Stop> {
     options.limits.connections = options.limits.connections.min(connections());
     let server = Server::bind(image.vfs.clone(), options, log)
         .map_err(|error| Problem::new(addresses(args), Status::Failed, cannot_listen(&error)))?;
-    report::say(format_args!(
+    report::print(format_args!(
         "dentree: {} is served at http://{}/; Ctrl-C ends it",
         title(args),
         server.address()
     ));
     if let Some(address) = server.metrics_address() {
-        report::say(format_args!("dentree: figures are at http://{address}/metrics"));
+        report::print(format_args!("dentree: figures are at http://{address}/metrics"));
     }
     let listening = signals.handle();
     let handle = server.handle();
@@ -105,7 +105,9 @@ fn connections() -> usize {
     }
     match getrlimit(Resource::Nofile).current {
         None => usize::MAX,
-        Some(files) => usize::try_from(files.saturating_sub(DESCRIPTORS_KEPT)).unwrap_or(usize::MAX).max(1),
+        Some(files) => {
+            usize::try_from(files.saturating_sub(RESERVED_DESCRIPTORS)).unwrap_or(usize::MAX).max(1)
+        }
     }
 }
 
@@ -131,7 +133,7 @@ fn figures(image: Arc<Image>, dropped: Arc<AtomicU64>) -> Box<dyn Fn() -> Vec<Fi
             ),
             Figure::gauge(
                 "dentree_blocks_memory_bytes",
-                "What cached metadata blocks weigh.",
+                "Bytes of cached metadata blocks.",
                 blocks.resident_bytes,
             ),
             Figure::counter(
@@ -160,20 +162,20 @@ fn stop_on(mut signals: Signals, handle: &Handle) {
         if asked {
             process::exit(128 + signal);
         }
-        report::say("dentree: ending; interrupt again to cut off what is under way");
+        report::print("dentree: ending; interrupt again to cut off open requests");
         handle.stop();
         asked = true;
     }
 }
 
 /// The server's log: requests to the access log, problems to standard error.
-struct Messages {
+struct ServerLog {
     image: Arc<Image>,
     lines: SyncSender<Access>,
     dropped: Arc<AtomicU64>,
 }
 
-impl Log for Messages {
+impl Log for ServerLog {
     fn access(&self, access: &Access) {
         if self.lines.try_send(access.clone()).is_err() {
             self.dropped.fetch_add(1, Relaxed);
@@ -181,7 +183,7 @@ impl Log for Messages {
     }
 
     fn problem(&self, path: &[u8], error: &Error) {
-        report::say(format_args!("dentree: {}: {error}", self.image.at(path)));
+        report::print(format_args!("dentree: {}: {error}", self.image.at(path)));
     }
 }
 
@@ -194,7 +196,7 @@ fn access_log(args: &ServeArgs) -> Result<(SyncSender<Access>, JoinHandle<io::Re
             Box::new(file.map_err(|error| Problem::local(path.as_os_str().as_bytes(), &error))?)
         }
     };
-    let (lines, waiting) = sync_channel(LINES_WAITING);
+    let (lines, waiting) = sync_channel(LOG_QUEUE);
     Ok((lines, thread::spawn(move || write_lines(&waiting, BufWriter::new(to)))))
 }
 
@@ -207,7 +209,7 @@ fn write_lines(waiting: &Receiver<Access>, mut to: impl Write) -> io::Result<()>
             writeln!(to, "{access}")?;
         }
         to.flush()?;
-        thread::sleep(GATHERING);
+        thread::sleep(LOG_DELAY);
     }
     Ok(())
 }

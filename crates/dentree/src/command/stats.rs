@@ -7,13 +7,12 @@ use crate::report;
 use dentree_blockdev::DeviceCounts;
 use dentree_vfs::{Fallback, NameStats};
 
-/// Prints the figures of all opened images on standard error.
 pub(crate) fn print(session: &Session) {
     for image in session.images() {
-        report::say(format_args!("{}", image.at(b"")));
+        report::print(format_args!("{}", image.at(b"")));
         let pressure = image.shrinks.get().map(|shrinks| ("pressure", pressure(&shrinks)));
         for (what, figures) in figures(&image).into_iter().chain(pressure) {
-            report::say(format_args!("{what:>12}  {figures}"));
+            report::print(format_args!("{what:>12}  {figures}"));
         }
     }
 }
@@ -33,20 +32,20 @@ fn figures(image: &Image) -> [(&'static str, String); 7] {
     );
     [
         (
-            "look-ups",
+            "lookups",
             format!(
                 "{} walks; components: {} without a lock, {} under their directory's lock",
                 names.walks, names.components, names.locked_hits
             ),
         ),
         (
-            "answers",
+            "results",
             format!(
                 "{} found, {} absent by a negative entry, {} absent from a complete directory",
                 names.found, names.negative, names.complete_negative
             ),
         ),
-        ("fallbacks", format!("{}; {} names asked of the file system", fallbacks(names), names.fills)),
+        ("fallbacks", format!("{}; {} names looked up in the file system", fallbacks(names), names.fills)),
         ("inodes", format!("{} hits, {} loaded", inodes.hits, inodes.misses)),
         (
             "blocks",
@@ -78,7 +77,6 @@ fn fallbacks(names: &NameStats) -> String {
     if shown.is_empty() { "none".into() } else { shown.join(", ") }
 }
 
-/// Shrinks by memory pressure; only mounts and servers watch it.
 fn pressure(shrinks: &Shrinks) -> String {
     let source = match &shrinks.source {
         Ok(path) => format!("by {}", path.display()),

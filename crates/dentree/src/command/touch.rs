@@ -2,7 +2,7 @@
 
 use super::chmod::umask;
 use crate::args::TouchArgs;
-use crate::image::{Location, Node, Session, WHO};
+use crate::image::{Location, Node, SUPERUSER, Session};
 use crate::report::{Problem, Stop};
 use dentree_vfs::{Error, NewKind, SetAttr, SetTime, Timestamp, WalkOptions};
 use jiff::civil::{Date, DateTime};
@@ -18,7 +18,7 @@ type Times = (SetTime, SetTime);
 pub(crate) fn run(session: &Session, args: &TouchArgs) -> Result<(), Stop> {
     // The reference may be in an image that is changed: that one is opened for writing first.
     for argument in &args.locations {
-        let _ = session.locate_to_change(argument);
+        let _ = session.locate_for_writing(argument);
     }
     let (access, modification) = times(session, args)?;
     let both = args.access == args.modification;
@@ -35,29 +35,27 @@ pub(crate) fn run(session: &Session, args: &TouchArgs) -> Result<(), Stop> {
             None if args.no_create => return Ok(()),
             None => make(at, permissions)?,
         };
-        at.image.vfs.set_attr(WHO, &node, &changes).map_err(|error| at.problem(&error))
+        at.image.vfs.set_attr(SUPERUSER, &node, &changes).map_err(|error| at.problem(&error))
     });
     Ok(())
 }
 
-/// Makes an empty file.
 pub(super) fn make(at: &Location, permissions: u16) -> Result<Node, Problem> {
-    if at.is_directory_meant() {
+    if at.requires_directory() {
         return Err(at.problem(&Error::NotFound));
     }
     let (dir, name) = at.last()?;
-    let made = at.image.vfs.make(WHO, &dir, name, NewKind::Regular, permissions);
+    let made = at.image.vfs.make(SUPERUSER, &dir, name, NewKind::Regular, permissions);
     made.map_err(|error| match error {
         // A dangling link.
-        Error::Exists => at.refusal("is a symbolic link to a file that is not there"),
+        Error::Exists => at.refusal("is a dangling symbolic link"),
         error => at.problem(&error),
     })
 }
 
 fn times(session: &Session, args: &TouchArgs) -> Result<Times, Problem> {
     let one = |text: &str, time: Option<jiff::Timestamp>| {
-        let time =
-            time.ok_or_else(|| Problem::usage(format!("{text:?}"), "no time that touch knows; see --help"))?;
+        let time = time.ok_or_else(|| Problem::usage(format!("{text:?}"), "not a time; see --help"))?;
         let time = SetTime::At(timestamp(time));
         Ok((time, time))
     };

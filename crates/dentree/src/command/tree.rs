@@ -51,7 +51,6 @@ struct Job {
     depth: u32,
 }
 
-/// Lines, and counts of their entries.
 #[derive(Default)]
 struct Part {
     text: Vec<u8>,

@@ -3,7 +3,7 @@
 use super::chmod::umask;
 use super::touch::make;
 use crate::args::TruncateArgs;
-use crate::image::{Session, WHO};
+use crate::image::{SUPERUSER, Session};
 use crate::report::Stop;
 use dentree_vfs::{SetAttr, WalkOptions};
 
@@ -19,7 +19,7 @@ pub(crate) fn run(session: &Session, args: &TruncateArgs) -> Result<(), Stop> {
         // As by truncate(2), also where the size does not change.
         let changes =
             SetAttr { size: Some(size), mtime: Some(dentree_vfs::SetTime::Now), ..SetAttr::default() };
-        at.image.vfs.set_attr(WHO, &node, &changes).map_err(|error| at.problem(&error))
+        at.image.vfs.set_attr(SUPERUSER, &node, &changes).map_err(|error| at.problem(&error))
     });
     Ok(())
 }

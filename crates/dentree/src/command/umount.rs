@@ -18,7 +18,7 @@ use std::os::unix::ffi::OsStrExt;
 /// The file system type of mounts without `subtype=`.
 const KIND: &str = "fuse.dentree";
 /// The wait before the user is told what is waited for.
-const SILENCE: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
+const QUIET_PERIOD: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 
 pub(super) fn run(args: &UmountArgs) -> Result<(), Stop> {
     let label = escape::terminal(args.directory.as_os_str().as_bytes()).into_owned();
@@ -35,9 +35,7 @@ pub(super) fn run(args: &UmountArgs) -> Result<(), Stop> {
     match server {
         Some((holder, process)) => Ok(wait(&process, &holder, &label).map_err(local)?),
         None if mount.read_only => Ok(()),
-        None => {
-            Err(failed("is unmounted; nobody was found that has the image, so it was not waited for").into())
-        }
+        None => Err(failed("is unmounted; no process holds the image, so it was not waited for").into()),
     }
 }
 
@@ -50,14 +48,13 @@ fn server(mount: &Mount) -> Option<(Holder, OwnedFd)> {
     Some((holder, process))
 }
 
-/// Waits for the end of a process.
 fn wait(process: &OwnedFd, holder: &Holder, label: &str) -> io::Result<()> {
-    let mut patience = Some(&SILENCE);
+    let mut patience = Some(&QUIET_PERIOD);
     loop {
         match poll(&mut [PollFd::new(process, PollFlags::IN)], patience) {
             Ok(0) => {
                 let message = format!("waiting for {holder} to close the image");
-                report::tell(&Problem::new(label, Status::Done, message));
+                report::print_problem(&Problem::new(label, Status::Done, message));
                 patience = None;
             }
             Err(Errno::INTR) => {}

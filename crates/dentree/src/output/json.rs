@@ -77,7 +77,6 @@ impl<'a> File<'a> {
     }
 }
 
-/// Writes a value and a newline.
 pub(crate) fn line(out: &mut impl Write, value: &impl Serialize) -> io::Result<()> {
     serde_json::to_writer(&mut *out, value)?;
     out.write_all(b"\n")

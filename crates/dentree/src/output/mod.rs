@@ -26,7 +26,6 @@ impl Output {
         self.terminal.then(|| usize::from(columns()).max(1))
     }
 
-    /// How names are printed here.
     pub(crate) fn names(&self) -> Names {
         Names { escaped: self.terminal }
     }
@@ -42,7 +41,6 @@ impl Write for Output {
     }
 }
 
-/// How names are printed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Names {
     escaped: bool,

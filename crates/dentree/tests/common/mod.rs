@@ -11,7 +11,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use tempfile::TempDir;
 
-/// Runs the program.
 pub fn dentree<I: AsRef<OsStr>>(args: impl IntoIterator<Item = I>) -> Output {
     Command::new(env!("CARGO_BIN_EXE_dentree")).args(args).env("TZ", "UTC").output().unwrap()
 }
@@ -36,7 +35,6 @@ pub fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Runs a tool that must succeed.
 pub fn tool<I: AsRef<OsStr>>(name: &str, args: impl IntoIterator<Item = I>) -> Vec<u8> {
     let path = format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default());
     let output =
@@ -95,7 +93,6 @@ impl Image {
         image
     }
 
-    /// Runs commands of debugfs.
     pub fn debugfs(&self, commands: &[&str]) {
         let script = self.dir.path().join("debugfs-script");
         fs::write(&script, commands.join("\n")).unwrap();

@@ -12,7 +12,6 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use tempfile::TempDir;
 
-/// The program under test.
 pub fn dentree() -> Command {
     Command::new(env!("CARGO_BIN_EXE_dentree"))
 }
@@ -47,7 +46,6 @@ impl Loop {
     }
 }
 
-/// A `dentree mount` in the foreground.
 pub struct Mounted {
     child: Child,
     path: PathBuf,
@@ -166,7 +164,6 @@ impl Background {
         Background { pid: found.expect("a process serves the mount"), place: place.to_owned() }
     }
 
-    /// Waits until the process has ended.
     pub fn wait(&self) {
         wait_until("ended", || !self.is_running());
     }

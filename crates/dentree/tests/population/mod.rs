@@ -189,7 +189,6 @@ fn deep(root: &Path) {
     fs::write(path.join("bottom"), "here").unwrap();
 }
 
-/// A directory of `count` empty files.
 pub fn many_names(dir: &Path, count: usize) {
     fs::create_dir(dir).unwrap();
     for n in 0..count {

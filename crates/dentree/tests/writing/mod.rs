@@ -116,7 +116,6 @@ pub fn shell(dir: &Path, script: &str) -> String {
 pub struct Dice(pub u64);
 
 impl Dice {
-    /// The next number (splitmix64).
     pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut mixed = self.0;
@@ -125,7 +124,6 @@ impl Dice {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `sides`.
     pub fn roll(&mut self, sides: usize) -> usize {
         (self.next() % sides.max(1) as u64) as usize
     }

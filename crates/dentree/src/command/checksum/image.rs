@@ -10,7 +10,6 @@ use std::sync::Arc;
 
 pub(super) struct InImage<'a> {
     tree: Tree<'a>,
-    /// The tree's path in the image, for messages.
     base: Vec<u8>,
 }
 

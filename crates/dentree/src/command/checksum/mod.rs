@@ -31,9 +31,7 @@ trait Source: Sync {
     /// An entry of `dir`; `None` after a report.
     fn open(&self, dir: &Arc<Self::File>, entry: Entry<'_>, path: &[u8]) -> Option<Self::File>;
     fn facts(&self, file: &Self::File) -> Facts;
-    /// The target of a symbolic link; `None` after a report.
     fn target(&self, file: &Self::File, path: &[u8]) -> Option<Vec<u8>>;
-    /// Names and values; `None` after a report.
     fn xattrs(&self, file: &Self::File, path: &[u8]) -> Option<Vec<(Vec<u8>, Vec<u8>)>>;
     /// The digest of a regular file's content; `None` after a report.
     fn content(&self, file: &Self::File, path: &[u8]) -> Option<blake3::Hash>;
@@ -202,7 +200,6 @@ fn line<S: Source>(source: &S, file: &S::File, path: &[u8]) -> String {
         _ => nothing(),
     };
     let mut line = String::new();
-    // Writing to a string does not fail.
     let _ = writeln!(
         line,
         "{}\t{}\t{:04o}\t{}\t{}\t{}\t{}\t{}\t{target}\t{xattrs}\t{content}",

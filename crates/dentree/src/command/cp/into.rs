@@ -4,12 +4,12 @@
 //! interrupted copy leaves no part of one, even after a crash. Existing files are written to, as by
 //! cp(1). A directory gets its attributes after everything below it.
 
-use super::keep::{Keeper, Loss};
-use super::place::is_plain_name;
+use super::attributes::{AttributeCopier, Loss};
+use super::target_dir::is_plain_name;
 use super::{CUT_SHORT, DANGLING, IN_THE_WAY, JUST_MADE, Progress, local_problem};
 use crate::args::CpArgs;
-use crate::command::ln::place;
-use crate::image::{Image, Location, Node, Session, WHO};
+use crate::command::ln::create_or_replace;
+use crate::image::{Image, Location, Node, SUPERUSER, Session};
 use crate::local::{each_data, read_ready, read_xattrs};
 use crate::path::join;
 use crate::report::{Problem, Status, Stop};
@@ -24,14 +24,14 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 pub(super) fn run(session: &Session, args: &CpArgs) -> Result<(), Stop> {
-    let target = session.locate_to_change(&args.target)?;
+    let target = session.locate_for_writing(&args.target)?;
     let directory = target.find(WalkOptions::FOLLOW)?.filter(|node| node.is_dir());
     if args.sources.len() > 1 && directory.is_none() {
         return Err(target.problem(&Error::NotADirectory).into());
     }
     let progress = Progress::new();
-    let keeper = Keeper::new(args.archive);
-    let mut copy = Copy::new(session, args, &target.image, (&keeper, &progress));
+    let copier = AttributeCopier::new(args.archive);
+    let mut copy = Copy::new(session, args, &target.image, (&copier, &progress));
     for source in &args.sources {
         if let Err(problem) = copy.source(Path::new(source), &target, directory.as_ref()) {
             session.report.problem(&problem);
@@ -42,11 +42,10 @@ pub(super) fn run(session: &Session, args: &CpArgs) -> Result<(), Stop> {
         }
     }
     progress.bar.finish_and_clear();
-    keeper.tell(&session.report);
+    copier.report_losses(&session.report);
     Ok(())
 }
 
-/// A local file, and its path in the image.
 pub(super) struct Found {
     pub(super) local: PathBuf,
     pub(super) metadata: Metadata,
@@ -55,7 +54,6 @@ pub(super) struct Found {
     pub(super) named: bool,
 }
 
-/// Work to do.
 enum Step {
     /// Make the directory `name` in `parent`, and fill it.
     Directory { parent: Node, name: Vec<u8>, found: Found },
@@ -71,16 +69,14 @@ pub(super) struct Copy<'a> {
     remove: bool,
     /// Names made for operands.
     made: HashSet<Vec<u8>>,
-    keeper: &'a Keeper,
+    copier: &'a AttributeCopier,
     progress: &'a Progress,
     /// Copied local files with several names, by device and inode number.
     links: HashMap<(u64, u64), Ino>,
     left: Vec<Step>,
-    /// The image is full.
     is_full: bool,
 }
 
-/// Why one file was not copied.
 enum Failed {
     Image(Error),
     Local(io::Error),
@@ -103,7 +99,7 @@ impl<'a> Copy<'a> {
         session: &'a Session,
         args: &CpArgs,
         image: &'a Image,
-        (keeper, progress): (&'a Keeper, &'a Progress),
+        (copier, progress): (&'a AttributeCopier, &'a Progress),
     ) -> Self {
         Copy {
             session,
@@ -111,7 +107,7 @@ impl<'a> Copy<'a> {
             archive: args.archive,
             remove: args.remove_destination,
             made: HashSet::new(),
-            keeper,
+            copier,
             progress,
             links: HashMap::new(),
             left: Vec::new(),
@@ -148,7 +144,7 @@ impl<'a> Copy<'a> {
                 self.contents(directory.clone(), false, found(target.path.clone()));
             }
             (None, _) => {
-                if target.is_directory_meant() && !metadata.is_dir() {
+                if target.requires_directory() && !metadata.is_dir() {
                     return Err(target.problem(&Error::NotFound));
                 }
                 let (dir, name) = target.last()?;
@@ -188,9 +184,9 @@ impl<'a> Copy<'a> {
     /// Makes or finds the directory `name`, and tells whether it was made.
     pub(super) fn directory(&self, parent: &Node, name: &[u8]) -> Result<(Node, bool), Error> {
         let vfs = &self.image.vfs;
-        match vfs.make(WHO, parent, name, NewKind::Directory, 0o700) {
+        match vfs.make(SUPERUSER, parent, name, NewKind::Directory, 0o700) {
             Ok(node) => Ok((node, true)),
-            Err(Error::Exists) => match vfs.lookup(WHO, parent, name)? {
+            Err(Error::Exists) => match vfs.lookup(SUPERUSER, parent, name)? {
                 Some(node) if node.is_dir() => Ok((node, false)),
                 // Links are not followed: they may lead anywhere.
                 _ => Err(Error::NotADirectory),
@@ -271,7 +267,7 @@ impl<'a> Copy<'a> {
             return problem;
         }
         self.is_full = true;
-        problem.with_hint("nothing more is copied; what was complete before is in the image")
+        problem.with_hint("nothing more is copied; complete files are in the image")
     }
 
     fn file(&mut self, dir: &Node, name: &[u8], found: &Found) -> Result<(), Failed> {
@@ -280,7 +276,9 @@ impl<'a> Copy<'a> {
         let key = several.then(|| (found.metadata.dev(), found.metadata.ino()));
         if let Some(&first) = key.and_then(|key| self.links.get(&key)) {
             let first = self.image.inode(first)?;
-            return Ok(place(vfs, (dir, name), true, &mut |name| vfs.link(WHO, &first, dir, name))?);
+            return Ok(create_or_replace(vfs, (dir, name), true, &mut |name| {
+                vfs.link(SUPERUSER, &first, dir, name)
+            })?);
         }
         let node = if found.metadata.is_file() || (found.named && !self.archive) {
             self.regular(dir, name, found)?
@@ -288,8 +286,8 @@ impl<'a> Copy<'a> {
             let target = read_target(found).map_err(Failed::Local)?;
             let kind = new_kind(&found.metadata, &target);
             let mut made = None;
-            place(vfs, (dir, name), true, &mut |name| {
-                made = Some(vfs.make(WHO, dir, name, kind, 0o600)?);
+            create_or_replace(vfs, (dir, name), true, &mut |name| {
+                made = Some(vfs.make(SUPERUSER, dir, name, kind, 0o600)?);
                 Ok(())
             })?;
             let node = made.ok_or(Error::Stale)?;
@@ -306,13 +304,13 @@ impl<'a> Copy<'a> {
     fn regular(&self, dir: &Node, name: &[u8], found: &Found) -> Result<Node, Failed> {
         let vfs = &self.image.vfs;
         let Some(node) = self.to_write_through(dir, name, found)? else {
-            let node = vfs.make_unnamed(WHO, dir, 0o600)?;
+            let node = vfs.make_unnamed(SUPERUSER, dir, 0o600)?;
             self.content(&node, found)?;
             self.keep(&node, found)?;
-            place(vfs, (dir, name), true, &mut |name| vfs.link(WHO, &node, dir, name))?;
+            create_or_replace(vfs, (dir, name), true, &mut |name| vfs.link(SUPERUSER, &node, dir, name))?;
             return Ok(node);
         };
-        vfs.set_attr(WHO, &node, &SetAttr { size: Some(0), ..SetAttr::default() })?;
+        vfs.set_attr(SUPERUSER, &node, &SetAttr { size: Some(0), ..SetAttr::default() })?;
         match self.content(&node, found) {
             Err(Failed::Interrupted) => return Err(Failed::Refused(CUT_SHORT)),
             done => done?,
@@ -326,9 +324,9 @@ impl<'a> Copy<'a> {
     /// The existing regular file to write to; `None` where a new one is made.
     fn to_write_through(&self, dir: &Node, name: &[u8], found: &Found) -> Result<Option<Node>, Failed> {
         let vfs = &self.image.vfs;
-        let Some(mut there) = vfs.lookup(WHO, dir, name)? else { return Ok(None) };
+        let Some(mut there) = vfs.lookup(SUPERUSER, dir, name)? else { return Ok(None) };
         if there.kind() == FileType::Symlink && found.named && !self.remove {
-            there = match vfs.walk(WHO, dir, name, WalkOptions::FOLLOW) {
+            there = match vfs.walk(SUPERUSER, dir, name, WalkOptions::FOLLOW) {
                 Err(Error::NotFound) => return Err(Failed::Refused(DANGLING)),
                 end => end?,
             };
@@ -363,7 +361,7 @@ impl<'a> Copy<'a> {
         match copied.map_err(Failed::Local)? {
             ControlFlow::Continue(end) if end < size => {
                 let size = SetAttr { size: Some(size), ..SetAttr::default() };
-                self.image.vfs.set_attr(WHO, node, &size)?;
+                self.image.vfs.set_attr(SUPERUSER, node, &size)?;
             }
             ControlFlow::Continue(_) => {}
             ControlFlow::Break(why) => return Err(why),
@@ -394,7 +392,7 @@ impl<'a> Copy<'a> {
     }
 
     fn write(&self, node: &Node, offset: u64, bytes: &[u8]) -> Result<(), Failed> {
-        if self.image.vfs.write(WHO, node, offset, bytes)? != bytes.len() {
+        if self.image.vfs.write(SUPERUSER, node, offset, bytes)? != bytes.len() {
             return Err(Error::NoSpace.into());
         }
         self.progress.add(0, bytes.len() as u64);
@@ -404,19 +402,23 @@ impl<'a> Copy<'a> {
     /// Sets attributes: all with `archive`, else those of `cp -r`.
     fn keep(&self, node: &Node, found: &Found) -> Result<(), Failed> {
         let Found { metadata, path, .. } = found;
-        let permissions = if self.archive { metadata.mode() } else { self.keeper.reduced(metadata.mode()) };
+        let permissions = if self.archive { metadata.mode() } else { self.copier.reduced(metadata.mode()) };
         // The mask leaves permission bits only.
         let permissions = (node.kind() != FileType::Symlink).then_some((permissions & 0o7777) as u16);
         if !self.archive {
-            return Ok(self.image.vfs.set_attr(WHO, node, &SetAttr { permissions, ..SetAttr::default() })?);
+            return Ok(self.image.vfs.set_attr(
+                SUPERUSER,
+                node,
+                &SetAttr { permissions, ..SetAttr::default() },
+            )?);
         }
         // The owner first: a change of it clears capabilities and special bits.
         let owner = SetAttr { uid: Some(metadata.uid()), gid: Some(metadata.gid()), ..SetAttr::default() };
-        self.image.vfs.set_attr(WHO, node, &owner)?;
+        self.image.vfs.set_attr(SUPERUSER, node, &owner)?;
         for (name, value) in read_xattrs(&found.local).map_err(Failed::Local)? {
-            let set = self.image.vfs.setxattr(WHO, node, &name, &value, SetXattr::Any);
+            let set = self.image.vfs.setxattr(SUPERUSER, node, &name, &value, SetXattr::Any);
             let label = PathBuf::from(OsStr::from_bytes(path));
-            self.keeper.check(Loss::Xattr, &label, set.map_err(io::Error::other));
+            self.copier.check(Loss::Xattr, &label, set.map_err(io::Error::other));
         }
         let time = |seconds, nanos: i64| {
             Some(SetTime::At(Timestamp { seconds, nanos: u32::try_from(nanos).unwrap_or(0) }))
@@ -427,7 +429,7 @@ impl<'a> Copy<'a> {
             mtime: time(metadata.mtime(), metadata.mtime_nsec()),
             ..SetAttr::default()
         };
-        Ok(self.image.vfs.set_attr(WHO, node, &changes)?)
+        Ok(self.image.vfs.set_attr(SUPERUSER, node, &changes)?)
     }
 }
 

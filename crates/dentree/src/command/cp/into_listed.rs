@@ -1,8 +1,8 @@
 //! Into an image: the paths of a list.
 
+use super::attributes::AttributeCopier;
 use super::into::{Copy, Found};
-use super::keep::Keeper;
-use super::place::is_plain_name;
+use super::target_dir::is_plain_name;
 use super::{LEADS_OUT, Progress, local_problem};
 use crate::args::CpArgs;
 use crate::image::{Location, Node, Session};
@@ -17,12 +17,12 @@ use std::path::{Path, PathBuf};
 
 pub(super) fn run(session: &Session, args: &CpArgs, file: &Path) -> Result<(), Stop> {
     let base = Path::new(only(&args.sources, "SOURCE")?);
-    let target = session.locate_to_change(&args.target)?;
+    let target = session.locate_for_writing(&args.target)?;
     let top = target.find(WalkOptions::FOLLOW)?.filter(|node| node.is_dir());
     let top = top.ok_or_else(|| target.problem(&Error::NotADirectory))?;
     let mut paths = Paths::open(file, args.listed.null)?;
-    let (progress, keeper) = (Progress::new(), Keeper::new(args.archive));
-    let copy = Copy::new(session, args, &target.image, (&keeper, &progress));
+    let (progress, copier) = (Progress::new(), AttributeCopier::new(args.archive));
+    let copy = Copy::new(session, args, &target.image, (&copier, &progress));
     let last = (Vec::new(), top.clone());
     let mut listed = Listed { copy, base, target: &target, top, last, directories: Vec::new() };
     let mut copied = HashSet::new();
@@ -44,7 +44,7 @@ pub(super) fn run(session: &Session, args: &CpArgs, file: &Path) -> Result<(), S
         listed.copy.attributes(&node, &found);
     }
     progress.bar.finish_and_clear();
-    keeper.tell(&session.report);
+    copier.report_losses(&session.report);
     Ok(())
 }
 

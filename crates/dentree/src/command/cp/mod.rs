@@ -1,11 +1,11 @@
 //! `dentree cp`: copies between an image and the local file system, in either direction.
 
+mod attributes;
 mod into;
 mod into_listed;
-mod keep;
 mod out;
 mod out_listed;
-mod place;
+mod target_dir;
 
 use crate::args::CpArgs;
 use crate::image::{Session, names_image};
@@ -38,26 +38,26 @@ pub(crate) fn run(session: &Session, args: &CpArgs) -> Result<(), Stop> {
             Err(Problem::usage("cp", message).into())
         }
         (false, true, false) => {
-            let message = "some of what is to be copied is in an image and some is not";
+            let message = "some sources are in an image and some are not";
             Err(Problem::usage("cp", message).into())
         }
     }
 }
 
 /// Why an existing entry is not written to.
-const DANGLING: &str = "a symbolic link to nothing is there, and nothing is written through it";
-const IN_THE_WAY: &str = "something that is no regular file is in the way; --remove-destination replaces it";
+const DANGLING: &str = "is a dangling symbolic link, which is not written through";
+const IN_THE_WAY: &str = "exists and is not a regular file; --remove-destination replaces it";
 /// State of an existing file after an interruption.
-const CUT_SHORT: &str = "interrupted: it holds a part of what it was to hold";
+const CUT_SHORT: &str = "interrupted: its content is incomplete";
 /// Two operands have one name: the second neither overwrites nor follows what the first made.
-const JUST_MADE: &str = "not copied over what this command has just made";
+const JUST_MADE: &str = "not copied: this command has just made a file of this name";
 
 const LEADS_OUT: &str = "not copied: a listed path may not contain `..`";
 
 /// Fails where the copy was interrupted.
-fn told_interrupted(interrupted: &AtomicBool) -> Result<(), Stop> {
+fn check_interrupted(interrupted: &AtomicBool) -> Result<(), Stop> {
     if interrupted.load(Ordering::Relaxed) {
-        let message = "interrupted; the new files that have their names are complete";
+        let message = "interrupted; new files under their names are complete";
         return Err(Problem::new("cp", Status::Failed, message).into());
     }
     Ok(())
@@ -67,7 +67,6 @@ fn local_problem(path: &Path, error: &io::Error) -> Problem {
     Problem::local(path.as_os_str().as_bytes(), error)
 }
 
-/// Progress on the terminal.
 struct Progress {
     bar: ProgressBar,
     files: AtomicU64,

@@ -4,16 +4,16 @@
 //! name when it is complete; an existing file is written to. So an interrupted copy leaves new
 //! files whole, and new directories at most accessible to their owner alone.
 
-use super::keep::{Keeper, Loss};
-use super::place::{Destination, Place, Rules, Target, is_plain_name};
-use super::{CUT_SHORT, JUST_MADE, Progress, local_problem, told_interrupted};
+use super::attributes::{AttributeCopier, Loss};
+use super::target_dir::{Destination, Rules, Target, TargetDir, is_plain_name};
+use super::{CUT_SHORT, JUST_MADE, Progress, check_interrupted, local_problem};
 use crate::args::CpArgs;
-use crate::draft::Existing;
 use crate::fanout::{self, Emit, Order};
 use crate::image::{Image, Node, Session};
 use crate::interrupt::interruptible;
 use crate::path::join;
 use crate::report::{Problem, Report, Status, Stop};
+use crate::temp_entry::Existing;
 use crate::tree::{Entry, Listing, Tree, parts};
 use dentree_sync::Mutex;
 use dentree_vfs::{Error, Extent, FileType, Ino, WalkOptions};
@@ -43,15 +43,15 @@ pub(super) fn run(session: &Session, args: &CpArgs) -> Result<(), Stop> {
     let interrupted = interruptible("cp")?;
     fanout::raise_file_limit();
     let progress = Progress::new();
-    let keeper = Keeper::new(args.archive);
+    let copier = AttributeCopier::new(args.archive);
     let mut made = HashSet::new();
     for (at, node) in &found {
         // An image's root, `.` and `..` have no name to make: their contents go into the directory.
         let name =
             at.path.rsplit(|&byte| byte == b'/').next().filter(|name| is_plain_name(name)).unwrap_or(b"");
         let (top, name) = if is_dir { (local, name) } else { split(local) };
-        let is_directory_meant = !is_dir && args.target.as_bytes().ends_with(b"/");
-        if is_directory_meant && !node.is_dir() {
+        let requires_directory = !is_dir && args.target.as_bytes().ends_with(b"/");
+        if requires_directory && !node.is_dir() {
             return Err(local_problem(local, &io::ErrorKind::NotADirectory.into()).into());
         }
         if !node.is_dir() && !made.insert(name) {
@@ -60,8 +60,8 @@ pub(super) fn run(session: &Session, args: &CpArgs) -> Result<(), Stop> {
                 .problem(&local_problem(&top.join(OsStr::from_bytes(name)), &io::Error::other(JUST_MADE)));
             continue;
         }
-        let top = Arc::new(Place::top(top).map_err(|error| local_problem(top, &error))?);
-        let copy = Copy::new(&at.image, session, args, top.clone(), (&keeper, &interrupted, &progress));
+        let top = Arc::new(TargetDir::top(top).map_err(|error| local_problem(top, &error))?);
+        let copy = Copy::new(&at.image, session, args, top.clone(), (&copier, &interrupted, &progress));
         let job = copy.start(top, name, node, &at.path);
         let work = |job, emit: &mut Emit<'_, Job, ()>| {
             if !copy.stopped() {
@@ -71,8 +71,8 @@ pub(super) fn run(session: &Session, args: &CpArgs) -> Result<(), Stop> {
         fanout::run(fanout::threads(), Order::AsReady, vec![job], work, |()| ControlFlow::Continue(()));
     }
     progress.bar.finish_and_clear();
-    keeper.tell(&session.report);
-    told_interrupted(&interrupted)
+    copier.report_losses(&session.report);
+    check_interrupted(&interrupted)
 }
 
 /// The parent directory and the name.
@@ -81,9 +81,8 @@ fn split(local: &Path) -> (&Path, &[u8]) {
     (parent.unwrap_or(Path::new(".")), local.file_name().map_or(b"", |name| name.as_bytes()))
 }
 
-/// A directory that is being filled.
 struct Filling {
-    place: Place,
+    dir: TargetDir,
     node: Node,
     made: bool,
     /// Jobs with entries directly in it, and one for its listing.
@@ -92,9 +91,9 @@ struct Filling {
 
 enum Job {
     /// An operand, to be made in `into`.
-    Start { into: Arc<Place>, name: Vec<u8>, node: Node, path: Vec<u8> },
+    Start { into: Arc<TargetDir>, name: Vec<u8>, node: Node, path: Vec<u8> },
     /// The contents of an image's root, into an existing directory.
-    Contents { into: Arc<Place>, node: Node, path: Vec<u8> },
+    Contents { into: Arc<TargetDir>, node: Node, path: Vec<u8> },
     /// A subdirectory.
     Directory { into: Arc<Filling>, name: Vec<u8>, ino: Ino, path: Vec<u8> },
     /// A part of a directory's other entries.
@@ -109,9 +108,8 @@ pub(super) struct Copy<'a> {
     archive: bool,
     /// Replace existing files instead of writing to them.
     remove: bool,
-    keeper: &'a Keeper,
-    top: Arc<Place>,
-    /// Files with several names.
+    copier: &'a AttributeCopier,
+    top: Arc<TargetDir>,
     links: Mutex<HashMap<Ino, FirstName>>,
     interrupted: &'a AtomicBool,
     progress: &'a Progress,
@@ -122,14 +120,14 @@ impl<'a> Copy<'a> {
         image: &'a Image,
         session: &'a Session,
         args: &CpArgs,
-        top: Arc<Place>,
-        (keeper, interrupted, progress): (&'a Keeper, &'a AtomicBool, &'a Progress),
+        top: Arc<TargetDir>,
+        (copier, interrupted, progress): (&'a AttributeCopier, &'a AtomicBool, &'a Progress),
     ) -> Self {
         Copy {
             tree: Tree::new(image, &session.report),
             archive: args.archive,
             remove: args.remove_destination,
-            keeper,
+            copier,
             top,
             links: Mutex::default(),
             interrupted,
@@ -137,7 +135,7 @@ impl<'a> Copy<'a> {
         }
     }
 
-    fn start(&self, into: Arc<Place>, name: &[u8], node: &Node, path: &[u8]) -> Job {
+    fn start(&self, into: Arc<TargetDir>, name: &[u8], node: &Node, path: &[u8]) -> Job {
         let (node, path) = (node.clone(), path.to_vec());
         if name.is_empty() {
             Job::Contents { into, node, path }
@@ -164,13 +162,13 @@ impl<'a> Copy<'a> {
                 self.directory(&into, &name, node, path, emit);
             }
             Job::Start { into, name, node, path } => self.entry(&into, &name, true, &node, &path),
-            Job::Contents { into, node, path } => match Place::top(&into.label(b"")) {
-                Ok(place) => self.fill(place, false, node, path, emit),
+            Job::Contents { into, node, path } => match TargetDir::top(&into.label(b"")) {
+                Ok(dir) => self.fill(dir, false, node, path, emit),
                 Err(error) => self.report().problem(&local_problem(&into.label(b""), &error)),
             },
             Job::Directory { into, name, ino, path } => {
                 if let Some(node) = self.tree.inode(ino, &path) {
-                    self.directory(&into.place, &name, node, path, emit);
+                    self.directory(&into.dir, &name, node, path, emit);
                 }
                 self.done(&into);
             }
@@ -178,7 +176,7 @@ impl<'a> Copy<'a> {
                 for entry in range.map(|index| listing.get(index)).take_while(|_| !self.stopped()) {
                     let path = join(&path, entry.name);
                     if let Some(node) = self.tree.inode(entry.ino, &path) {
-                        self.entry(&into.place, entry.name, false, &node, &path);
+                        self.entry(&into.dir, entry.name, false, &node, &path);
                     }
                 }
                 self.done(&into);
@@ -186,15 +184,22 @@ impl<'a> Copy<'a> {
         }
     }
 
-    fn directory(&self, into: &Place, name: &[u8], node: Node, path: Vec<u8>, emit: &mut Emit<'_, Job, ()>) {
+    fn directory(
+        &self,
+        into: &TargetDir,
+        name: &[u8],
+        node: Node,
+        path: Vec<u8>,
+        emit: &mut Emit<'_, Job, ()>,
+    ) {
         match into.directory(name) {
-            Ok((place, made)) => self.fill(place, made, node, path, emit),
+            Ok((dir, made)) => self.fill(dir, made, node, path, emit),
             Err(error) => self.report().problem(&local_problem(&into.label(name), &error)),
         }
     }
 
     /// Spawns jobs for the contents of directory `node`.
-    fn fill(&self, place: Place, made: bool, node: Node, path: Vec<u8>, emit: &mut Emit<'_, Job, ()>) {
+    fn fill(&self, dir: TargetDir, made: bool, node: Node, path: Vec<u8>, emit: &mut Emit<'_, Job, ()>) {
         let mut listing = self.tree.list(&node, &path);
         listing.sort_by_inode();
         let mut files = Listing::default();
@@ -209,7 +214,7 @@ impl<'a> Copy<'a> {
         }
         let (files, path) = (Arc::new(files), Arc::<[u8]>::from(path));
         let pending = AtomicUsize::new(1 + directories.len() + parts(files.len()).count());
-        let into = Arc::new(Filling { place, node, made, pending });
+        let into = Arc::new(Filling { dir, node, made, pending });
         for range in parts(files.len()) {
             emit.spawn(Job::Part { into: into.clone(), listing: files.clone(), range, path: path.clone() });
         }
@@ -223,7 +228,7 @@ impl<'a> Copy<'a> {
     fn is_plain(&self, entry: Entry<'_>, dir: &[u8]) -> bool {
         let plain = is_plain_name(entry.name);
         if !plain {
-            let message = "not copied: no file can have this name";
+            let message = "not copied: invalid name";
             let at = self.image().at(&join(dir, entry.name));
             self.report().problem(&Problem::new(at, Status::Damaged, message));
         }
@@ -234,17 +239,12 @@ impl<'a> Copy<'a> {
     fn done(&self, into: &Filling) {
         // AcqRel: the last decrement sees what all other jobs made.
         if into.pending.fetch_sub(1, Ordering::AcqRel) == 1 && (into.made || self.archive) {
-            self.keeper.apply(
-                self.image(),
-                &into.node,
-                &Target::directory(&into.place),
-                &into.place.label(b""),
-            );
+            self.copier.apply(self.image(), &into.node, &Target::directory(&into.dir), &into.dir.label(b""));
         }
     }
 
     /// Copies an entry that is no directory; `named` means that the user gave its name.
-    pub(super) fn entry(&self, into: &Place, name: &[u8], named: bool, node: &Node, path: &[u8]) {
+    pub(super) fn entry(&self, into: &TargetDir, name: &[u8], named: bool, node: &Node, path: &[u8]) {
         let linked = self.archive && node.attr().nlink > 1;
         let copied = if linked {
             let mut links = self.links.lock();
@@ -254,8 +254,8 @@ impl<'a> Copy<'a> {
             let link = match &*first {
                 Some(below) => {
                     let link = into.link(&self.top, below);
-                    let link = link.and_then(|draft| draft.publish(name, Existing::Replace));
-                    self.keeper.check(Loss::HardLink, &into.label(name), link)
+                    let link = link.and_then(|temp| temp.publish(name, Existing::Replace));
+                    self.copier.check(Loss::HardLink, &into.label(name), link)
                 }
                 None => false,
             };
@@ -269,35 +269,35 @@ impl<'a> Copy<'a> {
             Err(Failed::Image(error)) => self.tree.problem(path, &error),
             Err(Failed::Local(error)) => self.report().problem(&local_problem(&into.label(name), &error)),
             Err(Failed::Interrupted) => {}
-            Err(Failed::Node(error)) => drop(self.keeper.check(Loss::Node, &into.label(name), Err(error))),
+            Err(Failed::Node(error)) => drop(self.copier.check(Loss::Node, &into.label(name), Err(error))),
         }
     }
 
-    fn make(&self, into: &Place, name: &[u8], named: bool, node: &Node) -> Result<(), Failed> {
+    fn make(&self, into: &TargetDir, name: &[u8], named: bool, node: &Node) -> Result<(), Failed> {
         let attr = node.attr();
-        let draft = match attr.kind {
+        let temp = match attr.kind {
             FileType::Regular => return self.file(into, name, named, node),
             FileType::Symlink => into.symlink(&self.image().vfs.readlink(node)?)?,
             kind => into.node(node_type(kind), (attr.rdev_major, attr.rdev_minor)).map_err(Failed::Node)?,
         };
-        self.keeper.apply(self.image(), node, &Target::draft(&draft), &into.label(name));
-        Ok(draft.publish(name, Existing::Replace)?)
+        self.copier.apply(self.image(), node, &Target::temp(&temp), &into.label(name));
+        Ok(temp.publish(name, Existing::Replace)?)
     }
 
     /// Copies a regular file to an existing or a new one.
-    fn file(&self, into: &Place, name: &[u8], named: bool, node: &Node) -> Result<(), Failed> {
+    fn file(&self, into: &TargetDir, name: &[u8], named: bool, node: &Node) -> Result<(), Failed> {
         let rules = Rules { named, archive: self.archive, remove: self.remove };
-        let (draft, existing) = match into.destination(name, rules)? {
-            Destination::New(draft) => (draft, Existing::Keep),
-            Destination::Instead(draft) => (draft, Existing::Replace),
+        let (temp, existing) = match into.destination(name, rules)? {
+            Destination::New(temp) => (temp, Existing::Keep),
+            Destination::Instead(temp) => (temp, Existing::Replace),
             Destination::Through(file) => return self.through(&file, &into.label(name), node),
             Destination::Stream(mut file) => return self.stream(node, &mut file),
         };
-        if let Some(file) = draft.open() {
+        if let Some(file) = temp.open() {
             self.content(node, file)?;
         }
-        self.keeper.apply(self.image(), node, &Target::draft(&draft), &into.label(name));
-        Ok(draft.publish(name, existing)?)
+        self.copier.apply(self.image(), node, &Target::temp(&temp), &into.label(name));
+        Ok(temp.publish(name, existing)?)
     }
 
     /// Writes to an existing regular file, which keeps its inode and its names.
@@ -311,7 +311,7 @@ impl<'a> Copy<'a> {
             done => done?,
         }
         if self.archive {
-            self.keeper.apply(self.image(), node, &Target::Open(file.as_fd()), label);
+            self.copier.apply(self.image(), node, &Target::Open(file.as_fd()), label);
         }
         Ok(())
     }
@@ -367,7 +367,6 @@ impl<'a> Copy<'a> {
     }
 }
 
-/// Why one file was not copied.
 enum Failed {
     Image(Error),
     Local(io::Error),

@@ -3,13 +3,13 @@
 //! A batch of paths is looked up together. Directories are made one by one, and get their
 //! attributes at the end, the deepest first. The other files of a batch are copied in parallel.
 
-use super::keep::Keeper;
+use super::attributes::AttributeCopier;
 use super::out::Copy;
-use super::place::{Place, Target, is_plain_name};
-use super::{LEADS_OUT, Progress, local_problem, told_interrupted};
+use super::target_dir::{Target, TargetDir, is_plain_name};
+use super::{LEADS_OUT, Progress, check_interrupted, local_problem};
 use crate::args::CpArgs;
 use crate::fanout::{self, Emit, Order};
-use crate::image::{Node, Session, WHO};
+use crate::image::{Node, SUPERUSER, Session};
 use crate::interrupt::interruptible;
 use crate::listed::{Base, Paths, components, only};
 use crate::path::join;
@@ -26,12 +26,12 @@ pub(super) fn run(session: &Session, args: &CpArgs, file: &Path) -> Result<(), S
     let options = if args.archive { WalkOptions::KEEP_LINK } else { WalkOptions::FOLLOW };
     let base = Base::new(session, only(&args.sources, "SOURCE")?, options)?;
     let target = Path::new(&args.target);
-    let top = Arc::new(Place::top(target).map_err(|error| local_problem(target, &error))?);
+    let top = Arc::new(TargetDir::top(target).map_err(|error| local_problem(target, &error))?);
     let mut paths = Paths::open(file, args.listed.null)?;
     let interrupted = interruptible("cp")?;
     fanout::raise_file_limit();
-    let (progress, keeper) = (Progress::new(), Keeper::new(args.archive));
-    let copy = Copy::new(&base.at.image, session, args, top.clone(), (&keeper, &interrupted, &progress));
+    let (progress, copier) = (Progress::new(), AttributeCopier::new(args.archive));
+    let copy = Copy::new(&base.at.image, session, args, top.clone(), (&copier, &interrupted, &progress));
     let mut listed =
         Listed { base: &base, archive: args.archive, copy, top, last: None, directories: Vec::new() };
     let mut copied = HashSet::new();
@@ -52,15 +52,15 @@ pub(super) fn run(session: &Session, args: &CpArgs, file: &Path) -> Result<(), S
         };
         fanout::run(fanout::threads(), Order::AsReady, jobs, work, |()| ControlFlow::Continue(()));
     }
-    listed.finish(&keeper);
+    listed.finish(&copier);
     progress.bar.finish_and_clear();
-    keeper.tell(&session.report);
-    told_interrupted(&interrupted)
+    copier.report_losses(&session.report);
+    check_interrupted(&interrupted)
 }
 
 /// A file to be made in `into`.
 struct Job {
-    into: Arc<Place>,
+    into: Arc<TargetDir>,
     name: Vec<u8>,
     node: Node,
     path: Vec<u8>,
@@ -70,9 +70,9 @@ struct Listed<'a> {
     base: &'a Base<'a>,
     archive: bool,
     copy: Copy<'a>,
-    top: Arc<Place>,
+    top: Arc<TargetDir>,
     /// Cache of the last parent: neighbours in a list often share it.
-    last: Option<(Vec<Vec<u8>>, Arc<Place>)>,
+    last: Option<(Vec<Vec<u8>>, Arc<TargetDir>)>,
     /// Directories that get their attributes at the end.
     directories: Vec<(Vec<Vec<u8>>, Node)>,
 }
@@ -87,35 +87,35 @@ impl Listed<'_> {
         let (name, above) = names.split_last()?;
         match self.directory(above, None) {
             Ok(_) if node.is_dir() => {
-                self.directory(&names, Some(node)).map_err(|problem| self.tell(&problem)).ok();
+                self.directory(&names, Some(node)).map_err(|problem| self.report(&problem)).ok();
                 None
             }
             Ok(into) => Some(Job { into, name: name.clone(), node, path: self.base.at.below(path).path }),
             Err(problem) => {
-                self.tell(&problem);
+                self.report(&problem);
                 None
             }
         }
     }
 
-    fn tell(&self, problem: &Problem) {
+    fn report(&self, problem: &Problem) {
         self.copy.report().problem(problem);
     }
 
     /// The directory of these names below the target, made with its parents where missing. `listed`
     /// is its inode in the image, if the list names it.
-    fn directory(&mut self, names: &[Vec<u8>], listed: Option<Node>) -> Result<Arc<Place>, Problem> {
-        if let Some((last, place)) = &self.last
+    fn directory(&mut self, names: &[Vec<u8>], listed: Option<Node>) -> Result<Arc<TargetDir>, Problem> {
+        if let Some((last, dir)) = &self.last
             && listed.is_none()
             && last == names
         {
-            return Ok(place.clone());
+            return Ok(dir.clone());
         }
-        let mut place = self.top.clone();
+        let mut dir = self.top.clone();
         for (depth, name) in names.iter().enumerate() {
             let (next, made) =
-                place.directory(name).map_err(|error| local_problem(&place.label(name), &error))?;
-            place = Arc::new(next);
+                dir.directory(name).map_err(|error| local_problem(&dir.label(name), &error))?;
+            dir = Arc::new(next);
             let below = &names[..=depth];
             let is_listed = listed.is_some() && below.len() == names.len();
             if made || (is_listed && self.archive) {
@@ -126,8 +126,8 @@ impl Listed<'_> {
                 self.directories.push((below.to_vec(), node));
             }
         }
-        self.last = Some((names.to_vec(), place.clone()));
-        Ok(place)
+        self.last = Some((names.to_vec(), dir.clone()));
+        Ok(dir)
     }
 
     /// The image's directory of these names below the source.
@@ -135,24 +135,23 @@ impl Listed<'_> {
         let options = WalkOptions { directory: true, ..WalkOptions::FOLLOW };
         let at = names.iter().fold(self.base.at.path.clone(), |path, name| join(&path, name));
         let vfs = &self.base.at.image.vfs;
-        let found = vfs.walk(WHO, vfs.root(), &at, options);
+        let found = vfs.walk(SUPERUSER, vfs.root(), &at, options);
         found.map_err(|error| self.base.at.image.problem(&at, &error))
     }
 
-    /// Sets the attributes of directories.
-    fn finish(&mut self, keeper: &Keeper) {
+    fn finish(&mut self, copier: &AttributeCopier) {
         // The deepest first: a parent may become inaccessible.
         self.directories.sort_by_key(|(names, _)| Reverse(names.len()));
         for (names, node) in &self.directories {
-            let opened = names.iter().try_fold(None::<Place>, |above, name| {
+            let opened = names.iter().try_fold(None::<TargetDir>, |above, name| {
                 Ok(Some(above.as_ref().unwrap_or(&self.top).directory(name)?.0))
             });
             match opened {
                 Ok(None) => {}
-                Ok(Some(place)) => {
-                    keeper.apply(&self.base.at.image, node, &Target::directory(&place), &place.label(b""));
+                Ok(Some(dir)) => {
+                    copier.apply(&self.base.at.image, node, &Target::directory(&dir), &dir.label(b""));
                 }
-                Err(error) => self.tell(&local_problem(&self.top.label(&names.join(&b'/')), &error)),
+                Err(error) => self.report(&local_problem(&self.top.label(&names.join(&b'/')), &error)),
             }
         }
     }

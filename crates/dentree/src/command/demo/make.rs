@@ -1,6 +1,6 @@
 //! The image of the demo: the tree of a small system with random but reproducible content.
 
-use crate::image::{Node, WHO};
+use crate::image::{Node, SUPERUSER};
 use dentree_blockdev::{Access, FileDevice};
 use dentree_ext4::mkfs::{MkfsOptions, mkfs};
 use dentree_ext4::{Clock, Ext4, InodeTime, Options};
@@ -84,15 +84,15 @@ impl Builder {
             self.make("bin", word, NewKind::Symlink(target.as_bytes()))?;
         }
         let (hosts, ada) = (self.walk("etc/hosts")?, self.walk("home/ada")?);
-        self.vfs.link(WHO, &hosts, &ada, b"hosts")?;
+        self.vfs.link(SUPERUSER, &hosts, &ada, b"hosts")?;
         self.things += 1;
         self.file("var/lib/disk.raw", "")?;
         let raw = self.walk("var/lib/disk.raw")?;
-        self.vfs.write(WHO, &raw, 1 << 33, b"half way\n").map(drop)
+        self.vfs.write(SUPERUSER, &raw, 1 << 33, b"half way\n").map(drop)
     }
 
     fn walk(&self, path: &str) -> Result<Node> {
-        self.vfs.walk(WHO, self.vfs.root(), path.as_bytes(), WalkOptions::KEEP_LINK)
+        self.vfs.walk(SUPERUSER, self.vfs.root(), path.as_bytes(), WalkOptions::KEEP_LINK)
     }
 
     /// The directory at `path`, made with its parents where missing.
@@ -112,14 +112,18 @@ impl Builder {
     fn file(&mut self, path: &str, content: &str) -> Result<()> {
         let (parent, name) = path.rsplit_once('/').unwrap_or(("", path));
         let file = self.make(parent, name, NewKind::Regular)?;
-        if content.is_empty() { Ok(()) } else { self.vfs.write(WHO, &file, 0, content.as_bytes()).map(drop) }
+        if content.is_empty() {
+            Ok(())
+        } else {
+            self.vfs.write(SUPERUSER, &file, 0, content.as_bytes()).map(drop)
+        }
     }
 
     fn make(&mut self, parent: &str, name: &str, kind: NewKind<'_>) -> Result<Node> {
         let dir = self.directory(parent)?;
         self.things += 1;
         let permissions = if matches!(kind, NewKind::Regular) { 0o644 } else { 0o755 };
-        self.vfs.make(WHO, &dir, name.as_bytes(), kind, permissions)
+        self.vfs.make(SUPERUSER, &dir, name.as_bytes(), kind, permissions)
     }
 
     /// A word chosen by Knuth's MMIX generator.

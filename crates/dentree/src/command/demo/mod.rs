@@ -3,7 +3,7 @@
 mod make;
 
 use crate::fanout::{self, Order};
-use crate::image::{Image, Session, WHO};
+use crate::image::{Image, SUPERUSER, Session};
 use crate::path::join;
 use crate::report::{Problem, Status, Stop};
 use crate::tree::Tree;
@@ -76,7 +76,6 @@ Now with an image of your own:
   dentree mount disk.img mnt                   and work in it
   dentree --help                               all the rest";
 
-/// Every path in the image.
 fn paths(session: &Session, image: &Image) -> Vec<Vec<u8>> {
     let tree = Tree::new(image, &session.report);
     let mut paths = Vec::new();
@@ -108,7 +107,7 @@ fn paths(session: &Session, image: &Image) -> Vec<Vec<u8>> {
 /// Looks up every path; returns the number.
 fn look_up_all(image: &Image, paths: &[Vec<u8>]) -> Result<usize, Stop> {
     for path in paths {
-        let node = image.vfs.walk(WHO, image.vfs.root(), path, WalkOptions::KEEP_LINK);
+        let node = image.vfs.walk(SUPERUSER, image.vfs.root(), path, WalkOptions::KEEP_LINK);
         black_box(node.map_err(|error| image.problem(path, &error))?.attr().size);
     }
     Ok(paths.len())
@@ -175,8 +174,8 @@ impl Drop for Mount {
     }
 }
 
-fn row(out: &mut impl Write, who: &str, nanos: f64) -> io::Result<()> {
-    writeln!(out, "  {who:<28} {:>6.2} million look-ups/s  {nanos:>7.0} ns each", 1000.0 / nanos)
+fn row(out: &mut impl Write, label: &str, nanos: f64) -> io::Result<()> {
+    writeln!(out, "  {label:<28} {:>6.2} million lookups/s  {nanos:>7.0} ns each", 1000.0 / nanos)
 }
 
 fn millis(time: Duration) -> f64 {

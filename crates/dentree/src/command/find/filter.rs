@@ -7,7 +7,6 @@ use regex::bytes::Regex;
 use std::cmp::Ordering;
 use std::os::unix::ffi::OsStrExt;
 
-/// The conditions of one search; all must hold.
 pub(crate) struct Filter {
     names: Vec<Regex>,
     kinds: Option<Vec<FileType>>,
@@ -18,7 +17,6 @@ pub(crate) struct Filter {
 }
 
 impl Filter {
-    /// Parses the options.
     pub(crate) fn new(args: &FindArgs, newer: Option<Timestamp>, now: Timestamp) -> Result<Self, String> {
         let exact = args.name.iter().map(|pattern| glob::compile(pattern.as_bytes(), false));
         let folded = args.iname.iter().map(|pattern| glob::compile(pattern.as_bytes(), true));
@@ -32,7 +30,6 @@ impl Filter {
         })
     }
 
-    /// Whether the name matches.
     pub(crate) fn entry(&self, name: &[u8]) -> bool {
         self.names.iter().all(|regex| regex.is_match(name))
     }
@@ -75,7 +72,7 @@ impl Number {
         if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
             return Err(format!("'{text}' is not a number N, +N or -N"));
         }
-        let n = digits.parse().map_err(|_| format!("{digits} is too large a number"))?;
+        let n = digits.parse().map_err(|_| format!("{digits} is too large"))?;
         Ok(Number { is, n })
     }
 
@@ -161,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused() {
+    fn invalid_conditions_are_refused() {
         for text in ["", "+", "k", "1K", "--1", "99999999999999999999"] {
             assert!(Size::parse(text).is_err(), "{text}");
         }

@@ -55,7 +55,6 @@ fn tokens(pattern: &[u8]) -> Vec<Token> {
 }
 
 fn literal(token: Token, regex: &mut String) {
-    // Writing to a string does not fail.
     let _ = match token {
         Token::Char(c) => write!(regex, r"\x{{{:x}}}", u32::from(c)),
         Token::Byte(byte) => write!(regex, r"(?-u:\x{byte:02x})"),
@@ -171,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_set_means_itself() {
+    fn an_incomplete_set_is_literal() {
         assert!(matches("[", b"["));
         assert!(matches("a[b", b"a[b"));
         assert!(matches("[z-a]", b"[z-a]"));

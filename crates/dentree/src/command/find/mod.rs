@@ -238,7 +238,6 @@ impl Search<'_> {
                 return;
             }
             if self.style.json {
-                // Writing to memory does not fail.
                 let _ = json::line(found, &json::File::new(&joined(), &attr, None));
                 return;
             }

@@ -33,7 +33,7 @@ impl Shape {
 }
 
 fn image(shape: Shape) -> MemoryDevice {
-    const WHO: Identity = Identity::Superuser;
+    const SUPERUSER: Identity = Identity::Superuser;
     // An inode for every 16 KiB.
     let device = MemoryDevice::new((32 << 20) + shape.entries() * (16 << 10));
     let options = MkfsOptions {
@@ -45,17 +45,17 @@ fn image(shape: Shape) -> MemoryDevice {
     let vfs = Vfs::new(Ext4::open(Arc::new(device.clone()), options).unwrap()).unwrap();
     for top in 0..shape.top {
         let name = format!("project{top}");
-        let above = vfs.make(&WHO, vfs.root(), name.as_bytes(), NewKind::Directory, 0o755).unwrap();
+        let above = vfs.make(&SUPERUSER, vfs.root(), name.as_bytes(), NewKind::Directory, 0o755).unwrap();
         for below in 0..shape.below {
             let name = format!("part{below}");
-            let dir = vfs.make(&WHO, &above, name.as_bytes(), NewKind::Directory, 0o755).unwrap();
+            let dir = vfs.make(&SUPERUSER, &above, name.as_bytes(), NewKind::Directory, 0o755).unwrap();
             for file in 0..shape.files {
                 let name = format!("a file of some name {file}");
-                vfs.make(&WHO, &dir, name.as_bytes(), NewKind::Regular, 0o644).unwrap();
+                vfs.make(&SUPERUSER, &dir, name.as_bytes(), NewKind::Regular, 0o644).unwrap();
             }
         }
     }
-    let fs = vfs.into_fs().expect("nobody holds an inode");
+    let fs = vfs.into_fs().expect("no inode is held");
     fs.close().unwrap();
     device
 }
@@ -107,7 +107,7 @@ const COMMANDS: [Command; 2] = [
 ];
 
 #[test]
-fn who_goes_through_a_cold_image_waits_for_few_of_its_directories() {
+fn a_traversal_of_a_cold_image_waits_for_few_of_its_directories() {
     let shape = Shape { top: 8, below: 40, files: 20 };
     let disk = Arc::new(image(shape));
     for (command, go) in COMMANDS {

@@ -4,8 +4,8 @@
 //! directory are made before anything below them, so that their inodes are adjacent; its times are
 //! set after all of them.
 
-use super::source::{Source, Thing};
-use super::stopped::Stopped;
+use super::fill_error::FillError;
+use super::source::{Source, SourceEntry};
 use crate::local::{each_data, read_xattrs};
 use crate::path::join;
 use dentree_vfs::{Error, FileSystem, FileType, NewInode, SetAttr, SetTime, SetXattr};
@@ -23,9 +23,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 const GRAIN: usize = 4096;
 
 /// Receives progress.
-pub(super) trait Watch {
-    /// `things` more files and `bytes` more bytes are in the image.
-    fn add(&self, things: u64, bytes: u64);
+pub(super) trait ProgressSink {
+    /// `entries` more files and `bytes` more bytes are in the image.
+    fn add(&self, entries: u64, bytes: u64);
 
     /// An attribute of `path` could not be set.
     fn lost(&self, path: &[u8], name: &[u8], error: &Error);
@@ -35,11 +35,11 @@ pub(super) trait Watch {
 pub(super) fn fill<F: FileSystem>(
     fs: &F,
     source: &Source<'_>,
-    watch: &dyn Watch,
+    watch: &dyn ProgressSink,
     interrupted: &AtomicBool,
-) -> Result<(), Stopped> {
+) -> Result<(), FillError> {
     let mut filler = Filler { fs, source, watch, interrupted, links: HashMap::new(), made: BTreeSet::new() };
-    let at = |error| Stopped::Image(b"/".to_vec(), error);
+    let at = |error| FillError::Image(b"/".to_vec(), error);
     let root = fs.load(fs.root()).map_err(at)?;
     filler.made.insert(b"/".to_vec());
     let mut left =
@@ -52,8 +52,8 @@ pub(super) fn fill<F: FileSystem>(
     }
     for (path, line) in source.manifest.lines() {
         if !filler.made.contains(path) {
-            let why = "the directory that it is to be in is not there; give it a line of its own";
-            return Err(Stopped::Line(line.number, why.to_owned()));
+            let why = "its directory does not exist; add a line for it";
+            return Err(FillError::Line(line.number, why.to_owned()));
         }
     }
     for node in filler.links.values() {
@@ -73,7 +73,7 @@ struct Directory<N> {
 struct Filler<'a, F: FileSystem> {
     fs: &'a F,
     source: &'a Source<'a>,
-    watch: &'a dyn Watch,
+    watch: &'a dyn ProgressSink,
     interrupted: &'a AtomicBool,
     /// Local inodes with several names, by device and inode number.
     links: HashMap<(u64, u64), Arc<F::Node>>,
@@ -82,23 +82,23 @@ struct Filler<'a, F: FileSystem> {
 
 impl<F: FileSystem> Filler<'_, F> {
     /// Makes the entries of a directory and sets its attributes; returns its subdirectories.
-    fn directory(&mut self, directory: &Directory<F::Node>) -> Result<Vec<Directory<F::Node>>, Stopped> {
+    fn directory(&mut self, directory: &Directory<F::Node>) -> Result<Vec<Directory<F::Node>>, FillError> {
         let mut below = Vec::new();
         for name in self.source.names(&directory.path, directory.local.as_deref())? {
             if self.interrupted.load(Ordering::Relaxed) {
-                return Err(Stopped::Interrupted);
+                return Err(FillError::Interrupted);
             }
             let local = directory.local.as_ref().map(|local| local.join(OsStr::from_bytes(&name)));
-            let thing = self.source.thing(join(&directory.path, &name), local)?;
-            let node = self.make(directory, &name, &thing)?;
-            self.made.insert(thing.path.clone());
+            let entry = self.source.entry(join(&directory.path, &name), local)?;
+            let node = self.make(directory, &name, &entry)?;
+            self.made.insert(entry.path.clone());
             self.watch.add(1, 0);
-            if thing.kind == FileType::Directory {
-                let local = thing.local.map(|(local, _)| local);
-                below.extend(node.map(|node| Directory { node, path: thing.path, local }));
+            if entry.kind == FileType::Directory {
+                let local = entry.local.map(|(local, _)| local);
+                below.extend(node.map(|node| Directory { node, path: entry.path, local }));
             }
         }
-        let own = self.source.thing(directory.path.clone(), directory.local.clone())?;
+        let own = self.source.entry(directory.path.clone(), directory.local.clone())?;
         self.keep(&directory.node, &own)?;
         Ok(below)
     }
@@ -108,36 +108,36 @@ impl<F: FileSystem> Filler<'_, F> {
         &mut self,
         directory: &Directory<F::Node>,
         name: &[u8],
-        thing: &Thing,
-    ) -> Result<Option<F::Node>, Stopped> {
-        let at = |error| Stopped::Image(thing.path.clone(), error);
-        if thing.kind == FileType::Directory
+        entry: &SourceEntry,
+    ) -> Result<Option<F::Node>, FillError> {
+        let at = |error| FillError::Image(entry.path.clone(), error);
+        if entry.kind == FileType::Directory
             && let Some(found) = self.fs.lookup(&directory.node, name).map_err(at)?
         {
             // `lost+found` keeps its blocks.
             return self.fs.load(found.ino).map(Some).map_err(at);
         }
         let several =
-            thing.local.as_ref().filter(|(_, found)| found.nlink() > 1 && thing.kind != FileType::Directory);
+            entry.local.as_ref().filter(|(_, found)| found.nlink() > 1 && entry.kind != FileType::Directory);
         let key = several.map(|(_, found)| (found.dev(), found.ino()));
         if let Some(first) = key.and_then(|key| self.links.get(&key)) {
             return self.fs.link(&directory.node, name, first).map(|()| None).map_err(at);
         }
         let new = NewInode {
-            kind: thing.new_kind(),
-            permissions: thing.permissions,
-            uid: thing.uid,
-            gid: thing.gid,
+            kind: entry.new_kind(),
+            permissions: entry.permissions,
+            uid: entry.uid,
+            gid: entry.gid,
             xattrs: &[],
         };
         let node = self.fs.make(&directory.node, name, &new).map_err(at)?;
-        if thing.kind == FileType::Directory {
+        if entry.kind == FileType::Directory {
             return Ok(Some(node));
         }
-        if let (FileType::Regular, Some((local, found))) = (thing.kind, &thing.local) {
-            self.content(&node, thing, local, found.size())?;
+        if let (FileType::Regular, Some((local, found))) = (entry.kind, &entry.local) {
+            self.content(&node, entry, local, found.size())?;
         }
-        self.keep(&node, thing)?;
+        self.keep(&node, entry)?;
         match key {
             Some(key) => drop(self.links.insert(key, Arc::new(node))),
             None => self.fs.evict(&node),
@@ -147,14 +147,14 @@ impl<F: FileSystem> Filler<'_, F> {
 
     /// Copies content. Zeros become holes, whether or not they were: a copy of a directory often
     /// has other holes, and should give the same image.
-    fn content(&self, node: &F::Node, thing: &Thing, local: &Path, size: u64) -> Result<(), Stopped> {
-        let failed = |error| Stopped::Local(local.to_owned(), error);
-        let at = |error| Stopped::Image(thing.path.clone(), error);
+    fn content(&self, node: &F::Node, entry: &SourceEntry, local: &Path, size: u64) -> Result<(), FillError> {
+        let failed = |error| FillError::Local(local.to_owned(), error);
+        let at = |error| FillError::Image(entry.path.clone(), error);
         let file = File::open(local).map_err(failed)?;
         let mut written = 0;
         let copied = each_data(&file, size, GRAIN as u64, &mut |offset, bytes| {
             if self.interrupted.load(Ordering::Relaxed) {
-                return ControlFlow::Break(Stopped::Interrupted);
+                return ControlFlow::Break(FillError::Interrupted);
             }
             self.watch.add(0, bytes.len() as u64);
             for run in without_zeros(bytes) {
@@ -179,16 +179,16 @@ impl<F: FileSystem> Filler<'_, F> {
     /// Sets attributes: the owner first, which would clear capabilities, then extended attributes,
     /// mode and times. The access time is that of modification: that of the local file says nothing
     /// about the image.
-    fn keep(&self, node: &F::Node, thing: &Thing) -> Result<(), Stopped> {
-        let at = |error| Stopped::Image(thing.path.clone(), error);
-        let owner = SetAttr { uid: Some(thing.uid), gid: Some(thing.gid), ..SetAttr::default() };
+    fn keep(&self, node: &F::Node, entry: &SourceEntry) -> Result<(), FillError> {
+        let at = |error| FillError::Image(entry.path.clone(), error);
+        let owner = SetAttr { uid: Some(entry.uid), gid: Some(entry.gid), ..SetAttr::default() };
         self.fs.set_attr(node, &owner).map_err(at)?;
-        if let Some((local, _)) = &thing.local {
-            self.keep_xattrs(node, thing, local)?;
+        if let Some((local, _)) = &entry.local {
+            self.keep_xattrs(node, entry, local)?;
         }
-        let time = Some(SetTime::At(thing.mtime));
+        let time = Some(SetTime::At(entry.mtime));
         let changes = SetAttr {
-            permissions: (thing.kind != FileType::Symlink).then_some(thing.permissions),
+            permissions: (entry.kind != FileType::Symlink).then_some(entry.permissions),
             atime: time,
             mtime: time,
             ..SetAttr::default()
@@ -196,11 +196,11 @@ impl<F: FileSystem> Filler<'_, F> {
         self.fs.set_attr(node, &changes).map_err(at)
     }
 
-    fn keep_xattrs(&self, node: &F::Node, thing: &Thing, local: &Path) -> Result<(), Stopped> {
-        let read = read_xattrs(local).map_err(|error| Stopped::Local(local.to_owned(), error))?;
+    fn keep_xattrs(&self, node: &F::Node, entry: &SourceEntry, local: &Path) -> Result<(), FillError> {
+        let read = read_xattrs(local).map_err(|error| FillError::Local(local.to_owned(), error))?;
         for (name, value) in read {
             if let Err(error) = self.fs.setxattr(node, &name, &value, SetXattr::Any) {
-                self.watch.lost(&thing.path, &name, &error);
+                self.watch.lost(&entry.path, &name, &error);
             }
         }
         Ok(())
@@ -233,14 +233,14 @@ mod tests {
 
     #[derive(Default)]
     struct Heard {
-        things: Cell<u64>,
+        entries: Cell<u64>,
         bytes: Cell<u64>,
         lost: RefCell<Vec<Vec<u8>>>,
     }
 
-    impl Watch for Heard {
-        fn add(&self, things: u64, bytes: u64) {
-            self.things.set(self.things.get() + things);
+    impl ProgressSink for Heard {
+        fn add(&self, entries: u64, bytes: u64) {
+            self.entries.set(self.entries.get() + entries);
             self.bytes.set(self.bytes.get() + bytes);
         }
 
@@ -254,7 +254,7 @@ mod tests {
         manifest: &str,
         room: u64,
         latest: Option<i64>,
-    ) -> (Memory, Heard, Result<(), Stopped>) {
+    ) -> (Memory, Heard, Result<(), FillError>) {
         let manifest =
             Manifest::parse(manifest.as_bytes(), "m").unwrap_or_else(|problem| panic!("{problem:?}"));
         let at = |seconds| Timestamp { seconds, nanos: 0 };
@@ -266,7 +266,7 @@ mod tests {
     }
 
     fn held(memory: &Memory, path: &str) -> Held {
-        memory.at(path).unwrap_or_else(|| panic!("{path} is not there")).1
+        memory.at(path).unwrap_or_else(|| panic!("{path} does not exist")).1
     }
 
     fn touch(path: &Path, seconds: u64) {
@@ -302,7 +302,7 @@ mod tests {
         let sparse = held(&memory, "/sparse");
         assert_eq!((sparse.size, sparse.content.get(8 << 20)), (20 << 20, Some(&b'x')));
         assert_eq!(sparse.written, 4096);
-        assert_eq!(heard.things.get(), 6);
+        assert_eq!(heard.entries.get(), 6);
         assert!((4101..1 << 20).contains(&heard.bytes.get()), "{} bytes were read", heard.bytes.get());
         assert!(held(&memory, "/lost+found").names.is_empty());
     }
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn the_manifest_adds_things_and_changes_owners_and_modes() {
+    fn the_manifest_adds_entries_and_changes_owners_and_modes() {
         let dir = tempfile::tempdir().unwrap();
         fs::create_dir(dir.path().join("etc")).unwrap();
         fs::write(dir.path().join("etc/shadow"), "secret").unwrap();
@@ -356,7 +356,10 @@ mod tests {
             ("/file d 755 0 0\n", 1),
         ] {
             let (_, _, done) = filled(dir.path(), manifest, 1 << 20, None);
-            assert!(matches!(done, Err(Stopped::Line(number, _)) if number == wrong), "{manifest}: {done:?}");
+            assert!(
+                matches!(done, Err(FillError::Line(number, _)) if number == wrong),
+                "{manifest}: {done:?}"
+            );
         }
     }
 
@@ -365,7 +368,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("large"), vec![1; 3000]).unwrap();
         let (_, _, done) = filled(dir.path(), "", 2000, None);
-        assert!(matches!(done, Err(Stopped::Image(path, Error::NoSpace)) if path == b"/large"));
+        assert!(matches!(done, Err(FillError::Image(path, Error::NoSpace)) if path == b"/large"));
     }
 
     #[test]

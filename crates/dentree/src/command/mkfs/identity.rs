@@ -1,7 +1,7 @@
 //! UUID and hash seed of a new file system.
 
+use super::fill_error::FillError;
 use super::source::Source;
-use super::stopped::Stopped;
 use crate::args::MkfsArgs;
 use rustix::rand::{GetRandomFlags, getrandom};
 use std::io;
@@ -13,7 +13,6 @@ pub(super) struct Identity {
 }
 
 impl Identity {
-    /// Random.
     pub(super) fn random() -> io::Result<Identity> {
         let mut bytes = [0; 32];
         let mut filled = 0;
@@ -24,7 +23,7 @@ impl Identity {
     }
 
     /// A digest of the options, and of paths, owners, modes, sizes and times of the tree.
-    pub(super) fn reproducible(args: &MkfsArgs, source: Option<&Source<'_>>) -> Result<Identity, Stopped> {
+    pub(super) fn reproducible(args: &MkfsArgs, source: Option<&Source<'_>>) -> Result<Identity, FillError> {
         let mut hasher = blake3::Hasher::new_derive_key("dentree mkfs --reproducible 2026");
         let mut add = |bytes: &[u8]| {
             hasher.update(&(bytes.len() as u64).to_le_bytes());
@@ -36,18 +35,18 @@ impl Identity {
         add(args.label.as_bytes());
         add(&args.uuid.unwrap_or_default());
         if let Some(source) = source {
-            source.each(&mut |thing| {
-                add(&thing.path);
-                add(&thing.target);
-                let size = thing.local.as_ref().map_or(0, |(_, found)| found.len());
-                let (major, minor) = thing.device;
+            source.each(&mut |entry| {
+                add(&entry.path);
+                add(&entry.target);
+                let size = entry.local.as_ref().map_or(0, |(_, found)| found.len());
+                let (major, minor) = entry.device;
                 let numbers =
-                    [u32::from(thing.permissions), thing.uid, thing.gid, major, minor, thing.mtime.nanos];
+                    [u32::from(entry.permissions), entry.uid, entry.gid, major, minor, entry.mtime.nanos];
                 numbers.iter().for_each(|number| add(&number.to_le_bytes()));
-                add(&[thing.kind.letter() as u8]);
+                add(&[entry.kind.letter() as u8]);
                 // The size of a directory depends on the local file system.
-                add(&if thing.kind == dentree_vfs::FileType::Directory { 0 } else { size }.to_le_bytes());
-                add(&thing.mtime.seconds.to_le_bytes());
+                add(&if entry.kind == dentree_vfs::FileType::Directory { 0 } else { size }.to_le_bytes());
+                add(&entry.mtime.seconds.to_le_bytes());
             })?;
         }
         Ok(Identity::of(*hasher.finalize().as_bytes(), 8))

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 /// The format, for `--help`.
 pub(crate) const FORMAT: &str = "\
-A manifest has a line for each thing that the directory does not have, or has with another owner or mode:
+A manifest has a line for each entry that the directory does not have, or has with another owner or mode:
 
   PATH TYPE MODE UID GID [MAJOR MINOR | TARGET]
 
@@ -17,18 +17,14 @@ has. A line with the path * is for everything that no other line names: '* - - 0
 What is in the directory keeps its content; other files are empty. \\040 in a path or target is a space, as in fstab(5). \
 Empty lines, and lines that begin with #, are passed over.";
 
-/// One line.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Line {
-    /// Line number from 1.
     pub(super) number: usize,
     pub(super) kind: Option<FileType>,
     pub(super) permissions: Option<u16>,
     pub(super) uid: Option<u32>,
     pub(super) gid: Option<u32>,
-    /// Major and minor number.
     pub(super) device: (u32, u32),
-    /// Target of a symbolic link.
     pub(super) target: Vec<u8>,
 }
 
@@ -115,7 +111,7 @@ fn parse_line(words: &[&[u8]], number: usize) -> Result<(Vec<u8>, Line), String>
             return Err("a device has MAJOR and MINOR".to_owned());
         }
         (_, []) => {}
-        _ => return Err("there is too much on the line".to_owned()),
+        _ => return Err("the line has too many words".to_owned()),
     }
     Ok((path, line))
 }
@@ -137,7 +133,7 @@ fn parse_path(word: &[u8]) -> Result<Vec<u8>, String> {
     if names.split(|byte| *byte == b'/').all(plain) {
         Ok(path)
     } else {
-        Err("PATH has a name that cannot be".to_owned())
+        Err("PATH has an invalid name".to_owned())
     }
 }
 
@@ -176,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_say_what_things_are_and_the_last_line_is_for_all_others() {
+    fn lines_describe_entries_and_a_star_all_others() {
         let manifest = parse("# what\n\n/dev/tty c 620 0 5 5 0\n/a\\040b l - - - /x\n* - - 0 0\n");
         let tty = manifest.of(b"/dev/tty");
         assert_eq!((tty.kind, tty.permissions, tty.gid), (Some(FileType::CharDevice), Some(0o620), Some(5)));
@@ -197,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_that_mean_nothing_are_refused_by_number() {
+    fn malformed_lines_are_refused_by_number() {
         for wrong in [
             "x",
             "a f 644 0 0",

@@ -4,24 +4,25 @@
 //! complete: an interruption leaves the previous file.
 
 mod fill;
+mod fill_error;
 mod identity;
 pub(crate) mod manifest;
 #[cfg(test)]
 mod memory;
 mod source;
-mod stopped;
 mod time;
 
 use crate::args::MkfsArgs;
-use crate::draft::{Draft, Existing};
 use crate::image::{Session, open_device};
 use crate::interrupt::interruptible;
 use crate::output::{Output, escape, human};
 use crate::report::{Problem, Status, Stop};
+use crate::temp_entry::{Existing, TempEntry};
 use dentree_blockdev::{Access, FileDevice};
 use dentree_ext4::mkfs::{Features, MkfsError, MkfsOptions, NewFileSystem, mkfs};
 use dentree_ext4::{BlockSize, Clock, Ext4, InodeTime, Options};
-use fill::{Watch, fill};
+use fill::{ProgressSink, fill};
+use fill_error::FillError;
 use identity::Identity;
 use indicatif::ProgressBar;
 use manifest::Manifest;
@@ -37,39 +38,38 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use stopped::Stopped;
 use time::Time;
 
 pub(crate) fn run(session: &Session, args: &MkfsArgs) -> Result<(), Stop> {
-    let place = Place { image: Path::new(&args.image) };
+    let path = ImagePath { image: Path::new(&args.image) };
     if session.options.partition.is_some() || session.options.offset.is_some() {
         let message = "a file system is made in a file of its own, without --partition and --offset";
-        return Err(place.problem(Status::Usage, message).into());
+        return Err(path.problem(Status::Usage, message).into());
     }
     if let Some(directory) = &args.from {
-        place.check_outside(directory)?;
+        path.check_outside(directory)?;
     }
     let manifest = read_manifest(args)?;
     let time = if args.reproducible { Time::fixed()? } else { Time::now() };
     let source = args.from.as_deref().map(|directory| Source { directory, manifest: &manifest, time });
-    let options = options(&place, args, time, source.as_ref())?;
-    let replaced = place.check(args.force)?;
+    let options = options(&path, args, time, source.as_ref())?;
+    let replaced = path.check(args.force)?;
     let interrupted = interruptible("mkfs")?;
-    let io = |error: io::Error| place.io(&error);
-    let parent = File::open(place.parent()).map_err(io)?;
-    let draft = Draft::file(parent.as_fd(), Mode::from_raw_mode(0o666)).map_err(io)?;
-    draft.open().map_or(Ok(()), |file| file.set_len(args.size)).map_err(io)?;
-    let device = FileDevice::open(draft.path(), Access::ReadWrite)
-        .map_err(|error| place.problem(Status::Failed, error.to_string()))?;
-    let made = mkfs(&device, &options).map_err(|error| place.refused(&error))?;
+    let io = |error: io::Error| path.io(&error);
+    let parent = File::open(path.parent()).map_err(io)?;
+    let temp = TempEntry::file(parent.as_fd(), Mode::from_raw_mode(0o666)).map_err(io)?;
+    temp.open().map_or(Ok(()), |file| file.set_len(args.size)).map_err(io)?;
+    let device = FileDevice::open(temp.path(), Access::ReadWrite)
+        .map_err(|error| path.problem(Status::Failed, error.to_string()))?;
+    let made = mkfs(&device, &options).map_err(|error| path.refused(&error))?;
     if let Some(source) = &source {
         let clock = if args.reproducible { Clock::Fixed(options.now) } else { Clock::System };
-        filled(session, &place, Arc::new(device), clock, source, &interrupted)?;
+        filled(session, &path, Arc::new(device), clock, source, &interrupted)?;
     }
     if interrupted.load(Ordering::Relaxed) {
-        return Err(place.problem(Status::Failed, "interrupted; nothing was made").into());
+        return Err(path.problem(Status::Failed, "interrupted; nothing was made").into());
     }
-    place.publish(draft, replaced.as_ref().map(|(_, found)| found)).map_err(io)?;
+    path.publish(temp, replaced.as_ref().map(|(_, found)| found)).map_err(io)?;
     let mut out = Output::new();
     out.write_all(&out.names().show(args.image.as_bytes()))?;
     writeln!(out, ": {}", describe(&made))?;
@@ -83,31 +83,30 @@ fn read_manifest(args: &MkfsArgs) -> Result<Manifest, Problem> {
     Manifest::parse(&text, &escape::terminal(name))
 }
 
-/// Fills the new file system.
 fn filled(
     session: &Session,
-    place: &Place<'_>,
+    path: &ImagePath<'_>,
     device: Arc<FileDevice>,
     clock: Clock,
     source: &Source<'_>,
     interrupted: &AtomicBool,
 ) -> Result<(), Problem> {
     let options = Options { writable: true, journaled: false, clock, ..Options::default() };
-    let fs = Ext4::open(device, options).map_err(|error| Problem::inside(place.name(), &error.into()))?;
+    let fs = Ext4::open(device, options).map_err(|error| Problem::inside(path.name(), &error.into()))?;
     let progress = Progress::new();
     let done = fill(&fs, source, &progress, interrupted);
     progress.bar.finish_and_clear();
     for lost in progress.lost.into_inner() {
         session.report.problem(&lost);
     }
-    done.map_err(|stopped| place.stopped(stopped))?;
-    fs.close().map_err(|error| Problem::inside(place.name(), &error.into()))
+    done.map_err(|stopped| path.stopped(stopped))?;
+    fs.close().map_err(|error| Problem::inside(path.name(), &error.into()))
 }
 
 /// Progress on the terminal, and attributes that could not be set.
 struct Progress {
     bar: ProgressBar,
-    things: Cell<u64>,
+    entries: Cell<u64>,
     bytes: Cell<u64>,
     lost: RefCell<Vec<Problem>>,
 }
@@ -118,16 +117,16 @@ impl Progress {
         if !bar.is_hidden() {
             bar.enable_steady_tick(Duration::from_millis(100));
         }
-        Progress { bar, things: Cell::new(0), bytes: Cell::new(0), lost: RefCell::default() }
+        Progress { bar, entries: Cell::new(0), bytes: Cell::new(0), lost: RefCell::default() }
     }
 }
 
-impl Watch for Progress {
-    fn add(&self, things: u64, bytes: u64) {
-        self.things.set(self.things.get() + things);
+impl ProgressSink for Progress {
+    fn add(&self, entries: u64, bytes: u64) {
+        self.entries.set(self.entries.get() + entries);
         self.bytes.set(self.bytes.get() + bytes);
         if !self.bar.is_hidden() {
-            self.bar.set_message(format!("{} files, {}", self.things.get(), human(self.bytes.get())));
+            self.bar.set_message(format!("{} files, {}", self.entries.get(), human(self.bytes.get())));
         }
     }
 
@@ -143,21 +142,21 @@ impl Watch for Progress {
 }
 
 fn options(
-    place: &Place<'_>,
+    path: &ImagePath<'_>,
     args: &MkfsArgs,
     time: Time,
     source: Option<&Source<'_>>,
 ) -> Result<MkfsOptions, Problem> {
-    let features = Features::parse(&args.features).map_err(|error| place.refused(&error))?;
+    let features = Features::parse(&args.features).map_err(|error| path.refused(&error))?;
     let block_size = args.block_size.map(|bytes| {
         let log2 = bytes.is_power_of_two().then(|| bytes.ilog2().checked_sub(10)).flatten();
         let size = log2.and_then(BlockSize::from_log_block_size);
-        size.ok_or_else(|| place.refused(&MkfsError::BlockSize { bytes }))
+        size.ok_or_else(|| path.refused(&MkfsError::BlockSize { bytes }))
     });
     let identity = if args.reproducible {
-        Identity::reproducible(args, source).map_err(|stopped| place.stopped(stopped))
+        Identity::reproducible(args, source).map_err(|stopped| path.stopped(stopped))
     } else {
-        Identity::random().map_err(|error| place.io(&error))
+        Identity::random().map_err(|error| path.io(&error))
     }?;
     let now = InodeTime { seconds: time.now.seconds, nanos: 0 };
     Ok(MkfsOptions {
@@ -180,12 +179,11 @@ fn describe(made: &NewFileSystem) -> String {
     format!("{size} in {blocks} blocks of {block_size} bytes, {inodes} inodes, {journal}")
 }
 
-/// The path of the image.
-struct Place<'a> {
+struct ImagePath<'a> {
     image: &'a Path,
 }
 
-impl Place<'_> {
+impl ImagePath<'_> {
     fn name(&self) -> String {
         escape::terminal(self.image.as_os_str().as_bytes()).into_owned()
     }
@@ -207,18 +205,18 @@ impl Place<'_> {
         self.problem(status, error.to_string())
     }
 
-    fn stopped(&self, stopped: Stopped) -> Problem {
+    fn stopped(&self, stopped: FillError) -> Problem {
         match stopped {
-            Stopped::Local(path, error) => Problem::local(path.as_os_str().as_bytes(), &error),
-            Stopped::Image(path, error) => {
+            FillError::Local(path, error) => Problem::local(path.as_os_str().as_bytes(), &error),
+            FillError::Image(path, error) => {
                 let problem = Problem::inside(format!("{}:{}", self.name(), escape::terminal(&path)), &error);
                 match error {
                     dentree_vfs::Error::NoSpace => problem.with_hint("a larger --size makes room"),
                     _ => problem,
                 }
             }
-            Stopped::Line(number, why) => Problem::usage(format!("line {number} of the manifest"), why),
-            Stopped::Interrupted => self.problem(Status::Failed, "interrupted; nothing was made"),
+            FillError::Line(number, why) => Problem::usage(format!("line {number} of the manifest"), why),
+            FillError::Interrupted => self.problem(Status::Failed, "interrupted; nothing was made"),
         }
     }
 
@@ -228,13 +226,12 @@ impl Place<'_> {
         let inside = canonical(self.parent())
             .is_ok_and(|parent| canonical(directory).is_ok_and(|directory| parent.starts_with(directory)));
         if inside {
-            let message = "lies in the directory that it is to be filled from; make it elsewhere";
+            let message = "is inside the directory to copy; make it elsewhere";
             return Err(self.problem(Status::Usage, message));
         }
         Ok(())
     }
 
-    /// Its directory.
     fn parent(&self) -> &Path {
         let parent = self.image.parent().filter(|parent| !parent.as_os_str().is_empty());
         parent.unwrap_or(Path::new("."))
@@ -252,7 +249,7 @@ impl Place<'_> {
             return Err(self.problem(Status::Failed, message));
         }
         if found.nlink() > 1 {
-            let message = "has other names, which would keep what they have; remove this one first";
+            let message = "has other hard links, which would not change; remove it first";
             return Err(self.problem(Status::Failed, message));
         }
         if found.len() > 0 && !force {
@@ -270,14 +267,14 @@ impl Place<'_> {
 
     /// Publishes the image, with owner and mode of the replaced file. A file that appeared
     /// meanwhile is replaced only if one was to be.
-    fn publish(&self, draft: Draft<'_>, replaced: Option<&Metadata>) -> io::Result<()> {
-        if let (Some(file), Some(found)) = (draft.open(), replaced) {
+    fn publish(&self, temp: TempEntry<'_>, replaced: Option<&Metadata>) -> io::Result<()> {
+        if let (Some(file), Some(found)) = (temp.open(), replaced) {
             // Where the owner cannot be set, the mode applies to the present one.
             let _ = fchown(file, Some(found.uid()), Some(found.gid()));
             file.set_permissions(found.permissions())?;
         }
         let name = self.image.file_name().ok_or(io::ErrorKind::IsADirectory)?;
         let existing = if replaced.is_some() { Existing::Replace } else { Existing::Keep };
-        draft.publish(name.as_bytes(), existing)
+        temp.publish(name.as_bytes(), existing)
     }
 }

@@ -1,7 +1,7 @@
 //! The source of a new image: a directory, and the manifest that overrides it.
 
+use super::fill_error::FillError;
 use super::manifest::{Line, Manifest};
-use super::stopped::Stopped;
 use super::time::Time;
 use crate::path::join;
 use dentree_vfs::{FileType, NewKind, Timestamp};
@@ -22,7 +22,7 @@ pub(super) struct Source<'a> {
 }
 
 /// An entry to make, by the manifest, else by the directory.
-pub(super) struct Thing {
+pub(super) struct SourceEntry {
     pub(super) path: Vec<u8>,
     /// The source of content and attributes.
     pub(super) local: Option<(PathBuf, Metadata)>,
@@ -35,7 +35,7 @@ pub(super) struct Thing {
     pub(super) target: Vec<u8>,
 }
 
-impl Thing {
+impl SourceEntry {
     pub(super) fn new_kind(&self) -> NewKind<'_> {
         let (major, minor) = self.device;
         match self.kind {
@@ -52,7 +52,7 @@ impl Thing {
 
 impl Source<'_> {
     /// The names in the local directory and in the manifest, sorted.
-    pub(super) fn names(&self, path: &[u8], local: Option<&Path>) -> Result<BTreeSet<Vec<u8>>, Stopped> {
+    pub(super) fn names(&self, path: &[u8], local: Option<&Path>) -> Result<BTreeSet<Vec<u8>>, FillError> {
         let mut names: BTreeSet<Vec<u8>> = self.manifest.names_in(path).map(<[u8]>::to_vec).collect();
         if let Some(local) = local {
             let list = || {
@@ -60,28 +60,28 @@ impl Source<'_> {
                     .map(|entry| Ok(entry?.file_name()))
                     .collect::<io::Result<Vec<OsString>>>()
             };
-            let found = list().map_err(|error| Stopped::Local(local.to_owned(), error))?;
+            let found = list().map_err(|error| FillError::Local(local.to_owned(), error))?;
             names.extend(found.into_iter().map(OsString::into_vec));
         }
         Ok(names)
     }
 
     /// The entry at `path`, for the local file `local` or for the manifest alone.
-    pub(super) fn thing(&self, path: Vec<u8>, local: Option<PathBuf>) -> Result<Thing, Stopped> {
+    pub(super) fn entry(&self, path: Vec<u8>, local: Option<PathBuf>) -> Result<SourceEntry, FillError> {
         let line = self.manifest.of(&path);
         let local = match local {
             None => None,
             Some(local) => match std::fs::symlink_metadata(&local) {
                 Ok(found) => Some((local, found)),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-                Err(error) => return Err(Stopped::Local(local, error)),
+                Err(error) => return Err(FillError::Local(local, error)),
             },
         };
         // The root may be a link to a directory.
         let local = match local {
             Some((local, found)) if path == b"/" && found.is_symlink() => {
                 let found =
-                    std::fs::metadata(&local).map_err(|error| Stopped::Local(local.clone(), error))?;
+                    std::fs::metadata(&local).map_err(|error| FillError::Local(local.clone(), error))?;
                 Some((local, found))
             }
             other => other,
@@ -98,16 +98,16 @@ impl Source<'_> {
         line: &Line,
         local: PathBuf,
         found: Metadata,
-    ) -> Result<Thing, Stopped> {
+    ) -> Result<SourceEntry, FillError> {
         let has = FileType::from_mode(found.mode()).unwrap_or(FileType::Regular);
         let kind = line.kind.unwrap_or(has);
         if (kind == FileType::Directory) != (has == FileType::Directory) {
-            let why = format!("{} is of another type", local.display());
-            return Err(Stopped::Line(line.number, why));
+            let why = format!("{} has another type", local.display());
+            return Err(FillError::Line(line.number, why));
         }
         let target = match (kind == has, kind) {
             (true, FileType::Symlink) if line.target.is_empty() => std::fs::read_link(&local)
-                .map_err(|error| Stopped::Local(local.clone(), error))?
+                .map_err(|error| FillError::Local(local.clone(), error))?
                 .into_os_string()
                 .into_vec(),
             _ => line.target.clone(),
@@ -119,7 +119,7 @@ impl Source<'_> {
         };
         let mtime =
             Timestamp { seconds: found.mtime(), nanos: u32::try_from(found.mtime_nsec()).unwrap_or(0) };
-        Ok(Thing {
+        Ok(SourceEntry {
             path,
             kind,
             // The mask leaves permission bits only.
@@ -133,16 +133,16 @@ impl Source<'_> {
         })
     }
 
-    fn thing_by_line(&self, path: Vec<u8>, line: &Line) -> Result<Thing, Stopped> {
+    fn thing_by_line(&self, path: Vec<u8>, line: &Line) -> Result<SourceEntry, FillError> {
         let missing = |what: &str| {
-            Stopped::Line(line.number, format!("this is not in the directory, so the line needs a {what}"))
+            FillError::Line(line.number, format!("the directory lacks it, so the line needs a {what}"))
         };
         let kind = line.kind.ok_or_else(|| missing("TYPE"))?;
         let permissions = match kind {
             FileType::Symlink => line.permissions.unwrap_or(0o777),
             _ => line.permissions.ok_or_else(|| missing("MODE"))?,
         };
-        Ok(Thing {
+        Ok(SourceEntry {
             path,
             local: None,
             kind,
@@ -157,15 +157,15 @@ impl Source<'_> {
 
     /// Calls `each` for everything below `/`, directories before their contents: the input of the
     /// image's identity.
-    pub(super) fn each(&self, each: &mut dyn FnMut(&Thing)) -> Result<(), Stopped> {
+    pub(super) fn each(&self, each: &mut dyn FnMut(&SourceEntry)) -> Result<(), FillError> {
         let mut left = vec![(b"/".to_vec(), Some(self.directory.to_owned()))];
         while let Some((path, local)) = left.pop() {
             for name in self.names(&path, local.as_deref())? {
                 let local = local.as_ref().map(|local| local.join(OsStr::from_bytes(&name)));
-                let thing = self.thing(join(&path, &name), local)?;
-                each(&thing);
-                if thing.kind == FileType::Directory {
-                    left.push((thing.path, thing.local.map(|(local, _)| local)));
+                let entry = self.entry(join(&path, &name), local)?;
+                each(&entry);
+                if entry.kind == FileType::Directory {
+                    left.push((entry.path, entry.local.map(|(local, _)| local)));
                 }
             }
         }

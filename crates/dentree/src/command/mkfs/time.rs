@@ -4,7 +4,6 @@ use crate::report::Problem;
 use dentree_vfs::Timestamp;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// The time of new files.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Time {
     pub(super) now: Timestamp,

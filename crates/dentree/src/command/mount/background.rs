@@ -15,7 +15,6 @@ use std::process::{self, Command, Stdio};
 const VARIABLE: &str = "DENTREE_MOUNT_BACKGROUND";
 const READY: &[u8] = b"ready";
 
-/// Whether this is the second process.
 pub(super) fn is_background() -> bool {
     env::var_os(VARIABLE).is_some()
 }

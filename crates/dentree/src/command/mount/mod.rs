@@ -26,15 +26,15 @@ use write_back::WriteBack;
 
 /// Mounts, and serves until the mount is gone. With `--background` returns when the mount is ready.
 pub(super) fn run(session: &Session, args: &MountArgs) -> Result<(), Stop> {
-    let wishes = options::parse(args, &session.options)?;
+    let options = options::parse(args, &session.options)?;
     if args.background && !background::is_background() {
         return background::start();
     }
-    let image = session.open_at(&args.image, &wishes.place, wishes.access).map_err(|problem| {
+    let image = session.open_at(&args.image, &options.within, options.access).map_err(|problem| {
         let may = |access| rustix::fs::access(&args.image, access).is_ok();
         let is_read_only = || may(rustix::fs::Access::READ_OK) && !may(rustix::fs::Access::WRITE_OK);
         let hint = problem.status() == Status::Unsupported || is_read_only();
-        match wishes.access {
+        match options.access {
             Access::ReadWrite if hint => problem.with_hint("`-o ro` mounts it"),
             _ => problem,
         }
@@ -44,23 +44,23 @@ pub(super) fn run(session: &Session, args: &MountArgs) -> Result<(), Stop> {
     // Before the mount: a signal in between would leave a mount without a server.
     let signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(local)?;
     let listening = signals.handle();
-    let mounted = dentree_fuse::mount(image.vfs.clone(), &args.directory, &wishes.mount)
+    let mounted = dentree_fuse::mount(image.vfs.clone(), &args.directory, &options.mount)
         .map_err(|error| problem(&directory, &error))?;
     let troubled_image = image.clone();
-    mounted.listen(told_once(move |error| report::tell(&troubled_image.problem(b"", error))));
+    mounted.listen(report_once(move |error| report::print_problem(&troubled_image.problem(b"", error))));
     let handle = mounted.handle();
     let served_image = image.clone();
     thread::spawn(move || unmount_on(signals, &handle, &served_image));
     if background::is_background() {
         background::announce().map_err(local)?;
     } else if io::stderr().is_terminal() {
-        let how = if wishes.access == Access::ReadOnly { "read-only " } else { "" };
-        report::say(format_args!(
+        let how = if options.access == Access::ReadOnly { "read-only " } else { "" };
+        report::print(format_args!(
             "dentree: {} is mounted {how}at {directory}; Ctrl-C unmounts it",
             image.at(b"")
         ));
     }
-    let writes = wishes.access == Access::ReadWrite;
+    let writes = options.access == Access::ReadWrite;
     let write_back = writes.then(|| WriteBack::start(image.clone()));
     let pressure = pressure::Watch::start(image.vfs.clone(), image.shrinks.clone());
     let served = mounted.serve();
@@ -71,15 +71,17 @@ pub(super) fn run(session: &Session, args: &MountArgs) -> Result<(), Stop> {
 }
 
 /// Limit of distinct errors that are reported.
-const MOST_TROUBLES: usize = 100;
+const MAX_REPORTS: usize = 100;
 
 /// Reports each error once: programs retry.
-fn told_once(tell: impl Fn(&dentree_vfs::Error) + Send + Sync) -> impl Fn(&dentree_vfs::Error) + Send + Sync {
-    let told = Mutex::new(HashSet::new());
+fn report_once(
+    report: impl Fn(&dentree_vfs::Error) + Send + Sync,
+) -> impl Fn(&dentree_vfs::Error) + Send + Sync {
+    let reported = Mutex::new(HashSet::new());
     move |error| {
-        let mut told = told.lock();
-        if told.len() < MOST_TROUBLES && told.insert(error.to_string()) {
-            tell(error);
+        let mut reported = reported.lock();
+        if reported.len() < MAX_REPORTS && reported.insert(error.to_string()) {
+            report(error);
         }
     }
 }
@@ -90,16 +92,16 @@ fn unmount_on(mut signals: Signals, handle: &Handle, image: &Image) {
     let mut asked = false;
     for signal in signals.forever() {
         if asked {
-            let _ = image.close().map_err(|problem| report::tell(&problem));
+            let _ = image.close().map_err(|problem| report::print_problem(&problem));
             process::exit(128 + signal);
         }
         match handle.unmount() {
             Ok(()) if handle.is_alive() => {
-                report::say("dentree: unmounted; files are still open, interrupt again to cut them off");
+                report::print("dentree: unmounted; files are still open, interrupt again to cut them off");
             }
             Ok(()) => {}
             Err(error) => {
-                report::say(format_args!("dentree: cannot unmount: {error}; interrupt again to end without"))
+                report::print(format_args!("dentree: cannot unmount: {error}; interrupt again to end anyway"))
             }
         }
         asked = true;

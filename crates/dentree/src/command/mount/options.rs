@@ -48,11 +48,10 @@ const HARMLESS: &[&str] = &[
 /// Options that make no difference on a read-only mount.
 const HARMLESS_READ_ONLY: &[&str] = &["dirsync", "strictatime", "sync"];
 
-/// Parsed options.
 #[derive(Debug)]
-pub(super) struct Wishes {
+pub(super) struct MountOptions {
     /// Where the file system is in the image.
-    pub(super) place: Global,
+    pub(super) within: Global,
     pub(super) access: Access,
     pub(super) mount: Options,
     /// The last option of [`HARMLESS_READ_ONLY`].
@@ -60,26 +59,25 @@ pub(super) struct Wishes {
 }
 
 /// Parses the options of `args`; `global` has `--offset` and `--partition`.
-pub(super) fn parse(args: &MountArgs, global: &Global) -> Result<Wishes, Problem> {
+pub(super) fn parse(args: &MountArgs, global: &Global) -> Result<MountOptions, Problem> {
     let source = fs::canonicalize(&args.image).map_or_else(|_| args.image.clone(), OsString::from);
     let mount = Options { source, ..Options::default() };
-    let mut wishes =
-        Wishes { place: global.clone(), access: Access::ReadWrite, mount, wants_read_only: None };
+    let mut options =
+        MountOptions { within: global.clone(), access: Access::ReadWrite, mount, wants_read_only: None };
     for option in args.options.iter().flat_map(|list| split(list)) {
-        wishes.take(&option).map_err(|why| Problem::usage(format!("-o {}", option.display()), why))?;
+        options.take(&option).map_err(|why| Problem::usage(format!("-o {}", option.display()), why))?;
     }
-    if wishes.place.offset.is_some() && wishes.place.partition.is_some() {
+    if options.within.offset.is_some() && options.within.partition.is_some() {
         return Err(Problem::usage("-o", "offset and partition exclude each other"));
     }
-    if let (Access::ReadWrite, Some(option)) = (wishes.access, &wishes.wants_read_only) {
-        let why = "is offered for -o ro only; programs that call fsync are heard";
+    if let (Access::ReadWrite, Some(option)) = (options.access, &options.wants_read_only) {
+        let why = "needs -o ro; on a writable mount programs call fsync";
         return Err(Problem::usage(format!("-o {option}"), why));
     }
-    Ok(wishes)
+    Ok(options)
 }
 
-impl Wishes {
-    /// Applies one option.
+impl MountOptions {
     fn take(&mut self, option: &OsStr) -> Result<(), String> {
         let bytes = option.as_bytes();
         let (name, value) = match bytes.iter().position(|&byte| byte == b'=') {
@@ -123,18 +121,18 @@ impl Wishes {
 
     fn take_value(&mut self, name: &str, value: &OsStr) -> Result<(), String> {
         match name {
-            "offset" => once(&mut self.place.offset, number(value)?)?,
-            "partition" => once(&mut self.place.partition, number(value)?)?,
+            "offset" => once(&mut self.within.offset, number(value)?)?,
+            "partition" => once(&mut self.within.partition, number(value)?)?,
             "dx_read_ahead" => {
                 let name = value.to_str().unwrap_or_default();
-                self.place.dx_read_ahead = Some(name.parse::<DxReadAhead>()?);
+                self.within.dx_read_ahead = Some(name.parse::<DxReadAhead>()?);
             }
             "uid" => self.mount.ownership.uid = Some(number(value)?),
             "gid" => self.mount.ownership.gid = Some(number(value)?),
             "fsname" => self.mount.source = value.to_owned(),
             "subtype" => {
                 let text = value.to_str().filter(|text| text.bytes().all(|byte| byte.is_ascii_graphic()));
-                self.mount.subtype = text.ok_or("is not a plain word")?.to_owned();
+                self.mount.subtype = text.ok_or("is not a single word")?.to_owned();
             }
             "comment" => {}
             _ if name.starts_with("x-") => {}
@@ -153,7 +151,7 @@ impl Wishes {
 }
 
 fn unknown() -> String {
-    "not a mount option that dentree knows".to_owned()
+    "unknown mount option".to_owned()
 }
 
 fn number<T: std::str::FromStr>(value: &OsStr) -> Result<T, String> {
@@ -163,7 +161,7 @@ fn number<T: std::str::FromStr>(value: &OsStr) -> Result<T, String> {
 
 fn once<T: PartialEq>(place: &mut Option<T>, value: T) -> Result<(), String> {
     if place.as_ref().is_some_and(|before| *before != value) {
-        return Err("was given before, differently".to_owned());
+        return Err("was given twice, with different values".to_owned());
     }
     *place = Some(value);
     Ok(())
@@ -190,7 +188,7 @@ mod tests {
     use super::*;
     use std::path::PathBuf;
 
-    fn parsed(lists: &[&str]) -> Result<Wishes, Problem> {
+    fn parsed(lists: &[&str]) -> Result<MountOptions, Problem> {
         let args = MountArgs {
             image: "no.img".into(),
             directory: PathBuf::from("mnt"),
@@ -213,33 +211,33 @@ mod tests {
     }
 
     #[test]
-    fn lists_and_repeated_options_are_one_list_and_the_last_word_counts() {
-        let wishes = parsed(&["ro,suid,uid=1000", "nosuid,dev,gid=100", "noexec,allow_other"]).unwrap();
-        assert!(!wishes.mount.suid && wishes.mount.dev && wishes.mount.noexec);
-        assert_eq!((wishes.mount.ownership.uid, wishes.mount.ownership.gid), (Some(1000), Some(100)));
-        assert_eq!(wishes.mount.visibility, Visibility::Everyone);
+    fn lists_and_repeated_options_are_one_list_and_the_last_one_counts() {
+        let options = parsed(&["ro,suid,uid=1000", "nosuid,dev,gid=100", "noexec,allow_other"]).unwrap();
+        assert!(!options.mount.suid && options.mount.dev && options.mount.noexec);
+        assert_eq!((options.mount.ownership.uid, options.mount.ownership.gid), (Some(1000), Some(100)));
+        assert_eq!(options.mount.visibility, Visibility::Everyone);
     }
 
     #[test]
-    fn the_place_in_the_image_can_stand_among_the_options() {
-        assert_eq!(parsed(&["offset=1048576"]).unwrap().place.offset, Some(1 << 20));
-        assert_eq!(parsed(&["partition=2"]).unwrap().place.partition, Some(2));
+    fn offset_and_partition_may_be_mount_options() {
+        assert_eq!(parsed(&["offset=1048576"]).unwrap().within.offset, Some(1 << 20));
+        assert_eq!(parsed(&["partition=2"]).unwrap().within.partition, Some(2));
         assert!(refused("offset=1,partition=2").contains("exclude each other"));
-        assert!(refused("offset=1,offset=2").contains("given before"));
+        assert!(refused("offset=1,offset=2").contains("given twice"));
         assert!(refused("offset=1x").contains("not a number"));
         assert!(refused("offset").contains("needs a value"));
     }
 
     #[test]
-    fn what_is_read_ahead_can_stand_among_the_options_and_the_last_word_counts() {
-        let wishes = parsed(&["dx_read_ahead=off", "dx_read_ahead=whole"]).unwrap();
-        assert_eq!(wishes.place.dx_read_ahead, Some(DxReadAhead::Whole));
+    fn dx_read_ahead_may_be_a_mount_option_and_the_last_one_counts() {
+        let options = parsed(&["dx_read_ahead=off", "dx_read_ahead=whole"]).unwrap();
+        assert_eq!(options.within.dx_read_ahead, Some(DxReadAhead::Whole));
         assert!(refused("dx_read_ahead=all").contains("none of off, whole, window"));
         assert!(refused("dx_read_ahead").contains("needs a value"));
     }
 
     #[test]
-    fn what_fstab_and_fuse2fs_users_write_out_of_habit_is_ignored() {
+    fn harmless_options_are_ignored() {
         parsed(&["defaults,noatime,kernel_cache,x-systemd.automount,comment=x,nofail,,default_permissions"])
             .unwrap();
     }
@@ -252,22 +250,22 @@ mod tests {
     }
 
     #[test]
-    fn a_mount_is_for_writing_unless_it_is_to_be_read_only() {
+    fn a_mount_is_writable_unless_ro() {
         let access = |lists: &[&str]| parsed(lists).unwrap().access;
         assert_eq!([access(&[]), access(&["rw"]), access(&["ro,rw"])], [Access::ReadWrite; 3]);
         assert_eq!([access(&["ro"]), access(&["rw", "ro"])], [Access::ReadOnly; 2]);
     }
 
     #[test]
-    fn what_only_a_read_only_mount_does_is_refused_for_writing() {
+    fn sync_and_strictatime_need_a_read_only_mount() {
         for option in ["sync", "dirsync", "strictatime"] {
-            assert!(refused(option).contains("-o ro only"), "{option}");
+            assert!(refused(option).contains("needs -o ro"), "{option}");
             parsed(&[option, "ro"]).unwrap();
         }
     }
 
     #[test]
-    fn one_cannot_show_it_to_root_alone_and_to_everybody() {
+    fn allow_root_and_allow_other_exclude_each_other() {
         assert!(refused("allow_other,allow_root").contains("exclude each other"));
         parsed(&["allow_root,allow_root"]).unwrap();
     }

@@ -27,7 +27,7 @@ impl WriteBack {
                     && let Err(error) = image.vfs.sync()
                 {
                     // The next fsync fails too; another round would repeat this report.
-                    return report::tell(&image.problem(b"", &error));
+                    return report::print_problem(&image.problem(b"", &error));
                 }
             }
         };
@@ -39,7 +39,6 @@ impl Drop for WriteBack {
     fn drop(&mut self) {
         if let Some((stop, thread)) = self.0.take() {
             drop(stop);
-            // A panic leaves nothing to write.
             let _ = thread.join();
         }
     }

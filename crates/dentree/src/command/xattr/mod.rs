@@ -4,7 +4,7 @@
 mod text;
 
 use crate::args::{XattrArgs, XattrCommand, XattrGet, XattrSet};
-use crate::image::{Location, Node, Session, WHO};
+use crate::image::{Location, Node, SUPERUSER, Session};
 use crate::output::Output;
 use crate::output::escape;
 use crate::report::{Problem, Stop};
@@ -34,10 +34,10 @@ pub(crate) fn run(session: &Session, args: &XattrArgs) -> Result<(), Stop> {
         XattrCommand::Get(args) => get(session, args),
         XattrCommand::Set(args) => set(session, args),
         XattrCommand::Rm(args) => {
-            let at = session.locate_to_change(&args.location)?;
+            let at = session.locate_for_writing(&args.location)?;
             let node = at.walk(WalkOptions::FOLLOW)?;
             for name in &args.names {
-                let removed = at.image.vfs.removexattr(WHO, &node, name.as_bytes());
+                let removed = at.image.vfs.removexattr(SUPERUSER, &node, name.as_bytes());
                 if let Err(error) = removed {
                     session.report.problem(&of_attribute(&at, name.as_bytes(), &error));
                 }
@@ -47,7 +47,6 @@ pub(crate) fn run(session: &Session, args: &XattrArgs) -> Result<(), Stop> {
     }
 }
 
-/// An error of one attribute.
 fn of_attribute(at: &Location, name: &[u8], error: &dentree_vfs::Error) -> Problem {
     at.refusal(format!("{}: {error}", escape::terminal(name)))
 }
@@ -106,7 +105,6 @@ fn dump(at: &Location, node: &Node, path: &[u8], shown: &mut Vec<u8>) -> Result<
     Ok(())
 }
 
-/// The names, sorted.
 fn names(at: &Location, node: &Node) -> Result<Vec<Vec<u8>>> {
     let mut names = at.image.vfs.listxattr(node)?;
     names.sort_unstable();
@@ -114,17 +112,17 @@ fn names(at: &Location, node: &Node) -> Result<Vec<Vec<u8>>> {
 }
 
 fn set(session: &Session, args: &XattrSet) -> Result<(), Stop> {
-    let at = session.locate_to_change(&args.location)?;
+    let at = session.locate_for_writing(&args.location)?;
     if let Some(file) = &args.restore {
         return restore(session, &at, file);
     }
     let (Some(name), value) = (&args.name, args.value.as_deref().unwrap_or_default()) else { return Ok(()) };
     let value = parse_value(value.as_bytes()).ok_or_else(|| {
         let shown = escape::terminal(value.as_bytes()).into_owned();
-        Problem::usage(shown, "is neither hexadecimal behind 0x nor Base64 behind 0s")
+        Problem::usage(shown, "is neither hexadecimal (0x…) nor Base64 (0s…)")
     })?;
     let node = at.walk(WalkOptions::FOLLOW)?;
-    let done = at.image.vfs.setxattr(WHO, &node, name.as_bytes(), &value, SetXattr::Any);
+    let done = at.image.vfs.setxattr(SUPERUSER, &node, name.as_bytes(), &value, SetXattr::Any);
     Ok(done.map_err(|error| of_attribute(&at, name.as_bytes(), &error))?)
 }
 
@@ -141,28 +139,29 @@ fn restore(session: &Session, at: &Location, file: &OsStr) -> Result<(), Stop> {
         if session.is_interrupted() {
             break;
         }
-        let told = format!("{}, line {}", escape::terminal(file.as_bytes()), number + 1);
+        let source = format!("{}, line {}", escape::terminal(file.as_bytes()), number + 1);
         match (parse_line(line), &of) {
             (Some(Line::Nothing), _) => {}
             (Some(Line::File(path)), _) => {
                 let path = if path == b"." { Vec::new() } else { path };
-                let place = at.below(&path);
-                of = Some(place.walk(WalkOptions::KEEP_LINK).map(|node| (place, node)));
+                let location = at.below(&path);
+                of = Some(location.walk(WalkOptions::KEEP_LINK).map(|node| (location, node)));
                 if let Some(Err(problem)) = &of {
                     session.report.problem(problem);
                 }
             }
-            (Some(Line::Attribute(name, value)), Some(Ok((place, node)))) => {
-                if let Err(error) = place.image.vfs.setxattr(WHO, node, &name, &value, SetXattr::Any) {
-                    session.report.problem(&of_attribute(place, &name, &error));
+            (Some(Line::Attribute(name, value)), Some(Ok((location, node)))) => {
+                if let Err(error) = location.image.vfs.setxattr(SUPERUSER, node, &name, &value, SetXattr::Any)
+                {
+                    session.report.problem(&of_attribute(location, &name, &error));
                 }
             }
             // The missing file was reported.
             (Some(Line::Attribute(..)), Some(Err(_))) => {}
             (Some(Line::Attribute(..)), None) => {
-                return Err(Problem::usage(told, "no \"# file:\" stands before the attribute").into());
+                return Err(Problem::usage(source, "no \"# file:\" stands before the attribute").into());
             }
-            (None, _) => return Err(Problem::usage(told, "is no line of a dump of getfattr").into()),
+            (None, _) => return Err(Problem::usage(source, "is not a line of a getfattr dump").into()),
         }
     }
     Ok(())

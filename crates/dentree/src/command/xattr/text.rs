@@ -13,14 +13,11 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use std::fmt::Write as _;
 
-/// A parsed line of a dump.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Line {
     /// The file of the following attributes.
     File(Vec<u8>),
-    /// Name and value.
     Attribute(Vec<u8>, Vec<u8>),
-    /// An empty line or a comment.
     Nothing,
 }
 
@@ -33,7 +30,6 @@ pub(super) fn show_value(value: &[u8]) -> String {
     }
 }
 
-/// A name or path; `special` bytes, backslashes and newlines become octal.
 pub(super) fn show_name(name: &[u8], special: &[u8]) -> Vec<u8> {
     let mut shown = Vec::new();
     for &byte in name {

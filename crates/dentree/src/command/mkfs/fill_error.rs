@@ -6,13 +6,12 @@ use std::path::PathBuf;
 
 /// Why the tree was not copied.
 #[derive(Debug)]
-pub(super) enum Stopped {
+pub(super) enum FillError {
     /// A local file could not be read.
     Local(PathBuf, io::Error),
     /// The new file system failed at this path.
     Image(Vec<u8>, Error),
     /// A line of the manifest does not fit the directory.
     Line(usize, String),
-    /// Ctrl-C.
     Interrupted,
 }

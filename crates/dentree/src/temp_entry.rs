@@ -26,26 +26,25 @@ pub(crate) enum Existing {
 }
 
 /// An entry of the directory `dir` without its final name. Dropping it removes it.
-pub(crate) struct Draft<'a> {
+pub(crate) struct TempEntry<'a> {
     dir: BorrowedFd<'a>,
     file: Option<File>,
     name: Option<String>,
 }
 
-impl<'a> Draft<'a> {
-    /// A regular file, open for reading and writing.
-    pub(crate) fn file(dir: BorrowedFd<'a>, mode: Mode) -> io::Result<Draft<'a>> {
+impl<'a> TempEntry<'a> {
+    pub(crate) fn file(dir: BorrowedFd<'a>, mode: Mode) -> io::Result<TempEntry<'a>> {
         let flags = OFlags::RDWR | OFlags::CLOEXEC;
         match openat(dir, ".", flags | OFlags::TMPFILE, mode) {
             // Publishing needs /proc.
             Ok(file) if Path::new("/proc/self/fd").exists() => {
-                Ok(Draft { dir, file: Some(file.into()), name: None })
+                Ok(TempEntry { dir, file: Some(file.into()), name: None })
             }
             // Errors of kernels and file systems without `O_TMPFILE`.
             Ok(_) | Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => {
                 let flags = flags | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
                 let (name, file) = named(|name| openat(dir, name, flags, mode))?;
-                Ok(Draft { dir, file: Some(file.into()), name: Some(name) })
+                Ok(TempEntry { dir, file: Some(file.into()), name: Some(name) })
             }
             Err(error) => Err(error.into()),
         }
@@ -55,9 +54,9 @@ impl<'a> Draft<'a> {
     pub(crate) fn entry(
         dir: BorrowedFd<'a>,
         make: impl Fn(&str) -> Result<(), Errno>,
-    ) -> io::Result<Draft<'a>> {
+    ) -> io::Result<TempEntry<'a>> {
         let (name, ()) = named(make)?;
-        Ok(Draft { dir, file: None, name: Some(name) })
+        Ok(TempEntry { dir, file: None, name: Some(name) })
     }
 
     /// The open file, if it is a regular file.
@@ -85,15 +84,15 @@ impl<'a> Draft<'a> {
                 Err(Errno::EXIST) if existing == Existing::Replace => {}
                 done => return Ok(done?),
             }
-            let (draft, ()) = named(|name| link(name.as_bytes()))?;
-            self.name = Some(draft);
+            let (temp, ()) = named(|name| link(name.as_bytes()))?;
+            self.name = Some(temp);
         }
-        let Some(draft) = &self.name else { return Ok(()) };
+        let Some(temp) = &self.name else { return Ok(()) };
         match existing {
-            Existing::Replace => renameat(self.dir, draft, self.dir, name)?,
-            Existing::Keep => match renameat_with(self.dir, draft, self.dir, name, RenameFlags::NOREPLACE) {
+            Existing::Replace => renameat(self.dir, temp, self.dir, name)?,
+            Existing::Keep => match renameat_with(self.dir, temp, self.dir, name, RenameFlags::NOREPLACE) {
                 Err(Errno::INVAL | Errno::NOSYS) => {
-                    linkat(self.dir, draft, self.dir, name, AtFlags::empty())?;
+                    linkat(self.dir, temp, self.dir, name, AtFlags::empty())?;
                 }
                 done => done?,
             },
@@ -103,7 +102,7 @@ impl<'a> Draft<'a> {
     }
 }
 
-impl Drop for Draft<'_> {
+impl Drop for TempEntry<'_> {
     fn drop(&mut self) {
         if let Some(name) = &self.name {
             let _ = unlinkat(self.dir, name, AtFlags::empty());
@@ -137,11 +136,11 @@ mod tests {
     }
 
     #[test]
-    fn a_draft_that_is_not_published_is_gone() {
+    fn an_unpublished_entry_is_removed() {
         let dir = tempfile::tempdir().unwrap();
         let place = File::open(dir.path()).unwrap();
-        drop(Draft::file(place.as_fd(), Mode::RWXU).unwrap());
-        drop(Draft::entry(place.as_fd(), |name| rustix::fs::symlinkat("x", &place, name)).unwrap());
+        drop(TempEntry::file(place.as_fd(), Mode::RWXU).unwrap());
+        drop(TempEntry::entry(place.as_fd(), |name| rustix::fs::symlinkat("x", &place, name)).unwrap());
         assert_eq!(count(dir.path()), 0);
     }
 
@@ -151,21 +150,21 @@ mod tests {
         fs::write(dir.path().join("victim"), "untouched").unwrap();
         symlink("victim", dir.path().join("x")).unwrap();
         let place = File::open(dir.path()).unwrap();
-        Draft::file(place.as_fd(), Mode::RWXU).unwrap().publish(b"x", Existing::Replace).unwrap();
+        TempEntry::file(place.as_fd(), Mode::RWXU).unwrap().publish(b"x", Existing::Replace).unwrap();
         assert_eq!(fs::read(dir.path().join("victim")).unwrap(), b"untouched");
         assert!(fs::symlink_metadata(dir.path().join("x")).unwrap().is_file());
         assert_eq!(count(dir.path()), 2);
     }
 
     #[test]
-    fn what_is_to_stay_stays_with_and_without_a_name_of_the_draft() {
+    fn an_existing_entry_can_be_kept() {
         let dir = tempfile::tempdir().unwrap();
         let place = File::open(dir.path()).unwrap();
         fs::write(dir.path().join("x"), "stays").unwrap();
-        let unnamed = Draft::file(place.as_fd(), Mode::RWXU).unwrap();
-        let entry = Draft::entry(place.as_fd(), |name| rustix::fs::symlinkat("y", &place, name)).unwrap();
-        for draft in [unnamed, entry] {
-            let refused = draft.publish(b"x", Existing::Keep).unwrap_err();
+        let unnamed = TempEntry::file(place.as_fd(), Mode::RWXU).unwrap();
+        let entry = TempEntry::entry(place.as_fd(), |name| rustix::fs::symlinkat("y", &place, name)).unwrap();
+        for temp in [unnamed, entry] {
+            let refused = temp.publish(b"x", Existing::Keep).unwrap_err();
             assert_eq!(refused.kind(), io::ErrorKind::AlreadyExists);
         }
         assert_eq!((count(dir.path()), &*fs::read(dir.path().join("x")).unwrap()), (1, &b"stays"[..]));

@@ -1,6 +1,6 @@
 //! Attributes of copies. Those that cannot be set are counted and reported at the end.
 
-use super::place::Target;
+use super::target_dir::Target;
 use crate::image::{Image, Node};
 use crate::output::escape;
 use crate::report::{self, Report, Status};
@@ -30,14 +30,14 @@ impl Loss {
             Loss::Mode => "modes",
             Loss::Xattr => "extended attributes",
             Loss::Times => "times",
-            Loss::HardLink => "hard links (copied apart)",
+            Loss::HardLink => "hard links (copied as files)",
             Loss::Node => "devices, fifos or sockets",
         }
     }
 }
 
 /// Sets attributes of copies, and counts failures.
-pub(super) struct Keeper {
+pub(super) struct AttributeCopier {
     /// Set all attributes, not only those of `cp -r`.
     archive: bool,
     /// Permissions that new files do not get.
@@ -51,11 +51,11 @@ struct Lost {
     example: String,
 }
 
-impl Keeper {
+impl AttributeCopier {
     /// Clears the process's umask, so that modes are set exactly.
     pub(super) fn new(archive: bool) -> Self {
         let umask = rustix::process::umask(Mode::empty()).as_raw_mode();
-        Keeper { archive, umask, lost: Mutex::default() }
+        AttributeCopier { archive, umask, lost: Mutex::default() }
     }
 
     /// The permissions of a copy without `archive`.
@@ -100,9 +100,9 @@ impl Keeper {
     }
 
     /// Reports the counts.
-    pub(super) fn tell(&self, report: &Report) {
+    pub(super) fn report_losses(&self, report: &Report) {
         for (loss, lost) in &*self.lost.lock() {
-            report::say(format_args!(
+            report::print(format_args!(
                 "dentree: not kept: {} {} (first {})",
                 lost.count,
                 loss.words(),

@@ -6,7 +6,7 @@
 //! gave means what it means to cp(1): links are followed, and pipes and devices are written to.
 
 use super::{DANGLING, IN_THE_WAY};
-use crate::draft::Draft;
+use crate::temp_entry::TempEntry;
 use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Timespec, Timestamps, Uid, XattrFlags};
 use rustix::io::Errno;
 use std::ffi::OsStr;
@@ -19,21 +19,19 @@ use std::path::{Path, PathBuf};
 const OPEN_DIRECTORY: OFlags =
     OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-/// An open directory of the target.
-pub(super) struct Place {
+pub(super) struct TargetDir {
     fd: OwnedFd,
     /// Components below the top directory, to reopen it.
     below: Vec<Vec<u8>>,
-    /// For messages.
     label: PathBuf,
 }
 
-impl Place {
+impl TargetDir {
     /// The directory at `path`, a user's argument: links are followed.
-    pub(super) fn top(path: &Path) -> io::Result<Place> {
+    pub(super) fn top(path: &Path) -> io::Result<TargetDir> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let fd = rustix::fs::open(path, flags, Mode::empty())?;
-        Ok(Place { fd, below: Vec::new(), label: path.to_owned() })
+        Ok(TargetDir { fd, below: Vec::new(), label: path.to_owned() })
     }
 
     pub(super) fn label(&self, name: &[u8]) -> PathBuf {
@@ -46,7 +44,7 @@ impl Place {
     }
 
     /// Opens or makes the directory `name`, and tells whether it was made.
-    pub(super) fn directory(&self, name: &[u8]) -> io::Result<(Place, bool)> {
+    pub(super) fn directory(&self, name: &[u8]) -> io::Result<(TargetDir, bool)> {
         let made = match rustix::fs::mkdirat(&self.fd, name, Mode::RWXU) {
             Ok(()) => true,
             Err(Errno::EXIST) => false,
@@ -57,12 +55,12 @@ impl Place {
                 |error| match error {
                     Errno::LOOP | Errno::NOTDIR => io::Error::new(
                         io::ErrorKind::AlreadyExists,
-                        "something that is no directory is in the way",
+                        "something other than a directory is in the way",
                     ),
                     error => error.into(),
                 },
             )?;
-        Ok((Place { fd, below: self.below(name), label: self.label(name) }, made))
+        Ok((TargetDir { fd, below: self.below(name), label: self.label(name) }, made))
     }
 
     /// Where to write the content of the file `name`.
@@ -101,30 +99,30 @@ impl Place {
     }
 
     /// A new regular file with mode 0600.
-    fn file(&self) -> io::Result<Draft<'_>> {
-        Draft::file(self.fd.as_fd(), Mode::RUSR | Mode::WUSR)
+    fn file(&self) -> io::Result<TempEntry<'_>> {
+        TempEntry::file(self.fd.as_fd(), Mode::RUSR | Mode::WUSR)
     }
 
-    /// A new symbolic link.
-    pub(super) fn symlink(&self, target: &[u8]) -> io::Result<Draft<'_>> {
-        Draft::entry(self.fd.as_fd(), |name| rustix::fs::symlinkat(target, &self.fd, name))
+    pub(super) fn symlink(&self, target: &[u8]) -> io::Result<TempEntry<'_>> {
+        TempEntry::entry(self.fd.as_fd(), |name| rustix::fs::symlinkat(target, &self.fd, name))
     }
 
-    /// A new device, fifo or socket.
-    pub(super) fn node(&self, kind: FileType, (major, minor): (u32, u32)) -> io::Result<Draft<'_>> {
+    pub(super) fn node(&self, kind: FileType, (major, minor): (u32, u32)) -> io::Result<TempEntry<'_>> {
         let device = rustix::fs::makedev(major, minor);
-        Draft::entry(self.fd.as_fd(), |name| rustix::fs::mknodat(&self.fd, name, kind, Mode::RUSR, device))
+        TempEntry::entry(self.fd.as_fd(), |name| {
+            rustix::fs::mknodat(&self.fd, name, kind, Mode::RUSR, device)
+        })
     }
 
     /// A hard link to the file at `below` under `top`.
-    pub(super) fn link(&self, top: &Place, below: &[Vec<u8>]) -> io::Result<Draft<'_>> {
+    pub(super) fn link(&self, top: &TargetDir, below: &[Vec<u8>]) -> io::Result<TempEntry<'_>> {
         let Some((name, directories)) = below.split_last() else { return Err(Errno::INVAL.into()) };
         let mut dir = rustix::fs::openat(&top.fd, ".", OPEN_DIRECTORY, Mode::empty())?;
         for name in directories {
             dir = rustix::fs::openat(&dir, &**name, OPEN_DIRECTORY, Mode::empty())?;
         }
-        Draft::entry(self.fd.as_fd(), |draft| {
-            rustix::fs::linkat(&dir, &**name, &self.fd, draft, AtFlags::empty())
+        TempEntry::entry(self.fd.as_fd(), |temp| {
+            rustix::fs::linkat(&dir, &**name, &self.fd, temp, AtFlags::empty())
         })
     }
 }
@@ -142,38 +140,33 @@ pub(super) struct Rules {
 
 /// Where the content of a file goes.
 pub(super) enum Destination<'a> {
-    /// Nothing exists.
-    New(Draft<'a>),
-    /// The existing entry is replaced.
-    Instead(Draft<'a>),
-    /// An existing regular file.
+    New(TempEntry<'a>),
+    Instead(TempEntry<'a>),
     Through(File),
-    /// A pipe or a device.
     Stream(File),
 }
 
 /// A copy whose attributes can be set.
 pub(super) enum Target<'a> {
     Open(BorrowedFd<'a>),
-    /// A link, device, fifo or socket.
-    Entry(&'a Draft<'a>),
+    Entry(&'a TempEntry<'a>),
 }
 
 impl<'a> Target<'a> {
-    pub(super) fn directory(place: &'a Place) -> Self {
-        Target::Open(place.fd.as_fd())
+    pub(super) fn directory(dir: &'a TargetDir) -> Self {
+        Target::Open(dir.fd.as_fd())
     }
 
-    pub(super) fn draft(draft: &'a Draft<'a>) -> Self {
-        draft.open().map_or(Target::Entry(draft), |file| Target::Open(file.as_fd()))
+    pub(super) fn temp(temp: &'a TempEntry<'a>) -> Self {
+        temp.open().map_or(Target::Entry(temp), |file| Target::Open(file.as_fd()))
     }
 
     pub(super) fn set_owner(&self, uid: u32, gid: u32) -> io::Result<()> {
         let (uid, gid) = (Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)));
         match self {
             Target::Open(fd) => rustix::fs::fchown(fd, uid, gid)?,
-            Target::Entry(draft) => {
-                let (dir, name) = draft.at();
+            Target::Entry(temp) => {
+                let (dir, name) = temp.at();
                 rustix::fs::chownat(dir, name, uid, gid, AtFlags::SYMLINK_NOFOLLOW)?;
             }
         }
@@ -185,8 +178,8 @@ impl<'a> Target<'a> {
         let mode = Mode::from_raw_mode(permissions);
         match self {
             Target::Open(fd) => rustix::fs::fchmod(fd, mode)?,
-            Target::Entry(draft) => {
-                let (dir, name) = draft.at();
+            Target::Entry(temp) => {
+                let (dir, name) = temp.at();
                 rustix::fs::chmodat(dir, name, mode, AtFlags::empty())?;
             }
         }
@@ -196,8 +189,8 @@ impl<'a> Target<'a> {
     pub(super) fn set_xattr(&self, name: &[u8], value: &[u8]) -> io::Result<()> {
         match self {
             Target::Open(fd) => rustix::fs::fsetxattr(fd, name, value, XattrFlags::empty())?,
-            Target::Entry(draft) => {
-                let (dir, file) = draft.at();
+            Target::Entry(temp) => {
+                let (dir, file) = temp.at();
                 // lsetxattr does not follow the last component, and no other one is a link.
                 let path = format!("/proc/self/fd/{}/{file}", dir.as_raw_fd());
                 rustix::fs::lsetxattr(path, name, value, XattrFlags::empty())?;
@@ -210,8 +203,8 @@ impl<'a> Target<'a> {
         let times = Timestamps { last_access: access, last_modification: modification };
         match self {
             Target::Open(fd) => rustix::fs::futimens(fd, &times)?,
-            Target::Entry(draft) => {
-                let (dir, name) = draft.at();
+            Target::Entry(temp) => {
+                let (dir, name) = temp.at();
                 rustix::fs::utimensat(dir, name, &times, AtFlags::SYMLINK_NOFOLLOW)?;
             }
         }
@@ -232,8 +225,8 @@ mod tests {
     fn a_link_is_not_entered_as_a_directory() {
         let [dir, elsewhere] = [(); 2].map(|()| tempfile::tempdir().unwrap());
         std::os::unix::fs::symlink(elsewhere.path(), dir.path().join("x")).unwrap();
-        let place = Place::top(dir.path()).unwrap();
-        assert!(place.directory(b"x").is_err());
+        let dir = TargetDir::top(dir.path()).unwrap();
+        assert!(dir.directory(b"x").is_err());
     }
 
     #[test]
