@@ -53,8 +53,8 @@ pub(crate) struct Global {
     /// The file system begins at this byte of the image
     #[arg(long, global = true, display_order = 101, value_name = "BYTES")]
     pub(crate) offset: Option<u64>,
-    /// What the first lookup in a large directory reads ahead: nothing, the whole index, or a window
-    /// that grows while it is useful (the default)
+    /// What the first lookup in a large directory reads ahead: nothing, the whole index, or a
+    /// window that grows while it is useful (the default)
     #[arg(long, global = true, display_order = 103, value_name = "WHAT", value_parser = dx_read_ahead())]
     pub(crate) dx_read_ahead: Option<DxReadAhead>,
     /// Print at the end, on standard error, what the caches and the device did
@@ -87,8 +87,8 @@ pub(crate) enum Command {
     ///
     /// The side that is IMAGE:PATH is the image; its colon cannot be left out. Directories are
     /// copied with their contents; sparse files stay sparse, symbolic links in directories stay
-    /// links. A SOURCE that is a link is followed, unless -a keeps it. A new file gets its name when
-    /// it is complete. An existing file is written to, as by cp(1), and so is a pipe or a device
+    /// links. A SOURCE that is a link is followed, unless -a keeps it. A new file gets its name
+    /// when it is complete. An existing file is written to, as by cp(1), and so is a pipe or a device
     /// that is TARGET. Below TARGET no link is followed and only regular files are written to,
     /// whatever names and links the image has. Files copied into an image belong to root, unless -a
     /// keeps their owner.
@@ -105,13 +105,13 @@ pub(crate) enum Command {
     Mv(MvArgs),
     /// Give a file another name, or make symbolic links
     ///
-    /// Without -s TARGET is IMAGE:PATH too, and gets one more name in the same image. With -s TARGET
-    /// is the text of the link, a path in the image: /bin/busybox or ../lib.
+    /// Without -s TARGET is IMAGE:PATH too, and gets one more name in the same image. With -s
+    /// TARGET is the text of the link, a path in the image: /bin/busybox or ../lib.
     Ln(LnArgs),
     /// Change permissions
     ///
-    /// MODE is octal (0755), or a comma-separated list of `[ugoa…][+-=][rwxXst…|u|g|o]`, as chmod(1)
-    /// has it: u+rwX,go-w. Symbolic links are followed, but not those that -R finds.
+    /// MODE is octal (0755), or a comma-separated list of `[ugoa…][+-=][rwxXst…|u|g|o]`, as
+    /// chmod(1) has it: u+rwX,go-w. Symbolic links are followed, but not those that -R finds.
     Chmod(ChmodArgs),
     /// Change owner and group
     ///

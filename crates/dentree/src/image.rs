@@ -254,8 +254,8 @@ impl Session {
         self.open_at(file, &self.options, Access::ReadOnly)
     }
 
-    /// As [`open`](Self::open), with another access, and another partition or offset than the global
-    /// options say.
+    /// As [`open`](Self::open), with another access, and another partition or offset than the
+    /// global options say.
     pub(crate) fn open_at(
         &self,
         file: &OsStr,

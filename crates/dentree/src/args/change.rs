@@ -107,7 +107,8 @@ pub(crate) struct TouchArgs {
     /// Set the modification time only
     #[arg(short)]
     pub(crate) modification: bool,
-    /// Use this time instead of now: 2026-11-21, '2026-11-21 09:34:43.5', 2026-11-21T09:34:43Z, @SECONDS
+    /// Use this time instead of now: 2026-11-21, '2026-11-21 09:34:43.5', 2026-11-21T09:34:43Z,
+    /// @SECONDS
     #[arg(short, long, value_name = "TIME", allow_hyphen_values = true, conflicts_with_all = ["stamp", "reference"])]
     pub(crate) date: Option<String>,
     /// Use this time: `[[CC]YY]MMDDhhmm[.ss]`

@@ -147,7 +147,8 @@ fn attributes(root: &Path) {
     set(&dir.join("link"), "trusted.on-a-link", b"x").unwrap();
 }
 
-/// `u::rw-,u:1000:r--,g::r--,g:70000:rwx,m::rwx,o::---` in the kernel's form: version, then tag, permissions, id.
+/// `u::rw-,u:1000:r--,g::r--,g:70000:rwx,m::rwx,o::---` in the kernel's form: version,
+/// then tag, permissions, id.
 fn acl() -> Vec<u8> {
     let entries: [(u16, u16, u32); 6] =
         [(1, 6, !0), (2, 4, 1000), (4, 4, !0), (8, 7, 70_000), (16, 7, !0), (32, 0, !0)];
