@@ -6,8 +6,8 @@
 //!
 //! # Data
 //! Each node that is changed has a word: [`UNCHANGED`], then [`CHANGED`] after each change,
-//! [`USED_ONCE`] after the first use, and after the second a *version* that no other snapshot of any
-//! node has. A thread keeps a few copies with their versions.
+//! [`USED_ONCE`] after the first use, and after the second a *version* that no other snapshot of
+//! any node has. A thread keeps a few copies with their versions.
 //!
 //! # Guarantee
 //! A copy whose version is the node's is the current snapshot. The version is assigned under the
