@@ -88,7 +88,7 @@ pub(crate) struct Invalidation {
 }
 
 impl Invalidation {
-    /// Ends the version. [shard]
+    /// Ends the version. Called with the shard locked.
     pub(crate) fn set(&self) {
         self.is_set.store(true, Relaxed);
     }

@@ -15,7 +15,7 @@ use crate::pending::Pending;
 use crate::shard::{Changed, Found, PinId, Residency, Shard};
 use crate::stats::Stats;
 
-/// Cached blocks of a device; see the [crate](crate).
+/// Cached blocks of a device; see the [crate].
 pub struct BufCache {
     device: Arc<dyn BlockDevice>,
     blocks: Arc<Blocks>,

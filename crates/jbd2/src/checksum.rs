@@ -64,8 +64,8 @@ impl Seed {
         put(crc32c_without(self.0, block, COMMIT_SUM_AT), block, COMMIT_SUM_AT);
     }
 
-    /// Of a commit block only the first sector is sure to have reached the disk: its sum may hold for the fields alone, with
-    /// zeros behind them.
+    /// Of a commit block only the first sector is sure to have reached the disk: its sum may hold
+    /// for the fields alone, with zeros behind them.
     pub(crate) fn commit_is_sound(self, block: &[u8]) -> bool {
         let Some(stored) = be32_at(block, COMMIT_SUM_AT) else { return false };
         let mut fields = block.to_vec();

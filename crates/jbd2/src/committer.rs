@@ -1,38 +1,37 @@
-//! Commits and checkpoints, one after the other.
+//! Commits and checkpoints, one at a time.
 //!
-//! There is one [`Store`](crate::store::Store). The thread that takes it works with it alone: a
-//! thread that waits for a commit, or the journal's own thread ([`run`]) for work that nobody waits
-//! for. So a checkpoint never writes a block home while a commit frees it.
+//! There is one [`LogWriter`](crate::log_writer::LogWriter). A thread has it to itself while it
+//! works: a waiter for a commit, or the journal's own thread ([`run`]) for work without waiters. So
+//! a checkpoint never writes a block in place while a commit frees it.
 
 use std::sync::Arc;
 
 use dentree_sync::atomic::Ordering::Relaxed;
 
 use crate::error::Cause;
-use crate::home;
 use crate::last::LastChanges;
 use crate::log::Batch;
-use crate::shared::{Job, Pieces, Shared, Work};
-use crate::store::{Action, Begun};
+use crate::log_writer::{Action, Begun};
+use crate::shared::{BufferList, Job, Shared, Work};
 use crate::tid::Tid;
+use crate::write_back;
 
-/// Does what nobody waits for, or who waits cannot do, until the journal is closed: the journal's
-/// own thread.
+/// The journal's own thread: does the work that waiters do not do, until the journal is closed.
 pub(crate) fn run(shared: &Shared) {
-    // However this thread ends, those who wait for it are to hear of it.
-    let _last_words = LastWords(shared);
+    // However this thread ends, its waiters must return.
+    let _fail_on_exit = FailOnExit(shared);
     while let Some((job, mut work)) = shared.next_job() {
         match job {
             Job::Commit => work.commit(),
             Job::Checkpoint(request) => work.checkpoint(request),
-            Job::Relieve => work.relieve(),
+            Job::CheckpointEarly => work.checkpoint_early(),
             Job::Abandon => work.abandon(),
         }
     }
 }
 
 impl Shared {
-    /// Has `tid` committed, by this thread where nobody works, and waits for that.
+    /// Waits for the commit of `tid`; makes it on this thread if the log writer is idle.
     pub(crate) fn commit(&self, tid: Tid) -> Result<(), Arc<Cause>> {
         while let Some(mut work) = self.work_towards(tid)? {
             work.commit();
@@ -42,51 +41,49 @@ impl Shared {
 }
 
 impl Work<'_> {
-    /// Brings the next transaction to stable storage: the one that the last commit has begun, or
-    /// the running one.
+    /// Commits the next transaction: the one that the last commit has begun, or the running one.
     ///
-    /// Where somebody waits for the one behind it already, that is begun before the last flush,
-    /// which so serves both: of transactions in a row each costs one flush. Who waits commits it,
-    /// so that nothing but its commit comes next.
+    /// If a later one has a waiter already, that is begun before the last flush, which serves both:
+    /// of transactions in a row each costs one flush. The waiter commits it, so its commit comes
+    /// next.
     pub(crate) fn commit(&mut self) {
-        let begun = self.store.begun.take();
+        let begun = self.writer.begun.take();
         let Begun { tid, actions, stage } = begun.unwrap_or_else(|| self.begin());
-        let sealed = stage.and_then(|stage| self.store.place.seal(stage).map_err(Arc::new));
-        if sealed.is_ok() && self.shared.awaits_behind(tid) {
-            self.store.begun = Some(self.begin());
+        let written = stage.and_then(|stage| self.writer.target.write_commit_record(stage).map_err(Arc::new));
+        if written.is_ok() && self.shared.awaits_after(tid) {
+            self.writer.begun = Some(self.begin());
         }
-        let outcome = sealed.and_then(|()| self.flush());
+        let outcome = written.and_then(|()| self.flush());
         for action in actions {
             action(outcome.clone());
         }
         match outcome {
-            Ok(()) => self.shared.committed(tid, self.store.place.needs_relief()),
+            Ok(()) => self.shared.committed(tid, self.writer.target.needs_checkpoint()),
             Err(cause) => self.shared.fail(cause),
         }
     }
 
-    /// Takes the running transaction over, and writes what of it may be written before it is
-    /// committed.
+    /// Locks the running transaction, starts the next one, and writes all but the commit record.
     fn begin(&mut self) -> Begun {
         let tid = self.shared.running();
-        self.shared.gate.shut();
+        self.shared.transaction.lock_down();
         let last = self.finish(tid);
         let (taken, actions) = self.take_over(tid);
-        // A handle that left in a panic has said so before it left: what it has half done must not
+        // A handle that panics sets the failure before it leaves: its incomplete changes must not
         // be committed.
         let failure = self.shared.failure();
-        self.shared.gate.open();
+        self.shared.transaction.open();
         let stage = match failure {
             Some(cause) => Err(cause),
             None => last
                 .and(taken)
-                .and_then(|batch| self.store.place.begin(&self.shared.cache, batch))
+                .and_then(|batch| self.writer.target.begin(&self.shared.cache, batch))
                 .map_err(Arc::new),
         };
         Begun { tid, actions, stage }
     }
 
-    /// Has the last changes of the running transaction made. The gate is shut.
+    /// Makes the last changes of the running transaction. [transaction locked]
     fn finish(&self, tid: Tid) -> Result<(), Cause> {
         let Some(finish) = self.shared.finish.get() else { return Ok(()) };
         let mut last = LastChanges::new(&self.shared.cache, tid);
@@ -94,42 +91,42 @@ impl Work<'_> {
         let blocks = last.into_blocks();
         if !blocks.is_empty() {
             self.shared.overdrafts.fetch_add(blocks.len() as u64, Relaxed);
-            self.shared.deposit(0, &mut Pieces { blocks, ..Pieces::default() });
+            self.shared.add_buffers(0, &mut BufferList { blocks, ..BufferList::default() });
         }
         finished.map_err(Cause::during("making the last changes of a transaction"))
     }
 
-    /// Brings all that was written to stable storage.
+    /// Flushes the device.
     fn flush(&mut self) -> Result<(), Arc<Cause>> {
-        home::flush(&**self.shared.cache.device())?;
-        if let Some(Begun { stage: Ok(stage), .. }) = &mut self.store.begun {
+        write_back::flush(&**self.shared.cache.device())?;
+        if let Some(Begun { stage: Ok(stage), .. }) = &mut self.writer.begun {
             stage.flushed();
         }
         Ok(())
     }
 
     fn checkpoint(&mut self, request: u64) {
-        match self.store.place.checkpoint() {
+        match self.writer.target.checkpoint() {
             Ok(()) => self.shared.checkpointed(request),
             Err(cause) => self.shared.fail(Arc::new(cause)),
         }
     }
 
-    fn relieve(&mut self) {
-        if let Err(cause) = self.store.place.relieve() {
+    fn checkpoint_early(&mut self) {
+        if let Err(cause) = self.writer.target.checkpoint_early() {
             self.shared.fail(Arc::new(cause));
         }
     }
 
-    /// Takes the transaction's blocks as they are now. The gate is shut.
+    /// Takes the versions of the transaction's blocks. [transaction locked]
     fn take_over(&self, tid: Tid) -> (Result<Batch, Cause>, Vec<Action>) {
-        let mut all = Pieces::default();
-        self.shared.take_over(|mut pieces| all.append(&mut pieces));
-        let Pieces { mut blocks, mut freed, actions } = all;
+        let mut all = BufferList::default();
+        self.shared.take_over(|mut buffers| all.append(&mut buffers));
+        let BufferList { mut blocks, mut freed, actions } = all;
         blocks.sort_unstable();
         blocks.dedup();
         freed.sort_unstable();
-        let pin = home::pin(tid);
+        let pin = write_back::pin(tid);
         let is_freed = |block: u64| {
             let behind = freed.partition_point(|&(first, _)| first <= block);
             freed[..behind].last().is_some_and(|&(first, count)| block - first < count)
@@ -145,24 +142,24 @@ impl Work<'_> {
         (Ok(Batch { tid, blocks: versions, freed }), actions)
     }
 
-    /// Ends the transactions that were running, or begun, when the journal failed.
+    /// Ends the transactions that were running or begun when the journal failed.
     fn abandon(&mut self) {
-        self.store.place.record_abort();
-        self.shared.gate.shut();
+        self.writer.target.record_abort();
+        self.shared.transaction.lock_down();
         let (_, running) = self.take_over(self.shared.running());
-        // Nobody enters: the door is shut for good.
-        self.shared.gate.open();
+        // No handle joins: the journal is aborted.
+        self.shared.transaction.open();
         let cause = self.shared.failure().unwrap_or_else(|| Arc::new(Cause::Closed));
-        let begun = self.store.begun.take().map(|begun| begun.actions);
+        let begun = self.writer.begun.take().map(|begun| begun.actions);
         for action in begun.into_iter().flatten().chain(running) {
             action(Err(Arc::clone(&cause)));
         }
     }
 }
 
-struct LastWords<'a>(&'a Shared);
+struct FailOnExit<'a>(&'a Shared);
 
-impl Drop for LastWords<'_> {
+impl Drop for FailOnExit<'_> {
     fn drop(&mut self) {
         self.0.fail(Arc::new(if std::thread::panicking() { Cause::Panicked } else { Cause::Closed }));
     }

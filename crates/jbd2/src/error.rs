@@ -24,7 +24,7 @@ pub enum Error {
         /// Where and how.
         damage: Damage,
     },
-    /// The journal is sound as far as can be told, but needs what is not there yet.
+    /// The journal needs a feature that is not implemented; no damage was found.
     #[error(
         "the journal uses {feature}, which is not supported; replay it with e2fsck on a copy of the image"
     )]

@@ -1,4 +1,5 @@
-//! Whether fast commits wait behind the log. They are little-endian records of tag, length and value.
+//! Whether fast commits wait behind the log. They are little-endian records of tag, length and
+//! value.
 
 use crate::checksum::crc32c;
 use crate::error::Error;
@@ -9,7 +10,8 @@ const TAG_LEN: usize = 4;
 const TAIL: u16 = 8;
 const HEAD: u16 = 9;
 
-/// Whether the area holds a complete fast commit on top of transaction `end`: the next one that the log does not have.
+/// Whether the area holds a complete fast commit on top of transaction `end`: the next one that the
+/// log does not have.
 ///
 /// # Errors
 /// Only those of reading.

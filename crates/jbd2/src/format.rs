@@ -93,7 +93,8 @@ const _: () = {
 pub(crate) const SUPERBLOCK_LEN: usize = 1024;
 pub(crate) const SUPERBLOCK_SUM_AT: usize = 0xFC;
 
-/// The first block of a new journal: a version 2 superblock without features, which whoever opens the journal for writing sets, and an empty log.
+/// The first block of a new journal: a version 2 superblock without features, which opening
+/// the journal for writing sets, and an empty log.
 ///
 /// `block_size` is in bytes; `blocks` counts the whole journal, this block included.
 pub fn empty_journal(block_size: u32, blocks: u32, uuid: [u8; 16]) -> [u8; SUPERBLOCK_LEN] {
@@ -341,7 +342,8 @@ impl Commit {
         })
     }
 
-    /// Whether a version 1 sum of the transaction's blocks is the one stored; a commit block may also store none.
+    /// Whether a version 1 sum of the transaction's blocks is the one stored; a commit block may
+    /// also store none.
     pub(crate) fn matches_v1(&self, sum: u32) -> bool {
         self.is_bare || self.is_crc32 && self.sum == sum
     }

@@ -1,4 +1,4 @@
-//! The journal as its users see it.
+//! The public interface of the journal.
 
 use std::io;
 use std::sync::Arc;
@@ -12,12 +12,12 @@ use crate::error::{Cause, Error};
 use crate::handle::Handle;
 use crate::last::LastChanges;
 use crate::log::{JournalOptions, Log};
+use crate::log_writer::LogWriter;
 use crate::reader::JournalLocation;
 use crate::shared::Shared;
-use crate::store::Store;
 use crate::tid::Tid;
 
-/// Makes changes of a file system's metadata atomic, see the [crate's page](crate).
+/// Makes changes of a file system's metadata atomic; see the [crate].
 ///
 /// Changes are made through a [`Handle`], in the blocks of a cache:
 ///
@@ -49,24 +49,26 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// For an image without a journal: a commit writes the changed blocks home and flushes the device. A crash in the middle
-    /// of that leaves what `e2fsck` is there for.
+    /// For an image without a journal: a commit writes the changed blocks in place and flushes the
+    /// device. After a crash in between the image needs `e2fsck`.
     ///
     /// # Errors
-    /// [`Error::Write`] where no thread can be started.
+    /// [`Error::Write`] if no thread can be started.
     pub fn without_log(cache: Arc<BufCache>, options: JournalOptions) -> Result<Journal, Error> {
-        // A transaction takes a part of the cache.
+        // A transaction pins a part of the cache.
         let most = u32::try_from(cache.capacity() / 4).unwrap_or(u32::MAX).clamp(1024, 65_536);
-        Journal::spawn(cache, Store::default(), Tid(1), most, options)
+        Journal::spawn(cache, LogWriter::default(), Tid(1), most, options)
     }
 
-    /// Opens the journal at `location` for writing. It must be clean: see [`replay`](crate::replay).
+    /// Opens the journal at `location` for writing. It must be clean: see
+    /// [`replay`](crate::replay).
     ///
-    /// Nothing is written before the first commit. The file system's own mark that its journal is in use (`needs_recovery`)
-    /// is the caller's: to be set before the first change, and taken away after [`close`](Journal::close).
+    /// Nothing is written before the first commit. The caller sets the file system's flag
+    /// `needs_recovery` before the first change, and clears it after [`close`](Journal::close).
     ///
     /// # Errors
-    /// [`Error::NotClean`], those of [`recover`](crate::recover), and [`Error::Write`] where no thread can be started.
+    /// [`Error::NotClean`], those of [`recover`](crate::recover), and [`Error::Write`] if no thread
+    /// can be started.
     pub fn open(
         cache: Arc<BufCache>,
         location: &JournalLocation,
@@ -74,29 +76,31 @@ impl Journal {
     ) -> Result<Journal, Error> {
         let mut log = Log::open(Arc::clone(&cache), location, options)?;
         let (first, most, recorded) = (log.next(), log.most_credits(), log.recorded_error());
-        let mut journal = Journal::spawn(cache, Store::in_log(log), first, most, options)?;
+        let mut journal = Journal::spawn(cache, LogWriter::in_log(log), first, most, options)?;
         journal.recorded = recorded;
         Ok(journal)
     }
 
     fn spawn(
         cache: Arc<BufCache>,
-        store: Store,
+        writer: LogWriter,
         first: Tid,
         most: u32,
         options: JournalOptions,
     ) -> Result<Journal, Error> {
-        let shared = Arc::new(Shared::new(cache, store, first, most, options.interval));
+        let shared = Arc::new(Shared::new(cache, writer, first, most, options.interval));
         let its = Arc::clone(&shared);
         let thread = thread::Builder::new().name("journal".into()).spawn(move || committer::run(&its));
         Ok(Journal { shared, thread: Mutex::new(Some(thread.map_err(Error::Write)?)), recorded: 0 })
     }
 
-    /// Has `finish` called before each transaction is taken over, when no handle is inside: it puts into blocks what was changed in memory
-    /// since a handle of the transaction changed them first. Only the first call counts.
+    /// Sets `finish`, which runs before the commit of each transaction, when that has no handle: it
+    /// puts into blocks what was changed in memory since. Only the first call of this has an
+    /// effect.
     ///
-    /// It runs on the thread that commits for everybody: it must be short, must not use the journal, and must take no lock that
-    /// somebody holds who waits for a commit or starts a handle. Where it fails the journal is aborted.
+    /// It runs on the committing thread: it must be short, must not use the journal, and must take
+    /// no lock that a thread holds while it waits for a commit or starts a handle. An error aborts
+    /// the journal.
     ///
     /// ```
     /// # use std::sync::Arc;
@@ -124,12 +128,12 @@ impl Journal {
         &self,
         finish: impl Fn(&mut LastChanges<'_>) -> io::Result<()> + Send + Sync + 'static,
     ) {
-        // A second one is dropped.
+        // A second call has no effect.
         let _ = self.shared.finish.set(Box::new(finish));
     }
 
-    /// Joins the running transaction, to change up to `credits` blocks in it. Waits while a commit takes the transaction over,
-    /// and for a commit where there is no room in it: the caller must have no other handle.
+    /// Joins the running transaction, to change up to `credits` blocks. Waits while a commit has
+    /// locked it, and for a commit if it has too few credits: the caller must have no other handle.
     ///
     /// # Errors
     /// [`Error::Aborted`], and [`Error::TooLarge`].
@@ -140,19 +144,19 @@ impl Journal {
 
     /// Most credits that a handle can have.
     pub fn most_credits(&self) -> u32 {
-        self.shared.gate.most()
+        self.shared.transaction.most()
     }
 
-    /// Asks for the commit of a transaction, by the journal's own thread, and does not wait for it.
+    /// Requests the commit of a transaction from the journal's thread, without waiting.
     pub fn commit(&self, tid: Tid) {
         self.shared.request(tid);
     }
 
-    /// Returns when a transaction is on stable storage. Where it is not yet on its way, and no other thread commits, this one does;
-    /// many threads that wait share a commit.
+    /// Waits until a transaction is on stable storage. This thread commits if no other does;
+    /// waiters share a commit.
     ///
-    /// Data that was written to the device before the commit began is on stable storage with it. Where the transaction had
-    /// been committed before the call nothing is flushed.
+    /// Data that was written to the device before the commit is on stable storage with it. If the
+    /// transaction was committed before the call, nothing is flushed.
     ///
     /// # Errors
     /// [`Error::Aborted`]: the transaction is lost.
@@ -160,7 +164,7 @@ impl Journal {
         Ok(self.shared.commit(tid)?)
     }
 
-    /// Commits all changes made so far, and waits for that. Where there are none the device is flushed.
+    /// Commits all changes so far. Without any, flushes the device.
     ///
     /// # Errors
     /// [`Error::Aborted`].
@@ -168,13 +172,13 @@ impl Journal {
         self.wait_commit(self.shared.running())
     }
 
-    /// Whether the running transaction has changes. Without, [`force_commit`](Journal::force_commit) only
-    /// flushes the device.
+    /// Whether the running transaction has changes. If not, [`force_commit`](Journal::force_commit)
+    /// only flushes the device.
     pub fn has_changes(&self) -> bool {
-        self.shared.gate.credits() > 0
+        self.shared.transaction.credits() > 0
     }
 
-    /// Commits all changes made so far, writes all blocks home and marks the journal as clean.
+    /// Commits all changes so far, writes all blocks in place and marks the journal as clean.
     ///
     /// # Errors
     /// [`Error::Aborted`].
@@ -183,26 +187,27 @@ impl Journal {
         Ok(self.shared.checkpoint()?)
     }
 
-    /// [`checkpoint`](Journal::checkpoint), and the end: nothing can be started any more. To be called when no
-    /// handle is open, or it waits for that.
+    /// [`checkpoint`](Journal::checkpoint), after which no handle can start. Waits for open
+    /// handles.
     ///
     /// # Errors
-    /// [`Error::Aborted`], if the journal was aborted before: what is committed waits in it to be replayed.
+    /// [`Error::Aborted`] if the journal was aborted before: committed transactions are left for a
+    /// replay.
     pub fn close(&self) -> Result<(), Error> {
         let outcome = self.checkpoint();
         self.end();
         outcome
     }
 
-    /// Ends the journal at once: nothing more is committed. Changes that are not committed are lost, those who wait for them
-    /// get `cause`, and so does everybody who starts a handle.
+    /// Aborts the journal: nothing more is committed. Uncommitted changes are lost; their waiters,
+    /// and all later callers, get `cause`.
     pub fn abort(&self, cause: impl Into<String>) {
         self.shared.fail(Arc::new(Cause::FileSystem(cause.into())));
     }
 
-    /// Whether the journal was aborted, and takes no more changes. Takes no lock, as it is asked before each of them.
+    /// Whether the journal was aborted. Takes no lock, because each change calls it.
     pub fn is_aborted(&self) -> bool {
-        self.shared.gate.is_closed()
+        self.shared.transaction.is_aborted()
     }
 
     /// Why the journal was aborted, if it was.
@@ -210,8 +215,8 @@ impl Journal {
         self.shared.failure()
     }
 
-    /// What a journal that was aborted before it was opened here has recorded, as a negative error number; 0 for nothing. The
-    /// file system is then to be checked: it stays recorded until `e2fsck` has done so.
+    /// The negative error number that an abort before this opening recorded; 0 for none. It stays
+    /// until `e2fsck` has checked the file system.
     pub fn recorded_error(&self) -> i32 {
         self.recorded
     }
@@ -221,7 +226,8 @@ impl Journal {
         self.shared.running()
     }
 
-    /// How many blocks were changed beyond the credits that were asked for. Anything but 0 is a defect of the caller's.
+    /// Number of blocks changed beyond a handle's credits. Anything but 0 is a defect of the
+    /// caller.
     pub fn overdrafts(&self) -> u64 {
         self.shared.overdrafts.load(Relaxed)
     }
@@ -229,13 +235,13 @@ impl Journal {
     fn end(&self) {
         self.shared.close();
         if let Some(thread) = self.thread.lock().take() {
-            // Had it panicked, the failure says so.
+            // After a panic the failure says so.
             let _ = thread.join();
         }
     }
 }
 
-/// Closes the journal as well as can be done. Whoever wants to know the outcome calls [`close`](Journal::close).
+/// Closes the journal; [`close`](Journal::close) also reports errors.
 impl Drop for Journal {
     fn drop(&mut self) {
         if self.thread.lock().is_some() && !std::thread::panicking() {
@@ -261,7 +267,7 @@ mod tests {
     const BLOCK: usize = 1024;
     const JOURNAL_LEN: u64 = 64;
 
-    /// Counts its flushes, and ends the first one only when told.
+    /// Counts its flushes, and ends the first one on a message.
     struct Held {
         memory: MemoryDevice,
         flushes: AtomicU64,
@@ -291,7 +297,7 @@ mod tests {
         }
     }
 
-    /// Block 0 is for use, the others are an empty journal.
+    /// One block, then an empty journal.
     fn image() -> Vec<u8> {
         let mut bytes = vec![0; (1 + JOURNAL_LEN as usize) * BLOCK];
         let words = [0xC03B_3998, 4, 0, BLOCK as u32, JOURNAL_LEN as u32, 1, 1, 0];
@@ -302,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn a_commit_that_somebody_waits_for_shares_a_flush_with_the_one_before() {
+    fn a_commit_with_a_waiter_shares_a_flush_with_the_one_before() {
         let memory = MemoryDevice::from(image());
         let ((begins, begun), (end, may_end)) = (channel(), channel());
         let device =
@@ -324,7 +330,7 @@ mod tests {
             assert!(second.is_after(first));
             let journal = &journal;
             scope.spawn(move || journal.wait_commit(second).unwrap());
-            while !journal.shared.awaits_behind(first) {
+            while !journal.shared.awaits_after(first) {
                 std::thread::yield_now();
             }
             end.send(()).unwrap();

@@ -1,17 +1,17 @@
-//! The last word on a transaction, before it is taken over.
+//! The last changes of a transaction, before its commit.
 
 use std::io;
 
 use dentree_bufcache::BufCache;
 
-use crate::home;
 use crate::tid::Tid;
+use crate::write_back;
 
-/// Called for each transaction before it is taken over.
+/// Called for each transaction before its commit.
 pub(crate) type Finish = Box<dyn Fn(&mut LastChanges<'_>) -> io::Result<()> + Send + Sync>;
 
-/// Changes of blocks that a transaction has changed already, made when no handle is inside any more: so what many handles change in
-/// memory is put into its block once. See [`Journal::before_commit`](crate::Journal::before_commit).
+/// Changes blocks of a locked transaction, so that what many handles change in memory is put into
+/// its block once. See [`Journal::before_commit`](crate::Journal::before_commit).
 pub struct LastChanges<'a> {
     cache: &'a BufCache,
     tid: Tid,
@@ -29,18 +29,18 @@ impl<'a> LastChanges<'a> {
         self.blocks
     }
 
-    /// The transaction that is taken over.
+    /// The transaction.
     pub fn tid(&self) -> Tid {
         self.tid
     }
 
-    /// As [`Handle::update`](crate::Handle::update). A block that the transaction has changed before is in memory, and has its credit; another
-    /// counts as changed beyond the credits that were asked for.
+    /// As [`Handle::update`](crate::Handle::update). A block that the transaction has changed
+    /// before is in memory and has a credit; any other counts as an overdraft.
     ///
     /// # Errors
-    /// That the block cannot be read: nothing was changed.
+    /// The block cannot be read; nothing is changed.
     pub fn update<R>(&mut self, block: u64, change: impl FnOnce(&mut [u8]) -> R) -> io::Result<R> {
-        let changed = self.cache.update(block, home::pin(self.tid), change)?;
+        let changed = self.cache.update(block, write_back::pin(self.tid), change)?;
         if changed.is_first {
             self.blocks.push(block);
         }

@@ -1,66 +1,78 @@
-//! The journal of ext3 and ext4: transactions, and the replay of what a crash left of them.
+//! The journal of ext3 and ext4: transactions, and replay after a crash.
 //!
 //! # Writing
-//! A [`Journal`] makes changes of many blocks atomic. An operation starts a [`Handle`], changes blocks of a
-//! [`BufCache`](dentree_bufcache::BufCache) through it, and stops it; a transaction is what the handles of some time did. Who
-//! waits for a transaction commits it, for all who wait meanwhile; what nobody waits for is done by a thread of the journal's own.
+//! A [`Journal`] makes changes of many blocks atomic. An operation starts a [`Handle`], changes
+//! blocks of a [`BufCache`](dentree_bufcache::BufCache) through it, and stops it; a transaction
+//! consists of the handles of a period. A thread that waits for a transaction commits it, for all
+//! waiters; work without waiters is done by the journal's own thread.
 //!
-//! Who changes a block pins it in the cache with the transaction's number as its stamp. So the stamp also tells whether the transaction has
-//! the block already: no set of blocks is looked up. A handle collects its blocks by itself, and leaves them at one of several seats when
-//! it stops. A commit shuts the gate, waits until no handle is inside, takes the blocks from the seats and their
-//! versions from the cache, and opens the gate for the next transaction before it writes. What many handles change in memory, and no
-//! reader looks for in its block, may be put there once, while the gate is shut ([`Journal::before_commit`]).
+//! A change pins its block in the cache with the transaction's number. The pin also tells whether
+//! the transaction has the block already, without a lookup in a set. A handle collects its blocks
+//! and adds them to one of several lists when it stops. A commit locks the transaction, waits until
+//! it has no handle, takes the blocks from the lists and their versions from the cache, and starts
+//! the next transaction before it writes. Counters that many handles change in memory, and that no
+//! reader looks up in a block, can be put into their blocks once, while the transaction is locked
+//! ([`Journal::before_commit`]).
 //!
-//! # Where transactions go
-//! To the *log*: descriptors, copies and revokes, flush, commit block, flush. The last flush of one is the first of the next, where
-//! somebody waits for that already. Then their blocks wait to be written home, which is a
-//! checkpoint: when little of the log is free, or much of the cache is pinned. `log.rs` says what must be on
-//! stable storage when. An image without a journal has the same transactions; its commit writes home.
+//! # Commit and checkpoint
+//! A commit writes to the *log*: descriptors, copies and revokes, flush, commit block, flush. If
+//! the next transaction has a waiter already, it shares the last flush. A checkpoint writes the
+//! blocks in place, when little of the log is free or much of the cache is pinned. `log.rs` says
+//! what must be on stable storage when. An image without a journal has the same transactions; their
+//! commit writes in place.
 //!
 //! ```text
 //!   threads                        one of them, or the journal's thread                 device
-//!   start ── update… ── stop ──►   shut · versions · open ── log ── flush ── commit ── flush    log
+//!   start ── update… ── stop ──►   lock · versions · next ── log ── flush ── commit ── flush    log
 //!   wait_commit ◄───────────────────────────────── actions ── wake ◄┘
-//!                                  homes ── flush ── superblock ── flush                        homes
+//!                                  blocks ── flush ── superblock ── flush                       in place
 //! ```
 //!
 //! # Guarantees
-//! - *All or nothing.* After a crash and its replay the device has the transactions up to some one, whole, and none behind it.
-//! - *What was acknowledged is there.* [`Journal::wait_commit`] returns `Ok` only when the commit block, and all before it, was
-//!   flushed.
-//! - *Nothing fails silently.* Any error of the device while something is committed or written home aborts the journal: all
-//!   who wait and all who come get the cause, and the journal's superblock records it, where the device still takes it.
-//! - *Freed is freed.* No replay and no checkpoint writes over a block that was forgotten, once the transaction that did so is
-//!   committed, which is when others may have it.
+//! - *All or nothing.* After a crash and replay the device has all transactions up to one, whole,
+//!   and none after it.
+//! - *Durability.* [`Journal::wait_commit`] returns `Ok` only after the commit block, and all
+//!   before it, was flushed.
+//! - *No silent failure.* An error of the device during a commit or a checkpoint aborts the
+//!   journal: all current and later callers get the cause, and the journal's superblock records it,
+//!   if the device still takes it.
+//! - *Freed blocks stay freed.* After the commit of the transaction that forgets a block, which is
+//!   when it can be allocated again, no replay and no checkpoint writes it.
 //!
 //! # Performance
-//! To start a handle, change a cached block and stop takes 276 instructions (cachegrind, `handle_cost` example), one
-//! shared word changed twice, and no lock but the block's shard and, where the block is new to the transaction, a seat.
+//! Starting a handle, changing a cached block and stopping take 276 instructions (cachegrind,
+//! `handle_cost` example), two changes of one shared word, and no lock but the block's shard and,
+//! if the block is new to the transaction, a list.
 //!
 //! # Known limits
-//! A commit that comes while a checkpoint writes waits for it; checkpoints are made when nobody waits, as long as there is room. Fast commits are neither written nor replayed. The blocks that a handle
-//! may yet change are counted; the revoke records of a transaction are not, and take what the log has beyond them.
+//! - A commit waits for a checkpoint in progress; checkpoints run without waiters while there is
+//!   room.
+//! - Fast commits are neither written nor replayed.
+//! - Credits count the blocks that handles may change; revoke records are not counted, and take
+//!   what the log has left.
 //!
 //! # Reading
-//! [`replay`] writes back what a crash left in the journal. [`recover`] reads the journal, and returns the device as it will be once the journal has been written back, without
-//! writing anything: a journalled block is read from where it stands in the journal. The state of the file
-//! system in front of the crash stays what it was, for evidence and for whoever repairs it.
+//! [`replay`] writes the journal's content in place after a crash. [`recover`] returns the device
+//! as it will be after a replay, without writing: a journalled block is read from the journal. The
+//! file system's state stays as evidence.
 //!
 //! # The three passes
-//! *Scan* follows the log from its tail and finds where it ends: at the first block that is not the next part of the next
-//! transaction. A transaction without its commit block never happened. *Revoke* collects which blocks
-//! were freed after they were journalled, by the last transaction that says so: those must not be written over
-//! what the block holds since. *Replay* notes for every block where its last journalled copy is, and checks its sum.
+//! *Scan* follows the log from its tail to its end: the first block that is not the next part of
+//! the next transaction. A transaction without a commit block does not count. *Revoke* collects
+//! blocks that were freed after they were journalled, with the last transaction that says so:
+//! earlier copies must not overwrite them. *Replay* finds the last journalled copy of each block,
+//! and verifies its checksum.
 //!
 //! # Facts
-//! Kernel document `filesystems/ext4/journal.rst`. What it leaves out, learnt from what `debugfs`, `e2fsck` and the
-//! kernel do with journals: tags of checksum version 2 are two bytes longer than their fields; sums are taken over
-//! blocks as they stand in the journal, escaped; sequence numbers wrap, and compare by the sign of their difference;
-//! a block with a wrong sum behind the log's end is a leftover of an older round, which the time in the commit
-//! block tells from damage; with fast commits the log ends short of the journal's end, by `s_num_fc_blks`.
+//! Kernel document `filesystems/ext4/journal.rst`. What it omits, learnt from `debugfs`, `e2fsck`
+//! and the kernel: tags of checksum version 2 are two bytes longer than their fields; checksums are
+//! taken over blocks as they stand in the journal, escaped; sequence numbers wrap, and compare by
+//! the sign of their difference; a block with a wrong checksum after the log's end is from an
+//! earlier round, which the time in the commit block tells from damage; with fast commits the log
+//! ends before the journal's end, by `s_num_fc_blks`.
 //!
 //! # Bounds on a hostile journal
-//! No pass looks at more blocks than the journal has, and what is kept is a few words for each.
+//! No pass looks at more blocks than the journal has, or keeps more than a few words for each.
 #![forbid(unsafe_code)]
 
 mod checksum;
@@ -69,20 +81,20 @@ mod encode;
 mod error;
 mod fast_commit;
 mod format;
-mod gate;
 mod handle;
-mod home;
 mod journal;
 mod last;
 mod log;
+mod log_writer;
 mod overlay;
 mod reader;
 mod recover;
 mod revoke;
 mod shared;
-mod store;
 mod superblock;
 mod tid;
+mod transaction;
+mod write_back;
 
 pub use error::{Cause, Damage, Error};
 pub use format::empty_journal;

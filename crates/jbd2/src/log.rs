@@ -1,22 +1,25 @@
-//! The log: where committed transactions wait until their blocks are home.
+//! The log: committed transactions whose blocks are not all written in place.
 //!
 //! # Data
-//! The log is a ring. `live` has the transactions in it from the tail on, in order, each with its place. `latest` has, for each
-//! block with a copy in a live transaction, the last such transaction, and the version that it committed, as long as that
-//! is not home. Only that version is ever written home: an older one in the log is made void by the newer copy behind it.
+//! The log is a ring. `live` has its transactions from the tail on, in order, each with its
+//! position. `latest` has, for each block with a copy in a live transaction, the last such
+//! transaction, and the version that it committed until that is written in place. Only that version
+//! is ever written in place: a newer copy in the log overrides older ones.
 //!
 //! # What must be on stable storage when
-//! 1. Descriptors, copies and revokes, zeros where the commit block comes, and the superblock if it said that the journal was clean,
-//!    before the commit block is written; so is all data that was written before the commit.
-//! 2. The commit block, before anybody is told.
-//! 3. Homes, before the superblock says that their transaction needs no replay.
-//! 4. That superblock, before the part of the log that it gives up is written again: a replay that begins at the old tail would
-//!    end at the first block that is not what it was, and lose what was committed behind it.
+//! 1. Descriptors, copies and revokes, zeros at the place of the commit block, the superblock if it
+//!    said that the journal was clean, and all data written before the commit: before the commit
+//!    block.
+//! 2. The commit block: before any waiter returns.
+//! 3. Blocks in place: before the superblock says that their transaction needs no replay.
+//! 4. That superblock: before the part of the log that it frees is reused. A replay from the old
+//!    tail would end at the first overwritten block, and lose the transactions after it.
 //!
 //! # Freed blocks
-//! A freed block with a copy in a live transaction is revoked: a replay must not bring it back over what the block holds by
-//! then. One without such a copy needs no record. Its version is never written home after the commit that frees it, and
-//! only after that commit is the block anybody's: commits and checkpoints are one thread's.
+//! A freed block with a copy in a live transaction is revoked: a replay must not overwrite its
+//! later content. A block without such a copy needs no record. Its version is not written in place
+//! after the commit that frees it, and only then can it be allocated: one thread at a time commits
+//! or checkpoints.
 
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, IoSlice};
@@ -29,29 +32,29 @@ use foldhash::fast::RandomState;
 
 use crate::encode::{Encoder, LogBlock};
 use crate::error::{Cause, Error};
-use crate::home;
 use crate::reader::{JournalLocation, LogReader};
 use crate::superblock::Superblock;
 use crate::tid::Tid;
+use crate::write_back;
 
 /// How a journal is written.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct JournalOptions {
-    /// The running transaction is committed after so long at the latest. `None`: only when somebody asks for it, or it is
-    /// large.
+    /// Longest time before the running transaction is committed. `None`: only on request, or when
+    /// it is large.
     pub interval: Option<Duration>,
-    /// The file system has checksums of its metadata (`metadata_csum`): the journal gets them too.
+    /// The file system has metadata checksums (`metadata_csum`): the journal gets them too.
     pub has_checksums: bool,
-    /// The file system counts its blocks with 64 bits (`64bit`): the journal does, too.
+    /// The file system has 64-bit block numbers (`64bit`): the journal gets them too.
     pub is_64bit: bool,
 }
 
-/// What a transaction did, taken over by its commit.
+/// The content of a transaction.
 pub(crate) struct Batch {
     pub(crate) tid: Tid,
-    /// In ascending order, each once, without those that it freed.
+    /// In ascending order, each once, without freed ones.
     pub(crate) blocks: Vec<(u64, Buffer)>,
-    /// Runs that it freed.
+    /// Freed runs.
     pub(crate) freed: Vec<(u64, u64)>,
 }
 
@@ -60,17 +63,18 @@ pub(crate) struct Log {
     reader: LogReader,
     encoder: Encoder,
     superblock: Superblock,
-    /// Where a replay would begin by what stands on the device: its place and number. `None`: the journal is clean.
+    /// Start of a replay as the superblock on the device has it: position and number. `None`:
+    /// clean.
     tail: Option<(u32, Tid)>,
-    /// Where the next transaction goes.
+    /// Position of the next transaction.
     head: u32,
-    /// Before this block the log has its space on the medium.
+    /// Up to this block the log's space on the medium is allocated.
     filled: u32,
-    /// Its number in the log. Behind the number that users know by the transactions that had nothing in them.
+    /// Its number in the log: less than the users' by the number of empty transactions.
     next: Tid,
     live: VecDeque<Live>,
     latest: HashMap<u64, Latest, RandomState>,
-    /// Blocks whose last committed version is not home.
+    /// Blocks whose last committed version is not written in place.
     waiting: usize,
     last_commit: Duration,
 }
@@ -80,43 +84,43 @@ struct Live {
     tid: Tid,
     start: u32,
     len: u32,
-    /// Blocks that it has copies of.
+    /// Blocks with copies in it.
     blocks: Vec<u64>,
 }
 
 /// The last copy of a block in the log.
 struct Latest {
     tid: Tid,
-    /// What was committed, and who pins it in the cache, until that is home or freed.
+    /// The version and its pin in the cache, until it is written in place or freed.
     version: Option<(Buffer, PinId)>,
 }
 
-/// How far a transaction has come.
+/// Progress of a commit.
 pub(crate) enum Stage {
-    /// A flush is all that it needs.
+    /// All but a flush is done.
     Done,
-    /// There is no room for it yet.
-    Crowded(Entry),
-    /// It is in the log but for its commit block.
+    /// The log has no space for it yet.
+    NoSpace(Entry),
+    /// All but the commit block is in the log.
     Written { entry: Entry, end: End, is_flushed: bool },
 }
 
-/// What a transaction puts into the log.
+/// A transaction for the log.
 pub(crate) struct Entry {
     batch: Batch,
     revokes: Vec<u64>,
-    /// Blocks of the log.
+    /// Blocks in the log.
     len: usize,
 }
 
-/// The commit block of a transaction that is written: where it comes, and the sum that version 1 puts into it.
+/// A commit block to be written: its position, and the checksum of version 1.
 pub(crate) struct End {
     at: u32,
     sum: u32,
 }
 
 impl Stage {
-    /// What was written of it has been flushed.
+    /// The device was flushed.
     pub(crate) fn flushed(&mut self) {
         if let Stage::Written { is_flushed, .. } = self {
             *is_flushed = true;
@@ -124,10 +128,10 @@ impl Stage {
     }
 }
 
-/// Bytes of the log that get their space on the medium together.
+/// Bytes of the log whose space on the medium is allocated at once.
 const FILLED_AHEAD: u64 = 1 << 20;
 
-/// A block of the log that stays free, so that head and tail are never the same.
+/// A block of the log stays free, so that head and tail differ.
 const SPARE: usize = 1;
 
 impl Log {
@@ -173,7 +177,7 @@ impl Log {
         (self.reader.log_len() / 4).clamp(1, of_cache)
     }
 
-    /// What an earlier use of the journal left as the cause of its end; 0 for none.
+    /// The error that an aborted journal has recorded; 0 for none.
     pub(crate) fn recorded_error(&mut self) -> i32 {
         self.superblock.error()
     }
@@ -183,19 +187,19 @@ impl Log {
     }
 
     fn flush(&self) -> Result<(), Cause> {
-        home::flush(self.device())
+        write_back::flush(self.device())
     }
 
     /// Blocks of the log that are free.
     fn free(&self) -> usize {
         let log_len = self.reader.log_len();
         let Some(oldest) = self.live.front() else { return log_len as usize };
-        // The head is never where the tail is, thanks to the spare block.
+        // Head and tail differ because of the spare block.
         let free = oldest.start.checked_sub(self.head);
         free.unwrap_or_else(|| log_len - (self.head - oldest.start)) as usize
     }
 
-    /// Takes a transaction on, and writes all of it but its commit block if there is room for that.
+    /// Begins a transaction, and writes all but its commit block if there is space.
     pub(crate) fn begin(&mut self, batch: Batch) -> Result<Stage, Cause> {
         let revokes = self.revokes(&batch.freed);
         if batch.blocks.is_empty() && revokes.is_empty() {
@@ -208,42 +212,42 @@ impl Log {
         }
         let entry = Entry { batch, revokes, len };
         let has_room = self.free() >= len + SPARE && self.waiting <= self.cache.capacity();
-        if has_room { self.write(entry) } else { Ok(Stage::Crowded(entry)) }
+        if has_room { self.write(entry) } else { Ok(Stage::NoSpace(entry)) }
     }
 
-    /// Writes a transaction's commit block behind all that must be on stable storage before it: what is left then is a flush.
-    pub(crate) fn seal(&mut self, stage: Stage) -> Result<(), Cause> {
+    /// Writes a transaction's commit block after all that must precede it. A flush is left to do.
+    pub(crate) fn write_commit_record(&mut self, stage: Stage) -> Result<(), Cause> {
         let (entry, end, is_flushed) = match stage {
             Stage::Done => return Ok(()),
-            Stage::Crowded(entry) => {
+            Stage::NoSpace(entry) => {
                 self.make_room_for(entry.len)?;
                 let stage = self.write(entry)?;
-                return self.seal(stage);
+                return self.write_commit_record(stage);
             }
             Stage::Written { entry, end, is_flushed } => (entry, end, is_flushed),
         };
         if !is_flushed {
             self.flush()?;
         }
-        // Its time tells a transaction from one of an older round: it never runs back.
+        // The time tells a transaction from one of an earlier round: it never decreases.
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         self.last_commit = self.last_commit.max(now);
         let commit = LogBlock::Made(self.encoder.commit_block(self.next, self.last_commit, end.sum));
         self.append(end.at, &[commit]).map_err(Cause::during("writing a commit to the journal"))?;
-        self.note(entry);
+        self.record(entry);
         Ok(())
     }
 
     fn make_room_for(&mut self, len: usize) -> Result<(), Cause> {
         if self.free() < len + SPARE {
-            // Much at once: each time costs two flushes.
+            // Much at once, because each checkpoint costs two flushes.
             self.make_room((len + SPARE).max(self.reader.log_len() as usize / 2))
         } else {
             self.retire(self.live.len())
         }
     }
 
-    /// The blocks of these runs that have a copy in the log.
+    /// The blocks of these runs with a copy in the log.
     fn revokes(&self, freed: &[(u64, u64)]) -> Vec<u64> {
         let mut revokes = Vec::new();
         for &(first, count) in freed {
@@ -259,77 +263,79 @@ impl Log {
         revokes
     }
 
-    /// Writes a transaction but for its commit block, into room that is there.
+    /// Writes a transaction without its commit block into free space.
     fn write(&mut self, entry: Entry) -> Result<Stage, Cause> {
         if self.live.is_empty() {
             self.set_tail(Some(self.head), self.next)?;
         }
         let (mut blocks, sum) = self.encoder.transaction(self.next, &entry.batch.blocks, &entry.revokes);
-        // As many blocks as fit into the log.
+        // They fit into the log, whose length is a u32.
         let at = self.reader.advance(self.head, blocks.len() as u32);
-        // Should its block be torn, a commit must not end in what the log held there before: whoever replays it takes that for damage,
-        // where zeros complete the commit or leave none.
+        // A torn commit block must not end in the log's old content, which a replay takes for
+        // damage. Zeros complete the commit or make it invalid.
         blocks.push(LogBlock::Made(vec![0; self.reader.block_size]));
         self.fill_ahead(blocks.len());
         self.append(self.head, &blocks).map_err(Cause::during("writing to the journal"))?;
         Ok(Stage::Written { entry, end: End { at, sum }, is_flushed: false })
     }
 
-    /// Takes space on the medium for so many blocks from the head on, and for those behind them, if this is the log's first round. Each flush
-    /// else brings a record of space that was just taken to the disk as well: into a sparse file on ext4 an fsync took a third longer.
+    /// Allocates space on the medium for blocks from the head on, and some more, in the log's first
+    /// round. Otherwise each flush also writes the allocation: on a sparse file on ext4 an fsync
+    /// took a third longer.
     fn fill_ahead(&mut self, blocks: usize) {
         let block_size = self.reader.block_size as u64;
-        // A transaction that wraps around fills the end of the log; the rest was filled before.
+        // A transaction that wraps fills the end of the log; its start is allocated.
         let until = u64::from(self.head) + blocks as u64;
         while u64::from(self.filled) < until
             && let Some((physical, room @ 1..)) = self.reader.run_at(self.filled)
         {
             let ahead = (FILLED_AHEAD / block_size).clamp(1, u64::from(room));
-            // Where there is no space, that is told when the log is written.
+            // Without space, writing the log fails.
             let _ = self.device().fill_holes(physical.saturating_mul(block_size), ahead * block_size);
-            // No more than `room`, which is a u32.
+            // At most `room`, a u32.
             self.filled += ahead as u32;
         }
     }
 
-    /// Writes blocks of the log from `at` on; neighbours on the device in one request.
+    /// Writes blocks of the log from `at` on, neighbours on the device in one request.
     fn append(&self, mut at: u32, mut blocks: &[LogBlock]) -> io::Result<()> {
         while !blocks.is_empty() {
             let (physical, room) = self.reader.run_at(at).ok_or(io::ErrorKind::UnexpectedEof)?;
-            let len = blocks.len().min(room as usize).min(home::MOST_BLOCKS);
+            let len = blocks.len().min(room as usize).min(write_back::MOST_BLOCKS);
             let (run, rest) = blocks.split_at(len);
             let bufs: Vec<_> = run.iter().map(|block| IoSlice::new(block)).collect();
             self.device().write_vectored_at(physical.saturating_mul(self.reader.block_size as u64), &bufs)?;
-            // No more than `room`, which is a u32.
+            // At most `room`, a u32.
             at = self.reader.advance(at, len as u32);
             blocks = rest;
         }
         Ok(())
     }
 
-    /// Notes a transaction whose commit block is written.
-    fn note(&mut self, Entry { batch, revokes, len }: Entry) {
+    /// Records a transaction whose commit block is written.
+    fn record(&mut self, Entry { batch, revokes, len }: Entry) {
         for block in revokes {
             if let Some(latest) = self.latest.get_mut(&block) {
                 self.waiting -= usize::from(latest.version.take().is_some());
             }
         }
         let tid = self.next;
-        let pin = home::pin(batch.tid);
+        let pin = write_back::pin(batch.tid);
         let blocks = batch.blocks.iter().map(|&(block, _)| block).collect();
         for (block, version) in batch.blocks {
             let old = self.latest.insert(block, Latest { tid, version: Some((version, pin)) });
             self.waiting += usize::from(old.is_none_or(|old| old.version.is_none()));
         }
-        // Fits into the log, whose length is a u32.
+        // It fits into the log, whose length is a u32.
         let len = len as u32;
         self.live.push_back(Live { tid, start: self.head, len, blocks });
         self.head = self.reader.advance(self.head, len);
         self.next = tid.next();
     }
 
-    /// Whether little of the log is free, or much of the cache is pinned, so that commits would soon have to wait for a checkpoint.
-    pub(crate) fn needs_relief(&self) -> bool {
+    /// Whether little of the log is free or much of the cache is pinned, so that commits would soon
+    /// have to wait for a checkpoint.
+    pub(crate) fn needs_checkpoint(&self) -> bool {
         self.pins_much() || self.free() < self.reader.log_len() as usize / 2
     }
 
@@ -338,7 +344,7 @@ impl Log {
     }
 
     /// Checkpoints what commits would soon have to wait for.
-    pub(crate) fn relieve(&mut self) -> Result<(), Cause> {
+    pub(crate) fn checkpoint_early(&mut self) -> Result<(), Cause> {
         if self.pins_much() {
             return self.retire(self.live.len());
         }
@@ -346,7 +352,7 @@ impl Log {
         if self.free() < log_len / 2 { self.make_room(log_len / 2) } else { Ok(()) }
     }
 
-    /// Brings all that is committed home, and marks the journal as clean.
+    /// Writes all that is committed in place, and marks the journal as clean.
     pub(crate) fn checkpoint(&mut self) -> Result<(), Cause> {
         self.retire(self.live.len())?;
         if self.tail.is_some() {
@@ -367,7 +373,8 @@ impl Log {
         self.retire(count)
     }
 
-    /// Brings the blocks of the oldest `count` transactions home, and gives their room in the log up.
+    /// Brings the blocks of the oldest `count` transactions home, and gives their room in the log
+    /// up.
     fn retire(&mut self, count: usize) -> Result<(), Cause> {
         let Some(last) = count.checked_sub(1).and_then(|last| self.live.get(last)) else { return Ok(()) };
         let last = last.tid;
@@ -382,7 +389,7 @@ impl Log {
             }
         }
         versions.sort_unstable_by_key(|&(block, _)| block);
-        home::write(self.device(), self.reader.block_size, &versions)
+        write_back::write(self.device(), self.reader.block_size, &versions)
             .map_err(Cause::during("writing blocks home"))?;
         self.flush()?;
         let (start, tid) = self.live.get(count).map_or((self.head, self.next), |live| (live.start, live.tid));
@@ -404,7 +411,7 @@ impl Log {
         Ok(())
     }
 
-    /// Writes where a replay is to begin, if that does not stand there.
+    /// Writes the start of a replay to the superblock, unless it is there.
     fn set_tail(&mut self, start: Option<u32>, tid: Tid) -> Result<(), Cause> {
         let tail = start.map(|start| (start, tid));
         if tail.is_none() || tail != self.tail {
@@ -417,11 +424,11 @@ impl Log {
         Ok(())
     }
 
-    /// Records on the device, where it still takes it, that the journal was aborted.
+    /// Records on the device, if it still takes it, that the journal was aborted.
     pub(crate) fn record_abort(&mut self) {
         const EIO: i32 = 5;
         self.superblock.set_error(-EIO);
-        // The journal has failed for a cause that everybody hears of: this is for who opens the image next.
+        // A failure here adds nothing: all callers get the first cause.
         let _ = self.superblock.write(&**self.cache.device()).and_then(|()| self.device().flush());
     }
 }

@@ -15,7 +15,8 @@ use crate::tid::Tid;
 pub struct JournalLocation {
     /// The file system's block size in bytes.
     pub block_size: usize,
-    /// What the journal's inode maps, in the order of the file: first block on the device, and how many.
+    /// What the journal's inode maps, in the order of the file: first block on the device, and how
+    /// many.
     pub runs: Vec<(u64, u64)>,
 }
 
@@ -109,7 +110,8 @@ impl LogReader {
         read(&*self.device, &self.runs, self.block_size, block)
     }
 
-    /// Where a block of the log is on the device, and how many blocks of the log stand there side by side.
+    /// Where a block of the log is on the device, and how many blocks of the log stand there side
+    /// by side.
     pub(crate) fn run_at(&self, block: u32) -> Option<(u64, u32)> {
         let (physical, count) = run_at(&self.runs, block)?;
         Some((physical, u32::try_from(count).unwrap_or(u32::MAX).min(self.end.checked_sub(block)?)))

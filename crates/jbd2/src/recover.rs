@@ -9,12 +9,12 @@ use crate::checksum::TransactionSum;
 use crate::error::{Damage, Error};
 use crate::fast_commit;
 use crate::format::{BlockType, Commit, MAGIC, Sums, Tags, header, revoked_blocks};
-use crate::home;
 use crate::overlay::{Logged, Overlay};
 use crate::reader::{JournalLocation, LogReader};
 use crate::revoke::Revokes;
 use crate::superblock::Superblock;
 use crate::tid::Tid;
+use crate::write_back;
 
 /// A device as it is once its journal has been replayed.
 pub struct Recovered {
@@ -30,12 +30,12 @@ pub struct Recovered {
 
 /// Replays the journal at `location` over `device`, in memory.
 ///
-/// The journalled copy of the file system's own superblock comes with it; that the superblock then still says that the
-/// journal needs recovery is for the caller to know better.
+/// The journalled copy of the file system's own superblock comes with it; that the superblock then
+/// still says that the journal needs recovery is for the caller to know better.
 ///
 /// # Errors
-/// [`Error::Corrupt`] for damage inside what was committed, [`Error::Unsupported`] for journals that need what is not
-/// there, pending fast commits among them, and [`Error::Read`].
+/// [`Error::Corrupt`] for damage inside what was committed, [`Error::Unsupported`] for journals
+/// that need what is not there, pending fast commits among them, and [`Error::Read`].
 ///
 /// ```no_run
 /// use std::sync::Arc;
@@ -71,7 +71,8 @@ pub struct Replayed {
     pub revoked: usize,
 }
 
-/// Replays the journal at `location` onto `device`, and marks it as clean. A journal that is clean is left as it is.
+/// Replays the journal at `location` onto `device`, and marks it as clean. A journal that is clean
+/// is left as it is.
 ///
 /// Nobody may have cached blocks of the device: they change. Cut short it can be done again.
 ///
@@ -89,8 +90,8 @@ pub fn replay(device: &Arc<dyn BlockDevice>, location: &JournalLocation) -> Resu
     copies.sort_unstable_by_key(|&(block, _)| block);
     let mut run = Vec::new();
     for (block, copy) in copies {
-        if run.len() == home::MOST_BLOCKS {
-            home::write(&**device, journal.block_size, &run).map_err(Error::Write)?;
+        if run.len() == write_back::MOST_BLOCKS {
+            write_back::write(&**device, journal.block_size, &run).map_err(Error::Write)?;
             run.clear();
         }
         let offset = copy.physical.saturating_mul(journal.block_size as u64);
@@ -102,10 +103,11 @@ pub fn replay(device: &Arc<dyn BlockDevice>, location: &JournalLocation) -> Resu
         }
         run.push((block, bytes));
     }
-    home::write(&**device, journal.block_size, &run).map_err(Error::Write)?;
+    write_back::write(&**device, journal.block_size, &run).map_err(Error::Write)?;
     device.flush().map_err(Error::Write)?;
     let mut superblock = Superblock::new(&journal);
-    // A transaction that was never finished may have left blocks with the next number: it is not used again.
+    // A transaction that was never finished may have left blocks with the next number: it is not
+    // used again.
     superblock.set_tail(None, Tid(journal.first_tid.0.wrapping_add(found.transactions)).next());
     superblock.write(&**device).and_then(|()| device.flush()).map_err(Error::Write)?;
     Ok(done)
@@ -161,13 +163,15 @@ impl At {
 enum Verdict {
     /// Its transaction happened.
     Committed,
-    /// It belongs to an earlier round of the log, or was never finished: the log ends before its transaction.
+    /// It belongs to an earlier round of the log, or was never finished: the log ends before its
+    /// transaction.
     EndOfLog,
 }
 
 /// Shows a pass the transactions from `tail` on, at most `limit`, and returns how many there were.
 ///
-/// The log can be no longer than its blocks: a transaction that winds round it is not complete, whatever follows.
+/// The log can be no longer than its blocks: a transaction that winds round it is not complete,
+/// whatever follows.
 fn walk(journal: &LogReader, tail: u32, limit: Option<u32>, pass: &mut dyn Pass) -> Result<u32, Error> {
     let (mut at, mut count) = (At { tid: journal.first_tid, block: tail }, 0);
     let mut left = journal.log_len();
@@ -220,8 +224,8 @@ fn copies<'a>(
 
 /// Finds where the log ends, and checks the sums that decide it.
 struct Scan {
-    /// The first block of the transaction under way whose sum is wrong. Damage if the transaction was committed in this
-    /// round of the log; else a leftover.
+    /// The first block of the transaction under way whose sum is wrong. Damage if the transaction
+    /// was committed in this round of the log; else a leftover.
     suspect: Option<(&'static str, u32)>,
     sum: TransactionSum,
     /// Commit time of the last transaction, in seconds.
@@ -278,7 +282,8 @@ impl Pass for Scan {
             Sums::V2 | Sums::V3 => journal.seed.commit_is_sound(block),
         };
         if !is_sound {
-            // With asynchronous commits the commit block may reach the disk before what it commits: then it did not happen.
+            // With asynchronous commits the commit block may reach the disk before what it commits:
+            // then it did not happen.
             if is_old || journal.features.async_commit {
                 return Ok(Verdict::EndOfLog);
             }

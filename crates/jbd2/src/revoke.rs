@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use crate::tid::Tid;
 
-/// For each block that has a copy in the journal, the last transaction that revoked it. Other blocks are not kept: a
-/// journal full of revoke records would cost many times its size.
+/// For each block that has a copy in the journal, the last transaction that revoked it. Other
+/// blocks are not kept: a journal full of revoke records would cost many times its size.
 #[derive(Default)]
 pub(crate) struct Revokes(HashMap<u64, Option<Tid>>);
 
@@ -23,7 +23,8 @@ impl Revokes {
         }
     }
 
-    /// Whether a copy of `block` in transaction `tid` is void. One journalled after the revoke is not.
+    /// Whether a copy of `block` in transaction `tid` is void. One journalled after the revoke is
+    /// not.
     pub(crate) fn covers(&self, block: u64, tid: Tid) -> bool {
         self.0.get(&block).copied().flatten().is_some_and(|last| !tid.is_after(last))
     }

@@ -1,49 +1,48 @@
-//! What handles, those who wait, and those who commit share.
+//! State shared by handles, waiters and the committer.
 //!
-//! # Who works
-//! The [`Store`] is the right to commit and to checkpoint. It rests in the state; who takes it
-//! works, one at a time, and gives it back when done ([`Work`]). Who waits for a commit takes the
-//! store if it rests, and commits by itself: no other thread needs to wake up for that, neither at
-//! its beginning nor at its end. Who comes while somebody works joins the running transaction's
-//! next commit, and sleeps: the first of them to wake when the store is back commits for all.
+//! # The committer
+//! The [`LogWriter`] is the right to commit and to checkpoint. A thread takes it out of the state,
+//! works, and puts it back ([`Work`]). A waiter for a commit that finds the log writer idle takes
+//! it and commits by itself, without a wake-up of another thread. A later waiter joins the running
+//! transaction's next commit, and sleeps: the first one to wake when the log writer is back commits
+//! for all.
 //!
 //! # Guarantees
-//! - *One works.* The store is taken out of the state under its mutex.
-//! - *No work is left lying.* Work comes about, and the store comes back, under the mutex. Each of
-//!   them looks for the other: who waits for a commit takes the store before it sleeps; who asks
-//!   for something without waiting wakes the journal's thread, which takes the store or leaves the
-//!   work to who has it; who gives the store back wakes all who wait for a commit, and, where the
-//!   work that is left is not awaited by any of them, the journal's thread. Nobody gives up waiting
-//!   for a commit before it is made or the journal fails, so that a transaction that is awaited
-//!   ([`State::awaited`]) has somebody to commit it.
-//! - *No wake-up is lost.* Everybody looks at the state with the mutex held, and sleeps without
-//!   letting go of it in between.
+//! - *One at a time.* The log writer is taken under the state's mutex.
+//! - *No work is left.* Requests and the return of the log writer happen under the mutex, and each
+//!   looks for the other: a waiter takes the log writer before it sleeps; a request without a
+//!   waiter wakes the journal's thread, which takes the log writer or leaves the request to its
+//!   holder; returning it wakes all waiters, and the journal's thread if the next work has no
+//!   waiter. A waiter does not give up before the commit or a failure, so an awaited transaction
+//!   ([`State::awaited`]) has a committer.
+//! - *No lost wake-up.* A thread examines the state with the mutex held, and sleeps without
+//!   releasing it in between.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use dentree_bufcache::BufCache;
 use dentree_sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
-use dentree_sync::{Condvar, Mutex};
+use dentree_sync::{Condvar, Mutex, Padded};
 
 use crate::error::Cause;
-use crate::gate::Gate;
 use crate::last::Finish;
-use crate::store::{Action, Store};
+use crate::log_writer::{Action, LogWriter};
 use crate::tid::Tid;
+use crate::transaction::TransactionState;
 
-/// What handles that have stopped leave to their transaction.
+/// What stopped handles have added to a transaction.
 #[derive(Default)]
-pub(crate) struct Pieces {
-    /// Blocks that were changed, each once, unless it was dropped from the cache in between.
+pub(crate) struct BufferList {
+    /// Changed blocks, each once, unless it was dropped from the cache in between.
     pub(crate) blocks: Vec<u64>,
-    /// Runs of blocks that were freed: first, and how many.
+    /// Freed runs: first block and count.
     pub(crate) freed: Vec<(u64, u64)>,
     pub(crate) actions: Vec<Action>,
 }
 
-impl Pieces {
-    pub(crate) fn append(&mut self, other: &mut Pieces) {
+impl BufferList {
+    pub(crate) fn append(&mut self, other: &mut BufferList) {
         if self.blocks.is_empty() {
             std::mem::swap(&mut self.blocks, &mut other.blocks);
         }
@@ -53,61 +52,56 @@ impl Pieces {
     }
 }
 
-/// So many handles can stop at once without one waiting for another.
-const SEATS: usize = 16;
-
-/// On cache lines of its own.
-#[derive(Default)]
-#[repr(align(128))]
-pub(crate) struct Seat(pub(crate) Mutex<Pieces>);
+/// So many handles can stop at once without waiting.
+const LISTS: usize = 16;
 
 pub(crate) struct Shared {
     pub(crate) cache: Arc<BufCache>,
-    pub(crate) gate: Gate,
-    /// The running transaction. Changes only while the gate is shut. [gate, state]
+    pub(crate) transaction: TransactionState,
+    /// The running transaction. Changes only while that is locked. [transaction, state]
     running: AtomicU32,
-    seats: [Seat; SEATS],
+    lists: [Padded<Mutex<BufferList>>; LISTS],
     /// Changes beyond a handle's credits.
     pub(crate) overdrafts: AtomicU64,
     /// Makes the last changes of each transaction.
     pub(crate) finish: OnceLock<Finish>,
     state: Mutex<State>,
-    /// For the journal's thread: there is work.
+    /// Wakes the journal's thread: there is work.
     work: Condvar,
-    /// For those who wait for work to be done.
+    /// Wakes waiters: work has been done.
     done: Condvar,
     interval: Option<Duration>,
 }
 
-/// What is wanted, and what has been done.
+/// Requests, and what has been done.
 struct State {
-    /// `None` while somebody works with it.
-    store: Option<Store>,
-    /// The last transaction whose commit is wanted.
+    /// `None` while a thread works with it.
+    writer: Option<LogWriter>,
+    /// The last transaction whose commit is requested.
     wanted: Tid,
-    /// The last one of these that somebody waits for, who will commit it if the store rests.
+    /// The last one of these with a waiter, which commits it if the log writer is idle.
     awaited: Tid,
-    /// The last transaction that has ended well.
+    /// The last committed transaction.
     committed: Tid,
-    /// Later commits would have to wait for something that can be done before.
-    needs_relief: bool,
-    /// Checkpoints asked for, and made.
+    /// Without a checkpoint, later commits would have to wait for one.
+    needs_checkpoint: bool,
+    /// Checkpoints requested, and made.
     checkpoints: (u64, u64),
     is_closing: bool,
     failure: Option<Arc<Cause>>,
-    /// The transaction that was running when the journal failed has been told.
+    /// The actions of the transactions that a failure ended have been called.
     is_abandoned: bool,
 }
 
-/// What is to be done next.
+/// The next work.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Job {
     Commit,
-    /// Bring all that is committed home; the number of the request.
+    /// Write all that is committed in place; the number of the request.
     Checkpoint(u64),
-    /// Nobody waits: do early what later commits would have to wait for.
-    Relieve,
-    /// The journal has failed: tell those who queued actions.
+    /// Checkpoint before commits have to wait for it.
+    CheckpointEarly,
+    /// The journal has failed: call the queued actions with the cause.
     Abandon,
 }
 
@@ -120,12 +114,12 @@ impl State {
         } else if self.checkpoints.0 > self.checkpoints.1 {
             Some(Job::Checkpoint(self.checkpoints.0))
         } else {
-            self.needs_relief.then_some(Job::Relieve)
+            self.needs_checkpoint.then_some(Job::CheckpointEarly)
         }
     }
 
-    /// Whether the journal's thread is to look, now that the store rests: at all but what others
-    /// wait for and do.
+    /// Whether the next work is the journal's thread's: all but commits with a waiter, which makes
+    /// them.
     fn is_for_thread(&self) -> bool {
         match self.job() {
             Some(Job::Commit) => !self.awaited.is_after(self.committed),
@@ -135,10 +129,10 @@ impl State {
     }
 }
 
-/// The right to work, from when the store was taken until this is dropped.
+/// Exclusive use of the log writer, until this is dropped.
 pub(crate) struct Work<'a> {
     pub(crate) shared: &'a Shared,
-    pub(crate) store: Store,
+    pub(crate) writer: LogWriter,
 }
 
 impl Drop for Work<'_> {
@@ -146,14 +140,14 @@ impl Drop for Work<'_> {
         if std::thread::panicking() {
             self.shared.fail(Arc::new(Cause::Panicked));
         }
-        self.shared.rest(std::mem::take(&mut self.store));
+        self.shared.release_writer(std::mem::take(&mut self.writer));
     }
 }
 
 impl Shared {
     pub(crate) fn new(
         cache: Arc<BufCache>,
-        store: Store,
+        writer: LogWriter,
         first: Tid,
         most: u32,
         interval: Option<Duration>,
@@ -161,17 +155,17 @@ impl Shared {
         let committed = first.previous();
         Shared {
             cache,
-            gate: Gate::new(most),
+            transaction: TransactionState::new(most),
             running: AtomicU32::new(first.0),
-            seats: Default::default(),
+            lists: Default::default(),
             overdrafts: AtomicU64::new(0),
             finish: OnceLock::new(),
             state: Mutex::new(State {
-                store: Some(store),
+                writer: Some(writer),
                 wanted: committed,
                 awaited: committed,
                 committed,
-                needs_relief: false,
+                needs_checkpoint: false,
                 checkpoints: (0, 0),
                 is_closing: false,
                 failure: None,
@@ -183,33 +177,31 @@ impl Shared {
         }
     }
 
-    /// The running transaction: for who is inside the gate, it stays that.
+    /// The running transaction, which does not change while the caller has a handle.
     pub(crate) fn running(&self) -> Tid {
         Tid(self.running.load(Relaxed))
     }
 
-    /// Leaves what a handle has collected to the running transaction, which the handle must still
-    /// be inside.
-    pub(crate) fn deposit(&self, seat: usize, pieces: &mut Pieces) {
-        self.seats[seat % SEATS].0.lock().append(pieces);
+    /// Adds what a handle has collected to the running transaction, before the handle leaves it.
+    pub(crate) fn add_buffers(&self, list: usize, buffers: &mut BufferList) {
+        self.lists[list % LISTS].0.lock().append(buffers);
     }
 
-    /// Takes over what was left to the transaction, and starts the next one. The gate is shut.
-    pub(crate) fn take_over(&self, mut take: impl FnMut(Pieces)) {
-        for seat in &self.seats {
-            take(std::mem::take(&mut *seat.0.lock()));
+    /// Takes the transaction's buffers, and starts the next one. [transaction locked]
+    pub(crate) fn take_over(&self, mut take: impl FnMut(BufferList)) {
+        for list in &self.lists {
+            take(std::mem::take(&mut *list.0.lock()));
         }
         let _state = self.state.lock();
         self.running.store(self.running().next().0, Relaxed);
     }
 
-    /// Whether somebody waits for a transaction behind `tid`, and so will commit it.
-    pub(crate) fn awaits_behind(&self, tid: Tid) -> bool {
+    /// Whether a transaction after `tid` has a waiter, which will commit it.
+    pub(crate) fn awaits_after(&self, tid: Tid) -> bool {
         self.state.lock().awaited.is_after(tid)
     }
 
-    /// Asks for the commit of `tid`, if it is not on its way, and leaves it to the journal's
-    /// thread.
+    /// Requests the commit of `tid` from the journal's thread, unless it is in progress.
     pub(crate) fn request(&self, tid: Tid) {
         let mut state = self.state.lock();
         let tid = self.not_ahead(tid);
@@ -219,13 +211,13 @@ impl Shared {
         }
     }
 
-    /// Nobody can have changed anything in a transaction behind the running one.
+    /// Limits `tid` to the running transaction: later ones have no changes.
     fn not_ahead(&self, tid: Tid) -> Tid {
         if tid.is_after(self.running()) { self.running() } else { tid }
     }
 
-    /// Asks for the commit of `tid`. Waits until it is made, or until nobody works: then the caller
-    /// is to commit.
+    /// Requests the commit of `tid`, and waits for it or for the log writer: with that, the caller
+    /// must commit.
     pub(crate) fn work_towards(&self, tid: Tid) -> Result<Option<Work<'_>>, Arc<Cause>> {
         let mut state = self.state.lock();
         let wanted = self.not_ahead(tid);
@@ -238,14 +230,14 @@ impl Shared {
             if let Some(cause) = &state.failure {
                 return Err(Arc::clone(cause));
             }
-            state = match state.store.take() {
-                Some(store) => return Ok(Some(Work { shared: self, store })),
+            state = match state.writer.take() {
+                Some(writer) => return Ok(Some(Work { shared: self, writer })),
                 None => self.done.wait(state),
             };
         }
     }
 
-    /// Asks for a checkpoint of all that is committed, and waits for it.
+    /// Requests a checkpoint of all that is committed, and waits for it.
     pub(crate) fn checkpoint(&self) -> Result<(), Arc<Cause>> {
         let mut state = self.state.lock();
         state.checkpoints.0 += 1;
@@ -268,10 +260,10 @@ impl Shared {
         self.work.notify_one();
     }
 
-    /// Ends the journal before its time. The first cause stays.
+    /// Aborts the journal. The first cause stays.
     pub(crate) fn fail(&self, cause: Arc<Cause>) {
         self.state.lock().failure.get_or_insert(cause);
-        self.gate.close();
+        self.transaction.close();
         self.work.notify_one();
         self.done.notify_all();
     }
@@ -280,43 +272,43 @@ impl Shared {
         self.state.lock().failure.clone()
     }
 
-    /// Waits for work for the journal's thread; `None` where there will be none.
+    /// Waits for work for the journal's thread; `None` after the last.
     pub(crate) fn next_job(&self) -> Option<(Job, Work<'_>)> {
         let mut state = self.state.lock();
         loop {
-            if let Some(store) = state.store.take() {
+            if let Some(writer) = state.writer.take() {
                 if let Some(job) = state.job() {
                     state.is_abandoned |= job == Job::Abandon;
-                    state.needs_relief &= job != Job::Relieve;
-                    return Some((job, Work { shared: self, store }));
+                    state.needs_checkpoint &= job != Job::CheckpointEarly;
+                    return Some((job, Work { shared: self, writer }));
                 }
-                state.store = Some(store);
+                state.writer = Some(writer);
                 if state.is_closing {
                     return None;
                 }
             }
             let is_late;
             (state, is_late) = self.work.wait_for(state, self.interval);
-            if is_late && self.gate.credits() > 0 {
+            if is_late && self.transaction.credits() > 0 {
                 state.wanted = self.running();
             }
         }
     }
 
-    /// Ends somebody's work.
-    fn rest(&self, store: Store) {
+    /// Ends the exclusive use of the log writer.
+    fn release_writer(&self, writer: LogWriter) {
         let mut state = self.state.lock();
-        state.store = Some(store);
+        state.writer = Some(writer);
         if state.is_for_thread() {
             self.work.notify_one();
         }
         self.done.notify_all();
     }
 
-    pub(crate) fn committed(&self, tid: Tid, needs_relief: bool) {
+    pub(crate) fn committed(&self, tid: Tid, needs_checkpoint: bool) {
         let mut state = self.state.lock();
         state.committed = tid;
-        state.needs_relief = needs_relief;
+        state.needs_checkpoint = needs_checkpoint;
     }
 
     pub(crate) fn checkpointed(&self, request: u64) {

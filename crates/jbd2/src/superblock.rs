@@ -14,8 +14,8 @@ use crate::format::{
 use crate::reader::LogReader;
 use crate::tid::Tid;
 
-/// The journal's superblock. All that changes in it stands in its first sector: a write cut short leaves the old one or
-/// the new one.
+/// The journal's superblock. All that changes in it stands in its first sector: a write cut short
+/// leaves the old one or the new one.
 pub(crate) struct Superblock {
     bytes: Vec<u8>,
     /// Where it is on the device, in bytes.
@@ -34,7 +34,8 @@ impl Superblock {
         RawSuperblock::mut_from_bytes(&mut self.bytes).ok()
     }
 
-    /// Turns on what the file system asks for and the kernel would turn on for it. Returns what the journal has then.
+    /// Turns on what the file system asks for and the kernel would turn on for it. Returns what the
+    /// journal has then.
     ///
     /// # Errors
     /// Version 1 superblocks have no room for features.
@@ -63,8 +64,8 @@ impl Superblock {
         self.raw().map_or([0; 16], |raw| raw.s_uuid)
     }
 
-    /// Says where the first transaction is that a replay is to look at, and its number; `None` for nowhere: the journal is clean,
-    /// and this is the number that comes next.
+    /// Says where the first transaction is that a replay is to look at, and its number; `None` for
+    /// nowhere: the journal is clean, and this is the number that comes next.
     pub(crate) fn set_tail(&mut self, start: Option<u32>, tid: Tid) {
         if let Some(raw) = self.raw() {
             raw.s_start = start.unwrap_or(0).into();

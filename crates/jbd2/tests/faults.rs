@@ -1,4 +1,5 @@
-//! Devices that fail, and many threads at once: nothing that was acknowledged is lost, nothing that failed is acknowledged.
+//! Devices that fail, and many threads at once: nothing that was acknowledged is lost, nothing that
+//! failed is acknowledged.
 #![cfg(not(loom))]
 
 use std::sync::{Arc, Mutex};
@@ -124,7 +125,8 @@ fn an_error_at_any_step_aborts_with_its_cause_and_keeps_what_was_acknowledged() 
 fn threads_that_commit_together_lose_nothing_to_a_power_cut() {
     const THREADS: u64 = 4;
     const ROUNDS: u64 = 25;
-    // Room for everything, and for so little that the journal has to write blocks home all the time.
+    // Room for everything, and for so little that the journal has to write blocks home all the
+    // time.
     for cache_bytes in [1 << 20, 6 * (BLOCK + 128)] {
         let device = Arc::new(RecordingDevice::new(image()));
         let (_, journal) = open(device.clone(), cache_bytes);

@@ -14,7 +14,8 @@ const BLOCKS: u64 = 64;
 const JOURNAL: u64 = 32;
 const MAGIC: u32 = 0xC03B_3998;
 
-/// A device whose journal has this superblock, from `s_header` on in words, and these log blocks from block 1 on.
+/// A device whose journal has this superblock, from `s_header` on in words, and these log blocks
+/// from block 1 on.
 fn device(superblock: &[u32], log: &[Vec<u32>]) -> MemoryDevice {
     let device = MemoryDevice::new(BLOCKS as usize * BLOCK);
     let write = |block: u64, words: &[u32]| {

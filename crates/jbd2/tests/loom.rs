@@ -52,7 +52,8 @@ fn who_waits_for_a_commit_finds_it_done_however_threads_meet() {
     });
 }
 
-/// The waiter takes the store from under the journal's thread, or the other way round; who comes second must not be forgotten.
+/// The waiter takes the store from under the journal's thread, or the other way round; who comes
+/// second must not be forgotten.
 #[test]
 fn what_nobody_waits_for_is_committed_however_it_meets_one_who_waits() {
     model(|journal, device| {

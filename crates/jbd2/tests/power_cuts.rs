@@ -1,5 +1,6 @@
-//! A small journal written round and round, and the power cut after every write: what a replay finds are exactly the
-//! transactions up to some one, and that is none before the last that was acknowledged.
+//! A small journal written round and round, and the power cut after every write: what a replay
+//! finds are exactly the transactions up to some one, and that is none before the last that was
+//! acknowledged.
 #![cfg(not(loom))]
 
 use std::collections::HashMap;
@@ -47,8 +48,8 @@ impl Numbers {
 enum Content {
     /// Written by a transaction: which block says so, and some look like blocks of the log.
     Metadata(u64),
-    /// Written without the journal, by the step of this number: whether it is there is told apart from whether a transaction
-    /// is.
+    /// Written without the journal, by the step of this number: whether it is there is told apart
+    /// from whether a transaction is.
     Data(u64),
     /// Freed: anything.
     Nothing,
@@ -134,7 +135,8 @@ fn shown(run: &Run, steps: usize, bytes: &[u8]) -> Option<usize> {
         (0..TARGETS).all(|block| match run.states[last].get(&block) {
             None => last > 0 || block_of(block).iter().all(|&byte| byte == 0),
             Some(Content::Metadata(number)) => block_of(block) == filled(*number),
-            // Written behind the acknowledgement that freed it, flushed with the next: from then on it is there.
+            // Written behind the acknowledgement that freed it, flushed with the next: from then on
+            // it is there.
             Some(Content::Data(number)) => {
                 let written = (number >> 8 & 0xFFFF) as usize;
                 last <= written || block_of(block) == filled(*number)
@@ -144,7 +146,8 @@ fn shown(run: &Run, steps: usize, bytes: &[u8]) -> Option<usize> {
     })
 }
 
-/// Cuts the power after every step, with all, none and some of what was in flight. Returns how many cuts that were.
+/// Cuts the power after every step, with all, none and some of what was in flight. Returns how many
+/// cuts that were.
 fn cut_everywhere(run: &Run, what: &str) -> usize {
     let mut numbers = Numbers(7);
     let mut cuts = 0;
@@ -199,7 +202,8 @@ fn every_cut_shows_a_prefix_with_all_that_was_acknowledged() {
     }
 }
 
-/// A commit block that was torn ended in what the log held there before: e2fsck told of a corrupt transaction, and the kernel did not mount.
+/// A commit block that was torn ended in what the log held there before: e2fsck told of a corrupt
+/// transaction, and the kernel did not mount.
 #[test]
 fn a_commit_is_written_over_zeros_that_are_on_stable_storage() {
     let run = run(0, 0, CHECKSUMS, 40, 3);

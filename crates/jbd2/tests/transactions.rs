@@ -244,7 +244,8 @@ fn a_panic_under_a_commit_that_waits_for_the_handle_commits_nothing_of_it() {
             let mut handle = journal.start(2).unwrap();
             handle.update(5, |bytes| bytes[0] = 9).unwrap();
             journal.commit(handle.tid());
-            // Most often the commit waits for the handle by then; the outcome must be the same if it does not.
+            // Most often the commit waits for the handle by then; the outcome must be the same if
+            // it does not.
             dentree_testing::linger(std::time::Duration::from_millis(20));
             panic!("in the middle");
         };

@@ -7,9 +7,9 @@
 //! `value` is protected by `writing` with all slots at zero, or by one slot above zero with
 //! `writing` clear.
 //!
-//! A reader touches a line of its own slot, so readers do not slow each other; a writer visits every
-//! slot. Slots are chosen by thread: asking for the CPU costs more than the lock, and the result may
-//! be stale. Threads may share a slot, which costs time, never safety.
+//! A reader touches a line of its own slot, so readers do not slow each other; a writer visits
+//! every slot. Slots are chosen by thread: asking for the CPU costs more than the lock, and the
+//! result may be stale. Threads may share a slot, which costs time, never safety.
 //!
 //! Known limits: a waiting writer keeps new readers out, so a reader must not read again while it
 //! holds the lock (debug builds panic on it).
@@ -67,7 +67,8 @@ impl<T> BigReaderLock<T> {
         BigReaderGuard { lock: self, slot, held: request.acquired(), not_send: PhantomData }
     }
 
-    /// Waits for the writer that is in, keeps new readers out, and waits for the readers that are in.
+    /// Waits for the writer that is in, keeps new readers out, and waits for the readers that are
+    /// in.
     #[track_caller]
     pub fn write(&self) -> BigWriterGuard<'_, T> {
         let mut request = Request::blocking(self.class, Kind::BigWrite, self, Location::caller());
@@ -91,10 +92,10 @@ impl<T> BigReaderLock<T> {
     /// Counts the reader in, unless a writer is in or waits.
     ///
     /// A reader and a writer are never both in: the reader adds to its slot, then loads `writing`;
-    /// the writer stores `writing` (in [`begin_write`](Self::begin_write)), then loads the slots; all
-    /// four are `SeqCst`, so they have one order. If the writer's store came before the reader's
-    /// load, the reader sees it and backs out. Otherwise the reader's add precedes the writer's load
-    /// of the slot, which sees it and waits.
+    /// the writer stores `writing` (in [`begin_write`](Self::begin_write)), then loads the slots;
+    /// all four are `SeqCst`, so they have one order. If the writer's store came before the
+    /// reader's load, the reader sees it and backs out. Otherwise the reader's add precedes the
+    /// writer's load of the slot, which sees it and waits.
     ///
     /// The load also acquires: partner of the release store in [`BigWriterGuard`]'s drop.
     #[inline]
@@ -109,7 +110,8 @@ impl<T> BigReaderLock<T> {
         false
     }
 
-    /// Becomes the one writer. Acquire (part of `SeqCst`): partner of the last writer's release store.
+    /// Becomes the one writer. Acquire (part of `SeqCst`): partner of the last writer's release
+    /// store.
     fn begin_write(&self) -> bool {
         self.writing.compare_exchange(false, true, Ordering::SeqCst, Ordering::Relaxed).is_ok()
     }
@@ -163,7 +165,8 @@ pub struct BigWriterGuard<'a, T> {
 impl<T> Deref for BigWriterGuard<'_, T> {
     type Target = T;
     fn deref(&self) -> &T {
-        // SAFETY: the guard exists, so this is the one writer and no reader has a guard (see `enter`).
+        // SAFETY: the guard exists, so this is the one writer and no reader has a guard (see
+        // `enter`).
         unsafe { &*self.lock.value.get() }
     }
 }

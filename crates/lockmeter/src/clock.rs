@@ -4,7 +4,8 @@
 #[cfg(target_arch = "x86_64")]
 #[inline]
 pub(crate) fn now() -> u64 {
-    // SAFETY: every x86-64 CPU has `rdtsc`; it reads a counter into registers and touches no memory.
+    // SAFETY: every x86-64 CPU has `rdtsc`; it reads a counter into registers and touches no
+    // memory.
     unsafe { core::arch::x86_64::_rdtsc() }
 }
 

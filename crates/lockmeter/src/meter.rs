@@ -5,9 +5,10 @@
 //! REGISTRY ─► tables of live threads ─► slots: (class, kind, call site) → counters
 //!          └► sums of threads that ended during the recording
 //! ```
-//! A slot's key is set once, by the owner of the table. Its counters are written by the owner alone,
-//! with plain loads and stores, and read by [`Recording::finish`]. A table's counters belong to the
-//! recording that its `generation` names: the owner clears them when it first records for a new one.
+//! A slot's key is set once, by the owner of the table. Its counters are written by the owner
+//! alone, with plain loads and stores, and read by [`Recording::finish`]. A table's counters belong
+//! to the recording that its `generation` names: the owner clears them when it first records for a
+//! new one.
 //!
 //! Guarantees: counters of recordings never mix; a thread that ends leaves its figures behind; a
 //! thread in its teardown is not recorded.

@@ -373,7 +373,7 @@ mod tests {
         );
     }
 
-    /// A line of the dbench table of the study: nobody waited.
+    /// A line of the dbench table of the study, without waits.
     #[test]
     fn a_line_without_waits_leaves_their_columns_empty() {
         let figures = Figures {

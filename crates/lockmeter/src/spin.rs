@@ -19,8 +19,8 @@ pub struct SpinLock<T> {
     value: UnsafeCell<T>, // [locked]
 }
 
-// SAFETY: the value is reached only through a guard, and `locked` lets one guard exist at a time, so
-// sharing the lock amounts to sending the value from holder to holder.
+// SAFETY: the value is reached only through a guard, and `locked` lets one guard exist at a time,
+// so sharing the lock amounts to sending the value from holder to holder.
 unsafe impl<T: Send> Sync for SpinLock<T> {}
 
 impl<T> SpinLock<T> {
@@ -55,8 +55,8 @@ impl<T> SpinLock<T> {
         None
     }
 
-    /// Acquire: partner of the release store in [`SpinGuard`]'s drop. If that store came first, this
-    /// exchange reads it and sees what the holder wrote; otherwise it reads `true` and fails.
+    /// Acquire: partner of the release store in [`SpinGuard`]'s drop. If that store came first,
+    /// this exchange reads it and sees what the holder wrote; otherwise it reads `true` and fails.
     #[inline]
     fn take(&self) -> bool {
         self.locked.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_ok()

@@ -129,7 +129,8 @@ impl Mount {
     }
 }
 
-/// All bytes of a device, with what a replay itself writes taken as zero: the superblock, and the journal's.
+/// All bytes of a device, with what a replay itself writes taken as zero: the superblock, and the
+/// journal's.
 pub fn bytes(device: &dyn BlockDevice, location: &JournalLocation) -> Vec<u8> {
     let mut bytes = vec![0; usize::try_from(device.size()).unwrap()];
     device.read_at(0, &mut bytes).unwrap();

@@ -13,12 +13,12 @@ const A: u64 = 5000;
 const B: u64 = 5001;
 const C: u64 = 5002;
 
-/// Writes these transactions: A as 1 and B as the magic number; a revoke of A; C as 3; B as 4; a revoke of C; and A as 5,
-/// without a commit block.
+/// Writes these transactions: A as 1 and B as the magic number; a revoke of A; C as 3; B as 4; a
+/// revoke of C; and A as 5, without a commit block.
 ///
-/// The log is then: 1 descriptor, 2 A, 3 B, 4 commit; 5 revoke, 6 commit; 7 descriptor, 8 C, 9 commit; 10 descriptor,
-/// 11 B, 12 commit; 13 revoke, 14 commit; 15 descriptor, 16 A. (debugfs forgets the commit block of a transaction that both
-/// writes and revokes.)
+/// The log is then: 1 descriptor, 2 A, 3 B, 4 commit; 5 revoke, 6 commit; 7 descriptor, 8 C, 9
+/// commit; 10 descriptor, 11 B, 12 commit; 13 revoke, 14 commit; 15 descriptor, 16 A. (debugfs
+/// forgets the commit block of a transaction that both writes and revokes.)
 fn journal(features: &str, open: &str) -> Result<Image, String> {
     let image = Image::new(&["-t", "ext4", "-b", "1024", "-J", "size=1", "-O", features])?;
     let mut lines = vec![format!("journal_open {open}")];
@@ -104,7 +104,8 @@ fn damage_inside_a_committed_transaction_is_named_and_the_kernel_refuses_it_too(
         }
         let damaged = image.patched("superblock", 0, 0xF0, &[1]);
         assert!(matches!(damaged.recover(), Err(Error::Corrupt { damage: Damage::Superblock { .. } })));
-        // Void copies, a transaction never committed, and what follows the fields of a commit block are nobody's damage.
+        // Void copies, a transaction never committed, and what follows the fields of a commit block
+        // are nobody's damage.
         for log_block in [2, 8, 15, 16, 9] {
             let damaged = image.patched("harmless", log_block, 900, &[0xEE]);
             assert_eq!(damaged.recover().unwrap().transactions, 5, "{open}, block {log_block}");
@@ -120,7 +121,8 @@ fn a_bad_block_of_an_older_round_ends_the_log_instead_of_being_damage() {
         Ok(image) => image,
         Err(reason) => return println!("skipped: {reason}"),
     };
-    // Transaction 4 was committed long before 3, by what its commit block says; that block's sum is then wrong, too.
+    // Transaction 4 was committed long before 3, by what its commit block says; that block's sum is
+    // then wrong, too.
     let stale = image.patched("stale", 12, 0x30, &[0; 12]);
     assert_same_replay(&stale, "stale commit", Judges::Both);
     assert_eq!(stale.recover().unwrap().transactions, 3);

@@ -57,8 +57,8 @@ fn churn(crash: &Crash) {
     }
 }
 
-/// Replays what a workload leaves on a file system of this kind. How much that is depends on what the kernel has written
-/// back by then.
+/// Replays what a workload leaves on a file system of this kind. How much that is depends on what
+/// the kernel has written back by then.
 fn replayed(what: &str, mke2fs: &[&str], options: &str, work: fn(&Crash)) {
     replayed_for(Judges::Both, what, mke2fs, options, work);
 }

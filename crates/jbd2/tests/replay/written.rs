@@ -1,4 +1,5 @@
-//! Journals that we wrote, replayed by e2fsck, by the kernel and by us: each finds what was committed.
+//! Journals that we wrote, replayed by e2fsck, by the kernel and by us: each finds what was
+//! committed.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -54,8 +55,8 @@ fn content(block_size: usize, number: u64) -> Vec<u8> {
     bytes
 }
 
-/// Changes, frees and reuses the last blocks of the image in so many transactions, and leaves the image as a power cut would.
-/// Returns what each block holds.
+/// Changes, frees and reuses the last blocks of the image in so many transactions, and leaves the
+/// image as a power cut would. Returns what each block holds.
 fn work(image: &Image, sums: Sums, is_64bit: bool, transactions: u64) -> BTreeMap<u64, Vec<u8>> {
     let location = location(&image.path);
     let block_size = location.block_size;
@@ -216,7 +217,8 @@ fn an_aborted_journal_says_so_to_e2fsck() {
     replay(&again, &location).unwrap();
     let cache = Arc::new(BufCache::new(again, 4096, 64 << 20));
     assert_eq!(Journal::open(cache, &location, options).unwrap().recorded_error(), -5);
-    // What was committed is replayed, and the error is found: the image is not called clean without a check.
+    // What was committed is replayed, and the error is found: the image is not called clean without
+    // a check.
     let output = std::process::Command::new("e2fsck").args(["-p", text(&image.path)]).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(text.contains("contains a file system with errors"), "{text}");

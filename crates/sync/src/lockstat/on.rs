@@ -70,7 +70,8 @@ pub trait Recorder: Sync {
     /// The time, in units of the recorder's own.
     fn now(&self) -> u64;
 
-    /// A lock was `held` for so long, and `waited` for unless it was free. Called after its release.
+    /// A lock was `held` for so long, and `waited` for unless it was free. Called after its
+    /// release.
     fn released(&self, recording: u32, key: &Key, held: u64, waited: Option<u64>);
 
     /// A lock was taken, and the thread did not wait.

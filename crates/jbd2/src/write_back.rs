@@ -1,4 +1,4 @@
-//! Writing blocks to where they belong, and bringing them to stable storage.
+//! Writing blocks in place, and flushing the device.
 
 use std::io::{self, IoSlice};
 use std::ops::Deref;
@@ -9,15 +9,15 @@ use dentree_bufcache::PinId;
 use crate::error::Cause;
 use crate::tid::Tid;
 
-/// Most blocks in a request: as many pieces as the usual kernel takes in one call.
+/// Most blocks in a request: `IOV_MAX`.
 pub(crate) const MOST_BLOCKS: usize = 1024;
 
-/// By which a transaction pins the blocks that it changed last, until they are home.
+/// The pin of a transaction's blocks until they are written in place.
 pub(crate) fn pin(tid: Tid) -> PinId {
     PinId(tid.0)
 }
 
-/// Writes blocks home. Neighbours, which must stand side by side in `blocks`, go in one request.
+/// Writes blocks in place. Neighbours, which must be adjacent in `blocks`, go in one request.
 pub(crate) fn write<B: Deref<Target = [u8]>>(
     device: &dyn BlockDevice,
     block_size: usize,
@@ -29,7 +29,7 @@ pub(crate) fn write<B: Deref<Target = [u8]>>(
         let len = 1 + (1..rest.len().min(MOST_BLOCKS)).take_while(are_neighbours).count();
         let (run, behind) = rest.split_at(len);
         let bufs: Vec<_> = run.iter().map(|(_, buffer)| IoSlice::new(buffer)).collect();
-        // A block that was read or checked before is on the device.
+        // The block is on the device: it was read or checked before.
         device.write_vectored_at(first.saturating_mul(block_size as u64), &bufs)?;
         rest = behind;
     }
