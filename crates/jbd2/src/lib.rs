@@ -22,10 +22,10 @@
 //! commit writes in place.
 //!
 //! ```text
-//!   threads                        one of them, or the journal's thread                 device
-//!   start ── update… ── stop ──►   lock · versions · next ── log ── flush ── commit ── flush    log
+//!   threads                        one of them, or the journal's thread               device
+//!   start ── update… ── stop ──►   lock · versions · next ── log ── flush ── commit ── flush  log
 //!   wait_commit ◄───────────────────────────────── actions ── wake ◄┘
-//!                                  blocks ── flush ── superblock ── flush                       in place
+//!                                  blocks ── flush ── superblock ── flush               in place
 //! ```
 //!
 //! # Guarantees

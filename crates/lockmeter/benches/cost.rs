@@ -1,7 +1,8 @@
-//! What an uncontended lock and unlock cost, in nanoseconds: off, on, and with `--no-default-features` compiled out.
+//! What an uncontended lock and unlock cost, in nanoseconds: off, on, and with
+//! `--no-default-features` compiled out.
 //!
-//! Each case is the best of 9 runs of 2 million rounds, cases interleaved; the best, because other work on the machine
-//! only ever adds.
+//! Each case is the best of 9 runs of 2 million rounds, cases interleaved; the best, because other
+//! work on the machine only ever adds.
 
 use dentree_lockmeter::{BigReaderLock, BitLock, Class, SpinLock};
 use dentree_sync::lockstat::{NamedMutex, NamedRwLock};

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! writer ─► [ writing ]                      set by the writer that is in or waits
-//! slots  ─► [ readers | readers | … ]        one cache line each; a reader counts itself in its own
+//! slots  ─► [ readers | readers | … ]        one cache line each, where readers count themselves
 //! ```
 //! `value` is protected by `writing` with all slots at zero, or by one slot above zero with
 //! `writing` clear.

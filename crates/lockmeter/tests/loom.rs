@@ -71,7 +71,8 @@ fn a_bit_lock_orders_its_holders_while_others_change_the_word() {
     });
 }
 
-/// One reader: with two on one slot loom 0.7.2 trips over an assertion of its own (tokio-rs/loom#252).
+/// One reader: with two on one slot loom 0.7.2 trips over an assertion of its own
+/// (tokio-rs/loom#252).
 #[test]
 fn a_big_reader_lock_keeps_a_writer_from_a_reader() {
     loom::model(|| {
