@@ -4,7 +4,8 @@ use crate::Findings;
 use cargo_metadata::{DependencyKind, Metadata};
 use std::collections::BTreeSet;
 
-/// A crate and all of ours that it may use. Development dependencies are free: tests may reach across.
+/// A crate and all of ours that it may use. Development dependencies are free: tests may reach
+/// across.
 const ARROWS: &[(&str, &[&str])] = &[
     ("dentree-blockdev", &[]),
     ("dentree-bufcache", &["dentree-blockdev", "dentree-sync"]),

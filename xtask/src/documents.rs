@@ -10,7 +10,7 @@ use std::path::PathBuf;
 pub(crate) fn links(metadata: &Metadata) -> Findings {
     let root = metadata.workspace_root.as_std_path();
     let mut findings = Findings::new();
-    for document in documents(&[root.to_path_buf(), root.join("docs"), root.join("docs/internals")]) {
+    for document in files(metadata) {
         let text = fs::read_to_string(&document).unwrap_or_default();
         let folder = document.parent().unwrap_or(root);
         for event in Parser::new(&text) {
@@ -48,7 +48,13 @@ pub(crate) fn promises(metadata: &Metadata) -> Findings {
     findings
 }
 
-fn documents(folders: &[PathBuf]) -> Vec<PathBuf> {
+/// The documents of the workspace and the pages of its crates.
+pub(crate) fn files(metadata: &Metadata) -> Vec<PathBuf> {
+    let root = metadata.workspace_root.as_std_path();
+    let crates =
+        metadata.workspace_packages().into_iter().filter_map(|package| package.manifest_path.parent());
+    let mut folders: Vec<_> = crates.map(|folder| folder.as_std_path().to_path_buf()).collect();
+    folders.extend([root.to_path_buf(), root.join("docs"), root.join("docs/internals")]);
     let entries = folders.iter().flat_map(fs::read_dir).flatten().flatten();
     let mut found: Vec<_> = entries.map(|entry| entry.path()).collect();
     found.retain(|path| path.extension().is_some_and(|extension| extension == "md"));

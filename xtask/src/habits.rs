@@ -37,7 +37,8 @@ pub(crate) fn alone(metadata: &Metadata) -> Findings {
     findings
 }
 
-/// The lines of a file that are tests, with their numbers: all below `tests`, else from `#[cfg(test)]` on.
+/// The lines of a file that are tests, with their numbers: all below `tests`, else from
+/// `#[cfg(test)]` on.
 fn test_lines<'a>(file: &Path, text: &'a str) -> Vec<(usize, &'a str)> {
     let are_all = file.iter().any(|part| part == "tests");
     let lines = text.lines().zip(1..).map(|(line, number)| (number, line));

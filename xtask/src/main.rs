@@ -7,6 +7,7 @@ mod dependencies;
 mod documents;
 mod habits;
 mod sources;
+mod words;
 
 use cargo_metadata::{Metadata, MetadataCommand};
 use std::process::ExitCode;
@@ -26,6 +27,9 @@ const CHECKS: &[(&str, Check)] = &[
     ("every source file is part of a crate", sources::dead_files),
     ("programs print by no means that ends them when no one reads", sources::prints),
     ("tests do by themselves nothing that fails on a busy machine", habits::alone),
+    ("comments and documents are narrow enough to read", words::width),
+    ("private words stay away", words::words),
+    ("a public type's name has one meaning", words::types),
     ("links in documents lead somewhere", documents::links),
     ("every promise to users names a test", documents::promises),
     ("every dependency has its reason", dependencies::reasons),

@@ -1,7 +1,7 @@
-//! Prints the rate of random uncached reads of 4 KiB by queue and number of reads in flight:
-//! `cargo run --release -p dentree-blockdev --example queue_depth -- [FOLDER]`. The last two columns are a
-//! ring that one thread drives itself, through the page cache and past it (O_DIRECT); with one read in
-//! flight they are plain reads.
+//! Prints the rate of random uncached reads of 4 KiB by queue and number of reads in flight: `cargo
+//! run --release -p dentree-blockdev --example queue_depth -- [FOLDER]`. The last two columns are a
+//! ring that one thread drives itself, through the page cache and past it (O_DIRECT); with one read
+//! in flight they are plain reads.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};

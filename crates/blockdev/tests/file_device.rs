@@ -1,4 +1,5 @@
-//! What a `FileDevice` promises: complete positioned access, one writer, and errors that name the file.
+//! What a `FileDevice` promises: complete positioned access, one writer, and errors that name the
+//! file.
 
 use std::io::{ErrorKind, IoSlice, IoSliceMut};
 use std::path::Path;
@@ -104,7 +105,8 @@ fn a_second_writer_is_refused_by_the_name_of_the_first_and_readers_are_not() {
     assert!(message.contains(&file.path().display().to_string()), "{message}");
     assert!(matches!(error, Error::Locked { .. }), "{message}");
     if Path::new("/proc/locks").exists() {
-        // The file system under the temporary directory may report another device number to /proc/locks.
+        // The file system under the temporary directory may report another device number to
+        // /proc/locks.
         println!("{message}");
     }
     let reader = open(file.path(), Access::ReadOnly);

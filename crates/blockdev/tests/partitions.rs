@@ -13,7 +13,8 @@ use tempfile::NamedTempFile;
 
 const MIB: u64 = 1 << 20;
 
-/// A file that `sfdisk` has partitioned, or why there is none. `device` is what sfdisk is given: the file, or a loop on it.
+/// A file that `sfdisk` has partitioned, or why there is none. `device` is what sfdisk is given:
+/// the file, or a loop on it.
 fn sfdisk(file: &NamedTempFile, device: &str, script: &str) -> Result<MemoryDevice, String> {
     let child = Command::new("sfdisk")
         .args(["--quiet", "--no-reread", "--no-tell-kernel", "--wipe=never", device])

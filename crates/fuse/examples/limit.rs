@@ -1,5 +1,5 @@
-//! Mounts an empty file system in memory at a directory, until it is unmounted: `limit DIR`. What a mount costs when answering
-//! costs nothing; the mount benchmark compares with it.
+//! Mounts an empty file system in memory at a directory, until it is unmounted: `limit DIR`. What a
+//! mount costs when answering costs nothing; the mount benchmark compares with it.
 
 use dentree_vfs::{MemoryFs, Vfs};
 use std::error::Error;

@@ -1,14 +1,14 @@
 //! Requests that change something, in terms of [`Vfs`](dentree_vfs::Vfs).
 //!
-//! The kernel has checked who may do it; what is left to say is to whom a new inode belongs, and when a file loses its setuid and
-//! setgid bits: asked to do that itself, the kernel would look for the file's capabilities before each write that it gathers. With the
-//! write-back cache it also knows length and times of open files better than we do, and sends
-//! them when it writes.
+//! The kernel has checked who may do it; what is left to say is to whom a new inode belongs, and
+//! when a file loses its setuid and setgid bits: asked to do that itself, the kernel would look for
+//! the file's capabilities before each write that it gathers. With the write-back cache it also
+//! knows length and times of open files better than we do, and sends them when it writes.
 //!
-//! Whether a setgid bit goes depends on the caller's supplementary groups. FUSE does not tell them: they
-//! are read from `/proc` while the caller waits. (`FUSE_SETXATTR_ACL_KILL_SGID` would tell for access
-//! lists; fuser does not pass it on.) An answer to a write brings no mode and the kernel keeps the one that
-//! it has, so the kernel is told to forget it.
+//! Whether a setgid bit goes depends on the caller's supplementary groups. FUSE does not tell them:
+//! they are read from `/proc` while the caller waits. (`FUSE_SETXATTR_ACL_KILL_SGID` would tell for
+//! access lists; fuser does not pass it on.) An answer to a write brings no mode and the kernel
+//! keeps the one that it has, so the kernel is told to forget it.
 //!
 //! What is not offered: O_TMPFILE, which fuser has no request for.
 
@@ -34,12 +34,14 @@ const XATTR_REPLACE: i32 = 2;
 const ACCESS_LIST: &str = "system.posix_acl_access";
 const SET_ID: u16 = 0o6000;
 
-/// The most that one COPY_FILE_RANGE copies: it must not hold its caller, who cannot be interrupted, for long.
+/// The most that one COPY_FILE_RANGE copies: it must not hold its caller, who cannot be
+/// interrupted, for long.
 const COPY_MAX: u64 = 64 << 20;
 /// Bytes that it moves at a time.
 const COPY_STEP: u64 = 1 << 20;
 
-/// How long a full disk may keep a request waiting for the space of files that were removed before it.
+/// How long a full disk may keep a request waiting for the space of files that were removed before
+/// it.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// What SETATTR may bring.
@@ -56,8 +58,8 @@ pub(crate) struct NewAttr {
 }
 
 impl NewAttr {
-    /// The times of content that the kernel has gathered, which it sends for the file that was written.
-    /// Times that a program sets come without one.
+    /// The times of content that the kernel has gathered, which it sends for the file that was
+    /// written. Times that a program sets come without one.
     fn written_back(&self) -> Option<(SystemTime, SystemTime)> {
         let NewAttr { mode: None, uid: None, gid: None, size: None, atime: None, .. } = *self else {
             return None;
@@ -74,12 +76,14 @@ fn caller(request: &Request) -> Identity {
     Identity::Checked { uid: request.uid(), gid: request.gid() }
 }
 
-/// Stands for the right to change a program without taking its setuid bit: FUSE tells who asks, and not their capabilities.
+/// Stands for the right to change a program without taking its setuid bit: FUSE tells who asks, and
+/// not their capabilities.
 fn is_root(request: &Request) -> bool {
     request.uid() == 0
 }
 
-/// The caller with all its groups. A caller that is gone is in none, so that it takes a bit rather than leaves it.
+/// The caller with all its groups. A caller that is gone is in none, so that it takes a bit rather
+/// than leaves it.
 fn member(request: &Request) -> Identity {
     if is_root(request) {
         return Identity::Superuser;
@@ -225,8 +229,8 @@ impl<F: FileSystem> Adapter<F> {
         Ok(inode)
     }
 
-    /// The permissions of a file once its content or owner has changed, where they are others than before
-    /// and the kernel leaves that to us.
+    /// The permissions of a file once its content or owner has changed, where they are others than
+    /// before and the kernel leaves that to us.
     fn without_set_id(&self, request: &Request, file: &Inode<F>) -> Option<u16> {
         let before = file.attr();
         if !self.drops_set_id || file.is_dir() || before.permissions & SET_ID == 0 {
@@ -236,7 +240,8 @@ impl<F: FileSystem> Adapter<F> {
         (left != before.permissions).then_some(left)
     }
 
-    /// Before the content changes: no program runs with an identity that somebody else's content would have.
+    /// Before the content changes: no program runs with an identity that somebody else's content
+    /// would have.
     fn drop_set_id(&self, request: &Request, file: &Inode<F>) -> Result<()> {
         let Some(permissions) = self.without_set_id(request, file) else { return Ok(()) };
         let left = SetAttr { permissions: Some(permissions), ..SetAttr::default() };
@@ -265,8 +270,9 @@ impl<F: FileSystem> Adapter<F> {
         Ok(written as u32)
     }
 
-    /// Writes what the kernel has gathered, and sends when it likes; the times of the change come by themselves, perhaps before. All of it or
-    /// an error: nobody looks at how many bytes there were, and what was left out would be lost without a word.
+    /// Writes what the kernel has gathered, and sends when it likes; the times of the change come
+    /// by themselves, perhaps before. All of it or an error: nobody looks at how many bytes there
+    /// were, and what was left out would be lost without a word.
     fn write_gathered(&self, file: &Inode<F>, offset: u64, data: &[u8]) -> Result<usize> {
         let mut done = 0;
         while done < data.len() {

@@ -14,8 +14,8 @@ pub struct Ownership {
     pub gid: Option<u32>,
 }
 
-/// Node ids are inode numbers, except that FUSE's root is 1. Should a file system use inode 1 for something
-/// else, it takes the number that the root left free: the mapping is its own inverse.
+/// Node ids are inode numbers, except that FUSE's root is 1. Should a file system use inode 1 for
+/// something else, it takes the number that the root left free: the mapping is its own inverse.
 #[derive(Clone, Copy)]
 pub(crate) struct NodeIds {
     pub(crate) root: Ino,
@@ -55,7 +55,8 @@ pub(crate) fn file_type(kind: FileType) -> fuser::FileType {
     }
 }
 
-/// The attributes of an inode under the number `shown`: fuser takes the node id of an entry from it.
+/// The attributes of an inode under the number `shown`: fuser takes the node id of an entry from
+/// it.
 pub(crate) fn file_attr(attr: &Attr, shown: INodeNo, owner: Ownership) -> FileAttr {
     FileAttr {
         ino: shown,
@@ -76,8 +77,8 @@ pub(crate) fn file_attr(attr: &Attr, shown: INodeNo, owner: Ownership) -> FileAt
     }
 }
 
-/// What stands in a listing for an inode that cannot be read: its type and nothing else. It goes out with no
-/// time to live, so that whoever asks for the file itself gets the error.
+/// What stands in a listing for an inode that cannot be read: its type and nothing else. It goes
+/// out with no time to live, so that whoever asks for the file itself gets the error.
 pub(crate) fn unreadable_attr(kind: Option<FileType>, shown: INodeNo) -> FileAttr {
     FileAttr {
         ino: shown,
@@ -105,8 +106,8 @@ fn system_time(time: Timestamp) -> SystemTime {
     whole.and_then(|t| t.checked_add(Duration::from_nanos(time.nanos.into()))).unwrap_or(UNIX_EPOCH)
 }
 
-/// A time that the kernel sent. Before 1970 fuser takes the nanoseconds, which always count forwards, away from the seconds; here that
-/// is undone.
+/// A time that the kernel sent. Before 1970 fuser takes the nanoseconds, which always count
+/// forwards, away from the seconds; here that is undone.
 pub(crate) fn timestamp(time: SystemTime) -> Timestamp {
     let parts = |since: Duration| (since.as_secs() as i64, since.subsec_nanos());
     match time.duration_since(UNIX_EPOCH).map(parts) {
@@ -123,7 +124,8 @@ pub(crate) fn device_numbers(device: u32) -> (u32, u32) {
     ((device >> 8) & 0xfff, (device & 0xff) | ((device >> 12) & 0xf_ff00))
 }
 
-/// The 32 bits that FUSE carries: 12 of the major number, 20 of the minor, as `new_encode_dev` packs them.
+/// The 32 bits that FUSE carries: 12 of the major number, 20 of the minor, as `new_encode_dev`
+/// packs them.
 fn device_number(major: u32, minor: u32) -> u32 {
     (minor & 0xff) | ((major & 0xfff) << 8) | ((minor & 0xf_ff00) << 12)
 }

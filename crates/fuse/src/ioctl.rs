@@ -2,11 +2,11 @@
 //!
 //! The kernel checks who may set flags, and sends FS_IOC_GETFLAGS and the like on behalf of
 //! `file_getattr(2)` and `file_setattr(2)` too. Other commands come as a program gave them, with as
-//! many bytes as the command's number says. FIEMAP and FIBMAP never come: the kernel answers them by
-//! itself, from methods that FUSE does not have.
+//! many bytes as the command's number says. FIEMAP and FIBMAP never come: the kernel answers them
+//! by itself, from methods that FUSE does not have.
 //!
-//! What was written before a file became immutable is its content. The kernel may still have it, and
-//! would be refused: it has to send it first. That waits for other requests, and so, as for
+//! What was written before a file became immutable is its content. The kernel may still have it,
+//! and would be refused: it has to send it first. That waits for other requests, and so, as for
 //! `seek.rs`, is done by no thread that answers them.
 
 use crate::adapter::{Adapter, Shared};
@@ -26,8 +26,8 @@ const FITRIM: u32 = 0xC018_5879;
 const IMMUTABLE: u32 = 0x10;
 const APPEND_ONLY: u32 = 0x20;
 
-/// Flags of FS_IOC_GETFLAGS, and what `struct fsxattr` calls them: immutable, append-only, synchronous,
-/// no atime, no dump, project, direct access.
+/// Flags of FS_IOC_GETFLAGS, and what `struct fsxattr` calls them: immutable, append-only,
+/// synchronous, no atime, no dump, project, direct access.
 const XFLAGS: [(u32, u32); 7] = [
     (IMMUTABLE, 0x8),
     (APPEND_ONLY, 0x10),
@@ -106,8 +106,8 @@ impl<F: FileSystem> Adapter<F> {
         }
     }
 
-    /// Trims as `struct fstrim_range` says: from where, how many bytes, and the least run. Returns the same with
-    /// how many bytes were trimmed. Allowed to root and to the user that mounts.
+    /// Trims as `struct fstrim_range` says: from where, how many bytes, and the least run. Returns
+    /// the same with how many bytes were trimmed. Allowed to root and to the user that mounts.
     fn trim(&self, request: &Request, range: &[u8]) -> Result<Vec<u8>> {
         if request.uid() != 0 && request.uid() != rustix::process::geteuid().as_raw() {
             return Err(Error::NotPermitted);

@@ -1,20 +1,22 @@
 //! Which nodes the kernel knows, and how often it was told of each.
 //!
-//! The kernel counts every answer that names a node (look-ups and entries of readdirplus) and gives the count
-//! back with FORGET. Both sides must agree: a node counted too high would never leave this table, one counted
-//! too low would be refused as stale while the kernel still uses it.
+//! The kernel counts every answer that names a node (look-ups and entries of readdirplus) and gives
+//! the count back with FORGET. Both sides must agree: a node counted too high would never leave
+//! this table, one counted too low would be refused as stale while the kernel still uses it.
 //!
-//! The table holds numbers, not inodes: an inode that the kernel knows stays evictable from the inode cache.
-//! Holding them was thought of and thrown away: `find` over millions of files would pin more than the inode
-//! cache's budget, and its eviction then searches among pinned entries at every insertion. Held are those that have lost their
-//! last name: the kernel may have them open, and opens and closes without telling.
+//! The table holds numbers, not inodes: an inode that the kernel knows stays evictable from the
+//! inode cache. Holding them was thought of and thrown away: `find` over millions of files would
+//! pin more than the inode cache's budget, and its eviction then searches among pinned entries at
+//! every insertion. Held are those that have lost their last name: the kernel may have them open,
+//! and opens and closes without telling.
 //!
 //! An inode loses its name first and is [held](Known::hold) then; one that was found before is
-//! [told](Known::told) of with a look at whether it still has a name. Both are under the shard's lock, so whichever is second
-//! sees the other, and no inode without a name is known and not held.
+//! [told](Known::told) of with a look at whether it still has a name. Both are under the shard's
+//! lock, so whichever is second sees the other, and no inode without a name is known and not held.
 //!
-//! The kernel tells that it has forgotten an inode, and does not wait until we have: whoever removes a file that fills the disk and
-//! writes another may find it full still, while a second thread gives the space back. [`Departures`] is what such a writer waits for.
+//! The kernel tells that it has forgotten an inode, and does not wait until we have: whoever
+//! removes a file that fills the disk and writes another may find it full still, while a second
+//! thread gives the space back. [`Departures`] is what such a writer waits for.
 
 use dentree_sync::{Condvar, Mutex, MutexGuard};
 use dentree_vfs::{FileSystem, Inode};
@@ -48,14 +50,15 @@ struct Departures {
     held: u64,
     /// and so many of them are gone, with their space.
     gone: u64,
-    /// What `held` was when somebody last waited in vain: those are open, and it is no use to wait for them again.
+    /// What `held` was when somebody last waited in vain: those are open, and it is no use to wait
+    /// for them again.
     in_vain: u64,
 }
 
 /// Node id → number of times that the kernel was told of it.
 ///
-/// Each shard has a lock of its own, held for one map operation; `departures` may be locked under it, and nothing under that. No inode is
-/// let go under a lock.
+/// Each shard has a lock of its own, held for one map operation; `departures` may be locked under
+/// it, and nothing under that. No inode is let go under a lock.
 pub(crate) struct Known<F: FileSystem> {
     shards: [Mutex<Shard<F>>; SHARDS],
     departures: Mutex<Departures>,
@@ -72,8 +75,9 @@ impl<F: FileSystem> Known<F> {
         known
     }
 
-    /// Counts that the kernel is about to be told of `node`, which is `inode` if that could be read. Call this before the
-    /// answer is sent: the FORGET may come on another thread before the sending call returns.
+    /// Counts that the kernel is about to be told of `node`, which is `inode` if that could be
+    /// read. Call this before the answer is sent: the FORGET may come on another thread before the
+    /// sending call returns.
     pub(crate) fn told(&self, node: NodeId, inode: Option<&Arc<Inode<F>>>) {
         let mut shard = self.shard(node);
         let told = shard.entry(node).or_insert(Told { times: 0, held: None });
@@ -129,8 +133,9 @@ impl<F: FileSystem> Known<F> {
         self.departures.lock().gone
     }
 
-    /// Whether more of them have gone than `before`. Waits for that as long as `patience` where some are held that nobody has waited for
-    /// in vain: what the kernel forgot before it sent the caller's request may still be in another thread's hands.
+    /// Whether more of them have gone than `before`. Waits for that as long as `patience` where
+    /// some are held that nobody has waited for in vain: what the kernel forgot before it sent the
+    /// caller's request may still be in another thread's hands.
     pub(crate) fn another_departed(&self, before: u64, patience: Duration) -> bool {
         let mut now = self.departures.lock();
         if now.in_vain < now.held {
@@ -155,7 +160,8 @@ impl<F: FileSystem> Known<F> {
     }
 
     fn shard(&self, node: NodeId) -> MutexGuard<'_, Shard<F>> {
-        // Neighbours share a shard: the inodes of one directory are mostly neighbours, and one thread lists it.
+        // Neighbours share a shard: the inodes of one directory are mostly neighbours, and one
+        // thread lists it.
         self.shards[(node.0 >> 6) as usize % SHARDS].lock()
     }
 }

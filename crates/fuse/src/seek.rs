@@ -1,11 +1,14 @@
 //! `SEEK_DATA` and `SEEK_HOLE`.
 //!
-//! A kernel that gathers what programs write asks before it has sent it, and would take new data for a hole. So where a run seems to have no
-//! data the kernel is told to let go of its pages there, of which it sends those that were written; and then the run is looked at again.
+//! A kernel that gathers what programs write asks before it has sent it, and would take new data
+//! for a hole. So where a run seems to have no data the kernel is told to let go of its pages
+//! there, of which it sends those that were written; and then the run is looked at again.
 //!
-//! The kernel may be told that while the inode's seek is under way: libfuse's documentation of `fuse_lowlevel_notify_inval_inode` names the
-//! requests during which it must not be, and this is none of them. But who tells it waits until others have answered what it sends. So no thread
-//! that answers requests does: each such seek has a thread of its own, as many as there are programs that wait for one.
+//! The kernel may be told that while the inode's seek is under way: libfuse's documentation of
+//! `fuse_lowlevel_notify_inval_inode` names the requests during which it must not be, and this is
+//! none of them. But who tells it waits until others have answered what it sends. So no thread that
+//! answers requests does: each such seek has a thread of its own, as many as there are programs
+//! that wait for one.
 
 use crate::adapter::{Adapter, Shared};
 use dentree_vfs::{Error, Extent, FileSystem, Inode, Result, Vfs};
@@ -66,7 +69,8 @@ impl<F: FileSystem> Adapter<F> {
             let settled = shared.settle(node, offset, first, || look(&vfs, &file, offset, wanted));
             shared.send_place(reply, settled);
         };
-        // Where there is no thread, the answer that is dropped with it says that the seek has failed.
+        // Where there is no thread, the answer that is dropped with it says that the seek has
+        // failed.
         let _ = thread::Builder::new().name("seek".into()).spawn(settle);
     }
 }

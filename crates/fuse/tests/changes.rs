@@ -287,7 +287,8 @@ fn holes_are_made_and_copied_and_no_data_is_taken_for_one() {
     let file = File::options().create_new(true).read(true).write(true).open(mounted.path.join("f")).unwrap();
     file.write_all_at(&[1; 4096], 0).unwrap();
     file.write_all_at(&[2; 4096], 1 << 20).unwrap();
-    // The kernel asks for holes before it has written what it has gathered: no data may be taken for one.
+    // The kernel asks for holes before it has written what it has gathered: no data may be taken
+    // for one.
     let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
     let seek = |to| rustix::fs::seek(&file, to);
     assert_eq!([0, 8192, 1 << 20].map(|at| seek(SeekFrom::Data(at))), [Ok(0), Ok(1 << 20), Ok(1 << 20)]);

@@ -1,5 +1,6 @@
-//! How many requests a read-write mount needs for common work. Each costs more than its answer, so this says more about
-//! speed than a clock on a busy machine; and it shows that what the kernel was asked for at the start it also does.
+//! How many requests a read-write mount needs for common work. Each costs more than its answer, so
+//! this says more about speed than a clock on a busy machine; and it shows that what the kernel was
+//! asked for at the start it also does.
 
 mod common;
 
@@ -32,7 +33,8 @@ fn a_new_file_costs_three_requests_and_its_content_three_more() {
     let _caches = Global::caches_stay();
     let many = 100;
     let create = |path: &Path| File::options().write(true).create_new(true).open(path).unwrap();
-    // The directory's attributes, whether the name is there, the file: opening and closing it costs nothing.
+    // The directory's attributes, whether the name is there, the file: opening and closing it costs
+    // nothing.
     let made = asked(&mounted, |top| {
         (0..many).for_each(|number| drop(create(&top.join(format!("empty-{number}")))))
     });
@@ -51,7 +53,8 @@ fn a_new_file_costs_three_requests_and_its_content_three_more() {
             assert_eq!(content, [1; 5000]);
         }
     };
-    // The directory has changed; what is in the kernel's memory is opened, read and closed without us.
+    // The directory has changed; what is in the kernel's memory is opened, read and closed without
+    // us.
     assert!(asked(&mounted, read) <= 1);
     assert_eq!(asked(&mounted, read), 0);
 }
@@ -152,7 +155,8 @@ fn hundreds_of_thousands_of_look_ups_leave_nothing_behind() {
             fs::write(dir.join(number.to_string()), "").unwrap();
         }
     }
-    // Each round the kernel forgets all of it, and is told of 10,000 names again: by look-ups of four threads, or by listings.
+    // Each round the kernel forgets all of it, and is told of 10,000 names again: by look-ups of
+    // four threads, or by listings.
     for round in 0..12 {
         std::thread::scope(|scope| {
             for thread in 0..4 {

@@ -1,8 +1,8 @@
 //! Bodies of responses: bytes at hand and stretches of a file, within a budget of memory.
 //!
-//! A file is read a chunk at a time, and the next chunk only when the connection has room for it. Each chunk holds a
-//! part of the [`Budget`] until its last byte is handed to the system, so that any number of slow clients together
-//! cannot hold more.
+//! A file is read a chunk at a time, and the next chunk only when the connection has room for it.
+//! Each chunk holds a part of the [`Budget`] until its last byte is handed to the system, so that
+//! any number of slow clients together cannot hold more.
 
 use crate::exchange::Exchange;
 use crate::options::Limits;
@@ -44,7 +44,8 @@ impl Budget {
 }
 
 impl Reserved {
-    /// The bytes, which give back their part of the budget when they are dropped, and what they do not need of it now.
+    /// The bytes, which give back their part of the budget when they are dropped, and what they do
+    /// not need of it now.
     pub(crate) fn hold(self, bytes: impl Into<Bytes>) -> Bytes {
         struct Held(Bytes, #[expect(dead_code, reason = "held for its end")] OwnedSemaphorePermit);
         impl AsRef<[u8]> for Held {

@@ -30,8 +30,8 @@ impl State {
 pub(crate) struct Validators {
     /// The entity tag, in its quotes. Strong.
     pub(crate) tag: String,
-    /// When it was last changed, in whole seconds. `None` where no HTTP date says it, and for a time yet to come,
-    /// which RFC 9110 §8.8.2.1 forbids to send.
+    /// When it was last changed, in whole seconds. `None` where no HTTP date says it, and for a
+    /// time yet to come, which RFC 9110 §8.8.2.1 forbids to send.
     pub(crate) modified: Option<SystemTime>,
 }
 
@@ -82,8 +82,9 @@ impl Validators {
         if had { Verdict::NotModified } else { Verdict::Proceed }
     }
 
-    /// Whether ranges may be sent: there is no `If-Range`, or it names this very state. A date does so only if it is
-    /// at least a second in the past, so that no later change can share it (RFC 9110 §8.8.2.2).
+    /// Whether ranges may be sent: there is no `If-Range`, or it names this very state. A date does
+    /// so only if it is at least a second in the past, so that no later change can share it (RFC
+    /// 9110 §8.8.2.2).
     pub(crate) fn allow_ranges(&self, headers: &HeaderMap, now: SystemTime) -> bool {
         let Some(value) = headers.get(IF_RANGE) else { return true };
         if value.as_bytes() == self.tag.as_bytes() {

@@ -1,7 +1,7 @@
 //! Contents of small files, kept in memory: a request for one of them waits for nothing.
 //!
-//! A content is kept under what its entity tag is made of. So what comes from here is what clients that have seen the
-//! tag believe the file to hold, and a file that changes has another place here.
+//! A content is kept under what its entity tag is made of. So what comes from here is what clients
+//! that have seen the tag believe the file to hold, and a file that changes has another place here.
 
 use crate::conditional::State;
 use hyper::body::Bytes;

@@ -22,7 +22,8 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-/// For documents from the image: their scripts run, but as those of a site of their own, which may not read this one.
+/// For documents from the image: their scripts run, but as those of a site of their own, which may
+/// not read this one.
 const SANDBOX: &str =
     "sandbox allow-scripts allow-forms allow-popups allow-popups-to-escape-sandbox allow-downloads";
 
@@ -47,7 +48,8 @@ impl<F: FileSystem> Found<F> {
 }
 
 impl<F: FileSystem> Site<F> {
-    /// Answers from memory alone, and waits for nothing: `None` where something would have to be read.
+    /// Answers from memory alone, and waits for nothing: `None` where something would have to be
+    /// read.
     pub(crate) fn at_hand(&self, ask: &Ask) -> Option<Response<Body>> {
         let path = ask.target.path();
         let inode = match self.vfs.walk_cached(WHO, self.vfs.root(), &path, WalkOptions::FOLLOW)? {
@@ -240,8 +242,8 @@ fn content_range(range: &Range<u64>, size: u64) -> String {
     format!("bytes {}-{}/{size}", range.start, range.end - 1)
 }
 
-/// What is sent for `ranges`, of which the first has begun with `first`; between several, a boundary that no file
-/// can know beforehand (RFC 9110 §14.6).
+/// What is sent for `ranges`, of which the first has begun with `first`; between several, a
+/// boundary that no file can know beforehand (RFC 9110 §14.6).
 fn parts(ranges: &[Range<u64>], first: &Bytes, media: &str, size: u64) -> (Vec<Part>, Option<String>) {
     let behind_first = ranges[0].start + first.len() as u64..ranges[0].end;
     let mut stretches = vec![Part::Bytes(first.clone()), Part::File(behind_first)];

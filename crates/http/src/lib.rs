@@ -1,20 +1,24 @@
 //! HTTP/1.1 adapter: serves the files of a [`Vfs`](dentree_vfs::Vfs) to browsers and programs.
 //!
-//! [`Server::bind`] takes a listening address, [`Server::serve`] answers until a [`Handle`] stops it. What clients
-//! may rely on:
+//! [`Server::bind`] takes a listening address, [`Server::serve`] answers until a [`Handle`] stops
+//! it. What clients may rely on:
 //!
-//! - `GET` and `HEAD` alone; single and several ranges, `If-Range`, and every conditional of RFC 9110 §13. A request
-//!   for more than [`RANGES_MAX`] ranges, or for ranges that overlap, is answered with the whole file.
-//! - An entity tag stands for file system, inode, generation, size and time of change; it is a strong one.
-//! - A directory answers with a page of its entries, always: an `index.html` in it is a file like any other. The page
-//!   has no validators, since it shows sizes and times of other inodes.
-//! - A path is decoded once, component by component. `.`, `..`, and components that decode to something with a `/` or
-//!   NUL in it are refused. Links lead where they lead within the file system, whose root is its own parent, so that
-//!   nothing outside of it has a name.
-//! - Whoever can connect may read everything: permissions are those of [`Identity::Superuser`], since whoever holds
-//!   the image's bytes can read them all. So a server on a loopback address answers only requests whose `Host` is
-//!   `localhost` or an address: a web site that has its own name point here is refused.
-//! - Files are not trusted: documents that can run scripts are sandboxed, so that they do not read their neighbours.
+//! - `GET` and `HEAD` alone; single and several ranges, `If-Range`, and every conditional of RFC
+//!   9110 §13. A request for more than [`RANGES_MAX`] ranges, or for ranges that overlap, is
+//!   answered with the whole file.
+//! - An entity tag stands for file system, inode, generation, size and time of change; it is a
+//!   strong one.
+//! - A directory answers with a page of its entries, always: an `index.html` in it is a file like
+//!   any other. The page has no validators, since it shows sizes and times of other inodes.
+//! - A path is decoded once, component by component. `.`, `..`, and components that decode to
+//!   something with a `/` or NUL in it are refused. Links lead where they lead within the file
+//!   system, whose root is its own parent, so that nothing outside of it has a name.
+//! - Whoever can connect may read everything: permissions are those of [`Identity::Superuser`],
+//!   since whoever holds the image's bytes can read them all. So a server on a loopback address
+//!   answers only requests whose `Host` is `localhost` or an address: a web site that has its own
+//!   name point here is refused.
+//! - Files are not trusted: documents that can run scripts are sandboxed, so that they do not read
+//!   their neighbours.
 //! - Memory is bounded: all responses together hold [`Limits::buffers`], contents that are kept
 //!   [`Limits::contents`], a connection no more than its request's head.
 //!   A failure in mid-file cuts the connection, so that a client sees a short body, not a wrong one.

@@ -1,9 +1,9 @@
 //! A directory as a page.
 //!
-//! The page works without scripts; one small script of its own makes the filter answer while one types. Style and
-//! script stand in the page and are allowed by their digests; nothing else is, so that a name that gets through as
-//! HTML after all can do nothing. A directory of any size is shown a page at a time, and no more than a page of it is
-//! kept in memory while it is read.
+//! The page works without scripts; one small script of its own makes the filter answer while one
+//! types. Style and script stand in the page and are allowed by their digests; nothing else is, so
+//! that a name that gets through as HTML after all can do nothing. A directory of any size is shown
+//! a page at a time, and no more than a page of it is kept in memory while it is read.
 
 use crate::site::{Site, WHO};
 use crate::target::{Target, encode};
@@ -21,8 +21,8 @@ use std::sync::LazyLock;
 const ROWS: usize = 1000;
 /// Characters of a link's target that are shown.
 const TARGET_SHOWN: usize = 120;
-/// The most memory that a page takes, in bytes: a row has at most 255 characters of name, each escaped up to five
-/// times, and the same name in its link.
+/// The most memory that a page takes, in bytes: a row has at most 255 characters of name, each
+/// escaped up to five times, and the same name in its link.
 pub(crate) const PAGE_BYTES: usize = 4 << 20;
 
 const STYLE: &str = include_str!("../assets/page.css");
@@ -38,7 +38,8 @@ pub(crate) struct View {
     pub(crate) after: Option<Vec<u8>>,
 }
 
-/// The content security policy of a page: its own style and script, and a form that leads back here.
+/// The content security policy of a page: its own style and script, and a form that leads back
+/// here.
 pub(crate) fn policy() -> &'static str {
     static POLICY: LazyLock<String> = LazyLock::new(|| {
         let digest = |text: &str| BASE64_STANDARD.encode(Sha256::digest(text));
@@ -166,7 +167,8 @@ fn plural(entries: u64) -> String {
 }
 
 fn row<F: FileSystem>(html: &mut String, site: &Site<F>, name: &[u8], ino: Ino, kind: Option<FileType>) {
-    // An inode that cannot be read has a row without size and time: the page is of use without them.
+    // An inode that cannot be read has a row without size and time: the page is of use without
+    // them.
     let inode = site.vfs.inode(ino).ok();
     let kind = inode.as_ref().map(|inode| inode.attr().kind).or(kind);
     let shown = text(name);

@@ -13,7 +13,8 @@ pub trait Log: Send + Sync + 'static {
     fn problem(&self, path: &[u8], error: &Error);
 }
 
-/// One request and what became of it. Displayed as a line of the common log format, without its newline.
+/// One request and what became of it. Displayed as a line of the common log format, without its
+/// newline.
 #[derive(Clone, Debug)]
 pub struct Access {
     /// Who asked.

@@ -38,7 +38,8 @@ pub struct Limits {
     pub connections: usize,
     /// Bytes of a request's head; more are answered with 431. At most 32,768.
     pub head_bytes: usize,
-    /// Time from a connection's beginning, or from its last response, until the next request's head is complete.
+    /// Time from a connection's beginning, or from its last response, until the next request's head
+    /// is complete.
     pub head_time: Duration,
     /// Time for taking each [`CHUNK`](Limits::CHUNK) bytes of a response.
     pub write_time: Duration,

@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-/// The most ranges that one request gets. RFC 9110 §14.2 lets a server ignore requests that ask for more work than
-/// the whole file would be.
+/// The most ranges that one request gets. RFC 9110 §14.2 lets a server ignore requests that ask for
+/// more work than the whole file would be.
 pub const RANGES_MAX: usize = 16;
 
 /// What a request asks for.
@@ -56,7 +56,8 @@ fn part(range: &str, size: u64) -> Option<Range<u64>> {
     }
 }
 
-/// Digits, `Some(None)` where there are none; numbers past 64 bits are past every file's end anyway.
+/// Digits, `Some(None)` where there are none; numbers past 64 bits are past every file's end
+/// anyway.
 fn number(text: &str) -> Option<Option<u64>> {
     match text.trim() {
         "" => Some(None),

@@ -7,8 +7,8 @@ use hyper::header::{
 };
 use hyper::{Response, StatusCode};
 
-/// A response that holds nothing yet. Another image may stand at the same address tomorrow, so nothing is to be
-/// used again without asking.
+/// A response that holds nothing yet. Another image may stand at the same address tomorrow, so
+/// nothing is to be used again without asking.
 pub(crate) fn plain(status: StatusCode, media: &str, body: Body) -> Response<Body> {
     let mut response = Response::new(body);
     *response.status_mut() = status;

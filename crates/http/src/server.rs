@@ -1,6 +1,7 @@
 //! Listening, connections, and their end.
 //!
-//! A connection costs next to nothing until its first byte comes: only then does it get a parser and its buffers.
+//! A connection costs next to nothing until its first byte comes: only then does it get a parser
+//! and its buffers.
 
 use crate::Log;
 use crate::body::Body;
@@ -53,7 +54,8 @@ pub struct Handle {
 }
 
 impl Handle {
-    /// Takes no more connections and requests, and lets those under way finish for as long as [`Limits::grace`] says.
+    /// Takes no more connections and requests, and lets those under way finish for as long as
+    /// [`Limits::grace`] says.
     pub fn stop(&self) {
         self.stop.send_replace(true);
     }
@@ -153,7 +155,8 @@ impl<S: Service> Door<S> {
         Ok(Door { listener, address, service, connections, limits: limits.clone(), stopped: stopped.clone() })
     }
 
-    /// Takes connections until the server is stopped, then waits for them; answers how many are left.
+    /// Takes connections until the server is stopped, then waits for them; answers how many are
+    /// left.
     async fn serve(self) -> usize {
         let Door { listener, service, connections, limits, mut stopped, .. } = self;
         let room = Arc::new(Semaphore::new(connections));
@@ -221,7 +224,8 @@ impl<S: Service> Talk<S> {
             () = end(&mut self.stopped) => false,
         };
         if begun {
-            // In a box, so that a connection that waits does not set room aside for one that speaks.
+            // In a box, so that a connection that waits does not set room aside for one that
+            // speaks.
             Box::pin(self.speak(stream, peer)).await;
         }
         counters.connections.fetch_sub(1, Relaxed);

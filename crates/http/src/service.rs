@@ -75,7 +75,8 @@ impl<F: FileSystem> Files<F> {
         }
     }
 
-    /// One trip to a reader's thread for a small file; a directory takes a second one, with room for its page.
+    /// One trip to a reader's thread for a small file; a directory takes a second one, with room
+    /// for its page.
     async fn read(&self, ask: Ask) -> Response<Body> {
         let Some(room) = self.room(Limits::CHUNK).await else { return busy() };
         let site = self.site.clone();
@@ -129,7 +130,8 @@ fn ask(ends: Ends, request: Request<Incoming>) -> Result<Ask, (StatusCode, &'sta
     Ok(Ask { head: parts.method == Method::HEAD, target, query, headers: parts.headers })
 }
 
-/// Whether a `Host` is a name that no web site can have: a site could have its own name resolve to this machine.
+/// Whether a `Host` is a name that no web site can have: a site could have its own name resolve to
+/// this machine.
 fn is_local(host: &str) -> bool {
     if let Some(address) = host.strip_prefix('[') {
         return address.contains(']');

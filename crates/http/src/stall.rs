@@ -8,8 +8,8 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep_until};
 
-/// Fails a write once the client has taken less than [`Limits::CHUNK`] bytes within the limit while more were
-/// waiting. A client that takes a byte now and then is late, too.
+/// Fails a write once the client has taken less than [`Limits::CHUNK`] bytes within the limit while
+/// more were waiting. A client that takes a byte now and then is late, too.
 pub(crate) struct Stall<S> {
     stream: S,
     limit: Duration,

@@ -43,8 +43,8 @@ impl Target {
         path
     }
 
-    /// The absolute URL path of the directory that is `depth` names below the root on this way. Begins with a single
-    /// slash, so that it never names another host.
+    /// The absolute URL path of the directory that is `depth` names below the root on this way.
+    /// Begins with a single slash, so that it never names another host.
     pub(crate) fn directory_url(&self, depth: usize) -> String {
         let mut url = String::from("/");
         for name in &self.names[..depth] {

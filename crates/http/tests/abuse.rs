@@ -126,7 +126,8 @@ fn slow_clients_together_hold_no_more_than_the_budget() {
         options.limits.buffers = 0;
         options.limits.buffer_wait = SHORT;
     });
-    // Each chunk in flight holds a part of the budget; the smallest has room for a page and a chunk, so for 33 chunks.
+    // Each chunk in flight holds a part of the budget; the smallest has room for a page and a
+    // chunk, so for 33 chunks.
     let slow: Vec<Client> = (0..100)
         .map(|_| {
             let mut client = site.client();

@@ -1,4 +1,5 @@
-//! Directory pages in a browser: light, dark, on a phone, with the filter used, and not a word on the console.
+//! Directory pages in a browser: light, dark, on a phone, with the filter used, and not a word on
+//! the console.
 
 mod chromium;
 mod common;
@@ -95,7 +96,8 @@ fn directory_pages_are_readable_and_quiet_in_a_browser() {
     browser.call("Emulation.setScriptExecutionDisabled", serde_json::json!({"value": false}));
 
     assert_eq!(browser.complaints, [""; 0]);
-    // The console would have told: something that is not there, and something that the policy forbids.
+    // The console would have told: something that is not there, and something that the policy
+    // forbids.
     browser.open(&url("/"));
     browser
         .evaluate("document.body.append(Object.assign(document.createElement('img'), {src: '/none.png'}))");

@@ -18,7 +18,8 @@ fn no_descriptor_stays_behind() {
     assert_eq!(site.get("/small").status, 200);
     let serving = descriptors();
     let abuse = |kept: &mut Vec<Client>| {
-        // Says nothing; breaks off in a head; breaks off in a body; is broken off; asks much and reads nothing; goes on.
+        // Says nothing; breaks off in a head; breaks off in a body; is broken off; asks much and
+        // reads nothing; goes on.
         drop(site.client());
         site.client().send(b"GET /la");
         let mut client = site.client();

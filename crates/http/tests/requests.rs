@@ -309,7 +309,8 @@ fn what_is_in_memory_is_answered_while_every_reader_waits() {
     let closed = gate.lock().unwrap();
     let mut waiting = site.client();
     waiting.request("GET /stuck", "");
-    // Another that needs a reader waits behind it, here or there: so the device is asked by now, or will be before this.
+    // Another that needs a reader waits behind it, here or there: so the device is asked by now, or
+    // will be before this.
     let mut behind = site.client();
     behind.request("GET /unread", "");
     assert_eq!(site.get("/small.txt"), first, "and all that is said of it");

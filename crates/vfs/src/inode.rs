@@ -551,8 +551,8 @@ impl<F: FileSystem> InodeCache<F> {
         self.cache.peek(&ino).is_some()
     }
 
-    /// Evicts until about `percent` of the bytes in use are left, in steps of a 256th of the budget.
-    /// The budget stays what it is.
+    /// Evicts until about `percent` of the bytes in use are left, in steps of a 256th of the
+    /// budget. The budget stays what it is.
     pub(crate) fn shrink(&self, percent: u64) {
         let budget = self.cache.capacity();
         // In 256ths of the budget, and one at least: the cache scales its list of evicted numbers

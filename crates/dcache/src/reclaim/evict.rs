@@ -67,7 +67,8 @@ impl<H: Handle> Core<H> {
         for _ in 0..strides {
             ends += u32::from(self.choose(&mut victims, slots));
             pruned += victims.drain(..).filter(|&id| self.evict(id)).count();
-            // The first whole round may only clear marks; the one under way at the call is no whole.
+            // The first whole round may only clear marks; the one under way at the call is no
+            // whole.
             if pruned >= n || ends == 3 {
                 break;
             }

@@ -269,7 +269,8 @@ impl Drop for Mounted {
     }
 }
 
-/// Mounts `tree` in a fresh directory; `None`, with the reason printed, where that cannot be done here.
+/// Mounts `tree` in a fresh directory; `None`, with the reason printed, where that cannot be done
+/// here.
 pub fn mount(tree: Tree, options: &Options) -> Option<Mounted> {
     mount_vfs(&Arc::new(Vfs::new(tree).unwrap()), options)
 }

@@ -21,7 +21,8 @@ pub const CHANGED_DATE: &str = "Sun, 09 Sep 2001 01:46:40 GMT";
 pub enum Thing {
     Dir,
     File(Vec<u8>),
-    /// A file of this many bytes, as [`pattern`] has them, whose device fails from the given byte on.
+    /// A file of this many bytes, as [`pattern`] has them, whose device fails from the given byte
+    /// on.
     Failing(u64, u64),
     /// A file of one byte, whose device does not answer while the gate is locked.
     Stuck(Arc<Mutex<()>>),

@@ -6,8 +6,8 @@
 //! user.raw=0sAP8=
 //! ```
 //!
-//! A value is text in quotes, hexadecimal after `0x`, or Base64 after `0s`. In names, paths and text a byte
-//! may be a backslash and three octal digits. An empty line ends a file.
+//! A value is text in quotes, hexadecimal after `0x`, or Base64 after `0s`. In names, paths and
+//! text a byte may be a backslash and three octal digits. An empty line ends a file.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;

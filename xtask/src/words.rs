@@ -1,0 +1,229 @@
+//! Checks over the language: width of comments, words that are not to come back, one meaning per
+//! name of a public type.
+
+use crate::Findings;
+use crate::sources::{read, source_files};
+use cargo_metadata::Metadata;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+/// Columns of a comment, and of a document's line outside of tables and code.
+const WIDTH: usize = 100;
+
+/// Words for which the field has others, in comments, documents and identifiers.
+const WORDS: &[&str] = &[
+    "aftermath",
+    "bury",
+    "buried",
+    "climb",
+    "climbs",
+    "crowd",
+    "glide",
+    "laps",
+    "leap",
+    "leaps",
+    "nobody",
+    "seat",
+    "seated",
+    "seats",
+    "somebody",
+    "whoever",
+    "whom",
+];
+
+/// Phrases of the same kind, in comments and documents.
+const PHRASES: &[&str] = &["in vain", "look-up", "who "];
+
+/// What is left of wide comments and of words, by the first two parts of a path. A count may only
+/// fall; where it has, the check asks for the lower one.
+const WIDE_LEFT: &[(&str, usize)] = &[];
+const WORDS_LEFT: &[(&str, usize)] = &[];
+
+/// Public types that have one name in several crates on purpose.
+const SAME_NAME: &[&str] = &["Error", "Result", "Options"];
+
+/// Comments and documents that are too wide.
+pub(crate) fn width(metadata: &Metadata) -> Findings {
+    ratchet(metadata, WIDE_LEFT, |line| {
+        let columns = line.prose.map_or(0, |_| line.whole.chars().count());
+        (columns > WIDTH).then(|| format!("{columns} columns; {WIDTH} at most"))
+    })
+}
+
+/// Words that are not to come back.
+pub(crate) fn words(metadata: &Metadata) -> Findings {
+    ratchet(metadata, WORDS_LEFT, |line| {
+        let word = parts(line.whole).find(|part| WORDS.contains(&part.as_str()));
+        let prose = line.prose.unwrap_or_default().to_lowercase();
+        let phrase = PHRASES.iter().find(|phrase| has_phrase(&prose, phrase));
+        let found = word.or(phrase.map(|phrase| phrase.trim().to_owned()));
+        found.map(|found| format!("\"{found}\": use the field's term, or a noun"))
+    })
+}
+
+/// Public types of different crates of the product that share a name.
+pub(crate) fn types(metadata: &Metadata) -> Findings {
+    let mut places: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for path in source_files(metadata) {
+        let file = path.strip_prefix(&metadata.workspace_root).unwrap_or(&path);
+        let Some(name) = product_crate(file) else { continue };
+        for line in read(&path).lines() {
+            if let Some(public) = public_type(line) {
+                places.entry(public.to_owned()).or_default().insert(name.to_owned());
+            }
+        }
+    }
+    let repeated =
+        places.into_iter().filter(|(name, crates)| crates.len() > 1 && !SAME_NAME.contains(&name.as_str()));
+    repeated
+        .map(|(name, crates)| {
+            format!("{name}: in {}; one name, one meaning", Vec::from_iter(crates).join(", "))
+        })
+        .collect()
+}
+
+/// A line of a source file or document, and what of it is comment or text.
+struct Line<'a> {
+    whole: &'a str,
+    prose: Option<&'a str>,
+}
+
+/// Findings of `check` in all lines, but as many in a crate as `left` allows.
+fn ratchet(
+    metadata: &Metadata,
+    left: &[(&str, usize)],
+    check: impl Fn(&Line<'_>) -> Option<String>,
+) -> Findings {
+    let root = metadata.workspace_root.as_std_path();
+    let mut found: BTreeMap<String, Findings> = BTreeMap::new();
+    let documents = crate::documents::files(metadata);
+    for path in source_files(metadata).into_iter().chain(documents) {
+        let file = path.strip_prefix(root).unwrap_or(&path);
+        if file.starts_with("xtask/src/words.rs") {
+            continue;
+        }
+        let text = read(&path);
+        for (number, line) in (1..).zip(lines(file, &text)) {
+            if let Some(finding) = check(&line) {
+                let finding = format!("{}:{number}: {finding}", file.display());
+                found.entry(part_of(file)).or_default().push(finding);
+            }
+        }
+    }
+    judge(found, left)
+}
+
+fn judge(mut found: BTreeMap<String, Findings>, left: &[(&str, usize)]) -> Findings {
+    let mut findings = Findings::new();
+    for (part, allowed) in left {
+        let here = found.remove(*part).unwrap_or_default();
+        match here.len() {
+            count if count > *allowed => findings.extend(here),
+            count if count < *allowed => findings.push(format!("{part}: lower {allowed} to {count}")),
+            _ => {}
+        }
+    }
+    findings.extend(found.into_values().flatten());
+    findings
+}
+
+/// The lines of a file. Tables, diagrams and code in documents are no prose.
+fn lines<'a>(file: &Path, text: &'a str) -> Vec<Line<'a>> {
+    let is_document = file.extension().is_some_and(|kind| kind == "md");
+    let mut is_code = false;
+    let line = |whole: &'a str| {
+        let trimmed = whole.trim_start();
+        let prose = if is_document {
+            let is_fence = trimmed.starts_with("```");
+            is_code ^= is_fence;
+            (!is_fence && !is_code).then_some(trimmed)
+        } else {
+            trimmed.strip_prefix("//").map(|text| text.trim_start_matches(['/', '!']))
+        };
+        let is_table = |text: &&str| text.trim_start().starts_with(['|', '│', '├', '└', '┌']);
+        Line { whole, prose: prose.filter(|text| !is_table(text)) }
+    };
+    text.lines().map(line).collect()
+}
+
+/// `crates/vfs` of a file of that crate; `docs` of a document.
+fn part_of(file: &Path) -> String {
+    let parts: Vec<_> = file.iter().map(|part| part.to_string_lossy()).collect();
+    let depth = if parts.first().is_some_and(|first| first == "crates") { 2 } else { 1 };
+    parts[..depth.min(parts.len())].join("/")
+}
+
+/// The words of a text in lower case, identifiers split at underscores and capitals.
+fn parts(text: &str) -> impl Iterator<Item = String> {
+    let words = text.split(|letter: char| !letter.is_alphanumeric());
+    words.flat_map(|word| {
+        let capitals = word.match_indices(char::is_uppercase).map(|(at, _)| at).filter(|&at| at > 0);
+        let ends: Vec<usize> = capitals.chain([word.len()]).collect();
+        let starts = std::iter::once(0).chain(ends.clone());
+        let parts = starts.zip(ends).map(|(start, end)| word[start..end].to_lowercase());
+        parts.collect::<Vec<_>>()
+    })
+}
+
+/// Whether a phrase stands in a text as whole words.
+fn has_phrase(text: &str, phrase: &str) -> bool {
+    text.match_indices(phrase).any(|(at, _)| {
+        let before = text[..at].chars().next_back();
+        before.is_none_or(|letter| !letter.is_alphanumeric())
+    })
+}
+
+/// The name of a crate of the product that a file in `src` belongs to.
+fn product_crate(file: &Path) -> Option<&str> {
+    let mut parts = file.iter().filter_map(|part| part.to_str());
+    let name = (parts.next()? == "crates").then(|| parts.next())??;
+    (parts.next()? == "src" && !["lockmeter", "testing"].contains(&name)).then_some(name)
+}
+
+/// The public type that a line declares.
+fn public_type(line: &str) -> Option<&str> {
+    let rest = line.strip_prefix("pub ")?;
+    let kinds = ["struct ", "enum ", "trait ", "type ", "union "];
+    let name = kinds.iter().find_map(|kind| rest.strip_prefix(kind))?;
+    name.split(|letter: char| !letter.is_alphanumeric()).next().filter(|name| !name.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn texts<'a>(file: &str, text: &'a str) -> Vec<&'a str> {
+        lines(Path::new(file), text).into_iter().filter_map(|line| Some(line.prose?.trim())).collect()
+    }
+
+    #[test]
+    fn code_and_tables_are_no_prose() {
+        assert_eq!(texts("a.rs", "let x; // y\n/// one\n//! | two |\n  // three"), ["one", "three"]);
+        assert_eq!(texts("a.md", "one\n| two |\n```\nthree\n```\nfour"), ["one", "four"]);
+    }
+
+    #[test]
+    fn words_are_found_whole_and_within_identifiers() {
+        let all: Vec<_> = parts("reader_seat of ACrowd, leapfrog").collect();
+        assert_eq!(all, ["reader", "seat", "of", "a", "crowd", "", "leapfrog"].map(str::to_owned));
+        assert!(has_phrase("those who wait", "who ") && !has_phrase("the whole", "who "));
+    }
+
+    #[test]
+    fn a_count_may_only_fall() {
+        let found = || BTreeMap::from([("crates/a".to_owned(), vec!["x".to_owned(), "y".to_owned()])]);
+        assert_eq!(judge(found(), &[("crates/a", 2)]), Findings::new());
+        assert_eq!(judge(found(), &[("crates/a", 1)]), ["x", "y"]);
+        assert_eq!(judge(found(), &[("crates/a", 3)]), ["crates/a: lower 3 to 2"]);
+        assert_eq!(judge(found(), &[]), ["x", "y"]);
+    }
+
+    #[test]
+    fn public_types_are_told_from_others() {
+        assert_eq!(public_type("pub struct Walk<'a> {"), Some("Walk"));
+        assert_eq!(public_type("pub(crate) enum Walk {"), None);
+        assert_eq!(public_type("pub fn walk() {"), None);
+        assert_eq!(product_crate(Path::new("crates/vfs/src/walk.rs")), Some("vfs"));
+        assert_eq!(product_crate(Path::new("crates/vfs/tests/walk.rs")), None);
+    }
+}
