@@ -149,7 +149,7 @@ fn unusable_options_are_refused_by_name_and_leave_nothing() {
         (4, &["--size", "1M", "-O", "bigalloc"], "bigalloc"),
         (2, &["--size", "1M", "-O", "^has_journal,orphan_file"], "has_journal"),
         (2, &["--size", "1M", "-b", "8192"], "8192"),
-        (2, &["--size", "1M", "-L", "seventeen letters"], "16 bytes"),
+        (2, &["--size", "1M", "-L", "seventeen letters"], "at most 16"),
         (2, &["--size", "1X"], "1X"),
         (2, &["--size", "1M", "--uuid", "7"], "UUID"),
         (2, &["--size", "1M", "--offset", "512"], "--offset"),
