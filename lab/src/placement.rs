@@ -133,7 +133,7 @@ pub struct Case {
     pub name: String,
     /// Entries of a chain, on average.
     pub chain: usize,
-    /// What each variant took, in nanoseconds a look-up.
+    /// What each variant took, in nanoseconds a lookup.
     pub variants: Vec<(String, Sample)>,
 }
 
@@ -159,7 +159,7 @@ impl Comparison {
         let mut text = String::new();
         for case in &self.cases {
             text.push_str(&format!(
-                "{}, chains of {} on average: ns a look-up\n",
+                "{}, chains of {} on average: ns a lookup\n",
                 self.question.name(),
                 case.chain
             ));
@@ -188,8 +188,8 @@ impl Comparison {
     }
 }
 
-/// The metric of counted misses: lines that were not in the last-level cache, a look-up.
-pub const MISSES: &str = "misses/look-up";
+/// The metric of counted misses: lines that were not in the last-level cache, a lookup.
+pub const MISSES: &str = "misses/lookup";
 
 /// A tree in a cache, and the names to look up.
 struct Warm {
@@ -225,15 +225,15 @@ impl Warm {
     }
 
     /// Looks so many names up; nanoseconds of this thread's CPU time for one, so that what others on the machine take does not count.
-    fn timed_walk(&self, names: &[String], look_ups: usize) -> f64 {
+    fn timed_walk(&self, names: &[String], lookups: usize) -> f64 {
         let start = thread_time();
-        self.walk(names, look_ups);
-        thread_time().saturating_sub(start).as_nanos() as f64 / look_ups as f64
+        self.walk(names, lookups);
+        thread_time().saturating_sub(start).as_nanos() as f64 / lookups as f64
     }
 
     /// Looks so many names up. It asks for no time: under valgrind, whose clock is not the kernel's, that can end the program.
-    fn walk(&self, names: &[String], look_ups: usize) {
-        let mut left = look_ups;
+    fn walk(&self, names: &[String], lookups: usize) {
+        let mut left = lookups;
         for directory in self.directories.iter().cycle() {
             for name in names.iter().take(left) {
                 let found = self.cache.lookup(*directory, name.as_bytes());
@@ -255,7 +255,7 @@ fn names() -> Vec<String> {
 const WALKS: u32 = 3;
 
 /// The metric of times.
-const TIME: &str = "ns/look-up";
+const TIME: &str = "ns/lookup";
 
 /// One pass: for each chain length, the trees of all variants are built anew in the pass's order, and walked in turns.
 pub fn pass(plan: &Plan, number: usize, tell: &mut Listener<'_>) {
@@ -370,15 +370,15 @@ fn count_one(program: &OsStr, layout: &str, chain: usize) -> Result<Counts, Unav
     count_per_walk(program, &["once", layout, &chain.to_string()], COUNTED_LOOK_UPS)
 }
 
-/// What runs under valgrind: so many look-ups in a tree of one layout and chain length.
+/// What runs under valgrind: so many lookups in a tree of one layout and chain length.
 ///
 /// # Errors
 /// If there is no such layout.
-pub fn once(layout: &str, chain: usize, look_ups: usize) -> Result<(), Unavailable> {
+pub fn once(layout: &str, chain: usize, lookups: usize) -> Result<(), Unavailable> {
     let found = LAYOUTS.into_iter().find(|known| known.name == layout);
     let layout = found.ok_or_else(|| Unavailable::because(layout, "no such layout"))?;
     let warm = Warm::new(Placed { layout, prefetch: false }, COUNTED_ENTRIES, chain.max(1));
-    warm.walk(&names(), look_ups);
+    warm.walk(&names(), lookups);
     Ok(())
 }
 

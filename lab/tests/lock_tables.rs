@@ -1,6 +1,6 @@
 //! The lock tables of the schemes under one small load: what the study found must show here too.
 //!
-//! The load is dbench's in kind: many look-ups of few files, some of them created, renamed and deleted, from two threads.
+//! The load is dbench's in kind: many lookups of few files, some of them created, renamed and deleted, from two threads.
 
 use std::num::NonZeroU64;
 use std::thread;
@@ -64,26 +64,26 @@ fn requests(report: &Report, lock: &str, functions: &[&str]) -> (u64, u64) {
 const LOOKS_UP: [&str; 3] = ["lookup", "walk", "get_if"];
 
 #[test]
-fn look_ups_take_most_of_the_global_lock() {
+fn lookups_take_most_of_the_global_lock() {
     let report = record(1);
-    let (all, by_look_ups) = requests(&report, "dcache_lock", &LOOKS_UP);
+    let (all, by_lookups) = requests(&report, "dcache_lock", &LOOKS_UP);
     println!("{}", report.text());
-    assert!(by_look_ups * 10 > all * 7, "{by_look_ups} of {all}; 84% in the study");
+    assert!(by_lookups * 10 > all * 7, "{by_lookups} of {all}; 84% in the study");
 }
 
 #[test]
 fn fastwalk_takes_the_lock_less_often_and_lazy_lru_least() {
     let of = |scheme| requests(&record(scheme), "dcache_lock", &LOOKS_UP);
-    let ((global, _), (fastwalk, _), (lazy, lazy_look_ups)) = (of(1), of(4), of(8));
+    let ((global, _), (fastwalk, _), (lazy, lazy_lookups)) = (of(1), of(4), of(8));
     assert!(fastwalk * 4 < global * 3, "{fastwalk} of {global}");
-    assert!(lazy < fastwalk && lazy_look_ups == 0, "{lazy} of {global}, {lazy_look_ups} by look-ups");
+    assert!(lazy < fastwalk && lazy_lookups == 0, "{lazy} of {global}, {lazy_lookups} by lookups");
 }
 
 #[test]
 fn a_separate_lru_lock_takes_over_what_the_global_lock_gave_up() {
     let (one, two) =
         (requests(&record(5), "dcache_lock", &LOOKS_UP), requests(&record(6), "lru_lock", &LOOKS_UP));
-    assert_eq!(one.1, two.1, "look-ups of unused entries");
+    assert_eq!(one.1, two.1, "lookups of unused entries");
 }
 
 #[test]

@@ -22,7 +22,7 @@ fn scheme(number: usize) -> Variant {
 }
 
 /// The lock table of so many operations of each client, after as many that nobody watched; and what the scheme counted by itself for
-/// look-ups.
+/// lookups.
 fn record(load: &dyn Workload, number: usize, steps: usize) -> (LockTable, u64) {
     let _alone = ALONE.lock();
     let variant = scheme(number);
@@ -30,7 +30,7 @@ fn record(load: &dyn Workload, number: usize, steps: usize) -> (LockTable, u64) 
     load.prepare(&front, CLIENTS);
     let mut clients: Vec<_> = (0..CLIENTS).map(|number| load.client(number, CLIENTS)).collect();
     let mut work = || (0..steps).for_each(|_| clients.iter_mut().for_each(|client| client.step(&front)));
-    let own = || front.cache().own_locks().map_or(0, |own| own.look_ups);
+    let own = || front.cache().own_locks().map_or(0, |own| own.lookups);
     work();
     let before = own();
     let recording = Recording::start();
@@ -40,12 +40,12 @@ fn record(load: &dyn Workload, number: usize, steps: usize) -> (LockTable, u64) 
     (table, own() - before)
 }
 
-/// Requests for the global lock, and the percentage of them that look-ups made.
+/// Requests for the global lock, and the percentage of them that lookups made.
 fn global_lock(table: &LockTable) -> (f64, f64) {
     let lock = table.class("dcache_lock").expect("the global lock was taken");
-    let by_look_ups = lock.functions.iter().filter(|line| ["lookup", "walk"].contains(&line.name.as_str()));
-    let by_look_ups: u64 = by_look_ups.map(|line| line.total).sum();
-    (lock.total as f64, 100.0 * by_look_ups as f64 / lock.total as f64)
+    let by_lookups = lock.functions.iter().filter(|line| ["lookup", "walk"].contains(&line.name.as_str()));
+    let by_lookups: u64 = by_lookups.map(|line| line.total).sum();
+    (lock.total as f64, 100.0 * by_lookups as f64 / lock.total as f64)
 }
 
 /// `None`, with the reason printed, where dbench's package is not installed.
@@ -60,18 +60,18 @@ fn dbench() -> Option<Dbench> {
 }
 
 #[test]
-fn under_dbench_look_ups_take_the_global_lock_most_and_lazy_lru_takes_that_away() {
+fn under_dbench_lookups_take_the_global_lock_most_and_lazy_lru_takes_that_away() {
     let Some(load) = dbench() else { return };
     let (first, _) = record(&load, 1, load.operations());
     let (requests, share) = global_lock(&first);
-    println!("scheme 1: {share:.1}% of the acquisitions are look-ups', 84% in the source");
+    println!("scheme 1: {share:.1}% of the acquisitions are lookups', 84% in the source");
     assert!((80.0..88.0).contains(&share), "{share}");
 
     let (lazy, _) = record(&load, 8, load.operations());
     let (left, share) = global_lock(&lazy);
     let gone = 100.0 * (1.0 - left / requests);
     println!("scheme 8: −{gone:.1}% acquisitions, −84.5% in the source");
-    assert!((80.0..90.0).contains(&gone) && share == 0.0, "{gone}, {share}% by look-ups");
+    assert!((80.0..90.0).contains(&gone) && share == 0.0, "{gone}, {share}% by lookups");
 }
 
 #[test]
@@ -93,9 +93,9 @@ fn a_walk_of_ours_that_hits_takes_no_lock_at_all() {
         let metered: u64 = table.locks.iter().map(|lock| lock.total).sum();
         assert_eq!((metered, own), (0, 0), "{}:\n{}", load.name(), table.text);
     }
-    // Under dbench names come and go: the first look-up of one that has gone asks under a lock, all others take none.
+    // Under dbench names come and go: the first lookup of one that has gone asks under a lock, all others take none.
     let Some(load) = dbench() else { return };
     let (table, own) = record(&load, 12, load.operations());
-    println!("scheme 12 under dbench: {own} by look-ups in {} operations", table.operations);
+    println!("scheme 12 under dbench: {own} by lookups in {} operations", table.operations);
     assert!(own * 1000 < table.operations, "{own}");
 }

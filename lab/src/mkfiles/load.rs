@@ -131,7 +131,7 @@ pub(super) struct Made {
     pub(super) time: Duration,
     /// What the buffer cache did meanwhile.
     pub(super) counts: Counts,
-    /// The first look-up in a directory, on average.
+    /// The first lookup in a directory, on average.
     pub(super) first: Duration,
 }
 
@@ -205,7 +205,7 @@ fn directories(fs: &Ext4, count: usize) -> dentree_vfs::Result<Vec<Node>> {
     (0..count).map(find).collect()
 }
 
-/// The first look-up in each of some directories, one after the other: what earlier ones read ahead may be on its way still.
+/// The first lookup in each of some directories, one after the other: what earlier ones read ahead may be on its way still.
 fn first_access(image: &Image, setting: Setting) -> Result<Duration, Unavailable> {
     let place = Place::new(image, setting)?;
     let fs = open(&place, setting, false)?;

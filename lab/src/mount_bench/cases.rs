@@ -55,14 +55,14 @@ pub(super) const CASES: [Case; 15] = [
         find(mounted, load)
     }),
     case("mount-find-warm", "ns/entry", true, find),
-    case("mount-first-lookup", "ns/look-up", true, |mounted, load| {
+    case("mount-first-lookup", "ns/lookup", true, |mounted, load| {
         mounted.make_cold()?;
         stat(mounted, load, 1, true)
     }),
-    case("mount-stat-existing", "ns/look-up", true, |mounted, load| {
+    case("mount-stat-existing", "ns/lookup", true, |mounted, load| {
         stat(mounted, load, load.size.looked_up, true)
     }),
-    case("mount-stat-missing", "ns/look-up", true, |mounted, load| {
+    case("mount-stat-missing", "ns/lookup", true, |mounted, load| {
         stat(mounted, load, load.size.looked_up, false)
     }),
     case("mount-create-one", "ns/file", true, |mounted, load| create(mounted, load, load.size.created, 1)),

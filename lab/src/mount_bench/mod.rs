@@ -5,7 +5,7 @@
 //! `cases`. What was written is checked: `e2fsck -fn` goes over our image after every round. Each figure is told as soon as it is there, and
 //! the ratios of a round at its end, so that a run that is interrupted gives what it has.
 //!
-//! Look-ups and creations in the large directory cost fuse2fs milliseconds each: it does a part of them ([`Size::fuse2fs_part`]), and
+//! Lookups and creations in the large directory cost fuse2fs milliseconds each: it does a part of them ([`Size::fuse2fs_part`]), and
 //! what is compared is the time for each.
 
 mod cases;
@@ -35,7 +35,7 @@ const OF_LIMIT: f64 = 1.0 / 0.8;
 pub struct Size {
     /// Entries of the large directory.
     pub large: usize,
-    /// Look-ups in it, of names that are there and again of names that are missing.
+    /// Lookups in it, of names that are there and again of names that are missing.
     pub looked_up: usize,
     /// Files that are created in it.
     pub created: usize,

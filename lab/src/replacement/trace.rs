@@ -94,7 +94,7 @@ fn is_index(bytes: &[u8]) -> bool {
 pub type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 /// Records the loads, on an image with `directories` of `files` each that they make first: creates in random order over all
-/// directories, a walk of everything, and a large file read through with look-ups between.
+/// directories, a walk of everything, and a large file read through with lookups between.
 ///
 /// # Errors
 /// Those of the file system: there should be none.

@@ -50,11 +50,11 @@ fn requests(findings: &Findings, load: &str, scheme: &str) -> Option<f64> {
     Some(table.class(GLOBAL_LOCK)?.total as f64 / table.operations.max(1) as f64)
 }
 
-fn share_of_look_ups(findings: &Findings, load: &str) -> Option<String> {
+fn share_of_lookups(findings: &Findings, load: &str) -> Option<String> {
     let lock = table(findings, load, REFERENCE)?.class(GLOBAL_LOCK)?;
     let functions = lock.functions.iter().filter(|line| LOOKS_UP.contains(&line.name.as_str()));
-    let by_look_ups: u64 = functions.map(|line| line.total).sum();
-    Some(percent(by_look_ups as f64 / lock.total.max(1) as f64))
+    let by_lookups: u64 = functions.map(|line| line.total).sum();
+    Some(percent(by_lookups as f64 / lock.total.max(1) as f64))
 }
 
 fn percent(share: f64) -> String {
@@ -107,7 +107,7 @@ fn who_takes_the_lock(findings: &Findings) -> Vec<Claim> {
             place: "2.2",
             what: "dbench, one global lock: acquisitions that are d_lookup's",
             theirs: "84%",
-            ours: share_of_look_ups(findings, "dbench"),
+            ours: share_of_lookups(findings, "dbench"),
             why: "The same load, replayed as operations on names alone: no reads or writes lie between them, so the lock is busier, \
                   but who takes it does not depend on that.",
         },
@@ -115,14 +115,14 @@ fn who_takes_the_lock(findings: &Findings) -> Vec<Claim> {
             place: "2.1",
             what: "web (SPECweb99), one global lock: acquisitions that are d_lookup's",
             theirs: "85%",
-            ours: share_of_look_ups(findings, "web"),
-            why: "4,433,721 of 5,215,460 there. Here paths are longer by a component, so look-ups are more.",
+            ours: share_of_lookups(findings, "web"),
+            why: "4,433,721 of 5,215,460 there. Here paths are longer by a component, so lookups are more.",
         },
         Claim {
             place: "2.3",
             what: "web (httperf), one global lock: acquisitions that are d_lookup's",
             theirs: "74%",
-            ours: share_of_look_ups(findings, "httperf"),
+            ours: share_of_lookups(findings, "httperf"),
             why: "The source's kernel takes the lock once more for each path in link_path_walk, which the scheme here does not need; of the \
                   rest 92% were d_lookup's there.",
         },
@@ -138,8 +138,8 @@ fn who_takes_the_lock(findings: &Findings) -> Vec<Claim> {
 
 fn what_lazy_lru_saves(findings: &Findings) -> Vec<Claim> {
     let ours = table(findings, "dbench", OURS).map(|table| {
-        let (_, by_look_ups) = table.requests();
-        format!("{by_look_ups} in {} operations", table.operations)
+        let (_, by_lookups) = table.requests();
+        format!("{by_lookups} in {} operations", table.operations)
     });
     vec![
         Claim {
@@ -147,7 +147,7 @@ fn what_lazy_lru_saves(findings: &Findings) -> Vec<Claim> {
             what: "dbench, lazy LRU: acquisitions of dcache_lock",
             theirs: "−84.5%",
             ours: fewer(findings, "dbench", LAZY),
-            why: "The source's is 2,330,127 of 15,069,563. What is left here as there is dput, creation and deletion. Each look-up \
+            why: "The source's is 2,330,127 of 15,069,563. What is left here as there is dput, creation and deletion. Each lookup \
                   takes the entry's own d_lock instead, which the source's tables leave out and ours below show.",
         },
         Claim {
@@ -155,7 +155,7 @@ fn what_lazy_lru_saves(findings: &Findings) -> Vec<Claim> {
             what: "dbench, lazy LRU: contention of dcache_lock",
             theirs: "16.5% → 0.95%",
             ours: from_to(findings, "dbench", LAZY, contention),
-            why: "8 CPUs there; fewer here, but with nothing to do between two look-ups.",
+            why: "8 CPUs there; fewer here, but with nothing to do between two lookups.",
         },
         Claim {
             place: "4.3.1",
@@ -174,7 +174,7 @@ fn what_lazy_lru_saves(findings: &Findings) -> Vec<Claim> {
         },
         Claim {
             place: "—",
-            what: "dbench, Dentree: acquisitions by look-ups whose answer is cached",
+            what: "dbench, Dentree: acquisitions by lookups whose answer is cached",
             theirs: "—",
             ours,
             why: "A walk that hits takes no lock. What is counted are names met for the first time.",
@@ -257,7 +257,7 @@ fn layout_and_prefetch(findings: &Findings) -> Vec<Claim> {
             what: "chains of 16: time with hash link, parent and name on one line, to two lines",
             theirs: "×0.98 of a whole find",
             ours: of(Question::Layout, "layout-chain16", "Together, Aligned, 4 words"),
-            why: "Ours is the time of look-ups alone, so an effect is not thinned by the rest of find; lines are of 64 bytes, not 32, and \
+            why: "Ours is the time of lookups alone, so an effect is not thinned by the rest of find; lines are of 64 bytes, not 32, and \
                   nine in ten of the chain's entries fail on the hash, which lies where the mail moved it to.",
         },
         Claim {

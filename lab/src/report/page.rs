@@ -301,20 +301,20 @@ fn locks(out: &mut String, study: &Study) {
         out,
         "<h3>{}: locks, {threads} clients</h3><p>Requests per operation, and the class that each scheme takes most: all columns are \
          lockmeter’s. Below, each scheme’s whole table in the sources’ layout.</p><div class=\"wide\"><table><thead><tr><th>Scheme</th>\
-         <th class=\"fig\">requests</th><th class=\"fig\">by look-ups</th><th>most taken</th><th class=\"fig\">UTIL</th>\
+         <th class=\"fig\">requests</th><th class=\"fig\">by lookups</th><th>most taken</th><th class=\"fig\">UTIL</th>\
          <th class=\"fig\">CON</th><th class=\"fig\">HOLD mean (max)</th><th class=\"fig\">WAIT mean (max)</th></tr></thead><tbody>",
         escape(&study.load)
     );
     let watched = || study.locks.iter().filter(|table| table.threads == threads);
     for table in watched() {
-        let (all, by_look_ups) = table.requests();
+        let (all, by_lookups) = table.requests();
         let a = |count: u64| figure(count as f64 / table.operations.max(1) as f64);
         let _ = write!(
             out,
             "<tr>{}<td class=\"fig\">{}</td><td class=\"fig\">{}</td>",
             name(&table.variant),
             a(all),
-            a(by_look_ups)
+            a(by_lookups)
         );
         match table.busiest() {
             Some(lock) if lock.hold_max > 0.0 => {

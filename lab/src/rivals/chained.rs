@@ -27,7 +27,7 @@ const NAME_WORDS: usize = LONGEST_NAME / 8;
 /// End of a chain: the root is in no chain.
 const END: u32 = 0;
 
-/// What a look-up reads, in one cache line. An entry's number is the node that it stands for.
+/// What a lookup reads, in one cache line. An entry's number is the node that it stands for.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 struct Entry {

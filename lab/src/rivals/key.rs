@@ -1,4 +1,4 @@
-//! The key of all map rivals: (parent, name), owned in the map and borrowed in look-ups.
+//! The key of all map rivals: (parent, name), owned in the map and borrowed in lookups.
 
 use std::hash::{Hash, Hasher};
 
@@ -83,7 +83,7 @@ impl scc::Equivalent<Key> for KeyRef<'_> {
     }
 }
 
-/// Walks a path through a look-up of one component.
+/// Walks a path through a lookup of one component.
 #[inline]
 pub(super) fn descend<'a>(
     path: Path<'a>,

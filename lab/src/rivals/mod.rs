@@ -109,7 +109,7 @@ pub trait NameCache: Sync {
         None
     }
 
-    /// Locks acquired by look-ups since the start, where the cache counts them.
+    /// Locks acquired by lookups since the start, where the cache counts them.
     fn lock_acquisitions(&self) -> Option<u64> {
         None
     }

@@ -1,4 +1,4 @@
-//! moka: a concurrent cache with an eviction policy. It pays for recency and frequency on every look-up, as a cache with a
+//! moka: a concurrent cache with an eviction policy. It pays for recency and frequency on every lookup, as a cache with a
 //! budget must in some way; the maps above pay nothing because they forget nothing. Its capacity is beyond the tree's
 //! size, so that it never evicts here.
 

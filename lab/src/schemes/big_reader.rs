@@ -1,8 +1,8 @@
 //! Scheme 3: the global lock replaced by a big-reader lock.
 //!
-//! A look-up only reads: it finds the entry and counts a reference atomically, and leaves the LRU list alone (lazy). All
-//! else writes. `dput` cannot drop the last reference and take the lock in one step, so, as the study says, it always
-//! takes it to write: that is what made the scheme slow.
+//! A lookup only reads: it finds the entry, counts a reference atomically and leaves the LRU list
+//! alone (lazy). Everything else writes. `dput` cannot drop the last reference and take the lock in
+//! one step, so it always takes the lock for writing: as the study says, that made the scheme slow.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ pub struct BigReader<L> {
 }
 
 impl<L: Layout> BigReader<L> {
-    /// A cache with nothing in it but the root.
+    /// An empty cache: the root alone.
     pub fn new(config: Config) -> Self {
         Self {
             table: Table::new(config),
@@ -36,11 +36,8 @@ impl<L: Layout> Listed for BigReader<L> {
     fn lookup(&self, parent: Dentry, name: &[u8]) -> Option<Dentry> {
         let wanted = Wanted::new(parent, name);
         let _held = self.brlock_dcache.read();
-        let dentry = self.table.find(&wanted)?;
-        // Writers are out, so the entry stays; the count may leave zero here, next to other readers.
-        self.table.get(dentry);
-        self.table.set_referenced(dentry);
-        Some(dentry)
+        // The read lock excludes frees. Concurrent readers may raise the count from zero.
+        self.table.find_and_get(&wanted)
     }
 
     fn dput(&self, dentry: Dentry) {
@@ -54,7 +51,7 @@ impl<L: Layout> Listed for BigReader<L> {
         }
     }
 
-    /// Without a grace period: nobody reads without the lock.
+    /// No grace period: every reader holds the lock.
     fn release(&self, dentry: Dentry) {
         self.table.release(dentry);
     }

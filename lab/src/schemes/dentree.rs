@@ -1,14 +1,16 @@
 //! Scheme 12: Dentree's own cache, `dentree_dcache`.
 //!
-//! The trait names a held entry by a number. That is what a reference of the cache becomes by `into_raw`, less one, as the
-//! root's number is 1 there and 0 here; nothing is kept beside the cache.
+//! The trait names a held entry by a number: the reference's `into_raw`, less one, because the root
+//! is 1 there and 0 here. No state is kept outside the cache.
 //!
-//! What differs from the kernel's:
-//! * Only positive entries are held. All negative answers are one number, [`ABSENT`], which holds nothing. A name that is
-//!   created is looked up again for it, so that [`instantiate`](Scheme::instantiate) has no caller.
-//! * A directory that is deleted has no inode any more for those that still hold it.
-//! * No list of an inode's entries is kept (the cache's own limits say why): [`keeps_aliases`](Scheme::keeps_aliases) is false.
-//! * The bound is on bytes, not on entries.
+//! Differences from the kernel's dcache:
+//! - Only positive entries are referenced. All negative results are one number, [`ABSENT`], which
+//!   references nothing. [`create`](Scheme::create) looks the name up again, so
+//!   [`instantiate`](Scheme::instantiate) has no caller.
+//! - A deleted directory has no inode for its remaining holders.
+//! - There are no alias lists (see the cache's limits): [`keeps_aliases`](Scheme::keeps_aliases) is
+//!   false.
+//! - The limit is in bytes, not in entries.
 
 #![allow(unsafe_code)]
 
@@ -20,11 +22,11 @@ use dentree_dcache::{Child, Dcache, DentryRef, Fill, Handle, Kind, PrefetchMode,
 use super::entry::Dentry;
 use super::{Config, Inode, OwnLocks, Path, Resolved, Scheme, Usage, Walked, walk_on};
 
-/// Bytes of budget for an entry: what one takes, and as much again for a spell of growth.
+/// Bytes of budget per entry: the size of one, doubled for growth of the index.
 const BUDGET_PER_ENTRY: usize = 300;
-/// The least budget that the cache takes is enough for this many.
+/// Entries that the cache's minimum budget holds.
 const ENTRIES_MIN: usize = 512;
-/// What is not there.
+/// A negative result.
 const ABSENT: Dentry = Dentry(u32::MAX);
 
 impl Handle for Inode {
@@ -47,7 +49,7 @@ pub struct Dentree {
 }
 
 impl Dentree {
-    /// A cache with nothing in it but the root.
+    /// An empty cache: the root alone.
     pub fn new(config: Config) -> Self {
         let prefetch = if config.prefetch { PrefetchMode::On } else { PrefetchMode::Auto };
         let cache = Dcache::builder()
@@ -58,10 +60,11 @@ impl Dentree {
         Self { cache, entries: config.entries }
     }
 
-    /// What a number stands for. It stays the caller's.
+    /// The reference behind a number, which stays the caller's.
     fn held(&self, dentry: Dentry) -> ManuallyDrop<Held<'_>> {
         debug_assert_ne!(dentry, ABSENT);
-        // SAFETY: the trait's callers hand in numbers that they hold, and this is not dropped.
+        // SAFETY: the trait's callers pass numbers of references that they hold; the result is not
+        // dropped.
         ManuallyDrop::new(unsafe { Held::from_raw(&self.cache, dentry.0 + 1) })
     }
 
@@ -73,13 +76,14 @@ impl Dentree {
         if inode.is_file() { Child::other(inode) } else { Child::directory(inode) }
     }
 
-    /// Whether no further entry may be held: a cache of so few that the least budget has room for more counts them.
+    /// Whether no further entry may be held. A cache smaller than [`ENTRIES_MIN`] counts them,
+    /// because the minimum budget would hold more.
     fn is_full(&self) -> bool {
         self.entries < ENTRIES_MIN && self.cache.stats().held + 1 >= self.entries as u64
     }
 }
 
-/// How many components begin before a place of the string.
+/// The number of components that begin before a position of the text.
 fn depth(path: &[&[u8]], place: usize) -> usize {
     let ends = path.iter().scan(0, |at, name| {
         *at += name.len() + 1;
@@ -101,7 +105,7 @@ impl Scheme for Dentree {
             Walk::Stopped(stopped) if matches!(stopped.why, Reason::Miss | Reason::NotADirectory) => {
                 Walked { dentry: Self::keep(stopped.dir), depth: depth(&path, stopped.rest) }
             }
-            // Writers were quicker: name by name.
+            // Concurrent changes: look up component by component.
             Walk::Stopped(_) => walk_on(self, path, Walked { dentry: Dentry::ROOT, depth: 0 }),
         }
     }
@@ -181,7 +185,7 @@ impl Scheme for Dentree {
     fn select_parent(&self, parent: Dentry) -> usize {
         let pruned = self.cache.prune_subtree(&self.held(parent));
         if parent == Dentry::ROOT {
-            // What is pruned counts until it can be used again.
+            // Pruned entries count until their slots are reusable.
             self.cache.shrink_to(0);
         }
         pruned
@@ -197,10 +201,7 @@ impl Scheme for Dentree {
 
     fn own_locks(&self) -> Option<OwnLocks> {
         let stats = self.cache.stats();
-        Some(OwnLocks {
-            look_ups: stats.locked_hits + stats.fills + stats.fill_waits,
-            changes: stats.changes,
-        })
+        Some(OwnLocks { lookups: stats.locked_hits + stats.fills + stats.fill_waits, changes: stats.changes })
     }
 
     fn inode(&self, dentry: Dentry) -> Option<Inode> {
@@ -218,7 +219,7 @@ impl Scheme for Dentree {
         let used = usize::try_from(stats.held).unwrap_or(usize::MAX);
         Usage {
             entries,
-            // The root is always in use, and counted nowhere.
+            // The root is always in use, and not counted as held.
             on_lru: entries.saturating_sub(used + 1),
             entry_bytes: stats.memory.used / entries,
         }

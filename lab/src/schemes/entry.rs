@@ -1,11 +1,12 @@
-//! An entry's fields, and where they lie: the subject of the mail "place d_hash close to d_parent and d_name" (2005).
+//! An entry's fields and their placement: the subject of the mail "place d_hash close to d_parent
+//! and d_name" (2005).
 //!
 //! ```text
-//! Apart     chain │ written by users     ║ key │ name      link and key two lines apart, as before the mail
-//! Together  chain │ key │ name ║ written by users           all that a chain walk reads in one line
-//! Split     chain │ key │ name    and, in another array:  written by users
+//! Apart     chain │ written by users ║ key │ name    link and key in two lines, as before the mail
+//! Together  chain │ key │ name ║ written by users    a chain walk reads one line
+//! Split     chain │ key │ name, in another array: written by users
 //! ```
-//! `║` is a line's end where entries are aligned to lines and four words of name are inline.
+//! `║` ends a cache line if entries are aligned to lines and four words of the name are inline.
 
 use std::fmt::Debug;
 use std::ops::Deref;
@@ -14,7 +15,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use prefetch_index::prefetch_index;
 
-/// An entry, by number. Good as long as somebody holds a reference to it.
+/// An entry, by number. Valid while a reference is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Dentry(pub(super) u32);
 
@@ -26,24 +27,24 @@ impl Dentry {
         self.0 as usize
     }
 
-    /// The entry's number: for callers that keep something beside it, such as a lock.
+    /// The number, for callers that index arrays of their own by it, such as locks.
     pub fn number(self) -> usize {
         self.index()
     }
 }
 
-/// The lock bit that a [`Link`] keeps beside the number, where it is the head of a chain under a bit lock.
+/// The lock bit in a [`Link`], used in the heads of chains under a bit lock.
 pub(super) const LINK_LOCK_BIT: u32 = 31;
 const NUMBER: u32 = (1 << LINK_LOCK_BIT) - 1;
-/// The number of no entry.
+/// The null link.
 const NONE: u32 = NUMBER;
-/// The most entries that numbers are enough for.
+/// The most entries that numbers can name.
 pub(super) const ENTRIES_MAX: usize = NONE as usize;
 
-/// A pointer to an entry, or to none.
+/// A pointer to an entry, or null.
 ///
-/// Loads acquire and stores release. Readers without a lock need it: an entry is complete before a link leads to it. Under
-/// a lock it is more than is needed, and on x86 it is free.
+/// Loads acquire and stores release: readers without a lock see a complete entry behind a link.
+/// Under a lock relaxed would do; on x86 acquire and release are free.
 #[derive(Debug)]
 pub(super) struct Link(AtomicU32);
 
@@ -60,7 +61,7 @@ impl Link {
         (number != NONE).then_some(Dentry(number))
     }
 
-    /// Keeps the lock bit: whoever changes a link with a locked bit is who locked it, and others can only find it set.
+    /// Keeps the lock bit: only the holder of the bit changes a link whose bit is set.
     #[inline]
     pub(super) fn set(&self, to: Option<Dentry>) {
         let lock = self.0.load(Relaxed) & !NUMBER;
@@ -73,24 +74,24 @@ impl Link {
     }
 }
 
-/// A place in a list.
+/// `list_head`: links to the neighbours in a list.
 #[derive(Debug, Default)]
-pub(super) struct Place {
+pub(super) struct ListNode {
     pub(super) next: Link,
     pub(super) prev: Link,
 }
 
-/// `d_hash`: the place in a hash chain.
+/// `d_hash`: links of the hash chain.
 #[derive(Debug, Default)]
 pub struct Chain {
-    pub(super) place: Place,
-    /// `d_nexthash`: where the chain went on when the entry was unlinked (scheme 8).
+    pub(super) node: ListNode,
+    /// `d_nexthash`: the next entry of the chain at the time of unlinking (scheme 8).
     pub(super) saved_next: Link,
     /// `d_seq`: odd while the key changes (scheme 11).
     pub(super) seq: AtomicU32,
 }
 
-/// `d_parent` and `d_name`, but for the name's bytes.
+/// `d_parent` and `d_name`, without the name's bytes.
 #[derive(Debug, Default)]
 pub struct Key {
     pub(super) hash: AtomicU32,
@@ -102,60 +103,60 @@ pub struct Key {
 
 /// The entry is in a hash chain.
 pub(super) const HASHED: u32 = 1;
-/// `DCACHE_UNLINKED`: readers that stand here go on at `saved_next` (scheme 8).
+/// `DCACHE_UNLINKED`: readers on this entry continue at `saved_next` (scheme 8).
 pub(super) const UNLINKED: u32 = 2;
 
-/// What users of an entry write.
+/// Fields that users of an entry write.
 #[derive(Debug, Default)]
 pub struct Written {
-    /// `d_count`, and above it [`COUNT_LOCK_BIT`] and [`DEAD`].
+    /// `d_count`, with [`COUNT_LOCK_BIT`] and [`DEAD`] above it.
     pub(super) count: AtomicU32,
     /// [`ON_LRU`], [`REFERENCED`].
     pub(super) flags: AtomicU32,
-    /// 0: negative.
+    /// 0 in a negative entry.
     pub(super) inode: AtomicU64,
     pub(super) children: Link,
-    pub(super) sibling: Place,
-    pub(super) lru: Place,
-    pub(super) alias: Place,
+    pub(super) sibling: ListNode,
+    pub(super) lru: ListNode,
+    pub(super) alias: ListNode,
 }
 
-/// `d_lock`, beside the count as in the kernel's `lockref`.
+/// `d_lock`, in one word with the count as in the kernel's `lockref`.
 pub(super) const COUNT_LOCK_BIT: u32 = 31;
-/// The entry is being freed: no reference can be taken any more (scheme 11).
+/// The entry is being freed: no reference can be taken (scheme 11).
 pub(super) const DEAD: u32 = 1 << 30;
-/// The count itself.
+/// The bits of the count.
 pub(super) const COUNT: u32 = DEAD - 1;
 
 /// The entry is on an LRU list.
 pub(super) const ON_LRU: u32 = 1;
-/// `DCACHE_REFERENCED`: looked up since pruning last came by.
+/// `DCACHE_REFERENCED`: looked up since the last pruning.
 pub(super) const REFERENCED: u32 = 2;
 
 const _: () = assert!(size_of::<Chain>() == 16 && size_of::<Key>() == 16 && size_of::<Written>() == 48);
 
-/// How an entry's fields lie in memory.
+/// The placement of an entry's fields in memory.
 pub trait Layout: Debug + Send + Sync + 'static {
     /// Bytes of one entry.
     const BYTES: usize;
 
-    /// Room for so many entries.
+    /// An arena of this many entries.
     fn new(entries: usize) -> Self;
-    /// The place in a hash chain.
+    /// Links of the hash chain.
     fn chain(&self, dentry: Dentry) -> &Chain;
-    /// What a look-up compares before the name.
+    /// What a lookup compares before the name.
     fn key(&self, dentry: Dentry) -> &Key;
     /// The name's inline words.
     fn name(&self, dentry: Dentry) -> &[AtomicU64];
-    /// What users write.
+    /// Fields that users write.
     fn written(&self, dentry: Dentry) -> &Written;
-    /// Brings the entry's first line into the cache.
+    /// Prefetches the entry's first cache line.
     fn prefetch(&self, dentry: Dentry);
 }
 
-/// Where entries begin.
+/// The alignment of entries.
 pub trait Alignment: Debug + Send + Sync + 'static {
-    /// A slot of the arena.
+    /// One entry in the arena.
     type Slot<T: Debug + Default + Send + Sync + 'static>: Debug
         + Default
         + Send
@@ -164,11 +165,11 @@ pub trait Alignment: Debug + Send + Sync + 'static {
         + 'static;
 }
 
-/// Entries begin where the one before ends: their size need not divide a cache line.
+/// Entries without padding; their size need not divide a cache line.
 #[derive(Debug)]
 pub struct Dense;
 
-/// Entries begin on a cache line of 64 bytes.
+/// Entries aligned to cache lines of 64 bytes.
 #[derive(Debug)]
 pub struct Aligned;
 
@@ -214,10 +215,11 @@ impl<const WORDS: usize> Default for Inline<WORDS> {
     }
 }
 
-/// Today's kernel and Dentree: one line of what look-ups read, one of what users write, 32 bytes of name.
+/// The layout of today's kernel and of Dentree: one line that lookups read, one that users write,
+/// 32 bytes of name.
 pub type Standard = Together<4, Aligned>;
 
-/// Implements [`Layout`] where all of an entry is in one array.
+/// Implements [`Layout`] for entries in one array.
 macro_rules! in_one_array {
     ($layout:ident of $entry:ident) => {
         impl<const WORDS: usize, A: Alignment> Layout for $layout<WORDS, A> {
@@ -260,7 +262,7 @@ pub struct TogetherEntry<const WORDS: usize> {
     written: Written,
 }
 
-/// The hash link beside the parent and the name.
+/// The hash link next to the parent and the name.
 #[derive(Debug)]
 pub struct Together<const WORDS: usize, A: Alignment>(Box<[A::Slot<TogetherEntry<WORDS>>]>);
 
@@ -276,7 +278,7 @@ pub struct ApartEntry<const WORDS: usize> {
     name: Inline<WORDS>,
 }
 
-/// The hash link a line away from the parent and the name.
+/// The hash link one cache line away from the parent and the name.
 #[derive(Debug)]
 pub struct Apart<const WORDS: usize, A: Alignment>(Box<[A::Slot<ApartEntry<WORDS>>]>);
 
@@ -291,7 +293,7 @@ pub struct ReadMostly<const WORDS: usize> {
     name: Inline<WORDS>,
 }
 
-/// What look-ups read and what users write in two arrays.
+/// One array that lookups read, another that users write.
 #[derive(Debug)]
 pub struct Split<const WORDS: usize, A: Alignment> {
     read: Box<[A::Slot<ReadMostly<WORDS>>]>,

@@ -1,7 +1,8 @@
-//! Scheme 10: fastwalk with a lazy LRU, which the authors had on their list ("add lazy_lru to fastwalk").
+//! Scheme 10: fastwalk with a lazy LRU, from the authors' TODO ("add lazy_lru to fastwalk").
 //!
-//! As scheme 4, but a look-up leaves an unused entry on the LRU list: it holds the lock already, so what it saves is the list's
-//! cache lines, not an acquisition. Pruning takes used entries off the list as it meets them.
+//! As scheme 4, but a lookup leaves an unused entry on the LRU list. The lock is held anyway: this
+//! saves the list's cache lines, not an acquisition. Pruning takes the used entries that it meets
+//! off the list.
 
 use std::sync::Arc;
 
@@ -20,7 +21,7 @@ pub struct FastWalkLazy<L> {
 }
 
 impl<L: Layout> FastWalkLazy<L> {
-    /// A cache with nothing in it but the root.
+    /// An empty cache: the root alone.
     pub fn new(config: Config) -> Self {
         Self { table: Table::new(config), dcache_lock: SpinLock::new(Class::named("dcache_lock"), ()) }
     }
@@ -32,10 +33,7 @@ impl<L: Layout> Listed for FastWalkLazy<L> {
     fn lookup(&self, parent: Dentry, name: &[u8]) -> Option<Dentry> {
         let wanted = Wanted::new(parent, name);
         let _held = self.dcache_lock.lock();
-        let dentry = self.table.find(&wanted)?;
-        self.table.get(dentry);
-        self.table.set_referenced(dentry);
-        Some(dentry)
+        self.table.find_and_get(&wanted)
     }
 
     fn walk(&self, path: Path<'_>) -> Walked {
@@ -46,7 +44,7 @@ impl<L: Layout> Listed for FastWalkLazy<L> {
         walked
     }
 
-    /// Without a grace period: nobody reads without the lock.
+    /// No grace period: every reader holds the lock.
     fn release(&self, dentry: Dentry) {
         self.table.release(dentry);
     }

@@ -1,6 +1,7 @@
-//! Which function of a scheme a call site is in, so that lock tables can name functions as the sources' do.
+//! The function of a scheme that contains a call site: lock tables name functions as the study
+//! does.
 
-/// The schemes' own text, by file name.
+/// The schemes' sources, by file name.
 const SOURCES: [(&str, &str); 12] = [
     ("big_reader.rs", include_str!("big_reader.rs")),
     ("fastwalk.rs", include_str!("fastwalk.rs")),
@@ -16,9 +17,10 @@ const SOURCES: [(&str, &str); 12] = [
     ("table.rs", include_str!("table.rs")),
 ];
 
-/// The function that a line of a scheme's file is in, and how many lines from its beginning; `None` for other files.
+/// The function that contains a line of a scheme's file, and the line's distance from its
+/// beginning; `None` for other files.
 ///
-/// The trait's methods say in their documentation which functions of the kernel they are.
+/// The documentation of the trait's methods names the kernel's functions.
 #[must_use]
 pub fn function_at(file: &str, line: u32) -> Option<(&'static str, u32)> {
     let (folder, name) = file.rsplit_once(['/', '\\'])?;

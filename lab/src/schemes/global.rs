@@ -1,7 +1,8 @@
 //! Scheme 1: one lock for everything, as in the kernels that the study measured.
 //!
-//! `dcache_lock` guards all lists, and every count that leaves or reaches zero; other counts change without it
-//! (`atomic_dec_and_lock`). A look-up takes it for the chain and the LRU list: 84% of all its acquisitions under dbench.
+//! `dcache_lock` guards all lists and every count that leaves or reaches zero; other counts change
+//! without it (`atomic_dec_and_lock`). A lookup takes it for the chain and the LRU list: 84% of all
+//! acquisitions under dbench.
 
 use std::sync::Arc;
 
@@ -20,7 +21,7 @@ pub struct Global<L> {
 }
 
 impl<L: Layout> Global<L> {
-    /// A cache with nothing in it but the root.
+    /// An empty cache: the root alone.
     pub fn new(config: Config) -> Self {
         Self { table: Table::new(config), dcache_lock: SpinLock::new(Class::named("dcache_lock"), ()) }
     }
@@ -38,7 +39,7 @@ impl<L: Layout> Listed for Global<L> {
         Some(dentry)
     }
 
-    /// Without a grace period: nobody reads without the lock.
+    /// No grace period: every reader holds the lock.
     fn release(&self, dentry: Dentry) {
         self.table.release(dentry);
     }

@@ -5,10 +5,10 @@ use std::fmt::Debug;
 use super::entry::{Dentry, Layout};
 use super::table::{Table, Wanted};
 
-/// Finds entries by name. Who changes it holds the scheme's lock; who reads it may hold nothing but a read side of RCU, and
-/// must look at the entry again before believing it.
+/// Finds entries by name. Writers hold the scheme's lock. Readers need only an RCU read-side
+/// critical section, and must verify the entry.
 pub trait Index: Debug + Default + Send + Sync + 'static {
-    /// An entry of this name that `is` the wanted one.
+    /// An entry of this name for which `is` holds.
     fn find<L: Layout>(
         &self,
         table: &Table<L>,
@@ -16,14 +16,14 @@ pub trait Index: Debug + Default + Send + Sync + 'static {
         is: impl Fn(Dentry) -> bool,
     ) -> Option<Dentry>;
 
-    /// Makes the entry's name, which is `wanted`, lead to it.
+    /// Adds the entry under its name, which is `wanted`.
     fn enter<L: Layout>(&self, table: &Table<L>, dentry: Dentry, wanted: &Wanted<'_>);
 
-    /// Ends that, if it was so.
+    /// Removes the entry, if it is in the index.
     fn leave<L: Layout>(&self, table: &Table<L>, dentry: Dentry);
 }
 
-/// The hash chains of the text: see [`Table`].
+/// The hash chains: see [`Table`].
 #[derive(Debug, Default)]
 pub struct Chains;
 

@@ -1,10 +1,10 @@
-//! Rare interleavings made common in debug builds.
+//! Makes rare interleavings common in debug builds.
 //!
-//! What a race needs is a thread that stops in a bad place. There the schemes' shared steps call [`here`], which gives the CPU away
-//! one time in some, at random but from a fixed seed per thread. In release builds it is nothing. Without it the stress suite
-//! let wrong locking pass that it finds with it (two CPUs, busy).
+//! The shared steps of the schemes call [`here`] at places where a preempted thread causes a race.
+//! It yields the CPU at random, from a fixed seed per thread; in release builds it does nothing.
+//! Without it the stress suite passed wrong locking that it finds with it (two CPUs, busy).
 
-/// A place where another thread may come between.
+/// A place where another thread may intervene.
 #[inline(always)]
 pub(super) fn here() {
     #[cfg(debug_assertions)]
@@ -16,7 +16,7 @@ mod random {
     use std::cell::Cell;
     use std::sync::atomic::{AtomicU32, Ordering};
 
-    /// One call in so many gives the CPU away.
+    /// One call in this many yields.
     const ONE_IN: u32 = 48;
 
     static SEED: AtomicU32 = AtomicU32::new(0x9e37_79b9);

@@ -1,7 +1,7 @@
 //! Scheme 9: lazy LRU, and a timer that takes entries in use off the LRU list.
 //!
-//! The list stays short for those who prune; for that `dcache_lock` is taken from the timer too. The study found it no better. All
-//! but the timer is scheme 8.
+//! The list stays short for pruning; in return the timer takes `dcache_lock`, too. The study found
+//! it no better. Everything but the timer is scheme 8.
 
 use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
@@ -23,7 +23,7 @@ pub struct LazyLruTimer<L> {
 }
 
 impl<L: Layout> LazyLruTimer<L> {
-    /// A cache with nothing in it but the root.
+    /// An empty cache: the root alone.
     pub fn new(config: Config) -> Self {
         let cache = Arc::new(LazyLru::new(config));
         let timer = Timer::new({
@@ -34,7 +34,7 @@ impl<L: Layout> LazyLruTimer<L> {
     }
 }
 
-/// A thread that does something every [`INTERVAL`] until it is dropped.
+/// A thread that calls a function every [`INTERVAL`] until it is dropped.
 #[derive(Debug)]
 struct Timer {
     end: Option<Sender<()>>,

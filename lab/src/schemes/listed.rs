@@ -1,4 +1,5 @@
-//! What the schemes do alike that keep the kernel's lists: all but the look-up, once they say what they lock for a change.
+//! Everything but the lookup, once for all schemes that keep the kernel's lists and say what they
+//! lock for a change.
 
 use std::sync::Arc;
 
@@ -7,17 +8,17 @@ use super::lists::{Freed, Moved};
 use super::table::{Table, Wanted};
 use super::{Inode, Path, Scheme, Usage, Walked, make_room, walk_on};
 
-/// A scheme over one [`Table`] with one LRU list. It says how it looks up and which locks guard what, and writes only those steps
-/// itself that need more than that.
+/// A scheme over one [`Table`] with one LRU list. It implements the lookup, names its locks, and
+/// overrides only the steps that need more than these locks.
 pub(super) trait Listed: Send + Sync + Sized {
     type Layout: Layout;
 
     fn table(&self) -> &Arc<Table<Self::Layout>>;
 
-    /// Holds what guards children, aliases and chains.
+    /// Locks children, aliases and chains.
     fn lock_names(&self) -> impl Sized;
 
-    /// Holds that, and what guards the LRU list and counts that leave or reach zero.
+    /// Locks these, the LRU list, and counts that leave or reach zero.
     #[track_caller]
     fn lock_all(&self) -> impl Sized {
         self.lock_names()
@@ -49,12 +50,12 @@ pub(super) trait Listed: Send + Sync + Sized {
         }
     }
 
-    /// The entry is in no list: nobody can reach it, but readers without a lock may still stand on it.
+    /// Frees an entry that is in no list; readers without a lock may still use it.
     fn release(&self, dentry: Dentry) {
         self.table().release_after_grace(dentry);
     }
 
-    /// [Releases](Self::release) an entry, and its reference to its parent.
+    /// [Releases](Self::release) an entry and its reference to its parent.
     fn free(&self, freed: Freed) {
         self.release(freed.dentry);
         self.dput(freed.parent);
@@ -93,8 +94,8 @@ pub(super) trait Listed: Send + Sync + Sized {
     }
 }
 
-/// Writes what every [`Listed`] scheme says alike: its entries, where its table is, and what it
-/// holds for a change of names.
+/// Implements the items that every [`Listed`] scheme has: its layout, its table and its lock for a
+/// change of names.
 macro_rules! listed_in {
     ($scheme:ident => $table:expr, under $lock:expr) => {
         type Layout = L;

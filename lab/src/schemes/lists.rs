@@ -1,5 +1,5 @@
-//! Steps over several lists, for schemes in which one lock (or two held together) guards all of them, and no count leaves
-//! zero but under it. The caller holds it.
+//! Steps over several lists. The caller holds the one lock (or the two) that guards all of them and
+//! every count that leaves zero.
 
 use std::sync::atomic::AtomicU32;
 
@@ -9,26 +9,26 @@ use super::entry::{Dentry, Layout};
 use super::table::{Lru, Table, Wanted};
 use super::{Inode, Path, Walked, sequence};
 
-/// What a rename leaves to do when the lock has been given back.
+/// What remains to be done after a rename, without the lock.
 #[derive(Debug)]
 pub(super) struct Moved {
-    /// The parent before, whose reference the entry does not need any more.
+    /// The parent before, which the entry no longer references.
     pub(super) old_parent: Dentry,
-    /// An unused entry that had the new name: in no list any more, to be released.
+    /// An unused entry that had the new name: off all lists, to be released.
     pub(super) freed: Option<Freed>,
 }
 
-/// An entry that is in no list any more.
+/// An entry that is on no list.
 #[derive(Debug)]
 pub(super) struct Freed {
-    /// It, to be released.
+    /// The entry, to be released.
     pub(super) dentry: Dentry,
-    /// Its parent, whose reference it does not need any more.
+    /// Its parent, which it no longer references.
     pub(super) parent: Dentry,
 }
 
 impl<L: Layout> Table<L> {
-    /// Takes an entry that nobody refers to out of all lists.
+    /// Takes an unreferenced entry off all lists.
     pub(super) fn kill(&self, dentry: Dentry) -> Freed {
         self.lru_remove(&self.lru, dentry);
         self.unhash(dentry);
@@ -37,7 +37,7 @@ impl<L: Layout> Table<L> {
         Freed { dentry, parent: self.parent(dentry) }
     }
 
-    /// Gives back what may be the last reference; what it freed, if it was and the entry has no name any more.
+    /// Drops a reference. If it was the last one of an entry without a name, frees the entry.
     pub(super) fn put_last(&self, dentry: Dentry) -> Option<Freed> {
         if !self.put(dentry) {
             return None;
@@ -55,8 +55,17 @@ impl<L: Layout> Table<L> {
         self.get(dentry);
     }
 
-    /// The look-up of schemes 5 to 7: the chain is walked in a read side, and only a count that leaves zero needs the lock of the list
-    /// that the entry then leaves. `renames` is odd while a key changes; `dput` gives a reference back.
+    /// The lookup of schemes in which its caller's lock excludes frees and the LRU list is lazy.
+    pub(super) fn find_and_get(&self, wanted: &Wanted<'_>) -> Option<Dentry> {
+        let dentry = self.find(wanted)?;
+        self.get(dentry);
+        self.set_referenced(dentry);
+        Some(dentry)
+    }
+
+    /// The lookup of schemes 5 to 7. The chain is walked under RCU; only a count that leaves zero
+    /// needs the lock of the LRU list. `renames` is odd while a key changes; `dput` drops a
+    /// reference.
     pub(super) fn get_rcu<G>(
         &self,
         wanted: &Wanted<'_>,
@@ -75,7 +84,8 @@ impl<L: Layout> Table<L> {
                 return None;
             };
             if self.get_unless_zero(dentry) {
-                // With a reference it cannot be freed any more; was it what it seemed to be, when it was found?
+                // The reference excludes a free. Check that the entry was the wanted one when it
+                // was found.
                 if self.is_hashed(dentry) && !sequence::changed(renames, since) {
                     self.set_referenced(dentry);
                     return Some(dentry);
@@ -93,7 +103,7 @@ impl<L: Layout> Table<L> {
         }
     }
 
-    /// The whole walk, without references: the lock keeps what is found.
+    /// The whole walk without references: the lock protects the entries.
     pub(super) fn walk(&self, path: Path<'_>) -> Walked {
         let mut at = Walked { dentry: Dentry::ROOT, depth: 0 };
         for name in path.iter() {
@@ -134,12 +144,20 @@ impl<L: Layout> Table<L> {
         Moved { old_parent, freed }
     }
 
-    /// Frees the unused entry that was looked up least recently. Entries in use that a lazy list still has are taken off it;
-    /// entries looked up since the last time get a second chance.
+    /// Frees the least recently used entry. Used entries that a lazy list still holds are taken off
+    /// it; entries looked up since the last pruning get a second chance.
     pub(super) fn prune_one(&self) -> Option<Freed> {
+        let (dentry, ()) = self.take_oldest_unused(|_| ())?;
+        Some(self.kill(dentry))
+    }
+
+    /// Takes the entry that [`prune_one`](Self::prune_one) frees off the LRU list. `lock` excludes
+    /// lookups of an entry; the one taken stays locked.
+    pub(super) fn take_oldest_unused<G>(&self, lock: impl Fn(Dentry) -> G) -> Option<(Dentry, G)> {
         let mut chances = self.lru.len();
         while let Some(dentry) = self.lru.last() {
             self.lru_remove(&self.lru, dentry);
+            let held = lock(dentry);
             if self.count(dentry) > 0 {
                 continue;
             }
@@ -148,17 +166,17 @@ impl<L: Layout> Table<L> {
                 self.lru_add(&self.lru, dentry);
                 continue;
             }
-            return Some(self.kill(dentry));
+            return Some((dentry, held));
         }
         None
     }
 
-    /// Makes all unused entries below a directory the next to be pruned; how many there are.
+    /// Makes all unused entries below a directory the next to be pruned; returns their number.
     pub(super) fn select_unused_below(&self, parent: Dentry) -> usize {
         let mut found = 0;
         for dentry in self.below(parent) {
             self.lru_remove(&self.lru, dentry);
-            // Unused and without a name: somebody is about to free it (scheme 6).
+            // An unused entry without a name is about to be freed by another thread (scheme 6).
             if self.count(dentry) == 0 && self.is_hashed(dentry) {
                 self.take_referenced(dentry);
                 self.lru_add_last(&self.lru, dentry);

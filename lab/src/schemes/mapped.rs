@@ -1,11 +1,11 @@
 //! The rivals: scheme 8 with a crate's map in place of its hash chains.
 //!
-//! A map alone is no name cache: it has no parents, aliases, references or LRU. So each stands where it would in a cache
-//! that is built on it: (parent, name) leads to an entry, and all else is scheme 8's, the best that the study has. What
-//! differs between these and scheme 8 is the map.
+//! A map alone is no name cache: it has no parents, aliases, references or LRU. So (parent, name)
+//! leads to an entry, and the rest is scheme 8, the study's best. Each of these differs from scheme
+//! 8 by the map alone.
 //!
-//! The maps do not know `DCACHE_UNLINKED` nor need it. A rename is a removal and an insertion; that a reader between them
-//! looks again is `renames`' work, as for the chains.
+//! The maps neither know nor need `DCACHE_UNLINKED`. A rename is a removal and an insertion;
+//! `renames` makes a reader between the two retry, as for the chains.
 
 use std::fmt::{self, Debug};
 
@@ -16,11 +16,11 @@ use crate::rivals::key::{Key, KeyRef};
 use crate::rivals::{DashMap, Moka, Papaya, SccIndex, hasher};
 use crate::tree::NodeId;
 
-/// A crate's map from names to numbers of entries.
+/// A crate's map from names to entry numbers.
 pub trait Map: Default + Send + Sync + 'static {
     /// The entry of a name.
     fn get(&self, key: KeyRef<'_>) -> Option<NodeId>;
-    /// Enters a name that is not there.
+    /// Adds a name that is not in the map.
     fn insert(&self, key: Key, entry: NodeId);
     /// Removes a name.
     fn remove(&self, key: KeyRef<'_>);
@@ -117,7 +117,7 @@ impl Map for SccIndex {
 }
 
 impl Default for Moka {
-    /// Without bounds: what is forgotten is the scheme's to say.
+    /// Unbounded: the scheme evicts.
     fn default() -> Self {
         Self { cache: moka::sync::Cache::builder().build_with_hasher(hasher()) }
     }

@@ -1,6 +1,6 @@
-//! The locking schemes of the study, written again as its text describes them, behind one small trait.
+//! The locking schemes of the study, reimplemented from its text behind one small trait.
 //!
-//! | | scheme | look-up | LRU | from |
+//! | | scheme | lookup | LRU | from |
 //! |---|---|---|---|---|
 //! | 1 | [`Global`] | `dcache_lock` | `dcache_lock` | the kernels measured (2.4.16) |
 //! | 2 | [`PerBucket`] | a lock per hash bucket | `dcache_lock` | 3.1, given up by the authors |
@@ -9,25 +9,27 @@
 //! | 5 | [`RcuGlobalLru`] | RCU | `dcache_lock` | 3.4 |
 //! | 6 | [`RcuLruLock`] | RCU | a lock of its own | 3.4.1 |
 //! | 7 | [`RcuPerBucket`] | RCU | a lock and a list per bucket | 3.4.2, given up by the authors |
-//! | 8 | [`LazyLru`] | RCU, then the entry's `d_lock` | `dcache_lock`; lazy | 3.4.3, the one they chose |
+//! | 8 | [`LazyLru`] | RCU, then the entry's `d_lock` | `dcache_lock`; lazy | 3.4.3, chosen by the authors |
 //! | 9 | [`LazyLruTimer`] | as 8 | as 8, tidied by a timer | 3.4.3.2 |
 //! | 10 | [`FastWalkLazy`] | as 4 | as 4; lazy | the authors' TODO |
-//! | 11 | [`SeqCount`] | sequence counts; one reference at the end | a lock of its own; lazy | today's kernel |
-//! | 12 | [`Dentree`] | sequence counts; one reference at the end | a clock | `dentree_dcache` |
-//! | | [`LazyLru`] over [`Mapped`] | RCU, then the map of a crate, then `d_lock` | as 8 | dashmap, papaya, scc, moka |
+//! | 11 | [`SeqCount`] | sequence counts; one reference | a lock of its own; lazy | today's kernel |
+//! | 12 | [`Dentree`] | sequence counts; one reference | a clock | `dentree_dcache` |
+//! | | [`LazyLru`] over [`Mapped`] | RCU, a crate's map, `d_lock` | as 8 | dashmap, papaya, scc, moka |
 //!
-//! All keep the kernel's lists: hash chains, children, aliases, LRU. What most do with them alike is written once, in
-//! `listed.rs`; a scheme's own file says how it looks up, what it locks, and where that changes a step. "Lazy" means that a look-up leaves
-//! an unused entry on the LRU list, and that whoever walks the list later takes it off.
+//! Schemes 1 to 11 keep the kernel's lists: hash chains, children, aliases, LRU. `listed.rs` holds
+//! the steps that most have in common; a scheme's own file holds its lookup, its locks and the
+//! steps that differ. "Lazy": a lookup leaves an unused entry on the LRU list, and a later walk of
+//! the list takes it off.
 //!
 //! # Memory, and why there is no `unsafe`
-//! Entries lie in an arena, are named by number, and all their fields are atomics: a race can give a wrong value, never an
-//! invalid one, and a lock in the right place makes it right (relaxed loads and stores are plain moves). RCU is
-//! crossbeam-epoch: a read side is a pin, and an entry's number returns to the arena after a grace period.
+//! Entries lie in an arena and are named by number; all their fields are atomics. A race can yield
+//! a wrong value, never an invalid one, and the right lock excludes it (relaxed loads and stores
+//! are plain moves). RCU is crossbeam-epoch: a read-side critical section is a pin, and an entry's
+//! number returns to the arena after a grace period.
 //!
-//! # What callers promise
-//! As the VFS does: who adds, deletes or renames holds a lock of the directories concerned, and renames of
-//! directories are done one at a time; look-ups, references, pruning and aliases need nothing.
+//! # Caller's obligations
+//! As in the VFS: additions, deletions and renames hold a lock of the directories concerned, and
+//! directories are renamed one at a time. Lookups, references, pruning and aliases need nothing.
 
 mod big_reader;
 mod dentree;
@@ -74,13 +76,12 @@ use crate::rivals::{DashMap, Moka, Papaya, SccIndex};
 /// The longest name, in bytes.
 pub const NAME_MAX: usize = 255;
 
-/// The number of an inode. An entry without one is negative: it says that the name does not exist.
+/// An inode number. An entry without one is negative: the name does not exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Inode(pub NonZeroU64);
 
 impl Inode {
-    /// The type that an inode has in a file system: set for what is no directory, where the load knows. Schemes need not
-    /// look at it.
+    /// Set by the load for anything but a directory. Schemes may ignore it.
     pub const FILE: u64 = 1 << 63;
 
     /// Whether the load says that this is no directory.
@@ -89,10 +90,10 @@ impl Inode {
     }
 }
 
-/// How a cache is built.
+/// Parameters of a cache.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
-    /// Entries that there is room for.
+    /// The most entries.
     pub entries: usize,
     /// Hash chains (`dhash_entries`); rounded up to a power of two.
     pub heads: usize,
@@ -100,28 +101,29 @@ pub struct Config {
     pub prefetch: bool,
 }
 
-/// How full a cache is.
+/// The use of a cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Usage {
-    /// Entries in use, the root among them. Those that wait for a grace period count.
+    /// Entries in use, with the root and those that wait for a grace period.
     pub entries: usize,
-    /// Entries on LRU lists; where the list is lazy, some of them may be referenced.
+    /// Entries on LRU lists. On a lazy list some of them may be referenced.
     pub on_lru: usize,
     /// Bytes of one entry, without long names.
     pub entry_bytes: usize,
 }
 
-/// Where a walk ended.
+/// The end of a walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Walked {
-    /// The last entry found, with a reference that is the caller's.
+    /// The last entry found, with a reference for the caller.
     pub dentry: Dentry,
-    /// Components found. Fewer than asked for: `dentry` is negative, or has no entry of the next name.
+    /// Components found. If fewer than asked for, `dentry` is negative or has no entry of the next
+    /// name.
     pub depth: usize,
 }
 
-/// A path from the root as its caller has it: the text, and the components that the text is cut
-/// into, so that no scheme has to cut or to join on behalf of another.
+/// A path from the root, both as text and as components: no scheme has to split or join for
+/// another.
 #[derive(Clone, Copy, Debug)]
 pub struct Path<'a> {
     components: &'a [&'a [u8]],
@@ -129,13 +131,13 @@ pub struct Path<'a> {
 }
 
 impl<'a> Path<'a> {
-    /// A path of these components; `text` is the same, with one slash between two.
+    /// A path of these components; `text` is the same, joined by slashes.
     pub fn new(components: &'a [&'a [u8]], text: &'a [u8]) -> Self {
         debug_assert_eq!(components.join(&b'/'), text);
         Self { components, text }
     }
 
-    /// All of it, without a slash at its beginning.
+    /// The text, without a leading slash.
     pub fn text(self) -> &'a [u8] {
         self.text
     }
@@ -149,37 +151,38 @@ impl<'a> std::ops::Deref for Path<'a> {
     }
 }
 
-/// What a path led to, when nothing is held any more.
+/// The result of a path, without a reference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Resolved {
     /// Components found; see [`Walked::depth`].
     pub depth: usize,
-    /// The inode of the last of them; `None` if it is negative.
+    /// The inode of the last one; `None` if it is negative.
     pub inode: Option<Inode>,
 }
 
-/// Acquisitions that a scheme counted by itself, since it was built.
+/// Lock acquisitions that a scheme counted itself since it was built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OwnLocks {
-    /// By look-ups: those that did not find their answer without a lock.
-    pub look_ups: u64,
-    /// By creations, deletions and renames: a directory's lock for each directory.
+    /// By lookups that missed the lock-free path.
+    pub lookups: u64,
+    /// By creations, deletions and renames: one per directory.
     pub changes: u64,
 }
 
-/// A directory entry cache. Entries that it hands out carry a reference, which the caller gives back by
-/// [`dput`](Self::dput); only referenced entries may be handed in.
+/// A directory entry cache. Entries returned carry a reference, which the caller drops by
+/// [`dput`](Self::dput); entries passed in must be referenced.
 pub trait Scheme: Send + Sync {
-    /// `d_lookup`: the entry of this name in this directory, if cached; negative ones too.
+    /// `d_lookup`: the cached entry of this name in this directory, positive or negative.
     fn lookup(&self, parent: Dentry, name: &[u8]) -> Option<Dentry>;
 
-    /// `link_path_walk`, as far as the cache goes: every component from the root, until one is missing or negative.
+    /// `link_path_walk` within the cache: from the root up to the first component that is missing
+    /// or negative.
     fn walk(&self, path: Path<'_>) -> Walked {
         self.dget(Dentry::ROOT);
         walk_on(self, path, Walked { dentry: Dentry::ROOT, depth: 0 })
     }
 
-    /// `stat(2)`: a walk, a look at what it found, and its reference given back.
+    /// `stat(2)`: a walk, the inode found, and `dput`.
     fn resolve(&self, path: Path<'_>) -> Resolved {
         let Walked { dentry, depth } = self.walk(path);
         let inode = self.inode(dentry);
@@ -190,17 +193,18 @@ pub trait Scheme: Send + Sync {
     /// Takes another reference to a referenced entry.
     fn dget(&self, dentry: Dentry);
 
-    /// Gives a reference back. With the last one the entry becomes unused, and is freed if it has no name any more.
+    /// Drops a reference. With the last one the entry becomes unused, and is freed if it has no
+    /// name.
     fn dput(&self, dentry: Dentry);
 
-    /// `d_alloc`, `d_instantiate`, `d_rehash`: a new entry for a name that has none. `None` if there is no room, and
-    /// nothing that can be pruned.
+    /// `d_alloc`, `d_instantiate`, `d_rehash`: a new entry for a name that has none. `None` if the
+    /// cache is full and nothing can be pruned.
     fn add(&self, parent: Dentry, name: &[u8], inode: Option<Inode>) -> Option<Dentry>;
 
     /// `d_instantiate`: gives a negative entry an inode.
     fn instantiate(&self, dentry: Dentry, inode: Inode);
 
-    /// What is cached under this name; if nothing is, or a negative entry, made so that it has `inode`.
+    /// The entry of this name; a missing or negative one is made to have `inode`.
     fn create(&self, parent: Dentry, name: &[u8], inode: Option<Inode>) -> Option<Dentry> {
         let Some(known) = self.lookup(parent, name) else {
             return self.add(parent, name, inode);
@@ -211,32 +215,35 @@ pub trait Scheme: Send + Sync {
         Some(known)
     }
 
-    /// `d_delete`: the name does not exist any more. The entry becomes negative if only the caller uses it, nameless otherwise.
+    /// `d_delete`: the name ceases to exist. The entry becomes negative if the caller is its only
+    /// user, nameless otherwise.
     fn delete(&self, dentry: Dentry);
 
-    /// `d_move`: gives the entry another name. An entry that has the name already loses it.
+    /// `d_move`: renames the entry. An entry that has the new name loses it.
     fn rename(&self, dentry: Dentry, new_parent: Dentry, name: &[u8]);
 
-    /// How many entries pruning frees at once: it may free a batch more than was wanted, less one.
+    /// Entries that pruning frees at once: it may free up to a batch less one too many.
     fn prune_batch(&self) -> usize {
         1
     }
 
-    /// `prune_dcache`: frees up to `wanted` unused entries, those that were not looked up of late first. How many it freed.
+    /// `prune_dcache`: frees up to `wanted` unused entries, least recently used first. Returns
+    /// their number.
     fn prune(&self, wanted: usize) -> usize;
 
-    /// `shrink_dcache_parent`, whose heart is `select_parent`: frees all unused entries below a directory. How many.
+    /// `shrink_dcache_parent` over `select_parent`: frees all unused entries below a directory.
+    /// Returns their number.
     fn select_parent(&self, parent: Dentry) -> usize;
 
     /// All entries of an inode that have a name, each with a reference.
     fn aliases(&self, inode: Inode) -> Vec<Dentry>;
 
-    /// Whether there are lists of an inode's entries; where not, [`aliases`](Self::aliases) finds none.
+    /// Whether there are alias lists. If not, [`aliases`](Self::aliases) finds none.
     fn keeps_aliases(&self) -> bool {
         true
     }
 
-    /// Acquisitions of locks that are not lockmeter's; `None` where all are.
+    /// Acquisitions of locks that lockmeter does not count; `None` if it counts all.
     fn own_locks(&self) -> Option<OwnLocks> {
         None
     }
@@ -244,7 +251,7 @@ pub trait Scheme: Send + Sync {
     /// The entry's inode; `None` if it is negative.
     fn inode(&self, dentry: Dentry) -> Option<Inode>;
 
-    /// How full the cache is.
+    /// The use of the cache.
     fn usage(&self) -> Usage;
 }
 
@@ -257,7 +264,7 @@ pub struct Variant {
     pub build: fn(Config) -> Box<dyn Scheme>,
 }
 
-/// The schemes, in the order of the table above, with today's entry (one line of what look-ups read), and the rivals.
+/// The schemes in the order of the table above, with today's layout, and the rivals.
 pub const SCHEMES: [Variant; 16] = [
     Variant { name: "1 global lock", build: |config| Box::new(Global::<Standard>::new(config)) },
     Variant { name: "2 bucket locks", build: |config| Box::new(PerBucket::<Standard>::new(config)) },
@@ -295,8 +302,8 @@ macro_rules! layouts {
     };
 }
 
-/// Scheme 8 with every placement of fields, alignment of entries, and length of inline names: what the mail of 2005 compared,
-/// on the scheme that its kernel had, and what it asked at the end.
+/// Scheme 8 with every placement of fields, alignment of entries and length of inline names: the
+/// comparison of the mail of 2005, and the question at its end.
 pub const LAYOUTS: [Variant; 18] = layouts![
     Apart Aligned 2, Apart Aligned 4, Apart Aligned 8,
     Apart Dense 2, Apart Dense 4, Apart Dense 8,
@@ -306,11 +313,13 @@ pub const LAYOUTS: [Variant; 18] = layouts![
     Split Dense 2, Split Dense 4, Split Dense 8,
 ];
 
-/// What `alloc` makes, after pruning for it if need be. Where freed entries wait for a grace period, time passes for them here.
+/// Calls `alloc`, and prunes until it succeeds. Where freed entries wait for a grace period, this
+/// gives the period time.
 fn make_room(scheme: &(impl Scheme + ?Sized), alloc: impl Fn() -> Option<Dentry>) -> Option<Dentry> {
     const PRUNED_AT_ONCE: usize = 32;
     const ATTEMPTS: usize = 500;
-    /// Attempts after which this thread sleeps between two: a grace period may wait for a thread that has lost its CPU to us.
+    /// After this many attempts the thread sleeps between two: a grace period may wait for a
+    /// preempted thread.
     const HASTY: usize = 100;
     for attempt in 0..ATTEMPTS {
         if let Some(dentry) = alloc() {
@@ -327,7 +336,7 @@ fn make_room(scheme: &(impl Scheme + ?Sized), alloc: impl Fn() -> Option<Dentry>
     None
 }
 
-/// The rest of a walk that got as far as `at`, look-up by look-up.
+/// Completes a walk from `at`, lookup by lookup.
 fn walk_on(scheme: &(impl Scheme + ?Sized), path: Path<'_>, mut at: Walked) -> Walked {
     for name in path.iter().skip(at.depth) {
         if scheme.inode(at.dentry).is_none() {

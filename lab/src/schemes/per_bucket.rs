@@ -1,25 +1,28 @@
-//! Scheme 2: a lock per hash bucket, which the authors gave up: "nasty and hard to debug race conditions".
+//! Scheme 2: a lock per hash bucket, given up by the authors: "nasty and hard to debug race
+//! conditions".
 //!
-//! The variant in which the bucket's lock guards the chain and `dcache_lock` the rest.
+//! In this variant the bucket's lock guards the chain, and `dcache_lock` the rest.
 //!
 //! | field | guard |
 //! |---|---|
-//! | a chain, the keys in it, a count's step from zero by look-up | its bucket's lock |
+//! | a chain, the keys in it, a count's step from zero by lookup | its bucket's lock |
 //! | the LRU list, children, aliases, a count's step to zero | `dcache_lock` |
 //! | counts above zero | atomic |
 //!
 //! Lock order: `dcache_lock`, then buckets by address.
 //!
-//! What it took to make it right:
-//! * A look-up has the bucket and needs the LRU list, against the order. So it counts its reference under the bucket's lock, lets
-//!   go, and takes the entry off the list afterwards. In between the list holds an entry in use.
-//! * Hence who prunes must not believe the list: it takes the entry off, locks its bucket, and looks at the count again;
-//!   only there can no look-up come between.
-//! * `dput` to zero and a look-up from zero hold different locks. That is well as long as `dput` frees only entries that have no
-//!   name, which no look-up finds, and adds all others to the list, from which the look-up then takes them.
-//! * A rename needs two buckets, by address, and keys change under both.
+//! What makes it correct:
+//! - A lookup holds the bucket and needs the LRU list, against the lock order. It counts its
+//!   reference under the bucket's lock, unlocks, and takes the entry off the list afterwards. In
+//!   between the list holds an entry in use.
+//! - Hence pruning does not trust the list: it takes an entry off, locks its bucket, which excludes
+//!   lookups, and checks the count again.
+//! - `dput` to zero and a lookup from zero hold different locks. `dput` frees only entries without
+//!   a name, which no lookup finds; it adds the others to the list, from which the lookup then
+//!   takes them.
+//! - A rename locks two buckets, by address, and changes keys under both.
 //!
-//! So `dcache_lock` is still taken by every look-up of an unused entry, and everything else takes two locks.
+//! So every lookup of an unused entry still takes `dcache_lock`, and every change takes two locks.
 
 use std::sync::Arc;
 
@@ -40,7 +43,7 @@ pub struct PerBucket<L> {
 }
 
 impl<L: Layout> PerBucket<L> {
-    /// A cache with nothing in it but the root.
+    /// An empty cache: the root alone.
     pub fn new(config: Config) -> Self {
         let table = Table::new(config);
         let class = Class::named("bucket");
@@ -52,7 +55,7 @@ impl<L: Layout> PerBucket<L> {
         &self.buckets[self.table.bucket(hash)]
     }
 
-    /// The buckets of two hashes, the lower one first; one of them if they are the same.
+    /// Locks the buckets of two hashes, the lower one first; only one if they are the same.
     fn lock_two(&self, one: u32, other: u32) -> (SpinGuard<'_, ()>, Option<SpinGuard<'_, ()>>) {
         let (one, other) = (self.table.bucket(one), self.table.bucket(other));
         let low = self.buckets[one.min(other)].lock();
@@ -95,25 +98,14 @@ impl<L: Layout> Listed for PerBucket<L> {
         self.table.move_to(dentry, wanted)
     }
 
-    /// The list lies: see the module.
+    /// Checks the count under the bucket's lock: see the module.
     fn prune_one(&self) -> Option<Freed> {
-        let mut chances = self.table.lru.len();
-        while let Some(dentry) = self.table.lru.last() {
-            self.table.lru_remove(&self.table.lru, dentry);
-            let _bucket = self.bucket(self.table.hash(dentry)).lock();
-            if self.table.count(dentry) > 0 {
-                continue;
-            }
-            if chances > 0 && self.table.take_referenced(dentry) {
-                chances -= 1;
-                self.table.lru_add(&self.table.lru, dentry);
-                continue;
-            }
-            return Some(self.table.kill(dentry));
-        }
-        None
+        let bucket = |dentry| self.bucket(self.table.hash(dentry)).lock();
+        let (dentry, _bucket) = self.table.take_oldest_unused(bucket)?;
+        Some(self.table.kill(dentry))
     }
-    /// Without a grace period: nobody reads without a lock.
+
+    /// No grace period: every reader holds a lock.
     fn release(&self, dentry: Dentry) {
         self.table.release(dentry);
     }

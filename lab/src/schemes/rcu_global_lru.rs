@@ -1,17 +1,18 @@
-//! Scheme 5: RCU look-up, the LRU list under the global lock (`dcache_rcu-2.4.10-01`).
+//! Scheme 5: RCU lookup, the LRU list under the global lock (`dcache_rcu-2.4.10-01`).
 //!
-//! The chain is walked without a lock. A reference is taken without one only where there is one already: where the
-//! count was zero the entry is on the LRU list and has to come off it, under `dcache_lock`. Under dbench that is the
+//! The chain is walked without a lock. A reference is taken without one only if the count is not
+//! zero; an unused entry has to leave the LRU list, under `dcache_lock`. Under dbench that is the
 //! rule, which is why this patch helped little.
 //!
 //! | field | guard |
 //! |---|---|
 //! | lists, keys, a count's steps from and to zero | `dcache_lock` |
 //! | counts above zero | atomic |
-//! | chains and keys as readers see them | grace periods; `renames` odd while a key changes |
+//! | chains and keys for readers | grace periods; `renames` odd while a key changes |
 //!
-//! What the text does not say: a reader that stands on an entry that is being renamed goes on in another chain and may miss
-//! what it looks for. Such a miss, and a hit on a key half changed, show by `renames` (the kernel's `rename_lock`, 2.6).
+//! Not in the study's text: a reader on an entry that is renamed continues in another chain and may
+//! miss its name. `renames` (the kernel's `rename_lock`, 2.6) shows such a miss, and a hit on a key
+//! half changed.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
@@ -33,7 +34,7 @@ pub struct RcuGlobalLru<L> {
 }
 
 impl<L: Layout> RcuGlobalLru<L> {
-    /// A cache with nothing in it but the root.
+    /// An empty cache: the root alone.
     pub fn new(config: Config) -> Self {
         Self {
             table: Table::new(config),

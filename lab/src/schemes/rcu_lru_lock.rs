@@ -1,14 +1,15 @@
-//! Scheme 6: RCU look-up, and a lock for the LRU list alone (`dcache_rcu-lru_lock-2.4.16-02`).
+//! Scheme 6: RCU lookup, and a lock for the LRU list alone (`dcache_rcu-lru_lock-2.4.16-02`).
 //!
 //! | field | guard |
 //! |---|---|
 //! | chains, keys, children, aliases | `dcache_lock` |
-//! | the LRU list, a count's steps from and to zero, taking the name of an unused entry | `lru_lock`, inside `dcache_lock` |
+//! | LRU list, count from and to zero, unhashing of an unused entry | `lru_lock`, in `dcache_lock` |
 //! | counts above zero | atomic |
-//! | chains and keys as readers see them | grace periods; `renames` odd while a key changes (see scheme 5) |
+//! | chains and keys for readers | grace periods; `renames` odd while a key changes (scheme 5) |
 //!
-//! Pruning, `select_parent` and aliases need both. "The entire locking overhead got transferred to the LRU list lock": a look-up of
-//! an unused entry takes `lru_lock` where scheme 5 takes `dcache_lock`, as often.
+//! Pruning, `select_parent` and aliases need both. "The entire locking overhead got transferred to
+//! the LRU list lock": a lookup of an unused entry takes `lru_lock` where scheme 5 takes
+//! `dcache_lock`, as often.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
@@ -31,7 +32,7 @@ pub struct RcuLruLock<L> {
 }
 
 impl<L: Layout> RcuLruLock<L> {
-    /// A cache with nothing in it but the root.
+    /// An empty cache: the root alone.
     pub fn new(config: Config) -> Self {
         Self {
             table: Table::new(config),
@@ -73,7 +74,7 @@ impl<L: Layout> Listed for RcuLruLock<L> {
                 self.table.lru_add(&self.table.lru, at);
                 return;
             }
-            // Without a name and a reference nobody finds it but this thread: the locks may be changed over.
+            // No other thread finds an entry without name and references: the locks may be swapped.
             drop(lru);
             let held = self.dcache_lock.lock();
             let freed = self.table.kill(at);

@@ -1,23 +1,26 @@
-//! Scheme 7: RCU look-up, and a lock per bucket for its chain and an LRU list of its own (`dcache_rcu-bucket-2.4.16-05`), which never
-//! worked "except booting".
+//! Scheme 7: RCU lookup, and per bucket a lock for its chain and its own LRU list
+//! (`dcache_rcu-bucket-2.4.16-05`), which never worked "except booting".
 //!
 //! | field | guard |
 //! |---|---|
 //! | a bucket's chain and LRU list, the keys in it, counts' steps from and to zero | its lock |
 //! | children, aliases | `dcache_lock` |
 //! | counts above zero | atomic |
-//! | chains and keys as readers see them | grace periods; `renames` odd while a key changes (see scheme 5) |
+//! | chains and keys for readers | grace periods; `renames` odd while a key changes (scheme 5) |
 //!
 //! Lock order: `dcache_lock`, then buckets by address.
 //!
-//! What it took to make it right:
-//! * `dput` has to lock the bucket of an entry that may be renamed meanwhile: it looks at the hash again under the lock.
-//! * A last reference to an entry without a name is dropped under the bucket's lock, and its freeing needs `dcache_lock`, against
-//!   the order. So the locks are changed over, which is right because nobody else can find the entry: everybody who comes
-//!   by way of the tree or the aliases looks for a name under the bucket's lock before touching the count.
-//! * There is no one end of the LRU: a hand goes around the buckets and takes each list's last. What is pruned is only
-//!   roughly what was used least recently.
-//! * `select_parent` cannot move what it finds to one list's end: it frees it at once, holding `dcache_lock` all the while.
+//! What makes it correct:
+//! - `dput` locks the bucket of an entry that may be renamed meanwhile, so it checks the hash again
+//!   under the lock.
+//! - `dput` drops the last reference to a nameless entry under the bucket's lock; freeing needs
+//!   `dcache_lock`, against the lock order. The locks may be swapped because no other thread finds
+//!   the entry: the paths through the tree and the aliases check for a name under the bucket's lock
+//!   before they touch the count.
+//! - The LRU has no single end: a clock hand visits the buckets and takes each list's last, which
+//!   is only roughly the least recently used.
+//! - `select_parent` has no list to move its entries to: it frees them at once, under
+//!   `dcache_lock`.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -47,7 +50,7 @@ struct Bucket {
 }
 
 impl<L: Layout> RcuPerBucket<L> {
-    /// A cache with nothing in it but the root.
+    /// An empty cache: the root alone.
     pub fn new(config: Config) -> Self {
         let table = Table::new(config);
         let class = Class::named("bucket");
@@ -65,7 +68,7 @@ impl<L: Layout> RcuPerBucket<L> {
         &self.buckets[self.table.bucket(hash)]
     }
 
-    /// The buckets of two hashes, the lower one first; one of them if they are the same.
+    /// Locks the buckets of two hashes, the lower one first; only one if they are the same.
     fn lock_two(&self, one: u32, other: u32) -> (SpinGuard<'_, ()>, Option<SpinGuard<'_, ()>>) {
         let (one, other) = (self.table.bucket(one), self.table.bucket(other));
         let low = self.buckets[one.min(other)].lock.lock();
@@ -73,7 +76,7 @@ impl<L: Layout> RcuPerBucket<L> {
         (low, high)
     }
 
-    /// Frees the bucket's least recently used entry, if it has one that was not looked up since the last time.
+    /// Frees the bucket's least recently used entry that has no second chance.
     fn prune_one(&self, bucket: &Bucket) -> Option<Freed> {
         if bucket.lru.len() == 0 {
             return None; // most buckets, most times: not worth the locks
@@ -91,7 +94,7 @@ impl<L: Layout> RcuPerBucket<L> {
         None
     }
 
-    /// Takes all unused entries below a directory out of all lists.
+    /// Takes all unused entries below a directory off all lists.
     fn free_unused_below(&self, parent: Dentry) -> Vec<Freed> {
         let _held = self.dcache_lock.lock();
         let unhash_unused = |dentry: &Dentry| {
@@ -108,7 +111,7 @@ impl<L: Layout> RcuPerBucket<L> {
         unused.into_iter().map(|dentry| self.table.kill(dentry)).collect()
     }
 
-    /// The entry is in no list: nobody can reach it, but readers may still stand on it.
+    /// Frees an entry that is in no list; readers without a lock may still use it.
     fn free(&self, freed: Freed) {
         self.table.release_after_grace(freed.dentry);
         self.dput(freed.parent);
@@ -148,7 +151,7 @@ impl<L: Layout> Scheme for RcuPerBucket<L> {
                 self.table.lru_add(&bucket.lru, at);
                 return;
             }
-            // Without a name and a reference nobody finds it but this thread: the locks may be changed over.
+            // No other thread finds an entry without name and references: the locks may be swapped.
             drop(held);
             let held = self.dcache_lock.lock();
             let freed = self.table.kill(at);
@@ -200,7 +203,7 @@ impl<L: Layout> Scheme for RcuPerBucket<L> {
 
     fn prune(&self, wanted: usize) -> usize {
         let mut pruned = 0;
-        // Twice around: the first time may find nothing but second chances.
+        // Two rounds: the first may meet only second chances.
         for _ in 0..2 * self.buckets.len() {
             while pruned < wanted {
                 let at = self.hand.load(Relaxed) % self.buckets.len();

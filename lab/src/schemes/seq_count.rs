@@ -1,28 +1,31 @@
 //! Scheme 11: today's kernel, as its documents describe it (path-lookup, 3.x to 6.x).
 //!
-//! A walk takes no lock and no reference on its way (RCU-walk). Of each component it notes the sequence count, and checks the
-//! parent's again before it believes the child; the one reference, on the last component, is taken by compare and swap on
-//! the `lockref`: the count with its lock bit. Where a count changed or a name is not cached it goes on as a ref-walk, one
-//! referenced look-up per component.
+//! A walk takes no lock and no reference on its way (RCU-walk). It reads the sequence count of each
+//! component, and checks the parent's again before it trusts the child. The one reference, on the
+//! last component, is taken by compare and swap on the `lockref`: the count with its lock bit.
+//! After a changed count or a name that is not cached it continues as a ref-walk, one referenced
+//! lookup per component.
 //!
 //! | field | guard |
 //! |---|---|
-//! | key, being in a chain | `rename_lock` and `d_lock`; for readers `d_seq`, and `rename_lock`'s own count for misses |
+//! | key, membership in a chain | `rename_lock` and `d_lock`; hits read `d_seq`, misses `renames` |
 //! | a chain | the bit lock in its head |
-//! | children, and who is their parent | `d_lock` of the parent |
+//! | children and their parent | `d_lock` of the parent |
 //! | aliases, inode | `i_lock` of the inode, and `d_lock` |
 //! | the LRU list | `lru_lock` |
-//! | count | atomic while `d_lock` is free, and never from zero to one outside it or to [`DEAD`] |
+//! | count | atomic while `d_lock` is free; steps from zero to one and to [`DEAD`] only under it |
 //! | memory | grace periods |
 //!
-//! Lock order: `rename_lock`; `i_lock`; `d_lock`, several by address; chain bits and `lru_lock`. Freeing an entry wants its parent's
-//! `d_lock` and then its own, whichever address is lower: the second is only tried, and all are given back if it fails.
+//! Lock order: `rename_lock`; `i_lock`; `d_lock`, several by address; chain bits and `lru_lock`.
+//! Freeing an entry takes its parent's `d_lock` and then its own, whichever address is lower: the
+//! second is a trylock, and failure releases all.
 //!
-//! The LRU is lazy: a look-up leaves the entry on the list, and `dput` notes that it was used. So `dput` of an entry that
-//! is on the list and noted takes no lock at all.
+//! The LRU is lazy: a lookup leaves the entry on the list, and `dput` sets its referenced flag. So
+//! `dput` of an entry on the list with the flag set takes no lock.
 //!
-//! Simpler than the kernel: one LRU list instead of one per node; `select_parent` collects a directory's children under its `d_lock` instead
-//! of handing the lock down the tree, and may miss a directory that is renamed meanwhile.
+//! Simpler than the kernel: one LRU list instead of one per node; `select_parent` collects a
+//! directory's children under its `d_lock` instead of handing the lock down the tree, and may miss
+//! a directory that is renamed meanwhile.
 
 use std::array;
 use std::cell::Cell;
@@ -38,7 +41,7 @@ use super::entry::{COUNT, COUNT_LOCK_BIT, DEAD, Dentry, LINK_LOCK_BIT, Layout, O
 use super::table::{Table, Wanted};
 use super::{Config, Inode, Path, Scheme, Usage, Walked, make_room, sequence, walk_on};
 
-/// Locks of inodes, shared by those whose alias lists are equal modulo this.
+/// Inode locks. Inodes share one if their alias buckets are equal modulo this.
 const I_LOCKS: usize = 1024;
 
 /// See the module.
@@ -54,7 +57,7 @@ pub struct SeqCount<L> {
 }
 
 impl<L: Layout> SeqCount<L> {
-    /// A cache with nothing in it but the root.
+    /// An empty cache: the root alone.
     pub fn new(config: Config) -> Self {
         let i_lock = Class::named("i_lock");
         Self {
@@ -86,7 +89,7 @@ impl<L: Layout> SeqCount<L> {
         self.i_locks[self.table.alias_bucket(inode) % I_LOCKS].lock()
     }
 
-    /// The lock of the chain that the entry is in, or will be.
+    /// Locks the chain that the entry is in, or will be.
     #[track_caller]
     fn chain_lock(&self, dentry: Dentry) -> BitGuard<'_> {
         self.chain_lock.lock(self.table.head(self.table.hash(dentry)).word())
@@ -96,7 +99,8 @@ impl<L: Layout> SeqCount<L> {
         self.lockref(dentry).load(Acquire) & DEAD != 0
     }
 
-    /// `__d_drop`, under `d_lock`. Readers that found the entry by its name learn that it has none any more.
+    /// `__d_drop`, under `d_lock`. Readers that found the entry by name see its sequence count
+    /// change.
     fn drop_name(&self, dentry: Dentry) {
         sequence::change(self.d_seq(dentry), || {
             let _chain = self.chain_lock(dentry);
@@ -104,7 +108,7 @@ impl<L: Layout> SeqCount<L> {
         });
     }
 
-    /// `lockref_get_not_dead`: without the lock where nobody has it.
+    /// `lockref_get_not_dead`: by compare and swap if `d_lock` is free.
     fn get_not_dead(&self, dentry: Dentry) -> bool {
         let free = |word: u32| (word & !COUNT == 0).then_some(word + 1);
         if self.lockref(dentry).try_update(AcqRel, Relaxed, free).is_ok() {
@@ -121,7 +125,7 @@ impl<L: Layout> SeqCount<L> {
     /// `__d_lookup_rcu`: the entry and its sequence count, without a reference.
     fn find_rcu(&self, wanted: &Wanted<'_>) -> Option<(Dentry, u32)> {
         let seq = Cell::new(0);
-        let next = |dentry| self.table.layout.chain(dentry).place.next.get();
+        let next = |dentry| self.table.layout.chain(dentry).node.next.get();
         let is = |dentry| loop {
             seq.set(sequence::begin(self.d_seq(dentry)));
             let same = self.table.is_hashed(dentry) && self.table.matches(dentry, wanted);
@@ -132,7 +136,7 @@ impl<L: Layout> SeqCount<L> {
         self.table.find_by(wanted, next, is).map(|dentry| (dentry, seq.get()))
     }
 
-    /// RCU-walk, as far as it goes; `None` if something changed under it.
+    /// RCU-walk, as far as the cache goes; `None` after a concurrent change.
     fn rcu_walk(&self, path: Path<'_>) -> Option<Walked> {
         let mut at = Walked { dentry: Dentry::ROOT, depth: 0 };
         let mut seq = sequence::begin(self.d_seq(at.dentry));
@@ -141,7 +145,7 @@ impl<L: Layout> SeqCount<L> {
                 break;
             }
             let Some((next, next_seq)) = self.find_rcu(&Wanted::new(at.dentry, name)) else { break };
-            // The child was found below this parent while the parent was what the path says.
+            // The parent was unchanged while the child was found in it.
             if sequence::changed(self.d_seq(at.dentry), seq) {
                 return None;
             }
@@ -157,7 +161,8 @@ impl<L: Layout> SeqCount<L> {
         Some(at)
     }
 
-    /// Gives one reference back; the parent, whose reference the entry does not need any more, if that freed it.
+    /// Drops one reference. If that freed the entry, returns its parent, whose reference is to be
+    /// dropped.
     fn put(&self, dentry: Dentry) -> Option<Dentry> {
         if self.table.put_unless_last(dentry) {
             return None;
@@ -171,7 +176,7 @@ impl<L: Layout> SeqCount<L> {
                 return None;
             }
             let held = self.d_lock(dentry);
-            // Since it was zero, anybody may have taken the entry up again, or freed it.
+            // Since the count was zero another thread may have referenced or freed the entry.
             if self.table.count(dentry) > 0 || self.is_dead(dentry) {
                 return None;
             }
@@ -196,8 +201,9 @@ impl<L: Layout> SeqCount<L> {
         None
     }
 
-    /// `__dentry_kill`: frees the entry if it is still unused. Its parent, if it did. The caller is in a read side, so that the
-    /// entry's number stays its own even if another thread is quicker.
+    /// `__dentry_kill`: frees the entry if it is still unused, and returns its parent. The caller
+    /// is in a read-side critical section: the number is not reused even if another thread frees
+    /// the entry first.
     fn kill_unused(&self, dentry: Dentry) -> Option<Dentry> {
         loop {
             let (parent, inode) = (self.table.parent(dentry), self.table.inode(dentry));
@@ -226,14 +232,15 @@ impl<L: Layout> SeqCount<L> {
         }
     }
 
-    /// Frees what is still unused of `entries`; how many that were.
+    /// Frees those of `entries` that are still unused; returns their number.
     fn kill_all(&self, entries: Vec<Dentry>) -> usize {
         let parents: Vec<_> = entries.into_iter().filter_map(|dentry| self.kill_unused(dentry)).collect();
         parents.iter().for_each(|parent| self.dput(*parent));
         parents.len()
     }
 
-    /// Takes up to `wanted` unused entries off the LRU list, those in use as well. Against the lock order: so `d_lock` is only tried.
+    /// Takes up to `wanted` unused entries off the LRU list, and the used ones that it meets.
+    /// `d_lock` is a trylock, against the lock order.
     fn isolate(&self, wanted: usize) -> Vec<Dentry> {
         let _lru = self.lru_lock.lock();
         let mut chances = self.table.lru.len();
@@ -273,7 +280,7 @@ impl<L: Layout> SeqCount<L> {
         unused
     }
 
-    /// The locks of up to four entries, by address.
+    /// Locks up to four entries, by address.
     fn d_locks(&self, mut entries: Vec<Dentry>) -> Vec<BitGuard<'_>> {
         entries.sort_by_key(|dentry| std::ptr::from_ref(self.lockref(*dentry)).addr());
         entries.dedup();
@@ -285,10 +292,10 @@ impl<L: Layout> Scheme for SeqCount<L> {
     fn lookup(&self, parent: Dentry, name: &[u8]) -> Option<Dentry> {
         let wanted = Wanted::new(parent, name);
         let _rcu = epoch::pin();
-        let next = |dentry| self.table.layout.chain(dentry).place.next.get();
+        let next = |dentry| self.table.layout.chain(dentry).node.next.get();
         let get = |dentry| {
             if !self.table.matches(dentry, &wanted) {
-                return false; // if it became it meanwhile, `renames` tells
+                return false; // `renames` reveals a concurrent rename to it
             }
             let _d_lock = self.d_lock(dentry);
             let same = self.table.is_hashed(dentry) && self.table.matches(dentry, &wanted);
@@ -297,13 +304,7 @@ impl<L: Layout> Scheme for SeqCount<L> {
             }
             same
         };
-        loop {
-            let since = sequence::begin(&self.renames);
-            let found = self.table.find_by(&wanted, next, get);
-            if found.is_some() || !sequence::changed(&self.renames, since) {
-                return found;
-            }
-        }
+        sequence::find(&self.renames, || self.table.find_by(&wanted, next, get))
     }
 
     fn walk(&self, path: Path<'_>) -> Walked {
@@ -320,7 +321,8 @@ impl<L: Layout> Scheme for SeqCount<L> {
     }
 
     fn dput(&self, dentry: Dentry) {
-        // From the moment that the count is zero others may free the entry: the read side keeps its number.
+        // At a count of zero other threads may free the entry: the read-side critical section keeps
+        // its number.
         let _rcu = epoch::pin();
         let mut at = Some(dentry);
         while let Some(dentry) = at {

@@ -1,10 +1,10 @@
-//! What all schemes share: an arena of entries, hash chains, lists, counts. Nothing here locks; schemes do.
+//! What all schemes share: an arena of entries, hash chains, lists, counts. Callers lock.
 //!
-//! | field | what it is | readers without a lock |
+//! | field | contents | readers without a lock |
 //! |---|---|---|
-//! | `heads`, `chain.place` | the hash chains | yes: entries are complete before they are linked, and keep `next` when unlinked |
-//! | `key`, `name`, `long` | what an entry is called; changes in `set_key` alone | yes: they look again if a sequence count or lock tells them to |
-//! | `written.count` | references, one of each child among them | yes: read-modify-writes only |
+//! | `heads`, `chain.node` | hash chains | yes: linked when complete, `next` stays when unlinked |
+//! | `key`, `name`, `long` | the name; written by `set_key` alone | yes: a count or lock makes them retry |
+//! | `written.count` | references, one per child among them | yes: read-modify-writes only |
 //! | `written.children`, `sibling` | the tree | no |
 //! | `aliases`, `written.alias` | entries by inode | no |
 //! | `lru`, `written.lru` | unused entries, the latest first | no |
@@ -21,7 +21,7 @@ use super::entry::{COUNT, DEAD, Dentry, ENTRIES_MAX, HASHED, Layout, Link, ON_LR
 use super::{Config, Inode, NAME_MAX, Usage, interleave};
 use crate::words::words;
 
-/// What a look-up wants.
+/// The name that a lookup wants.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted<'a> {
     pub(super) parent: Dentry,
@@ -30,7 +30,7 @@ pub struct Wanted<'a> {
 }
 
 impl<'a> Wanted<'a> {
-    /// The hash is of the parent's number and the name, as `d_hash`.
+    /// Hashes the parent's number and the name, as `d_hash`.
     #[inline]
     pub(super) fn new(parent: Dentry, name: &'a [u8]) -> Self {
         const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -43,7 +43,7 @@ impl<'a> Wanted<'a> {
     }
 }
 
-/// A list of entries through their `lru` places, the latest first.
+/// A list of entries through their `lru` nodes, the latest first.
 #[derive(Debug, Default)]
 pub(super) struct Lru {
     first: Link,
@@ -56,7 +56,7 @@ impl Lru {
         self.len.load(Relaxed)
     }
 
-    /// The entry that was added longest ago.
+    /// The entry that was added first.
     pub(super) fn last(&self) -> Option<Dentry> {
         self.last.get()
     }
@@ -74,7 +74,7 @@ pub struct Table<L> {
     prefetch: bool,
 }
 
-/// Numbers of entries that are free.
+/// Free entry numbers.
 #[derive(Debug)]
 struct Slab {
     returned: Vec<Dentry>,
@@ -112,7 +112,7 @@ impl<L: Layout> Table<L> {
 
     // ---- entries
 
-    /// A new entry in no list, with one reference.
+    /// A new entry with one reference, on no list.
     ///
     /// # Panics
     /// If the name is longer than [`NAME_MAX`].
@@ -140,19 +140,19 @@ impl<L: Layout> Table<L> {
         Some(dentry)
     }
 
-    /// The entry is in no list, and nobody can reach it.
+    /// Frees an entry that is on no list and that no reader can reach.
     pub(super) fn release(&self, dentry: Dentry) {
         self.drop_long_name(dentry);
         self.slab.lock().returned.push(dentry);
     }
 
-    /// `call_rcu`: the entry is in no list; readers that reached it before may still stand on it.
+    /// `call_rcu`: frees an entry that is on no list when its readers have ended.
     pub(super) fn release_after_grace(self: &Arc<Self>, dentry: Dentry) {
         let table = Arc::clone(self);
         epoch::pin().defer(move || table.release(dentry));
     }
 
-    /// Calls the entry something. Readers without a lock must be told by a sequence count or `d_lock`.
+    /// Sets the entry's name. A sequence count or `d_lock` must warn readers without a lock.
     pub(super) fn set_key(&self, dentry: Dentry, wanted: &Wanted<'_>) {
         self.drop_long_name(dentry);
         let key = self.layout.key(dentry);
@@ -177,7 +177,7 @@ impl<L: Layout> Table<L> {
         }
     }
 
-    /// Whether the entry is called so. The answer of a reader without a lock is a guess.
+    /// Whether the entry has this name. Without a lock the result is a hint.
     #[inline]
     pub(super) fn matches(&self, dentry: Dentry, wanted: &Wanted<'_>) -> bool {
         let key = self.layout.key(dentry);
@@ -196,7 +196,7 @@ impl<L: Layout> Table<L> {
         }
     }
 
-    /// The parent of an entry that is not the root; the root is its own.
+    /// The entry's parent; the root is its own.
     pub(super) fn parent(&self, dentry: Dentry) -> Dentry {
         self.layout.key(dentry).parent.get().unwrap_or(Dentry::ROOT)
     }
@@ -219,13 +219,14 @@ impl<L: Layout> Table<L> {
         count
     }
 
-    /// Takes a reference, whatever the count; the caller holds one, or the lock under which counts leave zero.
+    /// Takes a reference at any count. The caller holds one, or the lock under which counts leave
+    /// zero.
     pub(super) fn get(&self, dentry: Dentry) {
         self.layout.written(dentry).count.fetch_add(1, Relaxed);
         interleave::here();
     }
 
-    /// Takes a reference unless there is none: then nobody promises that the entry stays.
+    /// Takes a reference unless the count is zero, when nothing keeps the entry.
     pub(super) fn get_unless_zero(&self, dentry: Dentry) -> bool {
         interleave::here();
         let count = &self.layout.written(dentry).count;
@@ -234,14 +235,15 @@ impl<L: Layout> Table<L> {
             .is_ok()
     }
 
-    /// Gives a reference back unless it is the last. Release: whoever takes the last one away sees what was done under this one.
+    /// Drops a reference unless it is the last. Release: the thread that drops the last one sees
+    /// what was done under this one.
     pub(super) fn put_unless_last(&self, dentry: Dentry) -> bool {
         interleave::here();
         let count = &self.layout.written(dentry).count;
         count.try_update(Release, Relaxed, |word| (word & COUNT > 1).then(|| word - 1)).is_ok()
     }
 
-    /// Gives a reference back; whether it was the last.
+    /// Drops a reference; returns whether it was the last.
     pub(super) fn put(&self, dentry: Dentry) -> bool {
         interleave::here();
         self.layout.written(dentry).count.fetch_sub(1, AcqRel) & COUNT == 1
@@ -261,7 +263,7 @@ impl<L: Layout> Table<L> {
         self.layout.written(dentry).flags.fetch_and(!flag, Relaxed);
     }
 
-    /// Notes that the entry was looked up; writes only what is not noted yet.
+    /// Sets the flag of entries that were looked up, if it is clear.
     #[inline]
     pub(super) fn set_referenced(&self, dentry: Dentry) {
         if !self.has(dentry, REFERENCED) {
@@ -269,7 +271,7 @@ impl<L: Layout> Table<L> {
         }
     }
 
-    /// Takes the note away; whether it was there.
+    /// Clears the flag; returns whether it was set.
     pub(super) fn take_referenced(&self, dentry: Dentry) -> bool {
         let noted = self.has(dentry, REFERENCED);
         if noted {
@@ -284,7 +286,7 @@ impl<L: Layout> Table<L> {
         self.heads.len()
     }
 
-    /// The number of the chain of a hash.
+    /// The number of a hash's chain.
     pub(super) fn bucket(&self, hash: u32) -> usize {
         hash as usize & (self.heads.len() - 1)
     }
@@ -298,17 +300,17 @@ impl<L: Layout> Table<L> {
         self.layout.key(dentry).state.load(Acquire) & HASHED != 0
     }
 
-    /// The entry that is called so.
+    /// The entry of this name.
     #[inline]
     pub(super) fn find(&self, wanted: &Wanted<'_>) -> Option<Dentry> {
         self.find_by(
             wanted,
-            |dentry| self.layout.chain(dentry).place.next.get(),
+            |dentry| self.layout.chain(dentry).node.next.get(),
             |dentry| self.matches(dentry, wanted),
         )
     }
 
-    /// The first entry of the chain that `is` the one; `next` says how the chain goes on.
+    /// The first entry of the chain for which `is` holds; `next` follows the chain.
     #[inline]
     pub(super) fn find_by(
         &self,
@@ -330,22 +332,23 @@ impl<L: Layout> Table<L> {
         None
     }
 
-    /// Puts the entry at the head of the chain of its hash.
+    /// Adds the entry at the head of its chain.
     pub(super) fn rehash(&self, dentry: Dentry) {
         let head = self.head(self.hash(dentry));
         let chain = self.layout.chain(dentry);
         let first = head.get();
-        chain.place.next.set(first);
+        chain.node.next.set(first);
         interleave::here();
-        chain.place.prev.set(None);
+        chain.node.prev.set(None);
         self.layout.key(dentry).state.store(HASHED, Release);
         if let Some(first) = first {
-            self.layout.chain(first).place.prev.set(Some(dentry));
+            self.layout.chain(first).node.prev.set(Some(dentry));
         }
         head.set(Some(dentry));
     }
 
-    /// `list_del`: takes the entry out of its chain, if it is in one. Its `next` stays for readers that stand on it.
+    /// `list_del`: removes the entry from its chain, if it is in one. Its `next` stays for readers
+    /// on it.
     pub(super) fn unhash(&self, dentry: Dentry) {
         let state = &self.layout.key(dentry).state;
         if state.load(Relaxed) & HASHED == 0 {
@@ -353,38 +356,39 @@ impl<L: Layout> Table<L> {
         }
         state.store(0, Release);
         interleave::here();
-        let place = &self.layout.chain(dentry).place;
-        let (next, prev) = (place.next.get(), place.prev.get());
+        let node = &self.layout.chain(dentry).node;
+        let (next, prev) = (node.next.get(), node.prev.get());
         match prev {
-            Some(prev) => self.layout.chain(prev).place.next.set(next),
+            Some(prev) => self.layout.chain(prev).node.next.set(next),
             None => self.head(self.hash(dentry)).set(next),
         }
         if let Some(next) = next {
-            self.layout.chain(next).place.prev.set(prev);
+            self.layout.chain(next).node.prev.set(prev);
         }
     }
 
-    /// `list_del_init` as `dcache_rcu` has it: `next` leads nowhere afterwards, so where it led is saved, and the entry is marked,
-    /// before it goes.
+    /// `list_del_init` as in `dcache_rcu`: clears `next`. The entry is marked and its `next` saved
+    /// before.
     pub(super) fn unhash_saving_next(&self, dentry: Dentry) {
         let chain = self.layout.chain(dentry);
         if !self.is_hashed(dentry) {
             return;
         }
-        chain.saved_next.set(chain.place.next.get());
+        chain.saved_next.set(chain.node.next.get());
         self.unhash(dentry);
-        // Both release: partners of the acquire loads in `next_or_saved`. A reader that sees `next` cleared sees the mark, and with
-        // the mark what was saved; a reader that sees `next` as it was needs neither.
+        // Both release: partners of the acquire loads in `next_or_saved`. A reader that sees `next`
+        // cleared sees the mark, and with the mark the saved link; a reader that sees the old
+        // `next` needs neither.
         self.layout.key(dentry).state.store(UNLINKED, Release);
-        chain.place.next.set(None);
+        chain.node.next.set(None);
     }
 
-    /// Notes that a name leads to the entry, for an index that is not the chains.
+    /// Marks the entry as having a name, for an index other than the chains.
     pub(super) fn mark_hashed(&self, dentry: Dentry) {
         self.layout.key(dentry).state.store(HASHED, Release);
     }
 
-    /// Notes that no name leads to the entry any more; whether one did.
+    /// Marks the entry as having no name; returns whether it had one.
     pub(super) fn mark_unhashed(&self, dentry: Dentry) -> bool {
         self.layout.key(dentry).state.swap(0, AcqRel) & HASHED != 0
     }
@@ -399,11 +403,11 @@ impl<L: Layout> Table<L> {
         bytes.take(length).collect()
     }
 
-    /// How a chain goes on for a reader that may stand on an unlinked entry.
+    /// The next entry of the chain, for a reader that may be on an unlinked entry.
     #[inline]
     pub(super) fn next_or_saved(&self, dentry: Dentry) -> Option<Dentry> {
         let chain = self.layout.chain(dentry);
-        let next = chain.place.next.get();
+        let next = chain.node.next.get();
         if self.layout.key(dentry).state.load(Acquire) & UNLINKED != 0 {
             chain.saved_next.get()
         } else {
@@ -443,7 +447,8 @@ impl<L: Layout> Table<L> {
         std::iter::successors(first, |child| self.layout.written(*child).sibling.next.get())
     }
 
-    /// Everything below an entry, parents before children, without recursion: down, along, and up by the parent links.
+    /// Everything below an entry, parents before children, without recursion: down, along, and up
+    /// by the parent links.
     pub(super) fn below(&self, top: Dentry) -> impl Iterator<Item = Dentry> {
         let written = |dentry| self.layout.written(dentry);
         let mut at = written(top).children.get();
@@ -503,15 +508,15 @@ impl<L: Layout> Table<L> {
 
     // ---- LRU lists
 
-    /// Adds the entry as the latest, if it is on no list.
+    /// Adds the entry as the latest, unless it is on a list.
     pub(super) fn lru_add(&self, lru: &Lru, dentry: Dentry) {
         if self.has(dentry, ON_LRU) {
             return;
         }
         interleave::here();
-        let place = &self.layout.written(dentry).lru;
-        place.prev.set(None);
-        place.next.set(lru.first.get());
+        let node = &self.layout.written(dentry).lru;
+        node.prev.set(None);
+        node.next.set(lru.first.get());
         match lru.first.get() {
             Some(first) => self.layout.written(first).lru.prev.set(Some(dentry)),
             None => lru.last.set(Some(dentry)),
@@ -520,14 +525,14 @@ impl<L: Layout> Table<L> {
         self.lru_counts(lru, dentry, 1);
     }
 
-    /// Adds the entry as the next to be pruned, if it is on no list.
+    /// Adds the entry as the next to be pruned, unless it is on a list.
     pub(super) fn lru_add_last(&self, lru: &Lru, dentry: Dentry) {
         if self.has(dentry, ON_LRU) {
             return;
         }
-        let place = &self.layout.written(dentry).lru;
-        place.next.set(None);
-        place.prev.set(lru.last.get());
+        let node = &self.layout.written(dentry).lru;
+        node.next.set(None);
+        node.prev.set(lru.last.get());
         match lru.last.get() {
             Some(last) => self.layout.written(last).lru.next.set(Some(dentry)),
             None => lru.first.set(Some(dentry)),
@@ -536,14 +541,14 @@ impl<L: Layout> Table<L> {
         self.lru_counts(lru, dentry, 1);
     }
 
-    /// Takes the entry off the list, if it is on it.
+    /// Removes the entry from the list, if it is on it.
     pub(super) fn lru_remove(&self, lru: &Lru, dentry: Dentry) {
         if !self.has(dentry, ON_LRU) {
             return;
         }
         interleave::here();
-        let place = &self.layout.written(dentry).lru;
-        let (next, prev) = (place.next.get(), place.prev.get());
+        let node = &self.layout.written(dentry).lru;
+        let (next, prev) = (node.next.get(), node.prev.get());
         match prev {
             Some(prev) => self.layout.written(prev).lru.next.set(next),
             None => lru.first.set(next),
@@ -581,7 +586,7 @@ fn same_words(ours: &[AtomicU64], name: &[u8]) -> bool {
     ours.iter().zip(words(name)).all(|(ours, word)| ours.load(Relaxed) == word)
 }
 
-/// Names that are too long for their entries, in blocks that are made as they are needed and never given back.
+/// Names that are too long for their entries, in blocks that are reused but never freed.
 #[derive(Debug)]
 struct LongNames {
     chunks: Box<[OnceLock<Box<[LongName]>>]>,
@@ -594,7 +599,7 @@ const CHUNK: usize = 256;
 
 impl LongNames {
     fn new(entries: usize) -> Self {
-        // A rename holds two blocks for a moment on each of many threads: hence some more than entries.
+        // Renames hold two blocks for a moment: a few more than entries.
         let chunks = entries.div_ceil(CHUNK) + 4;
         Self {
             chunks: std::iter::repeat_with(OnceLock::new).take(chunks).collect(),
@@ -626,7 +631,7 @@ impl LongNames {
         self.free.lock().0.push(number);
     }
 
-    /// A reader without a lock may bring a number that is no block: part of a short name.
+    /// A reader without a lock may pass a number that is no block: part of a short name.
     fn is(&self, number: u64, name: &[u8]) -> bool {
         number < (self.chunks.len() * CHUNK) as u64 && same_words(self.block(number), name)
     }
@@ -689,7 +694,7 @@ mod tests {
         let (last, middle, first) = (add(b"last"), add(b"middle"), add(b"first"));
         table.unhash_saving_next(middle);
         assert_eq!(table.next_or_saved(middle), Some(last));
-        assert_eq!(table.layout.chain(middle).place.next.get(), None);
+        assert_eq!(table.layout.chain(middle).node.next.get(), None);
         assert_eq!(table.next_or_saved(first), Some(last));
         table.rehash(middle);
         assert_eq!(table.next_or_saved(middle), Some(first));

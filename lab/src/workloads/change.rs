@@ -1,12 +1,15 @@
-//! Change beside readers: `churn` and `invalidate`.
+//! Changes next to readers: `churn` and `invalidate`.
 //!
-//! Both have a tree of 64 directories with 64 files each, in which all clients but the first look up files at random.
+//! Both have a tree of 64 directories with 64 files each; all clients but the first look up files
+//! at random.
 //!
-//! - `churn`: the first client creates a file in one of the directories, renames it into another, and deletes it there;
-//! - `invalidate`: the first client frees all unused entries below one directory after another (`select_parent`), and prunes some
-//!   more, so that readers ask the file system again. How long locks are held for that stands in the lock tables.
+//! - `churn`: the first client creates a file in one directory, renames it into another, and
+//!   deletes it there;
+//! - `invalidate`: the first client frees all unused entries below one directory after another
+//!   (`select_parent`), and prunes some more, so that readers miss. The lock tables show how long
+//!   it holds locks.
 //!
-//! With a single client there are only lookers.
+//! A single client reads.
 
 use std::num::NonZeroU64;
 
@@ -19,18 +22,18 @@ use crate::schemes::{Config, Dentry, Inode, Path};
 const DIRECTORIES: usize = 64;
 const FILES: usize = 64;
 
-/// Names that change come and go beside those that stay, and entries that are freed wait for a grace period.
-const ROOM: usize = 8 * DIRECTORIES * FILES;
+/// Entries of the cache: the tree, the names that change, and freed entries in their grace period.
+const ENTRIES: usize = 8 * DIRECTORIES * FILES;
 
-/// Entries that are pruned beside each subtree, and how many subtrees' worth there are: the source's prune_dcache.
+/// Entries pruned after each subtree, by the study's `prune_dcache`.
 const PRUNED: usize = 64;
 
-/// A load with one client that changes things.
+/// A load with one client that changes the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// Names come and go.
+    /// Creation, renaming and deletion of names.
     Churn,
-    /// Entries are forgotten.
+    /// Invalidation of entries.
     Invalidate,
 }
 
@@ -49,7 +52,7 @@ fn inode(directory: usize, file: Option<usize>) -> Inode {
     Inode(NonZeroU64::new(number as u64 | kind).unwrap_or(NonZeroU64::MIN))
 }
 
-/// The inode of what comes and goes: none that stays has it.
+/// The inode of the file that churn creates. No other file has it.
 const PASSING: Inode = Inode(NonZeroU64::MAX);
 
 impl Workload for Change {
@@ -61,7 +64,7 @@ impl Workload for Change {
     }
 
     fn config(&self, _clients: usize) -> Config {
-        Config { entries: ROOM, heads: ROOM, prefetch: false }
+        Config { entries: ENTRIES, heads: ENTRIES, prefetch: false }
     }
 
     fn prepare(&self, front: &Front, _clients: usize) {
@@ -82,7 +85,7 @@ impl Workload for Change {
         let paths = directories.iter().flat_map(|directory| -> Vec<_> { below(directory) }).collect();
         let names = Names { directories, files, paths };
         match self {
-            _ if number > 0 || clients == 1 => Box::new(Looker { random, names }),
+            _ if number > 0 || clients == 1 => Box::new(Reader { random, names }),
             Self::Churn => Box::new(Churner { random, names }),
             Self::Invalidate => Box::new(Invalidator { next: 0, names }),
         }
@@ -92,7 +95,7 @@ impl Workload for Change {
 struct Names {
     directories: Vec<Vec<u8>>,
     files: Vec<Vec<u8>>,
-    /// Paths of all files, directory after directory.
+    /// Paths of all files, by directory.
     paths: Vec<Vec<u8>>,
 }
 
@@ -104,12 +107,12 @@ impl Names {
     }
 }
 
-struct Looker {
+struct Reader {
     random: SmallRng,
     names: Names,
 }
 
-impl Client for Looker {
+impl Client for Reader {
     fn role(&self) -> &'static str {
         "readers"
     }

@@ -1,38 +1,39 @@
 //! dbench's own load, as a name cache sees it.
 //!
-//! dbench replays what a Windows client did in a NetBench run, line by line from a loadfile (`client.txt`); the study's
-//! authors took it for their tables. Here each line becomes what it costs a name cache:
+//! dbench replays a Windows client's part of a NetBench run, line by line from a loadfile
+//! (`client.txt`); the study's tables are of this load. Here a line becomes its operations on the
+//! name cache:
 //!
 //! | line | here |
 //! |---|---|
-//! | `NTCreateX`, found | open: a walk, whose end is held until `Close`; a file that is new is created in its directory |
+//! | `NTCreateX`, found | open: a walk, whose end is held until `Close`; a new file is created |
 //! | `NTCreateX`, not found; `QUERY_PATH_INFORMATION` | `stat` |
 //! | `FIND_FIRST` | `stat` of the directory |
 //! | `Mkdir`, `Rename`, `Unlink`, `Deltree`, `Close` | the same |
-//! | reads, writes, locks, flushes, what is asked of an open file | nothing: they have no name |
+//! | reads, writes, locks, flushes, queries of an open file | nothing: no name |
 //!
-//! Names are compared without regard to case, as the recorded clients did. Each client works in a directory of its own. What a
-//! name means is known from the lines before, and every answer is compared with it.
+//! Names are compared without case, as by the recorded clients. Each client works in its own
+//! directory. The lines before determine the result of every operation, and it is checked.
 
 use std::collections::HashMap;
 use std::num::NonZeroU64;
 use std::path::{Path as FilePath, PathBuf};
 
-use super::{Client, Front, Workload};
+use super::{Client, Components, Front, Workload};
 use crate::schemes::{Config, Dentry, Inode, Path};
 use crate::unavailable::Unavailable;
 
-/// Where Debian's package `dbench` puts the loadfile, and where it lies in dbench's own tree.
+/// The loadfile of Debian's package `dbench`, and of dbench's own tree.
 const PLACES: [&str; 3] =
     ["/usr/share/dbench/client.txt", "/usr/local/share/client.txt", "/usr/share/dbench/loadfiles/client.txt"];
 
-/// The most names that one client has at a time, negative ones included: twice what Debian's loadfile needs.
+/// The most names of one client at a time, with negative ones: twice the need of Debian's loadfile.
 const NAMES_PER_CLIENT: usize = 512;
 
-/// The part of the loadfile's paths that is the client's own: `\clients\client1`.
+/// The directory of the clients in the loadfile's paths: `\clients\client1`.
 const TOP: &[u8] = b"clients";
 
-/// A loadfile, ready to be replayed.
+/// A loadfile, parsed.
 #[derive(Debug)]
 pub struct Dbench {
     operations: Vec<Operation>,
@@ -54,7 +55,7 @@ enum Operation {
     Deltree { path: PathId },
 }
 
-/// All paths of a loadfile below the client's directory, which is path 0, and who is whose parent.
+/// All paths of a loadfile below the client's directory, which is path 0, with their parents.
 #[derive(Debug, Default)]
 struct Paths {
     numbers: HashMap<Vec<u8>, PathId>,
@@ -72,7 +73,7 @@ impl Paths {
         }
     }
 
-    /// The number of a path as loadfiles write it; `None` if it is not below the clients' directory.
+    /// The number of a path as written in loadfiles; `None` outside the clients' directory.
     fn number(&mut self, written: &str) -> Option<PathId> {
         let lower = written.to_ascii_lowercase().into_bytes();
         let mut components =
@@ -105,22 +106,22 @@ impl Paths {
 /// Why a loadfile cannot be replayed.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
-    /// It cannot be read.
+    /// It is unreadable.
     #[error("{0}: {1}")]
     Read(PathBuf, std::io::Error),
-    /// It has lines that are no loadfile's.
+    /// A line has another format.
     #[error("{0}, line {1}: not a line of a dbench loadfile; Debian's package dbench has one")]
     Line(PathBuf, usize),
-    /// It has nothing that concerns names.
+    /// No line concerns names.
     #[error("{0}: no operation on a name in it")]
     Empty(PathBuf),
 }
 
 impl Dbench {
-    /// The loadfile that dbench's package installed.
+    /// The loadfile of dbench's package.
     ///
     /// # Errors
-    /// Where there is none.
+    /// If the package is not installed.
     pub fn installed() -> Result<PathBuf, Unavailable> {
         let found = PLACES.iter().map(PathBuf::from).find(|place| place.exists());
         let why = "no loadfile: install Debian's package dbench, or name one with --loadfile";
@@ -130,7 +131,7 @@ impl Dbench {
     /// Reads a loadfile.
     ///
     /// # Errors
-    /// Where it cannot be read, or is none.
+    /// If the file is unreadable or no loadfile.
     pub fn read(file: &FilePath) -> Result<Self, LoadError> {
         let text = std::fs::read(file).map_err(|why| LoadError::Read(file.to_owned(), why))?;
         let load = Self::parse(&String::from_utf8_lossy(&text));
@@ -138,8 +139,8 @@ impl Dbench {
         if load.operations.is_empty() { Err(LoadError::Empty(file.to_owned())) } else { Ok(load) }
     }
 
-    /// The operations of a loadfile, or the number of the first line that is none. A last line that was cut off is passed over, as
-    /// dbench does.
+    /// The operations of a loadfile, or the number of the first malformed line. A truncated last
+    /// line is skipped, as in dbench.
     fn parse(text: &str) -> Result<Self, usize> {
         let mut load = Self { operations: Vec::new(), paths: Paths::new(), handles: 0 };
         let mut handles = HashMap::new();
@@ -153,7 +154,7 @@ impl Dbench {
         Ok(load)
     }
 
-    /// Takes a line; `None` if it is not understood.
+    /// Parses a line; `None` if it is malformed.
     fn line(&mut self, line: &str, handles: &mut HashMap<String, usize>) -> Option<()> {
         let words = words(line);
         let (what, rest) = words.split_first()?;
@@ -173,7 +174,7 @@ impl Dbench {
             }
             "Close" => Operation::Close { handle: handle(arguments.first()?) },
             "Mkdir" => {
-                // The clients' common directory stands before anybody begins.
+                // The clients' common directory exists before the replay.
                 let Some(path) = path(0) else { return Some(()) };
                 Operation::Mkdir { path }
             }
@@ -245,12 +246,12 @@ impl Workload for Dbench {
     }
 }
 
-/// An inode number that no other client gives.
+/// An inode number that is unique among clients.
 fn inode(client: usize, made: u64) -> Inode {
     Inode(NonZeroU64::new((client as u64 + 1) << 40 | made).unwrap_or(NonZeroU64::MIN))
 }
 
-/// A client somewhere in the loadfile.
+/// A client's position in the loadfile.
 struct Replay<'w> {
     load: &'w Dbench,
     number: usize,
@@ -258,41 +259,21 @@ struct Replay<'w> {
     next: usize,
     made: u64,
     truth: Vec<Option<Inode>>,
-    /// Of each path, with the client's folder before it.
+    /// The text of each path, from the clients' directory.
     texts: Vec<Vec<u8>>,
     open: Vec<Option<Dentry>>,
 }
 
-/// A path's components in place, and the numbers of the paths to them.
-struct Resolved<'a> {
-    names: [&'a [u8]; super::PATH_MAX],
-    numbers: [PathId; super::PATH_MAX],
-    len: usize,
-}
-
-impl<'a> Resolved<'a> {
-    fn names(&self) -> &[&'a [u8]] {
-        &self.names[..self.len]
-    }
-}
-
 impl Replay<'_> {
-    fn resolve(&self, path: PathId) -> Resolved<'_> {
-        let mut resolved = Resolved { names: [b""; super::PATH_MAX], numbers: [0; super::PATH_MAX], len: 2 };
-        resolved.names[..2].copy_from_slice(&[TOP, &self.top]);
-        let mut at = path;
-        while at != 0 {
-            resolved.numbers[resolved.len] = at;
-            resolved.names[resolved.len] = &self.load.paths.entries[at].1;
-            (at, resolved.len) = (self.load.paths.entries[at].0, resolved.len + 1);
-        }
-        resolved.names[2..resolved.len].reverse();
-        resolved.numbers[2..resolved.len].reverse();
-        resolved
+    fn resolve(&self, path: PathId) -> Components<'_> {
+        let entries = &self.load.paths.entries;
+        let above = std::iter::successors(Some(path), |at| Some(entries[*at].0)).take_while(|at| *at != 0);
+        let below = above.map(|at| (&entries[at].1[..], at));
+        Components::from_leaf(below.chain([(&self.top[..], 0), (TOP, 0)]))
     }
 
-    /// What the file system says of the first `depth` components.
-    fn ask(&self, resolved: &Resolved<'_>, depth: usize) -> Option<Inode> {
+    /// The file system's result for the first `depth` components.
+    fn ask(&self, resolved: &Components<'_>, depth: usize) -> Option<Inode> {
         if depth < 2 { Some(inode(0, 0)) } else { self.truth[resolved.numbers[depth - 1]] }
     }
 
@@ -301,7 +282,7 @@ impl Replay<'_> {
         front.open(Path::new(resolved.names(), &self.texts[path]), |depth| self.ask(&resolved, depth))
     }
 
-    /// The directory that a path is in, held; made where it is missing.
+    /// The directory of a path, held; created if it is missing.
     fn hold_parent(&mut self, front: &Front, path: PathId) -> Dentry {
         if path == 0 {
             return front.open(Path::new(&[TOP], TOP), |_| None).expect("the clients' directory stays");
@@ -310,7 +291,7 @@ impl Replay<'_> {
         self.make(front, parent)
     }
 
-    /// What a path names, held; made if it is not there.
+    /// The entry of a path, held; created if it is missing.
     fn make(&mut self, front: &Front, path: PathId) -> Dentry {
         if self.truth[path].is_some() {
             let found = self.hold(front, path);
@@ -357,7 +338,7 @@ impl Replay<'_> {
             return;
         }
         let (from_parent, to_parent) = (self.hold_parent(front, from), self.hold_parent(front, to));
-        // The file system looks first whether there is such a name; held, it stays cached.
+        // A rename looks the name up first; held, it stays cached.
         let held = self.hold(front, from);
         front.rename((from_parent, self.name(from)), (to_parent, self.name(to)));
         self.truth[to] = self.truth[from].take();

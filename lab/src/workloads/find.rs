@@ -1,8 +1,9 @@
-//! `find` with everything cached and a hash table made too small: how the mail of 2005 judged a layout.
+//! `find` with everything cached and a hash table that is too small: the mail of 2005's test of a
+//! layout.
 //!
-//! Clients go through a tree directory by directory, hold the one that they are in, and look up every name in it: what find(1)
-//! does with `fstatat(2)`. The table has as many chains as make them the wanted length on average (the mail: 16).
-//! [`against_kernel`] times single passes beside find(1) itself on the same tree.
+//! Clients visit a tree directory by directory, hold the current one, and look up every name in it,
+//! as find(1) does by `fstatat(2)`. The number of chains gives them the wanted average length (the
+//! mail: 16). [`against_kernel`] times single passes in turn with find(1) on the same tree.
 
 use std::num::NonZeroU64;
 use std::process::{Command, Stdio};
@@ -21,7 +22,7 @@ const SEED: u64 = 20_05;
 /// The kernel's side of [`against_kernel`].
 pub const KERNEL: &str = "kernel-find";
 
-/// A tree, and how long chains are to be.
+/// A tree and the length of chains.
 #[derive(Debug)]
 pub struct Find {
     tree: Tree,
@@ -29,7 +30,7 @@ pub struct Find {
 }
 
 impl Find {
-    /// A tree of this shape in a table whose chains are so long on average, at least 1.
+    /// A tree of this shape in a table with chains of this average length, at least 1.
     pub fn new(shape: Shape, chain: usize) -> Self {
         Self { tree: Tree::generate(shape, SEED), chain: chain.max(1) }
     }
@@ -72,19 +73,19 @@ impl Workload for Find {
     }
 }
 
-/// Somebody on the way through a tree.
+/// A client's position in the tree.
 struct Finder<'t> {
     tree: &'t Tree,
     /// Entries before the next one.
     next: usize,
-    /// Where it is, held.
+    /// The current directory, held.
     directory: Option<(NodeId, Dentry)>,
-    /// The path of that.
+    /// Its path.
     text: Vec<u8>,
 }
 
 impl Finder<'_> {
-    /// Goes to a directory by its path.
+    /// Opens a directory by its path.
     fn enter(&mut self, front: &Front, directory: NodeId) -> Dentry {
         if let Some((_, left)) = self.directory.take() {
             front.close(left);
@@ -126,11 +127,12 @@ impl Client for Finder<'_> {
     }
 }
 
-/// Single passes of every scheme, one client each, in turn with find(1) on a tmpfs of the same tree, warm: nanoseconds an
-/// entry, and ratios to the kernel's. `progress` is told before each pass.
+/// Single passes of every scheme, one client each, in turn with find(1) on a tmpfs of the same
+/// tree, warm: nanoseconds per entry, and ratios to the kernel's. `progress` is called before each
+/// pass.
 ///
-/// The kernel's figure has more in it: find(1) starts, reads the directories and crosses into the kernel for every entry. What it says
-/// is how much of a whole `find` a name cache can be.
+/// The kernel's figure has more in it: find(1) starts, reads the directories and makes a system
+/// call per entry. It shows what part of a whole `find` a name cache can be.
 ///
 /// # Errors
 /// Without root or find(1).
@@ -180,7 +182,7 @@ pub fn against_kernel(
     Ok(rows)
 }
 
-/// find(1), made to ask for every entry's attributes.
+/// find(1) with a predicate that needs every entry's attributes.
 fn find(mount: &HiddenMount) -> Result<(), Unavailable> {
     let mut command = Command::new("find");
     command.current_dir(mount.working_folder()).args([".", "-size", "+1G"]).stdout(Stdio::null());

@@ -1,12 +1,12 @@
-//! What callers do around a name cache: the VFS's half.
+//! The callers' half of a name cache: what the VFS does around it.
 //!
-//! | what | guard |
+//! | state | guard |
 //! |---|---|
-//! | which names a directory has, in the cache and in the file system | the directory's lock (`i_sem`), for who changes them |
+//! | a directory's names, in the cache and in the file system | for changes, the directory's lock (`i_sem`) |
 //! | everything else | the scheme |
 //!
-//! Lock order: directories' locks by number of their stripe, then whatever the scheme takes. The locks are not metered: the
-//! sources' tables have none but the cache's own.
+//! Lock order: directory locks by stripe, then the scheme's. Directory locks are not metered: the
+//! sources' tables show the cache's own locks alone.
 
 use dentree_sync::{Mutex, MutexGuard};
 
@@ -15,10 +15,36 @@ use crate::schemes::{Dentry, Inode, Path, Resolved, Scheme, Usage};
 /// The most components of a path that workloads use.
 pub const PATH_MAX: usize = 32;
 
-/// Stripes of directories' locks.
+/// The components of a path, with the numbers of the paths to them.
+pub(super) struct Components<'a> {
+    names: [&'a [u8]; PATH_MAX],
+    pub(super) numbers: [usize; PATH_MAX],
+    len: usize,
+}
+
+impl<'a> Components<'a> {
+    /// From the components in reverse.
+    pub(super) fn from_leaf(parts: impl Iterator<Item = (&'a [u8], usize)>) -> Self {
+        let mut components = Self { names: [b""; PATH_MAX], numbers: [0; PATH_MAX], len: 0 };
+        for (name, number) in parts {
+            components.names[components.len] = name;
+            components.numbers[components.len] = number;
+            components.len += 1;
+        }
+        components.names[..components.len].reverse();
+        components.numbers[..components.len].reverse();
+        components
+    }
+
+    pub(super) fn names(&self) -> &[&'a [u8]] {
+        &self.names[..self.len]
+    }
+}
+
+/// Stripes of directory locks.
 const STRIPES: usize = 1024;
 
-/// A cache, and the locks that its callers owe it.
+/// A cache, and the locks that its callers have to hold.
 pub struct Front {
     cache: Box<dyn Scheme>,
     i_sems: Box<[Mutex<()>]>,
@@ -31,7 +57,7 @@ impl std::fmt::Debug for Front {
 }
 
 impl Front {
-    /// Before a cache.
+    /// A front of a cache.
     pub fn new(cache: Box<dyn Scheme>) -> Self {
         Self { cache, i_sems: (0..STRIPES).map(|_| Mutex::new(())).collect() }
     }
@@ -41,13 +67,13 @@ impl Front {
         &*self.cache
     }
 
-    /// How full the cache is.
+    /// The use of the cache.
     pub fn usage(&self) -> Usage {
         self.cache.usage()
     }
 
-    /// `stat(2)`: the inode of what a path names. What the cache does not know is asked of the file system: `ask(n)` answers
-    /// for the first `n` components.
+    /// `stat(2)`: the inode of a path. Misses go to the file system: `ask(n)` looks up the first
+    /// `n` components.
     pub fn stat(&self, path: Path<'_>, ask: impl Fn(usize) -> Option<Inode>) -> Option<Inode> {
         let Resolved { depth, inode } = self.cache.resolve(path);
         if depth == path.len() || inode.is_none() {
@@ -59,7 +85,8 @@ impl Front {
         inode
     }
 
-    /// `open(2)` without the file: what a path names, held; `None` if there is nothing. `ask` is as for [`stat`](Self::stat).
+    /// `open(2)` without the file: the entry of a path, held; `None` if there is none. For `ask`
+    /// see [`stat`](Self::stat).
     pub fn open(&self, path: Path<'_>, ask: impl Fn(usize) -> Option<Inode>) -> Option<Dentry> {
         let walked = self.cache.walk(path);
         let (mut at, mut depth) = (walked.dentry, walked.depth);
@@ -75,23 +102,23 @@ impl Front {
         None
     }
 
-    /// Gives back what [`open`](Self::open) or [`create`](Self::create) gave.
+    /// Drops the reference of [`open`](Self::open) or [`create`](Self::create).
     pub fn close(&self, dentry: Dentry) {
         self.cache.dput(dentry);
     }
 
-    /// `creat(2)`, `mkdir(2)`: makes a file of this inode in a directory that is held, and holds it. A file that has the name
-    /// already is opened instead.
+    /// `creat(2)`, `mkdir(2)`: creates a file with this inode in a held directory, and holds it. An
+    /// existing file is opened instead.
     ///
     /// # Panics
-    /// If the cache is full of entries that are held.
+    /// If the cache is full of held entries.
     pub fn create(&self, directory: Dentry, name: &[u8], inode: Inode) -> Dentry {
         let _i_sem = self.i_sem(directory);
         let made = self.cache.create(directory, name, Some(inode));
         made.expect("the cache is larger than what the load holds")
     }
 
-    /// `unlink(2)`: deletes a name in a directory that is held; whether it was cached.
+    /// `unlink(2)`: deletes a name in a held directory. Returns whether it was cached.
     pub fn unlink(&self, directory: Dentry, name: &[u8]) -> bool {
         let _i_sem = self.i_sem(directory);
         let Some(found) = self.cache.lookup(directory, name) else { return false };
@@ -103,7 +130,8 @@ impl Front {
         positive
     }
 
-    /// `rename(2)` of a file: `from` and `to` are a held directory and a name. Whether the old name was cached.
+    /// `rename(2)` of a file: `from` and `to` are a held directory and a name. Returns whether the
+    /// old name was cached.
     pub fn rename(&self, from: (Dentry, &[u8]), to: (Dentry, &[u8])) -> bool {
         let _i_sems = self.two_i_sems(from.0, to.0);
         let Some(found) = self.cache.lookup(from.0, from.1) else { return false };
@@ -115,7 +143,7 @@ impl Front {
         positive
     }
 
-    /// The entry of one name: cached, or entered as the file system answers.
+    /// The entry of one name, added from the file system's result if it is not cached.
     fn look_up(&self, directory: Dentry, name: &[u8], ask: impl Fn() -> Option<Inode>) -> Dentry {
         if let Some(known) = self.cache.lookup(directory, name) {
             return known;

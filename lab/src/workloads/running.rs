@@ -13,50 +13,50 @@ use super::{Client, Front, Workload};
 use crate::harness::pin_to_cpu;
 use crate::schemes::{Config, OwnLocks, Usage, Variant};
 
-/// How many clients, on how many CPUs.
+/// The numbers of clients and CPUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
-    /// Clients; each has a thread of its own.
+    /// Clients; each has its own thread.
     pub threads: usize,
-    /// CPUs that they share, at most as many as the process may use.
+    /// CPUs that the clients share; at most those that the process may use.
     pub cpus: usize,
 }
 
-/// What is watched beside throughput. Watching costs time, so that throughput is measured without.
+/// What is measured besides operations. It costs time, so throughput is measured without.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Watch {
     /// Nothing.
     Throughput,
     /// The time of every operation.
     Latency,
-    /// Who takes which lock, holds it and waits for it.
+    /// The acquisitions, holds and waits of every lock.
     Locks,
 }
 
-/// What clients got done.
+/// The work of the clients.
 #[derive(Debug)]
 pub struct Measured {
-    /// From the first client's beginning to the last one's end.
+    /// From the first client's start to the last one's end.
     pub elapsed: Duration,
-    /// Time that the clients' threads were given, by role.
+    /// CPU time of the clients' threads, by role.
     pub cpu: BTreeMap<&'static str, Duration>,
     /// Operations by role.
     pub operations: BTreeMap<&'static str, u64>,
-    /// Nanoseconds of each operation, by role, where [`Watch::Latency`] asked for it.
+    /// Nanoseconds of each operation, by role, with [`Watch::Latency`].
     pub latencies: BTreeMap<&'static str, Histogram<u64>>,
-    /// Lock figures, where [`Watch::Locks`] asked for them.
+    /// Lock figures, with [`Watch::Locks`].
     pub locks: Option<Report>,
 }
 
 impl Measured {
-    /// Operations a second of a role.
+    /// A role's operations per second.
     pub fn rate(&self, role: &str) -> f64 {
         let done = self.operations.get(role).copied().unwrap_or(0);
         done as f64 / self.elapsed.as_secs_f64()
     }
 
-    /// Operations of a role for each second that a CPU gave its clients: what others on the machine take does not count, and what
-    /// clients burn in waiting does.
+    /// A role's operations per second of its clients' CPU time: other processes do not count,
+    /// spinning does.
     pub fn efficiency(&self, role: &str) -> f64 {
         let done = self.operations.get(role).copied().unwrap_or(0);
         let given = self.cpu.get(role).copied().unwrap_or_default().as_secs_f64();
@@ -64,7 +64,7 @@ impl Measured {
     }
 }
 
-/// A cache that is filled, and its clients, between two slices of work.
+/// A filled cache and its clients, between two slices of work.
 pub struct Running<'w> {
     front: Front,
     clients: Vec<Box<dyn Client + 'w>>,
@@ -78,7 +78,7 @@ impl std::fmt::Debug for Running<'_> {
 }
 
 impl<'w> Running<'w> {
-    /// Builds a cache and fills it. `adjust` may change what the load asks for.
+    /// Builds a cache and fills it. `adjust` may change the load's parameters.
     pub fn new(
         workload: &'w dyn Workload,
         scheme: &Variant,
@@ -91,20 +91,20 @@ impl<'w> Running<'w> {
         Self { front, clients, cpus: shape.cpus }
     }
 
-    /// How full the cache is.
+    /// The use of the cache.
     pub fn usage(&self) -> Usage {
         self.front.usage()
     }
 
-    /// What the scheme counted by itself.
+    /// Acquisitions that the scheme counted itself.
     pub fn own_locks(&self) -> Option<OwnLocks> {
         self.front.cache().own_locks()
     }
 
-    /// Lets all clients work for a while, and do at least one operation each.
+    /// Runs all clients for a while, at least one operation each.
     ///
     /// # Panics
-    /// If a client finds a wrong answer.
+    /// If a client finds a wrong result.
     pub fn work(&mut self, time: Duration, watch: Watch) -> Measured {
         let barrier = Barrier::new(self.clients.len() + 1);
         let stop = AtomicBool::new(false);
@@ -138,7 +138,7 @@ impl<'w> Running<'w> {
     }
 }
 
-/// Ends the others when a client ends: it does so by itself only in a panic, and nobody should wait for the clock then.
+/// Stops the other clients when one panics.
 struct StopAll<'a>(&'a AtomicBool);
 
 impl Drop for StopAll<'_> {
@@ -162,7 +162,7 @@ fn drive(client: &mut dyn Client, front: &Front, stop: &AtomicBool, watch: Watch
     let (start, given) = (Instant::now(), thread_time());
     let mut operations = 0;
     let mut end = start;
-    // At least one each: a client that got no CPU in its slice would otherwise have done nothing at all.
+    // At least one operation: a slice may pass without any CPU time.
     loop {
         client.step(front);
         operations += 1;
@@ -179,13 +179,13 @@ fn drive(client: &mut dyn Client, front: &Front, stop: &AtomicBool, watch: Watch
     Done { role: client.role(), start, end, cpu, operations, latencies }
 }
 
-/// Time that CPUs have given this thread.
+/// CPU time of this thread.
 pub(crate) fn thread_time() -> Duration {
     let now = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(now.tv_sec.unsigned_abs(), u32::try_from(now.tv_nsec).unwrap_or(0))
 }
 
-/// From a nanosecond to a minute, to three digits.
+/// One nanosecond to one minute, to three digits.
 fn histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, 60_000_000_000, 3).expect("the bounds are in order")
 }

@@ -1,7 +1,8 @@
 //! All schemes under one load, in turn.
 //!
-//! Throughput comes from [`passes`](crate::passes): in each, for each number of clients, all caches are built and filled anew and work
-//! for one slice, in an order that every pass shuffles (see [`harness`](crate::harness) for why). Then each scheme is watched for two slices, one for
+//! Throughput comes from [`passes`](crate::passes): each builds and fills all caches for each
+//! number of clients, and each cache works for one slice, in an order that every pass shuffles (see
+//! [`harness`](crate::harness) for why). Then each scheme is measured alone for two slices, one for
 //! latencies, one for locks.
 
 use std::collections::BTreeSet;
@@ -16,77 +17,77 @@ use crate::rows::{Heading, Row, figure, seven_digits};
 use crate::schemes::{Config, OwnLocks, Variant, function_at};
 use crate::stats::{Sample, paired_ratio};
 
-/// The variant that ratios are taken to: what was there before the study.
+/// The variant that ratios refer to: the state before the study.
 pub const REFERENCE: &str = "1 global lock";
 
-/// The metric of throughput rows, whose unit is operations a second.
+/// The metric of throughput rows, in operations per second.
 pub const THROUGHPUT: &str = "throughput";
 
-/// The metric of rows that say what a second of a CPU gets done; ratios are of these.
+/// The metric of operations per second of CPU time; ratios are of these.
 pub const EFFICIENCY: &str = "efficiency";
 
 /// How a load is studied.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Who carries it.
+    /// The schemes.
     pub schemes: Vec<Variant>,
-    /// Clients and CPUs, each a case of its own, whose throughput every pass measures.
+    /// Clients and CPUs of which every pass measures throughput; each is a case.
     pub shapes: Vec<Shape>,
-    /// How long a slice is.
+    /// The length of a slice.
     pub slice: Duration,
-    /// Hash chains, where the user says so (`--dhash-entries`).
+    /// Hash chains, if the user sets them (`--dhash-entries`).
     pub heads: Option<usize>,
-    /// Clients and CPUs whose latencies and locks are watched.
+    /// Clients and CPUs of which latencies and locks are measured.
     pub watched: Vec<Shape>,
 }
 
 impl Plan {
-    /// The load's own settings, changed as the user wants.
+    /// The load's parameters with the user's changes.
     pub fn adjust(&self, config: Config) -> Config {
         Config { heads: self.heads.unwrap_or(config.heads), ..config }
     }
 
-    /// What is told of in one pass.
+    /// Progress reports of one pass.
     pub fn slices(&self) -> usize {
         self.shapes.len() * self.schemes.len()
     }
 
-    /// What is told of when everything is watched.
+    /// Progress reports of the latencies and locks.
     pub fn watches(&self) -> usize {
         self.watched.len() * self.schemes.len()
     }
 }
 
-/// What came out of a load.
+/// The results of a load.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Study {
     /// The load's name.
     pub load: String,
-    /// Every figure.
+    /// All figures.
     pub rows: Vec<Row>,
-    /// Lock tables, a scheme each.
+    /// Lock tables, one per scheme.
     pub locks: Vec<LockTable>,
-    /// What was left out, and why.
+    /// What was not measured, and why.
     pub skipped: Vec<String>,
 }
 
-/// Who took which lock, under one scheme.
+/// The acquisitions of each lock under one scheme.
 #[derive(Clone, Debug, Serialize)]
 pub struct LockTable {
     /// The scheme.
     pub variant: String,
-    /// Clients at work.
+    /// Clients.
     pub threads: usize,
     /// Operations done meanwhile.
     pub operations: u64,
-    /// Each class of locks, the most taken first.
+    /// Each class of locks, the most acquired first.
     pub locks: Vec<LockLine>,
-    /// The whole table in the sources' layout: for people, so not among the data.
+    /// The whole table in the sources' layout. For people, so not serialized.
     #[serde(skip)]
     pub text: String,
 }
 
-/// A line of a lock table, and the lines below it; times in nanoseconds, shares in percent.
+/// A line of a lock table and its sublines; times in nanoseconds, shares in percent.
 #[derive(Clone, Debug, Serialize)]
 #[allow(missing_docs, reason = "the fields are the columns of lockmeter's Figures")]
 pub struct LockLine {
@@ -112,12 +113,12 @@ pub struct LockLine {
 }
 
 impl LockTable {
-    /// Requests in all, and those of them that look-ups made.
+    /// All requests, and those made by lookups.
     pub fn requests(&self) -> (u64, u64) {
         let all = self.locks.iter().map(|lock| lock.total).sum();
         let functions = self.locks.iter().flat_map(|lock| &lock.functions);
-        let by_look_ups = functions.filter(|line| LOOKS_UP.contains(&line.name.as_str()));
-        (all, by_look_ups.map(|line| line.total).sum())
+        let by_lookups = functions.filter(|line| LOOKS_UP.contains(&line.name.as_str()));
+        (all, by_lookups.map(|line| line.total).sum())
     }
 
     /// A class of locks.
@@ -125,21 +126,21 @@ impl LockTable {
         self.locks.iter().find(|lock| lock.name == name)
     }
 
-    /// The class that is taken most.
+    /// The class that is acquired most.
     pub fn busiest(&self) -> Option<&LockLine> {
         self.locks.first()
     }
 
-    /// Adds what a scheme counted by itself. How long it held is not known.
+    /// Adds acquisitions that a scheme counted itself, without hold times.
     fn add_own(&mut self, own: OwnLocks) {
         let line = |name: &str, total| LockLine { total, ..LockLine::new(name, &Figures::default()) };
-        let functions = vec![line("lookup", own.look_ups), line("changes", own.changes)];
+        let functions = vec![line("lookup", own.lookups), line("changes", own.changes)];
         let name = "its own, by its own count";
-        self.locks.insert(0, LockLine { functions, ..line(name, own.look_ups + own.changes) });
-        self.text += &format!("{name}: {} by look-ups, {} by changes\n", own.look_ups, own.changes);
+        self.locks.insert(0, LockLine { functions, ..line(name, own.lookups + own.changes) });
+        self.text += &format!("{name}: {} by lookups, {} by changes\n", own.lookups, own.changes);
     }
 
-    /// From a recording.
+    /// A recording's table.
     pub fn new(variant: &str, threads: usize, operations: u64, report: &Report) -> Self {
         let name = |file: &str, line| match function_at(file, line) {
             Some((function, offset)) => format!("{function}+{offset}"),
@@ -167,7 +168,7 @@ impl LockTable {
     }
 }
 
-/// The functions of all schemes that look up.
+/// The functions of all schemes that look names up.
 const LOOKS_UP: [&str; 6] = ["lookup", "walk", "get_if", "find_rcu", "rcu_walk", "get_not_dead"];
 
 impl LockLine {
@@ -186,7 +187,8 @@ impl LockLine {
         }
     }
 
-    /// Both together, by this one's name: means by requests, a mean wait by those that waited.
+    /// The sum, under this line's name: means weighted by requests, the mean wait by waiting
+    /// requests.
     pub fn with(&self, other: &Self) -> Self {
         let mean = |(a, ours): (f64, f64), (b, theirs): (f64, f64)| {
             if ours + theirs > 0.0 { (a * ours + b * theirs) / (ours + theirs) } else { 0.0 }
@@ -211,7 +213,8 @@ impl LockLine {
     }
 }
 
-/// One pass: every scheme is built, filled, warmed and measured once in each shape, in the pass's order.
+/// One pass: every scheme is built, filled, warmed and measured once in each shape, in the pass's
+/// order.
 pub fn pass(workload: &dyn Workload, plan: &Plan, number: usize, tell: &mut Listener<'_>) {
     for shape in &plan.shapes {
         let build = |scheme: &Variant| Running::new(workload, scheme, *shape, |config| plan.adjust(config));
@@ -232,11 +235,11 @@ pub fn pass(workload: &dyn Workload, plan: &Plan, number: usize, tell: &mut List
     }
 }
 
-/// The part of a slice for which a scheme works before it counts: what was just filled is nowhere near.
+/// The part of a slice for warming up before the measurement: the fill leaves the caches cold.
 const WARMING: u32 = 4;
 
-/// Studies a load: rows of what passes found, then locks and latencies of the shapes that are watched. `progress` is told of every
-/// slice before it begins.
+/// Studies a load: rows from the passes, then locks and latencies of the shapes in `plan.watched`.
+/// `progress` is called before every slice.
 pub fn study(
     workload: &dyn Workload,
     plan: &Plan,
@@ -248,7 +251,8 @@ pub fn study(
         study.rows.extend(throughput(workload, plan, *shape, passes));
     }
     for shape in &plan.watched {
-        // One after the other: locks are recorded in the whole process, and one cache, scheme 9, works by itself.
+        // One at a time: locks are recorded for the whole process, and scheme 9 has a thread of its
+        // own.
         for scheme in &plan.schemes {
             progress(&told(workload, *shape, scheme.name));
             study.watch(workload, plan, scheme, *shape);
@@ -261,7 +265,7 @@ fn told(workload: &dyn Workload, shape: Shape, scheme: &str) -> String {
     format!("{}, {} clients on {} CPUs: {scheme}", workload.name(), shape.threads, shape.cpus)
 }
 
-/// The `case` of rows: which load, which role, on how many CPUs if not on all.
+/// The `case` of rows: the load, the role, and the number of CPUs unless it is all.
 pub fn case(load: &str, role: &str, shape: Shape) -> String {
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     let role = if role.is_empty() { String::new() } else { format!("-{role}") };
@@ -323,7 +327,7 @@ fn memory(workload: &dyn Workload, scheme: &str, shape: Shape, running: &Running
 }
 
 impl Study {
-    /// One scheme alone, warmed for a slice, then a slice for latencies, and one for locks.
+    /// One scheme alone: a slice for warming up, one for latencies, one for locks.
     fn watch(&mut self, workload: &dyn Workload, plan: &Plan, scheme: &Variant, shape: Shape) {
         let mut running = Running::new(workload, scheme, shape, |config| plan.adjust(config));
         running.work(plan.slice, Watch::Throughput);
@@ -336,7 +340,7 @@ impl Study {
         let done = measured.operations.values().sum();
         let mut table = LockTable::new(scheme.name, shape.threads, done, report);
         let own = running.own_locks().zip(before).map(|(now, before)| OwnLocks {
-            look_ups: now.look_ups - before.look_ups,
+            lookups: now.lookups - before.lookups,
             changes: now.changes - before.changes,
         });
         own.into_iter().for_each(|own| table.add_own(own));
@@ -359,7 +363,7 @@ impl Study {
         text
     }
 
-    /// The cases of this study, in the order in which they were measured.
+    /// The cases of this study, in the order of their measurement.
     pub fn cases(&self) -> Vec<String> {
         let mut cases: Vec<String> = Vec::new();
         for row in self.rows.iter().filter(|row| row.metric == THROUGHPUT) {
@@ -370,7 +374,7 @@ impl Study {
         cases
     }
 
-    /// The figure of a row, where there is one.
+    /// A row, if there is one.
     pub fn find(&self, case: &str, variant: &str, threads: usize, metric: &str) -> Option<&Row> {
         let is = |row: &&Row| {
             (row.case.as_str(), row.variant.as_str(), row.threads, row.metric)
@@ -379,23 +383,24 @@ impl Study {
         self.rows.iter().find(is)
     }
 
-    /// The numbers of clients that a case was measured with.
+    /// The numbers of clients of a case.
     pub fn threads(&self, case: &str) -> Vec<usize> {
         let rows = self.rows.iter().filter(|row| row.case == case && row.metric == THROUGHPUT);
         rows.map(|row| row.threads).collect::<BTreeSet<_>>().into_iter().collect()
     }
 
-    /// How many CPUs the clients of a case had, if not all: see [`case`].
+    /// The number of CPUs of a case unless it is all: see [`case`].
     pub fn cpus_of(&self, case: &str) -> Option<usize> {
         case.rsplit_once("-cpus")?.1.parse().ok()
     }
 
-    /// The most clients of a case that need not share one of `cpus` CPUs, but two at least: those that are compared.
+    /// The largest number of clients of a case that need not share `cpus` CPUs, but at least two:
+    /// the ones to compare.
     pub fn busy_threads(&self, case: &str, cpus: usize) -> Option<usize> {
         self.threads(case).into_iter().filter(|count| *count <= cpus.max(2)).max()
     }
 
-    /// The schemes that a case was measured with, in the order of the plan.
+    /// The schemes of a case, in the order of the plan.
     pub fn schemes(&self, case: &str) -> Vec<&str> {
         let mut schemes: Vec<&str> = Vec::new();
         for row in self.rows.iter().filter(|row| row.case == case && row.metric == THROUGHPUT) {
@@ -434,7 +439,7 @@ impl Study {
             self.locks.last().map_or(0, |table| table.threads),
             "",
             "requests",
-            "by look-ups",
+            "by lookups",
             "most taken",
             "UTIL",
             "CON",
@@ -445,9 +450,9 @@ impl Study {
             .iter()
             .filter(|table| Some(table.threads) == self.locks.last().map(|last| last.threads))
         {
-            let (all, by_look_ups) = table.requests();
+            let (all, by_lookups) = table.requests();
             let a = |count: u64| figure(count as f64 / table.operations.max(1) as f64);
-            text.push_str(&format!("  {:30}{:>9}{:>12}", table.variant, a(all), a(by_look_ups)));
+            text.push_str(&format!("  {:30}{:>9}{:>12}", table.variant, a(all), a(by_lookups)));
             if let Some(lock) = table.busiest() {
                 let (util, con, hold) = (figure(lock.util), figure(lock.con), figure(lock.hold_mean));
                 text.push_str(&format!("  {:20}{util:>7}%{con:>7}%{hold:>8} ns", lock.name));

@@ -234,7 +234,7 @@ impl<'a> Model<'a> {
     }
 }
 
-/// Walks find exactly what look-ups of every component find.
+/// Walks find exactly what lookups of every component find.
 fn assert_walks(cache: &dyn Scheme) {
     let parts = |path: &'static str| path.split('/').map(str::as_bytes).collect::<Vec<_>>();
     let walk = |path| {

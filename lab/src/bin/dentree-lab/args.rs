@@ -51,7 +51,7 @@ pub(crate) enum Study {
     Compare(CompareArgs),
     /// What runs under valgrind
     #[command(hide = true)]
-    Once { layout: String, chain: usize, look_ups: usize },
+    Once { layout: String, chain: usize, lookups: usize },
     /// A client of `dentree-lab xattr`
     #[command(hide = true)]
     XattrClient { mount: PathBuf, client: usize, files: usize, values: usize, sets: usize, round: u64 },

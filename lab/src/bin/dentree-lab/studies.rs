@@ -30,7 +30,7 @@ pub(crate) fn run(args: &Cli) -> Result<(), Stop> {
         Study::Locks(DbenchArgs { load, .. }) => print_locks(&args.study, load),
         Study::Replacement(args) => replacement::run(args),
         Study::Compare(args) => compare(args),
-        Study::Once { layout, chain, look_ups } => placement::once(layout, *chain, *look_ups).map_err(failed),
+        Study::Once { layout, chain, lookups } => placement::once(layout, *chain, *lookups).map_err(failed),
         Study::Xattr(args) => xattr::run(args),
         Study::XattrClient { mount, client, files, values, sets, round } => {
             let cell = Cell { clients: client + 1, files: *files, values: *values, sets: *sets };

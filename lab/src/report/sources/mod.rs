@@ -272,7 +272,7 @@ fn find(out: &mut String, findings: &Findings) {
     compared(out, findings, Question::Layout, "layout-chain16", &variants);
     end(
         out,
-        "Nanoseconds a look-up here, from the walk alone; a whole find there, of which look-ups in the kernel are a part. The mail’s other figure, the \
+        "Nanoseconds a lookup here, from the walk alone; a whole find there, of which lookups in the kernel are a part. The mail’s other figure, the \
          build of a kernel (742 → 729 s), has no counterpart: the build load replays what a build asks of names, not the compiler.",
     );
 }
@@ -296,7 +296,7 @@ fn prefetch(out: &mut String, findings: &Findings) {
     }
     end(
         out,
-        "There more is better, and prefetch cost 2% of dbench; here nanoseconds a look-up, so less is better, and the ratio is with prefetch to \
+        "There more is better, and prefetch cost 2% of dbench; here nanoseconds a lookup, so less is better, and the ratio is with prefetch to \
          without. Another processor: the mail itself found that prefetch helped on x86.",
     );
 }

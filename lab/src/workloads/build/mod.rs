@@ -1,12 +1,13 @@
-//! What a build does to a name cache: the same headers over and over, and for each of them the places where it is not.
+//! A build's load on a name cache: the same headers again and again, and for each of them the
+//! directories that lack it.
 //!
-//! A [`Recording`] of a command (`dentree-lab record -- make`) is replayed against every scheme, again and again. All clients
-//! share the system's files, `/usr` and its like; each has a project and temporary files of its own, in a folder of its
-//! own, which a replay leaves as it found them.
+//! A [`Recording`] of a command (`dentree-lab record -- make`) is replayed in a loop against every
+//! scheme. All clients share the system's files (`/usr` and the like); each has a project and
+//! temporary files in a directory of its own, which a replay leaves unchanged.
 //!
-//! Paths are walked from the root and without `..`: a little more than a kernel would for relative ones, a little less for
-//! the detours that compilers make. `stat`, `access`, `readlink` and `chdir` are [`Front::stat`]; `open` and `execve` open
-//! and close at once.
+//! Paths are walked from the root and without `..`: a little more than the kernel does for relative
+//! ones, a little less for the detours that compilers make. `stat`, `access`, `readlink` and
+//! `chdir` are [`Front::stat`]; `open` and `execve` open and close at once.
 
 mod recording;
 mod trace;
@@ -16,26 +17,26 @@ use std::num::NonZeroU64;
 
 use ruzstd::decoding::StreamingDecoder;
 
-use super::{Client, Front, PATH_MAX, Workload};
+use super::{Client, Components, Front, PATH_MAX, Workload};
 use crate::schemes::{Config, Dentry, Inode, Path};
 
 pub use recording::{Malformed, Operation, PathId, ROOT, Recording};
 pub use trace::record;
 
-/// `make posix` of Lua 5.4.4, from Debian's source package, by gcc 12: 34 files compiled, a library and two programs linked.
-/// Compressed by zstd.
+/// `make posix` of Lua 5.4.4, from Debian's source package, by gcc 12: 34 files compiled, a library
+/// and two programs linked. Compressed by zstd.
 const SAMPLE: &[u8] = include_bytes!("../../../assets/lua.names.zst");
 
-/// A recording, ready to be replayed.
+/// A recording, ready for replay.
 #[derive(Debug)]
 pub struct Build {
     recording: Recording,
-    /// What there is before the first step.
+    /// Existence of each path before the first step.
     initial: Vec<bool>,
     steps: Vec<Step>,
 }
 
-/// An operation of a replay. Whether a name is there is known from the steps before.
+/// An operation of a replay. The steps before determine whether the name exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     Stat(PathId),
@@ -46,10 +47,10 @@ enum Step {
 }
 
 impl Build {
-    /// The recording that is kept with the lab.
+    /// The lab's own recording.
     ///
     /// # Panics
-    /// Never: it is tested to be one.
+    /// Never: a test parses it.
     pub fn sample() -> Self {
         let mut text = String::new();
         let decoder = StreamingDecoder::new(SAMPLE);
@@ -58,7 +59,8 @@ impl Build {
         Self::new(Recording::parse(&text).expect("the lab's own recording is well formed"))
     }
 
-    /// Of a recording. Where it contradicts itself, since names changed in ways that were not recorded, the changes are added.
+    /// A load from a recording. Contradictions, from changes that were not recorded, are resolved
+    /// by additional changes.
     pub fn new(recording: Recording) -> Self {
         let mut plan = Plan::new(&recording);
         recording.operations().iter().for_each(|operation| plan.take(*operation));
@@ -67,19 +69,19 @@ impl Build {
         Self { recording, initial, steps }
     }
 
-    /// Operations until the replay begins again.
+    /// Operations until the replay starts over.
     pub fn operations(&self) -> usize {
         self.steps.len()
     }
 }
 
-/// Follows a recording and finds out what was there at its beginning.
+/// Follows a recording and derives what existed at its start.
 struct Plan<'r> {
     recording: &'r Recording,
     children: Vec<Vec<PathId>>,
-    /// What there was; `false` for names that nobody has asked for yet.
+    /// Existence at the start; `false` for names without an operation so far.
     initial: Vec<bool>,
-    /// What there is now, as far as it is known.
+    /// Existence now, if known.
     now: Vec<Option<bool>>,
     steps: Vec<Step>,
 }
@@ -109,7 +111,7 @@ impl<'r> Plan<'r> {
         if paths.iter().any(|path| *path == ROOT || self.depth(*path) >= PATH_MAX) {
             return;
         }
-        // What the system has is as it is.
+        // The system's files do not change.
         let fixed = paths.iter().any(|path| self.recording.is_system(*path));
         match operation {
             Operation::Stat(path, there) => {
@@ -141,7 +143,8 @@ impl<'r> Plan<'r> {
         if path == ROOT { 0 } else { 1 + self.depth(self.recording.parent(path)) }
     }
 
-    /// Sees to it that a name is there, or is not: the first time it was so all the while.
+    /// Makes a name exist or not. At its first operation it is assumed to have been so from the
+    /// start.
     fn expect(&mut self, path: PathId, there: bool) {
         let parent = self.recording.parent(path);
         if there && path != ROOT {
@@ -165,7 +168,7 @@ impl<'r> Plan<'r> {
         self.steps.push(step);
     }
 
-    /// Removes what is there, from below.
+    /// Removes a path, children first.
     fn remove(&mut self, path: PathId) {
         for child in self.children[path].clone() {
             if self.now[child] == Some(true) {
@@ -179,7 +182,7 @@ impl<'r> Plan<'r> {
     fn rename(&mut self, from: PathId, to: PathId) {
         self.expect(from, true);
         if !self.children[from].is_empty() {
-            // A directory: what is in it has other numbers then.
+            // A directory: its content is renumbered.
             self.remove(from);
             return self.create(to);
         }
@@ -191,7 +194,7 @@ impl<'r> Plan<'r> {
         self.steps.push(Step::Rename(from, to));
     }
 
-    /// Leaves everything as it was found, for the next turn.
+    /// Restores the state of the start, for the next round.
     fn restore(&mut self) {
         for path in (1..self.now.len()).rev() {
             if self.now[path] == Some(true) && !self.initial[path] {
@@ -216,7 +219,7 @@ impl Workload for Build {
         Config { entries, heads: entries, prefetch: false }
     }
 
-    /// Nothing: what is missed is asked for, as on a machine that was just started.
+    /// Nothing: misses fill the cache, as after a boot.
     fn prepare(&self, _front: &Front, _clients: usize) {}
 
     fn client(&self, number: usize, _clients: usize) -> Box<dyn Client + '_> {
@@ -236,58 +239,35 @@ impl Workload for Build {
     }
 }
 
-/// An inode number that nobody else gives.
+/// An inode number that is unique among clients.
 fn inode(owner: usize, number: usize) -> Inode {
     Inode(NonZeroU64::MIN.saturating_add((owner as u64) << 40 | number as u64))
 }
 
-/// A client somewhere in the recording.
+/// A client's position in the recording.
 struct Replay<'w> {
     load: &'w Build,
     owner: usize,
     top: Vec<u8>,
     next: usize,
-    /// Inode numbers given so far.
+    /// The last inode number used.
     made: usize,
     truth: Vec<Option<Inode>>,
-    /// Of each path, with the client's folder before those of its own.
+    /// The text of each path, with the client's directory first unless it is the system's.
     texts: Vec<Vec<u8>>,
 }
 
-/// A path's components in place, and the numbers of the paths to them; the client's own folder has the root's.
-struct Resolved<'a> {
-    names: [&'a [u8]; PATH_MAX],
-    numbers: [PathId; PATH_MAX],
-    len: usize,
-}
-
-impl<'a> Resolved<'a> {
-    fn names(&self) -> &[&'a [u8]] {
-        &self.names[..self.len]
-    }
-}
-
 impl Replay<'_> {
-    fn resolve(&self, path: PathId) -> Resolved<'_> {
-        let own = path == ROOT || !self.load.recording.is_system(path);
-        let mut resolved = Resolved { names: [b""; PATH_MAX], numbers: [ROOT; PATH_MAX], len: 0 };
-        let mut at = path;
-        while at != ROOT {
-            resolved.names[resolved.len] = self.load.recording.name(at);
-            resolved.numbers[resolved.len] = at;
-            (at, resolved.len) = (self.load.recording.parent(at), resolved.len + 1);
-        }
-        if own {
-            resolved.names[resolved.len] = &self.top;
-            resolved.len += 1;
-        }
-        resolved.names[..resolved.len].reverse();
-        resolved.numbers[..resolved.len].reverse();
-        resolved
+    fn resolve(&self, path: PathId) -> Components<'_> {
+        let recording = &self.load.recording;
+        let own = (path == ROOT || !recording.is_system(path)).then_some((&self.top[..], ROOT));
+        let above =
+            std::iter::successors(Some(path), |at| Some(recording.parent(*at))).take_while(|at| *at != ROOT);
+        Components::from_leaf(above.map(|at| (recording.name(at), at)).chain(own))
     }
 
-    /// What the file system says of the first `depth` components.
-    fn ask(&self, resolved: &Resolved<'_>, depth: usize) -> Option<Inode> {
+    /// The file system's result for the first `depth` components.
+    fn ask(&self, resolved: &Components<'_>, depth: usize) -> Option<Inode> {
         match resolved.numbers[depth - 1] {
             ROOT => Some(inode(self.owner, ROOT)),
             path => self.truth[path],
@@ -310,7 +290,7 @@ impl Replay<'_> {
         found
     }
 
-    /// The directory of a path of the client's own.
+    /// The directory of one of the client's own paths.
     fn open_parent(&self, front: &Front, path: PathId) -> Dentry {
         let parent = self.load.recording.parent(path);
         self.open(front, parent).unwrap_or_else(|| panic!("the directory of path {path} was not found"))
@@ -335,7 +315,7 @@ impl Replay<'_> {
 
     fn rename(&mut self, front: &Front, from: PathId, to: PathId) {
         let (from_parent, to_parent) = (self.open_parent(front, from), self.open_parent(front, to));
-        // The file system looks first whether there is such a name; held, it stays cached.
+        // A rename looks the name up first; held, it stays cached.
         let held = self.open(front, from);
         let name = |path| self.load.recording.name(path);
         front.rename((from_parent, name(from)), (to_parent, name(to)));
@@ -363,7 +343,8 @@ mod tests {
     use super::*;
     use crate::schemes::SCHEMES;
 
-    /// Steps through a load once and a half with two clients, so that the second turn begins from what the first one left.
+    /// One and a half rounds with two clients: the second round starts from the state that the
+    /// first one left.
     fn replay(load: &Build) {
         for scheme in SCHEMES {
             let front = Front::new((scheme.build)(load.config(2)));

@@ -1,4 +1,4 @@
-//! What a command did with names, as text.
+//! A command's operations on names, as text.
 //!
 //! ```text
 //! dentree names 1
@@ -9,9 +9,9 @@
 //!
 //! s1 S3 o3 c7 u7 r5,6
 //! ```
-//! Above the empty line stands a path a line: its parent's number and its name; the root is 0 and the first line is 1. Below
-//! it stand the operations in their order, by path: `s` looked at, `o` opened, `c` created, `u` removed, `r` renamed; capitals
-//! where there was no such name.
+//! Above the empty line there is one path per line: its parent's number and its name; the root is
+//! 0, the first line 1. Below it are the operations in order, by path: `s` stat, `o` open, `c`
+//! create, `u` unlink, `r` rename; capitals if the name did not exist.
 
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -25,15 +25,15 @@ pub const ROOT: PathId = 0;
 const HEADING: &str = "dentree names 1";
 const LINE: usize = 100;
 const NAME_MAX: usize = 255;
-/// Where programs and headers lie: every client of a replay sees the same, and nobody changes them.
+/// Directories of programs and headers: shared by all clients of a replay, and never changed.
 const SYSTEM: [&[u8]; 9] = [b"bin", b"dev", b"etc", b"lib", b"lib64", b"proc", b"sbin", b"sys", b"usr"];
 
-/// What was done to a name, and what came of it.
+/// An operation on a name, and its result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Operation {
-    /// `stat(2)`, `access(2)`, `readlink(2)`, `chdir(2)`: whether there is such a name.
+    /// `stat(2)`, `access(2)`, `readlink(2)`, `chdir(2)`: whether the name exists.
     Stat(PathId, bool),
-    /// `open(2)`, `execve(2)`: whether there is such a name.
+    /// `open(2)`, `execve(2)`: whether the name exists.
     Open(PathId, bool),
     /// `open(2)` with `O_CREAT`, `mkdir(2)`, `link(2)`, `symlink(2)`.
     Create(PathId),
@@ -48,7 +48,7 @@ pub enum Operation {
 #[error("line {0} is not a recording's; make one with `dentree-lab record`")]
 pub struct Malformed(pub usize);
 
-/// What a command did with names.
+/// A command's operations on names.
 #[derive(Clone, Debug)]
 pub struct Recording {
     paths: Vec<(PathId, Vec<u8>)>,
@@ -78,17 +78,18 @@ impl Recording {
         self.operations.push(operation);
     }
 
-    /// What was done, in order.
+    /// The operations, in order.
     pub fn operations(&self) -> &[Operation] {
         &self.operations
     }
 
-    /// How many paths there are, the root among them.
+    /// The number of paths, with the root.
     pub fn paths(&self) -> usize {
         self.paths.len()
     }
 
-    /// The directory that a path is in; the root's is the root. A directory's number is less than those of its entries.
+    /// The parent directory; the root's is the root. A directory's number is less than those of its
+    /// entries.
     pub fn parent(&self, path: PathId) -> PathId {
         self.paths[path].0
     }
@@ -98,7 +99,7 @@ impl Recording {
         &self.paths[path].1
     }
 
-    /// Whether the path is the system's, not the project's: read by all, changed by nobody.
+    /// Whether the path is the system's, not the project's: never changed.
     pub fn is_system(&self, path: PathId) -> bool {
         let mut at = path;
         while self.parent(at) != ROOT {
@@ -107,11 +108,11 @@ impl Recording {
         at == ROOT || SYSTEM.contains(&self.name(at))
     }
 
-    /// As text; `title` says what was recorded.
+    /// The recording as text; `title` describes it.
     pub fn text(&self, title: &str) -> String {
         let mut text = format!("{HEADING}\n# {}\n", title.replace('\n', " "));
         for (parent, name) in &self.paths[1..] {
-            // Infallible: a string takes everything.
+            // Infallible for a string.
             let _ = writeln!(text, "{parent} {}", String::from_utf8_lossy(name));
         }
         let mut line = String::new();
@@ -135,10 +136,10 @@ impl Recording {
         text + &line + "\n"
     }
 
-    /// From text.
+    /// Parses a recording.
     ///
     /// # Errors
-    /// Where a line is none of a recording.
+    /// If a line has another format.
     pub fn parse(text: &str) -> Result<Self, Malformed> {
         let mut lines = text.lines().zip(1..).filter(|(line, _)| !line.starts_with('#'));
         if lines.next().map(|(line, _)| line) != Some(HEADING) {

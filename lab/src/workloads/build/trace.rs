@@ -1,8 +1,8 @@
-//! Recording a command with strace.
+//! Records a command with strace.
 //!
-//! strace names the file of every descriptor (`-y`), so that paths relative to one, and the working folder, are known. Nothing is
-//! kept that tells about the machine: paths of the project are written relative to it, the system's (`/usr`, `/etc`, …) as
-//! they are, and names elsewhere are numbered.
+//! strace names the file of every descriptor (`-y`), which resolves relative paths and shows the
+//! working directory. Recordings do not describe the machine: paths of the project are relative to
+//! it, the system's (`/usr`, `/etc`, …) are kept, and other names are numbered.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -13,11 +13,11 @@ use std::process::{Command, ExitStatus};
 use super::recording::{Operation, PathId, ROOT, Recording};
 use crate::unavailable::Unavailable;
 
-/// Runs a command, and its children, to its end under strace; answers what they did with names, and how the command ended. The
-/// project is the folder that it runs in.
+/// Runs a command and its children to the end under strace; returns their operations on names, and
+/// the exit status. The project is the command's working directory.
 ///
 /// # Errors
-/// Where strace is missing or may not trace.
+/// If strace is missing or may not trace.
 pub fn record(command: &[OsString], project: &Path) -> Result<(Recording, ExitStatus), Unavailable> {
     let because = |why: std::io::Error| Unavailable::because("strace (Debian's package strace has it)", why);
     let project = project.canonicalize().map_err(because)?;
@@ -50,7 +50,7 @@ pub fn record(command: &[OsString], project: &Path) -> Result<(Recording, ExitSt
     Ok((recording, status))
 }
 
-/// What strace's lines say was done with names, by a command that ran in the folder `project`.
+/// The operations in strace's output, of a command that ran in the directory `project`.
 fn parse(text: &str, project: &[u8]) -> Recording {
     let mut tracer = Tracer {
         recording: Recording::default(),
@@ -70,12 +70,12 @@ fn parse(text: &str, project: &[u8]) -> Recording {
 struct Tracer<'t> {
     recording: Recording,
     project: Vec<Vec<u8>>,
-    /// Numbers that stand for names outside of project and system.
+    /// Numbers in place of names outside project and system.
     elsewhere: HashMap<Vec<u8>, usize>,
-    /// Working folders by process.
+    /// Working directories by process.
     folders: HashMap<&'t str, Vec<u8>>,
     unfinished: HashMap<&'t str, &'t str>,
-    /// The working folder of who was seen to make a process last: a new one's.
+    /// The working directory of the last process that forked: the new process's.
     forking: Vec<u8>,
 }
 
@@ -163,7 +163,7 @@ impl<'t> Tracer<'t> {
         files
     }
 
-    /// The number of an absolute path, under a name that tells nothing about the machine.
+    /// The number of an absolute path, under a name that does not describe the machine.
     fn place(&mut self, file: &[u8]) -> PathId {
         const KEPT: [&[u8]; 8] = [b"bin", b"dev", b"etc", b"lib", b"lib64", b"sbin", b"sys", b"usr"];
         let components = components(file);
@@ -183,18 +183,18 @@ impl<'t> Tracer<'t> {
     }
 }
 
-/// How a call ended.
+/// The result of a call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Outcome {
     Done,
-    /// There is no such name.
+    /// The name does not exist.
     Missing,
-    /// There is, but this was not done to it.
+    /// The name exists, but the call failed.
     Refused,
 }
 
 impl Outcome {
-    /// `None` where nothing is known of the name.
+    /// `None` if the result shows nothing about the name.
     fn of(result: &str) -> Option<Self> {
         match result.strip_prefix("-1 ").map(|error| error.split(' ').next().unwrap_or_default()) {
             Some("ENOENT") => Some(Self::Missing),
@@ -211,7 +211,7 @@ fn is_fork(call: &str) -> bool {
     ["clone(", "clone3(", "fork(", "vfork("].iter().any(|name| call.starts_with(name))
 }
 
-/// The arguments of a call: commas in strings, and within brackets, are a part of them.
+/// Splits a call's arguments at commas outside strings and brackets.
 fn split(arguments: &str) -> Vec<&str> {
     let (mut parts, mut begin, mut depth, mut string, mut escaped) = (Vec::new(), 0, 0, false, false);
     for (at, byte) in arguments.bytes().enumerate() {
@@ -233,14 +233,14 @@ fn split(arguments: &str) -> Vec<&str> {
     parts
 }
 
-/// The path that a descriptor stands for: `3</usr/lib>`, `AT_FDCWD</tmp>`.
+/// The path of a descriptor: `3</usr/lib>`, `AT_FDCWD</tmp>`.
 fn annotated(argument: &str) -> Option<Vec<u8>> {
     let (fd, path) = argument.strip_suffix('>')?.split_once('<')?;
     let is_fd = fd == "AT_FDCWD" || fd.bytes().all(|byte| byte.is_ascii_digit());
     (is_fd && path.starts_with('/')).then(|| path.as_bytes().to_vec())
 }
 
-/// The bytes of a string as strace writes it.
+/// The bytes of a string in strace's notation.
 fn quoted(argument: &str) -> Option<Vec<u8>> {
     let text = argument.strip_prefix('"')?.strip_suffix('"')?;
     let mut bytes = Vec::with_capacity(text.len());
@@ -266,7 +266,8 @@ fn quoted(argument: &str) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// Of an absolute path, without `.`, and with `..` taken back; names that no text holds are dropped with what is below them.
+/// The components of an absolute path, with `.` and `..` resolved. A name that a recording cannot
+/// hold ends the path.
 fn components(path: &[u8]) -> Vec<Vec<u8>> {
     let mut components: Vec<Vec<u8>> = Vec::new();
     for name in path.split(|byte| *byte == b'/') {

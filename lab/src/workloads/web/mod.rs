@@ -1,15 +1,16 @@
-//! A web server under SPECweb99's load, as the study's authors used it, and under httperf's.
+//! A web server under SPECweb99's load, as in the study, and under httperf's.
 //!
 //! | what | here |
 //! |---|---|
-//! | file set | directories by SPECweb99's formula for a number of connections; in each four classes of nine files, 102 bytes to 922 KB |
-//! | which directory | Zipf's law, exponent 1 |
-//! | which class | 35%, 50%, 14%, 1% |
-//! | which of its nine files | Zipf's law in the order 5, 4, 6, 3, 7, 2, 8, 1, 9 |
+//! | file set | directories by SPECweb99's formula; in each 4 classes of 9 files, 102 bytes to 922 KB |
+//! | directory | Zipf's law, exponent 1 |
+//! | class | 35%, 50%, 14%, 1% |
+//! | file in the class | Zipf's law in the order 5, 4, 6, 3, 7, 2, 8, 1, 9 |
 //!
-//! Against a bare cache each request is what a server of that time asked of names: `stat(2)`, `open(2)`, and the file held until
-//! the connection's next request. Requests come as fast as they are answered, or, as from httperf, at a fixed rate, where what
-//! counts is how busy the locks are. [`sockets`] sends the same requests to real servers.
+//! On a bare cache a request is what a server of that time asked of names: `stat(2)`, `open(2)`,
+//! and the file held until the connection's next request. Requests follow each other at once, or,
+//! as from httperf, at a fixed rate, where the use of the locks is the result. [`sockets`] sends
+//! the same requests to real servers.
 
 pub mod sockets;
 
@@ -25,19 +26,19 @@ use crate::schemes::{Config, Dentry, Inode, Path};
 
 /// Classes of files.
 pub const CLASSES: usize = 4;
-/// Files of a class, in every directory.
+/// Files per class and directory.
 pub const FILES: usize = 9;
-/// Requests of 100 that are for a class.
+/// Percentage of requests by class.
 pub const CLASS_MIX: [usize; CLASSES] = [35, 50, 14, 1];
 /// The files of a class by popularity, from 1.
 const FILE_ORDER: [usize; FILES] = [5, 4, 6, 3, 7, 2, 8, 1, 9];
-/// Where the file set lies: the way that a server of 2002 had to go.
+/// The directory of the file set on a server of 2002.
 const ABOVE: [&[u8]; 3] = [b"usr", b"htdocs", b"file_set"];
-/// Requests drawn beforehand; then they begin again.
+/// Requests drawn in advance; then they repeat.
 const DRAWN: usize = 1 << 16;
 const SEED: u64 = 99;
-/// A client that is later than this does not try to catch up: nobody let it run.
-const PATIENCE: Duration = Duration::from_millis(100);
+/// A client with a longer delay, for lack of a CPU, does not catch up.
+const DELAY_MAX: Duration = Duration::from_millis(100);
 
 /// A file of the set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,7 +75,7 @@ fn file_name(class: usize, number: usize) -> String {
     format!("class{class}_{number}")
 }
 
-/// SPECweb99's number of directories for so many simultaneous connections.
+/// SPECweb99's number of directories for this many simultaneous connections.
 pub fn directories(connections: usize) -> usize {
     25 + (400_000.0 / 122_000.0 * connections as f64 / 5.0) as usize
 }
@@ -87,7 +88,7 @@ pub fn files(directories: usize) -> impl Iterator<Item = File> {
     })
 }
 
-/// Draws requests; equal seeds give equal ones. The set has at least one directory.
+/// Draws requests, the same for the same arguments. The set has at least one directory.
 pub fn requests(directories: usize, count: usize) -> Vec<File> {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(SEED);
     let zipf =
@@ -113,17 +114,17 @@ pub fn requests(directories: usize, count: usize) -> Vec<File> {
 #[derive(Debug)]
 pub struct Web {
     connections: usize,
-    /// Requests a second of all clients; as many as they can where it is `None`.
+    /// Requests per second of all clients; unlimited if `None`.
     rate: Option<f64>,
     directories: Vec<Vec<u8>>,
     files: Vec<Vec<u8>>,
-    /// From the root, of all files of one directory after the other.
+    /// Paths of all files from the root, by directory.
     paths: Vec<Vec<u8>>,
     requests: Vec<File>,
 }
 
 impl Web {
-    /// SPECweb99's load of so many connections, shared out among the clients.
+    /// SPECweb99's load of this many connections, distributed to the clients.
     pub fn new(connections: usize) -> Self {
         let directories = directories(connections);
         let files = (0..CLASSES).flat_map(|class| (1..=FILES).map(move |number| file_name(class, number)));
@@ -142,7 +143,7 @@ impl Web {
         }
     }
 
-    /// The same at a fixed rate, in requests a second.
+    /// The same at a fixed rate, in requests per second.
     pub fn at_rate(connections: usize, rate: f64) -> Self {
         Self { rate: Some(rate), ..Self::new(connections) }
     }
@@ -152,7 +153,7 @@ impl Web {
     }
 }
 
-/// Directories have the numbers below those of files.
+/// Directories have lower numbers than files.
 fn directory_inode(number: usize) -> Inode {
     Inode(NonZeroU64::MIN.saturating_add(number as u64))
 }
@@ -203,7 +204,7 @@ impl Workload for Web {
 struct Server<'w> {
     load: &'w Web,
     next: usize,
-    /// The file that each connection has.
+    /// The open file of each connection.
     open: Vec<Option<Dentry>>,
     connection: usize,
     pace: Option<Pace>,
@@ -242,17 +243,17 @@ impl Client for Server<'_> {
     }
 }
 
-/// Begins something so many times a second, however long each takes.
+/// Starts operations at a fixed rate, whatever each takes.
 struct Pace {
     interval: Duration,
     due: Instant,
 }
 
 impl Pace {
-    /// Shorter waits do not give the CPU back for a time of their own.
+    /// Shorter waits yield instead of sleeping.
     const NAP: Duration = Duration::from_micros(200);
 
-    /// So many a second, the first after a part of the interval: clients that begin together need not go on together.
+    /// `rate` per second, the first after `part` of the interval, which staggers the clients.
     fn new(rate: f64, part: f64) -> Self {
         let interval = Duration::from_secs_f64(1.0 / rate.max(0.001));
         Self { interval, due: Instant::now() + interval.mul_f64(part) }
@@ -263,7 +264,7 @@ impl Pace {
             let now = Instant::now();
             let Some(early) = self.due.checked_duration_since(now).filter(|early| !early.is_zero()) else {
                 let late = now - self.due;
-                self.due = if late > PATIENCE { now } else { self.due } + self.interval;
+                self.due = if late > DELAY_MAX { now } else { self.due } + self.interval;
                 return;
             };
             if early > Self::NAP { std::thread::sleep(early - Self::NAP) } else { std::thread::yield_now() }
@@ -330,7 +331,7 @@ mod tests {
         let load = Web::at_rate(8, RATE);
         let mut running = Running::new(&load, &SCHEMES[0], Shape { threads: 2, cpus: 1 }, |config| config);
         let measured = running.work(Duration::from_millis(50), Watch::Throughput);
-        let most = RATE * (measured.elapsed + PATIENCE).as_secs_f64() + 2.0;
+        let most = RATE * (measured.elapsed + DELAY_MAX).as_secs_f64() + 2.0;
         let done = measured.operations[""];
         assert!(done > 0 && done as f64 <= most, "{done} of at most {most}");
     }

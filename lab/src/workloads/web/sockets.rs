@@ -1,9 +1,11 @@
-//! The web load over real sockets: `dentree serve IMAGE` beside nginx on the kernel's mount of the same image.
+//! The web load over real sockets: `dentree serve IMAGE` next to nginx on the kernel's mount of the
+//! same image.
 //!
-//! The image holds SPECweb99's file set. wrk keeps a number of connections busy; httperf begins requests at a fixed rate, a new
-//! connection for every few, whatever comes back. Both send the same requests to both servers, in turn, round after round.
-//! Both servers have as many workers as there are CPUs, send small files from memory, and write an access log that is gathered
-//! before it is written. What is missing is said: without root or nginx `dentree serve` runs alone.
+//! The image holds SPECweb99's file set. wrk keeps a number of connections busy; httperf starts
+//! requests at a fixed rate, a new connection for every few, whatever comes back. Both send the
+//! same requests to both servers, in turn, round after round. Both servers have as many workers as
+//! CPUs, send small files from memory, and buffer their access log. Missing parts are reported:
+//! without root or nginx `dentree serve` runs alone.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -26,43 +28,45 @@ pub const DENTREE: &str = "dentree-serve";
 /// The rival.
 pub const NGINX: &str = "nginx";
 
-/// Requests that a session of httperf sends on its connection.
+/// Requests per session of httperf, which is one connection.
 const REQUESTS_PER_SESSION: usize = 10;
 /// Requests that the generators choose from.
 const DRAWN: usize = 10_000;
-/// What an image needs beside its files, in bytes.
+/// An image's overhead, in bytes.
 const OVERHEAD: u64 = 32 << 20;
-/// How long a server may take to start or to end.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Timeout for a server's start and exit.
+const SERVER_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// How servers are compared.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The `dentree` program.
     pub dentree: PathBuf,
-    /// Connections that wrk keeps busy; they fix the number of directories.
+    /// Connections that wrk keeps busy; they determine the number of directories.
     pub connections: usize,
-    /// Requests a second that httperf begins.
+    /// Requests per second that httperf starts.
     pub rate: u32,
-    /// Times that each server is driven by each generator.
+    /// Runs of each generator against each server.
     pub rounds: usize,
-    /// How long each time takes, in whole seconds.
+    /// Seconds per run.
     pub seconds: u32,
 }
 
-/// What came out, and what could not be measured.
+/// The results, and what could not be measured.
 #[derive(Clone, Debug, Default)]
 pub struct Compared {
-    /// Requests a second and milliseconds, by generator and server; ratios of ours to the rival's.
+    /// Requests per second and milliseconds, by generator and server; ratios of ours to the
+    /// rival's.
     pub rows: Vec<Row>,
-    /// What was left out, and why.
+    /// What was not measured, and why.
     pub skipped: Vec<String>,
 }
 
-/// Compares the servers. `progress` is told before each step.
+/// Compares the servers. `progress` is called before each step.
 ///
 /// # Errors
-/// Where the image cannot be made or `dentree serve` cannot be started. A rival or generator that is missing is only told.
+/// If the image cannot be made or `dentree serve` cannot be started. A missing rival or generator
+/// is only reported.
 pub fn compare(plan: &Plan, progress: &dyn Fn(&str)) -> Result<Compared, Unavailable> {
     let folder = tempfile::tempdir().map_err(|why| Unavailable::because("a temporary folder", why))?;
     progress("making the image");
@@ -103,15 +107,15 @@ pub fn compare(plan: &Plan, progress: &dyn Fn(&str)) -> Result<Compared, Unavail
     Ok(compared)
 }
 
-/// Drives the server at an address once.
+/// Runs a generator once against the server at an address.
 type Drive<'a> = &'a dyn Fn(SocketAddr) -> Result<Driven, Unavailable>;
 
-/// What a generator told of one run.
+/// The result of one run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Driven {
-    /// Answers a second.
+    /// Responses per second.
     rate: f64,
-    /// From request to answer, in milliseconds: wrk's 99th percentile, httperf's mean.
+    /// Response time in milliseconds: wrk's 99th percentile, httperf's mean.
     time: f64,
 }
 
@@ -145,7 +149,7 @@ fn rows(
     rows
 }
 
-/// An image that holds the file set at its root.
+/// An image with the file set at its root.
 fn make_image(folder: &Path, directories: usize) -> Result<PathBuf, Unavailable> {
     let (tree, image) = (folder.join("files"), folder.join("image"));
     let io = |why: std::io::Error| Unavailable::because("the file set", why);
@@ -168,11 +172,12 @@ fn make_image(folder: &Path, directories: usize) -> Result<PathBuf, Unavailable>
     Ok(image)
 }
 
-/// wrk's script: requests in the order drawn, each thread from a place of its own; at the end a line for [`wrk`].
+/// wrk's script: the requests in the order drawn, each thread from an offset of its own; at the end
+/// the line that [`read_wrk`] parses.
 fn wrk_script(requests: &[File]) -> String {
     let mut script = String::from("local paths = {\n");
     for file in requests {
-        // Infallible: a string takes everything.
+        // Infallible for a string.
         let _ = writeln!(script, "\"/{}\",", file.path());
     }
     script
@@ -199,7 +204,7 @@ end
 "#
 }
 
-/// httperf's session file: blocks of requests, an empty line between them.
+/// httperf's session file: blocks of requests, separated by empty lines.
 fn httperf_sessions(requests: &[File]) -> String {
     let session = |files: &[File]| files.iter().map(|file| format!("/{}\n", file.path())).collect::<String>();
     requests.chunks(REQUESTS_PER_SESSION).map(session).collect::<Vec<_>>().join("\n")
@@ -255,11 +260,11 @@ fn read_httperf(text: &str) -> Result<Driven, String> {
     Ok(Driven { rate: replies / seconds, time })
 }
 
-/// A server that runs, and ends with this value.
+/// A running server, which ends when this is dropped.
 struct Server {
     child: Child,
     address: SocketAddr,
-    /// What it serves, where that is a mount.
+    /// The mount that it serves, if any.
     _mount: Option<HiddenMount>,
 }
 
@@ -267,7 +272,7 @@ impl Drop for Server {
     fn drop(&mut self) {
         // Not `kill`: nginx's workers would outlive their master.
         let _ = kill_process(Pid::from_child(&self.child), Signal::TERM);
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + SERVER_TIMEOUT;
         while Instant::now() < end && matches!(self.child.try_wait(), Ok(None)) {
             std::thread::sleep(Duration::from_millis(5));
         }
@@ -295,7 +300,7 @@ fn serve(dentree: &Path, image: &Path, folder: &Path) -> Result<Server, Unavaila
     if let Some(stderr) = stderr {
         let mut stderr = BufReader::new(stderr);
         stderr.read_line(&mut line).map_err(|why| because(&why))?;
-        // It may say more: somebody has to read it.
+        // Drains further output, so that the server does not block.
         std::thread::spawn(move || std::io::copy(&mut stderr, &mut std::io::sink()));
     }
     let address = line.split_once("http://").and_then(|(_, rest)| rest.split('/').next()?.parse().ok());
@@ -312,26 +317,26 @@ fn nginx(image: &Path, folder: &Path) -> Result<Server, Unavailable> {
     fs::create_dir(&folder).map_err(because)?;
     fs::write(&config, nginx_config(&folder, address)).map_err(because)?;
     let mut command = system("nginx");
-    // The prefix is where it is started: the mount has no other name.
+    // The prefix is the working directory: the mount has no other name.
     command.args(["-p", "./", "-c"]).arg(&config).arg("-e").arg(folder.join("error.log"));
     command.current_dir(mount.working_folder());
     let child =
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().map_err(because)?;
     let mut server = Server { child, address, _mount: Some(mount) };
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + SERVER_TIMEOUT;
     while TcpStream::connect(address).is_err() {
         let ended = server.child.try_wait().map_err(because)?;
         if ended.is_some() || Instant::now() > end {
-            let told = fs::read_to_string(folder.join("error.log")).unwrap_or_default();
-            return Err(Unavailable::because("nginx", told.lines().last().unwrap_or("does not start")));
+            let log = fs::read_to_string(folder.join("error.log")).unwrap_or_default();
+            return Err(Unavailable::because("nginx", log.lines().last().unwrap_or("does not start")));
         }
         std::thread::sleep(Duration::from_millis(10));
     }
     Ok(server)
 }
 
-/// A loopback address that no other process uses, so that a port stays free until a server takes it:
-/// 127/8 has room for the number of this process.
+/// A loopback address that no other process uses, so that a port stays free until a server takes
+/// it: 127/8 has an address for every process id.
 fn own_loopback() -> Ipv4Addr {
     Ipv4Addr::from_bits(Ipv4Addr::LOCALHOST.to_bits() & 0xff00_0000 | std::process::id() & 0x00ff_ffff)
 }
@@ -350,7 +355,7 @@ fn nginx_config(folder: &Path, address: SocketAddr) -> String {
     )
 }
 
-/// A program of the system; where ordinary users' paths leave its folder out, too.
+/// A system program; looks in the sbin directories, too, which an ordinary user's path may lack.
 fn system(program: &str) -> Command {
     let mut command = Command::new(program);
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -359,13 +364,13 @@ fn system(program: &str) -> Command {
     command
 }
 
-/// What a program printed; else what it complained of.
+/// A program's output, or its error message.
 fn run(command: &mut Command) -> Result<String, Unavailable> {
     let name = command.get_program().to_string_lossy().into_owned();
     let output = command.stdin(Stdio::null()).output().map_err(|why| Unavailable::because(&name, why))?;
     if !output.status.success() {
-        let told = String::from_utf8_lossy(&output.stderr);
-        return Err(Unavailable::because(&name, format!("{} ({})", told.trim(), output.status)));
+        let error = String::from_utf8_lossy(&output.stderr);
+        return Err(Unavailable::because(&name, format!("{} ({})", error.trim(), output.status)));
     }
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
