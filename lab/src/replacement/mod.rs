@@ -1,7 +1,8 @@
-//! Which blocks a buffer cache should keep: policies compared on recorded traces.
+//! Replacement policies of a buffer cache, compared on recorded traces.
 //!
-//! The source lost its directories' index blocks to blocks that were read once. [`trace`] records what a file system asks its
-//! buffer cache for, [`policies`] replays that, and the table says how often index blocks and all blocks were found.
+//! In the source blocks that were read once evicted the directories' index blocks. [`trace`]
+//! records a file system's accesses to its buffer cache, [`policies`] replays them, and the table
+//! shows the hit ratios of index blocks and of all blocks.
 
 pub mod policies;
 pub mod trace;
@@ -11,34 +12,34 @@ use policies::POLICIES;
 use std::fmt::Write as _;
 use trace::{Failure, Trace, record};
 
-/// What is recorded and replayed.
+/// The size of the recorded load.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
     /// Directories.
     pub directories: usize,
-    /// Files of each.
+    /// Files per directory.
     pub files: usize,
 }
 
-/// Room for one block in so many of those that a trace asks for.
+/// Cache sizes: one block in this many of a trace's distinct blocks.
 pub const SHARES: [usize; 5] = [64, 32, 16, 8, 4];
 
 /// Hit ratios.
 #[derive(Clone, Debug, Default)]
 pub struct Results {
-    /// A row for each trace, cache size, policy, and kind of block.
+    /// A row per trace, cache size, policy, and kind of block.
     pub rows: Vec<Row>,
     text: String,
 }
 
 impl Results {
-    /// The tables, one for each trace.
+    /// The tables, one per trace.
     pub fn text(&self) -> &str {
         &self.text
     }
 }
 
-/// Records the loads of a plan and replays them; `tell` hears of each step.
+/// Records the loads of a plan and replays them; calls `tell` before each step.
 ///
 /// # Errors
 /// Those of recording.
@@ -54,7 +55,7 @@ pub fn measure(plan: &Plan, tell: &dyn Fn(&str)) -> Result<Results, Failure> {
 fn replay(trace: &Trace, results: &mut Results) {
     let distinct = trace.distinct();
     let Results { rows, text } = results;
-    // Writing into a string does not fail.
+    // Infallible for a string.
     let _ = writeln!(
         text,
         "{}: {} accesses to {distinct} blocks, {} of them index; hits in % of index accesses / of all",
@@ -65,10 +66,10 @@ fn replay(trace: &Trace, results: &mut Results) {
     let names: String = POLICIES.iter().map(|(name, _)| format!("{name:>16}")).collect();
     let _ = writeln!(text, "  cache blocks  {names}");
     for share in SHARES {
-        let room = (distinct / share).max(2);
-        let _ = write!(text, "  {room:>7} 1/{share:<3} ");
+        let capacity = (distinct / share).max(2);
+        let _ = write!(text, "  {capacity:>7} 1/{share:<3} ");
         for (name, make) in POLICIES {
-            let mut cache = make(room, &trace.blocks);
+            let mut cache = make(capacity, &trace.blocks);
             let (mut index, mut all) = (Ratio::default(), Ratio::default());
             for block in &trace.blocks {
                 let hit = cache.access(*block);

@@ -1,39 +1,39 @@
-//! Who stays in a cache: five answers, from their descriptions, over block numbers alone.
+//! Five replacement policies, written from their descriptions, over block numbers alone.
 //!
-//! All say of each access whether it was a hit, and hold no more than their capacity.
+//! Each reports hits, and never exceeds its capacity.
 
 use foldhash::{HashMap, HashMapExt, HashSet, HashSetExt};
 use std::collections::{BTreeSet, VecDeque};
 
 /// A cache of block numbers.
 pub trait Policy {
-    /// Uses a block; says whether it was there.
+    /// Accesses a block; returns whether it was a hit.
     fn access(&mut self, block: u64) -> bool;
 }
 
-/// Makes a cache with room for so many blocks, for these accesses: only the one that sees the future looks at them.
+/// Makes a cache of a capacity for these accesses, which only the optimal policy reads.
 pub type Make = fn(usize, &[u64]) -> Box<dyn Policy>;
 
-/// All that are compared, by name.
+/// All policies, by name.
 pub const POLICIES: [(&str, Make); 5] = [
-    ("lru", |room, _| Box::new(Lru::new(room))),
-    ("clock", |room, _| Box::new(Clock::new(room))),
-    ("sieve", |room, _| Box::new(Sieve::new(room))),
-    ("s3-fifo", |room, _| Box::new(S3Fifo::new(room))),
-    ("optimal", |room, future| Box::new(Optimal::new(room, future))),
+    ("lru", |capacity, _| Box::new(Lru::new(capacity))),
+    ("clock", |capacity, _| Box::new(Clock::new(capacity))),
+    ("sieve", |capacity, _| Box::new(Sieve::new(capacity))),
+    ("s3-fifo", |capacity, _| Box::new(S3Fifo::new(capacity))),
+    ("optimal", |capacity, future| Box::new(Optimal::new(capacity, future))),
 ];
 
-/// Who was used longest ago goes.
+/// Evicts the least recently used block.
 struct Lru {
-    room: usize,
+    capacity: usize,
     now: u64,
     used_at: HashMap<u64, u64>,
     by_age: BTreeSet<(u64, u64)>,
 }
 
 impl Lru {
-    fn new(room: usize) -> Lru {
-        Lru { room, now: 0, used_at: HashMap::new(), by_age: BTreeSet::new() }
+    fn new(capacity: usize) -> Lru {
+        Lru { capacity, now: 0, used_at: HashMap::new(), by_age: BTreeSet::new() }
     }
 }
 
@@ -45,7 +45,7 @@ impl Policy for Lru {
             self.by_age.remove(&(before, block));
         }
         self.by_age.insert((self.now, block));
-        if self.by_age.len() > self.room
+        if self.by_age.len() > self.capacity
             && let Some((_, oldest)) = self.by_age.pop_first()
         {
             self.used_at.remove(&oldest);
@@ -54,17 +54,18 @@ impl Policy for Lru {
     }
 }
 
-/// A ring and a hand that takes the first block that was not used since it last came by. A new block counts as not used.
+/// A ring and a hand, which evicts the first block that was not used since its last visit. A new
+/// block counts as not used.
 struct Clock {
-    room: usize,
+    capacity: usize,
     slots: Vec<(u64, bool)>,
     at: HashMap<u64, usize>,
     hand: usize,
 }
 
 impl Clock {
-    fn new(room: usize) -> Clock {
-        Clock { room, slots: Vec::new(), at: HashMap::new(), hand: 0 }
+    fn new(capacity: usize) -> Clock {
+        Clock { capacity, slots: Vec::new(), at: HashMap::new(), hand: 0 }
     }
 }
 
@@ -74,14 +75,14 @@ impl Policy for Clock {
             self.slots[slot].1 = true;
             return true;
         }
-        if self.slots.len() < self.room {
+        if self.slots.len() < self.capacity {
             self.at.insert(block, self.slots.len());
             self.slots.push((block, false));
             return false;
         }
         loop {
             let slot = self.hand;
-            self.hand = (slot + 1) % self.room;
+            self.hand = (slot + 1) % self.capacity;
             if !std::mem::take(&mut self.slots[slot].1) {
                 self.at.remove(&self.slots[slot].0);
                 self.slots[slot] = (block, false);
@@ -94,10 +95,11 @@ impl Policy for Clock {
 
 const NONE: usize = usize::MAX;
 
-/// A queue in the order of arrival, and a hand that goes from the oldest to the newest and starts over: who was used stays where it is, unmarked;
-/// the first who was not goes. New blocks come in behind the hand's back, so that it sees them soon.
+/// A queue in order of arrival, and a hand from the oldest to the newest, which then starts over. A
+/// used block stays in its position and loses its mark; the first unused one is evicted. New blocks
+/// are added behind the hand's start, so it reaches them soon.
 struct Sieve {
-    room: usize,
+    capacity: usize,
     nodes: Vec<SieveNode>,
     at: HashMap<u64, usize>,
     newest: usize,
@@ -113,11 +115,11 @@ struct SieveNode {
 }
 
 impl Sieve {
-    fn new(room: usize) -> Sieve {
-        Sieve { room, nodes: Vec::new(), at: HashMap::new(), newest: NONE, oldest: NONE, hand: NONE }
+    fn new(capacity: usize) -> Sieve {
+        Sieve { capacity, nodes: Vec::new(), at: HashMap::new(), newest: NONE, oldest: NONE, hand: NONE }
     }
 
-    /// Takes out the node that makes room; its place can be used again.
+    /// Evicts a block; returns its node for reuse.
     fn evict(&mut self) -> usize {
         let mut hand = if self.hand == NONE { self.oldest } else { self.hand };
         while std::mem::take(&mut self.nodes[hand].was_used) {
@@ -144,7 +146,7 @@ impl Policy for Sieve {
             self.nodes[node].was_used = true;
             return true;
         }
-        let place = if self.nodes.len() == self.room { self.evict() } else { self.nodes.len() };
+        let place = if self.nodes.len() == self.capacity { self.evict() } else { self.nodes.len() };
         let node = SieveNode { block, was_used: false, newer: NONE, older: self.newest };
         if place == self.nodes.len() {
             self.nodes.push(node);
@@ -161,36 +163,37 @@ impl Policy for Sieve {
     }
 }
 
-/// A small queue that blocks have to prove themselves in, a main one for those that did, and the numbers of those that did not: who comes back
-/// while it is remembered goes into the main queue at once.
+/// A small queue for new blocks, a main queue for those used in it, and a ghost queue of the
+/// numbers of the others: a block whose number is in the ghost queue enters the main queue
+/// directly.
 struct S3Fifo {
-    small_room: usize,
-    main_room: usize,
+    small_capacity: usize,
+    main_capacity: usize,
     small: VecDeque<u64>,
     main: VecDeque<u64>,
-    /// Uses since it came in, up to 3.
+    /// Uses since insertion, up to 3.
     uses: HashMap<u64, u8>,
-    gone: VecDeque<u64>,
-    is_gone: HashSet<u64>,
+    ghosts: VecDeque<u64>,
+    is_ghost: HashSet<u64>,
 }
 
 impl S3Fifo {
-    fn new(room: usize) -> S3Fifo {
-        let small_room = (room / 10).max(1);
+    fn new(capacity: usize) -> S3Fifo {
+        let small_capacity = (capacity / 10).max(1);
         S3Fifo {
-            small_room,
-            main_room: (room - small_room).max(1),
+            small_capacity,
+            main_capacity: (capacity - small_capacity).max(1),
             small: VecDeque::new(),
             main: VecDeque::new(),
             uses: HashMap::new(),
-            gone: VecDeque::new(),
-            is_gone: HashSet::new(),
+            ghosts: VecDeque::new(),
+            is_ghost: HashSet::new(),
         }
     }
 
-    fn make_room(&mut self) {
-        while self.small.len() + self.main.len() >= self.small_room + self.main_room {
-            if self.small.len() >= self.small_room || self.main.is_empty() {
+    fn evict(&mut self) {
+        while self.small.len() + self.main.len() >= self.small_capacity + self.main_capacity {
+            if self.small.len() >= self.small_capacity || self.main.is_empty() {
                 self.leave_small();
             } else {
                 self.leave_main();
@@ -206,12 +209,12 @@ impl S3Fifo {
             return;
         }
         self.uses.remove(&block);
-        self.gone.push_back(block);
-        self.is_gone.insert(block);
-        if self.gone.len() > self.main_room
-            && let Some(forgotten) = self.gone.pop_front()
+        self.ghosts.push_back(block);
+        self.is_ghost.insert(block);
+        if self.ghosts.len() > self.main_capacity
+            && let Some(forgotten) = self.ghosts.pop_front()
         {
-            self.is_gone.remove(&forgotten);
+            self.is_ghost.remove(&forgotten);
         }
     }
 
@@ -237,19 +240,20 @@ impl Policy for S3Fifo {
             *uses = (*uses + 1).min(3);
             return true;
         }
-        self.make_room();
-        // A number that is remembered twice is forgotten when its first copy goes: a rare second chance less.
-        let queue = if self.is_gone.remove(&block) { &mut self.main } else { &mut self.small };
+        self.evict();
+        // A number that is in the ghost queue twice loses its mark with the first copy: rarely, a
+        // block loses its second chance.
+        let queue = if self.is_ghost.remove(&block) { &mut self.main } else { &mut self.small };
         queue.push_back(block);
         self.uses.insert(block, 0);
         false
     }
 }
 
-/// Who is used again last goes: no cache without foresight hits more often.
+/// Evicts the block whose next use is last: no policy has more hits.
 struct Optimal {
-    room: usize,
-    /// When each access's block is used next.
+    capacity: usize,
+    /// For each access, the next access to its block.
     next: Vec<usize>,
     now: usize,
     due: HashMap<u64, usize>,
@@ -257,13 +261,13 @@ struct Optimal {
 }
 
 impl Optimal {
-    fn new(room: usize, future: &[u64]) -> Optimal {
+    fn new(capacity: usize, future: &[u64]) -> Optimal {
         let mut seen = HashMap::new();
         let mut next = vec![usize::MAX; future.len()];
         for (at, block) in future.iter().enumerate().rev() {
             next[at] = seen.insert(*block, at).unwrap_or(usize::MAX);
         }
-        Optimal { room, next, now: 0, due: HashMap::new(), by_due: BTreeSet::new() }
+        Optimal { capacity, next, now: 0, due: HashMap::new(), by_due: BTreeSet::new() }
     }
 }
 
@@ -276,7 +280,7 @@ impl Policy for Optimal {
             self.by_due.remove(&(before, block));
         }
         self.by_due.insert((due, block));
-        if self.by_due.len() > self.room
+        if self.by_due.len() > self.capacity
             && let Some((_, last)) = self.by_due.pop_last()
         {
             self.due.remove(&last);
@@ -290,27 +294,28 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Which of the accesses hit.
-    fn hits(name: &str, room: usize, blocks: &[u64]) -> Vec<bool> {
+    /// For each access, whether it was a hit.
+    fn hits(name: &str, capacity: usize, blocks: &[u64]) -> Vec<bool> {
         let (_, make) = POLICIES.iter().find(|(known, _)| *known == name).unwrap();
-        let mut cache = make(room, blocks);
+        let mut cache = make(capacity, blocks);
         blocks.iter().map(|block| cache.access(*block)).collect()
     }
 
     #[test]
-    fn each_keeps_whom_its_description_says() {
+    fn each_policy_keeps_the_blocks_of_its_description() {
         const T: bool = true;
         const F: bool = false;
-        // Room for three. LRU drops 1 for 4 although it was used twice; a mark saves it from the hand, once.
+        // Capacity 3. LRU evicts 1 for 4 although it was used twice; its mark saves it from the
+        // hand, once.
         let blocks = [1, 1, 2, 3, 4, 1];
         assert_eq!(hits("lru", 3, &blocks), [F, T, F, F, F, F]);
         assert_eq!(hits("clock", 3, &blocks), [F, T, F, F, F, T]);
         assert_eq!(hits("sieve", 3, &blocks), [F, T, F, F, F, T]);
-        // The clock's hand comes to 1 again before it comes to 4; the sieve's does not leave the new ones.
+        // The clock's hand reaches 1 again before 4; the sieve's stays at the new ones.
         let scan = [1, 1, 2, 3, 4, 5, 6, 7, 1];
         assert_eq!(hits("clock", 3, &scan).last(), Some(&F));
         assert_eq!(hits("sieve", 3, &scan).last(), Some(&T));
-        // One that comes back soon after it failed in the small queue stays through a scan.
+        // A block that returns soon after its eviction from the small queue survives a scan.
         let back: Vec<u64> = (1..=5).chain([1]).chain(10..14).chain([1]).collect();
         assert_eq!(hits("s3-fifo", 4, &back).last(), Some(&T));
         assert_eq!(hits("lru", 4, &back).last(), Some(&F));
@@ -319,20 +324,20 @@ mod tests {
 
     proptest! {
         #[test]
-        fn none_hits_more_than_who_sees_the_future_or_what_it_was_never_given(
+        fn no_policy_beats_the_optimal_one_or_hits_a_new_block(
             blocks in prop::collection::vec(0u64..30, 0..400),
-            room in 2usize..20,
+            capacity in 2usize..20,
         ) {
-            let count = |name| hits(name, room, &blocks).into_iter().filter(|hit| *hit).count();
+            let count = |name| hits(name, capacity, &blocks).into_iter().filter(|hit| *hit).count();
             let best = count("optimal");
             for (name, _) in POLICIES {
                 prop_assert!(count(name) <= best, "{name}");
-                let answers = hits(name, room, &blocks);
+                let results = hits(name, capacity, &blocks);
                 let first = |at: usize| !blocks[..at].contains(&blocks[at]);
-                prop_assert!((0..blocks.len()).all(|at| !(first(at) && answers[at])));
-                // With room for all, each block is missed once.
-                let roomy = hits(name, 100, &blocks);
-                prop_assert!((0..blocks.len()).all(|at| roomy[at] != first(at)), "{name}");
+                prop_assert!((0..blocks.len()).all(|at| !(first(at) && results[at])));
+                // With capacity for all, each block misses once.
+                let large = hits(name, 100, &blocks);
+                prop_assert!((0..blocks.len()).all(|at| large[at] != first(at)), "{name}");
             }
         }
     }

@@ -1,8 +1,8 @@
-//! Block traces: what a file system asks its buffer cache for, in order.
+//! Block traces: a file system's accesses to its buffer cache, in order.
 //!
-//! A cache with no room asks the device for each block each time, so that the device sees what the cache is asked for. What a transaction
-//! has changed stays in memory until it is home, whatever the room: such blocks are asked for more often than the trace
-//! says, under any policy alike.
+//! A cache of capacity zero reads each block from the device, which therefore sees every access.
+//! Blocks that a transaction changed stay in memory until they are checkpointed, at any capacity:
+//! their accesses are missing in the trace, for all policies alike.
 
 use dentree_blockdev::{BlockDevice, MemoryDevice};
 use dentree_ext4::mkfs::{Features, MkfsOptions, mkfs};
@@ -18,32 +18,32 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 const BLOCK: usize = 4096;
-const WHO: Identity = Identity::Superuser;
+const USER: Identity = Identity::Superuser;
 
 /// A load's accesses.
 pub struct Trace {
-    /// What the load was.
+    /// The load.
     pub name: &'static str,
-    /// Blocks, in order.
+    /// Blocks, in order of access.
     pub blocks: Vec<u64>,
-    /// Those of them that are index: of a directory's names, or of a file's extents.
+    /// The index blocks among them: of a directory's names, or of a file's extents.
     pub index: HashSet<u64>,
 }
 
 impl Trace {
-    /// How many different blocks it asks for.
+    /// The number of distinct blocks.
     pub fn distinct(&self) -> usize {
         self.blocks.iter().collect::<HashSet<_>>().len()
     }
 }
 
-/// A device that notes which blocks are read.
-struct Watched {
+/// A device that records the blocks read and which of them are index blocks.
+struct Recorder {
     device: MemoryDevice,
     seen: Mutex<(Vec<u64>, HashSet<u64>)>,
 }
 
-impl Watched {
+impl Recorder {
     fn take(&self, name: &'static str) -> Trace {
         let mut seen = self.seen.lock();
         let (blocks, index) = std::mem::take(&mut *seen);
@@ -51,7 +51,7 @@ impl Watched {
     }
 }
 
-impl BlockDevice for Watched {
+impl BlockDevice for Recorder {
     fn size(&self) -> u64 {
         self.device.size()
     }
@@ -77,7 +77,7 @@ impl BlockDevice for Watched {
     }
 }
 
-/// Whether a block is an index: by what it begins with.
+/// Recognizes an index block by its beginning.
 fn is_index(bytes: &[u8]) -> bool {
     let u16_at =
         |at: usize| bytes.get(at..at + 2).map_or(0, |pair| u16::from(pair[0]) | u16::from(pair[1]) << 8);
@@ -93,19 +93,20 @@ fn is_index(bytes: &[u8]) -> bool {
 /// Why a load could not be recorded.
 pub type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-/// Records the loads, on an image with `directories` of `files` each that they make first: creates in random order over all
-/// directories, a walk of everything, and a large file read through with lookups between.
+/// Records the loads on an image with `directories` of `files` each: their creation in random order
+/// over all directories, a walk of everything, and a large file read with lookups in between.
 ///
 /// # Errors
-/// Those of the file system: there should be none.
+/// Those of the file system: none are expected.
 pub fn record(directories: usize, files: usize, tell: &dyn Fn(&str)) -> Result<Vec<Trace>, Failure> {
-    // An inode comes with 16 KiB of blocks, most of which nobody touches.
+    // mkfs provides an inode per 16 KiB, most of which stay untouched.
     let bytes = (64 << 20) + 2 * LARGE + directories * files * 17_000;
-    let device = Arc::new(Watched { device: MemoryDevice::new(bytes), seen: Mutex::default() });
+    let device = Arc::new(Recorder { device: MemoryDevice::new(bytes), seen: Mutex::default() });
     let now = InodeTime { seconds: 1_700_000_000, nanos: 0 };
-    // 4 KiB, as BLOCK says: 2 to the power of two more than 10.
+    // 4 KiB, as `BLOCK`: 2 to the power of 2 + 10.
     let block_size = BlockSize::from_log_block_size(2);
-    // Without a journal a change is at home once it is synced: no block stays in memory, whatever the budget, for its checkpoint.
+    // Without a journal a synced change is on the device: no block stays in memory for a
+    // checkpoint.
     let features = Features::parse("^has_journal")?;
     mkfs(
         &device.device,
@@ -119,19 +120,19 @@ pub fn record(directories: usize, files: usize, tell: &dyn Fn(&str)) -> Result<V
     let vfs = open(true)?;
     let mut random = Xoshiro256PlusPlus::seed_from_u64(1);
     let dirs: Vec<_> = (0..directories)
-        .map(|at| vfs.make(&WHO, vfs.root(), format!("d{at}").as_bytes(), NewKind::Directory, 0o755))
+        .map(|at| vfs.make(&USER, vfs.root(), format!("d{at}").as_bytes(), NewKind::Directory, 0o755))
         .collect::<Result<_, _>>()?;
     let mut order: Vec<usize> = (0..directories * files).collect();
     order.shuffle(&mut random);
     let create = |file: usize| {
         let name = format!("{file:08}.{:016x}", file.wrapping_mul(0x9E37_79B9_7F4A_7C15));
-        vfs.make(&WHO, &dirs[file % directories], name.as_bytes(), NewKind::Regular, 0o644)
+        vfs.make(&USER, &dirs[file % directories], name.as_bytes(), NewKind::Regular, 0o644)
     };
     let (before, recorded) = order.split_at(order.len() / 2);
     before.iter().try_for_each(|file| create(*file).map(drop))?;
-    let large = vfs.make(&WHO, vfs.root(), b"large", NewKind::Regular, 0o644)?;
+    let large = vfs.make(&USER, vfs.root(), b"large", NewKind::Regular, 0o644)?;
     for at in (0..LARGE).step_by(1 << 20) {
-        vfs.write(&WHO, &large, at as u64, &[1; 1 << 20])?;
+        vfs.write(&USER, &large, at as u64, &[1; 1 << 20])?;
     }
     vfs.sync()?;
     device.take("");
@@ -147,22 +148,22 @@ pub fn record(directories: usize, files: usize, tell: &dyn Fn(&str)) -> Result<V
     tell("copying");
     copy(&open(false)?, directories, &mut random)?;
     traces.push(device.take("copy"));
-    // All of them on one machine, one after the other.
+    // All loads on one machine, in turn.
     let blocks = traces.iter().flat_map(|trace| trace.blocks.iter().copied()).collect();
     let index = traces.iter().flat_map(|trace| trace.index.iter().copied()).collect();
     traces.push(Trace { name: "all in turn", blocks, index });
     Ok(traces)
 }
 
-/// Size of the file that is copied.
+/// Size of the large file.
 const LARGE: usize = 64 << 20;
 
-/// Lists every directory and looks at every inode, as `find -newer` and `du` do.
+/// Lists every directory and loads every inode, as `find -newer` and `du` do.
 fn find(vfs: &Vfs<Ext4>) -> Result<(), Failure> {
     let mut left: Vec<Arc<Inode<Ext4>>> = vec![Arc::clone(vfs.root())];
     while let Some(dir) = left.pop() {
         let mut entries: Vec<Ino> = Vec::new();
-        vfs.readdir(&WHO, &dir, ReaddirStart::First, &mut |entry| {
+        vfs.readdir(&USER, &dir, ReaddirStart::First, &mut |entry| {
             entries.push(entry.ino);
             ControlFlow::Continue(())
         })?;
@@ -176,16 +177,17 @@ fn find(vfs: &Vfs<Ext4>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Reads the large file through, and after each quarter of a MiB looks for a few names, most of which are not there.
+/// Reads the large file, and after each quarter of a MiB looks up a few names, most of which do not
+/// exist.
 fn copy(vfs: &Vfs<Ext4>, directories: usize, random: &mut Xoshiro256PlusPlus) -> Result<(), Failure> {
-    let large = vfs.walk(&WHO, vfs.root(), b"large", WalkOptions::FOLLOW)?;
+    let large = vfs.walk(&USER, vfs.root(), b"large", WalkOptions::FOLLOW)?;
     let mut buf = vec![0; 256 << 10];
     for at in (0..LARGE).step_by(buf.len()) {
         vfs.read(&large, at as u64, &mut buf)?;
         for _ in 0..8 {
             let dir = random.random_range(0..directories);
             let path = format!("d{dir}/{:08}", random.random_range(0..u32::MAX));
-            match vfs.walk(&WHO, vfs.root(), path.as_bytes(), WalkOptions::FOLLOW) {
+            match vfs.walk(&USER, vfs.root(), path.as_bytes(), WalkOptions::FOLLOW) {
                 Ok(_) | Err(dentree_vfs::Error::NotFound) => {}
                 Err(error) => return Err(error.into()),
             }
@@ -204,7 +206,8 @@ mod tests {
         let names: Vec<_> = traces.iter().map(|trace| trace.name).collect();
         assert_eq!(names, ["creates", "find", "copy", "all in turn"]);
         for trace in &traces {
-            // Four directories of some blocks each, half of them made before, have a root each; the large file may have a block of extents.
+            // Each of the four directories, half filled before, has a root; the large file may have
+            // a block of extents.
             assert!((4..=8).contains(&trace.index.len()), "{}: {:?}", trace.name, trace.index);
             assert!(trace.distinct() > trace.index.len() && trace.blocks.len() > trace.distinct());
         }

@@ -1,15 +1,17 @@
-//! A chained table as kernels build it: heads, and through each a chain of 64-byte entries, one component after the other.
+//! A chained table as kernels build it: heads, and chains of 64-byte entries, one component after
+//! the other.
 //!
-//! Readers take no lock. Writers serialise on one mutex. Layout: `heads[hash]` → entry number → `next` → …, load at most 1.
+//! Readers take no lock. Writers serialise on one mutex. Layout: `heads[hash]` → entry number →
+//! `next` → …, load at most 1.
 //!
 //! | field | written under | read by walks |
 //! |---|---|---|
 //! | `heads`, `next` | `writer` | acquire loads: an entry is complete before it is linked |
-//! | `hash`, `parent`, `length`, `name` | `writer`, and `seq` odd meanwhile | relaxed, between two loads of `seq` |
-//! | `renames` | `writer`; odd while a rename is under way | a miss is believed only if it did not change |
+//! | `hash`, `parent`, `length`, `name` | `writer`, with `seq` odd | relaxed, between two loads of `seq` |
+//! | `renames` | `writer`; odd during a rename | a miss is valid only if it did not change |
 //!
-//! A reader that stands on an entry while it is moved to another chain goes on in that chain and may miss what it was
-//! looking for: `renames` tells, and the walk starts again.
+//! A reader on an entry that moves to another chain continues in that chain and may miss its name:
+//! `renames` shows it, and the walk restarts.
 
 use std::hash::BuildHasher;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -27,7 +29,7 @@ const NAME_WORDS: usize = LONGEST_NAME / 8;
 /// End of a chain: the root is in no chain.
 const END: u32 = 0;
 
-/// What a lookup reads, in one cache line. An entry's number is the node that it stands for.
+/// What a lookup reads, in one cache line. An entry's number is that of its node.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 struct Entry {
@@ -42,11 +44,12 @@ struct Entry {
 const _: () = assert!(size_of::<Entry>() == 64);
 
 impl Entry {
-    /// Whether the entry has this key, from one consistent view of it.
+    /// Whether the entry has this key, from a consistent view.
     #[inline]
     fn matches(&self, hash: u32, key: KeyRef<'_>) -> bool {
         loop {
-            // Acquire: pairs with the release store that ends `write`; what it published is seen below.
+            // Acquire: pairs with the release store that ends `write`; the loads below see what it
+            // published.
             let before = self.seq.load(Acquire);
             if before % 2 == 1 {
                 std::hint::spin_loop();
@@ -55,8 +58,8 @@ impl Entry {
             let same = self.hash.load(Relaxed) == hash
                 && self.parent.load(Relaxed) == key.parent.0
                 && self.has_name(key.name);
-            // Pairs with the release fence in `write`: where a load above saw a value of a later write, the load below
-            // sees that write's odd count or a later one.
+            // Pairs with the release fence in `write`: if a load above saw a value of a later
+            // write, the load below sees that write's odd count or a later one.
             fence(Acquire);
             if self.seq.load(Relaxed) == before {
                 return same;
@@ -74,7 +77,7 @@ impl Entry {
             && (rest.is_empty() || padded(rest) == self.name[words.len()].load(Relaxed))
     }
 
-    /// Gives the entry a key. The caller holds the writer's lock.
+    /// Sets the entry's key. The caller holds the writer's lock.
     fn write(&self, hash: u32, key: KeyRef<'_>) {
         let seq = self.seq.load(Relaxed);
         self.seq.store(seq.wrapping_add(1), Relaxed);
@@ -100,10 +103,10 @@ pub struct Chained {
 }
 
 impl Chained {
-    /// Holds every entry of a tree, with at least as many heads as entries.
+    /// A table of all entries of a tree, with at least as many heads as entries.
     ///
     /// # Panics
-    /// If a name is longer than [`LONGEST_NAME`]: entries keep names inline only.
+    /// If a name is longer than [`LONGEST_NAME`]: entries hold names inline only.
     pub fn build(tree: &Tree) -> Self {
         let heads = tree.len().next_power_of_two();
         let table = Self {
@@ -152,7 +155,8 @@ impl Chained {
         let entry = &self.entries[node.index()];
         entry.write(hash, key);
         let head = self.head(hash);
-        // Release: pairs with the acquire loads in `find`; who finds the entry sees its key.
+        // Release: pairs with the acquire loads in `find`; a reader that finds the entry sees its
+        // key.
         entry.next.store(head.load(Relaxed), Release);
         head.store(node.0, Release);
     }
@@ -171,7 +175,7 @@ impl Chained {
 impl NameCache for Chained {
     fn walk(&self, path: Path<'_>) -> Option<u64> {
         loop {
-            // Acquire: pairs with the release store that ends a rename; its links are seen.
+            // Acquire: pairs with the release store that ends a rename; its links are visible.
             let before = self.renames.load(Acquire);
             let found = descend(path, |key| self.find(key));
             // Pairs with the release fence in `rename`, as in `Entry::matches`.

@@ -1,7 +1,7 @@
-//! dashmap: hash tables under one reader-writer lock a shard.
+//! dashmap: hash tables, one reader-writer lock per shard.
 //!
-//! Its own `get` wants `Key: Borrow<Q>`, which a two-part key cannot give without a virtual call; the raw interface does
-//! the same steps with any comparison.
+//! Its own `get` needs `Key: Borrow<Q>`, which a two-part key cannot provide without a virtual
+//! call; the raw interface takes the same steps with any comparison.
 
 use dashmap::SharedValue;
 
@@ -18,7 +18,7 @@ pub struct DashMap {
 }
 
 impl DashMap {
-    /// Holds every entry of a tree.
+    /// A map of all entries of a tree.
     pub fn build(tree: &Tree) -> Self {
         let map = dashmap::DashMap::with_hasher(hasher());
         for (node, parent, name) in tree.entries() {

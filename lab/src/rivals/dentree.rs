@@ -1,7 +1,7 @@
-//! Dentree's own cache, `dentree_dcache`, in the forms that its users can choose.
+//! Dentree's own cache, `dentree_dcache`, with each of its interfaces.
 //!
-//! Every directory is entered whole, as a file system does after readdir: a name that is missing in it does not exist, which
-//! is what the maps assume of all names. An answer that the cache cannot give by itself counts as wrong here.
+//! Every directory is entered completely, as a file system does after readdir: a missing name does
+//! not exist, as in the maps. A result that needs the file system counts as wrong here.
 
 use dentree_dcache::{
     Child, Dcache, DentryId, DentryRef, Handle, PrefetchMode, Reason, Seen, Walk, WalkOptions,
@@ -11,10 +11,10 @@ use super::{NameCache, Tally, WALKS_PER_RENAME, Work};
 use crate::paths::{Path, Rename};
 use crate::tree::{NodeId, Tree};
 
-/// Room for every entry of a tree, so that nothing is evicted; the cache takes memory as it fills.
+/// Enough for every entry of a tree, so that nothing is evicted; the cache allocates as it fills.
 const BUDGET_PER_ENTRY: usize = 400;
 const BUDGET_MIN: usize = 64 << 20;
-/// An answer that no node has.
+/// A result that no node has.
 const WRONG: Option<u64> = Some(u64::MAX);
 
 impl Handle for NodeId {
@@ -29,7 +29,8 @@ impl Handle for NodeId {
     }
 }
 
-/// A `Dcache` whose handles are node numbers, asked by `find`, as `vfs` does: the answer is a copy, as maps give it.
+/// A `Dcache` whose handles are node numbers, searched by `find` as in `vfs`: the result is a copy,
+/// as with the maps.
 #[derive(Debug)]
 pub struct Dentree {
     cache: Dcache<NodeId>,
@@ -37,7 +38,7 @@ pub struct Dentree {
 }
 
 impl Dentree {
-    /// Holds every entry of a tree.
+    /// A cache of all entries of a tree.
     pub fn build(tree: &Tree, prefetch: PrefetchMode) -> Self {
         let cache = Dcache::builder()
             .memory(BUDGET_MIN + tree.len() * BUDGET_PER_ENTRY)
@@ -62,7 +63,7 @@ impl Dentree {
         this
     }
 
-    /// Notes the id of a directory that was entered with its parent's entries.
+    /// Stores the id of a directory that was entered with its parent's entries.
     fn identify(&mut self, tree: &Tree, directory: NodeId) {
         if directory == NodeId::ROOT {
             return;
@@ -74,7 +75,7 @@ impl Dentree {
         self.directories.push(id);
     }
 
-    /// What a walk answers. One that writers kept from ending is done again.
+    /// The result of a walk. A walk that concurrent changes stopped is repeated.
     fn answer<E>(
         &self,
         walk: Walk<'_, NodeId, E>,
@@ -115,7 +116,7 @@ impl NameCache for Dentree {
     }
 }
 
-/// What a way of asking has in common with the cache inside it.
+/// The methods that an interface shares with the cache inside it.
 macro_rules! as_inside {
     () => {
         fn rename(&self, rename: &Rename) {
@@ -132,7 +133,7 @@ macro_rules! as_inside {
     };
 }
 
-/// The same asked by `walk`: the answer is a reference that is held, then dropped.
+/// The same cache searched by `walk`: the result is a reference, which is dropped.
 #[derive(Debug)]
 pub struct Held(pub Dentree);
 
@@ -146,7 +147,7 @@ impl NameCache for Held {
     as_inside!();
 }
 
-/// The same asked by `find_many`: as many paths at once as there are between two renames.
+/// The same cache searched by `find_many`: a batch is the paths between two renames.
 #[derive(Debug)]
 pub struct Batch(pub Dentree);
 

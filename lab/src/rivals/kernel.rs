@@ -1,7 +1,8 @@
-//! The kernel's own name cache: `stat(2)` of the same paths on the same tree, made for the purpose.
+//! The kernel's own name cache: `stat(2)` of the same paths on a tree made for it.
 //!
-//! Paths are resolved from an open root, so that nothing but the tree's own components is walked. Where the tree is small
-//! it lies on a loop-mounted ext4, which keeps negative entries; tmpfs keeps none, but takes millions of files in seconds.
+//! Paths are resolved from an open root, so that only the tree's own components are walked. A small
+//! tree is on a loop-mounted ext4, which keeps negative entries; tmpfs keeps none, but takes
+//! millions of files in seconds.
 
 use std::os::fd::BorrowedFd;
 
@@ -16,10 +17,11 @@ use crate::unavailable::Unavailable;
 
 /// Trees of at most this many entries are made on ext4.
 const LARGEST_ON_EXT4: usize = 200_000;
-/// What a file costs the kernel on tmpfs: dentry, inode, security label and directory entry, with room to spare.
+/// Kernel memory per file on tmpfs: dentry, inode, security label and directory entry, with a
+/// margin.
 const BYTES_PER_FILE: usize = 1400;
 
-/// A tree in the kernel, and the way to stat it.
+/// A tree in the kernel.
 #[derive(Debug)]
 pub struct KernelStat {
     mount: HiddenMount,
@@ -30,7 +32,7 @@ impl KernelStat {
     /// Makes every entry of a tree.
     ///
     /// # Errors
-    /// Needs root, and about 1.4 kB of free memory an entry.
+    /// Needs root, and about 1.4 kB of free memory per entry.
     pub fn build(tree: &Tree) -> Result<Self, Unavailable> {
         let needed = tree.len() * BYTES_PER_FILE;
         if let Some(free) = available_memory().filter(|&free| free < needed) {
@@ -46,7 +48,8 @@ impl KernelStat {
         Ok(Self { mount, inodes })
     }
 
-    /// Bytes of one dentry in this kernel, by `/proc/slabinfo` (needs root). The table of heads comes on top.
+    /// Bytes of a dentry in this kernel, by `/proc/slabinfo` (needs root), without the table of
+    /// heads.
     pub fn bytes_per_dentry() -> Option<usize> {
         let slabs = std::fs::read_to_string("/proc/slabinfo").ok()?;
         let line = slabs.lines().find(|line| line.starts_with("dentry "))?;
@@ -62,7 +65,7 @@ pub fn create_below(mount: &HiddenMount, tree: &Tree) -> Result<Vec<u64>, Unavai
     create_in(mount.root(), tree)
 }
 
-/// As [`create_below`], in any folder.
+/// As [`create_below`], in any directory.
 pub(crate) fn create_in(folder: BorrowedFd<'_>, tree: &Tree) -> Result<Vec<u64>, Unavailable> {
     create(folder, tree).map_err(|why| Unavailable::because("cannot make the tree", why))
 }

@@ -7,8 +7,8 @@ use equivalent::Equivalent;
 use crate::paths::Path;
 use crate::tree::NodeId;
 
-/// Longest name that a key holds itself. With it a key takes 32 bytes and an entry of a map 40; names of 23 bytes and
-/// more (one in twenty of the lab's trees) are out of line.
+/// The longest name that a key holds inline. A key takes 32 bytes, an entry of a map 40; names from
+/// 23 bytes on (one in twenty of the lab's trees) are out of line.
 const INLINE: usize = 22;
 
 /// A key as maps store it.
@@ -75,7 +75,7 @@ impl Equivalent<Key> for KeyRef<'_> {
     }
 }
 
-/// scc has this trait under a name of its own.
+/// scc has its own copy of this trait.
 impl scc::Equivalent<Key> for KeyRef<'_> {
     #[inline]
     fn equivalent(&self, key: &Key) -> bool {

@@ -1,9 +1,10 @@
-//! Who walks: Dentree's cache and its rivals, one file each behind one small trait.
+//! Dentree's cache and its rivals, one file each behind one small trait.
 //!
-//! Each rival stands in its best honest form: one good hasher for all ([`Hasher`]), keys looked up by reference without
-//! allocation, short names inline, guards and locks entered once per path where the crate allows it. What they do not have
-//! is part of the comparison: none of the maps can overlap the misses of a path, and a map's rename is a removal and an
-//! insertion between which a reader finds neither name (weaker than G1 and G2).
+//! Each rival has its best honest form: one good hasher for all ([`Hasher`]), keys looked up by
+//! reference without allocation, short names inline, guards and locks entered once per path if the
+//! crate allows it. What they lack is part of the comparison: no map can overlap the misses of a
+//! path, and a map's rename is a removal and an insertion between which a reader finds neither name
+//! (weaker than G1 and G2).
 
 mod chained;
 mod dashmap;
@@ -33,7 +34,8 @@ pub use self::split::SplitOnly;
 use crate::paths::{Path, PathSet, Rename};
 use crate::tree::{NodeId, Tree};
 
-/// The hasher of every rival, with a fixed seed: the default of the fastest maps, and good on short strings.
+/// The hasher of every rival, with a fixed seed: the default of the fastest maps, and good on short
+/// strings.
 pub type Hasher = foldhash::fast::FixedState;
 
 pub(crate) fn hasher() -> Hasher {
@@ -43,30 +45,30 @@ pub(crate) fn hasher() -> Hasher {
 /// Walks per rename in a load with renames: one operation in a hundred.
 pub const WALKS_PER_RENAME: usize = 99;
 
-/// A slice of work: walks, and renames strewn between them.
+/// A slice of work: walks, and renames between them.
 #[derive(Clone, Copy, Debug)]
 pub struct Work<'a> {
     /// All paths.
     pub paths: &'a PathSet,
-    /// Those to walk, in order.
+    /// The paths to walk, in order.
     pub range: &'a Range<usize>,
-    /// One is done after every [`WALKS_PER_RENAME`] walks, in order.
+    /// One rename follows every [`WALKS_PER_RENAME`] walks, in order.
     pub renames: &'a [Rename],
 }
 
-/// What a slice of work found, to be compared with what it had to find.
+/// The results of a slice of work, for comparison with the expected ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Wrapping sum of the tokens of all entries found.
     pub tokens: u64,
-    /// Walks that found nothing.
+    /// Walks without a result.
     pub misses: u64,
 }
 
 impl Tally {
-    /// Counts one walk's answer.
-    pub fn count(&mut self, answer: Option<u64>) {
-        match answer {
+    /// Counts a walk's result.
+    pub fn count(&mut self, result: Option<u64>) {
+        match result {
             Some(token) => self.tokens = self.tokens.wrapping_add(token),
             None => self.misses += 1,
         }
@@ -75,18 +77,19 @@ impl Tally {
 
 /// A cache that walks paths: Dentree's or a rival's.
 pub trait NameCache: Sync {
-    /// Walks a path from the root, component by component; the token of the entry, or `None` where a component is missing.
+    /// Walks a path from the root, component by component. Returns the token of the entry, or
+    /// `None` if a component is missing.
     fn walk(&self, path: Path<'_>) -> Option<u64>;
 
-    /// What a walk to a node answers. The node's own number, unless the cache has numbers of its own.
+    /// The result of a walk to a node: the node's number, unless the cache has its own numbers.
     fn token(&self, node: NodeId) -> u64 {
         u64::from(node.0)
     }
 
-    /// Renames an entry, a directory with all that is below it.
+    /// Renames an entry; a directory with everything below it.
     fn rename(&self, rename: &Rename);
 
-    /// Does a slice of work. The loop is inside so that calling through the trait costs once a slice, not once a path.
+    /// Does a slice of work. The loop is inside: a virtual call per slice, not per path.
     fn run(&self, work: Work<'_>) -> Tally {
         let mut tally = Tally::default();
         let mut renames = work.renames.iter();
@@ -104,27 +107,29 @@ pub trait NameCache: Sync {
         tally
     }
 
-    /// Bytes that the cache holds by its own count, where it keeps memory that an allocator does not see.
+    /// Bytes by the cache's own count, if an allocator does not see its memory.
     fn own_bytes(&self) -> Option<usize> {
         None
     }
 
-    /// Locks acquired by lookups since the start, where the cache counts them.
+    /// Locks acquired by lookups since the start, if the cache counts them.
     fn lock_acquisitions(&self) -> Option<u64> {
         None
     }
 }
 
-/// A rival that can be built in memory anywhere: all but the kernel.
+/// A rival that any machine can build: all but the kernel.
 #[derive(Clone, Copy, Debug)]
 pub struct Variant {
     /// Name in rows.
     pub name: &'static str,
-    /// Builds the cache with all entries of a tree. The mode is for Dentree's own, where the name does not say one.
+    /// Builds the cache of all entries of a tree. The mode applies to Dentree's own unless the name
+    /// says one.
     pub build: fn(&Tree, PrefetchMode) -> Box<dyn NameCache>,
 }
 
-/// Dentree's cache: as it comes, with references to what is found, many paths at once, and with its prefetch switched by hand.
+/// Dentree's cache: by default, with references to results, in batches, and with prefetch switched
+/// by hand.
 pub const DENTREE: [Variant; 5] = [
     Variant { name: "dentree", build: |tree, mode| Box::new(Dentree::build(tree, mode)) },
     Variant { name: "dentree-held", build: |tree, mode| Box::new(Held(Dentree::build(tree, mode))) },
@@ -148,5 +153,5 @@ pub const MAPS: [Variant; 5] = [
 /// The chained table.
 pub const CHAINED: Variant = Variant { name: "chained", build: |tree, _| Box::new(Chained::build(tree)) };
 
-/// Splits paths and looks nothing up: what valgrind's figures are reduced by.
+/// Splits paths without lookups: the base that valgrind's figures are reduced by.
 pub const SPLIT_ONLY: Variant = Variant { name: "split-only", build: |_, _| Box::new(SplitOnly) };

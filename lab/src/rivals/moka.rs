@@ -1,6 +1,6 @@
-//! moka: a concurrent cache with an eviction policy. It pays for recency and frequency on every lookup, as a cache with a
-//! budget must in some way; the maps above pay nothing because they forget nothing. Its capacity is beyond the tree's
-//! size, so that it never evicts here.
+//! moka: a concurrent cache with an eviction policy. It pays for recency and frequency on every
+//! lookup, as a cache with a budget must; the other maps evict nothing. Its capacity exceeds the
+//! tree, so nothing is evicted here.
 
 use super::key::{Key, KeyRef, descend};
 use super::{Hasher, NameCache, hasher};
@@ -14,7 +14,7 @@ pub struct Moka {
 }
 
 impl Moka {
-    /// Holds every entry of a tree.
+    /// A cache of all entries of a tree.
     pub fn build(tree: &Tree) -> Self {
         let capacity = tree.len() as u64 * 2;
         let cache = moka::sync::Cache::builder().max_capacity(capacity).build_with_hasher(hasher());

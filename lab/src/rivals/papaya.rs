@@ -12,7 +12,7 @@ pub struct Papaya {
 }
 
 impl Papaya {
-    /// Holds every entry of a tree.
+    /// A map of all entries of a tree.
     pub fn build(tree: &Tree) -> Self {
         let map = papaya::HashMap::with_hasher(hasher());
         let guard = map.guard();

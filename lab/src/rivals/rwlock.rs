@@ -1,4 +1,5 @@
-//! One reader-writer lock around one hash map: what most programs begin with. The lock is taken once per path.
+//! One reader-writer lock around one hash map, most programs' first design. The lock is taken once
+//! per path.
 
 use dentree_sync::RwLock;
 use hashbrown::HashMap;
@@ -15,7 +16,7 @@ pub struct LockedMap {
 }
 
 impl LockedMap {
-    /// Holds every entry of a tree.
+    /// A map of all entries of a tree.
     pub fn build(tree: &Tree) -> Self {
         let mut map = HashMap::with_hasher(hasher());
         map.extend(tree.entries().map(|(node, parent, name)| (Key::new(parent, name), node)));

@@ -12,7 +12,7 @@ pub struct SccIndex {
 }
 
 impl SccIndex {
-    /// Holds every entry of a tree.
+    /// An index of all entries of a tree.
     pub fn build(tree: &Tree) -> Self {
         let index = Self { map: scc::HashIndex::with_hasher(hasher()) };
         for (node, parent, name) in tree.entries() {

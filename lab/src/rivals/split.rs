@@ -1,4 +1,4 @@
-//! No cache at all: reads a path and splits it, so that the cost of the load itself is known.
+//! No cache: reads a path and splits it, which is the cost of the load itself.
 
 use super::NameCache;
 use crate::paths::{Path, Rename};

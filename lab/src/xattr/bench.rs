@@ -1,5 +1,5 @@
-//! The benchmark of the source: P clients, each of which sets an attribute of its F files, to a value that is drawn from V; and what
-//! sets them in this process: [`InProcess`]. ([`Store`](super::store) does likewise.)
+//! The benchmark of the source: P clients, each of which sets an attribute of its F files to a
+//! value drawn from V. [`InProcess`] sets them in this process, as [`Store`](super::store) does.
 
 use crate::mounts::command;
 use crate::unavailable::Unavailable;
@@ -25,17 +25,18 @@ pub struct Cell {
     pub files: usize,
     /// V.
     pub values: usize,
-    /// How often each client sets an attribute.
+    /// Sets per client.
     pub sets: usize,
 }
 
-/// Somebody who sets attributes.
+/// Sets attributes.
 pub trait Setter: Sync {
     /// Sets the attribute of a client's file to value `value` of V.
     fn set(&self, client: usize, file: usize, value: usize);
 }
 
-/// The files whose attribute a client sets in a round, one after the other from where the last round ended, and the values that it draws.
+/// The files whose attribute a client sets in a round, in order from the end of the last round, and
+/// the values drawn.
 pub(super) fn sets_of(cell: &Cell, client: usize, round: u64) -> impl Iterator<Item = (usize, usize)> {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(round << 16 | client as u64);
     let Cell { files, values, sets, .. } = *cell;
@@ -43,7 +44,7 @@ pub(super) fn sets_of(cell: &Cell, client: usize, round: u64) -> impl Iterator<I
     (first..first + sets).map(move |set| (set % files, random.random_range(0..values)))
 }
 
-/// How long it took until the last client was done, from when all were there. Clients are threads.
+/// The time from the common start until the last client is done. Clients are threads.
 pub fn run(setter: &dyn Setter, cell: &Cell, round: u64) -> Duration {
     let (ready, go) = (Barrier::new(cell.clients + 1), Barrier::new(cell.clients + 1));
     let mut began = Instant::now();
@@ -58,14 +59,14 @@ pub fn run(setter: &dyn Setter, cell: &Cell, round: u64) -> Duration {
             });
         }
         ready.wait();
-        // Before they are let go: this thread may be the last to run.
+        // Before the start: this thread may run last.
         began = Instant::now();
         go.wait();
     });
     began.elapsed()
 }
 
-/// Where a client's file is.
+/// The path of a client's file.
 pub(super) fn name_of(client: usize, file: usize) -> String {
     format!("{client}/{file}")
 }
@@ -81,13 +82,14 @@ pub(super) fn text_of(value: usize) -> [u8; 14] {
     text
 }
 
-/// An image in memory whose inodes have room for attributes in blocks only, with the files of a cell.
+/// An image in memory with the files of a cell. Its inodes are too small for attributes, which
+/// therefore go to blocks.
 pub struct BenchImage {
     folder: TempDir,
 }
 
 impl BenchImage {
-    /// For so many clients and files.
+    /// An image for this many clients and files.
     ///
     /// # Errors
     /// Needs `mke2fs`.
@@ -114,16 +116,16 @@ impl BenchImage {
         self.folder.path().join("image")
     }
 
-    /// Lets e2fsck look for anything wrong in it.
+    /// Runs e2fsck.
     ///
     /// # Errors
-    /// What it said.
+    /// e2fsck's output, if it finds a defect.
     pub fn check(&self) -> Result<(), Unavailable> {
         command(Command::new("e2fsck").arg("-fn").arg(self.path()))
     }
 
     fn open(&self) -> Result<Ext4, Unavailable> {
-        // As the kernel, it may keep all of the image in memory.
+        // Like the kernel it may cache the whole image.
         let cache_bytes = std::fs::metadata(self.path()).map_or(0, |metadata| metadata.len() as usize);
         let default = Options::default();
         let options =
@@ -151,7 +153,7 @@ fn make_files(fs: &Ext4, clients: usize, files: usize) -> dentree_vfs::Result<()
     Ok(())
 }
 
-/// This file system, called.
+/// This file system, called directly.
 pub struct InProcess {
     fs: Ext4,
     nodes: Vec<Vec<Node>>,
@@ -161,7 +163,7 @@ impl InProcess {
     /// Opens the image and its files.
     ///
     /// # Errors
-    /// That it cannot be read.
+    /// If the image is unreadable.
     pub fn new(image: &BenchImage, clients: usize, files: usize) -> Result<Self, Unavailable> {
         let fs = image.open()?;
         let nodes = || -> dentree_vfs::Result<Vec<Vec<Node>>> {
@@ -185,7 +187,7 @@ impl InProcess {
     /// Writes everything to the image.
     ///
     /// # Errors
-    /// That it cannot be written.
+    /// If the image cannot be written.
     pub fn end(self) -> Result<(), Unavailable> {
         drop(self.nodes);
         self.fs.close().map_err(|why| Unavailable::because("cannot close an image", why))

@@ -1,12 +1,16 @@
-//! The benchmark of 2016's mbcache, again: the old design against the new one, and both against whoever sets attributes on this machine.
+//! The benchmark of 2016's mbcache repeated: the old design against the new one, and both against
+//! the file systems of this machine.
 //!
-//! - [`old`]: the cache that was replaced, written from its description; [`store`]: blocks in memory that the two caches share;
+//! - [`old`]: the replaced cache, written from its description; [`store`]: blocks in memory that
+//!   the two caches share;
 //! - [`mod@bench`]: P clients, F files, V values; [`Ext4`](dentree_ext4::Ext4) called by threads;
-//! - [`mounted`]: processes that call `setxattr(2)` through mounts of the kernel, of ours, of fuse2fs, and of what answers for nothing.
+//! - [`mounted`]: processes that call `setxattr(2)` through mounts of the kernel, of Dentree, of
+//!   fuse2fs, and of a file system whose operations cost nothing.
 //!
-//! Runs of all variants of a cell alternate, so that what slows the machine slows them all. A run's figure is the time until its
-//! last client was done; a cell's the mean of its runs, as in the source. After the runs of a cell every block of the two caches' has
-//! as many users as it counts, and e2fsck finds our images clean.
+//! Runs of all variants of a cell alternate, so that other load affects all. A run's figure is the
+//! time until its last client is done; a cell's is the mean of its runs, as in the source. After
+//! the runs of a cell every block of the two caches has as many users as it counts, and e2fsck
+//! finds our images clean.
 
 pub mod bench;
 pub mod mounted;
@@ -26,31 +30,31 @@ use store::Store;
 
 /// The operations of a cache of blocks that can be shared.
 pub trait BlockCache: Sync {
-    /// The first block with this key that can be joined; it does not go while that is tried.
+    /// The first block with this key that `join` accepts; it is not freed meanwhile.
     fn share(&self, key: u32, join: &dyn Fn(u64) -> Joined) -> Option<u64>;
-    /// Notes a block.
+    /// Adds a block.
     fn insert(&self, key: u32, block: u64);
-    /// Ends one use of a block. Answers whether that was the last, and the block's end.
+    /// Ends one use of a block. Returns whether that was the last one and freed the block.
     fn leave(&self, key: u32, block: u64, uses: &dyn Uses) -> bool;
 }
 
-/// What came of trying to become a user of a block.
+/// The result of an attempt to share a block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Joined {
-    /// It has another value, no room, or no users.
+    /// The block has another value, no space for another user, or no users.
     No,
-    /// Done, and others can join it, too.
+    /// Joined, and the block has space for more.
     WithRoom,
-    /// Done, and it has no more room.
+    /// Joined, and the block is full.
     Last,
 }
 
-/// What came of being a user no longer.
+/// The result of the end of a use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Left {
-    /// Nothing: there are no others.
+    /// Unchanged: the caller is the only user.
     Alone,
-    /// Done, and the block has room again.
+    /// Done, and the block, which was full, has space again.
     Full,
     /// Done.
     Others,
@@ -58,13 +62,13 @@ pub enum Left {
 
 /// The users of a block.
 pub trait Uses {
-    /// One less; nothing is done if the caller is alone.
+    /// Removes a user; does nothing if the caller is the only one.
     fn one_less(&self) -> Left;
-    /// The end of the block; `false`, and nothing done, unless the caller is alone.
+    /// Frees the block. Returns `false`, without effect, unless the caller is the only user.
     fn end(&self) -> bool;
 }
 
-/// Which cells are measured.
+/// The cells to measure.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// P.
@@ -73,23 +77,25 @@ pub struct Plan {
     pub files: Vec<usize>,
     /// V.
     pub values: Vec<usize>,
-    /// How often each client sets an attribute in a run.
+    /// Sets per client and run.
     pub sets: usize,
-    /// How often, where it is the two caches over blocks in memory: that takes a hundredth of the time.
+    /// Sets per client and run of the two caches over blocks in memory, which take a hundredth of
+    /// the time.
     pub sets_in_memory: usize,
-    /// How often all clients together do so through FUSE, at most: the time of a run that is shorter for that is scaled to what it would be.
+    /// The most sets of all clients together through FUSE. A longer run is cut short, and its time
+    /// scaled.
     pub sets_in_all: usize,
     /// Runs of each cell.
     pub runs: usize,
-    /// `dentree`, which mounts, and `dentree-lab`, which the clients are. Without them only the two
-    /// caches are compared.
+    /// `dentree`, which mounts, and `dentree-lab`, which runs as the clients. Without them only the
+    /// two caches are compared.
     pub programs: Option<Programs>,
 }
 
-/// What came out.
+/// The results.
 #[derive(Clone, Debug, Default)]
 pub struct Results {
-    /// A row for each cell and variant.
+    /// A row per cell and variant.
     pub rows: Vec<Row>,
     /// What was not measured, and why.
     pub skipped: Vec<String>,
@@ -97,7 +103,7 @@ pub struct Results {
 }
 
 const METRIC: &str = "seconds";
-/// How often clients of the old cache slept because an entry was held, for a thousand sets.
+/// Sleeps of the old cache's clients on a held entry, per thousand sets.
 const WAITS: &str = "waits/1000";
 const OLD: &str = "old";
 const NEW: &str = "new";
@@ -106,14 +112,14 @@ const KERNEL: &str = "kernel";
 const MOUNTED: &str = "mounted";
 const FUSE2FS: &str = "fuse2fs";
 const LIMIT: &str = "limit";
-/// Each table's columns, and what is done there.
+/// Each table's columns and title.
 const TABLES: [(&[&str], &str); 4] = [
     (&[OLD, NEW], "the caches alone, over blocks in memory; clients are threads"),
     (&[KERNEL, DENTREE], "setxattr(2) on the kernel's loop mount by processes, Ext4 called by threads"),
     (&[FUSE2FS, MOUNTED], "setxattr(2) by processes, through the mounts of fuse2fs and of dentree"),
     (
         &[FUSE2FS, LIMIT],
-        "and of a file system in memory behind our FUSE: what is left where answering costs nothing",
+        "and of a file system in memory behind our FUSE: the bound of a server whose operations cost nothing",
     ),
 ];
 
@@ -124,7 +130,7 @@ impl Plan {
     }
 }
 
-/// Measures every cell of a plan; `tell` hears of each.
+/// Measures every cell of a plan; calls `tell` before each.
 pub fn measure(plan: &Plan, tell: &dyn Fn(&str)) -> Results {
     let mut results = Results { plan: Some(plan.clone()), ..Results::default() };
     for &values in &plan.values {
@@ -139,15 +145,15 @@ pub fn measure(plan: &Plan, tell: &dyn Fn(&str)) -> Results {
     results
 }
 
-/// Somebody who sets attributes of files in an image.
+/// A setter of attributes, with its image.
 enum Rival {
-    // Its image goes after it.
+    // The image is deleted after its file system is closed.
     InProcess(Box<InProcess>, BenchImage),
     Mounted(By, Mounted, BenchImage),
     Limit(Mounted),
 }
 
-/// A rival at work.
+/// A rival and its runs.
 struct Contender {
     name: &'static str,
     rival: Rival,
@@ -193,7 +199,7 @@ impl Contender {
         Ok(())
     }
 
-    /// The runs, once the image is known to be sound, where it is we who wrote it.
+    /// The runs, after a check of the image if Dentree wrote it.
     fn end(self) -> Result<Vec<f64>, Unavailable> {
         match self.rival {
             Rival::InProcess(setter, image) => {
@@ -254,7 +260,7 @@ fn measure_cell(plan: &Plan, cell: &Cell, results: &mut Results) {
     }
 }
 
-/// How long the clients of a cell took, whose blocks then have as many users as they count.
+/// The time of a cell's clients. Afterwards every block must count its users right.
 fn seconds(store: &Store<impl BlockCache>, cell: &Cell, round: u64) -> f64 {
     let took = run(store, cell, round);
     assert!(store.is_sound(), "a block has other users than files");
@@ -267,9 +273,9 @@ fn case_of(cell: &Cell) -> String {
 
 impl Results {
     fn skip(&mut self, name: &str, why: &Unavailable) {
-        let told = format!("{name}: {why}");
-        if !self.skipped.contains(&told) {
-            self.skipped.push(told);
+        let skipped = format!("{name}: {why}");
+        if !self.skipped.contains(&skipped) {
+            self.skipped.push(skipped);
         }
     }
 
@@ -282,17 +288,17 @@ impl Results {
         }
     }
 
-    /// The tables of the source, with what each column is.
+    /// The tables of the source, with a title each.
     pub fn text(&self) -> String {
         let mut text = String::new();
         let Some(plan) = &self.plan else { return text };
         for (number, (columns, what)) in TABLES.into_iter().enumerate() {
-            // The last one is ours.
+            // The last column is ours.
             if !self.rows.iter().any(|row| columns.last() == Some(&row.variant.as_str())) {
                 continue;
             }
             let sets = if number == 0 { plan.sets_in_memory } else { plan.sets };
-            // The first two tables' runs are never cut short.
+            // Runs of the first two tables are never cut short.
             let scaled = match number {
                 0 | 1 => String::new(),
                 _ => format!("; scaled, beyond {} sets of all clients together", plan.sets_in_all),
@@ -347,8 +353,8 @@ impl Results {
         text.push('\n');
     }
 
-    /// The columns of each table against each other: the best and the worst cell, and in how many the second is slower beyond
-    /// noise, which is in all of its runs.
+    /// Compares the columns of each table: the best and the worst cell, and the number of cells in
+    /// which the second is slower beyond noise, that is, in all of its runs.
     fn verdicts(&self, text: &mut String) {
         for ([theirs, ours], _) in TABLES.map(|(columns, what)| ([columns[0], columns[1]], what)) {
             let mut ratios: Vec<(f64, &Row, bool)> = Vec::new();
@@ -380,7 +386,7 @@ impl Results {
     }
 }
 
-/// Seconds as the source has them, and of short times three digits.
+/// Seconds as in the source; three digits of short times.
 fn show(seconds: f64) -> String {
     let digits = match seconds {
         0.1.. => 3,

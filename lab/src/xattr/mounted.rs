@@ -1,5 +1,5 @@
-//! An image of the benchmark that somebody has mounted, and the processes that set attributes through the mount; and a file system in memory
-//! behind our FUSE adapter, which is what would be left of a mount if answering cost nothing.
+//! A mounted image of the benchmark, and the processes that set attributes through the mount; and a
+//! file system in memory behind our FUSE adapter, the lower bound of a mount's cost.
 
 use super::bench::{BenchImage, Cell, name_of, sets_of, text_of};
 use crate::mounts::OpenMount;
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Who mounts.
+/// The file system that mounts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum By {
     /// The kernel, through a loop device.
@@ -25,7 +25,7 @@ pub enum By {
 /// A mounted image. Unmounted on drop.
 pub struct Mounted {
     mount: OpenMount,
-    /// The program whose processes are the clients.
+    /// The client program.
     client: PathBuf,
 }
 
@@ -46,7 +46,7 @@ impl Mounted {
         Ok(Mounted { mount, client: programs.lab()? })
     }
 
-    /// Mounts the file system in memory of the example `limit`, and makes a cell's files.
+    /// Mounts the example `limit`, a file system in memory, and makes a cell's files.
     ///
     /// # Errors
     /// Needs that example, and FUSE.
@@ -60,14 +60,14 @@ impl Mounted {
         Ok(Mounted { mount, client: programs.lab()? })
     }
 
-    /// How long it took until the last of a cell's clients was done, from when all were there.
+    /// The time from the common start until the last of a cell's clients is done.
     ///
     /// # Errors
-    /// That a client fails.
+    /// If a client fails.
     pub fn run(&self, cell: &Cell, round: u64) -> Result<Duration, Unavailable> {
         let failed = |why: std::io::Error| Unavailable::because("a client", why);
-        // All clients read the same end; closing the other lets them go.
-        let (closed, gate) = std::io::pipe().map_err(failed)?;
+        // All clients read the same end; closing the other starts them.
+        let (closed, start) = std::io::pipe().map_err(failed)?;
         let mut clients = Clients(Vec::new());
         for client in 0..cell.clients {
             let numbers = [client, cell.files, cell.values, cell.sets].map(|number| number.to_string());
@@ -77,29 +77,29 @@ impl Mounted {
             let child = process.stdin(stdin).stdout(Stdio::piped()).spawn();
             clients.0.push(child.map_err(failed)?);
         }
-        let mut answers: Vec<ChildStdout> =
+        let mut outputs: Vec<ChildStdout> =
             clients.0.iter_mut().filter_map(|client| client.stdout.take()).collect();
         let mut all = || {
-            let mut answer = [0];
-            answers.iter_mut().try_for_each(|client| client.read_exact(&mut answer)).map_err(failed)
+            let mut byte = [0];
+            outputs.iter_mut().try_for_each(|client| client.read_exact(&mut byte)).map_err(failed)
         };
         all()?;
         let begin = Instant::now();
-        drop(gate);
+        drop(start);
         all()?;
         Ok(begin.elapsed())
     }
 
-    /// Unmounts. The image is whole then.
+    /// Unmounts, which completes the image.
     ///
     /// # Errors
-    /// That the mount is busy, or who served it failed.
+    /// If the mount is busy, or its server failed.
     pub fn end(self) -> Result<(), Unavailable> {
         self.mount.end()
     }
 }
 
-/// Client processes, which do not outlive the run.
+/// Client processes; killed with the run.
 struct Clients(Vec<Child>);
 
 impl Drop for Clients {
@@ -111,10 +111,11 @@ impl Drop for Clients {
     }
 }
 
-/// What a client process does: says that it is there, waits until standard input ends, sets attributes, says that it is done.
+/// A client process: reports that it is ready, waits for the end of standard input, sets
+/// attributes, and reports that it is done.
 ///
 /// # Errors
-/// That an attribute cannot be set.
+/// If an attribute cannot be set.
 pub fn be_client(mount: &Path, cell: &Cell, client: usize, round: u64) -> std::io::Result<()> {
     let paths: Vec<PathBuf> = (0..cell.files).map(|file| mount.join(name_of(client, file))).collect();
     let sets: Vec<_> =

@@ -1,16 +1,17 @@
-//! The metadata block cache as it was before 2016, from the description in the message of the change that replaced it, and from what was
-//! observed of it: an entry can be in several indexes, it has a reader-writer lock of its own make, one cache serves several file
-//! systems, and one lock guards all lists.
+//! The metadata block cache before 2016, written from the message of the change that replaced it
+//! and from its observed behaviour: an entry can be in several indexes, it has its own
+//! reader-writer lock, one cache serves several file systems, and one lock guards all lists.
 //!
 //! # Who protects what
-//! Everything is under one lock, the list lock: the table by block, the tables by key, the list of unused entries, and the word that
-//! is each entry's own lock. The original's list lock spins, with preemption off; a thread of a program cannot turn that off, so
-//! here it is a mutex, which does not let all others spin for the rest of their time slices when its holder is preempted.
+//! The list lock guards everything: the table by block, the tables by key, the list of unused
+//! entries, and the word that is each entry's own lock. The original's spins with preemption off,
+//! which a user thread cannot do. Here it is a mutex: a preempted holder does not make the others
+//! spin for the rest of their time slices.
 //!
 //! # An entry's own lock
-//! Who finds an entry by key has it together with others; who asks for it by block, as everybody does who leaves that block, has
-//! it alone. Readers are counted before they wait, and so go before writers. Who has to wait, for whichever entry, sleeps in
-//! the one queue that there is, and all in it wake when an entry is let go that somebody waits for.
+//! A search by key locks the entry shared; a search by block, which ends every use of the block,
+//! locks it exclusively. Readers are counted before they wait, and so precede writers. All waiters,
+//! for any entry, sleep in one queue; the release of an entry with waiters wakes all of them.
 
 use dentree_sync::{Condvar, Mutex, MutexGuard};
 
@@ -19,7 +20,7 @@ use super::{BlockCache, Joined, Left, Uses};
 const BUCKETS: usize = 1 << 10;
 /// The end of a list.
 const END: usize = usize::MAX;
-/// In the count of holders: one of them has the entry alone.
+/// In the count of holders: an exclusive holder.
 const WRITER: u32 = 1 << 16;
 
 /// Neighbours in a list.
@@ -31,46 +32,46 @@ struct Links {
 
 const UNLINKED: Links = Links { before: END, behind: END };
 
-/// Where an entry is in a table: in which chain, and where in that.
+/// An entry's chain in a table, and its neighbours there.
 #[derive(Clone, Copy)]
-struct Place {
+struct Position {
     bucket: usize,
     links: Links,
 }
 
-const NOWHERE: Place = Place { bucket: 0, links: UNLINKED };
+const UNPLACED: Position = Position { bucket: 0, links: UNLINKED };
 
 #[derive(Clone, Copy)]
 struct Index {
     key: usize,
-    place: Place,
+    place: Position,
 }
 
 /// Thirteen words with one index, as many as the original's.
 #[derive(Clone, Copy)]
 pub struct Entry<const INDEXES: usize> {
     unused: Links,
-    by_block: Place,
+    by_block: Position,
     by_key: [Index; INDEXES],
     device: usize,
     block: u64,
-    /// Holders, those readers included who wait for a writer; see [`WRITER`].
+    /// Holders, with readers that wait for a writer; see [`WRITER`].
     holders: u32,
-    /// How many sleep because of this entry.
+    /// Threads that sleep on this entry.
     queued: u32,
     is_in_tables: bool,
 }
 
-/// Which list an entry's links are of.
+/// The list of an entry's links.
 #[derive(Clone, Copy)]
 enum Chain {
     Unused,
     Block(usize),
-    /// The bucket of an index.
+    /// A bucket of an index.
     Key(usize, usize),
 }
 
-/// The entry that was waited for is gone: whoever looks for another starts over.
+/// The entry waited for is gone: the search restarts.
 struct Gone;
 
 /// See the [module](self).
@@ -83,12 +84,12 @@ type Locked<'a, const INDEXES: usize> = MutexGuard<'a, Lists<INDEXES>>;
 
 struct Lists<const INDEXES: usize> {
     entries: Vec<Entry<INDEXES>>,
-    /// Places in `entries` that hold none.
+    /// Free positions in `entries`.
     free: Vec<usize>,
     /// First entries of the chains.
     blocks: Vec<usize>,
     keys: [Vec<usize>; INDEXES],
-    /// Entries that nobody holds: the longest unused is first.
+    /// Entries without holders, the least recently used first.
     oldest: usize,
     newest: usize,
     most: usize,
@@ -96,7 +97,7 @@ struct Lists<const INDEXES: usize> {
 }
 
 impl<const INDEXES: usize> Old<INDEXES> {
-    /// A cache of at most so many entries, not counting those that are held.
+    /// A cache of at most this many entries, not counting held ones.
     pub fn new(most: usize) -> Self {
         let lists = Lists {
             entries: Vec::new(),
@@ -111,7 +112,7 @@ impl<const INDEXES: usize> Old<INDEXES> {
         Old { lists: Mutex::new(lists), queue: Condvar::new() }
     }
 
-    /// How often somebody has slept because an entry was held.
+    /// Sleeps on held entries.
     pub fn waits(&self) -> u64 {
         self.lock().waits
     }
@@ -120,14 +121,14 @@ impl<const INDEXES: usize> Old<INDEXES> {
         self.lists.lock()
     }
 
-    /// Notes a block of a file system under its keys, unless it is noted already.
+    /// Adds a block of a file system under its keys, unless it is present.
     pub fn insert(&self, device: usize, block: u64, keys: [u32; INDEXES]) -> bool {
         let mut lists = self.lock();
         if lists.of_block(device, block).is_some() {
             return false;
         }
         let number = lists.take();
-        let by_key = keys.map(|key| Index { key: key as usize, place: NOWHERE });
+        let by_key = keys.map(|key| Index { key: key as usize, place: UNPLACED });
         let entry = &mut lists.entries[number];
         (entry.device, entry.block, entry.by_key, entry.holders) = (device, block, by_key, WRITER + 1);
         lists.link_in_tables(number);
@@ -136,8 +137,8 @@ impl<const INDEXES: usize> Old<INDEXES> {
         true
     }
 
-    /// The first entry of a file system with this key in an index, or the first behind one that is held, which is let go. It is held
-    /// with others.
+    /// The first entry of a file system with this key in an index, or the next after a held one,
+    /// which is released. It is held shared.
     fn find(
         &self,
         (index, device, key): (usize, usize, u32),
@@ -173,7 +174,7 @@ impl<const INDEXES: usize> Old<INDEXES> {
         Err(Gone)
     }
 
-    /// The entry of a block. It is held alone.
+    /// The entry of a block, held exclusively.
     fn get(&self, device: usize, block: u64) -> Option<usize> {
         let mut lists = self.lock();
         loop {
@@ -190,12 +191,12 @@ impl<const INDEXES: usize> Old<INDEXES> {
         }
     }
 
-    /// Lets an entry go that is held with others, or alone.
+    /// Releases an entry that is held, shared or exclusively.
     fn release(&self, number: usize) {
         self.let_go(&mut self.lock(), number);
     }
 
-    /// Takes an entry that is held alone out of all tables, and lets it go.
+    /// Takes an entry that is held exclusively out of all tables, and releases it.
     fn free(&self, number: usize) {
         let mut lists = self.lock();
         lists.unlink_from_tables(number);
@@ -215,7 +216,7 @@ impl<const INDEXES: usize> Old<INDEXES> {
         }
     }
 
-    /// Sleeps in the one queue because of an entry.
+    /// Sleeps in the one queue, counted for an entry.
     fn sleep<'a>(&self, mut lists: Locked<'a, INDEXES>, number: usize) -> Locked<'a, INDEXES> {
         lists.waits += 1;
         lists.entries[number].queued += 1;
@@ -238,7 +239,7 @@ impl<const INDEXES: usize> Lists<INDEXES> {
         None
     }
 
-    /// A place for an entry: that of the longest unused one where there are too many.
+    /// A position for an entry: the least recently used one's if the cache is full.
     fn take(&mut self) -> usize {
         let oldest = self.oldest;
         if self.entries.len() - self.free.len() >= self.most && oldest != END {
@@ -249,8 +250,8 @@ impl<const INDEXES: usize> Lists<INDEXES> {
         self.free.pop().unwrap_or_else(|| {
             self.entries.push(Entry {
                 unused: UNLINKED,
-                by_block: NOWHERE,
-                by_key: [Index { key: 0, place: NOWHERE }; INDEXES],
+                by_block: UNPLACED,
+                by_key: [Index { key: 0, place: UNPLACED }; INDEXES],
                 device: 0,
                 block: 0,
                 holders: 0,
@@ -261,7 +262,7 @@ impl<const INDEXES: usize> Lists<INDEXES> {
         })
     }
 
-    /// Somebody is about to hold an entry: if nobody did, it is unused no longer.
+    /// Before an entry is held: takes it off the unused list if it is on it.
     fn use_entry(&mut self, number: usize) {
         let entry = &self.entries[number];
         if entry.is_in_tables && entry.holders == 0 && entry.queued == 0 {
@@ -296,7 +297,7 @@ impl<const INDEXES: usize> Lists<INDEXES> {
         self.entries[number].is_in_tables = false;
     }
 
-    /// Puts an entry at the front of a chain of a table.
+    /// Adds an entry at the front of a chain.
     fn link(&mut self, chain: Chain, number: usize) {
         let first = std::mem::replace(self.first(chain), number);
         *self.links(chain, number) = Links { before: END, behind: first };

@@ -1,4 +1,5 @@
-//! Blocks of attributes in memory, shared through a cache: what a file system does with the cache, and nothing else.
+//! Blocks of attributes in memory, shared through a cache: a file system's use of the cache, and
+//! nothing else.
 
 use super::bench::{Cell, Setter};
 use super::{BlockCache, Joined, Left, Uses};
@@ -7,22 +8,22 @@ use dentree_sync::Mutex;
 use std::convert::Infallible;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Most users of a block, as in ext4.
+/// The most users of a block, as in ext4.
 const USERS_MAX: u32 = 1024;
-/// A file has no block.
+/// The file has no block.
 const NONE: u32 = u32::MAX;
 
 /// Blocks in memory, shared through a cache.
 pub struct Store<C> {
     cache: C,
-    /// Each under a lock of its own, as buffers of a file system are.
+    /// Each has its own lock, as a file system's buffers do.
     blocks: Vec<Mutex<Block>>,
     free: Mutex<Vec<u32>>,
-    /// The block of each file, by client. A client reads and writes its own.
+    /// The block of each file, by client. A client accesses its own files only.
     files: Vec<Vec<AtomicU32>>,
 }
 
-/// 0 users: it is free.
+/// Free with 0 users.
 #[derive(Clone, Copy, Default)]
 struct Block {
     value: u64,
@@ -33,7 +34,7 @@ struct Block {
 struct Use<'a>(&'a Mutex<Block>);
 
 impl<C: BlockCache> Store<C> {
-    /// For one cell, with nothing set.
+    /// A store for one cell, without attributes.
     pub fn new(cell: &Cell, cache: C) -> Self {
         let most = cell.clients * (cell.files + 1);
         let files = || (0..cell.files).map(|_| AtomicU32::new(NONE)).collect();
@@ -45,12 +46,12 @@ impl<C: BlockCache> Store<C> {
         }
     }
 
-    /// What the blocks are shared through.
+    /// The cache that the blocks are shared through.
     pub fn cache(&self) -> &C {
         &self.cache
     }
 
-    /// Becomes a user of a block that has this value, room, and users.
+    /// Becomes a user of a block that has this value, space, and users.
     fn join(&self, block: u64, value: u64) -> Joined {
         let mut block = self.blocks[block as usize].lock();
         if block.value != value || !(1..USERS_MAX).contains(&block.users) {
@@ -60,7 +61,7 @@ impl<C: BlockCache> Store<C> {
         if block.users < USERS_MAX { Joined::WithRoom } else { Joined::Last }
     }
 
-    /// Whether each block has as many users as files point at it, and none too many.
+    /// Whether each block counts as many users as files refer to it, and not too many.
     pub fn is_sound(&self) -> bool {
         let mut users = vec![0; self.blocks.len()];
         for block in self.files.iter().flatten().map(|file| file.load(Ordering::Relaxed)) {
@@ -160,7 +161,7 @@ impl BlockCache for MbCache {
     }
 }
 
-/// A hash of the value, as the blocks' own.
+/// A hash of the value, as the block's key.
 fn key_of(value: u64) -> u32 {
     (value.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as u32
 }
