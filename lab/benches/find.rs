@@ -1,6 +1,6 @@
-//! `cargo bench -p dentree-lab --bench find`: `dentree find` against find(1) on a loop mount; rows in
-//! `target/bench/find.jsonl`. Needs root, and `cargo build --release --bin dentree` before it; says so
-//! where either is missing.
+//! `cargo bench -p dentree-lab --bench find`: `dentree find` against find(1) on a loop mount; rows
+//! in `target/bench/find.jsonl`. Needs root, and `cargo build --release --bin dentree`; reports
+//! what is missing.
 
 use dentree_lab::find_bench::{Failure, run};
 use dentree_lab::outcome::finish;

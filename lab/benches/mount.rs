@@ -1,6 +1,6 @@
-//! `cargo bench -p dentree-lab --bench mount`: `dentree mount` against fuse2fs, the kernel and what FUSE
-//! itself costs; rows in `target/bench/mount.jsonl`. `-- "dbench 1"` does the cases of that name alone.
-//! Needs root, and the programs that `make bench` builds before it; says so where something is missing.
+//! `cargo bench -p dentree-lab --bench mount`: `dentree mount` against fuse2fs, the kernel and the
+//! bare cost of FUSE; rows in `target/bench/mount.jsonl`. `-- "dbench 1"` runs only the cases of
+//! that name. Needs root, and the programs that `make bench` builds; reports what is missing.
 
 use dentree_lab::mount_bench::{FULL, TINY, run};
 use dentree_lab::outcome::finish;

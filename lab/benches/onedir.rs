@@ -1,6 +1,6 @@
-//! `cargo bench -p dentree-lab --bench onedir`: threads that fill one directory, ours against the kernel
-//! and fuse2fs, and which locks ours waits for; rows in `target/bench/onedir.jsonl`. Needs root; says so
-//! where it is missing.
+//! `cargo bench -p dentree-lab --bench onedir`: threads that fill one directory, ours against the
+//! kernel and fuse2fs, and the locks that ours waits for; rows in `target/bench/onedir.jsonl`.
+//! Needs root, and reports its absence.
 
 use dentree_lab::onedir_bench::{FULL, TINY, run};
 use dentree_lab::outcome::finish;

@@ -1,8 +1,10 @@
-//! `cargo bench -p dentree-lab --bench walk`: walks, all variants in the same run; rows in `target/bench/walk.jsonl`.
+//! `cargo bench -p dentree-lab --bench walk`: walks, all variants in the same run; rows in
+//! `target/bench/walk.jsonl`.
 //!
-//! Arguments after `--`: a word that the names of the cases to run contain (`hot`, `cold-uniform`, `counted`); `--json FILE`
-//! for the rows; `--once VARIANT SHAPE DRAWN WALKS` is what the program runs under valgrind. Without cargo's own `--bench`
-//! (as under `cargo test --benches`) everything is done once at a tiny size.
+//! Arguments after `--`: part of the names of the cases to run (`hot`, `cold-uniform`, `counted`);
+//! `--json FILE` for the rows; `--once VARIANT SHAPE DRAWN WALKS` is the program under valgrind.
+//! Without cargo's own `--bench` (as under `cargo test --benches`) everything runs once at a tiny
+//! size.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::path::PathBuf;
@@ -13,7 +15,7 @@ use std::time::Instant;
 use dentree_lab::rows::default_file;
 use dentree_lab::walk_bench::{Plan, Surroundings, once, run};
 
-/// The system's allocator with a count of the bytes that are out. What it keeps beside them for itself is not counted,
+/// The system's allocator with a count of the allocated bytes. Its own overhead is not counted,
 /// which favours the variants that allocate every entry.
 struct Counting;
 
@@ -22,7 +24,8 @@ static ALLOCATED: AtomicUsize = AtomicUsize::new(0);
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-// SAFETY: every method hands its arguments to `System` unchanged and returns what it returns; the counter has no part in it.
+// SAFETY: every method passes its arguments to `System` unchanged and returns its result; the
+// counter has no effect on either.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATED.fetch_add(layout.size(), Relaxed);

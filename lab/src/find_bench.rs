@@ -1,11 +1,13 @@
-//! The benchmark of `dentree find IMAGE:/` against find(1) on the kernel's loop mount of the same image.
+//! The benchmark of `dentree find IMAGE:/` against find(1) on the kernel's loop mount of the same
+//! image.
 //!
-//! Both are whole processes, from start to exit, with their output thrown away. `find-names` only lists; `find-inodes`
-//! asks for every file's size, so that each inode must be read. Warm: image and mount were gone through just before.
-//! Cold: the kernel's page cache, dentries and inodes are dropped before every run, of ours as of theirs.
+//! Both are whole processes, from start to exit, with their output discarded. `find-names` only
+//! lists; `find-inodes` tests every file's size, so each inode must be read. Warm: a run right
+//! before has filled the caches. Cold: the kernel's page cache, dentries and inodes are dropped
+//! before every run of either.
 //!
-//! Rivals: `kernel-find` is find(1) on a mount that stands; `kernel-mount-find` also mounts and unmounts, as one who wants
-//! to search an image must.
+//! Rivals: `kernel-find` is find(1) on an existing mount; `kernel-mount-find` also mounts and
+//! unmounts, as a search of an image must.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -23,16 +25,16 @@ use crate::unavailable::Unavailable;
 const ROUNDS: usize = 7;
 const SEED: u64 = 20_05;
 const VARIANTS: [&str; 3] = [OURS, "kernel-find", "kernel-mount-find"];
-/// Case, and the tests that both programs are given.
+/// Case, and the predicates for both programs.
 const CASES: [(&str, &[&str]); 2] = [("find-names", &[]), ("find-inodes", &["-size", "+1M"])];
 
 /// Why there are no figures.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
-    /// Something that it needs is missing: root, a loop device, mke2fs, find, the program.
+    /// A prerequisite is missing: root, a loop device, mke2fs, find, the program.
     #[error(transparent)]
     Unavailable(#[from] Unavailable),
-    /// A find that leaves something out is not fast.
+    /// The results differ: a find that omits entries is not fast.
     #[error("dentree find and find(1) do not find the same: {0}")]
     Differ(String),
 }
@@ -52,7 +54,7 @@ pub fn run(dentree: &Path, shape: Shape, progress: &dyn Fn(&str)) -> Result<Outc
         mount: HiddenMount::image(image.path(), "ro")?,
         entries: tree.len(),
     };
-    bench.compare_answers()?;
+    bench.compare_results()?;
     let mut outcome = Outcome::default();
     for (case, tests) in CASES {
         for cold in [false, true] {
@@ -114,7 +116,7 @@ impl Bench {
     }
 
     /// Both programs must find the same paths.
-    fn compare_answers(&self) -> Result<(), Failure> {
+    fn compare_results(&self) -> Result<(), Failure> {
         let ours = paths(&mut self.ours(&[]), "/")?;
         let theirs = paths(&mut theirs(&self.mount, &[]), "./")?;
         if ours == theirs && ours.len() > self.entries {
@@ -133,7 +135,7 @@ fn theirs(mount: &HiddenMount, tests: &[&str]) -> Command {
     command
 }
 
-/// The lines that a find prints below the place that it began at, without that place.
+/// The lines of a find's output below its start, relative to the start.
 fn paths(command: &mut Command, place: &str) -> Result<BTreeSet<Vec<u8>>, Unavailable> {
     let output = command.output().map_err(|why| Unavailable::because(&name(command), why))?;
     let lines = output.stdout.split(|&byte| byte == b'\n');

@@ -1,9 +1,10 @@
-//! All variants in turn, round after round.
+//! Runs all variants in turn, round after round.
 //!
-//! Neither criterion nor divan can interleave rivals: they finish one before they start the next, so that whatever the
-//! machine does in between (another tenant, a clock change, pages that move) lands on one side of a ratio. Here a round
-//! does the same slice of work once with every variant, the next round the next slice, beginning with another variant;
-//! ratios are taken within rounds. Each slice's answers are summed and compared with what had to come out.
+//! Neither criterion nor divan interleaves rivals: they finish one before the next, so disturbances
+//! of the machine (another tenant, a clock change, moved pages) affect one side of a ratio. Here a
+//! round does the same slice of work once with every variant, the next round the next slice,
+//! starting with the next variant; ratios are taken within rounds. The results of each slice are
+//! summed and compared with the expected ones.
 
 use std::ops::Range;
 use std::sync::Barrier;
@@ -15,7 +16,7 @@ use crate::paths::{PathSet, Rename};
 use crate::rivals::{NameCache, Tally, WALKS_PER_RENAME, Work};
 use crate::stats::Sample;
 
-/// A variant that stands ready.
+/// A variant, ready to run.
 pub struct Contender {
     /// Name in rows.
     pub name: &'static str,
@@ -29,29 +30,30 @@ impl std::fmt::Debug for Contender {
     }
 }
 
-/// What one thread does in one round.
+/// One thread's work in one round.
 #[derive(Clone, Debug)]
 pub struct Share {
     /// Paths to walk.
     pub range: Range<usize>,
-    /// Renames to strew between them.
+    /// Renames between them.
     pub renames: Vec<Rename>,
 }
 
 /// The work of all rounds: `rounds[round][thread]`.
 #[derive(Clone, Debug)]
 pub struct Course<'a> {
-    /// Which case it is, for rows and messages.
+    /// The case, for rows and messages.
     pub case: &'a str,
-    /// The paths that the ranges of shares are of.
+    /// The paths that the shares' ranges index.
     pub paths: &'a PathSet,
-    /// Rounds of one share a thread.
+    /// One share per thread and round.
     pub rounds: Vec<Vec<Share>>,
 }
 
 impl<'a> Course<'a> {
-    /// Cuts a path set into rounds of one share of `walks` paths for each thread. What each share renames comes as
-    /// `renames[round][thread]` and fixes the number of rounds and threads; for no renames it is empty vectors.
+    /// Splits a path set into rounds of one share of `walks` paths per thread.
+    /// `renames[round][thread]` are the renames of each share, possibly none, and determine the
+    /// numbers of rounds and threads.
     ///
     /// # Panics
     /// If the set has too few paths.
@@ -67,7 +69,7 @@ impl<'a> Course<'a> {
         Self { case, paths, rounds }
     }
 
-    /// Renames that go with so many walks.
+    /// The number of renames for this many walks.
     pub fn renames_for(walks: usize) -> usize {
         walks / WALKS_PER_RENAME
     }
@@ -84,13 +86,13 @@ impl<'a> Course<'a> {
     }
 }
 
-/// A variant's cost in every round, in nanoseconds a component as one thread sees them: with two threads at work for a
-/// second, two seconds have been spent.
+/// A variant's cost in every round, in nanoseconds per component as one thread sees them: two
+/// threads for a second spend two seconds.
 #[derive(Clone, Debug)]
 pub struct Timing {
     /// The variant.
     pub name: &'static str,
-    /// One figure a round.
+    /// One figure per round.
     pub rounds: Vec<f64>,
 }
 
@@ -101,22 +103,22 @@ impl Timing {
     }
 }
 
-/// An answer that was wrong: the benchmark stops.
+/// A wrong result: the benchmark stops.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{variant} gave a wrong answer in {case}: {what}")]
+#[error("{variant} gave a wrong result in {case}: {what}")]
 pub struct WrongAnswer {
-    /// Who gave it.
+    /// The variant.
     pub variant: &'static str,
-    /// In which case.
+    /// The case.
     pub case: String,
-    /// What was expected and what came.
+    /// The expected and the actual result.
     pub what: String,
 }
 
-/// Runs a course: every round with every contender, each round beginning with the next one.
+/// Runs a course: every round with every contender, each round starting with the next one.
 ///
 /// # Errors
-/// The first wrong answer.
+/// The first wrong result.
 pub fn race(course: &Course<'_>, contenders: &[Contender]) -> Result<Vec<Timing>, WrongAnswer> {
     let mut timings: Vec<Timing> = contenders
         .iter()
@@ -133,25 +135,25 @@ pub fn race(course: &Course<'_>, contenders: &[Contender]) -> Result<Vec<Timing>
     Ok(timings)
 }
 
-/// Walks the paths of the first round one by one, without a clock, and compares every single answer.
+/// Walks the paths of the first round one by one, untimed, and checks every result.
 ///
 /// # Errors
-/// The first wrong answer.
+/// The first wrong result.
 pub fn verify(course: &Course<'_>, contender: &Contender) -> Result<(), WrongAnswer> {
     let paths = course.rounds.first().into_iter().flatten().flat_map(|share| share.range.clone());
     for at in paths {
         let expected = course.paths.target(at).map(|node| contender.cache.token(node));
-        let answer = contender.cache.walk(course.paths.path(at));
-        if answer != expected {
+        let result = contender.cache.walk(course.paths.path(at));
+        if result != expected {
             let path = String::from_utf8_lossy(course.paths.path(at).bytes());
-            let what = format!("{path}: expected {expected:?}, got {answer:?}");
+            let what = format!("{path}: expected {expected:?}, got {result:?}");
             return Err(WrongAnswer { variant: contender.name, case: course.case.to_owned(), what });
         }
     }
     Ok(())
 }
 
-/// One contender does one round's work: the time from the first thread's start to the last one's end.
+/// One contender's round: the time from the first thread's start to the last one's end.
 fn run_slice(course: &Course<'_>, shares: &[Share], contender: &Contender) -> Result<Duration, WrongAnswer> {
     let cache = &*contender.cache;
     let barrier = Barrier::new(shares.len());
@@ -185,8 +187,8 @@ fn run_slice(course: &Course<'_>, shares: &[Share], contender: &Contender) -> Re
     Ok(start.zip(end).map_or(Duration::ZERO, |(start, end)| end - start))
 }
 
-/// Keeps a thread on one of the CPUs that the process may use, so that it does not migrate in mid-slice. Where that is
-/// refused the figures are only noisier.
+/// Pins the thread to one of the CPUs that the process may use, against migration in a slice. On
+/// failure the figures are only noisier.
 pub(crate) fn pin_to_cpu(thread: usize) {
     let Ok(allowed) = sched_getaffinity(None) else { return };
     let cpus: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|&cpu| allowed.is_set(cpu)).collect();

@@ -1,8 +1,9 @@
-//! Nothing of a run stays behind, however it ends.
+//! Removes everything that a run created, however it ends.
 //!
-//! All temporary folders of a process lie in one. Beside it a shell waits for the end of a pipe that this process holds: that comes when the
-//! process is gone, also by Ctrl-C or SIGKILL, where no guard is dropped. The shell then unmounts what is mounted in the
-//! folder, after which servers end by themselves, and removes it.
+//! All temporary directories of a process are in one. A shell waits for the end of a pipe that this
+//! process holds open: it comes when the process is gone, also after Ctrl-C or SIGKILL, which drop
+//! no guard. The shell then unmounts everything in the directory, which ends the servers, and
+//! removes it.
 
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
@@ -17,32 +18,32 @@ const SWEEP: &str = r#"read -r _
 for it in "$1"/*; do umount -l "$it"; done
 rm -rf --one-file-system "$1""#;
 
-/// The folder of this process, and the shell that removes it.
-struct Room {
+/// The directory of this process, and the shell that removes it.
+struct Root {
     path: PathBuf,
     _shell: Child,
 }
 
-static ROOM: Mutex<Option<Room>> = Mutex::new(None);
+static ROOT: Mutex<Option<Root>> = Mutex::new(None);
 
-/// A new folder, to hold files or to be mounted at.
+/// A new directory, for files or as a mount point.
 pub(crate) fn folder() -> Result<TempDir, Unavailable> {
-    let mut room = ROOM.lock();
-    let room = match &mut *room {
-        Some(room) => room,
-        none => none.insert(Room::new()?),
+    let mut root = ROOT.lock();
+    let root = match &mut *root {
+        Some(root) => root,
+        none => none.insert(Root::new()?),
     };
-    // A name that a shell's `*` stands for.
-    tempfile::Builder::new().prefix("it").tempdir_in(&room.path).map_err(failed)
+    // The prefix matches the shell's `*`.
+    tempfile::Builder::new().prefix("it").tempdir_in(&root.path).map_err(failed)
 }
 
 fn failed(why: std::io::Error) -> Unavailable {
     Unavailable::because("cannot make a temporary folder", why)
 }
 
-impl Room {
-    fn new() -> Result<Room, Unavailable> {
-        // Removed here only where there is no shell to do it.
+impl Root {
+    fn new() -> Result<Root, Unavailable> {
+        // Removed here only if there is no shell.
         let folder = tempfile::Builder::new().prefix("dentree-lab").tempdir().map_err(failed)?;
         let shell = Command::new("sh")
             .args(["-c", SWEEP, "sh"])
@@ -50,11 +51,11 @@ impl Room {
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
-            // Ctrl-C is for a terminal's whole group.
+            // Ctrl-C signals a terminal's whole group.
             .process_group(0)
             .spawn()
             .map_err(|why| Unavailable::because("sh", why))?;
-        Ok(Room { path: folder.keep(), _shell: shell })
+        Ok(Root { path: folder.keep(), _shell: shell })
     }
 }
 
@@ -67,7 +68,7 @@ mod tests {
 
     const CHILD: &str = "DENTREE_LAB_MOUNTS_AND_WAITS";
 
-    /// Not a test, but what the next one starts and kills: mounts an image, says where, and waits.
+    /// Not a test: the next one starts and kills it. Mounts an image, prints where, and waits.
     #[test]
     fn a_child_of_these_tests() {
         if std::env::var_os(CHILD).is_none() {
@@ -101,9 +102,9 @@ mod tests {
         let Some((_, root)) = said.split_once("mounted ") else {
             return eprintln!("skipped: no mount: {said}");
         };
-        let room = Path::new(root).parent().unwrap();
+        let root = Path::new(root).parent().unwrap();
         dentree_testing::wait_until("gone", || {
-            !room.exists() && !dentree_testing::is_mount_point(Path::new(root))
+            !root.exists() && !dentree_testing::is_mount_point(Path::new(root))
         });
     }
 }

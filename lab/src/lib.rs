@@ -1,20 +1,21 @@
 //! Workloads, rivals, statistics and reports.
 //!
-//! The lab measures the name cache against what it replaces: the kernel, a chained hash table as kernels build it, and the
-//! concurrent maps that programs use today. Everything random has a seed; every walk's answer is checked, so that a fast
-//! wrong answer fails instead of winning.
+//! The lab measures the name cache against its alternatives: the kernel, a chained hash table as
+//! kernels build it, and concurrent maps. Everything random has a seed; every walk's result is
+//! checked, so that a fast wrong result fails instead of winning.
 //!
-//! - [`tree`] and [`paths`]: what is walked;
-//! - [`rivals`]: who walks, one file each behind [`rivals::NameCache`];
+//! - [`tree`] and [`paths`]: the load of walks;
+//! - [`rivals`]: the caches that walk, one file each behind [`rivals::NameCache`];
 //! - [`schemes`]: the locking schemes of the study, one file each behind [`schemes::Scheme`];
 //! - [`harness`]: all of them in turn, round after round;
-//! - [`mod@passes`]: the same work again, each time from nothing;
-//! - [`workloads`]: loads that schemes carry, and what they get done;
-//! - [`mkfiles`]: files made in large directories, with and without index read-ahead;
+//! - [`mod@passes`]: repeated measurements, each on newly built caches;
+//! - [`workloads`]: the loads of the schemes, and their throughput;
+//! - [`mkfiles`]: creations in large directories, with and without index read-ahead;
 //! - [`xattr`]: the benchmark of 2016's cache of shared attribute blocks;
-//! - [`replacement`]: which blocks a buffer cache keeps, on recorded traces;
-//! - [`stats`], [`rows`], [`targets`], [`outcome`] and [`report`]: what came out, how sure it is, and whether it is enough;
-//! - [`walk_bench`], [`find_bench`] and [`mount_bench`]: the benchmarks put together.
+//! - [`replacement`]: replacement policies of a buffer cache, on recorded traces;
+//! - [`stats`], [`rows`], [`targets`], [`outcome`] and [`report`]: results, their confidence, and
+//!   their targets;
+//! - [`walk_bench`], [`find_bench`] and [`mount_bench`]: the benchmarks.
 #![deny(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 

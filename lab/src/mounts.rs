@@ -1,4 +1,5 @@
-//! Mounts that the kernel's side of a comparison needs; each goes when its guard is dropped, or the process ends (`leftovers`).
+//! Mounts for the kernel's side of a comparison. Each ends when its guard is dropped or the process
+//! ends (`leftovers`).
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
@@ -14,11 +15,11 @@ use tempfile::TempDir;
 use crate::leftovers::folder;
 use crate::unavailable::Unavailable;
 
-/// How long a mount may take to appear.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Timeout for a mount to appear or to become idle.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The root of a file system that is mounted nowhere that others see it: it was detached from its mount point as soon as
-/// it was opened, and lives as long as this does. Nothing is left behind, however the process ends.
+/// The root of a file system without a visible mount point: it is detached right after it was
+/// opened, and lives as long as this does. Nothing remains, however the process ends.
 #[derive(Debug)]
 pub struct HiddenMount {
     root: OwnedFd,
@@ -58,18 +59,18 @@ impl HiddenMount {
         Ok(Self { root: root.map_err(|why| Unavailable::because("cannot open a mounted folder", why))? })
     }
 
-    /// For calls relative to the root.
+    /// The root, for `*at` system calls.
     pub fn root(&self) -> BorrowedFd<'_> {
         self.root.as_fd()
     }
 
-    /// A path to the root for this process and for the working folder of one that it starts.
+    /// A path to the root, valid in this process and as the working directory of a child.
     pub fn working_folder(&self) -> PathBuf {
         PathBuf::from(format!("/proc/self/fd/{}", self.root.as_raw_fd()))
     }
 }
 
-/// A file system that is mounted at a folder of its own, where every process sees it. Unmounted on drop.
+/// A file system mounted at a directory of its own, visible to every process. Unmounted on drop.
 #[derive(Debug)]
 pub struct OpenMount {
     point: TempDir,
@@ -87,15 +88,16 @@ impl OpenMount {
         Ok(Self { point, server: None })
     }
 
-    /// What a program mounts at the folder that is its last argument, which is added here, and serves until it is unmounted.
+    /// A file system that `program` mounts, and serves until it is unmounted. The mount point is
+    /// added as its last argument.
     ///
     /// # Errors
-    /// That the program cannot be started, ends, or does not mount for a minute.
+    /// If the program cannot be started, exits, or does not mount within a minute.
     pub fn served(program: &mut Command) -> Result<Self, Unavailable> {
         let name = program.get_program().to_string_lossy().into_owned();
         let failed = |why: &dyn std::fmt::Display| Unavailable::because(&name, why);
         let point = folder()?;
-        // A FUSE mount whose server has not answered yet, or is gone, is no root to be looked at.
+        // 0 for a FUSE mount whose server does not respond yet, or is gone.
         let device = |root: &Path| std::fs::metadata(root).map_or(0, |metadata| metadata.dev());
         let outside = device(point.path());
         let server = program.arg(point.path()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
@@ -103,7 +105,7 @@ impl OpenMount {
         let begin = Instant::now();
         while [0, outside].contains(&device(mount.point.path())) {
             let ended = mount.server.as_mut().is_some_and(|server| !matches!(server.try_wait(), Ok(None)));
-            if ended || begin.elapsed() > PATIENCE {
+            if ended || begin.elapsed() > TIMEOUT {
                 return Err(failed(&"the mount does not appear"));
             }
             std::thread::sleep(Duration::from_millis(5));
@@ -111,21 +113,21 @@ impl OpenMount {
         Ok(mount)
     }
 
-    /// Where it is mounted.
+    /// The mount point.
     pub fn root(&self) -> &Path {
         self.point.path()
     }
 
-    /// Unmounts. What was mounted is whole then: who served it has ended.
+    /// Unmounts and waits for the server, which completes the image.
     ///
     /// # Errors
-    /// That the mount is busy, or who served it failed.
+    /// If the mount is busy, or its server failed.
     pub fn end(mut self) -> Result<(), Unavailable> {
         let failed = |why: &dyn std::fmt::Display| Unavailable::because("cannot unmount", why);
         let begin = Instant::now();
-        // A program that another thread is starting has the files of this process for a moment.
+        // Until its exec a program that another thread starts has this process's files open.
         while let Err(why) = unmount(self.root(), UnmountFlags::empty()) {
-            if why != Errno::BUSY || begin.elapsed() > PATIENCE {
+            if why != Errno::BUSY || begin.elapsed() > TIMEOUT {
                 return Err(failed(&why));
             }
             std::thread::sleep(Duration::from_millis(5));
@@ -138,7 +140,7 @@ impl OpenMount {
 
 impl Drop for OpenMount {
     fn drop(&mut self) {
-        // After `end` there is nothing to unmount.
+        // Fails harmlessly after `end`.
         let _ = unmount(self.root(), UnmountFlags::DETACH);
         if let Some(mut server) = self.server.take() {
             let _ = server.kill();
@@ -147,7 +149,7 @@ impl Drop for OpenMount {
     }
 }
 
-/// An empty ext4 in a file of its own, removed on drop. A mount of it outlives the file's name.
+/// An empty ext4 in a file, removed on drop. A mount of it outlives the file's name.
 #[derive(Debug)]
 pub struct Image {
     path: PathBuf,
@@ -155,7 +157,7 @@ pub struct Image {
 }
 
 impl Image {
-    /// Makes one with room for `inodes` small files.
+    /// An image for `inodes` small files.
     ///
     /// # Errors
     /// Needs `mke2fs`.
@@ -171,13 +173,13 @@ impl Image {
         Ok(Self { path, _folder: folder })
     }
 
-    /// Where it lies.
+    /// The image's path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 }
 
-/// Runs a program, whose output counts only where it fails.
+/// Runs a program; its error output is the error.
 pub(crate) fn command(command: &mut Command) -> Result<(), Unavailable> {
     let name = command.get_program().to_string_lossy().into_owned();
     let output = command.output().map_err(|why| Unavailable::because(&name, why))?;

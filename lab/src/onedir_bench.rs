@@ -1,8 +1,10 @@
-//! The benchmark of many threads that fill one directory: the library in one process, the kernel's loop mount, and fuse2fs, each on an
-//! image of its own, in turn.
+//! The benchmark of threads that fill one directory: the library in one process, the kernel's loop
+//! mount, and fuse2fs, each on its own image, in turn.
 //!
-//! Each thread makes its share of empty files with names of its own; the time is that of all of them, from the first one's start to the
-//! last one's end. fuse2fs needs a millisecond for each and makes a part of them ([`Size::fuse2fs_part`]); compared is the time for one. A further run of ours is metered: its table says which locks of a directory were waited for.
+//! Each thread makes its share of empty files with names of its own; the time is from the first
+//! one's start to the last one's end. fuse2fs needs a millisecond per file and makes fewer
+//! ([`Size::fuse2fs_part`]); the times per file are compared. A further run of ours is metered: its
+//! table shows which locks of a directory had waiters.
 
 use std::os::fd::AsFd;
 use std::path::Path;
@@ -27,12 +29,12 @@ const FUSE2FS: &str = "fuse2fs";
 const CASE: &str = "create-one-directory";
 const THREADS: [usize; 4] = [1, 2, 4, 8];
 
-/// How much work there is.
+/// The size of the work.
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
     /// Files of one run, over all threads.
     pub files: usize,
-    /// fuse2fs makes one for so many of the others'.
+    /// fuse2fs makes one file per this many of the others'.
     pub fuse2fs_part: usize,
     /// Runs of each variant with each number of threads.
     pub rounds: usize,
@@ -40,13 +42,13 @@ pub struct Size {
 
 /// The benchmark's size.
 pub const FULL: Size = Size { files: 60_000, fuse2fs_part: 30, rounds: 5 };
-/// Keeps the benchmark alive in tests.
+/// The smallest size, for tests.
 pub const TINY: Size = Size { files: 400, fuse2fs_part: 4, rounds: 2 };
 
-/// Runs the benchmark; answers the figures, and the lock tables of ours.
+/// Runs the benchmark; returns the figures, and the lock tables of ours.
 ///
 /// # Errors
-/// Needs root, `mke2fs`, `e2fsck` and loop devices. Without fuse2fs that is left out, and said so.
+/// Needs root, `mke2fs`, `e2fsck` and loop devices. A missing fuse2fs is reported and left out.
 pub fn run(size: Size, progress: &dyn Fn(&str)) -> Result<(Outcome, String), Unavailable> {
     let mut outcome = Outcome::default();
     let mut tables = String::new();
@@ -89,7 +91,7 @@ fn report(threads: usize, timings: &[Timing], outcome: &mut Outcome) {
     theirs.iter().for_each(|theirs| outcome.compare(CASE, threads, ours, theirs, None));
 }
 
-/// One run on a fresh image, which is checked afterwards: nanoseconds for each file.
+/// One run on a new image, which is checked afterwards: nanoseconds per file.
 fn fill(variant: &str, threads: usize, files: usize) -> Result<f64, Unavailable> {
     let image = Image::ext4(files * 5 / 4 + 100)?;
     let time = match variant {
@@ -114,10 +116,10 @@ fn ours(image: &Path, threads: usize, files: usize) -> Result<Duration, Unavaila
     let options = Options { writable: true, ..Options::default() };
     let fs = Ext4::open(Arc::new(device), options).map_err(|why| failed(&why))?;
     let vfs = Vfs::new(fs).map_err(|why| failed(&why))?;
-    let who = Identity::Superuser;
-    let dir = vfs.make(&who, vfs.root(), b"dir", NewKind::Directory, 0o755).map_err(|why| failed(&why))?;
+    let user = Identity::Superuser;
+    let dir = vfs.make(&user, vfs.root(), b"dir", NewKind::Directory, 0o755).map_err(|why| failed(&why))?;
     let time = together(threads, files, |name| {
-        vfs.make(&who, &dir, name.as_bytes(), NewKind::Regular, 0o644).is_ok()
+        vfs.make(&user, &dir, name.as_bytes(), NewKind::Regular, 0o644).is_ok()
     });
     drop(dir);
     let fs = vfs.into_fs().ok_or_else(|| failed(&"an inode is still held"))?;
@@ -134,7 +136,7 @@ fn on_mount(root: &Path, threads: usize, files: usize) -> Duration {
     })
 }
 
-/// Makes the files of all threads at once.
+/// Makes the files with all threads at once.
 fn together(threads: usize, files: usize, make: impl Fn(&str) -> bool + Sync) -> Duration {
     let barrier = Barrier::new(threads);
     let times: Vec<(Instant, Instant)> = std::thread::scope(|scope| {

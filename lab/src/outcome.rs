@@ -1,29 +1,29 @@
-//! What a benchmark hands back: figures, judgements, and what could not be measured.
+//! A benchmark's result: figures, judgements, and what was not measured.
 
 use crate::harness::Timing;
 use crate::rows::{Heading, Row, default_file, table, write_json_lines};
 use crate::stats::{Ratio, paired_ratio};
-use crate::targets::{Aim, Verdict};
+use crate::targets::{Bound, Verdict};
 use crate::unavailable::Unavailable;
 use std::path::Path;
 use std::process::ExitCode;
 
-/// The variant that is judged, and the one that ratios in tables refer to.
+/// The variant that is judged; ratios in tables refer to it.
 pub const OURS: &str = "dentree";
 
-/// What came out.
+/// The result.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
-    /// Every figure.
+    /// All figures.
     pub rows: Vec<Row>,
-    /// The targets, judged.
+    /// The judged targets.
     pub verdicts: Vec<Verdict>,
-    /// What could not be measured, and why.
+    /// What was not measured, and why.
     pub skipped: Vec<String>,
 }
 
 impl Outcome {
-    /// Tables of all figures, then the targets, then what was left out.
+    /// Tables of all figures, then the targets, then what was not measured.
     pub fn text(&self) -> String {
         let mut text = String::new();
         let tables =
@@ -54,7 +54,7 @@ impl Outcome {
         Ok(())
     }
 
-    /// Adds a figure that was counted once.
+    /// Adds a counted figure.
     pub(crate) fn count(&mut self, heading: Heading<'_>, value: f64) {
         self.rows.push(heading.counted(value));
     }
@@ -62,10 +62,10 @@ impl Outcome {
     /// Judges a counted figure of ours against a target.
     pub(crate) fn judge(&mut self, what: String, value: f64, at_most: f64) {
         let figure = Ratio { mean: value, low: value, high: value, n: 1 };
-        self.verdicts.push(Verdict { what, figure, aim: Aim::AtMost, target: at_most });
+        self.verdicts.push(Verdict { what, figure, bound: Bound::AtMost, target: at_most });
     }
 
-    /// A ratio of ours to theirs, as a row and, where there is a target, as a verdict.
+    /// Adds a ratio of ours to theirs as a row, and as a verdict if there is a target.
     pub(crate) fn compare(
         &mut self,
         case: &str,
@@ -80,12 +80,13 @@ impl Outcome {
         self.rows.push(heading.ratio(&figure));
         if let Some(target) = target {
             let what = format!("{case}, {threads} thread(s), {variant}");
-            self.verdicts.push(Verdict { what, figure, aim: Aim::AtMost, target });
+            self.verdicts.push(Verdict { what, figure, bound: Bound::AtMost, target });
         }
     }
 }
 
-/// Ends the benchmark `name`, which is skipped where something is missing. `keep`: write its rows.
+/// Ends the benchmark `name`, which is skipped if a prerequisite is missing. `keep`: write its
+/// rows.
 pub fn finish(name: &str, measured: Result<Outcome, Unavailable>, keep: bool) -> ExitCode {
     let outcome = match measured {
         Ok(outcome) => outcome,

@@ -1,12 +1,16 @@
-//! The same work again, each time from nothing: what an interval is made of.
+//! Repeated measurements, each on newly built structures: the basis of intervals.
 //!
-//! Repeats on structures that were built once share what that building happened to give: where the allocator and the kernel put
-//! them, which of them share cache sets, the seeds of hash tables. On a quiet machine that is most of what differs between two runs, and intervals
-//! that do not have it in them are several times too narrow. So a measurement is a number of *passes*. A pass builds everything anew, in
-//! a shuffled order with unused memory of random size between, measures every variant once, and hands back one [`Figure`] for each.
-//! Passes run one after the other, each in a process of its own ([`in_processes`]; in tests [`Passes::here`]), and each goes through
-//! all cases, so that those of one case lie as far apart in time as the whole measurement is long. Variants are compared by
-//! ratios within a pass; the interval is over passes ([`paired_ratio`](crate::stats::paired_ratio)).
+//! Repeats on structures that were built once share the accidents of that building: their placement
+//! by the allocator and the kernel, their cache sets, the seeds of hash tables. On a quiet machine
+//! that is most of the difference between two runs, and intervals without it are several times too
+//! narrow. So a measurement is a number of *passes*. A pass builds everything, in a shuffled order
+//! with unused memory of random size in between, measures every variant once, and returns one
+//! [`Figure`] for each.
+//!
+//! Passes run one after the other, each in its own process ([`in_processes`]; in tests
+//! [`Passes::here`]), and each goes through all cases, so that those of one case are spread over
+//! the whole measurement. Variants are compared by ratios within a pass; the interval is over
+//! passes ([`paired_ratio`](crate::stats::paired_ratio)).
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Write};
@@ -30,21 +34,21 @@ pub struct Figure {
     pub threads: usize,
     /// As in [`Row`](crate::rows::Row).
     pub metric: String,
-    /// What came out.
+    /// The value.
     pub value: f64,
 }
 
-/// What a pass says while it runs.
+/// A message of a pass.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub enum Told {
-    /// What it begins.
+pub enum Event {
+    /// The start of a step.
     Doing(String),
-    /// What it has found.
+    /// A figure.
     Found(Figure),
 }
 
-/// Whoever listens to a pass.
-pub type Listener<'a> = dyn FnMut(Told) + 'a;
+/// The receiver of a pass's messages.
+pub type Listener<'a> = dyn FnMut(Event) + 'a;
 
 type Key = (String, String, usize, String);
 
@@ -53,18 +57,20 @@ type Key = (String, String, usize, String);
 pub struct Passes(Vec<HashMap<Key, f64>>);
 
 impl Passes {
-    /// Runs so many passes in this process; `pass` is told its number. Memory is where this process has it.
+    /// Runs `count` passes in this process; `pass` gets its number. They share the process's memory
+    /// layout.
     pub fn here(count: usize, mut pass: impl FnMut(usize, &mut Listener<'_>)) -> Self {
         let mut passes = Self::default();
         for number in 0..count {
             let mut found = HashMap::new();
-            pass(number, &mut |told| note(&mut found, told, &|_| ()));
+            pass(number, &mut |event| note(&mut found, event, &|_| ()));
             passes.0.push(found);
         }
         passes
     }
 
-    /// One figure as each pass found it, in the order of passes; `None` if there is no pass, or one has no such figure.
+    /// One figure of each pass, in the order of passes; `None` without passes, or if one lacks the
+    /// figure.
     pub fn series(&self, case: &str, variant: &str, threads: usize, metric: &str) -> Option<Vec<f64>> {
         let key = (case.to_owned(), variant.to_owned(), threads, metric.to_owned());
         let found: Option<Vec<f64>> = self.0.iter().map(|pass| pass.get(&key).copied()).collect();
@@ -72,30 +78,31 @@ impl Passes {
     }
 }
 
-fn note(found: &mut HashMap<Key, f64>, told: Told, progress: &dyn Fn(&str)) {
-    match told {
-        Told::Doing(what) => progress(&what),
-        Told::Found(Figure { case, variant, threads, metric, value }) => {
+fn note(found: &mut HashMap<Key, f64>, event: Event, progress: &dyn Fn(&str)) {
+    match event {
+        Event::Doing(what) => progress(&what),
+        Event::Found(Figure { case, variant, threads, metric, value }) => {
             found.insert((case, variant, threads, metric), value);
         }
     }
 }
 
-/// Ends a process that nobody listens to any more.
+/// A process that is killed on drop.
 struct Ended(Child);
 
 impl Drop for Ended {
     fn drop(&mut self) {
-        // Both fail where it has ended already.
+        // Both fail if it has exited.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// Runs so many passes, each in a process that `command` makes for its number and that [`say`]s what it does.
+/// Runs `count` passes, each in a process that `command` makes for its number and that [`send`]s
+/// its events.
 ///
 /// # Errors
-/// Where a process cannot be started, fails, or says something else.
+/// If a process cannot be started, fails, or sends anything else.
 pub fn in_processes(
     count: usize,
     command: impl Fn(usize) -> Command,
@@ -120,22 +127,22 @@ pub fn in_processes(
     Ok(passes)
 }
 
-/// Says something to the process that started this one, as a line of JSON.
+/// Sends an event to the parent process, as a line of JSON.
 ///
 /// # Errors
-/// Those of `out`: nobody listens any more.
-pub fn say(out: &mut impl Write, told: &Told) -> std::io::Result<()> {
-    serde_json::to_writer(&mut *out, told)?;
+/// Those of `out`: the parent is gone.
+pub fn send(out: &mut impl Write, event: &Event) -> std::io::Result<()> {
+    serde_json::to_writer(&mut *out, event)?;
     out.write_all(b"\n")
 }
 
-/// Builds what `build` makes of each of `plans`, in the shuffled order of a pass, and hands it back with its place in `plans`. Memory of random
-/// size lies between, kept as long as they are.
-pub fn strewn<P, T>(plans: &[P], pass: usize, mut build: impl FnMut(&P) -> T) -> Vec<Strewn<T>> {
+/// Builds each of `plans` in the shuffled order of a pass, and returns the results with their index
+/// in `plans`. Memory of random size lies between them, allocated as long as they are.
+pub fn shuffled<P, T>(plans: &[P], pass: usize, mut build: impl FnMut(&P) -> T) -> Vec<Shuffled<T>> {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(pass as u64);
     let mut order: Vec<usize> = (0..plans.len()).collect();
     order.shuffle(&mut random);
-    let one = |at: usize| Strewn {
+    let one = |at: usize| Shuffled {
         _between: vec![0; random.random_range(64..PAD_MAX)],
         at,
         built: build(&plans[at]),
@@ -143,16 +150,16 @@ pub fn strewn<P, T>(plans: &[P], pass: usize, mut build: impl FnMut(&P) -> T) ->
     order.into_iter().map(one).collect()
 }
 
-/// Below the size from which allocators give pages of their own: the memory around must move.
+/// Below the size that allocators map separately: the padding must move its neighbours.
 const PAD_MAX: usize = 64 << 10;
 
-/// Something built, and the memory that moved it.
+/// Something built, with the padding that moved it.
 #[derive(Debug)]
-pub struct Strewn<T> {
+pub struct Shuffled<T> {
     _between: Vec<u8>,
-    /// Which of the plans it was.
+    /// The index of its plan.
     pub at: usize,
-    /// What was built.
+    /// The result of `build`.
     pub built: T,
 }
 
@@ -167,10 +174,10 @@ mod tests {
     #[test]
     fn a_figure_that_every_pass_found_has_a_series_in_their_order() {
         let passes = Passes::here(3, |number, tell| {
-            tell(Told::Doing("it".into()));
-            tell(Told::Found(figure("always", number as f64)));
+            tell(Event::Doing("it".into()));
+            tell(Event::Found(figure("always", number as f64)));
             if number != 1 {
-                tell(Told::Found(figure("mostly", 1.0)));
+                tell(Event::Found(figure("mostly", 1.0)));
             }
         });
         assert_eq!(passes.series("always", "v", 1, "m"), Some(vec![0.0, 1.0, 2.0]));
@@ -181,7 +188,7 @@ mod tests {
     #[test]
     fn processes_are_heard_and_their_failures_too() {
         let mut line = Vec::new();
-        say(&mut line, &Told::Found(figure("x", 0.5))).unwrap();
+        send(&mut line, &Event::Found(figure("x", 0.5))).unwrap();
         let line = String::from_utf8(line).unwrap().trim_end().to_owned();
         let shell = |script: String| {
             move |_| {
@@ -199,7 +206,7 @@ mod tests {
     #[test]
     fn every_plan_is_built_once_in_an_order_that_passes_change() {
         let orders: Vec<Vec<usize>> = (0..4)
-            .map(|pass| strewn(&[5, 6, 7, 8, 9], pass, |plan| plan * 10))
+            .map(|pass| shuffled(&[5, 6, 7, 8, 9], pass, |plan| plan * 10))
             .map(|all| all.iter().map(|one| one.built / 10 - 5).collect())
             .collect();
         for order in &orders {

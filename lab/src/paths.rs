@@ -1,4 +1,4 @@
-//! Paths to walk, prepared before the clock starts: every variant walks the same bytes in the same order.
+//! Paths to walk, prepared in advance: every variant walks the same bytes in the same order.
 
 use std::ffi::CStr;
 
@@ -9,12 +9,12 @@ use rand_distr::Zipf;
 
 use crate::tree::{NodeId, Tree};
 
-/// How the leaves to walk to are chosen.
+/// The choice of the leaves to walk to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pattern {
-    /// Every leaf equally often.
+    /// Every leaf with the same probability.
     Uniform,
-    /// The k-th most wanted leaf with weight k^−0.99; wanted leaves lie scattered over the tree.
+    /// The k-th most popular leaf with weight k^−0.99; popular leaves are scattered over the tree.
     Zipf,
 }
 
@@ -28,12 +28,12 @@ impl Pattern {
     }
 }
 
-/// What the last component of each path is.
+/// The last component of each path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// A file that is there.
+    /// An existing file.
     Present,
-    /// A name that is not there, in a directory that is: a real file's name and `.lock`, as tools probe for.
+    /// A missing name in an existing directory: a file's name and `.lock`, as tools probe for.
     Missing,
 }
 
@@ -44,7 +44,7 @@ pub struct Path<'a> {
 }
 
 impl<'a> Path<'a> {
-    /// Takes bytes that end in a NUL and have no other.
+    /// From bytes with one NUL, at the end.
     pub fn from_bytes_with_nul(with_nul: &'a [u8]) -> Self {
         debug_assert!(CStr::from_bytes_with_nul(with_nul).is_ok());
         Self { with_nul }
@@ -67,11 +67,12 @@ impl<'a> Path<'a> {
     }
 }
 
-/// Splits a path, a word of bytes at a time: byte by byte, and by `memchr_iter`, it takes most of a map's walk.
+/// Splits a path eight bytes at a time. Byte by byte, and by `memchr_iter`, the split takes most of
+/// a map's walk.
 #[derive(Clone, Debug)]
 pub struct Components<'a> {
     bytes: &'a [u8],
-    /// One beyond the end when all are out.
+    /// One beyond the end after the last component.
     start: usize,
 }
 
@@ -114,7 +115,7 @@ pub struct PathSet {
 }
 
 impl PathSet {
-    /// Draws `count` paths from a tree. Equal arguments give equal paths.
+    /// Draws `count` paths from a tree, the same for the same arguments.
     pub fn draw(tree: &Tree, pattern: Pattern, ending: Ending, count: usize, seed: u64) -> Self {
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
         let mut chooser = Chooser::new(tree, pattern);
@@ -136,23 +137,23 @@ impl PathSet {
         set
     }
 
-    /// How many paths there are.
+    /// The number of paths.
     pub fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no paths.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
 
-    /// The path at a place, which must be below [`len`](Self::len).
+    /// The path at an index below [`len`](Self::len).
     pub fn path(&self, at: usize) -> Path<'_> {
         let start = if at == 0 { 0 } else { self.ends[at - 1] };
         Path { with_nul: &self.text[start..self.ends[at]] }
     }
 
-    /// What a walk of the path at a place must find; `None` where it must find nothing.
+    /// The node that a walk of the path at an index must find; `None` if it must find nothing.
     pub fn target(&self, at: usize) -> Option<NodeId> {
         self.targets[at]
     }
@@ -184,7 +185,7 @@ impl Chooser {
         NodeId(self.first + at)
     }
 
-    /// Spreads ranks over the leaves: a multiplier that shares no factor with their number makes a permutation.
+    /// Spreads ranks over the leaves: a multiplier coprime to their number makes a permutation.
     fn scatter(&self, rank: u64) -> u32 {
         const PRIME: u64 = 2_654_435_761;
         let at = rank.wrapping_mul(PRIME) % u64::from(self.leaves);
@@ -192,21 +193,21 @@ impl Chooser {
     }
 }
 
-/// A rename of an entry that the walks do not lead to.
+/// A rename of an entry that no walk leads to.
 #[derive(Clone, Debug)]
 pub struct Rename {
-    /// What moves; it keeps its identity.
+    /// The entry; it keeps its identity.
     pub node: NodeId,
-    /// The directory that it leaves.
+    /// The old directory.
     pub from_parent: NodeId,
-    /// The directory that it enters.
+    /// The new directory.
     pub to_parent: NodeId,
     from: Vec<u8>,
     to: Vec<u8>,
 }
 
 impl Rename {
-    /// Renames a node in `tree` and says what was done, so that the caches under test can follow.
+    /// Renames a node in `tree`, and returns the rename for the caches under test.
     pub fn apply(tree: &mut Tree, node: NodeId, to_parent: NodeId, to_name: &[u8]) -> Self {
         let from_parent = tree.parent(node);
         let path = |tree: &Tree| {
@@ -220,22 +221,22 @@ impl Rename {
         Self { node, from_parent, to_parent, from, to: path(tree) }
     }
 
-    /// Where the entry is before.
+    /// The path before.
     pub fn from(&self) -> Path<'_> {
         Path { with_nul: &self.from }
     }
 
-    /// Where the entry is afterwards.
+    /// The path afterwards.
     pub fn to(&self) -> Path<'_> {
         Path { with_nul: &self.to }
     }
 
-    /// Its last component before.
+    /// The last component before.
     pub fn from_name(&self) -> &[u8] {
         last_component(self.from())
     }
 
-    /// Its last component afterwards.
+    /// The last component afterwards.
     pub fn to_name(&self) -> &[u8] {
         last_component(self.to())
     }
@@ -245,7 +246,8 @@ fn last_component(path: Path<'_>) -> &[u8] {
     path.bytes().rsplit(|&byte| byte == b'/').next().unwrap_or_default()
 }
 
-/// Moves a tree's movers about: each step takes the next mover of a thread to another directory under a new name.
+/// Renames of a tree's movers: each step gives a thread's next mover another directory and a new
+/// name.
 #[derive(Debug)]
 pub struct RenameLoad {
     rng: Xoshiro256PlusPlus,
@@ -258,8 +260,8 @@ impl RenameLoad {
         Self { rng: Xoshiro256PlusPlus::seed_from_u64(seed), step: 0 }
     }
 
-    /// The next `count` renames for each of `threads` threads. No two threads move the same entry, so that the order
-    /// between threads does not matter.
+    /// The next `count` renames for each of `threads` threads. No two threads move the same entry,
+    /// so their order does not matter.
     pub fn draw(&mut self, tree: &mut Tree, threads: usize, count: usize) -> Vec<Vec<Rename>> {
         let movers: Vec<NodeId> = tree.movers().map(NodeId).collect();
         let leaves = tree.leaves();

@@ -1,15 +1,16 @@
-//! Where an entry's fields lie, how long its chains are, and whether they are walked with prefetch: the mails of 2005.
+//! The placement of an entry's fields, the length of its chains, and prefetch: the mails of 2005.
 //!
-//! The mails judged a layout by `find` over a hash table made too small, and prefetch by fifty to a hundred runs, with mean,
-//! variance and standard deviation. Here a warm walk looks up every entry of a tree by name, directory by directory, as
-//! find's does, on scheme 8; the table has as few heads as make its chains as long as wanted. Each run is a pass
-//! ([`passes`](crate::passes)): the trees of all variants are built anew and walked in turns, and compared by paired ratios.
+//! The mails judged a layout by `find` over a hash table that is too small, and prefetch by fifty
+//! to a hundred runs, with mean, variance and standard deviation. Here a warm walk looks up every
+//! entry of a tree by name, directory by directory, as find does, on scheme 8; the number of heads
+//! gives chains the wanted length. Each run is a pass ([`passes`](crate::passes)): the trees of all
+//! variants are built and walked in turns, and compared by paired ratios.
 
 use std::ffi::OsStr;
 use std::num::NonZeroU64;
 
 use crate::harness::pin_to_cpu;
-use crate::passes::{Figure, Listener, Passes, Told, strewn};
+use crate::passes::{Event, Figure, Listener, Passes, shuffled};
 use crate::rows::{Heading, Row, figure};
 use crate::schemes::{Config, Dentry, Inode, LAYOUTS, Scheme, Variant};
 use crate::stats::{Sample, paired_ratio};
@@ -17,23 +18,23 @@ use crate::unavailable::Unavailable;
 use crate::valgrind::{Counts, count_per_walk};
 use crate::workloads::thread_time;
 
-/// Files of one directory.
+/// Files per directory.
 const FAN: usize = 64;
 
-/// The placement that was there before the mail: hash link and key two lines apart.
+/// The placement before the mail: hash link and key two lines apart.
 pub const BEFORE: &str = "Apart, Aligned, 4 words";
 
-/// Which question is asked.
+/// The question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Question {
-    /// Which placement, alignment and inline length is quickest?
+    /// Which placement, alignment and inline length is fastest?
     Layout,
     /// Does prefetching the next entry of a chain help?
     Prefetch,
 }
 
 impl Question {
-    /// How its cases begin.
+    /// The prefix of its cases.
     pub fn name(self) -> &'static str {
         match self {
             Self::Layout => "layout",
@@ -42,28 +43,28 @@ impl Question {
     }
 }
 
-/// What to compare, and how often.
+/// The comparison's size.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The question.
     pub question: Question,
     /// Entries of the tree.
     pub entries: usize,
-    /// Mean lengths of chains, each a case of its own.
+    /// Mean lengths of chains; each is a case.
     pub chains: Vec<usize>,
-    /// Whether all placements are tried, or those of four inline words on aligned entries alone.
+    /// All placements, or only those of four inline words on aligned entries.
     pub all_layouts: bool,
-    /// Of the chains, those for which cache misses are counted: that takes seconds for each placement.
+    /// Chain lengths of which cache misses are counted, which takes seconds per placement.
     pub counted: Vec<usize>,
 }
 
 impl Plan {
-    /// What is told of in one pass.
+    /// Progress reports of one pass.
     pub fn walks(&self) -> usize {
         self.chains.len() * self.variants().len()
     }
 
-    /// What is told of when misses are counted.
+    /// Progress reports of the counts of misses.
     pub fn counts_to_make(&self) -> usize {
         self.counts().count() * self.counted.len()
     }
@@ -72,8 +73,8 @@ impl Plan {
         format!("{}-chain{chain}", self.question.name())
     }
 
-    /// The placements whose misses are counted. Prefetched lines are not simulated: what can be counted for that question is
-    /// what prefetch finds to do.
+    /// The placements whose misses are counted. Prefetch is not simulated: for that question the
+    /// misses are what prefetch could avoid.
     fn counts(&self) -> impl Iterator<Item = Placed> {
         self.variants().into_iter().filter(|placed| self.question == Question::Layout || !placed.prefetch)
     }
@@ -104,7 +105,7 @@ impl Placed {
         }
     }
 
-    /// What the mails compare this with.
+    /// The placement that the mails compare this one with.
     fn reference(&self, question: Question) -> String {
         match question {
             Question::Layout => BEFORE.to_owned(),
@@ -113,16 +114,16 @@ impl Placed {
     }
 }
 
-/// What came out.
+/// The results.
 #[derive(Clone, Debug)]
 pub struct Comparison {
     /// The question.
     pub question: Question,
-    /// Every figure.
+    /// All figures.
     pub rows: Vec<Row>,
-    /// Each case's variants, in words and in order.
+    /// Each case's variants, in order.
     pub cases: Vec<Case>,
-    /// What could not be counted, and why.
+    /// What was not counted, and why.
     pub skipped: Vec<String>,
 }
 
@@ -131,9 +132,9 @@ pub struct Comparison {
 pub struct Case {
     /// Its name in rows.
     pub name: String,
-    /// Entries of a chain, on average.
+    /// The mean length of a chain.
     pub chain: usize,
-    /// What each variant took, in nanoseconds a lookup.
+    /// Each variant's nanoseconds per lookup.
     pub variants: Vec<(String, Sample)>,
 }
 
@@ -154,7 +155,7 @@ impl Comparison {
         self.find(case, &format!("{variant}/{reference}"), "ratio")
     }
 
-    /// As the mails printed it, and the ratio with its interval.
+    /// The mails' output, and the ratio with its interval.
     pub fn text(&self) -> String {
         let mut text = String::new();
         for case in &self.cases {
@@ -188,7 +189,7 @@ impl Comparison {
     }
 }
 
-/// The metric of counted misses: lines that were not in the last-level cache, a lookup.
+/// The metric of counted misses: lines per lookup that were not in the last-level cache.
 pub const MISSES: &str = "misses/lookup";
 
 /// A tree in a cache, and the names to look up.
@@ -198,7 +199,8 @@ struct Warm {
     entries: usize,
 }
 
-/// The name of the file `number` of a directory: lengths as source trees have them, some of them longer than 16 bytes.
+/// The name of a directory's file `number`: lengths as in source trees, some of them longer than 16
+/// bytes.
 fn file(number: usize) -> String {
     let tails = ["Makefile", "inode.c", "super_operations.h", "Kconfig", "transaction.rs", "README"];
     format!("{number}-{}", tails[number % tails.len()])
@@ -224,14 +226,16 @@ impl Warm {
         warm
     }
 
-    /// Looks so many names up; nanoseconds of this thread's CPU time for one, so that what others on the machine take does not count.
+    /// Looks up `lookups` names; nanoseconds of this thread's CPU time for one, which excludes
+    /// other processes.
     fn timed_walk(&self, names: &[String], lookups: usize) -> f64 {
         let start = thread_time();
         self.walk(names, lookups);
         thread_time().saturating_sub(start).as_nanos() as f64 / lookups as f64
     }
 
-    /// Looks so many names up. It asks for no time: under valgrind, whose clock is not the kernel's, that can end the program.
+    /// Looks up `lookups` names. Reads no clock: under valgrind, whose clock is not the kernel's,
+    /// that can end the program.
     fn walk(&self, names: &[String], lookups: usize) {
         let mut left = lookups;
         for directory in self.directories.iter().cycle() {
@@ -251,19 +255,20 @@ fn names() -> Vec<String> {
     (0..FAN).map(file).collect()
 }
 
-/// Warm walks of which a pass takes the mean.
+/// Warm walks per pass, of which it takes the mean.
 const WALKS: u32 = 3;
 
 /// The metric of times.
 const TIME: &str = "ns/lookup";
 
-/// One pass: for each chain length, the trees of all variants are built anew in the pass's order, and walked in turns.
+/// One pass: for each chain length, the trees of all variants are built in the pass's order, and
+/// walked in turns.
 pub fn pass(plan: &Plan, number: usize, tell: &mut Listener<'_>) {
     let (names, variants) = (names(), plan.variants());
     for chain in &plan.chains {
-        let trees = strewn(&variants, number, |placed| Warm::new(*placed, plan.entries, *chain));
+        let trees = shuffled(&variants, number, |placed| Warm::new(*placed, plan.entries, *chain));
         let mut times = vec![0.0; variants.len()];
-        // On one CPU: what moves the thread would move a ratio. It ends with this thread's scope.
+        // On one CPU: a migration would move a ratio. The pin ends with this thread.
         std::thread::scope(|scope| {
             let (names, times) = (&names, &mut times);
             scope.spawn(|| {
@@ -278,14 +283,14 @@ pub fn pass(plan: &Plan, number: usize, tell: &mut Listener<'_>) {
         });
         for (placed, value) in variants.iter().zip(times) {
             let (case, variant) = (plan.case(*chain), placed.name(plan.question));
-            tell(Told::Doing(format!("{case}: {variant}")));
-            tell(Told::Found(Figure { case, variant, threads: 1, metric: TIME.to_owned(), value }));
+            tell(Event::Doing(format!("{case}: {variant}")));
+            tell(Event::Found(Figure { case, variant, threads: 1, metric: TIME.to_owned(), value }));
         }
     }
 }
 
-/// Compares what passes found. `progress` is told of every count of misses before it begins.
-/// `program`, run with `once` and its arguments, does what [`once`] does: misses are counted there.
+/// Compares the passes' figures. `progress` is called before every count of misses. `program`, run
+/// with `once` and its arguments, does what [`once`] does: it runs under valgrind.
 pub fn compare(
     plan: &Plan,
     passes: &Passes,
@@ -329,16 +334,16 @@ fn time(plan: &Plan, chain: usize, passes: &Passes, out: &mut Comparison) {
         samples.push((variant, sample));
     }
     if plan.question == Question::Layout {
-        // The mail's closing question: what entries gain that begin on a line of their own, whatever else is the same.
+        // The mail's closing question: the gain of aligned entries, everything else equal.
         let aligned = LAYOUTS.iter().map(|layout| layout.name).filter(|name| name.contains("Aligned"));
         out.rows.extend(aligned.filter_map(|name| against(name, &name.replace("Aligned", "Dense"))));
     }
     out.cases.push(Case { name: case, chain, variants: samples });
 }
 
-/// Entries of the tree whose misses are counted: twice what the simulated last-level cache holds.
+/// Entries of the tree whose misses are counted: twice the simulated last-level cache.
 const COUNTED_ENTRIES: usize = 16_384;
-const COUNTED_LOOK_UPS: usize = 20_000;
+const COUNTED_LOOKUPS: usize = 20_000;
 
 fn count(
     plan: &Plan,
@@ -367,10 +372,10 @@ fn count(
 }
 
 fn count_one(program: &OsStr, layout: &str, chain: usize) -> Result<Counts, Unavailable> {
-    count_per_walk(program, &["once", layout, &chain.to_string()], COUNTED_LOOK_UPS)
+    count_per_walk(program, &["once", layout, &chain.to_string()], COUNTED_LOOKUPS)
 }
 
-/// What runs under valgrind: so many lookups in a tree of one layout and chain length.
+/// The program under valgrind: `lookups` lookups in a tree of one layout and chain length.
 ///
 /// # Errors
 /// If there is no such layout.

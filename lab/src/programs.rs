@@ -1,19 +1,19 @@
-//! The programs that cargo builds beside this one: measured ones, and clients.
+//! The programs that cargo builds next to this one: measured ones, and clients.
 
 use crate::unavailable::Unavailable;
 use std::path::{Path, PathBuf};
 
-/// The folder that cargo puts programs of this profile into.
+/// Cargo's directory for programs of this profile.
 #[derive(Clone, Debug)]
 pub struct Programs {
     folder: PathBuf,
 }
 
 impl Programs {
-    /// Those beside this program. Tests and benchmarks are in a folder below.
+    /// The directory of this program. Tests and benchmarks are one below.
     ///
     /// # Errors
-    /// If the system does not tell where this program is.
+    /// If the program's own path is unknown.
     pub fn beside_this() -> Result<Self, Unavailable> {
         let why = |why| Unavailable::because("this program's own file", why);
         let program = std::env::current_exe().map_err(why)?;

@@ -7,41 +7,42 @@ use serde::{Serialize, Serializer};
 
 use crate::stats::{Ratio, Sample};
 
-/// One figure: what was done (`case`), by whom (`variant`), on how many threads, and what came out.
+/// One figure: the operation (`case`), the `variant`, the number of threads, and the result.
 ///
-/// For measured times `low` and `high` are the smallest and the largest of `n` runs; for metric `ratio` `median` is the geometric mean
-/// of `n` pairs, and they are the ends of its 95% interval; counted figures (bytes, instructions) have `n` = 1 and all three equal.
+/// For measured times `low` and `high` are the minimum and maximum of `n` runs. For the metric
+/// `ratio` `median` is the geometric mean of `n` pairs, and they are its 95% interval. Counted
+/// figures (bytes, instructions) have `n` = 1, and all three are equal.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Row {
-    /// What was done, as `walk-cold-uniform-negative`.
+    /// The operation, as `walk-cold-uniform-negative`.
     pub case: String,
-    /// Who did it: `dentree`, `kernel-stat`, `dashmap`, …; for ratios `ours/theirs`.
+    /// The variant: `dentree`, `kernel-stat`, `dashmap`, …; for ratios `ours/theirs`.
     pub variant: String,
-    /// Threads at work.
+    /// The number of threads.
     pub threads: usize,
-    /// What was measured, as `ns/component`.
+    /// The metric, as `ns/component`.
     pub metric: &'static str,
     /// Unit of the three figures; `1` for plain numbers.
     pub unit: &'static str,
-    /// The middle.
+    /// The median.
     #[serde(serialize_with = "seven_digits")]
     pub median: f64,
-    /// The lower end.
+    /// The lower bound.
     #[serde(serialize_with = "seven_digits")]
     pub low: f64,
-    /// The upper end.
+    /// The upper bound.
     #[serde(serialize_with = "seven_digits")]
     pub high: f64,
-    /// Runs behind the figure.
+    /// The number of runs.
     pub n: usize,
 }
 
-/// A figure as it is written: nothing here is known to more than seven digits, and the rest only makes files long.
+/// Serializes seven digits: no figure is more precise.
 pub(crate) fn seven_digits<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_f64(format!("{value:.6e}").parse().unwrap_or(*value))
 }
 
-/// Where a row belongs: the four fields that name a figure before it is known.
+/// The four fields that identify a figure.
 #[derive(Clone, Copy, Debug)]
 pub struct Heading<'a> {
     /// See [`Row::case`].
@@ -67,7 +68,7 @@ impl Heading<'_> {
         self.row(ratio.mean, ratio.low, ratio.high, ratio.n)
     }
 
-    /// A row of a figure that was counted once and has no spread.
+    /// A row of a counted figure, without spread.
     pub fn counted(&self, value: f64) -> Row {
         self.row(value, value, value, 1)
     }
@@ -87,15 +88,15 @@ impl Heading<'_> {
     }
 }
 
-/// Where the rows of a benchmark go unless told otherwise: `bench/NAME.jsonl` in the target folder that the running
-/// program was built in.
+/// The default file of a benchmark's rows: `bench/NAME.jsonl` in the target directory of the
+/// running program.
 pub fn default_file(name: &str) -> Option<PathBuf> {
     // TARGET/release/deps/PROGRAM
     let program = std::env::current_exe().ok()?;
     Some(program.ancestors().nth(3)?.join("bench").join(name).with_extension("jsonl"))
 }
 
-/// Writes rows as JSON lines to `path`, making its folder where it is missing.
+/// Writes rows as JSON lines to `path`, and makes its directory.
 ///
 /// # Errors
 /// Those of creating and writing the file.
@@ -111,7 +112,7 @@ pub fn write_json_lines(path: &Path, rows: &[Row]) -> std::io::Result<()> {
     out.flush()
 }
 
-/// The rows of one case, thread count and metric as a text table, with each variant's ratio to `reference`.
+/// The rows of one case, thread count and metric as a table, with ratios to `reference`.
 pub fn table(rows: &[&Row], reference: &str) -> String {
     let Some(first) = rows.first() else { return String::new() };
     let base = rows.iter().find(|row| row.variant == reference).map(|row| row.median);
@@ -136,7 +137,7 @@ pub fn table(rows: &[&Row], reference: &str) -> String {
     text
 }
 
-/// A number with as many digits as help a reader.
+/// A number with as many digits as a reader needs.
 pub fn figure(value: f64) -> String {
     match value.abs() {
         x if x >= 1000.0 => format!("{value:.0}"),

@@ -1,12 +1,15 @@
-//! Figures from repeated runs: what is printed, and how sure of it one may be.
+//! Figures from repeated runs, and their confidence.
 //!
-//! Runs on a shared machine have a long upper tail, so the middle is the median and the spread is the smallest and the
-//! largest run. With n independent runs these two enclose the true median with probability 1 − 2^(1−n): 98% for 7 runs.
-//! Two variants are compared by the ratio of *paired* runs (same work, back to back), so that what slows the machine for
-//! a second slows both sides. What is left is taken to scatter as logarithms do that many small causes add up to: the middle is the geometric
-//! mean, and the interval Student's, which for few runs is honestly wide. (A bootstrap of seven runs was tried: its intervals enclosed
-//! the truth seven times in eight.) An interval speaks of what differs between its runs, and of nothing else: what a second process
-//! would find otherwise is only in it if each run is a process of its own ([`passes`](crate::passes)).
+//! Runs on a shared machine have a long upper tail, so a figure is the median with the minimum and
+//! the maximum. With n independent runs these two enclose the true median with probability 1 −
+//! 2^(1−n): 98% for 7 runs.
+//!
+//! Two variants are compared by the ratio of *paired* runs (same work, back to back), so that a
+//! slow second of the machine affects both. The remaining scatter is assumed to be log-normal: the
+//! middle is the geometric mean, and the interval Student's, which is wide for few runs. (Bootstrap
+//! intervals of seven runs enclosed the truth seven times in eight.) An interval covers the
+//! differences between its runs and nothing else: the difference between processes is only in it if
+//! each run is a process of its own ([`passes`](crate::passes)).
 
 /// Repeated measurements of one figure, in one unit. Never empty.
 #[derive(Clone, Debug, PartialEq)]
@@ -15,7 +18,7 @@ pub struct Sample {
 }
 
 impl Sample {
-    /// Takes the runs in any order; `None` when there are none or one is not a number.
+    /// Takes the runs in any order; `None` if there are none or one is not a number.
     pub fn new(mut runs: Vec<f64>) -> Option<Self> {
         if runs.is_empty() || runs.iter().any(|x| x.is_nan()) {
             return None;
@@ -29,17 +32,17 @@ impl Sample {
         median_of_sorted(&self.sorted)
     }
 
-    /// The smallest run.
+    /// The minimum.
     pub fn low(&self) -> f64 {
         self.sorted[0]
     }
 
-    /// The largest run.
+    /// The maximum.
     pub fn high(&self) -> f64 {
         self.sorted[self.sorted.len() - 1]
     }
 
-    /// How many runs there are.
+    /// The number of runs.
     pub fn n(&self) -> usize {
         self.sorted.len()
     }
@@ -49,7 +52,7 @@ impl Sample {
         self.sorted.iter().sum::<f64>() / self.sorted.len() as f64
     }
 
-    /// The unbiased variance (n − 1 below the line); zero for a single run.
+    /// The unbiased variance (divisor n − 1); zero for a single run.
     pub fn variance(&self) -> f64 {
         if self.sorted.len() < 2 {
             return 0.0;
@@ -74,12 +77,13 @@ pub struct Ratio {
     pub low: f64,
     /// Upper end of the interval.
     pub high: f64,
-    /// Pairs that went in.
+    /// The number of pairs.
     pub n: usize,
 }
 
-/// The ratio `ours[i] / theirs[i]` over paired runs: the mean of its logarithms, and Student's 95% interval of that mean, which is as wide as
-/// so few runs deserve. `None` when the two differ in length, are fewer than two, or one of them is not positive.
+/// The ratio `ours[i] / theirs[i]` over paired runs: the mean of its logarithms, and Student's 95%
+/// interval of that mean. `None` if the two differ in length, are fewer than two, or one of them is
+/// not positive.
 ///
 /// ```
 /// let ratio = dentree_lab::stats::paired_ratio(&[10.0, 21.0, 30.0], &[20.0, 40.0, 60.0]).unwrap();
@@ -98,8 +102,9 @@ pub fn paired_ratio(ours: &[f64], theirs: &[f64]) -> Option<Ratio> {
     Some(Ratio { mean: mean.exp(), low: (mean - half).exp(), high: (mean + half).exp(), n })
 }
 
-/// Whether two ratios, measured apart, differ by more than chance explains: 0 is not within the 95% interval of the difference of their
-/// logarithms (Welch's test). Of ratios that are the same in truth, one in twenty differs all the same.
+/// Whether two ratios, measured separately, differ by more than chance: 0 is outside the 95%
+/// interval of the difference of their logarithms (Welch's test). Of equal ratios, one in twenty
+/// differs.
 pub fn differ(one: &Ratio, other: &Ratio) -> bool {
     let (a, b) = (standard_error(one), standard_error(other));
     let (square_a, square_b) = (a * a, b * b);
@@ -110,13 +115,13 @@ pub fn differ(one: &Ratio, other: &Ratio) -> bool {
     (one.mean.ln() - other.mean.ln()).abs() > student_95(degrees) * both.sqrt()
 }
 
-/// Of the mean of the logarithms, from the interval that it led to.
+/// The standard error of the mean of the logarithms, from its interval.
 fn standard_error(ratio: &Ratio) -> f64 {
     (ratio.high.ln() - ratio.low.ln()) / (2.0 * student_95((ratio.n as f64 - 1.0).max(1.0)))
 }
 
-/// How many standard errors a 95% interval reaches to either side: the 97.5% point of Student's distribution with so many degrees
-/// of freedom, at least one, to four digits. Between whole numbers it is interpolated.
+/// Half the width of a 95% interval in standard errors: the 97.5% point of Student's distribution
+/// with `degrees` degrees of freedom, at least one, to four digits; interpolated between integers.
 fn student_95(degrees: f64) -> f64 {
     const FIRST: [f64; 10] = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228];
     let degrees = degrees.max(1.0);
@@ -184,7 +189,7 @@ mod tests {
         assert!(3.182 < between && between < 4.303);
     }
 
-    /// Logarithms of so many pairs, drawn around a mean of 0.
+    /// Logarithms of `n` pairs, drawn around a mean of 0.
     fn drawn(rng: &mut Xoshiro256PlusPlus, n: usize, spread: f64) -> Ratio {
         let normal = Normal::new(0.0, spread).unwrap();
         let ours: Vec<f64> = (0..n).map(|_| normal.sample(rng).exp()).collect();

@@ -1,11 +1,11 @@
-//! Is it enough? Ratios against the project's targets, in words.
+//! Ratios against the project's targets, in words.
 
 use crate::rows::figure;
 use crate::stats::Ratio;
 
-/// Which side of a target is the good one.
+/// The good side of a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Aim {
+pub enum Bound {
     /// At most the target.
     AtMost,
     /// At least the target.
@@ -15,35 +15,35 @@ pub enum Aim {
 /// A figure judged against its target.
 #[derive(Clone, Debug)]
 pub struct Verdict {
-    /// What was compared, for people.
+    /// The comparison, for people.
     pub what: String,
     /// The figure with its interval.
     pub figure: Ratio,
-    /// Which way is good.
-    pub aim: Aim,
+    /// The good side.
+    pub bound: Bound,
     /// The target.
     pub target: f64,
 }
 
 impl Verdict {
-    /// Whether the middle reaches the target.
+    /// Whether the mean reaches the target.
     pub fn is_reached(&self) -> bool {
         self.reaches(self.figure.mean)
     }
 
     fn reaches(&self, value: f64) -> bool {
-        match self.aim {
-            Aim::AtMost => value <= self.target,
-            Aim::AtLeast => value >= self.target,
+        match self.bound {
+            Bound::AtMost => value <= self.target,
+            Bound::AtLeast => value >= self.target,
         }
     }
 
-    /// One line: `reached` or `missed`, and whether the interval leaves doubt.
+    /// One line: `reached` or `missed`, and whether the target is inside the interval.
     pub fn line(&self) -> String {
         let word = if self.is_reached() { "reached" } else { "MISSED " };
         let certain = self.reaches(self.figure.low) == self.reaches(self.figure.high);
         let doubt = if certain { "" } else { ", the interval leaves it open" };
-        let sign = if self.aim == Aim::AtMost { "<=" } else { ">=" };
+        let sign = if self.bound == Bound::AtMost { "<=" } else { ">=" };
         format!(
             "{word} {}: {} [{} .. {}], target {sign} {}{doubt}",
             self.what,
@@ -62,10 +62,10 @@ mod tests {
     #[test]
     fn a_miss_is_called_a_miss_and_doubt_is_said() {
         let figure = Ratio { mean: 0.52, low: 0.49, high: 0.55, n: 7 };
-        let verdict = Verdict { what: "a / b".to_owned(), figure, aim: Aim::AtMost, target: 0.5 };
+        let verdict = Verdict { what: "a / b".to_owned(), figure, bound: Bound::AtMost, target: 0.5 };
         assert!(!verdict.is_reached());
         assert!(verdict.line().starts_with("MISSED  a / b: 0.52 [0.49 .. 0.55], target <= 0.50"));
         assert!(verdict.line().ends_with("the interval leaves it open"));
-        assert!(Verdict { aim: Aim::AtLeast, ..verdict }.is_reached());
+        assert!(Verdict { bound: Bound::AtLeast, ..verdict }.is_reached());
     }
 }

@@ -1,4 +1,4 @@
-//! Trees to walk: names as they occur, shapes whose size is known, the same on every machine.
+//! Trees to walk: realistic names, shapes of known size, the same on every machine.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -7,7 +7,7 @@ use foldhash::fast::FixedState;
 use rand::rngs::Xoshiro256PlusPlus;
 use rand::{RngExt, SeedableRng};
 
-/// A node of a [`Tree`]: 0 is the root, the rest follow breadth first.
+/// A node of a [`Tree`]: 0 is the root, the others follow breadth first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct NodeId(pub u32);
 
@@ -15,19 +15,19 @@ impl NodeId {
     /// The root of every tree.
     pub const ROOT: Self = Self(0);
 
-    /// As an index into tables with one element a node.
+    /// The index into arrays with one element per node.
     pub fn index(self) -> usize {
         self.0 as usize
     }
 }
 
-/// Longest name that [`Tree::generate`] makes, in bytes.
+/// The longest name that [`Tree::generate`] makes, in bytes.
 pub const LONGEST_NAME: usize = 40;
 
-/// Entries beside the tree proper that rename loads move about; see [`Tree::movers`].
+/// Entries, besides the shape's, that rename loads move; see [`Tree::movers`].
 pub const MOVERS: usize = 64;
 
-/// How many children the nodes of each level have, from the root down.
+/// The number of children per level, from the root down.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
     /// Name for cases and messages.
@@ -36,17 +36,17 @@ pub struct Shape {
     pub fans: &'static [u32],
 }
 
-/// 5,031 entries, six components, twelve to a directory at the bottom: stays in the caches near the core.
+/// 5,031 entries, six components, twelve to a directory at the bottom: fits the first caches.
 pub const HOT: Shape = Shape { name: "hot", fans: &[1, 2, 2, 8, 12, 12] };
-/// 101,802 entries, six components: stays in the last-level cache.
+/// 101,802 entries, six components: fits the last-level cache.
 pub const WARM: Shape = Shape { name: "warm", fans: &[3, 3, 6, 12, 12, 12] };
-/// 2,985,983 entries, six components, twelve to a directory: the records are far larger than any cache.
+/// 2,985,983 entries, six components, twelve to a directory: far larger than any cache.
 pub const COLD: Shape = Shape { name: "cold", fans: &[11, 12, 12, 12, 12, 12] };
-/// 100,002 entries in 16,667 chains: no component is shared between two paths, so that none but the root is ever near.
+/// 100,002 entries in 16,667 chains: no two paths share a component, so only the root is cached.
 pub const DEEP: Shape = Shape { name: "deep", fans: &[16_667, 1, 1, 1, 1, 1] };
-/// 212,088 entries in 10,489 directories: what `find` has to go through.
+/// 212,088 entries in 10,489 directories: the tree of `find`.
 pub const FIND: Shape = Shape { name: "find", fans: &[8, 10, 10, 12, 21] };
-/// 258 entries: keeps the harness alive in tests.
+/// 258 entries, for tests.
 pub const TINY: Shape = Shape { name: "tiny", fans: &[2, 2, 3, 3, 2, 2] };
 
 impl Shape {
@@ -63,7 +63,7 @@ impl Shape {
     }
 }
 
-/// A directory tree held in a few flat arrays.
+/// A directory tree in a few flat arrays.
 #[derive(Clone, Debug)]
 pub struct Tree {
     parents: Vec<u32>,
@@ -73,7 +73,7 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// Makes the tree of a shape. Equal seeds give equal trees.
+    /// Makes the tree of a shape, the same for the same seed.
     pub fn generate(shape: Shape, seed: u64) -> Self {
         let mut maker = Maker::new(seed);
         let mut level = 0..1;
@@ -90,17 +90,17 @@ impl Tree {
         maker.tree
     }
 
-    /// Entries, movers included, the root not.
+    /// The number of entries, with the movers, without the root.
     pub fn len(&self) -> usize {
         self.parents.len() - 1
     }
 
-    /// Whether there is nothing but the root.
+    /// Whether the root is the only node.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The last level: what paths lead to.
+    /// The last level, which paths lead to.
     pub fn leaves(&self) -> Range<u32> {
         self.leaves.clone()
     }
@@ -121,7 +121,7 @@ impl Tree {
         &self.text[range.start as usize..range.end as usize]
     }
 
-    /// Whether the node has entries of its own.
+    /// Whether the node is a directory.
     pub fn is_directory(&self, node: NodeId) -> bool {
         node.0 < self.leaves.start
     }
@@ -144,7 +144,7 @@ impl Tree {
         out.extend_from_slice(self.name(node));
     }
 
-    /// Moves a node to another directory and name. The caller sees to it that the name is free there.
+    /// Moves a node to another directory and name. The name must be free there.
     pub fn rename(&mut self, node: NodeId, parent: NodeId, name: &[u8]) {
         self.parents[node.index()] = parent.0;
         self.names[node.index()] = self.push_name(name);
@@ -200,7 +200,8 @@ impl Maker {
     }
 
     fn children(&mut self, parent: u32, fan: u32, leaf: bool) {
-        // A set of its own for every directory: clearing one that a large directory has blown up costs its size each time.
+        // A new set per directory: clearing one that a large directory has grown costs its size
+        // each time.
         let mut taken = HashSet::with_hasher(FixedState::default());
         for _ in 0..fan {
             loop {
@@ -213,7 +214,7 @@ impl Maker {
         }
     }
 
-    /// One to three words, often a number, an ending: 10 bytes in the middle, and 40 now and then.
+    /// One to three words, often a number, an ending: 10 bytes in the median, sometimes 40.
     fn make_name(&mut self, leaf: bool) {
         self.name.clear();
         let words = [1, 1, 1, 2, 2, 3][self.rng.random_range(0..6)];

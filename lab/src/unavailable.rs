@@ -1,6 +1,6 @@
-//! What cannot be measured on this machine.
+//! Measurements that this machine cannot make.
 
-/// Why something cannot be measured on this machine, for people to read.
+/// Why this machine cannot make a measurement, for people.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Unavailable(pub String);

@@ -1,9 +1,10 @@
-//! Instructions and cache lines counted by valgrind's cachegrind: figures that do not depend on who else uses the machine.
+//! Instructions and cache lines counted by valgrind's cachegrind: figures that do not depend on the
+//! machine's other load.
 //!
-//! The program runs twice, doing N and 2N walks after the same preparation; the difference is what N walks cost. The
-//! simulated last-level cache is scaled down with the tree, so that a tree thirty times smaller than the cold one is as
-//! cold. Cachegrind does not simulate prefetch instructions: a line counts where it is used, and one prefetched in vain
-//! does not count.
+//! The program runs twice, with N and 2N walks after the same preparation; the difference is the
+//! cost of N walks. The simulated last-level cache is scaled down with the tree: a tree thirty
+//! times smaller than the cold one is as cold. Cachegrind does not simulate prefetch instructions:
+//! a line counts where it is used, and a useless prefetch does not count.
 
 use std::ffi::OsStr;
 use std::process::{Command, Stdio};
@@ -25,7 +26,7 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Field by field, `self - other`, over `by`.
+    /// `(self - other) / by`, field by field.
     pub fn minus(self, other: Self, by: f64) -> Self {
         Self {
             instructions: (self.instructions - other.instructions) / by,
@@ -50,10 +51,11 @@ impl Counts {
     }
 }
 
-/// Runs `program` twice side by side, with `arguments` and then the number of walks to do, and returns what one walk costs.
+/// Runs `program` twice in parallel, with `arguments` and the number of walks, and returns the cost
+/// of one walk.
 ///
 /// # Errors
-/// Where valgrind is not installed or fails.
+/// If valgrind is not installed or fails.
 pub fn count_per_walk<S: AsRef<OsStr>>(
     program: &OsStr,
     arguments: &[S],

@@ -1,8 +1,9 @@
 //! The benchmark of walks: every size, pattern and load, every variant in the same run.
 //!
-//! Cases are `walk-SIZE-PATTERN[-LOAD]`. Loads: none (walks that hit), `negative` (the last component is missing), `rename`
-//! (one operation in a hundred renames a file across directories; its cost is part of the figure), `moved` (hits after
-//! every top directory was renamed: nothing below it may have to be hashed anew, nor be harder to find).
+//! Cases are `walk-SIZE-PATTERN[-LOAD]`. Loads: none (walks that hit), `negative` (the last
+//! component is missing), `rename` (one operation in a hundred renames a file across directories;
+//! its cost is part of the figure), `moved` (hits after every top directory was renamed, which must
+//! neither rehash nor slow down what is below).
 
 use dentree_dcache::PrefetchMode;
 
@@ -12,36 +13,37 @@ use crate::paths::{Ending, PathSet, Pattern, Rename, RenameLoad};
 use crate::rivals::{CHAINED, DENTREE, KernelStat, MAPS, SPLIT_ONLY, Variant, Work};
 use crate::rows::Heading;
 use crate::stats::paired_ratio;
-use crate::targets::{Aim, Verdict};
+use crate::targets::{Bound, Verdict};
 use crate::tree::{COLD, DEEP, HOT, NodeId, Shape, TINY, Tree, WARM};
 use crate::valgrind;
 
 const KERNEL: &str = "kernel-stat";
-/// Ours, asked for many paths at once: judged against maps and the chained table as one walk after the other is.
+/// Our batches; judged against maps and the chained table like single walks.
 const BATCH: &str = "dentree-batch";
 const SEED: u64 = 20_02;
-/// The prefetch of walks that are counted. Left to itself the cache finds it out by timing, which under valgrind is chance.
+/// The prefetch of counted walks. By default the cache decides by timing, which is random under
+/// valgrind.
 const COUNTED: PrefetchMode = PrefetchMode::On;
 
 /// What to run.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Shapes, and how many paths one thread walks in one round of each.
+    /// Shapes, and the number of walks per thread and round of each.
     pub sizes: Vec<(Shape, usize)>,
     /// Thread counts.
     pub threads: Vec<usize>,
     /// Rounds of each case.
     pub rounds: usize,
-    /// Whether to build the tree in the kernel too.
+    /// Whether to measure the kernel, too.
     pub kernel: bool,
-    /// Walks counted under valgrind; `None` leaves valgrind out.
+    /// Walks counted under valgrind; `None` skips valgrind.
     pub counted_walks: Option<usize>,
-    /// Only cases whose name contains this are run; the empty string is in all names.
+    /// Runs only the cases whose name contains this; the empty string selects all.
     pub only: String,
 }
 
 impl Plan {
-    /// All that the targets ask for; about ten minutes on two cores.
+    /// Everything that the targets need; about ten minutes on two cores.
     pub fn full() -> Self {
         let cpus = std::thread::available_parallelism().map_or(1, usize::from);
         let mut threads = vec![1, 2, cpus];
@@ -52,7 +54,7 @@ impl Plan {
         Self { sizes, threads, rounds: 7, kernel: true, counted_walks: Some(10_000), only: String::new() }
     }
 
-    /// Keeps the harness alive: every step at a size that takes no time.
+    /// Every step at the smallest size, for tests.
     pub fn smoke() -> Self {
         Self {
             sizes: vec![(TINY, 1_000)],
@@ -65,11 +67,11 @@ impl Plan {
     }
 }
 
-/// What the benchmark needs from the program around it.
+/// What the benchmark needs from its program.
 pub struct Surroundings<'a> {
     /// Bytes allocated and not freed, by a counting allocator.
     pub allocated: &'a dyn Fn() -> usize,
-    /// Told what is being done.
+    /// Called before each step.
     pub progress: &'a dyn Fn(&str),
 }
 
@@ -79,7 +81,7 @@ impl std::fmt::Debug for Surroundings<'_> {
     }
 }
 
-/// Every variant that lives in this process.
+/// Every variant in this process.
 pub fn variants() -> Vec<Variant> {
     let mut all = DENTREE.to_vec();
     all.push(CHAINED);
@@ -90,7 +92,7 @@ pub fn variants() -> Vec<Variant> {
 /// Runs a plan.
 ///
 /// # Errors
-/// The first wrong answer of any variant.
+/// The first wrong result of any variant.
 pub fn run(plan: &Plan, around: &Surroundings<'_>) -> Result<Outcome, WrongAnswer> {
     let mut outcome = Outcome::default();
     if let Some(walks) = plan.counted_walks {
@@ -117,7 +119,7 @@ pub fn run(plan: &Plan, around: &Surroundings<'_>) -> Result<Outcome, WrongAnswe
     Ok(outcome)
 }
 
-/// What is measured of every size, in this order: `moved` is last because it changes the tree for good.
+/// The cases of every size, in this order: `moved` is last because it changes the tree.
 const LOADS: [(Pattern, Load); 7] = [
     (Pattern::Uniform, Load::Hit),
     (Pattern::Uniform, Load::Negative),
@@ -271,7 +273,7 @@ fn memory_heading<'a>(case: &'a str, variant: &'a str) -> Heading<'a> {
     Heading { case, variant, threads: 1, metric: "bytes/entry", unit: "bytes" }
 }
 
-/// The rows of one race, and the targets that it bears on.
+/// The rows of one race, and its targets.
 fn report(case: &str, threads: usize, load: Load, shape: Shape, timings: &[Timing], outcome: &mut Outcome) {
     for timing in timings {
         let heading = Heading { case, variant: timing.name, threads, metric: "ns/component", unit: "ns" };
@@ -306,7 +308,8 @@ fn report(case: &str, threads: usize, load: Load, shape: Shape, timings: &[Timin
     }
 }
 
-/// How many times as much `threads` threads do as one: `threads` when a walk costs each of them what it costs one alone.
+/// The throughput of `threads` threads relative to one: `threads` if a walk costs each of them what
+/// it costs one alone.
 fn report_scaling(
     case: &str,
     threads: usize,
@@ -322,13 +325,13 @@ fn report_scaling(
         outcome.rows.push(heading.ratio(&figure));
         if single.name == OURS && load == Load::Hit && threads == 2 {
             let what = format!("{case}, {OURS}, 2 threads / 1 thread");
-            outcome.verdicts.push(Verdict { what, figure, aim: Aim::AtLeast, target: 1.9 });
+            outcome.verdicts.push(Verdict { what, figure, bound: Bound::AtLeast, target: 1.9 });
         }
     }
 }
 
-/// Instructions and lines a component of every variant, counted in this program started again under valgrind. Instructions
-/// are all that a walk takes, splitting the path included; lines are those of the cache, less those of the path.
+/// Instructions and lines per component of every variant, counted in this program under valgrind.
+/// Instructions include splitting the path; lines do not include the path's.
 fn count_by_valgrind(shape: Shape, walks: usize, around: &Surroundings<'_>, outcome: &mut Outcome) {
     let Ok(program) = std::env::current_exe() else { return };
     let count = |name: &str| {
@@ -376,11 +379,11 @@ fn count_by_valgrind(shape: Shape, walks: usize, around: &Surroundings<'_>, outc
     }
 }
 
-/// Fills one variant, draws `drawn` paths and walks the first `walks` of them: what runs under valgrind. Two runs that
-/// draw as many and walk differently many differ by walks alone. Nothing in it depends on time.
+/// Fills one variant, draws `drawn` paths and walks the first `walks` of them: the program under
+/// valgrind. Two runs with the same `drawn` differ by walks alone. Nothing in it depends on time.
 ///
 /// # Errors
-/// The usage, when a name is not known.
+/// The usage, if a name is unknown.
 pub fn once(variant: &str, shape: &str, drawn: usize, walks: usize) -> Result<(), String> {
     let all = variants();
     let variant = all

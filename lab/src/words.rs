@@ -7,8 +7,8 @@ pub(crate) fn words(name: &[u8]) -> impl Iterator<Item = u64> {
     whole.iter().map(|bytes| u64::from_le_bytes(*bytes)).chain((!rest.is_empty()).then(|| padded(rest)))
 }
 
-/// One to eight bytes as a little-endian word, zeros above. Two overlapping loads are quicker than a
-/// copy of a length not known before.
+/// One to eight bytes as a little-endian word, zeros above. Two overlapping loads are faster than a
+/// copy of variable length.
 #[inline]
 pub(crate) fn padded(bytes: &[u8]) -> u64 {
     let shift = |kept: usize| 8 * (bytes.len() - kept);

@@ -1,6 +1,7 @@
-//! The lock tables of the schemes under one small load: what the study found must show here too.
+//! The lock tables of the schemes under one small load reproduce the study's findings.
 //!
-//! The load is dbench's in kind: many lookups of few files, some of them created, renamed and deleted, from two threads.
+//! The load is like dbench's: many lookups of few files, some of them created, renamed and deleted,
+//! from two threads.
 
 use std::num::NonZeroU64;
 use std::thread;
@@ -8,21 +9,21 @@ use std::thread;
 use dentree_lab::schemes::{Config, Dentry, Inode, Path, SCHEMES, Scheme, function_at};
 use dentree_lockmeter::{Recording, Report};
 
-const LOOK_UPS: usize = 20;
+const LOOKUPS: usize = 20;
 const ROUNDS: usize = 200;
 
 fn inode(number: usize) -> Option<Inode> {
     NonZeroU64::new(number as u64 + 2).map(Inode)
 }
 
-/// One client: works in a directory of its own, as dbench's do.
+/// One client, in its own directory, as with dbench.
 fn client(cache: &dyn Scheme, client: usize) {
     let top = format!("client{client}");
     let directory = cache.create(Dentry::ROOT, top.as_bytes(), inode(client)).expect("room");
     for round in 0..ROUNDS {
         let file = format!("file{}", round % 8);
         let made = cache.create(directory, file.as_bytes(), inode(100 + round % 8)).expect("room");
-        for _ in 0..LOOK_UPS {
+        for _ in 0..LOOKUPS {
             let walked =
                 cache.walk(Path::new(&[top.as_bytes(), file.as_bytes()], format!("{top}/{file}").as_bytes()));
             assert_eq!(walked.depth, 2);
@@ -51,7 +52,7 @@ fn record(scheme: usize) -> Report {
     recording.finish()
 }
 
-/// Requests for a lock, and those of them that some functions made.
+/// Requests for a lock, and those made by some functions.
 fn requests(report: &Report, lock: &str, functions: &[&str]) -> (u64, u64) {
     let Some(lock) = report.lock(lock) else { return (0, 0) };
     let by_them = lock.sites.iter().filter(|site| {
@@ -60,7 +61,7 @@ fn requests(report: &Report, lock: &str, functions: &[&str]) -> (u64, u64) {
     (lock.all.total, by_them.map(|site| site.figures.total).sum())
 }
 
-/// Every scheme's functions that look up.
+/// The functions of all schemes that look names up.
 const LOOKS_UP: [&str; 3] = ["lookup", "walk", "get_if"];
 
 #[test]
@@ -92,8 +93,8 @@ fn a_walk_of_today_takes_no_lock() {
     for lock in &report.locks {
         assert_eq!(requests(&report, lock.name, &["walk", "rcu_walk", "find_rcu"]).1, 0, "{}", lock.name);
     }
-    // Its one reference is taken without d_lock unless somebody holds that just then.
-    let walks = 2 * ROUNDS as u64 * LOOK_UPS as u64;
+    // Its one reference is taken without d_lock unless another thread holds that lock.
+    let walks = 2 * ROUNDS as u64 * LOOKUPS as u64;
     let by_references = requests(&report, "d_lock", &["get_not_dead"]).1;
     assert!(by_references * 10 < walks, "{by_references} of {walks}");
 }

@@ -9,7 +9,7 @@ fn lab(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_dentree-lab")).args(args).output().unwrap()
 }
 
-/// One scheme, one client, a moment: what came out is not looked at, but that something did.
+/// One scheme, one client, a short time: the tests check that there are results, not their values.
 const SHORT: [&str; 8] = ["--rounds", "1", "--slice", "5", "--clients", "1", "--scheme", "dentree"];
 
 fn studied(args: &[&str]) -> String {
@@ -26,12 +26,12 @@ fn what_was_recorded_can_be_replayed() {
     let file = dir.path().join("cat.names");
     let out = file.to_str().unwrap();
     let recorded = lab(&["record", "--out", out, "--", "cat", "/etc/passwd", "/etc/no such file"]);
-    let told = String::from_utf8_lossy(&recorded.stderr).into_owned();
-    if told.contains("package strace") {
-        println!("skipped: {told}");
+    let message = String::from_utf8_lossy(&recorded.stderr).into_owned();
+    if message.contains("package strace") {
+        println!("skipped: {message}");
         return;
     }
-    assert_eq!(recorded.status.code(), Some(1), "cat's failure is told: {told}");
+    assert_eq!(recorded.status.code(), Some(1), "cat's failure is reported: {message}");
     let text = fs::read_to_string(&file).unwrap();
     assert!(text.starts_with("dentree names 1\n# cat\n") && text.contains(" no such file\n"), "{text}");
     studied(&["build", "--recording", out]);
@@ -58,7 +58,7 @@ fn more_cpus_than_there_are_cannot_be_asked_for() {
 }
 
 #[test]
-fn runs_that_differ_are_told_by_the_exit_code() {
+fn runs_that_differ_end_with_another_exit_code() {
     let dir = tempfile::tempdir().unwrap();
     let run = |name: &str, ratio: [f64; 3]| {
         let file = dir.path().join(name);
@@ -78,7 +78,7 @@ fn runs_that_differ_are_told_by_the_exit_code() {
     assert_eq!(lab(&["compare", &one, "/none"]).status.code(), Some(1));
 }
 
-/// A clock that was asked for under valgrind ended the program, and no cache miss was counted.
+/// Regression: reading the clock under valgrind ended the program, and no cache miss was counted.
 #[test]
 fn cache_misses_of_each_layout_are_counted() {
     if Command::new("valgrind").arg("--version").output().is_err() {
@@ -107,12 +107,12 @@ fn servers_are_compared_over_real_sockets() {
     let has = |case: &str, variant: &str| {
         compared.rows.iter().any(|row| row.case == case && row.variant == variant && row.median > 0.0)
     };
-    let told = |program: &str| compared.skipped.iter().any(|why| why.starts_with(program));
+    let is_skipped = |program: &str| compared.skipped.iter().any(|why| why.starts_with(program));
     for (generator, case) in [("wrk", "web-sockets-2-connections"), ("httperf", "web-sockets-100-requests/s")]
     {
-        assert!(told(generator) || has(case, DENTREE), "{generator}: {compared:?}");
+        assert!(is_skipped(generator) || has(case, DENTREE), "{generator}: {compared:?}");
         assert!(
-            told(generator) || told(NGINX) || has(case, &format!("{DENTREE}/{NGINX}")),
+            is_skipped(generator) || is_skipped(NGINX) || has(case, &format!("{DENTREE}/{NGINX}")),
             "{generator}: {compared:?}"
         );
     }

@@ -1,4 +1,4 @@
-//! The lab's page, written from a short run, in a browser: light, dark, on a phone, and not a word on the console.
+//! The lab's page from a short run, in a browser: light, dark, on a phone, without console output.
 
 #[path = "../../crates/http/tests/chromium/mod.rs"]
 #[allow(dead_code, reason = "this page has nothing to type into")]
@@ -54,7 +54,7 @@ fn findings() -> Findings {
     }
 }
 
-/// The least contrast, by WCAG, of any text against what it stands on.
+/// The least contrast, by WCAG, of any text against its background.
 const CONTRAST: &str = r#"
     (() => {
         const parse = (color) => color.match(/[\d.]+/g).map(Number);
@@ -80,7 +80,7 @@ fn the_page_is_readable_and_quiet_in_a_browser() {
     let page = write(folder.path(), &findings).expect("written");
     let found = agreement(folder.path(), folder.path()).expect("rows");
     assert!(found.compared > 50 && found.apart.is_empty(), "a run agrees with itself: {}", found.text());
-    // Scheme 9's timer takes the global lock by itself: it was in every other scheme's table, too.
+    // Regression: the lock of scheme 9's timer was in every other scheme's table, too.
     let ours = findings.studies[0].locks.iter().filter(|table| table.variant == "12 dentree");
     assert!(
         ours.into_iter().all(|table| table.class("dcache_lock").is_none()),

@@ -1,4 +1,4 @@
-//! Every variant gives the same answers, the kernel among them, before any of them is timed.
+//! Every variant gives the same results, the kernel included, before any of them is timed.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -11,7 +11,7 @@ use dentree_lab::walk_bench::variants;
 
 const WALKS: usize = 2_000;
 
-/// All variants of a tree; the kernel only where it can be had.
+/// All variants of a tree; the kernel if it is available.
 fn contenders(tree: &Tree) -> Vec<Contender> {
     let mut all: Vec<Contender> = variants()
         .iter()
@@ -95,7 +95,8 @@ fn a_wrong_answer_stops_the_race() {
     assert!(race(&course, &[liar]).unwrap_err().to_string().starts_with("liar gave a wrong answer in test"));
 }
 
-/// The chained table has no lock on its readers: an entry that moves between chains must not make others vanish.
+/// Readers of the chained table take no lock: an entry that moves between chains must not hide
+/// others.
 #[test]
 fn walks_of_the_chained_table_miss_nothing_while_entries_move() {
     let mut tree = Tree::generate(TINY, 1);

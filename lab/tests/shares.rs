@@ -1,6 +1,6 @@
-//! Who takes the locks under the real loads, counted: the study's shares, and ours beside them.
+//! The acquisitions of the locks under the real loads, counted: the study's shares, and ours.
 //!
-//! Clients take turns on one thread, so that the counts are the same on every machine and in every run.
+//! Clients take turns on one thread, so the counts are the same on every machine and in every run.
 
 use dentree_lab::schemes::{SCHEMES, Variant};
 use dentree_lab::tree::HOT;
@@ -14,15 +14,15 @@ use dentree_sync::Mutex;
 
 const CLIENTS: usize = 2;
 
-/// Recordings are of the whole process: one test at a time works.
+/// Recordings cover the whole process: one test at a time.
 static ALONE: Mutex<()> = Mutex::new(());
 
 fn scheme(number: usize) -> Variant {
     SCHEMES[number - 1]
 }
 
-/// The lock table of so many operations of each client, after as many that nobody watched; and what the scheme counted by itself for
-/// lookups.
+/// The lock table of `steps` operations of each client, after as many for warming up; and the
+/// scheme's own count of lookups.
 fn record(load: &dyn Workload, number: usize, steps: usize) -> (LockTable, u64) {
     let _alone = ALONE.lock();
     let variant = scheme(number);
@@ -48,7 +48,7 @@ fn global_lock(table: &LockTable) -> (f64, f64) {
     (lock.total as f64, 100.0 * by_lookups as f64 / lock.total as f64)
 }
 
-/// `None`, with the reason printed, where dbench's package is not installed.
+/// `None`, with the reason printed, if dbench's package is not installed.
 fn dbench() -> Option<Dbench> {
     match Dbench::installed() {
         Ok(file) => Some(Dbench::read(&file).expect("dbench's own loadfile")),
@@ -93,7 +93,7 @@ fn a_walk_of_ours_that_hits_takes_no_lock_at_all() {
         let metered: u64 = table.locks.iter().map(|lock| lock.total).sum();
         assert_eq!((metered, own), (0, 0), "{}:\n{}", load.name(), table.text);
     }
-    // Under dbench names come and go: the first lookup of one that has gone asks under a lock, all others take none.
+    // Under dbench the first lookup of a deleted name takes a lock, all others none.
     let Some(load) = dbench() else { return };
     let (table, own) = record(&load, 12, load.operations());
     println!("scheme 12 under dbench: {own} by lookups in {} operations", table.operations);

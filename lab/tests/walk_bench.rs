@@ -1,4 +1,4 @@
-//! The benchmark runs from end to end, at a size that takes no time.
+//! The benchmark runs from end to end, at the smallest size.
 
 use dentree_lab::walk_bench::{Plan, Surroundings, run};
 

@@ -1,15 +1,15 @@
-//! What limits the gain of read-ahead, with the arithmetic.
+//! The limits of read-ahead's gain, with the arithmetic.
 
 use std::fmt;
 
 use crate::rows::figure;
 
-/// What was counted for one create, and what a device is like.
+/// The counts of one create, and the parameters of a device.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Arithmetic {
-    /// What a read takes.
+    /// The latency of a read.
     pub(super) latency_ms: f64,
-    /// How many of them the device takes at a time.
+    /// Reads that the device serves at a time.
     pub(super) depth: usize,
     /// Reads waited for without read-ahead, one after the other.
     pub(super) waits_off: f64,
@@ -18,11 +18,11 @@ pub(super) struct Arithmetic {
     pub(super) waits: f64,
     /// Directories.
     pub(super) directories: f64,
-    /// What a create takes where nothing is waited for.
+    /// The time of a create that waits for nothing.
     pub(super) processor_ms: f64,
 }
 
-/// What limits a gain.
+/// The limit of a gain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Limit {
     Directories,
@@ -43,7 +43,7 @@ impl Arithmetic {
         self.directories * self.latency_ms
     }
 
-    /// The most that can be gained, and what by.
+    /// The largest possible gain, and its limit.
     pub(super) fn bound(&self) -> (f64, Limit) {
         let least = [
             (self.directories_ms(), Limit::Directories),

@@ -13,31 +13,32 @@ use tempfile::NamedTempFile;
 
 use crate::unavailable::Unavailable;
 
-/// How large the load is.
+/// The size of the load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Size {
     /// Directories.
     pub directories: usize,
-    /// Names in each before anything is measured.
+    /// Names per directory before the measurement.
     pub files: usize,
-    /// Files made in them all.
+    /// Files made in all of them.
     pub creates: usize,
-    /// The directories are laid out for their names beforehand, each in a row; otherwise they grow side by side, as the source's.
+    /// Lays the directories out for their names in advance, each contiguously. Otherwise they grow
+    /// interleaved, as the source's.
     pub laid_out: bool,
 }
 
-/// Names that one inode may have: ext4 allows 65,000.
+/// Names of one inode: ext4 allows 65,000.
 const LINKS: usize = 60_000;
 /// Directories whose first access is timed.
 const FIRST: usize = 8;
 /// 4 KiB, as the source's file system has.
 const BLOCK: u64 = 4096;
 
-/// An image in memory whose directories are as large as the load wants them.
+/// An image in memory with directories of the load's size.
 pub(super) struct Image {
     bytes: Vec<u8>,
     size: Size,
-    /// Of each directory, on average.
+    /// Mean blocks per directory.
     pub(super) blocks: f64,
 }
 
@@ -49,17 +50,18 @@ fn directory(number: usize) -> Vec<u8> {
     format!("directory{number}").into_bytes()
 }
 
-/// As long as the source's benchmark, bonnie++, makes them.
+/// As long as the names of bonnie++, the source's benchmark.
 fn file(number: usize) -> Vec<u8> {
     format!("{number:010}dentree").into_bytes()
 }
 
 impl Image {
-    /// Makes the image. The names are links to few inodes: it is directories that have to be large.
+    /// Makes the image. The names are links to few inodes: only the directories have to be large.
     pub(super) fn new(size: Size, seed: u64) -> Result<Self, Unavailable> {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
         let names = (size.directories * size.files) as u64;
-        // The journal and tables; 64 bytes a name, a block for each small directory; an inode for every 16 KiB.
+        // The journal and tables; 64 bytes per name, a block per small directory; an inode per 16
+        // KiB.
         let bytes = (24 << 20)
             + names * 64
             + (size.directories as u64) * BLOCK
@@ -89,7 +91,7 @@ impl Image {
     }
 }
 
-/// Blocks of a directory, on average.
+/// Fills the directories; returns their mean number of blocks.
 fn fill(fs: &Ext4, size: Size, random: &mut Xoshiro256PlusPlus) -> dentree_vfs::Result<f64> {
     let root = fs.load(fs.root())?;
     let make = |number| fs.make(&root, &directory(number), &new(NewKind::Directory));
@@ -112,48 +114,48 @@ fn new(kind: NewKind<'static>) -> NewInode<'static> {
     NewInode { kind, permissions: 0o755, uid: 0, gid: 0, xattrs: &[] }
 }
 
-/// Where the image lies, and how it is opened.
+/// The image's device, and its mount options.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Setting {
-    /// What a read takes; `None`: an image in a file.
+    /// The latency of a read; `None`: an image in a file.
     pub(super) latency: Option<Duration>,
-    /// How many reads the slow device takes at a time.
+    /// Reads that the slow device serves at a time.
     pub(super) depth: usize,
     pub(super) cache_bytes: usize,
     pub(super) mode: DxReadAhead,
     pub(super) lru: BhLruSize,
 }
 
-/// What came out of a setting.
+/// The results of a setting.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Made {
-    /// Time in creates, without what the journal wrote in between.
+    /// The time of the creates, without the journal's commits.
     pub(super) time: Duration,
-    /// What the buffer cache did meanwhile.
+    /// The buffer cache's counts.
     pub(super) counts: Counts,
-    /// The first lookup in a directory, on average.
+    /// The mean time of a directory's first lookup.
     pub(super) first: Duration,
 }
 
-/// What the buffer cache has done for creates.
+/// The buffer cache's counts for creates.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Counts {
     /// Requests to the device.
     pub(super) reads: u64,
-    /// Those of them that a create waited for from their beginning.
+    /// Requests that a create waited for from their start.
     pub(super) misses: u64,
     /// Reads ahead whose end a create waited for.
     pub(super) late: u64,
-    /// Blocks read ahead, and what became of them.
+    /// Blocks read ahead, used and wasted.
     pub(super) ahead: u64,
     pub(super) used: u64,
     pub(super) wasted: u64,
-    /// Buffers that the processor had used lately.
+    /// Hits in the buffer LRU.
     pub(super) recent: u64,
 }
 
 impl Counts {
-    /// So far.
+    /// The counts so far.
     fn of(fs: &Ext4) -> Self {
         let stats = fs.buffer_stats();
         Self {
@@ -180,7 +182,7 @@ impl Counts {
     }
 }
 
-/// Makes the files, each in a directory drawn at random.
+/// Makes the files, each in a random directory.
 pub(super) fn run(image: &Image, setting: Setting, seed: u64) -> Result<Made, Unavailable> {
     let first = first_access(image, setting)?;
     let place = Place::new(image, setting)?;
@@ -205,7 +207,8 @@ fn directories(fs: &Ext4, count: usize) -> dentree_vfs::Result<Vec<Node>> {
     (0..count).map(find).collect()
 }
 
-/// The first lookup in each of some directories, one after the other: what earlier ones read ahead may be on its way still.
+/// The first lookup in each of some directories, in turn: earlier read-ahead may still be in
+/// flight.
 fn first_access(image: &Image, setting: Setting) -> Result<Duration, Unavailable> {
     let place = Place::new(image, setting)?;
     let fs = open(&place, setting, false)?;
@@ -213,7 +216,7 @@ fn first_access(image: &Image, setting: Setting) -> Result<Duration, Unavailable
     let start = Instant::now();
     for dir in &dirs {
         let found = fs.lookup(dir, b"there is no such name").map_err(because)?;
-        assert!(found.is_none(), "a name that nobody made");
+        assert!(found.is_none(), "the name does not exist");
     }
     Ok(start.elapsed() / dirs.len().max(1) as u32)
 }
@@ -232,7 +235,8 @@ fn make_files(fs: &Ext4, size: Size, seed: u64) -> dentree_vfs::Result<(Duration
             fs.evict(&made);
         }
         time += start.elapsed();
-        // The source's journal commits once for a fraction of its directories. Changed blocks stay in memory until then.
+        // The source's journal commits once for a fraction of its directories. Changed blocks stay
+        // in memory until then.
         if (number + 1).is_multiple_of(size.directories) {
             fs.sync()?;
         }
@@ -240,7 +244,7 @@ fn make_files(fs: &Ext4, size: Size, seed: u64) -> dentree_vfs::Result<(Duration
     Ok((time, Counts::of(fs).since(before)))
 }
 
-/// A device, and the file that it is of.
+/// A device, and its file.
 struct Place {
     device: Arc<dyn BlockDevice>,
     _file: Option<NamedTempFile>,
@@ -260,7 +264,7 @@ impl Place {
     }
 }
 
-/// A disk with a cache for writes: only reads take their time. It is reads that the source is about.
+/// A disk with a write cache: only reads, the source's subject, have a latency.
 struct LateReads {
     reads: Arc<SlowDevice>,
     memory: Arc<MemoryDevice>,

@@ -1,21 +1,25 @@
-//! Files made in many large directories, on a slow device: what index read-ahead was proposed for in 2011.
+//! Files made in many large directories on a slow device: the case for index read-ahead, proposed
+//! in 2011.
 //!
-//! The source had 8,192 directories that grew to 2,000 files each, in random order. While their blocks stayed in memory it made 2,000
-//! files a second; when they no longer did, 25, and every create waited for reads of one block. Here are fewer directories of the same
-//! length, and a buffer cache that is that much smaller: what is scaled is the cache, as a share of the directories' blocks. How large the source's
-//! was it does not say, so there are several.
+//! The source had 8,192 directories that grew to 2,000 files each, in random order. While their
+//! blocks stayed in memory it made 2,000 files per second; afterwards 25, and every create waited
+//! for reads of single blocks. Here there are fewer directories of the same length, and a buffer
+//! cache smaller in proportion, as a share of the directories' blocks. The source does not say how
+//! large its cache was, so there are several.
 //!
-//! - `load`: the image, the device whose reads take their time, and the creates;
-//! - [`Results`]: creates a second by mode of read-ahead, what was read for one, and which limit a mode's gain has.
+//! - `load`: the image, the device with slow reads, and the creates;
+//! - [`Results`]: creates per second by mode of read-ahead, the reads per create, and the limit of
+//!   a mode's gain.
 //!
-//! In a file, where nothing is waited for, sizes of the buffer LRU (`BH_LRU_SIZE`, 8 in the source, 16 for 8 to 10% more) are compared too.
+//! In a file, without latency, sizes of the buffer LRU (`BH_LRU_SIZE`, 8 in the source, 16 for 8 to
+//! 10% more) are compared, too.
 //!
 //! # Limits
-//! Read-ahead cannot make the device faster, only ask it earlier. What a create takes with it is at least the most of three
-//! times, and what it takes without is at most that much more:
+//! Read-ahead does not speed up the device; it submits earlier. A create with it takes at least the
+//! largest of three times, which bounds the gain:
 //! - *directories*: each is waited for once;
-//! - *queue*: what is read ahead is read too, as many requests at a time as the device takes;
-//! - *processor*: what a create takes where nothing is waited for.
+//! - *queue*: blocks read ahead are reads, too, as many at a time as the device serves;
+//! - *processor*: the time of a create that waits for nothing.
 
 mod limit;
 mod load;
@@ -28,7 +32,7 @@ use dentree_ext4::{BhLruSize, DxReadAhead};
 use limit::Arithmetic;
 pub use load::Size;
 
-use crate::passes::{Figure, Listener, Passes, Told};
+use crate::passes::{Event, Figure, Listener, Passes};
 use crate::rows::{Heading, Row, figure};
 use crate::stats::{Sample, paired_ratio};
 use crate::unavailable::Unavailable;
@@ -38,7 +42,7 @@ const NAME: &str = "mkfiles";
 const RATE: &str = "creates/s";
 const FIRST: &str = "first access";
 const BLOCKS: &str = "blocks/directory";
-/// Metrics of what was read for one create.
+/// Metrics of one create.
 const READS: &str = "reads/create";
 const MISSES: &str = "misses/create";
 const LATE: &str = "waits for read-ahead/create";
@@ -51,16 +55,16 @@ const COUNTS: [&str; 7] = [READS, MISSES, LATE, AHEAD, USED, WASTED, RECENT];
 const OFF: &str = "off";
 const MODES: [(&str, DxReadAhead); 3] =
     [(OFF, DxReadAhead::Off), ("whole", DxReadAhead::Whole), ("window", DxReadAhead::Window)];
-/// Sizes of the buffer LRU that are compared, the source's first; without read-ahead, as there.
+/// Sizes of the buffer LRU, the source's first; without read-ahead, as there.
 const LRU_SIZES: [usize; 3] = [8, 16, 32];
 
-/// A way to open the image.
+/// Options to open the image with.
 #[derive(Clone, Debug, PartialEq)]
 struct Variant {
     name: String,
     mode: DxReadAhead,
     lru: BhLruSize,
-    /// What it is compared with.
+    /// The variant of comparison.
     reference: String,
 }
 
@@ -84,21 +88,21 @@ fn lru(size: usize) -> String {
     format!("off, LRU {size}")
 }
 
-/// What is measured.
+/// The plan of the measurement.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// How large the load is.
+    /// The size of the load.
     pub size: Size,
-    /// What a read takes, each a case of its own; `None`: an image in a file.
+    /// Latencies of a read, each a case; `None`: an image in a file.
     pub latencies: Vec<Option<Duration>>,
-    /// Sizes of the buffer cache, as shares of all directories' blocks; each a case of its own.
+    /// Sizes of the buffer cache, as shares of all directories' blocks; each a case.
     pub caches: Vec<f64>,
-    /// How many reads the slow device takes at a time.
+    /// Reads that the slow device serves at a time.
     pub depth: usize,
 }
 
 impl Plan {
-    /// What is told of in one pass.
+    /// Progress reports of one pass.
     pub fn steps(&self) -> usize {
         self.cases().map(|(latency, _)| variants(latency).len()).sum()
     }
@@ -116,14 +120,15 @@ fn case(latency: Option<Duration>, cache: f64) -> String {
     format!("{NAME}-{}-cache{cache}", device(latency))
 }
 
-/// One pass: an image of its own, and every mode on every device and cache, in an order that changes from pass to pass.
+/// One pass: an image of its own, and every mode on every device and cache, in an order that
+/// changes with the pass.
 ///
 /// # Errors
-/// That there is no memory or no file for the image.
+/// If there is no memory or no file for the image.
 pub fn pass(plan: &Plan, number: usize, tell: &mut Listener<'_>) -> Result<(), Unavailable> {
     let mut found = |case: &str, variant: &str, metric: &str, value: f64| {
         let [case, variant, metric] = [case, variant, metric].map(str::to_owned);
-        tell(Told::Found(Figure { case, variant, threads: 1, metric, value }));
+        tell(Event::Found(Figure { case, variant, threads: 1, metric, value }));
     };
     let image = Image::new(plan.size, number as u64)?;
     found(NAME, "image", BLOCKS, image.blocks);
@@ -148,16 +153,16 @@ pub fn pass(plan: &Plan, number: usize, tell: &mut Listener<'_>) -> Result<(), U
     Ok(())
 }
 
-/// What came out.
+/// The results.
 #[derive(Clone, Debug)]
 pub struct Results {
-    /// Every figure.
+    /// All figures.
     pub rows: Vec<Row>,
     plan: Plan,
 }
 
 impl Results {
-    /// From what passes found.
+    /// The results of all passes.
     pub fn new(plan: &Plan, passes: &Passes) -> Self {
         let mut rows = Vec::new();
         let mut row = |case: &str, variant: &str, metric, unit| {
@@ -199,7 +204,7 @@ impl Results {
         Some(self.find(case, variant, metric)?.median)
     }
 
-    /// What limits the gain of `variant`.
+    /// The limit of `variant`'s gain.
     fn arithmetic(&self, latency: Option<Duration>, cache: f64, variant: &str) -> Option<Arithmetic> {
         let latency_ms = latency?.as_secs_f64() * 1e3;
         let case_name = case(latency, cache);
@@ -216,7 +221,7 @@ impl Results {
         })
     }
 
-    /// Tables: a case each.
+    /// One table per case.
     pub fn text(&self) -> String {
         let size = self.plan.size;
         let blocks = self.median(NAME, "image", BLOCKS).unwrap_or(0.0);

@@ -1,4 +1,4 @@
-//! What each contender has to do.
+//! The operations that each contender is measured by.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -17,18 +17,19 @@ use crate::mounts::command;
 use crate::unavailable::Unavailable;
 
 const MIB: usize = 1 << 20;
-/// Where Debian's packages put them.
+/// Paths of Debian's packages.
 const LOADFILE: &str = "/usr/share/dbench/client.txt";
 const BONNIE: &str = "/usr/sbin/bonnie++";
 
-/// One kind of work, and what it costs.
+/// One kind of operation, and its cost.
 pub(super) struct Case {
     pub(super) name: &'static str,
     pub(super) clients: usize,
     pub(super) metric: &'static str,
     /// Whether there is a target against fuse2fs.
     pub(super) against_fuse2fs: bool,
-    /// Nanoseconds for each unit of the metric. `None` where it cannot be done at this size or on this machine.
+    /// Nanoseconds per unit of the metric. `None` if it is impossible at this size or on this
+    /// machine.
     pub(super) run: fn(&mut Mounted<'_>, &Load) -> Result<Option<f64>, Unavailable>,
 }
 
@@ -48,7 +49,7 @@ const fn dbench(
     Case { name: "mount-dbench", clients, metric: "ns/MB", against_fuse2fs: true, run }
 }
 
-/// In their order: later ones find what earlier ones left.
+/// In order: later cases use the files of earlier ones.
 pub(super) const CASES: [Case; 15] = [
     case("mount-find-cold", "ns/entry", true, |mounted, load| {
         mounted.make_cold()?;
@@ -79,21 +80,22 @@ pub(super) const CASES: [Case; 15] = [
     dbench(32, |mounted, load| run_dbench(mounted, load, 32)),
 ];
 
-/// Nanoseconds that `work` takes, for each of `units`.
+/// The nanoseconds of `work`, per unit.
 fn timed(units: usize, work: impl FnOnce() -> Result<(), Unavailable>) -> Result<Option<f64>, Unavailable> {
     let start = Instant::now();
     work()?;
     Ok(Some(start.elapsed().as_nanos() as f64 / units as f64))
 }
 
-/// find(1) over the tree; the test makes it ask for every inode.
+/// find(1) over the tree, with a predicate that needs every inode.
 fn find(mounted: &mut Mounted<'_>, load: &Load) -> Result<Option<f64>, Unavailable> {
     let mut find = Command::new("find");
     find.arg(mounted.root().join("tree")).args(["-size", "+1M"]);
     timed(load.tree.len(), || command(&mut find))
 }
 
-/// Random names in the large directory; those that are missing differ from those that are there in their last byte.
+/// Random names in the large directory; the missing ones differ from existing ones in their last
+/// byte.
 fn stat(
     mounted: &mut Mounted<'_>,
     load: &Load,
@@ -118,7 +120,7 @@ fn stat(
     })
 }
 
-/// Creates `count` files by turns in the large directory or in so many new ones.
+/// Creates `count` files by turns in the large directory or in this many new ones.
 fn create(
     mounted: &mut Mounted<'_>,
     load: &Load,
@@ -147,7 +149,7 @@ fn create(
     })
 }
 
-/// One file, to its last byte on the device.
+/// One file, synced.
 fn write(mounted: &mut Mounted<'_>, load: &Load) -> Result<Option<f64>, Unavailable> {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(SEED);
     let mut chunk = vec![0; MIB];
@@ -162,7 +164,7 @@ fn write(mounted: &mut Mounted<'_>, load: &Load) -> Result<Option<f64>, Unavaila
     })
 }
 
-/// The same file, when nobody remembers it.
+/// The same file, uncached.
 fn read(mounted: &mut Mounted<'_>, load: &Load) -> Result<Option<f64>, Unavailable> {
     if !mounted.root().join("streamed").exists() {
         write(mounted, load)?;
@@ -189,7 +191,7 @@ fn untar(mounted: &mut Mounted<'_>, load: &Load) -> Result<Option<f64>, Unavaila
     })
 }
 
-/// bonnie++: 32 MiB by blocks, and 1,024 small files, made, looked at and removed in two orders.
+/// bonnie++: 32 MiB by blocks, and 1,024 small files, created, read and removed in two orders.
 fn bonnie(mounted: &mut Mounted<'_>, load: &Load) -> Result<Option<f64>, Unavailable> {
     if load.size.dbench_seconds == 0 || !Path::new(BONNIE).exists() {
         return Ok(None);
@@ -201,7 +203,7 @@ fn bonnie(mounted: &mut Mounted<'_>, load: &Load) -> Result<Option<f64>, Unavail
     timed(1, || command(&mut bonnie))
 }
 
-/// The real dbench with its own loadfile; it tells its throughput in MB/s.
+/// The real dbench with its own loadfile; it reports its throughput in MB/s.
 fn run_dbench(mounted: &mut Mounted<'_>, load: &Load, clients: usize) -> Result<Option<f64>, Unavailable> {
     if load.size.dbench_seconds == 0 || !Path::new(LOADFILE).exists() {
         return Ok(None);

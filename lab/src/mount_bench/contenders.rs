@@ -1,4 +1,4 @@
-//! Who is mounted, and how.
+//! The contenders, and their mounts.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -18,7 +18,7 @@ pub(super) const LIMIT: &str = "limit";
 /// All of them.
 pub(super) const CONTENDERS: [&str; 4] = [OURS, FUSE2FS, KERNEL, LIMIT];
 
-/// Why a contender cannot take part.
+/// Why a contender is unavailable.
 pub(super) fn missing(name: &str, programs: &Programs) -> Option<String> {
     let why = match name {
         OURS => programs.dentree().err()?,
@@ -29,7 +29,7 @@ pub(super) fn missing(name: &str, programs: &Programs) -> Option<String> {
     Some(why.to_string())
 }
 
-/// The image that each contender gets a copy of in each round: filled by the kernel.
+/// The image, filled by the kernel; each contender gets a copy in each round.
 pub(super) struct Base {
     folder: TempDir,
 }
@@ -71,16 +71,16 @@ impl Copied {
     }
 }
 
-/// A file system that is mounted, by its server or by the kernel.
+/// A file system, mounted by its server or by the kernel.
 pub(super) struct Mounted<'a> {
     name: &'static str,
     programs: &'a Programs,
-    /// `None` only where mounting it again has failed.
+    /// `None` only if remounting has failed.
     mount: Option<OpenMount>,
     image: Option<Copied>,
 }
 
-/// Mounts a copy of the image; for the limit, which has none, fills a file system in memory likewise.
+/// Mounts a copy of the image. The limit has no image: fills its file system in memory.
 pub(super) fn start<'a>(
     name: &'static str,
     programs: &'a Programs,
@@ -102,12 +102,13 @@ impl Mounted<'_> {
         self.mount.as_ref().map_or(Path::new("/nonexistent"), OpenMount::root)
     }
 
-    /// How many of `count` pieces of work it does, and at least one.
+    /// The contender's part of `count` operations, at least one.
     pub(super) fn part_of(&self, count: usize, fuse2fs_part: usize) -> usize {
         if self.name == FUSE2FS { (count / fuse2fs_part).max(1) } else { count }
     }
 
-    /// Unmounts, drops the kernel's caches, and mounts again. The limit, whose content would be gone, only drops caches.
+    /// Unmounts, drops the kernel's caches, and remounts. The limit, which would lose its content,
+    /// only drops caches.
     pub(super) fn make_cold(&mut self) -> Result<(), Unavailable> {
         if self.name != LIMIT {
             self.unmount()?;
@@ -121,7 +122,7 @@ impl Mounted<'_> {
         Ok(())
     }
 
-    /// Unmounts for good. The image, if there is one, is whole then.
+    /// Unmounts, which completes the image.
     pub(super) fn end(mut self) -> Result<Option<Copied>, Unavailable> {
         self.unmount()?;
         Ok(self.image.take())

@@ -1,4 +1,4 @@
-//! What the work is done on and with.
+//! The files of the measurements.
 
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ const ARCHIVED: Shape = Shape { name: "archived", fans: &[10, 10, 20] };
 pub(super) const SEED: u64 = 20_02;
 /// Directories of `create-many`.
 pub(super) const DIRECTORIES: usize = 16;
-/// A tree, an archive, and how much of everything.
+/// A tree, an archive, and the size of everything.
 pub(super) struct Load {
     pub(super) size: Size,
     pub(super) tree: Tree,
@@ -56,7 +56,7 @@ impl Load {
             + 40_000
     }
 
-    /// Makes what all work begins with: a tree, and the large directory.
+    /// Makes the initial state: a tree, and the large directory.
     pub(super) fn fill(&self, root: &Path) -> Result<(), Unavailable> {
         for name in ["tree", "large", "many", "untar", "dbench"] {
             std::fs::create_dir(root.join(name)).map_err(failed("cannot fill a file system"))?;

@@ -1,12 +1,14 @@
-//! The benchmark of mounts: `dentree mount`, fuse2fs and the kernel's loop mount of equal images, and a file system in memory
-//! behind the same FUSE adapter, `limit`: what would be left if answering cost nothing.
+//! The benchmark of mounts: `dentree mount`, fuse2fs and the kernel's loop mount of equal images,
+//! and `limit`, a file system in memory behind the same FUSE adapter: the lower bound of a mount's
+//! cost.
 //!
-//! Every round gives each of them a fresh copy of one image, beginning with another each time, and lets it do all the cases of
-//! `cases`. What was written is checked: `e2fsck -fn` goes over our image after every round. Each figure is told as soon as it is there, and
-//! the ratios of a round at its end, so that a run that is interrupted gives what it has.
+//! Every round gives each of them a copy of one image, starting with another one each time, and
+//! runs all cases. The result is checked: `e2fsck -fn` runs on our image after every round. Each
+//! figure is reported at once, and the ratios of a round at its end, so that an interrupted run is
+//! not lost.
 //!
-//! Lookups and creations in the large directory cost fuse2fs milliseconds each: it does a part of them ([`Size::fuse2fs_part`]), and
-//! what is compared is the time for each.
+//! Lookups and creations in the large directory cost fuse2fs milliseconds each: it does a part of
+//! them ([`Size::fuse2fs_part`]), and the times per operation are compared.
 
 mod cases;
 mod contenders;
@@ -25,27 +27,27 @@ use cases::{CASES, Case};
 use contenders::{Base, CONTENDERS, FUSE2FS, LIMIT, missing, start};
 use load::Load;
 
-/// A mount of ours may take this part of fuse2fs' time, …
+/// The target of our mount's time relative to fuse2fs', …
 const OF_FUSE2FS: f64 = 1.0 / 5.0;
-/// … and this of the limit's.
+/// … and relative to the limit's.
 const OF_LIMIT: f64 = 1.0 / 0.8;
 
-/// How much work there is.
+/// The size of the work.
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
     /// Entries of the large directory.
     pub large: usize,
-    /// Lookups in it, of names that are there and again of names that are missing.
+    /// Lookups in it, of existing names and again of missing ones.
     pub looked_up: usize,
-    /// Files that are created in it.
+    /// Files created in it.
     pub created: usize,
-    /// Files that are created in each of 16 directories beside it.
+    /// Files created in each of 16 directories next to it.
     pub created_each: usize,
-    /// fuse2fs looks up and creates one for so many of the others'.
+    /// fuse2fs looks up and creates one per this many of the others'.
     pub fuse2fs_part: usize,
-    /// Bytes that are streamed.
+    /// Bytes streamed.
     pub streamed: usize,
-    /// Seconds of dbench for each number of clients.
+    /// Seconds of dbench per number of clients.
     pub dbench_seconds: u32,
     /// Rounds.
     pub rounds: usize,
@@ -62,7 +64,7 @@ pub const FULL: Size = Size {
     dbench_seconds: 3,
     rounds: 3,
 };
-/// Keeps the benchmark alive in tests.
+/// The smallest size, for tests.
 pub const TINY: Size = Size {
     large: 300,
     looked_up: 160,
@@ -74,11 +76,11 @@ pub const TINY: Size = Size {
     rounds: 1,
 };
 
-/// Runs the benchmark. With `only`, those cases whose name and number of clients contain that, as
+/// Runs the benchmark. With `only`, runs the cases whose name and number of clients contain it, as
 /// "dbench 1".
 ///
 /// # Errors
-/// Needs root, `/dev/fuse`, loop devices and e2fsprogs. A rival that is missing is left out, and said so.
+/// Needs root, `/dev/fuse`, loop devices and e2fsprogs. A missing rival is reported and left out.
 pub fn run(size: Size, only: Option<&str>, progress: &dyn Fn(&str)) -> Result<Outcome, Unavailable> {
     progress(&format!("making an image with a directory of {} entries", size.large));
     let programs = Programs::beside_this()?;
@@ -111,9 +113,9 @@ pub fn run(size: Size, only: Option<&str>, progress: &dyn Fn(&str)) -> Result<Ou
                 if let Some(cost) = (case.run)(&mut mounted, &load)? {
                     timings[at].rounds.push(cost);
                     let (name, clients, metric) = (case.name, case.clients, case.metric);
-                    let (round, rounds, who) = (round + 1, size.rounds, present[at]);
+                    let (round, rounds, contender) = (round + 1, size.rounds, present[at]);
                     progress(&format!(
-                        "round {round} of {rounds}, {who}: {name} {clients}: {cost:.0} {metric}"
+                        "round {round} of {rounds}, {contender}: {name} {clients}: {cost:.0} {metric}"
                     ));
                 }
             }
@@ -128,7 +130,7 @@ pub fn run(size: Size, only: Option<&str>, progress: &dyn Fn(&str)) -> Result<Ou
     Ok(outcome)
 }
 
-/// What the others took of our time in the last round.
+/// The others' times relative to ours in the last round.
 fn ratios(case: &Case, timings: &[Timing]) -> String {
     let last = |name| timings.iter().find(|timing| timing.name == name)?.rounds.last();
     let mut text = format!("{} {}: of our time", case.name, case.clients);

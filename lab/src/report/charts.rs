@@ -1,14 +1,15 @@
 //! Lines, drawn by plotters as SVG.
 //!
-//! plotters writes colours as attributes. The light theme's are the ones drawn; the page's style gives each its dark one
-//! by selecting on the attribute ([`dark_style`]), so that a chart follows the reader's theme without script.
+//! plotters writes colours as attributes. It draws those of the light theme; the page's style maps
+//! each to its dark one by selecting on the attribute ([`dark_style`]), so that a chart follows the
+//! reader's theme without script.
 
 use std::error::Error;
 use std::fmt::Write as _;
 
 use plotters::prelude::*;
 
-/// A colour by what it is for: in light and in dark.
+/// A colour by purpose, in the light and the dark theme.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ink {
     light: (u8, u8, u8),
@@ -19,11 +20,11 @@ pub struct Ink {
 const TEXT: Ink = Ink { light: (0x4a, 0x50, 0x5a), dark: (0xb4, 0xbb, 0xc6) };
 /// Lines of the grid.
 const GRID: Ink = Ink { light: (0xe3, 0xe6, 0xea), dark: (0x2e, 0x34, 0x3d) };
-/// Schemes that are there for comparison.
+/// Schemes for comparison.
 pub const PLAIN: Ink = Ink { light: (0xb3, 0xb9, 0xc2), dark: (0x5b, 0x64, 0x70) };
 /// The reference: scheme 1.
 pub const FIRST: Ink = Ink { light: (0x20, 0x24, 0x2b), dark: (0xee, 0xf1, 0xf5) };
-/// What the study chose: scheme 8.
+/// The study's choice: scheme 8.
 pub const CHOSEN: Ink = Ink { light: (0x1f, 0x6f, 0xc4), dark: (0x6c, 0xb2, 0xff) };
 /// Today's kernel: scheme 11.
 pub const TODAY: Ink = Ink { light: (0x1c, 0x88, 0x5a), dark: (0x4f, 0xcb, 0x97) };
@@ -35,7 +36,7 @@ pub const MAPS: Ink = Ink { light: (0x8a, 0x55, 0xb5), dark: (0xc5, 0x9b, 0xec) 
 const ALL: [Ink; 8] = [TEXT, GRID, PLAIN, FIRST, CHOSEN, TODAY, OURS, MAPS];
 
 impl Ink {
-    /// The colour that a scheme has in all charts.
+    /// A scheme's colour in all charts.
     pub fn of(scheme: &str) -> Self {
         match scheme.split(' ').next() {
             Some("1") => FIRST,
@@ -47,12 +48,12 @@ impl Ink {
         }
     }
 
-    /// As CSS writes it.
+    /// In CSS notation.
     pub fn light_hex(self) -> String {
         hex(self.light)
     }
 
-    /// As CSS writes it.
+    /// In CSS notation.
     pub fn dark_hex(self) -> String {
         hex(self.dark)
     }
@@ -66,7 +67,7 @@ fn hex((red, green, blue): (u8, u8, u8)) -> String {
     format!("#{red:02X}{green:02X}{blue:02X}")
 }
 
-/// Rules that give every drawn colour its dark one.
+/// Rules that map every drawn colour to its dark one.
 pub fn dark_style() -> String {
     let mut style = String::new();
     for ink in ALL {
@@ -89,14 +90,14 @@ pub struct Series {
 /// An axis.
 #[derive(Clone, Debug)]
 pub struct Axis {
-    /// What it measures.
+    /// The quantity.
     pub title: String,
-    /// Words for its places 0, 1, …; numbers in powers of two or ten where there are none.
+    /// Labels of the positions 0, 1, …; without labels, numbers in powers of two or ten.
     pub words: Vec<&'static str>,
 }
 
 impl Axis {
-    /// Of numbers.
+    /// An axis of numbers.
     pub fn numbers(title: &str) -> Self {
         Self { title: title.to_owned(), words: Vec::new() }
     }
@@ -104,7 +105,7 @@ impl Axis {
 
 const SIZE: (u32, u32) = (760, 380);
 
-/// Lines over an axis, with a dot for each point where they are measured ones; the upright axis counts in powers. `None` where
+/// Lines over an axis, with a dot per measured point; the vertical axis is logarithmic. `None` if
 /// there is nothing to draw.
 pub fn lines(x: &Axis, y_title: &str, series: &[Series], points_measured: bool) -> Option<String> {
     let points = || series.iter().flat_map(|series| &series.points).filter(|(_, y)| *y > 0.0);
@@ -116,7 +117,7 @@ pub fn lines(x: &Axis, y_title: &str, series: &[Series], points_measured: bool) 
     let mut svg = String::new();
     let ends = ((left, right), (low / 1.15, high * 1.15));
     draw(&mut svg, x, y_title, series, ends, points_measured).ok()?;
-    // What every element has by default anyway: a sixth of the text.
+    // The defaults of every element: a sixth of the text.
     Some(svg.replace(" opacity=\"1\"", ""))
 }
 
@@ -128,7 +129,7 @@ fn draw(
     ((left, right), (low, high)): ((f64, f64), (f64, f64)),
     dots: bool,
 ) -> Result<(), Box<dyn Error>> {
-    // In place of numbers that double: their logarithms, so that each step is as wide as the next.
+    // Numbers that double are drawn by their logarithms, so that all steps are equally wide.
     let place = |value: f64| if x.words.is_empty() { value.log2() } else { value };
     let root = SVGBackend::with_string(svg, SIZE).into_drawing_area();
     let mut chart = ChartBuilder::on(&root)
@@ -156,7 +157,7 @@ fn draw(
         .x_desc(x.title.as_str())
         .y_desc(y_title)
         .draw()?;
-    // Those that are there for comparison first, so that the others lie above them.
+    // Schemes for comparison first, below the others.
     for emphasised in [false, true] {
         for series in series.iter().filter(|series| (series.ink != PLAIN) == emphasised) {
             let width = if series.ink == OURS { 4 } else { 2 };

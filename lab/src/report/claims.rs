@@ -1,7 +1,8 @@
-//! What the sources found, and what came out here.
+//! The sources' findings, and their counterparts here.
 //!
-//! The figures on the left are copied from the sources: "Scalable Directory Entry Cache" (2002; sections are its own), "place
-//! d_hash close to d_parent and d_name" and "prefetch on ppc64" (2005). Those on the right are computed from this run.
+//! The figures of the sources are copied: "Scalable Directory Entry Cache" (2002; sections are its
+//! own), "place d_hash close to d_parent and d_name" and "prefetch on ppc64" (2005). Ours are
+//! computed from this run.
 
 use super::Findings;
 use crate::placement::Question;
@@ -11,15 +12,15 @@ use crate::workloads::study::{EFFICIENCY, LockTable, REFERENCE};
 /// One finding.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claim {
-    /// Where the source says it.
+    /// The place in the source.
     pub place: &'static str,
-    /// What was measured.
+    /// The quantity.
     pub what: &'static str,
     /// The source's figure.
     pub theirs: &'static str,
     /// Ours; `None` if this run has no such measurement.
     pub ours: Option<String>,
-    /// What differs, and why.
+    /// The difference, and its reason.
     pub why: &'static str,
 }
 
@@ -29,16 +30,16 @@ const OURS: &str = "12 dentree";
 const GLOBAL_LOCK: &str = "dcache_lock";
 const LOOKS_UP: [&str; 2] = ["lookup", "walk"];
 
-/// All findings of the sources that have a counterpart here.
+/// All findings of the sources with a counterpart here.
 pub fn all(findings: &Findings) -> Vec<Claim> {
-    let mut claims = who_takes_the_lock(findings);
+    let mut claims = lock_users(findings);
     claims.extend(what_lazy_lru_saves(findings));
     claims.extend(web_and_throughput(findings));
     claims.extend(layout_and_prefetch(findings));
     claims
 }
 
-/// The lock table of a load and scheme, of the most clients watched.
+/// The lock table of a load and scheme, with the most clients measured.
 fn table<'a>(findings: &'a Findings, load: &str, scheme: &str) -> Option<&'a LockTable> {
     let tables = findings.study(load)?.locks.iter().filter(|table| table.variant == scheme);
     tables.max_by_key(|table| table.threads)
@@ -61,7 +62,7 @@ fn percent(share: f64) -> String {
     format!("{:.1}%", 100.0 * share)
 }
 
-/// By how much one scheme's requests are fewer than another's.
+/// The reduction of requests from one scheme to another.
 fn fewer(findings: &Findings, load: &str, scheme: &str) -> Option<String> {
     let (ours, theirs) = (requests(findings, load, scheme)?, requests(findings, load, REFERENCE)?);
     Some(format!("−{}", percent(1.0 - ours / theirs)))
@@ -101,7 +102,7 @@ fn nanoseconds(value: f64) -> String {
     }
 }
 
-fn who_takes_the_lock(findings: &Findings) -> Vec<Claim> {
+fn lock_users(findings: &Findings) -> Vec<Claim> {
     vec![
         Claim {
             place: "2.2",
@@ -109,7 +110,7 @@ fn who_takes_the_lock(findings: &Findings) -> Vec<Claim> {
             theirs: "84%",
             ours: share_of_lookups(findings, "dbench"),
             why: "The same load, replayed as operations on names alone: no reads or writes lie between them, so the lock is busier, \
-                  but who takes it does not depend on that.",
+                  but that does not change which functions take it.",
         },
         Claim {
             place: "2.1",
@@ -224,7 +225,7 @@ fn web_and_throughput(findings: &Findings) -> Vec<Claim> {
     ]
 }
 
-/// Throughput of one scheme by another's, with the most clients that do not exceed the CPUs.
+/// The ratio of two schemes' throughputs, with the most clients that do not exceed the CPUs.
 fn ratio(findings: &Findings, load: &str, scheme: &str, to: &str) -> Option<String> {
     let study = findings.study(load)?;
     let case = study.cases().into_iter().next()?;

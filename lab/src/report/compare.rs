@@ -1,10 +1,11 @@
 //! Whether two runs agree.
 //!
-//! Each ratio of one run is held against the same ratio of the other by a test of their difference at 95%
-//! ([`differ`]). If the truth is the same and the intervals are right, chance alone sets one ratio in twenty apart.
-//! Ratios of a case share their reference, so those set apart come in bunches, and their number scatters more than that of independent
-//! ones would: one in ten is let pass. Counted too, by the weaker test that readers of a table do: whether the intervals meet. For the same truth
-//! they miss each other about once in two hundred times.
+//! Each ratio of one run is tested against the same ratio of the other, for their difference at 95%
+//! ([`differ`]). If the truth is the same and the intervals are right, one ratio in twenty differs
+//! by chance. Ratios of a case share their reference, so differences come in groups, and their
+//! number scatters more than that of independent ones: one in ten is tolerated. A weaker test, that
+//! of a table's readers, is counted, too: whether the intervals overlap. For the same truth one in
+//! about two hundred does not.
 
 use std::path::Path;
 
@@ -13,7 +14,7 @@ use serde::Deserialize;
 use crate::rows::figure;
 use crate::stats::{Ratio, differ};
 
-/// A row as it is read back.
+/// A row, parsed.
 #[derive(Clone, Debug, Deserialize)]
 struct Read {
     case: String,
@@ -37,31 +38,31 @@ impl Read {
     }
 }
 
-/// How two runs compare.
+/// The comparison of two runs.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Agreement {
-    /// Ratios that both have.
+    /// Ratios in both runs.
     pub compared: usize,
-    /// Those that differ by more than their intervals explain, in words.
+    /// Ratios that differ by more than their intervals explain, in words.
     pub apart: Vec<String>,
-    /// Those whose intervals do not even meet.
+    /// Ratios whose intervals do not overlap.
     pub disjoint: usize,
     /// Ratios compared and ratios apart, by case and threads.
     pub cases: Vec<(String, usize, usize)>,
 }
 
 impl Agreement {
-    /// The most ratios that may be apart: one in ten, where chance explains one in twenty.
+    /// The most ratios that may differ: one in ten; chance explains one in twenty.
     pub fn allowed(&self) -> usize {
         self.compared / 10
     }
 
-    /// Whether the runs tell the same story.
+    /// Whether the runs agree.
     pub fn is_good(&self) -> bool {
         self.compared > 0 && self.apart.len() <= self.allowed()
     }
 
-    /// In words.
+    /// The comparison in words.
     pub fn text(&self) -> String {
         let mut text = String::new();
         self.apart.iter().for_each(|line| text.push_str(&format!("apart: {line}\n")));
@@ -101,10 +102,10 @@ impl Agreement {
     }
 }
 
-/// Compares two files of JSON lines, or two folders that `dentree-lab all` wrote.
+/// Compares two files of JSON lines, or two directories of `dentree-lab all`.
 ///
 /// # Errors
-/// Where one cannot be read, or is no such file.
+/// If one is unreadable, or has another format.
 pub fn agreement(one: &Path, other: &Path) -> Result<Agreement, String> {
     let (one, other) = (read(one)?, read(other)?);
     let mut agreement = Agreement::default();
@@ -118,9 +119,9 @@ pub fn agreement(one: &Path, other: &Path) -> Result<Agreement, String> {
 
 fn read(path: &Path) -> Result<Vec<Read>, String> {
     let file = if path.is_dir() { path.join("rows.jsonl") } else { path.to_owned() };
-    let told = |why: &dyn std::fmt::Display| format!("{}: {why}", file.display());
-    let text = std::fs::read_to_string(&file).map_err(|why| told(&why))?;
-    text.lines().map(|line| serde_json::from_str(line).map_err(|why| told(&why))).collect()
+    let failed = |why: &dyn std::fmt::Display| format!("{}: {why}", file.display());
+    let text = std::fs::read_to_string(&file).map_err(|why| failed(&why))?;
+    text.lines().map(|line| serde_json::from_str(line).map_err(|why| failed(&why))).collect()
 }
 
 #[cfg(test)]

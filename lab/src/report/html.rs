@@ -1,11 +1,11 @@
 //! Text and figures in HTML.
 
-/// Text as HTML shows it.
+/// Text with HTML's special characters escaped.
 pub(super) fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
-/// A time in the unit that suits it.
+/// A time with a suitable unit.
 pub(super) fn time(nanoseconds: f64) -> String {
     match nanoseconds {
         _ if nanoseconds < 1e3 => format!("{nanoseconds:.0} ns"),

@@ -1,24 +1,24 @@
-//! What a machine is, without saying whose it is.
+//! A description of the machine, without its owner.
 
 use std::fs;
 
-/// Where something was measured.
+/// The machine of a measurement.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Machine {
     /// CPUs that this process may use.
     pub cpus: usize,
-    /// The processor, as it calls itself.
+    /// The processor's name for itself.
     pub processor: String,
     /// Memory in MiB.
     pub memory: u64,
     /// The kernel's release.
     pub kernel: String,
-    /// Whether a hypervisor is below.
+    /// Whether it is a virtual machine.
     pub is_virtual: bool,
 }
 
 impl Machine {
-    /// This one. What the system does not tell is empty.
+    /// This machine. Unknown fields are empty.
     pub fn this() -> Self {
         let processor = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         let memory = fs::read_to_string("/proc/meminfo").unwrap_or_default();
@@ -28,7 +28,7 @@ impl Machine {
             cpus: std::thread::available_parallelism().map_or(1, usize::from),
             processor: field(&processor, "model name").to_owned(),
             memory: kilobytes >> 10,
-            // What follows the version names who built it.
+            // The rest of the line names the builder.
             kernel: release.split('-').next().unwrap_or_default().to_owned(),
             is_virtual: field(&processor, "flags").split(' ').any(|flag| flag == "hypervisor"),
         }
@@ -46,14 +46,14 @@ impl Machine {
         )
     }
 
-    /// What so few CPUs cannot tell.
+    /// The conclusions that this few CPUs do not permit.
     pub fn caveat(&self) -> Option<String> {
         let cpus = self.cpus;
         (cpus < 8).then(|| {
             format!(
                 "With {cpus} CPUs at most {cpus} clients run at a time: contention that grows with the number of \
                  CPUs, which is what the study was about (1 to 8 CPUs), does not show here. Whether a scheme's locks \
-                 limit it on a large machine cannot be concluded from the throughput measured; who takes which lock how \
+                 limit it on a large machine cannot be concluded from the throughput measured; which function takes which lock how \
                  often can, because that does not depend on the number of CPUs. With more clients than CPUs a client \
                  may lose its CPU while it holds a lock, which the study's kernels did not allow: longest holds and \
                  waits then are the scheduler's."

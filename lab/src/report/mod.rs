@@ -1,10 +1,10 @@
-//! The page that `dentree-lab all` writes, and the data beside it.
+//! The page of `dentree-lab all`, and its data.
 //!
-//! One HTML file that needs nothing else: style inside, charts as SVG inside, no script. Beside it the same figures for
-//! programs: `rows.jsonl`, one figure a line, and `locks.jsonl`, one lock table a line.
+//! One self-contained HTML file: style inside, charts as SVG inside, no script. The same figures
+//! are in `rows.jsonl`, one figure per line, and `locks.jsonl`, one lock table per line.
 //!
 //! - [`charts`]: lines over clients, percentiles and CPUs, drawn by plotters;
-//! - [`claims`]: what the sources found, what came out here, what differs and why;
+//! - [`claims`]: the sources' findings, ours, and the reasons of differences;
 //! - [`compare`]: whether two runs agree;
 //! - [`model`]: the universal scalability law;
 //! - [`page`]: the page itself;
@@ -28,20 +28,20 @@ use crate::rows::write_json_lines;
 use crate::workloads::Study;
 use machine::Machine;
 
-/// Everything that a page is made of.
+/// The data of a page.
 #[derive(Debug, Default)]
 pub struct Findings {
-    /// Where it was measured.
+    /// The machine of the measurement.
     pub machine: Machine,
-    /// Each load.
+    /// The loads.
     pub studies: Vec<Study>,
     /// Layouts and prefetch.
     pub comparisons: Vec<Comparison>,
     /// Large directories on a slow device.
     pub mkfiles: Option<crate::mkfiles::Results>,
-    /// Attribute blocks, found and shared.
+    /// Shared attribute blocks.
     pub attributes: Option<crate::xattr::Results>,
-    /// What was left out, and why.
+    /// What was not measured, and why.
     pub skipped: Vec<String>,
 }
 
@@ -52,7 +52,7 @@ impl Findings {
     }
 }
 
-/// Writes page and data into a folder, which is made where it is missing. The page's path.
+/// Writes page and data into a directory, which is made if it is missing. Returns the page's path.
 ///
 /// # Errors
 /// Those of the file system.

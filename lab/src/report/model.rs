@@ -1,47 +1,47 @@
-//! The universal scalability law: what two numbers say of machines that are larger than this one.
+//! The universal scalability law: an extrapolation from two numbers to larger machines.
 //!
 //! ```text
 //! throughput(N) = λN / (1 + σ(N − 1) + κN(N − 1))
 //! ```
-//! λ is one client's throughput. σ, the share of the work that only one CPU can do at a time, is not fitted: it is measured,
-//! as the share of a lone client's time in which it holds the lock that it holds longest, of those that exist once. κ, what each
-//! CPU costs every other (lines that go to and fro, waits beyond σ), is what the throughputs of 2 to as many clients as there
-//! are CPUs leave over, by least
-//! squares; it is not negative. With two CPUs that is a single point. Throughput is what clients get done in the time that CPUs gave
-//! them, so that κ does not take other users of the machine for company.
+//! λ is one client's throughput. σ is the serial share of the work. It is not fitted but measured:
+//! the share of a lone client's time in which it holds the lock with the longest holds, among those
+//! that exist once. κ is the cost of each CPU to every other (cache line transfers, waits beyond
+//! σ): the rest, by least squares, of the throughputs of 2 clients up to as many as CPUs; it is not
+//! negative. With two CPUs that is a single point. Throughput is per CPU time of the clients, so
+//! that other processes do not count as contention.
 //!
-//! Locks of which there are many (buckets, entries) do not count: their holders meet by chance. So the law says nothing of
-//! hot entries, and it knows neither sockets nor NUMA.
+//! Locks that exist many times (buckets, entries) do not count: their holders meet by chance. So
+//! the law says nothing of hot entries, and it knows neither sockets nor NUMA.
 
 use super::Findings;
 use crate::rows::{Heading, Row};
 use crate::workloads::Study;
 use crate::workloads::study::{EFFICIENCY, THROUGHPUT};
 
-/// Locks of which a cache has one.
+/// Locks that exist once per cache.
 const SINGLE: [&str; 6] = ["dcache_lock", "BRLOCK_DCACHE", "lru_lock", "rename_lock", "slab", "long names"];
 
-/// The largest machine that is asked about.
+/// The largest machine extrapolated to.
 pub const CPUS_MAX: usize = 128;
 
 /// A scheme's law under a load.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Law {
-    /// One client's operations a second.
+    /// One client's operations per second.
     pub lambda: f64,
     /// The serial share of the work.
     pub sigma: f64,
-    /// What each CPU costs each other.
+    /// The cost of each CPU to each other.
     pub kappa: f64,
 }
 
 impl Law {
-    /// Operations a second on so many CPUs.
+    /// Operations per second on this many CPUs.
     pub fn throughput(&self, cpus: f64) -> f64 {
         self.lambda * cpus / (1.0 + self.sigma * (cpus - 1.0) + self.kappa * cpus * (cpus - 1.0))
     }
 
-    /// From a serial share and throughputs by clients, 1 among them.
+    /// From a serial share and throughputs by clients, including 1.
     fn fit(sigma: f64, points: &[(f64, f64)]) -> Option<Self> {
         let lambda = points.iter().find(|(clients, _)| *clients == 1.0)?.1;
         // λN/X − 1 − σ(N − 1) = κN(N − 1): a line through the origin.
@@ -53,13 +53,15 @@ impl Law {
         (xx > 0.0).then(|| Self { lambda, sigma, kappa: (xy / xx).max(0.0) })
     }
 
-    /// A scheme's law under a load; `None` where it was not watched with one client, or not run with several.
+    /// A scheme's law under a load; `None` unless its locks were recorded with one client, and it
+    /// ran with several.
     pub fn of(study: &Study, scheme: &str, cpus: usize) -> Option<Self> {
         let case = study.cases().into_iter().next()?;
         let rate =
             |threads: usize| Some(threads as f64 * study.find(&case, scheme, threads, EFFICIENCY)?.median);
         let alone = study.locks.iter().find(|table| table.variant == scheme && table.threads == 1)?;
-        // UTIL: the share of a lone client's time in which it holds the lock. Where it lost its CPU meanwhile, both grow.
+        // UTIL: the share of a lone client's time in which it holds the lock. A preemption
+        // meanwhile increases both.
         let utils = SINGLE.iter().filter_map(|name| alone.class(name)).map(|lock| lock.util / 100.0);
         let sigma = utils.fold(0.0, f64::max).min(1.0);
         let clients = study.threads(&case).into_iter().filter(|threads| *threads <= cpus.max(2));
@@ -68,7 +70,7 @@ impl Law {
     }
 }
 
-/// What the law says of 128 CPUs, as rows whose case begins with `model-`.
+/// The law's prediction for 128 CPUs, as rows whose case begins with `model-`.
 pub fn rows(findings: &Findings) -> Vec<Row> {
     let mut rows = Vec::new();
     for study in &findings.studies {

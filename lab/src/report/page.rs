@@ -41,7 +41,7 @@ pub fn html(findings: &Findings) -> String {
     )
 }
 
-/// The classes of the chips that stand for lines, by scheme.
+/// The classes of the chips for lines, by scheme.
 fn chips(colour: fn(Ink) -> String) -> String {
     ["1", "2", "8", "11", "12", "map"]
         .map(|scheme| format!(".chip-{scheme}{{background:{}}}", colour(Ink::of(scheme))))
@@ -76,9 +76,9 @@ fn head(out: &mut String, findings: &Findings) {
         );
     }
     out.push_str(
-        "<p>The figures are medians of passes, each a process of its own that builds everything anew and lets all variants take turns. Ratios \
-         are of what clients get done in a second that a CPU \
-         gives them, so that other users of the machine do not count; ranges in brackets are their 95% intervals over passes. The data: <a href=\"rows.jsonl\">rows.jsonl</a>, <a href=\"locks.jsonl\">locks.jsonl</a>.</p></header>",
+        "<p>The figures are medians of passes, each a process of its own that builds everything and runs all variants in turn. Ratios \
+         are of operations per second of the clients’ CPU time, \
+         so that other users of the machine do not count; ranges in brackets are their 95% intervals over passes. The data: <a href=\"rows.jsonl\">rows.jsonl</a>, <a href=\"locks.jsonl\">locks.jsonl</a>.</p></header>",
     );
 }
 
@@ -126,7 +126,7 @@ fn load(out: &mut String, study: &Study, findings: &Findings) {
     out.push_str("</section>");
 }
 
-/// What a load does, for readers.
+/// A load's description, for readers.
 fn about(load: &str) -> &'static str {
     match load {
         "dbench" => {
@@ -137,7 +137,7 @@ fn about(load: &str) -> &'static str {
             "SPECweb99’s file set and mix: directories by Zipf’s law, four classes of nine files, each request one path."
         }
         "httperf" => {
-            "The same requests at a fixed rate, as httperf sends them: nobody gets more done than is asked, so what counts is how busy \
+            "The same requests at a fixed rate, as httperf sends them: throughput is fixed, so what counts is how busy \
              the locks are."
         }
         "find" => {
@@ -217,7 +217,7 @@ fn throughput_table(out: &mut String, study: &Study, case: &str, cpus: usize) {
     out.push_str("</tbody></table></div>");
 }
 
-/// The same number of clients on 1, 2, 4, … CPUs, where that was measured.
+/// The same number of clients on 1, 2, 4, … CPUs, if it was measured.
 fn by_cpus(out: &mut String, study: &Study, all: usize) {
     let cases = study.cases();
     let mut fewer: Vec<_> = cases.iter().filter_map(|case| Some((study.cpus_of(case)?, case))).collect();
@@ -401,7 +401,7 @@ fn attributes(out: &mut String, results: &crate::xattr::Results) {
     let _ = write!(
         out,
         "<section><h2 id=\"xattr\">xattr</h2><p>P clients set an attribute of F files each, to one of V values: the cache of attribute \
-         blocks of before 2016, ours, and who sets attributes on this machine.</p><div class=\"wide\"><pre>{}</pre></div></section>",
+         blocks of before 2016, ours, and the file systems of this machine.</p><div class=\"wide\"><pre>{}</pre></div></section>",
         escape(&results.text())
     );
 }

@@ -7,7 +7,7 @@
 //! | field | written under | read by walks |
 //! |---|---|---|
 //! | `heads`, `next` | `writer` | acquire loads: an entry is complete before it is linked |
-//! | `hash`, `parent`, `length`, `name` | `writer`, with `seq` odd | relaxed, between two loads of `seq` |
+//! | the key: `hash` to `name` | `writer`, with `seq` odd | relaxed, between two loads of `seq` |
 //! | `renames` | `writer`; odd during a rename | a miss is valid only if it did not change |
 //!
 //! A reader on an entry that moves to another chain continues in that chain and may miss its name:

@@ -87,11 +87,11 @@ impl scc::Equivalent<Key> for KeyRef<'_> {
 #[inline]
 pub(super) fn descend<'a>(
     path: Path<'a>,
-    mut look_up: impl FnMut(KeyRef<'a>) -> Option<NodeId>,
+    mut lookup: impl FnMut(KeyRef<'a>) -> Option<NodeId>,
 ) -> Option<u64> {
     let mut at = NodeId::ROOT;
     for name in path.components() {
-        at = look_up(KeyRef { parent: at, name })?;
+        at = lookup(KeyRef { parent: at, name })?;
     }
     Some(u64::from(at.0))
 }

@@ -1,4 +1,5 @@
-//! scc: its `HashIndex`, the read-optimised one of its maps, read without locks; the guard is entered once per path.
+//! scc: its `HashIndex`, the map that is optimised for reading and read without locks. The guard is
+//! entered once per path.
 
 use super::key::{Key, KeyRef, descend};
 use super::{Hasher, NameCache, hasher};

@@ -9,12 +9,12 @@
 //! | 5 | [`RcuGlobalLru`] | RCU | `dcache_lock` | 3.4 |
 //! | 6 | [`RcuLruLock`] | RCU | a lock of its own | 3.4.1 |
 //! | 7 | [`RcuPerBucket`] | RCU | a lock and a list per bucket | 3.4.2, given up by the authors |
-//! | 8 | [`LazyLru`] | RCU, then the entry's `d_lock` | `dcache_lock`; lazy | 3.4.3, chosen by the authors |
+//! | 8 | [`LazyLru`] | RCU, then the entry's `d_lock` | `dcache_lock`; lazy | 3.4.3, chosen |
 //! | 9 | [`LazyLruTimer`] | as 8 | as 8, tidied by a timer | 3.4.3.2 |
 //! | 10 | [`FastWalkLazy`] | as 4 | as 4; lazy | the authors' TODO |
-//! | 11 | [`SeqCount`] | sequence counts; one reference | a lock of its own; lazy | today's kernel |
+//! | 11 | [`SeqCount`] | sequence counts; one reference | its own lock; lazy | today's kernel |
 //! | 12 | [`Dentree`] | sequence counts; one reference | a clock | `dentree_dcache` |
-//! | | [`LazyLru`] over [`Mapped`] | RCU, a crate's map, `d_lock` | as 8 | dashmap, papaya, scc, moka |
+//! | | [`LazyLru`] over [`Mapped`] | RCU, a map, `d_lock` | as 8 | dashmap, papaya, scc, moka |
 //!
 //! Schemes 1 to 11 keep the kernel's lists: hash chains, children, aliases, LRU. `listed.rs` holds
 //! the steps that most have in common; a scheme's own file holds its lookup, its locks and the

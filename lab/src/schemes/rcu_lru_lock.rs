@@ -3,7 +3,7 @@
 //! | field | guard |
 //! |---|---|
 //! | chains, keys, children, aliases | `dcache_lock` |
-//! | LRU list, count from and to zero, unhashing of an unused entry | `lru_lock`, in `dcache_lock` |
+//! | LRU list, count from and to zero, unhashing of an unused entry | `lru_lock`, inside it |
 //! | counts above zero | atomic |
 //! | chains and keys for readers | grace periods; `renames` odd while a key changes (scheme 5) |
 //!

@@ -3,7 +3,7 @@
 //! | field | contents | readers without a lock |
 //! |---|---|---|
 //! | `heads`, `chain.node` | hash chains | yes: linked when complete, `next` stays when unlinked |
-//! | `key`, `name`, `long` | the name; written by `set_key` alone | yes: a count or lock makes them retry |
+//! | `key`, `name`, `long` | the name; set by `set_key` | yes: they retry by a count or lock |
 //! | `written.count` | references, one per child among them | yes: read-modify-writes only |
 //! | `written.children`, `sibling` | the tree | no |
 //! | `aliases`, `written.alias` | entries by inode | no |
@@ -664,7 +664,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_every_length_are_told_apart() {
+    fn names_of_every_length_are_distinguished() {
         let table = table(300, 1);
         let text = [b'x'; NAME_MAX];
         let entries: Vec<_> = (1..=NAME_MAX)

@@ -2,7 +2,7 @@
 //!
 //! | state | guard |
 //! |---|---|
-//! | a directory's names, in the cache and in the file system | for changes, the directory's lock (`i_sem`) |
+//! | a directory's names, in the cache and in the file system | `i_sem`, for changes |
 //! | everything else | the scheme |
 //!
 //! Lock order: directory locks by stripe, then the scheme's. Directory locks are not metered: the
@@ -94,7 +94,7 @@ impl Front {
             if depth == path.len() {
                 return Some(at);
             }
-            let next = self.look_up(at, path[depth], || ask(depth + 1));
+            let next = self.lookup(at, path[depth], || ask(depth + 1));
             self.cache.dput(at);
             (at, depth) = (next, depth + 1);
         }
@@ -144,7 +144,7 @@ impl Front {
     }
 
     /// The entry of one name, added from the file system's result if it is not cached.
-    fn look_up(&self, directory: Dentry, name: &[u8], ask: impl Fn() -> Option<Inode>) -> Dentry {
+    fn lookup(&self, directory: Dentry, name: &[u8], ask: impl Fn() -> Option<Inode>) -> Dentry {
         if let Some(known) = self.cache.lookup(directory, name) {
             return known;
         }

@@ -12,7 +12,7 @@ use dentree_lockmeter::{Figures, Report};
 use serde::Serialize;
 
 use super::{Measured, Running, Shape, Watch, Workload};
-use crate::passes::{Figure, Listener, Passes, Told, strewn};
+use crate::passes::{Event, Figure, Listener, Passes, shuffled};
 use crate::rows::{Heading, Row, figure, seven_digits};
 use crate::schemes::{Config, OwnLocks, Variant, function_at};
 use crate::stats::{Sample, paired_ratio};
@@ -218,9 +218,9 @@ impl LockLine {
 pub fn pass(workload: &dyn Workload, plan: &Plan, number: usize, tell: &mut Listener<'_>) {
     for shape in &plan.shapes {
         let build = |scheme: &Variant| Running::new(workload, scheme, *shape, |config| plan.adjust(config));
-        for mut scheme in strewn(&plan.schemes, number, build) {
+        for mut scheme in shuffled(&plan.schemes, number, build) {
             let name = plan.schemes[scheme.at].name;
-            tell(Told::Doing(told(workload, *shape, name)));
+            tell(Event::Doing(label(workload, *shape, name)));
             scheme.built.work(plan.slice / WARMING, Watch::Throughput);
             let done = scheme.built.work(plan.slice, Watch::Throughput);
             for role in done.operations.keys() {
@@ -228,7 +228,7 @@ pub fn pass(workload: &dyn Workload, plan: &Plan, number: usize, tell: &mut List
                 for (metric, value) in [(THROUGHPUT, done.rate(role)), (EFFICIENCY, done.efficiency(role))] {
                     let (case, variant, metric) = (case.clone(), name.to_owned(), metric.to_owned());
                     let figure = Figure { case, variant, threads: shape.threads, metric, value };
-                    tell(Told::Found(figure));
+                    tell(Event::Found(figure));
                 }
             }
         }
@@ -254,14 +254,14 @@ pub fn study(
         // One at a time: locks are recorded for the whole process, and scheme 9 has a thread of its
         // own.
         for scheme in &plan.schemes {
-            progress(&told(workload, *shape, scheme.name));
+            progress(&label(workload, *shape, scheme.name));
             study.watch(workload, plan, scheme, *shape);
         }
     }
     study
 }
 
-fn told(workload: &dyn Workload, shape: Shape, scheme: &str) -> String {
+fn label(workload: &dyn Workload, shape: Shape, scheme: &str) -> String {
     format!("{}, {} clients on {} CPUs: {scheme}", workload.name(), shape.threads, shape.cpus)
 }
 

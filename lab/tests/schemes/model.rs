@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use dentree_lab::schemes::{Dentry, LAYOUTS, Path, SCHEMES, Scheme};
 use proptest::prelude::*;
 
-use crate::{assert_nothing_leaked, crowded, inode, name};
+use crate::{assert_nothing_leaked, inode, name, small};
 
 const DIRECTORIES: usize = 4;
 const NAMES: usize = 12;
@@ -42,18 +42,18 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
     prop::collection::vec(op, 1..120)
 }
 
-/// A file system of four directories (the root, two in it, one in the first of them), whose truth is a map, and
-/// a cache that may forget but must not err.
+/// A file system of four directories (the root, two in it, one in the first of them), whose truth
+/// is a map, and a cache that may evict but must not err.
 struct Model<'a> {
     cache: &'a dyn Scheme,
     dirs: Vec<Dentry>,
     truth: HashMap<(usize, usize), u64>,
-    /// Names that must be cached: used since anything was last pruned.
+    /// Names that must be cached: used since the last pruning.
     certain: HashSet<(usize, usize)>,
     held: Vec<Held>,
 }
 
-/// A held entry, the name that it has, if any, and its inode.
+/// A held entry, its name, if it has one, and its inode.
 type Held = (Dentry, Option<(usize, usize)>, u64);
 
 impl<'a> Model<'a> {
@@ -79,7 +79,7 @@ impl<'a> Model<'a> {
         found
     }
 
-    /// Whether anybody but the caller of an operation holds the entry of this name.
+    /// Whether the entry of this name is held, besides by the operation's caller.
     fn is_held(&self, at: (usize, usize)) -> bool {
         self.held.iter().any(|(_, name, _)| *name == Some(at))
     }
@@ -160,7 +160,7 @@ impl<'a> Model<'a> {
         if self.truth.remove(&at).is_some() {
             let held = self.is_held(at);
             self.cache.delete(dentry);
-            assert_eq!(self.cache.inode(dentry).is_some(), held, "others may still use it, or nobody does");
+            assert_eq!(self.cache.inode(dentry).is_some(), held, "it keeps its inode while it is held");
             self.certain.remove(&at);
             for (_, name, _) in self.held.iter_mut().filter(|(_, name, _)| *name == Some(at)) {
                 *name = None;
@@ -262,7 +262,7 @@ fn assert_walks(cache: &dyn Scheme) {
 fn walks_go_as_far_as_the_cache_does() {
     for scheme in SCHEMES.into_iter().chain(LAYOUTS) {
         println!("{}", scheme.name);
-        let cache = (scheme.build)(crowded(64));
+        let cache = (scheme.build)(small(64));
         assert_walks(&*cache);
         assert_nothing_leaked(&*cache, scheme.name);
     }
@@ -271,7 +271,7 @@ fn walks_go_as_far_as_the_cache_does() {
 #[test]
 fn a_full_cache_makes_room_by_pruning_and_says_when_it_cannot() {
     for scheme in SCHEMES.into_iter().chain(LAYOUTS) {
-        let cache = (scheme.build)(crowded(16));
+        let cache = (scheme.build)(small(16));
         for number in 0..84 {
             let dentry =
                 cache.create(Dentry::ROOT, name(number).as_bytes(), Some(inode(7))).expect(scheme.name);
@@ -286,9 +286,9 @@ fn a_full_cache_makes_room_by_pruning_and_says_when_it_cannot() {
 }
 
 #[test]
-fn what_was_looked_up_of_late_is_pruned_last() {
+fn the_entries_looked_up_last_are_pruned_last() {
     for scheme in SCHEMES {
-        let cache = (scheme.build)(crowded(256));
+        let cache = (scheme.build)(small(256));
         for number in 0..96 {
             cache.dput(cache.create(Dentry::ROOT, name(number).as_bytes(), Some(inode(7))).expect("room"));
         }
@@ -299,7 +299,7 @@ fn what_was_looked_up_of_late_is_pruned_last() {
             let pruned = cache.prune(8);
             assert!((8..8 + cache.prune_batch()).contains(&pruned), "{}: {pruned}", scheme.name);
         };
-        // Some schemes take it that what is new is used; once pruning came by, they know better.
+        // Some schemes treat new entries as used; after a pruning they do not.
         prune();
         let late: Vec<_> = (0..96).rev().filter(|number| used(*number)).take(2).collect();
         prune();
@@ -314,7 +314,7 @@ proptest! {
     #[test]
     fn random_operations_agree_with_a_map(ops in ops()) {
         for scheme in SCHEMES {
-            let cache = (scheme.build)(crowded(256));
+            let cache = (scheme.build)(small(256));
             let mut model = Model::new(&*cache);
             println!("{}", scheme.name);
             for op in &ops {

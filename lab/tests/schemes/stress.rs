@@ -1,4 +1,4 @@
-//! Threads against each other. Each test says what must hold at any moment; all end with nothing leaked.
+//! Concurrent threads. Each test checks invariants at any moment; all end with a check for leaks.
 
 use std::sync::Mutex;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -9,15 +9,15 @@ use dentree_lab::schemes::{Dentry, Path, SCHEMES, Scheme, Variant};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
-use crate::{assert_nothing_leaked, crowded, inode, name};
+use crate::{assert_nothing_leaked, inode, name, small};
 
-/// Rounds of each thread: enough for every interleaving that has ever failed to come up many times over.
+/// Rounds of each thread: every interleaving that ever failed occurs many times.
 const ROUNDS: usize = 8_000;
 
 fn each_scheme(entries: usize, test: impl Fn(&dyn Scheme, Variant)) {
     for scheme in SCHEMES {
         println!("{}", scheme.name);
-        let cache = (scheme.build)(crowded(entries));
+        let cache = (scheme.build)(small(entries));
         test(&*cache, scheme);
         assert_nothing_leaked(&*cache, scheme.name);
     }
@@ -32,7 +32,7 @@ fn directories(cache: &dyn Scheme, count: usize) -> Vec<Dentry> {
     (0..count).map(make).collect()
 }
 
-/// Sets its flag when dropped, so that threads that wait for the end see it after a panic too.
+/// Clears its flag when dropped, also after a panic, for threads that wait for the end.
 struct Done<'a>(&'a AtomicUsize);
 
 impl Drop for Done<'_> {
@@ -41,7 +41,7 @@ impl Drop for Done<'_> {
     }
 }
 
-/// A hit is always the entry that was asked for, and an entry that is held is always found, whatever goes on around it.
+/// A hit is always the wanted entry, and a held entry is always found, during any operation.
 #[test]
 fn held_names_are_found_and_no_name_leads_elsewhere() {
     const DIRS: usize = 3;
@@ -114,7 +114,7 @@ fn held_names_are_found_and_no_name_leads_elsewhere() {
     });
 }
 
-/// A name that goes to and fro between two directories is always in one of them.
+/// A name that moves between two directories is always in one of them.
 #[test]
 fn a_renamed_entry_is_never_in_neither_place() {
     each_scheme(64, |cache, scheme| {
@@ -136,7 +136,7 @@ fn a_renamed_entry_is_never_in_neither_place() {
                             .iter()
                             .filter_map(|(dir, name)| cache.lookup(*dir, name.as_bytes()))
                             .filter(|dentry| {
-                                // A scheme may remember that it is not there.
+                                // A scheme may cache its absence.
                                 let absent = cache.inode(*dentry).is_none();
                                 if absent {
                                     cache.dput(*dentry);
@@ -180,7 +180,8 @@ fn a_renamed_entry_is_never_in_neither_place() {
     });
 }
 
-/// Walkers race with a rename of the directory in the middle of their path; what they find belongs to the path.
+/// Walkers race with a rename of the directory in the middle of their path; their results match the
+/// path.
 #[test]
 fn walks_through_a_renamed_directory_find_what_the_path_says() {
     each_scheme(64, |cache, scheme| {
@@ -220,14 +221,16 @@ fn walks_through_a_renamed_directory_find_what_the_path_says() {
     });
 }
 
-/// Aliases, references, renames onto existing names and pruning, all over the same few names, in a cache that is too small.
+/// Aliases, references, renames onto existing names and pruning of the same few names, in a cache
+/// that is too small.
 #[test]
 fn everything_at_once_leaks_nothing() {
     const DIRS: usize = 4;
     const NAMES: usize = 16;
     each_scheme(48, |cache, scheme| {
         let dirs = directories(cache, DIRS);
-        // One lock for all directories, as renames need two: what is tried here is the cache, not its callers.
+        // One lock for all directories, as renames need two: the test is of the cache, not of its
+        // callers.
         let i_sem = Mutex::new(());
         let hits = AtomicUsize::new(0);
         thread::scope(|scope| {

@@ -1,28 +1,28 @@
-//! What a study measures. The process that gathers the results and those that it starts for single
-//! passes make the same list.
+//! The measurements of a study. The process that gathers the results and its children, one per
+//! pass, make the same list.
 
 use crate::show::{bar, tell};
 use crate::stop::{Stop, failed};
 use dentree_lab::mkfiles;
-use dentree_lab::passes::{Listener, in_processes, say};
+use dentree_lab::passes::{Listener, in_processes, send};
 use dentree_lab::placement::{self, Comparison};
 use dentree_lab::workloads::{Plan, Study, Workload, study};
 use std::io;
 use std::path::Path;
 use std::process::Command;
 
-/// Loads, placements and large directories, each with how it is studied.
+/// Loads, placements and large directories, each with its plan.
 #[derive(Default)]
 pub(crate) struct Agenda {
     pub(crate) loads: Vec<(Box<dyn Workload>, Plan)>,
     pub(crate) placements: Vec<placement::Plan>,
     pub(crate) mkfiles: Option<mkfiles::Plan>,
     pub(crate) passes: usize,
-    /// What is left out, and why.
+    /// What is not measured, and why.
     pub(crate) skipped: Vec<String>,
 }
 
-/// What came out of an agenda.
+/// The results of an agenda.
 pub(crate) struct Measured {
     pub(crate) studies: Vec<Study>,
     pub(crate) comparisons: Vec<Comparison>,
@@ -30,13 +30,13 @@ pub(crate) struct Measured {
 }
 
 impl Agenda {
-    /// One pass, told on standard output.
+    /// One pass, reported on standard output.
     pub(crate) fn pass(&self, number: usize) -> Result<(), Stop> {
         let mut out = io::stdout().lock();
-        let mut heard = Ok(());
-        let tell: &mut Listener<'_> = &mut |told| {
-            if heard.is_ok() {
-                heard = say(&mut out, &told);
+        let mut sent = Ok(());
+        let tell: &mut Listener<'_> = &mut |event| {
+            if sent.is_ok() {
+                sent = send(&mut out, &event);
             }
         };
         for (load, plan) in &self.loads {
@@ -48,10 +48,10 @@ impl Agenda {
         if let Some(plan) = &self.mkfiles {
             mkfiles::pass(plan, number, tell).map_err(failed)?;
         }
-        Ok(heard?)
+        Ok(sent?)
     }
 
-    /// Everything: passes in processes of their own, the rest in this one.
+    /// All measurements: passes in child processes, the rest in this one.
     pub(crate) fn measure(&self) -> Result<Measured, Stop> {
         let program = std::env::current_exe().map_err(failed)?;
         let again = |number: usize| {

@@ -1,4 +1,4 @@
-//! Loads beside programs: `web --sockets`, `find --kernel` and `record`.
+//! Loads next to other programs: `web --sockets`, `find --kernel` and `record`.
 
 use crate::args::{FindArgs, RecordArgs, WebArgs};
 use crate::plans::{find, schemes};

@@ -1,4 +1,4 @@
-//! The studies of name caches, run again on this machine.
+//! The studies of name caches, repeated on this machine.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 

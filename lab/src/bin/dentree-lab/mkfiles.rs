@@ -6,7 +6,7 @@ use dentree_blockdev::SlowDevice;
 use dentree_lab::mkfiles::{Plan, Size};
 use std::time::Duration;
 
-/// What is asked for, and an image in a file.
+/// The command line's plan, with an image in a file added.
 pub(crate) fn agenda(args: &MkfilesArgs) -> Agenda {
     let latency = |milliseconds: &f64| Some(Duration::from_secs_f64(milliseconds / 1e3));
     let size = Size {
@@ -20,7 +20,7 @@ pub(crate) fn agenda(args: &MkfilesArgs) -> Agenda {
     Agenda { mkfiles: Some(plan), passes: usize::from(args.runs), ..Agenda::default() }
 }
 
-/// What `all` shows of it: directories as long as the source's, a tenth of a second for each mode.
+/// The plan for `all`: directories as long as the source's, a tenth of a second per mode.
 pub(crate) fn short() -> Plan {
     Plan {
         size: Size { directories: 16, files: 2000, creates: 160, laid_out: false },

@@ -1,4 +1,4 @@
-//! Loads, schemes, and numbers of clients and CPUs, as the command line asks for them.
+//! Loads, schemes, and numbers of clients and CPUs, from the command line.
 
 use crate::agenda::Agenda;
 use crate::args::{AllArgs, BuildArgs, FindArgs, LoadArgs, PlacementArgs, Study, WebArgs};
@@ -18,21 +18,21 @@ use dentree_lab::workloads::{Plan, Shape, Workload};
 use std::path::Path;
 use std::time::Duration;
 
-/// Passes of the short form, and how long a slice is: with 16 schemes a pass takes ten to fifteen
+/// Passes of the short form, and the length of a slice: with 16 schemes a pass takes ten to fifteen
 /// seconds.
 const SHORT_PASSES: usize = 8;
 const SHORT_SLICE: Duration = Duration::from_millis(15);
-/// Clients of the short form's dbench: some of the source's table, which goes to 128.
+/// Clients of the short form's dbench: part of the source's table, which goes to 128.
 const SHORT_CLIENTS: [usize; 6] = [1, 2, 8, CLIENTS_BY_CPUS, 32, 128];
-/// Requests a second of the short form's httperf: a few percent of the global lock's time.
+/// Requests per second of the short form's httperf: a few percent of the global lock's time.
 const SHORT_RATE: f64 = 20_000.0;
 const SHORT_ENTRIES: usize = 16_384;
-/// Connections of the short form's web server: about as many as the study's reached.
+/// Connections of the short form's web server: about as many as the study reached.
 const SHORT_CONNECTIONS: usize = 2000;
 /// The mean length of chains in the short form's find, as in the mail.
 const SHORT_CHAIN: usize = 16;
 
-/// What a study measures in passes.
+/// The measurements of a study.
 pub(crate) fn agenda(study: &Study) -> Result<Agenda, Stop> {
     let one = |load: Box<dyn Workload>, args: &LoadArgs| {
         let passes = usize::from(args.rounds);
@@ -89,7 +89,7 @@ fn plan(args: &LoadArgs) -> Result<Plan, Stop> {
     })
 }
 
-/// The numbers of CPUs that are asked for; all where none are.
+/// The numbers of CPUs requested; all by default.
 fn cpus(asked: &[u16]) -> Result<Vec<usize>, Stop> {
     let all = all_cpus();
     if asked.is_empty() {
@@ -105,8 +105,9 @@ fn all_cpus() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// The short form's plan for numbers of clients and CPUs; clients: 1, as many as CPUs and eight
-/// times that where there are none. Watched are one client, and the most that need not share a CPU.
+/// The short form's plan for numbers of clients and CPUs. The default clients are 1, as many as
+/// CPUs, and eight times that. Latencies and locks are measured with one client and with the most
+/// that need not share a CPU.
 fn shapes(mut clients: Vec<usize>, cpus: &[usize]) -> Plan {
     let all = all_cpus();
     if clients.is_empty() {
@@ -124,7 +125,7 @@ fn shapes(mut clients: Vec<usize>, cpus: &[usize]) -> Plan {
     Plan { schemes: SCHEMES.to_vec(), watched: watched.collect(), shapes, slice: SHORT_SLICE, heads: None }
 }
 
-/// The schemes that are asked for by name, and the one that ratios are taken to.
+/// The schemes requested by name, and the reference of ratios.
 pub(crate) fn schemes(asked: &[String]) -> Result<Vec<Variant>, Stop> {
     let is_called = |text: &String| SCHEMES.iter().any(|scheme| scheme.name.contains(text.as_str()));
     if let Some(text) = asked.iter().find(|text| !is_called(text)) {
@@ -138,7 +139,7 @@ pub(crate) fn schemes(asked: &[String]) -> Result<Vec<Variant>, Stop> {
     Ok(taken.collect())
 }
 
-/// How a load is studied in short.
+/// A load's plan in the short form.
 fn short(load: &str) -> Plan {
     let all = all_cpus();
     match load {
@@ -148,13 +149,13 @@ fn short(load: &str) -> Plan {
             plan.shapes.extend(fewer.map(|cpus| Shape { threads: CLIENTS_BY_CPUS, cpus }));
             plan
         }
-        // At a fixed rate nobody is faster: what counts is how busy the locks are.
+        // At a fixed rate throughput is constant: the result is the use of the locks.
         "httperf" => Plan { shapes: Vec::new(), ..shapes(vec![all.max(2)], &[all]) },
         _ => shapes(Vec::new(), &[all]),
     }
 }
 
-/// Everything in short.
+/// All studies in the short form.
 pub(crate) fn short_agenda(args: &AllArgs) -> Result<Agenda, Stop> {
     let mut agenda = Agenda { passes: SHORT_PASSES, ..Agenda::default() };
     let mut loads: Vec<Box<dyn Workload>> = Vec::new();

@@ -16,13 +16,13 @@ pub(crate) fn tell(bar: &ProgressBar, what: &str) {
     bar.inc(1);
 }
 
-/// Prints what a study says of itself, and writes its rows.
+/// Prints a study's text, and writes its rows.
 pub(crate) fn print(text: &str, rows: &[Row], file: Option<&Path>) -> Result<(), Stop> {
     io::stdout().write_all(text.as_bytes())?;
     keep(file, rows)
 }
 
-/// Prints a table for each case and metric, and writes the rows.
+/// Prints a table per case and metric, and writes the rows.
 pub(crate) fn print_tables(rows: &[Row], file: Option<&Path>) -> Result<(), Stop> {
     let mut headings: Vec<(&str, &str)> = Vec::new();
     for row in rows {

@@ -1,4 +1,4 @@
-//! Why a study does not go on.
+//! Why a study ends early.
 
 use std::fmt::Display;
 use std::io::{self, ErrorKind};
@@ -6,11 +6,11 @@ use std::process::ExitCode;
 
 #[derive(Debug)]
 pub(crate) enum Stop {
-    /// Something failed or differs.
+    /// A failure or a difference.
     Failed(String),
-    /// The command line makes no sense.
+    /// The command line is invalid.
     Usage(String),
-    /// Standard output takes no more.
+    /// Standard output is not writable.
     Output(io::Error),
 }
 
@@ -20,7 +20,7 @@ impl Stop {
         let (why, code) = match self {
             Stop::Failed(why) => (why.clone(), 1),
             Stop::Usage(why) => (why.clone(), 2),
-            // The reader has enough, as in `dentree-lab … | head`.
+            // The reader has closed the pipe, as in `dentree-lab … | head`.
             Stop::Output(error) if error.kind() == ErrorKind::BrokenPipe => return ExitCode::SUCCESS,
             Stop::Output(error) => (format!("cannot write to standard output: {error}"), 1),
         };

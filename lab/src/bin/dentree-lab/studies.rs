@@ -77,7 +77,7 @@ fn print_mkfiles(study: &Study, args: &MkfilesArgs) -> Result<(), Stop> {
     print(&results.text(), &results.rows, args.json.as_deref())
 }
 
-/// Everything in short, as a page.
+/// All studies in the short form, as a page.
 fn all(args: &AllArgs) -> Result<(), Stop> {
     let agenda = short_agenda(args)?;
     eprintln!("dentree-lab: loads, layouts, prefetch and large directories, in {} passes", agenda.passes);

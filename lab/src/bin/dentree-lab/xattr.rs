@@ -24,7 +24,7 @@ pub(crate) fn run(args: &XattrArgs) -> Result<(), Stop> {
     print(&results.text(), &results.rows, args.json.as_deref())
 }
 
-/// What `all` shows of it.
+/// The measurements for `all`.
 pub(crate) fn short() -> Results {
     measured(&Plan {
         clients: vec![1, 8, 64],

@@ -7,34 +7,34 @@ use crate::workloads::study::LockLine;
 pub struct SourceTable {
     /// The source's section.
     pub place: &'static str,
-    /// What was measured, and on what.
+    /// The load and the machine.
     pub title: &'static str,
-    /// The load that is its counterpart here.
+    /// The load of its counterpart here.
     pub load: &'static str,
-    /// The scheme that is.
+    /// The scheme of its counterpart here.
     pub scheme: &'static str,
     /// The line of the whole lock, then those of functions.
     pub lines: &'static [SourceLine],
-    /// What differs, and why.
+    /// The difference, and its reason.
     pub why: &'static str,
 }
 
-/// A line: what the source calls it, our functions that are its counterpart, and its figures.
+/// A line: the source's name, our corresponding functions, and its figures.
 #[derive(Clone, Copy, Debug)]
 pub struct SourceLine {
     /// Functions of the kernel.
     pub name: &'static str,
-    /// Functions of our schemes, by the names that our tables have.
+    /// Functions of our schemes, by their names in our tables.
     pub ours: &'static [&'static str],
     /// UTIL and CON, in percent.
     shares: [f64; 2],
-    /// HOLD mean and longest, WAIT mean and longest, in microseconds.
+    /// HOLD mean and maximum, WAIT mean and maximum, in microseconds.
     times: [f64; 4],
     total: u64,
 }
 
 impl SourceLine {
-    /// In the form that our own lines have.
+    /// In the form of our own lines.
     pub fn line(&self) -> LockLine {
         let [hold_mean, hold_max, wait_mean, wait_max] = self.times.map(|microseconds| microseconds * 1e3);
         let [util, con] = self.shares;

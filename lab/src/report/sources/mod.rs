@@ -1,7 +1,7 @@
 //! The sources' tables, each with its counterpart from this run.
 //!
 //! - [`lockmeter`]: the lock tables of the study of 2002;
-//! - here: its throughputs, and what the mails of 2005 measured.
+//! - here: its throughputs, and the measurements of the mails of 2005.
 
 pub mod lockmeter;
 
@@ -14,12 +14,12 @@ use crate::rows::{Row, figure};
 use crate::workloads::study::{LockLine, REFERENCE, THROUGHPUT};
 use lockmeter::{SourceLine, SourceTable, TABLES};
 
-/// Clients of the source's table by CPUs.
+/// The number of clients of the source's table by CPUs.
 pub const CLIENTS_BY_CPUS: usize = 12;
-/// The schemes that throughput tables show beside the source's two.
+/// The schemes that throughput tables add to the source's two.
 const SHOWN: [&str; 3] = ["8 lazy lru", "11 sequence counts", "12 dentree"];
 
-/// Megabytes a second, by CPUs: Linux 2.5.30, and with `dcache_rcu` (4.5.1).
+/// Megabytes per second, by CPUs: Linux 2.5.30, and with `dcache_rcu` (4.5.1).
 const BY_CPUS: [(usize, f64, f64); 4] =
     [(1, 82.405, 82.65241), (2, 141.914, 141.188), (4, 226.664, 227.287), (8, 256.064, 260.4548)];
 
@@ -41,11 +41,13 @@ const BY_CLIENTS: [(usize, f64, f64); 14] = [
     (128, 59.17, 55.97),
 ];
 
-/// Seconds of `time find` over 563,887 files with chains of 16: before the layout's patch, and after.
+/// Seconds of `time find` over 563,887 files with chains of 16: before the layout's patch, and
+/// after.
 const FIND: [[f64; 7]; 2] =
     [[3.077, 3.077, 3.084, 3.108, 3.061, 3.067, 3.061], [3.017, 3.018, 3.017, 3.019, 3.021, 3.022, 3.021]];
 
-/// The prefetch mail's dbench runs, in megabytes a second: elements, mean, variance, standard deviation.
+/// The prefetch mail's dbench runs, in megabytes per second: elements, mean, variance, standard
+/// deviation.
 const PREFETCH: [(&str, u32, f64, f64, f64); 5] = [
     ("2.6.11-rc5", 100, 862.580380, 5.973441, 2.444062),
     ("the same, dcache’s loops without prefetch", 50, 881.804980, 10.695022, 3.270325),
@@ -118,7 +120,7 @@ fn lock_table(out: &mut String, table: &SourceTable, findings: &Findings) {
     end(out, &format!("Here: scheme {}, {} clients. {}", table.scheme, clients.unwrap_or(0), table.why));
 }
 
-/// Adds a line to those whose work one function does here.
+/// Adds a line to those with the same function here.
 fn join<'a>(groups: &mut Vec<(String, &'a [&'a str], LockLine)>, source: &'a SourceLine) {
     let same = |group: &&mut (String, &[&str], LockLine)| {
         if source.ours.is_empty() { group.0 == source.name } else { group.1 == source.ours }
@@ -157,7 +159,7 @@ fn pair(out: &mut String, name: &str, theirs: (&LockLine, u64), ours: Option<(&L
     }
 }
 
-/// A throughput in thousands of operations a second, and how it compares with scheme 1's.
+/// A throughput in thousands of operations per second, and its ratio to scheme 1's.
 fn ours(findings: &Findings, load: &str, case: &str, threads: usize) -> Vec<String> {
     let find = |variant: &str, metric| findings.study(load)?.find(case, variant, threads, metric);
     let mut cells = vec![find(REFERENCE, THROUGHPUT).map_or("—".into(), |row| figure(row.median / 1e3))];
@@ -281,7 +283,7 @@ fn prefetch(out: &mut String, findings: &Findings) {
     begin(out, "prefetch mail", "dbench on ppc64, with and without prefetch", &MOMENTS);
     let mut first = PREFETCH[0].2;
     for (at, (name, elements, mean, variance, deviation)) in PREFETCH.into_iter().enumerate() {
-        // The third begins the stacking kernels.
+        // The third is the first of the stacking kernels.
         first = if at == 2 { mean } else { first };
         row(
             out,

@@ -2,7 +2,7 @@
 //!
 //! | what | here |
 //! |---|---|
-//! | file set | directories by SPECweb99's formula; in each 4 classes of 9 files, 102 bytes to 922 KB |
+//! | file set | directories by SPECweb99's formula, each with 4 classes of 9 files, 102 B to 922 KB |
 //! | directory | Zipf's law, exponent 1 |
 //! | class | 35%, 50%, 14%, 1% |
 //! | file in the class | Zipf's law in the order 5, 4, 6, 3, 7, 2, 8, 1, 9 |
