@@ -35,7 +35,7 @@ pub(crate) fn reasons(metadata: &Metadata) -> Findings {
     let rows: BTreeSet<&str> = rows.filter(|row| *row != "crate").collect();
 
     let missing = direct.difference(&rows).map(|name| format!("{name}: say why in docs/DEPENDENCIES.md"));
-    let idle = rows.difference(&direct).map(|name| format!("{name}: nobody uses it; delete its row"));
+    let idle = rows.difference(&direct).map(|name| format!("{name}: no crate uses it; delete its row"));
     missing.chain(idle).collect()
 }
 

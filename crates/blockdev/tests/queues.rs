@@ -254,7 +254,7 @@ proptest! {
 
 const CHILD: &str = "QUEUES_TEST_CHILD";
 
-/// What the tests below run in a process of its own: eight reads, and by whom.
+/// What the tests below run in a process of its own: eight reads, and by which engine.
 #[test]
 fn a_child_of_these_tests() {
     if std::env::var_os(CHILD).is_none() {
@@ -308,7 +308,7 @@ fn the_kernel_is_asked_by_io_uring_and_by_nothing_else() {
 }
 
 #[test]
-fn where_io_uring_is_refused_threads_read_and_nobody_notices() {
+fn where_io_uring_is_refused_threads_read_without_a_difference() {
     for error in ["EPERM", "ENOSYS", "ENOMEM"] {
         let inject = format!("inject=io_uring_setup:error={error}");
         let Some((said, calls)) = watched(&["-e", &inject]) else { return };

@@ -85,7 +85,7 @@ fn directory(search: bool, ttl: Option<Duration>) -> Fill<u64> {
     Fill::Positive(Child { search, ttl, ..Child::directory(2) })
 }
 
-/// Why a walk to `dir/file` stops for a user who may search nothing that not everybody may.
+/// Why a walk to `dir/file` stops for a user that may search only what all may.
 fn why_denied(cache: &Dcache<u64>) -> Option<Reason> {
     match cache.find(&cache.root(), b"dir/file", WalkOptions::default(), |_| false) {
         Walk::Stopped(stopped) => Some(stopped.why),

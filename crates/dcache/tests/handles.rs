@@ -26,7 +26,7 @@ fn seen<H: Handle>(cache: &Dcache<H>, path: &str) -> Option<Seen<H>> {
     }
 }
 
-/// Looks several times: walks that climb, and walks by what those have noted; alone and in batches.
+/// Looks several times: walks by steps, and walks by the path cache; alone and in batches.
 fn check<H: Handle + std::fmt::Debug>(cache: &Dcache<H>, path: &str, entry: &DentryRef<'_, H>) {
     let expected = Seen { id: entry.id(), handle: entry.handle().clone(), kind: entry.kind() };
     for turn in 0..4 {

@@ -123,7 +123,7 @@ fn what_was_found_is_told_from_what_took_its_slot() {
         if let Walk::Found(seen) = &found {
             assert_eq!(seen.handle, 2);
             thread::yield_now();
-            // Whoever is there by this id has the inode that was found.
+            // The entry with this id has the inode that was found.
             assert!(cache.get(seen.id).is_none_or(|kept| *kept.handle() == 2));
         }
         churner.join().expect("no panic");

@@ -393,7 +393,7 @@ fn the_id_of_what_was_found_tells_whether_it_is_still_there() {
     cache.unlink(&root, b"moved");
     assert!(!cache.is_linked(seen.id), "held, but without a name");
     drop(held);
-    // The slot is used again by somebody.
+    // The slot is used again.
     (0..1000).for_each(|i| drop(cache.create(&root, format!("{i}").as_bytes(), Child::other(i))));
     assert!(!cache.is_linked(seen.id) && cache.get(seen.id).is_none());
     assert!([0, 3 << 32 | 1, u64::MAX].iter().all(|&bits| !cache.is_linked(DentryId::from_bits(bits))));

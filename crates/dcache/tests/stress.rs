@@ -237,7 +237,7 @@ impl World {
                 6 if i % 16 == 0 => cache.unlink(&root, dir_name.as_bytes()),
                 _ => {}
             }
-            // G6: nobody's pruning took it, and its id still means it.
+            // G6: no pruning took it, and its id still means it.
             assert_eq!(held.handle().0.number, number);
             assert_eq!(cache.get(id).expect("held").handle().0.number, number);
             if i % 256 == 0 {
@@ -321,7 +321,7 @@ fn handles_that_are_words_are_those_of_what_was_found_while_slots_are_reused() {
             let found = cache.find(&cache.root(), path(number).as_bytes(), WalkOptions::default(), |_| true);
             let Walk::Found(seen) = found else { continue };
             assert_eq!(seen.handle % FILES, number);
-            // Nobody else ever had this handle, so the id that came with it is its own.
+            // No other entry ever had this handle, so the id that came with it is its own.
             if let Some(kept) = cache.get(seen.id) {
                 assert_eq!((*kept.handle(), kept.id()), (seen.handle, seen.id));
             }

@@ -59,7 +59,7 @@ const MAX_VALUE: u32 = 1 << 24;
 /// The namespace of a name, stored in place of its prefix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Namespace {
-    /// `user.`: anyone who may write the file.
+    /// `user.`: callers that may write the file.
     User,
     /// `system.posix_acl_access`, a whole name.
     PosixAclAccess,

@@ -22,7 +22,7 @@ pub(crate) struct Exchange {
 }
 
 impl Exchange {
-    /// Until it has an answer, its status is that of a client who did not wait for one.
+    /// Until it has an answer, its status is that of a client that did not wait for one.
     const UNANSWERED: u16 = 499;
 
     pub(crate) fn begin(ledger: &Ledger, peer: IpAddr, request: String) -> Self {

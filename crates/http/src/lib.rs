@@ -13,15 +13,15 @@
 //! - A path is decoded once, component by component. `.`, `..`, and components that decode to
 //!   something with a `/` or NUL in it are refused. Links lead where they lead within the file
 //!   system, whose root is its own parent, so that nothing outside of it has a name.
-//! - Whoever can connect may read everything: permissions are those of [`Identity::Superuser`],
-//!   since whoever holds the image's bytes can read them all. So a server on a loopback address
-//!   answers only requests whose `Host` is `localhost` or an address: a web site that has its own
-//!   name point here is refused.
+//! - A client that can connect may read everything: permissions are those of
+//!   [`Identity::Superuser`], since a holder of the image's bytes can read them all. So a server on
+//!   a loopback address answers only requests whose `Host` is `localhost` or an address: a web site
+//!   that has its own name point here is refused.
 //! - Files are not trusted: documents that can run scripts are sandboxed, so that they do not read
 //!   their neighbours.
 //! - Memory is bounded: all responses together hold [`Limits::buffers`], contents that are kept
 //!   [`Limits::contents`], a connection no more than its request's head.
-//!   A failure in mid-file cuts the connection, so that a client sees a short body, not a wrong one.
+//!   A failure in mid-file cuts the connection: a client sees a short body, not a wrong one.
 //!
 //! ```no_run
 //! # struct Quiet;

@@ -17,7 +17,7 @@ pub trait Log: Send + Sync + 'static {
 /// newline.
 #[derive(Clone, Debug)]
 pub struct Access {
-    /// Who asked.
+    /// The client.
     pub peer: IpAddr,
     /// When.
     pub time: Zoned,

@@ -31,7 +31,7 @@ impl Options {
     }
 }
 
-/// What clients may ask for. One who oversteps is cut off, or waits where it says so.
+/// Limits for clients. One that oversteps is cut off, or waits where it says so.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Limits {
     /// Connections at a time; more wait in the system's queue.

@@ -9,7 +9,7 @@ pub const RANGES_MAX: usize = 16;
 /// What a request asks for.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Wanted {
-    /// All of it: no ranges, or such as nobody has to understand.
+    /// All of it: no ranges, or ranges that a server may ignore.
     Whole,
     /// These parts of it, in the order asked for. None is empty.
     Parts(Vec<Range<u64>>),

@@ -35,7 +35,7 @@ const BACKLOG: u32 = 4096;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// The parser's buffer: a head of the greatest size that [`Limits`] may say.
 const BUFFER: usize = 32 << 10;
-/// Who asks for figures at the same time.
+/// Requests for figures at the same time.
 const FIGURES_CONNECTIONS: usize = 64;
 
 /// A server that listens. Dropping it closes its sockets.
@@ -202,7 +202,7 @@ impl<S: Service> Door<S> {
 
 /// Waits until the server is stopped.
 async fn end(stopped: &mut watch::Receiver<bool>) {
-    // An error means that nobody is left to stop it.
+    // An error means that no thread is left to stop it.
     let _ = stopped.wait_for(|stop| *stop).await;
 }
 

@@ -1,4 +1,5 @@
-//! From a request to its response: what is refused, what is asked of the file system, who is told.
+//! From a request to its response: what is refused, what is asked of the file system, what is
+//! logged.
 
 use crate::body::{Body, Budget, Reserved};
 use crate::exchange::{Exchange, Ledger};
@@ -180,7 +181,7 @@ impl<F: FileSystem> Service for Figures<F> {
     }
 }
 
-/// Tells nobody.
+/// Logs nothing.
 pub(crate) struct Silent;
 
 impl Log for Silent {

@@ -7,7 +7,7 @@ use dentree_vfs::{FileSystem, Identity, Vfs};
 use jiff::tz::TimeZone;
 use std::sync::Arc;
 
-/// Whoever holds the image's bytes can read them all, so no permission is checked.
+/// A holder of the image's bytes can read them all, so no permission is checked.
 pub(crate) const WHO: &Identity = &Identity::Superuser;
 
 /// What every request is answered from.

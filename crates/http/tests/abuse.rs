@@ -144,7 +144,7 @@ fn slow_clients_together_hold_no_more_than_the_budget() {
     wait_until("free again", || site.get("/small").status == 200);
 }
 
-/// What is kept in memory is shared, but what left it may still be on its way to somebody.
+/// What is kept in memory is shared, but what left it may still be on its way to a client.
 #[test]
 fn slow_clients_of_files_in_memory_hold_no_more_than_the_budget_either() {
     let site = Running::with(tree(), |options| {

@@ -74,7 +74,7 @@ pub struct Replayed {
 /// Replays the journal at `location` onto `device`, and marks it as clean. A journal that is clean
 /// is left as it is.
 ///
-/// Nobody may have cached blocks of the device: they change. Cut short it can be done again.
+/// No blocks of the device may be cached: they change. Cut short it can be done again.
 ///
 /// # Errors
 /// Those of [`recover`], when nothing has been written; and [`Error::Write`].

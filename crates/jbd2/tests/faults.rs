@@ -81,7 +81,7 @@ fn count_with(fault: Fault) -> Counted {
     while acknowledged < ROUNDS {
         if let Err(error) = add(&journal, [0, 1]) {
             assert!(matches!(error, Error::Aborted(_)), "{error}");
-            // So does everybody who comes later.
+            // So does every later thread.
             assert!(
                 journal.start(1).is_err() && journal.force_commit().is_err() && journal.error().is_some()
             );

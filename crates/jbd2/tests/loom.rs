@@ -1,4 +1,4 @@
-//! Interleavings of handles, those who wait for a commit, and the thread that commits:
+//! Interleavings of handles, waiters for a commit, and the thread that commits:
 //! `RUSTFLAGS="--cfg loom" cargo test --release -p dentree-jbd2 --test loom`.
 #![cfg(loom)]
 
@@ -52,10 +52,10 @@ fn who_waits_for_a_commit_finds_it_done_however_threads_meet() {
     });
 }
 
-/// The waiter takes the store from under the journal's thread, or the other way round; who comes
+/// The waiter takes the store from under the journal's thread, or the other way round; the
 /// second must not be forgotten.
 #[test]
-fn what_nobody_waits_for_is_committed_however_it_meets_one_who_waits() {
+fn a_commit_without_waiters_completes_however_it_meets_a_waiter() {
     model(|journal, device| {
         let other = Arc::clone(journal);
         let thread = thread::spawn(move || add(&other));
@@ -82,7 +82,7 @@ fn what_nobody_waits_for_is_committed_however_it_meets_one_who_waits() {
 }
 
 #[test]
-fn an_abort_leaves_nobody_waiting() {
+fn an_abort_leaves_no_waiter() {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(2);
     builder.check(|| {

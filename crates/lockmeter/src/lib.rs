@@ -1,4 +1,4 @@
-//! Lock statistics for the lab: who waited, where and how long.
+//! Lock statistics for the lab: which threads waited, where and how long.
 //!
 //! A [`Recording`] collects what the named locks of the process report
 //! ([`dentree_sync::lockstat`]), per lock class *and* per call site. Its columns are those of SGI's

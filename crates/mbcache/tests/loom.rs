@@ -168,7 +168,7 @@ impl Sharing {
 }
 
 #[test]
-fn whoever_finds_a_block_while_its_last_user_leaves_is_counted_or_does_not_find_it() {
+fn a_lookup_while_the_last_user_leaves_is_counted_or_misses() {
     explore(|| {
         let sharing = Sharing::of(1, true);
         let other = sharing.clone();
@@ -176,7 +176,7 @@ fn whoever_finds_a_block_while_its_last_user_leaves_is_counted_or_does_not_find_
         let is_gone = sharing.leave();
         let joined = joiner.join().unwrap();
         assert_eq!((is_gone, sharing.users()), (!joined, u32::from(joined)));
-        // Who is left can be joined, and a block that is gone cannot.
+        // A remaining user can be joined, and a block that is gone cannot.
         assert_eq!(sharing.join(), joined);
     });
 }

@@ -2,7 +2,7 @@
 //! concerned.
 //!
 //! Every mutation here follows one that the file system has already made. Slots are allocated
-//! before a directory is locked and what was unlinked is buried after it is unlocked, as both may
+//! before a directory is locked and what was unlinked is retired after it is unlocked, as both may
 //! evict, and so lock, elsewhere.
 
 use crate::core::Core;

@@ -79,7 +79,7 @@ pub(crate) enum Left {
     Others,
     /// It is not held any more; it stays cached.
     Unused,
-    /// It was detached and now is dead: the caller has to bury it.
+    /// It was detached and now is dead: the caller has to retire it.
     Dead,
 }
 

@@ -1,6 +1,6 @@
 //! The changes: of the truth first, then of the cache, as its owner has to.
 //!
-//! Who changes a name has it locked, and the directory shared, so that others change other names
+//! A change of a name has it locked, and the directory shared, so that others change other names
 //! beside. A directory gets and loses names with the structure locked. A change is told through the
 //! entry to which a walk from the root leads: if that one is detached meanwhile, as another thread
 //! invalidates it, it is told once more, before the window closes.
@@ -139,7 +139,7 @@ impl<'w, H: Inode> Client<'w, H> {
                 self.world.millis.fetch_add(TTL.as_millis() as u64, Ordering::SeqCst);
             }),
             (6..=8, Some(victim)) if is_gone => self.set(&mut place, None, "told by delete", |place| {
-                // Whoever asks after this gets the new answer, so nothing is missed if it is
+                // A later question gets the new answer, so nothing is missed if it is
                 // detached then.
                 match victim.is_reachable() {
                     true => cache.delete(&victim),

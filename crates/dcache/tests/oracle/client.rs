@@ -1,7 +1,7 @@
 //! One thread: what it asks, and what it does to the cache that changes no name.
 
 use crate::judge::{Answer, Floor, Part, Question, View, What, Who};
-use crate::truth::{CROWD, Dir, LENGTHS, Node, name};
+use crate::truth::{Dir, FLOOD, LENGTHS, Node, name};
 use crate::world::{Inode, World, kind_of};
 use dentree_dcache::{Child, DentryId, DentryRef, Fill, Kind, Reason, Seen, Walk, WalkOptions};
 use std::cell::Cell;
@@ -64,7 +64,7 @@ impl<'w, H: Inode> Client<'w, H> {
             43..=47 => self.fill(),
             48..=54 => self.gather(),
             55..=56 => self.forget(),
-            57 if self.one_in(4) => self.crowd(),
+            57 if self.one_in(4) => self.flood(),
             58..=59 => self.examine_held(),
             60 => self.keep_house(),
             _ => self.walk(),
@@ -315,8 +315,8 @@ impl<'w, H: Inode> Client<'w, H> {
         let found = self.world.cache.lookup_or_fill(entry, &name(number), || {
             self.dawdle();
             let child = slot.value.now().map(|node| self.world.child(dir, &node));
-            // Behind the look at the truth: who sees it renamed, and this not, comes after the
-            // cache was told.
+            // Behind the look at the truth: a thread that sees it renamed, and this not, comes
+            // after the cache was told.
             let is_moving = slot.moving.load(Ordering::SeqCst);
             self.dawdle();
             if self.one_in(64) {
@@ -374,14 +374,14 @@ impl<'w, H: Inode> Client<'w, H> {
     }
 
     /// Brings in more than there is room for.
-    fn crowd(&mut self) {
+    fn flood(&mut self) {
         let (root, world) = (self.world.cache.root(), self.world);
-        let Some(crowd) = self.look_up(&root, &world.root, CROWD, true) else { return };
+        let Some(flood) = self.look_up(&root, &world.root, FLOOD, true) else { return };
         for _ in 0..32 {
             let number = self.random(CROWDING as usize) as u64;
             let ino = (1 << 40) + 4 * number + 2;
             let name = format!("{number:050}");
-            let found = world.cache.lookup_or_fill(&crowd, name.as_bytes(), || {
+            let found = world.cache.lookup_or_fill(&flood, name.as_bytes(), || {
                 Ok::<_, ()>(Fill::Positive(Child::other(H::new(ino))))
             });
             assert_eq!(found.map(|found| found.map(|found| found.handle().ino())), Ok(Some(ino)));
@@ -394,7 +394,7 @@ impl<'w, H: Inode> Client<'w, H> {
         assert_eq!(entry.kind(), kind_of(entry.handle().ino()));
         assert_eq!(entry.parent().kind(), Kind::Directory);
         assert!(!entry.is_complete() || entry.kind() == Kind::Directory);
-        assert!([0, 1, 2, 31, 32, 33, 255, b"crowd".len()].contains(&entry.name().len()));
+        assert!([0, 1, 2, 31, 32, 33, 255, b"flood".len()].contains(&entry.name().len()));
         let again = cache.get(entry.id());
         assert!(
             entry.is_negative() || again.is_some_and(|again| again == *entry),

@@ -1,7 +1,7 @@
 //! The truth: a tree whose every name and permission is a *register* that keeps its versions.
 //!
 //! Time is a counter. A change has a window: from before the file system has it until after the
-//! cache was told. Within the window nobody can know on which side of the change an instant lies,
+//! cache was told. Within the window it is open on which side of the change an instant lies,
 //! so the value before it is possible to the window's end, and the value after it from the window's
 //! beginning.
 
@@ -12,13 +12,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 
 /// The names of every directory, about the length that fits a record, and the longest.
 pub const LENGTHS: [usize; 8] = [1, 2, 31, 32, 32, 33, 255, 255];
-/// The name of the directory whose entries crowd out others; it is in the root alone.
-pub const CROWD: usize = LENGTHS.len();
+/// The name of the directory whose entries push out others; it is in the root alone.
+pub const FLOOD: usize = LENGTHS.len();
 
 pub fn name(number: usize) -> Vec<u8> {
     match LENGTHS.get(number) {
         Some(&len) => [vec![b'n'; len - 1], vec![b'a' + number as u8]].concat(),
-        None => b"crowd".to_vec(),
+        None => b"flood".to_vec(),
     }
 }
 
@@ -117,7 +117,7 @@ impl Debug for Node {
 /// A name of a directory.
 pub struct Slot {
     pub value: Register<Option<Node>>,
-    /// Whoever changes the name has this. Whether the cache may believe the name beyond a time to
+    /// A change of the name holds this. Whether the cache may believe the name beyond a time to
     /// live.
     pub changing: Mutex<bool>,
     /// Renamed in the truth and not yet in the cache: an answer must not be remembered.
@@ -138,7 +138,7 @@ pub struct Dir {
     pub closing: Mutex<()>,
     /// Where `..` leads; nowhere once it is removed.
     pub parent: Register<Weak<Dir>>,
-    /// Whether it was removed. Shared by those who change names in it.
+    /// Whether it was removed. Shared by changes of names in it.
     pub removed: RwLock<bool>,
 }
 
@@ -153,7 +153,7 @@ impl Dir {
         Arc::new(Dir {
             ino,
             is_timed,
-            slots: (0..=CROWD).map(slot).collect(),
+            slots: (0..=FLOOD).map(slot).collect(),
             search: Register::new(search, op),
             closing: Mutex::new(()),
             parent: Register::new(parent, op),

@@ -1,6 +1,6 @@
 //! A cache, the tree that it is told of, and the time.
 
-use crate::truth::{CROWD, Dir, Node, Op, Register, lock};
+use crate::truth::{Dir, FLOOD, Node, Op, Register, lock};
 use dentree_dcache::{Child, Dcache, Handle, Kind, PrefetchMode};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -71,9 +71,9 @@ impl<H: Inode> World<H> {
         let first = Op::new(0, "the beginning");
         first.end.store(0, Ordering::SeqCst);
         let root = Dir::new(ROOT, false, true, Weak::new(), &first);
-        let crowd = Dir::new(2 * ROOT, false, true, Arc::downgrade(&root), &first);
+        let flood = Dir::new(2 * ROOT, false, true, Arc::downgrade(&root), &first);
         root.parent.set(Arc::downgrade(&root), &first, 0);
-        root.slots[CROWD].value.set(Some(Node::Dir(crowd)), &first, 0);
+        root.slots[FLOOD].value.set(Some(Node::Dir(flood)), &first, 0);
         let millis = Arc::new(AtomicU64::new(0));
         let hand = millis.clone();
         let budget = [64 << 10, 1 << 20][seed as usize / 2 % 2];

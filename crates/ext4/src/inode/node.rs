@@ -96,7 +96,7 @@ impl Node {
         }
         match &*active.newest.read() {
             Some(newest) => {
-                // A file mostly has one user, who changes it each time: a copy would not pay.
+                // A file mostly has one user, which changes it each time: a copy would not pay.
                 if newest.kind == FileType::Directory {
                     active.version.note_use(newest);
                 }

@@ -105,7 +105,7 @@ fn damage_inside_a_committed_transaction_is_named_and_the_kernel_refuses_it_too(
         let damaged = image.patched("superblock", 0, 0xF0, &[1]);
         assert!(matches!(damaged.recover(), Err(Error::Corrupt { damage: Damage::Superblock { .. } })));
         // Void copies, a transaction never committed, and what follows the fields of a commit block
-        // are nobody's damage.
+        // damage nothing.
         for log_block in [2, 8, 15, 16, 9] {
             let damaged = image.patched("harmless", log_block, 900, &[0xEE]);
             assert_eq!(damaged.recover().unwrap().transactions, 5, "{open}, block {log_block}");
