@@ -102,9 +102,9 @@ mod tests {
         let Some((_, root)) = said.split_once("mounted ") else {
             return eprintln!("skipped: no mount: {said}");
         };
-        let root = Path::new(root).parent().unwrap();
+        let parent = Path::new(root).parent().unwrap();
         dentree_testing::wait_until("gone", || {
-            !root.exists() && !dentree_testing::is_mount_point(Path::new(root))
+            !parent.exists() && !dentree_testing::is_mount_point(Path::new(root))
         });
     }
 }

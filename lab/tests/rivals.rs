@@ -92,7 +92,7 @@ fn a_wrong_answer_stops_the_race() {
     let course = Course::cut("test", &paths, 10, no_renames(1, 1));
     let liar = Contender { name: "liar", cache: Box::new(Liar) };
     assert!(verify(&course, &liar).is_err());
-    assert!(race(&course, &[liar]).unwrap_err().to_string().starts_with("liar gave a wrong answer in test"));
+    assert!(race(&course, &[liar]).unwrap_err().to_string().starts_with("liar gave a wrong result in test"));
 }
 
 /// Readers of the chained table take no lock: an entry that moves between chains must not hide

@@ -2,7 +2,7 @@
 //! and from its observed behaviour: an entry can be in several indexes, it has its own
 //! reader-writer lock, one cache serves several file systems, and one lock guards all lists.
 //!
-//! # Who protects what
+//! # Locking
 //! The list lock guards everything: the table by block, the tables by key, the list of unused
 //! entries, and the word that is each entry's own lock. The original's spins with preemption off,
 //! which a user thread cannot do. Here it is a mutex: a preempted holder does not make the others
