@@ -43,7 +43,7 @@ impl<F: FileSystem> Shared<F> {
     }
 
     /// What the kernel is told of an error: a number. What is wrong with the image or its device is
-    /// told in words besides, to who listens.
+    /// also reported in words to the listener.
     pub(crate) fn refusal(&self, error: &Error) -> Errno {
         if let Error::Corrupt(_) | Error::Io(_) = error
             && let Some(listener) = self.listener.get()

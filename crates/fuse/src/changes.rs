@@ -1,6 +1,6 @@
 //! Requests that change something, in terms of [`Vfs`](dentree_vfs::Vfs).
 //!
-//! The kernel has checked who may do it; what is left to say is to whom a new inode belongs, and
+//! The kernel has checked permissions; what is left to say is the owner of a new inode, and
 //! when a file loses its setuid and setgid bits: asked to do that itself, the kernel would look for
 //! the file's capabilities before each write that it gathers. With the write-back cache it also
 //! knows length and times of open files better than we do, and sends them when it writes.
@@ -34,7 +34,7 @@ const XATTR_REPLACE: i32 = 2;
 const ACCESS_LIST: &str = "system.posix_acl_access";
 const SET_ID: u16 = 0o6000;
 
-/// The most that one COPY_FILE_RANGE copies: it must not hold its caller, who cannot be
+/// The most that one COPY_FILE_RANGE copies: it must not hold its caller, which cannot be
 /// interrupted, for long.
 const COPY_MAX: u64 = 64 << 20;
 /// Bytes that it moves at a time.
@@ -71,13 +71,13 @@ impl NewAttr {
     }
 }
 
-/// Whom the kernel has checked.
+/// A caller that the kernel has checked.
 fn caller(request: &Request) -> Identity {
     Identity::Checked { uid: request.uid(), gid: request.gid() }
 }
 
-/// Stands for the right to change a program without taking its setuid bit: FUSE tells who asks, and
-/// not their capabilities.
+/// Stands for the right to change a program without taking its setuid bit: FUSE tells the caller,
+/// and not their capabilities.
 fn is_root(request: &Request) -> bool {
     request.uid() == 0
 }
@@ -240,7 +240,7 @@ impl<F: FileSystem> Adapter<F> {
         (left != before.permissions).then_some(left)
     }
 
-    /// Before the content changes: no program runs with an identity that somebody else's content
+    /// Before the content changes: no program runs with an identity that another user's content
     /// would have.
     fn drop_set_id(&self, request: &Request, file: &Inode<F>) -> Result<()> {
         let Some(permissions) = self.without_set_id(request, file) else { return Ok(()) };
@@ -271,8 +271,8 @@ impl<F: FileSystem> Adapter<F> {
     }
 
     /// Writes what the kernel has gathered, and sends when it likes; the times of the change come
-    /// by themselves, perhaps before. All of it or an error: nobody looks at how many bytes there
-    /// were, and what was left out would be lost without a word.
+    /// by themselves, perhaps before. All of it or an error: no caller looks at how many bytes
+    /// there were, and what was left out would be lost without a word.
     fn write_gathered(&self, file: &Inode<F>, offset: u64, data: &[u8]) -> Result<usize> {
         let mut done = 0;
         while done < data.len() {
@@ -333,7 +333,7 @@ impl<F: FileSystem> Adapter<F> {
             match step {
                 Ok(0) => break,
                 Ok(written) => done += written as u64,
-                // What was copied was copied; whoever goes on meets the error first.
+                // What was copied was copied; the next call meets the error first.
                 Err(_) if done > 0 => break,
                 Err(error) => return Err(error),
             }

@@ -78,7 +78,7 @@ pub(crate) fn file_attr(attr: &Attr, shown: INodeNo, owner: Ownership) -> FileAt
 }
 
 /// What stands in a listing for an inode that cannot be read: its type and nothing else. It goes
-/// out with no time to live, so that whoever asks for the file itself gets the error.
+/// out with no time to live, so that a request for the file itself gets the error.
 pub(crate) fn unreadable_attr(kind: Option<FileType>, shown: INodeNo) -> FileAttr {
     FileAttr {
         ino: shown,

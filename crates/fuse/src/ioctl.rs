@@ -1,9 +1,9 @@
 //! `ioctl(2)`: the flags of `lsattr` and `chattr`, and trimming.
 //!
-//! The kernel checks who may set flags, and sends FS_IOC_GETFLAGS and the like on behalf of
-//! `file_getattr(2)` and `file_setattr(2)` too. Other commands come as a program gave them, with as
-//! many bytes as the command's number says. FIEMAP and FIBMAP never come: the kernel answers them
-//! by itself, from methods that FUSE does not have.
+//! The kernel checks that the caller may set flags, and sends FS_IOC_GETFLAGS and the like on
+//! behalf of `file_getattr(2)` and `file_setattr(2)` too. Other commands come as a program gave
+//! them, with as many bytes as the command's number says. FIEMAP and FIBMAP never come: the kernel
+//! answers them by itself, from methods that FUSE does not have.
 //!
 //! What was written before a file became immutable is its content. The kernel may still have it,
 //! and would be refused: it has to send it first. That waits for other requests, and so, as for

@@ -1,6 +1,6 @@
 //! Which nodes the kernel knows, and how often it was told of each.
 //!
-//! The kernel counts every answer that names a node (look-ups and entries of readdirplus) and gives
+//! The kernel counts every answer that names a node (lookups and entries of readdirplus) and gives
 //! the count back with FORGET. Both sides must agree: a node counted too high would never leave
 //! this table, one counted too low would be refused as stale while the kernel still uses it.
 //!
@@ -14,7 +14,7 @@
 //! [told](Known::told) of with a look at whether it still has a name. Both are under the shard's
 //! lock, so whichever is second sees the other, and no inode without a name is known and not held.
 //!
-//! The kernel tells that it has forgotten an inode, and does not wait until we have: whoever
+//! The kernel tells that it has forgotten an inode, and does not wait until we have: a thread that
 //! removes a file that fills the disk and writes another may find it full still, while a second
 //! thread gives the space back. [`Departures`] is what such a writer waits for.
 
@@ -50,8 +50,8 @@ struct Departures {
     held: u64,
     /// and so many of them are gone, with their space.
     gone: u64,
-    /// What `held` was when somebody last waited in vain: those are open, and it is no use to wait
-    /// for them again.
+    /// What `held` was when a thread last waited without effect: those are open, and it is no use
+    /// to wait for them again.
     in_vain: u64,
 }
 
@@ -134,8 +134,8 @@ impl<F: FileSystem> Known<F> {
     }
 
     /// Whether more of them have gone than `before`. Waits for that as long as `patience` where
-    /// some are held that nobody has waited for in vain: what the kernel forgot before it sent the
-    /// caller's request may still be in another thread's hands.
+    /// some are held that no thread has waited for without effect: what the kernel forgot before it
+    /// sent the caller's request may still be in another thread's hands.
     pub(crate) fn another_departed(&self, before: u64, patience: Duration) -> bool {
         let mut now = self.departures.lock();
         if now.in_vain < now.held {

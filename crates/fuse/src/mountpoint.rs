@@ -2,8 +2,8 @@
 //!
 //! Root mounts by `mount(2)`; everybody else through `fusermount3`, which is setuid root and hands
 //! the connection over a socket. fuser can do both, but at the end of a session it unmounts
-//! whatever is mounted at the path by then, also where the session ended because somebody else had
-//! unmounted it; and it names no subtype.
+//! whatever is mounted at the path by then, also where the session ended because another program
+//! had unmounted it; and it names no subtype.
 
 use crate::options::{MountError, Options, Visibility};
 use dentree_sync::Mutex;
@@ -66,8 +66,8 @@ impl Attached {
         Ok((Attached { path, connection: ours, helper, detached: Mutex::new(false) }, connection))
     }
 
-    /// Takes the mount out of the name space. Who still uses files in it may go on doing so, and
-    /// the session ends with the last of them. Does nothing where somebody else has unmounted it.
+    /// Takes the mount out of the name space. Programs may go on using open files, and
+    /// the session ends with the last of them. Does nothing where it is unmounted already.
     pub(crate) fn detach(&self) -> io::Result<()> {
         let mut detached = self.detached.lock();
         if *detached || self.is_disconnected() {

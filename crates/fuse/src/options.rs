@@ -7,7 +7,7 @@ use std::num::NonZero;
 use std::path::PathBuf;
 use std::thread;
 
-/// Who may look into the mount at all, before permission bits are asked.
+/// Users that may look into the mount at all, before permission bits are asked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Visibility {
     /// The user that mounts, not even root: FUSE's default.
@@ -46,8 +46,8 @@ pub struct Options {
 
 impl Default for Options {
     /// Visible to the owner, the image's own ownership, no setuid, no devices, a thread for each
-    /// processor and at least eight: one that waits for the disk answers nobody else, and fsyncs
-    /// share a commit only as far as there are threads that have come to it.
+    /// processor and at least eight: one that waits for the disk answers no other request, and
+    /// fsyncs share a commit only as far as there are threads that have come to it.
     fn default() -> Self {
         let processors = thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN);
         Options {

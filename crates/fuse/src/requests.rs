@@ -2,7 +2,7 @@
 //!
 //! A request costs more than its answer (two context switches), so every answer tells the kernel as
 //! much as it may keep: names, missing names, attributes, pages, listings and link targets for as
-//! long as it likes, since nobody but itself changes the image; what programs write it gathers and
+//! long as it likes, since only the kernel changes the image; what programs write it gathers and
 //! sends when it likes; listings bring the attributes of their entries along; opening, closing and
 //! flushing are answered once with ENOSYS, after which the kernel does them alone, and makes files
 //! without opening them here.
@@ -44,7 +44,7 @@ const WANTED: [InitFlags; 8] = [
     InitFlags::FUSE_CACHE_SYMLINKS,
     InitFlags::FUSE_EXPLICIT_INVAL_DATA,
     InitFlags::FUSE_POSIX_ACL,
-    // A default ACL stands in the umask's place: who knows both has to decide.
+    // A default ACL stands in the umask's place: the side that knows both has to decide.
     InitFlags::FUSE_DONT_MASK,
     // File handles name nodes that were forgotten: see `find`.
     InitFlags::FUSE_EXPORT_SUPPORT,
@@ -87,8 +87,8 @@ impl<F: FileSystem> fuser::Filesystem for Adapter<F> {
             Some(found) => {
                 let dir = found.as_ref().ok().filter(|inode| inode.is_dir()).cloned();
                 self.send_entry(reply, found);
-                // Who asks for a directory by its name goes on to what is in it: what every look-up
-                // there begins with is read while the answer is on its way, and nobody waits for
+                // A lookup of a directory is followed by lookups in it: what every lookup
+                // there begins with is read while the answer is on its way, and no thread waits for
                 // this thread.
                 if let Some(dir) = dir {
                     self.vfs.expect_lookups(&dir);

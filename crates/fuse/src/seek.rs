@@ -6,9 +6,9 @@
 //!
 //! The kernel may be told that while the inode's seek is under way: libfuse's documentation of
 //! `fuse_lowlevel_notify_inval_inode` names the requests during which it must not be, and this is
-//! none of them. But who tells it waits until others have answered what it sends. So no thread that
-//! answers requests does: each such seek has a thread of its own, as many as there are programs
-//! that wait for one.
+//! none of them. But the thread that tells it waits until others have answered what it sends. So no
+//! thread that answers requests does: each such seek has a thread of its own, as many as there are
+//! programs that wait for one.
 
 use crate::adapter::{Adapter, Shared};
 use dentree_vfs::{Error, Extent, FileSystem, Inode, Result, Vfs};

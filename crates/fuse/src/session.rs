@@ -25,19 +25,19 @@ pub struct Handle {
     shared: Arc<dyn Running>,
 }
 
-/// However a session ends and whoever holds handles of it, no mount stays behind that nobody
+/// However a session ends and whatever holds handles of it, no mount stays behind that no process
 /// serves.
 struct UnmountOnDrop(Handle);
 
 impl Drop for UnmountOnDrop {
     fn drop(&mut self) {
-        // Nobody is left to tell; `fusermount3 -u` still works for the user.
+        // No caller is left to tell; `fusermount3 -u` still works for the user.
         let _ = self.0.unmount();
     }
 }
 
 /// Mounts `vfs` at the directory `dir`. When this returns, the mount is in place: programs that
-/// enter it wait for [`Session::serve`]; or it is gone again, where somebody has unmounted it
+/// enter it wait for [`Session::serve`]; or it is gone again, where it has been unmounted
 /// meanwhile, and there is nothing to serve.
 pub fn mount<F: FileSystem>(
     vfs: Arc<Vfs<F>>,
@@ -75,7 +75,7 @@ pub fn mount<F: FileSystem>(
     };
     let requests = match fuser::Session::from_fd(adapter, connection, acl, config) {
         Ok(requests) => Some(requests),
-        // Whoever unmounts need not wait until kernel and server have agreed.
+        // An unmount need not wait until kernel and server have agreed.
         Err(error) if error.kind() == io::ErrorKind::NotConnected => None,
         Err(error) => return Err(MountError::Protocol(error)),
     };
@@ -107,8 +107,8 @@ impl<F: FileSystem> Session<F> {
 }
 
 impl Handle {
-    /// Takes the mount out of the name space, and so ends the session as soon as nobody uses a file
-    /// of it. Does nothing where it is unmounted already.
+    /// Takes the mount out of the name space, and so ends the session as soon as no program uses a
+    /// file of it. Does nothing where it is unmounted already.
     pub fn unmount(&self) -> io::Result<()> {
         self.attached.detach()
     }

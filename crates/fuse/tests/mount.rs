@@ -123,7 +123,7 @@ fn the_kernel_forgets_everything_but_the_root() {
     let Some(mounted) = mount(crowded(MANY), &Options::default()) else { return };
     let alone = Global::caches_go();
     let many = mounted.path.join("many");
-    // Both ways of being told: listings and look-ups, each name more than once.
+    // Both ways of being told: listings and lookups, each name more than once.
     for _ in 0..2 {
         assert_eq!(
             fs::read_dir(&many).unwrap().filter(|entry| entry.as_ref().unwrap().metadata().is_ok()).count(),

@@ -155,7 +155,7 @@ fn hundreds_of_thousands_of_look_ups_leave_nothing_behind() {
             fs::write(dir.join(number.to_string()), "").unwrap();
         }
     }
-    // Each round the kernel forgets all of it, and is told of 10,000 names again: by look-ups of
+    // Each round the kernel forgets all of it, and is told of 10,000 names again: by lookups of
     // four threads, or by listings.
     for round in 0..12 {
         std::thread::scope(|scope| {
