@@ -1,4 +1,4 @@
-//! Circles between the files of a crate: `a.rs` uses something of `b.rs`, and `b.rs` of `a.rs`.
+//! Circles between the files of a crate: files that use each other, if only through more files.
 //!
 //! A file uses another one if a path in it leads to an item there. Re-exports are followed to the
 //! item, and are no use themselves. A module may use the modules that it consists of, and they may
@@ -236,7 +236,7 @@ fn reachable<'a>(uses: &Uses<'a>, from: &'a Path) -> BTreeSet<&'a Path> {
 mod tests {
     use super::*;
 
-    /// What is found in the files `lib.rs`, `a.rs`, `b.rs` and `b/c.rs`.
+    /// The circles among the root of a crate, its modules `a` and `b`, and `c` in `b`.
     fn found(lib: &str, a: &str, b: &str, c: &str) -> Findings {
         let files = [("", lib), ("a", a), ("b", b), ("b/c", c)];
         let mut modules = Modules::new();

@@ -31,7 +31,7 @@ const CHECKS: &[(&str, Check)] = &[
     ("private words stay away", words::words),
     ("a public type's name has one meaning", words::types),
     ("links in documents lead somewhere", documents::links),
-    ("every promise to users names a test", documents::promises),
+    ("documents and comments name what exists", documents::names),
     ("every dependency has its reason", dependencies::reasons),
     ("every licence is one that we may ship", dependencies::licences),
 ];

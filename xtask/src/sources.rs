@@ -88,8 +88,7 @@ pub(crate) fn prints(metadata: &Metadata) -> Findings {
             continue;
         }
         for (line, number) in read(&file).lines().zip(1..).take_while(|(line, _)| *line != "#[cfg(test)]") {
-            let is_comment = line.trim_start().starts_with("//");
-            if !is_comment && MACROS.iter().any(|name| line.contains(name)) {
+            if !is_comment(line) && MACROS.iter().any(|name| line.contains(name)) {
                 findings.push(format!(
                     "{}:{number}: it panics where no one reads; in dentree use report::say, elsewhere let the caller print",
                     file.display()
@@ -133,6 +132,11 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
             files.push(path);
         }
     }
+}
+
+/// Whether a line is nothing but a comment.
+pub(crate) fn is_comment(line: &str) -> bool {
+    line.trim_start().starts_with("//")
 }
 
 /// The file's text; a file that is not there has none.
