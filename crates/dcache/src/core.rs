@@ -43,7 +43,7 @@ use crate::table::chunks::Chunks;
 use crate::table::dentry::{Dentry, Left};
 use crate::table::id::Id;
 use crate::table::index::Index;
-use crate::table::record::{Count, Flags, Record, Rewrite};
+use crate::table::record::{Count, Flags, Record, Rewrite, order_reads};
 use crate::{Child, DentryId, Handle, PrefetchMode};
 use dentree_sync::atomic::AtomicU64;
 use dentree_sync::{Mutex, MutexGuard};
@@ -196,17 +196,9 @@ impl<H: Handle> Core<H> {
         if id.id() == Id::NONE || !self.memory.has_slot(id.id()) {
             return false;
         }
-        if !self.hold(id.id()) {
-            return false;
-        }
-        // Held: now neither can change. The id of a negative entry is never given out, only made
-        // up.
+        // The id of a negative entry is never given out, only made up.
         let record = self.record(id.id());
-        let is_it = record.generation() == id.generation() && !record.flags().is_negative();
-        if !is_it {
-            self.release(id.id());
-        }
-        is_it
+        self.hold_if(id.id(), || record.generation() == id.generation() && !record.flags().is_negative())
     }
 
     /// Whether the entry with this id has not died: [`hold_by_id`](Self::hold_by_id) would find it.
@@ -233,13 +225,29 @@ impl<H: Handle> Core<H> {
     pub(crate) fn hold_parent(&self, id: Id) -> Id {
         let _pin = self.epoch.enter();
         loop {
-            // Pinned by its child at this moment, so it can be held; if not, the child was moved
-            // since.
+            // A child pins its parent, which so is alive and positive. If it is not the parent any
+            // more once it is held, it may be anything.
             let parent = self.record(id).parent();
-            if self.hold(parent) {
+            if self.hold_if(parent, || self.record(id).parent() == parent) {
                 return parent;
             }
         }
+    }
+
+    /// Takes a user's reference to an entry that was found without a lock, if `is_it` says that the
+    /// slot still has that entry. Until an entry is held it may change in place
+    /// (`mutate/negative.rs`), so the question comes after the reference.
+    #[inline]
+    pub(crate) fn hold_if(&self, id: Id, is_it: impl FnOnce() -> bool) -> bool {
+        if !self.hold(id) {
+            return false;
+        }
+        order_reads();
+        let is_it = is_it();
+        if !is_it {
+            self.release(id);
+        }
+        is_it
     }
 
     /// Takes a user's reference, unless the entry is dead.

@@ -59,7 +59,7 @@ impl<H: Handle> Dcache<H> {
         let text = Text::new(path, &mut tail);
         match core.cached_path(&pin, &request, text) {
             Some(PathEnd { kind: None, .. }) => return negative_end(path),
-            Some(end) if core.hold(end.id) => return Walk::Found(DentryRef::adopt(self, end.id)),
+            Some(end) if core.hold_path_end(&end) => return Walk::Found(DentryRef::adopt(self, end.id)),
             _ => {}
         }
         self.adopt(core.walk(
@@ -109,9 +109,11 @@ impl<H: Handle> Dcache<H> {
         let text = Text::new(path, &mut tail);
         match core.cached_path(&pin, &request, text) {
             Some(PathEnd { kind: None, .. }) => return negative_end(path),
-            Some(PathEnd { id, kind: Some(kind), handle, .. }) => {
+            Some(end @ PathEnd { kind: Some(kind), .. }) => {
                 // SAFETY: what the path cache returns was linked inside this pin, and is positive.
-                return Walk::Found(unsafe { core.see_by(id, kind, handle) });
+                if let Some(seen) = unsafe { core.see_path_end(&end, kind) } {
+                    return Walk::Found(seen);
+                }
             }
             None => {}
         }

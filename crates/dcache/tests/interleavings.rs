@@ -23,8 +23,11 @@ fn look(cache: &Dcache<u64>, path: &str) -> Option<Option<u64>> {
     }
 }
 
-fn check(model: impl Fn() + Send + Sync + 'static) {
-    shuttle::check_random(model, SCHEDULES);
+/// At random, and with few changes of thread at random places: only so does a thread meet all of
+/// another one's call between two of its own steps.
+fn check(model: impl Fn() + Clone + Send + Sync + 'static) {
+    shuttle::check_random(model.clone(), SCHEDULES);
+    shuttle::check_pct(model, SCHEDULES, 3);
 }
 
 #[test]
@@ -232,5 +235,96 @@ fn a_note_is_not_followed_to_what_takes_the_slot_of_its_entry() {
         churner.join().expect("no panic");
         assert_eq!(look(&cache, "a/file"), Some(Some(7)));
         assert_eq!(cache.stats().held, 0);
+    });
+}
+
+fn found<'c>(cache: &'c Dcache<u64>, path: &[u8]) -> Option<DentryRef<'c, u64>> {
+    match cache.walk(&cache.root(), path, WalkOptions::default(), |_| true) {
+        Walk::Found(entry) => Some(entry),
+        _ => None,
+    }
+}
+
+/// Removes what the path leads to as its last holder, and makes it again, both in place.
+fn remove_and_make_again(cache: &Dcache<u64>, path: &[u8], again: Child<u64>) {
+    let Some(entry) = found(cache, path) else { return };
+    let (dir, name) = (entry.parent(), entry.name());
+    cache.delete(&entry);
+    drop(entry);
+    cache.create(&dir, &name, again);
+}
+
+#[test]
+fn the_end_of_a_cached_path_is_held_as_what_was_found() {
+    check(|| {
+        let cache = cache();
+        let root = cache.root();
+        let dir = cache.create(&root, b"a", Child::directory(2));
+        drop(cache.create(&dir, b"file", Child::other(3)));
+        learn(&cache, "a/file");
+        drop((root, dir));
+        let remover = {
+            let cache = cache.clone();
+            thread::spawn(move || remove_and_make_again(&cache, b"a/file", Child::other(5)))
+        };
+        if let Some(entry) = found(&cache, b"a/file") {
+            let ino = *entry.handle();
+            assert!(!entry.is_negative() && matches!(ino, 3 | 5));
+            thread::yield_now();
+            assert!(!entry.is_negative() && *entry.handle() == ino);
+        }
+        remover.join().expect("no panic");
+        assert_eq!(look(&cache, "a/file"), Some(Some(5)));
+    });
+}
+
+#[test]
+fn the_end_of_a_long_cached_path_is_seen_with_the_handle_of_its_id() {
+    check(|| {
+        let cache = cache();
+        let mut dir = cache.root();
+        for ino in 11..17 {
+            dir = cache.create(&dir, b"d", Child::directory(ino));
+        }
+        drop(cache.create(&dir, b"file", Child::other(3)));
+        drop(dir);
+        learn(&cache, "d/d/d/d/d/d/file");
+        let remover = {
+            let cache = cache.clone();
+            thread::spawn(move || remove_and_make_again(&cache, b"d/d/d/d/d/d/file", Child::other(5)))
+        };
+        let path = b"d/d/d/d/d/d/file";
+        if let Walk::Found(seen) = cache.find(&cache.root(), path, WalkOptions::default(), |_| true) {
+            assert!(matches!(seen.handle, 3 | 5));
+            assert!(cache.get(seen.id).is_none_or(|entry| *entry.handle() == seen.handle));
+        }
+        remover.join().expect("no panic");
+    });
+}
+
+#[test]
+fn a_parent_is_held_as_the_directory_that_the_entry_was_in() {
+    check(|| {
+        let cache = cache();
+        let root = cache.root();
+        let dir = cache.create(&root, b"a", Child::directory(2));
+        let file = cache.create(&dir, b"file", Child::other(3));
+        drop(cache.create(&root, b"c", Child::directory(4)));
+        drop((root, dir));
+        let mover = {
+            let cache = cache.clone();
+            thread::spawn(move || {
+                let (Some(from), Some(to)) = (found(&cache, b"a"), found(&cache, b"c")) else { return };
+                cache.rename(&from, b"file", &to, b"file");
+                // The negative entry that it left.
+                cache.invalidate(&from, b"file");
+                drop((from, to));
+                remove_and_make_again(&cache, b"a", Child::directory(6));
+            })
+        };
+        let parent = file.parent();
+        assert!(!parent.is_negative() && matches!(parent.handle(), 2 | 4), "{}", parent.handle());
+        mover.join().expect("no panic");
+        assert_eq!(*file.parent().handle(), 4);
     });
 }

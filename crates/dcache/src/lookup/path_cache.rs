@@ -38,7 +38,9 @@
 //!
 //! **Why the end may be looked at (G6).** An entry has a number, and the slot may be free by now,
 //! or be made another entry at this moment. L1: a reader that has found a hit inside its pin may
-//! read the slot's handle and take a reference. *The slot was filled before that*: the walk that
+//! read the slot's handle and take a reference, and believes either if the end's count is the same
+//! after that: an entry whose handle is a word may change in place (`mutate/negative.rs`).
+//! *The slot was filled before that*: the walk that
 //! inserted it had found it linked, and a reader of a whole entry has seen what its writer had seen
 //! (P1). *It is not emptied before the pin ends*: had it been unlinked before what `epoch.rs`
 //! argues with in place of the index (case `e > t`: before the pin; third case: before the
@@ -163,6 +165,8 @@ pub(crate) struct PathEnd {
     /// None: a negative entry.
     pub(crate) kind: Option<Kind>,
     pub(crate) handle: Option<InlineHandle>,
+    /// The count that its record had.
+    pub(crate) count: u32,
     /// How many components lead to it.
     pub(crate) components: usize,
 }
@@ -217,7 +221,8 @@ impl PathCache {
         }
         let id = Id(entry.end.load(Ordering::Relaxed));
         let handle = about.has_inline_handle().then(|| entry.inline_handle());
-        let mut sum = count(start)?.wrapping_add(count(id)?);
+        let end = count(id)?;
+        let mut sum = count(start)?.wrapping_add(end);
         for dir in entry.dirs.iter().take(about.dirs()) {
             sum = sum.wrapping_add(count(Id(dir.load(Ordering::Relaxed)))?);
         }
@@ -226,7 +231,8 @@ impl PathCache {
         order_reads();
         let is_valid =
             sum == inserted && entry.seq.load(Ordering::Relaxed) == seq && about.has_wraps(wraps());
-        is_valid.then_some(PathEnd { id, kind: about.kind(), handle, components: about.dirs() + 1 })
+        let (kind, components) = (about.kind(), about.dirs() + 1);
+        is_valid.then_some(PathEnd { id, kind, handle, count: end, components })
     }
 
     /// Inserts a path whose records, from the start to the end, all had these counts at one

@@ -90,18 +90,10 @@ impl<H: Handle> Core<H> {
             return (seq & 1 == 0).then_some(Known::Unknown);
         }
         self.mark(id).touch();
-        if !flags.is_negative() && !self.hold(id) {
-            return None;
+        if flags.is_negative() {
+            order_reads();
+            return record.is_unchanged(seq).then_some(Known::Negative);
         }
-        order_reads();
-        match (record.is_unchanged(seq), flags.is_negative()) {
-            (true, true) => Some(Known::Negative),
-            (true, false) => Some(Known::Positive(id)),
-            (false, true) => None,
-            (false, false) => {
-                self.release(id);
-                None
-            }
-        }
+        self.hold_if(id, || record.is_unchanged(seq)).then_some(Known::Positive(id))
     }
 }

@@ -228,7 +228,8 @@ impl<H: Handle> Core<H> {
 
     /// Asks the path cache, if that has helped lately, and counts the walk if that ends it. What is
     /// at the end was linked at an instant during the call; its number may be used for as long as
-    /// the pin lasts (L1 in `path_cache.rs`).
+    /// the pin lasts (L1 in `path_cache.rs`), by [`hold_path_end`](Self::hold_path_end) and
+    /// [`see_path_end`](Self::see_path_end).
     #[inline(always)]
     pub(crate) fn cached_path(
         &self,
@@ -260,6 +261,30 @@ impl<H: Handle> Core<H> {
             counters.negative.add(1)
         };
         Some(end)
+    }
+
+    /// Takes a reference to the end of a cached path, unless it has changed since.
+    pub(crate) fn hold_path_end(&self, end: &PathEnd) -> bool {
+        self.hold_if(end.id, || self.counts.get(end.id.0).get() == end.count)
+    }
+
+    /// What there is to be seen of the end of a cached path, unless it has changed since.
+    ///
+    /// # Safety
+    /// The end must be of that kind, and found under the caller's pin.
+    #[inline(always)]
+    pub(crate) unsafe fn see_path_end(&self, end: &PathEnd, kind: Kind) -> Option<Seen<H>> {
+        let handle = end.handle.or_else(|| {
+            let record = self.record(end.id);
+            record.flags().has(Flags::INLINE_HANDLE).then(|| record.inline_handle())
+        });
+        order_reads();
+        if end.handle.is_none() && self.counts.get(end.id.0).get() != end.count {
+            return None;
+        }
+        // SAFETY: as the caller promises; and an entry whose handle is not in its record does not
+        // change in place.
+        Some(unsafe { self.see_by(end.id, kind, handle) })
     }
 
     /// What the path cache knows a path by. Slashes before it have no meaning.
@@ -303,21 +328,24 @@ impl<H: Handle> Core<H> {
         }
     }
 
-    /// What there is to be seen of an entry: its record tells if it can.
+    /// What there is to be seen of an entry: its record tells if it can. `None` where it has become
+    /// negative since.
     ///
     /// # Safety
-    /// The entry must be positive, and found linked under the caller's pin.
+    /// The entry must have been positive and linked when it was found under the caller's pin.
     #[inline(always)]
-    pub(crate) unsafe fn see(&self, id: Id) -> Seen<H> {
+    pub(crate) unsafe fn see(&self, id: Id) -> Option<Seen<H>> {
         let record = self.record(id);
-        // SAFETY: as the caller promises.
-        unsafe { self.see_record(id, record, record.flags()) }
+        let flags = record.flags();
+        // SAFETY: as the caller promises; and one whose handle is not in its record does not change
+        // in place.
+        (!flags.is_negative()).then(|| unsafe { self.see_record(id, record, flags) })
     }
 
     /// The same where the record is at hand.
     ///
     /// # Safety
-    /// As for [`see`](Self::see).
+    /// As for [`see`](Self::see), and positive by these flags.
     #[inline(always)]
     pub(crate) unsafe fn see_record(&self, id: Id, record: &Record, flags: Flags) -> Seen<H> {
         let kind = flags.kind().unwrap_or(Kind::Other);
@@ -349,8 +377,8 @@ impl<H: Handle> Core<H> {
         match end {
             End::Found(id) => {
                 // SAFETY: found linked inside the pin of this walk, and positive.
-                *seen = Some(unsafe { self.see(*id) });
-                true
+                *seen = unsafe { self.see(*id) };
+                seen.is_some()
             }
             End::Negative { .. } => true,
             End::Stopped(stop) => self.hold_stop(stop),
@@ -621,7 +649,11 @@ impl<H: Handle> Core<H> {
             return Err(Changed);
         }
         let record = self.record(dir);
-        let word = record.flags().has(Flags::INLINE_HANDLE).then(|| record.inline_handle().word);
+        let flags = record.flags();
+        if flags.is_negative() {
+            return Err(Changed);
+        }
+        let word = flags.has(Flags::INLINE_HANDLE).then(|| record.inline_handle().word);
         let handle = match word.and_then(H::from_word) {
             Some(handle) => handle,
             // SAFETY: the directory is the start, which is held, or was found linked, or as the

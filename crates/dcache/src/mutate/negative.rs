@@ -12,9 +12,13 @@
 //!
 //! # Why no grace period is needed
 //! A walk that has met the entry may still be reading it. It reads the record, which is atomic and
-//! checked by the count, and never the handle in the dentry: that is read for a record without an
-//! inline handle, or by a holder of the entry. What owns memory is no word. All ids of the removed
-//! file become stale: the generation moves on under the same count.
+//! checked by the count, and never the handle in the dentry: that is read for a positive record
+//! without an inline handle, or by a holder of the entry. What owns memory is no word. All ids of
+//! the removed file become stale: the generation moves on under the same count.
+//!
+//! A reference that is taken after the change is one to another entry in the same slot. So each
+//! that is taken without a lock is followed by the question whether the entry is still the one that
+//! was found: [`hold_if`](Core::hold_if), or the read set at the end of a walk.
 
 use crate::Handle;
 use crate::core::Core;
