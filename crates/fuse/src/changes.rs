@@ -361,12 +361,12 @@ impl<F: FileSystem> Adapter<F> {
             _ => return Err(Error::Invalid),
         };
         let inode = self.inode(node)?;
-        let mut who = if name == ACCESS_LIST { member(request) } else { CHECKED };
-        if let Identity::User { uid, .. } = &mut who {
+        let mut caller = if name == ACCESS_LIST { member(request) } else { CHECKED };
+        if let Identity::User { uid, .. } = &mut caller {
             // The kernel has found that the caller may do what the owner may.
             *uid = inode.attr().uid;
         }
-        self.with_space(|| self.vfs.setxattr(&who, &inode, name.as_bytes(), value, how))
+        self.with_space(|| self.vfs.setxattr(&caller, &inode, name.as_bytes(), value, how))
     }
 
     pub(crate) fn remove_xattr(&self, node: INodeNo, name: &OsStr) -> Result<()> {

@@ -210,13 +210,13 @@ mod tests {
     fn who_finds_no_space_waits_for_removed_files_once() {
         const LONG: Duration = Duration::from_secs(600);
         let vfs = Vfs::new(MemoryFs::default()).unwrap();
-        let (who, known) = (Identity::Superuser, known());
+        let (caller, known) = (Identity::Superuser, known());
         let hold = |name: &[u8]| {
-            let inode = vfs.make(&who, vfs.root(), name, NewKind::Regular, 0o644).unwrap();
+            let inode = vfs.make(&caller, vfs.root(), name, NewKind::Regular, 0o644).unwrap();
             let node = NodeId(inode.ino().0);
             known.told(node, Some(&inode));
             drop(inode);
-            known.hold(node, vfs.unlink_and_hold(&who, vfs.root(), name).unwrap());
+            known.hold(node, vfs.unlink_and_hold(&caller, vfs.root(), name).unwrap());
             node
         };
         assert!(!known.another_departed(0, LONG), "nothing to wait for");
@@ -239,14 +239,14 @@ mod tests {
     #[test]
     fn an_inode_without_a_name_lives_until_it_is_forgotten() {
         let vfs = Vfs::new(MemoryFs::default()).unwrap();
-        let (who, known) = (Identity::Superuser, known());
+        let (caller, known) = (Identity::Superuser, known());
         for told_first in [true, false] {
-            let inode = vfs.make(&who, vfs.root(), b"f", NewKind::Regular, 0o644).unwrap();
+            let inode = vfs.make(&caller, vfs.root(), b"f", NewKind::Regular, 0o644).unwrap();
             let node = NodeId(inode.ino().0);
             if told_first {
                 known.told(node, Some(&inode));
             }
-            known.hold(node, vfs.unlink_and_hold(&who, vfs.root(), b"f").unwrap());
+            known.hold(node, vfs.unlink_and_hold(&caller, vfs.root(), b"f").unwrap());
             if !told_first {
                 known.told(node, Some(&inode));
             }

@@ -25,7 +25,7 @@ impl<F: FileSystem> Vfs<F> {
     /// of its own; others get [`Error::NotPermitted`]. Write permission suffices to set both times
     /// to now, and is required to set the length. As in Linux, a new owner or group clears a file's
     /// setuid and setgid bits and its capabilities; so does a new length set by an ordinary user.
-    pub fn set_attr(&self, who: &Identity, inode: &Inode<F>, changes: &SetAttr) -> Result<()> {
+    pub fn set_attr(&self, caller: &Identity, inode: &Inode<F>, changes: &SetAttr) -> Result<()> {
         if *changes == SetAttr::default() {
             return Ok(());
         }
@@ -33,23 +33,24 @@ impl<F: FileSystem> Vfs<F> {
         let entry = if changes.permissions.is_some() { self.dentry_to_update(inode)? } else { None };
         let _attr_lock = inode.attr_lock.lock();
         let attr = inode.attr();
-        self.check_set_attr(who, inode, &attr, changes)?;
+        self.check_set_attr(caller, inode, &attr, changes)?;
         let mut changes = *changes;
         let owner_changes = changes.uid.is_some() || changes.gid.is_some();
         if let Some(permissions) = &mut changes.permissions {
             let group = changes.gid.unwrap_or(attr.gid);
             *permissions &= 0o7777;
-            if !who.is_in(group) {
+            if !caller.is_in(group) {
                 *permissions &= !SET_GID;
             }
-        } else if !inode.is_dir() && !matches!(who, Identity::Checked { .. }) {
-            let mut left = if owner_changes { who.without_set_id(&attr) } else { attr.permissions };
+        } else if !inode.is_dir() && !matches!(caller, Identity::Checked { .. }) {
+            let mut left = if owner_changes { caller.without_set_id(&attr) } else { attr.permissions };
             if changes.size.is_some() {
-                left &= after_writing(who, &attr);
+                left &= after_writing(caller, &attr);
             }
             changes.permissions = (left != attr.permissions).then_some(left);
         }
-        if inode.kind() == FileType::Regular && (owner_changes || changes.size.is_some() && who.is_bound()) {
+        if inode.kind() == FileType::Regular && (owner_changes || changes.size.is_some() && caller.is_bound())
+        {
             self.drop_capability(inode)?;
         }
         match changes.permissions.filter(|_| attr.has_acl) {
@@ -72,7 +73,7 @@ impl<F: FileSystem> Vfs<F> {
     /// Sets the flags of [`Attr::flags`]: `chattr(1)`, `FS_IOC_SETFLAGS`.
     ///
     /// # Errors
-    /// - [`Error::NotPermitted`]: `who` is not the owner; or not the superuser, and changes the
+    /// - [`Error::NotPermitted`]: `caller` is not the owner; or not the superuser, and changes the
     ///   immutable or append-only flag; or the inode is immutable and would stay so.
     /// - [`Error::Unsupported`]: the file system has no such flag for the inode.
     ///
@@ -80,20 +81,20 @@ impl<F: FileSystem> Vfs<F> {
     /// use dentree_vfs::{Error, Identity, MemoryFs, NewKind, Vfs};
     /// const IMMUTABLE: u32 = 0x10;
     /// let vfs = Vfs::new(MemoryFs::default())?;
-    /// let who = Identity::Superuser;
-    /// let file = vfs.make(&who, vfs.root(), b"file", NewKind::Regular, 0o644)?;
-    /// vfs.set_flags(&who, &file, file.attr().flags | IMMUTABLE)?;
-    /// assert!(matches!(vfs.unlink(&who, vfs.root(), b"file"), Err(Error::NotPermitted)));
+    /// let caller = Identity::Superuser;
+    /// let file = vfs.make(&caller, vfs.root(), b"file", NewKind::Regular, 0o644)?;
+    /// vfs.set_flags(&caller, &file, file.attr().flags | IMMUTABLE)?;
+    /// assert!(matches!(vfs.unlink(&caller, vfs.root(), b"file"), Err(Error::NotPermitted)));
     /// # Ok::<(), Error>(())
     /// ```
-    pub fn set_flags(&self, who: &Identity, inode: &Inode<F>, flags: u32) -> Result<()> {
+    pub fn set_flags(&self, caller: &Identity, inode: &Inode<F>, flags: u32) -> Result<()> {
         self.check_writable()?;
         let _attr_lock = inode.attr_lock.lock();
         let attr = inode.attr();
         let changed = attr.flags ^ flags;
         let stays_immutable = attr.flags & flags & IMMUTABLE != 0;
-        if !who.owns(&attr)
-            || who.is_bound() && changed & (IMMUTABLE | APPEND_ONLY) != 0
+        if !caller.owns(&attr)
+            || caller.is_bound() && changed & (IMMUTABLE | APPEND_ONLY) != 0
             || stays_immutable && changed != 0
         {
             return Err(Error::NotPermitted);
@@ -114,46 +115,52 @@ impl<F: FileSystem> Vfs<F> {
         self.fs().set_acl(inode.node(), acl.as_deref(), &SetAttr { size: None, ..*changes })
     }
 
-    fn check_set_attr(&self, who: &Identity, inode: &Inode<F>, attr: &Attr, changes: &SetAttr) -> Result<()> {
+    fn check_set_attr(
+        &self,
+        caller: &Identity,
+        inode: &Inode<F>,
+        attr: &Attr,
+        changes: &SetAttr,
+    ) -> Result<()> {
         let permitted = |granted: bool| if granted { Ok(()) } else { Err(Error::NotPermitted) };
         if changes.size.is_some() {
             match inode.kind() {
-                FileType::Regular => self.check(who, inode, Access::WRITE)?,
+                FileType::Regular => self.check(caller, inode, Access::WRITE)?,
                 FileType::Directory => return Err(Error::IsADirectory),
                 _ => return Err(Error::Invalid),
             }
         }
         self.check_flags(attr, Touch::Change)?;
         if let Some(uid) = changes.uid {
-            permitted(!who.is_bound() || who.owns(attr) && uid == attr.uid)?;
+            permitted(!caller.is_bound() || caller.owns(attr) && uid == attr.uid)?;
         }
         if let Some(gid) = changes.gid {
-            permitted(!who.is_bound() || who.owns(attr) && (gid == attr.gid || who.is_in(gid)))?;
+            permitted(!caller.is_bound() || caller.owns(attr) && (gid == attr.gid || caller.is_in(gid)))?;
         }
         if changes.permissions.is_some() {
-            permitted(who.owns(attr))?;
+            permitted(caller.owns(attr))?;
         }
         match (changes.atime, changes.mtime) {
             (None, None) => {}
             // `touch` needs write permission only.
-            (Some(SetTime::Now), Some(SetTime::Now)) if !who.owns(attr) => {
-                self.check(who, inode, Access::WRITE)?
+            (Some(SetTime::Now), Some(SetTime::Now)) if !caller.owns(attr) => {
+                self.check(caller, inode, Access::WRITE)?
             }
-            _ => permitted(who.owns(attr))?,
+            _ => permitted(caller.owns(attr))?,
         }
-        permitted(changes.ctime.is_none() || !who.is_bound())
+        permitted(changes.ctime.is_none() || !caller.is_bound())
     }
 
-    /// Clears setuid and setgid bits and capabilities that a write by `who` removes
+    /// Clears setuid and setgid bits and capabilities that a write by `caller` removes
     /// (kernel: `file_remove_privs`).
-    pub(crate) fn drop_privileges(&self, who: &Identity, file: &Inode<F>) -> Result<()> {
-        if !who.is_bound() {
+    pub(crate) fn drop_privileges(&self, caller: &Identity, file: &Inode<F>) -> Result<()> {
+        if !caller.is_bound() {
             return Ok(());
         }
         let _attr_lock = file.attr_lock.lock();
         self.drop_capability(file)?;
         let attr = file.attr();
-        let left = after_writing(who, &attr);
+        let left = after_writing(caller, &attr);
         if left == attr.permissions {
             return Ok(());
         }
@@ -169,7 +176,7 @@ impl<F: FileSystem> Vfs<F> {
 
     /// Sets the extended attribute with the full name `name`: `setxattr(2)`.
     ///
-    /// - `user.`: regular files and directories that `who` may write; in a sticky directory only
+    /// - `user.`: regular files and directories that `caller` may write; in a sticky directory only
     ///   its owner.
     /// - `trusted.`, `security.`: the superuser.
     /// - `system.`, the ACLs: the owner; `how` is ignored.
@@ -177,7 +184,7 @@ impl<F: FileSystem> Vfs<F> {
     /// Other name spaces are [`Error::Unsupported`].
     pub fn setxattr(
         &self,
-        who: &Identity,
+        caller: &Identity,
         inode: &Inode<F>,
         name: &[u8],
         value: &[u8],
@@ -186,9 +193,9 @@ impl<F: FileSystem> Vfs<F> {
         if value.len() > XATTR_VALUE_MAX {
             return Err(Error::NoSpace);
         }
-        self.check_xattr(who, inode, name)?;
+        self.check_xattr(caller, inode, name)?;
         match name {
-            ACCESS => self.set_access_acl(who, inode, Acl::parse(value)?),
+            ACCESS => self.set_access_acl(caller, inode, Acl::parse(value)?),
             // An ACL without entries means no ACL, which any inode may have.
             DEFAULT if !inode.is_dir() && !matches!(Acl::parse(value), Ok(None)) => Err(Error::AccessDenied),
             DEFAULT => self.set_default_acl(inode, Acl::parse(value)?),
@@ -201,10 +208,10 @@ impl<F: FileSystem> Vfs<F> {
 
     /// Removes the extended attribute `name` (full name), under the rules of
     /// [`setxattr`](Self::setxattr). Fails with [`Error::NoAttribute`] if it is missing and no ACL.
-    pub fn removexattr(&self, who: &Identity, inode: &Inode<F>, name: &[u8]) -> Result<()> {
-        self.check_xattr(who, inode, name)?;
+    pub fn removexattr(&self, caller: &Identity, inode: &Inode<F>, name: &[u8]) -> Result<()> {
+        self.check_xattr(caller, inode, name)?;
         match name {
-            ACCESS => self.set_access_acl(who, inode, None),
+            ACCESS => self.set_access_acl(caller, inode, None),
             DEFAULT => self.set_default_acl(inode, None),
             _ => {
                 let _attr_lock = inode.attr_lock.lock();
@@ -216,7 +223,7 @@ impl<F: FileSystem> Vfs<F> {
     /// Sets the access ACL and the permission bits that it implies. An ACL equivalent to permission
     /// bits is not stored. As in Linux, a caller outside of the file's group clears the setgid bit,
     /// and removing the ACL leaves the bits unchanged.
-    fn set_access_acl(&self, who: &Identity, inode: &Inode<F>, acl: Option<Acl>) -> Result<()> {
+    fn set_access_acl(&self, caller: &Identity, inode: &Inode<F>, acl: Option<Acl>) -> Result<()> {
         if inode.kind() == FileType::Symlink {
             return Err(Error::Unsupported("symbolic links have no access control lists".into()));
         }
@@ -226,7 +233,7 @@ impl<F: FileSystem> Vfs<F> {
         let mut permissions = attr.permissions;
         if let Some(acl) = &acl {
             permissions = permissions & !0o777 | acl.permissions();
-            if !who.is_in(attr.gid) {
+            if !caller.is_in(attr.gid) {
                 permissions &= !SET_GID;
             }
         }
@@ -249,7 +256,7 @@ impl<F: FileSystem> Vfs<F> {
         }
     }
 
-    fn check_xattr(&self, who: &Identity, inode: &Inode<F>, name: &[u8]) -> Result<()> {
+    fn check_xattr(&self, caller: &Identity, inode: &Inode<F>, name: &[u8]) -> Result<()> {
         self.check_writable()?;
         if name.is_empty() || name.len() > XATTR_NAME_MAX {
             return Err(Error::Range);
@@ -262,13 +269,13 @@ impl<F: FileSystem> Vfs<F> {
             b"user." => {
                 permitted(matches!(inode.kind(), FileType::Regular | FileType::Directory))?;
                 let sticky = inode.is_dir() && attr.permissions & STICKY != 0;
-                permitted(!sticky || who.owns(&attr))?;
-                self.check(who, inode, Access::WRITE)?;
+                permitted(!sticky || caller.owns(&attr))?;
+                self.check(caller, inode, Access::WRITE)?;
             }
-            b"trusted." | b"security." => permitted(!who.is_bound())?,
-            b"system." => permitted(who.owns(&attr))?,
+            b"trusted." | b"security." => permitted(!caller.is_bound())?,
+            b"system." => permitted(caller.owns(&attr))?,
             _ => {
-                self.check(who, inode, Access::WRITE)?;
+                self.check(caller, inode, Access::WRITE)?;
                 return Err(Error::Unsupported(UNKNOWN_SPACE.into()));
             }
         }

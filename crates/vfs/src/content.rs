@@ -1,7 +1,7 @@
 //! Changes of file content, and their durability.
 //!
-//! Like `read`, none of these checks permissions: `open` did. `who` decides which permission bits a
-//! write clears.
+//! Like `read`, none of these checks permissions: `open` did. Which permission bits a write clears
+//! depends on the caller.
 
 use crate::permissions::Touch;
 use crate::{Allocate, Durability, Error, FileSystem, FileType, Identity, Inode, Result, Vfs};
@@ -17,15 +17,15 @@ fn check_end(offset: u64, len: u64) -> Result<()> {
 impl<F: FileSystem> Vfs<F> {
     /// Writes `data` at byte `offset` of a regular file, lengthening it if needed: `pwrite(2)`.
     /// Returns the number of bytes, less than given only if space ran out. An append-only file
-    /// accepts writes at or past its end. Clears setuid and setgid bits unless `who` is the
+    /// accepts writes at or past its end. Clears setuid and setgid bits unless `caller` is the
     /// superuser.
-    pub fn write(&self, who: &Identity, file: &Inode<F>, offset: u64, data: &[u8]) -> Result<usize> {
+    pub fn write(&self, caller: &Identity, file: &Inode<F>, offset: u64, data: &[u8]) -> Result<usize> {
         let repeated = self.check_write(file, offset, data)?;
         if repeated == data.len() {
             return Ok(repeated);
         }
         check_end(offset, data.len() as u64)?;
-        self.drop_privileges(who, file)?;
+        self.drop_privileges(caller, file)?;
         Ok(repeated + self.fs().write(file.node(), offset + repeated as u64, &data[repeated..])?)
     }
 
@@ -56,19 +56,19 @@ impl<F: FileSystem> Vfs<F> {
 
     /// Writes `data` at the current end of a regular file: `write(2)` with `O_APPEND`. Returns the
     /// offset and the number of bytes.
-    pub fn append(&self, who: &Identity, file: &Inode<F>, data: &[u8]) -> Result<(u64, usize)> {
+    pub fn append(&self, caller: &Identity, file: &Inode<F>, data: &[u8]) -> Result<(u64, usize)> {
         self.check_content(file, Touch::Append)?;
         if data.is_empty() {
             return Ok((file.attr().size, 0));
         }
-        self.drop_privileges(who, file)?;
+        self.drop_privileges(caller, file)?;
         self.fs().append(file.node(), data)
     }
 
     /// Changes the space under `len` bytes from `offset` of a regular file: `fallocate(2)`.
     pub fn allocate(
         &self,
-        who: &Identity,
+        caller: &Identity,
         file: &Inode<F>,
         offset: u64,
         len: u64,
@@ -79,7 +79,7 @@ impl<F: FileSystem> Vfs<F> {
             return Err(Error::Invalid);
         }
         check_end(offset, len)?;
-        self.drop_privileges(who, file)?;
+        self.drop_privileges(caller, file)?;
         self.fs().allocate(file.node(), offset, len, how)
     }
 

@@ -144,10 +144,15 @@ impl<F: FileSystem> Vfs<F> {
         Ok(inode)
     }
 
-    /// The dentry of `name` in directory `dir`, if `who` may search it.
-    pub(crate) fn step(&self, who: &Identity, dir: &Dentry<'_>, name: &[u8]) -> Result<Option<Dentry<'_>>> {
+    /// The dentry of `name` in directory `dir`, if `caller` may search it.
+    pub(crate) fn step(
+        &self,
+        caller: &Identity,
+        dir: &Dentry<'_>,
+        name: &[u8],
+    ) -> Result<Option<Dentry<'_>>> {
         let inode = self.inode_of(dir)?;
-        self.check(who, &inode, Access::SEARCH)?;
+        self.check(caller, &inode, Access::SEARCH)?;
         self.fill(dir, &inode, name)
     }
 

@@ -47,22 +47,22 @@ impl<F: FileSystem> Vfs<F> {
     /// # Errors
     /// - [`Error::Exists`]: the name exists.
     /// - [`Error::NotFound`]: `dir` was removed.
-    /// - [`Error::AccessDenied`]: `who` may not write `dir`.
-    /// - [`Error::NotPermitted`]: a device, and `who` is not the superuser.
+    /// - [`Error::AccessDenied`]: `caller` may not write `dir`.
+    /// - [`Error::NotPermitted`]: a device, and `caller` is not the superuser.
     ///
     /// ```
     /// use dentree_vfs::{Identity, MemoryFs, NewKind, Vfs};
     /// let vfs = Vfs::new(MemoryFs::default())?;
-    /// let who = Identity::Superuser;
-    /// let etc = vfs.make(&who, vfs.root(), b"etc", NewKind::Directory, 0o755)?;
-    /// let hosts = vfs.make(&who, &etc, b"hosts", NewKind::Regular, 0o644)?;
-    /// vfs.write(&who, &hosts, 0, b"127.0.0.1 localhost")?;
+    /// let caller = Identity::Superuser;
+    /// let etc = vfs.make(&caller, vfs.root(), b"etc", NewKind::Directory, 0o755)?;
+    /// let hosts = vfs.make(&caller, &etc, b"hosts", NewKind::Regular, 0o644)?;
+    /// vfs.write(&caller, &hosts, 0, b"127.0.0.1 localhost")?;
     /// assert_eq!(hosts.attr().size, 19);
     /// # Ok::<(), dentree_vfs::Error>(())
     /// ```
     pub fn make(
         &self,
-        who: &Identity,
+        caller: &Identity,
         dir: &Arc<Inode<F>>,
         name: &[u8],
         kind: NewKind<'_>,
@@ -75,11 +75,11 @@ impl<F: FileSystem> Vfs<F> {
             let key = self.key(dir, name);
             let _lock = dir.lock_for_change();
             let name_lock = self.name_locks.lock(dir.ino(), key.locked());
-            match self.find_locked(who, &entry, dir, &key)? {
+            match self.find_locked(caller, &entry, dir, &key)? {
                 Some(_) => Err(Error::Exists),
                 None => {
                     name_lock.begin_creating();
-                    self.create_locked(who, dir, &entry, &key, kind, mode)
+                    self.create_locked(caller, dir, &entry, &key, kind, mode)
                 }
             }
         })
@@ -89,14 +89,14 @@ impl<F: FileSystem> Vfs<F> {
     /// and whether it is new. A symbolic link is returned, not followed.
     pub fn open_or_create(
         &self,
-        who: &Identity,
+        caller: &Identity,
         dir: &Arc<Inode<F>>,
         name: &[u8],
         mode: impl Into<Mode>,
     ) -> Result<(Arc<Inode<F>>, bool)> {
         check_name(name, Error::IsADirectory)?;
         let mode = mode.into();
-        if let Some(found) = self.lookup(who, dir, name)? {
+        if let Some(found) = self.lookup(caller, dir, name)? {
             return Ok((found, false));
         }
         self.retry(|| {
@@ -104,11 +104,11 @@ impl<F: FileSystem> Vfs<F> {
             let key = self.key(dir, name);
             let _lock = dir.lock_for_change();
             let name_lock = self.name_locks.lock(dir.ino(), key.locked());
-            match self.find_locked(who, &entry, dir, &key)? {
+            match self.find_locked(caller, &entry, dir, &key)? {
                 Some(found) => Ok((self.inode_of(&found)?, false)),
                 None => {
                     name_lock.begin_creating();
-                    let made = self.create_locked(who, dir, &entry, &key, NewKind::Regular, mode)?;
+                    let made = self.create_locked(caller, dir, &entry, &key, NewKind::Regular, mode)?;
                     Ok((made, true))
                 }
             }
@@ -117,7 +117,7 @@ impl<F: FileSystem> Vfs<F> {
 
     fn create_locked(
         &self,
-        who: &Identity,
+        caller: &Identity,
         dir: &Arc<Inode<F>>,
         entry: &Dentry<'_>,
         key: &Key<'_>,
@@ -125,8 +125,8 @@ impl<F: FileSystem> Vfs<F> {
         mode: Mode,
     ) -> Result<Arc<Inode<F>>> {
         self.check_writable()?;
-        self.check_add(who, dir)?;
-        if who.is_bound() && matches!(kind, NewKind::CharDevice { .. } | NewKind::BlockDevice { .. }) {
+        self.check_add(caller, dir)?;
+        if caller.is_bound() && matches!(kind, NewKind::CharDevice { .. } | NewKind::BlockDevice { .. }) {
             return Err(Error::NotPermitted);
         }
         if matches!(kind, NewKind::Symlink(target) if target.is_empty()) {
@@ -134,7 +134,7 @@ impl<F: FileSystem> Vfs<F> {
         }
         let creating = self.creation.begin();
         let node =
-            self.with_inherited(who, dir, kind, mode, |new| self.fs().make(dir.node(), key.name(), new))?;
+            self.with_inherited(caller, dir, kind, mode, |new| self.fs().make(dir.node(), key.name(), new))?;
         let inode = self.inodes.adopt(node, Life::Named)?;
         drop(creating);
         let made = self.names.create(entry, key.cached(), child(inode.ino(), inode.kind()));
@@ -152,8 +152,8 @@ impl<F: FileSystem> Vfs<F> {
     ///
     /// # Errors
     /// - [`Error::NotEmpty`]: it has entries.
-    /// - [`Error::AccessDenied`]: `who` may not write it.
-    pub fn expect_entries(&self, who: &Identity, dir: &Arc<Inode<F>>, entries: u64) -> Result<()> {
+    /// - [`Error::AccessDenied`]: `caller` may not write it.
+    pub fn expect_entries(&self, caller: &Identity, dir: &Arc<Inode<F>>, entries: u64) -> Result<()> {
         if !dir.is_dir() {
             return Err(Error::NotADirectory);
         }
@@ -162,7 +162,7 @@ impl<F: FileSystem> Vfs<F> {
             return Err(Error::NotFound);
         }
         self.check_writable()?;
-        self.check_add(who, dir)?;
+        self.check_add(caller, dir)?;
         self.fs().expect_entries(dir.node(), entries)
     }
 
@@ -170,7 +170,7 @@ impl<F: FileSystem> Vfs<F> {
     /// [linked](Self::link) before, it is freed when its last reference is dropped.
     pub fn make_unnamed(
         &self,
-        who: &Identity,
+        caller: &Identity,
         dir: &Inode<F>,
         mode: impl Into<Mode>,
     ) -> Result<Arc<Inode<F>>> {
@@ -178,20 +178,20 @@ impl<F: FileSystem> Vfs<F> {
             return Err(Error::NotADirectory);
         }
         self.check_writable()?;
-        self.check_add(who, dir)?;
-        self.make_without_name(who, dir, NewKind::Regular, mode.into())
+        self.check_add(caller, dir)?;
+        self.make_without_name(caller, dir, NewKind::Regular, mode.into())
     }
 
     pub(crate) fn make_without_name(
         &self,
-        who: &Identity,
+        caller: &Identity,
         dir: &Inode<F>,
         kind: NewKind<'_>,
         mode: Mode,
     ) -> Result<Arc<Inode<F>>> {
         let _creating = self.creation.begin();
         let node =
-            self.with_inherited(who, dir, kind, mode, |new| self.fs().make_unnamed(dir.node(), new))?;
+            self.with_inherited(caller, dir, kind, mode, |new| self.fs().make_unnamed(dir.node(), new))?;
         self.inodes.adopt(node, Life::Unnamed)
     }
 
@@ -204,7 +204,7 @@ impl<F: FileSystem> Vfs<F> {
     /// - [`Error::TooManyLinks`]: the file system's limit is reached.
     pub fn link(
         &self,
-        who: &Identity,
+        caller: &Identity,
         inode: &Arc<Inode<F>>,
         dir: &Arc<Inode<F>>,
         name: &[u8],
@@ -215,11 +215,11 @@ impl<F: FileSystem> Vfs<F> {
             let key = self.key(dir, name);
             let _lock = dir.lock_for_change();
             let _name_lock = self.name_locks.lock(dir.ino(), key.locked());
-            if self.find_locked(who, &entry, dir, &key)?.is_some() {
+            if self.find_locked(caller, &entry, dir, &key)?.is_some() {
                 return Err(Error::Exists);
             }
             self.check_writable()?;
-            self.check_add(who, dir)?;
+            self.check_add(caller, dir)?;
             self.check_flags(&inode.attr(), Touch::Change)?;
             if inode.is_dir() {
                 return Err(Error::NotPermitted);
@@ -237,9 +237,9 @@ impl<F: FileSystem> Vfs<F> {
 
     /// Removes the name `name` of an inode that is no directory from `dir`: `unlink(2)`. An inode
     /// without names is freed when its last reference is dropped, or at once if it has none.
-    pub fn unlink(&self, who: &Identity, dir: &Arc<Inode<F>>, name: &[u8]) -> Result<()> {
+    pub fn unlink(&self, caller: &Identity, dir: &Arc<Inode<F>>, name: &[u8]) -> Result<()> {
         self.lock_to_unlink(dir, name, |entry, key| {
-            let victim = self.victim(who, dir, entry, key, false)?;
+            let victim = self.victim(caller, dir, entry, key, false)?;
             self.remove(dir, entry, key, victim)
         })
         .map(drop)
@@ -247,9 +247,14 @@ impl<F: FileSystem> Vfs<F> {
 
     /// As [`unlink`](Self::unlink), and returns the inode, which lives until the reference is
     /// dropped. For servers whose clients may use inodes without a reference here.
-    pub fn unlink_and_hold(&self, who: &Identity, dir: &Arc<Inode<F>>, name: &[u8]) -> Result<Arc<Inode<F>>> {
+    pub fn unlink_and_hold(
+        &self,
+        caller: &Identity,
+        dir: &Arc<Inode<F>>,
+        name: &[u8],
+    ) -> Result<Arc<Inode<F>>> {
         self.lock_to_unlink(dir, name, |entry, key| {
-            let victim = self.victim(who, dir, entry, key, false)?;
+            let victim = self.victim(caller, dir, entry, key, false)?;
             self.remove_held(dir, entry, key, victim)
         })
     }
@@ -272,9 +277,9 @@ impl<F: FileSystem> Vfs<F> {
 
     /// Removes the empty directory `name` from `dir`: `rmdir(2)`. It is freed like an
     /// [unlinked](Self::unlink) file.
-    pub fn rmdir(&self, who: &Identity, dir: &Arc<Inode<F>>, name: &[u8]) -> Result<()> {
+    pub fn rmdir(&self, caller: &Identity, dir: &Arc<Inode<F>>, name: &[u8]) -> Result<()> {
         self.lock_to_rmdir(dir, name, |entry, key| {
-            let victim = self.victim(who, dir, entry, key, true)?;
+            let victim = self.victim(caller, dir, entry, key, true)?;
             self.remove(dir, entry, key, victim)
         })
         .map(drop)
@@ -282,9 +287,14 @@ impl<F: FileSystem> Vfs<F> {
 
     /// As [`rmdir`](Self::rmdir), and returns the directory: see
     /// [`unlink_and_hold`](Self::unlink_and_hold).
-    pub fn rmdir_and_hold(&self, who: &Identity, dir: &Arc<Inode<F>>, name: &[u8]) -> Result<Arc<Inode<F>>> {
+    pub fn rmdir_and_hold(
+        &self,
+        caller: &Identity,
+        dir: &Arc<Inode<F>>,
+        name: &[u8],
+    ) -> Result<Arc<Inode<F>>> {
         self.lock_to_rmdir(dir, name, |entry, key| {
-            let victim = self.victim(who, dir, entry, key, true)?;
+            let victim = self.victim(caller, dir, entry, key, true)?;
             self.remove_held(dir, entry, key, victim)
         })
     }
@@ -304,20 +314,20 @@ impl<F: FileSystem> Vfs<F> {
         })
     }
 
-    /// The inode of a name in `dir` that `who` may remove. For this and the two functions below:
+    /// The inode of a name in `dir` that `caller` may remove. For this and the two functions below:
     /// [inode lock of `dir` shared and the name lock, or the inode lock exclusive]
     fn victim(
         &self,
-        who: &Identity,
+        caller: &Identity,
         dir: &Arc<Inode<F>>,
         entry: &Dentry<'_>,
         key: &Key<'_>,
         as_directory: bool,
     ) -> Result<Arc<Inode<F>>> {
         self.check_writable()?;
-        let found = self.find_locked(who, entry, dir, key)?.ok_or(Error::NotFound)?;
+        let found = self.find_locked(caller, entry, dir, key)?.ok_or(Error::NotFound)?;
         let victim = self.inode_of(&found)?;
-        self.check_remove(who, dir, &victim, as_directory)?;
+        self.check_remove(caller, dir, &victim, as_directory)?;
         Ok(victim)
     }
 
@@ -371,11 +381,11 @@ impl<F: FileSystem> Vfs<F> {
         }
     }
 
-    /// The dentry of a name in `dir`, whose dentry is `entry`, if `who` may search `dir`.
+    /// The dentry of a name in `dir`, whose dentry is `entry`, if `caller` may search `dir`.
     /// [inode lock of `dir` shared and the name lock, or the inode lock exclusive]
     pub(crate) fn find_locked<'a>(
         &'a self,
-        who: &Identity,
+        caller: &Identity,
         entry: &Dentry<'a>,
         dir: &Inode<F>,
         key: &Key<'_>,
@@ -386,7 +396,7 @@ impl<F: FileSystem> Vfs<F> {
         if !self.is_current(entry) {
             return Err(Error::Stale);
         }
-        self.check(who, dir, Access::SEARCH)?;
+        self.check(caller, dir, Access::SEARCH)?;
         self.fill_locked(entry, dir, key, |_| false)
     }
 }

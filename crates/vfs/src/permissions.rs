@@ -36,26 +36,26 @@ impl<F: FileSystem> Vfs<F> {
         if attr.flags & forbidden == 0 { Ok(()) } else { Err(Error::NotPermitted) }
     }
 
-    /// Whether `who` may add a name to `dir`.
-    pub(crate) fn check_add(&self, who: &Identity, dir: &Inode<F>) -> Result<()> {
+    /// Whether `caller` may add a name to `dir`.
+    pub(crate) fn check_add(&self, caller: &Identity, dir: &Inode<F>) -> Result<()> {
         self.check_flags(&dir.attr(), Touch::Append)?;
-        self.check(who, dir, Access::WRITE.and(Access::SEARCH))
+        self.check(caller, dir, Access::WRITE.and(Access::SEARCH))
     }
 
-    /// Whether `who` may remove a name of `victim` from `dir` by `rmdir` (`as_directory`) or
+    /// Whether `caller` may remove a name of `victim` from `dir` by `rmdir` (`as_directory`) or
     /// `unlink`.
     pub(crate) fn check_remove(
         &self,
-        who: &Identity,
+        caller: &Identity,
         dir: &Inode<F>,
         victim: &Inode<F>,
         as_directory: bool,
     ) -> Result<()> {
         let (above, attr) = (dir.attr(), victim.attr());
         self.check_flags(&above, Touch::Append)?;
-        self.check(who, dir, Access::WRITE.and(Access::SEARCH))?;
+        self.check(caller, dir, Access::WRITE.and(Access::SEARCH))?;
         self.check_flags(&above, Touch::Change)?;
-        if above.permissions & STICKY != 0 && !who.owns(&attr) && !who.owns(&above) {
+        if above.permissions & STICKY != 0 && !caller.owns(&attr) && !caller.owns(&above) {
             return Err(Error::NotPermitted);
         }
         self.check_flags(&attr, Touch::Change)?;
@@ -67,21 +67,21 @@ impl<F: FileSystem> Vfs<F> {
         }
     }
 
-    /// Whether `who` is granted `access` to `inode`.
+    /// Whether `caller` is granted `access` to `inode`.
     ///
     /// As in Linux, the owner's bits alone decide for the owner, and an ACL with an empty mask is
     /// ignored.
-    pub(crate) fn may(&self, who: &Identity, inode: &Inode<F>, access: Access) -> Result<bool> {
+    pub(crate) fn may(&self, caller: &Identity, inode: &Inode<F>, access: Access) -> Result<bool> {
         let attr = inode.attr();
-        let Identity::User { uid, .. } = *who else { return Ok(true) };
+        let Identity::User { uid, .. } = *caller else { return Ok(true) };
         if attr.has_acl
             && uid != attr.uid
             && attr.permissions & GROUP_CLASS != 0
             && let Some(acl) = self.acl(inode, ACCESS)?
         {
-            return Ok(acl.grants(uid, |group| who.is_in(group), attr.gid, access));
+            return Ok(acl.grants(uid, |group| caller.is_in(group), attr.gid, access));
         }
-        Ok(who.may(&attr, access))
+        Ok(caller.may(&attr, access))
     }
 
     /// The access control list in the attribute `name`.
@@ -93,11 +93,12 @@ impl<F: FileSystem> Vfs<F> {
         })
     }
 
-    /// Calls `make` with owner, group, bits and ACLs of a new inode of `who` in `dir`. It inherits
-    /// the group of a setgid directory (a new directory its setgid bit, too), and a default ACL.
+    /// Calls `make` with owner, group, bits and ACLs of a new inode of `caller` in `dir`. It
+    /// inherits the group of a setgid directory (a new directory its setgid bit, too), and a
+    /// default ACL.
     pub(crate) fn with_inherited<R>(
         &self,
-        who: &Identity,
+        caller: &Identity,
         dir: &Inode<F>,
         kind: NewKind<'_>,
         mode: Mode,
@@ -108,7 +109,7 @@ impl<F: FileSystem> Vfs<F> {
             _ => self.acl(dir, DEFAULT)?,
         };
         let umask = if default.is_some() { 0 } else { mode.umask };
-        let mut new = self.inherit(who, dir, kind, mode.permissions & !umask);
+        let mut new = self.inherit(caller, dir, kind, mode.permissions & !umask);
         let Some(default) = default else { return make(&new) };
         let mut access = default.clone();
         access.restrict(new.permissions);
@@ -126,13 +127,13 @@ impl<F: FileSystem> Vfs<F> {
 
     fn inherit<'k>(
         &self,
-        who: &Identity,
+        caller: &Identity,
         dir: &Inode<F>,
         kind: NewKind<'k>,
         permissions: u16,
     ) -> NewInode<'k> {
         let above = dir.attr();
-        let (uid, mut gid) = who.owner();
+        let (uid, mut gid) = caller.owner();
         let mut permissions = match kind {
             NewKind::Symlink(_) => 0o777,
             NewKind::Directory => permissions & (0o777 | STICKY),
@@ -142,7 +143,8 @@ impl<F: FileSystem> Vfs<F> {
             gid = above.gid;
             if kind == NewKind::Directory {
                 permissions |= SET_GID;
-            } else if permissions & (SET_GID | GROUP_EXECUTE) == SET_GID | GROUP_EXECUTE && !who.is_in(gid) {
+            } else if permissions & (SET_GID | GROUP_EXECUTE) == SET_GID | GROUP_EXECUTE && !caller.is_in(gid)
+            {
                 permissions &= !SET_GID;
             }
         }
@@ -150,10 +152,10 @@ impl<F: FileSystem> Vfs<F> {
     }
 }
 
-/// The permissions that remain after `who` has changed the content: setuid and setgid bits are
+/// The permissions that remain after `caller` has changed the content: setuid and setgid bits are
 /// cleared, as the owner no longer vouches for a program that another user wrote to.
-pub(crate) fn after_writing(who: &Identity, attr: &Attr) -> u16 {
-    if who.is_bound() { who.without_set_id(attr) } else { attr.permissions }
+pub(crate) fn after_writing(caller: &Identity, attr: &Attr) -> u16 {
+    if caller.is_bound() { caller.without_set_id(attr) } else { attr.permissions }
 }
 
 impl Identity {

@@ -34,24 +34,24 @@ impl<F: FileSystem> Vfs<F> {
     /// ```
     /// use dentree_vfs::{Identity, MemoryFs, NewKind, OnExisting, Vfs};
     /// let vfs = Vfs::new(MemoryFs::default())?;
-    /// let (who, root) = (Identity::Superuser, vfs.root().clone());
-    /// vfs.make(&who, &root, b"a", NewKind::Regular, 0o644)?;
-    /// let b = vfs.make(&who, &root, b"b", NewKind::Regular, 0o644)?;
-    /// let replaced = vfs.rename(&who, &root, b"a", &root, b"b", OnExisting::Replace)?;
+    /// let (caller, root) = (Identity::Superuser, vfs.root().clone());
+    /// vfs.make(&caller, &root, b"a", NewKind::Regular, 0o644)?;
+    /// let b = vfs.make(&caller, &root, b"b", NewKind::Regular, 0o644)?;
+    /// let replaced = vfs.rename(&caller, &root, b"a", &root, b"b", OnExisting::Replace)?;
     /// assert_eq!(replaced.unwrap().ino(), b.ino());
-    /// assert!(vfs.lookup(&who, &root, b"a")?.is_none());
+    /// assert!(vfs.lookup(&caller, &root, b"a")?.is_none());
     /// # Ok::<(), dentree_vfs::Error>(())
     /// ```
     pub fn rename(
         &self,
-        who: &Identity,
+        caller: &Identity,
         old_dir: &Arc<Inode<F>>,
         old: &[u8],
         new_dir: &Arc<Inode<F>>,
         new: &[u8],
         on_existing: OnExisting,
     ) -> Result<Option<Arc<Inode<F>>>> {
-        self.rename_and_leave(who, (old_dir, old), (new_dir, new), on_existing, false)
+        self.rename_and_leave(caller, (old_dir, old), (new_dir, new), on_existing, false)
     }
 
     /// As [`rename`](Self::rename), and leaves a whiteout under the old name (`RENAME_WHITEOUT`): a
@@ -59,7 +59,7 @@ impl<F: FileSystem> Vfs<F> {
     /// [`OnExisting::Exchange`] it fails with [`Error::Invalid`].
     pub fn rename_leaving_whiteout(
         &self,
-        who: &Identity,
+        caller: &Identity,
         old_dir: &Arc<Inode<F>>,
         old: &[u8],
         new_dir: &Arc<Inode<F>>,
@@ -68,13 +68,13 @@ impl<F: FileSystem> Vfs<F> {
     ) -> Result<Option<Arc<Inode<F>>>> {
         match on_existing {
             OnExisting::Exchange => Err(Error::Invalid),
-            _ => self.rename_and_leave(who, (old_dir, old), (new_dir, new), on_existing, true),
+            _ => self.rename_and_leave(caller, (old_dir, old), (new_dir, new), on_existing, true),
         }
     }
 
     fn rename_and_leave(
         &self,
-        who: &Identity,
+        caller: &Identity,
         (old_dir, old): (&Arc<Inode<F>>, &[u8]),
         (new_dir, new): (&Arc<Inode<F>>, &[u8]),
         on_existing: OnExisting,
@@ -88,23 +88,23 @@ impl<F: FileSystem> Vfs<F> {
             let to = End { dir: new_dir, entry: self.dentry(new_dir)?, name: new };
             let _renaming = (old_dir.ino() != new_dir.ino()).then(|| self.renaming.lock());
             let _dirs = self.lock_both(&from, &to);
-            self.rename_locked(who, &from, &to, on_existing, leaves_whiteout)
+            self.rename_locked(caller, &from, &to, on_existing, leaves_whiteout)
         })
     }
 
     fn rename_locked(
         &self,
-        who: &Identity,
+        caller: &Identity,
         from: &End<'_, F>,
         to: &End<'_, F>,
         on_existing: OnExisting,
         leaves_whiteout: bool,
     ) -> Result<Option<Arc<Inode<F>>>> {
         let exchange = on_existing == OnExisting::Exchange;
-        self.check(who, to.dir, Access::SEARCH)?;
+        self.check(caller, to.dir, Access::SEARCH)?;
         let (old_key, new_key) = (self.key(from.dir, from.name), self.key(to.dir, to.name));
-        let old = self.find_locked(who, &from.entry, from.dir, &old_key)?.ok_or(Error::NotFound)?;
-        let new = self.find_locked(who, &to.entry, to.dir, &new_key)?;
+        let old = self.find_locked(caller, &from.entry, from.dir, &old_key)?.ok_or(Error::NotFound)?;
+        let new = self.find_locked(caller, &to.entry, to.dir, &new_key)?;
         match (&new, on_existing) {
             (Some(_), OnExisting::Fail) => return Err(Error::Exists),
             (None, OnExisting::Exchange) => return Err(Error::NotFound),
@@ -121,9 +121,9 @@ impl<F: FileSystem> Vfs<F> {
         if replaced.as_ref().is_some_and(|replaced| replaced.ino() == moved.ino()) {
             return Ok(None);
         }
-        self.check_rename(who, from, to, &moved, replaced.as_deref(), exchange)?;
+        self.check_rename(caller, from, to, &moved, replaced.as_deref(), exchange)?;
 
-        let left = leaves_whiteout.then(|| self.make_whiteout(who, from.dir)).transpose()?;
+        let left = leaves_whiteout.then(|| self.make_whiteout(caller, from.dir)).transpose()?;
         let _ends = lock_ends(from.dir.ino() != to.dir.ino(), exchange, &moved, replaced.as_ref());
         self.fs().rename(&Rename {
             from: NameIn { dir: from.dir.node(), name: from.name },
@@ -154,26 +154,26 @@ impl<F: FileSystem> Vfs<F> {
     }
 
     /// Creates a whiteout without a name near `dir`; dropping it after a failed rename frees it.
-    fn make_whiteout(&self, who: &Identity, dir: &Inode<F>) -> Result<Arc<Inode<F>>> {
+    fn make_whiteout(&self, caller: &Identity, dir: &Inode<F>) -> Result<Arc<Inode<F>>> {
         let kind = NewKind::CharDevice { major: 0, minor: 0 };
-        self.make_without_name(who, dir, kind, 0.into())
+        self.make_without_name(caller, dir, kind, 0.into())
     }
 
     fn check_rename(
         &self,
-        who: &Identity,
+        caller: &Identity,
         from: &End<'_, F>,
         to: &End<'_, F>,
         moved: &Inode<F>,
         replaced: Option<&Inode<F>>,
         exchange: bool,
     ) -> Result<()> {
-        self.check_remove(who, from.dir, moved, moved.is_dir())?;
+        self.check_remove(caller, from.dir, moved, moved.is_dir())?;
         match replaced {
-            None => self.check_add(who, to.dir)?,
+            None => self.check_add(caller, to.dir)?,
             Some(replaced) => {
                 let kind = if exchange { replaced } else { moved };
-                self.check_remove(who, to.dir, replaced, kind.is_dir())?;
+                self.check_remove(caller, to.dir, replaced, kind.is_dir())?;
             }
         }
         // A directory that changes its parent is written, as its `..` changes.
@@ -181,7 +181,7 @@ impl<F: FileSystem> Vfs<F> {
             for dir in
                 [Some(moved), replaced.filter(|_| exchange)].into_iter().flatten().filter(|end| end.is_dir())
             {
-                self.check(who, dir, Access::WRITE)?;
+                self.check(caller, dir, Access::WRITE)?;
             }
         }
         Ok(())

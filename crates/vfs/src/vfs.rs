@@ -116,17 +116,17 @@ impl<F: FileSystem> Vfs<F> {
     }
 
     /// Fails with [`Error::AccessDenied`] unless the ACL of `inode`, or its permission bits if it
-    /// has none, grants `access` to `who`.
-    pub fn check(&self, who: &Identity, inode: &Inode<F>, access: Access) -> Result<()> {
-        if self.may(who, inode, access)? { Ok(()) } else { Err(Error::AccessDenied) }
+    /// has none, grants `access` to `caller`.
+    pub fn check(&self, caller: &Identity, inode: &Inode<F>, access: Access) -> Result<()> {
+        if self.may(caller, inode, access)? { Ok(()) } else { Err(Error::AccessDenied) }
     }
 
     /// Calls `each` for every entry of `dir` after `start`, except `.` and `..`, until it breaks.
     /// `each` may load inodes by number; it must not look up or change names. A removed directory
-    /// is empty. Fails with [`Error::AccessDenied`] if `who` may not read `dir`.
+    /// is empty. Fails with [`Error::AccessDenied`] if `caller` may not read `dir`.
     pub fn readdir(
         &self,
-        who: &Identity,
+        caller: &Identity,
         dir: &Inode<F>,
         start: ReaddirStart,
         each: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
@@ -134,7 +134,7 @@ impl<F: FileSystem> Vfs<F> {
         if !dir.is_dir() {
             return Err(Error::NotADirectory);
         }
-        self.check(who, dir, Access::READ)?;
+        self.check(caller, dir, Access::READ)?;
         let _names = dir.lock_for_listing();
         match start {
             _ if dir.is_removed() => Ok(()),
@@ -150,7 +150,7 @@ impl<F: FileSystem> Vfs<F> {
     /// reports each to `damaged`. The entries' cookies are not valid.
     pub fn readdir_past_damage(
         &self,
-        who: &Identity,
+        caller: &Identity,
         dir: &Inode<F>,
         each: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
         damaged: &mut dyn FnMut(Error),
@@ -158,7 +158,7 @@ impl<F: FileSystem> Vfs<F> {
         if !dir.is_dir() {
             return Err(Error::NotADirectory);
         }
-        self.check(who, dir, Access::READ)?;
+        self.check(caller, dir, Access::READ)?;
         let _names = dir.lock_for_listing();
         if dir.is_removed() { Ok(()) } else { self.fs().readdir_past_damage(dir.node(), each, damaged) }
     }

@@ -45,36 +45,41 @@ impl WalkOptions {
 
 impl<F: FileSystem> Vfs<F> {
     /// The inode of the single name `name` (possibly `.` or `..`) in `dir`, or `None`.
-    pub fn lookup(&self, who: &Identity, dir: &Arc<Inode<F>>, name: &[u8]) -> Result<Option<Arc<Inode<F>>>> {
+    pub fn lookup(
+        &self,
+        caller: &Identity,
+        dir: &Arc<Inode<F>>,
+        name: &[u8],
+    ) -> Result<Option<Arc<Inode<F>>>> {
         if !dir.is_dir() {
             return Err(Error::NotADirectory);
         }
         match name {
             b"." | b".." => {
-                self.check(who, dir, Access::SEARCH)?;
+                self.check(caller, dir, Access::SEARCH)?;
                 if name == b"." { Ok(Some(dir.clone())) } else { self.parent(dir).map(Some) }
             }
             _ if name.is_empty() || name.contains(&b'/') => Err(Error::Invalid),
-            _ => match self.walk(who, dir, name, WalkOptions::KEEP_LINK) {
+            _ => match self.walk(caller, dir, name, WalkOptions::KEEP_LINK) {
                 Err(Error::NotFound) => Ok(None),
                 found => found.map(Some),
             },
         }
     }
 
-    /// Walks `path` from `start` for `who`; an absolute path starts at the root.
+    /// Walks `path` from `start` for `caller`; an absolute path starts at the root.
     ///
     /// # Errors
     /// - [`Error::NotFound`]: the path is empty or a name is missing.
     /// - [`Error::NotADirectory`]: a component before the last, or before a trailing slash, is no
     ///   directory.
-    /// - [`Error::AccessDenied`]: `who` may not search a directory.
+    /// - [`Error::AccessDenied`]: `caller` may not search a directory.
     /// - [`Error::Loop`]: more than [`SYMLINKS_MAX`] links.
     /// - [`Error::NameTooLong`]: a name exceeds [`NAME_MAX`](crate::NAME_MAX), or the path
     ///   [`PATH_MAX`].
     pub fn walk(
         &self,
-        who: &Identity,
+        caller: &Identity,
         start: &Arc<Inode<F>>,
         path: &[u8],
         options: WalkOptions,
@@ -88,7 +93,7 @@ impl<F: FileSystem> Vfs<F> {
         self.retry(|| {
             let start = self.dentry(start)?;
             let in_names = options.of_names(&start);
-            let mut walk = Walk { vfs: self, who, options, in_names, links: 0, denied: None };
+            let mut walk = Walk { vfs: self, caller, options, in_names, links: 0, denied: None };
             walk.run(start, path)
         })
     }
@@ -96,10 +101,10 @@ impl<F: FileSystem> Vfs<F> {
     /// Walks to the directory of the last component, for operations that create, remove or rename.
     ///
     /// Fails as [`walk`](Self::walk) for the components before the last, and with
-    /// [`Error::AccessDenied`] if `who` may not search the directory.
+    /// [`Error::AccessDenied`] if `caller` may not search the directory.
     pub fn walk_parent<'p>(
         &self,
-        who: &Identity,
+        caller: &Identity,
         start: &Arc<Inode<F>>,
         path: &'p [u8],
     ) -> Result<LastName<'p, F>> {
@@ -115,8 +120,8 @@ impl<F: FileSystem> Vfs<F> {
             None => (&b"."[..], named),
         };
         let to_directory = WalkOptions { directory: true, ..WalkOptions::FOLLOW };
-        let dir = self.walk(who, start, above, to_directory)?;
-        self.check(who, &dir, Access::SEARCH)?;
+        let dir = self.walk(caller, start, above, to_directory)?;
+        self.check(caller, &dir, Access::SEARCH)?;
         Ok(LastName { dir, name, slash })
     }
 
@@ -124,7 +129,7 @@ impl<F: FileSystem> Vfs<F> {
     /// `None` if that would be needed, and at symbolic links.
     pub fn walk_cached(
         &self,
-        who: &Identity,
+        caller: &Identity,
         start: &Arc<Inode<F>>,
         path: &[u8],
         options: WalkOptions,
@@ -134,7 +139,8 @@ impl<F: FileSystem> Vfs<F> {
         }
         let start = self.cached_dentry(start)?;
         // No: an access control list would have to be read.
-        let may_search = |attr: &Attr| who.may(attr, Access::SEARCH) && !(attr.has_acl && who.is_bound());
+        let may_search =
+            |attr: &Attr| caller.may(attr, Access::SEARCH) && !(attr.has_acl && caller.is_bound());
         let searchable = |ino: &Ino| self.inodes.cached(*ino).is_some_and(|dir| may_search(&dir.attr()));
         match self.names.find(&start, path, options.of_names(&start), searchable) {
             names::Walk::Found(seen) => match options.accept(seen.kind, path) {
@@ -152,17 +158,17 @@ impl<F: FileSystem> Vfs<F> {
     /// not hold them.
     pub fn walk_many(
         &self,
-        who: &Identity,
+        caller: &Identity,
         start: &Arc<Inode<F>>,
         paths: &[impl AsRef<[u8]>],
         options: WalkOptions,
     ) -> Vec<Result<Arc<Inode<F>>>> {
-        let one_by_one = |path: &[u8]| self.walk(who, start, path, options);
+        let one_by_one = |path: &[u8]| self.walk(caller, start, path, options);
         let together = paths.iter().all(|path| self.is_plain(start, path.as_ref(), options));
         let Some(entry) = self.dentry(start).ok().filter(|_| together) else {
             return paths.iter().map(|path| one_by_one(path.as_ref())).collect();
         };
-        let may_search = |ino: &Ino| matches!(self.may_search(who, *ino), Ok(Some(true)));
+        let may_search = |ino: &Ino| matches!(self.may_search(caller, *ino), Ok(Some(true)));
         let cached = self.names.find_many(&entry, paths, options.of_names(&entry), may_search);
         let results = cached.into_iter().zip(paths).map(|(walk, path)| match walk {
             names::Walk::Found(seen) => {
@@ -177,16 +183,16 @@ impl<F: FileSystem> Vfs<F> {
         results.collect()
     }
 
-    /// Whether `who` may search a directory. `None` if the inode has no dentry: then the dentry
+    /// Whether `caller` may search a directory. `None` if the inode has no dentry: then the dentry
     /// does not know yet whether everybody may search it.
-    fn may_search(&self, who: &Identity, ino: Ino) -> Result<Option<bool>> {
+    fn may_search(&self, caller: &Identity, ino: Ino) -> Result<Option<bool>> {
         let dir = self.inode(ino)?;
         // Relaxed: as in `cached_dentry`.
         let entry = DentryId::from_bits(dir.dentry.load(Ordering::Relaxed));
         if ino != self.root().ino() && !self.names.is_linked(entry) {
             return Ok(None);
         }
-        self.may(who, &dir, Access::SEARCH).map(Some)
+        self.may(caller, &dir, Access::SEARCH).map(Some)
     }
 
     /// Whether a walk of `path` begins at `start`, and the path is neither empty nor too long.
@@ -220,7 +226,7 @@ impl WalkOptions {
 /// it stops.
 struct Walk<'a, F: FileSystem> {
     vfs: &'a Vfs<F>,
-    who: &'a Identity,
+    caller: &'a Identity,
     options: WalkOptions,
     /// The options of the name cache.
     in_names: names::WalkOptions,
@@ -260,8 +266,8 @@ impl<'a, F: FileSystem> Walk<'a, F> {
     }
 
     fn as_far_as_cached(&mut self, at: &Dentry<'a>, rest: &[u8]) -> names::Walk<'a, Ino, Seen<Ino>> {
-        let Walk { vfs, who, in_names, denied, .. } = self;
-        vfs.names.find(at, rest, *in_names, |ino| match vfs.may_search(who, *ino) {
+        let Walk { vfs, caller, in_names, denied, .. } = self;
+        vfs.names.find(at, rest, *in_names, |ino| match vfs.may_search(caller, *ino) {
             Ok(None) => {
                 *denied = None;
                 false
@@ -297,7 +303,7 @@ impl<'a, F: FileSystem> Walk<'a, F> {
                 match name {
                     b"." => Ok((dir, used)),
                     b".." => Ok((dir.parent(), used)),
-                    _ => Ok((self.vfs.step(self.who, &dir, name)?.ok_or(Error::NotFound)?, used)),
+                    _ => Ok((self.vfs.step(self.caller, &dir, name)?.ok_or(Error::NotFound)?, used)),
                 }
             }
         }

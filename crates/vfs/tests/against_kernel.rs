@@ -9,8 +9,8 @@ use common::{model, tree};
 use dentree_vfs::{Budgets, Identity, MemoryFs, Vfs};
 use proptest::test_runner::{Config, TestRunner};
 
-fn compare(who: &Identity, cases: u32) {
-    let who = who.clone();
+fn compare(caller: &Identity, cases: u32) {
+    let caller = caller.clone();
     // A separate thread takes the user's credentials after the tree is set up.
     let config = Config { cases, failure_persistence: None, max_shrink_iters: 2000, ..Config::default() };
     TestRunner::new(config)
@@ -21,9 +21,11 @@ fn compare(who: &Identity, cases: u32) {
             common::ops::prepare(&kernel, &vfs);
             let outcome = std::thread::scope(|scope| {
                 let run = scope.spawn(|| {
-                    become_user(&who);
-                    for (index, op) in ops.iter().enumerate().filter(|(_, op)| op.is_comparable(&vfs, &who)) {
-                        let (ours, theirs) = (model::apply(&vfs, &who, op), kernel.apply(op));
+                    become_user(&caller);
+                    for (index, op) in
+                        ops.iter().enumerate().filter(|(_, op)| op.is_comparable(&vfs, &caller))
+                    {
+                        let (ours, theirs) = (model::apply(&vfs, &caller, op), kernel.apply(op));
                         if ours != theirs {
                             return Err(format!(
                                 "operation {index}, {op:?}: ours {ours:?}, the kernel's {theirs:?}"
@@ -68,19 +70,19 @@ fn rare_cases_end_as_in_the_kernel() {
     if !is_root() {
         return;
     }
-    for who in [Identity::Superuser, Identity::User { uid: NOBODY, gid: NOBODY, groups: vec![7] }] {
+    for caller in [Identity::Superuser, Identity::User { uid: NOBODY, gid: NOBODY, groups: vec![7] }] {
         let kernel = Kernel::new();
         let vfs = Vfs::new(MemoryFs::default()).unwrap();
         common::ops::prepare(&kernel, &vfs);
         std::thread::scope(|scope| {
             let run = scope.spawn(|| {
-                become_user(&who);
-                for op in Op::special().into_iter().filter(|op| op.is_comparable(&vfs, &who)) {
-                    assert_eq!(model::apply(&vfs, &who, &op), kernel.apply(&op), "{who:?}: {op:?}");
+                become_user(&caller);
+                for op in Op::special().into_iter().filter(|op| op.is_comparable(&vfs, &caller)) {
+                    assert_eq!(model::apply(&vfs, &caller, &op), kernel.apply(&op), "{caller:?}: {op:?}");
                 }
             });
             run.join().unwrap();
         });
-        assert_eq!(tree::of_vfs(&vfs), tree::of_kernel(&kernel), "{who:?}");
+        assert_eq!(tree::of_vfs(&vfs), tree::of_kernel(&kernel), "{caller:?}");
     }
 }

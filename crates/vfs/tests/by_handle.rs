@@ -15,21 +15,22 @@ const NUMBERS: u64 = 12;
 fn a_number_leads_to_its_only_inode_or_none_at_any_moment() {
     // A tiny cache keeps only referenced inodes: lookups have to load.
     let vfs = Vfs::with_budgets(MemoryFs::default(), Budgets { names: 1 << 20, inodes: 1 }).unwrap();
-    let (who, goes_on) = (Identity::Superuser, AtomicBool::new(true));
+    let (caller, goes_on) = (Identity::Superuser, AtomicBool::new(true));
     let found = AtomicU64::new(0);
     thread::scope(|scope| {
         let makers: Vec<_> = (0..2)
             .map(|thread| {
-                let (vfs, who) = (&vfs, &who);
+                let (vfs, caller) = (&vfs, &caller);
                 scope.spawn(move || {
                     let dir = format!("dir {thread}");
-                    let dir = vfs.make(who, vfs.root(), dir.as_bytes(), NewKind::Directory, 0o755).unwrap();
+                    let dir =
+                        vfs.make(caller, vfs.root(), dir.as_bytes(), NewKind::Directory, 0o755).unwrap();
                     for round in 0..ROUNDS {
                         if round % 7 == 0 {
-                            vfs.make_unnamed(who, &dir, 0o600).unwrap();
+                            vfs.make_unnamed(caller, &dir, 0o600).unwrap();
                         }
-                        vfs.make(who, &dir, b"file", NewKind::Regular, 0o644).unwrap();
-                        vfs.unlink(who, &dir, b"file").unwrap();
+                        vfs.make(caller, &dir, b"file", NewKind::Regular, 0o644).unwrap();
+                        vfs.unlink(caller, &dir, b"file").unwrap();
                     }
                 })
             })

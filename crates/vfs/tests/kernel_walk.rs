@@ -113,9 +113,9 @@ fn any_options() -> impl Strategy<Value = WalkOptions> {
     )
 }
 
-/// Sets this thread's credentials to `who`.
-fn become_user(who: &Identity) {
-    if let Identity::User { uid, gid, groups } = who {
+/// Sets this thread's credentials to `caller`.
+fn become_user(caller: &Identity) {
+    if let Identity::User { uid, gid, groups } = caller {
         assert!(groups.is_empty());
         let (uid, gid) = (Uid::from_raw(*uid), Gid::from_raw(*gid));
         rustix::thread::set_thread_groups(&[]).unwrap();
@@ -124,7 +124,7 @@ fn become_user(who: &Identity) {
     }
 }
 
-fn compare(who: &Identity, paths: u32) {
+fn compare(caller: &Identity, paths: u32) {
     let lines = tree();
     let top = tempfile::tempdir().unwrap();
     fs::set_permissions(top.path(), fs::Permissions::from_mode(0o755)).unwrap();
@@ -133,16 +133,16 @@ fn compare(who: &Identity, paths: u32) {
     let here = File::open(top.path()).unwrap();
     std::thread::scope(|scope| {
         let walks = scope.spawn(|| {
-            become_user(who);
+            become_user(caller);
             let config = Config { cases: paths, failure_persistence: None, ..Config::default() };
             TestRunner::new(config).run(&(any_path(), any_options()), |(path, options)| {
-                let ours = vfs.walk(who, vfs.root(), path.as_bytes(), options);
+                let ours = vfs.walk(caller, vfs.root(), path.as_bytes(), options);
                 let ours = ours.map(|inode| inode.ino()).map_err(|error| error.errno());
                 let theirs = kernel(&here, &path, options).map(|ino| same[&ino]);
                 prop_assert_eq!(ours, theirs, "{} {:?}", path, options);
                 // The same path in a batch.
                 let paths = [path.as_str(), "a/b/c/f", &path, "/a/none"];
-                for (path, ours) in paths.iter().zip(vfs.walk_many(who, vfs.root(), &paths, options)) {
+                for (path, ours) in paths.iter().zip(vfs.walk_many(caller, vfs.root(), &paths, options)) {
                     let ours = ours.map(|inode| inode.ino()).map_err(|error| error.errno());
                     let theirs = kernel(&here, path, options).map(|ino| same[&ino]);
                     prop_assert_eq!(ours, theirs, "{} {:?}", path, options);

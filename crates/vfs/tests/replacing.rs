@@ -19,41 +19,41 @@ impl Drop for AtEnd<'_> {
 
 #[test]
 fn a_file_that_is_replaced_by_renames_is_there_at_every_instant() {
-    check(|vfs, who, dir| {
-        vfs.make(who, dir, b"temporary", NewKind::Regular, 0o644)?;
-        vfs.rename(who, dir, b"temporary", dir, b"target", OnExisting::Replace)
+    check(|vfs, caller, dir| {
+        vfs.make(caller, dir, b"temporary", NewKind::Regular, 0o644)?;
+        vfs.rename(caller, dir, b"temporary", dir, b"target", OnExisting::Replace)
     });
 }
 
 /// The bug: a name cache that is updated for the rename first and then for the whiteout.
 #[test]
 fn a_name_that_a_rename_leaves_to_a_whiteout_is_there_at_every_instant() {
-    check(|vfs, who, dir| {
-        vfs.rename_leaving_whiteout(who, dir, b"target", dir, b"away", OnExisting::Replace)
+    check(|vfs, caller, dir| {
+        vfs.rename_leaving_whiteout(caller, dir, b"target", dir, b"away", OnExisting::Replace)
     });
 }
 
 /// Replaces `dir/target` repeatedly while other threads look it up.
 fn check<T>(change: impl Fn(&Vfs<MemoryFs>, &Identity, &Arc<Inode<MemoryFs>>) -> Result<T> + Sync) {
     let vfs = Vfs::new(MemoryFs::default()).unwrap();
-    let (who, root) = (Identity::Superuser, vfs.root());
-    let dir = vfs.make(&who, root, b"dir", NewKind::Directory, 0o755).unwrap();
-    vfs.make(&who, &dir, b"target", NewKind::Regular, 0o644).unwrap();
+    let (caller, root) = (Identity::Superuser, vfs.root());
+    let dir = vfs.make(&caller, root, b"dir", NewKind::Directory, 0o755).unwrap();
+    vfs.make(&caller, &dir, b"target", NewKind::Regular, 0o644).unwrap();
     let (done, walks) = (AtomicBool::new(false), AtomicU64::new(0));
     thread::scope(|scope| {
         scope.spawn(|| {
             let _done = AtEnd(&done);
-            (0..TURNS).for_each(|_| drop(change(&vfs, &who, &dir).unwrap()));
+            (0..TURNS).for_each(|_| drop(change(&vfs, &caller, &dir).unwrap()));
         });
         scope.spawn(|| {
             while !done.load(Ordering::Acquire) {
-                let walk = vfs.walk(&who, root, b"dir/target", WalkOptions::FOLLOW);
+                let walk = vfs.walk(&caller, root, b"dir/target", WalkOptions::FOLLOW);
                 assert!(walk.is_ok(), "walk {walks:?}: {:?}", walk.err());
-                let cached = vfs.walk_cached(&who, root, b"dir/target", WalkOptions::FOLLOW);
+                let cached = vfs.walk_cached(&caller, root, b"dir/target", WalkOptions::FOLLOW);
                 assert!(!matches!(cached, Some(Err(Error::NotFound))), "walk_cached");
-                let many = vfs.walk_many(&who, root, &["dir/target"; 2], WalkOptions::FOLLOW);
+                let many = vfs.walk_many(&caller, root, &["dir/target"; 2], WalkOptions::FOLLOW);
                 assert!(many.iter().all(Result::is_ok), "walk_many");
-                assert!(vfs.lookup(&who, &dir, b"target").unwrap().is_some(), "lookup");
+                assert!(vfs.lookup(&caller, &dir, b"target").unwrap().is_some(), "lookup");
                 walks.fetch_add(1, Ordering::Relaxed);
             }
         });

@@ -169,7 +169,7 @@ impl Random {
 /// One random operation, whose result depends on the other threads.
 fn step(
     vfs: &Vfs<Watched>,
-    who: &Identity,
+    caller: &Identity,
     random: &mut Random,
     held: &mut Vec<Arc<Inode<Watched>>>,
 ) -> Result<()> {
@@ -177,46 +177,46 @@ fn step(
     let root = vfs.root();
     match random.below(14) {
         0..3 => {
-            let at = vfs.walk_parent(who, root, a.as_bytes())?;
-            held.push(vfs.make(who, &at.dir, at.name, NewKind::Directory, 0o755)?);
+            let at = vfs.walk_parent(caller, root, a.as_bytes())?;
+            held.push(vfs.make(caller, &at.dir, at.name, NewKind::Directory, 0o755)?);
         }
         3..5 => {
-            let at = vfs.walk_parent(who, root, a.as_bytes())?;
-            held.push(vfs.open_or_create(who, &at.dir, at.name, 0o644)?.0);
+            let at = vfs.walk_parent(caller, root, a.as_bytes())?;
+            held.push(vfs.open_or_create(caller, &at.dir, at.name, 0o644)?.0);
         }
         5 => {
-            let at = vfs.walk_parent(who, root, a.as_bytes())?;
+            let at = vfs.walk_parent(caller, root, a.as_bytes())?;
             match random.below(2) {
-                0 => vfs.unlink(who, &at.dir, at.name)?,
-                _ => held.push(vfs.unlink_and_hold(who, &at.dir, at.name)?),
+                0 => vfs.unlink(caller, &at.dir, at.name)?,
+                _ => held.push(vfs.unlink_and_hold(caller, &at.dir, at.name)?),
             }
         }
         6 => {
-            let at = vfs.walk_parent(who, root, a.as_bytes())?;
+            let at = vfs.walk_parent(caller, root, a.as_bytes())?;
             match random.below(2) {
-                0 => vfs.rmdir(who, &at.dir, at.name)?,
-                _ => held.push(vfs.rmdir_and_hold(who, &at.dir, at.name)?),
+                0 => vfs.rmdir(caller, &at.dir, at.name)?,
+                _ => held.push(vfs.rmdir_and_hold(caller, &at.dir, at.name)?),
             }
         }
         7..10 => {
-            let from = vfs.walk_parent(who, root, a.as_bytes())?;
-            let to = vfs.walk_parent(who, root, b.as_bytes())?;
+            let from = vfs.walk_parent(caller, root, a.as_bytes())?;
+            let to = vfs.walk_parent(caller, root, b.as_bytes())?;
             let how = [OnExisting::Replace, OnExisting::Fail, OnExisting::Exchange][random.below(3) as usize];
-            held.extend(vfs.rename(who, &from.dir, from.name, &to.dir, to.name, how)?);
+            held.extend(vfs.rename(caller, &from.dir, from.name, &to.dir, to.name, how)?);
         }
         10 => {
-            let inode = vfs.walk(who, root, a.as_bytes(), WalkOptions::KEEP_LINK)?;
-            let to = vfs.walk_parent(who, root, b.as_bytes())?;
-            vfs.link(who, &inode, &to.dir, to.name)?;
+            let inode = vfs.walk(caller, root, a.as_bytes(), WalkOptions::KEEP_LINK)?;
+            let to = vfs.walk_parent(caller, root, b.as_bytes())?;
+            vfs.link(caller, &inode, &to.dir, to.name)?;
         }
         11 => {
-            let inode = vfs.walk(who, root, a.as_bytes(), WalkOptions::KEEP_LINK)?;
+            let inode = vfs.walk(caller, root, a.as_bytes(), WalkOptions::KEEP_LINK)?;
             let mode = if random.below(2) == 0 { 0o755 } else { 0o700 };
-            vfs.set_attr(who, &inode, &SetAttr { permissions: Some(mode), ..SetAttr::default() })?;
+            vfs.set_attr(caller, &inode, &SetAttr { permissions: Some(mode), ..SetAttr::default() })?;
         }
         12 => {
-            let dir = vfs.walk(who, root, a.as_bytes(), WalkOptions::FOLLOW)?;
-            vfs.readdir(who, &dir, ReaddirStart::First, &mut |entry| {
+            let dir = vfs.walk(caller, root, a.as_bytes(), WalkOptions::FOLLOW)?;
+            vfs.readdir(caller, &dir, ReaddirStart::First, &mut |entry| {
                 assert_eq!(vfs.inode(entry.ino).unwrap().ino(), entry.ino);
                 ControlFlow::Continue(())
             })?;
@@ -243,11 +243,11 @@ fn run(budgets: Budgets, threads: u64, steps: usize) {
         for thread in 0..threads {
             let (vfs, barrier) = (&vfs, &barrier);
             scope.spawn(move || {
-                let (who, mut random) = (Identity::Superuser, Random(thread * 7919 + 12_345));
+                let (caller, mut random) = (Identity::Superuser, Random(thread * 7919 + 12_345));
                 let mut held = Vec::new();
                 barrier.wait();
                 for _ in 0..steps {
-                    if let Err(error) = step(vfs, &who, &mut random, &mut held) {
+                    if let Err(error) = step(vfs, &caller, &mut random, &mut held) {
                         assert!(is_expected(&error), "{error:?}");
                     }
                     if held.len() > 8 {
@@ -283,20 +283,20 @@ fn large_caches_agree_with_the_file_system_after_concurrent_changes() {
 #[test]
 fn an_unnamed_file_can_be_linked_once_and_is_freed_with_its_last_reference() {
     let vfs = Vfs::new(MemoryFs::default()).unwrap();
-    let (who, root) = (Identity::Superuser, vfs.root().clone());
+    let (caller, root) = (Identity::Superuser, vfs.root().clone());
     let free = vfs.statfs().unwrap();
-    drop(vfs.make_unnamed(&who, &root, 0o600).unwrap());
+    drop(vfs.make_unnamed(&caller, &root, 0o600).unwrap());
     assert_eq!(vfs.statfs().unwrap(), free);
-    let file = vfs.make_unnamed(&who, &root, 0o600).unwrap();
-    vfs.write(&who, &file, 0, b"content").unwrap();
+    let file = vfs.make_unnamed(&caller, &root, 0o600).unwrap();
+    vfs.write(&caller, &file, 0, b"content").unwrap();
     assert!(Arc::ptr_eq(&vfs.inode(file.ino()).unwrap(), &file));
-    vfs.link(&who, &file, &root, b"named").unwrap();
+    vfs.link(&caller, &file, &root, b"named").unwrap();
     drop(file);
-    let file = vfs.lookup(&who, &root, b"named").unwrap().unwrap();
+    let file = vfs.lookup(&caller, &root, b"named").unwrap().unwrap();
     assert_eq!((file.attr().size, file.attr().nlink), (7, 1));
-    vfs.unlink(&who, &root, b"named").unwrap();
+    vfs.unlink(&caller, &root, b"named").unwrap();
     // After the removal of its last name it cannot be linked again.
-    assert!(matches!(vfs.link(&who, &file, &root, b"again"), Err(Error::NotFound)));
+    assert!(matches!(vfs.link(&caller, &file, &root, b"again"), Err(Error::NotFound)));
     drop(file);
     assert_eq!(vfs.statfs().unwrap(), free);
 }
@@ -304,16 +304,16 @@ fn an_unnamed_file_can_be_linked_once_and_is_freed_with_its_last_reference() {
 #[test]
 fn a_removed_directory_has_no_names_and_accepts_none() {
     let vfs = Vfs::new(MemoryFs::default()).unwrap();
-    let (who, root) = (Identity::Superuser, vfs.root().clone());
-    let dir = vfs.make(&who, &root, b"d", NewKind::Directory, 0o755).unwrap();
-    vfs.rmdir(&who, &root, b"d").unwrap();
-    assert!(vfs.lookup(&who, &dir, b"x").unwrap().is_none());
-    assert!(matches!(vfs.make(&who, &dir, b"x", NewKind::Regular, 0o644), Err(Error::NotFound)));
-    vfs.readdir(&who, &dir, ReaddirStart::First, &mut |_| panic!("it has no entries")).unwrap();
+    let (caller, root) = (Identity::Superuser, vfs.root().clone());
+    let dir = vfs.make(&caller, &root, b"d", NewKind::Directory, 0o755).unwrap();
+    vfs.rmdir(&caller, &root, b"d").unwrap();
+    assert!(vfs.lookup(&caller, &dir, b"x").unwrap().is_none());
+    assert!(matches!(vfs.make(&caller, &dir, b"x", NewKind::Regular, 0o644), Err(Error::NotFound)));
+    vfs.readdir(&caller, &dir, ReaddirStart::First, &mut |_| panic!("it has no entries")).unwrap();
     // The number is reused, and does not lead to the old directory.
     let ino = dir.ino();
     drop(dir);
-    let file = vfs.make(&who, &root, b"f", NewKind::Regular, 0o644).unwrap();
+    let file = vfs.make(&caller, &root, b"f", NewKind::Regular, 0o644).unwrap();
     assert_eq!((file.ino(), file.kind()), (ino, FileType::Regular));
-    assert!(vfs.lookup(&who, &root, b"d").unwrap().is_none());
+    assert!(vfs.lookup(&caller, &root, b"d").unwrap().is_none());
 }

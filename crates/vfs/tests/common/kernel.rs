@@ -17,9 +17,9 @@ pub struct Kernel {
     _dir: TempDir,
 }
 
-/// Sets this thread's credentials to `who`.
-pub fn become_user(who: &Identity) {
-    if let Identity::User { uid, gid, groups } = who {
+/// Sets this thread's credentials to `caller`.
+pub fn become_user(caller: &Identity) {
+    if let Identity::User { uid, gid, groups } = caller {
         let groups: Vec<Gid> = groups.iter().map(|&group| Gid::from_raw(group)).collect();
         let (uid, gid) = (Uid::from_raw(*uid), Gid::from_raw(*gid));
         rustix::thread::set_thread_groups(&groups).unwrap();

@@ -197,9 +197,9 @@ pub fn prepare(kernel: &Kernel, vfs: &Vfs<MemoryFs>) {
 impl Op {
     /// Whether Linux follows POSIX here: with `fs.protected_hardlinks` a user may not link others'
     /// files.
-    pub fn is_comparable(&self, vfs: &Vfs<MemoryFs>, who: &Identity) -> bool {
+    pub fn is_comparable(&self, vfs: &Vfs<MemoryFs>, caller: &Identity) -> bool {
         let Op::Link { from, .. } = self else { return true };
-        let Identity::User { uid, .. } = who else { return true };
+        let Identity::User { uid, .. } = caller else { return true };
         let found = vfs.walk(&Identity::Superuser, vfs.root(), from.as_bytes(), WalkOptions::KEEP_LINK);
         found.is_ok_and(|inode| inode.attr().uid == *uid)
     }

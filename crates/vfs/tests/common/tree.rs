@@ -47,7 +47,7 @@ fn see<F: FileSystem>(
     tree: &mut Tree,
     first: &mut HashMap<Ino, String>,
 ) {
-    let who = Identity::Superuser;
+    let caller = Identity::Superuser;
     let attr = inode.attr();
     let content = match attr.kind {
         FileType::Regular => {
@@ -78,14 +78,14 @@ fn see<F: FileSystem>(
         return;
     }
     let mut names = Vec::new();
-    vfs.readdir(&who, inode, ReaddirStart::First, &mut |entry| {
+    vfs.readdir(&caller, inode, ReaddirStart::First, &mut |entry| {
         names.push((entry.name.to_vec(), entry.ino, entry.kind));
         ControlFlow::Continue(())
     })
     .unwrap();
     names.sort();
     for (name, ino, kind) in names {
-        let child = vfs.lookup(&who, inode, &name).unwrap().expect("a listed name is found");
+        let child = vfs.lookup(&caller, inode, &name).unwrap().expect("a listed name is found");
         assert_eq!((child.ino(), Some(child.kind())), (ino, kind), "{path}/{name:?}");
         if child.is_dir() {
             assert_eq!(vfs.parent(&child).unwrap().ino(), inode.ino(), "the parent of {path}/{name:?}");
