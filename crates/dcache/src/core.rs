@@ -340,7 +340,7 @@ impl<H: Handle> Core<H> {
     pub(crate) fn set_search(&self, dir: Id, search: bool) {
         let _above = self.lock_parent(dir);
         if !search {
-            self.expiry.count_closing();
+            self.expiry.revoke_search();
         }
         let (set, clear) = if search { (Flags::SEARCH, 0) } else { (0, Flags::SEARCH) };
         self.rewrite(dir).change_flags(set, clear);

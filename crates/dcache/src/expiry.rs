@@ -1,19 +1,20 @@
-//! What is still believed: deadlines, for file systems that change behind the cache's back, and
-//! detached directories.
+//! When a cached entry is still valid: deadlines, revoked search permission, detached directories.
 //!
-//! Each entry may have a *deadline*, in ticks of 10 ms since the cache was made.
+//! Each entry may have a *deadline*, in ticks of 10 ms since the cache was made. It is for file
+//! systems whose names change without the cache being told.
 //!
-//! **Closings.** The answer to a question may say that everyone may search a directory. It must not
-//! do so any more where the directory was closed to some since the question was put: so a question
-//! notes how many closings there had been.
+//! **Revoked search permission.** A lookup may return a directory that everyone may search. If
+//! [`set_search`](crate::Dcache::set_search) has revoked that for some directory since the lookup
+//! began, the result is out of date and must not grant it again. So each lookup records how many
+//! revocations there were before it, and compares at the end.
 //!
-//! **Detached directories.** What is below a directory that is not [reachable](Core::is_reachable)
-//! is not believed: the directory may live on in another entry, through which its names are
-//! changed. So a walk that begins below the root, and all that is done by a directory's number,
-//! first looks whether that one is reachable, as long as there are directories that were unlinked
-//! and are not freed yet; mostly there are none. One look at the beginning is enough for G1 and G2:
-//! what is cached below a directory that was reachable then was true then, as nothing that was
-//! changed by another entry can have been changed before.
+//! **Detached directories.** Entries below a directory that is not [reachable](Core::is_reachable)
+//! are not valid: the same directory may be cached in another entry too, and its names change
+//! through that one. So a walk that begins below the root, and each operation on a directory's
+//! number, first checks that this directory is reachable. The check is skipped while no directory
+//! is unlinked and not yet freed, which is the usual case. One check at the beginning is enough for
+//! G1 and G2: a directory that is reachable then has no second entry through which its names could
+//! have changed before.
 
 use std::time::Duration;
 
@@ -25,69 +26,71 @@ const TICK: Duration = Duration::from_millis(10);
 pub(crate) struct Expiry {
     /// Directories that were unlinked and are not freed yet.
     detached: AtomicUsize,
-    /// [dir lock of the parent] to write, for the directory that is closed.
-    closings: AtomicU32,
+    /// How often search permission was revoked. [dir lock of the directory's parent] to write
+    revocations: AtomicU32,
     clock: Box<dyn Fn() -> Duration + Send + Sync>,
     start: Duration,
 }
 
-/// How often a directory had been closed to some when a question was put.
+/// How many revocations there were when a lookup began.
 #[derive(Clone, Copy)]
 pub(crate) struct Asked(u32);
 
 impl Expiry {
     pub(crate) fn new(clock: Box<dyn Fn() -> Duration + Send + Sync>) -> Self {
         let start = clock();
-        Expiry { detached: AtomicUsize::new(0), closings: AtomicU32::new(0), clock, start }
+        Expiry { detached: AtomicUsize::new(0), revocations: AtomicU32::new(0), clock, start }
     }
 
-    /// What a question that is put now is put under.
+    /// To be called before the file system is asked.
     pub(crate) fn ask(&self) -> Asked {
-        Asked(self.closings.load(Ordering::Acquire))
+        Asked(self.revocations.load(Ordering::Acquire))
     }
 
-    /// Says that not everyone may search some directory any more.
-    pub(crate) fn count_closing(&self) {
-        // Release, and Acquire in `ask`: an answer to a question that has seen this is newer.
-        self.closings.fetch_add(1, Ordering::Release);
+    /// Counts a revocation.
+    pub(crate) fn revoke_search(&self) {
+        // Release, and Acquire in `ask`: a lookup that has seen this began after it.
+        self.revocations.fetch_add(1, Ordering::Release);
     }
 
-    /// Whether the answer to a question may still say that everyone may search a directory. [dir
-    /// lock of its parent]
-    pub(crate) fn may_open(&self, Asked(closings): Asked) -> bool {
-        self.closings.load(Ordering::Relaxed) == closings
+    /// Whether the result of a lookup may still grant search to everyone. [dir lock of the
+    /// directory's parent]
+    pub(crate) fn may_grant_search(&self, Asked(revocations): Asked) -> bool {
+        self.revocations.load(Ordering::Relaxed) == revocations
     }
 
+    /// The present tick.
     pub(crate) fn now(&self) -> u32 {
         let ticks = (self.clock)().saturating_sub(self.start).as_millis() / TICK.as_millis();
-        // 497 days on, entries with a time to live are no longer believed at all.
+        // After 497 days every entry with a time to live has expired.
         u32::try_from(ticks).unwrap_or(u32::MAX)
     }
 
-    /// The deadline of an entry that is to be believed for `ttl`; 0 is never.
+    /// The deadline of an entry that is valid for `ttl`; 0 for one that does not expire.
     pub(crate) fn deadline(&self, ttl: Option<Duration>) -> u32 {
         let Some(ttl) = ttl else { return 0 };
         let ticks = u32::try_from(ttl.as_millis() / TICK.as_millis()).unwrap_or(u32::MAX);
         self.now().saturating_add(ticks).max(1)
     }
 
-    /// Whether the deadline is over.
+    /// Whether a deadline has passed.
     #[cold]
     pub(crate) fn is_past(&self, deadline: u32) -> bool {
         self.now() >= deadline
     }
 
-    /// Counts a directory that is about to be unlinked: before that, so that no thread that comes
-    /// to know of it afterwards takes anything below it for reachable.
+    /// Counts a directory that is about to be unlinked. It comes before the unlinking, so that no
+    /// thread skips the check once the directory is detached.
     pub(crate) fn begin_detached(&self) {
         self.detached.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The end of such a directory: nothing is below it.
+    /// Counts off such a directory when it is freed, with nothing below it.
     pub(crate) fn end_detached(&self) {
         self.detached.fetch_sub(1, Ordering::Relaxed);
     }
 
+    /// Whether any directory is detached.
     #[inline]
     pub(crate) fn any_detached(&self) -> bool {
         self.detached.load(Ordering::Relaxed) != 0

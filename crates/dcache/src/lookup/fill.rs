@@ -169,7 +169,7 @@ impl<H: Handle> Core<H> {
             return false;
         }
         let has_expired = self.has_expired(dir, id);
-        let opens = has_expired && *search && self.expiry.may_open(entry.asked);
+        let opens = has_expired && *search && self.expiry.may_grant_search(entry.asked);
         let set = if entry.ttl.is_some() { Flags::TIMED } else { 0 } | if opens { Flags::SEARCH } else { 0 };
         let clear = Flags::TIMED | if has_expired { Flags::COMPLETE | Flags::SEARCH } else { 0 };
         if record.flags() != record.flags().without(clear).with(set) {

@@ -172,7 +172,7 @@ impl<H: Handle> Core<H> {
     /// say so. [dir lock of its parent]
     pub(crate) fn may_search_all(&self, entry: &Entry<H>) -> u32 {
         let search = entry.child.as_ref().is_some_and(|(.., search)| *search);
-        if search && self.expiry.may_open(entry.asked) { Flags::SEARCH } else { 0 }
+        if search && self.expiry.may_grant_search(entry.asked) { Flags::SEARCH } else { 0 }
     }
 
     /// Makes a held entry that is in no index: the answer to a question that is out of date by now,
