@@ -29,11 +29,6 @@ const WORDS: &[&str] = &[
 /// Phrases of the same kind, in comments and documents.
 const PHRASES: &[&str] = &["in vain", "look-up", "nobody", "somebody", "who ", "whoever", "whom"];
 
-/// What is left of wide comments and of words, by the first two parts of a path. A count may only
-/// fall; where it has, the check asks for the lower one.
-const WIDE_LEFT: &[(&str, usize)] = &[];
-const WORDS_LEFT: &[(&str, usize)] = &[];
-
 /// Public types that have one name in several crates on purpose.
 const SAME_NAME: &[&str] = &[
     "Access",
@@ -51,7 +46,7 @@ const SAME_NAME: &[&str] = &[
 
 /// Comments and documents that are too wide.
 pub(crate) fn width(metadata: &Metadata) -> Findings {
-    ratchet(metadata, WIDE_LEFT, |line| {
+    findings(metadata, |line| {
         // A test's path has no place to break.
         let prose = line.prose.filter(|text| !text.contains(".rs::"));
         let columns = prose.map_or(0, |_| line.whole.chars().count());
@@ -61,7 +56,7 @@ pub(crate) fn width(metadata: &Metadata) -> Findings {
 
 /// Words that are not to come back.
 pub(crate) fn words(metadata: &Metadata) -> Findings {
-    ratchet(metadata, WORDS_LEFT, |line| {
+    findings(metadata, |line| {
         let word = parts(line.whole).find(|part| WORDS.contains(&part.as_str()));
         let prose = line.prose.unwrap_or_default().to_lowercase();
         let phrase = PHRASES.iter().find(|phrase| has_phrase(&prose, phrase));
@@ -97,14 +92,10 @@ struct Line<'a> {
     prose: Option<&'a str>,
 }
 
-/// Findings of `check` in all lines, but as many in a crate as `left` allows.
-fn ratchet(
-    metadata: &Metadata,
-    left: &[(&str, usize)],
-    check: impl Fn(&Line<'_>) -> Option<String>,
-) -> Findings {
+/// Findings of `check` in all lines.
+fn findings(metadata: &Metadata, check: impl Fn(&Line<'_>) -> Option<String>) -> Findings {
     let root = metadata.workspace_root.as_std_path();
-    let mut found: BTreeMap<String, Findings> = BTreeMap::new();
+    let mut findings = Findings::new();
     let documents = crate::documents::files(metadata);
     for path in source_files(metadata).into_iter().chain(documents) {
         let file = path.strip_prefix(root).unwrap_or(&path);
@@ -113,26 +104,10 @@ fn ratchet(
         }
         let text = read(&path);
         for (number, line) in (1..).zip(lines(file, &text)) {
-            if let Some(finding) = check(&line) {
-                let finding = format!("{}:{number}: {finding}", file.display());
-                found.entry(part_of(file)).or_default().push(finding);
-            }
+            let finding = check(&line).map(|finding| format!("{}:{number}: {finding}", file.display()));
+            findings.extend(finding);
         }
     }
-    judge(found, left)
-}
-
-fn judge(mut found: BTreeMap<String, Findings>, left: &[(&str, usize)]) -> Findings {
-    let mut findings = Findings::new();
-    for (part, allowed) in left {
-        let here = found.remove(*part).unwrap_or_default();
-        match here.len() {
-            count if count > *allowed => findings.extend(here),
-            count if count < *allowed => findings.push(format!("{part}: lower {allowed} to {count}")),
-            _ => {}
-        }
-    }
-    findings.extend(found.into_values().flatten());
     findings
 }
 
@@ -155,13 +130,6 @@ fn lines<'a>(file: &Path, text: &'a str) -> Vec<Line<'a>> {
         Line { whole, prose: prose.filter(|text| !is_table(text)) }
     };
     text.lines().map(line).collect()
-}
-
-/// `crates/vfs` of a file of that crate; `docs` of a document.
-fn part_of(file: &Path) -> String {
-    let parts: Vec<_> = file.iter().map(|part| part.to_string_lossy()).collect();
-    let depth = if parts.first().is_some_and(|first| first == "crates") { 2 } else { 1 };
-    parts[..depth.min(parts.len())].join("/")
 }
 
 /// The words of a text in lower case, identifiers split at underscores and capitals.
@@ -220,15 +188,6 @@ mod tests {
         let all: Vec<_> = parts("reader_seat of ACrowd, leapfrog").collect();
         assert_eq!(all, ["reader", "seat", "of", "a", "crowd", "", "leapfrog"].map(str::to_owned));
         assert!(has_phrase("those who wait", "who ") && !has_phrase("the whole", "who "));
-    }
-
-    #[test]
-    fn a_count_may_only_fall() {
-        let found = || BTreeMap::from([("crates/a".to_owned(), vec!["x".to_owned(), "y".to_owned()])]);
-        assert_eq!(judge(found(), &[("crates/a", 2)]), Findings::new());
-        assert_eq!(judge(found(), &[("crates/a", 1)]), ["x", "y"]);
-        assert_eq!(judge(found(), &[("crates/a", 3)]), ["crates/a: lower 3 to 2"]);
-        assert_eq!(judge(found(), &[]), ["x", "y"]);
     }
 
     #[test]
