@@ -37,6 +37,7 @@ pub mod rivals;
 pub mod rows;
 pub mod schemes;
 pub mod stats;
+pub mod step_bench;
 pub mod targets;
 pub mod tree;
 pub mod unavailable;

@@ -12,7 +12,7 @@ use crate::tree::{NodeId, Tree};
 /// `RwLock<HashMap<(parent, name), node>>`.
 #[derive(Debug)]
 pub struct LockedMap {
-    map: RwLock<HashMap<Key, NodeId, Hasher>>,
+    pub(crate) map: RwLock<HashMap<Key, NodeId, Hasher>>,
 }
 
 impl LockedMap {
