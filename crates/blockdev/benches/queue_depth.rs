@@ -1,5 +1,5 @@
 //! Prints the rate of random uncached reads of 4 KiB by queue and number of reads in flight: `cargo
-//! run --release -p dentree-blockdev --example queue_depth -- [FOLDER]`. The last two columns are a
+//! bench -p dentree-blockdev --bench queue_depth -- [FOLDER]`. The last two columns are a
 //! ring that one thread drives itself, through the page cache and past it (O_DIRECT); with one read
 //! in flight they are plain reads.
 
@@ -23,7 +23,8 @@ const READS: u64 = 3000;
 const REPEATS: usize = 9;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let folder = std::env::args_os().nth(1).map_or_else(std::env::temp_dir, Into::into);
+    let folder = std::env::args_os().skip(1).find(|word| word != "--bench");
+    let folder = folder.map_or_else(std::env::temp_dir, Into::into);
     let path = folder.join(format!("queue-depth-{}", std::process::id()));
     let printed = prepare(&path).and_then(|()| print(&path));
     std::fs::remove_file(&path)?;

@@ -18,7 +18,7 @@
 //! Random uncached reads of 4 KiB on a busy machine with two processors: the same rate as threads,
 //! for a third to a half less CPU time (5.9 µs a read against 9.0 with 128 in flight, 13 against 28
 //! with 8). A read that is waited for at once is cheaper without a queue: 25 µs against 45. `cargo
-//! run --release -p dentree-blockdev --example queue_depth`.
+//! bench -p dentree-blockdev --bench queue_depth`.
 //!
 //! # Known limits
 //! Reads go through the page cache; file and buffers are not registered with the ring. Direct reads

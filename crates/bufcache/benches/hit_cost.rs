@@ -1,5 +1,5 @@
 //! Prints what a hit costs, by how many blocks each thread may have copies of and how many blocks
-//! are in use: `cargo run --release -p dentree-bufcache --example hit_cost`.
+//! are in use: `cargo bench -p dentree-bufcache --bench hit_cost`.
 //!
 //! With `SIZE SET CHANGES` it makes one thread's hits once and prints nothing, to count
 //! instructions under valgrind.

@@ -71,7 +71,7 @@
 //!
 //! # Performance
 //! A hit costs a hash, an uncontended lock, a probe and a reference count: 33 ns with its drop, by
-//! `cargo run --release -p dentree-bufcache --example hit_cost`. It allocates nothing. A miss in a
+//! `cargo bench -p dentree-bufcache --bench hit_cost`. It allocates nothing. A miss in a
 //! full shard reads into the memory of the evicted block.
 //!
 //! # Known limits

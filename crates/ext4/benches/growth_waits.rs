@@ -1,5 +1,5 @@
-//! The waits and processor time of threads that fill one directory: `cargo run --release -p
-//! dentree-ext4 --example growth_waits -- [THREADS] [FILES] [IMAGE]`.
+//! The waits and processor time of threads that fill one directory: `cargo bench -p
+//! dentree-ext4 --bench growth_waits -- [THREADS] [FILES] [IMAGE]`.
 //!
 //! The image is in memory, or the file IMAGE. The kernel reports running, runnable and sleeping
 //! time, which separates the load of other programs from waits between these threads.
@@ -58,7 +58,7 @@ fn others() -> io::Result<Vec<(String, Duration)>> {
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let mut arguments = std::env::args().skip(1);
+    let mut arguments = std::env::args().skip(1).filter(|word| word != "--bench");
     let threads = arguments.next().map_or(Ok(8), |number| number.parse())?;
     let files = arguments.next().map_or(Ok(60_000), |number| number.parse::<usize>())?;
     let device: Arc<dyn BlockDevice> = match arguments.next() {

@@ -1,7 +1,9 @@
-//! The cost of namespace operations through the library: `name_cost IMAGE [COUNT [DIR]]`, on a
-//! writable image. With DIR, a directory of a kernel file system, system calls do the same there in
-//! turns. The best of three rounds counts, in processor time of the calling thread, as both sides
-//! commit and write back in others.
+//! The cost of namespace operations through the library: `cargo bench -p dentree-ext4 --bench
+//! name_cost -- IMAGE [COUNT [DIR]]`, on a writable image.
+//!
+//! With DIR, a directory of a kernel file system, system calls do the same there in turns. The best
+//! of three rounds counts, in processor time of the calling thread, as both sides commit and write
+//! back in others.
 
 use dentree_blockdev::{Access, FileDevice};
 use dentree_ext4::{Ext4, Options};
@@ -32,8 +34,11 @@ fn name(n: u32) -> String {
 }
 
 fn main() -> Outcome {
-    let mut args = std::env::args().skip(1);
-    let image = args.next().ok_or("which image?")?;
+    let mut args = std::env::args().skip(1).filter(|word| word != "--bench");
+    let Some(image) = args.next() else {
+        println!("skipped: name_cost: no image was named (-- IMAGE [COUNT [DIR]])");
+        return Ok(());
+    };
     let count: u32 = args.next().map_or(Ok(200_000), |count| count.parse())?;
     let device = FileDevice::open(image, Access::ReadWrite)?;
     let options = Options { writable: true, cache_bytes: CACHE_BYTES, ..Options::default() };

@@ -1,5 +1,5 @@
 //! Prints what a handle costs that changes one block:
-//! `cargo run --release -p dentree-jbd2 --example handle_cost [ROUNDS]`.
+//! `cargo bench -p dentree-jbd2 --bench handle_cost -- [ROUNDS]`.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -11,7 +11,8 @@ use dentree_jbd2::{Journal, JournalOptions};
 const BLOCKS: u64 = 1024;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let rounds: u64 = std::env::args().nth(1).map_or(Ok(1_000_000), |rounds| rounds.parse())?;
+    let rounds = std::env::args().skip(1).find(|word| word != "--bench");
+    let rounds: u64 = rounds.map_or(Ok(1_000_000), |rounds| rounds.parse())?;
     let device = MemoryDevice::new(BLOCKS as usize * 4096);
     let cache = Arc::new(BufCache::new(Arc::new(device), 4096, 64 << 20));
     let journal = Journal::without_log(cache, JournalOptions::default())?;

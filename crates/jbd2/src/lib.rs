@@ -41,7 +41,7 @@
 //!
 //! # Performance
 //! Starting a handle, changing a cached block and stopping take 276 instructions (cachegrind,
-//! `handle_cost` example), two changes of one shared word, and no lock but the block's shard and,
+//! `handle_cost` benchmark), two changes of one shared word, and no lock but the block's shard and,
 //! if the block is new to the transaction, a list.
 //!
 //! # Known limits

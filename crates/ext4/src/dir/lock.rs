@@ -63,7 +63,7 @@
 //! make 60,000 files on 2 processors, 21 to 63 of 840 splits wait for the growth lock, for 1 to 4%
 //! of the threads' time; waits for leaves take 9 to 28 times as long. A single thread holds the
 //! growth lock for 7% of its time, so it limits more than a dozen threads that run at once.
-//! Measured by `cargo run --release -p dentree-ext4 --example growth_waits`.
+//! Measured by `cargo bench -p dentree-ext4 --bench growth_waits`.
 
 use super::format::Found;
 use super::insert::Plan;
