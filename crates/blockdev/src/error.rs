@@ -3,6 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
+use crate::Format;
 use crate::listing::Listing;
 use crate::lock_holder::Holder;
 
@@ -10,7 +11,7 @@ use crate::lock_holder::Holder;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The operating system refused.
-    #[error("{}: {source}", path.display())]
+    #[error("{}: {}", path.display(), reason(source))]
     Open {
         /// The file asked for.
         path: PathBuf,
@@ -59,6 +60,12 @@ pub enum Error {
         /// What is wrong, and where.
         problem: String,
     },
+    /// What is here begins as a format that is not read.
+    #[error("this is {format}")]
+    Foreign {
+        /// The format.
+        format: Format,
+    },
     /// Neither the device nor a partition of it begins with an ext superblock.
     #[error(
         "no ext2, ext3 or ext4 file system here; say where it is with --partition N or --offset BYTES (0 where a \
@@ -82,4 +89,10 @@ pub enum Error {
         /// All partitions.
         found: Listing,
     },
+}
+
+/// The reason of the operating system in words, without its number.
+fn reason(error: &io::Error) -> String {
+    let text = error.to_string();
+    text.split(" (os error").next().unwrap_or_default().to_owned()
 }

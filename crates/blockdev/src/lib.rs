@@ -30,6 +30,7 @@
 mod error;
 mod fault;
 mod file;
+mod format;
 mod listing;
 mod lock_holder;
 mod memory;
@@ -53,6 +54,7 @@ use no_ring as ring;
 pub use error::Error;
 pub use fault::{Failure, Fault, FaultDevice, Operation};
 pub use file::{Access, FileDevice, Queue};
+pub use format::Format;
 pub use listing::{Listing, Partition};
 pub use lock_holder::{Holder, writer_of};
 pub use memory::MemoryDevice;

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::Format;
+
 /// A partition, as its table describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Partition {
@@ -28,15 +30,19 @@ impl fmt::Display for Partition {
     }
 }
 
-/// Partitions in an error message, one per line.
+/// Partitions in an error message, one per line, with the format of what they hold where it is
+/// recognised.
 #[derive(Debug)]
-pub struct Listing(pub Vec<Partition>);
+pub struct Listing(pub Vec<(Partition, Option<Format>)>);
 
 impl fmt::Display for Listing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.0.is_empty() {
             return f.write_str("\n  no partition");
         }
-        self.0.iter().try_for_each(|partition| write!(f, "\n  {partition}"))
+        self.0.iter().try_for_each(|(partition, format)| {
+            write!(f, "\n  {partition}")?;
+            format.map_or(Ok(()), |format| write!(f, ", {}", format.name))
+        })
     }
 }

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use gpt::disk::LogicalBlockSize;
 use gpt::mbr::PartRecord;
 
+use crate::format::recognise;
 use crate::listing::{Listing, Partition};
 use crate::{BlockDevice, Error, Slice};
 
@@ -61,18 +62,25 @@ pub fn partitions(device: &dyn BlockDevice) -> Result<Vec<Partition>, Error> {
 /// Opens the part of `device` that `choice` means.
 ///
 /// # Errors
-/// [`Error::NoExt`], [`Error::SeveralExt`] or [`Error::NoSuchPartition`], with the partitions
-/// found, where the choice is not unique; [`Error::OutOfRange`] for a start past the device's end;
-/// and those of [`partitions`].
+/// [`Error::Foreign`] where the choice holds another format that is recognised; [`Error::NoExt`],
+/// [`Error::SeveralExt`] or [`Error::NoSuchPartition`], with the partitions found, where the choice
+/// is not unique; [`Error::OutOfRange`] for a start past the device's end; and those of
+/// [`partitions`].
 pub fn locate(device: Arc<dyn BlockDevice>, choice: Choice) -> Result<Slice, Error> {
     let size = device.size();
     match choice {
-        Choice::Offset(start) => Slice::new(device, start, size.saturating_sub(start)),
+        Choice::Offset(start) => {
+            refuse_foreign(&*device, start)?;
+            Slice::new(device, start, size.saturating_sub(start))
+        }
         Choice::Partition(number) => {
             let all = partitions(&*device)?;
             match all.iter().find(|partition| partition.number == number) {
-                Some(partition) => open(device, partition),
-                None => Err(Error::NoSuchPartition { number, found: Listing(all) }),
+                Some(partition) => {
+                    refuse_foreign(&*device, partition.start)?;
+                    open(device, partition)
+                }
+                None => Err(Error::NoSuchPartition { number, found: listing(&*device, all)? }),
             }
         }
         Choice::Auto if is_ext(&*device, 0)? => Slice::new(device, 0, size),
@@ -86,10 +94,33 @@ pub fn locate(device: Arc<dyn BlockDevice>, choice: Choice) -> Result<Slice, Err
             }
             match &ext[..] {
                 [only] => open(device, only),
-                [] => Err(Error::NoExt { found: Listing(all) }),
-                _ => Err(Error::SeveralExt { found: Listing(ext) }),
+                [] => {
+                    refuse_foreign(&*device, 0)?;
+                    Err(Error::NoExt { found: listing(&*device, all)? })
+                }
+                _ => Err(Error::SeveralExt { found: listing(&*device, ext)? }),
             }
         }
+    }
+}
+
+/// Partitions with the format of what they hold.
+fn listing(device: &dyn BlockDevice, partitions: Vec<Partition>) -> Result<Listing, Error> {
+    let with_format = |partition: Partition| match is_ext(device, partition.start)? {
+        true => Ok((partition, None)),
+        false => recognise(device, partition.start).map(|format| (partition, format)).map_err(Error::Read),
+    };
+    partitions.into_iter().map(with_format).collect::<Result<_, _>>().map(Listing)
+}
+
+/// Fails where what begins at `start` is of a known format and no ext file system.
+fn refuse_foreign(device: &dyn BlockDevice, start: u64) -> Result<(), Error> {
+    if is_ext(device, start)? {
+        return Ok(());
+    }
+    match recognise(device, start).map_err(Error::Read)? {
+        Some(format) => Err(Error::Foreign { format }),
+        None => Ok(()),
     }
 }
 

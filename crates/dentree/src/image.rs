@@ -6,6 +6,7 @@
 use crate::args::Global;
 use crate::interrupt::interruptible;
 use crate::mounts;
+use crate::not_an_image;
 use crate::output::escape;
 use crate::path::join;
 use crate::pressure::Figures;
@@ -44,6 +45,10 @@ pub(crate) struct Image {
 
 impl Image {
     fn open(file: &OsStr, options: &Global, access: Access) -> Result<Self, Problem> {
+        Self::open_local(file, options, access).map_err(|problem| not_an_image::explain(file, problem))
+    }
+
+    fn open_local(file: &OsStr, options: &Global, access: Access) -> Result<Self, Problem> {
         let label = || escape::terminal(file.as_bytes()).into_owned();
         let disk = open_device(Path::new(file), access).map_err(|error| device_problem(&label(), &error))?;
         let device = Arc::new(MeteredDevice::new(Arc::new(disk)));
@@ -55,15 +60,18 @@ impl Image {
         let part = locate(device.clone() as Arc<dyn BlockDevice>, choice)
             .map_err(|error| device_problem(&label(), &error))?;
         let writable = access == Access::ReadWrite;
-        let open = |part| {
-            let dx_read_ahead = options.dx_read_ahead.unwrap_or_default();
-            let fs = Ext4::open(part, Options { writable, dx_read_ahead, ..Options::default() })?;
-            for notice in fs.notices() {
-                report::print(format_args!("dentree: {}: {}", label(), notice_text(notice, writable)));
+        let dx_read_ahead = options.dx_read_ahead.unwrap_or_default();
+        let fs = Ext4::open(Arc::new(part), Options { writable, dx_read_ahead, ..Options::default() })
+            .map_err(|error| Problem::inside(label(), &error.into()))?;
+        for notice in fs.notices() {
+            let piece = matches!(notice, Notice::Truncated { .. }).then(|| not_an_image::piece(file));
+            if let Some(problem) = piece.flatten() {
+                return Err(problem);
             }
-            Vfs::with_budgets(fs, Budgets::default())
-        };
-        let vfs = open(Arc::new(part)).map_err(|error| Problem::inside(label(), &error))?;
+            report::print(format_args!("dentree: {}: {}", label(), notice_text(notice, writable)));
+        }
+        let vfs =
+            Vfs::with_budgets(fs, Budgets::default()).map_err(|error| Problem::inside(label(), &error))?;
         let shrinks = Arc::default();
         Ok(Image {
             name: file.to_owned(),
@@ -162,6 +170,9 @@ fn device_problem(at: &str, error: &dentree_blockdev::Error) -> Problem {
     let status = match error {
         dentree_blockdev::Error::PartitionTable { .. } => Status::Damaged,
         dentree_blockdev::Error::SeveralExt { .. } => Status::Usage,
+        dentree_blockdev::Error::Foreign { .. } | dentree_blockdev::Error::NoExt { .. } => {
+            Status::Unsupported
+        }
         _ => Status::Failed,
     };
     Problem::new(at, status, message)
@@ -359,18 +370,21 @@ fn tidy(path: &[u8]) -> Vec<u8> {
 
 /// Splits `IMAGE:PATH`. The image ends at the first `:/` before which a file of that name exists;
 /// else it is the whole argument, if that exists; else it ends at the first `:` before which one
-/// exists. Where no file exists, the first `:/` (or `:`) splits, for the message.
+/// exists. Where no file exists, the first `:/` (or `:`) behind the scheme of an address splits,
+/// for the message.
 fn split(argument: &OsStr, exists: impl Fn(&Path) -> bool) -> (OsString, Vec<u8>) {
     let bytes = argument.as_bytes();
     let file = |end: usize| Path::new(OsStr::from_bytes(&bytes[..end]));
     let colons = || (1..bytes.len()).filter(|&i| bytes[i] == b':');
     let rooted = || colons().filter(|&i| bytes.get(i + 1) == Some(&b'/'));
+    let scheme = not_an_image::scheme(argument);
+    let is_behind_scheme = |&i: &usize| scheme.is_none_or(|scheme| i > scheme);
     let end = rooted()
         .find(|&i| exists(file(i)))
         .or_else(|| exists(file(bytes.len())).then_some(bytes.len()))
         .or_else(|| colons().find(|&i| exists(file(i))))
-        .or_else(|| rooted().next())
-        .or_else(|| colons().next())
+        .or_else(|| rooted().find(is_behind_scheme))
+        .or_else(|| colons().find(is_behind_scheme))
         .unwrap_or(bytes.len());
     let path = bytes.get(end + 1..).unwrap_or(b"");
     (OsString::from_vec(bytes[..end].to_vec()), path.to_vec())
@@ -419,6 +433,7 @@ mod tests {
         assert_eq!(split_with("d.img:/etc/x", &["d.img"]), pair("d.img", "/etc/x"));
         assert_eq!(split_with("d.img:/a:/b", &["d.img"]), pair("d.img", "/a:/b"));
         assert_eq!(split_with("gone.img:/a", &[]), pair("gone.img", "/a"));
+        assert_eq!(split_with("s3://a/b.img:/c", &[]), pair("s3://a/b.img", "/c"));
     }
 
     #[test]

@@ -10,6 +10,7 @@ mod interrupt;
 mod listed;
 mod local;
 mod mounts;
+mod not_an_image;
 mod output;
 mod path;
 mod pressure;

@@ -1,0 +1,86 @@
+//! What an argument may name that is no image which can be opened: an address, or a piece of a
+//! split image. Formats by their content are recognised in `blockdev`.
+
+use crate::output::escape;
+use crate::report::{Problem, Status};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// The problem of opening `file`, which failed with `problem`.
+pub(crate) fn explain(file: &OsStr, problem: Problem) -> Problem {
+    let shown = escape::terminal(file.as_bytes());
+    if scheme(file).is_some() && !Path::new(file).exists() {
+        let message =
+            "an address, and only local files are opened: fetch it first, as by `curl -O` or `aws s3 cp`";
+        return Problem::new(shown, Status::Unsupported, message);
+    }
+    match problem.status() {
+        Status::Unsupported | Status::Damaged => piece(file).unwrap_or(problem),
+        _ => problem,
+    }
+}
+
+/// The problem of opening a piece of a split image, if `file` is one.
+pub(crate) fn piece(file: &OsStr) -> Option<Problem> {
+    next_piece(Path::new(file)).filter(|next| next.exists())?;
+    let stem = Path::new(file).with_extension("");
+    let stem = escape::terminal(stem.as_os_str().as_bytes());
+    let message = format!("a piece of a split image: `cat {stem}.* > disk.img` joins them");
+    Some(Problem::new(escape::terminal(file.as_bytes()), Status::Unsupported, message))
+}
+
+/// Where the colon of `scheme://…` is.
+pub(crate) fn scheme(file: &OsStr) -> Option<usize> {
+    let bytes = file.as_bytes();
+    let len = bytes.iter().take_while(|byte| byte.is_ascii_alphanumeric() || **byte == b'+').count();
+    (len > 1 && bytes[len..].starts_with(b"://")).then_some(len)
+}
+
+/// The piece behind `disk.001`, `disk.00` or `disk.aa`, as split(1) and imaging tools name them.
+fn next_piece(file: &Path) -> Option<PathBuf> {
+    let mut name = file.extension()?.as_bytes().to_vec();
+    let is_number = name.iter().all(u8::is_ascii_digit);
+    let is_letters = name.iter().all(u8::is_ascii_lowercase);
+    if !(2..=3).contains(&name.len()) || !(is_number || is_letters) {
+        return None;
+    }
+    let (first, last) = if is_number { (b'0', b'9') } else { (b'a', b'z') };
+    for digit in name.iter_mut().rev() {
+        if *digit < last {
+            *digit += 1;
+            return Some(file.with_extension(OsStr::from_bytes(&name)));
+        }
+        *digit = first;
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_are_counted_as_split_does() {
+        for (piece, next) in [
+            ("d.img.001", Some("d.img.002")),
+            ("d.009", Some("d.010")),
+            ("d.aa", Some("d.ab")),
+            ("d.az", Some("d.ba")),
+            ("d.zz", None),
+            ("d.img1", None),
+            ("d", None),
+        ] {
+            assert_eq!(next_piece(Path::new(piece)), next.map(PathBuf::from), "{piece}");
+        }
+    }
+
+    #[test]
+    fn an_address_has_a_scheme() {
+        for (name, is) in
+            [("s3://bucket/x", true), ("https://h/x", true), ("c:/x", false), ("./a://b", false)]
+        {
+            assert_eq!(scheme(OsStr::new(name)).is_some(), is, "{name}");
+        }
+    }
+}
