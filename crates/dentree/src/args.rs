@@ -2,6 +2,7 @@
 //! them.
 
 mod change;
+mod tar;
 mod xattr;
 
 pub(crate) use change::{ChmodArgs, ChownArgs, LnArgs, MkdirArgs, MvArgs, RmArgs, TouchArgs, TruncateArgs};
@@ -12,6 +13,7 @@ use dentree_ext4::DxReadAhead;
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+pub(crate) use tar::{TarArgs, TarCommand, TarCreate, TarExtract};
 pub(crate) use xattr::{DedupArgs, XattrArgs, XattrCommand, XattrGet, XattrSet};
 
 const EXIT_CODES: &str = "\
@@ -97,6 +99,13 @@ pub(crate) enum Command {
     /// below TARGET, a directory, once. Directories above it are made like those of SOURCE. A path
     /// that is a directory is made without its contents, as by rsync(1). A path with .. is refused.
     Cp(CpArgs),
+    /// Write archives of an image's files, and extract archives into an image
+    ///
+    /// The format is pax, as GNU tar and bsdtar write it: long names, sizes, times in nanoseconds,
+    /// hard links, holes, devices, extended attributes and ACLs. Owners are numbers. On extraction
+    /// an existing file is replaced, a directory stays, and nothing leads outside of the directory
+    /// to extract into.
+    Tar(TarArgs),
     /// Make directories in an image
     Mkdir(MkdirArgs),
     /// Remove files and directories from an image
@@ -336,11 +345,14 @@ pub(crate) struct MkfsArgs {
     #[arg(value_hint = ValueHint::FilePath)]
     pub(crate) image: OsString,
     /// The size in bytes, or with K, M, G, T for powers of 1024
-    #[arg(long, value_name = "N", value_parser = parse_size)]
-    pub(crate) size: u64,
-    /// Copy a directory into it: owners, modes, times, hard links, holes, extended attributes
-    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
-    pub(crate) from: Option<PathBuf>,
+    /// (default: enough for what it is filled from)
+    #[arg(long, value_name = "N", value_parser = parse_size, required_unless_present = "from")]
+    pub(crate) size: Option<u64>,
+    /// Copy a directory into it: owners, modes, times, hard links, holes, extended attributes. Or
+    /// extract a tar archive, plain or compressed by gzip or zstd; `-` is standard input. Several
+    /// archives are layers of a container image, the lowest first, with whiteouts
+    #[arg(long, value_name = "DIR|ARCHIVE", value_hint = ValueHint::AnyPath)]
+    pub(crate) from: Vec<PathBuf>,
     /// Owners, modes, devices and more that the directory cannot have without root; --help has the
     /// format
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, requires = "from")]

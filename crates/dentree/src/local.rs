@@ -43,6 +43,19 @@ pub(crate) fn each_data<B>(
     Ok(ControlFlow::Continue(end))
 }
 
+/// Runs of grains of so many bytes that are not all zeros.
+pub(crate) fn without_zeros(bytes: &[u8], grain: usize) -> Vec<Range<usize>> {
+    let mut runs: Vec<Range<usize>> = Vec::new();
+    for (index, piece) in bytes.chunks(grain).enumerate().filter(|(_, piece)| piece.iter().any(|&b| b != 0)) {
+        let (start, end) = (index * grain, index * grain + piece.len());
+        match runs.last_mut() {
+            Some(last) if last.end == start => last.end = end,
+            _ => runs.push(start..end),
+        }
+    }
+    runs
+}
+
 /// The next run of data from `offset` on, within the first `size` bytes, in whole grains.
 fn next_data(file: &File, offset: u64, size: u64, grain: u64) -> io::Result<Option<Range<u64>>> {
     if offset >= size {

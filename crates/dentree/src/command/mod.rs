@@ -21,6 +21,7 @@ mod rm;
 mod serve;
 mod stat;
 pub(crate) mod stats;
+mod tar;
 mod touch;
 mod tree;
 mod truncate;
@@ -41,6 +42,7 @@ pub(crate) fn run(session: &Session, command: &Command) -> Result<(), Stop> {
         Command::Find(args) => find::run(session, args),
         Command::Cat(args) => cat::run(session, args),
         Command::Cp(args) => cp::run(session, args),
+        Command::Tar(args) => tar::run(session, args),
         Command::Mkdir(args) => mkdir::run(session, args),
         Command::Rm(args) => rm::run(session, args),
         Command::Mv(args) => mv::run(session, args),

@@ -6,13 +6,13 @@
 
 use super::fill_error::FillError;
 use super::source::{Source, SourceEntry};
-use crate::local::{each_data, read_xattrs};
+use crate::local::{each_data, read_xattrs, without_zeros};
 use crate::path::join;
 use dentree_vfs::{Error, FileSystem, FileType, NewInode, SetAttr, SetTime, SetXattr};
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsStr;
 use std::fs::File;
-use std::ops::{ControlFlow, Range};
+use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -157,7 +157,7 @@ impl<F: FileSystem> Filler<'_, F> {
                 return ControlFlow::Break(FillError::Interrupted);
             }
             self.watch.add(0, bytes.len() as u64);
-            for run in without_zeros(bytes) {
+            for run in without_zeros(bytes, GRAIN) {
                 let start = offset + run.start as u64;
                 match self.fs.write(node, start, &bytes[run.clone()]) {
                     Ok(len) if len == run.len() => written = start + len as u64,
@@ -205,19 +205,6 @@ impl<F: FileSystem> Filler<'_, F> {
         }
         Ok(())
     }
-}
-
-/// Runs of grains that are not all zeros.
-fn without_zeros(bytes: &[u8]) -> Vec<Range<usize>> {
-    let mut runs: Vec<Range<usize>> = Vec::new();
-    for (index, grain) in bytes.chunks(GRAIN).enumerate().filter(|(_, grain)| grain.iter().any(|&b| b != 0)) {
-        let (start, end) = (index * GRAIN, index * GRAIN + grain.len());
-        match runs.last_mut() {
-            Some(last) if last.end == start => last.end = end,
-            _ => runs.push(start..end),
-        }
-    }
-    runs
 }
 
 #[cfg(test)]
@@ -317,8 +304,8 @@ mod tests {
         let file = held(&memory, "/file");
         assert_eq!((file.written, file.size), (8192, content.len() as u64));
         assert!(content.starts_with(&file.content));
-        assert!(without_zeros(&[0; 5000]).is_empty());
-        assert_eq!(without_zeros(&[1; 5000]), [Range { start: 0, end: 5000 }]);
+        assert!(without_zeros(&[0; 5000], GRAIN).is_empty());
+        assert_eq!(without_zeros(&[1; 5000], GRAIN), [std::ops::Range { start: 0, end: 5000 }]);
     }
 
     #[test]

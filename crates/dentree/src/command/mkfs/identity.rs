@@ -23,13 +23,17 @@ impl Identity {
     }
 
     /// A digest of the options, and of paths, owners, modes, sizes and times of the tree.
-    pub(super) fn reproducible(args: &MkfsArgs, source: Option<&Source<'_>>) -> Result<Identity, FillError> {
+    pub(super) fn reproducible(
+        args: &MkfsArgs,
+        size: u64,
+        source: Option<&Source<'_>>,
+    ) -> Result<Identity, FillError> {
         let mut hasher = blake3::Hasher::new_derive_key("dentree mkfs --reproducible 2026");
         let mut add = |bytes: &[u8]| {
             hasher.update(&(bytes.len() as u64).to_le_bytes());
             hasher.update(bytes);
         };
-        add(&args.size.to_le_bytes());
+        add(&size.to_le_bytes());
         add(args.features.as_bytes());
         add(&args.block_size.unwrap_or(0).to_le_bytes());
         add(args.label.as_bytes());

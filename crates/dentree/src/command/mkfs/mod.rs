@@ -13,6 +13,7 @@ mod source;
 mod time;
 
 use crate::args::MkfsArgs;
+use crate::command::tar::layers::{Amount, Layers};
 use crate::image::{Session, open_device};
 use crate::interrupt::interruptible;
 use crate::output::{Output, escape, human};
@@ -21,6 +22,7 @@ use crate::temp_entry::{Existing, TempEntry};
 use dentree_blockdev::{Access, FileDevice};
 use dentree_ext4::mkfs::{Features, MkfsError, MkfsOptions, NewFileSystem, mkfs};
 use dentree_ext4::{BlockSize, Clock, Ext4, InodeTime, Options};
+use dentree_vfs::{Budgets, Vfs};
 use fill::{ProgressSink, fill};
 use fill_error::FillError;
 use identity::Identity;
@@ -46,25 +48,35 @@ pub(crate) fn run(session: &Session, args: &MkfsArgs) -> Result<(), Stop> {
         let message = "a file system is made in a file of its own, without --partition and --offset";
         return Err(path.problem(Status::Usage, message).into());
     }
-    if let Some(directory) = &args.from {
+    let directory = from_directory(&path, args)?;
+    if let Some(directory) = directory {
         path.check_outside(directory)?;
     }
     let manifest = read_manifest(args)?;
     let time = if args.reproducible { Time::fixed()? } else { Time::now() };
-    let source = args.from.as_deref().map(|directory| Source { directory, manifest: &manifest, time });
-    let options = options(&path, args, time, source.as_ref())?;
+    let source = directory.map(|directory| Source { directory, manifest: &manifest, time });
     let replaced = path.check(args.force)?;
     let interrupted = interruptible("mkfs")?;
     let io = |error: io::Error| path.io(&error);
     let parent = File::open(path.parent()).map_err(io)?;
+    let archives = if source.is_none() { &args.from[..] } else { &[] };
+    let layers = Layers::open(archives, path.parent(), &interrupted)?;
+    let size = match (args.size, &source) {
+        (Some(size), _) => size,
+        (None, Some(source)) => amount(source).map_err(|stopped| path.stopped(stopped))?.image_size(),
+        (None, None) => layers.amount.image_size(),
+    };
+    let options = options(&path, args, time, (size, source.as_ref()))?;
     let temp = TempEntry::file(parent.as_fd(), Mode::from_raw_mode(0o666)).map_err(io)?;
-    temp.open().map_or(Ok(()), |file| file.set_len(args.size)).map_err(io)?;
+    temp.open().map_or(Ok(()), |file| file.set_len(size)).map_err(io)?;
     let device = FileDevice::open(temp.path(), Access::ReadWrite)
         .map_err(|error| path.problem(Status::Failed, error.to_string()))?;
     let made = mkfs(&device, &options).map_err(|error| path.refused(&error))?;
     if let Some(source) = &source {
         let clock = if args.reproducible { Clock::Fixed(options.now) } else { Clock::System };
         filled(session, &path, Arc::new(device), clock, source, &interrupted)?;
+    } else if !archives.is_empty() {
+        extracted(session, &path, Arc::new(device), layers, &interrupted)?;
     }
     if interrupted.load(Ordering::Relaxed) {
         return Err(path.problem(Status::Failed, "interrupted; nothing was made").into());
@@ -74,6 +86,45 @@ pub(crate) fn run(session: &Session, args: &MkfsArgs) -> Result<(), Stop> {
     out.write_all(&out.names().show(args.image.as_bytes()))?;
     writeln!(out, ": {}", describe(&made))?;
     Ok(out.flush()?)
+}
+
+/// The directory to copy; `None` where there is nothing to copy, or archives to extract.
+fn from_directory<'a>(path: &ImagePath<'_>, args: &'a MkfsArgs) -> Result<Option<&'a Path>, Problem> {
+    match &args.from[..] {
+        [only] if only.is_dir() => Ok(Some(only)),
+        [] => Ok(None),
+        several if several.iter().any(|from| from.is_dir()) => {
+            Err(path.problem(Status::Usage, "a directory is copied alone, several archives are layers"))
+        }
+        _ if args.reproducible || args.manifest.is_some() => {
+            Err(path.problem(Status::Usage, "--manifest and --reproducible need a directory, not an archive"))
+        }
+        _ => Ok(None),
+    }
+}
+
+/// What is in the directory.
+fn amount(source: &Source<'_>) -> Result<Amount, FillError> {
+    let mut amount = Amount::default();
+    source.each(&mut |entry| amount.add(entry.local.as_ref().map_or(0, |(_, found)| found.len())))?;
+    Ok(amount)
+}
+
+fn extracted(
+    session: &Session,
+    path: &ImagePath<'_>,
+    device: Arc<FileDevice>,
+    mut layers: Layers,
+    interrupted: &AtomicBool,
+) -> Result<(), Problem> {
+    let problem = |error: &dentree_vfs::Error| Problem::inside(path.name(), error);
+    let options = Options { writable: true, journaled: false, ..Options::default() };
+    let fs = Ext4::open(device, options).map_err(|error| problem(&error.into()))?;
+    let vfs = Vfs::with_budgets(fs, Budgets::default()).map_err(|error| problem(&error))?;
+    let name = |at: &[u8]| format!("{}:/{}", path.name(), escape::terminal(at));
+    layers.extract(&vfs, &name, &session.report, interrupted)?;
+    vfs.sync().map_err(|error| problem(&error))?;
+    vfs.fs().close().map_err(|error| problem(&error.into()))
 }
 
 fn read_manifest(args: &MkfsArgs) -> Result<Manifest, Problem> {
@@ -145,7 +196,7 @@ fn options(
     path: &ImagePath<'_>,
     args: &MkfsArgs,
     time: Time,
-    source: Option<&Source<'_>>,
+    (size, source): (u64, Option<&Source<'_>>),
 ) -> Result<MkfsOptions, Problem> {
     let features = Features::parse(&args.features).map_err(|error| path.refused(&error))?;
     let block_size = args.block_size.map(|bytes| {
@@ -154,7 +205,7 @@ fn options(
         size.ok_or_else(|| path.refused(&MkfsError::BlockSize { bytes }))
     });
     let identity = if args.reproducible {
-        Identity::reproducible(args, source).map_err(|stopped| path.stopped(stopped))
+        Identity::reproducible(args, size, source).map_err(|stopped| path.stopped(stopped))
     } else {
         Identity::random().map_err(|error| path.io(&error))
     }?;

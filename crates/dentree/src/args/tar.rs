@@ -1,0 +1,46 @@
+//! Options of `dentree tar`.
+
+use clap::{Args, Subcommand, ValueHint};
+use std::ffi::OsString;
+
+#[derive(Debug, Args)]
+pub(crate) struct TarArgs {
+    #[command(subcommand)]
+    pub(crate) command: TarCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum TarCommand {
+    /// Write an archive of files and directories in an image
+    #[command(name = "c", visible_alias = "create")]
+    Create(TarCreate),
+    /// Extract an archive into a directory of an image
+    #[command(name = "x", visible_alias = "extract")]
+    Extract(TarExtract),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TarCreate {
+    /// What to archive; directories with their contents
+    #[arg(required = true, value_name = "IMAGE:PATH", value_hint = ValueHint::FilePath)]
+    pub(crate) locations: Vec<OsString>,
+    /// The archive (default: standard output, as does `-`)
+    #[arg(short, long, value_name = "ARCHIVE", value_hint = ValueHint::FilePath)]
+    pub(crate) file: Option<OsString>,
+    /// Print each member's name on standard error
+    #[arg(short, long)]
+    pub(crate) verbose: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TarExtract {
+    /// The directory to extract into
+    #[arg(value_name = "IMAGE:PATH", value_hint = ValueHint::FilePath)]
+    pub(crate) location: OsString,
+    /// The archive (default: standard input, as does `-`), which may be compressed by gzip or zstd
+    #[arg(short, long, value_name = "ARCHIVE", value_hint = ValueHint::FilePath)]
+    pub(crate) file: Option<OsString>,
+    /// Print each member's name on standard error
+    #[arg(short, long)]
+    pub(crate) verbose: bool,
+}
