@@ -182,10 +182,12 @@ fn device_problem(at: &str, error: &dentree_blockdev::Error) -> Problem {
 #[derive(Clone)]
 pub(crate) struct Location {
     pub(crate) image: Arc<Image>,
-    /// Absolute, without slashes at the end.
+    /// Absolute, or below an inode (`<12>/x`); without slashes at the end.
     pub(crate) path: Vec<u8>,
     /// The argument ended with a slash: only a directory may be there.
     directory: bool,
+    /// Paths are shown with the image, as the command has several.
+    is_one_of_several: bool,
 }
 
 impl Location {
@@ -193,16 +195,31 @@ impl Location {
         let options = WalkOptions { directory: self.directory, ..options };
         let options =
             if self.directory { WalkOptions { last_link: Default::default(), ..options } } else { options };
-        let vfs = &self.image.vfs;
-        vfs.walk(SUPERUSER, vfs.root(), &self.path, options).map_err(|error| self.problem(&error))
+        self.end(options).map_err(|error| self.problem(&error))
+    }
+
+    /// Where the path ends.
+    fn end(&self, options: WalkOptions) -> dentree_vfs::Result<Node> {
+        match self.start()? {
+            (node, b"") if node.is_dir() || !options.directory => Ok(node),
+            (_, b"") => Err(Error::NotADirectory),
+            (node, path) => self.image.vfs.walk(SUPERUSER, &node, path, options),
+        }
+    }
+
+    /// Where a walk begins, and what is left of the path.
+    fn start(&self) -> dentree_vfs::Result<(Node, &[u8])> {
+        match split_inode(&self.path) {
+            Some((ino, path)) => Ok((self.image.inode(ino)?, path)),
+            None => Ok((self.image.vfs.root().clone(), &self.path)),
+        }
     }
 
     /// The inode, or `None` where the path does not exist. Unlike [`walk`](Self::walk), a trailing
     /// slash does not follow a link that `options` keep.
     pub(crate) fn find(&self, options: WalkOptions) -> Result<Option<Node>, Problem> {
-        let (vfs, path) = (&self.image.vfs, &self.path);
         let options = WalkOptions { directory: self.directory, ..options };
-        match vfs.walk(SUPERUSER, vfs.root(), path, options) {
+        match self.end(options) {
             Ok(node) => Ok(Some(node)),
             Err(Error::NotFound) => Ok(None),
             Err(error) => Err(self.problem(&error)),
@@ -211,15 +228,34 @@ impl Location {
 
     /// The parent directory and the last name: `.` for the root.
     pub(crate) fn last(&self) -> Result<(Node, &[u8]), Problem> {
-        let vfs = &self.image.vfs;
-        let last =
-            vfs.walk_parent(SUPERUSER, vfs.root(), &self.path).map_err(|error| self.problem(&error))?;
+        let (node, path) = self.start().map_err(|error| self.problem(&error))?;
+        if path.is_empty() {
+            return Err(self.refusal("an inode number is no name; give the path"));
+        }
+        let last = self.image.vfs.walk_parent(SUPERUSER, &node, path);
+        let last = last.map_err(|error| self.problem(&error))?;
         Ok((last.dir, last.name))
     }
 
     /// The location of `name` in this directory.
     pub(crate) fn below(&self, name: &[u8]) -> Location {
-        Location { image: self.image.clone(), path: join(&self.path, name), directory: false }
+        Location { path: join(&self.path, name), directory: false, ..self.clone() }
+    }
+
+    /// Another path of the same image.
+    pub(crate) fn with_path(&self, path: Vec<u8>) -> Location {
+        Location { path, ..self.clone() }
+    }
+
+    /// Has paths shown with the image.
+    pub(crate) fn name_image(&mut self) {
+        self.is_one_of_several = true;
+    }
+
+    /// What is shown before paths: nothing, or the image and a colon.
+    pub(crate) fn prefix(&self) -> Vec<u8> {
+        let name = self.image.name().as_bytes();
+        if self.is_one_of_several { [name, b":"].concat() } else { Vec::new() }
     }
 
     /// Whether the argument ended with a slash, so that only a directory may be there.
@@ -303,28 +339,13 @@ impl Session {
         let (file, path) = split(argument, |file| file.exists());
         let image = self.open_at(&file, &self.options, access)?;
         let directory = path.len() > 1 && path.ends_with(b"/");
-        Ok(Location { image, path: tidy(&path), directory })
+        let path = if split_inode(&path).is_some() { tidy(&path).split_off(1) } else { tidy(&path) };
+        Ok(Location { image, path, directory, is_one_of_several: false })
     }
 
     /// Whether Ctrl-C was pressed after an image was opened for writing.
     pub(crate) fn is_interrupted(&self) -> bool {
         self.interrupted.get().is_some_and(|flag| flag.load(Ordering::Relaxed))
-    }
-
-    /// Calls `change` for each argument until Ctrl-C. Failures are reported.
-    pub(crate) fn change_each(
-        &self,
-        arguments: &[OsString],
-        mut change: impl FnMut(&Location) -> Result<(), Problem>,
-    ) {
-        for argument in arguments {
-            if let Err(problem) = self.locate_for_writing(argument).and_then(|at| change(&at)) {
-                self.report.problem(&problem);
-            }
-            if self.is_interrupted() {
-                break;
-            }
-        }
     }
 
     /// Closes the images, and reports an interruption.
@@ -339,23 +360,6 @@ impl Session {
             self.report.problem(&Problem::new("interrupted", Status::Failed, message));
         }
     }
-
-    /// Opens and walks each argument; failures are reported and left out.
-    pub(crate) fn walk_each(&self, arguments: &[OsString], options: WalkOptions) -> Vec<(Location, Node)> {
-        let find = |argument: &OsString| {
-            let location = self.locate(argument)?;
-            let node = location.walk(options)?;
-            Ok((location, node))
-        };
-        let found = arguments.iter().filter_map(|argument| match find(argument) {
-            Ok(found) => Some(found),
-            Err(problem) => {
-                self.report.problem(&problem);
-                None
-            }
-        });
-        found.collect()
-    }
 }
 
 /// The absolute path without doubled or trailing slashes.
@@ -366,6 +370,18 @@ fn tidy(path: &[u8]) -> Vec<u8> {
         tidied.extend_from_slice(name);
     }
     if tidied.is_empty() { b"/".to_vec() } else { tidied }
+}
+
+/// Splits a path that begins with an inode number as debugfs(8) has them: `<12>`, `<12>/x`. The
+/// rest has no slash before it.
+fn split_inode(path: &[u8]) -> Option<(Ino, &[u8])> {
+    let end = path.iter().position(|byte| *byte == b'>')?;
+    let digits = path[..end].strip_prefix(b"<")?;
+    let rest = &path[end + 1..];
+    let is_number = !digits.is_empty() && digits.iter().all(u8::is_ascii_digit);
+    let number = std::str::from_utf8(digits).ok().filter(|_| is_number)?.parse().ok()?;
+    let rest = if rest.is_empty() { rest } else { rest.strip_prefix(b"/")? };
+    Some((Ino(number), rest))
 }
 
 /// Splits `IMAGE:PATH`. The image ends at the first `:/` before which a file of that name exists;
@@ -453,6 +469,15 @@ mod tests {
         assert_eq!(split_with("./a:b.img:/x", &["./a:b.img"]), pair("./a:b.img", "/x"));
         assert_eq!(split_with("a:/b.img:/x", &["a:/b.img"]), pair("a:/b.img", "/x"));
         assert_eq!(split_with("a:b.img:/x", &["a", "a:b.img"]), pair("a:b.img", "/x"));
+    }
+
+    #[test]
+    fn a_number_in_angle_brackets_names_an_inode() {
+        assert_eq!(split_inode(b"<12>"), Some((Ino(12), &b""[..])));
+        assert_eq!(split_inode(b"<2>/a/b"), Some((Ino(2), &b"a/b"[..])));
+        for path in [&b"/<12>"[..], b"<>", b"<12>x", b"<+1>", b"<99999999999999999999>", b"12", b""] {
+            assert_eq!(split_inode(path), None);
+        }
     }
 
     #[test]

@@ -11,6 +11,7 @@ mod listed;
 mod local;
 mod mounts;
 mod not_an_image;
+mod operands;
 mod output;
 mod path;
 mod pressure;

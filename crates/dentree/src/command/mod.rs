@@ -8,7 +8,7 @@ mod cp;
 mod dedup;
 mod demo;
 mod du;
-mod find;
+pub(crate) mod find;
 mod info;
 mod ln;
 mod ls;

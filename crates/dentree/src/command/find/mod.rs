@@ -4,7 +4,7 @@
 //! name and type, or where directories do not record types.
 
 mod filter;
-mod glob;
+pub(crate) mod glob;
 #[cfg(test)]
 mod slow_device;
 
