@@ -3,6 +3,7 @@
 
 mod change;
 mod tar;
+pub(crate) mod ls;
 mod xattr;
 
 pub(crate) use change::{ChmodArgs, ChownArgs, LnArgs, MkdirArgs, MvArgs, RmArgs, TouchArgs, TruncateArgs};
@@ -10,6 +11,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueHint};
 use clap_complete::Shell;
 use dentree_ext4::DxReadAhead;
+pub(crate) use ls::LsArgs;
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -124,7 +126,7 @@ pub(crate) enum Command {
     Chmod(ChmodArgs),
     /// Change owner and group
     ///
-    /// Both are numbers: names of users are in the image, not on this machine. Symbolic links are
+    /// Both are numbers, or names of the image's own /etc/passwd and /etc/group. Symbolic links are
     /// followed; with -h, and where -R finds them, their own owner changes. A file loses its
     /// set-user-ID and set-group-ID bits, as always.
     Chown(ChownArgs),
@@ -181,28 +183,6 @@ pub(crate) struct InfoArgs {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct LsArgs {
-    /// What to list
-    #[arg(required = true, value_name = "IMAGE:PATH", value_hint = ValueHint::FilePath)]
-    pub(crate) locations: Vec<OsString>,
-    /// Print a line each: mode, links, owner, group, size, time of change (local time zone), name
-    #[arg(short)]
-    pub(crate) long: bool,
-    /// Include names that begin with a dot, `.` and `..`
-    #[arg(short)]
-    pub(crate) all: bool,
-    /// Include directories below
-    #[arg(short = 'R', long)]
-    pub(crate) recursive: bool,
-    /// Print the inode number before each name
-    #[arg(short, long)]
-    pub(crate) inode: bool,
-    /// End each line with a NUL byte instead of a newline
-    #[arg(short = '0', long)]
-    pub(crate) null: bool,
 }
 
 #[derive(Debug, Args)]

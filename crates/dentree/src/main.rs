@@ -13,6 +13,7 @@ mod mounts;
 mod not_an_image;
 mod operands;
 mod output;
+mod owners;
 mod path;
 mod pressure;
 mod report;

@@ -194,7 +194,7 @@ fn errors_name_the_image_the_path_and_what_to_do_and_the_rest_is_done() {
     assert_eq!((code, message), (Some(1), format!("dentree: {name}:/none/b: no such file or directory\n")));
     assert_eq!(text(&succeeds(["ls", &image.at("/")])), "a\nc\nlost+found\n");
     for (args, code, words) in [
-        (&["chown", "root", "/a"][..], 2, &["numbers", "/etc/passwd"][..]),
+        (&["chown", "root", "/a"][..], 2, &["number", "/etc/passwd"][..]),
         (&["chmod", "u+q", "/a"], 2, &["u+rwX"]),
         (&["touch", "-d", "yesterday", "/a"], 2, &["yesterday"]),
         (&["truncate", "-s", "5Q", "/a"], 2, &["K, M, G and T"]),

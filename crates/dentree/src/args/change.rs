@@ -75,7 +75,7 @@ pub(crate) struct ChmodArgs {
 #[derive(Debug, Args)]
 #[command(disable_help_flag = true)]
 pub(crate) struct ChownArgs {
-    /// UID, UID:GID or :GID
+    /// OWNER, OWNER:GROUP, OWNER: (with its login group) or :GROUP
     #[arg(value_name = "OWNER")]
     pub(crate) owner: String,
     /// The files

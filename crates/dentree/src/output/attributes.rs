@@ -1,6 +1,7 @@
 //! Modes and times as text.
 
 use dentree_vfs::{Attr, FileType, Timestamp};
+use jiff::fmt::strtime::BrokenDownTime;
 use jiff::tz::TimeZone;
 use std::fmt::Write;
 
@@ -63,11 +64,17 @@ impl Clock {
         self.format(time, "%Y-%m-%d %H:%M:%S.%9f %z")
     }
 
-    fn format(&self, time: Timestamp, pattern: &str) -> String {
-        match instant(time) {
-            Some(instant) => instant.to_zoned(self.zone.clone()).strftime(pattern).to_string(),
-            None => format!("@{}", time.seconds),
-        }
+    /// A pattern of date(1) that is checked: see [`is_pattern`](Self::is_pattern).
+    pub(crate) fn format(&self, time: Timestamp, pattern: &str) -> String {
+        let shown = instant(time).and_then(|instant| {
+            BrokenDownTime::from(&instant.to_zoned(self.zone.clone())).to_string(pattern).ok()
+        });
+        shown.unwrap_or_else(|| format!("@{}", time.seconds))
+    }
+
+    /// Whether times can be formatted by this pattern.
+    pub(crate) fn is_pattern(pattern: &str) -> bool {
+        BrokenDownTime::from(&jiff::Timestamp::UNIX_EPOCH.to_zoned(TimeZone::UTC)).to_string(pattern).is_ok()
     }
 }
 

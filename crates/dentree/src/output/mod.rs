@@ -1,8 +1,12 @@
 //! Standard output.
 
 pub(crate) mod attributes;
+pub(crate) mod color;
+pub(crate) mod dates;
 pub(crate) mod escape;
 pub(crate) mod json;
+pub(crate) mod quote;
+pub(crate) mod size;
 
 use std::borrow::Cow;
 use std::io::{self, BufWriter, IsTerminal, Stdout, Write};
@@ -49,6 +53,8 @@ pub(crate) struct Names {
 impl Names {
     /// Unescaped, for programs.
     pub(crate) const RAW: Names = Names { escaped: false };
+    /// For a terminal.
+    pub(crate) const ESCAPED: Names = Names { escaped: true };
 
     pub(crate) fn is_raw(self) -> bool {
         !self.escaped
@@ -67,27 +73,5 @@ impl Names {
 
 /// A human-readable number of bytes: `1.2K`, `34M`.
 pub(crate) fn human(bytes: u64) -> String {
-    const UNITS: [&str; 7] = ["", "K", "M", "G", "T", "P", "E"];
-    let mut value = bytes as f64;
-    let mut unit = 0;
-    while value >= 1000.0 && unit + 1 < UNITS.len() {
-        value /= 1024.0;
-        unit += 1;
-    }
-    match unit {
-        0 => bytes.to_string(),
-        _ if value < 9.95 => format!("{value:.1}{}", UNITS[unit]),
-        _ => format!("{value:.0}{}", UNITS[unit]),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sizes_are_short_and_never_overflow() {
-        let shown = [0, 999, 1024, 10 << 10, 1 << 30, u64::MAX].map(human);
-        assert_eq!(shown, ["0", "999", "1.0K", "10K", "1.0G", "16E"]);
-    }
+    size::Scale::HUMAN.show(bytes)
 }
