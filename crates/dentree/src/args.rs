@@ -3,14 +3,18 @@
 
 mod change;
 mod tar;
+pub(crate) mod du;
 pub(crate) mod ls;
 mod xattr;
 
-pub(crate) use change::{ChmodArgs, ChownArgs, LnArgs, MkdirArgs, MvArgs, RmArgs, TouchArgs, TruncateArgs};
+pub(crate) use change::{
+    Ask, ChmodArgs, ChownArgs, LnArgs, MkdirArgs, MvArgs, RmArgs, TouchArgs, TruncateArgs,
+};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueHint};
 use clap_complete::Shell;
 use dentree_ext4::DxReadAhead;
+pub(crate) use du::DuArgs;
 pub(crate) use ls::LsArgs;
 use std::ffi::OsString;
 use std::net::SocketAddr;
@@ -213,12 +217,31 @@ pub(crate) struct ListedArgs {
 }
 
 #[derive(Debug, Args)]
+#[command(args_override_self = true, after_long_help = crate::command::stat::SEQUENCES)]
 pub(crate) struct StatArgs {
     /// What to describe; a symbolic link at the end is not followed
     #[arg(required = true, value_name = "IMAGE:PATH", value_hint = ValueHint::FilePath)]
     pub(crate) locations: Vec<OsString>,
     #[command(flatten)]
     pub(crate) listed: ListedArgs,
+    /// Follow symbolic links
+    #[arg(short = 'L', long)]
+    pub(crate) dereference: bool,
+    /// Describe the file system
+    #[arg(short, long)]
+    pub(crate) file_system: bool,
+    /// Print by a format of stat(1), with a newline; --help has its sequences
+    #[arg(short = 'c', long, value_name = "FORMAT", overrides_with_all = ["printf", "terse"])]
+    pub(crate) format: Option<OsString>,
+    /// The same with backslash escapes, and without a newline
+    #[arg(long, value_name = "FORMAT", overrides_with_all = ["format", "terse"])]
+    pub(crate) printf: Option<OsString>,
+    /// Print all on one line, as stat(1) does
+    #[arg(short, long, overrides_with_all = ["format", "printf"])]
+    pub(crate) terse: bool,
+    /// Accepted, as nothing else changes an image that is read
+    #[arg(long, value_name = "MODE", value_parser = ["always", "never", "default"])]
+    cached: Option<String>,
     /// Print a JSON object per line
     #[arg(long)]
     pub(crate) json: bool,
@@ -287,26 +310,6 @@ pub(crate) struct CpArgs {
     /// Replace an existing target, whatever it is, instead of writing to it
     #[arg(long)]
     pub(crate) remove_destination: bool,
-}
-
-#[derive(Debug, Args)]
-#[command(disable_help_flag = true)]
-pub(crate) struct DuArgs {
-    /// What to sum up
-    #[arg(required = true, value_name = "IMAGE:PATH", value_hint = ValueHint::FilePath)]
-    pub(crate) locations: Vec<OsString>,
-    /// Print totals only
-    #[arg(short, long)]
-    pub(crate) summarize: bool,
-    /// Print sizes as 1.2K, 3.4M, … instead of KiB
-    #[arg(short = 'h', long)]
-    pub(crate) human_readable: bool,
-    /// Print help
-    #[arg(long, action = clap::ArgAction::Help)]
-    help: Option<bool>,
-    /// End each line with a NUL byte instead of a newline
-    #[arg(short = '0', long)]
-    pub(crate) null: bool,
 }
 
 #[derive(Debug, Args)]

@@ -19,7 +19,7 @@ mod mount;
 mod mv;
 mod rm;
 mod serve;
-mod stat;
+pub(crate) mod stat;
 pub(crate) mod stats;
 mod tar;
 mod touch;
