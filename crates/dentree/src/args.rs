@@ -2,9 +2,10 @@
 //! them.
 
 mod change;
-mod tar;
+pub(crate) mod cp;
 pub(crate) mod du;
 pub(crate) mod ls;
+mod tar;
 mod xattr;
 
 pub(crate) use change::{
@@ -13,6 +14,7 @@ pub(crate) use change::{
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueHint};
 use clap_complete::Shell;
+pub(crate) use cp::CpArgs;
 use dentree_ext4::DxReadAhead;
 pub(crate) use du::DuArgs;
 pub(crate) use ls::LsArgs;
@@ -91,15 +93,15 @@ pub(crate) enum Command {
     Find(FindArgs),
     /// Write the content of files to standard output
     Cat(CatArgs),
-    /// Copy files and directories out of an image, or into one
+    /// Copy files and directories out of an image, into one, or between images
     ///
-    /// The side that is IMAGE:PATH is the image; its colon cannot be left out. Directories are
+    /// A side that is IMAGE:PATH is in an image; its colon cannot be left out. Directories are
     /// copied with their contents; sparse files stay sparse, symbolic links in directories stay
-    /// links. A SOURCE that is a link is followed, unless -a keeps it. A new file gets its name
-    /// when it is complete. An existing file is written to, as by cp(1), and so is a pipe or a
+    /// links. A SOURCE that is a link is followed, unless -a, -d, -P or -r keep it. A new file gets
+    /// its name when it is complete. An existing file is written to, as by cp(1), and so is a pipe or a
     /// device that is TARGET. Below TARGET no link is followed and only regular files are written
     /// to, whatever names and links the image has. Files copied into an image belong to root,
-    /// unless -a keeps their owner.
+    /// unless -a or -p keep their owner.
     ///
     /// With --files-from each path of FILE is copied from below the one SOURCE to the same path
     /// below TARGET, a directory, once. Directories above it are made like those of SOURCE. A path
@@ -291,25 +293,6 @@ pub(crate) struct CatArgs {
     pub(crate) locations: Vec<OsString>,
     #[command(flatten)]
     pub(crate) listed: ListedArgs,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct CpArgs {
-    /// What to copy
-    #[arg(required = true, value_name = "SOURCE", value_hint = ValueHint::AnyPath)]
-    pub(crate) sources: Vec<OsString>,
-    /// The target: a directory to copy into, or the new name
-    #[arg(value_hint = ValueHint::AnyPath)]
-    pub(crate) target: OsString,
-    #[command(flatten)]
-    pub(crate) listed: ListedArgs,
-    /// Keep owners, exact modes and times, extended attributes, hard links, and a SOURCE that is a
-    /// link
-    #[arg(short, long)]
-    pub(crate) archive: bool,
-    /// Replace an existing target, whatever it is, instead of writing to it
-    #[arg(long)]
-    pub(crate) remove_destination: bool,
 }
 
 #[derive(Debug, Args)]

@@ -89,9 +89,9 @@ impl Image {
         self.vfs.fs().close().map_err(|error| Problem::inside(label(), &error.into()))
     }
 
-    /// Whether `metadata` is that of the image file.
-    pub(crate) fn is_file(&self, metadata: &fs::Metadata) -> bool {
-        self.file == Some((metadata.dev(), metadata.ino()))
+    /// Whether the image file has this device and inode number.
+    pub(crate) fn is_file(&self, identity: (u64, u64)) -> bool {
+        self.file == Some(identity)
     }
 
     /// The image file as the user named it.

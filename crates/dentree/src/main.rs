@@ -3,6 +3,7 @@
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
 mod args;
+mod ask;
 mod command;
 mod fanout;
 mod image;

@@ -146,13 +146,8 @@ fn the_image_is_not_copied_into_itself_and_unreadable_files_are_reported() {
     let output = dentree(["cp", "/nowhere/x", &image.at("/")]);
     let message = text(&output.stderr);
     assert!(output.status.code() == Some(1) && message.contains("/nowhere/x"), "{message}");
-    for (args, word) in [
-        (["cp", &image.at("/all"), &image.at("/b")], "both sides"),
-        (["cp", "/etc/hosts", image.dir.path().join("x").to_str().unwrap()], "neither side"),
-    ] {
-        let output = dentree(args);
-        assert!(output.status.code() == Some(2) && text(&output.stderr).contains(word));
-    }
+    let output = dentree(["cp", "/etc/hosts", image.dir.path().join("x").to_str().unwrap()]);
+    assert!(output.status.code() == Some(2) && text(&output.stderr).contains("neither side"));
     assert_clean(&image.file);
 }
 

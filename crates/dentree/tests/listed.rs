@@ -56,7 +56,7 @@ impl Trees {
     fn lines(&self, lines: &str) -> [String; 2] {
         let list = self.dir.path().join("lines");
         fs::write(&list, lines).unwrap();
-        ["-T".into(), list.to_str().unwrap().into()]
+        ["--files-from".into(), list.to_str().unwrap().into()]
     }
 
     fn target(&self) -> PathBuf {

@@ -1,7 +1,7 @@
 //! Arguments of the commands that change an image.
 
 use super::parse_size;
-use clap::{ArgAction, Args, ValueHint};
+use clap::{ArgAction, Args, ValueEnum, ValueHint};
 use std::ffi::OsString;
 
 #[derive(Debug, Args)]
@@ -20,27 +20,97 @@ pub(crate) struct MkdirArgs {
     pub(crate) expect: Option<u64>,
 }
 
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
+#[command(args_override_self = true)]
 pub(crate) struct RmArgs {
     /// What to remove
-    #[arg(required = true, value_name = "IMAGE:PATH", value_hint = ValueHint::FilePath)]
+    #[arg(required_unless_present = "force", value_name = "IMAGE:PATH", value_hint = ValueHint::FilePath)]
     pub(crate) locations: Vec<OsString>,
     /// Remove directories with their contents
     #[arg(short, long, visible_short_alias = 'R')]
     pub(crate) recursive: bool,
-    /// Ignore what does not exist
-    #[arg(short, long)]
+    /// Remove empty directories
+    #[arg(short, long = "dir")]
+    pub(crate) directories: bool,
+    /// Ignore what does not exist, and ask nothing
+    #[arg(short, long, overrides_with_all = ["ask", "ask_once", "interactive"])]
     pub(crate) force: bool,
+    /// Ask before each removal
+    #[arg(short = 'i', overrides_with_all = ["force", "ask_once", "interactive"])]
+    pub(crate) ask: bool,
+    /// Ask once before removing more than three files, or directories with their contents
+    #[arg(short = 'I', overrides_with_all = ["force", "ask", "interactive"])]
+    pub(crate) ask_once: bool,
+    /// When to ask
+    #[arg(long, value_name = "WHEN", num_args = 0..=1, require_equals = true, default_missing_value = "always", overrides_with_all = ["force", "ask", "ask_once"])]
+    pub(crate) interactive: Option<Ask>,
+    /// Say what is removed
+    #[arg(short, long)]
+    pub(crate) verbose: bool,
+    /// Accepted, as an image is one file system
+    #[arg(long)]
+    one_file_system: bool,
+    /// Accepted, as the root of an image is never removed
+    #[arg(long, value_name = "all", num_args = 0..=1, require_equals = true, default_missing_value = "all")]
+    preserve_root: Option<String>,
+}
+
+/// When `rm` asks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum Ask {
+    #[value(aliases = ["no", "none"])]
+    Never,
+    Once,
+    #[value(alias = "yes")]
+    Always,
+}
+
+impl RmArgs {
+    /// The options by which mv(1) removes what it has copied.
+    pub(crate) fn for_moving() -> RmArgs {
+        RmArgs { recursive: true, ..RmArgs::default() }
+    }
+
+    pub(crate) fn asks(&self) -> Ask {
+        match self.interactive {
+            Some(when) => when,
+            None if self.ask => Ask::Always,
+            None if self.ask_once => Ask::Once,
+            None => Ask::Never,
+        }
+    }
 }
 
 #[derive(Debug, Args)]
+#[command(args_override_self = true)]
 pub(crate) struct MvArgs {
-    /// What to move, and last the target: a directory to move into, or the new name
-    #[arg(required = true, num_args = 2.., value_name = "IMAGE:PATH", value_hint = ValueHint::FilePath)]
+    /// What to move, and last, without -t, the target: a directory to move into, or the new name
+    #[arg(required = true, value_name = "IMAGE:PATH", value_hint = ValueHint::FilePath)]
     pub(crate) locations: Vec<OsString>,
+    /// Move into this directory
+    #[arg(short, long, value_name = "IMAGE:PATH", value_hint = ValueHint::FilePath)]
+    pub(crate) target_directory: Option<OsString>,
+    /// The target is the new name, also where it is a directory
+    #[arg(short = 'T', long, conflicts_with = "target_directory")]
+    pub(crate) no_target_directory: bool,
     /// Replace nothing: source and target stay as they are
-    #[arg(short, long)]
+    #[arg(short, long, overrides_with_all = ["interactive", "force"])]
     pub(crate) no_clobber: bool,
+    /// Ask before something is replaced
+    #[arg(short, long, overrides_with_all = ["no_clobber", "force"])]
+    pub(crate) interactive: bool,
+    /// Ask nothing (the default)
+    #[arg(short, long, overrides_with_all = ["no_clobber", "interactive"])]
+    pub(crate) force: bool,
+    /// Replace only what is older
+    #[arg(short, long)]
+    pub(crate) update: bool,
+    /// Say what is moved
+    #[arg(short, long)]
+    pub(crate) verbose: bool,
+    /// Accepted, as slashes at the end of a source mean nothing but a directory
+    #[arg(long)]
+    strip_trailing_slashes: bool,
 }
 
 #[derive(Debug, Args)]

@@ -1,6 +1,8 @@
 //! Attributes of copies. Those that cannot be set are counted and reported at the end.
 
+use super::options::{Keep, Options};
 use super::target_dir::Target;
+use crate::command::chmod;
 use crate::image::{Image, Node};
 use crate::output::escape;
 use crate::report::{self, Report, Status};
@@ -38,10 +40,10 @@ impl Loss {
 
 /// Sets attributes of copies, and counts failures.
 pub(super) struct AttributeCopier {
-    /// Set all attributes, not only those of `cp -r`.
-    archive: bool,
+    keep: Keep,
+    chmod: Option<chmod::Mode>,
     /// Permissions that new files do not get.
-    umask: u32,
+    umask: u16,
     lost: Mutex<BTreeMap<Loss, Lost>>,
 }
 
@@ -53,40 +55,61 @@ struct Lost {
 
 impl AttributeCopier {
     /// Clears the process's umask, so that modes are set exactly.
-    pub(super) fn new(archive: bool) -> Self {
-        let umask = rustix::process::umask(Mode::empty()).as_raw_mode();
-        AttributeCopier { archive, umask, lost: Mutex::default() }
+    pub(super) fn new(options: &Options<'_>) -> Self {
+        // The mask leaves permission bits only.
+        let umask = (rustix::process::umask(Mode::empty()).as_raw_mode() & 0o777) as u16;
+        AttributeCopier { keep: options.keep, chmod: options.chmod.clone(), umask, lost: Mutex::default() }
     }
 
-    /// The permissions of a copy without `archive`.
-    pub(super) fn reduced(&self, mode: u32) -> u32 {
-        mode & 0o777 & !self.umask
+    /// The permissions of a new file whose mode is not kept.
+    pub(super) fn reduced(&self, permissions: u16) -> u16 {
+        permissions & 0o777 & !self.umask
     }
 
-    /// Sets the attributes of `node` on `target`. Call it after the last write.
-    pub(super) fn apply(&self, image: &Image, node: &Node, target: &Target<'_>, label: &Path) {
-        let attr = node.attr();
-        let has_mode = attr.kind != FileType::Symlink;
-        let permissions = u32::from(attr.permissions);
-        if !self.archive {
-            if has_mode {
-                self.check(Loss::Mode, label, target.set_mode(self.reduced(permissions)));
-            }
-            return;
+    /// Sets the attributes of `node` on `target`, which is new or not, with the owner of
+    /// `--chown`. Call it after the last write.
+    pub(super) fn apply(
+        &self,
+        (image, node): (&Image, &Node),
+        (target, is_new): (&Target<'_>, bool),
+        owner: (Option<u32>, Option<u32>),
+        label: &Path,
+    ) {
+        let (attr, keep) = (node.attr(), self.keep);
+        let uid = owner.0.or(keep.owner.then_some(attr.uid));
+        let gid = owner.1.or(keep.owner.then_some(attr.gid));
+        let is_owned = if uid.or(gid).is_some() {
+            self.check(Loss::Owner, label, target.set_owner(uid, gid))
+        } else {
+            !keep.mode || is_new
+        };
+        if keep.xattrs || keep.mode {
+            self.copy_xattrs(image, node, target, label);
         }
-        let owned = self.check(Loss::Owner, label, target.set_owner(attr.uid, attr.gid));
+        if keep.times {
+            self.check(Loss::Times, label, target.set_times(timespec(attr.atime), timespec(attr.mtime)));
+        }
+        let permissions = match (keep.mode, is_new) {
+            (true, _) => Some(attr.permissions),
+            (false, true) => Some(self.reduced(attr.permissions)),
+            (false, false) => None,
+        };
+        let before = permissions.unwrap_or(attr.permissions);
+        let changed = self.chmod.as_ref().map(|mode| mode.of(before, attr.is_dir()));
+        if let Some(permissions) = changed.or(permissions).filter(|_| attr.kind != FileType::Symlink) {
+            // Last, as it may revoke our access. Set-user-ID bits only for the right owner.
+            let permissions = if is_owned { permissions } else { permissions & !0o6000 };
+            self.check(Loss::Mode, label, target.set_mode(permissions.into()));
+        }
+    }
+
+    fn copy_xattrs(&self, image: &Image, node: &Node, target: &Target<'_>, label: &Path) {
         match image.vfs.listxattr(node) {
-            Ok(names) => names.iter().for_each(|name| {
+            Ok(names) => names.iter().filter(|name| self.keep.keeps_xattr(name)).for_each(|name| {
                 let set = image.vfs.getxattr(node, name).map_err(io::Error::other);
                 self.check(Loss::Xattr, label, set.and_then(|value| target.set_xattr(name, &value)));
             }),
             Err(error) => drop(self.check(Loss::Xattr, label, Err(io::Error::other(error)))),
-        }
-        self.check(Loss::Times, label, target.set_times(timespec(attr.atime), timespec(attr.mtime)));
-        if has_mode {
-            // Last, as it may revoke our access. Set-user-ID bits only for the right owner.
-            let permissions = if owned { permissions } else { permissions & !0o6000 };
-            self.check(Loss::Mode, label, target.set_mode(permissions));
         }
     }
 

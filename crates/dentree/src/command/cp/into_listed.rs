@@ -1,10 +1,11 @@
 //! Into an image: the paths of a list.
 
 use super::attributes::AttributeCopier;
-use super::into::{Copy, Found};
+use super::into::Copy;
+use super::options::Options;
+use super::origin::{Found, Origin};
 use super::target_dir::is_plain_name;
 use super::{LEADS_OUT, Progress, local_problem};
-use crate::args::CpArgs;
 use crate::image::{Location, Node, Session};
 use crate::listed::{Paths, components, only};
 use crate::report::{Problem, Stop};
@@ -15,14 +16,14 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-pub(super) fn run(session: &Session, args: &CpArgs, file: &Path) -> Result<(), Stop> {
-    let base = Path::new(only(&args.sources, "SOURCE")?);
-    let target = session.locate_for_writing(&args.target)?;
+pub(super) fn run(session: &Session, options: &Options<'_>, file: &Path) -> Result<(), Stop> {
+    let base = Path::new(only(&options.sources, "SOURCE")?);
+    let target = session.locate_for_writing(options.target)?;
     let top = target.find(WalkOptions::FOLLOW)?.filter(|node| node.is_dir());
     let top = top.ok_or_else(|| target.problem(&Error::NotADirectory))?;
-    let mut paths = Paths::open(file, args.listed.null)?;
-    let (progress, copier) = (Progress::new(), AttributeCopier::new(args.archive));
-    let copy = Copy::new(session, args, &target.image, (&copier, &progress));
+    let mut paths = Paths::open(file, options.args.null)?;
+    let (progress, copier) = (Progress::new(), AttributeCopier::new(options));
+    let copy = Copy::new(session, options, &target.image, (&copier, &progress))?;
     let last = (Vec::new(), top.clone());
     let mut listed = Listed { copy, base, target: &target, top, last, directories: Vec::new() };
     let mut copied = HashSet::new();
@@ -40,8 +41,8 @@ pub(super) fn run(session: &Session, args: &CpArgs, file: &Path) -> Result<(), S
             }
         }
     }
-    for (node, found) in std::mem::take(&mut listed.directories).into_iter().rev() {
-        listed.copy.attributes(&node, &found);
+    for (node, found, made) in std::mem::take(&mut listed.directories).into_iter().rev() {
+        listed.copy.attributes(&node, &found, made);
     }
     progress.bar.finish_and_clear();
     copier.report_losses(&session.report);
@@ -57,7 +58,7 @@ struct Listed<'a> {
     /// Cache of the last parent: neighbours in a list often share it.
     last: (Vec<Vec<u8>>, Node),
     /// Directories that get their attributes at the end, parents before children.
-    directories: Vec<(Node, Found)>,
+    directories: Vec<(Node, Found, bool)>,
 }
 
 impl Listed<'_> {
@@ -68,13 +69,16 @@ impl Listed<'_> {
             return Err(local_problem(&local, &io::Error::other(LEADS_OUT)));
         }
         let Some((name, above)) = names.split_last() else { return Ok(()) };
-        let metadata = self.copy.metadata(&local)?;
-        if metadata.is_dir() {
+        let path = self.target.below(&names.join(&b'/')).path;
+        let options = self.copy.options;
+        let origin = Origin::Local(local);
+        let attr = origin.attr(options.follows_sources()).map_err(|why| origin.problem(&why))?;
+        let found = Found::new(origin, attr, path, false);
+        if found.is_dir() {
             return self.directory(names, true).map(drop);
         }
         let dir = self.directory(above, false)?;
-        let path = self.target.below(&names.join(&b'/')).path;
-        self.copy.entry(&dir, name.clone(), Found { local, metadata, path, named: false });
+        self.copy.entry(&dir, name.clone(), found);
         Ok(())
     }
 
@@ -96,11 +100,11 @@ impl Listed<'_> {
                 Ok(found) => found,
                 Err(error) => return Err(self.copy.image_problem(&at.path, &error)),
             };
-            if made || (is_listed && depth == names.len() && self.copy.archive) {
-                let local = self.local(below);
+            if made || (is_listed && depth == names.len() && self.copy.options.sets_attributes()) {
+                let origin = Origin::Local(self.local(below));
                 // A link to a directory becomes a directory.
-                let metadata = local.metadata().map_err(|error| local_problem(&local, &error))?;
-                self.directories.push((node.clone(), Found { local, metadata, path: at.path, named: false }));
+                let attr = origin.attr(true).map_err(|why| origin.problem(&why))?;
+                self.directories.push((node.clone(), Found::new(origin, attr, at.path, false), made));
             }
         }
         self.last = (names.to_vec(), node.clone());

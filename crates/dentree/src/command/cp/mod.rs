@@ -1,47 +1,88 @@
-//! `dentree cp`: copies between an image and the local file system, in either direction.
+//! `dentree cp`: copies between an image and the local file system, in either direction, and
+//! between images.
 
 mod attributes;
 mod into;
 mod into_listed;
+mod options;
+mod origin;
 mod out;
 mod out_listed;
+mod sparse;
 mod target_dir;
 
 use crate::args::CpArgs;
-use crate::image::{Session, names_image};
+use crate::image::{Image, Node, Session, names_image};
 use crate::output::human;
 use crate::report::{Problem, Status, Stop};
+use dentree_vfs::{Error, Extent};
 use indicatif::{ProgressBar, ProgressStyle};
+pub(super) use into::move_between;
+use options::Options;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+/// Bytes per read.
+const CHUNK: usize = 1 << 20;
+
 pub(crate) fn run(session: &Session, args: &CpArgs) -> Result<(), Stop> {
-    let images = args.sources.iter().filter(|source| names_image(source)).count();
-    match (images == args.sources.len(), images > 0, names_image(&args.target)) {
-        (true, _, false) => match &args.listed.files_from {
-            Some(file) => out_listed::run(session, args, file),
-            None => out::run(session, args),
-        },
-        (_, false, true) => match &args.listed.files_from {
-            Some(file) => into_listed::run(session, args, file),
-            None => into::run(session, args),
-        },
-        (_, false, false) => {
+    let options = Options::new(args)?;
+    let images = options.sources.iter().filter(|source| names_image(source)).count();
+    let all = images == options.sources.len();
+    match (&args.files_from, all, names_image(options.target)) {
+        (None, _, true) => into::run(session, &options),
+        (None, true, false) => out::run(session, &options),
+        (Some(file), true, false) => out_listed::run(session, &options, file),
+        (Some(file), false, true) if images == 0 => into_listed::run(session, &options, file),
+        (Some(_), _, true) => {
+            let message = "with --files-from one side is in an image, and the other is not";
+            Err(Problem::usage("cp", message).into())
+        }
+        (_, false, false) if images == 0 => {
             let message = "neither side is in an image: write IMAGE:PATH, or IMAGE:/ for all of it";
             Err(Problem::usage("cp", message).into())
         }
-        (_, _, true) => {
-            let message = "both sides are in images: copy it out of the one, and then into the other";
-            Err(Problem::usage("cp", message).into())
-        }
-        (false, true, false) => {
+        (_, false, false) => {
             let message = "some sources are in an image and some are not";
             Err(Problem::usage("cp", message).into())
         }
     }
+}
+
+/// Passes on the data of a file in an image, without its holes.
+fn each_extent<E>(
+    image: &Image,
+    node: &Node,
+    unreadable: &dyn Fn(Error) -> E,
+    each: sparse::Write<'_, E>,
+) -> Result<(), E> {
+    let size = node.attr().size;
+    let mut buf = vec![0; usize::try_from(size).unwrap_or(CHUNK).min(CHUNK)];
+    let mut offset = 0;
+    while offset < size {
+        let end = match image.vfs.extent(node, offset) {
+            Ok(Extent::Hole(end)) => {
+                offset = end;
+                continue;
+            }
+            Ok(Extent::Data(end)) => end.min(size),
+            Err(Error::NoExtent) => break,
+            Err(error) => return Err(unreadable(error)),
+        };
+        while offset < end {
+            let want = usize::try_from(end - offset).unwrap_or(CHUNK).min(buf.len());
+            let len = image.vfs.read(node, offset, &mut buf[..want]).map_err(unreadable)?;
+            if len == 0 {
+                return Ok(());
+            }
+            each(offset, &buf[..len])?;
+            offset += len as u64;
+        }
+    }
+    Ok(())
 }
 
 /// Why an existing entry is not written to.
@@ -51,6 +92,10 @@ const IN_THE_WAY: &str = "exists and is not a regular file; --remove-destination
 const CUT_SHORT: &str = "interrupted: its content is incomplete";
 /// Two operands have one name: the second neither overwrites nor follows what the first made.
 const JUST_MADE: &str = "not copied: this command has just made a file of this name";
+
+/// A source and its target are one.
+const SAME_FILE: &str = "source and target are the same file";
+const INTO_ITSELF: &str = "a directory cannot be copied into itself";
 
 const LEADS_OUT: &str = "not copied: a listed path may not contain `..`";
 

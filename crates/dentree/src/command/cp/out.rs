@@ -5,18 +5,21 @@
 //! files whole, and new directories at most accessible to their owner alone.
 
 use super::attributes::{AttributeCopier, Loss};
+use super::options::Options;
+use super::sparse::Holes;
 use super::target_dir::{Destination, Rules, Target, TargetDir, is_plain_name};
-use super::{CUT_SHORT, JUST_MADE, Progress, check_interrupted, local_problem};
-use crate::args::CpArgs;
+use super::{CHUNK, CUT_SHORT, JUST_MADE, Progress, check_interrupted, each_extent, local_problem};
 use crate::fanout::{self, Emit, Order};
-use crate::image::{Image, Node, Session};
+use crate::image::{Image, Node, SUPERUSER, Session};
 use crate::interrupt::interruptible;
+use crate::output::escape;
+use crate::owners::Owners;
 use crate::path::join;
 use crate::report::{Problem, Report, Status, Stop};
 use crate::temp_entry::Existing;
 use crate::tree::{Entry, Listing, Tree, parts};
 use dentree_sync::Mutex;
-use dentree_vfs::{Error, Extent, FileType, Ino, WalkOptions};
+use dentree_vfs::{Error, FileType, Ino, WalkOptions};
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::fs::File;
@@ -24,51 +27,56 @@ use std::io::{self, Write};
 use std::ops::{ControlFlow, Range};
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// Bytes per read.
-const CHUNK: usize = 1 << 20;
-
-pub(super) fn run(session: &Session, args: &CpArgs) -> Result<(), Stop> {
-    let options = if args.archive { WalkOptions::KEEP_LINK } else { WalkOptions::FOLLOW };
-    let found = session.walk_each(&args.sources, options);
-    let local = Path::new(&args.target);
-    let is_dir = local.is_dir();
-    if args.sources.len() > 1 && !is_dir {
+pub(super) fn run(session: &Session, options: &Options<'_>) -> Result<(), Stop> {
+    let links = if options.follows_sources() { WalkOptions::FOLLOW } else { WalkOptions::KEEP_LINK };
+    let found = session.walk_each(&options.sources, links);
+    let local = Path::new(options.target);
+    let into = options.target_is_directory();
+    let is_dir = local.is_dir() && into != Some(false);
+    if (found.len() > 1 || into == Some(true)) && !is_dir {
         return Err(local_problem(local, &io::ErrorKind::NotADirectory.into()).into());
     }
     let interrupted = interruptible("cp")?;
     fanout::raise_file_limit();
     let progress = Progress::new();
-    let copier = AttributeCopier::new(args.archive);
-    let mut made = HashSet::new();
+    let copier = AttributeCopier::new(options);
+    let (mut made, first_names) = (HashSet::new(), FirstNames::default());
     for (at, node) in &found {
         // An image's root, `.` and `..` have no name to make: their contents go into the directory.
         let name =
             at.path.rsplit(|&byte| byte == b'/').next().filter(|name| is_plain_name(name)).unwrap_or(b"");
         let (top, name) = if is_dir { (local, name) } else { split(local) };
-        let requires_directory = !is_dir && args.target.as_bytes().ends_with(b"/");
+        let requires_directory = !is_dir && options.target.as_bytes().ends_with(b"/");
         if requires_directory && !node.is_dir() {
             return Err(local_problem(local, &io::ErrorKind::NotADirectory.into()).into());
         }
-        if !node.is_dir() && !made.insert(name) {
+        let key = if options.args.target.parents { &at.path } else { name };
+        if !node.is_dir() && !made.insert(key) {
             session
                 .report
                 .problem(&local_problem(&top.join(OsStr::from_bytes(name)), &io::Error::other(JUST_MADE)));
             continue;
         }
         let top = Arc::new(TargetDir::top(top).map_err(|error| local_problem(top, &error))?);
-        let copy = Copy::new(&at.image, session, args, top.clone(), (&copier, &interrupted, &progress));
-        let job = copy.start(top, name, node, &at.path);
+        let shared = (&copier, &*interrupted, &progress, &first_names);
+        let copy = Copy::new(&at.image, session, options, top.clone(), shared)?;
+        let parents = if options.args.target.parents { copy.parents(&at.path)? } else { Vec::new() };
+        let into = parents.last().map_or(top, |(_, dir, _)| dir.clone());
+        let job = copy.start(into, name, node, &at.path);
         let work = |job, emit: &mut Emit<'_, Job, ()>| {
             if !copy.stopped() {
                 copy.work(job, emit);
             }
         };
         fanout::run(fanout::threads(), Order::AsReady, vec![job], work, |()| ControlFlow::Continue(()));
+        for (node, dir, is_new) in parents.iter().rev().filter(|(_, _, is_new)| *is_new) {
+            copy.apply(node, (&Target::directory(dir), *is_new), &dir.label(b""));
+        }
     }
     progress.bar.finish_and_clear();
     copier.report_losses(&session.report);
@@ -84,6 +92,8 @@ fn split(local: &Path) -> (&Path, &[u8]) {
 struct Filling {
     dir: TargetDir,
     node: Node,
+    /// The directory that it is in, if it is copied, too.
+    above: Option<Arc<Filling>>,
     made: bool,
     /// Jobs with entries directly in it, and one for its listing.
     pending: AtomicUsize,
@@ -103,14 +113,23 @@ enum Job {
 /// The first copied name of an inode, `None` before. Locked while it is made.
 type FirstName = Arc<Mutex<Option<Vec<Vec<u8>>>>>;
 
+/// By the image, told by its address, and the inode.
+pub(super) type FirstNames = Mutex<HashMap<(usize, Ino), FirstName>>;
+
+/// What all operands share.
+pub(super) type Shared<'a> = (&'a AttributeCopier, &'a AtomicBool, &'a Progress, &'a FirstNames);
+
+/// A directory of a source's path: its inode, its copy, and whether the copy is new.
+type Parent = (Node, Arc<TargetDir>, bool);
+
 pub(super) struct Copy<'a> {
     tree: Tree<'a>,
-    archive: bool,
-    /// Replace existing files instead of writing to them.
-    remove: bool,
+    options: &'a Options<'a>,
+    /// The owner of `--chown`.
+    owner: (Option<u32>, Option<u32>),
     copier: &'a AttributeCopier,
     top: Arc<TargetDir>,
-    links: Mutex<HashMap<Ino, FirstName>>,
+    links: &'a FirstNames,
     interrupted: &'a AtomicBool,
     progress: &'a Progress,
 }
@@ -119,20 +138,41 @@ impl<'a> Copy<'a> {
     pub(super) fn new(
         image: &'a Image,
         session: &'a Session,
-        args: &CpArgs,
+        options: &'a Options<'a>,
         top: Arc<TargetDir>,
-        (copier, interrupted, progress): (&'a AttributeCopier, &'a AtomicBool, &'a Progress),
-    ) -> Self {
-        Copy {
-            tree: Tree::new(image, &session.report),
-            archive: args.archive,
-            remove: args.remove_destination,
-            copier,
-            top,
-            links: Mutex::default(),
-            interrupted,
-            progress,
+        (copier, interrupted, progress, links): Shared<'a>,
+    ) -> Result<Self, Problem> {
+        let owner = options.args.chown.as_deref().map(|owner| Owners::of(image).parse(owner));
+        let owner = owner.transpose().map_err(|why| Problem::usage("--chown", why))?.unwrap_or_default();
+        let tree = Tree::new(image, &session.report);
+        Ok(Copy { tree, options, owner, copier, top, links, interrupted, progress })
+    }
+
+    /// The directories of a source's path below the top, made where missing, and whether they were.
+    fn parents(&self, path: &[u8]) -> Result<Vec<Parent>, Problem> {
+        let mut names: Vec<&[u8]> =
+            path.split(|&byte| byte == b'/').filter(|name| !name.is_empty()).collect();
+        names.pop();
+        let vfs = &self.image().vfs;
+        let (mut node, mut into) = (vfs.root().clone(), self.top.clone());
+        let mut parents = Vec::new();
+        for name in names {
+            node = vfs
+                .walk(SUPERUSER, &node, name, WalkOptions::FOLLOW)
+                .map_err(|error| self.image().problem(path, &error))?;
+            if is_plain_name(name) {
+                let opened = into.directory(name);
+                let (dir, is_new) = opened.map_err(|error| local_problem(&into.label(name), &error))?;
+                into = Arc::new(dir);
+                parents.push((node.clone(), into.clone(), is_new));
+            }
         }
+        Ok(parents)
+    }
+
+    /// Sets the attributes of `node` on a target that is new or not.
+    pub(super) fn apply(&self, node: &Node, target: (&Target<'_>, bool), label: &Path) {
+        self.copier.apply((self.image(), node), target, self.owner, label);
     }
 
     fn start(&self, into: Arc<TargetDir>, name: &[u8], node: &Node, path: &[u8]) -> Job {
@@ -159,16 +199,16 @@ impl<'a> Copy<'a> {
     fn work(&self, job: Job, emit: &mut Emit<'_, Job, ()>) {
         match job {
             Job::Start { into, name, node, path } if node.attr().is_dir() => {
-                self.directory(&into, &name, node, path, emit);
+                self.directory((&into, None), &name, node, path, emit);
             }
             Job::Start { into, name, node, path } => self.entry(&into, &name, true, &node, &path),
             Job::Contents { into, node, path } => match TargetDir::top(&into.label(b"")) {
-                Ok(dir) => self.fill(dir, false, node, path, emit),
+                Ok(dir) => self.fill((dir, false), None, node, path, emit),
                 Err(error) => self.report().problem(&local_problem(&into.label(b""), &error)),
             },
             Job::Directory { into, name, ino, path } => {
                 if let Some(node) = self.tree.inode(ino, &path) {
-                    self.directory(&into.dir, &name, node, path, emit);
+                    self.directory((&into.dir, Some(&into)), &name, node, path, emit);
                 }
                 self.done(&into);
             }
@@ -186,21 +226,37 @@ impl<'a> Copy<'a> {
 
     fn directory(
         &self,
-        into: &TargetDir,
+        (into, above): (&TargetDir, Option<&Arc<Filling>>),
         name: &[u8],
         node: Node,
         path: Vec<u8>,
         emit: &mut Emit<'_, Job, ()>,
     ) {
         match into.directory(name) {
-            Ok((dir, made)) => self.fill(dir, made, node, path, emit),
+            Ok(dir) => {
+                if dir.1 {
+                    self.tell(&path, into, name);
+                }
+                self.fill(dir, above.cloned(), node, path, emit);
+            }
             Err(error) => self.report().problem(&local_problem(&into.label(name), &error)),
         }
     }
 
     /// Spawns jobs for the contents of directory `node`.
-    fn fill(&self, dir: TargetDir, made: bool, node: Node, path: Vec<u8>, emit: &mut Emit<'_, Job, ()>) {
-        let mut listing = self.tree.list(&node, &path);
+    fn fill(
+        &self,
+        (dir, made): (TargetDir, bool),
+        above: Option<Arc<Filling>>,
+        node: Node,
+        path: Vec<u8>,
+        emit: &mut Emit<'_, Job, ()>,
+    ) {
+        let mut listing = if self.options.follows_all() {
+            self.followed(&node, above.as_ref(), &path)
+        } else {
+            self.tree.list(&node, &path)
+        };
         listing.sort_by_inode();
         let mut files = Listing::default();
         let mut directories = Vec::new();
@@ -214,7 +270,7 @@ impl<'a> Copy<'a> {
         }
         let (files, path) = (Arc::new(files), Arc::<[u8]>::from(path));
         let pending = AtomicUsize::new(1 + directories.len() + parts(files.len()).count());
-        let into = Arc::new(Filling { dir, node, made, pending });
+        let into = Arc::new(Filling { dir, node, above, made, pending });
         for range in parts(files.len()) {
             emit.spawn(Job::Part { into: into.clone(), listing: files.clone(), range, path: path.clone() });
         }
@@ -223,6 +279,40 @@ impl<'a> Copy<'a> {
         }
         self.progress.add(1, 0);
         self.done(&into);
+    }
+
+    /// The entries of a directory, with what links lead to in place of the links.
+    fn followed(&self, dir: &Node, above: Option<&Arc<Filling>>, path: &[u8]) -> Listing {
+        let mut listing = Listing::default();
+        let mut next = above;
+        while let Some(filling) = next {
+            if filling.node.ino() == dir.ino() {
+                let message = "not copied: a symbolic link leads back to a directory above it";
+                self.report().problem(&Problem::new(self.image().at(path), Status::Failed, message));
+                return listing;
+            }
+            next = filling.above.as_ref();
+        }
+        // One of its own, as links lead to a directory more than once.
+        for entry in Tree::new(self.image(), self.report()).list(dir, path).iter() {
+            let below = join(path, entry.name);
+            if self.tree.kind(entry, &below) != Some(FileType::Symlink) {
+                listing.push(entry);
+                continue;
+            }
+            match self.image().vfs.walk(SUPERUSER, dir, entry.name, WalkOptions::FOLLOW) {
+                Ok(end) => listing.push(Entry { ino: end.ino(), kind: Some(end.kind()), ..entry }),
+                Err(error) => self.tree.problem(&below, &error),
+            }
+        }
+        listing
+    }
+
+    fn tell(&self, path: &[u8], into: &TargetDir, name: &[u8]) {
+        if self.options.args.verbose {
+            let to = into.label(name);
+            self.options.tell(&self.image().at(path), &escape::terminal(to.as_os_str().as_bytes()));
+        }
     }
 
     fn is_plain(&self, entry: Entry<'_>, dir: &[u8]) -> bool {
@@ -238,17 +328,26 @@ impl<'a> Copy<'a> {
     /// Ends a job of `into`; the last one sets its attributes.
     fn done(&self, into: &Filling) {
         // AcqRel: the last decrement sees what all other jobs made.
-        if into.pending.fetch_sub(1, Ordering::AcqRel) == 1 && (into.made || self.archive) {
-            self.copier.apply(self.image(), &into.node, &Target::directory(&into.dir), &into.dir.label(b""));
+        let is_last = into.pending.fetch_sub(1, Ordering::AcqRel) == 1;
+        if is_last && (into.made || self.options.sets_attributes()) {
+            self.apply(&into.node, (&Target::directory(&into.dir), into.made), &into.dir.label(b""));
         }
     }
 
     /// Copies an entry that is no directory; `named` means that the user gave its name.
     pub(super) fn entry(&self, into: &TargetDir, name: &[u8], named: bool, node: &Node, path: &[u8]) {
-        let linked = self.archive && node.attr().nlink > 1;
+        if let Some(changed) = into.changed(name) {
+            let label = escape::terminal(into.label(name).as_os_str().as_bytes()).into_owned();
+            if !self.options.overwrites(changed, node.attr().mtime, &label) {
+                return;
+            }
+        }
+        self.tell(path, into, name);
+        let linked = self.options.keep.links && node.attr().nlink > 1;
         let copied = if linked {
             let mut links = self.links.lock();
-            let first = links.entry(node.ino()).or_default().clone();
+            let key = (std::ptr::from_ref(self.image()).addr(), node.ino());
+            let first = links.entry(key).or_default().clone();
             drop(links);
             let mut first = first.lock();
             let link = match &*first {
@@ -280,38 +379,43 @@ impl<'a> Copy<'a> {
             FileType::Symlink => into.symlink(&self.image().vfs.readlink(node)?)?,
             kind => into.node(node_type(kind), (attr.rdev_major, attr.rdev_minor)).map_err(Failed::Node)?,
         };
-        self.copier.apply(self.image(), node, &Target::temp(&temp), &into.label(name));
+        self.apply(node, (&Target::temp(&temp), true), &into.label(name));
         Ok(temp.publish(name, Existing::Replace)?)
     }
 
     /// Copies a regular file to an existing or a new one.
     fn file(&self, into: &TargetDir, name: &[u8], named: bool, node: &Node) -> Result<(), Failed> {
-        let rules = Rules { named, archive: self.archive, remove: self.remove };
+        let args = self.options.args;
+        let links = self.options.keep.links;
+        let rules = Rules { named, links, remove: args.remove_destination, force: args.force };
         let (temp, existing) = match into.destination(name, rules)? {
             Destination::New(temp) => (temp, Existing::Keep),
             Destination::Instead(temp) => (temp, Existing::Replace),
             Destination::Through(file) => return self.through(&file, &into.label(name), node),
             Destination::Stream(mut file) => return self.stream(node, &mut file),
         };
-        if let Some(file) = temp.open() {
+        if let Some(file) = temp.open().filter(|_| !args.attributes_only) {
             self.content(node, file)?;
         }
-        self.copier.apply(self.image(), node, &Target::temp(&temp), &into.label(name));
+        self.apply(node, (&Target::temp(&temp), true), &into.label(name));
         Ok(temp.publish(name, existing)?)
     }
 
     /// Writes to an existing regular file, which keeps its inode and its names.
     fn through(&self, file: &File, label: &Path, node: &Node) -> Result<(), Failed> {
-        if self.image().is_file(&file.metadata()?) {
+        let metadata = file.metadata()?;
+        if self.image().is_file((metadata.dev(), metadata.ino())) {
             return Err(io::Error::other("is the image itself").into());
         }
-        file.set_len(0)?;
-        match self.content(node, file) {
-            Err(Failed::Interrupted) => return Err(io::Error::other(CUT_SHORT).into()),
-            done => done?,
+        if !self.options.args.attributes_only {
+            file.set_len(0)?;
+            match self.content(node, file) {
+                Err(Failed::Interrupted) => return Err(io::Error::other(CUT_SHORT).into()),
+                done => done?,
+            }
         }
-        if self.archive {
-            self.copier.apply(self.image(), node, &Target::Open(file.as_fd()), label);
+        if self.options.sets_attributes() {
+            self.apply(node, (&Target::Open(file.as_fd()), false), label);
         }
         Ok(())
     }
@@ -332,38 +436,21 @@ impl<'a> Copy<'a> {
         Err(Failed::Interrupted)
     }
 
-    /// Copies data; holes stay holes.
+    /// Copies data, with holes as the options say.
     fn content(&self, node: &Node, file: &File) -> Result<(), Failed> {
-        let vfs = &self.image().vfs;
         let size = node.attr().size;
         file.set_len(size)?;
-        let mut buf = vec![0; usize::try_from(size).unwrap_or(CHUNK).min(CHUNK)];
-        let mut offset = 0;
-        while offset < size {
-            let end = match vfs.extent(node, offset) {
-                Ok(Extent::Hole(end)) => {
-                    offset = end;
-                    continue;
-                }
-                Ok(Extent::Data(end)) => end.min(size),
-                Err(Error::NoExtent) => break,
-                Err(error) => return Err(error.into()),
-            };
-            while offset < end {
-                if self.stopped() {
-                    return Err(Failed::Interrupted);
-                }
-                let want = usize::try_from(end - offset).unwrap_or(CHUNK).min(buf.len());
-                let len = vfs.read(node, offset, &mut buf[..want])?;
-                if len == 0 {
-                    return Ok(());
-                }
-                file.write_all_at(&buf[..len], offset)?;
-                offset += len as u64;
-                self.progress.add(0, len as u64);
+        let mut write = |offset: u64, bytes: &[u8]| {
+            if self.stopped() {
+                return Err(Failed::Interrupted);
             }
-        }
-        Ok(())
+            file.write_all_at(bytes, offset)?;
+            self.progress.add(0, bytes.len() as u64);
+            Ok(())
+        };
+        let mut holes = Holes::new(self.options.args.sparse, &mut write);
+        each_extent(self.image(), node, &Failed::Image, &mut |offset, bytes| holes.data(offset, bytes))?;
+        holes.finish(size)
     }
 }
 

@@ -4,10 +4,10 @@
 //! attributes at the end, the deepest first. The other files of a batch are copied in parallel.
 
 use super::attributes::AttributeCopier;
-use super::out::Copy;
+use super::options::Options;
+use super::out::{Copy, FirstNames};
 use super::target_dir::{Target, TargetDir, is_plain_name};
 use super::{LEADS_OUT, Progress, check_interrupted, local_problem};
-use crate::args::CpArgs;
 use crate::fanout::{self, Emit, Order};
 use crate::image::{Node, SUPERUSER, Session};
 use crate::interrupt::interruptible;
@@ -22,18 +22,19 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-pub(super) fn run(session: &Session, args: &CpArgs, file: &Path) -> Result<(), Stop> {
-    let options = if args.archive { WalkOptions::KEEP_LINK } else { WalkOptions::FOLLOW };
-    let base = Base::new(session, only(&args.sources, "SOURCE")?, options)?;
-    let target = Path::new(&args.target);
+pub(super) fn run(session: &Session, options: &Options<'_>, file: &Path) -> Result<(), Stop> {
+    let links = if options.follows_sources() { WalkOptions::FOLLOW } else { WalkOptions::KEEP_LINK };
+    let base = Base::new(session, only(&options.sources, "SOURCE")?, links)?;
+    let target = Path::new(options.target);
     let top = Arc::new(TargetDir::top(target).map_err(|error| local_problem(target, &error))?);
-    let mut paths = Paths::open(file, args.listed.null)?;
+    let mut paths = Paths::open(file, options.args.null)?;
     let interrupted = interruptible("cp")?;
     fanout::raise_file_limit();
-    let (progress, copier) = (Progress::new(), AttributeCopier::new(args.archive));
-    let copy = Copy::new(&base.at.image, session, args, top.clone(), (&copier, &interrupted, &progress));
-    let mut listed =
-        Listed { base: &base, archive: args.archive, copy, top, last: None, directories: Vec::new() };
+    let (progress, copier) = (Progress::new(), AttributeCopier::new(options));
+    let first_names = FirstNames::default();
+    let shared = (&copier, &*interrupted, &progress, &first_names);
+    let copy = Copy::new(&base.at.image, session, options, top.clone(), shared)?;
+    let mut listed = Listed { base: &base, options, copy, top, last: None, directories: Vec::new() };
     let mut copied = HashSet::new();
     while let Some(batch) = paths.batch()? {
         let jobs = base.walk(&batch).into_iter().filter_map(|(path, node)| {
@@ -52,7 +53,7 @@ pub(super) fn run(session: &Session, args: &CpArgs, file: &Path) -> Result<(), S
         };
         fanout::run(fanout::threads(), Order::AsReady, jobs, work, |()| ControlFlow::Continue(()));
     }
-    listed.finish(&copier);
+    listed.finish();
     progress.bar.finish_and_clear();
     copier.report_losses(&session.report);
     check_interrupted(&interrupted)
@@ -68,13 +69,13 @@ struct Job {
 
 struct Listed<'a> {
     base: &'a Base<'a>,
-    archive: bool,
+    options: &'a Options<'a>,
     copy: Copy<'a>,
     top: Arc<TargetDir>,
     /// Cache of the last parent: neighbours in a list often share it.
     last: Option<(Vec<Vec<u8>>, Arc<TargetDir>)>,
     /// Directories that get their attributes at the end.
-    directories: Vec<(Vec<Vec<u8>>, Node)>,
+    directories: Vec<(Vec<Vec<u8>>, Node, bool)>,
 }
 
 impl Listed<'_> {
@@ -118,12 +119,12 @@ impl Listed<'_> {
             dir = Arc::new(next);
             let below = &names[..=depth];
             let is_listed = listed.is_some() && below.len() == names.len();
-            if made || (is_listed && self.archive) {
+            if made || (is_listed && self.options.sets_attributes()) {
                 let node = match &listed {
                     Some(node) if is_listed => node.clone(),
                     _ => self.original(below)?,
                 };
-                self.directories.push((below.to_vec(), node));
+                self.directories.push((below.to_vec(), node, made));
             }
         }
         self.last = Some((names.to_vec(), dir.clone()));
@@ -139,17 +140,17 @@ impl Listed<'_> {
         found.map_err(|error| self.base.at.image.problem(&at, &error))
     }
 
-    fn finish(&mut self, copier: &AttributeCopier) {
+    fn finish(&mut self) {
         // The deepest first: a parent may become inaccessible.
-        self.directories.sort_by_key(|(names, _)| Reverse(names.len()));
-        for (names, node) in &self.directories {
+        self.directories.sort_by_key(|(names, ..)| Reverse(names.len()));
+        for (names, node, made) in &self.directories {
             let opened = names.iter().try_fold(None::<TargetDir>, |above, name| {
                 Ok(Some(above.as_ref().unwrap_or(&self.top).directory(name)?.0))
             });
             match opened {
                 Ok(None) => {}
                 Ok(Some(dir)) => {
-                    copier.apply(&self.base.at.image, node, &Target::directory(&dir), &dir.label(b""));
+                    self.copy.apply(node, (&Target::directory(&dir), *made), &dir.label(b""));
                 }
                 Err(error) => self.report(&local_problem(&self.top.label(&names.join(&b'/')), &error)),
             }

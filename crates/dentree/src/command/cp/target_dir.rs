@@ -74,15 +74,26 @@ impl TargetDir {
             Err(error) => return Err(error.into()),
         };
         let kind = FileType::from_raw_mode(found.st_mode);
-        let of_several = rules.archive && found.st_nlink > 1;
+        let of_several = rules.links && found.st_nlink > 1;
         match kind {
             FileType::Directory => Err(Errno::ISDIR.into()),
             _ if rules.remove => self.file().map(Destination::Instead),
             FileType::RegularFile if of_several => self.file().map(Destination::Instead),
-            FileType::RegularFile => self.open(name, follows).map(Destination::Through),
+            FileType::RegularFile => match self.open(name, follows) {
+                Err(_) if rules.force => self.file().map(Destination::Instead),
+                opened => opened.map(Destination::Through),
+            },
             _ if follows => self.open(name, true).map(Destination::Stream),
             _ => Err(io::Error::other(IN_THE_WAY)),
         }
+    }
+
+    /// The time of change of what exists, a link itself; `None` for directories.
+    pub(super) fn changed(&self, name: &[u8]) -> Option<dentree_vfs::Timestamp> {
+        let found = rustix::fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+        let nanos = u32::try_from(found.st_mtime_nsec).unwrap_or(0);
+        let time = dentree_vfs::Timestamp { seconds: found.st_mtime, nanos };
+        (FileType::from_raw_mode(found.st_mode) != FileType::Directory).then_some(time)
     }
 
     fn is_there(&self, name: &[u8]) -> bool {
@@ -133,9 +144,11 @@ pub(super) struct Rules {
     /// The user gave the name: links are followed.
     pub(super) named: bool,
     /// Hard links are kept: an existing file with other names is replaced.
-    pub(super) archive: bool,
+    pub(super) links: bool,
     /// An existing entry is replaced.
     pub(super) remove: bool,
+    /// An existing file that cannot be opened is replaced.
+    pub(super) force: bool,
 }
 
 /// Where the content of a file goes.
@@ -161,8 +174,8 @@ impl<'a> Target<'a> {
         temp.open().map_or(Target::Entry(temp), |file| Target::Open(file.as_fd()))
     }
 
-    pub(super) fn set_owner(&self, uid: u32, gid: u32) -> io::Result<()> {
-        let (uid, gid) = (Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)));
+    pub(super) fn set_owner(&self, uid: Option<u32>, gid: Option<u32>) -> io::Result<()> {
+        let (uid, gid) = (uid.map(Uid::from_raw), gid.map(Gid::from_raw));
         match self {
             Target::Open(fd) => rustix::fs::fchown(fd, uid, gid)?,
             Target::Entry(temp) => {
