@@ -8,6 +8,7 @@ pub(crate) mod ls;
 mod tar;
 mod xattr;
 
+use crate::command::find::words::take_own;
 pub(crate) use change::{
     Ask, ChmodArgs, ChownArgs, LnArgs, MkdirArgs, MvArgs, RmArgs, TouchArgs, TruncateArgs,
 };
@@ -86,10 +87,11 @@ pub(crate) enum Command {
     Tree(TreeArgs),
     /// Print all attributes of an inode
     Stat(StatArgs),
-    /// Search for files
+    /// Search for files, by expressions of find(1)
     ///
-    /// All conditions must hold. Long options may be typed with one dash, as find(1) has them:
-    /// -name, -size, … Numbers N take +N for more than and -N for less than.
+    /// The expression is that of find(1) of GNU: its words have one dash, come after the places to
+    /// search, and mean what they mean there. What is found, and the exit status, are the same; the
+    /// order is not, as several directories are searched at a time.
     Find(FindArgs),
     /// Write the content of files to standard output
     Cat(CatArgs),
@@ -250,38 +252,17 @@ pub(crate) struct StatArgs {
 }
 
 #[derive(Debug, Args)]
+#[command(override_usage = "dentree find [OPTIONS] [-H] [-L] [-P] IMAGE:PATH... [EXPRESSION]")]
+#[command(after_long_help = crate::command::find::help::EXPRESSION)]
 pub(crate) struct FindArgs {
-    /// Where to search
-    #[arg(required = true, value_name = "IMAGE:PATH", value_hint = ValueHint::FilePath)]
-    pub(crate) locations: Vec<OsString>,
-    #[arg(help = r"The last component of the path matches a pattern of *, ?, [set] and \-escapes")]
-    #[arg(long, value_name = "GLOB", allow_hyphen_values = true)]
-    pub(crate) name: Vec<OsString>,
-    /// The same, ignoring case
-    #[arg(long, value_name = "GLOB", allow_hyphen_values = true)]
-    pub(crate) iname: Vec<OsString>,
-    /// The type is one of f (regular), d, l (symbolic link), b, c, p, s; a comma-separated list
-    #[arg(long = "type", value_name = "LETTERS")]
-    pub(crate) kinds: Option<String>,
-    /// The size, rounded up, is N units: c bytes, w 2 bytes, b 512 bytes (default), k, M, G
-    #[arg(long, value_name = "±N[cwbkMG]", allow_hyphen_values = true)]
-    pub(crate) size: Vec<String>,
-    /// The content changed later than that of a file, on this machine or in an image (IMAGE:PATH)
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub(crate) newer: Option<OsString>,
-    /// The content changed N times 24 hours ago
-    #[arg(long, value_name = "±N", allow_hyphen_values = true)]
-    pub(crate) mtime: Vec<String>,
-    /// Descend at most N levels; 0 is the start alone
-    #[arg(long, value_name = "N")]
-    pub(crate) maxdepth: Option<u32>,
-    /// End each path with a NUL byte instead of a newline
-    #[arg(long, short = '0', conflicts_with = "json")]
-    pub(crate) print0: bool,
-    /// Print a JSON object per line
+    /// Where to search, and an expression of find(1); --help has its words
+    #[arg(required = true, value_name = "IMAGE:PATH EXPRESSION", value_hint = ValueHint::FilePath)]
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    pub(crate) words: Vec<OsString>,
+    /// Print a JSON object per line instead of a path
     #[arg(long)]
     pub(crate) json: bool,
-    /// Print in the byte order of the paths instead of as found
+    /// Go in the byte order of the paths instead of as found
     #[arg(long)]
     pub(crate) sort: bool,
 }
@@ -428,44 +409,23 @@ pub(crate) struct ManArgs {
     pub(crate) directory: PathBuf,
 }
 
-/// Turns single-dash long options of find (`-name`) into the double-dash ones of clap.
+/// Puts our own options of find before its words, which have one dash and an order that means
+/// something.
 pub(crate) fn normalise(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
-    const WITH_VALUE: [&str; 7] = ["name", "iname", "type", "size", "newer", "mtime", "maxdepth"];
-    const ALONE: [&str; 3] = ["print0", "json", "sort"];
-    let mut out = Vec::new();
-    let mut args = args.into_iter();
-    out.extend(args.next());
-    let mut in_find = false;
-    while let Some(arg) = args.next() {
-        let text = arg.to_str().unwrap_or("");
-        let name = text.trim_start_matches('-');
-        let dashes = text.len() - name.len();
-        if dashes == 0 && !in_find {
-            out.push(arg.clone());
-            if text != "find" {
-                break;
-            }
-            in_find = true;
-            continue;
-        }
-        let global_value = dashes == 2 && matches!(name, "partition" | "offset");
-        let find_value = in_find && matches!(dashes, 1 | 2) && WITH_VALUE.contains(&name);
-        let find_flag = in_find && dashes == 1 && ALONE.contains(&name);
-        let end_of_options = text == "--";
-        if find_value || find_flag {
-            out.push(format!("--{name}").into());
-        } else {
-            out.push(arg);
-        }
-        if global_value || find_value {
-            out.extend(args.next());
-        }
-        if end_of_options {
-            break;
-        }
+    let mut args: Vec<OsString> = args.into_iter().collect();
+    let mut at = 1;
+    while let Some(word) = args.get(at).and_then(|word| word.to_str()).filter(|word| word.starts_with("--")) {
+        at += if matches!(word, "--partition" | "--offset" | "--dx-read-ahead") { 2 } else { 1 };
     }
-    out.extend(args);
-    out
+    if args.get(at).is_some_and(|word| word == "find") {
+        let (own, words) = take_own(args.split_off(at + 1));
+        args.extend(own);
+        if !words.is_empty() {
+            args.push("--".into());
+        }
+        args.extend(words);
+    }
+    args
 }
 
 #[cfg(test)]
@@ -496,18 +456,13 @@ mod tests {
     }
 
     #[test]
-    fn single_dash_long_options_work_in_find_only() {
+    fn words_of_find_come_after_our_own_options() {
         assert_eq!(
-            normalised("dentree --offset 1 find a:/ -name *.c -mtime -1 -print0 --type f"),
-            "dentree --offset 1 find a:/ --name *.c --mtime -1 --print0 --type f"
+            normalised("dentree --offset 1 find a:/ -name *.c --json"),
+            "dentree --offset 1 find --json -- a:/ -name *.c"
         );
-        assert_eq!(normalised("dentree ls -name find -type"), "dentree ls -name find -type");
-    }
-
-    #[test]
-    fn a_value_that_looks_like_an_option_stays_a_value() {
-        assert_eq!(normalised("dentree find a:/ -name -type"), "dentree find a:/ --name -type");
-        assert_eq!(normalised("dentree find -- -name"), "dentree find -- -name");
+        assert_eq!(normalised("dentree find --help"), "dentree find --help");
+        assert_eq!(normalised("dentree ls find -name --json"), "dentree ls find -name --json");
     }
 
     #[test]

@@ -51,7 +51,8 @@ impl<J, O> Emit<'_, J, O> {
 }
 
 /// Runs `roots` and all jobs that they spawn on `threads` threads; stops early when the sink
-/// breaks.
+/// breaks. [`Order::Stable`] may have no thread but the caller's: jobs then run one after the other,
+/// each when its outputs are due.
 pub(crate) fn run<J: Send, O: Send>(
     threads: usize,
     order: Order,
@@ -289,11 +290,16 @@ fn run_stable<J: Send, O: Send>(
 ) {
     let queue = Queue::new();
     let roots = as_pieces(roots);
-    queue.push(roots.iter());
+    let has_workers = threads > 0;
+    if has_workers {
+        queue.push(roots.iter());
+    }
     let perform = |job| {
         let mut emit = Emit { pieces: Vec::new(), direct: None };
         work(job, &mut emit);
-        queue.push(emit.pieces.iter());
+        if has_workers {
+            queue.push(emit.pieces.iter());
+        }
         emit.pieces
     };
     std::thread::scope(|scope| {

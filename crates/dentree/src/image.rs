@@ -277,7 +277,7 @@ pub(crate) struct Session {
     pub(crate) options: Global,
     pub(crate) report: Report,
     images: RefCell<Vec<Arc<Image>>>,
-    /// Set by Ctrl-C, once an image is opened for writing.
+    /// Set by Ctrl-C, once it is caught.
     interrupted: OnceCell<Arc<AtomicBool>>,
 }
 
@@ -328,11 +328,17 @@ impl Session {
     /// Opens the image of `argument` for writing. From then on Ctrl-C only sets
     /// [`is_interrupted`](Self::is_interrupted), for an orderly end.
     pub(crate) fn locate_for_writing(&self, argument: &OsStr) -> Result<Location, Problem> {
-        if self.interrupted.get().is_none() {
-            let flag = interruptible("signals")?;
-            self.interrupted.get_or_init(|| flag);
-        }
+        self.catch_interrupts()?;
         self.locate_for(argument, Access::ReadWrite)
+    }
+
+    /// From now on Ctrl-C only sets the flag that is returned, for an orderly end.
+    pub(crate) fn catch_interrupts(&self) -> Result<Arc<AtomicBool>, Problem> {
+        if let Some(flag) = self.interrupted.get() {
+            return Ok(flag.clone());
+        }
+        let flag = interruptible("signals")?;
+        Ok(self.interrupted.get_or_init(|| flag).clone())
     }
 
     fn locate_for(&self, argument: &OsStr, access: Access) -> Result<Location, Problem> {
@@ -343,7 +349,7 @@ impl Session {
         Ok(Location { image, path, directory, is_one_of_several: false })
     }
 
-    /// Whether Ctrl-C was pressed after an image was opened for writing.
+    /// Whether Ctrl-C was pressed since it is caught.
     pub(crate) fn is_interrupted(&self) -> bool {
         self.interrupted.get().is_some_and(|flag| flag.load(Ordering::Relaxed))
     }

@@ -49,13 +49,23 @@ impl Owners {
         self.groups.by_id.get(&gid).map(String::as_str)
     }
 
+    /// The number of a user's name, or a number.
+    pub(crate) fn uid(&self, text: &str) -> Option<u32> {
+        id(&self.users, text)
+    }
+
+    /// The number of a group's name, or a number.
+    pub(crate) fn gid(&self, text: &str) -> Option<u32> {
+        id(&self.groups, text)
+    }
+
     /// Reads `USER`, `USER:GROUP`, `:GROUP` or `USER:` (with the group of that user's login), of
     /// names or numbers.
     pub(crate) fn parse(&self, text: &str) -> Result<(Option<u32>, Option<u32>), String> {
         let (user, group) = text.split_once(':').map_or((text, None), |(user, group)| (user, Some(group)));
         let uid = match user {
             "" if group.is_some_and(|group| !group.is_empty()) => None,
-            user => Some(id(&self.users, user).ok_or_else(|| unknown("user", user, "passwd"))?),
+            user => Some(self.uid(user).ok_or_else(|| unknown("user", user, "passwd"))?),
         };
         let gid = match group {
             None => None,
@@ -63,7 +73,7 @@ impl Owners {
                 let login = self.login_groups.get(user);
                 Some(*login.ok_or_else(|| format!("{user:?} is a number, and has no login group"))?)
             }
-            Some(group) => Some(id(&self.groups, group).ok_or_else(|| unknown("group", group, "group"))?),
+            Some(group) => Some(self.gid(group).ok_or_else(|| unknown("group", group, "group"))?),
         };
         Ok((uid, gid))
     }

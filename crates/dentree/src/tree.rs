@@ -94,12 +94,18 @@ impl<'a> Tree<'a> {
     /// entries are returned. A directory listed before is damage too (no directory has two names),
     /// and returns nothing.
     pub(crate) fn list(&self, dir: &Node, path: &[u8]) -> Listing {
-        let mut listing = Listing::default();
         if !self.entered.lock().insert(dir.ino()) {
             let message = format!("directory inode {} has a second name here; not entered again", dir.ino());
             self.report.problem(&Problem::new(self.image.at(path), Status::Damaged, message));
-            return listing;
+            return Listing::default();
         }
+        self.entries(dir, path)
+    }
+
+    /// As [`list`](Self::list), however often the directory is entered: for callers that follow
+    /// links.
+    pub(crate) fn entries(&self, dir: &Node, path: &[u8]) -> Listing {
+        let mut listing = Listing::default();
         let mut each = |entry: DirEntry<'_>| {
             listing.push(Entry { name: entry.name, ino: entry.ino, kind: entry.kind });
             ControlFlow::Continue(())

@@ -134,50 +134,6 @@ fn info_names_label_and_features() {
     assert_eq!(shown["label"], "small");
 }
 
-/// Compares with find(1) on the mount, with paths of the image.
-fn same_as_find(image: &Image, options: &[&str]) {
-    let mount = image.mount("ro").unwrap();
-    let output = Command::new("find").arg(".").args(options).current_dir(&mount.at).output().unwrap();
-    assert!(output.status.success(), "{}", text(&output.stderr));
-    let mut theirs: Vec<String> = text(&output.stdout)
-        .lines()
-        .map(|line| format!("/{}", line.trim_start_matches(['.', '/'])))
-        .collect();
-    theirs.sort();
-    let mut args = vec!["find".to_owned(), image.file.display().to_string()];
-    args.extend(options.iter().map(|&option| option.to_owned()));
-    let mut ours: Vec<String> = text(&succeeds(&args)).lines().map(str::to_owned).collect();
-    ours.sort();
-    // The start is `.` for find(1) and `/` for us: a pattern may match one of them.
-    ours.retain(|path| path != "/");
-    theirs.retain(|path| path != "/");
-    assert_eq!(ours, theirs, "{options:?}");
-}
-
-#[test]
-fn find_finds_what_find_of_the_system_finds() {
-    let Some(image) = small() else { return };
-    for options in [
-        &[][..],
-        &["-name", "*o*"],
-        &["-name", "[ht]*"],
-        &["-iname", "*.conf"],
-        &["-type", "f"],
-        &["-type", "d,l"],
-        &["-size", "+1k"],
-        &["-size", "5"],
-        &["-size", "-1"],
-        &["-size", "20c"],
-        &["-mtime", "+100"],
-        &["-mtime", "-2"],
-        &["-maxdepth", "1"],
-        &["-maxdepth", "0"],
-        &["-type", "f", "-name", "*.CONF", "-size", "+4k", "-mtime", "0"],
-    ] {
-        same_as_find(&image, options);
-    }
-}
-
 #[test]
 fn find_newer_takes_a_file_of_this_machine_or_of_an_image() {
     let Some(image) = small() else { return };
@@ -261,9 +217,6 @@ fn a_missing_name_is_reported_and_the_rest_is_done() {
 fn wrong_usage_ends_with_2() {
     assert_eq!(code(&["ls"]), 2);
     assert_eq!(code(&["nonsense"]), 2);
-    let Some(image) = small() else { return };
-    assert_eq!(code(&["find", &image.at("/"), "-size", "big"]), 2);
-    assert_eq!(code(&["find", &image.at("/"), "-type", "x"]), 2);
 }
 
 #[test]

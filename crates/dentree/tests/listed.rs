@@ -41,7 +41,7 @@ fn trees() -> Option<Trees> {
             common::tool("cp", [Path::new("-a"), &local.path().join("."), root]);
         });
         let list = dir.path().join("list");
-        fs::write(&list, succeeds(["find", "-print0", &image.at("/")])).unwrap();
+        fs::write(&list, succeeds(["find", &image.at("/"), "-print0"])).unwrap();
         Trees { image, local, list, dir }
     })
 }

@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 /// A character of a pattern, or a byte that is not UTF-8.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Token {
+pub(super) enum Token {
     Char(char),
     Byte(u8),
 }
@@ -20,7 +20,7 @@ pub(crate) fn compile(pattern: &[u8], ignore_case: bool) -> Result<Regex, String
         match token {
             Token::Char('*') => regex.push_str("(?-u:.)*"),
             Token::Char('?') => regex.push_str(r"(?:.|(?-u:[\x80-\xff]))"),
-            Token::Char('[') => match set(behind) {
+            Token::Char('[') => match set(behind, Brackets::GLOB) {
                 Some((class, behind)) => {
                     regex.push_str(&class);
                     rest = behind;
@@ -45,7 +45,7 @@ pub(crate) fn compile(pattern: &[u8], ignore_case: bool) -> Result<Regex, String
         .map_err(|_| format!("cannot search for the pattern {}", String::from_utf8_lossy(pattern)))
 }
 
-fn tokens(pattern: &[u8]) -> Vec<Token> {
+pub(super) fn tokens(pattern: &[u8]) -> Vec<Token> {
     let mut tokens = Vec::with_capacity(pattern.len());
     for chunk in pattern.utf8_chunks() {
         tokens.extend(chunk.valid().chars().map(Token::Char));
@@ -54,20 +54,42 @@ fn tokens(pattern: &[u8]) -> Vec<Token> {
     tokens
 }
 
-fn literal(token: Token, regex: &mut String) {
+pub(super) fn literal(token: Token, regex: &mut String) {
     let _ = match token {
         Token::Char(c) => write!(regex, r"\x{{{:x}}}", u32::from(c)),
         Token::Byte(byte) => write!(regex, r"(?-u:\x{byte:02x})"),
     };
 }
 
-/// The class after a `[`, and the tokens after its `]`; `None` where the `[` is literal.
-fn set(tokens: &[Token]) -> Option<(String, &[Token])> {
+/// What has a meaning of its own in a set, besides `^`, `-` and `]`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Brackets {
+    /// `!` is `^`, and a backslash escapes.
+    glob: bool,
+    /// `[:alpha:]`.
+    classes: bool,
+}
+
+impl Brackets {
+    pub(super) const GLOB: Brackets = Brackets { glob: true, classes: true };
+    pub(super) const POSIX: Brackets = Brackets { glob: false, classes: true };
+    pub(super) const EMACS: Brackets = Brackets { glob: false, classes: false };
+}
+
+/// The class after a `[`, and the tokens after its `]`; `None` where that is no set.
+pub(super) fn set(tokens: &[Token], brackets: Brackets) -> Option<(String, &[Token])> {
     let mut class = String::from("[");
     let mut rest = tokens;
-    if let [Token::Char('!' | '^'), behind @ ..] = rest {
-        class.push('^');
-        rest = behind;
+    match rest {
+        [Token::Char('^'), behind @ ..] => {
+            class.push('^');
+            rest = behind;
+        }
+        [Token::Char('!'), behind @ ..] if brackets.glob => {
+            class.push('^');
+            rest = behind;
+        }
+        _ => {}
     }
     let first = rest;
     loop {
@@ -76,20 +98,20 @@ fn set(tokens: &[Token]) -> Option<(String, &[Token])> {
                 class.push(']');
                 return Some((class, behind));
             }
-            [Token::Char('['), Token::Char(':'), behind @ ..] => {
+            [Token::Char('['), Token::Char(':'), behind @ ..] if brackets.classes => {
                 let end = behind.iter().position(|&token| token == Token::Char(':'))?;
                 let [Token::Char(':'), Token::Char(']'), after @ ..] = &behind[end..] else { return None };
                 class.push_str(posix_class(&behind[..end])?);
                 rest = after;
             }
             _ => {
-                let (from, behind) = member(rest)?;
+                let (from, behind) = member(rest, brackets)?;
                 rest = behind;
                 literal(Token::Char(from), &mut class);
                 if let [Token::Char('-'), after @ ..] = rest
                     && !matches!(after, [Token::Char(']'), ..])
                 {
-                    let (to, behind) = member(after)?;
+                    let (to, behind) = member(after, brackets)?;
                     if to < from {
                         return None;
                     }
@@ -103,11 +125,10 @@ fn set(tokens: &[Token]) -> Option<(String, &[Token])> {
 }
 
 /// One character of a set.
-fn member(tokens: &[Token]) -> Option<(char, &[Token])> {
+fn member(tokens: &[Token], brackets: Brackets) -> Option<(char, &[Token])> {
     match tokens {
-        [Token::Char('\\'), Token::Char(c), behind @ ..] | [Token::Char(c), behind @ ..] => {
-            Some((*c, behind))
-        }
+        [Token::Char('\\'), Token::Char(c), behind @ ..] if brackets.glob => Some((*c, behind)),
+        [Token::Char(c), behind @ ..] => Some((*c, behind)),
         _ => None,
     }
 }

@@ -6,8 +6,7 @@
 //! --ignored --nocapture`.
 
 use super::*;
-use crate::image::Image;
-use crate::report::Report;
+use crate::args::Global;
 use dentree_blockdev::{BlockDevice, MemoryDevice, SlowDevice};
 use dentree_ext4::mkfs::{MkfsOptions, mkfs};
 use dentree_ext4::{BlockSize, Ext4, InodeTime, Options};
@@ -61,40 +60,21 @@ fn image(shape: Shape) -> MemoryDevice {
 }
 
 /// Loads every inode of the image; returns the number of entries.
-fn search(image: &Image) -> usize {
-    let args = FindArgs {
-        locations: Vec::new(),
-        name: Vec::new(),
-        iname: Vec::new(),
-        kinds: None,
-        size: vec!["-1000000G".to_owned()],
-        newer: None,
-        mtime: Vec::new(),
-        maxdepth: None,
-        print0: false,
-        json: false,
-        sort: false,
-    };
-    let (filter, report) = (Filter::new(&args, None, now()).unwrap(), Report::default());
-    let search = Search {
-        tree: Tree::new(image, &report),
-        filter: &filter,
-        style: Style { names: Names::RAW, end: b'\n', json: false },
-        order: Order::AsReady,
-        depth: u32::MAX,
-    };
-    let start = Job::Start { path: b"/".as_slice().into(), node: image.vfs.root().clone() };
-    let mut found = 0;
-    let count = |paths: Vec<u8>| {
-        found += paths.iter().filter(|&&byte| byte == b'\n').count();
-        ControlFlow::Continue(())
-    };
-    fanout::run(2, Order::AsReady, vec![start], |job, emit| search.work(job, emit), count);
-    found
+fn search(image: &Arc<Image>) -> usize {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let words = ["-size", "-1000000G", "-fprint", file.path().to_str().unwrap()].map(OsString::from);
+    let session = Session::new(Global { partition: None, offset: None, dx_read_ahead: None, stats: false });
+    let split = parse::split(&words).unwrap();
+    let mut find = Find { session: &session, split: &split, now: now(), files: LocalFiles::default() };
+    let (plan, sink) = (find.plan(Some(image)).unwrap(), Sink::new(false));
+    let (tree, interrupted) = (Tree::new(image, &session.report), AtomicBool::new(false));
+    Search::new(tree, b"/".to_vec(), &plan, &sink, false, &interrupted).run(image.vfs.root());
+    assert!(find.files.finish().is_empty());
+    std::fs::read_to_string(file.path()).unwrap().lines().count()
 }
 
 /// A command's name, and its traversal.
-type Command = (&'static str, fn(&Image, Shape));
+type Command = (&'static str, fn(&Arc<Image>, Shape));
 
 /// The traversals of `find` and `du`.
 const COMMANDS: [Command; 2] = [
@@ -111,7 +91,7 @@ fn a_traversal_of_a_cold_image_waits_for_few_of_its_directories() {
     let shape = Shape { top: 8, below: 40, files: 20 };
     let disk = Arc::new(image(shape));
     for (command, go) in COMMANDS {
-        let image = Image::on(disk.clone()).unwrap();
+        let image = Arc::new(Image::on(disk.clone()).unwrap());
         let before = image.vfs.fs().buffer_stats();
         go(&image, shape);
         let after = image.vfs.fs().buffer_stats();
@@ -133,7 +113,7 @@ fn a_cold_image_beside_reading_the_same_bytes_from_end_to_end() {
     for latency in [100, 1000, 8000].map(Duration::from_micros) {
         for (command, go) in COMMANDS {
             let device = Arc::new(SlowDevice::new(disk.clone(), latency));
-            let image = Image::on(device.clone()).unwrap();
+            let image = Arc::new(Image::on(device.clone()).unwrap());
             let before = image.device.counts();
             let start = Instant::now();
             go(&image, shape);

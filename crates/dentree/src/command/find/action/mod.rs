@@ -1,0 +1,109 @@
+//! The actions of an expression.
+
+mod execute;
+mod format;
+mod local_copy;
+mod long;
+
+use super::candidate::Candidate;
+use super::sink::{Found, LocalFile, Sink};
+use super::test::Cost;
+use crate::image::SUPERUSER;
+use crate::output::{Names, json};
+use crate::path::join;
+use dentree_vfs::FileType;
+pub(super) use execute::Execute;
+pub(super) use format::{FILE_SYSTEM, Format};
+pub(super) use long::Long;
+use std::sync::Arc;
+
+pub(super) enum Action {
+    Print(Line, Option<Arc<LocalFile>>),
+    Execute(Execute),
+    Delete,
+    Prune,
+    Quit,
+}
+
+/// What is printed of a file.
+pub(super) enum Line {
+    /// Its path and this byte; with `--json` an object instead.
+    Path(u8),
+    Format(Format),
+    Long(Long),
+}
+
+impl Action {
+    pub(super) fn cost(&self) -> Cost {
+        match self {
+            Action::Print(Line::Path(_), _) | Action::Prune | Action::Quit => Cost::Name,
+            Action::Print(Line::Format(format), _) => format.cost(),
+            Action::Print(Line::Long(_), _) | Action::Delete | Action::Execute(_) => Cost::More,
+        }
+    }
+
+    /// Whether files are taken one after the other, on one thread.
+    pub(super) fn is_serial(&self) -> bool {
+        matches!(self, Action::Execute(_) | Action::Delete | Action::Quit)
+    }
+
+    /// `None` where the file cannot be judged, or the search ends.
+    pub(super) fn perform(&self, file: &Candidate<'_>, found: &mut Found, sink: &Sink) -> Option<bool> {
+        match self {
+            Action::Print(line, None) => line.print(file, sink.names, sink.json, &mut found.text)?,
+            Action::Print(line, Some(local)) => {
+                let mut text = Vec::new();
+                line.print(file, Names::RAW, sink.json, &mut text)?;
+                if let Err(problem) = local.write(&text) {
+                    file.at.tree.report.problem(&problem);
+                    sink.end();
+                }
+            }
+            Action::Execute(execute) => return execute.perform(file, found, sink),
+            Action::Delete => return Some(delete(file)),
+            Action::Prune => found.pruned = true,
+            Action::Quit => {
+                sink.end();
+                return None;
+            }
+        }
+        Some(true)
+    }
+}
+
+impl Line {
+    fn print(&self, file: &Candidate<'_>, names: Names, json: bool, text: &mut Vec<u8>) -> Option<()> {
+        match self {
+            Line::Path(_) if json => {
+                let _ = json::line(text, &json::File::new(file.path(), file.attr()?, None));
+            }
+            Line::Path(end) => {
+                if *end == 0 || names.is_raw() {
+                    file.push_path(text);
+                } else {
+                    text.extend_from_slice(&names.show(file.path()));
+                }
+                text.push(*end);
+            }
+            Line::Format(format) => format.print(file, names, text)?,
+            Line::Long(long) => long.print(file, text)?,
+        }
+        Some(())
+    }
+}
+
+/// Removes the name itself, never what a link leads to.
+fn delete(file: &Candidate<'_>) -> bool {
+    let Some(parent) = file.at.parent else {
+        file.refusal("the root is not removed");
+        return false;
+    };
+    let tree = file.at.tree;
+    let Some(dir) = tree.inode(parent, file.at.dir) else { return false };
+    let Some(kind) = tree.kind(file.entry(), &join(file.at.dir, file.name())) else { return false };
+    let removed = match kind {
+        FileType::Directory => tree.image.vfs.rmdir(SUPERUSER, &dir, file.name()),
+        _ => tree.image.vfs.unlink(SUPERUSER, &dir, file.name()),
+    };
+    removed.map_err(|error| file.problem(&error)).is_ok()
+}

@@ -1,0 +1,129 @@
+//! The words of a command line of find(1): which take an argument, and which are our own options.
+
+use std::ffi::OsString;
+
+/// Words of an expression that take one argument.
+const WITH_ARGUMENT: [&str; 44] = [
+    "-amin",
+    "-anewer",
+    "-atime",
+    "-cmin",
+    "-cnewer",
+    "-context",
+    "-ctime",
+    "-files0-from",
+    "-fls",
+    "-fprint",
+    "-fprint0",
+    "-fprintf",
+    "-fstype",
+    "-gid",
+    "-group",
+    "-ilname",
+    "-iname",
+    "-inum",
+    "-ipath",
+    "-iregex",
+    "-iwholename",
+    "-links",
+    "-lname",
+    "-maxdepth",
+    "-mindepth",
+    "-mmin",
+    "-mtime",
+    "-name",
+    "-newer",
+    "-path",
+    "-perm",
+    "-printf",
+    "-regex",
+    "-regextype",
+    "-samefile",
+    "-size",
+    "-type",
+    "-uid",
+    "-used",
+    "-user",
+    "-wholename",
+    "-xtype",
+    "-D",
+    "-newerXY",
+];
+
+/// Words of an expression before a command, which `;` or `{} +` ends.
+const WITH_COMMAND: [&str; 4] = ["-exec", "-execdir", "-ok", "-okdir"];
+
+/// Our own options, which find(1) has no equivalent for; the flag marks those with a value.
+const OWN: [(&str, bool); 8] = [
+    ("--json", false),
+    ("--sort", false),
+    ("--stats", false),
+    ("--partition", true),
+    ("--offset", true),
+    ("--dx-read-ahead", true),
+    ("--help", false),
+    ("--version", false),
+];
+
+/// Whether the word is one of `-newerXY`.
+pub(crate) fn is_newer(word: &str) -> bool {
+    word.len() == "-newerXY".len() && word.starts_with("-newer")
+}
+
+/// Takes our own options from the words after `find`, wherever they stand. The value of another
+/// option, and a command of `-exec`, are no options.
+pub(crate) fn take_own(words: Vec<OsString>) -> (Vec<OsString>, Vec<OsString>) {
+    let (mut own, mut rest) = (Vec::new(), Vec::new());
+    let mut words = words.into_iter();
+    while let Some(word) = words.next() {
+        let text = word.to_str().unwrap_or("").to_owned();
+        let name = text.split('=').next().unwrap_or("");
+        if let Some((_, takes)) = OWN.iter().find(|(own, _)| *own == name) {
+            own.push(word);
+            if *takes && !text.contains('=') {
+                own.extend(words.next());
+            }
+            continue;
+        }
+        rest.push(word);
+        if WITH_COMMAND.contains(&&*text) {
+            let mut before = OsString::new();
+            for word in words.by_ref() {
+                let ends = word == ";" || word == "+" && before == "{}";
+                before = word.clone();
+                rest.push(word);
+                if ends {
+                    break;
+                }
+            }
+        } else if WITH_ARGUMENT.contains(&&*text) || is_newer(&text) {
+            rest.extend(words.next());
+        }
+    }
+    (own, rest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn taken(line: &str) -> String {
+        let (own, rest) = take_own(line.split(' ').map(OsString::from).collect());
+        let line = |words: Vec<OsString>| words.join(" ".as_ref()).into_string().unwrap();
+        format!("{} | {}", line(own), line(rest))
+    }
+
+    #[test]
+    fn our_own_options_may_stand_anywhere() {
+        assert_eq!(taken("a:/ -name *.c --json --offset 5"), "--json --offset 5 | a:/ -name *.c");
+        assert_eq!(taken("--partition=2 a:/ --sort ( -true )"), "--partition=2 --sort | a:/ ( -true )");
+    }
+
+    #[test]
+    fn a_value_and_a_command_stay_what_they_are() {
+        assert_eq!(taken("a:/ -name --json"), " | a:/ -name --json");
+        assert_eq!(taken("a:/ -newermt --json -newerXX --json"), " | a:/ -newermt --json -newerXX --json");
+        assert_eq!(taken("a:/ -exec x --json ; --json"), "--json | a:/ -exec x --json ;");
+        assert_eq!(taken("a:/ -exec x + --json {} + --json"), "--json | a:/ -exec x + --json {} +");
+    }
+}
