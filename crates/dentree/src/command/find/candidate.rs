@@ -55,6 +55,20 @@ impl<'a> Candidate<'a> {
         self.peeks
     }
 
+    /// The directory that the name is in, and the type of the file itself, links not followed.
+    pub(super) fn itself(&self) -> dentree_vfs::Result<(Node, FileType)> {
+        let image = self.at.tree.image;
+        let dir = match self.at.parent {
+            Some(parent) => image.inode(parent)?,
+            None => image.vfs.walk_parent(SUPERUSER, image.vfs.root(), self.at.dir)?.dir,
+        };
+        let kind = match self.entry.kind.filter(|_| self.at.parent.is_some()) {
+            Some(kind) => kind,
+            None => self.walk(WalkOptions::KEEP_LINK)?.kind(),
+        };
+        Ok((dir, kind))
+    }
+
     pub(super) fn entry(&self) -> Entry<'a> {
         self.entry
     }

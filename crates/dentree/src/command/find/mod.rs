@@ -22,7 +22,7 @@ use crate::owners::Owners;
 use crate::report::{Problem, Status, Stop};
 use crate::tree::Tree;
 use action::Action;
-use dentree_vfs::{Timestamp, WalkOptions};
+use dentree_vfs::Timestamp;
 use parse::{Context, Follow, Plan, Settings, Split};
 use rustix::time::{ClockId, clock_gettime};
 use search::Search;
@@ -123,11 +123,7 @@ fn read(file: &OsStr) -> std::io::Result<Vec<u8>> {
 
 fn locate(session: &Session, start: &OsStr, settings: &Settings) -> Result<(Location, Node), Problem> {
     let at = if settings.deletes { session.locate_for_writing(start)? } else { session.locate(start)? };
-    let node = match settings.follow {
-        Follow::Never => at.walk(WalkOptions::KEEP_LINK)?,
-        // A dangling link stands for itself.
-        _ => at.walk(WalkOptions::FOLLOW).or_else(|_| at.walk(WalkOptions::KEEP_LINK))?,
-    };
+    let node = parse::walk(&at, settings.follow != Follow::Never)?;
     Ok((at, node))
 }
 

@@ -139,7 +139,7 @@ impl Used {
         later >= 0
             && match self.is {
                 Ordering::Less => days < limit,
-                Ordering::Equal => limit - 1.0 < days && days <= limit,
+                Ordering::Equal => limit - 1.0 <= days && days < limit,
                 Ordering::Greater => days > limit,
             }
     }

@@ -85,6 +85,10 @@ pub(crate) fn take_own(words: Vec<OsString>) -> (Vec<OsString>, Vec<OsString>) {
             }
             continue;
         }
+        if matches!(&*text, "-help" | "-version") {
+            own.push(format!("-{text}").into());
+            continue;
+        }
         rest.push(word);
         if WITH_COMMAND.contains(&&*text) {
             let mut before = OsString::new();

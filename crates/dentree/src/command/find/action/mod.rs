@@ -10,7 +10,6 @@ use super::sink::{Found, LocalFile, Sink};
 use super::test::Cost;
 use crate::image::SUPERUSER;
 use crate::output::{Names, json};
-use crate::path::join;
 use dentree_vfs::FileType;
 pub(super) use execute::Execute;
 pub(super) use format::{FILE_SYSTEM, Format};
@@ -94,16 +93,16 @@ impl Line {
 
 /// Removes the name itself, never what a link leads to.
 fn delete(file: &Candidate<'_>) -> bool {
-    let Some(parent) = file.at.parent else {
-        file.refusal("the root is not removed");
+    if matches!(file.name(), b"/" | b"." | b"..") {
+        file.refusal("the root, `.` and `..` are not removed");
         return false;
+    }
+    let remove = || {
+        let (vfs, (dir, kind)) = (&file.at.tree.image.vfs, file.itself()?);
+        match kind {
+            FileType::Directory => vfs.rmdir(SUPERUSER, &dir, file.name()),
+            _ => vfs.unlink(SUPERUSER, &dir, file.name()),
+        }
     };
-    let tree = file.at.tree;
-    let Some(dir) = tree.inode(parent, file.at.dir) else { return false };
-    let Some(kind) = tree.kind(file.entry(), &join(file.at.dir, file.name())) else { return false };
-    let removed = match kind {
-        FileType::Directory => tree.image.vfs.rmdir(SUPERUSER, &dir, file.name()),
-        _ => tree.image.vfs.unlink(SUPERUSER, &dir, file.name()),
-    };
-    removed.map_err(|error| file.problem(&error)).is_ok()
+    remove().map_err(|error| file.problem(&error)).is_ok()
 }

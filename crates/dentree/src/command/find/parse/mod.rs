@@ -14,11 +14,11 @@ use super::regex::Syntax;
 use super::sink::LocalFiles;
 use super::test::Test;
 use super::words::is_newer;
-use crate::image::{Image, Session};
+use crate::image::{Image, Location, Node, Session};
 use crate::output::escape;
 use crate::owners::Owners;
 use crate::report::{Problem, Status};
-use dentree_vfs::Timestamp;
+use dentree_vfs::{Timestamp, WalkOptions};
 use std::ffi::{OsStr, OsString};
 use std::ops::RangeInclusive;
 use std::os::unix::ffi::OsStrExt;
@@ -132,6 +132,12 @@ pub(super) fn parse(split: &Split<'_>, context: Context<'_>) -> Result<Plan, Pro
         Expression::joined(Expression::And, vec![expression, print()])
     };
     Ok(Plan { expression, settings: parser.settings })
+}
+
+/// The file of an argument. A dangling link stands for itself.
+pub(super) fn walk(at: &Location, follows: bool) -> Result<Node, Problem> {
+    let itself = || at.walk(WalkOptions::KEEP_LINK);
+    if follows { at.walk(WalkOptions::FOLLOW).or_else(|_| itself()) } else { itself() }
 }
 
 /// An error of syntax: one line, and exit status 1 as of find(1).

@@ -6,15 +6,16 @@ use super::super::number::{Age, AgeUnit, Number, Size, Used, nanos};
 use super::super::permissions::Permissions;
 use super::super::regex;
 use super::super::test::{Test, TimeField};
-use super::{Follow, Parser, is_newer, wrong};
-use crate::image::Node;
+use super::{Follow, Parser, is_newer, walk, wrong};
+use crate::image::{Location, Node};
 use crate::report::Problem;
-use dentree_vfs::{FileType, Ino, Timestamp, WalkOptions};
+use dentree_vfs::{FileType, Ino, Timestamp};
 use jiff::tz::TimeZone;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::sync::Arc;
 
 impl<'w> Parser<'w, '_> {
     pub(super) fn test(&mut self, name: &'w str) -> Result<Option<Test>, Problem> {
@@ -169,9 +170,15 @@ impl<'w> Parser<'w, '_> {
         if is_local(argument) {
             return Err(wrong(format!("'{}' is no IMAGE:PATH for {name}", super::shown(argument))));
         }
+        let (at, node) = self.reference(argument)?;
+        Ok(Arc::ptr_eq(&at.image, image).then(|| node.ino()))
+    }
+
+    /// A file of an image to compare with.
+    fn reference(&self, argument: &OsStr) -> Result<(Location, Node), Problem> {
         let at = self.context.session.locate(argument)?;
-        let node = at.walk(self.reference_options())?;
-        Ok((at.image.name() == image.name()).then(|| node.ino()))
+        let node = walk(&at, self.settings.follow != Follow::Never)?;
+        Ok((at, node))
     }
 
     /// `-newerXY`: time X is later than time Y of a file, on this machine or in an image, or than
@@ -186,15 +193,11 @@ impl<'w> Parser<'w, '_> {
             Some(_) if self.context.image.is_none() => Timestamp::default(),
             Some(reference) if is_local(argument) => local_time(argument, reference, self.settings.follow)?,
             Some(reference) => {
-                let node: Node = self.context.session.locate(argument)?.walk(self.reference_options())?;
+                let (_, node) = self.reference(argument)?;
                 reference.of(&node.attr()).ok_or_else(|| no_birth(argument))?
             }
         };
         Ok(Test::After(field, limit))
-    }
-
-    fn reference_options(&self) -> WalkOptions {
-        if self.settings.follow == Follow::Never { WalkOptions::KEEP_LINK } else { WalkOptions::FOLLOW }
     }
 }
 
