@@ -100,10 +100,10 @@ pub(crate) enum Command {
     /// A side that is IMAGE:PATH is in an image; its colon cannot be left out. Directories are
     /// copied with their contents; sparse files stay sparse, symbolic links in directories stay
     /// links. A SOURCE that is a link is followed, unless -a, -d, -P or -r keep it. A new file gets
-    /// its name when it is complete. An existing file is written to, as by cp(1), and so is a pipe or a
-    /// device that is TARGET. Below TARGET no link is followed and only regular files are written
-    /// to, whatever names and links the image has. Files copied into an image belong to root,
-    /// unless -a or -p keep their owner.
+    /// its name when it is complete. An existing file is written to, as by cp(1), and so is a pipe
+    /// or a device that is TARGET. Below TARGET no link is followed and only regular files are
+    /// written to, whatever names and links the image has. Files copied into an image belong to
+    /// root, unless -a or -p keep their owner.
     ///
     /// With --files-from each path of FILE is copied from below the one SOURCE to the same path
     /// below TARGET, a directory, once. Directories above it are made like those of SOURCE. A path
