@@ -1,6 +1,6 @@
 # What a newcomer types: `make run` and `make test`. Both install what they need.
 
-.PHONY: run test check unit models model-dcache model-tests model-libs model-locks model-interleavings docs bench lab fuzz crash posix stress install
+.PHONY: run test check unit models model-dcache model-tests model-libs model-locks model-interleavings docs bench lab fuzz crash posix stress targets install
 
 # Makes an ext4 image, walks it cold and warm, and says what to type next.
 run:
@@ -78,6 +78,11 @@ stress:
 	@tools/setup stress
 	cargo build --release --quiet -p dentree
 	tools/stress
+
+# Compiles for other systems and processors, as far as rustup has their standard libraries.
+targets:
+	@tools/setup run
+	tools/targets
 
 install:
 	@tools/setup run

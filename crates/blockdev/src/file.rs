@@ -11,15 +11,20 @@
 //! be consistent with each other; checksums detect it.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, IoSlice, IoSliceMut, Seek, SeekFrom};
+use std::io::{self, Seek, SeekFrom};
+#[cfg(target_os = "linux")]
+use std::io::{IoSlice, IoSliceMut};
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+#[cfg(target_os = "linux")]
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, OFlags};
-use rustix::io::{Errno, ReadWriteFlags, preadv2};
+use rustix::io::Errno;
+#[cfg(target_os = "linux")]
+use rustix::io::ReadWriteFlags;
 
 use crate::lock_holder::{Holder, lock_holder, loop_device};
 use crate::pool::{Job, ReaderPool};
@@ -45,7 +50,7 @@ pub struct FileDevice {
     size: u64,
     access: Access,
     /// Whether uncached writes work, as far as is known.
-    #[cfg_attr(not(target_os = "linux"), expect(dead_code))]
+    #[cfg(target_os = "linux")]
     writes_out: AtomicBool,
     /// The queue that was asked for.
     queue: Queue,
@@ -113,6 +118,7 @@ impl FileDevice {
             path: path.to_owned(),
             size,
             access,
+            #[cfg(target_os = "linux")]
             writes_out: AtomicBool::new(true),
             queue: Queue::default(),
             queues_all: false,
@@ -129,11 +135,19 @@ impl FileDevice {
     }
 
     /// Fills `buf` if the page cache has all of it. Otherwise its content is unspecified.
+    #[cfg(target_os = "linux")]
     fn read_from_memory(&self, offset: u64, buf: &mut [u8]) -> bool {
         let wanted = buf.len();
-        let read = preadv2(&self.file, &mut [IoSliceMut::new(buf)], offset, ReadWriteFlags::NOWAIT);
+        let read =
+            rustix::io::preadv2(&self.file, &mut [IoSliceMut::new(buf)], offset, ReadWriteFlags::NOWAIT);
         // If it would block or is not supported, the queue makes the read and reports errors.
         read == Ok(wanted)
+    }
+
+    /// Linux alone tells what is in the page cache.
+    #[cfg(not(target_os = "linux"))]
+    fn read_from_memory(&self, _: u64, _: &mut [u8]) -> bool {
+        false
     }
 
     /// The queue in use. Starts the ring where one is asked for.

@@ -35,12 +35,12 @@ mod listing;
 mod lock_holder;
 mod memory;
 mod meter;
-#[cfg(not(all(target_os = "linux", not(loom))))]
+#[cfg(not(all(target_os = "linux", target_pointer_width = "64", not(loom))))]
 mod no_ring;
 mod partition;
 mod pool;
 mod recording;
-#[cfg(all(target_os = "linux", not(loom)))]
+#[cfg(all(target_os = "linux", target_pointer_width = "64", not(loom)))]
 mod ring;
 mod slice;
 mod slow;
@@ -48,7 +48,7 @@ mod slow;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::sync::Arc;
 
-#[cfg(not(all(target_os = "linux", not(loom))))]
+#[cfg(not(all(target_os = "linux", target_pointer_width = "64", not(loom))))]
 use no_ring as ring;
 
 pub use error::Error;

@@ -49,6 +49,9 @@ pub(crate) fn lock_holder(dev: u64, ino: u64) -> Option<Holder> {
 /// Lines read `1: FLOCK  ADVISORY  WRITE 1234 08:01:5678 0 EOF`: device numbers in hex, inode in
 /// decimal. A process in another namespace shows as 0 or less.
 fn holder_in(locks: &str, dev: u64, ino: u64) -> Option<u32> {
+    // macOS has numbers of 32 bits, and no `/proc/locks`.
+    #[cfg_attr(target_os = "linux", expect(clippy::useless_conversion))]
+    let dev = dev.try_into().ok()?;
     let wanted = format!("{:02x}:{:02x}:{ino}", major(dev), minor(dev));
     locks.lines().find_map(|line| {
         let mut fields = line.split_ascii_whitespace().skip(1);

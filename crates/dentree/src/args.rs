@@ -161,11 +161,13 @@ pub(crate) enum Command {
     /// While memory is short (pressure stall information of the cgroup or of the machine), cached
     /// names and inodes shrink to three quarters each time; --stats counts it.
     /// $MEMORY_PRESSURE_WATCH names another pressure file or a FIFO, /dev/null none.
+    #[cfg(target_os = "linux")]
     Mount(MountArgs),
     /// Unmount an image, and wait until it is closed
     ///
     /// umount(8) and fusermount3 return when the mount is gone, while the server still writes to
     /// the image. When this command returns, the image can be copied, mounted and changed.
+    #[cfg(target_os = "linux")]
     Umount(UmountArgs),
     /// Serve the files of an image to browsers, until Ctrl-C
     ///
@@ -354,6 +356,7 @@ fn parse_uuid(text: &str) -> Result<[u8; 16], String> {
     }
 }
 
+#[cfg(target_os = "linux")]
 #[derive(Debug, Args)]
 pub(crate) struct MountArgs {
     /// The image
@@ -372,6 +375,7 @@ pub(crate) struct MountArgs {
     pub(crate) background: bool,
 }
 
+#[cfg(target_os = "linux")]
 #[derive(Debug, Args)]
 pub(crate) struct UmountArgs {
     /// The mount point

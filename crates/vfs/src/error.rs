@@ -1,5 +1,6 @@
 //! Errors, and their conversion to errno.
 
+#[cfg(unix)]
 use rustix::io::Errno;
 use std::error::Error as StdError;
 
@@ -86,6 +87,17 @@ pub enum Error {
     Io(ErrorSource),
 }
 
+/// Linux alone has errors for these.
+#[cfg(target_os = "linux")]
+const NO_KEY: Errno = Errno::NOKEY;
+#[cfg(target_os = "linux")]
+const DAMAGED: Errno = Errno::UCLEAN;
+#[cfg(all(unix, not(target_os = "linux")))]
+const NO_KEY: Errno = Errno::ACCESS;
+#[cfg(all(unix, not(target_os = "linux")))]
+const DAMAGED: Errno = Errno::IO;
+
+#[cfg(unix)]
 impl Error {
     /// The errno for system calls and FUSE.
     pub fn errno(&self) -> Errno {
@@ -110,8 +122,8 @@ impl Error {
             Error::Range => Errno::RANGE,
             Error::Invalid => Errno::INVAL,
             Error::Stale => Errno::STALE,
-            Error::Encrypted => Errno::NOKEY,
-            Error::Corrupt(_) => Errno::UCLEAN,
+            Error::Encrypted => NO_KEY,
+            Error::Corrupt(_) => DAMAGED,
             Error::Unsupported(_) => Errno::OPNOTSUPP,
             Error::Io(_) => Errno::IO,
         }

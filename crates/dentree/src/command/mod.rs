@@ -15,6 +15,7 @@ mod ls;
 mod manual;
 mod mkdir;
 pub(crate) mod mkfs;
+#[cfg(target_os = "linux")]
 mod mount;
 mod mv;
 mod rm;
@@ -25,6 +26,7 @@ mod tar;
 mod touch;
 mod tree;
 mod truncate;
+#[cfg(target_os = "linux")]
 mod umount;
 mod xattr;
 
@@ -56,7 +58,9 @@ pub(crate) fn run(session: &Session, command: &Command) -> Result<(), Stop> {
         Command::Du(args) => du::run(session, args),
         Command::Checksum(args) => checksum::run(session, args),
         Command::Mkfs(args) => mkfs::run(session, args),
+        #[cfg(target_os = "linux")]
         Command::Mount(args) => mount::run(session, args),
+        #[cfg(target_os = "linux")]
         Command::Umount(args) => umount::run(args),
         Command::Serve(args) => serve::run(session, args),
         Command::Demo => demo::run(session),

@@ -125,12 +125,17 @@ impl Clock {
         match self {
             Clock::Fixed(time) => time,
             Clock::System => {
-                let now = clock_gettime(ClockId::RealtimeCoarse);
+                let now = clock_gettime(SYSTEM_CLOCK);
                 InodeTime { seconds: now.tv_sec, nanos: u32::try_from(now.tv_nsec).unwrap_or(0) }
             }
         }
     }
 }
+
+#[cfg(target_os = "linux")]
+const SYSTEM_CLOCK: ClockId = ClockId::RealtimeCoarse;
+#[cfg(not(target_os = "linux"))]
+const SYSTEM_CLOCK: ClockId = ClockId::Realtime;
 
 /// Adds credits to a handle. If its transaction has no room for them, restarts it: what was changed
 /// so far may then be committed without what follows.

@@ -151,7 +151,8 @@ impl Source for Local<'_> {
             // The kernel reports no negative sizes.
             size: stat.st_size as u64,
             mtime: Timestamp { seconds: stat.st_mtime, nanos: stat.st_mtime_nsec as u32 },
-            nlink: stat.st_nlink,
+            #[allow(clippy::unnecessary_cast, reason = "32-bit systems have fewer bits")]
+            nlink: stat.st_nlink as u64,
             rdev: (rustix::fs::major(stat.st_rdev), rustix::fs::minor(stat.st_rdev)),
         }
     }
