@@ -50,6 +50,13 @@ pub enum Error {
     /// The device could not be read.
     #[error("cannot read the partition table: {0}")]
     Read(#[source] io::Error),
+    /// There is a partition table, and this build reads none.
+    #[cfg(not(feature = "partitions"))]
+    #[error(
+        "this build reads no partition tables (cargo feature `partitions`); say where the file system \
+         begins with --offset BYTES"
+    )]
+    NoTables,
     /// A partition table that makes no sense.
     #[error(
         "damaged partition table ({table}): {problem}; say where the file system begins with --offset BYTES"

@@ -24,6 +24,10 @@
 //! }
 //! # Ok::<(), std::io::Error>(())
 //! ```
+//!
+//! # Features
+//! Both are on by default. `io-uring`: submitted reads of files through io_uring on 64-bit Linux,
+//! by threads without. `partitions`: MBR and GPT.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
@@ -35,21 +39,27 @@ mod listing;
 mod lock_holder;
 mod memory;
 mod meter;
-#[cfg(not(all(target_os = "linux", target_pointer_width = "64", not(loom))))]
+#[cfg(not(all(feature = "io-uring", target_os = "linux", target_pointer_width = "64", not(loom))))]
 mod no_ring;
+#[cfg(not(feature = "partitions"))]
+mod no_table;
 mod partition;
 mod pool;
 mod recording;
-#[cfg(all(target_os = "linux", target_pointer_width = "64", not(loom)))]
+#[cfg(all(feature = "io-uring", target_os = "linux", target_pointer_width = "64", not(loom)))]
 mod ring;
 mod slice;
 mod slow;
+#[cfg(feature = "partitions")]
+mod table;
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::sync::Arc;
 
-#[cfg(not(all(target_os = "linux", target_pointer_width = "64", not(loom))))]
+#[cfg(not(all(feature = "io-uring", target_os = "linux", target_pointer_width = "64", not(loom))))]
 use no_ring as ring;
+#[cfg(not(feature = "partitions"))]
+use no_table as table;
 
 pub use error::Error;
 pub use fault::{Failure, Fault, FaultDevice, Operation};
@@ -59,10 +69,11 @@ pub use listing::{Listing, Partition};
 pub use lock_holder::{Holder, writer_of};
 pub use memory::MemoryDevice;
 pub use meter::{DeviceCounts, MeteredDevice, SIZE_CLASSES};
-pub use partition::{Choice, locate, partitions};
+pub use partition::{Choice, locate};
 pub use recording::{Recording, RecordingDevice, Replay, SECTOR, Step, Survivors};
 pub use slice::Slice;
 pub use slow::SlowDevice;
+pub use table::partitions;
 
 /// A device of bytes with positioned access by many threads at once.
 ///

@@ -27,6 +27,11 @@ use report::{Status, Stop};
 use std::io::ErrorKind;
 use std::process::ExitCode;
 
+/// The static program's: musl's own takes one lock for all threads.
+#[cfg(target_env = "musl")]
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     let cli = args::Cli::parse_from(args::normalise(std::env::args_os()));
     let session = Session::new(cli.global);

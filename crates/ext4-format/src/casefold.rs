@@ -10,10 +10,14 @@
 //! never changes the folding or decomposition of assigned code points, and later ones are refused
 //! first. Linux 6.12 kept ignorable code points; versions before and after remove them.
 
+#[cfg(feature = "casefold")]
 use caseless::Caseless as _;
+#[cfg(feature = "casefold")]
 use regex_syntax::hir::{ClassUnicode, HirKind};
 use std::borrow::Cow;
+#[cfg(feature = "casefold")]
 use std::sync::LazyLock;
+#[cfg(feature = "casefold")]
 use unicode_normalization::UnicodeNormalization as _;
 
 /// A name that a strict file system refuses: not UTF-8, or with a code point that Unicode 12.1
@@ -62,24 +66,38 @@ fn fold(name: &[u8]) -> Option<Cow<'_, [u8]>> {
             Cow::Borrowed(name)
         });
     }
-    let text = std::str::from_utf8(name).ok()?;
+    fold_unicode(std::str::from_utf8(name).ok()?).map(Cow::Owned)
+}
+
+#[cfg(feature = "casefold")]
+fn fold_unicode(text: &str) -> Option<Vec<u8>> {
     if !text.chars().all(|c| ASSIGNED.contains(c) || IGNORABLE.contains(c)) {
         return None;
     }
     // Ignorable code points are removed last: until then they separate the marks on both sides.
     let folded: String = text.chars().default_case_fold().nfd().filter(|&c| !IGNORABLE.contains(c)).collect();
-    Some(Cow::Owned(folded.into_bytes()))
+    Some(folded.into_bytes())
+}
+
+/// Never called: without the feature, file systems with such names are not opened.
+#[cfg(not(feature = "casefold"))]
+fn fold_unicode(_: &str) -> Option<Vec<u8>> {
+    None
 }
 
 /// A set of code points as sorted ranges.
+#[cfg(feature = "casefold")]
 struct CodePoints(Vec<(char, char)>);
 
+#[cfg(feature = "casefold")]
 static ASSIGNED: LazyLock<CodePoints> = LazyLock::new(|| CodePoints::with_property(r"\p{Age=12.1}"));
 /// U+180F became ignorable when Unicode 14 assigned it. Other ignorable unassigned code points were
 /// so in 12.1, and ext4 removes them.
+#[cfg(feature = "casefold")]
 static IGNORABLE: LazyLock<CodePoints> =
     LazyLock::new(|| CodePoints::with_property(r"[\p{Default_Ignorable_Code_Point}--\x{180F}]"));
 
+#[cfg(feature = "casefold")]
 impl CodePoints {
     /// The code points of the regular expression `class`. An invalid one is the empty set; the
     /// tests check ours.
@@ -98,7 +116,7 @@ impl CodePoints {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "casefold"))]
 mod tests {
     use super::*;
     use proptest::prelude::*;

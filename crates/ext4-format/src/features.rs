@@ -160,7 +160,7 @@ impl Incompat {
             | Incompat::LARGEDIR.0
             | Incompat::INLINE_DATA.0
             | Incompat::ENCRYPT.0
-            | Incompat::CASEFOLD.0,
+            | if cfg!(feature = "casefold") { Incompat::CASEFOLD.0 } else { 0 },
     );
 }
 
