@@ -1,6 +1,6 @@
 # What a newcomer types: `make run` and `make test`. Both install what they need.
 
-.PHONY: run test check unit models model-dcache model-tests model-libs model-locks model-interleavings docs bench lab fuzz crash posix stress targets install
+.PHONY: run test check unit models model-dcache model-tests model-libs model-locks model-interleavings docs bench lab fuzz crash posix stress targets static deb packages install
 
 # Makes an ext4 image, walks it cold and warm, and says what to type next.
 run:
@@ -83,6 +83,16 @@ stress:
 targets:
 	@tools/setup run
 	tools/targets
+
+# The static program, its man pages, completions and SBOM; a Debian package of them: target/package/.
+static deb:
+	@tools/setup package
+	tools/package $@
+
+# Installs the package in a bare Debian 12, the program in a bare BusyBox system, and runs the recipes in both: needs root.
+packages: deb
+	@tools/setup packages
+	tools/packages
 
 install:
 	@tools/setup run
