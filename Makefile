@@ -16,6 +16,7 @@ test:
 check:
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --quiet -- -D warnings
+	cargo check --quiet -p dentree --no-default-features
 	cargo xtask tidy
 
 docs:
