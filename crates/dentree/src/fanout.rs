@@ -51,8 +51,8 @@ impl<J, O> Emit<'_, J, O> {
 }
 
 /// Runs `roots` and all jobs that they spawn on `threads` threads; stops early when the sink
-/// breaks. [`Order::Stable`] may have no thread but the caller's: jobs then run one after the other,
-/// each when its outputs are due.
+/// breaks. [`Order::Stable`] may have no thread but the caller's: jobs then run one after the
+/// other, each when its outputs are due.
 pub(crate) fn run<J: Send, O: Send>(
     threads: usize,
     order: Order,

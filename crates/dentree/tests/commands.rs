@@ -220,7 +220,7 @@ fn wrong_usage_ends_with_2() {
 }
 
 #[test]
-fn no_image_and_no_file_system_end_with_1_and_say_why() {
+fn no_image_ends_with_1_and_no_file_system_with_4() {
     let output = dentree(["ls", "/nonexistent.img:/x"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(
@@ -230,7 +230,7 @@ fn no_image_and_no_file_system_end_with_1_and_say_why() {
     );
     let file = tempfile::NamedTempFile::new().unwrap();
     fs::write(file.path(), [0; 4096]).unwrap();
-    assert_eq!(code(&["ls", file.path().to_str().unwrap()]), 1);
+    assert_eq!(code(&["ls", file.path().to_str().unwrap()]), 4);
 }
 
 #[test]

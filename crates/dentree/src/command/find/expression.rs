@@ -18,8 +18,8 @@ pub(super) enum Expression {
 }
 
 impl Expression {
-    /// Joins two or more by `join`, and puts cheap tests first where nobody can tell: among
-    /// neighbours without actions.
+    /// Joins two or more by `join`, and puts cheap tests first where that has no other effect:
+    /// among neighbours without actions.
     pub(super) fn joined(join: fn(Vec<Expression>) -> Expression, mut parts: Vec<Expression>) -> Expression {
         if parts.len() == 1
             && let Some(only) = parts.pop()
