@@ -18,18 +18,22 @@ pub(super) enum Expression {
 }
 
 impl Expression {
-    /// Joins two or more by `join`, and puts cheap tests first where that has no other effect:
-    /// among neighbours without actions.
+    /// Joins parts by `join`, and puts cheap tests first among neighbours without actions, where
+    /// the order does not show.
     pub(super) fn joined(join: fn(Vec<Expression>) -> Expression, mut parts: Vec<Expression>) -> Expression {
         if parts.len() == 1
             && let Some(only) = parts.pop()
         {
             return only;
         }
-        for neighbours in parts.chunk_by_mut(|a, b| !a.acts() && !b.acts()) {
-            neighbours.sort_by_key(Expression::cost);
+        let mut joined = join(parts);
+        // The last part of a list says what it is worth.
+        if let Expression::And(parts) | Expression::Or(parts) = &mut joined {
+            for neighbours in parts.chunk_by_mut(|a, b| !a.acts() && !b.acts()) {
+                neighbours.sort_by_key(Expression::cost);
+            }
         }
-        join(parts)
+        joined
     }
 
     /// The parts below.
