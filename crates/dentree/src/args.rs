@@ -1,6 +1,7 @@
 //! The command line: its options and arguments, and the help, completions and man pages made of
 //! them.
 
+mod backup;
 mod change;
 pub(crate) mod cp;
 pub(crate) mod du;

@@ -56,6 +56,16 @@ fn a_copy_within_an_image_shares_nothing_and_never_enters_itself() {
     let same = dentree(["cp", &image.at("/d/f"), &image.at("/d/e/g")]);
     assert!(text(&same.stderr).contains("the same file"), "{}", text(&same.stderr));
     assert_eq!(succeeds(["cat", &image.at("/d/f")]), b"content");
+    succeeds(["cp", "-l", &image.at("/d/f"), &image.at("/hard")]);
+    succeeds(["cp", "-s", &image.at("/d/f"), &image.at("/soft")]);
+    assert_eq!(
+        text(&succeeds(["stat", "-c", "%h %N", &image.at("/hard"), &image.at("/soft")])),
+        "3 '/hard'\n1 '/soft' -> '/d/f'\n"
+    );
+    for target in [image.dir.path().join("f").to_str().unwrap(), &small().at("/f")] {
+        let output = dentree(["cp", "-l", &image.at("/d/f"), target]);
+        assert!(text(&output.stderr).contains("links stay within one image"), "{}", text(&output.stderr));
+    }
     assert_clean(&image.file);
 }
 

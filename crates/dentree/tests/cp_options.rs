@@ -41,11 +41,15 @@ const COMMANDS: &str = "\
 -p --parents s/dir/g t
 --preserve=timestamps s/f t
 --preserve=mode s/dir/g t/new
+-a --no-preserve=mode s/f t/new
 --attributes-only -p s/f t/new
 -r --strip-trailing-slashes s/dir/ t
 -f s/f t
 --remove-destination s/f t/link
--x s/f t";
+-x s/f t
+-b s/f t
+--backup=numbered s/f s/dir/g t
+-S .old -r s/dir t";
 
 /// A tree: names, types, modes, links, sizes, times that commands have set, and content.
 fn described(root: &Path) -> Vec<u8> {

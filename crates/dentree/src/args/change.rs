@@ -1,5 +1,6 @@
 //! Arguments of the commands that change an image.
 
+use super::backup::BackupArgs;
 use super::parse_size;
 use clap::{ArgAction, Args, ValueEnum, ValueHint};
 use std::ffi::OsString;
@@ -105,6 +106,8 @@ pub(crate) struct MvArgs {
     /// Replace only what is older
     #[arg(short, long)]
     pub(crate) update: bool,
+    #[command(flatten)]
+    pub(crate) backup: BackupArgs,
     /// Say what is moved
     #[arg(short, long)]
     pub(crate) verbose: bool,

@@ -1,5 +1,6 @@
 //! Arguments of `dentree cp`, under the names of cp(1).
 
+use super::backup::BackupArgs;
 use clap::{Args, ValueEnum, ValueHint};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -79,9 +80,17 @@ pub(crate) struct CpArgs {
     /// Say what is copied
     #[arg(short, long)]
     pub(crate) verbose: bool,
-    /// Accepted, as each image is one file system
+    #[command(flatten)]
+    pub(crate) backup: BackupArgs,
+    /// Make hard links instead of copies, within an image
+    #[arg(short, long, conflicts_with = "symbolic_link")]
+    pub(crate) link: bool,
+    /// Make symbolic links instead of copies, within an image
+    #[arg(short, long)]
+    pub(crate) symbolic_link: bool,
+    /// Enter no other file system below a SOURCE
     #[arg(short = 'x', long)]
-    one_file_system: bool,
+    pub(crate) one_file_system: bool,
     /// Accepted but for `always`, as contents are copied
     #[arg(long, value_name = "WHEN", require_equals = true, value_parser = ["auto", "never"])]
     reflink: Option<String>,

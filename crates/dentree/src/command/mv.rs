@@ -42,14 +42,19 @@ fn move_one(session: &Session, args: &MvArgs, from: &Location, to: &Location) ->
         if !replaces(args, &there, &moved, to) {
             return Ok(());
         }
+        if let Some(backup) = backup_of(args, to, &to_dir, new).filter(|_| there.ino() != moved.ino()) {
+            let kept = to.image.vfs.rename(SUPERUSER, &to_dir, new, &to_dir, &backup, OnExisting::Replace);
+            kept.map_err(|error| to.problem(&error))?;
+        }
         // rename(2) does nothing for two names of one file.
         if is_same_image && there.ino() == moved.ino() {
             return Err(from.refusal(format!("is the same file as {}", to.image.at(&to.path))));
         }
-        if !is_same_image && there.is_dir() != moved.is_dir() {
+        let is_left = backup_of(args, to, &to_dir, new).is_none() && !is_same_image;
+        if is_left && there.is_dir() != moved.is_dir() {
             return Err(to.problem(&if there.is_dir() { Error::IsADirectory } else { Error::NotADirectory }));
         }
-        if !is_same_image && there.is_dir() {
+        if is_left && there.is_dir() {
             // Only an empty directory is replaced, as by rename(2).
             let gone = to.image.vfs.rmdir(SUPERUSER, &to_dir, new);
             gone.map_err(|error| to.problem(&error))?;
@@ -68,6 +73,12 @@ fn move_one(session: &Session, args: &MvArgs, from: &Location, to: &Location) ->
         let _ = writeln!(io::stdout(), "renamed '{from}' -> '{to}'");
     }
     Ok(())
+}
+
+/// The name under which what is replaced is kept.
+fn backup_of(args: &MvArgs, to: &Location, dir: &Node, name: &[u8]) -> Option<Vec<u8>> {
+    let exists = |name: &[u8]| !matches!(to.image.vfs.lookup(SUPERUSER, dir, name), Ok(None));
+    args.backup.name(name, exists)
 }
 
 /// Whether an existing file is replaced.

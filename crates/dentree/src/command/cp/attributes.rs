@@ -7,7 +7,7 @@ use crate::image::{Image, Node};
 use crate::output::escape;
 use crate::report::{self, Report, Status};
 use dentree_sync::Mutex;
-use dentree_vfs::{FileType, Timestamp};
+use dentree_vfs::{Attr, FileType, Timestamp};
 use rustix::fs::{Mode, Timespec};
 use std::collections::BTreeMap;
 use std::io;
@@ -62,8 +62,13 @@ impl AttributeCopier {
     }
 
     /// The permissions of a new file whose mode is not kept.
-    pub(super) fn reduced(&self, permissions: u16) -> u16 {
-        permissions & 0o777 & !self.umask
+    pub(super) fn reduced(&self, attr: &Attr) -> u16 {
+        let permissions = match attr.kind {
+            FileType::Directory if self.keep.drops_mode => 0o777,
+            _ if self.keep.drops_mode => 0o666,
+            _ => attr.permissions & 0o777,
+        };
+        permissions & !self.umask
     }
 
     /// Sets the attributes of `node` on `target`, which is new or not, with the owner of
@@ -91,7 +96,7 @@ impl AttributeCopier {
         }
         let permissions = match (keep.mode, is_new) {
             (true, _) => Some(attr.permissions),
-            (false, true) => Some(self.reduced(attr.permissions)),
+            (false, true) => Some(self.reduced(&attr)),
             (false, false) => None,
         };
         let before = permissions.unwrap_or(attr.permissions);

@@ -9,7 +9,9 @@ use super::options::Options;
 use super::origin::{Above, Found, Origin, Unreadable, new_kind};
 use super::sparse::Holes;
 use super::target_dir::is_plain_name;
-use super::{CUT_SHORT, DANGLING, IN_THE_WAY, INTO_ITSELF, JUST_MADE, Progress, SAME_FILE, each_extent};
+use super::{
+    CUT_SHORT, DANGLING, IN_THE_WAY, INTO_ITSELF, JUST_MADE, NO_LINK, Progress, SAME_FILE, each_extent,
+};
 use crate::args::CpArgs;
 use crate::command::ln::create_or_replace;
 use crate::image::{Image, Location, Node, SUPERUSER, Session, names_image};
@@ -17,7 +19,7 @@ use crate::local::{each_data, read_ready};
 use crate::owners::Owners;
 use crate::path::join;
 use crate::report::{Problem, Status, Stop};
-use dentree_vfs::{Error, FileType, Ino, NewKind, SetAttr, SetTime, SetXattr, WalkOptions};
+use dentree_vfs::{Error, FileType, Ino, NewKind, OnExisting, SetAttr, SetTime, SetXattr, WalkOptions};
 use std::collections::{HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, OpenOptions};
@@ -348,10 +350,16 @@ impl<'a> Copy<'a> {
     fn contents(&mut self, node: Node, made: bool, found: Found) {
         self.targets.insert(node.ino());
         let Some(above) = self.enter(&found) else { return };
-        let names = found.origin.names(&self.session.report).unwrap_or_else(|why| {
-            self.failed(&found, Failed::Source(why));
+        // A mount point is made, and stays empty.
+        let is_other = found.above.as_ref().is_some_and(|above| above.device != found.device);
+        let names = if is_other && self.options.args.one_file_system {
             Vec::new()
-        });
+        } else {
+            found.origin.names(&self.session.report).unwrap_or_else(|why| {
+                self.failed(&found, Failed::Source(why));
+                Vec::new()
+            })
+        };
         self.progress.add(1, 0);
         let (origin, path) = (found.origin.clone(), found.path.clone());
         if made || self.options.sets_attributes() {
@@ -447,8 +455,16 @@ impl<'a> Copy<'a> {
             if !there.is_dir() && !self.options.overwrites(there.attr().mtime, found.attr.mtime, &label) {
                 return Ok(());
             }
+            let exists = |name: &[u8]| !matches!(vfs.lookup(SUPERUSER, dir, name), Ok(None));
+            let backup = self.options.args.backup.name(name, exists).filter(|_| !there.is_dir());
+            if let Some(backup) = backup {
+                vfs.rename(SUPERUSER, dir, name, dir, &backup, OnExisting::Replace)?;
+            }
         }
         self.options.tell(&found.origin.label(), &self.image.at(&found.path));
+        if self.options.args.link || self.options.args.symbolic_link {
+            return self.link(dir, name, found);
+        }
         let several = self.options.keep.links && found.attr.nlink > 1;
         let key = several.then_some((found.device, found.attr.ino));
         if let Some(&first) = key.and_then(|key| self.links.get(&key)) {
@@ -480,6 +496,20 @@ impl<'a> Copy<'a> {
             self.links.insert(key, node.ino());
         }
         Ok(())
+    }
+
+    /// Makes a link to a file of the same image.
+    fn link(&self, dir: &Node, name: &[u8], found: &Found) -> Result<(), Failed> {
+        let Origin::Image { node, path, .. } = &found.origin else { return Err(Failed::Refused(NO_LINK)) };
+        if !self.is_here(&found.origin) {
+            return Err(Failed::Refused(NO_LINK));
+        }
+        let (args, vfs) = (self.options.args, &self.image.vfs);
+        let replaces = args.force || args.remove_destination;
+        Ok(create_or_replace(vfs, (dir, name), replaces, &mut |name| match args.symbolic_link {
+            true => vfs.make(SUPERUSER, dir, name, NewKind::Symlink(path), 0o777).map(drop),
+            false => vfs.link(SUPERUSER, node, dir, name),
+        })?)
     }
 
     /// Copies a regular file to an existing or a new one.
@@ -619,7 +649,7 @@ impl<'a> Copy<'a> {
         }
         let permissions = match (keep.mode, is_new) {
             (true, _) => Some(attr.permissions),
-            (false, true) => Some(self.copier.reduced(attr.permissions)),
+            (false, true) => Some(self.copier.reduced(attr)),
             (false, false) => None,
         };
         let before = permissions.unwrap_or(node.attr().permissions);

@@ -32,6 +32,9 @@ pub(crate) fn run(session: &Session, args: &CpArgs) -> Result<(), Stop> {
     let options = Options::new(args)?;
     let images = options.sources.iter().filter(|source| names_image(source)).count();
     let all = images == options.sources.len();
+    if (args.link || args.symbolic_link) && !names_image(options.target) {
+        return Err(Problem::usage("cp", NO_LINK).into());
+    }
     match (&args.files_from, all, names_image(options.target)) {
         (None, _, true) => into::run(session, &options),
         (None, true, false) => out::run(session, &options),
@@ -96,6 +99,8 @@ const JUST_MADE: &str = "not copied: this command has just made a file of this n
 /// A source and its target are one.
 const SAME_FILE: &str = "source and target are the same file";
 const INTO_ITSELF: &str = "a directory cannot be copied into itself";
+
+const NO_LINK: &str = "not made: links stay within one image";
 
 const LEADS_OUT: &str = "not copied: a listed path may not contain `..`";
 

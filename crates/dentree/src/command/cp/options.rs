@@ -18,10 +18,13 @@ pub(super) struct Keep {
     pub(super) times: bool,
     pub(super) links: bool,
     pub(super) xattrs: bool,
+    /// New files get the permissions of files that are made without a source.
+    pub(super) drops_mode: bool,
 }
 
 impl Keep {
-    const ALL: Keep = Keep { mode: true, owner: true, times: true, links: true, xattrs: true };
+    const ALL: Keep =
+        Keep { mode: true, owner: true, times: true, links: true, xattrs: true, drops_mode: false };
 
     fn new(args: &CpArgs) -> Keep {
         let mut keep = if args.archive { Keep::ALL } else { Keep::default() };
@@ -30,6 +33,8 @@ impl Keep {
         let common: &[Attribute] = if args.keep_common { &common } else { &[] };
         common.iter().chain(&args.preserve).for_each(|attribute| keep.set(*attribute, true));
         args.no_preserve.iter().for_each(|attribute| keep.set(*attribute, false));
+        keep.drops_mode =
+            args.no_preserve.iter().any(|dropped| matches!(dropped, Attribute::Mode | Attribute::All));
         keep
     }
 

@@ -57,7 +57,7 @@ pub(super) struct Found {
 
 /// A directory, and those above it.
 pub(super) struct Above {
-    device: u64,
+    pub(super) device: u64,
     ino: Ino,
     above: Option<Rc<Above>>,
 }

@@ -341,6 +341,10 @@ impl<'a> Copy<'a> {
             if !self.options.overwrites(changed, node.attr().mtime, &label) {
                 return;
             }
+            let backup = self.options.args.backup.name(name, |name| into.is_there(name));
+            if let Some(Err(error)) = backup.map(|backup| into.rename(name, &backup)) {
+                return self.report().problem(&local_problem(&into.label(name), &error));
+            }
         }
         self.tell(path, into, name);
         let linked = self.options.keep.links && node.attr().nlink > 1;

@@ -96,7 +96,12 @@ impl TargetDir {
         (FileType::from_raw_mode(found.st_mode) != FileType::Directory).then_some(time)
     }
 
-    fn is_there(&self, name: &[u8]) -> bool {
+    /// Renames an entry, in place of another one if there is one.
+    pub(super) fn rename(&self, from: &[u8], to: &[u8]) -> io::Result<()> {
+        Ok(rustix::fs::renameat(&self.fd, from, &self.fd, to)?)
+    }
+
+    pub(super) fn is_there(&self, name: &[u8]) -> bool {
         rustix::fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW).is_ok()
     }
 
