@@ -90,7 +90,7 @@ pub(crate) fn prints(metadata: &Metadata) -> Findings {
         for (line, number) in read(&file).lines().zip(1..).take_while(|(line, _)| *line != "#[cfg(test)]") {
             if !is_comment(line) && MACROS.iter().any(|name| line.contains(name)) {
                 findings.push(format!(
-                    "{}:{number}: it panics where no one reads; in dentree use report::say, elsewhere let the caller print",
+                    "{}:{number}: it panics where no one reads; in dentree use report::print, elsewhere let the caller print",
                     file.display()
                 ));
             }

@@ -165,7 +165,7 @@ fn device_and_inode(file: &OsStr) -> Option<(u64, u64)> {
 
 fn device_problem(at: &str, error: &dentree_blockdev::Error) -> Problem {
     let message = error.to_string();
-    // ServerLog that begin with the file's name need no label.
+    // Messages that begin with the file's name need no label.
     let message = message.strip_prefix(at).map_or(&*message, |rest| rest.trim_start_matches([':', ' ']));
     let status = match error {
         dentree_blockdev::Error::PartitionTable { .. } => Status::Damaged,

@@ -126,17 +126,17 @@ impl<'a> Tree<'a> {
     }
 
     /// Starts reading the inodes of entries.
-    pub(crate) fn expect<'e>(&self, entries: impl Iterator<Item = Entry<'e>>) {
-        self.image.vfs.expect_inodes(entries.map(|entry| entry.ino));
+    pub(crate) fn prefetch_inodes<'e>(&self, entries: impl Iterator<Item = Entry<'e>>) {
+        self.image.vfs.prefetch_inodes(entries.map(|entry| entry.ino));
     }
 
     /// Starts reading the directories among entries.
-    pub(crate) fn expect_lists<'e>(&self, entries: impl Iterator<Item = Entry<'e>>) {
+    pub(crate) fn prefetch_listings<'e>(&self, entries: impl Iterator<Item = Entry<'e>>) {
         let dirs = entries.filter(|entry| entry.kind == Some(FileType::Directory)).map(|entry| entry.ino);
         let mut dirs: Vec<_> = dirs.collect();
         if !dirs.is_empty() {
             dirs.sort_unstable();
-            self.image.vfs.expect_listings(&dirs);
+            self.image.vfs.prefetch_listings(&dirs);
         }
     }
 

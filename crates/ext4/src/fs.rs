@@ -38,15 +38,15 @@ impl FileSystem for Ext4 {
         Ok(self.is_named(InodeNumber(ino))?)
     }
 
-    fn expect_loads(&self, inos: &[Ino]) {
-        self.prefetch_inodes(inos.iter().filter_map(|ino| u32::try_from(ino.0).ok()).map(InodeNumber));
+    fn prefetch_inodes(&self, inos: &[Ino]) {
+        self.read_inodes_ahead(inos.iter().filter_map(|ino| u32::try_from(ino.0).ok()).map(InodeNumber));
     }
 
-    fn expect_listings(&self, dirs: &[Ino]) {
+    fn prefetch_listings(&self, dirs: &[Ino]) {
         self.prefetch_directories(dirs.iter().filter_map(|ino| u32::try_from(ino.0).ok()).map(InodeNumber));
     }
 
-    fn expect_lookups(&self, dir: &Node) {
+    fn prefetch_lookups(&self, dir: &Node) {
         self.prefetch_index(&dir.snapshot());
     }
 
@@ -162,7 +162,7 @@ impl FileSystem for Ext4 {
         Ok(self.make_unnamed(dir, new)?)
     }
 
-    fn expect_entries(&self, dir: &Node, entries: u64) -> Result<()> {
+    fn reserve_entries(&self, dir: &Node, entries: u64) -> Result<()> {
         Ok(self.presize_directory(dir, entries)?)
     }
 

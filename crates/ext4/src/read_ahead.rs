@@ -1,8 +1,9 @@
 //! Read-ahead of directory blocks and inode table blocks.
 //!
 //! A listing reads a directory in order; a growing window precedes it ([`Sequence`]). Lookups are
-//! random: their neighbours are cheapest to read along, in one request ([`DxReadAhead`]). The same
-//! holds for inode table blocks.
+//! random: their neighbours are cheapest to read along, in one request ([`DxReadAhead`]). So are
+//! those of an inode table block that is missed. A caller that knows its inodes beforehand names
+//! them (`FileSystem::prefetch_inodes`): `ls -l`, `find` and `du` do.
 
 use crate::Ext4;
 use crate::inode::Snapshot;
@@ -249,7 +250,7 @@ impl Ext4 {
 
     /// Starts reading the inode table blocks of these inodes in device order; near ones share a
     /// request. Limited to a part of the cache.
-    pub(crate) fn prefetch_inodes(&self, inos: impl Iterator<Item = InodeNumber>) {
+    pub(crate) fn read_inodes_ahead(&self, inos: impl Iterator<Item = InodeNumber>) {
         let mut inos: Vec<_> =
             inos.filter(|&ino| self.sb.check_inode("the inode number", ino).is_ok()).collect();
         inos.sort_unstable();
@@ -277,7 +278,7 @@ impl Ext4 {
     /// Starts reading the first blocks of directories in device order, after waiting for their
     /// inodes, which are read together. Limited to a part of the cache.
     pub(crate) fn prefetch_directories(&self, inos: impl Iterator<Item = InodeNumber> + Clone) {
-        self.prefetch_inodes(inos.clone());
+        self.read_inodes_ahead(inos.clone());
         let (mut runs, mut left) = (Runs::new(), (self.cache_blocks() / 8) as u64);
         for ino in inos {
             let Ok(dir) = self.read_inode(ino) else { continue };

@@ -26,7 +26,7 @@ fn a_presized_directory_takes_the_expected_names_with_few_splits() {
         let image = Image::new(&seeded, "48M", |_| ());
         let tree = Tree::open(&image);
         let dir = tree.dir("dir");
-        tree.vfs.expect_entries(&tree.who, &dir, entries).unwrap();
+        tree.vfs.reserve_entries(&tree.who, &dir, entries).unwrap();
         let laid_out = blocks(&tree, "dir", block_size);
         assert!(laid_out * block_size >= entries * 24, "{options}: {laid_out} blocks for {entries} entries");
         drop(dir);
@@ -58,7 +58,7 @@ fn a_presized_directory_takes_the_expected_names_with_few_splits() {
 fn a_directory_that_cannot_be_presized_is_refused_or_unchanged() {
     let image = Image::new("-t ext4 -b 1024", "8M", |_| ());
     let tree = Tree::open(&image);
-    let expect = |path: &str, entries| tree.vfs.expect_entries(&tree.who, &tree.at(path), entries);
+    let expect = |path: &str, entries| tree.vfs.reserve_entries(&tree.who, &tree.at(path), entries);
     tree.dir("full/of");
     assert!(matches!(expect("full", 1000), Err(Error::NotEmpty)));
     expect("full/of", 3).unwrap();
@@ -73,7 +73,7 @@ fn a_directory_that_cannot_be_presized_is_refused_or_unchanged() {
     let image = Image::new("-t ext2 -b 1024 -O ^dir_index", "16M", |_| ());
     let tree = Tree::open(&image);
     let dir = tree.dir("dir");
-    assert!(matches!(tree.vfs.expect_entries(&tree.who, &dir, 1000), Err(Error::Unsupported(_))));
+    assert!(matches!(tree.vfs.reserve_entries(&tree.who, &dir, 1000), Err(Error::Unsupported(_))));
     drop(dir);
     tree.close();
     check(&image, "without indexes");

@@ -41,7 +41,7 @@ fn laid_out(options: &str, size: &str, entries: u64) -> Image {
     let image = Image::new(options, size, |_| ());
     let tree = Tree::open(&image);
     let dir = tree.dir("dir");
-    tree.vfs.expect_entries(&tree.who, &dir, entries).unwrap();
+    tree.vfs.reserve_entries(&tree.who, &dir, entries).unwrap();
     for first in (0..entries).step_by(LINKS as usize) {
         let file = tree.file(&format!("file{first}"));
         (first..entries.min(first + LINKS)).for_each(|number| tree.link(&file, &dir, &name(number)));
@@ -194,7 +194,7 @@ fn presized_directories_are_listed_with_few_misses() {
         let dirs: Vec<_> = common::list(&fs, &root).into_values().map(|(ino, _)| ino).collect();
         let before = fs.buffer_stats().misses;
         if is_expected {
-            fs.expect_listings(&dirs);
+            fs.prefetch_listings(&dirs);
         }
         let found: usize = dirs.iter().map(|&dir| common::list(&fs, &fs.load(dir).unwrap()).len()).sum();
         assert!(found as u64 >= DIRS);

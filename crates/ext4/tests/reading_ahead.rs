@@ -56,7 +56,7 @@ fn inodes_take_few_requests_and_fewer_if_expected() {
         fs.readdir(&root, ReaddirStart::First, each).unwrap();
         let before = device.counts().total_reads();
         if is_expected {
-            fs.expect_loads(&inos);
+            fs.prefetch_inodes(&inos);
         }
         (0..inos.len()).for_each(|at| drop(fs.load(inos[at * step % inos.len()]).unwrap()));
         device.counts().total_reads() - before
@@ -85,7 +85,7 @@ fn an_expected_lookup_waits_only_for_its_leaf() {
         let (fs, device, _) = open(&image.path(), mode);
         let dir = fs.load(directory(&fs)).unwrap();
         if is_expected {
-            fs.expect_lookups(&dir);
+            fs.prefetch_lookups(&dir);
         }
         let ahead = device.counts().total_reads();
         assert!(fs.lookup(&dir, names().nth(7).unwrap().as_bytes()).unwrap().is_some());

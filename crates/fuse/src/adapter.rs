@@ -119,7 +119,8 @@ impl<F: FileSystem> Adapter<F> {
     }
 
     /// What LOOKUP asks for. `.` comes for a file handle whose node was forgotten, be it a
-    /// directory's or not; the kernel compares the generation.
+    /// directory's or not; the kernel compares the generation, and turns ENOENT into the program's
+    /// ESTALE.
     pub(crate) fn find(&self, parent: INodeNo, name: &OsStr) -> Result<Option<Arc<Inode<F>>>> {
         if name == "." {
             self.shared.requests.fetch_add(1, Relaxed);

@@ -91,7 +91,7 @@ impl<F: FileSystem> fuser::Filesystem for Adapter<F> {
                 // there begins with is read while the answer is on its way, and no thread waits for
                 // this thread.
                 if let Some(dir) = dir {
-                    self.vfs.expect_lookups(&dir);
+                    self.vfs.prefetch_lookups(&dir);
                 }
             }
         }

@@ -43,9 +43,9 @@ impl Shared {
 impl Work<'_> {
     /// Commits the next transaction: the one that the last commit has begun, or the running one.
     ///
-    /// If a later one has a waiter already, that is begun before the last flush, which serves both:
-    /// of transactions in a row each costs one flush. The waiter commits it, so its commit comes
-    /// next.
+    /// If a thread already waits for a later transaction, the commit of that one begins before the
+    /// last flush of this one. The flush serves both, so each of several transactions in a row
+    /// costs one. The waiting thread completes that commit next.
     pub(crate) fn commit(&mut self) {
         let begun = self.writer.begun.take();
         let Begun { tid, actions, stage } = begun.unwrap_or_else(|| self.begin());
@@ -77,7 +77,7 @@ impl Work<'_> {
             Some(cause) => Err(cause),
             None => last
                 .and(taken)
-                .and_then(|batch| self.writer.target.begin(&self.shared.cache, batch))
+                .and_then(|batch| self.writer.target.begin_commit(&self.shared.cache, batch))
                 .map_err(Arc::new),
         };
         Begun { tid, actions, stage }

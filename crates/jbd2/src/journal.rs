@@ -148,7 +148,7 @@ impl Journal {
     }
 
     /// Requests the commit of a transaction from the journal's thread, without waiting.
-    pub fn commit(&self, tid: Tid) {
+    pub fn request_commit(&self, tid: Tid) {
         self.shared.request(tid);
     }
 

@@ -70,7 +70,7 @@ pub(crate) struct Log {
     head: u32,
     /// Up to this block the log's space on the medium is allocated.
     filled: u32,
-    /// Its number in the log: less than the users' by the number of empty transactions.
+    /// Its number in the log. Transactions without changes have a `Tid` and no number.
     next: Tid,
     live: VecDeque<Live>,
     latest: HashMap<u64, Latest, RandomState>,
@@ -199,8 +199,8 @@ impl Log {
         free.unwrap_or_else(|| log_len - (self.head - oldest.start)) as usize
     }
 
-    /// Begins a transaction, and writes all but its commit block if there is space.
-    pub(crate) fn begin(&mut self, batch: Batch) -> Result<Stage, Cause> {
+    /// Begins the commit of a transaction: writes all but its commit block if there is space.
+    pub(crate) fn begin_commit(&mut self, batch: Batch) -> Result<Stage, Cause> {
         let revokes = self.revokes(&batch.freed);
         if batch.blocks.is_empty() && revokes.is_empty() {
             return Ok(Stage::Done);

@@ -43,10 +43,10 @@ impl LogWriter {
 
 impl Target {
     /// Writes all of a transaction but its commit record.
-    pub(crate) fn begin(&mut self, cache: &BufCache, batch: Batch) -> Result<Stage, Cause> {
+    pub(crate) fn begin_commit(&mut self, cache: &BufCache, batch: Batch) -> Result<Stage, Cause> {
         match self {
             Target::InPlace => write_in_place(cache, &batch).map(|()| Stage::Done),
-            Target::Log(log) => log.begin(batch),
+            Target::Log(log) => log.begin_commit(batch),
         }
     }
 

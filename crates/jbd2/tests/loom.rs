@@ -68,7 +68,7 @@ fn a_commit_without_waiters_completes_however_it_meets_a_waiter() {
             *tell.0.lock().unwrap() = true;
             tell.1.notify_one();
         });
-        journal.commit(handle.stop());
+        journal.request_commit(handle.stop());
         let mut has_ended = ended.0.lock().unwrap();
         while !*has_ended {
             has_ended = ended.1.wait(has_ended).unwrap();

@@ -243,7 +243,7 @@ fn a_panic_under_a_commit_that_waits_for_the_handle_commits_nothing_of_it() {
         let broken = || {
             let mut handle = journal.start(2).unwrap();
             handle.update(5, |bytes| bytes[0] = 9).unwrap();
-            journal.commit(handle.tid());
+            journal.request_commit(handle.tid());
             // Most often the commit waits for the handle by then; the outcome must be the same if
             // it does not.
             dentree_testing::linger(std::time::Duration::from_millis(20));

@@ -70,7 +70,8 @@ pub enum Error {
     /// Invalid argument.
     #[error("invalid argument")]
     Invalid,
-    /// A handle whose inode is gone.
+    /// ESTALE: a handle whose inode is gone. Also, inside this crate, a name that was removed while
+    /// it was looked up: `Vfs::retry` repeats that, and only after 64 attempts does it get out.
     #[error("stale handle")]
     Stale,
     /// The content is encrypted; there is no key.

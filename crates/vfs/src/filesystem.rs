@@ -133,20 +133,20 @@ pub trait FileSystem: Send + Sync + 'static {
 
     /// Hints that these inodes will be loaded soon: starts reads of their blocks. Does not block;
     /// errors are reported by the loads.
-    fn expect_loads(&self, inos: &[Ino]) {
+    fn prefetch_inodes(&self, inos: &[Ino]) {
         let _ = inos;
     }
 
     /// Hints that these directories will be listed soon: starts reads of their first blocks. Waits
     /// at most for their inodes; errors are reported by the listings.
-    fn expect_listings(&self, dirs: &[Ino]) {
+    fn prefetch_listings(&self, dirs: &[Ino]) {
         let _ = dirs;
     }
 
     /// Hints that names will be looked up in this directory soon: reads, or starts to read, the
     /// blocks that every lookup needs. May wait for some of them: call it only off the request's
     /// critical path. Errors are reported by the lookups.
-    fn expect_lookups(&self, dir: &Self::Node) {
+    fn prefetch_lookups(&self, dir: &Self::Node) {
         let _ = dir;
     }
 
@@ -252,7 +252,7 @@ pub trait FileSystem: Send + Sync + 'static {
 
     /// Prepares the directory `dir` for `entries` entries, holding it exclusively.
     /// [`Error::NotEmpty`](crate::Error::NotEmpty) if it has some. May do nothing.
-    fn expect_entries(&self, dir: &Self::Node, entries: u64) -> Result<()> {
+    fn reserve_entries(&self, dir: &Self::Node, entries: u64) -> Result<()> {
         let _ = (dir, entries);
         Ok(())
     }

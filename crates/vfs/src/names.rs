@@ -153,7 +153,7 @@ impl<F: FileSystem> Vfs<F> {
     /// # Errors
     /// - [`Error::NotEmpty`]: it has entries.
     /// - [`Error::AccessDenied`]: `caller` may not write it.
-    pub fn expect_entries(&self, caller: &Identity, dir: &Arc<Inode<F>>, entries: u64) -> Result<()> {
+    pub fn reserve_entries(&self, caller: &Identity, dir: &Arc<Inode<F>>, entries: u64) -> Result<()> {
         if !dir.is_dir() {
             return Err(Error::NotADirectory);
         }
@@ -163,7 +163,7 @@ impl<F: FileSystem> Vfs<F> {
         }
         self.check_writable()?;
         self.check_add(caller, dir)?;
-        self.fs().expect_entries(dir.node(), entries)
+        self.fs().reserve_entries(dir.node(), entries)
     }
 
     /// Creates a regular file without a name near `dir`: `open(2)` with `O_TMPFILE`. Unless it is

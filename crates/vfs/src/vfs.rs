@@ -90,23 +90,23 @@ impl<F: FileSystem> Vfs<F> {
 
     /// Hints that these inodes will be used soon: starts reads of those not in memory. Does not
     /// block.
-    pub fn expect_inodes(&self, inos: impl IntoIterator<Item = Ino>) {
+    pub fn prefetch_inodes(&self, inos: impl IntoIterator<Item = Ino>) {
         let missing: Vec<_> = inos.into_iter().filter(|ino| !self.inodes.has(*ino)).collect();
         if !missing.is_empty() {
-            self.fs().expect_loads(&missing);
+            self.fs().prefetch_inodes(&missing);
         }
     }
 
     /// Hints that these directories will be listed soon: starts reads of their first blocks. May
     /// wait for their inodes.
-    pub fn expect_listings(&self, dirs: &[Ino]) {
-        self.fs().expect_listings(dirs);
+    pub fn prefetch_listings(&self, dirs: &[Ino]) {
+        self.fs().prefetch_listings(dirs);
     }
 
     /// Hints that names will be looked up in this directory soon: reads, or starts to read, the
     /// blocks that every lookup needs. May wait for some of them.
-    pub fn expect_lookups(&self, dir: &Inode<F>) {
-        self.fs().expect_lookups(dir.node());
+    pub fn prefetch_lookups(&self, dir: &Inode<F>) {
+        self.fs().prefetch_lookups(dir.node());
     }
 
     /// The attributes of the inode with this number, which must have a name or a reference. On a

@@ -97,7 +97,7 @@ fn fill(fs: &Ext4, size: Size, random: &mut Xoshiro256PlusPlus) -> dentree_vfs::
     let make = |number| fs.make(&root, &directory(number), &new(NewKind::Directory));
     let dirs = (0..size.directories).map(make).collect::<dentree_vfs::Result<Vec<_>>>()?;
     for dir in dirs.iter().filter(|_| size.laid_out) {
-        fs.expect_entries(dir, (size.files + size.creates / size.directories) as u64)?;
+        fs.reserve_entries(dir, (size.files + size.creates / size.directories) as u64)?;
     }
     let mut linked = fs.make(&root, b"linked0", &new(NewKind::Regular))?;
     for number in 0..size.directories * size.files {

@@ -176,8 +176,8 @@ impl Sum<'_> {
 
     fn directory(&self, path: Vec<u8>, node: &Node, emit: &mut Emit<'_, Job, Event>) {
         let mut listing = self.tree.list(node, &path);
-        self.tree.expect(listing.iter());
-        self.tree.expect_lists(listing.iter());
+        self.tree.prefetch_inodes(listing.iter());
+        self.tree.prefetch_listings(listing.iter());
         listing.sort_by_name();
         emit.put(Event::Enter { path: path.clone(), ino: node.ino(), own: self.measure.usage(&node.attr()) });
         let mut files = Listing::default();

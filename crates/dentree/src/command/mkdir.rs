@@ -16,7 +16,7 @@ pub(crate) fn run(session: &Session, args: &MkdirArgs) -> Result<(), Stop> {
     session.change_each(&args.locations, |at| {
         let made = if args.parents { with_parents(at, wanted, umask)? } else { make(at, wanted)? };
         let Some(entries) = args.expect else { return Ok(()) };
-        at.image.vfs.expect_entries(SUPERUSER, &made, entries).map_err(|error| at.problem(&error))
+        at.image.vfs.reserve_entries(SUPERUSER, &made, entries).map_err(|error| at.problem(&error))
     });
     Ok(())
 }

@@ -9,7 +9,8 @@ use crate::hash::CharSign;
 use std::cmp::Ordering;
 use zerocopy::{FromBytes, IntoBytes};
 
-/// The most inodes that share an attribute block. A full block gets no new user.
+/// The most inodes that share an attribute block: the kernel's limit for one more. A block with
+/// more users is valid.
 pub const MAX_BLOCK_USERS: u32 = 1024;
 
 impl<'a> XattrEntry<'a> {

@@ -164,12 +164,12 @@ impl<'a> Search<'a> {
         };
         let place = self.place(Some(&dir));
         let (enters, asks_inodes) = (dir.depth < *self.depth.end(), self.asks_inodes(dir.depth));
-        self.tree.expect(listing.iter().filter(|entry| {
+        self.tree.prefetch_inodes(listing.iter().filter(|entry| {
             let may_enter = enters && entry.kind.is_none_or(|kind| kind == FileType::Directory);
             may_enter || entry.kind.is_none() || asks_inodes && self.needs_inode(place, *entry)
         }));
         if enters {
-            self.tree.expect_lists(listing.iter());
+            self.tree.prefetch_listings(listing.iter());
         }
         let steps = self.ordered(&mut listing);
         if !asks_inodes || self.threads == 0 || self.prunes {

@@ -99,7 +99,7 @@ impl Maker<'_> {
         let Maker { tree, style, .. } = self;
         let listing = tree.list(dir, path);
         if style.needs_attributes() {
-            tree.expect(listing.iter());
+            tree.prefetch_inodes(listing.iter());
         }
         let mut rows = Vec::new();
         if style.shows_dots() {

@@ -81,7 +81,7 @@ impl Archive<'_> {
                 if node.is_dir() {
                     let mut listing = tree.list(&node, &path);
                     listing.sort_by_inode();
-                    tree.expect(listing.iter());
+                    tree.prefetch_inodes(listing.iter());
                     left.push((listing, 0, path));
                 }
             }
