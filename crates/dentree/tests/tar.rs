@@ -5,7 +5,7 @@ mod common;
 
 use common::{Image, assert_clean, can_mount, dentree, succeeds, text};
 use std::fs::{self, File};
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -28,6 +28,8 @@ fn fill(root: &Path) {
     sparse.write_all_at(b"middle", 5 << 20).unwrap();
     sparse.write_all_at(&[7; 5000], 20 << 20).unwrap();
     sparse.set_len((40 << 20) + 3).unwrap();
+    let long_sparse = File::create(at(&"s".repeat(110))).unwrap();
+    long_sparse.write_all_at(b"end", 3 << 20).unwrap();
     fs::hard_link(at("sparse"), at("sparse-too")).unwrap();
     File::create(at("all-hole")).unwrap().set_len(1 << 20).unwrap();
     fs::write(at("name with \n and ü and \u{1}"), "x").unwrap();
@@ -167,6 +169,45 @@ fn old_formats_of_gnu_tar_are_extracted() {
     }
 }
 
+/// With names that fit no header, too, which a `path` record has beside that of the map.
+#[test]
+fn what_we_extract_of_our_archive_is_the_tree() {
+    let Some(image) = filled() else { return };
+    let archive = succeeds(["tar", "c", &image.at("/")]);
+    let copy = Image::new(128, &["-t", "ext4", "-I", "256"]);
+    let done = ours(&["tar", "x", &copy.at("/")], &archive);
+    assert!(done.status.success() && done.stderr.is_empty(), "{}", text(&done.stderr));
+    assert_eq!(sums(&copy.at("/")), sums(&image.at("/")));
+    assert_clean(&copy.file);
+}
+
+#[test]
+fn an_extraction_that_waits_for_its_input_ends_at_a_signal() {
+    let image = Image::new(16, &["-t", "ext4"]);
+    let mut child = Command::new(env!("CARGO_BIN_EXE_dentree"))
+        .args(["tar", "x", "-v", &image.at("/")])
+        .stdin(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let members = [
+        ("first", tar::EntryType::Regular, "", &b"whole"[..]),
+        ("second", tar::EntryType::Regular, "", &[b'x'; 9000]),
+    ];
+    // The end of the second member never comes.
+    stdin.write_all(&archive(&members)[..4096]).unwrap();
+    let mut told = BufReader::new(child.stderr.take().unwrap()).lines();
+    while told.next().unwrap().unwrap() != "second" {}
+    rustix::process::kill_process(rustix::process::Pid::from_child(&child), rustix::process::Signal::TERM)
+        .unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(1));
+    drop(stdin);
+    assert_eq!(succeeds(["cat", &image.at("/first")]), b"whole");
+    assert_eq!(dentree(["stat", &image.at("/second")]).status.code(), Some(1));
+    assert_clean(&image.file);
+}
+
 /// An archive of members by their headers, with what no tar(1) writes.
 fn archive(members: &[(&str, tar::EntryType, &str, &[u8])]) -> Vec<u8> {
     let mut builder = tar::Builder::new(Vec::new());
@@ -233,7 +274,7 @@ fn a_damaged_archive_is_one_error_and_leaves_no_half_file() {
         assert_clean(&image.file);
     }
     let image = Image::new(16, &["-t", "ext4"]);
-    for no_archive in [&b"\x1f\x8b no gzip"[..], &[b'x'; 4096], b"\xfd7zXZ\0\0\0"] {
+    for no_archive in [&b"\x1f\x8b no gzip"[..], b"", &[b'x'; 4096], b"\xfd7zXZ\0\0\0"] {
         let done = ours(&["tar", "x", &image.at("/")], no_archive);
         assert!(done.status.code() == Some(1) && text(&done.stderr).contains("cannot be read"));
     }

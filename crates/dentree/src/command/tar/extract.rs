@@ -8,6 +8,7 @@ use super::read::{Head, Members, parts};
 use super::sparse::invalid;
 use crate::args::TarExtract;
 use crate::image::{Node, SUPERUSER, Session};
+use crate::local::read_ready;
 use crate::output::escape;
 use crate::path::join;
 use crate::report::{self, Problem, Report, Status, Stop};
@@ -30,15 +31,16 @@ pub(super) fn run(session: &Session, args: &TarExtract) -> Result<(), Stop> {
     if !top.is_dir() {
         return Err(at.problem(&Error::NotADirectory).into());
     }
-    let from: Box<dyn Read> = match &args.file {
+    let file = match &args.file {
         Some(file) if file != "-" => {
-            Box::new(File::open(file).map_err(|error| Problem::local(file.as_bytes(), &error))?)
+            File::open(file).map_err(|error| Problem::local(file.as_bytes(), &error))?
         }
         _ if io::stdin().is_terminal() => {
             return Err(Problem::usage("tar", "an archive is not read from a terminal: -f FILE").into());
         }
-        _ => Box::new(io::stdin().lock()),
+        _ => rustix::stdio::stdin().try_clone_to_owned()?.into(),
     };
+    let from = Interruptible { file, session };
     let name = |path: &[u8]| at.image.at(&join(&at.path, path));
     let place = Place { vfs: &at.image.vfs, top, name: &name, report: &session.report };
     let mut extractor = Extractor::new(place, args.verbose, None);
@@ -59,8 +61,27 @@ pub(super) fn archive_problem(name: &str, error: &io::Error) -> Problem {
     Problem::new(name, Status::Failed, format!("the archive cannot be read: {text}"))
 }
 
+/// Fails after Ctrl-C, also while a pipe has no data.
+struct Interruptible<'s> {
+    file: File,
+    session: &'s Session,
+}
+
+impl Read for Interruptible<'_> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        loop {
+            if self.session.is_interrupted() {
+                return Err(io::Error::other("interrupted"));
+            }
+            if let Some(len) = read_ready(&mut self.file, buf)? {
+                return Ok(len);
+            }
+        }
+    }
+}
+
 /// The archive in a stream that may be compressed by gzip or zstd.
-pub(super) fn unpacked(from: impl Read + 'static) -> io::Result<Box<dyn Read>> {
+pub(super) fn unpacked<'r>(from: impl Read + 'r) -> io::Result<Box<dyn Read + 'r>> {
     let mut from = BufReader::with_capacity(CHUNK, from);
     let begin = from.fill_buf()?;
     if begin.starts_with(&[0x1f, 0x8b]) {

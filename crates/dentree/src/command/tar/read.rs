@@ -21,6 +21,7 @@ pub(super) struct Members<R> {
     padding: u64,
     /// Records for all members.
     global: Vec<Record>,
+    has_begun: bool,
 }
 
 /// A key with its value.
@@ -49,13 +50,15 @@ struct Sparse {
     is_before_data: bool,
     /// The older ones.
     segments: Option<Vec<Segment>>,
+    /// A name of this record is the file's; `path` then has the name of the map.
+    has_name: bool,
     size: Option<u64>,
     offset: u64,
 }
 
 impl<R: Read> Members<R> {
     pub(super) fn new(from: R) -> Members<R> {
-        Members { from, left: 0, padding: 0, global: Vec::new() }
+        Members { from, left: 0, padding: 0, global: Vec::new(), has_begun: false }
     }
 
     /// The next member; `None` at the end.
@@ -123,7 +126,8 @@ impl<R: Read> Members<R> {
         let mut first = [0; 1];
         loop {
             match self.from.read(&mut first) {
-                Ok(0) => return Ok(None),
+                Ok(0) if self.has_begun => return Ok(None),
+                Ok(0) => return Err(invalid("it is empty, and no tar archive")),
                 Ok(_) => break,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
@@ -135,6 +139,7 @@ impl<R: Read> Members<R> {
             ErrorKind::UnexpectedEof => cut_short(),
             _ => error,
         })?;
+        self.has_begun = true;
         if block == [0; BLOCK] {
             return Ok(None);
         }
@@ -226,7 +231,9 @@ impl Head {
         };
         let id = || u32::try_from(number()?).map_err(|_| invalid("an owner's number has more than 32 bits"));
         match key {
-            b"path" | b"GNU.sparse.name" => self.path = value.to_vec(),
+            b"GNU.sparse.name" => (self.path, self.sparse.has_name) = (value.to_vec(), true),
+            b"path" if self.sparse.has_name => {}
+            b"path" => self.path = value.to_vec(),
             b"linkpath" => self.link = value.to_vec(),
             b"size" => self.stored = number()?,
             b"uid" => self.uid = id()?,
