@@ -272,7 +272,7 @@ pub(crate) struct FindArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct CatArgs {
-    /// The files
+    /// The files; `-` is standard input
     #[arg(required = true, value_name = "IMAGE:PATH", value_hint = ValueHint::FilePath)]
     pub(crate) locations: Vec<OsString>,
     #[command(flatten)]

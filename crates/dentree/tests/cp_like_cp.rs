@@ -283,3 +283,21 @@ fn an_operand_is_followed_unless_archived() {
         "CP -a /dev/null DST/fresh",
     ]);
 }
+
+#[test]
+fn a_dash_is_standard_input_or_output() {
+    let image = Image::new(16, &["-t", "ext4"]);
+    let to = image.at("/file");
+    let from_us = |args: &[&str], input: &'static [u8]| {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_dentree"));
+        command.args(args).stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        std::io::Write::write_all(&mut child.stdin.take().unwrap(), input).unwrap();
+        let output = child.wait_with_output().unwrap();
+        assert!(output.status.success(), "{args:?}");
+        output.stdout
+    };
+    assert!(from_us(&["cp", "-", &to], b"streamed").is_empty());
+    assert_eq!(from_us(&["cp", &to, "-"], b""), b"streamed");
+    assert_eq!(from_us(&["cat", &to, "-", &to], b" and "), b"streamed and streamed");
+}

@@ -43,7 +43,7 @@ fn fill(root: &Path) {
     };
     run("mknod null c 1 3; mknod disk b 259 70000; mkfifo fifo; chmod 600 disk");
     run("setfattr -n user.note -v 'a=b%c' etc/hosts; setfattr -n trusted.t -v 0x00ff0a etc");
-    run("setfacl -m u:1000:r--,g:50:rwx etc/hosts; setfacl -d -m u:7:rx etc");
+    run("setfacl -m u:1000:r--,u:1:r,g:50:rwx etc/hosts; setfacl -d -m u:7:rx etc");
     run(
         "touch -hd '1960-01-02 03:04:05.678901234 UTC' link; touch -d '2001-02-03 04:05:06.000000007 UTC' etc/big etc",
     );
@@ -368,4 +368,22 @@ fn an_image_of_no_given_size_has_room_for_what_fills_it() {
             assert_eq!(sums(&format!("{image}:/")), sums(tree.to_str().unwrap()), "{}", from.display());
         }
     }
+}
+
+#[test]
+fn a_list_that_names_users_is_told_to_be_lost() {
+    let Some(image) = filled() else { return };
+    let mount = image.mount("ro").unwrap();
+    let mut tar = Command::new("tar");
+    tar.args(["--format=pax", "--acls", "-C"]).arg(&mount.at).args(["-cf", "-", "etc/hosts"]);
+    let packed = tar.output().unwrap().stdout;
+    if !packed.windows(5).any(|bytes| bytes == b"staff") {
+        println!("skipped: tar(1) wrote no name of a user or group");
+        return;
+    }
+    let copy = Image::new(16, &["-t", "ext4"]);
+    let done = ours(&["tar", "x", &copy.at("/")], &packed);
+    let told = text(&done.stderr);
+    assert!(done.status.code() == Some(1) && told.contains("--numeric-owner"), "{told}");
+    assert_clean(&copy.file);
 }

@@ -8,7 +8,8 @@ use std::path::PathBuf;
 #[derive(Debug, Default, Args)]
 #[command(args_override_self = true)]
 pub(crate) struct CpArgs {
-    /// What to copy, and last, without -t, the target: a directory to copy into, or the new name
+    /// What to copy, and last, without -t, the target: a directory to copy into, or the new name;
+    /// `-` is standard input or output
     #[arg(required = true, value_name = "SOURCE|TARGET", value_hint = ValueHint::AnyPath)]
     pub(crate) locations: Vec<OsString>,
     #[command(flatten)]

@@ -5,15 +5,30 @@ use crate::image::{Location, Node, Session};
 use crate::listed;
 use crate::report::Stop;
 use dentree_vfs::WalkOptions;
+use std::ffi::OsString;
 use std::io::{self, Write};
+use std::slice;
 
 const CHUNK: usize = 1 << 20;
 
 pub(crate) fn run(session: &Session, args: &CatArgs) -> Result<(), Stop> {
     let mut buf = vec![0; CHUNK];
-    listed::walk(session, &args.locations, &args.listed, WalkOptions::FOLLOW, |at, node| {
-        Ok(copy(session, &at, &node, &mut buf)?)
-    })
+    let mut each = |locations: &[OsString]| {
+        listed::walk(session, locations, &args.listed, WalkOptions::FOLLOW, |at, node| {
+            Ok(copy(session, &at, &node, &mut buf)?)
+        })
+    };
+    if !args.locations.iter().any(|location| location == "-") {
+        return each(&args.locations);
+    }
+    for location in &args.locations {
+        if location == "-" {
+            io::copy(&mut io::stdin().lock(), &mut io::stdout().lock())?;
+        } else {
+            each(slice::from_ref(location))?;
+        }
+    }
+    Ok(())
 }
 
 fn copy(session: &Session, at: &Location, node: &Node, buf: &mut [u8]) -> io::Result<()> {

@@ -67,11 +67,16 @@ pub(super) struct Options<'a> {
 impl<'a> Options<'a> {
     pub(super) fn new(args: &'a CpArgs) -> Result<Self, Problem> {
         let (target, sources) = match (&args.target.target_directory, args.locations.split_last()) {
-            (Some(directory), _) => (directory, &args.locations[..]),
-            (None, Some((target, sources))) if !sources.is_empty() => (target, sources),
+            (Some(directory), _) => (directory.as_os_str(), &args.locations[..]),
+            (None, Some((target, sources))) if !sources.is_empty() => (target.as_os_str(), sources),
             _ => return Err(Problem::usage("cp", "needs a SOURCE and a TARGET")),
         };
+        // Names of standard output and input; `./-` is a file.
+        let target = if target == "-" { OsStr::new("/dev/stdout") } else { target };
         let strip = |source: &OsString| {
+            if source == "-" {
+                return "/dev/stdin".into();
+            }
             let bytes = source.as_bytes();
             let end = bytes.iter().rposition(|byte| *byte != b'/').map_or(1, |last| last + 1);
             let is_stripped = args.target.strip_trailing_slashes && !bytes[..end].ends_with(b":");

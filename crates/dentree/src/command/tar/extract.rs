@@ -369,6 +369,11 @@ impl<'a> Extractor<'a> {
         let Head { permissions, uid, gid, mtime, xattrs, .. } = head;
         let vfs = self.place.vfs;
         vfs.set_attr(SUPERUSER, node, &SetAttr { uid: Some(*uid), gid: Some(*gid), ..SetAttr::default() })?;
+        if head.has_lost_list() {
+            let message = "its access control list names users without numbers and is not kept: pack it with \
+                           --numeric-owner";
+            self.place.report.problem(&Problem::new((self.place.name)(&head.path), Status::Failed, message));
+        }
         for (name, value) in xattrs {
             if let Err(error) = vfs.setxattr(SUPERUSER, node, name, value, SetXattr::Any) {
                 let name = escape::terminal(name);

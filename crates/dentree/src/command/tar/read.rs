@@ -38,6 +38,8 @@ pub(super) struct Head {
     pub(super) gid: u32,
     pub(super) mtime: Timestamp,
     pub(super) xattrs: Vec<Record>,
+    /// Lists that name users without their numbers.
+    lists_by_name: Vec<&'static [u8]>,
     /// Bytes in the archive.
     pub(super) stored: u64,
     sparse: Sparse,
@@ -219,6 +221,7 @@ impl Head {
             path: header.path_bytes().into_owned(),
             link: header.link_name_bytes().map(|link| link.into_owned()).unwrap_or_default(),
             xattrs: Vec::new(),
+            lists_by_name: Vec::new(),
             stored: size,
             sparse: Sparse::default(),
         })
@@ -254,7 +257,10 @@ impl Head {
 
     fn attribute(&mut self, key: &[u8], value: &[u8]) {
         if let Some((_, attribute)) = ACLS.iter().find(|(list, _)| list.as_bytes() == key) {
-            self.xattrs.extend(acl::from_text(value).map(|list| (attribute.to_vec(), list)));
+            match acl::from_text(value) {
+                Some(list) => self.xattrs.push((attribute.to_vec(), list)),
+                None => self.lists_by_name.push(attribute),
+            }
         } else if let Some(name) = key.strip_prefix(XATTR.as_bytes()) {
             let name = String::from_utf8_lossy(name).replace("%3D", "=").replace("%25", "%");
             self.xattrs.push((name.into_bytes(), value.to_vec()));
@@ -269,6 +275,13 @@ impl Head {
 
     pub(super) fn parts(&self) -> Vec<&[u8]> {
         parts(&self.path)
+    }
+
+    /// Whether an access control list is only there with names of users, which mean others in an
+    /// image.
+    pub(super) fn has_lost_list(&self) -> bool {
+        let is_there = |list: &[u8]| self.xattrs.iter().any(|(name, _)| name == list);
+        self.lists_by_name.iter().any(|list| !is_there(list))
     }
 
     /// Bytes of extended attributes.
