@@ -6,6 +6,7 @@ mod change;
 pub(crate) mod cp;
 pub(crate) mod du;
 pub(crate) mod ls;
+mod mkfs;
 mod tar;
 mod xattr;
 
@@ -20,6 +21,7 @@ pub(crate) use cp::CpArgs;
 use dentree_ext4::DxReadAhead;
 pub(crate) use du::DuArgs;
 pub(crate) use ls::LsArgs;
+pub(crate) use mkfs::{MkfsArgs, UuidArg};
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -288,75 +290,6 @@ pub(crate) struct ChecksumArgs {
     pub(crate) listed: ListedArgs,
 }
 
-#[derive(Debug, Args)]
-#[command(after_long_help = crate::command::mkfs::manifest::FORMAT)]
-pub(crate) struct MkfsArgs {
-    /// The image
-    #[arg(value_hint = ValueHint::FilePath)]
-    pub(crate) image: OsString,
-    /// The size in bytes, or with K, M, G, T for powers of 1024
-    /// (default: enough for what it is filled from)
-    #[arg(long, value_name = "N", value_parser = parse_size, required_unless_present = "from")]
-    pub(crate) size: Option<u64>,
-    /// Copy a directory into it: owners, modes, times, hard links, holes, extended attributes. Or
-    /// extract a tar archive, plain or compressed by gzip or zstd; `-` is standard input. Several
-    /// archives are layers of a container image, the lowest first, with whiteouts
-    #[arg(long, value_name = "DIR|ARCHIVE", value_hint = ValueHint::AnyPath)]
-    pub(crate) from: Vec<PathBuf>,
-    /// Owners, modes, devices and more that the directory cannot have without root; --help has the
-    /// format
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, requires = "from")]
-    pub(crate) manifest: Option<PathBuf>,
-    #[arg(help = "Features as for mke2fs(8): a comma-separated list, ^ removes one; ext2, ext3 and none \
-                replace the defaults")]
-    #[arg(short = 'O', value_name = "FEATURE,…", default_value = "", hide_default_value = true)]
-    pub(crate) features: String,
-    /// Block size: 1024, 2048 or 4096 (default: 4096, below 512 MiB 1024)
-    #[arg(short = 'b', value_name = "BYTES")]
-    pub(crate) block_size: Option<u32>,
-    /// Label, at most 16 bytes
-    #[arg(short = 'L', value_name = "LABEL", default_value = "", hide_default_value = true)]
-    pub(crate) label: OsString,
-    /// UUID (default: random)
-    #[arg(long, value_parser = parse_uuid)]
-    pub(crate) uuid: Option<[u8; 16]>,
-    /// Make the same bytes of the same options: the time is $SOURCE_DATE_EPOCH, or else 1970, and
-    /// nothing is random
-    #[arg(long)]
-    pub(crate) reproducible: bool,
-    /// Replace a file that is not empty
-    #[arg(long)]
-    pub(crate) force: bool,
-}
-
-/// `64M`: a number of bytes.
-fn parse_size(text: &str) -> Result<u64, String> {
-    let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
-    let shift = match &text[digits.len()..] {
-        "" => 0,
-        "K" | "k" => 10,
-        "M" | "m" => 20,
-        "G" | "g" => 30,
-        "T" | "t" => 40,
-        unit => return Err(format!("no unit {unit}: K, M, G and T are known")),
-    };
-    let number: u64 = digits.parse().map_err(|_| "not a number".to_owned())?;
-    number
-        .checked_mul(1 << shift)
-        .filter(|bytes| *bytes <= i64::MAX.cast_unsigned())
-        .ok_or("too large".to_owned())
-}
-
-/// `01234567-89ab-cdef-0123-456789abcdef`.
-fn parse_uuid(text: &str) -> Result<[u8; 16], String> {
-    let lengths: Vec<usize> = text.split('-').map(str::len).collect();
-    let is_hex = text.bytes().all(|byte| byte == b'-' || byte.is_ascii_hexdigit());
-    match u128::from_str_radix(&text.replace('-', ""), 16) {
-        Ok(number) if is_hex && lengths == [8, 4, 4, 4, 12] => Ok(number.to_be_bytes()),
-        _ => Err("a UUID has 8, 4, 4, 4 and 12 hexadecimal digits with dashes between".to_owned()),
-    }
-}
-
 #[cfg(target_os = "linux")]
 #[derive(Debug, Args)]
 pub(crate) struct MountArgs {
@@ -468,22 +401,5 @@ mod tests {
         );
         assert_eq!(normalised("dentree find --help"), "dentree find --help");
         assert_eq!(normalised("dentree ls find -name --json"), "dentree ls find -name --json");
-    }
-
-    #[test]
-    fn sizes_are_powers_of_1024_and_nothing_else() {
-        assert_eq!(parse_size("20G"), Ok(20 << 30));
-        assert_eq!((parse_size("64m"), parse_size("512")), (Ok(64 << 20), Ok(512)));
-        for wrong in ["", "G", "1.5G", "-1", "1KiB", "8388608T"] {
-            assert!(parse_size(wrong).is_err(), "{wrong}");
-        }
-    }
-
-    #[test]
-    fn a_uuid_is_read_only_with_its_dashes() {
-        assert_eq!(parse_uuid("00000000-0000-0000-0000-0000000000ff").map(|uuid| uuid[15]), Ok(255));
-        for wrong in ["", "000000000000000000000000000000ff", "+0000000-0000-0000-0000-0000000000ff"] {
-            assert!(parse_uuid(wrong).is_err(), "{wrong}");
-        }
     }
 }

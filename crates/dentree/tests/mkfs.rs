@@ -171,3 +171,39 @@ fn an_image_with_a_writer_is_not_replaced() {
     rustix::fs::flock(&held, rustix::fs::FlockOperation::LockExclusive).unwrap();
     assert!(refused(1, &[&image, "--size", "1M", "--force"]).contains("being written by"));
 }
+
+#[test]
+fn options_of_mke2fs_mean_what_they_mean_there() {
+    let scratch = Scratch::new();
+    let image = scratch.image();
+    let [more, filled] =
+        ["more.img", "filled.img"].map(|name| scratch.path(name).to_str().unwrap().to_owned());
+    let options = ["--size", "64M", "-N", "5000", "-I", "512", "-m", "0.5", "-U", "clear"];
+    let planned = succeeds(["mkfs", "-n", &image].iter().chain(&options));
+    assert!(scratch.names().is_empty(), "-n makes nothing");
+    assert_eq!(succeeds(["mkfs", &image].iter().chain(&options)), planned);
+    let shown = text(&tool("dumpe2fs", ["-h", &image]));
+    let fields = |fields: &[&str]| {
+        fields.iter().all(|field| shown.lines().any(|line| line.split_whitespace().eq(field.split(' '))))
+    };
+    assert!(
+        fields(&[
+            "Inode count: 4992",
+            "Inode size: 512",
+            "Reserved block count: 327",
+            "Filesystem UUID: <none>",
+        ]),
+        "{shown}"
+    );
+    assert!(succeeds(["mkfs", "-q", &more, "--size", "8M", "-i", "2048"]).is_empty());
+    assert_clean(&more);
+    assert!(text(&tool("dumpe2fs", ["-h", &more])).contains("4096\nBlock count:"));
+    fs::create_dir(scratch.path("tree")).unwrap();
+    fs::write(scratch.path("tree/file"), "here").unwrap();
+    succeeds(["mkfs", &filled, "-d", scratch.path("tree").to_str().unwrap(), "-I", "128"]);
+    assert_clean(&filled);
+    assert_eq!(succeeds(["cat", &format!("{filled}:/file")]), b"here");
+    for wrong in [["-N", "0"], ["-m", "51"], ["-I", "300"], ["-i", "1"], ["-U", "x"]] {
+        refused(2, &[&[&*more, "--size", "8M", "--force"], &wrong[..]].concat());
+    }
+}

@@ -109,8 +109,12 @@ fn e2fsck_accepts_large_file_systems() {
     make_and_check(16 * GIB, "^flex_bg", Some(1024));
 }
 
-/// A file system that mke2fs makes with the same options.
 fn by_mke2fs(bytes: u64, features: &str, block_size: Option<u32>) -> Image {
+    by_mke2fs_with(bytes, features, block_size, &[])
+}
+
+/// A file system that mke2fs makes with the same options.
+fn by_mke2fs_with(bytes: u64, features: &str, block_size: Option<u32>, more: &[&str]) -> Image {
     let image = Image::sparse(bytes);
     // The built-in configuration, as the machine's mke2fs.conf may differ.
     let config = image.scratch.path().join("mke2fs.conf");
@@ -140,7 +144,7 @@ fn by_mke2fs(bytes: u64, features: &str, block_size: Option<u32>) -> Image {
     };
     let by_size = if bytes < 512 * MIB { 1024 } else { 4096 };
     mke2fs.args(["-i", ratio, "-b", &block_size.unwrap_or(by_size).to_string()]);
-    run(mke2fs.arg(image.path()));
+    run(mke2fs.args(more).arg(image.path()));
     image
 }
 
@@ -157,6 +161,17 @@ const DIFFER: &[&str] = &[
     "Checksum",
     "Lifetime writes",
 ];
+
+/// Fields of `dumpe2fs -h` that differ, but for those in [`DIFFER`] and `ignored`.
+fn differences(ours: &Image, theirs: &Image, ignored: Option<&'static str>) -> BTreeSet<String> {
+    let (ours, theirs) = (header(ours), header(theirs));
+    let is_ignored = |name: &str| DIFFER.iter().copied().chain(ignored).any(|ignored| ignored == name);
+    let names = ours.keys().chain(theirs.keys());
+    names
+        .filter(|name| !is_ignored(name) && ours.get(*name) != theirs.get(*name))
+        .map(|name| format!("{name}: {:?}, theirs {:?}", ours.get(name), theirs.get(name)))
+        .collect()
+}
 
 #[test]
 fn dumpe2fs_shows_the_same_as_for_mke2fs() {
@@ -179,22 +194,67 @@ fn dumpe2fs_shows_the_same_as_for_mke2fs() {
             let what = format!("{bytes} bytes, -O {features:?}, blocks of {block_size:?}");
             let ours = Image::sparse(bytes);
             ours.make(&options(features, block_size)).unwrap();
-            let (mut ours, mut theirs) = (header(&ours), header(&by_mke2fs(bytes, features, block_size)));
             let shorter = features.contains("inline_data").then_some("Free blocks");
-            for name in DIFFER.iter().copied().chain(shorter) {
-                ours.remove(name);
-                theirs.remove(name);
-            }
-            let names = ours.keys().chain(theirs.keys());
-            let differ: BTreeSet<_> = names
-                .filter(|name| ours.get(*name) != theirs.get(*name))
-                .map(|name| format!("{name}: {:?}, theirs {:?}", ours.get(name), theirs.get(name)))
-                .collect();
-            if !differ.is_empty() {
-                eprintln!("{what}: {differ:#?}");
-            }
+            let differ = differences(&ours, &by_mke2fs(bytes, features, block_size), shorter);
+            assert!(differ.is_empty(), "{what}: {differ:#?}");
         }
     }
+}
+
+#[test]
+fn dumpe2fs_shows_the_same_numbers_sizes_and_reserves_of_inodes_as_for_mke2fs() {
+    let plain = || options("", None);
+    let asked = [
+        ("-N 1000", MkfsOptions { inodes: Some(1000), ..plain() }),
+        ("-N 6543 -i 1024", MkfsOptions { inodes: Some(6543), bytes_per_inode: Some(1024), ..plain() }),
+        ("-i 6000", MkfsOptions { bytes_per_inode: Some(6000), ..plain() }),
+        ("-I 128", MkfsOptions { inode_size: 128, ..plain() }),
+        ("-I 512 -N 5000", MkfsOptions { inode_size: 512, inodes: Some(5000), ..plain() }),
+        ("-I 1024", MkfsOptions { inode_size: 1024, ..plain() }),
+        ("-m 0", MkfsOptions { reserved: 0, ..plain() }),
+        ("-m 0.5", MkfsOptions { reserved: 500, ..plain() }),
+        ("-m 50", MkfsOptions { reserved: 50_000, ..plain() }),
+    ];
+    for bytes in [8500 * KIB, 64 * MIB, 131 * MIB + 77 * KIB, GIB] {
+        for (words, options) in &asked {
+            let what = format!("{bytes} bytes, {words}");
+            let ours = Image::sparse(bytes);
+            ours.make(options).unwrap_or_else(|error| panic!("{what}: {error}"));
+            let words: Vec<&str> = words.split(' ').collect();
+            if bytes < 100 * MIB {
+                check(&ours.path(), &what);
+            }
+            let differ = differences(&ours, &by_mke2fs_with(bytes, "", None, &words), None);
+            assert!(differ.is_empty(), "{what}: {differ:#?}");
+        }
+    }
+}
+
+#[test]
+fn a_group_has_sixteen_inodes_at_least() {
+    let plain = || options("orphan_file", None);
+    for options in [
+        MkfsOptions { inodes: Some(1), ..plain() },
+        MkfsOptions { bytes_per_inode: Some(1 << 26), ..plain() },
+    ] {
+        let image = Image::sparse(64 * MIB);
+        assert_eq!(image.make(&options).unwrap().inodes, 8 * 16);
+        check(&image.path(), "few inodes");
+    }
+}
+
+#[test]
+fn inodes_that_fit_no_device_are_refused_before_anything_is_written() {
+    let image = Image::sparse(8 * MIB);
+    let says = |options: MkfsOptions| image.make(&options).unwrap_err().to_string();
+    let plain = || options("", None);
+    assert!(says(MkfsOptions { inode_size: 200, ..plain() }).contains("from 128 to 1024"));
+    assert!(says(MkfsOptions { inode_size: 2048, ..plain() }).contains("from 128 to 1024"));
+    assert!(says(MkfsOptions { inode_size: 128, ..options("inline_data", None) }).contains("from 256"));
+    assert!(says(MkfsOptions { inodes: Some(8193), ..plain() }).contains("at most 8192"));
+    assert!(says(MkfsOptions { bytes_per_inode: Some(1000), ..plain() }).contains("1024 to 67108864"));
+    assert!(says(MkfsOptions { reserved: 50_001, ..plain() }).contains("at most 50 percent"));
+    assert!(std::fs::read(image.path()).unwrap().iter().all(|byte| *byte == 0));
 }
 
 /// Each group's line of free blocks, free inodes and directories.

@@ -1,7 +1,7 @@
 //! Arguments of the commands that change an image.
 
 use super::backup::BackupArgs;
-use super::parse_size;
+use super::mkfs::parse_size;
 use clap::{ArgAction, Args, ValueEnum, ValueHint};
 use std::ffi::OsString;
 

@@ -3,7 +3,8 @@
 use super::{MkfsError, MkfsOptions};
 use dentree_ext4_format::{BlockSize, Compat, GroupNumber, Incompat, Superblock};
 
-/// The reserved inodes, `lost+found`, the orphan file, and a few to use.
+/// The inodes of a group at least, as the first one has the reserved inodes, `lost+found` and the
+/// orphan file.
 const LEAST_INODES: u64 = 16;
 /// mke2fs, too, drops a last group with fewer blocks besides its metadata.
 const LEAST_DATA: u64 = 50;
@@ -64,9 +65,7 @@ pub(super) fn superblock(bytes: u64, options: &MkfsOptions) -> Result<Superblock
     if !(10..=12).contains(&block_size.log2()) {
         return Err(MkfsError::BlockSize { bytes: block_size.bytes() });
     }
-    if options.label.len() > 16 {
-        return Err(MkfsError::LabelTooLong { len: options.label.len() });
-    }
+    check(options, block_size)?;
     let blocks = (bytes & !(PAGE - 1)) >> block_size.log2();
     if blocks > MOST_BLOCKS {
         return Err(MkfsError::TooLarge { bytes, most: MOST_BLOCKS << block_size.log2() });
@@ -74,10 +73,35 @@ pub(super) fn superblock(bytes: u64, options: &MkfsOptions) -> Result<Superblock
     let mut sb = Superblock::new(block_size, options.uuid);
     identify(&mut sb, options);
     set_features(&mut sb, blocks, options);
-    let inodes = bytes / bytes_per_inode.max(u64::from(block_size.bytes()));
+    let bytes_per_inode = match options.bytes_per_inode {
+        Some(given) => u64::from(given),
+        None => bytes_per_inode.max(u64::from(block_size.bytes())),
+    };
+    let inodes = options.inodes.map_or(bytes / bytes_per_inode, u64::from);
     set_groups(&mut sb, blocks, inodes).ok_or(MkfsError::TooSmall { bytes })?;
-    sb.reserved_blocks_count = sb.blocks_count * u64::from(options.reserved_percent.min(50)) / 100;
+    let most = most_inodes(&sb);
+    if inodes > most {
+        return Err(MkfsError::TooManyInodes { inodes, most });
+    }
+    sb.reserved_blocks_count = sb.blocks_count * u64::from(options.reserved) / 100_000;
     Ok(sb)
+}
+
+/// Refuses options that fit no device.
+fn check(options: &MkfsOptions, block_size: BlockSize) -> Result<(), MkfsError> {
+    if options.label.len() > 16 {
+        return Err(MkfsError::LabelTooLong { len: options.label.len() });
+    }
+    // Content is after the first 128 bytes of an inode.
+    let least = if options.features.incompat.has(Incompat::INLINE_DATA) { 256 } else { 128 };
+    let (bytes, most) = (options.inode_size, block_size.bytes());
+    if !bytes.is_power_of_two() || !(least..=most).contains(&bytes) {
+        return Err(MkfsError::InodeSize { bytes, least, most });
+    }
+    if let Some(bytes) = options.bytes_per_inode.filter(|bytes| !(1 << 10..=1 << 26).contains(bytes)) {
+        return Err(MkfsError::BytesPerInode { bytes });
+    }
+    if options.reserved > 50_000 { Err(MkfsError::TooManyReserved) } else { Ok(()) }
 }
 
 fn identify(sb: &mut Superblock, options: &MkfsOptions) {
@@ -98,7 +122,10 @@ fn set_features(sb: &mut Superblock, blocks: u64, options: &MkfsOptions) {
     (sb.compat, sb.incompat, sb.ro_compat) = (features.compat, features.incompat, features.ro_compat);
     sb.desc_size = if sb.is_64bit() { 64 } else { 32 };
     sb.groups_per_flex = if sb.incompat.has(Incompat::FLEX_BG) { 16 } else { 1 };
-    (sb.min_extra_isize, sb.want_extra_isize) = (EXTRA_ISIZE, EXTRA_ISIZE);
+    sb.inode_size = options.inode_size;
+    if sb.has_extra_times() {
+        (sb.min_extra_isize, sb.want_extra_isize) = (EXTRA_ISIZE, EXTRA_ISIZE);
+    }
 }
 
 /// Divides the blocks into groups. A last group with little more than its own metadata is dropped,
@@ -110,7 +137,7 @@ fn set_groups(sb: &mut Superblock, blocks: u64, inodes: u64) -> Option<()> {
     loop {
         let data = sb.blocks_count.checked_sub(first)?;
         sb.groups = u32::try_from(data.div_ceil(per_group)).ok().filter(|groups| *groups > 0)?;
-        set_inodes(sb, inodes.max(LEAST_INODES))?;
+        set_inodes(sb, inodes)?;
         sb.reserved_gdt_blocks = reserved_gdt_blocks(sb)?;
         let last = GroupNumber(sb.groups - 1);
         let own = base_blocks(sb, last) + 2 + sb.inode_table_blocks();
@@ -127,12 +154,18 @@ fn set_groups(sb: &mut Superblock, blocks: u64, inodes: u64) -> Option<()> {
 /// whole bytes.
 fn set_inodes(sb: &mut Superblock, inodes: u64) -> Option<()> {
     let groups = u64::from(sb.groups);
-    let most = (u64::from(sb.block_size.bytes()) * 8).min(u64::from(u32::MAX) / groups);
+    let most = most_inodes(sb) / groups;
     let per_block = u64::from(sb.block_size.bytes() / sb.inode_size);
-    let wanted = inodes.div_ceil(groups).next_multiple_of(per_block).min(most);
-    sb.inodes_per_group = u32::try_from(wanted & !7).ok()?.max(8);
+    let wanted = inodes.div_ceil(groups).max(LEAST_INODES).next_multiple_of(per_block).min(most);
+    sb.inodes_per_group = u32::try_from(wanted & !7).ok()?;
     sb.inodes_count = sb.inodes_per_group.checked_mul(sb.groups)?;
-    (u64::from(sb.inodes_per_group) >= LEAST_INODES).then_some(())
+    Some(())
+}
+
+/// The bitmap of a group's inodes is one block.
+fn most_inodes(sb: &Superblock) -> u64 {
+    let groups = u64::from(sb.groups);
+    (u64::from(sb.block_size.bytes()) * 8).min(u64::from(u32::MAX) / groups) * groups
 }
 
 /// Space for the descriptors of a file system 1024 times as large, within the reach of one pointer

@@ -15,6 +15,7 @@
 //!   never read.
 //! - The tables of a last, short flex group are adjacent, without gaps for missing groups.
 //! - The journal is one run after the middle, even if another group has more space.
+//! - A group has at least 16 inodes, where mke2fs makes as few as 8.
 //! - `lost+found` has 16 KiB also with inline_data, where mke2fs makes it one block shorter.
 //! - `s_kbytes_written` is 0.
 
@@ -48,8 +49,14 @@ pub struct MkfsOptions {
     pub hash_seed: [u32; 4],
     /// The creation time, in whole seconds.
     pub now: InodeTime,
-    /// Percentage of blocks reserved for root; at most 50.
-    pub reserved_percent: u8,
+    /// Inodes, at least 16 for each group. Default: by `bytes_per_inode`.
+    pub inodes: Option<u32>,
+    /// Bytes for each inode, 1 KiB to 64 MiB. Default: by the device's size.
+    pub bytes_per_inode: Option<u32>,
+    /// Inode size in bytes: a power of two from 128 to the block size.
+    pub inode_size: u32,
+    /// Blocks reserved for root, in thousandths of a percent; at most 50000.
+    pub reserved: u32,
     /// Whether the device is all zeros, as a new sparse file is. If not, mkfs zeroes what must read
     /// as zeros, which takes time.
     pub reads_as_zeros: bool,
@@ -65,7 +72,10 @@ impl MkfsOptions {
             uuid,
             hash_seed,
             now: InodeTime { nanos: 0, ..now },
-            reserved_percent: 5,
+            inodes: None,
+            bytes_per_inode: None,
+            inode_size: 256,
+            reserved: 5000,
             reads_as_zeros: true,
         }
     }
@@ -101,6 +111,33 @@ pub enum MkfsError {
         /// The requested size.
         bytes: u32,
     },
+    /// An unsupported inode size.
+    #[error("inodes of {bytes} bytes are not supported: use a power of two from {least} to {most}")]
+    InodeSize {
+        /// The requested size.
+        bytes: u32,
+        /// The least size with these features.
+        least: u32,
+        /// The block size.
+        most: u32,
+    },
+    /// An invalid number of bytes for each inode.
+    #[error("one inode for {bytes} bytes is out of range: use 1024 to 67108864")]
+    BytesPerInode {
+        /// The requested number.
+        bytes: u32,
+    },
+    /// More inodes than the groups can have.
+    #[error("{inodes} inodes are too many: at most {most} fit on this device with this block size")]
+    TooManyInodes {
+        /// The requested number.
+        inodes: u64,
+        /// The limit.
+        most: u64,
+    },
+    /// Too many reserved blocks.
+    #[error("at most 50 percent of the blocks can be reserved")]
+    TooManyReserved,
     /// A label that is too long.
     #[error("the label has {len} bytes, at most 16 are allowed")]
     LabelTooLong {

@@ -2,7 +2,7 @@
 
 use super::fill_error::FillError;
 use super::source::Source;
-use crate::args::MkfsArgs;
+use crate::args::{MkfsArgs, UuidArg};
 use rustix::rand::{GetRandomFlags, getrandom};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -37,7 +37,12 @@ impl Identity {
         add(args.features.as_bytes());
         add(&args.block_size.unwrap_or(0).to_le_bytes());
         add(args.label.as_bytes());
-        add(&args.uuid.unwrap_or_default());
+        if let UuidArg::Given(uuid) = args.uuid {
+            add(&uuid);
+        }
+        for number in [args.inodes, args.bytes_per_inode, Some(args.inode_size), Some(args.reserved)] {
+            add(&number.unwrap_or(0).to_le_bytes());
+        }
         if let Some(source) = source {
             source.each(&mut |entry| {
                 add(&entry.path);

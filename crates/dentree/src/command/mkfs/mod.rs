@@ -12,7 +12,7 @@ mod memory;
 mod source;
 mod time;
 
-use crate::args::MkfsArgs;
+use crate::args::{MkfsArgs, UuidArg};
 use crate::command::tar::layers::{Amount, Layers};
 use crate::image::{Session, open_device};
 use crate::interrupt::interruptible;
@@ -72,6 +72,9 @@ pub(crate) fn run(session: &Session, args: &MkfsArgs) -> Result<(), Stop> {
     let device = FileDevice::open(temp.path(), Access::ReadWrite)
         .map_err(|error| path.problem(Status::Failed, error.to_string()))?;
     let made = mkfs(&device, &options).map_err(|error| path.refused(&error))?;
+    if args.dry_run {
+        return report(args, &made);
+    }
     if let Some(source) = &source {
         let clock = if args.reproducible { Clock::Fixed(options.now) } else { Clock::System };
         filled(session, &path, Arc::new(device), clock, source, &interrupted)?;
@@ -82,9 +85,13 @@ pub(crate) fn run(session: &Session, args: &MkfsArgs) -> Result<(), Stop> {
         return Err(path.problem(Status::Failed, "interrupted; nothing was made").into());
     }
     path.publish(temp, replaced.as_ref().map(|(_, found)| found)).map_err(io)?;
+    if args.quiet { Ok(()) } else { report(args, &made) }
+}
+
+fn report(args: &MkfsArgs, made: &NewFileSystem) -> Result<(), Stop> {
     let mut out = Output::new();
     out.write_all(&out.names().show(args.image.as_bytes()))?;
-    writeln!(out, ": {}", describe(&made))?;
+    writeln!(out, ": {}", describe(made))?;
     Ok(out.flush()?)
 }
 
@@ -209,12 +216,20 @@ fn options(
     } else {
         Identity::random().map_err(|error| path.io(&error))
     }?;
+    let uuid = match args.uuid {
+        UuidArg::Random => identity.uuid,
+        UuidArg::Given(uuid) => uuid,
+    };
     let now = InodeTime { seconds: time.now.seconds, nanos: 0 };
     Ok(MkfsOptions {
         features,
         block_size: block_size.transpose()?,
         label: args.label.as_bytes().to_vec(),
-        ..MkfsOptions::new(args.uuid.unwrap_or(identity.uuid), identity.hash_seed, now)
+        inodes: args.inodes,
+        bytes_per_inode: args.bytes_per_inode,
+        inode_size: args.inode_size,
+        reserved: args.reserved,
+        ..MkfsOptions::new(uuid, identity.hash_seed, now)
     })
 }
 
