@@ -159,6 +159,13 @@ pub(crate) enum Command {
     /// The file system is what mke2fs makes of the same options, empty or with a copy of a
     /// directory. The image is sparse, and gets its name when it is complete.
     Mkfs(MkfsArgs),
+    /// Print or set the label of a file system, as e2label(8)
+    Label(LabelArgs),
+    /// Print or set the UUID of a file system
+    ///
+    /// A new one is refused where checksums cover it: with metadata_csum or uninit_bg, and without
+    /// metadata_csum_seed.
+    Uuid(UuidArgs),
     /// Mount an image, until Ctrl-C or umount
     ///
     /// While memory is short (pressure stall information of the cgroup or of the machine), cached
@@ -196,6 +203,25 @@ pub(crate) struct InfoArgs {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct LabelArgs {
+    /// The image
+    #[arg(value_hint = ValueHint::FilePath)]
+    pub(crate) image: OsString,
+    /// The new label, at most 16 bytes
+    pub(crate) new: Option<OsString>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct UuidArgs {
+    /// The image
+    #[arg(value_hint = ValueHint::FilePath)]
+    pub(crate) image: OsString,
+    /// The new UUID, or random, or clear for zeros
+    #[arg(value_parser = mkfs::parse_uuid)]
+    pub(crate) new: Option<UuidArg>,
 }
 
 #[derive(Debug, Args)]

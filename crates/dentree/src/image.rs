@@ -50,18 +50,10 @@ impl Image {
 
     fn open_local(file: &OsStr, options: &Global, access: Access) -> Result<Self, Problem> {
         let label = || escape::terminal(file.as_bytes()).into_owned();
-        let disk = open_device(Path::new(file), access).map_err(|error| device_problem(&label(), &error))?;
-        let device = Arc::new(MeteredDevice::new(Arc::new(disk)));
-        let choice = match (options.partition, options.offset) {
-            (Some(number), _) => Choice::Partition(number),
-            (None, Some(offset)) => Choice::Offset(offset),
-            (None, None) => Choice::Auto,
-        };
-        let part = locate(device.clone() as Arc<dyn BlockDevice>, choice)
-            .map_err(|error| device_problem(&label(), &error))?;
+        let (device, part) = open_part(file, options, access)?;
         let writable = access == Access::ReadWrite;
         let dx_read_ahead = options.dx_read_ahead.unwrap_or_default();
-        let fs = Ext4::open(Arc::new(part), Options { writable, dx_read_ahead, ..Options::default() })
+        let fs = Ext4::open(part, Options { writable, dx_read_ahead, ..Options::default() })
             .map_err(|error| Problem::inside(label(), &error.into()))?;
         for notice in fs.notices() {
             let piece = matches!(notice, Notice::Truncated { .. }).then(|| not_an_image::piece(file));
@@ -111,6 +103,25 @@ impl Image {
     pub(crate) fn inode(&self, ino: Ino) -> dentree_vfs::Result<Node> {
         self.vfs.inode(ino)
     }
+}
+
+/// Opens an image file, and the part of it that holds the file system.
+pub(crate) fn open_part(
+    file: &OsStr,
+    options: &Global,
+    access: Access,
+) -> Result<(Arc<MeteredDevice>, Arc<dyn BlockDevice>), Problem> {
+    let label = escape::terminal(file.as_bytes()).into_owned();
+    let disk = open_device(Path::new(file), access).map_err(|error| device_problem(&label, &error))?;
+    let device = Arc::new(MeteredDevice::new(Arc::new(disk)));
+    let choice = match (options.partition, options.offset) {
+        (Some(number), _) => Choice::Partition(number),
+        (None, Some(offset)) => Choice::Offset(offset),
+        (None, None) => Choice::Auto,
+    };
+    let part = locate(device.clone() as Arc<dyn BlockDevice>, choice)
+        .map_err(|error| device_problem(&label, &error))?;
+    Ok((device, Arc::new(part)))
 }
 
 /// Opens a device. Waits a few seconds for a process that is closing the image.

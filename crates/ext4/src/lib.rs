@@ -58,6 +58,7 @@ pub mod mkfs;
 mod open;
 mod read_ahead;
 mod statfs;
+mod tune;
 mod txn;
 mod verified;
 mod xattr;
@@ -71,6 +72,7 @@ pub use error::{Error, Place, Result, Structure};
 pub use inode::Node;
 pub use open::{Notice, Options};
 pub use read_ahead::DxReadAhead;
+pub use tune::{Tune, tune};
 pub use txn::Clock;
 
 use alloc::InodeTables;

@@ -142,7 +142,7 @@ fn state(sb: &Superblock) -> Vec<&'static str> {
     }
 }
 
-fn uuid(bytes: &[u8; 16]) -> String {
+pub(crate) fn uuid(bytes: &[u8; 16]) -> String {
     let hex = bytes.map(|byte| format!("{byte:02x}")).concat();
     [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]].join("-")
 }

@@ -26,6 +26,7 @@ mod tar;
 mod touch;
 mod tree;
 mod truncate;
+mod tune;
 #[cfg(target_os = "linux")]
 mod umount;
 mod xattr;
@@ -58,6 +59,8 @@ pub(crate) fn run(session: &Session, command: &Command) -> Result<(), Stop> {
         Command::Du(args) => du::run(session, args),
         Command::Checksum(args) => checksum::run(session, args),
         Command::Mkfs(args) => mkfs::run(session, args),
+        Command::Label(args) => tune::label(session, args),
+        Command::Uuid(args) => tune::uuid(session, args),
         #[cfg(target_os = "linux")]
         Command::Mount(args) => mount::run(session, args),
         #[cfg(target_os = "linux")]

@@ -7,13 +7,13 @@ use rustix::rand::{GetRandomFlags, getrandom};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 
-pub(super) struct Identity {
-    pub(super) uuid: [u8; 16],
+pub(crate) struct Identity {
+    pub(crate) uuid: [u8; 16],
     pub(super) hash_seed: [u32; 4],
 }
 
 impl Identity {
-    pub(super) fn random() -> io::Result<Identity> {
+    pub(crate) fn random() -> io::Result<Identity> {
         let mut bytes = [0; 32];
         let mut filled = 0;
         while filled < bytes.len() {

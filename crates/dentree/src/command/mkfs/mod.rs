@@ -5,7 +5,7 @@
 
 mod fill;
 mod fill_error;
-mod identity;
+pub(crate) mod identity;
 pub(crate) mod manifest;
 #[cfg(test)]
 mod memory;
