@@ -28,6 +28,10 @@
 //!                                  blocks ── flush ── superblock ── flush               in place
 //! ```
 //!
+//! A transaction is a list of blocks while handles run (`BufferList`, sized in credits), the
+//! content of these blocks once it is locked (`Batch`), blocks of the log with descriptors and
+//! revokes (`Entry`), and a range of the log until its checkpoint (`Live`).
+//!
 //! # Guarantees
 //! - *All or nothing.* After a crash and replay the device has all transactions up to one, whole,
 //!   and none after it.
