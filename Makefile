@@ -48,7 +48,7 @@ bench:
 	cargo build --release --quiet -p dentree
 	cargo build --release --quiet -p dentree-lab
 	cargo build --release --quiet -p dentree-fuse --example limit
-	cargo bench --quiet -p dentree-lab --bench walk --bench step --bench find --bench onedir --bench mount
+	cargo bench --quiet -p dentree-lab --bench walk --bench step --bench find --bench tools --bench onedir --bench mount
 
 # The studies of name caches in short; a page with charts in report/.
 lab:

@@ -15,7 +15,7 @@
 //! - [`replacement`]: replacement policies of a buffer cache, on recorded traces;
 //! - [`stats`], [`rows`], [`targets`], [`outcome`] and [`report`]: results, their confidence, and
 //!   their targets;
-//! - [`walk_bench`], [`find_bench`] and [`mount_bench`]: the benchmarks.
+//! - [`walk_bench`], [`find_bench`], [`tools_bench`] and [`mount_bench`]: the benchmarks.
 #![deny(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
@@ -39,6 +39,7 @@ pub mod schemes;
 pub mod stats;
 pub mod step_bench;
 pub mod targets;
+pub mod tools_bench;
 pub mod tree;
 pub mod unavailable;
 pub mod valgrind;
