@@ -154,6 +154,18 @@ pub(crate) enum Command {
     /// Print one line per file, to compare two trees with diff
     #[command(long_about = crate::command::checksum::format::FORMAT)]
     Checksum(ChecksumArgs),
+    /// Show what was added, removed, moved and changed between two trees
+    ///
+    /// Prints a line per difference, sorted by path, its fields divided by tabs: A and a path that
+    /// NEW alone has, D and a path that OLD alone has, M and a path that both have with what
+    /// differs (type, mode, owner, content, target, device, xattrs), R with the old and the new
+    /// path of what was moved. Times alone are no difference. In two states of one file system (its
+    /// UUID is the same) an inode with the same number, generation and change time has not changed,
+    /// so that metadata alone is read where nothing happened; there moves are found. Contents are
+    /// compared where the rest leaves them open.
+    ///
+    /// The exit status is that of diff(1): 0 without differences, 1 with some, 2 for trouble.
+    Diff(DiffArgs),
     /// Make an image with an ext4 file system, empty or filled from a directory
     ///
     /// The file system is what mke2fs makes of the same options, empty or with a copy of a
@@ -316,6 +328,22 @@ pub(crate) struct ChecksumArgs {
     pub(crate) listed: ListedArgs,
 }
 
+#[derive(Debug, Args)]
+pub(crate) struct DiffArgs {
+    /// A tree in an image, or a local directory
+    #[arg(value_name = "OLD", value_hint = ValueHint::AnyPath)]
+    pub(crate) old: OsString,
+    /// Another
+    #[arg(value_name = "NEW", value_hint = ValueHint::AnyPath)]
+    pub(crate) new: OsString,
+    /// Read no contents: files of the same size and modification time have the same content
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// Print a JSON object per line
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
 #[cfg(target_os = "linux")]
 #[derive(Debug, Args)]
 pub(crate) struct MountArgs {
@@ -410,7 +438,9 @@ mod tests {
     #[test]
     fn long_help_says_more_than_the_list_of_commands() {
         let mut dentree = Cli::command();
-        for name in ["find", "cp", "checksum", "mkfs", "mount", "umount", "serve", "ln", "chmod", "chown"] {
+        for name in
+            ["find", "cp", "checksum", "diff", "mkfs", "mount", "umount", "serve", "ln", "chmod", "chown"]
+        {
             let command = dentree.find_subcommand_mut(name).unwrap();
             let [short, long] =
                 [command.render_help(), command.render_long_help()].map(|help| help.to_string());

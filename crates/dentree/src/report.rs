@@ -18,18 +18,20 @@ pub(crate) enum Status {
     Unsupported,
     Damaged,
     Usage,
+    /// Of a command whose namesake ends with 2 where it could not do all of its work.
+    Trouble,
 }
 
 impl Status {
-    const ALL: [Status; 5] =
-        [Status::Done, Status::Failed, Status::Unsupported, Status::Damaged, Status::Usage];
+    const ALL: [Status; 6] =
+        [Status::Done, Status::Failed, Status::Unsupported, Status::Damaged, Status::Usage, Status::Trouble];
 
     /// The exit code of the help text.
     pub(crate) fn exit_code(self) -> ExitCode {
         ExitCode::from(match self {
             Status::Done => 0,
             Status::Failed => 1,
-            Status::Usage => 2,
+            Status::Usage | Status::Trouble => 2,
             Status::Damaged => 3,
             Status::Unsupported => 4,
         })

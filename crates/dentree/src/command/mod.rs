@@ -7,6 +7,7 @@ mod chown;
 mod cp;
 mod dedup;
 mod demo;
+mod diff;
 mod du;
 pub(crate) mod find;
 mod info;
@@ -57,6 +58,7 @@ pub(crate) fn run(session: &Session, command: &Command) -> Result<(), Stop> {
         Command::Xattr(args) => xattr::run(session, args),
         Command::Dedup(args) => dedup::run(session, args),
         Command::Du(args) => du::run(session, args),
+        Command::Diff(args) => diff::run(session, args),
         Command::Checksum(args) => checksum::run(session, args),
         Command::Mkfs(args) => mkfs::run(session, args),
         Command::Label(args) => tune::label(session, args),

@@ -1,10 +1,10 @@
 //! `dentree checksum`: one line per file, equal for equal trees in images and directories.
 
-mod digest;
 pub(crate) mod format;
-mod image;
-mod local;
 
+use crate::any_tree::image::InImage;
+use crate::any_tree::local::Local;
+use crate::any_tree::{Source, digest};
 use crate::args::ChecksumArgs;
 use crate::fanout::{self, Emit, Order};
 use crate::image::Session;
@@ -14,40 +14,12 @@ use crate::output::{Output, escape};
 use crate::path::join_into;
 use crate::report::Stop;
 use crate::tree::{Entry, Listing, Step, in_path_order, parts};
-use dentree_vfs::{FileType, Timestamp, WalkOptions};
+use dentree_vfs::{FileType, WalkOptions};
 use std::fmt::Write as _;
 use std::io::Write;
 use std::ops::{ControlFlow, Range};
 use std::path::Path;
 use std::sync::Arc;
-
-/// A tree that can be summed up.
-trait Source: Sync {
-    /// A file with its attributes.
-    type File: Send + Sync;
-
-    /// The entries of a directory, in any order, with their types. Problems are reported.
-    fn list(&self, dir: &Self::File, path: &[u8]) -> Listing;
-    /// An entry of `dir`; `None` after a report.
-    fn open(&self, dir: &Arc<Self::File>, entry: Entry<'_>, path: &[u8]) -> Option<Self::File>;
-    fn facts(&self, file: &Self::File) -> Facts;
-    fn target(&self, file: &Self::File, path: &[u8]) -> Option<Vec<u8>>;
-    fn xattrs(&self, file: &Self::File, path: &[u8]) -> Option<Vec<(Vec<u8>, Vec<u8>)>>;
-    /// The digest of a regular file's content; `None` after a report.
-    fn content(&self, file: &Self::File, path: &[u8]) -> Option<blake3::Hash>;
-}
-
-/// The fields of `stat(2)` that a line has.
-struct Facts {
-    kind: FileType,
-    permissions: u32,
-    uid: u32,
-    gid: u32,
-    size: u64,
-    mtime: Timestamp,
-    nlink: u64,
-    rdev: (u32, u32),
-}
 
 pub(crate) fn run(session: &Session, args: &ChecksumArgs) -> Result<(), Stop> {
     let directory = Path::new(&args.tree);
@@ -55,7 +27,7 @@ pub(crate) fn run(session: &Session, args: &ChecksumArgs) -> Result<(), Stop> {
     let list = list.transpose()?;
     if directory.is_dir() {
         fanout::raise_file_limit();
-        let source = local::Local::new(&session.report, directory);
+        let source = Local::new(&session.report, directory);
         let root = source.root()?;
         let Some(mut list) = list else { return print(&source, vec![Job::Root(Arc::new(root))]) };
         while let Some(batch) = list.batch()? {
@@ -68,10 +40,10 @@ pub(crate) fn run(session: &Session, args: &ChecksumArgs) -> Result<(), Stop> {
     let Some(mut list) = list else {
         let at = session.locate(&args.tree)?;
         let root = at.walk(WalkOptions::FOLLOW)?;
-        return print(&image::InImage::new(&session.report, &at), vec![Job::Root(Arc::new(root))]);
+        return print(&InImage::new(&session.report, &at), vec![Job::Root(Arc::new(root))]);
     };
     let base = Base::new(session, &args.tree, WalkOptions::KEEP_LINK)?;
-    let source = image::InImage::new(&session.report, &base.at);
+    let source = InImage::new(&session.report, &base.at);
     while let Some(batch) = list.batch()? {
         let found = base.walk(&batch).into_iter().map(|(path, node)| Job::Listed(node, label(path)));
         print(&source, found.collect())?;

@@ -1,15 +1,15 @@
-//! The two digests of a line.
+//! Digests of content and of extended attributes.
 
 use blake3::Hasher;
 
 /// Block size: blocks of zeros do not count, as holes do not.
-pub(super) const BLOCK: u64 = 4096;
+pub(crate) const BLOCK: u64 = 4096;
 
 /// Bytes per read, a multiple of [`BLOCK`].
 const CHUNK: u64 = 1 << 20;
 
 /// Digest of content, which comes as runs of data.
-pub(super) struct Content {
+pub(crate) struct Content {
     hasher: Hasher,
     buf: Vec<u8>,
     /// Blocks before this offset are done.
@@ -17,13 +17,13 @@ pub(super) struct Content {
 }
 
 impl Content {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Content { hasher: Hasher::new(), buf: Vec::new(), done: 0 }
     }
 
     /// Adds the blocks that `start..end` touches. `read(offset, buf)` returns fewer bytes only at
     /// the end of the file. Runs ascend, and need not align to blocks.
-    pub(super) fn data<E>(
+    pub(crate) fn data<E>(
         &mut self,
         start: u64,
         end: u64,
@@ -52,13 +52,13 @@ impl Content {
         Ok(())
     }
 
-    pub(super) fn finish(self) -> blake3::Hash {
+    pub(crate) fn finish(self) -> blake3::Hash {
         self.hasher.finalize()
     }
 }
 
 /// Digest of extended attributes.
-pub(super) fn xattrs(mut xattrs: Vec<(Vec<u8>, Vec<u8>)>) -> blake3::Hash {
+pub(crate) fn xattrs(mut xattrs: Vec<(Vec<u8>, Vec<u8>)>) -> blake3::Hash {
     xattrs.sort_unstable();
     let mut hasher = Hasher::new();
     for part in xattrs.iter().flat_map(|(name, value)| [name, value]) {

@@ -1,20 +1,20 @@
 //! A tree in an image.
 
 use super::digest::Content;
-use super::{Facts, Source};
+use super::{Facts, Source, Version};
 use crate::image::{Image, Location, Node};
 use crate::report::Report;
 use crate::tree::{Entry, Listing, Tree};
-use dentree_vfs::{Error, Extent, Result};
+use dentree_vfs::{Error, Extent, Ino, Result};
 use std::sync::Arc;
 
-pub(super) struct InImage<'a> {
+pub(crate) struct InImage<'a> {
     tree: Tree<'a>,
     base: Vec<u8>,
 }
 
 impl<'a> InImage<'a> {
-    pub(super) fn new(report: &'a Report, at: &'a Location) -> Self {
+    pub(crate) fn new(report: &'a Report, at: &'a Location) -> Self {
         let base = if at.path == b"/" { Vec::new() } else { at.path.clone() };
         InImage { tree: Tree::new(&at.image, report), base }
     }
@@ -63,6 +63,7 @@ impl Source for InImage<'_> {
     fn list(&self, dir: &Node, path: &[u8]) -> Listing {
         let path = self.path(path);
         let listing = self.tree.list(dir, &path);
+        self.tree.prefetch_inodes(listing.iter());
         if listing.iter().all(|entry| entry.kind.is_some()) {
             return listing;
         }
@@ -101,5 +102,17 @@ impl Source for InImage<'_> {
 
     fn content(&self, file: &Node, path: &[u8]) -> Option<blake3::Hash> {
         self.or_report(path, self.read_content(file))
+    }
+    fn uuid(&self) -> Option<[u8; 16]> {
+        Some(self.image().vfs.fs().superblock().uuid)
+    }
+
+    fn version(&self, file: &Node) -> Option<Version> {
+        let attr = file.attr();
+        Some(Version { ino: attr.ino, generation: attr.generation, ctime: attr.ctime })
+    }
+
+    fn by_number(&self, ino: Ino, path: &[u8]) -> Option<Node> {
+        self.or_report(path, self.image().inode(ino))
     }
 }

@@ -16,13 +16,13 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-pub(super) struct Local<'a> {
+pub(crate) struct Local<'a> {
     report: &'a Report,
     base: &'a Path,
 }
 
 /// A file by its name in an open directory.
-pub(super) struct LocalFile {
+pub(crate) struct LocalFile {
     stat: Stat,
     kind: FileType,
     /// The directory of its name; `None` for the root of the tree.
@@ -53,12 +53,12 @@ impl LocalFile {
 }
 
 impl<'a> Local<'a> {
-    pub(super) fn new(report: &'a Report, base: &'a Path) -> Self {
+    pub(crate) fn new(report: &'a Report, base: &'a Path) -> Self {
         Local { report, base }
     }
 
     /// The root of the tree, a user's argument: links are followed.
-    pub(super) fn root(&self) -> Result<LocalFile, Problem> {
+    pub(crate) fn root(&self) -> Result<LocalFile, Problem> {
         let open = || -> io::Result<LocalFile> {
             let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
             let fd = rustix::fs::open(self.base, flags, Mode::empty())?;
@@ -70,7 +70,7 @@ impl<'a> Local<'a> {
 
     /// The file at a path such as `./a/b` below `root`. Links in the middle resolve with `root` as
     /// `/`, as in an image; a link at the end is not followed.
-    pub(super) fn listed(&self, root: &LocalFile, path: &[u8]) -> Option<LocalFile> {
+    pub(crate) fn listed(&self, root: &LocalFile, path: &[u8]) -> Option<LocalFile> {
         let at = path.iter().rposition(|&byte| byte == b'/').map_or(path.len(), |slash| slash);
         let (above, name) = match path.get(at + 1..) {
             Some(name) if name != b".." => (&path[..at], Some(name)),
