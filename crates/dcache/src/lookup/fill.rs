@@ -1,4 +1,4 @@
-//! One question per miss (`in_lookup.rs`), and what becomes of the result.
+//! One fill per miss (`in_lookup.rs`), and what happens to the result.
 
 use crate::core::Core;
 use crate::hash::name::Name;
@@ -11,16 +11,16 @@ use crate::{Child, Fill, Handle};
 use dentree_sync::atomic::Ordering;
 use dentree_sync::thread_slot;
 
-/// What the cache says of one name.
+/// Result of a lookup in the cache.
 pub(crate) enum Known {
-    /// The entry, held.
+    /// Held.
     Positive(Id),
     Negative,
     Unknown,
 }
 
 impl<H: Handle> Core<H> {
-    /// Looks a name up, asking `fill` if it is not cached. Returns the entry, held.
+    /// Looks a name up, calling `fill` if it is not cached. Returns the entry, held.
     pub(crate) fn lookup_or_fill<E>(
         &self,
         dir: Id,
@@ -51,7 +51,7 @@ impl<H: Handle> Core<H> {
                 }
             }
         };
-        // Another in_lookup may have is_done between the look and the boarding.
+        // Another fill may have completed between the lookup and `begin`.
         match self.look_locked(dir, &name) {
             Known::Positive(id) => return Ok(Some(id)),
             Known::Negative => return Ok(None),
@@ -80,7 +80,7 @@ impl<H: Handle> Core<H> {
         id
     }
 
-    /// What is known of a name, under the lock: the last word.
+    /// Looks a name up under the lock, which is final.
     fn look_locked(&self, dir: Id, name: &Name<'_>) -> Known {
         let _dir = self.lock_dir(dir);
         match self.find_locked(dir, name) {
@@ -100,18 +100,16 @@ impl<H: Handle> Core<H> {
         if !record.flags().is_negative() && self.hold(id) { Known::Positive(id) } else { Known::Negative }
     }
 
-    /// Whether a linked entry is no longer to be believed. [dir lock]
     pub(crate) fn has_expired(&self, dir: Id, id: Id) -> bool {
         !self.is_in_tree(dir) || self.is_past_deadline(id)
     }
 
-    /// Whether the deadline of an entry is over.
     pub(crate) fn is_past_deadline(&self, id: Id) -> bool {
         let deadline = self.record(id).deadline();
         deadline != 0 && self.expiry.is_past(deadline)
     }
 
-    /// Enters the file system's result; returns the entry that the name has then, held.
+    /// Inserts a fill's result. Returns the entry that the name has then, held.
     fn enter(&self, dir: Id, name: &Name<'_>, entry: Entry<H>, in_lookup: &InLookup) -> Option<Id> {
         let id = self.allocate(name.bytes.len());
         let is_positive = entry.child.is_some();
@@ -126,13 +124,13 @@ impl<H: Handle> Core<H> {
         match known {
             Known::Positive(other) => Some(other),
             Known::Negative => None,
-            // True when it was asked for; the caller gets it, the cache does not.
+            // The result was true when it was asked for: the caller gets it, the cache does not.
             Known::Unknown => unused.into_child().map(|child| self.make_detached(dir, child)),
         }
     }
 
-    /// Links the entry in slot `id`, or says what stands in its place and returns it: what it owns
-    /// is dropped outside of the lock (G7).
+    /// Links the entry in slot `id`, or returns what has the name instead, and the entry, whose
+    /// handle is to be dropped outside of the lock (G7).
     fn enter_locked(
         &self,
         dir: Id,
@@ -151,16 +149,16 @@ impl<H: Handle> Core<H> {
             self.epoch.thread_slot().counters.fills_overtaken.add(1);
             return Err((old.map_or(Known::Unknown, |newer| self.known_locked(newer)), entry));
         }
-        // What a scan has entered meanwhile is as new as the result.
+        // An entry that a scan inserted meanwhile is as new as the result.
         if let Some(old) = old.filter(|&old| !self.has_expired(dir, old) || self.renew(dir, old, &entry)) {
             return Err((self.known_locked(old), entry));
         }
         Ok(self.link_instead(dir, name, old, id, entry))
     }
 
-    /// Believes a cached entry again where it is what the file system has just answered, so that an
-    /// expired directory keeps what is below it. What has not expired keeps its search hint: what
-    /// closes a directory is told. [dir lock]
+    /// Renews a cached entry that equals the file system's result, so that an expired directory
+    /// keeps its children. An entry that has not expired keeps its search hint, as changes of it
+    /// are reported. [dir lock]
     pub(crate) fn renew(&self, dir: Id, id: Id, entry: &Entry<H>) -> bool {
         let Some((kind, handle, search)) = &entry.child else { return false };
         let record = self.record(id);

@@ -1,9 +1,9 @@
-//! Names in lookup: of the threads that miss the same name, one asks the file system, the others
-//! wait (`d_in_lookup`).
+//! Names in lookup (`d_in_lookup`): of the threads that miss one name, one calls the file system,
+//! the others wait.
 //!
-//! A thread that changes the name meanwhile *overtakes* the lookup, under the lock of the
-//! directory. The result is entered under the same lock, and only if the lookup was not overtaken:
-//! a result that arrives after an unlink or rename cannot bring the name back.
+//! A change of the name *overtakes* the lookup, under the directory's lock. The result is inserted
+//! under that lock, and only if the lookup was not overtaken: a result that arrives after an unlink
+//! or rename cannot bring the name back.
 //!
 //! | field | guard |
 //! |---|---|
@@ -12,13 +12,13 @@
 //! | `overtaken` | [dir lock of the lookup's directory] |
 //! | `is_done` | its own lock; waiters hold nothing else |
 //!
-//! # Why a change need not look at the list where `count` is zero
-//! Most changes meet no lookup, and would write the stripe's lock for nothing. A lookup begins,
-//! then takes the directory's lock to search the cache, then asks. A change is made in the file
-//! system, then takes the directory's lock, and reads `count` under it. If the search came first,
-//! `count` has the lookup, unless it is done, which takes that lock too. If the change came first,
-//! the question comes after it and its result is true. The directory's lock orders both, so the
-//! count is read relaxed.
+//! # Why a change need not search the list if `count` is zero
+//! Most changes meet no lookup, and would write the stripe's lock for nothing. A lookup is listed,
+//! searches the cache under the directory's lock, and calls the file system. A change is made in
+//! the file system, takes the directory's lock, and reads `count` under it. *The search came
+//! first*: `count` includes the lookup, unless it is done, which takes that lock too. *The change
+//! came first*: the call comes after it and its result is true. The directory's lock orders both,
+//! so the load is relaxed.
 
 use dentree_sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use dentree_sync::{Arc, Condvar, Mutex, thread_slot};
@@ -28,7 +28,6 @@ use crate::table::id::Id;
 
 const STRIPES: usize = if cfg!(any(loom, shuttle)) { 1 } else { 64 };
 
-/// See the module's text.
 pub(crate) struct InLookups {
     stripes: Box<[Stripe]>,
 }
@@ -36,28 +35,28 @@ pub(crate) struct InLookups {
 #[derive(Default)]
 struct Stripe {
     in_lookups: Mutex<Vec<Arc<InLookup>>>,
-    /// How many they are.
+    /// Length of `in_lookups`.
     count: AtomicUsize,
 }
 
 pub(crate) struct InLookup {
     dir: Id,
     name: Box<[u8]>,
-    /// The thread that asks.
+    /// The thread that calls the file system.
     pub(crate) asker: u32,
     pub(crate) overtaken: AtomicBool,
     is_done: Mutex<bool>,
     done: Condvar,
 }
 
-/// The right to ask, and the duty to wake the waiters: dropping it does, also in a panic.
+/// The one lookup of a name. Dropping it wakes the waiters, also after a panic.
 pub(crate) struct Asking<'a> {
     stripe: &'a Stripe,
     pub(crate) in_lookup: Arc<InLookup>,
 }
 
 impl InLookups {
-    /// What they weigh without lookups.
+    /// Bytes without lookups.
     pub(crate) const BYTES: usize = STRIPES * size_of::<Stripe>();
 
     pub(crate) fn new() -> Self {
@@ -88,7 +87,7 @@ impl InLookups {
         Ok(Asking { stripe, in_lookup })
     }
 
-    /// Makes the result of a lookup of this name, if one is under way, come too late. [dir lock]
+    /// Overtakes the lookup of this name, if there is one. [dir lock]
     pub(crate) fn overtake(&self, dir: Id, name: &Name<'_>) {
         let stripe = self.stripe(dir, name);
         // See the module's text.

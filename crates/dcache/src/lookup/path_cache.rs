@@ -1,18 +1,17 @@
-//! The path cache: what is at the end of a whole path, as a walk has found it before.
+//! The path cache: whole paths to entries.
 //!
 //! A direct lookup hash table (Tsai, Zhan, Reddy, Jiao, Zhang, Porter, "How to get more value from
 //! your file system directory cache", SOSP 2015), validated by sequence counts instead of prefix
-//! checks: an entry has a digest of the path, what is at its end, the directories on the way, and
-//! the sum of the counts that all their records had. The next walk of that path finds the entry by
-//! the digest and adds the counts up anew, by loads that do not wait for each other, from where
-//! they lie sixteen to a line (`record.rs`). It splits no path, compares no name and reads no
-//! bucket and no record.
+//! checks. A path's entry holds a digest of the path, the entry at its end, the directories
+//! between, and the sum of the counts of all their records. A lookup finds it by digest and adds
+//! the counts up again. These loads do not depend on each other, and the counts lie sixteen to a
+//! line (`record.rs`). It splits no path, compares no name and reads no bucket and no record.
 //!
 //! ```text
 //! entry, 64 bytes
 //!   0  seq     u32        odd while the entry is written                              itself
-//!   4  about   u32        bytes of the path, directories, what `end` is, wraps        [entry seq]
-//!   8  end     u32        the number of what is at the end                            [entry seq]
+//!   4  about   u32        bytes of the path, directories, kind of `end`, wraps        [entry seq]
+//!   8  end     u32        number of the entry at the end                              [entry seq]
 //!  12  sum     u32        of the counts of the start, `dirs` and `end`                [entry seq]
 //!  16  digest  [u64; 2]   of the start's number, the length and the path              [entry seq]
 //!  32  dirs    [u32; 8]   the directories between start and end                       [entry seq]
@@ -20,46 +19,41 @@
 //!                         generation and inline handle of `end`
 //! ```
 //!
-//! **Why a hit may be believed (G1, G2).** It was inserted by a walk that found all counts even and
-//! unchanged at one instant: then each record was linked below the one before, under its name in
-//! the path, without a deadline, as a directory that everyone may search, the last one as what the
-//! entry says. All of that changes only with a record's count, which changes before it (R5). Counts
-//! only grow, so if their sum is what it was, each of them is (P2 has the exception). So a reader
-//! that finds the sum as inserted knows all of it for the time from the insertion to its own look
-//! at the first count. That look is inside its call: there is the instant. No change has to look
-//! for entries: its count tells. Where a number has come to mean another entry, its count changed
-//! when it was unlinked.
+//! **Why a hit is valid (G1, G2).** The walk that inserted the path had found all counts even and
+//! unchanged at one instant. Then each record was linked below the one before under its name,
+//! without a deadline, each directory open to everyone, the end of the kind that the entry says.
+//! Any change of that shows in the record's count first (R5). Counts only grow, so an equal sum
+//! means equal counts (but see P2). So all of it held from the insertion to the reader's load of
+//! the first count: that is the instant. A reused number has a new count, so no change has to
+//! search the path cache.
 //!
-//! **Why the path is the one that was inserted.** Of its bytes only length and digest are compared.
-//! The digest is keyed, with secrets drawn for each cache, and two different paths of one length
-//! share it with a probability of at most 2^-64 (`name.rs`). A walk compares its path with two
-//! entries. So an attacker with 2^30 walks a second gets one wrong answer in 272 years, below
-//! directories that everyone may search. All else in this cache that compares names compares bytes.
+//! **Why the path is the right one.** Only length and digest are compared. The digest is keyed by
+//! secrets of the cache; two paths of one length share it with a probability of at most 2^-64
+//! (`name.rs`). A walk compares two entries, so an attacker with 2^30 walks a second gets one wrong
+//! result in 272 years, below directories that everyone may search.
 //!
-//! **Why the end may be looked at (G6).** An entry has a number, and the slot may be free by now,
-//! or be made another entry at this moment. L1: a reader that has found a hit inside its pin may
-//! read the slot's handle and take a reference, and believes either if the end's count is the same
-//! after that: an entry whose handle is a word may change in place (`mutate/negative.rs`).
-//! *The slot was filled before that*: the walk that
-//! inserted it had found it linked, and a reader of a whole entry has seen what its writer had seen
-//! (P1). *It is not emptied before the pin ends*: had it been unlinked before what `epoch.rs`
-//! argues with in place of the index (case `e > t`: before the pin; third case: before the
-//! barrier), the reader would have seen the count with which that begins.
+//! **Why the end may be used (G6).** Its slot may be free by now, or just become another entry. L1:
+//! a reader with a hit inside its pin may read the slot's handle or take a reference. It believes
+//! either if the end's count is the same afterwards, as an entry whose handle is a word may change
+//! in place (`mutate/negative.rs`). *The slot was filled before*: the inserting walk had found it
+//! linked, and a reader of a whole entry has seen what its writer had seen (P1). *The slot is not
+//! emptied before the pin ends*: otherwise it was unlinked before the point that `epoch.rs` argues
+//! with for the index (case `e > t`: before the pin; third case: before the barrier), and the
+//! reader would have seen the count that an unlink begins with.
 //!
 //! Partners, beside those of `record.rs`:
 //! - P1 a writer: `seq` odd, **fence Release**, fields, `seq` even **Release**; a reader: `seq`
-//!   **Acquire**, fields, **fence Acquire**, `seq`. As R1 to R4. A reader of a whole entry has seen
-//!   what its writer had seen: with R6, no count that it loads *behind* the entry is older than the
-//!   inserted one. An older one would make good for a later one in the sum.
-//! - P2 the sum comes back to what it was after 2³¹ rewrites, and an entry may lie that long. So
-//!   each record counts a *wrap* whenever it has come a sixteenth of the way round, which the ten
-//!   of an entry cannot together without one of them doing so, before it stores its count with
-//!   Release; a reader that has loaded the counts looks behind a **fence Acquire** whether the
-//!   wraps are those of the entry. Had the sum come round, it would see a later wrap.
+//!   **Acquire**, fields, **fence Acquire**, `seq`. As R1 to R4. With R6, no count that the reader
+//!   loads *after* the entry is older than the inserted one; it could make up for a later one.
+//! - P2 the sum repeats after 2³¹ rewrites, and an entry may last that long. So each record counts
+//!   a *wrap* at every sixteenth of its range, before it stores its count with Release. The ten
+//!   records of an entry cannot bring the sum round without a wrap. A reader that has loaded the
+//!   counts compares, after a **fence Acquire**, the wraps with the entry's: had the sum come
+//!   round, it would see a later wrap.
 //!
-//! **Writers** never wait: where another one is at the same place, it leaves it at that. Each path
-//! may lie in one of two places. The table has a fixed size, a sixty-fourth of the cache's budget
-//! at most, which it is taken from.
+//! **Writers** never wait: they give up where another one is at their place. A path has two
+//! possible places. The table's size is fixed, at most a sixty-fourth of the cache's budget and
+//! part of it.
 
 use dentree_sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 
@@ -71,16 +65,15 @@ use crate::table::record::{InlineHandle, order_reads, wraps};
 
 /// The most directories between start and end.
 pub(crate) const DIRS: usize = 8;
-/// The most of an entry with an inline handle.
+/// `DIRS` of an entry with an inline handle.
 const DIRS_BESIDE_HANDLE: usize = DIRS - 3;
 /// The part of the budget that the table may take.
 const SHARE: usize = 64;
-/// More would not stay in any processor's caches.
+/// A larger table fits no processor's caches.
 const MOST: usize = 1 << 16;
-/// One in so many insertions replaces another path.
-const PATIENCE: u64 = if cfg!(any(debug_assertions, loom, shuttle)) { 1 } else { 8 };
+/// One of so many insertions replaces another path.
+const REPLACE_EVERY: u64 = if cfg!(any(debug_assertions, loom, shuttle)) { 1 } else { 8 };
 
-/// See the module's text.
 #[derive(Default)]
 #[repr(C, align(64))]
 struct Entry {
@@ -98,8 +91,8 @@ const _: () = assert!(size_of::<Entry>() == 64);
 // SAFETY: atomics of zero bytes are zero, and need no drop.
 unsafe impl Zeroed for Entry {}
 
-/// What an entry is about, and how old it is: 8 bits of the path's length, 4 of directories, 2 of
-/// what is at the end, one for an inline handle, 16 of wraps.
+/// Packed, from bit 0: 8 bits of path length, 4 of directories, 2 of the end's kind, 1 for an
+/// inline handle, 16 of wraps.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct About(u32);
 
@@ -149,63 +142,57 @@ impl About {
     }
 }
 
-/// A path from where a walk begins.
+/// A path and its start.
 #[derive(Clone, Copy)]
 pub(crate) struct Key {
-    /// Of the start and all bytes.
+    /// Of the start and the path.
     pub(crate) digest: Digest,
-    /// How many bytes, 1 to 255.
+    /// 1 to 255.
     pub(crate) bytes: usize,
 }
 
-/// What is at the end of a path.
+/// The entry at the end of a path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct PathEnd {
     pub(crate) id: Id,
-    /// None: a negative entry.
+    /// `None` for a negative entry.
     pub(crate) kind: Option<Kind>,
     pub(crate) handle: Option<InlineHandle>,
-    /// The count that its record had.
     pub(crate) count: u32,
-    /// How many components lead to it.
     pub(crate) components: usize,
 }
 
-/// See the module's text.
 pub(crate) struct PathCache {
     table: Chunks<Entry>,
-    /// The bits of a hash that are no part of a place in the table.
+    /// The bits of a hash that do not select a place.
     shift: u32,
     /// Bytes that were written at least once.
     written: AtomicUsize,
 }
 
 impl PathCache {
-    /// A table for a cache with this budget.
     pub(crate) fn new(budget: usize) -> PathCache {
         let model = cfg!(any(loom, shuttle)).then_some(1);
         let bits = model.unwrap_or((budget / SHARE / size_of::<Entry>()).clamp(2, MOST).ilog2());
         PathCache { table: Chunks::new(1 << bits), shift: u64::BITS - bits, written: AtomicUsize::new(0) }
     }
 
-    /// What the whole table weighs.
     pub(crate) fn bytes(&self) -> usize {
         size_of::<Entry>() << (u64::BITS - self.shift)
     }
 
-    /// How much of that it does not take yet.
+    /// Bytes that were never written.
     pub(crate) fn bytes_to_come(&self) -> usize {
         self.bytes().saturating_sub(self.written.load(Ordering::Relaxed))
     }
 
-    /// The first or second place where a path may lie.
     #[inline(always)]
     fn place(&self, digest: Digest, second: u32) -> u32 {
         (digest.mixed() >> self.shift) as u32 ^ second
     }
 
-    /// What is at the end of a path from `start`, at an instant during the call. `count` tells the
-    /// count of a record; an entry that is being written may name one that never was.
+    /// The end of a path from `start`, as of an instant during the call. `count` returns a record's
+    /// count, or `None` for an id that never existed, which a half-written entry may hold.
     #[inline(always)]
     pub(crate) fn get(&self, key: Key, start: Id, count: impl Fn(Id) -> Option<u32>) -> Option<PathEnd> {
         let first = self.table.get_if_made(self.place(key.digest, 0))?;
@@ -235,8 +222,8 @@ impl PathCache {
         is_valid.then_some(PathEnd { id, kind, handle, count: end, components })
     }
 
-    /// Inserts a path whose records, from the start to the end, all had these counts at one
-    /// instant. Over another path only one time of a few, which `turn` counts.
+    /// Inserts a path whose records, from start to end, all had these counts at one instant. It
+    /// replaces another path only one `turn` in [`REPLACE_EVERY`].
     pub(crate) fn insert(
         &self,
         key: Key,
@@ -259,8 +246,8 @@ impl PathCache {
             () if second.is_of(key.digest) => second,
             () if first.is_free() => first,
             () if second.is_free() => second,
-            () if !turn.is_multiple_of(PATIENCE) => return,
-            () => [first, second][(turn / PATIENCE % 2) as usize],
+            () if !turn.is_multiple_of(REPLACE_EVERY) => return,
+            () => [first, second][(turn / REPLACE_EVERY % 2) as usize],
         };
         let was_free = entry.is_free();
         let sum = records.iter().fold(0_u32, |sum, &(_, count)| sum.wrapping_add(count));
@@ -287,7 +274,7 @@ impl Entry {
         InlineHandle { word: u64::from(word(2)) << 32 | u64::from(word(1)), generation: word(0) }
     }
 
-    /// Writes all of an entry, unless another thread does; tells whether it did.
+    /// Writes all of an entry, unless another thread does. Returns whether it did.
     fn write(
         &self,
         key: Key,
@@ -329,34 +316,33 @@ impl Entry {
     }
 }
 
-/// Of how many walks a thread is a sample of whether the path cache helps.
+/// One walk of so many samples whether the path cache helps.
 const SAMPLED: u64 = 64;
 const ALL: u32 = 1 << 16;
-/// How many lookups the mean is of, about.
+/// Lookups that the running mean covers, about.
 const MEMORY: u64 = 64;
-/// So many wasted lookups cost more than the others save: one waits for a line, where one that hits
-/// saves all but a few of those that a cold walk waits for.
+/// Above this share a wasted lookup, which waits for one line, costs more than hits save: each
+/// saves most of the lines of a cold walk.
 const HOPELESS: u32 = ALL / 16 * 15;
 
-/// What a thread has learnt of the use of the path cache, without a clock: how many of its lookups
-/// ended a walk. Single words of its slot.
+/// A thread's running estimate of how many lookups of the path cache end a walk. Needs no clock.
 #[derive(Default)]
 pub(crate) struct HitRate {
-    /// Running mean of the lookups that ended no walk, of [`ALL`].
+    /// Running mean of the wasted lookups, of [`ALL`].
     wasted: AtomicU32,
-    /// How many walks there had been after the last one that the path cache did not end.
+    /// The thread's number of walks after the last one that the path cache did not end.
     stepped_at: AtomicU64,
 }
 
 impl HitRate {
-    /// Whether a walk is to ask the path cache, if the thread has done so many before.
+    /// Whether the thread's walk number `walks` should use the path cache.
     #[inline(always)]
     pub(crate) fn is_worth_it(&self, walks: u64) -> bool {
         self.wasted.load(Ordering::Relaxed) <= HOPELESS || walks.is_multiple_of(SAMPLED)
     }
 
-    /// Learns from a walk that was not ended by the path cache, and from all since the last one,
-    /// which were. Tells whether the walk had [asked](Self::is_worth_it).
+    /// Learns from a walk that the path cache did not end, and from the walks since the last such
+    /// one, which it did. Returns whether the walk had [used it](Self::is_worth_it).
     pub(crate) fn learn(&self, walks: u64) -> bool {
         let ended = walks.wrapping_sub(self.stepped_at.load(Ordering::Relaxed));
         self.stepped_at.store(walks + 1, Ordering::Relaxed);
@@ -371,7 +357,7 @@ impl HitRate {
         has_asked
     }
 
-    /// Learns nothing from walks that did not ask.
+    /// Skips walks that did not use the path cache.
     pub(crate) fn leave_out(&self, walks: u64) {
         self.stepped_at.store(walks, Ordering::Relaxed);
     }
@@ -406,8 +392,7 @@ mod tests {
         paths.get(key(path), BASE, |id| Some(counts.get(id.0 as usize)?.get())).is_some()
     }
 
-    /// Inserts that the path leads from [`BASE`] over [`DIR`] to [`FILE`], with the counts that
-    /// their records have.
+    /// Inserts the path from [`BASE`] over [`DIR`] to [`FILE`], with their records' counts.
     fn insert<const N: usize>(paths: &PathCache, (records, _): &Records<N>, path: &[u8]) {
         let read = [BASE, DIR, FILE].map(|id| (id.0, records[id.0 as usize].begin()));
         paths.insert(key(path), &read, Some(Kind::Other), None, 0);
@@ -428,14 +413,14 @@ mod tests {
         }
     }
 
-    /// One test, as wraps are those of all records of the process. Without them a sum that has come
-    /// round would be taken for one that has not changed.
+    /// One test, as wraps count the records of the whole process. Without them an overflowed sum
+    /// would look unchanged.
     #[test]
     fn a_path_is_not_believed_once_its_sum_may_have_come_round() {
         let (paths, records) = (PathCache::new(1 << 20), records::<5>());
         let (dir, count) = (&records.0[DIR.0 as usize], &records.1[DIR.0 as usize]);
         for wrap in [1, 2, u32::MAX / WRAP, 0] {
-            // The last count before this wrap: of the last one, also that of its type.
+            // The last count before this wrap.
             let last = WRAP.wrapping_mul(wrap).wrapping_sub(2);
             dir.set_count(count, last);
             insert(&paths, &records, b"dir/file");
@@ -444,11 +429,11 @@ mod tests {
             drop(dir.rewrite(count));
             assert_eq!(dir.begin(), last.wrapping_add(2));
             assert!(!is_hit(&paths, &records, b"dir/file"));
-            // Some wraps further it is what it was.
+            // Some wraps later the sum is the same again.
             dir.set_count(count, last);
             assert!(!is_hit(&paths, &records, b"dir/file"), "wrap {wrap}");
         }
-        // All records of a path together cannot bring their sum round without a wrap.
+        // The records of a path together cannot overflow their sum without a wrap.
         assert!((DIRS as u64 + 2) * u64::from(WRAP) < 1 << 32);
     }
 
@@ -477,8 +462,8 @@ mod tests {
         }
     }
 
-    /// Does walks, of which the path cache ends those for which `hits` holds if they ask; tells how
-    /// many asked.
+    /// Walks, of which the path cache ends those that use it and for which `hits` holds. Returns
+    /// how many used it.
     fn asked(rate: &HitRate, walks: std::ops::Range<u64>, hits: impl Fn(u64) -> bool) -> u64 {
         let mut asked = 0;
         for walk in walks {

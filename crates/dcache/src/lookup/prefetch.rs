@@ -1,9 +1,9 @@
-//! Several walks in step: the waits for memory of one overlap those of the others.
+//! Several walks in step, whose memory latencies overlap.
 //!
-//! Before the first of them begins, all walks go down together by tags alone: all buckets of the
-//! next component are asked for, then the records that they name, which nothing waits for. That is
-//! one wait a component for all walks. A tag that misleads, one in forty, costs one walk its own
-//! waits, no more.
+//! Before the first of them begins, all walks descend together by tags alone: each round prefetches
+//! all buckets of the next component, then the records that they name, and waits for none. That is
+//! one latency a component for all walks. A false tag, one in forty, costs one walk its own
+//! latencies.
 
 use crate::Handle;
 use crate::core::Core;
@@ -15,7 +15,7 @@ use crate::table::id::Id;
 /// eleven rounds, twice each, on a busy machine).
 pub(crate) const TOGETHER: usize = 16;
 
-/// A walk on its way down by tags.
+/// The descent of a walk by tags.
 struct Guess<'p, 't> {
     text: Text<'p, 't>,
     at: usize,
@@ -24,7 +24,7 @@ struct Guess<'p, 't> {
 }
 
 impl<H: Handle> Core<H> {
-    /// Asks for the lines of a few walks from `start`, at most [`TOGETHER`]. [epoch]
+    /// Prefetches for at most [`TOGETHER`] walks from `start`. [epoch]
     pub(crate) fn prefetch_walks(&self, start: Id, texts: &[Text<'_, '_>]) {
         let extent = self.index.extent();
         let guesses = texts.iter().map(|&text| Guess { text, at: text.skip_slashes(0), dir: start, hash: 0 });

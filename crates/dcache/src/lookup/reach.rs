@@ -1,4 +1,4 @@
-//! Whether a directory can be reached from the root (see `expiry.rs` for why that matters).
+//! Whether a directory is reachable from the root; `expiry.rs` says why that matters.
 
 use crate::Handle;
 use crate::core::Core;
@@ -7,8 +7,7 @@ use crate::table::record::order_reads;
 use dentree_sync::Backoff;
 
 impl<H: Handle> Core<H> {
-    /// Whether an entry that the caller holds has a name, and so have all directories above it up
-    /// to the root.
+    /// Whether a held entry and all directories above it have a name, up to the root.
     pub(crate) fn is_reachable(&self, id: Id) -> bool {
         let mut backoff = Backoff::default();
         loop {
@@ -19,16 +18,15 @@ impl<H: Handle> Core<H> {
         }
     }
 
-    /// The same, at an instant during the call; `None` where something on the way up was changed
-    /// meanwhile.
+    /// The same at an instant during the call; `None` if something on the path changed meanwhile.
     fn reach(&self, id: Id) -> Option<bool> {
-        let (mut way, mut at) = (Vec::new(), id);
+        let (mut path, mut at) = (Vec::new(), id);
         let is_reachable = loop {
             if at == Id::ROOT {
                 break true;
             }
             let record = self.record(at);
-            way.push((at, record.begin()));
+            path.push((at, record.begin()));
             if !record.flags().is_linked() {
                 break false;
             }
@@ -36,15 +34,15 @@ impl<H: Handle> Core<H> {
         };
         order_reads();
         let is_unchanged = |&(id, seq): &(Id, u32)| seq & 1 == 0 && self.record(id).is_unchanged(seq);
-        way.iter().all(is_unchanged).then_some(is_reachable)
+        path.iter().all(is_unchanged).then_some(is_reachable)
     }
 
-    /// Whether what is cached below a directory may be true. [dir lock]
+    /// Whether the cached entries below a directory are valid. [dir lock]
     pub(crate) fn is_in_tree(&self, dir: Id) -> bool {
         !self.expiry.any_detached() || self.is_reachable(dir)
     }
 
-    /// The same without waiting: `false` also where the way up is being changed.
+    /// The same without waiting: `false` also if the path is being changed.
     #[inline]
     pub(crate) fn is_surely_in_tree(&self, dir: Id) -> bool {
         dir == Id::ROOT || !self.expiry.any_detached() || self.reach(dir) == Some(true)

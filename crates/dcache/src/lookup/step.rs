@@ -1,11 +1,10 @@
-//! One step: a name in a directory that the caller holds. What FUSE and every other caller with
-//! inodes asks for.
+//! One step: a name in a directory that the caller holds, as FUSE and other callers with inodes
+//! need.
 //!
-//! Two dependent cache lines: the bucket of the index and the record. A positive entry's written
-//! part is touched for the reference alone. The entry was linked in the directory under the name
-//! from the moment that its sequence count was read until it was compared (G1). A miss is believed
-//! only in a complete directory whose record, and the bucket, are unchanged at the end (G2).
-//! Nothing waits (G3).
+//! It reads two dependent cache lines, bucket and record; a positive entry's dentry is touched for
+//! the reference alone. The entry was linked under the name from the load of its sequence count
+//! until the comparison (G1). A miss is valid only in a complete directory whose record, and the
+//! bucket, are unchanged at the end (G2). Nothing waits (G3).
 
 use crate::core::Core;
 use crate::hash::name::Name;
@@ -31,8 +30,7 @@ impl<H: Handle> Core<H> {
         Known::Unknown
     }
 
-    /// Looks one name up by value where nothing is special about it, without a read set: `None`
-    /// leaves it to a walk. [epoch]
+    /// Looks one plain name up by value, without a read set. `None` leaves it to a walk. [epoch]
     #[inline(always)]
     pub(crate) fn see_step(&self, pin: &Pin<'_>, dir: Id, name: &Name<'_>) -> Option<Option<Seen<H>>> {
         let above = self.record(dir);
@@ -46,7 +44,7 @@ impl<H: Handle> Core<H> {
             return None;
         }
         self.mark(id).touch();
-        // SAFETY: found linked inside the pin, and positive; what is read is believed below.
+        // SAFETY: found linked inside the pin, and positive; the counts are compared below.
         let seen = (!is_negative).then(|| unsafe { self.see_record(id, record, flags) });
         order_reads();
         if (above_seq | seq) & 1 != 0 || !above.is_unchanged(above_seq) || !record.is_unchanged(seq) {

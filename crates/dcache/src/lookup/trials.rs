@@ -1,10 +1,9 @@
-//! Whether prefetching helps: judged by means and deviations of what a thread has measured.
+//! Whether prefetching helps, judged by means and deviations of what a thread has measured.
 //!
-//! For what is in the processor's caches already prefetching costs more than it gives (003 of the
-//! sources found the same of the kernel's prefetch in `d_lookup`), so [`Auto`](PrefetchMode::Auto)
-//! finds out: of every [`PERIOD`] batches of a thread one is timed with and one without, and the
-//! rest do what was faster by more than the deviation of both. A cache so small that it must be hot
-//! is not even tried.
+//! In the processor's caches prefetching costs more than it gains (003 of the sources found the
+//! same of the kernel's prefetch in `d_lookup`). So with [`Auto`](PrefetchMode::Auto), of every
+//! [`PERIOD`] batches of a thread one is timed with and one without. The others use what was faster
+//! by more than the deviation of both. A cache so small that it must be hot makes no trials.
 
 use crate::PrefetchMode;
 use crate::table::index::Extent;
@@ -13,24 +12,22 @@ use std::time::Duration;
 
 /// Batches of a thread per trial of either kind.
 const PERIOD: u32 = 64;
-/// The index size in buckets from which on trials are made: 32,000 entries, 2 MiB of records.
+/// Smallest index, in buckets, that makes trials: 32,000 entries, 2 MiB of records.
 const LARGE: u32 = 4096;
 
-/// What a batch is to do.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Plan {
     pub(crate) prefetch: bool,
-    /// Report how long it took.
+    /// Report the duration.
     pub(crate) timed: bool,
 }
 
-/// What a thread has learnt. Single words of its slot.
+/// The trials of one thread.
 #[derive(Default)]
 pub(crate) struct Trials {
     batches: AtomicU32,
     with: Estimate,
     without: Estimate,
-    /// What was faster lately.
     is_better_without: AtomicBool,
 }
 
@@ -58,7 +55,7 @@ impl Estimate {
             self.mean.store(took, Ordering::Relaxed);
             return self.deviation.store(took / 2, Ordering::Relaxed);
         }
-        // A batch that was interrupted must not count for more than any other.
+        // Limits the weight of a batch that was interrupted.
         let took = took.min(mean.saturating_mul(4));
         let off = took.abs_diff(mean);
         self.mean.store(mean - mean / 16 + took / 16, Ordering::Relaxed);
@@ -77,7 +74,6 @@ impl Trials {
         }
     }
 
-    /// Learns from a timed batch.
     pub(crate) fn learn(&self, plan: Plan, took: Duration) {
         if plan.prefetch {
             self.with.add(took)

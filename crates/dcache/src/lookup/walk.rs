@@ -1,24 +1,23 @@
 //! The walk: from a path to an entry without a lock, a shared write or a copy of the path.
 //!
-//! A walk is a sequence of steps: bucket, record, next bucket. Each step keeps the record's
-//! sequence count in the *read set*. At the end, when the walk has taken its one reference, it
-//! looks whether all counts are what they were. If so, every record was linked where it was found
-//! from the moment it was read until that look: that is the instant of G1. If not, the walk begins
-//! anew, and gives up after [`ATTEMPTS`] with [`Reason::Busy`], which a caller meets as it meets a
-//! miss: by asking for one component under its directory's lock. It never waits (G3).
+//! Each step reads a bucket and a record and adds the record's sequence count to the *read set*. At
+//! the end, after it has taken its one reference, the walk compares all counts again. If they are
+//! equal, every record was linked from the moment it was read until then: that is the instant of
+//! G1. Otherwise the walk starts anew. After [`ATTEMPTS`] it returns [`Reason::Busy`], which
+//! callers treat as a miss: they look one component up under its directory's lock. A walk never
+//! waits (G3).
 //!
-//! A miss, too, is believed only if bucket and directory are unchanged at the end: so a walk does
-//! not miss a name that is being renamed under both its names. In a complete directory it means
-//! ENOENT (G2).
+//! A miss is valid only if bucket and directory are unchanged at the end, so a rename is not missed
+//! under both names. In a complete directory it means ENOENT (G2).
 //!
-//! A bucket follows from its directory's number and the name, not from the directory's record. As
-//! the comparison of a record is predicted, the processor fetches the next bucket while it still
-//! waits for this record: a cold component costs one wait for memory, not two.
+//! A bucket depends on the directory's number and the name, not on the directory's record. The
+//! processor predicts the comparison of a record and fetches the next bucket while it waits for
+//! this record: a cold component costs one memory latency, not two.
 //!
-//! Before the first step a walk asks the path cache, if that has helped this thread lately
-//! (`path_cache.rs`), and what it has found by steps alone it inserts there.
-//! [`advance`](Core::advance) takes plain components: directories that everyone may search, and
-//! what has no deadline. [`step_any`](Core::step_any) takes all others.
+//! A walk tries the path cache first if that has helped this thread lately (`path_cache.rs`), and
+//! inserts there what it found by plain steps. [`advance`](Core::advance) takes plain components:
+//! directories that everyone may search, and ends without a deadline. [`step_any`](Core::step_any)
+//! takes all others.
 
 use crate::core::Core;
 use crate::hash::name::{NAME_MAX, Name, PATH_MAX, Text};
@@ -31,20 +30,19 @@ use crate::{DentryId, Handle, Kind, Reason, Seen};
 
 /// Attempts that are overtaken by writers before a walk gives up.
 pub(crate) const ATTEMPTS: usize = 16;
-/// Records whose counts are kept without an allocation.
+/// Records whose counts need no allocation.
 const SHALLOW: usize = 16;
 
-/// Where a walk begins and how it ends.
 #[derive(Clone, Copy)]
 pub(crate) struct Request<'p> {
-    /// Held by the caller.
+    /// [held by the caller]
     pub(crate) start: Id,
-    /// `..` does not lead above this, nor above the root.
+    /// `..` leads neither above this nor above the root.
     pub(crate) floor: Option<DentryId>,
     pub(crate) path: &'p [u8],
-    /// Return a symbolic link that is the last component, without a slash behind it.
+    /// Return a symbolic link that ends the path without a slash after it.
     pub(crate) keep_last_link: bool,
-    /// One of a batch: the path cache has no part in it.
+    /// One of a batch, which does not use the path cache.
     pub(crate) is_batched: bool,
 }
 
@@ -69,15 +67,14 @@ pub(crate) struct Stop {
     pub(crate) why: Reason,
 }
 
-/// The records that an attempt relies on, with the counts they had.
+/// The records that an attempt relies on, with their counts.
 pub(crate) struct ReadSet {
-    /// How many of `first` are in use.
+    /// Used part of `first`.
     len: usize,
-    /// All counts, or-ed: even if every one was.
+    /// All counts, or-ed: even if all are.
     counts: u32,
     first: [(u32, u32); SHALLOW],
     more: Vec<(u32, u32)>,
-    /// The miss at the end.
     miss: Option<Miss>,
 }
 
@@ -99,7 +96,6 @@ impl ReadSet {
         self.counts |= seq;
     }
 
-    /// The count of the last record.
     fn last(&self) -> u32 {
         self.first[self.len - 1].1
     }
@@ -110,19 +106,19 @@ impl ReadSet {
     }
 }
 
-/// An attempt on its way down.
+/// The state of an attempt.
 pub(crate) struct Descent<'t, 'p> {
     extent: Extent,
     text: Text<'p, 't>,
-    /// Where in the path the walk has come to: to its end, or to something else than a slash.
+    /// The next component, or the end of the path.
     at: usize,
-    /// The directory that it has reached; the last one of its read set.
+    /// The directory reached, last of the read set.
     here: Id,
-    /// The directory cannot be reached from the root: what is cached in it may be out of date.
+    /// `here` is unreachable from the root, so its cached entries may be out of date.
     is_detached: bool,
-    /// The caller was asked whether it may search the directory, and said yes.
+    /// `may_search` has allowed `here`.
     may_search: bool,
-    /// All components were plain so far: the path cache may have them.
+    /// All components were plain so far, so the path may be cached.
     is_plain: bool,
     reads: ReadSet,
 }
@@ -138,14 +134,13 @@ impl Descent<'_, '_> {
         End::Stopped(Stop { dir: self.here, link: None, rest: self.at, why })
     }
 
-    /// Goes on from `id`, which was found by its name, and the name before `end`.
+    /// Continues at `id`, found under the name that ends at `end`.
     #[inline(always)]
     fn go_on(&mut self, id: Id, end: usize) {
         (self.here, self.is_detached, self.may_search) = (id, false, false);
         self.at = self.text.skip_slashes(end);
     }
 
-    /// The end at a name that is not cached.
     fn miss(&mut self, name: &Name<'_>, is_complete: bool) -> End {
         let at = self.at;
         match is_complete {
@@ -156,7 +151,7 @@ impl Descent<'_, '_> {
     }
 }
 
-/// A record under the name that was looked for, with its count before it was read.
+/// A record under the requested name, with its count before it was read.
 pub(crate) struct Found<'a> {
     pub(crate) id: Id,
     pub(crate) record: &'a Record,
@@ -164,15 +159,13 @@ pub(crate) struct Found<'a> {
     pub(crate) flags: Flags,
 }
 
-/// A record was rewritten: the attempt is void.
+/// A record was rewritten, so the attempt is void.
 pub(crate) struct Changed;
 
 impl<H: Handle> Core<H> {
-    /// Walks. `finish` is called with how it ended, inside the pin and before the last look at the
-    /// counts; it returns `false` where the end has died meanwhile. If the attempt turns out void
-    /// after that, `undo` is called.
-    ///
-    /// For callers that want references these are [`hold_end`](Self::hold_end) and
+    /// Walks. Calls `finish` with the end, inside the pin and before the counts are compared; it
+    /// returns `false` if the end has died meanwhile. Calls `undo` if the attempt turns out void
+    /// after that. For references these are [`hold_end`](Self::hold_end) and
     /// [`release_end`](Self::release_end).
     pub(crate) fn walk(
         &self,
@@ -213,7 +206,6 @@ impl<H: Handle> Core<H> {
         end
     }
 
-    /// Counts a walk as users count them.
     pub(crate) fn count_walk(&self, pin: &Pin<'_>, end: &End, components: usize) {
         let counters = pin.counters();
         counters.walks.add(1);
@@ -226,10 +218,10 @@ impl<H: Handle> Core<H> {
         }
     }
 
-    /// Asks the path cache, if that has helped lately, and counts the walk if that ends it. What is
-    /// at the end was linked at an instant during the call; its number may be used for as long as
-    /// the pin lasts (L1 in `path_cache.rs`), by [`hold_path_end`](Self::hold_path_end) and
-    /// [`see_path_end`](Self::see_path_end).
+    /// Looks the path up in the path cache if that has helped lately, and counts a hit as a walk.
+    /// The end was linked at an instant during the call. While the pin lasts it may be used by
+    /// [`hold_path_end`](Self::hold_path_end) and [`see_path_end`](Self::see_path_end) (L1 in
+    /// `path_cache.rs`).
     #[inline(always)]
     pub(crate) fn cached_path(
         &self,
@@ -237,7 +229,7 @@ impl<H: Handle> Core<H> {
         request: &Request<'_>,
         text: Text<'_, '_>,
     ) -> Option<PathEnd> {
-        // A step costs less.
+        // A single step costs less than the path cache.
         if text.is_one_name()
             || !pin.hit_rate().is_worth_it(pin.counters().walks.get())
             || !self.is_surely_in_tree(request.start)
@@ -263,15 +255,15 @@ impl<H: Handle> Core<H> {
         Some(end)
     }
 
-    /// Takes a reference to the end of a cached path, unless it has changed since.
+    /// Takes a reference to the end of a cached path, unless its record has changed.
     pub(crate) fn hold_path_end(&self, end: &PathEnd) -> bool {
         self.hold_if(end.id, || self.counts.get(end.id.0).get() == end.count)
     }
 
-    /// What there is to be seen of the end of a cached path, unless it has changed since.
+    /// Reads the end of a cached path, unless its record has changed.
     ///
     /// # Safety
-    /// The end must be of that kind, and found under the caller's pin.
+    /// The end must be of that kind and found under the caller's pin.
     #[inline(always)]
     pub(crate) unsafe fn see_path_end(&self, end: &PathEnd, kind: Kind) -> Option<Seen<H>> {
         let handle = end.handle.or_else(|| {
@@ -282,12 +274,12 @@ impl<H: Handle> Core<H> {
         if end.handle.is_none() && self.counts.get(end.id.0).get() != end.count {
             return None;
         }
-        // SAFETY: as the caller promises; and an entry whose handle is not in its record does not
+        // SAFETY: as the caller promises; an entry whose handle is not in its record does not
         // change in place.
         Some(unsafe { self.see_by(end.id, kind, handle) })
     }
 
-    /// What the path cache knows a path by. Slashes before it have no meaning.
+    /// The path cache's key, without one leading slash.
     #[inline(always)]
     fn path_key(&self, request: &Request<'_>) -> Option<Key> {
         let path = match request.path {
@@ -298,7 +290,7 @@ impl<H: Handle> Core<H> {
         is_in_range.then(|| Key { digest: self.hasher.digest(request.start, path), bytes: path.len() })
     }
 
-    /// Inserts what a walk has found by plain steps alone into the path cache. [epoch]
+    /// Inserts a path that was found by plain steps alone. [epoch]
     #[inline(never)]
     fn insert_path(&self, request: &Request<'_>, reads: &ReadSet) {
         let records = &reads.first[..reads.len];
@@ -318,7 +310,7 @@ impl<H: Handle> Core<H> {
         self.paths.insert(key, records, flags.kind(), handle, inserted.get());
     }
 
-    /// Takes the references that an end stands for, or none.
+    /// Takes the references that an end needs, or none.
     #[inline(always)]
     pub(crate) fn hold_end(&self, end: &End) -> bool {
         match end {
@@ -328,21 +320,21 @@ impl<H: Handle> Core<H> {
         }
     }
 
-    /// What there is to be seen of an entry: its record tells if it can. `None` where it has become
-    /// negative since.
+    /// Reads an entry by value, from its record if it has an inline handle. `None` if it has become
+    /// negative.
     ///
     /// # Safety
-    /// The entry must have been positive and linked when it was found under the caller's pin.
+    /// The entry was positive and linked when it was found under the caller's pin.
     #[inline(always)]
     pub(crate) unsafe fn see(&self, id: Id) -> Option<Seen<H>> {
         let record = self.record(id);
         let flags = record.flags();
-        // SAFETY: as the caller promises; and one whose handle is not in its record does not change
-        // in place.
+        // SAFETY: as the caller promises; an entry whose handle is not in its record does not
+        // change in place.
         (!flags.is_negative()).then(|| unsafe { self.see_record(id, record, flags) })
     }
 
-    /// The same where the record is at hand.
+    /// [`see`](Self::see) with the record at hand.
     ///
     /// # Safety
     /// As for [`see`](Self::see), and positive by these flags.
@@ -354,10 +346,10 @@ impl<H: Handle> Core<H> {
         unsafe { self.see_by(id, kind, handle) }
     }
 
-    /// The same of an entry of which this is known.
+    /// [`see`](Self::see) with kind and handle at hand.
     ///
     /// # Safety
-    /// As for [`see`](Self::see), and `handle` must be that entry's.
+    /// As for [`see`](Self::see), and `handle` is that entry's.
     #[inline(always)]
     pub(crate) unsafe fn see_by(&self, id: Id, kind: Kind, handle: Option<InlineHandle>) -> Seen<H> {
         if let Some(InlineHandle { word, generation }) = handle
@@ -370,8 +362,7 @@ impl<H: Handle> Core<H> {
         Seen { id: DentryId::new(id, self.record(id).generation()), handle, kind }
     }
 
-    /// Looks at what was found, and takes the references that any other end stands for. To be
-    /// called inside of a pin.
+    /// Reads an entry that was found; takes the references that any other end needs. [pin]
     #[inline(always)]
     pub(crate) fn see_end(&self, end: &End, seen: &mut Option<Seen<H>>) -> bool {
         match end {
@@ -385,7 +376,7 @@ impl<H: Handle> Core<H> {
         }
     }
 
-    /// Gives up the references that [`see_end`](Self::see_end) took.
+    /// Undoes [`see_end`](Self::see_end).
     #[cold]
     pub(crate) fn release_stop(&self, end: &End) {
         if let End::Stopped(_) = end {
@@ -405,7 +396,7 @@ impl<H: Handle> Core<H> {
         held
     }
 
-    /// Gives up what [`hold_end`](Self::hold_end) took.
+    /// Undoes [`hold_end`](Self::hold_end).
     #[cold]
     pub(crate) fn release_end(&self, end: &End) {
         match end {
@@ -418,7 +409,6 @@ impl<H: Handle> Core<H> {
         }
     }
 
-    /// Begins an attempt.
     #[inline(always)]
     pub(crate) fn begin<'t, 'p>(&self, request: &Request<'p>, text: Text<'p, 't>) -> Descent<'t, 'p> {
         let start = request.start;
@@ -446,9 +436,8 @@ impl<H: Handle> Core<H> {
             && reads.miss.is_none_or(|miss| self.index.still_misses(miss))
     }
 
-    /// Goes on as long as components are plain; returns the end if that is where they lead.
-    ///
-    /// On copies of what it needs, so that all of it fits the registers.
+    /// Takes plain components, and returns the end if they lead to it. Works on copies of the
+    /// fields, which fit into registers.
     #[inline(never)]
     fn advance(&self, descent: &mut Descent<'_, '_>, keep_last_link: bool) -> Option<End> {
         if descent.is_detached || !self.record(descent.here).flags().is_open_directory() {
@@ -493,8 +482,7 @@ impl<H: Handle> Core<H> {
         end
     }
 
-    /// Finds one name of up to 32 bytes below a directory, with the count and flags that its record
-    /// had then.
+    /// Finds a name of up to 32 bytes below a directory.
     #[inline(always)]
     pub(crate) fn find_short(&self, extent: Extent, dir: Id, name: &Name<'_>) -> Option<Found<'_>> {
         for id in self.index.likely(extent, name.hash()) {
@@ -507,7 +495,7 @@ impl<H: Handle> Core<H> {
         None
     }
 
-    /// Goes to the end of the walk, from where plain steps ended.
+    /// Continues to the end from where plain steps ended.
     #[inline(never)]
     pub(crate) fn descend(
         &self,
@@ -526,7 +514,7 @@ impl<H: Handle> Core<H> {
         }
     }
 
-    /// Takes one component, whatever it is; returns how the walk ended if it did.
+    /// Takes one component of any kind; returns the end if it is one.
     fn step_any(
         &self,
         pin: &mut Pin<'_>,
@@ -544,8 +532,7 @@ impl<H: Handle> Core<H> {
         if !dir.flags().is_directory() {
             return Ok(Some(descent.stop(Reason::NotADirectory)));
         }
-        // What is known of a detached or expired directory's permissions may be out of date as
-        // well.
+        // The permissions of a detached or expired directory may be out of date as well.
         let is_outdated = descent.is_detached || self.is_past_deadline(here);
         if !descent.may_search && (is_outdated || !dir.flags().has(Flags::SEARCH)) {
             if !self.ask_search(pin, here, descent.reads.last(), may_search)? {
@@ -582,8 +569,7 @@ impl<H: Handle> Core<H> {
         }
     }
 
-    /// Goes on to what was found under the name that ends at `end`; returns how the walk ended if
-    /// it did.
+    /// Continues at the entry found under the name that ends at `end`, or returns the end.
     fn step_to(
         &self,
         request: &Request<'_>,
@@ -618,13 +604,13 @@ impl<H: Handle> Core<H> {
         }
     }
 
-    /// Whether `..` does not lead up from `id`: where the floor is gone it leads nowhere.
+    /// Whether `..` stops at `id`. If the floor is gone, it stops everywhere.
     fn is_floor(&self, id: Id, floor: Option<DentryId>) -> bool {
         let is_or_gone = |floor: DentryId| floor.id() == id || !self.is_alive(floor);
         id == Id::ROOT || floor.is_some_and(is_or_gone)
     }
 
-    /// Finds one name below a directory, with the count that its record had then.
+    /// Finds one name below a directory.
     #[inline]
     pub(crate) fn find(&self, extent: Extent, dir: Id, name: &Name<'_>) -> Result<Found<'_>, Miss> {
         self.index.search(extent, name.hash(), |id| {
@@ -635,7 +621,7 @@ impl<H: Handle> Core<H> {
         })
     }
 
-    /// Asks the caller whether a directory may be searched, outside of the pin.
+    /// Calls `may_search` for a directory, outside of the pin.
     #[cold]
     fn ask_search(
         &self,
@@ -656,9 +642,9 @@ impl<H: Handle> Core<H> {
         let word = flags.has(Flags::INLINE_HANDLE).then(|| record.inline_handle().word);
         let handle = match word.and_then(H::from_word) {
             Some(handle) => handle,
-            // SAFETY: the directory is the start, which is held, or was found linked, or as the
-            // parent of something alive, inside this pin; or it was so after the pin was last left,
-            // by the check below.
+            // SAFETY: the directory is the start, which is held, or was found linked, or is the
+            // parent of a live entry, inside this pin; or, by the check below, after the pin was
+            // last left.
             None => unsafe { self.dentry(dir).handle() }.clone(),
         };
         order_reads();
@@ -667,8 +653,8 @@ impl<H: Handle> Core<H> {
         }
         let may = pin.outside(|| may_search(&handle));
         order_reads();
-        // What was found before the pin was left may be gone: go on only from a directory that is
-        // still there.
+        // Entries found before the pin was left may be gone: continue only from a directory that is
+        // unchanged.
         if self.record(dir).is_unchanged(seq) { Ok(may) } else { Err(Changed) }
     }
 }
