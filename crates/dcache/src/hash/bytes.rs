@@ -1,11 +1,9 @@
-//! Looking for a byte among sixteen at once: for slashes in a path and for tags in a bucket.
+//! Finds a byte among sixteen at once: slashes in a path, tags in a bucket.
 //!
 //! With SSE2, which every x86-64 has, this takes four instructions; the portable form takes about
-//! twenty. A walk does it twice per component: using it took 46 of 340 instructions away (counted
-//! by cachegrind).
+//! twenty. It saves 46 of 340 instructions of a component (counted by cachegrind).
 
-/// The positions at which `byte` stands in the sixteen bytes of `low` and `high` (little-endian),
-/// as a bit each.
+/// The positions of `byte` in the sixteen bytes of `low` and `high` (little-endian), one bit each.
 #[inline(always)]
 #[cfg(target_arch = "x86_64")]
 pub(crate) fn positions(low: u64, high: u64, byte: u8) -> u32 {
@@ -17,21 +15,19 @@ pub(crate) fn positions(low: u64, high: u64, byte: u8) -> u32 {
     }
 }
 
-/// The positions at which `byte` stands in the sixteen bytes of `low` and `high` (little-endian),
-/// as a bit each.
 #[inline(always)]
 #[cfg(not(target_arch = "x86_64"))]
 pub(crate) fn positions(low: u64, high: u64, byte: u8) -> u32 {
     portable_positions(low, high, byte)
 }
 
-/// The positions at which `byte` stands in 32 bytes, as a bit each.
+/// The positions of `byte` in 32 bytes, one bit each.
 #[inline(always)]
 #[cfg(target_arch = "x86_64")]
 pub(crate) fn positions_in(bytes: &[u8; 32], byte: u8) -> u32 {
     use std::arch::x86_64::{_mm_cmpeq_epi8, _mm_loadu_si128, _mm_movemask_epi8, _mm_set1_epi8};
     let half = |at: usize| {
-        // SAFETY: every x86-64 has SSE2; sixteen bytes are read from 0 or 16 on, of 32.
+        // SAFETY: every x86-64 has SSE2; both loads of sixteen bytes are inside the 32.
         unsafe {
             let bytes = _mm_loadu_si128(bytes.as_ptr().add(at).cast());
             _mm_movemask_epi8(_mm_cmpeq_epi8(bytes, _mm_set1_epi8(byte as i8))) as u32
@@ -40,7 +36,6 @@ pub(crate) fn positions_in(bytes: &[u8; 32], byte: u8) -> u32 {
     half(0) | half(16) << 16
 }
 
-/// The positions at which `byte` stands in 32 bytes, as a bit each.
 #[inline(always)]
 #[cfg(not(target_arch = "x86_64"))]
 pub(crate) fn positions_in(bytes: &[u8; 32], byte: u8) -> u32 {
@@ -53,7 +48,6 @@ fn portable_positions_in(bytes: &[u8; 32], byte: u8) -> u32 {
     portable_positions(a, b, byte) | portable_positions(c, d, byte) << 16
 }
 
-/// 32 bytes as four words.
 #[inline(always)]
 pub(crate) fn words(bytes: &[u8; 32]) -> [u64; 4] {
     let (words, _) = bytes.as_chunks();

@@ -1,41 +1,38 @@
-//! Names as the cache compares them: split off a path, hashed with their directory, in whole words.
+//! Names as the cache compares them: split off a path, hashed with their directory, as whole words.
 //!
-//! A name of up to 32 bytes is its own key: four words, padded with zeroes (a file name has no NUL,
-//! and lengths are compared too). The key of a longer name is its length and a keyed 128-bit hash,
-//! and its bytes are compared before a hit is believed.
+//! A name of up to 32 bytes is its own key: four words, padded with zeroes; lengths are compared
+//! too, and file names have no NUL. A longer name's key is its length and a keyed 128-bit hash; its
+//! bytes are compared before a hit is valid.
 //!
-//! **Hash.** The words are folded with secrets that are drawn for each cache (multiply, then xor
-//! the halves), then once more with the directory's number. So a name that an outsider chooses
-//! cannot be aimed at a bucket, and only the last multiplication waits for the directory: a walk
-//! hashes the next name while it still looks for this one. A directory keeps its number when it is
-//! renamed, so a rename moves one entry and none below it.
+//! **Hash.** The words are folded (multiply, then xor the halves) with secrets of the cache, then
+//! with the directory's number. So an attacker cannot choose names for a bucket. Only the last
+//! multiplication needs the directory: a walk hashes the next name while it looks this one up. A
+//! rename keeps a directory's number, so it moves one entry and none below it.
 //!
-//! **Digests.** The path cache (`path_cache.rs`) knows a path by a digest of 128 bits: the sum,
-//! over pairs of its words, of the product of both, each with a secret word added ("NH" of UMAC;
-//! Black, Halevi, Krawczyk, Krovetz, Rogaway 1999), of the path's first and last bytes, which
-//! overlap, so that all paths of 65 to 128 bytes take the same steps. Two different paths of one
-//! length, fixed without knowledge of the secrets, have equal digests with a probability of at most
-//! 2^-64.
+//! **Digests.** The path cache (`path_cache.rs`) identifies a path by 128 bits: the sum over pairs
+//! of words of the product of both, each plus a secret word ("NH" of UMAC; Black, Halevi, Krawczyk,
+//! Krovetz, Rogaway 1999). The words are the path's first and last bytes, which overlap, so that
+//! all paths of 65 to 128 bytes take the same steps. Two different paths of one length, chosen
+//! without knowledge of the secrets, have equal digests with a probability of at most 2^-64.
 //!
-//! All names of less than 32 bytes take the same steps, without a branch on their length or on how
-//! near they are to the end of the path, which no processor could predict: nearly half of the names
-//! of the lab's trees have sixteen bytes or more.
+//! Names of less than 32 bytes take the same steps, whatever their length and distance from the end
+//! of the path. No processor could predict such branches: nearly half of the names of the lab's
+//! trees have sixteen bytes or more.
 
 use crate::hash::bytes::{positions, positions_in, words};
 use crate::table::id::Id;
 use std::hint::select_unpredictable;
 
-/// Bytes of a name that fit the record.
+/// Name bytes that fit a record.
 pub(crate) const INLINE: usize = 32;
-/// The longest name that is cached.
+/// Longest name that is cached.
 pub(crate) const NAME_MAX: usize = 255;
 
-/// The longest path, in bytes, that has a digest.
+/// Longest path, in bytes, that has a digest.
 pub(crate) const PATH_MAX: usize = 255;
 
 const WORDS: usize = INLINE / size_of::<u64>();
 
-/// One component: its bytes, its key and its hash in some directory.
 #[derive(Clone, Copy)]
 pub(crate) struct Name<'a> {
     pub(crate) bytes: &'a [u8],
@@ -44,7 +41,7 @@ pub(crate) struct Name<'a> {
 }
 
 impl<'a> Name<'a> {
-    /// The name of what has none: the root, and entries that were never linked.
+    /// The name of the root and of entries that were never linked.
     pub(crate) const NONE: Name<'static> = Name { bytes: b"", words: [0; WORDS], hash: 0 };
 
     #[inline]
@@ -63,42 +60,39 @@ impl<'a> Name<'a> {
         self.words[0] as u8 == b'.'
     }
 
-    /// Whether this is `.`.
     #[inline]
     pub(crate) fn is_dot(&self) -> bool {
         self.words[0] == u64::from(b'.')
     }
 
-    /// Whether this is `..`.
     #[inline]
     pub(crate) fn is_dot_dot(&self) -> bool {
         self.words[0] == u64::from(u16::from_le_bytes(*b".."))
     }
 }
 
-/// What a path from a directory is told by among all others of its length. See the module's text.
+/// Identifies a path from a directory among all others of its length.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Digest(pub(crate) [u64; 2]);
 
 impl Digest {
-    /// Its bits mixed, the best ones on top.
+    /// One word, its best bits on top.
     #[inline(always)]
     pub(crate) fn mixed(self) -> u64 {
         (self.0[0] ^ self.0[1]).wrapping_mul(0x9e37_79b9_7f4a_7c15)
     }
 }
 
-/// The words that a digest is of: the start and the length, and 256 bytes at most.
+/// Words of a digest: the start, the length, and at most 256 bytes.
 const DIGEST_WORDS: usize = 2 + 2 * 128 / size_of::<u64>();
 
-/// The secrets of one cache.
 pub(crate) struct Hasher {
     secret: [u64; 5],
     digest: [u64; DIGEST_WORDS],
 }
 
 impl Hasher {
-    /// Secrets that follow from `seed`.
+    /// Secrets derived from `seed`.
     pub(crate) fn new(seed: u64) -> Self {
         // SplitMix64 (Steele, Lea, Flood 2014): consecutive outputs of any seed are well mixed.
         let mut state = seed;
@@ -108,24 +102,23 @@ impl Hasher {
             let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
             x ^ (x >> 31)
         };
-        // Odd, so that no multiplication loses what it is given.
+        // Odd, so that a multiplication loses no bits.
         Hasher { secret: std::array::from_fn(|_| next() | 1), digest: std::array::from_fn(|_| next()) }
     }
 
-    /// The hash of a name with these words in `dir`.
     #[inline(always)]
     fn hash(&self, dir: Id, words: [u64; WORDS]) -> u32 {
-        // Spread, as neighbours in number would fall into neighbouring buckets for one name.
+        // Spread, as neighbouring numbers would give neighbouring buckets for one name.
         let dir = u64::from(dir.0).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         fold(self.mix(self.secret[0], words) ^ dir, self.secret[4]) as u32
     }
 
-    /// Splits off the name that begins at `at`, and hashes it in `dir`. Returns where it ends.
-    /// There is a name: the path goes on at `at`, with no slash.
+    /// Splits off the name at `at`, which is not empty, and hashes it in `dir`. Returns the name's
+    /// end.
     #[inline(always)]
     pub(crate) fn split<'p>(&self, dir: Id, text: Text<'p, '_>, at: usize) -> (Name<'p>, usize) {
         let window = text.window(at);
-        // One more at the end, for where there is no slash.
+        // A bit past the end, in case there is no slash.
         let len = (u64::from(positions_in(window, b'/')) | 1 << INLINE).trailing_zeros() as usize;
         if len == INLINE {
             return self.split_long(dir, text, at);
@@ -134,7 +127,7 @@ impl Hasher {
         (Name { bytes: &text.bytes[at..at + len], words, hash: self.hash(dir, words) }, at + len)
     }
 
-    /// As [`split`](Self::split), for a name of at least 32 bytes.
+    /// [`split`](Self::split) for a name of at least 32 bytes.
     #[cold]
     #[inline(never)]
     fn split_long<'p>(&self, dir: Id, text: Text<'p, '_>, at: usize) -> (Name<'p>, usize) {
@@ -152,14 +145,14 @@ impl Hasher {
         (Name { bytes: &rest[..len], words, hash: self.hash(dir, words) }, at + len)
     }
 
-    /// The second product does not wait for `state`.
+    /// The second product does not depend on `state`.
     #[inline(always)]
     fn mix(&self, state: u64, words: [u64; WORDS]) -> u64 {
         fold(state ^ words[0], self.secret[1] ^ words[1])
             ^ fold(self.secret[2] ^ words[2], self.secret[3] ^ words[3])
     }
 
-    /// The digest of a path of 1 to [`PATH_MAX`] bytes from `start`. See the module's text.
+    /// The digest of a path of 1 to [`PATH_MAX`] bytes from `start`.
     #[inline(always)]
     pub(crate) fn digest(&self, start: Id, path: &[u8]) -> Digest {
         let (head, keys) = self.digest.split_at(2);
@@ -178,13 +171,13 @@ impl Hasher {
         Digest([sum as u64, (sum >> 64) as u64])
     }
 
-    /// A whole name that may be given to an entry. `None` for what is no name of a directory entry:
-    /// nothing, `.`, `..`, more than [`NAME_MAX`] bytes, or a slash or NUL inside.
+    /// A name that an entry may have. `None` if it is empty, `.`, `..`, longer than [`NAME_MAX`],
+    /// or contains a slash or NUL.
     pub(crate) fn name<'n>(&self, dir: Id, bytes: &'n [u8]) -> Option<Name<'n>> {
         self.looked_up(dir, bytes).filter(|_| !bytes.contains(&0))
     }
 
-    /// The same for a lookup: a name with a NUL is not cached, so none is found.
+    /// The same for a lookup, which may contain a NUL: no cached name does.
     #[inline(always)]
     pub(crate) fn looked_up<'n>(&self, dir: Id, bytes: &'n [u8]) -> Option<Name<'n>> {
         if !(1..INLINE).contains(&bytes.len()) {
@@ -206,31 +199,30 @@ impl Hasher {
     }
 }
 
-/// A path that can be read 32 bytes at a time from each of its bytes on.
+/// A path of which 32 bytes can be read at any offset.
 #[derive(Clone, Copy)]
 pub(crate) struct Text<'p, 't> {
     pub(crate) bytes: &'p [u8],
-    /// The last 32 bytes, or as many as there are, and slashes behind them. Not in here, as it
-    /// would be copied about.
+    /// The last 32 bytes, or as many as there are, then slashes. By reference, as moving a `Text`
+    /// would copy it.
     tail: &'t [u8; 2 * INLINE],
 }
 
 impl<'p, 't> Text<'p, 't> {
-    /// What a text keeps the end of its path in.
+    /// Initial value of the tail of a text.
     pub(crate) const TAIL: [u8; 2 * INLINE] = [b'/'; 2 * INLINE];
 
-    /// The text of a path; `tail` is [`TAIL`](Self::TAIL).
     #[inline(always)]
     pub(crate) fn new(bytes: &'p [u8], tail: &'t mut [u8; 2 * INLINE]) -> Self {
         match bytes.last_chunk::<INLINE>() {
-            // As a value: a copy of slices is a call.
+            // By value: a copy of slices is a call.
             Some(last) => tail.first_chunk_mut().into_iter().for_each(|half| *half = *last),
             None => copy_short(bytes, tail),
         }
         Text { bytes, tail }
     }
 
-    /// The 32 bytes from `at` on, slashes beyond the end.
+    /// The 32 bytes at `at`, with slashes beyond the end.
     #[inline(always)]
     pub(crate) fn window(&self, at: usize) -> &[u8; INLINE] {
         let len = self.bytes.len();
@@ -238,7 +230,7 @@ impl<'p, 't> Text<'p, 't> {
         let behind = self.tail.as_ptr().wrapping_add(INLINE).wrapping_sub(len);
         let base = select_unpredictable(at + INLINE <= len, self.bytes.as_ptr(), behind);
         // SAFETY: up to `len - 32` the window is inside `bytes`. Beyond, `at + 32 - len` is 1 to
-        // 32, as `at` is not beyond the end, and the window is inside `tail`.
+        // 32, as `at` is at most `len`, and the window is inside `tail`.
         unsafe { &*base.wrapping_add(at).cast() }
     }
 
@@ -249,7 +241,7 @@ impl<'p, 't> Text<'p, 't> {
         len < INLINE && positions_in(self.window(0), b'/') & ((1 << len) - 1) == 0
     }
 
-    /// Where the path goes on behind slashes at `at`.
+    /// The end of the slashes at `at`.
     #[inline(always)]
     pub(crate) fn skip_slashes(&self, at: usize) -> usize {
         let slashes = self.bytes[at..].iter().take_while(|&&byte| byte == b'/');
@@ -257,13 +249,13 @@ impl<'p, 't> Text<'p, 't> {
     }
 }
 
-/// One step of a digest: both words are hidden by a secret before they are multiplied.
+/// One step of a digest: a secret hides each word before the multiplication.
 #[inline(always)]
 fn product(words: [u64; 2], keys: [u64; 2]) -> u128 {
     u128::from(words[0].wrapping_add(keys[0])) * u128::from(words[1].wrapping_add(keys[1]))
 }
 
-/// The steps of a digest for the first and the last `N` bytes of a path, which are all of it.
+/// The steps for the first and last `N` bytes of a path, which together are all of it.
 #[inline(always)]
 fn both_ends<const N: usize>(path: &[u8], keys: &[u64]) -> u128 {
     let (Some(first), Some(last)) = (path.first_chunk::<N>(), path.last_chunk::<N>()) else { return 0 };
@@ -279,8 +271,8 @@ fn both_ends<const N: usize>(path: &[u8], keys: &[u64]) -> u128 {
     steps(first, front).wrapping_add(steps(last, back))
 }
 
-/// Puts fewer than 32 bytes at the end of the first half of `tail`. By words that overlap, not as a
-/// copy of a length that is only known now: that is a call.
+/// Copies fewer than 32 bytes to the end of the first half of `tail`, by overlapping words: a copy
+/// of variable length is a call.
 #[inline]
 fn copy_short(bytes: &[u8], tail: &mut [u8; 2 * INLINE]) {
     let begin = INLINE - bytes.len();
@@ -298,11 +290,11 @@ fn copy_short(bytes: &[u8], tail: &mut [u8; 2 * INLINE]) {
     }
 }
 
-/// A name of 1 to 31 bytes and zeroes, by words that overlap.
+/// A name of 1 to 31 bytes, padded with zeroes, by overlapping words.
 #[inline(always)]
 fn short_words(bytes: &[u8]) -> [u64; WORDS] {
     let len = bytes.len();
-    // In two steps, as one of all bits is none.
+    // In two steps, as a shift by all bits is no shift.
     let behind = |last: u64, room: usize| last >> (8 * (room - 1 - len)) >> 8;
     if let (Some(first), Some(last)) = (bytes.first_chunk::<16>(), bytes.last_chunk::<16>()) {
         let (first, last) = (u128::from_le_bytes(*first), u128::from_le_bytes(*last));
@@ -319,7 +311,7 @@ fn short_words(bytes: &[u8]) -> [u64; WORDS] {
     }
 }
 
-/// The first `len` bytes, at most 32, and zeroes.
+/// The first `len` bytes, at most 32, then zeroes.
 #[inline(always)]
 fn kept(bytes: &[u8; INLINE], len: usize) -> [u64; WORDS] {
     const MASK: [u8; 2 * INLINE] = {
@@ -336,7 +328,7 @@ fn kept(bytes: &[u8; INLINE], len: usize) -> [u64; WORDS] {
     std::array::from_fn(|i| words[i] & mask[i])
 }
 
-/// The two halves of a product, folded: every bit of the result depends on all of both factors.
+/// Both halves of a product, xor-ed: every bit depends on all of both factors.
 #[inline(always)]
 fn fold(a: u64, b: u64) -> u64 {
     let product = u128::from(a) * u128::from(b);
@@ -369,8 +361,7 @@ mod tests {
         }
     }
 
-    /// Paths that differ in one byte, in length, or in where they begin have other digests,
-    /// wherever the byte stands.
+    /// Paths that differ in one byte, in length or in their start have different digests.
     #[test]
     fn each_byte_of_a_path_and_its_start_have_a_part_in_the_digest() {
         let hasher = Hasher::new(13);

@@ -1,4 +1,4 @@
-//! Type-stable storage: slots under dense numbers that never move and are never given back.
+//! Type-stable storage: numbered slots that never move and are never freed.
 //!
 //! ```text
 //! small   [0 .. s)          made at once: an empty cache takes little memory and address space
@@ -6,48 +6,47 @@
 //! later   [n .. 2n) [2n .. 4n) …   only where more is held than the budget foresaw
 //! ```
 //!
-//! A number that was ever handed out stays readable until the whole storage is dropped, which is
-//! what lets a reader follow a stale number and find out by a sequence count or generation that it
-//! is stale. `get` costs a compare that is always predicted and a choice between two pointers, none
-//! of them dependent on another load, as a table of chunks would be.
+//! A number that was ever given out stays readable until the storage is dropped. So a reader may
+//! follow a stale number and notice it by a sequence count or generation. `get` costs a well
+//! predicted compare and a choice between two pointers; a table of chunks would cost a dependent
+//! load.
 
 use std::hint::select_unpredictable;
 
 use dentree_sync::Mutex;
 use dentree_sync::atomic::{AtomicPtr, Ordering};
 
-/// Types for which all zero bytes are a value, and the one that a fresh slot shall have.
+/// Types for which zeroed memory is valid and equals the default.
 ///
 /// # Safety
-/// Zeroed memory must be a valid `Self`, and `Self` must not need to be dropped.
+/// Zeroed memory is a valid `Self`, and `Self` needs no drop.
 pub(crate) unsafe trait Zeroed: Default {}
 
 const LATER: usize = if cfg!(any(loom, shuttle)) { 5 } else { 24 };
-/// The part of the slots that is made at once, and the fewest.
+/// The part of the slots that is made at once, and its minimum.
 const SHARE: u32 = if cfg!(any(loom, shuttle)) { 2 } else { 32 };
 const SMALL_MIN: u32 = if cfg!(any(loom, shuttle)) { 4 } else { 1024 };
 
-/// See the module's text.
 pub(crate) struct Chunks<T> {
-    /// [immutable] The first slot, and how many lie there.
+    /// [immutable] first slot and length of the small chunk
     small: (*mut T, u32),
-    /// [growing] Where slot 0 would be if the main chunk went down to it; null until that is made.
+    /// [growing] where slot 0 would be if the main chunk began there; null until it is made
     main: AtomicPtr<T>,
-    /// [immutable] How many slots `small` and `main` have.
+    /// [immutable] slots of `small` and `main`
     foreseen: u32,
-    /// [growing] written once each; chunk `k` holds `foreseen << k` slots from number `foreseen <<
-    /// k`.
+    /// [growing] chunk `k` holds `foreseen << k` slots from number `foreseen << k`; each written
+    /// once
     later: [AtomicPtr<T>; LATER],
     growing: Mutex<()>,
 }
 
-// SAFETY: `Chunks` gives out shared references only, so it is as shareable as its slots.
+// SAFETY: `Chunks` gives out shared references only.
 unsafe impl<T: Send + Sync> Sync for Chunks<T> {}
 // SAFETY: it owns its slots.
 unsafe impl<T: Send> Send for Chunks<T> {}
 
 impl<T: Zeroed> Chunks<T> {
-    /// Room for `foreseen` slots, and more on demand.
+    /// Storage for `foreseen` slots, and more on demand.
     pub(crate) fn new(foreseen: u32) -> Self {
         let foreseen = foreseen.max(1);
         let small = (foreseen / SHARE).max(SMALL_MIN).min(foreseen);
@@ -60,22 +59,22 @@ impl<T: Zeroed> Chunks<T> {
         }
     }
 
-    /// The slot with number `i`, which must have been [`ensure`](Self::ensure)d.
+    /// Slot `i`, which was [`ensure`](Self::ensure)d.
     #[inline(always)]
     pub(crate) fn get(&self, i: u32) -> &T {
         if i >= self.foreseen {
             return self.far(i).expect("the slot was made");
         }
-        // Acquire: pairs with the Release in `ensure`, so that zeroes are seen with the address.
+        // Acquire: pairs with the Release in `ensure`, so that the zeroes are seen with the
+        // address.
         let main = self.main.load(Ordering::Acquire);
         debug_assert!(i < self.small.1 || !main.is_null(), "slot {i} was never made");
         let base = select_unpredictable(i < self.small.1, self.small.0, main);
-        // SAFETY: the slot was made, so it is in the bounds of its chunk, which lives as long as
-        // `self`.
+        // SAFETY: the slot was made, so it is inside its chunk, which lives as long as `self`.
         unsafe { &*base.wrapping_add(i as usize) }
     }
 
-    /// The slot with number `i`, if it was made.
+    /// Slot `i`, if it was made.
     #[inline(always)]
     pub(crate) fn get_if_made(&self, i: u32) -> Option<&T> {
         if i >= self.foreseen {
@@ -90,15 +89,14 @@ impl<T: Zeroed> Chunks<T> {
         let (chunk, offset) = self.locate(i);
         // Acquire: as in `get`.
         let base = self.later.get(chunk)?.load(Ordering::Acquire);
-        // SAFETY: a published chunk holds `foreseen << chunk` slots and is freed only with `self`;
-        // `locate` keeps `offset` below that.
+        // SAFETY: a published chunk holds `foreseen << chunk` slots, of which `offset` is one, and
+        // is freed with `self`.
         (!base.is_null()).then(|| unsafe { &*base.add(offset) })
     }
 
-    /// Makes sure that slot `i` exists.
+    /// Makes slot `i` unless it exists.
     pub(crate) fn ensure(&self, i: u32) {
-        // Without the lock where it is there already: walks of threads that sit far out come by
-        // here (G3).
+        // No lock for an existing slot, as walks of threads with high numbers come here (G3).
         if self.get_if_made(i).is_some() {
             return;
         }
@@ -134,14 +132,13 @@ impl<T> Drop for Chunks<T> {
         let later = later.map(|(k, base)| (base.load(Ordering::Relaxed), foreseen << k));
         let all = later.chain([(self.small.0, small), (main, foreseen - small)]);
         for (base, len) in all.filter(|(base, _)| !base.is_null()) {
-            // SAFETY: `base` came from `backing::allocate(len)`, and nothing borrows `self` any
-            // more.
+            // SAFETY: `base` came from `backing::allocate(len)`, and nothing borrows `self`.
             unsafe { backing::free(base, len) };
         }
     }
 }
 
-/// Zeroed pages of the system, which backs them as they are first touched.
+/// Zeroed pages that the system backs on first use.
 #[cfg(all(unix, not(any(loom, shuttle, miri))))]
 mod backing {
     use super::Zeroed;
@@ -152,9 +149,8 @@ mod backing {
         len.checked_mul(size_of::<T>()).expect("slots fit the address space").max(1)
     }
 
-    /// Slots in huge pages where that is worth it, as records are met at random: with small pages
-    /// each costs a TLB miss beside its cache miss. A chunk that is mostly empty is better off
-    /// without.
+    /// Maps slots. Huge pages suit random access, where small pages add a TLB miss to each cache
+    /// miss, but not a chunk that is mostly empty.
     pub(crate) fn allocate<T: Zeroed>(len: usize, is_huge: bool) -> *mut T {
         const { assert!(align_of::<T>() <= 4096) };
         let (bytes, read_and_write) = (bytes::<T>(len), ProtFlags::READ | ProtFlags::WRITE);
@@ -167,8 +163,7 @@ mod backing {
         {
             use rustix::mm::{Advice, madvise};
             let advice = if is_huge { Advice::LinuxHugepage } else { Advice::LinuxNoHugepage };
-            // SAFETY: the mapping was just made, and the advice changes no content. A refusal does
-            // not matter.
+            // SAFETY: the mapping is new, and the advice changes no content. A refusal is harmless.
             let _ = unsafe { madvise(base, bytes, advice) };
         }
         #[cfg(not(target_os = "linux"))]
@@ -177,14 +172,14 @@ mod backing {
     }
 
     /// # Safety
-    /// `base` must be what `allocate(len)` returned, and no longer in use.
+    /// `base` came from `allocate(len)` and is no longer in use.
     pub(crate) unsafe fn free<T>(base: *mut T, len: usize) {
         // SAFETY: as the caller promises.
         let _ = unsafe { munmap(base.cast(), bytes::<T>(len)) };
     }
 }
 
-/// Model atomics have no all-zero value: make each.
+/// Model atomics are not valid as zeroes.
 #[cfg(not(all(unix, not(any(loom, shuttle, miri)))))]
 mod backing {
     use super::Zeroed;
@@ -195,14 +190,14 @@ mod backing {
     }
 
     /// # Safety
-    /// `base` must be what `allocate(len)` returned, and no longer in use.
+    /// `base` came from `allocate(len)` and is no longer in use.
     pub(crate) unsafe fn free<T>(base: *mut T, len: usize) {
         // SAFETY: `allocate` made a boxed slice of that length.
         drop(unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(base, len)) });
     }
 }
 
-/// Asks for the line of `value` without waiting for it.
+/// Prefetches the line of `value`.
 #[inline(always)]
 pub(crate) fn prefetch<T>(value: &T) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]

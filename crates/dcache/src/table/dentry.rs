@@ -1,5 +1,4 @@
-//! The written part of an entry, beside its record under the same number: references, siblings,
-//! handle.
+//! The written part of an entry: references, siblings, handle. It has the number of its record.
 //!
 //! | field | guard |
 //! |---|---|
@@ -7,10 +6,9 @@
 //! | `long` | [dir lock of the parent] to write, [epoch] to read |
 //! | `next`, `prev` | [dir lock of the parent]; `next` of a free slot: [pool lock] |
 //! | `first_child`, `changes` | [dir lock of this directory] |
-//! | `handle` | [immutable] from before the entry is linked until no one can reach it; [epoch] to read unheld |
+//! | `handle` | [immutable] while the entry is linked or held; [epoch] to read it unheld |
 //!
-//! **Reference count.** One word, so that "it is not held, and nothing is below it" is one
-//! compare-and-swap:
+//! **Reference count.** One word, so that one compare-and-swap tests "not held and no children":
 //!
 //! ```text
 //! 63 DEAD      not an entry: free, waiting for the grace period, or being made
@@ -33,8 +31,7 @@ const DEAD: u64 = 1 << 63;
 /// A name that does not fit the record. Boxed twice, so that one atomic word points at it.
 pub(crate) type LongName = Box<Box<[u8]>>;
 
-/// See the module's text. Neighbours share lines: a slot's neighbours were mostly linked by the
-/// same thread.
+/// Neighbours share cache lines: mostly the same thread has linked them.
 #[repr(C)]
 pub(crate) struct Dentry<H> {
     refs: AtomicU64,
@@ -64,62 +61,60 @@ impl<H> Default for Dentry<H> {
 }
 
 // SAFETY: atomics of zero bytes are zero, a null pointer is one, and `MaybeUninit` takes any bytes.
-// What `long` and `handle` own is dropped by `clear`, which the pool and `Core::drop` call.
+// `clear`, which the pool and `Core::drop` call, drops what `long` and `handle` own.
 unsafe impl<H> Zeroed for Dentry<H> {}
 
-// SAFETY: `handle` is written and taken only while the entry is dead, when no other thread reads it
-// (`set_handle` and `clear` say so); all else is atomic. Handles are dropped by any thread, so `H`
-// must be `Send`.
+// SAFETY: `handle` is written and taken only while the entry is dead and no other thread reads it
+// (`set_handle` and `clear`); all else is atomic. Any thread may drop a handle, so `H` must be
+// `Send`.
 unsafe impl<H: Send + Sync> Sync for Dentry<H> {}
 
-/// What letting go of a reference leaves.
+/// Result of dropping a reference.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Left {
-    /// Others hold it.
+    /// Held by others.
     Others,
-    /// It is not held any more; it stays cached.
+    /// Not held, and still cached.
     Unused,
-    /// It was detached and now is dead: the caller has to retire it.
+    /// Detached and now dead: the caller has to retire it.
     Dead,
 }
 
 impl<H> Dentry<H> {
-    /// Adds a user unless the entry is dead; tells whether it is the first one.
+    /// Adds a user unless the entry is dead. Returns whether it is the first one.
     #[inline]
     pub(crate) fn hold(&self) -> Option<bool> {
-        // Acquire: pairs with `revive`, whose entry this may be.
+        // Acquire: pairs with the Release in `revive`: its fields are seen.
         let before = self.refs.fetch_add(USER, Ordering::Acquire);
         if before & DEAD == 0 {
             return Some(before & USERS == 0);
         }
-        // A thread that brings the slot to life meanwhile leaves this count in it (`revive`,
-        // `end_change`).
+        // A thread that revives the slot meanwhile keeps this count (`revive`, `end_change`).
         self.refs.fetch_sub(USER, Ordering::Relaxed);
         None
     }
 
-    /// Keeps others from taking references, if there are `users` of them and nothing is below. [dir
-    /// lock of the parent]
+    /// Excludes new references if there are exactly `users` of them and no children. [dir lock of
+    /// the parent]
     pub(crate) fn begin_change(&self, users: u64) -> bool {
         self.kill(users * USER)
     }
 
-    /// Ends what [`begin_change`](Self::begin_change) began, with so many more users.
+    /// Ends [`begin_change`](Self::begin_change) and adds users.
     pub(crate) fn end_change(&self, users: u64) {
-        // Release: pairs with `hold`. An addition: others may be about to find out that they came
-        // in between.
+        // Release: pairs with `hold`. An addition, as a failed `hold` may be about to undo its
+        // count.
         self.refs.fetch_add((users * USER).wrapping_sub(DEAD), Ordering::Release);
     }
 
-    /// Adds a user to an entry that the caller holds.
+    /// Adds a user to a held entry.
     pub(crate) fn hold_again(&self) {
         self.refs.fetch_add(USER, Ordering::Relaxed);
     }
 
-    /// Lets go of a user's reference.
     #[inline]
     pub(crate) fn release(&self) -> Left {
-        // Release: what the user did with the entry is before its end; pairs with the Acquire in
+        // Release: the user's accesses come before the entry's end; pairs with the Acquire in
         // `kill`.
         let before = self.refs.fetch_sub(USER, Ordering::Release);
         match before & USERS {
@@ -134,14 +129,14 @@ impl<H> Dentry<H> {
         self.refs.fetch_add(PIN, Ordering::Relaxed);
     }
 
-    /// Counts a child off; tells whether that was the end of this entry.
+    /// Uncounts a child. Returns whether the entry died.
     pub(crate) fn unpin(&self) -> bool {
         // Release: as in `release`.
         let before = self.refs.fetch_sub(PIN, Ordering::Release);
         before == DETACHED | PIN && self.kill(DETACHED)
     }
 
-    /// Ends a linked entry that is not held and has nothing below. [dir lock of the parent]
+    /// Kills a linked entry that has no users and no children. [dir lock of the parent]
     pub(crate) fn kill_unused(&self) -> bool {
         self.kill(0)
     }
@@ -151,13 +146,13 @@ impl<H> Dentry<H> {
         self.refs.compare_exchange(expected, expected | DEAD, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
-    /// Says that the entry is no longer in the index; tells whether that was its end.
+    /// Marks the entry as not in the index. Returns whether it died.
     pub(crate) fn detach(&self) -> bool {
         let before = self.refs.fetch_or(DETACHED, Ordering::Relaxed);
         before == 0 && self.kill(DETACHED)
     }
 
-    /// Makes an entry of a dead slot.
+    /// Makes a dead slot an entry.
     pub(crate) fn revive(&self, held: bool, detached: bool) {
         let refs = if held { USER } else { 0 } | if detached { DETACHED } else { 0 };
         // Release: pairs with `hold`. An addition, as in `end_change`.
@@ -169,24 +164,24 @@ impl<H> Dentry<H> {
     }
 
     pub(crate) fn is_dead(&self) -> bool {
-        // Acquire: pairs with `revive`: of a slot that lives again the later generation is seen.
+        // Acquire: pairs with `revive`, so that the later generation of a revived slot is seen.
         self.refs.load(Ordering::Acquire) & DEAD != 0
     }
 
-    /// Whether nothing speaks against evicting it. Only a hint.
+    /// Whether it has neither users nor children. Only a hint.
     pub(crate) fn is_evictable(&self) -> bool {
         self.refs.load(Ordering::Relaxed) == 0
     }
 
-    /// Makes the slot of an entry that has died one that can be revived.
+    /// Prepares a dead entry's slot for `revive`.
     pub(crate) fn retire(&self) {
         self.refs.fetch_and(!DETACHED, Ordering::Relaxed);
     }
 
-    /// Gives a dead slot its handle and long name.
+    /// Sets handle and long name of a dead slot.
     ///
     /// # Safety
-    /// The slot must be one that only the caller can reach.
+    /// Only the caller can reach the slot.
     pub(crate) unsafe fn fill(&self, handle: Option<H>, long: Option<LongName>) {
         if let Some(handle) = handle {
             // SAFETY: as the caller promises.
@@ -199,10 +194,10 @@ impl<H> Dentry<H> {
         self.swap_long(long);
     }
 
-    /// Gives an entry that changes in place its handle.
+    /// Sets the handle of an entry that changes in place.
     ///
     /// # Safety
-    /// No other thread may read the handle, and the one that was here must need no drop.
+    /// No other thread reads the handle, and the old one needs no drop.
     pub(crate) unsafe fn set_handle(&self, handle: Option<H>) {
         if let Some(handle) = handle {
             // SAFETY: as the caller promises.
@@ -213,7 +208,7 @@ impl<H> Dentry<H> {
     /// The handle of a positive entry.
     ///
     /// # Safety
-    /// The entry must be positive, and held or found linked under the caller's pin.
+    /// The entry is positive, and held or found linked under the caller's pin.
     #[inline]
     pub(crate) unsafe fn handle(&self) -> &H {
         // SAFETY: written before the entry was linked, which the caller has seen; taken only in
@@ -221,41 +216,39 @@ impl<H> Dentry<H> {
         unsafe { (*self.handle.get()).assume_init_ref() }
     }
 
-    /// Takes what a dead slot owns.
+    /// Takes handle and long name out of a dead slot.
     ///
     /// # Safety
-    /// No other thread may reach the slot: its grace period is over. `positive` must tell whether
-    /// [`fill`](Self::fill) gave it a handle that has not been taken since.
+    /// No other thread can reach the slot: its grace period is over. `positive` tells whether it
+    /// has a handle since [`fill`](Self::fill).
     pub(crate) unsafe fn clear(&self, positive: bool) -> (Option<H>, Option<LongName>) {
         // SAFETY: initialised by `fill`, and never read again before the next `fill`.
         let handle = positive.then(|| unsafe { (*self.handle.get()).assume_init_read() });
         (handle, self.swap_long(None))
     }
 
-    /// Exchanges the long name. Readers may still be on the old one: retire it. [dir lock of the
-    /// parent]
+    /// Exchanges the long name. Retire the old one, as readers may use it. [dir lock of the parent]
     pub(crate) fn swap_long(&self, long: Option<LongName>) -> Option<LongName> {
         let new = long.map_or(std::ptr::null_mut(), Box::into_raw);
-        // Release: the bytes are seen with their address; pairs with `long_name`. Acquire for the
-        // old ones.
+        // Release: the bytes are seen with their address; pairs with `long_name`. Acquire: so are
+        // the old ones.
         let old = self.long.swap(new, Ordering::AcqRel);
-        // SAFETY: `long` only ever holds null or a box that was given up to it, and this took it
-        // out.
+        // SAFETY: `long` holds null or a box that it owns, and the swap took it out.
         (!old.is_null()).then(|| unsafe { Box::from_raw(old) })
     }
 
-    /// The full name where it is a long one. [epoch]
+    /// The full name if it is long. [epoch]
     ///
     /// # Safety
-    /// The caller must be inside the epoch for as long as it uses the answer, or keep the entry
-    /// held and unrenamed (dir lock of the parent).
+    /// The caller is inside the epoch while it uses the name, or the entry is held and not renamed
+    /// (dir lock of the parent).
     pub(crate) unsafe fn long_name(&self) -> Option<&[u8]> {
-        // Acquire: pairs with `swap_long`. SAFETY: a box that was once here is freed only a grace
-        // period later.
+        // Acquire: pairs with `swap_long`. SAFETY: a box is freed a grace period after it was taken
+        // out.
         unsafe { self.long.load(Ordering::Acquire).as_ref() }.map(|name| &**name)
     }
 
-    /// How often entries of this directory were lost or changed. [dir lock]
+    /// Number of removals and changes of entries in this directory. [dir lock]
     pub(crate) fn changes(&self) -> u32 {
         self.changes.load(Ordering::Relaxed)
     }

@@ -1,8 +1,8 @@
-//! The index: from a hash to the records that may bear it.
+//! The index: from a hash to candidate records.
 //!
-//! Buckets of one cache line: 11 slots of a record's number, each with 8 bits of its hash as a tag,
-//! so that a lookup reads one index line and (but for one false tag in 40) the one record that it
-//! wants; a miss mostly reads no record at all. Full buckets go on in overflow buckets.
+//! A bucket is one cache line of 11 slots, each a record's number and 8 bits of its hash as a tag.
+//! A lookup reads one index line and one record, but for one false tag in 40; a miss mostly reads
+//! no record. Full buckets continue in overflow buckets.
 //!
 //! ```text
 //!  0  tags   8 + 4 bytes   upper 8 bits of the hash, 0 = empty slot         [bucket seq]
@@ -12,23 +12,22 @@
 //! ```
 //!
 //! **Growth** is linear hashing (Litwin 1980): with `count` buckets, a hash belongs to bucket `hash
-//! mod 2ᵏ⁺¹` if that is below `count`, else to `hash mod 2ᵏ`. Splitting bucket `count - 2ᵏ` makes
-//! one more, stops no reader and needs no second array, so there is nothing to free either. Splits
-//! come in bursts, four to an insertion from the moment the load passes [`LOAD`] until the count
-//! has doubled: stopping halfway would leave some buckets twice as full as others.
+//! mod 2ᵏ⁺¹` if that is below `count`, else to `hash mod 2ᵏ`. Splitting bucket `count - 2ᵏ` adds
+//! one. It stops no reader and needs no second array. When the load passes [`LOAD`], each insertion
+//! splits four buckets until the count has doubled, as a half-split index has buckets twice as full
+//! as others.
 //!
-//! **A miss is believed** only if the bucket did not change: `seq` even before the scan and the
-//! same after it, and `count` the same after it. Partners:
+//! **A miss is valid** only if the bucket did not change: `seq` even before the scan, and `seq` and
+//! `count` the same after it. Partners:
 //! - I1 a writer of a bucket: `seq` odd (Acquire), fence Release, slots, `seq` even (Release); a
 //!   reader: `seq` (Acquire), slots, fence Acquire, `seq`. As in `record.rs`.
-//! - I2 a split stores `count` (Release) before it takes anything out of the old bucket, and all of
-//!   it before that bucket's `seq` is even again. A reader that scanned the old bucket and found it
-//!   even has either seen the bucket before the split, with all that belonged there; or has, by
-//!   Acquire of `seq`, the new `count` ready to be seen when it looks again.
+//! - I2 a split stores `count` (Release) before it takes anything out of the old bucket, and takes
+//!   it out before that bucket's `seq` is even again. A reader that found the old bucket even
+//!   either saw it before the split, whole; or, by Acquire of `seq`, sees the new `count` when it
+//!   compares.
 //!
 //! **Membership changes with identity.** A record's place and name change only while the buckets of
-//! its old and new hash are both locked. So an unchanged bucket also means that no record with such
-//! a hash was renamed.
+//! both its hashes are locked. So in an unchanged bucket no record was renamed.
 
 use dentree_sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use dentree_sync::{Backoff, Mutex, loom_switch_point};
@@ -40,13 +39,13 @@ use crate::table::chunks::prefetch;
 use crate::table::id::Id;
 
 const SLOTS: usize = 11;
-/// Entries per bucket at which the index doubles. At 3 million entries 6, 8 and 10 take 14.8, 15.2
-/// and 16.2 bytes an entry, as overflow buckets eat what fuller ones save, and a cold walk 162, 164
-/// and 202 ns a component (one run).
+/// Entries per bucket at which the index doubles. One run at 3 million entries: 6, 8 and 10 take
+/// 14.8, 15.2 and 16.2 bytes an entry (fuller buckets overflow), and a cold walk 162, 164 and 202
+/// ns a component.
 const LOAD: usize = if cfg!(any(loom, shuttle)) { 1 } else { 8 };
 const FIRST_BUCKETS: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 16 };
 const SPLITS_AT_ONCE: usize = 4;
-/// The most entries that change their names in one step: an exchange.
+/// Entries that one change renames, at most: an exchange.
 const MOVES: usize = 2;
 
 #[derive(Default)]
@@ -65,7 +64,6 @@ const _: () = assert!(size_of::<Bucket>() == 64);
 // SAFETY: atomics of zero bytes are zero, and need no drop.
 unsafe impl Zeroed for Bucket {}
 
-/// See the module's text.
 pub(crate) struct Index {
     /// [growing] number of buckets.
     count: AtomicU32,
@@ -75,14 +73,14 @@ pub(crate) struct Index {
     growing: Mutex<()>,
 }
 
-/// [spare] Overflow buckets that are not in use.
+/// Overflow buckets that are not in use. [spare]
 #[derive(Default)]
 struct Spare {
     free: Vec<u32>,
     made: u32,
 }
 
-/// How many buckets there were at one moment.
+/// The number of buckets at one moment.
 #[derive(Clone, Copy)]
 pub(crate) struct Extent {
     count: u32,
@@ -107,7 +105,7 @@ impl Extent {
     }
 }
 
-/// What a search read without finding: worth something only while [`Index::still_misses`].
+/// What a search read without a hit: valid while [`Index::still_misses`].
 #[derive(Clone, Copy)]
 pub(crate) struct Miss {
     bucket: u32,
@@ -121,12 +119,11 @@ fn tag(hash: u32) -> u8 {
 }
 
 impl Bucket {
-    /// The records in slots with this tag.
     #[inline(always)]
     fn candidates(&self, tag: u8) -> Candidates<'_> {
         let low = self.tags_low.load(Ordering::Relaxed);
         let high = u64::from(self.tags_high.load(Ordering::Relaxed));
-        // Beyond the slots there are zeroes, and no tag is one.
+        // Bits beyond the slots are zero, which is no tag.
         Candidates { bucket: self, slots: positions(low, high, tag) }
     }
 
@@ -177,7 +174,7 @@ impl Bucket {
     }
 }
 
-/// Slots of a bucket that are left to look at, a bit each.
+/// The slots of a bucket that are left to read, one bit each.
 pub(crate) struct Candidates<'a> {
     bucket: &'a Bucket,
     slots: u32,
@@ -218,7 +215,7 @@ impl Iterator for Likely<'_> {
     }
 }
 
-/// A bucket, and with it its overflow buckets, that one writer owns.
+/// A bucket with its overflow buckets, locked by one writer.
 struct Locked<'a>(&'a Bucket, u32);
 
 impl Drop for Locked<'_> {
@@ -230,7 +227,7 @@ impl Drop for Locked<'_> {
 }
 
 impl Index {
-    /// An index for about `entries` entries; it holds more, only then in less compact storage.
+    /// An index for about `entries` entries. It may hold more, in less compact storage.
     pub(crate) fn new(entries: usize) -> Self {
         let buckets = (entries / LOAD + 1).next_power_of_two().max(FIRST_BUCKETS as usize);
         let buckets = u32::try_from(buckets).unwrap_or(1 << 31);
@@ -245,24 +242,24 @@ impl Index {
 
     #[inline(always)]
     pub(crate) fn extent(&self) -> Extent {
-        // Acquire: the contents of a new bucket are seen with the count that reaches it.
+        // Acquire: pairs with I2, so that a new bucket's contents are seen with the count that
+        // reaches it.
         Extent::new(self.count.load(Ordering::Acquire))
     }
 
-    /// Asks for the line of a hash's bucket.
     #[inline(always)]
     pub(crate) fn prefetch(&self, extent: Extent, hash: u32) {
         prefetch(self.buckets.get(extent.bucket(hash)));
     }
 
-    /// The records of the hash's bucket that bear its tag, those in overflow buckets last.
+    /// The records of the bucket that bear the hash's tag, those in overflow buckets last.
     #[inline(always)]
     pub(crate) fn likely(&self, extent: Extent, hash: u32) -> Likely<'_> {
         let tag = tag(hash);
         Likely { index: self, part: self.buckets.get(extent.bucket(hash)).candidates(tag), tag }
     }
 
-    /// Calls `wanted` for each record that may bear `hash` until it returns something.
+    /// Calls `wanted` for each candidate record until it returns something.
     #[inline(always)]
     pub(crate) fn search<R>(
         &self,
@@ -278,7 +275,7 @@ impl Index {
         loom_switch_point();
         let mut part = bucket;
         loop {
-            // Not `find_map`: that keeps the closure from being inlined, 30 instructions a
+            // Not `find_map`, which keeps the closure from being inlined: 30 instructions a
             // component.
             for id in part.candidates(tag(hash)) {
                 if let Some(found) = wanted(id) {
@@ -292,7 +289,7 @@ impl Index {
         }
     }
 
-    /// The overflow bucket that a reader goes on to.
+    /// The next overflow bucket.
     #[inline(always)]
     fn behind(&self, part: &Bucket) -> Option<&Bucket> {
         // Acquire: the overflow bucket was filled before it was linked.
@@ -302,19 +299,17 @@ impl Index {
         }
     }
 
-    /// Whether the miss still holds: nothing with such a hash came, went or was renamed since the
-    /// search.
+    /// Whether the miss still holds: no entry with such a hash was inserted, removed or renamed.
     pub(crate) fn still_misses(&self, miss: Miss) -> bool {
         loom_switch_point();
-        // I1, I2: the bucket's count first, so that a split that emptied it shows in `count`.
+        // I1, I2: the bucket's `seq` first, so that a split that emptied it shows in `count`.
         fence(Ordering::Acquire);
         let seq = self.buckets.get(miss.bucket).seq.load(Ordering::Acquire);
         miss.seq & 1 == 0 && seq == miss.seq && self.count.load(Ordering::Relaxed) == miss.count
     }
 
-    /// Enters `id` in place of `old`, if there is one, and calls `publish` while readers distrust
-    /// the bucket: none believes that neither is there. Returns the bytes that were added and
-    /// freed.
+    /// Inserts `id` in place of `old`, if any. Calls `publish` while the bucket is locked, so that
+    /// no reader misses both. Returns the bytes added and freed.
     pub(crate) fn insert(
         &self,
         hash: u32,
@@ -328,17 +323,16 @@ impl Index {
         (self.put(locked.0, hash, id), freed)
     }
 
-    /// Takes `id` out, and calls `retract` while readers distrust the bucket. Returns the bytes
-    /// that were freed.
+    /// Removes `id`. Calls `retract` while the bucket is locked. Returns the bytes freed.
     pub(crate) fn remove(&self, hash: u32, id: Id, retract: impl FnOnce()) -> usize {
         let locked = self.lock_bucket(hash);
         retract();
         self.take(locked.0, id)
     }
 
-    /// Moves ids between buckets, `(id, from hash, to hash)` each, and takes `replaced` out, `(id,
-    /// hash)`, which had one of their new names. Calls `rename` while readers distrust all buckets
-    /// concerned. Returns the bytes that were added and freed.
+    /// Moves ids between buckets, `(id, from hash, to hash)` each, and removes `replaced`, `(id,
+    /// hash)`, which had one of the new names. Calls `rename` while all of these buckets are
+    /// locked. Returns the bytes added and freed.
     pub(crate) fn relink(
         &self,
         moves: &[(Id, u32, u32)],
@@ -360,14 +354,14 @@ impl Index {
         loop {
             let extent = self.extent();
             let locked = self.buckets.get(extent.bucket(hash)).lock();
-            // A split moves the hash only while this bucket is locked: now the answer stands.
+            // A split moves the hash only while this bucket is locked, so the check is final.
             if self.extent().bucket(hash) == extent.bucket(hash) {
                 return locked;
             }
         }
     }
 
-    /// Locks the buckets of all hashes, each once, in ascending order of their numbers.
+    /// Locks the buckets of all hashes, each once, in ascending order.
     fn lock_buckets(&self, hashes: [Option<u32>; 2 * MOVES]) -> [Option<Locked<'_>>; 2 * MOVES] {
         let numbers = || {
             let extent = self.extent();
@@ -427,9 +421,9 @@ impl Index {
         0
     }
 
-    /// Takes an empty overflow bucket out of its chain. A reader on it may be led into another
-    /// chain when it is used again: it finds no false hit there, as records are compared, and its
-    /// miss is not believed.
+    /// Removes an empty overflow bucket from its chain. A reader in it may be led into another
+    /// chain when it is reused: records are compared, so there is no false hit, and its miss is not
+    /// valid.
     fn drop_part(&self, before: &Bucket, empty: &Bucket) -> usize {
         let number = before.next.load(Ordering::Relaxed) - 1;
         before.next.store(empty.next.load(Ordering::Relaxed), Ordering::Release);
@@ -449,17 +443,15 @@ impl Index {
         number
     }
 
-    /// Whether an index with `entries` entries should [`grow`](Self::grow).
     pub(crate) fn wants_to_grow(&self, entries: usize) -> bool {
         let count = self.count.load(Ordering::Relaxed);
         !count.is_power_of_two() || entries > count as usize * LOAD
     }
 
-    /// Bytes that one call of `grow` adds, with few exceptions at most.
+    /// Bytes that one `grow` adds, with few exceptions.
     pub(crate) const GROWTH: usize = 2 * SPLITS_AT_ONCE * size_of::<Bucket>();
 
-    /// Splits a few buckets, unless another thread is at it. `hash_of` tells a record's hash.
-    /// Returns the bytes that were added and freed.
+    /// Splits a few buckets, unless another thread does. Returns the bytes added and freed.
     pub(crate) fn grow(&self, hash_of: impl Fn(Id) -> u32) -> (usize, usize) {
         let Some(_growing) = self.growing.try_lock() else { return (0, 0) };
         let (mut added, mut freed) = (0, 0);
@@ -489,13 +481,12 @@ impl Index {
             .collect();
         let added: usize = moving.iter().map(|&(id, hash)| self.put(new.0, hash, id)).sum();
         loom_switch_point();
-        // I2: from here on both buckets have them; nothing is taken out before this is seen.
+        // I2: from here on both buckets have them; they are taken out only after this.
         self.count.store(count + 1, Ordering::Release);
         let freed: usize = moving.iter().map(|&(id, _)| self.take(old.0, id)).sum();
         (added + size_of::<Bucket>(), freed)
     }
 
-    /// Bytes of all buckets that are in use.
     #[cfg(all(test, not(any(loom, shuttle))))]
     pub(crate) fn bytes(&self) -> usize {
         let spare = self.spare.lock();
@@ -503,7 +494,6 @@ impl Index {
         (self.count.load(Ordering::Relaxed) as usize + overflow) * size_of::<Bucket>()
     }
 
-    /// Bytes that an empty index has in use.
     pub(crate) const EMPTY: usize = FIRST_BUCKETS as usize * size_of::<Bucket>();
 }
 

@@ -1,4 +1,4 @@
-//! The lookup record: one cache line, all that a walk reads of an entry.
+//! The lookup record: one cache line with all that a walk reads of an entry.
 //!
 //! ```text
 //!  0  seq         u32   odd while the record is rewritten                        itself
@@ -10,35 +10,35 @@
 //! 32  name        [u64; 4]  up to 32 bytes, or a 128-bit hash of a longer name   [record seq]
 //! ```
 //!
-//! "Single word" fields are read and written on their own; no decision combines them with others.
-//! The generation moves on when an entry has died, before its number is given to another one: a
-//! reader that has seen that one's flags sees the new generation (R1). Where an entry changes in
-//! place (`negative.rs`) that is part of the rewriting.
+//! A "single word" field is never read together with others. The generation changes after an entry
+//! has died and before its number is reused: a reader that has seen the new entry's flags sees the
+//! new generation (R1). An entry that changes in place (`negative.rs`) changes it as part of the
+//! rewrite.
 //!
 //! **The sequence protocol** (Boehm, "Can seqlocks get along with programming language memory
-//! models?", 2012). A writer makes `seq` odd by compare-and-swap, so that writers exclude each
-//! other; writes; and makes it even again. A reader loads `seq`, reads, and at the end of its walk
-//! looks whether `seq` is what it was. Partners:
+//! models?", 2012). A writer makes `seq` odd by compare-and-swap, which excludes other writers,
+//! writes, and makes it even. A reader loads `seq`, reads, and compares `seq` at the end of its
+//! walk. Partners:
 //!
 //! | writer | reader | if the reader sees the writer's … |
 //! |---|---|---|
 //! | R1 `seq` = odd, **fence Release**, fields | fields, **fence Acquire** (R3), `seq` again | field, then it sees `seq` odd or later: differs |
 //! | R2 fields, `seq` = even **Release** | `seq` **Acquire** (R4), fields | even value, then it sees all fields or newer |
 //!
-//! So an unchanged even `seq` means that the fields were the record's for the whole time between.
+//! So an unchanged even `seq` means that the fields did not change in between.
 //!
-//! **Counts apart.** Each record has its sequence count once more in a [`Count`], sixteen to a
-//! line, for the path cache, which looks at the counts of whole paths and at no more of them. A
-//! `Count` has the value that the record's `seq` will have when the rewriting under way is done.
-//! Partners, of which the writer's come in this order between its `seq` = odd and its fields:
+//! **Separate counts.** A [`Count`] repeats a record's sequence count, sixteen to a line, for the
+//! path cache, which compares the counts of whole paths and nothing else. During a rewrite it
+//! already has the value that `seq` gets at the end. The writer's part comes in this order between
+//! `seq` = odd and the fields:
 //!
 //! | writer | reader | if the reader … |
 //! |---|---|---|
 //! | R5 count, **fence Release** (R1), fields | fields, **fence Acquire**, count | sees a field, then it sees its count or a later one |
 //! | R6 count, `seq` = even **Release** (R2) | `seq` **Acquire** (R4), anything, count | has seen the even value, then it sees no older count |
 //!
-//! Limit: a reader that sleeps while a record is rewritten 2³¹ times may believe it unchanged. What
-//! is kept longer than a walk takes compares the [`wraps`] as well.
+//! Limit: a reader that sleeps through 2³¹ rewrites of a record may believe it unchanged. What
+//! lasts longer than a walk compares the [`wraps`] as well.
 
 use dentree_sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
 use dentree_sync::{Backoff, loom_switch_point};
@@ -48,7 +48,6 @@ use crate::hash::name::Name;
 use crate::table::chunks::Zeroed;
 use crate::table::id::Id;
 
-/// See the module's text.
 #[derive(Default)]
 #[repr(C, align(64))]
 pub(crate) struct Record {
@@ -75,7 +74,7 @@ const _: () = {
 // SAFETY: atomics of zero bytes are zero, and need no drop.
 unsafe impl Zeroed for Record {}
 
-/// A record's count apart from it. See the module's text.
+/// A separate copy of a record's count.
 #[derive(Default)]
 pub(crate) struct Count(AtomicU32);
 
@@ -88,7 +87,7 @@ impl Count {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// [record seq] Counts a wrap before the count that begins it.
+    /// Counts a wrap before storing the count that begins it. [record seq]
     fn set(&self, count: u32) {
         if count.is_multiple_of(WRAP) {
             WRAPS.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
@@ -98,30 +97,30 @@ impl Count {
     }
 }
 
-/// The flags of a record, its kind and the length of its name: 16 bits, in registers wider, as
-/// partial registers cost.
+/// Name length, kind and flags of a record. 16 bits, but wider in registers, as partial registers
+/// cost.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Flags(u32);
 
 impl Flags {
     const LEN: u32 = 0x00ff;
     const KIND: u32 = 0x0300;
-    /// In the index under its place. A record without this is free, being filled, or detached.
+    /// In the index under its place. Otherwise the record is free, being filled, or detached.
     const LINKED: u32 = 0x0400;
     /// Everyone may search this directory.
     pub(crate) const SEARCH: u32 = 0x0800;
     /// All entries of this directory are cached.
     pub(crate) const COMPLETE: u32 = 0x1000;
-    /// The entry is believed until its deadline only.
+    /// The entry has a deadline.
     pub(crate) const TIMED: u32 = 0x2000;
-    /// The record has the entry's handle.
+    /// The record holds the entry's handle.
     pub(crate) const INLINE_HANDLE: u32 = 0x4000;
 
     const DIRECTORY: u32 = 0x0100;
     const SYMLINK: u32 = 0x0200;
     const OTHER: u32 = 0x0300;
 
-    /// A linked record's flags; no kind: a negative entry.
+    /// A linked record's flags. No kind means a negative entry.
     pub(crate) fn linked(kind: Option<Kind>, flags: u32, len: usize) -> Flags {
         debug_assert!(len <= Self::LEN as usize);
         let kind = match kind {
@@ -158,14 +157,15 @@ impl Flags {
         self.0 & Self::KIND == Self::SYMLINK
     }
 
-    /// Whether a walk passes through without a further question.
+    /// Whether a walk passes through without further checks.
     #[inline(always)]
     pub(crate) fn is_open_directory(self) -> bool {
         let open = Self::DIRECTORY | Self::SEARCH;
         self.0 & (Self::KIND | Self::SEARCH | Self::TIMED) == open
     }
 
-    /// Whether a walk may end here without a further question: directories and others, not links.
+    /// Whether a walk may end here without further checks: a directory or other, not a symbolic
+    /// link.
     #[inline(always)]
     pub(crate) fn is_plain_end(self) -> bool {
         self.0 & (Self::DIRECTORY | Self::TIMED) == Self::DIRECTORY
@@ -185,7 +185,6 @@ impl Flags {
         (self.0 & Self::LEN) as usize
     }
 
-    /// The flags under a new name.
     pub(crate) fn renamed(self, len: usize) -> Flags {
         debug_assert!(len <= Self::LEN as usize);
         Flags(self.0 & !Self::LEN | len as u32)
@@ -200,36 +199,34 @@ impl Flags {
     }
 }
 
-/// What a walk returns of an entry whose handle is a word.
+/// The handle of an entry whose handle is a word.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct InlineHandle {
     pub(crate) word: u64,
-    /// The generation of the entry's number.
     pub(crate) generation: u32,
 }
 
-/// Where a record is linked: below which directory, under which hash.
 fn place(parent: Id, hash: u32) -> u64 {
     u64::from(parent.0) << 32 | u64::from(hash)
 }
 
 impl Record {
-    /// The sequence count to compare with later; odd while the record is being rewritten.
+    /// The sequence count, odd during a rewrite.
     #[inline(always)]
     pub(crate) fn begin(&self) -> u32 {
         // R4.
         self.seq.load(Ordering::Acquire)
     }
 
-    /// Whether nothing was rewritten since [`begin`](Self::begin) answered `seq`, which was even.
-    /// The caller has put a fence with [`order_reads`] between its reads and this.
+    /// Whether nothing was rewritten since [`begin`](Self::begin) returned `seq`, which was even.
+    /// Call [`order_reads`] between the reads and this.
     #[inline(always)]
     pub(crate) fn is_unchanged(&self, seq: u32) -> bool {
         self.seq.load(Ordering::Relaxed) == seq
     }
 
-    /// The flags, if this is linked below `parent` under `name`, as far as the record can tell: of
-    /// a long name only length and hash are compared.
+    /// The flags, if this is linked below `parent` under `name`. Of a long name only length and
+    /// hash are compared.
     #[inline(always)]
     pub(crate) fn flags_if_named(&self, parent: Id, name: &Name<'_>) -> Option<Flags> {
         let flags = self.flags();
@@ -238,7 +235,7 @@ impl Record {
         let is_it = self.place.load(Ordering::Relaxed) == place(parent, name.hash())
             && flags.0 & (Flags::LEN | Flags::LINKED) == expected
             && differing(0) | differing(1) == 0
-            // Names of one length end in the same word, and all words behind it are zero.
+            // Names of one length end in the same word; the words after it are zero.
             && (name.bytes.len() < 16 || differing(2) | differing(3) == 0);
         is_it.then_some(flags)
     }
@@ -269,16 +266,16 @@ impl Record {
         self.generation.load(Ordering::Relaxed)
     }
 
-    /// Makes all ids of the entry stale. The entry is dead, or this is part of a rewriting.
+    /// Makes all ids of the entry stale. The entry is dead or being rewritten.
     pub(crate) fn next_generation(&self) {
         self.generation.store(self.generation().wrapping_add(1), Ordering::Relaxed);
     }
 
-    /// The flags, and a generation that is not older.
+    /// The flags, and a generation that is not older than they are.
     #[inline]
     pub(crate) fn flags_and_generation(&self) -> (Flags, u32) {
         let flags = self.flags();
-        // R1: of flags that were written later than a generation, that generation is seen.
+        // R1: a reader of new flags sees the new generation.
         fence(Ordering::Acquire);
         (flags, self.generation())
     }
@@ -292,12 +289,12 @@ impl Record {
         self.deadline.store(deadline, Ordering::Relaxed);
     }
 
-    /// Says that the slot owns no handle any more. The entry is dead and its grace period over.
+    /// The slot owns no handle any more. The entry is dead and its grace period over.
     pub(crate) fn clear_flags(&self) {
         self.flags.store(0, Ordering::Relaxed);
     }
 
-    /// The bytes of a short name, as the record holds them.
+    /// The words of a short name as bytes.
     pub(crate) fn inline_name(&self) -> [u8; crate::hash::name::INLINE] {
         let mut bytes = [0; crate::hash::name::INLINE];
         for (chunk, word) in bytes.chunks_exact_mut(8).zip(&self.name) {
@@ -306,15 +303,14 @@ impl Record {
         bytes
     }
 
-    /// Makes the count what so many rewrites would have made it.
     #[cfg(all(test, not(any(loom, shuttle))))]
     pub(crate) fn set_count(&self, count: &Count, seq: u32) {
         self.seq.store(seq, Ordering::Relaxed);
         count.0.store(seq, Ordering::Relaxed);
     }
 
-    /// Excludes other writers and makes readers distrust what they read, until the answer is
-    /// dropped. `count` is this record's.
+    /// Excludes other writers and invalidates readers until the result is dropped. `count` is this
+    /// record's.
     pub(crate) fn rewrite(&self, count: &Count) -> Rewrite<'_> {
         let mut backoff = Backoff::default();
         loop {
@@ -335,27 +331,26 @@ impl Record {
     }
 }
 
-/// Puts what was read before into order with sequence counts read after it.
+/// Orders earlier reads before later loads of sequence counts.
 #[inline(always)]
 pub(crate) fn order_reads() {
     // R3.
     fence(Ordering::Acquire);
 }
 
-/// Counts move by two, so a record that was rewritten half so often has come a sixteenth of the way
-/// round.
+/// A sixteenth of a count's range.
 pub(crate) const WRAP: u32 = 1 << 28;
-/// Of all records of the process: so rare that no cache needs its own. Not of the facade, as no
-/// model comes so far.
+/// For all records of the process: wraps are too rare to need one per cache. Not of `sync`'s
+/// facade, as no model gets that far.
 static WRAPS: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
 
-/// How often any record's count has come a sixteenth of the way round.
+/// How often any record's count has passed a sixteenth of its range.
 #[inline(always)]
 pub(crate) fn wraps() -> u32 {
     WRAPS.load(std::sync::atomic::Ordering::Relaxed)
 }
 
-/// The right to rewrite a record; dropping it publishes.
+/// The write lock of a record; dropping it publishes.
 pub(crate) struct Rewrite<'a> {
     record: &'a Record,
     next: u32,
