@@ -1,13 +1,11 @@
 //! Complete directories: once all entries are cached, a miss is ENOENT (`DIR_COMPLETE` of Tsai et
 //! al., SOSP 2015).
 //!
-//! Gathering remembers the directory's count of changes at its beginning. Whatever is evicted,
-//! unlinked, renamed away or invalidated below the directory moves the count on, so that the end
-//! finds out; what is created meanwhile is linked anyway. From then on the same events clear the
-//! flag, before the entry leaves the index.
+//! A scan remembers the directory's change count. Whatever is evicted, unlinked, renamed away or
+//! invalidated in the directory increases it, so the end notices; new entries are linked anyway. In
+//! a complete directory the same events clear the flag, before the entry leaves the index.
 //!
-//! Nothing that may change behind the cache's back is ever complete: an entry with a time to live
-//! spoils it.
+//! An entry with a time to live prevents completeness, as it may change without a report.
 
 use dentree_sync::atomic::Ordering;
 use dentree_sync::{Backoff, MutexGuard};
@@ -22,7 +20,7 @@ use crate::table::record::Flags;
 use crate::table::record::order_reads;
 use crate::{Child, Handle};
 
-/// A scan of a directory in progress.
+/// A scan of a directory in progress. `spoilt`: it cannot end complete.
 pub(crate) struct Gathering {
     pub(crate) dir: Id,
     changes: u32,
@@ -41,7 +39,7 @@ impl<H: Handle> Core<H> {
         }
     }
 
-    /// Enters what a scan has seen, cold.
+    /// Inserts an entry of a scan, cold.
     pub(crate) fn gather(&self, gathering: &mut Gathering, bytes: &[u8], child: Child<H>) {
         let dir = gathering.dir;
         gathering.spoilt |= child.ttl.is_some();
@@ -51,16 +49,16 @@ impl<H: Handle> Core<H> {
         };
         let id = self.allocate(bytes.len());
         let entry = Entry { cold: true, held: false, ..Entry::positive(child, gathering.asked) };
-        // Dropped at the end, outside of the lock, where it was not linked (G7).
+        // If it was not linked it is dropped after the lock (G7).
         let linked: Result<_, Entry<H>> = {
             let _dir = self.lock_dir(dir);
             let old = self.find_locked(dir, &name);
             if self.dentry(dir).changes() != gathering.changes {
-                // The name may have gone since it was seen, or mean something else.
+                // The name may have been removed or replaced since the scan read it.
                 gathering.spoilt = true;
                 Err(entry)
             } else if old.is_some_and(|old| self.renew(dir, old, &entry) || !self.has_expired(dir, old)) {
-                // Of what is told here it has been told since it was seen, or soon will be.
+                // Changes are reported, so the cached entry is at least as new.
                 Err(entry)
             } else {
                 Ok(self.link_instead(dir, &name, old, id, entry))
@@ -72,8 +70,8 @@ impl<H: Handle> Core<H> {
         }
     }
 
-    /// Declares the directory complete if nothing of it was lost since the beginning; tells whether
-    /// it is. What had expired and was not seen is gone then.
+    /// Marks the directory complete if nothing was lost since the beginning. Returns whether it is.
+    /// Removes entries that have expired and that the scan did not see.
     pub(crate) fn finish_complete(&self, gathering: Gathering) -> bool {
         let Gathering { dir, changes, spoilt, .. } = gathering;
         let mut cleanup = Cleanup::default();
@@ -90,7 +88,7 @@ impl<H: Handle> Core<H> {
         is_complete
     }
 
-    /// A linked entry's name. [dir lock of the parent], or the entry is held and retried
+    /// The name of a linked entry. [dir lock of the parent], or the entry is held
     pub(crate) fn name_of_linked(&self, id: Id) -> Vec<u8> {
         // SAFETY: the parent is locked, so the entry is not renamed and its name not retired.
         match unsafe { self.dentry(id).long_name() } {
@@ -99,14 +97,14 @@ impl<H: Handle> Core<H> {
         }
     }
 
-    /// The name of a held entry, as of some moment during the call.
+    /// The name of a held entry, as of an instant during the call.
     pub(crate) fn name_of_held(&self, id: Id) -> Vec<u8> {
         let _dir = self.lock_parent(id);
         self.name_of_linked(id)
     }
 
-    /// The path from the root to an entry that the caller holds, at an instant during the call;
-    /// `None` where none leads there.
+    /// The path from the root to a held entry at an instant during the call; `None` if it is
+    /// unreachable.
     pub(crate) fn path_of(&self, id: Id) -> Option<Vec<u8>> {
         let mut backoff = Backoff::default();
         loop {
@@ -137,19 +135,18 @@ impl<H: Handle> Core<H> {
         }
     }
 
-    /// Locks the directory that a held entry is in.
+    /// Locks the parent directory of a held entry.
     pub(crate) fn lock_parent(&self, id: Id) -> MutexGuard<'_, ()> {
         loop {
             let parent = self.record(id).parent();
             let dir = self.lock_dir(parent);
-            // Renames need this lock, unless they came before it.
+            // Renames need this lock, so the check is final.
             if self.record(id).parent() == parent {
                 return dir;
             }
         }
     }
 
-    /// How many entries were evicted so far.
     pub(crate) fn evictions(&self) -> u64 {
         self.evicted.load(Ordering::Relaxed)
     }

@@ -1,24 +1,22 @@
-//! Entries that become negative, and positive again, in their place: d_delete and d_instantiate.
+//! Entries that become negative and positive in place: d_delete and d_instantiate.
 //!
-//! A file that is removed and made again, as build trees and mail queues do all the time, keeps its
-//! slot, its place in the index and in its directory. Nothing is allocated, retired or moved
-//! between buckets.
+//! A file that is removed and created again keeps its slot and its place in index and directory.
+//! Nothing is allocated, retired or moved between buckets.
 //!
 //! # What may change in place
-//! An entry whose handle is a word ([`Flags::INLINE_HANDLE`]) and that has nothing below it, and
-//! only while no other thread holds it: the last reference is exchanged for DEAD, so that no walk
-//! can take one meanwhile. Its record changes under its sequence count as in a rename: a walk
-//! believes what it read of the record only if the count is the same at its end.
+//! An entry whose handle is a word ([`Flags::INLINE_HANDLE`]), that has no children and that no
+//! other thread holds: a compare-and-swap replaces the last reference by DEAD, so that no walk can
+//! take one. The record changes under its sequence count, as in a rename.
 //!
 //! # Why no grace period is needed
-//! A walk that has met the entry may still be reading it. It reads the record, which is atomic and
-//! checked by the count, and never the handle in the dentry: that is read for a positive record
-//! without an inline handle, or by a holder of the entry. What owns memory is no word. All ids of
-//! the removed file become stale: the generation moves on under the same count.
+//! A walk may still be reading the entry. It reads the record, which is atomic and checked by the
+//! count. It reads the dentry's handle only of a positive record without inline handle, or of an
+//! entry that it holds. A handle that owns memory is not a word. The generation changes under the
+//! same count, so all ids of the removed file become stale.
 //!
-//! A reference that is taken after the change is one to another entry in the same slot. So each
-//! that is taken without a lock is followed by the question whether the entry is still the one that
-//! was found: [`hold_if`](Core::hold_if), or the read set at the end of a walk.
+//! A reference taken after the change belongs to another entry in the same slot. So each one that
+//! is taken without a lock is followed by a check: [`hold_if`](Core::hold_if), or the read set of a
+//! walk.
 
 use crate::Handle;
 use crate::core::Core;
@@ -28,14 +26,14 @@ use crate::table::id::Id;
 use crate::table::record::Flags;
 
 impl<H: Handle> Core<H> {
-    /// Makes a linked entry negative if it may become so in place, and no one but `users` callers
-    /// holds it. Returns the negative entry that has to go for it, if there is one. [dir lock]
+    /// Makes a linked entry negative in place, if it may and only `users` callers hold it. Returns
+    /// the negative entry to evict for it. [dir lock]
     pub(crate) fn become_negative(&self, dir: Id, id: Id, users: u64) -> Option<Option<Id>> {
         let (record, dentry) = (self.record(id), self.dentry(id));
         let flags = record.flags();
         let may = flags.has(Flags::INLINE_HANDLE)
             && !std::mem::needs_drop::<H>()
-            // In a complete directory a negative entry would be of no use.
+            // A complete directory needs no negative entries.
             && !self.record(dir).flags().has(Flags::COMPLETE)
             && dentry.begin_change(users);
         if !may {
@@ -52,8 +50,8 @@ impl<H: Handle> Core<H> {
         Some(self.enlist_negative(id))
     }
 
-    /// Gives a linked negative entry the inode of `entry`, if it may have it in place, and a
-    /// reference. Returns the entry where it may not. [dir lock]
+    /// Makes a linked negative entry positive in place, with a reference. Returns `entry` if it may
+    /// not. [dir lock]
     pub(crate) fn become_positive(&self, id: Id, name: &Name<'_>, entry: Entry<H>) -> Result<(), Entry<H>> {
         let (record, dentry) = (self.record(id), self.dentry(id));
         let word = entry.child.as_ref().and_then(|(kind, handle, _)| Some((*kind, handle.to_word()?)));
@@ -64,8 +62,8 @@ impl<H: Handle> Core<H> {
         }
         let search = self.may_search_all(&entry);
         let handle = entry.child.map(|(_, handle, _)| handle);
-        // SAFETY: DEAD keeps everyone from taking a reference, and unheld readers do not look at a
-        // word's handle (the module's text). What was here before is a word, or nothing.
+        // SAFETY: DEAD excludes new references, and readers that hold none do not read the dentry's
+        // handle of a word (module text). The old one is a word, or none.
         unsafe { dentry.set_handle(handle) };
         record.set_deadline(0);
         let rewrite = self.rewrite(id);
@@ -80,8 +78,8 @@ impl<H: Handle> Core<H> {
         Ok(())
     }
 
-    /// Says that a held entry has lost its name. It becomes negative where only the caller holds
-    /// it, and stays what it is, nameless, otherwise.
+    /// A held entry has lost its name. It becomes negative if only the caller holds it, and is
+    /// detached otherwise.
     pub(crate) fn delete(&self, id: Id) {
         self.count_change();
         loop {
@@ -107,8 +105,8 @@ impl<H: Handle> Core<H> {
         }
     }
 
-    /// Makes an entry that has lost its name negative in place, if it may. Returns what has to go
-    /// for it. [dir lock]
+    /// Makes an entry that lost its name negative in place, if it may. Returns the negative entry
+    /// to evict for it. [dir lock]
     pub(crate) fn unlink_in_place(&self, dir: Id, name: &Name<'_>, id: Id, users: u64) -> Option<Option<Id>> {
         let evict = self.become_negative(dir, id, users)?;
         self.in_lookups.overtake(dir, name);

@@ -1,9 +1,7 @@
-//! Linking and unlinking: what changes the tree, always under the lock of the directories
-//! concerned.
+//! Link, unlink and rename, under the locks of the directories.
 //!
-//! Every mutation here follows one that the file system has already made. Slots are allocated
-//! before a directory is locked and what was unlinked is retired after it is unlocked, as both may
-//! evict, and so lock, elsewhere.
+//! Each mutation follows one that the file system has made. Allocating a slot and retiring an entry
+//! may evict, and so lock other directories: they come before and after the directory locks.
 
 use crate::core::Core;
 use crate::expiry::Asked;
@@ -15,19 +13,19 @@ use crate::{Child, Handle, Kind};
 use dentree_sync::Backoff;
 use std::time::Duration;
 
-/// Negative entries that are evicted with their directory at once; the clock takes care of more.
+/// Negative entries that are evicted with their directory; the clock evicts the rest.
 const AT_ONCE: usize = 1024;
 
-/// What an entry is to be linked with.
+/// What to link.
 pub(crate) struct Entry<H> {
-    /// Kind, handle and search hint; nothing for a negative entry.
+    /// Kind, handle and search hint; `None` for a negative entry.
     pub(crate) child: Option<(Kind, H, bool)>,
     pub(crate) ttl: Option<Duration>,
-    /// From before the file system was asked.
+    /// Taken before the file system was called.
     pub(crate) asked: Asked,
-    /// Whether a scan brings it in, not a lookup.
+    /// A scan inserts it, not a lookup.
     pub(crate) cold: bool,
-    /// Whether the caller gets a reference.
+    /// The caller gets a reference.
     pub(crate) held: bool,
 }
 
@@ -47,7 +45,7 @@ impl<H> Entry<H> {
     }
 }
 
-/// What is to be done once the directory locks are released.
+/// Work for after the directory locks are released.
 #[derive(Default)]
 #[must_use]
 pub(crate) struct Cleanup {
@@ -57,14 +55,13 @@ pub(crate) struct Cleanup {
 }
 
 impl Cleanup {
-    /// A negative entry has to go for another.
     pub(crate) fn evicting(evict: Option<Id>) -> Self {
         Cleanup { evict, ..Cleanup::default() }
     }
 }
 
 impl<H: Handle> Core<H> {
-    /// Buries and evicts what a mutation left over. No lock may be held.
+    /// Retires and evicts what a mutation left. No lock may be held.
     pub(crate) fn clean_up(&self, cleanup: Cleanup) {
         cleanup.dead.into_iter().for_each(|id| self.retire_entry(id));
         if let Some(id) = cleanup.evict {
@@ -73,9 +70,8 @@ impl<H: Handle> Core<H> {
         cleanup.childless.into_iter().for_each(|dir| self.evict_children(dir));
     }
 
-    /// Evicts what is known of names in a directory that was detached, which would keep it:
-    /// negative entries where it was removed. Where the slot has been reused meanwhile this evicts
-    /// entries of another directory, which does no harm.
+    /// Evicts the negative entries of a removed directory, which would keep it. If the slot was
+    /// reused this evicts entries of another directory, which is harmless.
     fn evict_children(&self, dir: Id) {
         let children: Vec<Id> = {
             let _dir = self.lock_dir(dir);
@@ -86,46 +82,45 @@ impl<H: Handle> Core<H> {
         }
     }
 
-    /// The linked entries of a directory, negative ones too. [dir lock]
+    /// The linked entries of a directory, including negative ones. [dir lock]
     pub(crate) fn children(&self, dir: Id) -> impl Iterator<Item = Id> {
         let some = |id: Id| (id != Id::NONE).then_some(id);
         std::iter::successors(some(self.dentry(dir).first_child()), move |&id| some(self.dentry(id).next()))
     }
 
-    /// The name as it is hashed in `dir`. The caller holds `dir`, or is on the way through it.
+    /// A name with its hash in `dir`, which is held or read under the epoch.
     pub(crate) fn name_in<'n>(&self, dir: Id, bytes: &'n [u8]) -> Option<Name<'n>> {
         self.hasher.name(dir, bytes)
     }
 
-    /// The entry of that name, expired or not. [dir lock]
+    /// The entry of a name, expired or not. [dir lock]
     pub(crate) fn find_locked(&self, dir: Id, name: &Name<'_>) -> Option<Id> {
         let mut backoff = Backoff::default();
         loop {
             let found = self.index.search(self.index.extent(), name.hash(), |id| {
-                // A record below this directory cannot change now, so it needs no second look;
-                // others may, and then they are not below this directory.
+                // A record below this directory cannot change now and needs no second look; others
+                // are not below it.
                 (self.record(id).flags_if_named(dir, name).is_some() && self.is_long_name(id, name))
                     .then_some(id)
             });
             match found {
                 Ok(id) => return Some(id),
                 Err(miss) if self.index.still_misses(miss) => return None,
-                // Someone changes the bucket for another directory, and may have lost the processor
-                // meanwhile.
+                // Another directory's change holds the bucket and may have been preempted.
                 Err(_) => backoff.wait(),
             }
         }
     }
 
-    /// Whether the full name is the same; short names have been compared already.
+    /// Whether long names are equal; short ones were compared already.
     #[inline(always)]
     pub(crate) fn is_long_name(&self, id: Id, name: &Name<'_>) -> bool {
         // SAFETY: walks are inside the epoch; mutations have the parent locked.
         !name.is_long() || unsafe { self.dentry(id).long_name() } == Some(name.bytes)
     }
 
-    /// Links a fresh slot below `dir` in place of `old`, which has the name, in one step for all
-    /// walks; returns what has to go for it. [dir lock]
+    /// Links a new slot below `dir` in place of `old`, which has the name, in one step for walks.
+    /// Returns the negative entry to evict for it. [dir lock]
     #[must_use]
     fn link(&self, dir: Id, name: &Name<'_>, old: Option<Id>, id: Id, entry: Entry<H>) -> Option<Id> {
         let (record, dentry) = (self.record(id), self.dentry(id));
@@ -168,15 +163,14 @@ impl<H: Handle> Core<H> {
         None
     }
 
-    /// The flag of a directory that everyone may search, if the answer to the question may still
-    /// say so. [dir lock of its parent]
+    /// `SEARCH` if the entry's hint says so and is up to date. [dir lock of its parent]
     pub(crate) fn may_search_all(&self, entry: &Entry<H>) -> u32 {
         let search = entry.child.as_ref().is_some_and(|(.., search)| *search);
         if search && self.expiry.may_grant_search(entry.asked) { Flags::SEARCH } else { 0 }
     }
 
-    /// Makes a held entry that is in no index: the answer to a question that is out of date by now,
-    /// or one that must not be remembered.
+    /// Makes a held entry that is not in the index: an overtaken result, or one that must not be
+    /// cached.
     pub(crate) fn link_detached(&self, dir: Id, id: Id, child: Child<H>) {
         let Child { handle, kind, search, .. } = child;
         if kind == Kind::Directory {
@@ -196,7 +190,7 @@ impl<H: Handle> Core<H> {
         self.count_held(1);
     }
 
-    /// Takes an entry out of index and directory; its own count is the caller's business. [dir
+    /// Removes an entry from index and directory, but does not change its reference count. [dir
     /// lock]
     pub(crate) fn unhash(&self, dir: Id, id: Id) {
         let record = self.record(id);
@@ -213,14 +207,13 @@ impl<H: Handle> Core<H> {
         self.rewrite(id).unlink();
     }
 
-    /// Takes an entry out of the tree, also if it is held: then it lives on, nameless. [dir lock]
+    /// Removes an entry from the tree. If it is held it lives on, detached. [dir lock]
     pub(crate) fn detach(&self, dir: Id, id: Id, cleanup: &mut Cleanup) {
         self.unhash(dir, id);
         self.let_go(id, cleanup);
     }
 
-    /// The same for an entry that the index no longer has, as something else has taken its place
-    /// there. [dir lock]
+    /// The same for an entry whose place in the index another entry has taken. [dir lock]
     fn detach_replaced(&self, dir: Id, id: Id, cleanup: &mut Cleanup) {
         self.remove_child(dir, id);
         self.let_go(id, cleanup);
@@ -258,7 +251,7 @@ impl<H: Handle> Core<H> {
         }
     }
 
-    /// `name` now is `child`; returns its entry, held.
+    /// `name` now is `child`. Returns its entry, held.
     pub(crate) fn create(&self, dir: Id, bytes: &[u8], child: Child<H>) -> Id {
         self.count_change();
         let Some(name) = self.name_in(dir, bytes) else {
@@ -274,8 +267,8 @@ impl<H: Handle> Core<H> {
             self.in_lookups.overtake(dir, &name);
             let old = self.find_locked(dir, &name);
             if child.ttl.is_some() {
-                // A scan that has not seen it must not end in a complete directory, which has no
-                // time to live.
+                // A directory with an entry that expires is not complete, so a scan that missed
+                // this one must fail.
                 self.dentry(dir).note_change();
             }
             let entry = Entry::positive(child, self.expiry.ask());
@@ -285,9 +278,9 @@ impl<H: Handle> Core<H> {
         id
     }
 
-    /// Gives the negative entry of that name an inode, if there is one and it may have that.
+    /// Gives the negative entry of that name, if there is one, an inode in place.
     fn create_in_place(&self, dir: Id, name: &Name<'_>, child: Child<H>) -> Result<Id, Child<H>> {
-        // Without the lock at first: most names that are created are not cached.
+        // Without the lock first, as most names that are created are not cached.
         let is_negative = |id: Id| self.record(id).flags().is_negative();
         let hint = {
             let _pin = self.epoch.enter();
@@ -308,7 +301,7 @@ impl<H: Handle> Core<H> {
         }
     }
 
-    /// Links a fresh slot in place of what has the name. [dir lock]
+    /// Links a new slot in place of `old`, which has the name. [dir lock]
     pub(crate) fn link_instead(
         &self,
         dir: Id,
@@ -325,8 +318,7 @@ impl<H: Handle> Core<H> {
         cleanup
     }
 
-    /// `name` is gone: leaves a negative entry, except where the directory is complete and needs
-    /// none.
+    /// `name` was removed: leaves a negative entry, except in a complete directory.
     pub(crate) fn unlink(&self, dir: Id, bytes: &[u8]) {
         self.count_change();
         let Some(name) = self.name_in(dir, bytes) else { return };
@@ -340,7 +332,7 @@ impl<H: Handle> Core<H> {
         }
     }
 
-    /// Removes the entry of a name, or only `this` one if there is another by now.
+    /// Removes the entry of a name, or only `this` if given.
     pub(crate) fn unlink_entry(&self, dir: Id, bytes: &[u8], this: Option<Id>) {
         let Some(name) = self.name_in(dir, bytes) else { return };
         let spare = self.allocate(bytes.len());
@@ -362,7 +354,7 @@ impl<H: Handle> Core<H> {
         self.clean_up(cleanup);
     }
 
-    /// Notes in the slot `spare` that `name` is not there. [dir lock]
+    /// Makes `spare` a negative entry. [dir lock]
     fn leave_negative(&self, dir: Id, name: &Name<'_>, spare: Id, cleanup: &mut Cleanup) {
         if self.record(dir).flags().has(Flags::COMPLETE) {
             self.cancel(spare, name.bytes.len());
@@ -372,7 +364,6 @@ impl<H: Handle> Core<H> {
         }
     }
 
-    /// Forgets whatever is known of `name`.
     pub(crate) fn invalidate(&self, dir: Id, bytes: &[u8]) {
         let Some(name) = self.name_in(dir, bytes) else { return };
         let mut cleanup = Cleanup::default();
@@ -392,7 +383,7 @@ impl<H: Handle> Core<H> {
         }
     }
 
-    /// `old` in `old_dir` is now `new` in `new_dir`, and whatever was there is gone: d_move.
+    /// `old` in `old_dir` is now `new` in `new_dir`, replacing what was there: d_move.
     pub(crate) fn rename(&self, old_dir: Id, old: &[u8], new_dir: Id, new: &[u8]) {
         self.count_change();
         let (Some(from), Some(to)) = (self.name_in(old_dir, old), self.name_in(new_dir, new)) else { return };
@@ -416,8 +407,8 @@ impl<H: Handle> Core<H> {
         });
     }
 
-    /// The same, and `old` is now `left`, in one step for all walks; returns that one's entry,
-    /// held. It is linked under no name at first, which no walk looks for, and moves from there.
+    /// The same, and `old` is now `left`, in one step for walks. Returns its entry, held. It is
+    /// linked under the empty name first, which no walk looks up, and moves from there.
     pub(crate) fn rename_leaving(
         &self,
         old_dir: Id,
@@ -454,8 +445,7 @@ impl<H: Handle> Core<H> {
         id
     }
 
-    /// Calls `rename` with the entry that is to be moved, if it is known and may go there, under
-    /// all locks.
+    /// Calls `rename` under all locks, with the entry to be moved if it is cached and may be moved.
     fn rename_locked(
         &self,
         (old_dir, from): (Id, &Name<'_>),
@@ -477,7 +467,6 @@ impl<H: Handle> Core<H> {
         self.clean_up(cleanup);
     }
 
-    /// The two names have changed places.
     pub(crate) fn exchange(&self, dir_a: Id, a: &[u8], dir_b: Id, b: &[u8]) {
         let (Some(name_a), Some(name_b)) = (self.name_in(dir_a, a), self.name_in(dir_b, b)) else { return };
         if (dir_a, a) == (dir_b, b) {
@@ -501,7 +490,7 @@ impl<H: Handle> Core<H> {
                     let moves = [(id_a, dir_a, dir_b, &name_b), (id_b, dir_b, dir_a, &name_a)];
                     self.relink(room, &moves, None);
                 }
-                // What has the other name from now on is not known.
+                // The other name is unknown from now on.
                 (Some(id_a), None) => {
                     self.lose_completeness(dir_a);
                     self.move_over(room, id_a, dir_a, (dir_b, &name_b), &mut cleanup);
@@ -521,7 +510,7 @@ impl<H: Handle> Core<H> {
         self.clean_up(cleanup);
     }
 
-    /// Gives an entry the name `to` in place of what has it. [dir locks]
+    /// Gives an entry the name `to`, replacing its entry. [dir locks]
     fn move_over(&self, room: usize, id: Id, from: Id, to: (Id, &Name<'_>), cleanup: &mut Cleanup) {
         let replaced = self.find_locked(to.0, to.1);
         self.relink(room, &[(id, from, to.0, to.1)], replaced);
@@ -530,15 +519,14 @@ impl<H: Handle> Core<H> {
         }
     }
 
-    /// What is known to have the name. [dir lock]
+    /// The positive entry of a name. [dir lock]
     fn find_positive(&self, dir: Id, name: &Name<'_>) -> Option<Id> {
         let found = self.find_locked(dir, name)?;
         (!self.record(found).flags().is_negative() && self.is_in_tree(dir)).then_some(found)
     }
 
-    /// Whether `id` is `dir` or above it: then a file system could not have moved it there, and the
-    /// cache forgets it instead of making a circle. Parents keep still under [renaming] as far as
-    /// directories go.
+    /// Whether `id` is `dir` or above it. No file system moves it there, and the cache drops it
+    /// instead of making a loop. Directories' parents do not change under [renaming].
     fn is_above(&self, id: Id, mut dir: Id) -> bool {
         while dir != id && dir != Id::ROOT {
             dir = self.record(dir).parent();
@@ -546,8 +534,8 @@ impl<H: Handle> Core<H> {
         dir == id
     }
 
-    /// Gives linked entries new places, `(entry, from, to, new name)`, and takes the name of
-    /// `replaced`, in one step for all walks. `room` is what was set aside for it. [dir locks]
+    /// Gives linked entries new places, `(entry, from, to, new name)`, and removes `replaced`, in
+    /// one step for walks. `room` is what `allocate_names` has reserved. [dir locks]
     fn relink(&self, room: usize, moves: &[(Id, Id, Id, &Name<'_>)], replaced: Option<Id>) {
         let hashes: Vec<_> =
             moves.iter().map(|&(id, .., to)| (id, self.record(id).hash(), to.hash())).collect();
@@ -575,7 +563,7 @@ impl<H: Handle> Core<H> {
         self.retire_names(old_names);
         for &(id, from, to, _) in elsewhere() {
             self.add_child(to, id);
-            // The caller holds both directories, so this is not the end of one.
+            // The caller holds both directories, so neither dies.
             self.dentry(from).unpin();
         }
     }

@@ -1,4 +1,4 @@
-//! Taking slots and bytes, and giving them back: from the pool, by eviction; after a grace period.
+//! Allocation of slots and bytes, by eviction if need be, and their release after a grace period.
 
 use dentree_sync::atomic::Ordering;
 use dentree_sync::thread::yield_now;
@@ -10,13 +10,13 @@ use crate::table::dentry::{Dentry, LongName};
 use crate::table::id::Id;
 use crate::table::record::{Count, Record};
 
-/// How many are reused at once.
+/// Objects freed under one lock.
 const BATCH: usize = 64;
 
 impl<H: Handle> Core<H> {
-    /// Bytes of one entry in record and dentry, and apart from them; two bits count as a byte.
+    /// Bytes of one entry in records, counts and dentries; its mark's two bits count as a byte.
     pub(crate) const ENTRY: usize = size_of::<Record>() + size_of::<Count>() + size_of::<Dentry<H>>() + 1;
-    /// What an insertion may add to the index.
+    /// Bytes that an insertion may add to the index.
     const OVERFLOW: usize = 64;
 
     /// A slot for an entry with a name of `name_len` bytes. May evict, so no lock may be held.
@@ -30,7 +30,6 @@ impl<H: Handle> Core<H> {
         id
     }
 
-    /// A slot that is free, or was never used.
     fn slot(&self, pool: &mut Pool) -> Id {
         let id = pool.free;
         if id != Id::NONE {
@@ -44,34 +43,32 @@ impl<H: Handle> Core<H> {
         self.dentries.ensure(id.0);
         self.marks.ensure(id);
         self.dentry(id).mark_dead();
-        // Release: a thread that sees the number may look at the slot; pairs with `high_water`.
+        // Release: a thread that sees the number may read the slot; pairs with `high_water`.
         fresh.store(id.0.checked_add(1).expect("fewer than 2³² entries fit any memory"), Ordering::Release);
         id
     }
 
-    /// Settles what [`allocate`](Self::allocate) set aside for the index: `added` bytes of it were
-    /// needed.
+    /// Returns what [`allocate`](Self::allocate) reserved for the index, less `added` bytes.
     pub(crate) fn settle_overflow(&self, added: usize) {
         self.memory.give_back(Self::OVERFLOW - added);
     }
 
-    /// Sets bytes aside for giving entries new names of these lengths. May evict, so no lock may be
-    /// held.
+    /// Reserves bytes for new names of these lengths. May evict, so no lock may be held.
     pub(crate) fn allocate_names(&self, lens: &[usize]) -> usize {
         let bytes = lens.iter().map(|&len| Self::OVERFLOW + long_name_bytes(len)).sum();
         self.reserve(bytes);
         bytes
     }
 
-    /// Settles what [`allocate_names`](Self::allocate_names) set aside: the index grew by `added`
-    /// bytes, and names of these lengths were given.
+    /// Returns what [`allocate_names`](Self::allocate_names) reserved, less `added` bytes of index
+    /// and names of these lengths.
     pub(crate) fn settle_names(&self, bytes: usize, added: usize, lens: &[usize]) {
         let long = lens.iter().map(|&len| long_name_bytes(len)).sum();
         self.memory.add_long_names(long);
         self.memory.give_back(bytes - added - long);
     }
 
-    /// Gives back a slot that was not needed after all.
+    /// Frees a slot that was not linked.
     pub(crate) fn cancel(&self, id: Id, name_len: usize) {
         let long = long_name_bytes(name_len);
         self.memory.drop_long_names(long);
@@ -79,7 +76,6 @@ impl<H: Handle> Core<H> {
         self.put_free(&[id]);
     }
 
-    /// One more than the highest number ever given to a slot.
     pub(crate) fn high_water(&self) -> u32 {
         self.memory.high_water()
     }
@@ -103,22 +99,21 @@ impl<H: Handle> Core<H> {
         if self.index.wants_to_grow(self.memory.live()) {
             self.reserve(crate::table::index::Index::GROWTH);
             let (added, freed) = self.index.grow(|id| self.record(id).hash());
-            // Where hashes are unlucky the new buckets overflow more often than was reckoned with.
+            // Unlucky hashes make the new buckets overflow more often than reserved for.
             let reserved = crate::table::index::Index::GROWTH + freed;
             self.reserve(added.saturating_sub(reserved));
             self.memory.give_back(reserved.saturating_sub(added));
         }
     }
 
-    /// Takes `bytes` out of the budget, evicting until they fit. Where everything is held there is
-    /// nothing to evict, and the budget is passed by what is held (G5).
+    /// Takes `bytes` from the budget, evicting until they fit. If all entries are held, it exceeds
+    /// the budget (G5).
     fn reserve(&self, bytes: usize) {
         while !self.memory.take(bytes) {
             if self.reclaim() > 0 {
                 continue;
             }
-            // Evicting more than is wanted would not help while a walk on another thread delays the
-            // reuse.
+            // More eviction would not help while a walk on another thread delays the reuse.
             let waiting = self.waiting();
             if waiting < BATCH && self.evict_batch() > 0 {
                 continue;
@@ -130,8 +125,7 @@ impl<H: Handle> Core<H> {
         }
     }
 
-    /// Evicts until the cache fits its budget again, after entries that held it over have been let
-    /// go.
+    /// Evicts until the cache fits its budget again, after held entries made it exceed it.
     #[cold]
     pub(crate) fn trim(&self) {
         self.memory.over.store(false, Ordering::Relaxed);
@@ -140,8 +134,8 @@ impl<H: Handle> Core<H> {
         }
     }
 
-    /// Evicts until no more than `bytes` are used, as soon as walks in progress let go of what is
-    /// evicted; tells whether that much could be evicted.
+    /// Evicts until at most `bytes` are used, not counting evicted entries in their grace period.
+    /// Returns whether it got there.
     pub(crate) fn shrink_to(&self, bytes: usize) -> bool {
         let fits = loop {
             if self.memory.used().saturating_sub(self.waiting() * Self::ENTRY) <= bytes {
@@ -155,18 +149,17 @@ impl<H: Handle> Core<H> {
         fits
     }
 
-    /// How many things wait for their grace period.
     fn waiting(&self) -> usize {
         self.memory.stock.pool.lock().limbo.len()
     }
 
-    /// Reuses an unlinked slot after a grace period. Returns whether it is time to look for one.
+    /// Frees an unlinked slot after a grace period. Returns whether it is time to try for one.
     #[must_use]
     pub(crate) fn retire(&self, id: Id) -> bool {
         self.wait_for_grace(std::iter::once(Retired::Entry(id)))
     }
 
-    /// Frees a name that walks may be reading.
+    /// Frees names after a grace period.
     pub(crate) fn retire_names(&self, names: Vec<LongName>) {
         self.wait_for_grace(names.into_iter().map(Retired::LongName));
     }
@@ -180,15 +173,15 @@ impl<H: Handle> Core<H> {
         pool.limbo.extend(retired.map(|retired| (tag, retired)));
         let is_time = pool.limbo.len() >= pool.attempt_at as usize;
         if is_time {
-            // A thread that was preempted inside a walk may delay the end of the grace period for
-            // long: the next look is not before as many things wait again.
+            // A thread preempted inside a walk may delay the grace period for long: try again only
+            // after as many objects more.
             pool.attempt_at = saturating(pool.limbo.len() * 2);
         }
         is_time
     }
 
-    /// Frees what has waited for a grace period. Returns how many things were freed. No lock may be
-    /// held: handles are dropped here.
+    /// Frees objects whose grace period is over. Returns their number. No lock may be held, as
+    /// handles are dropped here.
     pub(crate) fn reclaim(&self) -> usize {
         {
             let pool = self.memory.stock.pool.lock();

@@ -1,45 +1,41 @@
-//! What goes when memory is short: the lazy LRU of the 2002 paper in today's form.
+//! Which entries are evicted: the lazy LRU of the 2002 paper in today's form.
 //!
-//! A hit does nothing but set its entry's mark ([`Marks`]) where it is not set. The marks lie apart
-//! from records and dentries, 256 to a line, so that a hit in the path cache, which reads neither,
-//! finds the mark near. The pruner does the rest:
-//! - **Clock** (Corbató 1968): a hand goes round the slots; a mark is taken away, none means
-//!   eviction. The slots are the list, so there is none to maintain, and the hand reads records in
-//!   the order of memory.
-//! - **Leaves first**: an entry with children is pinned by them; held entries are passed over as
-//!   they are met.
-//! - **Probation**: entries that a scan brings in (`cold`) queue up in a ring of a tenth of the
-//!   cache, and are evicted from it first unless a walk has used them meanwhile: `find` does not
-//!   wash out the working set (Yang et al., "FIFO queues are all you need for cache eviction",
-//!   2023).
-//! - **Negative entries** have a ring of their own, as long as their quota: a flood of them evicts
-//!   only them.
+//! A hit sets its entry's mark ([`Marks`]) if it is clear, and does nothing else. Marks lie apart
+//! from records and dentries, 256 to a line, as a hit in the path cache reads neither. Pruning does
+//! the rest:
+//! - **Clock** (Corbató 1968): a hand goes round the slots in memory order. It clears a mark; an
+//!   entry without one is evicted. The slots are the list, so there is none to maintain.
+//! - **Leaves first**: children pin their directory; held entries are skipped.
+//! - **Probation**: entries of a scan (`cold`) queue in a ring of a tenth of the cache, and are
+//!   evicted from it first unless a walk has used them, so that `find` does not evict the working
+//!   set (Yang et al., "FIFO queues are all you need for cache eviction", 2023).
+//! - **Negative entries** have a ring as long as their quota: a flood of them evicts only them.
 //!
-//! Rings hold `(number, generation)`; what went another way is found stale and skipped. [clock]
-//! guards all of it and is a leaf: victims are collected under it and evicted without it.
+//! Rings hold `(number, generation)`; stale tickets are skipped. [clock] guards all of it and is a
+//! leaf: victims are chosen under it and evicted without it.
 
 use crate::table::chunks::{Chunks, Zeroed, prefetch};
 use crate::table::id::Id;
 use dentree_sync::atomic::{AtomicU64, Ordering};
 use std::collections::VecDeque;
 
-/// One entry in so many may be on probation.
+/// A probation ring holds one in so many entries.
 const PROBATION: usize = 10;
 
 type Ticket = (Id, u32);
 
-/// What the hand sees of each entry: two bits, `USED`, `UNUSED` since the hand came by, or `FREE`.
+/// Two bits of each entry: `USED`, `UNUSED` since the hand passed, or `FREE`.
 ///
-/// The hand passes over free slots a word at a time, and over words of free slots by `groups`, so
-/// that pruning a cache that is nearly empty costs what is in it, not what it once held.
+/// The hand skips free slots a word at a time, and words of free slots by `groups`: pruning costs
+/// what is in the cache, not what was once in it.
 pub(crate) struct Marks {
     words: Chunks<Word>,
-    /// One bit for each word: clear where all slots of the word are free.
+    /// One bit for each word: clear if all of its slots are free.
     groups: Chunks<Group>,
 }
 
-/// The marks of [`Marks::SLOTS`] entries. Zero means used, so that linking an entry in a slot that
-/// is new writes nothing.
+/// The marks of [`Marks::SLOTS`] entries. Zero means used, so that linking a new slot writes
+/// nothing.
 #[derive(Default)]
 struct Word(AtomicU64);
 
@@ -53,7 +49,6 @@ unsafe impl Zeroed for Word {}
 unsafe impl Zeroed for Group {}
 
 impl Marks {
-    /// Slots of a word.
     pub(crate) const SLOTS: u32 = 32;
     const UNUSED: u64 = 0b01;
     const FREE: u64 = 0b10;
@@ -64,7 +59,7 @@ impl Marks {
         Marks { words: Chunks::new(words), groups: Chunks::new(words.div_ceil(64)) }
     }
 
-    /// Makes sure that a slot that was never used has a mark. [pool lock]
+    /// Makes the mark of a new slot. [pool lock]
     pub(crate) fn ensure(&self, id: Id) {
         let word = id.0 / Self::SLOTS;
         self.words.ensure(word);
@@ -72,18 +67,16 @@ impl Marks {
         self.set_group(word);
     }
 
-    /// The mark of one entry.
     #[inline(always)]
     pub(crate) fn of(&self, id: Id) -> Mark<'_> {
         Mark { word: &self.words.get(id.0 / Self::SLOTS).0, shift: 2 * (id.0 % Self::SLOTS) }
     }
 
-    /// Asks for the mark's line.
     pub(crate) fn prefetch(&self, id: Id) {
         prefetch(self.words.get(id.0 / Self::SLOTS));
     }
 
-    /// Says that a slot has an entry, and whether that counts as used.
+    /// Marks a slot as occupied, and as used or not.
     pub(crate) fn occupy(&self, id: Id, is_used: bool) {
         let mark = self.of(id);
         if mark.get() != 0 {
@@ -98,12 +91,12 @@ impl Marks {
     }
 
     fn set_group(&self, word: u32) {
-        // Release: pairs with the acquire in `occupied`. If that clears the bit after this sets it,
-        // it sees the word as it is here; if before, the bit stays.
+        // Release: pairs with the AcqRel in `occupied`. If that clears the bit after this, it sees
+        // the word as it is here and sets the bit again; if before, the bit stays.
         self.groups.get(word / 64).0.fetch_or(1 << (word % 64), Ordering::Release);
     }
 
-    /// The first word from `word` on, of the first `words`, that may have an entry.
+    /// The first word in `word..words` that may have an entry.
     pub(crate) fn next(&self, mut word: u32, words: u32) -> Option<u32> {
         while word < words {
             let bits = self.groups.get(word / 64).0.load(Ordering::Relaxed) >> (word % 64);
@@ -115,7 +108,6 @@ impl Marks {
         None
     }
 
-    /// The slots of a word that are not free.
     pub(crate) fn occupied(&self, word: u32) -> impl Iterator<Item = Id> + Clone + use<> {
         let marks = &self.words.get(word).0;
         if marks.load(Ordering::Relaxed) & Self::ALL_FREE == Self::ALL_FREE {
@@ -133,7 +125,7 @@ impl Marks {
     }
 }
 
-/// One entry's bits of [`Marks`]. They are hints: no other memory is ordered by them.
+/// One entry's bits of [`Marks`]. Hints: no other memory is ordered by them.
 pub(crate) struct Mark<'m> {
     word: &'m AtomicU64,
     shift: u32,
@@ -145,7 +137,7 @@ impl Mark<'_> {
         self.word.load(Ordering::Relaxed) >> self.shift & 0b11
     }
 
-    /// Marks a hit. Writes only where it is not marked, so that a hot line stays shared (G4).
+    /// Marks a hit. Writes only a clear mark, so that a hot line stays shared (G4).
     #[inline(always)]
     pub(crate) fn touch(&self) {
         if self.get() & Marks::UNUSED != 0 {
@@ -153,17 +145,16 @@ impl Mark<'_> {
         }
     }
 
-    /// Whether the entry was used since the mark was last taken away.
+    /// Whether the entry was used since the mark was cleared.
     pub(crate) fn is_used(&self) -> bool {
         self.get() == 0
     }
 
-    /// Takes the mark away.
     pub(crate) fn clear(&self) {
         self.word.fetch_or(Marks::UNUSED << self.shift, Ordering::Relaxed);
     }
 
-    /// Says that the slot is free; [`Marks::occupy`] says that it is not.
+    /// Marks the slot as free; [`Marks::occupy`] undoes it.
     pub(crate) fn set_free(&self) {
         self.word.fetch_or(Marks::FREE << self.shift, Ordering::Relaxed);
     }
@@ -171,13 +162,12 @@ impl Mark<'_> {
 
 /// [clock]
 pub(crate) struct Clock {
-    /// The word of [`Marks`] from which the hand goes on.
+    /// The word of [`Marks`] where the hand is.
     pub(crate) hand: u32,
     pub(crate) cold: Ring,
     pub(crate) negative: Ring,
 }
 
-/// A queue of at most `limit` tickets.
 pub(crate) struct Ring {
     pub(crate) queue: VecDeque<Ticket>,
     pub(crate) limit: usize,
@@ -188,7 +178,7 @@ impl Ring {
         Ring { queue: VecDeque::new(), limit: limit.max(1) }
     }
 
-    /// Appends; returns the oldest ticket where the ring is full.
+    /// Appends; returns the oldest ticket if the ring is full.
     pub(crate) fn push(&mut self, ticket: Ticket) -> Option<Ticket> {
         let oldest = if self.queue.len() >= self.limit { self.queue.pop_front() } else { None };
         self.queue.push_back(ticket);
@@ -197,17 +187,17 @@ impl Ring {
 }
 
 impl Clock {
-    /// A clock for about `capacity` entries, of which `negatives` may be negative.
+    /// A clock for about `capacity` entries, of them `negatives` negative.
     pub(crate) fn new(capacity: usize, negatives: usize) -> Self {
         Clock { hand: 0, cold: Ring::new(capacity / PROBATION), negative: Ring::new(negatives) }
     }
 
-    /// What the rings weigh at most.
+    /// Bytes of the rings, at most.
     pub(crate) fn bytes(&self) -> usize {
         (self.cold.limit + self.negative.limit) * size_of::<Ticket>()
     }
 
-    /// How much of that they do not take yet.
+    /// Bytes of them that are not allocated yet.
     pub(crate) fn bytes_to_come(&self) -> usize {
         let taken = self.cold.queue.capacity() + self.negative.queue.capacity();
         self.bytes().saturating_sub(taken * size_of::<Ticket>())

@@ -1,35 +1,33 @@
-//! Grace periods: what was unlinked is reused only when no walk can still be reading it.
+//! Grace periods: memory is reused only when no walk can still be reading it.
 //!
-//! Each thread has a slot of its own in each cache. Entering writes the current epoch number into
-//! the slot and costs no fence (0.4 ns in the probe before this was built, against 5 to 8 ns for
-//! crossbeam-epoch, seize and haphazard): the writer, which is rare, makes every processor pass a
-//! barrier with `membarrier(2)` before it looks at the slots.
-//!
+//! Each thread has a slot in each cache. Entering stores the current epoch in the slot and needs no
+//! fence (0.4 ns in a probe, against 5 to 8 ns for crossbeam-epoch, seize and haphazard). The
+//! writer, which is rare, makes every processor pass a barrier with `membarrier(2)` before it scans
+//! the slots.
 //! | field | written by | read by |
 //! |---|---|---|
-//! | `now` | writers, under the pool's lock | each reader that enters |
-//! | `ThreadSlot::inside` | the thread whose slot it is | writers in [`Epoch::oldest`] |
+//! | `now` | writers, under [pool lock] | each reader that enters |
+//! | `ThreadSlot::inside` | its thread | writers in [`Epoch::oldest`] |
 //!
-//! **Rule.** An object is retired with the value `t` that `now` has, read under the pool's lock,
-//! after the object was unlinked; `now` is moved on under the same lock. The object may be reused
-//! when [`Epoch::oldest`], begun after `now` went past `t`, returns more than `t`.
+//! **Rule.** An object is retired after it was unlinked, under [pool lock], with the current `now`
+//! as its tag `t`. `now` increases under the same lock. The object may be reused when
+//! [`Epoch::oldest`], begun after `now` passed `t`, returns more than `t`.
 //!
-//! **Why.** Take a reader that might hold the object, and let `e` be what it wrote into its slot.
-//! - `e > t`: it loaded a value of `now` that was stored after the object was retired, under the
-//!   lock that the retirer had held; that store is Release and the load Acquire, so the unlinking
-//!   happened before everything that the reader read: it cannot have found the object.
+//! **Why.** Let a reader that might hold the object have stored `e` in its slot.
+//! - `e > t`: it loaded a `now` that was stored after the object was retired. That store is Release
+//!   and the load Acquire, so the unlinking came before all of its reads: it cannot have found the
+//!   object.
 //! - `e ≤ t`, and the scan sees the slot: `oldest` ≤ `t`, the object waits.
-//! - `e ≤ t`, and the scan does not see the slot's store: then the store came after the scan's
-//!   barrier (all that came before it is visible after it), and so did the reader's reads, which
-//!   follow its store in program order with a compiler barrier between. The object was unlinked
-//!   before the barrier: the reader cannot find it.
+//! - `e ≤ t`, and the scan does not see the store: then it came after the scan's barrier, and so
+//!   did the reader's reads, which follow it in program order with a compiler barrier between. The
+//!   object was unlinked before the barrier: the reader cannot find it.
 //!
-//! A slot is left with Release and scanned with Acquire, so the reader's last read is before the
+//! A slot is cleared with Release and scanned with Acquire: the reader's last read is before the
 //! reuse.
 //!
-//! **Limits.** A thread that is stopped inside a walk delays reuse (walks run no foreign code while
-//! inside, see [`Pin::outside`]). Without `membarrier` (not Linux, old kernel, seccomp) both sides
-//! use full fences.
+//! **Limits.** A thread that is stopped inside a walk delays reuse; no callback runs inside
+//! ([`Pin::outside`]). Without `membarrier` (not Linux, old kernel, seccomp) both sides use full
+//! fences.
 
 use crate::counters::Counters;
 use crate::lookup::path_cache::HitRate;
@@ -41,11 +39,11 @@ use std::marker::PhantomData;
 
 const THREAD_SLOTS: u32 = if cfg!(any(loom, shuttle)) { 4 } else { 64 };
 
-/// What one thread writes and others rarely read: where it is, and what it has counted.
+/// What one thread writes and others rarely read.
 #[derive(Default)]
 #[repr(align(128))]
 pub(crate) struct ThreadSlot {
-    /// The epoch that the thread entered in, or 0 while it is outside.
+    /// The epoch in which the thread entered, 0 while it is outside.
     inside: AtomicU64,
     pub(crate) counters: Counters,
     pub(crate) trials: Trials,
@@ -55,7 +53,6 @@ pub(crate) struct ThreadSlot {
 // SAFETY: atomics of zero bytes are zero; nothing in a slot needs to be dropped.
 unsafe impl Zeroed for ThreadSlot {}
 
-/// See the module's text.
 pub(crate) struct Epoch {
     now: Padded<AtomicU64>,
     slots: Chunks<ThreadSlot>,
@@ -71,7 +68,6 @@ impl Epoch {
         }
     }
 
-    /// The calling thread's slot.
     #[inline]
     pub(crate) fn thread_slot(&self) -> &ThreadSlot {
         let number = thread_slot::get();
@@ -81,7 +77,7 @@ impl Epoch {
         self.slots.get(number)
     }
 
-    /// Begins to read: nothing that is found from here on is reused before the pin is dropped.
+    /// Begins to read: what is found from here on is not reused before the pin is dropped.
     #[inline]
     pub(crate) fn enter(&self) -> Pin<'_> {
         let slot = self.thread_slot();
@@ -93,26 +89,25 @@ impl Epoch {
         pin
     }
 
-    /// Whether the calling thread is reading at this moment.
     pub(crate) fn is_inside(&self) -> bool {
         self.thread_slot().inside.load(Ordering::Relaxed) != 0
     }
 
-    /// The number under which something that has been unlinked is to be retired. [pool lock]
+    /// The tag of an object that has been unlinked. [pool lock]
     pub(crate) fn tag(&self) -> u64 {
         self.now.0.load(Ordering::Relaxed)
     }
 
-    /// Ends the epoch under whose number things were retired so far. [pool lock]
+    /// Ends the epoch of the tags given so far. [pool lock]
     pub(crate) fn advance(&self) {
         // Release: pairs with the Acquire in `arrive`, case `e > t` above.
         self.now.0.fetch_add(1, Ordering::Release);
     }
 
-    /// The lowest epoch that anyone is still reading in, or `u64::MAX`.
+    /// The oldest epoch of any reader, or `u64::MAX`.
     pub(crate) fn oldest(&self) -> u64 {
         self.barriers.heavy();
-        // A thread without a number at this point has not entered before the barrier.
+        // A thread without a number has not entered before the barrier.
         let slots = (0..thread_slot::limit()).map(|number| {
             self.slots.ensure(number);
             // Acquire: pairs with the Release of `Pin::drop`.
@@ -121,7 +116,6 @@ impl Epoch {
         slots.filter(|&inside| inside != 0).min().unwrap_or(u64::MAX)
     }
 
-    /// All slots, for summing up what threads have counted.
     pub(crate) fn thread_slots(&self) -> impl Iterator<Item = &ThreadSlot> {
         (0..thread_slot::limit()).map(|number| {
             self.slots.ensure(number);
@@ -130,20 +124,19 @@ impl Epoch {
     }
 }
 
-/// A stay inside the cache. Pins of one thread nest; the outermost one counts.
+/// A read-side section. Pins of one thread nest; the outermost counts.
 pub(crate) struct Pin<'a> {
     epoch: &'a Epoch,
     slot: &'a ThreadSlot,
     outermost: bool,
-    /// A pin stays on the thread whose slot it took.
+    /// Not `Send`: the slot is the thread's.
     _local: PhantomData<*const ()>,
 }
 
 impl Pin<'_> {
     #[inline]
     fn arrive(&self) {
-        // Acquire: pairs with `advance`. A stale value only makes this thread look older than it
-        // is.
+        // Acquire: pairs with `advance`, case `e > t`. A stale value only delays reuse.
         self.slot.inside.store(self.epoch.now.0.load(Ordering::Acquire), Ordering::Relaxed);
         self.epoch.barriers.light();
     }
@@ -163,10 +156,10 @@ impl Pin<'_> {
         &self.slot.trials
     }
 
-    /// Runs foreign code outside of the pin, as it may take long or come back into the cache. What
-    /// was read before may have been reused afterwards: only sequence counts tell.
+    /// Runs a callback outside of the pin, as it may block or use the cache. Entries read before
+    /// may have been reused afterwards: only sequence counts tell.
     pub(crate) fn outside<R>(&mut self, foreign: impl FnOnce() -> R) -> R {
-        /// Arrives again also where the foreign code panics, as `Pin::drop` expects.
+        /// Enters again also after a panic, as `Pin::drop` expects.
         struct Return<'a, 'b>(&'a Pin<'b>);
         impl Drop for Return<'_, '_> {
             fn drop(&mut self) {
@@ -193,10 +186,9 @@ impl Drop for Pin<'_> {
     }
 }
 
-/// The asymmetric pair of barriers: `light` on the way in, `heavy` before a scan.
+/// Asymmetric barriers: `light` when entering, `heavy` before a scan.
 struct Barriers {
-    /// Whether the kernel runs a barrier on every processor for `heavy`, so that `light` need not
-    /// be one.
+    /// The kernel runs a barrier on every processor in `heavy`, so `light` is none.
     expedited: bool,
 }
 
@@ -217,8 +209,7 @@ impl Barriers {
         if self.expedited {
             std::sync::atomic::compiler_fence(std::sync::atomic::Ordering::SeqCst);
         } else {
-            // Pairs with the fence in `heavy`: of a slot's store and a scan's load, one sees the
-            // other.
+            // Pairs with `heavy`: of a slot's store and a scan's load, one sees the other.
             fence(Ordering::SeqCst);
         }
     }
@@ -227,8 +218,8 @@ impl Barriers {
         #[cfg(all(target_os = "linux", not(any(loom, shuttle, miri))))]
         if self.expedited {
             use rustix::thread::{MembarrierCommand, membarrier};
-            // Registered in `negotiate`: the call can no longer be refused, except to a process
-            // that put on a stricter seccomp filter since, and that must not go on.
+            // Registered in `negotiate`, so the call is refused only under a stricter seccomp
+            // filter. Then the cache cannot go on.
             membarrier(MembarrierCommand::PrivateExpedited).expect("membarrier was granted at the start");
         }
         fence(Ordering::SeqCst);

@@ -1,17 +1,15 @@
-//! Slots and bytes: which entries are free, which wait for their grace period, and what all of it
-//! weighs.
+//! Slots and bytes: free entries, entries that wait for a grace period, and the memory of all.
 //!
 //! | field | guard |
 //! |---|---|
 //! | `free`, `limbo`, `fresh` | [pool lock], a leaf |
-//! | `used`, `live`, … | single words, moved by threads that allocate or free |
+//! | `used`, `live`, … | single words, changed by threads that allocate or free |
 //!
-//! An allocation writes the lock, `free` or `fresh`, `live` and `used`: they lie on one cache line
-//! ([`Stock`]), which another thread that allocates has to hand over once, not for each of them.
-//! What is only read, or seldom written, lies elsewhere.
+//! An allocation writes the lock, `free` or `fresh`, `live` and `used`. They share one cache line
+//! ([`Stock`]), so it moves between allocating threads once. What is rarely written lies elsewhere.
 //!
-//! Free slots are chained through their dentries, so a free list takes no memory. Handles are
-//! dropped outside of every lock and pin (G7).
+//! Free slots are chained through their dentries. Handles are dropped outside of every lock and pin
+//! (G7).
 
 use crate::table::dentry::LongName;
 use crate::table::id::Id;
@@ -19,11 +17,11 @@ use dentree_sync::Mutex;
 use dentree_sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::collections::VecDeque;
 
-/// The fewest retired things worth a `membarrier`, which interrupts every processor (2 to 10 µs).
+/// Fewest retired objects worth a `membarrier`, which interrupts every processor (2 to 10 µs).
 const LIMBO_MIN: usize = if cfg!(any(loom, shuttle)) { 1 } else { 128 };
-/// The most that wait for each other before a grace period is looked for.
+/// Most retired objects before a grace period is tried.
 const LIMBO_MAX: usize = 4096;
-/// Of all entries that the budget holds, this part may wait for a grace period: a sixty-fourth.
+/// The part of the budget's entries that may wait for a grace period.
 const LIMBO_SHARE: usize = 64;
 /// Bytes of an entry, about.
 const TYPICAL: usize = 128;
@@ -32,52 +30,51 @@ const TYPICAL: usize = 128;
 pub(crate) struct Pool {
     pub(crate) free: Id,
     pub(crate) limbo: VecDeque<(u64, Retired)>,
-    /// As soon as `limbo` is that long a grace period is looked for.
+    /// Length of `limbo` at which a grace period is tried.
     pub(crate) attempt_at: u32,
 }
 
-/// Something that walks may still be reading.
+/// An object that walks may still read.
 pub(crate) enum Retired {
     Entry(Id),
     LongName(LongName),
 }
 
-/// What every allocation writes.
 #[repr(align(128))]
 pub(crate) struct Stock {
     pub(crate) pool: Mutex<Pool>,
-    /// [pool lock] to write: one more than the highest number ever given to a slot.
+    /// One more than the highest number ever given out. [pool lock] to write
     pub(crate) fresh: AtomicU32,
-    /// Slots in use, those in limbo included.
+    /// Slots in use, including those in limbo.
     pub(crate) live: AtomicU32,
-    /// Bytes.
+    /// Bytes in use.
     pub(crate) used: AtomicUsize,
 }
 
-/// Apple's processors have lines of 128 bytes, and its mutexes take two words.
+/// Apple's processors have lines of 128 bytes, and its mutexes two words.
 #[cfg(not(any(loom, shuttle)))]
 const _: () = assert!(
     size_of::<Mutex<Pool>>() + 2 * size_of::<AtomicU32>() + size_of::<AtomicUsize>()
         <= if cfg!(target_vendor = "apple") { 128 } else { 64 }
 );
 
-/// What the cache weighs, in bytes, and what it may; and its slots.
+/// Bytes and slots of the cache, and their budget.
 pub(crate) struct Memory {
     pub(crate) stock: Stock,
-    /// A value that `Stock::fresh` has had: most ids that are asked for are older, and no line of
-    /// those that are written is read for them.
+    /// An older value of `Stock::fresh`: it covers most ids, without reading a line that is often
+    /// written.
     pub(crate) seen: AtomicU32,
     pub(crate) budget: AtomicUsize,
     pub(crate) long_names: AtomicUsize,
     pub(crate) negatives: AtomicUsize,
-    /// [immutable] Retired things worth a look for a grace period.
+    /// [immutable] retired objects worth a try for a grace period
     pub(crate) limbo: usize,
-    /// Held entries have driven `used` over the budget.
+    /// Held entries have made `used` exceed the budget.
     pub(crate) over: AtomicBool,
 }
 
 impl Memory {
-    /// A budget of which `fixed` bytes are gone from the start.
+    /// A budget of which `fixed` bytes are used from the start.
     pub(crate) fn new(budget: usize, fixed: usize) -> Self {
         let limbo = (budget / TYPICAL / LIMBO_SHARE).clamp(LIMBO_MIN, LIMBO_MAX);
         Memory {
@@ -105,7 +102,7 @@ impl Memory {
         self.budget.load(Ordering::Relaxed)
     }
 
-    /// Sets another budget. What is over it stays until it is evicted.
+    /// Sets the budget. Entries over it stay until they are evicted.
     pub(crate) fn set_budget(&self, bytes: usize) {
         self.budget.store(bytes, Ordering::Relaxed);
     }
@@ -126,14 +123,15 @@ impl Memory {
         self.negatives.load(Ordering::Relaxed)
     }
 
-    /// One more than the highest number ever given to a slot.
+    /// One more than the highest number ever given out.
     pub(crate) fn high_water(&self) -> u32 {
         self.stock.fresh.load(Ordering::Acquire)
     }
 
     /// Whether a slot was ever given out.
     pub(crate) fn has_slot(&self, id: Id) -> bool {
-        // Acquire, and a release below: a thread that sees the number may look at the slot.
+        // Acquire, and Release below: a thread that sees the number may read the slot. Pairs with
+        // `slot`.
         if id.0 < self.seen.load(Ordering::Acquire) {
             return true;
         }
@@ -145,7 +143,7 @@ impl Memory {
         true
     }
 
-    /// Most names are short: nothing is written for those.
+    /// Writes nothing for short names.
     pub(crate) fn add_long_names(&self, bytes: usize) {
         if bytes > 0 {
             self.long_names.fetch_add(bytes, Ordering::Relaxed);
@@ -166,13 +164,13 @@ impl Memory {
         self.negatives.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Takes `bytes` out of the budget if they are left in it.
+    /// Takes `bytes` if the budget has them.
     pub(crate) fn take(&self, bytes: usize) -> bool {
         let within = |used: usize| used.checked_add(bytes).filter(|&sum| sum <= self.budget());
         self.stock.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, within).is_ok()
     }
 
-    /// Takes `bytes` whatever the budget says: all that is cached is held.
+    /// Takes `bytes` beyond the budget, as all entries are held.
     pub(crate) fn take_over_budget(&self, bytes: usize) {
         self.stock.used.fetch_add(bytes, Ordering::Relaxed);
         self.over.store(true, Ordering::Relaxed);
@@ -184,20 +182,18 @@ impl Memory {
         }
     }
 
-    /// Whether the cache outgrew its budget and was not trimmed since.
+    /// Whether the cache exceeded its budget and was not trimmed since.
     #[inline]
     pub(crate) fn is_over(&self) -> bool {
         self.over.load(Ordering::Relaxed)
     }
 }
 
-/// A length as the pool keeps it.
 pub(crate) fn saturating(len: usize) -> u32 {
     u32::try_from(len).unwrap_or(u32::MAX)
 }
 
-/// What a long name takes beside its entry: its bytes, the box around them, and the allocator's
-/// headers.
+/// Bytes of a long name beside its entry: the name, its box, and the allocator's headers.
 pub(crate) fn long_name_bytes(len: usize) -> usize {
     if len > crate::hash::name::INLINE { len + 48 } else { 0 }
 }
