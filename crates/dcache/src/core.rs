@@ -1,14 +1,13 @@
-//! The cache below its public face. Everything here speaks of entries by number; references are the
-//! public layer's.
+//! The cache below its public interface. Everything here speaks of entries by number.
 //!
 //! ```text
-//! lookup/   walk        path to entry, without locks      mutate/   tree      link, unlink, rename: under directory locks
+//! lookup/   walk        path to entry, without locks      mutate/   tree      link, unlink, rename
 //!           step        one name to entry, without locks            negative  entries that change in place
 //!           path_cache  whole paths                                 complete  whole directories
-//!           prefetch    several walks in step             reclaim/  clock     what goes when memory is short
-//!           trials      whether that helps                          evict     how it goes
-//!           fill        one question per miss                       allocate  slots and bytes
-//!           in_lookup   names that are being asked for              pool      free slots, grace periods, bytes
+//!           prefetch    several walks in step             reclaim/  clock     which entries are evicted
+//!           trials      whether prefetch helps                      evict     eviction
+//!           fill        one fill per miss                           allocate  slots and bytes
+//!           in_lookup   names in lookup                             pool      free slots, grace periods, bytes
 //!           reach       directories that are detached
 //! ──────────────────────────────────────────────────────────────── epoch ──── grace periods ─────────────────────────
 //! hash/     name, bytes                                   table/    index (hash to number), record (what a walk reads),
@@ -22,14 +21,13 @@
 //!   dir lock                   up to 256 stripes, in ascending order: names and children of a directory
 //!     bucket seq               in ascending order: an index bucket
 //!       record seq             one record
-//!     in_lookups               names that are being asked for
+//!     in_lookups               names in lookup
 //!     clock                    candidates for eviction
 //!     pool lock                free slots, what waits for a grace period
 //!   index growing → bucket seq
 //! ```
 //!
-//! No lock is held while foreign code runs: fills, search checks and drops of handles come outside
-//! (G7). Walks take none of these (G3).
+//! No lock is held while fills, search checks and drops of handles run (G7). Walks take none (G3).
 
 use crate::counters::Counters;
 use crate::expiry::Expiry;
@@ -49,8 +47,8 @@ use dentree_sync::atomic::AtomicU64;
 use dentree_sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
-/// The most locks of directories: one for so many entries that the budget holds, as a small cache
-/// has few directories.
+/// Most locks of directories. A smaller cache has fewer: one for [`ENTRIES_A_STRIPE`] entries of
+/// the budget.
 const STRIPES: usize = if cfg!(any(loom, shuttle)) { 2 } else { 256 };
 const ENTRIES_A_STRIPE: usize = 16;
 
@@ -59,10 +57,10 @@ const ENTRIES_A_STRIPE: usize = 16;
 #[repr(align(64))]
 struct DirLock(Mutex<()>);
 
-/// The least budget that leaves room for a walk's worth of entries.
+/// The least budget that fits the entries of a walk.
 pub(crate) const BUDGET_MIN: usize = 64 << 10;
 
-/// What a cache is built with.
+/// Settings of a cache.
 pub(crate) struct Config {
     pub(crate) budget: usize,
     pub(crate) negatives: usize,
@@ -71,7 +69,6 @@ pub(crate) struct Config {
     pub(crate) clock: Box<dyn Fn() -> Duration + Send + Sync>,
 }
 
-/// See the module's text.
 pub(crate) struct Core<H> {
     pub(crate) records: Chunks<Record>,
     pub(crate) counts: Chunks<Count>,
@@ -86,9 +83,9 @@ pub(crate) struct Core<H> {
     pub(crate) in_lookups: InLookups,
     pub(crate) prefetch: PrefetchMode,
     pub(crate) clock: Mutex<Clock>,
-    /// Parents change only under this, so that no two renames can make a circle.
+    /// Parents change only under this, so that two renames cannot make a loop.
     pub(crate) renaming: Mutex<()>,
-    /// A power of two of them.
+    /// [immutable] a power of two
     dir_locks: Box<[DirLock]>,
     pub(crate) evicted: AtomicU64,
 }
@@ -103,7 +100,7 @@ impl<H: Handle> Core<H> {
         let stripes = (capacity / ENTRIES_A_STRIPE).clamp(1, STRIPES).next_power_of_two();
         let itself = size_of::<Self>() + stripes * size_of::<DirLock>() + InLookups::BYTES;
         let fixed = itself + clock.bytes() + paths.bytes() + Index::EMPTY;
-        // Checkers get few at first, so that they see storage grow.
+        // Few in models, so that they see storage grow.
         let foreseen = if cfg!(any(loom, shuttle)) { 6 } else { capacity + 64 };
         let slots = u32::try_from(foreseen).unwrap_or(u32::MAX);
         let core = Core {
@@ -128,7 +125,7 @@ impl<H: Handle> Core<H> {
         core
     }
 
-    /// Makes the root: its own parent, in no bucket, pinned for good.
+    /// Makes the root: its own parent, in no bucket, pinned.
     fn make_root(&self, root: Child<H>) {
         let id = self.allocate(0);
         self.settle_overflow(0);
@@ -162,48 +159,45 @@ impl<H: Handle> Core<H> {
         self.marks.of(id)
     }
 
-    /// The right to rewrite a record.
     pub(crate) fn rewrite(&self, id: Id) -> Rewrite<'_> {
         self.record(id).rewrite(self.counts.get(id.0))
     }
 
     fn stripe(&self, dir: Id) -> usize {
-        // Neighbours in number are often parent and child, and must not share a stripe by habit.
+        // Neighbouring numbers are often parent and child, which should not share a stripe.
         (dir.0.wrapping_mul(0x9e37_79b9) >> 24) as usize & (self.dir_locks.len() - 1)
     }
 
-    /// Locks the names and children of `dir`.
     pub(crate) fn lock_dir(&self, dir: Id) -> MutexGuard<'_, ()> {
         self.dir_locks[self.stripe(dir)].0.lock()
     }
 
-    /// Locks two directories, in order, each stripe once.
+    /// Locks two directories in order, each stripe once.
     pub(crate) fn lock_dirs(&self, a: Id, b: Id) -> (MutexGuard<'_, ()>, Option<MutexGuard<'_, ()>>) {
         let (low, high) = (self.stripe(a).min(self.stripe(b)), self.stripe(a).max(self.stripe(b)));
         let first = self.dir_locks[low].0.lock();
         (first, (low != high).then(|| self.dir_locks[high].0.lock()))
     }
 
-    /// Counts a user's reference that was taken or given up.
+    /// Counts a reference that was taken or dropped.
     #[inline]
     pub(crate) fn count_held(&self, change: i64) {
         self.epoch.thread_slot().counters.held.add(change as u64);
     }
 
-    /// Takes a user's reference to the entry with this id, if there still is one.
+    /// Takes a reference to the entry with this id, if there is one.
     pub(crate) fn hold_by_id(&self, id: DentryId) -> bool {
         let _pin = self.epoch.enter();
         if id.id() == Id::NONE || !self.memory.has_slot(id.id()) {
             return false;
         }
-        // The id of a negative entry is never given out, only made up.
+        // A negative entry's id is never given out, only made up.
         let record = self.record(id.id());
         self.hold_if(id.id(), || record.generation() == id.generation() && !record.flags().is_negative())
     }
 
-    /// Whether the entry with this id has not died: [`hold_by_id`](Self::hold_by_id) would find it.
-    /// An entry is dead before its generation moves on, and the generation has moved on before the
-    /// slot lives again, so they are read in this order.
+    /// Whether [`hold_by_id`](Self::hold_by_id) would find the entry. The loads have this order, as
+    /// an entry is dead before its generation changes, and that changes before the slot is revived.
     pub(crate) fn is_alive(&self, id: DentryId) -> bool {
         id.id() != Id::NONE
             && self.memory.has_slot(id.id())
@@ -211,8 +205,8 @@ impl<H: Handle> Core<H> {
             && self.record(id.id()).generation() == id.generation()
     }
 
-    /// Whether the entry with this id is still cached under its name. If the slot has been given to
-    /// another entry since, its generation moved on before that one's flags were written.
+    /// Whether the entry with this id is cached under its name. A reused slot's generation changes
+    /// before its flags are written.
     pub(crate) fn is_linked(&self, id: DentryId) -> bool {
         if id.id() == Id::NONE || !self.memory.has_slot(id.id()) {
             return false;
@@ -221,12 +215,12 @@ impl<H: Handle> Core<H> {
         flags.is_linked() && generation == id.generation()
     }
 
-    /// Takes a user's reference to the parent of an entry that is held.
+    /// Takes a reference to the parent of a held entry.
     pub(crate) fn hold_parent(&self, id: Id) -> Id {
         let _pin = self.epoch.enter();
         loop {
-            // A child pins its parent, which so is alive and positive. If it is not the parent any
-            // more once it is held, it may be anything.
+            // A child pins its parent, which is thus alive and positive. If a rename came in
+            // between, it may be anything.
             let parent = self.record(id).parent();
             if self.hold_if(parent, || self.record(id).parent() == parent) {
                 return parent;
@@ -234,9 +228,9 @@ impl<H: Handle> Core<H> {
         }
     }
 
-    /// Takes a user's reference to an entry that was found without a lock, if `is_it` says that the
-    /// slot still has that entry. Until an entry is held it may change in place
-    /// (`mutate/negative.rs`), so the question comes after the reference.
+    /// Takes a reference to an entry that was found without a lock, if `is_it` confirms that it
+    /// still is that entry. `is_it` comes after the reference, as an entry that is not held may
+    /// change in place (`mutate/negative.rs`).
     #[inline]
     pub(crate) fn hold_if(&self, id: Id, is_it: impl FnOnce() -> bool) -> bool {
         if !self.hold(id) {
@@ -250,11 +244,11 @@ impl<H: Handle> Core<H> {
         is_it
     }
 
-    /// Takes a user's reference, unless the entry is dead.
+    /// Takes a reference, unless the entry is dead.
     ///
-    /// Those to the root are not counted, as it is there for good: every walk from it would write
-    /// the same line. With the count, two threads that ask for the root before each walk do 1.35 to
-    /// 1.45 times as much as one.
+    /// References to the root are not counted: every walk from it would write the same line. Two
+    /// threads that ask for the root before each walk do 1.35 to 1.45 times as much as one with the
+    /// count.
     #[inline]
     pub(crate) fn hold(&self, id: Id) -> bool {
         if id == Id::ROOT {
@@ -271,14 +265,13 @@ impl<H: Handle> Core<H> {
         }
     }
 
-    /// Takes a user's reference to an entry that the caller holds.
+    /// Takes another reference to a held entry.
     pub(crate) fn hold_again(&self, id: Id) {
         if id != Id::ROOT {
             self.dentry(id).hold_again();
         }
     }
 
-    /// Gives up a user's reference.
     #[inline]
     pub(crate) fn release(&self, id: Id) {
         if id == Id::ROOT {
@@ -295,8 +288,7 @@ impl<H: Handle> Core<H> {
         }
     }
 
-    /// Retires a dead entry, and with it every detached directory above that it was the last to
-    /// hold.
+    /// Retires a dead entry, and the detached directories above that it was the last to pin.
     pub(crate) fn retire_entry(&self, mut id: Id) {
         let mut is_time = false;
         loop {
@@ -322,21 +314,20 @@ impl<H: Handle> Core<H> {
         }
     }
 
-    /// Counts a change of a name.
     #[inline]
     pub(crate) fn count_change(&self) {
         self.epoch.thread_slot().counters.changes.add(1);
     }
 
-    /// What all threads have counted.
+    /// Sums the counters of all threads.
     pub(crate) fn count(&self) -> Counters {
         let sum = Counters::default();
         self.epoch.thread_slots().for_each(|slot| sum.add_all(&slot.counters));
         sum
     }
 
-    /// Under the lock under which results about this directory are entered: one that is under way
-    /// does not open it again.
+    /// Takes the lock under which fills of this directory are inserted: one under way does not
+    /// grant search again.
     pub(crate) fn set_search(&self, dir: Id, search: bool) {
         let _above = self.lock_parent(dir);
         if !search {
@@ -346,7 +337,6 @@ impl<H: Handle> Core<H> {
         self.rewrite(dir).change_flags(set, clear);
     }
 
-    /// Whether all entries of a held directory are cached.
     pub(crate) fn is_complete(&self, dir: Id) -> bool {
         let record = self.record(dir);
         record.flags().has(Flags::COMPLETE) && self.is_in_tree(dir)
@@ -355,13 +345,12 @@ impl<H: Handle> Core<H> {
 
 impl<H> Drop for Core<H> {
     fn drop(&mut self) {
-        // Whatever still owns a handle or a long name: entries, and what waits in limbo. A freed
-        // slot has no kind.
+        // Live entries and those in limbo own handles and long names. A freed slot has no kind.
         let fresh = self.memory.high_water();
         for id in 1..fresh {
             let positive = !self.records.get(id).flags().is_negative();
-            // SAFETY: `&mut self`: no other thread reaches any slot. A kind is given after the
-            // handle, and taken when the handle is.
+            // SAFETY: `&mut self`: no other thread reaches any slot. A kind is set after the handle
+            // and cleared with it.
             drop(unsafe { self.dentries.get(id).clear(positive) });
         }
     }

@@ -1,4 +1,4 @@
-//! The public face of the cache: entries by reference instead of by number.
+//! The public interface: entries by reference instead of by number.
 
 use crate::core::Core;
 use crate::hash::name::{INLINE, Text};
@@ -23,18 +23,18 @@ impl<H: Handle> Dcache<H> {
         DentryRef::adopt(self, Id::ROOT)
     }
 
-    /// The entry with this id, if it is still cached (or held by someone).
+    /// The entry with this id, if it is still cached or held.
     pub fn get(&self, id: DentryId) -> Option<DentryRef<'_, H>> {
         self.core.hold_by_id(id).then(|| DentryRef::adopt(self, id.id()))
     }
 
     /// Walks `path` from `start` as far as the cache knows it, without a lock.
     ///
-    /// Any number of slashes separates components; leading ones have no meaning here. `.` is passed
-    /// over, `..` leads to the parent, but not above the floor. From a start that is not
-    /// [reachable](DentryRef::is_reachable) a walk goes nowhere: what is cached there may be out of
-    /// date. Where a directory has no [`search`](Child::search) hint, `may_search` decides; it may
-    /// be called several times for one directory, and it may use the cache.
+    /// Any number of slashes separates components; leading slashes have no meaning. `..` leads to
+    /// the parent, but not above the floor. A start that is not
+    /// [reachable](DentryRef::is_reachable) stops the walk, as its cached entries may be out of
+    /// date. Where a directory has no [`search`](Child::search) hint, `may_search` decides. It may
+    /// be called several times for one directory and may use the cache.
     ///
     /// ```
     /// # use dentree_dcache::*;
@@ -71,10 +71,9 @@ impl<H: Handle> Dcache<H> {
         ))
     }
 
-    /// As [`walk`](Self::walk), but what is found is returned by value and not held: nothing is
-    /// written that other threads read, while [`walk`](Self::walk) writes a reference count, which
-    /// threads that often meet at one entry wait for. To keep the entry, [`get`](Self::get) it.
-    /// What the walk stopped at is held.
+    /// As [`walk`](Self::walk), but returns the entry by value, without a reference. It writes no
+    /// line that other threads read, where [`walk`](Self::walk) writes the entry's reference count.
+    /// To keep the entry, [`get`](Self::get) it. The entry where the walk stopped is held.
     ///
     /// ```
     /// # use dentree_dcache::*;
@@ -110,7 +109,7 @@ impl<H: Handle> Dcache<H> {
         match core.cached_path(&pin, &request, text) {
             Some(PathEnd { kind: None, .. }) => return negative_end(path),
             Some(end @ PathEnd { kind: Some(kind), .. }) => {
-                // SAFETY: what the path cache returns was linked inside this pin, and is positive.
+                // SAFETY: an entry from the path cache was linked inside this pin, and is positive.
                 if let Some(seen) = unsafe { core.see_path_end(&end, kind) } {
                     return Walk::Found(seen);
                 }
@@ -141,9 +140,9 @@ impl<H: Handle> Dcache<H> {
         }
     }
 
-    /// [Finds](Self::find) several paths from `start`, the waits for memory overlapped: for paths
-    /// that are not in the processor's caches several times as fast as one after the other. Returns
-    /// the results in the order of the paths.
+    /// [Finds](Self::find) several paths from `start`, with overlapping memory latencies: for paths
+    /// outside the processor's caches several times as fast as one after the other. Returns the
+    /// results in the order of the paths.
     ///
     /// ```
     /// # use dentree_dcache::*;
@@ -191,9 +190,8 @@ impl<H: Handle> Dcache<H> {
         self.core.is_linked(id)
     }
 
-    /// Looks one name up in `dir`, in memory alone: `Some(None)` where it does not exist, `None`
-    /// where the cache does not know. Permissions are not asked, and a symbolic link is returned as
-    /// itself.
+    /// Looks one name up in the cache alone. Returns `Some(None)` for a negative entry, `None`
+    /// where the name is not cached. Checks no permissions and does not follow a symbolic link.
     ///
     /// ```
     /// # use dentree_dcache::*;
@@ -214,18 +212,19 @@ impl<H: Handle> Dcache<H> {
         }
     }
 
-    /// Looks one name up in `dir`; asks `fill` where the cache does not know it. Of several threads
-    /// that ask for the same name one runs its `fill` and the others wait for it. If the name is
-    /// created, unlinked, renamed or invalidated meanwhile, the result is not remembered: what is
-    /// returned then may be detached ([`is_reachable`](DentryRef::is_reachable)). Below a directory
-    /// that is detached nothing is remembered, and each name is asked for.
+    /// Looks one name up in `dir` and calls `fill` where it is not cached.
+    ///
+    /// Of several threads that look up one name, one runs its `fill` and the others wait. A result
+    /// that a creation, unlink, rename or invalidation of the name has overtaken is not cached; the
+    /// returned entry may then be [detached](DentryRef::is_reachable). Below a detached directory
+    /// nothing is cached.
     ///
     /// `fill` runs without a lock and may use the cache, except to look the same name up, which
-    /// would wait for itself: builds with debug assertions panic. What is no name (with a slash
-    /// inside, or longer than 255 bytes) is asked for and not cached.
+    /// would wait for itself: builds with debug assertions panic. An invalid name (with a slash, or
+    /// longer than 255 bytes) is passed to `fill` and not cached.
     ///
     /// # Errors
-    /// Those of `fill`; nothing is remembered then.
+    /// Those of `fill`; nothing is cached then.
     pub fn lookup_or_fill<E>(
         &self,
         dir: &DentryRef<'_, H>,
@@ -236,7 +235,7 @@ impl<H: Handle> Dcache<H> {
         Ok(found.map(|id| DentryRef::adopt(self, id)))
     }
 
-    /// [Walks](Self::walk) to the end, asking `fill` for each name that the cache does not know, as
+    /// [Walks](Self::walk) to the end. Calls `fill` for each name that is not cached, as
     /// [`lookup_or_fill`](Self::lookup_or_fill) does.
     ///
     /// ```
@@ -294,34 +293,34 @@ impl<H: Handle> Dcache<H> {
         }
     }
 
-    /// Says that `name` in `dir` now is `child`. Whatever had the name loses it.
+    /// `name` in `dir` now is `child`, whatever it was before.
     pub fn create(&self, dir: &DentryRef<'_, H>, name: &[u8], child: Child<H>) -> DentryRef<'_, H> {
         DentryRef::adopt(self, self.core.create(dir.raw_id(), name, child))
     }
 
-    /// Says that `name` in `dir` was removed: d_delete. Holders of the entry keep it.
+    /// `name` in `dir` was removed: d_delete. Holders of the entry keep it.
     pub fn unlink(&self, dir: &DentryRef<'_, H>, name: &[u8]) {
         self.core.unlink(dir.raw_id(), name);
     }
 
-    /// Says that a held entry has lost its name: d_delete. Where it has no other holder, it becomes
-    /// negative; otherwise it stays what it is, without a name.
+    /// A held entry has lost its name: d_delete. Without another holder it becomes negative;
+    /// otherwise it stays positive, without a name.
     pub fn delete(&self, entry: &DentryRef<'_, H>) {
         self.core.delete(entry.raw_id());
     }
 
-    /// Says that `old` in `old_dir` was renamed to `new` in `new_dir`, replacing what was there:
-    /// d_move. All that is cached below a directory moves with it, at no cost. A walk finds it
-    /// under the old name or the new one at every moment. `old` must be the inode that the cache
-    /// would return: look it up before the file system renames it, as it may have expired. From
-    /// then on until this call returns, results about the two names must not be remembered
-    /// ([`Fill::NotCached`]).
+    /// `old` in `old_dir` was renamed to `new` in `new_dir`, replacing what was there: d_move.
+    ///
+    /// Entries below a directory move with it at no cost. At every instant a walk finds it under
+    /// the old name or the new one. Look `old` up before the file system renames it, as it may have
+    /// expired: the cache must hold the inode that is renamed. From then until this call returns,
+    /// results about the two names must not be cached ([`Fill::NotCached`]).
     pub fn rename(&self, old_dir: &DentryRef<'_, H>, old: &[u8], new_dir: &DentryRef<'_, H>, new: &[u8]) {
         self.core.rename(old_dir.raw_id(), old, new_dir.raw_id(), new);
     }
 
-    /// As [`rename`](Self::rename), and says that `old` now is `left`, as a rename with
-    /// `RENAME_WHITEOUT` leaves it: in one step, so that `old` is there at every moment.
+    /// As [`rename`](Self::rename), and `old` now is `left`: `RENAME_WHITEOUT`. Both in one step,
+    /// so that `old` exists at every instant.
     ///
     /// ```
     /// # use dentree_dcache::*;
@@ -343,66 +342,63 @@ impl<H: Handle> Dcache<H> {
         DentryRef::adopt(self, self.core.rename_leaving(old_dir.raw_id(), old, new_dir.raw_id(), new, left))
     }
 
-    /// Says that two names have changed places, as by `RENAME_EXCHANGE`. Where only one of them is
-    /// cached, its entry moves to the other name, and its own is asked for again. As for
-    /// [`rename`](Self::rename), results about the names must not be remembered meanwhile.
+    /// Two names have changed places: `RENAME_EXCHANGE`. Where only one of them is cached, its
+    /// entry moves to the other name and its own becomes unknown. As for [`rename`](Self::rename),
+    /// results about the names must not be cached meanwhile.
     pub fn exchange(&self, dir_a: &DentryRef<'_, H>, a: &[u8], dir_b: &DentryRef<'_, H>, b: &[u8]) {
         self.core.exchange(dir_a.raw_id(), a, dir_b.raw_id(), b);
     }
 
-    /// Forgets what is known of one name, and of what is below it. An entry that is held lives on
-    /// [detached](DentryRef::is_reachable), while the next lookup makes another one for the same
-    /// inode.
+    /// Drops one name and everything below it. A held entry lives on
+    /// [detached](DentryRef::is_reachable); the next lookup makes another entry for the same inode.
     pub fn invalidate(&self, dir: &DentryRef<'_, H>, name: &[u8]) {
         self.core.invalidate(dir.raw_id(), name);
     }
 
-    /// Says whether everyone may search this directory from now on, as after `chmod(2)`. A result
-    /// of a question from before a `false` does not open it again.
+    /// Sets whether everyone may search this directory, as after `chmod(2)`. A fill that began
+    /// before a `false` does not set it again.
     pub fn set_search(&self, dir: &DentryRef<'_, H>, search: bool) {
         self.core.set_search(dir.raw_id(), search);
     }
 
-    /// Evicts up to `n` entries, unused ones and those of scans first; tells how many it found to
-    /// evict.
+    /// Evicts up to `n` entries, unused ones and those of scans first. Returns the number evicted.
     pub fn prune(&self, n: usize) -> usize {
         self.core.prune(n)
     }
 
-    /// Evicts all that is cached below `dir` and not in use: select_parent, shrink_dcache_parent.
-    /// Returns how many entries went.
+    /// Evicts all unused entries below `dir`: select_parent, shrink_dcache_parent. Returns their
+    /// number.
     pub fn prune_subtree(&self, dir: &DentryRef<'_, H>) -> usize {
         self.core.prune_below(dir.raw_id())
     }
 
-    /// Evicts until no more than `bytes` are [used](crate::MemoryStats::used), or nothing more can
-    /// be evicted. The budget stays what it is. Slots are kept for later entries; only long names
-    /// and handles return their memory.
+    /// Evicts until at most `bytes` are [used](crate::MemoryStats::used), or nothing more can be
+    /// evicted. The budget does not change. Slots are kept for later entries; only long names and
+    /// handles return their memory.
     pub fn shrink_to(&self, bytes: usize) {
         self.core.shrink_to(bytes.saturating_add(self.core.bytes_to_come()));
     }
 
-    /// Sets another [budget](crate::Builder::memory) and evicts what is over it. The parts that are
-    /// made once stay as large as the first one made them: the path cache and the quota of negative
-    /// entries.
+    /// Sets the [budget](crate::Builder::memory) and evicts what exceeds it. The path cache and the
+    /// quota of negative entries keep the sizes that the first budget gave them.
     pub fn set_memory(&self, bytes: usize) {
         self.core.memory.set_budget(bytes.max(crate::core::BUDGET_MIN));
         self.core.trim();
     }
 
-    /// The entries of `dir` that are cached and exist, in no order. All of them where it is
+    /// The cached positive entries of `dir`, in no order; all of them if it is
     /// [complete](DentryRef::is_complete).
     pub fn children(&self, dir: &DentryRef<'_, H>) -> Vec<DentryRef<'_, H>> {
         let held = self.core.hold_children(dir.raw_id());
         held.into_iter().map(|id| DentryRef::adopt(self, id)).collect()
     }
 
-    /// Begins to enter all entries of `dir`; see [`Completion`].
+    /// Begins to insert all entries of `dir`; see [`Completion`].
     pub fn begin_complete(&self, dir: &DentryRef<'_, H>) -> Completion<'_, H> {
         Completion { gathering: self.core.begin_complete(dir.raw_id()), _dir: self.again(dir), cache: self }
     }
 
-    /// What the cache has done, and its size.
+    /// Counters and memory of the cache.
     pub fn stats(&self) -> Stats {
         let counters = self.core.count();
         let memory = &self.core.memory;
@@ -447,13 +443,13 @@ impl<H: Handle> Dcache<H> {
         Request { start: start.raw_id(), floor, path, keep_last_link, is_batched: false }
     }
 
-    /// A reference of this cache's life to an entry that the caller holds for a shorter one.
+    /// Another reference to a held entry, with the lifetime of the cache.
     fn again(&self, dentry: &DentryRef<'_, H>) -> DentryRef<'_, H> {
         self.core.hold_again(dentry.raw_id());
         DentryRef::adopt(self, dentry.raw_id())
     }
 
-    /// Makes references of those that an end of a walk stands for.
+    /// Wraps the ids of an end, which are held, in references.
     #[inline]
     fn adopt(&self, end: End) -> Walk<'_, H> {
         match end {
@@ -475,8 +471,8 @@ impl<H: Handle> fmt::Debug for Dcache<H> {
     }
 }
 
-/// A directory's entries on their way into the cache. Once all are in, a name that is missed in it
-/// does not exist, until one of them is evicted or invalidated.
+/// The insertion of all of a directory's entries. Once it is complete, a name that is not cached
+/// does not exist, until one of its entries is evicted or invalidated.
 ///
 /// ```
 /// # use dentree_dcache::*;
@@ -495,13 +491,13 @@ pub struct Completion<'c, H: Handle> {
 }
 
 impl<H: Handle> Completion<'_, H> {
-    /// Enters an entry, to be the first to go unless it is used.
+    /// Inserts an entry, cold: it is evicted first unless it is used.
     pub fn enter(&mut self, name: &[u8], child: Child<H>) {
         self.cache.core.gather(&mut self.gathering, name, child);
     }
 
-    /// Declares that this was all; tells whether the directory is complete now. It is not where
-    /// something was evicted or removed meanwhile, or has a time to live.
+    /// Ends the insertion. Returns whether the directory is complete: not if an entry was evicted
+    /// or removed meanwhile, or has a time to live.
     pub fn finish(self) -> bool {
         self.cache.core.finish_complete(self.gathering)
     }
@@ -513,5 +509,5 @@ fn negative_end<'c, H: Handle, F>(path: &[u8]) -> Walk<'c, H, F> {
     Walk::Negative { at, end: path.len() }
 }
 
-/// Reasons index [`Stats::stopped`].
+/// A reason indexes [`Stats::stopped`].
 const _: () = assert!(Reason::Busy as usize + 1 == Reason::COUNT);

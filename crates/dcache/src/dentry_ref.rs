@@ -1,40 +1,39 @@
-//! A held entry.
+//! Held entries.
 
 use crate::core::Core;
 use crate::table::id::Id;
 use crate::types::{DentryId, Handle, Kind};
 use std::{fmt, sync::Arc};
 
-/// A cache of directory entries. See the [crate's text](crate).
+/// A directory entry cache. See the [crate documentation](crate).
 pub struct Dcache<H: Handle> {
     pub(crate) core: Core<H>,
 }
 
-/// A counted reference to an entry. While it lives the entry is neither evicted nor reused (G6),
-/// also if its name is unlinked. Dropping it is `dput`.
-///
-/// Only positive entries are held; the last holder of one may make it [negative](Dcache::delete).
+/// A counted reference to a positive entry. While it lives the entry is neither evicted nor reused
+/// (G6), even if its name is unlinked. Dropping it is `dput`. [`Dcache::delete`] by its last holder
+/// makes the entry negative.
 pub struct DentryRef<'c, H: Handle> {
     cache: &'c Dcache<H>,
     id: Id,
 }
 
 impl<'c, H: Handle> DentryRef<'c, H> {
-    /// Takes over a reference that was counted already.
+    /// Takes over a reference that is counted already.
     pub(crate) fn adopt(cache: &'c Dcache<H>, id: Id) -> Self {
         DentryRef { cache, id }
     }
 
-    /// Gives the reference up without counting it off: [`from_raw`](Self::from_raw) makes one of it
-    /// again. The number is the entry's alone as long as it is held; the root's is 1.
+    /// Leaks the reference; [`from_raw`](Self::from_raw) takes it back. The number is unique while
+    /// the entry is held; the root's is 1.
     pub fn into_raw(self) -> u32 {
         std::mem::ManuallyDrop::new(self).id.0
     }
 
-    /// Makes a reference of what [`into_raw`](Self::into_raw) returned.
+    /// Takes back a reference that [`into_raw`](Self::into_raw) leaked.
     ///
     /// # Safety
-    /// `raw` must have come from a reference of the same cache, and be made a reference once.
+    /// `raw` came from a reference of this cache and is taken back once.
     pub unsafe fn from_raw(cache: &'c Dcache<H>, raw: u32) -> Self {
         Self::adopt(cache, Id(raw))
     }
@@ -43,7 +42,7 @@ impl<'c, H: Handle> DentryRef<'c, H> {
         self.id
     }
 
-    /// The id under which [`Dcache::get`] finds the entry again, as long as it is cached.
+    /// The id for [`Dcache::get`], valid while the entry is cached.
     pub fn id(&self) -> DentryId {
         DentryId::new(self.id, self.cache.core.record(self.id).generation())
     }
@@ -51,29 +50,28 @@ impl<'c, H: Handle> DentryRef<'c, H> {
     /// The inode.
     #[inline]
     pub fn handle(&self) -> &H {
-        // SAFETY: held, and positive when it was; what becomes negative while it is held keeps its
-        // handle.
+        // SAFETY: held. An entry that becomes negative while it is held keeps its handle.
         unsafe { self.cache.core.dentry(self.id).handle() }
     }
 
     /// The inode's type.
     pub fn kind(&self) -> Kind {
-        // A held entry keeps its kind, and it is not negative.
+        // A held entry keeps its kind.
         self.cache.core.record(self.id).flags().kind().unwrap_or(Kind::Other)
     }
 
-    /// The name as of now, or the last one if it has been unlinked; the root has none.
+    /// The name as of now, or the last one of an unlinked entry; empty for the root.
     pub fn name(&self) -> Vec<u8> {
         self.cache.core.name_of_held(self.id)
     }
 
-    /// The directory that the entry is in, or was in last; the root is in itself.
+    /// The directory that has, or last had, the entry; the root's is itself.
     pub fn parent(&self) -> DentryRef<'c, H> {
         DentryRef::adopt(self.cache, self.cache.core.hold_parent(self.id))
     }
 
-    /// The path from the root, without a slash before it, as it was at one instant during the call.
-    /// `None` where no path leads to the entry (see [`is_reachable`](Self::is_reachable)).
+    /// The path from the root, without a leading slash, at one instant during the call. `None` if
+    /// the entry is not [reachable](Self::is_reachable).
     ///
     /// ```
     /// # use dentree_dcache::*;
@@ -86,29 +84,28 @@ impl<'c, H: Handle> DentryRef<'c, H> {
         self.cache.core.path_of(self.id)
     }
 
-    /// Whether the entry has become negative: it was [deleted](Dcache::delete) while it had no
-    /// other reference. Its handle is that of the file that it stood for.
+    /// Whether the entry has become negative: its only holder [deleted](Dcache::delete) it. It
+    /// keeps the handle of the deleted file.
     pub fn is_negative(&self) -> bool {
         self.cache.core.record(self.id).flags().is_negative()
     }
 
-    /// Whether the entry still has a name. The directory that it is in may have none: see
+    /// Whether the entry has a name. Its directory may have none: see
     /// [`is_reachable`](Self::is_reachable).
     pub fn is_linked(&self) -> bool {
         let flags = self.cache.core.record(self.id).flags();
         flags.is_linked() && !flags.is_negative()
     }
 
-    /// Whether a walk from the root leads to this entry now: it has a name, and so have all
-    /// directories above it.
+    /// Whether a walk from the root leads to this entry: it and all directories above it have a
+    /// name.
     ///
-    /// An entry that is not reachable is *detached*, or below a directory that is. So are what was
-    /// removed or replaced; what was [invalidated](Dcache::invalidate), though the file system
-    /// still has it; and an answer that must not be remembered
-    /// ([`Fill::NotCached`](crate::Fill::NotCached), or one that a change of its name has
-    /// overtaken). The file system may still have it, in another entry, to which a lookup from the
-    /// root leads: changes must be told through that one. What has expired is in its place until
-    /// the file system says otherwise.
+    /// Other entries are *detached*, or below a detached directory. Detached are entries that were
+    /// removed, replaced or [invalidated](Dcache::invalidate), and results that are not cached
+    /// ([`Fill::NotCached`](crate::Fill::NotCached), or overtaken by a change of the name). The
+    /// file system may still have such a file, cached in another entry: report changes through the
+    /// entry that a lookup from the root returns. An expired entry is reachable until the file
+    /// system says otherwise.
     ///
     /// ```
     /// # use dentree_dcache::*;
@@ -134,8 +131,8 @@ impl<'c, H: Handle> DentryRef<'c, H> {
     }
 }
 
-/// A reference that owns its cache as well: for what outlives the borrow of a [`DentryRef`], such
-/// as open files.
+/// A reference that also owns its cache, for example for open files, which outlive the borrow of a
+/// [`DentryRef`].
 ///
 /// ```
 /// # use dentree_dcache::*;
@@ -151,7 +148,7 @@ pub struct OwnedDentry<H: Handle> {
 }
 
 impl<H: Handle> OwnedDentry<H> {
-    /// Holds an entry of this cache.
+    /// A reference to an entry of this cache.
     ///
     /// # Panics
     /// If the entry is another cache's.

@@ -22,7 +22,6 @@ use dentree_sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 const TICK: Duration = Duration::from_millis(10);
 
-/// See the module's text.
 pub(crate) struct Expiry {
     /// Directories that were unlinked and are not freed yet.
     detached: AtomicUsize,

@@ -1,8 +1,7 @@
 //! A directory entry cache that is looked up without locks.
 //!
-//! It sits between callers that have paths and a file system that has directories: it remembers
-//! which name in which directory means which inode, and which names do not exist. It knows no file
-//! system; the inode handle is any type that can be cloned and compared.
+//! It maps (directory, name) to an inode, or to the fact that the name does not exist. It knows no
+//! file system: the inode handle is any type that can be cloned and compared.
 //!
 //! ```
 //! use dentree_dcache::{Child, Dcache, Fill, Reason, Stopped, Walk, WalkOptions};
@@ -24,18 +23,18 @@
 //! let hosts = cache.lookup_or_fill(&etc, b"hosts", || ask(2, b"hosts"))?.expect("there");
 //! assert_eq!((*hosts.handle(), hosts.name()), (3, b"hosts".to_vec()));
 //!
-//! // From now on the whole path is one walk: no lock, no question.
+//! // The whole path is one walk now: no lock, no question.
 //! let walk = cache.walk(&cache.root(), b"etc/hosts", WalkOptions::default(), |_| true);
 //! assert!(matches!(walk, Walk::Found(found) if found == hosts));
 //! assert_eq!(cache.stats().fills, 2);
 //!
-//! // Where the cache cannot go on, it says how far it came.
+//! // Where the cache cannot go on, it returns how far it came.
 //! let walk = cache.walk(&cache.root(), b"etc/passwd", WalkOptions::default(), |_| true);
 //! assert!(matches!(walk, Walk::Stopped(Stopped { rest: 4, why: Reason::Miss, .. })));
 //! # Ok::<(), std::io::Error>(())
 //! ```
 //!
-//! # What it promises
+//! # Guarantees
 //!
 //! - **G1** A walk that returns an entry saw, at one instant during the call, every component
 //!   linked as the path says.
@@ -43,20 +42,19 @@
 //!   that is replaced, by [`rename`](Dcache::rename), [`create`](Dcache::create) or a completion,
 //!   is there at every instant.
 //! - **G3** No walk waits for another thread.
-//! - **G4** A walk writes no line that other threads read, except to set a clear "used" bit, to
-//!   insert a path into the [path cache](#path-cache), and, at the end, to move one reference
-//!   count; [`find`](Dcache::find) not even that.
+//! - **G4** A walk writes no cache line that other threads read, except to set a clear "used" bit,
+//!   to insert a path into the [path cache](#path-cache), and to change one reference count at the
+//!   end; [`find`](Dcache::find) changes none.
 //! - **G5** Memory never exceeds the [budget](Builder::memory) plus what is held.
 //! - **G6** An entry that is held is never reused; a stale [`DentryId`] finds nothing.
 //! - **G7** Handles are dropped outside of all locks.
 //!
-//! # What it costs
+//! # Costs
 //!
-//! A step (directory and name in, inode out) reads two dependent cache lines: the bucket and the
-//! record. A walk is a sequence of steps, whose waits for memory overlap in part. An entry with a
-//! name of up to 32 bytes takes 64 bytes for what walks read, 40 for what is written, 4 for its
-//! count apart, 1 for eviction and 8 to 16 of index: about 124 in all. An empty cache of the
-//! default size takes 2.3 MB of address space and 42 KB of memory; the rest comes with entries.
+//! A step (directory and name in, inode out) reads two dependent cache lines: bucket and record.
+//! The memory latencies of the steps of a walk overlap in part. An entry with a name of up to 32
+//! bytes takes about 124 bytes: 64 of record, 40 of dentry, 4 of count, 1 of clock and 8 to 16 of
+//! index. An empty cache of the default size takes 2.3 MB of address space and 42 KB of memory.
 //!
 //! # Data
 //!
@@ -69,44 +67,42 @@
 //! └─────────────┘  └──────────────────────────────────────┘  └─────────────────────────────────────┘
 //! ```
 //!
-//! Records and dentries lie under one dense number in storage that never moves and keeps its type,
-//! so a reader may follow a stale number and find out. What may still be read by a walk is reused
-//! only after a grace period (`reclaim/epoch.rs`). The index grows by splitting one bucket at a
-//! time (`table/index.rs`).
+//! Records and dentries share one dense number. Their storage never moves and keeps its type, so a
+//! reader may follow a stale number and notice. A slot that a walk may still read is reused only
+//! after a grace period (`reclaim/epoch.rs`). The index grows by splitting one bucket at a time
+//! (`table/index.rs`).
 //!
-//! A bucket follows from the number of the directory and the name. A directory keeps its number
-//! when it is renamed, so a rename moves one record and none below it (`hash/name.rs`).
+//! A bucket is computed from the directory's number and the name. A rename keeps a directory's
+//! number, so it moves one record and none below it (`hash/name.rs`).
 //!
 //! ## Path cache
 //!
-//! What a walk of several names has found is inserted under a keyed digest of the whole path, with
-//! the sum of the sequence counts of all records on it. The next walk of that path compares the
-//! sum; any change of anything on the way shows in it. Two paths share a digest with a probability
-//! of at most 2^-64. `lookup/path_cache.rs` argues why a hit may be believed.
+//! A walk of several names is inserted under a keyed digest of the whole path, with the sum of the
+//! sequence counts of all its records. The next walk of that path compares the sum, in which any
+//! change of a component shows. Two paths share a digest with a probability of at most 2^-64.
+//! `lookup/path_cache.rs` argues why a hit is valid.
 //!
 //! # Locks
 //!
-//! `core.rs` draws the lock order; each file tells its own part. Walks take no lock. Names and
-//! children of a directory change under its lock (up to 256 stripes). A bucket and a record have a
-//! sequence count each, whose odd value is the writers' lock. The file system is asked under no
-//! lock at all.
+//! `core.rs` draws the lock order. Walks take no lock. Names and children of a directory change
+//! under its lock, one of up to 256 stripes. Each bucket and each record has a sequence count,
+//! whose odd value is the writers' lock. The file system is called without any lock held.
 //!
-//! # How to see what it does
+//! # Statistics
 //!
-//! [`Dcache::stats`] counts walks, hits by kind, stops by [`Reason`], retries, questions, waits and
-//! memory. Counting costs a walk no shared line.
+//! [`Dcache::stats`] counts walks, hits by kind, stops by [`Reason`], retries, fills, waits and
+//! memory. Counting writes no line that other threads use.
 //!
 //! # Limits
 //!
 //! - Names are bytes: 1 to 255, without slash and NUL. Others are passed on and not cached.
 //! - An id's generation and a record's sequence count have 32 bits: a reader that sleeps through
 //!   2³¹ changes may be fooled.
-//! - Aliases of one inode are not chained (the kernel's `d_alias`): the chain would cost a random
-//!   line at every insertion. A change names a directory and a name. What an inode has besides is
-//!   under its handle, the same for all of its names, so no change of an inode has to look for
-//!   them.
+//! - Aliases of one inode are not chained (the kernel's `d_alias`): that would cost a random line
+//!   at every insertion. All names of an inode share its handle, so a change of the inode need not
+//!   find them.
 //! - Deadlines have a grain of 10 ms.
-//! - A thread that uses a cache costs it a slot of about half a kilobyte, beside the budget.
+//! - Each thread that uses a cache costs a slot of about half a kilobyte, outside the budget.
 
 mod builder;
 mod core;

@@ -32,7 +32,7 @@ fn write(record: &Record, name: &Name<'_>, version: u64) {
     write_counted(record, &Count::default(), name, version);
 }
 
-/// The same where the path cache looks at its count.
+/// As [`write`], with the separate count.
 fn write_counted(record: &Record, count: &Count, name: &Name<'_>, version: u64) {
     let rewrite = record.rewrite(count);
     rewrite.inline_handle(version);
@@ -40,13 +40,12 @@ fn write_counted(record: &Record, count: &Count, name: &Name<'_>, version: u64) 
     rewrite.flags(Flags::linked(Some(Kind::Other), Flags::INLINE_HANDLE, name.bytes.len()));
 }
 
-/// An inline handle; of the generation a model has other tests.
+/// An inline handle; other tests cover the generation.
 fn handle_of(word: u64) -> InlineHandle {
     InlineHandle { word, generation: 0 }
 }
 
-/// What a walk does at one record on its way down: the version that it saw under the name, if it
-/// may believe it.
+/// As a walk reads one record: the version under the name, or `Err` if the record changed.
 fn read(record: &Record, name: &Name<'_>) -> Result<Option<u64>, ()> {
     if_believed(record, || record.flags_if_named(DIR, name).is_some())
 }
@@ -103,7 +102,7 @@ fn writers_of_one_record_exclude_each_other() {
     });
 }
 
-/// G2 at the index: what is there all the time is never believed to be missing.
+/// G2 at the index: an entry that exists throughout is never missed.
 #[test]
 fn a_split_hides_nothing() {
     model(|| {
@@ -165,7 +164,6 @@ fn a_rename_is_never_seen_half_done() {
                 shared.0.relink(&[(Id(1), a.hash(), b.hash())], None, || write(&shared.1, &b, 1));
             })
         };
-        // As `Core::walk` looks one name up; `None` is for an attempt that is void.
         let look = |name: &Name<'_>| {
             let (index, record) = &*shared;
             let found = index.search(index.extent(), name.hash(), |_| {
@@ -187,8 +185,7 @@ fn a_rename_is_never_seen_half_done() {
     });
 }
 
-/// As `Core::walk` looks one name up: its version, or that it is not there; `None` is for an
-/// attempt that is void.
+/// As `Core::walk` looks one name up; `None` if the attempt is void.
 fn look((index, records): &(Index, [Record; 3]), name: &Name<'_>) -> Option<Option<u64>> {
     let found = index.search(index.extent(), name.hash(), |id| {
         let record = &records[id.0 as usize];
@@ -303,8 +300,8 @@ fn an_entry_is_held_or_dead_never_both() {
     });
 }
 
-/// G6: as `Core::become_negative` and `become_positive` change an entry in place, and as
-/// `Core::look` takes it.
+/// G6: as `Core::become_negative` and `become_positive` change an entry in place while `Core::look`
+/// takes it.
 #[test]
 fn an_entry_does_not_change_in_place_under_its_holder() {
     let hasher = Hasher::new(1);
@@ -361,7 +358,7 @@ fn a_detached_entry_dies_exactly_once() {
 
 #[test]
 fn an_id_does_not_mean_the_next_entry_of_its_slot() {
-    // As `Core::is_linked` and `Core::retire_entry` do it.
+    // As `Core::is_linked` and `Core::retire_entry`.
     let hasher = Hasher::new(1);
     let (a, b) = (name(&hasher, b"a"), name(&hasher, b"b"));
     model(move || {
@@ -385,16 +382,14 @@ const START: Id = Id(1);
 const MOVING: Id = Id(2);
 const FILE: Id = Id(3);
 
-/// A path cache, records and their counts.
 type Cached = (PathCache, [Record; 4], [Count; 4]);
 
-/// What the path cache knows a path of one directory by: the digest is that of its bytes, which no
-/// model needs more of.
+/// A path's key, whose digest is that of its bytes.
 fn key(path: u8) -> Key {
     Key { digest: Digest([u64::from(path); 2]), bytes: 1 }
 }
 
-/// Inserts that `path` leads over [`MOVING`] to [`FILE`].
+/// Inserts the path `path` over [`MOVING`] to [`FILE`].
 fn insert(cached: &Cached, path: u8) {
     insert_with(cached, path, cached.1[FILE.0 as usize].inline_handle());
 }
@@ -405,30 +400,29 @@ fn insert_with((paths, records, _): &Cached, path: u8, handle: InlineHandle) {
     paths.insert(key(path), &read, Some(Kind::Other), Some(handle), 0);
 }
 
-/// Writes one of the records.
 fn rewrite((_, records, counts): &Cached, id: Id, name: &Name<'_>, version: u64) {
     write_counted(&records[id.0 as usize], &counts[id.0 as usize], name, version);
 }
 
-/// A path cache in which `path` leads over [`MOVING`], whose name that is, to [`FILE`].
+/// A path cache with `path` over [`MOVING`], whose name is given, to [`FILE`].
 fn cached(path: u8, name: &Name<'_>, file: &Name<'_>) -> Cached {
     let make = || (Record::default(), Count::default());
     let [a, b, c, d] = std::array::from_fn(|_| make());
     let cached = (PathCache::new(0), [a.0, b.0, c.0, d.0], [a.1, b.1, c.1, d.1]);
     rewrite(&cached, MOVING, name, 1);
     rewrite(&cached, FILE, file, 1);
-    // In the other place, so that the next one is written over the first.
+    // In the other place, so that the next insertion replaces the first.
     insert(&cached, path);
     insert(&cached, b'z');
     cached
 }
 
-/// What the path cache has for `path`, as `Core::cached_path` asks.
+/// The path cache's entry for `path`, as `Core::cached_path` looks it up.
 fn get((paths, _, counts): &Cached, path: u8) -> Option<PathEnd> {
     paths.get(key(path), START, |id| Some(counts.get(id.0 as usize)?.get()))
 }
 
-/// The version of what `path` is believed to lead to.
+/// The version at the end of `path`, if it is valid.
 fn believed(cached: &Cached, path: u8) -> Option<u64> {
     get(cached, path).map(|end| {
         assert_eq!((end.id, end.kind), (FILE, Some(Kind::Other)));
@@ -436,8 +430,8 @@ fn believed(cached: &Cached, path: u8) -> Option<u64> {
     })
 }
 
-/// G6: as `Core::cached_path` looks at the handle of what is at the end, and as an entry is
-/// unlinked and its slot reused.
+/// G6: as `Core::cached_path` reads the handle of the end while the entry is unlinked and its slot
+/// reused.
 #[test]
 fn what_a_cached_path_leads_to_is_not_reused_under_its_reader() {
     let hasher = Hasher::new(1);
@@ -465,8 +459,7 @@ fn what_a_cached_path_leads_to_is_not_reused_under_its_reader() {
     });
 }
 
-/// The handle is no part of a record: what a reader finds by a path that another thread has just
-/// inserted was there before.
+/// The handle is outside the record: a reader of a path just inserted sees it filled.
 #[test]
 fn what_a_cached_path_leads_to_was_filled_before() {
     let hasher = Hasher::new(1);
@@ -489,7 +482,7 @@ fn what_a_cached_path_leads_to_was_filled_before() {
     });
 }
 
-/// G1: `a/file` was there with the later handle at no time.
+/// G1: `a/file` never existed with the later handle.
 #[test]
 fn a_cached_path_is_not_believed_of_what_came_after_its_directory_was_renamed() {
     let hasher = Hasher::new(1);
@@ -509,7 +502,7 @@ fn a_cached_path_is_not_believed_of_what_came_after_its_directory_was_renamed() 
     });
 }
 
-/// The count tells of a rewriting before anything of it can be seen.
+/// The count changes before any field can be seen changed.
 #[test]
 fn a_cached_path_is_not_believed_of_an_end_that_has_begun_to_change() {
     let hasher = Hasher::new(1);
@@ -526,7 +519,7 @@ fn a_cached_path_is_not_believed_of_an_end_that_has_begun_to_change() {
     });
 }
 
-/// Counts are summed up: an older one than was inserted would make good for a later one.
+/// In a sum, an older count than the inserted one would make up for a later one.
 #[test]
 fn a_cached_path_is_believed_of_no_count_that_is_older_than_it() {
     let hasher = Hasher::new(1);
@@ -554,7 +547,7 @@ fn a_cached_path_that_is_replaced_is_not_believed_half() {
     let (a, b, file) = (name(&hasher, b"a"), name(&hasher, b"b"), name(&hasher, b"file"));
     model(move || {
         let shared = cached(b'a', &a, &file);
-        // What was inserted is no longer true.
+        // The inserted path is no longer valid.
         rewrite(&shared, MOVING, &b, 1);
         let shared = Arc::new(shared);
         let writer = {

@@ -1,14 +1,12 @@
-//! What goes into the cache and what comes out of it.
+//! Types that go into the cache and come out of it.
 
 use crate::table::id::Id;
 use std::{hash::Hash, sync::Arc, time::Duration};
 
-/// What the cache keeps for an inode: a number, or an `Arc` of one. Two handles are equal if they
-/// mean the same inode.
+/// The cache's handle of an inode: a number, or an `Arc`. Equal handles mean the same inode.
 ///
-/// A handle that is a word lies where walks read names, so that a walk to a file reads no other
-/// line for it; any other one lies beside. `drop` runs outside of all of the cache's locks and may
-/// call it; all else runs inside and must not.
+/// A handle that is a word lies in the record, so a walk reads no other line for it. `drop` runs
+/// outside of the cache's locks and may call the cache; other methods run inside and must not.
 ///
 /// ```
 /// # use dentree_dcache::Handle;
@@ -26,12 +24,12 @@ use std::{hash::Hash, sync::Arc, time::Duration};
 /// }
 /// ```
 pub trait Handle: Clone + Eq + Hash + Send + Sync + 'static {
-    /// All of the handle as a word; `None` where it is none.
+    /// The whole handle as a word, if it is one.
     fn to_word(&self) -> Option<u64> {
         None
     }
 
-    /// The handle that [`to_word`](Self::to_word) made this word of.
+    /// The inverse of [`to_word`](Self::to_word).
     fn from_word(word: u64) -> Option<Self> {
         let _ = word;
         None
@@ -58,65 +56,65 @@ words!(u32 u64 usize);
 
 impl<T: Eq + Hash + Send + Sync + 'static> Handle for Arc<T> {}
 
-/// What a walk has to know of a file's type.
+/// A file's type, as far as walks need it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub enum Kind {
     /// Has entries.
     Directory,
-    /// Leads elsewhere; the walk leaves following it to the caller.
+    /// A symbolic link, which the caller follows.
     Symlink,
     /// Everything else.
     Other,
 }
 
-/// What a name means.
+/// An inode under a name.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Child<H> {
     /// The inode.
     pub handle: H,
     /// Its type.
     pub kind: Kind,
-    /// Whether everyone may search this directory: a walk then passes without asking. A hint, which
-    /// may be `false` for any reason.
+    /// Everyone may search this directory, so walks need not ask. A hint: `false` is always
+    /// allowed.
     pub search: bool,
-    /// How long to believe it; `None`: until told otherwise.
+    /// How long the entry is valid; `None`: until a change is reported.
     pub ttl: Option<Duration>,
 }
 
 impl<H> Child<H> {
-    /// A directory that everyone may search, to be believed until told otherwise.
+    /// A directory that everyone may search, without a time to live.
     pub fn directory(handle: H) -> Self {
         Child { handle, kind: Kind::Directory, search: true, ttl: None }
     }
 
-    /// A symbolic link, to be believed until told otherwise.
+    /// A symbolic link, without a time to live.
     pub fn symlink(handle: H) -> Self {
         Child { handle, kind: Kind::Symlink, search: false, ttl: None }
     }
 
-    /// Anything else, to be believed until told otherwise.
+    /// Anything else, without a time to live.
     pub fn other(handle: H) -> Self {
         Child { handle, kind: Kind::Other, search: false, ttl: None }
     }
 }
 
-/// What a file system returns for a lookup.
+/// Result of a lookup in the file system.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Fill<H> {
-    /// The name is there.
+    /// The name exists.
     Positive(Child<H>),
-    /// The name is not there.
+    /// The name does not exist.
     Negative {
-        /// How long to believe it; `None`: until told otherwise.
+        /// How long that is valid; `None`: until a change is reported.
         ttl: Option<Duration>,
     },
-    /// Either, but it must not be remembered: such as a name that is absent from a casefolded
-    /// directory, where the creation of another spelling would have to forget it. The entry that
-    /// the caller gets is [detached](crate::DentryRef::is_reachable).
+    /// A result that must not be cached: for example a name that is absent from a casefolded
+    /// directory, which the creation of another spelling makes stale. The returned entry is
+    /// [detached](crate::DentryRef::is_reachable).
     NotCached(Option<Child<H>>),
 }
 
-/// Names an entry without holding it: a number that is used again, with a generation that is not.
+/// Identifies an entry without a reference: a reused number with a generation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
 pub struct DentryId {
     index: Id,
@@ -136,35 +134,33 @@ impl DentryId {
         self.generation
     }
 
-    /// As one number, for protocols that pass node ids. Never 0; the root's is 1.
+    /// As one number, for protocols with node ids. Never 0; the root's is 1.
     pub fn to_bits(self) -> u64 {
         u64::from(self.generation) << 32 | u64::from(self.index.0)
     }
 
-    /// What [`to_bits`](Self::to_bits) gave. Any other number is an id that no entry has.
+    /// The inverse of [`to_bits`](Self::to_bits). No entry has an id of any other number.
     pub fn from_bits(bits: u64) -> Self {
         DentryId { index: Id(bits as u32), generation: (bits >> 32) as u32 }
     }
 }
 
-/// How to walk.
+/// Options of a walk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct WalkOptions {
-    /// The directory above which `..` stops the walk with [`Reason::Floor`]. The cache's root is a
-    /// floor as well. Where this one is gone every `..` stops the walk, as nothing tells what is
-    /// above it.
+    /// The directory at which `..` stops the walk with [`Reason::Floor`], beside the cache's root.
+    /// If it is gone every `..` stops the walk.
     pub floor: Option<DentryId>,
-    /// Return a symbolic link that is the last component as found, as `lstat(2)`. A slash behind it
-    /// still stops the walk there.
+    /// Return a symbolic link that is the last component, as `lstat(2)`, unless a slash follows it.
     pub keep_last_link: bool,
 }
 
-/// An entry as [`Dcache::find`](crate::Dcache::find) saw it. It is not held: it may be evicted and
-/// forgotten at any time, which [`is_linked`](crate::Dcache::is_linked) and
-/// [`get`](crate::Dcache::get) tell by its id.
+/// An entry as [`Dcache::find`](crate::Dcache::find) saw it. It is not held:
+/// [`is_linked`](crate::Dcache::is_linked) and [`get`](crate::Dcache::get) tell whether it is still
+/// cached.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Seen<H> {
-    /// The entry, as long as it is cached.
+    /// The entry's id.
     pub id: DentryId,
     /// The inode.
     pub handle: H,
@@ -175,13 +171,13 @@ pub struct Seen<H> {
 /// Why a walk stopped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub enum Reason {
-    /// The next name is not cached: [`lookup_or_fill`](crate::Dcache::lookup_or_fill) it.
+    /// The next name is not cached: call [`lookup_or_fill`](crate::Dcache::lookup_or_fill).
     Miss,
-    /// The next name is cached but no longer believed: likewise.
+    /// The next name has expired: likewise.
     Expired,
-    /// A symbolic link: read it and go on.
+    /// A symbolic link: read it and continue.
     Symlink,
-    /// A component that has others, or a slash, behind it is no directory.
+    /// A component with a slash or another component after it is not a directory.
     NotADirectory,
     /// The directory may not be searched.
     Denied,
@@ -189,14 +185,14 @@ pub enum Reason {
     Floor,
     /// The next name is longer than 255 bytes.
     NameTooLong,
-    /// Writers were faster at every attempt: go on as from a miss, at the start.
+    /// Writers invalidated every attempt: continue as from a miss, at the start.
     Busy,
 }
 
 impl Reason {
-    /// How many reasons there are.
+    /// Number of reasons.
     pub const COUNT: usize = 8;
-    /// All of them, in the order of [`Stats::stopped`](crate::Stats::stopped).
+    /// All, in the order of [`Stats::stopped`](crate::Stats::stopped).
     pub const ALL: [Reason; Reason::COUNT] = [
         Reason::Miss,
         Reason::Expired,
@@ -209,15 +205,14 @@ impl Reason {
     ];
 }
 
-/// Whether [batches](crate::Dcache::find_many) ask for all of their cache lines before they read
-/// the first.
+/// Whether [batches](crate::Dcache::find_many) prefetch their cache lines.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum PrefetchMode {
-    /// Never: best where all that is walked fits the processor's caches.
+    /// Never: best if the working set fits the processor's caches.
     Off,
-    /// Always: best where it does not.
+    /// Always: best if it does not.
     On,
-    /// By measuring both, now and then.
+    /// By occasional measurement of both.
     #[default]
     Auto,
 }
