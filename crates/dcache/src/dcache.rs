@@ -205,7 +205,7 @@ impl<H: Handle> Dcache<H> {
     /// ```
     pub fn lookup(&self, dir: &DentryRef<'_, H>, name: &[u8]) -> Option<Option<DentryRef<'_, H>>> {
         let name = self.core.hasher.looked_up(dir.raw_id(), name)?;
-        match self.core.look(dir.raw_id(), &name) {
+        match self.core.lookup(dir.raw_id(), &name) {
             Known::Positive(id) => Some(Some(DentryRef::adopt(self, id))),
             Known::Negative => Some(None),
             Known::Unknown => None,

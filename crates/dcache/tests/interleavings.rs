@@ -56,6 +56,29 @@ fn a_rename_loses_nothing_on_the_way() {
     });
 }
 
+/// A new entry splits buckets: what was found in none of them may have moved from one to the other.
+#[test]
+fn a_lookup_knows_what_is_cached_while_the_index_grows() {
+    check(|| {
+        let cache = cache();
+        let root = cache.root();
+        let held: Vec<_> =
+            [b"a", b"b", b"c"].map(|name| (name, cache.create(&root, name, Child::other(2)))).into();
+        let maker = {
+            let cache = cache.clone();
+            thread::spawn(move || {
+                for name in [b"d", b"e", b"f"] {
+                    cache.create(&cache.root(), name, Child::other(3));
+                }
+            })
+        };
+        for (name, held) in &held {
+            assert_eq!(cache.lookup(&root, *name).flatten().as_ref(), Some(held), "{name:?}");
+        }
+        maker.join().expect("no panic");
+    });
+}
+
 #[test]
 fn an_answer_that_was_overtaken_brings_nothing_back() {
     check(|| {

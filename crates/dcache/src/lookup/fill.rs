@@ -33,9 +33,9 @@ impl<H: Handle> Core<H> {
         };
         let asking = loop {
             match self.look(dir, &name) {
-                Known::Positive(id) => return Ok(Some(id)),
-                Known::Negative => return Ok(None),
-                Known::Unknown => {}
+                Some(Known::Positive(id)) => return Ok(Some(id)),
+                Some(Known::Negative) => return Ok(None),
+                Some(Known::Unknown) | None => {}
             }
             match self.in_lookups.begin(dir, &name) {
                 Ok(asking) => break asking,
@@ -81,7 +81,7 @@ impl<H: Handle> Core<H> {
     }
 
     /// Looks a name up under the lock, which is final.
-    fn look_locked(&self, dir: Id, name: &Name<'_>) -> Known {
+    pub(crate) fn look_locked(&self, dir: Id, name: &Name<'_>) -> Known {
         let _dir = self.lock_dir(dir);
         match self.find_locked(dir, name) {
             Some(id) if !self.has_expired(dir, id) => {

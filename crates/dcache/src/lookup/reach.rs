@@ -19,7 +19,7 @@ impl<H: Handle> Core<H> {
     }
 
     /// The same at an instant during the call; `None` if something on the path changed meanwhile.
-    fn reach(&self, id: Id) -> Option<bool> {
+    pub(crate) fn reach(&self, id: Id) -> Option<bool> {
         let (mut path, mut at) = (Vec::new(), id);
         let is_reachable = loop {
             if at == Id::ROOT {

@@ -3,8 +3,9 @@
 //!
 //! It reads two dependent cache lines, bucket and record; a positive entry's dentry is touched for
 //! the reference alone. The entry was linked under the name from the load of its sequence count
-//! until the comparison (G1). A miss is valid only in a complete directory whose record, and the
-//! bucket, are unchanged at the end (G2). Nothing waits (G3).
+//! until the comparison (G1). A miss is valid only if the bucket is unchanged at the end, as an
+//! entry may have moved to another bucket meanwhile; in a complete directory, whose record is
+//! unchanged too, the name then does not exist (G2). Nothing waits (G3).
 
 use crate::core::Core;
 use crate::hash::name::Name;
@@ -16,18 +17,25 @@ use crate::table::record::{Flags, order_reads};
 use crate::{Handle, Seen};
 
 impl<H: Handle> Core<H> {
-    /// Looks one name up without a lock. Returns the entry held.
-    pub(crate) fn look(&self, dir: Id, name: &Name<'_>) -> Known {
+    /// Looks one name up without a lock, or under the directory's where writers were faster at
+    /// every attempt. Returns the entry held.
+    pub(crate) fn lookup(&self, dir: Id, name: &Name<'_>) -> Known {
+        self.look(dir, name).unwrap_or_else(|| self.look_locked(dir, name))
+    }
+
+    /// Looks one name up without a lock. Returns the entry held, or `None` where writers were
+    /// faster at every attempt.
+    pub(crate) fn look(&self, dir: Id, name: &Name<'_>) -> Option<Known> {
         let pin = self.epoch.enter();
         for _ in 0..ATTEMPTS {
             if let Some(known) = self.try_step(dir, name) {
                 let counters = pin.counters();
                 counters.components.add(u64::from(!matches!(known, Known::Unknown)));
-                return known;
+                return Some(known);
             }
             pin.counters().retries.add(1);
         }
-        Known::Unknown
+        None
     }
 
     /// Looks one plain name up by value, without a read set. `None` leaves it to a walk. [epoch]
@@ -65,17 +73,20 @@ impl<H: Handle> Core<H> {
     #[inline]
     fn try_step(&self, dir: Id, name: &Name<'_>) -> Option<Known> {
         if !self.is_surely_in_tree(dir) {
-            return Some(Known::Unknown);
+            return (self.reach(dir) == Some(false)).then_some(Known::Unknown);
         }
         let above = self.record(dir);
         let seq = above.begin();
         match self.find(self.index.extent(), dir, name) {
             Ok(found) => self.take_step(&found),
-            Err(_) if !above.flags().has(Flags::COMPLETE) => Some(Known::Unknown),
             Err(miss) => {
+                let is_complete = above.flags().has(Flags::COMPLETE);
                 order_reads();
-                (seq & 1 == 0 && above.is_unchanged(seq) && self.index.still_misses(miss))
-                    .then_some(Known::Negative)
+                let is_valid = self.index.still_misses(miss);
+                match is_complete {
+                    false => is_valid.then_some(Known::Unknown),
+                    true => (is_valid && seq & 1 == 0 && above.is_unchanged(seq)).then_some(Known::Negative),
+                }
             }
         }
     }
