@@ -13,7 +13,7 @@ use crate::shard::{AheadSlot, Found, Origin};
 /// Runs of neighbouring blocks.
 pub type Runs = Vec<Range<u64>>;
 
-/// Why a request for a block may start reading ahead.
+/// Why a request may start reading ahead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum First {
     /// The block was not in memory.
@@ -22,21 +22,21 @@ pub enum First {
     Use,
 }
 
-/// Most bytes of a request: its first block waits for all of it.
+/// Most bytes of a request, as its first block waits for all of it.
 const REQUEST_BYTES: usize = 128 << 10;
 
-/// After so many blocks in a row without room, each in another shard, there is none anywhere.
+/// Blocks in a row without room, each in another shard, after which reading ahead gives up.
 const MOST_WITHOUT_ROOM: usize = 16;
 
 impl BufCache {
-    /// As [`get`](BufCache::get); on a miss or a first use, `plan` decides whether to read ahead,
+    /// As [`get`](BufCache::get); on a miss or a first use `plan` decides whether to read ahead,
     /// and the closure that it returns decides what.
     ///
-    /// The requested block goes to the device first. `plan` must not use the cache; its closure
-    /// may, because by then no other thread can wait for a read of this one.
+    /// The requested block goes to the device first. `plan` must not use the cache. Its closure
+    /// may, as no other thread can then wait for a read of this one.
     ///
     /// # Errors
-    /// Those of [`get`](BufCache::get). A failure to read ahead is none.
+    /// Those of [`get`](BufCache::get); not a failure to read ahead.
     ///
     /// ```
     /// # use std::sync::Arc;
@@ -86,7 +86,7 @@ impl BufCache {
     }
 
     /// Starts to read blocks, neighbours in one request, and does not wait. Skips blocks that are
-    /// in memory, not on the device, or without room; after some in a row without room, all others.
+    /// in memory, not on the device, or without room; gives up after some in a row without room.
     pub fn read_ahead(&self, runs: Runs) {
         let most = (REQUEST_BYTES / self.block_size()).max(1);
         let end = self.device().size() / self.block_size() as u64;
@@ -116,7 +116,7 @@ impl BufCache {
         }
     }
 
-    /// Reads neighbours in one request, and does not wait.
+    /// Submits one request for neighbours.
     fn submit(&self, mut locks: Vec<BufferLock>) {
         let Some(first) = locks.first().map(|lock| lock.block) else { return };
         self.blocks().shard_of(first).count_device_read();

@@ -1,39 +1,38 @@
 //! The buffer LRU: per-thread copies of blocks that many threads read and few change.
 //!
-//! A read through a shard writes a mutex, counters and a reference count, whose cache lines move
-//! between processors if all threads read one block, such as the root of a large directory's index.
-//! A read of a valid copy writes nothing that another thread reads. Linux has a buffer LRU for each
-//! processor; one for each thread needs no lock, and no lookup of the processor.
+//! A read through a shard writes a mutex, counters and a reference count. If all threads read one
+//! block, such as the root of a large directory's index, these cache lines move between processors.
+//! A read of a valid copy writes nothing that another thread reads. Linux has a buffer LRU per
+//! processor; one per thread needs no lock and no processor number.
 //!
 //! # Data
 //! Each thread has [`BhLruSize`] copies, of all caches together. A block is copied at its second
-//! request, if the thread still remembers the first: of other blocks only the numbers are kept. The
-//! least recently used copy is replaced, if its use is [long enough ago](KEEP_FACTOR): with more
-//! frequent blocks than copies, some stay and are found. A copy comes with the [`Invalidation`]
-//! flag of its version, which stands in the block's slot for all threads with a copy.
+//! request if the thread still remembers the first; of other blocks it keeps the numbers only. The
+//! least recently used copy is replaced if its use is [long enough ago](KEEP_FACTOR): with more
+//! frequent blocks than copies, some copies stay and are hit. A version's [`Invalidation`] flag is
+//! shared by its slot and all copies.
 //!
 //! # Who protects what
-//! Copies are the thread's copied. The flag's place in the slot is protected by the shard's mutex.
-//! The flag itself is two booleans without a lock.
+//! Copies belong to their thread. The slot's reference to the flag is protected by the shard's
+//! mutex. The flag is two booleans without a lock.
 //!
 //! # Guarantee
-//! *A copy whose flag is clear is the newest version.* A flag is put into a slot under the shard's
-//! mutex, while the slot has the version to be copied. A change, drop or eviction of the block
-//! first sets the flag, under the mutex. A reader that loads the flag
+//! *A copy whose flag is clear is the newest version.* A flag enters a slot under the shard's
+//! mutex, while the slot has the version to be copied. A change, drop or eviction of the block sets
+//! the flag first, under the mutex. A reader that loads the flag
 //! - clear, has the version before the change, as if it had taken the mutex first;
 //! - set, goes to the shard.
 //!
-//! Relaxed: the flag guards no memory but the copy, which is the thread's copied. A thread that
-//! knows of the change by anything that the changer did later, of which the release of the mutex is
-//! the first, sees the flag set.
+//! Relaxed: the flag guards no memory but the copy, which is the thread's own. A thread that has
+//! learned of the change, by the release of the mutex or anything later, sees the flag set.
 //!
 //! # Known limits
-//! Copies are not part of the budget. They stay until they are replaced or the thread ends;
-//! invalidated ones, such as all of a dropped cache, are replaced first.
+//! Copies are outside the budget. They stay until they are replaced or the thread ends; invalidated
+//! ones, such as all of a dropped cache, are replaced first.
 
 use std::cell::RefCell;
 use std::sync::Arc;
-// Counters, which no other access depends on: models need not know of them.
+// Counters, which models need not explore.
 use std::sync::atomic::AtomicU64;
 
 use dentree_sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -78,17 +77,16 @@ impl Default for BhLruSize {
     }
 }
 
-/// Of a version of a block that threads have copies of.
+/// State of a version that threads have copies of.
 #[derive(Default)]
 pub(crate) struct Invalidation {
-    /// It is not the newest version any more.
     is_set: AtomicBool,
-    /// A copy was used since the block was last considered for eviction. Written once in between.
+    /// A copy was used since eviction last considered the block. Written once in between.
     was_used: AtomicBool,
 }
 
 impl Invalidation {
-    /// Ends the version. Called with the shard locked.
+    /// Ends the version. [shard]
     pub(crate) fn set(&self) {
         self.is_set.store(true, Relaxed);
     }
@@ -103,48 +101,42 @@ impl Invalidation {
         }
     }
 
-    /// Whether a copy was used since the last call.
     pub(crate) fn take_use(&self) -> bool {
         self.was_used.swap(false, Relaxed)
     }
 }
 
-/// Number of the cache, and block.
+/// Number of a cache, and a block of it.
 type BlockKey = (u64, u64);
 
-/// The copies of a cache.
+/// The copies of blocks of one cache.
 pub(crate) struct BhLru {
-    /// Unique in the process.
     cache: u64,
-    /// Most copies of a thread, whatever their cache, when it adds one of this cache.
+    /// A thread adds a copy of this cache only below this number of copies, of any cache.
     size: usize,
-    /// Per-thread counters.
     hits: [Padded<AtomicU64>; COUNTERS],
 }
 
 const COUNTERS: usize = 16;
 
-/// A copy stays for this many lookups, times the number of copies.
+/// A copy stays for this many lookups times the number of copies.
 const KEEP_FACTOR: u64 = 16;
 
 /// The result of a lookup.
 pub(crate) enum Lookup {
-    /// The newest version.
     Copy(Buffer),
-    /// No copy, but there is room and the block is worth one.
+    /// No copy, but there is room and the block is requested often.
     Frequent,
     Absent,
 }
 
-/// The copies of one thread.
 struct ThreadLru {
     /// The blocks of `copies`, in its order.
     keys: Vec<BlockKey>,
     copies: Vec<Copied>,
-    /// The last blocks requested without a copy, as a ring.
+    /// A ring of the last blocks requested without a copy.
     requested: Vec<BlockKey>,
     next: usize,
-    /// Lookups so far.
     now: u64,
 }
 
@@ -159,7 +151,7 @@ thread_local! {
 }
 
 impl BhLru {
-    /// A thread's copies are at most a sixteenth of the cache, and one if the cache has any block.
+    /// A thread's copies are at most a sixteenth of the cache, but one if the cache has any block.
     pub(crate) fn new(size: BhLruSize, capacity: usize) -> BhLru {
         static CACHES: AtomicU64 = AtomicU64::new(0);
         BhLru {
@@ -169,7 +161,7 @@ impl BhLru {
         }
     }
 
-    /// Looks for a block among this thread's copies, and remembers the request.
+    /// Finds a block's copy and remembers the request.
     pub(crate) fn get(&self, block: u64) -> Lookup {
         if self.size == 0 {
             return Lookup::Absent;
@@ -185,7 +177,7 @@ impl BhLru {
         THREAD_LRU.try_with(get).unwrap_or(Lookup::Absent)
     }
 
-    /// Copies a version, with its invalidation flag, for this thread.
+    /// Copies a version for this thread.
     pub(crate) fn copy(&self, block: u64, version: &Buffer, invalidation: Arc<Invalidation>) -> Buffer {
         let copy = version.copied();
         let kept = copy.clone();
@@ -195,7 +187,7 @@ impl BhLru {
         copy
     }
 
-    /// Whether `version` is the newest, if it is a copy of this thread.
+    /// Whether `version`, if it is a copy of this thread, is the newest.
     pub(crate) fn is_newest(&self, block: u64, version: &Buffer) -> Option<bool> {
         let get = |lru: &RefCell<ThreadLru>| {
             let lru = lru.borrow();
@@ -211,7 +203,7 @@ impl BhLru {
 }
 
 impl Copied {
-    /// The last use; `None` after its invalidation.
+    /// `None` if it was invalidated.
     fn used_at(&self) -> Option<u64> {
         (!self.invalidation.is_set()).then_some(self.used_at)
     }
@@ -252,7 +244,7 @@ impl ThreadLru {
         Lookup::Absent
     }
 
-    /// Whether there is room for one more copy, or a copy can be replaced.
+    /// Whether a copy can be added or replaced.
     fn has_room(&self, size: usize) -> bool {
         let is_long_ago = |used_at: u64| used_at + KEEP_FACTOR * (size as u64) < self.now;
         self.copies.len() < size

@@ -11,10 +11,9 @@ use crate::feedback::Feedback;
 use crate::shard::{AheadSlot, Found, SLOT_OVERHEAD, Shard};
 use crate::stats::Stats;
 
-/// A cache without its device. Submitted reads share it, so they do not keep the device open.
+/// A cache without its device, which submitted reads share without keeping the device open.
 pub(crate) struct Blocks {
     pub(crate) block_size: usize,
-    /// Blocks that the budget has room for.
     pub(crate) capacity: usize,
     hasher: RandomState,
     pub(crate) bh_lru: BhLru,
@@ -47,7 +46,7 @@ impl Blocks {
         self.hasher.hash_one(block)
     }
 
-    /// The table inside takes the lowest bits and the seven highest of the hash.
+    /// The shard's table uses the lowest bits and the seven highest of the hash.
     #[inline]
     pub(crate) fn shard_for(&self, hash: u64) -> &Mutex<Shard> {
         &self.shards[(hash >> 40) as usize & (self.shards.len() - 1)]
@@ -57,7 +56,6 @@ impl Blocks {
         self.shard_for(self.hash(block)).lock()
     }
 
-    /// A block from its shard; with `to_copy` also the invalidation flag of a marked version.
     #[inline]
     pub(crate) fn find_or_lock(&self, block: u64, to_copy: bool) -> Found {
         let hash = self.hash(block);

@@ -15,25 +15,23 @@ impl Buffer {
         Buffer { bytes, mark: 0 }
     }
 
-    /// The users' mark on this version or one that it was made from, 0 without one; see
+    /// The users' mark on this version or one it was made from, 0 for none; see
     /// [`BufCache::set_mark`](crate::BufCache::set_mark).
     pub fn mark(&self) -> u64 {
         self.mark
     }
 
-    /// Whether both are one version.
     pub(crate) fn is_same(&self, other: &Buffer) -> bool {
         Arc::ptr_eq(&self.bytes, &other.bytes)
     }
 
-    /// Sets the mark if the bytes are those of `version`.
     pub(crate) fn mark_as(&mut self, version: &Buffer, mark: u64) {
         if self.is_same(version) {
             self.mark = mark;
         }
     }
 
-    /// Whether there is a holder beside the slot. Final if false under the shard's mutex.
+    /// Whether users hold it. `false` is final under the shard's mutex.
     pub(crate) fn is_held(&self) -> bool {
         self.holders() > 1
     }
@@ -43,18 +41,16 @@ impl Buffer {
         Arc::strong_count(&self.bytes)
     }
 
-    /// A block of `len` zeros.
     pub(crate) fn zeros(len: usize) -> Buffer {
-        // An iterator of known length allocates once, the reference count included.
+        // An iterator of known length allocates once, with the reference count.
         Buffer::new(std::iter::repeat_n(0, len).collect())
     }
 
-    /// The bytes of the next version: these if there is no other holder, otherwise a copy.
+    /// The bytes of the next version: these if not held, otherwise a copy.
     pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
         Arc::make_mut(&mut self.bytes)
     }
 
-    /// A copy in memory of its own.
     pub(crate) fn copied(&self) -> Buffer {
         Buffer { bytes: Arc::from(&self.bytes[..]), mark: self.mark }
     }

@@ -9,14 +9,14 @@ use crate::error::ReadError;
 use crate::pending::{Outcome, Pending};
 use crate::shard::{LockedSlot, PinId};
 
-/// The holder reads the block. Dropped before that, it fails the waiters, or lets them look again
-/// if the block was read ahead.
+/// Dropped before its read has ended, it fails the waiters, or lets them retry if the block was
+/// read ahead.
 pub(crate) struct BufferLock {
     blocks: Arc<Blocks>,
     pub(crate) block: u64,
     is_ahead: bool,
     place: Option<(u32, Arc<Pending>)>,
-    /// Memory for the bytes; may be missing until they arrive.
+    /// Memory for the bytes; may be allocated when they arrive.
     memory: Option<Arc<[u8]>>,
 }
 
@@ -32,8 +32,8 @@ impl BufferLock {
         Arc::make_mut(self.memory.get_or_insert_with(|| Buffer::zeros(block_size).into_memory()))
     }
 
-    /// Copies bytes that were read elsewhere. New memory is allocated here, by the thread that has
-    /// the bytes: page faults cost more than the copy, and would delay the thread that reads ahead.
+    /// Copies bytes that were read elsewhere. The thread that has the bytes allocates the memory:
+    /// page faults cost more than the copy and would delay the thread that reads ahead.
     pub(crate) fn fill(&mut self, bytes: &[u8]) {
         match &mut self.memory {
             Some(memory) => Arc::make_mut(memory).copy_from_slice(bytes),
@@ -41,7 +41,7 @@ impl BufferLock {
         }
     }
 
-    /// Publishes the bytes and wakes the waiters. `pin` is of a change since the read.
+    /// Publishes the bytes, changed with `pin` if given, and wakes the waiters.
     pub(crate) fn succeed(mut self, pin: Option<PinId>) -> Buffer {
         self.bytes();
         let buffer = Buffer::new(self.memory.take().unwrap_or_default());
@@ -52,7 +52,6 @@ impl BufferLock {
         buffer
     }
 
-    /// Vacates the slot and fails the waiters.
     pub(crate) fn fail(mut self, source: io::Error) -> ReadError {
         let error = ReadError::new(self.block, self.blocks.block_size, source);
         self.end_badly(&error);
@@ -61,7 +60,7 @@ impl BufferLock {
 
     fn end_badly(&mut self, error: &ReadError) {
         if let Some((slot, pending)) = self.place.take() {
-            self.blocks.shard_of(self.block).give_up(slot);
+            self.blocks.shard_of(self.block).fail(slot);
             pending.end(if self.is_ahead { Outcome::Retry } else { Outcome::Failed(error.clone()) });
         }
     }

@@ -1,4 +1,4 @@
-//! The cache: chooses shards, and reads from the device.
+//! The cache: finds shards and reads from the device.
 
 use std::io::{self, IoSliceMut};
 use std::sync::Arc;
@@ -22,14 +22,14 @@ pub struct BufCache {
 }
 
 impl BufCache {
-    /// A cache of `device` in blocks of `block_size` bytes, which takes at most `budget_bytes`, its
-    /// tables included and pinned blocks apart. With a budget below one block it caches none.
+    /// A cache of `device` in blocks of `block_size` bytes. It takes at most `budget_bytes`, tables
+    /// included, pinned blocks excluded. With a budget below one block it caches none.
     pub fn new(device: Arc<dyn BlockDevice>, block_size: usize, budget_bytes: usize) -> Self {
         BufCache::with_bh_lru(device, block_size, budget_bytes, BhLruSize::default())
     }
 
-    /// The same, with the number of copies per thread ([`get_often`](BufCache::get_often)), at most
-    /// a sixteenth of the cache.
+    /// The same with a number of per-thread copies ([`get_often`](BufCache::get_often)), at most a
+    /// sixteenth of the cache.
     pub fn with_bh_lru(
         device: Arc<dyn BlockDevice>,
         block_size: usize,
@@ -56,15 +56,15 @@ impl BufCache {
     /// The bytes of a block, from memory or from the device.
     ///
     /// # Errors
-    /// The device's error, as a [`ReadError`] that names the block. A block that is not wholly on
-    /// the device fails with [`io::ErrorKind::UnexpectedEof`].
+    /// The device's error, as a [`ReadError`] that names the block;
+    /// [`io::ErrorKind::UnexpectedEof`] for a block that is not wholly on the device.
     #[inline]
     pub fn get(&self, block: u64) -> io::Result<Buffer> {
         Ok(self.find(block, false)?.0)
     }
 
     /// A block from its shard or the device; with `to_copy` also the invalidation flag of a marked
-    /// version that was in memory.
+    /// version.
     #[inline]
     fn find(&self, block: u64, to_copy: bool) -> io::Result<(Buffer, Option<Arc<Invalidation>>)> {
         loop {
@@ -83,9 +83,9 @@ impl BufCache {
     }
 
     /// As [`get`](BufCache::get), for a block that many threads read and few change. From its
-    /// second request on, a thread reads a copy of its own while that is the newest version: it
-    /// writes nothing that other threads read. Only [marked](BufCache::set_mark) versions are
-    /// copied, with their mark.
+    /// second request on, a thread reads its own copy of the newest version, and writes nothing
+    /// that other threads read. Only [marked](BufCache::set_mark) versions are copied, with their
+    /// mark.
     ///
     /// # Errors
     /// Those of [`get`](BufCache::get).
@@ -120,7 +120,7 @@ impl BufCache {
     ///
     /// # Errors
     /// Those of [`get`](BufCache::get), for the first block that fails; the others are cached. A
-    /// run that is not wholly on the device fails before any allocation or read.
+    /// run that is not wholly on the device fails before any read.
     pub fn get_run(&self, first: u64, count: usize) -> io::Result<Vec<Buffer>> {
         self.check_run(first, count)?;
         let mut locks: Vec<BufferLock> = Vec::new();
@@ -136,7 +136,7 @@ impl BufCache {
             })
             .collect();
         let mut ours = self.read_locked(locks).into_iter();
-        // This thread's reads have ended: now it may wait for others.
+        // This thread's reads have ended, so it may wait for others.
         found
             .into_iter()
             .map(|slot| match slot {
@@ -150,13 +150,13 @@ impl BufCache {
             .collect()
     }
 
-    /// Blocks that the budget has room for.
+    /// Number of blocks that fit the budget.
     pub fn capacity(&self) -> usize {
         self.blocks.capacity
     }
 
-    /// Makes the next version of a block with `change`; holders of a [`Buffer`] keep their version.
-    /// The block is pinned with `pin`, which replaces an earlier pin.
+    /// Makes the next version of a block with `change`, pinned with `pin`, which replaces an
+    /// earlier pin. Holders of a [`Buffer`] keep their version.
     ///
     /// `change` may run under a lock of the cache: it must be short and must not use the cache.
     ///
@@ -208,11 +208,10 @@ impl BufCache {
         Ok(Changed { value, is_first: true })
     }
 
-    /// Makes a version of a block from zeros instead of its content, and pins it. The device is not
-    /// read.
+    /// Makes a version of a block from zeros, without a read of the device, and pins it.
     ///
     /// # Errors
-    /// A block that is not wholly on the device, without a call of `change`.
+    /// If the block is not wholly on the device, without a call of `change`.
     pub fn create<R>(
         &self,
         block: u64,
@@ -240,9 +239,9 @@ impl BufCache {
         self.blocks.shard_for(hash).lock().unpin(block, hash, pin);
     }
 
-    /// Sets a mark on a version of a block, for example that it was verified. Versions that are
-    /// [made from it](BufCache::update) inherit the mark; a block that is read or created anew has
-    /// none. No effect if the cache has another version.
+    /// Sets a mark on a version of a block, for example that it was verified. Versions [made from
+    /// it](BufCache::update) inherit the mark; a block that is read or created has none. No effect
+    /// if the cache has another version.
     ///
     /// ```
     /// # use std::sync::Arc;
@@ -263,10 +262,10 @@ impl BufCache {
         self.blocks.shard_for(hash).lock().set_mark(block, hash, version, mark);
     }
 
-    /// Whether the cache has this version of a block. `false` also if it has no version any more,
-    /// or if this is a [copy](BufCache::get_often) that the thread has dropped.
+    /// Whether the cache has this version of a block. `false` also for a
+    /// [copy](BufCache::get_often) that the thread has dropped.
     ///
-    /// Cheaper than to get the block and compare: it does not write the version's reference count.
+    /// Cheaper than [`get`](BufCache::get): it does not write the version's reference count.
     ///
     /// ```
     /// # use std::sync::Arc;
@@ -287,7 +286,7 @@ impl BufCache {
         self.blocks.shard_for(hash).lock().is_newest(block, hash, version)
     }
 
-    /// Drops blocks, pinned ones too, because they were freed. Holders of a [`Buffer`] keep it.
+    /// Drops freed blocks, also pinned ones. Holders of a [`Buffer`] keep it.
     pub fn discard(&self, first: u64, count: u64) {
         for block in (first..).take(usize::try_from(count).unwrap_or(usize::MAX)) {
             let hash = self.blocks.hash(block);
@@ -298,7 +297,7 @@ impl BufCache {
         }
     }
 
-    /// The shard of a block, after any read of the block in progress.
+    /// The shard of a block that is not being read; waits for a read in progress.
     fn lock_unread(&self, block: u64, hash: u64) -> MutexGuard<'_, Shard> {
         loop {
             let shard = self.blocks.shard_for(hash).lock();
@@ -309,7 +308,7 @@ impl BufCache {
         }
     }
 
-    /// Statistics. Looks at every slot: not for hot paths.
+    /// Statistics. Reads every slot: not for hot paths.
     pub fn stats(&self) -> Stats {
         self.blocks.stats()
     }
@@ -363,14 +362,12 @@ impl BufCache {
         check_range(offset, len, self.device.size())
     }
 
-    /// The position of a block on the device.
     pub(crate) fn offset(&self, block: u64) -> io::Result<u64> {
         let outside = || io::Error::new(io::ErrorKind::UnexpectedEof, "it lies past any device's end");
         block.checked_mul(self.block_size() as u64).ok_or_else(outside)
     }
 }
 
-/// A block of a run.
 enum RunBlock {
     Ready(Buffer),
     Reading(u64, Arc<Pending>),

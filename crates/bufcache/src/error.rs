@@ -3,12 +3,12 @@
 use std::io;
 use std::sync::Arc;
 
-/// A block that could not be read: the source of an [`io::Error`] of this crate. All waiters of the
-/// read share it.
+/// A block that could not be read: the source of an [`io::Error`] of this crate, shared by all
+/// waiters.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("cannot read block {block} of {block_size} bytes: {source}")]
 pub struct ReadError {
-    /// The block, counted in blocks from the start of the device.
+    /// Number of the block on the device.
     pub block: u64,
     /// Its size in bytes.
     pub block_size: usize,

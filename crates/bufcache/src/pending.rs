@@ -13,12 +13,11 @@ pub(crate) struct Pending {
 
 struct State {
     outcome: Option<Outcome>,
-    /// Number of waiters: without one, mostly after reading ahead, a wake-up is a wasted system
-    /// call.
+    /// Number of waiters. Without any, mostly after reading ahead, the wake-up and its system call
+    /// are skipped.
     waiting: usize,
 }
 
-/// How a read ended.
 #[derive(Clone)]
 pub(crate) enum Outcome {
     Read(Buffer),
@@ -32,7 +31,7 @@ impl Pending {
         Pending { state: Mutex::new(State { outcome: None, waiting: 0 }), ended: Condvar::new() }
     }
 
-    /// Waits for [`end`](Pending::end). `None`: the caller must look for the block again.
+    /// Waits for [`end`](Pending::end). `None`: look the block up again.
     pub(crate) fn wait(&self) -> Result<Option<Buffer>, ReadError> {
         let mut state = self.state.lock();
         loop {

@@ -1,24 +1,22 @@
-//! The order of eviction: two queues, and the ghosts of evicted blocks.
+//! Queues of eviction, and ghosts of evicted blocks.
 
 use std::iter::successors;
 
-/// The queue of a slot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Queue {
-    /// Blocks that were not used more than once so far.
+    /// Blocks used at most once.
     Small,
     /// Blocks that were.
     Main,
 }
 
-/// The queues of a shard, linked by slot numbers, so that any slot can be removed in one step.
+/// The queues of a shard, linked by slot numbers, so that any slot is removed in one step.
 #[derive(Default)]
 pub(crate) struct Queues {
     links: Vec<Link>,
     lists: [List; 2],
 }
 
-/// A slot's neighbours.
 #[derive(Clone, Copy)]
 pub(crate) struct Link {
     newer: u32,
@@ -91,16 +89,16 @@ impl Queues {
     }
 }
 
-/// The ghosts of S3-FIFO: blocks that were recently evicted from the small queue.
+/// The ghosts of S3-FIFO: blocks recently evicted from the small queue.
 ///
-/// A table of parts of their hashes, in which a later block replaces an earlier one. So a ghost
-/// lasts for about as many evictions as the cache has blocks. One that is lost sooner, or taken for
-/// another block (one in many millions), costs a miss.
+/// A table of parts of their hashes, where a later block replaces an earlier one: a ghost lasts for
+/// about as many evictions as the cache has blocks. A lost or mistaken ghost (one in many millions)
+/// costs a miss.
 #[derive(Default)]
 pub(crate) struct Ghosts(Box<[u32]>);
 
 impl Ghosts {
-    /// Inserts a block; the first one allocates the table, for a cache of `capacity` blocks.
+    /// Inserts a block; the first call allocates the table, for a cache of `capacity` blocks.
     pub(crate) fn insert(&mut self, hash: u64, capacity: usize) {
         if self.0.is_empty() {
             self.0 = vec![0; capacity.max(1).next_power_of_two()].into();
@@ -109,7 +107,7 @@ impl Ghosts {
         self.0[at] = print;
     }
 
-    /// Removes a block. Returns whether it was there.
+    /// Removes a block; returns whether it was present.
     pub(crate) fn take(&mut self, hash: u64) -> bool {
         if self.0.is_empty() {
             return false;

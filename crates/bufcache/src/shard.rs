@@ -1,11 +1,11 @@
-//! One shard: slots, the table that finds them, and the queues by which they are evicted.
+//! One shard: slots, their table, and eviction.
 //!
 //! Eviction is S3-FIFO. A requested block enters the *small* queue, a tenth of the shard. At its
 //! head, a block that was used twice moves to the *main* queue; any other is evicted and leaves a
-//! ghost, by which it enters the main queue if it returns soon. At the head of the main queue a
-//! block with uses, of which at most three are counted, loses one and goes to the end. Blocks that
-//! are read ahead enter the main queue, because the small one is too short for them; their first
-//! use counts as their read. `dentree-lab replacement` compares this with LRU, CLOCK and SIEVE.
+//! ghost, so that it enters the main queue if it returns soon. At the head of the main queue a
+//! block with counted uses (at most three) loses one and goes to the end. Blocks that are read
+//! ahead enter the main queue, as the small one is too short for them; their first use counts as
+//! their read. `dentree-lab replacement` compares this with LRU, CLOCK and SIEVE.
 
 use std::hash::BuildHasher;
 use std::sync::Arc;
@@ -36,32 +36,28 @@ pub(crate) enum AheadSlot {
     Locked(LockedSlot),
     /// The block is in memory or being read.
     Present,
-    /// All blocks that could be evicted are more useful.
+    /// All evictable blocks are more useful.
     NoRoom,
 }
 
 /// Why a block is in memory.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Origin {
-    /// It was used before.
     Used,
-    /// It was read ahead, and this is its first use.
+    /// Read ahead, and this is its first use.
     ReadAhead,
 }
 
-/// A slot whose block must be read.
 pub(crate) struct LockedSlot {
     /// The slot, now *reading*.
     pub(crate) slot: u32,
-    /// Where other threads wait for the block.
+    /// Where other threads wait.
     pub(crate) pending: Arc<Pending>,
     /// The memory of the evicted block.
     pub(crate) memory: Option<Arc<[u8]>>,
-    /// The block is read ahead.
     pub(crate) is_ahead: bool,
 }
 
-/// The state of a block, for a change.
 pub(crate) enum Residency {
     /// In this slot.
     Ready(u32),
@@ -71,12 +67,12 @@ pub(crate) enum Residency {
 }
 
 /// Pins a changed block until it is written, see [`BufCache::update`](crate::BufCache::update).
-/// Changes that are written together have one id, such as a transaction's.
+/// Changes that are written together share an id, for example a transaction's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PinId(pub u32);
 
-/// Bytes that a slot takes of the budget beside the block: the slot, its table entry at the table's
-/// lowest load, the reference count before the bytes, its links, and a ghost.
+/// Bytes of a slot beside the block: the slot, its table entry at the lowest load, the reference
+/// count, its links, and a ghost.
 pub(crate) const SLOT_OVERHEAD: usize = size_of::<Slot>()
     + 2 * size_of::<Entry>()
     + 2 * size_of::<usize>()
@@ -86,7 +82,7 @@ pub(crate) const SLOT_OVERHEAD: usize = size_of::<Slot>()
 // Tests assume this for caches with room for one block.
 const _: () = assert!(SLOT_OVERHEAD <= 192);
 
-/// Most slots that are considered for eviction to read one block ahead.
+/// Slots considered for eviction to read one block ahead.
 const AHEAD_LOOKS: usize = 16;
 
 /// The result of a change.
@@ -94,27 +90,25 @@ const AHEAD_LOOKS: usize = 16;
 pub struct Changed<R> {
     /// What the closure returned.
     pub value: R,
-    /// The block was not pinned with this id before.
+    /// The block was not pinned with this id.
     pub is_first: bool,
 }
 
 struct Slot {
     block: u64,
-    /// Counted uses.
     uses: u8,
-    /// The last change of the block has not been written.
+    /// The last change is not written.
     pinned: Option<PinId>,
-    /// Read ahead, and not used yet.
+    /// Read ahead and not used.
     is_ahead: bool,
-    /// Of the version, if threads may have copies of it.
+    /// Set if threads may have copies of the version.
     invalidation: Option<Arc<Invalidation>>,
     state: State,
 }
 
-/// Most uses that are counted.
 const MOST_USES: u8 = 3;
 
-/// The small queue has this fraction of a shard's slots.
+/// The small queue's fraction of a shard's slots.
 const SMALL: usize = 10;
 
 fn count_use(uses: &mut u8) {
@@ -126,7 +120,7 @@ impl Slot {
         Slot { block, uses: 0, pinned: None, is_ahead: false, invalidation: None, state }
     }
 
-    /// The version ends, and with it all copies.
+    /// Ends the version and its copies.
     fn invalidate_copies(&mut self) {
         if let Some(invalidation) = self.invalidation.take() {
             invalidation.set();
@@ -140,12 +134,11 @@ impl Drop for Slot {
     }
 }
 
-/// Whether a block is evicted.
-enum Verdict {
-    Evict,
-    /// It goes to the end of this queue.
+enum Eviction {
+    Now,
+    /// Move to the end of this queue.
     Requeue(Queue),
-    /// It is held, being read, or pinned.
+    /// Held, being read, or pinned.
     Busy,
 }
 
@@ -160,17 +153,16 @@ struct Entry {
     slot: u32,
 }
 
-/// On cache lines of its own: other threads lock its neighbours.
+/// Padded, as other threads lock its neighbours.
 #[repr(align(128))]
 pub(crate) struct Shard {
     table: HashTable<Entry>,
     slots: Vec<Slot>,
     vacant: Vec<u32>,
-    /// Slots that are `is_ahead`.
+    /// Number of slots that are `is_ahead`.
     ahead: usize,
     queues: Queues,
     ghosts: Ghosts,
-    /// Most slots.
     capacity: usize,
     hasher: RandomState,
     counts: Stats,
@@ -223,7 +215,7 @@ impl Shard {
         Found::Missing(self.lock_missing(block, hash))
     }
 
-    /// Clears `is_ahead` at a use. Returns what it was.
+    /// Clears `is_ahead` at a use.
     #[inline]
     fn first_use(&mut self, slot: u32) -> Origin {
         if !std::mem::take(&mut self.slots[slot as usize].is_ahead) {
@@ -272,7 +264,7 @@ impl Shard {
             return AheadSlot::Present;
         }
         let Some(memory) = self.room_ahead() else {
-            self.feedback.in_vain(1);
+            self.feedback.wasted(1);
             return AheadSlot::NoRoom;
         };
         let locked = LockedSlot { is_ahead: true, ..self.lock_slot(block, hash, Queue::Main, memory) };
@@ -282,8 +274,7 @@ impl Shard {
         AheadSlot::Locked(locked)
     }
 
-    /// Makes room for a block that is read ahead. `Some`: there is room, with the evicted block's
-    /// memory.
+    /// Makes room for a block that is read ahead. `Some(memory)` if there is room.
     fn room_ahead(&mut self) -> Option<Option<Arc<[u8]>>> {
         if self.ahead >= self.capacity.div_ceil(4) {
             return None;
@@ -297,7 +288,6 @@ impl Shard {
         LockedSlot { slot, pending, memory, is_ahead: false }
     }
 
-    /// Gives a slot to `block`, which has none.
     fn insert(&mut self, block: u64, hash: u64, queue: Queue, state: State) -> u32 {
         let slot = match self.vacant.pop() {
             Some(slot) => slot,
@@ -318,7 +308,7 @@ impl Shard {
         self.slots.len() - self.vacant.len()
     }
 
-    /// The order in which queues are tried: the small queue first while it has its share.
+    /// The order in which queues are tried: the small one first if it is full.
     fn turn(&self) -> [Queue; 2] {
         let is_full = self.queues.len(Queue::Small) >= (self.capacity / SMALL).max(1);
         if is_full { [Queue::Small, Queue::Main] } else { [Queue::Main, Queue::Small] }
@@ -326,16 +316,17 @@ impl Shard {
 
     /// Evicts a block if one can be, and returns its memory.
     fn evict(&mut self) -> Option<Arc<[u8]>> {
-        // Busy blocks met in each queue. Any other step consumes a use, moves a block, or ends.
+        // Busy blocks met in each queue. Any other step consumes a use, moves a block, or ends the
+        // loop.
         let mut busy = [0; 2];
         loop {
-            let has_hope = |queue: &Queue| busy[*queue as usize] < self.queues.len(*queue);
-            let queue = self.turn().into_iter().find(has_hope)?;
+            let may_evict = |queue: &Queue| busy[*queue as usize] < self.queues.len(*queue);
+            let queue = self.turn().into_iter().find(may_evict)?;
             let slot = self.queues.oldest(queue)?;
-            match self.judge(slot, queue) {
-                Verdict::Evict => return Some(self.evict_slot(slot, queue)),
-                Verdict::Requeue(next) => self.queues.push(slot, next),
-                Verdict::Busy => {
+            match self.decide(slot, queue) {
+                Eviction::Now => return Some(self.evict_slot(slot, queue)),
+                Eviction::Requeue(next) => self.queues.push(slot, next),
+                Eviction::Busy => {
                     busy[queue as usize] += 1;
                     self.queues.push(slot, queue);
                 }
@@ -343,32 +334,32 @@ impl Shard {
         }
     }
 
-    /// What becomes of the slot at the head of a queue.
-    fn judge(&mut self, slot: u32, queue: Queue) -> Verdict {
+    /// Decides about the slot at the head of a queue.
+    fn decide(&mut self, slot: u32, queue: Queue) -> Eviction {
         let Slot { uses, pinned, invalidation, state, .. } = &mut self.slots[slot as usize];
-        let State::Ready(buffer) = state else { return Verdict::Busy };
+        let State::Ready(buffer) = state else { return Eviction::Busy };
         if pinned.is_some() {
-            return Verdict::Busy;
+            return Eviction::Busy;
         }
         match queue {
             Queue::Small if *uses > 1 => {
                 *uses = 0;
-                return Verdict::Requeue(Queue::Main);
+                return Eviction::Requeue(Queue::Main);
             }
             Queue::Main if *uses > 0 => {
                 *uses -= 1;
-                return Verdict::Requeue(Queue::Main);
+                return Eviction::Requeue(Queue::Main);
             }
             _ => {}
         }
         // Uses of copies are not counted in the slot.
         if invalidation.as_ref().is_some_and(|invalidation| invalidation.take_use()) {
-            return Verdict::Requeue(Queue::Main);
+            return Eviction::Requeue(Queue::Main);
         }
-        if buffer.is_held() { Verdict::Busy } else { Verdict::Evict }
+        if buffer.is_held() { Eviction::Busy } else { Eviction::Now }
     }
 
-    /// As [`evict`](Self::evict), but only unused blocks, among a few of each queue.
+    /// [`evict`](Self::evict), but only of unused blocks among a few of each queue.
     fn evict_unused(&mut self) -> Option<Arc<[u8]>> {
         for queue in self.turn() {
             let found = self.queues.iter(queue).take(AHEAD_LOOKS).find(|slot| self.is_unused(*slot));
@@ -376,7 +367,8 @@ impl Shard {
                 return Some(self.evict_slot(slot, queue));
             }
         }
-        // The next call looks at others. Only misses change the order of the small queue.
+        // Rotates the main queue for the next call. Only misses change the order of the small
+        // queue.
         for _ in 0..AHEAD_LOOKS.min(self.queues.len(Queue::Main)) {
             if let Some(slot) = self.queues.oldest(Queue::Main) {
                 self.queues.push(slot, Queue::Main);
@@ -391,7 +383,6 @@ impl Shard {
         is_free && matches!(state, State::Ready(buffer) if !buffer.is_held())
     }
 
-    /// Evicts a ready block without other holders.
     fn evict_slot(&mut self, slot: u32, queue: Queue) -> Arc<[u8]> {
         let Slot { block, state, .. } = &mut self.slots[slot as usize];
         let memory = match std::mem::replace(state, State::Vacant) {
@@ -417,14 +408,14 @@ impl Shard {
         let (block, was_ahead) = (*block, std::mem::take(is_ahead));
         self.ahead -= usize::from(was_ahead);
         self.counts.ahead_wasted += u64::from(was_ahead);
-        self.feedback.in_vain(u64::from(was_ahead));
+        self.feedback.wasted(u64::from(was_ahead));
         let hash = self.hasher.hash_one(block);
         if let Ok(entry) = self.table.find_entry(hash, |entry| entry.block == block) {
             entry.remove();
         }
     }
 
-    /// Ends a read. `pin` is of a change since.
+    /// Ends a read, and a change of its bytes with `pin`.
     pub(crate) fn publish(&mut self, slot: u32, buffer: Buffer, pin: Option<PinId>) {
         self.counts.changes += u64::from(pin.is_some());
         let Slot { state, pinned, .. } = &mut self.slots[slot as usize];
@@ -435,12 +426,11 @@ impl Shard {
         }
     }
 
-    /// Ends a failed read.
-    pub(crate) fn give_up(&mut self, slot: u32) {
+    pub(crate) fn fail(&mut self, slot: u32) {
         self.vacate(slot);
     }
 
-    /// Pins a ready block. Returns the bytes of its next version, and whether `pin` is new.
+    /// Pins a ready block. Returns its bytes to change, and whether `pin` is new.
     #[inline]
     pub(crate) fn next_version(&mut self, slot: u32, pin: PinId) -> Option<(&mut [u8], bool)> {
         self.first_use(slot);
@@ -454,8 +444,7 @@ impl Shard {
         Some((buffer.bytes_mut(), is_first))
     }
 
-    /// Replaces `block`, which is not being read, by a version, and pins it. Returns whether `pin`
-    /// is new.
+    /// Replaces `block`, which is not being read, and pins it. Returns whether `pin` is new.
     pub(crate) fn replace(&mut self, block: u64, hash: u64, buffer: Buffer, pin: PinId) -> bool {
         self.counts.changes += 1;
         let slot = match self.slot_of(block, hash) {
@@ -476,7 +465,6 @@ impl Shard {
         slot.pinned.replace(pin) != Some(pin)
     }
 
-    /// The bytes of `block` if it is pinned with `pin`.
     pub(crate) fn pinned(&self, block: u64, hash: u64, pin: PinId) -> Option<Buffer> {
         let slot = &self.slots[self.slot_of(block, hash)? as usize];
         match &slot.state {
@@ -485,13 +473,11 @@ impl Shard {
         }
     }
 
-    /// Whether `version` is the block's newest.
     pub(crate) fn is_newest(&self, block: u64, hash: u64, version: &Buffer) -> bool {
         let slot = self.slot_of(block, hash).map(|slot| &self.slots[slot as usize].state);
         matches!(slot, Some(State::Ready(buffer)) if buffer.is_same(version))
     }
 
-    /// Sets a mark on `version` if it is the block's newest.
     pub(crate) fn set_mark(&mut self, block: u64, hash: u64, version: &Buffer, mark: u64) {
         let Some(at) = self.slot_of(block, hash) else { return };
         let slot = &mut self.slots[at as usize];
@@ -511,7 +497,7 @@ impl Shard {
         }
     }
 
-    /// Drops a ready block, even a pinned one.
+    /// Drops a ready block, also a pinned one.
     pub(crate) fn discard(&mut self, slot: u32) {
         self.vacate(slot);
     }

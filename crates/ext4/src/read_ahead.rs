@@ -109,7 +109,7 @@ impl Windows {
     fn next(&self, dir: InodeNumber, outcome: AheadOutcome) -> u32 {
         // Directories tend to agree in many low bits of their numbers.
         let slot = &self.slots[(dir.0.wrapping_mul(0x9E37_79B9) >> (u32::BITS - SLOTS.ilog2())) as usize];
-        let (used, wasted) = (outcome.used as u32 & COUNT_MASK, outcome.in_vain as u32 & COUNT_MASK);
+        let (used, wasted) = (outcome.used as u32 & COUNT_MASK, outcome.wasted as u32 & COUNT_MASK);
         let last = Window::unpack(slot.load(Relaxed));
         let since = |now: u32, then: u32| now.wrapping_sub(then) & COUNT_MASK;
         let recent_width = self.recent_width.load(Relaxed);
@@ -358,7 +358,7 @@ mod tests {
     use super::*;
 
     fn outcome(used: u64, wasted: u64) -> AheadOutcome {
-        AheadOutcome { used, in_vain: wasted }
+        AheadOutcome { used, wasted }
     }
 
     #[test]
