@@ -6,17 +6,17 @@
 //! state   generation (32) │ REUSABLE REFERENCED WAITED │ refs (24)
 //! ```
 //!
-//! The kernel's entry has 7 words. This one needs no LRU links, because the pruner sweeps the slots
-//! (CLOCK), and chains link by slot number.
+//! The kernel's entry has 7 words. This one has no LRU links, as the pruner sweeps the slots
+//! (CLOCK), and links chains by slot number.
 //!
-//! A slot is free (`refs` 0), then filled and linked by the thread that took it from the free list,
-//! then [published](Entry::publish) (`refs` 1, the cache's own). [`get`](Entry::get) and
-//! [`put`](Entry::put) follow, until the thread that holds the stripe's lock [claims](Entry::claim)
-//! it with no other holder left.
+//! A slot is free (`refs` 0). A thread takes it from the free list, fills, links and
+//! [publishes](Entry::publish) it (`refs` 1, the cache's own). [`get`](Entry::get) and
+//! [`put`](Entry::put) follow, until a thread with the stripe's lock [claims](Entry::claim) it
+//! without another holder.
 
 use dentree_sync::atomic::{AtomicU64, Ordering};
 
-/// Found by key: the block has room for one more user.
+/// Found by key, as the block has room for one more user.
 pub(crate) const REUSABLE: u64 = 1 << 24;
 /// Used since the pruner's hand passed.
 pub(crate) const REFERENCED: u64 = 1 << 25;
@@ -25,32 +25,28 @@ pub(crate) const WAITED: u64 = 1 << 26;
 const REFS: u64 = REUSABLE - 1;
 const GENERATION: u64 = 1 << 32;
 
-/// A slot of the slab.
 pub(crate) struct Entry {
     value: AtomicU64,
     link: AtomicU64,
     state: AtomicU64,
 }
 
-/// A key and the next slot. One word, so that a reader never pairs the key of one entry with the
-/// next of another.
+/// A key and the next slot, in one word: a reader never pairs one entry's key with another's next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Link {
     pub(crate) key: u32,
     pub(crate) next: u32,
 }
 
-/// A state as read at one instant.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct State(u64);
 
 impl State {
-    /// Number of holders, the cache included. 0: the slot is free.
+    /// Number of holders, the cache included; 0 for a free slot.
     pub(crate) fn refs(self) -> u64 {
         self.0 & REFS
     }
 
-    /// Whether a flag is set.
     pub(crate) fn is(self, flag: u64) -> bool {
         self.0 & flag != 0
     }
@@ -61,7 +57,7 @@ impl Entry {
         Entry { value: AtomicU64::new(0), link: AtomicU64::new(0), state: AtomicU64::new(0) }
     }
 
-    /// The number that the entry stands for. Stable while the caller holds a reference.
+    /// The block number. Stable while the entry is held.
     pub(crate) fn value(&self) -> u64 {
         self.value.load(Ordering::Relaxed)
     }
@@ -75,47 +71,44 @@ impl Entry {
         Link { key: (word >> 32) as u32, next: word as u32 }
     }
 
-    /// Needs the lock of the entry's stripe.
+    /// [stripe]
     pub(crate) fn set_link(&self, link: Link) {
         self.link.store(u64::from(link.key) << 32 | u64::from(link.next), Ordering::Release);
     }
 
-    /// Fills a free slot. It has no holder: with `refs` 0 every [`get`](Entry::get) fails.
+    /// Fills a free slot, which no [`get`](Entry::get) can hold.
     pub(crate) fn fill(&self, value: u64) {
         self.value.store(value, Ordering::Relaxed);
     }
 
-    /// Gives a filled and linked slot its first reference, the cache's own.
+    /// Gives a filled and linked slot the cache's reference.
     ///
     /// Release, partner: the acquire in [`get`](Entry::get). A reader sees `refs` 0 and skips the
-    /// slot, or sees 1 and with it value and key of this generation.
+    /// slot, or sees 1 and value and key of this generation.
     pub(crate) fn publish(&self, reusable: bool) {
         let generation = (self.state.load(Ordering::Relaxed) & !(GENERATION - 1)).wrapping_add(GENERATION);
         let reusable = if reusable { REUSABLE } else { 0 };
         self.state.store(generation | REFERENCED | reusable | 1, Ordering::Release);
     }
 
-    /// Takes a reference unless the slot is free. The caller then checks key and value again: the
-    /// slot may have been reused since it was read.
+    /// Takes a reference unless the slot is free. The caller then checks key and value again, as
+    /// the slot may have been reused.
     pub(crate) fn get(&self) -> bool {
         let one_more = |state| (1..REFS).contains(&(state & REFS)).then(|| state + 1);
         self.state.fetch_update(Ordering::AcqRel, Ordering::Acquire, one_more).is_ok()
     }
 
-    /// Drops a reference and returns the state after it. `refs` stays above 0, because the cache
-    /// keeps its own.
+    /// Drops a reference and returns the new state. `refs` stays above 0, as the cache keeps its
+    /// own.
     ///
-    /// Release, partner: the acquire in [`claim`](Entry::claim) and [`state`](Entry::state).
-    /// Accesses of a holder come before the slot's reuse, and before a waiter goes on.
+    /// Release, partner: the acquire in [`claim`](Entry::claim) and [`state`](Entry::state). A
+    /// holder's accesses come before the slot's reuse, and before a waiter continues.
     pub(crate) fn put(&self) -> State {
         State(self.state.fetch_sub(1, Ordering::AcqRel) - 1)
     }
 
-    /// Frees the slot if its state is still `seen`. The caller holds the stripe's lock and owns all
-    /// of `seen`'s references.
-    ///
-    /// The generation makes the comparison exact: a slot that was freed and filled meanwhile has
-    /// another one.
+    /// Frees the slot if its state is still `seen`. The caller holds the stripe's lock and all of
+    /// `seen`'s references. The generation tells a slot that was freed and filled meanwhile.
     pub(crate) fn claim(&self, seen: State) -> bool {
         let free = seen.0 & !(GENERATION - 1);
         self.state.compare_exchange(seen.0, free, Ordering::AcqRel, Ordering::Relaxed).is_ok()
@@ -128,14 +121,13 @@ impl Entry {
         State(self.state.load(Ordering::Acquire))
     }
 
-    /// Sets a flag, without a write where it is set.
+    /// Sets a flag; writes only a clear one.
     pub(crate) fn set(&self, flag: u64) {
         if !self.state().is(flag) {
             self.state.fetch_or(flag, Ordering::AcqRel);
         }
     }
 
-    /// Clears a flag.
     pub(crate) fn clear(&self, flag: u64) {
         self.state.fetch_and(!flag, Ordering::AcqRel);
     }

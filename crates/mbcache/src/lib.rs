@@ -1,10 +1,10 @@
 //! Finds blocks with equal content by hash, so that inodes can share them.
 //!
-//! Before a file system stores a block it looks up blocks with the same hash, compares their
-//! content, and shares one of them: ext4 does so with extended attribute blocks. The cache holds
-//! hash keys and block numbers only; it knows no file system and does no I/O. Its operations are
-//! those of the kernel's mbcache (Jan Kara, 2016). Lookups take no lock, an entry has 3 words where
-//! the kernel's has 7, and the memory budget is hard.
+//! Before a file system stores a block, it looks up blocks with the same hash, compares their
+//! content, and shares one: ext4 does so with extended attribute blocks. The cache holds hash keys
+//! and block numbers; it knows no file system and does no I/O. Its operations are those of the
+//! kernel's mbcache (Jan Kara, 2016). Lookups take no lock, an entry has 3 words instead of 7, and
+//! the memory budget is hard.
 //!
 //! ```
 //! use dentree_mbcache::{Inserted, MbCache};
@@ -46,8 +46,8 @@
 //!
 //! Lock order: hand → stripes in ascending order (only growth takes several) → free slots, waiters.
 //!
-//! Known limit: slots are kept until the cache is dropped. [`MbCache::shrink_to`] bounds the number
-//! of entries, not the memory once used.
+//! Known limit: slots are kept until the cache is dropped. [`MbCache::shrink_to`] bounds the
+//! entries, not the memory once used.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
@@ -66,16 +66,15 @@ use table::{Stripe, Table};
 /// list.
 pub const BYTES_PER_ENTRY: usize = size_of::<Entry>() + 8 + 4;
 
-/// References to an entry that only its caller holds: the cache's and the caller's.
+/// References to an entry that only the caller holds: the cache's and the caller's.
 const OURS: u64 = 2;
 
 /// A cache of (key, value) pairs within a memory budget. See the [crate documentation](crate).
 pub struct MbCache {
     slab: Slab,
     table: Table,
-    /// Number of entries in the table.
     entries: AtomicUsize,
-    /// Slot that the pruner looks at next. [hand lock]
+    /// The pruner's next slot. [hand lock]
     hand: Mutex<usize>,
     /// For threads that wait until an entry has no other holder.
     waiters: Mutex<()>,
@@ -89,7 +88,7 @@ pub enum Inserted {
     Yes,
     /// The pair was in the cache before.
     Duplicate,
-    /// All entries of the budget are held: the pair is not cached.
+    /// All entries of the budget are held, so the pair is not cached.
     Full,
 }
 
@@ -98,7 +97,7 @@ pub enum Inserted {
 pub enum Users {
     /// The block has other users.
     Others {
-        /// Whether the block has room for one more.
+        /// The block has room for one more.
         reusable: bool,
     },
     /// The caller is the only user.
@@ -106,7 +105,7 @@ pub enum Users {
 }
 
 impl MbCache {
-    /// An empty cache of at most `budget` bytes, with room for at least one entry.
+    /// An empty cache of at most `budget` bytes, but for at least one entry.
     pub fn new(budget: usize) -> MbCache {
         let slots_max = (budget / BYTES_PER_ENTRY).clamp(1, 1 << 30);
         MbCache {
@@ -119,10 +118,8 @@ impl MbCache {
         }
     }
 
-    /// Caches that block `value` has content with hash `key`. `reusable`: the block has room for
-    /// one more user.
-    ///
-    /// Prunes an unused entry (CLOCK) where the budget is used up.
+    /// Caches that block `value` has content with hash `key`. `reusable`: it has room for one more
+    /// user. Prunes an unused entry (CLOCK) if the budget is used up.
     pub fn insert(&self, key: u32, value: u64, reusable: bool) -> Inserted {
         let Some((number, entry)) = self.slab.take().or_else(|| {
             self.shrink(1);
@@ -138,7 +135,7 @@ impl MbCache {
             return Inserted::Duplicate;
         }
         stripe.insert(key, number, entry);
-        // Counted before it can be found: removing it must not bring the count below zero.
+        // Counted before it can be found, as its removal must not bring the count below zero.
         let entries = self.entries.fetch_add(1, Ordering::Relaxed) + 1;
         entry.publish(reusable);
         drop(stripe);
@@ -146,8 +143,8 @@ impl MbCache {
         Inserted::Yes
     }
 
-    /// The first reusable entry with this key. Takes no lock, and may miss an entry during a
-    /// change.
+    /// The first reusable entry with this key. Takes no lock. May miss an entry that is being
+    /// changed.
     pub fn find_first(&self, key: u32) -> Option<EntryRef<'_>> {
         self.find(key, None, |entry| entry.state().is(REUSABLE))
     }
@@ -162,11 +159,11 @@ impl MbCache {
         Some(EntryRef { cache: self, entry })
     }
 
-    /// Removes the pair if its entry has no holder. Otherwise returns the entry, still in the
-    /// cache: the caller [waits](EntryRef::wait_unused) and tries again.
+    /// Removes the pair if its entry is not held. Otherwise returns the entry, still in the cache:
+    /// the caller [waits](EntryRef::wait_unused) and tries again.
     pub fn delete_or_get(&self, key: u32, value: u64) -> Option<EntryRef<'_>> {
         let stripe = self.table.stripe(key);
-        // The stripe's lock keeps other threads from removing it.
+        // The stripe's lock prevents its removal.
         let entry = stripe.find(&self.slab, key, value)?;
         let seen = entry.state();
         if seen.refs() > 1 || !entry.claim(seen) {
@@ -176,21 +173,21 @@ impl MbCache {
         None
     }
 
-    /// Ends the caller's use of block `value`, and keeps new users off once the last one is gone.
-    /// Returns whether the caller was the last.
+    /// Ends the caller's use of block `value`. Returns whether it was the last user; then there can
+    /// be no new one.
     ///
-    /// `step` changes the number of users in one atomic step, under the caller's own lock. Its
-    /// argument says whether the block is hidden:
+    /// `step` changes the number of users atomically, under the caller's own lock. Its argument
+    /// tells whether the block is hidden:
     ///
-    /// - not hidden: with several users it takes one away; with one it changes nothing;
+    /// - not hidden: with several users it removes one; with one it changes nothing;
     /// - hidden (not to be found, no entry held): with one user it may free the block; with more it
     ///   changes nothing, and the block can be found again.
     ///
-    /// A thread becomes a user while it holds the entry, and only of a block that has a user. The
-    /// caller must hold no entry of this pair, because `leave` waits for it.
+    /// A thread becomes a user only while it holds the entry, and only of a block that has a user.
+    /// The caller must hold no entry of this pair, as `leave` waits for it.
     ///
     /// # Errors
-    /// Those of `step`, at once. The block may be hidden then.
+    /// Those of `step`, at once. The block may then be hidden.
     pub fn leave<E>(
         &self,
         key: u32,
@@ -216,12 +213,12 @@ impl MbCache {
         }
     }
 
-    /// Removes up to `count` unused entries in CLOCK order. Returns how many.
+    /// Removes up to `count` unused entries in CLOCK order. Returns their number.
     pub fn shrink(&self, count: usize) -> usize {
         let mut hand = self.hand.lock();
         let used = self.slab.used();
         let mut removed = 0;
-        // Two rounds: the first clears the reference flags.
+        // Two rounds, as the first clears the reference flags.
         for _ in 0..2 * used {
             if removed == count {
                 break;
@@ -233,8 +230,7 @@ impl MbCache {
         removed
     }
 
-    /// Removes the entry in slot `number` unless it is held, free, or was used since the hand
-    /// passed.
+    /// Removes the entry in slot `number` unless it is free, held, or used since the hand passed.
     fn remove_unused(&self, number: u32) -> bool {
         let Some(entry) = self.slab.slot(number) else { return false };
         let seen = entry.state();
@@ -242,7 +238,7 @@ impl MbCache {
             entry.clear(REFERENCED);
             return false;
         }
-        // The claim fails unless the key is still that of `seen`.
+        // The claim fails if the key is no longer that of `seen`.
         let stripe = self.table.stripe(entry.link().key);
         let unused = seen.refs() == 1 && entry.claim(seen);
         if unused {
@@ -251,7 +247,6 @@ impl MbCache {
         unused
     }
 
-    /// Frees the slot of a claimed entry.
     fn remove(&self, stripe: &Stripe<'_>, entry: &Entry) {
         if let Some(number) = stripe.remove(&self.slab, entry) {
             self.entries.fetch_sub(1, Ordering::Relaxed);
@@ -259,7 +254,8 @@ impl MbCache {
         }
     }
 
-    /// Removes unused entries until at most `bytes` of entries are left. Returns how many went.
+    /// Removes unused entries until at most `bytes` of entries are left. Returns the number
+    /// removed.
     pub fn shrink_to(&self, bytes: usize) -> usize {
         let keep = bytes / BYTES_PER_ENTRY;
         self.shrink(self.len().saturating_sub(keep))
@@ -275,16 +271,15 @@ impl MbCache {
         self.len() == 0
     }
 
-    /// Bytes that the cache takes.
+    /// Memory in bytes.
     pub fn bytes(&self) -> usize {
         self.slab.bytes() + self.table.bytes()
     }
 
-    /// Drops one reference.
     fn put(&self, entry: &Entry) {
         if entry.put().is(WAITED) {
-            // Under the waiters' lock: a waiter looks later and sees the state, or sleeps already
-            // and is woken.
+            // Under the waiters' lock, so that a waiter either sees the state later, or sleeps and
+            // is woken.
             let _waiters = self.waiters.lock();
             self.gone.notify_all();
         }
@@ -318,8 +313,7 @@ impl<'c> EntryRef<'c> {
         self.entry.set(REFERENCED);
     }
 
-    /// Sets whether the block has room for one more user. An entry without room is not found by
-    /// key.
+    /// Sets whether the block has room for one more user. Without it the entry is not found by key.
     pub fn set_reusable(&self, reusable: bool) {
         if reusable { self.entry.set(REUSABLE) } else { self.entry.clear(REUSABLE) }
     }
@@ -329,8 +323,8 @@ impl<'c> EntryRef<'c> {
         self.entry.state().is(REUSABLE)
     }
 
-    /// Waits until the caller is the only holder. One caller may wait for an entry at a time: two
-    /// would wait for each other.
+    /// Waits until the caller is the only holder. Only one caller may wait for an entry: two would
+    /// wait for each other.
     pub fn wait_unused(&self) {
         let mut waiters = self.cache.waiters.lock();
         self.entry.set(WAITED);

@@ -1,7 +1,7 @@
-//! Slots by number, in chunks that are allocated on demand and freed with the cache.
+//! Slots by number, in chunks allocated on demand and freed with the cache.
 //!
-//! Slots are type-stable: a number read from a chain always leads to an [`Entry`], perhaps of
-//! another generation. So readers need no reclamation scheme.
+//! Slots are type-stable: a number from a chain always leads to an [`Entry`], perhaps of another
+//! generation. So readers need no reclamation.
 
 use crate::entry::Entry;
 use dentree_sync::Mutex;
@@ -16,7 +16,7 @@ pub(crate) struct Slab {
     spare: Mutex<Spare>,
 }
 
-/// Free slots. [slab lock]
+/// [slab lock]
 struct Spare {
     freed: Vec<u32>,
     never_used: usize,
@@ -28,13 +28,12 @@ impl Slab {
         Slab { chunks, slots_max, spare: Mutex::new(Spare { freed: Vec::new(), never_used: 0 }) }
     }
 
-    /// The slot with this number. `None`: it was never used.
+    /// `None` for a slot that was never used.
     pub(crate) fn slot(&self, number: u32) -> Option<&Entry> {
         let number = number as usize;
         self.chunks.get(number / CHUNK)?.get()?.get(number % CHUNK)
     }
 
-    /// Takes a free slot. `None`: all are in use.
     pub(crate) fn take(&self) -> Option<(u32, &Entry)> {
         let mut spare = self.spare.lock();
         let number = match spare.freed.pop() {
@@ -53,22 +52,20 @@ impl Slab {
         Some((number, &chunk[number as usize % CHUNK]))
     }
 
-    /// Gives a slot back. Its `refs` is 0, and no chain leads to it.
+    /// Returns a slot with `refs` 0 that no chain leads to.
     pub(crate) fn give(&self, number: u32) {
         self.spare.lock().freed.push(number);
     }
 
-    /// Number of slots ever used: the range of the pruner's sweep.
+    /// Number of slots ever used, which the pruner sweeps.
     pub(crate) fn used(&self) -> usize {
         self.spare.lock().never_used
     }
 
-    /// The most entries possible.
     pub(crate) fn slots_max(&self) -> usize {
         self.slots_max
     }
 
-    /// Bytes that the slots take.
     pub(crate) fn bytes(&self) -> usize {
         let made = self.chunks.iter().filter_map(OnceLock::get);
         made.map(|chunk| size_of_val(&**chunk)).sum::<usize>() + self.spare.lock().freed.capacity() * 4

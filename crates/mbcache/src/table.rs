@@ -1,15 +1,15 @@
 //! Hash chains of slots. Readers take no lock; the table only grows, by doubling.
 //!
 //! A chain ends in a nulls marker that names its bucket and the table's size. A reader may be on a
-//! slot while it is freed and linked into another chain. It then arrives at that chain's marker and
+//! slot that is freed and linked into another chain. It then arrives at that chain's marker and
 //! starts over. After [`RESTARTS_MAX`] restarts it reports a miss, which costs one block that is
 //! not shared.
 //!
 //! Heads of smaller tables stay allocated until the cache is dropped; together they are smaller
-//! than the current ones. A reader that starts from one arrives at a marker of the new size and
-//! starts over.
+//! than the current ones. A reader that starts there arrives at a marker of the new size and starts
+//! over.
 //!
-//! Writers hold their stripe's lock. The stripe of a key is the low bits of its hash, whatever the
+//! Writers hold their stripe's lock. A key's stripe is the low bits of its hash, whatever the
 //! table's size. Growth takes all stripes in order.
 
 use crate::entry::{Entry, Link};
@@ -18,11 +18,10 @@ use dentree_sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use dentree_sync::{Mutex, MutexGuard};
 use std::sync::OnceLock;
 
-/// Writers of different stripes run in parallel.
 const STRIPES: usize = if cfg!(loom) { 2 } else { 64 };
-/// Restarts of a reader that ended in another chain.
+/// Restarts of a reader that arrived in another chain.
 const RESTARTS_MAX: usize = 16;
-/// Marks the end of a chain; the other bits name the bucket.
+/// End of a chain; the other bits name the bucket.
 const END: u32 = 1 << 31;
 
 type Heads = Box<[AtomicU32]>;
@@ -34,7 +33,7 @@ pub(crate) struct Table {
     stripes: Box<[Mutex<()>]>,
 }
 
-/// The lock of one stripe, and the chain of one key in it.
+/// The lock of a stripe, and one key's chain in it.
 pub(crate) struct Stripe<'a> {
     bucket: Bucket<'a>,
     _locked: MutexGuard<'a, ()>,
@@ -62,7 +61,6 @@ impl Table {
         table
     }
 
-    /// The heads of a level, allocated on first use.
     fn heads(&self, level: usize) -> &Heads {
         self.levels[level].get_or_init(|| {
             let buckets = STRIPES << level;
@@ -77,8 +75,8 @@ impl Table {
         Bucket { head: &heads[bucket], end: end_mark(heads.len(), bucket) }
     }
 
-    /// The first entry of `key` that `wanted` accepts, with a reference taken; the first behind
-    /// `after` if given, which the caller holds. May miss an entry while the chain changes.
+    /// The first entry of `key` that `wanted` accepts, held; only after `after` if given, which the
+    /// caller holds. May miss an entry while the chain changes.
     pub(crate) fn find<'s>(
         &self,
         slab: &'s Slab,
@@ -87,7 +85,7 @@ impl Table {
         wanted: impl Fn(&Entry) -> bool,
         put: impl Fn(&Entry),
     ) -> Option<&'s Entry> {
-        // A restart behind `after` would return earlier entries again.
+        // A restart would return entries before `after` again.
         let tries = if after.is_some() { 1 } else { RESTARTS_MAX };
         for _ in 0..tries {
             let bucket = self.bucket(key);
@@ -101,8 +99,8 @@ impl Table {
                 let entry = slab.slot(number)?;
                 let link = entry.link();
                 if link.key == key && wanted(entry) && entry.get() {
-                    // The reference keeps the slot in its generation; check that it is the one that
-                    // was read.
+                    // The reference keeps the slot's generation; check that it is the one that was
+                    // read.
                     if entry.link().key == key && wanted(entry) {
                         return Some(entry);
                     }
@@ -117,28 +115,27 @@ impl Table {
         None
     }
 
-    /// Locks the stripe of `key`.
     pub(crate) fn stripe(&self, key: u32) -> Stripe<'_> {
         let locked = self.stripes[spread(key) as usize & (STRIPES - 1)].lock();
         // The level cannot change while a stripe is locked.
         Stripe { bucket: self.bucket(key), _locked: locked }
     }
 
-    /// Doubles the table where chains average more than one entry and the budget has room for more
+    /// Doubles the table if chains average more than one entry and the budget has room for the
     /// heads.
     pub(crate) fn grow_for(&self, slab: &Slab, entries: usize) {
-        let crowded = |level: usize| entries > STRIPES << level && level + 1 < self.levels.len();
-        if !crowded(self.level.load(Ordering::Relaxed)) {
+        let is_too_full = |level: usize| entries > STRIPES << level && level + 1 < self.levels.len();
+        if !is_too_full(self.level.load(Ordering::Relaxed)) {
             return;
         }
         let _all: Vec<_> = self.stripes.iter().map(Mutex::lock).collect();
         let level = self.level.load(Ordering::Relaxed);
-        if crowded(level) {
+        if is_too_full(level) {
             self.grow(slab, level);
         }
     }
 
-    /// Moves every chain to the heads of the next level. The caller holds all stripes.
+    /// Moves every chain to the heads of the next level. [all stripes]
     fn grow(&self, slab: &Slab, level: usize) {
         let heads = self.heads(level + 1);
         for old in self.heads(level) {
@@ -147,7 +144,7 @@ impl Table {
                 let Some(entry) = slab.slot(number) else { break };
                 let link = entry.link();
                 let head = &heads[spread(link.key) as usize & (heads.len() - 1)];
-                // A reader on this slot goes on in the new chain and arrives at the new marker.
+                // A reader on this slot continues in the new chain and arrives at the new marker.
                 entry.set_link(Link { key: link.key, next: head.load(Ordering::Relaxed) });
                 head.store(number, Ordering::Release);
                 number = link.next;
@@ -157,7 +154,6 @@ impl Table {
         self.level.store(level + 1, Ordering::Release);
     }
 
-    /// Bytes that the heads take.
     pub(crate) fn bytes(&self) -> usize {
         self.levels.iter().filter_map(OnceLock::get).map(|heads| size_of_val(&**heads)).sum()
     }
@@ -184,8 +180,7 @@ impl Stripe<'_> {
         self.bucket.head.store(number, Ordering::Release);
     }
 
-    /// Unlinks an entry and returns its slot. The entry keeps its own link for readers that are on
-    /// it.
+    /// Unlinks an entry and returns its slot. The entry keeps its link for readers on it.
     pub(crate) fn remove(&self, slab: &Slab, removed: &Entry) -> Option<u32> {
         let mut before: Option<&Entry> = None;
         let mut number = self.bucket.head.load(Ordering::Relaxed);
@@ -219,7 +214,7 @@ fn spread(key: u32) -> u32 {
 mod tests {
     use super::*;
 
-    /// Number of buckets after so many insertions into a table for `slots_max`.
+    /// Number of buckets after so many insertions.
     fn buckets(slots_max: usize, entries: u32) -> usize {
         let (slab, table) = (Slab::new(slots_max), Table::new(slots_max));
         for key in 0..entries {
