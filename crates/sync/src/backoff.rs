@@ -2,16 +2,15 @@
 
 use crate::thread::yield_now;
 
-/// Waits for a short critical section of another thread: spins at first, then yields the CPU.
-///
-/// For sections of a few dozen instructions.
+/// Waits for a critical section of a few dozen instructions: spins at first, then yields the
+/// processor.
 #[derive(Debug, Default)]
 pub struct Backoff(u32);
 
 impl Backoff {
     const SPINS: u32 = 6;
 
-    /// Waits a little, longer each time.
+    /// Waits, longer each time.
     pub fn wait(&mut self) {
         if cfg!(any(loom, shuttle)) || self.0 >= Self::SPINS {
             yield_now();

@@ -1,8 +1,8 @@
 //! A reader-writer lock that is biased towards readers (BRAVO: Dice and Kogan, USENIX ATC 2019).
 //!
-//! To read a plain reader-writer lock is to write its word twice, so with many readers its cache
-//! line moves between processors all the time. While a lock is biased, a reader writes a line of
-//! its own thread instead, and a writer looks at the lines of all threads.
+//! A read of a plain reader-writer lock writes its word twice, so with many readers its cache line
+//! moves between processors. While a lock is biased, a reader writes a line of its own thread
+//! instead, and a writer reads the lines of all threads.
 //!
 //! # Data
 //! ```text
@@ -10,31 +10,32 @@
 //! ReaderBias         state: off | revoking | on      read by readers, written on changes
 //!                    slow_reads                      since the bias went off: a hint
 //! ```
-//! A reader enters the address of the lock's [`ReaderBias`] in one of its thread's slots; a free
-//! slot is 0. [`BiasedRwLock`] is a [`ReaderBias`] with the lock under it. A lock with further
-//! modes uses a [`ReaderBias`] itself: a read is biased, or takes the lock under it and
-//! [notes that](ReaderBias::note_slow_read); whatever excludes readers takes that lock, then
-//! [revokes](ReaderBias::revoke) the bias.
+//! A reader stores the address of the lock's [`ReaderBias`] in one of its thread's slots; a free
+//! slot is
+//! 0. [`BiasedRwLock`] is a [`ReaderBias`] and the lock under it. A lock with more modes uses
+//!    [`ReaderBias`] itself: a read is biased, or takes the underlying lock and
+//!    [counts](ReaderBias::note_slow_read). To exclude readers is to take that lock, then to
+//!    [revoke](ReaderBias::revoke) the bias.
 //!
 //! # Who protects what
-//! The bias goes on only with the underlying lock held for reading, and off for good only with
-//! readers excluded by it. So it stays off while the underlying lock is held exclusively.
+//! The bias goes on only with the underlying lock held for reading, and off only with readers
+//! excluded by it. So it stays off while the underlying lock is held exclusively.
 //!
 //! # Guarantees
-//! - **B1** After `revoke` there is no biased reader, and none before the bias is on again. A
-//!   reader writes its slot (*a*), then reads the state (*b*); a revoker writes the state (*c*),
-//!   then reads the slots (*d*); all are sequentially consistent. If *a* precedes *d*, the revoker
-//!   sees the slot and waits. Otherwise *c* precedes *b*, and the reader backs out.
+//! - **B1** After `revoke` there is no biased reader until the bias is on again. A reader writes
+//!   its slot (*a*), then reads the state (*b*); a revoker writes the state (*c*), then reads the
+//!   slots (*d*); all are sequentially consistent. If *a* precedes *d*, the revoker sees the slot
+//!   and waits. Otherwise *c* precedes *b*, and the reader backs out.
 //! - **B2** A revoker sees what earlier biased readers did, and a biased reader what was done under
 //!   the lock before: slots and state are released and acquired.
 //! - **B3** No wake-up is lost. A reader frees its slot, then reads the state; a revoker writes the
 //!   state, then reads the slots under the mutex. Either the revoker finds the slot free, or the
-//!   reader finds the bias revoked, and takes the mutex before it notifies.
+//!   reader finds the bias revoked and takes the mutex before it notifies.
 //!
 //! # Known limits
-//! - Revoking an active bias reads a line for each of [`SLOTS`] threads. So the bias goes on only
-//!   after [`SLOW_READS`] reads without one; while it is off, `revoke` is one load.
-//! - Threads beyond [`SLOTS`] share slots. A reader whose slots are all taken reads without bias.
+//! - A revocation reads a line for each of [`SLOTS`] threads. So the bias goes on only after
+//!   [`SLOW_READS`] unbiased reads; while it is off, `revoke` is one load.
+//! - Threads beyond [`SLOTS`] share slots. A reader whose slots are taken reads without bias.
 //! - Biased reads are neither recorded nor checked for lock order.
 
 use crate::atomic::{AtomicU32, AtomicUsize, Ordering};
@@ -42,7 +43,7 @@ use crate::lockstat::{Class, NamedReadGuard, NamedRwLock, NamedWriteGuard};
 use crate::{Condvar, Mutex, Padded, fence_for_loom, thread_slot};
 
 const SLOTS: usize = if cfg!(loom) { 1 } else { 64 };
-/// Locks that a thread can read at once with bias.
+/// Biased locks that a thread can read at once.
 const LOCKS: usize = 4;
 const SLOW_READS: u32 = if cfg!(loom) { 1 } else { 64 };
 
@@ -56,7 +57,7 @@ struct VisibleReaders {
     slots: [Slot; SLOTS],
     /// Where revokers sleep.
     revokers: Mutex<()>,
-    /// A reader has left while its lock's bias is being revoked.
+    /// A reader has left a lock whose bias is being revoked.
     left: Condvar,
 }
 
@@ -82,7 +83,7 @@ fn visible_readers() -> &'static VisibleReaders {
     &READERS
 }
 
-/// The bias of a lock towards its readers; off at first.
+/// The reader bias of a lock; off at first.
 ///
 /// ```
 /// use dentree_sync::{ReaderBias, RwLock};
@@ -133,8 +134,8 @@ impl ReaderBias {
         (self.state.load(Ordering::SeqCst) == ON).then_some(reader)
     }
 
-    /// Counts a read without bias; after 64 of them the bias goes on. The caller reads
-    /// under the underlying lock, and nothing revokes the bias meanwhile.
+    /// Counts an unbiased read; 64 of them turn the bias on. The caller holds the underlying lock
+    /// for reading, and nothing revokes the bias meanwhile.
     #[inline]
     pub fn note_slow_read(&self) {
         // Models of other crates would multiply with those of this file.
@@ -149,7 +150,7 @@ impl ReaderBias {
         self.state.store(ON, Ordering::SeqCst);
     }
 
-    /// Stops new biased reads without waiting for those in progress. The caller keeps the bias
+    /// Stops new biased reads without waiting for others. The caller keeps the bias
     /// [off](Self::note_slow_read) until it has [revoked](Self::revoke) it.
     pub fn stop(&self) {
         if self.state.load(Ordering::Relaxed) == ON {
@@ -159,10 +160,10 @@ impl ReaderBias {
     }
 
     /// Stops biased reads and waits until there are none (B1). The caller excludes readers of the
-    /// underlying lock, or otherwise keeps the bias off; several threads may call this at once.
+    /// underlying lock, or otherwise keeps the bias off. Several threads may call this at once.
     #[inline]
     pub fn revoke(&self) {
-        // Acquire: partner of the last line of `wait_for_readers`, of an earlier revoker.
+        // Acquire: partner of the release in `wait_for_readers` of an earlier revoker.
         if self.state.load(Ordering::Acquire) != OFF {
             self.wait_for_readers();
         }
@@ -186,7 +187,7 @@ impl ReaderBias {
     }
 }
 
-/// A read with bias, until this is dropped.
+/// A biased read, until this is dropped.
 #[must_use = "the read ends when the guard is dropped"]
 #[derive(Debug)]
 pub struct BiasedReader<'a> {
@@ -209,13 +210,13 @@ impl Drop for BiasedReader<'_> {
 #[cold]
 fn wake_revokers() {
     let readers = visible_readers();
-    // A revoker reads the slots with the mutex held: after this, or it waits already.
+    // A revoker reads the slots under the mutex: after this, or it waits already.
     drop(readers.revokers.lock());
     readers.left.notify_all();
 }
 
-/// A reader-writer lock whose readers write only their own cache line while writes are rare. What
-/// it protects is its owner's to say.
+/// A reader-writer lock whose readers write only their own cache line while writes are rare. It
+/// protects no value of its own.
 ///
 /// ```
 /// use dentree_sync::{BiasedRwLock, lockstat::Class};
@@ -231,12 +232,13 @@ pub struct BiasedRwLock {
 }
 
 impl BiasedRwLock {
-    /// An unlocked lock. Under `class` are recorded writes, and reads without bias.
+    /// An unlocked lock. `class` records writes and unbiased reads.
     pub fn new(class: Class) -> Self {
         BiasedRwLock { lock: NamedRwLock::new(class, ()), bias: ReaderBias::default() }
     }
 
-    /// Waits until there is no writer. A thread must not read twice: a writer may wait in between.
+    /// Waits until there is no writer. A thread must not read twice, as a writer may wait in
+    /// between.
     #[track_caller]
     #[inline]
     pub fn read(&self) -> BiasedReadGuard<'_> {
@@ -261,7 +263,7 @@ impl BiasedRwLock {
 #[must_use = "the read ends when the guard is dropped"]
 #[derive(Debug)]
 pub enum BiasedReadGuard<'a> {
-    /// Seen by writers in the thread's slot.
+    /// Visible to writers in the thread's slot.
     Biased(BiasedReader<'a>),
     /// Under the underlying lock.
     Locked(NamedReadGuard<'a, ()>),

@@ -1,7 +1,7 @@
 //! Locks, atomics and threads for every crate: one facade over `std`, `loom` and `shuttle`.
 //!
-//! Under `--cfg loom` and `--cfg shuttle` all of them are the checker's, so the code that is
-//! checked is the code that ships.
+//! Under `--cfg loom` and `--cfg shuttle` they are the checker's: the checked code is the code that
+//! ships.
 //!
 //! | type | purpose |
 //! |---|---|
@@ -13,11 +13,11 @@
 //! | [`lockstat`] | named locks, which a recorder can observe; lock order checks |
 //!
 //! # Poisoning
-//! There is none. Either the data is consistent whenever its lock is free, or a panic stops all
-//! threads that use it; each crate says which where it is not the former.
+//! There is none: the data is consistent whenever its lock is free, or a panic stops all threads
+//! that use it. A crate with the latter says so.
 //!
 //! # Known limits
-//! `loom` has no time: under it a timed wait never times out.
+//! `loom` has no time: a timed wait never times out.
 
 #![forbid(unsafe_code)]
 

@@ -70,7 +70,8 @@ impl<T> RwLock<T> {
         Self(sync::RwLock::new(value))
     }
 
-    /// Waits until there is no writer. A thread must not read twice: a writer may wait in between.
+    /// Waits until there is no writer. A thread must not read twice, as a writer may wait in
+    /// between.
     #[inline]
     pub fn read(&self) -> RwLockReadGuard<'_, T> {
         self.0.read().unwrap_or_else(PoisonError::into_inner)
@@ -105,7 +106,7 @@ impl<T> RwLock<T> {
     }
 }
 
-/// Where threads sleep until another one changes what a [`Mutex`] protects.
+/// Threads sleep here until another one changes what a [`Mutex`] protects.
 #[derive(Debug, Default)]
 pub struct Condvar(sync::Condvar);
 
@@ -127,7 +128,7 @@ impl Condvar {
         self.0.wait(guard).unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// As [`wait`](Self::wait), for `at_most` if that is given. Returns whether the time is over.
+    /// As [`wait`](Self::wait), at most for `at_most`. Returns whether that has passed.
     pub fn wait_for<'a, T>(
         &self,
         guard: MutexGuard<'a, T>,
@@ -143,8 +144,7 @@ impl Condvar {
         }
     }
 
-    /// Waits while `condition` holds, for `at_most`. Returns whether the time is over with the
-    /// condition still true.
+    /// Waits while `condition` holds, at most for `at_most`. Returns whether it still holds.
     pub fn wait_while_for<'a, T>(
         &self,
         mut guard: MutexGuard<'a, T>,

@@ -1,4 +1,4 @@
-//! The primitives that the rest is built of: `std`'s, `loom`'s or `shuttle`'s.
+//! The primitives below this crate: `std`'s, `loom`'s or `shuttle`'s.
 
 #[cfg(loom)]
 pub use loom::{
@@ -25,8 +25,8 @@ pub(crate) use std::sync;
 
 /// A sequentially consistent fence under loom alone.
 ///
-/// Loom treats `SeqCst` accesses as `AcqRel`. Where two of them must have one order with two of
-/// another thread, each thread has this call between its two.
+/// Loom treats `SeqCst` accesses as `AcqRel`. If two of them must be in one order with two of
+/// another thread, each thread calls this between its two.
 #[inline(always)]
 pub fn fence_for_loom() {
     #[cfg(loom)]
@@ -36,8 +36,8 @@ pub fn fence_for_loom() {
 /// A point where loom considers running another thread.
 ///
 /// Loom revisits an operation only if a conflicting one of another thread was the *next* on that
-/// variable. A writer that reads a word before writing it hides that by its own read. Here every
-/// call conflicts with every other, and orders nothing.
+/// variable, which a writer that reads a word before writing it hides. Here every call conflicts
+/// with every other, and orders nothing.
 #[inline(always)]
 pub fn loom_switch_point() {
     #[cfg(loom)]

@@ -1,12 +1,10 @@
-//! A small number of the calling thread, for arrays with a slot for each thread.
-//!
-//! It is the thread's own until the thread ends. Numbers of ended threads are reused, lowest first.
+//! A small number of the calling thread, for arrays with a slot per thread. It is unique until the
+//! thread ends. Numbers of ended threads are reused, lowest first.
 
 pub use imp::{get, limit};
 
-/// An index below `slots` for the calling thread. Threads share slots where there are more of them.
-///
-/// Under loom all threads share one: the harder case, and the one with the fewest runs.
+/// An index below `slots` for the calling thread. More threads than slots share them. Under loom
+/// all threads share one: the harder case, with the fewest runs.
 #[inline]
 pub fn index(slots: usize) -> usize {
     if cfg!(loom) { 0 } else { get() as usize % slots }
@@ -26,7 +24,7 @@ mod imp {
     const UNASSIGNED: u32 = u32::MAX;
 
     thread_local! {
-        // Apart from `LEASE`, whose destructor costs a check at each use.
+        // Separate from `LEASE`, whose destructor costs a check at each use.
         static NUMBER: Cell<u32> = const { Cell::new(UNASSIGNED) };
         static LEASE: Lease = Lease(NUMBER.get());
     }
@@ -58,7 +56,7 @@ mod imp {
         number
     }
 
-    /// One more than the highest number ever given.
+    /// One more than the highest number given.
     pub fn limit() -> u32 {
         LIMIT.load(SeqCst)
     }
@@ -84,12 +82,12 @@ mod imp {
         number
     }
 
-    /// The calling thread's number; each run of a model numbers its own.
+    /// The calling thread's number, in this run of a model.
     pub fn get() -> u32 {
         NUMBER.with(Cell::get)
     }
 
-    /// One more than the highest number ever given.
+    /// One more than the highest number given.
     pub fn limit() -> u32 {
         LIMIT
     }

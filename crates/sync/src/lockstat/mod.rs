@@ -1,7 +1,7 @@
-//! Named locks, which a recorder can observe, and whose order is checked in debug builds.
+//! Named locks: a recorder can observe them, and debug builds check their order.
 //!
-//! Both need the feature `lockstat`. Without it a [`Class`] has no size, and a named lock is the
-//! lock inside it.
+//! Both need the feature `lockstat`. Without it a [`Class`] has no size, and a named lock is its
+//! inner lock.
 //!
 //! | part | purpose |
 //! |---|---|
@@ -11,14 +11,14 @@
 //! | [`Recorder`], [`start`], [`stop`] | the hook |
 //!
 //! # Cost
-//! With the feature, and without a recorder: each request loads one word that is not written, and
-//! the guard's drop tests a register.
+//! With the feature, without a recorder: a request loads one word that is never written, and a drop
+//! of the guard tests a register.
 //!
 //! # Lock order
-//! With `debug_assertions` each thread keeps a list of the named locks that it holds. "B was taken
-//! while A was held" adds an arrow from A to B to a graph of classes. An arrow that closes a circle
-//! panics with both places, before the thread waits. Two locks of one class must be taken in the
-//! order of their addresses. `try_lock` adds no arrow: it cannot deadlock.
+//! With `debug_assertions` each thread lists the named locks that it holds. "B was taken while A
+//! was held" adds an arrow from A to B to a graph of classes. An arrow that closes a circle panics
+//! with both places, before the thread waits. Locks of one class must be taken in ascending order
+//! of their addresses. `try_lock` adds no arrow, as it cannot deadlock.
 
 mod named;
 

@@ -6,7 +6,7 @@ use std::panic::Location;
 use super::{Class, Held, Kind, Request};
 use crate::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-/// Tells waits from other requests. Models, which record nothing, have fewer steps without it.
+/// Tells waits from other requests. Off in models, which record nothing.
 const TRIES_FIRST: bool = cfg!(all(feature = "lockstat", not(loom)));
 
 /// A [`Mutex`] with a class.
@@ -91,7 +91,8 @@ impl<T> NamedRwLock<T> {
         Self { class, inner: RwLock::new(value) }
     }
 
-    /// Waits until there is no writer. A thread must not read twice: a writer may wait in between.
+    /// Waits until there is no writer. A thread must not read twice, as a writer may wait in
+    /// between.
     #[track_caller]
     #[inline]
     pub fn read(&self) -> NamedReadGuard<'_, T> {

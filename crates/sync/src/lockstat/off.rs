@@ -1,10 +1,10 @@
-//! Named locks without the feature `lockstat`: nothing, of no size.
+//! Named locks without the feature `lockstat`: no code, no size.
 
 use std::panic::Location;
 
 use super::Kind;
 
-/// The name of a kind of lock: not kept.
+/// The name of a kind of lock, not kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Class;
 
@@ -16,7 +16,7 @@ impl Class {
     }
 }
 
-/// A thread's request for a lock: not observed.
+/// A request for a lock, not observed.
 #[derive(Debug)]
 pub struct Request;
 
@@ -33,11 +33,11 @@ impl Request {
         Self
     }
 
-    /// The lock is taken: the thread waits.
+    /// The lock is taken; the thread waits.
     #[inline]
     pub fn waits(&mut self) {}
 
-    /// The lock is taken: the thread goes on without it.
+    /// The lock is taken; the thread continues without it.
     #[inline]
     pub fn failed(self) {}
 

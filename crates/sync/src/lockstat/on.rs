@@ -1,9 +1,8 @@
 //! What named locks tell the recorder.
 //!
-//! `RECORDING` is the number of the recording in progress, 0 where there is none. All accesses are
-//! relaxed: a thread that sees a new value late reports its request to the recorder late, or with
-//! a number that is over, which the recorder discards. State here is `std`'s under loom, too:
-//! models do not depend on it.
+//! `RECORDING` is the number of the recording in progress, or 0. Its accesses are relaxed: a thread
+//! that sees a new value late reports late, or with an old number, which the recorder discards.
+//! State here is `std`'s also under loom, as models do not depend on it.
 
 use std::panic::Location;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -21,16 +20,13 @@ fn names() -> MutexGuard<'static, Vec<&'static str>> {
     NAMES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The name of a kind of lock, such as `dcache_lock`, or `d_lock` for one in each entry.
-///
-/// Four bytes, so that a million entries can have one.
+/// The name of a kind of lock, such as `dcache_lock`, or `d_lock` for one in each entry. Four
+/// bytes, so that a million entries can have one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Class(u32);
 
 impl Class {
-    /// The class of this name; equal names are one class.
-    ///
-    /// Classes stay until the process ends: name kinds of locks, not locks.
+    /// The class of this name; equal names are one class. Classes stay until the process ends.
     #[must_use]
     pub fn named(name: &'static str) -> Self {
         let mut names = names();
@@ -54,14 +50,14 @@ impl Class {
     }
 }
 
-/// What statistics are kept by.
+/// The key of statistics.
 #[derive(Clone, Copy, Debug)]
 pub struct Key {
     /// The lock's class.
     pub class: Class,
     /// How it is taken.
     pub kind: Kind,
-    /// Where. One place in the source may have several addresses.
+    /// The call. One place in the source may have several addresses.
     pub site: &'static Location<'static>,
 }
 
@@ -70,7 +66,7 @@ pub trait Recorder: Sync {
     /// The time, in units of the recorder's own.
     fn now(&self) -> u64;
 
-    /// A lock was `held` for so long, and `waited` for unless it was free. Called after its
+    /// A lock was `held` for so long, and `waited` for unless it was free. Called after the
     /// release.
     fn released(&self, recording: u32, key: &Key, held: u64, waited: Option<u64>);
 
@@ -78,13 +74,13 @@ pub trait Recorder: Sync {
     fn failed(&self, recording: u32, key: &Key);
 }
 
-/// Reports to `recorder`, the same one each time, as recording number `recording`, which is not 0.
+/// Reports to `recorder`, always the same one, as recording number `recording`, not 0.
 pub fn start(recorder: &'static dyn Recorder, recording: u32) {
     RECORDER.get_or_init(|| recorder);
     RECORDING.store(recording, Relaxed);
 }
 
-/// Stops reporting: locks that are held now are not reported, unless their threads see it late.
+/// Stops reporting, also of locks held now, unless their threads see it late.
 pub fn stop() {
     RECORDING.store(0, Relaxed);
 }
@@ -94,7 +90,7 @@ pub fn stop() {
 pub struct Request {
     key: Key,
     recording: u32,
-    /// When the thread began to wait.
+    /// The start of the wait.
     waits_since: Option<u64>,
     #[cfg(debug_assertions)]
     address: usize,
@@ -126,7 +122,7 @@ impl Request {
         }
     }
 
-    /// The lock is taken: the thread waits.
+    /// The lock is taken; the thread waits.
     #[inline]
     pub fn waits(&mut self) {
         if self.recording != 0 && self.waits_since.is_none() {
@@ -134,7 +130,7 @@ impl Request {
         }
     }
 
-    /// The lock is taken: the thread goes on without it.
+    /// The lock is taken; the thread continues without it.
     #[inline]
     pub fn failed(self) {
         if self.recording != 0
@@ -162,7 +158,7 @@ impl Request {
     }
 }
 
-/// A lock that a thread holds. A guard drops it after the release, so that reporting does not
+/// A lock that a thread holds. The guard drops it after the release, so that reporting does not
 /// lengthen the critical section.
 #[derive(Debug)]
 pub struct Held {

@@ -1,7 +1,7 @@
 //! Lock order, checked in debug builds.
 //!
-//! "B was taken while A was held" is an arrow from class A to class B; arrows are kept for good. A
-//! circle of arrows means that threads can wait for each other, even if they did not this time.
+//! "B was taken while A was held" is an arrow from class A to class B, kept for good. A circle of
+//! arrows means that threads can wait for each other.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,7 +18,7 @@ struct HeldLock {
     site: Site,
 }
 
-/// Arrows, with the first place that held the one class and took the other.
+/// Arrows, each with the first place that held one class and took the other.
 type Arrows = BTreeMap<Class, BTreeMap<Class, (Site, Site)>>;
 
 static ARROWS: Mutex<Arrows> = Mutex::new(BTreeMap::new());
@@ -84,12 +84,10 @@ fn path(arrows: &Arrows, from: Class, to: Class) -> Option<(Site, Site)> {
     None
 }
 
-/// The thread has the lock.
 pub(super) fn acquired(class: Class, address: usize, site: Site) {
     let _ = HELD.try_with(|held| held.borrow_mut().push(HeldLock { class, address, site }));
 }
 
-/// The thread has released the lock.
 pub(super) fn released(class: Class, address: usize) {
     let _ = HELD.try_with(|held| {
         let mut held = held.borrow_mut();
