@@ -18,7 +18,7 @@
 //!    [revoke](ReaderBias::revoke) the bias.
 //!
 //! # Who protects what
-//! The bias goes on only with the underlying lock held for reading, and off only with readers
+//! The state becomes on only with the underlying lock held for reading, and off only with readers
 //! excluded by it. So it stays off while the underlying lock is held exclusively.
 //!
 //! # Guarantees

@@ -1,9 +1,9 @@
 //! POSIX access control lists. Source: acl(5).
 //!
-//! File systems store lists as the extended attributes [`ACCESS`] and [`DEFAULT`], in the format of
+//! File systems store lists as extended attributes ([`ACCESS`], [`DEFAULT`]) in the format of
 //! `getxattr(2)` (`linux/posix_acl_xattr.h`): a version, then entries of tag, permissions and id.
-//! The permission bits mirror three entries of an access list: the owner's, the mask (or the
-//! group's if there is none), and that of others. Bits and entries always change together.
+//! The permission bits mirror three entries of an access list: the owner's, the mask (without one,
+//! the group's), and that of others. They change together.
 
 use crate::{Access, Error, Result};
 
@@ -115,8 +115,8 @@ impl Acl {
         self.each_class(|entry, shift| entry.permissions = permissions >> shift & ALL);
     }
 
-    /// Turns a default list into the access list of a new inode: the entries that mirror permission
-    /// bits keep only what these bits allow.
+    /// Makes a default list the access list of a new inode: entries keep only what their permission
+    /// bits allow.
     pub(crate) fn restrict(&mut self, permissions: u16) {
         self.each_class(|entry, shift| entry.permissions &= permissions >> shift & ALL);
     }
@@ -134,8 +134,8 @@ impl Acl {
         }
     }
 
-    /// Whether it grants `access` to a user that is not the owner. `is_in`: whether the user is in
-    /// a group; `group`: the inode's group.
+    /// Whether it grants `access` to a user that is not the owner. `is_in` tells whether the user
+    /// is in a group; `group` is the inode's.
     pub(crate) fn grants(&self, uid: u32, is_in: impl Fn(u32) -> bool, group: u32, access: Access) -> bool {
         let allows = |permissions: u16| access.is_within(permissions);
         let mask = self.of(Tag::Mask).unwrap_or(ALL);

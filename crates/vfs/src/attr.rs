@@ -59,7 +59,7 @@ impl FileType {
         }
     }
 
-    /// The letter that `ls -l` and `find -type` use (`-` in `ls` is `f` here).
+    /// The letter of `ls -l` and `find -type` (`f` where `ls` has `-`).
     pub fn letter(self) -> char {
         match self {
             FileType::Fifo => 'p',
@@ -73,13 +73,12 @@ impl FileType {
     }
 }
 
-/// Seconds since 1970-01-01 UTC, negative before, and nanoseconds (0–999,999,999) after that
-/// second.
+/// Seconds since 1970-01-01 UTC, and nanoseconds after that second.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Timestamp {
-    /// Whole seconds since the epoch.
+    /// Whole seconds since the epoch, negative before.
     pub seconds: i64,
-    /// Nanoseconds within the second.
+    /// 0 to 999,999,999.
     pub nanos: u32,
 }
 
@@ -106,7 +105,7 @@ pub struct Attr {
     pub size: u64,
     /// Allocated space in units of 512 bytes, as `st_blocks`.
     pub blocks: u64,
-    /// The preferred size of a read in bytes: the file system's block size.
+    /// Preferred size of a read in bytes.
     pub block_size: u32,
     /// Last access.
     pub atime: Timestamp,

@@ -1,11 +1,11 @@
 //! Changes of owner, permissions, times, length and extended attributes.
 //!
 //! Attributes that decide permissions are checked and changed under the attribute lock
-//! ([`Inode::attr_lock`]), so that no check is older than the change that it allows. The name
-//! cache, which knows the directories that everybody may search, is updated under it, too.
+//! ([`Inode::attr_lock`]), so that no check is outdated. Under it the name cache also learns which
+//! directories everybody may search.
 
 use crate::acl::{ACCESS, Acl, DEFAULT};
-use crate::permissions::{APPEND_ONLY, IMMUTABLE, SET_GID, STICKY, Touch, after_writing};
+use crate::permissions::{APPEND_ONLY, ChangeKind, IMMUTABLE, SET_GID, STICKY, after_writing};
 use crate::{
     Access, Attr, Error, FileSystem, FileType, Identity, Inode, Result, SetAttr, SetTime, SetXattr,
     Timestamp, Vfs,
@@ -62,7 +62,7 @@ impl<F: FileSystem> Vfs<F> {
     }
 
     /// Sets the times of a change in a front end's write-back cache. Ignores flags that forbid
-    /// changes, as they were set after that change.
+    /// changes, as they were set later.
     pub fn write_back_times(&self, inode: &Inode<F>, mtime: Timestamp, ctime: Timestamp) -> Result<()> {
         self.check_writable()?;
         let _attr_lock = inode.attr_lock.lock();
@@ -102,7 +102,7 @@ impl<F: FileSystem> Vfs<F> {
         self.fs().set_flags(inode.node(), flags)
     }
 
-    /// Sets permission bits, and the entries of the access ACL that mirror them.
+    /// Sets permission bits and the ACL entries that mirror them.
     fn set_attr_and_acl(&self, inode: &Inode<F>, permissions: u16, changes: &SetAttr) -> Result<()> {
         let acl = self.acl(inode, ACCESS)?.map(|mut acl| {
             acl.set_permissions(permissions);
@@ -130,7 +130,7 @@ impl<F: FileSystem> Vfs<F> {
                 _ => return Err(Error::Invalid),
             }
         }
-        self.check_flags(attr, Touch::Change)?;
+        self.check_flags(attr, ChangeKind::Any)?;
         if let Some(uid) = changes.uid {
             permitted(!caller.is_bound() || caller.owns(attr) && uid == attr.uid)?;
         }
@@ -151,8 +151,8 @@ impl<F: FileSystem> Vfs<F> {
         permitted(changes.ctime.is_none() || !caller.is_bound())
     }
 
-    /// Clears setuid and setgid bits and capabilities that a write by `caller` removes
-    /// (kernel: `file_remove_privs`).
+    /// Clears the setuid and setgid bits and capabilities that a write removes (kernel:
+    /// `file_remove_privs`).
     pub(crate) fn drop_privileges(&self, caller: &Identity, file: &Inode<F>) -> Result<()> {
         if !caller.is_bound() {
             return Ok(());
@@ -207,7 +207,8 @@ impl<F: FileSystem> Vfs<F> {
     }
 
     /// Removes the extended attribute `name` (full name), under the rules of
-    /// [`setxattr`](Self::setxattr). Fails with [`Error::NoAttribute`] if it is missing and no ACL.
+    /// [`setxattr`](Self::setxattr). Fails with [`Error::NoAttribute`] if it is missing and not an
+    /// ACL.
     pub fn removexattr(&self, caller: &Identity, inode: &Inode<F>, name: &[u8]) -> Result<()> {
         self.check_xattr(caller, inode, name)?;
         match name {
@@ -220,9 +221,9 @@ impl<F: FileSystem> Vfs<F> {
         }
     }
 
-    /// Sets the access ACL and the permission bits that it implies. An ACL equivalent to permission
-    /// bits is not stored. As in Linux, a caller outside of the file's group clears the setgid bit,
-    /// and removing the ACL leaves the bits unchanged.
+    /// Sets the access ACL and the permission bits that it implies. An ACL equal to permission bits
+    /// is not stored. As in Linux, a caller outside of the file's group clears the setgid bit, and
+    /// removing the ACL leaves the bits unchanged.
     fn set_access_acl(&self, caller: &Identity, inode: &Inode<F>, acl: Option<Acl>) -> Result<()> {
         if inode.kind() == FileType::Symlink {
             return Err(Error::Unsupported("symbolic links have no access control lists".into()));
@@ -262,7 +263,7 @@ impl<F: FileSystem> Vfs<F> {
             return Err(Error::Range);
         }
         let attr = inode.attr();
-        self.check_flags(&attr, Touch::Change)?;
+        self.check_flags(&attr, ChangeKind::Any)?;
         let permitted = |granted: bool| if granted { Ok(()) } else { Err(Error::NotPermitted) };
         let space = name.iter().position(|&byte| byte == b'.').map_or(name, |dot| &name[..=dot]);
         match space {

@@ -5,8 +5,8 @@ use crate::{Error, FileSystem, Ino, Result, Vfs};
 use std::sync::Arc;
 
 impl<F: FileSystem> Vfs<F> {
-    /// The inode with any number: for clients that store numbers across deletions of files. They
-    /// also store and compare [`Attr::generation`](crate::Attr::generation), as numbers are reused.
+    /// The inode with any number, for clients that store numbers across deletions. They also store
+    /// and compare [`Attr::generation`](crate::Attr::generation), as numbers are reused.
     ///
     /// Fails with [`Error::Stale`] if no inode with a name has the number.
     ///

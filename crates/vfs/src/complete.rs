@@ -2,16 +2,14 @@
 //! system.
 //!
 //! Searches for missing names (a search path, a compiler's include path, `.gitignore` at every
-//! level) look for different names each time, and each one asks the file system. One listing
-//! replaces them. So after enough negative lookups a directory is listed into the cache, if that
-//! costs no more than the lookups did; for a larger directory again when their number has doubled.
-//! In the worst case the total cost is twice that of the lookups. A client's listing of a directory
-//! with negative lookups enters the names as well. Without lookups, as with `find`, nothing is
-//! entered.
+//! level) look for other names each time, and each one calls the file system. One listing replaces
+//! them. So after enough negative lookups a directory is listed into the cache, if that costs no
+//! more than the lookups did; a larger directory again when their number has doubled. The total
+//! cost is at most twice that of the lookups. A client's listing of a directory with negative
+//! lookups inserts the names as well, one without (`find`) nothing.
 //!
-//! The names enter the cache like those of a scan, as the first to be evicted. Eviction of one ends
-//! the directory's completeness. Names do not change during a listing
-//! ([`Inode::lock_for_listing`]).
+//! The names are inserted like those of a scan, to be evicted first. Eviction of one ends
+//! completeness. Names do not change during a listing ([`Inode::lock_for_listing`]).
 
 use crate::dentry::{Dentry, child};
 use crate::{DirEntry, FileSystem, Inode, ReaddirStart, Result, Vfs};
@@ -20,23 +18,23 @@ use std::sync::atomic::Ordering;
 
 /// Negative lookups before the first listing. A power of two.
 const MIN_NEGATIVE_LOOKUPS: u32 = 16;
-/// Entries listed and entered in the time of one lookup: 0.3 µs each, where a lookup in an ext4
+/// Entries listed and inserted in the time of one lookup: 0.3 µs each, where a lookup in an ext4
 /// directory takes 4 µs and more.
 const LISTED_PER_LOOKUP: u32 = 16;
-/// Approximate maximum size of a directory entry. A file system may have to read a whole directory
-/// to list its beginning.
+/// Approximate maximum size of an entry. A listing's beginning may need reads of the whole
+/// directory.
 const ENTRY_BYTES: u64 = 64;
-/// Maximum number of entries of a directory to list: this many take about a millisecond.
+/// Maximum number of entries to list, which take about a millisecond.
 const MAX_ENTRIES: u32 = 4096;
-/// One directory's names take at most this fraction of the name cache.
+/// Part of the name cache for one directory's names.
 const CACHE_FRACTION: usize = 16;
 /// Approximate size of a cached name.
 const NAME_BYTES: usize = 160;
 
 impl<F: FileSystem> Vfs<F> {
-    /// Lists a directory into the cache after enough negative lookups. Errors are ignored: the next
-    /// listing by a client reports them.
-    pub(crate) fn complete_if_worth(&self, entry: &Dentry<'_>, dir: &Inode<F>) {
+    /// Lists a directory into the cache after enough negative lookups. Ignores errors, which a
+    /// client's next listing reports.
+    pub(crate) fn complete_if_worthwhile(&self, entry: &Dentry<'_>, dir: &Inode<F>) {
         // Relaxed: a thread that misses the exact count leaves the listing to a later power of two.
         let misses = dir.negative_lookups.load(Ordering::Relaxed);
         let mut left = misses.saturating_mul(LISTED_PER_LOOKUP);
@@ -55,8 +53,8 @@ impl<F: FileSystem> Vfs<F> {
         }
     }
 
-    /// Lists a directory from its first entry on into the cache; at the end it is complete.
-    /// [group lock of `dir`, as a lister]
+    /// Lists a directory from its first entry into the cache; at the end it is complete. [group
+    /// lock of `dir`, as a lister]
     pub(crate) fn list_and_complete(
         &self,
         dir: &Inode<F>,
@@ -68,7 +66,7 @@ impl<F: FileSystem> Vfs<F> {
         let mut completion = entry.as_ref().map(|entry| self.names.begin_complete(entry));
         let mut quota = self.name_budget / CACHE_FRACTION / NAME_BYTES;
         self.fs().readdir(dir.node(), ReaddirStart::First, &mut |listed| {
-            // An entry without a type would need its inode, which is not worth a read.
+            // An entry without a type would need a read of its inode.
             let found = listed.kind.filter(|_| quota > 0).map(|kind| child(listed.ino, kind));
             match (found, &mut completion) {
                 (Some(child), Some(completion)) => {

@@ -3,7 +3,7 @@
 //! Like `read`, none of these checks permissions: `open` did. Which permission bits a write clears
 //! depends on the caller.
 
-use crate::permissions::Touch;
+use crate::permissions::ChangeKind;
 use crate::{Allocate, Durability, Error, FileSystem, FileType, Identity, Inode, Result, Vfs};
 
 /// The largest offset, as `loff_t`.
@@ -29,8 +29,8 @@ impl<F: FileSystem> Vfs<F> {
         Ok(repeated + self.fs().write(file.node(), offset + repeated as u64, &data[repeated..])?)
     }
 
-    /// Writes back data of a front end's write-back cache. The front end has already set the times
-    /// and cleared setuid and setgid bits. Returns as [`write`](Self::write).
+    /// Writes back data of a front end's write-back cache, which has set the times and cleared
+    /// setuid and setgid bits. Returns as [`write`](Self::write).
     pub fn write_back(&self, file: &Inode<F>, offset: u64, data: &[u8]) -> Result<usize> {
         let repeated = self.check_write(file, offset, data)?;
         if repeated == data.len() {
@@ -40,12 +40,12 @@ impl<F: FileSystem> Vfs<F> {
         Ok(repeated + self.fs().write_back(file.node(), offset + repeated as u64, &data[repeated..])?)
     }
 
-    /// Checks a write. In an append-only file, returns how many leading bytes of `data` are already
-    /// in the file: a front end that writes back whole pages repeats the bytes before an append.
+    /// Checks a write. In an append-only file, returns how many leading bytes of `data` the file
+    /// has: a front end that writes back whole pages repeats the bytes before an append.
     fn check_write(&self, file: &Inode<F>, offset: u64, data: &[u8]) -> Result<usize> {
-        self.check_content(file, Touch::Append)?;
+        self.check_content(file, ChangeKind::Append)?;
         let attr = file.attr();
-        if self.check_flags(&attr, Touch::Change).is_ok() {
+        if self.check_flags(&attr, ChangeKind::Any).is_ok() {
             return Ok(0);
         }
         let below = attr.size.saturating_sub(offset).min(data.len() as u64) as usize;
@@ -54,10 +54,10 @@ impl<F: FileSystem> Vfs<F> {
         if present == data[..below] { Ok(below) } else { Err(Error::NotPermitted) }
     }
 
-    /// Writes `data` at the current end of a regular file: `write(2)` with `O_APPEND`. Returns the
-    /// offset and the number of bytes.
+    /// Writes `data` at the end of a regular file: `write(2)` with `O_APPEND`. Returns offset and
+    /// number of bytes.
     pub fn append(&self, caller: &Identity, file: &Inode<F>, data: &[u8]) -> Result<(u64, usize)> {
-        self.check_content(file, Touch::Append)?;
+        self.check_content(file, ChangeKind::Append)?;
         if data.is_empty() {
             return Ok((file.attr().size, 0));
         }
@@ -74,7 +74,7 @@ impl<F: FileSystem> Vfs<F> {
         len: u64,
         how: Allocate,
     ) -> Result<()> {
-        self.check_content(file, Touch::Change)?;
+        self.check_content(file, ChangeKind::Any)?;
         if len == 0 {
             return Err(Error::Invalid);
         }
@@ -83,22 +83,22 @@ impl<F: FileSystem> Vfs<F> {
         self.fs().allocate(file.node(), offset, len, how)
     }
 
-    fn check_content(&self, file: &Inode<F>, touch: Touch) -> Result<()> {
+    fn check_content(&self, file: &Inode<F>, kind: ChangeKind) -> Result<()> {
         self.check_writable()?;
         match file.kind() {
-            FileType::Regular => self.check_flags(&file.attr(), touch),
+            FileType::Regular => self.check_flags(&file.attr(), kind),
             FileType::Directory => Err(Error::IsADirectory),
             _ => Err(Error::Invalid),
         }
     }
 
-    /// Returns when earlier writes to `inode`, or earlier changes of a directory's names, survive a
-    /// power failure: `fsync(2)`, `fdatasync(2)`.
+    /// Returns when earlier writes to `inode`, or changes of a directory's names, survive a power
+    /// failure: `fsync(2)`, `fdatasync(2)`.
     pub fn fsync(&self, inode: &Inode<F>, durability: Durability) -> Result<()> {
         self.fs().fsync(inode.node(), durability)
     }
 
-    /// As [`fsync`](Self::fsync), for everything: `syncfs(2)`.
+    /// [`fsync`](Self::fsync) of everything: `syncfs(2)`.
     pub fn sync(&self) -> Result<()> {
         self.fs().sync()
     }

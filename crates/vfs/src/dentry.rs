@@ -1,13 +1,13 @@
 //! Dentries of the name cache, filled from the file system.
 //!
-//! The file system is asked for names with the directory's inode lock shared, while other threads
+//! The file system looks names up with the directory's inode lock shared, while other threads
 //! change other names (`names.rs`). The name cache rejects a result that a change of the same name
-//! has overtaken. Results of lockless lookups are validated afterwards: a dentry that still has its
-//! name stands for the inode with its number; one that lost it is [`Error::Stale`], upon which
-//! [`Vfs::retry`] starts over.
+//! has overtaken. Lockless lookups are validated afterwards: a dentry that still has its name
+//! stands for the inode with its number; one without is [`Error::Stale`], upon which [`Vfs::retry`]
+//! starts over.
 //!
 //! A case-insensitive directory is cached under folded names, so that all spellings share one
-//! dentry. A directory below it thus has one dentry, and a change of a name updates one.
+//! dentry, and a change of a name updates one.
 
 use crate::limits::{NAME_MAX, PATH_MAX};
 use crate::{Access, DirEntry, Error, FileSystem, FileType, Identity, Ino, Inode, Result, Vfs};
@@ -20,11 +20,10 @@ use std::sync::atomic::Ordering;
 /// A referenced dentry; its handle is the inode number.
 pub(crate) type Dentry<'a> = DentryRef<'a, Ino>;
 
-/// Maximum depth of a directory: the number of names that fit into a path.
+/// Maximum depth of a directory: the names that fit into a path.
 const DEPTH_MAX: usize = PATH_MAX / 2;
 
-/// Attempts at an operation that races with removals. With each retry another thread has made
-/// progress.
+/// Attempts at an operation that races with removals. Each retry means progress of another thread.
 const RETRIES: usize = 64;
 
 impl Handle for Ino {
@@ -40,7 +39,7 @@ impl Handle for Ino {
 }
 
 impl<F: FileSystem> Vfs<F> {
-    /// Runs `what`, and again while it meets a name that is being removed.
+    /// Runs `what`, again while it fails with [`Error::Stale`].
     pub(crate) fn retry<T>(&self, mut what: impl FnMut() -> Result<T>) -> Result<T> {
         for _ in 1..RETRIES {
             match what() {
@@ -51,10 +50,9 @@ impl<F: FileSystem> Vfs<F> {
         what()
     }
 
-    /// The dentry of `dir`; [`Error::NotFound`] if `dir` was removed.
-    ///
-    /// An inode keeps the id of its dentry. If that was evicted, the ancestors up to the nearest
-    /// cached one are read from the file system and cached again.
+    /// The dentry of `dir`; [`Error::NotFound`] if `dir` was removed. An inode keeps the id of its
+    /// dentry. If that was evicted, the ancestors up to the nearest cached one are read and cached
+    /// again.
     pub(crate) fn dentry(&self, dir: &Inode<F>) -> Result<Dentry<'_>> {
         if !dir.is_dir() {
             return Err(Error::NotADirectory);
@@ -88,7 +86,6 @@ impl<F: FileSystem> Vfs<F> {
         Ok(entry)
     }
 
-    /// The dentry of `dir`, if it is still cached.
     pub(crate) fn cached_dentry(&self, dir: &Inode<F>) -> Option<Dentry<'_>> {
         if dir.ino() == self.root().ino() {
             return Some(self.names.root());
@@ -103,7 +100,7 @@ impl<F: FileSystem> Vfs<F> {
         entry.is_linked() || *entry == self.names.root()
     }
 
-    /// The name that directory `dir` has for the directory `child`.
+    /// The name of the directory `child` in `dir`.
     fn name_in(&self, dir: &Inode<F>, child: Ino) -> Result<Vec<u8>> {
         let mut name = None;
         let _names = dir.lock_for_listing();
@@ -120,16 +117,16 @@ impl<F: FileSystem> Vfs<F> {
     /// The inode of a dentry; [`Error::Stale`] if the dentry has lost its name.
     pub(crate) fn inode_of(&self, entry: &Dentry<'_>) -> Result<Arc<Inode<F>>> {
         let inode = self.inodes.get_named(*entry.handle(), || self.is_current(entry));
-        // The cached inode may be one that reuses the number. The number was free only after the
-        // name was gone, so this check after the lookup sees that.
+        // The cached inode may reuse the number. That was free only after the name was gone, so
+        // this check, after the lookup, sees it.
         let inode = if self.is_current(entry) { inode? } else { return Err(Error::Stale) };
         if inode.is_dir() {
-            self.remember(&inode, entry);
+            self.store_dentry(&inode, entry);
         }
         Ok(inode)
     }
 
-    /// The inode of a dentry seen by a walk; [`Error::Stale`] if the dentry has lost its name.
+    /// The inode of an unreferenced dentry; [`Error::Stale`] if the dentry has lost its name.
     pub(crate) fn inode_seen(&self, seen: &Seen<Ino>) -> Result<Arc<Inode<F>>> {
         let is_current = || self.names.is_linked(seen.id);
         let inode = self.inodes.get_named(seen.handle, is_current);
@@ -139,7 +136,7 @@ impl<F: FileSystem> Vfs<F> {
             && inode.dentry.load(Ordering::Relaxed) != seen.id.to_bits()
             && let Some(entry) = self.names.get(seen.id)
         {
-            self.remember(&inode, &entry);
+            self.store_dentry(&inode, &entry);
         }
         Ok(inode)
     }
@@ -156,7 +153,7 @@ impl<F: FileSystem> Vfs<F> {
         self.fill(dir, &inode, name)
     }
 
-    /// The dentry of `name` in directory `dir`. Concurrent misses ask the file system once.
+    /// The dentry of `name` in directory `dir`. Concurrent misses call the file system once.
     fn fill(&self, entry: &Dentry<'_>, dir: &Inode<F>, name: &[u8]) -> Result<Option<Dentry<'_>>> {
         let found = {
             let _names = dir.lock_shared();
@@ -168,7 +165,7 @@ impl<F: FileSystem> Vfs<F> {
             self.fill_locked(entry, dir, &key, is_hidden)?
         };
         if found.is_none() {
-            self.complete_if_worth(entry, dir);
+            self.complete_if_worthwhile(entry, dir);
         }
         Ok(found)
     }
@@ -198,18 +195,17 @@ impl<F: FileSystem> Vfs<F> {
                 })
             })?;
         if let Some(found) = found.as_ref().filter(|found| found.kind() == Kind::Directory) {
-            self.remember(&*self.inode(*found.handle())?, found);
+            self.store_dentry(&*self.inode(*found.handle())?, found);
         }
         Ok(found)
     }
 
-    /// The keys of `name` in `dir`.
     pub(crate) fn key<'n>(&self, dir: &Inode<F>, name: &'n [u8]) -> Key<'n> {
         Key { name, folded: self.fs().fold_name(dir.node(), name) }
     }
 
     /// Stores a directory's dentry in its inode, and its search permission in the dentry.
-    pub(crate) fn remember(&self, dir: &Inode<F>, entry: &Dentry<'_>) {
+    pub(crate) fn store_dentry(&self, dir: &Inode<F>, entry: &Dentry<'_>) {
         let id = entry.id().to_bits();
         if dir.dentry.load(Ordering::Relaxed) == id {
             return;
@@ -220,9 +216,9 @@ impl<F: FileSystem> Vfs<F> {
         self.names.set_search(entry, dir.attr().all_may_search());
     }
 
-    /// The dentry to update when the permissions of `dir` change; `None` if `dir` is no directory
-    /// or was removed. Searched for if the inode has none: the inode may have been reloaded after
-    /// its dentry was cached.
+    /// The dentry to update when the permissions of `dir` change; `None` if `dir` is not a
+    /// directory or was removed. Looked up if the inode has none, as it may have been reloaded
+    /// since the dentry was cached.
     pub(crate) fn dentry_to_update(&self, dir: &Inode<F>) -> Result<Option<Dentry<'_>>> {
         if !dir.is_dir() {
             return Ok(None);
@@ -240,11 +236,11 @@ impl<F: FileSystem> Vfs<F> {
         }
     }
 
-    /// What the name cache keeps of a lookup's result: the type from the directory if it has it.
-    fn child(&self, found: Lookup, still_there: impl FnOnce() -> bool) -> Result<Child<Ino>> {
+    /// The name cache's part of a lookup's result, with the type from the directory if it has it.
+    fn child(&self, found: Lookup, still_linked: impl FnOnce() -> bool) -> Result<Child<Ino>> {
         let kind = match found.kind {
             Some(kind) => kind,
-            None => self.inodes.get_named(found.ino, still_there)?.kind(),
+            None => self.inodes.get_named(found.ino, still_linked)?.kind(),
         };
         Ok(child(found.ino, kind))
     }
@@ -257,27 +253,26 @@ pub(crate) struct Key<'n> {
 }
 
 impl Key<'_> {
-    /// The name as given.
     pub(crate) fn name(&self) -> &[u8] {
         self.name
     }
 
-    /// The name under which the cache keeps it.
+    /// The name in the cache.
     pub(crate) fn cached(&self) -> &[u8] {
         match &self.folded {
-            // Spellings whose folded form is too long for the cache are cached one by one.
+            // Spellings with a folded form too long for the cache are cached one by one.
             Some(folded) if folded.len() <= NAME_MAX => folded,
             _ => self.name,
         }
     }
 
-    /// The form of the name that is locked: the case-folded one.
+    /// The name to lock: the case-folded form.
     pub(crate) fn locked(&self) -> &[u8] {
         self.folded.as_deref().unwrap_or(self.name)
     }
 }
 
-/// What the name cache keeps of an inode. `Vfs::remember` sets a directory's search permission.
+/// The name cache's part of an inode. [`Vfs::store_dentry`] sets a directory's search permission.
 pub(crate) fn child(ino: Ino, kind: FileType) -> Child<Ino> {
     match kind {
         FileType::Directory => Child { search: false, ..Child::directory(ino) },

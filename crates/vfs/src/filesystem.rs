@@ -4,7 +4,7 @@ use crate::{Allocate, Attr, Durability, Error, FileType, Ino, NewInode, Result, 
 use std::ops::{ControlFlow, Range};
 use std::time::Duration;
 
-/// The result of a lookup in a directory.
+/// Result of a lookup in a directory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Lookup {
     /// The inode that the name links to.
@@ -23,7 +23,7 @@ pub struct DirEntry<'a> {
     /// Its type, if the directory entry records it.
     pub kind: Option<FileType>,
     /// Position for [`ReaddirStart::After`] to continue after this entry. Below 2^63 − 4, so that
-    /// front ends can derive a file offset from it.
+    /// front ends can derive file offsets.
     pub cookie: u64,
 }
 
@@ -66,7 +66,7 @@ pub struct FsStat {
     pub fsid: u64,
 }
 
-/// One end of a rename: a name in a directory.
+/// One end of a rename.
 pub struct NameIn<'a, N> {
     /// The directory.
     pub dir: &'a N,
@@ -82,9 +82,9 @@ pub struct Rename<'a, N> {
     pub moved: &'a N,
     /// The new name.
     pub to: NameIn<'a, N>,
-    /// The inode that has the new name before.
+    /// The inode that has the new name, if any.
     pub replaced: Option<&'a N>,
-    /// Whether `moved` and `replaced` exchange names (`RENAME_EXCHANGE`); else `replaced` is
+    /// Exchange the names of `moved` and `replaced` (`RENAME_EXCHANGE`); else `replaced` is
     /// unlinked.
     pub exchange: bool,
     /// An unnamed inode that gets the old name in the same step (`RENAME_WHITEOUT`).
@@ -93,9 +93,8 @@ pub struct Rename<'a, N> {
 
 /// A file system: inodes by number, directories by single name. It sees no paths.
 ///
-/// Every method may be called concurrently. `Node` is an inode in memory; `Vfs` keeps nodes in its
-/// inode cache and passes them back, so that an implementation parses an inode once. Listings omit
-/// `.` and `..`, which the path walk resolves itself.
+/// Every method may be called concurrently. `Node` is an inode in memory; `Vfs` caches nodes and
+/// passes them back, so that an inode is parsed once. Listings omit `.` and `..`.
 ///
 /// # Changes
 /// A read-only file system implements none of the methods after [`statfs`](FileSystem::statfs):
@@ -104,14 +103,14 @@ pub struct Rename<'a, N> {
 /// - Permissions and file types are checked: a directory is not unlinked, `.` is not renamed, no
 ///   directory is moved below itself.
 /// - In one directory [`make`](FileSystem::make), [`link`](FileSystem::link) and
-///   [`unlink`](FileSystem::unlink) of different names run in parallel, and with lookups of any
-///   name. Changes of one name are serialized, and no listing runs during a change.
-/// - A directory in which a name is renamed or a directory removed is used by no other operation on
-///   names; neither is a directory that is removed or replaced.
+///   [`unlink`](FileSystem::unlink) of different names run in parallel with each other and with
+///   lookups. Changes of one name are serialized, and no listing runs during a change.
+/// - No other operation on names uses a directory in which a name is renamed or a directory
+///   removed, or a directory that is removed or replaced.
 /// - There is one node per inode.
 ///
-/// All other synchronization, such as reads and writes of one file, is up to the file system. Each
-/// method is atomic: after a crash all of its effect is there or nothing. An error has changed
+/// The file system synchronizes all else, such as reads and writes of one file. Each method is
+/// atomic: after a crash all of its effect is there or nothing. An error changes nothing.
 /// nothing.
 pub trait FileSystem: Send + Sync + 'static {
     /// An inode in memory.
@@ -123,41 +122,41 @@ pub trait FileSystem: Send + Sync + 'static {
     /// Reads inode `ino`.
     fn load(&self, ino: Ino) -> Result<Self::Node>;
 
-    /// Whether inode `ino` is in use and has a name. `ino` is any number from a client: possibly
-    /// past the last inode, of a free inode, or of one reserved for the file system, which has no
-    /// name. No inode is created meanwhile.
+    /// Whether inode `ino` is in use and has a name. `ino` is any number from a client: perhaps
+    /// past the last inode, of a free inode, or of a reserved one, which has no name. No inode is
+    /// created meanwhile.
     fn has_name(&self, ino: Ino) -> Result<bool> {
         let _ = ino;
         Ok(false)
     }
 
-    /// Hints that these inodes will be loaded soon: starts reads of their blocks. Does not block;
-    /// errors are reported by the loads.
+    /// Hints that these inodes will be loaded soon: starts reads of their blocks without waiting.
+    /// The loads report errors.
     fn prefetch_inodes(&self, inos: &[Ino]) {
         let _ = inos;
     }
 
     /// Hints that these directories will be listed soon: starts reads of their first blocks. Waits
-    /// at most for their inodes; errors are reported by the listings.
+    /// at most for their inodes. The listings report errors.
     fn prefetch_listings(&self, dirs: &[Ino]) {
         let _ = dirs;
     }
 
     /// Hints that names will be looked up in this directory soon: reads, or starts to read, the
-    /// blocks that every lookup needs. May wait for some of them: call it only off the request's
-    /// critical path. Errors are reported by the lookups.
+    /// blocks that every lookup needs. May wait: call it only off the request's critical path. The
+    /// lookups report errors.
     fn prefetch_lookups(&self, dir: &Self::Node) {
         let _ = dir;
     }
 
-    /// A node's memory in bytes, for the inode cache's budget. Called once, when the node is new.
+    /// Memory of a new node in bytes, for the inode cache's budget.
     fn node_bytes(&self, node: &Self::Node) -> usize;
 
     /// The attributes of a node.
     fn attr(&self, node: &Self::Node) -> Attr;
 
     /// The attributes of inode `ino` without a node, for scans of many inodes. `None` if a node may
-    /// have newer attributes, or costs no more.
+    /// have newer ones, or costs no more.
     fn stat(&self, ino: Ino) -> Option<Result<Attr>> {
         let _ = ino;
         None
@@ -166,14 +165,13 @@ pub trait FileSystem: Send + Sync + 'static {
     /// The inode of `name` in directory `dir`, or `None` without such a name.
     fn lookup(&self, dir: &Self::Node, name: &[u8]) -> Result<Option<Lookup>>;
 
-    /// The case-folded form of a name if `dir` is case-insensitive, or `None`. Folding is
-    /// idempotent.
+    /// The case-folded name if `dir` is case-insensitive. Folding is idempotent.
     fn fold_name(&self, dir: &Self::Node, name: &[u8]) -> Option<Vec<u8>> {
         let _ = (dir, name);
         None
     }
 
-    /// Calls `each` for every entry after `start`, in the directory's own stable order, until it
+    /// Calls `each` for every entry after `start`, in the directory's stable order, until it
     /// breaks.
     fn readdir(
         &self,
@@ -183,8 +181,8 @@ pub trait FileSystem: Send + Sync + 'static {
     ) -> Result<()>;
 
     /// As [`readdir`](FileSystem::readdir) from the first entry on, but skips unreadable parts and
-    /// reports each to `damaged`. The order is arbitrary and cookies are not valid. Fails if
-    /// nothing can be listed.
+    /// reports each to `damaged`. In arbitrary order, without valid cookies. Fails if nothing can
+    /// be listed.
     fn readdir_past_damage(
         &self,
         dir: &Self::Node,
@@ -198,7 +196,7 @@ pub trait FileSystem: Send + Sync + 'static {
     /// The inode of `dir`'s parent directory (the root's is the root).
     fn parent(&self, dir: &Self::Node) -> Result<Ino>;
 
-    /// Reads into `buf` from byte `offset`. Returns the number of bytes, less than `buf` holds only
+    /// Reads into `buf` from byte `offset`. Returns the number of bytes, less than asked for only
     /// at the end of file.
     fn read(&self, node: &Self::Node, offset: u64, buf: &mut [u8]) -> Result<usize>;
 
@@ -236,35 +234,35 @@ pub trait FileSystem: Send + Sync + 'static {
         true
     }
 
-    /// Creates an inode and links it as `name`, which `dir` does not have (`open(O_CREAT)`,
-    /// `mkdir`, `mknod`, `symlink`).
+    /// Creates an inode and links it as `name`, which does not exist (`open(O_CREAT)`, `mkdir`,
+    /// `mknod`, `symlink`).
     fn make(&self, dir: &Self::Node, name: &[u8], new: &NewInode<'_>) -> Result<Self::Node> {
         let _ = (dir, name, new);
         Err(Error::ReadOnly)
     }
 
-    /// Creates an inode without a name near `dir` (`O_TMPFILE`). Unless it is linked before,
-    /// [`evict`](FileSystem::evict) frees it.
+    /// Creates an inode without a name near `dir` (`O_TMPFILE`). [`evict`](FileSystem::evict) frees
+    /// it unless it is linked.
     fn make_unnamed(&self, dir: &Self::Node, new: &NewInode<'_>) -> Result<Self::Node> {
         let _ = (dir, new);
         Err(Error::ReadOnly)
     }
 
-    /// Prepares the directory `dir` for `entries` entries, holding it exclusively.
+    /// Prepares the directory `dir`, held exclusively, for `entries` entries.
     /// [`Error::NotEmpty`](crate::Error::NotEmpty) if it has some. May do nothing.
     fn reserve_entries(&self, dir: &Self::Node, entries: u64) -> Result<()> {
         let _ = (dir, entries);
         Ok(())
     }
 
-    /// Links `node`, which is no directory, as `name`, which `dir` does not have.
+    /// Links `node`, not a directory, as `name`, which does not exist in `dir`.
     fn link(&self, dir: &Self::Node, name: &[u8], node: &Self::Node) -> Result<()> {
         let _ = (dir, name, node);
         Err(Error::ReadOnly)
     }
 
-    /// Removes the name `name` of `node`, which is no directory, from `dir`. Without names the
-    /// inode lives until [`evict`](FileSystem::evict).
+    /// Removes the name `name` of `node`, not a directory, from `dir`. An inode without names lives
+    /// until [`evict`](FileSystem::evict).
     fn unlink(&self, dir: &Self::Node, name: &[u8], node: &Self::Node) -> Result<()> {
         let _ = (dir, name, node);
         Err(Error::ReadOnly)
@@ -277,20 +275,19 @@ pub trait FileSystem: Send + Sync + 'static {
         Err(Error::ReadOnly)
     }
 
-    /// Removes the last name of `node`, of any type, and frees the inode in one step. There is no
-    /// other reference to the node until this returns; after `true` it is dropped without being
-    /// [evicted](FileSystem::evict). [`Error::NotEmpty`](crate::Error::NotEmpty) as from
-    /// [`rmdir`](FileSystem::rmdir).
+    /// Removes the last name of `node`, of any type, and frees the inode in one step. The node has
+    /// no other reference; after `true` it is dropped without [`evict`](FileSystem::evict).
+    /// [`Error::NotEmpty`](crate::Error::NotEmpty) as from [`rmdir`](FileSystem::rmdir).
     ///
-    /// Returns `false`, without a change, if that takes more than one step or `node` has other
-    /// names. `Vfs` then calls [`unlink`](FileSystem::unlink) or `rmdir`.
+    /// Returns `false`, without a change, if that takes more steps or `node` has other names. `Vfs`
+    /// then calls [`unlink`](FileSystem::unlink) or `rmdir`.
     fn unlink_and_free(&self, dir: &Self::Node, name: &[u8], node: &Self::Node) -> Result<bool> {
         let _ = (dir, name, node);
         Ok(false)
     }
 
-    /// Renames an inode in one step. [`Error::NotEmpty`](crate::Error::NotEmpty) if the directory
-    /// to be replaced has entries.
+    /// Renames an inode in one step. [`Error::NotEmpty`](crate::Error::NotEmpty) if the replaced
+    /// directory has entries.
     fn rename(&self, rename: &Rename<'_, Self::Node>) -> Result<()> {
         let _ = rename;
         Err(Error::ReadOnly)
@@ -302,9 +299,8 @@ pub trait FileSystem: Send + Sync + 'static {
         Err(Error::ReadOnly)
     }
 
-    /// Sets those flags of [`Attr::flags`] that users may change (`FS_IOC_SETFLAGS`).
-    /// [`Error::Unsupported`](crate::Error::Unsupported) if the inode cannot have one of them, or
-    /// cannot acquire it.
+    /// Sets the flags of [`Attr::flags`] that users may change (`FS_IOC_SETFLAGS`).
+    /// [`Error::Unsupported`](crate::Error::Unsupported) if the inode cannot have or acquire one.
     fn set_flags(&self, node: &Self::Node, flags: u32) -> Result<()> {
         let _ = (node, flags);
         Err(Error::ReadOnly)
@@ -318,14 +314,13 @@ pub trait FileSystem: Send + Sync + 'static {
     }
 
     /// As [`write`](FileSystem::write), for data of a front end's write-back cache. Leaves the
-    /// times unchanged: the front end sets those of the original writes.
+    /// times unchanged, as the front end sets those of the original writes.
     fn write_back(&self, node: &Self::Node, offset: u64, data: &[u8]) -> Result<usize> {
         let _ = (node, offset, data);
         Err(Error::ReadOnly)
     }
 
-    /// Writes `data` at the current end of a regular file. Returns the offset and the number of
-    /// bytes.
+    /// Writes `data` at the end of a regular file. Returns offset and number of bytes.
     fn append(&self, node: &Self::Node, data: &[u8]) -> Result<(u64, usize)> {
         let _ = (node, data);
         Err(Error::ReadOnly)
@@ -337,20 +332,20 @@ pub trait FileSystem: Send + Sync + 'static {
         Err(Error::ReadOnly)
     }
 
-    /// Returns when earlier writes to the inode, or earlier changes of a directory's names, survive
-    /// a power failure. Does nothing on a read-only file system.
+    /// Returns when earlier writes to the inode, or changes of a directory's names, survive a power
+    /// failure. Does nothing on a read-only file system.
     fn fsync(&self, node: &Self::Node, durability: Durability) -> Result<()> {
         let _ = (node, durability);
         Ok(())
     }
 
-    /// As [`fsync`](FileSystem::fsync), for everything.
+    /// [`fsync`](FileSystem::fsync) of everything.
     fn sync(&self) -> Result<()> {
         Ok(())
     }
 
-    /// Called when the last reference to `node` is dropped: frees an inode without names. Errors
-    /// are kept for the next [`sync`](FileSystem::sync).
+    /// Called when the last reference to `node` is dropped: frees an inode without names. The next
+    /// [`sync`](FileSystem::sync) reports errors.
     fn evict(&self, node: &Self::Node) {
         let _ = node;
     }
@@ -361,8 +356,8 @@ pub trait FileSystem: Send + Sync + 'static {
         Err(Error::ReadOnly)
     }
 
-    /// Sets the access ACL (in the format of `getxattr(2)`), or removes it if there is one,
-    /// together with attributes other than the length: all or nothing.
+    /// Sets or removes the access ACL (in the format of `getxattr(2)`) together with attributes
+    /// other than the length: all or nothing.
     fn set_acl(&self, node: &Self::Node, acl: Option<&[u8]>, attributes: &SetAttr) -> Result<()> {
         let _ = (node, acl, attributes);
         Err(Error::ReadOnly)

@@ -2,7 +2,7 @@
 
 use crate::Attr;
 
-/// Access to an inode: any union of the three bits of `access(2)`.
+/// Access to an inode: a union of the bits of `access(2)`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Access(u16);
 
@@ -13,7 +13,7 @@ impl Access {
     pub const WRITE: Access = Access(2);
     /// Execute a file, or search a directory.
     pub const EXECUTE: Access = Access(1);
-    /// Search a directory: pass through it on a walk.
+    /// Search a directory.
     pub const SEARCH: Access = Access::EXECUTE;
 
     /// Whether the low three bits of `permissions` grant it.
@@ -52,9 +52,9 @@ pub enum Identity {
 }
 
 impl Identity {
-    /// Whether the permission bits of `attr` grant `access`; only the first class counts that
-    /// matches of owner, group and others (POSIX 4.7). [`Vfs::check`](crate::Vfs::check) considers
-    /// an access control list, too.
+    /// Whether the permission bits of `attr` grant `access`. Only the first matching class of
+    /// owner, group and others counts (POSIX 4.7). [`Vfs::check`](crate::Vfs::check) also considers
+    /// an ACL.
     pub fn may(&self, attr: &Attr, access: Access) -> bool {
         let Identity::User { uid, .. } = self else {
             return true;

@@ -1,14 +1,14 @@
 //! The hash of inode numbers for the inode cache: adjacent numbers share a shard and cache lines.
 //!
 //! Threads that create files allocate inodes in different parts of the inode tables. With this
-//! hash, insertions of one thread stay for a while in one shard, and on lines of its table that
-//! other threads do not write. If each number were hashed separately, an insertion would write
-//! about six lines that another thread has just written.
+//! hash, a thread's insertions stay for a while in one shard, on lines of its table that other
+//! threads do not write. If each number were hashed separately, an insertion would write about six
+//! lines that another thread has just written.
 //!
-//! The cache selects the shard by the hash's bits from 32 up, the slot in the shard's table by the
-//! lowest bits, and uses the seven highest as a tag that tells entries of nearby slots apart. A
-//! range of 64 numbers shares a shard, which is small enough to fill shards evenly. Within it,
-//! groups of 8 numbers have adjacent slots and independent tags.
+//! The cache selects the shard by bits 32 and up, the slot by the lowest bits, and uses the seven
+//! highest as a tag that tells entries of nearby slots apart. A range of 64 numbers shares a shard;
+//! that is few enough to fill shards evenly. In it, groups of 8 numbers have adjacent slots and
+//! independent tags.
 
 use quick_cache::DefaultHashBuilder;
 use std::hash::{BuildHasher, Hasher};
@@ -22,7 +22,6 @@ const TAG: u64 = 0xFF << 56;
 const SLOT: u64 = 0xFFFF_FFFF;
 const SHARD: u64 = !(TAG | SLOT);
 
-/// Hashes inode numbers.
 #[derive(Clone, Default)]
 pub(crate) struct HashNumber(DefaultHashBuilder);
 
@@ -34,7 +33,7 @@ impl BuildHasher for HashNumber {
     }
 }
 
-/// Only the last number that is written counts.
+/// The hash of the last number written.
 pub(crate) struct NumberHasher {
     mixed: DefaultHashBuilder,
     hash: u64,

@@ -1,9 +1,9 @@
 //! Inodes in memory, within a budget.
 //!
 //! # Data
-//! An [`Inode`] is what a file system parsed. [`InodeCache`] keeps inodes within a budget; inodes
-//! with references are pinned. An *unhashed* inode is alive outside of the cache: it has lost its
-//! last name, never had one, was just evicted and is being freed, or is held exclusively.
+//! An [`Inode`] is the parsed inode of a file system. [`InodeCache`] keeps inodes within a budget;
+//! inodes with references are pinned. An *unhashed* inode is alive outside of the cache: it has no
+//! name any more or yet, is being evicted, or is held exclusively.
 //!
 //! | what                                             | guard                                   |
 //! |--------------------------------------------------|-----------------------------------------|
@@ -15,37 +15,37 @@
 //!
 //! The inode lock is the kernel's `i_rwsem`; below a directory's are its group lock and name locks
 //! (`name_lock.rs`). The mutexes of unhashed inodes are leaves; a shard without such inodes is
-//! skipped without taking its mutex.
+//! skipped without its mutex.
 //!
 //! # Guarantees
-//! - **I1** There is at most one `Inode` of a number. A live inode is cached or unhashed. A number
-//!   is loaded only by the one thread that holds the cache's placeholder for it, and only if it is
-//!   not unhashed.
+//! - **I1** There is at most one `Inode` of a number. A live inode is cached or unhashed. Only the
+//!   thread that holds the cache's placeholder for a number loads it, and only if it is not
+//!   unhashed.
 //! - **I2** [`FileSystem::evict`] is called once for each `Inode`, when the last reference is
-//!   dropped, and before that number is loaded or adopted again: the number stays unhashed until
-//!   `evict` has returned. An inode that was freed together with its name
-//!   ([`FileSystem::unlink_and_free`]) counts as evicted.
+//!   dropped. The number stays unhashed until `evict` has returned, so it is not loaded or adopted
+//!   before. An inode freed together with its name ([`FileSystem::unlink_and_free`]) counts as
+//!   evicted.
 //! - **I3** A number found under a name is loaded only while it has that name: `get_named` checks
-//!   the name with the placeholder held. So a number that was freed and reused is not mistaken for
-//!   its former inode: removal of a name updates the name cache before it drops the inode.
+//!   the name with the placeholder held. So a reused number is not mistaken for its former inode:
+//!   removal of a name updates the name cache before it drops the inode.
 //! - **I4** An inode returned by [`InodeCache::take_exclusive`] has no other reference and gets
-//!   none: threads that ask for its number wait until it is dropped or
-//!   [shared again](InodeCache::share).
-//!
+//!   none: threads that ask for its number wait until it is dropped or [shared
+//!   again](InodeCache::share).
 //! # Why exclusive ownership holds
-//! References come from three places: the cache, under the lock of its shard; the unhashed map,
-//! under its mutex; and clones of existing references. `take_exclusive` reads the count under the
-//! exclusive lock of the cache's shard. If it counts the cache and the caller only, no clone can be
-//! under way, and the cache gives out none meanwhile. In the same critical section the inode leaves
-//! the cache, and its number becomes unhashed with a dead reference:
+//! # Why exclusive ownership holds
+//! References come from the cache, under its shard's lock; from the unhashed map, under its mutex;
+//! and from clones of references. `take_exclusive` reads the count under the shard's exclusive
+//! lock. If it counts the cache and the caller only, no clone is under way, and the cache gives out
+//! none. In the same critical section the inode leaves the cache, and its number becomes unhashed
+//! with a dead reference:
 //!
 //! - A thread that asked the cache before has a reference: the count shows it, and the inode stays.
-//! - A thread that asks the cache after misses there, looks into the unhashed map, finds the number
-//!   without an inode and sleeps, as for an inode that is being evicted. So does a thread that
-//!   adopts that number for a new file.
+//! - A thread that asks after misses, finds the number without an inode in the unhashed map and
+//!   sleeps, as for an inode that is being evicted. So does a thread that adopts the number for a
+//!   new file.
 //!
-//! The count only keeps inodes with other references in the cache. Exclusive ownership is proved by
-//! [`Arc::try_unwrap`], which returns the inode by value. No sleep is endless: an exclusive owner
+//! The count only keeps inodes with other references in the cache. [`Arc::try_unwrap`], which
+//! returns the inode by value, proves exclusive ownership. No sleep is endless: an exclusive owner
 //! takes no lock of `vfs`, only calls file system and name cache, and the sleepers hold none of
 //! their locks.
 //!
@@ -74,26 +74,24 @@ pub(crate) enum Life {
     Named,
     /// Created without a name; may be linked.
     Unnamed,
-    /// Its last name is removed, for good.
+    /// Its last name was removed.
     Removed,
-    /// Freed together with its last name: there is nothing to evict.
+    /// Freed together with its last name, so not to be evicted.
     Freed,
 }
 
-/// An inode in memory: what the file system parsed.
+/// An inode in memory, as the file system parsed it.
 pub struct Inode<F: FileSystem> {
     ino: Ino,
     kind: FileType,
     node: F::Node,
-    /// Size in memory.
     bytes: u64,
     sb: Arc<SuperblockRef<F>>,
     life: AtomicU8,
-    /// Id of a directory's dentry in the name cache, 0 for none: a hint.
+    /// Id of a directory's dentry, 0 for none. A hint.
     pub(crate) dentry: AtomicU64,
     lock: InodeLock,
-    /// Lookups in this directory that the file system answered with "no such name", since the
-    /// directory was last listed into the name cache.
+    /// Negative lookups in the file system since the directory was last listed into the name cache.
     pub(crate) negative_lookups: AtomicU32,
     /// The attribute lock: held from check to change of attributes that decide permissions.
     pub(crate) attr_lock: Mutex<()>,
@@ -103,39 +101,38 @@ pub struct Inode<F: FileSystem> {
 enum InodeLock {
     /// Exclusive while the link count changes.
     File(RwLock<()>),
-    Directory(Box<Entrance>),
+    Directory(Box<DirLocks>),
 }
 
-/// The locks of a directory, which users of its names write. On a separate cache line, as the
-/// inode is otherwise only read.
+/// The locks of a directory. On a cache line of their own, as the inode is otherwise only read.
 #[derive(Default)]
 #[repr(align(64))]
-struct Entrance {
+struct DirLocks {
     /// Shared for lookups, listings and changes of one name; exclusive for other changes.
     lock: RwLock<()>,
     /// Separates changers of names from listers. Lookups do not take it.
     group_lock: GroupLock,
-    /// Changes in biased mode, which take neither of the two.
+    /// Biased changes, which take neither of the two.
     bias: ReaderBias,
 }
 
 /// Guard of a change of one name, or of a listing.
 #[expect(dead_code, reason = "it is held, not read")]
-pub(crate) enum Sharing<'a> {
+pub(crate) enum SharedGuard<'a> {
     Biased(BiasedReader<'a>),
     Locked(RwLockReadGuard<'a, ()>, Option<GroupGuard<'a>>),
 }
 
 // Apple's locks are larger.
 #[cfg(not(any(loom, target_vendor = "apple")))]
-const _: () = assert!(size_of::<Entrance>() == 64);
+const _: () = assert!(size_of::<DirLocks>() == 64);
 
 impl<F: FileSystem> Inode<F> {
     fn new(superblock: &SuperblockRefs<F>, node: F::Node, life: Life) -> Arc<Self> {
         let attr = superblock.0[0].fs.attr(&node);
         let sb = superblock.of(attr.ino);
         let (lock, outside) = match attr.kind {
-            FileType::Directory => (InodeLock::Directory(Box::default()), size_of::<Entrance>()),
+            FileType::Directory => (InodeLock::Directory(Box::default()), size_of::<DirLocks>()),
             _ => (InodeLock::File(RwLock::new(())), 0),
         };
         Arc::new(Inode {
@@ -152,27 +149,27 @@ impl<F: FileSystem> Inode<F> {
         })
     }
 
-    /// Its number.
+    /// Inode number.
     pub fn ino(&self) -> Ino {
         self.ino
     }
 
-    /// Its type, which never changes.
+    /// Type, which never changes.
     pub fn kind(&self) -> FileType {
         self.kind
     }
 
-    /// Its current attributes.
+    /// Current attributes.
     pub fn attr(&self) -> Attr {
         self.sb.fs.attr(&self.node)
     }
 
-    /// Whether it is a directory.
+    /// Whether this is a directory.
     pub fn is_dir(&self) -> bool {
         self.kind == FileType::Directory
     }
 
-    /// Whether its last name is removed: it is freed when the last reference is dropped.
+    /// Whether its last name was removed, so that it is freed with its last reference.
     pub fn is_removed(&self) -> bool {
         matches!(self.life(), Life::Removed | Life::Freed)
     }
@@ -186,42 +183,41 @@ impl<F: FileSystem> Inode<F> {
     pub(crate) fn lock_shared(&self) -> RwLockReadGuard<'_, ()> {
         let lock = match &self.lock {
             InodeLock::File(lock) => lock,
-            InodeLock::Directory(entrance) => &entrance.lock,
+            InodeLock::Directory(locks) => &locks.lock,
         };
         lock.read()
     }
 
-    /// Locks the inode shared, and the group of changers. The caller then locks one name.
-    pub(crate) fn lock_for_change(&self) -> Sharing<'_> {
-        if let InodeLock::Directory(entrance) = &self.lock
-            && let Some(reader) = entrance.bias.try_read()
+    /// Locks the inode shared, as a changer. The caller then locks one name.
+    pub(crate) fn lock_for_change(&self) -> SharedGuard<'_> {
+        if let InodeLock::Directory(locks) = &self.lock
+            && let Some(reader) = locks.bias.try_read()
         {
-            return Sharing::Biased(reader);
+            return SharedGuard::Biased(reader);
         }
         self.lock_in_group(Group::Change)
     }
 
-    /// Locks the inode shared, and the group of listers.
-    pub(crate) fn lock_for_listing(&self) -> Sharing<'_> {
+    /// Locks the inode shared, as a lister.
+    pub(crate) fn lock_for_listing(&self) -> SharedGuard<'_> {
         self.lock_in_group(Group::List)
     }
 
-    fn lock_in_group(&self, group: Group) -> Sharing<'_> {
+    fn lock_in_group(&self, group: Group) -> SharedGuard<'_> {
         let shared = self.lock_shared();
         let inside = match &self.lock {
             InodeLock::File(_) => None,
-            InodeLock::Directory(entrance) => Some(entrance.group_lock.enter(group, &entrance.bias)),
+            InodeLock::Directory(locks) => Some(locks.group_lock.enter(group, &locks.bias)),
         };
-        Sharing::Locked(shared, inside)
+        SharedGuard::Locked(shared, inside)
     }
 
-    /// Locks the inode exclusively.
     pub(crate) fn lock_exclusive(&self) -> RwLockWriteGuard<'_, ()> {
         match &self.lock {
             InodeLock::File(lock) => lock.write(),
-            InodeLock::Directory(entrance) => {
-                let alone = entrance.lock.write();
-                entrance.bias.revoke();
+            InodeLock::Directory(locks) => {
+                let alone = locks.lock.write();
+                locks.bias.revoke();
                 alone
             }
         }
@@ -255,8 +251,8 @@ impl<F: FileSystem> Drop for Inode<F> {
 const REF_RANGE: u32 = 6;
 const SUPERBLOCK_REFS: usize = 16;
 
-/// One of 16 references to the superblock, sharded to avoid contention on its reference count and
-/// aligned to keep the pointer off the count's cache line.
+/// One of 16 references to the superblock, sharded to avoid contention on the count and padded to
+/// keep the pointer off the count's cache line.
 #[repr(align(128))]
 struct SuperblockRef<F: FileSystem>(Arc<Superblock<F>>);
 
@@ -276,7 +272,7 @@ impl<F: FileSystem> SuperblockRefs<F> {
     }
 
     fn of(&self, ino: Ino) -> &Arc<SuperblockRef<F>> {
-        // Mixed, as the inode tables that threads fill begin at round numbers.
+        // Mixed, as threads fill inode tables that begin at round numbers.
         let mixed = (ino.0 >> REF_RANGE).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         &self.0[(mixed >> 32) as usize % SUPERBLOCK_REFS]
     }
@@ -295,8 +291,7 @@ struct UnhashedShard<F: FileSystem> {
     inodes: Mutex<InodeMap<F>>,
     /// Signalled when a waited-for inode is gone, or shared again.
     gone: Condvar,
-    /// Number of waiters: without any, the notification is skipped, as it costs a system call.
-    /// [inodes]
+    /// Number of waiters. Without any, the notification and its system call are skipped. [inodes]
     waiting: AtomicUsize,
     /// Number of `inodes`. [inodes to write]
     count: AtomicUsize,
@@ -346,7 +341,6 @@ impl<F: FileSystem> Superblock<F> {
         }
     }
 
-    /// The caller is about to own the inode exclusively.
     fn insert_exclusive(&self, ino: Ino) {
         let (shard, mut inodes) = self.shard(ino);
         inodes.insert(ino, Weak::new());
@@ -361,14 +355,14 @@ impl<F: FileSystem> Superblock<F> {
         }
     }
 
-    /// The inode if it is unhashed; waits while it is being evicted or held exclusively.
+    /// The inode if it is unhashed. Waits while it is being evicted or held exclusively.
     fn unhashed(&self, ino: Ino) -> Option<Arc<Inode<F>>> {
         // Acquire: partner of `UnhashedShard::publish_count`. A caller that must find the number
         // here is ordered after its insertion: it missed the number in the cache, which the inode
-        // left, under the lock of the cache's shard, after the insertion; or the file system
-        // allocated the number, which was freed after the insertion. So the load sees the count of
-        // the insertion or a later one. If it sees a later 0, the number has been removed again,
-        // and all that happened before the removal is visible.
+        // left after the insertion, under the shard's lock; or the file system allocated the
+        // number, which was freed after the insertion. So it sees the count of the insertion or a
+        // later one. A later 0 means that the number has been removed, and all before the removal
+        // is visible.
         if self.unhashed[Self::place(ino)].count.load(Ordering::Acquire) == 0 {
             return None;
         }
@@ -395,11 +389,11 @@ pub struct InodeCacheStats {
     pub hits: u64,
     /// Lookups that loaded it.
     pub misses: u64,
-    /// Inodes alive outside of the cache, mostly open files without a name.
+    /// Live inodes outside of the cache, mostly open files without a name.
     pub unhashed: u64,
 }
 
-/// Weighs an inode by its size when it was loaded: the cache needs constant weights.
+/// Weighs an inode by its size when it was loaded, as the cache needs constant weights.
 #[derive(Clone)]
 struct InitialBytes;
 
@@ -409,7 +403,6 @@ impl<F: FileSystem> Weighter<Ino, Arc<Inode<F>>> for InitialBytes {
     }
 }
 
-/// Pins inodes that have references outside of the cache.
 #[derive(Clone)]
 struct PinReferenced;
 
@@ -433,11 +426,10 @@ pub(crate) struct InodeCache<F: FileSystem> {
     sb: Arc<Superblock<F>>,
     refs: SuperblockRefs<F>,
     cache: Cache<Ino, Arc<Inode<F>>, InitialBytes, HashNumber, PinReferenced>,
-    /// Loads. The cache's own count of misses includes the second check before a load.
+    /// Loads. The cache's own misses include the second check before a load.
     loads: AtomicU64,
 }
 
-/// Why a number did not become a cached inode.
 enum NotCached<F: FileSystem> {
     Unhashed(Arc<Inode<F>>),
     Failed(crate::Error),
@@ -460,20 +452,19 @@ impl<F: FileSystem> InodeCache<F> {
         &self.sb.fs
     }
 
-    /// Inode `ino`, loaded once however many threads ask for it. The caller knows that it has a
-    /// name or a reference.
+    /// Inode `ino`, loaded once for all threads that ask. It has a name or a reference.
     pub(crate) fn get(&self, ino: Ino) -> Result<Arc<Inode<F>>> {
         self.get_named(ino, || true)
     }
 
-    /// Inode `ino`, found under a name. [`Error::Stale`](crate::Error::Stale) if it needs loading
-    /// and `still_there` says that the name is gone (I3).
-    pub(crate) fn get_named(&self, ino: Ino, still_there: impl FnOnce() -> bool) -> Result<Arc<Inode<F>>> {
+    /// Inode `ino`, found under a name. [`Error::Stale`](crate::Error::Stale) if it must be loaded
+    /// and `still_linked` denies the name (I3).
+    pub(crate) fn get_named(&self, ino: Ino, still_linked: impl FnOnce() -> bool) -> Result<Arc<Inode<F>>> {
         let found = self.cache.get_or_insert_with(&ino, || {
             if let Some(inode) = self.sb.unhashed(ino) {
                 return Err(NotCached::Unhashed(inode));
             }
-            if !still_there() {
+            if !still_linked() {
                 return Err(NotCached::Failed(crate::Error::Stale));
             }
             self.loads.fetch_add(1, Ordering::Relaxed);
@@ -486,10 +477,10 @@ impl<F: FileSystem> InodeCache<F> {
         })
     }
 
-    /// The inode of a node that the file system has just created.
+    /// The inode of a new node.
     pub(crate) fn adopt(&self, node: F::Node, life: Life) -> Result<Arc<Inode<F>>> {
         let ino = self.sb.fs.attr(&node).ino;
-        // If an eviction that is still running freed the number, `unhashed` waits for its end.
+        // `unhashed` waits for an eviction that freed the number.
         if self.sb.unhashed(ino).is_some() || self.cache.peek(&ino).is_some() {
             let what =
                 format!("inode {ino} was taken for a new file while it is in use; run e2fsck on the image");
@@ -503,10 +494,10 @@ impl<F: FileSystem> InodeCache<F> {
         Ok(inode)
     }
 
-    /// Unhashes an inode whose last name is removed, so that its last reference frees it.
+    /// Unhashes an inode without names, so that its last reference frees it.
     pub(crate) fn unhash(&self, inode: &Arc<Inode<F>>) {
         inode.set_life(Life::Removed);
-        // Unhashed before it leaves the cache: in between it is in both (I1).
+        // Unhashed before it leaves the cache, so that it is in one of them throughout (I1).
         self.sb.insert_unhashed(inode);
         self.cache.remove(&inode.ino);
     }
@@ -530,14 +521,14 @@ impl<F: FileSystem> InodeCache<F> {
         Arc::try_unwrap(inode).inspect_err(|inode| self.sb.insert_unhashed(inode))
     }
 
-    /// Ends exclusive ownership. The inode is unhashed until its last reference is dropped.
+    /// Ends exclusive ownership. The inode stays unhashed.
     pub(crate) fn share(&self, owned: Inode<F>) -> Arc<Inode<F>> {
         let inode = Arc::new(owned);
         self.sb.insert_unhashed(&inode);
         inode
     }
 
-    /// Drops an inode that was freed with its last name. The name cache no longer has the name.
+    /// Drops an inode that was freed with its last name, which the name cache no longer has.
     pub(crate) fn drop_freed(&self, owned: Inode<F>) {
         owned.set_life(Life::Freed);
     }
@@ -547,17 +538,17 @@ impl<F: FileSystem> InodeCache<F> {
         self.cache.get(&ino)
     }
 
-    /// Whether inode `ino` is cached; does not count as a use.
+    /// Whether inode `ino` is cached; not a use.
     pub(crate) fn has(&self, ino: Ino) -> bool {
         self.cache.peek(&ino).is_some()
     }
 
     /// Evicts until about `percent` of the bytes in use are left, in steps of a 256th of the
-    /// budget. The budget stays what it is.
+    /// budget. The budget does not change.
     pub(crate) fn shrink(&self, percent: u64) {
         let budget = self.cache.capacity();
-        // In 256ths of the budget, and one at least: the cache scales its list of evicted numbers
-        // by the quotient, and rounds it down each time.
+        // In 256ths, and at least one: the cache scales its list of evicted numbers by the
+        // quotient, rounded down each time.
         let step = (budget / 256).max(1);
         let kept = (self.cache.weight() * percent / 100 / step).max(1) * step;
         self.cache.set_capacity(kept);

@@ -1,9 +1,8 @@
 //! The [`FileSystem`] trait, path walk, permissions and inode cache.
 //!
-//! A file system implements [`FileSystem`] in terms of inode numbers and single names; it sees no
-//! paths. A front end (command line, FUSE, HTTP) calls [`Vfs`], which walks paths through the
-//! directory entry cache and calls the file system only on a miss. The crate `dentree-ext4` shows
-//! both ends in use.
+//! A file system implements [`FileSystem`] for inode numbers and single names. A front end (command
+//! line, FUSE, HTTP) calls [`Vfs`], which walks paths through the directory entry cache and calls
+//! the file system only on a miss. `dentree-ext4` shows both in use.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 

@@ -1,8 +1,8 @@
 //! Per-name locks and the group lock of a directory.
 //!
-//! Operations on different names of one directory run in parallel; operations on one name do
-//! not. Listings exclude changes, because a listing reports inode numbers, which must not be
-//! reused while it runs.
+//! Operations on different names of one directory run in parallel; operations on one name do not.
+//! Listings exclude changes, as a listing reports inode numbers, which must not be reused while it
+//! runs.
 //!
 //! | state                            | protected by                          |
 //! |----------------------------------|---------------------------------------|
@@ -10,11 +10,11 @@
 //! | changers, listers, waiting queue | the group lock's mutex (leaf)         |
 //! | the reader bias                  | switched under the group lock's mutex |
 //!
-//! Both locks are taken with the directory's inode lock shared; holding that lock exclusively
-//! makes them unnecessary. After many changes in a row the inode lock is biased ([`ReaderBias`]): a
-//! change then takes a reader slot in place of inode lock and group lock. A change that holds the
-//! inode lock shared turns the bias on, but only while there is no lister. A lister turns it off
-//! when it enters or starts to wait; so does a thread that locks the inode exclusively.
+//! Both locks are taken with the directory's inode lock shared; the exclusive inode lock replaces
+//! them. After many changes in a row the inode lock is biased ([`ReaderBias`]): a change then takes
+//! a reader slot in place of inode lock and group lock. A change with the inode lock shared turns
+//! the bias on, if there is no lister. A lister that enters or waits turns it off; so does a thread
+//! that locks the inode exclusively.
 //!
 //! A name lock is a 62-bit keyed digest of (directory, name): one word, and no allocation for the
 //! first of a shard. Names with equal digests block each other, and creating one hides the other;
@@ -39,12 +39,10 @@ pub(crate) struct NameLocks {
     hasher: RandomState,
 }
 
-/// Occupies one cache line.
 #[derive(Default)]
 #[repr(align(64))]
 struct Shard {
     names: Mutex<Names>,
-    /// Signalled when a name is unlocked.
     freed: Condvar,
 }
 
@@ -54,15 +52,15 @@ const _: () = assert!(size_of::<Shard>() == 64);
 
 #[derive(Default)]
 struct Names {
-    /// A locked name, 0 for none.
+    /// A locked name, or 0.
     first: u64,
-    /// Names locked at the same time as `first`.
+    /// Names locked beside `first`.
     more: Vec<u64>,
-    /// Number of waiters: without any, the notification is skipped, as it costs a system call.
+    /// Number of waiters. Without any, the notification and its system call are skipped.
     waiting: u32,
 }
 
-/// Flags in the two bits that a digest leaves free. Every locked name has `LOCKED`.
+/// Flags in the two bits outside of a digest. Every locked name has `LOCKED`.
 const LOCKED: u64 = 1;
 const BEING_CREATED: u64 = 2;
 
@@ -88,7 +86,6 @@ impl Names {
     }
 }
 
-/// Guard of a locked name.
 pub(crate) struct NameLock<'a> {
     shard: &'a Shard,
     digest: u64,
@@ -104,7 +101,7 @@ impl NameLocks {
         (&self.shards[(hash >> 32) as usize % SHARDS], hash & !(LOCKED | BEING_CREATED))
     }
 
-    /// Locks a name of directory `dir`, given in its case-folded form.
+    /// Locks a case-folded name of directory `dir`.
     pub(crate) fn lock(&self, dir: Ino, name: &[u8]) -> NameLock<'_> {
         let (shard, digest) = self.digest(dir, name);
         let mut names = shard.names.lock();
@@ -117,9 +114,9 @@ impl NameLocks {
         NameLock { shard, digest }
     }
 
-    /// Whether the name is being created: the file system may show it, but its inode is not cached
-    /// yet and must not be loaded. If this returns false after the name was seen, the inode is
-    /// in the cache.
+    /// Whether the name is being created: the file system may have it, but its inode is not cached
+    /// and must not be loaded. `false` after the name was seen means that the inode is in the
+    /// cache.
     pub(crate) fn is_being_created(&self, dir: Ino, name: &[u8]) -> bool {
         let (shard, digest) = self.digest(dir, name);
         shard.names.lock().find(digest).is_some_and(|word| *word & BEING_CREATED != 0)
@@ -127,7 +124,7 @@ impl NameLocks {
 }
 
 impl NameLock<'_> {
-    /// Marks the name as being created. The caller has checked that it does not exist.
+    /// Marks the name as being created. It does not exist.
     pub(crate) fn begin_creating(&self) {
         if let Some(word) = self.shard.names.lock().find(self.digest) {
             *word |= BEING_CREATED;
@@ -145,7 +142,7 @@ impl Drop for NameLock<'_> {
     }
 }
 
-/// A group: its members hold the lock together.
+/// A group, whose members hold the lock together.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Group {
     Change,
@@ -156,7 +153,7 @@ pub(crate) enum Group {
 #[derive(Default)]
 pub(crate) struct GroupLock {
     state: Mutex<State>,
-    /// Signalled when the last member of a group leaves and there are waiters.
+    /// Signalled when a group's last member leaves and there are waiters.
     left: Condvar,
 }
 
@@ -164,7 +161,7 @@ pub(crate) struct GroupLock {
 struct State {
     inside: [u32; 2],
     waiting: [u32; 2],
-    /// The group to admit next when both wait.
+    /// The next group if both wait.
     turn: usize,
 }
 
@@ -175,15 +172,14 @@ impl State {
     }
 }
 
-/// Guard of the group lock.
 pub(crate) struct GroupGuard<'a> {
     lock: &'a GroupLock,
     group: usize,
 }
 
 impl GroupLock {
-    /// Enters. A change turns the reader bias on if it may; when a listing has entered, no change
-    /// is in biased mode.
+    /// Enters. A change turns the reader bias on if it may. When a listing has entered, no change
+    /// is biased.
     pub(crate) fn enter(&self, group: Group, bias: &ReaderBias) -> GroupGuard<'_> {
         let is_list = group == Group::List;
         let group = group as usize;
@@ -196,7 +192,7 @@ impl GroupLock {
             state.waiting[group] += 1;
             while !state.may_enter(group) {
                 if state.inside[1 - group] > 0 {
-                    // The members of the other group leave, and none follow them (C2).
+                    // The other group's members leave, and none follow them (C2).
                     state.turn = group;
                 }
                 state = self.left.wait(state);
@@ -259,7 +255,7 @@ mod tests {
                 scope.spawn(move || {
                     let (group, sign) = if thread % 2 == 0 { (Group::Change, 1) } else { (Group::List, -1) };
                     for round in 0..2000 {
-                        // Pauses between bursts of listings let changes turn the bias on.
+                        // Pauses between listings let changes turn the bias on.
                         if group == Group::List && round % 100 == 0 {
                             dentree_testing::linger(std::time::Duration::from_micros(500));
                         }
@@ -280,9 +276,9 @@ mod tests {
         let group_lock = GroupLock::default();
         let bias = ReaderBias::default();
         let first = group_lock.enter(Group::List, &bias);
-        let (told, hear) = mpsc::channel();
+        let (sender, receiver) = mpsc::channel();
         std::thread::scope(|scope| {
-            let (group_lock, bias, waiting) = (&group_lock, &bias, told.clone());
+            let (group_lock, bias, waiting) = (&group_lock, &bias, sender.clone());
             scope.spawn(move || {
                 let _change = group_lock.enter(Group::Change, bias);
                 waiting.send("change").unwrap();
@@ -292,13 +288,13 @@ mod tests {
             }
             scope.spawn(move || {
                 let _list = group_lock.enter(Group::List, bias);
-                told.send("list").unwrap();
+                sender.send("list").unwrap();
             });
             while group_lock.state.lock().waiting != [1, 1] {
                 std::thread::yield_now();
             }
             drop(first);
         });
-        assert_eq!(hear.iter().collect::<Vec<_>>(), ["change", "list"]);
+        assert_eq!(receiver.iter().collect::<Vec<_>>(), ["change", "list"]);
     }
 }

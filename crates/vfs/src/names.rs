@@ -3,9 +3,9 @@
 //! # Who protects what
 //! A change of one name holds the directory's inode lock ([`Inode::lock`]) shared and the name lock
 //! (`name_lock.rs`), from the checks to the last step. So the checked state is the changed one, and
-//! the name cache is updated in the order of the changes of that name; creations, links and unlinks
-//! in one directory run in parallel, and with lookups. `rmdir` and rename hold the inode lock
-//! exclusively. A change that removes or links an inode holds that inode's lock too: link counts
+//! the name cache is updated in the order of the changes; creations, links and unlinks in one
+//! directory run in parallel, also with lookups. `rmdir` and rename hold the inode lock
+//! exclusively. A change that removes or links an inode also holds that inode's lock: link counts
 //! change one at a time, and a removed directory gets no new entry.
 //!
 //! ```text
@@ -17,10 +17,10 @@
 //! ```
 //!
 //! There is no deadlock. Only a rename between two directories locks two of which neither is an
-//! ancestor of the other, and `renaming` admits one such rename at a time. All other operations
-//! lock a directory and then inodes in it, two of them by number. The holder of a name lock locks
-//! nothing else of that directory. A lookup in the file system holds the directory's inode lock
-//! shared; dentries of ancestors are found before anything is locked.
+//! ancestor of the other, and `renaming` admits one such rename at a time. All others lock a
+//! directory and then inodes in it, two of them by number. The holder of a name lock locks nothing
+//! else of that directory. A lookup in the file system holds the directory's inode lock shared;
+//! dentries of ancestors are found before anything is locked.
 //!
 //! # Guarantees
 //! - **N1** When a change has returned, the name cache agrees with the file system. Before that, a
@@ -29,20 +29,20 @@
 //! - **N3** A name is removed from the cache before its inode is freed, so no name leads to a freed
 //!   number. If the file system does both in one step, the inode is held exclusively (I4), and
 //!   threads that ask for its number wait until the name is gone.
-//! - **N4** A new name is visible only once its inode is cached; until then lookups in the file
-//!   system hide it.
+//! - **N4** A new name is visible only once its inode is cached; lookups in the file system hide it
+//!   until then.
 
 use crate::dentry::{Dentry, Key, child};
 use crate::inode::Life;
 use crate::limits::NAME_MAX;
-use crate::permissions::Touch;
+use crate::permissions::ChangeKind;
 use crate::{Access, Error, FileSystem, FileType, Identity, Inode, Mode, NewKind, Result, Vfs};
 use std::sync::Arc;
 
 impl<F: FileSystem> Vfs<F> {
     /// Creates an inode with the name `name` in `dir`: `mkdir(2)`, `mknod(2)`, `symlink(2)`,
-    /// `open(2)` with `O_CREAT | O_EXCL`. `mode` is ignored for a symbolic link. If `dir` has a
-    /// default ACL, the inode inherits it and the umask is not applied.
+    /// `open(2)` with `O_CREAT | O_EXCL`. A symbolic link ignores `mode`. A default ACL of `dir` is
+    /// inherited in place of the umask.
     ///
     /// # Errors
     /// - [`Error::Exists`]: the name exists.
@@ -85,8 +85,8 @@ impl<F: FileSystem> Vfs<F> {
         })
     }
 
-    /// The inode of `name` in `dir`, or a new regular file of that name (`open(2)` with `O_CREAT`),
-    /// and whether it is new. A symbolic link is returned, not followed.
+    /// The inode of `name` in `dir`, or a new regular file (`open(2)` with `O_CREAT`), and whether
+    /// it is new. A symbolic link is not followed.
     pub fn open_or_create(
         &self,
         caller: &Identity,
@@ -139,7 +139,7 @@ impl<F: FileSystem> Vfs<F> {
         drop(creating);
         let made = self.names.create(entry, key.cached(), child(inode.ino(), inode.kind()));
         if inode.is_dir() {
-            self.remember(&inode, &made);
+            self.store_dentry(&inode, &made);
             // Complete: it is empty, and names created later enter the cache.
             if self.fs().fold_name(inode.node(), b"").is_none() {
                 self.names.begin_complete(&made).finish();
@@ -167,7 +167,7 @@ impl<F: FileSystem> Vfs<F> {
     }
 
     /// Creates a regular file without a name near `dir`: `open(2)` with `O_TMPFILE`. Unless it is
-    /// [linked](Self::link) before, it is freed when its last reference is dropped.
+    /// [linked](Self::link), it is freed with its last reference.
     pub fn make_unnamed(
         &self,
         caller: &Identity,
@@ -220,7 +220,7 @@ impl<F: FileSystem> Vfs<F> {
             }
             self.check_writable()?;
             self.check_add(caller, dir)?;
-            self.check_flags(&inode.attr(), Touch::Change)?;
+            self.check_flags(&inode.attr(), ChangeKind::Any)?;
             if inode.is_dir() {
                 return Err(Error::NotPermitted);
             }
@@ -235,8 +235,8 @@ impl<F: FileSystem> Vfs<F> {
         })
     }
 
-    /// Removes the name `name` of an inode that is no directory from `dir`: `unlink(2)`. An inode
-    /// without names is freed when its last reference is dropped, or at once if it has none.
+    /// Removes the name `name` of an inode, not a directory, from `dir`: `unlink(2)`. An inode
+    /// without names is freed with its last reference.
     pub fn unlink(&self, caller: &Identity, dir: &Arc<Inode<F>>, name: &[u8]) -> Result<()> {
         self.lock_to_unlink(dir, name, |entry, key| {
             let victim = self.victim(caller, dir, entry, key, false)?;
@@ -245,8 +245,8 @@ impl<F: FileSystem> Vfs<F> {
         .map(drop)
     }
 
-    /// As [`unlink`](Self::unlink), and returns the inode, which lives until the reference is
-    /// dropped. For servers whose clients may use inodes without a reference here.
+    /// As [`unlink`](Self::unlink), but returns the inode. For servers whose clients may use inodes
+    /// without a reference here.
     pub fn unlink_and_hold(
         &self,
         caller: &Identity,
@@ -314,8 +314,8 @@ impl<F: FileSystem> Vfs<F> {
         })
     }
 
-    /// The inode of a name in `dir` that `caller` may remove. For this and the two functions below:
-    /// [inode lock of `dir` shared and the name lock, or the inode lock exclusive]
+    /// The inode of a name in `dir` that `caller` may remove. [inode lock of `dir` shared and the
+    /// name lock, or the inode lock exclusive], also for `remove` and `remove_held`
     fn victim(
         &self,
         caller: &Identity,
@@ -331,7 +331,6 @@ impl<F: FileSystem> Vfs<F> {
         Ok(victim)
     }
 
-    /// Removes a name of an inode. Returns the inode unless it was freed.
     fn remove(
         &self,
         dir: &Arc<Inode<F>>,
@@ -374,7 +373,7 @@ impl<F: FileSystem> Vfs<F> {
         Ok(victim)
     }
 
-    /// Unhashes an inode if it has lost its last name. [inode lock of `inode`]
+    /// Unhashes an inode without names. [inode lock of `inode`]
     pub(crate) fn unhash_if_unlinked(&self, inode: &Arc<Inode<F>>) {
         if inode.kind() == FileType::Directory || inode.attr().nlink == 0 {
             self.inodes.unhash(inode);
@@ -401,7 +400,7 @@ impl<F: FileSystem> Vfs<F> {
     }
 }
 
-/// Whether `name` is a valid name; `special` is the error for `.` and `..`.
+/// Checks a name; `special` is the error for `.` and `..`.
 pub(crate) fn check_name(name: &[u8], special: Error) -> Result<()> {
     match name {
         b"" => Err(Error::NotFound),

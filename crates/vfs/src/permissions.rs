@@ -1,11 +1,11 @@
 //! Permission checks of changes: the rules of POSIX and Linux.
 //!
-//! The order of the checks is Linux's, as it decides which of several errors is returned.
+//! The order of checks is Linux's: it decides which of several errors is returned.
 
 use crate::acl::{ACCESS, Acl, DEFAULT};
 use crate::{Access, Attr, Error, FileSystem, Identity, Inode, Mode, NewInode, NewKind, Result, Vfs};
 
-/// `FS_IMMUTABLE_FL`: nothing about the inode may change.
+/// `FS_IMMUTABLE_FL`: nothing about the inode changes.
 pub(crate) const IMMUTABLE: u32 = 0x10;
 /// `FS_APPEND_FL`: content is only appended, names are only added.
 pub(crate) const APPEND_ONLY: u32 = 0x20;
@@ -18,11 +18,11 @@ pub(crate) const GROUP_EXECUTE: u16 = 0o010;
 
 /// A change that the inode's flags may forbid, regardless of the caller.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Touch {
+pub(crate) enum ChangeKind {
     /// Bytes or names are added.
     Append,
     /// Anything else.
-    Change,
+    Any,
 }
 
 impl<F: FileSystem> Vfs<F> {
@@ -31,19 +31,18 @@ impl<F: FileSystem> Vfs<F> {
     }
 
     /// Whether the inode's flags allow the change.
-    pub(crate) fn check_flags(&self, attr: &Attr, touch: Touch) -> Result<()> {
-        let forbidden = if touch == Touch::Append { IMMUTABLE } else { IMMUTABLE | APPEND_ONLY };
+    pub(crate) fn check_flags(&self, attr: &Attr, kind: ChangeKind) -> Result<()> {
+        let forbidden = if kind == ChangeKind::Append { IMMUTABLE } else { IMMUTABLE | APPEND_ONLY };
         if attr.flags & forbidden == 0 { Ok(()) } else { Err(Error::NotPermitted) }
     }
 
     /// Whether `caller` may add a name to `dir`.
     pub(crate) fn check_add(&self, caller: &Identity, dir: &Inode<F>) -> Result<()> {
-        self.check_flags(&dir.attr(), Touch::Append)?;
+        self.check_flags(&dir.attr(), ChangeKind::Append)?;
         self.check(caller, dir, Access::WRITE.and(Access::SEARCH))
     }
 
-    /// Whether `caller` may remove a name of `victim` from `dir` by `rmdir` (`as_directory`) or
-    /// `unlink`.
+    /// Whether `caller` may remove a name of `victim` from `dir`, by `rmdir` if `as_directory`.
     pub(crate) fn check_remove(
         &self,
         caller: &Identity,
@@ -52,13 +51,13 @@ impl<F: FileSystem> Vfs<F> {
         as_directory: bool,
     ) -> Result<()> {
         let (above, attr) = (dir.attr(), victim.attr());
-        self.check_flags(&above, Touch::Append)?;
+        self.check_flags(&above, ChangeKind::Append)?;
         self.check(caller, dir, Access::WRITE.and(Access::SEARCH))?;
-        self.check_flags(&above, Touch::Change)?;
+        self.check_flags(&above, ChangeKind::Any)?;
         if above.permissions & STICKY != 0 && !caller.owns(&attr) && !caller.owns(&above) {
             return Err(Error::NotPermitted);
         }
-        self.check_flags(&attr, Touch::Change)?;
+        self.check_flags(&attr, ChangeKind::Any)?;
         match (as_directory, victim.is_dir()) {
             (true, false) => Err(Error::NotADirectory),
             (false, true) => Err(Error::IsADirectory),
@@ -67,10 +66,8 @@ impl<F: FileSystem> Vfs<F> {
         }
     }
 
-    /// Whether `caller` is granted `access` to `inode`.
-    ///
-    /// As in Linux, the owner's bits alone decide for the owner, and an ACL with an empty mask is
-    /// ignored.
+    /// Whether `caller` has `access` to `inode`. As in Linux, the owner's bits alone decide for the
+    /// owner, and an ACL with an empty mask is ignored.
     pub(crate) fn may(&self, caller: &Identity, inode: &Inode<F>, access: Access) -> Result<bool> {
         let attr = inode.attr();
         let Identity::User { uid, .. } = *caller else { return Ok(true) };
@@ -93,9 +90,8 @@ impl<F: FileSystem> Vfs<F> {
         })
     }
 
-    /// Calls `make` with owner, group, bits and ACLs of a new inode of `caller` in `dir`. It
-    /// inherits the group of a setgid directory (a new directory its setgid bit, too), and a
-    /// default ACL.
+    /// Calls `make` with owner, group, bits and ACLs of a new inode in `dir`. It inherits the group
+    /// of a setgid directory (a directory also the setgid bit) and a default ACL.
     pub(crate) fn with_inherited<R>(
         &self,
         caller: &Identity,
@@ -152,8 +148,8 @@ impl<F: FileSystem> Vfs<F> {
     }
 }
 
-/// The permissions that remain after `caller` has changed the content: setuid and setgid bits are
-/// cleared, as the owner no longer vouches for a program that another user wrote to.
+/// The permissions after `caller` has changed the content: without setuid and setgid bits, as the
+/// owner does not vouch for what another user wrote.
 pub(crate) fn after_writing(caller: &Identity, attr: &Attr) -> u16 {
     if caller.is_bound() { caller.without_set_id(attr) } else { attr.permissions }
 }
@@ -161,7 +157,7 @@ pub(crate) fn after_writing(caller: &Identity, attr: &Attr) -> u16 {
 impl Identity {
     /// The permissions of a file without setuid and setgid bits, after this identity has changed
     /// its content, or after its owner has changed. A setgid bit without group execution means
-    /// mandatory locking; it is cleared only if the identity is not in the group.
+    /// mandatory locking; only an identity outside of the group clears it.
     pub fn without_set_id(&self, attr: &Attr) -> u16 {
         let drops_set_gid = attr.permissions & GROUP_EXECUTE != 0 || !self.is_in(attr.gid);
         attr.permissions & !SET_UID & !(if drops_set_gid { SET_GID } else { 0 })

@@ -31,9 +31,8 @@ impl Default for Budgets {
 pub struct Vfs<F: FileSystem> {
     pub(crate) inodes: InodeCache<F>,
     pub(crate) names: Dcache<Ino>,
-    /// Memory budget of `names`, in bytes.
     pub(crate) name_budget: usize,
-    /// Held while a directory changes its parent, or may: no other directory moves meanwhile.
+    /// Held while a directory may change its parent: no other directory moves.
     pub(crate) renaming: Mutex<()>,
     pub(crate) name_locks: NameLocks,
     pub(crate) creation: Creation,
@@ -82,14 +81,14 @@ impl<F: FileSystem> Vfs<F> {
         &self.root
     }
 
-    /// The inode with this number. It must have a name or a reference: a freed number may be in use
-    /// for another inode. See [`inode_by_handle`](Self::inode_by_handle) for other numbers.
+    /// The inode with this number, which must have a name or a reference, as freed numbers are
+    /// reused. See [`inode_by_handle`](Self::inode_by_handle) for other numbers.
     pub fn inode(&self, ino: Ino) -> Result<Arc<Inode<F>>> {
         self.inodes.get(ino)
     }
 
-    /// Hints that these inodes will be used soon: starts reads of those not in memory. Does not
-    /// block.
+    /// Hints that these inodes will be used soon: starts reads of those not in memory, without
+    /// waiting.
     pub fn prefetch_inodes(&self, inos: impl IntoIterator<Item = Ino>) {
         let missing: Vec<_> = inos.into_iter().filter(|ino| !self.inodes.has(*ino)).collect();
         if !missing.is_empty() {
@@ -115,15 +114,15 @@ impl<F: FileSystem> Vfs<F> {
         self.fs().stat(ino).unwrap_or_else(|| self.inode(ino).map(|inode| inode.attr()))
     }
 
-    /// Fails with [`Error::AccessDenied`] unless the ACL of `inode`, or its permission bits if it
-    /// has none, grants `access` to `caller`.
+    /// Fails with [`Error::AccessDenied`] unless the ACL of `inode`, or its permission bits without
+    /// an ACL, grants `access` to `caller`.
     pub fn check(&self, caller: &Identity, inode: &Inode<F>, access: Access) -> Result<()> {
         if self.may(caller, inode, access)? { Ok(()) } else { Err(Error::AccessDenied) }
     }
 
     /// Calls `each` for every entry of `dir` after `start`, except `.` and `..`, until it breaks.
-    /// `each` may load inodes by number; it must not look up or change names. A removed directory
-    /// is empty. Fails with [`Error::AccessDenied`] if `caller` may not read `dir`.
+    /// `each` may load inodes, but not look up or change names. A removed directory is empty. Fails
+    /// with [`Error::AccessDenied`] if `caller` may not read `dir`.
     pub fn readdir(
         &self,
         caller: &Identity,
@@ -138,7 +137,8 @@ impl<F: FileSystem> Vfs<F> {
         let _names = dir.lock_for_listing();
         match start {
             _ if dir.is_removed() => Ok(()),
-            // Negative lookups predict more of them; without any, as with `find`, it does not pay.
+            // Negative lookups predict more of them; without any, as with `find`, completion does
+            // not pay.
             ReaddirStart::First if dir.negative_lookups.load(Ordering::Relaxed) > 0 => {
                 self.list_and_complete(dir, each)
             }
@@ -147,7 +147,7 @@ impl<F: FileSystem> Vfs<F> {
     }
 
     /// As [`readdir`](Self::readdir) from the first entry on, but skips unreadable parts and
-    /// reports each to `damaged`. The entries' cookies are not valid.
+    /// reports each to `damaged`. The cookies are not valid.
     pub fn readdir_past_damage(
         &self,
         caller: &Identity,
@@ -168,15 +168,14 @@ impl<F: FileSystem> Vfs<F> {
         let parent = || if dir.is_removed() { Err(Error::NotFound) } else { self.fs().parent(dir.node()) };
         self.retry(|| {
             let ino = parent()?;
-            let still_there = || parent().is_ok_and(|now| now == ino);
-            let found = self.inodes.get_named(ino, still_there);
-            if still_there() { found } else { Err(Error::Stale) }
+            let still_linked = || parent().is_ok_and(|now| now == ino);
+            let found = self.inodes.get_named(ino, still_linked);
+            if still_linked() { found } else { Err(Error::Stale) }
         })
     }
 
     /// Reads into `buf` from byte `offset` of a regular file. Returns the number of bytes, less
-    /// than `buf` holds only at the end of file. Like `read(2)`, does not check permissions: `open`
-    /// did.
+    /// than asked for only at the end of file. Checks no permissions, like `read(2)`.
     pub fn read(&self, file: &Inode<F>, offset: u64, buf: &mut [u8]) -> Result<usize> {
         match file.kind() {
             FileType::Regular => self.fs().read(file.node(), offset, buf),
@@ -218,8 +217,8 @@ impl<F: FileSystem> Vfs<F> {
         self.fs().trim(bytes, least)
     }
 
-    /// Evicts until names and inodes take about `percent` of the memory that they take now, and
-    /// returns free pages of the heap to the system. Held entries stay; the budgets stay.
+    /// Evicts until names and inodes take about `percent` of their current memory, and returns free
+    /// heap pages to the system. Held entries and budgets stay.
     pub fn shrink(&self, percent: u8) {
         let kept = self.names.stats().memory.used / 100 * usize::from(percent);
         self.names.shrink_to(kept);

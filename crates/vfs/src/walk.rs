@@ -1,4 +1,4 @@
-//! The path walk: from a path to an inode.
+//! The path walk.
 
 use crate::dentry::Dentry;
 use crate::limits::{PATH_MAX, SYMLINKS_MAX};
@@ -25,11 +25,11 @@ pub enum LastLink {
 pub struct WalkOptions {
     /// Treatment of a link at the end. A trailing slash always follows it.
     pub last_link: LastLink,
-    /// Fail with [`Error::Loop`] at any link, as `RESOLVE_NO_SYMLINKS` of `openat2(2)`. With
-    /// [`LastLink::Keep`] a last link is still returned.
+    /// Fail with [`Error::Loop`] at any link, as `RESOLVE_NO_SYMLINKS` of `openat2(2)`, except at a
+    /// last one with [`LastLink::Keep`].
     pub no_links: bool,
-    /// Fail with [`Error::Escapes`] if the path, or a link on it, leads above the start or is
-    /// absolute, as `RESOLVE_BENEATH` of `openat2(2)`.
+    /// Fail with [`Error::Escapes`] if the path or a link leads above the start or is absolute, as
+    /// `RESOLVE_BENEATH` of `openat2(2)`.
     pub beneath: bool,
     /// Fail with [`Error::NotADirectory`] unless the path ends at a directory.
     pub directory: bool,
@@ -71,7 +71,7 @@ impl<F: FileSystem> Vfs<F> {
     ///
     /// # Errors
     /// - [`Error::NotFound`]: the path is empty or a name is missing.
-    /// - [`Error::NotADirectory`]: a component before the last, or before a trailing slash, is no
+    /// - [`Error::NotADirectory`]: a component with a slash or another component after it is not a
     ///   directory.
     /// - [`Error::AccessDenied`]: `caller` may not search a directory.
     /// - [`Error::Loop`]: more than [`SYMLINKS_MAX`] links.
@@ -99,7 +99,6 @@ impl<F: FileSystem> Vfs<F> {
     }
 
     /// Walks to the directory of the last component, for operations that create, remove or rename.
-    ///
     /// Fails as [`walk`](Self::walk) for the components before the last, and with
     /// [`Error::AccessDenied`] if `caller` may not search the directory.
     pub fn walk_parent<'p>(
@@ -126,7 +125,7 @@ impl<F: FileSystem> Vfs<F> {
     }
 
     /// As [`walk`](Self::walk), but never calls the file system, and so never waits for a device.
-    /// `None` if that would be needed, and at symbolic links.
+    /// `None` if that is needed, and at symbolic links.
     pub fn walk_cached(
         &self,
         caller: &Identity,
@@ -138,7 +137,7 @@ impl<F: FileSystem> Vfs<F> {
             return None;
         }
         let start = self.cached_dentry(start)?;
-        // No: an access control list would have to be read.
+        // Not with an ACL, which would have to be read.
         let may_search =
             |attr: &Attr| caller.may(attr, Access::SEARCH) && !(attr.has_acl && caller.is_bound());
         let searchable = |ino: &Ino| self.inodes.cached(*ino).is_some_and(|dir| may_search(&dir.attr()));
@@ -153,9 +152,8 @@ impl<F: FileSystem> Vfs<F> {
         }
     }
 
-    /// Walks several paths as [`walk`](Self::walk), with results in their order. Cache misses of
-    /// cached names overlap, which makes it several times as fast when the processor's caches do
-    /// not hold them.
+    /// Walks several paths as [`walk`](Self::walk), with results in their order. Cache misses
+    /// overlap, which is several times as fast for names outside of the processor's caches.
     pub fn walk_many(
         &self,
         caller: &Identity,
@@ -183,8 +181,8 @@ impl<F: FileSystem> Vfs<F> {
         results.collect()
     }
 
-    /// Whether `caller` may search a directory. `None` if the inode has no dentry: then the dentry
-    /// does not know yet whether everybody may search it.
+    /// Whether `caller` may search a directory. `None` if the inode has no dentry, which must first
+    /// learn whether everybody may search it.
     fn may_search(&self, caller: &Identity, ino: Ino) -> Result<Option<bool>> {
         let dir = self.inode(ino)?;
         // Relaxed: as in `cached_dentry`.
@@ -195,7 +193,7 @@ impl<F: FileSystem> Vfs<F> {
         self.may(caller, &dir, Access::SEARCH).map(Some)
     }
 
-    /// Whether a walk of `path` begins at `start`, and the path is neither empty nor too long.
+    /// Whether the path begins at `start` and is neither empty nor too long.
     fn is_plain(&self, start: &Inode<F>, path: &[u8], options: WalkOptions) -> bool {
         let begins_here = match path.first() {
             Some(b'/') => !options.beneath && start.ino() == self.root().ino(),
@@ -206,7 +204,6 @@ impl<F: FileSystem> Vfs<F> {
 }
 
 impl WalkOptions {
-    /// The options of the name cache, for a walk that begins at `start`.
     fn of_names(self, start: &Dentry<'_>) -> names::WalkOptions {
         names::WalkOptions {
             floor: self.beneath.then(|| start.id()),
@@ -222,18 +219,16 @@ impl WalkOptions {
     }
 }
 
-/// A walk in progress. The name cache walks as far as it can; `Walk` handles the reasons for which
-/// it stops.
+/// A walk in progress. The name cache walks as far as it can; this handles its stops.
 struct Walk<'a, F: FileSystem> {
     vfs: &'a Vfs<F>,
     caller: &'a Identity,
     options: WalkOptions,
-    /// The options of the name cache.
     in_names: names::WalkOptions,
     /// Links followed so far.
     links: usize,
     /// Why search permission was denied last; `None` if the directory's dentry must be stored in
-    /// its inode first.
+    /// its inode.
     denied: Option<Error>,
 }
 
@@ -245,7 +240,7 @@ impl<'a, F: FileSystem> Walk<'a, F> {
             let (next, used) = match self.as_far_as_cached(&at, &rest) {
                 names::Walk::Found(seen) => {
                     self.options.accept(seen.kind, &rest)?;
-                    // `at` references what was filled, which is thus not evicted before its use.
+                    // `at` references what was filled, so it is not evicted before its use.
                     return self.vfs.inode_seen(&seen);
                 }
                 names::Walk::Negative { .. } => return Err(Error::NotFound),
@@ -283,8 +278,7 @@ impl<'a, F: FileSystem> Walk<'a, F> {
         })
     }
 
-    /// Handles the reason for which the cache stopped. Returns the next dentry and the length of
-    /// path consumed.
+    /// Handles a stop of the name cache. Returns the next dentry and the length of path consumed.
     fn resume(&mut self, stopped: names::Stopped<'a, Ino>, rest: &[u8]) -> Result<(Dentry<'a>, usize)> {
         let names::Stopped { dir, link, rest: at, why } = stopped;
         match why {
@@ -309,7 +303,6 @@ impl<'a, F: FileSystem> Walk<'a, F> {
         }
     }
 
-    /// The target of a link to follow.
     fn follow(&mut self, link: &Dentry<'a>, last: bool) -> Result<Vec<u8>> {
         let refused = last && self.options.last_link == LastLink::Refuse;
         if refused && self.options.directory {
@@ -322,7 +315,7 @@ impl<'a, F: FileSystem> Walk<'a, F> {
         self.vfs.readlink(&*self.vfs.inode_of(link)?)
     }
 
-    /// The start of a path, or of the target of a link in `dir`.
+    /// The start of a path or of a link's target in `dir`.
     fn start_of(&self, dir: Dentry<'a>, path: &[u8]) -> Result<Dentry<'a>> {
         match path.first() {
             Some(b'/') if self.options.beneath => Err(Error::Escapes),
@@ -332,17 +325,17 @@ impl<'a, F: FileSystem> Walk<'a, F> {
     }
 }
 
-/// The end of a path: a name in a directory, which may not exist.
+/// The end of a path: a name in a directory, which need not exist.
 pub struct LastName<'p, F: FileSystem> {
     /// The directory.
     pub dir: Arc<Inode<F>>,
     /// The last component, which may be `.` or `..`; `.` for the root.
     pub name: &'p [u8],
-    /// A slash follows it: it must be a directory.
+    /// A slash follows the name, so it must be a directory.
     pub slash: bool,
 }
 
-/// The first component of `path` and the rest; `None` if only slashes are left.
+/// The first component of `path` and the rest; `None` if there is none.
 fn split(path: &[u8]) -> Option<(&[u8], &[u8])> {
     let from = path.iter().position(|&b| b != b'/')?;
     let len = path[from..].iter().position(|&b| b == b'/').unwrap_or(path.len() - from);

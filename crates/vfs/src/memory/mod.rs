@@ -1,9 +1,9 @@
-//! A complete file system in memory: the caches are tested over it; it is an example of a
-//! [`FileSystem`](crate::FileSystem), and an upper bound of a mount's speed.
+//! A complete file system in memory, for tests of the caches, as an example of a
+//! [`FileSystem`](crate::FileSystem), and as an upper bound of a mount's speed.
 //!
 //! # Data
-//! [`MemoryFs`] has a table of inodes by number; a [`MemoryNode`] is one inode. A freed number is
-//! reused first, with another generation, so that use of a stale number shows early.
+//! [`MemoryFs`] has a table of inodes by number. A freed number is reused first, with another
+//! generation, so that use of a stale number shows early.
 //!
 //! | what                     | guard                                            |
 //! |--------------------------|--------------------------------------------------|
@@ -11,8 +11,8 @@
 //! | mutable state of an inode | `MemoryNode::state`; never two at the same time |
 //! | free space               | one atomic word                                  |
 //!
-//! A rename changes several inodes one after the other, and concurrent readers see the steps. `Vfs`
-//! hides them, as it holds the directories' inode locks.
+//! A rename changes several inodes in turn, and concurrent readers could see the steps: `Vfs`
+//! excludes them by the directories' inode locks.
 
 mod directory;
 mod file;
@@ -54,7 +54,7 @@ pub struct MemoryFs {
     next_generation: AtomicU32,
 }
 
-/// Inodes by number, and the free numbers below its length.
+/// Inodes by number, and free numbers below the table's length.
 struct Table {
     nodes: Vec<Option<Arc<MemoryNode>>>,
     free: Vec<u64>,
@@ -128,7 +128,7 @@ impl MemoryFs {
         self.table().nodes.get(ino.0 as usize)?.clone()
     }
 
-    /// Allocates up to `wanted` pages; returns how many.
+    /// Allocates up to `wanted` pages; returns their number.
     fn take_pages(&self, wanted: u64) -> u64 {
         let mut taken = 0;
         // Relaxed: no other data depends on the count.
